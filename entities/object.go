@@ -1,0 +1,121 @@
+package entities
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"sort"
+	"time"
+)
+
+// ObjectStatus is how far a runtime object is (C4).
+type ObjectStatus string
+
+// The statuses a runtime reports; an absent status is PENDING (C4).
+const (
+	ObjectPending   ObjectStatus = "PENDING"
+	ObjectSucceeded ObjectStatus = "SUCCEEDED"
+	ObjectFailed    ObjectStatus = "FAILED"
+)
+
+// Object is one thing that a runtime runs for an instance: a Deployment, an ECS service, a
+// process. Its JSON form is the structured fetch document's `objects[]` (C4), which every runtime
+// reports, so that all look the same to the decision.
+type Object struct {
+	Name     string          `json:"name"`
+	Type     string          `json:"objectType"`
+	Versions []ObjectVersion `json:"versions,omitempty"`
+	Status   ObjectStatus    `json:"status,omitempty"`
+	Links    []Link          `json:"externalLinks,omitempty"`
+	Events   []Event         `json:"debugEvents,omitempty"`
+	Message  string          `json:"message,omitempty"`
+}
+
+// ObjectVersion is one version an object runs. An empty Version is unknown: nothing Converge
+// started. TargetReplicas is information only (C5).
+type ObjectVersion struct {
+	Version           string `json:"version"`
+	Active            bool   `json:"active,omitempty"`
+	Drifted           bool   `json:"drifted,omitempty"`
+	Replicas          int    `json:"replicas,omitempty"`
+	AvailableReplicas int    `json:"availableReplicas,omitempty"`
+	TargetReplicas    int    `json:"targetReplicas,omitempty"`
+}
+
+// Link points a person at an object elsewhere. Type is DETAIL, LOG or UNKNOWN (C4).
+type Link struct {
+	Type string `json:"type,omitempty"`
+	URL  string `json:"url"`
+	Name string `json:"name"`
+}
+
+// Event is something that happened to an object, for a person to read.
+type Event struct {
+	Timestamp time.Time `json:"timestamp"`
+	Message   string    `json:"message"`
+}
+
+// ReadingError says why a look at a runtime failed. Only Code counts for the digest: a message
+// that changes at every look would make an idle service write history.
+type ReadingError struct {
+	Code    string `json:"code"` // fetch-failed, malformed-output, timeout, output-too-large, unreachable …
+	Message string `json:"message"`
+}
+
+// Error makes a ReadingError an error, so that runtimes can return it.
+func (e *ReadingError) Error() string { return e.Message }
+
+// Reading is one look at an instance. Either Err is set, or Objects is what the runtime reports
+// (empty: nothing there).
+type Reading struct {
+	Objects []Object      `json:"objects,omitempty"`
+	Omitted int           `json:"omitted,omitempty"` // objects left out to bound the size
+	Err     *ReadingError `json:"err,omitempty"`
+	At      time.Time     `json:"at"`
+}
+
+// Digest identifies what a reading says: status, versions, active, drifted and the error's code;
+// never messages, times, events or links (DESIGN section 3). Objects count in any order.
+func (r Reading) Digest() string {
+	type version struct {
+		Version         string
+		Active, Drifted bool
+		Replicas        int
+		Available       int
+	}
+	type object struct {
+		Name, Type string
+		Status     ObjectStatus
+		Versions   []version
+	}
+	code := ""
+	if r.Err != nil {
+		code = r.Err.Code
+	}
+	objects := make([]object, 0, len(r.Objects))
+	for _, o := range r.Objects {
+		d := object{Name: o.Name, Type: o.Type, Status: o.Status}
+		for _, v := range o.Versions {
+			d.Versions = append(d.Versions, version{v.Version, v.Active, v.Drifted, v.Replicas, v.AvailableReplicas})
+		}
+		sort.Slice(d.Versions, func(i, j int) bool { return d.Versions[i].Version < d.Versions[j].Version })
+		objects = append(objects, d)
+	}
+	sort.Slice(objects, func(i, j int) bool {
+		return objects[i].Type+"/"+objects[i].Name < objects[j].Type+"/"+objects[j].Name
+	})
+	return DigestOf(code, objects, r.Omitted)
+}
+
+// DigestOf is the short content hash (16 hex digits of SHA-256 over the JSON of the parts) by
+// which payloads, specs and readings are compared. Maps are hashed in key order.
+func DigestOf(parts ...any) string {
+	h := sha256.New()
+	enc := json.NewEncoder(h)
+	for _, p := range parts {
+		if err := enc.Encode(p); err != nil {
+			panic("entities: value cannot be digested: " + err.Error()) // a programming error: only our own types come here
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}

@@ -1,0 +1,90 @@
+package entities
+
+import "time"
+
+// RuntimeKind names an adapter under runtimes/.
+type RuntimeKind string
+
+// The kinds of runtime.
+const (
+	RuntimeCustom RuntimeKind = "custom"
+	RuntimeFake   RuntimeKind = "fake" // in memory: tests and simulate
+)
+
+// Payload is what a runtime receives for one service in one channel: rendered for one version,
+// immutable, named by its digest. Everything else in the configuration is rules.
+type Payload struct {
+	Application string            `json:"application"`
+	Service     string            `json:"service"`
+	Channel     string            `json:"channel"`
+	Runtime     string            `json:"runtime"`
+	Kind        RuntimeKind       `json:"kind"`
+	Address     map[string]string `json:"address,omitempty"` // e.g. namespace: where on the runtime
+	Parameters  map[string]any    `json:"parameters,omitempty"`
+	Constants   map[string]string `json:"constants,omitempty"`
+	Custom      *CustomPayload    `json:"custom,omitempty"`
+}
+
+// CustomPayload is the part of a payload that a custom runtime's commands receive.
+type CustomPayload struct {
+	Env   map[string]Value  `json:"env,omitempty"`
+	Files map[string]string `json:"files,omitempty"` // relative path → content
+}
+
+// Value is a literal or a reference to a secret that the worker resolves when a command starts
+// (never stored, never in history). Exactly one field is set; both empty is the empty literal.
+type Value struct {
+	Literal   string `json:"value,omitempty"`
+	WorkerEnv string `json:"workerEnv,omitempty"` // name of an environment variable of the worker
+}
+
+// RuntimeDefinition is a connection to where things run. It is published on its own and never
+// part of an incarnation: changing a poll interval releases nothing.
+type RuntimeDefinition struct {
+	Name   string         `json:"name"`
+	Kind   RuntimeKind    `json:"kind"`
+	Owner  string         `json:"owner,omitempty"` // application that defines it
+	Dir    string         `json:"dir,omitempty"`   // absolute directory of the declaring file; relative commands start here
+	Remote bool           `json:"remote,omitempty"`
+	Custom *CustomRuntime `json:"custom,omitempty"`
+	Timing RuntimeTiming  `json:"timing"`
+}
+
+// RuntimeTiming holds the settings of C10 that the decision needs. Zero values are filled with
+// defaults when compiling.
+type RuntimeTiming struct {
+	PollInterval       time.Duration `json:"pollInterval"`       // while an instance moves
+	SteadyPollInterval time.Duration `json:"steadyPollInterval"` // while it is steady
+	GracePeriod        time.Duration `json:"gracePeriod"`        // after a successful apply that is not yet visible
+	ApplyTimeout       time.Duration `json:"applyTimeout"`
+	FetchTimeout       time.Duration `json:"fetchTimeout"`
+	MaxAttempts        int           `json:"maxAttempts"`  // applies of one target before it failed for good
+	RetryBackoff       time.Duration `json:"retryBackoff"` // before the second attempt; doubles up to RetryMax
+	RetryMax           time.Duration `json:"retryMax"`
+}
+
+// FetchMode is how a custom runtime's fetch command answers.
+type FetchMode string
+
+// The fetch modes (C1–C3).
+const (
+	FetchNone       FetchMode = ""           // no fetch: a successful apply is the state
+	FetchExitCode   FetchMode = "exitCode"   // 0 no work, 2 work to do
+	FetchStructured FetchMode = "structured" // exit 0 and one JSON document on stdout
+)
+
+// CustomRuntime is a runtime made of commands (section C of the requirements).
+type CustomRuntime struct {
+	Apply Command          `json:"apply"`
+	Fetch *Command         `json:"fetch,omitempty"`
+	Mode  FetchMode        `json:"mode,omitempty"`
+	Env   map[string]Value `json:"env,omitempty"`
+}
+
+// Command is a program and its arguments. RetryableExitCodes: when given, an apply that exits
+// with any other non-zero code failed for good; when empty, every failure is retried.
+type Command struct {
+	Argv               []string      `json:"command"`
+	Timeout            time.Duration `json:"timeout,omitempty"`
+	RetryableExitCodes []int         `json:"retryableExitCodes,omitempty"`
+}

@@ -1,0 +1,114 @@
+package protocol
+
+import (
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// LoadSpecRequest asks for a service spec by digest (local activity; the answer is
+// entities.Spec).
+type LoadSpecRequest struct {
+	Application string `json:"application"`
+	Service     string `json:"service"`
+	Digest      string `json:"digest"`
+}
+
+// PrepareRequest asks that a version is rendered, once and for ever (local activity). The version
+// record in the store is written by the first call; a later call with the same version returns
+// what stands there, and is refused when it names other parameters.
+type PrepareRequest struct {
+	Application string `json:"application"`
+	Service     string `json:"service"`
+	Version     string `json:"version"`     // named by a person, CI or the file
+	FullVersion string `json:"fullVersion"` // differs from Version for a config release ("v7-i42")
+	Incarnation int64  `json:"incarnation"` // taken for a new version
+	Hash        string `json:"hash"`
+	// Channels to render for; a channel unknown to the recorded incarnation is left out.
+	Channels          []string                  `json:"channels"`
+	Parameters        map[string]any            `json:"parameters,omitempty"`
+	ChannelParameters map[string]map[string]any `json:"channelParameters,omitempty"`
+	// Present: channel → full version that is there. For a config release the payload is also
+	// rendered under it, to see whether anything changed (DESIGN section 4).
+	Present map[string]string `json:"present,omitempty"`
+}
+
+// PrepareAnswer names what was rendered.
+type PrepareAnswer struct {
+	Known       bool                       `json:"known,omitempty"` // the version had been recorded before
+	Incarnation int64                      `json:"incarnation"`
+	Hash        string                     `json:"hash"`
+	Payloads    map[string]PreparedPayload `json:"payloads"` // by channel
+}
+
+// PreparedPayload is a rendered payload's digest, and its digest when rendered under the version
+// already there.
+type PreparedPayload struct {
+	Digest       string `json:"digest"`
+	UnderPresent string `json:"underPresent,omitempty"`
+}
+
+// InstanceRef names an instance and the target it is looked at or moved to.
+type InstanceRef struct {
+	Channel     string `json:"channel"`
+	FullVersion string `json:"fullVersion,omitempty"`
+	Payload     string `json:"payload,omitempty"` // digest in the store, empty when nothing was applied
+	// Known is the digest of the reading that is already known; a look returns when another is
+	// seen. Empty: whatever is seen is news.
+	Known string `json:"known,omitempty"`
+}
+
+// ObserveRequest asks to look at instances of one service on one runtime until something is not
+// as known.
+type ObserveRequest struct {
+	Application   string        `json:"application"`
+	Service       string        `json:"service"`
+	ServiceID     string        `json:"serviceId"`
+	Runtime       string        `json:"runtime"`
+	RuntimeDigest string        `json:"runtimeDigest"`
+	Instances     []InstanceRef `json:"instances"`
+	Interval      time.Duration `json:"interval"` // between looks
+	Timeout       time.Duration `json:"timeout"`  // of one look at one instance
+}
+
+// ObserveAnswer holds the readings that differ from what was known, by channel.
+type ObserveAnswer struct {
+	Readings map[string]entities.Reading `json:"readings"`
+}
+
+// ApplyRequest moves one instance to its target.
+type ApplyRequest struct {
+	Application   string        `json:"application"`
+	Service       string        `json:"service"`
+	ServiceID     string        `json:"serviceId"`
+	Runtime       string        `json:"runtime"`
+	RuntimeDigest string        `json:"runtimeDigest"`
+	Instance      InstanceRef   `json:"instance"`
+	Attempt       int           `json:"attempt"`
+	Timeout       time.Duration `json:"timeout"`
+	FetchTimeout  time.Duration `json:"fetchTimeout"`
+}
+
+// ApplyAnswer is how an apply ended. A failed apply is an answer, not an error of the activity:
+// errors are left for what Temporal itself should retry.
+type ApplyAnswer struct {
+	Err       string `json:"err,omitempty"`
+	Permanent bool   `json:"permanent,omitempty"`
+	// Reading is the look taken right after the apply.
+	Reading *entities.Reading `json:"reading,omitempty"`
+}
+
+// NotifyRequest tells the services whose spec digest differs between two manifests.
+type NotifyRequest struct {
+	Application string `json:"application"`
+	From        string `json:"from,omitempty"` // manifest digest all services know
+	To          string `json:"to"`
+	Incarnation int64  `json:"incarnation"`
+	Hash        string `json:"hash"`
+	By          string `json:"by"`
+}
+
+// NotifyAnswer counts the services told.
+type NotifyAnswer struct {
+	Told int `json:"told"`
+}

@@ -1,0 +1,75 @@
+// Package protocol is the public interface between the CLI, other tools and the workflows: ids,
+// names and payloads of workflows, updates, signals, queries and activities. It is data only, so
+// that a client needs nothing else; docs/protocol.md prints it.
+package protocol
+
+import "strings"
+
+// TaskQueue is where workflows and, by default, all activities run.
+const TaskQueue = "converge"
+
+// RuntimeTaskQueue is where the activities of a runtime with `worker: remote` run.
+func RuntimeTaskQueue(runtime string) string { return "runtime/" + runtime }
+
+// Workflow types.
+const (
+	ServiceWorkflow     = "Service"
+	ApplicationWorkflow = "Application"
+)
+
+// ServiceID is the workflow id of a service.
+func ServiceID(application, service string) string { return "service/" + application + "/" + service }
+
+// ApplicationID is the workflow id of an application.
+func ApplicationID(application string) string { return "application/" + application }
+
+// ParseServiceID takes a service's workflow id apart.
+func ParseServiceID(id string) (application, service string, ok bool) {
+	rest, ok := strings.CutPrefix(id, "service/")
+	if !ok {
+		return "", "", false
+	}
+	return strings.Cut(rest, "/")
+}
+
+// Verbs: each is an Update and a Signal of the same name with the same JSON (DESIGN section 3).
+const (
+	Publish = "publish" // Application; internally also Application → Service (signal only)
+	Release = "release"
+	Pause   = "pause"
+	Resume  = "resume"
+	Cancel  = "cancel"
+	Retry   = "retry"
+	Refresh = "refresh"
+)
+
+// Queries: both answer from workflow state alone.
+const (
+	QueryStatus  = "status"
+	QueryExplain = "explain"
+)
+
+// Activities, called by name so that no runtime's SDK enters the workflows' build.
+const (
+	ActivityLoadSpec = "LoadSpec" // local
+	ActivityPrepare  = "Prepare"  // local
+	ActivityObserve  = "Observe"
+	ActivityApply    = "Apply"
+	ActivityNotify   = "Notify"
+	ActivitySpill    = "Spill"
+)
+
+// Search attributes.
+const (
+	AttrApplication = "ConvergeApplication"
+	AttrService     = "ConvergeService"
+	AttrStatus      = "ConvergeStatus"
+	AttrVersion     = "ConvergeVersion"
+	AttrWaitingFor  = "ConvergeWaitingFor"
+)
+
+// Error types of refused updates and failed activities, for callers that must tell them apart.
+const (
+	ErrRefused   = "Refused"   // the request is wrong or not possible now; nothing changed
+	ErrUnchanged = "Unchanged" // benign: a look that saw what was known
+)

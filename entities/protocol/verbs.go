@@ -1,0 +1,121 @@
+package protocol
+
+import "time"
+
+// Act is what every verb's payload carries. By is the caller's stated identity (workflow code
+// does not see the caller); RequestID makes the verb idempotent, across continue-as-new too.
+type Act struct {
+	By        string `json:"by"`
+	RequestID string `json:"requestId,omitempty"`
+	Reason    string `json:"reason,omitempty"`
+}
+
+// ReleaseRequest asks that a version of the service goes out. ID is given only when one release
+// names versions for several services of an application: it is shared by all of them (B8).
+type ReleaseRequest struct {
+	Act
+	Version string `json:"version"`
+	ID      string `json:"id,omitempty"`
+	// Parameters apply to all channels, ChannelParameters to one each; later wins (INTERFACE 1).
+	Parameters        map[string]any            `json:"parameters,omitempty"`
+	ChannelParameters map[string]map[string]any `json:"channelParameters,omitempty"`
+}
+
+// ReleaseAnswer is what an accepted release is known by.
+type ReleaseAnswer struct {
+	ID          string `json:"id"`
+	Version     string `json:"version"`
+	Incarnation int64  `json:"incarnation"`
+	// Repeated: this request id was accepted before; the answer is the one given then.
+	Repeated bool   `json:"repeated,omitempty"`
+	Note     string `json:"note,omitempty"`
+}
+
+// ScopeRequest is the payload of pause, resume and refresh. An empty channel is the whole service.
+type ScopeRequest struct {
+	Act
+	Channel string `json:"channel,omitempty"`
+}
+
+// VersionRequest is the payload of cancel and retry. An empty channel is every channel that it
+// concerns. Version is a version or full version; the newest release of it is meant.
+type VersionRequest struct {
+	Act
+	Version string `json:"version"`
+	Channel string `json:"channel,omitempty"`
+}
+
+// Answer is what every verb without a result of its own answers: one line for a person.
+type Answer struct {
+	Message string `json:"message"`
+}
+
+// PublishRequest makes a compiled incarnation the newest of its application. The incarnation, the
+// manifest (service → spec digest) and the specs are already in the store.
+type PublishRequest struct {
+	Act
+	Hash     string   `json:"hash"`     // of the incarnation
+	Manifest string   `json:"manifest"` // digest of the manifest in the store
+	Services int      `json:"services"`
+	Store    string   `json:"store"` // URL the publisher wrote to
+	Origin   Origin   `json:"origin"`
+	Causes   []string `json:"causes,omitempty"`
+	// After is the newest incarnation the publisher compiled against; another one being newest
+	// refuses the publication. Zero: not checked.
+	After    int64 `json:"after,omitempty"`
+	TakeOver bool  `json:"takeOver,omitempty"`
+}
+
+// Origin is where an application's configuration comes from.
+type Origin struct {
+	Path   string `json:"path"`
+	Commit string `json:"commit,omitempty"`
+	Dirty  bool   `json:"dirty,omitempty"`
+}
+
+// PublishAnswer names the incarnation that is newest now.
+type PublishAnswer struct {
+	Incarnation int64  `json:"incarnation"`
+	Hash        string `json:"hash"`
+	Unchanged   bool   `json:"unchanged,omitempty"` // it was already the newest
+}
+
+// ServicePublish tells a Service that its spec changed (signal with start).
+type ServicePublish struct {
+	Incarnation int64  `json:"incarnation"`
+	Hash        string `json:"hash"`
+	Spec        string `json:"spec"` // digest in the store
+	By          string `json:"by"`
+}
+
+// ApplicationStatus answers an Application's status query.
+type ApplicationStatus struct {
+	Schema       string        `json:"schema"` // converge.application/v1
+	Application  string        `json:"application"`
+	Newest       int64         `json:"newest"`
+	Store        string        `json:"store"`
+	Origin       Origin        `json:"origin"`
+	Notified     int64         `json:"notified"`     // newest incarnation that all its services know
+	Incarnations []Incarnation `json:"incarnations"` // newest last; a bounded tail, the store has all
+	Refused      []Refusal     `json:"refused,omitempty"`
+}
+
+// Incarnation is one published snapshot in an application's sequence.
+type Incarnation struct {
+	Number   int64     `json:"number"`
+	Hash     string    `json:"hash"`
+	Manifest string    `json:"manifest"`
+	Services int       `json:"services"`
+	At       time.Time `json:"at"`
+	By       string    `json:"by"`
+	Origin   Origin    `json:"origin"`
+	Causes   []string  `json:"causes,omitempty"`
+}
+
+// Refusal is a signal that did not validate: it changed nothing and is kept for `status`.
+type Refusal struct {
+	Verb   string    `json:"verb"`
+	By     string    `json:"by"`
+	Reason string    `json:"reason"`
+	At     time.Time `json:"at"`
+}
