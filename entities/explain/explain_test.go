@@ -1,0 +1,151 @@
+package explain
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+var update = flag.Bool("update", false, "write the golden texts")
+
+// TestGolden renders every testdata/*.txtar: its comment is the story and its first word the time,
+// the *.json files are the statuses, and the other files are the renderings: "table", "explain",
+// "explain CHANNEL" and "markdown" (the last three of the first status).
+func TestGolden(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			a, err := txtar.ParseFile(file)
+			require.NoError(t, err)
+			stamp, _, _ := strings.Cut(string(a.Comment), " ")
+			now, err := time.Parse(time.RFC3339, stamp)
+			require.NoError(t, err)
+			services := statuses(t, a)
+			for i, f := range a.Files {
+				if strings.HasSuffix(f.Name, ".json") {
+					continue
+				}
+				got := render(f.Name, services, now.UTC())
+				require.Equal(t, got, render(f.Name, services, now.UTC()), "the same input gives the same bytes")
+				if *update {
+					a.Files[i].Data = []byte(got)
+					continue
+				}
+				require.Equal(t, string(f.Data), got, f.Name)
+			}
+			if *update {
+				require.NoError(t, os.WriteFile(file, txtar.Format(a), 0o644))
+			}
+		})
+	}
+}
+
+func statuses(t *testing.T, a *txtar.Archive) []protocol.Status {
+	t.Helper()
+	var out []protocol.Status
+	for _, f := range a.Files {
+		if strings.HasSuffix(f.Name, ".json") {
+			var s protocol.Status
+			require.NoError(t, json.Unmarshal(f.Data, &s), f.Name)
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func render(what string, services []protocol.Status, now time.Time) string {
+	kind, channel, _ := strings.Cut(what, " ")
+	switch kind {
+	case "explain":
+		return strings.Join(Lines(services[0], channel, now), "\n") + "\n"
+	case "markdown":
+		return Markdown(services[0])
+	default:
+		o := Table(services, now)
+		lines := []string{strings.Join(Header[:], " | ")}
+		for _, r := range o.Rows {
+			lines = append(lines, strings.TrimRight(strings.Join(r[:], " | "), " |"))
+		}
+		return strings.Join(append(lines, o.Lines...), "\n") + "\n"
+	}
+}
+
+// The Temporal UI asks for the details again and again, so they are bounded whatever the service.
+func TestMarkdownIsBounded(t *testing.T) {
+	status := func(n int, failing int) protocol.Status {
+		s := protocol.Status{Application: "shop", Service: "web", Headline: strings.Repeat("long ", 500), Incarnation: 42}
+		for i := range n {
+			c := protocol.ChannelStatus{Name: fmt.Sprintf("channel-%03d", i), Status: "CONVERGED", Current: "v1", Target: "v1"}
+			if i < failing {
+				c.Status = "FAILED"
+				c.Reasons = []protocol.Reason{{Text: strings.Repeat("mishap|", 100)}}
+			}
+			s.Channels = append(s.Channels, c)
+		}
+		return s
+	}
+	for _, tt := range []struct {
+		channels, failing int
+		want              []string
+	}{
+		{10, 2, []string{"| channel-009 | v1 | v1 | CONVERGED |"}},
+		{300, 2, []string{"| channel-001 |", "298 more channels CONVERGED, not listed"}},
+		{300, 300, []string{"| channel-000 |", "more channels not CONVERGED, not listed: see `converge status shop/web`"}},
+	} {
+		got := Markdown(status(tt.channels, tt.failing))
+		require.LessOrEqual(t, len(got), MarkdownLimit)
+		for _, want := range tt.want {
+			require.Contains(t, got, want)
+		}
+	}
+}
+
+func TestDuration(t *testing.T) {
+	for _, tt := range []struct {
+		in   time.Duration
+		want string
+	}{
+		{0, "0s"},
+		{400 * time.Millisecond, "0s"},
+		{20 * time.Second, "20s"},
+		{59*time.Second + 600*time.Millisecond, "1m"},
+		{-9 * time.Minute, "9m"},
+		{9*time.Minute + 40*time.Second, "9m"},
+		{2*time.Hour + 5*time.Minute, "2h 5m"},
+		{2 * time.Hour, "2h"},
+		{70*time.Hour + 3*time.Minute, "2d 22h"},
+		{400 * 24 * time.Hour, "400d"},
+	} {
+		require.Equal(t, tt.want, Duration(tt.in), tt.in.String())
+	}
+}
+
+func TestClock(t *testing.T) {
+	ref := time.Date(2026, 11, 20, 10, 50, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		in   time.Time
+		want string
+	}{
+		{ref.Add(-time.Hour), "09:50"},
+		{ref.Add(-11 * time.Hour), "Thu 23:50"},
+		{ref.Add(70 * time.Hour), "Mon 08:50"},
+		{ref.Add(-8 * 24 * time.Hour), "Nov 12 10:50"},
+		{ref.Add(-400 * 24 * time.Hour), "2025-10-16 10:50"},
+	} {
+		require.Equal(t, tt.want, clock(tt.in, ref, false))
+	}
+	paris := time.FixedZone("CET", 3600)
+	require.Equal(t, "11:50", clock(ref, ref.In(paris), false))
+}

@@ -1,0 +1,390 @@
+package explain
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+const (
+	journalTail = 8   // lines of the journal that explain shows
+	eventTail   = 3   // debug events per object
+	textLimit   = 300 // characters of a message of a runtime
+)
+
+// Lines says why each channel of a service is as it is, since when, what would change it and when
+// (A13). An empty channel is all of them. Times are written in now's time zone. An unknown channel
+// gets one line that lists the known ones.
+func Lines(s protocol.Status, channel string, now time.Time) []string {
+	w := &writer{status: s, now: now}
+	if len(s.Channels) == 0 {
+		w.line("%s has no channels yet%s", name(s), after(": ", s.Headline))
+	}
+	shown := 0
+	for _, c := range s.Channels {
+		if channel != "" && c.Name != channel {
+			continue
+		}
+		if shown++; shown > 1 {
+			w.line("")
+		}
+		w.channel(c)
+	}
+	if channel != "" && shown == 0 {
+		w.line("%s has no channel %q; it has %s", name(s), channel, or(strings.Join(channelNames(s), ", "), "none"))
+		return w.lines
+	}
+	w.service()
+	w.journal(channel)
+	w.seen(channel)
+	return w.lines
+}
+
+type writer struct {
+	status protocol.Status
+	now    time.Time
+	lines  []string
+}
+
+func (w *writer) line(format string, args ...any) {
+	w.lines = append(w.lines, strings.TrimRight(fmt.Sprintf(format, args...), " "))
+}
+
+// channel writes one channel: headline, conditions, reasons, pauses, objects, what is behind, what
+// is next.
+func (w *writer) channel(c protocol.ChannelStatus) {
+	w.line("%s", headline(w.status, c, w.now))
+	w.conditions(c)
+	w.reasons(c)
+	w.pauses(c)
+	w.objects(c)
+	w.behind(c)
+	w.next(c)
+}
+
+// headline is the first thing a person reads: what runs here, and what is the matter.
+func headline(s protocol.Status, c protocol.ChannelStatus, now time.Time) string {
+	head := name(s) + " " + c.Name + " runs " + or(c.Current, "nothing")
+	when := since(c.Since, now)
+	switch entities.Status(c.Status) {
+	case entities.StatusConverged:
+		if c.Target == "" {
+			return head + "; nothing was released here yet."
+		}
+		return joined(", ", head+", as desired", when) + "."
+	case entities.StatusPreconditions, entities.StatusManualApproval:
+		return head + "; " + or(c.Desired, c.Target) + " may not enter yet:"
+	case entities.StatusUnknown:
+		seen := fmt.Sprintf("%s %s: what runs is unknown (last seen %s, target %s)", name(s), c.Name, or(c.Current, "nothing"), or(c.Target, "none"))
+		return joined(", ", seen, when) + ":"
+	default:
+		return joined(", ", head+"; "+matter(c), when) + ":"
+	}
+}
+
+// matter says in words what a channel that is not as desired is doing. A status that this build
+// does not know is shown as it is.
+func matter(c protocol.ChannelStatus) string {
+	switch entities.Status(c.Status) {
+	case entities.StatusConverging:
+		return "moving to " + or(c.Target, c.Desired)
+	case entities.StatusBlocked:
+		return or(c.Desired, c.Target) + " is blocked by something that failed"
+	case entities.StatusFailed:
+		return or(c.Target, c.Desired) + " failed here"
+	case entities.StatusRollingBack:
+		return "rolling back to " + c.Target
+	case entities.StatusRolledBack:
+		return "rolled back, and what failed is barred here"
+	case entities.StatusFailedRollback:
+		return "the rollback to " + c.Target + " failed"
+	case entities.StatusPaused:
+		return joined(" ", "paused", after("at ", c.Target))
+	case entities.StatusDegraded:
+		return "it had converged and is now unhealthy or drifted"
+	case entities.StatusOrphaned:
+		return "no longer declared, left in place"
+	}
+	return c.Status
+}
+
+// conditions aligns the verdicts on what the next release waits for.
+func (w *writer) conditions(c protocol.ChannelStatus) {
+	width := 0
+	for _, k := range c.Conditions {
+		width = max(width, len(strings.Replace(k.ID, "/", " ", 1)))
+	}
+	for _, k := range c.Conditions {
+		next := ""
+		if !k.NextCheck.IsZero() && k.Verdict != "PASS" {
+			next = "next check " + at(k.NextCheck, w.now)
+		}
+		text := joined(", ", joined("; ", oneLine(k.Reason, textLimit), since(k.Since, w.now)), next)
+		w.line(" %-5s %-*s  %s", k.Verdict, width, strings.Replace(k.ID, "/", " ", 1), text)
+		if k.Verdict != "PASS" {
+			w.unblock(c, k.ID, k.Unblock)
+		}
+	}
+}
+
+// reasons lists why the status is what it is, beyond conditions.
+func (w *writer) reasons(c protocol.ChannelStatus) {
+	for _, r := range c.Reasons {
+		if c.Status == string(entities.StatusPaused) && strings.HasPrefix(r.Text, "paused") && len(w.pausesOf(c)) > 0 {
+			continue // said below, with who and why
+		}
+		if repeats(c.Conditions, r.Text) {
+			continue
+		}
+		w.line(" - %s", joined("; ", oneLine(r.Text, textLimit), since(r.Since, w.now)))
+		w.unblock(c, "", r.Unblock)
+	}
+}
+
+// repeats tells whether a reason only says again what a condition above it says.
+func repeats(conditions []protocol.ConditionStatus, text string) bool {
+	for _, k := range conditions {
+		if k.Reason == text || k.ID+": "+k.Reason == text {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *writer) pausesOf(c protocol.ChannelStatus) []protocol.PauseStatus {
+	var out []protocol.PauseStatus
+	for _, p := range w.status.Pauses {
+		if p.Channel == "" || p.Channel == c.Name {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func (w *writer) pauses(c protocol.ChannelStatus) {
+	for _, p := range w.pausesOf(c) {
+		scope, flag := "the service", ""
+		if p.Channel != "" {
+			scope, flag = p.Channel, " --channel "+p.Channel
+		}
+		w.line(" - %s paused by %s, %s%s", scope, or(p.By, "someone"), since(p.At, w.now), after(": ", p.Reason))
+		w.command("converge resume " + name(w.status) + flag)
+	}
+}
+
+// objects lists what the runtime reports when it is not as wanted, with the latest events.
+func (w *writer) objects(c protocol.ChannelStatus) {
+	fine := 0
+	for _, o := range c.Objects {
+		if c.Status != string(entities.StatusUnknown) && objectFine(o, c.Target) {
+			fine++
+			continue
+		}
+		w.line(" %-9s %s", or(string(o.Status), "PENDING"), joined(": ", o.Type+"/"+o.Name+versions(o), oneLine(o.Message, textLimit)))
+		for _, e := range lastEvents(o.Events) {
+			w.line("      %s %s", clock(e.Timestamp, w.now, true), oneLine(e.Message, textLimit))
+		}
+		for _, l := range o.Links {
+			w.line("      %s: %s", or(l.Name, "link"), l.URL)
+		}
+	}
+	if fine > 0 && c.Status != string(entities.StatusConverged) {
+		w.line(" %-9s %s at %s", "SUCCEEDED", plural(fine, "object"), or(c.Target, "its version"))
+	}
+	if c.Omitted > 0 {
+		w.line(" and %s not shown", plural(c.Omitted, "object"))
+	}
+}
+
+func objectFine(o entities.Object, target string) bool {
+	if o.Status != entities.ObjectSucceeded {
+		return false
+	}
+	for _, v := range o.Versions {
+		if v.Drifted || v.Active && target != "" && v.Version != target {
+			return false
+		}
+	}
+	return true
+}
+
+// versions writes " v9 1/2 drifted, v8 1/1" of an object's active versions.
+func versions(o entities.Object) string {
+	var parts []string
+	for _, v := range o.Versions {
+		text := or(v.Version, "version unknown")
+		if v.Replicas > 0 {
+			text += fmt.Sprintf(" %d/%d", v.AvailableReplicas, v.Replicas)
+		}
+		if v.Drifted {
+			text += " drifted"
+		}
+		if !v.Active {
+			text += " inactive"
+		}
+		parts = append(parts, text)
+	}
+	return after(" ", strings.Join(parts, ", "))
+}
+
+func lastEvents(events []entities.Event) []entities.Event {
+	sorted := append([]entities.Event(nil), events...)
+	sort.SliceStable(sorted, func(i, j int) bool { return sorted[i].Timestamp.Before(sorted[j].Timestamp) })
+	return sorted[max(0, len(sorted)-eventTail):]
+}
+
+// behind names the releases that queue for this channel after the one it waits for, and what their
+// phase was explained by.
+func (w *writer) behind(c protocol.ChannelStatus) {
+	for i := len(w.status.Releases) - 1; i >= 0; i-- { // oldest first: the order in which they go
+		r := w.status.Releases[i]
+		phase, reason := r.Phases[c.Name], r.Reasons[c.Name]
+		switch {
+		case r.Version == c.Desired || phase == "":
+		case phase == "pending":
+			ahead := joined(" ", "behind", or(c.Desired, c.Target))
+			if reason != "" {
+				ahead += " (" + oneLine(reason, textLimit) + ")"
+			}
+			w.line("%s is %s.", r.Version, ahead)
+		case reason != "" && (phase == "failed" || phase == "rolled back") && c.Status != string(entities.StatusConverged):
+			w.line("%s %s here: %s.", r.Version, phase, oneLine(reason, textLimit))
+		}
+	}
+}
+
+// next says when something moves by itself, or that nothing will.
+func (w *writer) next(c protocol.ChannelStatus) {
+	if !c.NextChange.IsZero() {
+		w.line("Next: by itself %s.", at(c.NextChange, w.now))
+		return
+	}
+	status := entities.Status(c.Status)
+	row := status.Row()
+	if row.Exit == entities.ExitConverged || row.Exit == entities.ExitGoesOn || status == entities.StatusDegraded {
+		return // it is well, or goes on, or is being repaired
+	}
+	w.line("Next: nothing by itself; it ends by: %s.", row.EndsBy)
+	if failed := status == entities.StatusFailed || status == entities.StatusFailedRollback; failed && !unblocked(c) {
+		w.unblock(c, "", protocol.Retry)
+	}
+}
+
+// unblocked tells whether a command that helps was printed already.
+func unblocked(c protocol.ChannelStatus) bool {
+	for _, r := range c.Reasons {
+		if r.Unblock != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// service writes what concerns the whole service.
+func (w *writer) service() {
+	for _, n := range w.status.Notes {
+		w.line("Note: %s", n)
+	}
+	for _, r := range w.status.Refused {
+		w.line("%s", refusal(r, w.now))
+	}
+}
+
+func (w *writer) journal(channel string) {
+	var kept []protocol.JournalLine
+	for _, j := range w.status.Journal {
+		if channel == "" || j.Channel == "" || j.Channel == channel {
+			kept = append(kept, j)
+		}
+	}
+	kept = kept[max(0, len(kept)-journalTail):]
+	if len(kept) == 0 {
+		return
+	}
+	w.line("What happened:")
+	for _, l := range Journal(kept, w.status, w.now) {
+		w.line(" %s", l)
+	}
+}
+
+// Journal writes lines of the journal as `release --wait` prints them: time, channel, text.
+func Journal(lines []protocol.JournalLine, s protocol.Status, now time.Time) []string {
+	width := 0
+	for _, c := range s.Channels {
+		width = max(width, len(c.Name))
+	}
+	out := make([]string, 0, len(lines))
+	for _, j := range lines {
+		if j.Channel == "" {
+			out = append(out, clock(j.At, now, true)+" "+j.Text)
+			continue
+		}
+		out = append(out, fmt.Sprintf("%s %-*s  %s", clock(j.At, now, true), width, j.Channel, j.Text))
+	}
+	return out
+}
+
+// seen dates the answer and names the time zone that every time above is in.
+func (w *writer) seen(channel string) {
+	seen := w.status.ObservedAt
+	for _, c := range w.status.Channels {
+		if c.Name == channel && !c.ObservedAt.IsZero() {
+			seen = c.ObservedAt
+		}
+	}
+	zone := w.now.Format("MST")
+	if seen.IsZero() {
+		w.line("Nothing was read from a runtime yet; times are %s.", zone)
+		return
+	}
+	w.line("Last news from the runtime %s %s (%s ago).", clock(seen, w.now, true), zone, Duration(w.now.Sub(seen)))
+}
+
+// unblock writes the command that would move it. A known verb alone is completed to a command.
+func (w *writer) unblock(c protocol.ChannelStatus, condition, what string) {
+	if what == "" {
+		return
+	}
+	w.command(command(w.status, c, condition, what))
+}
+
+func (w *writer) command(text string) { w.line("         %s", text) }
+
+func command(s protocol.Status, c protocol.ChannelStatus, condition, what string) string {
+	version := or(c.Desired, c.Target)
+	_, topic, _ := strings.Cut(condition, "/")
+	switch what {
+	case "approve", "reject":
+		return joined(" ", "converge", what, name(s), version, topic)
+	case protocol.Retry, protocol.Cancel:
+		return joined(" ", "converge", what, name(s), version, "--channel", c.Name)
+	case protocol.Pause, protocol.Resume, protocol.Refresh:
+		return joined(" ", "converge", what, name(s), "--channel", c.Name)
+	}
+	return what
+}
+
+// refusal writes a signal that changed nothing.
+func refusal(r protocol.Refusal, now time.Time) string {
+	return fmt.Sprintf("! signal %s from %s refused %s ago: %s", r.Verb, or(r.By, "nobody"), Duration(now.Sub(r.At)), oneLine(r.Reason, textLimit))
+}
+
+func channelNames(s protocol.Status) []string {
+	var out []string
+	for _, c := range s.Channels {
+		out = append(out, c.Name)
+	}
+	return out
+}
+
+// after puts a lead before a text, or gives nothing for nothing.
+func after(lead, text string) string {
+	if text == "" {
+		return ""
+	}
+	return lead + text
+}

@@ -1,0 +1,229 @@
+package explain
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// Header names the columns of Overview.Rows.
+var Header = [...]string{"SERVICE", "CHANNEL", "STATUS", "CURRENT", "TARGET", "SINCE", "WAITS FOR"}
+
+const converged = string(entities.StatusConverged)
+
+// Row is one line of the table; the service stands in the first of its rows only.
+type Row [len(Header)]string
+
+// Overview is what `converge status` shows: the table, and under it lines about releases, pauses,
+// notes and refused signals.
+type Overview struct {
+	Rows  []Row
+	Lines []string
+}
+
+// Table makes the overview of several services. Where there is more than one, a service with all
+// its channels CONVERGED at one version takes one row. Services of more than one application are
+// named application/service.
+func Table(services []protocol.Status, now time.Time) Overview {
+	t := tabler{now: now, fold: len(services) > 1}
+	for _, s := range services {
+		t.long = t.long || s.Application != services[0].Application
+	}
+	for _, s := range services {
+		t.rows(s)
+	}
+	for _, s := range services {
+		t.releases(s)
+	}
+	for _, s := range services {
+		t.notes(s)
+	}
+	return t.out
+}
+
+type tabler struct {
+	now        time.Time
+	fold, long bool
+	out        Overview
+	said       bool // the word RELEASES stands already
+}
+
+func (t *tabler) name(s protocol.Status) string {
+	if t.long {
+		return name(s)
+	}
+	return s.Service
+}
+
+func (t *tabler) rows(s protocol.Status) {
+	if version, ok := settled(s); ok && t.fold {
+		t.out.Rows = append(t.out.Rows, Row{t.name(s), plural(len(s.Channels), "channel"), converged, or(version, "-")})
+		return
+	}
+	first := t.name(s)
+	if len(s.Channels) == 0 {
+		t.out.Rows = append(t.out.Rows, Row{first, "no channels", or(s.Status, "UNKNOWN"), "", "", "", s.Headline})
+	}
+	for _, c := range s.Channels {
+		age := ""
+		if !c.Since.IsZero() {
+			age = Duration(t.now.Sub(c.Since))
+		}
+		t.out.Rows = append(t.out.Rows, Row{first, c.Name, c.Status, or(c.Current, "-"), or(c.Target, "-"), age, waitsFor(c, t.now)})
+		first = ""
+	}
+}
+
+// settled tells whether all channels are CONVERGED at one version.
+func settled(s protocol.Status) (version string, ok bool) {
+	for i, c := range s.Channels {
+		if c.Status != converged || i > 0 && c.Current != version {
+			return "", false
+		}
+		version = c.Current
+	}
+	return version, len(s.Channels) > 0
+}
+
+// waitsFor says in a few words what a channel waits for: the first condition that is not passed or
+// else the first reason, and how many more there are.
+func waitsFor(c protocol.ChannelStatus, now time.Time) string {
+	if c.Status == converged {
+		return ""
+	}
+	all := waits(c)
+	if len(all) == 0 {
+		return ""
+	}
+	text := oneLine(all[0], 60)
+	if len(all) > 1 {
+		text += fmt.Sprintf(", +%d", len(all)-1)
+	}
+	if c.NextChange.After(now) && c.NextChange.Sub(now) < time.Hour {
+		text += " (in " + Duration(c.NextChange.Sub(now)) + ")"
+	}
+	return text
+}
+
+func waits(c protocol.ChannelStatus) []string {
+	var all []string
+	switch entities.Status(c.Status) {
+	case entities.StatusPreconditions, entities.StatusManualApproval, entities.StatusBlocked:
+		for _, k := range unmet(c) {
+			text := k.Reason
+			if !strings.Contains(text, short(k.ID)) {
+				text = joined(" ", short(k.ID), text)
+			}
+			all = append(all, text)
+		}
+	}
+	if len(all) == 0 {
+		for _, r := range c.Reasons {
+			all = append(all, r.Text)
+		}
+	}
+	return all
+}
+
+// unmet puts what failed or cannot be judged before what merely waits, and an approval first where
+// the status says that it is what a person can give now.
+func unmet(c protocol.ChannelStatus) []protocol.ConditionStatus {
+	rank := func(k protocol.ConditionStatus) int {
+		if c.Status == string(entities.StatusManualApproval) && strings.HasPrefix(k.ID, "approval/") {
+			return -1
+		}
+		return map[string]int{"FAIL": 0, "ERROR": 1, "WAIT": 2}[k.Verdict]
+	}
+	var out []protocol.ConditionStatus
+	for _, k := range c.Conditions {
+		if k.Verdict != "PASS" {
+			out = append(out, k)
+		}
+	}
+	sort.SliceStable(out, func(i, j int) bool { return rank(out[i]) < rank(out[j]) })
+	return out
+}
+
+// short is a condition's name without its kind.
+func short(id string) string {
+	if _, topic, ok := strings.Cut(id, "/"); ok {
+		return topic
+	}
+	return id
+}
+
+// releases writes the releases in flight, and the newest when it did not get through.
+func (t *tabler) releases(s protocol.Status) {
+	for i, r := range s.Releases {
+		if !inFlight(r, i == 0) {
+			continue
+		}
+		lead := "         "
+		if !t.said {
+			lead, t.said = "RELEASES ", true
+		}
+		t.out.Lines = append(t.out.Lines, lead+t.name(s)+" "+r.Version+": "+phases(s, r))
+	}
+}
+
+func inFlight(r protocol.ReleaseStatus, newest bool) bool {
+	for _, phase := range r.Phases {
+		switch phase {
+		case "pending", "in progress":
+			return true
+		case "failed", "rolled back":
+			if newest {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// phaseOrder is the order in which phases are told; what succeeded is not told.
+var phaseOrder = []string{"in progress", "failed", "rolled back", "pending", "cancelled", "skipped"}
+
+// phases writes "staging in progress, others pending": channels by phase, without those that are
+// through.
+func phases(s protocol.Status, r protocol.ReleaseStatus) string {
+	by := map[string][]string{}
+	told := 0
+	for _, c := range s.Channels {
+		if p := r.Phases[c.Name]; p != "" && !strings.HasPrefix(p, "succeeded") {
+			by[p] = append(by[p], c.Name)
+			told++
+		}
+	}
+	var parts []string
+	for _, p := range phaseOrder {
+		names := by[p]
+		if len(names) == 0 {
+			continue
+		}
+		told -= len(names)
+		text := strings.Join(names, ", ")
+		if len(names) > 2 && told == 0 && len(parts) > 0 {
+			text = "others"
+		}
+		parts = append(parts, text+" "+p)
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (t *tabler) notes(s protocol.Status) {
+	who := t.name(s)
+	for _, p := range s.Pauses {
+		t.out.Lines = append(t.out.Lines, fmt.Sprintf("PAUSED %s by %s %s ago%s",
+			joined(" ", who, p.Channel), or(p.By, "someone"), Duration(t.now.Sub(p.At)), after(": ", p.Reason)))
+	}
+	for _, n := range s.Notes {
+		t.out.Lines = append(t.out.Lines, "NOTE "+who+": "+n)
+	}
+	for _, r := range s.Refused {
+		t.out.Lines = append(t.out.Lines, refusal(r, t.now))
+	}
+}
