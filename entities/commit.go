@@ -1,0 +1,277 @@
+package entities
+
+import (
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/entities/maestro"
+)
+
+// Settle decides and commits until nothing changes any more, and returns the last decision with
+// all the work that any pass started. It ends: every change moves a release or an instance one
+// way only.
+func (s *State) Settle(now time.Time, mode Mode) *Decision {
+	var applies []ApplyOp
+	var asks []AskOp
+	for {
+		d := Decide(s, now, mode)
+		s.Commit(d, now)
+		applies, asks = append(applies, d.Applies...), append(asks, d.Asks...)
+		if len(d.Changes) == 0 && len(d.Applies) == 0 && len(d.Asks) == 0 {
+			d.Applies, d.Asks = applies, asks
+			for i := range d.Channels {
+				s.commitStatus(&d.Channels[i], now)
+			}
+			s.prune()
+			return d
+		}
+	}
+}
+
+// Commit carries a decision into the state it was made from: its changes and the work it starts
+// (marked as running).
+func (s *State) Commit(d *Decision, now time.Time) {
+	for _, c := range d.Changes {
+		s.commitChange(c, now)
+	}
+	for _, op := range d.Applies {
+		s.applyStarted(op, now)
+	}
+	for _, op := range d.Asks {
+		s.Instance(op.Channel).Asked = &Asked{Target: op.Target, Running: true}
+	}
+}
+
+// Instance returns the instance of a channel, made when it is first spoken of.
+func (s *State) Instance(channel string) *Instance {
+	i := s.Instances[channel]
+	if i == nil {
+		i = &Instance{Channel: channel}
+		s.Instances[channel] = i
+	}
+	return i
+}
+
+// ReleaseByID returns the release of that id, or nil.
+func (s *State) ReleaseByID(id string) *Release {
+	for _, r := range s.Releases {
+		if r.ID == id {
+			return r
+		}
+	}
+	return nil
+}
+
+func (s *State) commitChange(c Change, now time.Time) {
+	i := s.Instance(c.Channel)
+	switch c.Kind {
+	case ChangeSkip:
+		s.setPhase(c, maestro.Skipped, now)
+	case ChangePromote:
+		s.setPhase(c, maestro.InProgress, now)
+		s.Record(now, c.Channel, "target "+from(i.Target)+c.Target.FullVersion+" ("+c.Cause+")")
+		i.setTarget(*c.Target, now)
+		if c.Reading != nil {
+			i.look(*c.Reading, now)
+			i.Fresh = true
+		}
+	case ChangeUnchanged:
+		s.setPhase(c, maestro.Succeeded, now)
+		s.Record(now, c.Channel, s.ReleaseByID(c.Release).FullVersion+" unchanged: "+c.Cause)
+	case ChangeConverged:
+		i.Converged, i.LastGood = true, c.Target
+		i.Progress = ApplyState{Started: i.Progress.Started, Ended: i.Progress.Ended, First: i.Progress.First, OK: true}
+		i.PausedAt = time.Time{}
+		s.Record(now, c.Channel, "CONVERGED at "+c.Target.FullVersion+" ("+short(now.Sub(i.TargetSince))+")")
+		s.setPhase(c, maestro.Succeeded, now)
+	case ChangeRepaired:
+		i.Progress.Attempts, i.Progress.Err, i.Progress.Next = 0, "", time.Time{}
+	case ChangeFail:
+		i.Failure = c.Cause
+		s.setPhase(c, maestro.Failed, now)
+	case ChangeFreeze:
+		i.PausedAt = now
+	case ChangeThaw:
+		i.Progress.First = i.Progress.First.Add(now.Sub(i.PausedAt))
+		i.PausedAt = time.Time{}
+	}
+}
+
+func from(t *Target) string {
+	if t == nil {
+		return ""
+	}
+	return t.FullVersion + " → "
+}
+
+// setPhase moves a change's release on; a change without one concerns the instance alone.
+func (s *State) setPhase(c Change, p maestro.Phase, now time.Time) {
+	if r := s.ReleaseByID(c.Release); r != nil {
+		r.Phases[c.Channel] = &PhaseState{Phase: p, Since: now, Reason: c.Cause}
+	}
+}
+
+func (i *Instance) setTarget(t Target, now time.Time) {
+	i.Target, i.TargetSince = &t, now
+	i.Converged, i.Failure, i.Fresh = false, "", false
+	i.Progress, i.PausedAt, i.Asked = ApplyState{}, time.Time{}, nil
+}
+
+func (s *State) applyStarted(op ApplyOp, now time.Time) {
+	a := &s.Instance(op.Channel).Progress
+	a.Running, a.Started = true, now
+	if a.First.IsZero() {
+		a.First = now
+	}
+	s.Instance(op.Channel).Fresh = false
+}
+
+// ApplyEnded takes in how an apply ended. A failed one is retried with backoff until its attempts
+// are spent (D18); a repair is retried for ever, ever more slowly. An answer about a target that
+// is not the present one only says that nothing runs any more.
+func (s *State) ApplyEnded(channel string, target Target, err string, permanent bool, now time.Time) {
+	i := s.Instance(channel)
+	i.Progress.Running = false
+	i.Progress.Ended = now
+	if i.Target == nil || !i.Target.Same(target) {
+		return
+	}
+	i.Progress.OK, i.Progress.Err = err == "", err
+	t := s.timing(channel)
+	switch {
+	case i.Converged: // a repair; without effect it is not repeated at once either
+		i.Progress.Attempts++
+		i.Progress.Next = now.Add(backoff(t, i.Progress.Attempts))
+	case err == "":
+	default:
+		i.Progress.Attempts++
+		if permanent || i.Progress.Attempts >= t.MaxAttempts {
+			i.Failure = err
+			return
+		}
+		i.Progress.Next = now.Add(backoff(t, i.Progress.Attempts))
+	}
+}
+
+func (s *State) timing(channel string) RuntimeTiming {
+	if s.Spec == nil {
+		return RuntimeTiming{}
+	}
+	c, _ := s.Spec.Channel(channel)
+	return s.Spec.Runtimes[c.Runtime].Timing
+}
+
+// backoff before the next apply after n failed ones: doubling, bounded.
+func backoff(t RuntimeTiming, n int) time.Duration {
+	wait := t.RetryBackoff
+	for ; n > 1 && wait < t.RetryMax; n-- {
+		wait *= 2
+	}
+	return min(wait, max(t.RetryMax, t.RetryBackoff))
+}
+
+// Looked takes in a reading. Fresh: it was taken after the last apply had ended. A reading that
+// failed keeps the last good objects (C6). One about a version that is not the target's is stale.
+func (s *State) Looked(channel, fullVersion string, r Reading, fresh bool, now time.Time) {
+	i := s.Instance(channel)
+	if present := i.present(); present != fullVersion && s.mode(channel) == FetchExitCode {
+		return
+	}
+	i.look(r, now)
+	i.Fresh = fresh && !i.Progress.Running
+}
+
+func (s *State) mode(channel string) FetchMode {
+	c, _ := s.Spec.Channel(channel)
+	return s.Spec.Runtimes[c.Runtime].Mode
+}
+
+func (i *Instance) present() string {
+	if i.Target == nil {
+		return ""
+	}
+	return i.Target.FullVersion
+}
+
+func (i *Instance) look(r Reading, now time.Time) {
+	i.Look = false
+	i.Known = r.Digest()
+	if r.Err == nil {
+		i.Reading, i.ErrSince = r, time.Time{}
+		return
+	}
+	if i.Reading.Err == nil {
+		i.ErrSince = now
+	}
+	i.Reading.Err, i.Reading.At = r.Err, r.At
+}
+
+// AskAnswered takes in what an exit-code runtime answered about a version.
+func (s *State) AskAnswered(channel string, target Target, r Reading) {
+	if i := s.Instance(channel); i.Asked != nil && i.Asked.Target.Same(target) {
+		i.Asked = &Asked{Target: target, Reading: r}
+	}
+}
+
+// Rendered takes in what a config release renders to under the version present in a channel.
+func (s *State) Rendered(release, channel string, present Target) {
+	if r := s.ReleaseByID(release); r != nil {
+		if r.Present == nil {
+			r.Present = map[string]Target{}
+		}
+		r.Present[channel] = present
+	}
+}
+
+// commitStatus keeps since when a status holds, and writes the transitions that a person wants to
+// read into the journal.
+func (s *State) commitStatus(c *ChannelDecision, now time.Time) {
+	i := s.Instance(c.Channel)
+	if i.Status == c.Status {
+		return
+	}
+	before, since := i.Status, i.Since
+	i.Status, i.Since = c.Status, now
+	switch {
+	case before == "" || i.Target == nil && c.Status == StatusConverged: // nothing happened yet
+	case c.Status == StatusConverged && before.disturbed():
+		s.Record(now, c.Channel, "CONVERGED again after "+string(before)+" for "+short(now.Sub(since)))
+	case c.Status.disturbed() || c.Status == StatusFailed || c.Status == StatusPaused:
+		s.Record(now, c.Channel, string(c.Status)+because(strings.Join(c.Reasons, "; ")))
+	}
+}
+
+// disturbed: what had converged is not as it was.
+func (s Status) disturbed() bool {
+	return s == StatusDegraded || s == StatusUnknown || s == StatusBlocked
+}
+
+func short(d time.Duration) string {
+	if d < time.Second {
+		return d.Round(time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+// prune forgets releases that are over, but for a bounded tail and those that a channel is still
+// at.
+func (s *State) prune() {
+	over := 0
+	for _, r := range s.Releases {
+		if r.Over() {
+			over++
+		}
+	}
+	if over <= MaxFinishedReleases {
+		return
+	}
+	kept := make([]*Release, 0, len(s.Releases))
+	for n, r := range s.Releases {
+		if r.Over() && over > MaxFinishedReleases && n < len(s.Releases)-1 {
+			over--
+			continue
+		}
+		kept = append(kept, r)
+	}
+	s.Releases = kept
+}

@@ -1,0 +1,289 @@
+package entities
+
+import (
+	"fmt"
+	"sort"
+	"time"
+
+	"github.com/converge-engine/converge/entities/maestro"
+)
+
+// Mode restricts what a decision may start.
+type Mode struct {
+	// Drain: start no new work; what is running is left to end (before continue-as-new).
+	Drain bool
+}
+
+// Decide is the convergence decision (DESIGN section 4): what each instance should be at, whether
+// it may move now, and what it is doing. It edits nothing; Commit carries its changes into the
+// state. One pass looks at each channel once; a change may make another possible, so Settle
+// repeats until nothing changes.
+func Decide(s *State, now time.Time, mode Mode) *Decision {
+	d := &Decision{}
+	if s.Spec == nil {
+		return d
+	}
+	d.Channels = make([]ChannelDecision, 0, len(s.Spec.Channels))
+	turns := turnsOf(s)
+	for i := range s.Spec.Channels {
+		c := &s.Spec.Channels[i]
+		inst := s.Instances[c.Name]
+		if inst == nil {
+			inst = &Instance{Channel: c.Name}
+		}
+		v := view{s: s, d: d, spec: c, inst: inst, now: now, mode: mode, runtime: s.Spec.Runtimes[c.Runtime]}
+		if turns != nil {
+			v.turn = turns[i]
+		} else {
+			v.turn = maestro.Turn{Holder: maestro.None, Newest: maestro.None, Next: maestro.None}
+		}
+		v.decide()
+	}
+	d.orphans(s)
+	return d
+}
+
+// turnsOf asks maestro, unless every release is over and there is no turn to take.
+func turnsOf(s *State) []maestro.Turn {
+	open := false
+	for _, r := range s.Releases {
+		if !r.Over() {
+			open = true
+			break
+		}
+	}
+	if !open {
+		return nil
+	}
+	channels := make([]maestro.Channel, len(s.Spec.Channels))
+	for i, c := range s.Spec.Channels {
+		channels[i].Name = c.Name
+		for _, cond := range c.Conditions {
+			channels[i].After = append(channels[i].After, cond.Channels...)
+		}
+	}
+	return maestro.Arrange(s.Releases, channels)
+}
+
+// orphans lists instances whose channel is no longer declared: left in place, shown, not acted
+// upon (D10).
+func (d *Decision) orphans(s *State) {
+	var names []string
+	for name := range s.Instances {
+		if _, declared := s.Spec.Channel(name); !declared {
+			names = append(names, name)
+		}
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		i := ServiceInstance{s.Instances[name]}
+		d.Channels = append(d.Channels, ChannelDecision{
+			Channel: name, Status: StatusOf(Facts{Orphaned: true}), Current: i.Fetch(i.Target),
+			Reasons: []string{"no longer declared; its objects were left in place"},
+		})
+	}
+}
+
+// view is one channel at the moment of deciding.
+type view struct {
+	s       *State
+	d       *Decision
+	spec    *ChannelSpec
+	runtime RuntimeSpec
+	inst    *Instance
+	turn    maestro.Turn
+	now     time.Time
+	mode    Mode
+	out     ChannelDecision
+	facts   Facts
+	changed bool // this pass changes the channel: what follows is for the next pass
+}
+
+func (v *view) decide() {
+	v.out.Channel = v.spec.Name
+	pause, paused := v.s.PauseOf(v.spec.Name)
+	v.facts.Paused = paused
+	v.skipOvertaken()
+	v.deadlineClock()
+	v.judgeTarget()
+	v.admitNext()
+	v.act()
+	v.conclude(pause)
+	v.d.wakeBy(v.out.Due)
+	v.d.Channels = append(v.d.Channels, v.out)
+}
+
+func (v *view) change(c Change) {
+	c.Channel = v.spec.Name
+	v.d.Changes = append(v.d.Changes, c)
+	v.changed = true
+}
+
+func (v *view) due(t time.Time) {
+	if v.out.Due.IsZero() || t.Before(v.out.Due) {
+		v.out.Due = t
+	}
+}
+
+func (v *view) reason(format string, args ...any) {
+	v.out.Reasons = append(v.out.Reasons, fmt.Sprintf(format, args...))
+}
+
+func (v *view) release(index int) *Release {
+	if index == maestro.None {
+		return nil
+	}
+	return v.s.Releases[index]
+}
+
+// skipOvertaken ends pending releases that are older than what entered here.
+func (v *view) skipOvertaken() {
+	for _, i := range v.turn.Skips {
+		v.change(Change{Kind: ChangeSkip, Release: v.s.Releases[i].ID,
+			Cause: v.release(v.turn.Newest).FullVersion + " entered instead"})
+	}
+	v.changed = false // a skip is of another release: it does not hold this pass
+}
+
+// deadlineClock stops the progress deadline while paused (A23).
+func (v *view) deadlineClock() {
+	moving := v.inst.Target != nil && !v.inst.Converged && !v.inst.Progress.First.IsZero()
+	switch {
+	case v.facts.Paused && moving && v.inst.PausedAt.IsZero():
+		v.d.Changes = append(v.d.Changes, Change{Kind: ChangeFreeze, Channel: v.spec.Name})
+	case !v.facts.Paused && !v.inst.PausedAt.IsZero():
+		v.d.Changes = append(v.d.Changes, Change{Kind: ChangeThaw, Channel: v.spec.Name})
+		v.changed = true // the clock is wrong until then
+	}
+}
+
+// judgeTarget sees whether the present target is reached or has failed.
+func (v *view) judgeTarget() {
+	v.out.Current = ServiceInstance{v.inst}.Fetch(v.inst.Target)
+	if v.inst.Target == nil {
+		return
+	}
+	holder := v.release(v.turn.Holder)
+	id := ""
+	if holder != nil {
+		id = holder.ID
+	}
+	switch {
+	case v.inst.Progress.Running || v.changed:
+	case v.inst.Failure != "" && holder != nil:
+		v.change(Change{Kind: ChangeFail, Release: id, Cause: v.inst.Failure})
+	case v.inst.Failure != "":
+	case v.out.Current.Stable && !v.inst.Converged:
+		v.change(Change{Kind: ChangeConverged, Release: id, Target: v.inst.Target})
+	case v.out.Current.Stable && v.inst.Progress.Attempts > 0:
+		v.change(Change{Kind: ChangeRepaired, Target: v.inst.Target})
+	case !v.inst.Converged:
+		v.judgeProgress(id)
+	}
+}
+
+// judgeProgress fails a target whose objects say so, or that is not stable by its deadline.
+func (v *view) judgeProgress(release string) {
+	if v.inst.Progress.OK && v.inst.Fresh && v.out.Current.Known && v.out.Current.Failed != "" {
+		v.change(Change{Kind: ChangeFail, Release: release, Cause: v.out.Current.Failed})
+		return
+	}
+	if v.inst.Progress.First.IsZero() || v.facts.Paused {
+		return
+	}
+	deadline := v.inst.Progress.First.Add(v.spec.ProgressDeadline)
+	if v.now.Before(deadline) {
+		v.due(deadline)
+		return
+	}
+	why := v.out.Current.Reason
+	if v.inst.Progress.Err != "" {
+		why = v.inst.Progress.Err
+	} else if e := v.inst.Reading.Err; e != nil {
+		why = e.Message
+	}
+	v.change(Change{Kind: ChangeFail, Release: release,
+		Cause: fmt.Sprintf("not stable within %s: %s", v.spec.ProgressDeadline, why)})
+}
+
+// conclude reads the status off the facts and writes down the reasons.
+func (v *view) conclude(pause Pause) {
+	f := &v.facts
+	f.Failed = v.inst.Failure != ""
+	f.Unknown = v.unknown()
+	f.Converging = v.inst.Target != nil && !v.inst.Converged
+	f.Degraded = v.inst.Converged && v.out.Current.Known && !v.out.Current.Stable
+	for _, j := range v.out.Gates {
+		f.Blocked = f.Blocked || j.Verdict == Fail
+		f.Waits = f.Waits || j.Verdict != Pass
+	}
+	v.out.Status = StatusOf(*f)
+	v.explain(pause)
+}
+
+// unknown: nothing is known of what runs here, though it could be.
+func (v *view) unknown() bool {
+	if !v.runtime.Looks {
+		return false
+	}
+	if v.inst.Reading.Err != nil {
+		return true
+	}
+	canLook := v.runtime.Mode != FetchExitCode || v.inst.Target != nil
+	return v.inst.Known == "" && canLook
+}
+
+// explain gives the reasons of every status but CONVERGED.
+func (v *view) explain(pause Pause) {
+	switch v.out.Status {
+	case StatusPaused:
+		v.reason("paused by %s%s", pause.By, because(pause.Reason))
+	case StatusFailed:
+		v.reason("%s failed: %s", v.inst.Target.FullVersion, v.inst.Failure)
+		if v.out.Current.Stable {
+			v.reason("its objects are stable now; retry accepts it")
+		}
+	case StatusUnknown:
+		if e := v.inst.Reading.Err; e != nil {
+			v.reason("%s: %s", e.Code, e.Message)
+		} else {
+			v.reason("no reading yet")
+		}
+	case StatusConverging, StatusDegraded:
+		v.explainMoving()
+	case StatusBlocked, StatusPreconditions, StatusManualApproval:
+		for _, j := range v.out.Gates {
+			if j.Verdict != Pass {
+				v.reason("%s", j.Reason)
+			}
+		}
+	}
+	if v.out.Status == StatusPaused && v.inst.Failure != "" {
+		v.reason("%s failed: %s", v.inst.Target.FullVersion, v.inst.Failure)
+	}
+}
+
+func (v *view) explainMoving() {
+	a := v.inst.Progress
+	switch {
+	case a.Running && a.Attempts > 0:
+		v.reason("applying %s, attempt %d", v.inst.Target.FullVersion, a.Attempts+1)
+	case a.Running:
+		v.reason("applying %s", v.inst.Target.FullVersion)
+	case a.Err != "":
+		v.reason("apply failed %s: %s", times(a.Attempts), a.Err)
+	}
+	if v.out.Current.Reason != "" && (!a.Running || a.OK) {
+		v.reason("%s", v.out.Current.Reason)
+	}
+	if v.out.Status == StatusDegraded && v.spec.Drift == DriftObserve {
+		v.reason("not repaired: drift is only observed here")
+	}
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}

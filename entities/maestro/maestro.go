@@ -1,0 +1,125 @@
+// Package maestro turns the releases in flight into one turn per channel: which release holds the
+// channel, which is next in line, and which have been overtaken. It knows phases and order only;
+// whether the next release may enter is judged elsewhere.
+//
+// Invariants (B7, DESIGN section 5): a release never overtakes another in a channel, none is lost,
+// and a failed one never blocks the fix behind it (B10). It imports nothing of ours.
+package maestro
+
+import "fmt"
+
+// Phase is how far one release is in one channel (B6).
+type Phase string
+
+// The phases. Skipped: a newer release entered instead.
+const (
+	Pending    Phase = "pending"
+	InProgress Phase = "in progress"
+	Succeeded  Phase = "succeeded"
+	Failed     Phase = "failed"
+	RolledBack Phase = "rolled back"
+	Skipped    Phase = "skipped"
+	Cancelled  Phase = "cancelled"
+)
+
+// Over tells whether nothing more happens in this phase by itself.
+func (p Phase) Over() bool { return p != Pending && p != InProgress }
+
+// entered tells whether a release of this phase was promoted into the channel at some time.
+func (p Phase) entered() bool {
+	return p == InProgress || p == Succeeded || p == Failed || p == RolledBack
+}
+
+// dead tells whether a release of this phase will not go on downstream.
+func (p Phase) dead() bool {
+	return p == Failed || p == RolledBack || p == Skipped || p == Cancelled
+}
+
+// Release is a release as maestro sees it. A channel without a phase does not concern it.
+type Release interface {
+	PhaseIn(channel string) (Phase, bool)
+}
+
+// Channel is a place in the order: After names the channels that a release must have succeeded in
+// before it may enter here.
+type Channel struct {
+	Name  string
+	After []string
+}
+
+// None is the index of no release.
+const None = -1
+
+// Turn is the situation in one channel. Indexes point into the releases given, oldest first.
+type Turn struct {
+	Channel string
+	Holder  int    // the release in progress here, or None
+	Newest  int    // the newest release that ever entered here, or None
+	Next    int    // the release next in line, or None
+	Stuck   string // why Next cannot come by itself: "failed in staging"; empty when it can
+	Skips   []int  // pending releases older than Newest: overtaken
+}
+
+// Arrange gives the turn of every channel, in the channels' order. Releases are oldest first;
+// channels form a DAG (A1). Strategy: train, each release through every channel in order (B1).
+func Arrange[R Release](releases []R, channels []Channel) []Turn {
+	a := arranger[R]{releases: releases, channels: make(map[string]Channel, len(channels))}
+	for _, c := range channels {
+		a.channels[c.Name] = c
+	}
+	turns := make([]Turn, 0, len(channels))
+	for _, c := range channels {
+		turns = append(turns, a.turn(c))
+	}
+	return turns
+}
+
+type arranger[R Release] struct {
+	releases []R
+	channels map[string]Channel
+}
+
+func (a arranger[R]) turn(c Channel) Turn {
+	t := Turn{Channel: c.Name, Holder: None, Newest: None, Next: None}
+	for i, r := range a.releases {
+		p, _ := r.PhaseIn(c.Name)
+		if p == InProgress {
+			t.Holder = i
+		}
+		if p.entered() {
+			t.Newest = i
+		}
+	}
+	for i, r := range a.releases {
+		if p, _ := r.PhaseIn(c.Name); p != Pending {
+			continue
+		}
+		if i < t.Newest {
+			t.Skips = append(t.Skips, i)
+			continue
+		}
+		if t.Next != None && t.Stuck == "" {
+			continue // the oldest that can come is next: no overtaking
+		}
+		t.Next, t.Stuck = i, a.stuck(r, c)
+	}
+	return t
+}
+
+// stuck says why r will not reach c by itself, or "".
+func (a arranger[R]) stuck(r R, c Channel) string {
+	for _, up := range c.After {
+		p, ok := r.PhaseIn(up)
+		switch {
+		case !ok:
+			continue
+		case p.dead():
+			return fmt.Sprintf("%s in %s", p, up)
+		case p == Pending:
+			if why := a.stuck(r, a.channels[up]); why != "" {
+				return why
+			}
+		}
+	}
+	return ""
+}

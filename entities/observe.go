@@ -1,0 +1,72 @@
+package entities
+
+import "sort"
+
+// Watch is one observation that should be under way: instances of one runtime, either moving
+// (looked at often) or steady (seldom). At most two exist per runtime (DESIGN section 3).
+type Watch struct {
+	Runtime string
+	Moving  bool
+	Looks   []Look // by channel
+}
+
+// Look is one instance of a watch.
+type Look struct {
+	Channel string
+	Target  Target // zero when nothing was applied yet
+	Known   string // digest of what is known; empty: whatever is seen is news
+}
+
+// Key tells watches of one service apart.
+func (w Watch) Key() string {
+	if w.Moving {
+		return w.Runtime + "/moving"
+	}
+	return w.Runtime + "/steady"
+}
+
+// Watches says what should be under observation, sorted by key. An instance with an apply running
+// is not looked at: the apply ends with a look of its own.
+func (s *State) Watches() []Watch {
+	byKey := map[string]*Watch{}
+	if s.Spec == nil {
+		return nil
+	}
+	for _, c := range s.Spec.Channels {
+		rt, i := s.Spec.Runtimes[c.Runtime], s.Instances[c.Name]
+		if i == nil || !rt.Looks || i.Progress.Running || rt.Mode == FetchExitCode && i.Target == nil {
+			continue
+		}
+		w := Watch{Runtime: c.Runtime, Moving: s.moving(i)}
+		if byKey[w.Key()] == nil {
+			byKey[w.Key()] = &w
+		}
+		l := Look{Channel: c.Name, Known: i.Known}
+		if i.Target != nil {
+			l.Target = *i.Target
+		}
+		if i.Look {
+			l.Known = ""
+		}
+		byKey[w.Key()].Looks = append(byKey[w.Key()].Looks, l)
+	}
+	out := make([]Watch, 0, len(byKey))
+	for _, w := range byKey {
+		out = append(out, *w)
+	}
+	sort.Slice(out, func(a, b int) bool { return out[a].Key() < out[b].Key() })
+	return out
+}
+
+// moving: something is expected to change soon, so that a short interval pays.
+func (s *State) moving(i *Instance) bool {
+	switch {
+	case i.Look || i.Known == "":
+		return true
+	case i.Target == nil || i.Failure != "":
+		return false
+	case !i.Converged:
+		return true
+	}
+	return i.Progress.Attempts > 0 || !i.Fresh && i.Progress.OK
+}

@@ -1,0 +1,255 @@
+package entities
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/converge-engine/converge/entities/maestro"
+)
+
+// State is everything a Service workflow knows. With all of it lost but releases and pauses, the
+// rest is rebuilt from readings (DESIGN section 4). It is carried across continue-as-new.
+type State struct {
+	Application string               `json:"application"`
+	Service     string               `json:"service"`
+	Store       string               `json:"store,omitempty"`
+	SpecDigest  string               `json:"specDigest,omitempty"`
+	Spec        *Spec                `json:"spec,omitempty"`
+	Releases    []*Release           `json:"releases,omitempty"` // oldest first
+	LastRelease int64                `json:"lastRelease,omitempty"`
+	Instances   map[string]*Instance `json:"instances,omitempty"` // by channel
+	Pauses      []Pause              `json:"pauses,omitempty"`
+	Inbox       []Message            `json:"inbox,omitempty"`    // signals not yet carried out
+	Requests    []Request            `json:"requests,omitempty"` // answered request ids, oldest first
+	Refused     []Refusal            `json:"refused,omitempty"`  // bounded tail
+	Journal     []JournalLine        `json:"journal,omitempty"`  // bounded tail
+	Lines       int64                `json:"lines,omitempty"`    // journal lines ever written
+	// Held is the incarnation whose configuration waits for the next release (configChanges: hold).
+	Held int64 `json:"held,omitempty"`
+	// Problem says why the newest incarnation could not be taken over, until it could.
+	Problem string `json:"problem,omitempty"`
+}
+
+// Bounds of what is kept in state; what is older is dropped, oldest first.
+const (
+	MaxFinishedReleases = 10
+	MaxOpenReleases     = 50
+	MaxRequests         = 100
+	MaxRefused          = 10
+	MaxJournal          = 40
+)
+
+// Release is a user's intent that a version goes out, and how far it is in each channel.
+type Release struct {
+	ID          string    `json:"id"`
+	Version     string    `json:"version"`     // as a person or CI named it
+	FullVersion string    `json:"fullVersion"` // as runtimes see it; "v7-i42" for a config release
+	Incarnation int64     `json:"incarnation"`
+	Hash        string    `json:"hash"`
+	By          string    `json:"by"`
+	At          time.Time `json:"at"`
+	// Payloads and Templates: digest by channel, of the rendered payload and of what it was
+	// rendered from.
+	Payloads  map[string]string `json:"payloads"`
+	Templates map[string]string `json:"templates,omitempty"`
+	// Present: for a config release, what its configuration renders to under the version that a
+	// channel already has; filled when its turn comes there.
+	Present map[string]Target      `json:"present,omitempty"`
+	Phases  map[string]*PhaseState `json:"phases"`
+}
+
+// Config tells whether only a configuration change made this release (B9).
+func (r *Release) Config() bool { return r.Version != r.FullVersion }
+
+// PhaseIn implements maestro.Release.
+func (r *Release) PhaseIn(channel string) (maestro.Phase, bool) {
+	if p := r.Phases[channel]; p != nil {
+		return p.Phase, true
+	}
+	return "", false
+}
+
+// Over tells whether the release is finished in every channel.
+func (r *Release) Over() bool {
+	for _, p := range r.Phases {
+		if !p.Phase.Over() {
+			return false
+		}
+	}
+	return true
+}
+
+// Target is what the release would put into a channel.
+func (r *Release) Target(channel string) Target {
+	return Target{FullVersion: r.FullVersion, Incarnation: r.Incarnation, Payload: r.Payloads[channel]}
+}
+
+// PhaseState is a release's phase in one channel, since when and why.
+type PhaseState struct {
+	Phase  maestro.Phase `json:"phase"`
+	Since  time.Time     `json:"since"`
+	Reason string        `json:"reason,omitempty"`
+}
+
+// Target is the snapshot of desired state that an instance is moved to: one identity (DESIGN
+// section 1).
+type Target struct {
+	FullVersion string `json:"fullVersion"`
+	Incarnation int64  `json:"incarnation"`
+	Payload     string `json:"payload"` // digest
+}
+
+// Same tells whether two targets put the same thing there; the incarnation that said so may
+// differ (A9).
+func (t Target) Same(o Target) bool { return t.FullVersion == o.FullVersion && t.Payload == o.Payload }
+
+// Instance is a service in a channel: what it should be at, what is there, and what is being done.
+type Instance struct {
+	Channel     string    `json:"channel"`
+	Target      *Target   `json:"target,omitempty"`
+	TargetSince time.Time `json:"targetSince,omitzero"`
+	// Converged: the present target has been stable once; any later difference is drift.
+	Converged bool    `json:"converged,omitempty"`
+	LastGood  *Target `json:"lastGood,omitempty"`
+	// Failure says why the present target failed here for good, until it is retried or replaced.
+	Failure string `json:"failure,omitempty"`
+
+	// Reading holds the last good objects; its Err is set while looks fail.
+	Reading Reading `json:"reading"`
+	Known   string  `json:"known,omitempty"` // digest of the last look, errors included; "" before the first
+	// Fresh: the reading was taken after the last apply ended.
+	Fresh    bool      `json:"fresh,omitempty"`
+	ErrSince time.Time `json:"errSince,omitzero"`
+	Asked    *Asked    `json:"asked,omitempty"`
+	// Look: someone asked for a look now, whatever is known.
+	Look bool `json:"look,omitempty"`
+
+	Progress ApplyState `json:"progress"`
+	PausedAt time.Time  `json:"pausedAt,omitzero"` // the progress deadline stands still since then
+
+	Status Status    `json:"status,omitempty"`
+	Since  time.Time `json:"since,omitzero"` // of the status
+}
+
+// ApplyState is what is known of the applies of the present target.
+type ApplyState struct {
+	Running  bool      `json:"running,omitempty"`
+	First    time.Time `json:"first,omitzero"`   // start of the first one: the progress deadline counts from here
+	Started  time.Time `json:"started,omitzero"` // start of the last one
+	Ended    time.Time `json:"ended,omitzero"`
+	Attempts int       `json:"attempts,omitempty"` // failed in a row, or repairs without effect
+	OK       bool      `json:"ok,omitempty"`       // the last one succeeded
+	Err      string    `json:"err,omitempty"`
+	Next     time.Time `json:"next,omitzero"` // not before
+}
+
+// Asked is what an exit-code runtime answered about a version that is not yet the target (C7).
+type Asked struct {
+	Target  Target  `json:"target"`
+	Running bool    `json:"running,omitempty"`
+	Reading Reading `json:"reading"`
+}
+
+// Pause holds a scope: an empty channel is the whole service (A16).
+type Pause struct {
+	Channel string    `json:"channel,omitempty"`
+	By      string    `json:"by"`
+	Reason  string    `json:"reason,omitempty"`
+	At      time.Time `json:"at"`
+}
+
+// Message is a signal as it came, waiting to be carried out.
+type Message struct {
+	Verb    string          `json:"verb"`
+	Payload json.RawMessage `json:"payload"`
+	At      time.Time       `json:"at"`
+}
+
+// Request is a request id that was answered, with the answer (idempotence across continue-as-new).
+type Request struct {
+	ID     string          `json:"id"`
+	Verb   string          `json:"verb"`
+	Answer json.RawMessage `json:"answer"`
+}
+
+// Refusal is a signal that did not validate: it changed nothing and is kept for `status`.
+type Refusal struct {
+	Verb   string    `json:"verb"`
+	By     string    `json:"by"`
+	Reason string    `json:"reason"`
+	At     time.Time `json:"at"`
+}
+
+// JournalLine is something that happened. N grows by one with each line, so that a reader knows
+// what it has seen.
+type JournalLine struct {
+	N       int64     `json:"n"`
+	At      time.Time `json:"at"`
+	Channel string    `json:"channel,omitempty"`
+	Text    string    `json:"text"`
+}
+
+// NewState is the state of a service of which nothing is known yet.
+func NewState(application, service string) *State {
+	return &State{Application: application, Service: service, Instances: map[string]*Instance{}}
+}
+
+// Record appends a journal line.
+func (s *State) Record(now time.Time, channel, text string) {
+	s.Lines++
+	s.Journal = keepLast(append(s.Journal, JournalLine{N: s.Lines, At: now, Channel: channel, Text: text}), MaxJournal)
+}
+
+// Refuse keeps a signal that changed nothing.
+func (s *State) Refuse(verb, by, reason string, now time.Time) {
+	s.Refused = keepLast(append(s.Refused, Refusal{Verb: verb, By: by, Reason: reason, At: now}), MaxRefused)
+}
+
+// Answered returns the answer once given to a request id.
+func (s *State) Answered(verb, id string) (json.RawMessage, bool) {
+	if id == "" {
+		return nil, false
+	}
+	for _, r := range s.Requests {
+		if r.ID == id && r.Verb == verb {
+			return r.Answer, true
+		}
+	}
+	return nil, false
+}
+
+// Answer remembers what a request id was answered.
+func (s *State) Answer(verb, id string, answer json.RawMessage) {
+	if id != "" {
+		s.Requests = keepLast(append(s.Requests, Request{ID: id, Verb: verb, Answer: answer}), MaxRequests)
+	}
+}
+
+// Newest is the newest release, or nil.
+func (s *State) Newest() *Release {
+	if len(s.Releases) == 0 {
+		return nil
+	}
+	return s.Releases[len(s.Releases)-1]
+}
+
+// PauseOf returns the pause that holds a channel, its own before the service's.
+func (s *State) PauseOf(channel string) (Pause, bool) {
+	found, ok := Pause{}, false
+	for _, p := range s.Pauses {
+		if p.Channel == channel {
+			return p, true
+		}
+		if p.Channel == "" {
+			found, ok = p, true
+		}
+	}
+	return found, ok
+}
+
+func keepLast[T any](list []T, n int) []T {
+	if len(list) <= n {
+		return list
+	}
+	return append([]T(nil), list[len(list)-n:]...)
+}

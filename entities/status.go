@@ -1,0 +1,105 @@
+package entities
+
+// Status is the convergence status of one channel of a service (DESIGN section 4).
+type Status string
+
+// The statuses.
+const (
+	StatusDeleted        Status = "DELETED"
+	StatusOrphaned       Status = "ORPHANED"
+	StatusPaused         Status = "PAUSED"
+	StatusFailedRollback Status = "FAILED_ROLLBACK"
+	StatusRollingBack    Status = "ROLLING_BACK"
+	StatusFailed         Status = "FAILED"
+	StatusUnknown        Status = "UNKNOWN"
+	StatusConverging     Status = "CONVERGING"
+	StatusDegraded       Status = "DEGRADED"
+	StatusManualApproval Status = "WAITING_MANUAL_APPROVAL"
+	StatusBlocked        Status = "BLOCKED"
+	StatusPreconditions  Status = "WAITING_PRECONDITIONS"
+	StatusRolledBack     Status = "ROLLED_BACK"
+	StatusConverged      Status = "CONVERGED"
+)
+
+// Exit codes of `converge wait` (INTERFACE section 2). ExitGoesOn: the status ends by itself or by
+// waiting, so waiting goes on.
+const (
+	ExitConverged = 0
+	ExitFailed    = 2
+	ExitPerson    = 8
+	ExitGoesOn    = -1
+)
+
+// Facts are what the status of a channel is read from.
+type Facts struct {
+	Deleted, Orphaned, Paused     bool
+	RollbackFailed, RollingBack   bool
+	Failed                        bool // the release in progress failed here
+	Unknown                       bool // no reading yet, readings fail, or no worker polls
+	Converging                    bool // target set, not stable yet
+	Degraded                      bool // had converged, now unhealthy or drifted
+	WaitsApproval, Blocked, Waits bool // of the next release
+	RolledBack                    bool
+}
+
+// StatusRow is one row of the status table.
+type StatusRow struct {
+	Status   Status
+	When     string
+	EndsBy   string
+	Exit     int // of `converge wait`
+	Severity int // the service's status is that of its worst channel: the highest
+	Match    func(Facts) bool
+}
+
+// StatusTable is the one table of statuses: the first match wins. docs/ prints it.
+func StatusTable() []StatusRow { return statusTable[:] }
+
+var statusTable = [...]StatusRow{
+	{StatusDeleted, "removed and taken down", "", ExitConverged, 0, func(f Facts) bool { return f.Deleted }},
+	{StatusOrphaned, "no longer declared, left in place", "declare or remove", ExitGoesOn, 2, func(f Facts) bool { return f.Orphaned }},
+	{StatusPaused, "paused at any scope", "resume", ExitPerson, 5, func(f Facts) bool { return f.Paused }},
+	{StatusFailedRollback, "a rollback target failed", "retry, or a release made afterwards", ExitFailed, 13, func(f Facts) bool { return f.RollbackFailed }},
+	{StatusRollingBack, "moving to a rollback target", "converged or failed", ExitGoesOn, 7, func(f Facts) bool { return f.RollingBack }},
+	{StatusFailed, "the release in progress failed here, no rollback", "retry, supersede, cancel", ExitFailed, 12, func(f Facts) bool { return f.Failed }},
+	{StatusUnknown, "no reading yet, readings fail, or no worker polls", "a reading", ExitGoesOn, 8, func(f Facts) bool { return f.Unknown }},
+	{StatusConverging, "target set, objects not yet stable", "stable, or deadline", ExitGoesOn, 4, func(f Facts) bool { return f.Converging }},
+	{StatusDegraded, "had converged, now unhealthy or drifted", "repair", ExitFailed, 10, func(f Facts) bool { return f.Degraded }},
+	{StatusManualApproval, "the next release waits, and an approval can be given now", "approve, reject", ExitPerson, 6, func(f Facts) bool { return f.WaitsApproval }},
+	{StatusBlocked, "the next release waits for something that failed", "that one mended, or superseded", ExitFailed, 9, func(f Facts) bool { return f.Blocked }},
+	{StatusPreconditions, "the next release waits for other conditions", "they pass", ExitGoesOn, 3, func(f Facts) bool { return f.Waits }},
+	{StatusRolledBack, "at its rollback target; the release is barred", "a newer release", ExitFailed, 11, func(f Facts) bool { return f.RolledBack }},
+	{StatusConverged, "at its target, and that is the desired one", "", ExitConverged, 1, func(Facts) bool { return true }},
+}
+
+// StatusOf reads the status off the facts.
+func StatusOf(f Facts) Status { return rowOf(func(r StatusRow) bool { return r.Match(f) }).Status }
+
+// Row is the table row of a status; an unknown one (of a newer version) goes on.
+func (s Status) Row() StatusRow {
+	r := rowOf(func(r StatusRow) bool { return r.Status == s })
+	if r.Status == "" {
+		return StatusRow{Status: s, Exit: ExitGoesOn}
+	}
+	return r
+}
+
+// Worst is the status with the highest severity; CONVERGED when there is none.
+func Worst(all ...Status) Status {
+	worst := StatusConverged
+	for _, s := range all {
+		if s.Row().Severity > worst.Row().Severity {
+			worst = s
+		}
+	}
+	return worst
+}
+
+func rowOf(match func(StatusRow) bool) StatusRow {
+	for _, r := range statusTable {
+		if match(r) {
+			return r
+		}
+	}
+	return StatusRow{}
+}

@@ -1,0 +1,380 @@
+package entities
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/entities/maestro"
+)
+
+// This file holds what a person's act does to the state. Every function either changes the state
+// and returns one line to answer, or returns an error that says what was wrong and changes
+// nothing (bad input loses nothing).
+
+// CheckRelease says why a release cannot be accepted now, or nil. It needs no I/O, so that an
+// update is validated before anything is written.
+func (s *State) CheckRelease(version string, parameters []string, channels []string) error {
+	switch {
+	case s.Spec == nil:
+		return fmt.Errorf("%s/%s has no configuration yet; publish it with: converge apply DIR", s.Application, s.Service)
+	case s.Spec.Version != "":
+		return fmt.Errorf("the version of %s/%s is set to %s in %s; change it there", s.Application, s.Service, s.Spec.Version, s.Spec.DeclaredAt)
+	}
+	if err := checkVersion(version); err != nil {
+		return err
+	}
+	for _, p := range parameters {
+		if !s.Spec.declares(p) {
+			return fmt.Errorf("%s/%s has no parameter %q; expected %s", s.Application, s.Service, p, oneOf(s.Spec.parameterNames()))
+		}
+	}
+	for _, c := range channels {
+		if _, ok := s.Spec.Channel(c); !ok {
+			return fmt.Errorf("%s/%s has no release channel %q; expected %s", s.Application, s.Service, c, oneOf(s.Spec.channelNames()))
+		}
+	}
+	if n := s.open(); n >= MaxOpenReleases {
+		return fmt.Errorf("%d releases are in flight, the most that are kept; cancel some first", n)
+	}
+	return nil
+}
+
+// checkVersion: a version is opaque, but it must be a name that a person can read and a script
+// can quote.
+func checkVersion(v string) error {
+	if v == "" {
+		return fmt.Errorf("no version given")
+	}
+	if len(v) > 128 {
+		return fmt.Errorf("the version is %d bytes long; at most 128", len(v))
+	}
+	for _, r := range v {
+		if r <= ' ' || r == 0x7f || strings.ContainsRune(`"'\/$`+"`", r) {
+			return fmt.Errorf("version %q: spaces, quotes, slashes and $ are not allowed", v)
+		}
+	}
+	return nil
+}
+
+func (s *State) open() int {
+	n := 0
+	for _, r := range s.Releases {
+		if !r.Over() {
+			n++
+		}
+	}
+	return n
+}
+
+// NewRelease is what OpenRelease is told.
+type NewRelease struct {
+	ID          string // shared by all services of one release; empty: made from the sequence
+	Version     string
+	FullVersion string
+	Incarnation int64
+	Hash        string
+	Payloads    map[string]string
+	By          string
+}
+
+// OpenRelease adds a release, pending in every channel that it has a payload for. A config release
+// that is not yet promoted anywhere is replaced by a newer one (DESIGN section 5).
+func (s *State) OpenRelease(n NewRelease, now time.Time) *Release {
+	s.LastRelease++
+	r := &Release{
+		ID: n.ID, Version: n.Version, FullVersion: n.FullVersion, Incarnation: n.Incarnation, Hash: n.Hash,
+		By: n.By, At: now, Payloads: n.Payloads, Templates: map[string]string{}, Phases: map[string]*PhaseState{},
+	}
+	if r.ID == "" {
+		r.ID = fmt.Sprint(s.LastRelease)
+	}
+	for _, c := range s.Spec.Channels {
+		r.Templates[c.Name] = c.Template
+		if _, ok := n.Payloads[c.Name]; ok {
+			r.Phases[c.Name] = &PhaseState{Phase: maestro.Pending, Since: now}
+		}
+	}
+	if r.Config() {
+		s.replaceUnpromoted(r, now)
+	}
+	s.Held = 0
+	s.Releases = append(s.Releases, r)
+	s.Record(now, "", fmt.Sprintf("release %s: %s from incarnation %d, by %s", r.ID, r.FullVersion, r.Incarnation, r.By))
+	return r
+}
+
+func (s *State) replaceUnpromoted(by *Release, now time.Time) {
+	for _, r := range s.Releases {
+		if !r.Config() || !pendingEverywhere(r) {
+			continue
+		}
+		for _, c := range sortedKeys(r.Phases) {
+			r.Phases[c] = &PhaseState{Phase: maestro.Skipped, Since: now, Reason: "replaced by " + by.FullVersion}
+		}
+		s.Record(now, "", r.FullVersion+" replaced by "+by.FullVersion)
+	}
+}
+
+func pendingEverywhere(r *Release) bool {
+	for _, p := range r.Phases {
+		if p.Phase != maestro.Pending {
+			return false
+		}
+	}
+	return true
+}
+
+// Opening is the release that a publication opens by itself.
+type Opening struct {
+	Version, FullVersion string
+	Cause                string
+}
+
+// TakeSpec takes over a newly published spec: its rules hold at once, for releases in flight too.
+// It returns the release that the publication opens, or nil: the file's own version, the initial
+// one, or a config release when a payload changed (B9). Whether a config release really changes
+// anything is only known once it is rendered.
+func (s *State) TakeSpec(spec *Spec, digest string, now time.Time) *Opening {
+	s.Spec, s.SpecDigest, s.Problem = spec, digest, ""
+	s.Record(now, "", fmt.Sprintf("incarnation %d", spec.Incarnation))
+	s.leaveRemovedChannels(now)
+	newest := s.Newest()
+	switch {
+	case spec.Version != "" && (newest == nil || newest.Version != spec.Version):
+		return &Opening{Version: spec.Version, FullVersion: spec.Version, Cause: spec.DeclaredAt}
+	case newest == nil && spec.InitialVersion != "":
+		return &Opening{Version: spec.InitialVersion, FullVersion: spec.InitialVersion, Cause: spec.DeclaredAt}
+	case newest == nil || !templatesDiffer(newest, spec):
+		return nil
+	case spec.ConfigChanges == ConfigHold:
+		s.Held = spec.Incarnation
+		return nil
+	}
+	return &Opening{Version: newest.Version, FullVersion: fmt.Sprintf("%s-i%d", newest.Version, spec.Incarnation),
+		Cause: "configuration"}
+}
+
+// leaveRemovedChannels cancels what was still to come in channels that are no longer declared;
+// their objects stay and are reported orphaned.
+func (s *State) leaveRemovedChannels(now time.Time) {
+	for _, r := range s.Releases {
+		for _, c := range sortedKeys(r.Phases) {
+			if _, ok := s.Spec.Channel(c); !ok && !r.Phases[c].Phase.Over() {
+				r.Phases[c] = &PhaseState{Phase: maestro.Cancelled, Since: now, Reason: "the channel was removed"}
+			}
+		}
+	}
+	for _, name := range sortedKeys(s.Instances) {
+		if i := s.Instances[name]; i.Target == nil && !s.declared(name) {
+			delete(s.Instances, name)
+		}
+	}
+}
+
+func (s *State) declared(channel string) bool {
+	_, ok := s.Spec.Channel(channel)
+	return ok
+}
+
+func templatesDiffer(r *Release, spec *Spec) bool {
+	for _, c := range spec.Channels {
+		if r.Templates[c.Name] != c.Template {
+			return true
+		}
+	}
+	return false
+}
+
+// PauseScope pauses a channel, or the service when channel is empty (A16).
+func (s *State) PauseScope(channel, by, reason string, now time.Time) (string, error) {
+	if err := s.checkChannel(channel); err != nil {
+		return "", err
+	}
+	for _, p := range s.Pauses {
+		if p.Channel == channel {
+			return fmt.Sprintf("%s is already paused by %s", s.scope(channel), p.By), nil
+		}
+	}
+	s.Pauses = append(s.Pauses, Pause{Channel: channel, By: by, Reason: reason, At: now})
+	return s.scope(channel) + " is paused", nil
+}
+
+// ResumeScope ends a pause of exactly that scope.
+func (s *State) ResumeScope(channel, by string, now time.Time) (string, error) {
+	if err := s.checkChannel(channel); err != nil {
+		return "", err
+	}
+	for i, p := range s.Pauses {
+		if p.Channel != channel {
+			continue
+		}
+		s.Pauses = append(s.Pauses[:i:i], s.Pauses[i+1:]...)
+		s.Record(now, channel, "resumed by "+by)
+		if still, ok := s.PauseOf(channel); ok && channel != "" {
+			return fmt.Sprintf("%s resumed, but %s is still paused by %s", s.scope(channel), s.scope(""), still.By), nil
+		}
+		return s.scope(channel) + " resumed", nil
+	}
+	if p, ok := s.PauseOf(channel); ok {
+		return "", fmt.Errorf("%s is not paused by itself: %s is, by %s", s.scope(channel), s.scope(p.Channel), p.By)
+	}
+	return s.scope(channel) + " is not paused", nil
+}
+
+// CancelRelease ends what is still to come of a release: pending phases never start, targets
+// already set stay enforced (A18).
+func (s *State) CancelRelease(version, channel, by, reason string, now time.Time) (string, error) {
+	r, err := s.find(version, channel)
+	if err != nil {
+		return "", err
+	}
+	var ended []string
+	for _, c := range s.phaseChannels(r, channel) {
+		if !r.Phases[c].Phase.Over() {
+			r.Phases[c] = &PhaseState{Phase: maestro.Cancelled, Since: now, Reason: "by " + by + because(reason)}
+			ended = append(ended, c)
+		}
+	}
+	if len(ended) == 0 {
+		return "", fmt.Errorf("%s is over: %s", r.FullVersion, phases(r))
+	}
+	s.Record(now, channel, fmt.Sprintf("%s cancelled by %s in %s%s", r.FullVersion, by, strings.Join(ended, ", "), because(reason)))
+	return fmt.Sprintf("%s cancelled in %s", r.FullVersion, strings.Join(ended, ", ")), nil
+}
+
+// RetryRelease starts a failed release again where it failed, and tries one that waits for its
+// next attempt at once (A18). Its gates were passed: they are not asked again.
+func (s *State) RetryRelease(version, channel, by string, now time.Time) (string, error) {
+	r, err := s.find(version, channel)
+	if err != nil {
+		return "", err
+	}
+	var again []string
+	for _, c := range s.phaseChannels(r, channel) {
+		i := s.Instance(c)
+		mine := i.Target != nil && i.Target.Same(r.Target(c))
+		p := r.Phases[c].Phase
+		if !mine || p != maestro.Failed && p != maestro.InProgress && i.Failure == "" {
+			continue
+		}
+		i.Failure, i.Progress = "", ApplyState{Running: i.Progress.Running, Started: i.Progress.Started}
+		if p == maestro.Failed {
+			r.Phases[c] = &PhaseState{Phase: maestro.InProgress, Since: now, Reason: "retried by " + by}
+		}
+		again = append(again, c)
+	}
+	if len(again) == 0 {
+		return "", fmt.Errorf("%s did not fail where it is the target: %s", r.FullVersion, phases(r))
+	}
+	s.Record(now, channel, fmt.Sprintf("%s retried by %s in %s", r.FullVersion, by, strings.Join(again, ", ")))
+	return fmt.Sprintf("%s starts again in %s", r.FullVersion, strings.Join(again, ", ")), nil
+}
+
+// RefreshScope asks for a look now.
+func (s *State) RefreshScope(channel string) (string, error) {
+	if err := s.checkChannel(channel); err != nil {
+		return "", err
+	}
+	for _, c := range s.Spec.Channels {
+		if channel == "" || c.Name == channel {
+			s.Instance(c.Name).Look = true
+		}
+	}
+	return s.scope(channel) + " is looked at now", nil
+}
+
+// find returns the newest release of a version or full version.
+func (s *State) find(version, channel string) (*Release, error) {
+	if err := s.checkChannel(channel); err != nil {
+		return nil, err
+	}
+	for n := len(s.Releases) - 1; n >= 0; n-- {
+		if r := s.Releases[n]; r.FullVersion == version || r.Version == version {
+			return r, nil
+		}
+	}
+	var known []string
+	for _, r := range s.Releases {
+		known = append(known, r.FullVersion)
+	}
+	return nil, fmt.Errorf("no release of version %q; expected %s", version, oneOf(known))
+}
+
+func (s *State) checkChannel(channel string) error {
+	if s.Spec == nil {
+		return fmt.Errorf("%s/%s has no configuration yet", s.Application, s.Service)
+	}
+	if channel != "" && !s.declared(channel) {
+		return fmt.Errorf("%s/%s has no release channel %q; expected %s", s.Application, s.Service, channel, oneOf(s.Spec.channelNames()))
+	}
+	return nil
+}
+
+// phaseChannels are the channels of a release, one or all, in the spec's order.
+func (s *State) phaseChannels(r *Release, only string) []string {
+	var out []string
+	for _, c := range s.Spec.Channels {
+		if r.Phases[c.Name] != nil && (only == "" || only == c.Name) {
+			out = append(out, c.Name)
+		}
+	}
+	return out
+}
+
+func (s *State) scope(channel string) string {
+	if channel == "" {
+		return s.Application + "/" + s.Service
+	}
+	return s.Application + "/" + s.Service + " " + channel
+}
+
+func phases(r *Release) string {
+	var parts []string
+	for _, c := range sortedKeys(r.Phases) {
+		parts = append(parts, c+" "+string(r.Phases[c].Phase))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func oneOf(names []string) string {
+	if len(names) == 0 {
+		return "none, there are none"
+	}
+	return "one of " + strings.Join(names, ", ")
+}
+
+func (s *Spec) declares(parameter string) bool {
+	for _, p := range s.Parameters {
+		if p.Name == parameter {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Spec) parameterNames() []string {
+	var out []string
+	for _, p := range s.Parameters {
+		out = append(out, p.Name)
+	}
+	return out
+}
+
+func (s *Spec) channelNames() []string {
+	var out []string
+	for _, c := range s.Channels {
+		out = append(out, c.Name)
+	}
+	return out
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	return keys
+}
