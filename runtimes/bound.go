@@ -1,0 +1,199 @@
+package runtimes
+
+import (
+	"encoding/json"
+	"sort"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// What one reading may hold, so that thousands of them fit into workflow state and history (no
+// payload passes 64 KiB, DESIGN section 3). Lengths are bytes of UTF-8.
+const (
+	MaxReading  = 16 << 10 // all objects of a reading as JSON
+	MaxObjects  = 20
+	MaxVersions = 10 // of one object
+	MaxEvents   = 10 // of one object, the newest
+	MaxLinks    = 10 // of one object
+
+	maxName    = 253
+	maxType    = 63
+	maxMessage = 512
+	maxEvent   = 256
+	maxURL     = 1024 // a link cut short leads nowhere, so a longer one is dropped
+
+	// What is left of an object when the reading is full.
+	leanVersions = 3
+	leanMessage  = 128
+)
+
+// Bound returns what of the objects a reading keeps, and how many it leaves out. The input is not
+// changed.
+//
+// What is left out never changes the verdict on what is kept (C5): objects that speak against
+// stability come first (failed, pending, drifted, several active versions), then one for every
+// different active version, then the rest, each group in the order given. So whenever the kept
+// objects are stable at a version, all of them were.
+func Bound(objects []entities.Object) (kept []entities.Object, omitted int) {
+	size := len("[]")
+	for _, o := range byUrgency(objects) {
+		if len(kept) == MaxObjects {
+			break
+		}
+		o = trim(o)
+		n := jsonSize(o)
+		if size+n > MaxReading {
+			o = lean(o)
+			n = jsonSize(o)
+		}
+		if size+n > MaxReading {
+			break // and not "continue": a smaller one further down is less urgent
+		}
+		kept, size = append(kept, o), size+n
+	}
+	return kept, len(objects) - len(kept)
+}
+
+func jsonSize(o entities.Object) int {
+	b, err := json.Marshal(o)
+	if err != nil {
+		return MaxReading // a time that JSON cannot hold; its object is kept without events, or not at all
+	}
+	return len(b) + len(",")
+}
+
+// byUrgency sorts a copy, keeping the order within a group.
+func byUrgency(objects []entities.Object) []entities.Object {
+	rank := make(map[int]int, len(objects))
+	seen := map[string]bool{}
+	order := make([]int, len(objects))
+	for i, o := range objects {
+		order[i] = i
+		rank[i] = urgency(o)
+		if active := activeVersions(o); rank[i] == calm && !seen[active[0]] {
+			seen[active[0]] = true
+			rank[i] = representative
+		}
+	}
+	sort.SliceStable(order, func(a, b int) bool { return rank[order[a]] < rank[order[b]] })
+	sorted := make([]entities.Object, len(objects))
+	for i, from := range order {
+		sorted[i] = objects[from]
+	}
+	return sorted
+}
+
+const (
+	failed = iota
+	pending
+	ambiguous // succeeded, but not at one version
+	representative
+	calm
+)
+
+func urgency(o entities.Object) int {
+	switch {
+	case o.Status == entities.ObjectFailed:
+		return failed
+	case o.Status != entities.ObjectSucceeded:
+		return pending
+	case len(activeVersions(o)) != 1 || drifted(o):
+		return ambiguous
+	}
+	return calm
+}
+
+func activeVersions(o entities.Object) (active []string) {
+	for _, v := range o.Versions {
+		if v.Active {
+			active = append(active, v.Version)
+		}
+	}
+	return active
+}
+
+func drifted(o entities.Object) bool {
+	for _, v := range o.Versions {
+		if v.Drifted {
+			return true
+		}
+	}
+	return false
+}
+
+// trim bounds one object. Active versions are kept before others, then drifted ones.
+func trim(o entities.Object) entities.Object {
+	o.Name, o.Type, o.Message = Clip(o.Name, maxName), Clip(o.Type, maxType), Clip(o.Message, maxMessage)
+
+	o.Versions = append([]entities.ObjectVersion(nil), o.Versions...)
+	sort.SliceStable(o.Versions, func(a, b int) bool {
+		return versionRank(o.Versions[a]) < versionRank(o.Versions[b])
+	})
+	o.Versions = o.Versions[:min(len(o.Versions), MaxVersions)]
+	for i := range o.Versions {
+		o.Versions[i].Version = Clip(o.Versions[i].Version, maxName)
+	}
+
+	links := o.Links
+	o.Links = nil
+	for _, l := range links {
+		if len(l.URL) <= maxURL && len(o.Links) < MaxLinks {
+			o.Links = append(o.Links, entities.Link{Type: Clip(l.Type, maxType), URL: clean(l.URL), Name: Clip(l.Name, maxName)})
+		}
+	}
+
+	events := append([]entities.Event(nil), o.Events...)
+	sort.SliceStable(events, func(a, b int) bool { return events[a].Timestamp.Before(events[b].Timestamp) })
+	o.Events = events[max(0, len(events)-MaxEvents):]
+	for i := range o.Events {
+		o.Events[i].Message = Clip(o.Events[i].Message, maxEvent)
+	}
+	return o
+}
+
+func versionRank(v entities.ObjectVersion) int {
+	switch {
+	case v.Active && v.Drifted:
+		return 0
+	case v.Active:
+		return 1
+	case v.Drifted:
+		return 2
+	}
+	return 3
+}
+
+// lean keeps of a trimmed object what the decision reads, and a short message.
+func lean(o entities.Object) entities.Object {
+	o.Links, o.Events = nil, nil
+	o.Message = Clip(o.Message, leanMessage)
+	o.Versions = o.Versions[:min(len(o.Versions), leanVersions)]
+	return o
+}
+
+// Clip shortens s to at most limit bytes, the ellipsis included, without cutting a character in
+// two; invalid UTF-8 becomes U+FFFD, and control characters (a terminal would obey them) a space.
+func Clip(s string, limit int) string {
+	s = clean(s)
+	if len(s) <= limit {
+		return s
+	}
+	const ellipsis = "…"
+	cut := max(0, limit-len(ellipsis))
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + ellipsis
+}
+
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\n' && r != '\t' && unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(s, "\uFFFD"))
+}

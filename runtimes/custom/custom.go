@@ -1,0 +1,184 @@
+// Package custom is the runtime made of a team's own commands: apply moves an instance, fetch says
+// what is there, by exit code or by a JSON document (requirements, section C). It runs each command
+// in a process group of its own, bounds its time and its output, and lets no secret out.
+//
+// It decides nothing and keeps no state: what a fetch says is all there is. It may import entities
+// and runtimes.
+package custom
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// Bounds of what a command may print, in bytes (C6).
+const (
+	MaxDocument = 256 << 10 // a fetch document; more is an error
+	MaxTail     = 16 << 10  // of stdout and of stderr each, kept for people; more drops the beginning
+)
+
+const (
+	defaultApplyTimeout = 10 * time.Minute
+	defaultFetchTimeout = 30 * time.Second
+	defaultGrace        = 5 * time.Second // between SIGTERM and SIGKILL
+	defaultDrain        = 2 * time.Second // for whoever still holds a finished command's pipes
+)
+
+// Runtime runs the commands of one definition. It is immutable, so safe for concurrent use.
+type Runtime struct {
+	def   entities.RuntimeDefinition
+	grace time.Duration
+	drain time.Duration
+}
+
+var (
+	_ runtimes.Runtime = (*Runtime)(nil)
+	_ runtimes.Logger  = (*Runtime)(nil)
+)
+
+// New checks the definition; it starts nothing and does not ask whether the commands exist, since
+// another worker may be the one that has them.
+func New(def entities.RuntimeDefinition) (*Runtime, error) {
+	if err := check(def); err != nil {
+		return nil, fmt.Errorf("runtime %s: %w", def.Name, err)
+	}
+	return &Runtime{def: def, grace: defaultGrace, drain: defaultDrain}, nil
+}
+
+func check(def entities.RuntimeDefinition) error {
+	c := def.Custom
+	switch {
+	case def.Kind != entities.RuntimeCustom:
+		return fmt.Errorf("kind is %q; expected %q", def.Kind, entities.RuntimeCustom)
+	case c == nil:
+		return errors.New("has no commands")
+	case def.Dir != "" && !filepath.IsAbs(def.Dir):
+		return fmt.Errorf("directory %s is relative; expected an absolute one", def.Dir)
+	case len(c.Apply.Argv) == 0 || c.Apply.Argv[0] == "":
+		return errors.New("apply has no command")
+	case c.Fetch == nil && c.Mode != entities.FetchNone:
+		return fmt.Errorf("mode is %s, but there is no fetch command", c.Mode)
+	case c.Fetch == nil:
+		return nil
+	case len(c.Fetch.Argv) == 0 || c.Fetch.Argv[0] == "":
+		return errors.New("fetch has no command")
+	case c.Mode != entities.FetchExitCode && c.Mode != entities.FetchStructured:
+		return fmt.Errorf("fetch has mode %q; expected %s or %s", c.Mode, entities.FetchExitCode, entities.FetchStructured)
+	}
+	return nil
+}
+
+// Apply implements runtimes.Runtime by running the apply command (C1, C7). A non-zero exit code
+// that is not among the retryable ones, when there are any, is permanent (C10); so is a payload
+// that no command can be started with.
+func (r *Runtime) Apply(ctx context.Context, in runtimes.Instance) (runtimes.Output, error) {
+	cmd := r.def.Custom.Apply
+	call := call{
+		doing:   fmt.Sprintf("apply %s/%s to %s", in.Application, in.Service, in.Channel),
+		timeout: first(cmd.Timeout, r.def.Timing.ApplyTimeout, defaultApplyTimeout),
+		argv:    cmd.Argv,
+	}
+	res := r.run(ctx, call, in)
+	if res.err != nil {
+		return res.out, res.err
+	}
+	if res.out.ExitCode == 0 {
+		return res.out, nil
+	}
+	err := res.exited()
+	if res.signal == "" && len(cmd.RetryableExitCodes) > 0 && !slices.Contains(cmd.RetryableExitCodes, res.out.ExitCode) {
+		err = runtimes.Permanent(err)
+	}
+	return res.out, err
+}
+
+// Observe implements runtimes.Runtime by running the fetch command.
+func (r *Runtime) Observe(ctx context.Context, in runtimes.Instance) ([]entities.Object, error) {
+	objects, _, err := r.ObserveOutput(ctx, in)
+	return objects, err
+}
+
+// ObserveOutput implements runtimes.Logger.
+func (r *Runtime) ObserveOutput(ctx context.Context, in runtimes.Instance) ([]entities.Object, runtimes.Output, error) {
+	switch r.def.Custom.Mode {
+	case entities.FetchStructured:
+		return r.structured(ctx, in)
+	case entities.FetchExitCode:
+		return r.exitCode(ctx, in)
+	}
+	return nil, runtimes.Output{}, &entities.ReadingError{
+		Code:    runtimes.CodeFetchFailed,
+		Message: fmt.Sprintf("runtime %s has no fetch command: it cannot look", r.def.Name),
+	}
+}
+
+func (r *Runtime) fetch(ctx context.Context, in runtimes.Instance) result {
+	cmd := r.def.Custom.Fetch
+	return r.run(ctx, call{
+		doing:   fmt.Sprintf("fetch %s/%s in %s", in.Application, in.Service, in.Channel),
+		timeout: first(cmd.Timeout, r.def.Timing.FetchTimeout, defaultFetchTimeout),
+		argv:    cmd.Argv,
+		fetch:   true,
+	}, in)
+}
+
+// structured reads the document (C3, C4). An instance to which nothing was applied is asked about
+// too: something may already run there.
+func (r *Runtime) structured(ctx context.Context, in runtimes.Instance) ([]entities.Object, runtimes.Output, error) {
+	res := r.fetch(ctx, in)
+	if res.err != nil {
+		return nil, res.out, res.err
+	}
+	if res.out.ExitCode != 0 {
+		return nil, res.out, readingError(runtimes.CodeFetchFailed, res.exited())
+	}
+	objects, err := document{show: res.redact.text}.parse(res.stdout)
+	if err != nil {
+		return nil, res.out, readingError(runtimes.CodeMalformed, res.fail("%s: malformed output: %w", res.argv[0], err))
+	}
+	return res.redact.objects(objects, in.FullVersion), res.out, nil
+}
+
+// exitCode turns 0 and 2 into an object, since this mode reports none (C2). The question it answers
+// is whether the full version asked about is there; without one there is nothing to ask.
+func (r *Runtime) exitCode(ctx context.Context, in runtimes.Instance) ([]entities.Object, runtimes.Output, error) {
+	if in.FullVersion == "" {
+		return nil, runtimes.Output{}, nil
+	}
+	res := r.fetch(ctx, in)
+	if res.err != nil {
+		return nil, res.out, res.err
+	}
+	o := entities.Object{Name: in.Service, Type: "custom"}
+	switch {
+	case res.out.ExitCode == 0:
+		o.Status = entities.ObjectSucceeded
+		o.Versions = []entities.ObjectVersion{{Version: in.FullVersion, Active: true}}
+	case res.out.ExitCode == 2:
+		o.Status = entities.ObjectPending
+		o.Message = "fetch reports work to do for " + in.FullVersion
+	default:
+		return nil, res.out, readingError(runtimes.CodeFetchFailed, res.exited())
+	}
+	return []entities.Object{o}, res.out, nil
+}
+
+func readingError(code string, err error) *entities.ReadingError {
+	return &entities.ReadingError{Code: code, Message: err.Error()}
+}
+
+func first[T comparable](values ...T) (v T) {
+	for _, candidate := range values {
+		if candidate != v {
+			return candidate
+		}
+	}
+	return v
+}

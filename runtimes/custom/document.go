@@ -1,0 +1,284 @@
+package custom
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// ParseDocument reads a structured fetch document (C4). A required string may not be empty, except
+// a version's: empty is unknown. An optional field that is null counts as absent. Unknown fields
+// are ignored. Every error is an *entities.ReadingError of code malformed-output (C6) whose message
+// begins with where it is: "objects[2].versions[0].version: …" or "line 3, column 7: …".
+func ParseDocument(stdout []byte) ([]entities.Object, error) {
+	objects, err := document{show: func(s string) string { return s }}.parse(stdout)
+	if err != nil {
+		return nil, &entities.ReadingError{Code: runtimes.CodeMalformed, Message: err.Error()}
+	}
+	return objects, nil
+}
+
+// document parses; show takes what must not be seen out of values that errors quote, before they
+// are shortened (a secret cut in half would not be recognised any more).
+type document struct {
+	show func(string) string
+	err  error // the first one; readers return zero values from then on
+}
+
+func (d document) parse(stdout []byte) ([]entities.Object, error) {
+	root, err := d.decode(stdout)
+	if err != nil {
+		return nil, err
+	}
+	fields, ok := root.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("line 1, column 1: %s; expected an object with \"objects\"", d.describe(root))
+	}
+	list, ok := fields["objects"]
+	if !ok || list == nil {
+		return nil, fmt.Errorf("objects: %s; expected a list ([] when nothing is there)", d.describeField(fields, "objects"))
+	}
+	objects := []entities.Object{}
+	seen := map[[2]string]int{}
+	for i, item := range d.list("objects", list) {
+		path := fmt.Sprintf("objects[%d]", i)
+		o := d.object(path, item)
+		key := [2]string{o.Type, o.Name}
+		if at, twice := seen[key]; twice && d.err == nil {
+			d.wrong(path, "%s %s is there twice; objects[%d] is the first", d.quote(o.Type), d.quote(o.Name), at)
+		}
+		seen[key] = i
+		objects = append(objects, o)
+	}
+	if d.err != nil {
+		return nil, d.err
+	}
+	return objects, nil
+}
+
+// decode reads the one JSON value that there should be.
+func (d document) decode(stdout []byte) (any, error) {
+	if bad := invalidUTF8(stdout); bad >= 0 {
+		return nil, fmt.Errorf("%s: byte 0x%02x is not UTF-8", position(stdout, bad), stdout[bad])
+	}
+	if len(bytes.TrimSpace(stdout)) == 0 {
+		return nil, errors.New("line 1, column 1: nothing on stdout; expected a JSON document")
+	}
+	dec := json.NewDecoder(bytes.NewReader(stdout))
+	dec.UseNumber()
+	var root any
+	if err := dec.Decode(&root); err != nil {
+		return nil, d.syntax(stdout, err)
+	}
+	end := int(dec.InputOffset())
+	if rest := bytes.TrimLeft(stdout[end:], " \t\r\n"); len(rest) > 0 {
+		return nil, fmt.Errorf("%s: more after the document: %s", position(stdout, len(stdout)-len(rest)), d.quote(string(rest)))
+	}
+	return root, nil
+}
+
+func (d document) syntax(stdout []byte, err error) error {
+	start := bytes.TrimLeft(stdout, " \t\r\n")
+	if start[0] != '{' && start[0] != '[' {
+		return fmt.Errorf("%s: not JSON: it begins with %s", position(stdout, len(stdout)-len(start)), d.quote(string(start)))
+	}
+	at := len(stdout)
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		at = max(0, int(syntax.Offset)-1)
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errors.New("the document ends too early")
+	}
+	return fmt.Errorf("%s: %s", position(stdout, at), d.show(err.Error()))
+}
+
+func invalidUTF8(b []byte) int {
+	for i := 0; i < len(b); {
+		r, n := utf8.DecodeRune(b[i:])
+		if r == utf8.RuneError && n <= 1 {
+			return i
+		}
+		i += n
+	}
+	return -1
+}
+
+// position counts lines and, in characters, columns from 1.
+func position(b []byte, offset int) string {
+	before := b[:min(offset, len(b))]
+	line := bytes.Count(before, []byte("\n")) + 1
+	column := utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
+	return fmt.Sprintf("line %d, column %d", line, column)
+}
+
+func (d *document) object(path string, v any) entities.Object {
+	f := d.fields(path, v)
+	o := entities.Object{
+		Name:    d.required(path, f, "name"),
+		Type:    d.required(path, f, "objectType"),
+		Status:  d.status(path, f),
+		Message: d.text(path, f, "message"),
+	}
+	for i, item := range d.list(path+".versions", f["versions"]) {
+		o.Versions = append(o.Versions, d.version(fmt.Sprintf("%s.versions[%d]", path, i), item))
+	}
+	for i, item := range d.list(path+".externalLinks", f["externalLinks"]) {
+		o.Links = append(o.Links, d.link(fmt.Sprintf("%s.externalLinks[%d]", path, i), item))
+	}
+	for i, item := range d.list(path+".debugEvents", f["debugEvents"]) {
+		o.Events = append(o.Events, d.event(fmt.Sprintf("%s.debugEvents[%d]", path, i), item))
+	}
+	return o
+}
+
+func (d *document) version(path string, v any) entities.ObjectVersion {
+	f := d.fields(path, v)
+	if f["version"] == nil {
+		d.wrong(path+".version", "%s; expected a string (empty for unknown)", d.describeField(f, "version"))
+	}
+	return entities.ObjectVersion{
+		Version:           d.text(path, f, "version"),
+		Active:            d.flag(path, f, "active"),
+		Drifted:           d.flag(path, f, "drifted"),
+		Replicas:          d.count(path, f, "replicas"),
+		AvailableReplicas: d.count(path, f, "availableReplicas"),
+		TargetReplicas:    d.count(path, f, "targetReplicas"),
+	}
+}
+
+func (d *document) link(path string, v any) entities.Link {
+	f := d.fields(path, v)
+	l := entities.Link{Type: d.text(path, f, "type"), URL: d.required(path, f, "url"), Name: d.required(path, f, "name")}
+	if l.Type != "DETAIL" && l.Type != "LOG" {
+		l.Type = "UNKNOWN" // whatever else there is: scripts may know more types than we do
+	}
+	return l
+}
+
+func (d *document) event(path string, v any) entities.Event {
+	f := d.fields(path, v)
+	stamp := d.required(path, f, "timestamp")
+	e := entities.Event{Message: d.required(path, f, "message")}
+	if d.err != nil {
+		return e
+	}
+	var t time.Time
+	err := t.UnmarshalText([]byte(stamp)) // strict, unlike time.Parse
+	if t = t.UTC(); err != nil || t.Year() < 0 || t.Year() > 9999 {
+		d.wrong(path+".timestamp", "%s; expected RFC 3339, like 2006-01-02T15:04:05Z", d.quote(stamp))
+		return e
+	}
+	e.Timestamp = t
+	return e
+}
+
+func (d *document) status(path string, f map[string]any) entities.ObjectStatus {
+	if f["status"] == nil {
+		return entities.ObjectPending
+	}
+	s := entities.ObjectStatus(d.text(path, f, "status"))
+	switch s {
+	case entities.ObjectPending, entities.ObjectSucceeded, entities.ObjectFailed:
+	default:
+		d.wrong(path+".status", "%s; expected PENDING, SUCCEEDED or FAILED", d.describe(f["status"]))
+	}
+	return s
+}
+
+func (d *document) required(path string, f map[string]any, key string) string {
+	s := d.text(path, f, key)
+	if s == "" {
+		d.wrong(path+"."+key, "%s; expected a string that is not empty", d.describeField(f, key))
+	}
+	return s
+}
+
+func (d *document) text(path string, f map[string]any, key string) string {
+	s, ok := f[key].(string)
+	if !ok && f[key] != nil {
+		d.wrong(path+"."+key, "%s; expected a string", d.describe(f[key]))
+	}
+	return s
+}
+
+func (d *document) flag(path string, f map[string]any, key string) bool {
+	b, ok := f[key].(bool)
+	if !ok && f[key] != nil {
+		d.wrong(path+"."+key, "%s; expected true or false", d.describe(f[key]))
+	}
+	return b
+}
+
+// count reads a number of replicas. Languages that know only floating point print 3.0.
+func (d *document) count(path string, f map[string]any, key string) int {
+	v, ok := f[key].(json.Number)
+	if !ok && f[key] == nil {
+		return 0
+	}
+	n, err := strconv.ParseFloat(string(v), 64)
+	if !ok || err != nil || n != math.Trunc(n) || n < 0 || n > math.MaxInt32 {
+		d.wrong(path+"."+key, "%s; expected a whole number from 0 to %d", d.describe(f[key]), math.MaxInt32)
+		return 0
+	}
+	return int(n)
+}
+
+func (d *document) fields(path string, v any) map[string]any {
+	f, ok := v.(map[string]any)
+	if !ok {
+		d.wrong(path, "%s; expected an object", d.describe(v))
+	}
+	return f
+}
+
+func (d *document) list(path string, v any) []any {
+	l, ok := v.([]any)
+	if !ok && v != nil {
+		d.wrong(path, "%s; expected a list", d.describe(v))
+	}
+	return l
+}
+
+func (d *document) wrong(path, format string, args ...any) {
+	if d.err == nil {
+		d.err = fmt.Errorf(path+": "+format, args...)
+	}
+}
+
+func (d document) describeField(f map[string]any, key string) string {
+	if v, ok := f[key]; ok {
+		return d.describe(v)
+	}
+	return "missing"
+}
+
+// describe says what a value is, in the words of someone who did not write the parser.
+func (d document) describe(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "null"
+	case string:
+		return d.quote(v)
+	case json.Number:
+		return "the number " + runtimes.Clip(d.show(string(v)), 40)
+	case bool:
+		return strconv.FormatBool(v)
+	case []any:
+		return "a list"
+	}
+	return "an object"
+}
+
+func (d document) quote(s string) string {
+	return strconv.Quote(runtimes.Clip(d.show(s), 64))
+}

@@ -1,0 +1,170 @@
+package custom
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// inherited is all that a command gets of the worker's environment. The rest is the worker's own
+// business, its credentials among it; a command that needs more names it in the runtime's env.
+var inherited = [...]string{"PATH", "HOME", "LANG", "TMPDIR", "USER"}
+
+// environment builds what a command sees (C7), later wins: what is inherited, the runtime's env,
+// the payload's env, and what Converge itself tells. Secrets are resolved here, when a command is
+// about to start, and returned so that they can be redacted.
+func environment(def entities.RuntimeDefinition, in runtimes.Instance) (env, secrets []string, err error) {
+	values := map[string]entities.Value{}
+	maps.Copy(values, def.Custom.Env)
+	if in.Payload != nil && in.Payload.Custom != nil {
+		maps.Copy(values, in.Payload.Custom.Env)
+	}
+	all := map[string]string{}
+	for _, name := range inherited {
+		if v, ok := os.LookupEnv(name); ok {
+			all[name] = v
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		v := values[name]
+		all[name] = v.Literal
+		if v.WorkerEnv == "" {
+			continue
+		}
+		secret, ok := os.LookupEnv(v.WorkerEnv)
+		if !ok {
+			return nil, secrets, fmt.Errorf("runtime %s: %s is to come from the worker's environment variable %s, which is not set there", def.Name, name, v.WorkerEnv)
+		}
+		all[name] = secret
+		secrets = append(secrets, secret)
+	}
+	maps.Copy(all, told(in))
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(all[name], "\x00") {
+			return nil, secrets, runtimes.Permanent(fmt.Errorf("runtime %s: %q cannot be an environment variable: = in its name, or a zero byte", def.Name, name))
+		}
+		env = append(env, name+"="+all[name])
+	}
+	return env, secrets, nil
+}
+
+// told is what Converge tells every command about the instance (C7), and where on the runtime it
+// is: address `namespace` is CONVERGE_ADDRESS_NAMESPACE.
+func told(in runtimes.Instance) map[string]string {
+	vars := map[string]string{
+		"PVN_APPLICATION":     in.Application,
+		"PVN_SERVICE":         in.Service,
+		"PVN_SERVICE_ID":      in.ServiceID,
+		"PVN_SERVICE_VERSION": in.FullVersion,
+		"PVN_RELEASE_CHANNEL": in.Channel,
+	}
+	if in.Payload != nil {
+		for name, value := range in.Payload.Address {
+			vars["CONVERGE_ADDRESS_"+variable(name)] = value
+		}
+	}
+	return vars
+}
+
+func variable(name string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z':
+			return r - 'a' + 'A'
+		case r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
+			return r
+		}
+		return '_'
+	}, name)
+}
+
+// writeFiles puts a payload's files into a new directory that only this user can read. A path that
+// would leave it is refused, and no retry would change that. The directory is returned even with an
+// error, to be removed.
+func writeFiles(files map[string]string) (dir string, err error) {
+	dir, err = os.MkdirTemp("", "converge-files-")
+	if err != nil {
+		return "", err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return dir, err
+	}
+	defer func() { _ = root.Close() }() // a directory handle, nothing buffered
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		local, err := filepath.Localize(filepath.ToSlash(filepath.Clean(name)))
+		if err != nil || local == "." {
+			return dir, runtimes.Permanent(fmt.Errorf("file %q of the payload is not a path inside its directory", name))
+		}
+		if err := root.MkdirAll(filepath.Dir(local), 0o700); err != nil {
+			return dir, err
+		}
+		if err := root.WriteFile(local, []byte(files[name]), 0o600); err != nil {
+			return dir, err
+		}
+	}
+	return dir, nil
+}
+
+// program finds the file to execute. With a slash in it, it is relative to the directory of the
+// definition; without one it is looked up in the PATH that the command itself will see.
+func (r *Runtime) program(name string, env []string) (string, error) {
+	if strings.ContainsAny(name, "/"+string(filepath.Separator)) {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(r.def.Dir, name)
+		}
+		return name, executable(name)
+	}
+	search := ""
+	for _, v := range env {
+		if path, ok := strings.CutPrefix(v, "PATH="); ok {
+			search = path
+		}
+	}
+	for _, dir := range filepath.SplitList(search) {
+		if path := filepath.Join(dir, name); filepath.IsAbs(dir) && executable(path) == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("command %s not found in PATH (%s)", name, search)
+}
+
+func executable(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("command not found: there is no %s", path)
+	case err != nil:
+		return fmt.Errorf("command not found: %w", err)
+	case info.IsDir():
+		return fmt.Errorf("command not found: %s is a directory", path)
+	case info.Mode()&0o111 == 0:
+		return fmt.Errorf("%s is not executable; chmod +x would make it so", path)
+	}
+	return nil
+}
+
+// startError explains why a program that is there could not be started, with the reading error's
+// code. The system's own words ("no such file or directory") would send a reader looking for the
+// wrong file.
+func (r *Runtime) startError(path string, err error) (code string, explained error) {
+	_, dirErr := os.Stat(first(r.def.Dir, "."))
+	switch {
+	case dirErr != nil:
+		return runtimes.CodeFetchFailed, fmt.Errorf("working directory: %w", dirErr)
+	case errors.Is(err, syscall.ENOEXEC):
+		return runtimes.CodeCommandNotFound, fmt.Errorf("%s cannot be executed: not a program for this machine, nor a script whose first line names its interpreter (#!/bin/sh)", path)
+	case errors.Is(err, fs.ErrNotExist):
+		return runtimes.CodeCommandNotFound, fmt.Errorf("%s cannot be executed: the interpreter that its first line names is not there", path)
+	}
+	return runtimes.CodeFetchFailed, fmt.Errorf("%s cannot be started: %w", path, err)
+}

@@ -1,0 +1,15 @@
+//go:build unix && !linux
+
+package custom
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// ownGroup gives the command a process group, so that a timeout reaches its children, and a Ctrl-C
+// in the worker's terminal does not reach it. Outside Linux nothing ends it when the worker dies by
+// SIGKILL.
+func ownGroup(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+}

@@ -1,0 +1,23 @@
+//go:build !unix
+
+package custom
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// Without process groups only the command itself can be ended.
+
+func ownGroup(*exec.Cmd) {}
+
+func signalGroup(group int, _ syscall.Signal) {
+	if p, err := os.FindProcess(group); err == nil {
+		_ = p.Kill() // it may be gone already
+	}
+}
+
+func groupAlive(int) bool { return false }
+
+func signalOf(*os.ProcessState) string { return "" }

@@ -1,0 +1,22 @@
+//go:build unix
+
+package custom
+
+import (
+	"os"
+	"syscall"
+)
+
+// signalGroup sends a signal to all processes of a group. A group that is gone is no error, and
+// there is nobody to tell of any other.
+func signalGroup(group int, sig syscall.Signal) { _ = syscall.Kill(-group, sig) }
+
+// groupAlive tells whether a process of the group is left, if only as a zombie.
+func groupAlive(group int) bool { return syscall.Kill(-group, 0) == nil }
+
+func signalOf(state *os.ProcessState) string {
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return status.Signal().String()
+	}
+	return ""
+}

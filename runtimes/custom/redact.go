@@ -1,0 +1,179 @@
+package custom
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+const mask = "***"
+
+// redactor takes secrets out of text. The zero value knows none.
+type redactor struct {
+	secrets [][]byte // longest first
+	starts  [256]bool
+}
+
+// newRedactor also recognises a secret as it looks inside a JSON string, and each line of one that
+// has several (a private key is often printed line by line).
+func newRedactor(values []string) *redactor {
+	r := &redactor{}
+	seen := map[string]bool{"": true}
+	add := func(s string) {
+		if !seen[s] {
+			seen[s] = true
+			r.secrets = append(r.secrets, []byte(s))
+			r.starts[s[0]] = true
+		}
+	}
+	for _, v := range values {
+		add(v)
+		for _, escapeHTML := range []bool{false, true} {
+			add(asJSON(v, escapeHTML))
+		}
+		if lines := strings.Split(v, "\n"); len(lines) > 1 {
+			for _, line := range lines {
+				if line = strings.TrimSpace(line); len(line) >= 8 {
+					add(line)
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(r.secrets, func(a, b []byte) int { return len(b) - len(a) })
+	return r
+}
+
+func asJSON(s string, escapeHTML bool) string {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(escapeHTML)
+	if err := enc.Encode(s); err != nil {
+		return "" // cannot happen to a string
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(b.String()), `"`), `"`)
+}
+
+// longest is the length of the longest secret, 0 without any.
+func (r *redactor) longest() int {
+	if len(r.secrets) == 0 {
+		return 0
+	}
+	return len(r.secrets[0])
+}
+
+// match is the length of the longest secret that b begins with.
+func (r *redactor) match(b []byte) int {
+	if len(b) == 0 || !r.starts[b[0]] {
+		return 0
+	}
+	for _, s := range r.secrets {
+		if bytes.HasPrefix(b, s) {
+			return len(s)
+		}
+	}
+	return 0
+}
+
+// text redacts a string as a whole.
+func (r *redactor) text(s string) string {
+	if len(r.secrets) == 0 {
+		return s
+	}
+	t := r.tail(len(s) + len(mask)*(len(s)+1))
+	_, _ = t.Write([]byte(s)) // a tail never fails
+	return t.String()
+}
+
+// objects redacts every string of a parsed document. The version that was asked about is no secret,
+// so it stays even if one happens to be part of it: a very short "secret" would otherwise keep an
+// instance from ever converging.
+func (r *redactor) objects(objects []entities.Object, version string) []entities.Object {
+	if len(r.secrets) == 0 {
+		return objects
+	}
+	for i := range objects {
+		o := &objects[i]
+		o.Name, o.Type, o.Message = r.text(o.Name), r.text(o.Type), r.text(o.Message)
+		for j := range o.Versions {
+			if o.Versions[j].Version != version {
+				o.Versions[j].Version = r.text(o.Versions[j].Version)
+			}
+		}
+		for j := range o.Links {
+			o.Links[j].URL, o.Links[j].Name = r.text(o.Links[j].URL), r.text(o.Links[j].Name)
+		}
+		for j := range o.Events {
+			o.Events[j].Message = r.text(o.Events[j].Message)
+		}
+	}
+	return objects
+}
+
+// tail keeps the redacted end of a stream. Redaction comes before cutting, and looks across writes,
+// so that neither can leave a piece of a secret behind. Secrets that overlap are masked together.
+type tail struct {
+	r       *redactor
+	limit   int
+	pending []byte // not decided yet: shorter than the longest secret
+	covered int    // so many bytes of pending belong to a secret that began earlier
+	masked  bool   // the last thing kept is a mask
+	kept    []byte
+	dropped int // bytes left out at the beginning
+}
+
+func (r *redactor) tail(limit int) *tail { return &tail{r: r, limit: limit} }
+
+// Write never fails.
+func (t *tail) Write(b []byte) (int, error) {
+	t.pending = append(t.pending, b...)
+	t.decide(max(1, t.r.longest()))
+	return len(b), nil
+}
+
+// decide passes on the bytes of pending that have at least lookahead-1 bytes behind them.
+func (t *tail) decide(lookahead int) {
+	i := 0
+	for ; len(t.pending)-i >= lookahead && i < len(t.pending); i++ {
+		t.covered = max(t.covered, t.r.match(t.pending[i:]))
+		if t.covered == 0 {
+			t.kept, t.masked = append(t.kept, t.pending[i]), false
+			continue
+		}
+		t.covered--
+		if !t.masked {
+			t.kept, t.masked = append(t.kept, mask...), true
+		}
+	}
+	t.pending = append(t.pending[:0], t.pending[i:]...)
+	if len(t.kept) > 2*t.limit { // not at every write: the copy would cost more than the output
+		t.cut(t.limit)
+	}
+}
+
+func (t *tail) cut(limit int) {
+	if over := len(t.kept) - limit; over > 0 {
+		t.kept = append(t.kept[:0], t.kept[over:]...)
+		t.dropped += over
+	}
+}
+
+// String ends the stream and returns what is kept, in valid UTF-8, at most limit bytes. It says so
+// when the beginning is missing.
+func (t *tail) String() string {
+	t.decide(0)
+	const room = len("(the first 12345678901234 bytes are left out)\n")
+	if t.dropped == 0 && len(t.kept) <= t.limit {
+		return strings.ToValidUTF8(string(t.kept), "?")
+	}
+	t.cut(t.limit - room)
+	rest := t.kept
+	for len(rest) > 0 && !utf8.RuneStart(rest[0]) {
+		rest = rest[1:]
+	}
+	return fmt.Sprintf("(the first %d bytes are left out)\n%s", t.dropped+len(t.kept)-len(rest), strings.ToValidUTF8(string(rest), "?"))
+}
