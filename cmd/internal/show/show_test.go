@@ -1,0 +1,72 @@
+package show
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var table = Table{
+	Header: []string{"SERVICE", "CHANNEL", "STATUS", "SINCE", "WAITS FOR"},
+	Rows: [][]string{
+		{"web", "staging", "CONVERGING", "20s", "1 of 2 replicas"},
+		{"", "canary", "CONVERGED", "9m", ""},
+		{"größe", "prod", "PAUSED", "2d 22h", "vacances à la mer"},
+	},
+	Right: 4, Status: 3,
+}
+
+func TestTable(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		screen Screen
+		want   string
+	}{
+		{"terminal", Screen{TTY: true}, `SERVICE CHANNEL STATUS     SINCE  WAITS FOR
+web     staging CONVERGING    20s 1 of 2 replicas
+        canary  CONVERGED      9m
+größe   prod    PAUSED     2d 22h vacances à la mer
+`},
+		{"colour", Screen{TTY: true, Colour: true}, "SERVICE CHANNEL STATUS     SINCE  WAITS FOR\n" +
+			"web     staging \x1b[36mCONVERGING\x1b[0m    20s 1 of 2 replicas\n" +
+			"        canary  \x1b[32mCONVERGED\x1b[0m      9m\n" +
+			"größe   prod    \x1b[33mPAUSED\x1b[0m     2d 22h vacances à la mer\n"},
+		{"piped", Screen{}, "web\tstaging\tCONVERGING\t20s\t1 of 2 replicas\n" +
+			"\tcanary\tCONVERGED\t9m\t\n" +
+			"größe\tprod\tPAUSED\t2d 22h\tvacances à la mer\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var out bytes.Buffer
+			tt.screen.Out = &out
+			require.NoError(t, tt.screen.Table(table))
+			require.Equal(t, tt.want, out.String())
+		})
+	}
+}
+
+func TestNewScreenOfAPipeIsPlain(t *testing.T) {
+	s := NewScreen(&bytes.Buffer{}, func(string) string { return "" })
+	require.False(t, s.TTY)
+	require.False(t, s.Colour)
+}
+
+func TestLive(t *testing.T) {
+	frames := func(s Screen, texts ...string) string {
+		var out bytes.Buffer
+		s.Out = &out
+		l := NewLive(s)
+		for _, text := range texts {
+			require.NoError(t, l.Frame(text))
+		}
+		return out.String()
+	}
+	size := func(w, h int) func() (int, int) { return func() (int, int) { return w, h } }
+
+	require.Equal(t, "\x1b[Ja\nb\n\x1b[2A\r\x1b[Jc\n\x1b[1A\r\x1b[Jd\n", frames(Screen{TTY: true}, "a\nb\n", "c\n", "d"), "a frame replaces the one before")
+	require.Equal(t, "a\nb\nc\na\n", frames(Screen{}, "a\nb", "b\nc", "c", "a"), "a pipe gets what is new")
+	require.Equal(t, "\x1b[Ja\n… 3 more lines\n", frames(Screen{TTY: true, Size: size(80, 3)}, "a\nb\nc\nd"), "cut to the height")
+	require.Equal(t, "\x1b[Jabc…\n", frames(Screen{TTY: true, Size: size(4, 0)}, "abcdefg"), "cut to the width")
+	require.Equal(t, "\x1b[J\x1b[31mabc\x1b[0m…\n", frames(Screen{TTY: true, Size: size(4, 0)}, "\x1b[31mabcdefg\x1b[0m"), "colour takes no room and ends")
+	require.Equal(t, "\x1b[Jabcd\n", frames(Screen{TTY: true, Size: size(4, 0)}, "abcd"))
+}
