@@ -1,0 +1,96 @@
+package embedded
+
+import (
+	"sync/atomic"
+
+	"go.temporal.io/server/common/cluster"
+	"go.temporal.io/server/common/config"
+	"go.temporal.io/server/common/dynamicconfig"
+	"go.temporal.io/server/common/membership/static"
+	"go.temporal.io/server/common/primitives"
+)
+
+const storeName = "sqlite"
+
+// serverConfig is one cluster of one host with one shard, since SQLite writes one transaction at a time anyway.
+func (p ports) serverConfig(db *database) (*config.Config, map[primitives.ServiceName]static.Hosts) {
+	services := map[string]config.Service{}
+	hosts := map[primitives.ServiceName]static.Hosts{}
+	for name, port := range map[primitives.ServiceName]port{
+		primitives.FrontendService: p.frontend,
+		primitives.HistoryService:  p.history,
+		primitives.MatchingService: p.matching,
+		primitives.WorkerService:   p.worker,
+	} {
+		services[string(name)] = config.Service{RPC: config.RPC{BindOnIP: loopback, GRPCPort: port.number}}
+		hosts[name] = static.SingleLocalHost(port.address())
+	}
+	const disabled = "disabled"
+	return &config.Config{
+		Global: config.Global{Membership: config.Membership{BroadcastAddress: loopback}},
+		Persistence: config.Persistence{
+			DefaultStore:     storeName,
+			VisibilityStore:  storeName,
+			NumHistoryShards: 1,
+			DataStores:       map[string]config.DataStore{storeName: {SQL: db.sql}},
+		},
+		ClusterMetadata: &cluster.Config{
+			FailoverVersionIncrement: 10,
+			MasterClusterName:        clusterName,
+			CurrentClusterName:       clusterName,
+			ClusterInformation: map[string]cluster.ClusterInformation{
+				clusterName: {Enabled: true, InitialFailoverVersion: 1, RPCAddress: p.frontend.address()},
+			},
+		},
+		DCRedirectionPolicy: config.DCRedirectionPolicy{Policy: "noop"},
+		Services:            services,
+		Archival: config.Archival{
+			History:    config.HistoryArchival{State: disabled},
+			Visibility: config.VisibilityArchival{State: disabled},
+		},
+		PublicClient: config.PublicClient{HostPort: p.frontend.address()},
+		NamespaceDefaults: config.NamespaceDefaults{Archival: config.ArchivalNamespaceDefaults{
+			History:    config.HistoryArchivalNamespaceDefaults{State: disabled},
+			Visibility: config.VisibilityArchivalNamespaceDefaults{State: disabled},
+		}},
+	}, hosts
+}
+
+// settings are the server's dynamic configuration. Values are kept as the server wants them returned: it remembers
+// its conversion of a value by the slice that it was given.
+type settings struct {
+	values map[dynamicconfig.Key][]dynamicconfig.ConstrainedValue
+	// freshAttributes makes the server read search attributes from the database at every use. Its caches take
+	// seconds to see an addition, and nothing tells when they all have.
+	freshAttributes atomic.Bool
+}
+
+func newSettings() *settings {
+	s := &settings{values: map[dynamicconfig.Key][]dynamicconfig.ConstrainedValue{}}
+	// The defaults of 20 polls a second per shard suit thousands of shards; with one they add up to 50 ms to each hop.
+	s.set(dynamicconfig.TransferProcessorMaxPollRPS.Key(), 1000)
+	s.set(dynamicconfig.TimerProcessorMaxPollRPS.Key(), 1000)
+	// Limits that protect a shared database and a shared frontend: here there is one user.
+	s.set(dynamicconfig.FrontendPersistenceMaxQPS.Key(), 10000)
+	s.set(dynamicconfig.HistoryPersistenceMaxQPS.Key(), 45000)
+	s.set(dynamicconfig.FrontendMaxNamespaceVisibilityRPSPerInstance.Key(), 100)
+	// Room for as many workflows as a laptop holds awake, a sixteenth of what a cluster's host is given.
+	s.set(dynamicconfig.HistoryCacheHostLevelMaxSize.Key(), 8192)
+	// The server would ask its makers for newer versions.
+	s.set(dynamicconfig.EnableServerVersionCheck.Key(), false)
+	return s
+}
+
+func (s *settings) set(key dynamicconfig.Key, value any) {
+	s.values[key] = []dynamicconfig.ConstrainedValue{{Value: value}}
+}
+
+var freshValue = []dynamicconfig.ConstrainedValue{{Value: true}}
+
+// GetValue implements dynamicconfig.Client.
+func (s *settings) GetValue(key dynamicconfig.Key) []dynamicconfig.ConstrainedValue {
+	if s.freshAttributes.Load() && key == dynamicconfig.ForceSearchAttributesCacheRefreshOnRead.Key() {
+		return freshValue
+	}
+	return s.values[key]
+}

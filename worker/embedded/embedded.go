@@ -1,0 +1,189 @@
+// Package embedded runs a whole Temporal server (frontend, history, matching and worker services) and its Web UI
+// inside this process, on SQLite, for `converge dev` and for tests.
+//
+// It listens on the loopback address only, reports nothing home, downloads nothing, and keeps the server's chatter off
+// the terminal. It refuses to share a database file with another process and to open a file of another schema.
+//
+// Importing it links the server, some 100 MB of it: only cmd/converge-dev and tests may. It imports nothing of ours.
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	uiserver "github.com/temporalio/ui-server/v2/server"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/server/common/authorization"
+	"go.temporal.io/server/temporal"
+)
+
+const (
+	// Namespace is the one namespace that the server is created with.
+	Namespace = "default"
+
+	startTimeout = time.Minute
+	stopTimeout  = 15 * time.Second
+)
+
+// Options says what to start. The zero value is a server in memory on a free port, without UI.
+type Options struct {
+	// DBFile is the SQLite file; its directory is made when missing. Empty keeps everything in memory.
+	DBFile string
+	// Port is the gRPC port on the loopback address; 0 takes a free one.
+	Port int
+	// UIPort is the HTTP port of the Web UI on the loopback address; 0 starts no UI, -1 takes a free port.
+	UIPort int
+	// SearchAttributes are made to exist in Namespace, in a new file and in one that is already there.
+	SearchAttributes map[string]enumspb.IndexedValueType
+	// Log receives the server's errors, and its warnings as debug records; nil discards both.
+	Log *slog.Logger
+
+	// tune edits the dynamic configuration; tests measure one setting against another.
+	tune func(*settings)
+}
+
+// Server is a running server. Its methods may be called from any goroutine.
+type Server struct {
+	ports    ports
+	temporal temporal.Server
+	ui       *uiserver.Server
+	log      *serverLog
+	lock     *fileLock
+	stop     func() error
+}
+
+// Address is where the frontend serves gRPC, as host:port.
+func (s *Server) Address() string { return s.ports.frontend.address() }
+
+// UIAddress is the URL of the Web UI, empty without one.
+func (s *Server) UIAddress() string {
+	if s.ui == nil {
+		return ""
+	}
+	return "http://" + s.ports.ui.address()
+}
+
+// Start returns once the frontend serves requests, the search attributes exist and the UI answers. What it started is
+// stopped again when it fails or ctx ends before that; afterwards ctx has no influence, only Stop ends the server.
+func Start(ctx context.Context, o Options) (*Server, error) {
+	s, err := start(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("start the embedded Temporal server: %w", err)
+	}
+	return s, nil
+}
+
+func start(ctx context.Context, o Options) (*Server, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not ready after %s", startTimeout))
+	defer cancel()
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+
+	db, err := openDatabase(o.DBFile, o.SearchAttributes)
+	if err != nil {
+		return nil, err
+	}
+	reserved, err := choosePorts(o.Port, o.UIPort)
+	if err != nil {
+		return nil, errors.Join(err, db.lock.release())
+	}
+	s := &Server{ports: reserved, lock: db.lock, log: newServerLog(o.Log, fail)}
+	s.stop = sync.OnceValue(s.stopAll)
+	dynamic := newSettings()
+	if o.tune != nil {
+		o.tune(dynamic)
+	}
+	if err := s.launch(ctx, db, dynamic); err != nil {
+		return nil, err
+	}
+	if err := s.becomeReady(ctx, o.SearchAttributes, dynamic); err != nil {
+		if stopErr := s.Stop(); stopErr != nil {
+			err = errors.Join(err, stopErr)
+		}
+		return nil, err
+	}
+	s.log.started()
+	return s, nil
+}
+
+// launch starts the services and returns when they have started, which is before they serve. The server can only be
+// stopped once it has started, so a launch that is given up is waited for and stopped in the background; the database
+// stays locked until then.
+func (s *Server) launch(ctx context.Context, db *database, dynamic *settings) error {
+	started := make(chan error, 1)
+	// A goroutine of its own, because a fatal error of the server blocks the goroutine that it happens in.
+	go func() { started <- s.startServices(db, dynamic) }()
+	select {
+	case err := <-started:
+		if err != nil {
+			err = errors.Join(err, s.lock.release())
+		}
+		return err
+	case <-ctx.Done():
+		go func() {
+			if err := <-started; err == nil {
+				_ = s.Stop()
+			}
+		}()
+		return context.Cause(ctx)
+	}
+}
+
+func (s *Server) startServices(db *database, dynamic *settings) error {
+	cfg, hosts := s.ports.serverConfig(db)
+	server, err := temporal.NewServer(
+		temporal.WithConfig(cfg),
+		temporal.ForServices(temporal.DefaultServices),
+		temporal.WithStaticHosts(hosts),
+		temporal.WithLogger(s.log),
+		temporal.WithAuthorizer(authorization.NewNoopAuthorizer()),
+		temporal.WithDynamicConfigClient(dynamic),
+	)
+	if err != nil {
+		return err
+	}
+	s.temporal = server
+	return server.Start()
+}
+
+func (s *Server) becomeReady(ctx context.Context, attributes map[string]enumspb.IndexedValueType, dynamic *settings) error {
+	if err := prepareFrontend(ctx, s.Address(), attributes, dynamic); err != nil {
+		return err
+	}
+	if s.ports.ui.number == 0 {
+		return nil
+	}
+	s.ui = newUI(s.ports.ui, s.Address())
+	go func() {
+		if err := s.ui.Start(); err != nil {
+			s.log.Error("the Web UI ended: " + err.Error())
+		}
+	}()
+	return waitForUI(ctx, s.UIAddress())
+}
+
+// Stop ends the UI and the server and gives the database file free. It takes about a second; after 15 it gives up,
+// says so, and leaves the file locked until the process ends, since something may still write to it. Later calls return
+// what the first one did. Workers and clients of this server are to be stopped before.
+func (s *Server) Stop() error { return s.stop() }
+
+func (s *Server) stopAll() error {
+	s.log.stopping()
+	if s.ui != nil {
+		s.ui.Stop()
+	}
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.temporal.Stop() }()
+	deadline := time.NewTimer(stopTimeout)
+	defer deadline.Stop()
+	select {
+	case err := <-stopped:
+		return errors.Join(err, s.lock.release())
+	case <-deadline.C:
+		return fmt.Errorf("stop the embedded Temporal server: still running after %s", stopTimeout)
+	}
+}

@@ -1,0 +1,368 @@
+package embedded
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	sdklog "go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+)
+
+// helperEnv makes this test binary, started by a test, serve or lock a database file in a process of its own.
+const (
+	helperEnv = "CONVERGE_EMBEDDED_HELPER"
+	queue     = "embedded-test"
+)
+
+func TestMain(m *testing.M) {
+	if mode, file, ok := strings.Cut(os.Getenv(helperEnv), "="); ok {
+		if err := help(mode, file); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// help writes one line when it is ready and ends when its input does.
+func help(mode, file string) error {
+	ready := "locked"
+	if mode == "lock" {
+		lock, err := lockDatabase(file)
+		if err != nil {
+			return err
+		}
+		defer lock.release()
+	} else {
+		server, err := Start(context.Background(), Options{DBFile: file, UIPort: -1})
+		if err != nil {
+			return err
+		}
+		defer server.Stop()
+		ready = server.Address()
+	}
+	fmt.Println(ready)
+	_, err := io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
+type helper struct {
+	*exec.Cmd
+	line   string // what it said when it was ready
+	stdin  io.Closer
+	stdout *bufio.Reader
+	stderr *strings.Builder
+}
+
+func startHelper(t *testing.T, mode, file string) *helper {
+	t.Helper()
+	h := &helper{Cmd: exec.CommandContext(deadline(t), os.Args[0]), stderr: &strings.Builder{}}
+	h.Env = append(os.Environ(), helperEnv+"="+mode+"="+file)
+	h.Stderr = h.stderr
+	stdin, err := h.StdinPipe()
+	require.NoError(t, err)
+	stdout, err := h.StdoutPipe()
+	require.NoError(t, err)
+	h.stdin, h.stdout = stdin, bufio.NewReader(stdout)
+	require.NoError(t, h.Start())
+	t.Cleanup(func() { _ = h.Process.Kill() })
+	line, err := h.stdout.ReadString('\n')
+	require.NoError(t, err, h.stderr)
+	h.line = strings.TrimSpace(line)
+	return h
+}
+
+func deadline(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func startServer(t *testing.T, o Options) *Server {
+	t.Helper()
+	if o.Log == nil {
+		o.Log = slog.New(slog.NewTextHandler(testOutput{t}, &slog.HandlerOptions{Level: slog.LevelError}))
+	}
+	s, err := Start(deadline(t), o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Stop()) })
+	return s
+}
+
+type testOutput struct{ t *testing.T }
+
+func (o testOutput) Write(p []byte) (int, error) {
+	o.t.Log(strings.TrimSpace(string(p)))
+	return len(p), nil
+}
+
+func dial(t *testing.T, address string) client.Client {
+	t.Helper()
+	c, err := client.Dial(client.Options{HostPort: address, Logger: sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+// chain runs an activity as many times as it is told, one after the other, and leaves word of it in the note.
+func chain(ctx workflow.Context, hops int, note string) (int, error) {
+	if note != "" {
+		if err := workflow.UpsertTypedSearchAttributes(ctx, noteKey.ValueSet(note)); err != nil {
+			return 0, err
+		}
+	}
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: 10 * time.Second, DisableEagerExecution: true,
+	})
+	done := 0
+	for range hops {
+		if err := workflow.ExecuteActivity(ctx, increment, done).Get(ctx, &done); err != nil {
+			return 0, err
+		}
+	}
+	return done, nil
+}
+
+func increment(n int) (int, error) { return n + 1, nil }
+
+var noteKey = temporal.NewSearchAttributeKeyKeyword("TestNote")
+
+func startWorker(t *testing.T, c client.Client) {
+	t.Helper()
+	w := worker.New(c, queue, worker.Options{})
+	w.RegisterWorkflow(chain)
+	w.RegisterActivity(increment)
+	require.NoError(t, w.Start())
+	t.Cleanup(w.Stop)
+}
+
+func runChain(t *testing.T, c client.Client, id string, hops int, note string) {
+	t.Helper()
+	run, err := c.ExecuteWorkflow(deadline(t), client.StartWorkflowOptions{ID: id, TaskQueue: queue}, chain, hops, note)
+	require.NoError(t, err)
+	var done int
+	require.NoError(t, run.Get(deadline(t), &done))
+	require.Equal(t, hops, done)
+}
+
+func TestServesWorkflowsAndUI(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, Options{UIPort: -1})
+	c := dial(t, s.Address())
+	startWorker(t, c)
+	runChain(t, c, "first", 2, "")
+
+	settings := get(t, s.UIAddress()+"/api/v1/settings")
+	require.Contains(t, settings, `"DisableNewsFetch":true`)
+	require.Contains(t, get(t, s.UIAddress()+"/namespaces/default/workflows"), "<html")
+	require.Contains(t, get(t, s.UIAddress()+"/api/v1/namespaces/default/workflows/first"), `"first"`, "the UI reaches the server")
+}
+
+func TestKeepsClosedRunsForAWeek(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, Options{})
+	response, err := dial(t, s.Address()).WorkflowService().DescribeNamespace(deadline(t),
+		&workflowservice.DescribeNamespaceRequest{Namespace: Namespace})
+	require.NoError(t, err)
+	require.Equal(t, 7*24*time.Hour, response.Config.WorkflowExecutionRetentionTtl.AsDuration())
+}
+
+func TestWithoutUI(t *testing.T) {
+	t.Parallel()
+	require.Empty(t, startServer(t, Options{}).UIAddress())
+}
+
+func TestListensOnLoopbackOnly(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, Options{UIPort: -1})
+	addresses, err := net.InterfaceAddrs()
+	require.NoError(t, err)
+	for _, address := range addresses {
+		ip := address.(*net.IPNet).IP
+		if ip.IsLoopback() {
+			continue
+		}
+		for _, p := range []port{s.ports.frontend, s.ports.history, s.ports.matching, s.ports.worker, s.ports.ui} {
+			conn, err := net.DialTimeout("tcp", net.JoinHostPort(ip.String(), fmt.Sprint(p.number)), time.Second)
+			if err == nil {
+				conn.Close()
+			}
+			require.Error(t, err, "%s port %d", ip, p.number)
+		}
+	}
+}
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	request, err := http.NewRequestWithContext(deadline(t), http.MethodGet, url, nil)
+	require.NoError(t, err)
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	require.Equal(t, http.StatusOK, response.StatusCode, url)
+	body, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return string(body)
+}
+
+// The directory's name holds every character that means something in SQLite's file URIs.
+func TestRestartOnTheSameFileKeepsWorkflows(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "50% of #1?", "made by us", DBName())
+	s := startServer(t, Options{DBFile: file})
+	run, err := dial(t, s.Address()).ExecuteWorkflow(deadline(t), client.StartWorkflowOptions{ID: "kept", TaskQueue: queue}, chain, 1, "")
+	require.NoError(t, err)
+	require.NoError(t, s.Stop())
+	require.FileExists(t, file)
+
+	c := dial(t, startServer(t, Options{DBFile: file}).Address())
+	description, err := c.DescribeWorkflowExecution(deadline(t), "kept", "")
+	require.NoError(t, err)
+	require.Equal(t, run.GetRunID(), description.WorkflowExecutionInfo.Execution.RunId)
+	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, description.WorkflowExecutionInfo.Status)
+
+	startWorker(t, c)
+	require.NoError(t, c.GetWorkflow(deadline(t), "kept", "").Get(deadline(t), nil), "and it goes on")
+}
+
+func TestKilledProcessLosesNothing(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), DBName())
+	h := startHelper(t, "serve", file)
+	run, err := dial(t, h.line).ExecuteWorkflow(deadline(t), client.StartWorkflowOptions{ID: "kept", TaskQueue: queue}, chain, 1, "")
+	require.NoError(t, err)
+	require.NoError(t, h.Process.Kill())
+	_ = h.Wait()
+
+	c := dial(t, startServer(t, Options{DBFile: file}).Address())
+	startWorker(t, c)
+	require.NoError(t, c.GetWorkflow(deadline(t), "kept", run.GetRunID()).Get(deadline(t), nil))
+}
+
+func TestWritesNothingToTheTerminal(t *testing.T) {
+	t.Parallel()
+	h := startHelper(t, "serve", filepath.Join(t.TempDir(), DBName()))
+	c := dial(t, h.line)
+	startWorker(t, c)
+	runChain(t, c, "quiet", 1, "")
+	require.NoError(t, h.stdin.Close(), "makes it stop its server")
+	rest, err := io.ReadAll(h.stdout)
+	require.NoError(t, err)
+	require.NoError(t, h.Wait())
+	require.Empty(t, string(rest))
+	require.Empty(t, h.stderr.String())
+}
+
+func TestSearchAttributesAreAddedToAnExistingFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), DBName())
+	older := map[string]enumspb.IndexedValueType{"TestOther": enumspb.INDEXED_VALUE_TYPE_KEYWORD_LIST}
+	require.NoError(t, startServer(t, Options{DBFile: file, SearchAttributes: older}).Stop())
+
+	newer := map[string]enumspb.IndexedValueType{
+		"TestOther":       enumspb.INDEXED_VALUE_TYPE_KEYWORD_LIST,
+		noteKey.GetName(): enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+	}
+	for _, id := range []string{"in the run that adds it", "in the run after"} {
+		s := startServer(t, Options{DBFile: file, SearchAttributes: newer})
+		c := dial(t, s.Address())
+		startWorker(t, c)
+		runChain(t, c, id, 0, id)
+		ctx := deadline(t)
+		require.NoError(t, until(ctx, "the workflow is listed", func() error {
+			list, err := c.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+				Query: fmt.Sprintf("%s = '%s'", noteKey.GetName(), id),
+			})
+			if err == nil && len(list.Executions) != 1 {
+				err = fmt.Errorf("%d are", len(list.Executions))
+			}
+			return err
+		}))
+		require.NoError(t, s.Stop())
+	}
+
+	_, err := Start(deadline(t), Options{DBFile: file, SearchAttributes: map[string]enumspb.IndexedValueType{
+		noteKey.GetName(): enumspb.INDEXED_VALUE_TYPE_INT,
+	}})
+	require.EqualError(t, err, "start the embedded Temporal server: search attribute TestNote is a Keyword in this database, "+
+		"not a Int; choose another file with --db")
+}
+
+// With the stock poll rates a hop waits up to 50 ms, so the same chain of activities takes a multiple of the time. Both
+// servers run in turn, and one unlucky round on a busy machine is forgiven.
+func TestPollRatesAreInEffect(t *testing.T) {
+	const hops, rounds = 40, 3
+	stock := dial(t, startServer(t, Options{tune: func(s *settings) {
+		for key := range s.values {
+			if strings.HasSuffix(strings.ToLower(key.String()), "maxpollrps") {
+				delete(s.values, key)
+			}
+		}
+	}}).Address())
+	ours := dial(t, startServer(t, Options{}).Address())
+	startWorker(t, stock)
+	startWorker(t, ours)
+	var seen []string
+	for round := range rounds {
+		id := fmt.Sprint("round ", round)
+		start := time.Now()
+		runChain(t, ours, id, hops, "")
+		fast := time.Since(start)
+		start = time.Now()
+		runChain(t, stock, id, hops, "")
+		slow := time.Since(start)
+		seen = append(seen, fmt.Sprintf("%s against %s", fast.Round(time.Millisecond), slow.Round(time.Millisecond)))
+		if slow > fast*3/2 {
+			t.Log(seen)
+			return
+		}
+	}
+	t.Fatalf("%d hops take as long as with the stock settings: %s", hops, seen)
+}
+
+func TestCancelledStartLeavesNothingLocked(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), DBName())
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := Start(ctx, Options{DBFile: file})
+	require.ErrorIs(t, err, context.Canceled)
+
+	require.NoError(t, until(deadline(t), "the abandoned start lets the file go", func() error {
+		lock, err := lockDatabase(file)
+		if err != nil {
+			return err
+		}
+		return lock.release()
+	}))
+	startServer(t, Options{DBFile: file})
+}
+
+func TestStopTwice(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, Options{UIPort: -1})
+	require.NoError(t, s.Stop())
+	require.NoError(t, s.Stop())
+	_, err := net.Dial("tcp", s.Address())
+	require.Error(t, err)
+	_, err = net.Dial("tcp", strings.TrimPrefix(s.UIAddress(), "http://"))
+	require.Error(t, err)
+}

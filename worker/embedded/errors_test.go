@@ -1,0 +1,132 @@
+package embedded
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+const prefix = "start the embedded Temporal server: "
+
+func TestTakenPorts(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	taken := listener.Addr().(*net.TCPAddr).Port
+
+	_, err = Start(deadline(t), Options{Port: taken})
+	require.EqualError(t, err, fmt.Sprintf(prefix+"port %d is taken, the Temporal server cannot listen on 127.0.0.1:%d; choose another with --port", taken, taken))
+	_, err = Start(deadline(t), Options{UIPort: taken})
+	require.EqualError(t, err, fmt.Sprintf(prefix+"port %d is taken, the Web UI cannot listen on 127.0.0.1:%d; choose another with --ui-port", taken, taken))
+	_, err = Start(deadline(t), Options{Port: 99999})
+	require.ErrorContains(t, err, "the Temporal server cannot listen on 127.0.0.1:99999: ")
+}
+
+func TestFailedStartLetsTheFileGo(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), DBName())
+	_, err := Start(deadline(t), Options{DBFile: file, Port: 99999})
+	require.Error(t, err)
+	lock, err := lockDatabase(file)
+	require.NoError(t, err)
+	require.NoError(t, lock.release())
+}
+
+func TestFatalErrorOfTheServerFailsTheStart(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	db, err := openDatabase("", nil)
+	require.NoError(t, err)
+	p, err := choosePorts(0, 0)
+	require.NoError(t, err)
+	p.frontend.number = listener.Addr().(*net.TCPAddr).Port // lost after it was chosen
+
+	ctx, fail := context.WithCancelCause(deadline(t))
+	s := &Server{ports: p, log: newServerLog(nil, fail)}
+	err = s.launch(ctx, db, newSettings())
+	require.ErrorContains(t, err, "Failed to start gRPC listener")
+	require.ErrorContains(t, err, "address already in use")
+}
+
+func TestDatabaseFilesThatAreRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	write := func(name, content string) string {
+		require.NoError(t, os.WriteFile(path(name), []byte(content), 0o644))
+		return path(name)
+	}
+	locked := startHelper(t, "lock", path("locked.db"))
+	for _, row := range []struct{ name, file, message string }{
+		{"a directory", dir, " is a directory; name a file in it"},
+		{"text", write("notes.txt", "Dear diary, it rained again."), " is not a SQLite database; choose another file with --db"},
+		{"a few bytes", write("short.db", "SQL"), " is not a SQLite database; choose another file with --db"},
+		{"of another program", foreign(t, path("foreign.db"), "CREATE TABLE songs (title TEXT)"), ": not a database of the embedded Temporal server; choose another file with --db"},
+		{"of an older server", older(t, path("older.db")), ": its schema is v0.9-00000000, this Temporal server has " + schemaVersion() + " and migrates no SQLite file; start afresh with " + path(DBName())},
+		{"locked by another process", path("locked.db"), fmt.Sprintf(" is in use by process %d; stop that one, or choose another file with --db", locked.Process.Pid)},
+		{"below a file", filepath.Join(path("notes.txt"), "x.db"), ": its directory cannot be made: mkdir " + path("notes.txt") + ": not a directory"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			_, err := Start(deadline(t), Options{DBFile: row.file})
+			require.EqualError(t, err, prefix+"database "+row.file+row.message)
+		})
+	}
+}
+
+func TestDamagedDatabase(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "damaged.db")
+	require.NoError(t, os.WriteFile(file, []byte(sqliteHeader+"and then nothing that makes sense"), 0o644))
+	_, err := Start(deadline(t), Options{DBFile: file})
+	require.ErrorContains(t, err, prefix+"database "+file+": ")
+	require.ErrorContains(t, err, "file is not a database", "SQLite's own words")
+}
+
+// foreign makes a database that the server did not make.
+func foreign(t *testing.T, file, statement string) string {
+	t.Helper()
+	admin, err := openAdmin(fileConfig(file))
+	require.NoError(t, err)
+	require.NoError(t, admin.Exec(statement))
+	return file
+}
+
+func older(t *testing.T, file string) string {
+	t.Helper()
+	admin, err := openAdmin(fileConfig(file))
+	require.NoError(t, err)
+	require.NoError(t, setUpSchema(admin))
+	require.NoError(t, admin.UpdateSchemaVersion(versionKey, "v0.9-00000000", "v0.9-00000000"))
+	return file
+}
+
+// Root may write anywhere, so the test asks with the file system identity of nobody, which belongs to the thread.
+func TestUnwritableDirectory(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "embedded")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	require.NoError(t, os.Chmod(dir, 0o555))
+	file := filepath.Join(dir, "x.db")
+
+	refused := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with this goroutine
+		if os.Geteuid() == 0 {
+			_ = unix.Setfsuid(65534)
+		}
+		_, err := openDatabase(file, nil)
+		refused <- err
+	}()
+	require.EqualError(t, <-refused, "database "+file+": its directory cannot be written to: open "+file+".lock: permission denied")
+}

@@ -1,0 +1,74 @@
+package embedded
+
+import (
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/server/common/log"
+	"go.temporal.io/server/common/log/tag"
+)
+
+// When this fails the server has been upgraded and its SQLite schema has changed: put the new name here and say in the
+// release notes that `converge dev` starts with a fresh database.
+func TestDBName(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "temporal-sqlite-v0.11-1118f5fb.db", DBName())
+}
+
+func TestInterruptedSetUpStartsAgain(t *testing.T) {
+	t.Parallel()
+	cfg := fileConfig(filepath.Join(t.TempDir(), "x.db"))
+	admin, err := openAdmin(cfg)
+	require.NoError(t, err)
+	require.NoError(t, admin.Exec("CREATE TABLE namespaces (id INT)")) // collides half way
+	require.Error(t, setUpSchema(admin))
+	tables, err := admin.ListTables("")
+	require.NoError(t, err)
+	require.Equal(t, []string{"namespaces"}, tables, "all or nothing")
+	require.NoError(t, admin.DropTable("namespaces"))
+	require.NoError(t, setUpSchema(admin))
+}
+
+func TestChosenPortsDiffer(t *testing.T) {
+	t.Parallel()
+	p, err := choosePorts(0, -1)
+	require.NoError(t, err)
+	seen := map[port]bool{}
+	for _, chosen := range []port{p.frontend, p.history, p.matching, p.worker, p.ui} {
+		require.NotZero(t, chosen.number)
+		seen[chosen] = true
+	}
+	require.Len(t, seen, 5)
+}
+
+func TestServerLog(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	withoutTime := &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}
+	server := newServerLog(slog.New(slog.NewTextHandler(&out, withoutTime)), nil)
+	tagged := log.With(server, tag.NewStringTag("service", "history"))
+	tagged.Debug("nobody reads this")
+	tagged.Info("nor this")
+	tagged.Warn("slow")
+	tagged.Error("broken", tag.NewInt("attempt", 3))
+	require.Equal(t, "level=DEBUG msg=slow service=history\nlevel=ERROR msg=broken service=history attempt=3\n", out.String())
+
+	server.stopping()
+	tagged.Error("the others are gone")
+	require.NotContains(t, out.String(), "gone")
+}
+
+func TestFatalAfterTheStartPanics(t *testing.T) {
+	t.Parallel()
+	server := newServerLog(nil, nil)
+	server.started()
+	require.PanicsWithError(t, "lost its shard shard=1", func() { server.Fatal("lost its shard", tag.NewInt("shard", 1)) })
+}

@@ -1,0 +1,87 @@
+package embedded
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+const loopback = "127.0.0.1"
+
+// port is a port number on the loopback address; 0 is none.
+type port struct{ number int }
+
+func (p port) address() string { return net.JoinHostPort(loopback, strconv.Itoa(p.number)) }
+
+// ports are all that one server listens on. Only frontend and ui are for others; the rest is between its services.
+type ports struct {
+	frontend, history, matching, worker, ui port
+}
+
+// choosePorts checks the ports that were asked for and picks the others. Every one is held until all are known, so
+// that they differ, and then let go, since neither server accepts a listener: another process could take one in the
+// moment before it is bound again, which then fails the start.
+func choosePorts(grpcPort, uiPort int) (ports, error) {
+	var held reservations
+	defer held.release()
+
+	var p ports
+	var err error
+	if p.frontend, err = held.reserve("the Temporal server", "--port", grpcPort); err != nil {
+		return ports{}, err
+	}
+	if uiPort != 0 {
+		if p.ui, err = held.reserve("the Web UI", "--ui-port", max(uiPort, 0)); err != nil {
+			return ports{}, err
+		}
+	}
+	for _, internal := range []*port{&p.history, &p.matching, &p.worker} {
+		if *internal, err = held.reserve("a service of the Temporal server", "", 0); err != nil {
+			return ports{}, err
+		}
+	}
+	return p, nil
+}
+
+type reservations []net.Listener
+
+// reserve takes number, or a free port for 0. The purpose and the flag are for the error.
+func (r *reservations) reserve(purpose, flag string, number int) (port, error) {
+	wanted := port{number}
+	listener, err := net.Listen("tcp", wanted.address())
+	if errors.Is(err, syscall.EADDRINUSE) && number != 0 {
+		return port{}, fmt.Errorf("port %d is taken, %s cannot listen on %s; choose another with %s",
+			number, purpose, wanted.address(), flag)
+	}
+	if err != nil {
+		return port{}, fmt.Errorf("%s cannot listen on %s: %w", purpose, wanted.address(), err)
+	}
+	*r = append(*r, listener)
+	return port{listener.Addr().(*net.TCPAddr).Port}, nil
+}
+
+func (r *reservations) release() {
+	for _, listener := range *r {
+		retire(listener)
+	}
+}
+
+// retire closes a listener in such a way that the kernel gives its port to nobody who asks for any free port: a
+// connection that the listening side closed first stays behind in TIME_WAIT. Asking for that very number still works,
+// as Go sets SO_REUSEADDR. Failing at it only leaves the port a little easier to lose.
+func retire(listener net.Listener) {
+	defer listener.Close()
+	client, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		return
+	}
+	defer client.Close()
+	if accepted, err := listener.Accept(); err == nil {
+		_ = accepted.Close()
+		_ = client.SetReadDeadline(time.Now().Add(time.Second)) // should it be somebody else's connection
+		_, _ = client.Read(make([]byte, 1))                     // until the close has arrived, so that the client is second
+	}
+}

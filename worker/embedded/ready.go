@@ -1,0 +1,135 @@
+package embedded
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	uiserver "github.com/temporalio/ui-server/v2/server"
+	uiconfig "github.com/temporalio/ui-server/v2/server/config"
+	uioptions "github.com/temporalio/ui-server/v2/server/server_options"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/operatorservice/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+)
+
+// askAgainAfter is how long to wait between two questions whether something is ready.
+const askAgainAfter = 10 * time.Millisecond
+
+// prepareFrontend waits until the frontend serves and adds the search attributes that the namespace lacks.
+func prepareFrontend(ctx context.Context, address string, attributes map[string]enumspb.IndexedValueType, dynamic *settings) error {
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	health := grpc_health_v1.NewHealthClient(conn)
+	request := &grpc_health_v1.HealthCheckRequest{Service: workflowservice.WorkflowService_ServiceDesc.ServiceName}
+	if err := until(ctx, "the frontend serves", func() error {
+		response, err := health.Check(ctx, request, grpc.WaitForReady(true))
+		if err == nil && response.Status != grpc_health_v1.HealthCheckResponse_SERVING {
+			err = fmt.Errorf("its health is %s", response.Status)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	return ensureAttributes(ctx, operatorservice.NewOperatorServiceClient(conn), attributes, dynamic)
+}
+
+// ensureAttributes has work only on a file that an older Converge made. Then the server is told to read attributes
+// from the database, so that they can be used at once; from the next start on its caches know them.
+func ensureAttributes(ctx context.Context, operator operatorservice.OperatorServiceClient, wanted map[string]enumspb.IndexedValueType, dynamic *settings) error {
+	missing, err := missingAttributes(ctx, operator, wanted)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	dynamic.freshAttributes.Store(true)
+	_, err = operator.AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{
+		Namespace: Namespace, SearchAttributes: missing,
+	})
+	if err != nil {
+		return fmt.Errorf("add search attributes: %w", err)
+	}
+	return until(ctx, "the new search attributes are known", func() error {
+		missing, err := missingAttributes(ctx, operator, wanted)
+		if err == nil && len(missing) > 0 {
+			err = fmt.Errorf("%d are missing", len(missing))
+		}
+		return err
+	})
+}
+
+func missingAttributes(ctx context.Context, operator operatorservice.OperatorServiceClient, wanted map[string]enumspb.IndexedValueType) (map[string]enumspb.IndexedValueType, error) {
+	response, err := operator.ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: Namespace})
+	if err != nil {
+		return nil, fmt.Errorf("list search attributes: %w", err)
+	}
+	missing := map[string]enumspb.IndexedValueType{}
+	for name, kind := range wanted {
+		found, ok := response.CustomAttributes[name]
+		if ok && found != kind {
+			return nil, fmt.Errorf("search attribute %s is a %s in this database, not a %s; choose another file with --db", name, found, kind)
+		}
+		if !ok {
+			missing[name] = kind
+		}
+	}
+	return missing, nil
+}
+
+// newUI keeps the UI from fetching its makers' news. Its Start ends the whole process when it cannot listen, so the
+// port has been tried before.
+func newUI(at port, frontend string) *uiserver.Server {
+	return uiserver.NewServer(uioptions.WithConfigProvider(&uiconfig.Config{
+		Host:                loopback,
+		Port:                at.number,
+		TemporalGRPCAddress: frontend,
+		EnableUI:            true,
+		DefaultNamespace:    Namespace,
+		CORS:                uiconfig.CORS{CookieInsecure: true}, // plain HTTP, on loopback
+		HideLogs:            true,
+		DisableNewsFetch:    true,
+	}))
+}
+
+func waitForUI(ctx context.Context, url string) error {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	return until(ctx, "the Web UI answers", func() error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/healthz", nil)
+		if err != nil {
+			return err
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("it answers %s", response.Status)
+		}
+		return nil
+	})
+}
+
+// until asks at short intervals until ready returns nil or ctx ends; then the error tells what was waited for and the
+// last answer.
+func until(ctx context.Context, what string, ready func() error) error {
+	ticker := time.NewTicker(askAgainAfter)
+	defer ticker.Stop()
+	for {
+		err := ready()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting until %s: %w; last: %w", what, context.Cause(ctx), err)
+		case <-ticker.C:
+		}
+	}
+}
