@@ -1,0 +1,131 @@
+package devprogram
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+)
+
+// checkout is the directory at or above the working directory that holds this module's sources.
+func (l *launcher) checkout() (string, bool) {
+	dir, err := l.workDir()
+	if err != nil {
+		return "", false
+	}
+	for {
+		if isModuleRoot(dir) {
+			return dir, true
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", false
+		}
+		dir = parent
+	}
+}
+
+var moduleLine = regexp.MustCompile(`(?m)^module\s+"?` + regexp.QuoteMeta(module) + `"?\s*(//.*)?$`)
+
+func isModuleRoot(dir string) bool {
+	content, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+	if err != nil || !moduleLine.Match(content) {
+		return false
+	}
+	info, err := os.Stat(filepath.Join(dir, mainPackage))
+	return err == nil && info.IsDir()
+}
+
+// build leaves the program in the user's cache directory, one for each checkout, because the go command then sees by
+// itself whether it is still up to date and links it only when something changed.
+func (l *launcher) build(ctx context.Context, goCommand, checkout string) (string, error) {
+	cache, err := l.cacheDir()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(cache, "converge")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256([]byte(checkout))
+	program := filepath.Join(dir, Name+"-"+hex.EncodeToString(sum[:6]))
+	_, statErr := os.Stat(program)
+
+	command := exec.CommandContext(ctx, goCommand, "build", "-v", "-o", program, "./"+mainPackage)
+	command.Dir = checkout
+	// Linked on the file system where the program goes, it is moved there: a copy would fail on one that is running.
+	command.Env = append(os.Environ(), "GOTMPDIR="+dir)
+	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+	command.WaitDelay = 10 * time.Second
+
+	output := &buildOutput{}
+	command.Stdout, command.Stderr = output, output
+	stop := l.progress.start(statErr != nil, output.compiled)
+	err = command.Run()
+	stop(err == nil)
+	if ctx.Err() != nil {
+		return "", fmt.Errorf("build it from %s: %w", checkout, context.Cause(ctx))
+	}
+	if err != nil {
+		return "", fmt.Errorf("build it from %s: %w\n%s", checkout, err, output.messages())
+	}
+	return program, nil
+}
+
+// buildOutput tells the package names, which `go build -v` prints one to a line as they are compiled, from the rest,
+// which matters when the build fails.
+type buildOutput struct {
+	mu       sync.Mutex
+	partial  []byte
+	packages int
+	rest     []string
+}
+
+var packageName = regexp.MustCompile(`^[\w.~/-]+$`)
+
+func (o *buildOutput) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.partial = append(o.partial, p...)
+	for {
+		line, after, found := bytes.Cut(o.partial, []byte("\n"))
+		if !found {
+			return len(p), nil
+		}
+		o.partial = after
+		if packageName.Match(line) {
+			o.packages++
+		} else {
+			o.rest = append(o.rest, string(line))
+		}
+	}
+}
+
+func (o *buildOutput) compiled() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.packages
+}
+
+// messages returns the last lines of what the compiler said.
+func (o *buildOutput) messages() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	const most = 30
+	lines := o.rest
+	if len(o.partial) > 0 {
+		lines = append(lines, string(o.partial))
+	}
+	if len(lines) > most {
+		lines = append([]string{"…"}, lines[len(lines)-most:]...)
+	}
+	return strings.Join(lines, "\n")
+}
