@@ -36,7 +36,7 @@ type Place struct {
 	applyGate  chan struct{}
 	lookGate   chan struct{}
 
-	applies, looks, running int
+	applies, looks, running, moves int
 }
 
 func (p *Place) set(change func()) {
@@ -117,6 +117,9 @@ func (p *Place) Version() string { return get(p, func() string { return p.curren
 // Applies counts the applies that started here.
 func (p *Place) Applies() int { return get(p, func() int { return p.applies }) }
 
+// Moves counts the applies that changed something here: one of what is there already does not.
+func (p *Place) Moves() int { return get(p, func() int { return p.moves }) }
+
 // Applying tells whether an apply runs here now.
 func (p *Place) Applying() bool { return get(p, func() bool { return p.running > 0 }) }
 
@@ -196,6 +199,7 @@ func (p *Place) applied(version string) {
 		return
 	}
 	p.next, p.moving, p.looksLeft = version, true, p.settle
+	p.moves++
 	if p.looksLeft == 0 {
 		p.arrive()
 	}

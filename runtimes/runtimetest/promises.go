@@ -1,0 +1,213 @@
+package runtimetest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/runtimes"
+)
+
+func nothingThere(r *run) {
+	for _, o := range r.look("staging", "") {
+		for _, v := range o.Versions {
+			if v.Active {
+				r.Errorf("%s %s is active at %q", o.Type, o.Name, v.Version)
+			}
+		}
+	}
+}
+
+func appliedIsStable(r *run) {
+	r.apply("staging", "v1")
+	objects := r.settle("staging", "v1")
+	kept, omitted := runtimes.Bound(objects)
+	if omitted > 0 || digest(kept) != digest(objects) {
+		r.Errorf("does not fit into a reading: %+v", objects)
+	}
+}
+
+func againChangesNothing(r *run) {
+	if r.Changes == nil {
+		r.Skip("changes cannot be counted here")
+	}
+	r.apply("staging", "v1")
+	r.settle("staging", "v1")
+	before := r.Changes("staging")
+	r.apply("staging", "v1")
+	if objects := r.look("staging", "v1"); !stable(objects, "v1") {
+		r.Errorf("no longer stable: %+v", objects)
+	}
+	if after := r.Changes("staging"); after != before {
+		r.Errorf("changed %d times", after-before)
+	}
+}
+
+func newReplacesOld(r *run) {
+	r.apply("staging", "v1")
+	r.settle("staging", "v1")
+	r.apply("staging", "v2")
+	r.settle("staging", "v2") // which has exactly one active version in every object
+	if stable(r.look("staging", "v2"), "v1") {
+		r.Error("stable at v1 as well")
+	}
+}
+
+func oldComesBack(r *run) {
+	for _, version := range []string{"v1", "v2", "v1"} {
+		r.apply("staging", version)
+		r.settle("staging", version)
+	}
+}
+
+func channelsApart(r *run) {
+	r.apply("staging", "v1")
+	r.settle("staging", "v1")
+	if stable(r.look("production", ""), "v1") {
+		r.Error("production runs what only staging got")
+	}
+	r.apply("production", "v2")
+	r.settle("production", "v2")
+	if objects := r.look("staging", "v1"); !stable(objects, "v1") {
+		r.Errorf("staging changed: %+v", objects)
+	}
+}
+
+// looksAgree: an idle service costs no history only while nothing that counts differs.
+func looksAgree(r *run) {
+	r.apply("staging", "v1")
+	want := digest(r.settle("staging", "v1"))
+	for range 3 {
+		if got := digest(r.look("staging", "v1")); got != want {
+			r.Errorf("digest %s, was %s", got, want)
+		}
+	}
+}
+
+func looksTogether(r *run) {
+	r.apply("staging", "v1")
+	want := digest(r.settle("staging", "v1"))
+	together(8, func(int) {
+		objects, err := r.Observe(r.ctx, r.at("staging", "v1"))
+		if err != nil || digest(objects) != want {
+			r.Errorf("%+v, %v", objects, err)
+		}
+	})
+}
+
+func appliesTogether(r *run) {
+	together(3, func(i int) {
+		channel := fmt.Sprintf("prod-%d", i)
+		if _, err := r.Apply(r.ctx, r.at(channel, "v1")); err != nil {
+			r.Errorf("%s: %v", channel, err)
+		}
+	})
+	for i := range 3 {
+		r.settle(fmt.Sprintf("prod-%d", i), "v1")
+	}
+}
+
+func together(n int, do func(int)) {
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { do(i) })
+	}
+	all.Wait()
+}
+
+func failedApply(r *run) {
+	if r.FailApply == nil {
+		r.Skip("applies cannot be made to fail here")
+	}
+	r.apply("staging", "v1")
+	r.settle("staging", "v1")
+	r.FailApply(false)
+	_, err := r.Apply(r.ctx, r.at("staging", "v2"))
+	if err == nil || runtimes.IsPermanent(err) {
+		r.Errorf("error %v; expected one that can be retried", err)
+	}
+	r.settle("staging", "v1")
+	r.apply("staging", "v2")
+	r.settle("staging", "v2")
+}
+
+func permanentFailure(r *run) {
+	if r.FailApply == nil {
+		r.Skip("applies cannot be made to fail here")
+	}
+	r.FailApply(true)
+	if _, err := r.Apply(r.ctx, r.at("staging", "v1")); err == nil || !runtimes.IsPermanent(err) {
+		r.Errorf("error %v; expected a permanent one", err)
+	}
+	if stable(r.look("staging", ""), "v1") {
+		r.Error("v1 runs although its apply failed")
+	}
+}
+
+func failedLook(r *run) {
+	if r.FailLook == nil {
+		r.Skip("looks cannot be made to fail here")
+	}
+	r.apply("staging", "v1")
+	r.settle("staging", "v1")
+	r.FailLook()
+	objects, err := r.Observe(r.ctx, r.at("staging", "v1"))
+	if err == nil || len(objects) > 0 {
+		r.Errorf("%+v, %v; expected an error and nothing else", objects, err)
+	}
+	if reading, ok := err.(*entities.ReadingError); ok && (reading.Code == "" || reading.Message == "") {
+		r.Errorf("reading error without code or message: %+v", reading)
+	}
+	r.settle("staging", "v1")
+}
+
+func cancelledApply(r *run) {
+	r.cancelled(func(ctx context.Context) error {
+		_, err := r.Apply(ctx, r.at("staging", "v1"))
+		if runtimes.IsPermanent(err) {
+			r.Errorf("%v is permanent; an interrupted apply is to be repeated", err)
+		}
+		return err
+	})
+}
+
+func cancelledLook(r *run) {
+	r.cancelled(func(ctx context.Context) error {
+		_, err := r.Observe(ctx, r.at("staging", "v1"))
+		return err
+	})
+}
+
+func (r *run) cancelled(call func(context.Context) error) {
+	if r.Hang == nil {
+		r.Skip("calls cannot be made to hang here")
+	}
+	ctx, cancel := context.WithCancel(r.ctx)
+	defer cancel()
+	r.Hang(cancel)
+	done := make(chan error, 1)
+	go func() { done <- call(ctx) }()
+	select {
+	case err := <-done:
+		if err == nil {
+			r.Error("no error although it was interrupted")
+		}
+	case <-r.ctx.Done():
+		r.Error("goes on although its context ended")
+	}
+}
+
+func endedBefore(r *run) {
+	ctx, cancel := context.WithCancel(r.ctx)
+	cancel()
+	if _, err := r.Apply(ctx, r.at("staging", "v1")); err == nil {
+		r.Error("applied")
+	}
+	if _, err := r.Observe(ctx, r.at("staging", "")); err == nil {
+		r.Error("looked")
+	}
+	if stable(r.look("staging", ""), "v1") {
+		r.Error("v1 runs")
+	}
+}

@@ -1,0 +1,141 @@
+// Package runtimetest is what every runtime promises, as tests. A runtime joins with a Harness of
+// about thirty lines and gets each promise of runtimes.Runtime's comments checked against it, on
+// fresh state: see runtimes/fake and runtimes/custom.
+//
+// It may import entities and runtimes.
+package runtimetest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// Harness says how to make what is tested.
+type Harness struct {
+	// New makes a runtime where nothing runs. It is called once per test.
+	New func(t *testing.T) Subject
+	// Patience bounds every wait for something that must happen; default 30 s.
+	Patience time.Duration
+}
+
+// Subject is one runtime, and the levers that tests need to put it under stress. A nil lever skips
+// the tests that need it.
+type Subject struct {
+	runtimes.Runtime
+	// Payload fills in what this runtime needs to run something small; default: nothing.
+	Payload func(*entities.Payload)
+	// Changes counts what was really changed in a channel so far.
+	Changes func(channel string) int
+	// FailApply makes the next apply fail.
+	FailApply func(permanent bool)
+	// FailLook makes the next look fail.
+	FailLook func()
+	// Hang makes applies and looks go on until their context ends, and calls arrived when one
+	// has begun to.
+	Hang func(arrived func())
+}
+
+// Run checks every promise, each as a subtest of its own.
+func Run(t *testing.T, h Harness) {
+	if h.Patience == 0 {
+		h.Patience = 30 * time.Second
+	}
+	for _, promise := range promises {
+		t.Run(promise.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), h.Patience)
+			defer cancel()
+			promise.check(&run{T: t, Subject: h.New(t), ctx: ctx})
+		})
+	}
+}
+
+var promises = []struct {
+	name  string
+	check func(*run)
+}{
+	{"nothing is there before the first apply", nothingThere},
+	{"an applied version becomes the active one, and stable", appliedIsStable},
+	{"an apply run again changes nothing", againChangesNothing},
+	{"a new version leaves exactly one active", newReplacesOld},
+	{"an old version can come back", oldComesBack},
+	{"channels do not touch one another", channelsApart},
+	{"looks agree when nothing changed", looksAgree},
+	{"looks may run at the same time", looksTogether},
+	{"applies to different instances may run at the same time", appliesTogether},
+	{"a failed apply leaves what was there, and can be repeated", failedApply},
+	{"a permanent failure says so", permanentFailure},
+	{"a failed look is an error, and no more", failedLook},
+	{"an apply returns when its context ends", cancelledApply},
+	{"a look returns when its context ends", cancelledLook},
+	{"nothing begins under a context that has ended", endedBefore},
+}
+
+// run is one promise being checked.
+type run struct {
+	*testing.T
+	Subject
+	ctx context.Context
+}
+
+// at is the instance of a channel at a version; no version is before the first apply.
+func (r *run) at(channel, version string) runtimes.Instance {
+	in := runtimes.Instance{Application: "demo", Service: "web", ServiceID: "id-1", Channel: channel}
+	if version == "" {
+		return in
+	}
+	in.FullVersion, in.Key = version, "demo/web/"+channel+"/"+version
+	in.Payload = &entities.Payload{Application: "demo", Service: "web", Channel: channel, Runtime: "here"}
+	if r.Payload != nil {
+		r.Payload(in.Payload)
+	}
+	return in
+}
+
+func (r *run) apply(channel, version string) {
+	r.Helper()
+	if _, err := r.Apply(r.ctx, r.at(channel, version)); err != nil {
+		r.Fatalf("apply %s to %s: %v", version, channel, err)
+	}
+}
+
+func (r *run) look(channel, version string) []entities.Object {
+	r.Helper()
+	objects, err := r.Observe(r.ctx, r.at(channel, version))
+	if err != nil {
+		r.Fatalf("look at %s: %v", channel, err)
+	}
+	return objects
+}
+
+// settle looks until the channel is stable at the version, as C5 has it.
+func (r *run) settle(channel, version string) []entities.Object {
+	r.Helper()
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	for {
+		objects := r.look(channel, version)
+		if stable(objects, version) {
+			return objects
+		}
+		select {
+		case <-again.C:
+		case <-r.ctx.Done():
+			r.Fatalf("%s is not stable at %s: %+v", channel, version, objects)
+		}
+	}
+}
+
+func stable(objects []entities.Object, version string) bool {
+	for _, o := range objects {
+		if !(entities.RuntimeObject{Object: o}).Fetch(&entities.Target{FullVersion: version}).Stable {
+			return false
+		}
+	}
+	return len(objects) > 0
+}
+
+func digest(objects []entities.Object) string { return entities.Reading{Objects: objects}.Digest() }
