@@ -1,0 +1,280 @@
+package tests
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The import rules of the layout, checked on everything that a package reaches, so that no detour passes. The folders
+// and what they may import are described in docs/architecture.md.
+
+const ourModule = "github.com/converge-engine/converge"
+
+// goPackage is what the rules need of `go list -json`. Deps holds all that a package reaches, Imports only its own.
+type goPackage struct {
+	ImportPath, Dir, Name  string
+	Standard               bool
+	GoFiles, Imports, Deps []string
+}
+
+// packageSet is a build, by import path.
+type packageSet map[string]goPackage
+
+// layer is a folder and the rule for the packages in it.
+type layer struct {
+	folder string
+	// ours are the other folders of the module that it may reach.
+	ours []string
+	// check judges the imports from outside the module; nil allows all.
+	check func(p goPackage, all packageSet) []string
+}
+
+// layers are in the order in which they may build on each other. Each must have at least one package.
+var layers = []layer{
+	{folder: "entities", check: onlyStandardLibrary},
+	{folder: "intent", ours: []string{"entities"}},
+	{folder: "runtimes", ours: []string{"entities"}, check: noTemporal},
+	{folder: "activities", ours: []string{"entities", "intent", "runtimes"}},
+	{folder: "workflows", ours: []string{"entities"}, check: onlyTemporalSDK},
+	{folder: "worker", ours: []string{"entities", "intent", "runtimes", "activities", "workflows"}},
+	{folder: "cmd/converge", ours: []string{"entities", "intent", "runtimes", "activities", "workflows", "worker", "cmd/internal"}},
+}
+
+// serverModules are linked by one package of ours, which only the programs in serverPrograms reach.
+var serverModules = []string{"go.temporal.io/server", "github.com/temporalio/ui-server/v2", "modernc.org/sqlite"}
+
+const serverPackage = "worker/embedded"
+
+var serverPrograms = []string{"cmd/converge-dev", "tests", serverPackage}
+
+func TestLayers(t *testing.T) {
+	t.Parallel()
+	for _, violation := range checkLayers(listPackages(t)) {
+		t.Error(violation)
+	}
+}
+
+func listPackages(t *testing.T) packageSet {
+	t.Helper()
+	var stderr bytes.Buffer
+	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-json=ImportPath,Dir,Name,Standard,GoFiles,Imports,Deps", "./...")
+	list.Dir, list.Stderr = "..", &stderr
+	output, err := list.Output()
+	require.NoError(t, err, stderr.String())
+	all := packageSet{}
+	for decoder := json.NewDecoder(bytes.NewReader(output)); ; {
+		var p goPackage
+		err := decoder.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		require.NoError(t, err)
+		all[p.ImportPath] = p
+	}
+}
+
+// checkLayers returns a sorted line for each import that the rules refuse.
+func checkLayers(all packageSet) []string {
+	var violations []string
+	for _, layer := range layers {
+		found := 0
+		for _, p := range all {
+			if in(p.ImportPath, ours(layer.folder)) {
+				found++
+				violations = append(violations, layer.violations(p, all)...)
+			}
+		}
+		if found == 0 {
+			violations = append(violations, fmt.Sprintf("%s: there is no package in it, so its rules hold nothing", layer.folder))
+		}
+	}
+	for _, p := range all {
+		if in(p.ImportPath, ourModule) {
+			violations = append(violations, serverViolations(p)...)
+		}
+	}
+	slices.Sort(violations)
+	return violations
+}
+
+func (l layer) violations(p goPackage, all packageSet) []string {
+	if in(p.ImportPath, ours(serverPackage)) {
+		return nil // in worker, with rules of its own
+	}
+	var violations []string
+	for _, dep := range p.Deps {
+		if in(dep, ourModule) && !in(dep, ours(l.folder)) && !slices.ContainsFunc(l.ours, func(folder string) bool { return in(dep, ours(folder)) }) {
+			violations = append(violations, fmt.Sprintf("%s must not reach %s: %s may build on %s only",
+				short(p.ImportPath), short(dep), l.folder, strings.Join(append([]string{"itself"}, l.ours...), ", ")))
+		}
+	}
+	if l.check != nil {
+		for _, reason := range l.check(p, all) {
+			violations = append(violations, short(p.ImportPath)+" must not reach "+reason)
+		}
+	}
+	return violations
+}
+
+func onlyStandardLibrary(p goPackage, all packageSet) []string {
+	return refused(p.Deps, "entities import the standard library alone", func(dep string) bool {
+		return !all[dep].Standard && !in(dep, ourModule)
+	})
+}
+
+func noTemporal(p goPackage, _ packageSet) []string {
+	return refused(p.Deps, "a runtime knows nothing of Temporal", func(dep string) bool { return in(dep, "go.temporal.io") })
+}
+
+// onlyTemporalSDK allows the SDK, its API types and what they bring along, so that a workflow links nothing that could
+// talk to a cloud or a cluster.
+func onlyTemporalSDK(p goPackage, all packageSet) []string {
+	brought := map[string]bool{}
+	for _, dep := range p.Deps {
+		if in(dep, "go.temporal.io/sdk") || in(dep, "go.temporal.io/api") {
+			brought[dep] = true
+			for _, behind := range all[dep].Deps {
+				brought[behind] = true
+			}
+		}
+	}
+	return refused(p.Deps, "workflows import the Temporal SDK and the standard library alone", func(dep string) bool {
+		return !brought[dep] && !all[dep].Standard && !in(dep, ourModule)
+	})
+}
+
+func refused(deps []string, why string, is func(string) bool) []string {
+	var reasons []string
+	for _, dep := range deps {
+		if is(dep) {
+			reasons = append(reasons, dep+": "+why)
+		}
+	}
+	return reasons
+}
+
+// serverViolations keep the Temporal server in its place: linked by one package, reached by one program and the tests.
+func serverViolations(p goPackage) []string {
+	mayReach := slices.ContainsFunc(serverPrograms, func(folder string) bool { return in(p.ImportPath, ours(folder)) })
+	mayImport := in(p.ImportPath, ours(serverPackage)) || in(p.ImportPath, ours("tests"))
+	imports, why := p.Imports, "only "+serverPackage+" imports it"
+	if !mayReach {
+		imports, why = p.Deps, "only cmd/converge-dev and tests link the server"
+	} else if mayImport {
+		return nil
+	}
+	var violations []string
+	for _, dep := range imports {
+		if slices.ContainsFunc(serverModules, func(module string) bool { return in(dep, module) }) {
+			violations = append(violations, fmt.Sprintf("%s must not reach %s: %s", short(p.ImportPath), dep, why))
+		}
+	}
+	return violations
+}
+
+// in reports whether path is the package or folder root or lies below it.
+func in(path, root string) bool { return path == root || strings.HasPrefix(path, root+"/") }
+
+func ours(folder string) string { return ourModule + "/" + folder }
+
+func short(path string) string { return strings.TrimPrefix(path, ourModule+"/") }
+
+// TestLayerRulesCanFail breaks each rule in a small made-up build.
+func TestLayerRulesCanFail(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name  string
+		edges string // importer: imports; "+" stands for the module
+		want  []string
+	}{
+		{"as it should be", "+/workflows: +/entities/plan go.temporal.io/sdk/workflow\n" +
+			"go.temporal.io/sdk/workflow: google.golang.org/grpc\n" +
+			"+/activities: +/intent +/runtimes/custom\n+/intent: gocloud.dev/blob\n" +
+			"+/worker: +/activities +/workflows\n+/cmd/converge: +/worker +/cmd/internal/show github.com/spf13/cobra\n" +
+			"+/worker/embedded: go.temporal.io/server/temporal\n+/cmd/converge-dev: +/worker/embedded +/worker\n" +
+			"+/tests/temporaltest: +/worker/embedded modernc.org/sqlite", nil},
+		{"entities importing a library", "+/entities/stats: gonum.org/v1/gonum/stat",
+			[]string{"entities/stats must not reach gonum.org/v1/gonum/stat: entities import the standard library alone"}},
+		{"entities importing another layer", "+/entities: +/intent",
+			[]string{"entities must not reach intent: entities may build on itself only"}},
+		{"intent importing a runtime by a detour", "+/intent: +/intent/source\n+/intent/source: +/runtimes",
+			[]string{
+				"intent must not reach runtimes: intent may build on itself, entities only",
+				"intent/source must not reach runtimes: intent may build on itself, entities only",
+			}},
+		{"a runtime that knows Temporal by a detour", "+/runtimes/custom: example.com/shell\nexample.com/shell: go.temporal.io/sdk/activity",
+			[]string{"runtimes/custom must not reach go.temporal.io/sdk/activity: a runtime knows nothing of Temporal"}},
+		{"a workflow with a cloud's SDK", "+/workflows: github.com/aws/aws-sdk-go-v2",
+			[]string{"workflows must not reach github.com/aws/aws-sdk-go-v2: workflows import the Temporal SDK and the standard library alone"}},
+		{"a workflow that calls an activity by its function", "+/workflows: +/activities",
+			[]string{"workflows must not reach activities: workflows may build on itself, entities only"}},
+		{"an activity that knows a workflow", "+/activities: +/workflows",
+			[]string{"activities must not reach workflows: activities may build on itself, entities, intent, runtimes only"}},
+		{"the worker using the command line", "+/worker: +/cmd/internal/show",
+			[]string{"worker must not reach cmd/internal/show: worker may build on itself, entities, intent, runtimes, activities, workflows only"}},
+		{"the light program linking the server", "+/cmd/converge: +/worker/embedded\n+/worker/embedded: go.temporal.io/server/temporal",
+			[]string{"cmd/converge must not reach go.temporal.io/server/temporal: only cmd/converge-dev and tests link the server"}},
+		{"the light program linking SQLite by a detour", "+/cmd/converge: example.com/cache\nexample.com/cache: modernc.org/sqlite",
+			[]string{"cmd/converge must not reach modernc.org/sqlite: only cmd/converge-dev and tests link the server"}},
+		{"the worker linking the UI", "+/worker: github.com/temporalio/ui-server/v2/server",
+			[]string{"worker must not reach github.com/temporalio/ui-server/v2/server: only cmd/converge-dev and tests link the server"}},
+		{"the server imported in a second place", "+/cmd/converge-dev: go.temporal.io/server/temporal",
+			[]string{"cmd/converge-dev must not reach go.temporal.io/server/temporal: only worker/embedded imports it"}},
+		{"a folder that only begins like another", "+/cmd/converge-dev: +/worker/embedded\n+/worker/embedded: modernc.org/sqlite", nil},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, row.want, checkLayers(madeUp(row.edges)))
+		})
+	}
+}
+
+func TestEveryLayerHasPackages(t *testing.T) {
+	t.Parallel()
+	all := madeUp("")
+	delete(all, ours("intent"))
+	require.Equal(t, []string{"intent: there is no package in it, so its rules hold nothing"}, checkLayers(all))
+}
+
+// madeUp has a package for each layer and the imports given, with Deps worked out as go list does.
+func madeUp(edges string) packageSet {
+	all := packageSet{}
+	add := func(path string) { all[path] = goPackage{ImportPath: path, Standard: !strings.Contains(path, ".")} }
+	for _, layer := range layers {
+		add(ours(layer.folder))
+	}
+	for line := range strings.Lines(strings.ReplaceAll(edges, "+", ourModule)) {
+		importer, imports, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		for _, path := range append([]string{importer}, strings.Fields(imports)...) {
+			if _, ok := all[path]; !ok {
+				add(path)
+			}
+		}
+		p := all[importer]
+		p.Imports = append(p.Imports, strings.Fields(imports)...)
+		all[importer] = p
+	}
+	for path, p := range all {
+		p.Deps = reachable(all, path, nil)
+		all[path] = p
+	}
+	return all
+}
+
+func reachable(all packageSet, path string, seen []string) []string {
+	for _, next := range all[path].Imports {
+		if !slices.Contains(seen, next) {
+			seen = reachable(all, next, append(seen, next))
+		}
+	}
+	return seen
+}
