@@ -2,6 +2,7 @@ package runtimetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -156,7 +157,8 @@ func failedLook(r *run) {
 	if err == nil || len(objects) > 0 {
 		r.Errorf("%+v, %v; expected an error and nothing else", objects, err)
 	}
-	if reading, ok := err.(*entities.ReadingError); ok && (reading.Code == "" || reading.Message == "") {
+	var reading *entities.ReadingError
+	if errors.As(err, &reading) && (reading.Code == "" || reading.Message == "") {
 		r.Errorf("reading error without code or message: %+v", reading)
 	}
 	r.settle("staging", "v1")
