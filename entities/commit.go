@@ -8,17 +8,17 @@ import (
 )
 
 // Settle decides and commits until nothing changes any more, and returns the last decision with
-// all the work that any pass started. It ends: every change moves a release or an instance one
+// the changes and the work of every pass. It ends: every change moves a release or an instance one
 // way only.
 func (s *State) Settle(now time.Time, mode Mode) *Decision {
-	var applies []ApplyOp
-	var asks []AskOp
+	var all Decision
 	for {
 		d := Decide(s, now, mode)
 		s.Commit(d, now)
-		applies, asks = append(applies, d.Applies...), append(asks, d.Asks...)
+		all.Changes = append(all.Changes, d.Changes...)
+		all.Applies, all.Asks = append(all.Applies, d.Applies...), append(all.Asks, d.Asks...)
 		if len(d.Changes) == 0 && len(d.Applies) == 0 && len(d.Asks) == 0 {
-			d.Applies, d.Asks = applies, asks
+			d.Changes, d.Applies, d.Asks = all.Changes, all.Applies, all.Asks
 			for i := range d.Channels {
 				s.commitStatus(&d.Channels[i], now)
 			}
@@ -46,6 +46,9 @@ func (s *State) Commit(d *Decision, now time.Time) {
 func (s *State) Instance(channel string) *Instance {
 	i := s.Instances[channel]
 	if i == nil {
+		if s.Instances == nil {
+			s.Instances = map[string]*Instance{}
+		}
 		i = &Instance{Channel: channel}
 		s.Instances[channel] = i
 	}
@@ -89,10 +92,15 @@ func (s *State) commitChange(c Change, now time.Time) {
 	case ChangeFail:
 		i.Failure = c.Cause
 		s.setPhase(c, maestro.Failed, now)
+	case ChangeLook:
+		i.Look, i.Progress.Overdue = true, now
 	case ChangeFreeze:
 		i.PausedAt = now
 	case ChangeThaw:
-		i.Progress.First = i.Progress.First.Add(now.Sub(i.PausedAt))
+		if !i.Progress.First.IsZero() {
+			i.Progress.First = i.Progress.First.Add(now.Sub(i.PausedAt))
+			i.Progress.Overdue = time.Time{}
+		}
 		i.PausedAt = time.Time{}
 	}
 }
@@ -113,7 +121,7 @@ func (s *State) setPhase(c Change, p maestro.Phase, now time.Time) {
 
 func (i *Instance) setTarget(t Target, now time.Time) {
 	i.Target, i.TargetSince = &t, now
-	i.Converged, i.Failure, i.Fresh = false, "", false
+	i.Converged, i.Failure = false, ""
 	i.Progress, i.PausedAt, i.Asked = ApplyState{}, time.Time{}, nil
 }
 
@@ -133,16 +141,18 @@ func (s *State) ApplyEnded(channel string, target Target, err string, permanent 
 	i := s.Instance(channel)
 	i.Progress.Running = false
 	i.Progress.Ended = now
+	i.Look = true // until someone looks, nobody knows what the apply did
 	if i.Target == nil || !i.Target.Same(target) {
 		return
 	}
 	i.Progress.OK, i.Progress.Err = err == "", err
-	t := s.timing(channel)
+	t := s.runtime(channel).Timing
 	switch {
 	case i.Converged: // a repair; without effect it is not repeated at once either
 		i.Progress.Attempts++
 		i.Progress.Next = now.Add(backoff(t, i.Progress.Attempts))
 	case err == "":
+		s.takeAsReading(i, now)
 	default:
 		i.Progress.Attempts++
 		if permanent || i.Progress.Attempts >= t.MaxAttempts {
@@ -153,12 +163,35 @@ func (s *State) ApplyEnded(channel string, target Target, err string, permanent 
 	}
 }
 
-func (s *State) timing(channel string) RuntimeTiming {
+// ApplyLost takes in that an apply did not end: its worker went away and nobody took over in time.
+// That is no fault of the release, so the progress deadline starts anew with the next attempt; it
+// counts as an attempt all the same, or an apply that kills its worker would go on for ever.
+func (s *State) ApplyLost(channel string, target Target, reason string, now time.Time) {
+	s.ApplyEnded(channel, target, reason, false, now)
+	if i := s.Instance(channel); i.Target != nil && i.Target.Same(target) {
+		i.Progress.First, i.Progress.Next = time.Time{}, now
+	}
+}
+
+// takeAsReading: on a runtime that cannot be looked at, the success of an apply is the state (C1).
+func (s *State) takeAsReading(i *Instance, now time.Time) {
+	if rt := s.runtime(i.Channel); rt.Kind == "" || rt.Looks {
+		return
+	}
+	i.look(Reading{At: now, Objects: []Object{{
+		Name: s.Service, Type: "applied", Status: ObjectSucceeded,
+		Versions: []ObjectVersion{{Version: i.Target.FullVersion, Active: true}},
+	}}}, now)
+	i.Fresh = true
+}
+
+// runtime of a channel; the zero value when the channel is not declared.
+func (s *State) runtime(channel string) RuntimeSpec {
 	if s.Spec == nil {
-		return RuntimeTiming{}
+		return RuntimeSpec{}
 	}
 	c, _ := s.Spec.Channel(channel)
-	return s.Spec.Runtimes[c.Runtime].Timing
+	return s.Spec.Runtimes[c.Runtime]
 }
 
 // backoff before the next apply after n failed ones: doubling, bounded.
@@ -173,17 +206,13 @@ func backoff(t RuntimeTiming, n int) time.Duration {
 // Looked takes in a reading. Fresh: it was taken after the last apply had ended. A reading that
 // failed keeps the last good objects (C6). One about a version that is not the target's is stale.
 func (s *State) Looked(channel, fullVersion string, r Reading, fresh bool, now time.Time) {
-	i := s.Instance(channel)
-	if present := i.present(); present != fullVersion && s.mode(channel) == FetchExitCode {
+	i := s.Instances[channel]
+	if i == nil || i.present() != fullVersion && s.runtime(channel).Mode == FetchExitCode {
 		return
 	}
+	again := i.Look && !fresh
 	i.look(r, now)
-	i.Fresh = fresh && !i.Progress.Running
-}
-
-func (s *State) mode(channel string) FetchMode {
-	c, _ := s.Spec.Channel(channel)
-	return s.Spec.Runtimes[c.Runtime].Mode
+	i.Look, i.Fresh = again, fresh && !i.Progress.Running
 }
 
 func (i *Instance) present() string {
@@ -194,7 +223,7 @@ func (i *Instance) present() string {
 }
 
 func (i *Instance) look(r Reading, now time.Time) {
-	i.Look = false
+	i.Look, i.LookedAt = false, now
 	i.Known = r.Digest()
 	if r.Err == nil {
 		i.Reading, i.ErrSince = r, time.Time{}
@@ -253,6 +282,22 @@ func short(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
+// at tells whether a channel is at a release: such a one can be retried, and tells which version a
+// full version is of.
+func (s *State) at(r *Release) bool {
+	for c := range r.Phases {
+		if s.isAt(c, r) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *State) isAt(channel string, r *Release) bool {
+	i := s.Instances[channel]
+	return i != nil && i.Target != nil && i.Target.Same(r.Target(channel))
+}
+
 // prune forgets releases that are over, but for a bounded tail and those that a channel is still
 // at.
 func (s *State) prune() {
@@ -267,7 +312,7 @@ func (s *State) prune() {
 	}
 	kept := make([]*Release, 0, len(s.Releases))
 	for n, r := range s.Releases {
-		if r.Over() && over > MaxFinishedReleases && n < len(s.Releases)-1 {
+		if r.Over() && over > MaxFinishedReleases && n < len(s.Releases)-1 && !s.at(r) {
 			over--
 			continue
 		}

@@ -68,6 +68,9 @@ func turnsOf(s *State) []maestro.Turn {
 // orphans lists instances whose channel is no longer declared: left in place, shown, not acted
 // upon (D10).
 func (d *Decision) orphans(s *State) {
+	if len(s.Instances) == 0 {
+		return
+	}
 	var names []string
 	for name := range s.Instances {
 		if _, declared := s.Spec.Channel(name); !declared {
@@ -196,14 +199,39 @@ func (v *view) judgeProgress(release string) {
 		v.due(deadline)
 		return
 	}
+	if v.lastLook(deadline) {
+		return
+	}
 	why := v.out.Current.Reason
-	if v.inst.Progress.Err != "" {
+	switch e := v.inst.Reading.Err; {
+	case v.inst.Progress.Err != "":
 		why = v.inst.Progress.Err
-	} else if e := v.inst.Reading.Err; e != nil {
+	case e != nil:
 		why = e.Message
+	case why == "":
+		why = "no reading yet"
 	}
 	v.change(Change{Kind: ChangeFail, Release: release,
 		Cause: fmt.Sprintf("not stable within %s: %s", v.spec.ProgressDeadline, why)})
+}
+
+// lastLook: nobody looked since the deadline passed (the engine may have been away), so someone
+// looks first. A look that hangs does not hold the deadline up.
+func (v *view) lastLook(deadline time.Time) bool {
+	if !v.runtime.Looks || !v.inst.LookedAt.Before(deadline) {
+		return false
+	}
+	asked := v.inst.Progress.Overdue
+	if asked.IsZero() {
+		v.change(Change{Kind: ChangeLook, Cause: "the progress deadline has passed"})
+		return true
+	}
+	until := asked.Add(2*v.runtime.Timing.FetchTimeout + time.Minute)
+	if v.now.Before(until) {
+		v.due(until)
+		return true
+	}
+	return false
 }
 
 // conclude reads the status off the facts and writes down the reasons.
@@ -249,6 +277,7 @@ func (v *view) explain(pause Pause) {
 		} else {
 			v.reason("no reading yet")
 		}
+		v.explainApply()
 	case StatusConverging, StatusDegraded:
 		v.explainMoving()
 	case StatusBlocked, StatusPreconditions, StatusManualApproval:
@@ -263,7 +292,7 @@ func (v *view) explain(pause Pause) {
 	}
 }
 
-func (v *view) explainMoving() {
+func (v *view) explainApply() {
 	a := v.inst.Progress
 	switch {
 	case a.Running && a.Attempts > 0:
@@ -273,6 +302,11 @@ func (v *view) explainMoving() {
 	case a.Err != "":
 		v.reason("apply failed %s: %s", times(a.Attempts), a.Err)
 	}
+}
+
+func (v *view) explainMoving() {
+	a := v.inst.Progress
+	v.explainApply()
 	if v.out.Current.Reason != "" && (!a.Running || a.OK) {
 		v.reason("%s", v.out.Current.Reason)
 	}

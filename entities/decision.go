@@ -29,6 +29,7 @@ const (
 	ChangeConverged ChangeKind = "converged" // the target is stable
 	ChangeRepaired  ChangeKind = "repaired"  // stable again after drift or ill health
 	ChangeFail      ChangeKind = "fail"      // the target failed here for good
+	ChangeLook      ChangeKind = "look"      // look now, whatever is known
 	ChangeFreeze    ChangeKind = "freeze"    // the progress deadline stands still
 	ChangeThaw      ChangeKind = "thaw"      // and goes on
 )

@@ -11,7 +11,7 @@ type Current struct {
 	Active  []string // active versions, sorted, "?" for an unknown one
 	Stable  bool     // C5 at the version asked for
 	Drifted bool
-	Failed  string // why an object reports FAILED, or ""
+	Failed  string // why an object FAILED at the version asked for, or ""
 	Reason  string // why it is not stable
 }
 
@@ -113,7 +113,7 @@ func (o RuntimeObject) Fetch(target *Target) Current {
 			match = true
 		}
 	}
-	if o.Status == ObjectFailed {
+	if o.Status == ObjectFailed && o.has(target) {
 		c.Failed = o.why("FAILED")
 	}
 	c.Stable = match && active == 1 && o.Status == ObjectSucceeded
@@ -121,6 +121,17 @@ func (o RuntimeObject) Fetch(target *Target) Current {
 		c.Reason = o.unstable(active, match, c.Drifted)
 	}
 	return c
+}
+
+// has tells whether the object reports the target's version, active or not: only then does its
+// failure speak of the target, and not of what was there before.
+func (o RuntimeObject) has(target *Target) bool {
+	for _, v := range o.Versions {
+		if target != nil && v.Version == target.FullVersion {
+			return true
+		}
+	}
+	return false
 }
 
 // unstable says why the object is not stable.
@@ -176,7 +187,8 @@ func (i ServiceInstance) Children() []Entity {
 }
 
 // Fetch rolls the objects up: stable when there is at least one and every one is (C5). While looks
-// fail nothing is known, though the last good objects are kept to be shown.
+// fail nothing is known, though the last good objects are kept to be shown; and a look from before
+// the last apply ended does not show what that did.
 func (i ServiceInstance) Fetch(target *Target) Current {
 	c := Current{Known: i.Known != "" && i.Reading.Err == nil, Stable: len(i.Reading.Objects) > 0}
 	for _, o := range i.Reading.Objects {
@@ -196,6 +208,8 @@ func (i ServiceInstance) Fetch(target *Target) Current {
 		c.Stable = false
 	case len(i.Reading.Objects) == 0:
 		c.Reason = "nothing is running"
+	case c.Stable && !i.Fresh:
+		c.Stable, c.Reason = false, "not looked at since the last apply"
 	}
 	return c
 }

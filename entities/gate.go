@@ -15,10 +15,13 @@ func (v *view) admitNext() {
 	}
 	v.out.Next = next
 	v.out.Gates = v.gates(next)
-	if v.changed || v.facts.Paused || v.mode.Drain || !allPass(v.out.Gates) {
-		return
+	switch {
+	case v.changed || v.facts.Paused || !allPass(v.out.Gates):
+	case v.mode.Drain:
+		v.wait("drain", next.FullVersion+" enters once the workflow has continued as new")
+	default:
+		v.enter(next)
 	}
-	v.enter(next)
 }
 
 // gates judges everything that holds the next release, what is about the channel first.
@@ -74,13 +77,14 @@ func allPass(gates []Judgement) bool {
 func (v *view) enter(next *Release) {
 	target := next.Target(v.spec.Name)
 	there := v.inst.Target != nil && v.inst.Converged
+	same := there && next.Config() && v.atVersion(next.Version)
 	switch {
-	case there && v.inst.Target.Same(target):
+	case there && v.inst.Target.Same(target) && v.out.Current.Stable:
 		v.change(Change{Kind: ChangeUnchanged, Release: next.ID, Cause: "already there"})
-	case there && next.Config() && v.unrendered(next):
+	case same && v.unrendered(next):
 		v.d.Renders = append(v.d.Renders, RenderOp{Channel: v.spec.Name, Release: next.ID, Present: v.inst.Target.FullVersion})
 		v.wait("render", "rendering "+next.FullVersion)
-	case there && next.Config() && next.Present[v.spec.Name].Payload == v.inst.Target.Payload:
+	case same && next.Present[v.spec.Name].Payload == v.inst.Target.Payload:
 		v.change(Change{Kind: ChangeUnchanged, Release: next.ID, Cause: "the change does not touch this channel"})
 	case v.runtime.Mode == FetchExitCode:
 		v.enterAsked(next, target)
@@ -89,16 +93,30 @@ func (v *view) enter(next *Release) {
 	}
 }
 
+// atVersion: what is here is of that version, under whichever configuration. Where it is not, a
+// config release brings the version itself, which an earlier release may have failed to bring.
+func (v *view) atVersion(version string) bool {
+	for _, r := range v.s.Releases {
+		if r.FullVersion == v.inst.Target.FullVersion && r.Version == version {
+			return true
+		}
+	}
+	return false
+}
+
 // unrendered: it is not known what the config release renders to under what is here now.
 func (v *view) unrendered(next *Release) bool {
 	return next.Present[v.spec.Name].FullVersion != v.inst.Target.FullVersion
 }
 
-// enterAsked asks an exit-code runtime about the version before it becomes the target (C7).
+// enterAsked asks an exit-code runtime about the version before it becomes the target (C7). An
+// answer is good for one poll interval: a pause may have come between.
 func (v *view) enterAsked(next *Release, target Target) {
 	asked := v.inst.Asked
+	old := asked != nil && !asked.Running && asked.Reading.Err == nil &&
+		v.now.Sub(asked.Reading.At) > v.runtime.Timing.PollInterval
 	switch {
-	case asked == nil || !asked.Target.Same(target):
+	case asked == nil || !asked.Target.Same(target) || old:
 		v.d.Asks = append(v.d.Asks, AskOp{Channel: v.spec.Name, Target: target})
 		v.wait("asked", "asking the runtime about "+target.FullVersion)
 	case asked.Running:
@@ -139,6 +157,9 @@ func (v *view) act() {
 		timeout = min(timeout, i.Progress.First.Add(v.spec.ProgressDeadline).Sub(v.now))
 	} else if !i.Converged {
 		timeout = min(timeout, v.spec.ProgressDeadline)
+	}
+	if timeout <= 0 {
+		return // the deadline has passed; it only waits for a last look
 	}
 	v.d.Applies = append(v.d.Applies, ApplyOp{Channel: v.spec.Name, Target: op.Target,
 		Attempt: i.Progress.Attempts + 1, Timeout: timeout, Cause: op.Cause})

@@ -119,6 +119,7 @@ type Instance struct {
 	Known   string  `json:"known,omitempty"` // digest of the last look, errors included; "" before the first
 	// Fresh: the reading was taken after the last apply ended.
 	Fresh    bool      `json:"fresh,omitempty"`
+	LookedAt time.Time `json:"lookedAt,omitzero"` // by the engine's clock, failed looks included
 	ErrSince time.Time `json:"errSince,omitzero"`
 	Asked    *Asked    `json:"asked,omitempty"`
 	// Look: someone asked for a look now, whatever is known.
@@ -140,7 +141,8 @@ type ApplyState struct {
 	Attempts int       `json:"attempts,omitempty"` // failed in a row, or repairs without effect
 	OK       bool      `json:"ok,omitempty"`       // the last one succeeded
 	Err      string    `json:"err,omitempty"`
-	Next     time.Time `json:"next,omitzero"` // not before
+	Next     time.Time `json:"next,omitzero"`    // not before
+	Overdue  time.Time `json:"overdue,omitzero"` // the progress deadline has passed, and a last look was asked for
 }
 
 // Asked is what an exit-code runtime answered about a version that is not yet the target (C7).

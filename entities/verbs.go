@@ -5,6 +5,7 @@ import (
 	"sort"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/converge-engine/converge/entities/maestro"
 )
@@ -19,6 +20,8 @@ func (s *State) CheckRelease(version string, parameters []string, channels []str
 	switch {
 	case s.Spec == nil:
 		return fmt.Errorf("%s/%s has no configuration yet; publish it with: converge apply DIR", s.Application, s.Service)
+	case len(s.Spec.Channels) == 0:
+		return fmt.Errorf("%s/%s is no longer declared", s.Application, s.Service)
 	case s.Spec.Version != "":
 		return fmt.Errorf("the version of %s/%s is set to %s in %s; change it there", s.Application, s.Service, s.Spec.Version, s.Spec.DeclaredAt)
 	}
@@ -51,7 +54,7 @@ func checkVersion(v string) error {
 		return fmt.Errorf("the version is %d bytes long; at most 128", len(v))
 	}
 	for _, r := range v {
-		if r <= ' ' || r == 0x7f || strings.ContainsRune(`"'\/$`+"`", r) {
+		if r == ' ' || !unicode.IsPrint(r) || strings.ContainsRune(`"'\/$`+"`", r) {
 			return fmt.Errorf("version %q: spaces, quotes, slashes and $ are not allowed", v)
 		}
 	}
@@ -79,10 +82,17 @@ type NewRelease struct {
 	By          string
 }
 
-// OpenRelease adds a release, pending in every channel that it has a payload for. A config release
-// that is not yet promoted anywhere is replaced by a newer one (DESIGN section 5).
+// OpenRelease adds a release, pending in every channel that it has a payload for; one whose id is
+// known is returned as it is (B7). A config release that is not yet promoted anywhere is replaced
+// by a newer one (DESIGN section 5).
 func (s *State) OpenRelease(n NewRelease, now time.Time) *Release {
+	if r := s.ReleaseByID(n.ID); r != nil {
+		return r
+	}
 	s.LastRelease++
+	for n.ID == "" && s.ReleaseByID(fmt.Sprint(s.LastRelease)) != nil {
+		s.LastRelease++ // an id shared with other services may look like one of ours
+	}
 	r := &Release{
 		ID: n.ID, Version: n.Version, FullVersion: n.FullVersion, Incarnation: n.Incarnation, Hash: n.Hash,
 		By: n.By, At: now, Payloads: n.Payloads, Templates: map[string]string{}, Phases: map[string]*PhaseState{},
@@ -97,33 +107,74 @@ func (s *State) OpenRelease(n NewRelease, now time.Time) *Release {
 		}
 	}
 	if r.Config() {
+		s.inheritCancels(r, now)
 		s.replaceUnpromoted(r, now)
 	}
-	s.Held = 0
+	if r.Incarnation >= s.Held {
+		s.Held = 0
+	}
 	s.Releases = append(s.Releases, r)
 	s.Record(now, "", fmt.Sprintf("release %s: %s from incarnation %d, by %s", r.ID, r.FullVersion, r.Incarnation, r.By))
 	return r
 }
 
+// inheritCancels: where a version was cancelled before it came, a change of configuration does not
+// bring it after all (A18).
+func (s *State) inheritCancels(r *Release, now time.Time) {
+	of := s.offered()
+	if of == nil || of.Version != r.Version {
+		return
+	}
+	for _, c := range sortedKeys(r.Phases) {
+		if of.calledOff(c) && !s.isAt(c, of) {
+			r.Phases[c] = &PhaseState{Phase: maestro.Cancelled, Since: now, Reason: of.FullVersion + " was cancelled here"}
+		}
+	}
+}
+
+// calledOff: a person cancelled the release here. (What was cancelled because its channel was
+// removed has no template any more.)
+func (r *Release) calledOff(channel string) bool {
+	p := r.Phases[channel]
+	return p != nil && p.Phase == maestro.Cancelled && r.Templates[channel] != ""
+}
+
+// offered is the newest release that was not cancelled before it came anywhere: its version is what
+// a change of configuration applies to.
+func (s *State) offered() *Release {
+	for n := len(s.Releases) - 1; n >= 0; n-- {
+		r := s.Releases[n]
+		for c := range r.Phases {
+			if !r.calledOff(c) || s.isAt(c, r) {
+				return r
+			}
+		}
+	}
+	return nil
+}
+
 func (s *State) replaceUnpromoted(by *Release, now time.Time) {
 	for _, r := range s.Releases {
-		if !r.Config() || !pendingEverywhere(r) {
+		if !r.Config() || !r.unpromoted() {
 			continue
 		}
 		for _, c := range sortedKeys(r.Phases) {
-			r.Phases[c] = &PhaseState{Phase: maestro.Skipped, Since: now, Reason: "replaced by " + by.FullVersion}
+			if r.Phases[c].Phase == maestro.Pending {
+				r.Phases[c] = &PhaseState{Phase: maestro.Skipped, Since: now, Reason: "replaced by " + by.FullVersion}
+			}
 		}
 		s.Record(now, "", r.FullVersion+" replaced by "+by.FullVersion)
 	}
 }
 
-func pendingEverywhere(r *Release) bool {
+// unpromoted: still to come, and in no channel yet.
+func (r *Release) unpromoted() bool {
 	for _, p := range r.Phases {
-		if p.Phase != maestro.Pending {
+		if p.Phase.Entered() {
 			return false
 		}
 	}
-	return true
+	return !r.Over()
 }
 
 // Opening is the release that a publication opens by itself.
@@ -140,29 +191,33 @@ func (s *State) TakeSpec(spec *Spec, digest string, now time.Time) *Opening {
 	s.Spec, s.SpecDigest, s.Problem = spec, digest, ""
 	s.Record(now, "", fmt.Sprintf("incarnation %d", spec.Incarnation))
 	s.leaveRemovedChannels(now)
-	newest := s.Newest()
+	newest, offered := s.Newest(), s.offered()
+	s.Held = 0
 	switch {
 	case spec.Version != "" && (newest == nil || newest.Version != spec.Version):
 		return &Opening{Version: spec.Version, FullVersion: spec.Version, Cause: spec.DeclaredAt}
 	case newest == nil && spec.InitialVersion != "":
 		return &Opening{Version: spec.InitialVersion, FullVersion: spec.InitialVersion, Cause: spec.DeclaredAt}
-	case newest == nil || !templatesDiffer(newest, spec):
+	case offered == nil || !templatesDiffer(newest, spec):
 		return nil
-	case spec.ConfigChanges == ConfigHold:
+	case spec.ConfigChanges == ConfigHold || s.open() >= MaxOpenReleases:
 		s.Held = spec.Incarnation
 		return nil
 	}
-	return &Opening{Version: newest.Version, FullVersion: fmt.Sprintf("%s-i%d", newest.Version, spec.Incarnation),
+	return &Opening{Version: offered.Version, FullVersion: fmt.Sprintf("%s-i%d", offered.Version, spec.Incarnation),
 		Cause: "configuration"}
 }
 
 // leaveRemovedChannels cancels what was still to come in channels that are no longer declared;
-// their objects stay and are reported orphaned.
+// their objects stay and are reported orphaned. A channel that comes back is a new one to what was
+// cut off there.
 func (s *State) leaveRemovedChannels(now time.Time) {
 	for _, r := range s.Releases {
 		for _, c := range sortedKeys(r.Phases) {
 			if _, ok := s.Spec.Channel(c); !ok && !r.Phases[c].Phase.Over() {
 				r.Phases[c] = &PhaseState{Phase: maestro.Cancelled, Since: now, Reason: "the channel was removed"}
+				delete(r.Templates, c)
+				delete(r.Payloads, c)
 			}
 		}
 	}
@@ -203,9 +258,6 @@ func (s *State) PauseScope(channel, by, reason string, now time.Time) (string, e
 
 // ResumeScope ends a pause of exactly that scope.
 func (s *State) ResumeScope(channel, by string, now time.Time) (string, error) {
-	if err := s.checkChannel(channel); err != nil {
-		return "", err
-	}
 	for i, p := range s.Pauses {
 		if p.Channel != channel {
 			continue
@@ -216,6 +268,9 @@ func (s *State) ResumeScope(channel, by string, now time.Time) (string, error) {
 			return fmt.Sprintf("%s resumed, but %s is still paused by %s", s.scope(channel), s.scope(""), still.By), nil
 		}
 		return s.scope(channel) + " resumed", nil
+	}
+	if err := s.checkChannel(channel); err != nil {
+		return "", err
 	}
 	if p, ok := s.PauseOf(channel); ok {
 		return "", fmt.Errorf("%s is not paused by itself: %s is, by %s", s.scope(channel), s.scope(p.Channel), p.By)
@@ -254,12 +309,11 @@ func (s *State) RetryRelease(version, channel, by string, now time.Time) (string
 	var again []string
 	for _, c := range s.phaseChannels(r, channel) {
 		i := s.Instance(c)
-		mine := i.Target != nil && i.Target.Same(r.Target(c))
 		p := r.Phases[c].Phase
-		if !mine || p != maestro.Failed && p != maestro.InProgress && i.Failure == "" {
+		if !s.isAt(c, r) || p != maestro.Failed && p != maestro.InProgress && i.Failure == "" {
 			continue
 		}
-		i.Failure, i.Progress = "", ApplyState{Running: i.Progress.Running, Started: i.Progress.Started}
+		i.restart(now)
 		if p == maestro.Failed {
 			r.Phases[c] = &PhaseState{Phase: maestro.InProgress, Since: now, Reason: "retried by " + by}
 		}
@@ -270,6 +324,15 @@ func (s *State) RetryRelease(version, channel, by string, now time.Time) (string
 	}
 	s.Record(now, channel, fmt.Sprintf("%s retried by %s in %s", r.FullVersion, by, strings.Join(again, ", ")))
 	return fmt.Sprintf("%s starts again in %s", r.FullVersion, strings.Join(again, ", ")), nil
+}
+
+// restart begins the attempts at the present target anew; an apply that runs is the first of them.
+func (i *Instance) restart(now time.Time) {
+	i.Failure, i.PausedAt = "", time.Time{}
+	i.Progress = ApplyState{Running: i.Progress.Running, Started: i.Progress.Started, Ended: i.Progress.Ended}
+	if i.Progress.Running {
+		i.Progress.First = now
+	}
 }
 
 // RefreshScope asks for a look now.
@@ -285,19 +348,21 @@ func (s *State) RefreshScope(channel string) (string, error) {
 	return s.scope(channel) + " is looked at now", nil
 }
 
-// find returns the newest release of a version or full version.
+// find returns the newest release of a full version, else of a version.
 func (s *State) find(version, channel string) (*Release, error) {
 	if err := s.checkChannel(channel); err != nil {
 		return nil, err
 	}
-	for n := len(s.Releases) - 1; n >= 0; n-- {
-		if r := s.Releases[n]; r.FullVersion == version || r.Version == version {
-			return r, nil
-		}
-	}
 	var known []string
+	var found *Release
 	for _, r := range s.Releases {
+		if r.FullVersion == version || r.Version == version && (found == nil || found.FullVersion != version) {
+			found = r
+		}
 		known = append(known, r.FullVersion)
+	}
+	if found != nil {
+		return found, nil
 	}
 	return nil, fmt.Errorf("no release of version %q; expected %s", version, oneOf(known))
 }

@@ -25,8 +25,8 @@ const (
 // Over tells whether nothing more happens in this phase by itself.
 func (p Phase) Over() bool { return p != Pending && p != InProgress }
 
-// entered tells whether a release of this phase was promoted into the channel at some time.
-func (p Phase) entered() bool {
+// Entered tells whether a release of this phase was promoted into the channel at some time.
+func (p Phase) Entered() bool {
 	return p == InProgress || p == Succeeded || p == Failed || p == RolledBack
 }
 
@@ -63,7 +63,9 @@ type Turn struct {
 // Arrange gives the turn of every channel, in the channels' order. Releases are oldest first;
 // channels form a DAG (A1). Strategy: train, each release through every channel in order (B1).
 func Arrange[R Release](releases []R, channels []Channel) []Turn {
-	a := arranger[R]{releases: releases, channels: make(map[string]Channel, len(channels))}
+	a := arranger[R]{
+		releases: releases, channels: make(map[string]Channel, len(channels)), known: make([]map[string]string, len(releases)),
+	}
 	for _, c := range channels {
 		a.channels[c.Name] = c
 	}
@@ -77,6 +79,7 @@ func Arrange[R Release](releases []R, channels []Channel) []Turn {
 type arranger[R Release] struct {
 	releases []R
 	channels map[string]Channel
+	known    []map[string]string // per release and channel, what stuck said: a DAG has many ways to one channel
 }
 
 func (a arranger[R]) turn(c Channel) Turn {
@@ -86,7 +89,7 @@ func (a arranger[R]) turn(c Channel) Turn {
 		if p == InProgress {
 			t.Holder = i
 		}
-		if p.entered() {
+		if p.Entered() {
 			t.Newest = i
 		}
 	}
@@ -101,25 +104,31 @@ func (a arranger[R]) turn(c Channel) Turn {
 		if t.Next != None && t.Stuck == "" {
 			continue // the oldest that can come is next: no overtaking
 		}
-		t.Next, t.Stuck = i, a.stuck(r, c)
+		t.Next, t.Stuck = i, a.stuck(i, c)
 	}
 	return t
 }
 
-// stuck says why r will not reach c by itself, or "".
-func (a arranger[R]) stuck(r R, c Channel) string {
+// stuck says why release i will not reach c by itself, or "".
+func (a arranger[R]) stuck(i int, c Channel) string {
+	if why, ok := a.known[i][c.Name]; ok {
+		return why
+	}
+	if a.known[i] == nil {
+		a.known[i] = map[string]string{}
+	}
+	why := ""
 	for _, up := range c.After {
-		p, ok := r.PhaseIn(up)
-		switch {
-		case !ok:
-			continue
-		case p.dead():
-			return fmt.Sprintf("%s in %s", p, up)
-		case p == Pending:
-			if why := a.stuck(r, a.channels[up]); why != "" {
-				return why
-			}
+		p, _ := a.releases[i].PhaseIn(up)
+		if p.dead() {
+			why = fmt.Sprintf("%s in %s", p, up)
+		} else if p == Pending {
+			why = a.stuck(i, a.channels[up])
+		}
+		if why != "" {
+			break
 		}
 	}
-	return ""
+	a.known[i][c.Name] = why
+	return why
 }
