@@ -1,0 +1,174 @@
+package intent
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/internal/strict"
+)
+
+// Compiled is what one compilation makes.
+type Compiled struct {
+	Incarnation *Incarnation
+	// Runtimes are the definitions of this configuration, by name. They are published on their own.
+	Runtimes []entities.RuntimeDefinition
+
+	known []entities.RuntimeDefinition // and those of other applications
+}
+
+// Specs are the service specs of the incarnation, by service.
+func (c *Compiled) Specs() (map[string]entities.Spec, error) { return Specs(c.Incarnation, c.known) }
+
+// Compile makes the incarnation of a configuration. It reads nothing, and the same sources give
+// the same bytes (D4). An error of type Problems lists what is wrong; what Load accepted has none.
+func Compile(config *Config) (*Compiled, error) {
+	compiled, problems := compile(config, false)
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	return compiled, nil
+}
+
+// compiler checks and compiles in one pass, so that all problems are found at once.
+type compiler struct {
+	config *Config
+	// partial: something could not be read. What refers to names is then not judged, because the
+	// name may stand in what is missing.
+	partial  bool
+	problems Problems
+	byPlace  map[string]*channelTrouble
+	places   []string
+
+	channels []channelDoc          // in file order
+	refs     map[string][]placeRef // runtimes by channel
+	runtimes map[string]entities.RuntimeDefinition
+}
+
+// placeRef is a runtime of a channel that exists.
+type placeRef struct {
+	name, namespace, path string
+}
+
+// channelTrouble is one trouble that several channels have.
+type channelTrouble struct {
+	decoder  *strict.Decoder
+	path     string
+	trouble  trouble
+	channels []string
+}
+
+func compile(config *Config, partial bool) (*Compiled, Problems) {
+	c := &compiler{config: config, partial: partial, byPlace: map[string]*channelTrouble{},
+		refs: map[string][]placeRef{}, runtimes: map[string]entities.RuntimeDefinition{}}
+	for _, known := range config.options.Runtimes {
+		c.runtimes[known.Name] = known
+	}
+	own := c.defineRuntimes()
+	app := config.application
+	if app == nil {
+		if !partial {
+			c.noApplication()
+		}
+		return nil, c.all()
+	}
+	doc := incarnationDoc{Schema: IncarnationSchema, Application: string(app.Spec.Name), Description: app.Spec.Description}
+	c.defineChannels(app)
+	c.defineConditions(app)
+	doc.Services = c.defineServices(app)
+	doc.Channels = c.order(app)
+	c.boundAssets()
+	if problems := c.all(); len(problems) > 0 {
+		return nil, problems
+	}
+	inc, err := newIncarnation(doc)
+	if err != nil {
+		app.Report("", Fault{Code: "internal", Message: err.Error()})
+		return nil, app.Problems
+	}
+	compiled := &Compiled{Incarnation: inc, Runtimes: own}
+	for i := range own {
+		own[i].Owner = doc.Application
+		c.runtimes[own[i].Name] = own[i]
+	}
+	for _, name := range keys(c.runtimes) {
+		compiled.known = append(compiled.known, c.runtimes[name])
+	}
+	return compiled, nil
+}
+
+func (c *compiler) noApplication() {
+	fault := Fault{Code: "no-application", Message: "there is no Application in this directory", Expected: "one document of kind Application"}
+	file := "converge.yaml"
+	if len(c.config.files) == 0 {
+		fault = Fault{Code: "no-configuration", Message: "there is no configuration in this directory", Expected: "converge.yaml or *.converge.yaml, here or below"}
+	} else {
+		file = c.config.files[0]
+	}
+	c.problems = append(c.problems, Problem{File: file, Line: 1, Column: 1, Fault: fault})
+}
+
+// report adds a problem at a path of a document.
+func (c *compiler) report(d *strict.Decoder, path string, fault Fault) {
+	at := d.At(path)
+	c.problems = append(c.problems, Problem{File: d.File, Line: at.Line, Column: at.Column, Path: path, Fault: fault})
+}
+
+// reportIn adds trouble that other channels may have too: they become one problem.
+func (c *compiler) reportIn(d *strict.Decoder, path, channel string, t trouble) {
+	key := fmt.Sprintf("%p %s %v", d, path, t)
+	if c.byPlace[key] == nil {
+		c.byPlace[key] = &channelTrouble{decoder: d, path: path, trouble: t}
+		c.places = append(c.places, key)
+	}
+	known := c.byPlace[key]
+	if !slices.Contains(known.channels, channel) {
+		known.channels = append(known.channels, channel)
+	}
+}
+
+// all returns the problems found, sorted.
+func (c *compiler) all() Problems {
+	all := c.problems
+	for _, key := range c.places {
+		t := c.byPlace[key]
+		fault := t.trouble.Fault
+		if t.trouble.inChannel {
+			fault.Message += " in " + channelList(t.channels)
+		}
+		at := t.decoder.At(t.path)
+		all = append(all, Problem{File: t.decoder.File, Line: at.Line, Column: at.Column, Path: t.path, Fault: fault})
+	}
+	return all.Sorted()
+}
+
+func channelList(names []string) string {
+	if len(names) == 1 {
+		return "release channel " + names[0]
+	}
+	return "release channels " + strings.Join(names, ", ")
+}
+
+// boundAssets refuses documents over the size of an asset by name (D1). Aliases count expanded.
+func (c *compiler) boundAssets() {
+	if app := c.config.application; app != nil {
+		c.boundAsset(app.Decoder, "application", string(app.Spec.Name), app.Spec)
+	}
+	for _, s := range c.config.services {
+		c.boundAsset(s.Decoder, "service", string(s.Spec.Name), s.Spec)
+	}
+	for _, r := range c.config.runtimes {
+		c.boundAsset(r.Decoder, "runtime", string(r.Spec.Name), r.Spec)
+	}
+}
+
+func (c *compiler) boundAsset(d *strict.Decoder, kind, name string, spec any) {
+	data, err := json.Marshal(spec)
+	if err == nil && len(data) <= maxAsset {
+		return
+	}
+	c.report(d, "name", Fault{Code: "too-large", Message: fmt.Sprintf("%s %s has %d bytes", kind, name, len(data)),
+		Expected: fmt.Sprintf("at most %d", maxAsset)})
+}

@@ -1,0 +1,177 @@
+package intent
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/converge-engine/converge/intent/internal/strict"
+)
+
+var keyRE = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$`)
+
+// defineChannels checks the release channels but for their conditions.
+func (c *compiler) defineChannels(app *document[Application]) {
+	if app.Spec.ReleaseChannels != nil && len(app.Spec.ReleaseChannels) == 0 {
+		c.report(app.Decoder, "releaseChannels", Fault{Code: "missing-field", Message: "there are no release channels", Expected: "at least one"})
+	}
+	first := map[Name]int{}
+	for i, channel := range app.Spec.ReleaseChannels {
+		path := strict.Index("releaseChannels", i)
+		c.plainMap(app.Decoder, path+".labels", "label", channel.Labels)
+		c.plainMap(app.Decoder, path+".constants", "constant", channel.Constants)
+		if line, twice := first[channel.Name]; twice {
+			c.report(app.Decoder, path+".name", duplicate("release channel", channel.Name, app.File, line))
+			continue
+		}
+		first[channel.Name] = app.At(path + ".name").Line
+		c.channels = append(c.channels, channelDoc{Name: string(channel.Name), Labels: channel.Labels, Constants: channel.Constants})
+		c.channelRuntimes(app, path, channel)
+	}
+}
+
+func duplicate(what string, name Name, file string, line int) Fault {
+	return Fault{Code: "duplicate-name", Message: fmt.Sprintf("%s %q is already declared at %s:%d", what, string(name), file, line), Expected: "another name"}
+}
+
+// plainMap checks labels and constants: keys that can be named, values without substitutions.
+func (c *compiler) plainMap(d *strict.Decoder, path, what string, entries map[string]string) {
+	for _, key := range keys(entries) {
+		at := strict.Key(path, key)
+		if !keyRE.MatchString(key) || len(key) > 63 {
+			c.report(d, at, Fault{Code: "bad-name", Message: fmt.Sprintf("%q is no name of a %s", clip(key), what),
+				Expected: "letters, digits and . _ / - between them, at most 63"})
+		}
+		c.noSubstitution(d, at, "a "+what, entries[key])
+	}
+}
+
+// noSubstitution refuses `${{` where it would silently stay as it is.
+func (c *compiler) noSubstitution(d *strict.Decoder, path, where, text string) {
+	if hasSubstitution(text) {
+		c.report(d, path, Fault{Code: "no-substitution", Message: fmt.Sprintf("nothing is substituted in %s", where),
+			Expected: `text without "${{"; a service's parameters and custom.env take it`})
+	}
+}
+
+// channelRuntimes checks the runtimes that a channel names.
+func (c *compiler) channelRuntimes(app *document[Application], path string, channel ReleaseChannel) {
+	seen := map[Name]bool{}
+	for i, ref := range channel.Runtimes {
+		at := strict.Index(path+".runtimes", i)
+		if seen[ref.Name] {
+			c.report(app.Decoder, at+".name", Fault{Code: "duplicate-name", Message: fmt.Sprintf("runtime %q is listed twice", ref.Name)})
+			continue
+		}
+		seen[ref.Name] = true
+		if _, known := c.runtimes[string(ref.Name)]; known {
+			c.refs[string(channel.Name)] = append(c.refs[string(channel.Name)], placeRef{string(ref.Name), ref.Namespace, at})
+		} else if !c.partial && ref.Name.Check() == nil {
+			c.report(app.Decoder, at+".name", c.unknownRuntime(string(ref.Name)))
+		}
+	}
+}
+
+func (c *compiler) unknownRuntime(name string) Fault {
+	known := keys(c.runtimes)
+	fault := Fault{Code: "unknown-runtime", Message: fmt.Sprintf("there is no runtime %q", name), Expected: strict.OneOf(known), Suggestion: strict.Nearest(name, known)}
+	if len(known) == 0 {
+		fault.Expected = "a document of kind Runtime with that name"
+	}
+	return fault
+}
+
+// channelNames lists the channels in file order.
+func (c *compiler) channelNames() []string {
+	var names []string
+	for _, channel := range c.channels {
+		names = append(names, channel.Name)
+	}
+	return names
+}
+
+func (c *compiler) unknownChannel(name Name, among []string) Fault {
+	return Fault{Code: "unknown-channel", Message: fmt.Sprintf("no release channel %q", string(name)),
+		Expected: strict.OneOf(among), Suggestion: strict.Nearest(string(name), among)}
+}
+
+// matching lists the channels that have all labels of a selector.
+func (c *compiler) matching(selector map[string]string) []string {
+	var names []string
+	for _, channel := range c.channels {
+		if matches(selector, channel.Labels) {
+			names = append(names, channel.Name)
+		}
+	}
+	return names
+}
+
+func matches(selector, labels map[string]string) bool {
+	for key, want := range selector {
+		if has, ok := labels[key]; !ok || has != want {
+			return false
+		}
+	}
+	return true
+}
+
+// choice resolves the pair `releaseChannel` or `selector`, of which exactly one is given, to
+// channels among those possible.
+func (c *compiler) choice(d *strict.Decoder, path string, name Name, selector map[string]string, among []string) []string {
+	byName, bySelector := d.Has(path+".releaseChannel"), d.Has(path+".selector")
+	switch {
+	case byName == bySelector:
+		c.report(d, path, Fault{Code: "one-of", Message: "exactly one of two fields is needed here", Expected: `either "releaseChannel" or "selector"`})
+	case byName && name.Check() != nil: // told while decoding
+	case byName && slices.Contains(among, string(name)):
+		return []string{string(name)}
+	case byName && !c.partial:
+		c.report(d, path+".releaseChannel", c.unknownChannel(name, among))
+	case bySelector && len(selector) == 0:
+		c.report(d, path+".selector", Fault{Code: "no-match", Message: "the selector is empty", Expected: "at least one label"})
+	case bySelector:
+		return c.selected(d, path+".selector", selector, among)
+	}
+	return nil
+}
+
+func (c *compiler) selected(d *strict.Decoder, path string, selector map[string]string, among []string) []string {
+	var found []string
+	for _, name := range c.matching(selector) {
+		if slices.Contains(among, name) {
+			found = append(found, name)
+		}
+	}
+	if len(found) == 0 && !c.partial {
+		c.report(d, path, Fault{Code: "no-match", Message: fmt.Sprintf("no release channel has the labels %s", selectorText(selector)),
+			Expected: c.labelsOf(among)})
+	}
+	return found
+}
+
+// labelsOf lists the labels that a selector could name.
+func (c *compiler) labelsOf(among []string) string {
+	var all []string
+	for _, channel := range c.channels {
+		if !slices.Contains(among, channel.Name) {
+			continue
+		}
+		for _, key := range keys(channel.Labels) {
+			all = append(all, key+"="+channel.Labels[key])
+		}
+	}
+	slices.Sort(all)
+	return strict.OneOf(slices.Compact(all))
+}
+
+// selectorText is a selector as conditions are named: tier=prod,zone=eu.
+func selectorText(selector map[string]string) string {
+	text := ""
+	for i, key := range keys(selector) {
+		if i > 0 {
+			text += ","
+		}
+		text += key + "=" + selector[key]
+	}
+	return text
+}

@@ -1,0 +1,163 @@
+package intent
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/internal/strict"
+)
+
+// defineConditions resolves the preconditions of every channel to channels (A8).
+func (c *compiler) defineConditions(app *document[Application]) {
+	for i, channel := range app.Spec.ReleaseChannels {
+		at := slices.IndexFunc(c.channels, func(d channelDoc) bool { return d.Name == string(channel.Name) })
+		if at < 0 || app.At(strict.Index("releaseChannels", i)+".name").Line != c.lineOf(app, channel.Name) {
+			continue // told: a second channel of that name
+		}
+		for j, precondition := range channel.Preconditions {
+			path := strict.Index(strict.Index("releaseChannels", i)+".preconditions", j)
+			c.defineCondition(app, path, precondition, &c.channels[at])
+		}
+	}
+}
+
+// lineOf is where the first channel of a name is declared.
+func (c *compiler) lineOf(app *document[Application], name Name) int {
+	i := slices.IndexFunc(app.Spec.ReleaseChannels, func(r ReleaseChannel) bool { return r.Name == name })
+	return app.At(strict.Index("releaseChannels", i) + ".name").Line
+}
+
+func (c *compiler) defineCondition(app *document[Application], path string, precondition Precondition, channel *channelDoc) {
+	stable := precondition.ReleaseChannelStable
+	if stable == nil {
+		if !app.Faulty(path) {
+			c.report(app.Decoder, path, Fault{Code: "missing-field", Message: "this precondition is empty", Expected: "releaseChannelStable"})
+		}
+		return
+	}
+	at := path + ".releaseChannelStable"
+	condition := entities.Condition{ID: "channel-stable/" + string(stable.ReleaseChannel), Kind: entities.ChannelStable,
+		Channels: c.choice(app.Decoder, at, stable.ReleaseChannel, stable.Selector, c.channelNames())}
+	if stable.Selector != nil {
+		condition.ID = "channel-stable/" + selectorText(stable.Selector)
+	}
+	switch {
+	case len(condition.Channels) == 0: // told
+	case stable.Selector != nil && slices.Contains(condition.Channels, channel.Name):
+		c.report(app.Decoder, at+".selector", Fault{Code: "cycle", Message: fmt.Sprintf("release channel %s would wait for itself: the selector matches it too", channel.Name),
+			Expected: "labels that this channel does not have"})
+	case slices.ContainsFunc(channel.Conditions, func(o entities.Condition) bool { return o.ID == condition.ID }):
+		c.report(app.Decoder, path, Fault{Code: "duplicate-name", Message: fmt.Sprintf("this channel has the precondition %q twice", condition.ID)})
+	default:
+		channel.Conditions = append(channel.Conditions, condition)
+	}
+}
+
+// upstream lists the channels that a channel waits for.
+func upstream(channel channelDoc) []string {
+	var names []string
+	for _, condition := range channel.Conditions {
+		for _, name := range condition.Channels {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// order sorts the channels so that each comes after those it waits for, otherwise in file order. A
+// cycle is refused and named (A1).
+func (c *compiler) order(app *document[Application]) []channelDoc {
+	var ordered []channelDoc
+	done := map[string]bool{}
+	ready := func(channel channelDoc) bool {
+		return !done[channel.Name] && !slices.ContainsFunc(upstream(channel), func(name string) bool { return !done[name] })
+	}
+	for len(ordered) < len(c.channels) {
+		next := slices.IndexFunc(c.channels, ready)
+		if next < 0 {
+			c.reportCycle(app, done)
+			return nil
+		}
+		done[c.channels[next].Name] = true
+		ordered = append(ordered, c.channels[next])
+	}
+	return ordered
+}
+
+// reportCycle walks upstream among the channels that could not be ordered until one comes again.
+func (c *compiler) reportCycle(app *document[Application], done map[string]bool) {
+	byName := map[string]channelDoc{}
+	start := ""
+	for _, channel := range c.channels {
+		byName[channel.Name] = channel
+		if start == "" && !done[channel.Name] {
+			start = channel.Name
+		}
+	}
+	path := []string{start}
+	for {
+		waits := upstream(byName[path[len(path)-1]])
+		next := waits[slices.IndexFunc(waits, func(name string) bool { return !done[name] })]
+		if i := slices.Index(path, next); i >= 0 {
+			path = append(path[i:], next)
+			break
+		}
+		path = append(path, next)
+	}
+	i := slices.IndexFunc(app.Spec.ReleaseChannels, func(r ReleaseChannel) bool { return string(r.Name) == path[0] })
+	c.report(app.Decoder, strict.Index("releaseChannels", i)+".preconditions",
+		Fault{Code: "cycle", Message: "release channels wait for each other: " + strings.Join(path, " → ")})
+}
+
+// conditionsAmong returns a channel's conditions for a service that goes to some channels only. A
+// channel that it leaves out stands for those that that channel waits for, so that leaving one out
+// never loosens the order of the others.
+func conditionsAmong(channels []channelDoc, channel channelDoc, goesTo func(string) bool) []entities.Condition {
+	var result []entities.Condition
+	add := func(condition entities.Condition) {
+		if len(condition.Channels) > 0 && !slices.ContainsFunc(result, func(o entities.Condition) bool { return o.ID == condition.ID }) {
+			result = append(result, condition)
+		}
+	}
+	for _, condition := range channel.Conditions {
+		names := present(channels, condition.Channels, goesTo)
+		if condition.ID != "channel-stable/"+condition.Channels[0] || slices.Equal(names, condition.Channels) {
+			condition.Channels = names
+			add(condition)
+			continue
+		}
+		for _, name := range names {
+			add(entities.Condition{ID: "channel-stable/" + name, Kind: entities.ChannelStable, Channels: []string{name}})
+		}
+	}
+	return result
+}
+
+// present replaces channels that a service leaves out by those that they wait for.
+func present(channels []channelDoc, names []string, goesTo func(string) bool) []string {
+	var result []string
+	seen := map[string]bool{}
+	var visit func(name string)
+	visit = func(name string) {
+		if seen[name] {
+			return
+		}
+		seen[name] = true
+		if goesTo(name) {
+			result = append(result, name)
+			return
+		}
+		at := slices.IndexFunc(channels, func(c channelDoc) bool { return c.Name == name })
+		for _, further := range upstream(channels[at]) {
+			visit(further)
+		}
+	}
+	for _, name := range names {
+		visit(name)
+	}
+	return result
+}

@@ -1,0 +1,172 @@
+package intent
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/internal/strict"
+)
+
+// Defaults of C10.
+const (
+	defaultPoll         = 5 * time.Second
+	defaultSteadyPoll   = 5 * time.Minute
+	defaultGrace        = 10 * time.Minute
+	defaultApplyTimeout = 10 * time.Minute
+	defaultFetchTimeout = 30 * time.Second
+	defaultAttempts     = 5
+	defaultBackoff      = 10 * time.Second
+	defaultMaxBackoff   = 5 * time.Minute
+	defaultProgress     = 10 * time.Minute
+
+	shortestPoll = 10 * time.Millisecond
+)
+
+// defineRuntimes checks the runtimes and returns their definitions by name.
+func (c *compiler) defineRuntimes() []entities.RuntimeDefinition {
+	var own []entities.RuntimeDefinition
+	first := map[Name]*document[Runtime]{}
+	for _, doc := range c.config.runtimes {
+		name := doc.Spec.Name
+		if earlier := first[name]; earlier != nil {
+			c.report(doc.Decoder, "name", duplicate("runtime", name, earlier.File, earlier.At("name").Line))
+			continue
+		}
+		first[name] = doc
+		definition := c.defineRuntime(doc)
+		c.runtimes[string(name)] = definition
+		own = append(own, definition)
+	}
+	slices.SortFunc(own, func(a, b entities.RuntimeDefinition) int { return strings.Compare(a.Name, b.Name) })
+	return own
+}
+
+func (c *compiler) defineRuntime(doc *document[Runtime]) entities.RuntimeDefinition {
+	spec := doc.Spec
+	definition := entities.RuntimeDefinition{
+		Name:   string(spec.Name),
+		Dir:    filepath.Join(c.config.dir, filepath.FromSlash(filepath.Dir(doc.File))),
+		Remote: spec.Worker == "remote",
+	}
+	switch {
+	case spec.Fake != nil && !c.config.options.AllowFake:
+		c.report(doc.Decoder, "fake", Fault{Code: "unknown-field", Message: `runtimes of kind "fake" are for tests and simulations`, Expected: "custom"})
+	case spec.Fake != nil && spec.Custom != nil:
+		c.report(doc.Decoder, "", Fault{Code: "one-of", Message: "a runtime is of one kind", Expected: "either custom or fake"})
+	case spec.Fake != nil:
+		definition.Kind = entities.RuntimeFake
+		definition.Timing = c.timing(doc, "fake", spec.Fake.Pace)
+	case spec.Custom != nil:
+		definition.Kind = entities.RuntimeCustom
+		c.defineCustom(doc, spec.Custom, &definition)
+	case !doc.Faulty("custom") && !doc.Faulty("fake") && !doc.Planned():
+		c.report(doc.Decoder, "custom", Fault{Code: "missing-field", Message: "the runtime does not say how it works", Expected: `"custom"`})
+	}
+	return definition
+}
+
+func (c *compiler) defineCustom(doc *document[Runtime], custom *RuntimeCustom, definition *entities.RuntimeDefinition) {
+	timing := c.timing(doc, "custom", custom.Pace)
+	timing.ApplyTimeout = c.atLeast(doc.Decoder, "custom.apply.timeout", custom.Apply.Timeout, defaultApplyTimeout, time.Millisecond)
+	c.command(doc.Decoder, "custom.apply.command", custom.Apply.Command)
+	c.exitCodes(doc.Decoder, "custom.apply.retryableExitCodes", custom.Apply.RetryableExitCodes)
+	definition.Custom = &entities.CustomRuntime{
+		Apply: entities.Command{Argv: custom.Apply.Command, Timeout: timing.ApplyTimeout, RetryableExitCodes: custom.Apply.RetryableExitCodes},
+		Env:   c.plainEnv(doc.Decoder, "custom.env", custom.Env),
+	}
+	if fetch := custom.Fetch; fetch != nil {
+		timing.FetchTimeout = c.atLeast(doc.Decoder, "custom.fetch.timeout", fetch.Timeout, defaultFetchTimeout, time.Millisecond)
+		c.command(doc.Decoder, "custom.fetch.command", fetch.Command)
+		definition.Custom.Fetch = &entities.Command{Argv: fetch.Command, Timeout: timing.FetchTimeout}
+		definition.Custom.Mode = entities.FetchMode(fetch.Mode)
+	}
+	definition.Timing = timing
+}
+
+// timing fills in the defaults.
+func (c *compiler) timing(doc *document[Runtime], at string, pace Pace) entities.RuntimeTiming {
+	d := doc.Decoder
+	retry := Retry{}
+	if pace.Retry != nil {
+		retry = *pace.Retry
+	}
+	timing := entities.RuntimeTiming{
+		PollInterval:       c.atLeast(d, at+".pollInterval", pace.PollInterval, defaultPoll, shortestPoll),
+		SteadyPollInterval: c.atLeast(d, at+".steadyPollInterval", pace.SteadyPollInterval, defaultSteadyPoll, shortestPoll),
+		GracePeriod:        c.atLeast(d, at+".gracePeriod", pace.GracePeriod, defaultGrace, 0),
+		ApplyTimeout:       defaultApplyTimeout,
+		FetchTimeout:       defaultFetchTimeout,
+		MaxAttempts:        defaultAttempts,
+		RetryBackoff:       c.atLeast(d, at+".retry.backoff", retry.Backoff, defaultBackoff, time.Millisecond),
+		RetryMax:           c.atLeast(d, at+".retry.maxBackoff", retry.MaxBackoff, defaultMaxBackoff, time.Millisecond),
+	}
+	if pace.SteadyPollInterval == "" {
+		timing.SteadyPollInterval = max(timing.SteadyPollInterval, timing.PollInterval)
+	}
+	if retry.MaxBackoff == "" {
+		timing.RetryMax = max(timing.RetryMax, timing.RetryBackoff)
+	}
+	if n := retry.MaxAttempts; n != nil {
+		timing.MaxAttempts = *n
+		if *n < 1 || *n > 100 {
+			c.report(d, at+".retry.maxAttempts", Fault{Code: "bad-value", Message: fmt.Sprintf("%d attempts are not possible", *n), Expected: "1 to 100"})
+		}
+	}
+	if timing.SteadyPollInterval < timing.PollInterval {
+		c.report(d, at+".steadyPollInterval", Fault{Code: "bad-value", Message: "what is steady would be looked at more often than what moves",
+			Expected: fmt.Sprintf("at least pollInterval, %v", timing.PollInterval)})
+	}
+	if timing.RetryMax < timing.RetryBackoff {
+		c.report(d, at+".retry.maxBackoff", Fault{Code: "bad-value", Message: "maxBackoff is shorter than backoff", Expected: fmt.Sprintf("at least %v", timing.RetryBackoff)})
+	}
+	return timing
+}
+
+// atLeast is a duration or its default, and refuses one that is too short.
+func (c *compiler) atLeast(d *strict.Decoder, path string, given Duration, otherwise, least time.Duration) time.Duration {
+	v := given.or(otherwise)
+	if v < least && given.Check() == nil {
+		c.report(d, path, Fault{Code: "bad-duration", Message: fmt.Sprintf("%q is too short", string(given)), Expected: fmt.Sprintf("at least %v", least)})
+	}
+	return v
+}
+
+func (c *compiler) command(d *strict.Decoder, path string, argv []string) {
+	if len(argv) == 0 && d.Has(path) && !d.Faulty(path) {
+		c.report(d, path, Fault{Code: "missing-field", Message: "the command is empty", Expected: "a program and its arguments"})
+	}
+	for i, arg := range argv {
+		at := strict.Index(path, i)
+		if i == 0 && arg == "" && !d.Faulty(at) {
+			c.report(d, at, Fault{Code: "missing-field", Message: "the program is empty", Expected: "a program's name or path"})
+		}
+		c.noSubstitution(d, at, "a command", arg)
+	}
+}
+
+func (c *compiler) exitCodes(d *strict.Decoder, path string, codes []int) {
+	for i, code := range codes {
+		if code < 1 || code > 255 {
+			c.report(d, strict.Index(path, i), Fault{Code: "bad-value", Message: fmt.Sprintf("%d is no exit code of a failure", code), Expected: "1 to 255"})
+		}
+	}
+}
+
+// plainEnv is the environment of a runtime, which belongs to no service.
+func (c *compiler) plainEnv(d *strict.Decoder, path string, env map[EnvName]EnvValue) map[string]entities.Value {
+	if len(env) == 0 {
+		return nil
+	}
+	plain := map[string]entities.Value{}
+	for name, v := range env {
+		plain[string(name)] = entities.Value(v)
+	}
+	for _, name := range keys(plain) {
+		c.noSubstitution(d, strict.Key(path, name), "a runtime", plain[name].Literal)
+	}
+	return plain
+}

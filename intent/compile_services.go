@@ -1,0 +1,336 @@
+package intent
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/internal/strict"
+)
+
+// defineServices compiles the services, by name. Two of one name are refused naming both (D2).
+func (c *compiler) defineServices(app *document[Application]) []serviceDoc {
+	var all []serviceDoc
+	first := map[Name]*document[Service]{}
+	for _, doc := range c.config.services {
+		name := doc.Spec.Name
+		if earlier := first[name]; earlier != nil {
+			c.report(doc.Decoder, "name", duplicate("service", name, earlier.File, earlier.At("name").Line))
+			continue
+		}
+		first[name] = doc
+		s := &serviceCompiler{compiler: c, document: doc, application: string(app.Spec.Name)}
+		all = append(all, s.compile())
+	}
+	slices.SortFunc(all, func(a, b serviceDoc) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// serviceCompiler compiles one service.
+type serviceCompiler struct {
+	*compiler
+	*document[Service]
+	application string
+	types       map[string]entities.ParamType
+	channels    []string // it goes to
+}
+
+func (s *serviceCompiler) compile() serviceDoc {
+	spec := s.Spec
+	doc := serviceDoc{
+		Name: string(spec.Name), Description: spec.Description,
+		Version: string(spec.Version), InitialVersion: string(spec.InitialVersion),
+		ConfigChanges:    entities.ConfigChanges(orElse(string(spec.ConfigChanges), "release")),
+		ProgressDeadline: period(s.atLeast(s.Decoder, "progressDeadline", spec.ProgressDeadline, defaultProgress, time.Millisecond)),
+		Parameters:       s.parameters(),
+	}
+	s.versions(&doc)
+	s.channels = s.goesTo()
+	drafts := s.draft()
+	s.override(drafts)
+	for _, channel := range s.compiler.channels {
+		if draft := drafts[channel.Name]; draft != nil {
+			doc.Channels = append(doc.Channels, s.instance(channel, draft, &doc))
+		}
+	}
+	s.sizes(&doc)
+	return doc
+}
+
+// versions notes where the file declares a version, and refuses two ways at once.
+func (s *serviceCompiler) versions(doc *serviceDoc) {
+	at := ""
+	switch {
+	case doc.Version != "" && doc.InitialVersion != "":
+		s.report(s.Decoder, "initialVersion", Fault{Code: "one-of", Message: `the service has "version" too`, Expected: `either "version" or "initialVersion"`})
+	case doc.Version != "":
+		at = "version"
+	case doc.InitialVersion != "":
+		at = "initialVersion"
+	default:
+		return
+	}
+	doc.DeclaredAt = fmt.Sprintf("%s:%d", s.File, s.At(at).Line)
+}
+
+// goesTo lists the channels of the service, in file order of the application.
+func (s *serviceCompiler) goesTo() []string {
+	all := s.channelNames()
+	if !s.Has("releaseChannels") {
+		return all
+	}
+	if len(s.Spec.ReleaseChannels) == 0 && !s.Faulty("releaseChannels") {
+		s.report(s.Decoder, "releaseChannels", Fault{Code: "missing-field", Message: "the service goes to no release channel", Expected: "at least one, or no such field for all"})
+	}
+	var chosen []string
+	for i, name := range s.Spec.ReleaseChannels {
+		at := strict.Index("releaseChannels", i)
+		switch {
+		case slices.Contains(chosen, string(name)):
+			s.report(s.Decoder, at, Fault{Code: "duplicate-name", Message: fmt.Sprintf("release channel %q is listed twice", string(name))})
+		case slices.Contains(all, string(name)):
+			chosen = append(chosen, string(name))
+		case !s.partial && !s.Faulty(at):
+			s.report(s.Decoder, at, s.unknownChannel(name, all))
+		}
+	}
+	return slices.DeleteFunc(all, func(name string) bool { return !slices.Contains(chosen, name) })
+}
+
+// parameters checks the declared parameters; their values are checked in each channel.
+func (s *serviceCompiler) parameters() []parameterDoc {
+	s.types = map[string]entities.ParamType{}
+	var all []parameterDoc
+	for i, p := range s.Spec.Parameters {
+		at := strict.Index("parameters", i)
+		if _, twice := s.types[string(p.Name)]; twice {
+			s.report(s.Decoder, at+".name", Fault{Code: "duplicate-name", Message: fmt.Sprintf("parameter %q is declared twice", string(p.Name))})
+			continue
+		}
+		s.types[string(p.Name)] = entities.ParamType(p.Type)
+		all = append(all, parameterDoc{string(p.Name), entities.ParamType(p.Type), p.Description})
+	}
+	return all
+}
+
+// placed is a value and the path where it is declared.
+type placed[T any] struct {
+	v  T
+	at string
+}
+
+// draft is what the layers of a service add up to in one channel.
+type draft struct {
+	parameters map[string]placed[any]
+	env        map[string]placed[entities.Value]
+	files      []string
+	deadline   time.Duration
+	drift      entities.Drift
+}
+
+// draft begins every channel with what the service says for all.
+func (s *serviceCompiler) draft() map[string]*draft {
+	drafts := map[string]*draft{}
+	for _, channel := range s.channels {
+		d := &draft{
+			parameters: map[string]placed[any]{},
+			env:        map[string]placed[entities.Value]{},
+			deadline:   s.Spec.ProgressDeadline.or(defaultProgress),
+			drift:      entities.Drift(orElse(string(s.Spec.Drift), "enforce")),
+		}
+		for i, p := range s.Spec.Parameters {
+			if _, twice := d.parameters[string(p.Name)]; p.Default != nil && !twice {
+				d.parameters[string(p.Name)] = placed[any]{p.Default.V, strict.Index("parameters", i) + ".default"}
+			}
+		}
+		d.custom("custom", s.Spec.Custom)
+		drafts[channel] = d
+	}
+	return drafts
+}
+
+// custom merges environment variables by name and replaces the list of files.
+func (d *draft) custom(at string, custom *ServiceCustom) {
+	if custom == nil {
+		return
+	}
+	for name, v := range custom.Env {
+		d.env[string(name)] = placed[entities.Value]{entities.Value(v), strict.Key(at+".env", string(name))}
+	}
+	if custom.Files != nil {
+		d.files = nil
+		for _, name := range custom.Files {
+			if clean, fault := localFile(name); fault == nil {
+				d.files = append(d.files, clean)
+			}
+		}
+		slices.Sort(d.files)
+	}
+}
+
+// override applies perReleaseChannel in file order; later wins.
+func (s *serviceCompiler) override(drafts map[string]*draft) {
+	for i, o := range s.Spec.PerReleaseChannel {
+		at := strict.Index("perReleaseChannel", i)
+		s.atLeast(s.Decoder, at+".progressDeadline", o.ProgressDeadline, defaultProgress, time.Millisecond)
+		s.overriddenParameters(at, o)
+		for _, channel := range s.choice(s.Decoder, at, o.ReleaseChannel, o.Selector, s.channels) {
+			d := drafts[channel]
+			for name, v := range o.Parameters {
+				d.parameters[string(name)] = placed[any]{v.V, strict.Key(at+".parameters", string(name))}
+			}
+			d.custom(at+".custom", o.Custom)
+			d.deadline = o.ProgressDeadline.or(d.deadline)
+			d.drift = entities.Drift(orElse(string(o.Drift), string(d.drift)))
+		}
+	}
+}
+
+// overriddenParameters refuses values of parameters that are not declared.
+func (s *serviceCompiler) overriddenParameters(at string, o ChannelOverride) {
+	for _, name := range keys(o.Parameters) {
+		if _, known := s.types[name]; known || s.Faulty("parameters") {
+			continue
+		}
+		names := keys(s.types)
+		fault := Fault{Code: "unknown-parameter", Message: fmt.Sprintf("the service has no parameter %q", name),
+			Expected: strict.OneOf(names), Suggestion: strict.Nearest(name, names)}
+		if len(names) == 0 {
+			fault.Expected = `a declaration under "parameters"`
+		}
+		s.report(s.Decoder, strict.Key(at+".parameters", name), fault)
+	}
+}
+
+// instance compiles the service in one channel.
+func (s *serviceCompiler) instance(channel channelDoc, d *draft, doc *serviceDoc) instanceDoc {
+	instance := instanceDoc{Channel: channel.Name, Drift: d.drift, ProgressDeadline: period(d.deadline),
+		Parameters: map[string]any{}, Env: map[string]entities.Value{}}
+	ref, ok := s.pick(channel.Name)
+	if ok {
+		instance.Runtime, instance.Kind = ref.name, s.runtimes[ref.name].Kind
+		if ref.namespace != "" {
+			instance.Address = map[string]string{"namespace": ref.namespace}
+		}
+	}
+	for _, name := range keys(d.parameters) {
+		instance.Parameters[name] = d.parameters[name].v
+	}
+	for _, name := range keys(d.env) {
+		instance.Env[name] = d.env[name].v
+	}
+	for _, name := range d.files {
+		instance.Files = append(instance.Files, name)
+		if doc.Files == nil {
+			doc.Files = map[string]string{}
+		}
+		doc.Files[name] = s.config.contents[path.Join(path.Dir(s.File), name)]
+	}
+	s.substitutions(channel, d, ref)
+	return instance
+}
+
+// pick finds the one runtime of a channel that the service runs on there.
+func (s *serviceCompiler) pick(channel string) (placeRef, bool) {
+	refs := s.refs[channel]
+	var names []string
+	for _, ref := range refs {
+		names = append(names, ref.name)
+	}
+	if wanted := string(s.Spec.Runtime); wanted != "" {
+		if i := slices.Index(names, wanted); i >= 0 {
+			return refs[i], true
+		}
+		if !s.partial && !s.Faulty("runtime") {
+			s.reportIn(s.Decoder, "runtime", channel, trouble{inChannel: true, Fault: Fault{Code: "unknown-runtime",
+				Message: fmt.Sprintf("there is no runtime %q", wanted), Expected: strict.OneOf(names), Suggestion: strict.Nearest(wanted, names)}})
+		}
+		return placeRef{}, false
+	}
+	if len(refs) == 1 {
+		return refs[0], true
+	}
+	if s.partial || s.config.application.Faulty("releaseChannels") || s.unresolved(channel) {
+		return placeRef{}, false
+	}
+	fault := Fault{Code: "no-runtime", Message: "no runtime can run this service", Expected: "a runtime there, or the service to leave the release channel out"}
+	if len(refs) > 1 {
+		fault = Fault{Code: "ambiguous-runtime", Message: "several runtimes could run this service", Expected: `"runtime" to be ` + strict.OneOf(names)}
+	}
+	s.reportIn(s.Decoder, "runtime", channel, trouble{inChannel: true, Fault: fault})
+	return placeRef{}, false
+}
+
+// unresolved tells whether a channel names a runtime that is reported as unknown already.
+func (s *serviceCompiler) unresolved(channel string) bool {
+	for _, r := range s.config.application.Spec.ReleaseChannels {
+		if string(r.Name) == channel {
+			return len(r.Runtimes) > len(s.refs[channel])
+		}
+	}
+	return false
+}
+
+// substitutions tries every text of the service in one channel, with the version and what a
+// release gives left open.
+func (s *serviceCompiler) substitutions(channel channelDoc, d *draft, ref placeRef) {
+	scope := &scope{application: s.application, service: string(s.Spec.Name), channel: channel.Name,
+		labels: channel.Labels, constants: channel.Constants, types: s.types, declared: map[string]any{}}
+	for _, name := range keys(d.parameters) {
+		scope.declared[name] = d.parameters[name].v
+	}
+	for _, name := range keys(s.types) {
+		if _, t := scope.param(name); t != nil && t.param == name {
+			s.reportIn(s.Decoder, d.parameters[name].at, channel.Name, *t)
+		}
+		s.given(channel.Name, name, d)
+	}
+	for _, name := range keys(d.env) {
+		if _, t := scope.env(d.env[name].v); t != nil && t.param == "" {
+			s.reportIn(s.Decoder, d.env[name].at, channel.Name, *t)
+		}
+	}
+	scope.addressOnly = true
+	if _, t := scope.text(ref.namespace); t != nil {
+		s.reportIn(s.config.application.Decoder, ref.path+".namespace", channel.Name, *t)
+	}
+}
+
+// given refuses a parameter without a value where no release is made by a person who could give it.
+func (s *serviceCompiler) given(channel, name string, d *draft) {
+	if _, ok := d.parameters[name]; ok || s.Spec.Version == "" && s.Spec.InitialVersion == "" || s.Faulty("parameters") {
+		return
+	}
+	at := slices.IndexFunc(s.Spec.Parameters, func(p Parameter) bool { return string(p.Name) == name })
+	s.reportIn(s.Decoder, strict.Index("parameters", at), channel, trouble{inChannel: true, Fault: Fault{Code: "missing-parameter",
+		Message:  fmt.Sprintf("parameter %q has no value for the version that this file releases", name),
+		Expected: "a default, or a value in perReleaseChannel"}})
+}
+
+// sizes refuses payloads over the size of an asset, by name (D1).
+func (s *serviceCompiler) sizes(doc *serviceDoc) {
+	for _, instance := range doc.Channels {
+		size, files := 0, 0
+		for _, name := range instance.Files {
+			files += len(doc.Files[name])
+		}
+		for name, v := range instance.Env {
+			size += len(name) + len(v.Literal)
+		}
+		if size += files; size > maxAsset {
+			s.reportIn(s.Decoder, "name", instance.Channel, trouble{inChannel: true, Fault: Fault{Code: "too-large",
+				Message:  fmt.Sprintf("service %s has %d bytes, %d of them files,", doc.Name, size, files),
+				Expected: fmt.Sprintf("at most %d; refer to what is larger instead of carrying it", maxAsset)}})
+		}
+	}
+}
+
+func orElse(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}

@@ -1,0 +1,86 @@
+package intent
+
+import (
+	"fmt"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/internal/strict"
+)
+
+// given merges a release's parameters by channel and turns them into values of their types.
+func (s *serviceDoc) given(in RenderInput) (map[string]map[string]any, error) {
+	all, err := s.fit("", in.Parameters)
+	if err != nil {
+		return nil, err
+	}
+	var channels []string
+	merged := map[string]map[string]any{}
+	for _, instance := range s.Channels {
+		channels = append(channels, instance.Channel)
+		values := map[string]any{}
+		for name, v := range all {
+			values[name] = v
+		}
+		own, err := s.fit(instance.Channel, in.ChannelParameters[instance.Channel])
+		if err != nil {
+			return nil, err
+		}
+		for name, v := range own {
+			values[name] = v
+		}
+		merged[instance.Channel] = values
+	}
+	for _, channel := range keys(in.ChannelParameters) {
+		if _, known := merged[channel]; !known {
+			return nil, &Fault{Code: "unknown-channel", Message: fmt.Sprintf("service %s does not go to a release channel %q", s.Name, channel),
+				Expected: strict.OneOf(channels), Suggestion: strict.Nearest(channel, channels)}
+		}
+	}
+	return merged, nil
+}
+
+// fit checks names and types of values given for one channel, or for all ("").
+func (s *serviceDoc) fit(channel string, values map[string]any) (map[string]any, error) {
+	types := map[string]entities.ParamType{}
+	for _, p := range s.Parameters {
+		types[p.Name] = p.Type
+	}
+	fitting := map[string]any{}
+	for _, name := range keys(values) {
+		shown := name
+		if channel != "" {
+			shown = channel + ":" + name
+		}
+		kind, known := types[name]
+		if !known {
+			return nil, &Fault{Code: "unknown-parameter", Message: fmt.Sprintf("service %s has no parameter %q", s.Name, shown),
+				Expected: strict.OneOf(keys(types)), Suggestion: strict.Nearest(name, keys(types))}
+		}
+		v, fault := fitText(values[name], kind)
+		if fault != nil {
+			fault.Message = fmt.Sprintf("parameter %q is %s", shown, describe(values[name]))
+			return nil, fault
+		}
+		fitting[name] = v
+	}
+	return fitting, nil
+}
+
+// Given checks the parameters of a release without rendering and returns them with the values that
+// rendering uses: two releases whose results are equal mean the same.
+func Given(inc *Incarnation, service string, in RenderInput) (RenderInput, error) {
+	doc, ok := inc.service(service)
+	if !ok {
+		return in, unknownService(inc, service)
+	}
+	if _, err := doc.given(in); err != nil {
+		return in, err
+	}
+	in.Parameters, _ = doc.fit("", in.Parameters)
+	channels := map[string]map[string]any{}
+	for channel, values := range in.ChannelParameters {
+		channels[channel], _ = doc.fit(channel, values)
+	}
+	in.ChannelParameters = channels
+	return in, nil
+}

@@ -1,0 +1,165 @@
+package intent
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// IncarnationSchema names the version of the incarnation document.
+const IncarnationSchema = "converge.incarnation/v1"
+
+// Incarnation is an immutable compiled snapshot of one application: the rules of each service and
+// what its payloads are made of. Its bytes are canonical JSON, and their hash is its name (D4, D5).
+// Definitions of runtimes, secrets and numbers are not part of it.
+type Incarnation struct {
+	doc   incarnationDoc
+	bytes []byte
+}
+
+type incarnationDoc struct {
+	Schema      string       `json:"schema"`
+	Application string       `json:"application"`
+	Description string       `json:"description,omitempty"`
+	Channels    []channelDoc `json:"channels"` // in an order that respects conditions
+	Services    []serviceDoc `json:"services"` // by name
+}
+
+type channelDoc struct {
+	Name       string               `json:"name"`
+	Labels     map[string]string    `json:"labels,omitempty"`
+	Constants  map[string]string    `json:"constants,omitempty"`
+	Conditions []entities.Condition `json:"conditions,omitempty"`
+}
+
+type serviceDoc struct {
+	Name             string                 `json:"name"`
+	Description      string                 `json:"description,omitempty"`
+	Version          string                 `json:"version,omitempty"`
+	InitialVersion   string                 `json:"initialVersion,omitempty"`
+	DeclaredAt       string                 `json:"declaredAt,omitempty"`
+	ConfigChanges    entities.ConfigChanges `json:"configChanges"`
+	ProgressDeadline period                 `json:"progressDeadline"`
+	Parameters       []parameterDoc         `json:"parameters,omitempty"`
+	Files            map[string]string      `json:"files,omitempty"` // path → content, of all channels
+	Channels         []instanceDoc          `json:"channels"`        // in the application's order
+}
+
+type parameterDoc struct {
+	Name        string             `json:"name"`
+	Type        entities.ParamType `json:"type"`
+	Description string             `json:"description,omitempty"`
+}
+
+// instanceDoc is a service in a channel: its rules, and what its payload is rendered from. Texts
+// still hold their substitutions.
+type instanceDoc struct {
+	Channel          string                    `json:"channel"`
+	Runtime          string                    `json:"runtime"`
+	Kind             entities.RuntimeKind      `json:"kind"`
+	Address          map[string]string         `json:"address,omitempty"`
+	Drift            entities.Drift            `json:"drift"`
+	ProgressDeadline period                    `json:"progressDeadline"`
+	Parameters       map[string]any            `json:"parameters,omitempty"`
+	Env              map[string]entities.Value `json:"env,omitempty"`
+	Files            []string                  `json:"files,omitempty"`
+}
+
+// period is a duration that JSON shows as people write it.
+type period time.Duration
+
+// MarshalText writes 1m30s.
+func (p period) MarshalText() ([]byte, error) { return []byte(time.Duration(p).String()), nil }
+
+// UnmarshalText reads 1m30s.
+func (p *period) UnmarshalText(text []byte) error {
+	d, err := time.ParseDuration(string(text))
+	*p = period(d)
+	return err
+}
+
+// newIncarnation makes the canonical bytes. It reads them back, so that an incarnation just
+// compiled and one from the store are the same.
+func newIncarnation(doc incarnationDoc) (*Incarnation, error) {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(doc); err != nil {
+		return nil, fmt.Errorf("compile %s: %w", doc.Application, err)
+	}
+	return ParseIncarnation(b.Bytes())
+}
+
+// ParseIncarnation reads an incarnation's bytes.
+func ParseIncarnation(data []byte) (*Incarnation, error) {
+	inc := &Incarnation{bytes: bytes.Clone(data)}
+	if err := json.Unmarshal(data, &inc.doc); err != nil {
+		return nil, fmt.Errorf("read incarnation: %w", err)
+	}
+	if inc.doc.Schema != IncarnationSchema {
+		return nil, fmt.Errorf("read incarnation: its schema is %q, this version of Converge reads %s", inc.doc.Schema, IncarnationSchema)
+	}
+	return inc, nil
+}
+
+// Bytes is the canonical JSON document.
+func (i *Incarnation) Bytes() []byte { return bytes.Clone(i.bytes) }
+
+// Hash is the SHA-256 of the bytes, in hex.
+func (i *Incarnation) Hash() string { return hashOf(i.bytes) }
+
+// Application is the application's name.
+func (i *Incarnation) Application() string { return i.doc.Application }
+
+// Channels lists the release channels, in an order that respects conditions.
+func (i *Incarnation) Channels() []string {
+	var names []string
+	for _, c := range i.doc.Channels {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// Services lists the services by name.
+func (i *Incarnation) Services() []string {
+	var names []string
+	for _, s := range i.doc.Services {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+func (i *Incarnation) service(name string) (*serviceDoc, bool) {
+	at := slices.IndexFunc(i.doc.Services, func(s serviceDoc) bool { return s.Name == name })
+	if at < 0 {
+		return nil, false
+	}
+	return &i.doc.Services[at], true
+}
+
+func (i *Incarnation) channel(name string) *channelDoc {
+	at := slices.IndexFunc(i.doc.Channels, func(c channelDoc) bool { return c.Name == name })
+	if at < 0 {
+		return &channelDoc{Name: name}
+	}
+	return &i.doc.Channels[at]
+}
+
+func (s *serviceDoc) instance(channel string) (*instanceDoc, bool) {
+	at := slices.IndexFunc(s.Channels, func(c instanceDoc) bool { return c.Channel == channel })
+	if at < 0 {
+		return nil, false
+	}
+	return &s.Channels[at], true
+}
+
+func hashOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,214 @@
+package strict
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// The interfaces by which a type says more than its Go kind does.
+type (
+	// Unmarshaler decodes itself, for values that may have several forms. Aliases of the node are
+	// resolved already.
+	Unmarshaler interface {
+		DecodeStrict(d *Decoder, path string, node *yaml.Node)
+	}
+	// Checker judges a decoded scalar; nil is right.
+	Checker interface {
+		Check() *Fault
+	}
+	// Enum lists the only texts a string type may hold.
+	Enum interface {
+		Values() []string
+	}
+	// Planner names fields that are documented but not accepted yet, so that they are not called
+	// unknown.
+	Planner interface {
+		Planned() []string
+	}
+)
+
+// maxValues bounds what one document may expand to through aliases.
+const maxValues = 50_000
+
+// Position is a place in a file, counted from one.
+type Position struct{ Line, Column int }
+
+// Decoder decodes one document and remembers where each value stood.
+type Decoder struct {
+	File     string
+	Problems Problems
+
+	at      map[string]Position
+	values  int
+	merging map[*yaml.Node]bool
+}
+
+// Decode fills into, a pointer to a struct, from the document's top mapping. What could be decoded
+// is filled in even when there are problems.
+func (d *Decoder) Decode(node *yaml.Node, into any) {
+	d.Value("", node, into)
+}
+
+// At tells where the value of path stands; for a value that is not there, where the nearest one
+// around it does.
+func (d *Decoder) At(path string) Position {
+	for {
+		if p, ok := d.at[path]; ok {
+			return p
+		}
+		if path == "" {
+			return Position{1, 1}
+		}
+		path = parent(path)
+	}
+}
+
+// Report adds a problem at the place of path.
+func (d *Decoder) Report(path string, fault Fault) {
+	at := d.At(path)
+	d.Problems = append(d.Problems, Problem{d.File, at.Line, at.Column, path, fault})
+}
+
+// Fail adds a problem at a node.
+func (d *Decoder) Fail(path string, node *yaml.Node, fault Fault) {
+	d.Problems = append(d.Problems, Problem{d.File, max(node.Line, 1), max(node.Column, 1), path, fault})
+}
+
+// Value decodes node into the pointer into.
+func (d *Decoder) Value(path string, node *yaml.Node, into any) {
+	node, ok := d.enter(path, node)
+	if !ok {
+		return
+	}
+	if u, ok := into.(Unmarshaler); ok {
+		u.DecodeStrict(d, path, node)
+		return
+	}
+	if empty(node) {
+		d.Fail(path, node, Fault{Code: "wrong-type", Message: "no value given", Expected: wanted(reflect.TypeOf(into).Elem())})
+		return
+	}
+	d.fill(path, node, reflect.ValueOf(into).Elem())
+}
+
+// enter resolves an alias, notes the place, and keeps the bound.
+func (d *Decoder) enter(path string, node *yaml.Node) (*yaml.Node, bool) {
+	for node.Kind == yaml.AliasNode && node.Alias != nil {
+		node = node.Alias
+	}
+	if d.at == nil {
+		d.at = map[string]Position{}
+	}
+	d.at[path] = Position{max(node.Line, 1), max(node.Column, 1)}
+	if d.values++; d.values == maxValues {
+		d.Fail("", node, Fault{Code: "too-large", Message: fmt.Sprintf("the document expands to more than %d values", maxValues)})
+	}
+	return node, d.values < maxValues
+}
+
+func (d *Decoder) fill(path string, node *yaml.Node, to reflect.Value) {
+	switch to.Kind() {
+	case reflect.Pointer:
+		to.Set(reflect.New(to.Type().Elem()))
+		d.Value(path, node, to.Interface())
+	case reflect.Struct:
+		d.structure(path, node, to)
+	case reflect.Slice:
+		d.list(path, node, to)
+	case reflect.Map:
+		d.mapping(path, node, to)
+	default:
+		d.scalar(path, node, to)
+	}
+}
+
+func (d *Decoder) list(path string, node *yaml.Node, to reflect.Value) {
+	if node.Kind != yaml.SequenceNode {
+		d.wrongType(path, node, to.Type())
+		return
+	}
+	for i, item := range node.Content {
+		if d.values >= maxValues {
+			return
+		}
+		one := reflect.New(to.Type().Elem())
+		d.Value(Index(path, i), item, one.Interface())
+		to.Set(reflect.Append(to, one.Elem()))
+	}
+}
+
+func (d *Decoder) mapping(path string, node *yaml.Node, to reflect.Value) {
+	if node.Kind != yaml.MappingNode {
+		d.wrongType(path, node, to.Type())
+		return
+	}
+	to.Set(reflect.MakeMap(to.Type()))
+	for _, p := range d.pairs(path, node) {
+		key := reflect.ValueOf(p.name).Convert(to.Type().Key())
+		d.judge(Key(path, p.name), p.key, key)
+		one := reflect.New(to.Type().Elem())
+		d.Value(Key(path, p.name), p.value, one.Interface())
+		to.SetMapIndex(key, one.Elem())
+	}
+}
+
+func (d *Decoder) wrongType(path string, node *yaml.Node, want reflect.Type) {
+	d.Fail(path, node, Fault{Code: "wrong-type", Message: "this is " + Describe(node), Expected: wanted(want)})
+}
+
+// Field is the path of a field of the value at path.
+func Field(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+// Index is the path of an item of the list at path.
+func Index(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }
+
+// Key is the path of an entry of the map at path.
+func Key(path, key string) string {
+	if key == "" || strings.ContainsAny(key, ".[]\" \t\n") {
+		return fmt.Sprintf("%s[%q]", path, key)
+	}
+	return Field(path, key)
+}
+
+// parent cuts the last part off a path.
+func parent(path string) string {
+	if i := strings.LastIndexAny(path, ".["); i > 0 {
+		return path[:i]
+	}
+	return ""
+}
+
+// Has tells whether the document gives a value at path.
+func (d *Decoder) Has(path string) bool {
+	_, ok := d.at[path]
+	return ok
+}
+
+// Faulty tells whether decoding found something wrong at path or below, so that what follows from
+// that is not reported as well.
+func (d *Decoder) Faulty(path string) bool {
+	for _, p := range d.Problems {
+		if p.Path == path || strings.HasPrefix(p.Path, path+".") || strings.HasPrefix(p.Path, path+"[") {
+			return true
+		}
+	}
+	return false
+}
+
+// Planned tells whether the document has a field that is documented but not accepted yet.
+func (d *Decoder) Planned() bool {
+	for _, p := range d.Problems {
+		if p.Code == "not-supported-yet" {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,162 @@
+package strict
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+
+	"go.yaml.in/yaml/v3"
+)
+
+func (d *Decoder) scalar(path string, node *yaml.Node, to reflect.Value) {
+	if node.Kind != yaml.ScalarNode || !set(node, to) {
+		d.wrongType(path, node, to.Type())
+		if node.Kind == yaml.ScalarNode && to.Kind() == reflect.String && node.ShortTag() != "!!null" {
+			d.Problems[len(d.Problems)-1].Expected += quoteHint(node)
+		}
+		return
+	}
+	d.judge(path, node, to)
+}
+
+// judge asks the type whether the value is right.
+func (d *Decoder) judge(path string, node *yaml.Node, to reflect.Value) {
+	switch v := to.Interface().(type) {
+	case Enum:
+		values := v.Values()
+		if !slices.Contains(values, to.String()) {
+			d.Fail(path, node, Fault{Code: "bad-value", Message: fmt.Sprintf("%q is not possible here", to.String()),
+				Expected: OneOf(values), Suggestion: Nearest(to.String(), values)})
+		}
+	case Checker:
+		if fault := v.Check(); fault != nil {
+			d.Fail(path, node, *fault)
+		}
+	}
+}
+
+// set puts a scalar into a Go value of the same type, and tells whether it could. Nothing is
+// converted: 1.10 is no text, and "3" is no number.
+func set(node *yaml.Node, to reflect.Value) bool {
+	if to.Kind() == reflect.String {
+		to.SetString(node.Value)
+		return node.ShortTag() == "!!str"
+	}
+	value, ok := Scalar(node)
+	if !ok {
+		return false
+	}
+	switch v := value.(type) {
+	case int64:
+		if to.Kind() == reflect.Float64 {
+			to.SetFloat(float64(v))
+			return true
+		}
+		if !to.CanInt() || to.OverflowInt(v) {
+			return false
+		}
+		to.SetInt(v)
+		return true
+	case float64:
+		if to.Kind() != reflect.Float64 {
+			return false
+		}
+		to.SetFloat(v)
+		return true
+	case bool:
+		if to.Kind() != reflect.Bool {
+			return false
+		}
+		to.SetBool(v)
+		return true
+	}
+	return false
+}
+
+// Scalar returns a scalar node's value: string, int64, float64 or bool; false for anything else,
+// infinities and numbers that do not fit included.
+func Scalar(node *yaml.Node) (any, bool) {
+	if node.Kind != yaml.ScalarNode {
+		return nil, false
+	}
+	switch node.ShortTag() {
+	case "!!str":
+		return node.Value, true
+	case "!!int":
+		var v int64
+		err := node.Decode(&v)
+		return v, err == nil
+	case "!!float":
+		var v float64
+		err := node.Decode(&v)
+		return v, err == nil && !math.IsInf(v, 0) && !math.IsNaN(v)
+	case "!!bool":
+		var v bool
+		err := node.Decode(&v)
+		return v, err == nil
+	}
+	return nil, false
+}
+
+// Describe words what a node is: `the number 1.10`, `a mapping`.
+func Describe(node *yaml.Node) string {
+	switch node.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	}
+	text := node.Value
+	if len(text) > 40 {
+		text = text[:40] + "…"
+	}
+	switch node.ShortTag() {
+	case "!!int", "!!float":
+		return "the number " + text
+	case "!!bool":
+		return "the truth value " + text
+	case "!!null":
+		return "empty"
+	case "!!timestamp":
+		return "the date " + text
+	case "!!str":
+		return "the text " + strconv.Quote(text)
+	}
+	return fmt.Sprintf("of the type %s", node.ShortTag())
+}
+
+// wanted words what a Go type takes.
+func wanted(t reflect.Type) string {
+	if named, ok := reflect.Zero(t).Interface().(interface{ Wanted() string }); ok {
+		return named.Wanted()
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return wanted(t.Elem())
+	case reflect.Struct, reflect.Map:
+		return "a mapping"
+	case reflect.Slice:
+		return "a list"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Float64:
+		return "a number"
+	case reflect.String:
+		return "text"
+	}
+	return "a whole number"
+}
+
+// quoteHint tells how to make text of a scalar that YAML reads as something else.
+func quoteHint(node *yaml.Node) string {
+	if node.Kind != yaml.ScalarNode || node.Value == "" || len(node.Value) > 40 {
+		return ""
+	}
+	return fmt.Sprintf(" (put it in quotes: %q)", node.Value)
+}
+
+func empty(node *yaml.Node) bool {
+	return node.Kind == 0 || node.Kind == yaml.ScalarNode && node.ShortTag() == "!!null"
+}

@@ -1,0 +1,62 @@
+package strict
+
+import (
+	"slices"
+	"strings"
+)
+
+// Nearest returns the name that was probably meant, or "". Near is at most a third of the letters
+// wrong; of equally near names the first in order is taken.
+func Nearest(given string, names []string) string {
+	const tooLong = 100 // the distance takes time square in the length, and no name is that long
+	if len(given) > tooLong {
+		return ""
+	}
+	best, bestDistance := "", max(1, len(given)/3)+1
+	for _, name := range slices.Sorted(slices.Values(names)) {
+		if len(name) > tooLong {
+			continue
+		}
+		if d := distance(strings.ToLower(given), strings.ToLower(name)); d < bestDistance && d < len(name) {
+			best, bestDistance = name, d
+		}
+	}
+	return best
+}
+
+// OneOf words a list of names for Expected.
+func OneOf(names []string) string {
+	switch len(names) {
+	case 0:
+		return ""
+	case 1:
+		return names[0]
+	}
+	return "one of " + strings.Join(names, ", ")
+}
+
+// distance counts the insertions, deletions, replacements and swaps of neighbours that turn a
+// into b.
+func distance(a, b string) int {
+	x, y := []rune(a), []rune(b)
+	before, last := make([]int, len(y)+1), make([]int, len(y)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := 1; i <= len(x); i++ {
+		row := make([]int, len(y)+1)
+		row[0] = i
+		for j := 1; j <= len(y); j++ {
+			replace := last[j-1]
+			if x[i-1] != y[j-1] {
+				replace++
+			}
+			row[j] = min(last[j]+1, row[j-1]+1, replace)
+			if i > 1 && j > 1 && x[i-1] == y[j-2] && x[i-2] == y[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		before, last = last, row
+	}
+	return last[len(y)]
+}

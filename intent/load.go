@@ -1,0 +1,116 @@
+package intent
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// Bounds of what is read.
+const (
+	maxAsset  = 150_000   // bytes of one asset (D1)
+	maxSource = 1_000_000 // bytes of one YAML file, which may hold many documents
+)
+
+// Options change what Load accepts.
+type Options struct {
+	// AllowFake accepts runtimes of kind fake: tests and simulations.
+	AllowFake bool
+	// Runtimes are definitions of other applications that release channels may name.
+	Runtimes []entities.RuntimeDefinition
+}
+
+// Config is the configuration of one application as it was read and found right. Compiling it
+// reads nothing more.
+type Config struct {
+	dir         string
+	options     Options
+	application *document[Application]
+	services    []*document[Service]
+	runtimes    []*document[Runtime]
+	contents    map[string]string // of the files that services pass on, by path from dir
+	files       []string
+}
+
+// Dir is the absolute directory that was loaded.
+func (c *Config) Dir() string { return c.dir }
+
+// Files lists every file that was read, relative to Dir: what to watch.
+func (c *Config) Files() []string { return slices.Clone(c.files) }
+
+// Load reads converge.yaml and *.converge.yaml in dir and below, dot-directories left out, and
+// checks everything. An error of type Problems lists all that is wrong; any other error means that
+// the directory could not be read.
+func Load(dir string) (*Config, error) { return LoadWith(dir, Options{}) }
+
+// LoadWith is Load with options.
+func LoadWith(dir string, options Options) (*Config, error) {
+	absolute, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("load %s: %w", dir, err)
+	}
+	root, err := os.OpenRoot(absolute) // nothing outside is read, not even through a link
+	if err != nil {
+		return nil, fmt.Errorf("load %s: %w", dir, reason(err))
+	}
+	defer root.Close()
+	return loadFS(root.FS(), absolute, options)
+}
+
+func loadFS(fsys fs.FS, dir string, options Options) (*Config, error) {
+	l := &loader{fsys: fsys, config: &Config{dir: dir, options: options, contents: map[string]string{}}}
+	names, err := sources(fsys)
+	if err != nil {
+		return nil, fmt.Errorf("load %s: %w", dir, err)
+	}
+	for _, name := range names {
+		l.source(name)
+	}
+	l.contents()
+	slices.Sort(l.config.files)
+	l.config.files = slices.Compact(l.config.files)
+	_, problems := compile(l.config, l.broken)
+	if problems = append(l.collect(), problems...).Sorted(); len(problems) > 0 {
+		return nil, problems
+	}
+	return l.config, nil
+}
+
+// sources lists the configuration files in order of their path.
+func sources(fsys fs.FS) ([]string, error) {
+	var names []string
+	err := fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil && name == ".":
+			return err
+		case err != nil:
+			return fmt.Errorf("%s: %w", name, reason(err))
+		case entry.IsDir() && name != "." && strings.HasPrefix(entry.Name(), "."):
+			return fs.SkipDir
+		case !entry.IsDir() && isSource(entry.Name()):
+			names = append(names, name)
+		}
+		return nil
+	})
+	slices.Sort(names)
+	return names, err
+}
+
+func isSource(name string) bool {
+	return name == "converge.yaml" || strings.HasSuffix(name, ".converge.yaml")
+}
+
+// reason drops the operation and path that an error repeats.
+func reason(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}

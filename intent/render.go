@@ -1,0 +1,181 @@
+package intent
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/internal/strict"
+)
+
+// RenderInput is what a release adds to an incarnation.
+type RenderInput struct {
+	Version     string
+	FullVersion string // as runtimes see it; Version when empty
+	// Parameters are values for all channels, ChannelParameters for one each; the latter win.
+	// Values are as JSON has them; text is read as the parameter's type.
+	Parameters        map[string]any
+	ChannelParameters map[string]map[string]any
+	// Channels to render for; those that the service does not go to are left out. Nil is all.
+	Channels []string
+}
+
+// Render makes the payloads of one service and version, by channel (INTERFACE section 1: parameter
+// default, then perReleaseChannel, then the release for all channels, then for one). The error of
+// a wrong input is a *Fault.
+func Render(inc *Incarnation, service string, in RenderInput) (map[string]entities.Payload, error) {
+	doc, ok := inc.service(service)
+	if !ok {
+		return nil, unknownService(inc, service)
+	}
+	if in.Version == "" {
+		return nil, &Fault{Code: "bad-version", Message: "the version is empty", Expected: "a name"}
+	}
+	given, err := doc.given(in)
+	if err != nil {
+		return nil, err
+	}
+	payloads := map[string]entities.Payload{}
+	for i := range doc.Channels {
+		instance := &doc.Channels[i]
+		if in.Channels != nil && !slices.Contains(in.Channels, instance.Channel) {
+			continue
+		}
+		scope := inc.scope(doc, instance)
+		scope.version, scope.fullVersion = in.Version, orElse(in.FullVersion, in.Version)
+		scope.given = given[instance.Channel]
+		payload, t := doc.payload(instance, scope)
+		if t != nil {
+			return nil, renderFault(service, t)
+		}
+		payloads[instance.Channel] = payload
+	}
+	return payloads, nil
+}
+
+func renderFault(service string, t *trouble) *Fault {
+	fault := t.Fault
+	fault.Message = fmt.Sprintf("render %s: %s", service, fault.Message)
+	return &fault
+}
+
+func unknownService(inc *Incarnation, service string) *Fault {
+	names := inc.Services()
+	return &Fault{Code: "unknown-service", Message: fmt.Sprintf("application %s has no service %q", inc.Application(), service),
+		Expected: strict.OneOf(names), Suggestion: strict.Nearest(service, names)}
+}
+
+// Template is a payload with the version and what only a release gives left open: substitutions of
+// them stand as they are. Its digest tells whether a change of configuration touched the channel.
+func (i *Incarnation) Template(service, channel string) (entities.Payload, error) {
+	doc, ok := i.service(service)
+	if !ok {
+		return entities.Payload{}, unknownService(i, service)
+	}
+	instance, ok := doc.instance(channel)
+	if !ok {
+		return entities.Payload{}, &Fault{Code: "unknown-channel", Message: fmt.Sprintf("service %s does not go to release channel %q", service, channel)}
+	}
+	payload, t := doc.payload(instance, i.scope(doc, instance))
+	if t != nil {
+		return entities.Payload{}, renderFault(service, t)
+	}
+	return payload, nil
+}
+
+// scope is what substitutions of an instance may name, the version left open.
+func (i *Incarnation) scope(doc *serviceDoc, instance *instanceDoc) *scope {
+	channel := i.channel(instance.Channel)
+	types := map[string]entities.ParamType{}
+	for _, p := range doc.Parameters {
+		types[p.Name] = p.Type
+	}
+	return &scope{application: i.doc.Application, service: doc.Name, channel: instance.Channel,
+		labels: channel.Labels, constants: channel.Constants, types: types, declared: instance.Parameters}
+}
+
+// payload renders an instance. Only parameters and constants that it uses become part of it.
+func (s *serviceDoc) payload(instance *instanceDoc, scope *scope) (entities.Payload, *trouble) {
+	payload := entities.Payload{Application: scope.application, Service: s.Name, Channel: instance.Channel,
+		Runtime: instance.Runtime, Kind: instance.Kind}
+	custom, t := s.custom(instance, scope)
+	if t != nil {
+		return payload, t
+	}
+	payload.Custom = custom
+	for name, v := range scope.params {
+		if v.kind == entities.ParamSecret {
+			continue // named where it is used
+		}
+		if payload.Parameters == nil {
+			payload.Parameters = map[string]any{}
+		}
+		payload.Parameters[name] = v.v
+	}
+	addresses := *scope
+	addresses.addressOnly = true
+	for name, text := range instance.Address {
+		resolved, t := addresses.text(text)
+		if t != nil {
+			return payload, t
+		}
+		if payload.Address == nil {
+			payload.Address = map[string]string{}
+		}
+		payload.Address[name] = resolved
+	}
+	payload.Constants = addresses.usedConstants
+	return payload, nil
+}
+
+// custom renders what commands receive, nil when that is nothing.
+func (s *serviceDoc) custom(instance *instanceDoc, scope *scope) (*entities.CustomPayload, *trouble) {
+	if len(instance.Env) == 0 && len(instance.Files) == 0 {
+		return nil, nil
+	}
+	custom := &entities.CustomPayload{}
+	for _, name := range keys(instance.Env) {
+		v, t := scope.env(instance.Env[name])
+		if t != nil {
+			return nil, t
+		}
+		if custom.Env == nil {
+			custom.Env = map[string]entities.Value{}
+		}
+		custom.Env[name] = v
+	}
+	for _, name := range instance.Files {
+		if custom.Files == nil {
+			custom.Files = map[string]string{}
+		}
+		custom.Files[name] = s.Files[name]
+	}
+	return custom, nil
+}
+
+// env renders the value of an environment variable, the only place for a secret.
+func (s *scope) env(v entities.Value) (entities.Value, *trouble) {
+	if v.WorkerEnv != "" || !hasSubstitution(v.Literal) {
+		return v, nil
+	}
+	result, t := s.expand(v.Literal)
+	if t != nil {
+		return entities.Value{}, t
+	}
+	if secret, ok := result.v.(entities.Value); ok {
+		return secret, nil
+	}
+	return entities.Value{Literal: asText(result.v)}, nil
+}
+
+// text renders a value that is text and no secret.
+func (s *scope) text(text string) (string, *trouble) {
+	if !hasSubstitution(text) {
+		return text, nil
+	}
+	result, t := s.expand(text)
+	if t != nil {
+		return "", t
+	}
+	return asText(result.v), nil
+}

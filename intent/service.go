@@ -1,0 +1,84 @@
+package intent
+
+// Service is what a team releases. It goes through the application's release channels.
+type Service struct {
+	Header
+	// What the service is, for people.
+	Description string `json:"description,omitempty"`
+	// The runtime it runs on; needed only where several of a channel's runtimes could run it.
+	Runtime Name `json:"runtime,omitempty"`
+	// The version that shall run. The file then owns the version: changing it releases, and
+	// releasing by hand is refused.
+	Version Version `json:"version,omitempty"`
+	// The version that is released once, when nothing was released yet.
+	InitialVersion Version `json:"initialVersion,omitempty"`
+	// Values that a release may set and payloads may use as ${{ params.NAME }}.
+	Parameters []Parameter `json:"parameters,omitempty"`
+	// What a change of configuration without a new version does: release it as a config release
+	// (the default), or hold it until the next release.
+	ConfigChanges ConfigChanges `json:"configChanges,omitempty" jsonschema:"default=release"`
+	// How long a release may take in a channel, from its first apply to stable objects, before it
+	// has failed there.
+	ProgressDeadline Duration `json:"progressDeadline,omitempty" jsonschema:"default=10m"`
+	// What happens when something was changed by hand: enforce repairs it, observe reports it.
+	Drift Drift `json:"drift,omitempty" jsonschema:"default=enforce"`
+	// What the commands of a custom runtime receive.
+	Custom *ServiceCustom `json:"custom,omitempty"`
+	// Changes to the above for some channels, applied in order; later wins.
+	PerReleaseChannel []ChannelOverride `json:"perReleaseChannel,omitempty"`
+	// The channels it goes to; all of the application's when not given. A channel left out also
+	// passes its preconditions on to the channels behind it.
+	ReleaseChannels []Name `json:"releaseChannels,omitempty"`
+}
+
+// Planned names the fields that later versions accept.
+func (Service) Planned() []string {
+	return []string{"requires", "kubernetes", "ecs", "maestro", "autoRollback", "extensions", "protections", "approvals",
+		"pins", "setupCallback", "aggregator", "reconcilers", "integrations", "dns", "renamedFrom", "movedFrom", "onDelete", "labels"}
+}
+
+// Parameter is a value that a release may set. One without a default must have a value in every
+// channel, from perReleaseChannel or from the release.
+type Parameter struct {
+	// The parameter's name.
+	Name ParameterName `json:"name"`
+	// The type of its value.
+	Type ParamType `json:"type"`
+	// The value when nothing else gives one. Text may use ${{ }}, other parameters included.
+	Default *Literal `json:"default,omitempty"`
+	// What it is for, for people.
+	Description string `json:"description,omitempty"`
+}
+
+// ServiceCustom is what the commands of a custom runtime receive of a service. It is the payload:
+// a change of it is a change of what runs.
+type ServiceCustom struct {
+	// Environment variables for the commands.
+	Env map[EnvName]EnvValue `json:"env,omitempty"`
+	// Files for the commands: paths relative to this file, at or below its directory. Their content is
+	// passed on as it is, without substitution.
+	Files []string `json:"files,omitempty"`
+}
+
+// ChannelOverride changes a service for one channel, or for all that a selector matches. One of
+// the two is given.
+type ChannelOverride struct {
+	// The name of the channel.
+	ReleaseChannel Name `json:"releaseChannel,omitempty"`
+	// Labels that a channel must all have.
+	Selector map[string]string `json:"selector,omitempty"`
+	// Values of parameters.
+	Parameters map[ParameterName]Literal `json:"parameters,omitempty"`
+	// How long a release may take there.
+	ProgressDeadline Duration `json:"progressDeadline,omitempty"`
+	// What happens there when something was changed by hand.
+	Drift Drift `json:"drift,omitempty"`
+	// Environment variables are added to those of the service, by name; a list of files replaces
+	// its list.
+	Custom *ServiceCustom `json:"custom,omitempty"`
+}
+
+// Planned names the fields that later versions accept.
+func (ChannelOverride) Planned() []string {
+	return []string{"kubernetes", "ecs", "autoRollback", "maestro", "protections", "extensions", "pins"}
+}

@@ -1,0 +1,106 @@
+package intent
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// maxSpec bounds a service spec, which workflows hold in their state (DESIGN section 3).
+const maxSpec = 32 << 10
+
+// Specs derives from an incarnation what the decision needs of each service, by service. Runtimes
+// are the definitions of those that its services run on. Incarnation and Hash stay empty, so that
+// entities.DigestOf of a spec changes only with its content.
+func Specs(inc *Incarnation, runtimes []entities.RuntimeDefinition) (map[string]entities.Spec, error) {
+	known := map[string]entities.RuntimeSpec{}
+	for _, definition := range runtimes {
+		known[definition.Name] = runtimeSpec(definition)
+	}
+	specs := map[string]entities.Spec{}
+	for i := range inc.doc.Services {
+		spec, err := inc.spec(&inc.doc.Services[i], known)
+		if err != nil {
+			return nil, err
+		}
+		if data, err := json.Marshal(spec); err != nil || len(data) > maxSpec {
+			return nil, &Fault{Code: "spec-too-large", Message: fmt.Sprintf("the rules of service %s have %d bytes", spec.Service, len(data)),
+				Expected: fmt.Sprintf("at most %d: fewer release channels, labels or preconditions", maxSpec)}
+		}
+		specs[spec.Service] = spec
+	}
+	return specs, nil
+}
+
+// runtimeSpec is the part of a definition that the decision needs.
+func runtimeSpec(d entities.RuntimeDefinition) entities.RuntimeSpec {
+	spec := entities.RuntimeSpec{Kind: d.Kind, Digest: entities.DigestOf(d), Looks: true, Remote: d.Remote, Timing: d.Timing}
+	if d.Custom != nil {
+		spec.Mode, spec.Looks = d.Custom.Mode, d.Custom.Fetch != nil
+	}
+	return spec
+}
+
+func (i *Incarnation) spec(doc *serviceDoc, known map[string]entities.RuntimeSpec) (entities.Spec, error) {
+	spec := entities.Spec{
+		Application: i.doc.Application, Service: doc.Name, ServiceID: i.doc.Application + "." + doc.Name,
+		Description: doc.Description, Parameters: doc.paramSpecs(),
+		Version: doc.Version, InitialVersion: doc.InitialVersion, DeclaredAt: doc.DeclaredAt,
+		ConfigChanges: doc.ConfigChanges, ProgressDeadline: time.Duration(doc.ProgressDeadline),
+		Runtimes: map[string]entities.RuntimeSpec{},
+	}
+	for _, channel := range i.doc.Channels {
+		instance, ok := doc.instance(channel.Name)
+		if !ok {
+			continue
+		}
+		template, err := i.Template(doc.Name, channel.Name)
+		if err != nil {
+			return spec, err
+		}
+		runtime, ok := known[instance.Runtime]
+		if !ok {
+			return spec, &Fault{Code: "unknown-runtime", Message: fmt.Sprintf("service %s runs on runtime %q in release channel %s, which has no definition", doc.Name, instance.Runtime, channel.Name)}
+		}
+		spec.Runtimes[instance.Runtime] = runtime
+		spec.Channels = append(spec.Channels, entities.ChannelSpec{
+			Name: channel.Name, Labels: channel.Labels, Runtime: instance.Runtime, Template: entities.DigestOf(template),
+			Conditions: conditionsAmong(i.doc.Channels, channel, func(name string) bool { _, ok := doc.instance(name); return ok }),
+			Drift:      instance.Drift, ProgressDeadline: time.Duration(instance.ProgressDeadline),
+		})
+	}
+	return spec, nil
+}
+
+// paramSpecs lists the parameters; one is required when some channel has no value for it.
+func (s *serviceDoc) paramSpecs() []entities.ParamSpec {
+	var all []entities.ParamSpec
+	for _, p := range s.Parameters {
+		spec := entities.ParamSpec{Name: p.Name, Type: p.Type}
+		for _, instance := range s.Channels {
+			if _, ok := instance.Parameters[p.Name]; !ok {
+				spec.Required = true
+			}
+		}
+		all = append(all, spec)
+	}
+	return all
+}
+
+// Manifest names the spec of every service of an incarnation by digest, so that a publication
+// tells only the services whose spec changed.
+type Manifest map[string]string
+
+// ManifestOf makes the manifest of specs.
+func ManifestOf(specs map[string]entities.Spec) Manifest {
+	manifest := Manifest{}
+	for service, spec := range specs {
+		manifest[service] = entities.DigestOf(spec)
+	}
+	return manifest
+}
+
+// Digest names the manifest in the store.
+func (m Manifest) Digest() string { return entities.DigestOf(m) }
