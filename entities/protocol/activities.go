@@ -100,12 +100,11 @@ type ApplyAnswer struct {
 
 // NotifyRequest tells the services whose spec digest differs between two manifests.
 type NotifyRequest struct {
-	Application string `json:"application"`
-	From        string `json:"from,omitempty"` // manifest digest all services know
-	To          string `json:"to"`
-	Incarnation int64  `json:"incarnation"`
-	Hash        string `json:"hash"`
-	By          string `json:"by"`
+	Application string      `json:"application"`
+	From        string      `json:"from,omitempty"` // manifest digest that all services know
+	To          string      `json:"to"`
+	Newest      Incarnation `json:"newest"`
+	Store       string      `json:"store"`
 }
 
 // NotifyAnswer counts the services told.

@@ -56,7 +56,8 @@ const (
 	ActivityObserve  = "Observe"
 	ActivityApply    = "Apply"
 	ActivityNotify   = "Notify"
-	ActivitySpill    = "Spill"
+	ActivitySpill    = "Spill"   // local
+	ActivityRestore  = "Restore" // local
 )
 
 // Search attributes.
@@ -71,5 +72,6 @@ const (
 // Error types of refused updates and failed activities, for callers that must tell them apart.
 const (
 	ErrRefused   = "Refused"   // the request is wrong or not possible now; nothing changed
+	ErrStore     = "Store"     // the store did not answer in time; nothing changed, try again
 	ErrUnchanged = "Unchanged" // benign: a look that saw what was known
 )

@@ -76,22 +76,11 @@ type ReleaseStatus struct {
 	Reasons     map[string]string `json:"reasons,omitempty"` // channel → why it is in that phase
 }
 
-// PauseStatus is one pause in force. An empty channel is the whole service.
-type PauseStatus struct {
-	Channel string    `json:"channel,omitempty"`
-	By      string    `json:"by"`
-	Reason  string    `json:"reason,omitempty"`
-	At      time.Time `json:"at"`
-}
+// PauseStatus is one pause in force.
+type PauseStatus = entities.Pause
 
-// JournalLine is something that happened. N grows by one with each line, so that a reader knows
-// what it has seen.
-type JournalLine struct {
-	N       int64     `json:"n"`
-	At      time.Time `json:"at"`
-	Channel string    `json:"channel,omitempty"`
-	Text    string    `json:"text"`
-}
+// JournalLine is something that happened.
+type JournalLine = entities.JournalLine
 
 // Explanation answers a Service's explain query: the lines a person reads, and what they are made
 // of.

@@ -1,6 +1,10 @@
 package protocol
 
-import "time"
+import (
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+)
 
 // Act is what every verb's payload carries. By is the caller's stated identity (workflow code
 // does not see the caller); RequestID makes the verb idempotent, across continue-as-new too.
@@ -62,7 +66,10 @@ type PublishRequest struct {
 	Causes   []string `json:"causes,omitempty"`
 	// After is the newest incarnation the publisher compiled against; another one being newest
 	// refuses the publication. Zero: not checked.
-	After    int64 `json:"after,omitempty"`
+	After int64 `json:"after,omitempty"`
+	// Floor is the highest number that the store already has: an application that lost its
+	// workflow goes on numbering from there.
+	Floor    int64 `json:"floor,omitempty"`
 	TakeOver bool  `json:"takeOver,omitempty"`
 }
 
@@ -80,11 +87,13 @@ type PublishAnswer struct {
 	Unchanged   bool   `json:"unchanged,omitempty"` // it was already the newest
 }
 
-// ServicePublish tells a Service that its spec changed (signal with start).
+// ServicePublish tells a Service that its spec changed (signal with start). An empty spec: the
+// service is no longer declared.
 type ServicePublish struct {
 	Incarnation int64  `json:"incarnation"`
 	Hash        string `json:"hash"`
-	Spec        string `json:"spec"` // digest in the store
+	Spec        string `json:"spec,omitempty"` // digest in the store
+	Store       string `json:"store"`
 	By          string `json:"by"`
 }
 
@@ -112,10 +121,5 @@ type Incarnation struct {
 	Causes   []string  `json:"causes,omitempty"`
 }
 
-// Refusal is a signal that did not validate: it changed nothing and is kept for `status`.
-type Refusal struct {
-	Verb   string    `json:"verb"`
-	By     string    `json:"by"`
-	Reason string    `json:"reason"`
-	At     time.Time `json:"at"`
-}
+// Refusal is a signal that did not validate.
+type Refusal = entities.Refusal

@@ -1,0 +1,134 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.temporal.io/sdk/client"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// Factory makes the adapter of one kind of runtime from a definition.
+type Factory func(entities.RuntimeDefinition) (runtimes.Runtime, error)
+
+// Activities are what workflows call by name (entities/protocol). Safe for concurrent use.
+type Activities struct {
+	Store     *intent.Store
+	Client    client.Client // to tell services about publications
+	Factories map[entities.RuntimeKind]Factory
+
+	mu    sync.Mutex
+	lines map[string]connection // by runtime and digest of its definition
+}
+
+// connection is a runtime ready for use, and what it was made from.
+type connection struct {
+	runtimes.Runtime
+	definition entities.RuntimeDefinition
+}
+
+// looks tells whether the runtime can be observed at all (C1).
+func (c connection) looks() bool {
+	return c.definition.Custom == nil || c.definition.Custom.Fetch != nil
+}
+
+// connect returns the runtime of that definition, made once per worker: definitions are immutable,
+// so a changed one has another digest.
+func (a *Activities) connect(ctx context.Context, name, digest string) (connection, error) {
+	key := name + "/" + digest
+	a.mu.Lock()
+	line, ok := a.lines[key]
+	a.mu.Unlock()
+	if ok {
+		return line, nil
+	}
+	definition, err := a.Store.Runtime(ctx, name, digest)
+	if err != nil {
+		return connection{}, fmt.Errorf("runtime %s: %w", name, err)
+	}
+	factory, ok := a.Factories[definition.Kind]
+	if !ok {
+		return connection{}, fmt.Errorf("runtime %s: this worker has no runtimes of kind %q", name, definition.Kind)
+	}
+	runtime, err := factory(definition)
+	if err != nil {
+		return connection{}, fmt.Errorf("runtime %s: %w", name, err)
+	}
+	line = connection{runtime, definition}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.lines == nil {
+		a.lines = map[string]connection{}
+	}
+	a.lines[key] = line
+	return line, nil
+}
+
+// instance reads what a runtime is told about an instance. Without a payload digest nothing was
+// ever applied there.
+func (a *Activities) instance(ctx context.Context, in runtimes.Instance, payload string) (runtimes.Instance, error) {
+	if payload == "" {
+		return in, nil
+	}
+	p, err := a.Store.Payload(ctx, payload)
+	if err != nil {
+		return in, fmt.Errorf("payload of %s/%s in %s: %w", in.Application, in.Service, in.Channel, err)
+	}
+	in.Payload = &p
+	return in, nil
+}
+
+// look takes one reading, bounded in time and size. Whatever goes wrong is in the reading: a look
+// never fails, it only finds out nothing. A runtime that ignores its deadline is left behind.
+func (c connection) look(ctx context.Context, in runtimes.Instance, timeout time.Duration) (entities.Reading, runtimes.Output) {
+	type seen struct {
+		objects []entities.Object
+		output  runtimes.Output
+		err     error
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	done := make(chan seen, 1)
+	go func() {
+		var s seen
+		if l, ok := c.Runtime.(runtimes.Logger); ok {
+			s.objects, s.output, s.err = l.ObserveOutput(ctx, in)
+		} else {
+			s.objects, s.err = c.Observe(ctx, in)
+		}
+		done <- s
+	}()
+	var s seen
+	select {
+	case s = <-done:
+	case <-ctx.Done():
+		select { // it may have been told and be about to say why
+		case s = <-done:
+		case <-time.After(stragglers):
+			s.err = &entities.ReadingError{Code: "timeout", Message: fmt.Sprintf("no answer within %s", timeout)}
+		}
+	}
+	return reading(s.objects, s.err), s.output
+}
+
+// stragglers is how long a look that was told to end may take to do so.
+const stragglers = 10 * time.Second
+
+func reading(objects []entities.Object, err error) entities.Reading {
+	r := entities.Reading{At: time.Now().UTC()}
+	if err == nil {
+		r.Objects, r.Omitted = runtimes.Bound(objects)
+		return r
+	}
+	if !errors.As(err, &r.Err) {
+		r.Err = &entities.ReadingError{Code: "fetch-failed", Message: err.Error()}
+	}
+	r.Err = &entities.ReadingError{Code: r.Err.Code, Message: runtimes.Clip(r.Err.Message, 1000)}
+	return r
+}

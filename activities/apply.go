@@ -1,0 +1,103 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// beat is how often an apply tells the server that its worker lives; less than a third of the
+// heartbeat timeout, so that one lost beat is no lost worker.
+const beat = 3 * time.Second
+
+// Apply moves one instance to its target and looks at the result. A failed apply is an answer; an
+// error means that the worker could not end it, and another one begins again. That one looks
+// first: what the lost worker had finished is not done twice (A11).
+func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protocol.ApplyAnswer, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go heartbeats(ctx)
+	line, in, err := a.prepareApply(ctx, r)
+	if err != nil {
+		return protocol.ApplyAnswer{Err: runtimes.Clip(err.Error(), 1000)}, ctx.Err()
+	}
+	target := entities.Target{FullVersion: in.FullVersion}
+	if activity.GetInfo(ctx).Attempt > 1 && line.looks() {
+		if seen, _ := line.look(ctx, in, r.FetchTimeout); stable(seen, target) {
+			return protocol.ApplyAnswer{Reading: &seen}, ctx.Err()
+		}
+	}
+	if err := a.apply(ctx, line, in, r.Timeout); err != nil {
+		return protocol.ApplyAnswer{Err: runtimes.Clip(err.Error(), 1000), Permanent: runtimes.IsPermanent(err)}, ctx.Err()
+	}
+	seen := a.lookAfter(ctx, line, in, r.FetchTimeout)
+	return protocol.ApplyAnswer{Reading: &seen}, ctx.Err()
+}
+
+func (a *Activities) prepareApply(ctx context.Context, r protocol.ApplyRequest) (connection, runtimes.Instance, error) {
+	line, err := a.connect(ctx, r.Runtime, r.RuntimeDigest)
+	if err != nil {
+		return line, runtimes.Instance{}, err
+	}
+	in, err := a.instance(ctx, runtimes.Instance{
+		Application: r.Application, Service: r.Service, ServiceID: r.ServiceID, Channel: r.Instance.Channel,
+		FullVersion: r.Instance.FullVersion,
+		Key:         fmt.Sprintf("%s/%s/%s/%s/%s", r.Application, r.Service, r.Instance.Channel, r.Instance.FullVersion, r.Instance.Payload),
+	}, r.Instance.Payload)
+	return line, in, err
+}
+
+func (a *Activities) apply(ctx context.Context, line connection, in runtimes.Instance, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	output, err := line.Apply(ctx, in)
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) && err != nil {
+		err = fmt.Errorf("not done within %s: %w", timeout, err)
+	}
+	a.log(ctx, in, intent.LogApply, output, err)
+	return err
+}
+
+// lookAfter is the reading that an apply ends with. Without a way to look, the success of the
+// apply is the state (C1).
+func (a *Activities) lookAfter(ctx context.Context, line connection, in runtimes.Instance, timeout time.Duration) entities.Reading {
+	if line.looks() {
+		seen, output := line.look(ctx, in, timeout)
+		if seen.Err != nil {
+			a.logLook(ctx, in, output, seen)
+		}
+		return seen
+	}
+	return reading([]entities.Object{{
+		Name: in.Service, Type: string(line.definition.Kind), Status: entities.ObjectSucceeded,
+		Versions: []entities.ObjectVersion{{Version: in.FullVersion, Active: true}},
+		Message:  "applied; this runtime has no fetch, so success is the state",
+	}}, nil)
+}
+
+func stable(seen entities.Reading, target entities.Target) bool {
+	i := entities.Instance{Reading: seen, Known: seen.Digest()}
+	return entities.ServiceInstance{Instance: &i}.Fetch(&target).Stable
+}
+
+// heartbeats tells the server that this worker lives, until ctx ends.
+func heartbeats(ctx context.Context) {
+	ticker := time.NewTicker(beat)
+	defer ticker.Stop()
+	for {
+		activity.RecordHeartbeat(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}

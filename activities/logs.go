@@ -1,0 +1,37 @@
+package activities
+
+import (
+	"context"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// log keeps what a command printed for `converge logs`. Losing it is no reason to fail.
+func (a *Activities) log(ctx context.Context, in runtimes.Instance, kind intent.LogKind, o runtimes.Output, failed error) {
+	if o.Command == "" {
+		return // a runtime without commands
+	}
+	entry := intent.LogEntry{
+		Kind: kind, At: o.Started, FullVersion: in.FullVersion, Command: o.Command, ExitCode: o.ExitCode,
+		Stdout: o.Stdout, Stderr: o.Stderr, Duration: o.Duration,
+	}
+	if failed != nil {
+		entry.Error = failed.Error()
+	}
+	if err := a.Store.PutLog(context.WithoutCancel(ctx), in.Application, in.Service, in.Channel, entry); err != nil {
+		activity.GetLogger(ctx).Warn("output not kept", "channel", in.Channel, "error", err)
+	}
+}
+
+// logLook keeps what a look printed.
+func (a *Activities) logLook(ctx context.Context, in runtimes.Instance, o runtimes.Output, seen entities.Reading) {
+	var failed error
+	if seen.Err != nil {
+		failed = seen.Err
+	}
+	a.log(ctx, in, intent.LogFetch, o, failed)
+}

@@ -1,0 +1,122 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// Search attributes that a Service begins with.
+var (
+	attrApplication = temporal.NewSearchAttributeKeyKeyword(protocol.AttrApplication)
+	attrService     = temporal.NewSearchAttributeKeyKeyword(protocol.AttrService)
+)
+
+// Notify records an incarnation under its number and tells the services whose spec differs between
+// two manifests. It goes through them in order and heartbeats the last one told, so that another
+// worker goes on where this one died; telling a service twice does no harm.
+func (a *Activities) Notify(ctx context.Context, r protocol.NotifyRequest) (protocol.NotifyAnswer, error) {
+	if err := a.Store.PutNumber(ctx, r.Application, r.Newest); err != nil {
+		return protocol.NotifyAnswer{}, err
+	}
+	from, to, err := a.manifests(ctx, r)
+	if err != nil {
+		return protocol.NotifyAnswer{}, err
+	}
+	changed := changes(from, to)
+	var last string
+	if activity.HasHeartbeatDetails(ctx) {
+		_ = activity.GetHeartbeatDetails(ctx, &last) // unreadable: begin with the first
+	}
+	answer := protocol.NotifyAnswer{}
+	for _, service := range changed {
+		if service <= last {
+			continue
+		}
+		if err := a.tell(ctx, r, service, to[service]); err != nil {
+			return answer, fmt.Errorf("tell %s/%s: %w", r.Application, service, err)
+		}
+		answer.Told++
+		activity.RecordHeartbeat(ctx, service)
+	}
+	return answer, nil
+}
+
+func (a *Activities) manifests(ctx context.Context, r protocol.NotifyRequest) (from, to map[string]string, err error) {
+	if r.From != "" {
+		if from, err = a.Store.Manifest(ctx, r.From); err != nil {
+			return nil, nil, err
+		}
+	}
+	to, err = a.Store.Manifest(ctx, r.To)
+	return from, to, err
+}
+
+// changes are the services whose spec differs, sorted; one that vanished is among them.
+func changes(from, to map[string]string) []string {
+	var out []string
+	for service, digest := range to {
+		if from[service] != digest {
+			out = append(out, service)
+		}
+	}
+	for service := range from {
+		if _, ok := to[service]; !ok {
+			out = append(out, service)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// tell signals one service, starting it when it is new. A service that is no longer declared is
+// told so, but never started for it.
+func (a *Activities) tell(ctx context.Context, r protocol.NotifyRequest, service, digest string) error {
+	id := protocol.ServiceID(r.Application, service)
+	message := protocol.ServicePublish{
+		Incarnation: r.Newest.Number, Hash: r.Newest.Hash, Spec: digest, Store: r.Store, By: r.Newest.By,
+	}
+	if digest == "" {
+		var gone *serviceerror.NotFound
+		if err := a.Client.SignalWorkflow(ctx, id, "", protocol.Publish, message); err != nil && !errors.As(err, &gone) {
+			return err
+		}
+		return nil
+	}
+	spec, err := a.Store.Spec(ctx, digest)
+	if err != nil {
+		return err
+	}
+	_, err = a.Client.SignalWithStartWorkflow(ctx, id, protocol.Publish, message, client.StartWorkflowOptions{
+		TaskQueue:             protocol.TaskQueue,
+		StaticSummary:         r.Application + "/" + service,
+		StaticDetails:         details(spec, r),
+		TypedSearchAttributes: temporal.NewSearchAttributes(attrApplication.ValueSet(r.Application), attrService.ValueSet(service)),
+	}, protocol.ServiceWorkflow, protocol.ServiceInput{Application: r.Application, Service: service})
+	return err
+}
+
+// details is the fixed text that the Temporal UI shows of a service (INTERFACE section 3).
+func details(spec entities.Spec, r protocol.NotifyRequest) string {
+	var b strings.Builder
+	if spec.Description != "" {
+		b.WriteString(spec.Description + "\n\n")
+	}
+	var channels []string
+	for _, c := range spec.Channels {
+		channels = append(channels, c.Name)
+	}
+	fmt.Fprintf(&b, "Channels in order: %s\n\nFrom %s\n\nWhy it is as it is: `converge explain %s/%s`",
+		strings.Join(channels, " → "), r.Newest.Origin.Path, spec.Application, spec.Service)
+	return b.String()
+}

@@ -1,0 +1,85 @@
+package activities
+
+import (
+	"context"
+	"hash/fnv"
+	"sync"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// Observe looks at instances of one service, each on its own and with its own deadline, so that a
+// hung one is reported alone and holds up no other (A7). It completes when something is not as
+// known; else it asks the server for another attempt after the interval, which writes no history.
+func (a *Activities) Observe(ctx context.Context, r protocol.ObserveRequest) (protocol.ObserveAnswer, error) {
+	news := a.lookAround(ctx, r)
+	if ctx.Err() != nil { // the worker is stopping: what it saw half way counts for nothing
+		return protocol.ObserveAnswer{}, ctx.Err()
+	}
+	if len(news) > 0 || r.Interval == 0 {
+		return protocol.ObserveAnswer{Readings: news}, nil
+	}
+	return protocol.ObserveAnswer{}, temporal.NewApplicationErrorWithOptions("as known", protocol.ErrUnchanged,
+		temporal.ApplicationErrorOptions{
+			NextRetryDelay: spread(r.Interval, activity.GetInfo(ctx).WorkflowExecution.ID),
+			Category:       temporal.ApplicationErrorCategoryBenign,
+		})
+}
+
+// lookAround returns the readings that are not as known, by channel.
+func (a *Activities) lookAround(ctx context.Context, r protocol.ObserveRequest) map[string]entities.Reading {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	news := map[string]entities.Reading{}
+	for _, ref := range r.Instances {
+		wg.Go(func() {
+			seen := a.lookAt(ctx, r, ref)
+			if ref.Known != "" && seen.Digest() == ref.Known {
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			news[ref.Channel] = seen
+		})
+	}
+	wg.Wait()
+	return news
+}
+
+func (a *Activities) lookAt(ctx context.Context, r protocol.ObserveRequest, ref protocol.InstanceRef) entities.Reading {
+	line, err := a.connect(ctx, r.Runtime, r.RuntimeDigest)
+	if err != nil {
+		return unready(err)
+	}
+	in, err := a.instance(ctx, runtimes.Instance{
+		Application: r.Application, Service: r.Service, ServiceID: r.ServiceID, Channel: ref.Channel,
+		FullVersion: ref.FullVersion,
+	}, ref.Payload)
+	if err != nil {
+		return unready(err)
+	}
+	seen, output := line.look(ctx, in, r.Timeout)
+	if seen.Digest() != ref.Known {
+		a.logLook(ctx, in, output, seen)
+	}
+	return seen
+}
+
+// unready is the reading when the worker could not even begin to look.
+func unready(err error) entities.Reading {
+	return entities.Reading{At: time.Now().UTC(), Err: &entities.ReadingError{Code: "not-ready", Message: runtimes.Clip(err.Error(), 1000)}}
+}
+
+// spread moves an interval by up to a tenth either way, the same for one service always, so that
+// services that began together do not look together for ever.
+func spread(interval time.Duration, key string) time.Duration {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(key)) // never fails
+	return interval + interval*time.Duration(int64(h.Sum32()%201)-100)/1000
+}

@@ -1,0 +1,132 @@
+package workflows
+
+import (
+	"encoding/json"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// Service is the life of one service: a convergence loop that never ends.
+//
+// Invariant: everything that was accepted is in state before the loop waits again, and state is
+// all that the next run gets. So a verb that was answered, and a signal that was received, survive
+// continue-as-new, a worker's death and a server's restart. No run ends with an apply or a question
+// to a runtime in flight; looks are dropped and started anew.
+func Service(ctx workflow.Context, in protocol.ServiceInput) error {
+	s, err := newService(ctx, in)
+	if err != nil {
+		return err
+	}
+	for {
+		s.woken = false
+		s.receive()
+		s.carryOut(s.state.Settle(workflow.Now(ctx), entities.Mode{Drain: s.ending()}))
+		if s.woken {
+			continue
+		}
+		if s.ending() && s.atRest() {
+			return s.continueAsNew()
+		}
+		if err := workflow.Await(ctx, s.hasNews); err != nil {
+			return err
+		}
+	}
+}
+
+// service is one run of a Service workflow.
+type service struct {
+	ctx      workflow.Context
+	runs     int64
+	state    *entities.State
+	decision *entities.Decision
+	woken    bool // something happened since the last decision
+	busy     int  // applies and questions in flight
+	lock     workflow.Mutex
+	watches  map[string]*watch
+	timer    timer
+	retryAt  time.Time // when signals that need the store are tried again
+	retries  int
+	shown    shown
+}
+
+func newService(ctx workflow.Context, in protocol.ServiceInput) (*service, error) {
+	s := &service{ctx: ctx, runs: in.Runs, lock: workflow.NewMutex(ctx), watches: map[string]*watch{}}
+	state, err := restore(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	s.state = state
+	s.decision = &entities.Decision{}
+	return s, s.listen()
+}
+
+// hasNews wakes the loop. Signals of a name that nobody listens to are news too: they are refused
+// visibly instead of being lost.
+func (s *service) hasNews() bool {
+	return s.woken || len(workflow.GetUnhandledSignalNames(s.ctx)) > 0
+}
+
+// ending: the server wants this run to continue as new; nothing new is started any more.
+func (s *service) ending() bool { return workflow.GetInfo(s.ctx).GetContinueAsNewSuggested() }
+
+// atRest: nothing is in flight that the next run could not start again.
+func (s *service) atRest() bool {
+	return s.busy == 0 && !s.lock.IsLocked() && workflow.AllHandlersFinished(s.ctx)
+}
+
+// carryOut does what the decision says, in this order: questions answered from the store lead to
+// another decision at once; then work starts, looks are arranged, and people are told.
+func (s *service) carryOut(d *entities.Decision) {
+	s.decision = d
+	for _, op := range d.Renders {
+		s.render(op)
+	}
+	for _, op := range d.Applies {
+		s.apply(op)
+	}
+	for _, op := range d.Asks {
+		s.ask(op)
+	}
+	s.arrangeWatches()
+	s.wakeAt(earliest(d.Wake, s.retryAt))
+	s.show()
+}
+
+// continueAsNew hands the state to the next run, signals that have arrived meanwhile included.
+func (s *service) continueAsNew() error {
+	s.collect()
+	in, err := pack(s.ctx, s.state)
+	if err != nil {
+		return err
+	}
+	s.collect() // packing may have yielded to the store
+	if in.State == nil && len(s.state.Inbox) > 0 {
+		if in, err = pack(s.ctx, s.state); err != nil {
+			return err
+		}
+	}
+	in.Runs = s.runs + 1
+	return workflow.NewContinueAsNewError(s.ctx, protocol.ServiceWorkflow, in)
+}
+
+// recordAnswer keeps an answer for a repeated request id.
+func (s *service) recordAnswer(verb, id string, answer any) {
+	if id == "" {
+		return
+	}
+	raw, err := json.Marshal(answer)
+	if err == nil {
+		s.state.Answer(verb, id, raw)
+	}
+}
+
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
