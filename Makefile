@@ -1,0 +1,78 @@
+# The commands of this repository. `make check` is exactly what CI runs.
+
+TOOL := go tool -modfile=tools/go.mod
+CHECKS := build vet test lint workflowcheck tidy generated
+# Packages that do not link the Temporal server: quick to build in any way.
+LIGHT := ./entities/... ./intent/... ./runtimes/... ./activities/... ./workflows/... ./cmd/converge/...
+FUZZTIME ?= 20s
+
+.DEFAULT_GOAL := help
+.PHONY: help build install test race lint fmt vet workflowcheck tidy generated check bench fuzz histories temporal-cli chromium
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## Build everything; the two programs go to bin/
+	go build ./...
+	go build -ldflags='-s -w' -o bin/ ./cmd/converge ./cmd/converge-dev
+
+install: ## Install both programs with go install
+	go install ./cmd/converge ./cmd/converge-dev
+
+test: ## Run the tests, as the README says
+	go test ./...
+
+race: ## Run the tests of the packages without a server under the race detector (needs a C compiler)
+	go test -race $(LIGHT)
+
+lint: ## Check style and common mistakes; .golangci.yml says which and why
+	$(TOOL) golangci-lint run
+
+fmt: ## Format the code as lint wants it
+	$(TOOL) golangci-lint fmt
+
+vet: ## Run go vet
+	go vet ./...
+
+workflowcheck: ## Look for what is not deterministic in workflows and all that they call
+	$(TOOL) workflowcheck -config tools/workflowcheck.yaml ./workflows/...
+
+tidy: ## Check that every go.mod and go.sum is tidy
+	go mod tidy -diff
+	go -C tools mod tidy -diff
+	go -C tests/temporalcli mod tidy -diff
+
+generated: ## Check that go generate changes nothing
+	@state() { { git status --porcelain; git diff; } | git hash-object --stdin; }; \
+	before=$$(state); go generate ./... && \
+	if [ "$$before" != "$$(state)" ]; then \
+		git status --short; echo 'go generate changed files: commit them' >&2; exit 1; \
+	fi
+
+check: ## Run everything that CI runs, with the time of each part
+	@for part in $(CHECKS); do \
+		echo "== $$part"; start=$$(date +%s); \
+		$(MAKE) --no-print-directory $$part || exit 1; \
+		echo "== $$part took $$(( $$(date +%s) - start )) s"; \
+	done
+
+bench: ## Measure: latency, events and CPU of a release, idle services, start-up
+	go run ./tests/bench
+
+fuzz: ## Run every fuzz target for FUZZTIME (20s)
+	@for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u); do \
+		for target in $$(go test -list '^Fuzz' $$dir | grep '^Fuzz'); do \
+			echo "== $$dir $$target"; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$dir || exit 1; \
+		done; \
+	done
+
+histories: ## Record the workflow histories again that the tests replay (see docs/decisions before doing so)
+	go test ./tests -run TestRecordHistories -count=1 -record
+
+temporal-cli: ## Build the stock temporal CLI into .cache/bin for the tests that call it (minutes, once)
+	go -C tests/temporalcli build -ldflags='-s -w' -o $(CURDIR)/.cache/bin/temporal github.com/temporalio/cli/cmd/temporal
+
+chromium: ## Install a browser to look at the UI with (Debian, as root)
+	apt-get update -qq
+	apt-get install -y --no-install-recommends chromium
