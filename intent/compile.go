@@ -38,6 +38,7 @@ type compiler struct {
 	// partial: something could not be read. What refers to names is then not judged, because the
 	// name may stand in what is missing.
 	partial  bool
+	misnamed bool // some runtime's name is wrong, and may be the one that is referred to
 	problems Problems
 	byPlace  map[string]*channelTrouble
 	places   []string

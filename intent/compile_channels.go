@@ -12,7 +12,7 @@ var keyRE = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$`)
 
 // defineChannels checks the release channels but for their conditions.
 func (c *compiler) defineChannels(app *document[Application]) {
-	if app.Spec.ReleaseChannels != nil && len(app.Spec.ReleaseChannels) == 0 {
+	if len(app.Spec.ReleaseChannels) == 0 && app.Has("releaseChannels") && !app.Faulty("releaseChannels") {
 		c.report(app.Decoder, "releaseChannels", Fault{Code: "missing-field", Message: "there are no release channels", Expected: "at least one"})
 	}
 	first := map[Name]int{}
@@ -66,7 +66,7 @@ func (c *compiler) channelRuntimes(app *document[Application], path string, chan
 		seen[ref.Name] = true
 		if _, known := c.runtimes[string(ref.Name)]; known {
 			c.refs[string(channel.Name)] = append(c.refs[string(channel.Name)], placeRef{string(ref.Name), ref.Namespace, at})
-		} else if !c.partial && ref.Name.Check() == nil {
+		} else if !c.partial && !c.misnamed && ref.Name.Check() == nil {
 			c.report(app.Decoder, at+".name", c.unknownRuntime(string(ref.Name)))
 		}
 	}
@@ -91,6 +91,9 @@ func (c *compiler) channelNames() []string {
 }
 
 func (c *compiler) unknownChannel(name Name, among []string) Fault {
+	if slices.Contains(c.channelNames(), string(name)) {
+		return Fault{Code: "unknown-channel", Message: fmt.Sprintf("the service does not go to release channel %q", string(name)), Expected: strict.OneOf(among)}
+	}
 	return Fault{Code: "unknown-channel", Message: fmt.Sprintf("no release channel %q", string(name)),
 		Expected: strict.OneOf(among), Suggestion: strict.Nearest(string(name), among)}
 }
@@ -120,8 +123,10 @@ func matches(selector, labels map[string]string) bool {
 func (c *compiler) choice(d *strict.Decoder, path string, name Name, selector map[string]string, among []string) []string {
 	byName, bySelector := d.Has(path+".releaseChannel"), d.Has(path+".selector")
 	switch {
-	case byName == bySelector:
-		c.report(d, path, Fault{Code: "one-of", Message: "exactly one of two fields is needed here", Expected: `either "releaseChannel" or "selector"`})
+	case byName && bySelector:
+		c.report(d, path, Fault{Code: "one-of", Message: `"releaseChannel" and "selector" are both given`, Expected: "one of them"})
+	case !byName && !bySelector:
+		c.report(d, path, Fault{Code: "one-of", Message: "it is not said which release channel is meant", Expected: `"releaseChannel" or "selector"`})
 	case byName && name.Check() != nil: // told while decoding
 	case byName && slices.Contains(among, string(name)):
 		return []string{string(name)}
@@ -143,7 +148,7 @@ func (c *compiler) selected(d *strict.Decoder, path string, selector map[string]
 		}
 	}
 	if len(found) == 0 && !c.partial {
-		c.report(d, path, Fault{Code: "no-match", Message: fmt.Sprintf("no release channel has the labels %s", selectorText(selector)),
+		c.report(d, path, Fault{Code: "no-match", Message: fmt.Sprintf("no release channel here has the labels %s", selectorText(selector)),
 			Expected: c.labelsOf(among)})
 	}
 	return found

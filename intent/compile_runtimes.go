@@ -37,6 +37,7 @@ func (c *compiler) defineRuntimes() []entities.RuntimeDefinition {
 			continue
 		}
 		first[name] = doc
+		c.misnamed = c.misnamed || doc.Faulty("name")
 		definition := c.defineRuntime(doc)
 		c.runtimes[string(name)] = definition
 		own = append(own, definition)
@@ -116,7 +117,7 @@ func (c *compiler) timing(doc *document[Runtime], at string, pace Pace) entities
 			c.report(d, at+".retry.maxAttempts", Fault{Code: "bad-value", Message: fmt.Sprintf("%d attempts are not possible", *n), Expected: "1 to 100"})
 		}
 	}
-	if timing.SteadyPollInterval < timing.PollInterval {
+	if timing.SteadyPollInterval < timing.PollInterval && timing.SteadyPollInterval >= shortestPoll {
 		c.report(d, at+".steadyPollInterval", Fault{Code: "bad-value", Message: "what is steady would be looked at more often than what moves",
 			Expected: fmt.Sprintf("at least pollInterval, %v", timing.PollInterval)})
 	}

@@ -244,7 +244,7 @@ func (s *serviceCompiler) pick(channel string) (placeRef, bool) {
 		if i := slices.Index(names, wanted); i >= 0 {
 			return refs[i], true
 		}
-		if !s.partial && !s.Faulty("runtime") {
+		if !s.partial && !s.misnamed && !s.Faulty("runtime") {
 			s.reportIn(s.Decoder, "runtime", channel, trouble{inChannel: true, Fault: Fault{Code: "unknown-runtime",
 				Message: fmt.Sprintf("there is no runtime %q", wanted), Expected: strict.OneOf(names), Suggestion: strict.Nearest(wanted, names)}})
 		}
@@ -253,7 +253,7 @@ func (s *serviceCompiler) pick(channel string) (placeRef, bool) {
 	if len(refs) == 1 {
 		return refs[0], true
 	}
-	if s.partial || s.config.application.Faulty("releaseChannels") || s.unresolved(channel) {
+	if s.partial || s.misnamed || s.config.application.Faulty("releaseChannels") || s.unresolved(channel) {
 		return placeRef{}, false
 	}
 	fault := Fault{Code: "no-runtime", Message: "no runtime can run this service", Expected: "a runtime there, or the service to leave the release channel out"}
@@ -283,13 +283,13 @@ func (s *serviceCompiler) substitutions(channel channelDoc, d *draft, ref placeR
 		scope.declared[name] = d.parameters[name].v
 	}
 	for _, name := range keys(s.types) {
-		if _, t := scope.param(name); t != nil && t.param == name {
+		if _, t := scope.param(name); t != nil && t.param == name && !s.Faulty(d.parameters[name].at) {
 			s.reportIn(s.Decoder, d.parameters[name].at, channel.Name, *t)
 		}
 		s.given(channel.Name, name, d)
 	}
 	for _, name := range keys(d.env) {
-		if _, t := scope.env(d.env[name].v); t != nil && t.param == "" {
+		if _, t := scope.env(d.env[name].v); t != nil && t.param == "" && !s.Faulty(d.env[name].at) {
 			s.reportIn(s.Decoder, d.env[name].at, channel.Name, *t)
 		}
 	}

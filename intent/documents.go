@@ -130,17 +130,26 @@ func (l *loader) document(file string, node *yaml.Node) {
 	switch kind {
 	case "Application":
 		doc := &document[Application]{Decoder: d}
-		d.Decode(node, &doc.Spec)
-		l.addApplication(doc)
+		if l.decode(d, node, &doc.Spec) {
+			l.addApplication(doc)
+		}
 	case "Service":
 		doc := &document[Service]{Decoder: d}
-		d.Decode(node, &doc.Spec)
-		l.config.services = append(l.config.services, doc)
+		if l.decode(d, node, &doc.Spec) {
+			l.config.services = append(l.config.services, doc)
+		}
 	case "Runtime":
 		doc := &document[Runtime]{Decoder: d}
-		d.Decode(node, &doc.Spec)
-		l.config.runtimes = append(l.config.runtimes, doc)
+		if l.decode(d, node, &doc.Spec) {
+			l.config.runtimes = append(l.config.runtimes, doc)
+		}
 	}
+}
+
+func (l *loader) decode(d *strict.Decoder, node *yaml.Node, spec any) bool {
+	bounded := d.Decode(node, spec)
+	l.broken = l.broken || !bounded
+	return bounded
 }
 
 func (l *loader) addApplication(doc *document[Application]) {

@@ -31,7 +31,10 @@ func fitLiteral(v any, kind entities.ParamType) (any, *Fault) {
 			return float64(x), nil
 		}
 	case float64:
-		if kind == entities.ParamInt && x == math.Trunc(x) && math.Abs(x) <= maxInt {
+		if kind == entities.ParamInt && math.Abs(x) > maxInt {
+			return nil, &Fault{Code: "bad-value", Message: "this is too large a number", Expected: "at most 2^53 - 1"}
+		}
+		if kind == entities.ParamInt && x == math.Trunc(x) {
 			return int64(x), nil
 		}
 		if kind == entities.ParamFloat {
@@ -83,7 +86,7 @@ func fitResult(result value, kind entities.ParamType) (value, *trouble) {
 	case result.symbolic && (widened || kind == entities.ParamString):
 		return value{v: result.v, kind: kind, symbolic: true}, nil
 	case result.symbolic:
-		return value{}, &trouble{Fault: Fault{Code: "wrong-type", Message: fmt.Sprintf("this is %s that a release gives", kindText[result.kind]), Expected: describeKind(kind, nil)}}
+		return value{}, &trouble{Fault: Fault{Code: "wrong-type", Message: "what a release gives here is " + kindText[result.kind], Expected: describeKind(kind, nil)}}
 	case kind == entities.ParamString:
 		return value{v: asText(result.v), kind: kind}, nil
 	}

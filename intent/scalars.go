@@ -13,7 +13,7 @@ const APIVersion = "converge/v1"
 // Header begins every document.
 type Header struct {
 	// The version of the format.
-	APIVersion string `json:"apiVersion" jsonschema:"enum=converge/v1"`
+	APIVersion FormatVersion `json:"apiVersion"`
 	// The kind of document.
 	Kind string `json:"kind"`
 	// The name, unique among the documents of this kind.
@@ -22,6 +22,8 @@ type Header struct {
 
 // The types of scalars, each with what it accepts.
 type (
+	// FormatVersion is converge/v1.
+	FormatVersion string
 	// Name is the name of something declared: it goes into workflow ids, queues and file names.
 	Name string
 	// ParameterName is the name of a parameter.
@@ -62,6 +64,9 @@ var (
 	versionRE   = regexp.MustCompile(versionPattern)
 	reservedRE  = regexp.MustCompile(`-i[0-9]+$`)
 )
+
+// Values lists what may stand in the file.
+func (FormatVersion) Values() []string { return []string{APIVersion} }
 
 // Values lists what may stand in the file.
 func (ConfigChanges) Values() []string { return []string{"release", "hold"} }

@@ -50,7 +50,7 @@ func hasSubstitution(text string) bool { return strings.Contains(text, "${{") }
 func (s *scope) expand(text string) (value, *trouble) {
 	found := substitution.FindAllStringSubmatchIndex(text, -1)
 	if strings.Count(text, "${{") != len(found) {
-		return value{}, &trouble{Fault: Fault{Code: "bad-substitution", Message: `"${{" is not closed or not alone`, Expected: "${{ name }}"}}
+		return value{}, &trouble{Fault: Fault{Code: "bad-substitution", Message: `a "${{" has no "}}" of its own`, Expected: "${{ name }}"}}
 	}
 	if len(found) == 1 && found[0][0] == 0 && found[0][1] == len(text) {
 		return s.lookup(strings.TrimSpace(text[found[0][2]:found[0][3]]))

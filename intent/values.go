@@ -1,8 +1,6 @@
 package intent
 
 import (
-	"fmt"
-
 	"go.yaml.in/yaml/v3"
 
 	"github.com/converge-engine/converge/entities"
@@ -58,7 +56,7 @@ func (l *Literal) DecodeStrict(d *strict.Decoder, path string, node *yaml.Node) 
 		return
 	}
 	if i, isInt := value.(int64); isInt && (i > maxInt || i < -maxInt) {
-		d.Fail(path, node, Fault{Code: "bad-value", Message: fmt.Sprintf("%d is too large a number", i), Expected: "at most 2^53 - 1"})
+		d.Fail(path, node, Fault{Code: "bad-value", Message: "this is too large a number", Expected: "at most 2^53 - 1"})
 		return
 	}
 	l.V = value

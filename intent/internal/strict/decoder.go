@@ -47,9 +47,16 @@ type Decoder struct {
 }
 
 // Decode fills into, a pointer to a struct, from the document's top mapping. What could be decoded
-// is filled in even when there are problems.
-func (d *Decoder) Decode(node *yaml.Node, into any) {
+// is filled in even when there are problems. False means that the document expands beyond all
+// bounds; that is then its only problem.
+func (d *Decoder) Decode(node *yaml.Node, into any) bool {
 	d.Value("", node, into)
+	if d.values < maxValues {
+		return true
+	}
+	d.Problems = nil
+	d.Fail("", node, Fault{Code: "too-large", Message: fmt.Sprintf("the document expands to more than %d values", maxValues)})
+	return false
 }
 
 // At tells where the value of path stands; for a value that is not there, where the nearest one
@@ -103,9 +110,7 @@ func (d *Decoder) enter(path string, node *yaml.Node) (*yaml.Node, bool) {
 		d.at = map[string]Position{}
 	}
 	d.at[path] = Position{max(node.Line, 1), max(node.Column, 1)}
-	if d.values++; d.values == maxValues {
-		d.Fail("", node, Fault{Code: "too-large", Message: fmt.Sprintf("the document expands to more than %d values", maxValues)})
-	}
+	d.values++
 	return node, d.values < maxValues
 }
 

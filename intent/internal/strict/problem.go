@@ -59,11 +59,15 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Sorted returns the problems in order of place, each once.
+// Sorted returns the problems in order of place, each once. What an alias brings to several paths
+// is told for the first of them.
 func (ps Problems) Sorted() Problems {
 	sorted := slices.Clone(ps)
 	slices.SortStableFunc(sorted, compare)
-	return slices.Compact(sorted)
+	return slices.CompactFunc(sorted, func(a, b Problem) bool {
+		b.Path = a.Path
+		return a == b
+	})
 }
 
 func compare(a, b Problem) int {
@@ -76,8 +80,11 @@ func compare(a, b Problem) int {
 	if c := a.Column - b.Column; c != 0 {
 		return c
 	}
-	if c := strings.Compare(a.Path, b.Path); c != 0 {
+	if c := strings.Compare(a.Code+a.Message+a.Expected+a.Suggestion, b.Code+b.Message+b.Expected+b.Suggestion); c != 0 {
 		return c
 	}
-	return strings.Compare(a.Code+a.Message, b.Code+b.Message)
+	if c := len(a.Path) - len(b.Path); c != 0 {
+		return c // items 9 and 10
+	}
+	return strings.Compare(a.Path, b.Path)
 }

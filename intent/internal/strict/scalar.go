@@ -13,8 +13,8 @@ import (
 func (d *Decoder) scalar(path string, node *yaml.Node, to reflect.Value) {
 	if node.Kind != yaml.ScalarNode || !set(node, to) {
 		d.wrongType(path, node, to.Type())
-		if node.Kind == yaml.ScalarNode && to.Kind() == reflect.String && node.ShortTag() != "!!null" {
-			d.Problems[len(d.Problems)-1].Expected += quoteHint(node)
+		if last := &d.Problems[len(d.Problems)-1]; last.Expected == "text" {
+			last.Expected += quoteHint(node)
 		}
 		return
 	}
@@ -131,6 +131,9 @@ func Describe(node *yaml.Node) string {
 func wanted(t reflect.Type) string {
 	if named, ok := reflect.Zero(t).Interface().(interface{ Wanted() string }); ok {
 		return named.Wanted()
+	}
+	if enum, ok := reflect.Zero(t).Interface().(Enum); ok {
+		return OneOf(enum.Values())
 	}
 	switch t.Kind() {
 	case reflect.Pointer:

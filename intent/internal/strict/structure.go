@@ -14,6 +14,7 @@ type field struct {
 	name     string
 	required bool
 	index    []int
+	kind     reflect.Type
 }
 
 // fields lists a struct's fields in order, those of embedded structs in their place.
@@ -32,7 +33,7 @@ func fields(t reflect.Type) []field {
 		if name == "" || name == "-" {
 			continue
 		}
-		all = append(all, field{name, !strings.Contains(options, "omitempty"), []int{i}})
+		all = append(all, field{name, !strings.Contains(options, "omitempty"), []int{i}, f.Type})
 	}
 	return all
 }
@@ -43,28 +44,31 @@ func (d *Decoder) structure(path string, node *yaml.Node, to reflect.Value) {
 		return
 	}
 	known := fields(to.Type())
-	given := map[string]bool{}
+	given, later := map[string]bool{}, false
 	for _, p := range d.pairs(path, node) {
 		at := slices.IndexFunc(known, func(f field) bool { return f.name == p.name })
 		if at < 0 {
-			d.unknownField(path, p, to.Type(), known)
+			later = d.unknownField(path, p, to.Type(), known) || later
 			continue
 		}
 		given[p.name] = true
 		d.Value(Field(path, p.name), p.value, to.FieldByIndex(known[at].index).Addr().Interface())
 	}
-	d.missing(path, node, known, given)
+	if !later { // a planned field may stand for one that is missing
+		d.missing(path, node, known, given)
+	}
 }
 
 func (d *Decoder) missing(path string, node *yaml.Node, known []field, given map[string]bool) {
 	for _, f := range known {
 		if f.required && !given[f.name] {
-			d.Fail(Field(path, f.name), node, Fault{Code: "missing-field", Message: fmt.Sprintf("%q is missing", f.name)})
+			d.Fail(Field(path, f.name), node, Fault{Code: "missing-field", Message: fmt.Sprintf("%q is missing", f.name), Expected: wanted(f.kind)})
 		}
 	}
 }
 
-func (d *Decoder) unknownField(path string, p pair, t reflect.Type, known []field) {
+// unknownField refuses a field, and tells whether a later version accepts it.
+func (d *Decoder) unknownField(path string, p pair, t reflect.Type, known []field) bool {
 	var names []string
 	for _, f := range known {
 		names = append(names, f.name)
@@ -72,7 +76,7 @@ func (d *Decoder) unknownField(path string, p pair, t reflect.Type, known []fiel
 	if planner, ok := reflect.Zero(t).Interface().(Planner); ok && slices.Contains(planner.Planned(), p.name) {
 		d.Fail(Field(path, p.name), p.key, Fault{Code: "not-supported-yet",
 			Message: fmt.Sprintf("%q is not supported yet by this version of Converge; remove it", p.name)})
-		return
+		return true
 	}
 	d.Fail(Key(path, p.name), p.key, Fault{
 		Code:       "unknown-field",
@@ -80,4 +84,5 @@ func (d *Decoder) unknownField(path string, p pair, t reflect.Type, known []fiel
 		Expected:   OneOf(names),
 		Suggestion: Nearest(p.name, names),
 	})
+	return false
 }

@@ -6,7 +6,8 @@ import (
 )
 
 // Nearest returns the name that was probably meant, or "". Near is at most a third of the letters
-// wrong; of equally near names the first in order is taken.
+// wrong; of equally near names the first in order is taken. Failing that it is one that begins as
+// the other does ("integer" for "int").
 func Nearest(given string, names []string) string {
 	const tooLong = 100 // the distance takes time square in the length, and no name is that long
 	if len(given) > tooLong {
@@ -19,6 +20,12 @@ func Nearest(given string, names []string) string {
 		}
 		if d := distance(strings.ToLower(given), strings.ToLower(name)); d < bestDistance && d < len(name) {
 			best, bestDistance = name, d
+		}
+	}
+	for _, name := range names {
+		const telling = 3 // letters
+		if best == "" && min(len(name), len(given)) >= telling && (strings.HasPrefix(name, given) || strings.HasPrefix(given, name)) {
+			best = name
 		}
 	}
 	return best
