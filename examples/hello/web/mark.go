@@ -1,0 +1,38 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+)
+
+// processMark identifies a living process beyond its id, which the system gives to others later: by
+// when it started. Empty: there is none, or only a zombie.
+func processMark(pid int) string {
+	if runtime.GOOS == "linux" {
+		return markFromProc(pid)
+	}
+	out, err := exec.Command("ps", "-o", "state=,lstart=", "-p", strconv.Itoa(pid)).Output()
+	state, started, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
+	if err != nil || strings.HasPrefix(state, "Z") {
+		return ""
+	}
+	return strings.TrimSpace(started)
+}
+
+// markFromProc is the boot and the clock tick of the start, without starting a program for it.
+func markFromProc(pid int) string {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return ""
+	}
+	// The name in parentheses may hold anything, spaces and parentheses included.
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
+		return ""
+	}
+	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") // absent in some sandboxes; the tick alone has to do
+	return strings.TrimSpace(string(boot)) + "/" + fields[19]
+}
