@@ -251,14 +251,10 @@ func (v *view) conclude(pause Pause) {
 
 // unknown: nothing is known of what runs here, though it could be.
 func (v *view) unknown() bool {
-	if !v.runtime.Looks {
+	if !v.runtime.looksAt(v.inst) {
 		return false
 	}
-	if v.inst.Reading.Err != nil {
-		return true
-	}
-	canLook := v.runtime.Mode != FetchExitCode || v.inst.Target != nil
-	return v.inst.Known == "" && canLook
+	return v.inst.Reading.Err != nil || v.inst.Known == ""
 }
 
 // explain gives the reasons of every status but CONVERGED.

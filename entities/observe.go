@@ -34,7 +34,7 @@ func (s *State) Watches() []Watch {
 	}
 	for _, c := range s.Spec.Channels {
 		rt, i := s.Spec.Runtimes[c.Runtime], s.Instances[c.Name]
-		if i == nil || !rt.Looks || i.Progress.Running || rt.Mode == FetchExitCode && i.Target == nil {
+		if i == nil || !rt.looksAt(i) || i.Progress.Running {
 			continue
 		}
 		w := Watch{Runtime: c.Runtime, Moving: s.moving(i)}
@@ -56,6 +56,12 @@ func (s *State) Watches() []Watch {
 	}
 	sort.Slice(out, func(a, b int) bool { return out[a].Key() < out[b].Key() })
 	return out
+}
+
+// looksAt tells whether an instance can be looked at; by exit code only once it has a version to
+// ask about (C7).
+func (r RuntimeSpec) looksAt(i *Instance) bool {
+	return r.Looks && (r.Mode != FetchExitCode || i.Target != nil)
 }
 
 // moving: something is expected to change soon, so that a short interval pays.
