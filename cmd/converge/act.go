@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+const (
+	actTimeout  = 30 * time.Second // for one answer
+	actAttempts = 3                // with one request id: the act happens once
+	parallel    = 16               // services asked at a time
+)
+
+// newAct is what every act of this caller carries.
+func (f *Factory) newAct(reason string) protocol.Act {
+	return protocol.Act{By: f.by(), RequestID: newRequestID(), Reason: reason}
+}
+
+// act sends an act to a service and waits for the answer. A lost connection is tried again under
+// the same request id.
+func (f *Factory) act(ctx context.Context, n serviceName, verb, requestID string, payload, into any) error {
+	api, err := f.client(ctx)
+	if err != nil {
+		return err
+	}
+	for attempt := 1; ; attempt++ {
+		err = once(ctx, api, n, verb, requestID, payload, into)
+		if !errors.Is(err, errLost) || attempt == actAttempts {
+			break
+		}
+		f.note("%v; trying again", err)
+		if f.Sleep(ctx, time.Second) != nil {
+			break
+		}
+	}
+	switch {
+	case errors.Is(err, errNotFound):
+		return f.missing(ctx, n)
+	case transient(err):
+		return fmt.Errorf("%s %s: %w; whether it was accepted is not known: see converge status %s", verb, n, err, n)
+	}
+	return err
+}
+
+func once(ctx context.Context, api API, n serviceName, verb, requestID string, payload, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, actTimeout)
+	defer cancel()
+	return api.Update(ctx, n.id(), verb, requestID, payload, into)
+}
+
+// status asks one service.
+func (f *Factory) status(ctx context.Context, n serviceName) (protocol.Status, error) {
+	api, err := f.client(ctx)
+	if err != nil {
+		return protocol.Status{}, err
+	}
+	var s protocol.Status
+	err = api.Query(ctx, n.id(), protocol.QueryStatus, &s)
+	if errors.Is(err, errNotFound) {
+		return s, f.missing(ctx, n)
+	}
+	return s, err
+}
+
+// services names what a target stands for. An application without services is an error that says
+// what there is.
+func (f *Factory) services(ctx context.Context, t target) ([]serviceName, error) {
+	if !t.all {
+		return []serviceName{t.serviceName}, nil
+	}
+	api, err := f.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names, err := api.Services(ctx, t.application)
+	if err != nil || len(names) > 0 || t.application == "" {
+		return names, err
+	}
+	all, err := api.Services(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("no application %s with services%s", t.application, suggestion(t.application, applications(all)))
+}
+
+func applications(names []serviceName) []string {
+	var out []string
+	for i, n := range names { // sorted
+		if i == 0 || n.application != names[i-1].application {
+			out = append(out, n.application)
+		}
+	}
+	return out
+}
+
+// each calls do for every service, some at a time, and returns the results in the services' order
+// and all errors together.
+func each[T any](ctx context.Context, names []serviceName, do func(context.Context, serviceName) (T, error)) ([]T, error) {
+	results := make([]T, len(names))
+	var mu sync.Mutex
+	failed := make([]error, len(names))
+	var g errgroup.Group
+	g.SetLimit(parallel)
+	for i, n := range names {
+		g.Go(func() error {
+			result, err := do(ctx, n)
+			mu.Lock()
+			defer mu.Unlock()
+			results[i], failed[i] = result, err
+			return nil
+		})
+	}
+	_ = g.Wait() // errors are kept in order
+	return results, errors.Join(failed...)
+}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/envconfig"
+	sdklog "go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// API is what verbs ask of Temporal. Errors are errRefused, errNotFound, errNoWorker, errLost, or
+// others that no retry mends.
+type API interface {
+	// Query asks a workflow for something it knows; it writes no history.
+	Query(ctx context.Context, workflowID, query string, into any) error
+	// Update sends an act and waits for the answer. The same request id is the same act.
+	Update(ctx context.Context, workflowID, verb, requestID string, act, into any) error
+	// Services lists the running services, of one application or, when empty, of all: sorted.
+	Services(ctx context.Context, application string) ([]serviceName, error)
+	// Temporal is the connection itself and its namespace, for publishing and for the worker.
+	Temporal() (c client.Client, namespace string)
+	Close()
+}
+
+// What can go wrong with a call, for callers that must tell it apart.
+var (
+	errNotFound = errors.New("not found")
+	errNoWorker = errors.New("no worker answers")
+	errLost     = errors.New("connection lost")
+)
+
+// refusedError is an act that was not accepted; nothing changed.
+type refusedError struct{ reason string }
+
+func (e *refusedError) Error() string { return "refused: " + e.reason }
+
+// connection is how to find the server; what is empty comes from the environment or the profile.
+type connection struct {
+	address, namespace, profile string
+	log                         io.Writer // for the SDK's own words; nil: none
+}
+
+const (
+	dialTimeout  = 5 * time.Second
+	queryTimeout = 10 * time.Second
+)
+
+// options follows Temporal's own conventions: flags over environment over profile over defaults.
+func (c connection) options() (client.Options, error) {
+	o, err := envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{ConfigFileProfile: c.profile})
+	if err != nil {
+		return o, fmt.Errorf("read Temporal's connection settings: %w", err)
+	}
+	if c.address != "" {
+		o.HostPort = c.address
+	}
+	if o.HostPort == "" {
+		o.HostPort = "127.0.0.1:7233"
+	}
+	if c.namespace != "" {
+		o.Namespace = c.namespace
+	}
+	if o.Namespace == "" {
+		o.Namespace = client.DefaultNamespace
+	}
+	o.Identity = "converge"
+	o.Logger = sdklog.NewStructuredLogger(slog.New(c.handler()))
+	o.ConnectionOptions.GetSystemInfoTimeout = dialTimeout
+	return o, nil
+}
+
+// handler keeps the SDK quiet, except in a worker, where its warnings are worth reading.
+func (c connection) handler() slog.Handler {
+	if c.log == nil {
+		return slog.DiscardHandler
+	}
+	return slog.NewTextHandler(c.log, &slog.HandlerOptions{Level: slog.LevelWarn})
+}
+
+// dial connects, or says how to get a server to connect to.
+func dial(ctx context.Context, c connection) (API, error) {
+	o, err := c.options()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	tc, err := client.DialContext(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("no Temporal server at %s (%s); start one with: converge dev, or name one with --address",
+			o.HostPort, cause(err))
+	}
+	return &temporalAPI{client: tc, namespace: o.Namespace, address: o.HostPort}, nil
+}
+
+// cause keeps the end of a gRPC error, which is what a person can act upon.
+func cause(err error) string {
+	text := err.Error()
+	if i := strings.LastIndex(text, "desc = "); i >= 0 {
+		text = text[i+len("desc = "):]
+	}
+	if i := strings.LastIndex(text, "dial tcp "); i >= 0 {
+		if _, rest, ok := strings.Cut(text[i+len("dial tcp "):], ": "); ok {
+			text = rest
+		}
+	}
+	return strings.TrimPrefix(strings.Trim(text, `"`), "connect: ")
+}
+
+type temporalAPI struct {
+	client             client.Client
+	namespace, address string
+}
+
+func (a *temporalAPI) Temporal() (client.Client, string) { return a.client, a.namespace }
+func (a *temporalAPI) Close()                            { a.client.Close() }
+
+func (a *temporalAPI) Query(ctx context.Context, workflowID, query string, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	value, err := a.client.QueryWorkflow(ctx, workflowID, "", query)
+	if err != nil {
+		return a.translate(workflowID, err)
+	}
+	return value.Get(into)
+}
+
+func (a *temporalAPI) Update(ctx context.Context, workflowID, verb, requestID string, act, into any) error {
+	handle, err := a.client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+		WorkflowID: workflowID, UpdateName: verb, UpdateID: requestID, Args: []any{act},
+		WaitForStage: client.WorkflowUpdateStageCompleted,
+	})
+	if err != nil {
+		return a.translate(workflowID, err)
+	}
+	return a.translate(workflowID, handle.Get(ctx, into))
+}
+
+func (a *temporalAPI) Services(ctx context.Context, application string) ([]serviceName, error) {
+	query := fmt.Sprintf("WorkflowType='%s' AND ExecutionStatus='Running'", protocol.ServiceWorkflow)
+	if application != "" {
+		query += fmt.Sprintf(" AND %s='%s'", protocol.AttrApplication, application)
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	var names []serviceName
+	request := &workflowservice.ListWorkflowExecutionsRequest{Namespace: a.namespace, Query: query, PageSize: 1000}
+	for {
+		page, err := a.client.ListWorkflow(ctx, request)
+		if err != nil {
+			return nil, fmt.Errorf("list services: %w", a.translate("", err))
+		}
+		for _, e := range page.Executions {
+			if app, svc, ok := protocol.ParseServiceID(e.Execution.WorkflowId); ok {
+				names = append(names, serviceName{app, svc})
+			}
+		}
+		if request.NextPageToken = page.NextPageToken; len(request.NextPageToken) == 0 {
+			return sortNames(names), nil
+		}
+	}
+}
+
+// translate tells the errors apart that verbs and people act upon differently.
+func (a *temporalAPI) translate(workflowID string, err error) error {
+	var application *temporal.ApplicationError
+	var notFound *serviceerror.NotFound
+	var noNamespace *serviceerror.NamespaceNotFound
+	var unavailable *serviceerror.Unavailable
+	var exhausted *serviceerror.ResourceExhausted
+	var late *serviceerror.DeadlineExceeded
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &application) && application.Type() == protocol.ErrRefused:
+		return &refusedError{application.Message()}
+	case errors.As(err, &application):
+		return errors.New(application.Message())
+	case errors.As(err, &noNamespace):
+		return fmt.Errorf("no namespace %q on the Temporal server at %s", a.namespace, a.address)
+	case errors.As(err, &notFound):
+		return fmt.Errorf("%s: %w", workflowID, errNotFound)
+	case errors.As(err, &late), errors.Is(err, context.DeadlineExceeded), isQueryNotPolled(err):
+		return fmt.Errorf("%w for %s; start one with: converge worker", errNoWorker, workflowID)
+	case errors.As(err, &unavailable), errors.As(err, &exhausted):
+		return fmt.Errorf("%w: Temporal server at %s: %s", errLost, a.address, cause(err))
+	}
+	return err
+}
+
+// isQueryNotPolled tells a query that no worker picked up.
+func isQueryNotPolled(err error) bool {
+	var precondition *serviceerror.FailedPrecondition
+	var rejected *serviceerror.QueryFailed
+	switch {
+	case errors.As(err, &precondition):
+		return strings.Contains(precondition.Message, "no poller")
+	case errors.As(err, &rejected):
+		return strings.Contains(rejected.Message, "no poller")
+	}
+	return false
+}
+
+// transient errors pass by themselves.
+func transient(err error) bool { return errors.Is(err, errLost) || errors.Is(err, errNoWorker) }

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/converge-engine/converge/cmd/internal/publish"
+	"github.com/converge-engine/converge/intent"
+)
+
+type applyOptions struct {
+	f        *Factory
+	dir      string
+	store    string
+	causes   []string
+	dryRun   bool
+	takeOver bool
+}
+
+func newCmdApply(f *Factory, runF func(context.Context, *applyOptions) error) *cobra.Command {
+	o := &applyOptions{f: f}
+	cmd := &cobra.Command{
+		Use:   "apply [DIR]",
+		Short: "Publish a configuration as the newest incarnation",
+		Long: `Compile the configuration in a directory and publish it: it becomes the newest
+incarnation of its application, as a whole or not at all. Rules hold at once; what a
+service runs changes through its release channels. Content that is newest already is
+not published again.`,
+		Example: `  converge apply examples/hello --dry-run
+  converge apply examples/hello`,
+		Args: exactArgs(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.checkFormat(); err != nil {
+				return err
+			}
+			o.dir = first(append(args, ".")...)
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
+	cmd.Flags().StringArrayVar(&o.causes, "cause", nil, "what led to it, kept with the incarnation (repeatable)")
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "compile and compare, publish nothing")
+	cmd.Flags().BoolVar(&o.takeOver, "take-over", false, "although the application came from another directory or store")
+	return cmd
+}
+
+const storeUsage = "incarnation store: a URL or a directory (default: CONVERGE_STORE, then the application's, then DIR/.converge/store)"
+
+func (o *applyOptions) run(ctx context.Context) error {
+	api, err := o.f.client(ctx)
+	if err != nil {
+		if _, wrong := o.f.compileDir(ctx, o.dir, o.store); errors.As(wrong, new(intent.Problems)) {
+			return o.f.problems(wrong, "; nothing published") // mistakes are said even without a server
+		}
+		return err
+	}
+	store, err := o.f.storeOf(ctx, publish.ApplicationIn(o.dir), o.dir, o.store)
+	if err != nil {
+		return err
+	}
+	c, _ := api.Temporal()
+	result, err := publish.Publish(ctx, publish.Options{
+		Client: c, Dir: o.dir, StoreURL: store, By: o.f.by(), Causes: o.causes, TakeOver: o.takeOver, DryRun: o.dryRun,
+	})
+	return o.f.published(result, err)
+}
+
+func (f *Factory) published(result publish.Result, err error) error {
+	var rejected *publish.Rejected
+	switch {
+	case errors.As(err, &rejected) && f.json():
+		return f.problems(err, "")
+	case errors.As(err, &rejected):
+		f.note("%s", rejected)
+		return exit(exitError)
+	case err != nil:
+		return err
+	case f.json():
+		return f.screen().JSON(result)
+	}
+	return f.screen().Lines(result.String())
+}
+
+// storeOf is where an application's incarnations are: named by a flag or CONVERGE_STORE, else what
+// the application says, else beside its configuration.
+func (f *Factory) storeOf(ctx context.Context, application, dir, flag string) (string, error) {
+	if store := first(flag, f.Env("CONVERGE_STORE")); store != "" {
+		return store, nil
+	}
+	if application != "" {
+		api, err := f.client(ctx)
+		if err != nil {
+			return "", err
+		}
+		c, _ := api.Temporal()
+		status, err := publish.Status(ctx, c, application)
+		if err != nil {
+			return "", err
+		}
+		if status.Store != "" {
+			return status.Store, nil
+		}
+	}
+	return filepath.Join(dir, ".converge", "store"), nil
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/converge-engine/converge/cmd/converge/internal/devprogram"
+)
+
+type devOptions struct {
+	f    *Factory
+	args []string
+	exec func(ctx context.Context, args []string, stderr io.Writer) error
+}
+
+// newCmdDev hands its arguments on as they are: the flags are those of the program it becomes.
+func newCmdDev(f *Factory, runF func(context.Context, *devOptions) error) *cobra.Command {
+	o := &devOptions{f: f, exec: devprogram.Exec}
+	return &cobra.Command{
+		Use:   "dev [DIR] [flags]",
+		Short: "Run everything in one process and follow a directory",
+		Long: `Run a Temporal server, its Web UI and a worker in one process, publish the
+configuration in DIR and follow it: a saved file is compiled and published again.
+Everything is kept in DIR/.converge; started again, it goes on where it was.
+
+The server is in a program of its own, converge-dev, which is built when it is not
+installed. converge dev --help lists its flags.`,
+		Example:            `  converge dev examples/hello`,
+		DisableFlagParsing: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.args = args
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return o.run(cmd)
+		},
+	}
+}
+
+func (o *devOptions) run(cmd *cobra.Command) error {
+	if slices.Contains(o.args, "--help") || slices.Contains(o.args, "-h") {
+		if err := cmd.Help(); err != nil {
+			return err
+		}
+	}
+	return o.exec(cmd.Context(), o.args, o.f.Err)
+}

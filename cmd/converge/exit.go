@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Exit codes (INTERFACE section 2). Every help text states them.
+const (
+	exitDone        = 0
+	exitError       = 1
+	exitFailed      = 2
+	exitTimeout     = 3
+	exitPerson      = 8
+	exitInterrupted = 130
+)
+
+const exitFooter = `Exit status: 0 converged or done (skipped included), 1 error, 2 failed or rolled
+back, 3 timed out, 8 only a person can move it, 130 interrupted.`
+
+// exitErr ends the program with a code. Without an error there is nothing more to say.
+type exitErr struct {
+	code int
+	err  error
+}
+
+func (e *exitErr) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit status %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitErr) Unwrap() error { return e.err }
+
+// exit ends with a code after everything was said; code 0 is no error.
+func exit(code int) error {
+	if code == exitDone {
+		return nil
+	}
+	return &exitErr{code: code}
+}
+
+// errInterrupted is the cause of a context that Ctrl-C or SIGTERM ended.
+var errInterrupted = errors.New("interrupted")
+
+// finish translates what a verb returned into the exit code, and says on w what is left to say.
+// It is the only place that does.
+func finish(ctx context.Context, err error, w io.Writer) int {
+	if err == nil {
+		return exitDone
+	}
+	var coded *exitErr
+	switch {
+	case errors.As(err, &coded):
+		if coded.err != nil {
+			fmt.Fprintf(w, "converge: %v\n", coded.err)
+		}
+		return coded.code
+	case errors.Is(context.Cause(ctx), errInterrupted):
+		fmt.Fprintln(w, "converge: interrupted")
+		return exitInterrupted
+	default:
+		fmt.Fprintf(w, "converge: %v\n", err)
+		return exitError
+	}
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/converge-engine/converge/cmd/internal/publish"
+	"github.com/converge-engine/converge/cmd/internal/show"
+	"github.com/converge-engine/converge/entities/explain"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent"
+)
+
+// history is an application's incarnations: the newest ones from its workflow, older ones from the
+// store.
+type history struct {
+	status protocol.ApplicationStatus
+	store  *intent.Store
+}
+
+// history asks the application, and opens the store that it names unless another is given.
+func (f *Factory) history(ctx context.Context, application, location string) (*history, error) {
+	if err := checkName("an application", application); err != nil {
+		return nil, err
+	}
+	api, err := f.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, _ := api.Temporal()
+	status, err := publish.Status(ctx, c, application)
+	if err != nil {
+		return nil, err
+	}
+	if status.Application == "" {
+		services, _ := api.Services(ctx, "")
+		return nil, fmt.Errorf("no application %s%s", application, suggestion(application, applications(services)))
+	}
+	store, err := intent.OpenStore(ctx, first(location, f.Env("CONVERGE_STORE"), status.Store))
+	return &history{status, store}, err
+}
+
+// number finds one incarnation.
+func (h *history) number(ctx context.Context, n int64) (protocol.Incarnation, error) {
+	for _, i := range h.status.Incarnations {
+		if i.Number == n {
+			return i, nil
+		}
+	}
+	i, err := h.store.Number(ctx, h.status.Application, n)
+	if intent.IsNotFound(err) {
+		return i, fmt.Errorf("%s has no incarnation %d; the newest is %d", h.status.Application, n, h.status.Newest)
+	}
+	return i, err
+}
+
+// all lists the last n incarnations, newest first; 0 is all.
+func (h *history) all(ctx context.Context, n int) ([]protocol.Incarnation, error) {
+	numbers, err := h.store.ListNumbers(ctx, h.status.Application)
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range h.status.Incarnations {
+		numbers = append(numbers, i.Number) // the store learns of the newest a moment later
+	}
+	slices.Sort(numbers)
+	numbers = slices.Compact(numbers)
+	slices.Reverse(numbers)
+	if n > 0 {
+		numbers = numbers[:min(n, len(numbers))]
+	}
+	out := []protocol.Incarnation{}
+	for _, number := range numbers {
+		i, err := h.number(ctx, number)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, i)
+	}
+	return out, nil
+}
+
+type incarnationsOptions struct {
+	f           *Factory
+	application string
+	store       string
+	last        int
+}
+
+func newCmdIncarnations(f *Factory, runF func(context.Context, *incarnationsOptions) error) *cobra.Command {
+	o := &incarnationsOptions{f: f}
+	cmd := &cobra.Command{
+		Use:   "incarnations [APP]",
+		Short: "List the published configurations of an application",
+		Long: `List the incarnations of an application, newest first: number, hash, when, by whom,
+and from where. APP may be dropped inside a directory that defines it.`,
+		Example: `  converge incarnations shop --last 5`,
+		Args:    exactArgs(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if err = f.checkFormat(); err != nil {
+				return err
+			}
+			if o.application, err = f.application(args); err != nil {
+				return err
+			}
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
+	cmd.Flags().IntVar(&o.last, "last", 20, "the last so many; 0 for all")
+	return cmd
+}
+
+// application is the first argument, else what the working directory defines.
+func (f *Factory) application(args []string) (string, error) {
+	if len(args) > 0 {
+		return args[0], checkName("an application", args[0])
+	}
+	dir, err := f.WorkDir()
+	if err != nil {
+		return "", err
+	}
+	name, _ := publish.FindApplication(dir)
+	if name == "" {
+		return "", fmt.Errorf("no application given, and the working directory defines none")
+	}
+	return name, nil
+}
+
+func (o *incarnationsOptions) run(ctx context.Context) error {
+	h, err := o.f.history(ctx, o.application, o.store)
+	if err != nil {
+		return err
+	}
+	defer h.store.Close() // only read
+	all, err := h.all(ctx, o.last)
+	if err != nil {
+		return err
+	}
+	if o.f.json() {
+		return o.f.screen().JSON(all)
+	}
+	t := show.Table{Header: []string{"NUMBER", "HASH", "SERVICES", "AGE", "BY", "FROM"}, Right: 4}
+	for _, i := range all {
+		t.Rows = append(t.Rows, incarnationRow(i, o.f.Now()))
+	}
+	return o.f.screen().Table(t)
+}
+
+func incarnationRow(i protocol.Incarnation, now time.Time) []string {
+	from := i.Origin.Path
+	if i.Origin.Commit != "" {
+		from += "@" + i.Origin.Commit[:min(12, len(i.Origin.Commit))]
+	}
+	if i.Origin.Dirty {
+		from += " dirty"
+	}
+	return []string{
+		strconv.FormatInt(i.Number, 10), i.Hash[:min(12, len(i.Hash))], strconv.Itoa(i.Services),
+		explain.Duration(now.Sub(i.At)), i.By, from,
+	}
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+//go:embed skeleton
+var skeleton embed.FS
+
+type initOptions struct {
+	f    *Factory
+	dir  string
+	name string
+}
+
+func newCmdInit(f *Factory, runF func(context.Context, *initOptions) error) *cobra.Command {
+	o := &initOptions{f: f}
+	cmd := &cobra.Command{
+		Use:   "init [DIR]",
+		Short: "Write a small application to start from",
+		Long: `Write converge.yaml and a custom runtime of a few lines, which work as they are.
+Nothing that exists is overwritten.`,
+		Example: `  converge init shop && cd shop && converge dev`,
+		Args:    exactArgs(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.dir = first(append(args, ".")...)
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return o.run()
+		},
+	}
+	cmd.Flags().StringVar(&o.name, "name", "", "name of the application (default: that of the directory)")
+	return cmd
+}
+
+func (o *initOptions) run() error {
+	name, err := o.applicationName()
+	if err != nil {
+		return err
+	}
+	entries, err := fs.ReadDir(skeleton, "skeleton")
+	if err != nil {
+		return err
+	}
+	if err := o.refuseOverwriting(entries); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(o.dir, 0o755); err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := o.write(e.Name(), name); err != nil {
+			return err
+		}
+	}
+	return o.f.screen().Lines(
+		"application "+name+" in "+o.dir,
+		"next: converge validate "+o.dir+", then converge dev "+o.dir)
+}
+
+var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
+
+// applicationName is the one given, else made from the directory's.
+func (o *initOptions) applicationName() (string, error) {
+	if o.name != "" {
+		return o.name, checkName("an application", o.name)
+	}
+	dir, err := filepath.Abs(o.dir)
+	if err != nil {
+		return "", err
+	}
+	name := strings.Trim(notInNames.ReplaceAllString(strings.ToLower(filepath.Base(dir)), "-"), "-0123456789")
+	if checkName("an application", name) != nil {
+		return "app", nil
+	}
+	return name, nil
+}
+
+func (o *initOptions) refuseOverwriting(entries []fs.DirEntry) error {
+	found, _ := filepath.Glob(filepath.Join(o.dir, "*.converge.yaml"))
+	for _, e := range entries {
+		path := filepath.Join(o.dir, e.Name())
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+			found = append(found, path)
+		}
+	}
+	if len(found) > 0 {
+		return fmt.Errorf("init %s: %s exists already; nothing written", o.dir, found[0])
+	}
+	return nil
+}
+
+// write puts one file of the skeleton into the directory, with the application's name filled in.
+func (o *initOptions) write(file, application string) error {
+	data, err := skeleton.ReadFile("skeleton/" + file)
+	if err != nil {
+		return err
+	}
+	mode := fs.FileMode(0o644)
+	if strings.HasSuffix(file, ".sh") {
+		mode = 0o755
+	}
+	text := strings.ReplaceAll(string(data), "APPLICATION", application)
+	out, err := os.OpenFile(filepath.Join(o.dir, file), os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = out.WriteString(text)
+	return errors.Join(err, out.Close())
+}

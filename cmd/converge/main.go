@@ -1,0 +1,80 @@
+// Command converge releases services and says why they are not moving. Each verb is one file; what
+// a verb asks of Temporal is the small interface in api.go. The Temporal server itself is never
+// linked: `converge dev` becomes another program (internal/devprogram).
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := interruptible()
+	f := newFactory()
+	code := run(ctx, f, os.Args[1:])
+	stop()
+	os.Exit(code)
+}
+
+// interruptible ends its context, with errInterrupted as the cause, at the first Ctrl-C or
+// SIGTERM; a second one ends the program at once.
+func interruptible() (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cancel(errInterrupted)
+		<-signals
+		os.Exit(exitInterrupted)
+	}()
+	return ctx, func() { signal.Stop(signals) }
+}
+
+// run carries out one command line and returns the exit code.
+func run(ctx context.Context, f *Factory, args []string) int {
+	root := newRoot(f)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	f.close()
+	return finish(ctx, err, f.Err)
+}
+
+// newRoot lists every verb.
+func newRoot(f *Factory) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "converge",
+		Short: "Release services through channels, and see why they do not move",
+		Long: `Converge releases services through release channels, durably, on Temporal.
+
+SVC is application/service; the application may be dropped inside a directory that
+defines it. The connection follows the temporal CLI: --address, --namespace and
+--profile, the TEMPORAL_* variables, or a profile file (API key and TLS included).`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.SetIn(f.In)
+	root.SetOut(f.Out)
+	root.SetErr(f.Err)
+	f.addFlags(root.PersistentFlags())
+	root.SetHelpTemplate(root.HelpTemplate() + "\n" + exitFooter + "\n")
+	root.AddGroup(&cobra.Group{ID: "config", Title: "Configuration:"}, &cobra.Group{ID: "release", Title: "Releases:"},
+		&cobra.Group{ID: "see", Title: "See what is going on:"}, &cobra.Group{ID: "run", Title: "Run:"})
+	add := func(group string, commands ...*cobra.Command) {
+		for _, c := range commands {
+			c.GroupID = group
+			root.AddCommand(c)
+		}
+	}
+	add("run", newCmdDev(f, nil), newCmdWorker(f, nil))
+	add("config", newCmdInit(f, nil), newCmdValidate(f, nil), newCmdCompile(f, nil), newCmdApply(f, nil),
+		newCmdIncarnations(f, nil))
+	add("release", newCmdRelease(f, nil), newCmdWait(f, nil), newCmdPause(f, nil), newCmdResume(f, nil),
+		newCmdCancel(f, nil), newCmdRetry(f, nil), newCmdRefresh(f, nil))
+	add("see", newCmdStatus(f, nil), newCmdExplain(f, nil), newCmdLogs(f, nil))
+	return root
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"sort"
+	"strings"
+
+	"github.com/converge-engine/converge/cmd/internal/publish"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// serviceName addresses a service.
+type serviceName struct{ application, service string }
+
+func (n serviceName) String() string { return n.application + "/" + n.service }
+func (n serviceName) id() string     { return protocol.ServiceID(n.application, n.service) }
+
+var namePattern = regexp.MustCompile(`^[a-z]([a-z0-9-]*[a-z0-9])?$`)
+
+// checkName refuses what no service can be called, before anything is asked of the server.
+func checkName(kind, name string) error {
+	if len(name) > 63 || !namePattern.MatchString(name) {
+		return fmt.Errorf("%q is no name of %s; expected lower-case letters, digits and hyphens", name, kind)
+	}
+	return nil
+}
+
+// parseService reads SVC. The application may be dropped inside a directory that defines it.
+func (f *Factory) parseService(arg string) (serviceName, error) {
+	app, svc, ok := strings.Cut(arg, "/")
+	if !ok {
+		dir, err := f.WorkDir()
+		if err != nil {
+			return serviceName{}, err
+		}
+		svc = arg
+		if app, _ = publish.FindApplication(dir); app == "" {
+			return serviceName{}, fmt.Errorf("%q: expected application/service; the application may be dropped only inside a directory that defines it", arg)
+		}
+	}
+	n := serviceName{app, svc}
+	return n, errors.Join(checkName("an application", app), checkName("a service", svc))
+}
+
+// target is what a verb for SVC or APP was given.
+type target struct {
+	serviceName
+	all bool // every service of the application
+}
+
+// parseTarget reads SVC or APP: a word with a slash is a service; one without is the application
+// that the working directory defines or, there, one of its services; elsewhere an application.
+func (f *Factory) parseTarget(arg string) (target, error) {
+	if strings.HasPrefix(arg, "runtime/") {
+		return target{}, fmt.Errorf("%s: verbs on a whole runtime are not available yet; name services", arg)
+	}
+	if strings.Contains(arg, "/") {
+		n, err := f.parseService(arg)
+		return target{serviceName: n}, err
+	}
+	if dir, err := f.WorkDir(); err == nil {
+		if app, _ := publish.FindApplication(dir); app != "" && app != arg {
+			n, err := f.parseService(arg)
+			return target{serviceName: n}, err
+		}
+	}
+	return target{serviceName: serviceName{application: arg}, all: true}, checkName("an application", arg)
+}
+
+// missing explains that a service does not exist, with names that are near. A verb never starts
+// one that is not declared.
+func (f *Factory) missing(ctx context.Context, n serviceName) error {
+	api, err := f.client(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := api.Services(ctx, "")
+	if err != nil {
+		return fmt.Errorf("no service %s", n)
+	}
+	names := make([]string, len(all))
+	for i, s := range all {
+		names[i] = s.String()
+	}
+	return fmt.Errorf("no service %s%s", n, suggestion(n.String(), names))
+}
+
+// suggestion lists near names, or all when they are few, or says how to declare one.
+func suggestion(wrong string, names []string) string {
+	close := near(wrong, names)
+	switch {
+	case len(close) == 1:
+		return fmt.Sprintf("; did you mean %s?", close[0])
+	case len(close) > 1:
+		return "; did you mean one of " + strings.Join(close, ", ") + "?"
+	case len(names) == 0:
+		return "; none is declared yet: converge apply DIR"
+	case len(names) <= 8:
+		return "; there are " + strings.Join(names, ", ")
+	}
+	return "; converge status lists them all"
+}
+
+// near gives at most five names within a third of the length of the wrong one, nearest first, and
+// those with the same service in another application.
+func near(wrong string, names []string) []string {
+	type candidate struct {
+		name     string
+		distance int
+	}
+	var found []candidate
+	for _, n := range names {
+		d := distance(wrong, n)
+		if _, service, _ := strings.Cut(n, "/"); strings.HasSuffix(wrong, "/"+service) {
+			d = min(d, 1)
+		}
+		if d <= max(1, len(wrong)/3) {
+			found = append(found, candidate{n, d})
+		}
+	}
+	sort.Slice(found, func(i, j int) bool {
+		if found[i].distance != found[j].distance {
+			return found[i].distance < found[j].distance
+		}
+		return found[i].name < found[j].name
+	})
+	out := make([]string, 0, 5)
+	for _, c := range found[:min(5, len(found))] {
+		out = append(out, c.name)
+	}
+	return out
+}
+
+// distance is the number of letters to change, add or drop (Levenshtein).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		diagonal := row[0]
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := diagonal
+			if a[i-1] != b[j-1] {
+				cost = 1 + min(diagonal, row[j], row[j-1])
+			}
+			diagonal, row[j] = row[j], cost
+		}
+	}
+	return row[len(b)]
+}
+
+func sortNames(names []serviceName) []serviceName {
+	sort.Slice(names, func(i, j int) bool { return names[i].String() < names[j].String() })
+	return names
+}

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/maestro"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// goal is what is waited for.
+type goal struct {
+	release  string   // id; empty: the service as it is
+	channel  string   // empty: all of them
+	approval approval // what a channel that waits for an approval means
+}
+
+// approval says what to do about a release that an approval would let go on.
+type approval int
+
+const (
+	approvalEnds     approval = iota // ends the wait once nothing else moves (`wait`)
+	approvalEndsNow                  // ends it at once (`--stop-at-approval`)
+	approvalIsWaited                 // somebody may give it: go on (`release --wait`)
+)
+
+// outcome is whether waiting is over, with which exit code, and why in one line.
+type outcome struct {
+	over bool
+	code int
+	why  string
+}
+
+// exitFor decides whether waiting is over. While anything that counts can still move by itself it
+// is not; then a failure counts more than a wait for a person.
+func exitFor(s protocol.Status, g goal) outcome {
+	if g.channel != "" && !hasChannel(s, g.channel) {
+		return outcome{true, exitError, fmt.Sprintf("%s/%s has no release channel %q; expected one of %s", s.Application, s.Service, g.channel, strings.Join(channelNames(s), ", "))}
+	}
+	if g.release == "" {
+		return judge(serviceGroups(s, g), g, s.Service)
+	}
+	r, ok := releaseByID(s, g.release)
+	if !ok {
+		return outcome{true, exitError, fmt.Sprintf("release %s is over and no longer listed", g.release)}
+	}
+	return judge(releaseGroups(s, r, g), g, s.Service+" "+r.Version)
+}
+
+// groups holds the channels that count, by what can become of them.
+type groups struct {
+	moving    []string // goes on by itself
+	queued    []string // goes on when another channel does
+	failed    []string
+	blocked   []string // waits for something that failed
+	paused    []string
+	approval  []string // an approval can be given now
+	cancelled []string
+	skipped   []string // a newer release entered instead
+	done      []string
+}
+
+func judge(in groups, g goal, what string) outcome {
+	list := func(names []string) string { return strings.Join(names, ", ") }
+	switch {
+	case g.approval == approvalEndsNow && len(in.approval) > 0:
+		return outcome{true, exitPerson, what + " waits for an approval in " + list(in.approval)}
+	case len(in.moving) > 0:
+		return outcome{why: what + " moves in " + list(in.moving)}
+	case len(in.failed) > 0:
+		why := what + " failed in " + list(in.failed)
+		if held := append(in.blocked, in.queued...); len(held) > 0 {
+			why += "; " + list(held) + " held by that"
+		}
+		return outcome{true, exitFailed, why}
+	case len(in.blocked) > 0:
+		return outcome{true, exitFailed, what + " is blocked in " + list(in.blocked)}
+	case len(in.paused) > 0:
+		return outcome{true, exitPerson, what + " is paused in " + list(in.paused)}
+	case len(in.approval) > 0:
+		return outcome{g.approval == approvalEnds, exitPerson, what + " waits for an approval in " + list(in.approval)}
+	case len(in.queued) > 0:
+		return outcome{why: what + " waits in " + list(in.queued)}
+	case len(in.cancelled) > 0:
+		return outcome{true, exitFailed, what + " was cancelled in " + list(in.cancelled)}
+	case len(in.done) == 0 && len(in.skipped) > 0:
+		return outcome{true, exitDone, what + " was skipped: a newer release entered " + list(in.skipped)}
+	}
+	return outcome{true, exitDone, what + " converged" + inList(in.done)}
+}
+
+func inList(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return " in " + strings.Join(names, ", ")
+}
+
+// releaseGroups sorts channels by the release's phase there and, while it has not ended, by what
+// the channel is doing.
+func releaseGroups(s protocol.Status, r protocol.ReleaseStatus, g goal) groups {
+	var out groups
+	for _, c := range s.Channels {
+		phase := r.Phases[c.Name]
+		if phase == "" || g.channel != "" && c.Name != g.channel {
+			continue
+		}
+		to := &out.done
+		switch maestro.Phase(phase) {
+		case maestro.Failed, maestro.RolledBack:
+			if to = &out.failed; c.Status == string(entities.StatusRollingBack) {
+				to = &out.moving // until it is back
+			}
+		case maestro.Cancelled:
+			to = &out.cancelled
+		case maestro.Skipped:
+			to = &out.skipped
+		case maestro.InProgress:
+			to = out.inProgress(c)
+		case maestro.Pending:
+			to = out.pending(c, r.Version)
+		}
+		*to = append(*to, c.Name)
+	}
+	return out
+}
+
+// inProgress: the channel's target is set for the release.
+func (g *groups) inProgress(c protocol.ChannelStatus) *[]string {
+	switch entities.Status(c.Status) {
+	case entities.StatusPaused:
+		return &g.paused
+	case entities.StatusFailed, entities.StatusFailedRollback:
+		return &g.failed
+	}
+	return &g.moving
+}
+
+// pending: the release has not entered the channel. When another one is ahead of it there, what the
+// channel waits for is not its own wait.
+func (g *groups) pending(c protocol.ChannelStatus, version string) *[]string {
+	status := entities.Status(c.Status)
+	switch {
+	case status == entities.StatusPaused:
+		return &g.paused
+	case c.Desired != version:
+		return &g.queued
+	}
+	return g.waiting(c)
+}
+
+// waiting sorts a channel that the next release may not enter yet.
+func (g *groups) waiting(c protocol.ChannelStatus) *[]string {
+	switch entities.Status(c.Status) {
+	case entities.StatusBlocked:
+		return &g.blocked
+	case entities.StatusManualApproval:
+		return &g.approval
+	case entities.StatusPreconditions:
+		if onlyUpstream(c) {
+			return &g.queued
+		}
+	}
+	return &g.moving
+}
+
+// onlyUpstream tells whether a channel waits for other channels alone: it moves when they do.
+func onlyUpstream(c protocol.ChannelStatus) bool {
+	only := false
+	for _, k := range c.Conditions {
+		if k.Verdict == string(entities.Pass) {
+			continue
+		}
+		if !strings.HasPrefix(k.ID, string(entities.ChannelStable)+"/") {
+			return false
+		}
+		only = true
+	}
+	return only
+}
+
+// serviceGroups sorts channels by status alone, as the status table says that `wait` ends.
+func serviceGroups(s protocol.Status, g goal) groups {
+	var out groups
+	if len(s.Channels) == 0 {
+		out.moving = append(out.moving, "no channel yet")
+	}
+	for _, c := range s.Channels {
+		if g.channel != "" && c.Name != g.channel {
+			continue
+		}
+		to := &out.done
+		switch status := entities.Status(c.Status); {
+		case status == entities.StatusOrphaned:
+			continue // left in place for good: nothing to wait for
+		case status == entities.StatusPaused:
+			to = &out.paused
+		case status.Row().Exit == entities.ExitFailed && status != entities.StatusBlocked:
+			to = &out.failed
+		case status.Row().Exit != entities.ExitConverged:
+			to = out.waiting(c)
+		}
+		*to = append(*to, c.Name)
+	}
+	return out
+}
+
+func hasChannel(s protocol.Status, name string) bool {
+	for _, c := range s.Channels {
+		if c.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+func channelNames(s protocol.Status) []string {
+	var out []string
+	for _, c := range s.Channels {
+		out = append(out, c.Name)
+	}
+	return out
+}
+
+func releaseByID(s protocol.Status, id string) (protocol.ReleaseStatus, bool) {
+	for _, r := range s.Releases {
+		if r.ID == id {
+			return r, true
+		}
+	}
+	return protocol.ReleaseStatus{}, false
+}
+
+// releaseOf finds the newest release of a version or full version.
+func releaseOf(s protocol.Status, version string) (protocol.ReleaseStatus, bool) {
+	for _, r := range s.Releases { // newest first
+		if r.Version == version {
+			return r, true
+		}
+	}
+	return protocol.ReleaseStatus{}, false
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+
+	"github.com/converge-engine/converge/cmd/internal/show"
+)
+
+// Factory gives verbs their streams, their surroundings and their connection, so that a test can
+// give others.
+type Factory struct {
+	In       io.Reader
+	Out, Err io.Writer
+	Env      func(string) string
+	WorkDir  func() (string, error)
+	Now      func() time.Time
+	Sleep    func(ctx context.Context, d time.Duration) error
+	// AskTTY tells whether a person can be asked on In.
+	AskTTY bool
+	// Dial connects; it is called when a verb first needs Temporal.
+	Dial func(ctx context.Context, c connection) (API, error)
+
+	conn   connection
+	format string
+	api    API
+}
+
+func newFactory() *Factory {
+	return &Factory{
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
+		Env: os.Getenv, WorkDir: os.Getwd, Now: time.Now, Sleep: sleep,
+		AskTTY: term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stderr.Fd())),
+		Dial:   dial,
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// addFlags adds what every verb takes.
+func (f *Factory) addFlags(flags *pflag.FlagSet) {
+	flags.StringVarP(&f.format, "output", "o", "text", "text or json")
+	flags.StringVar(&f.conn.address, "address", "", "Temporal server, host:port (TEMPORAL_ADDRESS)")
+	flags.StringVarP(&f.conn.namespace, "namespace", "n", "", "Temporal namespace (TEMPORAL_NAMESPACE)")
+	flags.StringVar(&f.conn.profile, "profile", "", "profile in Temporal's configuration file (TEMPORAL_PROFILE)")
+}
+
+// json tells whether JSON was asked for.
+func (f *Factory) json() bool { return f.format == "json" }
+
+// checkFormat refuses an --output that does not exist.
+func (f *Factory) checkFormat() error {
+	if f.format != "text" && f.format != "json" {
+		return fmt.Errorf("--output %q: expected text or json", f.format)
+	}
+	return nil
+}
+
+func (f *Factory) screen() show.Screen { return show.NewScreen(f.Out, f.Env) }
+
+// note says something on stderr that is not data.
+func (f *Factory) note(format string, args ...any) { fmt.Fprintf(f.Err, format+"\n", args...) }
+
+// client connects once.
+func (f *Factory) client(ctx context.Context) (API, error) {
+	if f.api != nil {
+		return f.api, nil
+	}
+	api, err := f.Dial(ctx, f.conn)
+	if err != nil {
+		return nil, err
+	}
+	f.api = api
+	return api, nil
+}
+
+func (f *Factory) close() {
+	if f.api != nil {
+		f.api.Close()
+	}
+}
+
+// by is who acts: $CONVERGE_BY, else user@host.
+func (f *Factory) by() string {
+	if by := f.Env("CONVERGE_BY"); by != "" {
+		return by
+	}
+	name := "unknown"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	if host, err := os.Hostname(); err == nil {
+		name += "@" + host
+	}
+	return name
+}
+
+// confirm asks before more than one service is touched. Without a person to ask, --yes is needed.
+func (f *Factory) confirm(yes bool, question string) error {
+	if yes {
+		return nil
+	}
+	if !f.AskTTY {
+		return fmt.Errorf("%s needs --yes when nobody can be asked", question)
+	}
+	fmt.Fprintf(f.Err, "%s? [y/N] ", question)
+	answer, _ := bufio.NewReader(f.In).ReadString('\n')
+	if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
+		return fmt.Errorf("not confirmed; nothing changed")
+	}
+	return nil
+}
+
+// newRequestID makes a retried call the same call.
+func newRequestID() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
+	return hex.EncodeToString(b[:])
+}
+
+// exactArgs names what is missing, as one line.
+func exactArgs(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) >= least && len(args) <= most {
+			return nil
+		}
+		return fmt.Errorf("usage: converge %s", cmd.Use)
+	}
+}

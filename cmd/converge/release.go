@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/converge-engine/converge/cmd/internal/show"
+	"github.com/converge-engine/converge/entities/explain"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+type releaseOptions struct {
+	f         *Factory
+	service   serviceName
+	version   string
+	params    []string
+	requestID string
+	reason    string
+	wait      bool
+	stop      bool
+	timeout   time.Duration
+}
+
+func newCmdRelease(f *Factory, runF func(context.Context, *releaseOptions) error) *cobra.Command {
+	o := &releaseOptions{f: f}
+	cmd := &cobra.Command{
+		Use:   "release SVC VERSION",
+		Short: "Release a version of a service",
+		Long: `Release a version of a service: it goes through the release channels, each under its rules.
+
+A new name takes the newest incarnation; a known name means the same bytes again.
+Parameters are given as name=value for all channels or CHANNEL:name=value for one.
+true, false and numbers are sent as such; put a value in double quotes to send text.
+--wait follows the release: Ctrl-C stops watching, never the release.`,
+		Example: `  converge release shop/web v9 --wait
+  converge release web v9 -p replicas=3 -p 'tag="007"' -p canary:replicas=1
+  converge release shop/web v9 --wait --stop-at-approval --timeout 30m --request-id ci-811`,
+		Args: releaseArgs,
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if err = f.checkFormat(); err != nil {
+				return err
+			}
+			if o.service, err = f.parseService(args[0]); err != nil {
+				return err
+			}
+			o.version = args[1]
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	cmd.Flags().StringArrayVarP(&o.params, "param", "p", nil, "parameter: name=value or CHANNEL:name=value (repeatable)")
+	cmd.Flags().StringVar(&o.requestID, "request-id", "", "the same id is the same release (default: random)")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "why, kept with the release")
+	cmd.Flags().BoolVarP(&o.wait, "wait", "w", false, "follow the release to its end")
+	cmd.Flags().BoolVar(&o.stop, "stop-at-approval", false, "with --wait: exit 8 as soon as an approval can be given")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "with --wait: exit 3 after this long (default: never)")
+	return cmd
+}
+
+// releaseArgs refuses the form for several services by name, so that nobody takes it for a typo.
+func releaseArgs(cmd *cobra.Command, args []string) error {
+	for _, a := range args {
+		if strings.Contains(a, "=") {
+			return fmt.Errorf("releasing several services under one id (%s) is not available yet; release them one by one", a)
+		}
+	}
+	return exactArgs(2, 2)(cmd, args)
+}
+
+func (o *releaseOptions) run(ctx context.Context) error {
+	request, err := o.request()
+	if err != nil {
+		return err
+	}
+	var answer protocol.ReleaseAnswer
+	if err := o.f.act(ctx, o.service, protocol.Release, request.RequestID, request, &answer); err != nil {
+		return err
+	}
+	if err := o.accepted(answer); err != nil || !o.wait {
+		return err
+	}
+	return o.follow(ctx, answer)
+}
+
+func (o *releaseOptions) request() (protocol.ReleaseRequest, error) {
+	r := protocol.ReleaseRequest{Act: o.f.newAct(o.reason), Version: o.version}
+	if o.requestID != "" {
+		r.RequestID = o.requestID
+	}
+	if !o.wait && (o.stop || o.timeout != 0) {
+		return r, fmt.Errorf("--stop-at-approval and --timeout need --wait")
+	}
+	var err error
+	r.Parameters, r.ChannelParameters, err = parseParams(o.params)
+	return r, err
+}
+
+func (o *releaseOptions) accepted(a protocol.ReleaseAnswer) error {
+	screen := o.f.screen()
+	if o.f.json() {
+		if o.wait {
+			return screen.JSONLine(a)
+		}
+		return screen.JSON(a)
+	}
+	line := fmt.Sprintf("release %s: %s %s from incarnation %d", a.ID, o.service.service, a.Version, a.Incarnation)
+	if a.Repeated {
+		line += " (accepted before under this request id)"
+	}
+	if a.Note != "" {
+		o.f.note("%s", a.Note)
+	}
+	return screen.Lines(line)
+}
+
+// follow prints what happens to the release until it is decided.
+func (o *releaseOptions) follow(ctx context.Context, a protocol.ReleaseAnswer) error {
+	g := goal{release: a.ID, approval: approvalIsWaited}
+	if o.stop {
+		g.approval = approvalEndsNow
+	}
+	log := &journalLog{f: o.f, screen: o.f.screen(), release: a.ID}
+	w := follower{f: o.f, api: o.f.api, name: o.service, goal: g, timeout: o.timeout, saw: log.print}
+	s, out, err := w.follow(ctx)
+	if err != nil {
+		return err
+	}
+	return o.f.conclude(s, out)
+}
+
+// conclude says how waiting ended and returns its exit code.
+func (f *Factory) conclude(s protocol.Status, out outcome) error {
+	if out.code == exitError {
+		return fmt.Errorf("%s", out.why)
+	}
+	if f.json() {
+		if err := f.screen().JSONLine(map[string]any{"exit": out.code, "why": out.why, "status": s}); err != nil {
+			return err
+		}
+		return exit(out.code)
+	}
+	text := out.why + "."
+	switch out.code {
+	case exitFailed:
+		text += " Next: retry, cancel, or release a fix. See: converge explain " + s.Application + "/" + s.Service
+	case exitPerson:
+		text += " See: converge explain " + s.Application + "/" + s.Service
+	}
+	if err := f.screen().Lines(text); err != nil {
+		return err
+	}
+	return exit(out.code)
+}
+
+// journalLog prints each line of a service's journal once, from a release's own on.
+type journalLog struct {
+	f       *Factory
+	screen  show.Screen
+	release string
+	last    int64 // number of the last line seen
+}
+
+func (l *journalLog) print(s protocol.Status) error {
+	r, ok := releaseByID(s, l.release)
+	var fresh []protocol.JournalLine
+	for _, j := range s.Journal {
+		if j.N <= l.last || ok && j.At.Before(r.At) {
+			continue
+		}
+		if l.last > 0 && j.N > l.last+1 {
+			l.f.note("%d lines were missed", j.N-l.last-1)
+		}
+		l.last = j.N
+		if j.Channel == "" && strings.HasPrefix(j.Text, "release "+l.release+":") {
+			continue // said already, by the answer
+		}
+		fresh = append(fresh, j)
+	}
+	if l.f.json() {
+		for _, j := range fresh {
+			if err := l.screen.JSONLine(j); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return l.screen.Lines(explain.Journal(fresh, s, l.f.Now())...)
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// scopeOptions are those of pause, resume and refresh, which take a service, one channel of it, or
+// every service of an application.
+type scopeOptions struct {
+	f       *Factory
+	verb    string
+	target  target
+	channel string
+	reason  string
+	yes     bool
+}
+
+func newCmdPause(f *Factory, runF func(context.Context, *scopeOptions) error) *cobra.Command {
+	return newScopeCmd(f, protocol.Pause, runF, cobra.Command{
+		Short: "Hold a service, a channel or an application's services where they are",
+		Long: `Hold a service, one channel of it, or every service of an application where they
+are: still observed, never applied. An apply in flight is left to finish.`,
+		Example: `  converge pause shop/web --channel prod-eu --reason "incident 12"
+  converge pause shop --yes`,
+	})
+}
+
+func newCmdResume(f *Factory, runF func(context.Context, *scopeOptions) error) *cobra.Command {
+	return newScopeCmd(f, protocol.Resume, runF, cobra.Command{
+		Short:   "End a pause",
+		Long:    `End the pause of a service, of one channel of it, or of every service of an application.`,
+		Example: `  converge resume shop/web --channel prod-eu`,
+	})
+}
+
+func newCmdRefresh(f *Factory, runF func(context.Context, *scopeOptions) error) *cobra.Command {
+	return newScopeCmd(f, protocol.Refresh, runF, cobra.Command{
+		Short:   "Look at the runtime now instead of at the next poll",
+		Long:    `Look at what runs now, instead of when the next look is due.`,
+		Example: `  converge refresh shop/web`,
+	})
+}
+
+func newScopeCmd(f *Factory, verb string, runF func(context.Context, *scopeOptions) error, texts cobra.Command) *cobra.Command {
+	o := &scopeOptions{f: f, verb: verb}
+	cmd := &texts
+	cmd.Use = verb + " SVC|APP"
+	cmd.Args = exactArgs(1, 1)
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if err = f.checkFormat(); err != nil {
+			return err
+		}
+		if o.target, err = f.parseTarget(args[0]); err != nil {
+			return err
+		}
+		if runF != nil {
+			return runF(cmd.Context(), o)
+		}
+		return o.run(cmd.Context())
+	}
+	cmd.Flags().StringVarP(&o.channel, "channel", "c", "", "this release channel only")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "why, shown to everybody who asks")
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask before touching more than one service")
+	return cmd
+}
+
+func (o *scopeOptions) run(ctx context.Context) error {
+	names, err := o.f.services(ctx, o.target)
+	if err != nil {
+		return err
+	}
+	if len(names) > 1 {
+		if err := o.f.confirm(o.yes, fmt.Sprintf("%s %d services of %s", o.verb, len(names), o.target.application)); err != nil {
+			return err
+		}
+	}
+	answers, err := each(ctx, names, func(ctx context.Context, n serviceName) (string, error) {
+		request := protocol.ScopeRequest{Act: o.f.newAct(o.reason), Channel: o.channel}
+		var answer protocol.Answer
+		err := o.f.act(ctx, n, o.verb, request.RequestID, request, &answer)
+		return answer.Message, err
+	})
+	return o.f.answered(names, answers, err)
+}
+
+// answered prints one line per service that answered.
+func (f *Factory) answered(names []serviceName, answers []string, err error) error {
+	type line struct {
+		Service string `json:"service"`
+		Message string `json:"message"`
+	}
+	lines := []line{}
+	for i, a := range answers {
+		if a != "" {
+			lines = append(lines, line{names[i].String(), a})
+		}
+	}
+	if f.json() {
+		if e := f.screen().JSON(lines); e != nil {
+			return e
+		}
+		return err
+	}
+	for _, l := range lines {
+		text := l.Message
+		if len(names) > 1 {
+			text = l.Service + ": " + text
+		}
+		if e := f.screen().Lines(text); e != nil {
+			return e
+		}
+	}
+	return err
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/converge-engine/converge/cmd/internal/show"
+	"github.com/converge-engine/converge/entities/explain"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+type statusOptions struct {
+	f      *Factory
+	target target
+	watch  bool
+}
+
+func newCmdStatus(f *Factory, runF func(context.Context, *statusOptions) error) *cobra.Command {
+	o := &statusOptions{f: f}
+	cmd := &cobra.Command{
+		Use:   "status [APP|SVC]",
+		Short: "Show what runs in each channel and what it waits for",
+		Long: `Show each channel of a service, of an application's services, or of all of them:
+what runs, what it is moving to, and what it waits for.
+
+--watch keeps it up to date: a live table on a terminal, new lines when piped, one
+JSON document per change with --output json.`,
+		Example: `  converge status
+  converge status shop --watch
+  converge status shop/web --output json`,
+		Args: exactArgs(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if err = f.checkFormat(); err != nil {
+				return err
+			}
+			o.target = target{all: true}
+			if len(args) > 0 {
+				if o.target, err = f.parseTarget(args[0]); err != nil {
+					return err
+				}
+			}
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	cmd.Flags().BoolVar(&o.watch, "watch", false, "keep it up to date until Ctrl-C")
+	return cmd
+}
+
+func (o *statusOptions) run(ctx context.Context) error {
+	if o.watch {
+		return o.follow(ctx)
+	}
+	all, err := o.ask(ctx)
+	if err != nil && len(all) == 0 {
+		return err
+	}
+	if len(all) == 0 {
+		o.f.note("no services yet; declare some with: converge apply DIR")
+	}
+	if o.f.json() {
+		return errors.Join(o.f.screen().JSON(o.document(all)), err)
+	}
+	text := statusText(o.f.screen(), all, o.f.Now())
+	if _, e := fmt.Fprint(o.f.Out, text); e != nil {
+		return e
+	}
+	return err
+}
+
+// ask returns the services that answered, and what was wrong with the others.
+func (o *statusOptions) ask(ctx context.Context) ([]protocol.Status, error) {
+	names, err := o.f.services(ctx, o.target)
+	if err != nil {
+		return nil, err
+	}
+	all, err := each(ctx, names, o.f.status)
+	answered := all[:0]
+	for _, s := range all {
+		if s.Service != "" {
+			answered = append(answered, s)
+		}
+	}
+	return answered, err
+}
+
+// document is one status for a service, a list for more.
+func (o *statusOptions) document(all []protocol.Status) any {
+	if !o.target.all && len(all) == 1 {
+		return all[0]
+	}
+	if all == nil {
+		return []protocol.Status{}
+	}
+	return all
+}
+
+// follow asks again and again until Ctrl-C.
+func (o *statusOptions) follow(ctx context.Context) error {
+	screen := o.f.screen()
+	live := show.NewLive(screen)
+	last, lost := "", false
+	for {
+		all, err := o.ask(ctx)
+		if ctx.Err() != nil {
+			return exit(exitInterrupted)
+		}
+		if err != nil && !transient(err) {
+			return err
+		}
+		if err != nil && !lost {
+			o.f.note("%v; trying again", err)
+		}
+		if lost = err != nil; !lost {
+			if err := o.frame(screen, live, all, &last); err != nil {
+				return err
+			}
+		}
+		if o.f.Sleep(ctx, pollSlow) != nil {
+			return exit(exitInterrupted)
+		}
+	}
+}
+
+// frame shows one look. Without a terminal ages are left out: they alone would make every line new.
+func (o *statusOptions) frame(screen show.Screen, live *show.Live, all []protocol.Status, last *string) error {
+	if o.f.json() {
+		if now := fmt.Sprint(all); now == *last {
+			return nil
+		} else {
+			*last = now
+		}
+		return screen.JSONLine(o.document(all))
+	}
+	now := o.f.Now()
+	if !screen.TTY {
+		now = time.Time{}
+	}
+	return live.Frame(statusText(screen, all, now))
+}
+
+// statusText lays out the overview. A zero time leaves ages out.
+func statusText(screen show.Screen, all []protocol.Status, now time.Time) string {
+	if len(all) == 0 {
+		return ""
+	}
+	overview := explain.Table(all, now)
+	t := show.Table{Header: explain.Header[:], Right: 6, Status: 3}
+	service := ""
+	for _, row := range overview.Rows {
+		cells := append([]string(nil), row[:]...)
+		if service = first(cells[0], service); !screen.TTY {
+			cells[0] = service // each line stands alone for grep and cut
+		}
+		if now.IsZero() {
+			cells[5] = ""
+		}
+		t.Rows = append(t.Rows, cells)
+	}
+	text := screen.String(t)
+	if len(overview.Lines) > 0 {
+		text += strings.Join(overview.Lines, "\n") + "\n"
+	}
+	return text
+}
+
+func first(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}

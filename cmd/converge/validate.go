@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/converge-engine/converge/intent"
+)
+
+// dirOptions are those of verbs that read a directory and nothing else.
+type dirOptions struct {
+	f     *Factory
+	dir   string
+	store string
+}
+
+func newCmdValidate(f *Factory, runF func(context.Context, *dirOptions) error) *cobra.Command {
+	return newDirCmd(f, runF, (*dirOptions).validate, cobra.Command{
+		Use:   "validate [DIR]",
+		Short: "Find everything wrong with a configuration",
+		Long: `Check the configuration in a directory and print everything that is wrong with it at
+once: file, line, column, and what was expected. No server is needed.`,
+		Example: `  converge validate examples/hello
+  converge validate --output json`,
+	})
+}
+
+func newCmdCompile(f *Factory, runF func(context.Context, *dirOptions) error) *cobra.Command {
+	return newDirCmd(f, runF, (*dirOptions).compile, cobra.Command{
+		Use:   "compile [DIR]",
+		Short: "Compile a configuration and print its hash",
+		Long: `Compile the configuration in a directory into an incarnation, without publishing it,
+and print its hash: the same sources give the same hash. --output json exports it.`,
+		Example: `  converge compile examples/hello
+  converge compile examples/hello --output json > incarnation.json`,
+	})
+}
+
+func newDirCmd(f *Factory, runF func(context.Context, *dirOptions) error, run func(*dirOptions, context.Context) error, texts cobra.Command) *cobra.Command {
+	o := &dirOptions{f: f}
+	cmd := &texts
+	cmd.Args = exactArgs(0, 1)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := f.checkFormat(); err != nil {
+			return err
+		}
+		o.dir = first(append(args, ".")...)
+		if runF != nil {
+			return runF(cmd.Context(), o)
+		}
+		return run(o, cmd.Context())
+	}
+	cmd.Flags().StringVar(&o.store, "store", "", "store with the runtimes that other applications define (CONVERGE_STORE)")
+	return cmd
+}
+
+func (o *dirOptions) validate(ctx context.Context) error {
+	compiled, err := o.f.compileDir(ctx, o.dir, o.store)
+	if err != nil {
+		return o.f.problems(err, "")
+	}
+	if o.f.json() {
+		return o.f.screen().JSON([]intent.Problem{})
+	}
+	inc := compiled.Incarnation
+	return o.f.screen().Lines(fmt.Sprintf("%s is valid: %s, %s", inc.Application(),
+		count(len(inc.Services()), "service"), count(len(inc.Channels()), "release channel")))
+}
+
+func (o *dirOptions) compile(ctx context.Context) error {
+	compiled, err := o.f.compileDir(ctx, o.dir, o.store)
+	if err != nil {
+		return o.f.problems(err, "; nothing compiled")
+	}
+	if o.f.json() {
+		_, err = fmt.Fprintf(o.f.Out, "%s\n", compiled.Incarnation.Bytes())
+		return err
+	}
+	return o.f.screen().Lines(compiled.Incarnation.Hash())
+}
+
+// compileDir compiles a directory on its own. Only a store that is named is asked for the runtimes
+// that other applications define.
+func (f *Factory) compileDir(ctx context.Context, dir, location string) (*intent.Compiled, error) {
+	var options intent.Options
+	if location = first(location, f.Env("CONVERGE_STORE")); location != "" {
+		store, err := intent.OpenStore(ctx, location)
+		if err != nil {
+			return nil, err
+		}
+		defer store.Close() // only read
+		if options.Runtimes, err = store.Runtimes(ctx); err != nil {
+			return nil, err
+		}
+	}
+	config, err := intent.LoadWith(dir, options)
+	if err != nil {
+		return nil, err
+	}
+	return intent.Compile(config)
+}
+
+// problems prints everything that is wrong with a configuration: as text on stderr, one line each
+// and a count, or as a JSON list on stdout. Another error is returned as it is.
+func (f *Factory) problems(err error, consequence string) error {
+	var found intent.Problems
+	if !errors.As(err, &found) {
+		return err
+	}
+	if f.json() {
+		if err := f.screen().JSON(found); err != nil {
+			return err
+		}
+		return exit(exitError)
+	}
+	f.note("%s\n%s%s", found.Error(), count(len(found), "error"), consequence)
+	return exit(exitError)
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

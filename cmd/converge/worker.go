@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/converge-engine/converge/cmd/internal/publish"
+	"github.com/converge-engine/converge/worker"
+)
+
+type workerOptions struct {
+	f       *Factory
+	store   string
+	runtime string
+}
+
+func newCmdWorker(f *Factory, runF func(context.Context, *workerOptions) error) *cobra.Command {
+	o := &workerOptions{f: f}
+	cmd := &cobra.Command{
+		Use:   "worker",
+		Short: "Serve workflows and activities until Ctrl-C",
+		Long: `Serve the services of a Temporal namespace until Ctrl-C: decide, look at runtimes and
+apply. As many workers as wanted share the work. With --runtime, serve only the looks
+and applies of one runtime that says worker: remote.`,
+		Example: `  converge worker --store s3://releases?region=eu-west-1
+  converge worker --runtime edge --store s3://releases?region=eu-west-1`,
+		Args: exactArgs(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	cmd.Flags().StringVar(&o.store, "store", "", "incarnation store: a URL or a directory (CONVERGE_STORE; default: .converge/store of the directory's application)")
+	cmd.Flags().StringVar(&o.runtime, "runtime", "", "serve this remote runtime only")
+	return cmd
+}
+
+func (o *workerOptions) run(ctx context.Context) error {
+	store := first(o.store, o.f.Env("CONVERGE_STORE"))
+	if store == "" {
+		dir, err := o.f.WorkDir()
+		if err != nil {
+			return err
+		}
+		_, root := publish.FindApplication(dir)
+		if root == "" {
+			return fmt.Errorf("worker: no store; name one with --store or CONVERGE_STORE")
+		}
+		store = filepath.Join(root, ".converge", "store")
+	}
+	o.f.conn.log = o.f.Err
+	api, err := o.f.client(ctx)
+	if err != nil {
+		return err
+	}
+	o.f.note("serving; store %s. Ctrl-C ends it, what runs goes on.", store)
+	c, namespace := api.Temporal()
+	err = worker.Run(ctx, c, worker.Options{Store: store, Runtime: o.runtime, Namespace: namespace})
+	if err == nil && ctx.Err() != nil {
+		return nil // asked to end, and ended
+	}
+	return err
+}

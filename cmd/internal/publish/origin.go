@@ -1,0 +1,67 @@
+package publish
+
+import (
+	"context"
+	"net/url"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// gitTimeout bounds all that is asked of git: a slow disk or a hook must not hold up a publication.
+const gitTimeout = 3 * time.Second
+
+// OriginOf says where a directory's configuration comes from. In a git repository with a remote it
+// is repository//path, the same in every clone; elsewhere the absolute path. Without git, or when
+// git does not answer in time, only the path is known.
+func OriginOf(ctx context.Context, dir string) protocol.Origin {
+	absolute, err := filepath.Abs(dir)
+	if err != nil {
+		absolute = dir
+	}
+	origin := protocol.Origin{Path: absolute}
+	ctx, cancel := context.WithTimeout(ctx, gitTimeout)
+	defer cancel()
+	git := func(args ...string) (string, bool) {
+		cmd := exec.CommandContext(ctx, "git", append([]string{"-C", absolute}, args...)...)
+		cmd.Env = append(os.Environ(), "GIT_OPTIONAL_LOCKS=0", "LC_ALL=C")
+		cmd.WaitDelay = time.Second
+		out, err := cmd.Output()
+		return strings.TrimSpace(string(out)), err == nil
+	}
+	prefix, ok := git("rev-parse", "--show-prefix")
+	if !ok {
+		return origin
+	}
+	if remote, ok := git("remote", "get-url", "origin"); ok {
+		if repository := repositoryOf(remote); repository != "" {
+			origin.Path = repository + "//" + path.Clean("/" + prefix)[1:]
+		}
+	}
+	origin.Commit, _ = git("rev-parse", "--verify", "HEAD")
+	changes, ok := git("status", "--porcelain", "--", ".", ":(exclude).converge")
+	origin.Dirty = ok && changes != ""
+	return origin
+}
+
+var scpLike = regexp.MustCompile(`^(?:[^@/]+@)?([^:/]+):(.+)$`)
+
+// repositoryOf names a repository the same whichever way it is reached, without user or password:
+// git@github.com:acme/shop.git and https://token@github.com/acme/shop are github.com/acme/shop.
+func repositoryOf(remote string) string {
+	host, where := "", ""
+	if u, err := url.Parse(remote); err == nil && u.Scheme != "" && u.Host != "" {
+		host, where = u.Hostname(), u.Path
+	} else if m := scpLike.FindStringSubmatch(remote); m != nil {
+		host, where = m[1], m[2]
+	} else {
+		return "" // a path: it says nothing on another machine
+	}
+	return host + "/" + strings.TrimSuffix(strings.Trim(where, "/"), ".git")
+}
