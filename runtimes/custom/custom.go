@@ -150,7 +150,7 @@ func (r *Runtime) structured(ctx context.Context, in runtimes.Instance) ([]entit
 // is whether the full version asked about is there; without one there is nothing to ask.
 func (r *Runtime) exitCode(ctx context.Context, in runtimes.Instance) ([]entities.Object, runtimes.Output, error) {
 	if in.FullVersion == "" {
-		return nil, runtimes.Output{}, nil
+		return nil, runtimes.Output{}, ctx.Err()
 	}
 	res := r.fetch(ctx, in)
 	if res.err != nil {

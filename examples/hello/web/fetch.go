@@ -81,6 +81,7 @@ func report(w wish, s state) (object, error) {
 		}
 		return o, nil
 	}
+	o.Message = fmt.Sprintf("process %d serves %s", s.PID, s.url())
 	v := version{Version: s.Version, Active: true, Replicas: 1, AvailableReplicas: 1, TargetReplicas: 1}
 	if s.ServiceID != w.ServiceID {
 		v.Version = ""
