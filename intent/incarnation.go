@@ -19,8 +19,9 @@ const IncarnationSchema = "converge.incarnation/v1"
 // what its payloads are made of. Its bytes are canonical JSON, and their hash is its name (D4, D5).
 // Definitions of runtimes, secrets and numbers are not part of it.
 type Incarnation struct {
-	doc   incarnationDoc
-	bytes []byte
+	doc      incarnationDoc
+	bytes    []byte
+	services map[string]*serviceDoc
 }
 
 type incarnationDoc struct {
@@ -105,6 +106,10 @@ func ParseIncarnation(data []byte) (*Incarnation, error) {
 	if inc.doc.Schema != IncarnationSchema {
 		return nil, fmt.Errorf("read incarnation: its schema is %q, this version of Converge reads %s", inc.doc.Schema, IncarnationSchema)
 	}
+	inc.services = make(map[string]*serviceDoc, len(inc.doc.Services))
+	for i := range inc.doc.Services {
+		inc.services[inc.doc.Services[i].Name] = &inc.doc.Services[i]
+	}
 	return inc, nil
 }
 
@@ -136,11 +141,8 @@ func (i *Incarnation) Services() []string {
 }
 
 func (i *Incarnation) service(name string) (*serviceDoc, bool) {
-	at := slices.IndexFunc(i.doc.Services, func(s serviceDoc) bool { return s.Name == name })
-	if at < 0 {
-		return nil, false
-	}
-	return &i.doc.Services[at], true
+	service, ok := i.services[name]
+	return service, ok
 }
 
 func (i *Incarnation) channel(name string) *channelDoc {

@@ -1,0 +1,303 @@
+package intent
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// golden compares with a file, or writes it with -update.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		require.NoError(t, os.WriteFile(path, got, 0o600))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(got))
+}
+
+// compileText compiles one file, with others beside it as name, content pairs.
+func compileText(t testing.TB, text string, others ...string) *Compiled {
+	t.Helper()
+	config, err := loadText(text, others...)
+	require.NoError(t, err)
+	compiled, err := Compile(config)
+	require.NoError(t, err)
+	return compiled
+}
+
+func loadText(text string, others ...string) (*Config, error) {
+	files := fstest.MapFS{"shop.converge.yaml": {Data: []byte(text)}}
+	for i := 0; i+1 < len(others); i += 2 {
+		files[others[i]] = &fstest.MapFile{Data: []byte(others[i+1])}
+	}
+	return loadFS(files, "/config", Options{AllowFake: true})
+}
+
+func shopText(t testing.TB) string {
+	text, err := os.ReadFile("testdata/shop/converge.yaml")
+	require.NoError(t, err)
+	return string(text)
+}
+
+const shopRules = "{}\n"
+
+func shop(t testing.TB, replacements ...string) *Compiled {
+	t.Helper()
+	text := shopText(t)
+	for i := 0; i+1 < len(replacements); i += 2 {
+		require.Contains(t, text, replacements[i])
+		text = strings.Replace(text, replacements[i], replacements[i+1], 1)
+	}
+	return compileText(t, text, "routes/rules.json", shopRules)
+}
+
+func indented(t *testing.T, v any) []byte {
+	t.Helper()
+	data, ok := v.([]byte)
+	if !ok {
+		var err error
+		data, err = json.Marshal(v)
+		require.NoError(t, err)
+	}
+	var b bytes.Buffer
+	require.NoError(t, json.Indent(&b, data, "", "  "))
+	return append(bytes.TrimSpace(b.Bytes()), '\n')
+}
+
+func TestIncarnationOfTheShop_D4(t *testing.T) {
+	compiled := compileDir(t, "testdata/shop")
+	golden(t, "shop.incarnation.json", indented(t, compiled.Incarnation.Bytes()))
+	specs, err := compiled.Specs()
+	require.NoError(t, err)
+	golden(t, "shop.specs.json", indented(t, withoutDigests(specs)))
+	runtimes := compiled.Runtimes
+	for i := range runtimes {
+		require.True(t, filepath.IsAbs(runtimes[i].Dir))
+		runtimes[i].Dir = ""
+	}
+	golden(t, "shop.runtimes.json", indented(t, runtimes))
+}
+
+// withoutDigests drops what depends on the directory that the test runs in.
+func withoutDigests(specs map[string]entities.Spec) map[string]entities.Spec {
+	for _, spec := range specs {
+		for name, r := range spec.Runtimes {
+			r.Digest = ""
+			spec.Runtimes[name] = r
+		}
+	}
+	return specs
+}
+
+func TestSameSourcesGiveSameBytes_D4(t *testing.T) {
+	first := shop(t)
+	for range 20 { // map order changes from run to run
+		again := shop(t)
+		require.Equal(t, first.Incarnation.Bytes(), again.Incarnation.Bytes())
+		require.Equal(t, first.Incarnation.Hash(), again.Incarnation.Hash())
+		require.Equal(t, first.Runtimes, again.Runtimes)
+	}
+	config, err := LoadWith("testdata/shop", Options{})
+	require.NoError(t, err)
+	once, err := Compile(config)
+	require.NoError(t, err)
+	twice, err := Compile(config)
+	require.NoError(t, err)
+	require.Equal(t, once, twice)
+}
+
+// How documents are spread over files, and in which order, does not show.
+func TestLayoutOfFilesDoesNotMatter_D4(t *testing.T) {
+	together := compileText(t, strings.Replace(shopText(t), "initialVersion: r1\n", "", 1), "routes/rules.json", shopRules)
+	docs := strings.Split(strings.Replace(shopText(t), "initialVersion: r1\n", "", 1), "---\n")
+	apart := compileText(t, docs[4]+"---\n"+docs[1], "z/converge.yaml", docs[0], "b.converge.yaml", docs[3]+"---\n"+docs[2],
+		"routes/rules.json", shopRules, "z/unread.yaml", ":::", "README.md", "x")
+	require.Equal(t, together.Incarnation.Bytes(), apart.Incarnation.Bytes())
+}
+
+func TestDirectoryIsNotPartOfAnIncarnation_D4(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS("testdata/shop")))
+	require.Equal(t, compileDir(t, "testdata/shop").Incarnation.Bytes(), compileDir(t, dir).Incarnation.Bytes())
+}
+
+func TestIncarnationIsReadBackWhole_D5(t *testing.T) {
+	inc := shop(t).Incarnation
+	again, err := ParseIncarnation(inc.Bytes())
+	require.NoError(t, err)
+	require.Equal(t, inc, again)
+	_, err = ParseIncarnation([]byte(`{"schema":"converge.incarnation/v9"}`))
+	require.EqualError(t, err, `read incarnation: its schema is "converge.incarnation/v9", this version of Converge reads converge.incarnation/v1`)
+}
+
+// What is rules and what is payload: only a change of payload changes a template (B9).
+func TestTemplatesTellPayloadFromRules_B9(t *testing.T) {
+	templates := func(c *Compiled) map[string]string {
+		specs, err := c.Specs()
+		require.NoError(t, err)
+		all := map[string]string{}
+		for _, service := range keys(specs) {
+			for _, channel := range specs[service].Channels {
+				all[service+"/"+channel.Name] = channel.Template
+			}
+		}
+		return all
+	}
+	before := templates(shop(t))
+	for _, row := range []struct {
+		name, old, now string
+		changed        string
+	}{
+		{"description", "A shop, reduced", "A shop, much reduced", ""},
+		{"description of a parameter", "given by the release", "the region", ""},
+		{"deadline", "progressDeadline: 10m", "progressDeadline: 11m", ""},
+		{"drift", "drift: enforce", "drift: observe", ""},
+		{"config changes", "configChanges: release", "configChanges: hold", ""},
+		{"poll interval", "pollInterval: 10s", "pollInterval: 20s", ""},
+		{"environment of the runtime", "{workerEnv: EDGE_TOKEN}", "{workerEnv: EDGE_TOKEN_2}", ""},
+		{"apply command", "[box, up]", "[box, up, --now]", ""},
+		{"initial version", "initialVersion: r1", "initialVersion: r2", ""},
+		{"precondition", "releaseChannel: canary}\n", "releaseChannel: staging}\n", ""},
+		{"a label that nothing uses", "labels: {tier: staging}", "labels: {tier: staging, team: web}", ""},
+		{"a constant that nothing uses", "{zone: staging.shop.dev}", "{zone: staging.shop.dev, more: x}", ""},
+		{"a parameter that nothing uses", "parameters:\n", "parameters:\n- {name: unused, type: int, default: 1}\n", ""},
+		{"a default that every channel overrides but staging", "default: 2", "default: 3", "web/staging"},
+		{"the override of a channel", "{replicas: 1}", "{replicas: 3}", "web/canary"},
+		{"the override of a selector", "{replicas: 12}", "{replicas: 13}", "web/prod-eu web/prod-us"},
+		{"a default with the version in it", "web:${{ version }}", "web2:${{ version }}", "web/canary web/prod-eu web/prod-us web/staging"},
+		{"a label that is used", "labels: {tier: canary}", "labels: {tier: early}", "web/canary"},
+		{"a constant that is used", "zone: us.shop.com", "zone: usa.shop.com", "routes/prod-us web/prod-us"},
+		{"an address", "namespace: shop-canary", "namespace: canary", "web/canary"},
+		{"a reference to a secret", "WEB_DB_PASSWORD}", "WEB_DB_PASSWORD_2}", "web/canary web/prod-eu web/prod-us web/staging"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var changed []string
+			after := templates(shop(t, row.old, row.now))
+			for _, key := range keys(after) {
+				if after[key] != before[key] {
+					changed = append(changed, key)
+				}
+			}
+			require.Equal(t, row.changed, strings.Join(changed, " "))
+		})
+	}
+	files := compileText(t, shopText(t), "routes/rules.json", "{\"changed\": true}\n")
+	require.NotEqual(t, before["routes/staging"], templates(files)["routes/staging"])
+	require.Equal(t, before["web/staging"], templates(files)["web/staging"])
+}
+
+func TestChannelsAreOrderedByTheirConditions_A8(t *testing.T) {
+	inc := compileText(t, `
+apiVersion: converge/v1
+kind: Application
+name: shop
+releaseChannels:
+- {name: last, runtimes: [{name: r}], preconditions: [{releaseChannelStable: {selector: {tier: prod}}}]}
+- {name: prod-b, runtimes: [{name: r}], labels: {tier: prod}, preconditions: [{releaseChannelStable: {releaseChannel: staging}}]}
+- {name: free, runtimes: [{name: r}]}
+- {name: prod-a, runtimes: [{name: r}], labels: {tier: prod}, preconditions: [{releaseChannelStable: {releaseChannel: staging}}]}
+- {name: staging, runtimes: [{name: r}]}
+---
+{apiVersion: converge/v1, kind: Runtime, name: r, fake: {}}
+---
+{apiVersion: converge/v1, kind: Service, name: all}
+---
+{apiVersion: converge/v1, kind: Service, name: some, releaseChannels: [staging, prod-b, last]}
+---
+{apiVersion: converge/v1, kind: Service, name: ends, releaseChannels: [staging, last]}
+---
+{apiVersion: converge/v1, kind: Service, name: alone, releaseChannels: [last]}
+`)
+	require.Equal(t, []string{"free", "staging", "prod-b", "prod-a", "last"}, inc.Incarnation.Channels())
+	specs, err := inc.Specs()
+	require.NoError(t, err)
+	last := func(service string) string {
+		spec := specs[service]
+		channel, ok := spec.Channel("last")
+		require.True(t, ok)
+		return string(line(t, channel.Conditions))
+	}
+	require.Equal(t, `[{"id":"channel-stable/tier=prod","kind":"channel-stable","channels":["prod-b","prod-a"]}]`, last("all"))
+	require.Equal(t, `[{"id":"channel-stable/tier=prod","kind":"channel-stable","channels":["prod-b","staging"]}]`, last("some"))
+	require.Equal(t, `[{"id":"channel-stable/tier=prod","kind":"channel-stable","channels":["staging"]}]`, last("ends"))
+	require.Equal(t, `null`, last("alone"))
+}
+
+func line(t *testing.T, v any) []byte {
+	data, err := json.Marshal(v)
+	require.NoError(t, err)
+	return data
+}
+
+func TestDefaults_C10(t *testing.T) {
+	compiled := compileText(t, `
+apiVersion: converge/v1
+kind: Application
+name: shop
+releaseChannels: [{name: staging, runtimes: [{name: slow}]}]
+---
+{apiVersion: converge/v1, kind: Service, name: web}
+---
+apiVersion: converge/v1
+kind: Runtime
+name: slow
+custom: {apply: {command: [x]}, fetch: {command: [y], mode: exitCode}, pollInterval: 20m, retry: {backoff: 30m}}
+---
+{apiVersion: converge/v1, kind: Runtime, name: plain, worker: remote, custom: {apply: {command: [x]}}}
+`)
+	specs, err := compiled.Specs()
+	require.NoError(t, err)
+	golden(t, "defaults.json", indented(t, map[string]any{"spec": withoutDigests(specs)["web"], "runtimes": compiled.Runtimes}))
+}
+
+func TestAssetsAreBounded_D1(t *testing.T) {
+	long := strings.Repeat("x", 90_000)
+	_, err := loadText(shopText(t), "routes/rules.json", strings.Repeat("x", maxAsset+1))
+	require.EqualError(t, err, `shop.converge.yaml:57:56: custom.files[0]: routes/rules.json has 150001 bytes; expected at most 150000 [too-large]`)
+	_, err = loadText(strings.Replace(shopText(t), "[./routes/rules.json]", "[./routes/rules.json, ./routes/more.json]", 1),
+		"routes/rules.json", long, "routes/more.json", long)
+	require.EqualError(t, err, `shop.converge.yaml:53:7: name: service routes has 180025 bytes, 180000 of them files, in release channels staging, prod-eu, prod-us; expected at most 150000; refer to what is larger instead of carrying it [too-large]`)
+	_, err = loadText(strings.Replace(shopText(t), "A shop, reduced to what works.", long+long, 1), "routes/rules.json", "")
+	require.ErrorContains(t, err, "name: application shop has 18")
+}
+
+func TestSpecsAreBounded(t *testing.T) {
+	channels := ""
+	for range 63 {
+		channels += "x"
+	}
+	text := "apiVersion: converge/v1\nkind: Application\nname: shop\nreleaseChannels:\n"
+	for i := range 200 {
+		text += "- {name: c" + strings.Repeat("x", 50) + string(rune('a'+i%26)) + string(rune('a'+i/26)) + ", labels: {team: " + channels + "}, runtimes: [{name: r}]}\n"
+	}
+	compiled := compileText(t, text+"---\n{apiVersion: converge/v1, kind: Runtime, name: r, fake: {}}\n---\n{apiVersion: converge/v1, kind: Service, name: web}\n")
+	_, err := compiled.Specs()
+	require.ErrorContains(t, err, "the rules of service web have ")
+	require.ErrorContains(t, err, "; expected at most 32768: fewer release channels, labels or preconditions [spec-too-large]")
+}
+
+// A runtime that another application defines may be named (Options.Runtimes).
+func TestRuntimesOfOthersMayBeNamed_D11(t *testing.T) {
+	files := fstest.MapFS{"converge.yaml": {Data: []byte(strings.Split(shopText(t), "---\n")[0])}}
+	_, err := loadFS(files, "/config", Options{})
+	require.ErrorContains(t, err, `there is no runtime "edge"`)
+	known := []entities.RuntimeDefinition{{Name: "edge", Kind: entities.RuntimeCustom, Owner: "net"}, {Name: "box", Kind: entities.RuntimeCustom, Owner: "net"}}
+	config, err := loadFS(files, "/config", Options{Runtimes: known})
+	require.NoError(t, err)
+	compiled, err := Compile(config)
+	require.NoError(t, err)
+	require.Empty(t, compiled.Runtimes, "only the owner publishes them")
+	_, err = compiled.Specs()
+	require.NoError(t, err)
+}

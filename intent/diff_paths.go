@@ -1,0 +1,91 @@
+package intent
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// payloadPaths flattens a payload. What merely names it is left out, and of files only the size and
+// digest are shown.
+func payloadPaths(p entities.Payload) map[string]string {
+	flat := map[string]string{"runtime": p.Runtime, "kind": string(p.Kind)}
+	for name, v := range p.Address {
+		flat[name] = v
+	}
+	for name, v := range p.Parameters {
+		flat["parameters."+name] = compact(v)
+	}
+	for name, v := range p.Constants {
+		flat["constants."+name] = compact(v)
+	}
+	if p.Custom == nil {
+		return flat
+	}
+	for name, v := range p.Custom.Env {
+		flat["env."+name] = compact(v.Literal)
+		if v.WorkerEnv != "" {
+			flat["env."+name] = "{workerEnv: " + v.WorkerEnv + "}"
+		}
+	}
+	for name, content := range p.Custom.Files {
+		flat["files."+name] = fmt.Sprintf("%d bytes, sha256 %s", len(content), hashOf([]byte(content))[:8])
+	}
+	return flat
+}
+
+func (s *serviceDoc) rules() map[string]string {
+	if s == nil {
+		return nil
+	}
+	flat := map[string]string{"configChanges": string(s.ConfigChanges)}
+	put(flat, "description", s.Description)
+	put(flat, "version", s.Version)
+	put(flat, "initialVersion", s.InitialVersion)
+	put(flat, "declaredAt", s.DeclaredAt)
+	for _, p := range s.Parameters {
+		flat["parameters."+p.Name] = string(p.Type)
+		put(flat, "parameters."+p.Name+".description", p.Description)
+	}
+	return flat
+}
+
+func (i *instanceDoc) rules() map[string]string {
+	deadline, _ := i.ProgressDeadline.MarshalText()
+	return map[string]string{"drift": string(i.Drift), "progressDeadline": string(deadline)}
+}
+
+func (i *Incarnation) channelRules() map[string]string {
+	flat := map[string]string{}
+	put(flat, "description", i.doc.Description)
+	for n, c := range i.doc.Channels {
+		flat[c.Name] = fmt.Sprintf("at place %d", n+1)
+		for key, v := range c.Labels {
+			flat[c.Name+".labels."+key] = compact(v)
+		}
+		for key, v := range c.Constants {
+			flat[c.Name+".constants."+key] = compact(v)
+		}
+		for _, condition := range c.Conditions {
+			flat[c.Name+".preconditions."+condition.ID] = strings.Join(condition.Channels, ", ")
+		}
+	}
+	return flat
+}
+
+func put(flat map[string]string, path, v string) {
+	if v != "" {
+		flat[path] = compact(v)
+	}
+}
+
+// compact writes a value as JSON.
+func compact(v any) string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(data)
+}
