@@ -83,6 +83,24 @@ func (FetchMode) Values() []string { return []string{"structured", "exitCode"} }
 // Values lists what may stand in the file.
 func (WorkerPlace) Values() []string { return []string{"local", "remote"} }
 
+// Pattern is for the JSON schema.
+func (Name) Pattern() string { return namePattern }
+
+// Pattern is for the JSON schema.
+func (ParameterName) Pattern() string { return parameterPattern }
+
+// Pattern is for the JSON schema.
+func (EnvName) Pattern() string { return envPattern }
+
+// Pattern is for the JSON schema.
+func (WorkerEnvName) Pattern() string { return envPattern }
+
+// Pattern is for the JSON schema.
+func (Version) Pattern() string { return versionPattern }
+
+// Pattern is for the JSON schema.
+func (Duration) Pattern() string { return durationPattern }
+
 // Check refuses what is no name.
 func (n Name) Check() *Fault {
 	if nameRE.MatchString(string(n)) && len(n) <= 63 {

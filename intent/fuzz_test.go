@@ -1,0 +1,92 @@
+package intent
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/fstest"
+
+	"github.com/rogpeppe/go-internal/txtar"
+)
+
+// FuzzLoad: loading never panics; whatever is wrong has a place, a code and a sentence; and what
+// loads compiles, to the same bytes each time, and renders.
+func FuzzLoad(f *testing.F) {
+	archives, err := filepath.Glob("testdata/malformed/*.txtar")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, name := range archives {
+		archive, err := txtar.ParseFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(archive.Files[0].Data)
+	}
+	for _, name := range []string{"testdata/shop/converge.yaml", "../examples/hello/hello.converge.yaml", "../examples/exit-code/site.converge.yaml"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Add([]byte(one(typedService)))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if len(text) > 20_000 {
+			t.Skip()
+		}
+		files := fstest.MapFS{"a/x.converge.yaml": {Data: text}, "a/routes/rules.json": {Data: []byte("{}")}, "a/x": {Data: text}}
+		config, err := loadFS(files, "/config", Options{AllowFake: true})
+		if err != nil {
+			wantPlaces(t, err)
+			return
+		}
+		wantSame(t, config)
+	})
+}
+
+func wantPlaces(t *testing.T, err error) {
+	var problems Problems
+	if !errors.As(err, &problems) || len(problems) == 0 {
+		t.Fatalf("no problems: %v", err)
+	}
+	for _, p := range problems {
+		if p.File == "" || p.Line < 1 || p.Column < 1 || p.Code == "" || p.Code == "internal" || p.Message == "" {
+			t.Fatalf("no place or reason: %#v", p)
+		}
+	}
+}
+
+func wantSame(t *testing.T, config *Config) {
+	first, err := Compile(config)
+	if err != nil {
+		t.Fatalf("loads but does not compile: %v", err)
+	}
+	second, err := Compile(config)
+	if err != nil || !bytes.Equal(first.Incarnation.Bytes(), second.Incarnation.Bytes()) {
+		t.Fatalf("compiles differently: %v", err)
+	}
+	again, err := ParseIncarnation(first.Incarnation.Bytes())
+	if err != nil || again.Hash() != first.Incarnation.Hash() {
+		t.Fatalf("cannot be read back: %v", err)
+	}
+	if d, err := Diff(first.Incarnation, second.Incarnation); err != nil || !d.Empty() {
+		t.Fatalf("differs from itself: %v %v", d, err)
+	}
+	if _, err := first.Specs(); err != nil && !isFault(err, "spec-too-large") {
+		t.Fatalf("no specs: %v", err)
+	}
+	for _, service := range first.Incarnation.Services() {
+		_, err := Render(first.Incarnation, service, RenderInput{Version: "v1"})
+		if err != nil && !isFault(err, "missing-parameter") {
+			t.Fatalf("does not render: %v", err)
+		}
+	}
+}
+
+func isFault(err error, code string) bool {
+	var fault *Fault
+	return errors.As(err, &fault) && fault.Code == code
+}

@@ -1,0 +1,124 @@
+// Package schema makes the JSON Schema of the configuration from its Go types and their comments, so
+// that editors complete and check what the strict decoder accepts. It is used when the schema is
+// generated and by the test that holds the committed file to the types; nothing else imports it.
+package schema
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/invopop/jsonschema"
+
+	"github.com/converge-engine/converge/intent"
+)
+
+const module = "github.com/converge-engine/converge/intent"
+
+// Generate returns the schema. It reads the comments from the Go files of the working directory,
+// which must be that of package intent.
+func Generate() ([]byte, error) {
+	reflector := &jsonschema.Reflector{Anonymous: true, Mapper: scalar}
+	if err := reflector.AddGoComments(module, ".", jsonschema.WithFullComment()); err != nil {
+		return nil, fmt.Errorf("read the comments of package intent: %w", err)
+	}
+	root := &jsonschema.Schema{
+		Version:     jsonschema.Version,
+		Title:       "Converge configuration",
+		Description: "One document of converge.yaml or *.converge.yaml.",
+		Definitions: jsonschema.Definitions{},
+	}
+	for _, kind := range []any{intent.Application{}, intent.Service{}, intent.Runtime{}} {
+		name := reflect.TypeOf(kind).Name()
+		for key, definition := range reflector.Reflect(kind).Definitions {
+			root.Definitions[key] = definition
+		}
+		root.Definitions[name].Properties.Set("kind", &jsonschema.Schema{Type: "string", Const: name, Description: "The kind of document."})
+		root.OneOf = append(root.OneOf, &jsonschema.Schema{Ref: "#/$defs/" + name})
+	}
+	refine(root.Definitions)
+	for _, definition := range root.Definitions {
+		tidy(definition)
+	}
+	return encode(root)
+}
+
+// scalar describes the types that are more than their Go kind.
+func scalar(t reflect.Type) *jsonschema.Schema {
+	switch v := reflect.Zero(t).Interface().(type) {
+	case intent.EnvValue:
+		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "string"}, secret()}}
+	case intent.Literal:
+		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "string"}, {Type: "number"}, {Type: "boolean"}, secret()}}
+	case interface{ Values() []string }:
+		s := &jsonschema.Schema{Type: "string"}
+		for _, value := range v.Values() {
+			s.Enum = append(s.Enum, value)
+		}
+		return s
+	case interface{ Pattern() string }:
+		return &jsonschema.Schema{Type: "string", Pattern: v.Pattern()}
+	}
+	if t.Kind() == reflect.Map {
+		return mapping(t)
+	}
+	return nil
+}
+
+// mapping adds the pattern of its keys to a map.
+func mapping(t reflect.Type) *jsonschema.Schema {
+	s := &jsonschema.Schema{Type: "object", AdditionalProperties: scalar(t.Elem())}
+	if s.AdditionalProperties == nil {
+		s.AdditionalProperties = &jsonschema.Schema{Type: "string"}
+	}
+	if key, ok := reflect.Zero(t.Key()).Interface().(interface{ Pattern() string }); ok {
+		s.PropertyNames = &jsonschema.Schema{Pattern: key.Pattern()}
+	}
+	return s
+}
+
+func secret() *jsonschema.Schema {
+	properties := jsonschema.NewProperties()
+	properties.Set("workerEnv", &jsonschema.Schema{Type: "string", Pattern: intent.WorkerEnvName("").Pattern(),
+		Description: "The name of an environment variable of the worker that holds the secret."})
+	return &jsonschema.Schema{Type: "object", Properties: properties, Required: []string{"workerEnv"}, AdditionalProperties: jsonschema.FalseSchema}
+}
+
+// refine adds what the compiler checks beyond single fields.
+func refine(definitions jsonschema.Definitions) {
+	either := []*jsonschema.Schema{{Required: []string{"releaseChannel"}}, {Required: []string{"selector"}}}
+	definitions["ReleaseChannelStable"].OneOf = either
+	definitions["ChannelOverride"].OneOf = either
+	definitions["Service"].Not = &jsonschema.Schema{Required: []string{"version", "initialVersion"}}
+	definitions["Precondition"].Required = []string{"releaseChannelStable"}
+	definitions["Runtime"].Required = append(definitions["Runtime"].Required, "custom")
+}
+
+// tidy joins the lines of comments, which were broken for people who read Go.
+func tidy(s *jsonschema.Schema) {
+	s.Description = strings.Join(strings.Fields(s.Description), " ")
+	if s.Properties == nil {
+		return
+	}
+	for p := s.Properties.Oldest(); p != nil; p = p.Next() {
+		tidy(p.Value)
+	}
+}
+
+func encode(root *jsonschema.Schema) ([]byte, error) {
+	data, err := json.Marshal(root)
+	if err != nil {
+		return nil, err
+	}
+	var sorted any // keys in order, whatever the library does
+	if err := json.Unmarshal(data, &sorted); err != nil {
+		return nil, err
+	}
+	var b strings.Builder
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	err = encoder.Encode(sorted)
+	return []byte(b.String()), err
+}
