@@ -93,11 +93,11 @@ func heartbeats(ctx context.Context) {
 	ticker := time.NewTicker(beat)
 	defer ticker.Stop()
 	for {
-		activity.RecordHeartbeat(ctx)
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+			activity.RecordHeartbeat(ctx)
 		}
 	}
 }

@@ -197,7 +197,7 @@ func (a *application) tell() {
 func (a *application) status() (protocol.ApplicationStatus, error) {
 	return protocol.ApplicationStatus{
 		Schema: "converge.application/v1", Application: a.name, Newest: a.newest().Number, Store: a.state.Store,
-		Origin: a.state.Origin, Notified: a.state.ToldNumber, Incarnations: a.state.Incarnations, Refused: a.state.Refused,
+		Origin: a.state.Origin, Manifest: a.state.Manifest, Told: a.state.Told, Notified: a.state.ToldNumber, Incarnations: a.state.Incarnations, Refused: a.state.Refused,
 	}, nil
 }
 

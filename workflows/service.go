@@ -25,6 +25,7 @@ func Service(ctx workflow.Context, in protocol.ServiceInput) error {
 		s.woken = false
 		s.receive()
 		s.carryOut(s.state.Settle(workflow.Now(ctx), entities.Mode{Drain: s.ending()}))
+		s.begun = true
 		if s.woken {
 			continue
 		}
@@ -43,6 +44,7 @@ type service struct {
 	runs     int64
 	state    *entities.State
 	decision *entities.Decision
+	begun    bool // the first turn is over
 	woken    bool // something happened since the last decision
 	busy     int  // applies and questions in flight
 	lock     workflow.Mutex
@@ -61,13 +63,17 @@ func newService(ctx workflow.Context, in protocol.ServiceInput) (*service, error
 	}
 	s.state = state
 	s.decision = &entities.Decision{}
-	return s, s.listen()
+	if err := s.listen(); err != nil {
+		return nil, err
+	}
+	s.collect() // what the run was started with
+	return s, nil
 }
 
 // hasNews wakes the loop. Signals of a name that nobody listens to are news too: they are refused
 // visibly instead of being lost.
 func (s *service) hasNews() bool {
-	return s.woken || len(workflow.GetUnhandledSignalNames(s.ctx)) > 0
+	return s.woken || len(s.unknownSignals()) > 0
 }
 
 // ending: the server wants this run to continue as new; nothing new is started any more.

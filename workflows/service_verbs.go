@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -76,10 +77,7 @@ func (s *service) collect() {
 
 // refuseUnknown makes signals that no verb answers to visible.
 func (s *service) refuseUnknown() {
-	for _, name := range workflow.GetUnhandledSignalNames(s.ctx) {
-		if isVerb(name) {
-			continue
-		}
+	for _, name := range s.unknownSignals() {
 		channel := workflow.GetSignalChannel(s.ctx, name)
 		for {
 			var raw json.RawMessage
@@ -94,13 +92,15 @@ func (s *service) refuseUnknown() {
 	}
 }
 
-func isVerb(name string) bool {
-	for _, v := range serviceVerbs {
-		if v == name {
-			return true
+// unknownSignals are the names of signals that have come and that no verb answers to.
+func (s *service) unknownSignals() []string {
+	var out []string
+	for _, name := range workflow.GetUnhandledSignalNames(s.ctx) {
+		if name != protocol.Publish && !slices.Contains(serviceVerbs[:], name) {
+			out = append(out, name)
 		}
 	}
-	return name == protocol.Publish
+	return out
 }
 
 // receive carries out the inbox in order. What needs the store and cannot reach it stays at its
@@ -164,6 +164,9 @@ func needsStore(verb string) bool { return verb == protocol.Publish || verb == p
 // update carries out one update: validated before it was accepted, then again under the lock,
 // because other verbs may have come between.
 func (s *service) update(ctx workflow.Context, verb string, raw json.RawMessage) (json.RawMessage, error) {
+	if err := workflow.Await(ctx, s.configured); err != nil {
+		return nil, err
+	}
 	if err := s.lock.Lock(ctx); err != nil {
 		return nil, err
 	}
@@ -173,13 +176,20 @@ func (s *service) update(ctx workflow.Context, verb string, raw json.RawMessage)
 	return answer, err
 }
 
+// configured: the service knows its configuration, or none is under way to it. An update may reach
+// a new service together with the publication that started it.
+func (s *service) configured() bool {
+	return s.state.Spec != nil || s.begun && !slices.ContainsFunc(s.state.Inbox,
+		func(m entities.Message) bool { return m.Verb == protocol.Publish })
+}
+
 // check validates without I/O; a request id that was answered before always passes.
 func (s *service) check(verb string, raw json.RawMessage) error {
 	r, err := decode(verb, raw)
 	if err != nil {
 		return refused(err)
 	}
-	if _, done := s.state.Answered(verb, r.act().RequestID); done || verb != protocol.Release {
+	if _, done := s.state.Answered(verb, r.act().RequestID); done || verb != protocol.Release || s.state.Spec == nil {
 		return nil
 	}
 	return refused(s.checkRelease(r.release))

@@ -185,7 +185,7 @@ func (s *service) observe(ctx workflow.Context, r protocol.ObserveRequest, rt en
 		TaskQueue:           queueOf(r.Runtime, rt),
 		StartToCloseTimeout: r.Timeout + margin,
 		RetryPolicy: &temporal.RetryPolicy{
-			InitialInterval: time.Second, BackoffCoefficient: 1, MaximumInterval: max(r.Interval, rt.Timing.SteadyPollInterval),
+			InitialInterval: time.Second, BackoffCoefficient: 1, MaximumInterval: max(r.Interval, rt.Timing.SteadyPollInterval, time.Second),
 		},
 		Summary: summary,
 	}

@@ -1,34 +1,58 @@
-// Command converge-dev is what `converge dev` becomes: a Temporal server, its Web UI and a worker in one process.
+// Command converge-dev is what `converge dev` becomes: a Temporal server, its Web UI and a worker in one process, and
+// somebody who follows a directory.
 //
 // Only this program links the server; see docs/decisions/0001-what-is-embedded.md.
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
 
-	"github.com/converge-engine/converge/worker/embedded"
+	"github.com/spf13/cobra"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "converge-dev:", err)
+	if err := command().ExecuteContext(ctx); err != nil {
+		fmt.Fprintf(os.Stderr, "converge: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-// run serves until ctx ends.
-func run(ctx context.Context) error {
-	server, err := embedded.Start(ctx, embedded.Options{UIPort: -1})
-	if err != nil {
-		return err
+func command() *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:   "dev [DIR]",
+		Short: "Run Temporal, its Web UI and a worker here, apply DIR and follow it",
+		Long: `Run Temporal, its Web UI and a worker in one process, apply the configuration in
+DIR (default: the working directory), and follow it: a saved file is compiled
+and applied again. State is kept in DIR/.converge between runs. Ctrl-C stops
+cleanly and leaves what was started running; started again, everything goes on
+where it was.`,
+		Example: `  converge dev examples/hello
+  converge dev --port 7300 --ui-port 8300`,
+		Args:          cobra.MaximumNArgs(1),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.dir = "."
+			if len(args) == 1 {
+				o.dir = args[0]
+			}
+			if o.port == 0 {
+				return errors.New("--port 0: expected a port from 1 to 65535")
+			}
+			return run(cmd.Context(), o, cmd.OutOrStdout())
+		},
 	}
-	fmt.Println("Temporal at", server.Address(), "with its UI at", server.UIAddress())
-	<-ctx.Done()
-	return server.Stop()
+	// The launcher passes everything after the program's name on, the verb included.
+	cmd.Flags().IntVar(&o.port, "port", 7233, "port of Temporal on the loopback address")
+	cmd.Flags().IntVar(&o.uiPort, "ui-port", 8233, "port of the Web UI on the loopback address")
+	cmd.Flags().StringVar(&o.db, "db", "", "SQLite file (default: in DIR/.converge)")
+	return cmd
 }

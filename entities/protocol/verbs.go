@@ -104,7 +104,9 @@ type ApplicationStatus struct {
 	Newest       int64         `json:"newest"`
 	Store        string        `json:"store"`
 	Origin       Origin        `json:"origin"`
+	Manifest     string        `json:"manifest"`     // what services should know
 	Notified     int64         `json:"notified"`     // newest incarnation that all its services know
+	Told         string        `json:"told"`         // manifest that all its services know
 	Incarnations []Incarnation `json:"incarnations"` // newest last; a bounded tail, the store has all
 	Refused      []Refusal     `json:"refused,omitempty"`
 }

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"go.temporal.io/sdk/client"
+	sdklog "go.temporal.io/sdk/log"
+
+	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/worker"
+	"github.com/converge-engine/converge/worker/embedded"
+)
+
+type options struct {
+	dir          string
+	port, uiPort int
+	db           string
+}
+
+// run starts everything, applies the directory, and follows it until ctx ends. What is wrong with
+// the directory is said before anything is started.
+func run(ctx context.Context, o options, out io.Writer) error {
+	config, err := intent.Load(o.dir)
+	if err != nil {
+		return fmt.Errorf("%s has mistakes; nothing was started:\n%w", o.dir, err)
+	}
+	if _, err := intent.Compile(config); err != nil {
+		return fmt.Errorf("%s has mistakes; nothing was started:\n%w", o.dir, err)
+	}
+	home, err := makeHome(o.dir)
+	if err != nil {
+		return err
+	}
+	if o.db == "" {
+		o.db = filepath.Join(home, embedded.DBName())
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	server, err := embedded.Start(ctx, embedded.Options{
+		DBFile: o.db, Port: o.port, UIPort: o.uiPort, SearchAttributes: worker.SearchAttributes(), Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	store := filepath.Join(home, "store")
+	err = serve(ctx, o, server, store, log, out)
+	return errors.Join(err, server.Stop())
+}
+
+// serve runs the worker and the follower on a server that is up.
+func serve(ctx context.Context, o options, server *embedded.Server, store string, log *slog.Logger, out io.Writer) error {
+	c, err := client.Dial(client.Options{HostPort: server.Address(), Logger: sdklog.NewStructuredLogger(log), Identity: "converge dev"})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	stop, err := worker.Start(ctx, c, worker.Options{Store: store})
+	if err != nil {
+		return err
+	}
+	defer stop()
+	fmt.Fprintf(out, "Temporal   %s (state in %s)\nWeb UI     %s\nfollowing  %s; Ctrl-C stops\n\n", server.Address(), o.db, server.UIAddress(), o.dir)
+	f := &follower{client: c, dir: o.dir, store: store, out: out, report: newReport(c, o, out)}
+	err = f.follow(ctx)
+	fmt.Fprintln(out, "\nstopping; what was started keeps running, and goes on being looked after when you start again")
+	return err
+}
+
+// makeHome makes the directory that holds all state of a dev server, out of version control.
+func makeHome(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	home := filepath.Join(dir, ".converge")
+	if err := os.MkdirAll(home, 0o755); err != nil {
+		return "", fmt.Errorf("make a place for state: %w", err)
+	}
+	ignore := filepath.Join(home, ".gitignore")
+	if err := os.WriteFile(ignore, []byte("*\n"), 0o644); err != nil {
+		return "", fmt.Errorf("make a place for state: %w", err)
+	}
+	return home, nil
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"go.temporal.io/sdk/client"
+
+	"github.com/converge-engine/converge/cmd/internal/publish"
+	"github.com/converge-engine/converge/cmd/internal/show"
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/explain"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// report tells on the terminal what happens to the services of a followed directory.
+type report struct {
+	client   client.Client
+	options  options
+	out      io.Writer
+	screen   show.Screen
+	app      string
+	services []string
+	told     map[string]int64 // by service: last journal line printed
+	shown    string           // the last table, without ages
+	hinted   bool
+}
+
+func newReport(c client.Client, o options, out io.Writer) *report {
+	return &report{client: c, options: o, out: out, screen: show.NewScreen(out, os.Getenv), told: map[string]int64{}}
+}
+
+// published takes in what is declared now.
+func (r *report) published(p publish.Result) {
+	r.app, r.services = p.Application, p.Services
+	if !p.Unchanged {
+		fmt.Fprintf(r.out, "%s incarnation %d\n", p.Application, p.Incarnation)
+	}
+}
+
+// tick prints what was written into the journals since the last one, and the table whenever
+// everything has come to rest.
+func (r *report) tick(ctx context.Context) {
+	var all []protocol.Status
+	for _, service := range r.services {
+		s, err := r.status(ctx, service)
+		if err != nil {
+			return // not started yet, or stopping: the next tick tells
+		}
+		all = append(all, s)
+		r.journal(s)
+	}
+	if len(all) == 0 || !atRest(all) {
+		return
+	}
+	r.table(all)
+}
+
+func (r *report) status(ctx context.Context, service string) (protocol.Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	var s protocol.Status
+	value, err := r.client.QueryWorkflow(ctx, protocol.ServiceID(r.app, service), "", protocol.QueryStatus)
+	if err != nil {
+		return s, err
+	}
+	return s, value.Get(&s)
+}
+
+// journal prints the lines that are new. On the first look after a start, what is over is not
+// repeated.
+func (r *report) journal(s protocol.Status) {
+	last, known := r.told[s.Service]
+	var lines []protocol.JournalLine
+	for _, l := range s.Journal {
+		if l.N > last && (known || time.Since(l.At) < time.Minute) {
+			lines = append(lines, l)
+		}
+		r.told[s.Service] = max(r.told[s.Service], l.N)
+	}
+	for _, text := range explain.Journal(lines, s, time.Now()) {
+		fmt.Fprintf(r.out, "%s  %s\n", s.Service, text)
+	}
+	if _, ok := r.told[s.Service]; !ok {
+		r.told[s.Service] = 0
+	}
+}
+
+// atRest: nothing goes on by itself any more.
+func atRest(all []protocol.Status) bool {
+	for _, s := range all {
+		if len(s.Channels) == 0 {
+			return false
+		}
+		for _, c := range s.Channels {
+			if entities.Status(c.Status).Row().Exit == entities.ExitGoesOn {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// table prints how everything stands, once each time it differs from the last table.
+func (r *report) table(all []protocol.Status) {
+	overview := explain.Table(all, time.Now())
+	key := ""
+	for _, s := range all {
+		for _, c := range s.Channels {
+			key += fmt.Sprintln(s.Service, c.Name, c.Status, c.Current, c.Target)
+		}
+	}
+	if key == r.shown {
+		return
+	}
+	r.shown = key
+	fmt.Fprintln(r.out)
+	t := show.Table{Header: explain.Header[:], Status: 3, Right: 6}
+	for _, row := range overview.Rows {
+		t.Rows = append(t.Rows, row[:])
+	}
+	_ = r.screen.Table(t) // a terminal that is gone is no reason to stop
+	fmt.Fprintln(r.out)
+	r.hint(all)
+}
+
+// hint says once what to try next.
+func (r *report) hint(all []protocol.Status) {
+	if r.hinted || entities.Status(all[0].Status) != entities.StatusConverged {
+		return
+	}
+	r.hinted = true
+	address := ""
+	if r.options.port != 7233 {
+		address = fmt.Sprintf(" --address 127.0.0.1:%d", r.options.port)
+	}
+	name := all[0].Application + "/" + all[0].Service
+	fmt.Fprintf(r.out, "in another terminal:\n  converge release %s v2 --wait%s\n  converge status %s --watch%s\n\n", name, address, r.app, address)
+}
