@@ -42,7 +42,7 @@ func (p process) run(ctx context.Context) (exit, error) {
 	cmd.WaitDelay = p.drain
 	ownGroup(cmd)
 
-	started, done := make(chan error, 1), make(chan error, 1)
+	started, done := make(chan error, 1), make(chan end, 1)
 	go func() {
 		// Linux sends the signal of a dying parent when the *thread* that started the child ends
 		// (ownGroup asks for it), so that thread must not end before the child does.
@@ -51,7 +51,8 @@ func (p process) run(ctx context.Context) (exit, error) {
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			done <- cmd.Wait()
+			err = cmd.Wait()
+			done <- endOf(cmd.ProcessState, err)
 		}
 	}()
 	if err := <-started; err != nil {
@@ -59,11 +60,11 @@ func (p process) run(ctx context.Context) (exit, error) {
 	}
 
 	select {
-	case err := <-done:
+	case end := <-done:
 		if p.sweep {
 			signalGroup(cmd.Process.Pid, syscall.SIGKILL)
 		}
-		return exitOf(cmd.ProcessState, err)
+		return end.exit, end.err
 	case <-ctx.Done():
 	}
 	p.endGroup(cmd.Process.Pid, done)
@@ -72,7 +73,7 @@ func (p process) run(ctx context.Context) (exit, error) {
 
 // endGroup ends every process of the group. The leader may go at SIGTERM while a child of it still
 // cleans up: the grace is for all of them.
-func (p process) endGroup(group int, done <-chan error) {
+func (p process) endGroup(group int, done <-chan end) {
 	deadline := time.NewTimer(p.grace)
 	defer deadline.Stop()
 	look := time.NewTicker(10 * time.Millisecond) // nobody tells of the end of a process that is not our child
@@ -95,12 +96,18 @@ func (p process) endGroup(group int, done <-chan error) {
 	}
 }
 
-func exitOf(state *os.ProcessState, err error) (exit, error) {
+// end is what waiting for the process gave.
+type end struct {
+	exit exit
+	err  error // it could not be waited for, or its output not be read
+}
+
+func endOf(state *os.ProcessState, err error) end {
 	var failed *exec.ExitError
 	switch {
 	case err == nil, errors.Is(err, exec.ErrWaitDelay), errors.As(err, &failed):
 		// ErrWaitDelay: the command ended well, somebody else kept its output open.
-		return exit{ended: true, code: state.ExitCode(), signal: signalOf(state)}, nil
+		return end{exit: exit{ended: true, code: state.ExitCode(), signal: signalOf(state)}}
 	}
-	return exit{code: -1}, err
+	return end{exit: exit{code: -1}, err: err}
 }

@@ -85,28 +85,34 @@ func start(w wish) error {
 	return answered(server, w)
 }
 
+var errStarting = errors.New("it is still starting")
+
 // answered waits until the new server answers with its version, or has ended.
 func answered(server *exec.Cmd, w wish) error {
-	ended := make(chan error, 1)
-	go func() { ended <- server.Wait() }()
+	ended := make(chan struct{})
+	go func() {
+		_ = server.Wait() // how it ended stands in its ProcessState
+		close(ended)
+	}()
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
 	patience := time.After(startPatience)
 	for {
-		s, err := load(w.file(".json"))
-		if err == nil && s.PID == server.Process.Pid {
-			if err = s.healthy(); err == nil {
-				fmt.Printf("%s serves %s as process %d\n", s.url(), w.Version, s.PID)
-				return nil
-			}
+		err := errStarting
+		if s, _ := load(w.file(".json")); s.PID == server.Process.Pid { // an unreadable state is about to be replaced
+			err = s.healthy()
+		}
+		if err == nil {
+			fmt.Printf("http://127.0.0.1:%s/ serves %s as process %d\n", w.Port, w.Version, server.Process.Pid)
+			return nil
 		}
 		select {
 		case <-look.C:
-		case err := <-ended:
-			return tryLater{fmt.Errorf("the server ended at once (%v): %s", err, lastLine(w.file(".log")))}
+		case <-ended:
+			return tryLater{fmt.Errorf("the server ended at once, %s: %s", server.ProcessState, lastLine(w.file(".log")))}
 		case <-patience:
 			_ = server.Process.Kill() // half a server is worse than none; its end is not waited for
-			return tryLater{fmt.Errorf("the server does not answer: %v", err)}
+			return tryLater{fmt.Errorf("the server does not answer: %w", err)}
 		}
 	}
 }
@@ -115,8 +121,11 @@ func answered(server *exec.Cmd, w wish) error {
 // compared, so that on Linux not even a process id that is given away in between is hit.
 func (s state) end() error {
 	p, err := os.FindProcess(s.PID)
-	if err != nil || !s.alive() {
+	if !s.alive() {
 		return nil
+	}
+	if err != nil {
+		return err
 	}
 	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		if err := p.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
