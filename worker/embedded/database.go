@@ -3,6 +3,7 @@ package embedded
 import (
 	"bytes"
 	"crypto/sha256"
+	"database/sql"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -19,7 +19,7 @@ import (
 	"go.temporal.io/server/common/config"
 	"go.temporal.io/server/common/log"
 	"go.temporal.io/server/common/metrics"
-	"go.temporal.io/server/common/persistence/sql"
+	temporalsql "go.temporal.io/server/common/persistence/sql"
 	"go.temporal.io/server/common/persistence/sql/sqlplugin"
 	sqliteplugin "go.temporal.io/server/common/persistence/sql/sqlplugin/sqlite"
 	"go.temporal.io/server/common/resolver"
@@ -84,8 +84,8 @@ func openDatabase(file string, attributes map[string]enumspb.IndexedValueType) (
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("database %s: its directory cannot be made: %w", path, err)
 	}
-	if err := checkFile(path); err != nil {
-		return nil, err
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return nil, fmt.Errorf("database %s is a directory; name a file in it", path)
 	}
 	lock, err := lockDatabase(path)
 	if err != nil {
@@ -93,7 +93,7 @@ func openDatabase(file string, attributes map[string]enumspb.IndexedValueType) (
 	}
 	db := &database{sql: fileConfig(path), lock: lock}
 	if err := db.prepare(path, attributes); err != nil {
-		return nil, errors.Join(fmt.Errorf("database %s: %w", path, err), lock.release())
+		return nil, errors.Join(fmt.Errorf("database %s %w", path, err), lock.release())
 	}
 	return db, nil
 }
@@ -109,100 +109,110 @@ func newMemoryDatabase(attributes map[string]enumspb.IndexedValueType) (*databas
 	return db, db.createNamespace(attributes)
 }
 
-// fileConfig asks for write-ahead logging, several times faster than the rollback journal, with one sync for each
-// checkpoint: a killed process loses nothing, a power cut perhaps the last moments, and neither harms the file.
+// fileConfig asks for write-ahead logging, which halves the work of a busy server, with one sync for each checkpoint: a
+// killed process loses nothing, a power cut perhaps the last moments, and neither harms the file.
 func fileConfig(path string) *config.SQL {
-	escaped := (&url.URL{Path: path}).EscapedPath() // the name becomes a file: URI, where ? % and # mean something
 	return &config.SQL{
 		PluginName:        sqliteplugin.PluginName,
-		DatabaseName:      escaped,
+		DatabaseName:      escape(path),
 		ConnectAttributes: map[string]string{"mode": "rwc", "journal_mode": "wal", "synchronous": "normal"},
 	}
 }
 
-// checkFile turns away what SQLite would report less clearly. A missing or empty file is fine: it becomes a database.
-func checkFile(path string) error {
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return fmt.Errorf("database %s: %w", path, err)
-	case info.IsDir():
-		return fmt.Errorf("database %s is a directory; name a file in it", path)
-	case info.Size() == 0:
-		return nil
+// escape makes a path fit for SQLite's file: URIs, where ? % and # mean something.
+func escape(path string) string { return (&url.URL{Path: path}).EscapedPath() }
+
+// prepare makes schema and namespace unless they are there. A file that turns out not to be ours is left as it is.
+func (d *database) prepare(path string, attributes map[string]enumspb.IndexedValueType) error {
+	isNew, err := isEmpty(path)
+	if err == nil && !isNew {
+		isNew, err = inspect(path)
 	}
-	file, err := os.Open(path)
+	if err == nil && isNew {
+		err = d.setUpSchema()
+	}
 	if err != nil {
-		return fmt.Errorf("database %s: %w", path, err)
+		return err
 	}
-	defer file.Close()
-	header, err := io.ReadAll(io.LimitReader(file, int64(len(sqliteHeader))))
-	if err != nil {
-		return fmt.Errorf("database %s: %w", path, err)
-	}
-	if string(header) != sqliteHeader {
-		return fmt.Errorf("database %s is not a SQLite database; choose another file with --db", path)
+	if err := d.createNamespace(attributes); err != nil {
+		return fmt.Errorf("cannot be prepared: %w", err)
 	}
 	return nil
 }
 
-func (d *database) prepare(path string, attributes map[string]enumspb.IndexedValueType) error {
-	admin, err := openAdmin(d.sql)
+// isEmpty reports whether there is no database yet, and turns away what SQLite would report less clearly.
+func isEmpty(path string) (bool, error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("cannot be looked at: %w", err)
+	case info.Size() == 0:
+		return true, nil
+	}
+	file, err := os.Open(path)
 	if err != nil {
-		return err
+		return false, fmt.Errorf("cannot be read: %w", err)
+	}
+	defer file.Close()
+	header, err := io.ReadAll(io.LimitReader(file, int64(len(sqliteHeader))))
+	if err != nil {
+		return false, fmt.Errorf("cannot be read: %w", err)
+	}
+	if string(header) != sqliteHeader {
+		return false, errors.New("is not a SQLite database; choose another file with --db")
+	}
+	return false, nil
+}
+
+// inspect reports whether the database has no tables, as after a start that was killed while it made them, and refuses
+// one of another schema. Its connection is its own, since the server's changes the file to write-ahead logging and is
+// never closed.
+func inspect(path string) (isNew bool, err error) {
+	db, err := sql.Open("sqlite", "file:"+escape(path)+"?mode=ro") // the driver that the server's plugin registers
+	if err != nil {
+		return false, err
+	}
+	defer db.Close()
+	var tables int
+	if err := db.QueryRow("SELECT count(*) FROM sqlite_master").Scan(&tables); err != nil {
+		return false, fmt.Errorf("cannot be read: %w", err)
+	}
+	if tables == 0 {
+		return true, nil
+	}
+	var version string
+	if err := db.QueryRow("SELECT curr_version FROM schema_version WHERE db_name = ?", versionKey).Scan(&version); err != nil {
+		return false, errors.New("is not one of the embedded Temporal server; choose another file with --db")
+	}
+	if version != schemaVersion() {
+		return false, fmt.Errorf("has schema %s, this Temporal server has %s and migrates no SQLite file; start afresh with %s",
+			version, schemaVersion(), filepath.Join(filepath.Dir(path), DBName()))
+	}
+	return false, nil
+}
+
+// setUpSchema makes all tables or none, so that a start killed half way is one that never was. The statements share a
+// transaction because the server's connection pool holds exactly one connection.
+func (d *database) setUpSchema() error {
+	admin, err := d.admin()
+	if err != nil {
+		return fmt.Errorf("cannot be made: %w", err)
 	}
 	defer admin.Close()
-	tables, err := admin.ListTables("")
-	if err != nil {
-		return err
-	}
-	if len(tables) == 0 {
-		err = setUpSchema(admin)
-	} else {
-		err = checkSchema(admin, filepath.Dir(path))
-	}
-	if err != nil {
-		return err
-	}
-	return d.createNamespace(attributes)
-}
-
-func openAdmin(cfg *config.SQL) (sqlplugin.AdminDB, error) {
-	return sql.NewSQLAdminDB(sqlplugin.DbKindUnknown, cfg, resolver.NewNoopResolver(), log.NewNoopLogger(), metrics.NoopMetricsHandler)
-}
-
-// setUpSchema makes all tables or none, so that a start killed half way leaves an empty file, which is set up again.
-// The statements share a transaction because the pool holds exactly one connection.
-func setUpSchema(admin sqlplugin.AdminDB) error {
 	if err := admin.Exec("BEGIN IMMEDIATE"); err != nil {
-		return err
+		return fmt.Errorf("cannot be written to: %w", err)
 	}
-	err := errors.Join(
+	err = errors.Join(
 		sqlite.SetupSchemaOnDB(admin),
 		admin.CreateSchemaVersionTables(),
 		admin.UpdateSchemaVersion(versionKey, schemaVersion(), schemaVersion()),
 	)
 	if err != nil {
-		return errors.Join(err, admin.Exec("ROLLBACK"))
+		return fmt.Errorf("cannot be set up: %w", errors.Join(err, admin.Exec("ROLLBACK")))
 	}
 	return admin.Exec("COMMIT")
-}
-
-func checkSchema(admin sqlplugin.AdminDB, dir string) error {
-	found, err := admin.ReadSchemaVersion(versionKey)
-	if err != nil && strings.Contains(err.Error(), "no such table") {
-		return errors.New("not a database of the embedded Temporal server; choose another file with --db")
-	}
-	if err != nil {
-		return err
-	}
-	if found != schemaVersion() {
-		return fmt.Errorf("its schema is %s, this Temporal server has %s and migrates no SQLite file; start afresh with %s",
-			found, schemaVersion(), filepath.Join(dir, DBName()))
-	}
-	return nil
 }
 
 // createNamespace does nothing when the namespace exists, whatever its search attributes.
@@ -213,4 +223,20 @@ func (d *database) createNamespace(attributes map[string]enumspb.IndexedValueTyp
 	}
 	namespace.Detail.Config.Retention = durationpb.New(retention)
 	return sqlite.CreateNamespaces(d.sql, namespace)
+}
+
+// close gives the file free for others, complete in itself: what the log beside it holds is written back first.
+func (d *database) close() error {
+	if d.lock == nil {
+		return nil
+	}
+	admin, err := d.admin()
+	if err == nil {
+		err = errors.Join(admin.Exec("PRAGMA wal_checkpoint(TRUNCATE)"), admin.Close())
+	}
+	return errors.Join(err, d.lock.release())
+}
+
+func (d *database) admin() (sqlplugin.AdminDB, error) {
+	return temporalsql.NewSQLAdminDB(sqlplugin.DbKindUnknown, d.sql, resolver.NewNoopResolver(), log.NewNoopLogger(), metrics.NoopMetricsHandler)
 }

@@ -49,10 +49,10 @@ type Options struct {
 // Server is a running server. Its methods may be called from any goroutine.
 type Server struct {
 	ports    ports
+	database *database
 	temporal temporal.Server
 	ui       *uiserver.Server
 	log      *serverLog
-	lock     *fileLock
 	stop     func() error
 }
 
@@ -89,15 +89,15 @@ func start(ctx context.Context, o Options) (*Server, error) {
 	}
 	reserved, err := choosePorts(o.Port, o.UIPort)
 	if err != nil {
-		return nil, errors.Join(err, db.lock.release())
+		return nil, errors.Join(err, db.close())
 	}
-	s := &Server{ports: reserved, lock: db.lock, log: newServerLog(o.Log, fail)}
+	s := &Server{ports: reserved, database: db, log: newServerLog(o.Log, fail)}
 	s.stop = sync.OnceValue(s.stopAll)
 	dynamic := newSettings()
 	if o.tune != nil {
 		o.tune(dynamic)
 	}
-	if err := s.launch(ctx, db, dynamic); err != nil {
+	if err := s.launch(ctx, dynamic); err != nil {
 		return nil, err
 	}
 	if err := s.becomeReady(ctx, o.SearchAttributes, dynamic); err != nil {
@@ -113,14 +113,14 @@ func start(ctx context.Context, o Options) (*Server, error) {
 // launch starts the services and returns when they have started, which is before they serve. The server can only be
 // stopped once it has started, so a launch that is given up is waited for and stopped in the background; the database
 // stays locked until then.
-func (s *Server) launch(ctx context.Context, db *database, dynamic *settings) error {
+func (s *Server) launch(ctx context.Context, dynamic *settings) error {
 	started := make(chan error, 1)
 	// A goroutine of its own, because a fatal error of the server blocks the goroutine that it happens in.
-	go func() { started <- s.startServices(db, dynamic) }()
+	go func() { started <- s.startServices(dynamic) }()
 	select {
 	case err := <-started:
 		if err != nil {
-			err = errors.Join(err, s.lock.release())
+			err = errors.Join(err, s.database.close())
 		}
 		return err
 	case <-ctx.Done():
@@ -133,8 +133,8 @@ func (s *Server) launch(ctx context.Context, db *database, dynamic *settings) er
 	}
 }
 
-func (s *Server) startServices(db *database, dynamic *settings) error {
-	cfg, hosts := s.ports.serverConfig(db)
+func (s *Server) startServices(dynamic *settings) error {
+	cfg, hosts := s.ports.serverConfig(s.database)
 	server, err := temporal.NewServer(
 		temporal.WithConfig(cfg),
 		temporal.ForServices(temporal.DefaultServices),
@@ -182,7 +182,7 @@ func (s *Server) stopAll() error {
 	defer deadline.Stop()
 	select {
 	case err := <-stopped:
-		return errors.Join(err, s.lock.release())
+		return errors.Join(err, s.database.close())
 	case <-deadline.C:
 		return fmt.Errorf("stop the embedded Temporal server: still running after %s", stopTimeout)
 	}

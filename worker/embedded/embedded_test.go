@@ -231,7 +231,9 @@ func TestRestartOnTheSameFileKeepsWorkflows(t *testing.T) {
 	run, err := dial(t, s.Address()).ExecuteWorkflow(deadline(t), client.StartWorkflowOptions{ID: "kept", TaskQueue: queue}, chain, 1, "")
 	require.NoError(t, err)
 	require.NoError(t, s.Stop())
-	require.FileExists(t, file)
+	log, err := os.Stat(file + "-wal")
+	require.NoError(t, err)
+	require.Zero(t, log.Size(), "the file is complete in itself")
 
 	c := dial(t, startServer(t, Options{DBFile: file}).Address())
 	description, err := c.DescribeWorkflowExecution(deadline(t), "kept", "")

@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"net"
 	"os"
@@ -52,8 +53,8 @@ func TestFatalErrorOfTheServerFailsTheStart(t *testing.T) {
 	p.frontend.number = listener.Addr().(*net.TCPAddr).Port // lost after it was chosen
 
 	ctx, fail := context.WithCancelCause(deadline(t))
-	s := &Server{ports: p, log: newServerLog(nil, fail)}
-	err = s.launch(ctx, db, newSettings())
+	s := &Server{ports: p, database: db, log: newServerLog(nil, fail)}
+	err = s.launch(ctx, newSettings())
 	require.ErrorContains(t, err, "Failed to start gRPC listener")
 	require.ErrorContains(t, err, "address already in use")
 }
@@ -71,8 +72,8 @@ func TestDatabaseFilesThatAreRefused(t *testing.T) {
 		{"a directory", dir, " is a directory; name a file in it"},
 		{"text", write("notes.txt", "Dear diary, it rained again."), " is not a SQLite database; choose another file with --db"},
 		{"a few bytes", write("short.db", "SQL"), " is not a SQLite database; choose another file with --db"},
-		{"of another program", foreign(t, path("foreign.db"), "CREATE TABLE songs (title TEXT)"), ": not a database of the embedded Temporal server; choose another file with --db"},
-		{"of an older server", older(t, path("older.db")), ": its schema is v0.9-00000000, this Temporal server has " + schemaVersion() + " and migrates no SQLite file; start afresh with " + path(DBName())},
+		{"of another program", foreign(t, path("foreign.db")), " is not one of the embedded Temporal server; choose another file with --db"},
+		{"of an older server", older(t, path("older.db")), " has schema v0.9-00000000, this Temporal server has " + schemaVersion() + " and migrates no SQLite file; start afresh with " + path(DBName())},
 		{"locked by another process", path("locked.db"), fmt.Sprintf(" is in use by process %d; stop that one, or choose another file with --db", locked.Process.Pid)},
 		{"below a file", filepath.Join(path("notes.txt"), "x.db"), ": its directory cannot be made: mkdir " + path("notes.txt") + ": not a directory"},
 	} {
@@ -88,26 +89,41 @@ func TestDamagedDatabase(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "damaged.db")
 	require.NoError(t, os.WriteFile(file, []byte(sqliteHeader+"and then nothing that makes sense"), 0o644))
 	_, err := Start(deadline(t), Options{DBFile: file})
-	require.ErrorContains(t, err, prefix+"database "+file+": ")
+	require.ErrorContains(t, err, prefix+"database "+file+" cannot be read: ")
 	require.ErrorContains(t, err, "file is not a database", "SQLite's own words")
 }
 
-// foreign makes a database that the server did not make.
-func foreign(t *testing.T, file, statement string) string {
+// foreign makes a database that the server did not make, in SQLite's ordinary journal mode.
+func foreign(t *testing.T, file string) string {
 	t.Helper()
-	admin, err := openAdmin(fileConfig(file))
+	db, err := sql.Open("sqlite", "file:"+file)
 	require.NoError(t, err)
-	require.NoError(t, admin.Exec(statement))
+	_, err = db.Exec("CREATE TABLE songs (title TEXT)")
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
 	return file
 }
 
 func older(t *testing.T, file string) string {
 	t.Helper()
-	admin, err := openAdmin(fileConfig(file))
+	db := &database{sql: fileConfig(file)}
+	require.NoError(t, db.setUpSchema())
+	admin, err := db.admin()
 	require.NoError(t, err)
-	require.NoError(t, setUpSchema(admin))
 	require.NoError(t, admin.UpdateSchemaVersion(versionKey, "v0.9-00000000", "v0.9-00000000"))
 	return file
+}
+
+func TestForeignDatabaseIsLeftAsItIs(t *testing.T) {
+	t.Parallel()
+	file := foreign(t, filepath.Join(t.TempDir(), "songs.db"))
+	before, err := os.ReadFile(file)
+	require.NoError(t, err)
+	_, err = Start(deadline(t), Options{DBFile: file})
+	require.Error(t, err)
+	after, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, before, after)
 }
 
 // Root may write anywhere, so the test asks with the file system identity of nobody, which belongs to the thread.

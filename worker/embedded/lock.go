@@ -50,10 +50,4 @@ func record(file *os.File, content string) error {
 	return err
 }
 
-// release may be called on a nil lock, that of a database in memory.
-func (l *fileLock) release() error {
-	if l == nil {
-		return nil
-	}
-	return l.file.Close()
-}
+func (l *fileLock) release() error { return l.file.Close() }

@@ -20,16 +20,19 @@ func TestDBName(t *testing.T) {
 
 func TestInterruptedSetUpStartsAgain(t *testing.T) {
 	t.Parallel()
-	cfg := fileConfig(filepath.Join(t.TempDir(), "x.db"))
-	admin, err := openAdmin(cfg)
+	path := filepath.Join(t.TempDir(), "x.db")
+	db := &database{sql: fileConfig(path)}
+	admin, err := db.admin()
 	require.NoError(t, err)
-	require.NoError(t, admin.Exec("CREATE TABLE namespaces (id INT)")) // collides half way
-	require.Error(t, setUpSchema(admin))
+	require.NoError(t, admin.Exec("CREATE TABLE tasks (id INT)")) // in the way of the set-up, which fails half way
+	require.Error(t, db.setUpSchema())
 	tables, err := admin.ListTables("")
 	require.NoError(t, err)
-	require.Equal(t, []string{"namespaces"}, tables, "all or nothing")
-	require.NoError(t, admin.DropTable("namespaces"))
-	require.NoError(t, setUpSchema(admin))
+	require.Equal(t, []string{"tasks"}, tables, "all or nothing")
+
+	require.NoError(t, admin.DropTable("tasks"))
+	require.NoError(t, db.prepare(path, nil))
+	require.NoError(t, db.prepare(path, nil), "and once is enough")
 }
 
 func TestChosenPortsDiffer(t *testing.T) {
