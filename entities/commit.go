@@ -142,6 +142,10 @@ func (s *State) ApplyEnded(channel string, target Target, err string, permanent 
 	i.Progress.Running = false
 	i.Progress.Ended = now
 	i.Look = true // until someone looks, nobody knows what the apply did
+	if !s.declared(channel) {
+		i.Progress = ApplyState{Ended: now} // should the channel come back, it is applied again
+		return
+	}
 	if i.Target == nil || !i.Target.Same(target) {
 		return
 	}
@@ -175,7 +179,7 @@ func (s *State) ApplyLost(channel string, target Target, reason string, now time
 
 // takeAsReading: on a runtime that cannot be looked at, the success of an apply is the state (C1).
 func (s *State) takeAsReading(i *Instance, now time.Time) {
-	if rt := s.runtime(i.Channel); rt.Kind == "" || rt.Looks {
+	if s.runtime(i.Channel).Looks {
 		return
 	}
 	i.look(Reading{At: now, Objects: []Object{{
@@ -187,10 +191,10 @@ func (s *State) takeAsReading(i *Instance, now time.Time) {
 
 // runtime of a channel; the zero value when the channel is not declared.
 func (s *State) runtime(channel string) RuntimeSpec {
-	if s.Spec == nil {
+	c, declared := s.Spec.Channel(channel)
+	if !declared {
 		return RuntimeSpec{}
 	}
-	c, _ := s.Spec.Channel(channel)
 	return s.Spec.Runtimes[c.Runtime]
 }
 
@@ -209,6 +213,9 @@ func (s *State) Looked(channel, fullVersion string, r Reading, fresh bool, now t
 	i := s.Instances[channel]
 	if i == nil || i.present() != fullVersion && s.runtime(channel).Mode == FetchExitCode {
 		return
+	}
+	if !fresh && i.Fresh {
+		return // a look that began before the last apply ended knows less than what is known
 	}
 	again := i.Look && !fresh
 	i.look(r, now)

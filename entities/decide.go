@@ -306,6 +306,9 @@ func (v *view) explainMoving() {
 	if v.out.Current.Reason != "" && (!a.Running || a.OK) {
 		v.reason("%s", v.out.Current.Reason)
 	}
+	if len(v.out.Reasons) == 0 {
+		v.reason("%s is to be applied", v.inst.Target.FullVersion)
+	}
 	if v.out.Status == StatusDegraded && v.spec.Drift == DriftObserve {
 		v.reason("not repaired: drift is only observed here")
 	}

@@ -380,7 +380,10 @@ func (c *chaos) lookAt(channel string) {
 	c.look(channel, c.rt[channel], true)
 }
 
-func (c *chaos) lookSomewhere(*rapid.T) { c.lookAt(c.pick("channel", c.s.Spec.channelNames())); c.settle() }
+func (c *chaos) lookSomewhere(*rapid.T) {
+	c.lookAt(c.pick("channel", c.s.Spec.channelNames()))
+	c.settle()
+}
 
 // lie reports anything, from any time.
 func (c *chaos) lie(t *rapid.T) {

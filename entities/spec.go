@@ -102,8 +102,11 @@ const (
 	ParamSecret ParamType = "secretRef"
 )
 
-// Channel returns the channel of that name.
+// Channel returns the channel of that name. No spec has no channels.
 func (s *Spec) Channel(name string) (ChannelSpec, bool) {
+	if s == nil {
+		return ChannelSpec{}, false
+	}
 	for _, c := range s.Channels {
 		if c.Name == name {
 			return c, true

@@ -106,6 +106,7 @@ func (t Target) Same(o Target) bool { return t.FullVersion == o.FullVersion && t
 // Instance is a service in a channel: what it should be at, what is there, and what is being done.
 type Instance struct {
 	Channel     string    `json:"channel"`
+	Runtime     string    `json:"runtime,omitempty"` // where all that follows was seen and done
 	Target      *Target   `json:"target,omitempty"`
 	TargetSince time.Time `json:"targetSince,omitzero"`
 	// Converged: the present target has been stable once; any later difference is drift.

@@ -191,6 +191,9 @@ func (s *State) TakeSpec(spec *Spec, digest string, now time.Time) *Opening {
 	s.Spec, s.SpecDigest, s.Problem = spec, digest, ""
 	s.Record(now, "", fmt.Sprintf("incarnation %d", spec.Incarnation))
 	s.leaveRemovedChannels(now)
+	for _, c := range spec.Channels {
+		s.Instance(c.Name).on(c.Runtime)
+	}
 	newest, offered := s.Newest(), s.offered()
 	s.Held = 0
 	switch {
@@ -226,6 +229,18 @@ func (s *State) leaveRemovedChannels(now time.Time) {
 			delete(s.Instances, name)
 		}
 	}
+}
+
+// on says which runtime the instance lives on. On another one nothing is known and nothing was done
+// yet: its target is applied there.
+func (i *Instance) on(runtime string) {
+	if i.Runtime != "" && i.Runtime != runtime {
+		*i = Instance{
+			Channel: i.Channel, Target: i.Target, TargetSince: i.TargetSince, LastGood: i.LastGood, Failure: i.Failure,
+			Progress: ApplyState{Running: i.Progress.Running, Started: i.Progress.Started}, Status: i.Status, Since: i.Since,
+		}
+	}
+	i.Runtime = runtime
 }
 
 func (s *State) declared(channel string) bool {
