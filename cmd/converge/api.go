@@ -98,10 +98,13 @@ func dial(ctx context.Context, c connection) (API, error) {
 	defer cancel()
 	tc, err := client.DialContext(ctx, o)
 	if err != nil {
-		return nil, fmt.Errorf("no Temporal server at %s (%s); start one with: converge dev, or name one with --address",
-			o.HostPort, cause(err))
+		return nil, noServer(o.HostPort, err)
 	}
 	return &temporalAPI{client: tc, namespace: o.Namespace, address: o.HostPort}, nil
+}
+
+func noServer(address string, err error) error {
+	return fmt.Errorf("no Temporal server at %s (%s); start one with: converge dev, or name one with --address", address, cause(err))
 }
 
 // cause keeps the end of a gRPC error, which is what a person can act upon.
@@ -192,11 +195,25 @@ func (a *temporalAPI) translate(workflowID string, err error) error {
 	case errors.As(err, &notFound):
 		return fmt.Errorf("%s: %w", workflowID, errNotFound)
 	case errors.As(err, &late), errors.Is(err, context.DeadlineExceeded), isQueryNotPolled(err):
-		return fmt.Errorf("%w for %s; start one with: converge worker", errNoWorker, workflowID)
+		return a.late(workflowID)
 	case errors.As(err, &unavailable), errors.As(err, &exhausted):
 		return fmt.Errorf("%w: Temporal server at %s: %s", errLost, a.address, cause(err))
 	}
 	return err
+}
+
+// late tells a server that is gone from one without a worker: either way the call was not answered
+// in time.
+func (a *temporalAPI) late(workflowID string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if _, err := a.client.CheckHealth(ctx, &client.CheckHealthRequest{}); err != nil {
+		return fmt.Errorf("%w: no answer from the Temporal server at %s", errLost, a.address)
+	}
+	if workflowID == "" {
+		return fmt.Errorf("%w: the Temporal server at %s took too long", errLost, a.address)
+	}
+	return fmt.Errorf("%w for %s; start one with: converge worker", errNoWorker, workflowID)
 }
 
 // isQueryNotPolled tells a query that no worker picked up.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -83,6 +84,11 @@ func (f *Factory) published(result publish.Result, err error) error {
 		return err
 	case f.json():
 		return f.screen().JSON(result)
+	}
+	if d := result.Difference; d != nil {
+		if _, err := io.WriteString(f.Out, d.String()); err != nil {
+			return err
+		}
 	}
 	return f.screen().Lines(result.String())
 }

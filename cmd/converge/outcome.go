@@ -200,10 +200,22 @@ func serviceGroups(s protocol.Status, g goal) groups {
 			to = &out.failed
 		case status.Row().Exit != entities.ExitConverged:
 			to = out.waiting(c)
+		case awaited(s, c.Name):
+			to = &out.queued
 		}
 		*to = append(*to, c.Name)
 	}
 	return out
+}
+
+// awaited tells whether a release has yet to come to a channel that is well for now.
+func awaited(s protocol.Status, channel string) bool {
+	for _, r := range s.Releases {
+		if p := maestro.Phase(r.Phases[channel]); p != "" && !p.Over() {
+			return true
+		}
+	}
+	return false
 }
 
 func hasChannel(s protocol.Status, name string) bool {

@@ -121,6 +121,8 @@ func TestExitForService(t *testing.T) {
 		{[]string{"a FAILED v5 -", "b PAUSED v5 -"}, outcome{true, 2, "web failed in a"}},
 		{[]string{"a PAUSED v5 -", "b WAITING_PRECONDITIONS v5 -" + up}, outcome{true, 8, "web is paused in a"}},
 		{[]string{"a CONVERGED v5 -", "b ORPHANED - -"}, outcome{true, 0, "web converged in a"}},
+		{[]string{"a CONVERGED v4 pending"}, outcome{why: "web waits in a"}},
+		{[]string{"a CONVERGED v4 pending", "b FAILED v5 failed"}, outcome{true, 2, "web failed in b; a held by that"}},
 		{[]string{"a SLEEPING v5 -"}, outcome{why: "web moves in a"}},
 	} {
 		require.Equal(t, tt.want, exitFor(situation(t, tt.channels...), goal{}), strings.Join(tt.channels, "; "))

@@ -56,7 +56,11 @@ var scpLike = regexp.MustCompile(`^(?:[^@/]+@)?([^:/]+):(.+)$`)
 // git@github.com:acme/shop.git and https://token@github.com/acme/shop are github.com/acme/shop.
 func repositoryOf(remote string) string {
 	host, where := "", ""
-	if u, err := url.Parse(remote); err == nil && u.Scheme != "" && u.Host != "" {
+	if strings.Contains(remote, "://") {
+		u, err := url.Parse(remote)
+		if err != nil || u.Host == "" {
+			return "" // a file of this machine
+		}
 		host, where = u.Hostname(), u.Path
 	} else if m := scpLike.FindStringSubmatch(remote); m != nil {
 		host, where = m[1], m[2]

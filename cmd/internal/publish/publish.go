@@ -28,6 +28,7 @@ import (
 const (
 	answerTimeout = 30 * time.Second // of the workflow; a worker has to be there
 	queryTimeout  = 5 * time.Second
+	tellTimeout   = 10 * time.Second
 	writers       = 16 // to the store at a time
 )
 
@@ -56,6 +57,8 @@ type Result struct {
 	Changed     []string `json:"changed,omitempty"` // services whose rules or payload differ from before
 	Removed     []string `json:"removed,omitempty"` // services no longer declared: orphaned
 	Store       string   `json:"store"`
+	// Difference is given for a dry run, against what is newest.
+	Difference *intent.Difference `json:"difference,omitempty"`
 	// Files were read, relative to the directory: what to watch. They are given when compiling
 	// succeeded.
 	Files []string `json:"-"`
@@ -68,9 +71,11 @@ func (r Result) String() string {
 	case r.DryRun && r.Unchanged:
 		return "nothing would change: " + name + " has this content already"
 	case r.DryRun:
-		return fmt.Sprintf("not published; it would follow %s: %s", stays(r.Previous), r.changes())
+		return "not published: " + r.changes() + since(r.Previous)
 	case r.Unchanged:
 		return "nothing changed: " + name + " stays newest"
+	case r.Incarnation == r.Previous: // runtimes are published on their own
+		return fmt.Sprintf("runtimes changed: %s told; %s stays newest", count(len(r.Changed), "service"), name)
 	}
 	return fmt.Sprintf("%s published: %s", name, r.changes())
 }
@@ -91,17 +96,21 @@ type Rejected struct {
 
 // Error lists the problems and ends with what stays (INTERFACE section 1).
 func (r *Rejected) Error() string {
-	return fmt.Sprintf("%s\n%s; nothing published, %s", r.Problems.Error(), count(len(r.Problems), "error"), stays(r.Newest)+" newest")
+	text := fmt.Sprintf("%s\n%s; nothing published", r.Problems.Error(), count(len(r.Problems), "error"))
+	if r.Newest > 0 {
+		text += fmt.Sprintf(", incarnation %d stays newest", r.Newest)
+	}
+	return text
 }
 
 // Unwrap gives the problems.
 func (r *Rejected) Unwrap() error { return r.Problems }
 
-func stays(newest int64) string {
-	if newest == 0 {
-		return "there is no incarnation yet to stay"
+func since(previous int64) string {
+	if previous == 0 {
+		return ", as the first incarnation"
 	}
-	return fmt.Sprintf("incarnation %d stays", newest)
+	return fmt.Sprintf(" since incarnation %d", previous)
 }
 
 func count(n int, noun string) string {
@@ -225,7 +234,19 @@ func (p *publication) compare(ctx context.Context) error {
 		return nil
 	}
 	p.result.Changed, p.result.Removed = differing(last, p.manifest)
-	return nil
+	if p.options.DryRun {
+		p.result.Difference, err = p.difference(ctx, newest.Hash)
+	}
+	return err
+}
+
+// difference compares with an incarnation, or with nothing when the store does not have it.
+func (p *publication) difference(ctx context.Context, hash string) (*intent.Difference, error) {
+	before, err := p.store.Incarnation(ctx, hash)
+	if err != nil && !intent.IsNotFound(err) {
+		return nil, err
+	}
+	return intent.Diff(before, p.compiled.Incarnation)
 }
 
 // Status is what an application knows of itself; one that does not exist knows nothing.
@@ -330,7 +351,26 @@ func (p *publication) announce(ctx context.Context) error {
 			return err
 		}
 	}
+	p.told(ctx)
 	return nil
+}
+
+// told waits a while until all services know, so that what comes next (a release, say) finds them
+// there. Thousands take longer than anybody waits; they are told all the same.
+func (p *publication) told(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
+	defer cancel()
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		now, err := Status(ctx, p.options.Client, p.application)
+		if err != nil || now.Told == p.manifest.Digest() || now.Newest != p.result.Incarnation {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
 }
 
 func (p *publication) request(ctx context.Context) (protocol.PublishRequest, error) {

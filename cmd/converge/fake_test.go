@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.temporal.io/sdk/client"
+
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+var update = flag.Bool("update", false, "write the golden texts")
+
+// now is the time in every test.
+var now = time.Date(2026, 11, 20, 10, 50, 20, 0, time.UTC)
+
+// fakeAPI plays a Temporal server: each service answers its statuses one after another, and the last
+// one for ever. An error stands for one answer.
+type fakeAPI struct {
+	mu       sync.Mutex
+	statuses map[string][]any // by workflow id: protocol.Status or error
+	updates  []string         // "workflow verb payload"
+	answer   any              // of updates
+	refuse   []error          // of updates, first come
+}
+
+func (f *fakeAPI) Query(_ context.Context, id, _ string, into any) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	queue := f.statuses[id]
+	if len(queue) == 0 {
+		return fmt.Errorf("%s: %w", id, errNotFound)
+	}
+	if len(queue) > 1 {
+		f.statuses[id] = queue[1:]
+	}
+	if err, ok := queue[0].(error); ok {
+		return err
+	}
+	return copyInto(queue[0], into)
+}
+
+func (f *fakeAPI) Update(_ context.Context, id, verb, requestID string, act, into any) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	data, _ := json.Marshal(act)
+	f.updates = append(f.updates, strings.ReplaceAll(id+" "+verb+" "+string(data), requestID, "ID"))
+	if len(f.refuse) > 0 {
+		err := f.refuse[0]
+		f.refuse = f.refuse[1:]
+		if err != nil {
+			return err
+		}
+	}
+	if _, ok := f.statuses[id]; !ok {
+		return fmt.Errorf("%s: %w", id, errNotFound)
+	}
+	return copyInto(f.answer, into)
+}
+
+func (f *fakeAPI) Services(_ context.Context, application string) ([]serviceName, error) {
+	var names []serviceName
+	for id := range f.statuses {
+		if app, svc, ok := protocol.ParseServiceID(id); ok && (application == "" || app == application) {
+			names = append(names, serviceName{app, svc})
+		}
+	}
+	return sortNames(names), nil
+}
+
+func (f *fakeAPI) Temporal() (client.Client, string) { return nil, "default" }
+func (f *fakeAPI) Close()                            {}
+
+func copyInto(from, into any) error {
+	data, err := json.Marshal(from)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, into)
+}
+
+// console is one run of the command against a fake.
+type console struct {
+	*Factory
+	api      *fakeAPI
+	out, err bytes.Buffer
+	slept    time.Duration
+	stop     context.CancelCauseFunc
+	stopAt   time.Duration // Ctrl-C after this much waiting; 0: never
+}
+
+func newConsole(t *testing.T, api *fakeAPI) *console {
+	c := &console{api: api}
+	dir := t.TempDir()
+	c.Factory = &Factory{
+		In: strings.NewReader(""), Out: &c.out, Err: &c.err,
+		Env:     func(name string) string { return map[string]string{"CONVERGE_BY": "alice"}[name] },
+		WorkDir: func() (string, error) { return dir, nil },
+		Now:     func() time.Time { return now.Add(c.slept) },
+		Sleep:   c.sleep,
+		Dial: func(context.Context, connection) (API, error) {
+			if api == nil {
+				return nil, errors.New("no Temporal server")
+			}
+			return api, nil
+		},
+	}
+	return c
+}
+
+// sleep lets time pass at once.
+func (c *console) sleep(ctx context.Context, d time.Duration) error {
+	c.slept += d
+	if c.stopAt > 0 && c.slept >= c.stopAt {
+		c.stop(errInterrupted)
+	}
+	if d >= time.Second {
+		time.Sleep(time.Millisecond) // a timeout of milliseconds is real
+	}
+	return ctx.Err()
+}
+
+// run returns the exit code and everything that was said, stderr marked.
+func (c *console) run(t *testing.T, line string) (code int, said string) {
+	t.Helper()
+	ctx, stop := context.WithCancelCause(t.Context())
+	defer stop(nil)
+	c.stop = stop
+	code = run(ctx, c.Factory, strings.Fields(line))
+	said = c.out.String()
+	for l := range strings.Lines(c.err.String()) {
+		said += "! " + l
+	}
+	return code, said
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+)
+
+// parsed runs a command line up to the point where the verb would act, and returns its options.
+func parsed[O any](t *testing.T, f *Factory, newCmd func(*Factory, func(context.Context, *O) error) *cobra.Command, args ...string) (*O, error) {
+	t.Helper()
+	var got *O
+	cmd := newCmd(f, func(_ context.Context, o *O) error {
+		got = o
+		return nil
+	})
+	f.addFlags(cmd.Flags())
+	cmd.SetArgs(args)
+	cmd.SetOut(&bytes.Buffer{})
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	err := cmd.ExecuteContext(t.Context())
+	return got, err
+}
+
+var web = serviceName{"shop", "web"}
+
+func TestFlags(t *testing.T) {
+	f := newConsole(t, nil).Factory
+	check := func(name string, want, got any, err error) {
+		t.Helper()
+		require.NoError(t, err, name)
+		require.Equal(t, want, got, name)
+	}
+	release, err := parsed(t, f, newCmdRelease, "shop/web", "v9", "-p", "a=1", "-p", "b=2,3", "--request-id", "ci", "--reason", "fix", "-w", "--stop-at-approval", "--timeout", "30m")
+	check("release", &releaseOptions{f: f, service: web, version: "v9", params: []string{"a=1", "b=2,3"}, requestID: "ci", reason: "fix", wait: true, stop: true, timeout: 30 * time.Minute}, release, err)
+	wait, err := parsed(t, f, newCmdWait, "shop/web", "v9", "-c", "staging", "--timeout", "90s")
+	check("wait", &waitOptions{f: f, service: web, version: "v9", channel: "staging", timeout: 90 * time.Second}, wait, err)
+	status, err := parsed(t, f, newCmdStatus)
+	check("status of all", &statusOptions{f: f, target: target{all: true}}, status, err)
+	status, err = parsed(t, f, newCmdStatus, "shop", "--watch")
+	check("status of an application", &statusOptions{f: f, target: target{serviceName{application: "shop"}, true}, watch: true}, status, err)
+	status, err = parsed(t, f, newCmdStatus, "shop/web")
+	check("status of a service", &statusOptions{f: f, target: target{web, false}}, status, err)
+	explain, err := parsed(t, f, newCmdExplain, "shop/web", "staging")
+	check("explain", &explainOptions{f: f, service: web, channel: "staging"}, explain, err)
+	logs, err := parsed(t, f, newCmdLogs, "shop/web", "staging", "--kind", "apply", "--last", "2", "--store", "/s")
+	check("logs", &logsOptions{f: f, service: web, channel: "staging", kind: "apply", last: 2, store: "/s"}, logs, err)
+	pause, err := parsed(t, f, newCmdPause, "shop", "--reason", "drill", "-y")
+	check("pause", &scopeOptions{f: f, verb: "pause", target: target{serviceName{application: "shop"}, true}, reason: "drill", yes: true}, pause, err)
+	resume, err := parsed(t, f, newCmdResume, "shop/web", "-c", "prod")
+	check("resume", &scopeOptions{f: f, verb: "resume", target: target{web, false}, channel: "prod"}, resume, err)
+	cancel, err := parsed(t, f, newCmdCancel, "shop/web", "v9", "--reason", "wrong")
+	check("cancel", &versionOptions{f: f, verb: "cancel", service: web, version: "v9", reason: "wrong"}, cancel, err)
+	retry, err := parsed(t, f, newCmdRetry, "shop/web", "v9", "-c", "prod")
+	check("retry", &versionOptions{f: f, verb: "retry", service: web, version: "v9", channel: "prod"}, retry, err)
+	apply, err := parsed(t, f, newCmdApply, "dir", "--dry-run", "--take-over", "--cause", "a", "--cause", "b", "--store", "/s")
+	check("apply", &applyOptions{f: f, dir: "dir", dryRun: true, takeOver: true, causes: []string{"a", "b"}, store: "/s"}, apply, err)
+	validate, err := parsed(t, f, newCmdValidate)
+	check("validate", &dirOptions{f: f, dir: "."}, validate, err)
+	diff, err := parsed(t, f, newCmdDiff, "shop", "41", "42", "--exit-code")
+	check("diff", &diffOptions{f: f, application: "shop", from: 41, to: 42, exitCode: true}, diff, err)
+	incarnations, err := parsed(t, f, newCmdIncarnations, "shop", "--last", "0")
+	check("incarnations", &incarnationsOptions{f: f, application: "shop"}, incarnations, err)
+	begin, err := parsed(t, f, newCmdInit, "dir", "--name", "shop")
+	check("init", &initOptions{f: f, dir: "dir", name: "shop"}, begin, err)
+	worker, err := parsed(t, f, newCmdWorker, "--store", "/s", "--runtime", "edge")
+	check("worker", &workerOptions{f: f, store: "/s", runtime: "edge"}, worker, err)
+	dev, err := parsed(t, f, newCmdDev, "dir", "--port", "7300")
+	require.NoError(t, err)
+	require.Equal(t, []string{"dir", "--port", "7300"}, dev.args, "dev hands its flags on")
+}
+
+// Inside a directory that defines an application, a word is a service of it or its own name.
+func TestApplicationMayBeDropped(t *testing.T) {
+	c := newConsole(t, nil)
+	dir, _ := c.WorkDir()
+	below := filepath.Join(dir, "deep", "er")
+	require.NoError(t, os.MkdirAll(below, 0o755))
+	c.WorkDir = func() (string, error) { return below, nil }
+
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.converge.yaml"), []byte("kind: Service\nname: web\n---\nkind: Application\nname: shop\nmistake: 1\n"), 0o600))
+	for arg, want := range map[string]target{
+		"web":       {web, false},
+		"shop":      {serviceName{application: "shop"}, true},
+		"blog/site": {serviceName{"blog", "site"}, false},
+	} {
+		got, err := c.parseTarget(arg)
+		require.NoError(t, err)
+		require.Equal(t, want, got, arg)
+	}
+}
+
+func TestParams(t *testing.T) {
+	all, channels, err := parseParams([]string{
+		"text=plain", "n=3", "big=12345678901234567890", "f=0.5", "e=1e3", "yes=true", "no=false", `quoted="007"`, "padded=007",
+		"empty=", "equals=a=b", "null=null", "list=[1]", "space= 1", "two=1 2", "nan=NaN", "staging:n=4", "staging:text=x:y",
+	})
+	require.NoError(t, err)
+	got, _ := json.Marshal(all)
+	require.JSONEq(t, `{"text":"plain","n":3,"big":12345678901234567890,"f":0.5,"e":1e3,"yes":true,"no":false,"quoted":"007","padded":"007",
+		"empty":"","equals":"a=b","null":"null","list":"[1]","space":" 1","two":"1 2","nan":"NaN"}`, string(got))
+	require.Contains(t, string(got), `"big":12345678901234567890`, "no digit is lost")
+	got, _ = json.Marshal(channels)
+	require.JSONEq(t, `{"staging":{"n":4,"text":"x:y"}}`, string(got))
+
+	for _, bad := range [][]string{{"n"}, {"=1"}, {":n=1"}, {"staging:=1"}, {"n=1", "n=2"}, {"a:n=1", "a:n=1"}} {
+		_, _, err := parseParams(bad)
+		require.Error(t, err, bad)
+	}
+}
+
+func TestNear(t *testing.T) {
+	names := []string{"blog/site", "shop/api", "shop/web", "shop/web-admin", "shop/worker"}
+	for wrong, want := range map[string]string{
+		"shop/wbe":   "shop/web,shop/api",
+		"shop/site":  "blog/site",
+		"ship/web":   "shop/web",
+		"shop/works": "shop/worker",
+		"zzz/zzz":    "",
+	} {
+		require.Equal(t, want, strings.Join(near(wrong, names), ","), wrong)
+	}
+	require.Equal(t, "; none is declared yet: converge apply DIR", suggestion("a/b", nil))
+	require.Equal(t, "; there are blog/site, shop/api, shop/web, shop/web-admin, shop/worker", suggestion("zzz/zzz", names))
+}
+
+// Every help text states the exit codes and shows how the verb is used.
+func TestHelp(t *testing.T) {
+	c := newConsole(t, nil)
+	for _, cmd := range newRoot(c.Factory).Commands() {
+		if cmd.Name() == "help" || cmd.Name() == "completion" {
+			continue
+		}
+		c := newConsole(t, nil)
+		args := cmd.Name() + " --help"
+		if cmd.Name() == "dev" {
+			args = "help dev" // its flags are another program's
+		}
+		code, said := c.run(t, args)
+		require.Equal(t, exitDone, code)
+		require.Contains(t, said, exitFooter, cmd.Name())
+		require.Contains(t, said, "Examples:\n  converge "+cmd.Name(), cmd.Name())
+		for _, line := range strings.Split(cmd.Long, "\n") {
+			require.LessOrEqual(t, len([]rune(line)), 92, line)
+		}
+	}
+}

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"converge": main})
+}
+
+const nobodyListens = `
+[profile.default]
+address = "127.0.0.1:1"
+[profile.elsewhere]
+address = "127.0.0.1:3"
+`
+
+// TestScripts runs testdata/*.txtar: what the command says without a server.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata",
+		Setup: func(e *testscript.Env) error {
+			profiles := filepath.Join(e.WorkDir, "temporal.toml")
+			e.Setenv("TEMPORAL_CONFIG_FILE", profiles)
+			e.Setenv("CONVERGE_BY", "alice")
+			return os.WriteFile(profiles, []byte(nobodyListens), 0o600)
+		},
+		UpdateScripts: *update,
+	})
+}

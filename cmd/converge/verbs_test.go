@@ -1,0 +1,219 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+func at(seconds int) time.Time {
+	return time.Date(2026, 11, 20, 10, 50, 0, 0, time.UTC).Add(time.Duration(seconds) * time.Second)
+}
+
+// moment is shop/web with v9 as release 19: channels as "name STATUS current desired phase", and
+// journal lines "seconds channel text".
+func moment(channels string, journal ...string) protocol.Status {
+	s := protocol.Status{Application: "shop", Service: "web", Store: "/store"}
+	r := protocol.ReleaseStatus{ID: "19", Version: "v9", At: at(2), Phases: map[string]string{}}
+	for _, text := range strings.Split(channels, ", ") {
+		w := strings.SplitN(text, " ", 5)
+		c := protocol.ChannelStatus{Name: w[0], Status: w[1], Current: w[2], Target: w[3], Desired: w[3], Since: at(0)}
+		if c.Status == string(entities.StatusPreconditions) {
+			c.Conditions = []protocol.ConditionStatus{{ID: "channel-stable/staging", Verdict: "WAIT"}}
+		}
+		s.Channels = append(s.Channels, c)
+		r.Phases[w[0]] = w[4]
+	}
+	for i, text := range journal {
+		w := strings.SplitN(text, " ", 3)
+		var seconds int
+		_, _ = fmt.Sscan(w[0], &seconds)
+		line := protocol.JournalLine{N: int64(i + 1), At: at(seconds), Channel: w[1], Text: w[2]}
+		if w[1] == "-" {
+			line.Channel = ""
+		}
+		s.Journal = append(s.Journal, line)
+	}
+	s.Releases = []protocol.ReleaseStatus{r}
+	return s
+}
+
+// journal of a release that fails in canary and is rolled back; moments see more and more of it.
+var lines = []string{
+	"0 staging CONVERGED at v8 (2m)",
+	"2 - release 19: v9 from incarnation 42, by alice",
+	"2 staging target v8 → v9",
+	"41 staging CONVERGED at v9 (39s)",
+	"41 canary target v8 → v9",
+	"75 canary FAILED CrashLoopBackOff",
+	"93 canary ROLLED_BACK; v9 barred here",
+}
+
+func failing() []any {
+	return []any{
+		moment("staging CONVERGING v8 v9 in progress, canary CONVERGED v8 v8 pending, prod WAITING_PRECONDITIONS v8 v9 pending", lines[:3]...),
+		fmt.Errorf("%w: it went away", errLost),
+		fmt.Errorf("%w: it went away", errLost),
+		moment("staging CONVERGED v9 v9 succeeded, canary CONVERGING v8 v9 in progress, prod WAITING_PRECONDITIONS v8 v9 pending", lines[:5]...),
+		moment("staging CONVERGED v9 v9 succeeded, canary ROLLING_BACK v9 v8 failed, prod BLOCKED v8 v9 pending", lines[:6]...),
+		moment("staging CONVERGED v9 v9 succeeded, canary ROLLED_BACK v8 v8 rolled back, prod BLOCKED v8 v9 pending", lines...),
+	}
+}
+
+var accepted = protocol.ReleaseAnswer{ID: "19", Version: "v9", Incarnation: 42}
+
+func TestReleaseWait(t *testing.T) {
+	for _, tt := range []struct {
+		name, line string
+		statuses   []any
+		stopAt     time.Duration
+		code       int
+		want       string
+	}{
+		{"failed, rolled back, through a lost connection", "release shop/web v9 --wait", failing(), 0, exitFailed, `release 19: web v9 from incarnation 42
+10:50:02 staging  target v8 → v9
+10:50:41 staging  CONVERGED at v9 (39s)
+10:50:41 canary   target v8 → v9
+10:51:15 canary   FAILED CrashLoopBackOff
+10:51:33 canary   ROLLED_BACK; v9 barred here
+web v9 failed in canary; prod held by that. Next: retry, cancel, or release a fix. See: converge explain shop/web
+! connection lost: it went away; trying again
+! connected again
+`},
+		{"Ctrl-C stops watching", "release shop/web v9 --wait", failing()[:1], 5 * time.Second, exitInterrupted, `release 19: web v9 from incarnation 42
+10:50:02 staging  target v8 → v9
+! stopped watching; web goes on. See: converge status shop/web
+`},
+		{"timed out", "release shop/web v9 --wait --timeout 5ms", failing()[:1], 0, exitTimeout, `release 19: web v9 from incarnation 42
+10:50:02 staging  target v8 → v9
+! converge: timed out after 5ms: web v9 moves in staging
+`},
+		{"stop at approval", "release shop/web v9 --wait --stop-at-approval", []any{moment("staging WAITING_MANUAL_APPROVAL v8 v9 pending")}, 0, exitPerson, `release 19: web v9 from incarnation 42
+web v9 waits for an approval in staging. See: converge explain shop/web
+`},
+		{"converged", "release shop/web v9 --wait", []any{moment("staging CONVERGED v9 v9 succeeded")}, 0, exitDone, `release 19: web v9 from incarnation 42
+web v9 converged in staging.
+`},
+		{"without waiting", "release shop/web v9", []any{moment("staging CONVERGED v8 v8 pending")}, 0, exitDone, "release 19: web v9 from incarnation 42\n"},
+		{"json", "release shop/web v9 -o json", []any{moment("staging CONVERGED v8 v8 pending")}, 0, exitDone, `{
+  "id": "19",
+  "version": "v9",
+  "incarnation": 42
+}
+`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": tt.statuses}, answer: accepted})
+			c.stopAt = tt.stopAt
+			code, said := c.run(t, tt.line)
+			require.Equal(t, tt.want, said)
+			require.Equal(t, tt.code, code)
+			require.Equal(t, []string{`service/shop/web release {"by":"alice","requestId":"ID","version":"v9"}`}, c.api.updates)
+		})
+	}
+}
+
+// A call that was lost is made again as the same call: one release.
+func TestReleaseIsRetriedUnderOneRequestID(t *testing.T) {
+	c := newConsole(t, &fakeAPI{
+		statuses: map[string][]any{"service/shop/web": {moment("staging CONVERGED v8 v8 pending")}}, answer: accepted,
+		refuse: []error{fmt.Errorf("%w: reset", errLost), fmt.Errorf("%w: reset", errLost)},
+	})
+	code, said := c.run(t, "release shop/web v9 --request-id ci-811 -p replicas=3 -p canary:replicas=1")
+	require.Equal(t, "release 19: web v9 from incarnation 42\n! connection lost: reset; trying again\n! connection lost: reset; trying again\n", said)
+	require.Equal(t, exitDone, code)
+	want := `service/shop/web release {"by":"alice","requestId":"ID","version":"v9","parameters":{"replicas":3},"channelParameters":{"canary":{"replicas":1}}}`
+	require.Equal(t, []string{want, want, want}, c.api.updates)
+}
+
+func TestVerbsSay(t *testing.T) {
+	web := []any{moment("staging CONVERGED v9 v9 succeeded, prod PAUSED v8 v9 pending")}
+	two := map[string][]any{"service/shop/web": web, "service/shop/api": web, "service/blog/site": web}
+	lost := fmt.Errorf("%w: reset", errLost)
+	for _, tt := range []struct {
+		line   string
+		refuse []error
+		answer any
+		input  string
+		code   int
+		want   string
+	}{
+		{line: "pause shop/web -c prod --reason drill", answer: protocol.Answer{Message: "paused"}, want: "paused\n"},
+		{line: "pause shop/web", refuse: []error{&refusedError{"already paused"}}, code: 1, want: "! converge: refused: already paused\n"},
+		{line: "pause shop", code: 1, want: "! converge: pause 2 services of shop needs --yes when nobody can be asked\n"},
+		{line: "pause shop --yes", answer: protocol.Answer{Message: "paused"}, want: "shop/api: paused\nshop/web: paused\n"},
+		{line: "pause shop", input: "y\n", answer: protocol.Answer{Message: "paused"}, want: "shop/api: paused\nshop/web: paused\n! pause 2 services of shop? [y/N] "},
+		{line: "pause shop", input: "\n", code: 1, want: "! pause 2 services of shop? [y/N] converge: not confirmed; nothing changed\n"},
+		{line: "resume shop/web -o json", answer: protocol.Answer{Message: "resumed"}, want: "[\n  {\n    \"service\": \"shop/web\",\n    \"message\": \"resumed\"\n  }\n]\n"},
+		{line: "cancel shop/web v9", answer: protocol.Answer{Message: "cancelled"}, want: "cancelled\n"},
+		{line: "retry shop/web v9", refuse: []error{lost, lost, lost}, code: 1, want: "! connection lost: reset; trying again\n! connection lost: reset; trying again\n! converge: retry shop/web: connection lost: reset; whether it was accepted is not known: see converge status shop/web\n"},
+		{line: "refresh shop/wob", code: 1, want: "! converge: no service shop/wob; did you mean shop/web?\n"},
+		{line: "refresh nothing/site", code: 1, want: "! converge: no service nothing/site; did you mean blog/site?\n"},
+		{line: "status shap", code: 1, want: "! converge: no application shap with services; did you mean shop?\n"},
+		{line: "wait shop/web", code: 8, want: "web is paused in prod. See: converge explain shop/web\n"},
+		{line: "wait shop/web -c staging", want: "web converged in staging.\n"},
+		{line: "wait shop/web v9 --channel staging", want: "web v9 converged in staging.\n"},
+		{line: "wait shop/web v1", code: 1, want: "! converge: no release of shop/web is called v1; listed are v9\n"},
+		{line: "explain shop/web nowhere", code: 1, want: "! converge: shop/web has no release channel \"nowhere\"; expected one of staging, prod\n"},
+		{line: "explain shop/web staging", want: "shop/web staging runs v9, as desired, since 10:50 (20s ago).\nNothing was read from a runtime yet; times are UTC.\n"},
+		{line: "status shop/web", want: "web\tstaging\tCONVERGED\tv9\tv9\t20s\t\nweb\tprod\tPAUSED\tv8\tv9\t20s\t\nRELEASES web v9: prod pending\n"},
+	} {
+		t.Run(tt.line, func(t *testing.T) {
+			c := newConsole(t, &fakeAPI{statuses: two, answer: tt.answer, refuse: tt.refuse})
+			if tt.input != "" {
+				c.AskTTY, c.In = true, strings.NewReader(tt.input)
+			}
+			code, said := c.run(t, tt.line)
+			require.Equal(t, tt.want, said)
+			require.Equal(t, tt.code, code)
+		})
+	}
+}
+
+// One service that does not answer hides no other.
+func TestStatusShowsWhoAnswered(t *testing.T) {
+	web := moment("staging CONVERGED v9 v9 succeeded, prod CONVERGED v9 v9 succeeded")
+	c := newConsole(t, &fakeAPI{statuses: map[string][]any{
+		"service/shop/api": {fmt.Errorf("%w for service/shop/api", errNoWorker)}, "service/shop/web": {web},
+	}})
+	code, said := c.run(t, "status shop")
+	require.Equal(t, "web\tstaging\tCONVERGED\tv9\tv9\t20s\t\nweb\tprod\tCONVERGED\tv9\tv9\t20s\t\n! converge: no worker answers for service/shop/api\n", said)
+	require.Equal(t, exitError, code)
+}
+
+// Piped, watching appends what changed and nothing else.
+func TestStatusWatchPiped(t *testing.T) {
+	moving := moment("staging CONVERGING v8 v9 in progress")
+	moving.Channels[0].Reasons = []protocol.Reason{{Text: "1 of 2 replicas"}}
+	done := moment("staging CONVERGED v9 v9 succeeded")
+	c := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {moving, moving, fmt.Errorf("%w: reset", errLost), done}}})
+	c.stopAt = 10 * time.Second
+	code, said := c.run(t, "status shop/web --watch")
+	require.Equal(t, `web	staging	CONVERGING	v8	v9		1 of 2 replicas
+RELEASES web v9: staging in progress
+web	staging	CONVERGED	v9	v9		
+! connection lost: reset; trying again
+`, said)
+	require.Equal(t, exitInterrupted, code)
+}
+
+// Times are written in the time zone of whoever reads.
+func TestExplainInLocalTime(t *testing.T) {
+	s := moment("staging CONVERGED v9 v9 succeeded", "2 staging CONVERGED at v9")
+	s.Channels[0].Objects = []entities.Object{{Name: "web", Status: entities.ObjectSucceeded}}
+	s.Channels[0].ObservedAt = at(10)
+	c := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {s}}})
+	c.Now = func() time.Time { return now.In(time.FixedZone("CET", 3600)) }
+	_, said := c.run(t, "explain shop/web staging")
+	require.Equal(t, `shop/web staging runs v9, as desired, since 11:50 (20s ago).
+What happened:
+ 11:50:02 staging  CONVERGED at v9
+Last news from the runtime 11:50:10 CET (10s ago).
+`, said)
+}

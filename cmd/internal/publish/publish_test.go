@@ -1,0 +1,94 @@
+package publish
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent"
+)
+
+func TestRepositoryOf(t *testing.T) {
+	for remote, want := range map[string]string{
+		"https://github.com/acme/shop.git":          "github.com/acme/shop",
+		"https://user:secret@github.com/acme/shop":  "github.com/acme/shop",
+		"ssh://git@git.acme.dev:2222/acme/shop.git": "git.acme.dev/acme/shop",
+		"git@github.com:acme/shop.git":              "github.com/acme/shop",
+		"github.com:acme/shop/":                     "github.com/acme/shop",
+		"/srv/git/shop.git":                         "",
+		"../shop":                                   "",
+		"file:///srv/git/shop.git":                  "",
+	} {
+		require.Equal(t, want, repositoryOf(remote), remote)
+	}
+}
+
+func TestOriginOf(t *testing.T) {
+	dir := t.TempDir()
+	require.Equal(t, protocol.Origin{Path: dir}, OriginOf(t.Context(), dir), "no repository")
+
+	git := func(args ...string) {
+		t.Helper()
+		cmd := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"}, args...)...)
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, string(out))
+	}
+	deploy := filepath.Join(dir, "deploy", "shop")
+	require.NoError(t, os.MkdirAll(deploy, 0o755))
+	file := filepath.Join(deploy, "converge.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("a"), 0o600))
+	git("init", "-q")
+	require.Equal(t, protocol.Origin{Path: deploy, Dirty: true}, OriginOf(t.Context(), deploy), "nothing committed")
+
+	git("add", ".")
+	git("commit", "-q", "-m", "a")
+	git("remote", "add", "origin", "https://token@git.acme.dev/acme/mono.git")
+	origin := OriginOf(t.Context(), deploy)
+	require.Len(t, origin.Commit, 40)
+	require.Equal(t, protocol.Origin{Path: "git.acme.dev/acme/mono//deploy/shop", Commit: origin.Commit}, origin)
+	require.Equal(t, "git.acme.dev/acme/mono//", OriginOf(t.Context(), dir).Path)
+
+	require.NoError(t, os.MkdirAll(filepath.Join(deploy, ".converge"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(deploy, ".converge", "db"), nil, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "elsewhere"), nil, 0o600))
+	require.False(t, OriginOf(t.Context(), deploy).Dirty, "only the directory counts, without our own state")
+	require.NoError(t, os.WriteFile(file, []byte("b"), 0o600))
+	require.True(t, OriginOf(t.Context(), deploy).Dirty)
+}
+
+func TestResultSays(t *testing.T) {
+	r := Result{Application: "shop", Incarnation: 42, Previous: 41, Services: []string{"api", "web"}, Changed: []string{"web"}}
+	for _, tt := range []struct {
+		edit func(*Result)
+		want string
+	}{
+		{func(*Result) {}, "incarnation 42 of shop published: 2 services, 1 changed"},
+		{func(r *Result) { r.Removed = []string{"old"} }, "incarnation 42 of shop published: 2 services, 1 changed, 1 no longer declared"},
+		{func(r *Result) { r.Unchanged = true }, "nothing changed: incarnation 42 of shop stays newest"},
+		{func(r *Result) { r.Previous = 42 }, "runtimes changed: 1 service told; incarnation 42 of shop stays newest"},
+		{func(r *Result) { r.DryRun = true }, "not published: 2 services, 1 changed since incarnation 41"},
+		{func(r *Result) { r.DryRun, r.Previous = true, 0 }, "not published: 2 services, 1 changed, as the first incarnation"},
+		{func(r *Result) { r.DryRun, r.Unchanged = true, true }, "nothing would change: incarnation 42 of shop has this content already"},
+	} {
+		got := r
+		tt.edit(&got)
+		require.Equal(t, tt.want, got.String())
+	}
+}
+
+func TestRejectedSaysWhatStays(t *testing.T) {
+	problems := intent.Problems{{File: "a.yaml", Line: 1, Column: 2, Fault: intent.Fault{Code: "oops", Message: "wrong"}}}
+	require.Equal(t, "a.yaml:1:2: wrong [oops]\n1 error; nothing published, incarnation 41 stays newest", (&Rejected{problems, 41}).Error())
+	require.Equal(t, "a.yaml:1:2: wrong [oops]\n1 error; nothing published", (&Rejected{problems, 0}).Error())
+	require.ErrorAs(t, error(&Rejected{problems, 0}), new(intent.Problems))
+}
+
+func TestDiffering(t *testing.T) {
+	changed, removed := differing(intent.Manifest{"a": "1", "b": "1", "c": "1"}, intent.Manifest{"d": "1", "b": "2", "a": "1"})
+	require.Equal(t, []string{"b", "d"}, changed)
+	require.Equal(t, []string{"c"}, removed)
+}
