@@ -120,7 +120,7 @@ func TestParams(t *testing.T) {
 func TestNear(t *testing.T) {
 	names := []string{"blog/site", "shop/api", "shop/web", "shop/web-admin", "shop/worker"}
 	for wrong, want := range map[string]string{
-		"shop/wbe":   "shop/web,shop/api",
+		"shop/wbe":   "shop/web",
 		"shop/site":  "blog/site",
 		"ship/web":   "shop/web",
 		"shop/works": "shop/worker",
