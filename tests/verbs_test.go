@@ -1,0 +1,103 @@
+package tests
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// B7: a request id is one act, however often and in whatever way it is sent.
+func TestB7RequestIDIsOneAct(t *testing.T) {
+	w := newWorld(t)
+	w.write(twoChannels + web)
+	w.publish()
+	act := `{"version":"v1","by":"ci","requestId":"ci-1"}`
+	w.signal("web", protocol.Release, act)
+	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
+	var answer protocol.ReleaseAnswer
+	require.NoError(t, w.update(w.id("web"), protocol.Release, json.RawMessage(act), &answer))
+	require.Equal(t, "1", answer.ID)
+	require.Len(t, w.status("web").Releases, 1)
+}
+
+// Bad input changes nothing, is told to who waits for an answer, and is kept for who does not.
+func TestRefusedVerbs(t *testing.T) {
+	w := newWorld(t)
+	w.write(twoChannels + web)
+	w.publish()
+	w.release("web", "v1")
+	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
+	for _, c := range []struct{ verb, payload, want string }{
+		{"release", `{"version":"v2"}`, `"by" is missing; expected who asks`},
+		{"release", `{"by":"bob"}`, `no version given`},
+		{"release", `{"versoin":"v2","by":"bob"}`, `payload of release: unknown field "versoin"`},
+		{"release", `{"version":2,"by":"bob"}`, `payload of release: cannot unmarshal number into Go struct field ReleaseRequest.version of type string`},
+		{"release", `{"version":"v 2","by":"bob"}`, `version "v 2": spaces, quotes, slashes and $ are not allowed`},
+		{"release", `"v2"`, `payload of release: cannot unmarshal string into Go value of type protocol.ReleaseRequest`},
+		{"release", `{"version":"v2","by":"bob","channelParameters":{"stagin":{"greeting":"x"}}}`, `no release channel "stagin"; expected one of staging, production`},
+		{"pause", `{"channel":"stagin","by":"bob"}`, `no release channel "stagin"`},
+		{"cancel", `{"version":"v9","by":"bob"}`, `no release of version "v9"; expected one of v1`},
+		{"cancel", `{"version":"v1","by":"bob"}`, `v1 is over: production succeeded, staging succeeded`},
+		{"retry", `{"version":"v1","by":"bob"}`, `v1 did not fail where it is the target`},
+	} {
+		err := w.update(w.id("web"), c.verb, json.RawMessage(c.payload), nil)
+		require.ErrorContains(t, err, c.want, "update %s %s", c.verb, c.payload)
+		w.signal("web", c.verb, c.payload)
+		w.awaitThat("web", c.want, func(s protocol.Status) bool {
+			return len(s.Refused) > 0 && s.Refused[len(s.Refused)-1].Verb == c.verb
+		})
+	}
+	w.signal("web", "aprove", `{"by":"bob"}`)
+	s := w.awaitThat("web", "unknown verb refused", func(s protocol.Status) bool {
+		return s.Refused[len(s.Refused)-1].Verb == "aprove"
+	})
+	require.Contains(t, s.Refused[len(s.Refused)-1].Reason, "no such verb; expected one of release, pause")
+	require.Equal(t, "staging CONVERGED v1, production CONVERGED v1", channels(s))
+	require.Len(t, s.Releases, 1)
+}
+
+// A16: what is paused is looked at and never applied; A18: cancel and retry.
+func TestA16A18PauseCancelRetry(t *testing.T) {
+	w := newWorld(t)
+	w.write(twoChannels + web)
+	w.publish()
+	w.release("web", "v1")
+	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
+	require.Equal(t, w.app+"/web production is paused", w.act("web", "pause", `{"channel":"production","by":"bob","reason":"incident 12"}`))
+	w.release("web", "v2")
+	s := w.await("web", "staging CONVERGED v2, production PAUSED v1")
+	require.Equal(t, "paused by bob: incident 12", s.Channels[1].Reasons[0].Text)
+	require.Contains(t, w.act("web", "cancel", `{"version":"v2","by":"bob"}`), "v2 cancelled in production")
+	w.act("web", "resume", `{"channel":"production","by":"bob"}`)
+	w.await("web", "staging CONVERGED v2, production CONVERGED v1")
+
+	w.fake.At(w.app, "web", "staging").FailAppliesForGood(1, "quota")
+	w.release("web", "v3")
+	w.await("web", "staging FAILED v3, production BLOCKED v1")
+	w.act("web", "retry", `{"version":"v3","by":"bob"}`)
+	w.await("web", "staging CONVERGED v3, production CONVERGED v3")
+	w.act("web", "refresh", `{"by":"bob"}`)
+	w.await("web", "staging CONVERGED v3, production CONVERGED v3")
+	require.Empty(t, w.fake.Overlaps())
+}
+
+// A13: explain answers from workflow state alone, by the stock query.
+func TestA13Explain(t *testing.T) {
+	w := newWorld(t)
+	w.write(twoChannels + web)
+	w.publish()
+	release := w.fake.At(w.app, "web", "staging").HangApplies()
+	w.release("web", "v1")
+	w.await("web", "staging CONVERGING v1, production WAITING_PRECONDITIONS")
+	value, err := w.client.QueryWorkflow(t.Context(), w.id("web"), "", protocol.QueryExplain)
+	require.NoError(t, err)
+	var e protocol.Explanation
+	require.NoError(t, value.Get(&e))
+	require.Contains(t, strings.Join(e.Lines, "\n"), " WAIT  channel-stable staging  v1 is going out to staging; since ")
+	release()
+	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
+}
