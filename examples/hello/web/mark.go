@@ -30,7 +30,11 @@ func markFromProc(pid int) string {
 	}
 	// The name in parentheses may hold anything, spaces and parentheses included.
 	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
+	if len(fields) < 20 {
+		return ""
+	}
+	threads, _ := strconv.Atoi(fields[17])
+	if strings.Contains("ZX", fields[0]) && threads <= 1 { // with more, the others still hold its port
 		return ""
 	}
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") // absent in some sandboxes; the tick alone has to do

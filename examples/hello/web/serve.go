@@ -31,9 +31,13 @@ func serve() error {
 	if err != nil {
 		return err
 	}
-	listener, err := net.FileListener(os.NewFile(3, "port"))
+	port := os.NewFile(3, "port")
+	listener, err := net.FileListener(port)
 	if err != nil {
 		return fmt.Errorf("no port is open: `serve` is started by `apply`: %w", err)
+	}
+	if err := port.Close(); err != nil { // the listener has its own copy, and must be the only one
+		return err
 	}
 	s, err := load(w.file(".json"))
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -60,12 +61,26 @@ func newPlace(t *testing.T) *place {
 	p := &place{T: t, Runtime: rt, dir: dir, ports: map[string]string{}, greeting: "Hello"}
 	t.Cleanup(func() { p.stop() })
 	for _, channel := range []string{"staging", "production", "prod-0", "prod-1", "prod-2"} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		defer func() { require.NoError(t, l.Close()) }() // all at the end, so that they differ
-		_, p.ports[channel], _ = net.SplitHostPort(l.Addr().String())
+		p.ports[channel] = freePort(t)
 	}
 	return p
+}
+
+var nextPort = 10000 + os.Getpid()%20000
+
+// freePort is below those that systems give to outgoing connections, which would come and go.
+func freePort(t *testing.T) string {
+	t.Helper()
+	for range 1000 {
+		nextPort++
+		port := strconv.Itoa(nextPort)
+		if l, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
+			require.NoError(t, l.Close())
+			return port
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
 }
 
 func (p *place) stop(channel ...string) string {
