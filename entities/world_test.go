@@ -140,7 +140,7 @@ func running(version string, status ObjectStatus) Reading {
 
 // obey plays a runtime that does as it is told until nothing is left to do by itself.
 func (w *world) obey() {
-	for range 100 {
+	for range 2000 {
 		w.decide(Mode{})
 		if len(w.applies)+len(w.asks)+len(w.renders) == 0 && !w.firstLooks() {
 			return

@@ -1,0 +1,243 @@
+package maestro
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// phases is a release: its phase by channel.
+type phases map[string]Phase
+
+func (p phases) PhaseIn(channel string) (Phase, bool) {
+	phase, ok := p[channel]
+	return phase, ok
+}
+
+// The phases of a table, by letter: a release is written "SPP", one letter a channel.
+var letters = map[rune]Phase{
+	'P': Pending, 'I': InProgress, 'S': Succeeded, 'F': Failed, 'R': RolledBack, 'K': Skipped, 'C': Cancelled,
+}
+
+func release(channels []Channel, word string) phases {
+	p := phases{}
+	for i, l := range word {
+		if phase, ok := letters[l]; ok { // '-': the release does not concern the channel
+			p[channels[i].Name] = phase
+		}
+	}
+	return p
+}
+
+func (t Turn) String() string {
+	n := func(i int) string {
+		if i == None {
+			return "-"
+		}
+		return fmt.Sprint(i)
+	}
+	s := fmt.Sprintf("%s holder %s newest %s next %s", t.Channel, n(t.Holder), n(t.Newest), n(t.Next))
+	if t.Stuck != "" {
+		s += " stuck: " + t.Stuck
+	}
+	if len(t.Skips) > 0 {
+		s += fmt.Sprintf(" skips %v", t.Skips)
+	}
+	return s
+}
+
+func TestArrange(t *testing.T) {
+	line := []Channel{{Name: "a"}, {Name: "b", After: []string{"a"}}, {Name: "c", After: []string{"b"}}}
+	diamond := []Channel{{Name: "a"}, {Name: "b", After: []string{"a"}}, {Name: "c", After: []string{"a"}}, {Name: "d", After: []string{"b", "c"}}}
+	for _, row := range []struct {
+		name     string
+		channels []Channel
+		releases string // oldest first
+		want     string
+	}{
+		{"B1 one release, nothing entered", line, "PPP",
+			"a holder - newest - next 0\nb holder - newest - next 0\nc holder - newest - next 0"},
+		{"B1 one release goes through", line, "SIP",
+			"a holder - newest 0 next -\nb holder 0 newest 0 next -\nc holder - newest - next 0"},
+		{"B2 a second one follows", line, "SIP IPP",
+			"a holder 1 newest 1 next -\nb holder 0 newest 0 next 1\nc holder - newest - next 0"},
+		{"B7 the oldest is next: no overtaking", line, "SSP SPP PPP",
+			"a holder - newest 1 next 2\nb holder - newest 0 next 1\nc holder - newest - next 0"},
+		{"B10 one that failed further up is passed over for its fix", line, "FPP PPP",
+			"a holder - newest 0 next 1\nb holder - newest - next 1\nc holder - newest - next 1"},
+		{"B4 with no fix it is next, and stuck", line, "FPP",
+			"a holder - newest 0 next -\nb holder - newest - next 0 stuck: failed in a\nc holder - newest - next 0 stuck: failed in a"},
+		{"of several that are stuck the newest is told of", line, "FPP CPP",
+			"a holder - newest 0 next -\nb holder - newest - next 1 stuck: cancelled in a\nc holder - newest - next 1 stuck: cancelled in a"},
+		{"B7 what was overtaken is skipped", line, "FPP SIP",
+			"a holder - newest 1 next -\nb holder 1 newest 1 next - skips [0]\nc holder - newest - next 1"},
+		{"B4 in a diamond one side holds what is below, not the other side", diamond, "SFPP",
+			"a holder - newest 0 next -\nb holder - newest 0 next -\nc holder - newest - next 0\nd holder - newest - next 0 stuck: failed in b"},
+		{"a channel without a phase does not concern the release", line, "S-P P-P",
+			"a holder - newest 0 next 1\nb holder - newest - next -\nc holder - newest - next 0"},
+		{"A18 a cancelled release is not in the way", line, "SCC PPP",
+			"a holder - newest 0 next 1\nb holder - newest - next 1\nc holder - newest - next 1"},
+		{"B6 rolled back and skipped end a release as failed does", line, "RPP SKP",
+			"a holder - newest 1 next -\nb holder - newest - next 0 stuck: rolled back in a\nc holder - newest - next 1 stuck: skipped in b"},
+		{"no releases", line, "", "a holder - newest - next -\nb holder - newest - next -\nc holder - newest - next -"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var releases []phases
+			for _, word := range strings.Fields(row.releases) {
+				releases = append(releases, release(row.channels, word))
+			}
+			var got []string
+			for _, turn := range Arrange(releases, row.channels) {
+				got = append(got, turn.String())
+			}
+			require.Equal(t, row.want, strings.Join(got, "\n"))
+		})
+	}
+}
+
+// There are 2^50 ways through this lattice; each channel is looked at once.
+func TestArrangeWalksEveryChannelOnce(t *testing.T) {
+	var channels []Channel
+	r := phases{}
+	for i := range 50 {
+		for _, side := range []string{"l", "r"} {
+			c := Channel{Name: fmt.Sprint(side, i)}
+			if i > 0 {
+				c.After = []string{fmt.Sprint("l", i-1), fmt.Sprint("r", i-1)}
+			}
+			channels, r[c.Name] = append(channels, c), Pending
+		}
+	}
+	turns := Arrange([]phases{r}, channels) // the test's own deadline tells if it does not end
+	require.Equal(t, 0, turns[len(turns)-1].Next)
+}
+
+// fleet is releases moving at random through a random DAG, by maestro's word alone.
+type fleet struct {
+	t        *rapid.T
+	channels []Channel
+	releases []phases
+	entered  map[string][]int // by channel, in order of entering
+}
+
+func newFleet(t *rapid.T) *fleet {
+	f := &fleet{t: t, entered: map[string][]int{}}
+	for i := range rapid.IntRange(1, 6).Draw(t, "channels") {
+		c := Channel{Name: fmt.Sprint("c", i)}
+		for up := range i {
+			if rapid.Bool().Draw(t, "after") {
+				c.After = append(c.After, fmt.Sprint("c", up))
+			}
+		}
+		f.channels = append(f.channels, c)
+	}
+	return f
+}
+
+func (f *fleet) open() {
+	p := phases{}
+	for _, c := range f.channels {
+		p[c.Name] = Pending
+	}
+	f.releases = append(f.releases, p)
+}
+
+// move lets one release enter or end in one channel; it tells whether any could.
+func (f *fleet) move(outcomes ...Phase) bool {
+	var moves []func()
+	for _, turn := range Arrange(f.releases, f.channels) {
+		f.judge(turn)
+		for _, i := range turn.Skips {
+			f.releases[i][turn.Channel] = Skipped
+		}
+		switch {
+		case turn.Holder != None:
+			moves = append(moves, func() {
+				f.releases[turn.Holder][turn.Channel] = rapid.SampledFrom(outcomes).Draw(f.t, "outcome")
+			})
+		case turn.Next != None && f.ready(turn):
+			moves = append(moves, func() {
+				f.releases[turn.Next][turn.Channel] = InProgress
+				f.entered[turn.Channel] = append(f.entered[turn.Channel], turn.Next)
+			})
+		}
+	}
+	if len(moves) == 0 {
+		return false
+	}
+	moves[rapid.IntRange(0, len(moves)-1).Draw(f.t, "move")]()
+	return true
+}
+
+func (f *fleet) ready(t Turn) bool {
+	for _, c := range f.channels {
+		for _, up := range c.After {
+			if c.Name == t.Channel && f.releases[t.Next][up] != Succeeded {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// judge holds a turn to the invariants.
+func (f *fleet) judge(turn Turn) {
+	holders := 0
+	for i, r := range f.releases {
+		if r[turn.Channel] == InProgress {
+			holders++
+		}
+		if r[turn.Channel] != Pending && i == turn.Next {
+			f.t.Fatalf("next is not pending: %s", turn)
+		}
+	}
+	if holders > 1 {
+		f.t.Fatalf("two releases in progress in %s", turn.Channel)
+	}
+	if order := f.entered[turn.Channel]; len(order) > 1 && order[len(order)-2] >= order[len(order)-1] {
+		f.t.Fatalf("overtaken in %s: %v", turn.Channel, order)
+	}
+}
+
+// B7, B10: none overtakes, none is lost, and the last release arrives wherever it did not itself
+// fail, whatever became of those before it.
+func TestFleet(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := newFleet(t)
+		for range rapid.IntRange(1, 6).Draw(t, "releases") {
+			f.open()
+			for range rapid.IntRange(0, 6).Draw(t, "moves") {
+				f.move(Succeeded, Succeeded, Failed, RolledBack, Cancelled)
+			}
+		}
+		f.open() // the fix
+		fix := f.releases[len(f.releases)-1]
+		for moves := 0; f.move(Succeeded); moves++ {
+			if moves > 2*len(f.releases)*len(f.channels) {
+				t.Fatal("the fleet does not come to rest")
+			}
+		}
+		for _, c := range f.channels {
+			if fix[c.Name] != Succeeded {
+				t.Fatalf("the fix is %s in %s: %v", fix[c.Name], c.Name, f.releases)
+			}
+			for i, r := range f.releases {
+				if !r[c.Name].Over() {
+					t.Fatalf("release %d is left %s in %s", i, r[c.Name], c.Name)
+				}
+			}
+		}
+	})
+}
+
+func TestPhaseOver(t *testing.T) { // B6
+	over := map[Phase]bool{Pending: false, InProgress: false, Succeeded: true, Failed: true, RolledBack: true, Skipped: true, Cancelled: true}
+	entered := map[Phase]bool{InProgress: true, Succeeded: true, Failed: true, RolledBack: true}
+	for _, p := range letters {
+		require.Equal(t, over[p], p.Over(), p)
+		require.Equal(t, entered[p], p.Entered(), p)
+	}
+}

@@ -1,0 +1,86 @@
+package entities
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// DESIGN section 4: statuses are one table, first match wins. Each fact alone gives its row, and
+// together with all facts of the rows below it still does.
+func TestStatusOf(t *testing.T) {
+	rows := []struct {
+		fact string // field of Facts
+		want Status
+		exit int
+	}{
+		{"Deleted", StatusDeleted, ExitConverged},
+		{"Orphaned", StatusOrphaned, ExitGoesOn},
+		{"Paused", StatusPaused, ExitPerson},
+		{"RollbackFailed", StatusFailedRollback, ExitFailed},
+		{"RollingBack", StatusRollingBack, ExitGoesOn},
+		{"Failed", StatusFailed, ExitFailed},
+		{"Unknown", StatusUnknown, ExitGoesOn},
+		{"Converging", StatusConverging, ExitGoesOn},
+		{"Degraded", StatusDegraded, ExitFailed},
+		{"WaitsApproval", StatusManualApproval, ExitPerson},
+		{"Blocked", StatusBlocked, ExitFailed},
+		{"Waits", StatusPreconditions, ExitGoesOn},
+		{"RolledBack", StatusRolledBack, ExitFailed},
+	}
+	set := func(f *Facts, name string) { reflect.ValueOf(f).Elem().FieldByName(name).SetBool(true) }
+	var below Facts
+	for n := len(rows) - 1; n >= 0; n-- {
+		row := rows[n]
+		t.Run(string(row.want), func(t *testing.T) {
+			var alone Facts
+			set(&alone, row.fact)
+			set(&below, row.fact)
+			require.Equal(t, row.want, StatusOf(alone))
+			require.Equal(t, row.want, StatusOf(below))
+			require.Equal(t, row.exit, row.want.Row().Exit)
+		})
+	}
+	require.Equal(t, StatusConverged, StatusOf(Facts{}))
+	require.Equal(t, len(rows), reflect.TypeFor[Facts]().NumField(), "every fact has a row")
+	require.Len(t, StatusTable(), len(rows)+1)
+}
+
+// A service's status is that of its worst channel.
+func TestWorst(t *testing.T) {
+	order := strings.Fields(`DELETED CONVERGED ORPHANED WAITING_PRECONDITIONS CONVERGING PAUSED WAITING_MANUAL_APPROVAL
+		ROLLING_BACK UNKNOWN BLOCKED DEGRADED ROLLED_BACK FAILED FAILED_ROLLBACK`)
+	for i, mild := range order[1:] {
+		for _, severe := range order[i+1:] {
+			require.Equal(t, Status(severe), Worst(Status(mild), Status(severe)))
+			require.Equal(t, Status(severe), Worst(Status(severe), Status(mild)))
+		}
+	}
+	require.Len(t, order, len(StatusTable()))
+	require.Equal(t, StatusConverged, Worst())
+	require.Equal(t, StatusRow{Status: "OF_A_NEWER_VERSION", Exit: ExitGoesOn}, Status("OF_A_NEWER_VERSION").Row())
+}
+
+func ExampleStatusTable() {
+	for _, r := range StatusTable() {
+		fmt.Printf("%-24s severity %2d, exit %2d: %s\n", r.Status, r.Severity, r.Exit, r.When)
+	}
+	// Output:
+	// DELETED                  severity  0, exit  0: removed and taken down
+	// ORPHANED                 severity  2, exit -1: no longer declared, left in place
+	// PAUSED                   severity  5, exit  8: paused at any scope
+	// FAILED_ROLLBACK          severity 13, exit  2: a rollback target failed
+	// ROLLING_BACK             severity  7, exit -1: moving to a rollback target
+	// FAILED                   severity 12, exit  2: the release in progress failed here, no rollback
+	// UNKNOWN                  severity  8, exit -1: no reading yet, readings fail, or no worker polls
+	// CONVERGING               severity  4, exit -1: target set, objects not yet stable
+	// DEGRADED                 severity 10, exit  2: had converged, now unhealthy or drifted
+	// WAITING_MANUAL_APPROVAL  severity  6, exit  8: the next release waits, and an approval can be given now
+	// BLOCKED                  severity  9, exit  2: the next release waits for something that failed
+	// WAITING_PRECONDITIONS    severity  3, exit -1: the next release waits for other conditions
+	// ROLLED_BACK              severity 11, exit  2: at its rollback target; the release is barred
+	// CONVERGED                severity  1, exit  0: at its target, and that is the desired one
+}
