@@ -32,7 +32,7 @@ func (c *compiler) defineRuntimes() []entities.RuntimeDefinition {
 	first := map[Name]*document[Runtime]{}
 	for _, doc := range c.config.runtimes {
 		name := doc.Spec.Name
-		if earlier := first[name]; earlier != nil {
+		if earlier := first[name]; earlier != nil && name != "" {
 			c.report(doc.Decoder, "name", duplicate("runtime", name, earlier.File, earlier.At("name").Line))
 			continue
 		}

@@ -17,7 +17,7 @@ func (c *compiler) defineServices(app *document[Application]) []serviceDoc {
 	first := map[Name]*document[Service]{}
 	for _, doc := range c.config.services {
 		name := doc.Spec.Name
-		if earlier := first[name]; earlier != nil {
+		if earlier := first[name]; earlier != nil && name != "" {
 			c.report(doc.Decoder, "name", duplicate("service", name, earlier.File, earlier.At("name").Line))
 			continue
 		}

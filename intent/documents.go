@@ -7,8 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"path"
-	"regexp"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -61,7 +59,7 @@ func (l *loader) source(name string) {
 		}
 		if err != nil {
 			l.broken = true
-			l.syntax(name, err)
+			l.syntax(name, text, err)
 			return
 		}
 		if len(node.Content) > 0 && node.Content[0].ShortTag() != "!!null" {
@@ -78,18 +76,6 @@ func decodeNode(decoder *yaml.Decoder, node *yaml.Node) (err error) {
 		}
 	}()
 	return decoder.Decode(node)
-}
-
-var yamlLine = regexp.MustCompile(`line (\d+): `)
-
-// syntax words the parser's error and takes the line from it.
-func (l *loader) syntax(name string, err error) {
-	text, line := strings.TrimPrefix(err.Error(), "yaml: "), 1
-	if m := yamlLine.FindStringSubmatch(text); m != nil {
-		line, _ = strconv.Atoi(m[1])
-		text = strings.Replace(text, m[0], "", 1)
-	}
-	l.fail(name, line, 1, Fault{Code: "syntax", Message: "this is no YAML: " + text})
 }
 
 // read returns a file's bytes, or what is wrong with it.

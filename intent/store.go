@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/converge-engine/converge/entities"
 )
 
 // Store keeps what was compiled and rendered, immutable and by digest, with the few records that
@@ -43,6 +45,17 @@ func (s *Store) URL() string { return s.url }
 
 // Local tells whether only processes of this machine reach the store. Remote workers need another.
 func (s *Store) Local() bool { return s.dir != "" || s.url == memoryURL }
+
+// Reach refuses runtimes whose worker runs elsewhere when nobody elsewhere reaches the store.
+func (s *Store) Reach(definitions []entities.RuntimeDefinition) error {
+	for _, d := range definitions {
+		if d.Remote && s.Local() {
+			return &Fault{Code: "store-out-of-reach", Message: fmt.Sprintf("runtime %s has its own worker (worker: remote), which cannot reach the store %s", d.Name, s.url),
+				Expected: "a store that both reach, such as s3://bucket"}
+		}
+	}
+	return nil
+}
 
 // Close releases what the store holds open.
 func (s *Store) Close() error { return s.blobs.close() }
