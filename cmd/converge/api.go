@@ -118,7 +118,10 @@ func cause(err error) string {
 			text = rest
 		}
 	}
-	return strings.TrimPrefix(strings.Trim(text, `"`), "connect: ")
+	if strings.Contains(text, "no children to pick from") { // what gRPC makes of it
+		return "there is no such host"
+	}
+	return strings.TrimPrefix(strings.TrimPrefix(strings.Trim(text, `"`), "failed reaching server: "), "connect: ")
 }
 
 type temporalAPI struct {
@@ -202,16 +205,20 @@ func (a *temporalAPI) translate(workflowID string, err error) error {
 	return err
 }
 
-// late tells a server that is gone from one without a worker: either way the call was not answered
-// in time.
+// late finds out why a call was not answered in time: a server that is gone, a worker that fails at
+// this workflow, or no worker at all.
 func (a *temporalAPI) late(workflowID string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if _, err := a.client.CheckHealth(ctx, &client.CheckHealthRequest{}); err != nil {
-		return fmt.Errorf("%w: no answer from the Temporal server at %s", errLost, a.address)
-	}
 	if workflowID == "" {
 		return fmt.Errorf("%w: the Temporal server at %s took too long", errLost, a.address)
+	}
+	about, err := a.client.DescribeWorkflowExecution(ctx, workflowID, "")
+	if err != nil {
+		return fmt.Errorf("%w: no answer from the Temporal server at %s", errLost, a.address)
+	}
+	if attempt := about.GetPendingWorkflowTask().GetAttempt(); attempt > 1 {
+		return fmt.Errorf("%w for %s: a worker failed at it, this is attempt %d; see the worker's log", errNoWorker, workflowID, attempt)
 	}
 	return fmt.Errorf("%w for %s; start one with: converge worker", errNoWorker, workflowID)
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"path/filepath"
+	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -51,7 +53,7 @@ not published again.`,
 	return cmd
 }
 
-const storeUsage = "incarnation store: a URL or a directory (default: CONVERGE_STORE, then the application's, then DIR/.converge/store)"
+const storeUsage = "incarnation store: a URL or a directory (default: CONVERGE_STORE, then the one in use, then DIR/.converge/store)"
 
 func (o *applyOptions) run(ctx context.Context) error {
 	api, err := o.f.client(ctx)
@@ -69,8 +71,18 @@ func (o *applyOptions) run(ctx context.Context) error {
 	result, err := publish.Publish(ctx, publish.Options{
 		Client: c, Dir: o.dir, StoreURL: store, By: o.f.by(), Causes: o.causes, TakeOver: o.takeOver, DryRun: o.dryRun,
 	})
-	return o.f.published(result, err)
+	if err := o.f.published(result, err); err != nil || o.dryRun {
+		return err
+	}
+	told, err := publish.AwaitTold(ctx, c, result.Application, toldWithin)
+	if err == nil && !told {
+		o.f.note("not every service was told within %s; is a worker running that reads the store %s?", toldWithin, result.Store)
+	}
+	return err
 }
+
+// toldWithin is how long apply waits to be able to say that services know of it.
+const toldWithin = 5 * time.Second
 
 func (f *Factory) published(result publish.Result, err error) error {
 	var rejected *publish.Rejected
@@ -94,18 +106,26 @@ func (f *Factory) published(result publish.Result, err error) error {
 }
 
 // storeOf is where an application's incarnations are: named by a flag or CONVERGE_STORE, else what
-// the application says, else beside its configuration.
+// the application says; for a new one, what another application says, since the workers read one
+// store; else beside its configuration.
 func (f *Factory) storeOf(ctx context.Context, application, dir, flag string) (string, error) {
 	if store := first(flag, f.Env("CONVERGE_STORE")); store != "" {
 		return store, nil
 	}
-	if application != "" {
-		api, err := f.client(ctx)
-		if err != nil {
-			return "", err
+	api, err := f.client(ctx)
+	if err != nil {
+		return "", err
+	}
+	c, _ := api.Temporal()
+	others, err := api.Services(ctx, "")
+	if err != nil {
+		return "", err
+	}
+	for _, name := range slices.Concat([]string{application}, applications(others)[:min(1, len(others))]) {
+		if name == "" {
+			continue
 		}
-		c, _ := api.Temporal()
-		status, err := publish.Status(ctx, c, application)
+		status, err := publish.Status(ctx, c, name)
 		if err != nil {
 			return "", err
 		}

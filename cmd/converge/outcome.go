@@ -30,20 +30,30 @@ type outcome struct {
 	over bool
 	code int
 	why  string
+	next string // what a person can do, if anything
+}
+
+func over(code int, why string) outcome { return outcome{over: true, code: code, why: why} }
+
+const mendFailure = "Next: retry, cancel, or release a fix."
+
+// failed is over and can be mended.
+func failed(why string) outcome {
+	return outcome{over: true, code: exitFailed, why: why, next: mendFailure}
 }
 
 // exitFor decides whether waiting is over. While anything that counts can still move by itself it
 // is not; then a failure counts more than a wait for a person.
 func exitFor(s protocol.Status, g goal) outcome {
 	if g.channel != "" && !hasChannel(s, g.channel) {
-		return outcome{true, exitError, fmt.Sprintf("%s/%s has no release channel %q; expected one of %s", s.Application, s.Service, g.channel, strings.Join(channelNames(s), ", "))}
+		return over(exitError, fmt.Sprintf("%s/%s has no release channel %q; expected one of %s", s.Application, s.Service, g.channel, strings.Join(channelNames(s), ", ")))
 	}
 	if g.release == "" {
 		return judge(serviceGroups(s, g), g, s.Service)
 	}
 	r, ok := releaseByID(s, g.release)
 	if !ok {
-		return outcome{true, exitError, fmt.Sprintf("release %s is over and no longer listed", g.release)}
+		return over(exitError, fmt.Sprintf("release %s is over and no longer listed", g.release))
 	}
 	return judge(releaseGroups(s, r, g), g, s.Service+" "+r.Version)
 }
@@ -65,7 +75,7 @@ func judge(in groups, g goal, what string) outcome {
 	list := func(names []string) string { return strings.Join(names, ", ") }
 	switch {
 	case g.approval == approvalEndsNow && len(in.approval) > 0:
-		return outcome{true, exitPerson, what + " waits for an approval in " + list(in.approval)}
+		return over(exitPerson, what+" waits for an approval in "+list(in.approval))
 	case len(in.moving) > 0:
 		return outcome{why: what + " moves in " + list(in.moving)}
 	case len(in.failed) > 0:
@@ -73,21 +83,21 @@ func judge(in groups, g goal, what string) outcome {
 		if held := append(in.blocked, in.queued...); len(held) > 0 {
 			why += "; " + list(held) + " held by that"
 		}
-		return outcome{true, exitFailed, why}
+		return failed(why)
 	case len(in.blocked) > 0:
-		return outcome{true, exitFailed, what + " is blocked in " + list(in.blocked)}
+		return failed(what + " is blocked in " + list(in.blocked))
 	case len(in.paused) > 0:
-		return outcome{true, exitPerson, what + " is paused in " + list(in.paused)}
+		return over(exitPerson, what+" is paused in "+list(in.paused))
 	case len(in.approval) > 0:
-		return outcome{g.approval == approvalEnds, exitPerson, what + " waits for an approval in " + list(in.approval)}
+		return outcome{over: g.approval == approvalEnds, code: exitPerson, why: what + " waits for an approval in " + list(in.approval)}
 	case len(in.queued) > 0:
 		return outcome{why: what + " waits in " + list(in.queued)}
 	case len(in.cancelled) > 0:
-		return outcome{true, exitFailed, what + " was cancelled in " + list(in.cancelled)}
+		return over(exitFailed, what+" was cancelled in "+list(in.cancelled))
 	case len(in.done) == 0 && len(in.skipped) > 0:
-		return outcome{true, exitDone, what + " was skipped: a newer release entered " + list(in.skipped)}
+		return over(exitDone, what+" was skipped: a newer release entered "+list(in.skipped))
 	}
-	return outcome{true, exitDone, what + " converged" + inList(in.done)}
+	return over(exitDone, what+" converged"+inList(in.done))
 }
 
 func inList(names []string) string {

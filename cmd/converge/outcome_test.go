@@ -41,64 +41,64 @@ func TestExitForRelease(t *testing.T) {
 		approval approval
 		want     outcome
 	}{
-		{"everywhere", []string{"a CONVERGED v5 succeeded", "b CONVERGED v5 succeeded"}, 0, outcome{true, 0, "web v5 converged in a, b"}},
+		{"everywhere", []string{"a CONVERGED v5 succeeded", "b CONVERGED v5 succeeded"}, 0, over(0, "web v5 converged in a, b")},
 		{"going out", []string{"a CONVERGING v5 in progress", "b WAITING_PRECONDITIONS v5 pending" + up}, 0, outcome{why: "web v5 moves in a"}},
 		{"between two channels", []string{"a CONVERGED v5 succeeded", "b WAITING_PRECONDITIONS v5 pending" + up}, 0, outcome{why: "web v5 waits in b"}},
 		{"a window", []string{"a CONVERGED v5 succeeded", "b WAITING_PRECONDITIONS v5 pending / office-hours"}, 0, outcome{why: "web v5 moves in b"}},
 		{"cannot be read", []string{"a UNKNOWN v5 in progress"}, 0, outcome{why: "web v5 moves in a"}},
 		{"degraded on its way", []string{"a DEGRADED v5 in progress"}, 0, outcome{why: "web v5 moves in a"}},
 		{"status of a later version", []string{"a SLEEPING v5 in progress"}, 0, outcome{why: "web v5 moves in a"}},
-		{"failed", []string{"a FAILED v5 failed", "b BLOCKED v5 pending", "c WAITING_PRECONDITIONS v5 pending / channel-stable/b"}, 0, outcome{true, 2, "web v5 failed in a; b, c held by that"}},
-		{"failed, held behind another release", []string{"a FAILED v5 failed", "b WAITING_PRECONDITIONS v4 pending"}, 0, outcome{true, 2, "web v5 failed in a; b held by that"}},
+		{"failed", []string{"a FAILED v5 failed", "b BLOCKED v5 pending", "c WAITING_PRECONDITIONS v5 pending / channel-stable/b"}, 0, failed("web v5 failed in a; b, c held by that")},
+		{"failed, held behind another release", []string{"a FAILED v5 failed", "b WAITING_PRECONDITIONS v4 pending"}, 0, failed("web v5 failed in a; b held by that")},
 		{"failed here, moving there", []string{"a FAILED v5 failed", "b CONVERGING v5 in progress"}, 0, outcome{why: "web v5 moves in b"}},
-		{"failed before the phase says so", []string{"a FAILED v5 in progress"}, 0, outcome{true, 2, "web v5 failed in a"}},
+		{"failed before the phase says so", []string{"a FAILED v5 in progress"}, 0, failed("web v5 failed in a")},
 		{"going back", []string{"a ROLLING_BACK v4 failed", "b BLOCKED v5 pending"}, 0, outcome{why: "web v5 moves in a"}},
-		{"rolled back", []string{"a ROLLED_BACK v4 rolled back", "b BLOCKED v5 pending"}, 0, outcome{true, 2, "web v5 failed in a; b held by that"}},
-		{"rollback failed", []string{"a FAILED_ROLLBACK v4 rolled back"}, 0, outcome{true, 2, "web v5 failed in a"}},
-		{"failed, its fix is on the way", []string{"a CONVERGING v6 failed", "b WAITING_PRECONDITIONS v6 skipped" + up}, 0, outcome{true, 2, "web v5 failed in a"}},
-		{"superseded everywhere", []string{"a CONVERGED v6 skipped", "b CONVERGED v6 skipped"}, 0, outcome{true, 0, "web v5 was skipped: a newer release entered a, b"}},
-		{"superseded in one", []string{"a CONVERGED v6 succeeded", "b CONVERGED v6 skipped"}, 0, outcome{true, 0, "web v5 converged in a"}},
-		{"succeeded, then degraded", []string{"a DEGRADED v5 succeeded"}, 0, outcome{true, 0, "web v5 converged in a"}},
-		{"cancelled", []string{"a CONVERGED v5 succeeded", "b CONVERGED v4 cancelled"}, 0, outcome{true, 2, "web v5 was cancelled in b"}},
-		{"paused before", []string{"a PAUSED v5 pending", "b WAITING_PRECONDITIONS v5 pending" + up}, 0, outcome{true, 8, "web v5 is paused in a"}},
-		{"paused midway", []string{"a PAUSED v5 in progress"}, approvalIsWaited, outcome{true, 8, "web v5 is paused in a"}},
+		{"rolled back", []string{"a ROLLED_BACK v4 rolled back", "b BLOCKED v5 pending"}, 0, failed("web v5 failed in a; b held by that")},
+		{"rollback failed", []string{"a FAILED_ROLLBACK v4 rolled back"}, 0, failed("web v5 failed in a")},
+		{"failed, its fix is on the way", []string{"a CONVERGING v6 failed", "b WAITING_PRECONDITIONS v6 skipped" + up}, 0, failed("web v5 failed in a")},
+		{"superseded everywhere", []string{"a CONVERGED v6 skipped", "b CONVERGED v6 skipped"}, 0, over(0, "web v5 was skipped: a newer release entered a, b")},
+		{"superseded in one", []string{"a CONVERGED v6 succeeded", "b CONVERGED v6 skipped"}, 0, over(0, "web v5 converged in a")},
+		{"succeeded, then degraded", []string{"a DEGRADED v5 succeeded"}, 0, over(0, "web v5 converged in a")},
+		{"cancelled", []string{"a CONVERGED v5 succeeded", "b CONVERGED v4 cancelled"}, 0, over(2, "web v5 was cancelled in b")},
+		{"paused before", []string{"a PAUSED v5 pending", "b WAITING_PRECONDITIONS v5 pending" + up}, 0, over(8, "web v5 is paused in a")},
+		{"paused midway", []string{"a PAUSED v5 in progress"}, approvalIsWaited, over(8, "web v5 is paused in a")},
 		{"paused, moving elsewhere", []string{"a PAUSED v5 pending", "b CONVERGING v5 in progress"}, 0, outcome{why: "web v5 moves in b"}},
-		{"approval", []string{"a CONVERGED v5 succeeded", "b WAITING_MANUAL_APPROVAL v5 pending"}, 0, outcome{true, 8, "web v5 waits for an approval in b"}},
-		{"approval, waited for", []string{"b WAITING_MANUAL_APPROVAL v5 pending"}, approvalIsWaited, outcome{false, 8, "web v5 waits for an approval in b"}},
+		{"approval", []string{"a CONVERGED v5 succeeded", "b WAITING_MANUAL_APPROVAL v5 pending"}, 0, over(8, "web v5 waits for an approval in b")},
+		{"approval, waited for", []string{"b WAITING_MANUAL_APPROVAL v5 pending"}, approvalIsWaited, outcome{code: 8, why: "web v5 waits for an approval in b"}},
 		{"approval while another moves", []string{"a CONVERGING v5 in progress", "b WAITING_MANUAL_APPROVAL v5 pending"}, 0, outcome{why: "web v5 moves in a"}},
-		{"stop at approval at once", []string{"a CONVERGING v5 in progress", "b WAITING_MANUAL_APPROVAL v5 pending"}, approvalEndsNow, outcome{true, 8, "web v5 waits for an approval in b"}},
+		{"stop at approval at once", []string{"a CONVERGING v5 in progress", "b WAITING_MANUAL_APPROVAL v5 pending"}, approvalEndsNow, over(8, "web v5 waits for an approval in b")},
 		{"the approval of another release", []string{"b WAITING_MANUAL_APPROVAL v4 pending"}, approvalEndsNow, outcome{why: "web v5 waits in b"}},
-		{"blocked by a dependency", []string{"b BLOCKED v5 pending"}, 0, outcome{true, 2, "web v5 is blocked in b"}},
-		{"a channel that it does not concern", []string{"a CONVERGED v5 succeeded", "new CONVERGING v6 -"}, 0, outcome{true, 0, "web v5 converged in a"}},
-		{"concerns none", []string{"new CONVERGED v6 -"}, 0, outcome{true, 0, "web v5 converged"}},
+		{"blocked by a dependency", []string{"b BLOCKED v5 pending"}, 0, failed("web v5 is blocked in b")},
+		{"a channel that it does not concern", []string{"a CONVERGED v5 succeeded", "new CONVERGING v6 -"}, 0, over(0, "web v5 converged in a")},
+		{"concerns none", []string{"new CONVERGED v6 -"}, 0, over(0, "web v5 converged")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			require.Equal(t, tt.want, exitFor(situation(t, tt.channels...), goal{release: "5", approval: tt.approval}))
 		})
 	}
 	s := situation(t, "a CONVERGED v5 succeeded", "b FAILED v5 failed")
-	require.Equal(t, outcome{true, 0, "web v5 converged in a"}, exitFor(s, goal{release: "5", channel: "a"}))
-	require.Equal(t, outcome{true, 1, "release 4 is over and no longer listed"}, exitFor(s, goal{release: "4"}))
-	require.Equal(t, outcome{true, 1, `shop/web has no release channel "c"; expected one of a, b`}, exitFor(s, goal{release: "5", channel: "c"}))
+	require.Equal(t, over(0, "web v5 converged in a"), exitFor(s, goal{release: "5", channel: "a"}))
+	require.Equal(t, over(1, "release 4 is over and no longer listed"), exitFor(s, goal{release: "4"}))
+	require.Equal(t, over(1, `shop/web has no release channel "c"; expected one of a, b`), exitFor(s, goal{release: "5", channel: "c"}))
 }
 
 // Every status of the table, alone in the service: `wait` without a version.
 func TestExitForService(t *testing.T) {
 	want := map[entities.Status]outcome{
-		entities.StatusDeleted:        {true, 0, "web converged in a"},
-		entities.StatusOrphaned:       {true, 0, "web converged"},
-		entities.StatusPaused:         {true, 8, "web is paused in a"},
-		entities.StatusFailedRollback: {true, 2, "web failed in a"},
+		entities.StatusDeleted:        over(0, "web converged in a"),
+		entities.StatusOrphaned:       over(0, "web converged"),
+		entities.StatusPaused:         over(8, "web is paused in a"),
+		entities.StatusFailedRollback: failed("web failed in a"),
 		entities.StatusRollingBack:    {why: "web moves in a"},
-		entities.StatusFailed:         {true, 2, "web failed in a"},
+		entities.StatusFailed:         failed("web failed in a"),
 		entities.StatusUnknown:        {why: "web moves in a"},
 		entities.StatusConverging:     {why: "web moves in a"},
-		entities.StatusDegraded:       {true, 2, "web failed in a"},
-		entities.StatusManualApproval: {true, 8, "web waits for an approval in a"},
-		entities.StatusBlocked:        {true, 2, "web is blocked in a"},
+		entities.StatusDegraded:       failed("web failed in a"),
+		entities.StatusManualApproval: over(8, "web waits for an approval in a"),
+		entities.StatusBlocked:        failed("web is blocked in a"),
 		entities.StatusPreconditions:  {why: "web moves in a"},
-		entities.StatusRolledBack:     {true, 2, "web failed in a"},
-		entities.StatusConverged:      {true, 0, "web converged in a"},
+		entities.StatusRolledBack:     failed("web failed in a"),
+		entities.StatusConverged:      over(0, "web converged in a"),
 	}
 	for _, row := range entities.StatusTable() {
 		require.Contains(t, want, row.Status, "a new status needs a row here")
@@ -118,11 +118,11 @@ func TestExitForService(t *testing.T) {
 	}{
 		{nil, outcome{why: "web moves in no channel yet"}},
 		{[]string{"a FAILED v5 -", "b CONVERGING v6 -"}, outcome{why: "web moves in b"}},
-		{[]string{"a FAILED v5 -", "b PAUSED v5 -"}, outcome{true, 2, "web failed in a"}},
-		{[]string{"a PAUSED v5 -", "b WAITING_PRECONDITIONS v5 -" + up}, outcome{true, 8, "web is paused in a"}},
-		{[]string{"a CONVERGED v5 -", "b ORPHANED - -"}, outcome{true, 0, "web converged in a"}},
+		{[]string{"a FAILED v5 -", "b PAUSED v5 -"}, failed("web failed in a")},
+		{[]string{"a PAUSED v5 -", "b WAITING_PRECONDITIONS v5 -" + up}, over(8, "web is paused in a")},
+		{[]string{"a CONVERGED v5 -", "b ORPHANED - -"}, over(0, "web converged in a")},
 		{[]string{"a CONVERGED v4 pending"}, outcome{why: "web waits in a"}},
-		{[]string{"a CONVERGED v4 pending", "b FAILED v5 failed"}, outcome{true, 2, "web failed in b; a held by that"}},
+		{[]string{"a CONVERGED v4 pending", "b FAILED v5 failed"}, failed("web failed in b; a held by that")},
 		{[]string{"a SLEEPING v5 -"}, outcome{why: "web moves in a"}},
 	} {
 		require.Equal(t, tt.want, exitFor(situation(t, tt.channels...), goal{}), strings.Join(tt.channels, "; "))

@@ -146,10 +146,10 @@ func (f *Factory) conclude(s protocol.Status, out outcome) error {
 		return exit(out.code)
 	}
 	text := out.why + "."
-	switch out.code {
-	case exitFailed:
-		text += " Next: retry, cancel, or release a fix. See: converge explain " + s.Application + "/" + s.Service
-	case exitPerson:
+	if out.next != "" {
+		text += " " + out.next
+	}
+	if out.next != "" || out.code == exitPerson {
 		text += " See: converge explain " + s.Application + "/" + s.Service
 	}
 	if err := f.screen().Lines(text); err != nil {

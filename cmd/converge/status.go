@@ -14,6 +14,10 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
+// perService slows watching down: each look asks every service, which costs a worker about a
+// millisecond.
+const perService = 10 * time.Millisecond
+
 type statusOptions struct {
 	f      *Factory
 	target target
@@ -123,7 +127,7 @@ func (o *statusOptions) follow(ctx context.Context) error {
 				return err
 			}
 		}
-		if o.f.Sleep(ctx, pollSlow) != nil {
+		if o.f.Sleep(ctx, pollSlow+time.Duration(len(all))*perService) != nil {
 			return exit(exitInterrupted)
 		}
 	}

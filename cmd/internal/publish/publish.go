@@ -29,6 +29,7 @@ const (
 	answerTimeout = 30 * time.Second // of the workflow; a worker has to be there
 	queryTimeout  = 5 * time.Second
 	tellTimeout   = 10 * time.Second
+	toldInterval  = 100 * time.Millisecond
 	writers       = 16 // to the store at a time
 )
 
@@ -222,21 +223,19 @@ func (p *publication) compare(ctx context.Context) error {
 	p.before = before
 	p.result.Previous, p.result.Incarnation = before.Newest, before.Newest
 	newest := newestOf(before)
-	p.result.Unchanged = newest.Hash == p.result.Hash && newest.Manifest == p.manifest.Digest()
-	last := intent.Manifest{}
-	if newest.Manifest != "" && !p.result.Unchanged {
-		// what is newest may be in another store: then everything counts as changed
-		if m, err := p.store.Manifest(ctx, newest.Manifest); err == nil {
-			last = m
-		}
-	}
+	p.result.Unchanged = newest.Hash == p.result.Hash && before.Manifest == p.manifest.Digest()
 	if p.result.Unchanged {
 		return nil
 	}
-	p.result.Changed, p.result.Removed = differing(last, p.manifest)
-	if p.options.DryRun {
-		p.result.Difference, err = p.difference(ctx, newest.Hash)
+	last, err := p.store.Manifest(ctx, before.Manifest)
+	if err != nil && !intent.IsNotFound(err) { // in another store so far: then everything counts as changed
+		return err
 	}
+	p.result.Changed, p.result.Removed = differing(last, p.manifest)
+	if !p.options.DryRun {
+		return nil
+	}
+	p.result.Difference, err = p.difference(ctx, newest.Hash)
 	return err
 }
 
@@ -263,6 +262,25 @@ func Status(ctx context.Context, c client.Client, application string) (protocol.
 		return s, noAnswer(err, "ask application/"+application)
 	}
 	return s, value.Get(&s)
+}
+
+// AwaitTold waits until every service knows what is newest, and returns false when it takes longer
+// than within: then no worker reads the store that was written.
+func AwaitTold(ctx context.Context, c client.Client, application string, within time.Duration) (bool, error) {
+	for deadline := time.Now().Add(within); ; {
+		s, err := Status(ctx, c, application)
+		if err != nil || s.Told == s.Manifest {
+			return err == nil, err
+		}
+		if !time.Now().Before(deadline) {
+			return false, nil
+		}
+		select {
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-time.After(toldInterval):
+		}
+	}
 }
 
 func newestOf(s protocol.ApplicationStatus) protocol.Incarnation {
