@@ -118,5 +118,25 @@ func each[T any](ctx context.Context, names []serviceName, do func(context.Conte
 		})
 	}
 	_ = g.Wait() // errors are kept in order
-	return results, errors.Join(failed...)
+	return results, together(failed)
+}
+
+// together joins errors; beyond a few it counts them, since one cause tends to hit everybody.
+func together(all []error) error {
+	const told = 3
+	var out []error
+	more := 0
+	for _, err := range all {
+		switch {
+		case err == nil:
+		case len(out) < told:
+			out = append(out, err)
+		default:
+			more++
+		}
+	}
+	if more > 0 {
+		out = append(out, fmt.Errorf("and %d more", more))
+	}
+	return errors.Join(out...)
 }

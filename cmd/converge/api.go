@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
@@ -100,7 +101,7 @@ func dial(ctx context.Context, c connection) (API, error) {
 	if err != nil {
 		return nil, noServer(o.HostPort, err)
 	}
-	return &temporalAPI{client: tc, namespace: o.Namespace, address: o.HostPort}, nil
+	return &temporalAPI{client: tc, namespace: o.Namespace, address: o.HostPort, process: newRequestID()}, nil
 }
 
 func noServer(address string, err error) error {
@@ -127,6 +128,9 @@ func cause(err error) string {
 type temporalAPI struct {
 	client             client.Client
 	namespace, address string
+	// process tells this run of the program from another with the same request id: the server
+	// repeats its answer to the one, the workflow says to the other that it knows the request.
+	process string
 }
 
 func (a *temporalAPI) Temporal() (client.Client, string) { return a.client, a.namespace }
@@ -135,16 +139,22 @@ func (a *temporalAPI) Close()                            { a.client.Close() }
 func (a *temporalAPI) Query(ctx context.Context, workflowID, query string, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	value, err := a.client.QueryWorkflow(ctx, workflowID, "", query)
+	answer, err := a.client.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{
+		WorkflowID: workflowID, QueryType: query,
+		QueryRejectCondition: enumspb.QUERY_REJECT_CONDITION_NOT_COMPLETED_CLEANLY, // a terminated one is gone
+	})
 	if err != nil {
 		return a.translate(workflowID, err)
 	}
-	return value.Get(into)
+	if answer.QueryRejected != nil {
+		return fmt.Errorf("%s: %w", workflowID, errNotFound)
+	}
+	return answer.QueryResult.Get(into)
 }
 
 func (a *temporalAPI) Update(ctx context.Context, workflowID, verb, requestID string, act, into any) error {
 	handle, err := a.client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-		WorkflowID: workflowID, UpdateName: verb, UpdateID: requestID, Args: []any{act},
+		WorkflowID: workflowID, UpdateName: verb, UpdateID: requestID + "/" + a.process, Args: []any{act},
 		WaitForStage: client.WorkflowUpdateStageCompleted,
 	})
 	if err != nil {

@@ -62,8 +62,13 @@ func finish(ctx context.Context, err error, w io.Writer) int {
 	case errors.Is(context.Cause(ctx), errInterrupted):
 		fmt.Fprintln(w, "converge: interrupted")
 		return exitInterrupted
-	default:
-		fmt.Fprintf(w, "converge: %v\n", err)
-		return exitError
 	}
+	all := []error{err}
+	if several, ok := err.(interface{ Unwrap() []error }); ok {
+		all = several.Unwrap()
+	}
+	for _, e := range all {
+		fmt.Fprintf(w, "converge: %v\n", e)
+	}
+	return exitError
 }

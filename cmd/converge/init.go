@@ -81,8 +81,8 @@ func (o *initOptions) applicationName() (string, error) {
 		return "", err
 	}
 	name := strings.Trim(notInNames.ReplaceAllString(strings.ToLower(filepath.Base(dir)), "-"), "-0123456789")
-	if checkName("an application", name) != nil {
-		return "app", nil
+	if !isName(name) {
+		name = "app"
 	}
 	return name, nil
 }

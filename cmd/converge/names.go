@@ -20,9 +20,11 @@ func (n serviceName) id() string     { return protocol.ServiceID(n.application, 
 
 var namePattern = regexp.MustCompile(`^[a-z]([a-z0-9-]*[a-z0-9])?$`)
 
+func isName(name string) bool { return len(name) <= 63 && namePattern.MatchString(name) }
+
 // checkName refuses what no service can be called, before anything is asked of the server.
 func checkName(kind, name string) error {
-	if len(name) > 63 || !namePattern.MatchString(name) {
+	if !isName(name) {
 		return fmt.Errorf("%q is no name of %s; expected lower-case letters, digits and hyphens", name, kind)
 	}
 	return nil

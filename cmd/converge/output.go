@@ -117,7 +117,7 @@ func (f *Factory) by() string {
 }
 
 // confirm asks before more than one service is touched. Without a person to ask, --yes is needed.
-func (f *Factory) confirm(yes bool, question string) error {
+func (f *Factory) confirm(ctx context.Context, yes bool, question string) error {
 	if yes {
 		return nil
 	}
@@ -125,7 +125,17 @@ func (f *Factory) confirm(yes bool, question string) error {
 		return fmt.Errorf("%s needs --yes when nobody can be asked", question)
 	}
 	fmt.Fprintf(f.Err, "%s? [y/N] ", question)
-	answer, _ := bufio.NewReader(f.In).ReadString('\n')
+	answered := make(chan string, 1)
+	go func() {
+		answer, _ := bufio.NewReader(f.In).ReadString('\n') // the end of input is no
+		answered <- answer
+	}()
+	var answer string
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case answer = <-answered:
+	}
 	if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
 		return fmt.Errorf("not confirmed; nothing changed")
 	}

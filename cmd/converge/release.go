@@ -82,6 +82,9 @@ func (o *releaseOptions) run(ctx context.Context) error {
 	if err := o.f.act(ctx, o.service, protocol.Release, request.RequestID, request, &answer); err != nil {
 		return err
 	}
+	if answer.Version != o.version {
+		return fmt.Errorf("request id %s was accepted before, as release %s of version %s; nothing new was released", request.RequestID, answer.ID, answer.Version)
+	}
 	if err := o.accepted(answer); err != nil || !o.wait {
 		return err
 	}

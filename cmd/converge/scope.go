@@ -75,7 +75,7 @@ func (o *scopeOptions) run(ctx context.Context) error {
 		return err
 	}
 	if len(names) > 1 {
-		if err := o.f.confirm(o.yes, fmt.Sprintf("%s %d services of %s", o.verb, len(names), o.target.application)); err != nil {
+		if err := o.f.confirm(ctx, o.yes, fmt.Sprintf("%s %d services of %s", o.verb, len(names), o.target.application)); err != nil {
 			return err
 		}
 	}

@@ -151,6 +151,7 @@ func TestVerbsSay(t *testing.T) {
 		{line: "pause shop", input: "y\n", answer: protocol.Answer{Message: "paused"}, want: "shop/api: paused\nshop/web: paused\n! pause 2 services of shop? [y/N] "},
 		{line: "pause shop", input: "\n", code: 1, want: "! pause 2 services of shop? [y/N] converge: not confirmed; nothing changed\n"},
 		{line: "resume shop/web -o json", answer: protocol.Answer{Message: "resumed"}, want: "[\n  {\n    \"service\": \"shop/web\",\n    \"message\": \"resumed\"\n  }\n]\n"},
+		{line: "release shop/web v10 --request-id ci", answer: accepted, code: 1, want: "! converge: request id ci was accepted before, as release 19 of version v9; nothing new was released\n"},
 		{line: "cancel shop/web v9", answer: protocol.Answer{Message: "cancelled"}, want: "cancelled\n"},
 		{line: "retry shop/web v9", refuse: []error{lost, lost, lost}, code: 1, want: "! connection lost: reset; trying again\n! connection lost: reset; trying again\n! converge: retry shop/web: connection lost: reset; whether it was accepted is not known: see converge status shop/web\n"},
 		{line: "refresh shop/wob", code: 1, want: "! converge: no service shop/wob; did you mean shop/web?\n"},
@@ -184,6 +185,21 @@ func TestStatusShowsWhoAnswered(t *testing.T) {
 	}})
 	code, said := c.run(t, "status shop")
 	require.Equal(t, "web\tstaging\tCONVERGED\tv9\tv9\t20s\t\nweb\tprod\tCONVERGED\tv9\tv9\t20s\t\n! converge: no worker answers for service/shop/api\n", said)
+	require.Equal(t, exitError, code)
+}
+
+// What hits every service is not told a thousand times.
+func TestErrorsOfManyAreCounted(t *testing.T) {
+	statuses := map[string][]any{}
+	for i := range 6 {
+		statuses[fmt.Sprintf("service/shop/s%d", i)] = []any{fmt.Errorf("%w for s%d", errNoWorker, i)}
+	}
+	code, said := newConsole(t, &fakeAPI{statuses: statuses}).run(t, "status shop")
+	require.Equal(t, `! converge: no worker answers for s0
+! converge: no worker answers for s1
+! converge: no worker answers for s2
+! converge: and 3 more
+`, said)
 	require.Equal(t, exitError, code)
 }
 

@@ -60,9 +60,5 @@ func (o *workerOptions) run(ctx context.Context) error {
 	}
 	o.f.note("serving; store %s. Ctrl-C ends it, what runs goes on.", store)
 	c, namespace := api.Temporal()
-	err = worker.Run(ctx, c, worker.Options{Store: store, Runtime: o.runtime, Namespace: namespace})
-	if err == nil && ctx.Err() != nil {
-		return nil // asked to end, and ended
-	}
-	return err
+	return worker.Run(ctx, c, worker.Options{Store: store, Runtime: o.runtime, Namespace: namespace})
 }
