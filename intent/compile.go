@@ -2,6 +2,7 @@ package intent
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -150,6 +151,18 @@ func channelList(names []string) string {
 		return "release channel " + names[0]
 	}
 	return "release channels " + strings.Join(names, ", ")
+}
+
+// boundSpecs refuses services whose rules are too large for a workflow to hold, so that what loads
+// can be published.
+func (c *Compiled) boundSpecs(services []*document[Service]) {
+	for _, s := range services {
+		_, err := Specs(c.Incarnation.only(string(s.Spec.Name)), c.known)
+		var fault *Fault
+		if errors.As(err, &fault) {
+			s.Report("name", *fault)
+		}
+	}
 }
 
 // boundAssets refuses documents over the size of an asset by name (D1). Aliases count expanded.

@@ -20,7 +20,10 @@ func (c *compiler) defineChannels(app *document[Application]) {
 		path := strict.Index("releaseChannels", i)
 		c.plainMap(app.Decoder, path+".labels", "label", channel.Labels)
 		c.plainMap(app.Decoder, path+".constants", "constant", channel.Constants)
-		if line, twice := first[channel.Name]; twice && channel.Name != "" {
+		if channel.Name == "" {
+			continue // told while decoding
+		}
+		if line, twice := first[channel.Name]; twice {
 			c.report(app.Decoder, path+".name", duplicate("release channel", channel.Name, app.File, line))
 			continue
 		}

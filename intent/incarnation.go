@@ -145,6 +145,14 @@ func (i *Incarnation) service(name string) (*serviceDoc, bool) {
 	return service, ok
 }
 
+// only is the incarnation with one of its services.
+func (i *Incarnation) only(service string) *Incarnation {
+	doc := i.services[service]
+	part := i.doc
+	part.Services = []serviceDoc{*doc}
+	return &Incarnation{doc: part, services: map[string]*serviceDoc{service: doc}}
+}
+
 func (i *Incarnation) channel(name string) *channelDoc {
 	at := slices.IndexFunc(i.doc.Channels, func(c channelDoc) bool { return c.Name == name })
 	if at < 0 {

@@ -75,7 +75,10 @@ func loadFS(fsys fs.FS, dir string, options Options) (*Config, error) {
 	l.contents()
 	slices.Sort(l.config.files)
 	l.config.files = slices.Compact(l.config.files)
-	_, problems := compile(l.config, l.broken)
+	compiled, problems := compile(l.config, l.broken)
+	if len(l.collect())+len(problems) == 0 {
+		compiled.boundSpecs(l.config.services)
+	}
 	if problems = append(l.collect(), problems...).Sorted(); len(problems) > 0 {
 		return nil, problems
 	}
