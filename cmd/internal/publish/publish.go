@@ -7,17 +7,13 @@ package publish
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/temporal"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/converge-engine/converge/entities"
@@ -44,81 +40,6 @@ type Options struct {
 	DryRun   bool     // compile and compare only
 	// Fake accepts runtimes of kind fake: tests and simulations.
 	Fake bool
-}
-
-// Result is what came of it.
-type Result struct {
-	Application string   `json:"application"`
-	Incarnation int64    `json:"incarnation"` // the newest now
-	Hash        string   `json:"hash"`
-	Unchanged   bool     `json:"unchanged,omitempty"` // it was the newest already
-	DryRun      bool     `json:"dryRun,omitempty"`
-	Previous    int64    `json:"previous,omitempty"` // the newest before, 0 for none
-	Services    []string `json:"services"`
-	Changed     []string `json:"changed,omitempty"` // services whose rules or payload differ from before
-	Removed     []string `json:"removed,omitempty"` // services no longer declared: orphaned
-	Store       string   `json:"store"`
-	// Difference is given for a dry run, against what is newest.
-	Difference *intent.Difference `json:"difference,omitempty"`
-	// Files were read, relative to the directory: what to watch. They are given when compiling
-	// succeeded.
-	Files []string `json:"-"`
-}
-
-// String is the line that ends an apply.
-func (r Result) String() string {
-	name := fmt.Sprintf("incarnation %d of %s", r.Incarnation, r.Application)
-	switch {
-	case r.DryRun && r.Unchanged:
-		return "nothing would change: " + name + " has this content already"
-	case r.DryRun:
-		return "not published: " + r.changes() + since(r.Previous)
-	case r.Unchanged:
-		return "nothing changed: " + name + " stays newest"
-	case r.Incarnation == r.Previous: // runtimes are published on their own
-		return fmt.Sprintf("runtimes changed: %s told; %s stays newest", count(len(r.Changed), "service"), name)
-	}
-	return fmt.Sprintf("%s published: %s", name, r.changes())
-}
-
-func (r Result) changes() string {
-	text := fmt.Sprintf("%s, %d changed", count(len(r.Services), "service"), len(r.Changed))
-	if len(r.Removed) > 0 {
-		text += fmt.Sprintf(", %d no longer declared", len(r.Removed))
-	}
-	return text
-}
-
-// Rejected says that the configuration has mistakes, so that nothing was published.
-type Rejected struct {
-	Problems intent.Problems
-	Newest   int64 // stays so; 0 when there is none
-}
-
-// Error lists the problems and ends with what stays (INTERFACE section 1).
-func (r *Rejected) Error() string {
-	text := fmt.Sprintf("%s\n%s; nothing published", r.Problems.Error(), count(len(r.Problems), "error"))
-	if r.Newest > 0 {
-		text += fmt.Sprintf(", incarnation %d stays newest", r.Newest)
-	}
-	return text
-}
-
-// Unwrap gives the problems.
-func (r *Rejected) Unwrap() error { return r.Problems }
-
-func since(previous int64) string {
-	if previous == 0 {
-		return ", as the first incarnation"
-	}
-	return fmt.Sprintf(" since incarnation %d", previous)
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // ErrRefused is an update that the Application workflow did not accept: another directory, or a
@@ -338,101 +259,3 @@ func (p *publication) write(ctx context.Context) error {
 	return err
 }
 
-// announce tells the Application workflow, which is started when this is the first time, and makes
-// the runtimes current for other applications once that is accepted.
-func (p *publication) announce(ctx context.Context) error {
-	request, err := p.request(ctx)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	c := p.options.Client
-	handle, err := c.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
-		StartWorkflowOperation: c.NewWithStartWorkflowOperation(p.start(), protocol.ApplicationWorkflow,
-			protocol.ApplicationInput{Application: p.application}),
-		UpdateOptions: client.UpdateWorkflowOptions{
-			UpdateID: request.RequestID, UpdateName: protocol.Publish, Args: []any{request},
-			WaitForStage: client.WorkflowUpdateStageCompleted,
-		},
-	})
-	var answer protocol.PublishAnswer
-	if err == nil {
-		err = handle.Get(ctx, &answer)
-	}
-	if err != nil {
-		return noAnswer(err, "announce it")
-	}
-	p.result.Incarnation, p.result.Unchanged = answer.Incarnation, answer.Unchanged
-	for _, d := range p.compiled.Runtimes {
-		if _, err := p.store.PublishRuntime(ctx, d); err != nil {
-			return err
-		}
-	}
-	p.told(ctx)
-	return nil
-}
-
-// told waits a while until all services know, so that what comes next (a release, say) finds them
-// there. Thousands take longer than anybody waits; they are told all the same.
-func (p *publication) told(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
-	defer cancel()
-	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		now, err := Status(ctx, p.options.Client, p.application)
-		if err != nil || now.Told == p.manifest.Digest() || now.Newest != p.result.Incarnation {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait):
-		}
-	}
-}
-
-func (p *publication) request(ctx context.Context) (protocol.PublishRequest, error) {
-	numbers, err := p.store.ListNumbers(ctx, p.application)
-	if err != nil {
-		return protocol.PublishRequest{}, err
-	}
-	floor := int64(0)
-	if len(numbers) > 0 {
-		floor = numbers[len(numbers)-1]
-	}
-	id := make([]byte, 8)
-	_, _ = rand.Read(id) // never fails (crypto/rand)
-	return protocol.PublishRequest{
-		Act:  protocol.Act{By: p.options.By, RequestID: hex.EncodeToString(id)},
-		Hash: p.result.Hash, Manifest: p.manifest.Digest(), Services: len(p.specs), Store: p.store.URL(),
-		Origin: OriginOf(ctx, p.options.Dir), Causes: p.options.Causes, After: p.before.Newest, TakeOver: p.options.TakeOver,
-		Floor: floor,
-	}, nil
-}
-
-func (p *publication) start() client.StartWorkflowOptions {
-	attribute := temporal.NewSearchAttributeKeyKeyword(protocol.AttrApplication)
-	return client.StartWorkflowOptions{
-		ID: protocol.ApplicationID(p.application), TaskQueue: protocol.TaskQueue,
-		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
-		StaticSummary:            p.application,
-		StaticDetails: fmt.Sprintf("The incarnations of %s, and which services know them.\n\n`converge incarnations %s` · `converge status %s`",
-			p.application, p.application, p.application),
-		TypedSearchAttributes: temporal.NewSearchAttributes(attribute.ValueSet(p.application)),
-	}
-}
-
-// noAnswer puts what went wrong with a call into words.
-func noAnswer(err error, doing string) error {
-	var application *temporal.ApplicationError
-	var late *serviceerror.DeadlineExceeded
-	switch {
-	case errors.As(err, &application) && application.Type() == protocol.ErrRefused:
-		return fmt.Errorf("%w: %s", ErrRefused, application.Message())
-	case errors.As(err, &application):
-		return errors.New(application.Message())
-	case errors.As(err, &late), errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%s: no worker answers; start one with: converge worker", doing)
-	}
-	return fmt.Errorf("%s: %w", doing, err)
-}
