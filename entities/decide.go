@@ -24,12 +24,14 @@ func Decide(s *State, now time.Time, mode Mode) *Decision {
 		return d
 	}
 	d.Channels = make([]ChannelDecision, 0, len(s.Spec.Channels))
-	turns := turnsOf(s)
+	turns, declared := turnsOf(s), 0
 	for i := range s.Spec.Channels {
 		c := &s.Spec.Channels[i]
 		inst := s.Instances[c.Name]
 		if inst == nil {
 			inst = &Instance{Channel: c.Name}
+		} else {
+			declared++
 		}
 		v := view{s: s, d: d, spec: c, inst: inst, now: now, mode: mode, runtime: s.Spec.Runtimes[c.Runtime]}
 		if turns != nil {
@@ -39,7 +41,9 @@ func Decide(s *State, now time.Time, mode Mode) *Decision {
 		}
 		v.decide()
 	}
-	d.orphans(s)
+	if declared < len(s.Instances) {
+		d.orphans(s)
+	}
 	return d
 }
 
@@ -68,12 +72,9 @@ func turnsOf(s *State) []maestro.Turn {
 // orphans lists instances whose channel is no longer declared: left in place, shown, not acted
 // upon (D10).
 func (d *Decision) orphans(s *State) {
-	if len(s.Instances) == 0 {
-		return
-	}
 	var names []string
 	for name := range s.Instances {
-		if _, declared := s.Spec.Channel(name); !declared {
+		if !s.declared(name) {
 			names = append(names, name)
 		}
 	}

@@ -42,11 +42,16 @@ type Entity interface {
 // that a slow one delays no other (A7).
 func Work(e Entity, target *Target) (Current, *Operation) {
 	current := e.Fetch(target)
+	return current, workOn(e, target, current)
+}
+
+// workOn is Work for an entity whose current state has been fetched.
+func workOn(e Entity, target *Target, current Current) *Operation {
 	has, cause := e.HasWork(target, current)
 	if !has {
-		return current, nil
+		return nil
 	}
-	return current, e.Apply(target, cause)
+	return e.Apply(target, cause)
 }
 
 // Order sorts a graph so that what is needed comes first, keeping the given order among equals.
@@ -287,6 +292,9 @@ func shownVersion(v string) string {
 
 // addSorted merges versions into a sorted list without repeats.
 func addSorted(list, more []string) []string {
+	if len(list) == 0 && len(more) < 2 {
+		return more
+	}
 	for _, m := range more {
 		at := 0
 		for at < len(list) && list[at] < m {

@@ -148,7 +148,7 @@ func (v *view) act() {
 	if v.changed || v.facts.Paused || v.mode.Drain || i.Target == nil || i.Progress.Running || i.Failure != "" {
 		return
 	}
-	_, op := Work(ServiceInstance{i}, i.Target)
+	op := workOn(ServiceInstance{i}, i.Target, v.out.Current)
 	if op == nil || v.tooEarly() {
 		return
 	}

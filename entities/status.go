@@ -73,11 +73,13 @@ var statusTable = [...]StatusRow{
 }
 
 // StatusOf reads the status off the facts.
-func StatusOf(f Facts) Status { return rowOf(func(r StatusRow) bool { return r.Match(f) }).Status }
+func StatusOf(f Facts) Status {
+	return rowOf(func(r *StatusRow) bool { return r.Match(f) }).Status
+}
 
 // Row is the table row of a status; an unknown one (of a newer version) goes on.
 func (s Status) Row() StatusRow {
-	r := rowOf(func(r StatusRow) bool { return r.Status == s })
+	r := rowOf(func(r *StatusRow) bool { return r.Status == s })
 	if r.Status == "" {
 		return StatusRow{Status: s, Exit: ExitGoesOn}
 	}
@@ -95,10 +97,10 @@ func Worst(all ...Status) Status {
 	return worst
 }
 
-func rowOf(match func(StatusRow) bool) StatusRow {
-	for _, r := range statusTable {
-		if match(r) {
-			return r
+func rowOf(match func(*StatusRow) bool) StatusRow {
+	for i := range statusTable {
+		if match(&statusTable[i]) {
+			return statusTable[i]
 		}
 	}
 	return StatusRow{}
