@@ -215,6 +215,23 @@ func TestGivenParametersAreComparable(t *testing.T) {
 	require.Error(t, err)
 }
 
+// A parameter that is no longer declared does not stand in the way of the change that removed it (B9).
+func TestCarryLeavesOutWhatIsGone_B9(t *testing.T) {
+	inc := compileText(t, one(`parameters: [{name: kept, type: int, default: 1}, {name: retyped, type: int, default: 1}]
+releaseChannels: [prod]
+`)).Incarnation
+	released := RenderInput{Version: "v1", FullVersion: "v1-i2",
+		Parameters:        map[string]any{"kept": "2", "retyped": "text", "gone": true},
+		ChannelParameters: map[string]map[string]any{"prod": {"kept": 3, "gone": 1}, "staging": {"kept": 4}}}
+	_, err := Render(inc, "web", released)
+	require.Error(t, err)
+	carried := Carry(inc, "web", released)
+	require.Equal(t, RenderInput{Version: "v1", FullVersion: "v1-i2", Parameters: map[string]any{"kept": "2"},
+		ChannelParameters: map[string]map[string]any{"prod": {"kept": 3}}}, carried)
+	_, err = Render(inc, "web", carried)
+	require.NoError(t, err)
+}
+
 // Whatever text a release gives, the payload has exactly the same fields and that text as it is: a
 // value never changes the structure of a document.
 func TestValuesNeverChangeStructure(t *testing.T) {
