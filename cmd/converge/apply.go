@@ -6,7 +6,6 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -71,18 +70,14 @@ func (o *applyOptions) run(ctx context.Context) error {
 	result, err := publish.Publish(ctx, publish.Options{
 		Client: c, Dir: o.dir, StoreURL: store, By: o.f.by(), Causes: o.causes, TakeOver: o.takeOver, DryRun: o.dryRun,
 	})
-	if err := o.f.published(result, err); err != nil || o.dryRun {
+	if err := o.f.published(result, err); err != nil {
 		return err
 	}
-	told, err := publish.AwaitTold(ctx, c, result.Application, toldWithin)
-	if err == nil && !told {
-		o.f.note("not every service was told within %s; is a worker running that reads the store %s?", toldWithin, result.Store)
+	if !o.dryRun && !result.Told {
+		o.f.note("not every service was told yet; is a worker running that reads the store %s?", result.Store)
 	}
-	return err
+	return nil
 }
-
-// toldWithin is how long apply waits to be able to say that services know of it.
-const toldWithin = 5 * time.Second
 
 func (f *Factory) published(result publish.Result, err error) error {
 	var rejected *publish.Rejected

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
@@ -57,7 +58,8 @@ func (p *publication) told(ctx context.Context) {
 	defer cancel()
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		now, err := Status(ctx, p.options.Client, p.application)
-		if err != nil || now.Told == p.manifest.Digest() || now.Newest != p.result.Incarnation {
+		p.result.Told = err == nil && (now.Told == p.manifest.Digest() || now.Newest != p.result.Incarnation)
+		if err != nil || p.result.Told {
 			return
 		}
 		select {

@@ -25,7 +25,6 @@ const (
 	answerTimeout = 30 * time.Second // of the workflow; a worker has to be there
 	queryTimeout  = 5 * time.Second
 	tellTimeout   = 10 * time.Second
-	toldInterval  = 100 * time.Millisecond
 	writers       = 16 // to the store at a time
 )
 
@@ -146,6 +145,7 @@ func (p *publication) compare(ctx context.Context) error {
 	newest := newestOf(before)
 	p.result.Unchanged = newest.Hash == p.result.Hash && before.Manifest == p.manifest.Digest()
 	if p.result.Unchanged {
+		p.result.Told = before.Told == before.Manifest
 		return nil
 	}
 	last, err := p.store.Manifest(ctx, before.Manifest)
@@ -183,25 +183,6 @@ func Status(ctx context.Context, c client.Client, application string) (protocol.
 		return s, noAnswer(err, "ask application/"+application)
 	}
 	return s, value.Get(&s)
-}
-
-// AwaitTold waits until every service knows what is newest, and returns false when it takes longer
-// than within: then no worker reads the store that was written.
-func AwaitTold(ctx context.Context, c client.Client, application string, within time.Duration) (bool, error) {
-	for deadline := time.Now().Add(within); ; {
-		s, err := Status(ctx, c, application)
-		if err != nil || s.Told == s.Manifest {
-			return err == nil, err
-		}
-		if !time.Now().Before(deadline) {
-			return false, nil
-		}
-		select {
-		case <-ctx.Done():
-			return false, ctx.Err()
-		case <-time.After(toldInterval):
-		}
-	}
 }
 
 func newestOf(s protocol.ApplicationStatus) protocol.Incarnation {
@@ -258,4 +239,3 @@ func (p *publication) write(ctx context.Context) error {
 	_, err := p.store.PutManifest(ctx, p.manifest)
 	return err
 }
-

@@ -18,6 +18,7 @@ type Result struct {
 	Changed     []string `json:"changed,omitempty"` // services whose rules or payload differ from before
 	Removed     []string `json:"removed,omitempty"` // services no longer declared: orphaned
 	Store       string   `json:"store"`
+	Told        bool     `json:"told"` // every service knows; if not, they are told later, or no worker reads the store
 	// Difference is given for a dry run, against what is newest.
 	Difference *intent.Difference `json:"difference,omitempty"`
 	// Files were read, relative to the directory: what to watch. They are given when compiling
@@ -80,4 +81,3 @@ func count(n int, noun string) string {
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
 }
-
