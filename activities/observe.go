@@ -2,7 +2,10 @@ package activities
 
 import (
 	"context"
+	"encoding/json"
 	"hash/fnv"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,7 +21,7 @@ import (
 // hung one is reported alone and holds up no other (A7). It completes when something is not as
 // known; else it asks the server for another attempt after the interval, which writes no history.
 func (a *Activities) Observe(ctx context.Context, r protocol.ObserveRequest) (protocol.ObserveAnswer, error) {
-	news := a.lookAround(ctx, r)
+	news := bound(a.lookAround(ctx, r))
 	if ctx.Err() != nil { // the worker is stopping: what it saw half way counts for nothing
 		return protocol.ObserveAnswer{}, ctx.Err()
 	}
@@ -30,6 +33,21 @@ func (a *Activities) Observe(ctx context.Context, r protocol.ObserveRequest) (pr
 			NextRetryDelay: spread(r.Interval, activity.GetInfo(ctx).WorkflowExecution.ID),
 			Category:       temporal.ApplicationErrorCategoryBenign,
 		})
+}
+
+// maxNews bounds an answer in bytes of JSON. What does not fit stays unknown to the workflow, so it
+// is still news at the next look.
+const maxNews = 48 << 10
+
+func bound(news map[string]entities.Reading) map[string]entities.Reading {
+	size := 0
+	for _, channel := range slices.Sorted(maps.Keys(news)) {
+		data, err := json.Marshal(news[channel])
+		if size += len(channel) + len(data); err != nil || size > maxNews {
+			delete(news, channel)
+		}
+	}
+	return news
 }
 
 // lookAround returns the readings that are not as known, by channel.

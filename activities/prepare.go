@@ -14,8 +14,13 @@ import (
 )
 
 // LoadSpec reads a service spec by digest.
-func (a *Activities) LoadSpec(ctx context.Context, r protocol.LoadSpecRequest) (entities.Spec, error) {
-	return a.Store.Spec(ctx, r.Digest)
+func (a *Activities) LoadSpec(ctx context.Context, r protocol.LoadSpecRequest) (protocol.LoadSpecAnswer, error) {
+	spec, err := a.Store.Spec(ctx, r.Digest)
+	if err != nil || !protocol.Large(spec) {
+		return protocol.LoadSpecAnswer{Spec: &spec}, err
+	}
+	packed, err := protocol.Pack(spec)
+	return protocol.LoadSpecAnswer{Packed: packed}, err
 }
 
 // Prepare renders a version for the channels asked for, once and for ever: what a version means is

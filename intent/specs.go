@@ -1,15 +1,20 @@
 package intent
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// maxSpec bounds a service spec, which workflows hold in their state (DESIGN section 3).
-const maxSpec = 32 << 10
+// maxSpec bounds a service spec in bytes, packed as it goes through a workflow's history, and
+// maxChannels the instances of one service, so that what is said of all of them at once stays small
+// (DESIGN section 3).
+const (
+	maxSpec     = 32 << 10
+	maxChannels = 500
+)
 
 // Specs derives from an incarnation what the decision needs of each service, by service. Runtimes
 // are the definitions of those that its services run on. Incarnation and Hash stay empty, so that
@@ -25,13 +30,29 @@ func Specs(inc *Incarnation, runtimes []entities.RuntimeDefinition) (map[string]
 		if err != nil {
 			return nil, err
 		}
-		if data, err := json.Marshal(spec); err != nil || len(data) > maxSpec {
-			return nil, &Fault{Code: "spec-too-large", Message: fmt.Sprintf("the rules of service %s have %d bytes", spec.Service, len(data)),
-				Expected: fmt.Sprintf("at most %d: fewer release channels, labels or preconditions", maxSpec)}
+		if err := boundSpec(spec); err != nil {
+			return nil, err
 		}
 		specs[spec.Service] = spec
 	}
 	return specs, nil
+}
+
+// boundSpec refuses a spec that workflows cannot hold. Packing costs a millisecond, so that only
+// specs are packed that are not small enough as they are.
+func boundSpec(spec entities.Spec) error {
+	if n := len(spec.Channels); n > maxChannels {
+		return &Fault{Code: "too-many-channels", Message: fmt.Sprintf("service %s goes to %d release channels", spec.Service, n),
+			Expected: fmt.Sprintf("at most %d", maxChannels)}
+	}
+	if !protocol.Large(spec) {
+		return nil
+	}
+	if packed, err := protocol.Pack(spec); err != nil || len(packed) > maxSpec {
+		return &Fault{Code: "spec-too-large", Message: fmt.Sprintf("the rules of service %s have %d bytes, packed", spec.Service, len(packed)),
+			Expected: fmt.Sprintf("at most %d: fewer release channels, labels or preconditions", maxSpec)}
+	}
+	return nil
 }
 
 // runtimeSpec is the part of a definition that the decision needs.

@@ -64,26 +64,30 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	env := temporaltest.Start(t)
 	shared.once.Do(func() {
-		if shared.dir, shared.err = os.MkdirTemp("", "converge-store-"); shared.err != nil {
-			return
+		if shared.dir, shared.err = os.MkdirTemp("", "converge-store-"); shared.err == nil {
+			shared.fake = fake.New(nil)
+			shared.stop, shared.err = startWorker(env.Address, shared.dir, shared.fake)
 		}
-		// The worker outlives the test that starts it, so it has a connection of its own.
-		var c client.Client
-		if c, shared.err = client.Dial(client.Options{HostPort: env.Address, Logger: quiet{}}); shared.err != nil {
-			return
-		}
-		shared.fake = fake.New(nil)
-		shared.stop, shared.err = worker.Start(context.Background(), c, worker.Options{
-			Store: shared.dir,
-			Factories: map[entities.RuntimeKind]activities.Factory{
-				entities.RuntimeFake: func(entities.RuntimeDefinition) (runtimes.Runtime, error) { return shared.fake, nil },
-			},
-		})
 	})
 	require.NoError(t, shared.err)
 	return &world{
 		t: t, client: env.Client, app: temporaltest.Unique(t), dir: t.TempDir(), store: shared.dir, fake: shared.fake,
 	}
+}
+
+// startWorker serves with a connection of its own, so that it may outlive the test that starts it.
+func startWorker(address, store string, runtime *fake.Runtime) (stop func(), err error) {
+	c, err := client.Dial(client.Options{HostPort: address, Logger: quiet{}})
+	if err != nil {
+		return nil, err
+	}
+	stopWorker, err := worker.Start(context.Background(), c, worker.Options{
+		Store: store,
+		Factories: map[entities.RuntimeKind]activities.Factory{
+			entities.RuntimeFake: func(entities.RuntimeDefinition) (runtimes.Runtime, error) { return runtime, nil },
+		},
+	})
+	return func() { stopWorker(); c.Close() }, err
 }
 
 // quiet discards the SDK's chatter; a failing workflow task is worth seeing.

@@ -44,6 +44,7 @@ type service struct {
 	runs     int64
 	state    *entities.State
 	decision *entities.Decision
+	restored bool // state is what the last run left
 	begun    bool // the first turn is over
 	woken    bool // something happened since the last decision
 	busy     int  // applies and questions in flight
@@ -57,15 +58,17 @@ type service struct {
 
 func newService(ctx workflow.Context, in protocol.ServiceInput) (*service, error) {
 	s := &service{ctx: ctx, runs: in.Runs, lock: workflow.NewMutex(ctx), watches: map[string]*watch{}}
+	s.state, s.decision = entities.NewState(in.Application, in.Service), &entities.Decision{}
+	// Handlers first: an update that comes while spilled state is being fetched would find none.
+	if err := s.listen(); err != nil {
+		return nil, err
+	}
 	state, err := restore(ctx, in)
 	if err != nil {
 		return nil, err
 	}
-	s.state = state
-	s.decision = &entities.Decision{}
-	if err := s.listen(); err != nil {
-		return nil, err
-	}
+	state.Inbox = append(state.Inbox, s.state.Inbox...)
+	s.state, s.restored = state, true
 	s.collect() // what the run was started with
 	return s, nil
 }

@@ -74,17 +74,24 @@ func (s *service) publish(raw json.RawMessage) error {
 // loadSpec reads the spec by digest. An empty digest: the service is no longer declared, and what
 // it runs is left in place, orphaned (D10).
 func (s *service) loadSpec(p protocol.ServicePublish) (*entities.Spec, error) {
-	spec := entities.Spec{Application: s.state.Application, Service: s.state.Service}
+	spec := &entities.Spec{Application: s.state.Application, Service: s.state.Service}
 	if p.Spec != "" {
+		var answer protocol.LoadSpecAnswer
 		err := s.fromStore(s.ctx, protocol.ActivityLoadSpec, protocol.LoadSpecRequest{
 			Application: s.state.Application, Service: s.state.Service, Digest: p.Spec,
-		}, &spec)
+		}, &answer)
 		if err != nil {
 			return nil, err
 		}
+		if spec = answer.Spec; spec == nil {
+			spec = &entities.Spec{}
+			if err := answer.Packed.Unpack(spec); err != nil {
+				return nil, refused(fmt.Errorf("spec %s: %w", p.Spec, err))
+			}
+		}
 	}
 	spec.Incarnation, spec.Hash = p.Incarnation, p.Hash
-	return &spec, nil
+	return spec, nil
 }
 
 // openPublished opens the release of a publication, unless rendering shows that a change of

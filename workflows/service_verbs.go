@@ -179,7 +179,7 @@ func (s *service) update(ctx workflow.Context, verb string, raw json.RawMessage)
 // configured: the service knows its configuration, or none is under way to it. An update may reach
 // a new service together with the publication that started it.
 func (s *service) configured() bool {
-	return s.state.Spec != nil || s.begun && !slices.ContainsFunc(s.state.Inbox,
+	return s.restored && s.state.Spec != nil || s.begun && !slices.ContainsFunc(s.state.Inbox,
 		func(m entities.Message) bool { return m.Verb == protocol.Publish })
 }
 

@@ -19,8 +19,10 @@ const markdownHead = "| channel | current | target | status | since | reason |\n
 // named when it is not that of the newest thing in the status. When it would grow beyond
 // MarkdownLimit, channels that converged are counted instead of listed, then the rest is cut.
 func Markdown(s protocol.Status) string {
-	if text := markdown(s, s.Channels, 0); len(text) <= MarkdownLimit {
-		return text
+	ref := newest(s)
+	head := fmt.Sprintf("**%s** · incarnation %d\n", markdownText(or(s.Headline, name(s)), 300), s.Incarnation)
+	if rows, ok := markdownRows(s.Channels, ref, MarkdownLimit-len(head)); ok {
+		return head + rows.String()
 	}
 	var moving []protocol.ChannelStatus
 	for _, c := range s.Channels {
@@ -28,32 +30,43 @@ func Markdown(s protocol.Status) string {
 			moving = append(moving, c)
 		}
 	}
-	for listed := len(moving); ; listed-- {
-		text := markdown(s, moving[:listed], len(moving)-listed)
-		if len(text) <= MarkdownLimit || listed == 0 {
-			return text
-		}
+	tail := len(s.Channels) - len(moving)
+	rows, _ := markdownRows(moving, ref, MarkdownLimit-len(head)-markdownFoot)
+	text := head + rows.String()
+	if tail > 0 {
+		text += fmt.Sprintf("\n%s CONVERGED, not listed\n", plural(tail, "more channel"))
 	}
+	if cut := len(moving) - rows.listed; cut > 0 {
+		text += fmt.Sprintf("\n%s not CONVERGED, not listed: see `converge status %s`\n", plural(cut, "more channel"), name(s))
+	}
+	return text
 }
 
-// markdown lists the given channels; the others are counted, of which cut did not converge.
-func markdown(s protocol.Status, listed []protocol.ChannelStatus, cut int) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "**%s** · incarnation %d\n", markdownText(or(s.Headline, name(s)), 300), s.Incarnation)
-	if len(listed) > 0 {
-		b.WriteString(markdownHead)
+// markdownFoot is room for the lines that count what is not listed.
+const markdownFoot = 400
+
+// rows is a table as far as there was room for it.
+type rows struct {
+	strings.Builder
+	listed int
+}
+
+// markdownRows writes the channels in order until limit bytes are full, and tells whether all found
+// room.
+func markdownRows(channels []protocol.ChannelStatus, ref time.Time, limit int) (*rows, bool) {
+	var b rows
+	for _, c := range channels {
+		row := markdownRow(c, ref)
+		if b.listed == 0 {
+			row = markdownHead + row
+		}
+		if b.Len()+len(row) > limit {
+			return &b, false
+		}
+		b.WriteString(row)
+		b.listed++
 	}
-	ref := newest(s)
-	for _, c := range listed {
-		b.WriteString(markdownRow(c, ref))
-	}
-	if converged := len(s.Channels) - len(listed) - cut; converged > 0 {
-		fmt.Fprintf(&b, "\n%s CONVERGED, not listed\n", plural(converged, "more channel"))
-	}
-	if cut > 0 {
-		fmt.Fprintf(&b, "\n%s not CONVERGED, not listed: see `converge status %s`\n", plural(cut, "more channel"), name(s))
-	}
-	return b.String()
+	return &b, true
 }
 
 func markdownRow(c protocol.ChannelStatus, ref time.Time) string {
@@ -92,7 +105,9 @@ func newest(s protocol.Status) time.Time {
 	return latest.UTC()
 }
 
+var markdownEscapes = strings.NewReplacer("|", "\\|", "<", "&lt;")
+
 // markdownText keeps a value inside its cell.
 func markdownText(text string, limit int) string {
-	return strings.NewReplacer("|", "\\|", "<", "&lt;").Replace(oneLine(text, limit))
+	return markdownEscapes.Replace(oneLine(text, limit))
 }

@@ -6,12 +6,17 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// LoadSpecRequest asks for a service spec by digest (local activity; the answer is
-// entities.Spec).
+// LoadSpecRequest asks for a service spec by digest (local activity).
 type LoadSpecRequest struct {
 	Application string `json:"application"`
 	Service     string `json:"service"`
 	Digest      string `json:"digest"`
+}
+
+// LoadSpecAnswer is the spec, packed when it is large.
+type LoadSpecAnswer struct {
+	Spec   *entities.Spec `json:"spec,omitempty"`
+	Packed Packed         `json:"packed,omitempty"`
 }
 
 // PrepareRequest asks that a version is rendered, once and for ever (local activity). The version

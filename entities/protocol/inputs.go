@@ -9,7 +9,7 @@ type ServiceInput struct {
 	Application string          `json:"application"`
 	Service     string          `json:"service"`
 	State       *entities.State `json:"state,omitempty"`
-	Packed      []byte          `json:"packed,omitempty"`
+	Packed      Packed          `json:"packed,omitempty"`
 	Spilled     string          `json:"spilled,omitempty"` // digest of packed bytes in the store
 	Runs        int64           `json:"runs,omitempty"`    // continue-as-new so far
 }
@@ -36,7 +36,7 @@ type ApplicationState struct {
 
 // SpillRequest writes packed state to the store (local activity); the answer is its digest.
 type SpillRequest struct {
-	Packed []byte `json:"packed"`
+	Packed Packed `json:"packed"`
 }
 
 // RestoreRequest reads one part of spilled state back (local activity).

@@ -18,6 +18,7 @@ import (
 	uiserver "github.com/temporalio/ui-server/v2/server"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/server/common/authorization"
+	"go.temporal.io/server/common/dynamicconfig"
 	"go.temporal.io/server/temporal"
 )
 
@@ -39,6 +40,9 @@ type Options struct {
 	UIPort int
 	// SearchAttributes are made to exist in Namespace, in a new file and in one that is already there.
 	SearchAttributes map[string]enumspb.IndexedValueType
+	// ContinueAsNewAfter is the number of events in a history after which the server suggests to continue as new;
+	// 0 is the server's own default. Tests make runs short with it.
+	ContinueAsNewAfter int
 	// Log receives the server's errors, and its warnings as debug records; nil discards both.
 	Log *slog.Logger
 
@@ -94,6 +98,9 @@ func start(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{ports: reserved, database: db, log: newServerLog(o.Log, fail)}
 	s.stop = sync.OnceValue(s.stopAll)
 	dynamic := newSettings()
+	if o.ContinueAsNewAfter > 0 {
+		dynamic.set(dynamicconfig.HistoryCountSuggestContinueAsNew.Key(), o.ContinueAsNewAfter)
+	}
 	if o.tune != nil {
 		o.tune(dynamic)
 	}

@@ -1,0 +1,51 @@
+package protocol
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"io"
+)
+
+// PlainLimit is the size in bytes up to which a spec or a state goes through history as readable
+// JSON; beyond it, it is packed.
+const PlainLimit = 16 << 10
+
+// Packed is JSON, compressed with gzip: large values full of names shrink to a fraction.
+type Packed []byte
+
+// Pack packs a value.
+func Pack(v any) (Packed, error) {
+	plain, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	if _, err := w.Write(plain); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+// Unpack reads a packed value into v.
+func (p Packed) Unpack(v any) error {
+	r, err := gzip.NewReader(bytes.NewReader(p))
+	if err != nil {
+		return err
+	}
+	plain, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(plain, v)
+}
+
+// Large tells whether a value is better packed.
+func Large(v any) bool {
+	plain, err := json.Marshal(v)
+	return err == nil && len(plain) > PlainLimit
+}

@@ -1,0 +1,103 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/runtimes/fake"
+	"github.com/converge-engine/converge/tests/temporaltest"
+	"github.com/converge-engine/converge/worker"
+	"github.com/converge-engine/converge/worker/embedded"
+)
+
+// shortRuns is a world of its own whose server wants runs to be short.
+func shortRuns(t *testing.T, events int) *world {
+	t.Helper()
+	server, err := embedded.Start(t.Context(), embedded.Options{
+		SearchAttributes: worker.SearchAttributes(), ContinueAsNewAfter: events,
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Stop()) })
+	c, err := client.Dial(client.Options{HostPort: server.Address(), Logger: quiet{}})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	w := &world{t: t, client: c, app: temporaltest.Unique(t), dir: t.TempDir(), store: t.TempDir(), fake: fake.New(nil)}
+	stop, err := startWorker(server.Address(), w.store, w.fake)
+	require.NoError(t, err)
+	t.Cleanup(stop)
+	return w
+}
+
+// DESIGN 3: nothing is lost and nothing is done twice when runs end all the while: releases,
+// signals and updates keep coming while 500 instances are applied.
+func TestContinueAsNewLosesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("500 instances take a while; not with -short")
+	}
+	w := shortRuns(t, 200)
+	const instances = 500
+	var yaml strings.Builder
+	yaml.WriteString("apiVersion: converge/v1\nkind: Application\nname: APP\nreleaseChannels:\n")
+	for n := range instances {
+		fmt.Fprintf(&yaml, "- {name: c%d, runtimes: [{name: APP-rt}]}\n", n)
+	}
+	yaml.WriteString(twoChannels[strings.Index(twoChannels, "---"):] + web)
+	w.write(yaml.String())
+	w.publish()
+
+	const versions = 4
+	for v := 1; v <= versions; v++ {
+		act := fmt.Sprintf(`{"version":"v%d","by":"ci","requestId":"r%d"}`, v, v)
+		if v%2 == 0 {
+			w.signal("web", protocol.Release, act)
+		} else {
+			w.release("web", fmt.Sprintf("v%d", v))
+		}
+		for n := range 40 {
+			w.signal("web", protocol.Pause, fmt.Sprintf(`{"channel":"c%d","by":"ci"}`, n))
+			w.act("web", protocol.Refresh, fmt.Sprintf(`{"channel":"c%d","by":"ci"}`, n+100))
+			w.signal("web", protocol.Resume, fmt.Sprintf(`{"channel":"c%d","by":"ci"}`, n))
+		}
+	}
+	last := fmt.Sprintf("v%d", versions)
+	s := w.awaitThat("web", "all at "+last, func(s protocol.Status) bool {
+		for _, c := range s.Channels {
+			if c.Status != "CONVERGED" || c.Current != last {
+				return false
+			}
+		}
+		return len(s.Channels) == instances
+	})
+	require.Empty(t, s.Refused)
+	require.Empty(t, s.Pauses)
+	require.Len(t, s.Releases, versions)
+	require.Empty(t, w.fake.Overlaps())
+	for n := range instances {
+		place := w.fake.At(w.app, "web", fmt.Sprintf("c%d", n))
+		require.LessOrEqual(t, place.Applies(), versions, "an instance is applied once for each version that enters")
+	}
+	runs := w.runs("web")
+	t.Logf("%d runs", runs)
+	require.Greater(t, runs, 3, "the runs were short")
+}
+
+// runs counts how often a service continued as new, by the chain of its runs.
+func (w *world) runs(service string) int {
+	n, run := 0, ""
+	for {
+		history := w.client.GetWorkflowHistory(context.Background(), w.id(service), run, false, 0)
+		require.True(w.t, history.HasNext())
+		first, err := history.Next()
+		require.NoError(w.t, err)
+		n++
+		if run = first.GetWorkflowExecutionStartedEventAttributes().GetContinuedExecutionRunId(); run == "" {
+			return n
+		}
+	}
+}
