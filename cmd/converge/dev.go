@@ -27,8 +27,12 @@ configuration in DIR and follow it: a saved file is compiled and published again
 Everything is kept in DIR/.converge; started again, it goes on where it was.
 
 The server is in a program of its own, converge-dev, which is built when it is not
-installed. converge dev --help lists its flags.`,
-		Example:            `  converge dev examples/hello`,
+installed. Its flags:
+      --port int       port of Temporal on the loopback address (default 7233)
+      --ui-port int    port of the Web UI on the loopback address (default 8233)
+      --db string      SQLite file (default: in DIR/.converge)`,
+		Example: `  converge dev examples/hello
+  converge dev --port 7300 --ui-port 8300`,
 		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.args = args
@@ -42,9 +46,7 @@ installed. converge dev --help lists its flags.`,
 
 func (o *devOptions) run(cmd *cobra.Command) error {
 	if slices.Contains(o.args, "--help") || slices.Contains(o.args, "-h") {
-		if err := cmd.Help(); err != nil {
-			return err
-		}
+		return cmd.Help() // here, since the program may have to be built first
 	}
 	return o.exec(cmd.Context(), o.args, o.f.Err)
 }

@@ -140,11 +140,7 @@ func TestHelp(t *testing.T) {
 			continue
 		}
 		c := newConsole(t, nil)
-		args := cmd.Name() + " --help"
-		if cmd.Name() == "dev" {
-			args = "help dev" // its flags are another program's
-		}
-		code, said := c.run(t, args)
+		code, said := c.run(t, cmd.Name()+" --help")
 		require.Equal(t, exitDone, code)
 		require.Contains(t, said, exitFooter, cmd.Name())
 		require.Contains(t, said, "Examples:\n  converge "+cmd.Name(), cmd.Name())
