@@ -121,9 +121,16 @@ func matches(selector, labels map[string]string) bool {
 	return true
 }
 
-// choice resolves the pair `releaseChannel` or `selector`, of which exactly one is given, to
-// channels among those possible.
-func (c *compiler) choice(d *strict.Decoder, path string, name Name, selector map[string]string, among []string) []string {
+// choice is the pair of fields of which exactly one is given, and the channels it may mean.
+type choice struct {
+	name     Name
+	selector map[string]string
+	among    []string
+}
+
+// choose resolves a choice to channels.
+func (c *compiler) choose(d *strict.Decoder, path string, from choice) []string {
+	name, selector, among := from.name, from.selector, from.among
 	byName, bySelector := d.Has(path+".releaseChannel"), d.Has(path+".selector")
 	switch {
 	case byName && bySelector:

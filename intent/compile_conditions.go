@@ -39,7 +39,7 @@ func (c *compiler) defineCondition(app *document[Application], path string, prec
 	}
 	at := path + ".releaseChannelStable"
 	condition := entities.Condition{ID: "channel-stable/" + string(stable.ReleaseChannel), Kind: entities.ChannelStable,
-		Channels: c.choice(app.Decoder, at, stable.ReleaseChannel, stable.Selector, c.channelNames())}
+		Channels: c.choose(app.Decoder, at, choice{stable.ReleaseChannel, stable.Selector, c.channelNames()})}
 	if stable.Selector != nil {
 		condition.ID = "channel-stable/" + selectorText(stable.Selector)
 	}

@@ -72,7 +72,7 @@ func (c *compiler) defineRuntime(doc *document[Runtime]) entities.RuntimeDefinit
 
 func (c *compiler) defineCustom(doc *document[Runtime], custom *RuntimeCustom, definition *entities.RuntimeDefinition) {
 	timing := c.timing(doc, "custom", custom.Pace)
-	timing.ApplyTimeout = c.atLeast(doc.Decoder, "custom.apply.timeout", custom.Apply.Timeout, defaultApplyTimeout, time.Millisecond)
+	timing.ApplyTimeout = c.atLeast(doc.Decoder, "custom.apply.timeout", custom.Apply.Timeout, span{defaultApplyTimeout, time.Millisecond})
 	c.command(doc.Decoder, "custom.apply.command", custom.Apply.Command)
 	c.exitCodes(doc.Decoder, "custom.apply.retryableExitCodes", custom.Apply.RetryableExitCodes)
 	definition.Custom = &entities.CustomRuntime{
@@ -80,7 +80,7 @@ func (c *compiler) defineCustom(doc *document[Runtime], custom *RuntimeCustom, d
 		Env:   c.plainEnv(doc.Decoder, "custom.env", custom.Env),
 	}
 	if fetch := custom.Fetch; fetch != nil {
-		timing.FetchTimeout = c.atLeast(doc.Decoder, "custom.fetch.timeout", fetch.Timeout, defaultFetchTimeout, time.Millisecond)
+		timing.FetchTimeout = c.atLeast(doc.Decoder, "custom.fetch.timeout", fetch.Timeout, span{defaultFetchTimeout, time.Millisecond})
 		c.command(doc.Decoder, "custom.fetch.command", fetch.Command)
 		definition.Custom.Fetch = &entities.Command{Argv: fetch.Command, Timeout: timing.FetchTimeout}
 		definition.Custom.Mode = entities.FetchMode(fetch.Mode)
@@ -96,14 +96,14 @@ func (c *compiler) timing(doc *document[Runtime], at string, pace Pace) entities
 		retry = *pace.Retry
 	}
 	timing := entities.RuntimeTiming{
-		PollInterval:       c.atLeast(d, at+".pollInterval", pace.PollInterval, defaultPoll, shortestPoll),
-		SteadyPollInterval: c.atLeast(d, at+".steadyPollInterval", pace.SteadyPollInterval, defaultSteadyPoll, shortestPoll),
-		GracePeriod:        c.atLeast(d, at+".gracePeriod", pace.GracePeriod, defaultGrace, 0),
+		PollInterval:       c.atLeast(d, at+".pollInterval", pace.PollInterval, span{defaultPoll, shortestPoll}),
+		SteadyPollInterval: c.atLeast(d, at+".steadyPollInterval", pace.SteadyPollInterval, span{defaultSteadyPoll, shortestPoll}),
+		GracePeriod:        c.atLeast(d, at+".gracePeriod", pace.GracePeriod, span{defaultGrace, 0}),
 		ApplyTimeout:       defaultApplyTimeout,
 		FetchTimeout:       defaultFetchTimeout,
 		MaxAttempts:        defaultAttempts,
-		RetryBackoff:       c.atLeast(d, at+".retry.backoff", retry.Backoff, defaultBackoff, time.Millisecond),
-		RetryMax:           c.atLeast(d, at+".retry.maxBackoff", retry.MaxBackoff, defaultMaxBackoff, time.Millisecond),
+		RetryBackoff:       c.atLeast(d, at+".retry.backoff", retry.Backoff, span{defaultBackoff, time.Millisecond}),
+		RetryMax:           c.atLeast(d, at+".retry.maxBackoff", retry.MaxBackoff, span{defaultMaxBackoff, time.Millisecond}),
 	}
 	if pace.SteadyPollInterval == "" {
 		timing.SteadyPollInterval = max(timing.SteadyPollInterval, timing.PollInterval)
@@ -127,11 +127,14 @@ func (c *compiler) timing(doc *document[Runtime], at string, pace Pace) entities
 	return timing
 }
 
+// span is what a duration is when not given, and the shortest it may be.
+type span struct{ otherwise, least time.Duration }
+
 // atLeast is a duration or its default, and refuses one that is too short.
-func (c *compiler) atLeast(d *strict.Decoder, path string, given Duration, otherwise, least time.Duration) time.Duration {
-	v := given.or(otherwise)
-	if v < least && given.Check() == nil {
-		c.report(d, path, Fault{Code: "bad-duration", Message: fmt.Sprintf("%q is too short", string(given)), Expected: fmt.Sprintf("at least %v", least)})
+func (c *compiler) atLeast(d *strict.Decoder, path string, given Duration, within span) time.Duration {
+	v := given.or(within.otherwise)
+	if v < within.least && given.Check() == nil {
+		c.report(d, path, Fault{Code: "bad-duration", Message: fmt.Sprintf("%q is too short", string(given)), Expected: fmt.Sprintf("at least %v", within.least)})
 	}
 	return v
 }

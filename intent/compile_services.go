@@ -44,7 +44,7 @@ func (s *serviceCompiler) compile() serviceDoc {
 		Name: string(spec.Name), Description: spec.Description,
 		Version: string(spec.Version), InitialVersion: string(spec.InitialVersion),
 		ConfigChanges:    entities.ConfigChanges(orElse(string(spec.ConfigChanges), "release")),
-		ProgressDeadline: period(s.atLeast(s.Decoder, "progressDeadline", spec.ProgressDeadline, defaultProgress, time.Millisecond)),
+		ProgressDeadline: period(s.atLeast(s.Decoder, "progressDeadline", spec.ProgressDeadline, span{defaultProgress, time.Millisecond})),
 		Parameters:       s.parameters(),
 	}
 	s.versions(&doc)
@@ -175,9 +175,9 @@ func (d *draft) custom(at string, custom *ServiceCustom) {
 func (s *serviceCompiler) override(drafts map[string]*draft) {
 	for i, o := range s.Spec.PerReleaseChannel {
 		at := strict.Index("perReleaseChannel", i)
-		s.atLeast(s.Decoder, at+".progressDeadline", o.ProgressDeadline, defaultProgress, time.Millisecond)
+		s.atLeast(s.Decoder, at+".progressDeadline", o.ProgressDeadline, span{defaultProgress, time.Millisecond})
 		s.overriddenParameters(at, o)
-		for _, channel := range s.choice(s.Decoder, at, o.ReleaseChannel, o.Selector, s.channels) {
+		for _, channel := range s.choose(s.Decoder, at, choice{o.ReleaseChannel, o.Selector, s.channels}) {
 			d := drafts[channel]
 			for name, v := range o.Parameters {
 				d.parameters[string(name)] = placed[any]{v.V, strict.Key(at+".parameters", string(name))}

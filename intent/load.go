@@ -70,6 +70,11 @@ func loadFS(fsys fs.FS, dir string, options Options) (*Config, error) {
 		return nil, fmt.Errorf("load %s: %w", dir, err)
 	}
 	for _, name := range names {
+		if strings.HasSuffix(name, ".yml") {
+			l.broken = true
+			l.fail(name, 1, 1, Fault{Code: "misnamed-file", Message: "a file of this name is not read", Expected: "the ending .yaml"})
+			continue
+		}
 		l.source(name)
 	}
 	l.contents()
@@ -105,7 +110,12 @@ func sources(fsys fs.FS) ([]string, error) {
 	return names, err
 }
 
+// isSource tells whether a file is meant to be configuration. One that ends in .yml is refused
+// instead of being passed over in silence.
 func isSource(name string) bool {
+	if stem, misnamed := strings.CutSuffix(name, ".yml"); misnamed {
+		name = stem + ".yaml"
+	}
 	return name == "converge.yaml" || strings.HasSuffix(name, ".converge.yaml")
 }
 

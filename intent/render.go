@@ -28,8 +28,10 @@ func Render(inc *Incarnation, service string, in RenderInput) (map[string]entiti
 	if !ok {
 		return nil, unknownService(inc, service)
 	}
-	if in.Version == "" {
-		return nil, &Fault{Code: "bad-version", Message: "the version is empty", Expected: "a name"}
+	for _, version := range []string{in.Version, orElse(in.FullVersion, in.Version)} {
+		if fault := checkVersion(version); fault != nil {
+			return nil, fault
+		}
 	}
 	given, err := doc.given(in)
 	if err != nil {

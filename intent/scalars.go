@@ -153,15 +153,23 @@ func (v Version) Check() *Fault { return CheckVersion(string(v)) }
 // go into commands, file names and lists: printable ASCII without spaces, at most 128 characters.
 // Names that end like "-i42" are those of config releases.
 func CheckVersion(version string) *Fault {
-	if !versionRE.MatchString(version) {
-		return &Fault{Code: "bad-version", Message: fmt.Sprintf("%q is no version", clip(version)),
-			Expected: "1 to 128 printable characters without spaces"}
+	if fault := checkVersion(version); fault != nil {
+		return fault
 	}
 	if end := reservedRE.FindString(version); end != "" {
 		return &Fault{Code: "bad-version", Message: fmt.Sprintf("%q ends in %q, which marks the release of a configuration change", version, end),
 			Expected: "another name"}
 	}
 	return nil
+}
+
+// checkVersion accepts the full versions of config releases too.
+func checkVersion(version string) *Fault {
+	if versionRE.MatchString(version) {
+		return nil
+	}
+	return &Fault{Code: "bad-version", Message: fmt.Sprintf("%q is no version", clip(version)),
+		Expected: "1 to 128 printable characters without spaces"}
 }
 
 // Check refuses what is no length of time.

@@ -58,12 +58,20 @@ func scalar(t reflect.Type) *jsonschema.Schema {
 		}
 		return s
 	case interface{ Pattern() string }:
-		return &jsonschema.Schema{Type: "string", Pattern: v.Pattern()}
+		return &jsonschema.Schema{Type: "string", Pattern: v.Pattern(), MaxLength: maxLength(t)}
 	}
 	if t.Kind() == reflect.Map {
 		return mapping(t)
 	}
 	return nil
+}
+
+func maxLength(t reflect.Type) *uint64 {
+	if t != reflect.TypeFor[intent.Name]() && t != reflect.TypeFor[intent.ParameterName]() {
+		return nil
+	}
+	longest := uint64(63)
+	return &longest
 }
 
 // mapping adds the pattern of its keys to a map.
