@@ -3,6 +3,7 @@ package intent
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -273,18 +274,22 @@ func TestAssetsAreBounded_D1(t *testing.T) {
 }
 
 func TestSpecsAreBounded(t *testing.T) {
-	channels := ""
-	for range 63 {
-		channels += "x"
+	withChannels := func(n int, label func(i int) string) error {
+		text := "apiVersion: converge/v1\nkind: Application\nname: shop\nreleaseChannels:\n"
+		for i := range n {
+			text += fmt.Sprintf("- {name: c%d, labels: {team: %q}, runtimes: [{name: r}]}\n", i, label(i))
+		}
+		_, err := loadText(text + "---\n{apiVersion: converge/v1, kind: Runtime, name: r, fake: {}}\n---\n{apiVersion: converge/v1, kind: Service, name: web}\n")
+		return err
 	}
-	text := "apiVersion: converge/v1\nkind: Application\nname: shop\nreleaseChannels:\n"
-	for i := range 200 {
-		text += "- {name: c" + strings.Repeat("x", 50) + string(rune('a'+i%26)) + string(rune('a'+i/26)) + ", labels: {team: " + channels + "}, runtimes: [{name: r}]}\n"
-	}
-	compiled := compileText(t, text+"---\n{apiVersion: converge/v1, kind: Runtime, name: r, fake: {}}\n---\n{apiVersion: converge/v1, kind: Service, name: web}\n")
-	_, err := compiled.Specs()
-	require.ErrorContains(t, err, "the rules of service web have ")
+	err := withChannels(300, func(i int) string {
+		return hashOf([]byte{byte(i), byte(i >> 8)}) + hashOf([]byte{byte(i)}) + hashOf([]byte{byte(i), 7}) + hashOf([]byte{byte(i), 9, byte(i >> 8)})
+	})
+	require.ErrorContains(t, err, "shop.converge.yaml:308:48: name: the rules of service web have ")
 	require.ErrorContains(t, err, "; expected at most 32768: fewer release channels, labels or preconditions [spec-too-large]")
+	err = withChannels(501, func(int) string { return "" })
+	require.EqualError(t, err, "shop.converge.yaml:509:48: name: service web goes to 501 release channels; expected at most 500 [too-many-channels]")
+	require.NoError(t, withChannels(500, func(int) string { return "" }))
 }
 
 // A runtime that another application defines may be named (Options.Runtimes).
