@@ -63,8 +63,10 @@ type channelTrouble struct {
 }
 
 func compile(config *Config, partial bool) (*Compiled, Problems) {
-	c := &compiler{config: config, partial: partial, byPlace: map[string]*channelTrouble{},
-		refs: map[string][]placeRef{}, runtimes: map[string]entities.RuntimeDefinition{}}
+	c := &compiler{
+		config: config, partial: partial, byPlace: map[string]*channelTrouble{},
+		refs: map[string][]placeRef{}, runtimes: map[string]entities.RuntimeDefinition{},
+	}
 	for _, known := range config.options.Runtimes {
 		c.runtimes[known.Name] = known
 	}
@@ -183,6 +185,8 @@ func (c *compiler) boundAsset(d *strict.Decoder, kind, name string, spec any) {
 	if err == nil && len(data) <= maxAsset {
 		return
 	}
-	c.report(d, "name", Fault{Code: "too-large", Message: fmt.Sprintf("%s %s has %d bytes", kind, name, len(data)),
-		Expected: fmt.Sprintf("at most %d", maxAsset)})
+	c.report(d, "name", Fault{
+		Code: "too-large", Message: fmt.Sprintf("%s %s has %d bytes", kind, name, len(data)),
+		Expected: fmt.Sprintf("at most %d", maxAsset),
+	})
 }

@@ -42,8 +42,10 @@ func (c *compiler) plainMap(d *strict.Decoder, path, what string, entries map[st
 	for _, key := range keys(entries) {
 		at := strict.Key(path, key)
 		if !keyRE.MatchString(key) || len(key) > 63 {
-			c.report(d, at, Fault{Code: "bad-name", Message: fmt.Sprintf("%q is no name of a %s", clip(key), what),
-				Expected: "letters, digits and . _ / - between them, at most 63"})
+			c.report(d, at, Fault{
+				Code: "bad-name", Message: fmt.Sprintf("%q is no name of a %s", clip(key), what),
+				Expected: "letters, digits and . _ / - between them, at most 63",
+			})
 		}
 		c.noSubstitution(d, at, "a "+what, entries[key])
 	}
@@ -52,8 +54,10 @@ func (c *compiler) plainMap(d *strict.Decoder, path, what string, entries map[st
 // noSubstitution refuses `${{` where it would silently stay as it is.
 func (c *compiler) noSubstitution(d *strict.Decoder, path, where, text string) {
 	if hasSubstitution(text) {
-		c.report(d, path, Fault{Code: "no-substitution", Message: fmt.Sprintf("nothing is substituted in %s", where),
-			Expected: `text without "${{"; a service's parameters and custom.env take it`})
+		c.report(d, path, Fault{
+			Code: "no-substitution", Message: fmt.Sprintf("nothing is substituted in %s", where),
+			Expected: `text without "${{"; a service's parameters and custom.env take it`,
+		})
 	}
 }
 
@@ -97,8 +101,10 @@ func (c *compiler) unknownChannel(name Name, among []string) Fault {
 	if slices.Contains(c.channelNames(), string(name)) {
 		return Fault{Code: "unknown-channel", Message: fmt.Sprintf("the service does not go to release channel %q", string(name)), Expected: strict.OneOf(among)}
 	}
-	return Fault{Code: "unknown-channel", Message: fmt.Sprintf("no release channel %q", string(name)),
-		Expected: strict.OneOf(among), Suggestion: strict.Nearest(string(name), among)}
+	return Fault{
+		Code: "unknown-channel", Message: fmt.Sprintf("no release channel %q", string(name)),
+		Expected: strict.OneOf(among), Suggestion: strict.Nearest(string(name), among),
+	}
 }
 
 // matching lists the channels that have all labels of a selector.
@@ -158,8 +164,10 @@ func (c *compiler) selected(d *strict.Decoder, path string, selector map[string]
 		}
 	}
 	if len(found) == 0 && !c.partial {
-		c.report(d, path, Fault{Code: "no-match", Message: fmt.Sprintf("no release channel here has the labels %s", selectorText(selector)),
-			Expected: c.labelsOf(among)})
+		c.report(d, path, Fault{
+			Code: "no-match", Message: fmt.Sprintf("no release channel here has the labels %s", selectorText(selector)),
+			Expected: c.labelsOf(among),
+		})
 	}
 	return found
 }

@@ -38,16 +38,20 @@ func (c *compiler) defineCondition(app *document[Application], path string, prec
 		return
 	}
 	at := path + ".releaseChannelStable"
-	condition := entities.Condition{ID: "channel-stable/" + string(stable.ReleaseChannel), Kind: entities.ChannelStable,
-		Channels: c.choose(app.Decoder, at, choice{stable.ReleaseChannel, stable.Selector, c.channelNames()})}
+	condition := entities.Condition{
+		ID: "channel-stable/" + string(stable.ReleaseChannel), Kind: entities.ChannelStable,
+		Channels: c.choose(app.Decoder, at, choice{stable.ReleaseChannel, stable.Selector, c.channelNames()}),
+	}
 	if stable.Selector != nil {
 		condition.ID = "channel-stable/" + selectorText(stable.Selector)
 	}
 	switch {
 	case len(condition.Channels) == 0: // told
 	case stable.Selector != nil && slices.Contains(condition.Channels, channel.Name):
-		c.report(app.Decoder, at+".selector", Fault{Code: "cycle", Message: fmt.Sprintf("release channel %s would wait for itself: the selector matches it too", channel.Name),
-			Expected: "labels that this channel does not have"})
+		c.report(app.Decoder, at+".selector", Fault{
+			Code: "cycle", Message: fmt.Sprintf("release channel %s would wait for itself: the selector matches it too", channel.Name),
+			Expected: "labels that this channel does not have",
+		})
 	case slices.ContainsFunc(channel.Conditions, func(o entities.Condition) bool { return o.ID == condition.ID }):
 		c.report(app.Decoder, path, Fault{Code: "duplicate-name", Message: fmt.Sprintf("this channel has the precondition %q twice", condition.ID)})
 	default:

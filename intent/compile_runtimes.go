@@ -118,8 +118,10 @@ func (c *compiler) timing(doc *document[Runtime], at string, pace Pace) entities
 		}
 	}
 	if timing.SteadyPollInterval < timing.PollInterval && timing.SteadyPollInterval >= shortestPoll {
-		c.report(d, at+".steadyPollInterval", Fault{Code: "bad-value", Message: "what is steady would be looked at more often than what moves",
-			Expected: fmt.Sprintf("at least pollInterval, %v", timing.PollInterval)})
+		c.report(d, at+".steadyPollInterval", Fault{
+			Code: "bad-value", Message: "what is steady would be looked at more often than what moves",
+			Expected: fmt.Sprintf("at least pollInterval, %v", timing.PollInterval),
+		})
 	}
 	if timing.RetryMax < timing.RetryBackoff {
 		c.report(d, at+".retry.maxBackoff", Fault{Code: "bad-value", Message: "maxBackoff is shorter than backoff", Expected: fmt.Sprintf("at least %v", timing.RetryBackoff)})

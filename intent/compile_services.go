@@ -196,8 +196,10 @@ func (s *serviceCompiler) overriddenParameters(at string, o ChannelOverride) {
 			continue
 		}
 		names := keys(s.types)
-		fault := Fault{Code: "unknown-parameter", Message: fmt.Sprintf("the service has no parameter %q", name),
-			Expected: strict.OneOf(names), Suggestion: strict.Nearest(name, names)}
+		fault := Fault{
+			Code: "unknown-parameter", Message: fmt.Sprintf("the service has no parameter %q", name),
+			Expected: strict.OneOf(names), Suggestion: strict.Nearest(name, names),
+		}
 		if len(names) == 0 {
 			fault.Expected = `a declaration under "parameters"`
 		}
@@ -207,8 +209,10 @@ func (s *serviceCompiler) overriddenParameters(at string, o ChannelOverride) {
 
 // instance compiles the service in one channel.
 func (s *serviceCompiler) instance(channel channelDoc, d *draft, doc *serviceDoc) instanceDoc {
-	instance := instanceDoc{Channel: channel.Name, Drift: d.drift, ProgressDeadline: period(d.deadline),
-		Parameters: map[string]any{}, Env: map[string]entities.Value{}}
+	instance := instanceDoc{
+		Channel: channel.Name, Drift: d.drift, ProgressDeadline: period(d.deadline),
+		Parameters: map[string]any{}, Env: map[string]entities.Value{},
+	}
 	ref, ok := s.pick(channel.Name)
 	if ok {
 		instance.Runtime, instance.Kind = ref.name, s.runtimes[ref.name].Kind
@@ -245,8 +249,10 @@ func (s *serviceCompiler) pick(channel string) (placeRef, bool) {
 			return refs[i], true
 		}
 		if !s.partial && !s.misnamed && !s.Faulty("runtime") {
-			s.reportIn(s.Decoder, "runtime", channel, trouble{inChannel: true, Fault: Fault{Code: "unknown-runtime",
-				Message: fmt.Sprintf("there is no runtime %q", wanted), Expected: strict.OneOf(names), Suggestion: strict.Nearest(wanted, names)}})
+			s.reportIn(s.Decoder, "runtime", channel, trouble{inChannel: true, Fault: Fault{
+				Code:    "unknown-runtime",
+				Message: fmt.Sprintf("there is no runtime %q", wanted), Expected: strict.OneOf(names), Suggestion: strict.Nearest(wanted, names),
+			}})
 		}
 		return placeRef{}, false
 	}
@@ -277,8 +283,10 @@ func (s *serviceCompiler) unresolved(channel string) bool {
 // substitutions tries every text of the service in one channel, with the version and what a
 // release gives left open.
 func (s *serviceCompiler) substitutions(channel channelDoc, d *draft, ref placeRef) {
-	scope := &scope{application: s.application, service: string(s.Spec.Name), channel: channel.Name,
-		labels: channel.Labels, constants: channel.Constants, types: s.types, declared: map[string]any{}}
+	scope := &scope{
+		application: s.application, service: string(s.Spec.Name), channel: channel.Name,
+		labels: channel.Labels, constants: channel.Constants, types: s.types, declared: map[string]any{},
+	}
 	for _, name := range keys(d.parameters) {
 		scope.declared[name] = d.parameters[name].v
 	}
@@ -305,9 +313,11 @@ func (s *serviceCompiler) given(channel, name string, d *draft) {
 		return
 	}
 	at := slices.IndexFunc(s.Spec.Parameters, func(p Parameter) bool { return string(p.Name) == name })
-	s.reportIn(s.Decoder, strict.Index("parameters", at), channel, trouble{inChannel: true, Fault: Fault{Code: "missing-parameter",
+	s.reportIn(s.Decoder, strict.Index("parameters", at), channel, trouble{inChannel: true, Fault: Fault{
+		Code:     "missing-parameter",
 		Message:  fmt.Sprintf("parameter %q has no value for the version that this file releases", name),
-		Expected: "a default, or a value in perReleaseChannel"}})
+		Expected: "a default, or a value in perReleaseChannel",
+	}})
 }
 
 // sizes refuses payloads over the size of an asset, by name (D1).
@@ -321,9 +331,11 @@ func (s *serviceCompiler) sizes(doc *serviceDoc) {
 			size += len(name) + len(v.Literal)
 		}
 		if size += files; size > maxAsset {
-			s.reportIn(s.Decoder, "name", instance.Channel, trouble{inChannel: true, Fault: Fault{Code: "too-large",
+			s.reportIn(s.Decoder, "name", instance.Channel, trouble{inChannel: true, Fault: Fault{
+				Code:     "too-large",
 				Message:  fmt.Sprintf("service %s has %d bytes, %d of them files,", doc.Name, size, files),
-				Expected: fmt.Sprintf("at most %d; refer to what is larger instead of carrying it", maxAsset)}})
+				Expected: fmt.Sprintf("at most %d; refer to what is larger instead of carrying it", maxAsset),
+			}})
 		}
 	}
 }

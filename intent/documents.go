@@ -140,9 +140,11 @@ func (l *loader) decode(d *strict.Decoder, node *yaml.Node, spec any) bool {
 
 func (l *loader) addApplication(doc *document[Application]) {
 	if first := l.config.application; first != nil {
-		doc.Report("kind", Fault{Code: "duplicate-application",
+		doc.Report("kind", Fault{
+			Code:     "duplicate-application",
 			Message:  fmt.Sprintf("there already is an Application at %s:%d", first.File, first.At("").Line),
-			Expected: "one Application for this directory and those below"})
+			Expected: "one Application for this directory and those below",
+		})
 		return
 	}
 	l.config.application = doc
@@ -231,8 +233,10 @@ func (l *loader) serviceFiles(s *document[Service], at string, custom *ServiceCu
 func localFile(name string) (string, *Fault) {
 	clean := path.Clean(name)
 	if name == "" || path.IsAbs(name) || strings.Contains(name, `\`) || clean == ".." || strings.HasPrefix(clean, "../") || !fs.ValidPath(clean) {
-		return "", &Fault{Code: "outside-directory", Message: fmt.Sprintf("%q leads out of the directory of this file", clip(name)),
-			Expected: "a relative path with slashes, at or below it"}
+		return "", &Fault{
+			Code: "outside-directory", Message: fmt.Sprintf("%q leads out of the directory of this file", clip(name)),
+			Expected: "a relative path with slashes, at or below it",
+		}
 	}
 	return clean, nil
 }

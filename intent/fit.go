@@ -10,46 +10,52 @@ import (
 )
 
 // fitLiteral turns a value as it comes from YAML or JSON into one of a parameter's type: string,
-// int64, float64, bool or entities.Value. Nothing but a whole float to an int is converted.
+// int64, float64, bool or entities.Value. Nothing is converted but numbers to numbers that are
+// equal.
 func fitLiteral(v any, kind entities.ParamType) (any, *Fault) {
+	plain := plainValue(v)
+	if fit, ok := fits(plain, kind); ok {
+		return fit, nil
+	}
+	if f, ok := plain.(float64); ok && kind == entities.ParamInt && math.Abs(f) > maxInt {
+		return nil, &Fault{Code: "bad-value", Message: "this is too large a number", Expected: "at most 2^53 - 1"}
+	}
+	return nil, &Fault{Code: "wrong-type", Message: "this is " + describe(plain), Expected: describeKind(kind, plain)}
+}
+
+// plainValue brings the forms in which JSON and Go callers give a value to one.
+func plainValue(v any) any {
 	switch x := v.(type) {
-	case string:
-		if kind == entities.ParamString && !strings.ContainsRune(x, 0) {
-			return x, nil
-		}
-	case bool:
-		if kind == entities.ParamBool {
-			return x, nil
-		}
 	case int:
-		return fitLiteral(int64(x), kind)
-	case int64:
-		if kind == entities.ParamInt {
-			return x, nil
-		}
-		if kind == entities.ParamFloat {
-			return float64(x), nil
-		}
-	case float64:
-		if kind == entities.ParamInt && math.Abs(x) > maxInt {
-			return nil, &Fault{Code: "bad-value", Message: "this is too large a number", Expected: "at most 2^53 - 1"}
-		}
-		if kind == entities.ParamInt && x == math.Trunc(x) {
-			return int64(x), nil
-		}
-		if kind == entities.ParamFloat {
-			return x, nil
-		}
-	case entities.Value:
-		if kind == entities.ParamSecret {
-			return x, nil
-		}
+		return int64(x)
 	case map[string]any:
 		if name, ok := x["workerEnv"].(string); ok && len(x) == 1 && WorkerEnvName(name).Check() == nil {
-			return fitLiteral(entities.Value{WorkerEnv: name}, kind)
+			return entities.Value{WorkerEnv: name}
 		}
 	}
-	return nil, &Fault{Code: "wrong-type", Message: "this is " + describe(v), Expected: describeKind(kind, v)}
+	return v
+}
+
+func fits(v any, kind entities.ParamType) (any, bool) {
+	switch x := v.(type) {
+	case string:
+		return x, kind == entities.ParamString && !strings.ContainsRune(x, 0)
+	case bool:
+		return x, kind == entities.ParamBool
+	case entities.Value:
+		return x, kind == entities.ParamSecret
+	case int64:
+		if kind == entities.ParamFloat {
+			return float64(x), true
+		}
+		return x, kind == entities.ParamInt
+	case float64:
+		if kind == entities.ParamInt && x == math.Trunc(x) && math.Abs(x) <= maxInt {
+			return int64(x), true
+		}
+		return x, kind == entities.ParamFloat
+	}
+	return nil, false
 }
 
 // fitText is fitLiteral that also reads numbers and truth values from text.
@@ -81,8 +87,10 @@ func fitResult(result value, kind entities.ParamType) (value, *trouble) {
 	widened := result.kind == kind || result.kind == entities.ParamInt && kind == entities.ParamFloat
 	switch {
 	case result.kind == entities.ParamSecret || kind == entities.ParamSecret:
-		return value{}, &trouble{Fault: Fault{Code: "wrong-type", Message: "a secret cannot be made by substitution, nor be part of another parameter",
-			Expected: "{workerEnv: NAME} here, or the secret alone in the value of an environment variable"}}
+		return value{}, &trouble{Fault: Fault{
+			Code: "wrong-type", Message: "a secret cannot be made by substitution, nor be part of another parameter",
+			Expected: "{workerEnv: NAME} here, or the secret alone in the value of an environment variable",
+		}}
 	case result.symbolic && (widened || kind == entities.ParamString):
 		return value{v: result.v, kind: kind, symbolic: true}, nil
 	case result.symbolic:

@@ -32,8 +32,10 @@ func (s *serviceDoc) given(in RenderInput) (map[string]map[string]any, error) {
 	}
 	for _, channel := range keys(in.ChannelParameters) {
 		if _, known := merged[channel]; !known {
-			return nil, &Fault{Code: "unknown-channel", Message: fmt.Sprintf("service %s does not go to a release channel %q", s.Name, channel),
-				Expected: strict.OneOf(channels), Suggestion: strict.Nearest(channel, channels)}
+			return nil, &Fault{
+				Code: "unknown-channel", Message: fmt.Sprintf("service %s does not go to a release channel %q", s.Name, channel),
+				Expected: strict.OneOf(channels), Suggestion: strict.Nearest(channel, channels),
+			}
 		}
 	}
 	return merged, nil
@@ -53,8 +55,10 @@ func (s *serviceDoc) fit(channel string, values map[string]any) (map[string]any,
 		}
 		kind, known := types[name]
 		if !known {
-			return nil, &Fault{Code: "unknown-parameter", Message: fmt.Sprintf("service %s has no parameter %q", s.Name, shown),
-				Expected: strict.OneOf(keys(types)), Suggestion: strict.Nearest(name, keys(types))}
+			return nil, &Fault{
+				Code: "unknown-parameter", Message: fmt.Sprintf("service %s has no parameter %q", s.Name, shown),
+				Expected: strict.OneOf(keys(types)), Suggestion: strict.Nearest(name, keys(types)),
+			}
 		}
 		v, fault := fitText(values[name], kind)
 		if fault != nil {

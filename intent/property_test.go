@@ -28,9 +28,11 @@ func application(t *rapid.T) []string {
 		}
 		b.WriteString("]},")
 	}
-	docs := []string{b.String() + "]}",
+	docs := []string{
+		b.String() + "]}",
 		"{apiVersion: converge/v1, kind: Runtime, name: r1, fake: {}}",
-		"{apiVersion: converge/v1, kind: Runtime, name: r2, custom: {apply: {command: [x]}}}"}
+		"{apiVersion: converge/v1, kind: Runtime, name: r2, custom: {apply: {command: [x]}}}",
+	}
 	for i := range rapid.IntRange(0, 4).Draw(t, "services") {
 		docs = append(docs, fmt.Sprintf(`{apiVersion: converge/v1, kind: Service, name: s%d, runtime: %s,
 parameters: [{name: p, type: string, default: %q}, {name: q, type: int}, {name: r, type: string, default: "${{ params.p }}-${{ version }}"}],

@@ -63,8 +63,10 @@ func renderFault(service string, t *trouble) *Fault {
 
 func unknownService(inc *Incarnation, service string) *Fault {
 	names := inc.Services()
-	return &Fault{Code: "unknown-service", Message: fmt.Sprintf("application %s has no service %q", inc.Application(), service),
-		Expected: strict.OneOf(names), Suggestion: strict.Nearest(service, names)}
+	return &Fault{
+		Code: "unknown-service", Message: fmt.Sprintf("application %s has no service %q", inc.Application(), service),
+		Expected: strict.OneOf(names), Suggestion: strict.Nearest(service, names),
+	}
 }
 
 // Template is a payload with the version and what only a release gives left open: substitutions of
@@ -92,14 +94,18 @@ func (i *Incarnation) scope(doc *serviceDoc, instance *instanceDoc) *scope {
 	for _, p := range doc.Parameters {
 		types[p.Name] = p.Type
 	}
-	return &scope{application: i.doc.Application, service: doc.Name, channel: instance.Channel,
-		labels: channel.Labels, constants: channel.Constants, types: types, declared: instance.Parameters}
+	return &scope{
+		application: i.doc.Application, service: doc.Name, channel: instance.Channel,
+		labels: channel.Labels, constants: channel.Constants, types: types, declared: instance.Parameters,
+	}
 }
 
 // payload renders an instance. Only parameters and constants that it uses become part of it.
 func (s *serviceDoc) payload(instance *instanceDoc, scope *scope) (entities.Payload, *trouble) {
-	payload := entities.Payload{Application: scope.application, Service: s.Name, Channel: instance.Channel,
-		Runtime: instance.Runtime, Kind: instance.Kind}
+	payload := entities.Payload{
+		Application: scope.application, Service: s.Name, Channel: instance.Channel,
+		Runtime: instance.Runtime, Kind: instance.Kind,
+	}
 	custom, t := s.custom(instance, scope)
 	if t != nil {
 		return payload, t

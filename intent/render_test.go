@@ -83,14 +83,22 @@ perReleaseChannel:
 custom: {env: {A: "${{ params.a }}", B: service}, files: [w]}
 `), "w", "W", "x", "X", "y", "Y", "z", "Z").Incarnation
 	for _, row := range []struct{ name, release, want string }{
-		{"configuration alone", `{}`,
-			`prod {"A":"second","B":"first","C":"second"} [z]; staging {"A":"default","B":"service"} [w]`},
-		{"for all channels", `{"Parameters":{"a":"all"}}`,
-			`prod {"A":"all","B":"first","C":"second"} [z]; staging {"A":"all","B":"service"} [w]`},
-		{"for one channel", `{"Parameters":{"a":"all"},"ChannelParameters":{"prod":{"a":"one"}}}`,
-			`prod {"A":"one","B":"first","C":"second"} [z]; staging {"A":"all","B":"service"} [w]`},
-		{"some channels", `{"Channels":["prod","gone"]}`,
-			`prod {"A":"second","B":"first","C":"second"} [z]`},
+		{
+			"configuration alone", `{}`,
+			`prod {"A":"second","B":"first","C":"second"} [z]; staging {"A":"default","B":"service"} [w]`,
+		},
+		{
+			"for all channels", `{"Parameters":{"a":"all"}}`,
+			`prod {"A":"all","B":"first","C":"second"} [z]; staging {"A":"all","B":"service"} [w]`,
+		},
+		{
+			"for one channel", `{"Parameters":{"a":"all"},"ChannelParameters":{"prod":{"a":"one"}}}`,
+			`prod {"A":"one","B":"first","C":"second"} [z]; staging {"A":"all","B":"service"} [w]`,
+		},
+		{
+			"some channels", `{"Channels":["prod","gone"]}`,
+			`prod {"A":"second","B":"first","C":"second"} [z]`,
+		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			in := RenderInput{Version: "v1"}
@@ -220,14 +228,18 @@ func TestCarryLeavesOutWhatIsGone_B9(t *testing.T) {
 	inc := compileText(t, one(`parameters: [{name: kept, type: int, default: 1}, {name: retyped, type: int, default: 1}]
 releaseChannels: [prod]
 `)).Incarnation
-	released := RenderInput{Version: "v1", FullVersion: "v1-i2",
+	released := RenderInput{
+		Version: "v1", FullVersion: "v1-i2",
 		Parameters:        map[string]any{"kept": "2", "retyped": "text", "gone": true},
-		ChannelParameters: map[string]map[string]any{"prod": {"kept": 3, "gone": 1}, "staging": {"kept": 4}}}
+		ChannelParameters: map[string]map[string]any{"prod": {"kept": 3, "gone": 1}, "staging": {"kept": 4}},
+	}
 	_, err := Render(inc, "web", released)
 	require.Error(t, err)
 	carried := Carry(inc, "web", released)
-	require.Equal(t, RenderInput{Version: "v1", FullVersion: "v1-i2", Parameters: map[string]any{"kept": "2"},
-		ChannelParameters: map[string]map[string]any{"prod": {"kept": 3}}}, carried)
+	require.Equal(t, RenderInput{
+		Version: "v1", FullVersion: "v1-i2", Parameters: map[string]any{"kept": "2"},
+		ChannelParameters: map[string]map[string]any{"prod": {"kept": 3}},
+	}, carried)
 	_, err = Render(inc, "web", carried)
 	require.NoError(t, err)
 }
@@ -244,7 +256,8 @@ custom: {env: {A: "x-${{ params.a }}", B: "${{ params.a }}"}}
 			rapid.SampledFrom([]string{"${{ version }}", "}}", "\": {", "\n- a: b", "${{ params.a }}", "*x", "!!int 1"})).Draw(t, "text")
 		payloads, err := Render(inc, "web", RenderInput{Version: "v1", Parameters: map[string]any{"a": text}, Channels: []string{"prod"}})
 		require.NoError(t, err)
-		require.Equal(t, entities.Payload{Application: "shop", Service: "web", Channel: "prod", Runtime: "r", Kind: "custom",
+		require.Equal(t, entities.Payload{
+			Application: "shop", Service: "web", Channel: "prod", Runtime: "r", Kind: "custom",
 			Parameters: map[string]any{"a": text},
 			Custom:     &entities.CustomPayload{Env: map[string]entities.Value{"A": {Literal: "x-" + text}, "B": {Literal: text}}},
 		}, payloads["prod"])

@@ -106,8 +106,10 @@ func (n Name) Check() *Fault {
 	if nameRE.MatchString(string(n)) && len(n) <= 63 {
 		return nil
 	}
-	return &Fault{Code: "bad-name", Message: fmt.Sprintf("%q is no name", clip(string(n))),
-		Expected: "lower-case letters, digits and hyphens, a letter first, at most 63 of them"}
+	return &Fault{
+		Code: "bad-name", Message: fmt.Sprintf("%q is no name", clip(string(n))),
+		Expected: "lower-case letters, digits and hyphens, a letter first, at most 63 of them",
+	}
 }
 
 // Check refuses what is no parameter's name.
@@ -115,20 +117,26 @@ func (n ParameterName) Check() *Fault {
 	if parameterRE.MatchString(string(n)) && len(n) <= 63 {
 		return nil
 	}
-	return &Fault{Code: "bad-name", Message: fmt.Sprintf("%q is no name of a parameter", clip(string(n))),
-		Expected: "letters, digits, hyphens and underscores, a letter first, at most 63 of them"}
+	return &Fault{
+		Code: "bad-name", Message: fmt.Sprintf("%q is no name of a parameter", clip(string(n))),
+		Expected: "letters, digits, hyphens and underscores, a letter first, at most 63 of them",
+	}
 }
 
 // Check refuses what no environment variable can be called. Names beginning with PVN_ belong to
 // the contract of C7, those with CONVERGE_ to what is to come.
 func (n EnvName) Check() *Fault {
 	if !envRE.MatchString(string(n)) || len(n) > 128 {
-		return &Fault{Code: "bad-name", Message: fmt.Sprintf("%q is no name of an environment variable", clip(string(n))),
-			Expected: "letters, digits and underscores, no digit first"}
+		return &Fault{
+			Code: "bad-name", Message: fmt.Sprintf("%q is no name of an environment variable", clip(string(n))),
+			Expected: "letters, digits and underscores, no digit first",
+		}
 	}
 	if reservedEnv(string(n)) {
-		return &Fault{Code: "bad-name", Message: fmt.Sprintf("%q is set by Converge itself", string(n)),
-			Expected: "a name that does not begin with PVN_ or CONVERGE_"}
+		return &Fault{
+			Code: "bad-name", Message: fmt.Sprintf("%q is set by Converge itself", string(n)),
+			Expected: "a name that does not begin with PVN_ or CONVERGE_",
+		}
 	}
 	return nil
 }
@@ -142,8 +150,10 @@ func (n WorkerEnvName) Check() *Fault {
 	if envRE.MatchString(string(n)) && len(n) <= 128 {
 		return nil
 	}
-	return &Fault{Code: "bad-name", Message: fmt.Sprintf("%q is no name of an environment variable", clip(string(n))),
-		Expected: "letters, digits and underscores, no digit first"}
+	return &Fault{
+		Code: "bad-name", Message: fmt.Sprintf("%q is no name of an environment variable", clip(string(n))),
+		Expected: "letters, digits and underscores, no digit first",
+	}
 }
 
 // Check refuses what is no version.
@@ -157,8 +167,10 @@ func CheckVersion(version string) *Fault {
 		return fault
 	}
 	if end := reservedRE.FindString(version); end != "" {
-		return &Fault{Code: "bad-version", Message: fmt.Sprintf("%q ends in %q, which marks the release of a configuration change", version, end),
-			Expected: "another name"}
+		return &Fault{
+			Code: "bad-version", Message: fmt.Sprintf("%q ends in %q, which marks the release of a configuration change", version, end),
+			Expected: "another name",
+		}
 	}
 	return nil
 }
@@ -168,8 +180,10 @@ func checkVersion(version string) *Fault {
 	if versionRE.MatchString(version) {
 		return nil
 	}
-	return &Fault{Code: "bad-version", Message: fmt.Sprintf("%q is no version", clip(version)),
-		Expected: "1 to 128 printable characters without spaces"}
+	return &Fault{
+		Code: "bad-version", Message: fmt.Sprintf("%q is no version", clip(version)),
+		Expected: "1 to 128 printable characters without spaces",
+	}
 }
 
 // Check refuses what is no length of time.

@@ -48,9 +48,11 @@ func TestSchemaAcceptsWhatLoads(t *testing.T) {
 // What is wrong in a single value or field, the schema refuses too.
 func TestSchemaRefusesWhatIsWrongInOnePlace(t *testing.T) {
 	judge := compileSchema(t)
-	for _, name := range []string{"unknown-fields", "unknown-kind", "unknown-kind-planned", "unknown-api-version", "no-kind",
+	for _, name := range []string{
+		"unknown-fields", "unknown-kind", "unknown-kind-planned", "unknown-api-version", "no-kind",
 		"planned-fields", "missing-fields", "wrong-types", "bad-names", "bad-durations", "bad-enums", "runtime-without-kind",
-		"preconditions", "empty-values", "versions"} {
+		"preconditions", "empty-values", "versions",
+	} {
 		archive, err := txtar.ParseFile("testdata/malformed/" + name + ".txtar")
 		require.NoError(t, err)
 		refused := false

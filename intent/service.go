@@ -33,8 +33,10 @@ type Service struct {
 
 // Planned names the fields that later versions accept.
 func (Service) Planned() []string {
-	return []string{"requires", "kubernetes", "ecs", "maestro", "autoRollback", "extensions", "protections", "approvals",
-		"pins", "setupCallback", "aggregator", "reconcilers", "integrations", "dns", "renamedFrom", "movedFrom", "onDelete", "labels"}
+	return []string{
+		"requires", "kubernetes", "ecs", "maestro", "autoRollback", "extensions", "protections", "approvals",
+		"pins", "setupCallback", "aggregator", "reconcilers", "integrations", "dns", "renamedFrom", "movedFrom", "onDelete", "labels",
+	}
 }
 
 // Parameter is a value that a release may set. One without a default must have a value in every

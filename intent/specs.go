@@ -42,15 +42,19 @@ func Specs(inc *Incarnation, runtimes []entities.RuntimeDefinition) (map[string]
 // specs are packed that are not small enough as they are.
 func boundSpec(spec entities.Spec) error {
 	if n := len(spec.Channels); n > maxChannels {
-		return &Fault{Code: "too-many-channels", Message: fmt.Sprintf("service %s goes to %d release channels", spec.Service, n),
-			Expected: fmt.Sprintf("at most %d", maxChannels)}
+		return &Fault{
+			Code: "too-many-channels", Message: fmt.Sprintf("service %s goes to %d release channels", spec.Service, n),
+			Expected: fmt.Sprintf("at most %d", maxChannels),
+		}
 	}
 	if !protocol.Large(spec) {
 		return nil
 	}
 	if packed, err := protocol.Pack(spec); err != nil || len(packed) > maxSpec {
-		return &Fault{Code: "spec-too-large", Message: fmt.Sprintf("the rules of service %s have %d bytes, packed", spec.Service, len(packed)),
-			Expected: fmt.Sprintf("at most %d: fewer release channels, labels or preconditions", maxSpec)}
+		return &Fault{
+			Code: "spec-too-large", Message: fmt.Sprintf("the rules of service %s have %d bytes, packed", spec.Service, len(packed)),
+			Expected: fmt.Sprintf("at most %d: fewer release channels, labels or preconditions", maxSpec),
+		}
 	}
 	return nil
 }

@@ -50,8 +50,10 @@ func (s *Store) Local() bool { return s.dir != "" || s.url == memoryURL }
 func (s *Store) Reach(definitions []entities.RuntimeDefinition) error {
 	for _, d := range definitions {
 		if d.Remote && s.Local() {
-			return &Fault{Code: "store-out-of-reach", Message: fmt.Sprintf("runtime %s has its own worker (worker: remote), which cannot reach the store %s", d.Name, s.url),
-				Expected: "a store that both reach, such as s3://bucket"}
+			return &Fault{
+				Code: "store-out-of-reach", Message: fmt.Sprintf("runtime %s has its own worker (worker: remote), which cannot reach the store %s", d.Name, s.url),
+				Expected: "a store that both reach, such as s3://bucket",
+			}
 		}
 	}
 	return nil

@@ -61,8 +61,10 @@ func (s *scope) expand(text string) (value, *trouble) {
 		name := strings.TrimSpace(text[f[2]:f[3]])
 		part, t := s.lookup(name)
 		if t == nil && part.kind == entities.ParamSecret {
-			t = &trouble{Fault: Fault{Code: "secret-in-text", Message: fmt.Sprintf("the secret %q stands among other text", name),
-				Expected: "it alone in the value of an environment variable"}}
+			t = &trouble{Fault: Fault{
+				Code: "secret-in-text", Message: fmt.Sprintf("the secret %q stands among other text", name),
+				Expected: "it alone in the value of an environment variable",
+			}}
 		}
 		if t != nil {
 			return value{}, t
@@ -81,8 +83,10 @@ func (s *scope) lookup(name string) (value, *trouble) {
 	group, key, dotted := strings.Cut(name, ".")
 	switch {
 	case !substitutionName.MatchString(name):
-		return value{}, &trouble{Fault: Fault{Code: "bad-substitution", Message: fmt.Sprintf("%q is no name", clip(name)),
-			Expected: "a dotted name alone, such as params.image; there are no functions"}}
+		return value{}, &trouble{Fault: Fault{
+			Code: "bad-substitution", Message: fmt.Sprintf("%q is no name", clip(name)),
+			Expected: "a dotted name alone, such as params.image; there are no functions",
+		}}
 	case dotted && group == "params" && !s.addressOnly:
 		return s.param(key)
 	case dotted && group == "constants":
@@ -95,8 +99,10 @@ func (s *scope) lookup(name string) (value, *trouble) {
 		return value{v: text, kind: entities.ParamString, symbolic: symbolic}, nil
 	}
 	names := s.names()
-	return value{}, &trouble{Fault: Fault{Code: "unknown-name", Message: fmt.Sprintf("nothing is called %q here", name),
-		Expected: strict.OneOf(names), Suggestion: s.nearest(name)}}
+	return value{}, &trouble{Fault: Fault{
+		Code: "unknown-name", Message: fmt.Sprintf("nothing is called %q here", name),
+		Expected: strict.OneOf(names), Suggestion: s.nearest(name),
+	}}
 }
 
 // plain holds the names without a dot.
@@ -144,8 +150,10 @@ func (s *scope) nearest(name string) string {
 func (s *scope) entry(from map[string]string, what, name, key string) (value, *trouble) {
 	text, ok := from[key]
 	if !ok {
-		return value{}, &trouble{inChannel: true, Fault: Fault{Code: "unknown-name", Message: fmt.Sprintf("there is no %s %q", what, key),
-			Expected: strict.OneOf(keys(from)), Suggestion: s.nearest(name)}}
+		return value{}, &trouble{inChannel: true, Fault: Fault{
+			Code: "unknown-name", Message: fmt.Sprintf("there is no %s %q", what, key),
+			Expected: strict.OneOf(keys(from)), Suggestion: s.nearest(name),
+		}}
 	}
 	if what == "constant" {
 		if s.usedConstants == nil {
@@ -160,15 +168,19 @@ func (s *scope) entry(from map[string]string, what, name, key string) (value, *t
 func (s *scope) param(name string) (value, *trouble) {
 	kind, ok := s.types[name]
 	if !ok {
-		return value{}, &trouble{Fault: Fault{Code: "unknown-parameter", Message: fmt.Sprintf("the service has no parameter %q", name),
-			Expected: strict.OneOf(keys(s.types)), Suggestion: strict.Nearest(name, keys(s.types))}}
+		return value{}, &trouble{Fault: Fault{
+			Code: "unknown-parameter", Message: fmt.Sprintf("the service has no parameter %q", name),
+			Expected: strict.OneOf(keys(s.types)), Suggestion: strict.Nearest(name, keys(s.types)),
+		}}
 	}
 	if done, ok := s.params[name]; ok {
 		return done, nil
 	}
 	if i := slices.Index(s.pending, name); i >= 0 {
-		return value{}, &trouble{param: slices.Min(s.pending[i:]), Fault: Fault{Code: "cycle",
-			Message: "parameters refer to each other: " + strings.Join(append(slices.Clone(s.pending[i:]), name), " → ")}}
+		return value{}, &trouble{param: slices.Min(s.pending[i:]), Fault: Fault{
+			Code:    "cycle",
+			Message: "parameters refer to each other: " + strings.Join(append(slices.Clone(s.pending[i:]), name), " → "),
+		}}
 	}
 	s.pending = append(s.pending, name)
 	result, t := s.evaluate(name, kind)
@@ -192,8 +204,10 @@ func (s *scope) evaluate(name string, kind entities.ParamType) (value, *trouble)
 	}
 	v, ok := s.declared[name]
 	if !ok && s.version != "" {
-		return value{}, &trouble{inChannel: true, Fault: Fault{Code: "missing-parameter", Message: fmt.Sprintf("parameter %q has no value", name),
-			Expected: "one from the release"}}
+		return value{}, &trouble{inChannel: true, Fault: Fault{
+			Code: "missing-parameter", Message: fmt.Sprintf("parameter %q has no value", name),
+			Expected: "one from the release",
+		}}
 	}
 	if !ok {
 		return value{v: "${{ params." + name + " }}", kind: kind, symbolic: true}, nil

@@ -88,8 +88,10 @@ func mapping(t reflect.Type) *jsonschema.Schema {
 
 func secret() *jsonschema.Schema {
 	properties := jsonschema.NewProperties()
-	properties.Set("workerEnv", &jsonschema.Schema{Type: "string", Pattern: intent.WorkerEnvName("").Pattern(),
-		Description: "The name of an environment variable of the worker that holds the secret."})
+	properties.Set("workerEnv", &jsonschema.Schema{
+		Type: "string", Pattern: intent.WorkerEnvName("").Pattern(),
+		Description: "The name of an environment variable of the worker that holds the secret.",
+	})
 	return &jsonschema.Schema{Type: "object", Properties: properties, Required: []string{"workerEnv"}, AdditionalProperties: jsonschema.FalseSchema}
 }
 

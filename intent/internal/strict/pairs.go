@@ -36,8 +36,10 @@ func (d *Decoder) pairs(path string, node *yaml.Node) []pair {
 		case key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str":
 			d.Fail(path, node.Content[i], Fault{Code: "wrong-type", Message: "this key is " + Describe(key), Expected: "text" + quoteHint(key)})
 		case first[key.Value] != nil:
-			d.Fail(Key(path, key.Value), key, Fault{Code: "duplicate-key",
-				Message: fmt.Sprintf("%q is given twice, first on line %d", key.Value, first[key.Value].Line)})
+			d.Fail(Key(path, key.Value), key, Fault{
+				Code:    "duplicate-key",
+				Message: fmt.Sprintf("%q is given twice, first on line %d", key.Value, first[key.Value].Line),
+			})
 		default:
 			first[key.Value] = key
 			own = append(own, pair{key.Value, key, value})

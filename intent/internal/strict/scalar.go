@@ -27,8 +27,10 @@ func (d *Decoder) judge(path string, node *yaml.Node, to reflect.Value) {
 	case Enum:
 		values := v.Values()
 		if !slices.Contains(values, to.String()) {
-			d.Fail(path, node, Fault{Code: "bad-value", Message: fmt.Sprintf("%q is not possible here", to.String()),
-				Expected: OneOf(values), Suggestion: Nearest(to.String(), values)})
+			d.Fail(path, node, Fault{
+				Code: "bad-value", Message: fmt.Sprintf("%q is not possible here", to.String()),
+				Expected: OneOf(values), Suggestion: Nearest(to.String(), values),
+			})
 		}
 	case Checker:
 		if fault := v.Check(); fault != nil {

@@ -74,8 +74,10 @@ func (d *Decoder) unknownField(path string, p pair, t reflect.Type, known []fiel
 		names = append(names, f.name)
 	}
 	if planner, ok := reflect.Zero(t).Interface().(Planner); ok && slices.Contains(planner.Planned(), p.name) {
-		d.Fail(Field(path, p.name), p.key, Fault{Code: "not-supported-yet",
-			Message: fmt.Sprintf("%q is not supported yet by this version of Converge; remove it", p.name)})
+		d.Fail(Field(path, p.name), p.key, Fault{
+			Code:    "not-supported-yet",
+			Message: fmt.Sprintf("%q is not supported yet by this version of Converge; remove it", p.name),
+		})
 		return true
 	}
 	d.Fail(Key(path, p.name), p.key, Fault{
