@@ -164,16 +164,17 @@ func (c *compiler) selected(d *strict.Decoder, path string, selector map[string]
 		}
 	}
 	if len(found) == 0 && !c.partial {
+		labels, wanted := c.labelsOf(among), selectorText(selector)
 		c.report(d, path, Fault{
-			Code: "no-match", Message: fmt.Sprintf("no release channel here has the labels %s", selectorText(selector)),
-			Expected: c.labelsOf(among),
+			Code: "no-match", Message: "no release channel here has the labels " + wanted,
+			Expected: strict.OneOf(labels), Suggestion: strict.Nearest(wanted, labels),
 		})
 	}
 	return found
 }
 
 // labelsOf lists the labels that a selector could name.
-func (c *compiler) labelsOf(among []string) string {
+func (c *compiler) labelsOf(among []string) []string {
 	var all []string
 	for _, channel := range c.channels {
 		if !slices.Contains(among, channel.Name) {
@@ -184,7 +185,7 @@ func (c *compiler) labelsOf(among []string) string {
 		}
 	}
 	slices.Sort(all)
-	return strict.OneOf(slices.Compact(all))
+	return slices.Compact(all)
 }
 
 // selectorText is a selector as conditions are named: tier=prod,zone=eu.

@@ -91,7 +91,7 @@ func fitResult(result value, kind entities.ParamType) (value, *trouble) {
 			Code: "wrong-type", Message: "a secret cannot be made by substitution, nor be part of another parameter",
 			Expected: "{workerEnv: NAME} here, or the secret alone in the value of an environment variable",
 		}}
-	case result.symbolic && (widened || kind == entities.ParamString):
+	case result.symbolic && (widened || kind == entities.ParamString || kindText[result.kind] == ""):
 		return value{v: result.v, kind: kind, symbolic: true}, nil
 	case result.symbolic:
 		return value{}, &trouble{Fault: Fault{Code: "wrong-type", Message: "what a release gives here is " + kindText[result.kind], Expected: describeKind(kind, nil)}}

@@ -13,6 +13,9 @@ import (
 //
 // Writing what is there already does nothing. Reading by digest checks the bytes. What is not
 // there is a *NotFoundError. All other errors may pass if tried again, but a *CorruptError.
+//
+// A local directory outlives any process that is killed. It is not flushed to disk at each write:
+// what a loss of power damages is noticed when read, and written again when put again.
 type Store struct {
 	url   string
 	dir   string // set when it is a local directory

@@ -202,6 +202,9 @@ func (s *scope) evaluate(name string, kind entities.ParamType) (value, *trouble)
 	if v, ok := s.given[name]; ok {
 		return value{v: v, kind: kind}, nil
 	}
+	if kindText[kind] == "" { // told: its type is wrong
+		return value{v: "", kind: kind, symbolic: true}, nil
+	}
 	v, ok := s.declared[name]
 	if !ok && s.version != "" {
 		return value{}, &trouble{inChannel: true, Fault: Fault{
