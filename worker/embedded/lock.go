@@ -50,4 +50,8 @@ func record(file *os.File, content string) error {
 	return err
 }
 
-func (l *fileLock) release() error { return l.file.Close() }
+// release unlocks before it closes: a child process that is being started at this moment holds a copy of the file, and
+// with it the lock, until it runs its program.
+func (l *fileLock) release() error {
+	return errors.Join(unix.Flock(int(l.file.Fd()), unix.LOCK_UN), l.file.Close())
+}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/server/common/log"
 	"go.temporal.io/server/common/log/tag"
+	"golang.org/x/sys/unix"
 )
 
 // When this fails the server has been upgraded and its SQLite schema has changed: put the new name here and say in the
@@ -33,6 +34,20 @@ func TestInterruptedSetUpStartsAgain(t *testing.T) {
 	require.NoError(t, admin.DropTable("tasks"))
 	require.NoError(t, db.prepare(path, nil))
 	require.NoError(t, db.prepare(path, nil), "and once is enough")
+}
+
+func TestReleasedLockIsFreeWhileACopyIsOpen(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "x.db")
+	lock, err := lockDatabase(path)
+	require.NoError(t, err)
+	copied, err := unix.Dup(int(lock.file.Fd())) // as a child has it between fork and exec
+	require.NoError(t, err)
+	defer unix.Close(copied)
+	require.NoError(t, lock.release())
+	again, err := lockDatabase(path)
+	require.NoError(t, err)
+	require.NoError(t, again.release())
 }
 
 func TestChosenPortsDiffer(t *testing.T) {
