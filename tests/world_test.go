@@ -23,6 +23,7 @@ import (
 	"github.com/converge-engine/converge/runtimes/fake"
 	"github.com/converge-engine/converge/tests/temporaltest"
 	"github.com/converge-engine/converge/worker"
+	"github.com/converge-engine/converge/worker/publish"
 )
 
 // patience is the deadline of every wait: long enough for a loaded machine, never slept through.
@@ -130,6 +131,16 @@ custom: {env: {GREETING: "${{ params.greeting }}", VERSION: "${{ version }}"}}
 func (w *world) write(yaml string) {
 	w.t.Helper()
 	require.NoError(w.t, os.WriteFile(filepath.Join(w.dir, "converge.yaml"), []byte(strings.ReplaceAll(yaml, "APP", w.app)), 0o600))
+}
+
+// publish applies the directory as `converge apply` does.
+func (w *world) publish() publish.Result {
+	w.t.Helper()
+	result, err := publish.Publish(w.t.Context(), publish.Options{
+		Client: w.client, Dir: w.dir, StoreURL: w.store, By: "test", Fake: true,
+	})
+	require.NoError(w.t, err)
+	return result
 }
 
 func (w *world) id(service string) string { return protocol.ServiceID(w.app, service) }

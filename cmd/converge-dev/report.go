@@ -9,11 +9,11 @@ import (
 
 	"go.temporal.io/sdk/client"
 
-	"github.com/converge-engine/converge/cmd/internal/publish"
 	"github.com/converge-engine/converge/cmd/internal/show"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/explain"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/worker/publish"
 )
 
 // report tells on the terminal what happens to the services of a followed directory.
@@ -37,7 +37,7 @@ func newReport(c client.Client, o options, out io.Writer) *report {
 func (r *report) published(p publish.Result) {
 	r.app, r.services = p.Application, p.Services
 	if !p.Unchanged {
-		fmt.Fprintf(r.out, "%s incarnation %d\n", p.Application, p.Incarnation)
+		fmt.Fprintln(r.out, p)
 	}
 }
 

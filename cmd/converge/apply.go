@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/converge-engine/converge/cmd/internal/publish"
 	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/worker/publish"
 )
 
 type applyOptions struct {

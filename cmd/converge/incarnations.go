@@ -9,11 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/converge-engine/converge/cmd/internal/publish"
 	"github.com/converge-engine/converge/cmd/internal/show"
 	"github.com/converge-engine/converge/entities/explain"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/worker/publish"
 )
 
 // history is an application's incarnations: the newest ones from its workflow, older ones from the

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/tests/bench/report"
+)
+
+const (
+	decisionServices = 10000
+	decisionChannels = 3
+	longChannels     = 500
+	goalDecision     = 50 * time.Millisecond
+	repetitions      = 15
+	longRepetitions  = 3
+)
+
+var dawn = time.Date(2026, 1, 1, 10, 0, 0, 0, time.UTC)
+
+// measureDecision times the core alone: no Temporal, no store, one goroutine. It takes CPU time, so
+// that what else the machine does and what the collector does on other cores both count as they
+// should.
+func measureDecision(ctx context.Context, b *bench) error {
+	steady := make([]*entities.State, decisionServices)
+	waiting := make([]*entities.State, decisionServices)
+	for n := range steady {
+		steady[n] = settled(fmt.Sprintf("s%d", n), chain(decisionChannels))
+		waiting[n] = settled(fmt.Sprintf("s%d", n), chain(decisionChannels))
+		open(waiting[n], "v2", dawn.Add(time.Hour))
+		waiting[n].Settle(dawn.Add(time.Hour), entities.Mode{}) // an apply runs, two channels wait
+	}
+	instances := decisionServices * decisionChannels
+	for _, c := range []struct {
+		what   string
+		states []*entities.State
+		goal   *report.Value
+	}{
+		{fmt.Sprintf("decide %d instances at rest", instances), steady, report.Ref(report.Dur(goalDecision))},
+		{fmt.Sprintf("decide %d, a release on its way in each service", instances), waiting, nil},
+	} {
+		times, err := repeat(ctx, repetitions, func() { decideAll(c.states) })
+		if err != nil {
+			return err
+		}
+		b.Add(report.Line{
+			Row: b.row, What: c.what, Measured: report.Dur(report.Median(times)), Goal: c.goal,
+			Spread: fmt.Sprintf("%s an instance", report.Dur(report.Median(times)/time.Duration(instances))),
+		})
+	}
+	return measureLong(ctx, b)
+}
+
+// measureLong times whole releases through many channels: every turn decides about all of them.
+func measureLong(ctx context.Context, b *bench) error {
+	for _, c := range []struct {
+		what  string
+		shape shape
+	}{
+		{"a release through 500 channels, one after the other", chain(longChannels)},
+		{"a release to one channel, then to 499 at once", star(longChannels)},
+	} {
+		turns := 0
+		times, err := repeat(ctx, longRepetitions, func() { turns = play(c.shape) })
+		if err != nil {
+			return err
+		}
+		b.Add(report.Line{
+			Row: b.row, What: c.what, Measured: report.Dur(report.Median(times)),
+			Spread: fmt.Sprintf("%d turns, %s each", turns, report.Dur(report.Median(times)/time.Duration(turns))),
+		})
+	}
+	return nil
+}
+
+// repeat returns the CPU time of each repetition.
+func repeat(ctx context.Context, times int, f func()) ([]time.Duration, error) {
+	var out []time.Duration
+	for range times {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		runtime.GC() // the garbage of the last repetition is none of this one's
+		before := used().CPU
+		f()
+		out = append(out, used().CPU-before)
+	}
+	return out, nil
+}
+
+func decideAll(states []*entities.State) {
+	now := dawn.Add(2 * time.Hour)
+	for _, s := range states {
+		if d := entities.Decide(s, now, entities.Mode{}); len(d.Channels) != decisionChannels {
+			panic(fmt.Sprintf("a decision about %d channels", len(d.Channels))) // a mistake of this program
+		}
+	}
+}
+
+// shape is how channels depend on each other.
+type shape struct {
+	channels int
+	after    func(n int) []string // of channel n, from 1
+}
+
+func chain(n int) shape {
+	return shape{n, func(n int) []string {
+		if n == 1 {
+			return nil
+		}
+		return []string{channel(n - 1)}
+	}}
+}
+
+func star(n int) shape {
+	return shape{n, func(n int) []string {
+		if n == 1 {
+			return nil
+		}
+		return []string{channel(1)}
+	}}
+}
+
+// spec is a service in channels of that shape.
+func (s shape) spec(service string) *entities.Spec {
+	spec := &entities.Spec{
+		Application: "bench", Service: service, ServiceID: "bench/" + service, Incarnation: 1,
+		ConfigChanges: entities.ConfigRelease, ProgressDeadline: 10 * time.Minute,
+		Runtimes: map[string]entities.RuntimeSpec{"rt": {
+			Kind: entities.RuntimeFake, Mode: entities.FetchStructured, Looks: true, Timing: entities.RuntimeTiming{
+				PollInterval: 5 * time.Second, SteadyPollInterval: 5 * time.Minute, GracePeriod: 10 * time.Minute,
+				ApplyTimeout: 10 * time.Minute, FetchTimeout: 30 * time.Second,
+				MaxAttempts: 5, RetryBackoff: 10 * time.Second, RetryMax: 5 * time.Minute,
+			},
+		}},
+	}
+	for n := 1; n <= s.channels; n++ {
+		c := entities.ChannelSpec{
+			Name: channel(n), Runtime: "rt", Template: "t", Drift: entities.DriftEnforce, ProgressDeadline: 10 * time.Minute,
+		}
+		if after := s.after(n); after != nil {
+			c.Conditions = []entities.Condition{{ID: "channel-stable/" + after[0], Kind: entities.ChannelStable, Channels: after}}
+		}
+		spec.Channels = append(spec.Channels, c)
+	}
+	return spec
+}
+
+// settled is a service that has converged at v1 everywhere.
+func settled(service string, s shape) *entities.State {
+	state := entities.NewState("bench", service)
+	state.TakeSpec(s.spec(service), "spec", dawn)
+	open(state, "v1", dawn)
+	obey(state)
+	return state
+}
+
+// play takes a release through all channels of a service, and counts the turns.
+func play(s shape) int {
+	state := entities.NewState("bench", "web")
+	state.TakeSpec(s.spec("web"), "spec", dawn)
+	open(state, "v1", dawn)
+	return obey(state)
+}
+
+func open(s *entities.State, version string, now time.Time) {
+	payloads := map[string]string{}
+	for _, c := range s.Spec.Channels {
+		payloads[c.Name] = "payload-" + version
+	}
+	s.OpenRelease(entities.NewRelease{Version: version, FullVersion: version, Incarnation: 1, Payloads: payloads, By: "bench"}, now)
+}
+
+// obey plays a runtime that does as it is told at once, an apply to a turn as it would be on
+// Temporal, and returns the number of turns.
+func obey(s *entities.State) int {
+	now, turns := dawn, 0
+	var running []entities.ApplyOp
+	for _, c := range s.Spec.Channels {
+		s.Looked(c.Name, "", entities.Reading{At: now}, true, now)
+	}
+	for {
+		now, turns = now.Add(time.Second), turns+1
+		running = append(running, s.Settle(now, entities.Mode{}).Applies...)
+		if len(running) == 0 {
+			return turns
+		}
+		op := running[0]
+		running = running[1:]
+		s.ApplyEnded(op.Channel, op.Target, "", false, now)
+		s.Looked(op.Channel, op.Target.FullVersion, entities.Reading{At: now, Objects: []entities.Object{{
+			Name: s.Service, Type: "fake", Status: entities.ObjectSucceeded,
+			Versions: []entities.ObjectVersion{{Version: op.Target.FullVersion, Active: true, Replicas: 1, AvailableReplicas: 1, TargetReplicas: 1}},
+		}}}, true, now)
+	}
+}

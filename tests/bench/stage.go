@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/runtimes"
+	"github.com/converge-engine/converge/runtimes/fake"
+)
+
+// stage is the fake runtime, with somebody watching when it is called. It obeys at once, so that
+// what is measured is Converge.
+type stage struct {
+	*fake.Runtime
+	mu    sync.Mutex
+	calls map[string]*calls // by service/channel
+	looks int
+}
+
+// calls of one instance: each apply that begins, and each look.
+type calls struct {
+	began chan time.Time
+	look  chan struct{}
+}
+
+func newStage() *stage { return &stage{Runtime: fake.New(nil), calls: map[string]*calls{}} }
+
+// watch tells what happens to an instance from now on.
+func (s *stage) watch(service, channel string) *calls {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := &calls{began: make(chan time.Time, 10), look: make(chan struct{}, 10)}
+	s.calls[service+"/"+channel] = c
+	return c
+}
+
+func (s *stage) watched(in runtimes.Instance) *calls {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls[in.Service+"/"+in.Channel]
+}
+
+// looked counts the looks at all instances so far.
+func (s *stage) looked() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.looks
+}
+
+// Apply implements runtimes.Runtime.
+func (s *stage) Apply(ctx context.Context, in runtimes.Instance) (runtimes.Output, error) {
+	now := time.Now()
+	if c := s.watched(in); c != nil {
+		tell(c.began, now)
+	}
+	return s.Runtime.Apply(ctx, in)
+}
+
+// Observe implements runtimes.Runtime.
+func (s *stage) Observe(ctx context.Context, in runtimes.Instance) ([]entities.Object, error) {
+	s.mu.Lock()
+	s.looks++
+	s.mu.Unlock()
+	objects, err := s.Runtime.Observe(ctx, in)
+	if c := s.watched(in); c != nil {
+		tell(c.look, struct{}{})
+	}
+	return objects, err
+}
+
+// tell never blocks: nobody may be listening any more.
+func tell[T any](c chan<- T, v T) {
+	select {
+	case c <- v:
+	default:
+	}
+}

@@ -1,0 +1,223 @@
+package tests
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/tests/temporaltest"
+)
+
+// helloWorld is a copy of examples/hello on ports of its own, followed by a dev server.
+type helloWorld struct {
+	*dev
+	staging, production string // URLs
+}
+
+func newHello(t *testing.T) *helloWorld {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "hello")
+	require.NoError(t, os.CopyFS(dir, os.DirFS("../examples/hello")))
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, ".converge")))
+	require.NoError(t, os.Chmod(filepath.Join(dir, "run"), 0o755)) // CopyFS drops it
+	h := &helloWorld{dev: newDev(t, dir)}
+	ports := [2]int{freePort(t), freePort(t)}
+	h.edit(`port: "8101"`, fmt.Sprintf(`port: "%d"`, ports[0]))
+	h.edit(`port: "8102"`, fmt.Sprintf(`port: "%d"`, ports[1]))
+	h.staging, h.production = fmt.Sprintf("http://127.0.0.1:%d/", ports[0]), fmt.Sprintf("http://127.0.0.1:%d/", ports[1])
+	t.Cleanup(func() { _ = exec.Command(filepath.Join(dir, "run"), "stop").Run() })
+	return h
+}
+
+// edit saves a change to the configuration.
+func (h *helloWorld) edit(old, replacement string) {
+	h.t.Helper()
+	file := filepath.Join(h.dir, "hello.converge.yaml")
+	data, err := os.ReadFile(file)
+	require.NoError(h.t, err)
+	require.Contains(h.t, string(data), old)
+	require.NoError(h.t, os.WriteFile(file, []byte(strings.Replace(string(data), old, replacement, 1)), 0o600))
+}
+
+func (h *helloWorld) serves(url, text string) {
+	h.t.Helper()
+	temporaltest.WaitFor(h.t, 2*patience, func() (bool, string) {
+		page := get(url)
+		return strings.Contains(page, text), page
+	})
+}
+
+// The README, from the first command on: real processes on loopback ports.
+func TestHelloFromTheReadme(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the programs and runs real processes; not with -short")
+	}
+	h := newHello(t)
+	h.start()
+	h.await("hello/web", "staging CONVERGED v1, production CONVERGED v1")
+	h.serves(h.staging, "web v1 in staging")
+	h.serves(h.production, "web v1 in production")
+
+	t.Run("release v2", func(t *testing.T) {
+		out, code := h.converge("release", "hello/web", "v2", "--wait")
+		require.Zero(t, code, out)
+		require.Contains(t, out, "release 2: web v2 from incarnation 1")
+		h.serves(h.production, "web v2 in production")
+	})
+	t.Run("a killed process is seen and repaired", func(t *testing.T) {
+		pid := h.pid("staging")
+		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+		h.serves(h.staging, "web v2 in staging")
+		h.await("hello/web", "staging CONVERGED v2, production CONVERGED v2")
+		require.NotEqual(t, pid, h.pid("staging"))
+	})
+	t.Run("a saved file is released", func(t *testing.T) {
+		before := h.pid("staging")
+		h.edit(`greeting: "Hello, world"`, `greeting: "Good day"`)
+		h.await("hello/web", "staging CONVERGED v2, production CONVERGED v2-i2")
+		h.serves(h.production, "Good day")
+		require.Equal(t, before, h.pid("staging"), "staging's payload did not change")
+	})
+	t.Run("the stock CLI", h.stockCLI)
+	t.Run("Ctrl-C leaves what was started running", func(t *testing.T) {
+		h.stop()
+		require.Contains(t, h.out.String(), "keeps running")
+		h.serves(h.production, "in production")
+	})
+}
+
+// stockCLI makes the README's calls with the temporal CLI as it is.
+func (h *helloWorld) stockCLI(t *testing.T) {
+	cli := temporalCLI(t)
+	call := func(args ...string) string {
+		t.Helper()
+		out, code := h.run(cli, append(args, "--address", fmt.Sprintf("127.0.0.1:%d", h.port))...)
+		require.Zero(t, code, out)
+		return out
+	}
+	call("workflow", "update", "execute", "-w", "service/hello/web", "--name", "release", "--input", `{"version":"v3","by":"alice"}`)
+	h.await("hello/web", "staging CONVERGED v3, production CONVERGED v3")
+	call("workflow", "signal", "-w", "service/hello/web", "--name", "pause", "--input", `{"channel":"production","by":"bob","reason":"incident 12"}`)
+	h.await("hello/web", "staging CONVERGED v3, production PAUSED v3")
+	require.Contains(t, call("workflow", "query", "-w", "service/hello/web", "--type", "explain"), "paused by bob: incident 12")
+	call("workflow", "signal", "-w", "service/hello/web", "--name", "resume", "--input", `{"channel":"production","by":"bob"}`)
+	h.await("hello/web", "staging CONVERGED v3, production CONVERGED v3")
+	require.Contains(t, call("workflow", "list", "--query", "ConvergeApplication='hello' AND ConvergeStatus='CONVERGED'"), "service/hello/web")
+}
+
+// temporalCLI is the stock CLI, built by `make temporal-cli`.
+func temporalCLI(t *testing.T) string {
+	t.Helper()
+	cli := os.Getenv("CONVERGE_TEMPORAL_CLI")
+	if cli == "" {
+		cli = "../.cache/bin/temporal"
+	}
+	cli, err := filepath.Abs(cli)
+	require.NoError(t, err)
+	if _, err := os.Stat(cli); err != nil {
+		t.Skipf("no stock temporal CLI at %s; build it with: make temporal-cli", cli)
+	}
+	return cli
+}
+
+// pid is the process that the runtime reports for a channel.
+func (h *helloWorld) pid(channel string) int {
+	h.t.Helper()
+	files, err := filepath.Glob(filepath.Join(h.dir, ".converge", "hello", "*"+channel+"*.json"))
+	require.NoError(h.t, err)
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		require.NoError(h.t, err)
+		var state struct {
+			PID int `json:"pid"`
+		}
+		if json.Unmarshal(data, &state) == nil && state.PID > 0 {
+			return state.PID
+		}
+	}
+	h.t.Fatalf("no state of %s below %s", channel, h.dir)
+	return 0
+}
+
+// A11: killed in the middle of a release and started again, it finishes, and what had converged is
+// not applied again.
+func TestA11KilledInTheMiddleOfARelease(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the programs and runs real processes; not with -short")
+	}
+	dir := t.TempDir()
+	// An apply that can be held: it says that it began, and ends when the gate is open.
+	write := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755))
+	}
+	write("apply", `#!/bin/sh
+echo "$PVN_RELEASE_CHANNEL $PVN_SERVICE_VERSION began" >> log
+while [ -e "hold-$PVN_RELEASE_CHANNEL" ]; do sleep 0.05; done
+echo "$PVN_SERVICE_VERSION" > "at-$PVN_RELEASE_CHANNEL"
+echo "$PVN_RELEASE_CHANNEL $PVN_SERVICE_VERSION done" >> log
+`)
+	write("fetch", `#!/bin/sh
+[ -e "at-$PVN_RELEASE_CHANNEL" ] || { echo '{"objects":[]}'; exit 0; }
+printf '{"objects":[{"name":"file","objectType":"file","status":"SUCCEEDED","versions":[{"version":"%s","active":true}]}]}' "$(cat "at-$PVN_RELEASE_CHANNEL")"
+`)
+	write("held.converge.yaml", `apiVersion: converge/v1
+kind: Application
+name: held
+releaseChannels:
+- {name: staging, runtimes: [{name: files}]}
+- {name: production, runtimes: [{name: files}], preconditions: [{releaseChannelStable: {releaseChannel: staging}}]}
+---
+apiVersion: converge/v1
+kind: Service
+name: web
+initialVersion: v1
+---
+apiVersion: converge/v1
+kind: Runtime
+name: files
+custom:
+  apply: {command: [./apply]}
+  fetch: {command: [./fetch], mode: structured}
+  pollInterval: 200ms
+  steadyPollInterval: 1s
+`)
+	d := newDev(t, dir)
+	d.start()
+	d.await("held/web", "staging CONVERGED v1, production CONVERGED v1")
+	write("hold-production", "")
+	_, code := d.converge("release", "held/web", "v2")
+	require.Zero(t, code)
+	logged := func(line string) func() (bool, string) {
+		return func() (bool, string) {
+			data, err := os.ReadFile(filepath.Join(dir, "log"))
+			return strings.Contains(string(data), line), fmt.Sprint(string(data), err)
+		}
+	}
+	temporaltest.WaitFor(t, patience, logged("production v2 began"))
+	d.kill()
+	require.NoError(t, os.Remove(filepath.Join(dir, "hold-production")))
+	d.start()
+	d.await("held/web", "staging CONVERGED v2, production CONVERGED v2")
+	data, err := os.ReadFile(filepath.Join(dir, "log"))
+	require.NoError(t, err)
+	for _, once := range []string{"staging v1 done", "production v1 done", "staging v2 done", "production v2 done"} {
+		require.Equal(t, 1, strings.Count(string(data), once), "%s\n%s", once, data)
+	}
+	require.Equal(t, 1, strings.Count(string(data), "staging v2 began"), string(data))
+	var s protocol.Status
+	out, _ := d.converge("status", "held/web", "--output", "json")
+	all, err := statuses(out)
+	require.NoError(t, err)
+	s = all[0]
+	require.Equal(t, strconv.Itoa(2), s.Releases[0].ID)
+	d.stop()
+}

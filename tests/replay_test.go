@@ -1,0 +1,144 @@
+package tests
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/temporalproto"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/tests/temporaltest"
+	"github.com/converge-engine/converge/workflows"
+)
+
+var record = flag.Bool("record", false, "record the histories that are replayed (make histories)")
+
+// histories holds a folder for each version of the workflows' logic that was ever released.
+const histories = "testdata/histories"
+
+// STYLE 10: the histories of every released version of the logic replay with the present one.
+func TestRecordedHistoriesReplay(t *testing.T) {
+	files, err := filepath.Glob(histories + "/*/*.json")
+	require.NoError(t, err)
+	require.NotEmpty(t, files, "no recorded histories; make them with: make histories")
+	for _, file := range files {
+		t.Run(filepath.Base(filepath.Dir(file))+"/"+filepath.Base(file), func(t *testing.T) {
+			require.NoError(t, replayer(t).ReplayWorkflowHistoryFromJSONFile(quiet{}, file))
+		})
+	}
+}
+
+func replayer(t *testing.T) worker.WorkflowReplayer {
+	t.Helper()
+	r := worker.NewWorkflowReplayer()
+	r.RegisterWorkflowWithOptions(workflows.Service, workflow.RegisterOptions{Name: protocol.ServiceWorkflow})
+	r.RegisterWorkflowWithOptions(workflows.Application, workflow.RegisterOptions{Name: protocol.ApplicationWorkflow})
+	return r
+}
+
+// The replay test can fail: a history that the workflow would not have made is refused.
+func TestForeignHistoryDoesNotReplay(t *testing.T) {
+	w := newWorld(t)
+	w.write(twoChannels + web)
+	w.publish()
+	w.release("web", "v1")
+	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
+	events := w.history(w.id("web"))
+	require.NoError(t, replayer(t).ReplayWorkflowHistory(quiet{}, &historypb.History{Events: events}))
+	for _, e := range events {
+		if a := e.GetActivityTaskScheduledEventAttributes(); a != nil {
+			a.ActivityType.Name = "Other"
+		}
+	}
+	require.Error(t, replayer(t).ReplayWorkflowHistory(quiet{}, &historypb.History{Events: events}))
+}
+
+// TestRecordHistories records real runs: a life with everything that the logic has branches for, in
+// runs short enough to continue as new on the way.
+func TestRecordHistories(t *testing.T) {
+	if !*record {
+		t.Skip("records only with -record: make histories")
+	}
+	w := shortRuns(t, 150)
+	w.app = "recorded"
+	live(w)
+	dir := filepath.Join(histories, "v1")
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	w.recordRuns(w.id("web"), filepath.Join(dir, "service"))
+	w.recordRuns(protocol.ApplicationID(w.app), filepath.Join(dir, "application"))
+}
+
+// live leads a service through a life: publications, releases by update and signal, failure,
+// retry, fix, pause, cancel, drift, failing looks, refusals, configuration changes.
+func live(w *world) {
+	t := w.t
+	staging, production := w.fake.At(w.app, "web", "staging"), w.fake.At(w.app, "web", "production")
+	w.write(twoChannels + web + "initialVersion: v1\n")
+	w.publish()
+	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
+	for n := 2; n < 6; n++ {
+		w.signal("web", protocol.Release, fmt.Sprintf(`{"version":"v%d","by":"ci","requestId":"r%d"}`, n, n))
+		w.await("web", fmt.Sprintf("staging CONVERGED v%d, production CONVERGED v%d", n, n))
+	}
+	staging.FailApplies(1, "try again")
+	w.release("web", "v6")
+	w.await("web", "staging CONVERGED v6, production CONVERGED v6")
+	production.FailAppliesForGood(1, "no such image")
+	w.release("web", "v7")
+	w.await("web", "staging CONVERGED v7, production FAILED v7")
+	w.act("web", protocol.Retry, `{"version":"v7","by":"bob"}`)
+	w.await("web", "staging CONVERGED v7, production CONVERGED v7")
+	w.act("web", protocol.Pause, `{"channel":"production","by":"bob"}`)
+	w.release("web", "v8")
+	w.await("web", "staging CONVERGED v8, production PAUSED v7")
+	w.act("web", protocol.Cancel, `{"version":"v8","by":"bob"}`)
+	w.signal("web", protocol.Resume, `{"channel":"production","by":"bob"}`)
+	w.signal("web", "nonsense", `{"by":"bob"}`)
+	w.signal("web", protocol.Release, `{"by":"bob"}`)
+	w.await("web", "staging CONVERGED v8, production CONVERGED v7")
+	staging.SetVersion("by-hand")
+	temporaltest.WaitFor(t, patience, func() (bool, string) { return staging.Version() == "v8", staging.Version() })
+	w.await("web", "staging CONVERGED v8, production CONVERGED v7")
+	staging.FailLooks(3, "unreachable")
+	w.act("web", protocol.Refresh, `{"by":"bob"}`)
+	w.await("web", "staging UNKNOWN v8, production CONVERGED v7")
+	w.await("web", "staging CONVERGED v8, production CONVERGED v7")
+	staging.TakeLooks(3)
+	production.TakeLooks(3)
+	w.release("web", "v9")
+	w.await("web", "staging CONVERGED v9, production CONVERGED v9")
+	w.write(twoChannels + web + "perReleaseChannel: [{releaseChannel: production, parameters: {greeting: hi}}]\n")
+	w.publish()
+	w.await("web", "staging CONVERGED v9, production CONVERGED v9-i2")
+	w.write(twoChannels + web + "releaseChannels: [staging]\n")
+	w.publish()
+	w.await("web", "staging CONVERGED v9, production ORPHANED v9-i2")
+}
+
+// recordRuns writes every run of a workflow, newest first, to base-1.json and so on.
+func (w *world) recordRuns(id, base string) {
+	run := ""
+	for n := 1; ; n++ {
+		var h historypb.History
+		events := w.client.GetWorkflowHistory(w.t.Context(), id, run, false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+		for events.HasNext() {
+			e, err := events.Next()
+			require.NoError(w.t, err)
+			h.Events = append(h.Events, e)
+		}
+		data, err := temporalproto.CustomJSONMarshalOptions{}.Marshal(&h)
+		require.NoError(w.t, err)
+		require.NoError(w.t, os.WriteFile(fmt.Sprintf("%s-%d.json", base, n), data, 0o600))
+		if run = h.Events[0].GetWorkflowExecutionStartedEventAttributes().GetContinuedExecutionRunId(); run == "" {
+			return
+		}
+	}
+}
