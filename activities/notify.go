@@ -22,12 +22,14 @@ var (
 	attrService     = temporal.NewSearchAttributeKeyKeyword(protocol.AttrService)
 )
 
-// Notify records an incarnation under its number and tells the services whose spec differs between
+// Notify records incarnations under their numbers and tells the services whose spec differs between
 // two manifests. It goes through them in order and heartbeats the last one told, so that another
 // worker goes on where this one died; telling a service twice does no harm.
 func (a *Activities) Notify(ctx context.Context, r protocol.NotifyRequest) (protocol.NotifyAnswer, error) {
-	if err := a.Store.PutNumber(ctx, r.Application, r.Newest); err != nil {
-		return protocol.NotifyAnswer{}, err
+	for _, i := range append(r.Passed, r.Newest) {
+		if err := a.Store.PutNumber(ctx, r.Application, i); err != nil {
+			return protocol.NotifyAnswer{}, err
+		}
 	}
 	from, to, err := a.manifests(ctx, r)
 	if err != nil {

@@ -3,8 +3,6 @@ package activities
 import (
 	"context"
 	"fmt"
-	"reflect"
-	"regexp"
 
 	"go.temporal.io/sdk/temporal"
 
@@ -31,43 +29,36 @@ func (a *Activities) Prepare(ctx context.Context, r protocol.PrepareRequest) (pr
 	if err != nil {
 		return protocol.PrepareAnswer{}, err
 	}
+	payloads, err := a.render(ctx, r.Service, r.Channels, record)
+	if err != nil {
+		return protocol.PrepareAnswer{}, err
+	}
+	if !known { // only now: what cannot be rendered is not remembered
+		if record, _, err = a.Store.CreateVersion(ctx, r.Application, r.Service, record); err != nil {
+			return protocol.PrepareAnswer{}, err
+		}
+	}
 	answer := protocol.PrepareAnswer{
 		Known: known, Incarnation: record.Incarnation, Hash: record.Hash, Payloads: map[string]protocol.PreparedPayload{},
 	}
-	payloads, err := a.render(ctx, r, record)
-	if err != nil {
-		return answer, err
-	}
 	for channel, payload := range payloads {
-		digest, err := a.Store.PutPayload(ctx, payload)
-		if err != nil {
+		prepared := protocol.PreparedPayload{}
+		if prepared.Digest, err = a.Store.PutPayload(ctx, payload); err != nil {
 			return answer, err
 		}
-		answer.Payloads[channel] = protocol.PreparedPayload{Digest: digest}
-	}
-	if err := a.renderPresent(ctx, r, record, &answer); err != nil {
-		return answer, err
-	}
-	if !known {
-		if _, _, err := a.Store.CreateVersion(ctx, r.Application, r.Service, record); err != nil {
+		if prepared.UnderPresent, err = a.underPresent(ctx, r, record, channel); err != nil {
 			return answer, err
 		}
+		answer.Payloads[channel] = prepared
 	}
 	return answer, nil
 }
 
-// configVersion is how the full version of a config release looks; a person cannot make one up.
-var configVersion = regexp.MustCompile(`-i[0-9]+$`)
-
-// version finds or makes the record of what the version means.
+// version finds what the version means, or makes up what it will mean from now on.
 func (a *Activities) version(ctx context.Context, r protocol.PrepareRequest) (intent.VersionRecord, bool, error) {
 	record, err := a.Store.Version(ctx, r.Application, r.Service, r.FullVersion)
 	if err == nil {
-		given := len(r.Parameters)+len(r.ChannelParameters) > 0
-		if given && !sameParameters(r, record) {
-			return record, true, refuse("%s is known with other parameters; a known name means the same bytes again, so name a new version", r.FullVersion)
-		}
-		return record, true, nil
+		return record, true, a.sameParameters(ctx, r, record)
 	}
 	if !intent.IsNotFound(err) {
 		return record, false, err
@@ -77,8 +68,8 @@ func (a *Activities) version(ctx context.Context, r protocol.PrepareRequest) (in
 		Parameters: r.Parameters, ChannelParameters: r.ChannelParameters,
 	}
 	if r.Version == r.FullVersion {
-		if configVersion.MatchString(r.Version) {
-			return record, false, refuse("version %q looks like one that a configuration change made, but there is none of that name", r.Version)
+		if fault := intent.CheckVersion(r.Version); fault != nil {
+			return record, false, refuse("version %s", fault)
 		}
 		return record, false, nil
 	}
@@ -86,49 +77,89 @@ func (a *Activities) version(ctx context.Context, r protocol.PrepareRequest) (in
 	if err != nil {
 		return record, false, fmt.Errorf("version %s: %w", r.Version, err)
 	}
-	record.Parameters, record.ChannelParameters = base.Parameters, base.ChannelParameters
-	return record, false, nil
+	record, err = a.carried(ctx, r.Service, base, r.Hash)
+	record.FullVersion, record.Incarnation = r.FullVersion, r.Incarnation
+	return record, false, err
 }
 
-// sameParameters compares after the JSON that both went through.
-func sameParameters(r protocol.PrepareRequest, record intent.VersionRecord) bool {
-	return entities.DigestOf(r.Parameters) == entities.DigestOf(record.Parameters) &&
-		(len(r.ChannelParameters) == 0 && len(record.ChannelParameters) == 0 ||
-			reflect.DeepEqual(r.ChannelParameters, record.ChannelParameters))
+// carried is what a version means under another configuration: its parameters, as far as that still
+// declares them.
+func (a *Activities) carried(ctx context.Context, service string, record intent.VersionRecord, hash string) (intent.VersionRecord, error) {
+	incarnation, err := a.Store.Incarnation(ctx, hash)
+	if err != nil {
+		return record, err
+	}
+	kept := intent.Carry(incarnation, service, inputOf(record))
+	record.Hash, record.Parameters, record.ChannelParameters = hash, kept.Parameters, kept.ChannelParameters
+	return record, nil
 }
 
-func (a *Activities) render(ctx context.Context, r protocol.PrepareRequest, record intent.VersionRecord) (map[string]entities.Payload, error) {
+// sameParameters refuses a known version with other parameters than it was made with. None given
+// means those.
+func (a *Activities) sameParameters(ctx context.Context, r protocol.PrepareRequest, record intent.VersionRecord) error {
+	if len(r.Parameters)+len(r.ChannelParameters) == 0 {
+		return nil
+	}
+	incarnation, err := a.Store.Incarnation(ctx, record.Hash)
+	if err != nil {
+		return err
+	}
+	asked := inputOf(record)
+	asked.Parameters, asked.ChannelParameters = r.Parameters, r.ChannelParameters
+	given, err := intent.Given(incarnation, r.Service, asked)
+	if err != nil {
+		return refuse("%s", err)
+	}
+	recorded, err := intent.Given(incarnation, r.Service, inputOf(record))
+	if err != nil {
+		return refuse("%s", err)
+	}
+	if entities.DigestOf(given) != entities.DigestOf(recorded) {
+		return refuse("%s is known with other parameters; a known name means the same bytes again, so name a new version", r.FullVersion)
+	}
+	return nil
+}
+
+func inputOf(record intent.VersionRecord) intent.RenderInput {
+	return intent.RenderInput{
+		Version: record.Version, FullVersion: record.FullVersion,
+		Parameters: record.Parameters, ChannelParameters: record.ChannelParameters,
+	}
+}
+
+func (a *Activities) render(ctx context.Context, service string, channels []string, record intent.VersionRecord) (map[string]entities.Payload, error) {
 	incarnation, err := a.Store.Incarnation(ctx, record.Hash)
 	if err != nil {
 		return nil, err
 	}
-	payloads, err := intent.Render(incarnation, r.Service, intent.RenderInput{
-		Version: record.Version, FullVersion: record.FullVersion, Channels: r.Channels,
-		Parameters: record.Parameters, ChannelParameters: record.ChannelParameters,
-	})
+	in := inputOf(record)
+	in.Channels = channels
+	payloads, err := intent.Render(incarnation, service, in)
 	if err != nil {
 		return nil, refuse("%s", err)
 	}
 	return payloads, nil
 }
 
-// renderPresent renders the configuration of a config release under what its channels have now.
-func (a *Activities) renderPresent(ctx context.Context, r protocol.PrepareRequest, record intent.VersionRecord, answer *protocol.PrepareAnswer) error {
-	for channel, present := range r.Present {
-		there, err := a.Store.Version(ctx, r.Application, r.Service, present)
-		if err != nil {
-			return fmt.Errorf("version %s: %w", present, err)
-		}
-		there.Hash = record.Hash
-		payloads, err := a.render(ctx, protocol.PrepareRequest{Service: r.Service, Channels: []string{channel}}, there)
-		if err != nil {
-			return err
-		}
-		p := answer.Payloads[channel]
-		p.UnderPresent = entities.DigestOf(payloads[channel])
-		answer.Payloads[channel] = p
+// underPresent is the digest of what the record's configuration renders to under the version that a
+// channel has now; empty when that was not asked.
+func (a *Activities) underPresent(ctx context.Context, r protocol.PrepareRequest, record intent.VersionRecord, channel string) (string, error) {
+	present, asked := r.Present[channel]
+	if !asked {
+		return "", nil
 	}
-	return nil
+	there, err := a.Store.Version(ctx, r.Application, r.Service, present)
+	if err != nil {
+		return "", fmt.Errorf("version %s: %w", present, err)
+	}
+	if there, err = a.carried(ctx, r.Service, there, record.Hash); err != nil {
+		return "", err
+	}
+	payloads, err := a.render(ctx, r.Service, []string{channel}, there)
+	if err != nil {
+		return "", err
+	}
+	return entities.DigestOf(payloads[channel]), nil
 }
 
 // refuse is an error that no retry mends: the caller asked for something impossible.

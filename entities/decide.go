@@ -180,10 +180,22 @@ func (v *view) judgeTarget() {
 	case v.out.Current.Stable && !v.inst.Converged:
 		v.change(Change{Kind: ChangeConverged, Release: id, Target: v.inst.Target})
 	case v.out.Current.Stable && v.inst.Progress.Attempts > 0:
-		v.change(Change{Kind: ChangeRepaired, Target: v.inst.Target})
+		v.judgeRepair()
 	case !v.inst.Converged:
 		v.judgeProgress(id)
 	}
+}
+
+// judgeRepair forgets repairs once the instance has stayed as it should be for as long as they may
+// be apart. Until then the next one waits longer than the last: where somebody else keeps changing
+// things back, neither side storms the runtime.
+func (v *view) judgeRepair() {
+	calm := v.inst.Progress.Ended.Add(v.runtime.Timing.RetryMax)
+	if v.now.Before(calm) {
+		v.due(calm)
+		return
+	}
+	v.change(Change{Kind: ChangeRepaired, Target: v.inst.Target})
 }
 
 // judgeProgress fails a target whose objects say so, or that is not stable by its deadline.

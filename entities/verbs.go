@@ -181,6 +181,7 @@ func (r *Release) unpromoted() bool {
 type Opening struct {
 	Version, FullVersion string
 	Cause                string
+	Of                   *Release // the release whose version a config release carries; else nil
 }
 
 // TakeSpec takes over a newly published spec: its rules hold at once, for releases in flight too.
@@ -208,7 +209,7 @@ func (s *State) TakeSpec(spec *Spec, digest string, now time.Time) *Opening {
 		return nil
 	}
 	return &Opening{Version: offered.Version, FullVersion: fmt.Sprintf("%s-i%d", offered.Version, spec.Incarnation),
-		Cause: "configuration"}
+		Cause: "configuration", Of: offered}
 }
 
 // leaveRemovedChannels cancels what was still to come in channels that are no longer declared;

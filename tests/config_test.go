@@ -96,7 +96,7 @@ func TestKnownVersionMeansTheSameBytes(t *testing.T) {
 	require.NoError(t, release("v2", "two"))
 	w.await("web", "staging CONVERGED v2, production CONVERGED v2")
 	require.ErrorContains(t, release("v1", "other"), "v1 is known with other parameters")
-	require.ErrorContains(t, release("v3-i9", "x"), "looks like one that a configuration change made")
+	require.ErrorContains(t, release("v3-i9", "x"), "marks the release of a configuration change")
 	require.ErrorContains(t, w.update(w.id("web"), protocol.Release, protocol.ReleaseRequest{
 		Act: protocol.Act{By: "test"}, Version: "v4", Parameters: map[string]any{"greting": "x"},
 	}, nil), `no parameter "greting"; expected one of greeting`)

@@ -176,6 +176,11 @@ func (a *application) tell() {
 	request := protocol.NotifyRequest{
 		Application: a.name, From: a.state.Told, To: a.state.Manifest, Newest: newest, Store: a.state.Store,
 	}
+	for _, i := range a.state.Incarnations {
+		if i.Number > a.state.ToldNumber && i.Number != newest.Number {
+			request.Passed = append(request.Passed, i)
+		}
+	}
 	ctx := workflow.WithActivityOptions(a.ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: time.Hour, HeartbeatTimeout: margin,
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},

@@ -97,16 +97,14 @@ func (s *service) loadSpec(p protocol.ServicePublish) (*entities.Spec, error) {
 // openPublished opens the release of a publication, unless rendering shows that a change of
 // configuration changes no payload after all (B9).
 func (s *service) openPublished(p protocol.ServicePublish, o entities.Opening) error {
-	newest := s.state.Newest()
 	request := protocol.PrepareRequest{
 		Version: o.Version, FullVersion: o.FullVersion, Incarnation: p.Incarnation, Hash: p.Hash,
 		Channels: channelNames(s.state.Spec),
 	}
-	config := o.Version != o.FullVersion
-	if config {
+	if o.Of != nil {
 		request.Present = map[string]string{}
 		for _, c := range request.Channels {
-			request.Present[c] = newest.FullVersion
+			request.Present[c] = o.Of.FullVersion
 		}
 	}
 	prepared, err := s.prepare(s.ctx, request)
@@ -117,8 +115,8 @@ func (s *service) openPublished(p protocol.ServicePublish, o entities.Opening) e
 		s.state.Problem = fmt.Sprintf("incarnation %d is not released: %s", p.Incarnation, errorText(err))
 		return nil
 	}
-	if config && sameAs(newest, prepared) {
-		newest.Templates = templates(s.state.Spec)
+	if o.Of != nil && sameAs(o.Of, prepared) {
+		s.state.Newest().Templates = templates(s.state.Spec)
 		return nil
 	}
 	s.open(entities.NewRelease{Version: o.Version, FullVersion: o.FullVersion, By: p.By}, prepared)

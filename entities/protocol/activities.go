@@ -109,7 +109,10 @@ type NotifyRequest struct {
 	From        string      `json:"from,omitempty"` // manifest digest that all services know
 	To          string      `json:"to"`
 	Newest      Incarnation `json:"newest"`
-	Store       string      `json:"store"`
+	// Passed are incarnations published since the last time that nobody was told of: they are
+	// recorded, so that every one can be read by its number (D5).
+	Passed []Incarnation `json:"passed,omitempty"`
+	Store  string        `json:"store"`
 }
 
 // NotifyAnswer counts the services told.
