@@ -143,8 +143,10 @@ func (v *view) release(index int) *Release {
 // skipOvertaken ends pending releases that are older than what entered here.
 func (v *view) skipOvertaken() {
 	for _, i := range v.turn.Skips {
-		v.change(Change{Kind: ChangeSkip, Release: v.s.Releases[i].ID,
-			Cause: v.release(v.turn.Newest).FullVersion + " entered instead"})
+		v.change(Change{
+			Kind: ChangeSkip, Release: v.s.Releases[i].ID,
+			Cause: v.release(v.turn.Newest).FullVersion + " entered instead",
+		})
 	}
 	v.changed = false // a skip is of another release: it does not hold this pass
 }
@@ -224,8 +226,10 @@ func (v *view) judgeProgress(release string) {
 	case why == "":
 		why = "no reading yet"
 	}
-	v.change(Change{Kind: ChangeFail, Release: release,
-		Cause: fmt.Sprintf("not stable within %s: %s", v.spec.ProgressDeadline, why)})
+	v.change(Change{
+		Kind: ChangeFail, Release: release,
+		Cause: fmt.Sprintf("not stable within %s: %s", v.spec.ProgressDeadline, why),
+	})
 }
 
 // lastLook: nobody looked since the deadline passed (the engine may have been away), so someone

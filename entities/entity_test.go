@@ -81,25 +81,52 @@ func TestObjectIsStableC5(t *testing.T) {
 		object Object
 		want   Current
 	}{
-		{"stable", Object{Status: ObjectSucceeded, Versions: []ObjectVersion{version("v2", true, false)}},
-			Current{Active: []string{"v2"}, Stable: true}},
-		{"an old version that is not active does not count", Object{Status: ObjectSucceeded, Versions: []ObjectVersion{version("v1", false, true), version("v2", true, false)}},
-			Current{Active: []string{"v2"}, Stable: true}},
-		{"two active versions", Object{Status: ObjectSucceeded, Versions: []ObjectVersion{version("v1", true, false), version("v2", true, false)}},
-			Current{Active: []string{"v1", "v2"}, Reason: "web 2 active versions"}},
-		{"drifted", Object{Status: ObjectSucceeded, Versions: []ObjectVersion{version("v2", true, true)}},
-			Current{Active: []string{"v2"}, Drifted: true, Reason: "web drifted"}},
-		{"still pending, with replicas", Object{Status: ObjectPending, Versions: []ObjectVersion{{Version: "v2", Active: true, AvailableReplicas: 1, TargetReplicas: 3}}},
-			Current{Active: []string{"v2"}, Reason: "web 1 of 3 replicas"}},
-		{"target replicas are information only", Object{Status: ObjectSucceeded, Versions: []ObjectVersion{{Version: "v2", Active: true, AvailableReplicas: 1, TargetReplicas: 3}}},
-			Current{Active: []string{"v2"}, Stable: true}},
-		{"an unknown version", Object{Status: ObjectSucceeded, Versions: []ObjectVersion{version("", true, false)}},
-			Current{Active: []string{"?"}, Reason: "web at another version"}},
+		{
+			"stable",
+			Object{Status: ObjectSucceeded, Versions: []ObjectVersion{version("v2", true, false)}},
+			Current{Active: []string{"v2"}, Stable: true},
+		},
+		{
+			"an old version that is not active does not count",
+			Object{Status: ObjectSucceeded, Versions: []ObjectVersion{version("v1", false, true), version("v2", true, false)}},
+			Current{Active: []string{"v2"}, Stable: true},
+		},
+		{
+			"two active versions",
+			Object{Status: ObjectSucceeded, Versions: []ObjectVersion{version("v1", true, false), version("v2", true, false)}},
+			Current{Active: []string{"v1", "v2"}, Reason: "web 2 active versions"},
+		},
+		{
+			"drifted",
+			Object{Status: ObjectSucceeded, Versions: []ObjectVersion{version("v2", true, true)}},
+			Current{Active: []string{"v2"}, Drifted: true, Reason: "web drifted"},
+		},
+		{
+			"still pending, with replicas",
+			Object{Status: ObjectPending, Versions: []ObjectVersion{{Version: "v2", Active: true, AvailableReplicas: 1, TargetReplicas: 3}}},
+			Current{Active: []string{"v2"}, Reason: "web 1 of 3 replicas"},
+		},
+		{
+			"target replicas are information only",
+			Object{Status: ObjectSucceeded, Versions: []ObjectVersion{{Version: "v2", Active: true, AvailableReplicas: 1, TargetReplicas: 3}}},
+			Current{Active: []string{"v2"}, Stable: true},
+		},
+		{
+			"an unknown version",
+			Object{Status: ObjectSucceeded, Versions: []ObjectVersion{version("", true, false)}},
+			Current{Active: []string{"?"}, Reason: "web at another version"},
+		},
 		{"absent", Object{Status: ObjectSucceeded}, Current{Reason: "web not running"}},
-		{"failed at the target", Object{Status: ObjectFailed, Message: "OOM", Versions: []ObjectVersion{version("v2", false, false)}},
-			Current{Failed: "web FAILED: OOM", Reason: "web FAILED: OOM"}},
-		{"failed at what was there before", Object{Status: ObjectFailed, Message: "OOM", Versions: []ObjectVersion{version("v1", true, false)}},
-			Current{Active: []string{"v1"}, Reason: "web FAILED: OOM"}},
+		{
+			"failed at the target",
+			Object{Status: ObjectFailed, Message: "OOM", Versions: []ObjectVersion{version("v2", false, false)}},
+			Current{Failed: "web FAILED: OOM", Reason: "web FAILED: OOM"},
+		},
+		{
+			"failed at what was there before",
+			Object{Status: ObjectFailed, Message: "OOM", Versions: []ObjectVersion{version("v1", true, false)}},
+			Current{Active: []string{"v1"}, Reason: "web FAILED: OOM"},
+		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			row.object.Name = "web"

@@ -28,11 +28,15 @@ func (v *view) admitNext() {
 func (v *view) gates(next *Release) []Judgement {
 	var gates []Judgement
 	if holder := v.release(v.turn.Holder); holder != nil {
-		gates = append(gates, Judgement{ID: "in-progress", Verdict: Wait,
-			Reason: holder.FullVersion + " is in progress here", Since: holder.Phases[v.spec.Name].Since})
+		gates = append(gates, Judgement{
+			ID: "in-progress", Verdict: Wait,
+			Reason: holder.FullVersion + " is in progress here", Since: holder.Phases[v.spec.Name].Since,
+		})
 	} else if v.inst.Progress.Running {
-		gates = append(gates, Judgement{ID: "in-progress", Verdict: Wait,
-			Reason: "an apply is still running", Since: v.inst.Progress.Started})
+		gates = append(gates, Judgement{
+			ID: "in-progress", Verdict: Wait,
+			Reason: "an apply is still running", Since: v.inst.Progress.Started,
+		})
 	}
 	if j, holds := v.readingGate(); holds {
 		gates = append(gates, j)
@@ -47,8 +51,10 @@ func (v *view) gates(next *Release) []Judgement {
 		gates = append(gates, j)
 	}
 	if stuck != "" { // the failure lies further up than the channels this one names
-		gates = append(gates, Judgement{ID: "upstream", Verdict: Fail, Reason: next.FullVersion + " " + stuck,
-			Unblock: fmt.Sprintf("release a fix, or: converge retry %s/%s %s", v.s.Application, v.s.Service, next.FullVersion)})
+		gates = append(gates, Judgement{
+			ID: "upstream", Verdict: Fail, Reason: next.FullVersion + " " + stuck,
+			Unblock: fmt.Sprintf("release a fix, or: converge retry %s/%s %s", v.s.Application, v.s.Service, next.FullVersion),
+		})
 	}
 	return gates
 }
@@ -128,8 +134,10 @@ func (v *view) enterAsked(next *Release, target Target) {
 		} else {
 			v.due(again)
 		}
-		v.out.Gates = append(v.out.Gates, Judgement{ID: "asked", Verdict: Error,
-			Reason: asked.Reading.Err.Message, Since: asked.Reading.At, Next: again})
+		v.out.Gates = append(v.out.Gates, Judgement{
+			ID: "asked", Verdict: Error,
+			Reason: asked.Reading.Err.Message, Since: asked.Reading.At, Next: again,
+		})
 	default:
 		v.change(Change{Kind: ChangePromote, Release: next.ID, Target: &target, Reading: &asked.Reading, Cause: promotion(next)})
 	}
@@ -161,8 +169,10 @@ func (v *view) act() {
 	if timeout <= 0 {
 		return // the deadline has passed; it only waits for a last look
 	}
-	v.d.Applies = append(v.d.Applies, ApplyOp{Channel: v.spec.Name, Target: op.Target,
-		Attempt: i.Progress.Attempts + 1, Timeout: timeout, Cause: op.Cause})
+	v.d.Applies = append(v.d.Applies, ApplyOp{
+		Channel: v.spec.Name, Target: op.Target,
+		Attempt: i.Progress.Attempts + 1, Timeout: timeout, Cause: op.Cause,
+	})
 }
 
 // tooEarly holds an apply back: for the grace period after a successful one that is not visible

@@ -331,8 +331,10 @@ func (c *chaos) comeAndGo(t *rapid.T) {
 	c.publishNow()
 }
 
-func (c *chaos) pause(*rapid.T)  { _, _ = c.s.PauseScope(c.anyChannel(), "bob", "", c.now); c.settle() }
+func (c *chaos) pause(*rapid.T) { _, _ = c.s.PauseScope(c.anyChannel(), "bob", "", c.now); c.settle() }
+
 func (c *chaos) resume(*rapid.T) { _, _ = c.s.ResumeScope(c.anyChannel(), "bob", c.now); c.settle() }
+
 func (c *chaos) refresh(*rapid.T) {
 	_, _ = c.s.RefreshScope(c.anyChannel())
 	c.settle()
@@ -392,7 +394,8 @@ func (c *chaos) lie(t *rapid.T) {
 		t.Skip("nobody looks there")
 	}
 	r := rapid.SampledFrom([]Reading{
-		{}, {Err: &ReadingError{Code: "timeout", Message: "timeout"}},
+		{},
+		{Err: &ReadingError{Code: "timeout", Message: "timeout"}},
 		running("v1", ObjectSucceeded), running("v2", ObjectFailed), running("v2", ObjectPending), running("", ObjectSucceeded),
 	}).Draw(t, "reading")
 	c.look(channel, r, rapid.Bool().Draw(t, "fresh"))
@@ -409,7 +412,8 @@ func (c *chaos) damage(t *rapid.T) {
 func (c *chaos) answerAsk(t *rapid.T) {
 	channel := c.pick("asked", sortedKeys(c.asks))
 	r := rapid.SampledFrom([]Reading{
-		running(c.asks[channel].Target.FullVersion, ObjectSucceeded), {Objects: []Object{{Name: "web", Type: "custom"}}},
+		running(c.asks[channel].Target.FullVersion, ObjectSucceeded),
+		{Objects: []Object{{Name: "web", Type: "custom"}}},
 		{Err: &ReadingError{Code: "fetch-failed", Message: "exit status 3"}},
 	}).Draw(t, "answer")
 	c.answer(channel, r)

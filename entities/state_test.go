@@ -153,7 +153,8 @@ func TestReadingDigest(t *testing.T) {
 	require.Equal(t, err("timeout", "after 30s").Digest(), err("timeout", "after 31s").Digest())
 	seen := map[string]bool{}
 	for _, r := range []Reading{
-		{}, base, err("timeout", ""), err("unreachable", ""), running("v1", ObjectSucceeded), running("v1", ObjectFailed), running("v2", ObjectSucceeded),
+		{},
+		base, err("timeout", ""), err("unreachable", ""), running("v1", ObjectSucceeded), running("v1", ObjectFailed), running("v2", ObjectSucceeded),
 		{Objects: []Object{{Name: "web", Type: "fake", Status: ObjectSucceeded, Versions: []ObjectVersion{{Version: "v1", Active: true, Drifted: true}}}}},
 		{Objects: []Object{{Name: "web", Type: "fake", Status: ObjectSucceeded, Versions: []ObjectVersion{{Version: "v1"}}}}},
 		{Objects: running("v1", ObjectSucceeded).Objects, Omitted: 1},

@@ -208,8 +208,10 @@ func (s *State) TakeSpec(spec *Spec, digest string, now time.Time) *Opening {
 		s.Held = spec.Incarnation
 		return nil
 	}
-	return &Opening{Version: offered.Version, FullVersion: fmt.Sprintf("%s-i%d", offered.Version, spec.Incarnation),
-		Cause: "configuration", Of: offered}
+	return &Opening{
+		Version: offered.Version, FullVersion: fmt.Sprintf("%s-i%d", offered.Version, spec.Incarnation),
+		Cause: "configuration", Of: offered,
+	}
 }
 
 // leaveRemovedChannels cancels what was still to come in channels that are no longer declared;

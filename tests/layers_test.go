@@ -202,33 +202,57 @@ func TestLayerRulesCanFail(t *testing.T) {
 			"+/worker: +/activities +/workflows\n+/cmd/converge: +/worker +/cmd/internal/show github.com/spf13/cobra\n" +
 			"+/worker/embedded: go.temporal.io/server/temporal\n+/cmd/converge-dev: +/worker/embedded +/worker\n" +
 			"+/tests/temporaltest: +/worker/embedded modernc.org/sqlite", nil},
-		{"entities importing a library", "+/entities/stats: gonum.org/v1/gonum/stat",
-			[]string{"entities/stats must not reach gonum.org/v1/gonum/stat: entities import the standard library alone"}},
-		{"entities importing another layer", "+/entities: +/intent",
-			[]string{"entities must not reach intent: entities may build on itself only"}},
-		{"intent importing a runtime by a detour", "+/intent: +/intent/source\n+/intent/source: +/runtimes",
+		{
+			"entities importing a library", "+/entities/stats: gonum.org/v1/gonum/stat",
+			[]string{"entities/stats must not reach gonum.org/v1/gonum/stat: entities import the standard library alone"},
+		},
+		{
+			"entities importing another layer", "+/entities: +/intent",
+			[]string{"entities must not reach intent: entities may build on itself only"},
+		},
+		{
+			"intent importing a runtime by a detour", "+/intent: +/intent/source\n+/intent/source: +/runtimes",
 			[]string{
 				"intent must not reach runtimes: intent may build on itself, entities only",
 				"intent/source must not reach runtimes: intent may build on itself, entities only",
-			}},
-		{"a runtime that knows Temporal by a detour", "+/runtimes/custom: example.com/shell\nexample.com/shell: go.temporal.io/sdk/activity",
-			[]string{"runtimes/custom must not reach go.temporal.io/sdk/activity: a runtime knows nothing of Temporal"}},
-		{"a workflow with a cloud's SDK", "+/workflows: github.com/aws/aws-sdk-go-v2",
-			[]string{"workflows must not reach github.com/aws/aws-sdk-go-v2: workflows import the Temporal SDK and the standard library alone"}},
-		{"a workflow that calls an activity by its function", "+/workflows: +/activities",
-			[]string{"workflows must not reach activities: workflows may build on itself, entities only"}},
-		{"an activity that knows a workflow", "+/activities: +/workflows",
-			[]string{"activities must not reach workflows: activities may build on itself, entities, intent, runtimes only"}},
-		{"the worker using the command line", "+/worker: +/cmd/internal/show",
-			[]string{"worker must not reach cmd/internal/show: worker may build on itself, entities, intent, runtimes, activities, workflows only"}},
-		{"the light program linking the server", "+/cmd/converge: +/worker/embedded\n+/worker/embedded: go.temporal.io/server/temporal",
-			[]string{"cmd/converge must not reach go.temporal.io/server/temporal: only cmd/converge-dev and tests link the server"}},
-		{"the light program linking SQLite by a detour", "+/cmd/converge: example.com/cache\nexample.com/cache: modernc.org/sqlite",
-			[]string{"cmd/converge must not reach modernc.org/sqlite: only cmd/converge-dev and tests link the server"}},
-		{"the worker linking the UI", "+/worker: github.com/temporalio/ui-server/v2/server",
-			[]string{"worker must not reach github.com/temporalio/ui-server/v2/server: only cmd/converge-dev and tests link the server"}},
-		{"the server imported in a second place", "+/cmd/converge-dev: go.temporal.io/server/temporal",
-			[]string{"cmd/converge-dev must not reach go.temporal.io/server/temporal: only worker/embedded imports it"}},
+			},
+		},
+		{
+			"a runtime that knows Temporal by a detour", "+/runtimes/custom: example.com/shell\nexample.com/shell: go.temporal.io/sdk/activity",
+			[]string{"runtimes/custom must not reach go.temporal.io/sdk/activity: a runtime knows nothing of Temporal"},
+		},
+		{
+			"a workflow with a cloud's SDK", "+/workflows: github.com/aws/aws-sdk-go-v2",
+			[]string{"workflows must not reach github.com/aws/aws-sdk-go-v2: workflows import the Temporal SDK and the standard library alone"},
+		},
+		{
+			"a workflow that calls an activity by its function", "+/workflows: +/activities",
+			[]string{"workflows must not reach activities: workflows may build on itself, entities only"},
+		},
+		{
+			"an activity that knows a workflow", "+/activities: +/workflows",
+			[]string{"activities must not reach workflows: activities may build on itself, entities, intent, runtimes only"},
+		},
+		{
+			"the worker using the command line", "+/worker: +/cmd/internal/show",
+			[]string{"worker must not reach cmd/internal/show: worker may build on itself, entities, intent, runtimes, activities, workflows only"},
+		},
+		{
+			"the light program linking the server", "+/cmd/converge: +/worker/embedded\n+/worker/embedded: go.temporal.io/server/temporal",
+			[]string{"cmd/converge must not reach go.temporal.io/server/temporal: only cmd/converge-dev and tests link the server"},
+		},
+		{
+			"the light program linking SQLite by a detour", "+/cmd/converge: example.com/cache\nexample.com/cache: modernc.org/sqlite",
+			[]string{"cmd/converge must not reach modernc.org/sqlite: only cmd/converge-dev and tests link the server"},
+		},
+		{
+			"the worker linking the UI", "+/worker: github.com/temporalio/ui-server/v2/server",
+			[]string{"worker must not reach github.com/temporalio/ui-server/v2/server: only cmd/converge-dev and tests link the server"},
+		},
+		{
+			"the server imported in a second place", "+/cmd/converge-dev: go.temporal.io/server/temporal",
+			[]string{"cmd/converge-dev must not reach go.temporal.io/server/temporal: only worker/embedded imports it"},
+		},
 		{"a folder that only begins like another", "+/cmd/converge-dev: +/worker/embedded\n+/worker/embedded: modernc.org/sqlite", nil},
 	} {
 		t.Run(row.name, func(t *testing.T) {

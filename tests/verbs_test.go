@@ -34,7 +34,7 @@ func TestRefusedVerbs(t *testing.T) {
 	for _, c := range []struct{ verb, payload, want string }{
 		{"release", `{"version":"v2"}`, `"by" is missing; expected who asks`},
 		{"release", `{"by":"bob"}`, `no version given`},
-		{"release", `{"versoin":"v2","by":"bob"}`, `payload of release: unknown field "versoin"`},
+		{"release", `{"verzion":"v2","by":"bob"}`, `payload of release: unknown field "verzion"`},
 		{"release", `{"version":2,"by":"bob"}`, `payload of release: cannot unmarshal number into Go struct field ReleaseRequest.version of type string`},
 		{"release", `{"version":"v 2","by":"bob"}`, `version "v 2": spaces, quotes, slashes and $ are not allowed`},
 		{"release", `"v2"`, `payload of release: cannot unmarshal string into Go value of type protocol.ReleaseRequest`},

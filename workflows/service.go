@@ -1,7 +1,6 @@
 package workflows
 
 import (
-	"encoding/json"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -120,17 +119,6 @@ func (s *service) continueAsNew() error {
 	}
 	in.Runs = s.runs + 1
 	return workflow.NewContinueAsNewError(s.ctx, protocol.ServiceWorkflow, in)
-}
-
-// recordAnswer keeps an answer for a repeated request id.
-func (s *service) recordAnswer(verb, id string, answer any) {
-	if id == "" {
-		return
-	}
-	raw, err := json.Marshal(answer)
-	if err == nil {
-		s.state.Answer(verb, id, raw)
-	}
 }
 
 func earliest(a, b time.Time) time.Time {

@@ -58,30 +58,54 @@ func TestArrange(t *testing.T) {
 		releases string // oldest first
 		want     string
 	}{
-		{"B1 one release, nothing entered", line, "PPP",
-			"a holder - newest - next 0\nb holder - newest - next 0\nc holder - newest - next 0"},
-		{"B1 one release goes through", line, "SIP",
-			"a holder - newest 0 next -\nb holder 0 newest 0 next -\nc holder - newest - next 0"},
-		{"B2 a second one follows", line, "SIP IPP",
-			"a holder 1 newest 1 next -\nb holder 0 newest 0 next 1\nc holder - newest - next 0"},
-		{"B7 the oldest is next: no overtaking", line, "SSP SPP PPP",
-			"a holder - newest 1 next 2\nb holder - newest 0 next 1\nc holder - newest - next 0"},
-		{"B10 one that failed further up is passed over for its fix", line, "FPP PPP",
-			"a holder - newest 0 next 1\nb holder - newest - next 1\nc holder - newest - next 1"},
-		{"B4 with no fix it is next, and stuck", line, "FPP",
-			"a holder - newest 0 next -\nb holder - newest - next 0 stuck: failed in a\nc holder - newest - next 0 stuck: failed in a"},
-		{"of several that are stuck the newest is told of", line, "FPP CPP",
-			"a holder - newest 0 next -\nb holder - newest - next 1 stuck: cancelled in a\nc holder - newest - next 1 stuck: cancelled in a"},
-		{"B7 what was overtaken is skipped", line, "FPP SIP",
-			"a holder - newest 1 next -\nb holder 1 newest 1 next - skips [0]\nc holder - newest - next 1"},
-		{"B4 in a diamond one side holds what is below, not the other side", diamond, "SFPP",
-			"a holder - newest 0 next -\nb holder - newest 0 next -\nc holder - newest - next 0\nd holder - newest - next 0 stuck: failed in b"},
-		{"a channel without a phase does not concern the release", line, "S-P P-P",
-			"a holder - newest 0 next 1\nb holder - newest - next -\nc holder - newest - next 0"},
-		{"A18 a cancelled release is not in the way", line, "SCC PPP",
-			"a holder - newest 0 next 1\nb holder - newest - next 1\nc holder - newest - next 1"},
-		{"B6 rolled back and skipped end a release as failed does", line, "RPP SKP",
-			"a holder - newest 1 next -\nb holder - newest - next 0 stuck: rolled back in a\nc holder - newest - next 1 stuck: skipped in b"},
+		{
+			"B1 one release, nothing entered", line, "PPP",
+			"a holder - newest - next 0\nb holder - newest - next 0\nc holder - newest - next 0",
+		},
+		{
+			"B1 one release goes through", line, "SIP",
+			"a holder - newest 0 next -\nb holder 0 newest 0 next -\nc holder - newest - next 0",
+		},
+		{
+			"B2 a second one follows", line, "SIP IPP",
+			"a holder 1 newest 1 next -\nb holder 0 newest 0 next 1\nc holder - newest - next 0",
+		},
+		{
+			"B7 the oldest is next: no overtaking", line, "SSP SPP PPP",
+			"a holder - newest 1 next 2\nb holder - newest 0 next 1\nc holder - newest - next 0",
+		},
+		{
+			"B10 one that failed further up is passed over for its fix", line, "FPP PPP",
+			"a holder - newest 0 next 1\nb holder - newest - next 1\nc holder - newest - next 1",
+		},
+		{
+			"B4 with no fix it is next, and stuck", line, "FPP",
+			"a holder - newest 0 next -\nb holder - newest - next 0 stuck: failed in a\nc holder - newest - next 0 stuck: failed in a",
+		},
+		{
+			"of several that are stuck the newest is told of", line, "FPP CPP",
+			"a holder - newest 0 next -\nb holder - newest - next 1 stuck: cancelled in a\nc holder - newest - next 1 stuck: cancelled in a",
+		},
+		{
+			"B7 what was overtaken is skipped", line, "FPP SIP",
+			"a holder - newest 1 next -\nb holder 1 newest 1 next - skips [0]\nc holder - newest - next 1",
+		},
+		{
+			"B4 in a diamond one side holds what is below, not the other side", diamond, "SFPP",
+			"a holder - newest 0 next -\nb holder - newest 0 next -\nc holder - newest - next 0\nd holder - newest - next 0 stuck: failed in b",
+		},
+		{
+			"a channel without a phase does not concern the release", line, "S-P P-P",
+			"a holder - newest 0 next 1\nb holder - newest - next -\nc holder - newest - next 0",
+		},
+		{
+			"A18 a cancelled release is not in the way", line, "SCC PPP",
+			"a holder - newest 0 next 1\nb holder - newest - next 1\nc holder - newest - next 1",
+		},
+		{
+			"B6 rolled back and skipped end a release as failed does", line, "RPP SKP",
+			"a holder - newest 1 next -\nb holder - newest - next 0 stuck: rolled back in a\nc holder - newest - next 1 stuck: skipped in b",
+		},
 		{"no releases", line, "", "a holder - newest - next -\nb holder - newest - next -\nc holder - newest - next -"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
