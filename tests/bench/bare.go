@@ -8,6 +8,8 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
+
+	"github.com/converge-engine/converge/entities/protocol"
 )
 
 // bareQueue keeps the reference apart from Converge; both are in this process, on one connection.
@@ -34,7 +36,7 @@ func startBare(c client.Client) (*bare, error) {
 // onSignal starts one activity for each signal, eagerly, as the SDK does by itself.
 func (b *bare) onSignal(ctx workflow.Context) error {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
-	signals := workflow.GetSignalChannel(ctx, releaseVerb)
+	signals := workflow.GetSignalChannel(ctx, protocol.Release)
 	for {
 		var payload json.RawMessage
 		signals.Receive(ctx, &payload)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -24,15 +25,23 @@ const (
 
 // held is what was measured while services were idle.
 type held struct {
-	created                        time.Duration
-	atRest, before, begin, end     spent
-	restFor, window                time.Duration
-	looks                          int
-	eventsBefore, eventsAfter      int64
-	createdByServer, createdByUs   time.Duration
-	memoryPerServer, memoryPerUs   int64
-	serverPerLook, workerPerLook   time.Duration
-	serverAtRest, serverIn, workIn float64 // parts of a core
+	services        int
+	restFor, window time.Duration
+	// Before there were services, at the begin and the end of a rest; before and after the window.
+	first, atRest, begin, end spent
+	created                   time.Duration
+	server, worker            cost
+	looks                     int
+	events                    int64 // written in the window
+}
+
+// cost is what one of the two processes had to do.
+type cost struct {
+	making time.Duration // of CPU, for one service
+	look   time.Duration // of CPU, for one look
+	memory int64         // for one service
+	atRest float64       // part of a core, without services
+	busy   float64       // part of a core, in the window
 }
 
 // measureIdle makes many services, lets them converge, and watches them doing nothing.
@@ -42,7 +51,7 @@ func measureIdle(ctx context.Context, b *bench) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
-	h := held{window: b.window, restFor: max(b.window/6, time.Second)}
+	h := held{services: b.services, window: b.window, restFor: max(b.window/6, time.Second)}
 	a := application{
 		name: "idle", channels: 1, services: serviceNames(b.services), version: "v1", steady: b.window / looksPerWindow,
 	}
@@ -52,7 +61,7 @@ func measureIdle(ctx context.Context, b *bench) (err error) {
 	if err := h.watch(ctx, w, a); err != nil {
 		return err
 	}
-	h.work(len(a.services))
+	h.work()
 	h.report(b, a)
 	return nil
 }
@@ -61,7 +70,7 @@ func measureIdle(ctx context.Context, b *bench) (err error) {
 // converged.
 func (h *held) create(ctx context.Context, w *world, a application) error {
 	var err error
-	if h.before, err = w.spent(); err != nil {
+	if h.first, err = w.spent(); err != nil {
 		return err
 	}
 	if err = pause(ctx, h.restFor); err != nil {
@@ -90,15 +99,17 @@ func (h *held) create(ctx context.Context, w *world, a application) error {
 
 // watch counts over the window, which begins when every service has been looked at again.
 func (h *held) watch(ctx context.Context, w *world, a application) error {
-	after, err := w.spent()
+	made, err := w.spent()
 	if err != nil {
 		return err
 	}
-	h.createdByServer, h.createdByUs = after.since(h.atRest)
+	server, worker := made.since(h.atRest)
+	h.server.making, h.worker.making = server/time.Duration(h.services), worker/time.Duration(h.services)
 	if err = pause(ctx, 2*a.steady); err != nil {
 		return err
 	}
-	if h.eventsBefore, err = w.events(ctx, a); err != nil {
+	before, err := w.events(ctx, a)
+	if err != nil {
 		return err
 	}
 	if h.begin, err = w.spent(); err != nil {
@@ -112,7 +123,8 @@ func (h *held) watch(ctx context.Context, w *world, a application) error {
 	if h.end, err = w.spent(); err != nil {
 		return err
 	}
-	h.eventsAfter, err = w.events(ctx, a)
+	after, err := w.events(ctx, a)
+	h.events = after - before
 	return err
 }
 
@@ -133,42 +145,56 @@ func (w *world) events(ctx context.Context, a application) (int64, error) {
 }
 
 // work turns what was counted into what a service and a look cost.
-func (h *held) work(services int) {
-	h.memoryPerServer = (h.end.server.Memory - h.atRest.server.Memory) / int64(services)
-	h.memoryPerUs = (h.end.worker.Memory - h.atRest.worker.Memory) / int64(services)
-	rest, _ := h.atRest.since(h.before)
-	h.serverAtRest = rest.Seconds() / h.restFor.Seconds()
+func (h *held) work() {
+	n := int64(h.services)
+	h.server.memory = (h.end.server.Memory - h.atRest.server.Memory) / n
+	h.worker.memory = (h.end.worker.Memory - h.atRest.worker.Memory) / n
+	rest, _ := h.atRest.since(h.first)
+	h.server.atRest = part(rest, h.restFor)
 	server, worker := h.end.since(h.begin)
-	h.serverIn, h.workIn = server.Seconds()/h.window.Seconds(), worker.Seconds()/h.window.Seconds()
+	h.server.busy, h.worker.busy = part(server, h.window), part(worker, h.window)
 	if h.looks > 0 {
-		h.serverPerLook = (server - time.Duration(h.serverAtRest*float64(h.window))) / time.Duration(h.looks)
-		h.workerPerLook = worker / time.Duration(h.looks)
+		h.server.look = (server - time.Duration(h.server.atRest*float64(h.window))) / time.Duration(h.looks)
+		h.worker.look = worker / time.Duration(h.looks)
 	}
 }
 
+func part(cpu, of time.Duration) float64 { return cpu.Seconds() / of.Seconds() }
+
 func (h *held) report(b *bench, a application) {
-	n := len(a.services)
 	add := func(what string, v report.Value, spread string, goal *report.Value) {
 		b.Add(report.Line{Row: b.row, What: what, Measured: v, Spread: spread, Goal: goal})
 	}
-	rate := float64(h.looks) / h.window.Seconds()
-	add(fmt.Sprintf("events of %d idle services in %s", n, h.window.Round(time.Second)), report.Of(float64(h.eventsAfter-h.eventsBefore), "events"),
+	add(fmt.Sprintf("events of %d idle services in %s", h.services, h.window.Round(time.Second)), report.Of(float64(h.events), "events"),
 		fmt.Sprintf("%d looks", h.looks), report.Ref(report.Of(0, "events")))
-	add("CPU of a look", report.Dur(h.serverPerLook+h.workerPerLook),
-		fmt.Sprintf("server %s, worker %s", report.Dur(h.serverPerLook), report.Dur(h.workerPerLook)), nil)
-	many := manyServices / steadyDefault.Seconds() * (h.serverPerLook + h.workerPerLook).Seconds()
-	add(fmt.Sprintf("%d idle services, a look each in %s (worked out)", manyServices, short(steadyDefault)), report.Of(h.serverAtRest+many, report.Cores),
-		fmt.Sprintf("%.3g looks/s", manyServices/steadyDefault.Seconds()), report.Ref(report.Of(goalIdle, report.Cores)))
-	server, worker := report.Of(float64(h.end.server.Memory), report.Bytes), report.Of(float64(h.end.worker.Memory), report.Bytes)
-	add(fmt.Sprintf("memory of the server with %d", n), server, fmt.Sprintf("%s a service", report.Of(float64(h.memoryPerServer), report.Bytes)), nil)
-	add(fmt.Sprintf("memory of the worker with %d", n), worker, fmt.Sprintf("%s a service", report.Of(float64(h.memoryPerUs), report.Bytes)), nil)
-	add(fmt.Sprintf("publish %d, each released and converged", n), report.Dur(h.created),
-		fmt.Sprintf("%.0f/s", float64(n)/h.created.Seconds()), nil)
+	add("CPU of a look", report.Dur(h.server.look+h.worker.look),
+		fmt.Sprintf("server %s, worker %s", report.Dur(h.server.look), report.Dur(h.worker.look)), nil)
+	rate := manyServices / steadyDefault.Seconds()
+	many := h.server.atRest + rate*(h.server.look+h.worker.look).Seconds()
+	add(fmt.Sprintf("%d idle services, looks every %s (worked out)", manyServices, short(steadyDefault)), report.Of(many, report.Cores),
+		fmt.Sprintf("%.3g looks/s", rate), report.Ref(report.Of(goalIdle, report.Cores)))
+	for _, p := range []struct {
+		what string
+		used usage
+		cost cost
+	}{{"server", h.end.server, h.server}, {"worker", h.end.worker, h.worker}} {
+		add(fmt.Sprintf("memory of the %s with %d", p.what, h.services), report.Of(float64(p.used.Memory), report.Bytes),
+			fmt.Sprintf("%s a service", report.Of(float64(p.cost.memory), report.Bytes)), nil)
+	}
+	add(fmt.Sprintf("publish %d, each released and converged", h.services), report.Dur(h.created),
+		fmt.Sprintf("%.0f/s", float64(h.services)/h.created.Seconds()), nil)
+	h.explain(b, a)
+}
+
+func (h *held) explain(b *bench, a application) {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
 	b.Note(b.row, "looked at every %s instead of every %s: %.1f looks/s took %s of the server (%s with nothing to do) and %s of the worker",
-		short(a.steady), short(steadyDefault), rate, report.Of(h.serverIn, report.Cores), report.Of(h.serverAtRest, report.Cores), report.Of(h.workIn, report.Cores))
-	b.Note(b.row, "making a service took %s of CPU of the server and %s of the worker",
-		report.Dur(h.createdByServer/time.Duration(n)), report.Dur(h.createdByUs/time.Duration(n)))
-	b.Note(b.row, "the worker's memory includes this program's own and the server's code, which a worker does not link")
+		short(a.steady), short(steadyDefault), float64(h.looks)/h.window.Seconds(),
+		report.Of(h.server.busy, report.Cores), report.Of(h.server.atRest, report.Cores), report.Of(h.worker.busy, report.Cores))
+	b.Note(b.row, "making a service took %s of CPU of the server and %s of the worker", report.Dur(h.server.making), report.Dur(h.worker.making))
+	b.Note(b.row, "the worker's memory includes this program's own; of it %s is heap in use and %s stacks of %d goroutines",
+		report.Of(float64(m.HeapInuse), report.Bytes), report.Of(float64(m.StackInuse), report.Bytes), runtime.NumGoroutine())
 }
 
 func short(d time.Duration) string {

@@ -139,7 +139,7 @@ func names(sep string) string {
 
 // runAll measures the chosen rows, prints the table, and says which rows could not be measured.
 func runAll(ctx context.Context, o options, chosen []row) error {
-	r := &report.Report{Machine: fmt.Sprintf("%s, %s/%s, %s", cores(), runtime.GOOS, runtime.GOARCH, runtime.Version())}
+	r := &report.Report{Lines: []report.Line{}, Machine: fmt.Sprintf("%s, %s/%s, %s", cores(), runtime.GOOS, runtime.GOARCH, runtime.Version())}
 	for _, row := range chosen {
 		if ctx.Err() != nil {
 			break

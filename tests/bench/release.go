@@ -13,14 +13,14 @@ import (
 // signalRelease is the one client call that both sides of every comparison begin with.
 func signalRelease(ctx context.Context, c client.Client, id, version string) (sent time.Time, err error) {
 	sent = time.Now()
-	return sent, c.SignalWorkflow(ctx, id, "", releaseVerb, protocol.ReleaseRequest{Act: protocol.Act{By: "bench"}, Version: version})
+	return sent, c.SignalWorkflow(ctx, id, "", protocol.Release, protocol.ReleaseRequest{Act: protocol.Act{By: "bench"}, Version: version})
 }
 
 // updateRelease releases as `converge release` does.
 func updateRelease(ctx context.Context, c client.Client, id, version string) (sent time.Time, err error) {
 	sent = time.Now()
 	handle, err := c.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-		WorkflowID: id, UpdateName: releaseVerb, WaitForStage: client.WorkflowUpdateStageCompleted,
+		WorkflowID: id, UpdateName: protocol.Release, WaitForStage: client.WorkflowUpdateStageCompleted,
 		Args: []any{protocol.ReleaseRequest{Act: protocol.Act{By: "bench"}, Version: version}},
 	})
 	if err == nil {
