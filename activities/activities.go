@@ -23,8 +23,9 @@ type Activities struct {
 	Client    client.Client // to tell services about publications
 	Factories map[entities.RuntimeKind]Factory
 
-	mu    sync.Mutex
-	lines map[string]connection // by runtime and digest of its definition
+	mu      sync.Mutex
+	lines   map[string]connection    // by runtime and digest of its definition
+	applies map[string]chan struct{} // under way, by instance; closed when it has ended
 }
 
 // connection is a runtime ready for use, and what it was made from.

@@ -20,11 +20,17 @@ const beat = 3 * time.Second
 
 // Apply moves one instance to its target and looks at the result. A failed apply is an answer; an
 // error means that the worker could not end it, and another one begins again. That one looks
-// first: what the lost worker had finished is not done twice (A11).
+// first: what the lost worker had finished is not done twice (A11). The lost worker may be this very
+// one, cut off from the server for a while, and its apply still running: that one has to end first.
 func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protocol.ApplyAnswer, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	go heartbeats(ctx)
+	done, err := a.alone(ctx, r)
+	if err != nil {
+		return protocol.ApplyAnswer{}, err
+	}
+	defer done()
 	line, in, err := a.prepareApply(ctx, r)
 	if err != nil {
 		return protocol.ApplyAnswer{Err: runtimes.Clip(err.Error(), 1000)}, ctx.Err()
@@ -40,6 +46,36 @@ func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protoc
 	}
 	seen := a.lookAfter(ctx, line, in, r.FetchTimeout)
 	return protocol.ApplyAnswer{Reading: &seen}, ctx.Err()
+}
+
+// alone waits until no other apply of the same instance runs in this worker, and returns what lets
+// the next one begin.
+func (a *Activities) alone(ctx context.Context, r protocol.ApplyRequest) (done func(), err error) {
+	key := r.Application + "/" + r.Service + "/" + r.Instance.Channel
+	for {
+		a.mu.Lock()
+		running := a.applies[key]
+		if running == nil {
+			ended := make(chan struct{})
+			if a.applies == nil {
+				a.applies = map[string]chan struct{}{}
+			}
+			a.applies[key] = ended
+			a.mu.Unlock()
+			return func() {
+				a.mu.Lock()
+				delete(a.applies, key)
+				a.mu.Unlock()
+				close(ended)
+			}, nil
+		}
+		a.mu.Unlock()
+		select {
+		case <-running:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 }
 
 func (a *Activities) prepareApply(ctx context.Context, r protocol.ApplyRequest) (connection, runtimes.Instance, error) {
@@ -83,8 +119,9 @@ func (a *Activities) lookAfter(ctx context.Context, line connection, in runtimes
 	}}, nil)
 }
 
+// stable tells whether a reading, taken just now, shows the target as it should be.
 func stable(seen entities.Reading, target entities.Target) bool {
-	i := entities.Instance{Reading: seen, Known: seen.Digest()}
+	i := entities.Instance{Reading: seen, Known: seen.Digest(), Fresh: true}
 	return entities.ServiceInstance{Instance: &i}.Fetch(&target).Stable
 }
 
