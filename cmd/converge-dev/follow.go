@@ -72,13 +72,16 @@ func (f *follower) apply(ctx context.Context) {
 }
 
 // snapshot is the names, sizes and times of all files below dir, but for those in directories whose
-// name begins with a dot.
+// name begins with a dot. What cannot be read below dir is left out: a directory that is removed
+// while it is walked, or one that belongs to somebody else, is no reason to stop.
 func snapshot(dir string) (string, error) {
 	var b strings.Builder
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		switch {
-		case err != nil:
+		case err != nil && path == dir:
 			return err
+		case err != nil:
+			return nil //nolint:nilerr // see above
 		case path != dir && strings.HasPrefix(entry.Name(), "."):
 			if entry.IsDir() {
 				return fs.SkipDir
