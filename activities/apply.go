@@ -41,11 +41,16 @@ func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protoc
 			return protocol.ApplyAnswer{Reading: &seen}, ctx.Err()
 		}
 	}
+	answer := protocol.ApplyAnswer{}
 	if err := a.apply(ctx, line, in, r.Timeout); err != nil {
-		return protocol.ApplyAnswer{Err: runtimes.Clip(err.Error(), 1000), Permanent: runtimes.IsPermanent(err)}, ctx.Err()
+		answer.Err, answer.Permanent = runtimes.Clip(err.Error(), 1000), runtimes.IsPermanent(err)
+		if !line.looks() {
+			return answer, ctx.Err()
+		}
 	}
-	seen := a.lookAfter(ctx, line, in, r.FetchTimeout)
-	return protocol.ApplyAnswer{Reading: &seen}, ctx.Err()
+	seen := a.lookAfter(ctx, line, in, r.FetchTimeout) // a failed one may have changed things too
+	answer.Reading = &seen
+	return answer, ctx.Err()
 }
 
 // alone waits until no other apply of the same instance runs in this worker, and returns what lets

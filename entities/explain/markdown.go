@@ -12,7 +12,12 @@ import (
 // Temporal UI.
 const MarkdownLimit = 8 << 10
 
-const markdownHead = "| channel | current | target | status | since | reason |\n|---|---|---|---|---|---|\n"
+// gap stands at the end of every cell: the Temporal UI shows tables without any space between
+// their columns, and drops the ordinary kind.
+const gap = "\u00a0\u00a0"
+
+const markdownHead = "| channel" + gap + " | current" + gap + " | target" + gap + " | status" + gap + " | since" + gap +
+	" | reason |\n|---|---|---|---|---|---|\n"
 
 // Markdown is what the Temporal UI shows as the workflow's current details: a bold headline and a
 // table. Times are UTC and absolute, because nothing renders it again while time passes; a day is
@@ -78,7 +83,7 @@ func markdownRow(c protocol.ChannelStatus, ref time.Time) string {
 	for i := range cells {
 		cells[i] = markdownText(cells[i], 80)
 	}
-	return "| " + strings.Join(cells, " | ") + " |\n"
+	return "| " + strings.Join(cells, gap+" | ") + " |\n"
 }
 
 // withoutNext drops what only makes sense beside a running clock.
