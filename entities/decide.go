@@ -2,7 +2,6 @@ package entities
 
 import (
 	"fmt"
-	"sort"
 	"time"
 
 	"github.com/converge-engine/converge/entities/maestro"
@@ -72,14 +71,19 @@ func turnsOf(s *State) []maestro.Turn {
 // orphans lists instances whose channel is no longer declared: left in place, shown, not acted
 // upon (D10).
 func (d *Decision) orphans(s *State) {
-	var names []string
+	orphaned := false
+	// In any order: the answer is the same.
+	//workflowcheck:ignore
 	for name := range s.Instances {
-		if !s.declared(name) {
-			names = append(names, name)
-		}
+		orphaned = orphaned || !s.declared(name)
 	}
-	sort.Strings(names)
-	for _, name := range names {
+	if !orphaned {
+		return // as nearly always: no need to sort
+	}
+	for _, name := range SortedKeys(s.Instances) {
+		if s.declared(name) {
+			continue
+		}
 		i := ServiceInstance{s.Instances[name]}
 		d.Channels = append(d.Channels, ChannelDecision{
 			Channel: name, Status: StatusOf(Facts{Orphaned: true}), Current: i.Fetch(i.Target),

@@ -1,7 +1,5 @@
 package entities
 
-import "sort"
-
 // Watch is one observation that should be under way: instances of one runtime, either moving
 // (looked at often) or steady (seldom). At most two exist per runtime (DESIGN section 3).
 type Watch struct {
@@ -51,10 +49,9 @@ func (s *State) Watches() []Watch {
 		byKey[w.Key()].Looks = append(byKey[w.Key()].Looks, l)
 	}
 	out := make([]Watch, 0, len(byKey))
-	for _, w := range byKey {
-		out = append(out, *w)
+	for _, key := range SortedKeys(byKey) {
+		out = append(out, *byKey[key])
 	}
-	sort.Slice(out, func(a, b int) bool { return out[a].Key() < out[b].Key() })
 	return out
 }
 

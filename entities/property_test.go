@@ -351,7 +351,7 @@ func (c *chaos) retry(*rapid.T) {
 }
 
 func (c *chaos) endApply(t *rapid.T) {
-	channel := c.pick("running", sortedKeys(c.applies))
+	channel := c.pick("running", SortedKeys(c.applies))
 	version := c.applies[channel].Target.FullVersion
 	how := rapid.SampledFrom([]string{"ok", "ok", "ok", "fails", "fails for good", "lost", "half"}).Draw(t, "ends")
 	switch how {
@@ -410,7 +410,7 @@ func (c *chaos) damage(t *rapid.T) {
 }
 
 func (c *chaos) answerAsk(t *rapid.T) {
-	channel := c.pick("asked", sortedKeys(c.asks))
+	channel := c.pick("asked", SortedKeys(c.asks))
 	r := rapid.SampledFrom([]Reading{
 		running(c.asks[channel].Target.FullVersion, ObjectSucceeded),
 		{Objects: []Object{{Name: "web", Type: "custom"}}},

@@ -71,6 +71,8 @@ func (r *Release) PhaseIn(channel string) (maestro.Phase, bool) {
 
 // Over tells whether the release is finished in every channel.
 func (r *Release) Over() bool {
+	// In any order: the answer is the same.
+	//workflowcheck:ignore
 	for _, p := range r.Phases {
 		if !p.Phase.Over() {
 			return false

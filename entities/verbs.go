@@ -125,7 +125,7 @@ func (s *State) inheritCancels(r *Release, now time.Time) {
 	if of == nil || of.Version != r.Version {
 		return
 	}
-	for _, c := range sortedKeys(r.Phases) {
+	for _, c := range SortedKeys(r.Phases) {
 		if of.calledOff(c) && !s.isAt(c, of) {
 			r.Phases[c] = &PhaseState{Phase: maestro.Cancelled, Since: now, Reason: of.FullVersion + " was cancelled here"}
 		}
@@ -144,6 +144,8 @@ func (r *Release) calledOff(channel string) bool {
 func (s *State) offered() *Release {
 	for n := len(s.Releases) - 1; n >= 0; n-- {
 		r := s.Releases[n]
+		// In any order: the answer is the same.
+		//workflowcheck:ignore
 		for c := range r.Phases {
 			if !r.calledOff(c) || s.isAt(c, r) {
 				return r
@@ -158,7 +160,7 @@ func (s *State) replaceUnpromoted(by *Release, now time.Time) {
 		if !r.Config() || !r.unpromoted() {
 			continue
 		}
-		for _, c := range sortedKeys(r.Phases) {
+		for _, c := range SortedKeys(r.Phases) {
 			if r.Phases[c].Phase == maestro.Pending {
 				r.Phases[c] = &PhaseState{Phase: maestro.Skipped, Since: now, Reason: "replaced by " + by.FullVersion}
 			}
@@ -169,6 +171,8 @@ func (s *State) replaceUnpromoted(by *Release, now time.Time) {
 
 // unpromoted: still to come, and in no channel yet.
 func (r *Release) unpromoted() bool {
+	// In any order: the answer is the same.
+	//workflowcheck:ignore
 	for _, p := range r.Phases {
 		if p.Phase.Entered() {
 			return false
@@ -219,7 +223,7 @@ func (s *State) TakeSpec(spec *Spec, digest string, now time.Time) *Opening {
 // cut off there.
 func (s *State) leaveRemovedChannels(now time.Time) {
 	for _, r := range s.Releases {
-		for _, c := range sortedKeys(r.Phases) {
+		for _, c := range SortedKeys(r.Phases) {
 			if _, ok := s.Spec.Channel(c); !ok && !r.Phases[c].Phase.Over() {
 				r.Phases[c] = &PhaseState{Phase: maestro.Cancelled, Since: now, Reason: "the channel was removed"}
 				delete(r.Templates, c)
@@ -227,7 +231,7 @@ func (s *State) leaveRemovedChannels(now time.Time) {
 			}
 		}
 	}
-	for _, name := range sortedKeys(s.Instances) {
+	for _, name := range SortedKeys(s.Instances) {
 		if i := s.Instances[name]; i.Target == nil && !s.declared(name) {
 			delete(s.Instances, name)
 		}
@@ -415,7 +419,7 @@ func (s *State) scope(channel string) string {
 
 func phases(r *Release) string {
 	var parts []string
-	for _, c := range sortedKeys(r.Phases) {
+	for _, c := range SortedKeys(r.Phases) {
 		parts = append(parts, c+" "+string(r.Phases[c].Phase))
 	}
 	return strings.Join(parts, ", ")
@@ -453,7 +457,10 @@ func (s *Spec) channelNames() []string {
 	return out
 }
 
-func sortedKeys[V any](m map[string]V) []string {
+// SortedKeys are the keys of a map in order: what ranges over them gives the same bytes every time.
+//
+//workflowcheck:ignore
+func SortedKeys[V any](m map[string]V) []string {
 	keys := make([]string, 0, len(m))
 	for k := range m {
 		keys = append(keys, k)

@@ -146,11 +146,11 @@ func (w *world) obey() {
 			return
 		}
 		w.render()
-		for _, c := range sortedKeys(w.asks) {
+		for _, c := range SortedKeys(w.asks) {
 			w.s.AskAnswered(c, w.asks[c].Target, Reading{At: w.now, Objects: []Object{{Name: "web", Type: "custom", Status: ObjectPending}}})
 			delete(w.asks, c)
 		}
-		for _, c := range sortedKeys(w.applies) {
+		for _, c := range SortedKeys(w.applies) {
 			version := w.applies[c].Target.FullVersion
 			w.applyEnded(c, "", false)
 			if w.looks(c) {
@@ -180,7 +180,7 @@ func (w *world) phases() string {
 	var b strings.Builder
 	for _, r := range w.s.Releases {
 		var parts []string
-		for _, c := range sortedKeys(r.Phases) {
+		for _, c := range SortedKeys(r.Phases) {
 			p := r.Phases[c]
 			parts = append(parts, c+" "+string(p.Phase)+parenthesised(p.Reason))
 		}
