@@ -21,6 +21,7 @@ func Service(ctx workflow.Context, in protocol.ServiceInput) error {
 		return err
 	}
 	for {
+		s.collect()
 		s.woken = false
 		s.receive()
 		s.carryOut(s.state.Settle(workflow.Now(ctx), entities.Mode{Drain: s.ending()}))
@@ -75,7 +76,7 @@ func newService(ctx workflow.Context, in protocol.ServiceInput) (*service, error
 // hasNews wakes the loop. Signals of a name that nobody listens to are news too: they are refused
 // visibly instead of being lost.
 func (s *service) hasNews() bool {
-	return s.woken || len(s.unknownSignals()) > 0
+	return s.woken || len(workflow.GetUnhandledSignalNames(s.ctx)) > 0
 }
 
 // ending: the server wants this run to continue as new; nothing new is started any more.

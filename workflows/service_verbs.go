@@ -21,7 +21,8 @@ var serviceVerbs = [...]string{
 	protocol.Release, protocol.Pause, protocol.Resume, protocol.Cancel, protocol.Retry, protocol.Refresh,
 }
 
-// listen registers handlers: updates answer at once; signals go to the inbox, in order of arrival.
+// listen registers handlers of updates, which answer at once. Signals have none: the loop collects
+// them. A coroutine to receive each name would be simpler, but costs every idle service a stack.
 func (s *service) listen() error {
 	for _, verb := range serviceVerbs {
 		options := workflow.UpdateHandlerOptions{
@@ -34,25 +35,11 @@ func (s *service) listen() error {
 		if err := workflow.SetUpdateHandlerWithOptions(s.ctx, verb, handler, options); err != nil {
 			return err
 		}
-		s.inbox(verb)
 	}
-	s.inbox(protocol.Publish)
 	if err := workflow.SetQueryHandler(s.ctx, protocol.QueryStatus, s.status); err != nil {
 		return err
 	}
 	return workflow.SetQueryHandler(s.ctx, protocol.QueryExplain, s.explanation)
-}
-
-// inbox takes the signals of one name into state as they come.
-func (s *service) inbox(name string) {
-	channel := workflow.GetSignalChannel(s.ctx, name)
-	workflow.Go(s.ctx, func(ctx workflow.Context) {
-		for {
-			var raw json.RawMessage
-			channel.Receive(ctx, &raw)
-			s.keep(name, raw)
-		}
-	})
 }
 
 func (s *service) keep(name string, raw json.RawMessage) {
@@ -60,7 +47,7 @@ func (s *service) keep(name string, raw json.RawMessage) {
 	s.woken = true
 }
 
-// collect takes what has been delivered but not yet received, before the run ends.
+// collect takes the signals that have come into state, in order of arrival for each verb.
 func (s *service) collect() {
 	for _, name := range append(serviceVerbs[:], protocol.Publish) {
 		channel := workflow.GetSignalChannel(s.ctx, name)
@@ -92,7 +79,7 @@ func (s *service) refuseUnknown() {
 	}
 }
 
-// unknownSignals are the names of signals that have come and that no verb answers to.
+// unknownSignals are the names of signals that have come and that no verb answers to, sorted.
 func (s *service) unknownSignals() []string {
 	var out []string
 	for _, name := range workflow.GetUnhandledSignalNames(s.ctx) {
@@ -100,6 +87,7 @@ func (s *service) unknownSignals() []string {
 			out = append(out, name)
 		}
 	}
+	slices.Sort(out) // they come out of a map
 	return out
 }
 
