@@ -51,7 +51,7 @@ func measureIdle(ctx context.Context, b *bench) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
-	h := held{services: b.services, window: b.window, restFor: max(b.window/6, time.Second)}
+	h := held{services: b.services, window: b.window, restFor: max(b.window/6, 5*time.Second)}
 	a := application{
 		name: "idle", channels: 1, services: serviceNames(b.services), version: "v1", steady: b.window / looksPerWindow,
 	}
@@ -69,7 +69,10 @@ func measureIdle(ctx context.Context, b *bench) (err error) {
 // create publishes all services at once, each with a version to release, and waits until they have
 // converged.
 func (h *held) create(ctx context.Context, w *world, a application) error {
-	var err error
+	err := pause(ctx, time.Second) // a server that has just started is busy with itself
+	if err != nil {
+		return err
+	}
 	if h.first, err = w.spent(); err != nil {
 		return err
 	}
