@@ -1,6 +1,8 @@
 package tests
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -65,4 +67,45 @@ func TestIdleServiceWritesNoHistory(t *testing.T) {
 	before, looks := len(w.history(w.id("web"))), staging.Looks()
 	temporaltest.WaitFor(t, patience, func() (bool, string) { return staging.Looks() >= looks+10, "looking" })
 	require.Equal(t, before, len(w.history(w.id("web"))))
+}
+
+// Section 9: what a release costs in history is written down in docs/architecture.md: 25 events for
+// a service in two channels whose runtime is done when its apply returns, 19 for one channel.
+func TestReleaseCostsInEvents(t *testing.T) {
+	one := strings.Replace(twoChannels, "- {name: production, runtimes: [{name: APP-rt}], preconditions: [{releaseChannelStable: {releaseChannel: staging}}]}\n", "", 1)
+	for _, c := range []struct {
+		name, yaml, want string
+		failing, events  int
+	}{
+		{"one channel", one, "staging CONVERGED %s", 0, 19},
+		{"two channels", twoChannels, "staging CONVERGED %[1]s, production CONVERGED %[1]s", 0, 25},
+		{"an apply that fails once", one, "staging CONVERGED %s", 1, 36},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.write(c.yaml + web)
+			w.publish()
+			w.release("web", "v1")
+			w.await("web", fmt.Sprintf(c.want, "v1"))
+			before := w.settled("web")
+			w.fake.At(w.app, "web", "staging").FailApplies(c.failing, "try again")
+			w.signal("web", protocol.Release, `{"version":"v2","by":"test"}`)
+			w.await("web", fmt.Sprintf(c.want, "v2"))
+			require.Equal(t, c.events, w.settled("web")-before)
+		})
+	}
+}
+
+// settled waits until two more looks have written nothing, and returns the length of the history.
+func (w *world) settled(service string) int {
+	w.t.Helper()
+	staging := w.fake.At(w.app, service, "staging")
+	events := -1
+	temporaltest.WaitFor(w.t, patience, func() (bool, string) {
+		before, looks := len(w.history(w.id(service))), staging.Looks()
+		temporaltest.WaitFor(w.t, patience, func() (bool, string) { return staging.Looks() >= looks+2, "looking" })
+		events = len(w.history(w.id(service)))
+		return events == before, fmt.Sprintf("%d then %d events", before, events)
+	})
+	return events
 }
