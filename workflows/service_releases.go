@@ -44,7 +44,7 @@ func (s *service) release(ctx workflow.Context, r protocol.ReleaseRequest) (prot
 func (s *service) open(n entities.NewRelease, prepared protocol.PrepareAnswer) *entities.Release {
 	n.Incarnation, n.Hash = prepared.Incarnation, prepared.Hash
 	n.Payloads = map[string]string{}
-	for _, channel := range sortedKeys(prepared.Payloads) {
+	for _, channel := range entities.SortedKeys(prepared.Payloads) {
 		n.Payloads[channel] = prepared.Payloads[channel].Digest
 	}
 	return s.state.OpenRelease(n, workflow.Now(s.ctx))
@@ -125,7 +125,7 @@ func (s *service) openPublished(p protocol.ServicePublish, o entities.Opening) e
 
 // sameAs tells whether what was rendered under a release's version is what it already carries.
 func sameAs(r *entities.Release, prepared protocol.PrepareAnswer) bool {
-	for _, channel := range sortedKeys(prepared.Payloads) {
+	for _, channel := range entities.SortedKeys(prepared.Payloads) {
 		if r.Payloads[channel] != prepared.Payloads[channel].UnderPresent {
 			return false
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 
@@ -16,9 +15,11 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// serviceVerbs are Updates and Signals of the same name (DESIGN section 3).
+// serviceVerbs are Updates and Signals of the same name (DESIGN section 3). Signals of different
+// names that come within one workflow task have lost their order; they are carried out in this one,
+// so that what holds things back has the last word. Who needs an order waits for answers: updates.
 var serviceVerbs = [...]string{
-	protocol.Release, protocol.Pause, protocol.Resume, protocol.Cancel, protocol.Retry, protocol.Refresh,
+	protocol.Release, protocol.Retry, protocol.Resume, protocol.Refresh, protocol.Cancel, protocol.Pause,
 }
 
 // listen registers handlers of updates, which answer at once. Signals have none: the loop collects
@@ -184,18 +185,11 @@ func (s *service) check(verb string, raw json.RawMessage) error {
 }
 
 func (s *service) checkRelease(r protocol.ReleaseRequest) error {
-	names := map[string]bool{}
-	for name := range r.Parameters {
-		names[name] = true
+	names, channels := entities.SortedKeys(r.Parameters), entities.SortedKeys(r.ChannelParameters)
+	for _, channel := range channels {
+		names = append(names, entities.SortedKeys(r.ChannelParameters[channel])...)
 	}
-	channels := map[string]bool{}
-	for channel, ps := range r.ChannelParameters {
-		channels[channel] = true
-		for name := range ps {
-			names[name] = true
-		}
-	}
-	return s.state.CheckRelease(r.Version, keys(names), keys(channels))
+	return s.state.CheckRelease(r.Version, names, channels)
 }
 
 // perform carries out one verb. The answer of a repeated request id is the one given then.
@@ -319,13 +313,4 @@ func errorText(err error) string {
 		return app.Message()
 	}
 	return err.Error()
-}
-
-func keys(m map[string]bool) []string {
-	out := make([]string, 0, len(m))
-	for k := range m {
-		out = append(out, k)
-	}
-	sort.Strings(out)
-	return out
 }

@@ -3,6 +3,7 @@ package workflows
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -173,7 +174,7 @@ func unblock(s *entities.State, c entities.ChannelDecision, i *entities.Instance
 
 func viewRelease(r *entities.Release) protocol.ReleaseStatus {
 	out := protocol.ReleaseStatus{ID: r.ID, Version: r.FullVersion, Incarnation: r.Incarnation, By: r.By, At: r.At, Phases: map[string]string{}}
-	for _, channel := range sortedKeys(r.Phases) {
+	for _, channel := range entities.SortedKeys(r.Phases) {
 		p := r.Phases[channel]
 		out.Phases[channel] = string(p.Phase)
 		if p.Reason != "" {
@@ -208,6 +209,9 @@ func headline(s *entities.State, d *entities.Decision, worst entities.Status) st
 		if c.Next != nil && (worst == entities.StatusPreconditions || worst == entities.StatusBlocked) {
 			version = c.Next.FullVersion
 		}
+		if worst == entities.StatusPaused {
+			return pausedHeadline(c)
+		}
 		line := fmt.Sprintf("%s %s in %s", version, worst, c.Channel)
 		if len(c.Reasons) > 0 {
 			line += ": " + c.Reasons[0]
@@ -215,4 +219,13 @@ func headline(s *entities.State, d *entities.Decision, worst entities.Status) st
 		return line
 	}
 	return string(worst)
+}
+
+// pausedHeadline says who holds a channel and what waits for it.
+func pausedHeadline(c entities.ChannelDecision) string {
+	line := c.Channel + " is " + strings.Join(c.Reasons, "; ")
+	if c.Next != nil {
+		line += "; " + c.Next.FullVersion + " waits"
+	}
+	return line
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sort"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -101,7 +100,7 @@ func (s *service) arrangeWatches() {
 		wanted[w.Key()] = w
 		moving = moving || w.Moving
 	}
-	for _, key := range sortedKeys(s.watches) {
+	for _, key := range entities.SortedKeys(s.watches) {
 		have := s.watches[key]
 		w, ok := wanted[key]
 		if ok && slices.Equal(w.Looks, have.Looks) || moving && !have.Moving {
@@ -110,7 +109,7 @@ func (s *service) arrangeWatches() {
 		have.cancel()
 		delete(s.watches, key)
 	}
-	for _, key := range sortedKeys(wanted) {
+	for _, key := range entities.SortedKeys(wanted) {
 		if s.watches[key] == nil {
 			s.startWatch(wanted[key])
 		}
@@ -257,13 +256,4 @@ func (s *service) dueSummary(at time.Time) string {
 		}
 	}
 	return "try the store again"
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	out := make([]string, 0, len(m))
-	for k := range m {
-		out = append(out, k)
-	}
-	sort.Strings(out)
-	return out
 }
