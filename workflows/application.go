@@ -46,11 +46,14 @@ func Application(ctx workflow.Context, in protocol.ApplicationInput) error {
 }
 
 type application struct {
-	ctx     workflow.Context
-	name    string
-	state   *protocol.ApplicationState
-	woken   bool
-	telling bool
+	ctx   workflow.Context
+	name  string
+	state *protocol.ApplicationState
+	woken bool
+
+	telling     bool
+	tellingOf   string // the manifest that is being told
+	stopTelling workflow.CancelFunc
 }
 
 func (a *application) listen() error {
@@ -75,10 +78,8 @@ func (a *application) listen() error {
 // signalled publishes by signal: nobody hears the answer, so a refusal is kept for `status`.
 func (a *application) signalled(raw json.RawMessage) {
 	if _, err := a.publish(raw); err != nil {
-		var act protocol.Act
-		_ = json.Unmarshal(raw, &act) // only to say who it was
 		a.state.Refused = keepNewest(append(a.state.Refused, entities.Refusal{
-			Verb: protocol.Publish, By: act.By, Reason: errorText(err), At: workflow.Now(a.ctx),
+			Verb: protocol.Publish, By: by(raw), Reason: clip(errorText(err), maxRefusal), At: workflow.Now(a.ctx),
 		}), entities.MaxRefused)
 		a.woken = true
 	}
@@ -104,6 +105,8 @@ func (a *application) check(raw json.RawMessage) (protocol.PublishRequest, error
 	switch {
 	case p.By == "":
 		return p, errors.New(`"by" is missing; expected who publishes`)
+	case checkAct(p.Act) != nil:
+		return p, checkAct(p.Act)
 	case p.Hash == "" || p.Manifest == "":
 		return p, errors.New(`"hash" and "manifest" are needed; publish with: converge apply DIR`)
 	case a.answered(p.RequestID) != nil:
@@ -165,14 +168,19 @@ func (a *application) newest() protocol.Incarnation {
 	return protocol.Incarnation{}
 }
 
-// tell starts telling the services what changed, one publication at a time; several that come
-// meanwhile are told as one.
+// tell starts telling the services what changed, one publication at a time. A newer one cuts in: it
+// supersedes what is being told, and what is being told may never end (its manifest is in a store
+// that no worker reads). Nobody is left out, since all is told anew from what all are known to know.
 func (a *application) tell() {
 	newest := a.newest()
+	if a.telling && a.state.Manifest != a.tellingOf &&
+		workflow.GetVersion(a.ctx, "newer-cuts-in", workflow.DefaultVersion, 1) == 1 {
+		a.stopTelling() // and tell again once it has stopped
+	}
 	if a.telling || a.state.Manifest == a.state.Told && newest.Number == a.state.ToldNumber {
 		return
 	}
-	a.telling = true
+	a.telling, a.tellingOf = true, a.state.Manifest
 	request := protocol.NotifyRequest{
 		Application: a.name, From: a.state.Told, To: a.state.Manifest, Newest: newest, Store: a.state.Store,
 	}
@@ -181,7 +189,9 @@ func (a *application) tell() {
 			request.Passed = append(request.Passed, i)
 		}
 	}
-	ctx := workflow.WithActivityOptions(a.ctx, workflow.ActivityOptions{
+	ctx, stop := workflow.WithCancel(a.ctx)
+	a.stopTelling = stop
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: time.Hour, HeartbeatTimeout: margin,
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
 		Summary:     fmt.Sprintf("tell services of incarnation %d", newest.Number),
@@ -191,6 +201,9 @@ func (a *application) tell() {
 		var answer protocol.NotifyAnswer
 		err := future.Get(ctx, &answer)
 		a.telling, a.woken = false, true
+		if temporal.IsCanceledError(err) {
+			return
+		}
 		if err != nil { // its worker went away for over an hour: begin again
 			a.state.Problem = "services are not told yet: " + rootCause(err)
 			return

@@ -30,7 +30,10 @@ func Service(ctx workflow.Context, in protocol.ServiceInput) error {
 			continue
 		}
 		if s.ending() && s.atRest() {
-			return s.continueAsNew()
+			if err := s.continueAsNew(); err != nil {
+				return err
+			}
+			continue
 		}
 		if err := workflow.Await(ctx, s.hasNews); err != nil {
 			return err
@@ -103,23 +106,6 @@ func (s *service) carryOut(d *entities.Decision) {
 	s.arrangeWatches()
 	s.wakeAt(earliest(d.Wake, s.retryAt))
 	s.show()
-}
-
-// continueAsNew hands the state to the next run, signals that have arrived meanwhile included.
-func (s *service) continueAsNew() error {
-	s.collect()
-	in, err := pack(s.ctx, s.state)
-	if err != nil {
-		return err
-	}
-	s.collect() // packing may have yielded to the store
-	if in.State == nil && len(s.state.Inbox) > 0 {
-		if in, err = pack(s.ctx, s.state); err != nil {
-			return err
-		}
-	}
-	in.Runs = s.runs + 1
-	return workflow.NewContinueAsNewError(s.ctx, protocol.ServiceWorkflow, in)
 }
 
 func earliest(a, b time.Time) time.Time {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -143,6 +144,9 @@ func templates(spec *entities.Spec) map[string]string {
 
 // render answers what a config release would put into a channel under the version that is there.
 func (s *service) render(op entities.RenderOp) {
+	if workflow.Now(s.ctx).Before(s.retryAt) {
+		return // the store did not answer; it is asked again then
+	}
 	r := s.state.ReleaseByID(op.Release)
 	prepared, err := s.prepare(s.ctx, protocol.PrepareRequest{
 		Version: r.Version, FullVersion: r.FullVersion, Incarnation: r.Incarnation, Hash: r.Hash,
@@ -157,6 +161,7 @@ func (s *service) render(op entities.RenderOp) {
 		present.Payload = ""
 	}
 	s.state.Rendered(op.Release, op.Channel, present)
+	s.retries = 0
 	s.woken = true
 }
 
@@ -170,8 +175,22 @@ func (s *service) prepare(ctx workflow.Context, r protocol.PrepareRequest) (prot
 // fromStore runs a short activity that reads or writes the store, in this worker and within the
 // present workflow task: no round trip to the server stands between a signal and its apply.
 func (s *service) fromStore(ctx workflow.Context, name string, request, answer any) error {
-	return fromStore(ctx, name, request, answer)
+	err := fromStore(ctx, name, request, answer)
+	if !isStoreError(err) {
+		s.storeAnswers()
+	}
+	return err
 }
+
+// storeAnswers takes back that it does not.
+func (s *service) storeAnswers() {
+	if strings.HasPrefix(s.state.Problem, storeSilent) {
+		s.state.Problem = ""
+	}
+}
+
+// storeSilent begins what is said of a store that cannot be reached, or has not what is needed.
+const storeSilent = "the store does not answer: "
 
 func fromStore(ctx workflow.Context, name string, request, answer any) error {
 	ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
@@ -188,11 +207,16 @@ func fromStore(ctx workflow.Context, name string, request, answer any) error {
 	if errors.As(err, &app) && app.Type() == protocol.ErrRefused {
 		return refused(errors.New(app.Message()))
 	}
-	return temporal.NewApplicationError("the store does not answer: "+rootCause(err), protocol.ErrStore)
+	return temporal.NewApplicationError(storeSilent+rootCause(err), protocol.ErrStore)
 }
 
-// rootCause is the innermost message: what a person needs of a chain of Temporal errors.
+// rootCause is what a person needs of a chain of Temporal errors: the message of what failed, whole
+// ("write … to the store: permission denied"), or else the innermost one.
 func rootCause(err error) string {
+	var app *temporal.ApplicationError
+	if errors.As(err, &app) {
+		return app.Message()
+	}
 	for {
 		inner := errors.Unwrap(err)
 		if inner == nil {

@@ -44,6 +44,10 @@ func (s *service) listen() error {
 }
 
 func (s *service) keep(name string, raw json.RawMessage) {
+	if err := checkRaw(name, raw); err != nil {
+		s.refuse(name, raw, err.Error(), workflow.Now(s.ctx))
+		return
+	}
 	s.state.Inbox = append(s.state.Inbox, entities.Message{Verb: name, Payload: raw, At: workflow.Now(s.ctx)})
 	s.woken = true
 }
@@ -72,10 +76,7 @@ func (s *service) refuseUnknown() {
 			if !channel.ReceiveAsync(&raw) {
 				break
 			}
-			var act protocol.Act
-			_ = json.Unmarshal(raw, &act) // only to say who it was
-			s.state.Refuse(name, act.By, "no such verb; expected one of "+strings.Join(serviceVerbs[:], ", "), workflow.Now(s.ctx))
-			s.woken = true
+			s.refuse(name, raw, "no such verb; expected one of "+strings.Join(serviceVerbs[:], ", "), workflow.Now(s.ctx))
 		}
 	}
 }
@@ -96,6 +97,9 @@ func (s *service) unknownSignals() []string {
 // place and is tried again; everything else goes on (a dead store must not hold up a pause).
 func (s *service) receive() {
 	s.refuseUnknown()
+	if now := workflow.Now(s.ctx); !now.Before(s.retryAt) {
+		s.retryAt = time.Time{} // due: who needs the store tries it now, and sets the next time
+	}
 	if len(s.state.Inbox) == 0 {
 		return
 	}
@@ -134,9 +138,7 @@ func (s *service) receiveOne(m entities.Message) error {
 		_, err = s.perform(s.ctx, m.Verb, m.Payload)
 	}
 	if err != nil && !isStoreError(err) {
-		var act protocol.Act
-		_ = json.Unmarshal(m.Payload, &act) // only to say who it was
-		s.state.Refuse(m.Verb, act.By, errorText(err), m.At)
+		s.refuse(m.Verb, m.Payload, errorText(err), m.At)
 	}
 	return err
 }
@@ -272,8 +274,11 @@ func decode(verb string, raw json.RawMessage) (request, error) {
 	if err := decodeStrictly(verb, raw, into); err != nil {
 		return request{}, err
 	}
-	if r.act().By == "" {
-		return request{}, errors.New(`"by" is missing; expected who asks`)
+	if err := checkAct(r.act()); err != nil {
+		return request{}, err
+	}
+	if n := len(r.release.ID); n > maxName {
+		return request{}, fmt.Errorf(`"id" is %d bytes long; at most %d`, n, maxName)
 	}
 	if v := r.version; into == &r.version && v.Version == "" {
 		return request{}, errors.New(`"version" is missing`)
@@ -282,8 +287,8 @@ func decode(verb string, raw json.RawMessage) (request, error) {
 }
 
 func decodeStrictly(verb string, raw json.RawMessage, into any) error {
-	if len(raw) == 0 {
-		return fmt.Errorf("%s without a payload; expected JSON as in docs/protocol.md", verb)
+	if err := checkRaw(verb, raw); err != nil {
+		return err
 	}
 	d := json.NewDecoder(strings.NewReader(string(raw)))
 	d.DisallowUnknownFields()
