@@ -67,7 +67,7 @@ fuzz: ## Run every fuzz target for FUZZTIME (20s)
 		done; \
 	done
 
-histories: ## Record the workflow histories again that the tests replay (see docs/decisions before doing so)
+histories: ## Record the workflow histories again that the tests replay (see CONTRIBUTING.md before doing so)
 	go test ./tests -run TestRecordHistories -count=1 -record
 
 temporal-cli: ## Build the stock temporal CLI into .cache/bin for the tests that call it (minutes, once)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent"
 )
 
 // Search attributes that a Service begins with.
@@ -56,7 +57,8 @@ func (a *Activities) Notify(ctx context.Context, r protocol.NotifyRequest) (prot
 
 func (a *Activities) manifests(ctx context.Context, r protocol.NotifyRequest) (from, to map[string]string, err error) {
 	if r.From != "" {
-		if from, err = a.Store.Manifest(ctx, r.From); err != nil {
+		// A store that lost what all knew: then everybody is told again, which does no harm.
+		if from, err = a.Store.Manifest(ctx, r.From); err != nil && !intent.IsNotFound(err) {
 			return nil, nil, err
 		}
 	}

@@ -25,6 +25,9 @@ func (a *Activities) LoadSpec(ctx context.Context, r protocol.LoadSpecRequest) (
 // recorded when it is first named, and a known name means those bytes again. What a caller did
 // wrong is refused; everything else is worth another try.
 func (a *Activities) Prepare(ctx context.Context, r protocol.PrepareRequest) (protocol.PrepareAnswer, error) {
+	if err := a.checkInitial(ctx, r); err != nil {
+		return protocol.PrepareAnswer{}, err
+	}
 	record, known, err := a.version(ctx, r)
 	if err != nil {
 		return protocol.PrepareAnswer{}, err
@@ -52,6 +55,25 @@ func (a *Activities) Prepare(ctx context.Context, r protocol.PrepareRequest) (pr
 		answer.Payloads[channel] = prepared
 	}
 	return answer, nil
+}
+
+// checkInitial refuses an initial version where something was released before: a server that lost its
+// memory must not take production back to where it began.
+func (a *Activities) checkInitial(ctx context.Context, r protocol.PrepareRequest) error {
+	if !r.Initial {
+		return nil
+	}
+	versions, err := a.Store.Versions(ctx, r.Application, r.Service)
+	if err != nil {
+		return err
+	}
+	for _, v := range versions {
+		if v != r.FullVersion {
+			return refuse("the store knows %s of %s/%s, so this is not its first release although Temporal remembers none; release what should run: converge release %s/%s VERSION",
+				v, r.Application, r.Service, r.Application, r.Service)
+		}
+	}
+	return nil
 }
 
 // version finds what the version means, or makes up what it will mean from now on.

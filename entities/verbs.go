@@ -5,7 +5,6 @@ import (
 	"sort"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/converge-engine/converge/entities/maestro"
 )
@@ -54,8 +53,8 @@ func checkVersion(v string) error {
 		return fmt.Errorf("the version is %d bytes long; at most 128", len(v))
 	}
 	for _, r := range v {
-		if r == ' ' || !unicode.IsPrint(r) || strings.ContainsRune(`"'\/$`+"`", r) {
-			return fmt.Errorf("version %q: spaces, quotes, slashes and $ are not allowed", v)
+		if r <= ' ' || r > '~' || strings.ContainsRune(`"'\/$`+"`", r) {
+			return fmt.Errorf("version %q: expected printable ASCII without spaces, quotes, slashes and $", v)
 		}
 	}
 	return nil
@@ -185,6 +184,7 @@ func (r *Release) unpromoted() bool {
 type Opening struct {
 	Version, FullVersion string
 	Cause                string
+	Initial              bool     // nothing was released before, as far as is remembered
 	Of                   *Release // the release whose version a config release carries; else nil
 }
 
@@ -205,7 +205,7 @@ func (s *State) TakeSpec(spec *Spec, digest string, now time.Time) *Opening {
 	case spec.Version != "" && (newest == nil || newest.Version != spec.Version):
 		return &Opening{Version: spec.Version, FullVersion: spec.Version, Cause: spec.DeclaredAt}
 	case newest == nil && spec.InitialVersion != "":
-		return &Opening{Version: spec.InitialVersion, FullVersion: spec.InitialVersion, Cause: spec.DeclaredAt}
+		return &Opening{Version: spec.InitialVersion, FullVersion: spec.InitialVersion, Cause: spec.DeclaredAt, Initial: true}
 	case offered == nil || !templatesDiffer(newest, spec):
 		return nil
 	case spec.ConfigChanges == ConfigHold || s.open() >= MaxOpenReleases:

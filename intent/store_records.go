@@ -37,10 +37,31 @@ func (s *Store) Version(ctx context.Context, application, service, fullVersion s
 
 // versionKey is readable, and different for versions that differ in case only, whatever the file
 // system makes of that.
+// Versions lists the full versions recorded of a service, in no particular order.
+func (s *Store) Versions(ctx context.Context, application, service string) ([]string, error) {
+	names, err := s.blobs.list(ctx, versionPrefix(application, service))
+	if err != nil {
+		return nil, err
+	}
+	var versions []string
+	for _, name := range names {
+		record, err := readRecord[VersionRecord](ctx, s, name)
+		if err != nil {
+			return nil, err
+		}
+		versions = append(versions, record.FullVersion)
+	}
+	return versions, nil
+}
+
+func versionPrefix(application, service string) string {
+	return "versions/" + application + "/" + service + "/"
+}
+
 func versionKey(application, service, fullVersion string) string {
 	readable := url.QueryEscape(fullVersion)
 	readable = readable[:min(len(readable), 150)]
-	return "versions/" + application + "/" + service + "/" + readable + "-" + hashOf([]byte(fullVersion))[:8]
+	return versionPrefix(application, service) + readable + "-" + hashOf([]byte(fullVersion))[:8]
 }
 
 // PutNumber records the incarnation of a number, so that it can always be read by it (D5). A

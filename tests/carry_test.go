@@ -88,10 +88,12 @@ func TestContinueAsNewLosesNothing(t *testing.T) {
 }
 
 // runs counts how often a service continued as new, by the chain of its runs.
-func (w *world) runs(service string) int {
+func (w *world) runs(service string) int { return w.runsOf(w.id(service)) }
+
+func (w *world) runsOf(id string) int {
 	n, run := 0, ""
 	for {
-		history := w.client.GetWorkflowHistory(context.Background(), w.id(service), run, false, 0)
+		history := w.client.GetWorkflowHistory(context.Background(), id, run, false, 0)
 		require.True(w.t, history.HasNext())
 		first, err := history.Next()
 		require.NoError(w.t, err)

@@ -33,6 +33,9 @@ type PrepareRequest struct {
 	Channels          []string                  `json:"channels"`
 	Parameters        map[string]any            `json:"parameters,omitempty"`
 	ChannelParameters map[string]map[string]any `json:"channelParameters,omitempty"`
+	// Initial: refused when the store knows another version of the service. Then something was
+	// released before and only the workflow's memory of it is gone.
+	Initial bool `json:"initial,omitempty"`
 	// Present: channel → full version that is there. For a config release the payload is also
 	// rendered under it, to see whether anything changed (DESIGN section 4).
 	Present map[string]string `json:"present,omitempty"`

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"golang.org/x/sync/errgroup"
@@ -144,11 +145,12 @@ func (p *publication) compare(ctx context.Context) error {
 	p.result.Previous, p.result.Incarnation = before.Newest, before.Newest
 	newest := newestOf(before)
 	p.result.Unchanged = newest.Hash == p.result.Hash && before.Manifest == p.manifest.Digest()
-	if p.result.Unchanged {
+	last, err := p.store.Manifest(ctx, before.Manifest)
+	if p.result.Unchanged && err == nil {
 		p.result.Told = before.Told == before.Manifest
 		return nil
 	}
-	last, err := p.store.Manifest(ctx, before.Manifest)
+	p.result.Unchanged = false                 // a store that lost its content gets it again
 	if err != nil && !intent.IsNotFound(err) { // in another store so far: then everything counts as changed
 		return err
 	}
@@ -174,15 +176,20 @@ func Status(ctx context.Context, c client.Client, application string) (protocol.
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	var s protocol.ApplicationStatus
-	value, err := c.QueryWorkflow(ctx, protocol.ApplicationID(application), "", protocol.QueryStatus)
+	answer, err := c.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{
+		WorkflowID: protocol.ApplicationID(application), QueryType: protocol.QueryStatus,
+		QueryRejectCondition: enumspb.QUERY_REJECT_CONDITION_NOT_OPEN, // one that was ended knows nothing any more
+	})
 	var absent *serviceerror.NotFound
 	switch {
 	case errors.As(err, &absent):
 		return s, nil
 	case err != nil:
 		return s, noAnswer(err, "ask application/"+application)
+	case answer.QueryRejected != nil:
+		return s, nil
 	}
-	return s, value.Get(&s)
+	return s, answer.QueryResult.Get(&s)
 }
 
 func newestOf(s protocol.ApplicationStatus) protocol.Incarnation {
