@@ -100,7 +100,7 @@ func (s *service) loadSpec(p protocol.ServicePublish) (*entities.Spec, error) {
 func (s *service) openPublished(p protocol.ServicePublish, o entities.Opening) error {
 	request := protocol.PrepareRequest{
 		Version: o.Version, FullVersion: o.FullVersion, Incarnation: p.Incarnation, Hash: p.Hash,
-		Channels: channelNames(s.state.Spec),
+		Channels: channelNames(s.state.Spec), Initial: o.Initial,
 	}
 	if o.Of != nil {
 		request.Present = map[string]string{}

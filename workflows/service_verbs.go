@@ -202,7 +202,7 @@ func (s *service) perform(ctx workflow.Context, verb string, raw json.RawMessage
 	}
 	act := r.act()
 	if before, done := s.state.Answered(verb, act.RequestID); done {
-		return before, nil
+		return repeated(verb, before), nil
 	}
 	var answer any
 	if verb == protocol.Release {
@@ -221,6 +221,19 @@ func (s *service) perform(ctx workflow.Context, verb string, raw json.RawMessage
 	}
 	s.state.Answer(verb, act.RequestID, out)
 	return out, nil
+}
+
+// repeated is the answer once given, marked as such where the verb's answer has room for it.
+func repeated(verb string, before json.RawMessage) json.RawMessage {
+	var answer protocol.ReleaseAnswer
+	if verb != protocol.Release || json.Unmarshal(before, &answer) != nil {
+		return before
+	}
+	answer.Repeated = true
+	if out, err := json.Marshal(answer); err == nil {
+		return out
+	}
+	return before
 }
 
 // act carries out the verbs that are pure changes of state.
