@@ -2,11 +2,7 @@ package activities
 
 import (
 	"context"
-	"encoding/json"
 	"hash/fnv"
-	"maps"
-	"slices"
-	"sync"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -21,7 +17,7 @@ import (
 // hung one is reported alone and holds up no other (A7). It completes when something is not as
 // known; else it asks the server for another attempt after the interval, which writes no history.
 func (a *Activities) Observe(ctx context.Context, r protocol.ObserveRequest) (protocol.ObserveAnswer, error) {
-	news := bound(a.lookAround(ctx, r))
+	news := bound(lookAround(ctx, r, a.lookAt))
 	if ctx.Err() != nil { // the worker is stopping: what it saw half way counts for nothing
 		return protocol.ObserveAnswer{}, ctx.Err()
 	}
@@ -33,41 +29,6 @@ func (a *Activities) Observe(ctx context.Context, r protocol.ObserveRequest) (pr
 			NextRetryDelay: spread(r.Interval, activity.GetInfo(ctx).WorkflowExecution.ID),
 			Category:       temporal.ApplicationErrorCategoryBenign,
 		})
-}
-
-// maxNews bounds an answer in bytes of JSON. What does not fit stays unknown to the workflow, so it
-// is still news at the next look.
-const maxNews = 48 << 10
-
-func bound(news map[string]entities.Reading) map[string]entities.Reading {
-	size := 0
-	for _, channel := range slices.Sorted(maps.Keys(news)) {
-		data, err := json.Marshal(news[channel])
-		if size += len(channel) + len(data); err != nil || size > maxNews {
-			delete(news, channel)
-		}
-	}
-	return news
-}
-
-// lookAround returns the readings that are not as known, by channel.
-func (a *Activities) lookAround(ctx context.Context, r protocol.ObserveRequest) map[string]entities.Reading {
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	news := map[string]entities.Reading{}
-	for _, ref := range r.Instances {
-		wg.Go(func() {
-			seen := a.lookAt(ctx, r, ref)
-			if ref.Known != "" && seen.Digest() == ref.Known {
-				return
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			news[ref.Channel] = seen
-		})
-	}
-	wg.Wait()
-	return news
 }
 
 func (a *Activities) lookAt(ctx context.Context, r protocol.ObserveRequest, ref protocol.InstanceRef) entities.Reading {
@@ -83,7 +44,7 @@ func (a *Activities) lookAt(ctx context.Context, r protocol.ObserveRequest, ref 
 		return unready(err)
 	}
 	seen, output := line.look(ctx, in, r.Timeout)
-	if seen.Digest() != ref.Known {
+	if seen.Digest() != ref.Known && ctx.Err() == nil {
 		a.logLook(ctx, in, output, seen)
 	}
 	return seen

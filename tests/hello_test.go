@@ -67,6 +67,17 @@ func TestHelloFromTheReadme(t *testing.T) {
 	h.serves(h.staging, "web v1 in staging")
 	h.serves(h.production, "web v1 in production")
 
+	t.Run("C9 links, events and messages reach status", func(t *testing.T) {
+		o := h.await("hello/web", "staging CONVERGED v1, production CONVERGED v1").Channels[0].Objects[0]
+		require.Equal(t, h.staging, o.Links[0].URL)
+		require.NotEmpty(t, o.Events)
+		require.NotEmpty(t, o.Message)
+	})
+	t.Run("D7 any incarnation is exported by its number", func(t *testing.T) {
+		out, code := h.converge("incarnations", "hello", "--export", "1")
+		require.Zero(t, code)
+		require.Contains(t, out, `"converge.incarnation/v1"`)
+	})
 	t.Run("release v2", func(t *testing.T) {
 		out, code := h.converge("release", "hello/web", "v2", "--wait")
 		require.Zero(t, code, out)

@@ -90,6 +90,7 @@ type incarnationsOptions struct {
 	application string
 	store       string
 	last        int
+	export      int64
 }
 
 func newCmdIncarnations(f *Factory, runF func(context.Context, *incarnationsOptions) error) *cobra.Command {
@@ -98,8 +99,10 @@ func newCmdIncarnations(f *Factory, runF func(context.Context, *incarnationsOpti
 		Use:   "incarnations [APP]",
 		Short: "List the published configurations of an application",
 		Long: `List the incarnations of an application, newest first: number, hash, when, by whom,
-and from where. APP may be dropped inside a directory that defines it.`,
-		Example: `  converge incarnations shop --last 5`,
+and from where; or write one of them as JSON, for other tools to read. APP may be
+dropped inside a directory that defines it.`,
+		Example: `  converge incarnations shop --last 5
+  converge incarnations shop --export 42 > incarnation-42.json`,
 		Args:    exactArgs(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if err = f.checkFormat(); err != nil {
@@ -115,6 +118,7 @@ and from where. APP may be dropped inside a directory that defines it.`,
 		},
 	}
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
+	cmd.Flags().Int64Var(&o.export, "export", 0, "write the incarnation of that number as JSON")
 	cmd.Flags().IntVar(&o.last, "last", 20, "the last so many; 0 for all")
 	return cmd
 }
@@ -135,12 +139,29 @@ func (f *Factory) application(args []string) (string, error) {
 	return name, nil
 }
 
+// write exports one incarnation (D7).
+func (o *incarnationsOptions) write(ctx context.Context, h *history) error {
+	i, err := h.number(ctx, o.export)
+	if err != nil {
+		return err
+	}
+	incarnation, err := h.store.Incarnation(ctx, i.Hash)
+	if err != nil {
+		return err
+	}
+	_, err = o.f.Out.Write(append(incarnation.Bytes(), '\n'))
+	return err
+}
+
 func (o *incarnationsOptions) run(ctx context.Context) error {
 	h, err := o.f.history(ctx, o.application, o.store)
 	if err != nil {
 		return err
 	}
 	defer h.store.Close() // only read
+	if o.export != 0 {
+		return o.write(ctx, h)
+	}
 	all, err := h.all(ctx, o.last)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -61,6 +62,9 @@ defines it. The connection follows the temporal CLI: --address, --namespace and
 	root.SetOut(f.Out)
 	root.SetErr(f.Err)
 	f.addFlags(root.PersistentFlags())
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w; see: %s --help", err, cmd.CommandPath())
+	})
 	root.SetHelpTemplate(root.HelpTemplate() + "\n" + exitFooter + "\n")
 	root.AddGroup(&cobra.Group{ID: "config", Title: "Configuration:"}, &cobra.Group{ID: "release", Title: "Releases:"},
 		&cobra.Group{ID: "see", Title: "See what is going on:"}, &cobra.Group{ID: "run", Title: "Run:"})
