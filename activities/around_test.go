@@ -61,7 +61,9 @@ func TestA7OthersAreLookedAtMeanwhile(t *testing.T) {
 }
 
 func TestNothingNew(t *testing.T) {
-	at := func(context.Context, protocol.ObserveRequest, protocol.InstanceRef) entities.Reading { return readingOf("v1") }
+	at := func(context.Context, protocol.ObserveRequest, protocol.InstanceRef) entities.Reading {
+		return readingOf("v1")
+	}
 	require.Empty(t, lookAround(t.Context(), refs("a", "b"), at))
 	require.Empty(t, lookAround(t.Context(), refs(), at))
 }

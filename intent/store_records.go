@@ -35,8 +35,6 @@ func (s *Store) Version(ctx context.Context, application, service, fullVersion s
 	return readRecord[VersionRecord](ctx, s, versionKey(application, service, fullVersion))
 }
 
-// versionKey is readable, and different for versions that differ in case only, whatever the file
-// system makes of that.
 // Versions lists the full versions recorded of a service, in no particular order.
 func (s *Store) Versions(ctx context.Context, application, service string) ([]string, error) {
 	names, err := s.blobs.list(ctx, versionPrefix(application, service))
@@ -58,6 +56,8 @@ func versionPrefix(application, service string) string {
 	return "versions/" + application + "/" + service + "/"
 }
 
+// versionKey is readable, and different for versions that differ in case only, whatever the file
+// system makes of that.
 func versionKey(application, service, fullVersion string) string {
 	readable := url.QueryEscape(fullVersion)
 	readable = readable[:min(len(readable), 150)]

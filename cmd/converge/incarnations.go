@@ -103,7 +103,7 @@ and from where; or write one of them as JSON, for other tools to read. APP may b
 dropped inside a directory that defines it.`,
 		Example: `  converge incarnations shop --last 5
   converge incarnations shop --export 42 > incarnation-42.json`,
-		Args:    exactArgs(0, 1),
+		Args: exactArgs(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if err = f.checkFormat(); err != nil {
 				return err
