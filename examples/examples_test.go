@@ -46,8 +46,8 @@ func TestHelloCompiles(t *testing.T) {
 	require.NoError(t, err)
 	payloads := render(t, c, "web", "v1")
 	for channel, want := range map[string]map[string]entities.Value{
-		"staging":    {"PORT": {Literal: "8101"}, "GREETING": {Literal: "Hello"}},
-		"production": {"PORT": {Literal: "8102"}, "GREETING": {Literal: "Hello, world"}},
+		"staging":    {"PORT": {Literal: "8101"}, "GREETING": {Literal: "Hello"}, "DELAY": {Literal: "0"}},
+		"production": {"PORT": {Literal: "8102"}, "GREETING": {Literal: "Hello, world"}, "DELAY": {Literal: "0"}},
 	} {
 		require.Equal(t, want, payloads[channel].Custom.Env, channel)
 	}
