@@ -26,12 +26,8 @@ type options struct {
 // run starts everything, applies the directory, and follows it until ctx ends. What is wrong with
 // the directory is said before anything is started.
 func run(ctx context.Context, o options, out io.Writer) error {
-	config, err := intent.Load(o.dir)
-	if err != nil {
-		return fmt.Errorf("%s has mistakes; nothing was started:\n%w", o.dir, err)
-	}
-	if _, err := intent.Compile(config); err != nil {
-		return fmt.Errorf("%s has mistakes; nothing was started:\n%w", o.dir, err)
+	if err := check(o.dir); err != nil {
+		return err
 	}
 	home, err := makeHome(o.dir)
 	if err != nil {
@@ -50,6 +46,31 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	store := filepath.Join(home, "store")
 	err = serve(ctx, o, server, store, log, out)
 	return errors.Join(err, server.Stop())
+}
+
+// check says what is wrong with the directory, and where to begin when there is nothing in it.
+func check(dir string) error {
+	config, err := intent.Load(dir)
+	if err == nil {
+		_, err = intent.Compile(config)
+	}
+	var problems intent.Problems
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &problems):
+		return fmt.Errorf("%w; nothing was started", err)
+	case len(problems) == 1 && problems[0].Code == "no-configuration":
+		return fmt.Errorf("%s: %s; expected %s\nwrite one to start from with: converge init %s",
+			dir, problems[0].Message, problems[0].Expected, dir)
+	}
+	for _, p := range problems {
+		if p.Code == "duplicate-application" {
+			return fmt.Errorf("%s has more than one application in it; nothing was started. Name the directory of one, such as: converge dev %s\n%w",
+				dir, filepath.Join(dir, filepath.Dir(p.File)), err)
+		}
+	}
+	return fmt.Errorf("%s has mistakes; nothing was started:\n%w", dir, err)
 }
 
 // serve runs the worker and the follower on a server that is up.

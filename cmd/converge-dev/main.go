@@ -6,7 +6,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -36,7 +35,12 @@ cleanly and leaves what was started running; started again, everything goes on
 where it was.`,
 		Example: `  converge dev examples/hello
   converge dev --port 7300 --ui-port 8300`,
-		Args:          cobra.MaximumNArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return fmt.Errorf("usage: converge dev [DIR]; %d directories were given, one is followed", len(args))
+			}
+			return nil
+		},
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -44,12 +48,15 @@ where it was.`,
 			if len(args) == 1 {
 				o.dir = args[0]
 			}
-			if o.port == 0 {
-				return errors.New("--port 0: expected a port from 1 to 65535")
+			if o.port < 1 || o.port > 65535 {
+				return fmt.Errorf("--port %d: expected a port from 1 to 65535", o.port)
 			}
 			return run(cmd.Context(), o, cmd.OutOrStdout())
 		},
 	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return fmt.Errorf("%w; see: converge dev --help", err)
+	})
 	// The launcher passes everything after the program's name on, the verb included.
 	cmd.Flags().IntVar(&o.port, "port", 7233, "port of Temporal on the loopback address")
 	cmd.Flags().IntVar(&o.uiPort, "ui-port", 8233, "port of the Web UI on the loopback address")

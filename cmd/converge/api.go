@@ -105,6 +105,9 @@ func dial(ctx context.Context, c connection) (API, error) {
 }
 
 func noServer(address string, err error) error {
+	if strings.Contains(err.Error(), "not healthy") {
+		return fmt.Errorf("the Temporal server at %s is starting or stopping (%s); try again in a few seconds", address, cause(err))
+	}
 	return fmt.Errorf("no Temporal server at %s (%s); start one with: converge dev, or name one with --address", address, cause(err))
 }
 

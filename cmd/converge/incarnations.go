@@ -134,7 +134,7 @@ func (f *Factory) application(args []string) (string, error) {
 	}
 	name, _ := publish.FindApplication(dir)
 	if name == "" {
-		return "", fmt.Errorf("no application given, and the working directory defines none")
+		return "", fmt.Errorf("no application given, and the working directory defines none; expected its name")
 	}
 	return name, nil
 }

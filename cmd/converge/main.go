@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -45,6 +46,15 @@ func run(ctx context.Context, f *Factory, args []string) int {
 	return finish(ctx, err, f.Err)
 }
 
+// programVersion is that of the module; what is built from a checkout may have none.
+func programVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	return info.Main.Version
+}
+
 // newRoot lists every verb.
 func newRoot(f *Factory) *cobra.Command {
 	root := &cobra.Command{
@@ -55,6 +65,7 @@ func newRoot(f *Factory) *cobra.Command {
 SVC is application/service; the application may be dropped inside a directory that
 defines it. The connection follows the temporal CLI: --address, --namespace and
 --profile, the TEMPORAL_* variables, or a profile file (API key and TLS included).`,
+		Version:       programVersion(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -82,7 +83,9 @@ func versions(s protocol.Status) string {
 	}
 	var out []string
 	for _, r := range s.Releases {
-		out = append(out, r.Version)
+		if !slices.Contains(out, r.Version) {
+			out = append(out, r.Version)
+		}
 	}
 	return strings.Join(out, ", ")
 }
