@@ -60,7 +60,8 @@ func (l *launcher) build(ctx context.Context, goCommand, checkout string) (strin
 	_, statErr := os.Stat(program)
 
 	// Without debugging information it links in half the time; stack traces keep their names and lines.
-	command := exec.CommandContext(ctx, goCommand, "build", "-v", "-ldflags=-s -w", "-o", program, "./"+mainPackage)
+	// Without a stamp of the version control it is not linked again because an example was edited.
+	command := exec.CommandContext(ctx, goCommand, "build", "-v", "-buildvcs=false", "-ldflags=-s -w", "-o", program, "./"+mainPackage)
 	command.Dir = checkout
 	// Linked on the file system where the program goes, it is moved there: a copy would fail on one that is running.
 	command.Env = append(os.Environ(), "GOTMPDIR="+dir)

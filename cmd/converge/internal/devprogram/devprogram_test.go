@@ -187,7 +187,7 @@ func TestBuildCommand(t *testing.T) {
 	require.NoError(t, err)
 	program := s.ran[0]
 	require.Regexp(t, `^cache/converge/converge-dev-[0-9a-f]{12}$`, program)
-	require.Equal(t, fmt.Sprintf("DIR/src build -v -ldflags=-s -w -o DIR/%s ./cmd/converge-dev GOTMPDIR=DIR/cache/converge\n", program),
+	require.Equal(t, fmt.Sprintf("DIR/src build -v -buildvcs=false -ldflags=-s -w -o DIR/%s ./cmd/converge-dev GOTMPDIR=DIR/cache/converge\n", program),
 		strings.ReplaceAll(string(call), s.dir, "DIR"))
 
 	s.checkoutAt("other")
@@ -251,7 +251,7 @@ func TestProgress(t *testing.T) {
 			row.progress.out = &s.said
 			s.progress = row.progress
 			s.checkoutAt("src")
-			s.goCommand(`touch "$5"`)
+			s.goCommand(`touch "$6"`)
 			require.ErrorContains(t, s.run(), "replaced")
 			if !row.there {
 				require.NoError(t, os.Remove(filepath.Join(s.dir, s.ran[0])))
