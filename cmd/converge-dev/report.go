@@ -127,9 +127,9 @@ func (r *report) table(all []protocol.Status) {
 	r.hint(all)
 }
 
-// hint says once what to try next.
+// hint says once what to try next, to whoever has released nothing yet.
 func (r *report) hint(all []protocol.Status) {
-	if r.hinted || entities.Status(all[0].Status) != entities.StatusConverged {
+	if r.hinted || len(all[0].Releases) > 1 || entities.Status(all[0].Status) != entities.StatusConverged {
 		return
 	}
 	r.hinted = true

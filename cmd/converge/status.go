@@ -121,6 +121,7 @@ func (o *statusOptions) follow(ctx context.Context) error {
 		}
 		if err != nil && !lost {
 			o.f.note("%v; trying again", err)
+			live.Below()
 		}
 		if lost = err != nil; !lost {
 			if err := o.frame(screen, live, all, &last); err != nil {

@@ -259,19 +259,27 @@ func (w *writer) behind(c protocol.ChannelStatus) {
 
 // next says when something moves by itself, or that nothing will.
 func (w *writer) next(c protocol.ChannelStatus) {
+	status := entities.Status(c.Status)
+	if status == entities.StatusConverged {
+		return // nothing is left to move, whatever is looked at next
+	}
 	if !c.NextChange.IsZero() {
 		w.line("Next: by itself %s.", at(c.NextChange, w.now))
 		return
 	}
-	status := entities.Status(c.Status)
 	row := status.Row()
 	if row.Exit == entities.ExitConverged || row.Exit == entities.ExitGoesOn || status == entities.StatusDegraded {
 		return // it is well, or goes on, or is being repaired
 	}
-	w.line("Next: nothing by itself; it ends by: %s.", row.EndsBy)
+	w.line("Next: nothing by itself; it ends by: %s.", endsBy(row.EndsBy))
 	if failed := status == entities.StatusFailed || status == entities.StatusFailedRollback; failed && !unblocked(c) {
 		w.unblock(c, "", protocol.Retry)
 	}
+}
+
+// endsBy says the word for a newer release as people do who have not read the concepts.
+func endsBy(text string) string {
+	return strings.NewReplacer("superseded", "overtaken by a newer release", "supersede", "a newer release").Replace(text)
 }
 
 // unblocked tells whether a command that helps was printed already.

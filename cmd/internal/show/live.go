@@ -19,6 +19,10 @@ type Live struct {
 // NewLive starts with an empty screen.
 func NewLive(s Screen) *Live { return &Live{screen: s, seen: map[string]bool{}} }
 
+// Below leaves the frame where it is, because something else was written after it: the next one is
+// drawn underneath.
+func (l *Live) Below() { l.drawn = 0 }
+
 // Frame shows the text. A frame taller than the terminal is cut, with a count of what is missing,
 // and lines wider than it are cut too: a wrapped line would leave a trace behind.
 func (l *Live) Frame(text string) error {
