@@ -251,10 +251,21 @@ func (w *writer) behind(c protocol.ChannelStatus) {
 				ahead += " (" + oneLine(reason, textLimit) + ")"
 			}
 			w.line("%s is %s.", r.Version, ahead)
-		case reason != "" && (phase == "failed" || phase == "rolled back") && c.Status != string(entities.StatusConverged):
+		case reason != "" && (phase == "failed" || phase == "rolled back") &&
+			c.Status != string(entities.StatusConverged) && !overtaken(w.status.Releases[:i], r.Version, c.Name):
 			w.line("%s %s here: %s.", r.Version, phase, oneLine(reason, textLimit))
 		}
 	}
+}
+
+// overtaken: among newer releases one succeeded in the channel, or went there as the same version.
+func overtaken(newer []protocol.ReleaseStatus, version, channel string) bool {
+	for _, r := range newer {
+		if r.Phases[channel] == "succeeded" || r.Version == version && r.Phases[channel] != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // next says when something moves by itself, or that nothing will.
