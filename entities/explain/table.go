@@ -123,10 +123,21 @@ func waits(c protocol.ChannelStatus) []string {
 	}
 	if len(all) == 0 {
 		for _, r := range c.Reasons {
-			all = append(all, r.Text)
+			all = append(all, withoutPlace(r.Text, c.Name))
 		}
 	}
 	return all
+}
+
+// withoutPlace drops from "v2 failed: apply shop/web to prod: exit status 1" what the row says already: there is room for
+// little else.
+func withoutPlace(text, channel string) string {
+	before, cause, ends := strings.Cut(text, " to "+channel+": ")
+	begins := strings.LastIndex(before, "apply ")
+	if !ends || begins < 0 || strings.Contains(before[begins+len("apply "):], " ") {
+		return text
+	}
+	return before[:begins] + cause
 }
 
 // unmet puts what failed or cannot be judged before what merely waits, and an approval first where
