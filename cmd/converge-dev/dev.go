@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"go.temporal.io/sdk/client"
 	sdklog "go.temporal.io/sdk/log"
@@ -64,11 +65,10 @@ func check(dir string) error {
 		return fmt.Errorf("%s: %s; expected %s\nwrite one to start from with: converge init %s",
 			dir, problems[0].Message, problems[0].Expected, dir)
 	}
-	for _, p := range problems {
-		if p.Code == "duplicate-application" {
-			return fmt.Errorf("%s has more than one application in it; nothing was started. Name the directory of one, such as: converge dev %s\n%w",
-				dir, filepath.Join(dir, filepath.Dir(p.File)), err)
-		}
+	several := slices.DeleteFunc(slices.Clone(problems), func(p intent.Problem) bool { return p.Code != "duplicate-application" })
+	if len(several) > 0 { // all else follows from it
+		return fmt.Errorf("%s has more than one application in it; nothing was started:\n%w\nname the directory of one, such as: converge dev %s",
+			dir, several, filepath.Join(dir, filepath.Dir(several[0].File)))
 	}
 	return fmt.Errorf("%s has mistakes; nothing was started:\n%w", dir, err)
 }
