@@ -65,7 +65,7 @@ func serve() error {
 	defer cancel()
 	_ = server.Shutdown(bounded) // requests that take longer are cut off
 	s.Exited = true
-	s.tell("%s exited, process %d was asked to", s.Version, s.PID)
+	s.tell("%s ended: process %d was asked to stop", s.Version, s.PID)
 	log.Print(s.Events[len(s.Events)-1].Message)
 	return s.save()
 }

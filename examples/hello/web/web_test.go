@@ -174,7 +174,7 @@ func TestServesItsVersionAndConfiguration(t *testing.T) {
 
 	events := p.look().Events
 	require.Len(t, events, 3)
-	require.Regexp(t, `^v1 exited, process \d+ was asked to$`, events[1].Message)
+	require.Regexp(t, `^v1 ended: process \d+ was asked to stop$`, events[1].Message)
 	require.Regexp(t, `^v1-i2 started as process \d+ on port \d+$`, events[2].Message)
 }
 
