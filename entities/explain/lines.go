@@ -274,7 +274,7 @@ func (w *writer) next(c protocol.ChannelStatus) {
 	if status == entities.StatusConverged {
 		return // nothing is left to move, whatever is looked at next
 	}
-	if !c.NextChange.IsZero() {
+	if !c.NextChange.IsZero() && !held(status) {
 		w.line("Next: by itself %s.", at(c.NextChange, w.now))
 		return
 	}
@@ -286,6 +286,11 @@ func (w *writer) next(c protocol.ChannelStatus) {
 	if failed := status == entities.StatusFailed || status == entities.StatusFailedRollback; failed && !unblocked(c) {
 		w.unblock(c, "", protocol.Retry)
 	}
+}
+
+// held tells that no time that passes moves a channel: what is due there is another look at what runs.
+func held(s entities.Status) bool {
+	return s == entities.StatusPaused || s.Row().Exit == entities.ExitFailed && s != entities.StatusDegraded // repaired
 }
 
 // endsBy says the word for a newer release as people do who have not read the concepts.

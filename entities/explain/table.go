@@ -103,7 +103,7 @@ func waitsFor(c protocol.ChannelStatus, now time.Time) string {
 	if len(all) > 1 {
 		text += fmt.Sprintf(", +%d", len(all)-1)
 	}
-	if c.NextChange.After(now) && c.NextChange.Sub(now) < time.Hour {
+	if !held(entities.Status(c.Status)) && c.NextChange.After(now) && c.NextChange.Sub(now) < time.Hour {
 		text += " (in " + Duration(c.NextChange.Sub(now)) + ")"
 	}
 	return text
