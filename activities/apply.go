@@ -33,7 +33,7 @@ func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protoc
 	defer done()
 	line, in, err := a.prepareApply(ctx, r)
 	if err != nil {
-		return protocol.ApplyAnswer{Err: runtimes.Clip(err.Error(), 1000)}, ctx.Err()
+		return protocol.ApplyAnswer{Err: runtimes.Clip(err.Error(), 1000), Unready: true}, ctx.Err()
 	}
 	target := entities.Target{FullVersion: in.FullVersion}
 	if activity.GetInfo(ctx).Attempt > 1 && line.looks() {

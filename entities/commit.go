@@ -177,6 +177,22 @@ func (s *State) ApplyLost(channel string, target Target, reason string, now time
 	}
 }
 
+// ApplyUnready takes in that an apply could not begin, because what it needs could not be read. The
+// release is not to blame: it is tried again for as long as it takes, and neither its attempts nor
+// its deadline count.
+func (s *State) ApplyUnready(channel string, target Target, reason string, now time.Time) {
+	i := s.Instance(channel)
+	i.Progress.Running, i.Progress.Ended, i.Look = false, now, true
+	if i.Target == nil || !i.Target.Same(target) {
+		return
+	}
+	i.Progress.Err, i.Progress.First = reason, time.Time{}
+	i.Progress.Next = now.Add(max(s.runtime(channel).Timing.RetryBackoff, unreadyPause))
+}
+
+// unreadyPause is the least time between two tries to begin an apply.
+const unreadyPause = 15 * time.Second
+
 // takeAsReading: on a runtime that cannot be looked at, the success of an apply is the state (C1).
 func (s *State) takeAsReading(i *Instance, now time.Time) {
 	if s.runtime(i.Channel).Looks {

@@ -316,6 +316,8 @@ func (v *view) explainApply() {
 		v.reason("applying %s, attempt %d", v.inst.Target.FullVersion, a.Attempts+1)
 	case a.Running:
 		v.reason("applying %s", v.inst.Target.FullVersion)
+	case a.Err != "" && a.Attempts == 0:
+		v.reason("the apply cannot begin: %s", a.Err)
 	case a.Err != "":
 		v.reason("apply failed %s: %s", times(a.Attempts), a.Err)
 	}

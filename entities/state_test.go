@@ -118,9 +118,9 @@ func TestCheckRelease(t *testing.T) {
 		{version: "v1", parameters: []string{"image"}, channels: []string{"staging"}},
 		{version: "", want: "no version given"},
 		{version: strings.Repeat("v", 129), want: "the version is 129 bytes long; at most 128"},
-		{version: "v 1", want: `version "v 1": expected printable ASCII without spaces, quotes, slashes and $`},
-		{version: "a\nb", want: `version "a\nb": expected printable ASCII without spaces, quotes, slashes and $`},
-		{version: "v1\u202e", want: `version "v1\u202e": expected printable ASCII without spaces, quotes, slashes and $`},
+		{version: "v 1", want: `version "v 1": expected letters, digits and . _ + - : @ ~ =, beginning with a letter or digit`},
+		{version: "a\nb", want: `version "a\nb": expected letters, digits and . _ + - : @ ~ =, beginning with a letter or digit`},
+		{version: "v1\u202e", want: `version "v1\u202e": expected letters, digits and . _ + - : @ ~ =, beginning with a letter or digit`},
 		{version: "v1", parameters: []string{"replica"}, want: `shop/web has no parameter "replica"; expected one of replicas, image`},
 		{version: "v1", channels: []string{"prod"}, want: `shop/web has no release channel "prod"; expected one of staging`},
 	} {

@@ -52,9 +52,10 @@ func checkVersion(v string) error {
 	if len(v) > 128 {
 		return fmt.Errorf("the version is %d bytes long; at most 128", len(v))
 	}
-	for _, r := range v {
-		if r <= ' ' || r > '~' || strings.ContainsRune(`"'\/$`+"`", r) {
-			return fmt.Errorf("version %q: expected printable ASCII without spaces, quotes, slashes and $", v)
+	for n, r := range v {
+		word := r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+		if !word && (n == 0 || !strings.ContainsRune("._+-:@~=", r)) {
+			return fmt.Errorf("version %q: expected letters, digits and . _ + - : @ ~ =, beginning with a letter or digit", v)
 		}
 	}
 	return nil

@@ -174,7 +174,7 @@ func TestRenderRefusesWhatItDoesNotKnow(t *testing.T) {
 	_, err := Render(inc, "wbe", RenderInput{Version: "v1"})
 	require.EqualError(t, err, `application shop has no service "wbe"; expected one of routes, web; did you mean "web"? [unknown-service]`)
 	_, err = Render(inc, "web", RenderInput{})
-	require.EqualError(t, err, `"" is no version; expected 1 to 128 printable ASCII characters without spaces, quotes, slashes and $ [bad-version]`)
+	require.EqualError(t, err, `"" is no version; expected 1 to 128 letters, digits and . _ + - : @ ~ =, beginning with a letter or digit [bad-version]`)
 	_, err = inc.Template("routes", "canary")
 	require.EqualError(t, err, `service routes does not go to release channel "canary" [unknown-channel]`)
 }

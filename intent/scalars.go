@@ -53,7 +53,7 @@ const (
 	parameterPattern = `^[A-Za-z][A-Za-z0-9_-]*$`
 	envPattern       = `^[A-Za-z_][A-Za-z0-9_]*$`
 	durationPattern  = `^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
-	versionPattern   = `^[!#%&(-.0-9:-@A-Z\[\]^_a-z{-~]{1,128}$`
+	versionPattern   = `^[A-Za-z0-9][A-Za-z0-9._+:@~=-]{0,127}$`
 )
 
 var (
@@ -160,8 +160,8 @@ func (n WorkerEnvName) Check() *Fault {
 func (v Version) Check() *Fault { return CheckVersion(string(v)) }
 
 // CheckVersion says what is wrong with a version's name; nil is nothing. Versions are opaque, but
-// go into commands, file names and lists: printable ASCII without spaces, quotes,
-// slashes and $, at most 128 characters, as entities checks them too.
+// go into commands, file names and lists: letters, digits and a
+// few signs, at most 128 characters, as entities checks them too.
 // Names that end like "-i42" are those of config releases.
 func CheckVersion(version string) *Fault {
 	if fault := checkVersion(version); fault != nil {
@@ -183,7 +183,7 @@ func checkVersion(version string) *Fault {
 	}
 	return &Fault{
 		Code: "bad-version", Message: fmt.Sprintf("%q is no version", clip(version)),
-		Expected: "1 to 128 printable ASCII characters without spaces, quotes, slashes and $",
+		Expected: "1 to 128 letters, digits and . _ + - : @ ~ =, beginning with a letter or digit",
 	}
 }
 

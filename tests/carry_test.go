@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,9 +29,13 @@ func shortRuns(t *testing.T, events int) *world {
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	w := &world{t: t, client: c, app: temporaltest.Unique(t), dir: t.TempDir(), store: t.TempDir(), fake: fake.New(nil)}
-	stop, err := startWorker(server.Address(), w.store, w.fake)
-	require.NoError(t, err)
-	t.Cleanup(stop)
+	w.startWorker = func() {
+		stop, err := startWorker(server.Address(), w.store, w.fake)
+		require.NoError(t, err)
+		w.stopWorker = sync.OnceFunc(stop)
+	}
+	w.startWorker()
+	t.Cleanup(func() { w.stopWorker() })
 	return w
 }
 

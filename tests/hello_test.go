@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -30,6 +31,7 @@ func newHello(t *testing.T) *helloWorld {
 	require.NoError(t, os.RemoveAll(filepath.Join(dir, ".converge")))
 	require.NoError(t, os.Chmod(filepath.Join(dir, "run"), 0o755)) // CopyFS drops it
 	h := &helloWorld{dev: newDev(t, dir)}
+	h.pattern(`greeting: "[^"]*"`, `greeting: "Hello, world"`) // whoever followed the README has edited it
 	ports := [2]int{freePort(t), freePort(t)}
 	h.edit(`port: "8101"`, fmt.Sprintf(`port: "%d"`, ports[0]))
 	h.edit(`port: "8102"`, fmt.Sprintf(`port: "%d"`, ports[1]))
@@ -46,6 +48,16 @@ func (h *helloWorld) edit(old, replacement string) {
 	require.NoError(h.t, err)
 	require.Contains(h.t, string(data), old)
 	require.NoError(h.t, os.WriteFile(file, []byte(strings.Replace(string(data), old, replacement, 1)), 0o600))
+}
+
+// pattern saves a change to whatever matches.
+func (h *helloWorld) pattern(old, replacement string) {
+	h.t.Helper()
+	data, err := os.ReadFile(filepath.Join(h.dir, "hello.converge.yaml"))
+	require.NoError(h.t, err)
+	found := regexp.MustCompile(old).Find(data)
+	require.NotNil(h.t, found, "%s in\n%s", old, data)
+	h.edit(string(found), replacement)
 }
 
 func (h *helloWorld) serves(url, text string) {

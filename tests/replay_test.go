@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/temporalproto"
+	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
@@ -38,7 +39,10 @@ func TestRecordedHistoriesReplay(t *testing.T) {
 
 func replayer(t *testing.T) worker.WorkflowReplayer {
 	t.Helper()
-	r := worker.NewWorkflowReplayer()
+	r, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{
+		Interceptors: []interceptor.WorkerInterceptor{&workflows.Arrivals{}},
+	})
+	require.NoError(t, err)
 	r.RegisterWorkflowWithOptions(workflows.Service, workflow.RegisterOptions{Name: protocol.ServiceWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Application, workflow.RegisterOptions{Name: protocol.ApplicationWorkflow})
 	return r

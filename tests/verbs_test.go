@@ -36,7 +36,7 @@ func TestRefusedVerbs(t *testing.T) {
 		{"release", `{"by":"bob"}`, `no version given`},
 		{"release", `{"verzion":"v2","by":"bob"}`, `payload of release: unknown field "verzion"`},
 		{"release", `{"version":2,"by":"bob"}`, `payload of release: cannot unmarshal number into Go struct field ReleaseRequest.version of type string`},
-		{"release", `{"version":"v 2","by":"bob"}`, `version "v 2": expected printable ASCII without spaces, quotes, slashes and $`},
+		{"release", `{"version":"v 2","by":"bob"}`, `version "v 2": expected letters, digits and . _ + - : @ ~ =, beginning with a letter or digit`},
 		{"release", `"v2"`, `payload of release: cannot unmarshal string into Go value of type protocol.ReleaseRequest`},
 		{"release", `{"version":"v2","by":"bob","channelParameters":{"stagin":{"greeting":"x"}}}`, `no release channel "stagin"; expected one of staging, production`},
 		{"pause", `{"channel":"stagin","by":"bob"}`, `no release channel "stagin"`},
@@ -100,4 +100,31 @@ func TestA13Explain(t *testing.T) {
 	require.Contains(t, strings.Join(e.Lines, "\n"), " WAIT  channel-stable staging  v1 is going out to staging; since ")
 	release()
 	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
+}
+
+// B7: signals of different names keep their order, though they come in one batch after the worker
+// was away.
+func TestB7SignalsKeepTheirOrder(t *testing.T) {
+	w := shortRuns(t, 0)
+	w.write(twoChannels + web)
+	w.publish()
+	w.release("web", "v1")
+	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.stopWorker()
+	for _, s := range [][2]string{
+		{"pause", `{"channel":"staging","by":"bob"}`},
+		{"resume", `{"channel":"staging","by":"bob"}`},
+		{"pause", `{"channel":"production","by":"bob"}`},
+		{"resume", `{"channel":"production","by":"bob"}`},
+		{"pause", `{"channel":"production","by":"bob"}`},
+		{"release", `{"version":"v2","by":"bob"}`},
+		{"cancel", `{"version":"v2","channel":"production","by":"bob"}`},
+		{"release", `{"version":"v3","by":"bob"}`},
+	} {
+		w.signal("web", s[0], s[1])
+	}
+	w.startWorker()
+	s := w.await("web", "staging CONVERGED v3, production PAUSED v1")
+	require.Empty(t, s.Refused)
+	require.Equal(t, "cancelled", s.Releases[1].Phases["production"])
 }

@@ -37,6 +37,8 @@ type world struct {
 	dir    string
 	store  string
 	fake   *fake.Runtime
+	// Of a world with a server of its own.
+	startWorker, stopWorker func()
 }
 
 // shared is what all worlds of this program share: a worker, its store and its fake runtime.
@@ -152,6 +154,11 @@ func (w *world) update(id, verb string, payload, answer any) error {
 		WorkflowID: id, UpdateName: verb, Args: []any{payload}, WaitForStage: client.WorkflowUpdateStageCompleted,
 	})
 	if err != nil {
+		for _, e := range w.history(id) {
+			if a := e.GetWorkflowTaskFailedEventAttributes(); a != nil {
+				w.t.Logf("workflow task %d failed: %s: %s", e.EventId, a.Cause, a.Failure.GetMessage())
+			}
+		}
 		return err
 	}
 	var raw json.RawMessage

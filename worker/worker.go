@@ -6,12 +6,14 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/worker"
 
 	"github.com/converge-engine/converge/activities"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/workflows"
 )
 
 // Options say what a worker serves.
@@ -70,7 +72,10 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 }
 
 func newWorker(ctx context.Context, c client.Client, o Options, a *activities.Activities) (worker.Worker, error) {
-	options := worker.Options{WorkerStopTimeout: stopTimeout}
+	options := worker.Options{
+		WorkerStopTimeout: stopTimeout,
+		Interceptors:      []interceptor.WorkerInterceptor{&workflows.Arrivals{}},
+	}
 	if o.Runtime != "" {
 		options.DisableWorkflowWorker = true
 		w := worker.New(c, protocol.RuntimeTaskQueue(o.Runtime), options)

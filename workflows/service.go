@@ -30,7 +30,7 @@ func Service(ctx workflow.Context, in protocol.ServiceInput) error {
 			continue
 		}
 		if s.ending() && s.atRest() {
-			if err := s.continueAsNew(); err != nil {
+			if err := s.endRun(); err != nil {
 				return err
 			}
 			continue
@@ -50,6 +50,7 @@ type service struct {
 	restored bool // state is what the last run left
 	begun    bool // the first turn is over
 	woken    bool // something happened since the last decision
+	answered bool // an update was answered since the run last rested
 	busy     int  // applies and questions in flight
 	lock     workflow.Mutex
 	watches  map[string]*watch
@@ -106,6 +107,16 @@ func (s *service) carryOut(d *entities.Decision) {
 	s.arrangeWatches()
 	s.wakeAt(earliest(d.Wake, s.retryAt))
 	s.show()
+}
+
+// endRun continues as new, but never in the workflow task that answers an update: a signal that
+// comes just then makes the server throw that task away, and the answer with it.
+func (s *service) endRun() error {
+	if s.answered {
+		s.answered = false
+		return workflow.Sleep(s.ctx, time.Millisecond)
+	}
+	return s.continueAsNew()
 }
 
 func earliest(a, b time.Time) time.Time {

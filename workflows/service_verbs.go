@@ -15,11 +15,9 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// serviceVerbs are Updates and Signals of the same name (DESIGN section 3). Signals of different
-// names that come within one workflow task have lost their order; they are carried out in this one,
-// so that what holds things back has the last word. Who needs an order waits for answers: updates.
+// serviceVerbs are Updates and Signals of the same name (DESIGN section 3).
 var serviceVerbs = [...]string{
-	protocol.Release, protocol.Retry, protocol.Resume, protocol.Refresh, protocol.Cancel, protocol.Pause,
+	protocol.Release, protocol.Pause, protocol.Resume, protocol.Cancel, protocol.Retry, protocol.Refresh,
 }
 
 // listen registers handlers of updates, which answer at once. Signals have none: the loop collects
@@ -52,51 +50,36 @@ func (s *service) keep(name string, raw json.RawMessage) {
 	s.woken = true
 }
 
-// collect takes the signals that have come into state, in order of arrival for each verb.
+// collect takes the signals that have come into state, in the order in which they came. Those of a
+// name that no verb answers to are refused visibly instead of being lost.
 func (s *service) collect() {
-	for _, name := range append(serviceVerbs[:], protocol.Publish) {
-		channel := workflow.GetSignalChannel(s.ctx, name)
-		for {
-			var raw json.RawMessage
-			if !channel.ReceiveAsync(&raw) {
-				break
-			}
-			s.keep(name, raw)
-		}
+	noted, rest := arrived(s.ctx)
+	for _, name := range noted {
+		s.take(name)
 	}
-	s.refuseUnknown()
-}
-
-// refuseUnknown makes signals that no verb answers to visible.
-func (s *service) refuseUnknown() {
-	for _, name := range s.unknownSignals() {
-		channel := workflow.GetSignalChannel(s.ctx, name)
-		for {
-			var raw json.RawMessage
-			if !channel.ReceiveAsync(&raw) {
-				break
-			}
-			s.refuse(name, raw, "no such verb; expected one of "+strings.Join(serviceVerbs[:], ", "), workflow.Now(s.ctx))
+	for _, name := range rest {
+		for s.take(name) {
 		}
 	}
 }
 
-// unknownSignals are the names of signals that have come and that no verb answers to, sorted.
-func (s *service) unknownSignals() []string {
-	var out []string
-	for _, name := range workflow.GetUnhandledSignalNames(s.ctx) {
-		if name != protocol.Publish && !slices.Contains(serviceVerbs[:], name) {
-			out = append(out, name)
-		}
+// take receives one signal, if there is one of that name.
+func (s *service) take(name string) bool {
+	var raw json.RawMessage
+	if !workflow.GetSignalChannel(s.ctx, name).ReceiveAsync(&raw) {
+		return false
 	}
-	slices.Sort(out) // they come out of a map
-	return out
+	if name != protocol.Publish && !slices.Contains(serviceVerbs[:], name) {
+		s.refuse(name, raw, "no such verb; expected one of "+strings.Join(serviceVerbs[:], ", "), workflow.Now(s.ctx))
+	} else {
+		s.keep(name, raw)
+	}
+	return true
 }
 
 // receive carries out the inbox in order. What needs the store and cannot reach it stays at its
 // place and is tried again; everything else goes on (a dead store must not hold up a pause).
 func (s *service) receive() {
-	s.refuseUnknown()
 	if now := workflow.Now(s.ctx); !now.Before(s.retryAt) {
 		s.retryAt = time.Time{} // due: who needs the store tries it now, and sets the next time
 	}
@@ -163,7 +146,7 @@ func (s *service) update(ctx workflow.Context, verb string, raw json.RawMessage)
 	}
 	defer s.lock.Unlock()
 	answer, err := s.perform(ctx, verb, raw)
-	s.woken = true
+	s.woken, s.answered = true, true
 	return answer, err
 }
 

@@ -127,7 +127,10 @@ func viewChannel(s *entities.State, c entities.ChannelDecision) protocol.Channel
 	out := protocol.ChannelStatus{
 		Name: c.Channel, Runtime: spec.Runtime, Status: string(c.Status), Current: entities.ShownVersions(c.Current.Active),
 		Since: i.Since, Conditions: []protocol.ConditionStatus{}, Objects: append([]entities.Object{}, i.Reading.Objects...),
-		Omitted: i.Reading.Omitted, ObservedAt: i.LookedAt, NextChange: c.Due,
+		Omitted: i.Reading.Omitted, ObservedAt: i.LookedAt,
+	}
+	if c.Status == entities.StatusConverging || c.Status == entities.StatusDegraded {
+		out.NextChange = c.Due // elsewhere what is due is bookkeeping, and moves nothing
 	}
 	if i.Target != nil {
 		out.Target, out.Desired = i.Target.FullVersion, i.Target.FullVersion
@@ -209,8 +212,11 @@ func headline(s *entities.State, d *entities.Decision, worst entities.Status) st
 		if c.Next != nil && (worst == entities.StatusPreconditions || worst == entities.StatusBlocked) {
 			version = c.Next.FullVersion
 		}
-		if worst == entities.StatusPaused {
+		switch worst {
+		case entities.StatusPaused:
 			return pausedHeadline(c)
+		case entities.StatusFailed:
+			return failedHeadline(c, s.Instances[c.Channel])
 		}
 		line := fmt.Sprintf("%s %s in %s", version, worst, c.Channel)
 		if len(c.Reasons) > 0 {
@@ -228,4 +234,8 @@ func pausedHeadline(c entities.ChannelDecision) string {
 		line += "; " + c.Next.FullVersion + " waits"
 	}
 	return line
+}
+
+func failedHeadline(c entities.ChannelDecision, i *entities.Instance) string {
+	return fmt.Sprintf("%s FAILED in %s: %s", i.Target.FullVersion, c.Channel, i.Failure)
 }

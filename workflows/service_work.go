@@ -45,6 +45,10 @@ func (s *service) apply(op entities.ApplyOp) {
 			s.state.ApplyLost(op.Channel, op.Target, "interrupted: "+rootCause(err), now())
 			return
 		}
+		if answer.Unready {
+			s.state.ApplyUnready(op.Channel, op.Target, answer.Err, now())
+			return
+		}
 		s.state.ApplyEnded(op.Channel, op.Target, answer.Err, answer.Permanent, now())
 		if answer.Reading != nil {
 			s.state.Looked(op.Channel, op.Target.FullVersion, *answer.Reading, true, now())

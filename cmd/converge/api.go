@@ -199,6 +199,7 @@ func (a *temporalAPI) translate(workflowID string, err error) error {
 	var unavailable *serviceerror.Unavailable
 	var exhausted *serviceerror.ResourceExhausted
 	var late *serviceerror.DeadlineExceeded
+	var notReady *serviceerror.WorkflowNotReady // it ended its run just then; the same act may be sent again
 	switch {
 	case err == nil:
 		return nil
@@ -212,7 +213,7 @@ func (a *temporalAPI) translate(workflowID string, err error) error {
 		return fmt.Errorf("%s: %w", workflowID, errNotFound)
 	case errors.As(err, &late), errors.Is(err, context.DeadlineExceeded), isQueryNotPolled(err):
 		return a.late(workflowID)
-	case errors.As(err, &unavailable), errors.As(err, &exhausted):
+	case errors.As(err, &unavailable), errors.As(err, &exhausted), errors.As(err, &notReady):
 		return fmt.Errorf("%w: Temporal server at %s: %s", errLost, a.address, cause(err))
 	}
 	return err

@@ -102,6 +102,9 @@ type ApplyRequest struct {
 type ApplyAnswer struct {
 	Err       string `json:"err,omitempty"`
 	Permanent bool   `json:"permanent,omitempty"`
+	// Unready: the apply could not even begin (the store was away, say). That is no failure of the
+	// release.
+	Unready bool `json:"unready,omitempty"`
 	// Reading is the look taken right after the apply.
 	Reading *entities.Reading `json:"reading,omitempty"`
 }
