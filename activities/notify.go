@@ -36,7 +36,9 @@ func (a *Activities) Notify(ctx context.Context, r protocol.NotifyRequest) (prot
 	if err != nil {
 		return protocol.NotifyAnswer{}, err
 	}
-	changed := changes(from, to)
+	changed, removed := to.Since(from)
+	changed = append(changed, removed...)
+	slices.Sort(changed)
 	var last string
 	if activity.HasHeartbeatDetails(ctx) {
 		_ = activity.GetHeartbeatDetails(ctx, &last) // unreadable: begin with the first
@@ -55,7 +57,7 @@ func (a *Activities) Notify(ctx context.Context, r protocol.NotifyRequest) (prot
 	return answer, nil
 }
 
-func (a *Activities) manifests(ctx context.Context, r protocol.NotifyRequest) (from, to map[string]string, err error) {
+func (a *Activities) manifests(ctx context.Context, r protocol.NotifyRequest) (from, to intent.Manifest, err error) {
 	if r.From != "" {
 		// A store that lost what all knew: then everybody is told again, which does no harm.
 		if from, err = a.Store.Manifest(ctx, r.From); err != nil && !intent.IsNotFound(err) {
@@ -64,23 +66,6 @@ func (a *Activities) manifests(ctx context.Context, r protocol.NotifyRequest) (f
 	}
 	to, err = a.Store.Manifest(ctx, r.To)
 	return from, to, err
-}
-
-// changes are the services whose spec differs, sorted; one that vanished is among them.
-func changes(from, to map[string]string) []string {
-	var out []string
-	for service, digest := range to {
-		if from[service] != digest {
-			out = append(out, service)
-		}
-	}
-	for service := range from {
-		if _, ok := to[service]; !ok {
-			out = append(out, service)
-		}
-	}
-	slices.Sort(out)
-	return out
 }
 
 // tell signals one service, starting it when it is new. A service that is no longer declared is

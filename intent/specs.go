@@ -2,6 +2,7 @@ package intent
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/converge-engine/converge/entities"
@@ -129,3 +130,21 @@ func ManifestOf(specs map[string]entities.Spec) Manifest {
 
 // Digest names the manifest in the store.
 func (m Manifest) Digest() string { return entities.DigestOf(m) }
+
+// Since lists, sorted, the services that changed or are new since another manifest, and those that
+// are gone.
+func (m Manifest) Since(from Manifest) (changed, removed []string) {
+	for service, digest := range m {
+		if from[service] != digest {
+			changed = append(changed, service)
+		}
+	}
+	for service := range from {
+		if _, declared := m[service]; !declared {
+			removed = append(removed, service)
+		}
+	}
+	slices.Sort(changed)
+	slices.Sort(removed)
+	return changed, removed
+}

@@ -154,7 +154,7 @@ func (p *publication) compare(ctx context.Context) error {
 	if err != nil && !intent.IsNotFound(err) { // in another store so far: then everything counts as changed
 		return err
 	}
-	p.result.Changed, p.result.Removed = differing(last, p.manifest)
+	p.result.Changed, p.result.Removed = p.manifest.Since(last)
 	if !p.options.DryRun {
 		return nil
 	}
@@ -199,23 +199,6 @@ func newestOf(s protocol.ApplicationStatus) protocol.Incarnation {
 		}
 	}
 	return protocol.Incarnation{}
-}
-
-// differing lists, sorted, the services that changed or are new, and those that are gone.
-func differing(from, to intent.Manifest) (changed, removed []string) {
-	for service, digest := range to {
-		if from[service] != digest {
-			changed = append(changed, service)
-		}
-	}
-	for service := range from {
-		if _, declared := to[service]; !declared {
-			removed = append(removed, service)
-		}
-	}
-	slices.Sort(changed)
-	slices.Sort(removed)
-	return changed, removed
 }
 
 // write puts everything that the incarnation needs into the store. All of it is named by its

@@ -86,9 +86,3 @@ func TestRejectedSaysWhatStays(t *testing.T) {
 	require.Equal(t, "a.yaml:1:2: wrong [oops]\n1 error; nothing published", (&Rejected{problems, 0}).Error())
 	require.ErrorAs(t, error(&Rejected{problems, 0}), new(intent.Problems))
 }
-
-func TestDiffering(t *testing.T) {
-	changed, removed := differing(intent.Manifest{"a": "1", "b": "1", "c": "1"}, intent.Manifest{"d": "1", "b": "2", "a": "1"})
-	require.Equal(t, []string{"b", "d"}, changed)
-	require.Equal(t, []string{"c"}, removed)
-}
