@@ -43,21 +43,22 @@ func Service(ctx workflow.Context, in protocol.ServiceInput) error {
 
 // service is one run of a Service workflow.
 type service struct {
-	ctx      workflow.Context
-	runs     int64
-	state    *entities.State
-	decision *entities.Decision
-	restored bool // state is what the last run left
-	begun    bool // the first turn is over
-	woken    bool // something happened since the last decision
-	answered bool // an update was answered since the run last rested
-	busy     int  // applies and questions in flight
-	lock     workflow.Mutex
-	watches  map[string]*watch
-	timer    timer
-	retryAt  time.Time // when signals that need the store are tried again
-	retries  int
-	shown    shown
+	ctx       workflow.Context
+	runs      int64
+	state     *entities.State
+	decision  *entities.Decision
+	restored  bool // state is what the last run left
+	begun     bool // the first turn is over
+	woken     bool // something happened since the last decision
+	answered  bool // an update was answered in this run
+	postponed bool // the end of this run was postponed for it
+	busy      int  // applies and questions in flight
+	lock      workflow.Mutex
+	watches   map[string]*watch
+	timer     timer
+	retryAt   time.Time // when signals that need the store are tried again
+	retries   int
+	shown     shown
 }
 
 func newService(ctx workflow.Context, in protocol.ServiceInput) (*service, error) {
@@ -109,11 +110,12 @@ func (s *service) carryOut(d *entities.Decision) {
 	s.show()
 }
 
-// endRun continues as new, but never in the workflow task that answers an update: a signal that
-// comes just then makes the server throw that task away, and the answer with it.
+// endRun continues as new, if it can be helped not in the workflow task that answers an update: a
+// signal that comes just then makes the server throw that task away, and the answer with it. It
+// waits once only, or a stream of updates would keep the run from ever ending.
 func (s *service) endRun() error {
-	if s.answered {
-		s.answered = false
+	if s.answered && !s.postponed {
+		s.postponed = true
 		return workflow.Sleep(s.ctx, time.Millisecond)
 	}
 	return s.continueAsNew()
