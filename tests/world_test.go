@@ -171,7 +171,8 @@ func (w *world) updateOnce(id, verb string, payload any) (raw json.RawMessage, e
 	if err != nil {
 		return nil, err
 	}
-	return raw, handle.Get(w.t.Context(), &raw)
+	err = handle.Get(w.t.Context(), &raw)
+	return raw, err
 }
 
 func (w *world) release(service, version string) protocol.ReleaseAnswer {
