@@ -8,32 +8,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/client"
 
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/runtimes/fake"
-	"github.com/converge-engine/converge/tests/temporaltest"
-	"github.com/converge-engine/converge/worker"
-	"github.com/converge-engine/converge/worker/embedded"
 )
 
 // shortRuns is a world of its own whose server wants runs to be short.
 func shortRuns(t *testing.T, events int) *world {
 	t.Helper()
-	server, err := embedded.Start(t.Context(), embedded.Options{
-		SearchAttributes: worker.SearchAttributes(), ContinueAsNewAfter: events,
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, server.Stop()) })
-	c, err := client.Dial(client.Options{HostPort: server.Address(), Logger: quiet{}})
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
-	w := &world{t: t, client: c, app: temporaltest.Unique(t), dir: t.TempDir(), store: t.TempDir(), fake: fake.New(nil)}
-	w.startWorker = func() {
-		stop, err := startWorker(server.Address(), w.store, w.fake)
-		require.NoError(t, err)
-		w.stopWorker = sync.OnceFunc(stop)
-	}
+	w, start := ownWorker(t, events)
+	w.startWorker = func() { w.stopWorker = sync.OnceFunc(start()) }
 	w.startWorker()
 	t.Cleanup(func() { w.stopWorker() })
 	return w

@@ -17,11 +17,10 @@ import (
 	"testing"
 	"time"
 
-	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
 	sdklog "go.temporal.io/sdk/log"
 
-	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/worker"
 	"github.com/converge-engine/converge/worker/embedded"
 )
 
@@ -33,20 +32,9 @@ type Env struct {
 	Address string
 }
 
-// SearchAttributes are the ones registered: those that Converge sets.
-func SearchAttributes() map[string]enumspb.IndexedValueType {
-	return map[string]enumspb.IndexedValueType{
-		protocol.AttrApplication: enumspb.INDEXED_VALUE_TYPE_KEYWORD,
-		protocol.AttrService:     enumspb.INDEXED_VALUE_TYPE_KEYWORD,
-		protocol.AttrStatus:      enumspb.INDEXED_VALUE_TYPE_KEYWORD,
-		protocol.AttrVersion:     enumspb.INDEXED_VALUE_TYPE_KEYWORD,
-		protocol.AttrWaitingFor:  enumspb.INDEXED_VALUE_TYPE_KEYWORD_LIST,
-	}
-}
-
 // sharedServer starts on first use. It is never stopped: what it holds is in memory and ends with the program.
 var sharedServer = sync.OnceValues(func() (*embedded.Server, error) {
-	return embedded.Start(context.Background(), embedded.Options{SearchAttributes: SearchAttributes(), Log: log()})
+	return embedded.Start(context.Background(), embedded.Options{SearchAttributes: worker.SearchAttributes(), Log: log()})
 })
 
 // log goes to stderr, which go test shows for packages that fail. A test's own output would not do: server, clients

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/operatorservice/v1"
+
+	"github.com/converge-engine/converge/worker"
 )
 
 func TestStart(t *testing.T) {
@@ -19,7 +21,7 @@ func TestStart(t *testing.T) {
 	defer cancel()
 	attributes, err := first.Client.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: "default"})
 	require.NoError(t, err)
-	require.Equal(t, SearchAttributes(), attributes.CustomAttributes)
+	require.Equal(t, worker.SearchAttributes(), attributes.CustomAttributes)
 }
 
 func TestUnique(t *testing.T) {
