@@ -103,9 +103,14 @@ func (o RuntimeObject) Name() string { return "RuntimeObject/" + o.Object.Type +
 func (o RuntimeObject) Children() []Entity { return nil }
 
 // Fetch judges the object by C5: SUCCEEDED, one of its versions is the target's, active and not
-// drifted, and there is only one active version.
+// drifted, and there is only one active version. One that is no longer declared and was left in
+// place speaks neither for nor against stability (D10).
 func (o RuntimeObject) Fetch(target *Target) Current {
 	c := Current{Known: true}
+	if o.Orphaned {
+		c.Stable = true
+		return c
+	}
 	active, match := 0, false
 	for _, v := range o.Versions {
 		if !v.Active {
@@ -195,8 +200,12 @@ func (i ServiceInstance) Children() []Entity {
 // fail nothing is known, though the last good objects are kept to be shown; and a look from before
 // the last apply ended does not show what that did.
 func (i ServiceInstance) Fetch(target *Target) Current {
-	c := Current{Known: i.Known != "" && i.Reading.Err == nil, Stable: len(i.Reading.Objects) > 0}
+	c := Current{Known: i.Known != "" && i.Reading.Err == nil, Stable: true}
+	declared := 0
 	for _, o := range i.Reading.Objects {
+		if !o.Orphaned {
+			declared++
+		}
 		oc := RuntimeObject{o}.Fetch(target)
 		c.Active = addSorted(c.Active, oc.Active)
 		c.Stable = c.Stable && oc.Stable
@@ -211,8 +220,8 @@ func (i ServiceInstance) Fetch(target *Target) Current {
 	switch {
 	case !c.Known:
 		c.Stable = false
-	case len(i.Reading.Objects) == 0:
-		c.Reason = "nothing is running"
+	case declared == 0:
+		c.Stable, c.Reason = false, "nothing is running"
 	case c.Stable && !i.Fresh:
 		c.Stable, c.Reason = false, "not looked at since the last apply"
 	}

@@ -29,6 +29,9 @@ type Object struct {
 	Links    []Link          `json:"externalLinks,omitempty"`
 	Events   []Event         `json:"debugEvents,omitempty"`
 	Message  string          `json:"message,omitempty"`
+	// Orphaned: it is ours and no longer declared, left in place. It is shown, and counts neither for
+	// nor against stability (D10).
+	Orphaned bool `json:"orphaned,omitempty"`
 }
 
 // ObjectVersion is one version an object runs. An empty Version is unknown: nothing Converge
@@ -87,6 +90,7 @@ func (r Reading) Digest() string {
 		Name, Type string
 		Status     ObjectStatus
 		Versions   []version
+		Orphaned   bool `json:",omitempty"`
 	}
 	code := ""
 	if r.Err != nil {
@@ -94,7 +98,7 @@ func (r Reading) Digest() string {
 	}
 	objects := make([]object, 0, len(r.Objects))
 	for _, o := range r.Objects {
-		d := object{Name: o.Name, Type: o.Type, Status: o.Status}
+		d := object{Name: o.Name, Type: o.Type, Status: o.Status, Orphaned: o.Orphaned}
 		for _, v := range o.Versions {
 			d.Versions = append(d.Versions, version{v.Version, v.Active, v.Drifted, v.Replicas, v.AvailableReplicas})
 		}

@@ -1,28 +1,51 @@
 package entities
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // RuntimeKind names an adapter under runtimes/.
 type RuntimeKind string
 
 // The kinds of runtime.
 const (
-	RuntimeCustom RuntimeKind = "custom"
-	RuntimeFake   RuntimeKind = "fake" // in memory: tests and simulate
+	RuntimeCustom     RuntimeKind = "custom"
+	RuntimeKubernetes RuntimeKind = "kubernetes"
+	RuntimeFake       RuntimeKind = "fake" // in memory: tests and simulate
 )
 
 // Payload is what a runtime receives for one service in one channel: rendered for one version,
 // immutable, named by its digest. Everything else in the configuration is rules.
 type Payload struct {
-	Application string            `json:"application"`
-	Service     string            `json:"service"`
-	Channel     string            `json:"channel"`
-	Runtime     string            `json:"runtime"`
-	Kind        RuntimeKind       `json:"kind"`
-	Address     map[string]string `json:"address,omitempty"` // e.g. namespace: where on the runtime
-	Parameters  map[string]any    `json:"parameters,omitempty"`
-	Constants   map[string]string `json:"constants,omitempty"`
-	Custom      *CustomPayload    `json:"custom,omitempty"`
+	Application string             `json:"application"`
+	Service     string             `json:"service"`
+	Channel     string             `json:"channel"`
+	Runtime     string             `json:"runtime"`
+	Kind        RuntimeKind        `json:"kind"`
+	Address     map[string]string  `json:"address,omitempty"` // e.g. namespace: where on the runtime
+	Parameters  map[string]any     `json:"parameters,omitempty"`
+	Constants   map[string]string  `json:"constants,omitempty"`
+	Custom      *CustomPayload     `json:"custom,omitempty"`
+	Kubernetes  *KubernetesPayload `json:"kubernetes,omitempty"`
+}
+
+// KubernetesPayload is the part of a payload that a Kubernetes runtime receives. Objects are large,
+// so the payload names them by the digest of a bundle, which lies in the store on its own.
+type KubernetesPayload struct {
+	// Bundle is the digest of the objects as compiled, with their substitutions open, and Values is
+	// what each substitution in them stands for, by name ("params.replicas").
+	Bundle string         `json:"bundle"`
+	Values map[string]any `json:"values,omitempty"`
+	// Adopt: objects that exist already and belong to somebody else, or to nobody, are taken over
+	// instead of refused; so are fields that another manager declares.
+	Adopt bool `json:"adopt,omitempty"`
+	// Prune: objects of an earlier payload that this one does not declare are removed instead of
+	// reported as orphaned.
+	Prune bool `json:"prune,omitempty"`
+	// Objects is the bundle with its values filled in, one JSON object each, in the order of the
+	// bundle. It is set when a payload is read for a runtime, and is no part of what is stored.
+	Objects []json.RawMessage `json:"-"`
 }
 
 // CustomPayload is the part of a payload that a custom runtime's commands receive.
@@ -41,13 +64,24 @@ type Value struct {
 // RuntimeDefinition is a connection to where things run. It is published on its own and never
 // part of an incarnation: changing a poll interval releases nothing.
 type RuntimeDefinition struct {
-	Name   string         `json:"name"`
-	Kind   RuntimeKind    `json:"kind"`
-	Owner  string         `json:"owner,omitempty"` // application that defines it
-	Dir    string         `json:"dir,omitempty"`   // absolute directory of the declaring file; relative commands start here
-	Remote bool           `json:"remote,omitempty"`
-	Custom *CustomRuntime `json:"custom,omitempty"`
-	Timing RuntimeTiming  `json:"timing"`
+	Name       string             `json:"name"`
+	Kind       RuntimeKind        `json:"kind"`
+	Owner      string             `json:"owner,omitempty"` // application that defines it
+	Dir        string             `json:"dir,omitempty"`   // absolute directory of the declaring file; relative commands start here
+	Remote     bool               `json:"remote,omitempty"`
+	Custom     *CustomRuntime     `json:"custom,omitempty"`
+	Kubernetes *KubernetesRuntime `json:"kubernetes,omitempty"`
+	Timing     RuntimeTiming      `json:"timing"`
+}
+
+// KubernetesRuntime is a connection to a cluster. Both fields empty: what the worker's own
+// environment says (KUBECONFIG, ~/.kube/config), or the service account of the pod it runs in.
+type KubernetesRuntime struct {
+	Kubeconfig string `json:"kubeconfig,omitempty"` // a path, relative to the definition's directory
+	Context    string `json:"context,omitempty"`    // in it; empty: its current one
+	// FailAfter is how long a pod of the target version may keep failing to start (an image that
+	// cannot be pulled, a container that crashes again and again) before its object has FAILED.
+	FailAfter time.Duration `json:"failAfter,omitempty"`
 }
 
 // RuntimeTiming holds the settings of C10 that the decision needs. Zero values are filled with

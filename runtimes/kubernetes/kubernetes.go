@@ -1,0 +1,35 @@
+// Package kubernetes is the runtime made of sets of Kubernetes objects: server-side apply in waves,
+// health and versions read from watched objects, drift found by the server's own dry run.
+//
+// It owns exactly the objects that carry its labels, takes over nothing that is somebody else's
+// unless the payload says so, and removes nothing unless the payload says so. It decides nothing: it
+// reports objects in the common form. It may import entities and runtimes.
+package kubernetes
+
+import (
+	"fmt"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// Runtime is one definition of kind kubernetes, connected when first used. Safe for concurrent use.
+type Runtime struct {
+	def     entities.RuntimeDefinition
+	cluster *cluster
+}
+
+var (
+	_ runtimes.Runtime = (*Runtime)(nil)
+	_ runtimes.Watcher = (*Runtime)(nil)
+	_ runtimes.Planner = (*Runtime)(nil)
+)
+
+// New makes the runtime of a definition. Definitions that name one cluster in the same way share its
+// connection and its caches. It does not ask whether the cluster is there: another look may find it.
+func New(def entities.RuntimeDefinition, clusters *Clusters) (*Runtime, error) {
+	if def.Kind != entities.RuntimeKubernetes || def.Kubernetes == nil {
+		return nil, fmt.Errorf("runtime %s: kind is %q; expected %q with its connection", def.Name, def.Kind, entities.RuntimeKubernetes)
+	}
+	return &Runtime{def: def, cluster: clusters.cluster(def)}, nil
+}
