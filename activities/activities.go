@@ -17,21 +17,46 @@ import (
 // Factory makes the adapter of one kind of runtime from a definition.
 type Factory func(entities.RuntimeDefinition) (runtimes.Runtime, error)
 
-// Activities are what workflows call by name (entities/protocol). Safe for concurrent use.
+// Activities are what workflows call by name (entities/protocol). Safe for concurrent use; New makes
+// them.
 type Activities struct {
 	Store     *intent.Store
-	Client    client.Client // to tell services about publications
+	Client    client.Client // to tell services about publications and changes
 	Factories map[entities.RuntimeKind]Factory
+
+	hints *hints
 
 	mu      sync.Mutex
 	lines   map[string]connection    // by runtime and digest of its definition
 	applies map[string]chan struct{} // under way, by instance; closed when it has ended
 }
 
+// New makes activities; Close ends what they have going on by themselves.
+func New(store *intent.Store, c client.Client, factories map[entities.RuntimeKind]Factory) *Activities {
+	a := &Activities{Store: store, Client: c, Factories: factories}
+	a.hints = newHints(a)
+	return a
+}
+
+// Close stops taking in hints of runtimes that watch.
+func (a *Activities) Close() {
+	a.hints.stop()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, line := range a.lines {
+		if line.stop != nil {
+			line.stop()
+		}
+	}
+	a.lines = nil
+}
+
 // connection is a runtime ready for use, and what it was made from.
 type connection struct {
 	runtimes.Runtime
 	definition entities.RuntimeDefinition
+	watches    bool   // it learns of changes by itself (runtimes.Watcher)
+	stop       func() // ends that
 }
 
 // looks tells whether the runtime can be observed at all (C1).
@@ -61,11 +86,18 @@ func (a *Activities) connect(ctx context.Context, name, digest string) (connecti
 	if err != nil {
 		return connection{}, fmt.Errorf("runtime %s: %w", name, err)
 	}
-	line = connection{runtime, definition}
+	line = connection{Runtime: runtime, definition: definition}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.lines == nil {
 		a.lines = map[string]connection{}
+	}
+	if made, ok := a.lines[key]; ok { // by another activity meanwhile
+		return made, nil
+	}
+	if w, ok := runtime.(runtimes.Watcher); ok {
+		line.watches = true
+		line.stop = w.Watch(func(owner runtimes.Owner) { a.hints.hint(owner, name) })
 	}
 	a.lines[key] = line
 	return line, nil

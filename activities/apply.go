@@ -35,6 +35,9 @@ func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protoc
 	if err != nil {
 		return protocol.ApplyAnswer{Err: runtimes.Clip(err.Error(), 1000), Unready: true}, ctx.Err()
 	}
+	if line.watches {
+		a.hints.forget(runtimes.Owner{Application: r.Application, Service: r.Service, Channel: r.Instance.Channel})
+	}
 	target := entities.Target{FullVersion: in.FullVersion}
 	if activity.GetInfo(ctx).Attempt > 1 && line.looks() {
 		if seen, _ := line.look(ctx, in, r.FetchTimeout); stable(seen, target) {

@@ -61,9 +61,10 @@ func TestAppliesOfOneInstanceDoNotOverlap(t *testing.T) {
 	digest, err := store.PutRuntime(t.Context(), definition)
 	require.NoError(t, err)
 	rt := &slow{began: make(chan string), end: make(chan struct{})}
-	a := &Activities{Store: store, Factories: map[entities.RuntimeKind]Factory{
+	a := New(store, nil, map[entities.RuntimeKind]Factory{
 		entities.RuntimeFake: func(entities.RuntimeDefinition) (runtimes.Runtime, error) { return rt, nil },
-	}}
+	})
+	defer a.Close()
 	var all sync.WaitGroup
 	apply := func(channel string) {
 		all.Go(func() {

@@ -17,13 +17,17 @@ import (
 // hung one is reported alone and holds up no other (A7). It completes when something is not as
 // known; else it asks the server for another attempt after the interval, which writes no history.
 func (a *Activities) Observe(ctx context.Context, r protocol.ObserveRequest) (protocol.ObserveAnswer, error) {
-	news := bound(lookAround(ctx, r, a.lookAt))
+	watched := a.watch(ctx, r)
+	news := bound(lookAround(ctx, r, watched.lookAt))
 	if ctx.Err() != nil { // the worker is stopping: what it saw half way counts for nothing
+		watched.end(false)
 		return protocol.ObserveAnswer{}, ctx.Err()
 	}
 	if len(news) > 0 || r.Interval == 0 {
+		watched.end(false)
 		return protocol.ObserveAnswer{Readings: news}, nil
 	}
+	watched.end(true)
 	return protocol.ObserveAnswer{}, temporal.NewApplicationErrorWithOptions("as known", protocol.ErrUnchanged,
 		temporal.ApplicationErrorOptions{
 			NextRetryDelay: spread(r.Interval, activity.GetInfo(ctx).WorkflowExecution.ID),

@@ -10,13 +10,16 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/runtimes"
 	"github.com/converge-engine/converge/runtimes/custom"
+	"github.com/converge-engine/converge/runtimes/kubernetes"
 	"github.com/converge-engine/converge/workflows"
 )
 
 // factories lists the kinds of runtime; a new one is a folder under runtimes/ and a line here.
-func factories() map[entities.RuntimeKind]activities.Factory {
+// Clusters are the connections that the worker's runtimes share.
+func factories(clusters *kubernetes.Clusters) map[entities.RuntimeKind]activities.Factory {
 	return map[entities.RuntimeKind]activities.Factory{
-		entities.RuntimeCustom: func(d entities.RuntimeDefinition) (runtimes.Runtime, error) { return custom.New(d) },
+		entities.RuntimeCustom:     func(d entities.RuntimeDefinition) (runtimes.Runtime, error) { return custom.New(d) },
+		entities.RuntimeKubernetes: func(d entities.RuntimeDefinition) (runtimes.Runtime, error) { return kubernetes.New(d, clusters) },
 	}
 }
 

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"go.temporal.io/sdk/client"
@@ -13,6 +14,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/runtimes/kubernetes"
 	"github.com/converge-engine/converge/workflows"
 )
 
@@ -54,20 +56,26 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 	if err != nil {
 		return nil, err
 	}
-	a := &activities.Activities{Store: store, Client: c, Factories: factories()}
-	for kind, factory := range o.Factories {
-		a.Factories[kind] = factory
+	clusters := &kubernetes.Clusters{}
+	known := factories(clusters)
+	maps.Copy(known, o.Factories)
+	a := activities.New(store, c, known)
+	closeAll := func() {
+		a.Close()
+		clusters.Close()
+		_ = store.Close() // nothing is being written any more
 	}
 	w, err := newWorker(ctx, c, o, a)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = w.Start()
 	}
-	if err := w.Start(); err != nil {
+	if err != nil {
+		closeAll()
 		return nil, fmt.Errorf("start worker: %w", err)
 	}
 	return func() {
 		w.Stop()
-		_ = store.Close() // nothing is being written any more
+		closeAll()
 	}, nil
 }
 

@@ -1,0 +1,186 @@
+package activities
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/runtimes"
+)
+
+const hintPatience = 10 * time.Second
+
+var staging = runtimes.Owner{Application: "shop", Service: "web", Channel: "staging"}
+
+// place is what a watched instance runs, and who was woken because of it.
+type place struct {
+	*hints
+	looks, woken chan runtimes.Owner
+
+	mu      sync.Mutex
+	version string
+	err     *entities.ReadingError
+}
+
+func newPlace(t *testing.T) *place {
+	p := &place{looks: make(chan runtimes.Owner, 100), woken: make(chan runtimes.Owner, 100), version: "v1"}
+	p.hints = newHints(&Activities{})
+	p.gap = time.Millisecond
+	p.look = func(_ context.Context, _ protocol.ObserveRequest, ref protocol.InstanceRef) entities.Reading {
+		defer func() { p.looks <- runtimes.Owner{Channel: ref.Channel} }()
+		return p.reading()
+	}
+	p.wake = func(_ context.Context, owner runtimes.Owner, _ string) { p.woken <- owner }
+	t.Cleanup(p.stop)
+	return p
+}
+
+func (p *place) reading() entities.Reading {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err != nil {
+		return entities.Reading{Err: p.err}
+	}
+	return entities.Reading{Objects: []entities.Object{{
+		Name: "web", Type: "Deployment", Status: entities.ObjectSucceeded,
+		Versions: []entities.ObjectVersion{{Version: p.version, Active: true}},
+	}}}
+}
+
+func (p *place) run(version string, err *entities.ReadingError) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.version, p.err = version, err
+}
+
+var ref = protocol.InstanceRef{Channel: "staging", FullVersion: "v1"}
+
+// settled is an observation that found what runs to be as known.
+func (p *place) settled(owner runtimes.Owner) {
+	p.begin(owner)
+	p.settle(owner, p.sighting())
+}
+
+func (p *place) sighting() *sighting {
+	return &sighting{ref: ref, shape: shapeOf(p.reading(), ref), until: time.Now().Add(time.Hour)}
+}
+
+func next(t *testing.T, from chan runtimes.Owner) runtimes.Owner {
+	t.Helper()
+	select {
+	case owner := <-from:
+		return owner
+	case <-time.After(hintPatience):
+		t.Fatal("nothing happened")
+		return runtimes.Owner{}
+	}
+}
+
+// idle waits until nobody follows hints any more.
+func (p *place) idle(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		p.hints.mu.Lock()
+		defer p.hints.mu.Unlock()
+		for _, i := range p.owners {
+			if i.running {
+				return false
+			}
+		}
+		return true
+	}, hintPatience, time.Millisecond)
+}
+
+func TestHintOfAChangeWakesTheService(t *testing.T) {
+	p := newPlace(t)
+	p.settled(staging)
+	p.run("v2", nil)
+	p.hint(staging, "eu")
+	require.Equal(t, staging, next(t, p.woken))
+	p.hint(staging, "eu") // told already: the next observation looks for itself
+	p.idle(t)
+	require.Empty(t, p.woken)
+	p.settled(staging)
+	p.run("v3", nil)
+	p.hint(staging, "eu")
+	require.Equal(t, staging, next(t, p.woken))
+}
+
+// What the decision would not see, and what is not known, wakes nobody.
+func TestHintWithoutADifferenceWakesNobody(t *testing.T) {
+	p := newPlace(t)
+	p.settled(staging)
+	p.hint(staging, "eu")
+	next(t, p.looks)
+	p.run("v2", &entities.ReadingError{Code: runtimes.CodeTimeout})
+	p.idle(t)
+	p.hint(staging, "eu")
+	next(t, p.looks)
+	p.idle(t)
+	require.Empty(t, p.woken)
+}
+
+func TestHintDuringAnObservationIsNotLost(t *testing.T) {
+	p := newPlace(t)
+	p.begin(staging)
+	found := p.sighting() // it looks, then something changes, then it ends
+	p.run("v2", nil)
+	p.hint(staging, "eu")
+	p.idle(t)
+	require.Empty(t, p.woken)
+	p.settle(staging, found)
+	require.Equal(t, staging, next(t, p.woken))
+}
+
+func TestHintDuringAnApplyWakesNobody(t *testing.T) {
+	p := newPlace(t)
+	p.settled(staging)
+	p.forget(staging)
+	p.run("v2", nil)
+	p.hint(staging, "eu")
+	p.idle(t)
+	require.Empty(t, p.woken)
+	require.Empty(t, p.looks)
+}
+
+// After a restart nobody knows what the observation of another worker found.
+func TestHintForAnInstanceNeverObservedHereWakesOnce(t *testing.T) {
+	p := newPlace(t)
+	p.hint(staging, "eu")
+	require.Equal(t, staging, next(t, p.woken))
+	p.hint(staging, "eu")
+	p.idle(t)
+	require.Empty(t, p.woken)
+}
+
+func TestHintForSomethingForgottenByItsServiceIsDropped(t *testing.T) {
+	p := newPlace(t)
+	p.begin(staging)
+	found := p.sighting()
+	found.until = time.Now().Add(-time.Second)
+	p.settle(staging, found)
+	p.run("v2", nil)
+	p.hint(staging, "eu")
+	p.idle(t)
+	require.Empty(t, p.woken)
+	require.Empty(t, p.looks)
+}
+
+// Many hints at once are few looks.
+func TestHintsAreGathered(t *testing.T) {
+	p := newPlace(t)
+	p.gap = 50 * time.Millisecond
+	p.settled(staging)
+	for range 1000 {
+		p.hint(staging, "eu")
+	}
+	p.idle(t)
+	require.Less(t, len(p.looks), 20)
+	require.NotEmpty(t, p.looks)
+	require.Empty(t, p.woken)
+}
