@@ -69,7 +69,7 @@ func TestAppliesOfOneInstanceDoNotOverlap(t *testing.T) {
 	apply := func(channel string) {
 		all.Go(func() {
 			env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
-			env.RegisterActivity(a)
+			env.RegisterActivity(a.Apply)
 			_, err := env.ExecuteActivity(a.Apply, protocol.ApplyRequest{
 				Application: "shop", Service: "web", Runtime: "local", RuntimeDigest: digest,
 				Instance: protocol.InstanceRef{Channel: channel, FullVersion: "v1"}, Timeout: 1e10, FetchTimeout: 1e10,
