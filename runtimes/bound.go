@@ -35,8 +35,8 @@ const (
 //
 // What is left out never changes the verdict on what is kept (C5): objects that speak against
 // stability come first (failed, pending, drifted, several active versions), then one for every
-// different active version, then the rest, each group in the order given. So whenever the kept
-// objects are stable at a version, all of them were.
+// different active version, then what is no longer declared, then the rest, each group in the order
+// given. So whenever the kept objects are stable at a version, all of them were.
 func Bound(objects []entities.Object) (kept []entities.Object, omitted int) {
 	size := len("[]")
 	for _, o := range byUrgency(objects) {
@@ -91,11 +91,14 @@ const (
 	pending
 	ambiguous // succeeded, but not at one version
 	representative
+	orphaned
 	calm
 )
 
 func urgency(o entities.Object) int {
 	switch {
+	case o.Orphaned:
+		return orphaned
 	case o.Status == entities.ObjectFailed:
 		return failed
 	case o.Status != entities.ObjectSucceeded:

@@ -99,6 +99,7 @@ func TestBoundNeverHidesTrouble(t *testing.T) {
 			Name: text.Draw(t, "name"), Type: text.Draw(t, "type"), Message: text.Draw(t, "message"),
 			Status: rapid.SampledFrom([]entities.ObjectStatus{"SUCCEEDED", "SUCCEEDED", "SUCCEEDED", "SUCCEEDED", "PENDING", "FAILED", ""}).Draw(t, "status"),
 		}
+		o.Orphaned = rapid.IntRange(0, 9).Draw(t, "orphaned") == 0
 		if rapid.IntRange(0, 4).Draw(t, "plain") > 0 {
 			o.Versions = []entities.ObjectVersion{{Version: "v1", Active: true}}
 		} else {
@@ -132,12 +133,8 @@ func TestBoundNeverHidesTrouble(t *testing.T) {
 }
 
 func stable(objects []entities.Object, version string) bool {
-	for _, o := range objects {
-		if !(entities.RuntimeObject{Object: o}).Fetch(&entities.Target{FullVersion: version}).Stable {
-			return false
-		}
-	}
-	return len(objects) > 0
+	i := entities.Instance{Reading: entities.Reading{Objects: objects}, Known: "something", Fresh: true}
+	return entities.ServiceInstance{Instance: &i}.Fetch(&entities.Target{FullVersion: version}).Stable
 }
 
 func TestPermanent(t *testing.T) {

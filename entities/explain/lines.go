@@ -180,6 +180,10 @@ func (w *writer) pauses(c protocol.ChannelStatus) {
 func (w *writer) objects(c protocol.ChannelStatus) {
 	fine := 0
 	for _, o := range c.Objects {
+		if o.Orphaned {
+			w.line(" %-9s %s", "ORPHANED", joined(": ", o.Type+"/"+o.Name+versions(o), oneLine(or(o.Message, "no longer declared, left in place"), textLimit)))
+			continue
+		}
 		if c.Status != string(entities.StatusUnknown) && objectFine(o, c.Target) {
 			fine++
 			continue
