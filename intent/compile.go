@@ -117,7 +117,7 @@ func (c *compiler) noApplication() {
 // report adds a problem at a path of a document.
 func (c *compiler) report(d *strict.Decoder, path string, fault Fault) {
 	at := d.At(path)
-	c.problems = append(c.problems, Problem{File: d.File, Line: at.Line, Column: at.Column, Path: path, Fault: fault})
+	c.problems = append(c.problems, Problem{File: d.File, Line: at.Line, Column: at.Column, Path: d.Shown(path), Fault: fault})
 }
 
 // reportIn adds trouble that other channels may have too: they become one problem.
@@ -143,7 +143,7 @@ func (c *compiler) all() Problems {
 			fault.Message += " in " + channelList(t.channels)
 		}
 		at := t.decoder.At(t.path)
-		all = append(all, Problem{File: t.decoder.File, Line: at.Line, Column: at.Column, Path: t.path, Fault: fault})
+		all = append(all, Problem{File: t.decoder.File, Line: at.Line, Column: at.Column, Path: t.decoder.Shown(t.path), Fault: fault})
 	}
 	return all.Sorted()
 }

@@ -22,6 +22,7 @@ const (
 	defaultBackoff      = 10 * time.Second
 	defaultMaxBackoff   = 5 * time.Minute
 	defaultProgress     = 10 * time.Minute
+	defaultFailAfter    = time.Minute
 
 	shortestPoll = 10 * time.Millisecond
 )
@@ -55,19 +56,44 @@ func (c *compiler) defineRuntime(doc *document[Runtime]) entities.RuntimeDefinit
 	}
 	switch {
 	case spec.Fake != nil && !c.config.options.AllowFake:
-		c.report(doc.Decoder, "fake", Fault{Code: "unknown-field", Message: `runtimes of kind "fake" are for tests and simulations`, Expected: "custom"})
-	case spec.Fake != nil && spec.Custom != nil:
-		c.report(doc.Decoder, "", Fault{Code: "one-of", Message: "a runtime is of one kind", Expected: "either custom or fake"})
+		c.report(doc.Decoder, "fake", Fault{Code: "unknown-field", Message: `runtimes of kind "fake" are for tests and simulations`, Expected: "custom or kubernetes"})
+	case spec.kinds() > 1:
+		c.report(doc.Decoder, "", Fault{Code: "one-of", Message: "a runtime is of one kind", Expected: "either custom or kubernetes"})
 	case spec.Fake != nil:
 		definition.Kind = entities.RuntimeFake
 		definition.Timing = c.timing(doc, "fake", spec.Fake.Pace)
 	case spec.Custom != nil:
 		definition.Kind = entities.RuntimeCustom
 		c.defineCustom(doc, spec.Custom, &definition)
-	case !doc.Faulty("custom") && !doc.Faulty("fake") && !doc.Planned():
-		c.report(doc.Decoder, "custom", Fault{Code: "missing-field", Message: "the runtime does not say how it works", Expected: `"custom"`})
+	case spec.Kubernetes != nil:
+		definition.Kind = entities.RuntimeKubernetes
+		c.defineKubernetes(doc, spec.Kubernetes, &definition)
+	case !doc.Faulty("custom") && !doc.Faulty("kubernetes") && !doc.Faulty("fake") && !doc.Planned():
+		c.report(doc.Decoder, "custom", Fault{Code: "missing-field", Message: "the runtime does not say how it works", Expected: `"custom" or "kubernetes"`})
 	}
 	return definition
+}
+
+// kinds counts the kinds that a runtime claims to be.
+func (r Runtime) kinds() int {
+	n := 0
+	for _, given := range []bool{r.Custom != nil, r.Kubernetes != nil, r.Fake != nil} {
+		if given {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *compiler) defineKubernetes(doc *document[Runtime], k *RuntimeKubernetes, definition *entities.RuntimeDefinition) {
+	definition.Timing = c.timing(doc, "kubernetes", k.Pace)
+	definition.Timing.ApplyTimeout = c.atLeast(doc.Decoder, "kubernetes.applyTimeout", k.ApplyTimeout, span{defaultApplyTimeout, time.Second})
+	definition.Kubernetes = &entities.KubernetesRuntime{
+		Kubeconfig: k.Kubeconfig, Context: k.Context,
+		FailAfter: c.atLeast(doc.Decoder, "kubernetes.failAfter", k.FailAfter, span{defaultFailAfter, time.Millisecond}),
+	}
+	c.noSubstitution(doc.Decoder, "kubernetes.context", "a runtime", k.Context)
+	c.noSubstitution(doc.Decoder, "kubernetes.kubeconfig", "a runtime", k.Kubeconfig)
 }
 
 func (c *compiler) defineCustom(doc *document[Runtime], custom *RuntimeCustom, definition *entities.RuntimeDefinition) {

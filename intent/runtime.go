@@ -6,6 +6,8 @@ type Runtime struct {
 	Header
 	// A runtime made of commands.
 	Custom *RuntimeCustom `json:"custom,omitempty"`
+	// A Kubernetes cluster.
+	Kubernetes *RuntimeKubernetes `json:"kubernetes,omitempty"`
 	// A runtime in memory, for tests and simulations.
 	Fake *RuntimeFake `json:"fake,omitempty" jsonschema:"-"`
 	// Where its commands run: in any worker (local), or only in a worker started for this runtime
@@ -15,7 +17,7 @@ type Runtime struct {
 
 // Planned names the fields that later versions accept.
 func (Runtime) Planned() []string {
-	return []string{"kubernetes", "ecs", "autoRollback", "maxConcurrentApplies", "approval", "description"}
+	return []string{"ecs", "autoRollback", "maxConcurrentApplies", "approval", "description"}
 }
 
 // RuntimeCustom is a runtime made of commands. They start in the directory of this file, without a shell.

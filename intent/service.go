@@ -24,6 +24,8 @@ type Service struct {
 	Drift Drift `json:"drift,omitempty" jsonschema:"default=enforce"`
 	// What the commands of a custom runtime receive.
 	Custom *ServiceCustom `json:"custom,omitempty"`
+	// The objects that make up the service on a Kubernetes runtime.
+	Kubernetes *ServiceKubernetes `json:"kubernetes,omitempty"`
 	// Changes to the above for some channels, applied in order; later wins.
 	PerReleaseChannel []ChannelOverride `json:"perReleaseChannel,omitempty"`
 	// The channels it goes to; all of the application's when not given. A channel left out also
@@ -34,7 +36,7 @@ type Service struct {
 // Planned names the fields that later versions accept.
 func (Service) Planned() []string {
 	return []string{
-		"requires", "kubernetes", "ecs", "maestro", "autoRollback", "extensions", "protections", "approvals",
+		"requires", "ecs", "maestro", "autoRollback", "extensions", "protections", "approvals",
 		"pins", "setupCallback", "aggregator", "reconcilers", "integrations", "dns", "renamedFrom", "movedFrom", "onDelete", "labels",
 	}
 }
@@ -78,9 +80,11 @@ type ChannelOverride struct {
 	// Environment variables are added to those of the service, by name; a list of files replaces
 	// its list.
 	Custom *ServiceCustom `json:"custom,omitempty"`
+	// What of the objects is different there: maps merge by key, lists and single values replace.
+	Kubernetes *ServiceKubernetes `json:"kubernetes,omitempty"`
 }
 
 // Planned names the fields that later versions accept.
 func (ChannelOverride) Planned() []string {
-	return []string{"kubernetes", "ecs", "autoRollback", "maestro", "protections", "extensions", "pins"}
+	return []string{"ecs", "autoRollback", "maestro", "protections", "extensions", "pins"}
 }

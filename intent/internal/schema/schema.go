@@ -47,6 +47,8 @@ func Generate() ([]byte, error) {
 // scalar describes the types that are more than their Go kind.
 func scalar(t reflect.Type) *jsonschema.Schema {
 	switch v := reflect.Zero(t).Interface().(type) {
+	case intent.Values:
+		return &jsonschema.Schema{Type: "object"}
 	case intent.EnvValue:
 		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "string"}, secret()}}
 	case intent.Literal:
@@ -102,7 +104,7 @@ func refine(definitions jsonschema.Definitions) {
 	definitions["ChannelOverride"].OneOf = either
 	definitions["Service"].Not = &jsonschema.Schema{Required: []string{"version", "initialVersion"}}
 	definitions["Precondition"].Required = []string{"releaseChannelStable"}
-	definitions["Runtime"].Required = append(definitions["Runtime"].Required, "custom")
+	definitions["Runtime"].OneOf = []*jsonschema.Schema{{Required: []string{"custom"}}, {Required: []string{"kubernetes"}}}
 }
 
 // tidy joins the lines of comments, which were broken for people who read Go.

@@ -40,10 +40,15 @@ type Position struct{ Line, Column int }
 type Decoder struct {
 	File     string
 	Problems Problems
+	// Subject is what the document is about, named before each path; empty in configuration.
+	Subject string
+	// Limit bounds the values of the document, aliases expanded; 0 is 50,000.
+	Limit int
 
 	at      map[string]Position
 	values  int
 	merging map[*yaml.Node]bool
+	within  map[*yaml.Node]bool
 }
 
 // Decode fills into, a pointer to a struct, from the document's top mapping. What could be decoded
@@ -51,12 +56,31 @@ type Decoder struct {
 // bounds; that is then its only problem.
 func (d *Decoder) Decode(node *yaml.Node, into any) bool {
 	d.Value("", node, into)
-	if d.values < maxValues {
+	return d.bounded(node)
+}
+
+// DecodeAny is Decode for a document of any form.
+func (d *Decoder) DecodeAny(node *yaml.Node) (any, bool) {
+	v := d.Any("", node)
+	return v, d.bounded(node)
+}
+
+func (d *Decoder) bounded(node *yaml.Node) bool {
+	if !d.full() {
 		return true
 	}
 	d.Problems = nil
-	d.Fail("", node, Fault{Code: "too-large", Message: fmt.Sprintf("the document expands to more than %d values", maxValues)})
+	d.Fail("", node, Fault{Code: "too-large", Message: fmt.Sprintf("the document expands to more than %d values", d.limit())})
 	return false
+}
+
+func (d *Decoder) full() bool { return d.values >= d.limit() }
+
+func (d *Decoder) limit() int {
+	if d.Limit > 0 {
+		return d.Limit
+	}
+	return maxValues
 }
 
 // At tells where the value of path stands; for a value that is not there, where the nearest one
@@ -76,12 +100,12 @@ func (d *Decoder) At(path string) Position {
 // Report adds a problem at the place of path.
 func (d *Decoder) Report(path string, fault Fault) {
 	at := d.At(path)
-	d.Problems = append(d.Problems, Problem{d.File, at.Line, at.Column, path, fault})
+	d.Problems = append(d.Problems, Problem{d.File, at.Line, at.Column, d.Shown(path), fault})
 }
 
 // Fail adds a problem at a node.
 func (d *Decoder) Fail(path string, node *yaml.Node, fault Fault) {
-	d.Problems = append(d.Problems, Problem{d.File, max(node.Line, 1), max(node.Column, 1), path, fault})
+	d.Problems = append(d.Problems, Problem{d.File, max(node.Line, 1), max(node.Column, 1), d.Shown(path), fault})
 }
 
 // Value decodes node into the pointer into.
@@ -111,7 +135,7 @@ func (d *Decoder) enter(path string, node *yaml.Node) (*yaml.Node, bool) {
 	}
 	d.at[path] = Position{max(node.Line, 1), max(node.Column, 1)}
 	d.values++
-	return node, d.values < maxValues
+	return node, !d.full()
 }
 
 func (d *Decoder) fill(path string, node *yaml.Node, to reflect.Value) {
@@ -136,7 +160,7 @@ func (d *Decoder) list(path string, node *yaml.Node, to reflect.Value) {
 		return
 	}
 	for i, item := range node.Content {
-		if d.values >= maxValues {
+		if d.full() {
 			return
 		}
 		one := reflect.New(to.Type().Elem())

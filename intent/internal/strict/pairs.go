@@ -58,7 +58,7 @@ func (d *Decoder) pairs(path string, node *yaml.Node) []pair {
 // which the earlier wins.
 func (d *Decoder) merged(path string, value *yaml.Node) []pair {
 	value = resolve(value)
-	if d.values += len(value.Content); d.values >= maxValues {
+	if d.values += len(value.Content); d.full() {
 		return nil
 	}
 	switch value.Kind {
