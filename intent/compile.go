@@ -16,6 +16,9 @@ type Compiled struct {
 	Incarnation *Incarnation
 	// Runtimes are the definitions of this configuration, by name. They are published on their own.
 	Runtimes []entities.RuntimeDefinition
+	// Bundles are the Kubernetes objects that the incarnation names, by digest. They are put into the
+	// store before it.
+	Bundles []Bundle
 
 	known []entities.RuntimeDefinition // and those of other applications
 }
@@ -47,6 +50,8 @@ type compiler struct {
 	channels []channelDoc          // in file order
 	refs     map[string][]placeRef // runtimes by channel
 	runtimes map[string]entities.RuntimeDefinition
+	bundles  map[string]Bundle // by what they are made of
+	claims   map[claimKey]claim
 }
 
 // placeRef is a runtime of a channel that exists.
@@ -66,6 +71,7 @@ func compile(config *Config, partial bool) (*Compiled, Problems) {
 	c := &compiler{
 		config: config, partial: partial, byPlace: map[string]*channelTrouble{},
 		refs: map[string][]placeRef{}, runtimes: map[string]entities.RuntimeDefinition{},
+		bundles: map[string]Bundle{}, claims: map[claimKey]claim{},
 	}
 	for _, known := range config.options.Runtimes {
 		c.runtimes[known.Name] = known
@@ -92,7 +98,7 @@ func compile(config *Config, partial bool) (*Compiled, Problems) {
 		app.Report("", Fault{Code: "internal", Message: err.Error()})
 		return nil, app.Problems
 	}
-	compiled := &Compiled{Incarnation: inc, Runtimes: own}
+	compiled := &Compiled{Incarnation: inc, Runtimes: own, Bundles: c.allBundles()}
 	for i := range own {
 		own[i].Owner = doc.Application
 		c.runtimes[own[i].Name] = own[i]

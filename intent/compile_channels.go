@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
@@ -71,7 +72,12 @@ func (c *compiler) channelRuntimes(app *document[Application], path string, chan
 			continue
 		}
 		seen[ref.Name] = true
-		if _, known := c.runtimes[string(ref.Name)]; known {
+		if known, ok := c.runtimes[string(ref.Name)]; ok {
+			if known.Kind == entities.RuntimeKubernetes && ref.Namespace == "" && !app.Faulty(at) {
+				c.report(app.Decoder, at+".namespace", Fault{
+					Code: "missing-field", Message: fmt.Sprintf("runtime %q is a cluster, and no namespace is named", string(ref.Name)), Expected: "the namespace for objects of this release channel",
+				})
+			}
 			c.refs[string(channel.Name)] = append(c.refs[string(channel.Name)], placeRef{string(ref.Name), ref.Namespace, at})
 		} else if !c.partial && !c.misnamed && ref.Name.Check() == nil {
 			c.report(app.Decoder, at+".name", c.unknownRuntime(string(ref.Name)))

@@ -127,6 +127,8 @@ type draft struct {
 	parameters map[string]placed[any]
 	env        map[string]placed[entities.Value]
 	files      []string
+	customAt   string // where custom was given last
+	kubernetes *kubernetesDraft
 	deadline   time.Duration
 	drift      entities.Drift
 }
@@ -147,6 +149,7 @@ func (s *serviceCompiler) draft() map[string]*draft {
 			}
 		}
 		d.custom("custom", s.Spec.Custom)
+		d.objects("kubernetes", s.Spec.Kubernetes)
 		drafts[channel] = d
 	}
 	return drafts
@@ -157,6 +160,7 @@ func (d *draft) custom(at string, custom *ServiceCustom) {
 	if custom == nil {
 		return
 	}
+	d.customAt = at
 	for name, v := range custom.Env {
 		d.env[string(name)] = placed[entities.Value]{entities.Value(v), strict.Key(at+".env", string(name))}
 	}
@@ -183,6 +187,7 @@ func (s *serviceCompiler) override(drafts map[string]*draft) {
 				d.parameters[string(name)] = placed[any]{v.V, strict.Key(at+".parameters", string(name))}
 			}
 			d.custom(at+".custom", o.Custom)
+			d.objects(at+".kubernetes", o.Kubernetes)
 			d.deadline = o.ProgressDeadline.or(d.deadline)
 			d.drift = entities.Drift(orElse(string(o.Drift), string(d.drift)))
 		}
@@ -213,7 +218,7 @@ func (s *serviceCompiler) instance(channel channelDoc, d *draft, doc *serviceDoc
 		Channel: channel.Name, Drift: d.drift, ProgressDeadline: period(d.deadline),
 		Parameters: map[string]any{}, Env: map[string]entities.Value{},
 	}
-	ref, ok := s.pick(channel.Name)
+	ref, ok := s.pick(channel.Name, d)
 	if ok {
 		instance.Runtime, instance.Kind = ref.name, s.runtimes[ref.name].Kind
 		if ref.namespace != "" {
@@ -233,41 +238,12 @@ func (s *serviceCompiler) instance(channel channelDoc, d *draft, doc *serviceDoc
 		}
 		doc.Files[name] = s.config.contents[path.Join(path.Dir(s.File), name)]
 	}
-	s.substitutions(channel, d, ref)
+	scope := s.scope(channel, d)
+	s.substitutions(scope, d, ref)
+	if ok && d.kubernetes != nil {
+		instance.Kubernetes = s.compileObjects(scope, d.kubernetes, ref)
+	}
 	return instance
-}
-
-// pick finds the one runtime of a channel that the service runs on there.
-func (s *serviceCompiler) pick(channel string) (placeRef, bool) {
-	refs := s.refs[channel]
-	var names []string
-	for _, ref := range refs {
-		names = append(names, ref.name)
-	}
-	if wanted := string(s.Spec.Runtime); wanted != "" {
-		if i := slices.Index(names, wanted); i >= 0 {
-			return refs[i], true
-		}
-		if !s.partial && !s.misnamed && !s.Faulty("runtime") {
-			s.reportIn(s.Decoder, "runtime", channel, trouble{inChannel: true, Fault: Fault{
-				Code:    "unknown-runtime",
-				Message: fmt.Sprintf("there is no runtime %q", wanted), Expected: strict.OneOf(names), Suggestion: strict.Nearest(wanted, names),
-			}})
-		}
-		return placeRef{}, false
-	}
-	if len(refs) == 1 {
-		return refs[0], true
-	}
-	if s.partial || s.misnamed || s.config.application.Faulty("releaseChannels") || s.unresolved(channel) {
-		return placeRef{}, false
-	}
-	fault := Fault{Code: "no-runtime", Message: "no runtime can run this service", Expected: "a runtime there, or the service to leave the release channel out"}
-	if len(refs) > 1 {
-		fault = Fault{Code: "ambiguous-runtime", Message: "several runtimes could run this service", Expected: `"runtime" to be ` + strict.OneOf(names)}
-	}
-	s.reportIn(s.Decoder, "runtime", channel, trouble{inChannel: true, Fault: fault})
-	return placeRef{}, false
 }
 
 // unresolved tells whether a channel names a runtime that is reported as unknown already.
@@ -280,9 +256,9 @@ func (s *serviceCompiler) unresolved(channel string) bool {
 	return false
 }
 
-// substitutions tries every text of the service in one channel, with the version and what a
-// release gives left open.
-func (s *serviceCompiler) substitutions(channel channelDoc, d *draft, ref placeRef) {
+// scope is what the service may name in one channel, with the version and what a release gives left
+// open.
+func (s *serviceCompiler) scope(channel channelDoc, d *draft) *scope {
 	scope := &scope{
 		application: s.application, service: string(s.Spec.Name), channel: channel.Name,
 		labels: channel.Labels, constants: channel.Constants, types: s.types, declared: map[string]any{},
@@ -290,20 +266,26 @@ func (s *serviceCompiler) substitutions(channel channelDoc, d *draft, ref placeR
 	for _, name := range keys(d.parameters) {
 		scope.declared[name] = d.parameters[name].v
 	}
+	return scope
+}
+
+// substitutions tries every text of the service in one channel but those of its objects.
+func (s *serviceCompiler) substitutions(in *scope, d *draft, ref placeRef) {
+	scope := *in // what is used here is of no interest
 	for _, name := range keys(s.types) {
 		if _, t := scope.param(name); t != nil && t.param == name && !s.Faulty(d.parameters[name].at) {
-			s.reportIn(s.Decoder, d.parameters[name].at, channel.Name, *t)
+			s.reportIn(s.Decoder, d.parameters[name].at, scope.channel, *t)
 		}
-		s.given(channel.Name, name, d)
+		s.given(scope.channel, name, d)
 	}
 	for _, name := range keys(d.env) {
 		if _, t := scope.env(d.env[name].v); t != nil && t.param == "" && !s.Faulty(d.env[name].at) {
-			s.reportIn(s.Decoder, d.env[name].at, channel.Name, *t)
+			s.reportIn(s.Decoder, d.env[name].at, scope.channel, *t)
 		}
 	}
 	scope.addressOnly = true
 	if _, t := scope.text(ref.namespace); t != nil {
-		s.reportIn(s.config.application.Decoder, ref.path+".namespace", channel.Name, *t)
+		s.reportIn(s.config.application.Decoder, ref.path+".namespace", scope.channel, *t)
 	}
 }
 

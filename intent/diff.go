@@ -130,7 +130,9 @@ func (i *Incarnation) side(service, channel string) (side, bool, error) {
 	if err != nil {
 		return side{}, false, err
 	}
-	return side{payloadPaths(template), instance.rules()}, true, nil
+	flat := payloadPaths(template)
+	instance.Kubernetes.objectPaths(flat)
+	return side{flat, instance.rules()}, true, nil
 }
 
 func kindOf(before, after bool) ChangeKind {

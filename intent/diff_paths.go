@@ -21,6 +21,14 @@ func payloadPaths(p entities.Payload) map[string]string {
 	for name, v := range p.Constants {
 		flat["constants."+name] = compact(v)
 	}
+	if k := p.Kubernetes; k != nil {
+		flat["prune"], flat["adopt"] = compact(k.Prune), compact(k.Adopt)
+		for name, v := range k.Values {
+			if strings.HasPrefix(name, "labels.") {
+				flat[name] = compact(v)
+			}
+		}
+	}
 	if p.Custom == nil {
 		return flat
 	}
@@ -34,6 +42,16 @@ func payloadPaths(p entities.Payload) map[string]string {
 		flat["files."+name] = fmt.Sprintf("%d bytes, sha256 %s", len(content), hashOf([]byte(content))[:8])
 	}
 	return flat
+}
+
+// objectPaths flattens what a service is made of to the objects and the beginnings of their digests.
+func (k *kubernetesDoc) objectPaths(flat map[string]string) {
+	if k == nil {
+		return
+	}
+	for id, digest := range k.Objects {
+		flat["objects."+id] = "sha256 " + digest
+	}
 }
 
 func (s *serviceDoc) rules() map[string]string {

@@ -112,6 +112,8 @@ func asText(v any) string {
 		return x
 	case int64:
 		return strconv.FormatInt(x, 10)
+	case uint64:
+		return strconv.FormatUint(x, 10)
 	case float64:
 		return strconv.FormatFloat(x, 'f', -1, 64)
 	case bool:
@@ -141,7 +143,7 @@ func describe(v any) string {
 	switch x := v.(type) {
 	case string:
 		return fmt.Sprintf("the text %q", clip(x))
-	case int64, float64:
+	case int64, uint64, float64:
 		return "the number " + asText(x)
 	case bool:
 		return "the truth value " + asText(x)

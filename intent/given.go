@@ -2,6 +2,7 @@ package intent
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/intent/internal/strict"
@@ -60,6 +61,12 @@ func (s *serviceDoc) fit(channel string, values map[string]any) (map[string]any,
 				Expected: strict.OneOf(keys(types)), Suggestion: strict.Nearest(name, keys(types)),
 			}
 		}
+		if s.fixed(channel, name) {
+			return nil, &Fault{
+				Code: "fixed-parameter", Message: fmt.Sprintf("parameter %s shapes the chart of %s, so it is set in the configuration only", shown, s.Name),
+				Expected: "its default or perReleaseChannel to say it",
+			}
+		}
 		v, fault := fitText(values[name], kind)
 		if fault != nil {
 			fault.Message = fmt.Sprintf("parameter %q is %s", shown, describe(values[name]))
@@ -68,6 +75,13 @@ func (s *serviceDoc) fit(channel string, values map[string]any) (map[string]any,
 		fitting[name] = v
 	}
 	return fitting, nil
+}
+
+// fixed tells whether a parameter is fixed by the configuration in a channel, or in any ("").
+func (s *serviceDoc) fixed(channel, parameter string) bool {
+	return slices.ContainsFunc(s.Channels, func(i instanceDoc) bool {
+		return (channel == "" || i.Channel == channel) && i.Kubernetes != nil && slices.Contains(i.Kubernetes.Fixed, parameter)
+	})
 }
 
 // Given checks the parameters of a release without rendering and returns them with the values that

@@ -70,6 +70,17 @@ type instanceDoc struct {
 	Parameters       map[string]any            `json:"parameters,omitempty"`
 	Env              map[string]entities.Value `json:"env,omitempty"`
 	Files            []string                  `json:"files,omitempty"`
+	Kubernetes       *kubernetesDoc            `json:"kubernetes,omitempty"`
+}
+
+// kubernetesDoc is what a service in a channel is made of on a Kubernetes runtime.
+type kubernetesDoc struct {
+	Bundle  string            `json:"bundle"`
+	Objects map[string]string `json:"objects"`         // id → beginning of its digest
+	Names   []string          `json:"names,omitempty"` // that its substitutions name
+	Fixed   []string          `json:"fixed,omitempty"` // parameters that shaped it, which no release may set
+	Prune   bool              `json:"prune,omitempty"`
+	Adopt   bool              `json:"adopt,omitempty"`
 }
 
 // period is a duration that JSON shows as people write it.

@@ -16,6 +16,7 @@ import (
 const (
 	maxAsset  = 150_000   // bytes of one asset (D1)
 	maxSource = 1_000_000 // bytes of one YAML file, which may hold many documents
+	maxTree   = 32 << 20  // bytes of one source of Kubernetes objects, all its files together
 )
 
 // Options change what Load accepts.
@@ -35,6 +36,7 @@ type Config struct {
 	services    []*document[Service]
 	runtimes    []*document[Runtime]
 	contents    map[string]string // of the files that services pass on, by path from dir
+	objects     *objectSources    // what services on Kubernetes runtimes are made of
 	files       []string
 }
 
@@ -64,7 +66,7 @@ func LoadWith(dir string, options Options) (*Config, error) {
 }
 
 func loadFS(fsys fs.FS, dir string, options Options) (*Config, error) {
-	l := &loader{fsys: fsys, config: &Config{dir: dir, options: options, contents: map[string]string{}}}
+	l := &loader{fsys: fsys, config: &Config{dir: dir, options: options, contents: map[string]string{}, objects: newObjectSources()}}
 	names, err := sources(fsys)
 	if err != nil {
 		return nil, fmt.Errorf("load %s: %w", dir, err)
@@ -78,6 +80,7 @@ func loadFS(fsys fs.FS, dir string, options Options) (*Config, error) {
 		l.source(name)
 	}
 	l.contents()
+	l.objects()
 	slices.Sort(l.config.files)
 	l.config.files = slices.Compact(l.config.files)
 	compiled, problems := compile(l.config, l.broken)

@@ -111,6 +111,9 @@ func (s *serviceDoc) payload(instance *instanceDoc, scope *scope) (entities.Payl
 		return payload, t
 	}
 	payload.Custom = custom
+	if payload.Kubernetes, t = instance.Kubernetes.payload(scope); t != nil {
+		return payload, t
+	}
 	for name, v := range scope.params {
 		if v.kind == entities.ParamSecret {
 			continue // named where it is used
@@ -159,6 +162,25 @@ func (s *serviceDoc) custom(instance *instanceDoc, scope *scope) (*entities.Cust
 		custom.Files[name] = s.Files[name]
 	}
 	return custom, nil
+}
+
+// payload names the objects and what their substitutions stand for; of nothing it is nil.
+func (k *kubernetesDoc) payload(scope *scope) (*entities.KubernetesPayload, *trouble) {
+	if k == nil {
+		return nil, nil
+	}
+	payload := &entities.KubernetesPayload{Bundle: k.Bundle, Prune: k.Prune, Adopt: k.Adopt}
+	for _, name := range k.Names {
+		v, t := scope.lookup(name)
+		if t != nil {
+			return nil, t
+		}
+		if payload.Values == nil {
+			payload.Values = map[string]any{}
+		}
+		payload.Values[name] = v.v
+	}
+	return payload, nil
 }
 
 // env renders the value of an environment variable, the only place for a secret.

@@ -220,6 +220,9 @@ func (p *publication) write(ctx context.Context) error {
 			return err
 		})
 	}
+	for _, bundle := range p.compiled.Bundles {
+		g.Go(func() error { return p.store.PutBundle(ctx, bundle) })
+	}
 	if err := g.Wait(); err != nil {
 		return err
 	}

@@ -1,0 +1,169 @@
+package intent
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/converge-engine/converge/intent/internal/strict"
+)
+
+// objectSources is what services on Kubernetes runtimes are made of, as it was read: each file once,
+// however many services and channels use it.
+type objectSources struct {
+	listed    map[string][]string  // files of an entry of manifests, by its path from the directory
+	manifests map[string][]*object // by file
+	// incomplete: something could not be read, and was reported.
+	incomplete bool
+}
+
+func newObjectSources() *objectSources {
+	return &objectSources{listed: map[string][]string{}, manifests: map[string][]*object{}}
+}
+
+// objects reads the sources of all services.
+func (l *loader) objects() {
+	for _, s := range l.config.services {
+		l.serviceObjects(s, "kubernetes", s.Spec.Kubernetes)
+		for i, o := range s.Spec.PerReleaseChannel {
+			l.serviceObjects(s, strict.Index("perReleaseChannel", i)+".kubernetes", o.Kubernetes)
+		}
+	}
+}
+
+func (l *loader) serviceObjects(s *document[Service], at string, k *ServiceKubernetes) {
+	if k == nil {
+		return
+	}
+	for i, name := range k.Manifests {
+		l.at(s, strict.Index(at+".manifests", i), name, l.manifests)
+	}
+}
+
+// at reads what a path in a service leads to, and reports there what is wrong with it.
+func (l *loader) at(s *document[Service], where, name string, read func(full string) *Fault) {
+	if s.Faulty(where) {
+		return
+	}
+	clean, fault := localFile(name)
+	if fault == nil {
+		fault = read(path.Join(path.Dir(s.File), clean))
+	}
+	if fault != nil {
+		l.config.objects.incomplete = true
+		s.Report(where, *fault)
+	}
+}
+
+// manifests reads a file, the files of a directory, or those that a glob matches.
+func (l *loader) manifests(full string) *Fault {
+	from := l.config.objects
+	if _, done := from.listed[full]; done {
+		return nil
+	}
+	files, fault := l.listManifests(full)
+	if fault != nil {
+		return fault
+	}
+	from.listed[full] = files
+	left := int64(maxTree)
+	for _, name := range files {
+		if _, done := from.manifests[name]; done {
+			continue
+		}
+		text, fault := l.read(name, left)
+		if fault != nil {
+			return fault
+		}
+		left -= int64(len(text))
+		from.manifests[name] = l.readObjects(name, text)
+	}
+	return nil
+}
+
+func (l *loader) listManifests(full string) ([]string, *Fault) {
+	if strings.ContainsAny(full, "*?[") {
+		matched, err := fs.Glob(l.fsys, full)
+		if err != nil {
+			return nil, &Fault{Code: "no-file", Message: fmt.Sprintf("%q is no pattern", full), Expected: "* ? and [a-z] for parts of names"}
+		}
+		matched = slices.DeleteFunc(matched, func(name string) bool { return !l.isManifest(name) })
+		if len(matched) == 0 {
+			return nil, &Fault{Code: "no-file", Message: full + " matches no manifest", Expected: "files ending in .yaml, .yml or .json"}
+		}
+		return matched, nil
+	}
+	info, err := fs.Stat(l.fsys, full)
+	if err != nil || !info.IsDir() {
+		return []string{full}, nil // what is wrong with a file is told when it is read
+	}
+	entries, err := fs.ReadDir(l.fsys, full)
+	if err != nil {
+		return nil, &Fault{Code: "no-file", Message: fmt.Sprintf("%s cannot be read: %v", full, reason(err))}
+	}
+	var files []string
+	for _, e := range entries {
+		if isKustomization(e.Name()) {
+			return nil, &Fault{Code: "wrong-kind", Message: full + " holds a kustomization", Expected: "it as kubernetes.kustomize, or the names of its manifests"}
+		}
+		if name := path.Join(full, e.Name()); l.isManifest(name) {
+			files = append(files, name)
+		}
+	}
+	if len(files) == 0 {
+		return nil, &Fault{Code: "no-file", Message: full + " holds no manifest", Expected: "files ending in .yaml, .yml or .json directly in it"}
+	}
+	return files, nil
+}
+
+func isKustomization(name string) bool {
+	return name == "kustomization.yaml" || name == "kustomization.yml" || name == "Kustomization"
+}
+
+// isManifest tells whether a file in a directory is a manifest. Configuration may lie beside them.
+func (l *loader) isManifest(name string) bool {
+	info, err := fs.Stat(l.fsys, name)
+	if err != nil || info.IsDir() || isSource(path.Base(name)) || strings.HasPrefix(path.Base(name), ".") {
+		return false
+	}
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name))
+}
+
+// readObjects reads the objects of a manifest.
+func (l *loader) readObjects(name string, text []byte) []*object {
+	r := &objectReader{file: name}
+	if err := r.read(text); err != nil {
+		l.config.objects.incomplete = true
+		l.syntax(name, text, err)
+	}
+	for _, d := range r.decoders {
+		l.config.objects.incomplete = l.config.objects.incomplete || len(d.Problems) > 0
+	}
+	l.decoders = append(l.decoders, r.decoders...)
+	return r.objects
+}
+
+// read reads all documents of a text; the error is the parser's.
+func (r *objectReader) read(text []byte) error {
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	for {
+		var node yaml.Node
+		err := decodeNode(decoder, &node)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if len(node.Content) > 0 && node.Content[0].ShortTag() != "!!null" {
+			r.document(node.Content[0])
+		}
+	}
+}

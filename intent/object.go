@@ -1,0 +1,316 @@
+package intent
+
+import (
+	"encoding/base64"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/converge-engine/converge/intent/internal/strict"
+)
+
+// maxObject bounds the values of one object; the largest CustomResourceDefinitions have 30,000.
+const maxObject = 250_000
+
+// Annotations that an object may carry for Converge; all other labels and annotations of these
+// prefixes are set by Converge itself.
+const (
+	annotationWave       = "converge/wave"
+	annotationRecreate   = "converge/recreate"
+	annotationSubstitute = "converge/substitute" // "false": `${{` in the object is text
+)
+
+// object is one Kubernetes object as a source declares it, its substitutions open. Channels and
+// services share it, and it is never edited.
+type object struct {
+	decoder *strict.Decoder // knows where everything stands; its subject is Deployment/web
+	// origin is the file in the chart or kustomization that it was rendered from; empty for what a
+	// manifest declares, which has places of its own.
+	origin string
+	source string // what declares it, for people
+
+	group, kind, namespace, name string
+	data                         []byte // canonical JSON
+	digest                       string
+	texts                        []objectText // that hold substitutions
+}
+
+// objectText is a scalar with a substitution.
+type objectText struct{ path, text string }
+
+// objectReader reads the objects of one file or of one rendered text.
+type objectReader struct {
+	file     string
+	origin   string
+	objects  []*object
+	decoders []*strict.Decoder // with the problems found
+}
+
+// document reads one YAML document: an object, or a list of them.
+func (r *objectReader) document(node *yaml.Node) {
+	d := &strict.Decoder{File: r.file, Limit: maxObject, Subject: subjectOf(node)}
+	if items := itemsOf(node); items != nil {
+		for _, item := range items {
+			r.document(item)
+		}
+		return
+	}
+	r.decoders = append(r.decoders, d)
+	v, ok := d.DecodeAny(node)
+	if !ok {
+		return
+	}
+	fields, ok := v.(map[string]any)
+	if !ok {
+		d.Fail("", node, Fault{Code: "wrong-type", Message: "this is " + strict.Describe(node), Expected: "a Kubernetes object: a mapping with apiVersion, kind and metadata"})
+		return
+	}
+	c := &objectCheck{Decoder: d, fields: fields, object: &object{decoder: d, origin: r.origin}}
+	c.check(node)
+	if len(d.Problems) == 0 {
+		r.objects = append(r.objects, c.object)
+	}
+}
+
+// entry is the value of a key of a mapping, before anything is decoded.
+func entry(node *yaml.Node, key string) *yaml.Node {
+	for i := 0; node != nil && node.Kind == yaml.MappingNode && i+1 < len(node.Content); i += 2 {
+		if node.Content[i].Value == key {
+			return node.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// subjectOf names an object before it is decoded: Deployment/web.
+func subjectOf(node *yaml.Node) string {
+	kind, name := entry(node, "kind"), entry(entry(node, "metadata"), "name")
+	switch {
+	case kind == nil || kind.Kind != yaml.ScalarNode:
+		return ""
+	case name == nil || name.Kind != yaml.ScalarNode:
+		return kind.Value
+	}
+	return kind.Value + "/" + name.Value
+}
+
+// itemsOf returns the items of a list of objects, nil for anything else.
+func itemsOf(node *yaml.Node) []*yaml.Node {
+	kind, items := entry(node, "kind"), entry(node, "items")
+	if kind == nil || items == nil || items.Kind != yaml.SequenceNode || !strings.HasSuffix(kind.Value, "List") {
+		return nil
+	}
+	return items.Content
+}
+
+// objectCheck judges one object and fills it in.
+type objectCheck struct {
+	*strict.Decoder
+	fields   map[string]any
+	metadata map[string]any
+	object   *object
+	literal  bool
+}
+
+func (c *objectCheck) check(node *yaml.Node) {
+	c.header(node)
+	if len(c.Problems) > 0 {
+		return
+	}
+	c.drop()
+	c.notes("labels")
+	c.notes("annotations")
+	c.literal = keepsText(c.fields)
+	c.scan("", c.fields)
+	c.secret()
+	data, err := canonical(c.fields)
+	if err != nil {
+		c.Report("", Fault{Code: "wrong-type", Message: "this cannot be JSON: " + err.Error()})
+		return
+	}
+	c.object.data, c.object.digest = data, hashOf(data)
+	c.object.source = fmt.Sprintf("%s:%d", c.File, c.At("").Line)
+	if c.object.origin != "" {
+		c.object.source = c.object.origin
+	}
+}
+
+// header reads what names the object.
+func (c *objectCheck) header(node *yaml.Node) {
+	apiVersion := c.text(c.fields, "apiVersion", "")
+	c.object.kind = c.text(c.fields, "kind", "")
+	c.object.group, _, _ = strings.Cut(apiVersion, "/")
+	if !strings.Contains(apiVersion, "/") {
+		c.object.group = ""
+	}
+	metadata, ok := c.fields["metadata"].(map[string]any)
+	if !ok {
+		c.Fail("metadata", node, Fault{Code: "missing-field", Message: `"metadata" is missing`, Expected: "a mapping with the object's name"})
+		return
+	}
+	c.metadata = metadata
+	switch {
+	case c.object.group == "kustomize.config.k8s.io":
+		c.Report("kind", Fault{Code: "wrong-kind", Message: "this is a kustomization, which no cluster knows", Expected: "its directory as kubernetes.kustomize"})
+	case metadata["generateName"] != nil && metadata["name"] == nil:
+		c.Report("metadata.generateName", Fault{Code: "bad-name", Message: "an object whose name the cluster makes up cannot be found again", Expected: `"name"`})
+	default:
+		c.object.name = c.text(metadata, "name", "metadata.")
+	}
+	if _, given := metadata["namespace"]; given {
+		c.object.namespace = c.text(metadata, "namespace", "metadata.")
+	}
+	for _, path := range []string{"apiVersion", "kind"} {
+		if text, _ := c.fields[path].(string); hasSubstitution(text) {
+			c.Report(path, Fault{Code: "no-substitution", Message: "nothing is substituted in what an object is", Expected: `text without "${{"`})
+		}
+	}
+}
+
+// text reads a field that must be text and not empty.
+func (c *objectCheck) text(from map[string]any, key, at string) string {
+	v, given := from[key]
+	text, ok := v.(string)
+	switch {
+	case !given || ok && text == "":
+		c.Report(at+key, Fault{Code: "missing-field", Message: fmt.Sprintf("%q is missing", key), Expected: "text"})
+	case !ok:
+		c.Report(at+key, Fault{Code: "wrong-type", Message: "this is " + describe(v), Expected: describeKind("string", v)})
+	}
+	return text
+}
+
+// drop removes what only a cluster sets.
+func (c *objectCheck) drop() {
+	delete(c.fields, "status")
+	for _, key := range []string{"managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink"} {
+		delete(c.metadata, key)
+	}
+}
+
+// notes checks labels or annotations: text, and none that Converge itself sets.
+func (c *objectCheck) notes(field string) {
+	v, given := c.metadata[field]
+	if v == nil {
+		delete(c.metadata, field)
+		return
+	}
+	entries, ok := v.(map[string]any)
+	if given && !ok {
+		c.Report("metadata."+field, Fault{Code: "wrong-type", Message: "this is " + describe(v), Expected: "a mapping"})
+		return
+	}
+	for _, key := range keys(entries) {
+		at := strict.Key("metadata."+field, key)
+		text, ok := entries[key].(string)
+		if !ok {
+			c.Report(at, Fault{Code: "wrong-type", Message: "this is " + describe(entries[key]), Expected: describeKind("string", entries[key])})
+			continue
+		}
+		if fault := reserved(field, key, text); fault != nil {
+			c.Report(at, *fault)
+		}
+	}
+}
+
+// reserved refuses labels and annotations that Converge sets, and judges those meant for it.
+func reserved(field, key, text string) *Fault {
+	prefix, _, _ := strings.Cut(key, "/")
+	if prefix != "converge" && prefix != "applyset.kubernetes.io" {
+		return nil
+	}
+	if field == "annotations" {
+		switch key {
+		case annotationWave:
+			if n, err := strconv.ParseInt(text, 10, 32); err != nil || strconv.FormatInt(n, 10) != text {
+				return &Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no wave", clip(text)), Expected: `a whole number in quotes, such as "-1"`}
+			}
+			return nil
+		case annotationRecreate:
+			return onlyValue(text, "true")
+		case annotationSubstitute:
+			return onlyValue(text, "false")
+		}
+	}
+	return &Fault{
+		Code: "reserved-name", Message: fmt.Sprintf("%q is set by Converge itself", key),
+		Expected: "no such name, or one of the annotations converge/wave, converge/recreate, converge/substitute",
+	}
+}
+
+func onlyValue(text, only string) *Fault {
+	if text == only {
+		return nil
+	}
+	return &Fault{Code: "bad-value", Message: fmt.Sprintf("%q is not possible here", clip(text)), Expected: strconv.Quote(only) + ", or no such annotation"}
+}
+
+// scan notes every text with a substitution, and refuses keys that hold one.
+func (c *objectCheck) scan(path string, v any) {
+	if c.literal {
+		return
+	}
+	switch x := v.(type) {
+	case map[string]any:
+		for _, key := range keys(x) {
+			if hasSubstitution(key) {
+				c.Report(strict.Key(path, key), Fault{
+					Code: "no-substitution", Message: "nothing is substituted in a key",
+					Expected: `a key without "${{", or the annotation converge/substitute: "false" to keep it`,
+				})
+			}
+			c.scan(strict.Key(path, key), x[key])
+		}
+	case []any:
+		for i, item := range x {
+			c.scan(strict.Index(path, i), item)
+		}
+	case string:
+		if hasSubstitution(x) {
+			c.object.texts = append(c.object.texts, objectText{path, x})
+		}
+	}
+}
+
+var base64RE = regexp.MustCompile(`^[A-Za-z0-9+/\s]+={0,2}\s*$`)
+
+// secret refuses substitutions that were encoded and would stay as they are.
+func (c *objectCheck) secret() {
+	if c.literal || c.object.group != "" {
+		return
+	}
+	field := map[string]string{"Secret": "data", "ConfigMap": "binaryData"}[c.object.kind]
+	entries, _ := c.fields[field].(map[string]any)
+	for _, key := range keys(entries) {
+		text, _ := entries[key].(string)
+		if hasSubstitution(decoded(text)) {
+			c.Report(strict.Key(field, key), Fault{
+				Code: "encoded-substitution", Message: `this is base64 of text with a "${{", which would stay as it is`,
+				Expected: "the text itself under stringData",
+			})
+		}
+	}
+}
+
+// decoded is the text behind base64, or nothing.
+func decoded(text string) string {
+	if !base64RE.MatchString(text) {
+		return ""
+	}
+	plain, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(text), ""))
+	if err != nil {
+		return ""
+	}
+	return string(plain)
+}
+
+// id names an object within its service and channel, for people: Deployment/web, Role/other-ns/web.
+func (o *object) id() string {
+	if o.namespace == "" {
+		return o.kind + "/" + o.name
+	}
+	return o.kind + "/" + o.namespace + "/" + o.name
+}
