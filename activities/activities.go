@@ -103,8 +103,8 @@ func (a *Activities) connect(ctx context.Context, name, digest string) (connecti
 	return line, nil
 }
 
-// instance reads what a runtime is told about an instance. Without a payload digest nothing was
-// ever applied there.
+// instance reads what a runtime is told about an instance, objects of a bundle included. Without a
+// payload digest nothing was ever applied there.
 func (a *Activities) instance(ctx context.Context, in runtimes.Instance, payload string) (runtimes.Instance, error) {
 	if payload == "" {
 		return in, nil
@@ -112,6 +112,15 @@ func (a *Activities) instance(ctx context.Context, in runtimes.Instance, payload
 	p, err := a.Store.Payload(ctx, payload)
 	if err != nil {
 		return in, fmt.Errorf("payload of %s/%s in %s: %w", in.Application, in.Service, in.Channel, err)
+	}
+	if k := p.Kubernetes; k != nil {
+		bundle, err := a.Store.Bundle(ctx, k.Bundle)
+		if err == nil {
+			k.Objects, err = bundle.Objects(k.Values)
+		}
+		if err != nil {
+			return in, fmt.Errorf("objects of %s/%s in %s: %w", in.Application, in.Service, in.Channel, err)
+		}
 	}
 	in.Payload = &p
 	return in, nil
