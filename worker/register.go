@@ -27,6 +27,7 @@ func factories(clusters *kubernetes.Clusters) map[entities.RuntimeKind]activitie
 func registerWorkflows(w worker.WorkflowRegistry) {
 	w.RegisterWorkflowWithOptions(workflows.Service, workflow.RegisterOptions{Name: protocol.ServiceWorkflow})
 	w.RegisterWorkflowWithOptions(workflows.Application, workflow.RegisterOptions{Name: protocol.ApplicationWorkflow})
+	w.RegisterWorkflowWithOptions(workflows.Preview, workflow.RegisterOptions{Name: protocol.PreviewWorkflow})
 }
 
 // registerActivities lists the activities of the common queue.
@@ -44,4 +45,5 @@ func registerActivities(w worker.ActivityRegistry, a *activities.Activities) {
 func registerRuntimeActivities(w worker.ActivityRegistry, a *activities.Activities) {
 	w.RegisterActivityWithOptions(a.Observe, activity.RegisterOptions{Name: protocol.ActivityObserve})
 	w.RegisterActivityWithOptions(a.Apply, activity.RegisterOptions{Name: protocol.ActivityApply})
+	w.RegisterActivityWithOptions(a.Preview, activity.RegisterOptions{Name: protocol.ActivityPreview})
 }

@@ -140,6 +140,7 @@ func (r *Runtime) Apply(ctx context.Context, in runtimes.Instance) (runtimes.Out
 		out.ExitCode, out.Stderr = 1, err.Error()
 	} else {
 		p.applied(in.FullVersion)
+		p.payload = in.Payload
 	}
 	p.end(entry, err)
 	return out, err

@@ -35,8 +35,11 @@ type Place struct {
 	broken     map[string]string // version → message
 	applyGate  chan struct{}
 	lookGate   chan struct{}
+	planGate   chan struct{}
+	said       *saying           // by Plan
+	payload    *entities.Payload // of the last apply that went well
 
-	applies, looks, running, moves int
+	applies, looks, plans, running, moves int
 }
 
 func (p *Place) set(change func()) {

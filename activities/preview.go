@@ -1,0 +1,145 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// What is kept of a preview: a value in bytes, fields of one object, and what a server says.
+const (
+	previewValue   = 300
+	previewFields  = 40
+	previewMessage = 1000
+)
+
+// Preview asks one runtime what an apply would change. Whatever goes wrong is the answer; the only
+// error is that the worker stops, or that nobody wants to know any more.
+func (a *Activities) Preview(ctx context.Context, r protocol.PreviewRequest) (protocol.PreviewAnswer, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go heartbeats(ctx)
+	one := a.preview(ctx, r)
+	if ctx.Err() != nil {
+		return protocol.PreviewAnswer{}, ctx.Err()
+	}
+	one.Service, one.Channel = r.Item.Service, r.Item.Channel
+	return protocol.PackPreview([]protocol.ItemPreview{one})
+}
+
+func (a *Activities) preview(ctx context.Context, r protocol.PreviewRequest) protocol.ItemPreview {
+	line, in, err := a.preparePreview(ctx, r)
+	if err != nil {
+		return unknown(protocol.PreviewNotReady, err)
+	}
+	planner, ok := line.Runtime.(runtimes.Planner)
+	if !ok {
+		return cannotPlan(line)
+	}
+	changes, err := planWithin(ctx, planner, in, r)
+	var reading *entities.ReadingError
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		return cannotPlan(line)
+	case errors.Is(err, context.DeadlineExceeded):
+		return unknown(protocol.PreviewTimeout, fmt.Errorf("runtime %s did not answer within %s", r.Item.Runtime, r.Timeout))
+	case errors.As(err, &reading):
+		return unknown(reading.Code, errors.New(reading.Message))
+	case err != nil:
+		return unknown(protocol.PreviewFailed, err)
+	}
+	return changed(changes)
+}
+
+func (a *Activities) preparePreview(ctx context.Context, r protocol.PreviewRequest) (connection, runtimes.Instance, error) {
+	line, err := a.connect(ctx, r.Item.Runtime, r.Item.RuntimeDigest)
+	if err != nil {
+		return line, runtimes.Instance{}, a.elsewhere(err)
+	}
+	in, err := a.instance(ctx, runtimes.Instance{
+		Application: r.Application, Service: r.Item.Service, ServiceID: r.Item.ServiceID, Channel: r.Item.Channel,
+		FullVersion: r.Item.FullVersion,
+		Key:         fmt.Sprintf("%s/%s/%s/%s/preview", r.Application, r.Item.Service, r.Item.Channel, r.Item.FullVersion),
+	}, r.Item.Payload)
+	return line, in, a.elsewhere(err)
+}
+
+// elsewhere adds to what is not in the store which store that is: whoever asks may have written to
+// another one.
+func (a *Activities) elsewhere(err error) error {
+	if intent.IsNotFound(err) {
+		return fmt.Errorf("%w; this worker reads the store %s", err, a.Store.URL())
+	}
+	return err
+}
+
+// planWithin bounds the call; a runtime that ignores its deadline is left behind.
+func planWithin(ctx context.Context, planner runtimes.Planner, in runtimes.Instance, r protocol.PreviewRequest) ([]runtimes.Change, error) {
+	type plan struct {
+		changes []runtimes.Change
+		err     error
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
+	defer cancel()
+	done := make(chan plan, 1)
+	go func() {
+		changes, err := planner.Plan(ctx, in)
+		done <- plan{changes, err}
+	}()
+	select {
+	case p := <-done:
+		return p.changes, p.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func unknown(code string, err error) protocol.ItemPreview {
+	return protocol.ItemPreview{Code: code, Message: runtimes.Clip(err.Error(), previewMessage)}
+}
+
+func cannotPlan(line connection) protocol.ItemPreview {
+	return unknown(protocol.PreviewNoPlanner, fmt.Errorf("runtime %s (%s) cannot say what changes", line.definition.Name, line.definition.Kind))
+}
+
+// changed bounds what a runtime said, and counts it.
+func changed(changes []runtimes.Change) protocol.ItemPreview {
+	var one protocol.ItemPreview
+	for _, c := range changes {
+		one.Totals = one.Totals.Add(totals(c))
+		out := protocol.PreviewChange{
+			Action: string(c.Action), Type: c.Type, Name: c.Name, Namespace: c.Namespace,
+			Message: runtimes.Clip(c.Message, previewMessage),
+		}
+		for _, f := range c.Fields[:min(len(c.Fields), previewFields)] {
+			out.Fields = append(out.Fields, protocol.PreviewField{
+				Path: runtimes.Clip(f.Path, previewValue), Old: runtimes.Clip(f.Old, previewValue), New: runtimes.Clip(f.New, previewValue),
+			})
+		}
+		out.More = len(c.Fields) - len(out.Fields)
+		for _, conflict := range c.Conflicts[:min(len(c.Conflicts), previewFields)] {
+			out.Conflicts = append(out.Conflicts, runtimes.Clip(conflict, previewValue))
+		}
+		one.Changes = append(one.Changes, out)
+	}
+	return one
+}
+
+func totals(c runtimes.Change) protocol.PreviewTotals {
+	switch {
+	case c.Action == runtimes.ActionPrune:
+		return protocol.PreviewTotals{Removed: 1}
+	case c.Action == runtimes.ActionOrphan:
+		return protocol.PreviewTotals{Orphaned: 1}
+	case len(c.Conflicts) > 0:
+		return protocol.PreviewTotals{Changed: 1, Conflicts: 1}
+	case c.Action == runtimes.ActionRefuse:
+		return protocol.PreviewTotals{Changed: 1, Refused: 1}
+	}
+	return protocol.PreviewTotals{Changed: 1}
+}

@@ -1,0 +1,91 @@
+package fake
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// saying is what a place answers to Plan instead of what it would find out.
+type saying struct {
+	changes []runtimes.Change
+	err     error
+}
+
+// SayPlan makes Plan answer that, until FindPlan.
+func (p *Place) SayPlan(err error, changes ...runtimes.Change) {
+	p.set(func() { p.said = &saying{changes, err} })
+}
+
+// FindPlan makes Plan answer what differs again.
+func (p *Place) FindPlan() { p.set(func() { p.said = nil }) }
+
+// HangPlans makes Plan wait until release is called or its context ends.
+func (p *Place) HangPlans() (release func()) { return p.gate(&p.planGate) }
+
+// Plans counts the calls of Plan that started here.
+func (p *Place) Plans() int { return get(p, func() int { return p.plans }) }
+
+// Plan implements runtimes.Planner: what differs between what runs and the version and environment
+// of the instance.
+func (r *Runtime) Plan(ctx context.Context, in runtimes.Instance) ([]runtimes.Change, error) {
+	p := r.At(in.Application, in.Service, in.Channel)
+	if err := p.hang(ctx, &p.planGate, func() { p.plans++ }); err != nil {
+		return nil, fmt.Errorf("plan %s in %s: %w", in.FullVersion, p.name, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p.said != nil {
+		return p.said.changes, p.said.err
+	}
+	change := runtimes.Change{Action: runtimes.ActionUpdate, Type: "fake", Name: in.Service}
+	if p.current == "" {
+		change.Action = runtimes.ActionCreate
+		return []runtimes.Change{change}, nil
+	}
+	change.Fields = fields(map[string]string{"version": p.current}, map[string]string{"version": in.FullVersion})
+	change.Fields = append(change.Fields, fields(environment(p.payload), environment(in.Payload))...)
+	if len(change.Fields) == 0 && !p.drifted {
+		return nil, nil
+	}
+	return []runtimes.Change{change}, nil
+}
+
+func environment(p *entities.Payload) map[string]string {
+	flat := map[string]string{}
+	if p == nil || p.Custom == nil {
+		return flat
+	}
+	for name, v := range p.Custom.Env {
+		flat["env."+name] = v.Literal
+	}
+	return flat
+}
+
+func fields(old, now map[string]string) []runtimes.FieldChange {
+	all := maps.Clone(old)
+	maps.Copy(all, now)
+	var out []runtimes.FieldChange
+	for _, path := range slices.Sorted(maps.Keys(all)) {
+		before, had := old[path]
+		after, has := now[path]
+		if had == has && before == after {
+			continue
+		}
+		out = append(out, runtimes.FieldChange{Path: path, Old: quoted(before, had), New: quoted(after, has)})
+	}
+	return out
+}
+
+func quoted(text string, there bool) string {
+	if !there {
+		return ""
+	}
+	data, _ := json.Marshal(text) // text never fails
+	return string(data)
+}

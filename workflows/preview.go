@@ -1,0 +1,100 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+const (
+	previewTimeout = time.Minute      // for one runtime to answer about one instance
+	previewPickup  = 15 * time.Second // for a worker to begin with it
+)
+
+// Preview asks the runtimes what applies would change, each instance on its own and all at once. It
+// changes nothing and ends by itself: somebody waits for it at a terminal, so that everything that
+// goes wrong with one instance is its answer, soon, and holds up no other.
+func Preview(ctx workflow.Context, in protocol.PreviewInput) (protocol.PreviewAnswer, error) {
+	workflow.SetCurrentDetails(ctx, fmt.Sprintf("asking about %d instances", len(in.Items)))
+	futures := make([]workflow.Future, 0, len(in.Items))
+	for _, item := range in.Items {
+		futures = append(futures, preview(ctx, in.Application, item))
+	}
+	var all []protocol.ItemPreview
+	for n, item := range in.Items {
+		var answer protocol.PreviewAnswer
+		err := futures[n].Get(ctx, &answer)
+		if temporal.IsCanceledError(err) {
+			return protocol.PreviewAnswer{}, err
+		}
+		one, err := previewed(item, answer, err)
+		if err != nil {
+			return protocol.PreviewAnswer{}, err
+		}
+		all = append(all, one)
+	}
+	workflow.SetCurrentDetails(ctx, previewDetails(all))
+	return protocol.PackPreview(all)
+}
+
+// preview asks about one instance. A lost worker is replaced once; nothing else is tried again.
+func preview(ctx workflow.Context, application string, item protocol.PreviewItem) workflow.Future {
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue:              queueOf(item.Runtime, entities.RuntimeSpec{Remote: item.Remote}),
+		ScheduleToStartTimeout: previewPickup,
+		StartToCloseTimeout:    previewTimeout + margin,
+		HeartbeatTimeout:       heartbeat,
+		RetryPolicy:            &temporal.RetryPolicy{InitialInterval: time.Second, MaximumAttempts: 2},
+		Summary:                fmt.Sprintf("what would change: %s in %s", item.FullVersion, item.Channel),
+	})
+	return workflow.ExecuteActivity(ctx, protocol.ActivityPreview, protocol.PreviewRequest{
+		Application: application, Item: item, Timeout: previewTimeout,
+	})
+}
+
+// previewed is the answer for one instance; an activity that did not end is one too.
+func previewed(item protocol.PreviewItem, answer protocol.PreviewAnswer, failed error) (protocol.ItemPreview, error) {
+	one := protocol.ItemPreview{Service: item.Service, Channel: item.Channel}
+	var timeout *temporal.TimeoutError
+	switch {
+	case errors.As(failed, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START:
+		queue := queueOf(item.Runtime, entities.RuntimeSpec{Remote: item.Remote})
+		one.Code, one.Message = protocol.PreviewNoWorker, fmt.Sprintf("no worker polls %s", queue)
+		if item.Remote {
+			one.Message += "; start one with: converge worker --runtime " + item.Runtime
+		}
+		return one, nil
+	case errors.As(failed, &timeout):
+		one.Code, one.Message = protocol.PreviewTimeout, "the worker was lost, or did not answer in time"
+		return one, nil
+	case failed != nil:
+		one.Code, one.Message = protocol.PreviewFailed, rootCause(failed)
+		return one, nil
+	}
+	items, err := answer.Previews()
+	if err != nil || len(items) != 1 {
+		return one, temporal.NewNonRetryableApplicationError(
+			fmt.Sprintf("answer about %s in %s: %d items, %v", item.Service, item.Channel, len(items), err), "Malformed", err)
+	}
+	return items[0], nil
+}
+
+// previewDetails is a line for the Temporal UI.
+func previewDetails(all []protocol.ItemPreview) string {
+	var totals protocol.PreviewTotals
+	unknown := 0
+	for _, i := range all {
+		totals = totals.Add(i.Totals)
+		if i.Code != "" {
+			unknown++
+		}
+	}
+	return fmt.Sprintf("%d objects would change, %d be removed; %d instances could not be asked", totals.Changed, totals.Removed, unknown)
+}
