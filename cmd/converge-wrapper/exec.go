@@ -1,0 +1,201 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/converge-engine/converge/runtimes/kubernetes/job/report"
+)
+
+// Exit codes of commands that have none of their own.
+const (
+	codeTimeout       = 124
+	codeNotExecutable = 126
+	codeNotFound      = 127
+	codeSignal        = 128 // and the signal's number
+)
+
+// drain is for whoever left the process group and still holds a finished command's output.
+const drain = 2 * time.Second
+
+// command is what to run.
+type command struct {
+	argv        []string
+	timeout     time.Duration // 0: none
+	deadline    time.Time     // zero: none
+	grace       time.Duration
+	limit       int // bytes kept of stdout
+	stopAtLimit bool
+}
+
+// listen begins to receive the signals that are passed on. The first process of a container gets
+// none of those that it does not ask for, not even SIGTERM.
+func listen() (signals chan os.Signal, stop func()) {
+	signals = make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
+	return signals, func() { signal.Stop(signals) }
+}
+
+// run runs the command to its end and says how it went.
+func (c command) run(signals <-chan os.Signal) report.Document {
+	doc := report.Document{Command: c.argv, StartedAt: time.Now().UTC()}
+	full := make(chan struct{})
+	stdout, outErr := collect(c.limit, func() { close(full) })
+	stderr, errErr := collect(report.LimitStderr, nil)
+	if err := errors.Join(outErr, errErr); err != nil {
+		doc.ExitCode, doc.Error = codeOwn, err.Error()
+		return doc
+	}
+	pid, err := c.start(stdout.write, stderr.write)
+	stdout.closeWriter()
+	stderr.closeWriter()
+	if err != nil {
+		doc.ExitCode, doc.Error = startCode(err), fmt.Sprintf("%s cannot be started: %v", c.argv[0], err)
+	} else {
+		c.await(pid, &doc, signals, full)
+	}
+	over := time.Now().Add(drain)
+	doc.Stdout, doc.Stderr = stdout.end(over), stderr.end(over)
+	doc.Duration = report.Duration(time.Since(doc.StartedAt))
+	return doc
+}
+
+// start starts the command in a process group of its own, so that a signal reaches its children, and
+// with nothing on stdin.
+func (c command) start(stdout, stderr *os.File) (pid int, err error) {
+	path, err := exec.LookPath(c.argv[0])
+	if err != nil {
+		return 0, err
+	}
+	nothing, err := os.Open(os.DevNull)
+	if err != nil {
+		return 0, err
+	}
+	defer nothing.Close()
+	p, err := os.StartProcess(path, c.argv, &os.ProcAttr{
+		Files: []*os.File{nothing, stdout, stderr},
+		Sys:   &syscall.SysProcAttr{Setpgid: true},
+	})
+	if err != nil {
+		return 0, err
+	}
+	pid = p.Pid
+	return pid, p.Release() // reap waits for it, and for all others
+}
+
+func startCode(err error) int {
+	switch {
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.ENOEXEC), errors.Is(err, syscall.EISDIR):
+		return codeNotExecutable
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, exec.ErrNotFound):
+		return codeNotFound
+	}
+	return codeOwn
+}
+
+// await waits for the command, passes signals on meanwhile, ends it when its time is over or its
+// stdout too long, and ends what is left of its group: with the first process of a container the
+// kernel would end the rest anyway.
+func (c command) await(pid int, doc *report.Document, signals <-chan os.Signal, full <-chan struct{}) {
+	ended := make(chan syscall.WaitStatus, 1)
+	go func() { ended <- reap(pid) }()
+	timeout, stopTimeout := c.over()
+	defer stopTimeout()
+	if !c.stopAtLimit {
+		full = nil
+	}
+	var kill <-chan time.Time
+	end := func(sig syscall.Signal) {
+		_ = syscall.Kill(-pid, sig) // it may be gone already
+		if kill == nil {
+			kill = time.After(c.grace)
+		}
+	}
+	for {
+		select {
+		case status := <-ended:
+			_ = syscall.Kill(-pid, syscall.SIGKILL)
+			reapRest()
+			doc.ExitCode = exitCode(status)
+			if status.Signaled() {
+				doc.Signal = status.Signal().String()
+			}
+			if doc.TimedOut {
+				doc.ExitCode = codeTimeout
+			}
+			return
+		case sig := <-signals:
+			switch sig {
+			case syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT:
+				end(sig.(syscall.Signal))
+			default:
+				_ = syscall.Kill(-pid, sig.(syscall.Signal))
+			}
+		case <-timeout:
+			doc.TimedOut = true
+			end(syscall.SIGTERM)
+		case <-full:
+			full = nil
+			doc.Error = fmt.Sprintf("%s printed more than %d bytes and was ended", c.argv[0], c.limit)
+			end(syscall.SIGTERM)
+		case <-kill:
+			_ = syscall.Kill(-pid, syscall.SIGKILL)
+		}
+	}
+}
+
+// over tells when the command's time is over: the earlier of timeout and deadline.
+func (c command) over() (<-chan time.Time, func() bool) {
+	left, bounded := c.timeout, c.timeout > 0
+	if !c.deadline.IsZero() {
+		if until := time.Until(c.deadline); !bounded || until < left {
+			left, bounded = until, true
+		}
+	}
+	if !bounded {
+		return nil, func() bool { return false }
+	}
+	timer := time.NewTimer(left)
+	return timer.C, timer.Stop
+}
+
+// reap waits for the command and for every orphan that the kernel gives to the first process of a
+// container, until the command has ended.
+func reap(pid int) syscall.WaitStatus {
+	for {
+		var status syscall.WaitStatus
+		got, err := syscall.Wait4(-1, &status, 0, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			return syscall.WaitStatus(codeOwn << 8) // nothing to wait for: it was lost
+		case got == pid && (status.Exited() || status.Signaled()):
+			return status
+		}
+	}
+}
+
+// reapRest takes what has ended by now, without waiting.
+func reapRest() {
+	for {
+		got, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
+		if got <= 0 && !errors.Is(err, syscall.EINTR) {
+			return
+		}
+	}
+}
+
+func exitCode(status syscall.WaitStatus) int {
+	if status.Signaled() {
+		return codeSignal + int(status.Signal())
+	}
+	return status.ExitStatus()
+}

@@ -1,0 +1,105 @@
+//go:build unix
+
+// converge-wrapper runs a command in a container and prints one document about it: stdout and stderr
+// kept apart, where a container's log merges them, with exit code, start and duration (C8). It is
+// meant to be the first process of the container: it passes signals on, ends the command when its
+// time is over, and reaps what is left behind.
+//
+// It imports the standard library and the document alone, so that it is small, static, and can be
+// copied into any image.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/converge-engine/converge/runtimes/kubernetes/job/report"
+)
+
+const usage = `usage:
+  converge-wrapper exec [flags] -- command [argument…]
+  converge-wrapper --version
+
+Runs the command and prints, when it has ended, one line of JSON about it (converge.command/v1).
+Exits as the command did; 124 after the timeout, 125 when the wrapper itself could not do its work,
+126 when the command is not executable, 127 when it is not found, 128 and its number after a signal.
+
+`
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// codeOwn is the exit code of a wrapper that could not do its work.
+const codeOwn = 125
+
+func run(args []string, stdout, stderr io.Writer) int {
+	if len(args) == 1 && (args[0] == "--version" || args[0] == "version") {
+		fmt.Fprintln(stdout, "converge-wrapper", version())
+		return 0
+	}
+	c, err := parse(args, stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "converge-wrapper: %v\n", err)
+		return codeOwn
+	}
+	signals, stop := listen()
+	defer stop()
+	doc := c.run(signals)
+	if err := doc.Write(stdout); err != nil {
+		fmt.Fprintf(stderr, "converge-wrapper: print the document: %v\n", err)
+		return codeOwn
+	}
+	return doc.ExitCode
+}
+
+// parse reads the arguments of exec. Flags end at "--", so that none of the command's are taken.
+func parse(args []string, stderr io.Writer) (command, error) {
+	var c command
+	flags := flag.NewFlagSet("converge-wrapper exec", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.Usage = func() { fmt.Fprint(stderr, usage); flags.PrintDefaults() }
+	flags.DurationVar(&c.timeout, "timeout", 0, "end the command after this long")
+	deadline := flags.String("deadline", "", "end the command at this time (RFC 3339)")
+	flags.DurationVar(&c.grace, "grace", 5*time.Second, "between SIGTERM and SIGKILL")
+	flags.IntVar(&c.limit, "limit", report.LimitStdout, "bytes to keep of the end of stdout")
+	flags.BoolVar(&c.stopAtLimit, "stop-at-limit", false, "end a command that prints more than that to stdout")
+	if len(args) == 0 || args[0] != "exec" {
+		flags.Usage()
+		if len(args) > 0 && (args[0] == "-h" || args[0] == "--help" || args[0] == "help") {
+			return c, flag.ErrHelp
+		}
+		return c, errors.New(`expected "exec"`)
+	}
+	if err := flags.Parse(args[1:]); err != nil {
+		return c, err
+	}
+	if *deadline != "" {
+		at, err := time.Parse(time.RFC3339, *deadline)
+		if err != nil {
+			return c, fmt.Errorf("--deadline %q; expected RFC 3339, like 2006-01-02T15:04:05Z", *deadline)
+		}
+		c.deadline = at
+	}
+	c.argv = flags.Args()
+	switch {
+	case len(c.argv) == 0 || c.argv[0] == "":
+		return c, errors.New("there is no command; expected one after --")
+	case c.limit < 0 || c.timeout < 0 || c.grace < 0:
+		return c, errors.New("a limit, a timeout or a grace is negative")
+	}
+	return c, nil
+}
+
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(unknown)"
+}

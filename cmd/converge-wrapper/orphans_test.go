@@ -1,0 +1,6 @@
+//go:build unix && !linux
+
+package main
+
+// adoptOrphans is possible on Linux only.
+func adoptOrphans() {}
