@@ -88,7 +88,7 @@ defines it. The connection follows the temporal CLI: --address, --namespace and
 	add("run", newCmdDev(f, nil), newCmdWorker(f, nil))
 	add("config", newCmdInit(f, nil), newCmdValidate(f, nil), newCmdCompile(f, nil), newCmdApply(f, nil),
 		newCmdDiff(f, nil), newCmdIncarnations(f, nil), newCmdSchema(f, nil))
-	add("release", newCmdRelease(f, nil), newCmdWait(f, nil), newCmdPause(f, nil), newCmdResume(f, nil),
+	add("release", newCmdPlan(f, nil), newCmdRelease(f, nil), newCmdWait(f, nil), newCmdPause(f, nil), newCmdResume(f, nil),
 		newCmdCancel(f, nil), newCmdRetry(f, nil), newCmdRefresh(f, nil))
 	add("see", newCmdStatus(f, nil), newCmdExplain(f, nil), newCmdLogs(f, nil))
 	return root

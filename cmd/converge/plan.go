@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/worker/preview"
+	"github.com/converge-engine/converge/worker/publish"
+)
+
+type planOptions struct {
+	f        *Factory
+	dir      string // of a configuration; empty: a version of a service
+	service  serviceName
+	version  string
+	params   []string
+	store    string
+	full     bool
+	exitCode bool
+}
+
+func newCmdPlan(f *Factory, runF func(context.Context, *planOptions) error) *cobra.Command {
+	o := &planOptions{f: f}
+	cmd := &cobra.Command{
+		Use:   "plan [DIR] | SVC VERSION",
+		Short: "Show what a release or a configuration would change where it runs",
+		Long: `Show, for each channel and object, what a release of a version would change, or what
+publishing the configuration in a directory would. The workers ask the runtimes;
+nothing is published, released or applied.
+
++ is made, ~ changed, -/+ removed and made anew, - removed, o left in place, ! refused.
+A channel that cannot be asked says why, and the exit status is 1.`,
+		Example: `  converge plan shop/web v9
+  converge plan web v9 -p replicas=3 -p canary:replicas=1
+  converge plan examples/hello --exit-code`,
+		Args: exactArgs(0, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.checkFormat(); err != nil {
+				return err
+			}
+			if err := o.parse(args); err != nil {
+				return err
+			}
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	cmd.Flags().StringArrayVarP(&o.params, "param", "p", nil, "parameter of the release: name=value or CHANNEL:name=value (repeatable)")
+	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
+	cmd.Flags().BoolVar(&o.full, "full", false, "show every field with its whole path and value")
+	cmd.Flags().BoolVar(&o.exitCode, "exit-code", false, "exit 2 when something would change")
+	return cmd
+}
+
+// parse tells a directory from a service by the version that goes with one.
+func (o *planOptions) parse(args []string) (err error) {
+	if len(args) == 2 {
+		o.service, err = o.f.parseService(args[0])
+		o.version = args[1]
+		return err
+	}
+	o.dir = first(append(args, ".")...)
+	if len(o.params) > 0 {
+		return fmt.Errorf("-p belongs to a release: converge plan SVC VERSION -p name=value")
+	}
+	if info, e := os.Stat(o.dir); e == nil && info.IsDir() {
+		return nil
+	}
+	if _, e := o.f.parseService(o.dir); e == nil {
+		return fmt.Errorf("%s is no directory; of a service, a version is planned: converge plan %s VERSION", o.dir, o.dir)
+	}
+	return fmt.Errorf("%s is no directory; usage: converge plan [DIR] or converge plan SVC VERSION", o.dir)
+}
+
+func (o *planOptions) run(ctx context.Context) error {
+	plan, err := o.plan(ctx)
+	var refused *preview.Refused
+	switch {
+	case errors.As(err, new(intent.Problems)):
+		return o.f.problems(err, "; nothing planned")
+	case errors.As(err, &refused):
+		return &refusedError{refused.Reason}
+	case err != nil:
+		return err
+	}
+	return o.print(plan)
+}
+
+func (o *planOptions) plan(ctx context.Context) (*preview.Plan, error) {
+	if o.dir != "" {
+		return o.planDirectory(ctx)
+	}
+	return o.planRelease(ctx)
+}
+
+// planner opens the store and connects.
+func (o *planOptions) planner(ctx context.Context, api API, application, store string) (*preview.Planner, error) {
+	opened, err := intent.OpenStore(ctx, store)
+	if err != nil {
+		return nil, err
+	}
+	c, _ := api.Temporal()
+	return &preview.Planner{
+		Client: c, Store: opened, By: o.f.by(),
+		Status: func(ctx context.Context, service string) (protocol.Status, error) {
+			var s protocol.Status
+			err := api.Query(ctx, protocol.ServiceID(application, service), protocol.QueryStatus, &s)
+			if errors.Is(err, errNotFound) {
+				return protocol.Status{}, nil
+			}
+			return s, err
+		},
+	}, nil
+}
+
+func (o *planOptions) planRelease(ctx context.Context) (*preview.Plan, error) {
+	all, channels, err := parseParams(o.params)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := o.f.status(ctx, o.service); err != nil { // what is not there is said with near names
+		return nil, err
+	}
+	api, err := o.f.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, _ := api.Temporal()
+	application, err := publish.Status(ctx, c, o.service.application)
+	if err != nil {
+		return nil, err
+	}
+	planner, err := o.planner(ctx, api, o.service.application, first(o.store, o.f.Env("CONVERGE_STORE"), application.Store))
+	if err != nil {
+		return nil, err
+	}
+	defer planner.Store.Close() // what was written is named by its content, and on its own
+	return planner.Release(ctx, preview.Release{
+		Application: application, Service: o.service.service, Version: o.version, Parameters: all, ChannelParameters: channels,
+	})
+}
+
+func (o *planOptions) planDirectory(ctx context.Context) (*preview.Plan, error) {
+	api, err := o.f.client(ctx)
+	if err != nil {
+		if _, wrong := o.f.compileDir(ctx, o.dir, o.store); errors.As(wrong, new(intent.Problems)) {
+			return nil, wrong // mistakes are said even without a server
+		}
+		return nil, err
+	}
+	name := publish.ApplicationIn(o.dir)
+	store, err := o.f.storeOf(ctx, name, o.dir, o.store)
+	if err != nil {
+		return nil, err
+	}
+	planner, err := o.planner(ctx, api, name, store)
+	if err != nil {
+		return nil, err
+	}
+	defer planner.Store.Close() // what was written is named by its content, and on its own
+	c, _ := api.Temporal()
+	return planner.Directory(ctx, o.dir, func(application string) (protocol.ApplicationStatus, error) {
+		return publish.Status(ctx, c, application)
+	})
+}
+
+// print shows the plan and returns its exit code.
+func (o *planOptions) print(plan *preview.Plan) error {
+	var err error
+	if o.f.json() {
+		err = o.f.screen().JSON(plan)
+	} else {
+		text := planText{screen: o.f.screen(), full: o.full, plan: plan}
+		_, err = io.WriteString(o.f.Out, text.String())
+	}
+	switch {
+	case err != nil:
+		return err
+	case plan.Failed > 0:
+		return exit(exitError)
+	case o.exitCode && !plan.Empty():
+		return exit(exitFailed)
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// versionField ends the path of the annotation that every object of a version carries.
+const versionField = "[converge/version]"
+
+// foldVersion leaves out the annotations that merely carry the version, unless nothing else changes:
+// then one line says so.
+func foldVersion(all []protocol.PreviewField) []protocol.PreviewField {
+	var version, rest []protocol.PreviewField
+	for _, f := range all {
+		if strings.HasSuffix(f.Path, versionField) {
+			version = append(version, f)
+		} else {
+			rest = append(rest, f)
+		}
+	}
+	if len(rest) == 0 && len(version) > 0 {
+		return []protocol.PreviewField{{Path: "version", Old: version[0].Old, New: version[0].New}}
+	}
+	return rest
+}
+
+// vague are names of fields that say little without what they belong to.
+var vague = [...]string{"value", "name", "key", "number", "port", "order", "type"}
+
+// tails shortens the paths of one object's fields to their ends, as far as they stay apart:
+// spec.template.spec.containers[name=web].image is image.
+func tails(all []protocol.PreviewField) []string {
+	parts := make([][]string, len(all))
+	keep := make([]int, len(all))
+	out := make([]string, len(all))
+	for n, f := range all {
+		parts[n], keep[n] = segments(f.Path), 1
+		last := parts[n][len(parts[n])-1]
+		if slices.Contains(vague[:], last) || strings.HasPrefix(last, "[") {
+			keep[n] = min(2, len(parts[n]))
+		}
+	}
+	for {
+		seen := map[string]int{}
+		for n := range all {
+			out[n] = strings.Join(parts[n][len(parts[n])-keep[n]:], ".")
+			seen[out[n]]++
+		}
+		longer := false
+		for n := range all {
+			if seen[out[n]] > 1 && keep[n] < len(parts[n]) {
+				keep[n]++
+				longer = true
+			}
+		}
+		if !longer {
+			return out
+		}
+	}
+}
+
+// segments takes a path apart at its dots; what stands in brackets stays with its name.
+func segments(path string) []string {
+	var out []string
+	depth, from := 0, 0
+	for n, r := range path {
+		switch {
+		case r == '[':
+			depth++
+		case r == ']':
+			depth--
+		case r == '.' && depth == 0:
+			out = append(out, path[from:n])
+			from = n + 1
+		}
+	}
+	return append(out, path[from:])
+}
+
+// plain takes JSON text out of its quotes when it is one visible word; control characters stay
+// escaped, so that no value can steer a terminal.
+func plain(value string) string {
+	if value == "" {
+		return "(none)"
+	}
+	var text string
+	if json.Unmarshal([]byte(value), &text) != nil {
+		return oneLine(value)
+	}
+	word := text != "" && !strings.ContainsFunc(text, func(r rune) bool {
+		return unicode.IsSpace(r) || !unicode.IsPrint(r) || r == '"' || r == ';' || r == '→'
+	})
+	if !word {
+		return oneLine(value)
+	}
+	return text
+}
+
+// oneLine makes one line of text that came from elsewhere, without anything that steers a terminal.
+func oneLine(text string) string {
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
+}

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/converge-engine/converge/cmd/internal/show"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/worker/preview"
+)
+
+const (
+	fieldsInLine = 2 // of one object, beside its name
+	fieldsBelow  = 5 // and below it, unless all are asked for
+)
+
+// planText prints a plan: a line for each object, under its channel and service.
+type planText struct {
+	screen show.Screen
+	full   bool
+	plan   *preview.Plan
+	b      strings.Builder
+}
+
+// String is the whole text.
+func (t *planText) String() string {
+	for _, s := range t.plan.Services {
+		t.service(s)
+	}
+	for _, name := range t.plan.Removed {
+		t.line("", "%s/%s is no longer declared: what runs is left in place, orphaned", t.plan.Application, name)
+	}
+	if t.plan.Rules != nil {
+		t.rules(t.plan.Rules)
+	}
+	t.line("", "%s", t.summary())
+	return t.b.String()
+}
+
+func (t *planText) line(indent, format string, args ...any) {
+	t.b.WriteString(indent + strings.TrimRight(fmt.Sprintf(format, args...), " ") + "\n")
+}
+
+func (t *planText) service(s preview.Service) {
+	title := t.plan.Application + "/" + s.Service
+	switch {
+	case s.Version == "":
+		title += ", changed configuration (not published)"
+	case s.Known:
+		title += fmt.Sprintf(" %s, incarnation %d (released before)", s.Version, s.Incarnation)
+	default:
+		title += fmt.Sprintf(" %s, incarnation %d (not released)", s.Version, s.Incarnation)
+	}
+	t.line("", "%s", title)
+	for _, note := range s.Notes {
+		t.line(" ", "%s", note)
+	}
+	width := 0
+	for _, c := range s.Channels {
+		width = max(width, utf8.RuneCountInString(channelTitle(s, c)))
+	}
+	for _, c := range s.Channels {
+		t.channel(c, fmt.Sprintf("%-*s", width, channelTitle(s, c)))
+	}
+}
+
+// channelTitle names the versions where they are not the service's one.
+func channelTitle(s preview.Service, c preview.Channel) string {
+	switch {
+	case s.Version != "":
+		return c.Channel
+	case c.Present == "":
+		return c.Channel + " → " + c.Version
+	}
+	return c.Channel + " " + c.Present + " → " + c.Version
+}
+
+func (t *planText) channel(c preview.Channel, title string) {
+	switch {
+	case c.Failed():
+		t.line(" ", "%s  %s", title, t.screen.Sign("!", fmt.Sprintf("cannot be planned: %s [%s]", oneLine(c.Message), c.Code)))
+	case c.Unchanged():
+		t.line(" ", "%s  no change", title)
+	case c.Unseen():
+		t.line(" ", "%s  would be applied; %s", title, oneLine(c.Message))
+		for _, f := range c.Told {
+			t.line("  ", "%s %s", t.screen.Sign("~", "~"), t.field(f, f.Path))
+		}
+	default:
+		t.line(" ", "%s  %s", title, count(len(c.Changes)+c.Omitted, "change"))
+		t.objects(c.Changes)
+		if c.Omitted > 0 {
+			t.line("  ", "and %s more, too many to list", count(c.Omitted, "object"))
+		}
+	}
+}
+
+func (t *planText) objects(all []protocol.PreviewChange) {
+	several := severalNamespaces(all)
+	signs, names := 0, 0
+	for _, c := range all {
+		signs = max(signs, len(sign(c)))
+		names = max(names, utf8.RuneCountInString(objectName(c, several)))
+	}
+	for _, c := range all {
+		beside, below := t.told(c)
+		mark := sign(c)
+		t.line("  ", "%s%s %-*s  %s", t.screen.Sign(mark, mark), strings.Repeat(" ", signs-len(mark)), names, objectName(c, several), beside)
+		for _, line := range below {
+			t.line("      ", "%s", line)
+		}
+	}
+}
+
+func severalNamespaces(all []protocol.PreviewChange) bool {
+	for _, c := range all {
+		if c.Namespace != all[0].Namespace {
+			return true
+		}
+	}
+	return false
+}
+
+func objectName(c protocol.PreviewChange, several bool) string {
+	name := c.Type + "/" + c.Name
+	if several && c.Namespace != "" {
+		name += " in " + c.Namespace
+	}
+	return name
+}
+
+func sign(c protocol.PreviewChange) string {
+	if len(c.Conflicts) > 0 {
+		return "!"
+	}
+	switch c.Action {
+	case "create":
+		return "+"
+	case "update":
+		return "~"
+	case "recreate":
+		return "-/+"
+	case "prune":
+		return "-"
+	case "orphan":
+		return "o"
+	case "refuse":
+		return "!"
+	}
+	return c.Action // of a newer worker
+}
+
+// told says what happens to one object: in its line when that is short, else below it.
+func (t *planText) told(c protocol.PreviewChange) (beside string, below []string) {
+	var reasons []string
+	for _, conflict := range c.Conflicts {
+		reasons = append(reasons, oneLine(conflict)+": "+t.screen.Sign("!", "CONFLICT"))
+	}
+	if c.Message != "" {
+		reasons = append(reasons, oneLine(c.Message))
+	}
+	if c.Action == "orphan" && len(reasons) == 0 {
+		reasons = append(reasons, "no longer declared, left in place")
+	}
+	fields, more := t.fields(c)
+	switch {
+	case len(fields)+more == 0 && len(reasons) == 1:
+		return reasons[0], nil
+	case len(reasons) == 0 && more == 0 && len(fields) <= fieldsInLine:
+		return strings.Join(fields, "; "), nil
+	}
+	below = append(reasons, fields...)
+	if more > 0 {
+		below = append(below, "and "+count(more, "more field"))
+	}
+	if len(fields)+more > 0 {
+		beside = count(len(fields)+more, "field")
+	}
+	return beside, below
+}
+
+// fields prints what an object's fields become, the first few unless all are asked for.
+func (t *planText) fields(c protocol.PreviewChange) (lines []string, more int) {
+	shown := foldVersion(c.Fields)
+	paths := tails(shown)
+	for n, f := range shown {
+		path := paths[n]
+		if t.full {
+			path = f.Path
+		}
+		lines = append(lines, t.field(f, path))
+	}
+	more = c.More
+	if !t.full && len(lines) > fieldsBelow+1 { // "and 1 more field" would take its place
+		more += len(lines) - fieldsBelow
+		lines = lines[:fieldsBelow]
+	}
+	return lines, more
+}
+
+func (t *planText) field(f protocol.PreviewField, path string) string {
+	return path + " " + t.value(f.Old) + " → " + t.value(f.New)
+}
+
+// value shortens a JSON value for reading; text without anything special stands without quotes.
+func (t *planText) value(json string) string {
+	const widest = 60
+	text := plain(json)
+	if !t.full && utf8.RuneCountInString(text) > widest {
+		text = string([]rune(text)[:widest-1]) + "…"
+	}
+	return text
+}
+
+// rules prints what changes at once and releases nothing.
+func (t *planText) rules(d *intent.Difference) {
+	t.line("", "rules, which hold at once and release nothing")
+	for line := range strings.Lines(d.String()) {
+		t.line(" ", "%s", strings.TrimRight(line, "\n"))
+	}
+}
+
+// summary is the last line.
+func (t *planText) summary() string {
+	p := t.plan
+	if p.Empty() {
+		return "nothing would change"
+	}
+	var parts []string
+	if p.Totals != (protocol.PreviewTotals{}) {
+		parts = append(parts, fmt.Sprintf("%s, %d removed", changing(p.Totals.Changed), p.Totals.Removed))
+	}
+	for _, part := range []struct {
+		n    int
+		text string
+	}{
+		{p.Totals.Orphaned, "%d left in place"},
+		{p.Totals.Conflicts, count(p.Totals.Conflicts, "conflict")},
+		{p.Totals.Refused, "%d refused"},
+		{p.Unseen, count(p.Unseen, "channel") + " applied without a look ahead"},
+		{p.Failed, count(p.Failed, "channel") + " could not be planned"},
+	} {
+		if part.n > 0 {
+			parts = append(parts, strings.Replace(part.text, "%d", fmt.Sprint(part.n), 1))
+		}
+	}
+	if len(parts) == 0 {
+		return "no object changes"
+	}
+	return strings.Join(parts, ", ")
+}
+
+func changing(n int) string {
+	if n == 1 {
+		return "1 object changes"
+	}
+	return count(n, "object") + " change"
+}

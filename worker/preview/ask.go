@@ -1,0 +1,114 @@
+package preview
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+const (
+	lifetime  = 5 * time.Minute  // of one workflow
+	pickup    = 15 * time.Second // for a worker to begin with it
+	cancelled = 5 * time.Second  // for telling it that nobody waits any more
+	workflows = 4                // at a time
+	writers   = 16               // to the store, or questions, at a time
+)
+
+// ErrNoWorker: nobody began to answer.
+var ErrNoWorker = errors.New("no worker answers; start one with: converge worker")
+
+// ask asks about all items, in as many workflows as their number needs, and returns the answers in
+// the same order. When ctx ends, the workflows are cancelled.
+func (p *Planner) ask(ctx context.Context, application, service, what string, items []protocol.PreviewItem) ([]protocol.ItemPreview, error) {
+	parts := slices.Collect(slices.Chunk(items, protocol.MaxPreviewItems))
+	answers := make([][]protocol.ItemPreview, len(parts))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(workflows)
+	for n, part := range parts {
+		g.Go(func() (err error) {
+			answers[n], err = p.run(ctx, options(application, service, what, p.By), protocol.PreviewInput{Application: application, Items: part})
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	return slices.Concat(answers...), nil
+}
+
+func options(application, service, what, by string) client.StartWorkflowOptions {
+	id := make([]byte, 8)
+	_, _ = rand.Read(id) // never fails (crypto/rand)
+	return client.StartWorkflowOptions{
+		ID: protocol.PreviewID(application, service, hex.EncodeToString(id)), TaskQueue: protocol.TaskQueue,
+		WorkflowExecutionTimeout: lifetime,
+		StaticSummary:            what,
+		StaticDetails:            fmt.Sprintf("What %s would change, asked by %s. It changes nothing.", what, by),
+		Memo:                     map[string]any{"by": by},
+	}
+}
+
+// run starts one workflow and waits for its end.
+func (p *Planner) run(ctx context.Context, o client.StartWorkflowOptions, in protocol.PreviewInput) ([]protocol.ItemPreview, error) {
+	run, err := p.Client.ExecuteWorkflow(ctx, o, protocol.PreviewWorkflow, in)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", o.ID, err)
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	watcher := time.AfterFunc(pickup, func() {
+		if !p.begun(ctx, o.ID) {
+			stop(ErrNoWorker)
+		}
+	})
+	defer watcher.Stop()
+	var answer protocol.PreviewAnswer
+	err = run.Get(ctx, &answer)
+	if ctx.Err() != nil {
+		p.cancel(o.ID)
+		return nil, context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, ended(o.ID, err)
+	}
+	return answer.Previews()
+}
+
+// begun tells whether a worker took the workflow up; in doubt, it did.
+func (p *Planner) begun(ctx context.Context, id string) bool {
+	about, err := p.Client.DescribeWorkflowExecution(ctx, id, "")
+	return err != nil || about.GetPendingWorkflowTask().GetState() != enumspb.PENDING_WORKFLOW_TASK_STATE_SCHEDULED
+}
+
+// cancel ends a workflow that nobody waits for. If that fails it ends by itself, a little later.
+func (p *Planner) cancel(id string) {
+	ctx, stop := context.WithTimeout(context.Background(), cancelled)
+	defer stop()
+	_ = p.Client.CancelWorkflow(ctx, id, "")
+}
+
+// ended puts into words why a workflow did not answer.
+func ended(id string, err error) error {
+	var timeout *temporal.TimeoutError
+	var application *temporal.ApplicationError
+	switch {
+	case errors.As(err, &timeout):
+		return fmt.Errorf("%s did not end within %s; see it in the Temporal UI", id, lifetime)
+	case temporal.IsCanceledError(err):
+		return fmt.Errorf("%s was cancelled", id)
+	case errors.As(err, &application):
+		return fmt.Errorf("%s: %s", id, application.Message())
+	}
+	return fmt.Errorf("%s: %w", id, err)
+}
