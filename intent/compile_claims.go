@@ -62,9 +62,17 @@ func (b *objectSet) claim(key claimKey, o placed[*object]) {
 		b.failAt(o, "metadata.name", trouble{inChannel: true, Fault: Fault{
 			Code:     "duplicate-object",
 			Message:  fmt.Sprintf("%s of runtime %s belongs to release channel %s, and cannot be declared again", key, key.runtime, earlier.channel),
-			Expected: "another namespace, or a name of its own such as " + o.v.name + "-${{ channel }}",
+			Expected: onceOnly(o.v),
 		}})
 	}
+}
+
+// onceOnly says how two channels on one cluster stay out of each other's way.
+func onceOnly(o *object) string {
+	if o.kind == "CustomResourceDefinition" {
+		return "it in one release channel only; includeCRDs: false leaves out those of a chart"
+	}
+	return "another namespace, or a name of its own such as " + o.name + "-${{ channel }}"
 }
 
 // claimKey names an object in its cluster; false when its name cannot be told, which is reported

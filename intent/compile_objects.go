@@ -15,6 +15,8 @@ import (
 type kubernetesDraft struct {
 	at           string // where it was given last
 	manifests    []placed[string]
+	kustomize    placed[string]
+	helm         *helmDraft
 	prune, adopt bool
 }
 
@@ -31,6 +33,10 @@ func (d *draft) objects(at string, k *ServiceKubernetes) {
 	if k.Manifests != nil {
 		merged.manifests = placedList(at+".manifests", k.Manifests)
 	}
+	if k.Kustomize != "" {
+		merged.kustomize = placed[string]{k.Kustomize, at + ".kustomize"}
+	}
+	merged.chart(at+".helm", k.Helm)
 	if k.Prune != nil {
 		merged.prune = *k.Prune
 	}
@@ -65,6 +71,7 @@ func (s *serviceCompiler) compileObjects(scope *scope, d *kubernetesDraft, ref p
 	set.resolveNamespace()
 	doc := &kubernetesDoc{Objects: map[string]string{}, Prune: d.prune, Adopt: d.adopt}
 	set.gather()
+	set.chart(doc)
 	set.unique()
 	set.substitute(doc)
 	if len(set.objects) == 0 && !set.faulty && !s.config.objects.incomplete && !s.Faulty(d.at) {
@@ -130,6 +137,17 @@ func (b *objectSet) gather() {
 			}
 		}
 	}
+	if clean, fault := localFile(b.draft.kustomize.v); fault == nil && b.draft.kustomize.v != "" {
+		if built := from.built[path.Join(path.Dir(b.File), clean)]; built != nil {
+			b.add(built, b.draft.kustomize.at)
+		}
+	}
+}
+
+func (b *objectSet) add(from *built, at string) {
+	for _, o := range from.objects {
+		b.objects = append(b.objects, placed[*object]{o, at})
+	}
 }
 
 // substitute tries every text of the objects and notes which names they use.
@@ -139,10 +157,7 @@ func (b *objectSet) substitute(doc *kubernetesDoc) {
 		for _, text := range o.v.texts {
 			v, t := b.scope.expand(text.text)
 			if t == nil && v.kind == entities.ParamSecret {
-				t = &trouble{Fault: Fault{
-					Code: "secret-in-object", Message: "a secret of the worker cannot become part of an object",
-					Expected: "a Kubernetes Secret that the object refers to",
-				}}
+				t = &trouble{Fault: secretInObject()}
 			}
 			if t != nil && t.param == "" { // else it is told where the parameter is
 				b.failAt(o, text.path, *t)
@@ -153,6 +168,13 @@ func (b *objectSet) substitute(doc *kubernetesDoc) {
 		}
 	}
 	doc.Names = keys(names)
+}
+
+func secretInObject() Fault {
+	return Fault{
+		Code: "secret-in-object", Message: "a secret of the worker cannot become part of an object",
+		Expected: "a Kubernetes Secret that the object refers to",
+	}
 }
 
 // bundle puts the objects in order and makes, or finds, their bundle.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,6 +26,8 @@ type Options struct {
 	AllowFake bool
 	// Runtimes are definitions of other applications that release channels may name.
 	Runtimes []entities.RuntimeDefinition
+
+	client *http.Client // for charts; the default one when nil
 }
 
 // Config is the configuration of one application as it was read and found right. Compiling it
@@ -67,7 +70,7 @@ func LoadWith(dir string, options Options) (*Config, error) {
 
 func loadFS(fsys fs.FS, dir string, options Options) (*Config, error) {
 	l := &loader{fsys: fsys, config: &Config{dir: dir, options: options, contents: map[string]string{}, objects: newObjectSources()}}
-	names, err := sources(fsys)
+	names, err := configurationFiles(fsys)
 	if err != nil {
 		return nil, fmt.Errorf("load %s: %w", dir, err)
 	}
@@ -93,8 +96,8 @@ func loadFS(fsys fs.FS, dir string, options Options) (*Config, error) {
 	return l.config, nil
 }
 
-// sources lists the configuration files in order of their path.
-func sources(fsys fs.FS) ([]string, error) {
+// configurationFiles lists the configuration files in order of their path.
+func configurationFiles(fsys fs.FS) ([]string, error) {
 	var names []string
 	err := fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {

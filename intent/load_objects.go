@@ -9,9 +9,11 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/converge-engine/converge/intent/internal/sources"
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
@@ -20,12 +22,21 @@ import (
 type objectSources struct {
 	listed    map[string][]string  // files of an entry of manifests, by its path from the directory
 	manifests map[string][]*object // by file
+	built     map[string]*built    // of kustomizations, by their directory
+	charts    map[string]*sources.Chart
+	values    map[string]*valuesFile
 	// incomplete: something could not be read, and was reported.
 	incomplete bool
+
+	mu       sync.Mutex
+	rendered map[string]*built // of charts, by all that goes into them
 }
 
 func newObjectSources() *objectSources {
-	return &objectSources{listed: map[string][]string{}, manifests: map[string][]*object{}}
+	return &objectSources{
+		listed: map[string][]string{}, manifests: map[string][]*object{}, built: map[string]*built{},
+		charts: map[string]*sources.Chart{}, values: map[string]*valuesFile{}, rendered: map[string]*built{},
+	}
 }
 
 // objects reads the sources of all services.
@@ -43,23 +54,48 @@ func (l *loader) serviceObjects(s *document[Service], at string, k *ServiceKuber
 		return
 	}
 	for i, name := range k.Manifests {
-		l.at(s, strict.Index(at+".manifests", i), name, l.manifests)
+		l.at(s, strict.Index(at+".manifests", i), name, single(l.manifests))
+	}
+	if s.Has(at + ".kustomize") {
+		l.at(s, at+".kustomize", k.Kustomize, l.kustomization)
+	}
+	if k.Helm != nil {
+		l.chart(s, at+".helm", k.Helm)
+		for i, name := range k.Helm.ValuesFiles {
+			l.at(s, strict.Index(at+".helm.valuesFiles", i), name, single(l.valuesFile))
+		}
+	}
+}
+
+// single makes a list of at most one fault.
+func single(read func(full string) *Fault) func(string) []Fault {
+	return func(full string) []Fault {
+		if fault := read(full); fault != nil {
+			return []Fault{*fault}
+		}
+		return nil
 	}
 }
 
 // at reads what a path in a service leads to, and reports there what is wrong with it.
-func (l *loader) at(s *document[Service], where, name string, read func(full string) *Fault) {
+func (l *loader) at(s *document[Service], where, name string, read func(full string) []Fault) {
 	if s.Faulty(where) {
 		return
 	}
 	clean, fault := localFile(name)
-	if fault == nil {
-		fault = read(path.Join(path.Dir(s.File), clean))
-	}
 	if fault != nil {
-		l.config.objects.incomplete = true
-		s.Report(where, *fault)
+		l.wrong(s, where, *fault)
+		return
 	}
+	for _, fault := range read(path.Join(path.Dir(s.File), clean)) {
+		l.wrong(s, where, fault)
+	}
+}
+
+// wrong reports a fault in a source of objects.
+func (l *loader) wrong(s *document[Service], where string, fault Fault) {
+	l.config.objects.incomplete = true
+	s.Report(where, fault)
 }
 
 // manifests reads a file, the files of a directory, or those that a glob matches.
@@ -163,6 +199,9 @@ func (r *objectReader) read(text []byte) error {
 			return err
 		}
 		if len(node.Content) > 0 && node.Content[0].ShortTag() != "!!null" {
+			if r.rendered {
+				reopen(&node, map[*yaml.Node]bool{})
+			}
 			r.document(node.Content[0])
 		}
 	}

@@ -45,6 +45,7 @@ type objectText struct{ path, text string }
 type objectReader struct {
 	file     string
 	origin   string
+	rendered bool // by Helm: tokens stand for the version, and there may be hooks
 	objects  []*object
 	decoders []*strict.Decoder // with the problems found
 }
@@ -66,6 +67,9 @@ func (r *objectReader) document(node *yaml.Node) {
 	fields, ok := v.(map[string]any)
 	if !ok {
 		d.Fail("", node, Fault{Code: "wrong-type", Message: "this is " + strict.Describe(node), Expected: "a Kubernetes object: a mapping with apiVersion, kind and metadata"})
+		return
+	}
+	if r.rendered && !hook(fields) {
 		return
 	}
 	c := &objectCheck{Decoder: d, fields: fields, object: &object{decoder: d, origin: r.origin}}

@@ -35,11 +35,15 @@ type scope struct {
 	declared                      map[string]any // values of the configuration, which may hold substitutions
 	given                         map[string]any // values of a release: taken as they are
 	addressOnly                   bool           // nothing that a release may change
+	fixing                        bool           // parameters are fixed by the configuration here
 
 	params        map[string]value // results, which are also the parameters used
 	pending       []string         // parameters being substituted, outermost first
 	usedConstants map[string]string
 }
+
+// codeNotFixed marks a parameter that a release could give, where none can.
+const codeNotFixed = "parameter-not-fixed"
 
 var substitution = regexp.MustCompile(`\$\{\{(.*?)\}\}`)
 
@@ -206,6 +210,12 @@ func (s *scope) evaluate(name string, kind entities.ParamType) (value, *trouble)
 		return value{v: "", kind: kind, symbolic: true}, nil
 	}
 	v, ok := s.declared[name]
+	if !ok && s.fixing {
+		return value{}, &trouble{inChannel: true, Fault: Fault{
+			Code: codeNotFixed, Message: fmt.Sprintf("parameter %q shapes the chart and has no value", name),
+			Expected: "a default, or a value in perReleaseChannel",
+		}}
+	}
 	if !ok && s.version != "" {
 		return value{}, &trouble{inChannel: true, Fault: Fault{
 			Code: "missing-parameter", Message: fmt.Sprintf("parameter %q has no value", name),

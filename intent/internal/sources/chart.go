@@ -1,0 +1,167 @@
+package sources
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"helm.sh/helm/v4/pkg/chart/loader/archive"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+)
+
+// Chart is a Helm chart as it was read. It is never edited.
+type Chart struct {
+	name  string
+	files []*archive.BufferedFile
+}
+
+// ReadChart reads a chart from a directory of fsys, and returns the files it read. What .helmignore
+// names is left out.
+func ReadChart(fsys fs.FS, dir string) (*Chart, []string, error) {
+	ignore := ignoreRules(fsys, dir)
+	var files []*archive.BufferedFile
+	var read []string
+	size := int64(0)
+	err := fs.WalkDir(fsys, dir, func(name string, entry fs.DirEntry, err error) error {
+		relative := strings.TrimPrefix(strings.TrimPrefix(name, dir), "/")
+		switch {
+		case err != nil:
+			return err
+		case relative != "" && ignore.match(relative, entry.IsDir()) && entry.IsDir():
+			return fs.SkipDir
+		case entry.IsDir() || ignore.match(relative, false):
+			return nil
+		}
+		info, err := fs.Stat(fsys, name)
+		if err != nil {
+			return err
+		}
+		if !info.Mode().IsRegular() {
+			return fmt.Errorf("%s is no regular file", name)
+		}
+		if size += info.Size(); size > MaxTree {
+			return fmt.Errorf("the chart has more than %d bytes", MaxTree)
+		}
+		data, err := fs.ReadFile(fsys, name)
+		files = append(files, &archive.BufferedFile{Name: relative, Data: data})
+		read = append(read, name)
+		return err
+	})
+	if err != nil {
+		return nil, read, err
+	}
+	c, err := newChart(files)
+	return c, read, err
+}
+
+// OpenChart reads a packed chart.
+func OpenChart(data []byte) (*Chart, error) {
+	files, err := archive.LoadArchiveFiles(bytes.NewReader(data))
+	if err != nil {
+		return nil, fmt.Errorf("this is no packed chart: %w", err)
+	}
+	size := 0
+	for _, f := range files {
+		if size += len(f.Data); size > MaxTree {
+			return nil, fmt.Errorf("the chart has more than %d bytes", MaxTree)
+		}
+	}
+	return newChart(files)
+}
+
+func newChart(files []*archive.BufferedFile) (*Chart, error) {
+	c := &Chart{files: files}
+	loaded, err := c.load()
+	if err != nil {
+		return nil, err
+	}
+	c.name = loaded.Name()
+	if loaded.Metadata.Type == "library" {
+		return nil, fmt.Errorf("%s is a library, which has no objects of its own", c.name)
+	}
+	return c, nil
+}
+
+// load makes a chart that may be edited: rendering merges the values of its parts into it.
+func (c *Chart) load() (*chart.Chart, error) {
+	copies := make([]*archive.BufferedFile, 0, len(c.files))
+	for _, f := range c.files {
+		own := *f
+		copies = append(copies, &own)
+	}
+	loaded, err := loader.LoadFiles(copies)
+	if err != nil {
+		return nil, errors.New(oneLine(err.Error()))
+	}
+	return loaded, complete(loaded)
+}
+
+// complete refuses a chart whose parts are not there.
+func complete(c *chart.Chart) error {
+	for _, needed := range c.Metadata.Dependencies {
+		if !slices.ContainsFunc(c.Dependencies(), func(d *chart.Chart) bool { return d.Name() == needed.Name }) {
+			return fmt.Errorf("chart %s needs %s, which is not in its charts directory; \"helm dependency build\" puts it there", c.Name(), needed.Name)
+		}
+	}
+	for _, part := range c.Dependencies() {
+		if err := complete(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ignored are the rules of a .helmignore file, of which the last that matches counts.
+type ignored []ignoreRule
+
+type ignoreRule struct {
+	pattern       string
+	negated, dirs bool
+}
+
+func ignoreRules(fsys fs.FS, dir string) ignored {
+	rules := ignored{{pattern: ".git", dirs: true}, {pattern: "templates/.?*"}}
+	data, _ := fs.ReadFile(fsys, path.Join(dir, ".helmignore"))
+	for line := range strings.Lines(string(data)) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		rule := ignoreRule{}
+		line, rule.negated = cutPrefix(line, "!")
+		if strings.HasSuffix(line, "/") {
+			rule.dirs = true
+			line = strings.TrimSuffix(line, "/")
+		}
+		rule.pattern = line
+		rules = append(rules, rule)
+	}
+	return rules
+}
+
+func cutPrefix(text, prefix string) (string, bool) {
+	rest, found := strings.CutPrefix(text, prefix)
+	return rest, found
+}
+
+// match tells whether a path in the chart is left out. A pattern with a slash is of the whole path,
+// one without of the name alone.
+func (r ignored) match(name string, dir bool) bool {
+	out := false
+	for _, rule := range r {
+		against := path.Base(name)
+		pattern := rule.pattern
+		if strings.Contains(pattern, "/") {
+			against, pattern = name, strings.TrimPrefix(pattern, "/")
+		}
+		if ok, err := path.Match(pattern, against); err == nil && ok && (dir || !rule.dirs) {
+			out = !rule.negated
+		}
+	}
+	return out
+}
