@@ -1,9 +1,16 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -11,7 +18,7 @@ import (
 )
 
 // declared is one object as it shall be: namespace, labels and annotations of its instance set, and
-// in workloads (anything with spec.template) those of the pod template too.
+// in workloads those of the pod template too.
 type declared struct {
 	*unstructured.Unstructured
 	wave   int
@@ -24,8 +31,200 @@ type id struct {
 	namespace, name string
 }
 
+// String is how an object is called in what people read: "Deployment shop/web".
+func (i id) String() string {
+	if i.namespace == "" {
+		return i.kind.Kind + " " + i.name
+	}
+	return i.kind.Kind + " " + i.namespace + "/" + i.name
+}
+
+func ownerIn(in runtimes.Instance) runtimes.Owner {
+	return runtimes.Owner{Application: in.Application, Service: in.Service, Channel: in.Channel}
+}
+
+func parentName(owner runtimes.Owner) string {
+	return fmt.Sprintf(parentNameTemplate, owner.Application, owner.Service, owner.Channel)
+}
+
 // declare makes the objects of an instance from its payload, in the order of their waves. It asks
-// the server only how kinds are scoped; a kind that it does not serve yet counts as namespaced.
-func (r *Runtime) declare(context.Context, runtimes.Instance) ([]declared, error) {
-	return nil, errors.ErrUnsupported
+// the server only how kinds are scoped; a kind that it does not serve yet counts as namespaced,
+// unless its definition is among the objects. An object that no apply could make sense of is a
+// permanent error.
+func (r *Runtime) declare(ctx context.Context, in runtimes.Instance) ([]declared, error) {
+	if in.Payload == nil || in.Payload.Kubernetes == nil {
+		return nil, nil
+	}
+	objects := make([]declared, 0, len(in.Payload.Kubernetes.Objects))
+	var wrong []error
+	for i, raw := range in.Payload.Kubernetes.Objects {
+		o, err := parse(raw)
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("object %d of the payload: %w", i+1, err))
+			continue
+		}
+		objects = append(objects, o)
+	}
+	if err := errors.Join(wrong...); err != nil {
+		return nil, runtimes.Permanent(err)
+	}
+	here := definitions(objects)
+	for i := range objects {
+		if err := r.place(ctx, objects[i].Unstructured, homeOf(in), here); err != nil {
+			return nil, err
+		}
+		if err := objects[i].finish(in); err != nil {
+			return nil, err
+		}
+	}
+	if err := unique(objects); err != nil {
+		return nil, runtimes.Permanent(err)
+	}
+	slices.SortStableFunc(objects, inOrder)
+	return objects, nil
+}
+
+// parse reads an object and leaves out what only a server sets.
+func parse(raw json.RawMessage) (declared, error) {
+	o := &unstructured.Unstructured{}
+	if err := json.Unmarshal(raw, &o.Object); err != nil {
+		return declared{}, fmt.Errorf("no JSON object: %w", err)
+	}
+	switch {
+	case o.GetAPIVersion() == "" || o.GetKind() == "":
+		return declared{}, errors.New("has no apiVersion or no kind")
+	case o.GetName() == "":
+		return declared{}, fmt.Errorf("%s %s has no name; a generated one would be another object at every apply", o.GetAPIVersion(), o.GetKind())
+	}
+	if _, err := schema.ParseGroupVersion(o.GetAPIVersion()); err != nil {
+		return declared{}, fmt.Errorf("%s %s: %w", o.GetKind(), o.GetName(), err)
+	}
+	for _, field := range []string{"managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "selfLink"} {
+		unstructured.RemoveNestedField(o.Object, "metadata", field)
+	}
+	wave, err := waveOf(o)
+	return declared{Unstructured: o, wave: wave}, err
+}
+
+// definitions are the kinds that the objects themselves define, and whether they are namespaced.
+func definitions(objects []declared) map[schema.GroupKind]bool {
+	here := map[schema.GroupKind]bool{}
+	for _, o := range objects {
+		if idOf(o.Unstructured).kind != kindDefinition {
+			continue
+		}
+		group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
+		kind, _, _ := unstructured.NestedString(o.Object, "spec", "names", "kind")
+		scope, _, _ := unstructured.NestedString(o.Object, "spec", "scope")
+		here[schema.GroupKind{Group: group, Kind: kind}] = scope != "Cluster"
+	}
+	return here
+}
+
+// place sets the namespace of an object whose kind has one, and removes it from the others.
+func (r *Runtime) place(ctx context.Context, o *unstructured.Unstructured, home string, here map[schema.GroupKind]bool) error {
+	namespaced, known := here[o.GroupVersionKind().GroupKind()]
+	if !known {
+		found, err := r.cluster.resource(ctx, o.GroupVersionKind())
+		if err != nil && !meta.IsNoMatchError(err) {
+			return err
+		}
+		namespaced = err != nil || found.namespaced
+	}
+	switch {
+	case !namespaced:
+		unstructured.RemoveNestedField(o.Object, "metadata", "namespace")
+	case o.GetNamespace() == "":
+		o.SetNamespace(home)
+	}
+	return nil
+}
+
+// finish sets labels and annotations, and takes the digest.
+func (d *declared) finish(in runtimes.Instance) error {
+	owner := ownerIn(in)
+	labels := map[string]string{
+		LabelApplication: owner.Application, LabelService: owner.Service, LabelChannel: owner.Channel,
+		LabelPartOf: setID(parentName(owner), homeOf(in)),
+	}
+	annotations := map[string]string{}
+	if in.FullVersion != "" {
+		annotations[AnnotationVersion] = in.FullVersion
+	}
+	places := [][]string{{"metadata"}}
+	if template := templateOf(d.GroupVersionKind().GroupKind()); template != nil {
+		if _, found, _ := unstructured.NestedMap(d.Object, template...); found {
+			places = append(places, append(slices.Clone(template), "metadata"))
+		}
+	}
+	for _, at := range places {
+		if err := errors.Join(merge(d.Object, labels, append(at, "labels")), merge(d.Object, annotations, append(at, "annotations"))); err != nil {
+			return runtimes.Permanent(fmt.Errorf("%s: %w", idOf(d.Unstructured), err))
+		}
+	}
+	text, err := json.Marshal(d.Object) // with sorted keys
+	if err != nil {
+		return runtimes.Permanent(fmt.Errorf("%s: %w", idOf(d.Unstructured), err))
+	}
+	sum := sha256.Sum256(text)
+	d.digest = hex.EncodeToString(sum[:])
+	return nil
+}
+
+func merge(o map[string]any, add map[string]string, at []string) error {
+	if len(add) == 0 {
+		return nil
+	}
+	there, _, err := unstructured.NestedFieldNoCopy(o, at...)
+	if err != nil {
+		return err
+	}
+	all, ok := there.(map[string]any)
+	if !ok && there != nil {
+		return fmt.Errorf("%v is no mapping", at)
+	}
+	if all == nil {
+		all = map[string]any{}
+	}
+	for name, value := range add {
+		all[name] = value
+	}
+	return unstructured.SetNestedField(o, all, at...)
+}
+
+// templateOf is where a kind keeps its pod template. Kinds of others are left as they are: what lies
+// under their spec.template is theirs.
+func templateOf(kind schema.GroupKind) []string {
+	switch kind {
+	case schema.GroupKind{Group: "apps", Kind: "Deployment"}, schema.GroupKind{Group: "apps", Kind: "StatefulSet"},
+		schema.GroupKind{Group: "apps", Kind: "DaemonSet"}, schema.GroupKind{Group: "apps", Kind: "ReplicaSet"},
+		schema.GroupKind{Group: "batch", Kind: "Job"}, schema.GroupKind{Kind: "ReplicationController"}:
+		return []string{"spec", "template"}
+	case schema.GroupKind{Group: "batch", Kind: "CronJob"}:
+		return []string{"spec", "jobTemplate", "spec", "template"}
+	}
+	return nil
+}
+
+func unique(objects []declared) error {
+	var twice []error
+	seen := map[id]bool{}
+	for _, o := range objects {
+		if key := idOf(o.Unstructured); seen[key] {
+			twice = append(twice, fmt.Errorf("%s is declared twice", key))
+		} else {
+			seen[key] = true
+		}
+	}
+	return errors.Join(twice...)
+}
+
+func inOrder(a, b declared) int {
+	return cmp.Or(
+		cmp.Compare(a.wave, b.wave),
+		cmp.Compare(rankOf(a.GetKind()), rankOf(b.GetKind())),
+		cmp.Compare(a.GetAPIVersion()+a.GetKind(), b.GetAPIVersion()+b.GetKind()),
+		cmp.Compare(a.GetNamespace(), b.GetNamespace()),
+		cmp.Compare(a.GetName(), b.GetName()),
+	)
 }

@@ -1,0 +1,165 @@
+package kubernetes
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+const (
+	// askAgainEvery bounds how often a server is asked for a kind that it did not have.
+	askAgainEvery = 2 * time.Second
+	// askWithin bounds one question, which may have several waiting for its answer.
+	askWithin = 30 * time.Second
+)
+
+// kinds remembers what a cluster serves, one group and version at a time, so that a worker asks only
+// for what its services use. Those who ask at the same time share one request.
+type kinds struct {
+	mu      sync.Mutex
+	answers map[string]*answer // by path: /apis/apps/v1
+}
+
+// answer is what the server said at one path, or is about to say.
+type answer struct {
+	come  chan struct{} // closed when the rest is set
+	asked time.Time
+	err   error
+	body  struct {
+		Resources        []metav1.APIResource              `json:"resources"`        // of a group and version
+		PreferredVersion metav1.GroupVersionForDiscovery   `json:"preferredVersion"` // of a group
+		Versions         []metav1.GroupVersionForDiscovery `json:"versions"`
+	}
+}
+
+// resource finds how a kind is served. An unknown kind is asked for again, but not at every call, so
+// that a CustomResourceDefinition that was just applied is found; the error is then a
+// *meta.NoKindMatchError.
+func (c *cluster) resource(ctx context.Context, kind schema.GroupVersionKind) (resource, error) {
+	found, known, err := c.lookUp(ctx, kind, false)
+	if err == nil && !known {
+		found, known, err = c.lookUp(ctx, kind, true)
+	}
+	if err == nil && !known {
+		err = &meta.NoKindMatchError{GroupKind: kind.GroupKind(), SearchedVersions: []string{kind.Version}}
+	}
+	return found, err
+}
+
+// preferred finds how a kind is served when no version is given: in the one that the server prefers,
+// or in another.
+func (c *cluster) preferred(ctx context.Context, kind schema.GroupKind) (resource, error) {
+	versions := []string{"v1"}
+	if kind.Group != "" {
+		group, err := c.ask(ctx, "/apis/"+kind.Group, true)
+		if apierrors.IsNotFound(err) {
+			return resource{}, &meta.NoKindMatchError{GroupKind: kind}
+		}
+		if err != nil {
+			return resource{}, err
+		}
+		versions = []string{group.body.PreferredVersion.Version}
+		for _, v := range group.body.Versions {
+			versions = append(versions, v.Version)
+		}
+	}
+	for _, version := range versions {
+		found, known, err := c.lookUp(ctx, kind.WithVersion(version), false)
+		if known || err != nil {
+			return found, err
+		}
+	}
+	return resource{}, &meta.NoKindMatchError{GroupKind: kind, SearchedVersions: versions}
+}
+
+func (c *cluster) lookUp(ctx context.Context, kind schema.GroupVersionKind, anew bool) (resource, bool, error) {
+	path := "/apis/" + kind.Group + "/" + kind.Version
+	if kind.Group == "" {
+		path = "/api/" + kind.Version
+	}
+	list, err := c.ask(ctx, path, anew)
+	if apierrors.IsNotFound(err) {
+		return resource{}, false, nil
+	}
+	if err != nil {
+		return resource{}, false, err
+	}
+	for _, served := range list.body.Resources {
+		if served.Kind == kind.Kind && !strings.Contains(served.Name, "/") { // with a slash: a subresource
+			gvr := kind.GroupVersion().WithResource(served.Name)
+			return resource{GroupVersionResource: gvr, kind: kind, namespaced: served.Namespaced}, true, nil
+		}
+	}
+	return resource{}, false, nil
+}
+
+// ask answers from memory, or anew when told so and the last answer is not of just now.
+func (c *cluster) ask(ctx context.Context, path string, anew bool) (*answer, error) {
+	clients, err := c.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a := c.kinds.begin(path, anew, func(a *answer) { a.fetch(c.ctx, clients, path) })
+	select {
+	case <-a.come:
+		return a, a.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("ask what the cluster serves at %s: %w", path, context.Cause(ctx))
+	}
+}
+
+func (k *kinds) begin(path string, anew bool, fetch func(*answer)) *answer {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if a := k.answers[path]; a != nil && a.usable(anew) {
+		return a
+	}
+	a := &answer{come: make(chan struct{}), asked: time.Now()}
+	if k.answers == nil {
+		k.answers = map[string]*answer{}
+	}
+	k.answers[path] = a
+	go func() {
+		defer close(a.come)
+		fetch(a)
+	}()
+	return a
+}
+
+// forget has everything asked again: definitions of kinds were just applied.
+func (k *kinds) forget() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.answers = nil
+}
+
+func (a *answer) usable(anew bool) bool {
+	select {
+	case <-a.come:
+	default:
+		return true // about to come
+	}
+	recent := time.Since(a.asked) < askAgainEvery
+	if a.err != nil {
+		return recent && apierrors.IsNotFound(a.err)
+	}
+	return recent || !anew
+}
+
+func (a *answer) fetch(ctx context.Context, clients *clients, path string) {
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	raw, err := clients.typed.Discovery().RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json").Do(ctx).Raw()
+	if err == nil {
+		err = json.Unmarshal(raw, &a.body)
+	}
+	a.err = err
+}

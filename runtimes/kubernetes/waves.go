@@ -1,0 +1,66 @@
+package kubernetes
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+var (
+	kindNamespace  = schema.GroupKind{Kind: "Namespace"}
+	kindDefinition = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
+	kindClaim      = schema.GroupKind{Kind: "PersistentVolumeClaim"}
+)
+
+// firstWave is the one of what others are made in or of.
+const firstWave = math.MinInt
+
+// waveOf reads the wave of an object. Namespaces and CustomResourceDefinitions come before all,
+// whatever they say.
+func waveOf(o *unstructured.Unstructured) (int, error) {
+	if kind := o.GroupVersionKind().GroupKind(); kind == kindNamespace || kind == kindDefinition {
+		return firstWave, nil
+	}
+	text, ok := o.GetAnnotations()[AnnotationWave]
+	if !ok {
+		return 0, nil
+	}
+	wave, err := strconv.Atoi(text)
+	if err != nil || wave < -1000 || wave > 1000 {
+		return 0, fmt.Errorf("%s: annotation %s is %q; expected an integer from -1000 to 1000", idOf(o), AnnotationWave, text)
+	}
+	return wave, nil
+}
+
+// rankOf orders the kinds of one wave so that what is referred to is there first. Kinds that are not
+// known come last: mostly custom ones, whose controllers look for the rest.
+func rankOf(kind string) int {
+	order := [...]string{
+		"Namespace", "CustomResourceDefinition", "PriorityClass", "StorageClass", "IngressClass", "NetworkPolicy",
+		"ResourceQuota", "LimitRange", "PodDisruptionBudget", "ServiceAccount", "Secret", "ConfigMap",
+		"PersistentVolume", "PersistentVolumeClaim", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
+		"Service", "DaemonSet", "Pod", "ReplicationController", "ReplicaSet", "Deployment", "StatefulSet",
+		"HorizontalPodAutoscaler", "Job", "CronJob", "Ingress", "APIService",
+		"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration",
+	}
+	if at := slices.Index(order[:], kind); at >= 0 {
+		return at
+	}
+	return len(order)
+}
+
+// waves groups objects that are in order.
+func waves(objects []declared) [][]declared {
+	var groups [][]declared
+	for i, o := range objects {
+		if i == 0 || o.wave != objects[i-1].wave {
+			groups = append(groups, nil)
+		}
+		groups[len(groups)-1] = append(groups[len(groups)-1], o)
+	}
+	return groups
+}

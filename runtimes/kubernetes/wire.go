@@ -1,0 +1,137 @@
+package kubernetes
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+)
+
+// rereadEvery bounds how often a kubeconfig is read again because the server does not accept what it
+// says, or does not answer.
+const rereadEvery = 3 * time.Second
+
+// wire carries requests to the cluster as its kubeconfig describes it now. When the credentials are
+// refused (an expired token) or nobody answers, the file is read again, and what changed in it, even
+// the address, serves every client and every watch from then on. A refused request is sent once more
+// when something changed.
+type wire struct {
+	from  source
+	wrap  func(http.RoundTripper) http.RoundTripper
+	first *url.URL // the address that clients were made with, which requests come with
+
+	mu     sync.Mutex
+	now    line
+	reread time.Time
+}
+
+// line is one reading of the kubeconfig, ready to carry.
+type line struct {
+	server *url.URL
+	print  string // equal for equal descriptions
+	trip   http.RoundTripper
+}
+
+func newWire(from source, wrap func(http.RoundTripper) http.RoundTripper) (*wire, error) {
+	w := &wire{from: from, wrap: wrap}
+	opened, err := w.open()
+	if err != nil {
+		return nil, err
+	}
+	w.first, w.now = opened.server, opened
+	return w, nil
+}
+
+func (w *wire) open() (line, error) {
+	described, err := w.from.load()
+	if err != nil {
+		return line{}, err
+	}
+	server, _, err := rest.DefaultServerUrlFor(described.config)
+	if err != nil {
+		return line{}, fmt.Errorf("address of the cluster: %w", err)
+	}
+	trip, err := rest.TransportFor(described.config)
+	if err != nil {
+		return line{}, fmt.Errorf("credentials for %s: %w", server, err)
+	}
+	if w.wrap != nil {
+		trip = w.wrap(trip)
+	}
+	return line{server: server, print: described.print, trip: trip}, nil
+}
+
+func (w *wire) current() line {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.now
+}
+
+// RoundTrip implements http.RoundTripper.
+func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
+	used := w.current()
+	resp, err := used.trip.RoundTrip(w.address(req, used))
+	if req.Context().Err() != nil || (err == nil && resp.StatusCode != http.StatusUnauthorized) {
+		return resp, err
+	}
+	next, changed := w.renew(used)
+	if err != nil || !changed {
+		return resp, err // what was lost on the way may have arrived: the caller decides about asking again
+	}
+	again, ok := repeat(req)
+	if !ok {
+		return resp, nil
+	}
+	resp.Body.Close()
+	return next.trip.RoundTrip(w.address(again, next))
+}
+
+// renew reads the kubeconfig again, unless somebody just did, and tells whether what carries now
+// differs from what was used.
+func (w *wire) renew(used line) (line, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.now.print == used.print && time.Since(w.reread) > rereadEvery {
+		w.reread = time.Now()
+		if next, err := w.open(); err == nil && next.print != used.print {
+			w.now = next
+		}
+	}
+	return w.now, w.now.print != used.print
+}
+
+// repeat copies a request that was sent. It is not ok when its body is gone.
+func repeat(req *http.Request) (*http.Request, bool) {
+	again := req.Clone(req.Context())
+	if req.Body == nil || req.Body == http.NoBody {
+		return again, true
+	}
+	if req.GetBody == nil {
+		return nil, false
+	}
+	body, err := req.GetBody()
+	again.Body = body
+	return again, err == nil
+}
+
+// address directs a request to where the cluster is now.
+func (w *wire) address(req *http.Request, to line) *http.Request {
+	if *to.server == *w.first {
+		return req
+	}
+	moved := req.Clone(req.Context())
+	moved.URL.Scheme, moved.URL.Host, moved.Host = to.server.Scheme, to.server.Host, ""
+	moved.URL.Path = to.server.Path + strings.TrimPrefix(req.URL.Path, w.first.Path)
+	moved.URL.RawPath = ""
+	return moved
+}
+
+// WrappedRoundTripper lets client-go find the connection underneath.
+func (w *wire) WrappedRoundTripper() http.RoundTripper { return w.current().trip }
+
+func (w *wire) closeIdle() { utilnet.CloseIdleConnectionsFor(w.current().trip) }
