@@ -8,4 +8,9 @@ const (
 	CodeTimeout         = "timeout"           // it did not answer in time
 	CodeOutputTooLarge  = "output-too-large"  // its document is over the limit
 	CodeCommandNotFound = "command-not-found" // there is no such program, or it cannot be executed
+
+	CodeUnreachable  = "unreachable"  // nobody answers at the address, or not as the server that is meant
+	CodeUnauthorized = "unauthorized" // the credentials are not accepted: expired, withdrawn, wrong
+	CodeForbidden    = "forbidden"    // they are, and do not allow what was asked
+	CodeUnknownKind  = "unknown-kind" // the server has no such kind of object
 )

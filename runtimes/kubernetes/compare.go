@@ -1,12 +1,262 @@
 package kubernetes
 
 import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/converge-engine/converge/runtimes"
 )
 
+const (
+	maxDifferences = 100 // fields told of one object
+	maxValue       = 256 // bytes of a value
+)
+
 // compare lists the fields in which an object would differ after an apply (the server's dry run) from
-// what it is. What the server or other writers keep for themselves does not count: status,
-// managedFields, resourceVersion, generation. Values of Secrets are masked.
-func compare(live, applied *unstructured.Unstructured) []runtimes.FieldChange { return nil }
+// what it is, at most 100 of them, by path. What the server or other writers keep for themselves
+// does not count: status, managedFields, resourceVersion, generation. Values of Secrets are masked.
+// An object that is nil has no fields.
+func compare(live, applied *unstructured.Unstructured) []runtimes.FieldChange {
+	var changes []runtimes.FieldChange
+	for _, d := range differences(live, applied) {
+		changes = append(changes, d.FieldChange)
+	}
+	return changes
+}
+
+// difference is one field that differs, with its path in parts.
+type difference struct {
+	runtimes.FieldChange
+	at path
+}
+
+func differences(live, applied *unstructured.Unstructured) []difference {
+	c := &comparison{secret: isSecret(live) || isSecret(applied)}
+	c.values(nil, declarable(live), declarable(applied))
+	sort.SliceStable(c.found, func(a, b int) bool { return c.found[a].Path < c.found[b].Path })
+	return c.found
+}
+
+func isSecret(o *unstructured.Unstructured) bool {
+	return o != nil && o.GetKind() == "Secret" && o.GetAPIVersion() == "v1"
+}
+
+// declarable is an object without what nobody declares.
+func declarable(o *unstructured.Unstructured) map[string]any {
+	if o == nil {
+		return nil
+	}
+	kept := map[string]any{}
+	for name, value := range o.Object {
+		if name != "status" {
+			kept[name] = value
+		}
+	}
+	in, _ := o.Object["metadata"].(map[string]any)
+	metadata := map[string]any{}
+	for name, value := range in {
+		switch name {
+		case "managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink":
+		default:
+			metadata[name] = value
+		}
+	}
+	kept["metadata"] = metadata
+	return kept
+}
+
+type comparison struct {
+	secret bool
+	found  []difference
+}
+
+// values compares two values; nil is an absent one.
+func (c *comparison) values(at path, old, now any) {
+	if len(c.found) == maxDifferences || reflect.DeepEqual(old, now) {
+		return
+	}
+	oldMap, oldIsMap := old.(map[string]any)
+	nowMap, nowIsMap := now.(map[string]any)
+	oldList, oldIsList := old.([]any)
+	nowList, nowIsList := now.([]any)
+	switch {
+	case oldIsMap && nowIsMap, (oldIsMap || nowIsMap) && (old == nil || now == nil) && c.opens(at):
+		c.maps(at, oldMap, nowMap)
+	case oldIsList && nowIsList && ofMaps(oldList) && ofMaps(nowList):
+		c.lists(at, oldList, nowList)
+	default:
+		c.add(at, old, now)
+	}
+}
+
+// opens tells whether a map that is only on one side is told field by field: the object itself, and
+// what is masked.
+func (c *comparison) opens(at path) bool {
+	return len(at) == 0 || c.secret && (at.String() == "data" || at.String() == "stringData" || at[0].field == "metadata")
+}
+
+func (c *comparison) maps(at path, old, now map[string]any) {
+	for _, name := range keysOf(old, now) {
+		c.values(at.with(part{field: name}), old[name], now[name])
+	}
+}
+
+// lists compares lists of maps by what names their elements, so that one more container is one more
+// container and not a change of all behind it.
+func (c *comparison) lists(at path, old, now []any) {
+	key := keyOf(old, now)
+	if key == "" {
+		for i := range max(len(old), len(now)) {
+			c.values(at.with(part{index: i, isIndex: true}), element(old, i), element(now, i))
+		}
+		return
+	}
+	oldNames, oldBy := byKey(old, key)
+	nowNames, nowBy := byKey(now, key)
+	before := len(c.found)
+	for _, name := range keysOf(oldBy, nowBy) {
+		c.values(at.with(part{key: key, value: name}), oldBy[name], nowBy[name])
+	}
+	if len(c.found) == before && !slices.Equal(oldNames, nowNames) {
+		c.add(at.with(part{field: "order"}), strings.Join(oldNames, ", "), strings.Join(nowNames, ", "))
+	}
+}
+
+func (c *comparison) add(at path, old, now any) {
+	if len(c.found) == maxDifferences {
+		return
+	}
+	d := difference{at: at}
+	d.Path, d.Old, d.New = at.String(), encoded(old), encoded(now)
+	if c.secret && masked(at) {
+		d.Old, d.New = mask(old, "***"), mask(now, "***")
+		if old != nil && now != nil {
+			d.New = "*** (changed)"
+		}
+	}
+	c.found = append(c.found, d)
+}
+
+// masked tells whether a field of a Secret may not be shown: its data, and the copy of it that
+// kubectl leaves in an annotation.
+func masked(at path) bool {
+	switch at[0].field {
+	case "data", "stringData":
+		return true
+	case "metadata":
+		return len(at) < 3 || at[1].field == "annotations" && at[2].field == "kubectl.kubernetes.io/last-applied-configuration"
+	}
+	return false
+}
+
+func mask(value any, with string) string {
+	if value == nil {
+		return ""
+	}
+	return with
+}
+
+func encoded(value any) string {
+	if value == nil {
+		return ""
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return "(cannot be shown)" // it came as JSON
+	}
+	return runtimes.Clip(string(text), maxValue)
+}
+
+func ofMaps(list []any) bool {
+	for _, each := range list {
+		if _, ok := each.(map[string]any); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func element(list []any, i int) any {
+	if i < len(list) {
+		return list[i]
+	}
+	return nil
+}
+
+// keyOf finds the field that names the elements of both lists: all have it, no two the same.
+func keyOf(lists ...[]any) string {
+	for _, key := range []string{"name", "containerPort", "port", "mountPath", "devicePath", "ip"} {
+		if !slices.ContainsFunc(lists, func(list []any) bool { names, by := byKey(list, key); return by == nil || len(by) != len(names) }) {
+			return key
+		}
+	}
+	return ""
+}
+
+// byKey names the elements of a list; by is nil when one has no such name.
+func byKey(list []any, key string) (names []string, by map[string]any) {
+	by = map[string]any{}
+	for _, each := range list {
+		value := each.(map[string]any)[key]
+		switch value.(type) {
+		case string, int64, float64:
+		default:
+			return nil, nil
+		}
+		name := fmt.Sprint(value)
+		names = append(names, name)
+		by[name] = each
+	}
+	return names, by
+}
+
+func keysOf(maps ...map[string]any) []string {
+	var keys []string
+	for _, m := range maps {
+		for key := range m {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// path is where a field is: names of fields, and elements of lists by name or by number.
+type path []part
+
+type part struct {
+	field      string
+	key, value string
+	index      int
+	isIndex    bool
+}
+
+func (p path) with(next part) path { return append(slices.Clip(p), next) }
+
+// String is spec.template.spec.containers[name=web].image.
+func (p path) String() string {
+	var b strings.Builder
+	for _, at := range p {
+		switch {
+		case at.isIndex:
+			b.WriteString("[" + strconv.Itoa(at.index) + "]")
+		case at.key != "":
+			b.WriteString("[" + at.key + "=" + at.value + "]")
+		case strings.ContainsAny(at.field, "./[]"):
+			b.WriteString("[" + at.field + "]")
+		default:
+			if b.Len() > 0 {
+				b.WriteByte('.')
+			}
+			b.WriteString(at.field)
+		}
+	}
+	return b.String()
+}

@@ -1,15 +1,169 @@
 package kubernetes
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/converge-engine/converge/entities"
 )
 
 // health is how far an object is, and what there is to say about it. It reads the object alone, so
 // that waves, which wait for it, and looks agree.
+//
+// It is the judgement of kstatus, which holds back every verdict until observedGeneration is that of
+// the object, with these differences. A Job counts when it is complete, not when it has started. A
+// Pod that failed has FAILED, and one that cannot be scheduled or crashes is PENDING (how long it may
+// be is not the object's to say: trouble). An APIService, and any kind whose Ready condition has a
+// generation of its own (the Gateway API's), counts when that is true of what is declared now.
+//
+// What kstatus cannot know stays so: a Service of type LoadBalancer counts without an address, a
+// StatefulSet whose pods change OnDelete counts whatever its pods run (versions says that), a
+// custom resource without any status counts before its controller has seen it, and a
+// PersistentVolumeClaim that waits for its first consumer is PENDING until a pod comes.
 func health(o *unstructured.Unstructured) (entities.ObjectStatus, string) {
-	_ = status.CurrentStatus
-	return entities.ObjectPending, ""
+	if o.GetDeletionTimestamp() != nil {
+		return entities.ObjectPending, deleting(o)
+	}
+	if judge := exception(o.GroupVersionKind().GroupKind()); judge != nil {
+		return judge(o)
+	}
+	if stale := staleReady(o); stale != "" {
+		return entities.ObjectPending, stale
+	}
+	result, err := status.Compute(o)
+	if err != nil {
+		return entities.ObjectPending, "its status cannot be read: " + err.Error()
+	}
+	switch result.Status {
+	case status.CurrentStatus:
+		return entities.ObjectSucceeded, result.Message
+	case status.FailedStatus:
+		return entities.ObjectFailed, withReason(o, result.Message)
+	}
+	return entities.ObjectPending, withReason(o, result.Message)
+}
+
+// exception is the judgement of a kind that kstatus does not judge as a release needs it.
+func exception(kind schema.GroupKind) func(*unstructured.Unstructured) (entities.ObjectStatus, string) {
+	switch kind {
+	case schema.GroupKind{Group: "batch", Kind: "Job"}:
+		return jobHealth
+	case schema.GroupKind{Kind: "Pod"}:
+		return podHealth
+	case schema.GroupKind{Group: "apiregistration.k8s.io", Kind: "APIService"}:
+		return apiServiceHealth
+	}
+	return nil
+}
+
+func deleting(o *unstructured.Unstructured) string {
+	if waits := o.GetFinalizers(); len(waits) > 0 {
+		return "being deleted, waits for " + strings.Join(waits, ", ")
+	}
+	return "being deleted"
+}
+
+// withReason adds to a judgement what the object's own conditions say: a deadline exceeded, replicas
+// that could not be made, a rollout that somebody paused.
+func withReason(o *unstructured.Unstructured, message string) string {
+	if paused, _, _ := unstructured.NestedBool(o.Object, "spec", "paused"); paused {
+		message += "; its rollout is paused (spec.paused)"
+	}
+	if c := conditionOf(o, "ReplicaFailure"); c.is("True") {
+		return message + ": " + c.text()
+	}
+	if c := conditionOf(o, "Progressing"); c.reason == "ProgressDeadlineExceeded" && c.message != "" {
+		return message + ": " + c.message
+	}
+	return message
+}
+
+func jobHealth(o *unstructured.Unstructured) (entities.ObjectStatus, string) {
+	number := func(name string) int64 {
+		n, _, _ := unstructured.NestedInt64(o.Object, "status", name)
+		return n
+	}
+	if c := conditionOf(o, "Failed"); c.is("True") {
+		return entities.ObjectFailed, "Job failed: " + c.text()
+	}
+	if conditionOf(o, "Complete").is("True") {
+		return entities.ObjectSucceeded, fmt.Sprintf("Job is complete. Succeeded: %d", number("succeeded"))
+	}
+	if suspended, _, _ := unstructured.NestedBool(o.Object, "spec", "suspend"); suspended {
+		return entities.ObjectPending, "Job is suspended (spec.suspend)"
+	}
+	return entities.ObjectPending, fmt.Sprintf("Job is not complete. Active: %d, succeeded: %d, failed: %d",
+		number("active"), number("succeeded"), number("failed"))
+}
+
+func podHealth(o *unstructured.Unstructured) (entities.ObjectStatus, string) {
+	phase, _, _ := unstructured.NestedString(o.Object, "status", "phase")
+	switch {
+	case phase == "Succeeded":
+		return entities.ObjectSucceeded, "Pod has completed"
+	case phase == "Failed":
+		message, _, _ := unstructured.NestedString(o.Object, "status", "message")
+		return entities.ObjectFailed, strings.TrimSuffix("Pod failed: "+message, ": ")
+	case phase == "Running" && conditionOf(o, "Ready").is("True"):
+		return entities.ObjectSucceeded, "Pod is ready"
+	case phase == "Running":
+		return entities.ObjectPending, "Pod runs and is not ready"
+	}
+	return entities.ObjectPending, "Pod does not run yet"
+}
+
+func apiServiceHealth(o *unstructured.Unstructured) (entities.ObjectStatus, string) {
+	c := conditionOf(o, "Available")
+	if c.is("True") {
+		return entities.ObjectSucceeded, "APIService is available"
+	}
+	return entities.ObjectPending, strings.TrimSuffix("APIService is not available: "+c.text(), ": ")
+}
+
+// staleReady says that a Ready condition is about an earlier generation than the object's.
+func staleReady(o *unstructured.Unstructured) string {
+	c := conditionOf(o, "Ready")
+	if !c.found || c.generation == 0 || c.generation >= o.GetGeneration() {
+		return ""
+	}
+	return fmt.Sprintf("%s generation is %d, but its Ready condition is of generation %d", o.GetKind(), o.GetGeneration(), c.generation)
+}
+
+// condition is one of status.conditions.
+type condition struct {
+	found                           bool
+	status, reason, message, change string
+	generation                      int64
+}
+
+func (c condition) is(status string) bool { return c.found && c.status == status }
+
+// text is "Reason: message", or what there is of it.
+func (c condition) text() string {
+	return strings.TrimSuffix(strings.TrimPrefix(c.reason+": "+c.message, ": "), ": ")
+}
+
+// conditionOf finds a condition. It takes anything for an answer, since what stands in a status is
+// written by others.
+func conditionOf(o *unstructured.Unstructured, kind string) condition {
+	in, _ := o.Object["status"].(map[string]any)
+	all, _ := in["conditions"].([]any)
+	for _, each := range all {
+		c, _ := each.(map[string]any)
+		if c["type"] != kind {
+			continue
+		}
+		found := condition{found: true}
+		found.status, _ = c["status"].(string)
+		found.reason, _ = c["reason"].(string)
+		found.message, _ = c["message"].(string)
+		found.change, _ = c["lastTransitionTime"].(string)
+		found.generation, _ = c["observedGeneration"].(int64)
+		return found
+	}
+	return condition{}
 }

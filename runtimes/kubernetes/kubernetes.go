@@ -8,6 +8,7 @@ package kubernetes
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/runtimes"
@@ -17,6 +18,10 @@ import (
 type Runtime struct {
 	def     entities.RuntimeDefinition
 	cluster *cluster
+	// now is the clock of looks: how long a pod has been failing.
+	now      func() time.Time
+	verdicts verdicts
+	happened happened
 }
 
 var (
@@ -31,5 +36,5 @@ func New(def entities.RuntimeDefinition, clusters *Clusters) (*Runtime, error) {
 	if def.Kind != entities.RuntimeKubernetes || def.Kubernetes == nil {
 		return nil, fmt.Errorf("runtime %s: kind is %q; expected %q with its connection", def.Name, def.Kind, entities.RuntimeKubernetes)
 	}
-	return &Runtime{def: def, cluster: clusters.cluster(def)}, nil
+	return &Runtime{def: def, cluster: clusters.cluster(def), now: time.Now}, nil
 }

@@ -1,0 +1,233 @@
+package kubernetes
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/runtimes"
+)
+
+const (
+	// maxVerdicts bounds what is remembered, in objects; twice as many at most.
+	maxVerdicts = 50_000
+	// refusedFor is how long a refusal counts: what stands behind it (a permission, a webhook) changes
+	// without the object.
+	refusedFor = 5 * time.Minute
+	driftTold  = 3 // fields named in a message
+)
+
+// verdict is whether an object differs from what is declared.
+type verdict struct {
+	resourceVersion string   // that was seen last with this content
+	content         [32]byte // of the object, without what the server and controllers keep for themselves
+	digest          string   // of what was declared
+	drift           string   // the fields that differ; empty: none
+	refused         string   // why the server would not take what is declared: drift is then not known
+	until           time.Time
+}
+
+// verdicts remembers, by the uid of the object, so that an idle look asks nothing. The zero value is
+// ready. The oldest are forgotten in bulk.
+type verdicts struct {
+	mu            sync.Mutex
+	recent, older map[types.UID]verdict
+}
+
+func (v *verdicts) of(uid types.UID) (verdict, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if known, ok := v.recent[uid]; ok {
+		return known, true
+	}
+	known, ok := v.older[uid]
+	if ok {
+		v.put(uid, known)
+	}
+	return known, ok
+}
+
+func (v *verdicts) keep(uid types.UID, known verdict) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.put(uid, known)
+}
+
+func (v *verdicts) put(uid types.UID, known verdict) {
+	if v.recent == nil || len(v.recent) >= maxVerdicts {
+		v.older, v.recent = v.recent, map[types.UID]verdict{}
+	}
+	v.recent[uid] = known
+}
+
+// judge marks the version of an object that is where it shall be, and yet not as declared.
+func (l *look) judge(ctx context.Context, object *entities.Object, live *unstructured.Unstructured, d declared) error {
+	if l.in.FullVersion == "" || live.GetAnnotations()[AnnotationVersion] != l.in.FullVersion || live.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	judged, err := l.verdict(ctx, live, d)
+	if err != nil {
+		return err
+	}
+	if judged.refused != "" {
+		object.Message = note(object, "whether it drifted is not known, the server refuses it: "+judged.refused)
+	}
+	if judged.drift == "" {
+		return nil
+	}
+	object.Message = note(object, "drifted: "+judged.drift)
+	marked := 0
+	for i := range object.Versions {
+		if object.Versions[i].Version == l.in.FullVersion {
+			object.Versions[i].Drifted = true
+			marked++
+		}
+	}
+	if marked == 0 && len(object.Versions) > 0 {
+		object.Versions[0].Drifted = true // its pods are not there yet
+	}
+	return nil
+}
+
+// note adds to a message, or replaces one that only says that all is well.
+func note(object *entities.Object, text string) string {
+	if object.Status == entities.ObjectSucceeded {
+		return text
+	}
+	return object.Message + "; " + text
+}
+
+// verdict judges an object, or finds what was judged before of the same object and declaration.
+func (l *look) verdict(ctx context.Context, live *unstructured.Unstructured, d declared) (verdict, error) {
+	known, found := l.verdicts.of(live.GetUID())
+	usable := found && known.digest == d.digest && (known.refused == "" || l.now().Before(known.until))
+	if usable && known.resourceVersion == live.GetResourceVersion() {
+		return known, nil
+	}
+	content := contentOf(live)
+	if !usable || known.content != content {
+		var err error
+		if known, err = l.ask(ctx, live, d); err != nil {
+			return known, err
+		}
+		known.content, known.digest = content, d.digest
+	}
+	known.resourceVersion = live.GetResourceVersion()
+	l.verdicts.keep(live.GetUID(), known)
+	return known, nil
+}
+
+// contentOf identifies what of an object an apply could change. Where the controllers of workloads
+// count revisions is left out, or each rollout would be judged twice.
+func contentOf(o *unstructured.Unstructured) [32]byte {
+	kept := declarable(o)
+	if metadata, _ := kept["metadata"].(map[string]any); metadata["annotations"] != nil {
+		annotations := map[string]any{}
+		for name, value := range inside(metadata, "annotations") {
+			if name != annotationRevision && name != "deprecated.daemonset.template.generation" {
+				annotations[name] = value
+			}
+		}
+		metadata["annotations"] = annotations // declarable has copied it
+	}
+	text, err := json.Marshal(kept)
+	if err != nil {
+		return [32]byte{} // it came as JSON
+	}
+	return sha256.Sum256(text)
+}
+
+// ask compares what an apply of the declaration would make of an object with what it is. The object
+// that we watch may be older than what the server compared with, so a difference counts only when the
+// server's own object, read for it, has it too.
+func (l *look) ask(ctx context.Context, live *unstructured.Unstructured, d declared) (verdict, error) {
+	doing := fmt.Sprintf("compare %s %s with what is declared", d.GetKind(), d.GetName())
+	r, err := l.cluster.resource(ctx, d.GroupVersionKind())
+	if err != nil {
+		return verdict{}, readingError(doing, err)
+	}
+	clients, err := l.cluster.connect(ctx)
+	if err != nil {
+		return verdict{}, readingError(doing, err)
+	}
+	at := clients.at(r, d.GetNamespace())
+	for range 3 {
+		applied, err := at.Apply(ctx, d.GetName(), d.Unstructured, metav1.ApplyOptions{
+			FieldManager: FieldManager, Force: true, DryRun: []string{metav1.DryRunAll},
+		})
+		if apierrors.IsNotFound(err) { // the watch will tell in a moment
+			return verdict{refused: err.Error(), until: l.now()}, nil
+		}
+		if refusal(err) {
+			return verdict{refused: err.Error(), until: l.now().Add(refusedFor)}, nil
+		}
+		if err != nil {
+			return verdict{}, readingError(doing, err)
+		}
+		found := differences(live, applied)
+		if len(found) == 0 {
+			return verdict{}, nil
+		}
+		fresh, err := at.Get(ctx, d.GetName(), metav1.GetOptions{})
+		if err != nil {
+			return verdict{}, readingError(doing, err)
+		}
+		if contentOf(fresh) == contentOf(live) {
+			return verdict{drift: describe(found, fresh)}, nil
+		}
+		live = fresh
+	}
+	return verdict{}, &entities.ReadingError{Code: runtimes.CodeFetchFailed, Message: doing + ": it changes faster than it can be read"}
+}
+
+// refusal tells whether the server was there and would not take the object, whoever asks when.
+func refusal(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	switch code := status.Status().Code; code {
+	case http.StatusUnauthorized, http.StatusNotFound, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests:
+		return false
+	default:
+		return code >= 400 && code < 500
+	}
+}
+
+// describe is "spec.replicas 5, declared 2 (written by kubectl); …".
+func describe(found []difference, fresh *unstructured.Unstructured) string {
+	var told []string
+	for _, d := range found[:min(len(found), driftTold)] {
+		text := fmt.Sprintf("%s %s, declared %s", d.Path, orAbsent(d.Old), orAbsent(d.New))
+		if d.Old == "" {
+			text = fmt.Sprintf("%s is missing, declared %s", d.Path, d.New)
+		}
+		if writer := writerOf(fresh, d.at); writer != "" {
+			text += " (written by " + writer + ")"
+		}
+		told = append(told, text)
+	}
+	if more := len(found) - driftTold; more > 0 {
+		told = append(told, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(told, "; ")
+}
+
+func orAbsent(value string) string {
+	if value == "" {
+		return "absent"
+	}
+	return value
+}

@@ -1,0 +1,105 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// orphans reports what carries our labels and is not declared (D10). It looks at the kinds of the
+// payload and at those that the ApplySet's parent remembers from earlier ones. A kind that may no
+// longer be read holds up nothing: orphans are for people to see.
+func (l *look) orphans(ctx context.Context, wanted []declared) ([]entities.Object, error) {
+	known := map[id]bool{}
+	kinds := map[schema.GroupKind]string{} // and a version, where one is known
+	namespaces := []string{l.home}
+	for _, d := range wanted {
+		gvk := d.GroupVersionKind()
+		known[idOf(d.Unstructured)] = true
+		kinds[gvk.GroupKind()] = gvk.Version
+		namespaces = append(namespaces, d.GetNamespace())
+	}
+	parent, err := l.parent(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if parent != nil {
+		known[idOf(parent)] = true
+		for _, kind := range listed(parent, annotationKinds) {
+			if _, ok := kinds[schema.ParseGroupKind(kind)]; !ok {
+				kinds[schema.ParseGroupKind(kind)] = ""
+			}
+		}
+		namespaces = append(namespaces, listed(parent, annotationMoreNS)...)
+	}
+	slices.Sort(namespaces)
+	namespaces = slices.Compact(slices.DeleteFunc(namespaces, func(n string) bool { return n == "" }))
+	var orphans []entities.Object
+	for _, kind := range sortedKinds(kinds) {
+		found, err := l.undeclared(ctx, kind.WithVersion(kinds[kind]), namespaces, known)
+		if err != nil && !hasCode(err, runtimes.CodeForbidden) {
+			return nil, err
+		}
+		orphans = append(orphans, found...)
+	}
+	return orphans, nil
+}
+
+// parent is the ConfigMap that remembers the set of objects; nil when nothing was applied yet.
+func (l *look) parent(ctx context.Context) (*unstructured.Unstructured, error) {
+	v, err := l.place(ctx, schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, l.home)
+	if err != nil || v == nil {
+		return nil, err
+	}
+	return v.get(l.home, fmt.Sprintf(parentNameTemplate, l.in.Application, l.in.Service, l.in.Channel)), nil
+}
+
+// undeclared reports the objects of a kind that are ours and not known. What a controller made for
+// another object goes with that one.
+func (l *look) undeclared(ctx context.Context, kind schema.GroupVersionKind, namespaces []string, known map[id]bool) ([]entities.Object, error) {
+	var found []entities.Object
+	for _, namespace := range namespaces {
+		v, err := l.place(ctx, kind, namespace)
+		if err != nil || v == nil {
+			return found, err
+		}
+		for _, o := range v.of(l.owner) {
+			if known[idOf(o)] || metav1.GetControllerOfNoCopy(o) != nil {
+				continue
+			}
+			known[idOf(o)] = true // the same view may serve all namespaces
+			object := l.named(o)
+			object.Orphaned, object.Versions = true, ownVersion(o)
+			object.Status, _ = health(o)
+			object.Message = "no longer declared, left in place"
+			found = append(found, object)
+		}
+	}
+	return found, nil
+}
+
+func idOf(o *unstructured.Unstructured) id {
+	return id{o.GroupVersionKind().GroupKind(), o.GetNamespace(), o.GetName()}
+}
+
+// listed reads an annotation that holds a list separated by commas.
+func listed(o *unstructured.Unstructured, annotation string) []string {
+	return strings.FieldsFunc(o.GetAnnotations()[annotation], func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+func sortedKinds(kinds map[schema.GroupKind]string) []schema.GroupKind {
+	sorted := make([]schema.GroupKind, 0, len(kinds))
+	for kind := range kinds {
+		sorted = append(sorted, kind)
+	}
+	slices.SortFunc(sorted, func(a, b schema.GroupKind) int { return strings.Compare(a.String(), b.String()) })
+	return sorted
+}

@@ -1,0 +1,132 @@
+package kubernetes
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/converge-engine/converge/runtimes"
+)
+
+const maxTrouble = 300 // bytes of what a pod says of itself
+
+// trouble is what keeps an object from being ready, seen in its pods.
+type trouble struct {
+	message string
+	failed  bool // for longer than it may be
+	pod     *unstructured.Unstructured
+	since   time.Time
+}
+
+// troubleOf finds among pods the one that tells most: one that fails to start, for the longest time,
+// or else one that cannot be scheduled. A pod has failed when it has been failing for failAfter, or
+// at once when no waiting can mend it. Since when is its last turn from ready to not ready, so that a
+// pod that ran for weeks and crashes now has as long as a new one.
+func troubleOf(pods []*unstructured.Unstructured, now time.Time, failAfter time.Duration) trouble {
+	var worst trouble
+	for _, pod := range pods {
+		if !runs(pod) {
+			continue
+		}
+		found := failing(pod, now, failAfter)
+		if found.pod == nil {
+			continue
+		}
+		if worst.pod == nil || worse(found, worst) {
+			worst = found
+		}
+	}
+	if worst.pod != nil {
+		return worst
+	}
+	for _, pod := range pods {
+		if c := conditionOf(pod, "PodScheduled"); runs(pod) && c.is("False") && c.reason == "Unschedulable" {
+			return trouble{message: runtimes.Clip(fmt.Sprintf("Unschedulable %s: %s", pod.GetName(), c.message), maxTrouble), pod: pod}
+		}
+	}
+	return trouble{}
+}
+
+func worse(a, b trouble) bool {
+	if a.failed != b.failed {
+		return a.failed
+	}
+	return a.since.Before(b.since)
+}
+
+// failing tells how a pod's containers fail to start, if one does.
+func failing(pod *unstructured.Unstructured, now time.Time, failAfter time.Duration) trouble {
+	status, _ := pod.Object["status"].(map[string]any)
+	for _, list := range []string{"initContainerStatuses", "containerStatuses"} {
+		containers, _ := status[list].([]any)
+		for _, each := range containers {
+			container, _ := each.(map[string]any)
+			waiting := inside(container, "state", "waiting")
+			reason, _ := waiting["reason"].(string)
+			if !cannotStart(reason) {
+				continue
+			}
+			since := notReadySince(pod)
+			return trouble{
+				message: runtimes.Clip(fmt.Sprintf("%s %s: %s", reason, pod.GetName(), why(container, waiting)), maxTrouble),
+				failed:  reason == "InvalidImageName" || now.Sub(since) > failAfter,
+				pod:     pod, since: since,
+			}
+		}
+	}
+	return trouble{}
+}
+
+// cannotStart tells whether a container waits because something is wrong, and not because its turn
+// has not come.
+func cannotStart(reason string) bool {
+	switch reason {
+	case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull",
+		"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff":
+		return true
+	}
+	return false
+}
+
+// why is what a container said last, or how it ended, or what the node says of it.
+func why(container, waiting map[string]any) string {
+	ended := inside(container, "lastState", "terminated")
+	if message, _ := ended["message"].(string); strings.TrimSpace(message) != "" {
+		lines := strings.Split(strings.TrimSpace(message), "\n")
+		return lines[len(lines)-1]
+	}
+	if code, ok := ended["exitCode"].(int64); ok {
+		reason, _ := ended["reason"].(string)
+		if reason == "" || reason == "Error" {
+			return fmt.Sprintf("exit code %d", code)
+		}
+		return fmt.Sprintf("exit code %d (%s)", code, reason) // OOMKilled
+	}
+	if message, _ := waiting["message"].(string); message != "" {
+		return message
+	}
+	return "the node gives no reason"
+}
+
+func inside(m map[string]any, path ...string) map[string]any {
+	for _, name := range path {
+		m, _ = m[name].(map[string]any)
+	}
+	return m
+}
+
+// notReadySince is when a pod turned from ready to not ready, or when it began.
+func notReadySince(pod *unstructured.Unstructured) time.Time {
+	for _, kind := range []string{"Ready", "PodScheduled"} {
+		c := conditionOf(pod, kind)
+		if kind == "Ready" && c.status != "False" {
+			continue
+		}
+		if since, err := time.Parse(time.RFC3339, c.change); err == nil {
+			return since
+		}
+	}
+	return pod.GetCreationTimestamp().Time
+}

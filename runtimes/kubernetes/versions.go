@@ -1,0 +1,145 @@
+package kubernetes
+
+import (
+	"sort"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// annotationRevision is where the Deployment controller numbers ReplicaSets.
+const annotationRevision = "deployment.kubernetes.io/revision"
+
+// workload says how the versions of a kind are read.
+type workload int
+
+const (
+	plain      workload = iota // the object's own annotation says it
+	deployment                 // its ReplicaSets say it
+	podSet                     // its Pods say it
+)
+
+func workloadOf(kind schema.GroupKind) workload {
+	switch kind {
+	case schema.GroupKind{Group: "apps", Kind: "Deployment"}:
+		return deployment
+	case schema.GroupKind{Group: "apps", Kind: "StatefulSet"},
+		schema.GroupKind{Group: "apps", Kind: "DaemonSet"},
+		schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}:
+		return podSet
+	}
+	return plain
+}
+
+// templateVersion is the version that a workload's new pods get.
+func templateVersion(o *unstructured.Unstructured) string {
+	annotations, _, _ := unstructured.NestedStringMap(o.Object, "spec", "template", "metadata", "annotations")
+	return annotations[AnnotationVersion]
+}
+
+func number(o *unstructured.Unstructured, fallback int64, path ...string) int {
+	if n, found, err := unstructured.NestedInt64(o.Object, path...); err == nil && found {
+		return int(n)
+	}
+	return int(fallback)
+}
+
+// ownVersion is what an object without pods of its own is at.
+func ownVersion(o *unstructured.Unstructured) []entities.ObjectVersion {
+	return []entities.ObjectVersion{{Version: o.GetAnnotations()[AnnotationVersion], Active: true}}
+}
+
+// deploymentVersions reads a Deployment's versions from its ReplicaSets: each that has pods, and the
+// newest one. So two are active while a rollout is on, and one afterwards.
+func deploymentVersions(o *unstructured.Unstructured, sets []*unstructured.Unstructured) []entities.ObjectVersion {
+	desired := number(o, 1, "spec", "replicas")
+	newest := newestOf(sets)
+	if newest == nil { // the controller has not seen it yet
+		return []entities.ObjectVersion{{Version: templateVersion(o), Active: true, TargetReplicas: desired}}
+	}
+	all := tally{}
+	for _, set := range sets {
+		if pods := number(set, 0, "status", "replicas"); pods > 0 {
+			all.add(templateVersion(set), pods, number(set, 0, "status", "availableReplicas"), number(set, 0, "spec", "replicas"))
+		}
+	}
+	return all.versions(templateVersion(newest), desired)
+}
+
+// newestOf finds the ReplicaSet of a Deployment's present template: the one that the controller
+// numbered last, also when a rollback made an old one the newest.
+func newestOf(sets []*unstructured.Unstructured) (newest *unstructured.Unstructured) {
+	revision := func(o *unstructured.Unstructured) int {
+		n, err := strconv.Atoi(o.GetAnnotations()[annotationRevision])
+		if err != nil {
+			return 0 // not numbered yet
+		}
+		return n
+	}
+	for _, set := range sets {
+		if newest == nil || revision(set) > revision(newest) {
+			newest = set
+		}
+	}
+	return newest
+}
+
+// podVersions reads a workload's versions from its pods. Those that go or have ended run nothing.
+func podVersions(o *unstructured.Unstructured, pods []*unstructured.Unstructured) []entities.ObjectVersion {
+	desired := number(o, 1, "spec", "replicas")
+	if o.GetKind() == "DaemonSet" {
+		desired = number(o, 0, "status", "desiredNumberScheduled")
+	}
+	all := tally{}
+	for _, pod := range pods {
+		if !runs(pod) {
+			continue
+		}
+		available := 0
+		if conditionOf(pod, "Ready").is("True") {
+			available = 1
+		}
+		all.add(pod.GetAnnotations()[AnnotationVersion], 1, available, 0)
+	}
+	return all.versions(templateVersion(o), desired)
+}
+
+func runs(pod *unstructured.Unstructured) bool {
+	phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase")
+	return pod.GetDeletionTimestamp() == nil && phase != "Succeeded" && phase != "Failed"
+}
+
+// tally adds up pods by version.
+type tally map[string]entities.ObjectVersion
+
+func (t tally) add(version string, replicas, available, target int) {
+	v := t[version]
+	v.Version, v.Active = version, true
+	v.Replicas += replicas
+	v.AvailableReplicas += available
+	v.TargetReplicas += target
+	t[version] = v
+}
+
+// versions lists the newest version first, whether it has pods or not. Without pods it is active
+// only where there shall be none, or nothing else runs.
+func (t tally) versions(newest string, desired int) []entities.ObjectVersion {
+	others := len(t)
+	v, has := t[newest]
+	if has {
+		others--
+	}
+	v.Version, v.TargetReplicas = newest, desired
+	v.Active = has || desired == 0 || others == 0
+	all := make([]entities.ObjectVersion, 0, others+1)
+	for version, other := range t {
+		if version != newest {
+			all = append(all, other)
+		}
+	}
+	sort.Slice(all, func(a, b int) bool { return all[a].Version < all[b].Version })
+	return append([]entities.ObjectVersion{v}, all...)
+}

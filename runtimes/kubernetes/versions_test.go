@@ -1,0 +1,166 @@
+package kubernetes
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+func replicaSet(t *testing.T, version string, revision, replicas, available int) *unstructured.Unstructured {
+	t.Helper()
+	return object(t, fmt.Sprintf(`
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: web-%d, annotations: {deployment.kubernetes.io/revision: "%d"}}
+spec: {replicas: %d, template: {metadata: {annotations: {converge/version: %s}}}}
+status: {replicas: %d, availableReplicas: %d}
+`, revision, revision, replicas, version, replicas, available))
+}
+
+func TestDeploymentVersions(t *testing.T) {
+	web := func(replicas int) *unstructured.Unstructured {
+		return object(t, fmt.Sprintf(`
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec: {replicas: %d, template: {metadata: {annotations: {converge/version: v2}}}}
+`, replicas))
+	}
+	for _, row := range []struct {
+		name string
+		of   *unstructured.Unstructured
+		sets []*unstructured.Unstructured
+		want []entities.ObjectVersion
+	}{
+		{
+			"nothing was made yet", web(3), nil,
+			[]entities.ObjectVersion{{Version: "v2", Active: true, TargetReplicas: 3}},
+		},
+		{
+			"during a rolling update two versions are active", web(3),
+			[]*unstructured.Unstructured{replicaSet(t, "v1", 1, 2, 2), replicaSet(t, "v2", 2, 2, 1)},
+			[]entities.ObjectVersion{
+				{Version: "v2", Active: true, Replicas: 2, AvailableReplicas: 1, TargetReplicas: 3},
+				{Version: "v1", Active: true, Replicas: 2, AvailableReplicas: 2, TargetReplicas: 2},
+			},
+		},
+		{
+			"afterwards one", web(3),
+			[]*unstructured.Unstructured{replicaSet(t, "v1", 1, 0, 0), replicaSet(t, "v2", 2, 3, 3)},
+			[]entities.ObjectVersion{{Version: "v2", Active: true, Replicas: 3, AvailableReplicas: 3, TargetReplicas: 3}},
+		},
+		{
+			"a rollback makes an old ReplicaSet the newest", web(3),
+			[]*unstructured.Unstructured{replicaSet(t, "v1", 10, 3, 3), replicaSet(t, "v2", 9, 0, 0)},
+			[]entities.ObjectVersion{{Version: "v1", Active: true, Replicas: 3, AvailableReplicas: 3, TargetReplicas: 3}},
+		},
+		{
+			"new pods that cannot be made are not active while old ones run", web(3),
+			[]*unstructured.Unstructured{replicaSet(t, "v1", 1, 3, 3), replicaSet(t, "v2", 2, 0, 0)},
+			[]entities.ObjectVersion{
+				{Version: "v2", TargetReplicas: 3},
+				{Version: "v1", Active: true, Replicas: 3, AvailableReplicas: 3, TargetReplicas: 3},
+			},
+		},
+		{
+			"scaled to zero, it is at the newest", web(0),
+			[]*unstructured.Unstructured{replicaSet(t, "v1", 1, 0, 0), replicaSet(t, "v2", 2, 0, 0)},
+			[]entities.ObjectVersion{{Version: "v2", Active: true}},
+		},
+		{
+			"two ReplicaSets of one version are one version", web(3),
+			[]*unstructured.Unstructured{replicaSet(t, "v2", 1, 1, 1), replicaSet(t, "v2", 2, 2, 2)},
+			[]entities.ObjectVersion{{Version: "v2", Active: true, Replicas: 3, AvailableReplicas: 3, TargetReplicas: 3}},
+		},
+		{
+			"pods of nobody's version are of an unknown one", web(1),
+			[]*unstructured.Unstructured{replicaSet(t, `""`, 1, 1, 1), replicaSet(t, "v2", 2, 0, 0)},
+			[]entities.ObjectVersion{
+				{Version: "v2", TargetReplicas: 1},
+				{Version: "", Active: true, Replicas: 1, AvailableReplicas: 1, TargetReplicas: 1},
+			},
+		},
+	} {
+		t.Run(row.name, func(t *testing.T) { require.Equal(t, row.want, deploymentVersions(row.of, row.sets)) })
+	}
+}
+
+func TestPodVersions(t *testing.T) {
+	pod := func(version, more string) *unstructured.Unstructured {
+		return object(t, fmt.Sprintf("{apiVersion: v1, kind: Pod, metadata: {name: a, annotations: {converge/version: %s}%s}}", version, more))
+	}
+	ready := `}, status: {phase: Running, conditions: [{type: Ready, status: "True"}]`
+	db := object(t, "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: db}, spec: {replicas: 3, template: {metadata: {annotations: {converge/version: v2}}}}}")
+	require.Equal(t, []entities.ObjectVersion{
+		{Version: "v2", Active: true, Replicas: 2, AvailableReplicas: 1, TargetReplicas: 3},
+		{Version: "v1", Active: true, Replicas: 1, AvailableReplicas: 1},
+	}, podVersions(db, []*unstructured.Unstructured{
+		pod("v1", ready), pod("v2", ready), pod("v2", ""),
+		pod("v1", `, deletionTimestamp: "2026-01-02T03:04:05Z"`), pod("v1", "}, status: {phase: Succeeded"),
+	}))
+	agent := object(t, "{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: agent}, spec: {template: {metadata: {annotations: {converge/version: v2}}}}, status: {desiredNumberScheduled: 1}}")
+	require.Equal(t, []entities.ObjectVersion{
+		{Version: "v2", TargetReplicas: 1},
+		{Version: "v1", Active: true, Replicas: 1, AvailableReplicas: 1},
+	}, podVersions(agent, []*unstructured.Unstructured{pod("v1", ready)}), "an update that waits for its first node")
+}
+
+func TestTroubleOfPods(t *testing.T) {
+	began := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
+	pod := func(name, reason, more, ready string) *unstructured.Unstructured {
+		return object(t, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %s, creationTimestamp: "2026-01-02T02:00:00Z"}
+status:
+  phase: Pending
+  conditions: [{type: PodScheduled, status: "True", lastTransitionTime: "2026-01-02T03:00:00Z"}%s]
+  containerStatuses: [{name: web, state: {waiting: {reason: %s, message: back-off}}%s}]
+`, name, ready, reason, more))
+	}
+	crashed := `, lastState: {terminated: {exitCode: 3, reason: Error, message: "starting\ncannot read config\n"}}`
+	killed := `, lastState: {terminated: {exitCode: 137, reason: OOMKilled}}`
+	lately := `, {type: Ready, status: "False", lastTransitionTime: "2026-01-02T03:04:30Z"}`
+	unschedulable := object(t, `
+apiVersion: v1
+kind: Pod
+metadata: {name: c}
+status: {phase: Pending, conditions: [{type: PodScheduled, status: "False", reason: Unschedulable, message: 0/3 nodes are available}]}
+`)
+	for _, row := range []struct {
+		name    string
+		pods    []*unstructured.Unstructured
+		after   time.Duration
+		message string
+		failed  bool
+	}{
+		{"nothing is wrong while containers are made", []*unstructured.Unstructured{pod("a", "ContainerCreating", "", "")}, 5 * time.Minute, "", false},
+		{"a crash tells its last line at once", []*unstructured.Unstructured{pod("a", "CrashLoopBackOff", crashed, "")}, time.Second, "CrashLoopBackOff a: cannot read config", false},
+		{"or how it ended", []*unstructured.Unstructured{pod("a", "CrashLoopBackOff", killed, "")}, time.Second, "CrashLoopBackOff a: exit code 137 (OOMKilled)", false},
+		{"an image that cannot be pulled", []*unstructured.Unstructured{pod("a", "ImagePullBackOff", "", "")}, time.Minute, "ImagePullBackOff a: back-off", false},
+		{"at the limit it may still come", []*unstructured.Unstructured{pod("a", "ImagePullBackOff", "", "")}, 2 * time.Minute, "ImagePullBackOff a: back-off", false},
+		{"after it, it has failed", []*unstructured.Unstructured{pod("a", "ImagePullBackOff", "", "")}, 2*time.Minute + time.Second, "ImagePullBackOff a: back-off", true},
+		{"a name that is none fails at once", []*unstructured.Unstructured{pod("a", "InvalidImageName", "", "")}, 0, "InvalidImageName a: back-off", true},
+		{"a pod that was ready has its time from then", []*unstructured.Unstructured{pod("a", "CrashLoopBackOff", crashed, lately)}, 5 * time.Minute, "CrashLoopBackOff a: cannot read config", false},
+		{"the pod that fails longest is told", []*unstructured.Unstructured{pod("a", "CrashLoopBackOff", crashed, lately), pod("b", "ErrImagePull", "", "")}, 5 * time.Minute, "ErrImagePull b: back-off", true},
+		{"no node takes it", []*unstructured.Unstructured{unschedulable}, time.Hour, "Unschedulable c: 0/3 nodes are available", false},
+		{"a pod that fails tells more than one that waits", []*unstructured.Unstructured{unschedulable, pod("a", "ErrImagePull", "", "")}, time.Minute, "ErrImagePull a: back-off", false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			found := troubleOf(row.pods, began.Add(row.after), 2*time.Minute)
+			require.Equal(t, row.message, found.message)
+			require.Equal(t, row.failed, found.failed)
+		})
+	}
+}
+
+func TestPodsOfOtherVersionsTellNothing(t *testing.T) {
+	old := object(t, "{apiVersion: v1, kind: Pod, metadata: {name: a, annotations: {converge/version: v1}}}")
+	target := object(t, "{apiVersion: v1, kind: Pod, metadata: {name: b, annotations: {converge/version: v2}}}")
+	require.Equal(t, []*unstructured.Unstructured{target}, ofVersion([]*unstructured.Unstructured{old, target}, "v2"))
+}
