@@ -27,7 +27,7 @@ type helmDraft struct {
 }
 
 // chart merges one layer: values by key, everything else replaces.
-func (d *kubernetesDraft) chart(at string, h *ServiceHelm) {
+func (d *kubernetesDraft) chart(in *strict.Decoder, at string, h *ServiceHelm) {
 	if h == nil {
 		return
 	}
@@ -42,7 +42,7 @@ func (d *kubernetesDraft) chart(at string, h *ServiceHelm) {
 	if h.IncludeCRDs != nil {
 		d.helm.crds = *h.IncludeCRDs
 	}
-	if h.ValuesFiles != nil {
+	if in.Has(at + ".valuesFiles") {
 		d.helm.files = placedList(at+".valuesFiles", h.ValuesFiles)
 	}
 	if h.Values != nil {
@@ -104,7 +104,7 @@ func (from *objectSources) render(key string, chart *sources.Chart, release sour
 	if from.rendered[memo] == nil {
 		texts, err := chart.Render(release)
 		if err != nil {
-			from.rendered[memo] = &built{faults: []Fault{{Code: "chart", Message: "the chart cannot be used: " + err.Error()}}}
+			from.rendered[memo] = &built{faults: []Fault{refusal("chart", "the chart cannot be used: ", err)}}
 		} else {
 			from.rendered[memo] = build(texts, true)
 		}

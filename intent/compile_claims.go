@@ -37,7 +37,7 @@ func (b *objectSet) unique() {
 		}
 		if earlier := own[key]; earlier != nil {
 			b.failAt(o, "metadata.name", trouble{Fault: Fault{
-				Code: "duplicate-object", Message: fmt.Sprintf("%s is declared twice, first in %s", key, earlier.source), Expected: "one declaration",
+				Code: "duplicate-object", Message: fmt.Sprintf("%s/%s is declared twice, first in %s", key.kind, key.name, earlier.source), Expected: "one declaration",
 			}})
 			continue
 		}

@@ -21,7 +21,7 @@ type kubernetesDraft struct {
 }
 
 // objects merges one layer: lists and single values replace.
-func (d *draft) objects(at string, k *ServiceKubernetes) {
+func (d *draft) objects(in *strict.Decoder, at string, k *ServiceKubernetes) {
 	if k == nil {
 		return
 	}
@@ -30,13 +30,13 @@ func (d *draft) objects(at string, k *ServiceKubernetes) {
 	}
 	merged := d.kubernetes
 	merged.at = at
-	if k.Manifests != nil {
+	if in.Has(at + ".manifests") {
 		merged.manifests = placedList(at+".manifests", k.Manifests)
 	}
 	if k.Kustomize != "" {
 		merged.kustomize = placed[string]{k.Kustomize, at + ".kustomize"}
 	}
-	merged.chart(at+".helm", k.Helm)
+	merged.chart(in, at+".helm", k.Helm)
 	if k.Prune != nil {
 		merged.prune = *k.Prune
 	}

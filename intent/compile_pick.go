@@ -64,7 +64,7 @@ func (s *serviceCompiler) suits(channel string, ref placeRef, d *draft) bool {
 		return false
 	}
 	fault := wrong.v
-	fault.Message = fmt.Sprintf("runtime %q is of kind %s, %s", ref.name, s.runtimes[ref.name].Kind, fault.Message)
+	fault.Message = fmt.Sprintf("runtime %q, of kind %s, %s", ref.name, s.runtimes[ref.name].Kind, fault.Message)
 	s.reportIn(s.Decoder, wrong.at, channel, trouble{inChannel: true, Fault: fault})
 	return false
 }
@@ -82,14 +82,14 @@ func (d *draft) wants() entities.RuntimeKind {
 func (d *draft) misfit(kind entities.RuntimeKind) *placed[Fault] {
 	switch {
 	case kind == entities.RuntimeKubernetes && d.customAt != "":
-		return &placed[Fault]{Fault{Code: "wrong-kind", Message: "which runs no commands", Expected: `"kubernetes" instead of "custom"`}, d.customAt}
+		return &placed[Fault]{Fault{Code: "wrong-kind", Message: "runs no commands", Expected: `"kubernetes" instead of "custom"`}, d.customAt}
 	case kind == entities.RuntimeKubernetes && d.kubernetes == nil:
 		return &placed[Fault]{Fault{
-			Code: "missing-field", Message: "and the service does not say which objects it is made of",
+			Code: "missing-field", Message: "does not know what the service is made of",
 			Expected: `"kubernetes" with manifests, a kustomization or a chart`,
 		}, "kubernetes"}
 	case kind == entities.RuntimeCustom && d.kubernetes != nil:
-		return &placed[Fault]{Fault{Code: "wrong-kind", Message: "which takes no objects", Expected: `"custom" instead of "kubernetes", or a runtime of kind kubernetes`}, d.kubernetes.at}
+		return &placed[Fault]{Fault{Code: "wrong-kind", Message: "takes no objects", Expected: `"custom" instead of "kubernetes", or a runtime of kind kubernetes`}, d.kubernetes.at}
 	}
 	return nil
 }

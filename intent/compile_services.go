@@ -149,7 +149,7 @@ func (s *serviceCompiler) draft() map[string]*draft {
 			}
 		}
 		d.custom("custom", s.Spec.Custom)
-		d.objects("kubernetes", s.Spec.Kubernetes)
+		d.objects(s.Decoder, "kubernetes", s.Spec.Kubernetes)
 		drafts[channel] = d
 	}
 	return drafts
@@ -187,7 +187,7 @@ func (s *serviceCompiler) override(drafts map[string]*draft) {
 				d.parameters[string(name)] = placed[any]{v.V, strict.Key(at+".parameters", string(name))}
 			}
 			d.custom(at+".custom", o.Custom)
-			d.objects(at+".kubernetes", o.Kubernetes)
+			d.objects(s.Decoder, at+".kubernetes", o.Kubernetes)
 			d.deadline = o.ProgressDeadline.or(d.deadline)
 			d.drift = entities.Drift(orElse(string(o.Drift), string(d.drift)))
 		}

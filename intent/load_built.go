@@ -3,6 +3,7 @@ package intent
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -48,12 +49,22 @@ func (l *loader) kustomization(full string) []Fault {
 		text, files, err := sources.Kustomize(l.fsys, full)
 		l.config.files = append(l.config.files, files...)
 		if err != nil {
-			from.built[full] = &built{faults: []Fault{{Code: "kustomize", Message: "the kustomization cannot be built: " + err.Error()}}}
+			from.built[full] = &built{faults: []Fault{refusal("kustomize", "the kustomization cannot be built: ", err)}}
 		} else {
 			from.built[full] = build([]sources.Text{text}, false)
 		}
 	}
 	return from.built[full].faults
+}
+
+// refusal words why a source cannot be used.
+func refusal(code, prefix string, err error) Fault {
+	fault := Fault{Code: code, Message: prefix + err.Error()}
+	var refused *sources.Refusal
+	if errors.As(err, &refused) {
+		fault.Message, fault.Expected = prefix+refused.Text, refused.Expected
+	}
+	return fault
 }
 
 // valuesFile is a file of values for charts.

@@ -73,8 +73,7 @@ func (r *objectReader) document(node *yaml.Node) {
 		return
 	}
 	c := &objectCheck{Decoder: d, fields: fields, object: &object{decoder: d, origin: r.origin}}
-	c.check(node)
-	if len(d.Problems) == 0 {
+	if c.check(node) {
 		r.objects = append(r.objects, c.object)
 	}
 }
@@ -119,10 +118,11 @@ type objectCheck struct {
 	literal  bool
 }
 
-func (c *objectCheck) check(node *yaml.Node) {
+// check tells whether the object can be named, so that its channels can be judged, too.
+func (c *objectCheck) check(node *yaml.Node) bool {
 	c.header(node)
 	if len(c.Problems) > 0 {
-		return
+		return false
 	}
 	c.drop()
 	c.notes("labels")
@@ -133,13 +133,14 @@ func (c *objectCheck) check(node *yaml.Node) {
 	data, err := canonical(c.fields)
 	if err != nil {
 		c.Report("", Fault{Code: "wrong-type", Message: "this cannot be JSON: " + err.Error()})
-		return
+		return false
 	}
 	c.object.data, c.object.digest = data, hashOf(data)
 	c.object.source = fmt.Sprintf("%s:%d", c.File, c.At("").Line)
 	if c.object.origin != "" {
 		c.object.source = c.object.origin
 	}
+	return true
 }
 
 // header reads what names the object.

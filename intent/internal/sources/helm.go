@@ -53,13 +53,19 @@ func (c *Chart) Render(r Release) ([]Text, error) {
 		return nil, err
 	}
 	if err := compared(first, third, same); err != nil {
-		return nil, fmt.Errorf("%w differs each time it is rendered: it depends on the time or on chance; give the value in the configuration", err)
+		return nil, &Refusal{err.Error() + " depends on the time or on chance", "a value for it in the configuration"}
 	}
 	if err := compared(first, second, reopened); err != nil {
-		return nil, fmt.Errorf("%w holds a version in another form: cut, in other letters or encoded, where it cannot be filled in", err)
+		return nil, &Refusal{err.Error() + " holds a version in another form", "the version as it is: neither cut nor encoded nor in other letters"}
 	}
 	return first, nil
 }
+
+// Refusal is what a chart or kustomization does that has no place when compiling.
+type Refusal struct{ Text, Expected string }
+
+// Error says both.
+func (r *Refusal) Error() string { return r.Text + "; expected " + r.Expected }
 
 func same(a, b Text) bool { return a.Name == b.Name && bytes.Equal(a.Data, b.Data) }
 
@@ -72,20 +78,20 @@ func compared(first, second []Text, equal func(a, b Text) bool) error {
 	for i, text := range first {
 		switch {
 		case i >= len(second):
-			return fmt.Errorf("%s", text.Name)
+			return errors.New(text.Name)
 		case equal(text, second[i]):
 			continue
 		case text.Name != second[i].Name:
-			return fmt.Errorf("%s", text.Name)
+			return errors.New(text.Name)
 		}
 		line := differs(string(text.Data), string(second[i].Data))
 		if bytes.Equal(text.Data, second[i].Data) || line == "" {
 			line = "a checksum"
 		}
-		return fmt.Errorf("%s: %s", text.Name, line)
+		return errors.New(text.Name + ": " + line)
 	}
 	if len(second) > len(first) {
-		return fmt.Errorf("%s", second[len(first)].Name)
+		return errors.New(second[len(first)].Name)
 	}
 	return nil
 }

@@ -19,21 +19,14 @@ func Kustomize(fsys fs.FS, dir string) (Text, []string, error) {
 	t := &tree{fsys: fsys, read: map[string]bool{}}
 	objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(t, path.Join("/", dir))
 	if err != nil {
-		var refused *refusal
-		if errors.As(err, &refused) {
-			return Text{}, t.names(), refused
+		if t.refused != nil {
+			return Text{}, t.names(), t.refused
 		}
 		return Text{}, t.names(), errors.New(oneLine(err.Error()))
 	}
 	data, err := objects.AsYaml()
 	return Text{Name: "kustomization " + dir, Data: data}, t.names(), err
 }
-
-// refusal is what a kustomization asks for and does not get.
-type refusal struct{ text string }
-
-// Error names the file.
-func (r *refusal) Error() string { return r.text }
 
 // fetched are the fields of a kustomization whose texts are paths, or hold some.
 var (
@@ -44,27 +37,27 @@ var (
 
 // judge refuses what would be fetched or run. Kustomize reads every kustomization through the tree
 // before it follows it.
-func (t *tree) judge(name string, data []byte) error {
+func judge(t *tree, name string, data []byte) *Refusal {
 	var fields map[string]any
 	if err := yaml.Unmarshal(data, &fields); err != nil {
-		return nil //nolint:nilerr // kustomize says it better
+		return nil // kustomize says it
 	}
 	for _, field := range plugins {
 		if fields[field] != nil {
-			return &refusal{fmt.Sprintf("%s: %s needs a plugin, and plugins are off; name a chart as kubernetes.helm", name, field)}
+			return &Refusal{fmt.Sprintf("%s: %s needs a plugin, and plugins are off", name, field), "no such field; a chart stands as kubernetes.helm"}
 		}
 	}
 	for _, field := range fetched {
 		for _, entry := range texts(fields[field]) {
-			if remote(entry) || !t.Exists(path.Join(path.Dir("/"+name), entry)) {
-				return &refusal{fmt.Sprintf("%s: %s: there is no %q in the directory of the configuration, and nothing is fetched", name, field, entry)}
+			if at := path.Join(path.Dir(name), entry); remote(entry) || strings.HasPrefix(at, "../") || !t.Exists(at) {
+				return &Refusal{fmt.Sprintf("%s: %s: there is no %q", name, field, entry), "a file or directory in the directory of the configuration; nothing is fetched"}
 			}
 		}
 	}
 	for _, field := range pathed {
 		for _, entry := range paths(fields[field]) {
 			if remote(entry) {
-				return &refusal{fmt.Sprintf("%s: %s: %q is not fetched; keep a copy beside the kustomization", name, field, entry)}
+				return &Refusal{fmt.Sprintf("%s: %s: %q is elsewhere", name, field, entry), "a copy beside the kustomization; nothing is fetched"}
 			}
 		}
 	}

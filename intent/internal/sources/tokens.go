@@ -55,7 +55,7 @@ func differs(first, second string) string {
 func orBlank(line string) string {
 	key, _, found := strings.Cut(strings.TrimSpace(line), ":")
 	if found {
-		return key + ":"
+		return strings.TrimSpace(key)
 	}
 	return "a line of text"
 }

@@ -18,6 +18,8 @@ type tree struct {
 	fsys fs.FS
 	read map[string]bool
 	size int64
+	// refused is why a kustomization was not read; kustomize itself takes it for one that is not there.
+	refused *Refusal
 }
 
 var errReadOnly = errors.New("nothing is written when compiling")
@@ -55,7 +57,10 @@ func (t *tree) ReadFile(name string) ([]byte, error) {
 	}
 	t.read[name] = true
 	if slices.Contains(kustomizationNames, path.Base(name)) {
-		return data, t.judge(name, data)
+		if r := judge(t, name, data); r != nil {
+			t.refused = r
+			return nil, r
+		}
 	}
 	return data, nil
 }
