@@ -1,0 +1,240 @@
+package job
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clientset "k8s.io/client-go/kubernetes"
+	batchclient "k8s.io/client-go/kubernetes/typed/batch/v1"
+
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// attempt is one Run.
+type attempt struct {
+	client  clientset.Interface
+	request Request
+	name    string
+	digest  string
+	waiter  string    // names this attempt to others that wait for the same Job
+	until   time.Time // our patience: the timeout, or the caller's deadline when that is earlier
+	last    string    // what the command said last, for an error
+	ended   bool      // the container has ended
+}
+
+func newAttempt(ctx context.Context, client clientset.Interface, r Request) *attempt {
+	until := time.Now().Add(r.Timeout)
+	if given, ok := ctx.Deadline(); ok && given.Before(until) {
+		until = given
+	}
+	return &attempt{client: client, request: r, name: name(r.Prefix, r.One), digest: r.digest(), waiter: rand.Text(), until: until}
+}
+
+func (a *attempt) run(ctx context.Context) (res Result, err error) {
+	job, attached, err := a.begin(ctx)
+	if job != nil {
+		defer func() {
+			left := a.remove(ctx, job)
+			if left != nil && err == nil && a.request.One != "" { // else the next attempt would take this result for its own
+				err = fmt.Errorf("the command exited %d, but its Job %s/%s could not be removed: %w", res.ExitCode, job.Namespace, job.Name, left)
+			}
+		}()
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	res, err = a.await(ctx, job)
+	res.Job, res.Attached = job.Namespace+"/"+job.Name, attached
+	return res, err
+}
+
+// begin makes the Job, or finds the one that an interrupted attempt at the same left. The Job is
+// returned even with an error, when there is one of ours to be removed.
+func (a *attempt) begin(ctx context.Context) (job *batchv1.Job, attached bool, err error) {
+	for {
+		job, err = a.jobs().Create(ctx, a.job(), metav1.CreateOptions{})
+		switch {
+		case err == nil:
+			job, err = a.complete(ctx, job)
+			return job, false, err
+		case ctx.Err() != nil:
+			return a.perhapsMade(), false, ctx.Err()
+		case !apierrors.IsAlreadyExists(err):
+			return nil, false, a.refused(err)
+		}
+		there, err := a.jobs().Get(ctx, a.name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, false, a.refused(err)
+		}
+		if there.Labels[LabelJob] != a.request.Purpose {
+			return nil, false, failure(ReasonRefused, "Job %s/%s exists and is not ours: it has no label %s=%s", there.Namespace, there.Name, LabelJob, a.request.Purpose)
+		}
+		if a.same(there) {
+			claimed, err := a.claim(ctx, there)
+			if err == nil {
+				return claimed, true, nil
+			}
+			if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+				return nil, false, a.refused(err)
+			}
+			continue // it changed just now: look again
+		}
+		if err := a.clear(ctx, there); err != nil && !apierrors.IsConflict(err) {
+			return nil, false, err
+		}
+	}
+}
+
+// same tells whether a Job that was found is of this very unit of work, so that its result is ours.
+// One that was never let go (its maker was lost in between) is not: what it needs may be missing.
+func (a *attempt) same(there *batchv1.Job) bool {
+	return there.DeletionTimestamp == nil && (there.Spec.Suspend == nil || !*there.Spec.Suspend) &&
+		there.Annotations[annotationKey] == a.request.Key && there.Annotations[annotationDigest] == a.digest
+}
+
+// claim makes this attempt the one that removes the Job: whoever waited for it before, and may only
+// be cut off for a while, leaves it alone from now on. A change in between is a conflict.
+func (a *attempt) claim(ctx context.Context, there *batchv1.Job) (*batchv1.Job, error) {
+	mine := fmt.Appendf(nil, `{"metadata":{"uid":%q,"resourceVersion":%q,"annotations":{%q:%q}}}`, there.UID, there.ResourceVersion, annotationWaiter, a.waiter)
+	return a.jobs().Patch(ctx, there.Name, types.MergePatchType, mine, metav1.PatchOptions{})
+}
+
+// complete makes what the Job needs, owned by it, and lets it begin.
+func (a *attempt) complete(ctx context.Context, job *batchv1.Job) (*batchv1.Job, error) {
+	if !a.request.needs() {
+		return job, nil
+	}
+	core := a.client.CoreV1()
+	if len(a.request.Secrets) > 0 {
+		if _, err := core.Secrets(job.Namespace).Create(ctx, a.secret(job), metav1.CreateOptions{}); err != nil {
+			return job, a.refused(err)
+		}
+	}
+	if len(a.request.Files) > 0 {
+		if _, err := core.ConfigMaps(job.Namespace).Create(ctx, a.files(job), metav1.CreateOptions{}); err != nil {
+			return job, a.refused(err)
+		}
+	}
+	begin := fmt.Appendf(nil, `{"metadata":{"uid":%q},"spec":{"suspend":false}}`, job.UID)
+	begun, err := a.jobs().Patch(ctx, job.Name, types.MergePatchType, begin, metav1.PatchOptions{})
+	if err != nil {
+		return job, a.refused(err)
+	}
+	return begun, nil
+}
+
+// perhapsMade finds out whether a creation whose answer was lost made a Job.
+func (a *attempt) perhapsMade() *batchv1.Job {
+	ctx, cancel := context.WithTimeout(context.Background(), cleanup)
+	defer cancel()
+	job, err := a.jobs().Get(ctx, a.name, metav1.GetOptions{})
+	if err != nil || job.Annotations[annotationWaiter] != a.waiter {
+		return nil
+	}
+	return job
+}
+
+// refused sorts what the server said. An object that is invalid stays so.
+func (a *attempt) refused(err error) error {
+	switch {
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		return runtimes.Permanent(failure(ReasonRefused, "the server refuses the Job: %v", err))
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), apierrors.IsNotFound(err):
+		return failure(ReasonRefused, "the server refuses the Job in namespace %s: %v", a.request.Namespace, err)
+	}
+	return err
+}
+
+// await waits for the Job's end and takes its result.
+func (a *attempt) await(ctx context.Context, job *batchv1.Job) (Result, error) {
+	f, err := follow(ctx, a.client, job)
+	if err != nil {
+		return Result{}, a.refused(err)
+	}
+	defer f.end()
+	var v verdict
+	err = f.until(ctx, func() (bool, time.Time) {
+		v = judge(f.seen(job), time.Now())
+		return v.ended != nil || v.err != nil, v.again
+	})
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return a.lastWords(f.seen(job)), err
+	case err != nil:
+		return Result{}, a.refused(err)
+	case v.err != nil:
+		return Result{}, v.err
+	}
+	a.ended = true
+	return a.result(ctx, v.ended)
+}
+
+// remove removes a Job with all that belongs to it, unless another attempt has claimed it. When its
+// container has ended the rest is the cluster's to do; else it returns when the pod is gone, so that no
+// process is left.
+func (a *attempt) remove(ctx context.Context, job *batchv1.Job) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanup)
+	defer cancel()
+	for {
+		there, err := a.jobs().Get(ctx, job.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) || err == nil && (there.UID != job.UID || there.Annotations[annotationWaiter] != a.waiter) {
+			return nil // it is gone, or somebody else's by now
+		}
+		if err != nil {
+			return err
+		}
+		if a.ended {
+			err = a.delete(ctx, there, metav1.DeletePropagationBackground)
+		} else {
+			err = a.clear(ctx, there)
+		}
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+}
+
+// clear removes a Job and waits until it and its pod are gone.
+func (a *attempt) clear(ctx context.Context, job *batchv1.Job) error {
+	f, err := follow(ctx, a.client, job)
+	if err != nil {
+		return a.refused(err)
+	}
+	defer f.end()
+	if err := a.delete(ctx, job, metav1.DeletePropagationForeground); err != nil {
+		return err
+	}
+	if err := f.until(ctx, func() (bool, time.Time) {
+		s := f.seen(job)
+		return s.job == nil && len(s.pods) == 0, time.Time{}
+	}); err != nil {
+		return fmt.Errorf("wait until Job %s/%s is gone: %w", job.Namespace, job.Name, err)
+	}
+	return nil
+}
+
+// delete deletes a Job as it was seen: not another one of its name, and not, which is a conflict, one
+// that somebody has claimed since.
+func (a *attempt) delete(ctx context.Context, job *batchv1.Job, how metav1.DeletionPropagation) error {
+	err := a.jobs().Delete(ctx, job.Name, metav1.DeleteOptions{
+		PropagationPolicy: &how, Preconditions: &metav1.Preconditions{UID: &job.UID, ResourceVersion: &job.ResourceVersion},
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+func (a *attempt) jobs() batchclient.JobInterface {
+	return a.client.BatchV1().Jobs(a.request.Namespace)
+}

@@ -1,0 +1,199 @@
+package job
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/converge-engine/converge/runtimes"
+)
+
+const (
+	container  = "command"
+	volume     = "files"
+	largestMap = 1000 << 10 // bytes of files, a little below what a ConfigMap holds
+)
+
+// check refuses what no server would take.
+func (r Request) check() error {
+	size := 0
+	for _, name := range slices.Sorted(maps.Keys(r.Files)) {
+		size += len(r.Files[name])
+		local, err := filepath.Localize(path.Clean(name))
+		if err != nil || local == "." {
+			return runtimes.Permanent(fmt.Errorf("file %q is not a path inside its directory", name))
+		}
+	}
+	switch {
+	case r.Namespace == "" || r.Image == "" || len(r.Command) == 0:
+		return runtimes.Permanent(fmt.Errorf("a job needs a namespace, an image and a command"))
+	case size > largestMap:
+		return runtimes.Permanent(fmt.Errorf("the files have %d KiB; expected at most %d, which is what a ConfigMap holds", size>>10, largestMap>>10))
+	case r.Timeout <= 0:
+		return runtimes.Permanent(fmt.Errorf("a job needs a timeout"))
+	}
+	return nil
+}
+
+// needs tells whether something has to be there before the pod starts.
+func (r Request) needs() bool { return len(r.Secrets)+len(r.Files) > 0 }
+
+// job is the Job of an attempt. Where a Secret or a ConfigMap must be there first, it is made
+// suspended: they are owned by it from their first moment, so nothing is ever left without an owner.
+func (a *attempt) job() *batchv1.Job {
+	r := a.request
+	seconds := int64((r.Timeout + overtime) / time.Second)
+	labels := maps.Clone(r.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[LabelJob] = r.Purpose
+	annotations := map[string]string{annotationKey: r.Key, annotationDigest: a.digest, annotationWaiter: a.waiter}
+	maps.Copy(annotations, r.Annotations)
+	never := batchv1.Failed
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Name: a.name, Namespace: r.Namespace, Labels: labels, Annotations: annotations},
+		Spec: batchv1.JobSpec{
+			BackoffLimit: new(int32), ActiveDeadlineSeconds: &seconds, TTLSecondsAfterFinished: new(int32(keepFinished / time.Second)),
+			PodReplacementPolicy: &never, Suspend: new(r.needs()),
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: r.Annotations},
+				Spec:       a.pod(),
+			},
+		},
+	}
+}
+
+func (a *attempt) pod() corev1.PodSpec {
+	r := a.request
+	spec := corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyNever, ServiceAccountName: r.ServiceAccount,
+		AutomountServiceAccountToken:  new(r.ServiceAccount != ""),
+		TerminationGracePeriodSeconds: new(int64(gracePeriod / time.Second)),
+		SecurityContext:               &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
+		Containers: []corev1.Container{{
+			Name: container, Image: r.Image, Command: a.command(), Env: a.env(), Resources: r.Resources,
+			SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: new(false)},
+		}},
+	}
+	if len(r.Files) > 0 {
+		spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: volume, MountPath: MountPath, ReadOnly: true}}
+		spec.Volumes = []corev1.Volume{{Name: volume, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: a.name}, Items: a.items(),
+		}}}}
+	}
+	return spec
+}
+
+// command is what the container starts. The wrapper is told when our patience ends, a little early,
+// so that its document comes before that.
+func (a *attempt) command() []string {
+	r := a.request
+	var argv []string
+	if r.Wrapper != "" {
+		margin := min(3*time.Second, r.Timeout/10)
+		argv = []string{r.Wrapper, "exec", "--deadline", a.until.Add(-margin).UTC().Format(time.RFC3339Nano)}
+		if r.Limit > 0 {
+			argv = append(argv, "--limit", strconv.Itoa(r.Limit))
+		}
+		if r.StopAtLimit {
+			argv = append(argv, "--stop-at-limit")
+		}
+		argv = append(argv, "--")
+	}
+	for _, arg := range r.Command {
+		argv = append(argv, verbatim(arg))
+	}
+	return argv
+}
+
+func (a *attempt) env() []corev1.EnvVar {
+	r := a.request
+	var env []corev1.EnvVar
+	for _, name := range slices.Sorted(maps.Keys(r.Env)) {
+		if _, secret := r.Secrets[name]; !secret {
+			env = append(env, corev1.EnvVar{Name: name, Value: verbatim(r.Env[name])})
+		}
+	}
+	if len(r.Files) > 0 && r.FilesVariable != "" {
+		env = append(env, corev1.EnvVar{Name: r.FilesVariable, Value: MountPath})
+	}
+	for i, name := range slices.Sorted(maps.Keys(r.Secrets)) {
+		env = append(env, corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: a.name}, Key: key(i),
+		}}})
+	}
+	return env
+}
+
+// secret holds the values of Request.Secrets, under keys that any name of a variable allows.
+func (a *attempt) secret(owner *batchv1.Job) *corev1.Secret {
+	data := map[string][]byte{}
+	for i, name := range slices.Sorted(maps.Keys(a.request.Secrets)) {
+		data[key(i)] = []byte(a.request.Secrets[name])
+	}
+	return &corev1.Secret{ObjectMeta: a.owned(owner), Data: data, Immutable: new(true)}
+}
+
+// files holds the contents of Request.Files; a key cannot have the slashes of a path.
+func (a *attempt) files(owner *batchv1.Job) *corev1.ConfigMap {
+	m := &corev1.ConfigMap{ObjectMeta: a.owned(owner), Data: map[string]string{}, BinaryData: map[string][]byte{}, Immutable: new(true)}
+	for i, name := range slices.Sorted(maps.Keys(a.request.Files)) {
+		if content := a.request.Files[name]; utf8.ValidString(content) {
+			m.Data[key(i)] = content
+		} else {
+			m.BinaryData[key(i)] = []byte(content)
+		}
+	}
+	return m
+}
+
+func (a *attempt) items() []corev1.KeyToPath {
+	var items []corev1.KeyToPath
+	for i, name := range slices.Sorted(maps.Keys(a.request.Files)) {
+		items = append(items, corev1.KeyToPath{Key: key(i), Path: path.Clean(name)})
+	}
+	return items
+}
+
+func (a *attempt) owned(owner *batchv1.Job) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name: a.name, Namespace: a.request.Namespace, Labels: owner.Labels,
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, batchv1.SchemeGroupVersion.WithKind("Job"))},
+	}
+}
+
+func key(i int) string { return fmt.Sprintf("value-%d", i) }
+
+// verbatim keeps Kubernetes from expanding $(NAME), and from making one $ of two, in a command or a
+// variable: it doubles each run of $ that would be touched.
+func verbatim(text string) string {
+	var b strings.Builder
+	for i := 0; i < len(text); {
+		n := 0
+		for i+n < len(text) && text[i+n] == '$' {
+			n++
+		}
+		if n == 0 {
+			b.WriteByte(text[i])
+			i++
+			continue
+		}
+		if n > 1 || i+n < len(text) && text[i+n] == '(' {
+			b.WriteString(text[i : i+n])
+		}
+		b.WriteString(text[i : i+n])
+		i += n
+	}
+	return b.String()
+}
