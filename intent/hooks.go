@@ -54,7 +54,7 @@ func hook(fields map[string]any) bool {
 		return false
 	}
 	text, _ := annotations["helm.sh/hook-weight"].(string)
-	weight, _ := strconv.Atoi(text) //nolint:errcheck // no weight is 0, as Helm has it
+	weight, _ := strconv.Atoi(text) // no weight is 0, as Helm has it
 	wave += min(max(weight, -maxWeight), maxWeight)
 	for _, name := range []string{"helm.sh/hook", "helm.sh/hook-weight", "helm.sh/hook-delete-policy"} {
 		delete(annotations, name)

@@ -138,7 +138,7 @@ func (l *loader) listManifests(full string) ([]string, *Fault) {
 	}
 	info, err := fs.Stat(l.fsys, full)
 	if err != nil || !info.IsDir() {
-		return []string{full}, nil // what is wrong with a file is told when it is read
+		return []string{full}, nil //nolint:nilerr // told when the file is read
 	}
 	entries, err := fs.ReadDir(l.fsys, full)
 	if err != nil {

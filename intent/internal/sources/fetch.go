@@ -85,6 +85,6 @@ func keep(name string, data []byte) {
 	defer os.Remove(f.Name())
 	_, err = f.Write(data)
 	if errors.Join(err, f.Close()) == nil {
-		_ = os.Rename(f.Name(), name) //nolint:errcheck // see above
+		_ = os.Rename(f.Name(), name)
 	}
 }

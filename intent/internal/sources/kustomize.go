@@ -40,7 +40,7 @@ var (
 func judge(t *tree, name string, data []byte) *Refusal {
 	var fields map[string]any
 	if err := yaml.Unmarshal(data, &fields); err != nil {
-		return nil // kustomize says it
+		return nil //nolint:nilerr // kustomize itself says what is wrong with it
 	}
 	for _, field := range plugins {
 		if fields[field] != nil {
