@@ -21,6 +21,8 @@ const (
 	annotationWave       = "converge/wave"
 	annotationRecreate   = "converge/recreate"
 	annotationSubstitute = "converge/substitute" // "false": `${{` in the object is text
+	annotationLink       = "converge/link-"      // and a name: an address shown with the object
+	annotationLog        = "converge/log-"       // and a name: the address of its logs
 )
 
 // object is one Kubernetes object as a source declares it, its substitutions open. Channels and
@@ -239,10 +241,13 @@ func reserved(field, key, text string) *Fault {
 		case annotationSubstitute:
 			return onlyValue(text, "false")
 		}
+		if strings.HasPrefix(key, annotationLink) || strings.HasPrefix(key, annotationLog) {
+			return nil
+		}
 	}
 	return &Fault{
 		Code: "reserved-name", Message: fmt.Sprintf("%q is set by Converge itself", key),
-		Expected: "no such name, or one of the annotations converge/wave, converge/recreate, converge/substitute",
+		Expected: "no such name, or one of the annotations converge/wave, converge/recreate, converge/substitute, converge/link-NAME, converge/log-NAME",
 	}
 }
 
