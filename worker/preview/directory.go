@@ -289,7 +289,7 @@ func (d *directory) channel(ctx context.Context, service *Service, spec entities
 	there, had := now.Payloads[c.Name]
 	request.Hash, request.Present = d.compiled.Incarnation.Hash(), map[string]string{c.Name: at}
 	under, err := (&activities.Activities{Store: d.planner.Store}).UnderPresent(ctx, request, c.Name)
-	if err != nil {
+	if err = refusal(err); err != nil && !errors.As(err, new(*Refused)) { // what cannot be compared counts as changed
 		return err
 	}
 	if had && present(status, c.Name) != "" && under == entities.DigestOf(there) {

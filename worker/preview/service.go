@@ -126,11 +126,16 @@ func check(spec *entities.Spec, r Release) error {
 // draft renders as a release does, refusals included.
 func (p *Planner) draft(ctx context.Context, r protocol.PrepareRequest) (activities.Draft, error) {
 	draft, err := (&activities.Activities{Store: p.Store}).Draft(ctx, r)
+	return draft, refusal(err)
+}
+
+// refusal tells what the caller did wrong from what went wrong.
+func refusal(err error) error {
 	var application *temporal.ApplicationError
 	if errors.As(err, &application) && application.Type() == protocol.ErrRefused {
-		return draft, &Refused{application.Message()}
+		return &Refused{application.Message()}
 	}
-	return draft, err
+	return err
 }
 
 func channelNames(spec *entities.Spec) []string {
