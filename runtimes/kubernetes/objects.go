@@ -23,6 +23,7 @@ type declared struct {
 	*unstructured.Unstructured
 	wave   int
 	digest string // of the object as it is applied: what a verdict about drift is about
+	text   []byte // the object as it is applied
 }
 
 // id names an object in the cluster, whatever the version of its kind.
@@ -121,6 +122,12 @@ func definitions(objects []declared) map[schema.GroupKind]bool {
 	return here
 }
 
+// defines tells whether the kind of an object is defined by another one of them.
+func defines(objects []declared, d declared) bool {
+	_, ok := definitions(objects)[d.GroupVersionKind().GroupKind()]
+	return ok
+}
+
 // place sets the namespace of an object whose kind has one, and removes it from the others.
 func (r *Runtime) place(ctx context.Context, o *unstructured.Unstructured, home string, here map[schema.GroupKind]bool) error {
 	namespaced, known := here[o.GroupVersionKind().GroupKind()]
@@ -167,7 +174,7 @@ func (d *declared) finish(in runtimes.Instance) error {
 		return runtimes.Permanent(fmt.Errorf("%s: %w", idOf(d.Unstructured), err))
 	}
 	sum := sha256.Sum256(text)
-	d.digest = hex.EncodeToString(sum[:])
+	d.digest, d.text = hex.EncodeToString(sum[:]), text
 	return nil
 }
 

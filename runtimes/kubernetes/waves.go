@@ -52,15 +52,3 @@ func rankOf(kind string) int {
 	}
 	return len(order)
 }
-
-// waves groups objects that are in order.
-func waves(objects []declared) [][]declared {
-	var groups [][]declared
-	for i, o := range objects {
-		if i == 0 || o.wave != objects[i-1].wave {
-			groups = append(groups, nil)
-		}
-		groups[len(groups)-1] = append(groups[len(groups)-1], o)
-	}
-	return groups
-}

@@ -1,0 +1,65 @@
+package kubernetes
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// maxAccount bounds what an apply tells, in bytes.
+const maxAccount = 16 << 10
+
+// account is what an apply did, a line for each object that it changed, for `converge logs`.
+type account struct {
+	lines []string
+	same  int // objects that were left as they are
+}
+
+func (a *account) say(format string, args ...any) {
+	a.lines = append(a.lines, fmt.Sprintf(format, args...))
+}
+
+// tell says what became of an object.
+func (a *account) tell(t *trial, applied *unstructured.Unstructured) {
+	name := called(applied)
+	switch {
+	case t.outcome == recreated:
+		a.say("recreated %s", name)
+	case t.live == nil:
+		a.say("created %s", name)
+	case len(t.fields) == 1:
+		a.say("configured %s (%s)", name, t.fields[0].Path)
+	case len(t.fields) == 0:
+		a.say("configured %s", name)
+	default:
+		a.say("configured %s (%d fields)", name, len(t.fields))
+	}
+	for _, c := range t.taken {
+		if c.byHand() {
+			a.say("took back %s of %s from %s", c.field, name, c.owner)
+		} else {
+			a.say("took over %s of %s from %s", c.field, name, c.owner)
+		}
+	}
+}
+
+// called is Deployment/web.
+func called(o *unstructured.Unstructured) string { return o.GetKind() + "/" + o.GetName() }
+
+func (a *account) output() runtimes.Output {
+	lines := a.lines
+	switch {
+	case a.same == 1:
+		lines = append(lines, "unchanged 1 object")
+	case a.same > 1:
+		lines = append(lines, fmt.Sprintf("unchanged %d objects", a.same))
+	}
+	text := strings.Join(lines, "\n")
+	if text != "" {
+		text = runtimes.Clip(text+"\n", maxAccount)
+	}
+	return runtimes.Output{Command: "server-side apply", Stdout: text}
+}

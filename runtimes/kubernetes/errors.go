@@ -1,0 +1,157 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"regexp"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// problem is why something could not be applied, on one line: what was done, what the server said,
+// and what to do about it.
+type problem struct {
+	doing, why, hint string
+	err              error // of the server; may be nil
+}
+
+func (p *problem) Error() string {
+	text := p.doing + ": " + strings.Join(strings.Fields(p.why), " ")
+	if p.hint != "" {
+		text += " (" + p.hint + ")"
+	}
+	return text
+}
+
+func (p *problem) Unwrap() error { return p.err }
+
+// explain says why a call to the server failed, in its own words, with a hint, and whether another
+// attempt can mend it: what the server found wrong in the object itself is permanent; what may be
+// repaired around it (permissions, quotas, webhooks that are away, kinds to come) is not. An ended
+// ctx stays what it is.
+func explain(ctx context.Context, doing string, err error) error {
+	var known *problem
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &known):
+		return err
+	case ctx.Err() != nil:
+		return &problem{doing: doing, why: "interrupted: " + context.Cause(ctx).Error(), err: context.Cause(ctx)}
+	}
+	p := &problem{doing: doing, why: plainly(err), err: err}
+	for _, kind := range failures() {
+		if kind.is(err) {
+			p.hint = kind.hint
+			if kind.hintOf != nil {
+				p.hint = kind.hintOf(err)
+			}
+			if kind.permanent {
+				return runtimes.Permanent(p)
+			}
+			return p
+		}
+	}
+	return p
+}
+
+// failure is one way in which the server, or the way to it, fails.
+type failure struct {
+	is        func(error) bool
+	hint      string
+	hintOf    func(error) string // instead of hint
+	permanent bool
+}
+
+// failures are in order: the first that is it counts.
+func failures() []failure {
+	return []failure{
+		{is: meta.IsNoMatchError, hint: "the cluster does not serve this kind: is its CustomResourceDefinition installed?"},
+		{is: apierrors.IsUnauthorized, hint: "the credentials are not accepted: has a token expired? The kubeconfig is read again at the next attempt"},
+		{is: isImmutable, permanent: true, hint: "set the annotation " + AnnotationRecreate + `: "true" to have it deleted and made again`},
+		{is: said("failed calling webhook"), hintOf: func(err error) string {
+			return "the webhook " + quoted(err, `failed calling webhook "([^"]+)"`) + " does not answer: it has to, or be removed, before anything it watches over can change"
+		}},
+		{is: said("does not support dry run"), hint: "the webhook has to declare sideEffects None"},
+		{is: isDenial, permanent: true, hintOf: func(err error) string {
+			return "the admission webhook " + quoted(err, `admission webhook "([^"]+)"`) + " does not allow it: change the object, or that policy"
+		}},
+		{is: isTooLarge, permanent: true, hint: "the object is larger than a cluster stores (about 1.5 MB, of annotations 256 KiB): split it, or move data out of it"},
+		{is: said("exceeded quota"), hint: "free or raise the quota of the namespace"},
+		{is: isTerminating, hint: "the namespace is being deleted: it has to be gone, and made again, first"},
+		{is: isMissingNamespace, hint: "create the namespace, or declare it among the objects"},
+		{is: apierrors.IsForbidden, hint: "give that user the permission, by a Role or ClusterRole and its binding"},
+		{is: said("failed to create typed patch object"), permanent: true, hint: "a field has another name or type in this version of the kind"},
+		{is: apierrors.IsInvalid, permanent: true},
+		{is: apierrors.IsBadRequest, permanent: true},
+		{is: isConflict, hint: "it was changed at the same time"},
+		{is: apierrors.IsTooManyRequests, hint: "the server is busy"},
+		{is: isUnreachable, hint: "the cluster is not reachable"},
+	}
+}
+
+func said(text string) func(error) bool {
+	return func(err error) bool { return strings.Contains(err.Error(), text) }
+}
+
+func quoted(err error, pattern string) string {
+	if found := regexp.MustCompile(pattern).FindStringSubmatch(err.Error()); found != nil {
+		return found[1]
+	}
+	return "asked"
+}
+
+// isImmutable tells whether an object would have to be made again to become as declared.
+func isImmutable(err error) bool {
+	if err == nil || !apierrors.IsInvalid(err) {
+		return false
+	}
+	text := err.Error()
+	return strings.Contains(text, "field is immutable") || strings.Contains(text, "updates to statefulset spec for fields other than") ||
+		strings.Contains(text, "may not change once set") || strings.Contains(text, "is immutable after creation") || strings.Contains(text, "field is immutable when")
+}
+
+// isDenial tells whether a webhook refused. One that says that it is at fault itself may answer
+// otherwise another time.
+func isDenial(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || !strings.Contains(err.Error(), "admission webhook ") || !strings.Contains(err.Error(), "denied the request") {
+		return false
+	}
+	code := status.Status().Code
+	return code < http.StatusInternalServerError && code != http.StatusTooManyRequests
+}
+
+func isTooLarge(err error) bool {
+	return apierrors.IsRequestEntityTooLargeError(err) || said("request is too large")(err) ||
+		said("trying to send message larger than max")(err) || said("metadata.annotations: Too long")(err)
+}
+
+func isTerminating(err error) bool {
+	return apierrors.HasStatusCause(err, "NamespaceTerminating")
+}
+
+func isMissingNamespace(err error) bool {
+	var status apierrors.APIStatus
+	return apierrors.IsNotFound(err) && errors.As(err, &status) &&
+		status.Status().Details != nil && status.Status().Details.Kind == "namespaces"
+}
+
+func isConflict(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
+}
+
+// isUnreachable tells whether there was no answer in the server's form at all.
+func isUnreachable(err error) bool {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return status.Status().Reason == metav1.StatusReasonServiceUnavailable
+	}
+	return true
+}

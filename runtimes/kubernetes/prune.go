@@ -1,0 +1,140 @@
+package kubernetes
+
+import (
+	"context"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// leftover is an object of ours that is no longer declared.
+type leftover struct {
+	*unstructured.Unstructured
+	at resource
+}
+
+// kept tells whether an object is never removed by pruning: with it would go what nobody declared.
+func (l leftover) kept() bool {
+	kind := idOf(l.Unstructured).kind
+	return kind == kindNamespace || kind == kindDefinition || kind == kindClaim
+}
+
+// leave ends an apply: what is no longer declared is removed when the payload says so, once all that
+// is declared is ready, and stays where it is otherwise (D10). The inventory then shrinks to what is.
+func (a *apply) leave(ctx context.Context, trials []*trial) error {
+	parent, r, err := a.parent(ctx)
+	if err != nil {
+		return err
+	}
+	left, unknown, err := a.leftovers(ctx, a.extentOf(parent))
+	if err != nil {
+		return err
+	}
+	if a.prune && slices.ContainsFunc(left, func(l leftover) bool { return !l.kept() }) {
+		if err := a.ready(ctx, trials); err != nil {
+			return err
+		}
+		if left, err = a.pruneAll(ctx, left); err != nil {
+			return err
+		}
+	}
+	there := a.extentOf(nil)
+	there.kinds = append(there.kinds, unknown...)
+	for _, l := range left {
+		a.told.say("left in place %s, which is no longer declared", called(l.Unstructured))
+		there.kinds = append(there.kinds, idOf(l.Unstructured).kind.String())
+		if n := l.GetNamespace(); n != "" && n != a.home {
+			there.namespaces = append(there.namespaces, n)
+		}
+	}
+	if len(unknown) > 0 {
+		there.namespaces = append(there.namespaces, a.extentOf(parent).namespaces...)
+	}
+	return a.note(ctx, r, parent, there.sorted())
+}
+
+// pruneAll removes leftovers, later waves first, and returns those that stay.
+func (a *apply) pruneAll(ctx context.Context, left []leftover) (stay []leftover, err error) {
+	for _, l := range left {
+		if l.kept() {
+			stay = append(stay, l)
+			continue
+		}
+		if err := a.pruneOne(ctx, l); err != nil {
+			return nil, err
+		}
+	}
+	return stay, nil
+}
+
+// pruneOne removes an object if it is still the one that was seen, and still ours.
+func (a *apply) pruneOne(ctx context.Context, l leftover) error {
+	doing := "remove " + idOf(l.Unstructured).String() + ", which is no longer declared"
+	at := a.clients.at(l.at, l.GetNamespace())
+	live, err := at.Get(ctx, l.GetName(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return explain(ctx, doing, err)
+	}
+	if !a.owns(live) || live.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	background, uid, version := metav1.DeletePropagationBackground, live.GetUID(), live.GetResourceVersion()
+	err = at.Delete(ctx, l.GetName(), metav1.DeleteOptions{
+		PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
+	})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return explain(ctx, doing, err)
+	}
+	a.told.say("pruned %s", called(live))
+	return nil
+}
+
+// leftovers are the objects of ours that are not declared, in reverse order of applying, and the
+// kinds of which nobody knows since they may not be read. Those are an error only when pruning.
+func (a *apply) leftovers(ctx context.Context, all extent) (left []leftover, unknown []string, err error) {
+	known := map[id]bool{{kind: kindParent.GroupKind(), namespace: a.home, name: parentName(a.owner)}: true}
+	for _, o := range a.objects {
+		known[idOf(o.Unstructured)] = true
+	}
+	for _, name := range all.kinds {
+		found, err := a.undeclared(ctx, schema.ParseGroupKind(name), append([]string{a.home}, all.namespaces...), known)
+		if err != nil && (a.prune || ctx.Err() != nil) {
+			return nil, nil, explain(ctx, "look for objects of kind "+name+" that are no longer declared", err)
+		}
+		if err != nil {
+			unknown = append(unknown, name)
+		}
+		left = append(left, found...)
+	}
+	slices.SortFunc(left, func(x, y leftover) int {
+		return -inOrder(declared{Unstructured: x.Unstructured}, declared{Unstructured: y.Unstructured})
+	})
+	return left, unknown, nil
+}
+
+func (a *apply) undeclared(ctx context.Context, kind schema.GroupKind, namespaces []string, known map[id]bool) (left []leftover, err error) {
+	r, ok, err := a.served(ctx, kind)
+	if err != nil || !ok {
+		return nil, err
+	}
+	for _, namespace := range namespaces {
+		v, err := a.cluster.view(ctx, r, namespace)
+		if err != nil {
+			return left, err
+		}
+		for _, o := range v.of(a.owner) {
+			if known[idOf(o)] || metav1.GetControllerOfNoCopy(o) != nil || o.GetDeletionTimestamp() != nil {
+				continue
+			}
+			known[idOf(o)] = true // one view may be of all namespaces
+			left = append(left, leftover{Unstructured: o, at: r})
+		}
+	}
+	return left, nil
+}

@@ -1,0 +1,189 @@
+package kubernetes
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// outcome is what a trial showed that has to be done.
+type outcome int
+
+const (
+	tooEarly  outcome = iota // its kind or its namespace is not there yet, and is among the objects
+	created                  // it is not there
+	changed                  // it is there and differs
+	unchanged                // it is there as declared
+	recreated                // it cannot be changed in place, and may be made again
+	untried                  // the server cannot try it: a webhook does not take part in dry runs
+	refused                  // err says why
+)
+
+// trial is an object, and what a dry run of its apply showed.
+type trial struct {
+	declared
+	at       resource
+	live     *unstructured.Unstructured // what is there; nil when nothing is. Not to be changed
+	force    bool                       // all that stands against it was judged, and is overwritten
+	outcome  outcome
+	fields   []runtimes.FieldChange // of changed
+	taken    []conflict             // fields taken back or over
+	standing []conflict             // fields that stay somebody else's: it is refused
+	applied  *unstructured.Unstructured
+	err      error
+}
+
+func (t *trial) again(next *trial) { *t = *next }
+
+func (t *trial) refuse(err error) *trial {
+	t.outcome, t.err = refused, err
+	return t
+}
+
+// trialsAtOnce bounds the dry runs of one apply that are under way together.
+const trialsAtOnce = 4
+
+func (a *apply) tryAll(ctx context.Context, objects []declared) []*trial {
+	trials := make([]*trial, len(objects))
+	var all sync.WaitGroup
+	free := make(chan struct{}, trialsAtOnce)
+	for i, d := range objects {
+		free <- struct{}{}
+		all.Go(func() {
+			defer func() { <-free }()
+			trials[i] = a.try(ctx, d)
+		})
+	}
+	all.Wait()
+	return trials
+}
+
+// try finds out whether an object may be applied, and what that would change. It changes nothing.
+func (a *apply) try(ctx context.Context, d declared) *trial {
+	t := &trial{declared: d}
+	var err error
+	t.at, err = a.cluster.resource(ctx, d.GroupVersionKind())
+	if meta.IsNoMatchError(err) && defines(a.objects, d) {
+		return t
+	}
+	if err != nil {
+		return t.refuse(explain(ctx, "apply "+idOf(d.Unstructured).String(), err))
+	}
+	if t.live, err = a.present(ctx, t); err != nil {
+		return t.refuse(err)
+	}
+	if t.live == nil {
+		t.outcome = created
+	}
+	dry, err := a.send(ctx, t, true)
+	if err != nil && t.live == nil && a.bringsNamespace(d, err) {
+		t.outcome = tooEarly
+		return t
+	}
+	return a.judge(t, dry, err)
+}
+
+func (a *apply) judge(t *trial, dry *unstructured.Unstructured, err error) *trial {
+	switch {
+	case isImmutable(err) && t.live != nil && t.GetAnnotations()[AnnotationRecreate] == "true":
+		t.outcome = recreated
+	case noDryRun(err):
+		t.outcome = untried
+	case err != nil:
+		return t.refuse(err)
+	case t.live == nil:
+		t.outcome = created
+	default:
+		t.outcome, t.fields = changed, compare(t.live, dry)
+		if len(t.fields) == 0 {
+			t.outcome = unchanged
+		}
+	}
+	return t
+}
+
+// bringsNamespace tells whether an object was refused for want of a namespace that is among the
+// objects.
+func (a *apply) bringsNamespace(d declared, err error) bool {
+	if !apierrors.IsNotFound(err) {
+		return false
+	}
+	for _, o := range a.objects {
+		if idOf(o.Unstructured).kind == kindNamespace && o.GetName() == d.GetNamespace() {
+			return true
+		}
+	}
+	return false
+}
+
+// noDryRun tells whether a webhook has effects of its own, so that the server tries nothing that it
+// would be asked about.
+func noDryRun(err error) bool {
+	return apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "does not support dry run")
+}
+
+// send applies an object, or tries to. Fields of others are overwritten only when all of them may be:
+// see conflicts.go.
+func (a *apply) send(ctx context.Context, t *trial, dry bool) (*unstructured.Unstructured, error) {
+	doing := "apply " + idOf(t.Unstructured).String()
+	applied, err := a.patch(ctx, t, dry)
+	if !t.force && isFieldConflict(err) {
+		if err = a.settle(ctx, t, err); err != nil {
+			return nil, err
+		}
+		t.force = true
+		applied, err = a.patch(ctx, t, dry)
+	}
+	if err != nil {
+		return nil, explain(ctx, doing, err)
+	}
+	return applied, nil
+}
+
+func (a *apply) patch(ctx context.Context, t *trial, dry bool) (*unstructured.Unstructured, error) {
+	options := metav1.PatchOptions{FieldManager: FieldManager, Force: &t.force}
+	if dry {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	return a.clients.at(t.at, t.GetNamespace()).Patch(ctx, t.GetName(), types.ApplyPatchType, t.text, options)
+}
+
+// isFieldConflict tells whether an apply was refused because of fields that belong to others.
+func isFieldConflict(err error) bool {
+	return apierrors.IsConflict(err) && apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict)
+}
+
+// settle decides whether the fields that others own may be taken. The error lists those that may not.
+func (a *apply) settle(ctx context.Context, t *trial, err error) error {
+	live, getErr := a.clients.at(t.at, t.GetNamespace()).Get(ctx, t.GetName(), metav1.GetOptions{})
+	if getErr != nil {
+		return explain(ctx, "read who owns the fields of "+idOf(t.Unstructured).String(), getErr)
+	}
+	t.taken, t.standing = nil, nil
+	for _, c := range conflictsOf(err, live.GetManagedFields()) {
+		if c.byHand() || a.adopt {
+			t.taken = append(t.taken, c)
+		} else {
+			t.standing = append(t.standing, c)
+		}
+	}
+	if len(t.standing) == 0 {
+		return nil
+	}
+	told := make([]string, 0, len(t.standing))
+	for _, c := range t.standing {
+		told = append(told, c.String())
+	}
+	return runtimes.Permanent(&problem{
+		doing: "apply " + idOf(t.Unstructured).String(), why: strings.Join(told, ", "), err: err,
+		hint: "remove the field from one side, or set adopt to take it over",
+	})
+}
