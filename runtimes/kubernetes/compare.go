@@ -21,7 +21,8 @@ const (
 
 // compare lists the fields in which an object would differ after an apply (the server's dry run) from
 // what it is, at most 100 of them, by path. What the server or other writers keep for themselves
-// does not count: status, managedFields, resourceVersion, generation. Values of Secrets are masked.
+// does not count: status, managedFields, resourceVersion, generation, the revisions that controllers of
+// workloads count. Values of Secrets are masked.
 // An object that is nil has no fields.
 func compare(live, applied *unstructured.Unstructured) []runtimes.FieldChange {
 	var changes []runtimes.FieldChange
@@ -48,7 +49,7 @@ func isSecret(o *unstructured.Unstructured) bool {
 	return o != nil && o.GetKind() == "Secret" && o.GetAPIVersion() == "v1"
 }
 
-// declarable is an object without what nobody declares.
+// declarable is an object without what nobody declares. The object itself is not changed.
 func declarable(o *unstructured.Unstructured) map[string]any {
 	if o == nil {
 		return nil
@@ -66,6 +67,18 @@ func declarable(o *unstructured.Unstructured) map[string]any {
 		case "managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink":
 		default:
 			metadata[name] = value
+		}
+	}
+	if of := inside(in, "annotations"); of != nil {
+		annotations := map[string]any{}
+		for name, value := range of {
+			if name != annotationRevision && name != annotationTemplate {
+				annotations[name] = value
+			}
+		}
+		metadata["annotations"] = annotations
+		if len(annotations) == 0 {
+			delete(metadata, "annotations")
 		}
 	}
 	kept["metadata"] = metadata

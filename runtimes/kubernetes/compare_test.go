@@ -118,3 +118,11 @@ metadata:
 	require.Empty(t, writerOf(o, container.with(part{field: "args"})))
 	require.Empty(t, writerOf(o, at(part{field: "spec"}, part{field: "paused"})))
 }
+
+func TestTheRevisionsOfControllersAreNoDifference(t *testing.T) {
+	live := object(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}}`)
+	applied := object(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: a, annotations: {deployment.kubernetes.io/revision: "2"}}}`)
+	require.Empty(t, compare(live, applied))
+	require.Equal(t, contentOf(live), contentOf(applied))
+	require.Equal(t, "2", applied.GetAnnotations()[annotationRevision], "what is compared is not changed")
+}

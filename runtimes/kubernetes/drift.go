@@ -129,20 +129,9 @@ func (l *look) verdict(ctx context.Context, live *unstructured.Unstructured, d d
 	return known, nil
 }
 
-// contentOf identifies what of an object an apply could change. Where the controllers of workloads
-// count revisions is left out, or each rollout would be judged twice.
+// contentOf identifies what of an object an apply could change.
 func contentOf(o *unstructured.Unstructured) [32]byte {
-	kept := declarable(o)
-	if metadata, _ := kept["metadata"].(map[string]any); metadata["annotations"] != nil {
-		annotations := map[string]any{}
-		for name, value := range inside(metadata, "annotations") {
-			if name != annotationRevision && name != "deprecated.daemonset.template.generation" {
-				annotations[name] = value
-			}
-		}
-		metadata["annotations"] = annotations // declarable has copied it
-	}
-	text, err := json.Marshal(kept)
+	text, err := json.Marshal(declarable(o))
 	if err != nil {
 		return [32]byte{} // it came as JSON
 	}

@@ -33,7 +33,7 @@ func (r *Runtime) Observe(ctx context.Context, in runtimes.Instance) ([]entities
 	}
 	l := &look{
 		Runtime: r, in: in, home: homeOf(in),
-		owner: runtimes.Owner{Application: in.Application, Service: in.Service, Channel: in.Channel},
+		owner: ownerIn(in),
 	}
 	objects, err := l.objects(ctx)
 	if err != nil {
@@ -59,8 +59,8 @@ func (l *look) objects(ctx context.Context) ([]entities.Object, error) {
 	return append(objects, orphans...), err
 }
 
-// place finds the view where objects of a kind are. It is nil when the server has no such kind.
-func (l *look) place(ctx context.Context, kind schema.GroupVersionKind, namespace string) (*view, error) {
+// viewOf finds the view where objects of a kind are. It is nil when the server has no such kind.
+func (l *look) viewOf(ctx context.Context, kind schema.GroupVersionKind, namespace string) (*view, error) {
 	r, err := l.served(ctx, kind)
 	if meta.IsNoMatchError(err) {
 		return nil, nil
@@ -85,7 +85,7 @@ func (l *look) served(ctx context.Context, kind schema.GroupVersionKind) (resour
 // object reports a declared object.
 func (l *look) object(ctx context.Context, d declared) (entities.Object, error) {
 	object := l.named(d.Unstructured)
-	v, err := l.place(ctx, d.GroupVersionKind(), d.GetNamespace())
+	v, err := l.viewOf(ctx, d.GroupVersionKind(), d.GetNamespace())
 	if err != nil {
 		return object, err
 	}
@@ -199,7 +199,7 @@ func ofVersion(pods []*unstructured.Unstructured, version string) (of []*unstruc
 
 // made lists what a controller made of a kind for an object.
 func (l *look) made(ctx context.Context, kind schema.GroupVersionKind, by *unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
-	v, err := l.place(ctx, kind, by.GetNamespace())
+	v, err := l.viewOf(ctx, kind, by.GetNamespace())
 	if err != nil || v == nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package kubernetes
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -14,8 +13,9 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// orphans reports what carries our labels and is not declared (D10). It looks at the kinds of the
-// payload and at those that the ApplySet's parent remembers from earlier ones. A kind that may no
+// orphans reports what carries our labels and is not declared (D10), in whichever namespace: an
+// instance may have moved. It looks at the kinds of the payload and at those that the ApplySet's
+// parent remembers from earlier ones. A kind that may no
 // longer be read holds up nothing: orphans are for people to see.
 func (l *look) orphans(ctx context.Context, wanted []declared) ([]entities.Object, error) {
 	known := map[id]bool{}
@@ -32,7 +32,6 @@ func (l *look) orphans(ctx context.Context, wanted []declared) ([]entities.Objec
 		return nil, err
 	}
 	if parent != nil {
-		known[idOf(parent)] = true
 		for _, kind := range listed(parent, annotationKinds) {
 			if _, ok := kinds[schema.ParseGroupKind(kind)]; !ok {
 				kinds[schema.ParseGroupKind(kind)] = ""
@@ -55,11 +54,16 @@ func (l *look) orphans(ctx context.Context, wanted []declared) ([]entities.Objec
 
 // parent is the ConfigMap that remembers the set of objects; nil when nothing was applied yet.
 func (l *look) parent(ctx context.Context) (*unstructured.Unstructured, error) {
-	v, err := l.place(ctx, schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, l.home)
+	v, err := l.viewOf(ctx, schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, l.home)
 	if err != nil || v == nil {
 		return nil, err
 	}
-	return v.get(l.home, fmt.Sprintf(parentNameTemplate, l.in.Application, l.in.Service, l.in.Channel)), nil
+	return v.get(l.home, parentName(l.owner)), nil
+}
+
+// isParent tells whether an object is our own book-keeping, here or where the instance once was.
+func (l *look) isParent(o *unstructured.Unstructured) bool {
+	return idOf(o).kind == schema.GroupKind{Kind: "ConfigMap"} && o.GetName() == parentName(l.owner)
 }
 
 // undeclared reports the objects of a kind that are ours and not known. What a controller made for
@@ -67,12 +71,12 @@ func (l *look) parent(ctx context.Context) (*unstructured.Unstructured, error) {
 func (l *look) undeclared(ctx context.Context, kind schema.GroupVersionKind, namespaces []string, known map[id]bool) ([]entities.Object, error) {
 	var found []entities.Object
 	for _, namespace := range namespaces {
-		v, err := l.place(ctx, kind, namespace)
+		v, err := l.viewOf(ctx, kind, namespace)
 		if err != nil || v == nil {
 			return found, err
 		}
 		for _, o := range v.of(l.owner) {
-			if known[idOf(o)] || metav1.GetControllerOfNoCopy(o) != nil {
+			if known[idOf(o)] || metav1.GetControllerOfNoCopy(o) != nil || l.isParent(o) {
 				continue
 			}
 			known[idOf(o)] = true // the same view may serve all namespaces

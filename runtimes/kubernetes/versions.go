@@ -10,8 +10,12 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// annotationRevision is where the Deployment controller numbers ReplicaSets.
-const annotationRevision = "deployment.kubernetes.io/revision"
+const (
+	// annotationRevision is where the Deployment controller numbers ReplicaSets.
+	annotationRevision = "deployment.kubernetes.io/revision"
+	// annotationTemplate is where the server numbers the templates of a DaemonSet.
+	annotationTemplate = "deprecated.daemonset.template.generation"
+)
 
 // workload says how the versions of a kind are read.
 type workload int

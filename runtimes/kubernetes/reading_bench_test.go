@@ -1,0 +1,345 @@
+package kubernetes
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/yaml"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// bench is a namespace of a real control plane, and a runtime that reaches it through a gate.
+type bench struct {
+	*testing.T
+	*Runtime
+	clusters  *Clusters
+	admin     *clients // past the gate, with all rights
+	gate      *gate
+	namespace string
+	requests  atomic.Int64
+	asked     sync.Map // what was asked, by number
+	hold      atomic.Pointer[chan struct{}] // when set, requests wait for it
+}
+
+// reach begins a bench. change makes the runtime's kubeconfig another one: other credentials.
+func reach(t *testing.T, change ...func(user *clientcmdapi.AuthInfo)) *bench {
+	t.Helper()
+	t.Parallel()
+	return reachAlone(t, change...)
+}
+
+// reachAlone is reach for tests that nothing may run beside.
+func reachAlone(t *testing.T, change ...func(user *clientcmdapi.AuthInfo)) *bench {
+	t.Helper()
+	direct := kubeconfig(t)
+	b := &bench{T: t, namespace: "read-" + strings.ToLower(rand.Text()[:8])}
+
+	others := &Clusters{}
+	t.Cleanup(others.Close)
+	admin, err := others.cluster(definition(direct)).connect(t.Context())
+	require.NoError(t, err)
+	b.admin = admin
+	_, err = admin.typed.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.namespace}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_ = admin.typed.CoreV1().Namespaces().Delete(context.Background(), b.namespace, metav1.DeleteOptions{})
+	})
+
+	file, err := clientcmd.LoadFromFile(direct)
+	require.NoError(t, err)
+	for _, c := range file.Clusters {
+		b.gate = newGate(t, c.Server)
+		c.Server = "https://" + b.gate.address
+	}
+	for _, user := range file.AuthInfos {
+		for _, each := range change {
+			each(user)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, clientcmd.WriteToFile(*file, path))
+	b.clusters = &Clusters{WrapTransport: b.count}
+	t.Cleanup(b.clusters.Close)
+	b.Runtime, err = New(definition(path), b.clusters)
+	require.NoError(t, err)
+	return b
+}
+
+func definition(path string) entities.RuntimeDefinition {
+	return entities.RuntimeDefinition{
+		Name: "bench", Kind: entities.RuntimeKubernetes,
+		Kubernetes: &entities.KubernetesRuntime{Kubeconfig: path, FailAfter: time.Minute},
+	}
+}
+
+func (b *bench) count(next http.RoundTripper) http.RoundTripper {
+	return counted{next, func(req *http.Request) {
+		b.asked.Store(b.requests.Add(1), req.Method+" "+req.URL.RequestURI())
+		if hold := b.hold.Load(); hold != nil {
+			select {
+			case <-*hold:
+			case <-req.Context().Done():
+			}
+		}
+	}}
+}
+
+// WrappedRoundTripper lets client-go find the connection underneath.
+func (f counted) WrappedRoundTripper() http.RoundTripper { return f.RoundTripper }
+
+type counted struct {
+	http.RoundTripper
+	count func(*http.Request)
+}
+
+func (f counted) RoundTrip(req *http.Request) (*http.Response, error) {
+	f.count(req)
+	return f.RoundTripper.RoundTrip(req)
+}
+
+// instance is the bench's service web in prod at a version, made of objects in YAML.
+func (b *bench) instance(version string, objects ...string) runtimes.Instance {
+	payload := &entities.Payload{
+		Application: b.namespace, Service: "web", Channel: "prod", Address: map[string]string{"namespace": b.namespace},
+		Kubernetes: &entities.KubernetesPayload{},
+	}
+	for _, text := range objects {
+		raw, err := yaml.YAMLToJSON([]byte(text))
+		require.NoError(b, err)
+		payload.Kubernetes.Objects = append(payload.Kubernetes.Objects, json.RawMessage(raw))
+	}
+	return runtimes.Instance{Application: b.namespace, Service: "web", Channel: "prod", FullVersion: version, Payload: payload}
+}
+
+// put applies the objects of an instance, without waves and refusals.
+func (b *bench) put(in runtimes.Instance) {
+	b.Helper()
+	declared, err := b.declare(b.Context(), in)
+	require.NoError(b, err)
+	for _, d := range declared {
+		r, err := b.cluster.resource(b.Context(), d.GroupVersionKind())
+		require.NoError(b, err)
+		_, err = b.admin.at(r, d.GetNamespace()).Apply(b.Context(), d.GetName(), d.Unstructured, metav1.ApplyOptions{FieldManager: FieldManager, Force: true})
+		require.NoError(b, err)
+	}
+}
+
+func (b *bench) look(in runtimes.Instance) []entities.Object {
+	b.Helper()
+	objects, err := b.Observe(b.Context(), in)
+	require.NoError(b, err)
+	return objects
+}
+
+// none requires that nothing more than so many requests were made since.
+func (b *bench) none(since, more int64, what string) {
+	b.Helper()
+	var asked []any
+	for i := since + 1; i <= b.requests.Load(); i++ {
+		request, _ := b.asked.Load(i)
+		asked = append(asked, request)
+	}
+	require.Len(b, asked, int(more), what)
+}
+
+// until looks until the objects are as wanted.
+func (b *bench) until(in runtimes.Instance, what string, is func([]entities.Object) bool) []entities.Object {
+	b.Helper()
+	var seen []entities.Object
+	b.wait(what, func() bool {
+		objects, err := b.Observe(b.Context(), in)
+		if err == nil {
+			seen = objects
+		}
+		return err == nil && is(objects)
+	}, func() any { return seen })
+	return seen
+}
+
+// wait looks at a condition every few milliseconds, for 30 s.
+func (b *bench) wait(what string, is func() bool, seen func() any) {
+	b.Helper()
+	deadline := time.After(30 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !is() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			require.FailNow(b, "never seen: "+what, "%+v", seen())
+		}
+	}
+}
+
+// untilError looks until it fails with a code.
+func (b *bench) untilError(in runtimes.Instance, code string) error {
+	b.Helper()
+	var last error
+	b.wait("error of code "+code, func() bool {
+		_, last = b.Observe(b.Context(), in)
+		return hasCode(last, code)
+	}, func() any { return last })
+	return last
+}
+
+func settled(version string) func([]entities.Object) bool {
+	return func(objects []entities.Object) bool {
+		for _, o := range objects {
+			if o.Status != entities.ObjectSucceeded || len(o.Versions) != 1 || !o.Versions[0].Active || o.Versions[0].Version != version {
+				return false
+			}
+		}
+		return len(objects) > 0
+	}
+}
+
+// hintsOf collects the hints of the bench; others work on the same cluster.
+func (b *bench) hintsOf() <-chan runtimes.Owner {
+	hints := make(chan runtimes.Owner, 10_000)
+	b.Cleanup(b.Watch(func(owner runtimes.Owner) {
+		if owner.Application == b.namespace {
+			hints <- owner
+		}
+	}))
+	return hints
+}
+
+func (b *bench) hinted(hints <-chan runtimes.Owner, within time.Duration) {
+	b.Helper()
+	select {
+	case owner := <-hints:
+		require.Equal(b, runtimes.Owner{Application: b.namespace, Service: "web", Channel: "prod"}, owner)
+	case <-time.After(within):
+		require.FailNow(b, "no hint came")
+	}
+}
+
+func drain(hints <-chan runtimes.Owner) {
+	for {
+		select {
+		case <-hints:
+		default:
+			return
+		}
+	}
+}
+
+// quiet waits until nothing was hinted at and nothing asked for a while: controllers have settled.
+func (b *bench) quiet(in runtimes.Instance, hints <-chan runtimes.Owner) {
+	b.Helper()
+	deadline := time.After(30 * time.Second)
+	for {
+		b.look(in)
+		select {
+		case <-hints:
+		case <-time.After(500 * time.Millisecond):
+			return
+		case <-deadline:
+			require.FailNow(b, "it never settled")
+		}
+	}
+}
+
+// gate stands between a client and the server, and can be shut: the server is away.
+type gate struct {
+	t       *testing.T
+	address string
+	target  string
+	mu      sync.Mutex
+	open    map[net.Conn]bool
+	closer  io.Closer
+}
+
+func newGate(t *testing.T, server string) *gate {
+	t.Helper()
+	at, err := url.Parse(server)
+	require.NoError(t, err)
+	g := &gate{t: t, target: at.Host, address: "127.0.0.1:0", open: map[net.Conn]bool{}}
+	g.unlock()
+	t.Cleanup(g.shut)
+	return g
+}
+
+func (g *gate) unlock() {
+	g.t.Helper()
+	l, err := net.Listen("tcp", g.address)
+	require.NoError(g.t, err)
+	g.address, g.closer = l.Addr().String(), l
+	go func() {
+		for {
+			from, err := l.Accept()
+			if err != nil {
+				return
+			}
+			to, err := net.Dial("tcp", g.target)
+			if err != nil {
+				from.Close()
+				continue
+			}
+			g.mu.Lock()
+			g.open[from], g.open[to] = true, true
+			g.mu.Unlock()
+			go g.carry(from, to)
+			go g.carry(to, from)
+		}
+	}()
+}
+
+func (g *gate) carry(from, to net.Conn) {
+	_, _ = io.Copy(to, from)
+	from.Close()
+	to.Close()
+}
+
+func (g *gate) shut() {
+	g.closer.Close()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for c := range g.open {
+		c.Close()
+	}
+	clear(g.open)
+}
+
+func deploymentOf(image string, replicas int, podAnnotations string) string {
+	return fmt.Sprintf(`
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: %d
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}, annotations: {%s}}
+    spec: {containers: [{name: web, image: "%s"}]}
+`, replicas, podAnnotations, image)
+}
+
+func kubeconfig(t *testing.T) string {
+	t.Helper()
+	path := os.Getenv("CONVERGE_TEST_KUBECONFIG")
+	if path == "" {
+		t.Skip("no control plane")
+	}
+	return path
+}
