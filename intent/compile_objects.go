@@ -66,10 +66,10 @@ type objectSet struct {
 
 // compileObjects checks the objects of a service in one channel and makes their bundle. What a
 // release gives stays open.
-func (s *serviceCompiler) compileObjects(scope *scope, d *kubernetesDraft, ref placeRef) *kubernetesDoc {
+func (s *serviceCompiler) compileObjects(scope *scope, d *kubernetesDraft, ref placeRef) (*kubernetesDoc, objectList) {
 	set := &objectSet{serviceCompiler: s, scope: scope, draft: d, ref: ref}
 	set.resolveNamespace()
-	doc := &kubernetesDoc{Objects: map[string]string{}, Prune: d.prune, Adopt: d.adopt}
+	doc := &kubernetesDoc{Prune: d.prune, Adopt: d.adopt}
 	set.gather()
 	set.chart(doc)
 	set.unique()
@@ -77,8 +77,7 @@ func (s *serviceCompiler) compileObjects(scope *scope, d *kubernetesDraft, ref p
 	if len(set.objects) == 0 && !set.faulty && !s.config.objects.incomplete && !s.Faulty(d.at) {
 		set.fail(d.at, Fault{Code: "no-objects", Message: "the service is made of no objects", Expected: "manifests, a kustomization or a chart with at least one"})
 	}
-	set.bundle(doc)
-	return doc
+	return doc, set.bundle(doc)
 }
 
 // fail reports a fault at a path of the service.
@@ -177,8 +176,9 @@ func secretInObject() Fault {
 	}
 }
 
-// bundle puts the objects in order and makes, or finds, their bundle.
-func (b *objectSet) bundle(doc *kubernetesDoc) {
+// bundle puts the objects in order, makes or finds their bundle, and lists them.
+func (b *objectSet) bundle(doc *kubernetesDoc) objectList {
+	list := objectList{}
 	sorted := slices.Clone(b.objects)
 	slices.SortStableFunc(sorted, func(x, y placed[*object]) int {
 		return strings.Compare(x.v.sortKey(), y.v.sortKey())
@@ -194,14 +194,14 @@ func (b *objectSet) bundle(doc *kubernetesDoc) {
 		if kinds[id] > 1 {
 			id = o.v.kind + "." + o.v.group + strings.TrimPrefix(id, o.v.kind)
 		}
-		doc.Objects[id] = o.v.digest[:12]
+		list[id] = o.v.digest[:12]
 		key.WriteString(o.v.digest)
 		size += len(o.v.data) + len(",\n")
 		data = append(data, o.v.data)
 	}
 	if size > maxBundle {
 		b.fail(b.draft.at, Fault{Code: "too-large", Message: fmt.Sprintf("the objects of the service have %d bytes", size), Expected: fmt.Sprintf("at most %d", maxBundle)})
-		return
+		return list
 	}
 	made, ok := b.bundles[key.String()]
 	if !ok {
@@ -209,6 +209,7 @@ func (b *objectSet) bundle(doc *kubernetesDoc) {
 		b.bundles[key.String()] = made
 	}
 	doc.Bundle = made.digest
+	return list
 }
 
 // sortKey orders objects by what they are and not by where they stand.

@@ -241,7 +241,11 @@ func (s *serviceCompiler) instance(channel channelDoc, d *draft, doc *serviceDoc
 	scope := s.scope(channel, d)
 	s.substitutions(scope, d, ref)
 	if ok && d.kubernetes != nil {
-		instance.Kubernetes = s.compileObjects(scope, d.kubernetes, ref)
+		made, list := s.compileObjects(scope, d.kubernetes, ref)
+		if doc.Objects == nil {
+			doc.Objects = map[string]objectList{}
+		}
+		instance.Kubernetes, doc.Objects[made.Bundle] = made, list
 	}
 	return instance
 }

@@ -131,7 +131,9 @@ func (i *Incarnation) side(service, channel string) (side, bool, error) {
 		return side{}, false, err
 	}
 	flat := payloadPaths(template)
-	instance.Kubernetes.objectPaths(flat)
+	if k := instance.Kubernetes; k != nil {
+		doc.Objects[k.Bundle].paths(flat)
+	}
 	return side{flat, instance.rules()}, true, nil
 }
 

@@ -44,12 +44,9 @@ func payloadPaths(p entities.Payload) map[string]string {
 	return flat
 }
 
-// objectPaths flattens what a service is made of to the objects and the beginnings of their digests.
-func (k *kubernetesDoc) objectPaths(flat map[string]string) {
-	if k == nil {
-		return
-	}
-	for id, digest := range k.Objects {
+// paths adds the objects of a service, by the beginnings of their digests.
+func (l objectList) paths(flat map[string]string) {
+	for id, digest := range l {
 		flat["objects."+id] = "sha256 " + digest
 	}
 }

@@ -2,7 +2,9 @@ package intent
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
@@ -38,12 +40,64 @@ func FuzzLoad(f *testing.F) {
 			t.Skip()
 		}
 		files := fstest.MapFS{"a/x.converge.yaml": {Data: text}, "a/routes/rules.json": {Data: []byte("{}")}, "a/x": {Data: text}}
-		config, err := loadFS(files, "/config", Options{AllowFake: true})
+		config, err := loadFS(files, "/config", Options{AllowFake: true, client: &http.Client{Transport: noNetwork{}}})
 		if err != nil {
 			wantPlaces(t, err)
 			return
 		}
 		wantSame(t, config)
+	})
+}
+
+type noNetwork struct{}
+
+func (noNetwork) RoundTrip(*http.Request) (*http.Response, error) {
+	return nil, errors.New("nothing is fetched here")
+}
+
+// FuzzManifest: the same of a manifest, which is also a chart's template and part of a kustomization;
+// and what is filled in is JSON.
+func FuzzManifest(f *testing.F) {
+	archives, err := filepath.Glob("testdata/malformed/kubernetes-*.txtar")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, name := range archives {
+		archive, err := txtar.ParseFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, file := range archive.Files[1:] {
+			f.Add(file.Data)
+		}
+	}
+	f.Add([]byte(deployment))
+	sources := []string{"manifests: [a.yaml]", "kustomize: .", "helm: {chart: chart, values: {tag: '${{ version }}'}}"}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if len(text) > 20_000 {
+			t.Skip()
+		}
+		for _, source := range sources {
+			config, err := loadFS(fstest.MapFS{
+				"converge.yaml": {Data: []byte(cluster("parameters: [{name: replicas, type: int, default: 2}]\nkubernetes: {" + source + "}"))},
+				"a.yaml":        {Data: text}, "kustomization.yaml": {Data: []byte("resources: [a.yaml]")},
+				"chart/Chart.yaml": {Data: []byte("{apiVersion: v2, name: web, version: 1.0.0}")}, "chart/templates/a.yaml": {Data: text},
+			}, "/config", Options{})
+			if err != nil {
+				wantPlaces(t, err)
+				continue
+			}
+			wantSame(t, config)
+			compiled, err := Compile(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range objectsOf(t, compiled, "prod", RenderInput{Version: "v1"}) {
+				if !json.Valid([]byte(o)) {
+					t.Fatalf("no JSON: %s", o)
+				}
+			}
+		}
 	})
 }
 

@@ -48,8 +48,9 @@ type serviceDoc struct {
 	ConfigChanges    entities.ConfigChanges `json:"configChanges"`
 	ProgressDeadline period                 `json:"progressDeadline"`
 	Parameters       []parameterDoc         `json:"parameters,omitempty"`
-	Files            map[string]string      `json:"files,omitempty"` // path → content, of all channels
-	Channels         []instanceDoc          `json:"channels"`        // in the application's order
+	Files            map[string]string      `json:"files,omitempty"`   // path → content, of all channels
+	Objects          map[string]objectList  `json:"objects,omitempty"` // of each bundle that a channel names
+	Channels         []instanceDoc          `json:"channels"`          // in the application's order
 }
 
 type parameterDoc struct {
@@ -75,13 +76,16 @@ type instanceDoc struct {
 
 // kubernetesDoc is what a service in a channel is made of on a Kubernetes runtime.
 type kubernetesDoc struct {
-	Bundle  string            `json:"bundle"`
-	Objects map[string]string `json:"objects"`         // id → beginning of its digest
-	Names   []string          `json:"names,omitempty"` // that its substitutions name
-	Fixed   []string          `json:"fixed,omitempty"` // parameters that shaped it, which no release may set
-	Prune   bool              `json:"prune,omitempty"`
-	Adopt   bool              `json:"adopt,omitempty"`
+	Bundle string   `json:"bundle"`
+	Names  []string `json:"names,omitempty"` // that its substitutions name
+	Fixed  []string `json:"fixed,omitempty"` // parameters that shaped it, which no release may set
+	Prune  bool     `json:"prune,omitempty"`
+	Adopt  bool     `json:"adopt,omitempty"`
 }
+
+// objectList says what is in a bundle without its content: the beginning of each object's digest, by
+// what people call it: Deployment/web.
+type objectList map[string]string
 
 // period is a duration that JSON shows as people write it.
 type period time.Duration

@@ -17,15 +17,28 @@ var kustomizationNames = []string{"kustomization.yaml", "kustomization.yml", "Ku
 // read, those of a build that failed included. Remote bases, plugins and charts are refused.
 func Kustomize(fsys fs.FS, dir string) (Text, []string, error) {
 	t := &tree{fsys: fsys, read: map[string]bool{}}
-	objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(t, path.Join("/", dir))
+	data, err := build(t, dir)
 	if err != nil {
 		if t.refused != nil {
 			return Text{}, t.names(), t.refused
 		}
 		return Text{}, t.names(), errors.New(oneLine(err.Error()))
 	}
-	data, err := objects.AsYaml()
-	return Text{Name: "kustomization " + dir, Data: data}, t.names(), err
+	return Text{Name: "kustomization " + dir, Data: data}, t.names(), nil
+}
+
+// build keeps kustomize's own failures from ending the process.
+func build(t *tree, dir string) (data []byte, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("kustomize failed: %v", r)
+		}
+	}()
+	objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(t, path.Join("/", dir))
+	if err != nil {
+		return nil, err
+	}
+	return objects.AsYaml()
 }
 
 // fetched are the fields of a kustomization whose texts are paths, or hold some.
