@@ -113,6 +113,17 @@ type CustomRuntime struct {
 	Fetch *Command         `json:"fetch,omitempty"`
 	Mode  FetchMode        `json:"mode,omitempty"`
 	Env   map[string]Value `json:"env,omitempty"`
+	Job   *CommandJob      `json:"job,omitempty"` // nil: commands are processes of the worker's machine
+}
+
+// CommandJob is where a custom runtime's commands run as Kubernetes Jobs instead.
+type CommandJob struct {
+	Cluster        KubernetesRuntime `json:"cluster"`
+	Namespace      string            `json:"namespace"`
+	Image          string            `json:"image"`
+	ServiceAccount string            `json:"serviceAccount,omitempty"`
+	// Wrapper is the path of converge-wrapper in the image; empty: none, and the log is taken as it is.
+	Wrapper string `json:"wrapper,omitempty"`
 }
 
 // Command is a program and its arguments. RetryableExitCodes: when given, an apply that exits

@@ -5,7 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,72 +30,32 @@ type result struct {
 	signal string // that ended it, if one did
 	stdout []byte // raw, of a fetch
 	redact *redactor
+	merged bool // stdout has stderr in it
 }
 
 var errTooLarge = errors.New("output too large")
 
-// run prepares the environment, runs the command and sorts its ends: what could not start, what was
+// run resolves what the command gets, has it run, and sorts its ends: what could not start, what was
 // ended by us, and what ended by itself.
 func (r *Runtime) run(ctx context.Context, c call, in runtimes.Instance) (res result) {
 	res = result{call: c, redact: &redactor{}, out: runtimes.Output{Command: strings.Join(c.argv, " "), ExitCode: -1}}
 	env, secrets, err := environment(r.def, in)
-	res.redact = newRedactor(secrets)
+	res.redact = newRedactor(slices.Sorted(maps.Values(secrets)))
 	res.out.Command = res.redact.text(res.out.Command)
 	if err != nil {
 		res.end(runtimes.CodeFetchFailed, err)
 		return res
 	}
-	if in.Payload != nil && in.Payload.Custom != nil && len(in.Payload.Custom.Files) > 0 {
-		dir, err := writeFiles(in.Payload.Custom.Files)
-		defer func() { _ = os.RemoveAll(dir) }() // nothing to do about it: the directory is the system's to clean
-		if err != nil {
-			res.end(runtimes.CodeFetchFailed, err)
-			return res
-		}
-		env = append(env, "CONVERGE_FILES="+dir)
+	w := work{env: env, secrets: secrets, labels: labels{"fetch", in.Application, in.Service, in.Channel, r.def.Name}}
+	if in.Payload != nil && in.Payload.Custom != nil {
+		w.files = in.Payload.Custom.Files
 	}
-	path, err := r.program(c.argv[0], env)
-	if err != nil {
-		res.end(runtimes.CodeCommandNotFound, err)
-		return res
+	if !c.fetch {
+		w.labels.purpose = "apply"
+		w.one, w.key = strings.Join([]string{in.Application, in.Service, in.Channel, r.def.Name}, "/"), in.Key
 	}
-	r.execute(ctx, &res, path, env)
+	r.runner.run(ctx, &res, w)
 	return res
-}
-
-func (r *Runtime) execute(ctx context.Context, res *result, path string, env []string) {
-	bounded, cancel := context.WithTimeout(ctx, res.timeout)
-	defer cancel()
-	bounded, stop := context.WithCancelCause(bounded)
-	defer stop(nil)
-
-	outTail, errTail := res.redact.tail(MaxTail), res.redact.tail(MaxTail)
-	whole := &head{limit: MaxDocument, full: func() { stop(errTooLarge) }}
-	p := process{path: path, argv: res.argv, dir: r.def.Dir, env: env, stdout: outTail, stderr: errTail, grace: r.grace, drain: r.drain}
-	if res.fetch {
-		p.stdout = tee{whole, outTail}
-		p.sweep = true
-	}
-	res.out.Started = time.Now()
-	exit, err := p.run(bounded)
-	res.out.Duration = time.Since(res.out.Started)
-	res.out.Stdout, res.out.Stderr = outTail.String(), errTail.String()
-	res.out.ExitCode, res.signal = exit.code, exit.signal
-	res.stdout = whole.buf.Bytes()
-
-	switch {
-	case whole.over:
-		res.end(runtimes.CodeOutputTooLarge, fmt.Errorf("%s printed more than %d KiB", res.argv[0], MaxDocument>>10))
-	case err == nil && exit.ended: // by itself, maybe just in time
-	case errors.Is(ctx.Err(), context.Canceled):
-		res.end("", fmt.Errorf("%s interrupted: %w", res.argv[0], context.Canceled))
-	case ctx.Err() != nil: // the caller's deadline, not ours
-		res.end(runtimes.CodeTimeout, fmt.Errorf("%s did not finish in time and was ended%s", res.argv[0], res.lastWords()))
-	case bounded.Err() != nil:
-		res.end(runtimes.CodeTimeout, fmt.Errorf("%s did not finish within %s and was ended%s", res.argv[0], res.timeout, res.lastWords()))
-	default:
-		res.end(r.startError(path, err))
-	}
 }
 
 // end sets the error of a call that gives no answer. An empty code is an interruption from outside,

@@ -33,9 +33,8 @@ const (
 
 // Runtime runs the commands of one definition. It is immutable, so safe for concurrent use.
 type Runtime struct {
-	def   entities.RuntimeDefinition
-	grace time.Duration
-	drain time.Duration
+	def    entities.RuntimeDefinition
+	runner runner
 }
 
 var (
@@ -44,12 +43,21 @@ var (
 )
 
 // New checks the definition; it starts nothing and does not ask whether the commands exist, since
-// another worker may be the one that has them.
-func New(def entities.RuntimeDefinition) (*Runtime, error) {
+// another worker may be the one that has them. Its commands run on this machine.
+func New(def entities.RuntimeDefinition) (*Runtime, error) { return NewIn(def, nil) }
+
+// NewIn is New for a definition whose commands may run as Jobs in one of the clusters.
+func NewIn(def entities.RuntimeDefinition, clusters Clusters) (*Runtime, error) {
 	if err := check(def); err != nil {
 		return nil, fmt.Errorf("runtime %s: %w", def.Name, err)
 	}
-	return &Runtime{def: def, grace: defaultGrace, drain: defaultDrain}, nil
+	if def.Custom.Job != nil {
+		if clusters == nil {
+			return nil, fmt.Errorf("runtime %s: its commands run as Jobs, and no clusters are known here", def.Name)
+		}
+		return &Runtime{def: def, runner: &jobs{def: def, clusters: clusters}}, nil
+	}
+	return &Runtime{def: def, runner: &local{dir: def.Dir, grace: defaultGrace, drain: defaultDrain}}, nil
 }
 
 func check(def entities.RuntimeDefinition) error {
@@ -63,6 +71,8 @@ func check(def entities.RuntimeDefinition) error {
 		return fmt.Errorf("directory %s is relative; expected an absolute one", def.Dir)
 	case len(c.Apply.Argv) == 0 || c.Apply.Argv[0] == "":
 		return errors.New("apply has no command")
+	case c.Job != nil && (c.Job.Namespace == "" || c.Job.Image == ""):
+		return errors.New("its job has no namespace or no image")
 	case c.Fetch == nil && c.Mode != entities.FetchNone:
 		return fmt.Errorf("mode is %s, but there is no fetch command", c.Mode)
 	case c.Fetch == nil:
@@ -140,6 +150,9 @@ func (r *Runtime) structured(ctx context.Context, in runtimes.Instance) ([]entit
 		return nil, res.out, readingError(runtimes.CodeFetchFailed, res.exited())
 	}
 	objects, err := document{show: res.redact.text}.parse(res.stdout)
+	if err != nil && res.merged {
+		err = fmt.Errorf("%w (stderr is in it too: the job has no converge-wrapper)", err)
+	}
 	if err != nil {
 		return nil, res.out, readingError(runtimes.CodeMalformed, res.fail("%s: malformed output: %w", res.argv[0], err))
 	}

@@ -15,46 +15,60 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// inherited is all that a command gets of the worker's environment. The rest is the worker's own
+// inherited is all that a local command gets of the worker's environment. The rest is the worker's own
 // business, its credentials among it; a command that needs more names it in the runtime's env.
 var inherited = [...]string{"PATH", "HOME", "LANG", "TMPDIR", "USER"}
 
-// environment builds what a command sees (C7), later wins: what is inherited, the runtime's env,
-// the payload's env, and what Converge itself tells. Secrets are resolved here, when a command is
-// about to start, and returned so that they can be redacted.
-func environment(def entities.RuntimeDefinition, in runtimes.Instance) (env, secrets []string, err error) {
+// filesVariable holds the directory of a payload's files.
+const filesVariable = "CONVERGE_FILES"
+
+// environment builds what a command sees (C7) wherever it runs, later wins: the runtime's env, the
+// payload's env, and what Converge itself tells. Secrets are resolved here, when a command is about
+// to start, and returned apart by the name of their variable; even with an error, so that they can be
+// redacted.
+func environment(def entities.RuntimeDefinition, in runtimes.Instance) (env, secrets map[string]string, err error) {
 	values := map[string]entities.Value{}
 	maps.Copy(values, def.Custom.Env)
 	if in.Payload != nil && in.Payload.Custom != nil {
 		maps.Copy(values, in.Payload.Custom.Env)
 	}
-	all := map[string]string{}
-	for _, name := range inherited {
-		if v, ok := os.LookupEnv(name); ok {
-			all[name] = v
-		}
-	}
+	told := told(in)
+	env, secrets = map[string]string{}, map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		v := values[name]
-		all[name] = v.Literal
 		if v.WorkerEnv == "" {
+			env[name] = v.Literal
 			continue
 		}
 		secret, ok := os.LookupEnv(v.WorkerEnv)
 		if !ok {
 			return nil, secrets, fmt.Errorf("runtime %s: %s is to come from the worker's environment variable %s, which is not set there", def.Name, name, v.WorkerEnv)
 		}
-		all[name] = secret
-		secrets = append(secrets, secret)
+		secrets[name] = secret
 	}
-	maps.Copy(all, told(in))
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(all[name], "\x00") {
-			return nil, secrets, runtimes.Permanent(fmt.Errorf("runtime %s: %q cannot be an environment variable: = in its name, or a zero byte", def.Name, name))
+	for name, value := range told {
+		delete(secrets, name)
+		env[name] = value
+	}
+	for _, all := range []map[string]string{env, secrets} {
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			if name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(all[name], "\x00") {
+				return nil, secrets, runtimes.Permanent(fmt.Errorf("runtime %s: %q cannot be an environment variable: = in its name, or a zero byte", def.Name, name))
+			}
 		}
-		env = append(env, name+"="+all[name])
 	}
 	return env, secrets, nil
+}
+
+// inherit is what a local command gets of the worker's own environment.
+func inherit() map[string]string {
+	all := map[string]string{}
+	for _, name := range inherited {
+		if v, ok := os.LookupEnv(name); ok {
+			all[name] = v
+		}
+	}
+	return all
 }
 
 // told is what Converge tells every command about the instance (C7), and where on the runtime it
@@ -117,10 +131,10 @@ func writeFiles(files map[string]string) (dir string, err error) {
 
 // program finds the file to execute. With a slash in it, it is relative to the directory of the
 // definition; without one it is looked up in the PATH that the command itself will see.
-func (r *Runtime) program(name string, env []string) (string, error) {
+func (l *local) program(name string, env []string) (string, error) {
 	if strings.ContainsAny(name, "/"+string(filepath.Separator)) {
 		if !filepath.IsAbs(name) {
-			name = filepath.Join(r.def.Dir, name)
+			name = filepath.Join(l.dir, name)
 		}
 		return name, executable(name)
 	}
@@ -156,8 +170,8 @@ func executable(path string) error {
 // startError explains why a program that is there could not be started, with the reading error's
 // code. The system's own words ("no such file or directory") would send a reader looking for the
 // wrong file.
-func (r *Runtime) startError(path string, err error) (code string, explained error) {
-	_, dirErr := os.Stat(first(r.def.Dir, "."))
+func (l *local) startError(path string, err error) (code string, explained error) {
+	_, dirErr := os.Stat(first(l.dir, "."))
 	switch {
 	case dirErr != nil:
 		return runtimes.CodeFetchFailed, fmt.Errorf("working directory: %w", dirErr)

@@ -49,7 +49,7 @@ func TestTimeoutEndsTheGroup(t *testing.T) {
 		}
 		c.Apply.Timeout = 300 * time.Millisecond
 		rt := newRuntime(t, dir, c)
-		rt.grace = 50 * time.Millisecond
+		rt.runner.(*local).grace = 50 * time.Millisecond
 		var err error
 		if fetch {
 			_, err = rt.Observe(t.Context(), web("v1"))
@@ -118,7 +118,7 @@ func TestPipesHeldByAnother(t *testing.T) {
 		}()
 		if fetch {
 			rt := newRuntime(t, dir, fetching(entities.FetchStructured, daemon))
-			rt.drain = 50 * time.Millisecond
+			rt.runner.(*local).drain = 50 * time.Millisecond
 			objects, err := rt.Observe(t.Context(), web("v1"))
 			require.NoError(t, err)
 			require.Empty(t, objects)
@@ -126,7 +126,7 @@ func TestPipesHeldByAnother(t *testing.T) {
 			continue
 		}
 		rt := newRuntime(t, dir, applying(daemon))
-		rt.drain = 50 * time.Millisecond
+		rt.runner.(*local).drain = 50 * time.Millisecond
 		out, err := rt.Apply(t.Context(), web("v1"))
 		require.NoError(t, err)
 		require.Equal(t, "{\"objects\": []}\n", out.Stdout)

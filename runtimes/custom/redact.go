@@ -79,6 +79,15 @@ func (r *redactor) match(b []byte) int {
 	return 0
 }
 
+// whole is a stream that was cut without regard to secrets: where its beginning is missing, a piece of
+// one may be left there, and is dropped.
+func (r *redactor) whole(stream []byte, truncated bool) []byte {
+	if !truncated {
+		return stream
+	}
+	return stream[min(len(stream), max(0, r.longest()-1)):]
+}
+
 // text redacts a string as a whole.
 func (r *redactor) text(s string) string {
 	if len(r.secrets) == 0 {

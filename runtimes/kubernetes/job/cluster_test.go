@@ -325,12 +325,15 @@ func (b *bench) claimed(waiters int) {
 func (b *bench) abandon(r job.Request) {
 	b.Helper()
 	dying := dying(b)
-	_, err := job.Run(b.Context(), dying, r)
-	require.Error(b, err)
+	ctx, end := context.WithCancel(b.Context())
+	failed := make(chan error, 1)
+	go func() { _, err := job.Run(ctx, dying, r); failed <- err }()
 	require.Eventually(b, func() bool {
 		jobs := b.jobs()
 		return len(jobs) == 1 && jobs[0].Status.Succeeded == 1
 	}, 40*time.Second, 20*time.Millisecond)
+	end()
+	require.ErrorIs(b, <-failed, context.Canceled)
 }
 
 // gone waits until a Job's name is free.

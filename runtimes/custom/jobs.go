@@ -1,0 +1,113 @@
+package custom
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	clientset "k8s.io/client-go/kubernetes"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/runtimes"
+	"github.com/converge-engine/converge/runtimes/kubernetes/job"
+)
+
+// Clusters are the connections that a worker's runtimes share.
+type Clusters interface {
+	// Client speaks to the cluster that def.Kubernetes names. An error may be gone at the next call.
+	Client(ctx context.Context, def entities.RuntimeDefinition) (clientset.Interface, error)
+}
+
+// jobs runs commands as Kubernetes Jobs, under the same contract as local ones (C2, C3, C6, C7). An
+// apply has one Job per instance at a time, whatever the number of workers; a fetch has its own.
+type jobs struct {
+	def      entities.RuntimeDefinition
+	clusters Clusters
+}
+
+func (j *jobs) run(ctx context.Context, res *result, w work) {
+	place := j.def.Custom.Job
+	cluster := entities.RuntimeDefinition{Name: j.def.Name, Dir: j.def.Dir, Kubernetes: &place.Cluster}
+	client, err := j.clusters.Client(ctx, cluster)
+	if ctx.Err() != nil {
+		res.interrupted(ctx)
+		return
+	}
+	if err != nil {
+		res.end(runtimes.CodeFetchFailed, err)
+		return
+	}
+	started := time.Now()
+	got, err := job.Run(ctx, client, j.request(res, w))
+	j.keep(res, got, started)
+	switch {
+	case err == nil:
+		j.ended(res, got)
+	case ctx.Err() != nil:
+		res.interrupted(ctx)
+	default:
+		res.end(jobCode(err), err)
+	}
+}
+
+func (j *jobs) request(res *result, w work) job.Request {
+	place := j.def.Custom.Job
+	r := job.Request{
+		Namespace: place.Namespace, Purpose: w.labels.purpose, One: w.one, Key: w.key,
+		Prefix: fmt.Sprintf("converge-%s-%s-%s", w.labels.service, w.labels.channel, w.labels.purpose),
+		Labels: map[string]string{
+			"converge/job-application": w.labels.application, "converge/job-service": w.labels.service,
+			"converge/job-channel": w.labels.channel, "converge/job-runtime": w.labels.runtime,
+		},
+		Image: place.Image, ServiceAccount: place.ServiceAccount, Wrapper: place.Wrapper,
+		Command: res.argv, Env: w.env, Secrets: w.secrets, Files: w.files, FilesVariable: filesVariable,
+		Timeout: res.timeout, Limit: MaxDocument, StopAtLimit: res.fetch,
+	}
+	return r
+}
+
+// keep notes what a Job printed, with secrets taken out, whether it ended well or not.
+func (j *jobs) keep(res *result, got job.Result, started time.Time) {
+	c := res.capture(func() {})
+	stdout, stderr := res.redact.whole(got.Stdout, got.StdoutTruncated), res.redact.whole(got.Stderr, got.StderrTruncated)
+	_, _ = c.whole.Write(stdout) // none of them fails
+	_, _ = c.stdout.Write(stdout)
+	_, _ = c.stderr.Write(stderr)
+	if got.Merged {
+		_, _ = c.stderr.Write([]byte(merged))
+	}
+	if got.Started.IsZero() {
+		got.Started, got.Duration = started, time.Since(started)
+	}
+	res.keep(c, got.Started, got.Duration)
+	res.merged = got.Merged
+}
+
+// merged says why stderr is empty, and what may be wrong with stdout.
+const merged = "(stdout and stderr are merged in the log: no converge-wrapper reported)\n"
+
+// ended sorts how a command ended that ran, or that the wrapper could not run.
+func (j *jobs) ended(res *result, got job.Result) {
+	res.out.ExitCode, res.signal = got.ExitCode, got.Signal
+	switch {
+	case res.fetch && (got.StdoutTruncated || len(got.Stdout) > MaxDocument):
+		res.tooLarge()
+	case got.TimedOut:
+		res.timedOut()
+	case got.Problem != "" && (got.ExitCode == 126 || got.ExitCode == 127):
+		res.end(runtimes.CodeCommandNotFound, fmt.Errorf("in image %s: %s", j.def.Custom.Job.Image, got.Problem))
+	case got.Problem != "":
+		res.end(runtimes.CodeFetchFailed, errors.New(got.Problem))
+	}
+}
+
+func jobCode(err error) string {
+	switch {
+	case job.IsReason(err, job.ReasonTimeout):
+		return runtimes.CodeTimeout
+	case job.IsReason(err, job.ReasonNotFound):
+		return runtimes.CodeCommandNotFound
+	}
+	return runtimes.CodeFetchFailed
+}
