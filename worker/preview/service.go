@@ -2,6 +2,7 @@ package preview
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -125,8 +126,21 @@ func check(spec *entities.Spec, r Release) error {
 
 // draft renders as a release does, refusals included.
 func (p *Planner) draft(ctx context.Context, r protocol.PrepareRequest) (activities.Draft, error) {
-	draft, err := (&activities.Activities{Store: p.Store}).Draft(ctx, r)
+	request, err := sent(r)
+	if err != nil {
+		return activities.Draft{}, err
+	}
+	draft, err := (&activities.Activities{Store: p.Store}).Draft(ctx, request)
 	return draft, refusal(err)
+}
+
+// sent is a request as it comes out of Temporal: numbers are of one kind, whoever wrote them.
+func sent(r protocol.PrepareRequest) (out protocol.PrepareRequest, err error) {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return out, fmt.Errorf("parameters: %w", err)
+	}
+	return out, json.Unmarshal(data, &out)
 }
 
 // refusal tells what the caller did wrong from what went wrong.
