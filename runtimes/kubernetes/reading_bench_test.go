@@ -37,7 +37,7 @@ type bench struct {
 	gate      *gate
 	namespace string
 	requests  atomic.Int64
-	asked     sync.Map // what was asked, by number
+	asked     sync.Map                      // what was asked, by number
 	hold      atomic.Pointer[chan struct{}] // when set, requests wait for it
 }
 

@@ -1,74 +1,147 @@
 package kubernetes
 
 import (
+	interned "unique"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
+// annotationMade is where slim keeps the version that a ReplicaSet's pods get. It is in no cluster.
+const annotationMade = "converge/template-version"
+
 // slim takes from an object what is never read of it, because thousands are held in memory:
 // managedFields of all, and nearly everything of the ReplicaSets and Pods that a controller made.
 // The object is changed; one that somebody declared keeps all else, since drift is judged by it.
+// Equal strings are held once: names of fields, images, versions.
 func slim(o *unstructured.Unstructured) *unstructured.Unstructured {
 	unstructured.RemoveNestedField(o.Object, "metadata", "managedFields")
-	if metav1.GetControllerOfNoCopy(o) == nil {
-		return o
-	}
-	var paths [][]string
-	switch o.GetKind() {
-	case "ReplicaSet":
-		paths = [][]string{{"spec", "replicas"}, {"spec", "template", "metadata", "annotations", AnnotationVersion}, {"status"}}
-	case "Pod":
-		paths = [][]string{
-			{"metadata", "annotations", AnnotationVersion},
-			{"status", "phase"},
-			{"status", "conditions"},
-			{"status", "containerStatuses"},
-			{"status", "initContainerStatuses"},
+	if by := metav1.GetControllerOfNoCopy(o); by != nil {
+		switch o.GetKind() {
+		case "ReplicaSet":
+			o = slimReplicaSet(o, by)
+		case "Pod":
+			o = slimPod(o, by)
 		}
-		slimContainers(o)
-	default:
-		return o
 	}
-	kept := map[string]any{"apiVersion": o.GetAPIVersion(), "kind": o.GetKind()}
-	for _, name := range []string{"name", "namespace", "uid", "resourceVersion", "generation", "labels", "ownerReferences", "creationTimestamp", "deletionTimestamp"} {
-		paths = append(paths, []string{"metadata", name})
-	}
-	if o.GetKind() == "ReplicaSet" {
-		paths = append(paths, []string{"metadata", "annotations", annotationRevision})
-	}
-	for _, path := range paths {
-		value, found, err := unstructured.NestedFieldNoCopy(o.Object, path...)
-		if err != nil || !found {
-			continue
-		}
-		into := kept
-		for _, name := range path[:len(path)-1] {
-			next, ok := into[name].(map[string]any)
-			if !ok {
-				next = map[string]any{}
-				into[name] = next
-			}
-			into = next
-		}
-		into[path[len(path)-1]] = value
-	}
-	return &unstructured.Unstructured{Object: kept}
+	once(o.Object)
+	return o
 }
 
-// slimContainers leaves of the statuses of containers what says how they run.
-func slimContainers(pod *unstructured.Unstructured) {
-	status, _ := pod.Object["status"].(map[string]any)
-	for _, list := range []string{"containerStatuses", "initContainerStatuses"} {
-		containers, _ := status[list].([]any)
-		for i, c := range containers {
-			from, _ := c.(map[string]any)
-			kept := map[string]any{}
-			for _, field := range []string{"name", "state", "lastState", "restartCount"} {
-				if value, ok := from[field]; ok {
-					kept[field] = value
-				}
-			}
-			containers[i] = kept
+// slimReplicaSet keeps what a Deployment's versions are read from. Most ReplicaSets are empty ones of
+// earlier versions: of those only their number counts.
+func slimReplicaSet(o *unstructured.Unstructured, by *metav1.OwnerReference) *unstructured.Unstructured {
+	kept := slimmed(o, by, map[string]any{annotationRevision: o.GetAnnotations()[annotationRevision], annotationMade: templateVersion(o)})
+	if n := number(o, 0, "spec", "replicas"); n > 0 {
+		kept.Object["spec"] = map[string]any{"replicas": int64(n)}
+	}
+	status := map[string]any{}
+	for _, name := range []string{"replicas", "availableReplicas"} {
+		if n := number(o, 0, "status", name); n > 0 {
+			status[name] = int64(n)
 		}
 	}
+	if conditionOf(o, "ReplicaFailure").is("True") {
+		status["conditions"] = inside(o.Object, "status")["conditions"]
+	}
+	if len(status) > 0 {
+		kept.Object["status"] = status
+	}
+	return kept
+}
+
+// slimPod keeps how a pod is: its phase, whether it is ready, and the containers that cannot start.
+func slimPod(o *unstructured.Unstructured, by *metav1.OwnerReference) *unstructured.Unstructured {
+	kept := slimmed(o, by, map[string]any{AnnotationVersion: o.GetAnnotations()[AnnotationVersion]})
+	if gone := o.GetDeletionTimestamp(); gone != nil {
+		kept.SetDeletionTimestamp(gone)
+	}
+	in := inside(o.Object, "status")
+	status := map[string]any{"phase": in["phase"]}
+	all, _ := in["conditions"].([]any)
+	var conditions []any
+	for _, each := range all {
+		c, _ := each.(map[string]any)
+		if c["type"] == "Ready" || c["type"] == "PodScheduled" && (c["status"] == "False" || !conditionOf(o, "Ready").found) {
+			conditions = append(conditions, c)
+		}
+	}
+	if len(conditions) > 0 {
+		status["conditions"] = conditions
+	}
+	for _, list := range []string{"initContainerStatuses", "containerStatuses"} {
+		all, _ := in[list].([]any)
+		var failing []any
+		for _, each := range all {
+			c, _ := each.(map[string]any)
+			if reason, _ := inside(c, "state", "waiting")["reason"].(string); cannotStart(reason) {
+				failing = append(failing, map[string]any{"state": c["state"], "lastState": c["lastState"]})
+			}
+		}
+		if len(failing) > 0 {
+			status[list] = failing
+		}
+	}
+	kept.Object["status"] = status
+	return kept
+}
+
+// slimmed begins an object with what names it and says whose it is.
+func slimmed(o *unstructured.Unstructured, by *metav1.OwnerReference, annotations map[string]any) *unstructured.Unstructured {
+	in := inside(o.Object, "metadata")
+	labels := map[string]any{}
+	for _, name := range []string{LabelApplication, LabelService, LabelChannel, LabelPartOf} {
+		if value, ok := o.GetLabels()[name]; ok {
+			labels[name] = value
+		}
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": o.GetAPIVersion(), "kind": o.GetKind(),
+		"metadata": map[string]any{
+			"name": o.GetName(), "namespace": o.GetNamespace(), "uid": string(o.GetUID()),
+			"resourceVersion": o.GetResourceVersion(), "creationTimestamp": in["creationTimestamp"],
+			"labels": labels, "annotations": annotations,
+			"ownerReferences": []any{map[string]any{
+				"apiVersion": by.APIVersion, "kind": by.Kind, "name": by.Name, "uid": string(by.UID), "controller": true,
+			}},
+		},
+	}}
+}
+
+// share lets an object that a controller made use the labels and the owner of one like it, so that
+// the pods and the ReplicaSets of an instance hold them once. Nobody changes what a view holds.
+func share(o, like *unstructured.Unstructured) {
+	mine, theirs := inside(o.Object, "metadata"), inside(like.Object, "metadata")
+	by, other := metav1.GetControllerOfNoCopy(o), metav1.GetControllerOfNoCopy(like)
+	if by == nil || other == nil || o.GetKind() != "ReplicaSet" && o.GetKind() != "Pod" {
+		return
+	}
+	if by.UID == other.UID {
+		mine["ownerReferences"] = theirs["ownerReferences"]
+	}
+	if o.GetLabels()[LabelPartOf] == like.GetLabels()[LabelPartOf] { // the others name the owner, which is the same
+		mine["labels"] = theirs["labels"]
+	}
+}
+
+// once replaces strings by equal ones that are held already.
+func once(value any) any {
+	switch v := value.(type) {
+	case string:
+		if len(v) > 128 {
+			return v // hardly the same as another
+		}
+		return interned.Make(v).Value()
+	case map[string]any:
+		for _, name := range keysOf(v) {
+			inner := v[name]
+			delete(v, name)
+			v[interned.Make(name).Value()] = once(inner)
+		}
+	case []any:
+		for i := range v {
+			v[i] = once(v[i])
+		}
+	}
+	return value
 }

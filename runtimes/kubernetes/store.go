@@ -111,6 +111,9 @@ func (s *store) put(o *unstructured.Unstructured) (old *unstructured.Unstructure
 	old = s.drop(nameOf(o))
 	s.objects[nameOf(o)] = o
 	if owner, ours := ownerOf(o.GetLabels()); ours {
+		if before := s.owned[owner]; len(before) > 0 {
+			share(o, before[len(before)-1])
+		}
 		s.owned[owner] = append(s.owned[owner], o)
 	}
 	return old

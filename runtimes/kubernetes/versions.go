@@ -44,6 +44,14 @@ func templateVersion(o *unstructured.Unstructured) string {
 	return annotations[AnnotationVersion]
 }
 
+// madeVersion is the version of a ReplicaSet's pods, of which a view keeps only this.
+func madeVersion(set *unstructured.Unstructured) string {
+	if version, slim := set.GetAnnotations()[annotationMade]; slim {
+		return version
+	}
+	return templateVersion(set)
+}
+
 func number(o *unstructured.Unstructured, fallback int64, path ...string) int {
 	if n, found, err := unstructured.NestedInt64(o.Object, path...); err == nil && found {
 		return int(n)
@@ -67,10 +75,10 @@ func deploymentVersions(o *unstructured.Unstructured, sets []*unstructured.Unstr
 	all := tally{}
 	for _, set := range sets {
 		if pods := number(set, 0, "status", "replicas"); pods > 0 {
-			all.add(templateVersion(set), pods, number(set, 0, "status", "availableReplicas"), number(set, 0, "spec", "replicas"))
+			all.add(madeVersion(set), pods, number(set, 0, "status", "availableReplicas"), number(set, 0, "spec", "replicas"))
 		}
 	}
-	return all.versions(templateVersion(newest), desired)
+	return all.versions(madeVersion(newest), desired)
 }
 
 // newestOf finds the ReplicaSet of a Deployment's present template: the one that the controller
