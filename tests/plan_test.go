@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
@@ -29,11 +30,14 @@ func (w *world) planner() *preview.Planner {
 	return &preview.Planner{
 		Client: w.client, Store: store, By: "test", Fake: true,
 		Status: func(ctx context.Context, service string) (protocol.Status, error) {
-			value, err := w.client.QueryWorkflow(ctx, w.id(service), "", protocol.QueryStatus)
-			if err != nil {
-				return protocol.Status{}, nil
-			}
 			var s protocol.Status
+			value, err := w.client.QueryWorkflow(ctx, w.id(service), "", protocol.QueryStatus)
+			if errors.As(err, new(*serviceerror.NotFound)) {
+				return s, nil
+			}
+			if err != nil {
+				return s, err
+			}
 			return s, value.Get(&s)
 		},
 	}

@@ -15,6 +15,7 @@ func RuntimeTaskQueue(runtime string) string { return "runtime/" + runtime }
 const (
 	ServiceWorkflow     = "Service"
 	ApplicationWorkflow = "Application"
+	PreviewWorkflow     = "Preview"
 )
 
 // ServiceID is the workflow id of a service.
@@ -22,6 +23,11 @@ func ServiceID(application, service string) string { return "service/" + applica
 
 // ApplicationID is the workflow id of an application.
 func ApplicationID(application string) string { return "application/" + application }
+
+// PreviewID is the workflow id of one preview; service is "*" for several services.
+func PreviewID(application, service, id string) string {
+	return "preview/" + application + "/" + service + "/" + id
+}
 
 // ParseServiceID takes a service's workflow id apart.
 func ParseServiceID(id string) (application, service string, ok bool) {
@@ -55,6 +61,7 @@ const (
 	ActivityPrepare  = "Prepare"  // local
 	ActivityObserve  = "Observe"
 	ActivityApply    = "Apply"
+	ActivityPreview  = "Preview"
 	ActivityNotify   = "Notify"
 	ActivitySpill    = "Spill"   // local
 	ActivityRestore  = "Restore" // local

@@ -2,19 +2,8 @@ package protocol
 
 import "time"
 
-// PreviewWorkflow is the type of the short workflow that asks runtimes what an apply would change
-// (`converge plan`). It changes nothing, and nothing depends on it.
-const PreviewWorkflow = "Preview"
-
-// ActivityPreview asks one runtime about one instance.
-const ActivityPreview = "Preview"
-
-// PreviewID is the workflow id of one preview; service is "*" for several services.
-func PreviewID(application, service, id string) string {
-	return "preview/" + application + "/" + service + "/" + id
-}
-
-// PreviewInput starts a Preview workflow: what would be applied where. The payloads and the
+// PreviewInput starts a Preview workflow (`converge plan`), which asks runtimes what applies would
+// change, and changes nothing: what would be applied where. The payloads and the
 // definitions of the runtimes are in the store already.
 type PreviewInput struct {
 	Application string        `json:"application"`

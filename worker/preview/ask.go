@@ -25,7 +25,7 @@ const (
 	writers   = 16               // to the store, or questions, at a time
 )
 
-// ErrNoWorker: nobody began to answer.
+// ErrNoWorker says that nobody began to answer.
 var ErrNoWorker = errors.New("no worker answers; start one with: converge worker")
 
 // ask asks about all items, in as many workflows as their number needs, and returns the answers in
