@@ -10,7 +10,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-func object(t *testing.T, text string) *unstructured.Unstructured {
+func object(t testing.TB, text string) *unstructured.Unstructured {
 	t.Helper()
 	raw, err := yaml.YAMLToJSON([]byte(text))
 	require.NoError(t, err)

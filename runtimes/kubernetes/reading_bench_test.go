@@ -30,7 +30,7 @@ import (
 
 // bench is a namespace of a real control plane, and a runtime that reaches it through a gate.
 type bench struct {
-	*testing.T
+	testing.TB
 	*Runtime
 	clusters  *Clusters
 	admin     *clients // past the gate, with all rights
@@ -49,10 +49,10 @@ func reach(t *testing.T, change ...func(user *clientcmdapi.AuthInfo)) *bench {
 }
 
 // reachAlone is reach for tests that nothing may run beside.
-func reachAlone(t *testing.T, change ...func(user *clientcmdapi.AuthInfo)) *bench {
+func reachAlone(t testing.TB, change ...func(user *clientcmdapi.AuthInfo)) *bench {
 	t.Helper()
 	direct := kubeconfig(t)
-	b := &bench{T: t, namespace: "read-" + strings.ToLower(rand.Text()[:8])}
+	b := &bench{TB: t, namespace: "read-" + strings.ToLower(rand.Text()[:8])}
 
 	others := &Clusters{}
 	t.Cleanup(others.Close)
@@ -262,7 +262,7 @@ func (b *bench) quiet(in runtimes.Instance, hints <-chan runtimes.Owner) {
 
 // gate stands between a client and the server, and can be shut: the server is away.
 type gate struct {
-	t       *testing.T
+	t       testing.TB
 	address string
 	target  string
 	mu      sync.Mutex
@@ -270,7 +270,7 @@ type gate struct {
 	closer  io.Closer
 }
 
-func newGate(t *testing.T, server string) *gate {
+func newGate(t testing.TB, server string) *gate {
 	t.Helper()
 	at, err := url.Parse(server)
 	require.NoError(t, err)
@@ -335,7 +335,7 @@ spec:
 `, replicas, podAnnotations, image)
 }
 
-func kubeconfig(t *testing.T) string {
+func kubeconfig(t testing.TB) string {
 	t.Helper()
 	path := os.Getenv("CONVERGE_TEST_KUBECONFIG")
 	if path == "" {

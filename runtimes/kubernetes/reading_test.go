@@ -149,3 +149,14 @@ func TestOrphansAreReported(t *testing.T) {
 	require.Equal(t, "it is there, and belongs to "+b.namespace+"/api in prod", belongs[0].Message)
 	require.Empty(t, belongs[0].Versions)
 }
+
+// BenchmarkIdleLook is what each service costs a worker at every steady look.
+func BenchmarkIdleLook(b *testing.B) {
+	bench := reachAlone(b)
+	v1 := bench.instance("v1", deploymentOf("web:1", 1, ""), config)
+	bench.put(v1)
+	bench.until(v1, "v1", settled("v1"))
+	for b.Loop() {
+		bench.look(v1)
+	}
+}

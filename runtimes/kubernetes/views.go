@@ -39,6 +39,7 @@ type view struct {
 	ended     <-chan struct{} // closed by stop
 
 	mu     sync.Mutex
+	asked  time.Time // when somebody last wanted it
 	listed bool
 	// Why the last list, or the last watch, failed; nil when it did not.
 	listErr, watchErr error
@@ -50,8 +51,13 @@ type view struct {
 
 var errEnded = errors.New("the watch was ended")
 
-// anewAfter is how long a kind that is not served is answered for without asking again.
-const anewAfter = 2 * time.Second
+const (
+	// anewAfter is how long a kind that is not served is answered for without asking again.
+	anewAfter = 2 * time.Second
+	// unwantedAfter is how long a view is kept that nobody looks at: a namespace or a kind that no
+	// service uses any more.
+	unwantedAfter = time.Hour
+)
 
 // view begins to watch a resource when nobody did, and waits until it was listed. The error is a
 // *entities.ReadingError, also when what was listed once can no longer be watched: what is cached
@@ -102,8 +108,9 @@ func (c *cluster) begin(at place, r resource) (*view, error) {
 	if known := c.views.all[at]; known != nil && !known.over() {
 		return known, nil
 	}
+	c.views.tidy()
 	ctx, stop := context.WithCancel(c.ctx)
-	v := &view{resource: r, namespace: at.namespace, stop: stop, ended: ctx.Done(), changed: make(chan struct{})}
+	v := &view{resource: r, namespace: at.namespace, asked: time.Now(), stop: stop, ended: ctx.Done(), changed: make(chan struct{})}
 	v.store = newStore(c.views.hints.tell, v.whole(c.views))
 	if c.views.all == nil {
 		c.views.all = map[place]*view{}
@@ -111,6 +118,19 @@ func (c *cluster) begin(at place, r resource) (*view, error) {
 	c.views.all[at] = v
 	go c.follow(ctx, v)
 	return v, nil
+}
+
+// tidy ends the views that nobody wants; the lock is held.
+func (v *views) tidy() {
+	for at, known := range v.all {
+		known.mu.Lock()
+		unwanted := time.Since(known.asked) > unwantedAfter
+		known.mu.Unlock()
+		if unwanted {
+			known.stop()
+			delete(v.all, at)
+		}
+	}
 }
 
 // over tells that a view was given up, and long enough ago.
@@ -129,6 +149,7 @@ func (v *view) await(ctx context.Context) error {
 			err = v.watchErr
 		}
 		v.told = v.told || err != nil
+		v.asked = time.Now()
 		v.mu.Unlock()
 		if err != nil || listed {
 			return err
