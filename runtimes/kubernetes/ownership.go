@@ -22,6 +22,11 @@ func (a *apply) present(ctx context.Context, t *trial) (*unstructured.Unstructur
 			return o, nil
 		}
 	}
+	return a.read(ctx, t)
+}
+
+// read asks the server for what is there, and whether it may be taken.
+func (a *apply) read(ctx context.Context, t *trial) (*unstructured.Unstructured, error) {
 	live, err := a.clients.at(t.at, t.GetNamespace()).Get(ctx, t.GetName(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil

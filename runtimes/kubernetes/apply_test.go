@@ -1,0 +1,330 @@
+package kubernetes
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// A9, A11: what is there is not applied again, and what an apply costs is known.
+func TestApplyAgainWritesNothing(t *testing.T) {
+	d := reach(t).desk()
+	v1 := d.instance("v1", deploymentOf("web:1", 2, ""), configOf("settings", "b"))
+	require.Equal(t, []string{"created ConfigMap/settings", "created Deployment/web"}, d.applied(v1))
+	at := "/api/v1/namespaces/" + d.namespace + "/configmaps/"
+	writes, _ := d.wrote()
+	require.Equal(t, []string{
+		"PATCH " + at + "converge." + d.namespace + ".web.prod", // first, so that whatever is made is found again
+		"PATCH " + at + "settings",
+		"PATCH /apis/apps/v1/namespaces/" + d.namespace + "/deployments/web",
+	}, writes)
+
+	web := d.there("Deployment", "web")
+	require.Equal(t, d.namespace, web.GetLabels()[LabelApplication])
+	require.Equal(t, d.namespace, inside(web.Object, "spec", "template", "metadata", "labels")[LabelApplication])
+	d.caughtUp("ConfigMap", "settings")
+	d.until(v1, "v1", settled("v1"))
+	d.wrote()
+	require.Equal(t, []string{"unchanged 2 objects"}, d.applied(v1))
+	writes, asked := d.wrote()
+	require.Empty(t, writes)
+	require.Equal(t, 2, asked) // one dry run for each object
+
+	v2 := d.instance("v2", deploymentOf("web:2", 2, ""), configOf("settings", "b"))
+	require.Equal(t, []string{"configured ConfigMap/settings (metadata.annotations[converge/version])", "configured Deployment/web (3 fields)"}, d.applied(v2))
+	_, asked = d.wrote()
+	require.Equal(t, 4, asked)
+	d.until(v2, "v2", settled("v2"))
+}
+
+// Nothing is changed when one object cannot be applied; all that is wrong is told at once.
+func TestOneBadObjectStopsAll(t *testing.T) {
+	d := reach(t).desk()
+	text := d.refused(d.instance("v1", config,
+		"{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {ports: [{port: 700000}]}}",
+		"{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: many}}"), true)
+	require.Contains(t, text, "apply "+d.namespace+"/web to prod: ")
+	require.Contains(t, text, "apply Service "+d.namespace+`/web: Service "web" is invalid: [spec.ports[0].port: Invalid value: 700000: must be between 1 and 65535`)
+	require.Contains(t, text, "apply Deployment "+d.namespace+"/web: ")
+	require.Contains(t, text, "expected numeric (int or float), got string")
+	writes, _ := d.wrote()
+	require.Empty(t, writes)
+
+	text = d.refused(d.instance("v1", config, config, "{apiVersion: v1, kind: Pod, metadata: {generateName: x}}"), true)
+	require.Contains(t, text, "object 3 of the payload: v1 Pod has no name")
+	text = d.refused(d.instance("v1", config, config), true)
+	require.Contains(t, text, "ConfigMap "+d.namespace+"/settings is declared twice")
+}
+
+// D11: what is not ours is refused; adopting takes over what is nobody's, and never another
+// instance's.
+func TestWhoseAnObjectIs(t *testing.T) {
+	d := reach(t).desk()
+	mine := d.instance("v1", configOf("settings", "mine"))
+	d.declares("helm", "ConfigMap", "settings", "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {b: theirs}}")
+	require.Contains(t, d.refused(mine, true), "it is there already, and not ours (written by helm) (set adopt to take it over, or delete it)")
+	require.Equal(t, []string{"configured ConfigMap/settings (3 fields)"}, d.applied(adopting(mine)))
+
+	for _, in := range []runtimes.Instance{other(mine, "beta"), adopting(other(mine, "beta"))} {
+		require.Contains(t, d.refused(in, true), "it belongs to "+d.namespace+"/web in prod; one object has one owner")
+	}
+}
+
+// An object whose labels were taken off by hand is still ours, and gets them again (A12).
+func TestLabelsTakenOffByHand(t *testing.T) {
+	d := reach(t).desk()
+	v1 := d.instance("v1", configOf("settings", "mine"))
+	d.applied(v1)
+	for _, off := range []string{
+		`{"metadata": {"labels": {"converge/application": null}}}`,
+		`{"metadata": {"labels": null}}`,
+	} {
+		d.edits("kubectl-label", "ConfigMap", "settings", off)
+		d.caughtUp("ConfigMap", "settings")
+		require.Contains(t, d.applied(v1)[0], "configured ConfigMap/settings (")
+		require.Equal(t, d.namespace, d.there("ConfigMap", "settings").GetLabels()[LabelApplication])
+	}
+	// Labels of another instance on it, or none of us among its writers, and it is not ours.
+	d.edits("kubectl-label", "ConfigMap", "settings", `{"metadata": {"labels": {"converge/application": null, "converge/channel": "beta"}}}`)
+	d.caughtUp("ConfigMap", "settings")
+	require.Contains(t, d.refused(v1, true), "not ours (written by converge, kubectl-label)")
+}
+
+func TestConflicts(t *testing.T) {
+	scaled := `{"spec": {"replicas": 5}}`
+	rows := map[string]struct {
+		write func(*desk)
+		told  string // of an apply
+		why   string // it is refused; empty: it is not
+	}{
+		"an edit is taken back":     {write: func(d *desk) { d.edits("kubectl-edit", "Deployment", "web", scaled) }, told: "took back spec.replicas of Deployment/web from kubectl-edit"},
+		"an edit by a program, too": {write: func(d *desk) { d.edits("curl", "Deployment", "web", scaled) }, told: "took back spec.replicas of Deployment/web from curl"},
+		"kubectl scale is an edit":  {write: func(d *desk) { d.edits("kubectl", "Deployment", "web", scaled, "scale") }, told: "took back spec.replicas of Deployment/web from kubectl"},
+		"an autoscaler stays":       {write: func(d *desk) { d.edits("kube-controller-manager", "Deployment", "web", scaled, "scale") }, why: "spec.replicas belongs to kube-controller-manager, which writes it through scale"},
+		"another tool's declaration stays": {write: func(d *desk) {
+			d.declares("argocd", "Deployment", "web", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 5}}")
+		}, why: "spec.replicas belongs to argocd, which declares it too"},
+	}
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) {
+			d := reach(t).desk()
+			v1 := d.instance("v1", deploymentOf("web:1", 2, ""))
+			d.applied(v1)
+			row.write(d)
+			if row.why == "" {
+				require.Contains(t, d.applied(v1), row.told)
+				require.EqualValues(t, 2, inside(d.there("Deployment", "web").Object, "spec")["replicas"])
+				return
+			}
+			d.wrote()
+			require.Contains(t, d.refused(v1, true), row.why+" (remove the field from one side, or set adopt to take it over)")
+			writes, _ := d.wrote()
+			require.Empty(t, writes)
+			plan, err := d.Plan(t.Context(), v1)
+			require.NoError(t, err)
+			require.Equal(t, []runtimes.Change{{Action: runtimes.ActionRefuse, Type: "Deployment", Name: "web", Namespace: d.namespace, Conflicts: []string{row.why}}}, plan)
+			require.Contains(t, strings.Join(d.applied(adopting(v1)), "\n"), "took over spec.replicas")
+			require.EqualValues(t, 2, inside(d.there("Deployment", "web").Object, "spec")["replicas"])
+		})
+	}
+}
+
+// A3: a wave waits for the one before it.
+func TestWavesWaitForOneAnother(t *testing.T) {
+	d := reach(t).desk()
+	slow := strings.Replace(deploymentOf("web:1", 1, ""), "{name: web}", `{name: web, annotations: {converge/wave: "-1"}}`, 1)
+	slow = strings.Replace(slow, "replicas: 1", "replicas: 1\n  minReadySeconds: 2", 1)
+	v1 := d.instance("v1", configOf("late", "x", `converge/wave: "1"`), configOf("middle", "x"), slow)
+	out := make(chan error, 1)
+	go func() { _, err := d.Apply(t.Context(), v1); out <- err }()
+	d.wait("the first wave", func() bool { return d.there("Deployment", "web") != nil }, func() any { return nil })
+	require.NoError(t, <-out)
+	web, middle, late := d.there("Deployment", "web"), d.there("ConfigMap", "middle"), d.there("ConfigMap", "late")
+	require.EqualValues(t, 1, inside(web.Object, "status")["availableReplicas"])
+	require.GreaterOrEqual(t, middle.GetCreationTimestamp().Sub(web.GetCreationTimestamp().Time), time.Second)
+	require.NotNil(t, late)
+
+	// One that does not become ready holds the rest, until the time is up.
+	stuck := d.instance("v2", configOf("later", "x", `converge/wave: "1"`), strings.Replace(slow, "web:1", "web:2:notready", 1))
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	_, err := d.Apply(ctx, stuck)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.False(t, runtimes.IsPermanent(err))
+	require.Contains(t, err.Error(), "wait for Deployment "+d.namespace+"/web: ")
+	require.Nil(t, d.there("ConfigMap", "later"))
+}
+
+func TestAFailedObjectEndsAnApply(t *testing.T) {
+	d := reach(t).desk()
+	job := `{apiVersion: batch/v1, kind: Job, metadata: {name: migrate}, spec: {backoffLimit: 0, template: {spec: {restartPolicy: Never, containers: [{name: c, image: "x", command: ["/bin/false"]}]}}}}`
+	text := d.refused(d.instance("v1", job, configOf("late", "x", `converge/wave: "1"`)), false)
+	require.Contains(t, text, "wait for Job "+d.namespace+"/migrate: it failed: ")
+	require.Nil(t, d.there("ConfigMap", "late"))
+}
+
+// Namespaces and definitions of kinds come first, and what is made in or of them in the same apply.
+func TestNamespacesAndDefinitionsComeFirst(t *testing.T) {
+	d := reach(t).desk()
+	name := "new-" + d.namespace
+	group := d.namespace + ".example.com"
+	v1 := d.instance("v1",
+		"{apiVersion: "+group+"/v1, kind: Widget, metadata: {name: w}, spec: {size: 1}}",
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: there, namespace: "+name+"}}",
+		"{apiVersion: v1, kind: Namespace, metadata: {name: "+name+"}}",
+		`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: widgets.`+group+`},
+		  spec: {group: `+group+`, scope: Cluster, names: {kind: Widget, plural: widgets, singular: widget, listKind: WidgetList},
+		  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}`)
+	v1.Payload.Address["namespace"] = name
+	t.Cleanup(func() {
+		ctx := context.Background()
+		_ = d.admin.typed.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
+		_, _ = d.admin.typed.Discovery().RESTClient().Delete().AbsPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets." + group).DoRaw(ctx)
+	})
+	plan, err := d.Plan(t.Context(), v1)
+	require.NoError(t, err)
+	require.Equal(t, []runtimes.Change{
+		{Action: runtimes.ActionCreate, Type: "Namespace", Name: name},
+		{Action: runtimes.ActionCreate, Type: "CustomResourceDefinition", Name: "widgets." + group},
+		{Action: runtimes.ActionCreate, Type: "ConfigMap", Name: "there", Namespace: name},
+		{Action: runtimes.ActionCreate, Type: "Widget", Name: "w"},
+	}, plan)
+	require.Equal(t, []string{
+		"created Namespace/" + name, "created CustomResourceDefinition/widgets." + group, "created ConfigMap/there", "created Widget/w",
+	}, d.applied(v1))
+	d.until(v1, "all", settled("v1"))
+	require.Equal(t, []string{"unchanged 4 objects"}, d.applied(v1))
+	parent, err := d.admin.typed.CoreV1().ConfigMaps(name).Get(t.Context(), "converge."+d.namespace+".web.prod", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Equal(t, "ConfigMap,CustomResourceDefinition.apiextensions.k8s.io,Namespace,Widget."+group, parent.Annotations[annotationKinds])
+
+	// Without them (D10) nothing of the kind goes: what nobody declared is in them.
+	less := pruning(d.instance("v2"))
+	less.Payload.Address["namespace"] = name
+	told := d.applied(less)
+	require.Contains(t, told, "pruned Widget/w")
+	require.Contains(t, told, "left in place Namespace/"+name+", which is no longer declared")
+	require.Contains(t, told, "left in place CustomResourceDefinition/widgets."+group+", which is no longer declared")
+}
+
+// D10: what is no longer declared stays, is reported, and goes when the payload says so.
+func TestWhatIsNoLongerDeclared(t *testing.T) {
+	d := reach(t).desk()
+	d.applied(d.instance("v1", configOf("settings", "b"), deploymentOf("web:1", 1, ""),
+		"{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}"))
+	v2 := d.instance("v2", configOf("settings", "b"))
+	require.Equal(t, []string{
+		"configured ConfigMap/settings (metadata.annotations[converge/version])",
+		"left in place Deployment/web, which is no longer declared",
+		"left in place PersistentVolumeClaim/data, which is no longer declared",
+	}, d.applied(v2))
+	parent := "converge." + d.namespace + ".web.prod"
+	require.Equal(t, "ConfigMap,Deployment.apps,PersistentVolumeClaim", d.there("ConfigMap", parent).GetAnnotations()[annotationKinds])
+
+	plan, err := d.Plan(t.Context(), pruning(v2))
+	require.NoError(t, err)
+	require.Equal(t, []runtimes.Change{
+		{Action: runtimes.ActionPrune, Type: "Deployment", Name: "web", Namespace: d.namespace},
+		{Action: runtimes.ActionOrphan, Type: "PersistentVolumeClaim", Name: "data", Namespace: d.namespace},
+	}, plan)
+	require.Equal(t, []string{"pruned Deployment/web", "left in place PersistentVolumeClaim/data, which is no longer declared", "unchanged 1 object"}, d.applied(pruning(v2)))
+	d.wait("it is gone", func() bool { return d.there("Deployment", "web") == nil }, func() any { return nil })
+	require.NotNil(t, d.there("PersistentVolumeClaim", "data"))
+	require.Equal(t, "ConfigMap,PersistentVolumeClaim", d.there("ConfigMap", parent).GetAnnotations()[annotationKinds])
+}
+
+func TestWhatCannotBeChangedIsMadeAgainWhenAllowed(t *testing.T) {
+	d := reach(t).desk()
+	job := func(annotation string) string {
+		return `{apiVersion: batch/v1, kind: Job, metadata: {name: migrate, annotations: {` + annotation + `}}, spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: "x", command: ["/bin/true"]}]}}}}`
+	}
+	d.applied(d.instance("v1", job("")))
+	first := d.there("Job", "migrate").GetUID()
+	require.Contains(t, d.refused(d.instance("v2", job("")), true), `field is immutable (set the annotation converge/recreate: "true" to have it deleted and made again)`)
+	require.Equal(t, first, d.there("Job", "migrate").GetUID())
+
+	v2 := d.instance("v2", job(`converge/recreate: "true"`))
+	plan, err := d.Plan(t.Context(), v2)
+	require.NoError(t, err)
+	require.Equal(t, []runtimes.Change{{Action: runtimes.ActionRecreate, Type: "Job", Name: "migrate", Namespace: d.namespace}}, plan)
+	require.Equal(t, []string{"recreated Job/migrate"}, d.applied(v2))
+	require.NotEqual(t, first, d.there("Job", "migrate").GetUID())
+	require.Equal(t, []string{"unchanged 1 object"}, d.applied(v2))
+}
+
+// A11, B7: an apply that is interrupted at any request, before or after the server got it, is
+// finished by the next one.
+func TestAnApplyInterruptedAnywhereIsFinishedByTheNext(t *testing.T) {
+	d := reach(t).desk()
+	d.applied(d.instance("v0", configOf("old", "x")))
+	in := pruning(d.instance("v1", configOf("one", "x"), configOf("two", "x", `converge/wave: "1"`)))
+	for n := 0; ; n++ {
+		ctx, cancel := context.WithCancel(t.Context())
+		count, lost := 0, n%2 == 1
+		var mu sync.Mutex
+		d.failing(func(req *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if req.Method == http.MethodGet {
+				return send()
+			}
+			count++
+			if count-1 != n/2 {
+				return send()
+			}
+			if lost {
+				resp, err := send()
+				if err == nil {
+					resp.Body.Close()
+				}
+			}
+			cancel()
+			return nil, errCut
+		})
+		_, err := d.Apply(ctx, in)
+		cancel()
+		d.failing(nil)
+		if err == nil {
+			require.Greater(t, n, 8)
+			break
+		}
+		require.False(t, runtimes.IsPermanent(err), err)
+		_, err = d.Apply(t.Context(), in)
+		require.NoError(t, err)
+		require.NotNil(t, d.there("ConfigMap", "one"))
+		require.NotNil(t, d.there("ConfigMap", "two"))
+		require.Nil(t, d.there("ConfigMap", "old"))
+		for _, name := range []string{"one", "two"} {
+			require.NoError(t, d.admin.typed.CoreV1().ConfigMaps(d.namespace).Delete(t.Context(), name, metav1.DeleteOptions{}))
+		}
+		d.applied(d.instance("v0", configOf("old", "x")))
+	}
+}
+
+// Channels, and services, do not touch one another, also at the same time.
+func TestChannelsAtTheSameTime(t *testing.T) {
+	d := reach(t).desk()
+	var all sync.WaitGroup
+	for _, channel := range []string{"beta", "prod", "staging"} {
+		all.Go(func() {
+			in := pruning(other(d.instance("v1", configOf("settings-"+channel, channel), configOf("more-"+channel, channel, `converge/wave: "1"`)), channel))
+			for range 5 {
+				_, err := d.Apply(t.Context(), in)
+				require.NoError(t, err)
+			}
+		})
+	}
+	all.Wait()
+	for _, channel := range []string{"beta", "prod", "staging"} {
+		require.NotNil(t, d.there("ConfigMap", "settings-"+channel))
+		require.NotNil(t, d.there("ConfigMap", "converge."+d.namespace+".web."+channel))
+	}
+}
