@@ -129,6 +129,13 @@ func (l *look) verdict(ctx context.Context, live *unstructured.Unstructured, d d
 	return known, nil
 }
 
+// agreed remembers what an apply made of an object: it is as declared, and the next look need not ask.
+func (r *Runtime) agreed(applied *unstructured.Unstructured, d declared) {
+	r.verdicts.keep(applied.GetUID(), verdict{
+		resourceVersion: applied.GetResourceVersion(), content: contentOf(applied), digest: d.digest,
+	})
+}
+
 // contentOf identifies what of an object an apply could change.
 func contentOf(o *unstructured.Unstructured) [32]byte {
 	text, err := json.Marshal(declarable(o))

@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -110,7 +111,22 @@ func TestIdleLooksMakeNoRequests(t *testing.T) {
 	b.none(before, 2, "drifted, and idle")
 }
 
-// C: a deleted object is hinted at within a second, and absent.
+// What was just applied is as declared: the look after it asks nothing.
+func TestALookAfterAnApplyMakesNoDryRun(t *testing.T) {
+	b := reach(t)
+	v1 := b.instance("v1", deploymentOf("web:1", 1, ""), config)
+	_, err := b.Apply(t.Context(), v1)
+	require.NoError(t, err)
+	b.until(v1, "v1", settled("v1"))
+	b.asked.Range(func(_, asked any) bool {
+		if request := asked.(string); strings.HasPrefix(request, "PATCH ") && strings.Contains(request, "dryRun=All") {
+			require.Contains(t, request, "force=false", "a trial of the apply") // a look's own is forced
+		}
+		return true
+	})
+}
+
+// A deleted object is hinted at within a second, and absent.
 func TestADeletedObjectIsHintedAtAndAbsent(t *testing.T) {
 	b := reach(t)
 	v1 := b.instance("v1", config)
