@@ -97,13 +97,14 @@ func (c *compiler) defineKubernetes(doc *document[Runtime], k *RuntimeKubernetes
 }
 
 func (c *compiler) defineCustom(doc *document[Runtime], custom *RuntimeCustom, definition *entities.RuntimeDefinition) {
-	timing := c.timing(doc, "custom", custom.Pace)
+	timing := c.timing(doc, "custom", custom.pace())
 	timing.ApplyTimeout = c.atLeast(doc.Decoder, "custom.apply.timeout", custom.Apply.Timeout, span{defaultApplyTimeout, time.Millisecond})
 	c.command(doc.Decoder, "custom.apply.command", custom.Apply.Command)
 	c.exitCodes(doc.Decoder, "custom.apply.retryableExitCodes", custom.Apply.RetryableExitCodes)
 	definition.Custom = &entities.CustomRuntime{
 		Apply: entities.Command{Argv: custom.Apply.Command, Timeout: timing.ApplyTimeout, RetryableExitCodes: custom.Apply.RetryableExitCodes},
 		Env:   c.plainEnv(doc.Decoder, "custom.env", custom.Env),
+		Job:   c.commandJob(doc.Decoder, "custom.job", custom.Job),
 	}
 	if fetch := custom.Fetch; fetch != nil {
 		timing.FetchTimeout = c.atLeast(doc.Decoder, "custom.fetch.timeout", fetch.Timeout, span{defaultFetchTimeout, time.Millisecond})

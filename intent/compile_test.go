@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -305,4 +306,29 @@ func TestRuntimesOfOthersMayBeNamed_D11(t *testing.T) {
 	require.Empty(t, compiled.Runtimes, "only the owner publishes them")
 	_, err = compiled.Specs()
 	require.NoError(t, err)
+}
+
+// C10: a look that is a Job costs seconds and objects, so it is rarer unless the file says otherwise.
+func TestCommandsAsJobs(t *testing.T) {
+	const text = `
+apiVersion: converge/v1
+kind: Application
+name: shop
+releaseChannels: [{name: prod, runtimes: [{name: edge}]}]
+---
+apiVersion: converge/v1
+kind: Runtime
+name: edge
+custom:
+  apply: {command: [edge, apply]}
+  job: {kubeconfig: ./kube, context: eu, namespace: tools, image: "edge:3", serviceAccount: edge, wrapper: /converge-wrapper}
+`
+	definition := compileText(t, text).Runtimes[0]
+	require.Equal(t, &entities.CommandJob{
+		Cluster: entities.KubernetesRuntime{Kubeconfig: "./kube", Context: "eu"}, Namespace: "tools", Image: "edge:3",
+		ServiceAccount: "edge", Wrapper: "/converge-wrapper",
+	}, definition.Custom.Job)
+	require.Equal(t, 30*time.Second, definition.Timing.PollInterval)
+	require.Equal(t, 5*time.Minute, definition.Timing.SteadyPollInterval)
+	require.Equal(t, 7*time.Second, compileText(t, text+"  pollInterval: 7s\n").Runtimes[0].Timing.PollInterval)
 }

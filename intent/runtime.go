@@ -29,6 +29,8 @@ type RuntimeCustom struct {
 	Fetch *FetchCommand `json:"fetch,omitempty"`
 	// Environment variables for both commands.
 	Env map[EnvName]EnvValue `json:"env,omitempty"`
+	// Runs both commands as Kubernetes Jobs, in an image, instead of on the worker's machine.
+	Job *CommandJob `json:"job,omitempty"`
 	Pace
 }
 

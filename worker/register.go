@@ -18,7 +18,7 @@ import (
 // Clusters are the connections that the worker's runtimes share.
 func factories(clusters *kubernetes.Clusters) map[entities.RuntimeKind]activities.Factory {
 	return map[entities.RuntimeKind]activities.Factory{
-		entities.RuntimeCustom:     func(d entities.RuntimeDefinition) (runtimes.Runtime, error) { return custom.New(d) },
+		entities.RuntimeCustom:     func(d entities.RuntimeDefinition) (runtimes.Runtime, error) { return custom.NewIn(d, clusters) },
 		entities.RuntimeKubernetes: func(d entities.RuntimeDefinition) (runtimes.Runtime, error) { return kubernetes.New(d, clusters) },
 	}
 }

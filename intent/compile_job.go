@@ -1,0 +1,85 @@
+package intent
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/internal/strict"
+)
+
+// CommandJob is where commands run as Kubernetes Jobs. Kubeconfig and context say which cluster, as
+// in a runtime of kind kubernetes.
+type CommandJob struct {
+	// The path of a kubeconfig, relative to this file. Without it the worker's own environment says
+	// where the cluster is.
+	Kubeconfig string `json:"kubeconfig,omitempty"`
+	// The context in it; without it, its current one.
+	Context string `json:"context,omitempty"`
+	// The namespace of the Jobs.
+	Namespace string `json:"namespace"`
+	// The image that has the commands.
+	Image string `json:"image"`
+	// The service account of the Jobs' pods. Without it they get no token.
+	ServiceAccount string `json:"serviceAccount,omitempty"`
+	// The path of converge-wrapper in the image, which keeps stdout and stderr apart. Without it the
+	// log is taken as it is.
+	Wrapper string `json:"wrapper,omitempty"`
+}
+
+// Planned names the fields that later versions accept.
+func (CommandJob) Planned() []string { return []string{"resources", "nodeSelector", "tolerations"} }
+
+// jobPoll is the default time between looks while something moves, where a look is a Job: it takes
+// seconds, and a handful of objects in the cluster.
+const jobPoll = "30s"
+
+var (
+	dnsLabelRE     = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	dnsSubdomainRE = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
+	imageRE        = regexp.MustCompile(`^[^\s]+$`)
+)
+
+// pace is how often the runtime is asked.
+func (r RuntimeCustom) pace() Pace {
+	pace := r.Pace
+	if r.Job != nil && pace.PollInterval == "" {
+		pace.PollInterval = jobPoll
+	}
+	return pace
+}
+
+// commandJob checks where commands run as Jobs.
+func (c *compiler) commandJob(d *strict.Decoder, at string, job *CommandJob) *entities.CommandJob {
+	if job == nil {
+		return nil
+	}
+	for _, field := range []struct {
+		name, value string
+		fits        bool
+		wanted      string
+	}{
+		{"kubeconfig", job.Kubeconfig, true, ""},
+		{"context", job.Context, true, ""},
+		{"namespace", job.Namespace, dnsLabelRE.MatchString(job.Namespace), "small letters, digits and dashes, at most 63"},
+		{"image", job.Image, imageRE.MatchString(job.Image), "an image's name, such as registry.shop.dev/edge:3"},
+		{"serviceAccount", job.ServiceAccount, dnsSubdomainRE.MatchString(job.ServiceAccount), "a service account's name"},
+		{"wrapper", job.Wrapper, path.IsAbs(job.Wrapper) && !strings.HasSuffix(job.Wrapper, "/"), "an absolute path in the image, such as /converge-wrapper"},
+	} {
+		place := strict.Field(at, field.name)
+		if !d.Has(place) || d.Faulty(place) {
+			continue
+		}
+		if hasSubstitution(field.value) {
+			c.noSubstitution(d, place, "a runtime", field.value)
+		} else if !field.fits {
+			c.report(d, place, Fault{Code: "bad-value", Message: fmt.Sprintf("%q is not possible here", field.value), Expected: field.wanted})
+		}
+	}
+	return &entities.CommandJob{
+		Cluster:   entities.KubernetesRuntime{Kubeconfig: job.Kubeconfig, Context: job.Context},
+		Namespace: job.Namespace, Image: job.Image, ServiceAccount: job.ServiceAccount, Wrapper: job.Wrapper,
+	}
+}
