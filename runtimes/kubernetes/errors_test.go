@@ -1,0 +1,214 @@
+package kubernetes
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	admission "k8s.io/api/admission/v1"
+	registration "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	resourceapi "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// Each refusal is one line that keeps the server's own words, says what to do, is permanent only when
+// no other attempt can mend it (D18), and costs no storm of requests.
+func TestRefusals(t *testing.T) {
+	large := strings.Repeat("x", 700_000)
+	rows := map[string]struct {
+		as        string
+		prepare   func(*desk)
+		object    string
+		permanent bool
+		says      []string
+	}{
+		"no right to write": {
+			as: "reader",
+			prepare: func(d *desk) {
+				d.grant("reader", d.namespace, rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}})
+			},
+			object: config,
+			says:   []string{`User "reader" cannot patch resource "configmaps" in API group "" in the namespace "NS"`, "give that user the permission"},
+		},
+		"a quota": {
+			prepare: func(d *desk) {
+				_, err := d.admin.typed.CoreV1().ResourceQuotas(d.namespace).Create(d.Context(), &corev1.ResourceQuota{
+					ObjectMeta: metav1.ObjectMeta{Name: "none"},
+					Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/services": resourceapi.MustParse("0")}},
+				}, metav1.CreateOptions{})
+				require.NoError(d, err)
+				d.wait("the quota to be counted", func() bool {
+					q, err := d.admin.typed.CoreV1().ResourceQuotas(d.namespace).Get(d.Context(), "none", metav1.GetOptions{})
+					return err == nil && len(q.Status.Hard) > 0
+				}, func() any { return nil })
+			},
+			object: "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {ports: [{port: 80}]}}",
+			says:   []string{"exceeded quota: none, requested: count/services=1", "free or raise the quota"},
+		},
+		"a namespace that goes": {
+			prepare: func(d *desk) {
+				d.declares("holder", "ConfigMap", "holder", "{apiVersion: v1, kind: ConfigMap, metadata: {name: holder, finalizers: [example.com/hold]}}")
+				d.Cleanup(func() {
+					_, _ = d.admin.typed.CoreV1().ConfigMaps(d.namespace).Patch(context.Background(), "holder", "application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+				})
+				require.NoError(d, d.admin.typed.CoreV1().Namespaces().Delete(d.Context(), d.namespace, metav1.DeleteOptions{}))
+			},
+			object: config,
+			says:   []string{"because it is being terminated", "has to be gone, and made again, first"},
+		},
+		"a namespace that is not there": {
+			object: "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: nowhere}}",
+			says:   []string{`namespaces "nowhere" not found`, "create the namespace"},
+		},
+		"a kind that is not there": {
+			object: "{apiVersion: example.com/v1, kind: Unheard, metadata: {name: web}}",
+			says:   []string{`apply Unheard NS/web: no matches for kind "Unheard" in version "example.com/v1"`, "is its CustomResourceDefinition installed?"},
+		},
+		"too large": {
+			object:    "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {a: " + large + ", b: " + large + ", c: " + large + ", d: " + large + ", e: " + large + "}}",
+			permanent: true,
+			says:      []string{"larger than a cluster stores"},
+		},
+		"annotations too large": {
+			object:    "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, annotations: {a: " + large + "}}}",
+			permanent: true,
+			says:      []string{"metadata.annotations: Too long", "larger than a cluster stores"},
+		},
+		"a field that does not exist": {
+			object:    "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {portz: [{port: 80}]}}",
+			permanent: true,
+			says:      []string{".spec.portz: field not declared in schema", "another name or type"},
+		},
+		"a webhook says no": {
+			prepare:   func(d *desk) { d.webhook(true, "no containers on Fridays") },
+			object:    config,
+			permanent: true,
+			says:      []string{`admission webhook "gate.NS.example.com" denied the request: no containers on Fridays`, "the admission webhook gate.NS.example.com does not allow it"},
+		},
+		"a webhook that is away": {
+			prepare: func(d *desk) { d.webhook(false, "") },
+			object:  config,
+			says:    []string{`failed calling webhook "gate.NS.example.com"`, "connection refused", "the webhook gate.NS.example.com does not answer"},
+		},
+	}
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) {
+			change := func(user *clientcmdapi.AuthInfo) { user.Impersonate = row.as }
+			d := reach(t, change).desk()
+			if row.prepare != nil {
+				row.prepare(d)
+			}
+			in := d.instance("v1", row.object)
+			text := d.refused(in, row.permanent)
+			for _, part := range row.says {
+				require.Contains(t, text, strings.ReplaceAll(part, "NS", d.namespace))
+			}
+			require.NotContains(t, text, "\n")
+			require.Less(t, len(text), 1000)
+			writes, asked := d.wrote()
+			require.Empty(t, writes)
+			require.LessOrEqual(t, asked, 9, "requests of one apply") // discovery, two reviews, a list and a watch, a look, a dry run
+			plan, err := d.Plan(t.Context(), in)
+			require.NoError(t, err)
+			require.Len(t, plan, 1)
+			require.Equal(t, runtimes.ActionRefuse, plan[0].Action)
+			require.Contains(t, text, plan[0].Message)
+		})
+	}
+}
+
+// webhook registers a webhook over the config maps of the desk's namespace, which refuses, or does
+// not even answer.
+func (d *desk) webhook(answers bool, message string) {
+	d.Helper()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var review admission.AdmissionReview
+		body, _ := io.ReadAll(r.Body)
+		_ = json.Unmarshal(body, &review)
+		review.Response = &admission.AdmissionResponse{UID: review.Request.UID, Result: &metav1.Status{Message: message, Code: http.StatusForbidden}}
+		_ = json.NewEncoder(w).Encode(review)
+	}))
+	d.Cleanup(server.Close)
+	if !answers {
+		server.Close()
+	}
+	name, path := "gate."+d.namespace+".example.com", server.URL+"/"
+	none, fail := registration.SideEffectClassNone, registration.Fail
+	hooks := d.admin.typed.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	_, err := hooks.Create(d.Context(), &registration.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Webhooks: []registration.ValidatingWebhook{{
+			Name: name, SideEffects: &none, FailurePolicy: &fail, AdmissionReviewVersions: []string{"v1"},
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": d.namespace}},
+			ClientConfig: registration.WebhookClientConfig{
+				URL:      &path,
+				CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+			},
+			Rules: []registration.RuleWithOperations{{
+				Operations: []registration.OperationType{registration.OperationAll},
+				Rule:       registration.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+			}},
+		}},
+	}, metav1.CreateOptions{})
+	require.NoError(d, err)
+	d.Cleanup(func() { _ = hooks.Delete(context.Background(), name, metav1.DeleteOptions{}) })
+	d.wait("the webhook to be in force", func() bool {
+		_, err := d.admin.typed.CoreV1().ConfigMaps(d.namespace).Create(d.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "probe"}},
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err != nil && strings.Contains(err.Error(), name)
+	}, func() any { return nil })
+}
+
+// A server that is away, or does not accept the credentials, stops an apply with that reason.
+func TestNoServer(t *testing.T) {
+	d := reach(t).desk()
+	d.gate.shut()
+	text := d.refused(d.instance("v1", config), false)
+	require.Contains(t, text, "connection refused")
+	require.Contains(t, text, "the cluster is not reachable")
+
+	d = reachAlone(t, func(user *clientcmdapi.AuthInfo) { *user = clientcmdapi.AuthInfo{Token: "expired"} }).desk()
+	text = d.refused(d.instance("v1", config), false)
+	require.Contains(t, text, "has a token expired?")
+	_, asked := d.wrote()
+	require.LessOrEqual(t, asked, 2)
+}
+
+// What the server did not get to is no fault of the object.
+func TestOnlyFaultsOfTheObjectArePermanent(t *testing.T) {
+	of := func(code int32, message string) error {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Reason: metav1.StatusReasonUnknown, Message: message}}
+	}
+	rows := map[string]struct {
+		err       error
+		permanent bool
+	}{
+		"a webhook that is at fault itself": {err: of(500, `admission webhook "x" denied the request: no database`)},
+		"a webhook that is busy":            {err: of(429, `admission webhook "x" denied the request: later`)},
+		"a webhook that refuses":            {err: of(400, `admission webhook "x" denied the request: never`), permanent: true},
+		"the store refuses the size":        {err: of(500, "etcdserver: request is too large"), permanent: true},
+		"the store is away":                 {err: of(500, "etcdserver: leader changed")},
+		"a certificate":                     {err: &tls.CertificateVerificationError{Err: io.EOF}},
+	}
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) {
+			err := explain(t.Context(), "apply Pod shop/web", row.err)
+			require.Equal(t, row.permanent, runtimes.IsPermanent(err), err)
+			require.ErrorIs(t, err, row.err)
+			require.Contains(t, err.Error(), row.err.Error())
+		})
+	}
+}
