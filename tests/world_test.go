@@ -89,7 +89,8 @@ func startWorker(address, store string, runtime *fake.Runtime) (stop func(), err
 	stopWorker, err := worker.Start(context.Background(), c, worker.Options{
 		Store: store,
 		Factories: map[entities.RuntimeKind]activities.Factory{
-			entities.RuntimeFake: func(entities.RuntimeDefinition) (runtimes.Runtime, error) { return runtime, nil },
+			entities.RuntimeFake:       func(entities.RuntimeDefinition) (runtimes.Runtime, error) { return runtime, nil },
+			entities.RuntimeKubernetes: recordedKubernetes,
 		},
 	})
 	return func() { stopWorker(); c.Close() }, err

@@ -1,0 +1,116 @@
+package tests
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// D8: services of manifests, of a kustomization and of a chart converge side by side, in two channels in one cluster.
+func TestKubernetesExampleConverges_D8(t *testing.T) {
+	w := newKubeWorld(t, "web", "api", "cache")
+	w.publish()
+	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.await("api", "staging CONVERGED 6.7.0, production CONVERGED 6.7.0")
+	w.await("cache", "staging CONVERGED 1.6.38, production CONVERGED 1.6.38")
+
+	require.Equal(t, int32(2), w.deployment(w.staging, "web").Status.ReadyReplicas)
+	require.Equal(t, int32(3), w.deployment(w.production, "web").Status.ReadyReplicas)
+	set, err := w.cluster.Client.AppsV1().StatefulSets(w.production).Get(t.Context(), "cache", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Equal(t, "docker.io/library/memcached:1.6.38-alpine", set.Spec.Template.Spec.Containers[0].Image)
+
+	// The migration of a new version runs before the Deployment of that version is touched.
+	w.release("api", "6.7.1")
+	w.await("api", "staging CONVERGED 6.7.1, production CONVERGED 6.7.1")
+	job, err := w.cluster.Client.BatchV1().Jobs(w.production).Get(t.Context(), "api-migrate", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Equal(t, "6.7.1", job.Annotations["converge/version"])
+	sets, err := w.cluster.Client.AppsV1().ReplicaSets(w.production).List(t.Context(), metav1.ListOptions{LabelSelector: "converge/service=api"})
+	require.NoError(t, err)
+	for _, set := range sets.Items {
+		if set.Spec.Template.Annotations["converge/version"] == "6.7.1" {
+			require.False(t, set.CreationTimestamp.Before(job.Status.CompletionTime), "%s before %s", set.CreationTimestamp, job.Status.CompletionTime)
+		}
+	}
+}
+
+// A8 and A3: while staging rolls, both versions are seen, and production waits; then it goes on. B9: changed
+// configuration moves the channel that it concerns.
+func TestKubernetesRollingUpdate_A3_A8_B9(t *testing.T) {
+	w := newKubeWorld(t, "web")
+	w.annotateWebPods("kubelab/ready-in", "400ms")
+	w.publish()
+	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
+
+	w.release("web", "v2")
+	s := w.awaitThat("web", "two versions in staging", func(s protocol.Status) bool {
+		return len(active(objectOf(s, "staging", "Deployment/web"))) == 2
+	})
+	require.Equal(t, []string{"v2", "v1"}, active(objectOf(s, "staging", "Deployment/web")))
+	require.Equal(t, "CONVERGING", channelOf(s, "staging").Status)
+	require.Equal(t, "v1", channelOf(s, "production").Target)
+	require.Equal(t, "registry.shop.dev/web:v1", w.deployment(w.production, "web").Spec.Template.Spec.Containers[0].Image)
+	s = w.await("web", "staging CONVERGED v2, production CONVERGED v2")
+	require.Equal(t, []entities.ObjectVersion{{Version: "v2", Active: true, Replicas: 3, AvailableReplicas: 3, TargetReplicas: 3}},
+		objectOf(s, "production", "Deployment/web").Versions)
+
+	before := w.deployment(w.staging, "web").Generation
+	w.edit(configFile, "parameters: {replicas: 3}", "parameters: {replicas: 4}")
+	w.publish()
+	w.await("web", "staging CONVERGED v2, production CONVERGED v2-i2")
+	require.Equal(t, int32(4), w.deployment(w.production, "web").Status.ReadyReplicas)
+	require.Equal(t, before, w.deployment(w.staging, "web").Generation, "staging was not touched")
+}
+
+// A23 and A8: an image that cannot be pulled fails staging, in the node's words, and production never moves. A fix goes
+// past it.
+func TestKubernetesFailingImage_A8_A23_B10(t *testing.T) {
+	w := newKubeWorld(t, "web")
+	w.publish()
+	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
+	before := w.deployment(w.production, "web").Generation
+
+	w.release("web", "nopull")
+	s := w.await("web", "staging FAILED nopull, production BLOCKED v1")
+	require.Contains(t, reasons(s, "staging"), "ImagePullBackOff web-")
+	failed := objectOf(s, "staging", "Deployment/web")
+	require.Equal(t, entities.ObjectFailed, failed.Status)
+	require.Equal(t, []string{"nopull", "v1"}, active(failed), "what ran goes on")
+	require.Equal(t, int32(2), w.deployment(w.staging, "web").Status.AvailableReplicas)
+	require.NotEmpty(t, failed.Events)
+	require.Equal(t, before, w.deployment(w.production, "web").Generation)
+
+	w.release("web", "v2")
+	w.await("web", "staging CONVERGED v2, production CONVERGED v2")
+}
+
+// D10: what is no longer declared stays and is shown; with prune it goes.
+func TestKubernetesOrphans_D10(t *testing.T) {
+	w := newKubeWorld(t, "web")
+	w.publish()
+	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
+	text := w.read("web/web.yaml")
+	at := strings.Index(text, "---\napiVersion: policy/v1")
+	require.Positive(t, at)
+	w.save("web/web.yaml", text[:at])
+	w.publish()
+	s := w.await("web", "staging CONVERGED v1-i2, production CONVERGED v1-i2")
+	left := objectOf(s, "production", "PodDisruptionBudget/web")
+	require.True(t, left.Orphaned)
+	_, err := w.cluster.Client.PolicyV1().PodDisruptionBudgets(w.production).Get(t.Context(), "web", metav1.GetOptions{})
+	require.NoError(t, err)
+
+	w.edit(configFile, "kubernetes: {manifests: [web]}", "kubernetes: {manifests: [web], prune: true}")
+	w.publish()
+	s = w.await("web", "staging CONVERGED v1-i3, production CONVERGED v1-i3")
+	require.Empty(t, objectOf(s, "production", "PodDisruptionBudget/web"))
+	budgets, err := w.cluster.Client.PolicyV1().PodDisruptionBudgets(w.production).List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	require.Empty(t, budgets.Items)
+}

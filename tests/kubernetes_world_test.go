@@ -1,0 +1,177 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/tests/kubetest"
+)
+
+const kubernetesExample = "../examples/kubernetes"
+
+// kubeWorld is examples/kubernetes, or some of its services, on the tests' cluster: its two channels
+// in two namespaces of the test's own.
+type kubeWorld struct {
+	*world
+	cluster             *kubetest.Cluster
+	staging, production string // namespaces
+}
+
+// runtime is what a test's runtimes say of their connection; KUBECONFIG and CONTEXT are filled in. What
+// is steady is looked at every five minutes, so whatever a test sees sooner was watched.
+const kubeRuntime = `{kubeconfig: "KUBECONFIG", context: CONTEXT, failAfter: 500ms, pollInterval: 100ms, retry: {maxAttempts: 3, backoff: 100ms, maxBackoff: 1s}}`
+
+// newKubeWorld copies the example and keeps those services. Nothing is published yet.
+func newKubeWorld(t *testing.T, services ...string) *kubeWorld {
+	t.Helper()
+	cluster := kubetest.Start(t)
+	w := &kubeWorld{world: newWorld(t), cluster: cluster, staging: cluster.Namespace(t), production: cluster.Namespace(t)}
+	w.copyExample()
+	w.edit(configFile, "name: shop\n", "name: "+w.app+"\n")
+	for channel, namespace := range map[string]string{"staging": w.staging, "production": w.production} {
+		w.edit(configFile, fmt.Sprintf("{name: %s, namespace: shop-%s}", channel, channel), fmt.Sprintf("{name: %s-%s, namespace: %s}", w.app, channel, namespace))
+		w.pattern(configFile, `(?s)name: `+channel+`\nkubernetes: \{[^\n]*`, fmt.Sprintf("name: %s-%s\nkubernetes: %s", w.app, channel, kubeRuntime))
+	}
+	w.edit(configFile, "KUBECONFIG", cluster.Kubeconfig)
+	w.edit(configFile, "CONTEXT", cluster.Name)
+	w.keep(services)
+	t.Cleanup(func() { // before the namespaces go: a service would want them back
+		for _, id := range append([]string{protocol.ApplicationID(w.app)}, ids(w, services)...) {
+			_ = w.client.TerminateWorkflow(context.Background(), id, "", "the test has ended") // it may not have begun
+		}
+	})
+	return w
+}
+
+func ids(w *kubeWorld, services []string) (all []string) {
+	for _, s := range services {
+		all = append(all, w.id(s))
+	}
+	return all
+}
+
+const configFile = "shop.converge.yaml"
+
+func (w *kubeWorld) copyExample() {
+	w.t.Helper()
+	require.NoError(w.t, os.CopyFS(w.dir, os.DirFS(kubernetesExample)))
+	require.NoError(w.t, os.RemoveAll(filepath.Join(w.dir, ".converge")))
+}
+
+// keep leaves out the services that are not named.
+func (w *kubeWorld) keep(services []string) {
+	w.t.Helper()
+	documents := strings.Split(w.read(configFile), "\n---\n")
+	documents = slices.DeleteFunc(documents, func(d string) bool {
+		name := regexp.MustCompile(`(?m)^kind: Service\nname: (\w+)$`).FindStringSubmatch(d)
+		return name != nil && !slices.Contains(services, name[1])
+	})
+	w.save(configFile, strings.Join(documents, "\n---\n"))
+}
+
+func (w *kubeWorld) read(file string) string {
+	w.t.Helper()
+	data, err := os.ReadFile(filepath.Join(w.dir, file))
+	require.NoError(w.t, err)
+	return string(data)
+}
+
+func (w *kubeWorld) save(file, text string) {
+	w.t.Helper()
+	require.NoError(w.t, os.WriteFile(filepath.Join(w.dir, file), []byte(text), 0o600))
+}
+
+// edit replaces all occurrences in a file.
+func (w *kubeWorld) edit(file, old, replacement string) {
+	w.t.Helper()
+	text := w.read(file)
+	require.Contains(w.t, text, old)
+	w.save(file, strings.ReplaceAll(text, old, replacement))
+}
+
+// pattern replaces whatever matches.
+func (w *kubeWorld) pattern(file, old, replacement string) {
+	w.t.Helper()
+	text, re := w.read(file), regexp.MustCompile(old)
+	require.Regexp(w.t, re, text)
+	w.save(file, re.ReplaceAllLiteralString(text, replacement))
+}
+
+// annotateWebPods adds an annotation to the pod template of web, which tells the nodes how to play.
+func (w *kubeWorld) annotateWebPods(annotation, value string) {
+	w.t.Helper()
+	w.edit("web/web.yaml", "    metadata:\n      labels:", fmt.Sprintf("    metadata:\n      annotations: {%s: %q}\n      labels:", annotation, value))
+}
+
+func (w *kubeWorld) deployment(namespace, name string) *appsv1.Deployment {
+	w.t.Helper()
+	d, err := w.cluster.Client.AppsV1().Deployments(namespace).Get(w.t.Context(), name, metav1.GetOptions{})
+	require.NoError(w.t, err)
+	return d
+}
+
+// patchWeb changes the Deployment web as somebody else does.
+func (w *kubeWorld) patchWeb(namespace, by, patch string) {
+	w.t.Helper()
+	_, err := w.cluster.Client.AppsV1().Deployments(namespace).Patch(w.t.Context(), "web", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: by})
+	require.NoError(w.t, err)
+}
+
+// declareWeb declares fields of the Deployment web by server-side apply, as another tool does.
+func (w *kubeWorld) declareWeb(namespace, by, object string) {
+	w.t.Helper()
+	force := true
+	_, err := w.cluster.Client.AppsV1().Deployments(namespace).Patch(w.t.Context(), "web", types.ApplyPatchType, []byte(object), metav1.PatchOptions{FieldManager: by, Force: &force})
+	require.NoError(w.t, err)
+}
+
+func channelOf(s protocol.Status, name string) protocol.ChannelStatus {
+	for _, c := range s.Channels {
+		if c.Name == name {
+			return c
+		}
+	}
+	return protocol.ChannelStatus{}
+}
+
+// objectOf finds an object by type and name: Deployment/web.
+func objectOf(s protocol.Status, channel, name string) entities.Object {
+	for _, o := range channelOf(s, channel).Objects {
+		if o.Type+"/"+o.Name == name {
+			return o
+		}
+	}
+	return entities.Object{}
+}
+
+// reasons is all that a channel says of itself.
+func reasons(s protocol.Status, channel string) string {
+	var lines []string
+	for _, r := range channelOf(s, channel).Reasons {
+		lines = append(lines, r.Text)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// active lists the active versions of an object.
+func active(o entities.Object) (all []string) {
+	for _, v := range o.Versions {
+		if v.Active {
+			all = append(all, v.Version)
+		}
+	}
+	return all
+}
