@@ -43,6 +43,9 @@ type KubernetesPayload struct {
 	// Prune: objects of an earlier payload that this one does not declare are removed instead of
 	// reported as orphaned.
 	Prune bool `json:"prune,omitempty"`
+	// CreateNamespace: the instance's namespace is made when it is not there. It is nobody's then, and
+	// never removed.
+	CreateNamespace bool `json:"createNamespace,omitempty"`
 	// Objects is the bundle with its values filled in, one JSON object each, in the order of the
 	// bundle. It is set when a payload is read for a runtime, and is no part of what is stored.
 	Objects []json.RawMessage `json:"-"`

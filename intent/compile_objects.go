@@ -13,11 +13,12 @@ import (
 
 // kubernetesDraft is what the layers of a service add up to for its objects in one channel.
 type kubernetesDraft struct {
-	at           string // where it was given last
-	manifests    []placed[string]
-	kustomize    placed[string]
-	helm         *helmDraft
-	prune, adopt bool
+	at             string // where it was given last
+	manifests      []placed[string]
+	kustomize      placed[string]
+	helm           *helmDraft
+	prune, adopt   bool
+	makesNamespace bool
 }
 
 // objects merges one layer: lists and single values replace.
@@ -42,6 +43,9 @@ func (d *draft) objects(in *strict.Decoder, at string, k *ServiceKubernetes) {
 	}
 	if k.Adopt != nil {
 		merged.adopt = *k.Adopt
+	}
+	if k.CreateNamespace != nil {
+		merged.makesNamespace = *k.CreateNamespace
 	}
 }
 
@@ -69,7 +73,7 @@ type objectSet struct {
 func (s *serviceCompiler) compileObjects(scope *scope, d *kubernetesDraft, ref placeRef) (*kubernetesDoc, objectList) {
 	set := &objectSet{serviceCompiler: s, scope: scope, draft: d, ref: ref}
 	set.resolveNamespace()
-	doc := &kubernetesDoc{Prune: d.prune, Adopt: d.adopt}
+	doc := &kubernetesDoc{Prune: d.prune, Adopt: d.adopt, CreateNamespace: d.makesNamespace}
 	set.gather()
 	set.chart(doc)
 	set.unique()

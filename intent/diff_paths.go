@@ -23,6 +23,7 @@ func payloadPaths(p entities.Payload) map[string]string {
 	}
 	if k := p.Kubernetes; k != nil {
 		flat["prune"], flat["adopt"] = compact(k.Prune), compact(k.Adopt)
+		flat["createNamespace"] = compact(k.CreateNamespace)
 		for name, v := range k.Values {
 			if strings.HasPrefix(name, "labels.") {
 				flat[name] = compact(v)

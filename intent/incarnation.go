@@ -81,6 +81,8 @@ type kubernetesDoc struct {
 	Fixed  []string `json:"fixed,omitempty"` // parameters that shaped it, which no release may set
 	Prune  bool     `json:"prune,omitempty"`
 	Adopt  bool     `json:"adopt,omitempty"`
+
+	CreateNamespace bool `json:"createNamespace,omitempty"`
 }
 
 // objectList says what is in a bundle without its content: the beginning of each object's digest, by

@@ -37,6 +37,9 @@ type ServiceKubernetes struct {
 	// Whether objects that exist already and belong to nobody, or to another tool, are taken over
 	// instead of refused.
 	Adopt *bool `json:"adopt,omitempty" jsonschema:"default=false"`
+	// Whether the namespace that the release channel names is made when it is not there. It is never
+	// removed, and may be shared.
+	CreateNamespace *bool `json:"createNamespace,omitempty" jsonschema:"default=false"`
 }
 
 // ServiceHelm is a Helm chart and what it is rendered with. It is rendered when compiling, without a

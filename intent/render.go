@@ -169,7 +169,7 @@ func (k *kubernetesDoc) payload(scope *scope) (*entities.KubernetesPayload, *tro
 	if k == nil {
 		return nil, nil
 	}
-	payload := &entities.KubernetesPayload{Bundle: k.Bundle, Prune: k.Prune, Adopt: k.Adopt}
+	payload := &entities.KubernetesPayload{Bundle: k.Bundle, Prune: k.Prune, Adopt: k.Adopt, CreateNamespace: k.CreateNamespace}
 	for _, name := range k.Names {
 		v, t := scope.lookup(name)
 		if t != nil {

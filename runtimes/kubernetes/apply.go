@@ -21,6 +21,7 @@ type apply struct {
 	home    string // namespace of the instance
 	adopt   bool
 	prune   bool
+	makes   bool // the namespace of the instance, when it is not there
 	objects []declared
 	told    *account
 }
@@ -76,12 +77,15 @@ func (r *Runtime) begin(ctx context.Context, in runtimes.Instance) (*apply, erro
 	}
 	return &apply{
 		Runtime: r, clients: clients, owner: ownerIn(in), home: homeOf(in), objects: objects, told: &account{},
-		adopt: in.Payload.Kubernetes.Adopt, prune: in.Payload.Kubernetes.Prune,
+		adopt: in.Payload.Kubernetes.Adopt, prune: in.Payload.Kubernetes.Prune, makes: in.Payload.Kubernetes.CreateNamespace,
 	}, nil
 }
 
 // run applies what was tried.
 func (a *apply) run(ctx context.Context, trials []*trial) error {
+	if err := a.makeHome(ctx, trials); err != nil {
+		return err
+	}
 	remembered := false
 	groups := inWaves(trials)
 	for i, wave := range groups {
@@ -150,6 +154,7 @@ func (a *apply) carryOut(ctx context.Context, t *trial) error {
 	}
 	a.told.tell(t, applied)
 	t.applied = applied
+	a.agreed(applied, t.declared)
 	return nil
 }
 

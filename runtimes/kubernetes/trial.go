@@ -88,7 +88,15 @@ func (a *apply) try(ctx context.Context, d declared) *trial {
 		t.outcome = tooEarly
 		return t
 	}
-	return a.judge(t, dry, err)
+	a.judge(t, dry, err)
+	if t.outcome != unchanged || t.live.GetResourceVersion() == dry.GetResourceVersion() {
+		return t
+	}
+	// What was watched is not what the server compared with: somebody wrote a moment ago.
+	if t.live, err = a.read(ctx, t); err != nil {
+		return t.refuse(err)
+	}
+	return a.judge(t, dry, nil)
 }
 
 func (a *apply) judge(t *trial, dry *unstructured.Unstructured, err error) *trial {
@@ -111,10 +119,13 @@ func (a *apply) judge(t *trial, dry *unstructured.Unstructured, err error) *tria
 }
 
 // bringsNamespace tells whether an object was refused for want of a namespace that is among the
-// objects.
+// objects, or that this apply makes.
 func (a *apply) bringsNamespace(d declared, err error) bool {
 	if !apierrors.IsNotFound(err) {
 		return false
+	}
+	if a.makes && d.GetNamespace() == a.home {
+		return true
 	}
 	for _, o := range a.objects {
 		if idOf(o.Unstructured).kind == kindNamespace && o.GetName() == d.GetNamespace() {
