@@ -54,8 +54,12 @@ func (c *cluster) narrow(r resource) {
 		return
 	}
 	s := c.views.scope(r.GroupVersionResource)
-	s.asking <- struct{}{} // held for one request of somebody else at most
-	defer func() { <-s.asking }()
+	select {
+	case s.asking <- struct{}{}:
+		defer func() { <-s.asking }()
+	default:
+		return // it is being asked for
+	}
 	if time.Since(s.denied) > deniedPace {
 		s.denied, s.asked = time.Now(), time.Time{}
 	}
