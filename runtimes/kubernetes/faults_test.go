@@ -253,7 +253,7 @@ spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: b, 
 // StatefulSets, DaemonSets and Jobs are read as far as Deployments are.
 func TestOtherWorkloads(t *testing.T) {
 	b := reach(t)
-	template := `{metadata: {labels: {app: %[1]s}, annotations: {kubesim/ready-in: 300ms}}, spec: {containers: [{name: a, image: "a:%[2]s"}]}}`
+	template := `{metadata: {labels: {app: %[1]s}, annotations: {kubelab/ready-in: 300ms}}, spec: {containers: [{name: a, image: "a:%[2]s"}]}}`
 	objects := func(tag string) []string {
 		return []string{
 			fmt.Sprintf("{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: agent}, spec: {selector: {matchLabels: {app: agent}}, template: "+template+"}}", "agent", tag),

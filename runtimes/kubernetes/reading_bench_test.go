@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -26,6 +25,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/runtimes"
+	"github.com/converge-engine/converge/tests/kubetest"
 )
 
 // bench is a namespace of a real control plane, and a runtime that reaches it through a gate.
@@ -51,7 +51,7 @@ func reach(t *testing.T, change ...func(user *clientcmdapi.AuthInfo)) *bench {
 // reachAlone is reach for tests that nothing may run beside.
 func reachAlone(t testing.TB, change ...func(user *clientcmdapi.AuthInfo)) *bench {
 	t.Helper()
-	direct := kubeconfig(t)
+	direct := kubetest.Start(t).Kubeconfig
 	b := &bench{TB: t, namespace: "read-" + strings.ToLower(rand.Text()[:8])}
 
 	others := &Clusters{}
@@ -333,13 +333,4 @@ spec:
     metadata: {labels: {app: web}, annotations: {%s}}
     spec: {containers: [{name: web, image: "%s"}]}
 `, replicas, podAnnotations, image)
-}
-
-func kubeconfig(t testing.TB) string {
-	t.Helper()
-	path := os.Getenv("CONVERGE_TEST_KUBECONFIG")
-	if path == "" {
-		t.Skip("no control plane")
-	}
-	return path
 }

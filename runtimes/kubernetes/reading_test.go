@@ -36,7 +36,7 @@ func TestARollingUpdateIsTwoVersionsAndThenOne(t *testing.T) {
 		},
 	}, seen)
 
-	v2 := b.instance("v2", deploymentOf("web:2", 2, "kubesim/ready-in: 500ms"), config)
+	v2 := b.instance("v2", deploymentOf("web:2", 2, "kubelab/ready-in: 500ms"), config)
 	b.put(v2)
 	b.until(v2, "both versions active", func(objects []entities.Object) bool {
 		versions := objects[1].Versions
