@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	resourceapi "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/converge-engine/converge/runtimes"
@@ -45,14 +46,22 @@ func TestRefusals(t *testing.T) {
 		},
 		"a quota": {
 			prepare: func(d *desk) {
-				_, err := d.admin.typed.CoreV1().ResourceQuotas(d.namespace).Create(d.Context(), &corev1.ResourceQuota{
-					ObjectMeta: metav1.ObjectMeta{Name: "none"},
-					Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/services": resourceapi.MustParse("0")}},
+				quotas := d.admin.typed.CoreV1().ResourceQuotas(d.namespace)
+				nothing := corev1.ResourceList{"count/services": resourceapi.MustParse("0")}
+				q, err := quotas.Create(d.Context(), &corev1.ResourceQuota{
+					ObjectMeta: metav1.ObjectMeta{Name: "none"}, Spec: corev1.ResourceQuotaSpec{Hard: nothing},
 				}, metav1.CreateOptions{})
 				require.NoError(d, err)
-				d.wait("the quota to be counted", func() bool {
-					q, err := d.admin.typed.CoreV1().ResourceQuotas(d.namespace).Get(d.Context(), "none", metav1.GetOptions{})
-					return err == nil && len(q.Status.Hard) > 0
+				// The controller would count in some seconds.
+				counted, err := json.Marshal(map[string]any{"status": corev1.ResourceQuotaStatus{Hard: nothing, Used: nothing}})
+				require.NoError(d, err)
+				_, err = quotas.Patch(d.Context(), q.Name, types.MergePatchType, counted, metav1.PatchOptions{}, "status")
+				require.NoError(d, err)
+				d.wait("the quota to be in force", func() bool {
+					_, err := d.admin.typed.CoreV1().Services(d.namespace).Create(d.Context(), &corev1.Service{
+						ObjectMeta: metav1.ObjectMeta{Name: "probe"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+					}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+					return err != nil && strings.Contains(err.Error(), "exceeded quota")
 				}, func() any { return nil })
 			},
 			object: "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {ports: [{port: 80}]}}",
@@ -141,7 +150,10 @@ func (d *desk) webhook(answers bool, message string) {
 		review.Response = &admission.AdmissionResponse{UID: review.Request.UID, Result: &metav1.Status{Message: message, Code: http.StatusForbidden}}
 		_ = json.NewEncoder(w).Encode(review)
 	}))
-	d.Cleanup(server.Close)
+	d.Cleanup(func() {
+		server.CloseClientConnections() // the API server keeps one
+		server.Close()
+	})
 	if !answers {
 		server.Close()
 	}
