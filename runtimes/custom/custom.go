@@ -73,6 +73,12 @@ func check(def entities.RuntimeDefinition) error {
 		return errors.New("apply has no command")
 	case c.Job != nil && (c.Job.Namespace == "" || c.Job.Image == ""):
 		return errors.New("its job has no namespace or no image")
+	}
+	return checkFetch(c)
+}
+
+func checkFetch(c *entities.CustomRuntime) error {
+	switch {
 	case c.Fetch == nil && c.Mode != entities.FetchNone:
 		return fmt.Errorf("mode is %s, but there is no fetch command", c.Mode)
 	case c.Fetch == nil:

@@ -119,16 +119,24 @@ func TestFetchAsJob(t *testing.T) {
 	}{
 		{"fails", "echo no cluster >&2; exit 1", runtimes.CodeFetchFailed, "sh exited 1: no cluster", nil},
 		{"malformed", "echo '{}'", runtimes.CodeMalformed, "sh: malformed output: objects: missing; expected a list", nil},
-		{"merged", "echo '{\"objects\": []}'; echo debug >&2", runtimes.CodeMalformed, "(stderr is in it too: the job has no converge-wrapper)",
-			func(c *entities.CustomRuntime) { c.Job.Wrapper = "" }},
+		{
+			"merged", "echo '{\"objects\": []}'; echo debug >&2", runtimes.CodeMalformed, "(stderr is in it too: the job has no converge-wrapper)",
+			func(c *entities.CustomRuntime) { c.Job.Wrapper = "" },
+		},
 		{"endless", "exec yes", runtimes.CodeOutputTooLarge, "sh printed more than 256 KiB", nil},
-		{"hangs", "echo the lock is taken >&2; exec sleep 1000", runtimes.CodeTimeout, "sh did not finish within 5s and was ended: the lock is taken",
-			func(c *entities.CustomRuntime) { c.Fetch.Timeout = 5 * time.Second }},
+		{
+			"hangs", "echo the lock is taken >&2; exec sleep 1000", runtimes.CodeTimeout, "sh did not finish within 5s and was ended: the lock is taken",
+			func(c *entities.CustomRuntime) { c.Fetch.Timeout = 5 * time.Second },
+		},
 		{"image", "true", runtimes.CodeFetchFailed, "image tool:nopull cannot be pulled: ", func(c *entities.CustomRuntime) { c.Job.Image = "tool:nopull" }},
-		{"no program", "", runtimes.CodeCommandNotFound, "in image tool:1: no-such-program cannot be started: ",
-			func(c *entities.CustomRuntime) { c.Fetch.Argv = []string{"no-such-program"} }},
-		{"no wrapper", "", runtimes.CodeCommandNotFound, "image tool:1 cannot start /no/wrapper: ",
-			func(c *entities.CustomRuntime) { c.Job.Wrapper = "/no/wrapper" }},
+		{
+			"no program", "", runtimes.CodeCommandNotFound, "in image tool:1: no-such-program cannot be started: ",
+			func(c *entities.CustomRuntime) { c.Fetch.Argv = []string{"no-such-program"} },
+		},
+		{
+			"no wrapper", "", runtimes.CodeCommandNotFound, "image tool:1 cannot start /no/wrapper: ",
+			func(c *entities.CustomRuntime) { c.Job.Wrapper = "/no/wrapper" },
+		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			c := fetching(entities.FetchStructured, row.script)

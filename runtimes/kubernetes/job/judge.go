@@ -37,7 +37,7 @@ func judge(s seen, now time.Time) verdict {
 		if status := statusOf(pod); status != nil && status.State.Terminated != nil {
 			return verdict{ended: pod}
 		}
-		switch err, at := stuck(pod, now); {
+		switch at, err := stuck(pod, now); {
 		case err != nil:
 			return verdict{err: err}
 		case !at.IsZero():
@@ -64,29 +64,29 @@ func judge(s seen, now time.Time) verdict {
 }
 
 // stuck tells why a pod will not run, or when it is to be asked about again.
-func stuck(pod *corev1.Pod, now time.Time) (err error, again time.Time) { //nolint:revive // which of the two it is says what the second is
+func stuck(pod *corev1.Pod, now time.Time) (again time.Time, err error) {
 	if pod.Status.Phase == corev1.PodFailed {
-		return failure(ReasonLost, "pod %s failed: %s", pod.Name, said(pod.Status.Reason, pod.Status.Message)), again
+		return again, failure(ReasonLost, "pod %s failed: %s", pod.Name, said(pod.Status.Reason, pod.Status.Message))
 	}
 	if status := statusOf(pod); status != nil && status.State.Waiting != nil {
 		w := status.State.Waiting
 		image := pod.Spec.Containers[0].Image
 		switch w.Reason {
 		case "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable", "ImageInspectError":
-			return failure(ReasonImage, "image %s cannot be pulled: %s", image, said(w.Reason, w.Message)), again
+			return again, failure(ReasonImage, "image %s cannot be pulled: %s", image, said(w.Reason, w.Message))
 		case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
-			return failure(ReasonStart, "pod %s cannot be started: %s", pod.Name, said(w.Reason, w.Message)), again
+			return again, failure(ReasonStart, "pod %s cannot be started: %s", pod.Name, said(w.Reason, w.Message))
 		}
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
 			if over := c.LastTransitionTime.Add(patience); now.Before(over) {
-				return nil, over
+				return over, nil
 			}
-			return failure(ReasonUnschedulable, "no node takes pod %s for %s: %s", pod.Name, patience, c.Message), again
+			return again, failure(ReasonUnschedulable, "no node takes pod %s for %s: %s", pod.Name, patience, c.Message)
 		}
 	}
-	return nil, again
+	return again, nil
 }
 
 func statusOf(pod *corev1.Pod) *corev1.ContainerStatus {
