@@ -12,29 +12,80 @@ type application struct {
 	services []string
 	version  string        // the services' initial version; empty for none
 	steady   time.Duration // between looks at what is steady
+	// on is where Deployments go. Without it the runtime is the fake one.
+	on *namespace
+}
+
+// namespace is a place in a cluster.
+type namespace struct{ kubeconfig, name string }
+
+// deployment is what each service on Kubernetes is made of.
+const deployment = `apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: ${{ service }}
+spec:
+  replicas: 1
+  selector:
+    matchLabels: {app: "${{ service }}"}
+  template:
+    metadata:
+      labels: {app: "${{ service }}"}
+    spec:
+      containers:
+      - name: web
+        image: "registry.shop.dev/web:${{ version }}"
+        env: [{name: GREETING, value: "${{ params.greeting }}"}]
+        resources:
+          requests: {cpu: 50m, memory: 64Mi}
+          limits: {memory: 128Mi}
+`
+
+// files are the configuration, by name.
+func (a application) files() map[string]string {
+	files := map[string]string{"converge.yaml": a.yaml()}
+	if a.on != nil {
+		files["deployment.yaml"] = deployment
+	}
+	return files
 }
 
 // yaml declares channels c1, c2, … each behind the one before.
 func (a application) yaml() string {
 	text := fmt.Sprintf("apiVersion: converge/v1\nkind: Application\nname: %s\nreleaseChannels:\n", a.name)
 	for n := 1; n <= a.channels; n++ {
-		text += fmt.Sprintf("- name: %s\n  runtimes: [{name: %s-rt}]\n", channel(n), a.name)
+		at := ""
+		if a.on != nil {
+			at = ", namespace: " + a.on.name
+		}
+		text += fmt.Sprintf("- name: %s\n  runtimes: [{name: %s%s}]\n", channel(n), a.runtime(), at)
 		if n > 1 {
 			text += fmt.Sprintf("  preconditions: [{releaseChannelStable: {releaseChannel: %s}}]\n", channel(n-1))
 		}
 	}
-	text += fmt.Sprintf("---\napiVersion: converge/v1\nkind: Runtime\nname: %s-rt\nfake: {pollInterval: %s, steadyPollInterval: %s}\n",
-		a.name, min(a.steady, 5*time.Second), a.steady)
+	kind := "fake: {"
+	if a.on != nil {
+		kind = "kubernetes: {kubeconfig: " + a.on.kubeconfig + ", "
+	}
+	text += fmt.Sprintf("---\napiVersion: converge/v1\nkind: Runtime\nname: %s\n%spollInterval: %s, steadyPollInterval: %s}\n",
+		a.runtime(), kind, min(a.steady, 5*time.Second), a.steady)
 	for _, s := range a.services {
 		text += fmt.Sprintf("---\napiVersion: converge/v1\nkind: Service\nname: %s\n", s)
 		if a.version != "" {
 			text += fmt.Sprintf("initialVersion: %s\n", a.version)
 		}
-		text += "parameters:\n- {name: greeting, type: string, default: hello}\n" +
-			"custom: {env: {GREETING: \"${{ params.greeting }}\", VERSION: \"${{ version }}\"}}\n"
+		text += "parameters:\n- {name: greeting, type: string, default: hello}\n"
+		if a.on != nil {
+			text += "kubernetes: {manifests: [deployment.yaml]}\n"
+			continue
+		}
+		text += "custom: {env: {GREETING: \"${{ params.greeting }}\", VERSION: \"${{ version }}\"}}\n"
 	}
 	return text
 }
+
+// runtime is the name of the application's one runtime.
+func (a application) runtime() string { return a.name + "-rt" }
 
 func channel(n int) string { return fmt.Sprintf("c%d", n) }
 

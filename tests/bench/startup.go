@@ -72,14 +72,14 @@ func buildAll(ctx context.Context, dir string) (bin string, err error) {
 			return "", err
 		}
 	}
-	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	root, err := moduleRoot(ctx)
 	if err != nil {
-		return "", fmt.Errorf("run this inside the repository: %w", err)
+		return "", err
 	}
 	for _, build := range []struct{ in, out, pkg string }{
 		{source, bin + "/trivial", "."},
-		{strings.TrimSpace(string(root)), bin + "/", "./cmd/converge"},
-		{strings.TrimSpace(string(root)), bin + "/", "./cmd/converge-dev"},
+		{root, bin + "/", "./cmd/converge"},
+		{root, bin + "/", "./cmd/converge-dev"},
 	} {
 		cmd := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", build.out, build.pkg)
 		cmd.Dir = build.in
@@ -88,6 +88,15 @@ func buildAll(ctx context.Context, dir string) (bin string, err error) {
 		}
 	}
 	return bin, nil
+}
+
+// moduleRoot is the directory of this repository.
+func moduleRoot(ctx context.Context) (string, error) {
+	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return "", fmt.Errorf("run this inside the repository: %w", err)
+	}
+	return strings.TrimSpace(string(root)), nil
 }
 
 // start runs the program once, outside any application's directory.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -31,7 +32,10 @@ type world struct {
 	stop   func() // of the worker
 }
 
-func newWorld(ctx context.Context, dir string) (*world, error) {
+func newWorld(ctx context.Context, dir string) (*world, error) { return newWorldWith(ctx, dir, nil) }
+
+// newWorldWith adds kinds of runtime to the one in memory.
+func newWorldWith(ctx context.Context, dir string, more map[entities.RuntimeKind]activities.Factory) (*world, error) {
 	w := &world{dir: dir, stage: newStage(), trace: newTrace(), stop: func() {}}
 	var err error
 	if w.server, err = startServer(dir); err != nil {
@@ -45,12 +49,11 @@ func newWorld(ctx context.Context, dir string) (*world, error) {
 	if err != nil {
 		return nil, errors.Join(err, w.server.stop())
 	}
-	w.stop, err = worker.Start(ctx, w.client, worker.Options{
-		Store: w.store(),
-		Factories: map[entities.RuntimeKind]activities.Factory{
-			entities.RuntimeFake: func(entities.RuntimeDefinition) (runtimes.Runtime, error) { return w.stage, nil },
-		},
-	})
+	factories := map[entities.RuntimeKind]activities.Factory{
+		entities.RuntimeFake: func(entities.RuntimeDefinition) (runtimes.Runtime, error) { return w.stage, nil },
+	}
+	maps.Copy(factories, more)
+	w.stop, err = worker.Start(ctx, w.client, worker.Options{Store: w.store(), Factories: factories})
 	if err != nil {
 		w.client.Close()
 		return nil, errors.Join(err, w.server.stop())
@@ -80,8 +83,10 @@ func (w *world) publish(ctx context.Context, a application) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "converge.yaml"), []byte(a.yaml()), 0o600); err != nil {
-		return err
+	for name, text := range a.files() {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			return err
+		}
 	}
 	_, err := publish.Publish(ctx, publish.Options{Client: w.client, Dir: dir, StoreURL: w.store(), By: "bench", Fake: true})
 	return err

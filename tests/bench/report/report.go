@@ -48,6 +48,8 @@ type Report struct {
 	Lines   []Line            `json:"lines"`
 	Notes   map[string]Notes  `json:"notes,omitempty"`  // by row: where it comes from, in sentences
 	Failed  map[string]string `json:"failed,omitempty"` // by row: why it could not be measured
+	// Skipped are rows that nobody expected to be measured here, and why.
+	Skipped map[string]string `json:"skipped,omitempty"`
 }
 
 // Notes are sentences that explain a row's lines.
@@ -89,6 +91,14 @@ func (r *Report) Fail(row string, err error) {
 		r.Failed = map[string]string{}
 	}
 	r.Failed[row] = err.Error()
+}
+
+// Skip says why a row was left out, which is no failure.
+func (r *Report) Skip(row string, why error) {
+	if r.Skipped == nil {
+		r.Skipped = map[string]string{}
+	}
+	r.Skipped[row] = why.Error()
 }
 
 // WriteJSON writes the report for programs.
@@ -141,8 +151,10 @@ func (r *Report) notes() string {
 			fmt.Fprintf(&b, "  %s\n", n)
 		}
 	}
-	for _, row := range sortedKeys(r.Failed) {
-		fmt.Fprintf(&b, "\n%s: not measured: %s\n", row, r.Failed[row])
+	for _, without := range []map[string]string{r.Skipped, r.Failed} {
+		for _, row := range sortedKeys(without) {
+			fmt.Fprintf(&b, "\n%s: not measured: %s\n", row, without[row])
+		}
 	}
 	return b.String()
 }

@@ -23,6 +23,7 @@ func TestTable(t *testing.T) {
 	r.Add(report.Line{Row: "idle", What: "memory", Measured: report.Of(100<<20, report.Bytes)})
 	r.Note("idle", "%d services", 1000)
 	r.Fail("startup", errors.New("no compiler"))
+	r.Skip("watch", errors.New("no cluster"))
 	require.Equal(t, strings.TrimLeft(`
 what             measured  spread     reference  ratio  goal      met
 ───────────────  ────────  ─────────  ─────────  ─────  ────────  ───
@@ -33,6 +34,8 @@ memory           100 MiB
 
 idle
   1000 services
+
+watch: not measured: no cluster
 
 startup: not measured: no compiler
 `, "\n"), r.Table())

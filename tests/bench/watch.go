@@ -1,0 +1,261 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/tests/bench/report"
+	"github.com/converge-engine/converge/tests/bench/requests"
+)
+
+const (
+	pollEvery  = 5 * time.Second
+	goalNotice = time.Second // DESIGN section 9
+	// calm is how long a repaired service is left alone, so that its new look at rest is over.
+	calm = 2 * time.Second
+)
+
+// watchSide is one of the two ways to learn of a change.
+type watchSide struct {
+	app    application
+	line   *line
+	at     string // namespace
+	sample map[string][]time.Duration
+	legs   map[string][]time.Duration
+}
+
+// damage is something done by hand to a Deployment.
+type damage struct {
+	what string
+	do   func(ctx context.Context, p *plane, namespace, name string) error
+}
+
+var damages = [...]damage{
+	{"replicas changed by hand", func(ctx context.Context, p *plane, namespace, name string) error {
+		_, err := p.admin.AppsV1().Deployments(namespace).Patch(ctx, name, types.MergePatchType, []byte(`{"spec":{"replicas":3}}`),
+			metav1.PatchOptions{FieldManager: "kubectl-edit"})
+		return err
+	}},
+	{"Deployment deleted by hand", func(ctx context.Context, p *plane, namespace, name string) error {
+		behind := metav1.DeletePropagationBackground
+		return p.admin.AppsV1().Deployments(namespace).Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &behind})
+	}},
+}
+
+// measureWatch changes objects by hand and waits for the write that mends them: on a runtime that
+// watches, and on the same one without its watch.
+func measureWatch(ctx context.Context, b *bench) (err error) {
+	watched := &watchSide{app: application{name: "watched", steady: steadyDefault}, line: newLine(false)}
+	polled := &watchSide{app: application{name: "polled", steady: pollEvery}, line: newLine(true)}
+	sides := []*watchSide{watched, polled}
+	lines := map[string]*line{}
+	for _, s := range sides {
+		s.sample, s.legs = map[string][]time.Duration{}, map[string][]time.Duration{}
+		s.app.channels, s.app.services, s.app.version = 1, serviceNames(actors), "v1"
+		lines[s.app.runtime()] = s.line
+	}
+	p, err := newPlane(ctx, b, b.dir, lines)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.close()) }()
+	for _, s := range sides {
+		if err := s.settle(ctx, p); err != nil {
+			return err
+		}
+	}
+	rounds := max(b.rounds/5, 1)
+	for done := 0; done < rounds; done += actors {
+		for _, d := range damages {
+			if err := watched.inTurn(ctx, p, d, min(actors, rounds-done)); err != nil {
+				return err
+			}
+			if err := polled.atOnce(ctx, p, d, min(actors, rounds-done)); err != nil {
+				return err
+			}
+		}
+	}
+	reportNotice(b, watched, polled)
+	return reportRest(ctx, b, p, sides)
+}
+
+// settle publishes the services of a side and waits until they rest.
+func (s *watchSide) settle(ctx context.Context, p *plane) error {
+	at, err := p.at(ctx, s.app.name)
+	if err != nil {
+		return err
+	}
+	s.app.on, s.at = at, at.name
+	if err := p.publish(ctx, s.app); err != nil {
+		return err
+	}
+	return p.allConverged(ctx, s.app, s.app.version)
+}
+
+// inTurn damages one service after the other, at any time.
+func (s *watchSide) inTurn(ctx context.Context, p *plane, d damage, services int) error {
+	for _, name := range s.app.services[:services] {
+		if err := pause(ctx, rand.N(time.Second)); err != nil { //nolint:gosec // no secret
+			return err
+		}
+		took, err := s.mended(ctx, p, d, name)
+		if err != nil {
+			return err
+		}
+		s.sample[d.what] = append(s.sample[d.what], took)
+	}
+	return nil
+}
+
+// atOnce damages services at any time between two looks, each on its own: they wait rather than work.
+func (s *watchSide) atOnce(ctx context.Context, p *plane, d damage, services int) error {
+	took := make([]time.Duration, services)
+	g, ctx := errgroup.WithContext(ctx)
+	for i, name := range s.app.services[:services] {
+		g.Go(func() error {
+			err := pause(ctx, rand.N(s.app.steady)) //nolint:gosec // no secret
+			if err == nil {
+				took[i], err = s.mended(ctx, p, d, name)
+			}
+			return err
+		})
+	}
+	err := g.Wait()
+	s.sample[d.what] = append(s.sample[d.what], took...)
+	return err
+}
+
+// mended damages a service's Deployment and tells how long it took until the worker sent what mends
+// it. It returns when the service rests again.
+func (s *watchSide) mended(ctx context.Context, p *plane, d damage, name string) (time.Duration, error) {
+	told := s.line.requests.Watch(name)
+	p.trace.take()
+	if err := d.do(ctx, p, s.at, name); err != nil {
+		return 0, err
+	}
+	done := time.Now()
+	written, err := receive(ctx, told.Written)
+	if err != nil {
+		return 0, fmt.Errorf("%s, %s: nothing was mended: %w", s.app.name, d.what, err)
+	}
+	s.walk(d, done, told, p.trace.take(), written)
+	err = until(ctx, time.Second/10, func() (bool, error) {
+		made, err := p.admin.AppsV1().Deployments(s.at).Get(ctx, name, metav1.GetOptions{})
+		if err != nil || !whole(made) {
+			return false, unlessNotThere(err)
+		}
+		return p.converged(ctx, s.app, name, s.app.version)
+	})
+	if err == nil {
+		err = pause(ctx, calm)
+	}
+	return written.Sub(done), err
+}
+
+func unlessNotThere(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// noticed are the legs of the way from a change to its repair, on the side that watches.
+var noticed = [...]string{"the worker compares the object (dry run)", "the workflow sees the hint", "it has looked", "the apply begins", "the write leaves"}
+
+func (s *watchSide) walk(d damage, from time.Time, told *requests.Applies, passed map[string]time.Time, written time.Time) {
+	if s.line.blind {
+		return // several at once
+	}
+	marks := []time.Time{{}, passed[stageSignal], passed[protocol.ActivityObserve+"/end"], passed[protocol.ActivityApply], written}
+	select {
+	case marks[0] = <-told.Asked:
+	default:
+	}
+	for i, leg := range noticed {
+		if !marks[i].IsZero() && !marks[i].Before(from) {
+			s.legs[d.what+leg] = append(s.legs[d.what+leg], marks[i].Sub(from))
+			from = marks[i]
+		}
+	}
+}
+
+// whole tells whether a Deployment is as declared, and all its pods are there.
+func whole(d *appsv1.Deployment) bool {
+	s := d.Status
+	return d.Spec.Replicas != nil && *d.Spec.Replicas == 1 && s.ObservedGeneration >= d.Generation &&
+		s.Replicas == 1 && s.UpdatedReplicas == 1 && s.AvailableReplicas == 1
+}
+
+func reportNotice(b *bench, watched, polled *watchSide) {
+	for _, d := range damages {
+		for _, q := range []struct {
+			name string
+			part float64
+		}{{"p50", 0.5}, {"p95", 0.95}} {
+			against := report.Dur(report.Quantile(polled.sample[d.what], q.part))
+			b.Add(report.Line{
+				Row: b.row, What: d.what + ", until the write that mends it, " + q.name,
+				Measured:  report.Dur(report.Quantile(watched.sample[d.what], q.part)),
+				Spread:    fmt.Sprintf("%d rounds", len(watched.sample[d.what])),
+				Reference: &against, Against: "polling every " + short(pollEvery), Goal: report.Ref(report.Dur(goalNotice)),
+			})
+		}
+		var legs []string
+		for _, leg := range noticed {
+			if samples := watched.legs[d.what+leg]; len(samples) > 0 {
+				legs = append(legs, fmt.Sprintf("%s %s", leg, report.Dur(report.Median(samples))))
+			}
+		}
+		b.Note(b.row, "%s, medians of the legs with the watch: %s", d.what, strings.Join(legs, "; "))
+	}
+}
+
+// reportRest lets everything rest and counts what it costs.
+func reportRest(ctx context.Context, b *bench, p *plane, sides []*watchSide) error {
+	if err := pause(ctx, calm); err != nil {
+		return err
+	}
+	before := map[*watchSide]int64{}
+	for _, s := range sides {
+		n, err := p.events(ctx, s.app)
+		if err != nil {
+			return err
+		}
+		before[s] = n
+		s.line.requests.Take()
+	}
+	if err := pause(ctx, b.rest); err != nil {
+		return err
+	}
+	for _, s := range sides {
+		asked := s.line.requests.Take()
+		n, err := p.events(ctx, s.app)
+		if err != nil {
+			return err
+		}
+		way := "watched, looks every " + short(s.app.steady)
+		if s.line.blind {
+			way = "polled every " + short(s.app.steady)
+		}
+		b.Add(report.Line{
+			Row: b.row, What: fmt.Sprintf("API requests of %d idle services in %s, %s", actors, short(b.rest), way),
+			Measured: report.Of(float64(asked.Total()), "requests"), Spread: asked.Per(1), Goal: report.Ref(report.Of(0, "requests")),
+		})
+		b.Add(report.Line{
+			Row: b.row, What: "history events of the same", Measured: report.Of(float64(n-before[s]), "events"),
+			Goal: report.Ref(report.Of(0, "events")),
+		})
+	}
+	return nil
+}
