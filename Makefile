@@ -1,13 +1,15 @@
 # The commands of this repository. `make check` is exactly what CI runs.
 
 TOOL := go tool -modfile=tools/go.mod
-CHECKS := build vet test lint workflowcheck tidy generated
+CHECKS := build vet test kube-test lint workflowcheck tidy generated
 # Packages that do not link the Temporal server: quick to build in any way.
 LIGHT := ./entities/... ./intent/... ./runtimes/... ./activities/... ./workflows/... ./cmd/converge/...
 FUZZTIME ?= 20s
+# Where `make kube` keeps its clusters.
+KUBE ?= .cache/kube
 
 .DEFAULT_GOAL := help
-.PHONY: help build install test race lint fmt vet workflowcheck tidy generated check bench fuzz histories temporal-cli chromium
+.PHONY: help build install test race lint fmt vet workflowcheck tidy generated check bench fuzz histories temporal-cli chromium kube kube-build kube-test
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +43,7 @@ tidy: ## Check that every go.mod and go.sum is tidy
 	go mod tidy -diff
 	go -C tools mod tidy -diff
 	go -C tests/temporalcli mod tidy -diff
+	go -C tests/kube mod tidy -diff
 
 generated: ## Check that go generate changes nothing
 	@state() { { git status --porcelain; git diff; } | git hash-object --stdin; }; \
@@ -76,3 +79,13 @@ temporal-cli: ## Build the stock temporal CLI into .cache/bin for the tests that
 chromium: ## Install a browser to look at the UI with (Debian, as root)
 	apt-get update -qq
 	apt-get install -y --no-install-recommends chromium
+
+kube-build: ## Build the Kubernetes control plane for tests into .cache/bin, if needed (5 to 10 minutes, once)
+	go run ./tests/kubetest/build
+
+kube-test: ## Test the Kubernetes control plane's own code
+	go -C tests/kube test ./...
+
+kube: kube-build ## Run two clusters, staging and production, until Ctrl-C: kubeconfig in $(KUBE)
+	@echo "When ready, in another terminal: export KUBECONFIG=$(abspath $(KUBE))/kubeconfig"
+	@.cache/bin/kubelab up --dir $(KUBE) --name staging --name production
