@@ -29,7 +29,7 @@ type look struct {
 // the instance that are no longer declared are reported as orphaned (D10).
 func (r *Runtime) Observe(ctx context.Context, in runtimes.Instance) ([]entities.Object, error) {
 	if in.Payload == nil {
-		return nil, nil
+		return nil, ctx.Err()
 	}
 	l := &look{
 		Runtime: r, in: in, home: homeOf(in),
