@@ -1,0 +1,126 @@
+package kubernetes
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/runtimes"
+	"github.com/converge-engine/converge/runtimes/runtimetest"
+)
+
+func TestConformance(t *testing.T) {
+	runtimetest.Run(t, runtimetest.Harness{New: func(t *testing.T) runtimetest.Subject {
+		d := reachAlone(t).desk()
+		rt := &openingGate{Runtime: d.Runtime, desk: d}
+		return runtimetest.Subject{
+			Runtime: rt,
+			Payload: func(p *entities.Payload) {
+				p.Address = map[string]string{"namespace": d.namespace}
+				p.Kubernetes = d.instance("", configOf("settings-"+p.Channel, "x"), deploymentIn(p.Channel)).Payload.Kubernetes
+			},
+			Changes: func(channel string) int {
+				return d.generation("Deployment", "web-"+channel) + d.version("ConfigMap", "settings-"+channel)
+			},
+			FailApply: func(permanent bool) { d.failOnce(permanent) },
+			FailLook:  rt.close,
+			Hang: func(arrived func()) {
+				var once sync.Once
+				d.failing(func(req *http.Request, _ func() (*http.Response, error)) (*http.Response, error) {
+					once.Do(arrived)
+					<-req.Context().Done()
+					return nil, req.Context().Err()
+				})
+			},
+		}
+	}})
+}
+
+func deploymentIn(channel string) string {
+	return strings.ReplaceAll(deploymentOf("web:1", 1, ""), "web}", "web-"+channel+"}")
+}
+
+// generation counts what was changed of an object's spec.
+func (d *desk) generation(kind, name string) int {
+	d.Helper()
+	return int(d.there(kind, name).GetGeneration())
+}
+
+// version changes with every change of an object.
+func (d *desk) version(kind, name string) int {
+	d.Helper()
+	n, err := strconv.Atoi(d.there(kind, name).GetResourceVersion())
+	require.NoError(d, err)
+	return n
+}
+
+// failOnce has the server refuse the next object.
+func (d *desk) failOnce(permanent bool) {
+	status := metav1.Status{Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable, Message: "busy"}
+	if permanent {
+		status.Code, status.Reason, status.Message = http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "never"
+	}
+	var once sync.Once
+	d.failing(func(req *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
+		failed := false
+		if req.Method == http.MethodPatch {
+			once.Do(func() { failed = true })
+		}
+		if !failed {
+			return send()
+		}
+		body, err := json.Marshal(status)
+		require.NoError(d, err)
+		return &http.Response{
+			StatusCode: int(status.Code), Request: req, Header: http.Header{"Content-Type": {"application/json"}},
+			Body: io.NopCloser(bytes.NewReader(body)),
+		}, nil
+	})
+}
+
+// openingGate is a runtime whose server is back after one look that failed.
+type openingGate struct {
+	*Runtime
+	desk *desk
+	shut bool
+}
+
+func (o *openingGate) Observe(ctx context.Context, in runtimes.Instance) ([]entities.Object, error) {
+	objects, err := o.Runtime.Observe(ctx, in)
+	if err != nil && o.shut {
+		o.shut = false
+		o.desk.gate.unlock()
+		o.until("the watches to come back", func(err error) bool { return err == nil })
+	}
+	return objects, err
+}
+
+// close shuts the gate, and returns when the watches have noticed.
+func (o *openingGate) close() {
+	o.desk.gate.shut()
+	o.until("the watches to notice", func(err error) bool {
+		var reading *entities.ReadingError
+		return errors.As(err, &reading)
+	})
+	o.shut = true
+}
+
+func (o *openingGate) until(what string, is func(error) bool) {
+	in := o.desk.instance("v1", configOf("settings-staging", "x"), deploymentIn("staging"))
+	in.Application, in.Channel = "demo", "staging"
+	o.desk.wait(what, func() bool {
+		_, err := o.Runtime.Observe(o.desk.Context(), in)
+		return is(err)
+	}, func() any { return nil })
+}
