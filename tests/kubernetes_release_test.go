@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -14,6 +15,10 @@ import (
 // D8: services of manifests, of a kustomization and of a chart converge side by side, in two channels in one cluster.
 func TestKubernetesExampleConverges_D8(t *testing.T) {
 	w := newKubeWorld(t, "web", "api", "cache")
+	missing := w.production + "-made"
+	w.edit(configFile, "namespace: "+w.production, "namespace: "+missing)
+	w.production = missing // made by whichever service comes first
+	t.Cleanup(func() { require.NoError(t, w.cluster.Client.CoreV1().Namespaces().Delete(context.Background(), missing, metav1.DeleteOptions{})) })
 	w.publish()
 	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
 	w.await("api", "staging CONVERGED 6.7.0, production CONVERGED 6.7.0")
@@ -106,7 +111,7 @@ func TestKubernetesOrphans_D10(t *testing.T) {
 	_, err := w.cluster.Client.PolicyV1().PodDisruptionBudgets(w.production).Get(t.Context(), "web", metav1.GetOptions{})
 	require.NoError(t, err)
 
-	w.edit(configFile, "kubernetes: {manifests: [web]}", "kubernetes: {manifests: [web], prune: true}")
+	w.edit(configFile, "manifests: [web]", "manifests: [web], prune: true")
 	w.publish()
 	s = w.await("web", "staging CONVERGED v1-i3, production CONVERGED v1-i3")
 	require.Empty(t, objectOf(s, "production", "PodDisruptionBudget/web"))
