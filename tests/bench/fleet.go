@@ -41,9 +41,11 @@ type fleet struct {
 	rested    planeSpent
 	asked     requests.Tally // by the release
 	events    int64          // written by the release
+	kinds     string         // of them
 	rest      time.Duration
 	restAsked requests.Tally
 	restWrote int64
+	restKinds string
 }
 
 // measureFleet releases many Deployments at once, each a service of its own, and lets them rest. The
@@ -120,7 +122,7 @@ func (f *fleet) create(ctx context.Context, p *plane) (err error) {
 
 // release moves every service, and charges everything to it until all rest.
 func (f *fleet) release(ctx context.Context, p *plane, version string) error {
-	events, err := p.events(ctx, f.app)
+	had, err := p.lengths(ctx, f.app)
 	if err != nil {
 		return err
 	}
@@ -151,8 +153,7 @@ func (f *fleet) release(ctx context.Context, p *plane, version string) error {
 	if f.after, err = p.spent(); err != nil {
 		return err
 	}
-	now, err := p.events(ctx, f.app)
-	f.events = now - events
+	f.events, f.kinds, err = p.growth(ctx, f.app, had)
 	return err
 }
 
@@ -180,7 +181,7 @@ func (f *fleet) idle(ctx context.Context, p *plane) error {
 	if err := pause(ctx, tail); err != nil {
 		return err
 	}
-	events, err := p.events(ctx, f.app)
+	had, err := p.lengths(ctx, f.app)
 	if err != nil {
 		return err
 	}
@@ -196,9 +197,8 @@ func (f *fleet) idle(ctx context.Context, p *plane) error {
 		return err
 	}
 	f.restAsked = f.line.requests.Take()
-	now, err := p.events(ctx, f.app)
-	f.restWrote = now - events
 	f.rested.subtract(begin)
+	f.restWrote, f.restKinds, err = p.growth(ctx, f.app, had)
 	return err
 }
 
@@ -244,6 +244,7 @@ func (f *fleet) report(b *bench) {
 	add("CPU of the control plane for it", each(all), printParts(parts, each), nil)
 	add("API requests of a release", report.Of(float64(f.asked.Total())/float64(n), "requests"), f.asked.Per(n), nil)
 	add("history events of a release", report.Of(float64(f.events)/float64(n), "events"), "", nil)
+	b.Note(b.row, "%d Deployments, history events of a release: %s", n, f.kinds)
 	for _, m := range []struct {
 		what      string
 		now, bare usage
@@ -254,7 +255,7 @@ func (f *fleet) report(b *bench) {
 	add("at rest, CPU", report.Of(part(f.rested.worker.CPU+f.rested.server.CPU, f.rest), report.Cores),
 		fmt.Sprintf("worker %s, Temporal server %s", report.Of(part(f.rested.worker.CPU, f.rest), report.Cores), report.Of(part(f.rested.server.CPU, f.rest), report.Cores)), nil)
 	add("at rest, API requests in "+short(f.rest), report.Of(float64(f.restAsked.Total()), "requests"), f.restAsked.Per(1), report.Ref(report.Of(0, "requests")))
-	add("at rest, history events in "+short(f.rest), report.Of(float64(f.restWrote), "events"), "", report.Ref(report.Of(0, "events")))
+	add("at rest, history events in "+short(f.rest), report.Of(float64(f.restWrote), "events"), f.restKinds, report.Ref(report.Of(0, "events")))
 	f.explain(b)
 }
 

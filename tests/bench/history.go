@@ -124,6 +124,30 @@ func (w *world) history(ctx context.Context, id string) ([]*historypb.HistoryEve
 	return out, d.GetWorkflowExecutionInfo().GetHistorySizeBytes(), nil
 }
 
+// growth is how many events the services have more than they had, and of which kinds those are that
+// the one has which grew most.
+func (w *world) growth(ctx context.Context, a application, had []int64) (grown int64, of string, err error) {
+	lengths, err := w.lengths(ctx, a)
+	if err != nil {
+		return 0, "", err
+	}
+	most, by := 0, int64(0)
+	for i, n := range lengths {
+		grown += n - had[i]
+		if n-had[i] > by {
+			most, by = i, n-had[i]
+		}
+	}
+	if by == 0 {
+		return grown, "", nil
+	}
+	events, _, err := w.history(ctx, protocol.ServiceID(a.name, a.services[most]))
+	if err != nil || int64(len(events)) < had[most] {
+		return grown, "", err
+	}
+	return grown, fmt.Sprintf("most in %s: %s", a.services[most], kinds(events[had[most]:])), nil
+}
+
 func (w *world) describe(ctx context.Context, id string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	return w.client.DescribeWorkflowExecution(ctx, id, "")
 }

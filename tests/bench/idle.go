@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync/atomic"
 	"time"
 
 	"go.temporal.io/api/workflowservice/v1"
@@ -133,18 +132,27 @@ func (h *held) watch(ctx context.Context, w *world, a application) error {
 
 // events is how many events the histories of all services have.
 func (w *world) events(ctx context.Context, a application) (int64, error) {
-	var n atomic.Int64
+	lengths, err := w.lengths(ctx, a)
+	var n int64
+	for _, length := range lengths {
+		n += length
+	}
+	return n, err
+}
+
+// lengths is how many events the history of each service has.
+func (w *world) lengths(ctx context.Context, a application) ([]int64, error) {
+	out := make([]int64, len(a.services))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(8)
-	for _, s := range a.services {
+	for i, s := range a.services {
 		g.Go(func() error {
 			d, err := w.describe(ctx, protocol.ServiceID(a.name, s))
-			n.Add(d.GetWorkflowExecutionInfo().GetHistoryLength())
+			out[i] = d.GetWorkflowExecutionInfo().GetHistoryLength()
 			return err
 		})
 	}
-	err := g.Wait()
-	return n.Load(), err
+	return out, g.Wait()
 }
 
 // work turns what was counted into what a service and a look cost.

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,9 +33,9 @@ const (
 type watchSide struct {
 	app    application
 	line   *line
-	at     string // namespace
-	sample map[string][]time.Duration
-	legs   map[string][]time.Duration
+	at     string                                // namespace
+	sample map[string][]time.Duration            // by damage
+	passed map[string]map[string][]time.Duration // by damage and mark on the way
 }
 
 // damage is something done by hand to a Deployment.
@@ -61,7 +64,7 @@ func measureWatch(ctx context.Context, b *bench) (err error) {
 	sides := []*watchSide{watched, polled}
 	lines := map[string]*line{}
 	for _, s := range sides {
-		s.sample, s.legs = map[string][]time.Duration{}, map[string][]time.Duration{}
+		s.sample, s.passed = map[string][]time.Duration{}, map[string]map[string][]time.Duration{}
 		s.app.channels, s.app.services, s.app.version = 1, serviceNames(actors), "v1"
 		lines[s.app.runtime()] = s.line
 	}
@@ -170,24 +173,39 @@ func unlessNotThere(err error) error {
 	return err
 }
 
-// noticed are the legs of the way from a change to its repair, on the side that watches.
-var noticed = [...]string{"the worker compares the object (dry run)", "the workflow sees the hint", "it has looked", "the apply begins", "the write leaves"}
-
+// walk notes when the way from a change to its repair passed what, on the side that watches.
 func (s *watchSide) walk(d damage, from time.Time, told *requests.Applies, passed map[string]time.Time, written time.Time) {
 	if s.line.blind {
 		return // several at once
 	}
-	marks := []time.Time{{}, passed[stageSignal], passed[protocol.ActivityObserve+"/end"], passed[protocol.ActivityApply], written}
+	marks := map[string]time.Time{
+		"the workflow sees the hint": passed[stageSignal], "it has looked": passed[protocol.ActivityObserve+"/end"],
+		"the apply begins": passed[protocol.ActivityApply], "the write leaves": written,
+	}
 	select {
-	case marks[0] = <-told.Asked:
+	case marks["the first dry run leaves"] = <-told.Asked:
 	default:
 	}
-	for i, leg := range noticed {
-		if !marks[i].IsZero() && !marks[i].Before(from) {
-			s.legs[d.what+leg] = append(s.legs[d.what+leg], marks[i].Sub(from))
-			from = marks[i]
+	if s.passed[d.what] == nil {
+		s.passed[d.what] = map[string][]time.Duration{}
+	}
+	for mark, at := range marks {
+		if at.After(from) {
+			s.passed[d.what][mark] = append(s.passed[d.what][mark], at.Sub(from))
 		}
 	}
+}
+
+// way prints when what was passed, in order: medians, since the change.
+func (s *watchSide) way(d damage) string {
+	marks := s.passed[d.what]
+	order := slices.SortedFunc(maps.Keys(marks), func(a, b string) int {
+		return cmp.Or(cmp.Compare(report.Median(marks[a]), report.Median(marks[b])), strings.Compare(a, b))
+	})
+	for i, mark := range order {
+		order[i] = fmt.Sprintf("%s %s", report.Dur(report.Median(marks[mark])), mark)
+	}
+	return strings.Join(order, ", ")
 }
 
 // whole tells whether a Deployment is as declared, and all its pods are there.
@@ -211,13 +229,7 @@ func reportNotice(b *bench, watched, polled *watchSide) {
 				Reference: &against, Against: "polling every " + short(pollEvery), Goal: report.Ref(report.Dur(goalNotice)),
 			})
 		}
-		var legs []string
-		for _, leg := range noticed {
-			if samples := watched.legs[d.what+leg]; len(samples) > 0 {
-				legs = append(legs, fmt.Sprintf("%s %s", leg, report.Dur(report.Median(samples))))
-			}
-		}
-		b.Note(b.row, "%s, medians of the legs with the watch: %s", d.what, strings.Join(legs, "; "))
+		b.Note(b.row, "%s, with the watch, medians since the change: %s", d.what, watched.way(d))
 	}
 }
 
@@ -226,13 +238,13 @@ func reportRest(ctx context.Context, b *bench, p *plane, sides []*watchSide) err
 	if err := pause(ctx, calm); err != nil {
 		return err
 	}
-	before := map[*watchSide]int64{}
+	before := map[*watchSide][]int64{}
 	for _, s := range sides {
-		n, err := p.events(ctx, s.app)
+		lengths, err := p.lengths(ctx, s.app)
 		if err != nil {
 			return err
 		}
-		before[s] = n
+		before[s] = lengths
 		s.line.requests.Take()
 	}
 	if err := pause(ctx, b.rest); err != nil {
@@ -240,7 +252,7 @@ func reportRest(ctx context.Context, b *bench, p *plane, sides []*watchSide) err
 	}
 	for _, s := range sides {
 		asked := s.line.requests.Take()
-		n, err := p.events(ctx, s.app)
+		grown, of, err := p.growth(ctx, s.app, before[s])
 		if err != nil {
 			return err
 		}
@@ -253,8 +265,8 @@ func reportRest(ctx context.Context, b *bench, p *plane, sides []*watchSide) err
 			Measured: report.Of(float64(asked.Total()), "requests"), Spread: asked.Per(1), Goal: report.Ref(report.Of(0, "requests")),
 		})
 		b.Add(report.Line{
-			Row: b.row, What: "history events of the same", Measured: report.Of(float64(n-before[s]), "events"),
-			Goal: report.Ref(report.Of(0, "events")),
+			Row: b.row, What: "history events of the same", Measured: report.Of(float64(grown), "events"),
+			Spread: of, Goal: report.Ref(report.Of(0, "events")),
 		})
 	}
 	return nil
