@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -261,6 +264,43 @@ func TestPlanOfTheExample(t *testing.T) {
 	require.Zero(t, code)
 	require.JSONEq(t, `{"schema":"converge.plan/v1","application":"hello","incarnation":1,"services":[],
 		"totals":{"changed":0,"removed":0,"orphaned":0,"conflicts":0,"refused":0}}`, out)
+}
+
+// The verb on a real API server: its dry run is what is shown, conflicts included, and changes nothing.
+func TestPlanOnKubernetes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the programs; not with -short")
+	}
+	bin, err := programs()
+	require.NoError(t, err)
+	w := newKubeWorld(t, "web")
+	w.publish()
+	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
+	plan := func(args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "converge"), append([]string{"plan"}, args...)...)
+		cmd.Env = append(os.Environ(), "TEMPORAL_ADDRESS="+temporaltest.Start(t).Address)
+		out, err := cmd.Output()
+		require.NoError(t, err, string(out))
+		return strings.ReplaceAll(string(out), w.app, "shop")
+	}
+	channel := func(title, deployment string) string {
+		return " " + title + "  4 changes\n  ~ PodDisruptionBudget/web  version v1 → v2\n  ~ ConfigMap/web-settings   version v1 → v2\n" +
+			"  ~ Service/web              version v1 → v2\n  " + deployment + "\n"
+	}
+	const moves = "~ Deployment/web           env[name=VERSION].value v1 → v2; image registry.shop.dev/web:v1 → registry.shop.dev/web:v2"
+	const title = "shop/web v2, incarnation 1 (not released)\n"
+	generation := w.deployment(w.production, "web").Generation
+	require.Equal(t, title+channel("staging   ", moves)+channel("production", moves)+"8 objects change, 0 removed\n", plan(w.app+"/web", "v2"))
+	require.Equal(t, generation, w.deployment(w.production, "web").Generation)
+
+	w.declareWeb(w.production, "argocd", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 5}}")
+	const conflict = "! Deployment/web           spec.replicas belongs to argocd, which declares it too: CONFLICT"
+	require.Equal(t, title+channel("staging   ", moves)+channel("production", conflict)+"8 objects change, 0 removed, 1 conflict\n", plan(w.app+"/web", "v2"))
+	w.edit(configFile, "{releaseChannel: production, parameters: {replicas: 3}}", "{releaseChannel: staging, parameters: {replicas: 7}}")
+	require.Contains(t, plan(w.dir), "shop/web, changed configuration (not published)\n staging v1 → v1-i2     4 changes\n")
+	require.Contains(t, plan(w.dir), "  ~ Deployment/web           replicas 2 → 7; env[name=VERSION].value v1 → v1-i2\n production v1 → v1-i2  4 changes\n")
+	require.EqualValues(t, 1, w.newest().Newest)
 }
 
 // Whoever stops waiting stops the workflow too.
