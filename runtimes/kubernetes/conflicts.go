@@ -1,7 +1,6 @@
 package kubernetes
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"regexp"
@@ -83,7 +82,7 @@ func writer(message string) (name, subresource string) {
 
 func setOf(entry metav1.ManagedFieldsEntry) *fieldpath.Set {
 	set := &fieldpath.Set{}
-	if entry.FieldsV1 != nil && set.FromJSON(bytes.NewReader(entry.FieldsV1.Raw)) != nil {
+	if entry.FieldsV1 != nil && set.FromJSON(entry.FieldsV1.GetRawReader()) != nil {
 		return &fieldpath.Set{} // nobody can read it, so it owns nothing that we know of
 	}
 	return set

@@ -52,10 +52,10 @@ func (a *apply) unready(ctx context.Context, wave []*trial) (string, error) {
 	for _, t := range wave {
 		name := idOf(t.Unstructured).String()
 		live, err := a.seen(ctx, t)
+		if ctx.Err() != nil {
+			return name, nil // and so the wait says what it was for
+		}
 		if err != nil {
-			if ctx.Err() != nil {
-				return name, nil // told with what was waited for
-			}
 			return "", err
 		}
 		if live == nil {

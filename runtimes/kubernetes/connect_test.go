@@ -1,0 +1,149 @@
+package kubernetes
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+func fileOf(server, token string) string {
+	return `apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "` + server + `", insecure-skip-tls-verify: true}}]
+users: [{name: u, user: {token: ` + token + `}}]
+contexts: [{name: eu, context: {cluster: c, user: u}}, {name: us, context: {cluster: c, user: u}}, {name: broken, context: {cluster: none, user: u}}]
+current-context: eu
+`
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+}
+
+// An error of connecting names the file and the context, and lists what there is.
+func TestConnectSaysWhatIsMissing(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "good"), fileOf("http://127.0.0.1:1", "x"))
+	write(t, filepath.Join(dir, "headless"), "{apiVersion: v1, kind: Config, contexts: [{name: eu, context: {cluster: c}}], clusters: [{name: c, cluster: {server: x}}]}")
+	write(t, filepath.Join(dir, "bad"), "{")
+	rows := map[string]struct {
+		kubeconfig, context string
+		want                string
+	}{
+		"a relative path starts at the definition's directory": {kubeconfig: "good"},
+		"another context":           {kubeconfig: "good", context: "us"},
+		"no such file":              {kubeconfig: "gone", want: "kubeconfig " + dir + "/gone: "},
+		"no kubeconfig at all":      {kubeconfig: "bad", want: "kubeconfig " + dir + "/bad: "},
+		"no such context":           {kubeconfig: "good", context: "asia", want: "kubeconfig " + dir + `/good: no context "asia"; expected one of broken, eu, us`},
+		"no current context":        {kubeconfig: "headless", want: "kubeconfig " + dir + "/headless: it has no current context, and the runtime names none; expected one of eu"},
+		"a context without cluster": {kubeconfig: "good", context: "broken", want: "kubeconfig " + dir + `/good: context "broken": `},
+	}
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) {
+			clusters := &Clusters{}
+			t.Cleanup(clusters.Close)
+			rt, err := New(entities.RuntimeDefinition{
+				Name: "eks", Kind: entities.RuntimeKubernetes, Dir: dir,
+				Kubernetes: &entities.KubernetesRuntime{Kubeconfig: row.kubeconfig, Context: row.context},
+			}, clusters)
+			require.NoError(t, err) // another look may find it
+			_, err = rt.cluster.connect(t.Context())
+			if row.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, row.want)
+		})
+	}
+}
+
+// Without a path, what KUBECONFIG names is used; without that the error says where it was looked for.
+func TestConnectByTheEnvironment(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("KUBECONFIG", filepath.Join(dir, "config"))
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	here := &cluster{ctx: t.Context()}
+	_, err := here.connect(t.Context())
+	require.EqualError(t, err, "no cluster is named: no kubeconfig was found at "+dir+"/config, and the worker runs in no pod of a cluster")
+	here.from.context = "eu"
+	_, err = here.connect(t.Context())
+	require.EqualError(t, err, `context "eu": no kubeconfig was found at `+dir+"/config")
+
+	write(t, filepath.Join(dir, "config"), fileOf("http://127.0.0.1:1", "x"))
+	_, err = here.connect(t.Context()) // the file has come: no restart is needed
+	require.NoError(t, err)
+}
+
+func TestDefinitionsShareAConnection(t *testing.T) {
+	clusters := &Clusters{}
+	of := func(dir, kubeconfig, context string) *cluster {
+		return clusters.cluster(entities.RuntimeDefinition{Dir: dir, Kubernetes: &entities.KubernetesRuntime{Kubeconfig: kubeconfig, Context: context}})
+	}
+	require.Same(t, of("/a", "../b/config", "eu"), of("/b", "config", "eu"))
+	require.NotSame(t, of("/a", "config", "eu"), of("/a", "config", "us"))
+	require.NotSame(t, of("/a", "config", ""), of("/a", "", ""))
+
+	clusters.Close()
+	_, err := of("/a", "config", "eu").connect(t.Context())
+	require.ErrorIs(t, err, errClosed)
+	_, err = of("/new", "config", "eu").connect(t.Context())
+	require.ErrorIs(t, err, errClosed)
+}
+
+// A token that expired is read again, and the request goes out with the new one; so is an address
+// that moved, for the clients that there are.
+func TestACredentialIsReadAgain(t *testing.T) {
+	var refused atomic.Int64
+	serve := func(token string) *httptest.Server {
+		s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Authorization") != "Bearer "+token {
+				refused.Add(1)
+				w.WriteHeader(http.StatusUnauthorized)
+				return
+			}
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(`{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"by": "` + token + `"}}`))
+		}))
+		t.Cleanup(s.Close)
+		return s
+	}
+	server, moved := serve("new"), serve("moved")
+	path := filepath.Join(t.TempDir(), "config")
+	write(t, path, fileOf(server.URL, "old"))
+	c := &cluster{ctx: t.Context(), from: source{kubeconfig: path}}
+	clients, err := c.connect(t.Context())
+	require.NoError(t, err)
+	get := func() (string, error) {
+		o, err := clients.typed.CoreV1().ConfigMaps("shop").Get(t.Context(), "settings", metav1.GetOptions{})
+		return o.Data["by"], err
+	}
+	for range 3 {
+		_, err = get()
+		require.Error(t, err)
+	}
+	require.EqualValues(t, 3, refused.Load()) // one request each: the file says nothing new
+
+	write(t, path, fileOf(server.URL, "new"))
+	clients.wire.reread = clients.wire.reread.Add(-rereadEvery)
+	by, err := get()
+	require.NoError(t, err)
+	require.Equal(t, "new", by)
+
+	server.Close()
+	write(t, path, fileOf(moved.URL+"/proxy", "moved"))
+	clients.wire.reread = clients.wire.reread.Add(-rereadEvery)
+	_, err = get() // nobody is there any more: what happened to the request is not known
+	require.Error(t, err)
+	by, err = get()
+	require.NoError(t, err)
+	require.Equal(t, "moved", by)
+}
