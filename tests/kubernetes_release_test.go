@@ -18,7 +18,9 @@ func TestKubernetesExampleConverges_D8(t *testing.T) {
 	missing := w.production + "-made"
 	w.edit(configFile, "namespace: "+w.production, "namespace: "+missing)
 	w.production = missing // made by whichever service comes first
-	t.Cleanup(func() { require.NoError(t, w.cluster.Client.CoreV1().Namespaces().Delete(context.Background(), missing, metav1.DeleteOptions{})) })
+	t.Cleanup(func() {
+		require.NoError(t, w.cluster.Client.CoreV1().Namespaces().Delete(context.Background(), missing, metav1.DeleteOptions{}))
+	})
 	w.publish()
 	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
 	w.await("api", "staging CONVERGED 6.7.0, production CONVERGED 6.7.0")

@@ -1,0 +1,287 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/runtimes/kubernetes/job"
+	"github.com/converge-engine/converge/tests/kubetest"
+	"github.com/converge-engine/converge/tests/temporaltest"
+)
+
+// deployed reads the objects of a manifest of deploy/kubernetes.
+func deployed(t *testing.T, name string) (all []runtime.Object) {
+	t.Helper()
+	file, err := os.Open(filepath.Join("../deploy/kubernetes", name))
+	require.NoError(t, err)
+	defer file.Close()
+	for decoder := yaml.NewYAMLOrJSONDecoder(file, 4096); ; {
+		var raw runtime.RawExtension
+		err := decoder.Decode(&raw)
+		if err == io.EOF {
+			require.NotEmpty(t, all, name)
+			return all
+		}
+		require.NoError(t, err, name)
+		o, _, err := scheme.Codecs.UniversalDeserializer().Decode(raw.Raw, nil, nil)
+		require.NoError(t, err, "%s: %s", name, raw.Raw)
+		all = append(all, o)
+	}
+}
+
+// account is a service account that may do what a manifest of deploy/kubernetes grants, and no more.
+type account struct {
+	kubeconfig string
+	rules      []rbacv1.PolicyRule
+}
+
+// grant makes an account of the test's own in one namespace and grants it a manifest's rights: everywhere, or in the
+// namespaces given.
+func grant(t *testing.T, c *kubetest.Cluster, manifest, home string, namespaces ...string) account {
+	t.Helper()
+	named := strings.TrimSuffix(manifest, ".yaml") + "-" + home
+	made := account{kubeconfig: accountKubeconfig(t, c, home, named)}
+	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: named, Namespace: home}}
+	rbac, ctx, o := c.Client.RbacV1(), t.Context(), metav1.CreateOptions{}
+	for _, object := range deployed(t, manifest) {
+		var err error
+		switch object := object.(type) {
+		case *rbacv1.ClusterRole:
+			made.rules = object.Rules
+			object.Name = named
+			_, err = rbac.ClusterRoles().Create(ctx, object, o)
+			t.Cleanup(func() { _ = rbac.ClusterRoles().Delete(context.Background(), named, metav1.DeleteOptions{}) })
+		case *rbacv1.ClusterRoleBinding:
+			object.Name, object.RoleRef.Name, object.Subjects = named, named, subjects
+			_, err = rbac.ClusterRoleBindings().Create(ctx, object, o)
+			t.Cleanup(func() { _ = rbac.ClusterRoleBindings().Delete(context.Background(), named, metav1.DeleteOptions{}) })
+		case *rbacv1.Role:
+			made.rules = object.Rules
+			for _, namespace := range namespaces {
+				_, err = rbac.Roles(namespace).Create(ctx, object.DeepCopy(), o)
+				require.NoError(t, err)
+			}
+		case *rbacv1.RoleBinding:
+			require.Equal(t, []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: "converge", Namespace: "converge"}}, object.Subjects)
+			object.Subjects = subjects
+			for _, namespace := range namespaces {
+				_, err = rbac.RoleBindings(namespace).Create(ctx, object.DeepCopy(), o)
+				require.NoError(t, err)
+			}
+		default:
+			t.Fatalf("%s has a %T", manifest, object)
+		}
+		require.NoError(t, err)
+	}
+	return made
+}
+
+// accountKubeconfig makes a service account and a kubeconfig with its token.
+func accountKubeconfig(t *testing.T, c *kubetest.Cluster, namespace, name string) string {
+	t.Helper()
+	accounts := c.Client.CoreV1().ServiceAccounts(namespace)
+	_, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	token, err := accounts.CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	config := api.NewConfig()
+	config.Clusters[c.Name] = &api.Cluster{Server: c.Config.Host, CertificateAuthorityData: c.Config.CAData}
+	config.AuthInfos[name] = &api.AuthInfo{Token: token.Status.Token}
+	config.Contexts[c.Name] = &api.Context{Cluster: c.Name, AuthInfo: name}
+	config.CurrentContext = c.Name
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, clientcmd.WriteToFile(*config, path))
+	return path
+}
+
+// unused lists the rights that were granted and not made use of.
+func (a account) unused(used []string) (all []string) {
+	for _, rule := range a.rules {
+		for _, resource := range rule.Resources {
+			if rule.APIGroups[0] != "" {
+				resource += "." + rule.APIGroups[0]
+			}
+			for _, verb := range rule.Verbs {
+				if !slices.Contains(used, verb+" "+resource) {
+					all = append(all, verb+" "+resource)
+				}
+			}
+		}
+	}
+	return all
+}
+
+const everyKind = "testdata/kubernetes/every-kind.yaml"
+
+// everyKindOf is a service with one object of every kind, applied by an account. The namespace with what else it declares
+// is APP-more.
+func everyKindOf(t *testing.T, c *kubetest.Cluster, as account, namespace, more string) *kubeWorld {
+	t.Helper()
+	w := &kubeWorld{world: newWorld(t), cluster: c, staging: namespace}
+	w.write(fmt.Sprintf(`apiVersion: converge/v1
+kind: Application
+name: APP
+releaseChannels:
+- {name: staging, runtimes: [{name: APP-rt, namespace: %s}]}
+---
+apiVersion: converge/v1
+kind: Runtime
+name: APP-rt
+kubernetes: %s
+---
+apiVersion: converge/v1
+kind: Service
+name: all
+kubernetes: {manifests: [all.yaml], prune: true}
+`, namespace, strings.NewReplacer("KUBECONFIG", as.kubeconfig, "CONTEXT", c.Name).Replace(kubeRuntime)))
+	manifest, err := os.ReadFile(everyKind)
+	require.NoError(t, err)
+	w.save("all.yaml", string(manifest)+more)
+	t.Cleanup(func() {
+		for _, id := range []string{protocol.ApplicationID(w.app), w.id("all")} {
+			_ = w.client.TerminateWorkflow(context.Background(), id, "", "the test has ended")
+		}
+	})
+	return w
+}
+
+// live is a life of that service: made, repaired, failing, changed, and pruned down to one object.
+func (w *kubeWorld) live() {
+	w.t.Helper()
+	w.publish()
+	w.release("all", "v1")
+	w.bindClaim()
+	w.await("all", "staging CONVERGED v1")
+	w.release("all", "nopull")
+	w.await("all", "staging FAILED nopull")
+	w.release("all", "v2")
+	w.await("all", "staging CONVERGED v2")
+
+	maps := w.cluster.Client.CoreV1().ConfigMaps(w.staging)
+	settings, err := maps.Get(w.t.Context(), "stays", metav1.GetOptions{})
+	require.NoError(w.t, err)
+	settings.Data["version"] = "by hand"
+	_, err = maps.Update(w.t.Context(), settings, metav1.UpdateOptions{FieldManager: "kubectl-edit"})
+	require.NoError(w.t, err)
+	temporaltest.WaitFor(w.t, patience, func() (bool, string) {
+		settings, err := maps.Get(w.t.Context(), "stays", metav1.GetOptions{})
+		return err == nil && settings.Data["version"] == "v2", fmt.Sprint(settings.Data)
+	})
+
+	w.save("all.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: stays}\n")
+	w.publish()
+	w.awaitThat("all", "all pruned", func(s protocol.Status) bool {
+		return channelOf(s, "staging").Status == "CONVERGED" && channelOf(s, "staging").Current == "v2-i2"
+	})
+}
+
+// bindClaim does what a provisioner would.
+func (w *kubeWorld) bindClaim() {
+	w.t.Helper()
+	claims := w.cluster.Client.CoreV1().PersistentVolumeClaims(w.staging)
+	temporaltest.WaitFor(w.t, patience, func() (bool, string) {
+		claim, err := claims.Get(w.t.Context(), "all", metav1.GetOptions{})
+		if err != nil {
+			return false, err.Error()
+		}
+		claim.Status.Phase = corev1.ClaimBound
+		_, err = claims.UpdateStatus(w.t.Context(), claim, metav1.UpdateOptions{})
+		return err == nil, fmt.Sprint(err)
+	})
+}
+
+// The rights of deploy/kubernetes/cluster-wide.yaml are enough for a life of a service, and none is superfluous.
+func TestKubernetesRightsClusterWide(t *testing.T) {
+	c := kubetest.Start(t)
+	home := c.Namespace(t)
+	as := grant(t, c, "cluster-wide.yaml", home)
+	w := everyKindOf(t, c, as, home, "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: "+home+"-more}\n")
+	t.Cleanup(func() {
+		_ = c.Client.CoreV1().Namespaces().Delete(context.Background(), home+"-more", metav1.DeleteOptions{})
+	})
+	w.live()
+	require.Empty(t, as.unused(requestsOf(as.kubeconfig).verbs()))
+	_, err := c.Client.CoreV1().Namespaces().Get(t.Context(), home+"-more", metav1.GetOptions{})
+	require.NoError(t, err, "a namespace is never pruned")
+}
+
+// Those of namespaced.yaml are enough in the namespaces where they are granted, and give none elsewhere.
+func TestKubernetesRightsPerNamespace(t *testing.T) {
+	c := kubetest.Start(t)
+	home, elsewhere := c.Namespace(t), c.Namespace(t)
+	as := grant(t, c, "namespaced.yaml", home, home)
+	w := everyKindOf(t, c, as, home, "")
+	w.live()
+	require.Empty(t, as.unused(requestsOf(as.kubeconfig).verbs()))
+
+	w = everyKindOf(t, c, as, elsewhere, "")
+	w.publish()
+	w.release("all", "v1")
+	s := w.awaitThat("all", "a refused apply", func(s protocol.Status) bool { return strings.Contains(reasons(s, "staging"), "apply failed") })
+	require.Equal(t, "UNKNOWN", channelOf(s, "staging").Status)
+	require.Contains(t, reasons(s, "staging"), "cannot get resource")
+}
+
+// Those of jobs.yaml are enough for a command with files and secrets, and none is superfluous.
+func TestKubernetesRightsForJobs(t *testing.T) {
+	c := kubetest.Start(t)
+	home := c.Namespace(t)
+	as := grant(t, c, "jobs.yaml", home, home)
+	config, err := clientcmd.BuildConfigFromFlags("", as.kubeconfig)
+	require.NoError(t, err)
+	record := requestsOf(as.kubeconfig)
+	config.Wrap(record.clusters.WrapTransport)
+	client, err := clientset.NewForConfig(config)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	result, err := job.Run(ctx, client, job.Request{
+		Namespace: home, Purpose: "apply", Prefix: "web", One: "web", Key: "1", Image: "tools:1", Timeout: patience - time.Second,
+		Command: []string{"sh", "-c", "echo $TOKEN; cat $FILES/name"}, Secrets: map[string]string{"TOKEN": "secret"},
+		Files: map[string]string{"name": "file"}, FilesVariable: "FILES",
+	})
+	require.NoError(t, err)
+	require.Equal(t, "secret\nfile", strings.TrimSpace(string(result.Stdout)))
+	// A server that is older than its watches that begin with a list is listed.
+	require.ElementsMatch(t, []string{"list jobs.batch", "list pods", "list events"}, as.unused(record.verbs()))
+}
+
+// The worker's Deployment is one that a server takes, and runs as the account of account.yaml.
+func TestKubernetesWorkerManifest(t *testing.T) {
+	c := kubetest.Start(t)
+	home := c.Namespace(t)
+	account := deployed(t, "account.yaml")[1].(*corev1.ServiceAccount)
+	worker := deployed(t, "worker.yaml")[0].(*appsv1.Deployment)
+	require.Equal(t, account.Name, worker.Spec.Template.Spec.ServiceAccountName)
+	require.Equal(t, account.Namespace, worker.Namespace)
+	account.Namespace, worker.Namespace = home, home
+	_, err := c.Client.CoreV1().ServiceAccounts(home).Create(t.Context(), account, metav1.CreateOptions{})
+	require.NoError(t, err)
+	_, err = c.Client.AppsV1().Deployments(home).Create(t.Context(), worker, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
+	require.NoError(t, err)
+	temporaltest.WaitFor(t, patience, func() (bool, string) {
+		d, err := c.Client.AppsV1().Deployments(home).Get(t.Context(), worker.Name, metav1.GetOptions{})
+		return err == nil && d.Status.AvailableReplicas == *worker.Spec.Replicas, fmt.Sprint(err)
+	})
+}
