@@ -153,7 +153,7 @@ func TestWavesWaitForOneAnother(t *testing.T) {
 	require.NotNil(t, late)
 
 	// One that does not become ready holds the rest, until the time is up.
-	stuck := d.instance("v2", configOf("later", "x", `converge/wave: "1"`), strings.Replace(slow, "web:1", "web:2:notready", 1))
+	stuck := d.instance("v2", configOf("later", "x", `converge/wave: "1"`), strings.Replace(slow, "web:1", "web:notready", 1))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	_, err := d.Apply(ctx, stuck)

@@ -70,16 +70,27 @@ func (a *apply) pruneAll(ctx context.Context, left []leftover) (stay []leftover,
 	return stay, nil
 }
 
-// pruneOne removes an object if it is still the one that was seen, and still ours.
+// pruneOne removes an object if it is still the one that was seen, and still ours. Its controller may
+// write it at the same time, so what is removed is read again when it changed.
 func (a *apply) pruneOne(ctx context.Context, l leftover) error {
-	doing := "remove " + idOf(l.Unstructured).String() + ", which is no longer declared"
+	const attempts = 10
+	var err error
+	for range attempts {
+		if err = a.pruneNow(ctx, l); !apierrors.IsConflict(err) {
+			break
+		}
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return explain(ctx, "remove "+idOf(l.Unstructured).String()+", which is no longer declared", err)
+	}
+	return nil
+}
+
+func (a *apply) pruneNow(ctx context.Context, l leftover) error {
 	at := a.clients.at(l.at, l.GetNamespace())
 	live, err := at.Get(ctx, l.GetName(), metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
 	if err != nil {
-		return explain(ctx, doing, err)
+		return err
 	}
 	if !a.owns(live) || live.GetDeletionTimestamp() != nil {
 		return nil
@@ -88,11 +99,10 @@ func (a *apply) pruneOne(ctx context.Context, l leftover) error {
 	err = at.Delete(ctx, l.GetName(), metav1.DeleteOptions{
 		PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
 	})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return explain(ctx, doing, err)
+	if err == nil {
+		a.told.say("pruned %s", called(live))
 	}
-	a.told.say("pruned %s", called(live))
-	return nil
+	return err
 }
 
 // leftovers are the objects of ours that are not declared, in reverse order of applying, and the
