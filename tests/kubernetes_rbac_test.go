@@ -2,6 +2,7 @@ package tests
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -39,7 +40,7 @@ func deployed(t *testing.T, name string) (all []runtime.Object) {
 	for decoder := yaml.NewYAMLOrJSONDecoder(file, 4096); ; {
 		var raw runtime.RawExtension
 		err := decoder.Decode(&raw)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			require.NotEmpty(t, all, name)
 			return all
 		}
