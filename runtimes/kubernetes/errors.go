@@ -112,9 +112,15 @@ func isImmutable(err error) bool {
 	if err == nil || !apierrors.IsInvalid(err) {
 		return false
 	}
-	text := err.Error()
-	return strings.Contains(text, "field is immutable") || strings.Contains(text, "updates to statefulset spec for fields other than") ||
-		strings.Contains(text, "may not change once set") || strings.Contains(text, "is immutable after creation") || strings.Contains(text, "field is immutable when")
+	for _, text := range []string{
+		"field is immutable", "is immutable after creation", "may not change once set", "cannot change roleRef",
+		"updates to statefulset spec for fields other than",
+	} {
+		if strings.Contains(err.Error(), text) {
+			return true
+		}
+	}
+	return false
 }
 
 // isDenial tells whether a webhook refused. One that says that it is at fault itself may answer

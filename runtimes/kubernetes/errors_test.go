@@ -199,6 +199,29 @@ func TestNoServer(t *testing.T) {
 	require.LessOrEqual(t, asked, 2)
 }
 
+// Every way in which the server says that an object cannot be changed in place is known, and hints at
+// what allows it to be made again.
+func TestWhatCannotBeChangedInPlace(t *testing.T) {
+	set := "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: o}, spec: {serviceName: X, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: web}]}}}}"
+	deployment := "{apiVersion: apps/v1, kind: Deployment, metadata: {name: o}, spec: {selector: {matchLabels: {a: X}}, template: {metadata: {labels: {a: X}}, spec: {containers: [{name: c, image: web}]}}}}"
+	rows := map[string]struct{ object, from, to string }{
+		"the service of a StatefulSet": {set, "a", "b"},
+		"the selector of a Deployment": {deployment, "a", "b"},
+		"the modes of a claim":         {"{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: o}, spec: {accessModes: [X], resources: {requests: {storage: 1Gi}}}}", "ReadWriteOnce", "ReadOnlyMany"},
+		"a closed ConfigMap":           {"{apiVersion: v1, kind: ConfigMap, metadata: {name: o}, immutable: true, data: {a: X}}", "a", "b"},
+		"the type of a Secret":         {"{apiVersion: v1, kind: Secret, metadata: {name: o}, type: X}", "a", "b"},
+		"the role of a binding":        {"{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: o}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: X}}", "a", "b"},
+	}
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) {
+			d := reach(t).desk()
+			d.applied(d.instance("v1", strings.ReplaceAll(row.object, "X", row.from)))
+			text := d.refused(d.instance("v2", strings.ReplaceAll(row.object, "X", row.to)), true)
+			require.Contains(t, text, `set the annotation converge/recreate: "true" to have it deleted and made again`)
+		})
+	}
+}
+
 // What the server did not get to is no fault of the object.
 func TestOnlyFaultsOfTheObjectArePermanent(t *testing.T) {
 	of := func(code int32, message string) error {
