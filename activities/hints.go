@@ -58,12 +58,13 @@ func newHints(a *Activities) *hints {
 	return h
 }
 
-// shapeOf is what of a reading the decision sees at once. How many replicas are ready so far is left
-// to the observation: a rollout would wake the workflow at each of them.
+// shapeOf is what of a reading the decision sees at once. How many replicas are ready so far, and
+// which versions are active meanwhile, is left to the observation: a rollout would wake the workflow
+// at each of them.
 func shapeOf(seen entities.Reading, ref protocol.InstanceRef) string {
 	i := entities.Instance{Reading: seen, Known: seen.Digest(), Fresh: true}
 	c := entities.ServiceInstance{Instance: &i}.Fetch(&entities.Target{FullVersion: ref.FullVersion})
-	return entities.DigestOf(c.Known, c.Stable, c.Drifted, c.Failed != "", c.Active)
+	return entities.DigestOf(c.Known, c.Stable, c.Drifted, c.Failed != "")
 }
 
 func ownerOf(r protocol.ObserveRequest, channel string) runtimes.Owner {

@@ -106,9 +106,21 @@ func TestHintOfAChangeWakesTheService(t *testing.T) {
 	p.idle(t)
 	require.Empty(t, p.woken)
 	p.settled(staging)
-	p.run("v3", nil)
+	p.run("v1", nil)
 	p.hint(staging, "eu")
 	require.Equal(t, staging, next(t, p.woken))
+}
+
+// What runs on the way to another version is shown by the next observation, and decides nothing.
+func TestHintOfProgressWakesNobody(t *testing.T) {
+	p := newPlace(t)
+	p.run("v2", nil)
+	p.settled(staging)
+	p.run("v3", nil)
+	p.hint(staging, "eu")
+	next(t, p.looks)
+	p.idle(t)
+	require.Empty(t, p.woken)
 }
 
 // What the decision would not see, and what is not known, wakes nobody.
