@@ -87,7 +87,7 @@ func (l *look) judge(ctx context.Context, object *entities.Object, live *unstruc
 	if judged.drift == "" {
 		return nil
 	}
-	object.Message = note(object, "drifted: "+judged.drift)
+	object.Message = note(object, judged.drift)
 	marked := 0
 	for i := range object.Versions {
 		if object.Versions[i].Version == l.in.FullVersion {

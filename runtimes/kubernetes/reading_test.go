@@ -69,7 +69,7 @@ func TestHandEditsAreDriftAndForeignFieldsAreNot(t *testing.T) {
 	seen := b.until(v1, "drift", func(objects []entities.Object) bool {
 		return objects[1].Status == entities.ObjectSucceeded && objects[1].Versions[0].Drifted
 	})
-	require.Equal(t, "drifted: spec.replicas 5, declared 2 (written by kubectl-edit)", seen[1].Message)
+	require.Equal(t, "spec.replicas 5, declared 2 (written by kubectl-edit)", seen[1].Message)
 	require.False(t, seen[0].Versions[0].Drifted)
 
 	b.put(v1)
