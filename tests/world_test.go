@@ -29,7 +29,7 @@ import (
 )
 
 // patience is the deadline of every wait: long enough for a loaded machine, never slept through.
-const patience = 30 * time.Second
+const patience = 90 * time.Second
 
 // world is one application on the shared server and worker, with runtimes in memory.
 type world struct {
@@ -233,7 +233,8 @@ func (w *world) awaitThat(service, what string, cond func(protocol.Status) bool)
 			return false, err.Error()
 		}
 		reasons, _ := json.MarshalIndent(last, "", " ")
-		return cond(last), fmt.Sprintf("want %s, have %s\n%s", what, channels(last), reasons)
+		have := fmt.Sprintf("want %s, have %s\n%s", what, channels(last), reasons)
+		return cond(last), have[:min(len(have), 8000)]
 	})
 	return last
 }
