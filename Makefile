@@ -9,7 +9,7 @@ FUZZTIME ?= 20s
 KUBE ?= .cache/kube
 
 .DEFAULT_GOAL := help
-.PHONY: help build install test race lint fmt vet workflowcheck tidy generated check bench fuzz histories temporal-cli chromium kube kube-build kube-test
+.PHONY: help build install test race lint fmt vet workflowcheck tidy generated check bench fuzz histories temporal-cli chromium kube kube-build kube-test manifests
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,10 +81,14 @@ chromium: ## Install a browser to look at the UI with (Debian, as root)
 	apt-get install -y --no-install-recommends chromium
 
 kube-build: ## Build the Kubernetes control plane for tests into .cache/bin, if needed (5 to 10 minutes, once)
-	go run ./tests/kubetest/build
+	go run ./tests/kubetest/build kubelab
 
-kube-test: ## Test the Kubernetes control plane's own code
+manifests: ## Fetch public manifests and a chart into .cache/manifests for the tests that apply them (27 MB, once)
+	go run ./tests/kubetest/build manifests
+
+kube-test: ## Test and lint the Kubernetes control plane's own code
 	go -C tests/kube test ./...
+	cd tests/kube && go tool -modfile=../../tools/go.mod golangci-lint run
 
 kube: kube-build ## Run two clusters, staging and production, until Ctrl-C: kubeconfig in $(KUBE)
 	@echo "When ready, in another terminal: export KUBECONFIG=$(abspath $(KUBE))/kubeconfig"

@@ -118,8 +118,13 @@ func container(image string) corev1.Container { return corev1.Container{Name: "a
 
 func createDeployment(t *testing.T, c *Cluster, ns, image string) {
 	t.Helper()
+	_, err := c.Client.AppsV1().Deployments(ns).Create(t.Context(), deployment(image), metav1.CreateOptions{})
+	require.NoError(t, err)
+}
+
+func deployment(image string) *appsv1.Deployment {
 	replicas, labels := int32(2), map[string]string{"app": "web"}
-	_, err := c.Client.AppsV1().Deployments(ns).Create(t.Context(), &appsv1.Deployment{
+	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &replicas,
@@ -129,8 +134,7 @@ func createDeployment(t *testing.T, c *Cluster, ns, image string) {
 				Spec:       corev1.PodSpec{Containers: []corev1.Container{container(image)}},
 			},
 		},
-	}, metav1.CreateOptions{})
-	require.NoError(t, err)
+	}
 }
 
 // waitForContainer returns the status of the first container of which cond holds.

@@ -126,6 +126,9 @@ func (a *agent) watch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := a.playAround(ctx, factory); err != nil {
+		return err
+	}
 	factory.Start(ctx.Done())
 	return nil
 }

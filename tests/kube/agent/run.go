@@ -13,6 +13,12 @@ import (
 // nodeAddress is where the nodes are reached.
 const nodeAddress = "127.0.0.1"
 
+// What the addresses of pods begin with, in their status and on this machine (newRun).
+const (
+	podNetwork      = "10.244."
+	loopbackNetwork = "127.244."
+)
+
 // run plays one pod. Its containers change their slots, each its own, and one goroutine writes the pod's status.
 type run struct {
 	*agent
@@ -42,8 +48,8 @@ func (a *agent) newRun(pod *corev1.Pod, number int64) *run {
 	r := &run{
 		agent: a, pod: pod,
 		dir:      filepath.Join(a.dir, pod.Namespace, pod.Name),
-		address:  fmt.Sprintf("10.244.%d.%d", high, low),
-		loopback: fmt.Sprintf("127.244.%d.%d", high, low),
+		address:  fmt.Sprint(podNetwork, high, ".", low),
+		loopback: fmt.Sprint(loopbackNetwork, high, ".", low),
 		changed:  make(chan struct{}, 1),
 	}
 	first := "ContainerCreating"

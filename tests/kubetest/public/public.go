@@ -1,0 +1,83 @@
+// Package public fetches sets of manifests that others wrote and published, for tests of what real ones are like. They
+// come through the Go module proxy, whose checksums Go verifies, and are held to the sums below as well.
+package public
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// Set is a folder of a published module.
+type Set struct {
+	// Name is that of the folder that it is copied to.
+	Name string
+	// Module and Version say where it is from, Sum is the module's in the form of a go.sum, Folder what is taken of it.
+	Module, Version, Sum, Folder string
+}
+
+// Manifests are 56 objects of a dozen kinds and 3 CustomResourceDefinitions in one file, install.yaml, without a
+// namespace, and the kustomizations that it is made from, cluster-install being the same. No webhooks, no Jobs. One
+// Deployment, argocd-redis, waits for a Secret argocd-redis with a key auth: an init container makes it, and those are
+// only played in a kubelab.
+func Manifests() Set {
+	return Set{
+		Name: "argo-cd", Module: "github.com/argoproj/argo-cd/v3", Version: "v3.4.12",
+		Sum: "h1:kRvr4+C5cG65+MVaNjlefGWN+4Af3JZrfpDvu0o7SZQ=", Folder: "manifests",
+	}
+}
+
+// Chart is a Helm chart. Its value apiService.create should be false: an API without a server behind it hinders the
+// discovery of all others.
+func Chart() Set {
+	return Set{
+		Name: "metrics-server", Module: "sigs.k8s.io/metrics-server", Version: "v0.9.0",
+		Sum: "h1:nlqqZ2H0Xfko8eJC/1qaNVVT17hu4rxndkOi22KTZ4w=", Folder: "charts/metrics-server",
+	}
+}
+
+// Path is where the set is, or will be, of the module in root.
+func (s Set) Path(root string) string {
+	return filepath.Join(root, ".cache", "manifests", s.Name+"@"+s.Version)
+}
+
+// Fetch copies the set to its path, unless it is there.
+func (s Set) Fetch(ctx context.Context, root string) error {
+	if _, err := os.Stat(s.Path(root)); err == nil {
+		return nil
+	}
+	dir, err := s.download(ctx)
+	if err != nil {
+		return fmt.Errorf("download %s@%s: %w", s.Module, s.Version, err)
+	}
+	// Renamed when whole, so that a set that is there is complete.
+	whole := s.Path(root) + ".new"
+	if err := errors.Join(os.RemoveAll(whole), os.CopyFS(whole, os.DirFS(filepath.Join(dir, filepath.FromSlash(s.Folder))))); err != nil {
+		return err
+	}
+	return os.Rename(whole, s.Path(root))
+}
+
+// download returns the module's folder in Go's cache.
+func (s Set) download(ctx context.Context) (string, error) {
+	var stderr bytes.Buffer
+	command := exec.CommandContext(ctx, "go", "mod", "download", "-json", s.Module+"@"+s.Version)
+	command.Stderr = &stderr
+	output, failure := command.Output()
+	var got struct{ Dir, Sum, Error string }
+	if err := json.Unmarshal(output, &got); err != nil {
+		return "", errors.Join(failure, errors.New(stderr.String()))
+	}
+	if got.Error != "" {
+		return "", errors.New(got.Error)
+	}
+	if got.Sum != s.Sum {
+		return "", fmt.Errorf("its sum is %s, want %s", got.Sum, s.Sum)
+	}
+	return got.Dir, nil
+}

@@ -1,0 +1,33 @@
+package kubetest
+
+import (
+	"os"
+	"testing"
+
+	"github.com/converge-engine/converge/tests/kubetest/public"
+)
+
+// PublicManifests is a folder of manifests that others wrote (public.Manifests). When it was not fetched, the test is
+// skipped.
+func PublicManifests(t testing.TB) string {
+	t.Helper()
+	return fetched(t, public.Manifests())
+}
+
+// PublicChart is a folder with a Helm chart that others wrote (public.Chart), or the test is skipped.
+func PublicChart(t testing.TB) string {
+	t.Helper()
+	return fetched(t, public.Chart())
+}
+
+func fetched(t testing.TB, set public.Set) string {
+	t.Helper()
+	root, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(set.Path(root)); err != nil {
+		t.Skipf("no public manifests: run make manifests (%v)", err)
+	}
+	return set.Path(root)
+}
