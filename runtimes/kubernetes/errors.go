@@ -85,7 +85,7 @@ func failures() []failure {
 		{is: isTooLarge, permanent: true, hint: "the object is larger than a cluster stores (about 1.5 MB, of annotations 256 KiB): split it, or move data out of it"},
 		{is: said("exceeded quota"), hint: "free or raise the quota of the namespace"},
 		{is: isTerminating, hint: "the namespace is being deleted: it has to be gone, and made again, first"},
-		{is: isMissingNamespace, hint: "create the namespace, or declare it among the objects"},
+		{is: isMissingNamespace, hint: "create the namespace, declare it among the objects, or set createNamespace"},
 		{is: apierrors.IsForbidden, hint: "give that user the permission, by a Role or ClusterRole and its binding"},
 		{is: said("failed to create typed patch object"), permanent: true, hint: "a field has another name or type in this version of the kind"},
 		{is: apierrors.IsInvalid, permanent: true},
