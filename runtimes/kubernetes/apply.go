@@ -95,7 +95,7 @@ func (a *apply) run(ctx context.Context, trials []*trial) error {
 			}
 			remembered = true
 		}
-		if err := a.wave(ctx, wave); err != nil {
+		if err := a.wave(ctx, wave, i == 0); err != nil {
 			return err
 		}
 		if i < len(groups)-1 {
@@ -113,11 +113,12 @@ func (a *apply) run(ctx context.Context, trials []*trial) error {
 }
 
 // wave applies the objects of one wave. What could not be tried before, because its kind or its
-// namespace was not there, is tried now.
-func (a *apply) wave(ctx context.Context, wave []*trial) error {
-	for i, t := range wave {
-		if t.outcome == tooEarly {
-			wave[i].again(a.try(ctx, t.declared))
+// namespace was not there, is tried now; and what was not there is looked for once more, when there
+// was a wave before that took its time: somebody else may have made it meanwhile (D11).
+func (a *apply) wave(ctx context.Context, wave []*trial, first bool) error {
+	for _, t := range wave {
+		if t.outcome == tooEarly || t.outcome == created && !first {
+			*t = *a.try(ctx, t.declared)
 		}
 	}
 	if err := problems(wave); err != nil {

@@ -163,6 +163,22 @@ func TestWavesWaitForOneAnother(t *testing.T) {
 	require.Nil(t, d.there("ConfigMap", "later"))
 }
 
+// D11: what somebody else made while earlier waves became ready is not taken.
+func TestWhatAppearedMeanwhileIsNotTaken(t *testing.T) {
+	d := reach(t).desk()
+	late := "{apiVersion: v1, kind: ConfigMap, metadata: {name: late}, data: {b: theirs}}"
+	d.failing(func(req *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
+		if strings.HasSuffix(req.URL.Path, "/early") && req.Method == http.MethodPatch && !strings.Contains(req.URL.RawQuery, "dryRun") {
+			d.declares("helm", "ConfigMap", "late", late)
+		}
+		return send()
+	})
+	in := d.instance("v1", configOf("early", "x"), configOf("late", "mine", `converge/wave: "1"`))
+	d.of("ConfigMap") // known before the requests are looked into
+	require.Contains(t, d.refused(in, true), "apply ConfigMap "+d.namespace+"/late: it is there already, and not ours (written by helm)")
+	require.Equal(t, map[string]any{"b": "theirs"}, d.there("ConfigMap", "late").Object["data"])
+}
+
 func TestAFailedObjectEndsAnApply(t *testing.T) {
 	d := reach(t).desk()
 	job := `{apiVersion: batch/v1, kind: Job, metadata: {name: migrate}, spec: {backoffLimit: 0, template: {spec: {restartPolicy: Never, containers: [{name: c, image: "x", command: ["/bin/false"]}]}}}}`

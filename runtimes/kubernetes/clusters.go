@@ -110,7 +110,7 @@ func (c *cluster) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.connected != nil {
-		c.connected.wire.closeIdle()
+		c.connected.wire.close()
 	}
 }
 

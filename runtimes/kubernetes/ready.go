@@ -52,10 +52,7 @@ func (a *apply) unready(ctx context.Context, wave []*trial) (string, error) {
 	for _, t := range wave {
 		name := idOf(t.Unstructured).String()
 		live, err := a.seen(ctx, t)
-		if ctx.Err() != nil {
-			return name, nil // and so the wait says what it was for
-		}
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			return "", err
 		}
 		if live == nil {

@@ -41,8 +41,6 @@ type trial struct {
 	err      error
 }
 
-func (t *trial) again(next *trial) { *t = *next }
-
 func (t *trial) refuse(err error) *trial {
 	t.outcome, t.err = refused, err
 	return t

@@ -2,19 +2,23 @@ package kubernetes
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync"
 	"time"
 
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/connrotation"
 )
 
 // rereadEvery bounds how often a kubeconfig is read again because the server does not accept what it
 // says, or does not answer.
 const rereadEvery = 3 * time.Second
+
+// dialWithin bounds the making of a connection, and how long one may be silent before it is probed.
+const dialWithin = 30 * time.Second
 
 // wire carries requests to the cluster as its kubeconfig describes it now. When the credentials are
 // refused (an expired token) or nobody answers, the file is read again, and what changed in it, even
@@ -24,6 +28,9 @@ type wire struct {
 	from  source
 	wrap  func(http.RoundTripper) http.RoundTripper
 	first *url.URL // the address that clients were made with, which requests come with
+	// dialer knows the connections that are open. One that a watch still holds is not idle, so closing
+	// the idle ones would leave it.
+	dialer *connrotation.Dialer
 
 	mu     sync.Mutex
 	now    line
@@ -38,8 +45,13 @@ type line struct {
 }
 
 func newWire(from source, wrap func(http.RoundTripper) http.RoundTripper) (*wire, error) {
-	w := &wire{from: from, wrap: wrap}
-	opened, err := w.open()
+	dial := (&net.Dialer{Timeout: dialWithin, KeepAlive: dialWithin}).DialContext
+	w := &wire{from: from, wrap: wrap, dialer: connrotation.NewDialer(dial)}
+	described, err := from.load()
+	if err != nil {
+		return nil, err
+	}
+	opened, err := w.open(described)
 	if err != nil {
 		return nil, err
 	}
@@ -47,10 +59,9 @@ func newWire(from source, wrap func(http.RoundTripper) http.RoundTripper) (*wire
 	return w, nil
 }
 
-func (w *wire) open() (line, error) {
-	described, err := w.from.load()
-	if err != nil {
-		return line{}, err
+func (w *wire) open(described connection) (line, error) {
+	if described.config.Dial == nil {
+		described.config.Dial = w.dialer.DialContext
 	}
 	server, _, err := rest.DefaultServerUrlFor(described.config)
 	if err != nil {
@@ -98,8 +109,10 @@ func (w *wire) renew(used line) (line, bool) {
 	defer w.mu.Unlock()
 	if w.now.print == used.print && time.Since(w.reread) > rereadEvery {
 		w.reread = time.Now()
-		if next, err := w.open(); err == nil && next.print != used.print {
-			w.now = next
+		if described, err := w.from.load(); err == nil && described.print != used.print {
+			if next, err := w.open(described); err == nil {
+				w.now = next
+			}
 		}
 	}
 	return w.now, w.now.print != used.print
@@ -134,4 +147,5 @@ func (w *wire) address(req *http.Request, to line) *http.Request {
 // WrappedRoundTripper lets client-go find the connection underneath.
 func (w *wire) WrappedRoundTripper() http.RoundTripper { return w.current().trip }
 
-func (w *wire) closeIdle() { utilnet.CloseIdleConnectionsFor(w.current().trip) }
+// close ends every connection, also those that a watch which was told to end still holds.
+func (w *wire) close() { w.dialer.CloseAll() }
