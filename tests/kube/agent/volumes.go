@@ -68,7 +68,7 @@ func (r *run) mountOne(ctx context.Context, volume *corev1.Volume) error {
 // volumeDir is where a volume's content lies: that of a claim beside the pods, so that it outlives them.
 func (r *run) volumeDir(volume *corev1.Volume) string {
 	if claim := volume.PersistentVolumeClaim; claim != nil {
-		return filepath.Join(r.agent.dir, "..", "claims", r.pod.Namespace, claim.ClaimName)
+		return filepath.Join(r.agent.dir, ".claims", r.pod.Namespace, claim.ClaimName)
 	}
 	return filepath.Join(r.dir, "volumes", volume.Name)
 }
