@@ -238,3 +238,21 @@ func TestTails(t *testing.T) {
 		"containers[name=a].image", "containers[name=b].image", "replicas", "host", "annotations[a.b/c.d]", "data", "x.data", "ports[port=80].port",
 	}, tails(fields))
 }
+
+// Objects that only carry the version say nothing new: several of them are one line.
+func TestPlanFoldsWhatOnlyCarriesTheVersion(t *testing.T) {
+	carrier := func(name string) protocol.PreviewChange {
+		return protocol.PreviewChange{Action: "update", Type: "ConfigMap", Name: name, Fields: []protocol.PreviewField{
+			{Path: "metadata.annotations[converge/version]", Old: `"v1"`, New: `"v2"`},
+		}}
+	}
+	telling := carrier("web")
+	telling.Fields = append(telling.Fields, protocol.PreviewField{Path: "data[a]", Old: `"1"`, New: `"2"`})
+	left, carriers := withoutCarriers([]protocol.PreviewChange{carrier("a"), telling, carrier("b")})
+	require.Equal(t, []protocol.PreviewChange{telling}, left)
+	require.Equal(t, 2, carriers)
+	one := []protocol.PreviewChange{carrier("a"), telling}
+	left, carriers = withoutCarriers(one)
+	require.Equal(t, one, left, "one is as short as the line that would stand for it")
+	require.Zero(t, carriers)
+}

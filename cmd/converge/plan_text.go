@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -98,6 +99,10 @@ func (t *planText) channel(c preview.Channel, title string) {
 }
 
 func (t *planText) objects(all []protocol.PreviewChange) {
+	carriers := 0
+	if !t.full {
+		all, carriers = withoutCarriers(all)
+	}
 	several := severalNamespaces(all)
 	signs, names := 0, 0
 	for _, c := range all {
@@ -112,6 +117,30 @@ func (t *planText) objects(all []protocol.PreviewChange) {
 			t.line("      ", "%s", line)
 		}
 	}
+	if carriers > 0 {
+		t.line("  ", "%s %s that only carry the version", t.screen.Sign("~", "~"), count(carriers, "object"))
+	}
+}
+
+// withoutCarriers leaves out objects of which only the annotation with the version changes, when there
+// are several of them, and counts those.
+func withoutCarriers(all []protocol.PreviewChange) (telling []protocol.PreviewChange, carriers int) {
+	for _, c := range all {
+		if onlyVersion(c) {
+			carriers++
+		} else {
+			telling = append(telling, c)
+		}
+	}
+	if carriers < 2 {
+		return all, 0
+	}
+	return telling, carriers
+}
+
+func onlyVersion(c protocol.PreviewChange) bool {
+	other := func(f protocol.PreviewField) bool { return !strings.HasSuffix(f.Path, versionField) }
+	return c.Action == "update" && len(c.Fields) > 0 && c.More == 0 && len(c.Conflicts) == 0 && c.Message == "" && !slices.ContainsFunc(c.Fields, other)
 }
 
 func severalNamespaces(all []protocol.PreviewChange) bool {

@@ -43,7 +43,7 @@ func (r *Runtime) Apply(ctx context.Context, in runtimes.Instance) (runtimes.Out
 	out := told.output()
 	out.Started, out.Duration = started, r.now().Sub(started)
 	if err != nil {
-		out.ExitCode, out.Stderr = 1, err.Error()
+		out.ExitCode = 1
 		err = fmt.Errorf("apply %s/%s to %s: %w", in.Application, in.Service, in.Channel, err)
 	}
 	return out, err
@@ -169,7 +169,7 @@ func problems(trials []*trial) error {
 			permanent = permanent || runtimes.IsPermanent(t.err)
 		}
 	}
-	err := errors.Join(all...)
+	err := errors.Join(together(all)...)
 	if permanent {
 		return runtimes.Permanent(err)
 	}

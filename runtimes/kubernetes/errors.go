@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"regexp"
 	"strings"
@@ -30,6 +31,34 @@ func (p *problem) Error() string {
 }
 
 func (p *problem) Unwrap() error { return p.err }
+
+// together says once what several objects were refused for.
+func together(all []error) []error {
+	var told []error
+	merged := map[string]*problem{}
+	more := map[string]int{}
+	for _, err := range all {
+		var p *problem
+		if !errors.As(err, &p) {
+			told = append(told, err)
+			continue
+		}
+		reason := p.why + "\n" + p.hint
+		if merged[reason] == nil {
+			first := *p
+			merged[reason] = &first
+			told = append(told, &first)
+			continue
+		}
+		more[reason]++
+	}
+	for reason, p := range merged {
+		if n := more[reason]; n > 0 {
+			p.doing += fmt.Sprintf(" and %d more", n)
+		}
+	}
+	return told
+}
 
 // explain says why a call to the server failed, in its own words, with a hint, and whether another
 // attempt can mend it: what the server found wrong in the object itself is permanent; what may be

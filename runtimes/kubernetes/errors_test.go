@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -246,4 +247,14 @@ func TestOnlyFaultsOfTheObjectArePermanent(t *testing.T) {
 			require.Contains(t, err.Error(), row.err.Error())
 		})
 	}
+}
+
+func TestOneReasonIsSaidOnce(t *testing.T) {
+	missing := func(what string) error {
+		return &problem{doing: "apply " + what, why: `namespaces "shop" not found`, hint: "make it"}
+	}
+	other := errors.New("something else")
+	all := together([]error{missing("Deployment shop/web"), other, missing("Service shop/web"), missing("ConfigMap shop/web")})
+	require.EqualError(t, errors.Join(all...), "apply Deployment shop/web and 2 more: namespaces \"shop\" not found (make it)\nsomething else")
+	require.ErrorIs(t, errors.Join(all...), other)
 }
