@@ -35,8 +35,9 @@ func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protoc
 	if err != nil {
 		return protocol.ApplyAnswer{Err: runtimes.Clip(err.Error(), 1000), Unready: true}, ctx.Err()
 	}
+	owner := runtimes.Owner{Application: r.Application, Service: r.Service, Channel: r.Instance.Channel}
 	if line.watches {
-		a.hints.forget(runtimes.Owner{Application: r.Application, Service: r.Service, Channel: r.Instance.Channel})
+		a.hints.forget(owner)
 	}
 	target := entities.Target{FullVersion: in.FullVersion}
 	if activity.GetInfo(ctx).Attempt > 1 && line.looks() {
@@ -53,6 +54,9 @@ func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protoc
 	}
 	seen := a.lookAfter(ctx, line, in, r.FetchTimeout) // a failed one may have changed things too
 	answer.Reading = &seen
+	if line.watches {
+		a.hints.tell(owner, shapeOf(seen, r.Instance))
+	}
 	return answer, ctx.Err()
 }
 

@@ -13,6 +13,9 @@ import (
 const (
 	hintGap   = 500 * time.Millisecond // between two looks at one instance that hints ask for
 	hintLooks = 8                      // under way at a time
+	// newsGap is how soon details follow what the workflow was told, where a change that matters wakes
+	// it anyway.
+	newsGap = 5 * time.Second
 )
 
 // hints turn what runtimes learn of changes by themselves into wakes of the services concerned. A
@@ -39,6 +42,13 @@ type interest struct {
 	looking bool      // by an observation: what comes meanwhile waits for its end
 	hinted  bool      // since the last look began
 	running bool      // a goroutine follows the hints
+	told    telling   // the last reading that the workflow got from here
+}
+
+// telling is what a workflow was told, and when.
+type telling struct {
+	shape string
+	at    time.Time
 }
 
 // sighting is what an observation found, and how to look again.
@@ -64,7 +74,7 @@ func newHints(a *Activities) *hints {
 func shapeOf(seen entities.Reading, ref protocol.InstanceRef) string {
 	i := entities.Instance{Reading: seen, Known: seen.Digest(), Fresh: true}
 	c := entities.ServiceInstance{Instance: &i}.Fetch(&entities.Target{FullVersion: ref.FullVersion})
-	return entities.DigestOf(c.Known, c.Stable, c.Drifted, c.Failed != "")
+	return entities.DigestOf(ref.FullVersion, c.Known, c.Stable, c.Drifted, c.Failed != "")
 }
 
 func ownerOf(r protocol.ObserveRequest, channel string) runtimes.Owner {
@@ -101,6 +111,27 @@ func (h *hints) settle(owner runtimes.Owner, found *sighting) {
 	if found != nil && i.hinted {
 		h.follow(owner, i)
 	}
+}
+
+// tell notes that the workflow is being told something of this shape.
+func (h *hints) tell(owner runtimes.Owner, shape string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if i := h.owners[owner]; i != nil {
+		i.told = telling{shape, time.Now()}
+	}
+}
+
+// early is how long to wait with news that the decision would not see, because the workflow has just
+// been told of the same shape; 0 when it is to be told now.
+func (h *hints) early(owner runtimes.Owner, shape string, gap time.Duration) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	i := h.owners[owner]
+	if i == nil || i.told.shape != shape {
+		return 0
+	}
+	return max(gap-time.Since(i.told.at), 0)
 }
 
 // hint takes in that an instance may have changed. One that was never observed here belongs to a

@@ -23,14 +23,19 @@ func (a *Activities) Observe(ctx context.Context, r protocol.ObserveRequest) (pr
 		watched.end(false)
 		return protocol.ObserveAnswer{}, ctx.Err()
 	}
+	wait := watched.pace(news)
 	if len(news) > 0 || r.Interval == 0 {
+		watched.tell(news)
 		watched.end(false)
 		return protocol.ObserveAnswer{Readings: news}, nil
 	}
 	watched.end(true)
+	if wait == 0 {
+		wait = spread(r.Interval, activity.GetInfo(ctx).WorkflowExecution.ID)
+	}
 	return protocol.ObserveAnswer{}, temporal.NewApplicationErrorWithOptions("as known", protocol.ErrUnchanged,
 		temporal.ApplicationErrorOptions{
-			NextRetryDelay: spread(r.Interval, activity.GetInfo(ctx).WorkflowExecution.ID),
+			NextRetryDelay: wait,
 			Category:       temporal.ApplicationErrorCategoryBenign,
 		})
 }

@@ -41,6 +41,41 @@ func (w *watched) lookAt(ctx context.Context, r protocol.ObserveRequest, ref pro
 	return seen
 }
 
+// pace takes out of the news what can wait, because it only tells more of what the workflow has just
+// been told, and returns how long that is: a rollout would be told pod by pod otherwise. What was
+// asked for is told at once.
+func (w *watched) pace(news map[string]entities.Reading) (wait time.Duration) {
+	if !w.notes {
+		return 0
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, ref := range w.request.Instances {
+		seen, ok := news[ref.Channel]
+		if !ok || ref.Known == "" {
+			continue
+		}
+		early := w.a.hints.early(ownerOf(w.request, ref.Channel), shapeOf(seen, ref), min(newsGap, w.request.Interval))
+		if early > 0 {
+			delete(news, ref.Channel)
+			wait = max(wait, early)
+		}
+	}
+	return wait
+}
+
+// tell notes what the workflow is told.
+func (w *watched) tell(news map[string]entities.Reading) {
+	if !w.notes {
+		return
+	}
+	for _, ref := range w.request.Instances {
+		if seen, ok := news[ref.Channel]; ok {
+			w.a.hints.tell(ownerOf(w.request, ref.Channel), shapeOf(seen, ref))
+		}
+	}
+}
+
 // end says how the observation ended: as known, so that it is repeated after the interval, or not.
 func (w *watched) end(asKnown bool) {
 	if !w.notes {

@@ -1,0 +1,71 @@
+package activities
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// What only tells more of what the workflow was just told waits a moment; what it would decide about,
+// and what it asked for, never does.
+func TestDetailsWait(t *testing.T) {
+	t.Parallel()
+	reading := func(version string, status entities.ObjectStatus) entities.Reading {
+		return entities.Reading{Objects: []entities.Object{{
+			Name: "web", Type: "Deployment", Status: status, Versions: []entities.ObjectVersion{{Version: version, Active: true}},
+		}}}
+	}
+	ref := protocol.InstanceRef{Channel: "staging", FullVersion: "v2", Known: "what was told"}
+	unknown := ref
+	unknown.Known = ""
+	newer := ref
+	newer.FullVersion = "v3"
+	for _, c := range []struct {
+		name  string
+		told  entities.Reading
+		seen  entities.Reading
+		ref   protocol.InstanceRef
+		every time.Duration
+		waits bool
+	}{
+		{"another pod", reading("v1", entities.ObjectPending), reading("v2", entities.ObjectPending), ref, time.Minute, true},
+		{"it is ready", reading("v2", entities.ObjectPending), reading("v2", entities.ObjectSucceeded), ref, time.Minute, false},
+		{"it failed", reading("v2", entities.ObjectPending), reading("v2", entities.ObjectFailed), ref, time.Minute, false},
+		{"it is not known", reading("v1", entities.ObjectPending), entities.Reading{Err: &entities.ReadingError{Code: "timeout"}}, ref, time.Minute, false},
+		{"asked for", reading("v1", entities.ObjectPending), reading("v2", entities.ObjectPending), unknown, time.Minute, false},
+		{"another target", reading("v1", entities.ObjectPending), reading("v2", entities.ObjectPending), newer, time.Minute, false},
+		{"looked at often", reading("v1", entities.ObjectPending), reading("v2", entities.ObjectPending), ref, time.Nanosecond, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			a := &Activities{}
+			a.hints = newHints(a)
+			t.Cleanup(a.hints.stop)
+			a.hints.begin(staging)
+			a.hints.tell(staging, shapeOf(c.told, ref))
+			w := &watched{a: a, notes: true, request: protocol.ObserveRequest{
+				Application: staging.Application, Service: staging.Service, Interval: c.every, Instances: []protocol.InstanceRef{c.ref},
+			}}
+			news := map[string]entities.Reading{staging.Channel: c.seen}
+			wait := w.pace(news)
+			require.LessOrEqual(t, wait, newsGap)
+			require.Equal(t, c.waits, wait > 0)
+			require.Equal(t, !c.waits, slices.Contains(slices.Collect(maps.Keys(news)), staging.Channel))
+		})
+	}
+}
+
+// A runtime that does not watch is looked at every interval, and tells all that it saw.
+func TestDetailsOfWhatIsNotWatchedDoNotWait(t *testing.T) {
+	t.Parallel()
+	w := &watched{a: &Activities{}, request: protocol.ObserveRequest{Instances: []protocol.InstanceRef{ref}}}
+	news := map[string]entities.Reading{ref.Channel: {}}
+	require.Zero(t, w.pace(news))
+	require.Len(t, news, 1)
+}
