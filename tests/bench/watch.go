@@ -25,8 +25,8 @@ import (
 const (
 	pollEvery  = 5 * time.Second
 	goalNotice = time.Second // DESIGN section 9
-	// calm is how long a repaired service is left alone, so that its new look at rest is over.
-	calm = 2 * time.Second
+	// calm is how long a service is left alone before what follows, so that its look at rest is over.
+	calm = time.Second
 )
 
 // watchSide is one of the two ways to learn of a change.
@@ -63,9 +63,13 @@ func measureWatch(ctx context.Context, b *bench) (err error) {
 	polled := &watchSide{app: application{name: "polled", steady: pollEvery}, line: newLine(true)}
 	sides := []*watchSide{watched, polled}
 	lines := map[string]*line{}
+	rounds := max(b.rounds/5, 1)
 	for _, s := range sides {
 		s.sample, s.passed = map[string][]time.Duration{}, map[string]map[string][]time.Duration{}
-		s.app.channels, s.app.services, s.app.version = 1, serviceNames(actors), "v1"
+		s.app.channels, s.app.version = 1, "v1"
+		// Each is damaged once, since a second repair soon after the first would be put off; the last ones
+		// never are.
+		s.app.services = serviceNames(len(damages)*rounds + actors)
 		lines[s.app.runtime()] = s.line
 	}
 	p, err := newPlane(ctx, b, b.dir, lines)
@@ -78,18 +82,24 @@ func measureWatch(ctx context.Context, b *bench) (err error) {
 			return err
 		}
 	}
-	rounds := max(b.rounds/5, 1)
+	if err := pause(ctx, calm); err != nil {
+		return err
+	}
 	for done := 0; done < rounds; done += actors {
-		for _, d := range damages {
-			if err := watched.inTurn(ctx, p, d, min(actors, rounds-done)); err != nil {
+		for i, d := range damages {
+			from, to := i*rounds+done, i*rounds+min(done+actors, rounds)
+			if err := watched.inTurn(ctx, p, d, watched.app.services[from:to]); err != nil {
 				return err
 			}
-			if err := polled.atOnce(ctx, p, d, min(actors, rounds-done)); err != nil {
+			if err := polled.atOnce(ctx, p, d, polled.app.services[from:to]); err != nil {
 				return err
 			}
 		}
 	}
 	reportNotice(b, watched, polled)
+	for _, s := range sides {
+		s.app.services = s.app.services[len(damages)*rounds:]
+	}
 	return reportRest(ctx, b, p, sides)
 }
 
@@ -107,8 +117,8 @@ func (s *watchSide) settle(ctx context.Context, p *plane) error {
 }
 
 // inTurn damages one service after the other, at any time.
-func (s *watchSide) inTurn(ctx context.Context, p *plane, d damage, services int) error {
-	for _, name := range s.app.services[:services] {
+func (s *watchSide) inTurn(ctx context.Context, p *plane, d damage, services []string) error {
+	for _, name := range services {
 		if err := pause(ctx, rand.N(time.Second)); err != nil { //nolint:gosec // no secret
 			return err
 		}
@@ -122,10 +132,10 @@ func (s *watchSide) inTurn(ctx context.Context, p *plane, d damage, services int
 }
 
 // atOnce damages services at any time between two looks, each on its own: they wait rather than work.
-func (s *watchSide) atOnce(ctx context.Context, p *plane, d damage, services int) error {
-	took := make([]time.Duration, services)
+func (s *watchSide) atOnce(ctx context.Context, p *plane, d damage, services []string) error {
+	took := make([]time.Duration, len(services))
 	g, ctx := errgroup.WithContext(ctx)
-	for i, name := range s.app.services[:services] {
+	for i, name := range services {
 		g.Go(func() error {
 			err := pause(ctx, rand.N(s.app.steady)) //nolint:gosec // no secret
 			if err == nil {
@@ -140,7 +150,7 @@ func (s *watchSide) atOnce(ctx context.Context, p *plane, d damage, services int
 }
 
 // mended damages a service's Deployment and tells how long it took until the worker sent what mends
-// it. It returns when the service rests again.
+// it. It returns when the service is whole again.
 func (s *watchSide) mended(ctx context.Context, p *plane, d damage, name string) (time.Duration, error) {
 	told := s.line.requests.Watch(name)
 	p.trace.take()
@@ -153,17 +163,13 @@ func (s *watchSide) mended(ctx context.Context, p *plane, d damage, name string)
 		return 0, fmt.Errorf("%s, %s: nothing was mended: %w", s.app.name, d.what, err)
 	}
 	s.walk(d, done, told, p.trace.take(), written)
-	err = until(ctx, time.Second/10, func() (bool, error) {
+	return written.Sub(done), until(ctx, time.Second/10, func() (bool, error) {
 		made, err := p.admin.AppsV1().Deployments(s.at).Get(ctx, name, metav1.GetOptions{})
 		if err != nil || !whole(made) {
 			return false, unlessNotThere(err)
 		}
 		return p.converged(ctx, s.app, name, s.app.version)
 	})
-	if err == nil {
-		err = pause(ctx, calm)
-	}
-	return written.Sub(done), err
 }
 
 func unlessNotThere(err error) error {
@@ -233,7 +239,7 @@ func reportNotice(b *bench, watched, polled *watchSide) {
 	}
 }
 
-// reportRest lets everything rest and counts what it costs.
+// reportRest lets those rest that were never damaged, and counts what it costs.
 func reportRest(ctx context.Context, b *bench, p *plane, sides []*watchSide) error {
 	if err := pause(ctx, calm); err != nil {
 		return err
@@ -261,11 +267,11 @@ func reportRest(ctx context.Context, b *bench, p *plane, sides []*watchSide) err
 			way = "polled every " + short(s.app.steady)
 		}
 		b.Add(report.Line{
-			Row: b.row, What: fmt.Sprintf("API requests of %d idle services in %s, %s", actors, short(b.rest), way),
+			Row: b.row, What: fmt.Sprintf("API requests of idle services in %s, %s", short(b.rest), way),
 			Measured: report.Of(float64(asked.Total()), "requests"), Spread: asked.Per(1), Goal: report.Ref(report.Of(0, "requests")),
 		})
 		b.Add(report.Line{
-			Row: b.row, What: "history events of the same", Measured: report.Of(float64(grown), "events"),
+			Row: b.row, What: fmt.Sprintf("history events of %d of them", len(s.app.services)), Measured: report.Of(float64(grown), "events"),
 			Spread: of, Goal: report.Ref(report.Of(0, "events")),
 		})
 	}
