@@ -121,3 +121,31 @@ func TestKubernetesOrphans_D10(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, budgets.Items)
 }
+
+// D8: hooks of a chart are waves: what comes before an upgrade has ended before anything is touched, and what comes after
+// it begins when all is healthy.
+func TestKubernetesChartHooks_D8(t *testing.T) {
+	w := newKubeWorld(t, "cache")
+	for name, when := range map[string]string{"before": "pre-install,pre-upgrade", "after": "post-install,post-upgrade"} {
+		w.save("cache/chart/templates/"+name+".yaml", `apiVersion: batch/v1
+kind: Job
+metadata: {name: `+name+`, annotations: {helm.sh/hook: "`+when+`", helm.sh/hook-weight: "5", helm.sh/hook-delete-policy: before-hook-creation}}
+spec: {template: {spec: {restartPolicy: Never, containers: [{name: hook, image: "tools:{{ .Values.image.tag }}", command: ["true"]}]}}}
+`)
+	}
+	w.publish()
+	w.await("cache", "staging CONVERGED 1.6.38, production CONVERGED 1.6.38")
+	w.release("cache", "1.6.39")
+	w.await("cache", "staging CONVERGED 1.6.39, production CONVERGED 1.6.39")
+	created := func(name string) metav1.Time {
+		job, err := w.cluster.Client.BatchV1().Jobs(w.production).Get(t.Context(), name, metav1.GetOptions{})
+		require.NoError(t, err)
+		require.Equal(t, "tools:1.6.39-alpine", job.Spec.Template.Spec.Containers[0].Image)
+		return job.CreationTimestamp
+	}
+	pod, err := w.cluster.Client.CoreV1().Pods(w.production).Get(t.Context(), "cache-0", metav1.GetOptions{})
+	require.NoError(t, err)
+	before, after := created("before"), created("after")
+	require.False(t, pod.CreationTimestamp.Before(&before))
+	require.False(t, after.Before(&pod.CreationTimestamp))
+}

@@ -147,7 +147,7 @@ func TestDeclareRefusesWhatNoApplyCouldMakeSenseOf(t *testing.T) {
 		"[]": "object 1 of the payload: no JSON object",
 		"{apiVersion: a/b/c, kind: ConfigMap, metadata: {name: a}}":                                               "object 1 of the payload: ConfigMap a: ",
 		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: [x]}}":                                     "ConfigMap shop/a: ",
-		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, annotations: {converge/wave: soon}}}":              `annotation converge/wave is "soon"; expected an integer from -1000 to 1000`,
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, annotations: {converge/wave: soon}}}":              `annotation converge/wave is "soon"; expected a whole number`,
 		"{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {template: {metadata: {labels: x}}}}": "Deployment shop/a: ",
 	}
 	for text, want := range rows {

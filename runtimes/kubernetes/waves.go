@@ -29,11 +29,11 @@ func waveOf(o *unstructured.Unstructured) (int, error) {
 	if !ok {
 		return 0, nil
 	}
-	wave, err := strconv.Atoi(text)
-	if err != nil || wave < -1000 || wave > 1000 {
-		return 0, fmt.Errorf("%s: annotation %s is %q; expected an integer from -1000 to 1000", idOf(o), AnnotationWave, text)
+	wave, err := strconv.ParseInt(text, 10, 32) // as when compiling; hooks of charts are far out
+	if err != nil {
+		return 0, fmt.Errorf("%s: annotation %s is %q; expected a whole number", idOf(o), AnnotationWave, text)
 	}
-	return wave, nil
+	return int(wave), nil
 }
 
 // rankOf orders the kinds of one wave so that what is referred to is there first. Kinds that are not
