@@ -103,6 +103,9 @@ func parse(raw json.RawMessage) (declared, error) {
 	for _, field := range []string{"managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "selfLink"} {
 		unstructured.RemoveNestedField(o.Object, "metadata", field)
 	}
+	if err := plainSecret(o); err != nil {
+		return declared{}, err
+	}
 	wave, err := waveOf(o)
 	return declared{Unstructured: o, wave: wave}, err
 }

@@ -1,0 +1,38 @@
+package kubernetes
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
+)
+
+// A12, D10: a key that is no longer declared goes, and one that somebody changed is put back, also when
+// it is declared in plain text.
+func TestPlainDataOfASecretIsDeclaredLikeAnyOther(t *testing.T) {
+	d := reach(t).desk()
+	d.applied(d.instance("v1", "{apiVersion: v1, kind: Secret, metadata: {name: key}, data: {a: eA==}, stringData: {b: plain, c: gone}}"))
+	require.Equal(t, map[string]any{"a": "eA==", "b": "cGxhaW4=", "c": "Z29uZQ=="}, d.there("Secret", "key").Object["data"])
+	v2 := d.instance("v2", "{apiVersion: v1, kind: Secret, metadata: {name: key}, data: {a: eA==}, stringData: {b: plain}}")
+	d.applied(v2)
+	require.Equal(t, map[string]any{"a": "eA==", "b": "cGxhaW4="}, d.there("Secret", "key").Object["data"])
+	d.edits("kubectl-edit", "Secret", "key", `{"data": {"b": "enp6"}}`)
+	d.caughtUp("Secret", "key")
+	require.Equal(t, []string{"configured Secret/key (data.b)", "took back data.b of Secret/key from kubectl-edit"}, d.applied(v2))
+}
+
+// What is wrong with a Secret is told without its values.
+func TestAWrongSecretIsToldWithoutItsValues(t *testing.T) {
+	for text, why := range map[string]string{
+		"data: {a: 424242}":       "Secret key: data.a is no string; put it in quotes",
+		"stringData: {a: 424242}": "Secret key: stringData.a is no string; put it in quotes",
+		`data: {a: "424242!"}`:    "Secret key: data.a is no base64; stringData takes plain text",
+		"data: [424242]":          "Secret key: data is no mapping",
+	} {
+		raw, err := yaml.YAMLToJSON([]byte("{apiVersion: v1, kind: Secret, metadata: {name: key}, " + text + "}"))
+		require.NoError(t, err)
+		_, err = parse(json.RawMessage(raw))
+		require.EqualError(t, err, why)
+	}
+}
