@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/converge-engine/converge/runtimes"
 )
 
@@ -23,6 +25,7 @@ type apply struct {
 	prune   bool
 	makes   bool // the namespace of the instance, when it is not there
 	objects []declared
+	earlier []*unstructured.Unstructured // inventories in namespaces in which the instance once was
 	told    *account
 }
 
@@ -72,6 +75,9 @@ func (r *Runtime) begin(ctx context.Context, in runtimes.Instance) (*apply, erro
 		return nil, err
 	}
 	objects, err := r.declare(ctx, in)
+	if runtimes.IsPermanent(err) {
+		return nil, err // it says what is wrong, and no server was asked
+	}
 	if err != nil {
 		return nil, explain(ctx, "read the payload", err)
 	}

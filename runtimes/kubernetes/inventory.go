@@ -25,8 +25,14 @@ type extent struct {
 	namespaces []string // besides the instance's own
 }
 
-// extentOf is where the objects declared are, or a parent says that there are some.
-func (a *apply) extentOf(parent *unstructured.Unstructured) extent {
+// known is where objects are as far as anybody remembers: the inventory that is here, if there is one,
+// and those of namespaces in which the instance once was.
+func (a *apply) known(parent *unstructured.Unstructured) extent {
+	return a.extentOf(append(slices.Clone(a.earlier), parent)...)
+}
+
+// extentOf is where the objects declared are, or an inventory says that there are some.
+func (a *apply) extentOf(inventories ...*unstructured.Unstructured) extent {
 	var all extent
 	for _, o := range a.objects {
 		all.kinds = append(all.kinds, idOf(o.Unstructured).kind.String())
@@ -34,10 +40,17 @@ func (a *apply) extentOf(parent *unstructured.Unstructured) extent {
 			all.namespaces = append(all.namespaces, n)
 		}
 	}
-	if parent != nil {
+	for _, parent := range inventories {
+		if parent == nil {
+			continue
+		}
 		all.kinds = append(all.kinds, listed(parent, annotationKinds)...)
 		all.namespaces = append(all.namespaces, listed(parent, annotationMoreNS)...)
+		if n := parent.GetNamespace(); n != a.home {
+			all.kinds, all.namespaces = append(all.kinds, kindParent.Kind), append(all.namespaces, n)
+		}
 	}
+	all.namespaces = slices.DeleteFunc(all.namespaces, func(n string) bool { return n == a.home })
 	return all.sorted()
 }
 
@@ -47,7 +60,8 @@ func (e extent) sorted() extent {
 	return extent{kinds: slices.Compact(e.kinds), namespaces: slices.Compact(e.namespaces)}
 }
 
-// parent reads the inventory; nil when there is none.
+// parent reads the inventory; nil when there is none. It also finds those of namespaces in which the
+// instance once was.
 func (a *apply) parent(ctx context.Context) (*unstructured.Unstructured, resource, error) {
 	name := parentName(a.owner)
 	r, err := a.cluster.resource(ctx, kindParent)
@@ -55,6 +69,9 @@ func (a *apply) parent(ctx context.Context) (*unstructured.Unstructured, resourc
 		return nil, r, explain(ctx, "read the inventory "+name, err)
 	}
 	if v, err := a.cluster.view(ctx, r, a.home); err == nil {
+		a.earlier = slices.DeleteFunc(v.of(a.owner), func(o *unstructured.Unstructured) bool {
+			return o.GetNamespace() == a.home || !a.bookkeeping(o)
+		})
 		if o := v.get(a.home, name); o != nil {
 			return o, r, nil
 		}
@@ -73,7 +90,7 @@ func (a *apply) remember(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return a.note(ctx, r, parent, a.extentOf(parent))
+	return a.note(ctx, r, parent, a.known(parent))
 }
 
 // note writes the inventory, when it changes.

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -27,17 +26,17 @@ func (l *look) orphans(ctx context.Context, wanted []declared) ([]entities.Objec
 		kinds[gvk.GroupKind()] = gvk.Version
 		namespaces = append(namespaces, d.GetNamespace())
 	}
-	parent, err := l.parent(ctx)
+	parents, err := l.parents(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if parent != nil {
+	for _, parent := range parents {
 		for _, kind := range listed(parent, annotationKinds) {
 			if _, ok := kinds[schema.ParseGroupKind(kind)]; !ok {
 				kinds[schema.ParseGroupKind(kind)] = ""
 			}
 		}
-		namespaces = append(namespaces, listed(parent, annotationMoreNS)...)
+		namespaces = append(append(namespaces, parent.GetNamespace()), listed(parent, annotationMoreNS)...)
 	}
 	slices.Sort(namespaces)
 	namespaces = slices.Compact(slices.DeleteFunc(namespaces, func(n string) bool { return n == "" }))
@@ -52,13 +51,14 @@ func (l *look) orphans(ctx context.Context, wanted []declared) ([]entities.Objec
 	return orphans, nil
 }
 
-// parent is the ConfigMap that remembers the set of objects; nil when nothing was applied yet.
-func (l *look) parent(ctx context.Context) (*unstructured.Unstructured, error) {
-	v, err := l.viewOf(ctx, schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, l.home)
+// parents are the ConfigMaps that remember the set of objects: the instance's own, and those where it
+// once was. There are none when nothing was applied yet.
+func (l *look) parents(ctx context.Context) (found []*unstructured.Unstructured, err error) {
+	v, err := l.viewOf(ctx, kindParent, l.home)
 	if err != nil || v == nil {
 		return nil, err
 	}
-	return v.get(l.home, parentName(l.owner)), nil
+	return slices.DeleteFunc(v.of(l.owner), func(o *unstructured.Unstructured) bool { return !l.isParent(o) }), nil
 }
 
 // isParent tells whether an object is our own book-keeping, here or where the instance once was.
@@ -66,8 +66,7 @@ func (l *look) isParent(o *unstructured.Unstructured) bool {
 	return idOf(o).kind == schema.GroupKind{Kind: "ConfigMap"} && o.GetName() == parentName(l.owner)
 }
 
-// undeclared reports the objects of a kind that are ours and not known. What a controller made for
-// another object goes with that one.
+// undeclared reports the objects of a kind that are ours and not known.
 func (l *look) undeclared(ctx context.Context, kind schema.GroupVersionKind, namespaces []string, known map[id]bool) ([]entities.Object, error) {
 	var found []entities.Object
 	for _, namespace := range namespaces {
@@ -76,7 +75,7 @@ func (l *look) undeclared(ctx context.Context, kind schema.GroupVersionKind, nam
 			return found, err
 		}
 		for _, o := range v.of(l.owner) {
-			if known[idOf(o)] || metav1.GetControllerOfNoCopy(o) != nil || l.isParent(o) {
+			if known[idOf(o)] || byOthers(o) || l.isParent(o) {
 				continue
 			}
 			known[idOf(o)] = true // the same view may serve all namespaces

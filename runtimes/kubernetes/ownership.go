@@ -71,11 +71,7 @@ func (a *apply) foreign(t *trial, why, hint string) error {
 // wasOurs tells whether an object was applied by this instance and had labels taken off by hand: we
 // are among its writers, and what is left of our marks is this instance's.
 func (a *apply) wasOurs(live *unstructured.Unstructured) bool {
-	applied := false
-	for _, entry := range live.GetManagedFields() {
-		applied = applied || entry.Manager == FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply
-	}
-	if !applied {
+	if !appliedByUs(live) {
 		return false
 	}
 	marks := 0
@@ -92,6 +88,23 @@ func (a *apply) wasOurs(live *unstructured.Unstructured) bool {
 	}
 	_, versioned := live.GetAnnotations()[AnnotationVersion]
 	return marks > 0 || versioned
+}
+
+// appliedByUs tells whether an object was applied under our name, here or by an earlier worker. Labels
+// alone do not say that: whoever clones an object copies them, and so do controllers (Endpoints have
+// those of their Service).
+func appliedByUs(o *unstructured.Unstructured) bool {
+	entries, _ := inside(o.Object, "metadata")["managedFields"].([]any)
+	return slices.ContainsFunc(entries, func(each any) bool {
+		entry, _ := each.(map[string]any)
+		return entry["manager"] == FieldManager && entry["operation"] == string(metav1.ManagedFieldsOperationApply)
+	})
+}
+
+// byOthers tells that an object with our labels is not ours to report or to remove when nobody declares
+// it: a controller made it for another object, or somebody else wrote it.
+func byOthers(o *unstructured.Unstructured) bool {
+	return metav1.GetControllerOfNoCopy(o) != nil || !appliedByUs(o)
 }
 
 // writers names who wrote an object.

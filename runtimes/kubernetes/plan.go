@@ -26,7 +26,7 @@ func (r *Runtime) Plan(ctx context.Context, in runtimes.Instance) ([]runtimes.Ch
 	if err != nil {
 		return nil, err
 	}
-	left, _, err := a.leftovers(ctx, a.extentOf(parent))
+	left, _, err := a.leftovers(ctx, a.known(parent))
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -29,7 +30,7 @@ func (a *apply) leave(ctx context.Context, trials []*trial) error {
 	if err != nil {
 		return err
 	}
-	left, unknown, err := a.leftovers(ctx, a.extentOf(parent))
+	left, unknown, err := a.leftovers(ctx, a.known(parent))
 	if err != nil {
 		return err
 	}
@@ -51,7 +52,7 @@ func (a *apply) leave(ctx context.Context, trials []*trial) error {
 		}
 	}
 	if len(unknown) > 0 {
-		there.namespaces = append(there.namespaces, a.extentOf(parent).namespaces...)
+		there.namespaces = append(there.namespaces, a.known(parent).namespaces...)
 	}
 	return a.note(ctx, r, parent, there.sorted())
 }
@@ -92,7 +93,7 @@ func (a *apply) pruneNow(ctx context.Context, l leftover) error {
 	if err != nil {
 		return err
 	}
-	if !a.owns(live) || live.GetDeletionTimestamp() != nil {
+	if !a.owns(live) || byOthers(live) || live.GetDeletionTimestamp() != nil {
 		return nil
 	}
 	background, uid, version := metav1.DeletePropagationBackground, live.GetUID(), live.GetResourceVersion()
@@ -133,18 +134,54 @@ func (a *apply) undeclared(ctx context.Context, kind schema.GroupKind, namespace
 	if err != nil || !ok {
 		return nil, err
 	}
+	asked := map[string]bool{}
 	for _, namespace := range namespaces {
 		v, err := a.cluster.view(ctx, r, namespace)
 		if err != nil {
 			return left, err
 		}
-		for _, o := range v.of(a.owner) {
-			if known[idOf(o)] || metav1.GetControllerOfNoCopy(o) != nil || o.GetDeletionTimestamp() != nil {
+		if asked[v.namespace] {
+			continue // one view may be of all namespaces
+		}
+		asked[v.namespace] = true
+		objects, err := a.ours(ctx, v, kind)
+		if err != nil {
+			return left, err
+		}
+		for _, o := range objects {
+			if known[idOf(o)] || byOthers(o) || o.GetDeletionTimestamp() != nil || a.bookkeeping(o) && !a.prune {
 				continue
 			}
-			known[idOf(o)] = true // one view may be of all namespaces
 			left = append(left, leftover{Unstructured: o, at: r})
 		}
 	}
 	return left, nil
+}
+
+// ours lists what carries our labels. Where an answer that is a moment old would lose objects (a kind
+// that is about to be forgotten) or leave them (when pruning), the server is asked and not the watch.
+func (a *apply) ours(ctx context.Context, v *view, kind schema.GroupKind) ([]*unstructured.Unstructured, error) {
+	if !a.prune && a.declares(kind) {
+		return v.of(a.owner), nil
+	}
+	list, err := a.clients.at(v.resource, v.namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.SelectorFromSet(labels.Set{
+		LabelApplication: a.owner.Application, LabelService: a.owner.Service, LabelChannel: a.owner.Channel,
+	}).String()})
+	if err != nil {
+		return nil, err
+	}
+	all := make([]*unstructured.Unstructured, len(list.Items))
+	for i := range list.Items {
+		all[i] = &list.Items[i]
+	}
+	return all, nil
+}
+
+func (a *apply) declares(kind schema.GroupKind) bool {
+	return slices.ContainsFunc(a.objects, func(d declared) bool { return idOf(d.Unstructured).kind == kind })
+}
+
+// bookkeeping tells whether an object is an inventory of this instance.
+func (a *apply) bookkeeping(o *unstructured.Unstructured) bool {
+	return idOf(o).kind == kindParent.GroupKind() && o.GetName() == parentName(a.owner)
 }

@@ -11,10 +11,11 @@ import (
 const annotationMade = "converge/template-version"
 
 // slim takes from an object what is never read of it, because thousands are held in memory:
-// managedFields of all, and nearly everything of the ReplicaSets and Pods that a controller made.
-// The object is changed; one that somebody declared keeps all else, since drift is judged by it.
+// managedFields, of which only stays whether we are in them, and nearly everything of the ReplicaSets
+// and Pods that a controller made. The object is changed; one that somebody declared keeps all else, since drift is judged by it.
 // Equal strings are held once: names of fields, images, versions.
 func slim(o *unstructured.Unstructured) *unstructured.Unstructured {
+	applied := appliedByUs(o)
 	unstructured.RemoveNestedField(o.Object, "metadata", "managedFields")
 	if by := metav1.GetControllerOfNoCopy(o); by != nil {
 		switch o.GetKind() {
@@ -25,8 +26,15 @@ func slim(o *unstructured.Unstructured) *unstructured.Unstructured {
 		}
 	}
 	once(o.Object)
+	if applied && metav1.GetControllerOfNoCopy(o) == nil {
+		inside(o.Object, "metadata")["managedFields"] = appliedMark
+	}
 	return o
 }
+
+// appliedMark is what is left of managedFields where we are in them: it says that we applied the object.
+// It is shared, and never changed.
+var appliedMark = []any{map[string]any{"manager": FieldManager, "operation": string(metav1.ManagedFieldsOperationApply)}}
 
 // slimReplicaSet keeps what a Deployment's versions are read from. Most ReplicaSets are empty ones of
 // earlier versions: of those only their number counts.

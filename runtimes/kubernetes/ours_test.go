@@ -1,0 +1,120 @@
+package kubernetes
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// D10, D11: who clones an object copies its labels, and so does the controller that makes Endpoints for
+// a Service. Neither made them ours: they are not reported, and pruning leaves them.
+func TestWhatOnlyCopiedOurLabelsIsNotOurs(t *testing.T) {
+	d := reach(t).desk()
+	v1 := d.instance("v1", config,
+		"{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {selector: {app: web}, ports: [{port: 80}]}}",
+		"{apiVersion: v1, kind: Service, metadata: {name: outside}, spec: {ports: [{port: 80}]}}",
+		"{apiVersion: v1, kind: Endpoints, metadata: {name: outside}, subsets: [{addresses: [{ip: 10.9.9.9}], ports: [{port: 80}]}]}")
+	d.applied(v1)
+	settings := d.there("ConfigMap", "settings")
+	clone := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "data": settings.Object["data"]}}
+	clone.SetName("settings-debug")
+	clone.SetLabels(settings.GetLabels())
+	clone.SetAnnotations(settings.GetAnnotations())
+	_, err := d.admin.at(d.of("ConfigMap"), d.namespace).Create(t.Context(), clone, metav1.CreateOptions{FieldManager: "kubectl-create"})
+	require.NoError(t, err)
+	d.wait("Endpoints of the Service, with its labels", func() bool {
+		made := d.there("Endpoints", "web")
+		return made != nil && made.GetLabels()[LabelApplication] == d.namespace
+	}, func() any { return nil })
+	d.caughtUp("ConfigMap", "settings-debug")
+	d.caughtUp("Endpoints", "web")
+
+	require.Len(t, d.look(v1), 4)
+	plan, err := d.Plan(t.Context(), pruning(v1))
+	require.NoError(t, err)
+	require.Empty(t, plan)
+	d.applied(pruning(v1))
+	require.NotNil(t, d.there("ConfigMap", "settings-debug"))
+	require.NotNil(t, d.there("Endpoints", "web"))
+}
+
+// D10: an instance that moves to another namespace leaves objects behind, also of kinds that it has no
+// more. They are found there by the inventory that it left, and pruned when that is asked for.
+func TestWhatAMovedInstanceLeftIsFound(t *testing.T) {
+	d := reach(t).desk()
+	there := d.namespace + "-new"
+	_, err := d.admin.typed.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: there}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	secret := "{apiVersion: v1, kind: Secret, metadata: {name: old}}"
+	d.applied(d.instance("v1", config, secret))
+	d.caughtUp("ConfigMap", parentName(runtimes.Owner{Application: d.namespace, Service: "web", Channel: "prod"}))
+	v2 := d.instance("v2", config)
+	v2.Payload.Address = map[string]string{"namespace": there}
+
+	left := []string{"left in place ConfigMap/settings, which is no longer declared", "left in place Secret/old, which is no longer declared"}
+	require.Equal(t, append([]string{"created ConfigMap/settings"}, left...), d.applied(v2))
+	seen := d.look(v2)
+	require.Len(t, seen, 3)
+	require.Equal(t, d.namespace+"/settings", seen[1].Name)
+	require.Equal(t, d.namespace+"/old", seen[2].Name)
+	require.Equal(t, append(left, "unchanged 1 object"), d.applied(v2))
+
+	d.applied(pruning(v2))
+	require.Nil(t, d.there("Secret", "old"))
+	require.Nil(t, d.there("ConfigMap", "settings"))
+	require.Nil(t, d.there("ConfigMap", "converge."+d.namespace+".web.prod"))
+}
+
+// lagging hands on what a watch says only while it may.
+type lagging struct {
+	io.ReadCloser
+	wait func()
+}
+
+func (l lagging) Read(p []byte) (int, error) {
+	n, err := l.ReadCloser.Read(p)
+	l.wait()
+	return n, err
+}
+
+// B7: what was made a moment ago and is not declared any more is found, also when the watch has not told
+// of it yet.
+func TestWhatTheWatchHasNotSeenIsNotForgotten(t *testing.T) {
+	d := reach(t).desk()
+	var late atomic.Bool
+	open := make(chan struct{})
+	d.failing(func(req *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
+		resp, err := send()
+		if err == nil && strings.Contains(req.URL.RawQuery, "watch=true") && strings.HasSuffix(req.URL.Path, "/secrets") {
+			resp.Body = lagging{resp.Body, func() {
+				if late.Load() {
+					select {
+					case <-open:
+					case <-req.Context().Done():
+					}
+				}
+			}}
+		}
+		return resp, err
+	})
+	secret := func(name string) string { return "{apiVersion: v1, kind: Secret, metadata: {name: " + name + "}}" }
+	v0 := d.instance("v0", config, secret("first"))
+	d.applied(v0)
+	d.until(v0, "v0", settled("v0"))
+	late.Store(true)
+	d.applied(d.instance("v1", config, secret("first"), secret("second")))
+	told := d.applied(pruning(d.instance("v2", config)))
+	late.Store(false)
+	close(open)
+	require.Contains(t, told, "pruned Secret/first")
+	require.Contains(t, told, "pruned Secret/second")
+}
