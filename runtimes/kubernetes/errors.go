@@ -111,7 +111,7 @@ func failures() []failure {
 		{is: isDenial, permanent: true, hintOf: func(err error) string {
 			return "the admission webhook " + quoted(err, `admission webhook "([^"]+)"`) + " does not allow it: change the object, or that policy"
 		}},
-		{is: isTooLarge, permanent: true, hint: "the object is larger than a cluster stores (about 1.5 MB, of annotations 256 KiB): split it, or move data out of it"},
+		{is: isTooLarge, permanent: true, hint: "the object is larger than a cluster stores (about 1.5 MB; a ConfigMap or Secret 1 MiB, annotations 256 KiB): split it, or move data out of it"},
 		{is: said("exceeded quota"), hint: "free or raise the quota of the namespace"},
 		{is: isTerminating, hint: "the namespace is being deleted: it has to be gone, and made again, first"},
 		{is: isMissingNamespace, hint: "create the namespace, declare it among the objects, or set createNamespace"},
@@ -165,7 +165,7 @@ func isDenial(err error) bool {
 
 func isTooLarge(err error) bool {
 	return apierrors.IsRequestEntityTooLargeError(err) || said("request is too large")(err) ||
-		said("trying to send message larger than max")(err) || said("metadata.annotations: Too long")(err)
+		said("trying to send message larger than max")(err) || said("metadata.annotations: Too long")(err) || said("may not be more than 1048576 bytes")(err)
 }
 
 func isTerminating(err error) bool {
