@@ -51,11 +51,14 @@ func TestKubernetesExampleConverges_D8(t *testing.T) {
 // configuration moves the channel that it concerns.
 func TestKubernetesRollingUpdate_A3_A8_B9(t *testing.T) {
 	w := newKubeWorld(t, "web")
-	w.annotateWebPods("kubelab/ready-in", "400ms")
+	w.annotateWebPods("kubelab/ready-in", "${{ params.ready }}")
+	w.edit(configFile, "- {name: replicas,", "- {name: ready, type: string, default: 0s}\n- {name: replicas,")
 	w.publish()
 	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
 
-	w.release("web", "v2")
+	require.NoError(t, w.update(w.id("web"), protocol.Release, protocol.ReleaseRequest{
+		Act: protocol.Act{By: "test"}, Version: "v2", ChannelParameters: map[string]map[string]any{"staging": {"ready": "2s"}},
+	}, &protocol.ReleaseAnswer{}))
 	s := w.awaitThat("web", "two versions in staging", func(s protocol.Status) bool {
 		return len(active(objectOf(s, "staging", "Deployment/web"))) == 2
 	})
