@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -123,6 +124,9 @@ func (l *look) report(ctx context.Context, object *entities.Object, live *unstru
 		return err
 	}
 	object.Versions = p.versions
+	if object.Status == entities.ObjectSucceeded && l.behind(live, p.versions) {
+		object.Status, object.Message = entities.ObjectPending, "what it says of itself and what runs of it do not agree yet"
+	}
 	if object.Status != entities.ObjectSucceeded {
 		found := troubleOf(p.targets, l.now(), l.def.Kubernetes.FailAfter)
 		if found.message != "" {
@@ -136,6 +140,21 @@ func (l *look) report(ctx context.Context, object *entities.Object, live *unstru
 		object.Events = l.events(ctx, *object, live, p, found)
 	}
 	return l.judge(ctx, object, live, d)
+}
+
+// behind tells that what a workload says of itself is about another moment than what runs of it, because
+// kinds are watched apart: pods of the target are there and it does not know of them yet, or a
+// Deployment has all its replicas and they have not been seen.
+func (l *look) behind(o *unstructured.Unstructured, runs []entities.ObjectVersion) bool {
+	kind := workloadOf(o.GroupVersionKind().GroupKind())
+	switch {
+	case kind == plain || len(runs) == 0:
+		return false
+	case kind == deployment && runs[0].Replicas < runs[0].TargetReplicas:
+		return true
+	}
+	return templateVersion(o) != l.in.FullVersion &&
+		slices.ContainsFunc(runs, func(v entities.ObjectVersion) bool { return v.Active && v.Version == l.in.FullVersion })
 }
 
 // parts are the objects that controllers made for a workload.

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/runtimes"
 )
 
@@ -86,15 +87,13 @@ func (l lagging) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// B7: what was made a moment ago and is not declared any more is found, also when the watch has not told
-// of it yet.
-func TestWhatTheWatchHasNotSeenIsNotForgotten(t *testing.T) {
-	d := reach(t).desk()
+// lag begins to hold back what watches of a resource tell when delay is called, until catchUp is.
+func (d *desk) lag(resource string) (delay, catchUp func()) {
 	var late atomic.Bool
 	open := make(chan struct{})
 	d.failing(func(req *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
 		resp, err := send()
-		if err == nil && strings.Contains(req.URL.RawQuery, "watch=true") && strings.HasSuffix(req.URL.Path, "/secrets") {
+		if err == nil && strings.Contains(req.URL.RawQuery, "watch=true") && strings.HasSuffix(req.URL.Path, "/"+resource) {
 			resp.Body = lagging{resp.Body, func() {
 				if late.Load() {
 					select {
@@ -106,15 +105,47 @@ func TestWhatTheWatchHasNotSeenIsNotForgotten(t *testing.T) {
 		}
 		return resp, err
 	})
+	return func() { late.Store(true) }, func() { late.Store(false); close(open) }
+}
+
+// B7: what was made a moment ago and is not declared any more is found, also when the watch has not told
+// of it yet.
+func TestWhatTheWatchHasNotSeenIsNotForgotten(t *testing.T) {
+	d := reach(t).desk()
+	delay, catchUp := d.lag("secrets")
 	secret := func(name string) string { return "{apiVersion: v1, kind: Secret, metadata: {name: " + name + "}}" }
 	v0 := d.instance("v0", config, secret("first"))
 	d.applied(v0)
 	d.until(v0, "v0", settled("v0"))
-	late.Store(true)
+	delay()
 	d.applied(d.instance("v1", config, secret("first"), secret("second")))
 	told := d.applied(pruning(d.instance("v2", config)))
-	late.Store(false)
-	close(open)
+	catchUp()
 	require.Contains(t, told, "pruned Secret/first")
 	require.Contains(t, told, "pruned Secret/second")
+}
+
+// C5: kinds are watched apart. While the watch of Deployments is behind, what is known of one is about
+// its earlier version, and pods of the new one that are not ready do not become stable by it.
+func TestAWorkloadThatIsKnownTooLateIsNotStable(t *testing.T) {
+	d := reach(t).desk()
+	delay, catchUp := d.lag("deployments")
+	recreate := func(image, ready string) string {
+		return strings.Replace(deploymentOf(image, 1, ready), "replicas: 1", "replicas: 1\n  strategy: {type: Recreate}", 1)
+	}
+	v1 := d.instance("v1", recreate("web:1", ""))
+	d.applied(v1)
+	hints := d.hintsOf()
+	d.until(v1, "v1", settled("v1"))
+	d.quiet(v1, hints)
+	delay()
+	v2 := d.instance("v2", recreate("web:2", "kubelab/ready-in: 2s"))
+	d.applied(v2)
+	seen := d.until(v2, "pods of v2", func(objects []entities.Object) bool {
+		return len(objects[0].Versions) == 1 && objects[0].Versions[0].Version == "v2" && objects[0].Versions[0].Replicas == 1
+	})
+	require.Equal(t, entities.ObjectPending, seen[0].Status)
+	require.Equal(t, "what it says of itself and what runs of it do not agree yet", seen[0].Message)
+	catchUp()
+	d.until(v2, "v2", settled("v2"))
 }
