@@ -285,21 +285,20 @@ func TestPlanOnKubernetes(t *testing.T) {
 		return strings.ReplaceAll(string(out), w.app, "shop")
 	}
 	channel := func(title, deployment string) string {
-		return " " + title + "  4 changes\n  ~ PodDisruptionBudget/web  version v1 → v2\n  ~ ConfigMap/web-settings   version v1 → v2\n" +
-			"  ~ Service/web              version v1 → v2\n  " + deployment + "\n"
+		return " " + title + "  4 changes\n  " + deployment + "\n  ~ 3 objects that only carry the version\n"
 	}
-	const moves = "~ Deployment/web           env[name=VERSION].value v1 → v2; image registry.shop.dev/web:v1 → registry.shop.dev/web:v2"
+	const moves = "~ Deployment/web  env[name=VERSION].value v1 → v2; image registry.shop.dev/web:v1 → registry.shop.dev/web:v2"
 	const title = "shop/web v2, incarnation 1 (not released)\n"
 	generation := w.deployment(w.production, "web").Generation
 	require.Equal(t, title+channel("staging   ", moves)+channel("production", moves)+"8 objects change, 0 removed\n", plan(w.app+"/web", "v2"))
 	require.Equal(t, generation, w.deployment(w.production, "web").Generation)
 
 	w.declareWeb(w.production, "argocd", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 5}}")
-	const conflict = "! Deployment/web           spec.replicas belongs to argocd, which declares it too: CONFLICT"
+	const conflict = "! Deployment/web  spec.replicas belongs to argocd, which declares it too: CONFLICT"
 	require.Equal(t, title+channel("staging   ", moves)+channel("production", conflict)+"8 objects change, 0 removed, 1 conflict\n", plan(w.app+"/web", "v2"))
 	w.edit(configFile, "{releaseChannel: production, parameters: {replicas: 3}}", "{releaseChannel: staging, parameters: {replicas: 7}}")
 	require.Contains(t, plan(w.dir), "shop/web, changed configuration (not published)\n staging v1 → v1-i2     4 changes\n")
-	require.Contains(t, plan(w.dir), "  ~ Deployment/web           replicas 2 → 7; env[name=VERSION].value v1 → v1-i2\n production v1 → v1-i2  4 changes\n")
+	require.Contains(t, plan(w.dir), "  ~ Deployment/web  replicas 2 → 7; env[name=VERSION].value v1 → v1-i2\n  ~ 3 objects that only carry the version\n production v1 → v1-i2  4 changes\n")
 	require.EqualValues(t, 1, w.newest().Newest)
 }
 
