@@ -81,8 +81,12 @@ func (r *report) journal(s protocol.Status) {
 		}
 		r.told[s.Service] = max(r.told[s.Service], l.N)
 	}
+	width := 0
+	for _, name := range r.services {
+		width = max(width, len(name))
+	}
 	for _, text := range explain.Journal(lines, s, time.Now()) {
-		fmt.Fprintf(r.out, "%s  %s\n", s.Service, text)
+		fmt.Fprintf(r.out, "%-*s  %s\n", width, s.Service, text)
 	}
 	if _, ok := r.told[s.Service]; !ok {
 		r.told[s.Service] = 0
