@@ -35,9 +35,6 @@ not published again.`,
   converge apply examples/hello`,
 		Args: exactArgs(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.checkFormat(); err != nil {
-				return err
-			}
 			o.dir = first(append(args, ".")...)
 			if runF != nil {
 				return runF(cmd.Context(), o)

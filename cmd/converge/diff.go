@@ -30,9 +30,6 @@ at once and release nothing. APP may be dropped inside a directory that defines 
   converge diff shop 41 --exit-code`,
 		Args: exactArgs(1, 3),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.checkFormat(); err != nil {
-				return err
-			}
 			if err := o.parse(args); err != nil {
 				return err
 			}

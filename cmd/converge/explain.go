@@ -28,9 +28,6 @@ failed and with which message, what moves next and when, and the command that he
   converge explain web prod-eu`,
 		Args: exactArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if err = f.checkFormat(); err != nil {
-				return err
-			}
 			if o.service, err = f.parseService(args[0]); err != nil {
 				return err
 			}

@@ -105,9 +105,6 @@ dropped inside a directory that defines it.`,
   converge incarnations shop --export 42 > incarnation-42.json`,
 		Args: exactArgs(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if err = f.checkFormat(); err != nil {
-				return err
-			}
 			if o.application, err = f.application(args); err != nil {
 				return err
 			}

@@ -32,9 +32,6 @@ last fetches that said something new, oldest first, bounded and without secrets.
   converge logs web prod-eu --kind apply --last 1`,
 		Args: exactArgs(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if err = f.checkFormat(); err != nil {
-				return err
-			}
 			if o.service, err = f.parseService(args[0]); err != nil {
 				return err
 			}

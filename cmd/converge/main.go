@@ -73,6 +73,7 @@ defines it. The connection follows the temporal CLI: --address, --namespace and
 	root.SetOut(f.Out)
 	root.SetErr(f.Err)
 	f.addFlags(root.PersistentFlags())
+	root.PersistentPreRunE = func(*cobra.Command, []string) error { return f.checkFormat() }
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see: %s --help", err, cmd.CommandPath())
 	})

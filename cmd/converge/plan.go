@@ -42,9 +42,6 @@ A channel that cannot be asked says why, and the exit status is 1.`,
   converge plan examples/hello --exit-code`,
 		Args: exactArgs(0, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.checkFormat(); err != nil {
-				return err
-			}
 			if err := o.parse(args); err != nil {
 				return err
 			}

@@ -41,9 +41,6 @@ true, false and numbers are sent as such; put a value in double quotes to send t
   converge release shop/web v9 --wait --stop-at-approval --timeout 30m --request-id ci-811`,
 		Args: releaseArgs,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if err = f.checkFormat(); err != nil {
-				return err
-			}
 			if o.service, err = f.parseService(args[0]); err != nil {
 				return err
 			}

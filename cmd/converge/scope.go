@@ -52,9 +52,6 @@ func newScopeCmd(f *Factory, verb string, runF func(context.Context, *scopeOptio
 	cmd.Use = verb + " SVC|APP"
 	cmd.Args = exactArgs(1, 1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		if err = f.checkFormat(); err != nil {
-			return err
-		}
 		if o.target, err = f.parseTarget(args[0]); err != nil {
 			return err
 		}

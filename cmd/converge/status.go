@@ -39,9 +39,6 @@ JSON document per change with --output json.`,
   converge status shop/web --output json`,
 		Args: exactArgs(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if err = f.checkFormat(); err != nil {
-				return err
-			}
 			o.target = target{all: true}
 			if len(args) > 0 {
 				if o.target, err = f.parseTarget(args[0]); err != nil {

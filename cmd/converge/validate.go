@@ -44,9 +44,6 @@ func newDirCmd(f *Factory, runF func(context.Context, *dirOptions) error, run fu
 	cmd := &texts
 	cmd.Args = exactArgs(0, 1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := f.checkFormat(); err != nil {
-			return err
-		}
 		o.dir = first(append(args, ".")...)
 		if runF != nil {
 			return runF(cmd.Context(), o)

@@ -41,9 +41,6 @@ func newVersionCmd(f *Factory, verb string, runF func(context.Context, *versionO
 	cmd.Use = verb + " SVC VERSION"
 	cmd.Args = exactArgs(2, 2)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		if err = f.checkFormat(); err != nil {
-			return err
-		}
 		if o.service, err = f.parseService(args[0]); err != nil {
 			return err
 		}

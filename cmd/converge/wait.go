@@ -34,9 +34,6 @@ Waiting costs no history. Ctrl-C stops waiting and nothing else.`,
   converge wait shop/web v9 --channel staging --timeout 10m`,
 		Args: exactArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if err = f.checkFormat(); err != nil {
-				return err
-			}
 			if o.service, err = f.parseService(args[0]); err != nil {
 				return err
 			}
