@@ -119,12 +119,13 @@ func (l *look) verdict(ctx context.Context, live *unstructured.Unstructured, d d
 	content := contentOf(live)
 	if !usable || known.content != content {
 		var err error
-		if known, err = l.ask(ctx, live, d); err != nil {
+		var judged *unstructured.Unstructured
+		if known, judged, err = l.ask(ctx, live, d); err != nil {
 			return known, err
 		}
-		known.content, known.digest = content, d.digest
+		live, content, known.digest = judged, contentOf(judged), d.digest
 	}
-	known.resourceVersion = live.GetResourceVersion()
+	known.resourceVersion, known.content = live.GetResourceVersion(), content
 	l.verdicts.keep(live.GetUID(), known)
 	return known, nil
 }
@@ -147,16 +148,16 @@ func contentOf(o *unstructured.Unstructured) [32]byte {
 
 // ask compares what an apply of the declaration would make of an object with what it is. The object
 // that we watch may be older than what the server compared with, so a difference counts only when the
-// server's own object, read for it, has it too.
-func (l *look) ask(ctx context.Context, live *unstructured.Unstructured, d declared) (verdict, error) {
+// server's own object, read for it, has it too. It returns which of the two the verdict is about.
+func (l *look) ask(ctx context.Context, live *unstructured.Unstructured, d declared) (verdict, *unstructured.Unstructured, error) {
 	doing := fmt.Sprintf("compare %s %s with what is declared", d.GetKind(), d.GetName())
 	r, err := l.cluster.resource(ctx, d.GroupVersionKind())
 	if err != nil {
-		return verdict{}, readingError(doing, err)
+		return verdict{}, live, readingError(doing, err)
 	}
 	clients, err := l.cluster.connect(ctx)
 	if err != nil {
-		return verdict{}, readingError(doing, err)
+		return verdict{}, live, readingError(doing, err)
 	}
 	at := clients.at(r, d.GetNamespace())
 	for range 3 {
@@ -164,28 +165,28 @@ func (l *look) ask(ctx context.Context, live *unstructured.Unstructured, d decla
 			FieldManager: FieldManager, Force: true, DryRun: []string{metav1.DryRunAll},
 		})
 		if apierrors.IsNotFound(err) { // the watch will tell in a moment
-			return verdict{refused: err.Error(), until: l.now()}, nil
+			return verdict{refused: err.Error(), until: l.now()}, live, nil
 		}
 		if refusal(err) {
-			return verdict{refused: err.Error(), until: l.now().Add(refusedFor)}, nil
+			return verdict{refused: err.Error(), until: l.now().Add(refusedFor)}, live, nil
 		}
 		if err != nil {
-			return verdict{}, readingError(doing, err)
+			return verdict{}, live, readingError(doing, err)
 		}
 		found := differences(live, applied)
 		if len(found) == 0 {
-			return verdict{}, nil
+			return verdict{}, live, nil
 		}
 		fresh, err := at.Get(ctx, d.GetName(), metav1.GetOptions{})
 		if err != nil {
-			return verdict{}, readingError(doing, err)
+			return verdict{}, live, readingError(doing, err)
 		}
 		if contentOf(fresh) == contentOf(live) {
-			return verdict{drift: describe(found, fresh)}, nil
+			return verdict{drift: describe(found, fresh)}, live, nil
 		}
 		live = fresh
 	}
-	return verdict{}, &entities.ReadingError{Code: runtimes.CodeFetchFailed, Message: doing + ": it changes faster than it can be read"}
+	return verdict{}, live, &entities.ReadingError{Code: runtimes.CodeFetchFailed, Message: doing + ": it changes faster than it can be read"}
 }
 
 // refusal tells whether the server was there and would not take the object, whoever asks when.

@@ -149,3 +149,24 @@ func TestAWorkloadThatIsKnownTooLateIsNotStable(t *testing.T) {
 	catchUp()
 	d.until(v2, "v2", settled("v2"))
 }
+
+// A12: an object that changed while it was judged is judged as it became. What it was before is no less
+// drift when it comes back.
+func TestDriftThatComesBackWhileTheWatchIsBehindIsSeen(t *testing.T) {
+	d := reach(t).desk()
+	delay, catchUp := d.lag("configmaps")
+	v1 := d.instance("v1", config)
+	d.applied(v1)
+	d.until(v1, "v1", settled("v1"))
+	theirs := func() { d.edits("injector", "ConfigMap", "settings", `{"data": {"a": "theirs"}}`) }
+	drifted := func(objects []entities.Object) bool { return objects[0].Versions[0].Drifted }
+	theirs()
+	d.until(v1, "drift", drifted)
+	delay()
+	d.applied(v1)
+	require.False(t, drifted(d.look(v1)), "the server was asked")
+	catchUp()
+	theirs()
+	d.caughtUp("ConfigMap", "settings")
+	require.True(t, drifted(d.look(v1)))
+}
