@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sort"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,17 +17,19 @@ import (
 )
 
 const (
-	eventsFor     = 10 * time.Second // one request per object and this time at most
-	eventsPatient = 20 * time.Second // what is younger and only pending is given time before it is asked about
+	eventsFor     = 30 * time.Second // one request per object and this time at most
+	eventsPatient = time.Minute      // what is younger and only pending is given time before it is asked about
 	eventsTimeout = 2 * time.Second  // they are extra: a look does not wait long for them
+	eventsAtOnce  = 4                // requests of one runtime: a server has no index for them and reads all of a namespace
 	maxEvents     = 10
 	maxRemembered = 2000 // objects
 )
 
 // happened remembers the events of objects for a few seconds. The zero value is ready.
 type happened struct {
-	mu  sync.Mutex
-	all map[types.UID]recentEvents
+	asking atomic.Int32
+	mu     sync.Mutex
+	all    map[types.UID]recentEvents
 }
 
 type recentEvents struct {
@@ -59,13 +62,18 @@ func (l *look) events(ctx context.Context, object entities.Object, live *unstruc
 	return all[max(0, len(all)-maxEvents):]
 }
 
-// eventsOf asks for the events of one object, unless it was done a moment ago.
+// eventsOf asks for the events of one object, unless it was done a moment ago or many are asked for
+// just now: when a whole cluster is in trouble, its server has better things to do.
 func (l *look) eventsOf(ctx context.Context, o *unstructured.Unstructured) []entities.Event {
 	now := l.now()
 	l.happened.mu.Lock()
 	known, ok := l.happened.all[o.GetUID()]
 	l.happened.mu.Unlock()
 	if ok && now.Sub(known.at) < eventsFor {
+		return known.events
+	}
+	defer l.happened.asking.Add(-1)
+	if l.happened.asking.Add(1) > eventsAtOnce {
 		return known.events
 	}
 	known = recentEvents{at: now, events: l.askEvents(ctx, o)}
