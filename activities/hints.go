@@ -39,6 +39,7 @@ type hints struct {
 // interest is what is known here of an instance that hints may come for.
 type interest struct {
 	known   *sighting // nil: told already, or about to be looked at by an observation
+	turn    int       // of the observation or apply that began last
 	looking bool      // by an observation: what comes meanwhile waits for its end
 	hinted  bool      // since the last look began
 	running bool      // a goroutine follows the hints
@@ -81,13 +82,14 @@ func ownerOf(r protocol.ObserveRequest, channel string) runtimes.Owner {
 	return runtimes.Owner{Application: r.Application, Service: r.Service, Channel: channel}
 }
 
-// begin is called before an observation looks, so that no change falls between its look and settle.
-func (h *hints) begin(owner runtimes.Owner) { h.set(owner, true) }
+// begin is called before an observation looks, so that no change falls between its look and settle. It
+// returns the turn to settle.
+func (h *hints) begin(owner runtimes.Owner) (turn int) { return h.set(owner, true) }
 
 // forget is called when an apply begins: it ends with a look of its own.
 func (h *hints) forget(owner runtimes.Owner) { h.set(owner, false) }
 
-func (h *hints) set(owner runtimes.Owner, looking bool) {
+func (h *hints) set(owner runtimes.Owner, looking bool) (turn int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	i := h.owners[owner]
@@ -95,16 +97,19 @@ func (h *hints) set(owner runtimes.Owner, looking bool) {
 		i = &interest{}
 		h.owners[owner] = i
 	}
+	i.turn++
 	i.known, i.looking, i.hinted = nil, looking, false
+	return i.turn
 }
 
 // settle is called after an observation looked. Without a sighting nobody is to be woken: the workflow
-// is being told, or an apply is under way.
-func (h *hints) settle(owner runtimes.Owner, found *sighting) {
+// is being told, or an apply is under way. One that another observation, or an apply, has passed by (its
+// look took long, and the workflow gave it up) says nothing any more.
+func (h *hints) settle(owner runtimes.Owner, turn int, found *sighting) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	i := h.owners[owner]
-	if i == nil {
+	if i == nil || i.turn != turn {
 		return
 	}
 	i.known, i.looking = found, false

@@ -62,8 +62,7 @@ var ref = protocol.InstanceRef{Channel: "staging", FullVersion: "v1"}
 
 // settled is an observation that found what runs to be as known.
 func (p *place) settled(owner runtimes.Owner) {
-	p.begin(owner)
-	p.settle(owner, p.sighting())
+	p.settle(owner, p.begin(owner), p.sighting())
 }
 
 func (p *place) sighting() *sighting {
@@ -139,13 +138,13 @@ func TestHintWithoutADifferenceWakesNobody(t *testing.T) {
 
 func TestHintDuringAnObservationIsNotLost(t *testing.T) {
 	p := newPlace(t)
-	p.begin(staging)
+	turn := p.begin(staging)
 	found := p.sighting() // it looks, then something changes, then it ends
 	p.run("v2", nil)
 	p.hint(staging, "eu")
 	p.idle(t)
 	require.Empty(t, p.woken)
-	p.settle(staging, found)
+	p.settle(staging, turn, found)
 	require.Equal(t, staging, next(t, p.woken))
 }
 
@@ -160,6 +159,17 @@ func TestHintDuringAnApplyWakesNobody(t *testing.T) {
 	require.Empty(t, p.looks)
 }
 
+// An observation whose look took so long that its workflow asked anew ends after the new one.
+func TestAnObservationThatWasPassedByHidesNothing(t *testing.T) {
+	p := newPlace(t)
+	slow := p.begin(staging)
+	p.settled(staging)
+	p.settle(staging, slow, nil)
+	p.run("v2", nil)
+	p.hint(staging, "eu")
+	require.Equal(t, staging, next(t, p.woken))
+}
+
 // After a restart nobody knows what the observation of another worker found.
 func TestHintForAnInstanceNeverObservedHereWakesOnce(t *testing.T) {
 	p := newPlace(t)
@@ -172,10 +182,10 @@ func TestHintForAnInstanceNeverObservedHereWakesOnce(t *testing.T) {
 
 func TestHintForSomethingForgottenByItsServiceIsDropped(t *testing.T) {
 	p := newPlace(t)
-	p.begin(staging)
+	turn := p.begin(staging)
 	found := p.sighting()
 	found.until = time.Now().Add(-time.Second)
-	p.settle(staging, found)
+	p.settle(staging, turn, found)
 	p.run("v2", nil)
 	p.hint(staging, "eu")
 	p.idle(t)

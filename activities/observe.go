@@ -31,7 +31,8 @@ func (a *Activities) Observe(ctx context.Context, r protocol.ObserveRequest) (pr
 	}
 	watched.end(true)
 	if wait == 0 {
-		wait = spread(r.Interval, activity.GetInfo(ctx).WorkflowExecution.ID)
+		info := activity.GetInfo(ctx)
+		wait = spread(watched.interval(info.Attempt), info.WorkflowExecution.ID)
 	}
 	return protocol.ObserveAnswer{}, temporal.NewApplicationErrorWithOptions("as known", protocol.ErrUnchanged,
 		temporal.ApplicationErrorOptions{

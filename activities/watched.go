@@ -18,14 +18,15 @@ type watched struct {
 
 	mu     sync.Mutex
 	shapes map[string]string // by channel, of the last look
+	turns  map[string]int    // by channel, what to settle
 }
 
 func (a *Activities) watch(ctx context.Context, r protocol.ObserveRequest) *watched {
-	w := &watched{a: a, request: r, shapes: map[string]string{}}
+	w := &watched{a: a, request: r, shapes: map[string]string{}, turns: map[string]int{}}
 	line, err := a.connect(ctx, r.Runtime, r.RuntimeDigest)
 	if w.notes = err == nil && line.watches && r.Interval > 0; w.notes {
 		for _, ref := range r.Instances {
-			a.hints.begin(ownerOf(r, ref.Channel))
+			w.turns[ref.Channel] = a.hints.begin(ownerOf(r, ref.Channel))
 		}
 	}
 	return w
@@ -39,6 +40,19 @@ func (w *watched) lookAt(ctx context.Context, r protocol.ObserveRequest, ref pro
 		w.shapes[ref.Channel] = shapeOf(seen, ref)
 	}
 	return seen
+}
+
+// slowest is the longest that looks at something that moves grow apart by themselves.
+const slowest = 30 * time.Second
+
+// interval is the time until the next look. Where changes are watched it grows while nothing is seen
+// to change, since a thousand slow rollouts would keep a server busy with looks.
+func (w *watched) interval(attempt int32) time.Duration {
+	asked := w.request.Interval
+	if !w.notes || asked >= slowest {
+		return asked
+	}
+	return min(asked*time.Duration(1+attempt/4), slowest)
 }
 
 // pace takes out of the news what can wait, because it only tells more of what the workflow has just
@@ -90,6 +104,6 @@ func (w *watched) end(asKnown bool) {
 		if shape, looked := w.shapes[ref.Channel]; looked && asKnown {
 			found = &sighting{request: request, ref: ref, shape: shape, until: time.Now().Add(2*request.Interval + time.Minute)}
 		}
-		w.a.hints.settle(ownerOf(request, ref.Channel), found)
+		w.a.hints.settle(ownerOf(request, ref.Channel), w.turns[ref.Channel], found)
 	}
 }

@@ -69,3 +69,16 @@ func TestDetailsOfWhatIsNotWatchedDoNotWait(t *testing.T) {
 	require.Zero(t, w.pace(news))
 	require.Len(t, news, 1)
 }
+
+// Looks at what moves grow apart only where a watch tells of changes, and never beyond what is steady.
+func TestLooksGrowApart(t *testing.T) {
+	t.Parallel()
+	at := func(notes bool, interval time.Duration, attempt int32) time.Duration {
+		return (&watched{notes: notes, request: protocol.ObserveRequest{Interval: interval}}).interval(attempt)
+	}
+	require.Equal(t, 5*time.Second, at(true, 5*time.Second, 1))
+	require.Equal(t, 10*time.Second, at(true, 5*time.Second, 4))
+	require.Equal(t, slowest, at(true, 5*time.Second, 1000))
+	require.Equal(t, 5*time.Second, at(false, 5*time.Second, 1000))
+	require.Equal(t, 5*time.Minute, at(true, 5*time.Minute, 1000))
+}
