@@ -166,6 +166,17 @@ func (t Tally) Total() (n int) {
 	return n
 }
 
+// Asked counts the requests other than watches, which a server ends after some minutes and a client
+// begins anew.
+func (t Tally) Asked() (n int) {
+	for kind, count := range t {
+		if kind.Verb != "watch" {
+			n += count
+		}
+	}
+	return n
+}
+
 // Per prints the counts divided by n, the most frequent first: "1 apply deployments, 0.01 get pods".
 func (t Tally) Per(n int) string {
 	kinds := make([]Kind, 0, len(t))

@@ -65,4 +65,5 @@ func TestCounter(t *testing.T) {
 	require.Equal(t, 4, tally.Total())
 	require.Equal(t, "1.5 apply deployments, 0.5 apply deployments (dry run)", tally.Per(2))
 	require.Zero(t, c.Take().Total())
+	require.Equal(t, 2, requests.Tally{{Verb: "watch", Resource: "pods"}: 3, {Verb: "list", Resource: "pods"}: 2}.Asked())
 }
