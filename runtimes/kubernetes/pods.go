@@ -105,9 +105,20 @@ func why(container, waiting map[string]any) string {
 		return fmt.Sprintf("exit code %d (%s)", code, reason) // OOMKilled
 	}
 	if message, _ := waiting["message"].(string); message != "" {
-		return message
+		return withoutSteps(message)
 	}
 	return "the node gives no reason"
+}
+
+// withoutSteps leaves out of a failed pull the steps that led to it: the image is named already, and
+// what went wrong stands at the end.
+func withoutSteps(message string) string {
+	pull, steps, found := strings.Cut(message, ": ErrImagePull: ")
+	if !found {
+		return message
+	}
+	parts := strings.Split(steps, ": ")
+	return pull + ": " + strings.Join(parts[max(0, len(parts)-2):], ": ")
 }
 
 func inside(m map[string]any, path ...string) map[string]any {

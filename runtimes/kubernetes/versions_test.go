@@ -164,3 +164,9 @@ func TestPodsOfOtherVersionsTellNothing(t *testing.T) {
 	target := object(t, "{apiVersion: v1, kind: Pod, metadata: {name: b, annotations: {converge/version: v2}}}")
 	require.Equal(t, []*unstructured.Unstructured{target}, ofVersion([]*unstructured.Unstructured{old, target}, "v2"))
 }
+
+func TestAFailedPullIsToldWithoutItsSteps(t *testing.T) {
+	require.Equal(t, `Back-off pulling image "shop/web:v2": shop/web:v2: not found`,
+		withoutSteps(`Back-off pulling image "shop/web:v2": ErrImagePull: failed to pull and unpack image "shop/web:v2": failed to resolve reference "shop/web:v2": shop/web:v2: not found`))
+	require.Equal(t, "secret \"db\" not found", withoutSteps("secret \"db\" not found"))
+}
