@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -103,11 +104,38 @@ func parse(raw json.RawMessage) (declared, error) {
 	for _, field := range []string{"managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "selfLink"} {
 		unstructured.RemoveNestedField(o.Object, "metadata", field)
 	}
+	if builtIn(o.GroupVersionKind().Group) {
+		dropNulls(o.Object)
+	}
 	if err := plainSecret(o); err != nil {
 		return declared{}, err
 	}
 	wave, err := waveOf(o)
 	return declared{Unstructured: o, wave: wave}, err
+}
+
+// builtIn tells whether a group comes with Kubernetes. In others a null may be required.
+func builtIn(group string) bool {
+	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")
+}
+
+// dropNulls removes fields that are null. Charts write them for "not set"; applied, they would claim the
+// field all the same, and take it away from whoever fills it in (the caBundle of a webhook).
+func dropNulls(value any) {
+	switch v := value.(type) {
+	case map[string]any:
+		for name, inner := range v {
+			if inner == nil {
+				delete(v, name)
+			} else {
+				dropNulls(inner)
+			}
+		}
+	case []any:
+		for _, inner := range v {
+			dropNulls(inner)
+		}
+	}
 }
 
 // definitions are the kinds that the objects themselves define, and whether they are namespaced.

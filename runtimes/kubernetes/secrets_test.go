@@ -36,3 +36,19 @@ func TestAWrongSecretIsToldWithoutItsValues(t *testing.T) {
 		require.EqualError(t, err, why)
 	}
 }
+
+// A12: what a chart leaves empty is not declared, and stays with whoever fills it in.
+func TestNullIsNotDeclared(t *testing.T) {
+	for text, want := range map[string]string{
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, annotations: null}, data: {b: null, c: ''}, x: [{y: null}]}": `{"apiVersion":"v1","data":{"c":""},"kind":"ConfigMap","metadata":{"name":"a"},"x":[{}]}`,
+		"{apiVersion: example.com/v1, kind: Thing, metadata: {name: a}, spec: null}":                                        `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"a"},"spec":null}`,
+	} {
+		raw, err := yaml.YAMLToJSON([]byte(text))
+		require.NoError(t, err)
+		parsed, err := parse(json.RawMessage(raw))
+		require.NoError(t, err)
+		got, err := json.Marshal(parsed.Object)
+		require.NoError(t, err)
+		require.JSONEq(t, want, string(got))
+	}
+}
