@@ -170,3 +170,21 @@ func TestDriftThatComesBackWhileTheWatchIsBehindIsSeen(t *testing.T) {
 	d.caughtUp("ConfigMap", "settings")
 	require.True(t, drifted(d.look(v1)))
 }
+
+// D11: an object that somebody makes between the trial and the apply is not taken by force.
+func TestWhatAppearsBeforeTheApplyIsNotTakenByForce(t *testing.T) {
+	d := reach(t).desk()
+	theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"a": "theirs"}}
+	d.failing(func(req *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
+		if req.Method == http.MethodPatch && strings.HasSuffix(req.URL.Path, "/settings") && !strings.Contains(req.URL.RawQuery, "dryRun") {
+			// It is there already when an attempt follows.
+			_, _ = d.admin.typed.CoreV1().ConfigMaps(d.namespace).Create(req.Context(), theirs, metav1.CreateOptions{FieldManager: "somebody"})
+		}
+		return send()
+	})
+	require.Contains(t, d.refused(d.instance("v1", config), true), "it is there already, and not ours (written by somebody)")
+	d.failing(nil)
+	settings := d.there("ConfigMap", "settings")
+	require.Equal(t, map[string]any{"a": "theirs"}, settings.Object["data"])
+	require.Empty(t, settings.GetLabels())
+}

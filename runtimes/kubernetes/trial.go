@@ -176,6 +176,9 @@ func (a *apply) settle(ctx context.Context, t *trial, err error) error {
 	if getErr != nil {
 		return explain(ctx, "read who owns the fields of "+idOf(t.Unstructured).String(), getErr)
 	}
+	if err := a.mayTake(t, live); err != nil {
+		return err // somebody made it a moment ago
+	}
 	t.taken, t.standing = nil, nil
 	for _, c := range conflictsOf(err, live.GetManagedFields()) {
 		if c.byHand() || a.adopt {
