@@ -20,7 +20,7 @@ const (
 	eventsFor     = 30 * time.Second // one request per object and this time at most
 	eventsPatient = time.Minute      // what is younger and only pending is given time before it is asked about
 	eventsTimeout = 2 * time.Second  // they are extra: a look does not wait long for them
-	eventsAtOnce  = 4                // requests of one runtime: a server has no index for them and reads all of a namespace
+	eventsAtOnce  = 2                // requests of one runtime: a server has no index for them and reads all of a namespace
 	maxEvents     = 10
 	maxRemembered = 2000 // objects
 )
@@ -44,7 +44,8 @@ func (l *look) events(ctx context.Context, object entities.Object, live *unstruc
 	if p.newest != nil {
 		newest = p.newest
 	}
-	young := l.now().Sub(newest.GetCreationTimestamp().Time) < eventsPatient
+	begun := p.newest == nil || templateVersion(p.newest) == templateVersion(live)
+	young := !begun || l.now().Sub(newest.GetCreationTimestamp().Time) < eventsPatient
 	if young && object.Status == entities.ObjectPending && found.message == "" && !conditionOf(newest, "ReplicaFailure").is("True") {
 		return nil
 	}
