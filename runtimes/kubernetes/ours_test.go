@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -187,4 +188,16 @@ func TestWhatAppearsBeforeTheApplyIsNotTakenByForce(t *testing.T) {
 	settings := d.there("ConfigMap", "settings")
 	require.Equal(t, map[string]any{"a": "theirs"}, settings.Object["data"])
 	require.Empty(t, settings.GetLabels())
+}
+
+// What keeps an object from being made again is named when time is up.
+func TestAnObjectThatDoesNotGoSaysWhatItWaitsFor(t *testing.T) {
+	d := reach(t).desk()
+	job := `{apiVersion: batch/v1, kind: Job, metadata: {name: migrate, finalizers: [example.com/never], annotations: {converge/recreate: "true"}}, spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: "x", command: ["/bin/true"]}]}}}}`
+	d.applied(d.instance("v1", job))
+	d.def.Timing.ApplyTimeout = time.Second
+	text := d.refused(d.instance("v2", job), false)
+	require.Contains(t, text, "to make it again: it is still there: being deleted, waits for ")
+	require.Contains(t, text, "example.com/never")
+	d.edits("kubectl-edit", "Job", "migrate", `{"metadata": {"finalizers": null}}`)
 }

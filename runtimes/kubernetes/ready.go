@@ -2,7 +2,6 @@ package kubernetes
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -112,7 +111,7 @@ func (a *apply) remove(ctx context.Context, t *trial) error {
 		select {
 		case <-again.C:
 		case <-ctx.Done():
-			return explain(ctx, doing, errors.New("it is still there"))
+			return &problem{doing: doing, why: "it is still there: " + deleting(live), err: context.Cause(ctx)}
 		}
 	}
 }
