@@ -74,7 +74,7 @@ func TestWhoseAnObjectIs(t *testing.T) {
 	require.Equal(t, []string{"configured ConfigMap/settings (3 fields)"}, d.applied(adopting(mine)))
 
 	for _, in := range []runtimes.Instance{other(mine, "beta"), adopting(other(mine, "beta"))} {
-		require.Contains(t, d.refused(in, true), "it belongs to "+d.namespace+"/web in prod; one object has one owner")
+		require.Contains(t, d.refused(in, false), "it belongs to "+d.namespace+"/web in prod; one object has one owner")
 	}
 }
 

@@ -53,7 +53,12 @@ func (a *apply) mayTake(t *trial, live *unstructured.Unstructured) error {
 	case ok && owner == a.owner:
 		return nil
 	case ok:
-		return a.foreign(t, fmt.Sprintf("it belongs to %s/%s in %s; one object has one owner", owner.Application, owner.Service, owner.Channel), "remove it from one of them")
+		// Not for good: when an object moves from one service to another, the one that had it may be about to prune it.
+		return &problem{
+			doing: "apply " + idOf(t.Unstructured).String(),
+			why:   fmt.Sprintf("it belongs to %s/%s in %s; one object has one owner", owner.Application, owner.Service, owner.Channel),
+			hint:  "remove it from one of them; what was moved has to be pruned there, or deleted, first",
+		}
 	case a.adopt || a.wasOurs(live):
 		return nil
 	}
