@@ -114,6 +114,9 @@ func why(container, waiting map[string]any) string {
 // what went wrong stands at the end.
 func withoutSteps(message string) string {
 	pull, steps, found := strings.Cut(message, ": ErrImagePull: ")
+	if !found && strings.HasPrefix(message, "failed to pull") {
+		pull, steps, found = strings.Cut(message, ": ")
+	}
 	if !found {
 		return message
 	}

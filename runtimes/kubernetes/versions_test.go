@@ -168,5 +168,7 @@ func TestPodsOfOtherVersionsTellNothing(t *testing.T) {
 func TestAFailedPullIsToldWithoutItsSteps(t *testing.T) {
 	require.Equal(t, `Back-off pulling image "shop/web:v2": shop/web:v2: not found`,
 		withoutSteps(`Back-off pulling image "shop/web:v2": ErrImagePull: failed to pull and unpack image "shop/web:v2": failed to resolve reference "shop/web:v2": shop/web:v2: not found`))
+	require.Equal(t, `failed to pull and unpack image "shop/web:v2": shop/web:v2: not found`,
+		withoutSteps(`failed to pull and unpack image "shop/web:v2": failed to resolve reference "shop/web:v2": shop/web:v2: not found`))
 	require.Equal(t, "secret \"db\" not found", withoutSteps("secret \"db\" not found"))
 }

@@ -63,7 +63,7 @@ func Run(ctx context.Context, options Options) error {
 		return fmt.Errorf("serve logs: %w", err)
 	}
 	for i := range options.Nodes {
-		if err := a.register(ctx, fmt.Sprintf("node-%d", i), port); err != nil {
+		if err := a.registerSurely(ctx, fmt.Sprintf("node-%d", i), port); err != nil {
 			return fmt.Errorf("register a node: %w", err)
 		}
 	}

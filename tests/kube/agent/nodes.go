@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // What a node claims to have. A pod that wants more of it than one node has cannot be bound.
@@ -17,6 +18,17 @@ const (
 	nodeMemory = "256Gi"
 	nodePods   = "10k"
 )
+
+// registerSurely tries until ctx ends: the API server may be stopped while the agent begins.
+func (a *agent) registerSurely(ctx context.Context, name string, port int32) error {
+	return wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		err := a.register(ctx, name, port)
+		if err != nil {
+			fmt.Fprintf(a.errors, "%s register %s: %v\n", time.Now().Format(time.TimeOnly), name, err)
+		}
+		return err == nil, nil
+	})
+}
 
 // register makes a node that is ready for good: no controller here looks after its heartbeats.
 func (a *agent) register(ctx context.Context, name string, port int32) error {
