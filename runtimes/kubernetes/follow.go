@@ -40,6 +40,9 @@ func (c *cluster) follow(ctx context.Context, v *view) {
 type listWatch struct {
 	cluster *cluster
 	view    *view
+	// listedBy is the description of the connection when the last list began. Only the reflector's
+	// goroutine touches it.
+	listedBy string
 }
 
 var (
@@ -66,11 +69,10 @@ func (l *listWatch) Watch(o metav1.ListOptions) (watch.Interface, error) {
 func (l *listWatch) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	bounded, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	if o.ResourceVersion == "0" {
-		o.ResourceVersion = "" // "any" may be older than what an earlier worker has seen
-	}
+	o.ResourceVersion = "" // any other may be older than what an earlier worker has seen, or another server's
 	clients, err := l.cluster.connect(bounded)
 	if err == nil {
+		l.listedBy = clients.wire.current().print
 		o.LabelSelector = LabelApplication
 		var list *unstructured.UnstructuredList
 		if list, err = clients.at(l.view.resource, l.view.namespace).List(bounded, o); err == nil {
@@ -87,7 +89,14 @@ func (l *listWatch) WatchWithContext(ctx context.Context, o metav1.ListOptions) 
 	if err == nil {
 		o.LabelSelector = LabelApplication
 		var w watch.Interface
-		if w, err = clients.at(l.view.resource, l.view.namespace).Watch(ctx, o); err == nil {
+		w, err = clients.at(l.view.resource, l.view.namespace).Watch(ctx, o)
+		if err == nil && l.listedBy != clients.wire.current().print {
+			// The kubeconfig says something else since the list, so this may be another server: what was
+			// listed says nothing of it.
+			w.Stop()
+			return nil, apierrors.NewResourceExpired("the connection has changed since the list")
+		}
+		if err == nil {
 			if l.view.set(func() { l.view.watchErr = nil }) {
 				l.view.hintAll(l.cluster.views)
 			}
