@@ -83,18 +83,27 @@ func (l *listWatch) ListWithContext(ctx context.Context, o metav1.ListOptions) (
 	return nil, err
 }
 
+// moved tells that the kubeconfig says something else since the list, so that this may be another
+// server: what was listed says nothing of it.
+func (l *listWatch) moved(clients *clients) bool { return l.listedBy != clients.wire.current().print }
+
+func errMoved() error {
+	return apierrors.NewResourceExpired("the connection has changed since the list")
+}
+
 // WatchWithContext implements cache.ListerWatcherWithContext.
 func (l *listWatch) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	clients, err := l.cluster.connect(ctx)
 	if err == nil {
+		if l.moved(clients) { // asked for what it has not come to yet, a server would keep the watch waiting
+			return nil, errMoved()
+		}
 		o.LabelSelector = LabelApplication
 		var w watch.Interface
 		w, err = clients.at(l.view.resource, l.view.namespace).Watch(ctx, o)
-		if err == nil && l.listedBy != clients.wire.current().print {
-			// The kubeconfig says something else since the list, so this may be another server: what was
-			// listed says nothing of it.
+		if err == nil && l.moved(clients) { // while it was sent
 			w.Stop()
-			return nil, apierrors.NewResourceExpired("the connection has changed since the list")
+			return nil, errMoved()
 		}
 		if err == nil {
 			if l.view.set(func() { l.view.watchErr = nil }) {
