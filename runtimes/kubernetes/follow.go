@@ -21,7 +21,7 @@ const (
 	// twice as long by chance. It is shorter than client-go's own (30 s): a cluster that is back is
 	// seen soon, and there are a few dozen watches per cluster, whatever the number of services.
 	firstRetry = 200 * time.Millisecond
-	lastRetry  = 5 * time.Second
+	lastRetry  = 2 * time.Second
 )
 
 // follow lists and watches a view until ctx ends or its kind is gone. A reflector of client-go does
