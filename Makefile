@@ -22,7 +22,7 @@ install: ## Install both programs with go install
 	go install ./cmd/converge ./cmd/converge-dev
 
 test: ## Run the tests, as the README says
-	go test ./...
+	go test -timeout 30m ./...
 
 race: ## Run the tests of the packages without a server under the race detector (needs a C compiler)
 	go test -race $(LIGHT)
