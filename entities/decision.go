@@ -9,11 +9,16 @@ import (
 // Decision is what follows from a state at a moment: changes to the state itself, work to start,
 // the status of each channel, and when to look again. It is a value: deciding changes nothing.
 type Decision struct {
-	Changes  []Change
-	Applies  []ApplyOp
-	Asks     []AskOp
-	Renders  []RenderOp
-	Channels []ChannelDecision // in the spec's order, then orphans by name
+	Changes []Change
+	Applies []ApplyOp
+	Asks    []AskOp
+	Renders []RenderOp
+	// Preflights, Extensions, Leases and Removes are started as applies are (gates_state.go).
+	Preflights []PreflightOp
+	Extensions []ExtensionOp
+	Leases     []LeaseOp
+	Removes    []RemoveOp
+	Channels   []ChannelDecision // in the spec's order, then orphans by name
 	// Wake is when something may be due by itself; zero when only an event can change anything.
 	Wake time.Time
 }
@@ -32,6 +37,11 @@ const (
 	ChangeLook      ChangeKind = "look"      // look now, whatever is known
 	ChangeFreeze    ChangeKind = "freeze"    // the progress deadline stands still
 	ChangeThaw      ChangeKind = "thaw"      // and goes on
+	ChangeStable    ChangeKind = "stable"    // stable for the first time: the post-deployment window begins
+	ChangeUnsettled ChangeKind = "unsettled" // no longer stable in that window: the deadline counts anew
+	ChangeRollback  ChangeKind = "rollback"  // the target returns to the last good one (A22)
+	ChangePin       ChangeKind = "pin"       // the target is set to what the channel is pinned to
+	ChangeRemoved   ChangeKind = "removed"   // what ran here is taken down (A24)
 )
 
 // Change is one change to the state, and why.

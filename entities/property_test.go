@@ -331,9 +331,9 @@ func (c *chaos) comeAndGo(t *rapid.T) {
 	c.publishNow()
 }
 
-func (c *chaos) pause(*rapid.T) { _, _ = c.s.PauseScope(c.anyChannel(), "bob", "", c.now); c.settle() }
+func (c *chaos) pause(*rapid.T) { _, _ = c.s.PauseScope(c.anyChannel(), bob, "", c.now); c.settle() }
 
-func (c *chaos) resume(*rapid.T) { _, _ = c.s.ResumeScope(c.anyChannel(), "bob", c.now); c.settle() }
+func (c *chaos) resume(*rapid.T) { _, _ = c.s.ResumeScope(c.anyChannel(), bob, c.now); c.settle() }
 
 func (c *chaos) refresh(*rapid.T) {
 	_, _ = c.s.RefreshScope(c.anyChannel())
@@ -341,12 +341,12 @@ func (c *chaos) refresh(*rapid.T) {
 }
 
 func (c *chaos) cancel(*rapid.T) {
-	_, _ = c.s.CancelRelease(c.anyVersion(), c.anyChannel(), "bob", "", c.now)
+	_, _ = c.s.CancelRelease(c.anyVersion(), c.anyChannel(), bob, "", c.now)
 	c.settle()
 }
 
 func (c *chaos) retry(*rapid.T) {
-	_, _ = c.s.RetryRelease(c.anyVersion(), c.anyChannel(), "bob", c.now)
+	_, _ = c.s.RetryRelease(c.anyVersion(), c.anyChannel(), bob, c.now)
 	c.settle()
 }
 
@@ -456,7 +456,7 @@ func (c *chaos) anotherRun(*rapid.T) {
 func (c *chaos) comeToRest() {
 	c.tame = true
 	for _, p := range slices.Clone(c.s.Pauses) {
-		_, _ = c.s.ResumeScope(p.Channel, "bob", c.now)
+		_, _ = c.s.ResumeScope(p.Channel, bob, c.now)
 	}
 	c.settle()
 	turns := 40 * (len(c.s.Releases) + 2) * (len(c.s.Spec.Channels) + 1)

@@ -24,6 +24,12 @@ type Spec struct {
 	ConfigChanges    ConfigChanges          `json:"configChanges"`
 	Runtimes         map[string]RuntimeSpec `json:"runtimes"`
 	ProgressDeadline time.Duration          `json:"progressDeadline"`
+	// Who may do what, how callers prove who they are, and who is told.
+	Grants        []Grant        `json:"grants,omitempty"`
+	Identity      *Identity      `json:"identity,omitempty"`
+	Notifications []Notification `json:"notifications,omitempty"`
+	// Remove: when the service is no longer declared, its objects are removed instead of left (A24).
+	Remove bool `json:"remove,omitempty"`
 }
 
 // ConfigChanges says what a configuration-only change does.
@@ -54,8 +60,12 @@ type ChannelSpec struct {
 	// in: equal templates mean that a change of configuration did not touch this channel.
 	Template         string        `json:"template"`
 	Conditions       []Condition   `json:"conditions,omitempty"` // preconditions, in file order
+	Checks           []Check       `json:"checks,omitempty"`     // protections and conditions on other services, in file order
+	Extensions       []Extension   `json:"extensions,omitempty"` // so that each comes after those it names
 	Drift            Drift         `json:"drift"`
 	ProgressDeadline time.Duration `json:"progressDeadline"`
+	// NoRollback turns automatic rollback off (A22).
+	NoRollback bool `json:"noRollback,omitempty"`
 }
 
 // RuntimeSpec is the part of a runtime that the decision needs.
@@ -66,6 +76,12 @@ type RuntimeSpec struct {
 	Looks  bool          `json:"looks"` // it can be observed at all (C1: without fetch it cannot)
 	Remote bool          `json:"remote,omitempty"`
 	Timing RuntimeTiming `json:"timing"`
+	// MaxApplies bounds the applies that run at once on the runtime, over all services; zero is no
+	// bound. ApproveApplies: a person approves every apply, repairs and retries included (C10).
+	MaxApplies     int  `json:"maxApplies,omitempty"`
+	ApproveApplies bool `json:"approveApplies,omitempty"`
+	// CanRemove: what it runs can be taken down (A24).
+	CanRemove bool `json:"canRemove,omitempty"`
 }
 
 // Condition is one precondition, named uniquely in its channel ("channel-stable/staging").
@@ -75,13 +91,21 @@ type Condition struct {
 	// Channels: for channel-stable, the channels a release must have succeeded in; selectors are
 	// resolved when compiling.
 	Channels []string `json:"channels,omitempty"`
+	// Topic, MinApprovers and Approvers: for approval. No approvers: anybody.
+	Topic        string   `json:"topic,omitempty"`
+	MinApprovers int      `json:"minApprovers,omitempty"`
+	Approvers    []string `json:"approvers,omitempty"` // "alice", "group:sre"
 }
 
 // ConditionKind names a way to judge a condition.
 type ConditionKind string
 
-// ChannelStable passes once the release has succeeded in the named channels (A8).
-const ChannelStable ConditionKind = "channel-stable"
+// The kinds of condition that the state itself answers: the release has succeeded in the named
+// channels (A8), and people have approved it (A14; the id is "approval/" and the topic).
+const (
+	ChannelStable  ConditionKind = "channel-stable"
+	ManualApproval ConditionKind = "approval"
+)
 
 // ParamSpec declares one parameter of a service.
 type ParamSpec struct {

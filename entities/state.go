@@ -28,6 +28,13 @@ type State struct {
 	Held int64 `json:"held,omitempty"`
 	// Problem says why the newest incarnation could not be taken over, until it could.
 	Problem string `json:"problem,omitempty"`
+	Pins    []Pin  `json:"pins,omitempty"`
+	// Audit holds the lines that are not yet in the store, oldest first; AuditLines counts all ever written.
+	Audit      []AuditLine `json:"audit,omitempty"`
+	AuditLines int64       `json:"auditLines,omitempty"`
+	// Announcements are audit lines that somebody is still to be told of.
+	Announcements []AuditLine `json:"announcements,omitempty"`
+	Deletion      *Deletion   `json:"deletion,omitempty"`
 }
 
 // Bounds of what is kept in state; what is older is dropped, oldest first.
@@ -37,6 +44,7 @@ const (
 	MaxRequests         = 100
 	MaxRefused          = 10
 	MaxJournal          = 40
+	MaxGoods            = 5
 )
 
 // Release is a user's intent that a version goes out, and how far it is in each channel.
@@ -56,6 +64,10 @@ type Release struct {
 	// channel already has; filled when its turn comes there.
 	Present map[string]Target      `json:"present,omitempty"`
 	Phases  map[string]*PhaseState `json:"phases"`
+
+	Approvals  []Approval                 `json:"approvals,omitempty"`
+	Bypasses   []Bypass                   `json:"bypasses,omitempty"`
+	Extensions map[string]*ExtensionState `json:"extensions,omitempty"` // by ExtensionKey
 }
 
 // Config tells whether only a configuration change made this release (B9).
@@ -131,6 +143,18 @@ type Instance struct {
 	Progress ApplyState `json:"progress"`
 	PausedAt time.Time  `json:"pausedAt,omitzero"` // the progress deadline stands still since then
 
+	// StableSince: the target's objects are stable since then, and its post-deployment window runs.
+	StableSince time.Time `json:"stableSince,omitzero"`
+	// Before are the good targets before LastGood, oldest first, at most MaxGoods.
+	Before   []Target  `json:"before,omitempty"`
+	Rollback *Rollback `json:"rollback,omitempty"`
+	// Checks are readings by check id, of the release next in line, in progress, or of a repair.
+	Checks    map[string]*CheckState `json:"checks,omitempty"`
+	Preflight *Preflight             `json:"preflight,omitempty"`
+	Lease     *Lease                 `json:"lease,omitempty"`
+	// ApplyApproved: the next apply was approved, where every apply asks for it (C10).
+	ApplyApproved *Approval `json:"applyApproved,omitempty"`
+
 	Status Status    `json:"status,omitempty"`
 	Since  time.Time `json:"since,omitzero"` // of the status
 }
@@ -155,9 +179,11 @@ type Asked struct {
 	Reading Reading `json:"reading"`
 }
 
-// Pause holds a scope: an empty channel is the whole service (A16).
+// Pause holds a scope: an empty channel is the whole service (A16). Scope names a wider one that this
+// is part of: "application" or "runtime/NAME"; such a pause is told to the service and ends there.
 type Pause struct {
 	Channel string    `json:"channel,omitempty"`
+	Scope   string    `json:"scope,omitempty"`
 	By      string    `json:"by"`
 	Reason  string    `json:"reason,omitempty"`
 	At      time.Time `json:"at"`

@@ -47,13 +47,13 @@ func TestPruneKeepsWhatAChannelIsAt(t *testing.T) {
 	_, err := w.release("v1", "")
 	require.NoError(t, err)
 	w.obey()
-	_, err = w.s.PauseScope("", "bob", "", w.now)
+	_, err = w.s.PauseScope("", bob, "", w.now)
 	require.NoError(t, err)
 	for i := range 3 * MaxFinishedReleases {
 		version := fmt.Sprint("v", i+2)
 		_, err := w.release(version, "")
 		require.NoError(t, err)
-		_, err = w.s.CancelRelease(version, "", "bob", "", w.now)
+		_, err = w.s.CancelRelease(version, "", bob, "", w.now)
 		require.NoError(t, err)
 		w.obey()
 	}

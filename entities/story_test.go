@@ -95,13 +95,13 @@ func (s *story) run(words []string) string {
 		_, err := s.release(at(0), at(1))
 		return refusal("", err)
 	case "pause":
-		return refusal(s.s.PauseScope(at(0), "bob", "incident 12", s.now))
+		return refusal(s.s.PauseScope(at(0), bob, "incident 12", s.now))
 	case "resume":
-		return refusal(s.s.ResumeScope(at(0), "bob", s.now))
+		return refusal(s.s.ResumeScope(at(0), bob, s.now))
 	case "cancel":
-		return refusal(s.s.CancelRelease(at(0), at(1), "bob", "", s.now))
+		return refusal(s.s.CancelRelease(at(0), at(1), bob, "", s.now))
 	case "retry":
-		return refusal(s.s.RetryRelease(at(0), at(1), "bob", s.now))
+		return refusal(s.s.RetryRelease(at(0), at(1), bob, s.now))
 	case "refresh":
 		return refusal(s.s.RefreshScope(at(0)))
 

@@ -266,7 +266,7 @@ func templatesDiffer(r *Release, spec *Spec) bool {
 }
 
 // PauseScope pauses a channel, or the service when channel is empty (A16).
-func (s *State) PauseScope(channel, by, reason string, now time.Time) (string, error) {
+func (s *State) PauseScope(channel string, who Who, reason string, now time.Time) (string, error) {
 	if err := s.checkChannel(channel); err != nil {
 		return "", err
 	}
@@ -275,18 +275,18 @@ func (s *State) PauseScope(channel, by, reason string, now time.Time) (string, e
 			return fmt.Sprintf("%s is already paused by %s", s.scope(channel), p.By), nil
 		}
 	}
-	s.Pauses = append(s.Pauses, Pause{Channel: channel, By: by, Reason: reason, At: now})
+	s.Pauses = append(s.Pauses, Pause{Channel: channel, By: who.Name, Reason: reason, At: now})
 	return s.scope(channel) + " is paused", nil
 }
 
 // ResumeScope ends a pause of exactly that scope.
-func (s *State) ResumeScope(channel, by string, now time.Time) (string, error) {
+func (s *State) ResumeScope(channel string, who Who, now time.Time) (string, error) {
 	for i, p := range s.Pauses {
 		if p.Channel != channel {
 			continue
 		}
 		s.Pauses = append(s.Pauses[:i:i], s.Pauses[i+1:]...)
-		s.Record(now, channel, "resumed by "+by)
+		s.Record(now, channel, "resumed by "+who.Name)
 		if still, ok := s.PauseOf(channel); ok && channel != "" {
 			return fmt.Sprintf("%s resumed, but %s is still paused by %s", s.scope(channel), s.scope(""), still.By), nil
 		}
@@ -303,7 +303,7 @@ func (s *State) ResumeScope(channel, by string, now time.Time) (string, error) {
 
 // CancelRelease ends what is still to come of a release: pending phases never start, targets
 // already set stay enforced (A18).
-func (s *State) CancelRelease(version, channel, by, reason string, now time.Time) (string, error) {
+func (s *State) CancelRelease(version, channel string, who Who, reason string, now time.Time) (string, error) {
 	r, err := s.find(version, channel)
 	if err != nil {
 		return "", err
@@ -311,20 +311,20 @@ func (s *State) CancelRelease(version, channel, by, reason string, now time.Time
 	var ended []string
 	for _, c := range s.phaseChannels(r, channel) {
 		if !r.Phases[c].Phase.Over() {
-			r.Phases[c] = &PhaseState{Phase: maestro.Cancelled, Since: now, Reason: "by " + by + because(reason)}
+			r.Phases[c] = &PhaseState{Phase: maestro.Cancelled, Since: now, Reason: "by " + who.Name + because(reason)}
 			ended = append(ended, c)
 		}
 	}
 	if len(ended) == 0 {
 		return "", fmt.Errorf("%s is over: %s", r.FullVersion, phases(r))
 	}
-	s.Record(now, channel, fmt.Sprintf("%s cancelled by %s in %s%s", r.FullVersion, by, strings.Join(ended, ", "), because(reason)))
+	s.Record(now, channel, fmt.Sprintf("%s cancelled by %s in %s%s", r.FullVersion, who.Name, strings.Join(ended, ", "), because(reason)))
 	return fmt.Sprintf("%s cancelled in %s", r.FullVersion, strings.Join(ended, ", ")), nil
 }
 
 // RetryRelease starts a failed release again where it failed, and tries one that waits for its
 // next attempt at once (A18). Its gates were passed: they are not asked again.
-func (s *State) RetryRelease(version, channel, by string, now time.Time) (string, error) {
+func (s *State) RetryRelease(version, channel string, who Who, now time.Time) (string, error) {
 	r, err := s.find(version, channel)
 	if err != nil {
 		return "", err
@@ -338,14 +338,14 @@ func (s *State) RetryRelease(version, channel, by string, now time.Time) (string
 		}
 		i.restart(now)
 		if p == maestro.Failed {
-			r.Phases[c] = &PhaseState{Phase: maestro.InProgress, Since: now, Reason: "retried by " + by}
+			r.Phases[c] = &PhaseState{Phase: maestro.InProgress, Since: now, Reason: "retried by " + who.Name}
 		}
 		again = append(again, c)
 	}
 	if len(again) == 0 {
 		return "", fmt.Errorf("%s did not fail where it is the target: %s", r.FullVersion, phases(r))
 	}
-	s.Record(now, channel, fmt.Sprintf("%s retried by %s in %s", r.FullVersion, by, strings.Join(again, ", ")))
+	s.Record(now, channel, fmt.Sprintf("%s retried by %s in %s", r.FullVersion, who.Name, strings.Join(again, ", ")))
 	return fmt.Sprintf("%s starts again in %s", r.FullVersion, strings.Join(again, ", ")), nil
 }
 

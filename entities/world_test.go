@@ -19,6 +19,8 @@ type world struct {
 	decision *Decision
 }
 
+var bob = Who{Name: "bob"}
+
 var dawn = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 
 func newWorld() *world {

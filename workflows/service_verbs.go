@@ -221,18 +221,18 @@ func repeated(verb string, before json.RawMessage) json.RawMessage {
 
 // act carries out the verbs that are pure changes of state.
 func (s *service) act(verb string, r request) (string, error) {
-	now, by, why := workflow.Now(s.ctx), r.act().By, r.act().Reason
+	now, who, why := workflow.Now(s.ctx), entities.Who{Name: r.act().By}, r.act().Reason
 	switch verb {
 	case protocol.Pause:
-		return s.state.PauseScope(r.scope.Channel, by, why, now)
+		return s.state.PauseScope(r.scope.Channel, who, why, now)
 	case protocol.Resume:
-		return s.state.ResumeScope(r.scope.Channel, by, now)
+		return s.state.ResumeScope(r.scope.Channel, who, now)
 	case protocol.Refresh:
 		return s.state.RefreshScope(r.scope.Channel)
 	case protocol.Cancel:
-		return s.state.CancelRelease(r.version.Version, r.version.Channel, by, why, now)
+		return s.state.CancelRelease(r.version.Version, r.version.Channel, who, why, now)
 	case protocol.Retry:
-		return s.state.RetryRelease(r.version.Version, r.version.Channel, by, now)
+		return s.state.RetryRelease(r.version.Version, r.version.Channel, who, now)
 	}
 	return "", fmt.Errorf("no such verb %q", verb)
 }

@@ -17,6 +17,8 @@ type LoadSpecRequest struct {
 type LoadSpecAnswer struct {
 	Spec   *entities.Spec `json:"spec,omitempty"`
 	Packed Packed         `json:"packed,omitempty"`
+	// Holds are the pauses in force of what the service is part of: its application and its runtimes.
+	Holds []HoldSignal `json:"holds,omitempty"`
 }
 
 // PrepareRequest asks that a version is rendered, once and for ever (local activity). The version

@@ -16,7 +16,11 @@ const (
 	ServiceWorkflow     = "Service"
 	ApplicationWorkflow = "Application"
 	PreviewWorkflow     = "Preview"
+	RuntimeWorkflow     = "Runtime"
 )
+
+// RuntimeID is the workflow id of a runtime.
+func RuntimeID(runtime string) string { return "runtime/" + runtime }
 
 // ServiceID is the workflow id of a service.
 func ServiceID(application, service string) string { return "service/" + application + "/" + service }
@@ -47,6 +51,25 @@ const (
 	Cancel  = "cancel"
 	Retry   = "retry"
 	Refresh = "refresh"
+
+	Approve  = "approve"
+	Reject   = "reject"
+	Bypass   = "bypass"
+	Pin      = "pin"
+	Unpin    = "unpin"
+	Rollback = "rollback"
+	Delete   = "delete"
+)
+
+// Signals between workflows; nobody else sends them.
+const (
+	SignalHold    = "hold"    // Application or Runtime → Service: a pause begins or ends (HoldSignal)
+	SignalGranted = "granted" // Runtime → Service: a lease is granted (LeaseSignal)
+	SignalHeld    = "held"    // Runtime → Service: is this lease still held? (LeaseSignal)
+
+	SignalLease = "request" // Service → Runtime: a lease is wanted (LeaseRequest)
+	SignalGrant = "keep"    // Service → Runtime: it is still held (LeaseSignal)
+	SignalGive  = "release" // Service → Runtime: a lease is given back (LeaseSignal)
 )
 
 // Queries: both answer from workflow state alone.
@@ -65,6 +88,16 @@ const (
 	ActivityNotify   = "Notify"
 	ActivitySpill    = "Spill"   // local
 	ActivityRestore  = "Restore" // local
+
+	ActivityCheck     = "Check"     // observes checks, without history while nothing changes
+	ActivityPreflight = "Preflight" // judges checks once, now
+	ActivityExtension = "Extension"
+	ActivityRemove    = "Remove"
+	ActivityVerify    = "Verify"   // local: who a token proves
+	ActivityLease     = "Lease"    // local: signals a Runtime workflow, starting it when there is none
+	ActivityHistory   = "History"  // local: appends audit lines to the store
+	ActivityAnnounce  = "Announce" // tells webhooks
+	ActivityHold      = "Hold"     // tells the services of an application or a runtime of a pause
 )
 
 // Search attributes.

@@ -12,6 +12,9 @@ type Act struct {
 	By        string `json:"by"`
 	RequestID string `json:"requestId,omitempty"`
 	Reason    string `json:"reason,omitempty"`
+	// Token is an OIDC ID token that proves who asks; By is then taken from it. Tokens are seen in the
+	// workflow's history: use short-lived ones made for this audience.
+	Token string `json:"token,omitempty"`
 }
 
 // ReleaseRequest asks that a version of the service goes out. ID is given only when one release

@@ -1,0 +1,202 @@
+package protocol
+
+import (
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// This file holds the payloads of the verbs and activities of gates and of ways back.
+
+// ApprovalRequest is the payload of approve and reject (A14). Topic is a channel's name, a shared
+// approval's name, or "apply/CHANNEL" where every apply is approved.
+type ApprovalRequest struct {
+	Act
+	Version string `json:"version"`
+	Topic   string `json:"topic"`
+	Comment string `json:"comment,omitempty"`
+}
+
+// BypassRequest is the payload of bypass (A15); a reason is required.
+type BypassRequest struct {
+	Act
+	Version   string `json:"version"`
+	Channel   string `json:"channel"`
+	Condition string `json:"condition"` // as `explain` shows it
+}
+
+// PinRequest is the payload of a Service's pin and unpin (A17); unpin takes no version.
+type PinRequest struct {
+	Act
+	Channel string `json:"channel"`
+	Version string `json:"version,omitempty"`
+}
+
+// RollbackRequest is the payload of rollback (A22). An empty version is the newest release that
+// entered any of the channels; an empty channel is every one that it entered.
+type RollbackRequest struct {
+	Act
+	Version string `json:"version,omitempty"`
+	Channel string `json:"channel,omitempty"`
+}
+
+// DeleteRequest is the payload of delete: what is no longer declared is taken down (A24).
+type DeleteRequest struct {
+	Act
+}
+
+// IncarnationPin is the payload of an Application's pin and unpin (A17, D15); unpin takes no number.
+type IncarnationPin struct {
+	Act
+	Incarnation int64 `json:"incarnation,omitempty"`
+}
+
+// HoldSignal tells a service of a pause of something it is part of. Pause is nil when it ended.
+type HoldSignal struct {
+	Scope string          `json:"scope"` // "application" or "runtime/NAME"
+	Pause *entities.Pause `json:"pause,omitempty"`
+}
+
+// LeaseRequest asks a Runtime workflow for a place among its applies (C10).
+type LeaseRequest struct {
+	ID       string        `json:"id"`
+	Holder   string        `json:"holder"` // workflow id of the service
+	What     string        `json:"what"`   // "shop/web prod-eu v9", for people
+	Rollback bool          `json:"rollback,omitempty"`
+	Limit    int           `json:"limit"`   // the newest one named counts
+	Timeout  time.Duration `json:"timeout"` // past it, the holder is asked
+}
+
+// LeaseSignal names a lease.
+type LeaseSignal struct {
+	ID string `json:"id"`
+}
+
+// LeaseCall asks the lease activity to signal a Runtime workflow: exactly one of the two.
+type LeaseCall struct {
+	Runtime string        `json:"runtime"`
+	Request *LeaseRequest `json:"request,omitempty"`
+	Give    string        `json:"give,omitempty"` // lease id
+	Keep    string        `json:"keep,omitempty"` // lease id
+}
+
+// RuntimeInput begins a run of a Runtime workflow.
+type RuntimeInput struct {
+	Runtime string        `json:"runtime"`
+	State   *RuntimeState `json:"state,omitempty"`
+}
+
+// RuntimeState is what a Runtime workflow knows; bounded.
+type RuntimeState struct {
+	Limit   int                  `json:"limit,omitempty"`
+	Pause   *entities.Pause      `json:"pause,omitempty"`
+	Held    []HeldLease          `json:"held,omitempty"`
+	Waiting []HeldLease          `json:"waiting,omitempty"` // first come first served, rollbacks first
+	Refused []Refusal            `json:"refused,omitempty"`
+	Audit   []entities.AuditLine `json:"audit,omitempty"` // bounded tail
+}
+
+// HeldLease is a lease that is held or waited for.
+type HeldLease struct {
+	LeaseRequest
+	Since time.Time `json:"since"`
+	Asked time.Time `json:"asked,omitzero"` // the holder was asked whether it still holds it
+}
+
+// RuntimeStatus answers a Runtime's status query.
+type RuntimeStatus struct {
+	Schema  string          `json:"schema"` // converge.runtime/v1
+	Runtime string          `json:"runtime"`
+	Limit   int             `json:"limit,omitempty"`
+	Pause   *entities.Pause `json:"pause,omitempty"`
+	Held    []HeldLease     `json:"held,omitempty"`
+	Waiting []HeldLease     `json:"waiting,omitempty"`
+	Refused []Refusal       `json:"refused,omitempty"`
+}
+
+// CheckRequest asks to judge checks of one service: until one is not as known (Check), or once
+// (Preflight).
+type CheckRequest struct {
+	Application string               `json:"application"`
+	Service     string               `json:"service"`
+	ServiceID   string               `json:"serviceId"`
+	Looks       []entities.CheckLook `json:"looks"`
+}
+
+// CheckAnswer holds readings by CheckLook.Key.
+type CheckAnswer struct {
+	Readings map[string]entities.CheckReading `json:"readings"`
+}
+
+// ExtensionRequest runs an extension once (A21).
+type ExtensionRequest struct {
+	Application string        `json:"application"`
+	Service     string        `json:"service"`
+	ServiceID   string        `json:"serviceId"`
+	Channel     string        `json:"channel"`
+	Release     string        `json:"release"`
+	Version     string        `json:"version"`
+	FullVersion string        `json:"fullVersion"`
+	Name        string        `json:"name"`
+	Key         string        `json:"key"` // Extension.ExtensionKey
+	Definition  string        `json:"definition"`
+	Attempt     int           `json:"attempt"`
+	Timeout     time.Duration `json:"timeout"`
+}
+
+// ExtensionAnswer is how it went; an empty Err is success.
+type ExtensionAnswer struct {
+	Err  string `json:"err,omitempty"`
+	Tail string `json:"tail,omitempty"` // end of the output, at most 500 bytes
+	Log  string `json:"log,omitempty"`  // key of the whole output in the store
+}
+
+// RemoveRequest takes down an instance.
+type RemoveRequest struct {
+	Application   string        `json:"application"`
+	Service       string        `json:"service"`
+	ServiceID     string        `json:"serviceId"`
+	Runtime       string        `json:"runtime"`
+	RuntimeDigest string        `json:"runtimeDigest"`
+	Instance      InstanceRef   `json:"instance"`
+	Timeout       time.Duration `json:"timeout"`
+}
+
+// RemoveAnswer says whether all is gone; an empty Err is yes.
+type RemoveAnswer struct {
+	Err string `json:"err,omitempty"`
+}
+
+// VerifyRequest asks who a token proves.
+type VerifyRequest struct {
+	Identity entities.Identity `json:"identity"`
+	Token    string            `json:"token"`
+}
+
+// VerifyAnswer is who it is. A token that does not hold is an ErrRefused.
+type VerifyAnswer struct {
+	Who entities.Who `json:"who"`
+}
+
+// HistoryRequest appends audit lines to the store; lines that are there already are left as they are.
+type HistoryRequest struct {
+	Application string               `json:"application"`
+	Service     string               `json:"service"` // "" for the application's own
+	Lines       []entities.AuditLine `json:"lines"`
+}
+
+// AnnounceRequest tells webhooks of one audit line, at least once.
+type AnnounceRequest struct {
+	Application   string                  `json:"application"`
+	Service       string                  `json:"service"`
+	Line          entities.AuditLine      `json:"line"`
+	Notifications []entities.Notification `json:"notifications"` // those that asked for its kind
+}
+
+// HoldRequest tells services of a pause, and keeps it where services that come later find it.
+type HoldRequest struct {
+	HoldSignal
+	Application string `json:"application,omitempty"` // whose services; of a runtime, empty
+	Runtime     string `json:"runtime,omitempty"`
+	Manifest    string `json:"manifest,omitempty"` // of the application
+}
