@@ -15,10 +15,10 @@ func (s *State) Settle(now time.Time, mode Mode) *Decision {
 	for {
 		d := Decide(s, now, mode)
 		s.Commit(d, now)
-		all.Changes = append(all.Changes, d.Changes...)
-		all.Applies, all.Asks = append(all.Applies, d.Applies...), append(all.Asks, d.Asks...)
-		if len(d.Changes) == 0 && len(d.Applies) == 0 && len(d.Asks) == 0 {
-			d.Changes, d.Applies, d.Asks = all.Changes, all.Applies, all.Asks
+		idle := !d.acts()
+		all.join(d)
+		if idle {
+			d.take(&all)
 			for i := range d.Channels {
 				s.commitStatus(&d.Channels[i], now)
 			}
@@ -40,6 +40,41 @@ func (s *State) Commit(d *Decision, now time.Time) {
 	for _, op := range d.Asks {
 		s.Instance(op.Channel).Asked = &Asked{Target: op.Target, Running: true}
 	}
+	for _, op := range d.Preflights {
+		s.Instance(op.Channel).Preflight = &Preflight{Release: op.Release, Running: true, Window: op.Window}
+	}
+	for _, op := range d.Extensions {
+		s.extensionStarted(op, now)
+	}
+	for _, op := range d.Leases {
+		if op.GiveBack {
+			s.Instance(op.Channel).Lease = nil
+		} else {
+			s.Instance(op.Channel).Lease = &Lease{ID: op.ID, Asked: now}
+		}
+	}
+	for _, op := range d.Removes {
+		a := &s.Instance(op.Channel).Progress
+		a.Running, a.Started = true, now
+	}
+}
+
+// extensionStarted marks an extension as running; how often it was tried is counted as it ends.
+func (s *State) extensionStarted(op ExtensionOp, now time.Time) {
+	r := s.ReleaseByID(op.Release)
+	if r == nil {
+		return
+	}
+	if r.Extensions == nil {
+		r.Extensions = map[string]*ExtensionState{}
+	}
+	key := op.Extension.ExtensionKey()
+	e := r.Extensions[key]
+	if e == nil {
+		e = &ExtensionState{}
+		r.Extensions[key] = e
+	}
+	e.Running, e.Channel, e.Since, e.Next = true, op.Channel, now, time.Time{}
 }
 
 // Instance returns the instance of a channel, made when it is first spoken of.

@@ -119,6 +119,7 @@ func (d *Decision) String() string {
 	for _, o := range d.Renders {
 		fmt.Fprintf(&b, "render %s release=%s under=%s\n", o.Channel, o.Release, o.Present)
 	}
+	d.writeGates(&b)
 	for _, c := range d.Channels {
 		fmt.Fprintf(&b, "%s %s%s\n", c.Channel, c.Status, because(strings.Join(c.Reasons, "; ")))
 		for _, j := range c.Gates {
@@ -129,6 +130,56 @@ func (d *Decision) String() string {
 		fmt.Fprintf(&b, "wake %s\n", d.Wake.UTC().Format("15:04:05"))
 	}
 	return b.String()
+}
+
+// writeGates prints the work of gates and of ways back.
+func (d *Decision) writeGates(b *strings.Builder) {
+	for _, o := range d.Preflights {
+		ids := make([]string, len(o.Checks))
+		for i, l := range o.Checks {
+			ids[i] = l.ID
+		}
+		window := ""
+		if o.Window {
+			window = " window"
+		}
+		fmt.Fprintf(b, "preflight %s release=%s%s: %s\n", o.Channel, o.Release, window, strings.Join(ids, ", "))
+	}
+	for _, o := range d.Extensions {
+		fmt.Fprintf(b, "extension %s release=%s %s attempt=%d\n", o.Channel, o.Release, o.Extension.ExtensionKey(), o.Attempt)
+	}
+	for _, o := range d.Leases {
+		verb := "lease"
+		switch {
+		case o.GiveBack:
+			verb = "give back"
+		case o.Rollback:
+			verb = "lease first"
+		}
+		fmt.Fprintf(b, "%s %s of %s for %s\n", verb, o.ID, o.Runtime, o.Channel)
+	}
+	for _, o := range d.Removes {
+		fmt.Fprintf(b, "remove %s %s\n", o.Channel, o.Target.FullVersion)
+	}
+}
+
+// acts tells whether the decision changes anything or starts anything.
+func (d *Decision) acts() bool {
+	return len(d.Changes)+len(d.Applies)+len(d.Asks)+len(d.Preflights)+len(d.Extensions)+len(d.Leases)+len(d.Removes) > 0
+}
+
+// join appends what another pass decided.
+func (d *Decision) join(o *Decision) {
+	d.Changes = append(d.Changes, o.Changes...)
+	d.Applies, d.Asks = append(d.Applies, o.Applies...), append(d.Asks, o.Asks...)
+	d.Preflights, d.Extensions = append(d.Preflights, o.Preflights...), append(d.Extensions, o.Extensions...)
+	d.Leases, d.Removes = append(d.Leases, o.Leases...), append(d.Removes, o.Removes...)
+}
+
+// take replaces changes and work by those of another decision.
+func (d *Decision) take(o *Decision) {
+	d.Changes, d.Applies, d.Asks = o.Changes, o.Applies, o.Asks
+	d.Preflights, d.Extensions, d.Leases, d.Removes = o.Preflights, o.Extensions, o.Leases, o.Removes
 }
 
 func because(cause string) string {
