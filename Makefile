@@ -9,7 +9,7 @@ FUZZTIME ?= 20s
 KUBE ?= .cache/kube
 
 .DEFAULT_GOAL := help
-.PHONY: help build install test race lint fmt vet workflowcheck tidy generated check bench fuzz histories temporal-cli chromium kube kube-build kube-test manifests
+.PHONY: help build install test race lint fmt vet workflowcheck tidy generated check bench fuzz histories temporal-cli chromium monitoring kube kube-build kube-test manifests
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -79,6 +79,15 @@ temporal-cli: ## Build the stock temporal CLI into .cache/bin for the tests that
 chromium: ## Install a browser to look at the UI with (Debian, as root)
 	apt-get update -qq
 	apt-get install -y --no-install-recommends chromium
+
+# Unpacked, not installed, so that no service is started. Debian's Alertmanager reads its template from one fixed place.
+monitoring: .cache/monitoring/usr/bin/prometheus ## Fetch Prometheus and Alertmanager for the tests that ask them (Debian, as root, 30 MB, once)
+	test -e /usr/share/prometheus/alertmanager || { mkdir -p /usr/share/prometheus && cp -r .cache/monitoring/usr/share/prometheus/alertmanager /usr/share/prometheus/; }
+
+.cache/monitoring/usr/bin/prometheus:
+	mkdir -p .cache/monitoring
+	cd .cache/monitoring && { apt-get download prometheus prometheus-alertmanager || { apt-get update -qq && apt-get download prometheus prometheus-alertmanager; }; }
+	cd .cache/monitoring && for package in *.deb; do dpkg -x $$package . ; done && rm -f *.deb
 
 kube-build: ## Build the Kubernetes control plane for tests into .cache/bin, if needed (5 to 10 minutes, once)
 	go run ./tests/kubetest/build kubelab
