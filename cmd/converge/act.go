@@ -20,7 +20,7 @@ const (
 
 // newAct is what every act of this caller carries.
 func (f *Factory) newAct(reason string) protocol.Act {
-	return protocol.Act{By: f.by(), RequestID: newRequestID(), Reason: reason}
+	return protocol.Act{By: f.by(), RequestID: newRequestID(), Reason: reason, Token: first(f.token, f.Env("CONVERGE_TOKEN"))}
 }
 
 // act sends an act to a service and waits for the answer. A lost connection is tried again under

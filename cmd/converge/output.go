@@ -35,6 +35,7 @@ type Factory struct {
 
 	conn   connection
 	format string
+	token  string // proves who asks; empty: CONVERGE_TOKEN, or none
 	api    API
 }
 
@@ -63,6 +64,7 @@ func (f *Factory) addFlags(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.format, "output", "o", "text", "text or json")
 	flags.StringVar(&f.conn.address, "address", "", "Temporal server, host:port (TEMPORAL_ADDRESS)")
 	flags.StringVarP(&f.conn.namespace, "namespace", "n", "", "Temporal namespace (TEMPORAL_NAMESPACE)")
+	flags.StringVar(&f.token, "token", "", "OIDC ID token that proves who asks (CONVERGE_TOKEN)")
 	flags.StringVar(&f.conn.profile, "profile", "", "profile in Temporal's configuration file (TEMPORAL_PROFILE)")
 }
 

@@ -57,9 +57,5 @@ func newVersionCmd(f *Factory, verb string, runF func(context.Context, *versionO
 
 func (o *versionOptions) run(ctx context.Context) error {
 	request := protocol.VersionRequest{Act: o.f.newAct(o.reason), Version: o.version, Channel: o.channel}
-	var answer protocol.Answer
-	if err := o.f.act(ctx, o.service, o.verb, request.RequestID, request, &answer); err != nil {
-		return err
-	}
-	return o.f.answered([]serviceName{o.service}, []string{answer.Message}, nil)
+	return o.f.actOnce(ctx, o.service, o.verb, request.Act, request)
 }
