@@ -194,6 +194,7 @@ type Message struct {
 	Verb    string          `json:"verb"`
 	Payload json.RawMessage `json:"payload"`
 	At      time.Time       `json:"at"`
+	Who     *Who            `json:"who,omitempty"` // proven by a token, which the payload no longer has
 }
 
 // Request is a request id that was answered, with the answer (idempotence across continue-as-new).

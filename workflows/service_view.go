@@ -83,7 +83,7 @@ func (s *service) explanation() (protocol.Explanation, error) {
 func View(s *entities.State, d *entities.Decision) protocol.Status {
 	out := protocol.Status{
 		Schema: protocol.StatusSchema, Application: s.Application, Service: s.Service, Store: s.Store,
-		Channels: []protocol.ChannelStatus{}, Releases: []protocol.ReleaseStatus{}, Pins: []any{},
+		Channels: []protocol.ChannelStatus{}, Releases: []protocol.ReleaseStatus{}, Pins: []protocol.PinStatus{},
 		Pauses: append([]protocol.PauseStatus{}, s.Pauses...), Refused: append([]protocol.Refusal{}, s.Refused...),
 		Journal: s.Journal, Status: string(entities.StatusUnknown),
 	}

@@ -67,9 +67,10 @@ type LeaseRequest struct {
 	Timeout  time.Duration `json:"timeout"` // past it, the holder is asked
 }
 
-// LeaseSignal names a lease.
+// LeaseSignal names a lease, and the runtime that grants it.
 type LeaseSignal struct {
-	ID string `json:"id"`
+	ID      string `json:"id"`
+	Runtime string `json:"runtime,omitempty"`
 }
 
 // LeaseCall asks the lease activity to signal a Runtime workflow: exactly one of the two.

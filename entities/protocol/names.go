@@ -72,10 +72,11 @@ const (
 	SignalGive  = "release" // Service → Runtime: a lease is given back (LeaseSignal)
 )
 
-// Queries: both answer from workflow state alone.
+// Queries: all answer from workflow state alone.
 const (
 	QueryStatus  = "status"
 	QueryExplain = "explain"
+	QueryHistory = "history" // the audit lines that are not in the store yet
 )
 
 // Activities, called by name so that no runtime's SDK enters the workflows' build.
@@ -113,5 +114,6 @@ const (
 const (
 	ErrRefused   = "Refused"   // the request is wrong or not possible now; nothing changed
 	ErrStore     = "Store"     // the store did not answer in time; nothing changed, try again
+	ErrIssuer    = "Issuer"    // whoever issues tokens did not answer in time; nothing changed, try again
 	ErrUnchanged = "Unchanged" // benign: a look that saw what was known
 )

@@ -25,8 +25,9 @@ type Status struct {
 	Channels    []ChannelStatus `json:"channels"`
 	Releases    []ReleaseStatus `json:"releases"` // newest first
 	Pauses      []PauseStatus   `json:"pauses"`
-	Pins        []any           `json:"pins"`
+	Pins        []PinStatus     `json:"pins"`
 	Refused     []Refusal       `json:"refused"`
+	Deletion    *Deletion       `json:"deletion,omitempty"` // it is being taken down
 	Notes       []string        `json:"notes,omitempty"`   // e.g. "config i42 waits for the next release"
 	Journal     []JournalLine   `json:"journal,omitempty"` // bounded tail, oldest first
 }
@@ -46,6 +47,32 @@ type ChannelStatus struct {
 	Omitted    int               `json:"omitted,omitempty"`
 	ObservedAt time.Time         `json:"observedAt,omitzero"`
 	NextChange time.Time         `json:"nextChange,omitzero"` // when something is due by itself
+	// Checks are what was last read of checks that are asked now, by id.
+	Checks []CheckStatus `json:"checks,omitempty"`
+	// StableSince: the target's objects are stable since then, and what follows the deployment runs.
+	StableSince time.Time          `json:"stableSince,omitzero"`
+	Rollback    *entities.Rollback `json:"rollback,omitempty"`
+	LeaseAsked  time.Time          `json:"leaseAsked,omitzero"` // it waits for a place on its runtime since then
+}
+
+// CheckStatus is the newest reading of a check.
+type CheckStatus struct {
+	ID      string    `json:"id"`
+	Verdict string    `json:"verdict"`
+	Reason  string    `json:"reason,omitempty"`
+	Since   time.Time `json:"since,omitzero"` // of the verdict
+	At      time.Time `json:"at,omitzero"`    // of the reading
+	Next    time.Time `json:"next,omitzero"`  // when it may change by itself
+	Errors  int       `json:"errors,omitempty"`
+}
+
+// PinStatus is a channel that is held at a target.
+type PinStatus struct {
+	Channel string       `json:"channel"`
+	Version string       `json:"version"` // full version
+	Who     entities.Who `json:"who"`
+	Reason  string       `json:"reason,omitempty"`
+	At      time.Time    `json:"at"`
 }
 
 // Reason is one line of why a channel is as it is, since when, and what would change it.
@@ -74,10 +101,24 @@ type ReleaseStatus struct {
 	At          time.Time         `json:"at"`
 	Phases      map[string]string `json:"phases"`
 	Reasons     map[string]string `json:"reasons,omitempty"` // channel → why it is in that phase
+
+	Approvals  []entities.Approval `json:"approvals,omitempty"`
+	Bypasses   []entities.Bypass   `json:"bypasses,omitempty"`
+	Extensions []ExtensionStatus   `json:"extensions,omitempty"` // by key
+}
+
+// ExtensionStatus is how far an extension is for one release.
+type ExtensionStatus struct {
+	Key   string `json:"key"`   // entities.Extension.ExtensionKey
+	State string `json:"state"` // waiting, running, done, failed
+	entities.ExtensionState
 }
 
 // PauseStatus is one pause in force.
 type PauseStatus = entities.Pause
+
+// Deletion is a service being taken down.
+type Deletion = entities.Deletion
 
 // JournalLine is something that happened.
 type JournalLine = entities.JournalLine
@@ -87,4 +128,17 @@ type JournalLine = entities.JournalLine
 type Explanation struct {
 	Lines  []string `json:"lines"`
 	Status Status   `json:"status"`
+}
+
+// HistorySchema names the version of the HistoryAnswer document.
+const HistorySchema = "converge.history/v1"
+
+// HistoryAnswer answers a Service's history query: the newest lines of the audit trail, which the
+// store does not have yet. The lines up to Stored are there (D13).
+type HistoryAnswer struct {
+	Schema      string               `json:"schema"`
+	Application string               `json:"application"`
+	Service     string               `json:"service"`
+	Stored      int64                `json:"stored"` // number of the last line in the store
+	Lines       []entities.AuditLine `json:"lines"`  // oldest first
 }
