@@ -72,12 +72,14 @@ func serve() error {
 
 func (s state) pages() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+	requests := newTraffic(s.Faults)
+	mux.HandleFunc("GET /{$}", requests.count(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		if err := page.Execute(w, s.wish); err != nil {
 			log.Print(err)
 		}
-	})
+	}))
+	mux.HandleFunc("GET /metrics", requests.metrics(s))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if err := json.NewEncoder(w).Encode(health{s.Service, s.Channel, s.Version, s.PID}); err != nil {

@@ -18,13 +18,14 @@ type wish struct {
 	Version   string
 	Port      string
 	Greeting  string
+	Faults    string // in a hundred requests, so many fail
 }
 
 func wished() (wish, error) {
 	w := wish{
 		Service: os.Getenv("PVN_SERVICE"), Channel: os.Getenv("PVN_RELEASE_CHANNEL"),
 		ServiceID: os.Getenv("PVN_SERVICE_ID"), Version: os.Getenv("PVN_SERVICE_VERSION"),
-		Port: os.Getenv("PORT"), Greeting: os.Getenv("GREETING"),
+		Port: os.Getenv("PORT"), Greeting: os.Getenv("GREETING"), Faults: os.Getenv("FAULTS"),
 	}
 	if w.Service == "" || w.Channel == "" {
 		return w, errors.New("PVN_SERVICE and PVN_RELEASE_CHANNEL are not set: this is run by Converge")
