@@ -28,7 +28,7 @@ type Activities struct {
 
 	mu      sync.Mutex
 	lines   map[string]connection    // by runtime and digest of its definition
-	applies map[string]chan struct{} // under way, by instance; closed when it has ended
+	applies map[string]chan struct{} // under way, by instance or extension; closed when it has ended
 }
 
 // New makes activities; Close ends what they have going on by themselves.

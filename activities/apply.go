@@ -26,7 +26,7 @@ func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protoc
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	go heartbeats(ctx)
-	done, err := a.alone(ctx, r)
+	done, err := a.alone(ctx, instanceKey(r.Application, r.Service, r.Instance.Channel))
 	if err != nil {
 		return protocol.ApplyAnswer{}, err
 	}
@@ -60,10 +60,14 @@ func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protoc
 	return answer, ctx.Err()
 }
 
-// alone waits until no other apply of the same instance runs in this worker, and returns what lets
-// the next one begin.
-func (a *Activities) alone(ctx context.Context, r protocol.ApplyRequest) (done func(), err error) {
-	key := r.Application + "/" + r.Service + "/" + r.Instance.Channel
+// instanceKey names what only one apply or removal at a time may touch.
+func instanceKey(application, service, channel string) string {
+	return application + "/" + service + "/" + channel
+}
+
+// alone waits until nothing else of that key runs in this worker, and returns what lets the next one
+// begin.
+func (a *Activities) alone(ctx context.Context, key string) (done func(), err error) {
 	for {
 		a.mu.Lock()
 		running := a.applies[key]
