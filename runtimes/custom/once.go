@@ -1,0 +1,119 @@
+package custom
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// Once is a command that belongs to no runtime: a check or an extension (A20, A21). It runs as the
+// commands of a runtime do, with the same environment (C7), bounds and care for secrets.
+type Once struct {
+	// What its errors begin with: "check smoke of shop/web in prod".
+	What string
+	// Purpose is a word for what it is for: "check". A Job carries it as a label.
+	Purpose string
+	Dir     string // absolute; relative commands start here
+	Argv    []string
+	Env     map[string]entities.Value
+	Job     *entities.CommandJob // nil: a process of this machine
+	// Timeout is for everything, of a Job the waiting for a node included.
+	Timeout time.Duration
+	// Instance says whom it is about; a payload is not needed.
+	Instance runtimes.Instance
+	// One and Key are for Jobs, as in job.Request: one Job at a time for One, whose result may be taken
+	// while Key is equal. Empty: each run has its own.
+	One, Key string
+	// Lookup resolves references to the worker's environment; nil is os.LookupEnv.
+	Lookup func(name string) (string, bool)
+}
+
+// RunOnce runs a command to its end, whatever its exit code and the signal that ended it (empty for
+// none). An error says why there is no end: it could not start, or was ended because of its time or
+// because ctx ended. With an error the output holds what was printed until then. No secret is in
+// either. Clusters are needed for Jobs only.
+func RunOnce(ctx context.Context, clusters Clusters, o Once) (out runtimes.Output, signal string, err error) {
+	if err := o.check(clusters); err != nil {
+		return runtimes.Output{ExitCode: -1}, "", runtimes.Permanent(fmt.Errorf("%s: %w", o.What, err))
+	}
+	res := result{
+		call:   call{doing: o.What, argv: o.Argv, timeout: o.Timeout},
+		redact: &redactor{}, out: runtimes.Output{Command: strings.Join(o.Argv, " "), ExitCode: -1},
+	}
+	env, secrets, err := o.environment()
+	res.redact = newRedactor(slices.Sorted(maps.Values(secrets)))
+	res.out.Command = res.redact.text(res.out.Command)
+	if err != nil {
+		return res.out, "", res.fail("%w", err)
+	}
+	place := runner(&local{dir: o.Dir, grace: defaultGrace, drain: defaultDrain})
+	if o.Job != nil {
+		def := entities.RuntimeDefinition{Name: o.Purpose, Dir: o.Dir, Custom: &entities.CustomRuntime{Job: o.Job}}
+		place = &jobs{def: def, clusters: clusters}
+	}
+	place.run(ctx, &res, work{
+		env: env, secrets: secrets, one: o.One, key: o.Key,
+		labels: labels{o.Purpose, o.Instance.Application, o.Instance.Service, o.Instance.Channel, o.Purpose},
+	})
+	return res.out, res.signal, res.err
+}
+
+func (o Once) check(clusters Clusters) error {
+	switch {
+	case len(o.Argv) == 0 || o.Argv[0] == "":
+		return errors.New("has no command")
+	case o.Dir != "" && !filepath.IsAbs(o.Dir):
+		return fmt.Errorf("directory %s is relative; expected an absolute one", o.Dir)
+	case o.Timeout <= 0:
+		return errors.New("has no timeout")
+	case o.Job != nil && clusters == nil:
+		return errors.New("it is to run as a Job, and no clusters are known here")
+	}
+	return nil
+}
+
+// environment is what the command sees wherever it runs: its own variables, and what Converge tells,
+// which wins.
+func (o Once) environment() (env, secrets map[string]string, err error) {
+	lookup := o.Lookup
+	if lookup == nil {
+		lookup = os.LookupEnv
+	}
+	env, secrets = map[string]string{}, map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(o.Env)) {
+		v := o.Env[name]
+		if v.WorkerEnv == "" {
+			env[name] = v.Literal
+			continue
+		}
+		secret, ok := lookup(v.WorkerEnv)
+		if !ok {
+			return nil, secrets, fmt.Errorf("%s is to come from the worker's environment variable %s, which is not set there", name, v.WorkerEnv)
+		}
+		secrets[name] = secret
+	}
+	for name, value := range told(o.Instance) {
+		delete(secrets, name)
+		env[name] = value
+	}
+	for _, all := range []map[string]string{env, secrets} {
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			if name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(all[name], "\x00") {
+				return nil, secrets, runtimes.Permanent(fmt.Errorf("%q cannot be an environment variable: = in its name, or a zero byte", name))
+			}
+		}
+	}
+	return env, secrets, nil
+}
+
+// Redact takes secrets out of text: as they are, as they look inside JSON, and line by line.
+func Redact(text string, secrets ...string) string { return newRedactor(secrets).text(text) }

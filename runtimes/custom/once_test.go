@@ -1,0 +1,75 @@
+package custom
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/runtimes"
+)
+
+func once(argv ...string) Once {
+	return Once{
+		What: "check smoke of shop/web in prod", Purpose: "check", Argv: argv, Timeout: time.Minute,
+		Instance: runtimes.Instance{Application: "shop", Service: "web", ServiceID: "id-1", Channel: "prod", FullVersion: "v2"},
+		Lookup:   func(name string) (string, bool) { return "hunter22", name == "PASSWORD" },
+	}
+}
+
+// A20, A21, C7: a command of no runtime is told what a runtime's command is told.
+func TestOnceIsToldWhatARuntimesCommandIs(t *testing.T) {
+	t.Parallel()
+	o := once("sh", "-c", `echo "$PVN_APPLICATION $PVN_SERVICE $PVN_SERVICE_ID $PVN_SERVICE_VERSION $PVN_RELEASE_CHANNEL $MINE"; exit 2`)
+	o.Env = map[string]entities.Value{"MINE": {Literal: "a b"}, "PVN_SERVICE": {Literal: "forged"}}
+	out, signal, err := RunOnce(t.Context(), nil, o)
+	require.NoError(t, err)
+	require.Empty(t, signal)
+	require.Equal(t, 2, out.ExitCode)
+	require.Equal(t, "shop web id-1 v2 prod a b\n", out.Stdout)
+}
+
+func TestOnceKeepsSecretsToItself(t *testing.T) {
+	t.Parallel()
+	o := once("sh", "-c", `echo "out $P"; echo "err $P" >&2; exit 1`)
+	o.Env = map[string]entities.Value{"P": {WorkerEnv: "PASSWORD"}}
+	out, _, err := RunOnce(t.Context(), nil, o)
+	require.NoError(t, err)
+	require.Equal(t, "out ***\n", out.Stdout)
+	require.Equal(t, "err ***\n", out.Stderr)
+	require.Equal(t, "x *** y", Redact("x hunter22 y", "hunter22"))
+}
+
+func TestOnceSaysWhyThereIsNoEnd(t *testing.T) {
+	t.Parallel()
+	unset := once("true")
+	unset.Env = map[string]entities.Value{"P": {WorkerEnv: "NOWHERE"}}
+	slow := once("sh", "-c", "exec sleep 600")
+	slow.Timeout = 50 * time.Millisecond
+	elsewhere := once("true")
+	elsewhere.Job = &entities.CommandJob{Namespace: "n", Image: "i"}
+	for _, row := range []struct {
+		name string
+		once Once
+		says string
+	}{
+		{"no command", once(), "has no command"},
+		{"not there", once("there-is-no-such-command"), "command there-is-no-such-command not found in PATH"},
+		{"secret not set", unset, "P is to come from the worker's environment variable NOWHERE, which is not set there"},
+		{"too slow", slow, "sh did not finish within 50ms and was ended"},
+		{"no clusters", elsewhere, "no clusters are known here"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			_, _, err := RunOnce(t.Context(), nil, row.once)
+			require.ErrorContains(t, err, "check smoke of shop/web in prod: "+"")
+			require.ErrorContains(t, err, row.says)
+		})
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, _, err := RunOnce(gone, nil, once("true"))
+	require.ErrorIs(t, err, context.Canceled)
+}
