@@ -1,0 +1,139 @@
+package solver_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/converge-engine/converge/entities/solver"
+)
+
+// D20, D21: job and load balancer list each other; the job goes first growing, the balancer shrinking.
+func TestJobAndBalancerD21(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		job, balancer               solver.Change
+		jobDelayed, balancerDelayed bool
+	}{
+		{solver.Change{Before: 2, After: 4}, solver.Change{Before: 20, After: 40}, false, true},
+		{solver.Change{Before: 4, After: 2}, solver.Change{Before: 40, After: 20}, true, false},
+		{solver.Change{Before: 4, After: 4}, solver.Change{Before: 40, After: 20}, false, false}, // D20 a
+		{solver.Change{Before: 4, After: 2}, solver.Change{Before: 20, After: 20}, false, false}, // the difference is gone
+		{solver.Change{Before: 2, After: 4}, solver.Change{Before: 40, After: 20}, false, false}, // neither helps the other
+		{solver.Change{Before: 4, After: 2}, solver.Change{Before: 20, After: 40}, false, false},
+		{solver.Change{Before: 0, After: 2}, solver.Change{Before: 0, After: 20}, false, true}, // both are new
+	} {
+		t.Run(fmt.Sprint(row.job, " ", row.balancer), func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, row.jobDelayed, solver.Delays(row.job, solver.Growing, row.balancer), "job")
+			require.Equal(t, row.balancerDelayed, solver.Delays(row.balancer, solver.Shrinking, row.job), "balancer")
+		})
+	}
+}
+
+// D21: for any two changes and any declarations, both wait only where the two contradict, and then
+// exactly when both move the way that Contradict names.
+func TestNeverBothDelayedD21(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		capacity := rapid.OneOf(rapid.Float64Range(0, 4), rapid.Map(rapid.IntRange(0, 3), func(n int) float64 { return float64(n) }))
+		way := rapid.SampledFrom([]solver.Direction{solver.Growing, solver.Shrinking})
+		a := solver.Change{Before: capacity.Draw(t, "a before"), After: capacity.Draw(t, "a after")}
+		b := solver.Change{Before: capacity.Draw(t, "b before"), After: capacity.Draw(t, "b after")}
+		first, others := way.Draw(t, "a first"), way.Draw(t, "b first")
+		both := solver.Delays(a, first, b) && solver.Delays(b, others, a)
+		when, contradict := solver.Contradict(first, others)
+		require.Equal(t, contradict && a.Direction() == when && b.Direction() == when, both)
+		if a.Direction() == solver.Same { // D20 a
+			require.False(t, solver.Delays(a, first, b))
+		}
+		done := solver.Change{Before: b.After, After: b.After}
+		require.False(t, solver.Delays(a, first, done), "the other is done, and still in the way")
+	})
+}
+
+func TestFirstWhen(t *testing.T) {
+	t.Parallel()
+	for declared, want := range map[string]solver.Direction{"": solver.Shrinking, "growing": solver.Growing, "shrinking": solver.Shrinking} {
+		got, err := solver.FirstWhen(declared)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	_, err := solver.FirstWhen("Growing")
+	require.EqualError(t, err, `first is "Growing"; expected growing or shrinking`)
+}
+
+func TestContradictD21(t *testing.T) {
+	t.Parallel()
+	when, contradict := solver.Contradict(solver.Growing, solver.Growing)
+	require.True(t, contradict)
+	require.Equal(t, solver.Shrinking, when)
+	when, contradict = solver.Contradict(solver.Shrinking, solver.Shrinking)
+	require.True(t, contradict)
+	require.Equal(t, solver.Growing, when)
+	_, contradict = solver.Contradict(solver.Growing, solver.Shrinking)
+	require.False(t, contradict)
+}
+
+func TestAheadD22(t *testing.T) {
+	t.Parallel()
+	open := []solver.Open{{Version: "v9", Incarnation: 9}, {Version: "v7", Incarnation: 7}}
+	_, ahead := solver.Ahead(6, open)
+	require.False(t, ahead)
+	o, ahead := solver.Ahead(7, open)
+	require.True(t, ahead, "of the same incarnation")
+	require.Equal(t, "v7", o.Version)
+	o, ahead = solver.Ahead(9, open)
+	require.True(t, ahead)
+	require.Equal(t, "v9", o.Version)
+}
+
+// D22: each list is from old to new.
+func TestCompareVersionsD22(t *testing.T) {
+	t.Parallel()
+	for _, list := range [][]string{
+		{"v1", "v2", "v9", "v10", "v10.1", "V11"},
+		{"1.2.3-alpha", "1.2.3-alpha.1", "1.2.3-beta.2", "1.2.3-beta.11", "1.2.3-rc9", "1.2.3-rc10", "1.2.3", "1.2.4", "1.10.0", "2"},
+		{"1.0.0-1", "1.0.0-x", "1.0.0"}, // a number is older than a word
+		{"build-9", "build-10", "build-11a", "build-11b"},
+		{"2026-9-30", "2026-11-2", "2026-11-21"},
+		{"1.0.18446744073709551616", "1.0.18446744073709551617"}, // no number of ours holds that
+		{"release", "release-2"},
+		{"nightly-7", "v1"}, // one that is no semantic version: by text
+	} {
+		for i, a := range list {
+			for j, b := range list {
+				want := 0
+				switch {
+				case i < j:
+					want = -1
+				case i > j:
+					want = 1
+				}
+				require.Equal(t, want, solver.CompareVersions(a, b), "%s against %s", a, b)
+			}
+		}
+	}
+	require.Zero(t, solver.CompareVersions("v1.2", "1.2.0+build.7"))
+	require.Equal(t, "v7", solver.Named("v7-i42"))
+	require.Equal(t, "v7-i42x", solver.Named("v7-i42x"))
+}
+
+// D22: whatever the versions, the order is one: it turns round, and it is transitive.
+func TestCompareVersionsIsAnOrderD22(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		version := rapid.OneOf(rapid.StringMatching(`v?[0-2]{1,2}(\.[0-2]){0,2}(-[ab0-2]{1,2}(\.[a0-2]){0,2})?`), rapid.StringMatching(`[a-b0-2.-]{1,5}`))
+		a, b, c := version.Draw(t, "a"), version.Draw(t, "b"), version.Draw(t, "c")
+		require.Equal(t, solver.CompareVersions(a, b), -solver.CompareVersions(b, a))
+		x, y, z := semantic(a), semantic(b), semantic(c)
+		if x == y && y == z && solver.CompareVersions(a, b) <= 0 && solver.CompareVersions(b, c) <= 0 {
+			require.LessOrEqual(t, solver.CompareVersions(a, c), 0)
+		}
+	})
+}
+
+// semantic tells by the public order alone whether a version reads as semantic: a build is ignored.
+func semantic(v string) bool { return solver.CompareVersions(v, v+"+x") == 0 }
