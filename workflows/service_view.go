@@ -91,7 +91,7 @@ func View(s *entities.State, d *entities.Decision) protocol.Status {
 		out.Headline = "no configuration yet"
 		return out
 	}
-	out.Incarnation, out.Description = s.Spec.Incarnation, s.Spec.Description
+	out.Incarnation, out.Spec, out.Description = s.Spec.Incarnation, s.SpecDigest, s.Spec.Description
 	if newest := s.Newest(); newest != nil {
 		out.Version = newest.FullVersion
 	}

@@ -19,6 +19,7 @@ type Status struct {
 	Status      string          `json:"status"` // of the worst channel
 	Version     string          `json:"version,omitempty"`
 	Incarnation int64           `json:"incarnation"`
+	Spec        string          `json:"spec,omitempty"` // digest of the rules in force
 	Store       string          `json:"store,omitempty"`
 	ObservedAt  time.Time       `json:"observedAt,omitzero"`
 	Headline    string          `json:"headline"` // one line: what moves or what it waits for
@@ -28,8 +29,8 @@ type Status struct {
 	Pins        []PinStatus     `json:"pins"`
 	Refused     []Refusal       `json:"refused"`
 	Deletion    *Deletion       `json:"deletion,omitempty"` // it is being taken down
-	Notes       []string        `json:"notes,omitempty"`   // e.g. "config i42 waits for the next release"
-	Journal     []JournalLine   `json:"journal,omitempty"` // bounded tail, oldest first
+	Notes       []string        `json:"notes,omitempty"`    // e.g. "config i42 waits for the next release"
+	Journal     []JournalLine   `json:"journal,omitempty"`  // bounded tail, oldest first
 }
 
 // ChannelStatus is one channel of a service.
