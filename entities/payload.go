@@ -112,11 +112,13 @@ const (
 
 // CustomRuntime is a runtime made of commands (section C of the requirements).
 type CustomRuntime struct {
-	Apply Command          `json:"apply"`
-	Fetch *Command         `json:"fetch,omitempty"`
-	Mode  FetchMode        `json:"mode,omitempty"`
-	Env   map[string]Value `json:"env,omitempty"`
-	Job   *CommandJob      `json:"job,omitempty"` // nil: commands are processes of the worker's machine
+	Apply Command   `json:"apply"`
+	Fetch *Command  `json:"fetch,omitempty"`
+	Mode  FetchMode `json:"mode,omitempty"`
+	// Remove takes an instance down (A24); nil: what it runs can only be left.
+	Remove *Command         `json:"remove,omitempty"`
+	Env    map[string]Value `json:"env,omitempty"`
+	Job    *CommandJob      `json:"job,omitempty"` // nil: commands are processes of the worker's machine
 }
 
 // CommandJob is where a custom runtime's commands run as Kubernetes Jobs instead.

@@ -54,3 +54,12 @@ type FieldChange struct {
 	Old  string `json:"old,omitempty"`
 	New  string `json:"new,omitempty"`
 }
+
+// Remover is a runtime that can take an instance down (A24).
+type Remover interface {
+	// Remove takes away everything that Apply made for the instance, and nothing else, and returns when
+	// it is gone. It is idempotent: what is gone already is no error. in holds the last target that was
+	// applied; without a payload nothing was, and nothing is to be done. An error means that something
+	// may still be there; one wrapped by Permanent is not retried. Remove returns when ctx ends.
+	Remove(ctx context.Context, in Instance) error
+}

@@ -18,6 +18,7 @@ type call struct {
 	doing   string // how its errors begin: "apply shop/web to staging"
 	argv    []string
 	timeout time.Duration
+	remove  bool
 	fetch   bool // its stdout is wanted as a whole, and its errors are reading errors
 }
 
@@ -50,7 +51,9 @@ func (r *Runtime) run(ctx context.Context, c call, in runtimes.Instance) (res re
 	if in.Payload != nil && in.Payload.Custom != nil {
 		w.files = in.Payload.Custom.Files
 	}
-	if !c.fetch {
+	if c.remove {
+		w.labels.purpose = "remove"
+	} else if !c.fetch {
 		w.labels.purpose = "apply"
 		w.one, w.key = strings.Join([]string{in.Application, in.Service, in.Channel, r.def.Name}, "/"), in.Key
 	}

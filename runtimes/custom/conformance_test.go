@@ -21,9 +21,10 @@ func TestConformance(t *testing.T) {
 	runtimetest.Run(t, runtimetest.Harness{New: func(t *testing.T) runtimetest.Subject {
 		dir := t.TempDir()
 		rt := newRuntime(t, dir, entities.CustomRuntime{
-			Apply: entities.Command{Argv: []string{"sh", script, "apply"}, RetryableExitCodes: []int{75}},
-			Fetch: &entities.Command{Argv: []string{"sh", script, "look"}},
-			Mode:  entities.FetchStructured,
+			Apply:  entities.Command{Argv: []string{"sh", script, "apply"}, RetryableExitCodes: []int{75}},
+			Fetch:  &entities.Command{Argv: []string{"sh", script, "look"}},
+			Mode:   entities.FetchStructured,
+			Remove: &entities.Command{Argv: []string{"sh", script, "remove"}},
 		})
 		write := func(name, text string) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))

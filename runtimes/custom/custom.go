@@ -40,6 +40,7 @@ type Runtime struct {
 var (
 	_ runtimes.Runtime = (*Runtime)(nil)
 	_ runtimes.Logger  = (*Runtime)(nil)
+	_ runtimes.Remover = (*Runtime)(nil)
 )
 
 // New checks the definition; it starts nothing and does not ask whether the commands exist, since
@@ -71,6 +72,8 @@ func check(def entities.RuntimeDefinition) error {
 		return fmt.Errorf("directory %s is relative; expected an absolute one", def.Dir)
 	case len(c.Apply.Argv) == 0 || c.Apply.Argv[0] == "":
 		return errors.New("apply has no command")
+	case c.Remove != nil && (len(c.Remove.Argv) == 0 || c.Remove.Argv[0] == ""):
+		return errors.New("remove has no command")
 	case c.Job != nil && (c.Job.Namespace == "" || c.Job.Image == ""):
 		return errors.New("its job has no namespace or no image")
 	}

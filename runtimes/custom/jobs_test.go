@@ -62,9 +62,10 @@ func TestConformanceAsJobs(t *testing.T) {
 			return []string{"sh", "-c", `cd "$1" && exec sh "$2" ` + verb, "sh", dir, script}
 		}
 		rt := inJobs(t, wrapper, entities.CustomRuntime{
-			Apply: entities.Command{Argv: in("apply"), Timeout: time.Minute, RetryableExitCodes: []int{75}},
-			Fetch: &entities.Command{Argv: in("look"), Timeout: time.Minute},
-			Mode:  entities.FetchStructured,
+			Apply:  entities.Command{Argv: in("apply"), Timeout: time.Minute, RetryableExitCodes: []int{75}},
+			Fetch:  &entities.Command{Argv: in("look"), Timeout: time.Minute},
+			Mode:   entities.FetchStructured,
+			Remove: &entities.Command{Argv: in("remove"), Timeout: time.Minute},
 		})
 		write := func(name, text string) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))

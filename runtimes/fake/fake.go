@@ -29,6 +29,11 @@ type Runtime struct {
 	changed  chan struct{} // closed, and made anew, at every change: what Await waits for
 }
 
+var (
+	_ runtimes.Runtime = (*Runtime)(nil)
+	_ runtimes.Remover = (*Runtime)(nil)
+)
+
 // New makes a runtime where nothing runs yet. A nil clock is time.Now.
 func New(clock func() time.Time) *Runtime {
 	if clock == nil {
@@ -144,6 +149,18 @@ func (r *Runtime) Apply(ctx context.Context, in runtimes.Instance) (runtimes.Out
 	}
 	p.end(entry, err)
 	return out, err
+}
+
+// Remove implements runtimes.Remover. A gate that holds applies holds removals too.
+func (r *Runtime) Remove(ctx context.Context, in runtimes.Instance) error {
+	p := r.At(in.Application, in.Service, in.Channel)
+	if err := p.hang(ctx, &p.applyGate, p.beginRemoval); err != nil {
+		return fmt.Errorf("remove %s: %w", p.name, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	defer r.touch()
+	return p.takeAway()
 }
 
 // ended turns the end of a look's context into the error that a real runtime would give.

@@ -45,9 +45,10 @@ func subject(rt *fake.Runtime) runtimetest.Subject {
 		Hang: func(arrived func()) {
 			staging.HangApplies()
 			staging.HangLooks()
-			begun := staging.Applies() + staging.Looks()
+			calls := func() int { return staging.Applies() + staging.Looks() + staging.Removals() }
+			begun := calls()
 			go func() {
-				_ = rt.Await(context.Background(), func() bool { return staging.Applies()+staging.Looks() > begun })
+				_ = rt.Await(context.Background(), func() bool { return calls() > begun })
 				arrived()
 			}()
 		},

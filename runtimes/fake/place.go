@@ -30,6 +30,8 @@ type Place struct {
 	settle     int // looks that later applies take
 	applyFails int
 	applyErr   error
+	dropFails  int
+	dropErr    error
 	lookFails  int
 	lookCode   string
 	broken     map[string]string // version → message
@@ -39,7 +41,7 @@ type Place struct {
 	said       *saying           // by Plan
 	payload    *entities.Payload // of the last apply that went well
 
-	applies, looks, plans, running, moves int
+	applies, looks, plans, running, moves, removals int
 }
 
 func (p *Place) set(change func()) {
@@ -60,6 +62,11 @@ func (p *Place) FailApplies(n int, message string) {
 // FailAppliesForGood makes the next n applies fail in a way that no retry mends.
 func (p *Place) FailAppliesForGood(n int, message string) {
 	p.set(func() { p.applyFails, p.applyErr = n, runtimes.Permanent(errors.New(message)) })
+}
+
+// FailRemovals makes the next n removals fail, in a way that a retry may mend.
+func (p *Place) FailRemovals(n int, message string) {
+	p.set(func() { p.dropFails, p.dropErr = n, errors.New(message) })
 }
 
 // FailLooks makes the next n looks fail with a reading error of that code.
@@ -126,6 +133,9 @@ func (p *Place) Moves() int { return get(p, func() int { return p.moves }) }
 // Applying tells whether an apply runs here now.
 func (p *Place) Applying() bool { return get(p, func() bool { return p.running > 0 }) }
 
+// Removals counts the removals that started here.
+func (p *Place) Removals() int { return get(p, func() int { return p.removals }) }
+
 // Looks counts the looks that started here.
 func (p *Place) Looks() int { return get(p, func() int { return p.looks }) }
 
@@ -171,6 +181,29 @@ func (p *Place) end(entry int, err error) {
 	if err != nil {
 		a.Err = err.Error()
 	}
+}
+
+func (p *Place) beginRemoval() {
+	if p.running > 0 {
+		p.rt.overlaps = append(p.rt.overlaps, p.name+": a removal started during an apply")
+	}
+	p.removals++
+}
+
+// takeAway leaves nothing here. Where nothing is it changes nothing.
+func (p *Place) takeAway() error {
+	if p.dropFails != 0 {
+		if p.dropFails > 0 {
+			p.dropFails--
+		}
+		return fmt.Errorf("remove %s: %w", p.name, p.dropErr)
+	}
+	if p.current != "" || p.moving {
+		p.moves++
+	}
+	p.current, p.next, p.moving, p.drifted, p.sick, p.payload = "", "", false, false, "", nil
+	p.since = p.rt.clock()
+	return nil
 }
 
 func (p *Place) failApply(version string) error {

@@ -28,6 +28,7 @@ var (
 	_ runtimes.Runtime = (*Runtime)(nil)
 	_ runtimes.Watcher = (*Runtime)(nil)
 	_ runtimes.Planner = (*Runtime)(nil)
+	_ runtimes.Remover = (*Runtime)(nil)
 )
 
 // New makes the runtime of a definition. Definitions that name one cluster in the same way share its

@@ -209,6 +209,9 @@ func endedBefore(r *run) {
 	if _, err := r.Observe(ctx, r.at("staging", "")); err == nil {
 		r.Error("looked")
 	}
+	if remover, ok := r.Runtime.(runtimes.Remover); ok && remover.Remove(ctx, r.at("staging", "v1")) == nil {
+		r.Error("removed")
+	}
 	if stable(r.look("staging", ""), "v1") {
 		r.Error("v1 runs")
 	}

@@ -71,6 +71,11 @@ var promises = []struct {
 	{"a failed look is an error, and no more", failedLook},
 	{"an apply returns when its context ends", cancelledApply},
 	{"a look returns when its context ends", cancelledLook},
+	{"what is removed is gone, and removing it again is no error", removedIsGone},
+	{"removing what was never there is no error", removedNothing},
+	{"a removal touches no other channel", removedApart},
+	{"what was removed can be applied again", removedComesBack},
+	{"a removal returns when its context ends", cancelledRemoval},
 	{"nothing begins under a context that has ended", endedBefore},
 }
 

@@ -23,6 +23,9 @@ apply)
 	echo "$PVN_SERVICE_VERSION" >"$state.new"
 	mv "$state.new" "$state"
 	;;
+remove)
+	rm -f "$state"
+	;;
 look)
 	versions=
 	status=PENDING

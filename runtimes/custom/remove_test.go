@@ -1,0 +1,67 @@
+//go:build unix
+
+package custom
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/runtimes"
+)
+
+func removing(remove *entities.Command) entities.CustomRuntime {
+	return entities.CustomRuntime{
+		Apply: entities.Command{Argv: []string{"true"}}, Remove: remove,
+		Env: map[string]entities.Value{"ZONE": {Literal: "eu"}},
+	}
+}
+
+func instance() runtimes.Instance {
+	return runtimes.Instance{
+		Application: "shop", Service: "routes", ServiceID: "id-7", Channel: "prod", FullVersion: "r3",
+		Payload: &entities.Payload{Address: map[string]string{"region": "west"}, Custom: &entities.CustomPayload{Files: map[string]string{"rules.json": "{}"}}},
+	}
+}
+
+// A24, C7: the command gets what an apply of what is there would get.
+func TestRemoveGetsWhatApplyGets(t *testing.T) {
+	dir := t.TempDir()
+	rt := newRuntime(t, dir, removing(&entities.Command{Argv: []string{"sh", "-c",
+		`echo "$PVN_SERVICE $PVN_SERVICE_VERSION $PVN_RELEASE_CHANNEL $ZONE $CONVERGE_ADDRESS_REGION $(cat "$CONVERGE_FILES/rules.json")" >told`}}))
+	require.NoError(t, rt.Remove(t.Context(), instance()))
+	told, err := os.ReadFile(filepath.Join(dir, "told"))
+	require.NoError(t, err)
+	require.Equal(t, "routes r3 prod eu west {}\n", string(told))
+}
+
+// C10: exit codes tell what is worth another try.
+func TestRemoveThatFails(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		command   *entities.Command
+		permanent bool
+		want      string
+	}{
+		{"no command", nil, true, "remove shop/routes from prod: runtime local has no remove command"},
+		{"any code", &entities.Command{Argv: []string{"sh", "-c", "echo busy >&2; exit 3"}}, false, "remove shop/routes from prod: sh exited 3: busy"},
+		{"a code worth another try", &entities.Command{Argv: []string{"sh", "-c", "exit 75"}, RetryableExitCodes: []int{75}}, false, "remove shop/routes from prod: sh exited 75"},
+		{"another code", &entities.Command{Argv: []string{"sh", "-c", "exit 1"}, RetryableExitCodes: []int{75}}, true, "remove shop/routes from prod: sh exited 1"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			err := newRuntime(t, t.TempDir(), removing(tt.command)).Remove(t.Context(), instance())
+			require.EqualError(t, err, tt.want)
+			require.Equal(t, tt.permanent, runtimes.IsPermanent(err))
+		})
+	}
+}
+
+// Where nothing was ever applied there is nothing to run.
+func TestRemoveOfNothingRunsNothing(t *testing.T) {
+	in := instance()
+	in.Payload = nil
+	require.NoError(t, newRuntime(t, t.TempDir(), removing(&entities.Command{Argv: []string{"false"}})).Remove(t.Context(), in))
+}

@@ -1,0 +1,251 @@
+package kubernetes
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// Remove implements runtimes.Remover (A24). What goes is what the inventory of the instance leads to and
+// its labels say: never an object of somebody else. It goes in the reverse of the order of applying, a
+// wave at a time, each once the one before is gone, the inventory last; so a removal that was
+// interrupted anywhere can be run again. Claims go too, and their data with them. Namespaces never do,
+// nor a CustomResourceDefinition of which anybody still has objects: with them would go what is not ours.
+func (r *Runtime) Remove(ctx context.Context, in runtimes.Instance) error {
+	if in.Payload == nil { // nothing was ever applied
+		return ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.def.Timing.ApplyTimeout, defaultApplyTimeout))
+	defer cancel()
+	if err := r.takeDown(ctx, in); err != nil {
+		return fmt.Errorf("remove %s/%s from %s: %w", in.Application, in.Service, in.Channel, err)
+	}
+	return nil
+}
+
+func (r *Runtime) takeDown(ctx context.Context, in runtimes.Instance) error {
+	clients, err := r.cluster.connect(ctx)
+	if err != nil {
+		return err
+	}
+	a := &apply{Runtime: r, clients: clients, owner: ownerIn(in), home: homeOf(in), told: &account{}}
+	parent, at, err := a.parent(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := a.everything(ctx, a.known(parent))
+	if err != nil {
+		return err
+	}
+	for _, wave := range backwards(all) {
+		if err := a.takeAway(ctx, wave); err != nil {
+			return err
+		}
+	}
+	return a.forgetAll(ctx, at, parent)
+}
+
+// goner is an object of ours that is to go.
+type goner struct {
+	leftover
+	wave int
+}
+
+// everything lists the objects of the instance, those that are being deleted among them.
+func (a *apply) everything(ctx context.Context, all extent) (found []goner, err error) {
+	seen := map[id]bool{}
+	for _, name := range all.kinds {
+		kind := schema.ParseGroupKind(name)
+		if kind == kindNamespace {
+			continue
+		}
+		objects, at, err := a.listed(ctx, kind, append([]string{a.home}, all.namespaces...))
+		if err != nil {
+			return nil, explain(ctx, "look for objects of kind "+name, err)
+		}
+		for _, o := range objects {
+			if seen[idOf(o)] || byOthers(o) || a.bookkeeping(o) {
+				continue
+			}
+			seen[idOf(o)] = true
+			wave, err := waveOf(o)
+			if err != nil {
+				wave = 0 // somebody wrote over it; it goes all the same
+			}
+			found = append(found, goner{leftover{Unstructured: o, at: at}, wave})
+		}
+	}
+	return found, nil
+}
+
+// listed asks the server, and not a watch, for what carries our labels in some namespaces.
+func (a *apply) listed(ctx context.Context, kind schema.GroupKind, namespaces []string) (found []*unstructured.Unstructured, at resource, err error) {
+	at, ok, err := a.served(ctx, kind)
+	if err != nil || !ok {
+		return nil, at, err
+	}
+	if !at.namespaced {
+		namespaces = []string{""}
+	}
+	ours := labels.SelectorFromSet(labels.Set{
+		LabelApplication: a.owner.Application, LabelService: a.owner.Service, LabelChannel: a.owner.Channel,
+	}).String()
+	for _, namespace := range namespaces {
+		list, err := a.clients.at(at, namespace).List(ctx, metav1.ListOptions{LabelSelector: ours})
+		if err != nil {
+			return nil, at, err
+		}
+		for i := range list.Items {
+			found = append(found, &list.Items[i])
+		}
+	}
+	return found, at, nil
+}
+
+// backwards groups objects in the reverse order of applying.
+func backwards(all []goner) (waves [][]goner) {
+	slices.SortFunc(all, func(x, y goner) int {
+		return cmp.Or(cmp.Compare(y.wave, x.wave), -inOrder(declared{Unstructured: x.Unstructured}, declared{Unstructured: y.Unstructured}))
+	})
+	for i, g := range all {
+		if i == 0 || g.wave != all[i-1].wave {
+			waves = append(waves, nil)
+		}
+		waves[len(waves)-1] = append(waves[len(waves)-1], g)
+	}
+	return waves
+}
+
+// takeAway deletes the objects of a wave and waits until they are gone.
+func (a *apply) takeAway(ctx context.Context, wave []goner) error {
+	var going []goner
+	for _, g := range wave {
+		used, err := a.stillUsed(ctx, g)
+		if err != nil {
+			return err
+		}
+		if used {
+			continue
+		}
+		if err := a.delete(ctx, g); err != nil {
+			return explain(ctx, "delete "+idOf(g.Unstructured).String(), err)
+		}
+		going = append(going, g)
+	}
+	for _, g := range going {
+		if err := a.gone(ctx, g); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stillUsed tells whether an object is a definition of which there are objects: ours are gone by then.
+func (a *apply) stillUsed(ctx context.Context, g goner) (bool, error) {
+	if idOf(g.Unstructured).kind != kindDefinition {
+		return false, nil
+	}
+	spec := inside(g.Object, "spec")
+	group, _ := spec["group"].(string)
+	kind, _ := inside(g.Object, "spec", "names")["kind"].(string)
+	doing := "look whether anybody uses " + idOf(g.Unstructured).String()
+	at, ok, err := a.served(ctx, schema.GroupKind{Group: group, Kind: kind})
+	if err != nil || !ok {
+		return false, explain(ctx, doing, err)
+	}
+	list, err := a.clients.at(at, "").List(ctx, metav1.ListOptions{Limit: 1})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, explain(ctx, doing, err)
+	}
+	return len(list.Items) > 0, nil
+}
+
+// delete deletes an object if it is still the one that was seen, and still ours. Its controller may write
+// it at the same time, so it is read again when it changed.
+func (a *apply) delete(ctx context.Context, g goner) error {
+	const attempts = 10
+	at := a.clients.at(g.at, g.GetNamespace())
+	var err error
+	for range attempts {
+		var live *unstructured.Unstructured
+		live, err = at.Get(ctx, g.GetName(), metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if live.GetUID() != g.GetUID() || !a.owns(live) || live.GetDeletionTimestamp() != nil {
+			return nil
+		}
+		policy, uid, version := propagation(idOf(live).kind), live.GetUID(), live.GetResourceVersion()
+		err = at.Delete(ctx, g.GetName(), metav1.DeleteOptions{
+			PropagationPolicy: &policy, Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
+		})
+		if err == nil || apierrors.IsNotFound(err) {
+			return nil
+		}
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+	return err
+}
+
+// propagation: what makes others (pods, mostly) is gone only when they are.
+func propagation(kind schema.GroupKind) metav1.DeletionPropagation {
+	switch {
+	case kind.Group == "apps", kind.Group == "batch", kind.Kind == "ReplicationController", !builtIn(kind.Group):
+		return metav1.DeletePropagationForeground
+	}
+	return metav1.DeletePropagationBackground
+}
+
+// gone waits until an object is not there any more, nor ours: somebody may have taken its labels off.
+func (a *apply) gone(ctx context.Context, g goner) error {
+	doing := "wait until " + idOf(g.Unstructured).String() + " is gone"
+	again := time.NewTicker(removalPace)
+	defer again.Stop()
+	for {
+		live, err := a.clients.at(g.at, g.GetNamespace()).Get(ctx, g.GetName(), metav1.GetOptions{})
+		if apierrors.IsNotFound(err) || err == nil && (live.GetUID() != g.GetUID() || !a.owns(live)) {
+			return nil
+		}
+		if err != nil {
+			return explain(ctx, doing, err)
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return &problem{doing: doing, why: "it is still there: " + deleting(live), err: context.Cause(ctx)}
+		}
+	}
+}
+
+// forgetAll removes the inventory, here and where the instance once was.
+func (a *apply) forgetAll(ctx context.Context, at resource, parent *unstructured.Unstructured) error {
+	for _, o := range append(slices.Clone(a.earlier), parent) {
+		if o == nil {
+			continue
+		}
+		uid := o.GetUID()
+		err := a.clients.at(at, o.GetNamespace()).Delete(ctx, o.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return explain(ctx, "delete the inventory "+idOf(o).String(), err)
+		}
+	}
+	return nil
+}

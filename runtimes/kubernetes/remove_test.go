@@ -1,0 +1,115 @@
+package kubernetes
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// A24: everything of the inventory goes, later waves first, each once the one before is gone, the
+// inventory last; what is somebody else's stays.
+func TestRemoveTakesWhatIsOursBackwards(t *testing.T) {
+	d := reach(t).desk()
+	v1 := d.instance("v1",
+		"{apiVersion: v1, kind: Namespace, metadata: {name: "+d.namespace+"-own}}",
+		configOf("settings", "b"),
+		deploymentOf("web:1", 1, ""),
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: late, annotations: {converge/wave: '5'}}}")
+	d.applied(v1)
+	d.declares("helm", "ConfigMap", "theirs", "{apiVersion: v1, kind: ConfigMap, metadata: {name: theirs}, data: {b: theirs}}")
+	clone := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
+	clone.SetName("settings-debug")
+	clone.SetLabels(d.there("ConfigMap", "settings").GetLabels())
+	_, err := d.admin.at(d.of("ConfigMap"), d.namespace).Create(t.Context(), clone, metav1.CreateOptions{FieldManager: "kubectl-create"})
+	require.NoError(t, err)
+
+	d.wrote()
+	require.NoError(t, d.Remove(t.Context(), v1))
+	writes, _ := d.wrote()
+	at := "/api/v1/namespaces/" + d.namespace + "/configmaps/"
+	require.Equal(t, []string{
+		"DELETE " + at + "late",
+		"DELETE /apis/apps/v1/namespaces/" + d.namespace + "/deployments/web",
+		"DELETE " + at + "settings",
+		"DELETE " + at + "converge." + d.namespace + ".web.prod",
+	}, writes)
+	for _, gone := range []string{"late", "settings", "converge." + d.namespace + ".web.prod"} {
+		require.Nil(t, d.there("ConfigMap", gone), gone)
+	}
+	require.Nil(t, d.there("Deployment", "web"))
+	require.NotNil(t, d.there("ConfigMap", "theirs"))
+	require.NotNil(t, d.there("ConfigMap", "settings-debug"), "who only copied our labels")
+	require.NotNil(t, d.there("Namespace", d.namespace+"-own"), "namespaces are never removed")
+
+	require.NoError(t, d.Remove(t.Context(), v1))
+	writes, _ = d.wrote()
+	require.Empty(t, writes, "what is gone is not removed again")
+}
+
+// A24: another channel of the service keeps what it has, though it lies in the same namespace.
+func TestRemoveLeavesOtherInstances(t *testing.T) {
+	d := reach(t).desk()
+	v1 := d.instance("v1", configOf("settings", "b"))
+	d.applied(v1)
+	beta := other(d.instance("v1", configOf("settings-beta", "b")), "beta")
+	d.applied(beta)
+	require.NoError(t, d.Remove(t.Context(), v1))
+	require.Nil(t, d.there("ConfigMap", "settings"))
+	require.NotNil(t, d.there("ConfigMap", "settings-beta"))
+}
+
+// A24: what does not go holds up what lies under it, and says why; once it can go, the removal is run
+// again and goes on.
+func TestRemoveWaitsForEachWave(t *testing.T) {
+	d := reach(t).desk()
+	v1 := d.instance("v1", configOf("settings", "b"),
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: held, annotations: {converge/wave: '5'}}}")
+	d.applied(v1)
+	d.edits("kubectl-edit", "ConfigMap", "held", `{"metadata": {"finalizers": ["example.com/hold"]}}`)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	err := d.Remove(ctx, v1)
+	require.ErrorContains(t, err, "remove "+d.namespace+"/web from prod: wait until ConfigMap "+d.namespace+"/held is gone: it is still there: being deleted, waits for example.com/hold")
+	require.NotNil(t, d.there("ConfigMap", "settings"))
+
+	d.edits("kubectl-edit", "ConfigMap", "held", `{"metadata": {"finalizers": null}}`)
+	require.NoError(t, d.Remove(t.Context(), v1))
+	require.Nil(t, d.there("ConfigMap", "settings"))
+}
+
+// A24: a definition of which somebody has objects stays with them; it goes once they have gone.
+func TestRemoveLeavesADefinitionInUse(t *testing.T) {
+	d := reach(t).desk()
+	group := strings.ReplaceAll(d.namespace, "-", "") + ".example.com"
+	definition := "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: widgets." + group + "}, " +
+		"spec: {group: " + group + ", scope: Namespaced, names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList}, " +
+		"versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}"
+	v1 := d.instance("v1", definition, "{apiVersion: "+group+"/v1, kind: Widget, metadata: {name: ours}}")
+	d.applied(v1)
+	widgets := "/apis/" + group + "/v1/namespaces/" + d.namespace + "/widgets"
+	theirs := `{"apiVersion":"` + group + `/v1","kind":"Widget","metadata":{"name":"theirs"}}`
+	require.NoError(t, d.admin.typed.Discovery().RESTClient().Post().AbsPath(widgets).Body([]byte(theirs)).
+		SetHeader("Content-Type", "application/json").Do(t.Context()).Error())
+
+	d.wrote()
+	require.NoError(t, d.Remove(t.Context(), v1))
+	writes, _ := d.wrote()
+	require.Equal(t, []string{
+		http.MethodDelete + " " + widgets + "/ours",
+		http.MethodDelete + " /api/v1/namespaces/" + d.namespace + "/configmaps/converge." + d.namespace + ".web.prod",
+	}, writes)
+	require.NoError(t, d.admin.typed.Discovery().RESTClient().Get().AbsPath(widgets+"/theirs").Do(t.Context()).Error())
+
+	d.applied(v1)
+	require.NoError(t, d.admin.typed.Discovery().RESTClient().Delete().AbsPath(widgets+"/theirs").Do(t.Context()).Error())
+	d.wrote()
+	require.NoError(t, d.Remove(t.Context(), v1))
+	writes, _ = d.wrote()
+	require.Contains(t, writes, "DELETE /apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets."+group)
+}
