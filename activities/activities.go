@@ -24,7 +24,8 @@ type Activities struct {
 	Client    client.Client // to tell services about publications and changes
 	Factories map[entities.RuntimeKind]Factory
 
-	hints *hints
+	hints   *hints
+	issuers issuers // whose tokens were verified lately
 
 	mu      sync.Mutex
 	lines   map[string]connection    // by runtime and digest of its definition

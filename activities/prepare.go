@@ -11,14 +11,22 @@ import (
 	"github.com/converge-engine/converge/intent"
 )
 
-// LoadSpec reads a service spec by digest.
+// LoadSpec reads a service spec by digest, and the pauses in force of what the service is part of.
 func (a *Activities) LoadSpec(ctx context.Context, r protocol.LoadSpecRequest) (protocol.LoadSpecAnswer, error) {
 	spec, err := a.Store.Spec(ctx, r.Digest)
-	if err != nil || !protocol.Large(spec) {
-		return protocol.LoadSpecAnswer{Spec: &spec}, err
+	if err != nil {
+		return protocol.LoadSpecAnswer{}, err
 	}
-	packed, err := protocol.Pack(spec)
-	return protocol.LoadSpecAnswer{Packed: packed}, err
+	answer := protocol.LoadSpecAnswer{}
+	if answer.Holds, err = a.Store.Holds(ctx, spec.Application, entities.SortedKeys(spec.Runtimes)); err != nil {
+		return answer, err
+	}
+	if !protocol.Large(spec) {
+		answer.Spec = &spec
+		return answer, nil
+	}
+	answer.Packed, err = protocol.Pack(spec)
+	return answer, err
 }
 
 // Prepare renders a version for the channels asked for, once and for ever: what a version means is

@@ -1,0 +1,87 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/activity"
+
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// Hold tells services of a pause of their application or of a runtime, or that it ended (A16). First
+// it is kept where services find it that start meanwhile (LoadSpec). It goes through the services in
+// order and heartbeats the last one told, so that another worker goes on where this one died; telling
+// a service twice does no harm, and one that has nothing to do with the runtime ignores it.
+func (a *Activities) Hold(ctx context.Context, r protocol.HoldRequest) error {
+	if (r.Application == "") == (r.Runtime == "") {
+		return refuse("hold of %q: expected either an application or a runtime", r.Scope)
+	}
+	if err := a.Store.PutHold(ctx, r.Application, r.HoldSignal); err != nil {
+		return err
+	}
+	services, err := a.held(ctx, r)
+	if err != nil {
+		return err
+	}
+	var last string
+	if activity.HasHeartbeatDetails(ctx) {
+		_ = activity.GetHeartbeatDetails(ctx, &last) // unreadable: begin with the first
+	}
+	for _, id := range services {
+		if id <= last {
+			continue
+		}
+		if err := present(a.Client.SignalWorkflow(ctx, id, "", protocol.SignalHold, r.HoldSignal)); err != nil {
+			return fmt.Errorf("tell %s: %w", id, err)
+		}
+		activity.RecordHeartbeat(ctx, id)
+	}
+	return nil
+}
+
+// held lists the workflow ids of the services to tell, in order: of an application those that it
+// declares, of a runtime all that run.
+func (a *Activities) held(ctx context.Context, r protocol.HoldRequest) ([]string, error) {
+	if r.Runtime != "" {
+		return a.running(ctx)
+	}
+	if r.Manifest == "" {
+		return nil, nil // nothing was ever published
+	}
+	manifest, err := a.Store.Manifest(ctx, r.Manifest)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for service := range maps.Keys(manifest) {
+		ids = append(ids, protocol.ServiceID(r.Application, service))
+	}
+	slices.Sort(ids)
+	return ids, nil
+}
+
+// running lists the Service workflows of the namespace, in order.
+func (a *Activities) running(ctx context.Context) ([]string, error) {
+	request := &workflowservice.ListWorkflowExecutionsRequest{
+		Query: fmt.Sprintf("WorkflowType = '%s' AND ExecutionStatus = 'Running'", protocol.ServiceWorkflow),
+	}
+	var ids []string
+	for {
+		page, err := a.Client.ListWorkflow(ctx, request)
+		if err != nil {
+			return nil, fmt.Errorf("list services: %w", err)
+		}
+		for _, e := range page.GetExecutions() {
+			ids = append(ids, e.GetExecution().GetWorkflowId())
+		}
+		if len(page.GetNextPageToken()) == 0 {
+			slices.Sort(ids)
+			return slices.Compact(ids), nil
+		}
+		request.NextPageToken = page.GetNextPageToken()
+	}
+}

@@ -1,0 +1,240 @@
+package activities
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+const (
+	keysKept    = 5 * time.Minute // a key that the issuer took back is trusted no longer than that
+	issuerSlow  = 4 * time.Second // for one request to an issuer
+	longestName = 256             // of a name or a group, in bytes
+	mostGroups  = 200
+	longToken   = 16 << 10
+)
+
+// signatures are the algorithms that a token may be signed with. Those whose key both sides know
+// (HS256) and "none" are not among them.
+var signatures = [...]string{
+	oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.EdDSA,
+}
+
+// Verify finds out who an OIDC ID token proves (A14). A token that does not hold is refused, with
+// what is wrong with it. An issuer that cannot be reached is no refusal: nothing is known, and the
+// error says to try again.
+func (a *Activities) Verify(ctx context.Context, r protocol.VerifyRequest) (protocol.VerifyAnswer, error) {
+	now := time.Now()
+	if err := claimed(r, now); err != nil {
+		return protocol.VerifyAnswer{}, err
+	}
+	keys, err := a.issuers.keys(ctx, r.Identity, now)
+	if err != nil {
+		return protocol.VerifyAnswer{}, err
+	}
+	asked := &asking{KeySet: keys}
+	token, err := oidc.NewVerifier(r.Identity.Issuer, asked, &oidc.Config{
+		ClientID: r.Identity.Audience, SupportedSigningAlgs: signatures[:], Now: func() time.Time { return now },
+	}).Verify(ctx, r.Token)
+	if asked.unreached != nil {
+		return protocol.VerifyAnswer{}, unreached(r.Identity.Issuer, asked.unreached)
+	}
+	if err != nil {
+		var expired *oidc.TokenExpiredError
+		switch {
+		case errors.As(err, &expired):
+			return protocol.VerifyAnswer{}, refuse("the token expired at %s; get a new one", expired.Expiry.UTC().Format(time.RFC3339))
+		case strings.Contains(err.Error(), "signature"):
+			return protocol.VerifyAnswer{}, refuse("the token's signature does not hold: it is forged, or %s has taken back the key that signed it; get a new one", r.Identity.Issuer)
+		}
+		return protocol.VerifyAnswer{}, refuse("the token does not hold: %s", strings.TrimPrefix(err.Error(), "oidc: "))
+	}
+	var claims map[string]any
+	if err := token.Claims(&claims); err != nil {
+		return protocol.VerifyAnswer{}, refuse("the token's claims cannot be read: %s", err)
+	}
+	who, err := holder(r.Identity, claims)
+	return protocol.VerifyAnswer{Who: who}, err
+}
+
+// claims are what of a token is looked at before it is verified, to say clearly what is wrong with
+// it. None of it is believed: the library judges all of it once more.
+type claims struct {
+	Issuer   string          `json:"iss"`
+	Audience json.RawMessage `json:"aud"`
+	Expiry   *float64        `json:"exp"`
+}
+
+func claimed(r protocol.VerifyRequest, now time.Time) error {
+	if r.Identity.Issuer == "" || r.Identity.Audience == "" {
+		return refuse("a token was given, but the application's identity names no issuer or no audience to hold it against")
+	}
+	parts := strings.Split(r.Token, ".")
+	if len(r.Token) > longToken || len(parts) != 3 {
+		return refuse("the token is no ID token: expected a JWT, three parts with dots between them, of at most %d bytes", longToken)
+	}
+	var head struct {
+		Algorithm string `json:"alg"`
+	}
+	var c claims
+	if decodePart(parts[0], &head) != nil || decodePart(parts[1], &c) != nil {
+		return refuse("the token is no ID token: its parts are not JSON in base64url")
+	}
+	if !slices.Contains(signatures[:], head.Algorithm) {
+		return refuse("the token is signed with %q; expected one of %s", clip(head.Algorithm), strings.Join(signatures[:], ", "))
+	}
+	if c.Issuer != r.Identity.Issuer {
+		return refuse("the token is issued by %q, expected %q", clip(c.Issuer), r.Identity.Issuer)
+	}
+	if !slices.Contains(texts(c.Audience), r.Identity.Audience) {
+		return refuse("the token is for the audience %s, expected %q", clip(string(c.Audience)), r.Identity.Audience)
+	}
+	if c.Expiry == nil {
+		return refuse("the token has no time at which it expires")
+	}
+	if at := time.Unix(int64(*c.Expiry), 0); at.Before(now) {
+		return refuse("the token expired at %s; get a new one", at.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+func decodePart(part string, into any) error {
+	data, err := base64.RawURLEncoding.DecodeString(part)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, into)
+}
+
+// texts reads a claim that is one text or a list of them.
+func texts(raw json.RawMessage) []string {
+	var one string
+	if json.Unmarshal(raw, &one) == nil && one != "" {
+		return []string{one}
+	}
+	var all []string
+	_ = json.Unmarshal(raw, &all) // anything else names nobody
+	return all
+}
+
+func clip(text string) string { return text[:min(len(text), longestName)] }
+
+// holder is who a verified token names. An address that the issuer has not verified is no name.
+func holder(identity entities.Identity, claims map[string]any) (entities.Who, error) {
+	who := entities.Who{Proven: true}
+	names := []string{identity.UserClaim}
+	if identity.UserClaim == "" {
+		names = []string{"email", "sub"}
+		if verified, said := claims["email_verified"]; said && verified != true && verified != "true" {
+			names = names[1:]
+		}
+	}
+	for _, name := range names {
+		if who.Name, _ = claims[name].(string); who.Name != "" {
+			break
+		}
+	}
+	if who.Name == "" || len(who.Name) > longestName {
+		return entities.Who{}, refuse("the token does not name its holder: expected the claim %s, a text of at most %d bytes", strings.Join(names, " or "), longestName)
+	}
+	claim := identity.GroupsClaim
+	if claim == "" {
+		claim = "groups"
+	}
+	raw, err := json.Marshal(claims[claim])
+	if err != nil {
+		return entities.Who{}, refuse("the token's claim %s cannot be read: %s", claim, err)
+	}
+	for _, group := range texts(raw) {
+		if group != "" && len(group) <= longestName && len(who.Groups) < mostGroups {
+			who.Groups = append(who.Groups, group)
+		}
+	}
+	return who, nil
+}
+
+// issuers hold the keys of issuers for a while. The zero value knows none.
+type issuers struct {
+	mu    sync.Mutex
+	known map[string]issuerKeys // by issuer and where its keys are
+}
+
+type issuerKeys struct {
+	oidc.KeySet
+	until time.Time
+}
+
+// keys are those of an issuer, found by discovery unless it is said where they are.
+func (i *issuers) keys(ctx context.Context, identity entities.Identity, now time.Time) (oidc.KeySet, error) {
+	name := identity.Issuer + " " + identity.KeysURL
+	i.mu.Lock()
+	have, ok := i.known[name]
+	i.mu.Unlock()
+	if ok && now.Before(have.until) {
+		return have.KeySet, nil
+	}
+	ctx = oidc.ClientContext(ctx, &http.Client{Timeout: issuerSlow})
+	url := identity.KeysURL
+	if url == "" {
+		provider, err := oidc.NewProvider(ctx, identity.Issuer)
+		if err != nil && strings.Contains(err.Error(), "issuer did not match") {
+			return nil, refuse("identity's issuer is %q, but what is there names itself differently: %s", identity.Issuer, strings.TrimPrefix(err.Error(), "oidc: "))
+		}
+		if err != nil {
+			return nil, unreached(identity.Issuer, err)
+		}
+		var document struct {
+			KeysURL string `json:"jwks_uri"`
+		}
+		if err := provider.Claims(&document); err != nil || document.KeysURL == "" {
+			return nil, unreached(identity.Issuer, errors.New("its discovery document does not say where its keys are"))
+		}
+		url = document.KeysURL
+	}
+	made := issuerKeys{oidc.NewRemoteKeySet(ctx, url), now.Add(keysKept)}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.known == nil {
+		i.known = map[string]issuerKeys{}
+	}
+	for other, k := range i.known {
+		if now.After(k.until) {
+			delete(i.known, other)
+		}
+	}
+	i.known[name] = made
+	return made.KeySet, nil
+}
+
+// asking notes when keys could not be fetched, which says nothing about the token.
+type asking struct {
+	oidc.KeySet
+	unreached error
+}
+
+// VerifySignature implements oidc.KeySet.
+func (a *asking) VerifySignature(ctx context.Context, token string) ([]byte, error) {
+	payload, err := a.KeySet.VerifySignature(ctx, token)
+	if err != nil && strings.HasPrefix(err.Error(), "fetching keys") {
+		a.unreached = err
+	}
+	return payload, err
+}
+
+// unreached is an error that another try may mend.
+func unreached(issuer string, err error) error {
+	return temporal.NewApplicationError(fmt.Sprintf("the token cannot be verified now: issuer %s cannot be asked: %s", issuer, clip(err.Error())), protocol.ErrStore)
+}
