@@ -21,6 +21,7 @@ func (s *State) Settle(now time.Time, mode Mode) *Decision {
 			d.take(&all)
 			for i := range d.Channels {
 				s.commitStatus(&d.Channels[i], now)
+				s.commitWants(&d.Channels[i])
 			}
 			s.prune()
 			return d
@@ -47,11 +48,7 @@ func (s *State) Commit(d *Decision, now time.Time) {
 		s.extensionStarted(op, now)
 	}
 	for _, op := range d.Leases {
-		if op.GiveBack {
-			s.Instance(op.Channel).Lease = nil
-		} else {
-			s.Instance(op.Channel).Lease = &Lease{ID: op.ID, Asked: now}
-		}
+		s.leaseAsked(op, now)
 	}
 	for _, op := range d.Removes {
 		a := &s.Instance(op.Channel).Progress
@@ -127,6 +124,8 @@ func (s *State) commitChange(c Change, now time.Time) {
 	case ChangeFail:
 		i.Failure = c.Cause
 		s.setPhase(c, maestro.Failed, now)
+	case ChangeAwait:
+		i.ApplyAsked = now
 	case ChangeLook:
 		i.Look, i.Progress.Overdue = true, now
 	case ChangeFreeze:
@@ -158,6 +157,10 @@ func (i *Instance) setTarget(t Target, now time.Time) {
 	i.Target, i.TargetSince = &t, now
 	i.Converged, i.Failure = false, ""
 	i.Progress, i.PausedAt, i.Asked = ApplyState{}, time.Time{}, nil
+	i.Checks, i.ApplyAsked = nil, time.Time{}
+	if i.Preflight != nil && !i.Preflight.Running {
+		i.Preflight = nil
+	}
 }
 
 func (s *State) applyStarted(op ApplyOp, now time.Time) {
@@ -167,6 +170,7 @@ func (s *State) applyStarted(op ApplyOp, now time.Time) {
 		a.First = now
 	}
 	s.Instance(op.Channel).Fresh = false
+	s.applyCleared(op)
 }
 
 // ApplyEnded takes in how an apply ended. A failed one is retried with backoff until its attempts

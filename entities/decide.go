@@ -63,6 +63,9 @@ func turnsOf(s *State) []maestro.Turn {
 		channels[i].Name = c.Name
 		for _, cond := range c.Conditions {
 			channels[i].After = append(channels[i].After, cond.Channels...)
+			for range cond.Channels {
+				channels[i].By = append(channels[i].By, cond.ID)
+			}
 		}
 	}
 	return maestro.Arrange(s.Releases, channels)
@@ -85,6 +88,9 @@ func (d *Decision) orphans(s *State) {
 			continue
 		}
 		i := ServiceInstance{s.Instances[name]}
+		if i.Lease != nil && !i.Progress.Running {
+			d.giveBack(name, i.Lease)
+		}
 		d.Channels = append(d.Channels, ChannelDecision{
 			Channel: name, Status: StatusOf(Facts{Orphaned: true}), Current: i.Fetch(i.Target),
 			Reasons: []string{"no longer declared; its objects were left in place"},
@@ -116,6 +122,8 @@ func (v *view) decide() {
 	v.judgeTarget()
 	v.admitNext()
 	v.act()
+	v.wantInProgress()
+	v.returnLease()
 	v.conclude(pause)
 	v.d.wakeBy(v.out.Due)
 	v.d.Channels = append(v.d.Channels, v.out)
@@ -159,9 +167,9 @@ func (v *view) skipOvertaken() {
 func (v *view) deadlineClock() {
 	moving := v.inst.Target != nil && !v.inst.Converged && !v.inst.Progress.First.IsZero()
 	switch {
-	case v.facts.Paused && moving && v.inst.PausedAt.IsZero():
+	case v.standsStill() && moving && v.inst.PausedAt.IsZero():
 		v.d.Changes = append(v.d.Changes, Change{Kind: ChangeFreeze, Channel: v.spec.Name})
-	case !v.facts.Paused && !v.inst.PausedAt.IsZero():
+	case !v.standsStill() && !v.inst.PausedAt.IsZero():
 		v.d.Changes = append(v.d.Changes, Change{Kind: ChangeThaw, Channel: v.spec.Name})
 		v.changed = true // the clock is wrong until then
 	}
@@ -210,7 +218,7 @@ func (v *view) judgeProgress(release string) {
 		v.change(Change{Kind: ChangeFail, Release: release, Cause: v.out.Current.Failed})
 		return
 	}
-	if v.inst.Progress.First.IsZero() || v.facts.Paused {
+	if v.inst.Progress.First.IsZero() || v.standsStill() {
 		return
 	}
 	deadline := v.inst.Progress.First.Add(v.spec.ProgressDeadline)
@@ -260,7 +268,7 @@ func (v *view) conclude(pause Pause) {
 	f := &v.facts
 	f.Failed = v.inst.Failure != ""
 	f.Unknown = v.unknown()
-	f.Converging = v.inst.Target != nil && !v.inst.Converged
+	f.Converging = v.inst.Target != nil && !v.inst.Converged && v.inst.ApplyAsked.IsZero()
 	f.Degraded = v.inst.Converged && v.out.Current.Known && !v.out.Current.Stable
 	for _, j := range v.out.Gates {
 		f.Blocked = f.Blocked || j.Verdict == Fail

@@ -41,6 +41,7 @@ const (
 	ChangeUnsettled ChangeKind = "unsettled" // no longer stable in that window: the deadline counts anew
 	ChangeRollback  ChangeKind = "rollback"  // the target returns to the last good one (A22)
 	ChangePin       ChangeKind = "pin"       // the target is set to what the channel is pinned to
+	ChangeAwait     ChangeKind = "await"     // an apply waits for a person's approval (C10)
 	ChangeRemoved   ChangeKind = "removed"   // what ran here is taken down (A24)
 )
 
@@ -85,6 +86,7 @@ type ChannelDecision struct {
 	Gates   []Judgement // what Next passes or waits for
 	Reasons []string    // why the status is not CONVERGED
 	Due     time.Time   // when something is due here by itself
+	wants   *wants      // what its gates want; nil: nothing
 }
 
 // Gate returns the judgement with that id.

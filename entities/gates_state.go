@@ -14,6 +14,8 @@ type Approval struct {
 	At      time.Time `json:"at"`
 	Reject  bool      `json:"reject,omitempty"`
 	Comment string    `json:"comment,omitempty"`
+	// Version is the full version whose apply was approved, where every apply asks for it (C10).
+	Version string `json:"version,omitempty"`
 }
 
 // Bypass lets one release pass one condition of one channel, whatever it says (A15).
@@ -54,8 +56,10 @@ type CheckReading struct {
 type CheckState struct {
 	Release string `json:"release"` // id; "" for a repair
 	CheckReading
-	Since  time.Time `json:"since"`            // of this verdict
-	Errors int       `json:"errors,omitempty"` // in a row (D16)
+	// Definition that was judged: a reading under another one does not count.
+	Definition string    `json:"definition,omitempty"`
+	Since      time.Time `json:"since"`            // of this verdict
+	Errors     int       `json:"errors,omitempty"` // in a row (D16)
 }
 
 // Preflight is the one look at everything external right before a target is set (A10), or at the
@@ -64,12 +68,16 @@ type Preflight struct {
 	Release string    `json:"release"`
 	Running bool      `json:"running,omitempty"`
 	Done    time.Time `json:"done,omitzero"` // its readings hold for this moment only
+	Next    time.Time `json:"next,omitzero"` // after one that did not pass, not again before
 	Window  bool      `json:"window,omitempty"`
 }
 
 // Lease is a place among the applies of a runtime that bounds them (C10).
 type Lease struct {
 	ID      string    `json:"id"` // of the apply
+	Runtime string    `json:"runtime"`
+	Version string    `json:"version"`        // full version that is applied
+	Used    bool      `json:"used,omitempty"` // its apply has begun
 	Asked   time.Time `json:"asked"`
 	Granted time.Time `json:"granted,omitzero"`
 }
@@ -162,6 +170,7 @@ type LeaseOp struct {
 	Channel  string
 	Runtime  string
 	ID       string
+	Version  string // full version that is applied
 	GiveBack bool
 	Rollback bool // goes first
 	Limit    int
@@ -188,8 +197,16 @@ type CheckLook struct {
 	Interval    time.Duration `json:"interval"`
 }
 
-// Key tells checks of one service apart.
-func (l CheckLook) Key() string { return l.Channel + "/" + l.ID }
+// Key tells looks of one service apart. A repair may ask about a check that a release asks about too.
+func (l CheckLook) Key() string { return l.Channel + "/" + l.reading() }
+
+// reading is the key of what is known of it, in Instance.Checks.
+func (l CheckLook) reading() string {
+	if l.Release == "" {
+		return "repair:" + l.ID
+	}
+	return l.ID
+}
 
 // Digest tells readings apart that matter: a new reason alone is no news, a new time is.
 func (r CheckReading) Digest() string {

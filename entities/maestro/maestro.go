@@ -38,13 +38,16 @@ func (p Phase) dead() bool {
 // Release is a release as maestro sees it. A channel without a phase does not concern it.
 type Release interface {
 	PhaseIn(channel string) (Phase, bool)
+	// Waives tells whether a person lets it pass a condition of a channel (A15).
+	Waives(channel, condition string) bool
 }
 
 // Channel is a place in the order: After names the channels that a release must have succeeded in
-// before it may enter here.
+// before it may enter here, and By, where it is given, the condition that says so of each.
 type Channel struct {
 	Name  string
 	After []string
+	By    []string
 }
 
 // None is the index of no release.
@@ -118,7 +121,10 @@ func (a arranger[R]) stuck(i int, c Channel) string {
 		a.known[i] = map[string]string{}
 	}
 	why := ""
-	for _, up := range c.After {
+	for n, up := range c.After {
+		if n < len(c.By) && a.releases[i].Waives(c.Name, c.By[n]) {
+			continue
+		}
 		p, _ := a.releases[i].PhaseIn(up)
 		if p.dead() {
 			why = fmt.Sprintf("%s in %s", p, up)
