@@ -14,6 +14,7 @@ import (
 // D5, DESIGN 3: numbers only grow and every publication reaches its services, over as many runs of
 // the Application as it takes.
 func TestD5NumbersGrowAcrossRuns(t *testing.T) {
+	t.Parallel()
 	w := shortRuns(t, 60)
 	const publications = 12
 	for n := 1; n <= publications; n++ {
@@ -30,6 +31,7 @@ func TestD5NumbersGrowAcrossRuns(t *testing.T) {
 
 // INTERFACE 4: an application remembers where it comes from; another directory needs --take-over.
 func TestAnotherDirectoryNeedsTakeOver(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write(twoChannels + web)
 	w.publish()
@@ -44,6 +46,7 @@ func TestAnotherDirectoryNeedsTakeOver(t *testing.T) {
 
 // D11: a runtime belongs to the application that first defines it.
 func TestD11RuntimeOfAnotherApplicationIsRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write(twoChannels + web)
 	w.publish()

@@ -42,6 +42,7 @@ func marshal(t *testing.T, v any) string {
 // What nobody could mean is refused before anything is kept of it: megabytes in state would first
 // make the status unreadable, and then end the service for good when its run ends.
 func TestHugeAndBrokenSignalsAreRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write(twoChannels + web)
 	w.publish()
@@ -118,6 +119,7 @@ func (w *world) lose(part string) (found func()) {
 // A run that cannot hand its state over, because it is large and the store is away, goes on until it
 // can: ending without it would lose the service.
 func TestContinueAsNewOutlivesTheStore(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it is half a minute until the store is tried again; not with -short")
 	}
@@ -161,6 +163,7 @@ func (w *world) runID(service string) string {
 
 // A store that was away and is back leaves nothing behind: no note, and no timer that goes on firing.
 func TestStoreComesBack(t *testing.T) {
+	t.Parallel()
 	w, start := ownWorker(t, 0)
 	stop := start()
 	w.write(twoChannels + web)
@@ -193,6 +196,7 @@ func TestStoreComesBack(t *testing.T) {
 
 // An application that was once published into a store that no worker reads is not deaf for ever.
 func TestPublicationIntoTheWrongStoreIsSuperseded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write(twoChannels + web)
 	w.publish()

@@ -25,6 +25,7 @@ func shortRuns(t *testing.T, events int) *world {
 // DESIGN 3: nothing is lost and nothing is done twice when runs end all the while: releases,
 // signals and updates keep coming while 500 instances are applied.
 func TestContinueAsNewLosesNothing(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("500 instances take a while; not with -short")
 	}

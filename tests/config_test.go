@@ -12,6 +12,7 @@ import (
 // B9: a configuration-only change goes through the channels as v2-i2 and touches only those whose
 // payload changed; a change of rules alone releases nothing.
 func TestB9ConfigurationChange(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write(twoChannels + web)
 	w.publish()
@@ -37,6 +38,7 @@ func TestB9ConfigurationChange(t *testing.T) {
 
 // D5: old content gets a new number, and the payload that it changes back is released.
 func TestD5RevertGetsANewNumber(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write(twoChannels + web)
 	require.EqualValues(t, 1, w.publish().Incarnation)
@@ -52,6 +54,7 @@ func TestD5RevertGetsANewNumber(t *testing.T) {
 
 // INTERFACE 1: configChanges: hold waits for the next release, and says so.
 func TestConfigChangesHold(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write(twoChannels + web + "configChanges: hold\n")
 	w.publish()
@@ -69,6 +72,7 @@ func TestConfigChangesHold(t *testing.T) {
 
 // INTERFACE 1: the file may own the version; then changing it releases, and releasing is refused.
 func TestVersionInTheFile(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write(twoChannels + web + "version: v7\n")
 	w.publish()
@@ -82,6 +86,7 @@ func TestVersionInTheFile(t *testing.T) {
 
 // A known version name means the same bytes again, and other parameters under it are refused.
 func TestKnownVersionMeansTheSameBytes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write(twoChannels + web)
 	w.publish()
@@ -106,6 +111,7 @@ func TestKnownVersionMeansTheSameBytes(t *testing.T) {
 
 // D10: what is no longer declared is left in place, reported, and not acted upon.
 func TestD10RemovedChannelIsOrphaned(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write(twoChannels + web)
 	w.publish()

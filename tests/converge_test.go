@@ -13,6 +13,7 @@ import (
 
 // A8, A9, C: a release goes to staging, then to production, each applied once.
 func TestA8ReleaseGoesThroughTheChannels(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write(twoChannels + web)
 	w.publish()
@@ -28,6 +29,7 @@ func TestA8ReleaseGoesThroughTheChannels(t *testing.T) {
 
 // B10: a failed release is superseded by its fix without help.
 func TestB10FixSupersedesFailure(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write(twoChannels + web)
 	w.publish()
@@ -43,6 +45,7 @@ func TestB10FixSupersedesFailure(t *testing.T) {
 
 // A12: what was changed by hand is repaired.
 func TestA12DriftIsRepaired(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write(twoChannels + web)
 	w.publish()
@@ -55,6 +58,7 @@ func TestA12DriftIsRepaired(t *testing.T) {
 }
 
 // Section 9: an idle, converged service writes no history over ten poll intervals and more.
+// Alone, since it measures.
 func TestIdleServiceWritesNoHistory(t *testing.T) {
 	w := newWorld(t)
 	w.write(twoChannels + web)
@@ -71,6 +75,7 @@ func TestIdleServiceWritesNoHistory(t *testing.T) {
 
 // Section 9: what a release costs in history is written down in docs/architecture.md: 25 events for
 // a service in two channels whose runtime is done when its apply returns, 19 for one channel.
+// Nothing but its own rows runs meanwhile, since it measures.
 func TestReleaseCostsInEvents(t *testing.T) {
 	one := strings.Replace(twoChannels, "- {name: production, runtimes: [{name: APP-rt}], preconditions: [{releaseChannelStable: {releaseChannel: staging}}]}\n", "", 1)
 	for _, c := range []struct {
@@ -82,6 +87,7 @@ func TestReleaseCostsInEvents(t *testing.T) {
 		{"an apply that fails once", one, "staging CONVERGED %s", 1, 36},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t)
 			w.write(c.yaml + web)
 			w.publish()

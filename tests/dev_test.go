@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -41,6 +42,7 @@ type dev struct {
 	t       *testing.T
 	bin     string
 	dir     string
+	env     []string // beside the test's own
 	port    int
 	uiPort  int
 	process *exec.Cmd
@@ -62,6 +64,7 @@ func (d *dev) start() {
 	d.process = exec.Command(filepath.Join(d.bin, "converge"), "dev", d.dir,
 		"--port", fmt.Sprint(d.port), "--ui-port", fmt.Sprint(d.uiPort))
 	d.process.Stdout, d.process.Stderr = d.out, d.out
+	d.process.Env = append(os.Environ(), d.env...)
 	require.NoError(d.t, d.process.Start())
 	process := d.process
 	d.t.Cleanup(func() {
@@ -104,7 +107,7 @@ func (d *dev) run(program string, args ...string) (string, int) {
 	cmd := exec.CommandContext(ctx, path, args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Dir, cmd.Stdout, cmd.Stderr = d.dir, &stdout, &stderr
-	cmd.Env = append(os.Environ(), "CONVERGE_BY=tester")
+	cmd.Env = append(append(os.Environ(), "CONVERGE_BY=tester"), d.env...)
 	err := cmd.Run()
 	if cmd.ProcessState == nil {
 		require.NoError(d.t, err)
@@ -165,12 +168,28 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
+// ports remembers those given.
+var ports sync.Map
+
+// freePort returns a port on which nothing listens, and which no other call has returned. It is none of those from which
+// the system takes ports by itself, for connections or for whoever asks for any: a program listens on it later, and again
+// after it was killed.
 func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { require.NoError(t, l.Close()) }()
-	return l.Addr().(*net.TCPAddr).Port
+	const low, high = 12000, 32000
+	for range 1000 {
+		port := low + rand.IntN(high-low)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			continue
+		}
+		require.NoError(t, l.Close())
+		if _, given := ports.LoadOrStore(port, true); !given {
+			return port
+		}
+	}
+	require.Fail(t, "no free port")
+	return 0
 }
 
 // get is the body of a page, or the error as text.

@@ -70,6 +70,7 @@ func (h *helloWorld) serves(url, text string) {
 
 // The README, from the first command on: real processes on loopback ports.
 func TestHelloFromTheReadme(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds the programs and runs real processes; not with -short")
 	}
@@ -174,6 +175,7 @@ func (h *helloWorld) pid(channel string) int {
 // A11: killed in the middle of a release and started again, it finishes, and what had converged is
 // not applied again.
 func TestA11KilledInTheMiddleOfARelease(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds the programs and runs real processes; not with -short")
 	}

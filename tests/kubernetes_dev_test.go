@@ -41,11 +41,11 @@ func impatient(t *testing.T, file string) {
 
 // The example's README, by the programs themselves: released, planned, broken, killed in the middle.
 func TestKubernetesFromTheReadme(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds the programs; not with -short")
 	}
 	c := kubetest.Start(t)
-	t.Setenv("KUBECONFIG", twoContexts(t, c))
 	dir := filepath.Join(t.TempDir(), "kubernetes")
 	require.NoError(t, os.CopyFS(dir, os.DirFS(kubernetesExample)))
 	require.NoError(t, os.RemoveAll(filepath.Join(dir, ".converge")))
@@ -56,6 +56,7 @@ func TestKubernetesFromTheReadme(t *testing.T) {
 		}
 	})
 	d := newDev(t, dir)
+	d.env = []string{"KUBECONFIG=" + twoContexts(t, c)}
 	d.start()
 	d.await("shop/web", "staging CONVERGED v1, production CONVERGED v1")
 	d.await("shop/api", "staging CONVERGED 6.7.0, production CONVERGED 6.7.0")

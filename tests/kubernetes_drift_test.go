@@ -19,6 +19,7 @@ const byWatch = patience
 
 // A12: what is changed by hand is put back, at once, and what others add is left alone.
 func TestKubernetesDriftIsRepaired_A12(t *testing.T) {
+	t.Parallel()
 	w := newKubeWorld(t, "web")
 	w.publish()
 	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
@@ -56,6 +57,7 @@ func TestKubernetesDriftIsRepaired_A12(t *testing.T) {
 
 // A12: under observe, drift is reported and left.
 func TestKubernetesDriftIsReported_A12(t *testing.T) {
+	t.Parallel()
 	w := newKubeWorld(t, "web")
 	w.edit(configFile, "initialVersion: v1\n", "initialVersion: v1\ndrift: observe\n")
 	w.publish()
@@ -76,6 +78,7 @@ func TestKubernetesDriftIsReported_A12(t *testing.T) {
 // A field that another tool declares is no drift to be taken back: the two would fight for ever. It is told who owns
 // what, until somebody decides.
 func TestKubernetesConflictIsExplained_D11(t *testing.T) {
+	t.Parallel()
 	w := newKubeWorld(t, "web")
 	w.publish()
 	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
@@ -94,6 +97,7 @@ func TestKubernetesConflictIsExplained_D11(t *testing.T) {
 
 // What is there already and not ours is not taken over, unless that is asked for.
 func TestKubernetesAdopts_D11(t *testing.T) {
+	t.Parallel()
 	w := newKubeWorld(t, "web")
 	maps := w.cluster.Client.CoreV1().ConfigMaps(w.staging)
 	_, err := maps.Create(t.Context(), &corev1.ConfigMap{
@@ -114,7 +118,8 @@ func TestKubernetesAdopts_D11(t *testing.T) {
 	require.Equal(t, "Hello from staging", settings.Data["GREETING"])
 }
 
-// DESIGN 9: a converged service costs no history and no request, however often it is looked at.
+// DESIGN 9: a converged service costs no history and no request, however often it is looked at. Alone,
+// since it counts the requests of all that use the kubeconfig.
 func TestKubernetesIdleCostsNothing(t *testing.T) {
 	w := newKubeWorld(t, "web", "api", "cache")
 	w.edit(configFile, "pollInterval: 100ms", "pollInterval: 50ms, steadyPollInterval: 50ms")

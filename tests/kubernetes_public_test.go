@@ -16,6 +16,7 @@ import (
 // D8: what others wrote, definitions of kinds and an object of one of them, goes out whole, converges without drift, and
 // moves to another version.
 func TestKubernetesPublicManifests_D8(t *testing.T) {
+	t.Parallel()
 	manifest, err := os.ReadFile(filepath.Join(kubetest.PublicManifests(t), "install.yaml"))
 	require.NoError(t, err)
 	declared := strings.Count("\n"+string(manifest), "\nkind: ")

@@ -214,6 +214,7 @@ func (w *kubeWorld) bindClaim() {
 
 // The rights of deploy/kubernetes/cluster-wide.yaml are enough for a life of a service, and none is superfluous.
 func TestKubernetesRightsClusterWide(t *testing.T) {
+	t.Parallel()
 	c := kubetest.Start(t)
 	home := c.Namespace(t)
 	as := grant(t, c, "cluster-wide.yaml", home)
@@ -229,6 +230,7 @@ func TestKubernetesRightsClusterWide(t *testing.T) {
 
 // Those of namespaced.yaml are enough in the namespaces where they are granted, and give none elsewhere.
 func TestKubernetesRightsPerNamespace(t *testing.T) {
+	t.Parallel()
 	c := kubetest.Start(t)
 	home, elsewhere := c.Namespace(t), c.Namespace(t)
 	as := grant(t, c, "namespaced.yaml", home, home)
@@ -246,6 +248,7 @@ func TestKubernetesRightsPerNamespace(t *testing.T) {
 
 // Those of jobs.yaml are enough for a command with files and secrets, and none is superfluous.
 func TestKubernetesRightsForJobs(t *testing.T) {
+	t.Parallel()
 	c := kubetest.Start(t)
 	home := c.Namespace(t)
 	as := grant(t, c, "jobs.yaml", home, home)
@@ -270,6 +273,7 @@ func TestKubernetesRightsForJobs(t *testing.T) {
 
 // The worker's Deployment is one that a server takes, and runs as the account of account.yaml.
 func TestKubernetesWorkerManifest(t *testing.T) {
+	t.Parallel()
 	c := kubetest.Start(t)
 	home := c.Namespace(t)
 	account := deployed(t, "account.yaml")[1].(*corev1.ServiceAccount)

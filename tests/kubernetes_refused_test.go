@@ -22,6 +22,7 @@ import (
 // repetition mends is tried once, everything else as often as the runtime says, and then it is over
 // (A13, A23, D18). Requests are counted.
 func TestKubernetesRefusalsAreExplained_A13_D18(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		prepare  func(*testing.T, *kubetest.Cluster, string)
 		object   string

@@ -14,6 +14,7 @@ import (
 
 // D8: services of manifests, of a kustomization and of a chart converge side by side, in two channels in one cluster.
 func TestKubernetesExampleConverges_D8(t *testing.T) {
+	t.Parallel()
 	w := newKubeWorld(t, "web", "api", "cache")
 	missing := w.production + "-made"
 	w.edit(configFile, "namespace: "+w.production, "namespace: "+missing)
@@ -50,6 +51,7 @@ func TestKubernetesExampleConverges_D8(t *testing.T) {
 // A8 and A3: while staging rolls, both versions are seen, and production waits; then it goes on. B9: changed
 // configuration moves the channel that it concerns.
 func TestKubernetesRollingUpdate_A3_A8_B9(t *testing.T) {
+	t.Parallel()
 	w := newKubeWorld(t, "web")
 	w.annotateWebPods("kubelab/ready-in", "${{ params.ready }}")
 	w.edit(configFile, "- {name: replicas,", "- {name: ready, type: string, default: 0s}\n- {name: replicas,")
@@ -81,6 +83,7 @@ func TestKubernetesRollingUpdate_A3_A8_B9(t *testing.T) {
 // A23 and A8: an image that cannot be pulled fails staging, in the node's words, and production never moves. A fix goes
 // past it.
 func TestKubernetesFailingImage_A8_A23_B10(t *testing.T) {
+	t.Parallel()
 	w := newKubeWorld(t, "web")
 	w.publish()
 	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
@@ -102,6 +105,7 @@ func TestKubernetesFailingImage_A8_A23_B10(t *testing.T) {
 
 // D10: what is no longer declared stays and is shown; with prune it goes.
 func TestKubernetesOrphans_D10(t *testing.T) {
+	t.Parallel()
 	w := newKubeWorld(t, "web")
 	w.publish()
 	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
@@ -128,6 +132,7 @@ func TestKubernetesOrphans_D10(t *testing.T) {
 // D8: hooks of a chart are waves: what comes before an upgrade has ended before anything is touched, and what comes after
 // it begins when all is healthy.
 func TestKubernetesChartHooks_D8(t *testing.T) {
+	t.Parallel()
 	w := newKubeWorld(t, "cache")
 	for name, when := range map[string]string{"before": "pre-install,pre-upgrade", "after": "post-install,post-upgrade"} {
 		w.save("cache/chart/templates/"+name+".yaml", `apiVersion: batch/v1

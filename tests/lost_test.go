@@ -14,6 +14,7 @@ import (
 // A server that lost its memory must not take a service back to where it began: the store knows
 // that other versions were released.
 func TestInitialVersionIsOnlyForTheFirstRelease(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write(twoChannels + web + "initialVersion: v1\n")
 	w.publish()
@@ -33,6 +34,7 @@ func TestInitialVersionIsOnlyForTheFirstRelease(t *testing.T) {
 
 // A store that lost what is newest gets it again from the next apply.
 func TestLostStoreIsFilledAgain(t *testing.T) {
+	t.Parallel()
 	w := shortRuns(t, 0)
 	w.write(twoChannels + web)
 	w.publish()

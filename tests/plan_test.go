@@ -99,6 +99,7 @@ func lines(p *preview.Plan) string {
 // INTERFACE 2: plan shows what a release would change in each channel, and nothing is applied,
 // released or remembered.
 func TestPlanOfARelease(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write(twoChannels + web)
 	w.publish()
@@ -135,6 +136,7 @@ func TestPlanOfARelease(t *testing.T) {
 
 // What a release would be refused for, a plan is, in the same words.
 func TestPlanIsRefusedAsAReleaseIs(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write(twoChannels + web)
 	w.publish()
@@ -160,6 +162,7 @@ func TestPlanIsRefusedAsAReleaseIs(t *testing.T) {
 
 // plan DIR shows what apply would change where it runs, and what apply then does.
 func TestPlanOfADirectory(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write(twoChannels + web)
 	require.Equal(t, "web: nothing was released yet: nothing runs until converge release "+w.app+"/web VERSION", lines(w.planDirectory()))
@@ -194,6 +197,7 @@ func TestPlanOfADirectory(t *testing.T) {
 
 // A parameter without a value does not keep the other services from being planned.
 func TestPlanOfADirectoryThatCannotBeReleased(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	other := strings.Replace(web, "name: web", "name: other", 1)
 	w.write(twoChannels + web + other)
@@ -210,7 +214,7 @@ func TestPlanOfADirectoryThatCannotBeReleased(t *testing.T) {
 
 // A runtime that no worker polls for is said to be so, after a bounded wait.
 func TestPlanWithoutARemoteWorker(t *testing.T) {
-	t.Parallel() // it waits
+	t.Parallel()
 	w := newWorld(t)
 	w.write(twoChannels + web)
 	w.publish()
@@ -229,7 +233,7 @@ func TestPlanWithoutARemoteWorker(t *testing.T) {
 
 // Without any worker a plan ends, and says so.
 func TestPlanWithoutAWorker(t *testing.T) {
-	t.Parallel() // it waits
+	t.Parallel()
 	w := shortRuns(t, 0)
 	w.write(twoChannels + web)
 	w.publish()
@@ -242,6 +246,7 @@ func TestPlanWithoutAWorker(t *testing.T) {
 
 // The verb itself, on a runtime of commands: it cannot say what changes, so what it is told is shown.
 func TestPlanOfTheExample(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds the programs and runs real processes; not with -short")
 	}
@@ -268,6 +273,7 @@ func TestPlanOfTheExample(t *testing.T) {
 
 // The verb on a real API server: its dry run is what is shown, conflicts included, and changes nothing.
 func TestPlanOnKubernetes(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds the programs; not with -short")
 	}
@@ -304,6 +310,7 @@ func TestPlanOnKubernetes(t *testing.T) {
 
 // Whoever stops waiting stops the workflow too.
 func TestPlanInterrupted(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write(twoChannels + web)
 	w.publish()

@@ -50,6 +50,7 @@ func replayer(t *testing.T) worker.WorkflowReplayer {
 
 // The replay test can fail: a history that the workflow would not have made is refused.
 func TestForeignHistoryDoesNotReplay(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write(twoChannels + web)
 	w.publish()

@@ -12,6 +12,7 @@ import (
 
 // B7: a request id is one act, however often and in whatever way it is sent.
 func TestB7RequestIDIsOneAct(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write(twoChannels + web)
 	w.publish()
@@ -26,6 +27,7 @@ func TestB7RequestIDIsOneAct(t *testing.T) {
 
 // Bad input changes nothing, is told to who waits for an answer, and is kept for who does not.
 func TestRefusedVerbs(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write(twoChannels + web)
 	w.publish()
@@ -62,6 +64,7 @@ func TestRefusedVerbs(t *testing.T) {
 
 // A16: what is paused is looked at and never applied; A18: cancel and retry.
 func TestA16A18PauseCancelRetry(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write(twoChannels + web)
 	w.publish()
@@ -87,6 +90,7 @@ func TestA16A18PauseCancelRetry(t *testing.T) {
 
 // A13: explain answers from workflow state alone, by the stock query.
 func TestA13Explain(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write(twoChannels + web)
 	w.publish()
@@ -105,6 +109,7 @@ func TestA13Explain(t *testing.T) {
 // B7: signals of different names keep their order, though they come in one batch after the worker
 // was away.
 func TestB7SignalsKeepTheirOrder(t *testing.T) {
+	t.Parallel()
 	w := shortRuns(t, 0)
 	w.write(twoChannels + web)
 	w.publish()

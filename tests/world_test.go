@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -52,7 +53,19 @@ var shared struct {
 	stop func()
 }
 
+// atOnce is how many tests run at the same time unless -parallel says otherwise: more than there are cores, since they
+// wait for most of their time. A test that measures is not Parallel, so it runs alone.
+const atOnce = "6"
+
 func TestMain(m *testing.M) {
+	flag.Parse()
+	chosen := false
+	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
+	if !chosen {
+		if err := flag.Set("test.parallel", atOnce); err != nil {
+			panic(err)
+		}
+	}
 	code := m.Run()
 	if shared.stop != nil {
 		shared.stop()

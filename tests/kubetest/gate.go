@@ -79,7 +79,7 @@ func (c *Cluster) Gate(t testing.TB) *Gate {
 		}
 	}))
 	t.Cleanup(func() {
-		g.server.CloseClientConnections() // watches would keep it from closing
+		g.Shut() // a watch, one begun anew as well, would keep it from closing until the API server ends that: minutes
 		g.server.Close()
 	})
 	g.URL = g.server.URL
