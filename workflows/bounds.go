@@ -17,6 +17,7 @@ const (
 	maxName    = 256     // of who asks, and of ids
 	maxReason  = 2 << 10 // free text
 	maxRefusal = 500     // what is kept of why something was refused
+	maxToken   = 16 << 10
 )
 
 // checkRaw refuses a payload that no verb could take, before anything is kept of it.
@@ -35,8 +36,10 @@ func checkRaw(verb string, raw json.RawMessage) error {
 // checkAct refuses what every verb's payload carries when it is missing or too long.
 func checkAct(a protocol.Act) error {
 	switch {
-	case a.By == "":
+	case a.By == "" && a.Token == "":
 		return errors.New(`"by" is missing; expected who asks`)
+	case len(a.Token) > maxToken:
+		return fmt.Errorf(`"token" is %d bytes long; at most %d`, len(a.Token), maxToken)
 	case len(a.By) > maxName:
 		return fmt.Errorf(`"by" is %d bytes long; at most %d`, len(a.By), maxName)
 	case len(a.RequestID) > maxName:

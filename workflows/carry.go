@@ -15,7 +15,8 @@ import (
 // the service would be lost, or an update came while it did.
 func (s *service) continueAsNew() error {
 	s.collect()
-	s.storeAnswers() // else the next run would begin with a trouble that is over; one that is not comes back
+	s.storeTrail()         // what it does not take now is carried along
+	s.answers(storeSilent) // else the next run would begin with a trouble that is over; one that is not comes back
 	in, err := s.packAll()
 	if isStoreError(err) {
 		s.state.Problem = errorText(err)

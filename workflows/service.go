@@ -9,12 +9,13 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// Service is the life of one service: a convergence loop that never ends.
+// Service is the life of one service: a convergence loop that ends when it is taken down.
 //
 // Invariant: everything that was accepted is in state before the loop waits again, and state is
 // all that the next run gets. So a verb that was answered, and a signal that was received, survive
-// continue-as-new, a worker's death and a server's restart. No run ends with an apply or a question
-// to a runtime in flight; looks are dropped and started anew.
+// continue-as-new, a worker's death and a server's restart. No run ends with an apply, an extension
+// or a question in flight; looks and announcements are dropped and started anew. The workflow ends
+// when the service was taken down (A24).
 func Service(ctx workflow.Context, in protocol.ServiceInput) error {
 	s, err := newService(ctx, in)
 	if err != nil {
@@ -28,6 +29,9 @@ func Service(ctx workflow.Context, in protocol.ServiceInput) error {
 		s.begun = true
 		if s.woken {
 			continue
+		}
+		if s.mayLeave() {
+			return nil
 		}
 		if s.ending() && s.atRest() {
 			if err := s.endRun(); err != nil {
@@ -52,12 +56,15 @@ type service struct {
 	woken     bool // something happened since the last decision
 	answered  bool // an update was answered in this run
 	postponed bool // the end of this run was postponed for it
-	busy      int  // applies and questions in flight
+	busy      int  // what is in flight that no run may end with
 	lock      workflow.Mutex
 	watches   map[string]*watch
 	timer     timer
-	retryAt   time.Time // when signals that need the store are tried again
-	retries   int
+	checking  *checking
+	outages   outages
+	storing   bool      // audit lines are on their way to the store
+	telling   bool      // an announcement is on its way
+	goneAt    time.Time // when all was taken down
 	shown     shown
 }
 
@@ -105,8 +112,23 @@ func (s *service) carryOut(d *entities.Decision) {
 	for _, op := range d.Asks {
 		s.ask(op)
 	}
+	for _, op := range d.Preflights {
+		s.preflight(op)
+	}
+	for _, op := range d.Extensions {
+		s.extend(op)
+	}
+	for _, op := range d.Removes {
+		s.remove(op)
+	}
+	for _, op := range d.Leases {
+		s.lease(op)
+	}
 	s.arrangeWatches()
-	s.wakeAt(earliest(d.Wake, s.retryAt))
+	s.arrangeChecks()
+	s.keepTrail()
+	s.announce()
+	s.wakeAt(earliest(earliest(d.Wake, s.outages.next()), s.lastWordBy()))
 	s.show()
 }
 

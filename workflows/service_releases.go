@@ -16,7 +16,8 @@ import (
 
 // release accepts a version named by a person or CI: rendered first, so that what cannot be
 // rendered is refused while someone is listening.
-func (s *service) release(ctx workflow.Context, r protocol.ReleaseRequest) (protocol.ReleaseAnswer, error) {
+func (s *service) release(ctx workflow.Context, asked request, who entities.Who) (protocol.ReleaseAnswer, error) {
+	r := asked.release
 	if err := s.checkRelease(r); err != nil {
 		return protocol.ReleaseAnswer{}, refused(err)
 	}
@@ -33,11 +34,14 @@ func (s *service) release(ctx workflow.Context, r protocol.ReleaseRequest) (prot
 			return protocol.ReleaseAnswer{}, refused(err)
 		}
 	}
-	opened := s.open(entities.NewRelease{ID: r.ID, Version: r.Version, FullVersion: r.Version, By: r.By}, prepared)
-	answer := protocol.ReleaseAnswer{ID: opened.ID, Version: opened.FullVersion, Incarnation: opened.Incarnation}
+	opened := s.open(entities.NewRelease{ID: r.ID, Version: r.Version, FullVersion: r.Version, By: who.Name}, prepared)
+	answer := protocol.ReleaseAnswer{
+		ID: opened.ID, Version: opened.FullVersion, Incarnation: opened.Incarnation, Note: replaced(asked, who),
+	}
 	if prepared.Known && prepared.Incarnation != spec.Incarnation {
-		answer.Note = fmt.Sprintf("%s is known: it goes out as it was made, from incarnation %d; for the configuration of incarnation %d name a new version",
+		note := fmt.Sprintf("%s is known: it goes out as it was made, from incarnation %d; for the configuration of incarnation %d name a new version",
 			r.Version, prepared.Incarnation, spec.Incarnation)
+		answer.Note = joined(note, answer.Note)
 	}
 	return answer, nil
 }
@@ -90,6 +94,7 @@ func (s *service) loadSpec(p protocol.ServicePublish) (*entities.Spec, error) {
 				return nil, refused(fmt.Errorf("spec %s: %w", p.Spec, err))
 			}
 		}
+		s.takeHolds(spec, answer.Holds)
 	}
 	spec.Incarnation, spec.Hash = p.Incarnation, p.Hash
 	return spec, nil
@@ -144,7 +149,7 @@ func templates(spec *entities.Spec) map[string]string {
 
 // render answers what a config release would put into a channel under the version that is there.
 func (s *service) render(op entities.RenderOp) {
-	if workflow.Now(s.ctx).Before(s.retryAt) {
+	if s.outages.open(theStore) {
 		return // the store did not answer; it is asked again then
 	}
 	r := s.state.ReleaseByID(op.Release)
@@ -153,7 +158,7 @@ func (s *service) render(op entities.RenderOp) {
 		Channels: []string{op.Channel}, Present: map[string]string{op.Channel: op.Present},
 	})
 	if isStoreError(err) {
-		s.backOff(err)
+		s.backOff(theStore, err)
 		return
 	}
 	present := entities.Target{FullVersion: op.Present, Incarnation: r.Incarnation, Payload: prepared.Payloads[op.Channel].UnderPresent}
@@ -161,7 +166,7 @@ func (s *service) render(op entities.RenderOp) {
 		present.Payload = ""
 	}
 	s.state.Rendered(op.Release, op.Channel, present)
-	s.retries = 0
+	s.outages[theStore].tries = 0
 	s.woken = true
 }
 
@@ -177,37 +182,9 @@ func (s *service) prepare(ctx workflow.Context, r protocol.PrepareRequest) (prot
 func (s *service) fromStore(ctx workflow.Context, name string, request, answer any) error {
 	err := fromStore(ctx, name, request, answer)
 	if !isStoreError(err) {
-		s.storeAnswers()
+		s.answers(storeSilent)
 	}
 	return err
-}
-
-// storeAnswers takes back that it does not.
-func (s *service) storeAnswers() {
-	if strings.HasPrefix(s.state.Problem, storeSilent) {
-		s.state.Problem = ""
-	}
-}
-
-// storeSilent begins what is said of a store that cannot be reached, or has not what is needed.
-const storeSilent = "the store does not answer: "
-
-func fromStore(ctx workflow.Context, name string, request, answer any) error {
-	ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
-		ScheduleToCloseTimeout: 10 * time.Second,
-		RetryPolicy: &temporal.RetryPolicy{
-			InitialInterval: 100 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 2 * time.Second,
-		},
-	})
-	err := workflow.ExecuteLocalActivity(ctx, name, request).Get(ctx, answer)
-	if err == nil || temporal.IsCanceledError(err) {
-		return err
-	}
-	var app *temporal.ApplicationError
-	if errors.As(err, &app) && app.Type() == protocol.ErrRefused {
-		return refused(errors.New(app.Message()))
-	}
-	return temporal.NewApplicationError(storeSilent+rootCause(err), protocol.ErrStore)
 }
 
 // rootCause is what a person needs of a chain of Temporal errors: the message of what failed, whole

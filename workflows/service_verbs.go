@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
-	"time"
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -18,6 +16,7 @@ import (
 // serviceVerbs are Updates and Signals of the same name (DESIGN section 3).
 var serviceVerbs = [...]string{
 	protocol.Release, protocol.Pause, protocol.Resume, protocol.Cancel, protocol.Retry, protocol.Refresh,
+	protocol.Approve, protocol.Reject, protocol.Bypass, protocol.Pin, protocol.Unpin, protocol.Rollback, protocol.Delete,
 }
 
 // listen registers handlers of updates, which answer at once. Signals have none: the loop collects
@@ -25,7 +24,7 @@ var serviceVerbs = [...]string{
 func (s *service) listen() error {
 	for _, verb := range serviceVerbs {
 		options := workflow.UpdateHandlerOptions{
-			Validator:   func(_ workflow.Context, raw json.RawMessage) error { return s.check(verb, raw) },
+			Validator:   func(ctx workflow.Context, raw json.RawMessage) error { return s.check(ctx, verb, raw) },
 			Description: verb + " (the signal of the same name takes the same JSON)",
 		}
 		handler := func(ctx workflow.Context, raw json.RawMessage) (json.RawMessage, error) {
@@ -38,102 +37,11 @@ func (s *service) listen() error {
 	if err := workflow.SetQueryHandler(s.ctx, protocol.QueryStatus, s.status); err != nil {
 		return err
 	}
+	if err := workflow.SetQueryHandler(s.ctx, protocol.QueryHistory, s.history); err != nil {
+		return err
+	}
 	return workflow.SetQueryHandler(s.ctx, protocol.QueryExplain, s.explanation)
 }
-
-func (s *service) keep(name string, raw json.RawMessage) {
-	if err := checkRaw(name, raw); err != nil {
-		s.refuse(name, raw, err.Error(), workflow.Now(s.ctx))
-		return
-	}
-	s.state.Inbox = append(s.state.Inbox, entities.Message{Verb: name, Payload: raw, At: workflow.Now(s.ctx)})
-	s.woken = true
-}
-
-// collect takes the signals that have come into state, in the order in which they came. Those of a
-// name that no verb answers to are refused visibly instead of being lost.
-func (s *service) collect() {
-	noted, rest := arrived(s.ctx)
-	for _, name := range noted {
-		s.take(name)
-	}
-	for _, name := range rest {
-		for s.take(name) {
-		}
-	}
-}
-
-// take receives one signal, if there is one of that name.
-func (s *service) take(name string) bool {
-	var raw json.RawMessage
-	if !workflow.GetSignalChannel(s.ctx, name).ReceiveAsync(&raw) {
-		return false
-	}
-	if name != protocol.Publish && !slices.Contains(serviceVerbs[:], name) {
-		s.refuse(name, raw, "no such verb; expected one of "+strings.Join(serviceVerbs[:], ", "), workflow.Now(s.ctx))
-	} else {
-		s.keep(name, raw)
-	}
-	return true
-}
-
-// receive carries out the inbox in order. What needs the store and cannot reach it stays at its
-// place and is tried again; everything else goes on (a dead store must not hold up a pause).
-func (s *service) receive() {
-	if now := workflow.Now(s.ctx); !now.Before(s.retryAt) {
-		s.retryAt = time.Time{} // due: who needs the store tries it now, and sets the next time
-	}
-	if len(s.state.Inbox) == 0 {
-		return
-	}
-	if err := s.lock.Lock(s.ctx); err != nil {
-		return
-	}
-	defer s.lock.Unlock()
-	blocked := workflow.Now(s.ctx).Before(s.retryAt)
-	stay := 0 // messages at the front that wait for the store
-	for stay < len(s.state.Inbox) {
-		m := s.state.Inbox[stay]
-		if blocked && needsStore(m.Verb) {
-			stay++
-			continue
-		}
-		if err := s.receiveOne(m); isStoreError(err) {
-			s.backOff(err)
-			blocked = true
-			stay++
-			continue
-		}
-		// Meanwhile messages may have been added, at the end only.
-		s.state.Inbox = append(s.state.Inbox[:stay:stay], s.state.Inbox[stay+1:]...)
-	}
-	if stay == 0 {
-		s.retries, s.retryAt = 0, time.Time{}
-	}
-}
-
-// receiveOne carries out one signal; what is refused is kept for `status`, and is done with.
-func (s *service) receiveOne(m entities.Message) error {
-	var err error
-	if m.Verb == protocol.Publish {
-		err = s.publish(m.Payload)
-	} else {
-		_, err = s.perform(s.ctx, m.Verb, m.Payload)
-	}
-	if err != nil && !isStoreError(err) {
-		s.refuse(m.Verb, m.Payload, errorText(err), m.At)
-	}
-	return err
-}
-
-// backOff holds verbs that need the store until it may answer again.
-func (s *service) backOff(err error) {
-	s.retries++
-	s.retryAt = workflow.Now(s.ctx).Add(min(time.Second<<min(s.retries, 6), time.Minute))
-	s.state.Problem = errorText(err)
-}
-
-func needsStore(verb string) bool { return verb == protocol.Publish || verb == protocol.Release }
 
 // update carries out one update: validated before it was accepted, then again under the lock,
 // because other verbs may have come between.
@@ -141,11 +49,22 @@ func (s *service) update(ctx workflow.Context, verb string, raw json.RawMessage)
 	if err := workflow.Await(ctx, s.configured); err != nil {
 		return nil, err
 	}
+	r, err := decode(verb, raw)
+	if err != nil {
+		return nil, refused(err)
+	}
+	if before, done := s.state.Answered(verb, r.RequestID); done {
+		return repeated(verb, before), nil
+	}
+	who, err := s.identify(ctx, r)
+	if err != nil {
+		return nil, err
+	}
 	if err := s.lock.Lock(ctx); err != nil {
 		return nil, err
 	}
 	defer s.lock.Unlock()
-	answer, err := s.perform(ctx, verb, raw)
+	answer, err := s.perform(ctx, r, who)
 	s.woken, s.answered = true, true
 	return answer, err
 }
@@ -157,16 +76,71 @@ func (s *service) configured() bool {
 		func(m entities.Message) bool { return m.Verb == protocol.Publish })
 }
 
-// check validates without I/O; a request id that was answered before always passes.
-func (s *service) check(verb string, raw json.RawMessage) error {
+// check validates an update without I/O, so that one that is refused writes nothing. A request id
+// that was answered before always passes.
+func (s *service) check(ctx workflow.Context, verb string, raw json.RawMessage) error {
 	r, err := decode(verb, raw)
 	if err != nil {
 		return refused(err)
 	}
-	if _, done := s.state.Answered(verb, r.act().RequestID); done || verb != protocol.Release || s.state.Spec == nil {
+	if _, done := s.state.Answered(verb, r.RequestID); done || s.state.Spec == nil {
 		return nil
 	}
-	return refused(s.checkRelease(r.release))
+	if err := s.checkProof(r, false); err != nil {
+		return refused(err)
+	}
+	if verb == protocol.Release {
+		return refused(s.checkRelease(r.release))
+	}
+	if s.behind(ctx) {
+		return nil // what comes before it may make it right: it is judged when its turn comes
+	}
+	if r.Token != "" {
+		return refused(s.checkNames(r))
+	}
+	return refused(s.rehearse(ctx, r))
+}
+
+// behind: something that came earlier is not carried out yet.
+func (s *service) behind(ctx workflow.Context) bool {
+	return !s.restored || len(s.state.Inbox) > 0 || s.lock.IsLocked() || len(workflow.GetUnhandledSignalNames(ctx)) > 0
+}
+
+// checkNames refuses what does not exist. It is all that can be judged of a request before its token
+// is looked at.
+func (s *service) checkNames(r request) error {
+	version := r.version
+	if r.verb == protocol.Pin {
+		version = "" // of what a channel was at, which need not be a release that is still known
+	}
+	if err := s.state.CheckNames(version, r.channel); err != nil {
+		return err
+	}
+	if r.topic != "" && len(s.channelsOfTopic(r.topic)) == 0 {
+		return fmt.Errorf("%s/%s has no approval %q", s.state.Application, s.state.Service, r.topic)
+	}
+	return nil
+}
+
+// rehearse carries a request out on a copy of the state, and says why it would be refused.
+func (s *service) rehearse(ctx workflow.Context, r request) error {
+	if _, declared := s.state.Spec.Channel(r.channel); r.verb == protocol.Refresh && (declared || r.channel == "") {
+		return nil // nothing is wrong with it, and it is asked often
+	}
+	who := entities.Who{Name: r.By}
+	if err := s.authorize(r, who); err != nil {
+		return err
+	}
+	raw, err := json.Marshal(s.state)
+	if err != nil {
+		return fmt.Errorf("copy of the state: %w", err)
+	}
+	state := &entities.State{}
+	if err := json.Unmarshal(raw, state); err != nil {
+		return fmt.Errorf("copy of the state: %w", err)
+	}
+	_, err = act(ctx, state, r, who)
+	return err
 }
 
 func (s *service) checkRelease(r protocol.ReleaseRequest) error {
@@ -178,32 +152,42 @@ func (s *service) checkRelease(r protocol.ReleaseRequest) error {
 }
 
 // perform carries out one verb. The answer of a repeated request id is the one given then.
-func (s *service) perform(ctx workflow.Context, verb string, raw json.RawMessage) (json.RawMessage, error) {
-	r, err := decode(verb, raw)
-	if err != nil {
+func (s *service) perform(ctx workflow.Context, r request, who entities.Who) (json.RawMessage, error) {
+	if before, done := s.state.Answered(r.verb, r.RequestID); done {
+		return repeated(r.verb, before), nil
+	}
+	if err := s.authorize(r, who); err != nil {
 		return nil, refused(err)
 	}
-	act := r.act()
-	if before, done := s.state.Answered(verb, act.RequestID); done {
-		return repeated(verb, before), nil
-	}
-	var answer any
-	if verb == protocol.Release {
-		answer, err = s.release(ctx, r.release)
-	} else {
-		var message string
-		message, err = s.act(verb, r)
-		answer, err = protocol.Answer{Message: message}, refused(err)
-	}
+	answer, err := s.answer(ctx, r, who)
 	if err != nil {
 		return nil, err
 	}
 	out, err := json.Marshal(answer)
 	if err != nil {
-		return nil, fmt.Errorf("answer to %s: %w", verb, err)
+		return nil, fmt.Errorf("answer to %s: %w", r.verb, err)
 	}
-	s.state.Answer(verb, act.RequestID, out)
+	s.state.Answer(r.verb, r.RequestID, out)
 	return out, nil
+}
+
+func (s *service) answer(ctx workflow.Context, r request, who entities.Who) (any, error) {
+	if r.verb == protocol.Release {
+		return s.release(ctx, r, who)
+	}
+	message, err := act(ctx, s.state, r, who)
+	if err != nil {
+		return nil, refused(err)
+	}
+	return protocol.Answer{Message: joined(message, replaced(r, who))}, nil
+}
+
+// joined are the sentences that there are.
+func joined(message, note string) string {
+	if message == "" || note == "" {
+		return message + note
+	}
+	return message + "; " + note
 }
 
 // repeated is the answer once given, marked as such where the verb's answer has room for it.
@@ -220,78 +204,37 @@ func repeated(verb string, before json.RawMessage) json.RawMessage {
 }
 
 // act carries out the verbs that are pure changes of state.
-func (s *service) act(verb string, r request) (string, error) {
-	now, who, why := workflow.Now(s.ctx), entities.Who{Name: r.act().By}, r.act().Reason
-	switch verb {
-	case protocol.Pause:
-		return s.state.PauseScope(r.scope.Channel, who, why, now)
-	case protocol.Resume:
-		return s.state.ResumeScope(r.scope.Channel, who, now)
-	case protocol.Refresh:
-		return s.state.RefreshScope(r.scope.Channel)
-	case protocol.Cancel:
-		return s.state.CancelRelease(r.version.Version, r.version.Channel, who, why, now)
-	case protocol.Retry:
-		return s.state.RetryRelease(r.version.Version, r.version.Channel, who, now)
-	}
-	return "", fmt.Errorf("no such verb %q", verb)
-}
-
-// request is the payload of any verb; which part is filled depends on the verb.
-type request struct {
-	verb    string
-	release protocol.ReleaseRequest
-	scope   protocol.ScopeRequest
-	version protocol.VersionRequest
-}
-
-func (r request) act() protocol.Act {
+func act(ctx workflow.Context, state *entities.State, r request, who entities.Who) (string, error) {
+	now := workflow.Now(ctx)
 	switch r.verb {
-	case protocol.Release:
-		return r.release.Act
-	case protocol.Cancel, protocol.Retry:
-		return r.version.Act
+	case protocol.Pause:
+		return state.PauseScope(r.channel, who, r.Reason, now)
+	case protocol.Resume:
+		return state.ResumeScope(r.channel, who, now)
+	case protocol.Refresh:
+		return state.RefreshScope(r.channel)
+	case protocol.Cancel:
+		return state.CancelRelease(r.version, r.channel, who, r.Reason, now)
+	case protocol.Retry:
+		return state.RetryRelease(r.version, r.channel, who, now)
+	case protocol.Approve, protocol.Reject:
+		return state.Approve(r.version, entities.Approval{
+			Topic: r.topic, Who: who, At: now, Reject: r.verb == protocol.Reject, Comment: r.comment,
+		})
+	case protocol.Bypass:
+		return state.AddBypass(r.version, entities.Bypass{
+			Channel: r.channel, Condition: r.condition, Who: who, Reason: r.Reason, At: now,
+		})
+	case protocol.Pin:
+		return state.PinChannel(r.version, entities.Pin{Channel: r.channel, Who: who, Reason: r.Reason, At: now})
+	case protocol.Unpin:
+		return state.UnpinChannel(r.channel, who, r.Reason, now)
+	case protocol.Rollback:
+		return state.RollbackRelease(r.version, r.channel, who, r.Reason, now)
+	case protocol.Delete:
+		return state.TakeDown(who, r.Reason, now)
 	}
-	return r.scope.Act
-}
-
-// decode reads a payload strictly: a misspelt field must not be a field left out.
-func decode(verb string, raw json.RawMessage) (request, error) {
-	r := request{verb: verb}
-	var into any
-	switch verb {
-	case protocol.Release:
-		into = &r.release
-	case protocol.Cancel, protocol.Retry:
-		into = &r.version
-	default:
-		into = &r.scope
-	}
-	if err := decodeStrictly(verb, raw, into); err != nil {
-		return request{}, err
-	}
-	if err := checkAct(r.act()); err != nil {
-		return request{}, err
-	}
-	if n := len(r.release.ID); n > maxName {
-		return request{}, fmt.Errorf(`"id" is %d bytes long; at most %d`, n, maxName)
-	}
-	if v := r.version; into == &r.version && v.Version == "" {
-		return request{}, errors.New(`"version" is missing`)
-	}
-	return r, nil
-}
-
-func decodeStrictly(verb string, raw json.RawMessage, into any) error {
-	if err := checkRaw(verb, raw); err != nil {
-		return err
-	}
-	d := json.NewDecoder(strings.NewReader(string(raw)))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
-		return fmt.Errorf("payload of %s: %s", verb, strings.TrimPrefix(err.Error(), "json: "))
-	}
-	return nil
+	return "", fmt.Errorf("no such verb %q", r.verb)
 }
 
 // refused marks an error as one that a caller made; nil stays nil.
@@ -300,11 +243,6 @@ func refused(err error) error {
 		return nil
 	}
 	return temporal.NewNonRetryableApplicationError(err.Error(), protocol.ErrRefused, nil)
-}
-
-func isStoreError(err error) bool {
-	var app *temporal.ApplicationError
-	return errors.As(err, &app) && app.Type() == protocol.ErrStore
 }
 
 // errorText is the message of an error without Temporal's additions.

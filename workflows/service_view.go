@@ -37,7 +37,7 @@ func (s *service) show() {
 		workflow.SetCurrentDetails(s.ctx, details)
 		s.shown.details = details
 	}
-	if s.ending() && s.atRest() {
+	if s.ending() && s.atRest() && !s.state.Gone() {
 		return
 	}
 	var updates []temporal.SearchAttributeUpdate
@@ -59,14 +59,33 @@ func (s *service) show() {
 	}
 }
 
-// waitingFor names what people are waited for: approvals, so that a saved view lists them.
+// approvalID begins the ids of judgements that people's approvals are waited for.
+const approvalID = string(entities.ManualApproval) + "/"
+
+// waitingFor names the approvals that can be given now, so that a saved view lists them
+// ("approval:go-live").
 func waitingFor(d *entities.Decision) []string {
 	out := []string{}
 	for _, c := range d.Channels {
-		for _, g := range c.Gates {
-			if g.Verdict != entities.Pass && g.Unblock != "" && c.Status == entities.StatusManualApproval && !slices.Contains(out, g.ID) {
-				out = append(out, g.ID)
+		for _, g := range approvable(c) {
+			if name := string(entities.ManualApproval) + ":" + strings.TrimPrefix(g.ID, approvalID); !slices.Contains(out, name) {
+				out = append(out, name)
 			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// approvable are the approvals that a channel waits for once all that comes before them passes.
+func approvable(c entities.ChannelDecision) []entities.Judgement {
+	var out []entities.Judgement
+	for _, g := range c.Gates {
+		switch approval := strings.HasPrefix(g.ID, approvalID); {
+		case approval && g.Verdict == entities.Wait:
+			out = append(out, g)
+		case g.Verdict != entities.Pass && !approval:
+			return out
 		}
 	}
 	return out
@@ -87,6 +106,12 @@ func View(s *entities.State, d *entities.Decision) protocol.Status {
 		Pauses: append([]protocol.PauseStatus{}, s.Pauses...), Refused: append([]protocol.Refusal{}, s.Refused...),
 		Journal: s.Journal, Status: string(entities.StatusUnknown),
 	}
+	out.Deletion = s.Deletion
+	for _, p := range s.Pins {
+		out.Pins = append(out.Pins, protocol.PinStatus{
+			Channel: p.Channel, Version: p.Target.FullVersion, Who: p.Who, Reason: p.Reason, At: p.At,
+		})
+	}
 	if s.Spec == nil {
 		out.Headline = "no configuration yet"
 		return out
@@ -105,6 +130,9 @@ func View(s *entities.State, d *entities.Decision) protocol.Status {
 		out.Channels = append(out.Channels, channel)
 	}
 	worst := entities.Worst(all...)
+	if s.Gone() {
+		worst = entities.StatusDeleted
+	}
 	out.Status, out.Headline = string(worst), headline(s, d, worst)
 	for n := len(s.Releases) - 1; n >= 0; n-- {
 		out.Releases = append(out.Releases, viewRelease(s.Releases[n]))
@@ -116,126 +144,4 @@ func View(s *entities.State, d *entities.Decision) protocol.Status {
 		out.Notes = append(out.Notes, s.Problem)
 	}
 	return out
-}
-
-func viewChannel(s *entities.State, c entities.ChannelDecision) protocol.ChannelStatus {
-	i := s.Instances[c.Channel]
-	if i == nil {
-		i = &entities.Instance{}
-	}
-	spec, _ := s.Spec.Channel(c.Channel)
-	out := protocol.ChannelStatus{
-		Name: c.Channel, Runtime: spec.Runtime, Status: string(c.Status), Current: entities.ShownVersions(c.Current.Active),
-		Since: i.Since, Conditions: []protocol.ConditionStatus{}, Objects: append([]entities.Object{}, i.Reading.Objects...),
-		Omitted: i.Reading.Omitted, ObservedAt: i.LookedAt,
-	}
-	if c.Status == entities.StatusConverging || c.Status == entities.StatusDegraded {
-		out.NextChange = c.Due // elsewhere what is due is bookkeeping, and moves nothing
-	}
-	if i.Target != nil {
-		out.Target, out.Desired = i.Target.FullVersion, i.Target.FullVersion
-	}
-	if c.Next != nil {
-		out.Desired = c.Next.FullVersion
-	}
-	for n, reason := range c.Reasons {
-		r := protocol.Reason{Text: reason, Since: reasonSince(c.Status, i)}
-		if n == 0 {
-			r.Unblock = unblock(s, c, i)
-		}
-		out.Reasons = append(out.Reasons, r)
-	}
-	for _, g := range c.Gates {
-		out.Conditions = append(out.Conditions, protocol.ConditionStatus{
-			ID: g.ID, Verdict: string(g.Verdict), Reason: g.Reason, Since: g.Since, NextCheck: g.Next, Unblock: g.Unblock,
-		})
-	}
-	return out
-}
-
-func reasonSince(status entities.Status, i *entities.Instance) time.Time {
-	if status == entities.StatusUnknown && !i.ErrSince.IsZero() {
-		return i.ErrSince
-	}
-	return i.Since
-}
-
-// unblock is the command that would change a status which does not end by itself.
-func unblock(s *entities.State, c entities.ChannelDecision, i *entities.Instance) string {
-	name := s.Application + "/" + s.Service
-	switch c.Status {
-	case entities.StatusPaused:
-		if p, ok := s.PauseOf(c.Channel); ok && p.Channel != "" {
-			return fmt.Sprintf("converge resume %s --channel %s", name, c.Channel)
-		}
-		return "converge resume " + name
-	case entities.StatusFailed:
-		return fmt.Sprintf("release a fix, or: converge retry %s %s", name, i.Target.FullVersion)
-	}
-	return ""
-}
-
-func viewRelease(r *entities.Release) protocol.ReleaseStatus {
-	out := protocol.ReleaseStatus{ID: r.ID, Version: r.FullVersion, Incarnation: r.Incarnation, By: r.By, At: r.At, Phases: map[string]string{}}
-	for _, channel := range entities.SortedKeys(r.Phases) {
-		p := r.Phases[channel]
-		out.Phases[channel] = string(p.Phase)
-		if p.Reason != "" {
-			if out.Reasons == nil {
-				out.Reasons = map[string]string{}
-			}
-			out.Reasons[channel] = p.Reason
-		}
-	}
-	return out
-}
-
-// headline is the one line that says what a service does or waits for.
-func headline(s *entities.State, d *entities.Decision, worst entities.Status) string {
-	newest := s.Newest()
-	switch {
-	case len(s.Spec.Channels) == 0:
-		return "no longer declared; its objects were left in place"
-	case newest == nil:
-		return "nothing released yet"
-	case worst == entities.StatusConverged:
-		return newest.FullVersion + " converged in every channel"
-	}
-	for _, c := range d.Channels {
-		if c.Status != worst {
-			continue
-		}
-		version := newest.FullVersion
-		if i := s.Instances[c.Channel]; i != nil && i.Target != nil {
-			version = i.Target.FullVersion
-		}
-		if c.Next != nil && (worst == entities.StatusPreconditions || worst == entities.StatusBlocked) {
-			version = c.Next.FullVersion
-		}
-		switch worst {
-		case entities.StatusPaused:
-			return pausedHeadline(c)
-		case entities.StatusFailed:
-			return failedHeadline(c, s.Instances[c.Channel])
-		}
-		line := fmt.Sprintf("%s %s in %s", version, worst, c.Channel)
-		if len(c.Reasons) > 0 {
-			line += ": " + c.Reasons[0]
-		}
-		return line
-	}
-	return string(worst)
-}
-
-// pausedHeadline says who holds a channel and what waits for it.
-func pausedHeadline(c entities.ChannelDecision) string {
-	line := c.Channel + " is " + strings.Join(c.Reasons, "; ")
-	if c.Next != nil {
-		line += "; " + c.Next.FullVersion + " waits"
-	}
-	return line
-}
-
-func failedHeadline(c entities.ChannelDecision, i *entities.Instance) string {
-	return fmt.Sprintf("%s FAILED in %s: %s", i.Target.FullVersion, c.Channel, i.Failure)
 }

@@ -255,9 +255,19 @@ func (s *service) wakeAt(at time.Time) {
 // dueSummary names what is due for the Temporal UI.
 func (s *service) dueSummary(at time.Time) string {
 	for _, c := range s.decision.Channels {
+		for _, g := range c.Gates {
+			if g.Next.Equal(at) && g.Verdict != entities.Pass {
+				return clip(c.Channel+": "+g.ID+" "+g.Reason, maxSummary)
+			}
+		}
+	}
+	for _, c := range s.decision.Channels {
 		if c.Due.Equal(at) {
 			return c.Channel + " is due"
 		}
 	}
-	return "try the store again"
+	return "try again"
 }
+
+// maxSummary bounds a line for the Temporal UI, in bytes.
+const maxSummary = 120
