@@ -7,6 +7,7 @@ require (
 	github.com/fluxcd/cli-utils v1.2.2
 	github.com/go-jose/go-jose/v4 v4.1.5
 	github.com/invopop/jsonschema v0.14.0
+	github.com/rickar/cal/v2 v2.1.13
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 	github.com/spf13/cobra v1.10.2

@@ -1,0 +1,90 @@
+package checks
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// alertmanager waits while an alert that matches is active, neither silenced nor inhibited (A20).
+type alertmanager struct{ places Places }
+
+// alert is what /api/v2/alerts says of one.
+type alert struct {
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+	StartsAt    time.Time         `json:"startsAt"`
+	Status      struct {
+		State       string   `json:"state"`
+		SilencedBy  []string `json:"silencedBy"`
+		InhibitedBy []string `json:"inhibitedBy"`
+	} `json:"status"`
+}
+
+func (c alertmanager) Judge(ctx context.Context, a Asked) (entities.CheckReading, error) {
+	d := a.Definition.Alertmanager
+	switch {
+	case d == nil:
+		return incomplete(a)
+	case len(d.Matchers) == 0:
+		return unjudged("it has no matchers, so that any alert of anybody would hold this release")
+	}
+	query := url.Values{"active": {"true"}, "silenced": {"false"}, "inhibited": {"false"}}
+	var matchers []string
+	for _, name := range slices.Sorted(maps.Keys(d.Matchers)) {
+		matchers = append(matchers, name+"="+strconv.Quote(d.Matchers[name]))
+	}
+	query["filter"] = matchers
+	r := request{places: c.places, url: strings.TrimRight(d.URL, "/") + "/api/v2/alerts?" + query.Encode(), token: d.Token}
+	got, err := r.do(ctx)
+	if err != nil {
+		return entities.CheckReading{}, err
+	}
+	var alerts []alert
+	if got.status != http.StatusOK {
+		return unjudged("%s answered %d: %s", r.where(), got.status, oneLine(got.text, maxExcerpt))
+	}
+	if err := json.Unmarshal(got.body, &alerts); err != nil {
+		return unjudged("%s answered nothing that an Alertmanager says: %s", r.where(), oneLine(got.text, maxExcerpt))
+	}
+	alerts = slices.DeleteFunc(alerts, func(a alert) bool { // should a server ignore what it was asked
+		return len(a.Status.SilencedBy)+len(a.Status.InhibitedBy) > 0
+	})
+	if len(alerts) == 0 {
+		return pass("no alert is active for %s", strings.Join(matchers, ", "))
+	}
+	return entities.CheckReading{Verdict: entities.Wait, Reason: r.secrets.hide(firing(alerts))}, nil
+}
+
+// firing names the alert that has been active longest, and how many more there are.
+func firing(alerts []alert) string {
+	slices.SortFunc(alerts, func(a, b alert) int {
+		return cmp.Or(a.StartsAt.Compare(b.StartsAt), cmp.Compare(a.Labels["alertname"], b.Labels["alertname"]))
+	})
+	first := alerts[0]
+	name := first.Labels["alertname"]
+	if name == "" {
+		name = sample{labels: first.Labels}.labelled()
+	}
+	text := fmt.Sprintf("alert %s is active since %s", oneLine(name, maxExcerpt), first.StartsAt.UTC().Format("2006-01-02 15:04:05 UTC"))
+	for _, annotation := range []string{"summary", "description"} {
+		if said := oneLine(first.Annotations[annotation], maxExcerpt); said != "" {
+			text += ": " + said
+			break
+		}
+	}
+	if more := len(alerts) - 1; more > 0 {
+		text += fmt.Sprintf(" (and %d more)", more)
+	}
+	return text
+}

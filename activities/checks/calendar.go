@@ -1,0 +1,259 @@
+package checks
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// span is from a moment until right before another.
+type span struct {
+	from, to time.Time
+	why      string // of one that closes
+}
+
+// calendar is AllowedTimes, read. It answers in spans of real time: no day is taken to have 24 hours.
+type calendar struct {
+	in       *time.Location
+	windows  []window
+	holidays holidays
+	freezes  []span
+}
+
+// window is open from a time of the day until another, of the same day or the next.
+type window struct {
+	days     days
+	from, to time.Duration // after midnight of the day on which it opens
+}
+
+func readCalendar(d entities.AllowedTimes) (*calendar, error) {
+	if d.TimeZone == "" || d.TimeZone == "Local" {
+		return nil, errors.New("it has no time zone; expected a name such as Europe/Paris or UTC")
+	}
+	in, err := time.LoadLocation(d.TimeZone)
+	if err != nil {
+		return nil, fmt.Errorf("time zone %q is unknown; expected a name such as Europe/Paris", d.TimeZone)
+	}
+	c := &calendar{in: in}
+	for _, w := range d.Windows {
+		read, err := readWindow(w)
+		if err != nil {
+			return nil, err
+		}
+		c.windows = append(c.windows, read)
+	}
+	if len(c.windows) == 0 { // always, but for holidays and freezes
+		c.windows = []window{{days: days{true, true, true, true, true, true, true}, to: 24 * time.Hour}}
+	}
+	if c.holidays, err = readHolidays(d.HolidayCountries, d.Holidays); err != nil {
+		return nil, err
+	}
+	for _, f := range d.Freezes {
+		read, err := c.readFreeze(f)
+		if err != nil {
+			return nil, err
+		}
+		c.freezes = append(c.freezes, read)
+	}
+	return c, nil
+}
+
+func readWindow(w entities.TimeWindow) (window, error) {
+	set, err := parseDays(w.Days)
+	if err != nil {
+		return window{}, err
+	}
+	read := window{days: set, to: 24 * time.Hour}
+	if strings.TrimSpace(w.Hours) == "" {
+		return read, nil
+	}
+	from, to, ok := strings.Cut(w.Hours, "-")
+	if !ok {
+		return window{}, fmt.Errorf("hours are %q; expected 09:00-16:00", w.Hours)
+	}
+	if read.from, err = parseClock(from); err != nil {
+		return window{}, err
+	}
+	if read.to, err = parseClock(to); err != nil {
+		return window{}, err
+	}
+	switch {
+	case read.from == read.to || read.from == 24*time.Hour:
+		return window{}, fmt.Errorf("hours %s begin where they end; leave them out for a whole day", w.Hours)
+	case read.to < read.from:
+		read.to += 24 * time.Hour // over midnight
+	}
+	return read, nil
+}
+
+func (c *calendar) readFreeze(f entities.Freeze) (span, error) {
+	from, err := c.moment(f.From, 0)
+	if err != nil {
+		return span{}, fmt.Errorf("freeze from %w", err)
+	}
+	to, err := c.moment(f.To, 1) // a day is frozen to its end
+	if err != nil {
+		return span{}, fmt.Errorf("freeze to %w", err)
+	}
+	if !from.Before(to) {
+		return span{}, fmt.Errorf("freeze from %s ends at %s, before it begins", f.From, f.To)
+	}
+	why := f.Reason
+	if why == "" {
+		why = fmt.Sprintf("freeze from %s to %s", f.From, f.To)
+	}
+	return span{from, to, oneLine(why, 120)}, nil
+}
+
+// moment reads a date, a local time or RFC 3339. A date stands for its midnight, or that of as many days
+// later.
+func (c *calendar) moment(text string, later int) (time.Time, error) {
+	text = strings.TrimSpace(text)
+	if d, err := parseDate(text); err == nil {
+		return instant(d.plus(later).at(0), c.in), nil
+	}
+	for _, layout := range []string{"2006-01-02T15:04", "2006-01-02T15:04:05", "2006-01-02 15:04"} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return instant(t, c.in), nil
+		}
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t.In(c.in), nil
+	}
+	return time.Time{}, fmt.Errorf("%q, which is no time; expected 2026-12-20, 2026-12-20T18:00 or RFC 3339", text)
+}
+
+// closed lists why nothing opens on the days given, both included: holidays and freezes, by their
+// beginning.
+func (c *calendar) closed(first, last date) []span {
+	out := slices.Clone(c.freezes)
+	for d := first; !d.at(0).After(last.at(0)); d = d.plus(1) {
+		if name, ok := c.holidays.on(d); ok {
+			out = append(out, span{instant(d.at(0), c.in), instant(d.plus(1).at(0), c.in), name})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b span) int { return a.from.Compare(b.from) })
+	return out
+}
+
+// opened lists the windows that open on the days given, both included, by their beginning, those that
+// touch as one. A window belongs to the day on which it opens: none opens on a holiday, not even for
+// what is left of it after midnight.
+func (c *calendar) opened(first, last date) []span {
+	var out []span
+	for d := first; !d.at(0).After(last.at(0)); d = d.plus(1) {
+		if _, holiday := c.holidays.on(d); holiday {
+			continue
+		}
+		for _, w := range c.windows {
+			if !w.days[d.weekday()] {
+				continue
+			}
+			s := span{from: instant(d.at(w.from), c.in), to: instant(d.at(w.to), c.in)}
+			if s.from.Before(s.to) { // not one that clocks jump over
+				out = append(out, s)
+			}
+		}
+	}
+	return joined(out)
+}
+
+// joined sorts spans and makes one of those that touch.
+func joined(spans []span) []span {
+	slices.SortStableFunc(spans, func(a, b span) int { return a.from.Compare(b.from) })
+	var out []span
+	for _, s := range spans {
+		if n := len(out); n > 0 && !out[n-1].to.Before(s.from) {
+			if s.to.After(out[n-1].to) {
+				out[n-1].to = s.to
+			}
+			continue
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// without cuts out of spans what is closed; both are sorted.
+func without(spans, closed []span) []span {
+	var out []span
+	for _, s := range spans {
+		for _, c := range closed {
+			if !c.from.Before(s.to) {
+				break
+			}
+			if s.from.Before(c.from) {
+				out = append(out, span{from: s.from, to: c.from})
+			}
+			if s.from.Before(c.to) {
+				s.from = c.to
+			}
+			if !s.from.Before(s.to) {
+				break
+			}
+		}
+		if s.from.Before(s.to) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+const (
+	horizonYears = 5  // what opens later than that never opens
+	stride       = 28 // days looked at in one go
+)
+
+// around is the first open span that ends after now, whole: it may have begun before. Without one, up to
+// the horizon, ok is false. A span that reaches the horizon has no end.
+func (c *calendar) around(now time.Time) (open span, ok bool) {
+	horizon := dateOf(now.In(c.in)).plus(horizonYears * 366)
+	var found []span
+	// Two days before: a window of yesterday may still be open, and one that touches it.
+	for first := dateOf(now.In(c.in)).plus(-2); first.at(0).Before(horizon.at(0)); first = first.plus(stride) {
+		last := first.plus(stride - 1)
+		opens := without(c.opened(first, last), c.closed(first, last.plus(2)))
+		found = joined(append(found, opens...))
+		found = slices.DeleteFunc(found, func(s span) bool { return !s.to.After(now) })
+		// The first is whole when it ends before what the next stride may begin with.
+		if len(found) > 0 && found[0].to.Before(instant(last.at(24*time.Hour), c.in)) {
+			return found[0], true
+		}
+	}
+	if len(found) == 0 {
+		return span{}, false
+	}
+	found[0].to = time.Time{}
+	return found[0], true
+}
+
+// why says what keeps the calendar closed at a moment: the holiday or freeze of then, or else of the
+// window that would be next. Empty: it is between its windows.
+func (c *calendar) why(now time.Time) string {
+	if why := c.closure(now); why != "" {
+		return why
+	}
+	bare := calendar{in: c.in, windows: c.windows}
+	next, ok := bare.around(now)
+	if !ok {
+		return ""
+	}
+	if next.from.Before(now) {
+		next.from = now
+	}
+	return c.closure(next.from)
+}
+
+func (c *calendar) closure(at time.Time) string {
+	day := dateOf(at.In(c.in))
+	for _, s := range c.closed(day.plus(-1), day) {
+		if !at.Before(s.from) && at.Before(s.to) {
+			return s.why
+		}
+	}
+	return ""
+}

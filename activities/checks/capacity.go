@@ -1,0 +1,132 @@
+package checks
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+const (
+	defaultOver  = 24 * time.Hour
+	finestLook   = time.Second     // between the points of which the maximum is taken
+	coarsestLook = 5 * time.Minute // a peak between two points is not seen
+	looksOver    = 1440
+)
+
+// capacity waits while what will serve is less than the recent maximum use (D19); as much passes.
+type capacity struct{ places Places }
+
+func (c capacity) Judge(ctx context.Context, a Asked) (entities.CheckReading, error) {
+	d := a.Definition.Capacity
+	switch {
+	case d == nil:
+		return incomplete(a)
+	case (d.Capacity == "") == (d.Parameter == ""):
+		return unjudged("what will serve is said by a query or by a parameter; expected exactly one of them")
+	case d.Use == "":
+		return unjudged("it has no query of the present use")
+	}
+	server := promServer{places: c.places, url: d.URL, token: d.Token}
+	over := d.Over
+	if over <= 0 {
+		over = defaultOver
+	}
+	use, err := server.one(ctx, "use", recentMaximum(d.Use, over))
+	if err != nil {
+		return entities.CheckReading{}, err
+	}
+	serves, err := c.serves(ctx, server, a)
+	if err != nil {
+		return entities.CheckReading{}, err
+	}
+	if serves < use {
+		return wait("capacity would be %s, less than the maximum use of %s in the last %s", number(serves), number(use), over)
+	}
+	return pass("capacity would be %s; the maximum use in the last %s was %s", number(serves), over, number(use))
+}
+
+// recentMaximum is the query of the maximum of a query over a time until now.
+func recentMaximum(query string, over time.Duration) string {
+	every := min(max((over/looksOver).Round(time.Second), finestLook), coarsestLook)
+	return fmt.Sprintf("max_over_time((%s)[%dms:%dms])", query, over.Milliseconds(), every.Milliseconds())
+}
+
+// one is the single value of a query. More than one would have to be matched, and nobody says how.
+func (p promServer) one(ctx context.Context, what, query string) (float64, error) {
+	samples, err := p.query(ctx, query)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("%s: %w", what, err)
+	case len(samples) == 0:
+		return 0, fmt.Errorf("%s: the query gives no sample", what)
+	case len(samples) > 1:
+		return 0, fmt.Errorf("%s: the query gives %d series; expected one, by sum() or max()", what, len(samples))
+	case math.IsNaN(samples[0].value):
+		return 0, fmt.Errorf("%s: %s is no number (NaN)", what, samples[0])
+	}
+	return samples[0].value, nil
+}
+
+// serves is what will serve: of the version asked about where a parameter says it.
+func (c capacity) serves(ctx context.Context, server promServer, a Asked) (float64, error) {
+	d := a.Definition.Capacity
+	if d.Capacity != "" {
+		return server.one(ctx, "capacity", d.Capacity)
+	}
+	units, err := c.places.parameter(ctx, a.Look.Payload, d.Parameter)
+	if err != nil {
+		return 0, err
+	}
+	if d.Per == 0 {
+		return units, nil
+	}
+	return units * d.Per, nil
+}
+
+// parameter reads a number out of a payload.
+func (p Places) parameter(ctx context.Context, digest, name string) (float64, error) {
+	switch {
+	case p.Payloads == nil:
+		return 0, fmt.Errorf("parameter %s is not known here", name)
+	case digest == "":
+		return 0, fmt.Errorf("parameter %s is not known: there is no payload yet", name)
+	}
+	payload, err := p.Payloads.Payload(ctx, digest)
+	if err != nil {
+		return 0, fmt.Errorf("parameter %s: %w", name, err)
+	}
+	return numeric(name, payload.Parameters)
+}
+
+// numeric reads a parameter as a number, however it was decoded.
+func numeric(name string, parameters map[string]any) (float64, error) {
+	v, ok := parameters[name]
+	if !ok {
+		return 0, fmt.Errorf("there is no parameter %s", name)
+	}
+	var n float64
+	var err error
+	switch v := v.(type) {
+	case float64:
+		n = v
+	case int:
+		n = float64(v)
+	case int64:
+		n = float64(v)
+	case json.Number:
+		n, err = v.Float64()
+	case string:
+		n, err = strconv.ParseFloat(v, 64)
+	default:
+		err = fmt.Errorf("it is a %T", v)
+	}
+	if err != nil || math.IsNaN(n) {
+		return 0, fmt.Errorf("parameter %s is no number", name)
+	}
+	return n, nil
+}

@@ -1,0 +1,114 @@
+package checks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/solver"
+)
+
+// capacityOrder holds a change of capacity until the other service has made its own, where that one
+// goes first (D20, D21). A change without an impact on capacity passes, and nobody is asked.
+type capacityOrder struct{ places Places }
+
+func (c capacityOrder) Judge(ctx context.Context, a Asked) (entities.CheckReading, error) {
+	d := a.Definition.Dependency
+	if d == nil || d.Parameter == "" {
+		return unjudged("it names no parameter that says the capacity")
+	}
+	first, err := solver.FirstWhen(d.First)
+	if err != nil {
+		return entities.CheckReading{}, err
+	}
+	mine, err := c.mine(ctx, a)
+	if err != nil {
+		return entities.CheckReading{}, err
+	}
+	if mine.Direction() == solver.Same {
+		return pass("the capacity %s, so that nothing depends on it", mine)
+	}
+	return c.places.onOther(ctx, a, func(o other) (entities.CheckReading, error) {
+		if why, err := c.behind(ctx, a, o); err != nil || why != "" {
+			if err != nil {
+				return entities.CheckReading{}, err
+			}
+			return wait("%s", why)
+		}
+		others, err := c.others(ctx, a, o)
+		if err != nil {
+			return entities.CheckReading{}, err
+		}
+		if solver.Delays(mine, first, others) {
+			return o.delayed("%s %s and is to go first when %s: this one %s", otherOf(a), others, mine.Direction(), mine)
+		}
+		return pass("this one %s, %s %s: it need not wait", mine, otherOf(a), others)
+	})
+}
+
+// mine is the change of this service. Where nothing is yet, it comes from 0.
+func (c capacityOrder) mine(ctx context.Context, a Asked) (change solver.Change, err error) {
+	name := a.Definition.Dependency.Parameter
+	if change.After, err = c.places.parameter(ctx, a.Look.Payload, name); err != nil || a.Look.Present == "" {
+		return change, err
+	}
+	change.Before, err = c.places.parameter(ctx, a.Look.Present, name)
+	return change, err
+}
+
+// others is the change that the other service is still to make: from what it has reached to what is
+// next in line for it.
+func (c capacityOrder) others(ctx context.Context, a Asked, o other) (change solver.Change, err error) {
+	if change.Before, err = c.of(ctx, a, o.present()); err != nil {
+		return change, err
+	}
+	change.After, err = c.of(ctx, a, o.channel.Desired)
+	return change, err
+}
+
+func (c capacityOrder) of(ctx context.Context, a Asked, version string) (float64, error) {
+	if version == "" {
+		return 0, nil
+	}
+	d, at := a.Definition.Dependency, otherOf(a)
+	parameters, err := c.places.Services.Parameters(ctx, a.Definition.Application, at.service, at.channel, version)
+	if err != nil {
+		return 0, fmt.Errorf("parameters of %s of %s: %w", version, at, err)
+	}
+	name := d.OtherParameter
+	if name == "" {
+		name = d.Parameter
+	}
+	n, err := numeric(name, parameters)
+	if err != nil {
+		return 0, fmt.Errorf("%s of %s: %w", version, at, err)
+	}
+	return n, nil
+}
+
+// behind says which of the two has not yet read the newest incarnation: until both have, their
+// differences are not of one intent (D20). A service is told of an incarnation only when that changes
+// something for it, so it is by the rules themselves that they are compared.
+func (c capacityOrder) behind(ctx context.Context, a Asked, o other) (string, error) {
+	newest, specs, err := c.places.Services.Newest(ctx, a.Definition.Application)
+	if err != nil {
+		return "", fmt.Errorf("newest incarnation of %s: %w", a.Definition.Application, err)
+	}
+	own, err := c.places.Services.Status(ctx, a.Definition.Application, a.Definition.Service)
+	if errors.Is(err, ErrNoService) {
+		return fmt.Sprintf("%s has not started yet", a.Definition.Service), nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("service %s: %w", a.Definition.Service, err)
+	}
+	for _, s := range []struct {
+		name, spec string
+		read       int64
+	}{{a.Definition.Service, own.Spec, own.Incarnation}, {otherOf(a).service, o.status.Spec, o.status.Incarnation}} {
+		if s.spec != specs[s.name] {
+			return fmt.Sprintf("%s has read incarnation %d, and %d is the newest: both must have read one", s.name, s.read, newest), nil
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,171 @@
+// Package checks judges what stands between a release and its target and lies outside of the workflow:
+// protections (A19, A20, D16–D19) and conditions on other services (D20–D22). Each kind is one file
+// behind Checker and one line in kinds. A check says PASS, WAIT (not now), FAIL (not by itself) or
+// ERROR (it could not be judged), with a reason for people.
+//
+// A check changes nothing, keeps nothing, and answers the question from what is there now. It lets no
+// secret out. It may import entities, intent and runtimes; it knows nothing of Temporal.
+package checks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/runtimes"
+	"github.com/converge-engine/converge/runtimes/custom"
+)
+
+// Asked is what a check is asked.
+type Asked struct {
+	Definition entities.CheckDefinition
+	Look       entities.CheckLook
+	// Version is what a person or CI named; empty: what Look.FullVersion was made from.
+	Version string
+	// ServiceID is what commands are told (C7).
+	ServiceID string
+	Now       time.Time
+}
+
+// Checker is one way to judge. Judge may be called again and at the same time; it returns soon after
+// ctx ends. An error is that it could not be judged (D16), which is never a verdict on the release; its
+// text needs no name of the check, and must hold no secret. Now and At are not its business.
+type Checker interface {
+	Judge(ctx context.Context, a Asked) (entities.CheckReading, error)
+}
+
+// Places is where checks look. What is nil is not there: a check that needs it is an ERROR. So is
+// `simulate` without a network.
+type Places struct {
+	HTTP     *http.Client
+	Commands Commands
+	Services Services
+	Payloads Payloads
+	Getenv   func(name string) (string, bool) // of the worker: os.LookupEnv
+}
+
+// Commands runs commands; On makes one. It keeps the promises of custom.RunOnce.
+type Commands interface {
+	Run(ctx context.Context, o custom.Once) (out runtimes.Output, signal string, err error)
+}
+
+// Payloads reads what a runtime receives, by digest. *intent.Store is one.
+type Payloads interface {
+	Payload(ctx context.Context, digest string) (entities.Payload, error)
+}
+
+// ErrNoService is that a service of the application has not started yet.
+var ErrNoService = errors.New("there is no such service yet")
+
+// Services asks services of an application what they are at. Answers are of now, never kept.
+type Services interface {
+	// Status is what the service's status query says. A service without a workflow is ErrNoService.
+	Status(ctx context.Context, application, service string) (protocol.Status, error)
+	// Newest is the newest (or pinned) incarnation of an application, and the digest of each service's
+	// spec in it.
+	Newest(ctx context.Context, application string) (incarnation int64, specs map[string]string, err error)
+	// Parameters are those that a full version of a service was rendered with for a channel.
+	Parameters(ctx context.Context, application, service, channel, fullVersion string) (map[string]any, error)
+}
+
+// On runs commands on this machine, and as Jobs in the clusters.
+func On(clusters custom.Clusters) Commands { return machine{clusters} }
+
+type machine struct{ clusters custom.Clusters }
+
+func (m machine) Run(ctx context.Context, o custom.Once) (runtimes.Output, string, error) {
+	return custom.RunOnce(ctx, m.clusters, o)
+}
+
+// kinds is the one list of the ways to judge.
+func kinds(p Places) map[entities.CheckKind]Checker {
+	return map[entities.CheckKind]Checker{
+		entities.CheckAllowedTimes:   allowedTimes{},
+		entities.CheckDeniedVersions: deniedVersions{},
+		entities.CheckAlways:         always{},
+		entities.CheckPrometheus:     prometheus{p},
+		entities.CheckCapacity:       capacity{p},
+		entities.CheckAlertmanager:   alertmanager{p},
+		entities.CheckHTTP:           httpCheck{p},
+		entities.CheckCommand:        command{p},
+		entities.CheckJob:            command{p},
+		entities.CheckServiceStable:  serviceStable{p},
+		entities.CheckVersionOrder:   versionOrder{p},
+		entities.CheckStaticOrder:    staticOrder{p},
+		entities.CheckCapacityOrder:  capacityOrder{p},
+	}
+}
+
+// Offline tells whether a kind is judged from its definition, the version and the time alone, so that
+// `simulate` judges it as the worker does, with empty Places.
+func Offline(kind entities.CheckKind) bool {
+	switch kind {
+	case entities.CheckAllowedTimes, entities.CheckDeniedVersions, entities.CheckAlways:
+		return true
+	}
+	return false
+}
+
+// MaxReason bounds a reason, in bytes.
+const MaxReason = 500
+
+// Judge judges a check. It never fails and never panics: what keeps it from judging is the verdict
+// ERROR (D16), an end of ctx and an unknown kind included. Reading.At is a.Now.
+func Judge(ctx context.Context, places Places, a Asked) (r entities.CheckReading) {
+	defer func() {
+		if broken := recover(); broken != nil {
+			r = entities.CheckReading{Verdict: entities.Error, Reason: fmt.Sprintf("the check itself is broken: %v", broken)}
+		}
+		r.At, r.Reason = a.Now, oneLine(r.Reason, MaxReason)
+	}()
+	r, err := judge(ctx, places, a)
+	if err == nil && !known(r.Verdict) {
+		err = fmt.Errorf("%q is no verdict", r.Verdict)
+	}
+	if err != nil {
+		return entities.CheckReading{Verdict: entities.Error, Reason: err.Error()}
+	}
+	return r
+}
+
+func judge(ctx context.Context, places Places, a Asked) (entities.CheckReading, error) {
+	if err := ctx.Err(); err != nil {
+		return entities.CheckReading{}, fmt.Errorf("it was not judged: %w", err)
+	}
+	checker, ok := kinds(places)[a.Definition.Kind]
+	if !ok {
+		return entities.CheckReading{}, fmt.Errorf("this version knows no checks of kind %q", a.Definition.Kind)
+	}
+	return checker.Judge(ctx, a.filled())
+}
+
+func known(v entities.Verdict) bool {
+	return v == entities.Pass || v == entities.Wait || v == entities.Fail || v == entities.Error
+}
+
+// Readings as checkers return them.
+
+func pass(format string, args ...any) (entities.CheckReading, error) {
+	return entities.CheckReading{Verdict: entities.Pass, Reason: fmt.Sprintf(format, args...)}, nil
+}
+
+func wait(format string, args ...any) (entities.CheckReading, error) {
+	return entities.CheckReading{Verdict: entities.Wait, Reason: fmt.Sprintf(format, args...)}, nil
+}
+
+func fail(format string, args ...any) (entities.CheckReading, error) {
+	return entities.CheckReading{Verdict: entities.Fail, Reason: fmt.Sprintf(format, args...)}, nil
+}
+
+func unjudged(format string, args ...any) (entities.CheckReading, error) {
+	return entities.CheckReading{}, fmt.Errorf(format, args...)
+}
+
+// incomplete is the error of a definition that lacks the field of its kind.
+func incomplete(a Asked) (entities.CheckReading, error) {
+	return unjudged("its definition says nothing of %s", a.Definition.Kind)
+}

@@ -1,0 +1,96 @@
+package checks
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/runtimes"
+	"github.com/converge-engine/converge/runtimes/custom"
+)
+
+// How long a command may take when nothing is said: a Job waits for a node and an image too.
+const (
+	defaultCommandTimeout = 30 * time.Second
+	defaultJobTimeout     = 5 * time.Minute
+)
+
+// command judges by the exit code of a process or of a Job: 0 passes, 2 waits, 3 fails (A20). The last
+// line that it prints is the reason.
+type command struct{ places Places }
+
+func (c command) Judge(ctx context.Context, a Asked) (entities.CheckReading, error) {
+	d := a.Definition.Command
+	switch {
+	case d == nil:
+		return incomplete(a)
+	case c.places.Commands == nil:
+		return unjudged("no commands are run here")
+	case (a.Definition.Kind == entities.CheckJob) != (d.Job != nil):
+		return unjudged("a check of kind %s has no job, or one of kind %s has one", entities.CheckJob, entities.CheckCommand)
+	}
+	out, signal, err := c.places.Commands.Run(ctx, c.once(a, d))
+	switch {
+	case err != nil:
+		return entities.CheckReading{}, err
+	case signal != "":
+		return unjudged("%s was ended by signal %s%s", d.Command.Argv[0], signal, said(out.Stderr, out.Stdout))
+	}
+	return exited(d.Command.Argv[0], out)
+}
+
+func (c command) once(a Asked, d *entities.CheckRun) custom.Once {
+	timeout := d.Command.Timeout
+	switch {
+	case timeout > 0:
+	case d.Job != nil:
+		timeout = defaultJobTimeout
+	default:
+		timeout = defaultCommandTimeout
+	}
+	return custom.Once{
+		What: string(a.Definition.Kind), Purpose: "check", Dir: a.Definition.Dir, Argv: d.Command.Argv, Env: d.Env, Job: d.Job,
+		Timeout: timeout, Lookup: c.places.lookup,
+		Instance: runtimes.Instance{
+			Application: a.Definition.Application, Service: a.Definition.Service, ServiceID: a.ServiceID,
+			Channel: a.Definition.Channel, FullVersion: a.Look.FullVersion,
+		},
+	}
+}
+
+// lookup is Getenv, or an environment without anything in it.
+func (p Places) lookup(name string) (string, bool) {
+	if p.Getenv == nil {
+		return "", false
+	}
+	return p.Getenv(name)
+}
+
+func exited(program string, out runtimes.Output) (entities.CheckReading, error) {
+	verdict, ok := map[int]entities.Verdict{0: entities.Pass, 2: entities.Wait, 3: entities.Fail}[out.ExitCode]
+	if !ok {
+		return unjudged("%s exited %d%s", program, out.ExitCode, said(out.Stderr, out.Stdout))
+	}
+	reason := last(out.Stdout)
+	if reason == "" {
+		reason = fmt.Sprintf("%s exited %d", program, out.ExitCode)
+	}
+	return entities.CheckReading{Verdict: verdict, Reason: reason}, nil
+}
+
+// said is the last line of the first output that has one, for the end of an error.
+func said(outputs ...string) string {
+	for _, output := range outputs {
+		if line := last(output); line != "" {
+			return ": " + line
+		}
+	}
+	return ""
+}
+
+func last(output string) string {
+	lines := strings.Split(strings.TrimSpace(output), "\n")
+	return oneLine(lines[len(lines)-1], MaxReason/2)
+}

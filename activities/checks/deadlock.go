@@ -1,0 +1,88 @@
+package checks
+
+import (
+	"context"
+	"strings"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// mostAsked bounds how many services are asked in search of a circle.
+const mostAsked = 20
+
+// dependsOn are the beginnings of the ids that conditions on other services have; the service follows,
+// and after an @ its channel when it is another one.
+var dependsOn = [...]string{"service-stable/", "version-order/", "static-order/", "capacity-order/"}
+
+// circle looks for a way along which the other service waits for this one: from service to service by
+// the conditions that hold up the next release of each. Empty: there is none, or somebody could not be
+// asked. What others say may be some seconds old, so a circle may be seen that is just being broken; the
+// next look does not see it any more.
+func (p Places) circle(ctx context.Context, a Asked, first other) string {
+	me := place{a.Definition.Service, a.Definition.Channel}
+	from := otherOf(a)
+	s := search{places: p, application: a.Definition.Application, goal: me, seen: map[place]bool{from: true}}
+	way := s.walk(ctx, from, first)
+	if way == nil {
+		return ""
+	}
+	text := me.String() + " waits for " + from.service
+	for _, link := range way {
+		text += ", which waits for " + link.service
+	}
+	return text
+}
+
+type search struct {
+	places      Places
+	application string
+	goal        place
+	seen        map[place]bool
+}
+
+// walk returns the places on the way from at to the goal, which is the last; nil when there is no way.
+func (s *search) walk(ctx context.Context, at place, o other) []place {
+	var next []place
+	for _, c := range o.channel.Conditions {
+		to, ok := waitsFor(at, c)
+		switch {
+		case !ok:
+		case to == s.goal:
+			return []place{to}
+		case !s.seen[to]:
+			next = append(next, to)
+		}
+	}
+	for _, to := range next {
+		if s.seen[to] || len(s.seen) >= mostAsked {
+			continue
+		}
+		s.seen[to] = true
+		o, err := s.places.ask(ctx, s.application, to)
+		if err != nil {
+			continue // nothing is known of it, so nothing is said
+		}
+		if way := s.walk(ctx, to, o); way != nil {
+			return append([]place{to}, way...)
+		}
+	}
+	return nil
+}
+
+// waitsFor is the place that a condition of a service waits for.
+func waitsFor(at place, c protocol.ConditionStatus) (place, bool) {
+	if v := entities.Verdict(c.Verdict); v != entities.Wait && v != entities.Fail {
+		return place{}, false
+	}
+	for _, begin := range dependsOn {
+		if name, ok := strings.CutPrefix(c.ID, begin); ok {
+			service, channel, elsewhere := strings.Cut(name, "@")
+			if !elsewhere {
+				channel = at.channel
+			}
+			return place{service, channel}, true
+		}
+	}
+	return place{}, false
+}

@@ -1,0 +1,40 @@
+package checks
+
+import (
+	"context"
+	"path"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// deniedVersions fails versions that match a glob, by the version that was named or by the full one
+// (A20).
+type deniedVersions struct{}
+
+func (deniedVersions) Judge(_ context.Context, a Asked) (entities.CheckReading, error) {
+	d := a.Definition.DeniedVersions
+	if d == nil {
+		return incomplete(a)
+	}
+	for _, pattern := range d.Versions { // all of them first: a broken one must not lie in wait for a match
+		if _, err := path.Match(pattern, ""); err != nil {
+			return unjudged("%q is no pattern for versions: %w", pattern, err)
+		}
+	}
+	for _, pattern := range d.Versions {
+		for _, version := range []string{a.version(), a.Look.FullVersion} {
+			if hit, _ := path.Match(pattern, version); !hit { // patterns are good: see above
+				continue
+			}
+			why := ""
+			if d.Reason != "" {
+				why = ": " + d.Reason
+			}
+			if pattern == version {
+				return fail("%s is denied%s", version, why)
+			}
+			return fail("%s is denied (%s)%s", version, pattern, why)
+		}
+	}
+	return pass("%s is not denied", a.Look.FullVersion)
+}

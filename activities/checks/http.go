@@ -1,0 +1,180 @@
+package checks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+const (
+	defaultHTTPTimeout = 10 * time.Second
+	mostRedirects      = 5
+	maxExcerpt         = 200     // bytes of a body that a reason shows
+	maxAnswer          = 4 << 20 // bytes of an answer that are read
+)
+
+// httpCheck passes while a GET answers with a status listed (A20).
+type httpCheck struct{ places Places }
+
+func (c httpCheck) Judge(ctx context.Context, a Asked) (entities.CheckReading, error) {
+	d := a.Definition.HTTP
+	if d == nil {
+		return incomplete(a)
+	}
+	r := request{places: c.places, url: d.URL, headers: d.Headers, timeout: d.Timeout, follow: true}
+	got, err := r.do(ctx)
+	if err != nil {
+		return entities.CheckReading{}, err
+	}
+	good := got.status >= 200 && got.status < 300
+	if len(d.Statuses) > 0 {
+		good = slices.Contains(d.Statuses, got.status)
+	}
+	reason := fmt.Sprintf("%s answered %d", r.where(), got.status)
+	if good {
+		return pass("%s", reason)
+	}
+	if excerpt := oneLine(got.text, maxExcerpt); excerpt != "" {
+		reason += ": " + excerpt
+	}
+	return wait("%s", reason)
+}
+
+// request is one request to somebody outside, bounded in time and size. Its errors hold neither a
+// secret nor what a URL says behind the host.
+type request struct {
+	places  Places
+	method  string // default GET
+	url     string
+	body    func() (io.Reader, string) // and its content type
+	headers map[string]entities.Value
+	token   *entities.Value
+	timeout time.Duration
+	follow  bool // redirects, but with secrets never to another host
+	secrets secrets
+}
+
+type answer struct {
+	status int
+	body   []byte
+	text   string // the body without secrets
+}
+
+func (r *request) do(ctx context.Context) (answer, error) {
+	if r.places.HTTP == nil {
+		return answer{}, errors.New("there is no network here")
+	}
+	r.secrets = secrets{getenv: r.places.Getenv}
+	timeout := r.timeout
+	if timeout <= 0 {
+		timeout = defaultHTTPTimeout
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %s", timeout))
+	defer cancel()
+	req, err := r.request(ctx)
+	if err != nil {
+		return answer{}, err
+	}
+	client := *r.places.HTTP
+	client.CheckRedirect = r.redirect
+	res, err := client.Do(req)
+	if err != nil {
+		return answer{}, r.trouble(ctx, err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return answer{}, r.trouble(ctx, err)
+	case len(body) > maxAnswer:
+		return answer{}, fmt.Errorf("%s answered more than %d MiB", r.where(), maxAnswer>>20)
+	}
+	return answer{status: res.StatusCode, body: body, text: r.secrets.hide(string(body[:min(len(body), 8<<10)]))}, nil
+}
+
+func (r *request) request(ctx context.Context) (*http.Request, error) {
+	parsed, err := url.Parse(r.url)
+	if err != nil || parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https" {
+		return nil, errors.New("its URL is none; expected http://… or https://…") // not shown: there may be a password in it
+	}
+	if password, ok := parsed.User.Password(); ok {
+		r.secrets.values = append(r.secrets.values, password)
+	}
+	method, body, kind := r.method, io.Reader(nil), ""
+	if method == "" {
+		method = http.MethodGet
+	}
+	if r.body != nil {
+		body, kind = r.body()
+	}
+	req, err := http.NewRequestWithContext(ctx, method, r.url, body)
+	if err != nil {
+		return nil, errors.New("its URL is none; expected http://… or https://…")
+	}
+	if kind != "" {
+		req.Header.Set("Content-Type", kind)
+	}
+	req.Header.Set("User-Agent", "converge")
+	for _, name := range slices.Sorted(maps.Keys(r.headers)) {
+		value, err := r.secrets.resolve("header "+name, r.headers[name])
+		if err != nil {
+			return nil, err
+		}
+		req.Header.Set(name, value)
+		if http.CanonicalHeaderKey(name) == "Host" {
+			req.Host = value
+		}
+	}
+	if r.token != nil {
+		token, err := r.secrets.resolve("the token", *r.token)
+		if err != nil {
+			return nil, err
+		}
+		r.secrets.values = append(r.secrets.values, token) // a literal one is no less secret
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	return req, nil
+}
+
+// redirect follows a few redirects. What carries a secret goes to nobody but whom it was meant for.
+func (r *request) redirect(next *http.Request, before []*http.Request) error {
+	first := before[0].URL
+	switch {
+	case !r.follow:
+		return http.ErrUseLastResponse
+	case len(before) > mostRedirects:
+		return fmt.Errorf("more than %d redirects", mostRedirects)
+	case len(r.secrets.values) > 0 && (next.URL.Scheme != first.Scheme || next.URL.Host != first.Host):
+		return fmt.Errorf("it redirects to %s://%s, and secrets are not sent there", next.URL.Scheme, next.URL.Host)
+	}
+	return nil
+}
+
+// trouble explains why there is no answer, without the URL, which may hold what is nobody's business.
+func (r *request) trouble(ctx context.Context, err error) error {
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		err = wrapped.Err
+	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return fmt.Errorf("%s: %s", r.where(), r.secrets.hide(err.Error()))
+}
+
+// where is the host, for people.
+func (r *request) where() string {
+	parsed, err := url.Parse(r.url)
+	if err != nil {
+		return "it"
+	}
+	return parsed.Host
+}

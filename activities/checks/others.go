@@ -1,0 +1,128 @@
+package checks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/maestro"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// other is another service in a channel, as it says itself at this moment (D20–D22).
+type other struct {
+	status  protocol.Status
+	channel protocol.ChannelStatus
+}
+
+// place names a service in a channel.
+type place struct{ service, channel string }
+
+func (p place) String() string { return p.service + " in " + p.channel }
+
+// otherOf is the place that a check depends on.
+func otherOf(a Asked) place {
+	d := a.Definition.Dependency
+	at := place{d.Service, d.Channel}
+	if at.channel == "" {
+		at.channel = a.Definition.Channel
+	}
+	return at
+}
+
+// onOther judges by what another service says. What has not started is waited for; what does not go to
+// the channel never comes. A wait that cannot end by itself, because the other waits for this one, is a
+// FAIL that names all who wait (D21).
+func (p Places) onOther(ctx context.Context, a Asked, judge func(other) (entities.CheckReading, error)) (entities.CheckReading, error) {
+	if a.Definition.Dependency == nil || a.Definition.Dependency.Service == "" {
+		return incomplete(a)
+	}
+	at := otherOf(a)
+	o, err := p.ask(ctx, a.Definition.Application, at)
+	switch {
+	case errors.Is(err, ErrNoService):
+		return wait("%s has not started yet", at.service)
+	case errors.Is(err, errNoChannel):
+		return fail("%s does not go to %s", at.service, at.channel)
+	case err != nil:
+		return entities.CheckReading{}, err
+	}
+	r, err := judge(o)
+	if err != nil || r.Verdict != entities.Wait {
+		return r, err
+	}
+	if circle := p.circle(ctx, a, o); circle != "" {
+		return fail("deadlock: %s. %s", circle, r.Reason)
+	}
+	return r, nil
+}
+
+var errNoChannel = errors.New("it does not go to that channel")
+
+func (p Places) ask(ctx context.Context, application string, at place) (other, error) {
+	if p.Services == nil {
+		return other{}, errors.New("other services cannot be asked here")
+	}
+	status, err := p.Services.Status(ctx, application, at.service)
+	if err != nil {
+		return other{}, fmt.Errorf("service %s: %w", at.service, err)
+	}
+	n := slices.IndexFunc(status.Channels, func(c protocol.ChannelStatus) bool { return c.Name == at.channel })
+	switch {
+	case n >= 0:
+		return other{status, status.Channels[n]}, nil
+	case status.Spec == "" && len(status.Channels) == 0: // it has only just begun
+		return other{}, fmt.Errorf("service %s: %w", at.service, ErrNoService)
+	}
+	return other{}, fmt.Errorf("service %s: %w", at.service, errNoChannel)
+}
+
+// phase of a release in the channel.
+func (o other) phase(r protocol.ReleaseStatus) maestro.Phase {
+	return maestro.Phase(r.Phases[o.channel.Name])
+}
+
+// present is the version that the channel has reached: its target, or the last one that succeeded while
+// it is still moving to it or failed on the way. Empty: none yet.
+func (o other) present() string {
+	for _, r := range o.status.Releases { // newest first
+		if r.Version != o.channel.Target || !o.phase(r).Entered() {
+			continue
+		}
+		if p := o.phase(r); p == maestro.InProgress || p == maestro.Failed {
+			return o.succeeded()
+		}
+		break
+	}
+	return o.channel.Target
+}
+
+func (o other) succeeded() string {
+	for _, r := range o.status.Releases {
+		if o.phase(r) == maestro.Succeeded && r.Version != o.channel.Target {
+			return r.Version
+		}
+	}
+	return ""
+}
+
+// stuck tells whether the channel will not move on by itself.
+func (o other) stuck() bool {
+	switch entities.Status(o.channel.Status) {
+	case entities.StatusFailed, entities.StatusFailedRollback, entities.StatusRolledBack, entities.StatusBlocked,
+		entities.StatusOrphaned, entities.StatusDeleted:
+		return true
+	}
+	return false
+}
+
+// delayed is WAIT, or FAIL when the other will not move on by itself.
+func (o other) delayed(format string, args ...any) (entities.CheckReading, error) {
+	r, err := wait(format, args...)
+	if o.stuck() {
+		r.Verdict, r.Reason = entities.Fail, r.Reason+", and "+o.status.Service+" is "+o.channel.Status
+	}
+	return r, err
+}

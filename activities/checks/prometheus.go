@@ -1,0 +1,202 @@
+package checks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// prometheus passes while every sample of an instant query is within its bounds (A20). What is no
+// number, or is not there, is an ERROR: unknown is never good.
+type prometheus struct{ places Places }
+
+func (c prometheus) Judge(ctx context.Context, a Asked) (entities.CheckReading, error) {
+	d := a.Definition.Prometheus
+	switch {
+	case d == nil:
+		return incomplete(a)
+	case d.LessThan == nil && d.GreaterThan == nil:
+		return unjudged("it has no bound; expected lessThan or greaterThan")
+	case d.Empty != "" && d.Empty != "error" && d.Empty != "pass":
+		return unjudged("empty is %q; expected error or pass", d.Empty)
+	}
+	samples, err := promServer{places: c.places, url: d.URL, token: d.Token}.query(ctx, d.Query)
+	switch {
+	case err != nil:
+		return entities.CheckReading{}, err
+	case len(samples) == 0 && d.Empty == "pass":
+		return pass("the query gives no sample, which is declared to pass")
+	case len(samples) == 0:
+		return unjudged("the query gives no sample")
+	}
+	return bounded(d, samples)
+}
+
+// bounded judges by the worst sample: the one furthest outside of the bounds, or else the one nearest
+// to them.
+func bounded(d *entities.PrometheusQuery, samples []sample) (entities.CheckReading, error) {
+	worst, how, least := samples[0], "", math.Inf(1)
+	for _, s := range samples {
+		if math.IsNaN(s.value) {
+			return unjudged("%s is no number (NaN)", s)
+		}
+		room, bound := roomOf(d, s.value)
+		if how == "" || room < least {
+			worst, how, least = s, bound, room
+		}
+	}
+	if least > 0 {
+		return pass("%s %s", worst, how)
+	}
+	return wait("%s, expected %s", worst, how)
+}
+
+// roomOf is how far a value is within the nearer bound, negative outside, and that bound. On the bound
+// is outside.
+func roomOf(d *entities.PrometheusQuery, value float64) (room float64, bound string) {
+	room = math.Inf(1)
+	if d.LessThan != nil {
+		room, bound = *d.LessThan-value, "less than "+number(*d.LessThan)
+	}
+	if d.GreaterThan != nil && (bound == "" || value-*d.GreaterThan < room) {
+		room, bound = value-*d.GreaterThan, "greater than "+number(*d.GreaterThan)
+	}
+	return room, bound
+}
+
+// sample is one value with its labels.
+type sample struct {
+	labels map[string]string
+	value  float64
+}
+
+func (s sample) String() string {
+	if name := s.labelled(); name != "" {
+		return name + " " + number(s.value)
+	}
+	return number(s.value)
+}
+
+// labelled is what the sample is of: name{label="value"}.
+func (s sample) labelled() string {
+	var labels []string
+	for _, name := range slices.Sorted(maps.Keys(s.labels)) {
+		if name != "__name__" {
+			labels = append(labels, name+"="+strconv.Quote(s.labels[name]))
+		}
+	}
+	text := s.labels["__name__"]
+	if len(labels) > 0 {
+		text += "{" + strings.Join(labels, ",") + "}"
+	}
+	return oneLine(text, MaxReason/2)
+}
+
+func number(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
+
+// promServer is a Prometheus, or whatever speaks its HTTP API.
+type promServer struct {
+	places Places
+	url    string
+	token  *entities.Value
+}
+
+// promAnswer is what /api/v1/query answers.
+type promAnswer struct {
+	Status    string `json:"status"`
+	ErrorType string `json:"errorType"`
+	Error     string `json:"error"`
+	Data      struct {
+		ResultType string          `json:"resultType"`
+		Result     json.RawMessage `json:"result"`
+	} `json:"data"`
+}
+
+// query runs an instant query. A scalar is one sample without labels.
+func (p promServer) query(ctx context.Context, query string) ([]sample, error) {
+	if strings.TrimSpace(query) == "" {
+		return nil, errors.New("it has no query")
+	}
+	r := request{
+		places: p.places, method: http.MethodPost, url: strings.TrimRight(p.url, "/") + "/api/v1/query", token: p.token,
+		body: func() (io.Reader, string) {
+			return strings.NewReader(url.Values{"query": {query}}.Encode()), "application/x-www-form-urlencoded"
+		},
+	}
+	got, err := r.do(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var a promAnswer
+	if err := json.Unmarshal(got.body, &a); err != nil || a.Status != "success" {
+		if a.Error != "" {
+			return nil, fmt.Errorf("%s answered %d: %s: %s", r.where(), got.status, oneLine(a.ErrorType, 40), oneLine(r.secrets.hide(a.Error), maxExcerpt))
+		}
+		return nil, fmt.Errorf("%s answered %d, and nothing that a Prometheus says: %s", r.where(), got.status, oneLine(got.text, maxExcerpt))
+	}
+	samples, err := a.samples()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", r.where(), err)
+	}
+	return samples, nil
+}
+
+func (a promAnswer) samples() ([]sample, error) {
+	switch a.Data.ResultType {
+	case "scalar":
+		var point promPoint
+		if err := json.Unmarshal(a.Data.Result, &point); err != nil {
+			return nil, fmt.Errorf("malformed scalar: %w", err)
+		}
+		return []sample{{value: point.value}}, nil
+	case "vector":
+		var series []struct {
+			Metric map[string]string `json:"metric"`
+			Value  *promPoint        `json:"value"`
+		}
+		if err := json.Unmarshal(a.Data.Result, &series); err != nil {
+			return nil, fmt.Errorf("malformed vector: %w", err)
+		}
+		var out []sample
+		for _, s := range series {
+			if s.Value == nil {
+				return nil, fmt.Errorf("%s is a histogram; expected numbers", sample{labels: s.Metric}.labelled())
+			}
+			out = append(out, sample{labels: s.Metric, value: s.Value.value})
+		}
+		return out, nil
+	}
+	return nil, fmt.Errorf("the query gives a %s; expected a vector or a scalar", oneLine(a.Data.ResultType, 40))
+}
+
+// promPoint is [time, "value"].
+type promPoint struct{ value float64 }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *promPoint) UnmarshalJSON(data []byte) error {
+	var pair []json.RawMessage
+	var text string
+	if err := json.Unmarshal(data, &pair); err != nil {
+		return err
+	}
+	if len(pair) != 2 {
+		return fmt.Errorf("%d parts; expected a time and a value", len(pair))
+	}
+	if err := json.Unmarshal(pair[1], &text); err != nil {
+		return err
+	}
+	value, err := strconv.ParseFloat(text, 64)
+	p.value = value
+	return err
+}

@@ -1,0 +1,24 @@
+package checks
+
+import (
+	"context"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// serviceStable passes while another service is CONVERGED in the channel.
+type serviceStable struct{ places Places }
+
+func (c serviceStable) Judge(ctx context.Context, a Asked) (entities.CheckReading, error) {
+	return c.places.onOther(ctx, a, func(o other) (entities.CheckReading, error) {
+		name := otherOf(a)
+		if o.channel.Status == string(entities.StatusConverged) {
+			return pass("%s is %s at %s", name, o.channel.Status, o.channel.Target)
+		}
+		r, err := wait("%s is %s", name, o.channel.Status)
+		if o.stuck() {
+			r.Verdict = entities.Fail
+		}
+		return r, err
+	})
+}

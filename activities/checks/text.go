@@ -1,0 +1,130 @@
+package checks
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/solver"
+	"github.com/converge-engine/converge/runtimes"
+	"github.com/converge-engine/converge/runtimes/custom"
+)
+
+// open is what text of a definition may leave open until it is judged.
+var open = regexp.MustCompile(`\$\{\{\s*(version|fullVersion)\s*\}\}`)
+
+// version is what a person or CI named.
+func (a Asked) version() string {
+	if a.Version != "" {
+		return a.Version
+	}
+	return solver.Named(a.Look.FullVersion)
+}
+
+// fill puts the versions into text. Quoting is the user's: in a command and its environment the text
+// stays one argument.
+func (a Asked) fill(text string) string {
+	return open.ReplaceAllStringFunc(text, func(place string) string {
+		if strings.Contains(place, "fullVersion") {
+			return a.Look.FullVersion
+		}
+		return a.version()
+	})
+}
+
+// filled is what is asked, with the versions in the definition's text. What was given stays as it is.
+func (a Asked) filled() Asked {
+	d := &a.Definition
+	if d.DeniedVersions != nil {
+		v := *d.DeniedVersions
+		v.Reason = a.fill(v.Reason)
+		d.DeniedVersions = &v
+	}
+	if d.Prometheus != nil {
+		v := *d.Prometheus
+		v.URL, v.Query = a.fill(v.URL), a.fill(v.Query)
+		d.Prometheus = &v
+	}
+	if d.Alertmanager != nil {
+		v := *d.Alertmanager
+		v.URL, v.Matchers = a.fill(v.URL), fillAll(v.Matchers, a.fill)
+		d.Alertmanager = &v
+	}
+	if d.HTTP != nil {
+		v := *d.HTTP
+		v.URL, v.Headers = a.fill(v.URL), fillAll(v.Headers, a.fillValue)
+		d.HTTP = &v
+	}
+	if d.Command != nil {
+		v := *d.Command
+		v.Env, v.Command.Argv = fillAll(v.Env, a.fillValue), nil
+		for _, arg := range d.Command.Command.Argv {
+			v.Command.Argv = append(v.Command.Argv, a.fill(arg))
+		}
+		d.Command = &v
+	}
+	if d.Capacity != nil {
+		v := *d.Capacity
+		v.URL, v.Use, v.Capacity = a.fill(v.URL), a.fill(v.Use), a.fill(v.Capacity)
+		d.Capacity = &v
+	}
+	if d.Always != nil {
+		v := *d.Always
+		v.Reason = a.fill(v.Reason)
+		d.Always = &v
+	}
+	return a
+}
+
+func (a Asked) fillValue(v entities.Value) entities.Value {
+	v.Literal = a.fill(v.Literal)
+	return v
+}
+
+func fillAll[T any](all map[string]T, fill func(T) T) map[string]T {
+	out := make(map[string]T, len(all))
+	for name, v := range all {
+		out[name] = fill(v)
+	}
+	return out
+}
+
+// oneLine makes text from outside fit into a reason.
+func oneLine(text string, limit int) string {
+	text = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case unicode.IsControl(r):
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(text, "?"))
+	return runtimes.Clip(strings.Join(strings.Fields(text), " "), limit)
+}
+
+// secrets resolves references to the worker's environment and remembers what must not be told.
+type secrets struct {
+	getenv func(string) (string, bool)
+	values []string
+}
+
+func (s *secrets) resolve(what string, v entities.Value) (string, error) {
+	if v.WorkerEnv == "" {
+		return v.Literal, nil
+	}
+	if s.getenv == nil {
+		return "", fmt.Errorf("%s is to come from the worker's environment, and there is none here", what)
+	}
+	value, ok := s.getenv(v.WorkerEnv)
+	if !ok {
+		return "", fmt.Errorf("%s is to come from the worker's environment variable %s, which is not set there", what, v.WorkerEnv)
+	}
+	s.values = append(s.values, value)
+	return value, nil
+}
+
+// hide takes what was resolved out of text.
+func (s *secrets) hide(text string) string { return custom.Redact(text, s.values...) }

@@ -1,0 +1,68 @@
+package checks
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// allowedTimes passes within its windows and outside of holidays and freezes (A20).
+type allowedTimes struct{}
+
+func (allowedTimes) Judge(_ context.Context, a Asked) (entities.CheckReading, error) {
+	if a.Definition.AllowedTimes == nil {
+		return incomplete(a)
+	}
+	return Times(*a.Definition.AllowedTimes, a.Now)
+}
+
+// Times judges a calendar at a moment: PASS while it is open, with the time at which it closes as Next;
+// WAIT while it is closed, with the time at which it opens; FAIL when it does not open within five years.
+// An error is of the calendar itself. It is a function of its arguments alone; At is not set.
+func Times(d entities.AllowedTimes, now time.Time) (entities.CheckReading, error) {
+	c, err := readCalendar(d)
+	if err != nil {
+		return entities.CheckReading{}, err
+	}
+	open, ok := c.around(now)
+	why := c.why(now)
+	switch {
+	case !ok:
+		if why != "" {
+			why = " (" + why + ")"
+		}
+		return fail("it does not open within %d years%s", horizonYears, why)
+	case !now.Before(open.from):
+		reading, err := pass("open, and no end of it within %d years", horizonYears)
+		if !open.to.IsZero() {
+			reading.Reason, reading.Next = "open until "+c.shown(open.to, now), open.to.UTC()
+		}
+		return reading, err
+	}
+	if why == "" {
+		why = "outside of its hours"
+	}
+	reading, err := wait("opens %s (%s)", c.shown(open.from, now), why)
+	reading.Next = open.from.UTC()
+	return reading, err
+}
+
+// shown writes a time as people there would: with the date when the day of the week could be another
+// one's.
+func (c *calendar) shown(t, now time.Time) string {
+	t, now = t.In(c.in), now.In(c.in)
+	layout := "Mon 15:04"
+	if !t.Before(instant(dateOf(now).plus(6).at(0), c.in)) {
+		layout = "Mon 2 Jan 15:04"
+	}
+	if t.Year() != now.Year() {
+		layout = "Mon 2 Jan 2006 15:04"
+	}
+	if t.Second() != 0 {
+		layout += ":05"
+	}
+	zone, _ := t.Zone()
+	return fmt.Sprintf("%s %s", t.Format(layout), zone)
+}
