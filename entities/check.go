@@ -60,37 +60,6 @@ func (v *view) judgeCheck(c *Check, r *Release) Judgement {
 	return j
 }
 
-// breaks tells whether a check fails a release that is in progress: its reading, of this release,
-// says WAIT or FAIL, and no person lets the release pass it. An ERROR and a check that was not judged
-// yet fail nothing (A19).
-func (v *view) breaks(c *Check, r *Release) (Judgement, bool) {
-	if r.bypassed(v.spec.Name, c.ID) != nil {
-		return Judgement{}, false
-	}
-	st := v.inst.reading(v.s.lookAt(v.spec, c, r))
-	if st == nil || st.Verdict != Wait && st.Verdict != Fail {
-		return Judgement{}, false
-	}
-	return v.judgeCheck(c, r), true
-}
-
-// deploymentBroken says why a release in progress fails by a check of its deployment, or "".
-func (v *view) deploymentBroken(holder *Release) string {
-	if holder == nil || !v.inst.StableSince.IsZero() {
-		return ""
-	}
-	for i := range v.spec.Checks {
-		c := &v.spec.Checks[i]
-		if at := c.at(Deployment); at == nil || !at.Fails {
-			continue
-		}
-		if j, broken := v.breaks(c, holder); broken {
-			return c.ID + because(j.Reason)
-		}
-	}
-	return ""
-}
-
 // at is when a check is asked at a stage, or nil.
 func (c *Check) at(stage Stage) *CheckAt {
 	for i := range c.At {
@@ -127,33 +96,6 @@ func (v *view) want(c *Check, release string) {
 		v.wants().checks, v.wants().release = nil, release
 	}
 	v.wants().checks = append(v.wants().checks, c.ID)
-}
-
-// wantInProgress says which checks watch over the release in progress: those that may fail its
-// deployment, and, once its objects are stable, those whose window has begun.
-func (v *view) wantInProgress() {
-	holder := v.release(v.turn.Holder)
-	if holder == nil || len(v.spec.Checks) == 0 || v.inst.Progress.First.IsZero() || v.inst.Converged {
-		return
-	}
-	for i := range v.spec.Checks {
-		c := &v.spec.Checks[i]
-		if v.inst.StableSince.IsZero() {
-			if at := c.at(Deployment); at != nil && at.Fails {
-				v.want(c, holder.ID)
-			}
-			continue
-		}
-		at := c.at(PostDeployment)
-		if at == nil {
-			continue
-		}
-		if begin := v.inst.StableSince.Add(at.Delay); v.now.Before(begin) {
-			v.due(begin)
-			continue
-		}
-		v.want(c, holder.ID)
-	}
 }
 
 // CheckLooks are the checks that are to be judged now, channel by channel in the spec's order. None:

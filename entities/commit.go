@@ -51,8 +51,7 @@ func (s *State) Commit(d *Decision, now time.Time) {
 		s.leaseAsked(op, now)
 	}
 	for _, op := range d.Removes {
-		a := &s.Instance(op.Channel).Progress
-		a.Running, a.Started = true, now
+		s.removeStarted(op, now)
 	}
 }
 
@@ -103,40 +102,102 @@ func (s *State) commitChange(c Change, now time.Time) {
 	case ChangeSkip:
 		s.setPhase(c, maestro.Skipped, now)
 	case ChangePromote:
-		s.setPhase(c, maestro.InProgress, now)
-		s.Record(now, c.Channel, "target "+from(i.Target)+c.Target.FullVersion+" ("+c.Cause+")")
-		i.setTarget(*c.Target, now)
-		if c.Reading != nil {
-			i.look(*c.Reading, now)
-			i.Fresh = true
-		}
+		s.commitPromote(c, now)
 	case ChangeUnchanged:
 		s.setPhase(c, maestro.Succeeded, now)
+		i.Rollback = nil // what is there is what a newer release wants
 		s.Record(now, c.Channel, s.ReleaseByID(c.Release).FullVersion+" unchanged: "+c.Cause)
+		s.noteChange(c, EventSucceeded, "unchanged", now)
 	case ChangeConverged:
-		i.Converged, i.LastGood = true, c.Target
-		i.Progress = ApplyState{Started: i.Progress.Started, Ended: i.Progress.Ended, First: i.Progress.First, OK: true}
-		i.PausedAt = time.Time{}
-		s.Record(now, c.Channel, "CONVERGED at "+c.Target.FullVersion+" ("+short(now.Sub(i.TargetSince))+")")
-		s.setPhase(c, maestro.Succeeded, now)
+		s.commitConverged(c, now)
 	case ChangeRepaired:
 		i.Progress.Attempts, i.Progress.Err, i.Progress.Next = 0, "", time.Time{}
 	case ChangeFail:
-		i.Failure = c.Cause
-		s.setPhase(c, maestro.Failed, now)
-	case ChangeAwait:
-		i.ApplyAsked = now
+		s.commitFail(c, now)
+	case ChangeRollback:
+		s.commitRollback(c, nil, now)
+	case ChangePin:
+		s.commitPin(c, now)
 	case ChangeLook:
 		i.Look, i.Progress.Overdue = true, now
+	default:
+		s.commitClock(c, i, now)
+	}
+}
+
+// commitClock carries what concerns the progress deadline and the post-deployment window.
+func (s *State) commitClock(c Change, i *Instance, now time.Time) {
+	switch c.Kind {
+	case ChangeStable:
+		i.StableSince = now
+		if spec, ok := s.Spec.Channel(c.Channel); ok {
+			i.begins(spec)
+		}
+		s.Record(now, c.Channel, "stable at "+c.Target.FullVersion+" ("+short(now.Sub(i.TargetSince))+"), soaking")
+	case ChangeUnsettled:
+		i.settle()
+		i.Progress.First, i.Progress.Overdue, i.PausedAt = now, time.Time{}, time.Time{}
+		s.Record(now, c.Channel, "no longer stable"+because(c.Cause))
+	case ChangeAwait:
+		i.ApplyAsked = now
 	case ChangeFreeze:
 		i.PausedAt = now
 	case ChangeThaw:
+		still := now.Sub(i.PausedAt)
 		if !i.Progress.First.IsZero() {
-			i.Progress.First = i.Progress.First.Add(now.Sub(i.PausedAt))
+			i.Progress.First = i.Progress.First.Add(still)
 			i.Progress.Overdue = time.Time{}
+		}
+		if !i.StableSince.IsZero() {
+			i.StableSince = i.StableSince.Add(still)
 		}
 		i.PausedAt = time.Time{}
 	}
+}
+
+func (s *State) commitPromote(c Change, now time.Time) {
+	i := s.Instance(c.Channel)
+	s.setPhase(c, maestro.InProgress, now)
+	move := "target " + from(i.Target) + c.Target.FullVersion
+	s.Record(now, c.Channel, move+" ("+c.Cause+")")
+	s.noteChange(c, EventTarget, move, now)
+	i.setTarget(*c.Target, now)
+	if c.Reading != nil {
+		i.look(*c.Reading, now)
+		i.Fresh = true
+	}
+}
+
+func (s *State) commitConverged(c Change, now time.Time) {
+	i := s.Instance(c.Channel)
+	i.Converged, i.Return = true, false
+	i.good(*c.Target)
+	i.settle()
+	i.Progress = ApplyState{Started: i.Progress.Started, Ended: i.Progress.Ended, First: i.Progress.First, OK: true}
+	i.PausedAt = time.Time{}
+	took := c.Target.FullVersion + " (" + short(now.Sub(i.TargetSince)) + ")"
+	if b := i.Rollback; b != nil {
+		s.Record(now, c.Channel, "ROLLED_BACK to "+took+"; "+b.From+" is barred here")
+		s.noteChange(c, EventSucceeded, "rolled back to "+c.Target.FullVersion, now)
+		return
+	}
+	s.Record(now, c.Channel, "CONVERGED at "+took)
+	s.noteChange(c, EventSucceeded, "converged at "+c.Target.FullVersion, now)
+	s.setPhase(c, maestro.Succeeded, now)
+}
+
+func (s *State) commitFail(c Change, now time.Time) {
+	i := s.Instance(c.Channel)
+	i.Failure = c.Cause
+	i.settle()
+	s.setPhase(c, maestro.Failed, now)
+	text := "failed"
+	if i.Rollback != nil {
+		i.Rollback.Failed = now
+		text = "the way back failed"
+	}
+	c.Target = i.Target
+	s.noteChange(c, EventFailed, text, now)
 }
 
 func from(t *Target) string {
@@ -318,6 +379,7 @@ func (s *State) Rendered(release, channel string, present Target) {
 // read into the journal.
 func (s *State) commitStatus(c *ChannelDecision, now time.Time) {
 	i := s.Instance(c.Channel)
+	s.noteWaiting(c, i, now)
 	if i.Status == c.Status {
 		return
 	}
@@ -327,7 +389,7 @@ func (s *State) commitStatus(c *ChannelDecision, now time.Time) {
 	case before == "" || i.Target == nil && c.Status == StatusConverged: // nothing happened yet
 	case c.Status == StatusConverged && before.disturbed():
 		s.Record(now, c.Channel, "CONVERGED again after "+string(before)+" for "+short(now.Sub(since)))
-	case c.Status.disturbed() || c.Status == StatusFailed || c.Status == StatusPaused:
+	case c.Status.disturbed() || c.Status.failed() || c.Status == StatusPaused:
 		s.Record(now, c.Channel, string(c.Status)+because(strings.Join(c.Reasons, "; ")))
 	}
 }
@@ -335,6 +397,11 @@ func (s *State) commitStatus(c *ChannelDecision, now time.Time) {
 // disturbed: what had converged is not as it was.
 func (s Status) disturbed() bool {
 	return s == StatusDegraded || s == StatusUnknown || s == StatusBlocked
+}
+
+// failed: a person may want to know at once.
+func (s Status) failed() bool {
+	return s == StatusFailed || s == StatusRollingBack || s == StatusFailedRollback
 }
 
 func short(d time.Duration) string {
@@ -350,11 +417,22 @@ func (s *State) at(r *Release) bool {
 	// In any order: the answer is the same.
 	//workflowcheck:ignore
 	for c := range r.Phases {
-		if s.isAt(c, r) {
+		if s.isAt(c, r) || s.comesBackTo(c, r) {
 			return true
 		}
 	}
 	return false
+}
+
+// comesBackTo: the channel may come back to the release, or a person may try it again there.
+func (s *State) comesBackTo(channel string, r *Release) bool {
+	i := s.Instances[channel]
+	if i == nil {
+		return false
+	}
+	t := r.Target(channel)
+	return i.LastGood != nil && i.LastGood.Same(t) || i.Away != nil && i.Away.Target.Same(t) ||
+		i.Rollback != nil && i.Rollback.Release == r.ID
 }
 
 func (s *State) isAt(channel string, r *Release) bool {

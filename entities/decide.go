@@ -41,7 +41,7 @@ func Decide(s *State, now time.Time, mode Mode) *Decision {
 		v.decide()
 	}
 	if declared < len(s.Instances) {
-		d.orphans(s)
+		d.orphans(s, now, mode)
 	}
 	return d
 }
@@ -71,9 +71,8 @@ func turnsOf(s *State) []maestro.Turn {
 	return maestro.Arrange(s.Releases, channels)
 }
 
-// orphans lists instances whose channel is no longer declared: left in place, shown, not acted
-// upon (D10).
-func (d *Decision) orphans(s *State) {
+// orphans lists instances whose channel is no longer declared.
+func (d *Decision) orphans(s *State, now time.Time, mode Mode) {
 	orphaned := false
 	// In any order: the answer is the same.
 	//workflowcheck:ignore
@@ -84,17 +83,9 @@ func (d *Decision) orphans(s *State) {
 		return // as nearly always: no need to sort
 	}
 	for _, name := range SortedKeys(s.Instances) {
-		if s.declared(name) {
-			continue
+		if !s.declared(name) {
+			d.orphan(s, name, now, mode)
 		}
-		i := ServiceInstance{s.Instances[name]}
-		if i.Lease != nil && !i.Progress.Running {
-			d.giveBack(name, i.Lease)
-		}
-		d.Channels = append(d.Channels, ChannelDecision{
-			Channel: name, Status: StatusOf(Facts{Orphaned: true}), Current: i.Fetch(i.Target),
-			Reasons: []string{"no longer declared; its objects were left in place"},
-		})
 	}
 }
 
@@ -110,7 +101,8 @@ type view struct {
 	mode    Mode
 	out     ChannelDecision
 	facts   Facts
-	changed bool // this pass changes the channel: what follows is for the next pass
+	changed bool     // this pass changes the channel: what follows is for the next pass
+	told    []string // how far the post-deployment window is, for people
 }
 
 func (v *view) decide() {
@@ -119,10 +111,10 @@ func (v *view) decide() {
 	v.facts.Paused = paused
 	v.skipOvertaken()
 	v.deadlineClock()
+	v.moveToPin()
 	v.judgeTarget()
 	v.admitNext()
 	v.act()
-	v.wantInProgress()
 	v.returnLease()
 	v.conclude(pause)
 	v.d.wakeBy(v.out.Due)
@@ -182,21 +174,17 @@ func (v *view) judgeTarget() {
 		return
 	}
 	holder := v.release(v.turn.Holder)
-	id := ""
-	if holder != nil {
-		id = holder.ID
-	}
+	broken := v.deploymentBroken(holder)
 	switch {
 	case v.inst.Progress.Running || v.changed:
 	case v.inst.Failure != "" && holder != nil:
-		v.change(Change{Kind: ChangeFail, Release: id, Cause: v.inst.Failure})
+		v.change(Change{Kind: ChangeFail, Release: holder.ID, Cause: v.inst.Failure})
 	case v.inst.Failure != "":
-	case v.out.Current.Stable && !v.inst.Converged:
-		v.change(Change{Kind: ChangeConverged, Release: id, Target: v.inst.Target})
+		v.judgeFailed()
+	case !v.inst.Converged:
+		v.judgeMoving(holder, broken)
 	case v.out.Current.Stable && v.inst.Progress.Attempts > 0:
 		v.judgeRepair()
-	case !v.inst.Converged:
-		v.judgeProgress(id)
 	}
 }
 
@@ -267,6 +255,11 @@ func (v *view) lastLook(deadline time.Time) bool {
 func (v *view) conclude(pause Pause) {
 	f := &v.facts
 	f.Failed = v.inst.Failure != ""
+	if b := v.inst.Rollback; b != nil {
+		f.RollbackFailed = !b.Failed.IsZero()
+		f.RolledBack = v.inst.Converged
+		f.RollingBack = !f.RollbackFailed && !f.RolledBack
+	}
 	f.Unknown = v.unknown()
 	f.Converging = v.inst.Target != nil && !v.inst.Converged && v.inst.ApplyAsked.IsZero()
 	f.Degraded = v.inst.Converged && v.out.Current.Known && !v.out.Current.Stable
@@ -291,8 +284,13 @@ func (v *view) explain(pause Pause) {
 	switch v.out.Status {
 	case StatusPaused:
 		v.reason("paused by %s%s", pause.By, because(pause.Reason))
+	case StatusFailedRollback, StatusRollingBack, StatusRolledBack:
+		v.explainRollback()
 	case StatusFailed:
 		v.reason("%s failed: %s", v.inst.Target.FullVersion, v.inst.Failure)
+		if p, pinned := v.s.PinOf(v.spec.Name); pinned {
+			v.reason("%s", p.text())
+		}
 		if v.out.Current.Stable {
 			v.reason("its objects are stable now; retry accepts it")
 		}
@@ -332,6 +330,10 @@ func (v *view) explainApply() {
 }
 
 func (v *view) explainMoving() {
+	if len(v.told) > 0 {
+		v.out.Reasons = append(v.out.Reasons, v.told...)
+		return
+	}
 	a := v.inst.Progress
 	v.explainApply()
 	if v.out.Current.Reason != "" && (!a.Running || a.OK) {

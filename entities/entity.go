@@ -235,6 +235,8 @@ func (i ServiceInstance) HasWork(target *Target, current Current) (bool, string)
 	switch {
 	case target == nil:
 		return false, ""
+	case i.Return && !i.Converged && !i.Progress.OK:
+		return true, "return to " + target.FullVersion
 	case current.Stable:
 		return false, ""
 	case !i.Converged && !i.Progress.OK:

@@ -137,24 +137,18 @@ func (s *State) ExtensionEnded(op ExtensionOp, err, tail, log string, now time.T
 	}
 }
 
-// retryExtensions lets failed extensions of a release run again, in one channel or all, and returns
-// their names. One that waits for its next attempt is tried at once.
-func (s *State) retryExtensions(r *Release, channel string, now time.Time) []string {
-	var again []string
-	for n := range s.Spec.Channels {
-		c := &s.Spec.Channels[n]
-		if p := r.Phases[c.Name]; p == nil || channel != "" && c.Name != channel {
+// retryExtensions lets failed extensions of a release run again in a channel, and tells whether there
+// are any. One that waits for its next attempt is tried at once.
+func (s *State) retryExtensions(r *Release, channel string, now time.Time) bool {
+	again := false
+	spec, _ := s.Spec.Channel(channel)
+	for n := range spec.Extensions {
+		st := r.Extensions[spec.Extensions[n].ExtensionKey()]
+		if st == nil || st.Running || st.Done || !st.Failed && st.Next.IsZero() {
 			continue
 		}
-		for m := range c.Extensions {
-			e := &c.Extensions[m]
-			st := r.Extensions[e.ExtensionKey()]
-			if st == nil || st.Running || st.Done || !st.Failed && st.Next.IsZero() {
-				continue
-			}
-			st.Failed, st.Attempts, st.Next, st.Since = false, 0, time.Time{}, now
-			again = append(again, e.Name)
-		}
+		st.Failed, st.Attempts, st.Next, st.Since = false, 0, time.Time{}, now
+		again = true
 	}
 	return again
 }

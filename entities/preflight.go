@@ -46,7 +46,7 @@ func (v *view) preflightPaused(next *Release) bool {
 // time per channel, and says so among the gates. Who asks judges the readings.
 func (v *view) lookedAgain(op PreflightOp) bool {
 	p := v.inst.Preflight
-	same := p != nil && p.Release == op.Release && p.Window == op.Window
+	same := p != nil && p.Release == op.Release && !p.Window
 	if same && !p.Running && v.now.Sub(p.Done) <= preflightHolds && !v.now.Before(p.Done) && p.Next.IsZero() {
 		return true
 	}
@@ -70,8 +70,12 @@ func (v *view) lookedAgain(op PreflightOp) bool {
 // PreflightDone takes in what a preflight read, by CheckLook.Key. A check without a reading could
 // not be judged. The decision made in the same moment may set the target; a later one looks again.
 func (s *State) PreflightDone(op PreflightOp, readings map[string]CheckReading, now time.Time) {
+	if op.Window {
+		s.windowRead(op, readings, now)
+		return
+	}
 	i := s.Instance(op.Channel)
-	p := &Preflight{Release: op.Release, Window: op.Window, Done: now}
+	p := &Preflight{Release: op.Release, Done: now}
 	for _, l := range op.Checks {
 		r, ok := readings[l.Key()]
 		if !ok {

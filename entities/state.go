@@ -17,7 +17,8 @@ type State struct {
 	Spec        *Spec                `json:"spec,omitempty"`
 	Releases    []*Release           `json:"releases,omitempty"` // oldest first
 	LastRelease int64                `json:"lastRelease,omitempty"`
-	Instances   map[string]*Instance `json:"instances,omitempty"` // by channel
+	LeaseCount  int64                `json:"leaseCount,omitempty"` // leases ever asked for
+	Instances   map[string]*Instance `json:"instances,omitempty"`  // by channel
 	Pauses      []Pause              `json:"pauses,omitempty"`
 	Inbox       []Message            `json:"inbox,omitempty"`    // signals not yet carried out
 	Requests    []Request            `json:"requests,omitempty"` // answered request ids, oldest first
@@ -103,6 +104,9 @@ type PhaseState struct {
 	Phase  maestro.Phase `json:"phase"`
 	Since  time.Time     `json:"since"`
 	Reason string        `json:"reason,omitempty"`
+	// CalledOff: a person took the release back here. A change of configuration does not bring its
+	// version again.
+	CalledOff bool `json:"calledOff,omitempty"`
 }
 
 // Target is the snapshot of desired state that an instance is moved to: one identity (DESIGN
@@ -145,15 +149,32 @@ type Instance struct {
 
 	// StableSince: the target's objects are stable since then, and its post-deployment window runs.
 	StableSince time.Time `json:"stableSince,omitzero"`
+	// Soaked are the checks whose window has ended with a fresh PASS.
+	Soaked []string `json:"soaked,omitempty"`
 	// Before are the good targets before LastGood, oldest first, at most MaxGoods.
 	Before   []Target  `json:"before,omitempty"`
 	Rollback *Rollback `json:"rollback,omitempty"`
+	// Return: the target was there before, and is applied even when what is there looks like it.
+	Return bool `json:"return,omitempty"`
+	// Away: what the channel comes back to when it is pinned no longer.
+	Away *PinnedAway `json:"away,omitempty"`
+	// Place of the channel in the spec, and, once it is no longer declared, its runtime as it was.
+	Place int          `json:"place,omitempty"`
+	Left  *RuntimeSpec `json:"left,omitempty"`
+	// Removed: what ran here was begun to be taken down.
+	Removed bool `json:"removed,omitempty"`
+	// Told: the release that people were told waits for their approval here (id).
+	Told string `json:"told,omitempty"`
 	// Checks are readings by check id, of the release next in line, in progress, or of a repair.
 	Checks    map[string]*CheckState `json:"checks,omitempty"`
 	Preflight *Preflight             `json:"preflight,omitempty"`
 	Lease     *Lease                 `json:"lease,omitempty"`
 	// ApplyApproved: the next apply was approved, where every apply asks for it (C10).
 	ApplyApproved *Approval `json:"applyApproved,omitempty"`
+	// ApplyAsked: an apply of the present target waits for that since then.
+	ApplyAsked time.Time `json:"applyAsked,omitzero"`
+	// wants is what the last decision said that the gates want; it is not carried.
+	wants *wants
 
 	Status Status    `json:"status,omitempty"`
 	Since  time.Time `json:"since,omitzero"` // of the status
@@ -263,20 +284,6 @@ func (s *State) Newest() *Release {
 		return nil
 	}
 	return s.Releases[len(s.Releases)-1]
-}
-
-// PauseOf returns the pause that holds a channel, its own before the service's.
-func (s *State) PauseOf(channel string) (Pause, bool) {
-	found, ok := Pause{}, false
-	for _, p := range s.Pauses {
-		if p.Channel == channel {
-			return p, true
-		}
-		if p.Channel == "" {
-			found, ok = p, true
-		}
-	}
-	return found, ok
 }
 
 func keepLast[T any](list []T, n int) []T {

@@ -145,7 +145,11 @@ func (s *story) run(words []string) string {
 	case "at":
 		return s.now.Format("15:04:05") + "\n"
 	default:
-		s.t.Fatalf("no command %q", verb)
+		text, ok := s.gate(verb, arg)
+		if !ok {
+			s.t.Fatalf("no command %q", verb)
+		}
+		return text
 	}
 	return ""
 }
@@ -176,6 +180,8 @@ func (s *story) declare(name string, settings []string) {
 				c.Runtime = value
 			case "template":
 				c.Template = value
+			case "rollback": // automatic: most stories tell what happens without
+				c.NoRollback = value != "auto"
 			case "drift":
 				c.Drift = Drift(value)
 			case "deadline":
@@ -183,7 +189,9 @@ func (s *story) declare(name string, settings []string) {
 				require.NoError(s.t, err)
 				c.ProgressDeadline = d
 			default:
-				s.t.Fatalf("no setting %q of a channel", key)
+				if !s.declareGate(c, key, value) {
+					s.t.Fatalf("no setting %q of a channel", key)
+				}
 			}
 		}
 	})

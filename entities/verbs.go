@@ -80,6 +80,7 @@ type NewRelease struct {
 	Hash        string
 	Payloads    map[string]string
 	By          string
+	Who         *Who // for the audit trail; nil: By, stated
 }
 
 // OpenRelease adds a release, pending in every channel that it has a payload for; one whose id is
@@ -115,6 +116,11 @@ func (s *State) OpenRelease(n NewRelease, now time.Time) *Release {
 	}
 	s.Releases = append(s.Releases, r)
 	s.Record(now, "", fmt.Sprintf("release %s: %s from incarnation %d, by %s", r.ID, r.FullVersion, r.Incarnation, r.By))
+	who := Who{Name: n.By}
+	if n.Who != nil {
+		who = *n.Who
+	}
+	s.noteAct(EventRelease, who, r, "", fmt.Sprintf("release of %s from incarnation %d", r.FullVersion, r.Incarnation), "", now)
 	return r
 }
 
@@ -127,16 +133,16 @@ func (s *State) inheritCancels(r *Release, now time.Time) {
 	}
 	for _, c := range SortedKeys(r.Phases) {
 		if of.calledOff(c) && !s.isAt(c, of) {
-			r.Phases[c] = &PhaseState{Phase: maestro.Cancelled, Since: now, Reason: of.FullVersion + " was cancelled here"}
+			r.Phases[c] = &PhaseState{Phase: maestro.Cancelled, Since: now, Reason: fmt.Sprintf("%s was %s here", of.FullVersion, of.Phases[c].Phase)}
 		}
 	}
 }
 
-// calledOff: a person cancelled the release here. (What was cancelled because its channel was
-// removed has no template any more.)
+// calledOff: a person cancelled the release here, or took it back. (What was cancelled because its
+// channel was removed has no template any more.)
 func (r *Release) calledOff(channel string) bool {
 	p := r.Phases[channel]
-	return p != nil && p.Phase == maestro.Cancelled && r.Templates[channel] != ""
+	return p != nil && (p.Phase == maestro.Cancelled || p.CalledOff) && r.Templates[channel] != ""
 }
 
 // offered is the newest release that was not cancelled before it came anywhere: its version is what
@@ -194,12 +200,17 @@ type Opening struct {
 // one, or a config release when a payload changed (B9). Whether a config release really changes
 // anything is only known once it is rendered.
 func (s *State) TakeSpec(spec *Spec, digest string, now time.Time) *Opening {
+	s.retire(spec)
+	s.noteLoosened(s.Spec, spec, now)
 	s.Spec, s.SpecDigest, s.Problem = spec, digest, ""
 	s.Record(now, "", fmt.Sprintf("incarnation %d", spec.Incarnation))
 	s.leaveRemovedChannels(now)
-	for _, c := range spec.Channels {
-		s.Instance(c.Name).on(c.Runtime)
+	for n, c := range spec.Channels {
+		i := s.Instance(c.Name)
+		i.declare(n)
+		i.on(c.Runtime)
 	}
+	s.settleDeletion(now)
 	newest, offered := s.Newest(), s.offered()
 	s.Held = 0
 	switch {
@@ -235,6 +246,7 @@ func (s *State) leaveRemovedChannels(now time.Time) {
 	for _, name := range SortedKeys(s.Instances) {
 		if i := s.Instances[name]; i.Target == nil && !s.declared(name) {
 			delete(s.Instances, name)
+			s.Pins = s.otherPins(name)
 		}
 	}
 }
@@ -245,6 +257,7 @@ func (i *Instance) on(runtime string) {
 	if i.Runtime != "" && i.Runtime != runtime {
 		*i = Instance{
 			Channel: i.Channel, Target: i.Target, TargetSince: i.TargetSince, LastGood: i.LastGood, Failure: i.Failure,
+			Before: i.Before, Rollback: i.Rollback, Away: i.Away, Place: i.Place, Preflight: i.Preflight, Lease: i.Lease,
 			Progress: ApplyState{Running: i.Progress.Running, Started: i.Progress.Started}, Status: i.Status, Since: i.Since,
 		}
 	}
@@ -271,24 +284,26 @@ func (s *State) PauseScope(channel string, who Who, reason string, now time.Time
 		return "", err
 	}
 	for _, p := range s.Pauses {
-		if p.Channel == channel {
+		if p.Channel == channel && p.Scope == "" {
 			return fmt.Sprintf("%s is already paused by %s", s.scope(channel), p.By), nil
 		}
 	}
 	s.Pauses = append(s.Pauses, Pause{Channel: channel, By: who.Name, Reason: reason, At: now})
+	s.noteAct(EventPause, who, nil, channel, "paused", reason, now)
 	return s.scope(channel) + " is paused", nil
 }
 
 // ResumeScope ends a pause of exactly that scope.
 func (s *State) ResumeScope(channel string, who Who, now time.Time) (string, error) {
 	for i, p := range s.Pauses {
-		if p.Channel != channel {
+		if p.Channel != channel || p.Scope != "" {
 			continue
 		}
 		s.Pauses = append(s.Pauses[:i:i], s.Pauses[i+1:]...)
 		s.Record(now, channel, "resumed by "+who.Name)
-		if still, ok := s.PauseOf(channel); ok && channel != "" {
-			return fmt.Sprintf("%s resumed, but %s is still paused by %s", s.scope(channel), s.scope(""), still.By), nil
+		s.noteAct(EventPause, who, nil, channel, "resumed", "", now)
+		if still, ok := s.PauseOf(channel); ok {
+			return fmt.Sprintf("%s resumed, but %s is still paused by %s", s.scope(channel), s.where(still), still.By), nil
 		}
 		return s.scope(channel) + " resumed", nil
 	}
@@ -296,7 +311,7 @@ func (s *State) ResumeScope(channel string, who Who, now time.Time) (string, err
 		return "", err
 	}
 	if p, ok := s.PauseOf(channel); ok {
-		return "", fmt.Errorf("%s is not paused by itself: %s is, by %s", s.scope(channel), s.scope(p.Channel), p.By)
+		return "", fmt.Errorf("%s is not paused by itself: %s is, by %s; resume it there: %s", s.scope(channel), s.where(p), p.By, s.ResumeWith(p))
 	}
 	return s.scope(channel) + " is not paused", nil
 }
@@ -318,40 +333,101 @@ func (s *State) CancelRelease(version, channel string, who Who, reason string, n
 	if len(ended) == 0 {
 		return "", fmt.Errorf("%s is over: %s", r.FullVersion, phases(r))
 	}
+	s.noteAct(EventCancel, who, r, channel, "cancelled in "+strings.Join(ended, ", "), reason, now)
 	s.Record(now, channel, fmt.Sprintf("%s cancelled by %s in %s%s", r.FullVersion, who.Name, strings.Join(ended, ", "), because(reason)))
 	return fmt.Sprintf("%s cancelled in %s", r.FullVersion, strings.Join(ended, ", ")), nil
 }
 
 // RetryRelease starts a failed release again where it failed, and tries one that waits for its
-// next attempt at once (A18). Its gates were passed: they are not asked again.
+// next attempt at once (A18). Its gates were passed: they are not asked again. Where it was rolled
+// back this is how a person lifts the bar; where it is the way back that failed, that is tried again.
 func (s *State) RetryRelease(version, channel string, who Who, now time.Time) (string, error) {
 	r, err := s.find(version, channel)
-	if err != nil {
+	if err != nil && !s.waysBackTo(version, channel) {
 		return "", err
 	}
-	var again []string
-	for _, c := range s.phaseChannels(r, channel) {
-		i := s.Instance(c)
-		p := r.Phases[c].Phase
-		if !s.isAt(c, r) || p != maestro.Failed && p != maestro.InProgress && i.Failure == "" {
+	var again, barred []string
+	for _, spec := range s.Spec.Channels {
+		if channel != "" && spec.Name != channel {
 			continue
 		}
-		i.restart(now)
-		if p == maestro.Failed {
-			r.Phases[c] = &PhaseState{Phase: maestro.InProgress, Since: now, Reason: "retried by " + who.Name}
+		switch ok, why := s.retryIn(spec.Name, version, r, who, now); {
+		case ok:
+			again = append(again, spec.Name)
+		case why != nil:
+			barred = append(barred, fmt.Sprintf("%s: %s", spec.Name, why))
 		}
-		again = append(again, c)
 	}
-	if len(again) == 0 {
+	switch {
+	case len(again) > 0:
+	case len(barred) > 0:
+		return "", fmt.Errorf("%s cannot start again: %s", version, strings.Join(barred, ", "))
+	default:
 		return "", fmt.Errorf("%s did not fail where it is the target: %s", r.FullVersion, phases(r))
 	}
-	s.Record(now, channel, fmt.Sprintf("%s retried by %s in %s", r.FullVersion, who.Name, strings.Join(again, ", ")))
-	return fmt.Sprintf("%s starts again in %s", r.FullVersion, strings.Join(again, ", ")), nil
+	full := version
+	if r != nil {
+		full = r.FullVersion
+	}
+	s.Record(now, channel, fmt.Sprintf("%s retried by %s in %s", full, who.Name, strings.Join(again, ", ")))
+	s.noteAct(EventRetry, who, r, channel, "retried in "+strings.Join(again, ", "), "", now)
+	return fmt.Sprintf("%s starts again in %s", full, strings.Join(again, ", ")), nil
+}
+
+// retryIn starts a release again in one channel; an error says why it may not although it failed.
+func (s *State) retryIn(channel, version string, r *Release, who Who, now time.Time) (bool, error) {
+	i := s.Instance(channel)
+	var p *PhaseState
+	if r != nil {
+		p = r.Phases[channel]
+	}
+	switch {
+	case i.wayBackFailed() && (i.Target.FullVersion == version || p != nil && s.isAt(channel, r)):
+		i.restart(now)
+		i.Rollback.Failed = time.Time{}
+		return true, nil
+	case p == nil:
+		return false, nil
+	case p.Phase == maestro.Pending:
+		return s.retryExtensions(r, channel, now), nil
+	case p.Phase == maestro.RolledBack && i.Target != nil:
+		if err := s.liftBar(r, channel); err != nil {
+			return false, err
+		}
+		s.Record(now, channel, "target "+from(i.Target)+r.FullVersion+" (retried by "+who.Name+")")
+		s.noteAct(EventTarget, who, r, channel, "target "+from(i.Target)+r.FullVersion, "retried", now)
+		i.setTarget(r.Target(channel), now)
+	case !s.isAt(channel, r) || p.Phase != maestro.Failed && p.Phase != maestro.InProgress && i.Failure == "":
+		return false, nil
+	default:
+		i.restart(now)
+	}
+	s.retryExtensions(r, channel, now)
+	if p.Phase == maestro.Failed || p.Phase == maestro.RolledBack {
+		r.Phases[channel] = &PhaseState{Phase: maestro.InProgress, Since: now, Reason: "retried by " + who.Name}
+	}
+	return true, nil
+}
+
+// waysBackTo tells whether a channel is at a way back to that version that failed; its release may
+// not be kept any more.
+func (s *State) waysBackTo(version, channel string) bool {
+	for _, c := range SortedKeys(s.Instances) {
+		if i := s.Instances[c]; (channel == "" || channel == c) && i.wayBackFailed() && i.Target.FullVersion == version {
+			return true
+		}
+	}
+	return false
+}
+
+func (i *Instance) wayBackFailed() bool {
+	return i.Rollback != nil && !i.Rollback.Failed.IsZero() && i.Target != nil
 }
 
 // restart begins the attempts at the present target anew; an apply that runs is the first of them.
 func (i *Instance) restart(now time.Time) {
 	i.Failure, i.PausedAt = "", time.Time{}
+	i.settle()
 	i.Progress = ApplyState{Running: i.Progress.Running, Started: i.Progress.Started, Ended: i.Progress.Ended}
 	if i.Progress.Running {
 		i.Progress.First = now

@@ -17,6 +17,7 @@ type world struct {
 	asks     map[string]AskOp
 	renders  []RenderOp
 	decision *Decision
+	gateWork
 }
 
 var bob = Who{Name: "bob"}
@@ -55,7 +56,7 @@ func (w *world) channel(name string, change func(*ChannelSpec)) {
 			return
 		}
 	}
-	c := ChannelSpec{Name: name, Runtime: "local", Template: "t1", Drift: DriftEnforce, ProgressDeadline: 10 * time.Minute}
+	c := ChannelSpec{Name: name, Runtime: "local", Template: "t1", Drift: DriftEnforce, ProgressDeadline: 10 * time.Minute, NoRollback: true}
 	change(&c)
 	w.next.Channels = append(w.next.Channels, c)
 }
@@ -106,6 +107,7 @@ func (w *world) decide(mode Mode) *Decision {
 		w.asks[op.Channel] = op
 	}
 	w.renders, w.decision = d.Renders, d
+	w.note(d)
 	return d
 }
 
