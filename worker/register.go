@@ -28,6 +28,7 @@ func registerWorkflows(w worker.WorkflowRegistry) {
 	w.RegisterWorkflowWithOptions(workflows.Service, workflow.RegisterOptions{Name: protocol.ServiceWorkflow})
 	w.RegisterWorkflowWithOptions(workflows.Application, workflow.RegisterOptions{Name: protocol.ApplicationWorkflow})
 	w.RegisterWorkflowWithOptions(workflows.Preview, workflow.RegisterOptions{Name: protocol.PreviewWorkflow})
+	w.RegisterWorkflowWithOptions(workflows.Runtime, workflow.RegisterOptions{Name: protocol.RuntimeWorkflow})
 }
 
 // registerActivities lists the activities of the common queue.

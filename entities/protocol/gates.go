@@ -73,6 +73,13 @@ type LeaseSignal struct {
 	Runtime string `json:"runtime,omitempty"`
 }
 
+// LeaseAct is the payload of a Runtime's release and grant when a person sends it: a lease is taken
+// back from its holder, or one that waits goes out of turn. Without By it is the holder that gives back.
+type LeaseAct struct {
+	Act
+	LeaseSignal
+}
+
 // LeaseCall asks the lease activity to signal a Runtime workflow: exactly one of the two.
 type LeaseCall struct {
 	Runtime string        `json:"runtime"`
@@ -85,6 +92,8 @@ type LeaseCall struct {
 type RuntimeInput struct {
 	Runtime string        `json:"runtime"`
 	State   *RuntimeState `json:"state,omitempty"`
+	Packed  Packed        `json:"packed,omitempty"`  // state that is large
+	Spilled string        `json:"spilled,omitempty"` // digest of packed state in the store, when it is larger still
 }
 
 // RuntimeState is what a Runtime workflow knows; bounded.
@@ -95,6 +104,10 @@ type RuntimeState struct {
 	Waiting []HeldLease          `json:"waiting,omitempty"` // first come first served, rollbacks first
 	Refused []Refusal            `json:"refused,omitempty"`
 	Audit   []entities.AuditLine `json:"audit,omitempty"` // bounded tail
+	// Untold: services are still to be told that a pause began or ended.
+	Untold   bool               `json:"untold,omitempty"`
+	Requests []entities.Request `json:"requests,omitempty"`
+	Problem  string             `json:"problem,omitempty"`
 }
 
 // HeldLease is a lease that is held or waited for.
@@ -102,6 +115,10 @@ type HeldLease struct {
 	LeaseRequest
 	Since time.Time `json:"since"`
 	Asked time.Time `json:"asked,omitzero"` // the holder was asked whether it still holds it
+	Asks  int       `json:"asks,omitempty"` // how often, without an answer
+	Due   time.Time `json:"due,omitzero"`   // when the holder is asked next
+	// Untold: the grant could not be told to the holder yet.
+	Untold bool `json:"untold,omitempty"`
 }
 
 // RuntimeStatus answers a Runtime's status query.
@@ -110,9 +127,13 @@ type RuntimeStatus struct {
 	Runtime string          `json:"runtime"`
 	Limit   int             `json:"limit,omitempty"`
 	Pause   *entities.Pause `json:"pause,omitempty"`
+	Untold  bool            `json:"untold,omitempty"` // services are being told that a pause began or ended
 	Held    []HeldLease     `json:"held,omitempty"`
 	Waiting []HeldLease     `json:"waiting,omitempty"`
 	Refused []Refusal       `json:"refused,omitempty"`
+	// Audit is the newest of what people did, and of what was taken back, oldest first.
+	Audit   []entities.AuditLine `json:"audit,omitempty"`
+	Problem string               `json:"problem,omitempty"`
 }
 
 // CheckRequest asks to judge checks of one service: until one is not as known (Check), or once

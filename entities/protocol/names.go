@@ -72,6 +72,10 @@ const (
 	SignalGive  = "release" // Service → Runtime: a lease is given back (LeaseSignal)
 )
 
+// Grant is a Runtime's verb: a person lets a lease that waits go first, beyond the limit (LeaseAct).
+// A Runtime's `request` and `release` are Updates as well.
+const Grant = "grant"
+
 // Queries: all answer from workflow state alone.
 const (
 	QueryStatus  = "status"

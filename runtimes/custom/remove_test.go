@@ -30,8 +30,10 @@ func instance() runtimes.Instance {
 // A24, C7: the command gets what an apply of what is there would get.
 func TestRemoveGetsWhatApplyGets(t *testing.T) {
 	dir := t.TempDir()
-	rt := newRuntime(t, dir, removing(&entities.Command{Argv: []string{"sh", "-c",
-		`echo "$PVN_SERVICE $PVN_SERVICE_VERSION $PVN_RELEASE_CHANNEL $ZONE $CONVERGE_ADDRESS_REGION $(cat "$CONVERGE_FILES/rules.json")" >told`}}))
+	rt := newRuntime(t, dir, removing(&entities.Command{Argv: []string{
+		"sh", "-c",
+		`echo "$PVN_SERVICE $PVN_SERVICE_VERSION $PVN_RELEASE_CHANNEL $ZONE $CONVERGE_ADDRESS_REGION $(cat "$CONVERGE_FILES/rules.json")" >told`,
+	}}))
 	require.NoError(t, rt.Remove(t.Context(), instance()))
 	told, err := os.ReadFile(filepath.Join(dir, "told"))
 	require.NoError(t, err)

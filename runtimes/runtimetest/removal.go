@@ -17,10 +17,10 @@ func (r *run) remover() runtimes.Remover {
 	return remover
 }
 
-func (r *run) remove(channel, version string) {
+func (r *run) remove(version string) {
 	r.Helper()
-	if err := r.remover().Remove(r.ctx, r.at(channel, version)); err != nil {
-		r.Fatalf("remove %s from %s: %v", version, channel, err)
+	if err := r.remover().Remove(r.ctx, r.at("staging", version)); err != nil {
+		r.Fatalf("remove %s: %v", version, err)
 	}
 }
 
@@ -28,9 +28,9 @@ func removedIsGone(r *run) {
 	r.remover()
 	r.apply("staging", "v1")
 	r.settle("staging", "v1")
-	r.remove("staging", "v1")
+	r.remove("v1")
 	r.empty("staging")
-	r.remove("staging", "v1")
+	r.remove("v1")
 	r.empty("staging")
 }
 
@@ -51,8 +51,8 @@ func (r *run) empty(channel string) {
 }
 
 func removedNothing(r *run) {
-	r.remove("staging", "v1")
-	r.remove("staging", "")
+	r.remove("v1")
+	r.remove("")
 	nothingThere(r)
 }
 
@@ -62,7 +62,7 @@ func removedApart(r *run) {
 		r.apply(channel, "v1")
 		r.settle(channel, "v1")
 	}
-	r.remove("staging", "v1")
+	r.remove("v1")
 	if objects := r.look("production", "v1"); !stable(objects, "v1") {
 		r.Errorf("production changed: %+v", objects)
 	}
@@ -72,7 +72,7 @@ func removedComesBack(r *run) {
 	r.remover()
 	r.apply("staging", "v1")
 	r.settle("staging", "v1")
-	r.remove("staging", "v1")
+	r.remove("v1")
 	r.apply("staging", "v1")
 	r.settle("staging", "v1")
 }

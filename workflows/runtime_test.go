@@ -1,0 +1,406 @@
+package workflows
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// stage plays one run of a Runtime workflow: what is sent to it when, and what it sends to whom.
+type stage struct {
+	*testing.T
+	env   *testsuite.TestWorkflowEnvironment
+	begun time.Time
+	mu    sync.Mutex // signals are told from goroutines of their own
+	said  []said
+	holds []string        // "paused by alice", "over"
+	gone  map[string]bool // workflows that are not there
+	away  map[string]bool // workflows that cannot be signalled now
+	last  time.Duration
+}
+
+// said is a signal that was sent.
+type said struct {
+	at   time.Duration
+	text string
+}
+
+// told lists the signals sent ("12s granted service/shop/web a"); those of one moment in the order of
+// their text.
+func (s *stage) told() (out []string) {
+	slices.SortFunc(s.said, func(a, b said) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.text, b.text)) })
+	for _, each := range s.said {
+		out = append(out, each.at.String()+" "+each.text)
+	}
+	return out
+}
+
+func newStage(t *testing.T) *stage {
+	s := &stage{T: t, env: (&testsuite.WorkflowTestSuite{}).NewTestWorkflowEnvironment(), gone: map[string]bool{}, away: map[string]bool{}}
+	s.env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&Arrivals{}}})
+	s.env.SetTestTimeout(time.Minute)
+	s.begun = s.env.Now()
+	s.env.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(
+		func(_, id, _, name string, arg any) error {
+			raw, err := json.Marshal(arg)
+			require.NoError(t, err)
+			var signal protocol.LeaseSignal
+			require.NoError(t, json.Unmarshal(raw, &signal))
+			require.Equal(t, "edge", signal.Runtime)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.said = append(s.said, said{s.env.Now().Sub(s.begun).Round(time.Second), name + " " + id + " " + signal.ID})
+			switch {
+			case s.gone[id]:
+				return &temporal.UnknownExternalWorkflowExecutionError{}
+			case s.away[id]:
+				return errors.New("too many signals")
+			}
+			return nil
+		}).Maybe()
+	s.env.RegisterActivityWithOptions(func(_ context.Context, r protocol.HoldRequest) error {
+		word := "over"
+		if r.Pause != nil {
+			word = "paused by " + r.Pause.By
+		}
+		s.holds = append(s.holds, r.Runtime+" "+r.Scope+" "+word)
+		return nil
+	}, activity.RegisterOptions{Name: protocol.ActivityHold})
+	return s
+}
+
+// at does something at a time of the play.
+func (s *stage) at(d time.Duration, do func()) {
+	s.last = max(s.last, d)
+	s.env.RegisterDelayedCallback(do, d)
+}
+
+// sends sends signals, one after another; holder "web" is service/shop/web.
+func (s *stage) sends(d time.Duration, name string, payload any) {
+	s.at(d, func() { s.env.SignalWorkflow(name, payload) })
+}
+
+func (s *stage) requests(d time.Duration, holder, id string, limit int) {
+	s.sends(d, protocol.SignalLease, leaseOf(holder, id, limit))
+}
+
+func leaseOf(holder, id string, limit int) protocol.LeaseRequest {
+	return protocol.LeaseRequest{ID: id, Holder: protocol.ServiceID("shop", holder), What: "shop/" + holder, Limit: limit, Timeout: 10 * time.Minute}
+}
+
+func (s *stage) gives(d time.Duration, id string) {
+	s.sends(d, protocol.SignalGive, protocol.LeaseSignal{ID: id})
+}
+
+// play runs the workflow until some time after the last thing sent, when the server suggests that it
+// continues as new; what the next run gets is returned.
+func (s *stage) play(in protocol.RuntimeInput, after time.Duration) protocol.RuntimeInput {
+	s.Helper()
+	in.Runtime = "edge"
+	s.env.RegisterDelayedCallback(func() {
+		s.env.SetContinueAsNewSuggested(true)
+		s.env.SignalWorkflow(protocol.SignalGrant, protocol.LeaseSignal{ID: "nobody's"})
+	}, s.last+after)
+	s.env.ExecuteWorkflow(Runtime, in)
+	require.True(s, s.env.IsWorkflowCompleted())
+	var again *workflow.ContinueAsNewError
+	require.ErrorAs(s, s.env.GetWorkflowError(), &again)
+	require.Equal(s, protocol.RuntimeWorkflow, again.WorkflowType.Name)
+	var next protocol.RuntimeInput
+	require.NoError(s, converter.GetDefaultDataConverter().FromPayloads(again.Input, &next))
+	return next
+}
+
+func (s *stage) status() protocol.RuntimeStatus {
+	s.Helper()
+	answer, err := s.env.QueryWorkflow(protocol.QueryStatus)
+	require.NoError(s, err)
+	var status protocol.RuntimeStatus
+	require.NoError(s, answer.Get(&status))
+	return status
+}
+
+// updates returns the answer to an update, or why it was refused.
+func (s *stage) updates(d time.Duration, name string, payload any, want string) {
+	s.at(d, func() {
+		s.env.UpdateWorkflow(name, "", &testsuite.TestUpdateCallback{
+			OnAccept: func() {},
+			OnReject: func(err error) { require.Equal(s, want, errorText(err)) },
+			OnComplete: func(answer any, err error) {
+				if err != nil {
+					require.Equal(s, want, errorText(err))
+					return
+				}
+				require.Equal(s, want, answer.(protocol.Answer).Message)
+			},
+		}, payload)
+	})
+}
+
+const second = time.Second
+
+// C10: first come first served; rollbacks go first; work holds leases and nothing else does.
+func TestLeasesInTurnC10(t *testing.T) {
+	s := newStage(t)
+	s.requests(0, "a", "a", 2)
+	s.requests(0, "b", "b", 2)
+	s.requests(1*second, "c", "c", 2)
+	s.requests(2*second, "d", "d", 2)
+	back := leaseOf("e", "e", 2)
+	back.Rollback = true
+	s.sends(3*second, protocol.SignalLease, back)
+	for i, id := range []string{"a", "b", "e", "c", "d"} {
+		s.gives(time.Duration(10+i)*second, id)
+	}
+	next := s.play(protocol.RuntimeInput{}, second)
+	require.Equal(t, []string{
+		"0s granted service/shop/a a", "0s granted service/shop/b b",
+		"10s granted service/shop/e e", "11s granted service/shop/c c", "12s granted service/shop/d d",
+	}, s.told())
+	require.Equal(t, &protocol.RuntimeState{Limit: 2}, next.State)
+}
+
+// C10: a repeated request of a lease that is held is granted again; one that waits keeps its place; what
+// is given back twice, or never was there, changes nothing.
+func TestLeasesAreIdempotentC10(t *testing.T) {
+	s := newStage(t)
+	s.requests(0, "a", "a", 1)
+	s.requests(1*second, "b", "b", 1)
+	s.requests(2*second, "c", "c", 1)
+	s.requests(3*second, "b", "b", 1)
+	s.requests(4*second, "a", "a", 1)
+	s.gives(5*second, "a")
+	s.gives(6*second, "a")
+	s.gives(6*second, "never was")
+	s.gives(7*second, "c") // not wanted any more, before its turn
+	s.gives(8*second, "b")
+	next := s.play(protocol.RuntimeInput{}, second)
+	require.Equal(t, []string{"0s granted service/shop/a a", "4s granted service/shop/a a", "5s granted service/shop/b b"}, s.told())
+	require.Equal(t, &protocol.RuntimeState{Limit: 1}, next.State)
+}
+
+// C10: the newest limit counts. A lower one takes nothing from anybody.
+func TestLimitChangesC10(t *testing.T) {
+	s := newStage(t)
+	for _, id := range []string{"a", "b", "c", "d"} {
+		s.requests(0, id, id, 1)
+	}
+	s.requests(10*second, "e", "e", 3)
+	s.requests(20*second, "f", "f", 1)
+	s.gives(21*second, "a")
+	s.gives(22*second, "b")
+	s.gives(23*second, "c")
+	next := s.play(protocol.RuntimeInput{}, second)
+	require.Equal(t, []string{
+		"0s granted service/shop/a a", "10s granted service/shop/b b", "10s granted service/shop/c c", "23s granted service/shop/d d",
+	}, s.told())
+	require.Equal(t, `"d"`, ids(next.State.Held))
+	require.Equal(t, `"e", "f"`, ids(next.State.Waiting))
+}
+
+// C10: a holder that is not there any more loses what it has, whether that shows when it is granted or
+// when it is asked; the others go on.
+func TestLostHolderC10(t *testing.T) {
+	s := newStage(t)
+	s.gone["service/shop/ghost"] = true
+	s.requests(0, "ghost", "g1", 1)
+	s.requests(0, "a", "a", 1)
+	s.requests(0, "ghost", "g2", 1)
+	s.requests(0, "b", "b", 1)
+	s.at(time.Minute, func() { s.gone["service/shop/a"] = true })
+	next := s.play(protocol.RuntimeInput{}, 10*time.Minute)
+	require.Equal(t, []string{
+		"0s granted service/shop/a a", "0s granted service/shop/ghost g1",
+		"10m0s granted service/shop/b b", "10m0s held service/shop/a a",
+	}, s.told())
+	require.Equal(t, `"b"`, ids(next.State.Held))
+	require.Empty(t, next.State.Waiting)
+	require.Equal(t, []string{
+		"1 lease of shop/ghost ended: service/shop/ghost is not there any more",
+		"2 lease of shop/ghost ended: service/shop/ghost is not there any more",
+		"3 lease of shop/a ended: service/shop/a is not there any more",
+	}, audited(next.State.Audit))
+}
+
+func audited(lines []entities.AuditLine) (out []string) {
+	for _, l := range lines {
+		who := ""
+		if l.Who != nil {
+			who = l.Who.Name + ": "
+		}
+		out = append(out, strings.TrimSuffix(fmt.Sprintf("%d %s%s: %s", l.N, who, l.Text, l.Reason), ": "))
+	}
+	return out
+}
+
+// C10: past an apply's timeout its holder is asked; one that answers keeps the lease, one that is silent
+// is asked again, more and more seldom, and never robbed; a person can take the lease back.
+func TestOverdueHolderIsAskedC10(t *testing.T) {
+	s := newStage(t)
+	s.requests(0, "a", "a", 1)
+	s.requests(0, "b", "b", 1)
+	s.sends(10*time.Minute+second, protocol.SignalGrant, protocol.LeaseSignal{ID: "a"})
+	s.at(30*time.Minute, func() {
+		require.Equal(t, 6, s.status().Held[0].Asks)
+		require.Contains(t, (&runtime{name: "edge", state: &protocol.RuntimeState{Limit: 1, Held: s.status().Held}}).details(), "| shop/a | applies |")
+	})
+	s.sends(31*time.Minute, protocol.SignalGive, protocol.LeaseAct{
+		Act: protocol.Act{By: "alice", Reason: "its worker is gone for good"}, LeaseSignal: protocol.LeaseSignal{ID: "a"},
+	})
+	next := s.play(protocol.RuntimeInput{}, second)
+	require.Equal(t, []string{
+		"0s granted service/shop/a a", "10m0s held service/shop/a a",
+		"20m1s held service/shop/a a", "21m1s held service/shop/a a", "22m1s held service/shop/a a", "23m1s held service/shop/a a",
+		"25m1s held service/shop/a a", "29m1s held service/shop/a a", "31m0s granted service/shop/b b",
+	}, s.told())
+	require.Equal(t, []string{"1 alice: lease of shop/a taken back: its worker is gone for good"}, audited(next.State.Audit))
+}
+
+// C10: a grant that cannot be told now is told later, and its place stays taken.
+func TestGrantIsToldAgainC10(t *testing.T) {
+	s := newStage(t)
+	s.away["service/shop/a"] = true
+	s.requests(0, "a", "a", 1)
+	s.requests(0, "b", "b", 1)
+	s.at(90*second, func() { s.away["service/shop/a"] = false })
+	s.play(protocol.RuntimeInput{}, 11*time.Minute)
+	require.Equal(t, []string{"0s granted service/shop/a a", "1m0s granted service/shop/a a", "2m0s granted service/shop/a a", "12m0s held service/shop/a a"}, s.told())
+}
+
+// A16: while a runtime is paused nothing is granted, its services are told of the pause and of its end,
+// each once, and a repeated request id is answered as it was.
+func TestPauseOfRuntimeA16(t *testing.T) {
+	s := newStage(t)
+	drill := protocol.Act{By: "alice", Reason: "drill", RequestID: "1"}
+	s.updates(0, protocol.Pause, drill, "runtime edge is paused; an apply in flight is left to finish")
+	s.requests(1*second, "a", "a", 1)
+	s.updates(2*second, protocol.Pause, drill, "runtime edge is paused; an apply in flight is left to finish")
+	s.updates(3*second, protocol.Pause, protocol.Act{By: "bob"}, "runtime edge is paused already, by alice")
+	s.updates(4*second, protocol.Grant, protocol.LeaseAct{Act: protocol.Act{By: "bob"}, LeaseSignal: protocol.LeaseSignal{ID: "a"}},
+		"runtime edge is paused by alice; nothing is granted until it is resumed")
+	s.sends(10*second, protocol.Resume, protocol.Act{By: "carol"})
+	next := s.play(protocol.RuntimeInput{}, second)
+	require.Equal(t, []string{"10s granted service/shop/a a"}, s.told())
+	require.Equal(t, []string{"edge runtime/edge paused by alice", "edge runtime/edge over"}, s.holds)
+	require.Equal(t, []string{"1 alice: runtime edge paused: drill", "2 carol: runtime edge resumed"}, audited(next.State.Audit))
+	require.False(t, next.State.Untold)
+}
+
+// C10: a person lets one go out of turn, beyond the limit.
+func TestGrantOutOfTurnC10(t *testing.T) {
+	s := newStage(t)
+	for _, id := range []string{"a", "b", "c"} {
+		s.requests(0, id, id, 1)
+	}
+	act := protocol.LeaseAct{Act: protocol.Act{By: "alice", Reason: "hotfix"}, LeaseSignal: protocol.LeaseSignal{ID: "c"}}
+	s.updates(1*second, protocol.Grant, act, "shop/c goes out of turn")
+	s.updates(2*second, protocol.Grant, act, `lease "c" is granted already`)
+	s.gives(3*second, "a") // c holds the one place
+	s.gives(4*second, "c")
+	s.play(protocol.RuntimeInput{}, second)
+	require.Equal(t, []string{"0s granted service/shop/a a", "1s granted service/shop/c c", "4s granted service/shop/b b"}, s.told())
+}
+
+// What does not validate changes nothing, is refused with a reason as an update, and as a signal is kept.
+func TestRuntimeRefusesGarbage(t *testing.T) {
+	rows := []struct{ name, payload, want string }{
+		{"request", `{"id":"a"}`, `"id" and "holder" are needed: of the lease, and of the workflow that asks for it`},
+		{"request", `{"id":"a","holder":"service/shop/a","limit":0,"timeout":1}`, `"limit" is 0; expected at least 1: where nothing is bounded no lease is asked for`},
+		{"request", `{"id":"a","holder":"service/shop/a","limit":1}`, `"timeout" is 0s; expected how long an apply may take`},
+		{"request", `{"id":"a","hodler":"service/shop/a"}`, `payload of request: unknown field "hodler"`},
+		{"release", `{}`, `"id" is missing; expected that of a lease`},
+		{"release", `{"id":"a","by":"bob"}`, `no lease "a"; held are none`},
+		{"grant", `{"id":"a"}`, `"by" is missing; expected who asks`},
+		{"grant", `{"id":"a","by":"bob"}`, `no lease "a" waits; waiting are none`},
+		{"pause", `{"reason":"drill"}`, `"by" is missing; expected who asks`},
+		{"pause", `"drill"`, `payload of pause: cannot unmarshal string into Go value of type protocol.Act`},
+		{"resume", `{"by":"bob"}`, "runtime edge is not paused"},
+	}
+	for _, tt := range append(rows, struct{ name, payload, want string }{"explode", `{}`, "no such verb; expected one of request, keep, release, grant, pause, resume"}) {
+		t.Run(tt.name+" "+tt.payload, func(t *testing.T) {
+			s := newStage(t)
+			if tt.name != "explode" {
+				s.updates(0, tt.name, json.RawMessage(tt.payload), tt.want)
+			}
+			s.sends(1*second, tt.name, json.RawMessage(tt.payload))
+			next := s.play(protocol.RuntimeInput{}, second)
+			require.Len(t, next.State.Refused, 1)
+			require.Equal(t, tt.want, next.State.Refused[0].Reason)
+			next.State.Refused = nil
+			require.Equal(t, &protocol.RuntimeState{}, next.State)
+			require.Empty(t, s.told())
+			require.Empty(t, s.holds)
+		})
+	}
+}
+
+// The second run goes on where the first one ended: who holds, who waits, who was asked, what is paused
+// and not told yet.
+func TestSecondRunOfARuntime(t *testing.T) {
+	first := newStage(t)
+	first.requests(0, "a", "a", 1)
+	first.requests(0, "b", "b", 1)
+	first.sends(1*second, protocol.Pause, protocol.Act{By: "alice"})
+	next := first.play(protocol.RuntimeInput{}, 10*time.Minute)
+	require.Equal(t, []string{"0s granted service/shop/a a", "10m0s held service/shop/a a"}, first.told())
+	next.State.Untold = true // as if it had ended before all were told
+
+	again := newStage(t)
+	again.sends(1*second, protocol.SignalGive, protocol.LeaseSignal{ID: "a"})
+	again.sends(2*second, protocol.Resume, protocol.Act{By: "alice"})
+	last := again.play(next, second)
+	require.Equal(t, []string{"2s granted service/shop/b b"}, again.told())
+	require.Equal(t, []string{"edge runtime/edge paused by alice", "edge runtime/edge over"}, again.holds)
+	require.Equal(t, `"b"`, ids(last.State.Held))
+}
+
+// No payload passes 64 KiB, however many wait; nobody loses its place over it.
+func TestManyWaitAcrossRuns(t *testing.T) {
+	for _, n := range []int{1000, maxWaiting} {
+		s, stored := newStage(t), protocol.Packed(nil)
+		s.env.RegisterActivityWithOptions(func(_ context.Context, r protocol.SpillRequest) (string, error) {
+			stored = r.Packed
+			return "digest", nil
+		}, activity.RegisterOptions{Name: protocol.ActivitySpill})
+		in := protocol.RuntimeInput{State: &protocol.RuntimeState{Limit: 1}}
+		for i := range n {
+			id := fmt.Sprintf("service/shop/web-%d/prod/v%d/%d", i, i*7919%1000, i%13)
+			in.State.Waiting = append(in.State.Waiting, protocol.HeldLease{LeaseRequest: leaseOf(fmt.Sprintf("web-%d", i), id, 1), Since: s.begun.Add(time.Duration(i*i) * time.Millisecond)})
+		}
+		s.requests(1*second, "late", "late", 1)
+		next := s.play(in, second)
+		size, err := json.Marshal(next)
+		require.NoError(t, err)
+		require.Less(t, len(size), 64<<10)
+		packed := next.Packed
+		if n == maxWaiting {
+			require.Equal(t, "digest", next.Spilled)
+			packed = stored
+		}
+		var state protocol.RuntimeState
+		require.NoError(t, packed.Unpack(&state))
+		require.Len(t, state.Held, 1)
+		require.Equal(t, in.State.Waiting[1].ID, state.Waiting[0].ID)
+		require.Equal(t, "late", state.Waiting[len(state.Waiting)-1].ID)
+	}
+}
