@@ -12,6 +12,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/intent"
 	"github.com/converge-engine/converge/runtimes"
+	"github.com/converge-engine/converge/runtimes/custom"
 )
 
 // Factory makes the adapter of one kind of runtime from a definition.
@@ -23,6 +24,8 @@ type Activities struct {
 	Store     *intent.Store
 	Client    client.Client // to tell services about publications and changes
 	Factories map[entities.RuntimeKind]Factory
+	// Clusters are where checks and extensions run as Jobs. Nil: they do not.
+	Clusters custom.Clusters
 
 	hints   *hints
 	issuers issuers // whose tokens were verified lately

@@ -105,7 +105,7 @@ func (r *round) seen() map[string]entities.Reading {
 // is still news at the next look.
 const maxNews = 48 << 10
 
-func bound(news map[string]entities.Reading) map[string]entities.Reading {
+func bound[T any](news map[string]T) map[string]T {
 	size := 0
 	for _, channel := range slices.Sorted(maps.Keys(news)) {
 		data, err := json.Marshal(news[channel])

@@ -13,18 +13,20 @@ import (
 // push out applies.
 const keptLogs = 10
 
-// LogKind is apply or fetch.
+// LogKind is apply, fetch or extension.
 type LogKind string
 
 // The kinds of log entries.
 const (
-	LogApply LogKind = "apply"
-	LogFetch LogKind = "fetch"
+	LogApply     LogKind = "apply"
+	LogFetch     LogKind = "fetch"
+	LogExtension LogKind = "extension"
 )
 
 // LogEntry is what a command printed, bounded and redacted by the runtime before it comes here.
 type LogEntry struct {
 	Kind        LogKind       `json:"kind"`
+	Name        string        `json:"name,omitempty"` // of an extension
 	At          time.Time     `json:"at"`
 	FullVersion string        `json:"fullVersion,omitempty"`
 	Attempt     int           `json:"attempt,omitempty"`
@@ -36,17 +38,27 @@ type LogEntry struct {
 	Error       string        `json:"error,omitempty"`
 }
 
-// PutLog keeps an entry of an instance and deletes all but the last ten of its kind.
+// PutLog keeps an entry of an instance and deletes all but the last ten of its kind and name.
 func (s *Store) PutLog(ctx context.Context, application, service, channel string, entry LogEntry) error {
+	_, err := s.PutLogKey(ctx, application, service, channel, entry)
+	return err
+}
+
+// PutLogKey is PutLog that returns the key of the entry.
+func (s *Store) PutLogKey(ctx context.Context, application, service, channel string, entry LogEntry) (key string, err error) {
 	data, err := json.Marshal(entry)
 	if err != nil {
-		return fmt.Errorf("write a log of %s/%s: %w", application, service, err)
+		return "", fmt.Errorf("write a log of %s/%s: %w", application, service, err)
 	}
 	prefix := logPrefix(application, service, channel) + string(entry.Kind) + "-"
+	if entry.Name != "" {
+		prefix = logPrefix(application, service, channel) + string(entry.Kind) + "/" + entry.Name + "/"
+	}
 	for n := 0; ; n++ { // two entries of one moment
-		created, err := s.blobs.create(ctx, fmt.Sprintf("%s%020d-%03d", prefix, entry.At.UnixNano(), n), data)
+		key = fmt.Sprintf("%s%020d-%03d", prefix, entry.At.UnixNano(), n)
+		created, err := s.blobs.create(ctx, key, data)
 		if err != nil {
-			return err
+			return "", err
 		}
 		if created {
 			break
@@ -57,7 +69,7 @@ func (s *Store) PutLog(ctx context.Context, application, service, channel string
 		err = s.blobs.remove(ctx, names[0])
 		names = names[1:]
 	}
-	return err
+	return key, err
 }
 
 // Logs returns the entries kept of an instance, oldest first.

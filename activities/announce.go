@@ -1,0 +1,133 @@
+package activities
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// EventSchema names what a webhook gets.
+const EventSchema = "converge.event/v1"
+
+// Formats of a notification.
+const (
+	formatJSON  = "json"
+	formatSlack = "slack"
+)
+
+// hookTimeout bounds telling one webhook.
+const hookTimeout = 10 * time.Second
+
+// Event is the body that a webhook gets.
+type Event struct {
+	Schema      string             `json:"schema"` // EventSchema
+	Application string             `json:"application"`
+	Service     string             `json:"service,omitempty"`
+	Line        entities.AuditLine `json:"line"`
+}
+
+// Announce tells webhooks of one audit line, each at least once: an error is that some were not told,
+// and the server has it run again. Who was told is kept by heartbeat, so that one that is away for
+// long does not make the others hear everything again and again.
+func (a *Activities) Announce(ctx context.Context, r protocol.AnnounceRequest) error {
+	var told []string
+	if activity.HasHeartbeatDetails(ctx) {
+		_ = activity.GetHeartbeatDetails(ctx, &told) // unreadable: all are told again
+	}
+	var failed []error
+	for _, n := range r.Notifications {
+		if slices.Contains(told, n.Name) {
+			continue
+		}
+		if err := post(ctx, r, n); err != nil {
+			failed = append(failed, fmt.Errorf("notification %s: %w", n.Name, err))
+			continue
+		}
+		told = append(told, n.Name)
+		activity.RecordHeartbeat(ctx, told)
+	}
+	return errors.Join(failed...)
+}
+
+// post tells one webhook. Its URL may be a secret, so no error has it.
+func post(ctx context.Context, r protocol.AnnounceRequest, n entities.Notification) error {
+	address := n.URL.Literal
+	if name := n.URL.WorkerEnv; name != "" {
+		var ok bool
+		if address, ok = os.LookupEnv(name); !ok {
+			return fmt.Errorf("its url is to come from the worker's environment variable %s, which is not set there", name)
+		}
+	}
+	body, err := body(r, n.Format)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, hookTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSpace(address), bytes.NewReader(body))
+	if err != nil || request.URL.Host == "" {
+		return errors.New("its url is none; expected https://host/path")
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("User-Agent", "converge")
+	request.Header.Set("Idempotency-Key", eventKey(r))
+	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	response, err := client.Do(request)
+	if err != nil {
+		var whole *url.Error
+		if errors.As(err, &whole) { // the text of which has the URL
+			err = whole.Err
+		}
+		return fmt.Errorf("not delivered: %w", err)
+	}
+	_ = response.Body.Close() // what it says is of no use
+	if response.StatusCode < 200 || response.StatusCode > 299 {
+		return fmt.Errorf("answered %s", response.Status)
+	}
+	return nil
+}
+
+// eventKey is the same whenever the same line is told. A service that was taken down and begins anew
+// counts from one again, so the time is part of it.
+func eventKey(r protocol.AnnounceRequest) string {
+	return fmt.Sprintf("%s/%s/%d@%s", r.Application, r.Service, r.Line.N, r.Line.At.UTC().Format(time.RFC3339Nano))
+}
+
+func body(r protocol.AnnounceRequest, format string) ([]byte, error) {
+	switch format {
+	case "", formatJSON:
+		return json.Marshal(Event{Schema: EventSchema, Application: r.Application, Service: r.Service, Line: r.Line})
+	case formatSlack:
+		return json.Marshal(map[string]string{"text": sentence(r)})
+	}
+	return nil, fmt.Errorf("its format is %q; expected %s or %s", format, formatJSON, formatSlack)
+}
+
+// sentence is a line for people in a chat, in which & < > mean something.
+func sentence(r protocol.AnnounceRequest) string {
+	where := r.Application
+	if r.Service != "" {
+		where += "/" + r.Service
+	}
+	text := fmt.Sprintf("*%s* %s: %s", where, r.Line.Kind, r.Line.Text)
+	if r.Line.Reason != "" {
+		text += " — " + r.Line.Reason
+	}
+	if who := r.Line.Who; who != nil && who.Name != "" {
+		text += " (" + who.Name + ")"
+	}
+	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text)
+}

@@ -1,0 +1,142 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/runtimes"
+	"github.com/converge-engine/converge/runtimes/custom"
+)
+
+const (
+	extensionTimeout = 10 * time.Minute // where nothing is said
+	tailSize         = 500              // bytes of output that go into the workflow
+)
+
+// Extension runs an extension once (A21). A command that failed, or could not be started, is an
+// answer; an error means that the worker could not end it, or not read what to run, and it begins
+// again. A process ends with its worker, and is run again; a Job is taken over by its name.
+func (a *Activities) Extension(ctx context.Context, r protocol.ExtensionRequest) (protocol.ExtensionAnswer, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go heartbeats(ctx)
+	one := strings.Join([]string{"extension", r.Application, r.Service, r.Key}, "/")
+	done, err := a.alone(ctx, one)
+	if err != nil {
+		return protocol.ExtensionAnswer{}, err
+	}
+	defer done()
+	definition, err := a.Store.Extension(ctx, r.Definition)
+	if err != nil {
+		return protocol.ExtensionAnswer{}, fmt.Errorf("extension %s of %s/%s: %w", r.Name, r.Application, r.Service, err)
+	}
+	once := extensionRun(r, definition)
+	once.One, once.Key = one, fmt.Sprintf("%s/%s/%d", r.Release, r.FullVersion, r.Attempt)
+	output, signal, err := custom.RunOnce(ctx, a.Clusters, once)
+	if ctx.Err() != nil {
+		return protocol.ExtensionAnswer{}, ctx.Err()
+	}
+	answer := protocol.ExtensionAnswer{Err: ended(once.Argv[0], output, signal, err), Tail: lastOf(output)}
+	answer.Log = a.keepExtension(ctx, r, output, answer.Err)
+	return answer, ctx.Err()
+}
+
+// extensionRun is the command with everything filled in. What Converge says wins over the definition.
+func extensionRun(r protocol.ExtensionRequest, d entities.ExtensionDefinition) custom.Once {
+	fill := func(text string) string {
+		return versionPlace.ReplaceAllStringFunc(text, func(place string) string {
+			if strings.Contains(place, "fullVersion") {
+				return r.FullVersion
+			}
+			return r.Version
+		})
+	}
+	env := map[string]entities.Value{}
+	for name, value := range maps.All(d.Env) {
+		value.Literal = fill(value.Literal)
+		env[name] = value
+	}
+	env["CONVERGE_RELEASE"] = entities.Value{Literal: r.Release}
+	env["CONVERGE_EXTENSION_KEY"] = entities.Value{Literal: r.Key}
+	env["CONVERGE_ATTEMPT"] = entities.Value{Literal: strconv.Itoa(r.Attempt)}
+	argv := []string{""} // no command at all is refused where it is run
+	for n, arg := range d.Command.Argv {
+		argv = append(argv[:n], fill(arg))
+	}
+	timeout := r.Timeout
+	if own := d.Command.Timeout; own > 0 && (timeout <= 0 || own < timeout) {
+		timeout = own
+	}
+	if timeout <= 0 {
+		timeout = extensionTimeout
+	}
+	return custom.Once{
+		What:    fmt.Sprintf("extension %s of %s/%s in %s", r.Name, r.Application, r.Service, r.Channel),
+		Purpose: "extension", Dir: d.Dir, Argv: argv, Env: env, Job: d.Job, Timeout: timeout,
+		Instance: runtimes.Instance{
+			Application: r.Application, Service: r.Service, ServiceID: r.ServiceID, Channel: r.Channel, FullVersion: r.FullVersion,
+		},
+	}
+}
+
+// versionPlace is what a definition may leave open.
+var versionPlace = regexp.MustCompile(`\$\{\{\s*(version|fullVersion)\s*\}\}`)
+
+// ended says how a command failed; empty is success.
+func ended(program string, o runtimes.Output, signal string, err error) string {
+	how := ""
+	switch {
+	case err != nil:
+		return runtimes.Clip(err.Error(), tailSize)
+	case signal != "":
+		how = fmt.Sprintf("%s was ended by signal %s", program, signal)
+	case o.ExitCode != 0:
+		how = fmt.Sprintf("%s exited %d", program, o.ExitCode)
+	default:
+		return ""
+	}
+	lines := strings.Split(lastOf(o), "\n")
+	if last := strings.TrimSpace(lines[len(lines)-1]); last != "" {
+		how += ": " + last
+	}
+	return runtimes.Clip(how, tailSize)
+}
+
+// lastOf is the end of what was printed, stderr last, in whole characters. Secrets are out of it
+// already.
+func lastOf(o runtimes.Output) string {
+	text := strings.TrimSpace(strings.TrimSpace(o.Stdout) + "\n" + strings.TrimSpace(o.Stderr))
+	text = text[max(0, len(text)-tailSize):]
+	for len(text) > 0 && !utf8.RuneStart(text[0]) {
+		text = text[1:]
+	}
+	return text
+}
+
+// keepExtension keeps the output for `converge logs` and returns its key. Losing it is no reason to
+// fail.
+func (a *Activities) keepExtension(ctx context.Context, r protocol.ExtensionRequest, o runtimes.Output, failed string) string {
+	if o.Started.IsZero() {
+		o.Started = time.Now()
+	}
+	key, err := a.Store.PutLogKey(ctx, r.Application, r.Service, r.Channel, intent.LogEntry{
+		Kind: intent.LogExtension, Name: r.Name, At: o.Started, FullVersion: r.FullVersion, Attempt: r.Attempt,
+		Command: o.Command, ExitCode: o.ExitCode, Stdout: o.Stdout, Stderr: o.Stderr, Duration: o.Duration, Error: failed,
+	})
+	if err != nil {
+		activity.GetLogger(ctx).Warn("output not kept", "extension", r.Name, "error", err)
+		return ""
+	}
+	return key
+}
