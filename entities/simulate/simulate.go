@@ -1,0 +1,360 @@
+// Package simulate plays a release forward in virtual time, through the same decision as the Service
+// workflow makes, and tells when each channel would move and what holds it until then. A week of
+// soak takes milliseconds. It is pure: what judges checks is given to it.
+package simulate
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/maestro"
+)
+
+// Input is what is played.
+type Input struct {
+	// State is the service as it is, with its spec. It is not changed.
+	State *entities.State
+	// Version is released at At.
+	Version string
+	At      time.Time
+	// Judge gives the verdict of a check at a moment of virtual time, and when it may next change.
+	Judge func(look entities.CheckLook, at time.Time) entities.CheckReading
+	// Apply is how long it takes from the start of an apply to stable objects, and Extension how long
+	// an extension runs. Zero is one minute.
+	Apply, Extension time.Duration
+	// Approve: whoever is asked for an approval gives it at once. Otherwise the play ends where only a
+	// person goes on.
+	Approve bool
+	// Until bounds the play, from At. Zero is 90 days.
+	Until time.Duration
+}
+
+// Kind is what a channel does over a span of time.
+type Kind string
+
+// The kinds of span.
+const (
+	Waits   Kind = "waits"
+	Deploys Kind = "deploys"
+	Soaks   Kind = "soaks"
+	Runs    Kind = "runs"  // at the version
+	Fails   Kind = "fails" // over, without the version
+)
+
+// Span is what a channel does from one moment to another. To is zero when it does so for ever.
+type Span struct {
+	Kind    Kind      `json:"kind"`
+	From    time.Time `json:"from"`
+	To      time.Time `json:"to,omitzero"`
+	Reasons []string  `json:"reasons,omitempty"` // what holds it, most telling first
+}
+
+// Channel is how a release goes in one channel. A time is zero when it does not come to that.
+type Channel struct {
+	Name      string    `json:"name"`
+	Entered   time.Time `json:"entered,omitzero"`
+	Succeeded time.Time `json:"succeeded,omitzero"`
+	Spans     []Span    `json:"spans"`
+}
+
+// Timeline is a play from beginning to end.
+type Timeline struct {
+	Application string    `json:"application"`
+	Service     string    `json:"service"`
+	Version     string    `json:"version"`
+	From        time.Time `json:"from"`
+	To          time.Time `json:"to"` // when nothing moves any more, or the play was cut off
+	CutOff      bool      `json:"cutOff,omitempty"`
+	Channels    []Channel `json:"channels"`
+}
+
+const (
+	defaultWork  = time.Minute
+	defaultUntil = 90 * 24 * time.Hour
+	maxTurns     = 100_000 // of a play: a bound on checks that say they change every moment
+)
+
+// Run plays the release. It refuses what the workflow would refuse, with the same words.
+func Run(in Input) (*Timeline, error) {
+	s, err := clone(in.State)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.CheckRelease(in.Version, nil, nil); err != nil {
+		return nil, err
+	}
+	p := &play{Input: in, s: s, now: in.At, end: in.At.Add(orElse(in.Until, defaultUntil))}
+	p.Apply, p.Extension = orElse(in.Apply, defaultWork), orElse(in.Extension, defaultWork)
+	p.release = p.open()
+	p.timeline = &Timeline{Application: s.Application, Service: s.Service, Version: in.Version, From: in.At}
+	for _, c := range s.Spec.Channels {
+		if p.release.Phases[c.Name] != nil {
+			p.timeline.Channels = append(p.timeline.Channels, Channel{Name: c.Name})
+		}
+	}
+	p.run()
+	return p.timeline, nil
+}
+
+func orElse(d, otherwise time.Duration) time.Duration {
+	if d > 0 {
+		return d
+	}
+	return otherwise
+}
+
+func clone(s *entities.State) (*entities.State, error) {
+	raw, err := json.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("copy the state: %w", err)
+	}
+	out := entities.NewState(s.Application, s.Service)
+	if err := json.Unmarshal(raw, out); err != nil {
+		return nil, fmt.Errorf("copy the state: %w", err)
+	}
+	return out, nil
+}
+
+// play is a service in virtual time.
+type play struct {
+	Input
+	s        *entities.State
+	release  *entities.Release
+	now, end time.Time
+	events   []event // what has begun and will end
+	decision *entities.Decision
+	timeline *Timeline
+}
+
+// event is something that ends at a time.
+type event struct {
+	at   time.Time
+	take func()
+}
+
+// open opens the release with payloads of its own, as if it were rendered.
+func (p *play) open() *entities.Release {
+	payloads := map[string]string{}
+	for _, c := range p.s.Spec.Channels {
+		payloads[c.Name] = "simulated/" + p.Version + "/" + c.Name
+	}
+	r := p.s.OpenRelease(entities.NewRelease{
+		Version: p.Version, FullVersion: p.Version, Incarnation: p.s.Spec.Incarnation, Hash: p.s.Spec.Hash,
+		Payloads: payloads, By: "simulation",
+	}, p.now)
+	p.settleWhatRuns()
+	return r
+}
+
+// settleWhatRuns takes what is under way in reality as arrived: the play begins with nothing in
+// flight that nobody in it would end.
+func (p *play) settleWhatRuns() {
+	for _, name := range entities.SortedKeys(p.s.Instances) {
+		i := p.s.Instances[name]
+		i.Asked, i.Preflight, i.Lease = nil, nil, nil
+		if i.Progress.Running && i.Target != nil {
+			p.applied(name, *i.Target)
+		}
+	}
+	for _, c := range p.s.Spec.Channels {
+		if i := p.s.Instance(c.Name); i.Known == "" && i.Reading.Err == nil { // nobody looked yet: nothing is there
+			p.s.Looked(c.Name, "", entities.Reading{At: p.now}, true, p.now)
+		}
+	}
+	for _, r := range p.s.Releases {
+		for _, key := range entities.SortedKeys(r.Extensions) {
+			r.Extensions[key].Running = false
+		}
+	}
+}
+
+func (p *play) run() {
+	for range maxTurns {
+		p.settle()
+		next, ok := p.next()
+		switch {
+		case !ok:
+			p.finish(false)
+			return
+		case next.After(p.end):
+			p.now = p.end
+			p.finish(true)
+			return
+		}
+		p.now = next
+	}
+	p.finish(true)
+}
+
+// settle decides, judges and answers until nothing more happens at this moment, and then notes what
+// each channel does.
+func (p *play) settle() {
+	for range maxTurns {
+		p.endDue()
+		p.decision = p.s.Settle(p.now, entities.Mode{})
+		busy := p.begin(p.decision)
+		if !p.judge() && !p.approve() && !busy {
+			break
+		}
+	}
+	p.note()
+}
+
+// endDue ends what is due, in the order of its time.
+func (p *play) endDue() {
+	slices.SortStableFunc(p.events, func(a, b event) int { return a.at.Compare(b.at) })
+	for len(p.events) > 0 && !p.events[0].at.After(p.now) {
+		e := p.events[0]
+		p.events = p.events[1:]
+		e.take()
+	}
+}
+
+// begin starts the work of a decision. Work that takes no time is done; it tells whether there was
+// any such.
+func (p *play) begin(d *entities.Decision) bool {
+	for _, op := range d.Applies {
+		p.events = append(p.events, event{p.now.Add(p.Apply), func() { p.applied(op.Channel, op.Target) }})
+	}
+	for _, op := range d.Extensions {
+		p.events = append(p.events, event{p.now.Add(p.Extension), func() { p.s.ExtensionEnded(op, "", "", "", p.now) }})
+	}
+	for _, op := range d.Asks {
+		p.s.AskAnswered(op.Channel, op.Target, entities.Reading{At: p.now, Objects: []entities.Object{{Name: p.s.Service, Type: "simulated", Status: entities.ObjectPending}}})
+	}
+	for _, op := range d.Renders {
+		p.s.Rendered(op.Release, op.Channel, entities.Target{FullVersion: op.Present, Payload: "simulated"})
+	}
+	for _, op := range d.Preflights {
+		readings := map[string]entities.CheckReading{}
+		for _, look := range op.Checks {
+			readings[look.Key()] = p.reading(look)
+		}
+		p.s.PreflightDone(op, readings, p.now)
+	}
+	granted := 0
+	for _, op := range d.Leases {
+		if !op.GiveBack && p.s.LeaseGranted(op.ID, p.now) {
+			granted++
+		}
+	}
+	return len(d.Asks)+len(d.Renders)+len(d.Preflights)+granted > 0
+}
+
+// applied: the runtime did as it was told, and reports it.
+func (p *play) applied(channel string, target entities.Target) {
+	p.s.ApplyEnded(channel, target, "", false, p.now)
+	p.s.Looked(channel, target.FullVersion, entities.Reading{At: p.now, Objects: []entities.Object{{
+		Name: p.s.Service, Type: "simulated", Status: entities.ObjectSucceeded,
+		Versions: []entities.ObjectVersion{{Version: target.FullVersion, Active: true}},
+	}}}, true, p.now)
+}
+
+func (p *play) reading(look entities.CheckLook) entities.CheckReading {
+	r := p.Judge(look, p.now)
+	r.At = p.now
+	return r
+}
+
+// judge answers the checks that are wanted, and tells whether any answer was news.
+func (p *play) judge() bool {
+	news := false
+	for _, look := range p.s.CheckLooks() {
+		r := p.reading(look)
+		if r.Digest() != look.Known {
+			p.s.CheckSeen(look, r, p.now)
+			news = true
+		}
+	}
+	return news
+}
+
+// approve gives the approvals that are asked for now, if that is what is played.
+func (p *play) approve() bool {
+	if !p.Approve {
+		return false
+	}
+	given := false
+	for _, c := range p.s.Spec.Channels {
+		d, ok := p.channel(c.Name)
+		if !ok || d.Status != entities.StatusManualApproval {
+			continue
+		}
+		for _, g := range d.Gates {
+			if g.Verdict == entities.Wait && p.word(c, g.ID, d.Next) {
+				given = true
+			}
+		}
+	}
+	return given
+}
+
+// word is one more person's approval.
+func (p *play) word(c entities.ChannelSpec, gate string, r *entities.Release) bool {
+	topic, ok := cutApproval(gate)
+	if !ok || r == nil {
+		return false
+	}
+	who := entities.Who{Name: fmt.Sprintf("person %d", len(r.Approvals)+1)}
+	for _, condition := range c.Conditions {
+		if condition.Topic != topic {
+			continue
+		}
+		for _, may := range condition.Approvers {
+			if group, ok := cutGroup(may); ok {
+				who.Groups = append(who.Groups, group)
+			} else if !slices.ContainsFunc(r.Approvals, func(a entities.Approval) bool { return a.Who.Name == may && a.Topic == topic }) {
+				who.Name = may
+			}
+		}
+	}
+	_, err := p.s.Approve(r.FullVersion, entities.Approval{Topic: topic, Who: who, At: p.now})
+	return err == nil
+}
+
+func (p *play) channel(name string) (entities.ChannelDecision, bool) {
+	for _, d := range p.decision.Channels {
+		if d.Channel == name {
+			return d, true
+		}
+	}
+	return entities.ChannelDecision{}, false
+}
+
+// next is the next moment at which anything may happen; false: never.
+func (p *play) next() (time.Time, bool) {
+	var next time.Time
+	consider := func(t time.Time) {
+		if t.After(p.now) && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	if p.over() {
+		return next, false
+	}
+	consider(p.decision.Wake)
+	for _, e := range p.events {
+		consider(e.at)
+	}
+	for _, look := range p.s.CheckLooks() {
+		consider(p.reading(look).Next)
+	}
+	return next, !next.IsZero()
+}
+
+// over: the release is at its end in every channel.
+func (p *play) over() bool {
+	r := p.s.ReleaseByID(p.release.ID)
+	return r == nil || r.Over()
+}
+
+// phase is how far the release is in a channel.
+func (p *play) phase(channel string) maestro.Phase {
+	if r := p.s.ReleaseByID(p.release.ID); r != nil && r.Phases[channel] != nil {
+		return r.Phases[channel].Phase
+	}
+	return p.release.Phases[channel].Phase
+}

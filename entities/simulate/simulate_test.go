@@ -1,0 +1,130 @@
+package simulate
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+const day = 24 * time.Hour
+
+var friday = time.Date(2026, 11, 20, 17, 30, 0, 0, time.UTC)
+
+// shop goes to staging, then to production: within office hours, approved by two, with a week of soak.
+func shop() *entities.State {
+	s := entities.NewState("shop", "web")
+	timing := entities.RuntimeTiming{PollInterval: time.Second, ApplyTimeout: 5 * time.Minute, FetchTimeout: time.Minute, MaxAttempts: 3, GracePeriod: time.Minute}
+	s.Spec = &entities.Spec{
+		Application: "shop", Service: "web", Incarnation: 3, ProgressDeadline: 10 * time.Minute,
+		Runtimes: map[string]entities.RuntimeSpec{"local": {Kind: entities.RuntimeFake, Mode: entities.FetchStructured, Looks: true, Timing: timing}},
+		Channels: []entities.ChannelSpec{
+			{Name: "staging", Runtime: "local", Template: "t", Drift: entities.DriftEnforce, ProgressDeadline: 10 * time.Minute},
+			{
+				Name: "production", Runtime: "local", Template: "t", Drift: entities.DriftEnforce, ProgressDeadline: 10 * time.Minute,
+				Conditions: []entities.Condition{
+					{ID: "channel-stable/staging", Kind: entities.ChannelStable, Channels: []string{"staging"}},
+					{ID: "approval/go-live", Kind: entities.ManualApproval, Topic: "go-live", MinApprovers: 2, Approvers: []string{"group:sre"}},
+				},
+				Checks: []entities.Check{
+					{ID: "office-hours", Kind: entities.CheckAllowedTimes, Definition: "d1", At: []entities.CheckAt{{Stage: entities.PostApproval}}},
+					{ID: "error-rate", Kind: entities.CheckPrometheus, Definition: "d2", At: []entities.CheckAt{{Stage: entities.PostDeployment, Delay: time.Hour, For: 7 * day}}},
+				},
+			},
+		},
+	}
+	return s
+}
+
+// judge opens on weekdays at nine, and finds nothing wrong otherwise.
+func judge(look entities.CheckLook, at time.Time) entities.CheckReading {
+	if look.ID != "office-hours" {
+		return entities.CheckReading{Verdict: entities.Pass, Reason: "assumed"}
+	}
+	open := time.Date(at.Year(), at.Month(), at.Day(), 9, 0, 0, 0, time.UTC)
+	for open.Weekday() == time.Saturday || open.Weekday() == time.Sunday || at.After(open.Add(7*time.Hour)) {
+		open = open.Add(day)
+	}
+	if !at.Before(open) {
+		return entities.CheckReading{Verdict: entities.Pass, Next: open.Add(7 * time.Hour)}
+	}
+	return entities.CheckReading{Verdict: entities.Wait, Reason: "opens " + open.Format("Mon 15:04"), Next: open}
+}
+
+func TestWeekOfSoakAfterAWeekend(t *testing.T) { // A8, A14, A19, A20
+	s := shop()
+	got, err := Run(Input{State: s, Version: "v9", At: friday, Judge: judge, Approve: true, Apply: 2 * time.Minute})
+	require.NoError(t, err)
+	require.Equal(t, `CHANNEL     ENTERS            DONE              HELD BY
+staging     Fri 20 Nov 17:30  Fri 20 Nov 17:32
+production  Mon 23 Nov 09:00  Mon 30 Nov 10:02  v9 is going out to staging (until Fri 20 Nov 17:32)`,
+		strings.Join(got.Table(time.UTC)[:3], "\n"))
+	require.Contains(t, strings.Join(got.Table(time.UTC), "\n"), "office-hours: opens Mon 09:00 (until Mon 23 Nov 09:00)")
+	require.False(t, got.CutOff)
+	require.Equal(t, []Kind{Waits, Deploys, Soaks, Runs}, kinds(got.Channels[1]))
+	require.Empty(t, s.Releases, "what is played changes nothing")
+}
+
+// kinds of a channel's spans, repeats left out.
+func kinds(c Channel) []Kind {
+	var out []Kind
+	for _, s := range c.Spans {
+		if len(out) == 0 || out[len(out)-1] != s.Kind {
+			out = append(out, s.Kind)
+		}
+	}
+	return out
+}
+
+func TestEndsWhereAPersonIsWaitedFor(t *testing.T) { // A14
+	got, err := Run(Input{State: shop(), Version: "v9", At: friday, Judge: judge})
+	require.NoError(t, err)
+	production := got.Channels[1]
+	require.True(t, production.Entered.IsZero())
+	last := production.Spans[len(production.Spans)-1]
+	require.Equal(t, Waits, last.Kind)
+	require.Contains(t, strings.Join(last.Reasons, "\n"), "approval/go-live: 0 of 2")
+	table := got.Table(time.UTC)
+	require.Contains(t, table[len(table)-1], "nothing moves by itself")
+}
+
+func TestCutOff(t *testing.T) {
+	never := func(look entities.CheckLook, at time.Time) entities.CheckReading {
+		return entities.CheckReading{Verdict: entities.Wait, Reason: "later", Next: at.Add(time.Hour)}
+	}
+	got, err := Run(Input{State: shop(), Version: "v9", At: friday, Judge: never, Approve: true, Until: 3 * day})
+	require.NoError(t, err)
+	require.True(t, got.CutOff)
+	require.Equal(t, friday.Add(3*day), got.To)
+}
+
+func TestRefusesWhatTheServiceWould(t *testing.T) {
+	_, err := Run(Input{State: shop(), Version: "", At: friday, Judge: judge})
+	require.EqualError(t, err, "no version given")
+}
+
+// The same play draws the same picture, which is well-formed and has a bar for every span.
+func TestSVG(t *testing.T) {
+	draw := func() string {
+		got, err := Run(Input{State: shop(), Version: "v9", At: friday, Judge: judge, Approve: true})
+		require.NoError(t, err)
+		return got.SVG(time.UTC)
+	}
+	svg := draw()
+	require.Equal(t, svg, draw())
+	require.Contains(t, svg, "<title>soaks from Mon 23 Nov 10:01 to Mon 30 Nov 10:01: soaking until 2026-11-30 10:01 UTC: error-rate PASS")
+	d := xml.NewDecoder(strings.NewReader(svg))
+	for {
+		_, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err)
+	}
+}

@@ -1,0 +1,111 @@
+package simulate
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/maestro"
+)
+
+// note writes down what each channel does from this moment on.
+func (p *play) note() {
+	for n := range p.timeline.Channels {
+		c := &p.timeline.Channels[n]
+		kind, reasons := p.doing(c.Name)
+		if phase := p.phase(c.Name); c.Entered.IsZero() && phase.Entered() {
+			c.Entered = p.now
+		}
+		if c.Succeeded.IsZero() && p.phase(c.Name) == maestro.Succeeded {
+			c.Succeeded = p.now
+		}
+		c.span(Span{Kind: kind, From: p.now, Reasons: reasons})
+	}
+}
+
+// span begins a span, unless the channel goes on as it did.
+func (c *Channel) span(s Span) {
+	if n := len(c.Spans); n > 0 {
+		last := &c.Spans[n-1]
+		if last.Kind == s.Kind && slices.Equal(last.Reasons, s.Reasons) {
+			return
+		}
+		if last.From.Equal(s.From) { // of no length
+			c.Spans = c.Spans[:n-1]
+			c.span(s)
+			return
+		}
+		last.To = s.From
+	}
+	c.Spans = append(c.Spans, s)
+}
+
+// doing says what a channel does now about the release.
+func (p *play) doing(channel string) (Kind, []string) {
+	i := p.s.Instances[channel]
+	switch phase := p.phase(channel); phase {
+	case maestro.Succeeded:
+		return Runs, nil
+	case maestro.InProgress:
+		if i != nil && !i.StableSince.IsZero() {
+			return Soaks, p.reasons(channel)
+		}
+		return Deploys, nil
+	case maestro.Pending:
+		return Waits, p.holds(channel)
+	default:
+		return Fails, []string{string(phase)}
+	}
+}
+
+func (p *play) reasons(channel string) []string {
+	d, _ := p.channel(channel)
+	return slices.Clone(d.Reasons)
+}
+
+// holds says what holds the release before a channel: the conditions that do not pass, or the
+// releases ahead of it.
+func (p *play) holds(channel string) []string {
+	d, _ := p.channel(channel)
+	if d.Next == nil || d.Next.ID != p.release.ID {
+		if d.Next != nil {
+			return []string{"behind " + d.Next.FullVersion}
+		}
+		return p.reasons(channel)
+	}
+	var out []string
+	for _, g := range d.Gates {
+		if g.Verdict != entities.Pass {
+			out = append(out, held(g))
+		}
+	}
+	if d.Status == entities.StatusPaused {
+		out = append(out, d.Reasons...)
+	}
+	return out
+}
+
+// held names a condition by its id, unless its reason says all.
+func held(g entities.Judgement) string {
+	if strings.HasPrefix(g.ID, "channel-stable/") || g.Reason == "" {
+		return first(g.Reason, g.ID)
+	}
+	return g.ID + ": " + g.Reason
+}
+
+func first(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}
+
+func (p *play) finish(cut bool) {
+	p.timeline.To, p.timeline.CutOff = p.now, cut
+}
+
+func cutApproval(id string) (topic string, ok bool) { return strings.CutPrefix(id, "approval/") }
+
+func cutGroup(approver string) (group string, ok bool) { return strings.CutPrefix(approver, "group:") }
