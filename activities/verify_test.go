@@ -1,0 +1,249 @@
+package activities
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/base64"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// issuer is an identity provider on loopback: discovery and keys.
+type issuer struct {
+	*httptest.Server
+
+	mu    sync.Mutex
+	keys  []jose.JSONWebKey
+	named string // in its discovery document; empty: what it is
+	away  map[string]bool
+	asked map[string]int
+}
+
+func newIssuer(t *testing.T, keys ...jose.JSONWebKey) *issuer {
+	t.Helper()
+	i := &issuer{keys: keys, away: map[string]bool{}, asked: map[string]int{}}
+	i.Server = httptest.NewServer(i)
+	t.Cleanup(i.Close)
+	return i
+}
+
+func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.asked[r.URL.Path]++
+	w.Header().Set("Content-Type", "application/json")
+	var answer any
+	switch {
+	case i.away[r.URL.Path]:
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	case r.URL.Path == "/.well-known/openid-configuration":
+		name := i.named
+		if name == "" {
+			name = i.URL
+		}
+		answer = map[string]any{"issuer": name, "jwks_uri": i.URL + "/keys"}
+	default:
+		set := jose.JSONWebKeySet{}
+		for _, key := range i.keys {
+			set.Keys = append(set.Keys, key.Public())
+		}
+		answer = set
+	}
+	_ = json.NewEncoder(w).Encode(answer) // a test that gets less than this fails
+}
+
+func (i *issuer) change(do func()) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	do()
+}
+
+func ecKey(t *testing.T, id string) jose.JSONWebKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	return jose.JSONWebKey{Key: key, KeyID: id, Algorithm: string(jose.ES256), Use: "sig"}
+}
+
+// sign makes a token of claims, those given over the ones that hold.
+func (i *issuer) sign(t *testing.T, key jose.JSONWebKey, own map[string]any) string {
+	t.Helper()
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.SignatureAlgorithm(key.Algorithm), Key: key}, nil)
+	require.NoError(t, err)
+	signed, err := signer.Sign(i.claims(t, own))
+	require.NoError(t, err)
+	token, err := signed.CompactSerialize()
+	require.NoError(t, err)
+	return token
+}
+
+func (i *issuer) claims(t *testing.T, own map[string]any) []byte {
+	t.Helper()
+	claims := map[string]any{
+		"iss": i.URL, "aud": "converge", "sub": "u-1", "email": "alice@shop.dev", "groups": []string{"sre", "dev"},
+		"iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(),
+	}
+	maps.Copy(claims, own)
+	data, err := json.Marshal(claims)
+	require.NoError(t, err)
+	return data
+}
+
+func (i *issuer) request(token string) protocol.VerifyRequest {
+	return protocol.VerifyRequest{Identity: entities.Identity{Issuer: i.URL, Audience: "converge"}, Token: token}
+}
+
+// A14: who approves is proven by a token.
+func TestVerify_A14(t *testing.T) {
+	key := ecKey(t, "k1")
+	i := newIssuer(t, key)
+	a := newActivities(t, &server{})
+	whoIs := func(r protocol.VerifyRequest) entities.Who {
+		answer, _, err := run[protocol.VerifyAnswer](t, a.Verify, r)
+		require.NoError(t, err)
+		return answer.Who
+	}
+	alice := entities.Who{Name: "alice@shop.dev", Groups: []string{"sre", "dev"}, Proven: true}
+	require.Equal(t, alice, whoIs(i.request(i.sign(t, key, nil))))
+	require.Equal(t, alice, whoIs(i.request(i.sign(t, key, map[string]any{"aud": []string{"other", "converge"}, "email_verified": true}))))
+	require.Equal(t, map[string]int{"/.well-known/openid-configuration": 1, "/keys": 1}, i.asked, "keys are kept for a while")
+
+	require.Equal(t, "u-1", whoIs(i.request(i.sign(t, key, map[string]any{"email_verified": false}))).Name, "an address that nobody verified")
+	require.Equal(t, "u-1", whoIs(i.request(i.sign(t, key, map[string]any{"email": ""}))).Name)
+	named := i.request(i.sign(t, key, map[string]any{"login": "al", "team": "core"}))
+	named.Identity.UserClaim, named.Identity.GroupsClaim = "login", "team"
+	require.Equal(t, entities.Who{Name: "al", Groups: []string{"core"}, Proven: true}, whoIs(named))
+
+	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
+	require.NoError(t, err)
+	second := jose.JSONWebKey{Key: rsaKey, KeyID: "k2", Algorithm: string(jose.RS256), Use: "sig"}
+	i.change(func() { i.keys = append(i.keys, second) })
+	require.Equal(t, alice, whoIs(i.request(i.sign(t, second, nil))), "a key that is new is asked for")
+}
+
+// A14: without discovery, keys are where the identity says.
+func TestVerifyByKeysURL_A14(t *testing.T) {
+	key := ecKey(t, "k1")
+	i := newIssuer(t, key)
+	i.away["/.well-known/openid-configuration"] = true
+	r := i.request(i.sign(t, key, nil))
+	r.Identity.KeysURL = i.URL + "/elsewhere"
+	answer, _, err := run[protocol.VerifyAnswer](t, newActivities(t, &server{}).Verify, r)
+	require.NoError(t, err)
+	require.Equal(t, "alice@shop.dev", answer.Who.Name)
+	require.Equal(t, map[string]int{"/elsewhere": 1}, i.asked)
+}
+
+// A14: bad tokens are refused, each with what is wrong with it.
+func TestVerifyRefuses_A14(t *testing.T) {
+	key := ecKey(t, "k1")
+	i := newIssuer(t, key)
+	a := newActivities(t, &server{})
+	past := time.Now().Add(-time.Second).Unix()
+	part := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+	good := i.sign(t, key, nil)
+	parts := strings.Split(good, ".")
+	shared := jose.JSONWebKey{Key: []byte(strings.Repeat("k", 32)), KeyID: "k1", Algorithm: string(jose.HS256)}
+	for name, c := range map[string]struct{ token, text string }{
+		"empty":            {"", "is no ID token"},
+		"no JWT":           {"hello", "is no ID token"},
+		"no JSON":          {"a.b.c", "is no ID token"},
+		"huge":             {strings.Repeat("a", 20000) + ".b.c", "is no ID token"},
+		"expired":          {i.sign(t, key, map[string]any{"exp": past}), "the token expired at " + time.Unix(past, 0).UTC().Format(time.RFC3339)},
+		"never expires":    {i.sign(t, key, map[string]any{"exp": nil}), "no time at which it expires"},
+		"not yet":          {i.sign(t, key, map[string]any{"nbf": time.Now().Add(time.Hour).Unix()}), "not before"},
+		"other issuer":     {i.sign(t, key, map[string]any{"iss": "https://evil.example"}), `is issued by "https://evil.example", expected "` + i.URL + `"`},
+		"other audience":   {i.sign(t, key, map[string]any{"aud": "another"}), `is for the audience "another", expected "converge"`},
+		"no audience":      {i.sign(t, key, map[string]any{"aud": nil}), "is for the audience null"},
+		"alg none":         {part(`{"alg":"none"}`) + "." + parts[1] + ".", `is signed with "none"`},
+		"alg None":         {part(`{"alg":"None"}`) + "." + parts[1] + "." + parts[2], `is signed with "None"`},
+		"a shared secret":  {i.sign(t, shared, nil), `is signed with "HS256"`},
+		"forged claims":    {parts[0] + "." + part(string(i.claims(t, map[string]any{"email": "root@shop.dev"}))) + "." + parts[2], "signature does not hold"},
+		"forged signature": {parts[0] + "." + parts[1] + "." + part("nonsense"), "signature does not hold"},
+		"another's key":    {i.sign(t, ecKey(t, "k1"), nil), "signature does not hold"},
+		"an unknown key":   {i.sign(t, ecKey(t, "k9"), nil), "signature does not hold"},
+		"nobody":           {i.sign(t, key, map[string]any{"email": nil, "sub": nil}), "does not name its holder: expected the claim email or sub"},
+		"too long a name":  {i.sign(t, key, map[string]any{"email": strings.Repeat("a", 300)}), "does not name its holder"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			answer, _, err := run[protocol.VerifyAnswer](t, a.Verify, i.request(c.token))
+			requireRefused(t, err, c.text)
+			require.Zero(t, answer)
+		})
+	}
+	r := i.request(good)
+	r.Identity.Audience = ""
+	_, _, err := run[protocol.VerifyAnswer](t, a.Verify, r)
+	requireRefused(t, err, "names no issuer or no audience")
+}
+
+// A14: a key that the issuer took back is not trusted for long.
+func TestVerifyAfterKeysRotated_A14(t *testing.T) {
+	old, key := ecKey(t, "old"), ecKey(t, "new")
+	i := newIssuer(t, old)
+	a := newActivities(t, &server{})
+	token := i.sign(t, old, nil)
+	_, _, err := run[protocol.VerifyAnswer](t, a.Verify, i.request(token))
+	require.NoError(t, err)
+	i.change(func() { i.keys = []jose.JSONWebKey{key} })
+	_, _, err = run[protocol.VerifyAnswer](t, a.Verify, i.request(i.sign(t, key, nil)))
+	require.NoError(t, err, "the new key is fetched")
+	_, _, err = run[protocol.VerifyAnswer](t, a.Verify, i.request(token))
+	requireRefused(t, err, "taken back the key that signed it")
+
+	i.change(func() { i.keys = []jose.JSONWebKey{old} })
+	_, _, err = run[protocol.VerifyAnswer](t, a.Verify, i.request(token))
+	require.NoError(t, err)
+	i.change(func() { i.keys = nil })
+	for name, k := range a.issuers.known { // what is kept grows old
+		k.until = time.Now().Add(-time.Second)
+		a.issuers.known[name] = k
+	}
+	_, _, err = run[protocol.VerifyAnswer](t, a.Verify, i.request(token))
+	requireRefused(t, err, "signature does not hold")
+}
+
+// An issuer that cannot be asked says nothing about a token: to be tried again.
+func TestVerifyWithoutTheIssuer(t *testing.T) {
+	key := ecKey(t, "k1")
+	i := newIssuer(t, key)
+	a := newActivities(t, &server{})
+	for _, path := range []string{"/.well-known/openid-configuration", "/keys"} {
+		i.change(func() { i.away = map[string]bool{path: true} })
+		_, _, err := run[protocol.VerifyAnswer](t, a.Verify, i.request(i.sign(t, key, nil)))
+		app := applicationError(t, err)
+		require.Equal(t, protocol.ErrStore, app.Type(), path)
+		require.False(t, app.NonRetryable())
+		require.Contains(t, app.Message(), "issuer "+i.URL+" cannot be asked")
+	}
+	i.change(func() { i.away = nil })
+	_, _, err := run[protocol.VerifyAnswer](t, a.Verify, i.request(i.sign(t, key, nil)))
+	require.NoError(t, err)
+
+	other := newIssuer(t, key)
+	other.named = "https://login.example"
+	_, _, err = run[protocol.VerifyAnswer](t, a.Verify, other.request(other.sign(t, key, nil)))
+	requireRefused(t, err, "names itself differently")
+
+	down := newIssuer(t, key)
+	token := down.sign(t, key, nil)
+	down.Close()
+	_, _, err = run[protocol.VerifyAnswer](t, a.Verify, down.request(token))
+	require.Equal(t, protocol.ErrStore, applicationError(t, err).Type())
+}
+
