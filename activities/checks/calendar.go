@@ -99,7 +99,11 @@ func (c *calendar) readFreeze(f entities.Freeze) (span, error) {
 	if err != nil {
 		return span{}, fmt.Errorf("freeze to %w", err)
 	}
-	if !from.Before(to) {
+	day, err := c.moment(f.To, 0)
+	if err != nil {
+		return span{}, fmt.Errorf("freeze to %w", err)
+	}
+	if to.Before(from) || to.Equal(from) && day.Before(from) { // a day that clocks jump over is no mistake
 		return span{}, fmt.Errorf("freeze from %s ends at %s, before it begins", f.From, f.To)
 	}
 	why := f.Reason
