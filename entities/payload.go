@@ -75,6 +75,11 @@ type RuntimeDefinition struct {
 	Custom     *CustomRuntime     `json:"custom,omitempty"`
 	Kubernetes *KubernetesRuntime `json:"kubernetes,omitempty"`
 	Timing     RuntimeTiming      `json:"timing"`
+	// MaxApplies bounds the applies that run at once; zero is no bound. ApproveApplies: a person
+	// approves every apply (C10). NoRollback turns automatic rollback off for all services on it (A22).
+	MaxApplies     int  `json:"maxApplies,omitempty"`
+	ApproveApplies bool `json:"approveApplies,omitempty"`
+	NoRollback     bool `json:"noRollback,omitempty"`
 }
 
 // KubernetesRuntime is a connection to a cluster. Both fields empty: what the worker's own

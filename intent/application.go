@@ -9,11 +9,19 @@ type Application struct {
 	// The places that services go to, and the rules for entering each. Their order is only that of
 	// display; preconditions order them.
 	ReleaseChannels []ReleaseChannel `json:"releaseChannels"`
+	// Protections of all channels.
+	Protections []ProtectionUse `json:"protections,omitempty"`
+	// How callers prove who they are.
+	Identity *Identity `json:"identity,omitempty"`
+	// Who may do what. A verb that nothing here names may be used by anybody.
+	Authorization []Authorization `json:"authorization,omitempty"`
+	// Who is told of what happens. Nothing is substituted.
+	Notifications []Notification `json:"notifications,omitempty"`
 }
 
 // Planned names the fields that later versions accept.
 func (Application) Planned() []string {
-	return []string{"protections", "extensions", "setupCallback", "aggregator", "maestro", "pins", "approvals", "imports"}
+	return []string{"extensions", "setupCallback", "aggregator", "maestro", "imports"}
 }
 
 // ReleaseChannel is a named place that services go to: staging, prod-us.
@@ -28,11 +36,17 @@ type ReleaseChannel struct {
 	Constants map[string]string `json:"constants,omitempty"`
 	// What must hold before a release may enter this channel.
 	Preconditions []Precondition `json:"preconditions,omitempty"`
+	// What else a release must pass here, looked at again and again while it waits.
+	Protections []ProtectionUse `json:"protections,omitempty"`
+	// Commands that run once for each release of a service here.
+	Extensions []ExtensionUse `json:"extensions,omitempty"`
+	// Whether a release that fails here is rolled back by itself; false holds for every service.
+	AutoRollback *bool `json:"autoRollback,omitempty" jsonschema:"default=true"`
 }
 
 // Planned names the fields that later versions accept.
 func (ReleaseChannel) Planned() []string {
-	return []string{"protections", "extensions", "postconditions", "renamedFrom", "onDelete", "description"}
+	return []string{"postconditions", "renamedFrom", "onDelete", "description"}
 }
 
 // RuntimeRef names a runtime of a channel and the address there.
@@ -48,11 +62,21 @@ type RuntimeRef struct {
 type Precondition struct {
 	// Passes once the release has succeeded in other channels.
 	ReleaseChannelStable *ReleaseChannelStable `json:"releaseChannelStable,omitempty"`
+	// Passes once people have approved the release in this channel.
+	ManualApproval *ManualApproval `json:"manualApproval,omitempty"`
+	// Passes once people have approved the release, in all channels that name the same approval.
+	SharedManualApproval *SharedManualApproval `json:"sharedManualApproval,omitempty"`
+	// Passes while another service is stable.
+	ServiceStable *OtherService `json:"serviceStable,omitempty"`
+	// Passes while the version of another service is at least the one to be released.
+	VersionOrder *OtherService `json:"versionOrder,omitempty"`
+	// Passes once another service has what is newest for it.
+	StaticOrder *OtherService `json:"staticOrder,omitempty"`
 }
 
 // Planned names the fields that later versions accept.
 func (Precondition) Planned() []string {
-	return []string{"manualApproval", "sharedManualApproval", "protection", "allowedTimes", "dependsOn"}
+	return []string{"protection", "allowedTimes", "dependsOn"}
 }
 
 // ReleaseChannelStable passes once the release has succeeded in a channel, or in all channels that
@@ -62,4 +86,13 @@ type ReleaseChannelStable struct {
 	ReleaseChannel Name `json:"releaseChannel,omitempty"`
 	// Labels that a channel must all have.
 	Selector map[string]string `json:"selector,omitempty"`
+}
+
+// OtherService names a service that the other services of a channel look at. It does not look at
+// itself.
+type OtherService struct {
+	// The name of the service.
+	Service Name `json:"service"`
+	// The channel to look in; the same when not given.
+	ReleaseChannel Name `json:"releaseChannel,omitempty"`
 }

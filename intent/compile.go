@@ -20,11 +20,19 @@ type Compiled struct {
 	// store before it.
 	Bundles []Bundle
 
-	known []entities.RuntimeDefinition // and those of other applications
+	known       []entities.RuntimeDefinition // and those of other applications
+	definitions definitions
 }
 
-// Specs are the service specs of the incarnation, by service.
-func (c *Compiled) Specs() (map[string]entities.Spec, error) { return Specs(c.Incarnation, c.known) }
+// Specs are the service specs of the incarnation, by service. What judges their checks and what their
+// extensions run is returned by Checks and Extensions.
+func (c *Compiled) Specs() (map[string]entities.Spec, error) {
+	specs, err := Specs(c.Incarnation, c.known)
+	for name, spec := range specs {
+		specs[name] = c.definitions.placed(spec)
+	}
+	return specs, err
+}
 
 // Compile makes the incarnation of a configuration. It reads nothing, and the same sources give
 // the same bytes (D4). An error of type Problems lists what is wrong; what Load accepted has none.
@@ -52,6 +60,16 @@ type compiler struct {
 	runtimes map[string]entities.RuntimeDefinition
 	bundles  map[string]Bundle // by what they are made of
 	claims   map[claimKey]claim
+
+	protections map[string]*protectionDoc
+	extensions  map[string]*extensionDoc
+	definitions definitions
+	shared      map[string]entities.ExtensionDefinition // by service and ExtensionKey
+
+	goes           map[string][]string // channels by service
+	parameterTypes map[string]map[string]entities.ParamType
+	waits          map[string][]dependency // of the channels themselves
+	edges          []edge
 }
 
 // placeRef is a runtime of a channel that exists.
@@ -72,11 +90,16 @@ func compile(config *Config, partial bool) (*Compiled, Problems) {
 		config: config, partial: partial, byPlace: map[string]*channelTrouble{},
 		refs: map[string][]placeRef{}, runtimes: map[string]entities.RuntimeDefinition{},
 		bundles: map[string]Bundle{}, claims: map[claimKey]claim{},
+		protections: map[string]*protectionDoc{}, extensions: map[string]*extensionDoc{},
+		definitions: newDefinitions(config.dir), shared: map[string]entities.ExtensionDefinition{},
+		goes: map[string][]string{}, parameterTypes: map[string]map[string]entities.ParamType{}, waits: map[string][]dependency{},
 	}
 	for _, known := range config.options.Runtimes {
 		c.runtimes[known.Name] = known
 	}
 	own := c.defineRuntimes()
+	c.defineProtections()
+	c.defineExtensions()
 	app := config.application
 	if app == nil {
 		if !partial {
@@ -86,8 +109,12 @@ func compile(config *Config, partial bool) (*Compiled, Problems) {
 	}
 	doc := incarnationDoc{Schema: IncarnationSchema, Application: string(app.Spec.Name), Description: app.Spec.Description}
 	c.defineChannels(app)
+	c.knowServices()
 	c.defineConditions(app)
+	c.defineGates(app)
+	c.definePeople(app, &doc)
 	doc.Services = c.defineServices(app)
+	c.deadlocks()
 	doc.Channels = c.order(app)
 	c.boundAssets()
 	if problems := c.all(); len(problems) > 0 {
@@ -98,7 +125,7 @@ func compile(config *Config, partial bool) (*Compiled, Problems) {
 		app.Report("", Fault{Code: "internal", Message: err.Error()})
 		return nil, app.Problems
 	}
-	compiled := &Compiled{Incarnation: inc, Runtimes: own, Bundles: c.allBundles()}
+	compiled := &Compiled{Incarnation: inc, Runtimes: own, Bundles: c.allBundles(), definitions: c.definitions}
 	for i := range own {
 		own[i].Owner = doc.Application
 		c.runtimes[own[i].Name] = own[i]
@@ -183,6 +210,12 @@ func (c *compiler) boundAssets() {
 	}
 	for _, r := range c.config.runtimes {
 		c.boundAsset(r.Decoder, "runtime", string(r.Spec.Name), r.Spec)
+	}
+	for _, p := range c.config.protections {
+		c.boundAsset(p.Decoder, "protection", string(p.Spec.Name), p.Spec)
+	}
+	for _, e := range c.config.extensions {
+		c.boundAsset(e.Decoder, "extension", string(e.Spec.Name), e.Spec)
 	}
 }
 

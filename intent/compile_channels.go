@@ -29,7 +29,7 @@ func (c *compiler) defineChannels(app *document[Application]) {
 			continue
 		}
 		first[channel.Name] = app.At(path + ".name").Line
-		c.channels = append(c.channels, channelDoc{Name: string(channel.Name), Labels: channel.Labels, Constants: channel.Constants})
+		c.channels = append(c.channels, channelDoc{Name: string(channel.Name), Labels: channel.Labels, Constants: channel.Constants, NoRollback: isFalse(channel.AutoRollback)})
 		c.channelRuntimes(app, path, channel)
 	}
 }

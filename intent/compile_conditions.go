@@ -30,11 +30,17 @@ func (c *compiler) lineOf(app *document[Application], name Name) int {
 }
 
 func (c *compiler) defineCondition(app *document[Application], path string, precondition Precondition, channel *channelDoc) {
+	switch given := precondition.given(); {
+	case app.Faulty(path):
+	case len(given) == 0:
+		c.report(app.Decoder, path, Fault{Code: "missing-field", Message: "this precondition is empty", Expected: strict.OneOf(preconditionNames)})
+	case len(given) > 1:
+		c.report(app.Decoder, path, Fault{Code: "one-of", Message: fmt.Sprintf("%q and %q are both given", given[0], given[1]), Expected: "one of them, and the other as a precondition of its own"})
+	}
+	c.approvals(app, path, precondition, channel)
+	c.channelDependency(app, path, precondition, channel)
 	stable := precondition.ReleaseChannelStable
 	if stable == nil {
-		if !app.Faulty(path) {
-			c.report(app.Decoder, path, Fault{Code: "missing-field", Message: "this precondition is empty", Expected: "releaseChannelStable"})
-		}
 		return
 	}
 	at := path + ".releaseChannelStable"
@@ -52,10 +58,50 @@ func (c *compiler) defineCondition(app *document[Application], path string, prec
 			Code: "cycle", Message: fmt.Sprintf("release channel %s would wait for itself: the selector matches it too", channel.Name),
 			Expected: "labels that this channel does not have",
 		})
-	case slices.ContainsFunc(channel.Conditions, func(o entities.Condition) bool { return o.ID == condition.ID }):
-		c.report(app.Decoder, path, Fault{Code: "duplicate-name", Message: fmt.Sprintf("this channel has the precondition %q twice", condition.ID)})
 	default:
-		channel.Conditions = append(channel.Conditions, condition)
+		c.addCondition(app, path, condition, channel)
+	}
+}
+
+func (c *compiler) addCondition(app *document[Application], path string, condition entities.Condition, channel *channelDoc) {
+	if slices.ContainsFunc(channel.Conditions, func(o entities.Condition) bool { return o.ID == condition.ID }) {
+		c.report(app.Decoder, path, Fault{Code: "duplicate-name", Message: fmt.Sprintf("this channel has the precondition %q twice", condition.ID)})
+		return
+	}
+	channel.Conditions = append(channel.Conditions, condition)
+}
+
+var preconditionNames = []string{"releaseChannelStable", "manualApproval", "sharedManualApproval", "serviceStable", "versionOrder", "staticOrder"}
+
+// given lists the fields that were given; one is right.
+func (p Precondition) given() []string {
+	var given []string
+	for i, is := range []bool{
+		p.ReleaseChannelStable != nil, p.ManualApproval != nil, p.SharedManualApproval != nil,
+		p.ServiceStable != nil, p.VersionOrder != nil, p.StaticOrder != nil,
+	} {
+		if is {
+			given = append(given, preconditionNames[i])
+		}
+	}
+	return given
+}
+
+// approvals compiles the preconditions that people answer.
+func (c *compiler) approvals(app *document[Application], path string, p Precondition, channel *channelDoc) {
+	if p.ManualApproval != nil {
+		c.addCondition(app, path, c.approval(app, path+".manualApproval", channel.Name, *p.ManualApproval), channel)
+	}
+	shared := p.SharedManualApproval
+	switch {
+	case shared == nil || shared.Name == "" || shared.Name.Check() != nil:
+	case slices.Contains(c.channelNames(), string(shared.Name)):
+		c.report(app.Decoder, path+".sharedManualApproval.name", Fault{
+			Code: "duplicate-name", Message: fmt.Sprintf("%q is a release channel, and so the name of its own approval", string(shared.Name)), Expected: "another name",
+		})
+	default:
+		by := ManualApproval{MinApprovers: shared.MinApprovers, Approvers: shared.Approvers}
+		c.addCondition(app, path, c.approval(app, path+".sharedManualApproval", string(shared.Name), by), channel)
 	}
 }
 
@@ -128,6 +174,10 @@ func conditionsAmong(channels []channelDoc, channel channelDoc, goesTo func(stri
 		}
 	}
 	for _, condition := range channel.Conditions {
+		if condition.Kind != entities.ChannelStable {
+			result = append(result, condition) // of this channel alone
+			continue
+		}
 		names := present(channels, condition.Channels, goesTo)
 		if condition.ID != "channel-stable/"+condition.Channels[0] || slices.Equal(names, condition.Channels) {
 			condition.Channels = names

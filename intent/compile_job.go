@@ -56,6 +56,10 @@ func (c *compiler) commandJob(d *strict.Decoder, at string, job *CommandJob) *en
 	if job == nil {
 		return nil
 	}
+	where := "a runtime"
+	if at != "custom.job" {
+		where = "the settings of a Job"
+	}
 	for _, field := range []struct {
 		name, value string
 		fits        bool
@@ -73,11 +77,15 @@ func (c *compiler) commandJob(d *strict.Decoder, at string, job *CommandJob) *en
 			continue
 		}
 		if hasSubstitution(field.value) {
-			c.noSubstitution(d, place, "a runtime", field.value)
+			c.noSubstitution(d, place, where, field.value)
 		} else if !field.fits {
 			c.report(d, place, Fault{Code: "bad-value", Message: fmt.Sprintf("%q is not possible here", field.value), Expected: field.wanted})
 		}
 	}
+	return job.entity()
+}
+
+func (job *CommandJob) entity() *entities.CommandJob {
 	return &entities.CommandJob{
 		Cluster:   entities.KubernetesRuntime{Kubeconfig: job.Kubeconfig, Context: job.Context},
 		Namespace: job.Namespace, Image: job.Image, ServiceAccount: job.ServiceAccount, Wrapper: job.Wrapper,

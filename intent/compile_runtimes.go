@@ -52,8 +52,9 @@ func (c *compiler) defineRuntime(doc *document[Runtime]) entities.RuntimeDefinit
 	definition := entities.RuntimeDefinition{
 		Name:   string(spec.Name),
 		Dir:    filepath.Join(c.config.dir, filepath.FromSlash(filepath.Dir(doc.File))),
-		Remote: spec.Worker == "remote",
+		Remote: spec.Worker == "remote", ApproveApplies: spec.Approval == "everyApply", NoRollback: isFalse(spec.AutoRollback),
 	}
+	c.maxApplies(doc, &definition)
 	switch {
 	case spec.Fake != nil && !c.config.options.AllowFake:
 		c.report(doc.Decoder, "fake", Fault{Code: "unknown-field", Message: `runtimes of kind "fake" are for tests and simulations`, Expected: "custom or kubernetes"})
@@ -85,6 +86,29 @@ func (r Runtime) kinds() int {
 	return n
 }
 
+// maxApplies checks the bound on applies, which may stand in two places but only in one at once.
+func (c *compiler) maxApplies(doc *document[Runtime], definition *entities.RuntimeDefinition) {
+	const field = "maxConcurrentApplies"
+	bounds := map[string]*int{field: doc.Spec.MaxConcurrentApplies}
+	if doc.Spec.Custom != nil {
+		bounds["custom."+field] = doc.Spec.Custom.MaxConcurrentApplies
+	}
+	for _, at := range keys(bounds) {
+		switch n := bounds[at]; {
+		case n == nil:
+		case *n < 1:
+			c.report(doc.Decoder, at, Fault{Code: "bad-value", Message: fmt.Sprintf("%d applies at once would be none", *n), Expected: "at least 1, or no such field for no bound"})
+		case definition.MaxApplies > 0:
+			c.report(doc.Decoder, at, Fault{Code: "one-of", Message: `"maxConcurrentApplies" is given twice`, Expected: "one of them"})
+		default:
+			definition.MaxApplies = *n
+		}
+	}
+}
+
+// isFalse tells whether something that is on unless it is turned off was turned off.
+func isFalse(given *bool) bool { return given != nil && !*given }
+
 func (c *compiler) defineKubernetes(doc *document[Runtime], k *RuntimeKubernetes, definition *entities.RuntimeDefinition) {
 	definition.Timing = c.timing(doc, "kubernetes", k.Pace)
 	definition.Timing.ApplyTimeout = c.atLeast(doc.Decoder, "kubernetes.applyTimeout", k.ApplyTimeout, span{defaultApplyTimeout, time.Second})
@@ -112,37 +136,31 @@ func (c *compiler) defineCustom(doc *document[Runtime], custom *RuntimeCustom, d
 		definition.Custom.Fetch = &entities.Command{Argv: fetch.Command, Timeout: timing.FetchTimeout}
 		definition.Custom.Mode = entities.FetchMode(fetch.Mode)
 	}
+	if remove := custom.Remove; remove != nil {
+		c.command(doc.Decoder, "custom.remove.command", remove.Command)
+		definition.Custom.Remove = &entities.Command{
+			Argv: remove.Command, Timeout: c.atLeast(doc.Decoder, "custom.remove.timeout", remove.Timeout, span{defaultApplyTimeout, time.Millisecond}),
+		}
+	}
 	definition.Timing = timing
 }
 
 // timing fills in the defaults.
 func (c *compiler) timing(doc *document[Runtime], at string, pace Pace) entities.RuntimeTiming {
 	d := doc.Decoder
-	retry := Retry{}
-	if pace.Retry != nil {
-		retry = *pace.Retry
-	}
+	retry := c.retrying(d, at+".retry", pace.Retry)
 	timing := entities.RuntimeTiming{
 		PollInterval:       c.atLeast(d, at+".pollInterval", pace.PollInterval, span{defaultPoll, shortestPoll}),
 		SteadyPollInterval: c.atLeast(d, at+".steadyPollInterval", pace.SteadyPollInterval, span{defaultSteadyPoll, shortestPoll}),
 		GracePeriod:        c.atLeast(d, at+".gracePeriod", pace.GracePeriod, span{defaultGrace, 0}),
 		ApplyTimeout:       defaultApplyTimeout,
 		FetchTimeout:       defaultFetchTimeout,
-		MaxAttempts:        defaultAttempts,
-		RetryBackoff:       c.atLeast(d, at+".retry.backoff", retry.Backoff, span{defaultBackoff, time.Millisecond}),
-		RetryMax:           c.atLeast(d, at+".retry.maxBackoff", retry.MaxBackoff, span{defaultMaxBackoff, time.Millisecond}),
+		MaxAttempts:        retry.attempts,
+		RetryBackoff:       retry.backoff,
+		RetryMax:           retry.longest,
 	}
 	if pace.SteadyPollInterval == "" {
 		timing.SteadyPollInterval = max(timing.SteadyPollInterval, timing.PollInterval)
-	}
-	if retry.MaxBackoff == "" {
-		timing.RetryMax = max(timing.RetryMax, timing.RetryBackoff)
-	}
-	if n := retry.MaxAttempts; n != nil {
-		timing.MaxAttempts = *n
-		if *n < 1 || *n > 100 {
-			c.report(d, at+".retry.maxAttempts", Fault{Code: "bad-value", Message: fmt.Sprintf("%d attempts are not possible", *n), Expected: "1 to 100"})
-		}
 	}
 	if timing.SteadyPollInterval < timing.PollInterval && timing.SteadyPollInterval >= shortestPoll {
 		c.report(d, at+".steadyPollInterval", Fault{
@@ -150,10 +168,40 @@ func (c *compiler) timing(doc *document[Runtime], at string, pace Pace) entities
 			Expected: fmt.Sprintf("at least pollInterval, %v", timing.PollInterval),
 		})
 	}
-	if timing.RetryMax < timing.RetryBackoff {
-		c.report(d, at+".retry.maxBackoff", Fault{Code: "bad-value", Message: "maxBackoff is shorter than backoff", Expected: fmt.Sprintf("at least %v", timing.RetryBackoff)})
-	}
 	return timing
+}
+
+// retries is how often and when something is tried again.
+type retries struct {
+	attempts         int
+	backoff, longest time.Duration
+}
+
+// retrying fills in the defaults of retries; without a decoder it reports nothing.
+func (c *compiler) retrying(d *strict.Decoder, at string, given *Retry) retries {
+	retry := Retry{}
+	if given != nil {
+		retry = *given
+	}
+	r := retries{defaultAttempts, retry.Backoff.or(defaultBackoff), retry.MaxBackoff.or(defaultMaxBackoff)}
+	if retry.MaxBackoff == "" {
+		r.longest = max(r.longest, r.backoff)
+	}
+	if retry.MaxAttempts != nil {
+		r.attempts = *retry.MaxAttempts
+	}
+	if d == nil {
+		return r
+	}
+	c.atLeast(d, at+".backoff", retry.Backoff, span{defaultBackoff, time.Millisecond})
+	c.atLeast(d, at+".maxBackoff", retry.MaxBackoff, span{defaultMaxBackoff, time.Millisecond})
+	if r.attempts < 1 || r.attempts > 100 {
+		c.report(d, at+".maxAttempts", Fault{Code: "bad-value", Message: fmt.Sprintf("%d attempts are not possible", r.attempts), Expected: "1 to 100"})
+	}
+	if r.longest < r.backoff {
+		c.report(d, at+".maxBackoff", Fault{Code: "bad-value", Message: "maxBackoff is shorter than backoff", Expected: fmt.Sprintf("at least %v", r.backoff)})
+	}
+	return r
 }
 
 // span is what a duration is when not given, and the shortest it may be.

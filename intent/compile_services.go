@@ -23,6 +23,7 @@ func (c *compiler) defineServices(app *document[Application]) []serviceDoc {
 		}
 		first[name] = doc
 		s := &serviceCompiler{compiler: c, document: doc, application: string(app.Spec.Name)}
+		s.ownGates()
 		all = append(all, s.compile())
 	}
 	slices.SortFunc(all, func(a, b serviceDoc) int { return strings.Compare(a.Name, b.Name) })
@@ -36,6 +37,7 @@ type serviceCompiler struct {
 	application string
 	types       map[string]entities.ParamType
 	channels    []string // it goes to
+	waiting     []dependency
 }
 
 func (s *serviceCompiler) compile() serviceDoc {
@@ -45,10 +47,11 @@ func (s *serviceCompiler) compile() serviceDoc {
 		Version: string(spec.Version), InitialVersion: string(spec.InitialVersion),
 		ConfigChanges:    entities.ConfigChanges(orElse(string(spec.ConfigChanges), "release")),
 		ProgressDeadline: period(s.atLeast(s.Decoder, "progressDeadline", spec.ProgressDeadline, span{defaultProgress, time.Millisecond})),
-		Parameters:       s.parameters(),
+		Parameters:       s.parameters(), Remove: spec.OnDelete == "remove",
 	}
 	s.versions(&doc)
 	s.channels = s.goesTo()
+	s.dependencies()
 	drafts := s.draft()
 	s.override(drafts)
 	for _, channel := range s.compiler.channels {
@@ -131,6 +134,10 @@ type draft struct {
 	kubernetes *kubernetesDraft
 	deadline   time.Duration
 	drift      entities.Drift
+	noRollback bool
+
+	protections []protectionUse // of the service
+	extensions  []extensionUse
 }
 
 // draft begins every channel with what the service says for all.
@@ -142,6 +149,10 @@ func (s *serviceCompiler) draft() map[string]*draft {
 			env:        map[string]placed[entities.Value]{},
 			deadline:   s.Spec.ProgressDeadline.or(defaultProgress),
 			drift:      entities.Drift(orElse(string(s.Spec.Drift), "enforce")),
+			noRollback: isFalse(s.Spec.AutoRollback),
+
+			protections: protectionUses(s.Decoder, "protections", s.Spec.Protections),
+			extensions:  extensionUses(s.Decoder, "extensions", s.Spec.Extensions),
 		}
 		for i, p := range s.Spec.Parameters {
 			if _, twice := d.parameters[string(p.Name)]; p.Default != nil && !twice {
@@ -190,6 +201,11 @@ func (s *serviceCompiler) override(drafts map[string]*draft) {
 			d.objects(s.Decoder, at+".kubernetes", o.Kubernetes)
 			d.deadline = o.ProgressDeadline.or(d.deadline)
 			d.drift = entities.Drift(orElse(string(o.Drift), string(d.drift)))
+			if o.AutoRollback != nil {
+				d.noRollback = !*o.AutoRollback
+			}
+			d.protections = append(d.protections, protectionUses(s.Decoder, at+".protections", o.Protections)...)
+			d.extensions = append(d.extensions, extensionUses(s.Decoder, at+".extensions", o.Extensions)...)
 		}
 	}
 }
@@ -240,6 +256,7 @@ func (s *serviceCompiler) instance(channel channelDoc, d *draft, doc *serviceDoc
 	}
 	scope := s.scope(channel, d)
 	s.substitutions(scope, d, ref)
+	s.gates(scope, ref, d, &instance)
 	if ok && d.kubernetes != nil {
 		made, list := s.compileObjects(scope, d.kubernetes, ref)
 		if doc.Objects == nil {

@@ -287,7 +287,7 @@ func TestSpecsAreBounded(t *testing.T) {
 		return hashOf([]byte{byte(i), byte(i >> 8)}) + hashOf([]byte{byte(i)}) + hashOf([]byte{byte(i), 7}) + hashOf([]byte{byte(i), 9, byte(i >> 8)})
 	})
 	require.ErrorContains(t, err, "shop.converge.yaml:308:48: name: the rules of service web have ")
-	require.ErrorContains(t, err, "; expected at most 32768: fewer release channels, labels or preconditions [spec-too-large]")
+	require.ErrorContains(t, err, "; expected at most 32768: fewer release channels, labels, preconditions or protections [spec-too-large]")
 	err = withChannels(501, func(int) string { return "" })
 	require.EqualError(t, err, "shop.converge.yaml:509:48: name: service web goes to 501 release channels; expected at most 500 [too-many-channels]")
 	require.NoError(t, withChannels(500, func(int) string { return "" }))

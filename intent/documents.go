@@ -129,6 +129,16 @@ func (l *loader) document(file string, node *yaml.Node) {
 		if l.decode(d, node, &doc.Spec) {
 			l.config.runtimes = append(l.config.runtimes, doc)
 		}
+	case "Protection":
+		doc := &document[Protection]{Decoder: d}
+		if l.decode(d, node, &doc.Spec) {
+			l.config.protections = append(l.config.protections, doc)
+		}
+	case "Extension":
+		doc := &document[Extension]{Decoder: d}
+		if l.decode(d, node, &doc.Spec) {
+			l.config.extensions = append(l.config.extensions, doc)
+		}
 	}
 }
 
@@ -150,10 +160,7 @@ func (l *loader) addApplication(doc *document[Application]) {
 	l.config.application = doc
 }
 
-var (
-	kinds   = []string{"Application", "Service", "Runtime"}
-	planned = []string{"Protection", "Extension"}
-)
+var kinds = []string{"Application", "Service", "Runtime", "Protection", "Extension"}
 
 // kind reads a document's kind, and refuses other versions of the format.
 func (l *loader) kind(d *strict.Decoder, node *yaml.Node) (string, bool) {
@@ -181,11 +188,6 @@ func (l *loader) kind(d *strict.Decoder, node *yaml.Node) (string, bool) {
 		}
 	}
 	fault := Fault{Code: "unknown-kind", Message: fmt.Sprintf("there is no kind %q", clip(kind)), Expected: strict.OneOf(kinds), Suggestion: strict.Nearest(kind, kinds)}
-	for _, later := range planned {
-		if kind == later {
-			fault = Fault{Code: "unknown-kind", Message: fmt.Sprintf("kind %s is not supported yet", kind), Expected: strict.OneOf(kinds)}
-		}
-	}
 	d.Fail("kind", head.kind, fault)
 	return "", false
 }

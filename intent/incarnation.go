@@ -30,6 +30,10 @@ type incarnationDoc struct {
 	Description string       `json:"description,omitempty"`
 	Channels    []channelDoc `json:"channels"` // in an order that respects conditions
 	Services    []serviceDoc `json:"services"` // by name
+
+	Grants        []entities.Grant        `json:"grants,omitempty"`
+	Identity      *entities.Identity      `json:"identity,omitempty"`
+	Notifications []entities.Notification `json:"notifications,omitempty"`
 }
 
 type channelDoc struct {
@@ -37,6 +41,7 @@ type channelDoc struct {
 	Labels     map[string]string    `json:"labels,omitempty"`
 	Constants  map[string]string    `json:"constants,omitempty"`
 	Conditions []entities.Condition `json:"conditions,omitempty"`
+	NoRollback bool                 `json:"noRollback,omitempty"`
 }
 
 type serviceDoc struct {
@@ -50,6 +55,7 @@ type serviceDoc struct {
 	Parameters       []parameterDoc         `json:"parameters,omitempty"`
 	Files            map[string]string      `json:"files,omitempty"`   // path → content, of all channels
 	Objects          map[string]objectList  `json:"objects,omitempty"` // of each bundle that a channel names
+	Remove           bool                   `json:"remove,omitempty"`  // when it is no longer declared
 	Channels         []instanceDoc          `json:"channels"`          // in the application's order
 }
 
@@ -72,6 +78,11 @@ type instanceDoc struct {
 	Env              map[string]entities.Value `json:"env,omitempty"`
 	Files            []string                  `json:"files,omitempty"`
 	Kubernetes       *kubernetesDoc            `json:"kubernetes,omitempty"`
+	NoRollback       bool                      `json:"noRollback,omitempty"`
+
+	// Their definitions are named by digests that hold wherever the directory lies.
+	Checks     []entities.Check     `json:"checks,omitempty"`
+	Extensions []entities.Extension `json:"extensions,omitempty"`
 }
 
 // kubernetesDoc is what a service in a channel is made of on a Kubernetes runtime.

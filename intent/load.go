@@ -38,6 +38,8 @@ type Config struct {
 	application *document[Application]
 	services    []*document[Service]
 	runtimes    []*document[Runtime]
+	protections []*document[Protection]
+	extensions  []*document[Extension]
 	contents    map[string]string // of the files that services pass on, by path from dir
 	objects     *objectSources    // what services on Kubernetes runtimes are made of
 	files       []string

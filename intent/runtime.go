@@ -13,11 +13,18 @@ type Runtime struct {
 	// Where its commands run: in any worker (local), or only in a worker started for this runtime
 	// (remote), which needs a store that it can reach.
 	Worker WorkerPlace `json:"worker,omitempty" jsonschema:"default=local"`
+	// How many applies may run on it at once, over all services of all applications; no bound when not
+	// given.
+	MaxConcurrentApplies *int `json:"maxConcurrentApplies,omitempty" jsonschema:"minimum=1"`
+	// Whether a person approves every apply, those of repairs and further attempts included.
+	Approval ApprovalRule `json:"approval,omitempty" jsonschema:"default=none"`
+	// Whether releases that fail on it are rolled back by themselves; false holds for every service.
+	AutoRollback *bool `json:"autoRollback,omitempty" jsonschema:"default=true"`
 }
 
 // Planned names the fields that later versions accept.
 func (Runtime) Planned() []string {
-	return []string{"ecs", "autoRollback", "maxConcurrentApplies", "approval", "description"}
+	return []string{"ecs", "description"}
 }
 
 // RuntimeCustom is a runtime made of commands. They start in the directory of this file, without a shell.
@@ -27,17 +34,19 @@ type RuntimeCustom struct {
 	// The command that says what is there. Without it, apply runs once for each version and its
 	// success is the state.
 	Fetch *FetchCommand `json:"fetch,omitempty"`
-	// Environment variables for both commands.
+	// The command that takes a service down. Without it, nothing that runs here can be removed.
+	Remove *RemoveCommand `json:"remove,omitempty"`
+	// Environment variables for the commands.
 	Env map[EnvName]EnvValue `json:"env,omitempty"`
-	// Runs both commands as Kubernetes Jobs, in an image, instead of on the worker's machine.
+	// Runs the commands as Kubernetes Jobs, in an image, instead of on the worker's machine.
 	Job *CommandJob `json:"job,omitempty"`
+	// The same as maxConcurrentApplies of the runtime; one of the two may be given.
+	MaxConcurrentApplies *int `json:"maxConcurrentApplies,omitempty" jsonschema:"minimum=1"`
 	Pace
 }
 
 // Planned names the fields that later versions accept.
-func (RuntimeCustom) Planned() []string {
-	return []string{"maxConcurrentApplies", "approvalBeforeApply", "plan", "watch", "remove"}
-}
+func (RuntimeCustom) Planned() []string { return []string{"plan", "watch"} }
 
 // RuntimeFake is a runtime in memory, for tests and simulations.
 type RuntimeFake struct {
@@ -67,6 +76,14 @@ type ApplyCommand struct {
 	RetryableExitCodes []int `json:"retryableExitCodes,omitempty"`
 }
 
+// RemoveCommand takes a service down.
+type RemoveCommand struct {
+	// The program and its arguments.
+	Command []string `json:"command"`
+	// How long it may take.
+	Timeout Duration `json:"timeout,omitempty" jsonschema:"default=10m"`
+}
+
 // FetchCommand says what is there.
 type FetchCommand struct {
 	// The program and its arguments.
@@ -87,3 +104,9 @@ type Retry struct {
 	// The longest time between attempts.
 	MaxBackoff Duration `json:"maxBackoff,omitempty" jsonschema:"default=5m"`
 }
+
+// ApprovalRule is none or everyApply.
+type ApprovalRule string
+
+// Values lists what may stand in the file.
+func (ApprovalRule) Values() []string { return []string{"none", "everyApply"} }

@@ -49,7 +49,7 @@ func TestSchemaAcceptsWhatLoads(t *testing.T) {
 func TestSchemaRefusesWhatIsWrongInOnePlace(t *testing.T) {
 	judge := compileSchema(t)
 	for _, name := range []string{
-		"unknown-fields", "unknown-kind", "unknown-kind-planned", "unknown-api-version", "no-kind",
+		"unknown-fields", "unknown-kind", "unknown-api-version", "no-kind",
 		"planned-fields", "missing-fields", "wrong-types", "bad-names", "bad-durations", "bad-enums", "runtime-without-kind",
 		"preconditions", "empty-values", "versions",
 	} {

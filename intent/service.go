@@ -26,6 +26,17 @@ type Service struct {
 	Custom *ServiceCustom `json:"custom,omitempty"`
 	// The objects that make up the service on a Kubernetes runtime.
 	Kubernetes *ServiceKubernetes `json:"kubernetes,omitempty"`
+	// Whether a release that fails is rolled back by itself to what was good before.
+	AutoRollback *bool `json:"autoRollback,omitempty" jsonschema:"default=true"`
+	// What happens to its objects when it is no longer declared: orphan leaves them, remove takes them
+	// down.
+	OnDelete OnDelete `json:"onDelete,omitempty" jsonschema:"default=orphan"`
+	// What it waits for of other services, in every channel that both go to.
+	Dependencies []Dependency `json:"dependencies,omitempty"`
+	// Protections of its own, beside those of the channels.
+	Protections []ProtectionUse `json:"protections,omitempty"`
+	// Commands that run once for each release.
+	Extensions []ExtensionUse `json:"extensions,omitempty"`
 	// Changes to the above for some channels, applied in order; later wins.
 	PerReleaseChannel []ChannelOverride `json:"perReleaseChannel,omitempty"`
 	// The channels it goes to; all of the application's when not given. A channel left out also
@@ -36,8 +47,7 @@ type Service struct {
 // Planned names the fields that later versions accept.
 func (Service) Planned() []string {
 	return []string{
-		"requires", "ecs", "maestro", "autoRollback", "extensions", "protections", "approvals",
-		"pins", "setupCallback", "aggregator", "reconcilers", "integrations", "dns", "renamedFrom", "movedFrom", "onDelete", "labels",
+		"requires", "ecs", "maestro", "setupCallback", "aggregator", "reconcilers", "integrations", "dns", "renamedFrom", "movedFrom", "labels",
 	}
 }
 
@@ -82,9 +92,53 @@ type ChannelOverride struct {
 	Custom *ServiceCustom `json:"custom,omitempty"`
 	// What of the objects is different there: maps merge by key, lists and single values replace.
 	Kubernetes *ServiceKubernetes `json:"kubernetes,omitempty"`
+	// Whether a release that fails there is rolled back by itself.
+	AutoRollback *bool `json:"autoRollback,omitempty"`
+	// Further protections there.
+	Protections []ProtectionUse `json:"protections,omitempty"`
+	// Further extensions there.
+	Extensions []ExtensionUse `json:"extensions,omitempty"`
 }
 
 // Planned names the fields that later versions accept.
 func (ChannelOverride) Planned() []string {
-	return []string{"ecs", "autoRollback", "maestro", "protections", "extensions", "pins"}
+	return []string{"ecs", "maestro"}
 }
+
+// Dependency is what a service waits for of another one of the application.
+type Dependency struct {
+	// The name of the other service.
+	Service Name `json:"service"`
+	// Stable waits while the other is not stable; versionOrder while its version is older than the one
+	// to be released; staticOrder until it has what is newest for it; capacity lets the one of the two
+	// go first that must, so that neither serves more than the other can take.
+	Rule DependencyRule `json:"rule"`
+	// The channel of the other; the same when not given.
+	ReleaseChannel Name `json:"releaseChannel,omitempty"`
+	// Of capacity: the parameter that says this service's capacity.
+	Parameter ParameterName `json:"parameter,omitempty"`
+	// Of capacity: the parameter that says the other's; of the same name when not given.
+	OtherParameter ParameterName `json:"otherParameter,omitempty"`
+	// Of capacity: whether this service goes before the other when growing, or when shrinking.
+	First FirstWhen `json:"first,omitempty"`
+}
+
+// DependencyRule is stable, versionOrder, staticOrder or capacity.
+type DependencyRule string
+
+// FirstWhen is growing or shrinking.
+type FirstWhen string
+
+// OnDelete is orphan or remove.
+type OnDelete string
+
+// Values lists what may stand in the file.
+func (DependencyRule) Values() []string {
+	return []string{"stable", "versionOrder", "staticOrder", "capacity"}
+}
+
+// Values lists what may stand in the file.
+func (FirstWhen) Values() []string { return []string{"growing", "shrinking"} }
+
+// Values lists what may stand in the file.
+func (OnDelete) Values() []string { return []string{"orphan", "remove"} }

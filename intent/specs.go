@@ -21,9 +21,9 @@ const (
 // are the definitions of those that its services run on. Incarnation and Hash stay empty, so that
 // entities.DigestOf of a spec changes only with its content.
 func Specs(inc *Incarnation, runtimes []entities.RuntimeDefinition) (map[string]entities.Spec, error) {
-	known := map[string]entities.RuntimeSpec{}
+	known := map[string]entities.RuntimeDefinition{}
 	for _, definition := range runtimes {
-		known[definition.Name] = runtimeSpec(definition)
+		known[definition.Name] = definition
 	}
 	specs := map[string]entities.Spec{}
 	for i := range inc.doc.Services {
@@ -54,7 +54,7 @@ func boundSpec(spec entities.Spec) error {
 	if packed, err := protocol.Pack(spec); err != nil || len(packed) > maxSpec {
 		return &Fault{
 			Code: "spec-too-large", Message: fmt.Sprintf("the rules of service %s have %d bytes, packed", spec.Service, len(packed)),
-			Expected: fmt.Sprintf("at most %d: fewer release channels, labels or preconditions", maxSpec),
+			Expected: fmt.Sprintf("at most %d: fewer release channels, labels, preconditions or protections", maxSpec),
 		}
 	}
 	return nil
@@ -62,20 +62,27 @@ func boundSpec(spec entities.Spec) error {
 
 // runtimeSpec is the part of a definition that the decision needs.
 func runtimeSpec(d entities.RuntimeDefinition) entities.RuntimeSpec {
-	spec := entities.RuntimeSpec{Kind: d.Kind, Digest: entities.DigestOf(d), Looks: true, Remote: d.Remote, Timing: d.Timing}
+	spec := entities.RuntimeSpec{
+		Kind: d.Kind, Digest: entities.DigestOf(d), Looks: true, Remote: d.Remote, Timing: d.Timing,
+		MaxApplies: d.MaxApplies, ApproveApplies: d.ApproveApplies, CanRemove: canRemove(d),
+	}
 	if d.Custom != nil {
 		spec.Mode, spec.Looks = d.Custom.Mode, d.Custom.Fetch != nil
 	}
 	return spec
 }
 
-func (i *Incarnation) spec(doc *serviceDoc, known map[string]entities.RuntimeSpec) (entities.Spec, error) {
+// canRemove tells whether what runs on a runtime can be taken down (A24).
+func canRemove(d entities.RuntimeDefinition) bool { return d.Custom == nil || d.Custom.Remove != nil }
+
+func (i *Incarnation) spec(doc *serviceDoc, known map[string]entities.RuntimeDefinition) (entities.Spec, error) {
 	spec := entities.Spec{
 		Application: i.doc.Application, Service: doc.Name, ServiceID: i.doc.Application + "." + doc.Name,
 		Description: doc.Description, Parameters: doc.paramSpecs(),
 		Version: doc.Version, InitialVersion: doc.InitialVersion, DeclaredAt: doc.DeclaredAt,
 		ConfigChanges: doc.ConfigChanges, ProgressDeadline: time.Duration(doc.ProgressDeadline),
 		Runtimes: map[string]entities.RuntimeSpec{},
+		Grants:   i.doc.Grants, Identity: i.doc.Identity, Notifications: i.doc.Notifications, Remove: doc.Remove,
 	}
 	for _, channel := range i.doc.Channels {
 		instance, ok := doc.instance(channel.Name)
@@ -90,11 +97,13 @@ func (i *Incarnation) spec(doc *serviceDoc, known map[string]entities.RuntimeSpe
 		if !ok {
 			return spec, &Fault{Code: "unknown-runtime", Message: fmt.Sprintf("service %s runs on runtime %q in release channel %s, which has no definition", doc.Name, instance.Runtime, channel.Name)}
 		}
-		spec.Runtimes[instance.Runtime] = runtime
+		spec.Runtimes[instance.Runtime] = runtimeSpec(runtime)
 		spec.Channels = append(spec.Channels, entities.ChannelSpec{
 			Name: channel.Name, Labels: channel.Labels, Runtime: instance.Runtime, Template: entities.DigestOf(template),
 			Conditions: conditionsAmong(i.doc.Channels, channel, func(name string) bool { _, ok := doc.instance(name); return ok }),
-			Drift:      instance.Drift, ProgressDeadline: time.Duration(instance.ProgressDeadline),
+			Checks:     instance.Checks, Extensions: instance.Extensions,
+			Drift: instance.Drift, ProgressDeadline: time.Duration(instance.ProgressDeadline),
+			NoRollback: instance.NoRollback || channel.NoRollback || runtime.NoRollback,
 		})
 	}
 	return spec, nil

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/invopop/jsonschema"
@@ -29,7 +30,7 @@ func Generate() ([]byte, error) {
 		Description: "One document of converge.yaml or *.converge.yaml.",
 		Definitions: jsonschema.Definitions{},
 	}
-	for _, kind := range []any{intent.Application{}, intent.Service{}, intent.Runtime{}} {
+	for _, kind := range []any{intent.Application{}, intent.Service{}, intent.Runtime{}, intent.Protection{}, intent.Extension{}} {
 		name := reflect.TypeOf(kind).Name()
 		for key, definition := range reflector.Reflect(kind).Definitions {
 			root.Definitions[key] = definition
@@ -51,6 +52,10 @@ func scalar(t reflect.Type) *jsonschema.Schema {
 		return &jsonschema.Schema{Type: "object"}
 	case intent.EnvValue:
 		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "string"}, secret()}}
+	case intent.Number:
+		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "number"}, {Type: "string", Pattern: `\$\{\{`}}}
+	case interface{ Choices() []string }:
+		return choices(v.Choices())
 	case intent.Literal:
 		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "string"}, {Type: "number"}, {Type: "boolean"}, secret()}}
 	case interface{ Values() []string }:
@@ -66,6 +71,16 @@ func scalar(t reflect.Type) *jsonschema.Schema {
 		return mapping(t)
 	}
 	return nil
+}
+
+// choices is a list of names, or "*" for all of them.
+func choices(names []string) *jsonschema.Schema {
+	item := &jsonschema.Schema{Type: "string", Enum: []any{"*"}}
+	for _, name := range names {
+		item.Enum = append(item.Enum, name)
+	}
+	least := uint64(1)
+	return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Const: "*"}, {Type: "array", Items: item, MinItems: &least}}}
 }
 
 func maxLength(t reflect.Type) *uint64 {
@@ -103,8 +118,27 @@ func refine(definitions jsonschema.Definitions) {
 	definitions["ReleaseChannelStable"].OneOf = either
 	definitions["ChannelOverride"].OneOf = either
 	definitions["Service"].Not = &jsonschema.Schema{Required: []string{"version", "initialVersion"}}
-	definitions["Precondition"].Required = []string{"releaseChannelStable"}
+	for _, name := range []string{"Precondition", "ProtectionStage"} {
+		definitions[name].OneOf = oneEach(definitions[name], nil)
+	}
+	kinds := oneEach(definitions["Protection"], []string{"apiVersion", "kind", "name", "description", "parameters"})
+	definitions["Protection"].OneOf = kinds
+	definitions["ProtectionUse"].OneOf = append(append([]*jsonschema.Schema{}, kinds...), &jsonschema.Schema{Required: []string{"ref"}})
+	definitions["ExtensionUse"].OneOf = []*jsonschema.Schema{{Required: []string{"command"}}, {Required: []string{"ref"}}}
+	definitions["Extension"].Required = append(definitions["Extension"].Required, "command")
+	definitions["Authorization"].Not = &jsonschema.Schema{Required: []string{"releaseChannels", "selector"}}
 	definitions["Runtime"].OneOf = []*jsonschema.Schema{{Required: []string{"custom"}}, {Required: []string{"kubernetes"}}}
+}
+
+// oneEach asks for exactly one of the properties but for those left out.
+func oneEach(s *jsonschema.Schema, but []string) []*jsonschema.Schema {
+	var all []*jsonschema.Schema
+	for p := s.Properties.Oldest(); p != nil; p = p.Next() {
+		if !slices.Contains(but, p.Key) {
+			all = append(all, &jsonschema.Schema{Required: []string{p.Key}})
+		}
+	}
+	return all
 }
 
 // tidy joins the lines of comments, which were broken for people who read Go.

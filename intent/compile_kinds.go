@@ -1,0 +1,230 @@
+package intent
+
+import (
+	"fmt"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/internal/strict"
+)
+
+// Defaults of protections.
+const (
+	defaultHTTPTimeout    = 10 * time.Second
+	defaultCommandTimeout = 30 * time.Second
+	defaultJobTimeout     = 5 * time.Minute
+	defaultOver           = 24 * time.Hour
+	shortestOver          = time.Minute
+)
+
+// kindName is a kind of protection and whether it was given.
+type kindName struct {
+	kind  entities.CheckKind
+	given bool
+}
+
+func (k ProtectionKind) names() []kindName {
+	return []kindName{
+		{entities.CheckAllowedTimes, k.AllowedTimes != nil},
+		{entities.CheckDeniedVersions, k.DeniedVersions != nil},
+		{entities.CheckPrometheus, k.Prometheus != nil},
+		{entities.CheckAlertmanager, k.Alertmanager != nil},
+		{entities.CheckHTTP, k.HTTP != nil},
+		{entities.CheckCommand, k.Command != nil},
+		{entities.CheckJob, k.Job != nil},
+		{entities.CheckCapacity, k.Capacity != nil},
+		{entities.CheckAlways, k.Always != nil},
+	}
+}
+
+// kinds lists the kinds that were given; one is right.
+func (k ProtectionKind) kinds() []entities.CheckKind {
+	var given []entities.CheckKind
+	for _, n := range k.names() {
+		if n.given {
+			given = append(given, n.kind)
+		}
+	}
+	return given
+}
+
+// kindNames lists all kinds, for messages.
+func kindNames() []string {
+	var all []string
+	for _, n := range (ProtectionKind{}).names() {
+		all = append(all, string(n.kind))
+	}
+	return all
+}
+
+// kind fills in how a protection judges, and checks it.
+func (f *filling) kind(k ProtectionKind, into *entities.CheckDefinition) {
+	kinds := k.kinds()
+	if len(kinds) != 1 {
+		return // told
+	}
+	into.Kind = kinds[0]
+	at := strict.Field(f.at, string(into.Kind))
+	switch into.Kind {
+	case entities.CheckAllowedTimes:
+		into.AllowedTimes = f.allowedTimes(at, k.AllowedTimes)
+	case entities.CheckDeniedVersions:
+		into.DeniedVersions = f.deniedVersions(at, k.DeniedVersions)
+	case entities.CheckPrometheus:
+		into.Prometheus = f.prometheus(at, k.Prometheus)
+	case entities.CheckAlertmanager:
+		into.Alertmanager = f.alerts(at, k.Alertmanager)
+	case entities.CheckHTTP:
+		into.HTTP = f.http(at, k.HTTP)
+	case entities.CheckCommand:
+		into.Dir = path.Dir(f.d.File)
+		into.Command = &entities.CheckRun{
+			Command: f.command(at, k.Command.Command, f.period(at+".timeout", k.Command.Timeout, span{defaultCommandTimeout, time.Millisecond})),
+			Env:     f.env(at+".env", k.Command.Env),
+		}
+	case entities.CheckJob:
+		into.Dir = path.Dir(f.d.File)
+		into.Command = &entities.CheckRun{
+			Command: f.command(at, k.Job.Command, f.period(at+".timeout", k.Job.Timeout, span{defaultJobTimeout, time.Second})),
+			Env:     f.env(at+".env", k.Job.Env), Job: f.job(at, &k.Job.CommandJob),
+		}
+	case entities.CheckCapacity:
+		into.Capacity = f.capacity(at, k.Capacity)
+	case entities.CheckAlways:
+		into.Always = &entities.AlwaysCheck{Verdict: entities.Verdict(k.Always.Verdict), Reason: f.text(at+".reason", k.Always.Reason, nil)}
+	}
+}
+
+func (f *filling) deniedVersions(at string, v *DeniedVersions) *entities.DeniedVersions {
+	f.needed(at+".versions", len(v.Versions), "versions, or patterns such as v1.2.*")
+	return &entities.DeniedVersions{Versions: f.texts(at+".versions", v.Versions, checkPattern), Reason: f.text(at+".reason", v.Reason, nil)}
+}
+
+func (f *filling) prometheus(at string, p *PrometheusProtection) *entities.PrometheusQuery {
+	query := &entities.PrometheusQuery{
+		URL: f.text(at+".url", p.URL, checkURL), Query: f.text(at+".query", p.Query, notEmpty("a query in PromQL")),
+		LessThan: f.number(at+".lessThan", p.LessThan), GreaterThan: f.number(at+".greaterThan", p.GreaterThan),
+		Token: f.token(at+".token", p.Token),
+	}
+	if p.Empty == "pass" {
+		query.Empty = "pass"
+	}
+	if p.LessThan == nil && p.GreaterThan == nil && !f.d.Faulty(at) {
+		f.once(at, Fault{Code: "missing-field", Message: "the query has no bounds", Expected: `"lessThan", "greaterThan" or both`})
+	}
+	if less, greater := query.LessThan, query.GreaterThan; less != nil && greater != nil && *less <= *greater {
+		f.late(at, p.LessThan.Text+p.GreaterThan.Text, Fault{
+			Code: "bad-value", Message: "no sample can be less than " + asText(*less) + " and greater than " + asText(*greater), Expected: "greaterThan below lessThan",
+		})
+	}
+	return query
+}
+
+func (f *filling) alerts(at string, a *AlertmanagerProtection) *entities.Alerts {
+	alerts := &entities.Alerts{URL: f.text(at+".url", a.URL, checkURL), Matchers: map[string]string{}, Token: f.token(at+".token", a.Token)}
+	f.needed(at+".matchers", len(a.Matchers), "at least one label, such as {service: web}")
+	for _, label := range keys(a.Matchers) {
+		alerts.Matchers[label] = f.text(strict.Key(at+".matchers", label), a.Matchers[label], nil)
+	}
+	return alerts
+}
+
+func (f *filling) http(at string, h *HTTPProtection) *entities.HTTPCheck {
+	check := &entities.HTTPCheck{
+		URL: f.text(at+".url", h.URL, checkURL), Statuses: h.Statuses,
+		Timeout: f.period(at+".timeout", h.Timeout, span{defaultHTTPTimeout, time.Millisecond}),
+	}
+	for i, status := range h.Statuses {
+		if status < 100 || status > 599 {
+			f.once(strict.Index(at+".statuses", i), Fault{Code: "bad-value", Message: fmt.Sprintf("%d is no status", status), Expected: "100 to 599"})
+		}
+	}
+	for _, name := range keys(h.Headers) {
+		if check.Headers == nil {
+			check.Headers = map[string]entities.Value{}
+		}
+		check.Headers[name] = f.value(strict.Key(at+".headers", name), h.Headers[name])
+	}
+	return check
+}
+
+func (f *filling) capacity(at string, c *CapacityProtection) *entities.CapacityCheck {
+	check := &entities.CapacityCheck{
+		URL: f.text(at+".url", c.URL, checkURL), Use: f.text(at+".use", c.Use, notEmpty("a query in PromQL")),
+		Over:     f.period(at+".over", c.Over, span{defaultOver, shortestOver}),
+		Capacity: f.text(at+".capacity", c.Capacity, notEmpty("a query in PromQL")), Parameter: string(c.Parameter), Token: f.token(at+".token", c.Token),
+	}
+	switch {
+	case f.d.Faulty(at):
+	case c.Capacity == "" && c.Parameter == "":
+		f.once(at, Fault{Code: "one-of", Message: "it is not said what would serve", Expected: `"capacity" or "parameter"`})
+	case c.Capacity != "" && c.Parameter != "":
+		f.once(at, Fault{Code: "one-of", Message: `"capacity" and "parameter" are both given`, Expected: "one of them"})
+	case c.Per != nil && c.Parameter == "":
+		f.once(at+".per", Fault{Code: "one-of", Message: `"per" is what one unit of a parameter serves`, Expected: `"parameter" with it`})
+	}
+	if per := f.number(at+".per", c.Per); per != nil {
+		check.Per = *per
+		if *per <= 0 {
+			f.late(at+".per", c.Per.Text, Fault{Code: "bad-value", Message: asText(*per) + " is not possible here", Expected: "a number above 0"})
+		}
+	}
+	return check
+}
+
+// command fills in a command and its arguments.
+func (f *filling) command(at string, argv []string, timeout time.Duration) entities.Command {
+	at = strict.Field(at, "command")
+	f.needed(at, len(argv), "a program and its arguments")
+	command := entities.Command{Timeout: timeout}
+	for i, arg := range argv {
+		var check func(string) *Fault
+		if i == 0 {
+			check = notEmpty("a program's name or path")
+		}
+		command.Argv = append(command.Argv, f.text(strict.Index(at, i), arg, check))
+	}
+	return command
+}
+
+// job checks where a command runs as a Job. Nothing is substituted there.
+func (f *filling) job(at string, job *CommandJob) *entities.CommandJob {
+	if f.scope == nil {
+		return f.c.commandJob(f.d, at, job)
+	}
+	return job.entity()
+}
+
+func checkURL(text string) *Fault {
+	u, err := url.Parse(strings.NewReplacer("${{ version }}", "v", "${{ fullVersion }}", "v").Replace(text))
+	if err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" {
+		return nil
+	}
+	return &Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no address", clip(text)), Expected: "one that begins with http:// or https://"}
+}
+
+func checkPattern(text string) *Fault {
+	if _, err := path.Match(text, ""); err == nil && text != "" {
+		return nil
+	}
+	return &Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no version and no pattern", clip(text)), Expected: "such as v1.2.3 or v1.2.*"}
+}
+
+// notEmpty refuses an empty text.
+func notEmpty(expected string) func(string) *Fault {
+	return func(text string) *Fault {
+		if strings.TrimSpace(text) != "" {
+			return nil
+		}
+		return &Fault{Code: "missing-field", Message: "this is empty", Expected: expected}
+	}
+}
+
+// changesByItself tells whether a kind says when it next changes, so that looking seldom is enough.
+func changesByItself(kind entities.CheckKind) bool {
+	return slices.Contains([]entities.CheckKind{entities.CheckAllowedTimes, entities.CheckDeniedVersions, entities.CheckAlways}, kind)
+}
