@@ -40,6 +40,9 @@ func (s *service) listen() error {
 	if err := workflow.SetQueryHandler(s.ctx, protocol.QueryHistory, s.history); err != nil {
 		return err
 	}
+	if err := workflow.SetQueryHandler(s.ctx, protocol.QueryState, s.snapshot); err != nil {
+		return err
+	}
 	return workflow.SetQueryHandler(s.ctx, protocol.QueryExplain, s.explanation)
 }
 

@@ -81,6 +81,7 @@ const (
 	QueryStatus  = "status"
 	QueryExplain = "explain"
 	QueryHistory = "history" // the audit lines that are not in the store yet
+	QueryState   = "state"   // the whole state but for what waits to be carried out, to be played forward
 )
 
 // Activities, called by name so that no runtime's SDK enters the workflows' build.

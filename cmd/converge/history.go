@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/converge-engine/converge/cmd/internal/show"
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent"
+)
+
+// historyOptions are those of history.
+type historyOptions struct {
+	f       *Factory
+	service serviceName
+	channel string
+	store   string
+	kinds   []string
+	last    int
+}
+
+func newCmdHistory(f *Factory, runF func(context.Context, *historyOptions) error) *cobra.Command {
+	o := &historyOptions{f: f}
+	cmd := &cobra.Command{
+		Use:   "history SVC",
+		Short: "Show who and what changed a service, and why",
+		Long: `Show every decision that changed a target, every act of a person and every bypass,
+oldest first: when, who, what and why. It is kept in the store for good. An identity
+that was not proven by a token is marked with a question mark.`,
+		Example: `  converge history shop/web
+  converge history web --channel prod-eu --kind bypass --kind rollback -o json`,
+		Args: exactArgs(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if o.service, err = f.parseService(args[0]); err != nil {
+				return err
+			}
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	cmd.Flags().StringVarP(&o.channel, "channel", "c", "", "of this release channel only")
+	cmd.Flags().StringSliceVar(&o.kinds, "kind", nil, "of these kinds only (release, target, approval, bypass, rollback…)")
+	cmd.Flags().IntVar(&o.last, "last", 0, "the last so many only")
+	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
+	return cmd
+}
+
+func (o *historyOptions) run(ctx context.Context) error {
+	lines, err := o.lines(ctx)
+	if err != nil {
+		return err
+	}
+	lines = o.chosen(lines)
+	if o.f.json() {
+		return o.f.screen().JSON(map[string]any{
+			"schema": protocol.HistorySchema, "application": o.service.application, "service": o.service.service, "lines": lines,
+		})
+	}
+	if len(lines) == 0 {
+		o.f.note("nothing of that kind happened to %s", o.service)
+		return nil
+	}
+	table := show.Table{Header: []string{"TIME", "WHO", "WHAT", "CHANNEL", "VERSION", "TEXT"}}
+	for _, l := range lines {
+		text := l.Text
+		if l.Reason != "" {
+			text += " (" + l.Reason + ")"
+		}
+		table.Rows = append(table.Rows, []string{l.At.Local().Format(time.DateTime), shownWho(l.Who), l.Kind, l.Channel, l.Version, text})
+	}
+	return o.f.screen().Lines(o.f.screen().String(table))
+}
+
+// shownWho marks who was not proven; nobody is Converge itself.
+func shownWho(w *entities.Who) string {
+	switch {
+	case w == nil:
+		return "converge"
+	case w.Proven:
+		return w.Name
+	}
+	return w.Name + "?"
+}
+
+// lines are those of the store, and the newest, which only the workflow has. A service that is gone
+// has its history all the same.
+func (o *historyOptions) lines(ctx context.Context) ([]entities.AuditLine, error) {
+	api, err := o.f.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	status, gone := o.f.status(ctx, o.service)
+	at := first(o.store, o.f.Env("CONVERGE_STORE"), status.Store)
+	if gone != nil && at == "" {
+		return nil, gone
+	}
+	store, err := intent.OpenStore(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close() // only read
+	var newest protocol.HistoryAnswer
+	if gone == nil { // asked first: a line that moves to the store in between is seen twice, never missed
+		if err := api.Query(ctx, o.service.id(), protocol.QueryHistory, &newest); err != nil {
+			return nil, err
+		}
+	}
+	lines, err := store.Audit(ctx, o.service.application, o.service.service)
+	if err != nil {
+		return nil, fmt.Errorf("history of %s: %w", o.service, err)
+	}
+	if len(lines) == 0 && gone != nil {
+		return nil, gone
+	}
+	kept := map[int64]bool{}
+	for _, l := range lines {
+		kept[l.N] = true
+	}
+	for _, l := range newest.Lines {
+		if !kept[l.N] || l.N > newest.Stored && !contains(lines, l) {
+			lines = append(lines, l)
+		}
+	}
+	return lines, nil
+}
+
+// contains: a service that was begun anew counts from one again, so a number alone says nothing.
+func contains(lines []entities.AuditLine, l entities.AuditLine) bool {
+	for _, other := range lines {
+		if other.N == l.N && other.At.Equal(l.At) && other.Text == l.Text {
+			return true
+		}
+	}
+	return false
+}
+
+func (o *historyOptions) chosen(lines []entities.AuditLine) []entities.AuditLine {
+	out := []entities.AuditLine{}
+	for _, l := range lines {
+		if (o.channel == "" || l.Channel == o.channel) && (len(o.kinds) == 0 || slices.Contains(o.kinds, l.Kind)) {
+			out = append(out, l)
+		}
+	}
+	if o.last > 0 && len(out) > o.last {
+		out = out[len(out)-o.last:]
+	}
+	return out
+}

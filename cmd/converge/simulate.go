@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/converge-engine/converge/activities/checks"
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/simulate"
+	"github.com/converge-engine/converge/intent"
+)
+
+// simulateOptions are those of simulate.
+type simulateOptions struct {
+	f        *Factory
+	service  serviceName
+	version  string
+	at       string
+	zone     string
+	export   string
+	store    string
+	apply    time.Duration
+	until    time.Duration
+	approved bool
+}
+
+func newCmdSimulate(f *Factory, runF func(context.Context, *simulateOptions) error) *cobra.Command {
+	o := &simulateOptions{f: f}
+	cmd := &cobra.Command{
+		Use:   "simulate SVC VERSION",
+		Short: "Play a release forward: when would it be where, and what holds it until then",
+		Long: `Play a release forward in virtual time, from the service as it is now, by its rules
+and through the decisions that the service itself would make. Nothing is released.
+
+Allowed times and denied versions are judged as they would be. Checks that ask somebody
+else (metrics, alerts, other services) are assumed to pass, and said to be. Approvals
+end the play, unless --approved gives each as soon as it is asked for.`,
+		Example: `  converge simulate shop/web v9 --at 2026-12-23T16:00 --zone Europe/Paris --approved
+  converge simulate web v9 --export plan.svg`,
+		Args: exactArgs(2, 2),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if o.service, err = f.parseService(args[0]); err != nil {
+				return err
+			}
+			o.version = args[1]
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	cmd.Flags().StringVar(&o.at, "at", "", "when it is released: RFC 3339 or 2026-12-23T16:00 (default: now)")
+	cmd.Flags().StringVar(&o.zone, "zone", "", "time zone of --at and of what is printed (default: this machine's)")
+	cmd.Flags().StringVar(&o.export, "export", "", "write a Gantt chart to this SVG file")
+	cmd.Flags().DurationVar(&o.apply, "apply", time.Minute, "how long an apply takes until its objects are stable")
+	cmd.Flags().DurationVar(&o.until, "until", 90*24*time.Hour, "how far to play, from the release on")
+	cmd.Flags().BoolVar(&o.approved, "approved", false, "every approval is given as soon as it is asked for")
+	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
+	return cmd
+}
+
+func (o *simulateOptions) run(ctx context.Context) error {
+	zone, at, err := o.moment()
+	if err != nil {
+		return err
+	}
+	state, err := o.state(ctx)
+	if err != nil {
+		return err
+	}
+	judge, err := o.judge(ctx, state)
+	if err != nil {
+		return err
+	}
+	timeline, err := simulate.Run(simulate.Input{
+		State: state, Version: o.version, At: at, Judge: judge.reading, Apply: o.apply, Until: o.until, Approve: o.approved,
+	})
+	if err != nil {
+		return err
+	}
+	if o.export != "" {
+		if err := os.WriteFile(o.export, []byte(timeline.SVG(zone)), 0o644); err != nil {
+			return fmt.Errorf("write the chart: %w", err)
+		}
+	}
+	if o.f.json() {
+		return o.f.screen().JSON(struct {
+			Schema string `json:"schema"`
+			*simulate.Timeline
+			Assumed []string `json:"assumed,omitempty"`
+		}{"converge.simulation/v1", timeline, judge.assumed})
+	}
+	lines := timeline.Table(zone)
+	if len(judge.assumed) > 0 {
+		lines = append(lines, "assumed to pass: "+strings.Join(judge.assumed, ", "))
+	}
+	return o.f.screen().Lines(lines...)
+}
+
+// moment reads when the release is made, and in which time zone people think.
+func (o *simulateOptions) moment() (*time.Location, time.Time, error) {
+	zone := time.Local
+	if o.zone != "" {
+		var err error
+		if zone, err = time.LoadLocation(o.zone); err != nil {
+			return nil, time.Time{}, fmt.Errorf("--zone %q: expected an IANA time zone such as Europe/Paris", o.zone)
+		}
+	}
+	if o.at == "" {
+		return zone, o.f.Now().In(zone), nil
+	}
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", time.DateOnly} {
+		if at, err := time.ParseInLocation(layout, o.at, zone); err == nil {
+			return zone, at, nil
+		}
+	}
+	return nil, time.Time{}, fmt.Errorf("--at %q: expected a time such as 2026-12-23T16:00, or RFC 3339", o.at)
+}
+
+func (o *simulateOptions) state(ctx context.Context) (*entities.State, error) {
+	api, err := o.f.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	state := &entities.State{}
+	err = api.Query(ctx, o.service.id(), protocol.QueryState, state)
+	if errors.Is(err, errNotFound) {
+		return nil, o.f.missing(ctx, o.service)
+	}
+	return state, err
+}
+
+// verdicts judges checks in virtual time.
+type verdicts struct {
+	definitions map[string]entities.CheckDefinition // by digest
+	assumed     []string
+}
+
+// judge reads the definitions of all checks that can be judged without asking anybody.
+func (o *simulateOptions) judge(ctx context.Context, state *entities.State) (*verdicts, error) {
+	v := &verdicts{definitions: map[string]entities.CheckDefinition{}}
+	if state.Spec == nil {
+		return v, nil
+	}
+	store, err := intent.OpenStore(ctx, first(o.store, o.f.Env("CONVERGE_STORE"), state.Store))
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close() // only read
+	for _, channel := range state.Spec.Channels {
+		for _, c := range channel.Checks {
+			if !checks.Offline(c.Kind) {
+				v.assumed = append(v.assumed, channel.Name+"/"+c.ID)
+				continue
+			}
+			if v.definitions[c.Definition], err = store.Check(ctx, c.Definition); err != nil {
+				return nil, fmt.Errorf("check %s of %s: %w", c.ID, channel.Name, err)
+			}
+		}
+	}
+	return v, nil
+}
+
+func (v *verdicts) reading(look entities.CheckLook, at time.Time) entities.CheckReading {
+	definition, known := v.definitions[look.Definition]
+	if !known {
+		return entities.CheckReading{Verdict: entities.Pass, Reason: "assumed to pass", At: at}
+	}
+	return checks.Judge(context.Background(), checks.Places{}, checks.Asked{Definition: definition, Look: look, Now: at})
+}
