@@ -63,6 +63,11 @@ func (a Asked) filled() Asked {
 		for _, arg := range d.Command.Command.Argv {
 			v.Command.Argv = append(v.Command.Argv, a.fill(arg))
 		}
+		if v.Job != nil {
+			job := *v.Job
+			job.Image = a.fill(job.Image)
+			v.Job = &job
+		}
 		d.Command = &v
 	}
 	if d.Capacity != nil {

@@ -1,0 +1,120 @@
+// Package checktest holds what every kind of check promises, as one suite that each joins with a table of
+// rows, and places in memory for those who test checks. It is for tests only.
+package checktest
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/activities/checks"
+	"github.com/converge-engine/converge/entities"
+)
+
+// Kind is a kind of check that joins the suite.
+type Kind struct {
+	Kind entities.CheckKind
+	Rows []Row // the first asks somebody outside, unless the kind is judged offline
+	// Secrets must not be seen anywhere.
+	Secrets []string
+}
+
+// Row is one thing asked, and what is to be answered.
+type Row struct {
+	Name   string
+	Places checks.Places
+	Asked  checks.Asked
+	Want   entities.Verdict
+	Says   string // the whole reason; with … at its end, how it begins
+}
+
+// Conform runs the suite.
+func Conform(t *testing.T, k Kind) {
+	t.Helper()
+	for _, row := range k.Rows {
+		t.Run(row.Name, func(t *testing.T) {
+			t.Parallel()
+			k.answers(t, row)
+		})
+	}
+	first := k.Rows[0]
+	t.Run("a definition without its part is an ERROR", func(t *testing.T) {
+		t.Parallel()
+		asked := first.Asked
+		asked.Definition = entities.CheckDefinition{Application: "shop", Service: "web", Channel: "prod", ID: "x", Kind: k.Kind}
+		require.Equal(t, entities.Error, k.judge(t, first.Places, asked).Verdict)
+	})
+	t.Run("D16 without places it is an ERROR, or the same", func(t *testing.T) {
+		t.Parallel()
+		want := entities.Error
+		if checks.Offline(k.Kind) {
+			want = first.Want
+		}
+		require.Equal(t, want, k.judge(t, checks.Places{}, first.Asked).Verdict)
+	})
+	t.Run("an end before it began is an ERROR", func(t *testing.T) {
+		t.Parallel()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.Equal(t, entities.Error, checks.Judge(ctx, first.Places, first.Asked).Verdict)
+	})
+	if checks.Offline(k.Kind) {
+		return
+	}
+	t.Run("D16 an end while it looks is an ERROR, at once", func(t *testing.T) {
+		t.Parallel()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.Equal(t, entities.Error, checks.Judge(ctx, Hanging(cancel), first.Asked).Verdict)
+		require.ErrorIs(t, ctx.Err(), context.Canceled, "it did not end when it was told to, or asked nobody")
+	})
+	t.Run("D16 a place that panics is an ERROR", func(t *testing.T) {
+		t.Parallel()
+		r := k.judge(t, Hanging(func() { panic("out of luck") }), first.Asked)
+		require.Equal(t, entities.Error, r.Verdict)
+		require.Contains(t, r.Reason, "out of luck")
+	})
+}
+
+func (k Kind) answers(t *testing.T, row Row) {
+	t.Helper()
+	before := asJSON(t, row.Asked)
+	r := k.judge(t, row.Places, row.Asked)
+	begin, open := strings.CutSuffix(row.Says, "…")
+	require.Equal(t, row.Want, r.Verdict, r.Reason)
+	if open {
+		require.True(t, strings.HasPrefix(r.Reason, begin), r.Reason)
+	} else {
+		require.Equal(t, row.Says, r.Reason)
+	}
+	require.Equal(t, before, asJSON(t, row.Asked), "what was asked has been edited")
+	require.Equal(t, r, k.judge(t, row.Places, row.Asked), "asked again, it says something else")
+}
+
+// judge judges, and looks at what every reading promises.
+func (k Kind) judge(t *testing.T, places checks.Places, asked checks.Asked) entities.CheckReading {
+	t.Helper()
+	r := checks.Judge(t.Context(), places, asked)
+	require.Contains(t, []entities.Verdict{entities.Pass, entities.Wait, entities.Fail, entities.Error}, r.Verdict)
+	require.Equal(t, asked.Now, r.At)
+	require.NotEmpty(t, r.Reason)
+	require.LessOrEqual(t, len(r.Reason), checks.MaxReason)
+	require.True(t, utf8.ValidString(r.Reason), r.Reason)
+	require.NotContains(t, r.Reason, "\n")
+	for _, secret := range k.Secrets {
+		require.NotContains(t, r.Reason, secret)
+	}
+	return r
+}
+
+func asJSON(t *testing.T, v any) string {
+	t.Helper()
+	data, err := json.Marshal(v)
+	require.NoError(t, err)
+	return string(data)
+}

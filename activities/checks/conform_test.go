@@ -1,0 +1,165 @@
+package checks_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/activities/checks"
+	"github.com/converge-engine/converge/activities/checks/checktest"
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/runtimes"
+	"github.com/converge-engine/converge/runtimes/custom"
+)
+
+const secret = "hunter22-of-the-worker"
+
+func getenv(name string) (string, bool) { return secret, name == "TOKEN" }
+
+// asked is a question about v2-i7 of shop/web in prod.
+func asked(kind entities.CheckKind, change func(*entities.CheckDefinition)) checks.Asked {
+	a := checks.Asked{
+		Definition: entities.CheckDefinition{Application: "shop", Service: "web", Channel: "prod", ID: "it", Kind: kind},
+		Look:       entities.CheckLook{Channel: "prod", ID: "it", Kind: kind, Release: "r2", FullVersion: "v2-i7", Payload: "after", Present: "before"},
+		ServiceID:  "id-1", Version: "v2",
+		Now: time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC),
+	}
+	change(&a.Definition)
+	return a
+}
+
+func TestAlwaysA20(t *testing.T) {
+	t.Parallel()
+	row := func(v entities.Verdict, reason string) checks.Asked {
+		return asked(entities.CheckAlways, func(d *entities.CheckDefinition) {
+			d.Always = &entities.AlwaysCheck{Verdict: v, Reason: reason}
+		})
+	}
+	checktest.Conform(t, checktest.Kind{Kind: entities.CheckAlways, Rows: []checktest.Row{
+		{Name: "pass", Asked: row(entities.Pass, "${{ version }} is as good as ${{fullVersion}}"), Want: entities.Pass, Says: "v2 is as good as v2-i7"},
+		{Name: "wait", Asked: row(entities.Wait, ""), Want: entities.Wait, Says: "it is declared to say WAIT always"},
+		{Name: "fail", Asked: row(entities.Fail, "no"), Want: entities.Fail, Says: "no"},
+		{Name: "error", Asked: row(entities.Error, "no"), Want: entities.Error, Says: "no"},
+		{Name: "neither", Asked: row("MAYBE", ""), Want: entities.Error, Says: `verdict is "MAYBE"; expected PASS, WAIT, FAIL or ERROR`},
+		{Name: "a long reason of bad text", Asked: row(entities.Fail, strings.Repeat("ä\xff\n", 1000)), Want: entities.Fail, Says: "ä? ä? ä…"},
+	}})
+}
+
+func TestDeniedVersionsA20(t *testing.T) {
+	t.Parallel()
+	row := func(patterns ...string) checks.Asked {
+		return asked(entities.CheckDeniedVersions, func(d *entities.CheckDefinition) {
+			d.DeniedVersions = &entities.DeniedVersions{Versions: patterns, Reason: "it lost orders"}
+		})
+	}
+	checktest.Conform(t, checktest.Kind{Kind: entities.CheckDeniedVersions, Rows: []checktest.Row{
+		{Name: "another", Asked: row("v1.*", "v3"), Want: entities.Pass, Says: "v2-i7 is not denied"},
+		{Name: "by name", Asked: row("v1", "v2"), Want: entities.Fail, Says: "v2 is denied: it lost orders"},
+		{Name: "by full name", Asked: row("v2-i7"), Want: entities.Fail, Says: "v2-i7 is denied: it lost orders"},
+		{Name: "by pattern", Asked: row("v2*"), Want: entities.Fail, Says: "v2 is denied (v2*): it lost orders"},
+		{Name: "by pattern of the full name", Asked: row("*-i7"), Want: entities.Fail, Says: "v2-i7 is denied (*-i7): it lost orders"},
+		{Name: "a broken pattern behind a match", Asked: row("v2", "v[1"), Want: entities.Error, Says: `"v[1" is no pattern for versions: syntax error in pattern`},
+	}})
+}
+
+func TestAllowedTimesA20(t *testing.T) {
+	t.Parallel()
+	row := func(d entities.AllowedTimes) checks.Asked {
+		return asked(entities.CheckAllowedTimes, func(def *entities.CheckDefinition) { def.AllowedTimes = &d })
+	}
+	checktest.Conform(t, checktest.Kind{Kind: entities.CheckAllowedTimes, Rows: []checktest.Row{
+		{Name: "open", Asked: row(office()), Want: entities.Pass, Says: "open until Mon 16:00 CET"},
+		{Name: "closed", Asked: row(daily("Europe/Paris", "11:00-12:00")), Want: entities.Wait, Says: "opens Mon 11:00 CET (outside of its hours)"},
+		{Name: "broken", Asked: row(daily("Paris", "")), Want: entities.Error, Says: `time zone "Paris" is unknown; expected a name such as Europe/Paris`},
+	}})
+}
+
+func TestCommandA20(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	script := "#!/bin/sh\necho one\necho \"$PVN_APPLICATION/$PVN_SERVICE $PVN_SERVICE_ID $PVN_SERVICE_VERSION $PVN_RELEASE_CHANNEL $#:$1 $MINE\"\nexit $CODE\n"
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "smoke"), []byte(script), 0o755)) //nolint:gosec // it is to be executed
+	places := checks.Places{Commands: checks.On(nil), Getenv: getenv}
+	row := func(code string, change func(*entities.CheckRun)) checks.Asked {
+		return asked(entities.CheckCommand, func(d *entities.CheckDefinition) {
+			d.Dir = dir
+			d.Command = &entities.CheckRun{
+				Command: entities.Command{Argv: []string{"./smoke", "to ${{ version }}; $(false)"}},
+				Env:     map[string]entities.Value{"CODE": {Literal: code}, "MINE": {Literal: "a ${{ fullVersion }}"}},
+			}
+			change(d.Command)
+		})
+	}
+	plain := func(*entities.CheckRun) {}
+	shell := func(text string) func(*entities.CheckRun) {
+		return func(r *entities.CheckRun) { r.Command.Argv = []string{"sh", "-c", text} }
+	}
+	const says = "shop/web id-1 v2-i7 prod 1:to v2; $(false) a v2-i7"
+	checktest.Conform(t, checktest.Kind{Kind: entities.CheckCommand, Secrets: []string{secret}, Rows: []checktest.Row{
+		{Name: "0 passes", Places: places, Asked: row("0", plain), Want: entities.Pass, Says: says},
+		{Name: "2 waits", Places: places, Asked: row("2", plain), Want: entities.Wait, Says: says},
+		{Name: "3 fails", Places: places, Asked: row("3", plain), Want: entities.Fail, Says: says},
+		{Name: "1 is an error", Places: places, Asked: row("1", plain), Want: entities.Error, Says: "./smoke exited 1: " + says},
+		{Name: "stderr first", Places: places, Asked: row("", shell("echo out; echo err >&2; exit 1")), Want: entities.Error, Says: "sh exited 1: err"},
+		{Name: "silent", Places: places, Asked: row("", shell("exit 2")), Want: entities.Wait, Says: "sh exited 2"},
+		{Name: "killed", Places: places, Asked: row("", shell("kill -9 $$")), Want: entities.Error, Says: "sh was ended by signal killed"},
+		{Name: "not there", Places: places, Asked: row("", func(r *entities.CheckRun) { r.Command.Argv = []string{"./there-is-none"} }), Want: entities.Error, Says: "command: command not found: there is no " + filepath.Join(dir, "there-is-none")},
+		{Name: "a secret", Places: places, Asked: row("", func(r *entities.CheckRun) {
+			shell(`echo "it is $KEY"`)(r)
+			r.Env["KEY"] = entities.Value{WorkerEnv: "TOKEN"}
+		}), Want: entities.Pass, Says: "it is ***"},
+		{Name: "in time", Places: places, Asked: row("", func(r *entities.CheckRun) {
+			shell("exec sleep 600")(r)
+			r.Command.Timeout = 20 * time.Millisecond
+		}), Want: entities.Error, Says: "command: sh did not finish within 20ms and was ended"},
+		{Name: "with a job", Places: places, Asked: row("", func(r *entities.CheckRun) { r.Job = &entities.CommandJob{} }), Want: entities.Error, Says: "a check of kind job has no job, or one of kind command has one"},
+	}})
+}
+
+// recorded is a place that runs nothing, and remembers what it was to run.
+type recorded struct{ once *custom.Once }
+
+func (r recorded) Run(_ context.Context, o custom.Once) (runtimes.Output, string, error) {
+	if r.once != nil {
+		o.Lookup = nil // no two functions are equal
+		*r.once = o
+	}
+	return runtimes.Output{ExitCode: 3, Stdout: "not\nready\n"}, "", nil
+}
+
+func TestJobA20(t *testing.T) {
+	t.Parallel()
+	cluster := &entities.CommandJob{Namespace: "ci", Image: "smoke:${{ version }}"}
+	a := asked(entities.CheckJob, func(d *entities.CheckDefinition) {
+		d.Dir = "/somewhere"
+		d.Command = &entities.CheckRun{Command: entities.Command{Argv: []string{"smoke", "${{ fullVersion }}"}}, Job: cluster}
+	})
+	without := asked(entities.CheckJob, func(d *entities.CheckDefinition) {
+		d.Command = &entities.CheckRun{Command: entities.Command{Argv: []string{"smoke"}}}
+	})
+	checktest.Conform(t, checktest.Kind{Kind: entities.CheckJob, Rows: []checktest.Row{
+		{Name: "by exit code", Places: checks.Places{Commands: recorded{}}, Asked: a, Want: entities.Fail, Says: "ready"},
+		{Name: "without a job", Places: checks.Places{Commands: recorded{}}, Asked: without, Want: entities.Error, Says: "a check of kind job has no job, or one of kind command has one"},
+		{Name: "no clusters", Places: checks.Places{Commands: checks.On(nil)}, Asked: a, Want: entities.Error, Says: "job: it is to run as a Job, and no clusters are known here"},
+	}})
+	var once custom.Once
+	require.Equal(t, entities.Fail, checks.Judge(t.Context(), checks.Places{Commands: recorded{&once}}, a).Verdict)
+	require.Equal(t, custom.Once{
+		What: "job", Purpose: "check", Dir: "/somewhere", Argv: []string{"smoke", "v2-i7"}, Env: map[string]entities.Value{},
+		Job: &entities.CommandJob{Namespace: "ci", Image: "smoke:v2"}, Timeout: 5 * time.Minute,
+		Instance: runtimes.Instance{Application: "shop", Service: "web", ServiceID: "id-1", Channel: "prod", FullVersion: "v2-i7"},
+	}, once)
+	require.Equal(t, "smoke:${{ version }}", cluster.Image, "what was asked has been edited")
+}
+
+// D16: a kind that this version does not know is an ERROR, never a PASS.
+func TestUnknownKindD16(t *testing.T) {
+	t.Parallel()
+	r := checks.Judge(t.Context(), checks.Places{}, asked("moonPhase", func(*entities.CheckDefinition) {}))
+	require.Equal(t, `ERROR this version knows no checks of kind "moonPhase"`, string(r.Verdict)+" "+r.Reason)
+}

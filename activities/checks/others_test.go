@@ -1,0 +1,228 @@
+package checks_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/converge-engine/converge/activities/checks"
+	"github.com/converge-engine/converge/activities/checks/checktest"
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/maestro"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// release of an incarnation, in a phase in prod.
+func release(version string, incarnation int64, phase maestro.Phase) protocol.ReleaseStatus {
+	return protocol.ReleaseStatus{ID: "id-" + version, Version: version, Incarnation: incarnation, Phases: map[string]string{"prod": string(phase)}}
+}
+
+// inProd is a service in prod; releases are newest first.
+func inProd(status entities.Status, target, desired string, releases ...protocol.ReleaseStatus) protocol.Status {
+	return protocol.Status{
+		Incarnation: 7, Releases: releases,
+		Channels: []protocol.ChannelStatus{{Name: "prod", Status: string(status), Target: target, Desired: desired}},
+	}
+}
+
+// waiting adds conditions that are not met.
+func waiting(s protocol.Status, conditions ...string) protocol.Status {
+	for _, id := range conditions {
+		s.Channels[0].Conditions = append(s.Channels[0].Conditions, protocol.ConditionStatus{ID: id, Verdict: "WAIT"})
+	}
+	return s
+}
+
+// world is shop, in which web v2-i7 is asked about.
+func world(others map[string]protocol.Status) checktest.World {
+	w := checktest.World{Incarnation: 7, Statuses: map[string]protocol.Status{
+		"web": {Incarnation: 7, Releases: []protocol.ReleaseStatus{{ID: "r2", Version: "v2-i7", Incarnation: 7}, {ID: "r1", Version: "v1", Incarnation: 4}}},
+	}}
+	for name, s := range others {
+		w.Statuses[name] = s
+	}
+	return w
+}
+
+func on(kind entities.CheckKind, d entities.Dependency) checks.Asked {
+	return asked(kind, func(def *entities.CheckDefinition) { def.Dependency = &d })
+}
+
+func api(s protocol.Status) checks.Places {
+	return world(map[string]protocol.Status{"api": s}).Places()
+}
+
+func TestServiceStable(t *testing.T) {
+	t.Parallel()
+	a := on(entities.CheckServiceStable, entities.Dependency{Service: "api"})
+	rows := []checktest.Row{
+		{Name: "stable", Places: api(inProd(entities.StatusConverged, "v5", "v5")), Asked: a, Want: entities.Pass, Says: "api in prod is CONVERGED at v5"},
+		{Name: "not started", Places: world(nil).Places(), Asked: a, Want: entities.Wait, Says: "api has not started yet"},
+		{Name: "in another channel", Places: api(inProd(entities.StatusConverged, "v5", "v5")), Asked: on(entities.CheckServiceStable, entities.Dependency{Service: "api", Channel: "staging"}), Want: entities.Fail, Says: "api does not go to staging"},
+	}
+	for status, verdict := range map[entities.Status]entities.Verdict{
+		entities.StatusConverging: entities.Wait, entities.StatusDegraded: entities.Wait, entities.StatusPaused: entities.Wait,
+		entities.StatusUnknown: entities.Wait, entities.StatusPreconditions: entities.Wait, entities.StatusManualApproval: entities.Wait,
+		entities.StatusRollingBack: entities.Wait, entities.StatusFailed: entities.Fail, entities.StatusFailedRollback: entities.Fail,
+		entities.StatusRolledBack: entities.Fail, entities.StatusBlocked: entities.Fail, entities.StatusOrphaned: entities.Fail,
+		entities.StatusDeleted: entities.Fail,
+	} {
+		rows = append(rows, checktest.Row{Name: string(status), Places: api(inProd(status, "v5", "v5")), Asked: a, Want: verdict, Says: "api in prod is " + string(status)})
+	}
+	checktest.Conform(t, checktest.Kind{Kind: entities.CheckServiceStable, Rows: rows})
+}
+
+func TestVersionOrderD22(t *testing.T) {
+	t.Parallel()
+	a := on(entities.CheckVersionOrder, entities.Dependency{Service: "api"})
+	row := func(name string, s protocol.Status, want entities.Verdict, says string) checktest.Row {
+		return checktest.Row{Name: name, Places: api(s), Asked: a, Want: want, Says: says}
+	}
+	checktest.Conform(t, checktest.Kind{Kind: entities.CheckVersionOrder, Rows: []checktest.Row{
+		row("newer", inProd(entities.StatusConverged, "v10", "v10", release("v10", 7, maestro.Succeeded)), entities.Pass, "api in prod has v10, which is at least v2"),
+		row("the same, whatever the configuration", inProd(entities.StatusConverged, "v2-i3", "v2-i3"), entities.Pass, "api in prod has v2, which is at least v2"),
+		row("older", inProd(entities.StatusConverged, "v1", "v1", release("v1", 7, maestro.Succeeded)), entities.Wait, "api in prod has v1; expected at least v2"),
+		row("still on its way", inProd(entities.StatusConverging, "v3", "v3", release("v3", 7, maestro.InProgress), release("v1", 6, maestro.Succeeded)), entities.Wait, "api in prod has v1; expected at least v2"),
+		row("failed on its way", inProd(entities.StatusFailed, "v3", "v3", release("v3", 7, maestro.Failed), release("v1", 6, maestro.Succeeded)), entities.Fail, "api in prod has v1; expected at least v2, and api is FAILED"),
+		row("taken back", inProd(entities.StatusRolledBack, "v1", "v1", release("v3", 7, maestro.RolledBack), release("v1", 6, maestro.Succeeded)), entities.Fail, "api in prod has v1; expected at least v2, and api is ROLLED_BACK"),
+		row("pinned to an older one", inProd(entities.StatusConverged, "v1", "v1", release("v3", 7, maestro.Succeeded), release("v1", 6, maestro.Succeeded)), entities.Wait, "api in prod has v1; expected at least v2"),
+		row("its first", inProd(entities.StatusConverging, "v3", "v3", release("v3", 7, maestro.InProgress)), entities.Wait, "the version of api in prod is not known yet; expected at least v2"),
+		row("unknown", inProd(entities.StatusUnknown, "v3", "v3"), entities.Wait, "the version of api in prod is not known yet; expected at least v2"),
+	}})
+}
+
+func TestStaticOrderD22(t *testing.T) {
+	t.Parallel()
+	a := on(entities.CheckStaticOrder, entities.Dependency{Service: "api"})
+	row := func(name string, want entities.Verdict, says string, releases ...protocol.ReleaseStatus) checktest.Row {
+		return checktest.Row{Name: name, Places: api(inProd(entities.StatusConverging, "v1", "v1", releases...)), Asked: a, Want: want, Says: says}
+	}
+	repair := a
+	repair.Look.Release, repair.Look.FullVersion = "", "v1"
+	checktest.Conform(t, checktest.Kind{Kind: entities.CheckStaticOrder, Rows: []checktest.Row{
+		row("nothing", entities.Pass, "nothing of incarnation 7 or before is open of api in prod"),
+		row("through", entities.Pass, "nothing of incarnation 7 or before is open of api in prod", release("v5", 7, maestro.Succeeded), release("v4", 6, maestro.Failed), release("v3", 6, maestro.Skipped)),
+		row("pending, of the same", entities.Wait, "v5 (incarnation 7) is not yet through api in prod, and goes before incarnation 7", release("v5", 7, maestro.Pending)),
+		row("on its way, of an earlier one", entities.Wait, "v4 (incarnation 6) is not yet through api in prod, and goes before incarnation 7", release("v5", 7, maestro.Pending), release("v4", 6, maestro.InProgress)),
+		row("of a later one", entities.Pass, "nothing of incarnation 7 or before is open of api in prod", release("v5", 8, maestro.Pending)),
+		{Name: "a repair is of what is there", Places: api(inProd(entities.StatusConverging, "v1", "v1", release("v5", 7, maestro.Pending))), Asked: repair, Want: entities.Pass, Says: "nothing of incarnation 4 or before is open of api in prod"},
+	}})
+}
+
+// D21: a wait in a circle is a deadlock that names all who wait.
+func TestDeadlockD21(t *testing.T) {
+	t.Parallel()
+	a := on(entities.CheckServiceStable, entities.Dependency{Service: "api"})
+	held := inProd(entities.StatusPreconditions, "v1", "v2")
+	judge := func(others map[string]protocol.Status) string {
+		r := checks.Judge(t.Context(), world(others).Places(), a)
+		return string(r.Verdict) + " " + r.Reason
+	}
+	clone := func() protocol.Status {
+		s := held
+		s.Channels = append([]protocol.ChannelStatus(nil), held.Channels...)
+		return s
+	}
+	require.Equal(t, "FAIL deadlock: web in prod waits for api, which waits for web. api in prod is WAITING_PRECONDITIONS",
+		judge(map[string]protocol.Status{"api": waiting(clone(), "office-hours", "version-order/web")}))
+	require.Equal(t, "FAIL deadlock: web in prod waits for api, which waits for db, which waits for web. api in prod is WAITING_PRECONDITIONS",
+		judge(map[string]protocol.Status{"api": waiting(clone(), "static-order/cache", "static-order/db"), "db": waiting(clone(), "capacity-order/web@prod"), "cache": waiting(clone(), "service-stable/api")}))
+	require.Equal(t, "WAIT api in prod is WAITING_PRECONDITIONS",
+		judge(map[string]protocol.Status{"api": waiting(clone(), "static-order/db"), "db": waiting(clone(), "static-order/cache"), "cache": waiting(clone(), "static-order/db")}), "the others' circle is not this one's")
+	require.Equal(t, "WAIT api in prod is WAITING_PRECONDITIONS",
+		judge(map[string]protocol.Status{"api": waiting(clone(), "version-order/web@staging", "static-order/gone")}), "web in another channel is somebody else")
+	passed := waiting(clone(), "version-order/web")
+	passed.Channels[0].Conditions[0].Verdict = "PASS"
+	require.Equal(t, "WAIT api in prod is WAITING_PRECONDITIONS", judge(map[string]protocol.Status{"api": passed}))
+}
+
+// capacities is a world in which web has replicas, before and after, and the versions of routes a weight.
+func capacities(s protocol.Status, mine [2]any, others map[string]any) checktest.World {
+	w := world(map[string]protocol.Status{"routes": s})
+	w.Stored = map[string]entities.Payload{
+		"before": {Parameters: map[string]any{"replicas": mine[0]}},
+		"after":  {Parameters: map[string]any{"replicas": mine[1]}},
+	}
+	w.Rendered = map[string]map[string]any{}
+	for version, n := range others {
+		w.Rendered["routes@"+version] = map[string]any{"weight": n}
+	}
+	return w
+}
+
+func TestCapacityOrderD20(t *testing.T) {
+	t.Parallel()
+	job := on(entities.CheckCapacityOrder, entities.Dependency{Service: "routes", Parameter: "replicas", OtherParameter: "weight", First: "growing"})
+	next := inProd(entities.StatusPreconditions, "v1", "v2", release("v2", 7, maestro.Pending), release("v1", 6, maestro.Succeeded))
+	weights := func(before, after any) map[string]any { return map[string]any{"v1": before, "v2": after} }
+	row := func(name string, w checktest.World, want entities.Verdict, says string) checktest.Row {
+		return checktest.Row{Name: name, Places: w.Places(), Asked: job, Want: want, Says: says}
+	}
+	moved := func(status entities.Status, phase maestro.Phase) protocol.Status {
+		return inProd(status, "v2", "v2", release("v2", 7, phase), release("v1", 6, maestro.Succeeded))
+	}
+	behind := capacities(next, [2]any{4, 2}, weights(40, 20))
+	behind.Behind = map[string]bool{"routes": true}
+	selfBehind := capacities(next, [2]any{4, 2}, weights(40, 20))
+	selfBehind.Behind = map[string]bool{"web": true}
+	first := job
+	first.Look.Present = ""
+	checktest.Conform(t, checktest.Kind{Kind: entities.CheckCapacityOrder, Rows: []checktest.Row{
+		row("the balancer shrinks first", capacities(next, [2]any{4, 2.0}, weights(40, 20)), entities.Wait, "routes in prod goes from 40 to 20 and is to go first when shrinking: this one goes from 4 to 2"),
+		row("and is on its way", capacities(moved(entities.StatusConverging, maestro.InProgress), [2]any{4, 2}, weights(40, 20)), entities.Wait, "routes in prod goes from 40 to 20 and is to go first when shrinking: this one goes from 4 to 2"),
+		row("and has failed", capacities(moved(entities.StatusFailed, maestro.Failed), [2]any{4, 2}, weights(40, 20)), entities.Fail, "routes in prod goes from 40 to 20 and is to go first when shrinking: this one goes from 4 to 2, and routes is FAILED"),
+		row("and has", capacities(moved(entities.StatusConverged, maestro.Succeeded), [2]any{4, 2}, weights(40, 20)), entities.Pass, "this one goes from 4 to 2, routes in prod stays at 20: it need not wait"),
+		row("the job grows first", capacities(next, [2]any{2, 4}, weights(20, 40)), entities.Pass, "this one goes from 2 to 4, routes in prod goes from 20 to 40: it need not wait"),
+		row("no impact asks nobody", checktest.World{Stored: capacities(next, [2]any{4, 4}, nil).Stored}, entities.Pass, "the capacity stays at 4, so that nothing depends on it"),
+		row("the other has not read the newest", behind, entities.Wait, "routes has read incarnation 7, and 7 is the newest: both must have read one"),
+		row("nor has this one", selfBehind, entities.Wait, "web has read incarnation 7, and 7 is the newest: both must have read one"),
+		row("not rendered", capacities(next, [2]any{4, 2}, map[string]any{"v1": 1}), entities.Error, "parameters of v2 of routes in prod: nothing is stored of routes v2"),
+		row("no number", capacities(next, [2]any{4, 2}, weights(1, true)), entities.Error, "v2 of routes in prod: parameter weight is no number"),
+		{Name: "the first ever grows from nothing", Places: capacities(next, [2]any{9, 2}, weights(20, 40)).Places(), Asked: first, Want: entities.Pass, Says: "this one goes from 0 to 2, routes in prod goes from 20 to 40: it need not wait"},
+	}})
+}
+
+// D21: of two that list each other, whatever each is to become, never do both wait; unless they were
+// declared to contradict each other, and then, as soon as each sees that the other waits, it is a
+// deadlock that names both.
+func TestCapacityOrderNeverBothD21(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(0, 3)
+		web, routes := [2]any{n.Draw(t, "web"), n.Draw(t, "web next")}, [2]any{n.Draw(t, "routes"), n.Draw(t, "routes next")}
+		way := rapid.SampledFrom([]string{"growing", "shrinking"})
+		webFirst, routesFirst := way.Draw(t, "web first"), way.Draw(t, "routes first")
+		w := checktest.World{
+			Incarnation: 7, Statuses: map[string]protocol.Status{}, Rendered: map[string]map[string]any{}, Stored: map[string]entities.Payload{},
+		}
+		for name, size := range map[string][2]any{"web": web, "routes": routes} {
+			w.Statuses[name] = inProd(entities.StatusPreconditions, "v1", "v2", release("v2", 7, maestro.Pending), release("v1", 6, maestro.Succeeded))
+			for i, version := range []string{"v1", "v2"} {
+				w.Rendered[name+"@"+version] = map[string]any{"size": size[i]}
+				w.Stored[name+version] = entities.Payload{Parameters: map[string]any{"size": size[i]}}
+			}
+		}
+		ask := func(me, you, first string) entities.CheckReading {
+			a := on(entities.CheckCapacityOrder, entities.Dependency{Service: you, Parameter: "size", First: first})
+			a.Definition.Service = me
+			a.Look = entities.CheckLook{Release: "id-v2", FullVersion: "v2", Payload: me + "v2", Present: me + "v1"}
+			return checks.Judge(t.Context(), w.Places(), a)
+		}
+		one, other := ask("web", "routes", webFirst), ask("routes", "web", routesFirst)
+		held := func(r entities.CheckReading) bool { return r.Verdict != entities.Pass }
+		if webFirst != routesFirst {
+			require.False(t, held(one) && held(other), "%s; %s", one.Reason, other.Reason)
+		}
+		if !held(one) || !held(other) {
+			return
+		}
+		w.Statuses["web"] = waiting(w.Statuses["web"], "capacity-order/routes")
+		w.Statuses["routes"] = waiting(w.Statuses["routes"], "capacity-order/web")
+		one, other = ask("web", "routes", webFirst), ask("routes", "web", routesFirst)
+		require.Equal(t, entities.Fail, one.Verdict)
+		require.Contains(t, one.Reason, "deadlock: web in prod waits for routes, which waits for web.")
+		require.Equal(t, entities.Fail, other.Verdict)
+		require.Contains(t, other.Reason, "deadlock: routes in prod waits for web, which waits for routes.")
+	})
+}
