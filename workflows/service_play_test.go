@@ -1,0 +1,336 @@
+package workflows
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// play is one run of a Service workflow among activities that are played: what is sent to it when,
+// what it asked of them, and how they answer. Its runtime cannot be looked at, so that the success
+// of an apply is its state, and virtual time passes quickly.
+type play struct {
+	*testing.T
+	env  *testsuite.TestWorkflowEnvironment
+	spec *entities.Spec
+	last time.Duration
+
+	mu       sync.Mutex
+	did      []string                    // "apply v1 to prod", in the order begun
+	verdicts map[string]entities.Verdict // of checks, by id; PASS where none is named
+	judged   int                         // Check activities that ended
+	trail    map[int64]entities.AuditLine
+	told     []int64
+	holds    []protocol.HoldSignal
+	fails    map[string]error // by activity: as long as it is set
+}
+
+func newPlay(t *testing.T) *play {
+	p := &play{
+		T: t, env: (&testsuite.WorkflowTestSuite{}).NewTestWorkflowEnvironment(), spec: playSpec(),
+		verdicts: map[string]entities.Verdict{}, trail: map[int64]entities.AuditLine{}, fails: map[string]error{},
+	}
+	p.env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&Arrivals{}}})
+	p.env.SetTestTimeout(time.Minute)
+	p.register()
+	return p
+}
+
+// follows makes this run begin when another one ended.
+func (p *play) follows(before *play) { p.env.SetStartTime(before.env.Now()) }
+
+// playSpec is a service in two channels; prod asks for what a test adds.
+func playSpec() *entities.Spec {
+	return &entities.Spec{
+		Application: "shop", Service: "web", ServiceID: "id",
+		Channels: []entities.ChannelSpec{
+			{Name: "staging", Runtime: "edge", Template: "t", ProgressDeadline: time.Hour},
+			{Name: "prod", Runtime: "edge", Template: "t", ProgressDeadline: time.Hour, Conditions: []entities.Condition{
+				{ID: "channel-stable/staging", Kind: entities.ChannelStable, Channels: []string{"staging"}},
+			}},
+		},
+		Runtimes: map[string]entities.RuntimeSpec{"edge": {
+			Kind: entities.RuntimeCustom, Digest: "d", CanRemove: true, Timing: entities.RuntimeTiming{
+				ApplyTimeout: time.Minute, FetchTimeout: time.Second, MaxAttempts: 1, RetryBackoff: time.Second, RetryMax: time.Minute,
+			},
+		}},
+	}
+}
+
+// asks adds an approval to prod.
+func (p *play) asks(topic string, least int, approvers ...string) {
+	c := &p.spec.Channels[1]
+	c.Conditions = append(c.Conditions, entities.Condition{
+		ID: "approval/" + topic, Kind: entities.ManualApproval, Topic: topic, MinApprovers: least, Approvers: approvers,
+	})
+}
+
+// checks adds a check to prod.
+func (p *play) checks(id string, at ...entities.CheckAt) {
+	c := &p.spec.Channels[1]
+	c.Checks = append(c.Checks, entities.Check{ID: id, Kind: entities.CheckAlways, Definition: "c", At: at, Interval: 10 * time.Second})
+}
+
+// does notes what was begun, and fails it while it should.
+func (p *play) does(name, format string, args ...any) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.did = append(p.did, fmt.Sprintf(format, args...))
+	return p.fails[name]
+}
+
+func (p *play) failing(name string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fails[name] = err
+}
+
+func (p *play) judging(id string, v entities.Verdict) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.verdicts[id] = v
+}
+
+func (p *play) reading(l entities.CheckLook) entities.CheckReading {
+	v := p.verdicts[l.ID]
+	if v == "" {
+		v = entities.Pass
+	}
+	return entities.CheckReading{Verdict: v, Reason: strings.ToLower(string(v)), At: p.env.Now()}
+}
+
+func (p *play) register() {
+	as := func(name string, f any) { p.env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name}) }
+	as(protocol.ActivityLoadSpec, func(_ context.Context, r protocol.LoadSpecRequest) (protocol.LoadSpecAnswer, error) {
+		return protocol.LoadSpecAnswer{Spec: p.spec, Holds: p.holds}, nil
+	})
+	as(protocol.ActivityPrepare, func(_ context.Context, r protocol.PrepareRequest) (protocol.PrepareAnswer, error) {
+		answer := protocol.PrepareAnswer{Incarnation: r.Incarnation, Payloads: map[string]protocol.PreparedPayload{}}
+		for _, c := range r.Channels {
+			answer.Payloads[c] = protocol.PreparedPayload{Digest: r.Version + c}
+		}
+		return answer, p.fails[protocol.ActivityPrepare]
+	})
+	as(protocol.ActivityApply, func(_ context.Context, r protocol.ApplyRequest) (protocol.ApplyAnswer, error) {
+		err := p.does(protocol.ActivityApply, "apply %s to %s", r.Instance.FullVersion, r.Instance.Channel)
+		if err != nil {
+			return protocol.ApplyAnswer{Err: err.Error(), Permanent: true}, nil
+		}
+		return protocol.ApplyAnswer{}, nil
+	})
+	p.registerGates(as)
+	as(protocol.ActivityRemove, func(_ context.Context, r protocol.RemoveRequest) (protocol.RemoveAnswer, error) {
+		return protocol.RemoveAnswer{}, p.does(protocol.ActivityRemove, "remove %s from %s on %s", r.Instance.FullVersion, r.Instance.Channel, r.Runtime)
+	})
+	as(protocol.ActivityHistory, func(_ context.Context, r protocol.HistoryRequest) error {
+		err := p.does(protocol.ActivityHistory, "keep lines %d-%d", r.Lines[0].N, r.Lines[len(r.Lines)-1].N)
+		for _, l := range r.Lines { // written even when the answer is lost
+			if old, ok := p.trail[l.N]; ok {
+				require.Equal(p, old, l, "a line that is there stays as it is")
+			}
+			p.trail[l.N] = l
+		}
+		return err
+	})
+	as(protocol.ActivityAnnounce, func(_ context.Context, r protocol.AnnounceRequest) error {
+		if err := p.does(protocol.ActivityAnnounce, "announce %s", r.Line.Kind); err != nil {
+			return err
+		}
+		p.told = append(p.told, r.Line.N)
+		return nil
+	})
+}
+
+func (p *play) registerGates(as func(string, any)) {
+	as(protocol.ActivityCheck, func(_ context.Context, r protocol.CheckRequest) (protocol.CheckAnswer, error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		answer := protocol.CheckAnswer{Readings: map[string]entities.CheckReading{}}
+		for _, l := range r.Looks {
+			if seen := p.reading(l); seen.Digest() != l.Known {
+				answer.Readings[l.Key()] = seen
+			}
+		}
+		if err := p.fails[protocol.ActivityCheck]; err != nil {
+			p.judged++
+			return answer, err
+		}
+		if len(answer.Readings) == 0 {
+			// The suite gives up after ten attempts, which a server does not: the delay is long for that.
+			return answer, temporal.NewApplicationErrorWithOptions("as known", protocol.ErrUnchanged,
+				temporal.ApplicationErrorOptions{NextRetryDelay: 50 * time.Second})
+		}
+		p.judged++
+		return answer, nil
+	})
+	as(protocol.ActivityPreflight, func(_ context.Context, r protocol.CheckRequest) (protocol.CheckAnswer, error) {
+		err := p.does(protocol.ActivityPreflight, "preflight %s", r.Looks[0].FullVersion)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		answer := protocol.CheckAnswer{Readings: map[string]entities.CheckReading{}}
+		for _, l := range r.Looks {
+			answer.Readings[l.Key()] = p.reading(l)
+		}
+		return answer, err
+	})
+	as(protocol.ActivityExtension, func(_ context.Context, r protocol.ExtensionRequest) (protocol.ExtensionAnswer, error) {
+		if err := p.does(protocol.ActivityExtension, "run %s for %s in %s", r.Name, r.FullVersion, r.Channel); err != nil {
+			return protocol.ExtensionAnswer{Err: err.Error(), Tail: "the end"}, nil
+		}
+		return protocol.ExtensionAnswer{Tail: "done"}, nil
+	})
+	as(protocol.ActivityLease, func(_ context.Context, c protocol.LeaseCall) error {
+		switch {
+		case c.Request != nil:
+			return p.does(protocol.ActivityLease, "lease %s of %s", c.Request.ID, c.Runtime)
+		case c.Keep != "":
+			return p.does(protocol.ActivityLease, "keep %s of %s", c.Keep, c.Runtime)
+		}
+		return p.does(protocol.ActivityLease, "give %s to %s", c.Give, c.Runtime)
+	})
+	as(protocol.ActivityVerify, func(_ context.Context, r protocol.VerifyRequest) (protocol.VerifyAnswer, error) {
+		if err := p.does(protocol.ActivityVerify, "verify"); err != nil {
+			return protocol.VerifyAnswer{}, err
+		}
+		name, groups, ok := strings.Cut(strings.TrimPrefix(r.Token, "token-of-"), "/")
+		if !strings.HasPrefix(r.Token, "token-of-") {
+			return protocol.VerifyAnswer{}, temporal.NewNonRetryableApplicationError("the token's signature does not hold", protocol.ErrRefused, nil)
+		}
+		who := entities.Who{Name: name, Proven: true}
+		if ok {
+			who.Groups = strings.Split(groups, ",")
+		}
+		return protocol.VerifyAnswer{Who: who}, nil
+	})
+}
+
+// at does something at a time of the play.
+func (p *play) at(d time.Duration, do func()) {
+	p.last = max(p.last, d)
+	p.env.RegisterDelayedCallback(do, d)
+}
+
+// publishes sends the spec as it is by then.
+func (p *play) publishes(d time.Duration) {
+	p.sends(d, protocol.Publish, `{"incarnation":1,"hash":"h","spec":"s","store":"s","by":"ci"}`)
+}
+
+func (p *play) sends(d time.Duration, name, payload string) {
+	p.at(d, func() { p.env.SignalWorkflow(name, json.RawMessage(payload)) })
+}
+
+// asked is the answer of an update: a line, or why it was refused.
+type asked struct {
+	message  string
+	err      error
+	rejected bool // by the validator: nothing was written
+}
+
+// asksFor sends an update; its answer is there once the play is over.
+func (p *play) asksFor(d time.Duration, name, payload string) *asked {
+	a := &asked{}
+	p.at(d, func() {
+		p.env.UpdateWorkflow(name, fmt.Sprint(name, d, len(payload)), &testsuite.TestUpdateCallback{
+			OnAccept: func() {},
+			OnReject: func(err error) { a.err, a.rejected = err, true },
+			OnComplete: func(result any, err error) {
+				a.err = err
+				if raw, ok := result.(json.RawMessage); ok {
+					var answer protocol.Answer
+					require.NoError(p, json.Unmarshal(raw, &answer))
+					a.message = answer.Message
+				}
+			},
+		}, json.RawMessage(payload))
+	})
+	return a
+}
+
+// sees looks at the status at a time of the play.
+func (p *play) sees(d time.Duration, look func(protocol.Status)) {
+	p.at(d, func() { look(p.status()) })
+}
+
+func (p *play) status() protocol.Status {
+	answer, err := p.env.QueryWorkflow(protocol.QueryStatus)
+	require.NoError(p, err)
+	var s protocol.Status
+	require.NoError(p, answer.Get(&s))
+	return s
+}
+
+// first is the input of a service that nobody has told anything.
+var first = protocol.ServiceInput{Application: "shop", Service: "web"}
+
+// acts runs the workflow until some time after the last thing sent, when the server suggests that it
+// continues as new; what the next run gets is returned, as it is carried.
+func (p *play) acts(in protocol.ServiceInput, after time.Duration) protocol.ServiceInput {
+	p.Helper()
+	p.env.RegisterDelayedCallback(func() {
+		p.env.SetContinueAsNewSuggested(true)
+		p.env.SignalWorkflow(protocol.Refresh, json.RawMessage(`{"by":"the end"}`))
+	}, p.last+after)
+	p.env.ExecuteWorkflow(Service, in)
+	require.True(p, p.env.IsWorkflowCompleted())
+	var again *workflow.ContinueAsNewError
+	require.ErrorAs(p, p.env.GetWorkflowError(), &again)
+	var next protocol.ServiceInput
+	require.NoError(p, converter.GetDefaultDataConverter().FromPayloads(again.Input, &next))
+	return next
+}
+
+// carried is the state of the next run as text.
+func (p *play) carried(in protocol.ServiceInput) string {
+	raw, err := json.Marshal(in.State)
+	require.NoError(p, err)
+	return string(raw)
+}
+
+// work lists what was begun, but for what only keeps or asks.
+func (p *play) work(but ...string) (out []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, d := range p.did {
+		if verb, _, _ := strings.Cut(d, " "); !slices.Contains(but, verb) {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+func statusOf(s protocol.Status) string {
+	var parts []string
+	for _, c := range s.Channels {
+		parts = append(parts, c.Name+" "+c.Status+" "+c.Target)
+	}
+	return strings.Join(parts, ", ")
+}
+
+func refusals(s protocol.Status) (out []string) {
+	for _, r := range s.Refused {
+		out = append(out, r.Verb+" by "+r.By+": "+r.Reason)
+	}
+	return out
+}
+
+// temporalError is an error that no retry mends.
+func temporalError(text string) error {
+	return temporal.NewNonRetryableApplicationError(text, "x", nil)
+}

@@ -1,0 +1,225 @@
+package workflows
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+const minute = time.Minute
+
+// A release without gates asks nobody anything: it goes straight through, as it always has.
+func TestServiceWithoutGates(t *testing.T) {
+	p := newPlay(t)
+	p.publishes(0)
+	p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	p.sees(minute, func(s protocol.Status) { require.Equal(t, "staging CONVERGED v1, prod CONVERGED v1", statusOf(s)) })
+	p.acts(first, minute)
+	require.Equal(t, []string{"apply v1 to staging", "apply v1 to prod", "keep lines 1-5"}, p.work())
+}
+
+// A14, A20, A21, C10: a release passes approval, check, extension, lease and preflight in order, and
+// runs end in between as they like.
+func TestServiceTakesAReleaseThroughItsGates(t *testing.T) {
+	gated := func(t *testing.T) *play {
+		p := newPlay(t)
+		p.asks("go-live", 2)
+		p.checks("office-hours", entities.CheckAt{Stage: entities.PostApproval})
+		p.spec.Channels[1].Extensions = []entities.Extension{{
+			Name: "migrate", Stage: entities.PostApproval, Definition: "e", Key: "prod", Timeout: minute, MaxAttempts: 2, RetryBackoff: second, RetryMax: minute,
+		}}
+		rt := p.spec.Runtimes["edge"]
+		rt.MaxApplies = 1
+		p.spec.Runtimes["edge"] = rt
+		return p
+	}
+	p := gated(t)
+	p.publishes(0)
+	p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	p.sends(minute, protocol.SignalGranted, `{"id":"service/shop/web/staging/v1/1","runtime":"edge"}`)
+	p.sends(2*minute, protocol.Approve, `{"version":"v1","topic":"go-live","by":"alice"}`)
+	p.sees(3*minute, func(s protocol.Status) {
+		require.Equal(t, "staging CONVERGED v1, prod WAITING_MANUAL_APPROVAL ", statusOf(s))
+		require.Equal(t, "v1 waits for approval `go-live` (1 of 2)", s.Headline)
+		require.Len(t, s.Releases[0].Approvals, 1)
+	})
+	next := p.acts(first, minute)
+	require.Equal(t, []string{
+		"lease service/shop/web/staging/v1/1 of edge", "apply v1 to staging", "give service/shop/web/staging/v1/1 to edge",
+	}, p.work("keep"))
+
+	before := p
+	p = gated(t)
+	p.follows(before)
+	p.judging("office-hours", entities.Wait)
+	p.sends(second, protocol.Approve, `{"version":"v1","topic":"go-live","by":"bob"}`)
+	p.sees(minute, func(s protocol.Status) {
+		require.Equal(t, "staging CONVERGED v1, prod WAITING_PRECONDITIONS ", statusOf(s))
+		require.Equal(t, "office-hours", s.Channels[1].Checks[0].ID)
+		require.Equal(t, "WAIT", s.Channels[1].Checks[0].Verdict)
+	})
+	p.at(2*minute, func() { p.judging("office-hours", entities.Pass) })
+	p.sends(4*minute, protocol.SignalGranted, `{"id":"service/shop/web/prod/v1/2"}`)
+	p.sees(6*minute, func(s protocol.Status) {
+		require.Equal(t, "staging CONVERGED v1, prod CONVERGED v1", statusOf(s))
+		require.Equal(t, "done", s.Releases[0].Extensions[0].State)
+		require.Empty(t, s.Refused)
+	})
+	p.acts(next, minute)
+	require.Equal(t, []string{
+		"run migrate for v1 in prod", "lease service/shop/web/prod/v1/2 of edge", "preflight v1", "apply v1 to prod",
+		"give service/shop/web/prod/v1/2 to edge",
+	}, p.work("keep"))
+	require.LessOrEqual(t, p.judged, 2, "checks are looked at without history while they say the same")
+}
+
+// B7, A14: a request id is one act, in the next run too; a person's second word is refused.
+func TestServiceAnswersARequestIDOnceAcrossRuns(t *testing.T) {
+	p := newPlay(t)
+	p.asks("go-live", 2)
+	p.publishes(0)
+	p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	act := `{"version":"v1","topic":"go-live","by":"alice","requestId":"r1"}`
+	once := p.asksFor(minute, protocol.Approve, act)
+	p.sends(2*minute, protocol.Approve, act)
+	next := p.acts(first, minute)
+	require.NoError(t, once.err)
+	p = newPlay(t)
+	p.asks("go-live", 2)
+	again := p.asksFor(second, protocol.Approve, act)
+	twice := p.asksFor(2*second, protocol.Approve, `{"version":"v1","topic":"go-live","by":"alice"}`)
+	p.sees(minute, func(s protocol.Status) {
+		require.Len(t, s.Releases[0].Approvals, 1)
+		require.Empty(t, s.Refused)
+	})
+	p.acts(next, minute)
+	require.Equal(t, once.message, again.message)
+	require.True(t, twice.rejected)
+	require.ErrorContains(t, twice.err, "alice")
+}
+
+// Bad input is refused, as an update before anything is written, as a signal visibly; neither changes
+// anything.
+func TestServiceRefusesWithoutIO(t *testing.T) {
+	for _, c := range []struct{ verb, payload, want string }{
+		{"approve", `{"version":"v1","by":"bob"}`, `"topic" is missing`},
+		{"approve", `{"version":"v1","topic":"go-life","by":"bob"}`, `go-life`},
+		{"approve", `{"version":"v9","topic":"go-live","by":"bob"}`, `no release of version "v9"; expected one of v1`},
+		{"approve", `{"version":"v1","topic":"go-live","by":"eve"}`, `eve`},
+		{"approve", `{"version":"v1","topic":"go-live","by":"bob","comments":"x"}`, `unknown field "comments"`},
+		{"reject", `{"version":"v1","by":"bob"}`, `"topic" is missing`},
+		{"bypass", `{"version":"v1","channel":"prod","condition":"approval/go-live","by":"bob"}`, `"reason" is missing: a bypass says why`},
+		{"bypass", `{"version":"v1","channel":"prod","condition":"approval/go-live","by":"bob","reason":"  "}`, `"reason" is missing: a bypass says why`},
+		{"bypass", `{"version":"v1","channel":"prod","by":"bob","reason":"x"}`, `"condition" is missing`},
+		{"bypass", `{"version":"v1","channel":"prodd","condition":"x","by":"bob","reason":"x"}`, `no release channel "prodd"`},
+		{"bypass", `{"version":"v1","channel":"prod","condition":"x","by":"bob","reason":"x"}`, `no condition "x"`},
+		{"pin", `{"channel":"staging","by":"bob"}`, `"version" is missing`},
+		{"pin", `{"channel":"staging","version":"v7","by":"bob"}`, `expected one of v1`},
+		{"unpin", `{"channel":"staging","version":"v7","by":"bob"}`, `"version" is not for unpin`},
+		{"unpin", `{"channel":"staging","by":"bob"}`, `is not pinned`},
+		{"rollback", `{"version":"v9","by":"bob"}`, `no release of version "v9"`},
+		{"rollback", `{"channel":"staging","by":"bob"}`, `no earlier good target`},
+		{"delete", `{"by":"bob"}`, `is still declared`},
+		{"pause", `{"by":"bob","channel":"prodd"}`, `no release channel "prodd"`},
+		{"approve", `{"version":"v1","topic":"go-live","by":"bob","token":"token-of-bob"}`, `this application declares no identity`},
+	} {
+		t.Run(c.verb+" "+c.want, func(t *testing.T) {
+			p := newPlay(t)
+			p.asks("go-live", 2, "bob", "alice")
+			p.publishes(0)
+			p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+			update := p.asksFor(minute, c.verb, c.payload)
+			p.sends(2*minute, c.verb, c.payload)
+			p.sees(3*minute, func(s protocol.Status) {
+				require.Equal(t, "staging CONVERGED v1, prod WAITING_MANUAL_APPROVAL ", statusOf(s))
+				require.Empty(t, s.Releases[0].Approvals)
+				require.Empty(t, s.Releases[0].Bypasses)
+				require.Empty(t, s.Pins)
+				require.Empty(t, s.Pauses)
+				require.Len(t, s.Refused, 1)
+				require.Contains(t, s.Refused[0].Reason, c.want)
+			})
+			next := p.acts(first, minute)
+			require.ErrorContains(t, update.err, c.want)
+			require.True(t, update.rejected, "refused before anything was written")
+			require.NotContains(t, p.carried(next), "token-of")
+		})
+	}
+}
+
+// A16: pauses of what the service is part of reach it by signal, or with its configuration.
+func TestServiceIsHeldByWhatItIsPartOf(t *testing.T) {
+	p := newPlay(t)
+	p.holds = []protocol.HoldSignal{{Scope: "runtime/edge", Pause: &entities.Pause{By: "ops"}}, {Scope: "runtime/else", Pause: &entities.Pause{By: "ops"}}}
+	p.publishes(0)
+	p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	p.sees(minute, func(s protocol.Status) {
+		require.Equal(t, "staging PAUSED , prod PAUSED ", statusOf(s))
+		require.Equal(t, "converge resume runtime/edge", s.Channels[0].Reasons[0].Unblock)
+		require.Len(t, s.Pauses, 1, "not of a runtime that it is not on")
+	})
+	p.sends(2*minute, protocol.SignalHold, `{"scope":"application","pause":{"by":"bob","at":"2026-01-01T00:00:00Z"}}`)
+	p.sends(2*minute, protocol.SignalHold, `{"scope":"","pause":{"by":"eve","at":"2026-01-01T00:00:00Z"}}`)
+	p.sends(3*minute, protocol.SignalHold, `{"scope":"runtime/edge"}`)
+	p.sees(4*minute, func(s protocol.Status) {
+		require.Equal(t, "staging PAUSED , prod PAUSED ", statusOf(s))
+		require.Equal(t, []string{`hold by : "scope" is ""; expected "application" or "runtime/NAME"`}, refusals(s))
+	})
+	p.sends(5*minute, protocol.SignalHold, `{"scope":"application"}`)
+	p.sees(6*minute, func(s protocol.Status) { require.Equal(t, "staging CONVERGED v1, prod CONVERGED v1", statusOf(s)) })
+	p.acts(first, minute)
+}
+
+// C10: a lease is asked for until the Runtime workflow is reached; one that is not wanted goes back,
+// and one that is asked about is kept or given back.
+func TestServiceHoldsLeasesC10(t *testing.T) {
+	p := newPlay(t)
+	rt := p.spec.Runtimes["edge"]
+	rt.MaxApplies = 1
+	p.spec.Runtimes["edge"] = rt
+	p.failing(protocol.ActivityLease, errors.New("unavailable"))
+	p.publishes(0)
+	p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	p.sends(30*second, protocol.Pause, `{"channel":"prod","by":"bob"}`)
+	p.sees(minute, func(s protocol.Status) {
+		require.Contains(t, s.Notes, "the workflow of the runtime cannot be reached: unavailable")
+		require.Len(t, s.Pauses, 1, "nobody else is held up")
+	})
+	p.at(2*minute, func() { p.mu.Lock(); p.did = nil; p.fails = map[string]error{}; p.mu.Unlock() })
+	p.sees(5*minute, func(s protocol.Status) { require.Empty(t, s.Notes) })
+	p.sends(6*minute, protocol.SignalHeld, `{"id":"service/shop/web/staging/v1/1","runtime":"edge"}`)
+	p.sends(7*minute, protocol.SignalHeld, `{"id":"old","runtime":"edge"}`)
+	p.sends(8*minute, protocol.SignalGranted, `{"id":"old"}`)
+	p.sends(9*minute, protocol.SignalGranted, `{"id":"service/shop/web/staging/v1/1","runtime":"edge"}`)
+	p.sends(10*minute, protocol.SignalGranted, `{"id":"service/shop/web/staging/v1/1","runtime":"edge"}`)
+	p.sends(11*minute, protocol.SignalGranted, `{"lease":"x"}`)
+	p.sees(12*minute, func(s protocol.Status) { require.Len(t, s.Refused, 1) })
+	p.acts(first, minute)
+	require.Equal(t, []string{
+		"lease service/shop/web/staging/v1/1 of edge", "keep service/shop/web/staging/v1/1 of edge", "give old to edge", "give old to edge",
+		"apply v1 to staging", "give service/shop/web/staging/v1/1 to edge", "give service/shop/web/staging/v1/1 to edge",
+	}, p.did[:7])
+}
+
+// D16: a look at checks that cannot be had is an ERROR that delays; it is begun anew ever more slowly.
+func TestServiceWithChecksThatCannotBeJudgedD16(t *testing.T) {
+	p := newPlay(t)
+	p.checks("error-rate", entities.CheckAt{Stage: entities.PreApproval})
+	p.failing(protocol.ActivityCheck, temporalError("no such check"))
+	p.publishes(0)
+	p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	p.sees(10*minute, func(s protocol.Status) {
+		require.Equal(t, "staging CONVERGED v1, prod WAITING_PRECONDITIONS ", statusOf(s))
+		require.Equal(t, "ERROR", s.Channels[1].Checks[0].Verdict)
+		require.Equal(t, "no such check", s.Channels[1].Checks[0].Reason)
+	})
+	p.at(11*minute, func() { p.failing(protocol.ActivityCheck, nil) })
+	p.sees(13*minute, func(s protocol.Status) { require.Equal(t, "staging CONVERGED v1, prod CONVERGED v1", statusOf(s)) })
+	p.acts(first, minute)
+	require.Less(t, p.judged, 20)
+}
