@@ -71,6 +71,9 @@ func (s *service) authorize(r request, who entities.Who) error {
 	if err := s.checkProof(request{verb: r.verb}, who.Proven); err != nil {
 		return err
 	}
+	if err := s.state.CheckNames("", r.channel); err != nil {
+		return err
+	}
 	return s.state.Authorize(r.verb, s.concerns(r), who)
 }
 

@@ -252,7 +252,7 @@ func (p *play) asksFor(d time.Duration, name, payload string) *asked {
 			OnReject: func(err error) { a.err, a.rejected = err, true },
 			OnComplete: func(result any, err error) {
 				a.err = err
-				if raw, ok := result.(json.RawMessage); ok {
+				if raw, ok := result.(json.RawMessage); ok && err == nil {
 					var answer protocol.Answer
 					require.NoError(p, json.Unmarshal(raw, &answer))
 					a.message = answer.Message

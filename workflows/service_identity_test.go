@@ -1,0 +1,140 @@
+package workflows
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// guarded is a play in which approvals take proof, and only sre may give them.
+func guarded(t *testing.T) *play {
+	p := newPlay(t)
+	p.asks("go-live", 1, "group:sre")
+	p.spec.Identity = &entities.Identity{Issuer: "https://id.shop.dev", Audience: "converge", Required: []string{"approve", "pause"}}
+	p.spec.Grants = []entities.Grant{{Verbs: []string{"pause"}, Channels: []string{"prod"}, To: []string{"alice"}}}
+	p.publishes(0)
+	p.sends(time.Second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	return p
+}
+
+// A14: a verb without the proof that it takes, or with one that does not hold, changes nothing, as an
+// update and as a signal; nobody sees the token afterwards.
+func TestServiceRefusesWhoIsNotProven(t *testing.T) {
+	for _, c := range []struct {
+		name, verb, payload, want string
+		rejected                  bool
+	}{
+		{"no token", "approve", `{"version":"v1","topic":"go-live","by":"alice"}`, `approve needs proof of who asks: "token" is missing; expected an ID token of https://id.shop.dev for converge`, true},
+		{"forged", "approve", `{"version":"v1","topic":"go-live","by":"alice","token":"forged-of-alice"}`, `the token's signature does not hold`, false},
+		{"in another case", "approve", `{"version":"v1","topic":"go-live","by":"alice","TOKEN":"forged-of-alice"}`, `the token's signature does not hold`, false},
+		{"not of the group", "approve", `{"version":"v1","topic":"go-live","token":"token-of-bob/dev"}`, `bob`, false},
+		{"not granted there", "pause", `{"channel":"staging","token":"token-of-alice"}`, `alice may not pause in staging`, false},
+		{"not granted at all", "pause", `{"channel":"prod","token":"token-of-bob"}`, `bob may not pause in prod; allowed: alice`, false},
+		{"unknown version", "approve", `{"version":"v9","topic":"go-live","token":"token-of-alice/sre"}`, `no release of version "v9"`, true},
+		{"unknown topic", "approve", `{"version":"v1","topic":"go-life","token":"token-of-alice/sre"}`, `go-life`, true},
+		{"unknown channel", "pause", `{"channel":"prodd","token":"token-of-alice"}`, `no release channel "prodd"`, true},
+		{"nobody", "approve", `{"version":"v1","topic":"go-live"}`, `"by" is missing; expected who asks`, true},
+		{"too long", "approve", `{"version":"v1","topic":"go-live","token":"` + strings.Repeat("x", maxToken+1) + `"}`, `"token" is 16385 bytes long; at most 16384`, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := guarded(t)
+			update := p.asksFor(minute, c.verb, c.payload)
+			p.sends(2*minute, c.verb, c.payload)
+			p.sees(3*minute, func(s protocol.Status) {
+				require.Equal(t, "staging CONVERGED v1, prod WAITING_MANUAL_APPROVAL ", statusOf(s))
+				require.Empty(t, s.Releases[0].Approvals)
+				require.Empty(t, s.Pauses)
+				require.Len(t, s.Refused, 1)
+				require.Contains(t, s.Refused[0].Reason, c.want)
+			})
+			next := p.acts(first, minute)
+			require.ErrorContains(t, update.err, c.want)
+			require.Equal(t, c.rejected, update.rejected, "what can be judged without I/O is refused before anything is written")
+			require.NotContains(t, p.carried(next), "-of-")
+		})
+	}
+}
+
+// A14: who a token proves stands for who was stated, and that shows; the token is not kept.
+func TestServiceTakesTheProvenName(t *testing.T) {
+	p := guarded(t)
+	update := p.asksFor(minute, protocol.Approve, `{"version":"v1","topic":"go-live","by":"bob","token":"token-of-alice/sre","requestId":"r"}`)
+	p.sees(2*minute, func(s protocol.Status) {
+		require.Equal(t, "staging CONVERGED v1, prod CONVERGED v1", statusOf(s))
+		a := s.Releases[0].Approvals
+		require.Len(t, a, 1)
+		require.Equal(t, entities.Who{Name: "alice", Groups: []string{"sre"}, Proven: true}, a[0].Who)
+	})
+	p.sends(3*minute, protocol.Pause, `{"channel":"prod","token":"token-of-alice"}`)
+	p.sees(4*minute, func(s protocol.Status) {
+		require.Equal(t, "alice", s.Pauses[0].By)
+		require.Empty(t, s.Refused)
+	})
+	next := p.acts(first, minute)
+	require.NoError(t, update.err)
+	require.Contains(t, update.message, `; asked by alice, as the token proves, not by "bob"`)
+	require.NotContains(t, p.carried(next), "token-of")
+}
+
+// A14: while the issuer cannot be asked, an update says to try again, a signal waits, into the next
+// run too, and nobody else is held up.
+func TestServiceWaitsForAnIssuerThatIsAway(t *testing.T) {
+	p := guarded(t)
+	p.spec.Identity.Required = []string{"approve"}
+	p.spec.Grants = nil
+	p.failing(protocol.ActivityVerify, errors.New("connection refused"))
+	p.sends(minute, protocol.Approve, `{"version":"v1","topic":"go-live","token":"token-of-alice/sre"}`)
+	p.sends(minute, protocol.Pause, `{"channel":"staging","by":"bob"}`)
+	update := p.asksFor(2*minute, protocol.Approve, `{"version":"v1","topic":"go-live","token":"token-of-alice/sre"}`)
+	p.sees(3*minute, func(s protocol.Status) {
+		require.Len(t, s.Pauses, 1)
+		require.Empty(t, s.Refused)
+		require.Empty(t, s.Releases[0].Approvals)
+		require.Contains(t, s.Notes, "who issues tokens cannot be asked for keys, try again: connection refused")
+		require.NotContains(t, s.Notes, "token-of")
+	})
+	next := p.acts(first, minute)
+	require.ErrorContains(t, update.err, "try again: connection refused")
+	require.False(t, update.rejected)
+	require.Len(t, next.State.Inbox, 1)
+
+	before := p
+	p = newPlay(t)
+	p.follows(before)
+	p.failing(protocol.ActivityVerify, errors.New("connection refused"))
+	p.at(minute, func() { p.failing(protocol.ActivityVerify, nil) })
+	p.sees(4*minute, func(s protocol.Status) {
+		require.Equal(t, "staging PAUSED v1, prod CONVERGED v1", statusOf(s))
+		require.Empty(t, s.Notes)
+	})
+	next = p.acts(next, minute)
+	require.Empty(t, next.State.Inbox)
+}
+
+// A14: a release by a token is verified once; while the store is away only who it proved is kept.
+func TestServiceKeepsNoTokenWhileTheStoreIsAway(t *testing.T) {
+	p := guarded(t)
+	p.at(minute, func() { p.failing(protocol.ActivityPrepare, errors.New("the disk is full")) })
+	p.sends(2*minute, protocol.Release, `{"version":"v2","by":"bob","token":"token-of-carol"}`)
+	next := p.acts(first, minute)
+	require.Len(t, next.State.Inbox, 1)
+	require.Equal(t, "carol", next.State.Inbox[0].Who.Name)
+	require.NotContains(t, p.carried(next), "token-of")
+
+	before := p
+	p = newPlay(t)
+	p.follows(before)
+	p.failing(protocol.ActivityVerify, errors.New("the token has expired by now"))
+	p.sees(2*minute, func(s protocol.Status) {
+		require.Equal(t, "v2", s.Releases[0].Version)
+		require.Equal(t, "carol", s.Releases[0].By)
+	})
+	p.acts(next, minute)
+	require.NotContains(t, p.work(), "verify")
+}

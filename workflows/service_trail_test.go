@@ -1,0 +1,132 @@
+package workflows
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+func (p *play) history() protocol.HistoryAnswer {
+	answer, err := p.env.QueryWorkflow(protocol.QueryHistory)
+	require.NoError(p, err)
+	var h protocol.HistoryAnswer
+	require.NoError(p, answer.Get(&h))
+	return h
+}
+
+// whole checks that the trail in the store and what is carried have every line once.
+func (p *play) whole(s *entities.State) {
+	for n := int64(1); n <= s.AuditLines-int64(len(s.Audit)); n++ {
+		require.Contains(p, p.trail, n)
+	}
+}
+
+// D13: audit lines go to the store now and then, all of them when a run ends, and none is lost when the
+// store took them but the worker died before it heard so.
+func TestServiceKeepsItsTrailD13(t *testing.T) {
+	p := newPlay(t)
+	p.publishes(0)
+	for n := range 9 {
+		p.sends(time.Duration(n+1)*minute, protocol.Release, fmt.Sprintf(`{"version":"v%d","by":"ci"}`, n+1))
+	}
+	p.at(90*time.Second, func() {
+		h := p.history()
+		require.Zero(t, h.Stored)
+		require.Len(t, h.Lines, 5)
+	})
+	p.at(10*minute, func() {
+		h := p.history()
+		require.Positive(t, h.Stored)
+		require.Equal(t, h.Stored+1, h.Lines[0].N)
+		require.Less(t, len(h.Lines), entities.FlushAudit)
+		p.failing(protocol.ActivityHistory, errors.New("the answer was lost"))
+	})
+	next := p.acts(first, minute)
+	require.NotEmpty(t, next.State.Audit, "what the store did not take is carried along")
+	require.Empty(t, next.State.Problem)
+	p.whole(next.State)
+
+	before := p
+	p = newPlay(t)
+	p.follows(before)
+	p.trail = before.trail
+	p.sees(time.Second, func(s protocol.Status) { require.Equal(t, "staging CONVERGED v9, prod CONVERGED v9", statusOf(s)) })
+	next = p.acts(next, minute)
+	require.Empty(t, next.State.Audit)
+	require.Len(t, p.trail, int(next.State.AuditLines))
+}
+
+// Somebody is told of chosen events, one after another, each until it arrives; a run does not wait
+// for that.
+func TestServiceAnnounces(t *testing.T) {
+	p := newPlay(t)
+	p.spec.Notifications = []entities.Notification{{Name: "chat", Events: []string{entities.EventSucceeded, entities.EventRelease}}}
+	p.publishes(0)
+	p.sends(time.Second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	p.sees(minute, func(protocol.Status) { require.Len(t, p.told, 3) })
+	p.at(2*minute, func() { p.failing(protocol.ActivityAnnounce, errors.New("404")) })
+	p.sends(3*minute, protocol.Release, `{"version":"v2","by":"ci"}`)
+	next := p.acts(first, minute)
+	require.IsIncreasing(t, p.told)
+	require.Len(t, next.State.Announcements, 3)
+
+	before := p
+	p = newPlay(t)
+	p.follows(before)
+	p.sees(minute, func(protocol.Status) { require.Len(t, p.told, 3) })
+	next = p.acts(next, minute)
+	require.Empty(t, next.State.Announcements)
+}
+
+// A24: what is no longer declared is taken down when somebody asks for it; then its trail is written and
+// its workflow ends, whoever is still away.
+func TestServiceEndsWhenItIsTakenDownA24(t *testing.T) {
+	p := newPlay(t)
+	p.spec.Grants = []entities.Grant{{Verbs: []string{"delete"}, To: []string{"alice"}}}
+	p.publishes(0)
+	p.sends(time.Second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	p.sends(minute, protocol.Publish, `{"incarnation":2,"hash":"h2","store":"s","by":"ci"}`)
+	refused := p.asksFor(2*minute, protocol.Delete, `{"by":"bob"}`)
+	p.sees(3*minute, func(s protocol.Status) { require.Equal(t, "prod ORPHANED v1, staging ORPHANED v1", statusOf(s)) })
+	p.at(4*minute, func() { p.failing(protocol.ActivityHistory, errors.New("the store is away")) })
+	taken := p.asksFor(5*minute, protocol.Delete, `{"by":"alice","reason":"no longer needed"}`)
+	p.at(10*minute, func() {
+		require.False(t, p.env.IsWorkflowCompleted(), "not before its trail is written")
+		p.failing(protocol.ActivityHistory, nil)
+	})
+	p.env.ExecuteWorkflow(Service, first)
+	require.True(t, p.env.IsWorkflowCompleted())
+	require.NoError(t, p.env.GetWorkflowError())
+	require.ErrorContains(t, refused.err, "bob may not delete")
+	require.NoError(t, taken.err)
+	require.Equal(t, []string{"apply v1 to staging", "apply v1 to prod", "remove v1 from prod on edge", "remove v1 from staging on edge"}, p.work("keep"))
+	s := p.status()
+	require.Equal(t, "DELETED", s.Status)
+	require.Equal(t, p.history().Stored, int64(len(p.trail)))
+}
+
+// What a search finds is what people are waited for now.
+func TestWaitingFor(t *testing.T) {
+	pass := entities.Judgement{ID: "channel-stable/staging", Verdict: entities.Pass}
+	waits := func(id string) entities.Judgement { return entities.Judgement{ID: id, Verdict: entities.Wait, Unblock: "x"} }
+	d := &entities.Decision{Channels: []entities.ChannelDecision{
+		{Gates: []entities.Judgement{pass, waits("approval/go-live"), waits("approval/prod-eu"), waits("office-hours")}},
+		{Gates: []entities.Judgement{pass, waits("approval/go-live")}},
+		{Gates: []entities.Judgement{waits("error-rate"), waits("approval/too-early")}},
+		{Gates: []entities.Judgement{waits("approval/apply/prod-us")}},
+	}}
+	require.Equal(t, []string{"approval:apply/prod-us", "approval:go-live", "approval:prod-eu"}, waitingFor(d))
+}
+
+// A token is taken out of a payload however it is written, and nothing else is.
+func TestWithoutToken(t *testing.T) {
+	require.JSONEq(t, `{"by":"alice","version":"v1"}`, string(withoutToken(json.RawMessage(`{"Token":"x","TOKEN":"y","token":"z","version":"v1"}`), "alice")))
+	require.JSONEq(t, `{"BY":"bob"}`, string(withoutToken(json.RawMessage(`{"BY":"bob","token":"z"}`), "alice")))
+}
