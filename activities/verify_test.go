@@ -246,4 +246,3 @@ func TestVerifyWithoutTheIssuer(t *testing.T) {
 	_, _, err = run[protocol.VerifyAnswer](t, a.Verify, down.request(token))
 	require.Equal(t, protocol.ErrStore, applicationError(t, err).Type())
 }
-

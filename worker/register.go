@@ -40,11 +40,20 @@ func registerActivities(w worker.ActivityRegistry, a *activities.Activities) {
 	register(protocol.ActivityNotify, a.Notify)
 	register(protocol.ActivitySpill, a.Spill)
 	register(protocol.ActivityRestore, a.Restore)
+	register(protocol.ActivityCheck, a.Check)
+	register(protocol.ActivityPreflight, a.Preflight)
+	register(protocol.ActivityExtension, a.Extension)
+	register(protocol.ActivityVerify, a.Verify)
+	register(protocol.ActivityLease, a.Lease)
+	register(protocol.ActivityHistory, a.History)
+	register(protocol.ActivityAnnounce, a.Announce)
+	register(protocol.ActivityHold, a.Hold)
 }
 
 // registerRuntimeActivities lists those that touch a runtime: all that a remote worker polls for.
 func registerRuntimeActivities(w worker.ActivityRegistry, a *activities.Activities) {
 	w.RegisterActivityWithOptions(a.Observe, activity.RegisterOptions{Name: protocol.ActivityObserve})
 	w.RegisterActivityWithOptions(a.Apply, activity.RegisterOptions{Name: protocol.ActivityApply})
+	w.RegisterActivityWithOptions(a.Remove, activity.RegisterOptions{Name: protocol.ActivityRemove})
 	w.RegisterActivityWithOptions(a.Preview, activity.RegisterOptions{Name: protocol.ActivityPreview})
 }

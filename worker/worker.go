@@ -60,6 +60,7 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 	known := factories(clusters)
 	maps.Copy(known, o.Factories)
 	a := activities.New(store, c, known)
+	a.Clusters = clusters
 	closeAll := func() {
 		a.Close()
 		clusters.Close()

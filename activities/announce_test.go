@@ -1,0 +1,126 @@
+package activities
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// hook is a webhook on loopback.
+type hook struct {
+	*httptest.Server
+
+	mu     sync.Mutex
+	status int
+	bodies []string
+	keys   []string
+}
+
+func newHook(t *testing.T) *hook {
+	t.Helper()
+	h := &hook{status: http.StatusOK}
+	h.Server = httptest.NewServer(h)
+	t.Cleanup(h.Close)
+	return h
+}
+
+func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	body, _ := io.ReadAll(r.Body)
+	if r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/json" {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	h.bodies, h.keys = append(h.bodies, string(body)), append(h.keys, r.Header.Get("Idempotency-Key"))
+	if h.status >= 300 && h.status < 400 {
+		w.Header().Set("Location", h.URL+"/elsewhere")
+	}
+	w.WriteHeader(h.status)
+}
+
+func announcement(hooks ...entities.Notification) protocol.AnnounceRequest {
+	return protocol.AnnounceRequest{
+		Application: "shop", Service: "web", Notifications: hooks,
+		Line: entities.AuditLine{
+			N: 12, At: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC), Kind: entities.EventRollback, Who: &entities.Who{Name: "alice"},
+			Channel: "prod", Version: "v2", Text: "v2 taken back to v1 in prod", Reason: "error rate 7 % > 5 %",
+		},
+	}
+}
+
+func TestAnnounceToWebhooks(t *testing.T) {
+	plain, slack := newHook(t), newHook(t)
+	t.Setenv("SLACK_URL", slack.URL+"/services/T0/SECRET\n")
+	r := announcement(
+		entities.Notification{Name: "plain", URL: entities.Value{Literal: plain.URL}},
+		entities.Notification{Name: "slack", URL: entities.Value{WorkerEnv: "SLACK_URL"}, Format: "slack"},
+	)
+	_, _, err := run[any](t, newActivities(t, &server{}).Announce, r)
+	require.NoError(t, err)
+	var event Event
+	require.NoError(t, json.Unmarshal([]byte(plain.bodies[0]), &event))
+	require.Equal(t, Event{Schema: "converge.event/v1", Application: "shop", Service: "web", Line: r.Line}, event)
+	require.Equal(t, []string{"shop/web/12@2026-11-21T10:00:00Z"}, plain.keys)
+	require.Equal(t, plain.keys, slack.keys)
+	var message map[string]string
+	require.NoError(t, json.Unmarshal([]byte(slack.bodies[0]), &message))
+	require.Equal(t, map[string]string{"text": "*shop/web* rollback: v2 taken back to v1 in prod — error rate 7 % &gt; 5 % (alice)"}, message)
+}
+
+// One that is away does not make the others hear everything again, and no error tells where it is.
+func TestAnnounceAgainOnlyToWhoWasNotTold(t *testing.T) {
+	first, away, last := newHook(t), newHook(t), newHook(t)
+	away.status = http.StatusBadGateway
+	r := announcement(
+		entities.Notification{Name: "first", URL: entities.Value{Literal: first.URL}},
+		entities.Notification{Name: "away", URL: entities.Value{Literal: away.URL + "/SECRET"}},
+		entities.Notification{Name: "last", URL: entities.Value{Literal: last.URL}},
+	)
+	a := newActivities(t, &server{})
+	_, beats, err := run[any](t, a.Announce, r)
+	require.Equal(t, "notification away: answered 502 Bad Gateway", applicationError(t, err).Message())
+	require.False(t, applicationError(t, err).NonRetryable())
+	var told []string
+	require.NoError(t, beats[len(beats)-1].Get(&told))
+	require.Equal(t, []string{"first", "last"}, told)
+
+	away.status = http.StatusNoContent
+	_, _, err = run[any](t, a.Announce, r, told)
+	require.NoError(t, err)
+	require.Len(t, first.bodies, 1)
+	require.Len(t, last.bodies, 1)
+	require.Len(t, away.bodies, 2)
+	require.Equal(t, away.keys[0], away.keys[1])
+}
+
+func TestAnnounceErrorsKeepTheURLSecret(t *testing.T) {
+	moved, down := newHook(t), newHook(t)
+	moved.status = http.StatusFound
+	down.Close()
+	a := newActivities(t, &server{})
+	for text, n := range map[string]entities.Notification{
+		"notification n: answered 302 Found": {URL: entities.Value{Literal: moved.URL + "/SECRET"}},
+		"connection refused":                 {URL: entities.Value{Literal: down.URL + "/SECRET"}},
+		"its url is none":                    {URL: entities.Value{Literal: "SECRET"}},
+		"variable NOT_SET_HERE, which":       {URL: entities.Value{WorkerEnv: "NOT_SET_HERE"}},
+		`its format is "xml"; expected json`: {URL: entities.Value{Literal: moved.URL}, Format: "xml"},
+	} {
+		n.Name = "n"
+		_, _, err := run[any](t, a.Announce, announcement(n))
+		require.ErrorContains(t, err, text)
+		require.NotContains(t, err.Error(), "SECRET")
+	}
+	require.Len(t, moved.bodies, 1)
+	require.True(t, strings.HasPrefix(moved.URL, "http://127.0.0.1"), "nothing leaves this machine")
+}

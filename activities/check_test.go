@@ -1,0 +1,121 @@
+package activities
+
+import (
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// look keeps a definition and returns the look at it.
+func (a *Activities) look(t *testing.T, d entities.CheckDefinition, known entities.Verdict) entities.CheckLook {
+	t.Helper()
+	d.Application, d.Service, d.Channel = "shop", "web", "prod"
+	digest, err := a.Store.PutCheck(t.Context(), d)
+	require.NoError(t, err)
+	return entities.CheckLook{
+		Channel: "prod", ID: d.ID, Kind: d.Kind, Definition: digest, Release: "r1", FullVersion: "v1",
+		Known: entities.CheckReading{Verdict: known}.Digest(), Interval: 20 * time.Second,
+	}
+}
+
+func httpGate(id, url string) entities.CheckDefinition {
+	return entities.CheckDefinition{ID: id, Kind: entities.CheckHTTP, HTTP: &entities.HTTPCheck{URL: url}}
+}
+
+func checkRequest(looks ...entities.CheckLook) protocol.CheckRequest {
+	return protocol.CheckRequest{Application: "shop", Service: "web", ServiceID: "shop.web", Looks: looks}
+}
+
+// A19: without news the server is asked for another attempt, which writes no history; with news it
+// completes.
+func TestCheckCompletesWithNews_A19(t *testing.T) {
+	var status atomic.Int32
+	status.Store(http.StatusOK)
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(int(status.Load())) }))
+	defer web.Close()
+	a := newActivities(t, &server{})
+	up := a.look(t, httpGate("up", web.URL), "")
+	answer, _, err := run[protocol.CheckAnswer](t, a.Check, checkRequest(up))
+	require.NoError(t, err)
+	require.Equal(t, entities.Pass, answer.Readings["prod/up"].Verdict, "%v", answer)
+
+	up.Known = answer.Readings["prod/up"].Digest()
+	always := a.look(t, entities.CheckDefinition{ID: "never", Kind: entities.CheckAlways, Always: &entities.AlwaysCheck{Verdict: entities.Wait}}, entities.Wait)
+	_, beats, err := run[protocol.CheckAnswer](t, a.Check, checkRequest(up, always))
+	app := applicationError(t, err)
+	require.Equal(t, protocol.ErrUnchanged, app.Type())
+	require.Equal(t, temporal.ApplicationErrorCategoryBenign, app.Category())
+	require.InDelta(t, 20, app.NextRetryDelay().Seconds(), 2.5)
+	var paces map[string]pace
+	require.NoError(t, beats[len(beats)-1].Get(&paces))
+	require.Equal(t, []string{"prod/never", "prod/up"}, slices.Sorted(maps.Keys(paces)))
+
+	status.Store(http.StatusTeapot)
+	_, _, err = run[protocol.CheckAnswer](t, a.Check, checkRequest(up, always), paces)
+	require.Equal(t, protocol.ErrUnchanged, applicationError(t, err).Type(), "it is not due yet")
+	paces["prod/up"] = pace{}
+	answer, _, err = run[protocol.CheckAnswer](t, a.Check, checkRequest(up, always), paces)
+	require.NoError(t, err)
+	require.Len(t, answer.Readings, 1)
+}
+
+// A10, D16: a preflight answers about every check; what cannot be judged is an ERROR.
+func TestPreflightAnswersAboutEveryCheck_A10(t *testing.T) {
+	t.Setenv("CHECK_TOKEN", "hunter2hunter2")
+	web := httptest.NewServer(http.NotFoundHandler())
+	web.Close()
+	a := newActivities(t, &server{})
+	run1 := func(id string, argv ...string) entities.CheckDefinition {
+		return entities.CheckDefinition{ID: id, Kind: entities.CheckCommand, Command: &entities.CheckRun{
+			Command: entities.Command{Argv: argv, Timeout: 100 * time.Millisecond}, Env: map[string]entities.Value{"TOKEN": {WorkerEnv: "CHECK_TOKEN"}},
+		}}
+	}
+	gone := a.look(t, httpGate("gone", web.URL), entities.Pass)
+	gone.Definition = strings.Repeat("0", 64)
+	gone.ID = "lost"
+	answer, _, err := run[protocol.CheckAnswer](t, a.Preflight, checkRequest(
+		a.look(t, httpGate("down", web.URL), ""),
+		a.look(t, run1("pass", "sh", "-c", "echo ${{ version }} has $TOKEN"), entities.Pass),
+		a.look(t, run1("fail", "sh", "-c", "echo no; exit 3"), entities.Fail),
+		a.look(t, run1("hung", "sleep", "60"), entities.Pass),
+		a.look(t, entities.CheckDefinition{ID: "other", Kind: entities.CheckServiceStable, Dependency: &entities.Dependency{Service: "api"}}, ""),
+		a.look(t, entities.CheckDefinition{ID: "odd", Kind: "odd"}, ""),
+		gone,
+	))
+	require.NoError(t, err)
+	verdicts := map[string]entities.Verdict{}
+	for _, key := range slices.Sorted(maps.Keys(answer.Readings)) {
+		verdicts[key] = answer.Readings[key].Verdict
+		require.NotEmpty(t, answer.Readings[key].Reason, key)
+		require.False(t, answer.Readings[key].At.IsZero(), key)
+	}
+	require.Equal(t, map[string]entities.Verdict{
+		"prod/down": entities.Error, "prod/pass": entities.Pass, "prod/fail": entities.Fail, "prod/hung": entities.Error,
+		"prod/other": entities.Wait, "prod/odd": entities.Error, "prod/lost": entities.Error,
+	}, verdicts)
+	require.Equal(t, "v1 has ***", answer.Readings["prod/pass"].Reason)
+	require.Contains(t, answer.Readings["prod/lost"].Reason, "how it is judged cannot be read: the store has no checks/")
+}
+
+func TestChecksSayHowLongTheyMayTake(t *testing.T) {
+	command := func(timeout time.Duration, job *entities.CommandJob) entities.CheckDefinition {
+		return entities.CheckDefinition{Command: &entities.CheckRun{Command: entities.Command{Timeout: timeout}, Job: job}}
+	}
+	require.Equal(t, 10*time.Second, limitOf(entities.CheckDefinition{}))
+	require.Equal(t, 3*time.Second, limitOf(entities.CheckDefinition{HTTP: &entities.HTTPCheck{Timeout: 3 * time.Second}}))
+	require.Equal(t, 35*time.Second, limitOf(command(0, nil)))
+	require.Equal(t, 5*time.Minute+5*time.Second, limitOf(command(0, &entities.CommandJob{})))
+	require.Equal(t, 65*time.Second, limitOf(command(time.Minute, nil)))
+	require.Equal(t, 10*time.Minute, limitOf(command(time.Hour, nil)))
+}

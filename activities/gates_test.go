@@ -1,0 +1,359 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// server is the little of Temporal that these activities use. What is not here panics.
+type server struct {
+	client.Client
+
+	mu      sync.Mutex
+	sent    []sent
+	running []string       // workflows
+	answers map[string]any // to status queries, by workflow
+	fail    map[string]error
+	pages   int
+}
+
+// sent is a signal; start is the workflow type where it may start one.
+type sent struct {
+	id, name, start string
+	payload         any
+}
+
+func (s *server) SignalWorkflow(_ context.Context, id, _, name string, payload any) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.fail[id]; err != nil {
+		return err
+	}
+	if !slices.Contains(s.running, id) {
+		return serviceerror.NewNotFound("no such workflow")
+	}
+	s.sent = append(s.sent, sent{id: id, name: name, payload: payload})
+	return nil
+}
+
+func (s *server) SignalWithStartWorkflow(_ context.Context, id, name string, payload any, o client.StartWorkflowOptions, workflow any, args ...any) (client.WorkflowRun, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sent = append(s.sent, sent{id: id, name: name, payload: payload, start: workflow.(string)}, sent{name: o.TaskQueue + ": " + o.StaticSummary, payload: args[0]})
+	return nil, nil
+}
+
+func (s *server) QueryWorkflow(ctx context.Context, id, _, _ string, _ ...any) (converter.EncodedValue, error) {
+	if err := s.fail[id]; err != nil {
+		return nil, err
+	}
+	answer, ok := s.answers[id]
+	if !ok {
+		return nil, serviceerror.NewNotFound("no such workflow")
+	}
+	if _, deadline := ctx.Deadline(); !deadline {
+		return nil, errors.New("asked without a deadline")
+	}
+	payloads, err := converter.GetDefaultDataConverter().ToPayloads(answer)
+	return encoded{payloads}, err
+}
+
+type encoded struct{ payloads *commonpb.Payloads }
+
+func (e encoded) HasValue() bool { return true }
+func (e encoded) Get(into any) error {
+	return converter.GetDefaultDataConverter().FromPayloads(e.payloads, into)
+}
+
+// ListWorkflow answers two at a time.
+func (s *server) ListWorkflow(_ context.Context, r *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	if r.Query != "WorkflowType = 'Service' AND ExecutionStatus = 'Running'" {
+		return nil, errors.New("another question than was meant: " + r.Query)
+	}
+	from := 0
+	if len(r.NextPageToken) > 0 {
+		from = int(r.NextPageToken[0])
+	}
+	s.pages++
+	page := &workflowservice.ListWorkflowExecutionsResponse{}
+	for _, id := range s.running[from:min(from+2, len(s.running))] {
+		page.Executions = append(page.Executions, &workflowpb.WorkflowExecutionInfo{Execution: &commonpb.WorkflowExecution{WorkflowId: id}})
+	}
+	if from += 2; from < len(s.running) {
+		page.NextPageToken = []byte{byte(from)}
+	}
+	return page, nil
+}
+
+// told lists whom signals went to, in order.
+func (s *server) told() []string {
+	var ids []string
+	for _, m := range s.sent {
+		ids = append(ids, m.id)
+	}
+	return ids
+}
+
+func newActivities(t *testing.T, s *server) *Activities {
+	t.Helper()
+	store, err := intent.OpenStore(t.Context(), t.TempDir())
+	require.NoError(t, err)
+	a := New(store, s, nil)
+	t.Cleanup(a.Close)
+	return a
+}
+
+// run executes an activity as a worker does, with the heartbeat details of an earlier attempt, and
+// returns those of this one.
+func run[T any](t *testing.T, f, request any, before ...any) (answer T, beats []converter.EncodedValues, err error) {
+	t.Helper()
+	env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
+	env.RegisterActivity(f)
+	if len(before) > 0 {
+		env.SetHeartbeatDetails(before[0])
+	}
+	var mu sync.Mutex
+	env.SetOnActivityHeartbeatListener(func(_ *activity.Info, details converter.EncodedValues) {
+		mu.Lock()
+		defer mu.Unlock()
+		beats = append(beats, details)
+	})
+	value, err := env.ExecuteActivity(f, request)
+	if err == nil && value.HasValue() {
+		require.NoError(t, value.Get(&answer))
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	return answer, slices.Clone(beats), err
+}
+
+// applicationError is the error that the server would get.
+func applicationError(t *testing.T, err error) *temporal.ApplicationError {
+	t.Helper()
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, err, &app)
+	return app
+}
+
+func requireRefused(t *testing.T, err error, text string) {
+	t.Helper()
+	app := applicationError(t, err)
+	require.Equal(t, protocol.ErrRefused, app.Type(), "%v", err)
+	require.True(t, app.NonRetryable())
+	require.Contains(t, app.Message(), text)
+}
+
+// C10: a lease is asked for with a signal that starts the Runtime workflow where there is none.
+func TestLease_C10(t *testing.T) {
+	s := &server{}
+	a := newActivities(t, s)
+	request := protocol.LeaseRequest{ID: "a1", Holder: "service/shop/web", What: "shop/web prod v9", Limit: 2, Timeout: time.Minute}
+	_, _, err := run[any](t, a.Lease, protocol.LeaseCall{Runtime: "eu", Request: &request})
+	require.NoError(t, err)
+	_, _, err = run[any](t, a.Lease, protocol.LeaseCall{Runtime: "eu", Give: "a1"})
+	require.NoError(t, err, "nobody knows of the lease any more")
+	s.running = []string{"runtime/eu"}
+	_, _, err = run[any](t, a.Lease, protocol.LeaseCall{Runtime: "eu", Give: "a1"})
+	require.NoError(t, err)
+	_, _, err = run[any](t, a.Lease, protocol.LeaseCall{Runtime: "eu", Keep: "a2"})
+	require.NoError(t, err)
+	require.Equal(t, []sent{
+		{id: "runtime/eu", name: "request", start: "Runtime", payload: request},
+		{name: "converge: runtime eu", payload: protocol.RuntimeInput{Runtime: "eu"}},
+		{id: "runtime/eu", name: "release", payload: protocol.LeaseSignal{ID: "a1"}},
+		{id: "runtime/eu", name: "keep", payload: protocol.LeaseSignal{ID: "a2"}},
+	}, s.sent)
+
+	_, _, err = run[any](t, a.Lease, protocol.LeaseCall{Runtime: "eu"})
+	requireRefused(t, err, "neither a request nor a lease")
+	s.fail = map[string]error{"runtime/eu": errors.New("the server is away")}
+	_, _, err = run[any](t, a.Lease, protocol.LeaseCall{Runtime: "eu", Give: "a1"})
+	require.ErrorContains(t, err, "the server is away")
+	require.False(t, applicationError(t, err).NonRetryable(), "to be tried again")
+}
+
+func TestHistoryKeepsLinesOnce(t *testing.T) {
+	a := newActivities(t, &server{})
+	at := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	lines := []entities.AuditLine{{N: 1, At: at, Kind: entities.EventRelease, Text: "v1"}, {N: 2, At: at, Kind: entities.EventTarget, Text: "v1 to prod"}}
+	for _, some := range [][]entities.AuditLine{lines[:1], lines, lines} {
+		_, _, err := run[any](t, a.History, protocol.HistoryRequest{Application: "shop", Service: "web", Lines: some})
+		require.NoError(t, err)
+	}
+	got, err := a.Store.Audit(t.Context(), "shop", "web")
+	require.NoError(t, err)
+	require.Equal(t, lines, got)
+}
+
+func pause(reason string) *entities.Pause {
+	return &entities.Pause{Reason: reason, At: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)}
+}
+
+// A16: of an application, those that it declares are told, and those that start later find it.
+func TestHoldOfAnApplication_A16(t *testing.T) {
+	s := &server{running: []string{"service/shop/api", "service/shop/web", "service/other/web"}}
+	a := newActivities(t, s)
+	spec := entities.Spec{Application: "shop", Service: "web", Runtimes: map[string]entities.RuntimeSpec{"eu": {}, "us": {}}}
+	digest, err := a.Store.PutSpec(t.Context(), spec)
+	require.NoError(t, err)
+	manifest, err := a.Store.PutManifest(t.Context(), intent.Manifest{"web": digest, "api": "a", "new": "b"})
+	require.NoError(t, err)
+	hold := protocol.HoldSignal{Scope: intent.ScopeApplication, Pause: pause("outage")}
+
+	_, beats, err := run[any](t, a.Hold, protocol.HoldRequest{HoldSignal: hold, Application: "shop", Manifest: manifest})
+	require.NoError(t, err)
+	require.Equal(t, []sent{
+		{id: "service/shop/api", name: "hold", payload: hold},
+		{id: "service/shop/web", name: "hold", payload: hold},
+	}, s.sent, "one is not there yet")
+	require.NotEmpty(t, beats)
+
+	answer, _, err := run[protocol.LoadSpecAnswer](t, a.LoadSpec, protocol.LoadSpecRequest{Digest: digest})
+	require.NoError(t, err)
+	require.Equal(t, []protocol.HoldSignal{hold}, answer.Holds)
+	require.Equal(t, &spec, answer.Spec)
+
+	hold.Pause = nil
+	_, _, err = run[any](t, a.Hold, protocol.HoldRequest{HoldSignal: hold, Application: "shop", Manifest: manifest})
+	require.NoError(t, err)
+	require.Len(t, s.sent, 4)
+	answer, _, err = run[protocol.LoadSpecAnswer](t, a.LoadSpec, protocol.LoadSpecRequest{Digest: digest})
+	require.NoError(t, err)
+	require.Empty(t, answer.Holds)
+
+	_, _, err = run[any](t, a.Hold, protocol.HoldRequest{HoldSignal: hold, Application: "shop"})
+	require.NoError(t, err, "nothing was published")
+	_, _, err = run[any](t, a.Hold, protocol.HoldRequest{HoldSignal: hold})
+	requireRefused(t, err, "either an application or a runtime")
+}
+
+// A16: of a runtime, all that run are told, whatever the pages they are listed on; a worker that takes
+// over goes on where the lost one was.
+func TestHoldOfARuntime_A16(t *testing.T) {
+	s := &server{running: []string{"service/b/1", "service/a/1", "service/c/1", "service/d/1", "service/e/1"}}
+	s.fail = map[string]error{"service/c/1": errors.New("the server is away")}
+	a := newActivities(t, s)
+	request := protocol.HoldRequest{HoldSignal: protocol.HoldSignal{Scope: intent.RuntimeScope("eu"), Pause: pause("upgrade")}, Runtime: "eu"}
+	_, beats, err := run[any](t, a.Hold, request)
+	require.ErrorContains(t, err, "tell service/c/1: the server is away")
+	require.Equal(t, []string{"service/a/1", "service/b/1"}, s.told())
+	require.Equal(t, 3, s.pages)
+	var last string
+	require.NoError(t, beats[len(beats)-1].Get(&last))
+
+	s.sent, s.fail = nil, nil
+	_, _, err = run[any](t, a.Hold, request, last)
+	require.NoError(t, err)
+	require.Equal(t, []string{"service/c/1", "service/d/1", "service/e/1"}, s.told())
+	holds, err := a.Store.Holds(t.Context(), "any", []string{"eu"})
+	require.NoError(t, err)
+	require.Equal(t, []protocol.HoldSignal{request.HoldSignal}, holds)
+}
+
+// gone is a runtime that can take down what it runs, or says why not.
+type gone struct {
+	slow
+	removed []runtimes.Instance
+	err     error
+}
+
+func (g *gone) Remove(ctx context.Context, in runtimes.Instance) error {
+	g.removed = append(g.removed, in)
+	if errors.Is(g.err, context.DeadlineExceeded) {
+		<-ctx.Done()
+	}
+	return g.err
+}
+
+func TestRemove_A24(t *testing.T) {
+	a := newActivities(t, &server{})
+	digest, err := a.Store.PutRuntime(t.Context(), entities.RuntimeDefinition{Name: "local", Kind: entities.RuntimeFake})
+	require.NoError(t, err)
+	payload := entities.Payload{Application: "shop", Service: "web", Channel: "prod", Runtime: "local"}
+	applied, err := a.Store.PutPayload(t.Context(), payload)
+	require.NoError(t, err)
+	rt := &gone{}
+	var made runtimes.Runtime = rt
+	a.Factories = map[entities.RuntimeKind]Factory{
+		entities.RuntimeFake: func(entities.RuntimeDefinition) (runtimes.Runtime, error) { return made, nil },
+	}
+	request := protocol.RemoveRequest{
+		Application: "shop", Service: "web", ServiceID: "shop.web", Runtime: "local", RuntimeDigest: digest,
+		Instance: protocol.InstanceRef{Channel: "prod", FullVersion: "v1", Payload: applied}, Timeout: time.Minute,
+	}
+	answer, _, err := run[protocol.RemoveAnswer](t, a.Remove, request)
+	require.NoError(t, err)
+	require.Empty(t, answer.Err)
+	require.Len(t, rt.removed, 1)
+	require.Equal(t, &payload, rt.removed[0].Payload)
+	require.Equal(t, "v1", rt.removed[0].FullVersion)
+
+	rt.err = errors.New("finalizers hold it")
+	answer, _, err = run[protocol.RemoveAnswer](t, a.Remove, request)
+	require.NoError(t, err)
+	require.Equal(t, "finalizers hold it", answer.Err)
+
+	rt.err, request.Timeout = context.DeadlineExceeded, time.Millisecond
+	answer, _, err = run[protocol.RemoveAnswer](t, a.Remove, request)
+	require.NoError(t, err)
+	require.Equal(t, "not gone within 1ms: context deadline exceeded", answer.Err)
+
+	request.Runtime = "plain"
+	request.RuntimeDigest, err = a.Store.PutRuntime(t.Context(), entities.RuntimeDefinition{Name: "plain", Kind: entities.RuntimeFake})
+	require.NoError(t, err)
+	made = &slow{}
+	answer, _, err = run[protocol.RemoveAnswer](t, a.Remove, request)
+	require.NoError(t, err)
+	require.Contains(t, answer.Err, "runtime plain (fake) cannot remove what it runs")
+	require.Empty(t, a.applies)
+}
+
+// D20–D22: what another service is at is asked of its workflow.
+func TestServicesAreAskedNow_D20(t *testing.T) {
+	s := &server{answers: map[string]any{
+		"service/shop/api": protocol.Status{Service: "api", Version: "v3"},
+	}}
+	a := newActivities(t, s)
+	status, err := services{a}.Status(t.Context(), "shop", "api")
+	require.NoError(t, err)
+	require.Equal(t, "v3", status.Version)
+	_, err = services{a}.Status(t.Context(), "shop", "gone")
+	require.ErrorContains(t, err, "shop/gone is not known")
+
+	old, err := a.Store.PutManifest(t.Context(), intent.Manifest{"api": "one"})
+	require.NoError(t, err)
+	s.answers["application/shop"] = protocol.ApplicationStatus{Newest: 7, Manifest: old, Incarnations: []protocol.Incarnation{
+		{Number: 6, Manifest: old}, {Number: 7, Manifest: "other"},
+	}}
+	number, specs, err := services{a}.Newest(t.Context(), "shop")
+	require.NoError(t, err)
+	require.Equal(t, int64(6), number, "pinned")
+	require.Equal(t, []string{"api"}, slices.Collect(maps.Keys(specs)))
+
+	s.fail = map[string]error{"service/shop/api": errors.New("nobody answers")}
+	_, err = services{a}.Status(t.Context(), "shop", "api")
+	require.EqualError(t, err, "status of shop/api: nobody answers")
+	_, err = services{a}.Parameters(t.Context(), "shop", "api", "prod", "v1")
+	require.ErrorContains(t, err, "version v1 of shop/api")
+}

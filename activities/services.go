@@ -1,0 +1,81 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+
+	"github.com/converge-engine/converge/activities/checks"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent"
+)
+
+// queryTimeout bounds a question to another workflow: nobody answers while no worker runs.
+const queryTimeout = 5 * time.Second
+
+// services asks other services by their workflows, and the store what their versions mean (D20–D22).
+type services struct{ *Activities }
+
+var _ checks.Services = services{}
+
+// Status implements checks.Services.
+func (s services) Status(ctx context.Context, application, service string) (protocol.Status, error) {
+	var status protocol.Status
+	err := s.query(ctx, protocol.ServiceID(application, service), &status)
+	if errors.Is(err, checks.ErrNoService) {
+		return status, fmt.Errorf("%s/%s is not known: %w", application, service, err)
+	}
+	if err != nil {
+		return status, fmt.Errorf("status of %s/%s: %w", application, service, err)
+	}
+	return status, nil
+}
+
+// Newest implements checks.Services.
+func (s services) Newest(ctx context.Context, application string) (int64, map[string]string, error) {
+	var status protocol.ApplicationStatus
+	if err := s.query(ctx, protocol.ApplicationID(application), &status); err != nil {
+		return 0, nil, fmt.Errorf("status of application %s: %w", application, err)
+	}
+	manifest, err := s.Store.Manifest(ctx, status.Manifest)
+	if err != nil {
+		return 0, nil, err
+	}
+	number := status.Newest
+	for _, i := range status.Incarnations { // a pinned one is not the newest
+		if i.Manifest == status.Manifest {
+			number = i.Number
+		}
+	}
+	return number, manifest, nil
+}
+
+// Parameters implements checks.Services.
+func (s services) Parameters(ctx context.Context, application, service, channel, fullVersion string) (map[string]any, error) {
+	record, err := s.Store.Version(ctx, application, service, fullVersion)
+	if err != nil {
+		return nil, fmt.Errorf("version %s of %s/%s: %w", fullVersion, application, service, err)
+	}
+	incarnation, err := s.Store.Incarnation(ctx, record.Hash)
+	if err != nil {
+		return nil, err
+	}
+	return intent.ParametersIn(incarnation, service, channel, inputOf(record))
+}
+
+func (s services) query(ctx context.Context, id string, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	answer, err := s.Client.QueryWorkflow(ctx, id, "", protocol.QueryStatus)
+	var gone *serviceerror.NotFound
+	if errors.As(err, &gone) {
+		return checks.ErrNoService
+	}
+	if err != nil {
+		return err
+	}
+	return answer.Get(into)
+}
