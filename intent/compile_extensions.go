@@ -161,7 +161,7 @@ func (s *serviceCompiler) dependsOn(channel string, all []extensionUse) {
 			case of < 0:
 				var names []string
 				for _, o := range all {
-					if o.id() != use.id() {
+					if o.id() != use.id() && o.id() != "" {
 						names = append(names, o.id())
 					}
 				}

@@ -55,7 +55,7 @@ func (f *filling) freeze(at string, z Freeze, zone string) entities.Freeze {
 		to = to.AddDate(0, 0, 1)
 	}
 	if fromOK && toOK && !from.Before(to) {
-		f.late(at, z.From+z.To, Fault{Code: "bad-value", Message: fmt.Sprintf("the freeze ends at %s, before it begins at %s", freeze.To, freeze.From), Expected: "from before to"})
+		f.late(at, z.From+z.To, Fault{Code: "bad-value", Message: fmt.Sprintf("the freeze from %s to %s is empty", freeze.From, freeze.To), Expected: "an end after its beginning"})
 	}
 	return freeze
 }

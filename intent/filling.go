@@ -122,8 +122,7 @@ func (f *filling) number(at string, n *Number) *float64 {
 	}
 	number, ok := fit.v.(float64)
 	if !ok {
-		f.late(at, n.Text, Fault{Code: "wrong-type", Message: "this is not known before a release", Expected: "a number"})
-		return nil
+		return nil // a parameter without a value, which is told
 	}
 	return &number
 }
@@ -235,7 +234,7 @@ func (c *compiler) checkReference(to declared, from reference) {
 func (c *compiler) refer(in *scope, to declared, from reference) *scope {
 	s := &scope{
 		application: in.application, service: in.service, channel: in.channel, labels: in.labels, constants: in.constants,
-		types: map[string]entities.ParamType{}, declared: map[string]any{},
+		types: map[string]entities.ParamType{}, declared: map[string]any{}, owner: fmt.Sprintf("%s %q", to.what, to.name),
 	}
 	places := map[string]placed[*strict.Decoder]{}
 	for i, p := range to.parameters {

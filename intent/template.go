@@ -36,6 +36,7 @@ type scope struct {
 	given                         map[string]any // values of a release: taken as they are
 	addressOnly                   bool           // nothing that a release may change
 	fixing                        bool           // parameters are fixed by the configuration here
+	owner                         string         // of the parameters; the service when empty
 
 	params        map[string]value // results, which are also the parameters used
 	pending       []string         // parameters being substituted, outermost first
@@ -173,7 +174,7 @@ func (s *scope) param(name string) (value, *trouble) {
 	kind, ok := s.types[name]
 	if !ok {
 		return value{}, &trouble{Fault: Fault{
-			Code: "unknown-parameter", Message: fmt.Sprintf("the service has no parameter %q", name),
+			Code: "unknown-parameter", Message: fmt.Sprintf("%s has no parameter %q", orElse(s.owner, "the service"), name),
 			Expected: strict.OneOf(keys(s.types)), Suggestion: strict.Nearest(name, keys(s.types)),
 		}}
 	}
