@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/worker/publish"
 )
 
@@ -18,29 +19,29 @@ func TestD5NumbersGrowAcrossRuns(t *testing.T) {
 	w := shortRuns(t, 60)
 	const publications = 12
 	for n := 1; n <= publications; n++ {
-		w.write(twoChannels + strings.Replace(web, "default: hello", fmt.Sprintf("default: hello-%d", n), 1))
-		require.EqualValues(t, n, w.publish().Incarnation)
+		w.Write(stage.TwoChannels + strings.Replace(stage.Web, "default: hello", fmt.Sprintf("default: hello-%d", n), 1))
+		require.EqualValues(t, n, w.Publish().Incarnation)
 	}
-	again := w.publish()
+	again := w.Publish()
 	require.True(t, again.Unchanged)
 	require.EqualValues(t, publications, again.Incarnation)
-	w.release("web", "v1")
-	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
-	require.Greater(t, w.runsOf(protocol.ApplicationID(w.app)), 2, "the runs were short")
+	w.Release("web", "v1")
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	require.Greater(t, w.runsOf(protocol.ApplicationID(w.App)), 2, "the runs were short")
 }
 
 // INTERFACE 4: an application remembers where it comes from; another directory needs --take-over.
 func TestAnotherDirectoryNeedsTakeOver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.write(twoChannels + web)
-	w.publish()
-	first := w.dir
-	w.dir = t.TempDir()
-	w.write(twoChannels + web + "description: from elsewhere\n")
-	_, err := publish.Publish(t.Context(), publish.Options{Client: w.client, Dir: w.dir, StoreURL: w.store, By: "test", Fake: true})
+	w.Write(stage.TwoChannels + stage.Web)
+	w.Publish()
+	first := w.Dir
+	w.Dir = t.TempDir()
+	w.Write(stage.TwoChannels + stage.Web + "description: from elsewhere\n")
+	_, err := publish.Publish(t.Context(), publish.Options{Client: w.Client, Dir: w.Dir, StoreURL: w.Store, By: "test", Fake: true})
 	require.ErrorContains(t, err, "comes from "+first)
-	_, err = publish.Publish(t.Context(), publish.Options{Client: w.client, Dir: w.dir, StoreURL: w.store, By: "test", Fake: true, TakeOver: true})
+	_, err = publish.Publish(t.Context(), publish.Options{Client: w.Client, Dir: w.Dir, StoreURL: w.Store, By: "test", Fake: true, TakeOver: true})
 	require.NoError(t, err)
 }
 
@@ -48,10 +49,10 @@ func TestAnotherDirectoryNeedsTakeOver(t *testing.T) {
 func TestD11RuntimeOfAnotherApplicationIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.write(twoChannels + web)
-	w.publish()
+	w.Write(stage.TwoChannels + stage.Web)
+	w.Publish()
 	other := newWorld(t)
-	other.write(strings.ReplaceAll(twoChannels+web, "APP-rt", w.app+"-rt"))
-	_, err := publish.Publish(t.Context(), publish.Options{Client: other.client, Dir: other.dir, StoreURL: other.store, By: "test", Fake: true})
-	require.ErrorContains(t, err, w.app)
+	other.Write(strings.ReplaceAll(stage.TwoChannels+stage.Web, "APP-rt", w.App+"-rt"))
+	_, err := publish.Publish(t.Context(), publish.Options{Client: other.Client, Dir: other.Dir, StoreURL: other.Store, By: "test", Fake: true})
+	require.ErrorContains(t, err, w.App)
 }

@@ -11,13 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/enums/v1"
-	"go.temporal.io/sdk/client"
 
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/runtimes/fake"
+	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/temporaltest"
-	"github.com/converge-engine/converge/worker"
-	"github.com/converge-engine/converge/worker/embedded"
 	"github.com/converge-engine/converge/worker/publish"
 )
 
@@ -44,23 +41,23 @@ func marshal(t *testing.T, v any) string {
 func TestHugeAndBrokenSignalsAreRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.write(twoChannels + web)
-	w.publish()
-	w.release("web", "v1")
-	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.Write(stage.TwoChannels + stage.Web)
+	w.Publish()
+	w.Release("web", "v1")
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 
 	long := noise(1<<20, 0)
-	w.signal("web", protocol.Pause, marshal(t, map[string]string{"by": long}))
-	w.signal("web", protocol.Release, marshal(t, map[string]string{"by": "ci", "version": "v2", "id": long}))
-	w.signal("web", protocol.Pause, marshal(t, map[string]string{"by": noise(300, 0)}))
-	w.signal("web", protocol.Pause, marshal(t, map[string]string{"by": "ann", "reason": noise(3000, 0)}))
-	w.signal("web", protocol.Cancel, marshal(t, map[string]string{"by": "ann", "version": noise(3000, 0)}))
-	w.signal("web", "frobnicate", marshal(t, map[string]string{"by": long}))
-	require.NoError(t, w.client.SignalWorkflow(t.Context(), w.id("web"), "", protocol.Release, []byte{0xff, 0x00, 'x'}))
+	w.Signal("web", protocol.Pause, marshal(t, map[string]string{"by": long}))
+	w.Signal("web", protocol.Release, marshal(t, map[string]string{"by": "ci", "version": "v2", "id": long}))
+	w.Signal("web", protocol.Pause, marshal(t, map[string]string{"by": noise(300, 0)}))
+	w.Signal("web", protocol.Pause, marshal(t, map[string]string{"by": "ann", "reason": noise(3000, 0)}))
+	w.Signal("web", protocol.Cancel, marshal(t, map[string]string{"by": "ann", "version": noise(3000, 0)}))
+	w.Signal("web", "frobnicate", marshal(t, map[string]string{"by": long}))
+	require.NoError(t, w.Client.SignalWorkflow(t.Context(), w.ID("web"), "", protocol.Release, []byte{0xff, 0x00, 'x'}))
 
 	const signals = 7
-	s := w.awaitThat("web", "seven refusals", func(s protocol.Status) bool { return len(s.Refused) == signals })
-	require.Equal(t, "staging CONVERGED v1, production CONVERGED v1", channels(s))
+	s := w.AwaitThat("web", "seven refusals", func(s protocol.Status) bool { return len(s.Refused) == signals })
+	require.Equal(t, "staging CONVERGED v1, production CONVERGED v1", stage.Channels(s))
 	require.Empty(t, s.Pauses)
 	require.Less(t, len(marshal(t, s)), 16<<10)
 	var reasons []string
@@ -75,43 +72,24 @@ func TestHugeAndBrokenSignalsAreRefused(t *testing.T) {
 	require.Contains(t, all, "frobnicate: no such verb")
 
 	var answer protocol.Answer
-	err := w.update(w.id("web"), protocol.Pause, json.RawMessage(marshal(t, map[string]string{"by": "ann", "reason": noise(3000, 0)})), &answer)
+	err := w.Update(w.ID("web"), protocol.Pause, json.RawMessage(marshal(t, map[string]string{"by": "ann", "reason": noise(3000, 0)})), &answer)
 	require.ErrorContains(t, err, `"reason" is 3000 bytes long; at most 2048`)
-	w.release("web", "v2")
-	w.await("web", "staging CONVERGED v2, production CONVERGED v2")
-}
-
-// ownWorker is a world with a server of its own, and a worker that can be stopped and started.
-func ownWorker(t *testing.T, events int) (w *world, start func() (stop func())) {
-	t.Helper()
-	server, err := embedded.Start(t.Context(), embedded.Options{
-		SearchAttributes: worker.SearchAttributes(), ContinueAsNewAfter: events,
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, server.Stop()) })
-	c, err := client.Dial(client.Options{HostPort: server.Address(), Logger: quiet{}})
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
-	w = &world{t: t, client: c, app: temporaltest.Unique(t), dir: t.TempDir(), store: t.TempDir(), fake: fake.New(nil)}
-	return w, func() func() {
-		stop, err := startWorker(server.Address(), w.store, w.fake)
-		require.NoError(t, err)
-		return stop
-	}
+	w.Release("web", "v2")
+	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
 }
 
 // lose takes a part of the store away, so that reading and writing it fails for root too.
 func (w *world) lose(part string) (found func()) {
-	w.t.Helper()
-	path, away := filepath.Join(w.store, part), filepath.Join(w.t.TempDir(), "away")
+	w.T.Helper()
+	path, away := filepath.Join(w.Store, part), filepath.Join(w.T.TempDir(), "away")
 	if err := os.Rename(path, away); err != nil {
-		require.ErrorIs(w.t, err, os.ErrNotExist)
+		require.ErrorIs(w.T, err, os.ErrNotExist)
 	}
-	require.NoError(w.t, os.WriteFile(path, nil, 0o600))
+	require.NoError(w.T, os.WriteFile(path, nil, 0o600))
 	return func() {
-		require.NoError(w.t, os.Remove(path))
+		require.NoError(w.T, os.Remove(path))
 		if err := os.Rename(away, path); err != nil {
-			require.ErrorIs(w.t, err, os.ErrNotExist)
+			require.ErrorIs(w.T, err, os.ErrNotExist)
 		}
 	}
 }
@@ -123,67 +101,65 @@ func TestContinueAsNewOutlivesTheStore(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it is half a minute until the store is tried again; not with -short")
 	}
-	w, start := ownWorker(t, 300)
-	defer start()()
+	w := shortRuns(t, 300)
 	const channelsHere = 40
 	var yaml strings.Builder
 	yaml.WriteString("apiVersion: converge/v1\nkind: Application\nname: APP\nreleaseChannels:\n")
 	for n := range channelsHere {
 		fmt.Fprintf(&yaml, "- {name: c%d, runtimes: [{name: APP-rt}]}\n", n)
 	}
-	w.write(yaml.String() + twoChannels[strings.Index(twoChannels, "---"):] + web)
-	w.publish()
+	w.Write(yaml.String() + stage.TwoChannels[strings.Index(stage.TwoChannels, "---"):] + stage.Web)
+	w.Publish()
 	found := w.lose("states")
 	first := w.runID("web")
 	for n := range channelsHere { // a state too large for an event, even packed
-		w.act("web", protocol.Pause, marshal(t, map[string]string{"by": "ann", "channel": fmt.Sprintf("c%d", n), "reason": noise(2000, n)}))
+		w.Act("web", protocol.Pause, marshal(t, map[string]string{"by": "ann", "channel": fmt.Sprintf("c%d", n), "reason": noise(2000, n)}))
 	}
 	said := func(s protocol.Status) bool {
 		return strings.Contains(strings.Join(s.Notes, "\n"), "the store does not answer: write states/")
 	}
-	for n := 0; !said(w.status("web")); n++ {
+	for n := 0; !said(w.Status("web")); n++ {
 		require.Less(t, n, 200, "the run never ends")
-		w.act("web", protocol.Refresh, `{"by":"ann"}`)
+		w.Act("web", protocol.Refresh, `{"by":"ann"}`)
 	}
 	require.Equal(t, first, w.runID("web"))
-	w.act("web", protocol.Pause, `{"by":"bob","reason":"meanwhile"}`)
+	w.Act("web", protocol.Pause, `{"by":"bob","reason":"meanwhile"}`)
 	found()
-	temporaltest.WaitFor(t, 2*patience, func() (bool, string) { return w.runID("web") != first, "still the first run" })
-	s := w.awaitThat("web", "restored", func(s protocol.Status) bool { return len(s.Pauses) == channelsHere+1 })
+	temporaltest.WaitFor(t, 2*stage.Patience, func() (bool, string) { return w.runID("web") != first, "still the first run" })
+	s := w.AwaitThat("web", "restored", func(s protocol.Status) bool { return len(s.Pauses) == channelsHere+1 })
 	require.Equal(t, "meanwhile", s.Pauses[channelsHere].Reason)
-	w.act("web", protocol.Refresh, `{"by":"ann"}`)
-	require.Empty(t, w.status("web").Notes, "the store answers again")
+	w.Act("web", protocol.Refresh, `{"by":"ann"}`)
+	require.Empty(t, w.Status("web").Notes, "the store answers again")
 }
 
 func (w *world) runID(service string) string {
-	d, err := w.client.DescribeWorkflowExecution(w.t.Context(), w.id(service), "")
-	require.NoError(w.t, err)
+	d, err := w.Client.DescribeWorkflowExecution(w.T.Context(), w.ID(service), "")
+	require.NoError(w.T, err)
 	return d.GetWorkflowExecutionInfo().GetExecution().GetRunId()
 }
 
 // A store that was away and is back leaves nothing behind: no note, and no timer that goes on firing.
 func TestStoreComesBack(t *testing.T) {
 	t.Parallel()
-	w, start := ownWorker(t, 0)
-	stop := start()
-	w.write(twoChannels + web)
-	w.publish()
-	w.release("web", "v1")
-	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
-	w.act("web", protocol.Pause, `{"by":"ann","channel":"production"}`)
-	w.write(twoChannels + strings.Replace(web, "default: hello", "default: bye", 1))
-	w.publish()
-	w.await("web", "staging CONVERGED v1-i2, production PAUSED v1")
-	stop()
+	w := shortRuns(t, 0)
+	w.Write(stage.TwoChannels + stage.Web)
+	w.Publish()
+	w.Release("web", "v1")
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.Act("web", protocol.Pause, `{"by":"ann","channel":"production"}`)
+	w.Write(stage.TwoChannels + strings.Replace(stage.Web, "default: hello", "default: bye", 1))
+	w.Publish()
+	w.Await("web", "staging CONVERGED v1-i2, production PAUSED v1")
+	w.StopWorker()
 	found := w.lose("versions")
-	defer start()()
-	w.act("web", protocol.Resume, `{"by":"ann","channel":"production"}`)
-	w.awaitThat("web", "a note", func(s protocol.Status) bool { return len(s.Notes) > 0 })
+	w.StartWorker()
+	w.Act("web", protocol.Resume, `{"by":"ann","channel":"production"}`)
+	w.AwaitThat("web", "a note", func(s protocol.Status) bool { return len(s.Notes) > 0 })
 	found()
-	s := w.await("web", "staging CONVERGED v1-i2, production CONVERGED v1-i2")
+	s := w.Await("web", "staging CONVERGED v1-i2, production CONVERGED v1-i2")
 	require.Empty(t, s.Notes)
 	timers := 0
-	for _, e := range w.history(w.id("web")) {
+	for _, e := range w.History(w.ID("web")) {
 		switch e.GetEventType() {
 		case enums.EVENT_TYPE_TIMER_STARTED:
 			timers++
@@ -198,18 +174,18 @@ func TestStoreComesBack(t *testing.T) {
 func TestPublicationIntoTheWrongStoreIsSuperseded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.write(twoChannels + web)
-	w.publish()
+	w.Write(stage.TwoChannels + stage.Web)
+	w.Publish()
 	into := func(store string) publish.Result {
 		result, err := publish.Publish(t.Context(), publish.Options{
-			Client: w.client, Dir: w.dir, StoreURL: store, By: "test", Fake: true, TakeOver: true,
+			Client: w.Client, Dir: w.Dir, StoreURL: store, By: "test", Fake: true, TakeOver: true,
 		})
 		require.NoError(t, err)
 		return result
 	}
-	w.write(twoChannels + strings.Replace(web, "default: hello", "default: wrong", 1))
+	w.Write(stage.TwoChannels + strings.Replace(stage.Web, "default: hello", "default: wrong", 1))
 	require.False(t, into(t.TempDir()).Told)
-	w.write(twoChannels + strings.Replace(web, "default: hello", "default: right", 1))
-	require.True(t, into(w.store).Told)
-	w.awaitThat("web", "incarnation 3", func(s protocol.Status) bool { return s.Incarnation == 3 })
+	w.Write(stage.TwoChannels + strings.Replace(stage.Web, "default: hello", "default: right", 1))
+	require.True(t, into(w.Store).Told)
+	w.AwaitThat("web", "incarnation 3", func(s protocol.Status) bool { return s.Incarnation == 3 })
 }

@@ -3,6 +3,8 @@ package tests
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,16 +13,18 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/temporaltest"
 )
 
 // helloWorld is a copy of examples/hello on ports of its own, followed by a dev server.
 type helloWorld struct {
-	*dev
+	*stage.Dev
 	staging, production string // URLs
 }
 
@@ -30,9 +34,9 @@ func newHello(t *testing.T) *helloWorld {
 	require.NoError(t, os.CopyFS(dir, os.DirFS("../examples/hello")))
 	require.NoError(t, os.RemoveAll(filepath.Join(dir, ".converge")))
 	require.NoError(t, os.Chmod(filepath.Join(dir, "run"), 0o755)) // CopyFS drops it
-	h := &helloWorld{dev: newDev(t, dir)}
+	h := &helloWorld{Dev: shared.Dev(t, dir)}
 	h.pattern(`greeting: "[^"]*"`, `greeting: "Hello, world"`) // whoever followed the README has edited it
-	ports := [2]int{freePort(t), freePort(t)}
+	ports := [2]int{shared.FreePort(t), shared.FreePort(t)}
 	h.edit(`port: "8101"`, fmt.Sprintf(`port: "%d"`, ports[0]))
 	h.edit(`port: "8102"`, fmt.Sprintf(`port: "%d"`, ports[1]))
 	h.staging, h.production = fmt.Sprintf("http://127.0.0.1:%d/", ports[0]), fmt.Sprintf("http://127.0.0.1:%d/", ports[1])
@@ -42,27 +46,27 @@ func newHello(t *testing.T) *helloWorld {
 
 // edit saves a change to the configuration.
 func (h *helloWorld) edit(old, replacement string) {
-	h.t.Helper()
-	file := filepath.Join(h.dir, "hello.converge.yaml")
+	h.T.Helper()
+	file := filepath.Join(h.Dir, "hello.converge.yaml")
 	data, err := os.ReadFile(file)
-	require.NoError(h.t, err)
-	require.Contains(h.t, string(data), old)
-	require.NoError(h.t, os.WriteFile(file, []byte(strings.Replace(string(data), old, replacement, 1)), 0o600))
+	require.NoError(h.T, err)
+	require.Contains(h.T, string(data), old)
+	require.NoError(h.T, os.WriteFile(file, []byte(strings.Replace(string(data), old, replacement, 1)), 0o600))
 }
 
 // pattern saves a change to whatever matches.
 func (h *helloWorld) pattern(old, replacement string) {
-	h.t.Helper()
-	data, err := os.ReadFile(filepath.Join(h.dir, "hello.converge.yaml"))
-	require.NoError(h.t, err)
+	h.T.Helper()
+	data, err := os.ReadFile(filepath.Join(h.Dir, "hello.converge.yaml"))
+	require.NoError(h.T, err)
 	found := regexp.MustCompile(old).Find(data)
-	require.NotNil(h.t, found, "%s in\n%s", old, data)
+	require.NotNil(h.T, found, "%s in\n%s", old, data)
 	h.edit(string(found), replacement)
 }
 
 func (h *helloWorld) serves(url, text string) {
-	h.t.Helper()
-	temporaltest.WaitFor(h.t, 2*patience, func() (bool, string) {
+	h.T.Helper()
+	temporaltest.WaitFor(h.T, 2*stage.Patience, func() (bool, string) {
 		page := get(url)
 		return strings.Contains(page, text), page
 	})
@@ -75,24 +79,24 @@ func TestHelloFromTheReadme(t *testing.T) {
 		t.Skip("builds the programs and runs real processes; not with -short")
 	}
 	h := newHello(t)
-	h.start()
-	h.await("hello/web", "staging CONVERGED v1, production CONVERGED v1")
+	h.Start()
+	h.Await("hello/web", "staging CONVERGED v1, production CONVERGED v1")
 	h.serves(h.staging, "web v1 in staging")
 	h.serves(h.production, "web v1 in production")
 
 	t.Run("C9 links, events and messages reach status", func(t *testing.T) {
-		o := h.await("hello/web", "staging CONVERGED v1, production CONVERGED v1").Channels[0].Objects[0]
+		o := h.Await("hello/web", "staging CONVERGED v1, production CONVERGED v1").Channels[0].Objects[0]
 		require.Equal(t, h.staging, o.Links[0].URL)
 		require.NotEmpty(t, o.Events)
 		require.NotEmpty(t, o.Message)
 	})
 	t.Run("D7 any incarnation is exported by its number", func(t *testing.T) {
-		out, code := h.converge("incarnations", "hello", "--export", "1")
+		out, code := h.Converge("incarnations", "hello", "--export", "1")
 		require.Zero(t, code)
 		require.Contains(t, out, `"converge.incarnation/v1"`)
 	})
 	t.Run("release v2", func(t *testing.T) {
-		out, code := h.converge("release", "hello/web", "v2", "--wait")
+		out, code := h.Converge("release", "hello/web", "v2", "--wait")
 		require.Zero(t, code, out)
 		require.Contains(t, out, "release 2: web v2 from incarnation 1")
 		h.serves(h.production, "web v2 in production")
@@ -101,20 +105,20 @@ func TestHelloFromTheReadme(t *testing.T) {
 		pid := h.pid("staging")
 		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 		h.serves(h.staging, "web v2 in staging")
-		h.await("hello/web", "staging CONVERGED v2, production CONVERGED v2")
+		h.Await("hello/web", "staging CONVERGED v2, production CONVERGED v2")
 		require.NotEqual(t, pid, h.pid("staging"))
 	})
 	t.Run("a saved file is released", func(t *testing.T) {
 		before := h.pid("staging")
 		h.edit(`greeting: "Hello, world"`, `greeting: "Good day"`)
-		h.await("hello/web", "staging CONVERGED v2, production CONVERGED v2-i2")
+		h.Await("hello/web", "staging CONVERGED v2, production CONVERGED v2-i2")
 		h.serves(h.production, "Good day")
 		require.Equal(t, before, h.pid("staging"), "staging's payload did not change")
 	})
 	t.Run("the stock CLI", h.stockCLI)
 	t.Run("Ctrl-C leaves what was started running", func(t *testing.T) {
-		h.stop()
-		require.Contains(t, h.out.String(), "keeps running")
+		h.Stop()
+		require.Contains(t, h.Said(), "keeps running")
 		h.serves(h.production, "in production")
 	})
 }
@@ -124,17 +128,17 @@ func (h *helloWorld) stockCLI(t *testing.T) {
 	cli := temporalCLI(t)
 	call := func(args ...string) string {
 		t.Helper()
-		out, code := h.run(cli, append(args, "--address", fmt.Sprintf("127.0.0.1:%d", h.port))...)
+		out, code := h.Run(cli, append(args, "--address", fmt.Sprintf("127.0.0.1:%d", h.Port))...)
 		require.Zero(t, code, out)
 		return out
 	}
 	call("workflow", "update", "execute", "-w", "service/hello/web", "--name", "release", "--input", `{"version":"v3","by":"alice"}`)
-	h.await("hello/web", "staging CONVERGED v3, production CONVERGED v3")
+	h.Await("hello/web", "staging CONVERGED v3, production CONVERGED v3")
 	call("workflow", "signal", "-w", "service/hello/web", "--name", "pause", "--input", `{"channel":"production","by":"bob","reason":"incident 12"}`)
-	h.await("hello/web", "staging CONVERGED v3, production PAUSED v3")
+	h.Await("hello/web", "staging CONVERGED v3, production PAUSED v3")
 	require.Contains(t, call("workflow", "query", "-w", "service/hello/web", "--type", "explain"), "paused by bob: incident 12")
 	call("workflow", "signal", "-w", "service/hello/web", "--name", "resume", "--input", `{"channel":"production","by":"bob"}`)
-	h.await("hello/web", "staging CONVERGED v3, production CONVERGED v3")
+	h.Await("hello/web", "staging CONVERGED v3, production CONVERGED v3")
 	require.Contains(t, call("workflow", "list", "--query", "ConvergeApplication='hello' AND ConvergeStatus='CONVERGED'"), "service/hello/web")
 }
 
@@ -155,12 +159,12 @@ func temporalCLI(t *testing.T) string {
 
 // pid is the process that the runtime reports for a channel.
 func (h *helloWorld) pid(channel string) int {
-	h.t.Helper()
-	files, err := filepath.Glob(filepath.Join(h.dir, ".converge", "hello", "*"+channel+"*.json"))
-	require.NoError(h.t, err)
+	h.T.Helper()
+	files, err := filepath.Glob(filepath.Join(h.Dir, ".converge", "hello", "*"+channel+"*.json"))
+	require.NoError(h.T, err)
 	for _, file := range files {
 		data, err := os.ReadFile(file)
-		require.NoError(h.t, err)
+		require.NoError(h.T, err)
 		var state struct {
 			PID int `json:"pid"`
 		}
@@ -168,7 +172,7 @@ func (h *helloWorld) pid(channel string) int {
 			return state.PID
 		}
 	}
-	h.t.Fatalf("no state of %s below %s", channel, h.dir)
+	h.T.Fatalf("no state of %s below %s", channel, h.Dir)
 	return 0
 }
 
@@ -215,11 +219,11 @@ custom:
   pollInterval: 200ms
   steadyPollInterval: 1s
 `)
-	d := newDev(t, dir)
-	d.start()
-	d.await("held/web", "staging CONVERGED v1, production CONVERGED v1")
+	d := shared.Dev(t, dir)
+	d.Start()
+	d.Await("held/web", "staging CONVERGED v1, production CONVERGED v1")
 	write("hold-production", "")
-	_, code := d.converge("release", "held/web", "v2")
+	_, code := d.Converge("release", "held/web", "v2")
 	require.Zero(t, code)
 	logged := func(line string) func() (bool, string) {
 		return func() (bool, string) {
@@ -227,11 +231,11 @@ custom:
 			return strings.Contains(string(data), line), fmt.Sprint(string(data), err)
 		}
 	}
-	temporaltest.WaitFor(t, patience, logged("production v2 began"))
-	d.kill()
+	temporaltest.WaitFor(t, stage.Patience, logged("production v2 began"))
+	d.Kill()
 	require.NoError(t, os.Remove(filepath.Join(dir, "hold-production")))
-	d.start()
-	d.await("held/web", "staging CONVERGED v2, production CONVERGED v2")
+	d.Start()
+	d.Await("held/web", "staging CONVERGED v2, production CONVERGED v2")
 	data, err := os.ReadFile(filepath.Join(dir, "log"))
 	require.NoError(t, err)
 	for _, once := range []string{"staging v1 done", "production v1 done", "staging v2 done", "production v2 done"} {
@@ -239,10 +243,25 @@ custom:
 	}
 	require.Equal(t, 1, strings.Count(string(data), "staging v2 began"), string(data))
 	var s protocol.Status
-	out, _ := d.converge("status", "held/web", "--output", "json")
-	all, err := statuses(out)
+	out, _ := d.Converge("status", "held/web", "--output", "json")
+	all, err := stage.Statuses(out)
 	require.NoError(t, err)
 	s = all[0]
 	require.Equal(t, strconv.Itoa(2), s.Releases[0].ID)
-	d.stop()
+	d.Stop()
+}
+
+// get is the body of a page, or the error as text.
+func get(url string) string {
+	c := http.Client{Timeout: 5 * time.Second}
+	response, err := c.Get(url)
+	if err != nil {
+		return err.Error()
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err.Error()
+	}
+	return string(body)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/tests/internal/stage"
 )
 
 // A server that lost its memory must not take a service back to where it began: the store knows
@@ -16,39 +17,39 @@ import (
 func TestInitialVersionIsOnlyForTheFirstRelease(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.write(twoChannels + web + "initialVersion: v1\n")
-	w.publish()
-	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
-	w.release("web", "v2")
-	w.await("web", "staging CONVERGED v2, production CONVERGED v2")
-	for _, id := range []string{w.id("web"), protocol.ApplicationID(w.app)} {
-		require.NoError(t, w.client.TerminateWorkflow(t.Context(), id, "", "memory lost"))
+	w.Write(stage.TwoChannels + stage.Web + "initialVersion: v1\n")
+	w.Publish()
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.Release("web", "v2")
+	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
+	for _, id := range []string{w.ID("web"), protocol.ApplicationID(w.App)} {
+		require.NoError(t, w.Client.TerminateWorkflow(t.Context(), id, "", "memory lost"))
 	}
-	require.EqualValues(t, 2, w.publish().Incarnation, "numbers go on where the store says they were")
-	s := w.await("web", "staging CONVERGED, production CONVERGED")
+	require.EqualValues(t, 2, w.Publish().Incarnation, "numbers go on where the store says they were")
+	s := w.Await("web", "staging CONVERGED, production CONVERGED")
 	require.Equal(t, "v2", s.Channels[0].Current, "what runs is left as it is")
-	require.Contains(t, strings.Join(s.Notes, "\n"), "the store knows v2 of "+w.app+"/web, so this is not its first release")
-	w.release("web", "v2")
-	w.await("web", "staging CONVERGED v2, production CONVERGED v2")
+	require.Contains(t, strings.Join(s.Notes, "\n"), "the store knows v2 of "+w.App+"/web, so this is not its first release")
+	w.Release("web", "v2")
+	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
 }
 
 // A store that lost what is newest gets it again from the next apply.
 func TestLostStoreIsFilledAgain(t *testing.T) {
 	t.Parallel()
 	w := shortRuns(t, 0)
-	w.write(twoChannels + web)
-	w.publish()
-	w.release("web", "v1")
-	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
-	entries, err := os.ReadDir(w.store)
+	w.Write(stage.TwoChannels + stage.Web)
+	w.Publish()
+	w.Release("web", "v1")
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	entries, err := os.ReadDir(w.Store)
 	require.NoError(t, err)
 	for _, e := range entries {
-		require.NoError(t, os.RemoveAll(filepath.Join(w.store, e.Name())))
+		require.NoError(t, os.RemoveAll(filepath.Join(w.Store, e.Name())))
 	}
-	w.publish()
-	w.write(twoChannels + strings.Replace(web, "default: hello", "default: bye", 1))
-	require.EqualValues(t, 2, w.publish().Incarnation)
-	w.awaitThat("web", "incarnation 2", func(s protocol.Status) bool { return s.Incarnation == 2 })
-	w.release("web", "v2")
-	w.await("web", "staging CONVERGED v2, production CONVERGED v2")
+	w.Publish()
+	w.Write(stage.TwoChannels + strings.Replace(stage.Web, "default: hello", "default: bye", 1))
+	require.EqualValues(t, 2, w.Publish().Incarnation)
+	w.AwaitThat("web", "incarnation 2", func(s protocol.Status) bool { return s.Incarnation == 2 })
+	w.Release("web", "v2")
+	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
 }

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -19,6 +16,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent"
 	"github.com/converge-engine/converge/runtimes"
+	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/temporaltest"
 	"github.com/converge-engine/converge/worker/preview"
 	"github.com/converge-engine/converge/worker/publish"
@@ -26,15 +24,15 @@ import (
 
 // planner asks as the CLI does.
 func (w *world) planner() *preview.Planner {
-	w.t.Helper()
-	store, err := intent.OpenStore(w.t.Context(), w.store)
-	require.NoError(w.t, err)
-	w.t.Cleanup(func() { store.Close() })
+	w.T.Helper()
+	store, err := intent.OpenStore(w.T.Context(), w.Store)
+	require.NoError(w.T, err)
+	w.T.Cleanup(func() { store.Close() })
 	return &preview.Planner{
-		Client: w.client, Store: store, By: "test", Fake: true,
+		Client: w.Client, Store: store, By: "test", Fake: true,
 		Status: func(ctx context.Context, service string) (protocol.Status, error) {
 			var s protocol.Status
-			value, err := w.client.QueryWorkflow(ctx, w.id(service), "", protocol.QueryStatus)
+			value, err := w.Client.QueryWorkflow(ctx, w.ID(service), "", protocol.QueryStatus)
 			if errors.As(err, new(*serviceerror.NotFound)) {
 				return s, nil
 			}
@@ -47,25 +45,29 @@ func (w *world) planner() *preview.Planner {
 }
 
 func (w *world) newest() protocol.ApplicationStatus {
-	w.t.Helper()
-	s, err := publish.Status(w.t.Context(), w.client, w.app)
-	require.NoError(w.t, err)
+	w.T.Helper()
+	var s protocol.ApplicationStatus
+	temporaltest.WaitFor(w.T, stage.Patience, func() (bool, string) { // on a loaded machine a worker may be slow
+		var err error
+		s, err = publish.Status(w.T.Context(), w.Client, w.App)
+		return err == nil, fmt.Sprint(err)
+	})
 	return s
 }
 
 func (w *world) planRelease(r preview.Release) (*preview.Plan, error) {
-	w.t.Helper()
+	w.T.Helper()
 	r.Application, r.Service = w.newest(), "web"
-	return w.planner().Release(w.t.Context(), r)
+	return w.planner().Release(w.T.Context(), r)
 }
 
 func (w *world) planDirectory() *preview.Plan {
-	w.t.Helper()
-	plan, err := w.planner().Directory(w.t.Context(), w.dir, func(application string) (protocol.ApplicationStatus, error) {
-		require.Equal(w.t, w.app, application)
+	w.T.Helper()
+	plan, err := w.planner().Directory(w.T.Context(), w.Dir, func(application string) (protocol.ApplicationStatus, error) {
+		require.Equal(w.T, w.App, application)
 		return w.newest(), nil
 	})
-	require.NoError(w.t, err)
+	require.NoError(w.T, err)
 	return plan
 }
 
@@ -101,13 +103,13 @@ func lines(p *preview.Plan) string {
 func TestPlanOfARelease(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.write(twoChannels + web)
-	w.publish()
+	w.Write(stage.TwoChannels + stage.Web)
+	w.Publish()
 	plan, err := w.planRelease(preview.Release{Version: "v1"})
 	require.NoError(t, err)
 	require.Equal(t, "staging >v1 create\nproduction >v1 create", lines(plan))
-	w.release("web", "v1")
-	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.Release("web", "v1")
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 
 	plan, err = w.planRelease(preview.Release{Version: "v2", ChannelParameters: map[string]map[string]any{"production": {"greeting": "hi"}}})
 	require.NoError(t, err)
@@ -115,9 +117,9 @@ func TestPlanOfARelease(t *testing.T) {
 		"production v1>v2 update version v1>v2 env.GREETING hello>hi env.VERSION v1>v2", lines(plan))
 	require.Equal(t, protocol.PreviewTotals{Changed: 2}, plan.Totals)
 	require.Equal(t, []any{false, int64(1)}, []any{plan.Services[0].Known, plan.Services[0].Incarnation})
-	require.Equal(t, 1, w.fake.At(w.app, "web", "staging").Applies())
-	require.Len(t, w.status("web").Releases, 1)
-	_, err = w.planner().Store.Version(t.Context(), w.app, "web", "v2")
+	require.Equal(t, 1, w.Fake.At(w.App, "web", "staging").Applies())
+	require.Len(t, w.Status("web").Releases, 1)
+	_, err = w.planner().Store.Version(t.Context(), w.App, "web", "v2")
 	require.True(t, intent.IsNotFound(err), "the name stays free")
 
 	plan, err = w.planRelease(preview.Release{Version: "v1"})
@@ -125,8 +127,8 @@ func TestPlanOfARelease(t *testing.T) {
 	require.True(t, plan.Empty())
 	require.True(t, plan.Services[0].Known)
 
-	w.fake.At(w.app, "web", "staging").SayPlan(nil, runtimes.Change{Action: runtimes.ActionRefuse, Type: "Service", Name: "web", Conflicts: []string{"port 80 is owned by kubectl"}})
-	w.fake.At(w.app, "web", "production").SayPlan(errors.New("the cluster is away"))
+	w.Fake.At(w.App, "web", "staging").SayPlan(nil, runtimes.Change{Action: runtimes.ActionRefuse, Type: "Service", Name: "web", Conflicts: []string{"port 80 is owned by kubectl"}})
+	w.Fake.At(w.App, "web", "production").SayPlan(errors.New("the cluster is away"))
 	plan, err = w.planRelease(preview.Release{Version: "v2"})
 	require.NoError(t, err)
 	require.Equal(t, 1, plan.Totals.Conflicts)
@@ -138,10 +140,10 @@ func TestPlanOfARelease(t *testing.T) {
 func TestPlanIsRefusedAsAReleaseIs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.write(twoChannels + web)
-	w.publish()
-	w.release("web", "v1")
-	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.Write(stage.TwoChannels + stage.Web)
+	w.Publish()
+	w.Release("web", "v1")
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 	for _, r := range []preview.Release{
 		{Version: "v 2"},
 		{Version: "v2-i9"},
@@ -149,7 +151,7 @@ func TestPlanIsRefusedAsAReleaseIs(t *testing.T) {
 		{Version: "v2", ChannelParameters: map[string]map[string]any{"stagin": {"greeting": "x"}}},
 		{Version: "v1", Parameters: map[string]any{"greeting": "x"}},
 	} {
-		err := w.update(w.id("web"), protocol.Release, protocol.ReleaseRequest{
+		err := w.Update(w.ID("web"), protocol.Release, protocol.ReleaseRequest{
 			Act: protocol.Act{By: "test"}, Version: r.Version, Parameters: r.Parameters, ChannelParameters: r.ChannelParameters,
 		}, nil)
 		require.Error(t, err)
@@ -164,49 +166,49 @@ func TestPlanIsRefusedAsAReleaseIs(t *testing.T) {
 func TestPlanOfADirectory(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.write(twoChannels + web)
-	require.Equal(t, "web: nothing was released yet: nothing runs until converge release "+w.app+"/web VERSION", lines(w.planDirectory()))
+	w.Write(stage.TwoChannels + stage.Web)
+	require.Equal(t, "web: nothing was released yet: nothing runs until converge release "+w.App+"/web VERSION", lines(w.planDirectory()))
 	require.Zero(t, w.newest().Newest, "nothing was published")
-	w.publish()
-	w.release("web", "v1")
-	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.Publish()
+	w.Release("web", "v1")
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 	require.True(t, w.planDirectory().Empty())
 
-	w.write(twoChannels + web + "perReleaseChannel: [{releaseChannel: production, parameters: {greeting: hi}}]\nprogressDeadline: 1h\n")
+	w.Write(stage.TwoChannels + stage.Web + "perReleaseChannel: [{releaseChannel: production, parameters: {greeting: hi}}]\nprogressDeadline: 1h\n")
 	plan := w.planDirectory()
 	require.Equal(t, "production v1>v1-i2 update version v1>v1-i2 env.GREETING hello>hi", lines(plan), "staging stays as it is")
 	require.NotNil(t, plan.Rules)
 	require.Contains(t, plan.Rules.String(), "progressDeadline")
 	require.NotContains(t, plan.Rules.String(), "GREETING")
 	require.EqualValues(t, 1, w.newest().Newest)
-	w.publish()
-	w.await("web", "staging CONVERGED v1, production CONVERGED v1-i2")
+	w.Publish()
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1-i2")
 	require.True(t, w.planDirectory().Empty(), "the name that was foreseen is the one it got")
 
-	w.write(twoChannels + web + "version: v5\n")
+	w.Write(stage.TwoChannels + stage.Web + "version: v5\n")
 	require.Equal(t, "staging v1>v5 update version v1>v5 env.VERSION v1>v5\nproduction v1-i2>v5 update version v1-i2>v5 env.GREETING hi>hello env.VERSION v1>v5",
 		lines(w.planDirectory()))
-	w.write(twoChannels + web + "configChanges: hold\nperReleaseChannel: [{releaseChannel: staging, parameters: {greeting: hi}}]\n")
+	w.Write(stage.TwoChannels + stage.Web + "configChanges: hold\nperReleaseChannel: [{releaseChannel: staging, parameters: {greeting: hi}}]\n")
 	require.Contains(t, lines(w.planDirectory()), "web: configChanges: hold: it waits for the next release\nstaging v1>v1-i3 update")
-	w.write(twoChannels + strings.Replace(web, "name: web", "name: other", 1) + "initialVersion: r1\n")
+	w.Write(stage.TwoChannels + strings.Replace(stage.Web, "name: web", "name: other", 1) + "initialVersion: r1\n")
 	plan = w.planDirectory()
 	require.Equal(t, "staging >r1 create\nproduction >r1 create", lines(plan))
 	require.Equal(t, []string{"web"}, plan.Removed)
-	require.Zero(t, w.fake.At(w.app, "other", "staging").Applies())
+	require.Zero(t, w.Fake.At(w.App, "other", "staging").Applies())
 }
 
 // A parameter without a value does not keep the other services from being planned.
 func TestPlanOfADirectoryThatCannotBeReleased(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	other := strings.Replace(web, "name: web", "name: other", 1)
-	w.write(twoChannels + web + other)
-	w.publish()
+	other := strings.Replace(stage.Web, "name: web", "name: other", 1)
+	w.Write(stage.TwoChannels + stage.Web + other)
+	w.Publish()
 	for _, service := range []string{"web", "other"} {
-		w.release(service, "v1")
-		w.await(service, "staging CONVERGED v1, production CONVERGED v1")
+		w.Release(service, "v1")
+		w.Await(service, "staging CONVERGED v1, production CONVERGED v1")
 	}
-	w.write(twoChannels + strings.Replace(web, ", default: hello", "", 1) + strings.Replace(other, "hello", "bye", 1))
+	w.Write(stage.TwoChannels + strings.Replace(stage.Web, ", default: hello", "", 1) + strings.Replace(other, "hello", "bye", 1))
 	plan := lines(w.planDirectory())
 	require.Contains(t, plan, "web: nothing would be released: render web: ")
 	require.Contains(t, plan, "staging v1>v1-i2 update version v1>v1-i2 env.GREETING hello>bye\n")
@@ -216,18 +218,18 @@ func TestPlanOfADirectoryThatCannotBeReleased(t *testing.T) {
 func TestPlanWithoutARemoteWorker(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.write(twoChannels + web)
-	w.publish()
-	item := protocol.PreviewItem{Service: "web", Channel: "staging", Runtime: w.app + "-rt", Remote: true, FullVersion: "v1"}
-	run, err := w.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
-		ID: protocol.PreviewID(w.app, "web", "remote"), TaskQueue: protocol.TaskQueue,
-	}, protocol.PreviewWorkflow, protocol.PreviewInput{Application: w.app, Items: []protocol.PreviewItem{item}})
+	w.Write(stage.TwoChannels + stage.Web)
+	w.Publish()
+	item := protocol.PreviewItem{Service: "web", Channel: "staging", Runtime: w.App + "-rt", Remote: true, FullVersion: "v1"}
+	run, err := w.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
+		ID: protocol.PreviewID(w.App, "web", "remote"), TaskQueue: protocol.TaskQueue,
+	}, protocol.PreviewWorkflow, protocol.PreviewInput{Application: w.App, Items: []protocol.PreviewItem{item}})
 	require.NoError(t, err)
 	var answer protocol.PreviewAnswer
 	require.NoError(t, run.Get(t.Context(), &answer))
 	require.Equal(t, []protocol.ItemPreview{{
 		Service: "web", Channel: "staging", Code: protocol.PreviewNoWorker,
-		Message: "no worker polls runtime/" + w.app + "-rt; start one with: converge worker --runtime " + w.app + "-rt",
+		Message: "no worker polls runtime/" + w.App + "-rt; start one with: converge worker --runtime " + w.App + "-rt",
 	}}, answer.Items)
 }
 
@@ -235,11 +237,11 @@ func TestPlanWithoutARemoteWorker(t *testing.T) {
 func TestPlanWithoutAWorker(t *testing.T) {
 	t.Parallel()
 	w := shortRuns(t, 0)
-	w.write(twoChannels + web)
-	w.publish()
+	w.Write(stage.TwoChannels + stage.Web)
+	w.Publish()
 	application, planner := w.newest(), w.planner()
 	planner.Status = func(context.Context, string) (protocol.Status, error) { return protocol.Status{}, nil }
-	w.stopWorker()
+	w.StopWorker()
 	_, err := planner.Release(t.Context(), preview.Release{Application: application, Service: "web", Version: "v1"})
 	require.ErrorIs(t, err, preview.ErrNoWorker)
 }
@@ -251,70 +253,33 @@ func TestPlanOfTheExample(t *testing.T) {
 		t.Skip("builds the programs and runs real processes; not with -short")
 	}
 	h := newHello(t)
-	h.start()
-	h.await("hello/web", "staging CONVERGED v1, production CONVERGED v1")
+	h.Start()
+	h.Await("hello/web", "staging CONVERGED v1, production CONVERGED v1")
 	unseen := func(channel string) string {
 		return " " + channel + "  would be applied; runtime local (custom) cannot say what changes\n"
 	}
-	out, code := h.converge("plan", "hello/web", "v2")
+	out, code := h.Converge("plan", "hello/web", "v2")
 	require.Equal(t, "hello/web v2, incarnation 1 (not released)\n"+unseen("staging   ")+"  ~ version v1 → v2\n"+
 		unseen("production")+"  ~ version v1 → v2\n2 channels applied without a look ahead\n", out)
 	require.Zero(t, code)
-	out, code = h.converge("plan", "web", "v1", "--exit-code")
+	out, code = h.Converge("plan", "web", "v1", "--exit-code")
 	require.Equal(t, "hello/web v1, incarnation 1 (released before)\n staging     no change\n production  no change\nnothing would change\n", out)
 	require.Zero(t, code)
-	_, code = h.converge("plan", "web", "v2", "--exit-code")
+	_, code = h.Converge("plan", "web", "v2", "--exit-code")
 	require.Equal(t, 2, code)
-	out, code = h.converge("plan", ".", "--output", "json")
+	out, code = h.Converge("plan", ".", "--output", "json")
 	require.Zero(t, code)
 	require.JSONEq(t, `{"schema":"converge.plan/v1","application":"hello","incarnation":1,"services":[],
 		"totals":{"changed":0,"removed":0,"orphaned":0,"conflicts":0,"refused":0}}`, out)
-}
-
-// The verb on a real API server: its dry run is what is shown, conflicts included, and changes nothing.
-func TestPlanOnKubernetes(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("builds the programs; not with -short")
-	}
-	bin, err := programs()
-	require.NoError(t, err)
-	w := newKubeWorld(t, "web")
-	w.publish()
-	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
-	plan := func(args ...string) string {
-		t.Helper()
-		cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "converge"), append([]string{"plan"}, args...)...)
-		cmd.Env = append(os.Environ(), "TEMPORAL_ADDRESS="+temporaltest.Start(t).Address)
-		out, err := cmd.Output()
-		require.NoError(t, err, string(out))
-		return strings.ReplaceAll(string(out), w.app, "shop")
-	}
-	channel := func(title, deployment string) string {
-		return " " + title + "  4 changes\n  " + deployment + "\n  ~ 3 objects that only carry the version\n"
-	}
-	const moves = "~ Deployment/web  env[name=VERSION].value v1 → v2; image registry.shop.dev/web:v1 → registry.shop.dev/web:v2"
-	const title = "shop/web v2, incarnation 1 (not released)\n"
-	generation := w.deployment(w.production, "web").Generation
-	require.Equal(t, title+channel("staging   ", moves)+channel("production", moves)+"8 objects change, 0 removed\n", plan(w.app+"/web", "v2"))
-	require.Equal(t, generation, w.deployment(w.production, "web").Generation)
-
-	w.declareWeb(w.production, "argocd", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 5}}")
-	const conflict = "! Deployment/web  spec.replicas belongs to argocd, which declares it too: CONFLICT"
-	require.Equal(t, title+channel("staging   ", moves)+channel("production", conflict)+"8 objects change, 0 removed, 1 conflict\n", plan(w.app+"/web", "v2"))
-	w.edit(configFile, "{releaseChannel: production, parameters: {replicas: 3}}", "{releaseChannel: staging, parameters: {replicas: 7}}")
-	require.Contains(t, plan(w.dir), "shop/web, changed configuration (not published)\n staging v1 → v1-i2     4 changes\n")
-	require.Contains(t, plan(w.dir), "  ~ Deployment/web  replicas 2 → 7; env[name=VERSION].value v1 → v1-i2\n  ~ 3 objects that only carry the version\n production v1 → v1-i2  4 changes\n")
-	require.EqualValues(t, 1, w.newest().Newest)
 }
 
 // Whoever stops waiting stops the workflow too.
 func TestPlanInterrupted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.write(twoChannels + web)
-	w.publish()
-	staging := w.fake.At(w.app, "web", "staging")
+	w.Write(stage.TwoChannels + stage.Web)
+	w.Publish()
+	staging := w.Fake.At(w.App, "web", "staging")
 	release := staging.HangPlans()
 	defer release()
 	ctx, stop := context.WithCancel(t.Context())
@@ -325,12 +290,12 @@ func TestPlanInterrupted(t *testing.T) {
 		_, err := planner.Release(ctx, preview.Release{Application: application, Service: "web", Version: "v1"})
 		failed <- err
 	}()
-	temporaltest.WaitFor(t, patience, func() (bool, string) { return staging.Plans() > 0, "asked" })
+	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { return staging.Plans() > 0, "asked" })
 	stop()
 	require.ErrorIs(t, <-failed, context.Canceled)
-	temporaltest.WaitFor(t, patience, func() (bool, string) {
-		found, err := w.client.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{
-			Namespace: "default", Query: fmt.Sprintf("WorkflowType='%s' AND WorkflowId STARTS_WITH 'preview/%s/'", protocol.PreviewWorkflow, w.app),
+	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
+		found, err := w.Client.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{
+			Namespace: "default", Query: fmt.Sprintf("WorkflowType='%s' AND WorkflowId STARTS_WITH 'preview/%s/'", protocol.PreviewWorkflow, w.App),
 		})
 		if err != nil || len(found.Executions) != 1 {
 			return false, fmt.Sprint(err, found)

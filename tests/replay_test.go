@@ -16,6 +16,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/temporaltest"
 	"github.com/converge-engine/converge/workflows"
 )
@@ -32,7 +33,7 @@ func TestRecordedHistoriesReplay(t *testing.T) {
 	require.NotEmpty(t, files, "no recorded histories; make them with: make histories")
 	for _, file := range files {
 		t.Run(filepath.Base(filepath.Dir(file))+"/"+filepath.Base(file), func(t *testing.T) {
-			require.NoError(t, replayer(t).ReplayWorkflowHistoryFromJSONFile(quiet{}, file))
+			require.NoError(t, replayer(t).ReplayWorkflowHistoryFromJSONFile(stage.Quiet{}, file))
 		})
 	}
 }
@@ -52,18 +53,18 @@ func replayer(t *testing.T) worker.WorkflowReplayer {
 func TestForeignHistoryDoesNotReplay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.write(twoChannels + web)
-	w.publish()
-	w.release("web", "v1")
-	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
-	events := w.history(w.id("web"))
-	require.NoError(t, replayer(t).ReplayWorkflowHistory(quiet{}, &historypb.History{Events: events}))
+	w.Write(stage.TwoChannels + stage.Web)
+	w.Publish()
+	w.Release("web", "v1")
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	events := w.History(w.ID("web"))
+	require.NoError(t, replayer(t).ReplayWorkflowHistory(stage.Quiet{}, &historypb.History{Events: events}))
 	for _, e := range events {
 		if a := e.GetActivityTaskScheduledEventAttributes(); a != nil {
 			a.ActivityType.Name = "Other"
 		}
 	}
-	require.Error(t, replayer(t).ReplayWorkflowHistory(quiet{}, &historypb.History{Events: events}))
+	require.Error(t, replayer(t).ReplayWorkflowHistory(stage.Quiet{}, &historypb.History{Events: events}))
 }
 
 // TestRecordHistories records real runs: a life with everything that the logic has branches for, in
@@ -73,59 +74,59 @@ func TestRecordHistories(t *testing.T) {
 		t.Skip("records only with -record: make histories")
 	}
 	w := shortRuns(t, 150)
-	w.app = "recorded"
+	w.App = "recorded"
 	live(w)
 	dir := filepath.Join(histories, "v1")
 	require.NoError(t, os.MkdirAll(dir, 0o755))
-	w.recordRuns(w.id("web"), filepath.Join(dir, "service"))
-	w.recordRuns(protocol.ApplicationID(w.app), filepath.Join(dir, "application"))
+	w.recordRuns(w.ID("web"), filepath.Join(dir, "service"))
+	w.recordRuns(protocol.ApplicationID(w.App), filepath.Join(dir, "application"))
 }
 
 // live leads a service through a life: publications, releases by update and signal, failure,
 // retry, fix, pause, cancel, drift, failing looks, refusals, configuration changes.
 func live(w *world) {
-	t := w.t
-	staging, production := w.fake.At(w.app, "web", "staging"), w.fake.At(w.app, "web", "production")
-	w.write(twoChannels + web + "initialVersion: v1\n")
-	w.publish()
-	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
+	t := w.T
+	staging, production := w.Fake.At(w.App, "web", "staging"), w.Fake.At(w.App, "web", "production")
+	w.Write(stage.TwoChannels + stage.Web + "initialVersion: v1\n")
+	w.Publish()
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 	for n := 2; n < 6; n++ {
-		w.signal("web", protocol.Release, fmt.Sprintf(`{"version":"v%d","by":"ci","requestId":"r%d"}`, n, n))
-		w.await("web", fmt.Sprintf("staging CONVERGED v%d, production CONVERGED v%d", n, n))
+		w.Signal("web", protocol.Release, fmt.Sprintf(`{"version":"v%d","by":"ci","requestId":"r%d"}`, n, n))
+		w.Await("web", fmt.Sprintf("staging CONVERGED v%d, production CONVERGED v%d", n, n))
 	}
 	staging.FailApplies(1, "try again")
-	w.release("web", "v6")
-	w.await("web", "staging CONVERGED v6, production CONVERGED v6")
+	w.Release("web", "v6")
+	w.Await("web", "staging CONVERGED v6, production CONVERGED v6")
 	production.FailAppliesForGood(1, "no such image")
-	w.release("web", "v7")
-	w.await("web", "staging CONVERGED v7, production FAILED v7")
-	w.act("web", protocol.Retry, `{"version":"v7","by":"bob"}`)
-	w.await("web", "staging CONVERGED v7, production CONVERGED v7")
-	w.act("web", protocol.Pause, `{"channel":"production","by":"bob"}`)
-	w.release("web", "v8")
-	w.await("web", "staging CONVERGED v8, production PAUSED v7")
-	w.act("web", protocol.Cancel, `{"version":"v8","by":"bob"}`)
-	w.signal("web", protocol.Resume, `{"channel":"production","by":"bob"}`)
-	w.signal("web", "nonsense", `{"by":"bob"}`)
-	w.signal("web", protocol.Release, `{"by":"bob"}`)
-	w.await("web", "staging CONVERGED v8, production CONVERGED v7")
+	w.Release("web", "v7")
+	w.Await("web", "staging CONVERGED v7, production FAILED v7")
+	w.Act("web", protocol.Retry, `{"version":"v7","by":"bob"}`)
+	w.Await("web", "staging CONVERGED v7, production CONVERGED v7")
+	w.Act("web", protocol.Pause, `{"channel":"production","by":"bob"}`)
+	w.Release("web", "v8")
+	w.Await("web", "staging CONVERGED v8, production PAUSED v7")
+	w.Act("web", protocol.Cancel, `{"version":"v8","by":"bob"}`)
+	w.Signal("web", protocol.Resume, `{"channel":"production","by":"bob"}`)
+	w.Signal("web", "nonsense", `{"by":"bob"}`)
+	w.Signal("web", protocol.Release, `{"by":"bob"}`)
+	w.Await("web", "staging CONVERGED v8, production CONVERGED v7")
 	staging.SetVersion("by-hand")
-	temporaltest.WaitFor(t, patience, func() (bool, string) { return staging.Version() == "v8", staging.Version() })
-	w.await("web", "staging CONVERGED v8, production CONVERGED v7")
+	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { return staging.Version() == "v8", staging.Version() })
+	w.Await("web", "staging CONVERGED v8, production CONVERGED v7")
 	staging.FailLooks(3, "unreachable")
-	w.act("web", protocol.Refresh, `{"by":"bob"}`)
-	w.await("web", "staging UNKNOWN v8, production CONVERGED v7")
-	w.await("web", "staging CONVERGED v8, production CONVERGED v7")
+	w.Act("web", protocol.Refresh, `{"by":"bob"}`)
+	w.Await("web", "staging UNKNOWN v8, production CONVERGED v7")
+	w.Await("web", "staging CONVERGED v8, production CONVERGED v7")
 	staging.TakeLooks(3)
 	production.TakeLooks(3)
-	w.release("web", "v9")
-	w.await("web", "staging CONVERGED v9, production CONVERGED v9")
-	w.write(twoChannels + web + "perReleaseChannel: [{releaseChannel: production, parameters: {greeting: hi}}]\n")
-	w.publish()
-	w.await("web", "staging CONVERGED v9, production CONVERGED v9-i2")
-	w.write(twoChannels + web + "releaseChannels: [staging]\n")
-	w.publish()
-	w.await("web", "staging CONVERGED v9, production ORPHANED v9-i2")
+	w.Release("web", "v9")
+	w.Await("web", "staging CONVERGED v9, production CONVERGED v9")
+	w.Write(stage.TwoChannels + stage.Web + "perReleaseChannel: [{releaseChannel: production, parameters: {greeting: hi}}]\n")
+	w.Publish()
+	w.Await("web", "staging CONVERGED v9, production CONVERGED v9-i2")
+	w.Write(stage.TwoChannels + stage.Web + "releaseChannels: [staging]\n")
+	w.Publish()
+	w.Await("web", "staging CONVERGED v9, production ORPHANED v9-i2")
 }
 
 // recordRuns writes every run of a workflow, newest first, to base-1.json and so on.
@@ -133,15 +134,15 @@ func (w *world) recordRuns(id, base string) {
 	run := ""
 	for n := 1; ; n++ {
 		var h historypb.History
-		events := w.client.GetWorkflowHistory(w.t.Context(), id, run, false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+		events := w.Client.GetWorkflowHistory(w.T.Context(), id, run, false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 		for events.HasNext() {
 			e, err := events.Next()
-			require.NoError(w.t, err)
+			require.NoError(w.T, err)
 			h.Events = append(h.Events, e)
 		}
 		data, err := temporalproto.CustomJSONMarshalOptions{}.Marshal(&h)
-		require.NoError(w.t, err)
-		require.NoError(w.t, os.WriteFile(fmt.Sprintf("%s-%d.json", base, n), data, 0o600))
+		require.NoError(w.T, err)
+		require.NoError(w.T, os.WriteFile(fmt.Sprintf("%s-%d.json", base, n), data, 0o600))
 		if run = h.Events[0].GetWorkflowExecutionStartedEventAttributes().GetContinuedExecutionRunId(); run == "" {
 			return
 		}

@@ -8,31 +8,32 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/tests/internal/stage"
 )
 
 // B7: a request id is one act, however often and in whatever way it is sent.
 func TestB7RequestIDIsOneAct(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.write(twoChannels + web)
-	w.publish()
+	w.Write(stage.TwoChannels + stage.Web)
+	w.Publish()
 	act := `{"version":"v1","by":"ci","requestId":"ci-1"}`
-	w.signal("web", protocol.Release, act)
-	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.Signal("web", protocol.Release, act)
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 	var answer protocol.ReleaseAnswer
-	require.NoError(t, w.update(w.id("web"), protocol.Release, json.RawMessage(act), &answer))
+	require.NoError(t, w.Update(w.ID("web"), protocol.Release, json.RawMessage(act), &answer))
 	require.Equal(t, "1", answer.ID)
-	require.Len(t, w.status("web").Releases, 1)
+	require.Len(t, w.Status("web").Releases, 1)
 }
 
 // Bad input changes nothing, is told to who waits for an answer, and is kept for who does not.
 func TestRefusedVerbs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.write(twoChannels + web)
-	w.publish()
-	w.release("web", "v1")
-	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.Write(stage.TwoChannels + stage.Web)
+	w.Publish()
+	w.Release("web", "v1")
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 	for _, c := range []struct{ verb, payload, want string }{
 		{"release", `{"version":"v2"}`, `"by" is missing; expected who asks`},
 		{"release", `{"by":"bob"}`, `no version given`},
@@ -46,19 +47,19 @@ func TestRefusedVerbs(t *testing.T) {
 		{"cancel", `{"version":"v1","by":"bob"}`, `v1 is over: production succeeded, staging succeeded`},
 		{"retry", `{"version":"v1","by":"bob"}`, `v1 did not fail where it is the target`},
 	} {
-		err := w.update(w.id("web"), c.verb, json.RawMessage(c.payload), nil)
+		err := w.Update(w.ID("web"), c.verb, json.RawMessage(c.payload), nil)
 		require.ErrorContains(t, err, c.want, "update %s %s", c.verb, c.payload)
-		w.signal("web", c.verb, c.payload)
-		w.awaitThat("web", c.want, func(s protocol.Status) bool {
+		w.Signal("web", c.verb, c.payload)
+		w.AwaitThat("web", c.want, func(s protocol.Status) bool {
 			return len(s.Refused) > 0 && s.Refused[len(s.Refused)-1].Verb == c.verb
 		})
 	}
-	w.signal("web", "aprove", `{"by":"bob"}`)
-	s := w.awaitThat("web", "unknown verb refused", func(s protocol.Status) bool {
+	w.Signal("web", "aprove", `{"by":"bob"}`)
+	s := w.AwaitThat("web", "unknown verb refused", func(s protocol.Status) bool {
 		return s.Refused[len(s.Refused)-1].Verb == "aprove"
 	})
 	require.Contains(t, s.Refused[len(s.Refused)-1].Reason, "no such verb; expected one of release, ")
-	require.Equal(t, "staging CONVERGED v1, production CONVERGED v1", channels(s))
+	require.Equal(t, "staging CONVERGED v1, production CONVERGED v1", stage.Channels(s))
 	require.Len(t, s.Releases, 1)
 }
 
@@ -66,44 +67,44 @@ func TestRefusedVerbs(t *testing.T) {
 func TestA16A18PauseCancelRetry(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.write(twoChannels + web)
-	w.publish()
-	w.release("web", "v1")
-	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
-	require.Equal(t, w.app+"/web production is paused", w.act("web", "pause", `{"channel":"production","by":"bob","reason":"incident 12"}`))
-	w.release("web", "v2")
-	s := w.await("web", "staging CONVERGED v2, production PAUSED v1")
+	w.Write(stage.TwoChannels + stage.Web)
+	w.Publish()
+	w.Release("web", "v1")
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	require.Equal(t, w.App+"/web production is paused", w.Act("web", "pause", `{"channel":"production","by":"bob","reason":"incident 12"}`))
+	w.Release("web", "v2")
+	s := w.Await("web", "staging CONVERGED v2, production PAUSED v1")
 	require.Equal(t, "paused by bob: incident 12", s.Channels[1].Reasons[0].Text)
-	require.Contains(t, w.act("web", "cancel", `{"version":"v2","by":"bob"}`), "v2 cancelled in production")
-	w.act("web", "resume", `{"channel":"production","by":"bob"}`)
-	w.await("web", "staging CONVERGED v2, production CONVERGED v1")
+	require.Contains(t, w.Act("web", "cancel", `{"version":"v2","by":"bob"}`), "v2 cancelled in production")
+	w.Act("web", "resume", `{"channel":"production","by":"bob"}`)
+	w.Await("web", "staging CONVERGED v2, production CONVERGED v1")
 
-	w.fake.At(w.app, "web", "staging").FailAppliesForGood(1, "quota")
-	w.release("web", "v3")
-	w.await("web", "staging FAILED v3, production BLOCKED v1")
-	w.act("web", "retry", `{"version":"v3","by":"bob"}`)
-	w.await("web", "staging CONVERGED v3, production CONVERGED v3")
-	w.act("web", "refresh", `{"by":"bob"}`)
-	w.await("web", "staging CONVERGED v3, production CONVERGED v3")
-	require.Empty(t, w.fake.Overlaps())
+	w.Fake.At(w.App, "web", "staging").FailAppliesForGood(1, "quota")
+	w.Release("web", "v3")
+	w.Await("web", "staging FAILED v3, production BLOCKED v1")
+	w.Act("web", "retry", `{"version":"v3","by":"bob"}`)
+	w.Await("web", "staging CONVERGED v3, production CONVERGED v3")
+	w.Act("web", "refresh", `{"by":"bob"}`)
+	w.Await("web", "staging CONVERGED v3, production CONVERGED v3")
+	require.Empty(t, w.Fake.Overlaps())
 }
 
 // A13: explain answers from workflow state alone, by the stock query.
 func TestA13Explain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.write(twoChannels + web)
-	w.publish()
-	release := w.fake.At(w.app, "web", "staging").HangApplies()
-	w.release("web", "v1")
-	w.await("web", "staging CONVERGING v1, production WAITING_PRECONDITIONS")
-	value, err := w.client.QueryWorkflow(t.Context(), w.id("web"), "", protocol.QueryExplain)
+	w.Write(stage.TwoChannels + stage.Web)
+	w.Publish()
+	release := w.Fake.At(w.App, "web", "staging").HangApplies()
+	w.Release("web", "v1")
+	w.Await("web", "staging CONVERGING v1, production WAITING_PRECONDITIONS")
+	value, err := w.Client.QueryWorkflow(t.Context(), w.ID("web"), "", protocol.QueryExplain)
 	require.NoError(t, err)
 	var e protocol.Explanation
 	require.NoError(t, value.Get(&e))
 	require.Contains(t, strings.Join(e.Lines, "\n"), " WAIT  channel-stable staging  v1 is going out to staging; since ")
 	release()
-	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 }
 
 // B7: signals of different names keep their order, though they come in one batch after the worker
@@ -111,11 +112,11 @@ func TestA13Explain(t *testing.T) {
 func TestB7SignalsKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	w := shortRuns(t, 0)
-	w.write(twoChannels + web)
-	w.publish()
-	w.release("web", "v1")
-	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
-	w.stopWorker()
+	w.Write(stage.TwoChannels + stage.Web)
+	w.Publish()
+	w.Release("web", "v1")
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.StopWorker()
 	for _, s := range [][2]string{
 		{"pause", `{"channel":"staging","by":"bob"}`},
 		{"resume", `{"channel":"staging","by":"bob"}`},
@@ -126,10 +127,10 @@ func TestB7SignalsKeepTheirOrder(t *testing.T) {
 		{"cancel", `{"version":"v2","channel":"production","by":"bob"}`},
 		{"release", `{"version":"v3","by":"bob"}`},
 	} {
-		w.signal("web", s[0], s[1])
+		w.Signal("web", s[0], s[1])
 	}
-	w.startWorker()
-	s := w.await("web", "staging CONVERGED v3, production PAUSED v1")
+	w.StartWorker()
+	s := w.Await("web", "staging CONVERGED v3, production PAUSED v1")
 	require.Empty(t, s.Refused)
 	require.Equal(t, "cancelled", s.Releases[1].Phases["production"])
 }

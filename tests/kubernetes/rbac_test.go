@@ -1,4 +1,4 @@
-package tests
+package kubernetes_test
 
 import (
 	"context"
@@ -27,6 +27,7 @@ import (
 
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/runtimes/kubernetes/job"
+	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/kubetest"
 	"github.com/converge-engine/converge/tests/temporaltest"
 )
@@ -34,7 +35,7 @@ import (
 // deployed reads the objects of a manifest of deploy/kubernetes.
 func deployed(t *testing.T, name string) (all []runtime.Object) {
 	t.Helper()
-	file, err := os.Open(filepath.Join("../deploy/kubernetes", name))
+	file, err := os.Open(filepath.Join("../../deploy/kubernetes", name))
 	require.NoError(t, err)
 	defer file.Close()
 	for decoder := yaml.NewYAMLOrJSONDecoder(file, 4096); ; {
@@ -133,14 +134,14 @@ func (a account) unused(used []string) (all []string) {
 	return all
 }
 
-const everyKind = "testdata/kubernetes/every-kind.yaml"
+const everyKind = "testdata/every-kind.yaml"
 
 // everyKindOf is a service with one object of every kind, applied by an account. The namespace with what else it declares
 // is APP-more.
 func everyKindOf(t *testing.T, c *kubetest.Cluster, as account, namespace, more string) *kubeWorld {
 	t.Helper()
-	w := &kubeWorld{world: newWorld(t), cluster: c, staging: namespace}
-	w.write(fmt.Sprintf(`apiVersion: converge/v1
+	w := &kubeWorld{World: shared.World(t), cluster: c, staging: namespace}
+	w.Write(fmt.Sprintf(`apiVersion: converge/v1
 kind: Application
 name: APP
 releaseChannels:
@@ -160,8 +161,8 @@ kubernetes: {manifests: [all.yaml], prune: true}
 	require.NoError(t, err)
 	w.save("all.yaml", string(manifest)+more)
 	t.Cleanup(func() {
-		for _, id := range []string{protocol.ApplicationID(w.app), w.id("all")} {
-			_ = w.client.TerminateWorkflow(context.Background(), id, "", "the test has ended")
+		for _, id := range []string{protocol.ApplicationID(w.App), w.ID("all")} {
+			_ = w.Client.TerminateWorkflow(context.Background(), id, "", "the test has ended")
 		}
 	})
 	return w
@@ -169,45 +170,45 @@ kubernetes: {manifests: [all.yaml], prune: true}
 
 // live is a life of that service: made, repaired, failing, changed, and pruned down to one object.
 func (w *kubeWorld) live() {
-	w.t.Helper()
-	w.publish()
-	w.release("all", "v1")
+	w.T.Helper()
+	w.Publish()
+	w.Release("all", "v1")
 	w.bindClaim()
-	w.await("all", "staging CONVERGED v1")
-	w.release("all", "nopull")
-	w.await("all", "staging FAILED nopull")
-	w.release("all", "v2")
-	w.await("all", "staging CONVERGED v2")
+	w.Await("all", "staging CONVERGED v1")
+	w.Release("all", "nopull")
+	w.Await("all", "staging FAILED nopull")
+	w.Release("all", "v2")
+	w.Await("all", "staging CONVERGED v2")
 
 	maps := w.cluster.Client.CoreV1().ConfigMaps(w.staging)
-	settings, err := maps.Get(w.t.Context(), "stays", metav1.GetOptions{})
-	require.NoError(w.t, err)
+	settings, err := maps.Get(w.T.Context(), "stays", metav1.GetOptions{})
+	require.NoError(w.T, err)
 	settings.Data["version"] = "by hand"
-	_, err = maps.Update(w.t.Context(), settings, metav1.UpdateOptions{FieldManager: "kubectl-edit"})
-	require.NoError(w.t, err)
-	temporaltest.WaitFor(w.t, patience, func() (bool, string) {
-		settings, err := maps.Get(w.t.Context(), "stays", metav1.GetOptions{})
+	_, err = maps.Update(w.T.Context(), settings, metav1.UpdateOptions{FieldManager: "kubectl-edit"})
+	require.NoError(w.T, err)
+	temporaltest.WaitFor(w.T, stage.Patience, func() (bool, string) {
+		settings, err := maps.Get(w.T.Context(), "stays", metav1.GetOptions{})
 		return err == nil && settings.Data["version"] == "v2", fmt.Sprint(settings.Data)
 	})
 
 	w.save("all.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: stays}\n")
-	w.publish()
-	w.awaitThat("all", "all pruned", func(s protocol.Status) bool {
+	w.Publish()
+	w.AwaitThat("all", "all pruned", func(s protocol.Status) bool {
 		return channelOf(s, "staging").Status == "CONVERGED" && channelOf(s, "staging").Current == "v2-i2"
 	})
 }
 
 // bindClaim does what a provisioner would.
 func (w *kubeWorld) bindClaim() {
-	w.t.Helper()
+	w.T.Helper()
 	claims := w.cluster.Client.CoreV1().PersistentVolumeClaims(w.staging)
-	temporaltest.WaitFor(w.t, patience, func() (bool, string) {
-		claim, err := claims.Get(w.t.Context(), "all", metav1.GetOptions{})
+	temporaltest.WaitFor(w.T, stage.Patience, func() (bool, string) {
+		claim, err := claims.Get(w.T.Context(), "all", metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()
 		}
 		claim.Status.Phase = corev1.ClaimBound
-		_, err = claims.UpdateStatus(w.t.Context(), claim, metav1.UpdateOptions{})
+		_, err = claims.UpdateStatus(w.T.Context(), claim, metav1.UpdateOptions{})
 		return err == nil, fmt.Sprint(err)
 	})
 }
@@ -239,9 +240,9 @@ func TestKubernetesRightsPerNamespace(t *testing.T) {
 	require.Empty(t, as.unused(requestsOf(as.kubeconfig).verbs()))
 
 	w = everyKindOf(t, c, as, elsewhere, "")
-	w.publish()
-	w.release("all", "v1")
-	s := w.awaitThat("all", "a refused apply", func(s protocol.Status) bool { return strings.Contains(reasons(s, "staging"), "apply failed") })
+	w.Publish()
+	w.Release("all", "v1")
+	s := w.AwaitThat("all", "a refused apply", func(s protocol.Status) bool { return strings.Contains(reasons(s, "staging"), "apply failed") })
 	require.Equal(t, "UNKNOWN", channelOf(s, "staging").Status)
 	require.Contains(t, reasons(s, "staging"), "cannot get resource")
 }
@@ -258,10 +259,10 @@ func TestKubernetesRightsForJobs(t *testing.T) {
 	config.Wrap(record.clusters.WrapTransport)
 	client, err := clientset.NewForConfig(config)
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), stage.Patience)
 	defer cancel()
 	result, err := job.Run(ctx, client, job.Request{
-		Namespace: home, Purpose: "apply", Prefix: "web", One: "web", Key: "1", Image: "tools:1", Timeout: patience - time.Second,
+		Namespace: home, Purpose: "apply", Prefix: "web", One: "web", Key: "1", Image: "tools:1", Timeout: stage.Patience - time.Second,
 		Command: []string{"sh", "-c", "echo $TOKEN; cat $FILES/name"}, Secrets: map[string]string{"TOKEN": "secret"},
 		Files: map[string]string{"name": "file"}, FilesVariable: "FILES",
 	})
@@ -285,7 +286,7 @@ func TestKubernetesWorkerManifest(t *testing.T) {
 	require.NoError(t, err)
 	_, err = c.Client.AppsV1().Deployments(home).Create(t.Context(), worker, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
 	require.NoError(t, err)
-	temporaltest.WaitFor(t, patience, func() (bool, string) {
+	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
 		d, err := c.Client.AppsV1().Deployments(home).Get(t.Context(), worker.Name, metav1.GetOptions{})
 		return err == nil && d.Status.AvailableReplicas == *worker.Spec.Replicas, fmt.Sprint(err)
 	})

@@ -1,4 +1,4 @@
-package tests
+package kubernetes_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/kubetest"
 	"github.com/converge-engine/converge/tests/temporaltest"
 )
@@ -55,19 +56,19 @@ func TestKubernetesFromTheReadme(t *testing.T) {
 			_ = c.Client.CoreV1().Namespaces().Delete(context.Background(), namespace, metav1.DeleteOptions{})
 		}
 	})
-	d := newDev(t, dir)
-	d.env = []string{"KUBECONFIG=" + twoContexts(t, c)}
-	d.start()
-	d.await("shop/web", "staging CONVERGED v1, production CONVERGED v1")
-	d.await("shop/api", "staging CONVERGED 6.7.0, production CONVERGED 6.7.0")
-	d.await("shop/cache", "staging CONVERGED 1.6.38, production CONVERGED 1.6.38")
+	d := shared.Dev(t, dir)
+	d.Env = []string{"KUBECONFIG=" + twoContexts(t, c)}
+	d.Start()
+	d.Await("shop/web", "staging CONVERGED v1, production CONVERGED v1")
+	d.Await("shop/api", "staging CONVERGED 6.7.0, production CONVERGED 6.7.0")
+	d.Await("shop/cache", "staging CONVERGED 1.6.38, production CONVERGED 1.6.38")
 
-	out, code := d.converge("plan", "shop/web", "v2", "-p", "production:replicas=5")
+	out, code := d.Converge("plan", "shop/web", "v2", "-p", "production:replicas=5")
 	require.Zero(t, code)
 	require.Contains(t, out, "image registry.shop.dev/web:v1 → registry.shop.dev/web:v2")
 	require.Contains(t, out, "replicas 3 → 5")
 	require.Contains(t, out, "8 objects change, 0 removed")
-	out, code = d.converge("release", "shop/web", "v2", "--wait")
+	out, code = d.Converge("release", "shop/web", "v2", "--wait")
 	require.Zero(t, code, out)
 	require.Contains(t, out, "web v2 converged in staging, production.")
 
@@ -78,28 +79,28 @@ func TestKubernetesFromTheReadme(t *testing.T) {
 			return d
 		}
 		before := web("staging").Generation
-		_, code := d.converge("release", "shop/web", "slow", "-p", "replicas=1") // two seconds for the pod
+		_, code := d.Converge("release", "shop/web", "slow", "-p", "replicas=1") // two seconds for the pod
 		require.Zero(t, code)
-		temporaltest.WaitFor(t, patience, func() (bool, string) {
+		temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
 			status := web("staging").Status
 			return status.ObservedGeneration > before && status.UpdatedReplicas == 1, fmt.Sprint(status)
 		})
-		d.kill()
-		d.start()
-		d.await("shop/web", "staging CONVERGED slow, production CONVERGED slow")
+		d.Kill()
+		d.Start()
+		d.Await("shop/web", "staging CONVERGED slow, production CONVERGED slow")
 		require.Equal(t, before+1, web("staging").Generation, "what was applied is not applied again")
 	})
-	out, code = d.converge("explain", "shop/web", "production")
+	out, code = d.Converge("explain", "shop/web", "production")
 	require.Zero(t, code)
 	require.Contains(t, out, "shop/web production runs slow, as desired")
-	out, code = d.converge("logs", "shop/web", "production", "--last", "1")
+	out, code = d.Converge("logs", "shop/web", "production", "--last", "1")
 	require.Zero(t, code)
 	require.Contains(t, out, "configured Deployment/web")
 
-	out, code = d.converge("release", "shop/web", "v4", "-p", "staging:image=registry.shop.dev/web:crash", "--wait")
+	out, code = d.Converge("release", "shop/web", "v4", "-p", "staging:image=registry.shop.dev/web:crash", "--wait")
 	require.Equal(t, 2, code, out)
 	require.Contains(t, out, "CrashLoopBackOff web-")
 	require.Contains(t, out, "production held by that")
-	d.stop()
-	require.Contains(t, d.out.String(), "keeps running")
+	d.Stop()
+	require.Contains(t, d.Said(), "keeps running")
 }

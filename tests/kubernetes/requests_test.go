@@ -1,4 +1,4 @@
-package tests
+package kubernetes_test
 
 import (
 	"maps"

@@ -1,4 +1,4 @@
-package tests
+package kubernetes_test
 
 import (
 	"context"
@@ -22,10 +22,10 @@ func TestKubernetesExampleConverges_D8(t *testing.T) {
 	t.Cleanup(func() {
 		require.NoError(t, w.cluster.Client.CoreV1().Namespaces().Delete(context.Background(), missing, metav1.DeleteOptions{}))
 	})
-	w.publish()
-	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
-	w.await("api", "staging CONVERGED 6.7.0, production CONVERGED 6.7.0")
-	w.await("cache", "staging CONVERGED 1.6.38, production CONVERGED 1.6.38")
+	w.Publish()
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.Await("api", "staging CONVERGED 6.7.0, production CONVERGED 6.7.0")
+	w.Await("cache", "staging CONVERGED 1.6.38, production CONVERGED 1.6.38")
 
 	require.Equal(t, int32(2), w.deployment(w.staging, "web").Status.ReadyReplicas)
 	require.Equal(t, int32(3), w.deployment(w.production, "web").Status.ReadyReplicas)
@@ -34,8 +34,8 @@ func TestKubernetesExampleConverges_D8(t *testing.T) {
 	require.Equal(t, "docker.io/library/memcached:1.6.38-alpine", set.Spec.Template.Spec.Containers[0].Image)
 
 	// The migration of a new version runs before the Deployment of that version is touched.
-	w.release("api", "6.7.1")
-	w.await("api", "staging CONVERGED 6.7.1, production CONVERGED 6.7.1")
+	w.Release("api", "6.7.1")
+	w.Await("api", "staging CONVERGED 6.7.1, production CONVERGED 6.7.1")
 	job, err := w.cluster.Client.BatchV1().Jobs(w.production).Get(t.Context(), "api-migrate", metav1.GetOptions{})
 	require.NoError(t, err)
 	require.Equal(t, "6.7.1", job.Annotations["converge/version"])
@@ -55,27 +55,27 @@ func TestKubernetesRollingUpdate_A3_A8_B9(t *testing.T) {
 	w := newKubeWorld(t, "web")
 	w.annotateWebPods("kubelab/ready-in", "${{ params.ready }}")
 	w.edit(configFile, "- {name: replicas,", "- {name: ready, type: string, default: 0s}\n- {name: replicas,")
-	w.publish()
-	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.Publish()
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 
-	require.NoError(t, w.update(w.id("web"), protocol.Release, protocol.ReleaseRequest{
+	require.NoError(t, w.Update(w.ID("web"), protocol.Release, protocol.ReleaseRequest{
 		Act: protocol.Act{By: "test"}, Version: "v2", ChannelParameters: map[string]map[string]any{"staging": {"ready": "2s"}},
 	}, &protocol.ReleaseAnswer{}))
-	s := w.awaitThat("web", "two versions in staging", func(s protocol.Status) bool {
+	s := w.AwaitThat("web", "two versions in staging", func(s protocol.Status) bool {
 		return len(active(objectOf(s, "staging", "Deployment/web"))) == 2
 	})
 	require.Equal(t, []string{"v2", "v1"}, active(objectOf(s, "staging", "Deployment/web")))
 	require.Equal(t, "CONVERGING", channelOf(s, "staging").Status)
 	require.Equal(t, "v1", channelOf(s, "production").Target)
 	require.Equal(t, "registry.shop.dev/web:v1", w.deployment(w.production, "web").Spec.Template.Spec.Containers[0].Image)
-	s = w.await("web", "staging CONVERGED v2, production CONVERGED v2")
+	s = w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
 	require.Equal(t, []entities.ObjectVersion{{Version: "v2", Active: true, Replicas: 3, AvailableReplicas: 3, TargetReplicas: 3}},
 		objectOf(s, "production", "Deployment/web").Versions)
 
 	before := w.deployment(w.staging, "web").Generation
 	w.edit(configFile, "parameters: {replicas: 3}", "parameters: {replicas: 4}")
-	w.publish()
-	w.await("web", "staging CONVERGED v2, production CONVERGED v2-i2")
+	w.Publish()
+	w.Await("web", "staging CONVERGED v2, production CONVERGED v2-i2")
 	require.Equal(t, int32(4), w.deployment(w.production, "web").Status.ReadyReplicas)
 	require.Equal(t, before, w.deployment(w.staging, "web").Generation, "staging was not touched")
 }
@@ -85,12 +85,12 @@ func TestKubernetesRollingUpdate_A3_A8_B9(t *testing.T) {
 func TestKubernetesFailingImage_A8_A23_B10(t *testing.T) {
 	t.Parallel()
 	w := newKubeWorld(t, "web")
-	w.publish()
-	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.Publish()
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 	before := w.deployment(w.production, "web").Generation
 
-	w.release("web", "nopull")
-	s := w.await("web", "staging FAILED nopull, production BLOCKED v1")
+	w.Release("web", "nopull")
+	s := w.Await("web", "staging FAILED nopull, production BLOCKED v1")
 	require.Regexp(t, "(ErrImagePull|ImagePullBackOff) web-", reasons(s, "staging"))
 	failed := objectOf(s, "staging", "Deployment/web")
 	require.Equal(t, entities.ObjectFailed, failed.Status)
@@ -99,30 +99,30 @@ func TestKubernetesFailingImage_A8_A23_B10(t *testing.T) {
 	require.NotEmpty(t, failed.Events)
 	require.Equal(t, before, w.deployment(w.production, "web").Generation)
 
-	w.release("web", "v2")
-	w.await("web", "staging CONVERGED v2, production CONVERGED v2")
+	w.Release("web", "v2")
+	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
 }
 
 // D10: what is no longer declared stays and is shown; with prune it goes.
 func TestKubernetesOrphans_D10(t *testing.T) {
 	t.Parallel()
 	w := newKubeWorld(t, "web")
-	w.publish()
-	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.Publish()
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 	text := w.read("web/web.yaml")
 	at := strings.Index(text, "---\napiVersion: policy/v1")
 	require.Positive(t, at)
 	w.save("web/web.yaml", text[:at])
-	w.publish()
-	s := w.await("web", "staging CONVERGED v1-i2, production CONVERGED v1-i2")
+	w.Publish()
+	s := w.Await("web", "staging CONVERGED v1-i2, production CONVERGED v1-i2")
 	left := objectOf(s, "production", "PodDisruptionBudget/web")
 	require.True(t, left.Orphaned)
 	_, err := w.cluster.Client.PolicyV1().PodDisruptionBudgets(w.production).Get(t.Context(), "web", metav1.GetOptions{})
 	require.NoError(t, err)
 
 	w.edit(configFile, "manifests: [web]", "manifests: [web], prune: true")
-	w.publish()
-	s = w.await("web", "staging CONVERGED v1-i3, production CONVERGED v1-i3")
+	w.Publish()
+	s = w.Await("web", "staging CONVERGED v1-i3, production CONVERGED v1-i3")
 	require.Empty(t, objectOf(s, "production", "PodDisruptionBudget/web"))
 	budgets, err := w.cluster.Client.PolicyV1().PodDisruptionBudgets(w.production).List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
@@ -141,10 +141,10 @@ metadata: {name: `+name+`, annotations: {helm.sh/hook: "`+when+`", helm.sh/hook-
 spec: {template: {spec: {restartPolicy: Never, containers: [{name: hook, image: "tools:{{ .Values.image.tag }}", command: ["true"]}]}}}
 `)
 	}
-	w.publish()
-	w.await("cache", "staging CONVERGED 1.6.38, production CONVERGED 1.6.38")
-	w.release("cache", "1.6.39")
-	w.await("cache", "staging CONVERGED 1.6.39, production CONVERGED 1.6.39")
+	w.Publish()
+	w.Await("cache", "staging CONVERGED 1.6.38, production CONVERGED 1.6.38")
+	w.Release("cache", "1.6.39")
+	w.Await("cache", "staging CONVERGED 1.6.39, production CONVERGED 1.6.39")
 	created := func(name string) metav1.Time {
 		job, err := w.cluster.Client.BatchV1().Jobs(w.production).Get(t.Context(), name, metav1.GetOptions{})
 		require.NoError(t, err)

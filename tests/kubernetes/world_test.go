@@ -1,4 +1,6 @@
-package tests
+// Package kubernetes_test releases with a whole Converge to real Kubernetes API servers: the example, drift, rights,
+// refusals, and what it costs to be idle.
+package kubernetes_test
 
 import (
 	"context"
@@ -17,15 +19,16 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/kubetest"
 )
 
-const kubernetesExample = "../examples/kubernetes"
+const kubernetesExample = "../../examples/kubernetes"
 
 // kubeWorld is examples/kubernetes, or some of its services, on the tests' cluster: its two channels
 // in two namespaces of the test's own.
 type kubeWorld struct {
-	*world
+	*stage.World
 	cluster             *kubetest.Cluster
 	staging, production string // namespaces
 }
@@ -38,19 +41,19 @@ const kubeRuntime = `{kubeconfig: "KUBECONFIG", context: CONTEXT, failAfter: 500
 func newKubeWorld(t *testing.T, services ...string) *kubeWorld {
 	t.Helper()
 	cluster := kubetest.Start(t)
-	w := &kubeWorld{world: newWorld(t), cluster: cluster, staging: cluster.Namespace(t), production: cluster.Namespace(t)}
+	w := &kubeWorld{World: shared.World(t), cluster: cluster, staging: cluster.Namespace(t), production: cluster.Namespace(t)}
 	w.copyExample()
-	w.edit(configFile, "name: shop\n", "name: "+w.app+"\n")
+	w.edit(configFile, "name: shop\n", "name: "+w.App+"\n")
 	for channel, namespace := range map[string]string{"staging": w.staging, "production": w.production} {
-		w.edit(configFile, fmt.Sprintf("{name: %s, namespace: shop-%s}", channel, channel), fmt.Sprintf("{name: %s-%s, namespace: %s}", w.app, channel, namespace))
-		w.pattern(configFile, `(?s)name: `+channel+`\nkubernetes: \{[^\n]*`, fmt.Sprintf("name: %s-%s\nkubernetes: %s", w.app, channel, kubeRuntime))
+		w.edit(configFile, fmt.Sprintf("{name: %s, namespace: shop-%s}", channel, channel), fmt.Sprintf("{name: %s-%s, namespace: %s}", w.App, channel, namespace))
+		w.pattern(configFile, `(?s)name: `+channel+`\nkubernetes: \{[^\n]*`, fmt.Sprintf("name: %s-%s\nkubernetes: %s", w.App, channel, kubeRuntime))
 	}
 	w.edit(configFile, "KUBECONFIG", cluster.Kubeconfig)
 	w.edit(configFile, "CONTEXT", cluster.Name)
 	w.keep(services)
 	t.Cleanup(func() { // before the namespaces go: a service would want them back
-		for _, id := range append([]string{protocol.ApplicationID(w.app)}, ids(w, services)...) {
-			_ = w.client.TerminateWorkflow(context.Background(), id, "", "the test has ended") // it may not have begun
+		for _, id := range append([]string{protocol.ApplicationID(w.App)}, ids(w, services)...) {
+			_ = w.Client.TerminateWorkflow(context.Background(), id, "", "the test has ended") // it may not have begun
 		}
 	})
 	return w
@@ -58,7 +61,7 @@ func newKubeWorld(t *testing.T, services ...string) *kubeWorld {
 
 func ids(w *kubeWorld, services []string) (all []string) {
 	for _, s := range services {
-		all = append(all, w.id(s))
+		all = append(all, w.ID(s))
 	}
 	return all
 }
@@ -66,14 +69,14 @@ func ids(w *kubeWorld, services []string) (all []string) {
 const configFile = "shop.converge.yaml"
 
 func (w *kubeWorld) copyExample() {
-	w.t.Helper()
-	require.NoError(w.t, os.CopyFS(w.dir, os.DirFS(kubernetesExample)))
-	require.NoError(w.t, os.RemoveAll(filepath.Join(w.dir, ".converge")))
+	w.T.Helper()
+	require.NoError(w.T, os.CopyFS(w.Dir, os.DirFS(kubernetesExample)))
+	require.NoError(w.T, os.RemoveAll(filepath.Join(w.Dir, ".converge")))
 }
 
 // keep leaves out the services that are not named.
 func (w *kubeWorld) keep(services []string) {
-	w.t.Helper()
+	w.T.Helper()
 	documents := strings.Split(w.read(configFile), "\n---\n")
 	documents = slices.DeleteFunc(documents, func(d string) bool {
 		name := regexp.MustCompile(`(?m)^kind: Service\nname: (\w+)$`).FindStringSubmatch(d)
@@ -83,59 +86,59 @@ func (w *kubeWorld) keep(services []string) {
 }
 
 func (w *kubeWorld) read(file string) string {
-	w.t.Helper()
-	data, err := os.ReadFile(filepath.Join(w.dir, file))
-	require.NoError(w.t, err)
+	w.T.Helper()
+	data, err := os.ReadFile(filepath.Join(w.Dir, file))
+	require.NoError(w.T, err)
 	return string(data)
 }
 
 func (w *kubeWorld) save(file, text string) {
-	w.t.Helper()
-	require.NoError(w.t, os.WriteFile(filepath.Join(w.dir, file), []byte(text), 0o600))
+	w.T.Helper()
+	require.NoError(w.T, os.WriteFile(filepath.Join(w.Dir, file), []byte(text), 0o600))
 }
 
 // edit replaces all occurrences in a file.
 func (w *kubeWorld) edit(file, old, replacement string) {
-	w.t.Helper()
+	w.T.Helper()
 	text := w.read(file)
-	require.Contains(w.t, text, old)
+	require.Contains(w.T, text, old)
 	w.save(file, strings.ReplaceAll(text, old, replacement))
 }
 
 // pattern replaces whatever matches.
 func (w *kubeWorld) pattern(file, old, replacement string) {
-	w.t.Helper()
+	w.T.Helper()
 	text, re := w.read(file), regexp.MustCompile(old)
-	require.Regexp(w.t, re, text)
+	require.Regexp(w.T, re, text)
 	w.save(file, re.ReplaceAllLiteralString(text, replacement))
 }
 
 // annotateWebPods adds an annotation to the pod template of web, which tells the nodes how to play.
 func (w *kubeWorld) annotateWebPods(annotation, value string) {
-	w.t.Helper()
+	w.T.Helper()
 	w.edit("web/web.yaml", "    metadata:\n      labels:", fmt.Sprintf("    metadata:\n      annotations: {%s: %q}\n      labels:", annotation, value))
 }
 
 func (w *kubeWorld) deployment(namespace, name string) *appsv1.Deployment {
-	w.t.Helper()
-	d, err := w.cluster.Client.AppsV1().Deployments(namespace).Get(w.t.Context(), name, metav1.GetOptions{})
-	require.NoError(w.t, err)
+	w.T.Helper()
+	d, err := w.cluster.Client.AppsV1().Deployments(namespace).Get(w.T.Context(), name, metav1.GetOptions{})
+	require.NoError(w.T, err)
 	return d
 }
 
 // patchWeb changes the Deployment web as somebody else does.
 func (w *kubeWorld) patchWeb(namespace, by, patch string) {
-	w.t.Helper()
-	_, err := w.cluster.Client.AppsV1().Deployments(namespace).Patch(w.t.Context(), "web", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: by})
-	require.NoError(w.t, err)
+	w.T.Helper()
+	_, err := w.cluster.Client.AppsV1().Deployments(namespace).Patch(w.T.Context(), "web", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: by})
+	require.NoError(w.T, err)
 }
 
 // declareWeb declares fields of the Deployment web by server-side apply, as another tool does.
 func (w *kubeWorld) declareWeb(namespace, by, object string) {
-	w.t.Helper()
+	w.T.Helper()
 	force := true
-	_, err := w.cluster.Client.AppsV1().Deployments(namespace).Patch(w.t.Context(), "web", types.ApplyPatchType, []byte(object), metav1.PatchOptions{FieldManager: by, Force: &force})
-	require.NoError(w.t, err)
+	_, err := w.cluster.Client.AppsV1().Deployments(namespace).Patch(w.T.Context(), "web", types.ApplyPatchType, []byte(object), metav1.PatchOptions{FieldManager: by, Force: &force})
+	require.NoError(w.T, err)
 }
 
 func channelOf(s protocol.Status, name string) protocol.ChannelStatus {

@@ -1,4 +1,4 @@
-package tests
+package kubernetes_test
 
 import (
 	"os"
@@ -22,8 +22,8 @@ func TestKubernetesPublicManifests_D8(t *testing.T) {
 	declared := strings.Count("\n"+string(manifest), "\nkind: ")
 	require.Greater(t, declared, 30)
 	w := newKubeWorld(t, "web")
-	require.NoError(t, os.RemoveAll(filepath.Join(w.dir, "web")))
-	require.NoError(t, os.Mkdir(filepath.Join(w.dir, "web"), 0o700))
+	require.NoError(t, os.RemoveAll(filepath.Join(w.Dir, "web")))
+	require.NoError(t, os.Mkdir(filepath.Join(w.Dir, "web"), 0o700))
 	w.save("web/install.yaml", string(manifest))
 	w.save("web/project.yaml", "apiVersion: argoproj.io/v1alpha1\nkind: AppProject\nmetadata: {name: shop}\nspec: {description: of a kind that the set defines}\n")
 	_, err = w.cluster.Client.CoreV1().Secrets(w.staging).Create(t.Context(), &corev1.Secret{ // its own job makes it elsewhere
@@ -32,13 +32,13 @@ func TestKubernetesPublicManifests_D8(t *testing.T) {
 	require.NoError(t, err)
 	w.pattern(configFile, `(?s)- name: production\n.*?\n---\n`, "---\n") // its objects without a namespace are one set
 	w.pattern(configFile, `(?s)\nperReleaseChannel:.*`, "\n")
-	w.publish()
-	s := w.await("web", "staging CONVERGED v1")
+	w.Publish()
+	s := w.Await("web", "staging CONVERGED v1")
 	require.Equal(t, declared+1, len(channelOf(s, "staging").Objects)+channelOf(s, "staging").Omitted)
 	deployments, err := w.cluster.Client.AppsV1().Deployments(w.staging).List(t.Context(), metav1.ListOptions{LabelSelector: "converge/service=web"})
 	require.NoError(t, err)
 	require.Greater(t, len(deployments.Items), 3)
 
-	w.release("web", "v2")
-	w.await("web", "staging CONVERGED v2")
+	w.Release("web", "v2")
+	w.Await("web", "staging CONVERGED v2")
 }

@@ -1,4 +1,4 @@
-package tests
+package kubernetes_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/kubetest"
 	"github.com/converge-engine/converge/tests/temporaltest"
 )
@@ -47,7 +48,7 @@ func TestKubernetesRefusalsAreExplained_A13_D18(t *testing.T) {
 					Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/services": resourceapi.MustParse("0")}},
 				}, metav1.CreateOptions{})
 				require.NoError(t, err)
-				temporaltest.WaitFor(t, patience, func() (bool, string) {
+				temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
 					q, err := quotas.Get(t.Context(), "few", metav1.GetOptions{})
 					return err == nil && len(q.Status.Hard) > 0, fmt.Sprint("the quota is not counted yet ", err)
 				})
@@ -82,8 +83,8 @@ func TestKubernetesRefusalsAreExplained_A13_D18(t *testing.T) {
 			if row.prepare != nil {
 				row.prepare(t, w.cluster, ns)
 			}
-			w.publish()
-			s := w.awaitThat("web", "FAILED", func(s protocol.Status) bool { return channelOf(s, "staging").Status == "FAILED" })
+			w.Publish()
+			s := w.AwaitThat("web", "FAILED", func(s protocol.Status) bool { return channelOf(s, "staging").Status == "FAILED" })
 			require.Equal(t, row.attempts, w.applies())
 			explained := w.explained()
 			for _, part := range row.says {
@@ -104,8 +105,8 @@ func TestKubernetesRefusalsAreExplained_A13_D18(t *testing.T) {
 
 // applies counts how often web was applied.
 func (w *kubeWorld) applies() (n int) {
-	w.t.Helper()
-	for _, e := range w.history(w.id("web")) {
+	w.T.Helper()
+	for _, e := range w.History(w.ID("web")) {
 		if e.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName() == protocol.ActivityApply {
 			n++
 		}
@@ -115,11 +116,11 @@ func (w *kubeWorld) applies() (n int) {
 
 // explained is what explain says of web.
 func (w *kubeWorld) explained() string {
-	w.t.Helper()
-	value, err := w.client.QueryWorkflow(w.t.Context(), w.id("web"), "", protocol.QueryExplain)
-	require.NoError(w.t, err)
+	w.T.Helper()
+	value, err := w.Client.QueryWorkflow(w.T.Context(), w.ID("web"), "", protocol.QueryExplain)
+	require.NoError(w.T, err)
 	var answer protocol.Explanation
-	require.NoError(w.t, value.Get(&answer))
+	require.NoError(w.T, value.Get(&answer))
 	return strings.Join(answer.Lines, "\n")
 }
 
@@ -130,8 +131,8 @@ func newGatedWorld(t *testing.T, object string) (w *kubeWorld, gate *kubetest.Ga
 	gate = w.cluster.Gate(t)
 	w.edit(configFile, w.cluster.Kubeconfig, gate.Kubeconfig)
 	w.edit(configFile, "context: "+w.cluster.Name, "context: gate")
-	require.NoError(t, os.RemoveAll(filepath.Join(w.dir, "web")))
-	require.NoError(t, os.Mkdir(filepath.Join(w.dir, "web"), 0o700))
+	require.NoError(t, os.RemoveAll(filepath.Join(w.Dir, "web")))
+	require.NoError(t, os.Mkdir(filepath.Join(w.Dir, "web"), 0o700))
 	w.save("web/web.yaml", object+"\n")
 	return w, gate, w.staging
 }

@@ -1,4 +1,4 @@
-package tests
+package kubernetes_test
 
 import (
 	"fmt"
@@ -11,18 +11,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/temporaltest"
 )
 
 // byWatch is far less than the five minutes between looks at what is steady.
-const byWatch = patience
+const byWatch = 2 * time.Minute
 
 // A12: what is changed by hand is put back, at once, and what others add is left alone.
 func TestKubernetesDriftIsRepaired_A12(t *testing.T) {
 	t.Parallel()
 	w := newKubeWorld(t, "web")
-	w.publish()
-	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.Publish()
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 
 	t.Run("an edited field", func(t *testing.T) {
 		w.patchWeb(w.production, "kubectl-edit", `{"spec":{"replicas":5}}`)
@@ -30,7 +31,7 @@ func TestKubernetesDriftIsRepaired_A12(t *testing.T) {
 			d := w.deployment(w.production, "web")
 			return *d.Spec.Replicas == 3, fmt.Sprintf("%d replicas", *d.Spec.Replicas)
 		})
-		s := w.await("web", "staging CONVERGED v1, production CONVERGED v1")
+		s := w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 		require.Contains(t, fmt.Sprint(s.Journal), "kubectl-edit", "it is told who wrote it")
 	})
 	t.Run("a deleted object", func(t *testing.T) {
@@ -42,13 +43,13 @@ func TestKubernetesDriftIsRepaired_A12(t *testing.T) {
 			after, err := services.Get(t.Context(), "web", metav1.GetOptions{})
 			return err == nil && after.UID != before.UID, fmt.Sprint(err)
 		})
-		w.await("web", "staging CONVERGED v1, production CONVERGED v1")
+		w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 	})
 	t.Run("what others add stays", func(t *testing.T) {
 		w.declareWeb(w.production, "mesh", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","annotations":{"mesh/inject":"true"}}}`)
 		w.patchWeb(w.production, "kubectl-edit", `{"spec":{"replicas":4}}`) // a repair, and then a release, pass it by
-		w.release("web", "v2")
-		w.await("web", "staging CONVERGED v2, production CONVERGED v2")
+		w.Release("web", "v2")
+		w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
 		d := w.deployment(w.production, "web")
 		require.Equal(t, int32(3), *d.Spec.Replicas)
 		require.Equal(t, "true", d.Annotations["mesh/inject"])
@@ -60,18 +61,18 @@ func TestKubernetesDriftIsReported_A12(t *testing.T) {
 	t.Parallel()
 	w := newKubeWorld(t, "web")
 	w.edit(configFile, "initialVersion: v1\n", "initialVersion: v1\ndrift: observe\n")
-	w.publish()
-	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.Publish()
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 	w.patchWeb(w.production, "kubectl-edit", `{"spec":{"replicas":5}}`)
-	s := w.awaitThat("web", "the rollout to five ended", func(s protocol.Status) bool {
+	s := w.AwaitThat("web", "the rollout to five ended", func(s protocol.Status) bool {
 		versions := objectOf(s, "production", "Deployment/web").Versions
 		return channelOf(s, "production").Status == "DEGRADED" && len(versions) == 1 && versions[0].AvailableReplicas == 5
 	})
 	require.Contains(t, reasons(s, "production"), "spec.replicas 5, declared 3 (written by kubectl-edit)")
 
 	seen := channelOf(s, "production").ObservedAt
-	w.act("web", protocol.Refresh, `{"by":"test"}`)
-	w.awaitThat("web", "another look", func(s protocol.Status) bool { return channelOf(s, "production").ObservedAt.After(seen) })
+	w.Act("web", protocol.Refresh, `{"by":"test"}`)
+	w.AwaitThat("web", "another look", func(s protocol.Status) bool { return channelOf(s, "production").ObservedAt.After(seen) })
 	require.Equal(t, int32(5), *w.deployment(w.production, "web").Spec.Replicas)
 }
 
@@ -80,18 +81,18 @@ func TestKubernetesDriftIsReported_A12(t *testing.T) {
 func TestKubernetesConflictIsExplained_D11(t *testing.T) {
 	t.Parallel()
 	w := newKubeWorld(t, "web")
-	w.publish()
-	w.await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.Publish()
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 	w.declareWeb(w.production, "flux", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web"},"spec":{"replicas":5}}`)
-	s := w.awaitThat("web", "the refused repair", func(s protocol.Status) bool {
+	s := w.AwaitThat("web", "the refused repair", func(s protocol.Status) bool {
 		return channelOf(s, "production").Status == "DEGRADED" && strings.Contains(reasons(s, "production"), "spec.replicas belongs to flux")
 	})
 	require.Equal(t, "CONVERGED", channelOf(s, "staging").Status)
 	require.Equal(t, int32(5), *w.deployment(w.production, "web").Spec.Replicas, "it was not fought over")
 
 	w.edit(configFile, "manifests: [web]", "manifests: [web], adopt: true")
-	w.publish()
-	w.await("web", "staging CONVERGED v1-i2, production CONVERGED v1-i2")
+	w.Publish()
+	w.Await("web", "staging CONVERGED v1-i2, production CONVERGED v1-i2")
 	require.Equal(t, int32(3), *w.deployment(w.production, "web").Spec.Replicas)
 }
 
@@ -104,15 +105,15 @@ func TestKubernetesAdopts_D11(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "web-settings"}, Data: map[string]string{"GREETING": "mine", "MORE": "kept"},
 	}, metav1.CreateOptions{FieldManager: "somebody"})
 	require.NoError(t, err)
-	w.publish()
-	s := w.awaitThat("web", "the refusal", func(s protocol.Status) bool { return channelOf(s, "staging").Status == "FAILED" })
+	w.Publish()
+	s := w.AwaitThat("web", "the refusal", func(s protocol.Status) bool { return channelOf(s, "staging").Status == "FAILED" })
 	require.Contains(t, reasons(s, "staging"), "it is there already, and not ours (written by somebody)")
 	_, err = w.cluster.Client.AppsV1().Deployments(w.staging).Get(t.Context(), "web", metav1.GetOptions{})
 	require.Error(t, err, "nothing is half done")
 
 	w.edit(configFile, "manifests: [web]", "manifests: [web], adopt: true")
-	w.publish()
-	w.awaitThat("web", "both converged", func(s protocol.Status) bool { return s.Status == "CONVERGED" })
+	w.Publish()
+	w.AwaitThat("web", "both converged", func(s protocol.Status) bool { return s.Status == "CONVERGED" })
 	settings, err := maps.Get(t.Context(), "web-settings", metav1.GetOptions{})
 	require.NoError(t, err)
 	require.Equal(t, "Hello from staging", settings.Data["GREETING"])
@@ -123,21 +124,21 @@ func TestKubernetesAdopts_D11(t *testing.T) {
 func TestKubernetesIdleCostsNothing(t *testing.T) {
 	w := newKubeWorld(t, "web", "api", "cache")
 	w.edit(configFile, "pollInterval: 100ms", "pollInterval: 50ms, steadyPollInterval: 50ms")
-	w.publish()
+	w.Publish()
 	services := []string{"web", "api", "cache"}
 	for _, service := range services {
-		w.awaitThat(service, "converged", func(s protocol.Status) bool { return s.Status == "CONVERGED" })
+		w.AwaitThat(service, "converged", func(s protocol.Status) bool { return s.Status == "CONVERGED" })
 	}
 	record := requestsOf(w.cluster.Kubeconfig)
 	events := func() (n int) {
 		for _, service := range services {
-			n += len(w.history(w.id(service)))
+			n += len(w.History(w.ID(service)))
 		}
 		return n
 	}
 	// What the last rollout leaves behind may still come in.
 	before, asked, since := 0, 0, time.Now()
-	temporaltest.WaitFor(t, patience, func() (bool, string) {
+	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
 		if n, r := events(), record.count(); n != before || r != asked {
 			before, asked, since = n, r, time.Now()
 		}
@@ -145,17 +146,17 @@ func TestKubernetesIdleCostsNothing(t *testing.T) {
 	})
 	looks := w.looks(services)
 	const many = 24 // the server makes them a second apart
-	temporaltest.WaitFor(t, patience, func() (bool, string) { n := w.looks(services); return n >= looks+many, fmt.Sprint(n) })
+	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { n := w.looks(services); return n >= looks+many, fmt.Sprint(n) })
 	require.Equal(t, before, events(), "history events")
 	require.Equal(t, asked, record.count(), "requests")
 }
 
 // looks is how often services were looked at by the observations under way.
 func (w *kubeWorld) looks(services []string) (n int32) {
-	w.t.Helper()
+	w.T.Helper()
 	for _, service := range services {
-		described, err := w.client.DescribeWorkflowExecution(w.t.Context(), w.id(service), "")
-		require.NoError(w.t, err)
+		described, err := w.Client.DescribeWorkflowExecution(w.T.Context(), w.ID(service), "")
+		require.NoError(w.T, err)
 		for _, a := range described.PendingActivities {
 			n += a.Attempt
 		}

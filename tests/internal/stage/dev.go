@@ -1,0 +1,205 @@
+package stage
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/tests/temporaltest"
+)
+
+// build makes the two programs in a folder.
+func (s *Stage) build() (string, error) {
+	dir, err := s.folder("bin")
+	if err != nil {
+		return "", err
+	}
+	const programs = "github.com/converge-engine/converge/cmd/"
+	out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", dir, programs+"converge", programs+"converge-dev").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build the programs: %w\n%s", err, out)
+	}
+	return dir, nil
+}
+
+// Programs is a folder with converge and converge-dev, built once for all tests that run them.
+func (s *Stage) Programs(t *testing.T) string {
+	t.Helper()
+	dir, err := s.programs()
+	require.NoError(t, err)
+	return dir
+}
+
+// Dev is `converge dev` as a process of its own, on a directory of its own.
+type Dev struct {
+	T   *testing.T
+	Dir string
+	// Env is what the programs get beside the test's own environment.
+	Env []string
+	// Port is where the server serves gRPC on the loopback address.
+	Port int
+
+	bin     string
+	uiPort  int
+	process *exec.Cmd
+	out     *lockedBuffer
+}
+
+// Dev prepares one; Start starts it.
+func (s *Stage) Dev(t *testing.T, dir string) *Dev {
+	t.Helper()
+	return &Dev{T: t, bin: s.Programs(t), Dir: dir, Port: s.FreePort(t), uiPort: s.FreePort(t)}
+}
+
+// Start runs the program and returns at once; Stop or Kill ends it, the end of the test at the
+// latest.
+func (d *Dev) Start() {
+	d.T.Helper()
+	d.out = &lockedBuffer{}
+	d.process = exec.Command(filepath.Join(d.bin, "converge"), "dev", d.Dir,
+		"--port", fmt.Sprint(d.Port), "--ui-port", fmt.Sprint(d.uiPort))
+	d.process.Stdout, d.process.Stderr = d.out, d.out
+	d.process.Env = append(os.Environ(), d.Env...)
+	require.NoError(d.T, d.process.Start())
+	process := d.process
+	d.T.Cleanup(func() {
+		if process.ProcessState == nil {
+			_ = process.Process.Kill()
+			_ = process.Wait() // reports the kill
+		}
+		if d.T.Failed() {
+			d.T.Logf("converge dev said:\n%s", d.out)
+		}
+	})
+}
+
+// Kill ends it as a crash does.
+func (d *Dev) Kill() {
+	d.T.Helper()
+	require.NoError(d.T, d.process.Process.Kill())
+	_ = d.process.Wait() // reports the kill
+}
+
+// Stop ends it as Ctrl-C does.
+func (d *Dev) Stop() {
+	d.T.Helper()
+	require.NoError(d.T, d.process.Process.Signal(syscall.SIGINT))
+	require.NoError(d.T, d.process.Wait(), "Ctrl-C ends it without an error")
+}
+
+// Said is all that it has printed since it was started.
+func (d *Dev) Said() string { return d.out.String() }
+
+// Converge runs the CLI against it and returns what it printed on stdout, and its exit code.
+func (d *Dev) Converge(args ...string) (string, int) {
+	d.T.Helper()
+	return d.Run("converge", append(args, "--address", fmt.Sprintf("127.0.0.1:%d", d.Port))...)
+}
+
+// Run runs a program, one of ours by its name or any by its path, in the directory, and returns what it printed on
+// stdout, and its exit code.
+func (d *Dev) Run(program string, args ...string) (string, int) {
+	d.T.Helper()
+	ctx, cancel := context.WithTimeout(d.T.Context(), 2*Patience)
+	defer cancel()
+	path := program
+	if !strings.Contains(program, "/") {
+		path = filepath.Join(d.bin, program)
+	}
+	cmd := exec.CommandContext(ctx, path, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Dir, cmd.Stdout, cmd.Stderr = d.Dir, &stdout, &stderr
+	cmd.Env = append(append(os.Environ(), "CONVERGE_BY=tester"), d.Env...)
+	err := cmd.Run()
+	if cmd.ProcessState == nil {
+		require.NoError(d.T, err)
+	}
+	if stderr.Len() > 0 && args[0] != "status" { // which is asked until it answers
+		d.T.Logf("%s %s: %s", program, strings.Join(args, " "), stderr.String())
+	}
+	return stdout.String(), cmd.ProcessState.ExitCode()
+}
+
+// Await waits until `converge status --output json` shows the service as wanted.
+func (d *Dev) Await(service, want string) protocol.Status {
+	d.T.Helper()
+	var last protocol.Status
+	temporaltest.WaitFor(d.T, 2*Patience, func() (bool, string) {
+		out, code := d.Converge("status", service, "--output", "json")
+		if code != 0 {
+			return false, fmt.Sprintf("exit %d", code)
+		}
+		all, err := Statuses(out)
+		if err != nil {
+			return false, err.Error()
+		}
+		for _, s := range all {
+			last = s
+		}
+		return Channels(last) == want, fmt.Sprintf("want %s, have %s", want, Channels(last))
+	})
+	return last
+}
+
+// Statuses reads what `converge status --output json` prints: one status or a list of them.
+func Statuses(out string) ([]protocol.Status, error) {
+	var all []protocol.Status
+	if err := json.Unmarshal([]byte(out), &all); err == nil {
+		return all, nil
+	}
+	var one protocol.Status
+	err := json.Unmarshal([]byte(out), &one)
+	return []protocol.Status{one}, err
+}
+
+// lockedBuffer is written by a process while a test reads it.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// FreePort returns a port of the loopback address on which nothing listens, and which no other call has returned. It is
+// none of those from which the system takes ports by itself, for connections or for whoever asks for any: a program
+// listens on it later, and again after it was killed.
+func (s *Stage) FreePort(t *testing.T) int {
+	t.Helper()
+	const low, high = 12000, 32000
+	for range 1000 {
+		port := low + rand.IntN(high-low)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			continue
+		}
+		require.NoError(t, l.Close())
+		if _, given := s.ports.LoadOrStore(port, true); !given {
+			return port
+		}
+	}
+	require.Fail(t, "no free port")
+	return 0
+}

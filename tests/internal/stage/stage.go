@@ -1,0 +1,179 @@
+// Package stage gives the tests that play on a real Temporal server what they have in common: a worker that serves with
+// runtimes in memory, Worlds of one application each, and `converge dev` as a process of its own.
+//
+// A test program makes one Stage, whose Main is its TestMain. Its tests run at the same time, since they wait for most
+// of it: each keeps to its own World. A test that measures is not Parallel, and so runs alone.
+package stage
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+
+	"github.com/converge-engine/converge/activities"
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/runtimes"
+	"github.com/converge-engine/converge/runtimes/fake"
+	"github.com/converge-engine/converge/tests/temporaltest"
+	"github.com/converge-engine/converge/worker"
+	"github.com/converge-engine/converge/worker/embedded"
+)
+
+// Patience is the deadline of every wait: long enough for two cores with far too much to do, never slept through.
+const Patience = 3 * time.Minute
+
+// Stage is what the tests of one program share: a server, a worker with its store and its fake runtime, the programs of
+// this repository. Each is started or built for the first test that wants it.
+type Stage struct {
+	factories map[entities.RuntimeKind]activities.Factory
+	programs  func() (string, error)
+	ports     sync.Map // those that were given
+
+	once  sync.Once // of the worker
+	err   error
+	store string
+	fake  *fake.Runtime
+
+	mu   sync.Mutex
+	stop []func() // at the end, the last first
+}
+
+// New makes the stage of a test program, whose workers make runtimes with these factories beside the fake and the
+// built-in ones.
+func New(factories map[entities.RuntimeKind]activities.Factory) *Stage {
+	s := &Stage{factories: factories}
+	s.programs = sync.OnceValues(s.build)
+	return s
+}
+
+// atOnce is how many tests run at the same time unless -parallel says otherwise: more than there are cores, and
+// so few that on a loaded machine no product's timeout of seconds ends.
+const atOnce = "4"
+
+// Main runs the tests and ends what they shared. It returns the exit code.
+func (s *Stage) Main(m *testing.M) int {
+	flag.Parse()
+	chosen := false
+	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
+	if !chosen {
+		if err := flag.Set("test.parallel", atOnce); err != nil {
+			panic(err) // there is such a flag
+		}
+	}
+	code := m.Run()
+	for _, stop := range slices.Backward(s.stop) {
+		stop()
+	}
+	return code
+}
+
+// folder makes one that is removed at the end.
+func (s *Stage) folder(purpose string) (string, error) {
+	dir, err := os.MkdirTemp("", "converge-"+purpose+"-")
+	if err != nil {
+		return "", err
+	}
+	s.atEnd(func() { _ = os.RemoveAll(dir) }) // it is below the system's folder for what is temporary
+	return dir, nil
+}
+
+func (s *Stage) atEnd(stop func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stop = append(s.stop, stop)
+}
+
+// World gives a test an application of its own on the shared server and worker.
+func (s *Stage) World(t *testing.T) *World {
+	t.Helper()
+	env := temporaltest.Start(t)
+	s.once.Do(func() { s.err = s.workForAll(env.Address) })
+	require.NoError(t, s.err)
+	return &World{
+		T: t, Client: env.Client, App: temporaltest.Unique(t), Dir: t.TempDir(), Store: s.store, Fake: s.fake,
+	}
+}
+
+func (s *Stage) workForAll(address string) (err error) {
+	if s.store, err = s.folder("store"); err != nil {
+		return err
+	}
+	s.fake = fake.New(nil)
+	stop, err := s.work(address, s.store, s.fake)
+	if err != nil {
+		return err
+	}
+	s.atEnd(stop)
+	return nil
+}
+
+// OwnServer gives a test a world with a server, a store and a fake runtime of its own, and a worker that it stops and
+// starts. The server wants runs to end after so many events; 0 is its own default. The worker is started.
+func (s *Stage) OwnServer(t *testing.T, events int) *World {
+	t.Helper()
+	server, err := embedded.Start(t.Context(), embedded.Options{
+		SearchAttributes: worker.SearchAttributes(), ContinueAsNewAfter: events,
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Stop()) })
+	c, err := client.Dial(client.Options{HostPort: server.Address(), Logger: Quiet{}})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	w := &World{T: t, Client: c, App: temporaltest.Unique(t), Dir: t.TempDir(), Store: t.TempDir(), Fake: fake.New(nil)}
+	w.StartWorker = func() {
+		t.Helper()
+		stop, err := s.work(server.Address(), w.Store, w.Fake)
+		require.NoError(t, err)
+		w.StopWorker = sync.OnceFunc(stop)
+	}
+	w.StartWorker()
+	t.Cleanup(func() { w.StopWorker() })
+	return w
+}
+
+// work serves with a connection of its own, so that it may outlive the test that starts it.
+func (s *Stage) work(address, store string, runtime *fake.Runtime) (stop func(), err error) {
+	c, err := client.Dial(client.Options{HostPort: address, Logger: Quiet{}})
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", address, err)
+	}
+	factories := map[entities.RuntimeKind]activities.Factory{
+		entities.RuntimeFake: func(entities.RuntimeDefinition) (runtimes.Runtime, error) { return runtime, nil },
+	}
+	maps.Copy(factories, s.factories)
+	stopWorker, err := worker.Start(context.Background(), c, worker.Options{Store: store, Factories: factories})
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return func() { stopWorker(); c.Close() }, nil
+}
+
+// Quiet discards the SDK's chatter; a failing workflow task is worth seeing.
+type Quiet struct{}
+
+// Debug implements the SDK's log.Logger.
+func (Quiet) Debug(string, ...any) {}
+
+// Info implements the SDK's log.Logger.
+func (Quiet) Info(string, ...any) {}
+
+// Warn implements the SDK's log.Logger.
+func (Quiet) Warn(m string, kv ...any) {
+	if strings.Contains(m, "panic") || strings.Contains(m, "workflow task") {
+		fmt.Fprintln(os.Stderr, m, kv)
+	}
+}
+
+// Error implements the SDK's log.Logger.
+func (Quiet) Error(m string, kv ...any) { fmt.Fprintln(os.Stderr, m, kv) }

@@ -1,0 +1,189 @@
+package stage
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/runtimes/fake"
+	"github.com/converge-engine/converge/tests/temporaltest"
+	"github.com/converge-engine/converge/worker/publish"
+)
+
+// World is one application, with runtimes in memory. Files of its configuration are written with Write; Publish makes
+// them the newest incarnation. What goes wrong in a method ends the test.
+type World struct {
+	T      *testing.T
+	Client client.Client
+	// App is the application's name, Dir the directory of its configuration, Store that of the worker's store.
+	App   string
+	Dir   string
+	Store string
+	Fake  *fake.Runtime
+	// StartWorker and StopWorker are nil unless the world has a server of its own.
+	StartWorker, StopWorker func()
+}
+
+// TwoChannels is staging before production, looked at as fast as is decent.
+const TwoChannels = `apiVersion: converge/v1
+kind: Application
+name: APP
+releaseChannels:
+- {name: staging, runtimes: [{name: APP-rt}]}
+- {name: production, runtimes: [{name: APP-rt}], preconditions: [{releaseChannelStable: {releaseChannel: staging}}]}
+---
+apiVersion: converge/v1
+kind: Runtime
+name: APP-rt
+fake: {pollInterval: 100ms, steadyPollInterval: 300ms, retry: {maxAttempts: 3, backoff: 100ms, maxBackoff: 1s}}
+`
+
+// Web is a service with a parameter, for TwoChannels.
+const Web = `---
+apiVersion: converge/v1
+kind: Service
+name: web
+parameters:
+- {name: greeting, type: string, default: hello}
+custom: {env: {GREETING: "${{ params.greeting }}", VERSION: "${{ version }}"}}
+`
+
+// Write replaces the configuration; APP stands for the application's name.
+func (w *World) Write(yaml string) {
+	w.T.Helper()
+	require.NoError(w.T, os.WriteFile(filepath.Join(w.Dir, "converge.yaml"), []byte(strings.ReplaceAll(yaml, "APP", w.App)), 0o600))
+}
+
+// Publish applies the directory as `converge apply` does.
+func (w *World) Publish() publish.Result {
+	w.T.Helper()
+	result, err := publish.Publish(w.T.Context(), publish.Options{
+		Client: w.Client, Dir: w.Dir, StoreURL: w.Store, By: "test", Fake: true,
+	})
+	require.NoError(w.T, err)
+	return result
+}
+
+// ID is the workflow id of a service.
+func (w *World) ID(service string) string { return protocol.ServiceID(w.App, service) }
+
+// Update calls a verb as an update and decodes the answer into it. A workflow that ended its run just
+// then has forgotten the call: as the CLI does, it is made again.
+func (w *World) Update(id, verb string, payload, answer any) error {
+	w.T.Helper()
+	raw, err := w.updateOnce(id, verb, payload)
+	var notReady *serviceerror.WorkflowNotReady
+	for n := 0; errors.As(err, &notReady) && n < 5; n++ {
+		raw, err = w.updateOnce(id, verb, payload)
+	}
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(raw, answer)
+}
+
+func (w *World) updateOnce(id, verb string, payload any) (raw json.RawMessage, err error) {
+	handle, err := w.Client.UpdateWorkflow(w.T.Context(), client.UpdateWorkflowOptions{
+		WorkflowID: id, UpdateName: verb, Args: []any{payload}, WaitForStage: client.WorkflowUpdateStageCompleted,
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = handle.Get(w.T.Context(), &raw)
+	return raw, err
+}
+
+// Release releases a version by an update.
+func (w *World) Release(service, version string) protocol.ReleaseAnswer {
+	w.T.Helper()
+	var answer protocol.ReleaseAnswer
+	require.NoError(w.T, w.Update(w.ID(service), protocol.Release,
+		protocol.ReleaseRequest{Act: protocol.Act{By: "test"}, Version: version}, &answer))
+	return answer
+}
+
+// Act calls any other verb by an update, with a payload in JSON, and returns what it answers.
+func (w *World) Act(service, verb, payload string) string {
+	w.T.Helper()
+	var answer protocol.Answer
+	require.NoError(w.T, w.Update(w.ID(service), verb, json.RawMessage(payload), &answer))
+	return answer.Message
+}
+
+// Signal calls any verb by a signal, with a payload in JSON.
+func (w *World) Signal(service, verb, payload string) {
+	w.T.Helper()
+	require.NoError(w.T, w.Client.SignalWorkflow(w.T.Context(), w.ID(service), "", verb, json.RawMessage(payload)))
+}
+
+// Status asks a service, by a query.
+func (w *World) Status(service string) protocol.Status {
+	w.T.Helper()
+	var s protocol.Status
+	value, err := w.Client.QueryWorkflow(w.T.Context(), w.ID(service), "", protocol.QueryStatus)
+	require.NoError(w.T, err)
+	require.NoError(w.T, value.Get(&s))
+	return s
+}
+
+// Channels is a status in one line: "staging CONVERGED v2, production CONVERGING v2".
+func Channels(s protocol.Status) string {
+	var parts []string
+	for _, c := range s.Channels {
+		parts = append(parts, strings.TrimSpace(c.Name+" "+c.Status+" "+c.Target))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Await waits until the status in one line is as wanted.
+func (w *World) Await(service, want string) protocol.Status {
+	w.T.Helper()
+	return w.AwaitThat(service, want, func(s protocol.Status) bool { return Channels(s) == want })
+}
+
+// AwaitThat waits until cond holds for the status; what names it.
+func (w *World) AwaitThat(service, what string, cond func(protocol.Status) bool) protocol.Status {
+	w.T.Helper()
+	var last protocol.Status
+	temporaltest.WaitFor(w.T, Patience, func() (bool, string) {
+		value, err := w.Client.QueryWorkflow(w.T.Context(), w.ID(service), "", protocol.QueryStatus)
+		if err != nil {
+			return false, fmt.Sprintf("want %s; %v", what, err)
+		}
+		last = protocol.Status{}
+		if err := value.Get(&last); err != nil {
+			return false, err.Error()
+		}
+		reasons, err := json.MarshalIndent(last, "", " ")
+		if err != nil {
+			return false, err.Error()
+		}
+		have := fmt.Sprintf("want %s, have %s\n%s", what, Channels(last), reasons)
+		return cond(last), have[:min(len(have), 8000)]
+	})
+	return last
+}
+
+// History is the present run of a workflow, whole.
+func (w *World) History(id string) []*historypb.HistoryEvent {
+	w.T.Helper()
+	var out []*historypb.HistoryEvent
+	events := w.Client.GetWorkflowHistory(w.T.Context(), id, "", false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for events.HasNext() {
+		e, err := events.Next()
+		require.NoError(w.T, err)
+		out = append(out, e)
+	}
+	return out
+}
