@@ -52,6 +52,7 @@ func (s *service) update(ctx workflow.Context, verb string, raw json.RawMessage)
 	if err := workflow.Await(ctx, s.configured); err != nil {
 		return nil, err
 	}
+	defer func() { s.woken, s.answered = true, true }()
 	r, err := decode(verb, raw)
 	if err != nil {
 		return nil, refused(err)
@@ -67,9 +68,7 @@ func (s *service) update(ctx workflow.Context, verb string, raw json.RawMessage)
 		return nil, err
 	}
 	defer s.lock.Unlock()
-	answer, err := s.perform(ctx, r, who)
-	s.woken, s.answered = true, true
-	return answer, err
+	return s.perform(ctx, r, who)
 }
 
 // configured: the service knows its configuration, or none is under way to it. An update may reach

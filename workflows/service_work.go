@@ -257,7 +257,7 @@ func (s *service) dueSummary(at time.Time) string {
 	for _, c := range s.decision.Channels {
 		for _, g := range c.Gates {
 			if g.Next.Equal(at) && g.Verdict != entities.Pass {
-				return clip(c.Channel+": "+g.ID+" "+g.Reason, maxSummary)
+				return clip(g.ID+" "+g.Reason, maxSummary)
 			}
 		}
 	}
