@@ -74,6 +74,7 @@ func (a *Activities) tell(ctx context.Context, r protocol.NotifyRequest, service
 	id := protocol.ServiceID(r.Application, service)
 	message := protocol.ServicePublish{
 		Incarnation: r.Newest.Number, Hash: r.Newest.Hash, Spec: digest, Store: r.Store, By: r.Newest.By,
+		Pinned: r.Pinned, At: r.At,
 	}
 	if digest == "" {
 		var gone *serviceerror.NotFound

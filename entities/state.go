@@ -35,7 +35,10 @@ type State struct {
 	AuditLines int64       `json:"auditLines,omitempty"`
 	// Announcements are audit lines that somebody is still to be told of.
 	Announcements []AuditLine `json:"announcements,omitempty"`
-	Deletion      *Deletion   `json:"deletion,omitempty"`
+	// ToldAt is when the application began to tell the incarnation that is known: nothing that it told
+	// earlier counts any more (D15).
+	ToldAt   time.Time `json:"toldAt,omitzero"`
+	Deletion *Deletion `json:"deletion,omitempty"`
 }
 
 // Bounds of what is kept in state; what is older is dropped, oldest first.

@@ -1,12 +1,9 @@
 package workflows
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/converge-engine/converge/entities"
@@ -16,30 +13,35 @@ import (
 // maxIncarnations is how many of the newest incarnations an Application remembers itself.
 const maxIncarnations = 50
 
-// Application is the life of one application: it numbers incarnations and tells services about
-// them.
+// Application is the life of one application: it numbers incarnations, tells services about them, and
+// holds all of them where they are (a pause) or at an incarnation (a pin).
 //
 // Invariant: numbers only grow, an incarnation never changes (D5), and every service whose spec
 // differs from what it was last told is told, however often a worker dies on the way: telling is
-// one resumable activity from the manifest that all know to the newest one.
+// one resumable activity from the manifest that all know to the one that they should.
 func Application(ctx workflow.Context, in protocol.ApplicationInput) error {
 	a := &application{ctx: ctx, name: in.Application, state: in.State}
 	if a.state == nil {
 		a.state = &protocol.ApplicationState{}
 	}
+	a.holds = holds{ctx: ctx, ended: a.holdEnded}
 	if err := a.listen(); err != nil {
 		return err
 	}
 	for {
-		a.tell()
-		workflow.SetCurrentDetails(ctx, a.details())
-		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() && !a.telling && workflow.AllHandlersFinished(ctx) {
-			a.collect()
-			return workflow.NewContinueAsNewError(ctx, protocol.ApplicationWorkflow,
-				protocol.ApplicationInput{Application: a.name, State: a.state})
-		}
+		a.collect()
 		a.woken = false
-		if err := workflow.Await(ctx, func() bool { return a.woken }); err != nil {
+		a.carryOut()
+		workflow.SetCurrentDetails(ctx, a.details())
+		if a.ending() && a.atRest() {
+			a.storeTrail()
+			if a.collect(); a.atRest() {
+				return workflow.NewContinueAsNewError(ctx, protocol.ApplicationWorkflow,
+					protocol.ApplicationInput{Application: a.name, State: a.state})
+			}
+			continue
+		}
+		if err := workflow.Await(ctx, a.hasNews); err != nil {
 			return err
 		}
 	}
@@ -52,170 +54,46 @@ type application struct {
 	woken bool
 
 	telling     bool
-	tellingOf   string // the manifest that is being told
+	tellingOf   told // what is being told
 	stopTelling workflow.CancelFunc
+	holds       holds
+	storing     bool      // audit lines are on their way to the store
+	retryAt     time.Time // when the store is tried again with them
 }
 
-func (a *application) listen() error {
-	handler := func(_ workflow.Context, raw json.RawMessage) (protocol.PublishAnswer, error) { return a.publish(raw) }
-	options := workflow.UpdateHandlerOptions{Validator: func(_ workflow.Context, raw json.RawMessage) error {
-		_, err := a.check(raw)
-		return refused(err)
-	}}
-	if err := workflow.SetUpdateHandlerWithOptions(a.ctx, protocol.Publish, handler, options); err != nil {
-		return err
-	}
-	workflow.Go(a.ctx, func(ctx workflow.Context) {
-		for {
-			var raw json.RawMessage
-			workflow.GetSignalChannel(ctx, protocol.Publish).Receive(ctx, &raw)
-			a.signalled(raw)
-		}
-	})
-	return workflow.SetQueryHandler(a.ctx, protocol.QueryStatus, a.status)
+func (a *application) hasNews() bool {
+	return a.woken || len(workflow.GetUnhandledSignalNames(a.ctx)) > 0
 }
 
-// signalled publishes by signal: nobody hears the answer, so a refusal is kept for `status`.
-func (a *application) signalled(raw json.RawMessage) {
-	if _, err := a.publish(raw); err != nil {
-		a.state.Refused = keepNewest(append(a.state.Refused, entities.Refusal{
-			Verb: protocol.Publish, By: by(raw), Reason: clip(errorText(err), maxRefusal), At: workflow.Now(a.ctx),
-		}), entities.MaxRefused)
-		a.woken = true
-	}
+func (a *application) ending() bool { return workflow.GetInfo(a.ctx).GetContinueAsNewSuggested() }
+
+func (a *application) atRest() bool {
+	return !a.telling && !a.holds.running && !a.storing && workflow.AllHandlersFinished(a.ctx)
 }
 
-func (a *application) collect() {
-	for {
-		var raw json.RawMessage
-		if !workflow.GetSignalChannel(a.ctx, protocol.Publish).ReceiveAsync(&raw) {
-			return
-		}
-		a.signalled(raw)
-	}
-}
-
-// check validates a publication against what is newest.
-func (a *application) check(raw json.RawMessage) (protocol.PublishRequest, error) {
-	var p protocol.PublishRequest
-	if err := decodeStrictly(protocol.Publish, raw, &p); err != nil {
-		return p, err
-	}
-	newest := a.newest()
+// carryOut tells services what they do not know yet, and keeps the audit trail.
+func (a *application) carryOut() {
+	a.tell()
 	switch {
-	case p.By == "":
-		return p, errors.New(`"by" is missing; expected who publishes`)
-	case checkAct(p.Act) != nil:
-		return p, checkAct(p.Act)
-	case p.Hash == "" || p.Manifest == "":
-		return p, errors.New(`"hash" and "manifest" are needed; publish with: converge apply DIR`)
-	case a.answered(p.RequestID) != nil:
-		return p, nil
-	case p.After != 0 && p.After != newest.Number:
-		return p, fmt.Errorf("compiled against incarnation %d, but %d is newest; see: converge diff %s %d %d",
-			p.After, newest.Number, a.name, p.After, newest.Number)
-	case newest.Number != 0 && p.Origin.Path != a.state.Origin.Path && !p.TakeOver:
-		return p, fmt.Errorf("%s comes from %s, not from %s; to move it here: --take-over", a.name, a.state.Origin.Path, p.Origin.Path)
-	case newest.Number != 0 && p.Store != a.state.Store && !p.TakeOver:
-		return p, fmt.Errorf("%s is kept in the store %s, not in %s; to move it: --take-over", a.name, a.state.Store, p.Store)
+	case a.ending():
+		a.holds.end()
+	case a.state.Untold:
+		a.holds.tell(protocol.HoldRequest{
+			Application: a.name, Manifest: a.state.Told,
+			HoldSignal: protocol.HoldSignal{Scope: scopeApplication, Pause: a.state.Pause},
+		})
 	}
-	return p, nil
+	a.keepTrail()
 }
 
-// publish makes an incarnation the newest. The same content as the newest gets no new number; old
-// content again does (D5), and newest goes by number.
-func (a *application) publish(raw json.RawMessage) (protocol.PublishAnswer, error) {
-	p, err := a.check(raw)
-	if err != nil {
-		return protocol.PublishAnswer{}, refused(err)
-	}
-	if before := a.answered(p.RequestID); before != nil {
-		return *before, nil
-	}
-	answer := protocol.PublishAnswer{Incarnation: a.newest().Number, Hash: p.Hash, Unchanged: p.Manifest == a.state.Manifest}
-	if p.Hash != a.newest().Hash {
-		answer.Incarnation, answer.Unchanged = max(a.newest().Number, p.Floor)+1, false
-		a.state.Incarnations = keepNewest(append(a.state.Incarnations, protocol.Incarnation{
-			Number: answer.Incarnation, Hash: p.Hash, Manifest: p.Manifest, Services: p.Services,
-			At: workflow.Now(a.ctx), By: p.By, Origin: p.Origin, Causes: p.Causes,
-		}), maxIncarnations)
-	}
-	a.state.Manifest, a.state.Store, a.state.Origin = p.Manifest, p.Store, p.Origin
-	if out, err := json.Marshal(answer); err == nil && p.RequestID != "" {
-		a.state.Requests = keepNewest(append(a.state.Requests, entities.Request{ID: p.RequestID, Verb: protocol.Publish, Answer: out}), entities.MaxRequests)
-	}
-	a.woken = true
-	return answer, nil
-}
-
-func (a *application) answered(id string) *protocol.PublishAnswer {
-	for _, r := range a.state.Requests {
-		if id == "" || r.ID != id {
-			continue
-		}
-		var answer protocol.PublishAnswer
-		if json.Unmarshal(r.Answer, &answer) == nil {
-			return &answer
-		}
-	}
-	return nil
-}
-
-func (a *application) newest() protocol.Incarnation {
-	if n := len(a.state.Incarnations); n > 0 {
-		return a.state.Incarnations[n-1]
-	}
-	return protocol.Incarnation{}
-}
-
-// tell starts telling the services what changed, one publication at a time. A newer one cuts in: it
-// supersedes what is being told, and what is being told may never end (its manifest is in a store
-// that no worker reads). Nobody is left out, since all is told anew from what all are known to know.
-func (a *application) tell() {
-	newest := a.newest()
-	if a.telling && a.state.Manifest != a.tellingOf &&
-		workflow.GetVersion(a.ctx, "newer-cuts-in", workflow.DefaultVersion, 1) == 1 {
-		a.stopTelling() // and tell again once it has stopped
-	}
-	if a.telling || a.state.Manifest == a.state.Told && newest.Number == a.state.ToldNumber {
-		return
-	}
-	a.telling, a.tellingOf = true, a.state.Manifest
-	request := protocol.NotifyRequest{
-		Application: a.name, From: a.state.Told, To: a.state.Manifest, Newest: newest, Store: a.state.Store,
-	}
-	for _, i := range a.state.Incarnations {
-		if i.Number > a.state.ToldNumber && i.Number != newest.Number {
-			request.Passed = append(request.Passed, i)
-		}
-	}
-	ctx, stop := workflow.WithCancel(a.ctx)
-	a.stopTelling = stop
-	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout: time.Hour, HeartbeatTimeout: margin,
-		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
-		Summary:     fmt.Sprintf("tell services of incarnation %d", newest.Number),
-	})
-	future := workflow.ExecuteActivity(ctx, protocol.ActivityNotify, request)
-	workflow.Go(a.ctx, func(ctx workflow.Context) {
-		var answer protocol.NotifyAnswer
-		err := future.Get(ctx, &answer)
-		a.telling, a.woken = false, true
-		if temporal.IsCanceledError(err) {
-			return
-		}
-		if err != nil { // its worker went away for over an hour: begin again
-			a.state.Problem = "services are not told yet: " + rootCause(err)
-			return
-		}
-		a.state.Told, a.state.ToldNumber, a.state.Problem = request.To, newest.Number, ""
-	})
-}
+// scopeApplication is the scope of a pause of the whole application.
+const scopeApplication = "application"
 
 func (a *application) status() (protocol.ApplicationStatus, error) {
 	return protocol.ApplicationStatus{
 		Schema: "converge.application/v1", Application: a.name, Newest: a.newest().Number, Store: a.state.Store,
 		Origin: a.state.Origin, Manifest: a.state.Manifest, Told: a.state.Told, Notified: a.state.ToldNumber, Incarnations: a.state.Incarnations, Refused: a.state.Refused,
+		Pin: a.state.Pin, Pause: a.state.Pause, Untold: a.state.Untold, Problem: a.state.Problem,
 	}, nil
 }
 
@@ -226,13 +104,37 @@ func (a *application) details() string {
 		return "nothing published yet"
 	}
 	text := fmt.Sprintf("**incarnation %d** by %s, %d services, from %s", newest.Number, newest.By, newest.Services, newest.Origin.Path)
-	if a.state.ToldNumber != newest.Number {
+	if p := a.state.Pause; p != nil {
+		text += fmt.Sprintf("\n\n**paused by %s** since %s", p.By, p.At.UTC().Format(time.DateTime)) + because(p.Reason)
+	}
+	if p := a.state.Pin; p != nil {
+		text += fmt.Sprintf("\n\n**pinned to incarnation %d** by %s since %s", p.Incarnation.Number, p.Who.Name, p.At.UTC().Format(time.DateTime)) + because(p.Reason)
+		if newest.Number != p.Incarnation.Number {
+			text += fmt.Sprintf("; incarnation %d waits", newest.Number)
+		}
+	}
+	if a.wanted().number != a.state.ToldNumber {
 		text += fmt.Sprintf("\n\ntelling services (all know incarnation %d)", a.state.ToldNumber)
 	}
 	if a.state.Problem != "" {
 		text += "\n\n" + a.state.Problem
 	}
 	return text
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + inCell(reason)
+}
+
+// note keeps an audit line until the store has it; nobody in particular is Converge itself.
+func (a *application) note(kind string, who *entities.Who, text, reason string) {
+	a.state.AuditLines++
+	a.state.Audit = keepNewest(append(a.state.Audit, entities.AuditLine{
+		N: a.state.AuditLines, At: workflow.Now(a.ctx), Kind: kind, Who: who, Text: clip(text, maxRefusal), Reason: clip(reason, maxRefusal),
+	}), entities.MaxAudit)
 }
 
 func keepNewest[T any](list []T, n int) []T {

@@ -59,14 +59,14 @@ func (s *service) publish(raw json.RawMessage) error {
 	if err := decodeStrictly(protocol.Publish, raw, &p); err != nil {
 		return refused(err)
 	}
-	if old := s.state.Spec; old != nil && p.Incarnation < old.Incarnation {
-		return nil // overtaken by a newer publication
+	if old := s.state.Spec; old != nil && p.Incarnation < old.Incarnation && !p.Pinned || p.At.Before(s.state.ToldAt) {
+		return nil // overtaken by what was published, pinned or unpinned later
 	}
 	spec, err := s.loadSpec(p)
 	if err != nil {
 		return err
 	}
-	s.state.Store = p.Store
+	s.state.Store, s.state.ToldAt = p.Store, p.At
 	opening := s.state.TakeSpec(spec, p.Spec, workflow.Now(s.ctx))
 	if opening == nil {
 		return nil

@@ -121,6 +121,9 @@ type NotifyRequest struct {
 	// recorded, so that every one can be read by its number (D5).
 	Passed []Incarnation `json:"passed,omitempty"`
 	Store  string        `json:"store"`
+	// Pinned: services take Newest over though they know newer ones (D15). At is when telling began.
+	Pinned bool      `json:"pinned,omitempty"`
+	At     time.Time `json:"at,omitzero"`
 }
 
 // NotifyAnswer counts the services told.

@@ -1,6 +1,10 @@
 package protocol
 
-import "github.com/converge-engine/converge/entities"
+import (
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+)
 
 // ServiceInput starts a Service workflow, or carries its state into the next run: as it is when it
 // is small, packed (gzip) when it is not, and by digest in the store beyond that, so that no
@@ -32,6 +36,28 @@ type ApplicationState struct {
 	Requests     []entities.Request `json:"requests,omitempty"`
 	Refused      []entities.Refusal `json:"refused,omitempty"`
 	Problem      string             `json:"problem,omitempty"`
+	// Recorded is the highest incarnation that the store has by its number.
+	Recorded int64           `json:"recorded,omitempty"`
+	Pause    *entities.Pause `json:"pause,omitempty"`
+	// Untold: services are still to be told that a pause began or ended.
+	Untold bool            `json:"untold,omitempty"`
+	Pin    *ApplicationPin `json:"pin,omitempty"`
+	// ToldPinned: what all services know is what was pinned.
+	ToldPinned bool `json:"toldPinned,omitempty"`
+	// Audit holds the lines that are not yet in the store; AuditLines counts all ever written.
+	Audit      []entities.AuditLine `json:"audit,omitempty"`
+	AuditLines int64                `json:"auditLines,omitempty"`
+	// Identity and Grants of what is newest: who may do what with the whole application.
+	Identity *entities.Identity `json:"identity,omitempty"`
+	Grants   []entities.Grant   `json:"grants,omitempty"`
+}
+
+// ApplicationPin holds an application's services at an incarnation (D15).
+type ApplicationPin struct {
+	Incarnation Incarnation  `json:"incarnation"`
+	Who         entities.Who `json:"who"`
+	Reason      string       `json:"reason,omitempty"`
+	At          time.Time    `json:"at"`
 }
 
 // SpillRequest writes packed state to the store (local activity); the answer is its digest.

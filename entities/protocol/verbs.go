@@ -74,6 +74,9 @@ type PublishRequest struct {
 	// workflow goes on numbering from there.
 	Floor    int64 `json:"floor,omitempty"`
 	TakeOver bool  `json:"takeOver,omitempty"`
+	// Identity and Grants of the application: who may pause and pin all of it.
+	Identity *entities.Identity `json:"identity,omitempty"`
+	Grants   []entities.Grant   `json:"grants,omitempty"`
 }
 
 // Origin is where an application's configuration comes from.
@@ -88,6 +91,8 @@ type PublishAnswer struct {
 	Incarnation int64  `json:"incarnation"`
 	Hash        string `json:"hash"`
 	Unchanged   bool   `json:"unchanged,omitempty"` // it was already the newest
+	// Pinned is the incarnation that services stay at, so that this one waits; 0: they do not.
+	Pinned int64 `json:"pinned,omitempty"`
 }
 
 // ServicePublish tells a Service that its spec changed (signal with start). An empty spec: the
@@ -98,20 +103,28 @@ type ServicePublish struct {
 	Spec        string `json:"spec,omitempty"` // digest in the store
 	Store       string `json:"store"`
 	By          string `json:"by"`
+	// Pinned: it is taken over though a newer one is known (D15). At is when telling began: nothing
+	// overrides what was told later.
+	Pinned bool      `json:"pinned,omitempty"`
+	At     time.Time `json:"at,omitzero"`
 }
 
 // ApplicationStatus answers an Application's status query.
 type ApplicationStatus struct {
-	Schema       string        `json:"schema"` // converge.application/v1
-	Application  string        `json:"application"`
-	Newest       int64         `json:"newest"`
-	Store        string        `json:"store"`
-	Origin       Origin        `json:"origin"`
-	Manifest     string        `json:"manifest"`     // what services should know
-	Notified     int64         `json:"notified"`     // newest incarnation that all its services know
-	Told         string        `json:"told"`         // manifest that all its services know
-	Incarnations []Incarnation `json:"incarnations"` // newest last; a bounded tail, the store has all
-	Refused      []Refusal     `json:"refused,omitempty"`
+	Schema       string          `json:"schema"` // converge.application/v1
+	Application  string          `json:"application"`
+	Newest       int64           `json:"newest"`
+	Store        string          `json:"store"`
+	Origin       Origin          `json:"origin"`
+	Manifest     string          `json:"manifest"`     // what services should know
+	Notified     int64           `json:"notified"`     // newest incarnation that all its services know
+	Told         string          `json:"told"`         // manifest that all its services know
+	Incarnations []Incarnation   `json:"incarnations"` // newest last; a bounded tail, the store has all
+	Refused      []Refusal       `json:"refused,omitempty"`
+	Pin          *ApplicationPin `json:"pin,omitempty"`
+	Pause        *entities.Pause `json:"pause,omitempty"`
+	Untold       bool            `json:"untold,omitempty"` // services are being told that a pause began or ended
+	Problem      string          `json:"problem,omitempty"`
 }
 
 // Incarnation is one published snapshot in an application's sequence.

@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
@@ -41,7 +42,7 @@ func (p *publication) announce(ctx context.Context) error {
 	if err != nil {
 		return noAnswer(err, "announce it")
 	}
-	p.result.Incarnation, p.result.Unchanged = answer.Incarnation, answer.Unchanged
+	p.result.Incarnation, p.result.Unchanged, p.result.Pinned = answer.Incarnation, answer.Unchanged, answer.Pinned
 	for _, d := range p.compiled.Runtimes {
 		if _, err := p.store.PublishRuntime(ctx, d); err != nil {
 			return err
@@ -58,7 +59,7 @@ func (p *publication) told(ctx context.Context) {
 	defer cancel()
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		now, err := Status(ctx, p.options.Client, p.application)
-		p.result.Told = err == nil && (now.Told == p.manifest.Digest() || now.Newest != p.result.Incarnation)
+		p.result.Told = err == nil && (now.Told == p.manifest.Digest() || now.Newest != p.result.Incarnation || now.Pin != nil)
 		if err != nil || p.result.Told {
 			return
 		}
@@ -79,14 +80,23 @@ func (p *publication) request(ctx context.Context) (protocol.PublishRequest, err
 	if len(numbers) > 0 {
 		floor = numbers[len(numbers)-1]
 	}
+	identity, grants := p.people()
 	id := make([]byte, 8)
 	_, _ = rand.Read(id) // never fails (crypto/rand)
 	return protocol.PublishRequest{
 		Act:  protocol.Act{By: p.options.By, RequestID: hex.EncodeToString(id)},
 		Hash: p.result.Hash, Manifest: p.manifest.Digest(), Services: len(p.specs), Store: p.store.URL(),
 		Origin: OriginOf(ctx, p.options.Dir), Causes: p.options.Causes, After: p.before.Newest, TakeOver: p.options.TakeOver,
-		Floor: floor,
+		Floor: floor, Identity: identity, Grants: grants,
 	}, nil
+}
+
+// people says who may do what with the whole application: every service's spec carries it.
+func (p *publication) people() (*entities.Identity, []entities.Grant) {
+	for _, service := range entities.SortedKeys(p.specs) {
+		return p.specs[service].Identity, p.specs[service].Grants
+	}
+	return nil, nil
 }
 
 func (p *publication) start() client.StartWorkflowOptions {

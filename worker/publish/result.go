@@ -18,7 +18,8 @@ type Result struct {
 	Changed     []string `json:"changed,omitempty"` // services whose rules or payload differ from before
 	Removed     []string `json:"removed,omitempty"` // services no longer declared: orphaned
 	Store       string   `json:"store"`
-	Told        bool     `json:"told"` // every service knows; if not, they are told later, or no worker reads the store
+	Pinned      int64    `json:"pinned,omitempty"` // the application is pinned to this incarnation: what was published waits
+	Told        bool     `json:"told"`             // every service knows; if not, they are told later, or no worker reads the store
 	// Difference is given for a dry run, against what is newest.
 	Difference *intent.Difference `json:"difference,omitempty"`
 	// Files were read, relative to the directory: what to watch. They are given when compiling
@@ -39,7 +40,11 @@ func (r Result) String() string {
 	case r.Incarnation == r.Previous: // runtimes are published on their own
 		return fmt.Sprintf("runtimes changed: %s told; %s stays newest", count(len(r.Changed), "service"), name)
 	}
-	return fmt.Sprintf("%s published: %s", name, r.changes())
+	text := fmt.Sprintf("%s published: %s", name, r.changes())
+	if r.Pinned != 0 {
+		text += fmt.Sprintf("; it waits, since %s is pinned to incarnation %d", r.Application, r.Pinned)
+	}
+	return text
 }
 
 func (r Result) changes() string {

@@ -1,0 +1,267 @@
+package workflows
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// house plays one run of an Application workflow.
+type house struct {
+	*testing.T
+	env     *testsuite.TestWorkflowEnvironment
+	begun   time.Time
+	told    []string // "m1 → m2 as 2, recorded 1 3"
+	holds   []string
+	trail   []string
+	silent  int // tellings that hang until they are stopped
+	last    time.Duration
+	answers []string
+}
+
+func newHouse(t *testing.T) *house {
+	h := &house{T: t, env: (&testsuite.WorkflowTestSuite{}).NewTestWorkflowEnvironment()}
+	h.env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&Arrivals{}}})
+	h.env.SetTestTimeout(time.Minute)
+	h.begun = h.env.Now()
+	register := func(name string, f any) {
+		h.env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
+	}
+	register(protocol.ActivityNotify, func(_ context.Context, r protocol.NotifyRequest) (protocol.NotifyAnswer, error) {
+		if h.silent > 0 {
+			h.silent--
+			return protocol.NotifyAnswer{}, errors.New("no such store")
+		}
+		text := fmt.Sprintf("%s → %s as %d", r.From, r.To, r.Newest.Number)
+		if r.Pinned {
+			text += " pinned"
+		}
+		for _, i := range r.Passed {
+			text += fmt.Sprintf(", recorded %d", i.Number)
+		}
+		require.False(t, r.At.IsZero())
+		h.told = append(h.told, text)
+		return protocol.NotifyAnswer{}, nil
+	})
+	register(protocol.ActivityHold, func(_ context.Context, r protocol.HoldRequest) error {
+		word := "over"
+		if r.Pause != nil {
+			word = "paused by " + r.Pause.By
+		}
+		h.holds = append(h.holds, strings.Join([]string{r.Application, r.Scope, r.Manifest, word}, " "))
+		return nil
+	})
+	register(protocol.ActivityHistory, func(_ context.Context, r protocol.HistoryRequest) error {
+		require.Equal(t, "shop", r.Application)
+		require.Empty(t, r.Service)
+		h.trail = append(h.trail, audited(r.Lines)...)
+		return nil
+	})
+	register(protocol.ActivityVerify, func(_ context.Context, r protocol.VerifyRequest) (protocol.VerifyAnswer, error) {
+		if r.Token != "alice's" {
+			return protocol.VerifyAnswer{}, temporal.NewNonRetryableApplicationError("the token has expired", protocol.ErrRefused, nil)
+		}
+		return protocol.VerifyAnswer{Who: entities.Who{Name: "alice", Groups: []string{"sre"}}}, nil
+	})
+	return h
+}
+
+func (h *house) sends(d time.Duration, name string, payload any) {
+	h.last = max(h.last, d)
+	h.env.RegisterDelayedCallback(func() { h.env.SignalWorkflow(name, payload) }, d)
+}
+
+func (h *house) publishes(d time.Duration, n int) { h.sends(d, protocol.Publish, publication(n)) }
+
+func publication(n int) protocol.PublishRequest {
+	return protocol.PublishRequest{
+		Act: protocol.Act{By: "ci"}, Hash: fmt.Sprintf("h%d", n), Manifest: fmt.Sprintf("m%d", n), Services: 2, Store: "/store",
+	}
+}
+
+// updates sends an update, whose answer or refusal is to be as wanted.
+func (h *house) updates(d time.Duration, name string, payload any, want string) {
+	h.last = max(h.last, d)
+	h.env.RegisterDelayedCallback(func() {
+		h.env.UpdateWorkflow(name, "", &testsuite.TestUpdateCallback{
+			OnAccept: func() {},
+			OnReject: func(err error) {
+				require.Equal(h, want, errorText(err))
+				h.answers = append(h.answers, want)
+			},
+			OnComplete: func(answer any, err error) {
+				h.answers = append(h.answers, want)
+				if err != nil {
+					require.Equal(h, want, errorText(err))
+					return
+				}
+				require.Equal(h, want, answer.(protocol.Answer).Message)
+			},
+		}, payload)
+	}, d)
+}
+
+func (h *house) play(state *protocol.ApplicationState) *protocol.ApplicationState {
+	h.Helper()
+	h.env.RegisterDelayedCallback(func() {
+		h.env.SetContinueAsNewSuggested(true)
+		h.env.SignalWorkflow("end", protocol.Act{By: "the end"})
+	}, h.last+time.Second)
+	h.env.ExecuteWorkflow(Application, protocol.ApplicationInput{Application: "shop", State: state})
+	require.True(h, h.env.IsWorkflowCompleted())
+	var again *workflow.ContinueAsNewError
+	require.ErrorAs(h, h.env.GetWorkflowError(), &again)
+	var next protocol.ApplicationInput
+	require.NoError(h, converter.GetDefaultDataConverter().FromPayloads(again.Input, &next))
+	require.Equal(h, "the end", next.State.Refused[len(next.State.Refused)-1].By)
+	next.State.Refused = next.State.Refused[:len(next.State.Refused)-1]
+	return next.State
+}
+
+func pinTo(n int64, by, why string) protocol.IncarnationPin {
+	return protocol.IncarnationPin{Act: protocol.Act{By: by, Reason: why}, Incarnation: n}
+}
+
+// D15, A17: a pinned incarnation is told instead of the newest; publishing goes on, is recorded, and waits;
+// unpinning tells the newest.
+func TestPinnedIncarnationIsToldD15(t *testing.T) {
+	h := newHouse(t)
+	for i := range 3 {
+		h.publishes(time.Duration(i)*second, i+1)
+	}
+	h.updates(10*second, protocol.Pin, pinTo(2, "alice", "3 is bad"), "shop pinned to incarnation 2; 3 and what is published later wait until it is unpinned")
+	h.publishes(20*second, 4)
+	h.updates(30*second, protocol.Pin, pinTo(2, "bob", ""), "shop is pinned to incarnation 2 already, by alice")
+	h.updates(40*second, protocol.Pin, pinTo(4, "bob", ""), "shop pinned to incarnation 4")
+	h.updates(50*second, protocol.Unpin, protocol.Act{By: "bob"}, "shop goes to incarnation 4")
+	h.updates(60*second, protocol.Unpin, protocol.Act{By: "bob"}, "shop is not pinned")
+	next := h.play(nil)
+	require.Equal(t, []string{
+		" → m1 as 1", "m1 → m2 as 2", "m2 → m3 as 3",
+		"m3 → m2 as 2 pinned",
+		"m2 → m2 as 2 pinned, recorded 4",
+		"m2 → m4 as 4 pinned", "m4 → m4 as 4",
+	}, h.told)
+	require.Equal(t, []string{
+		"1 alice: shop pinned to incarnation 2: 3 is bad", "2 bob: shop pinned to incarnation 4", "3 bob: shop unpinned",
+	}, h.trail)
+	require.Len(t, h.answers, 5)
+	require.Nil(t, next.Pin)
+	require.Empty(t, next.Audit)
+}
+
+// D15: what cannot be pinned is refused, listing what is known, as update and as signal; nothing changes.
+func TestPinRefusedD15(t *testing.T) {
+	for _, tt := range []struct{ name, payload, want string }{
+		{"pin", `{"by":"alice","incarnation":9}`, "no incarnation 9 of shop: there are 1 to 2"},
+		{"pin", `{"by":"alice"}`, `"incarnation" is missing; expected the number of one: there are 1 to 2`},
+		{"pin", `{"incarnation":1}`, `"by" is missing; expected who asks`},
+		{"pin", `{"by":"alice","version":"v9"}`, `payload of pin: unknown field "version"`},
+		{"pause", `{"by":"alice","channel":"prod"}`, `payload of pause: unknown field "channel"`},
+		{"unpin", `{"by":"alice"}`, "shop is not pinned"},
+		{"resume", `{"by":"alice"}`, "shop is not paused; a service or a channel that is has a pause of its own"},
+		{"pause", `{"by":"alice","token":"x"}`, "this application declares no identity: nothing says who issues its tokens; ask without one, or declare `identity`"},
+	} {
+		t.Run(tt.name+" "+tt.payload, func(t *testing.T) {
+			h := newHouse(t)
+			h.publishes(0, 1)
+			h.publishes(0, 2)
+			h.updates(5*second, tt.name, json.RawMessage(tt.payload), tt.want)
+			h.sends(6*second, tt.name, json.RawMessage(tt.payload))
+			next := h.play(nil)
+			require.Len(t, h.answers, 1)
+			require.Len(t, next.Refused, 1)
+			require.Equal(t, tt.want, next.Refused[0].Reason)
+			require.Nil(t, next.Pin)
+			require.Nil(t, next.Pause)
+			require.Empty(t, h.holds)
+			require.Empty(t, h.trail)
+		})
+	}
+}
+
+// A16: services are told of the application's pause and of its end; a repeated request id is answered as
+// it was.
+func TestPauseOfApplicationA16(t *testing.T) {
+	h := newHouse(t)
+	h.publishes(0, 1)
+	drill := protocol.Act{By: "alice", Reason: "incident 12", RequestID: "1"}
+	h.sends(5*second, protocol.Pause, drill)
+	h.updates(6*second, protocol.Pause, drill, "shop is paused; an apply in flight is left to finish")
+	h.updates(7*second, protocol.Pause, protocol.Act{By: "bob"}, "shop is paused already, by alice")
+	h.updates(8*second, protocol.Resume, protocol.Act{By: "bob"}, "shop goes on")
+	next := h.play(nil)
+	require.Len(t, h.answers, 3)
+	require.Equal(t, []string{"shop application m1 paused by alice", "shop application m1 over"}, h.holds)
+	require.Equal(t, []string{"1 alice: shop paused: incident 12", "2 bob: shop resumed"}, h.trail)
+	require.False(t, next.Untold)
+}
+
+// A14: where the application asks for proof and grants, they hold for all of it too, as update and signal.
+func TestWhoMayPauseAnApplication(t *testing.T) {
+	h := newHouse(t)
+	p := publication(1)
+	p.Identity = &entities.Identity{Issuer: "https://id.example", Audience: "converge", Required: []string{"pause"}}
+	p.Grants = []entities.Grant{{Verbs: []string{"pause", "pin"}, To: []string{"group:sre"}}, {Verbs: []string{"pin"}, Channels: []string{"staging"}, To: []string{"bob"}}}
+	h.sends(0, protocol.Publish, p)
+	h.updates(1*second, protocol.Pause, protocol.Act{By: "alice"}, `pause needs proof of who asks: "token" is missing; expected an ID token of https://id.example for converge`)
+	h.updates(2*second, protocol.Pause, protocol.Act{By: "alice", Token: "forged"}, "the token has expired")
+	h.sends(3*second, protocol.Pause, protocol.Act{By: "alice", Token: "forged"})
+	h.updates(4*second, protocol.Pin, pinTo(1, "bob", ""), "bob may not pin; allowed: group:sre")
+	h.updates(5*second, protocol.Pause, protocol.Act{By: "mallory", Token: "alice's"}, "shop is paused; an apply in flight is left to finish")
+	next := h.play(nil)
+	require.Len(t, h.answers, 4)
+	require.Len(t, next.Refused, 1)
+	require.Equal(t, "the token has expired", next.Refused[0].Reason)
+	require.Equal(t, "alice", next.Pause.By)
+	require.Equal(t, []string{"1 alice: shop paused"}, h.trail)
+}
+
+// The second run goes on where the first one ended, with what was not told.
+func TestSecondRunOfAnApplication(t *testing.T) {
+	first := newHouse(t)
+	first.publishes(0, 1)
+	first.publishes(1*second, 2)
+	first.sends(2*second, protocol.Pin, pinTo(1, "alice", ""))
+	first.sends(3*second, protocol.Pause, protocol.Act{By: "alice"})
+	state := first.play(nil)
+	state.Untold = true // as if it had ended before all were told
+
+	again := newHouse(t)
+	again.publishes(1*second, 3)
+	again.sends(2*second, protocol.Unpin, protocol.Act{By: "alice"})
+	last := again.play(state)
+	require.Equal(t, []string{"m1 → m1 as 1 pinned, recorded 3", "m1 → m3 as 3"}, again.told)
+	require.Equal(t, []string{"shop application m1 paused by alice"}, again.holds)
+	require.Equal(t, []string{"3 alice: shop unpinned"}, again.trail)
+	require.Equal(t, int64(3), last.ToldNumber)
+	require.Equal(t, "alice", last.Pause.By)
+}
+
+// What cannot be told (its store is gone) does not hold up what comes next: nobody is left out.
+func TestWhatIsNewerCutsIn(t *testing.T) {
+	h := newHouse(t)
+	h.silent = 20
+	h.publishes(0, 1)
+	h.env.RegisterDelayedCallback(func() { h.silent = 0 }, 30*second)
+	h.publishes(31*second, 2)
+	h.sends(120*second, protocol.Pin, pinTo(1, "alice", ""))
+	h.play(nil)
+	require.Equal(t, []string{" → m2 as 2, recorded 1", "m2 → m1 as 1 pinned"}, h.told)
+}
