@@ -61,6 +61,9 @@ func (s *serviceDoc) rules() map[string]string {
 	put(flat, "version", s.Version)
 	put(flat, "initialVersion", s.InitialVersion)
 	put(flat, "declaredAt", s.DeclaredAt)
+	if s.Remove {
+		flat["onDelete"] = "remove"
+	}
 	for _, p := range s.Parameters {
 		flat["parameters."+p.Name] = string(p.Type)
 		put(flat, "parameters."+p.Name+".description", p.Description)
@@ -70,7 +73,47 @@ func (s *serviceDoc) rules() map[string]string {
 
 func (i *instanceDoc) rules() map[string]string {
 	deadline, _ := i.ProgressDeadline.MarshalText()
-	return map[string]string{"drift": string(i.Drift), "progressDeadline": string(deadline)}
+	flat := map[string]string{"drift": string(i.Drift), "progressDeadline": string(deadline)}
+	if i.NoRollback {
+		flat["autoRollback"] = "false"
+	}
+	for _, check := range i.Checks {
+		path := "checks." + check.ID
+		flat[path] = string(check.Kind) + ", definition " + check.Definition
+		flat[path+".at"], flat[path+".interval"] = stagesText(check.At), check.Interval.String()
+		if check.Repairs {
+			flat[path+".repairs"] = "true"
+		}
+	}
+	for _, e := range i.Extensions {
+		path := "extensions." + e.Name
+		flat[path] = fmt.Sprintf("at %s, definition %s", e.Stage, e.Definition)
+		flat[path+".sharedInstanceKey"], flat[path+".timeout"] = e.Key, e.Timeout.String()
+		flat[path+".retry"] = fmt.Sprintf("%d times, after %v to %v", e.MaxAttempts, e.RetryBackoff, e.RetryMax)
+		if len(e.After) > 0 {
+			flat[path+".dependsOn"] = strings.Join(e.After, ", ")
+		}
+		if e.Remote {
+			flat[path+".worker"] = "remote"
+		}
+	}
+	return flat
+}
+
+// stagesText lists when a check is asked: preApproval, postDeployment 2m0s+15m0s.
+func stagesText(at []entities.CheckAt) string {
+	var all []string
+	for _, a := range at {
+		text := string(a.Stage)
+		switch {
+		case a.Fails:
+			text += " fails"
+		case a.For > 0:
+			text += fmt.Sprintf(" %v+%v", a.Delay, a.For)
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, ", ")
 }
 
 func (i *Incarnation) channelRules() map[string]string {
@@ -85,10 +128,34 @@ func (i *Incarnation) channelRules() map[string]string {
 			flat[c.Name+".constants."+key] = compact(v)
 		}
 		for _, condition := range c.Conditions {
-			flat[c.Name+".preconditions."+condition.ID] = strings.Join(condition.Channels, ", ")
+			flat[c.Name+".preconditions."+condition.ID] = conditionText(condition)
+		}
+		if c.NoRollback {
+			flat[c.Name+".autoRollback"] = "false"
 		}
 	}
+	for n, grant := range i.doc.Grants {
+		flat[fmt.Sprintf("authorization[%d]", n)] = compact(grant)
+	}
+	if i.doc.Identity != nil {
+		flat["identity"] = compact(i.doc.Identity)
+	}
+	for _, n := range i.doc.Notifications {
+		flat["notifications."+n.Name] = compact(n)
+	}
 	return flat
+}
+
+// conditionText is what a condition asks for: channels, or people.
+func conditionText(c entities.Condition) string {
+	if c.Kind != entities.ManualApproval {
+		return strings.Join(c.Channels, ", ")
+	}
+	text := fmt.Sprintf("%d approvers", c.MinApprovers)
+	if len(c.Approvers) > 0 {
+		text += " of " + strings.Join(c.Approvers, ", ")
+	}
+	return text
 }
 
 func put(flat map[string]string, path, v string) {

@@ -151,3 +151,23 @@ func TestSpecsHoldManyProtections(t *testing.T) {
 	t.Logf("%d bytes packed", len(packed))
 	require.Less(t, len(packed), maxSpec/2)
 }
+
+// D7: what of the rules differs is told, path by path, and opens no release.
+func TestDifferencesOfGates_D7(t *testing.T) {
+	before := compileText(t, smallGates).Incarnation
+	text := smallGates
+	for _, change := range [][2]string{
+		{"max: 2", "max: 3"}, {"minApprovers: 2", `minApprovers: 1, approvers: ["group:sre"]`}, {"to: [alice]", "to: [bob]"},
+		{"lifecycle: postApproval", "lifecycle: postDeployment, timeout: 1m"},
+		{"{name: shut, always: {verdict: WAIT}}", "{name: open, always: {verdict: PASS}, lifecycle: [postDeployment: {for: 1m}]}"},
+		{"kind: Service, name: web", "kind: Service, name: web, onDelete: remove, autoRollback: false"},
+	} {
+		require.Contains(t, text, change[0])
+		text = strings.Replace(text, change[0], change[1], 1)
+	}
+	d, err := Diff(before, compileText(t, text).Incarnation)
+	require.NoError(t, err)
+	require.Empty(t, d.Services[0].Channels[0].Payload)
+	d.From, d.To = "", ""
+	golden(t, "gates.diff.json", indented(t, d))
+}

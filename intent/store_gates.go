@@ -178,9 +178,9 @@ func (s *Store) PutHold(ctx context.Context, application string, hold protocol.H
 
 // Holds returns the pauses in force of an application and of runtimes, in that order.
 func (s *Store) Holds(ctx context.Context, application string, runtimes []string) ([]protocol.HoldSignal, error) {
-	keys := []string{holdKey(application, ScopeApplication)}
+	keys := []string{holdKey(application, entities.ScopeApplication)}
 	for _, name := range runtimes {
-		keys = append(keys, holdKey(application, RuntimeScope(name)))
+		keys = append(keys, holdKey(application, protocol.RuntimeID(name)))
 	}
 	var holds []protocol.HoldSignal
 	for _, key := range keys {
@@ -200,15 +200,9 @@ func (s *Store) Holds(ctx context.Context, application string, runtimes []string
 	return holds, nil
 }
 
-// ScopeApplication is the scope of a pause of a whole application.
-const ScopeApplication = "application"
-
-// RuntimeScope is the scope of a pause of a runtime.
-func RuntimeScope(name string) string { return "runtime/" + name }
-
 // holdKey: a runtime's pause is everybody's, whichever application asks.
 func holdKey(application, scope string) string {
-	if scope == ScopeApplication {
+	if scope == entities.ScopeApplication {
 		return "holds/application/" + application
 	}
 	return "holds/" + scope

@@ -113,8 +113,8 @@ func TestStoreKeepsHolds_A16(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		ctx := t.Context()
 		pause := &entities.Pause{Reason: "outage", At: auditStart}
-		application := protocol.HoldSignal{Scope: ScopeApplication, Pause: pause}
-		runtime := protocol.HoldSignal{Scope: RuntimeScope("eu"), Pause: pause}
+		application := protocol.HoldSignal{Scope: entities.ScopeApplication, Pause: pause}
+		runtime := protocol.HoldSignal{Scope: protocol.RuntimeID("eu"), Pause: pause}
 		require.NoError(t, s.PutHold(ctx, "shop", application))
 		require.NoError(t, s.PutHold(ctx, "", runtime))
 

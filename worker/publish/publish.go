@@ -212,10 +212,16 @@ func (p *publication) write(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := p.writeDefinitions(ctx); err != nil {
+		return err
+	}
 	var g errgroup.Group
 	g.SetLimit(writers)
 	for _, service := range p.result.Changed {
-		g.Go(func() error { return p.writeRules(ctx, service) })
+		g.Go(func() error {
+			_, err := p.store.PutSpec(ctx, p.specs[service])
+			return err
+		})
 	}
 	for _, bundle := range p.compiled.Bundles {
 		g.Go(func() error { return p.store.PutBundle(ctx, bundle) })
@@ -230,19 +236,24 @@ func (p *publication) write(ctx context.Context) error {
 	return err
 }
 
-// writeRules puts the spec of a service into the store, after what it names: how its checks are judged
-// and what its extensions run.
-func (p *publication) writeRules(ctx context.Context, service string) error {
-	for _, definition := range p.compiled.Checks(service) {
-		if _, err := p.store.PutCheck(ctx, definition); err != nil {
-			return err
+// writeDefinitions puts how checks are judged and what extensions run into the store, before the specs
+// that name them.
+func (p *publication) writeDefinitions(ctx context.Context) error {
+	var g errgroup.Group
+	g.SetLimit(writers)
+	for _, service := range p.result.Changed {
+		for _, definition := range p.compiled.Checks(service) {
+			g.Go(func() error {
+				_, err := p.store.PutCheck(ctx, definition)
+				return err
+			})
+		}
+		for _, definition := range p.compiled.Extensions(service) {
+			g.Go(func() error {
+				_, err := p.store.PutExtension(ctx, definition)
+				return err
+			})
 		}
 	}
-	for _, definition := range p.compiled.Extensions(service) {
-		if _, err := p.store.PutExtension(ctx, definition); err != nil {
-			return err
-		}
-	}
-	_, err := p.store.PutSpec(ctx, p.specs[service])
-	return err
+	return g.Wait()
 }

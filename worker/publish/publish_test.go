@@ -86,3 +86,37 @@ func TestRejectedSaysWhatStays(t *testing.T) {
 	require.Equal(t, "a.yaml:1:2: wrong [oops]\n1 error; nothing published", (&Rejected{problems, 0}).Error())
 	require.ErrorAs(t, error(&Rejected{problems, 0}), new(intent.Problems))
 }
+
+// What a spec names is in the store before it: how checks are judged, and what extensions run.
+func TestDefinitionsAreWritten(t *testing.T) {
+	config, err := intent.Load("../../intent/testdata/gates")
+	require.NoError(t, err)
+	compiled, err := intent.Compile(config)
+	require.NoError(t, err)
+	specs, err := compiled.Specs()
+	require.NoError(t, err)
+	store, err := intent.OpenStore(t.Context(), t.TempDir())
+	require.NoError(t, err)
+	defer store.Close()
+	p := &publication{store: store, compiled: compiled, specs: specs, result: Result{Changed: []string{"web", "lb", "routes"}}}
+	require.NoError(t, p.writeDefinitions(t.Context()))
+	checks, extensions := 0, 0
+	for service, spec := range specs {
+		for _, channel := range spec.Channels {
+			for _, c := range channel.Checks {
+				definition, err := store.Check(t.Context(), c.Definition)
+				require.NoError(t, err, "%s %s %s", service, channel.Name, c.ID)
+				require.Equal(t, c.ID, definition.ID)
+				checks++
+			}
+			for _, e := range channel.Extensions {
+				definition, err := store.Extension(t.Context(), e.Definition)
+				require.NoError(t, err, "%s %s %s", service, channel.Name, e.Name)
+				require.Equal(t, e.Name, definition.Name)
+				extensions++
+			}
+		}
+	}
+	require.Greater(t, checks, 30)
+	require.Greater(t, extensions, 8)
+}
