@@ -31,6 +31,16 @@ type Judgement struct {
 	Unblock string    // what a person can do
 }
 
+// line says what a judgement says by itself, with its id where the reason does not tell what is
+// judged.
+func (j Judgement) line() string {
+	switch id, _, named := strings.Cut(j.ID, "/"); {
+	case named && id != string(ChannelStable), !named && bypassable(j.ID) && j.ID != "reading" && j.ID != "upstream" && j.ID != "asked":
+		return j.ID + because(j.Reason)
+	}
+	return j.Reason
+}
+
 // judge gives the verdict on one precondition of a release. The kinds are listed here; unknown
 // ones (of a newer version) are an ERROR, never a PASS.
 func judge(c Condition, r *Release) Judgement {

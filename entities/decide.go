@@ -24,6 +24,7 @@ func Decide(s *State, now time.Time, mode Mode) *Decision {
 	}
 	d.Channels = make([]ChannelDecision, 0, len(s.Spec.Channels))
 	turns, declared := turnsOf(s), 0
+	v := new(view) // one for all channels: nothing keeps it
 	for i := range s.Spec.Channels {
 		c := &s.Spec.Channels[i]
 		inst := s.Instances[c.Name]
@@ -32,7 +33,7 @@ func Decide(s *State, now time.Time, mode Mode) *Decision {
 		} else {
 			declared++
 		}
-		v := view{s: s, d: d, spec: c, inst: inst, now: now, mode: mode, runtime: s.Spec.Runtimes[c.Runtime]}
+		*v = view{s: s, d: d, spec: c, inst: inst, now: now, mode: mode, runtime: s.Spec.Runtimes[c.Runtime]}
 		if turns != nil {
 			v.turn = turns[i]
 		} else {
@@ -306,7 +307,7 @@ func (v *view) explain(pause Pause) {
 	case StatusBlocked, StatusPreconditions, StatusManualApproval:
 		for _, j := range v.out.Gates {
 			if j.Verdict != Pass {
-				v.reason("%s", j.Reason)
+				v.reason("%s", j.line())
 			}
 		}
 	}

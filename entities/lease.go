@@ -75,6 +75,9 @@ func (s *State) leaseAsked(op LeaseOp, now time.Time) {
 	i := s.Instance(op.Channel)
 	if op.GiveBack {
 		i.Lease = nil
+		if i.Target == nil && s.Spec != nil && !s.declared(op.Channel) {
+			delete(s.Instances, op.Channel) // it was only kept for that
+		}
 		return
 	}
 	s.LeaseCount++

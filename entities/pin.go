@@ -121,7 +121,8 @@ func (v *view) moveToPin() {
 		if holder := v.release(v.turn.Holder); holder != nil {
 			id = holder.ID
 		}
-		v.change(Change{Kind: ChangePin, Release: id, Target: &p.Target, Cause: p.text()})
+		to := p.Target
+		v.change(Change{Kind: ChangePin, Release: id, Target: &to, Cause: p.text()})
 	case !pinned && v.inst.Away != nil:
 		v.change(Change{Kind: ChangePin, Target: &v.inst.Away.Target, Cause: "unpinned"})
 	}

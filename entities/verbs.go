@@ -244,7 +244,7 @@ func (s *State) leaveRemovedChannels(now time.Time) {
 		}
 	}
 	for _, name := range SortedKeys(s.Instances) {
-		if i := s.Instances[name]; i.Target == nil && !s.declared(name) {
+		if i := s.Instances[name]; i.Target == nil && i.Lease == nil && !s.declared(name) {
 			delete(s.Instances, name)
 			s.Pins = s.otherPins(name)
 		}
