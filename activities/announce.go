@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -47,18 +48,27 @@ func (a *Activities) Announce(ctx context.Context, r protocol.AnnounceRequest) e
 	if activity.HasHeartbeatDetails(ctx) {
 		_ = activity.GetHeartbeatDetails(ctx, &told) // unreadable: all are told again
 	}
-	var failed []error
-	for _, n := range r.Notifications {
-		if slices.Contains(told, n.Name) {
+	before := told
+	failed := make([]error, len(r.Notifications))
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for i, n := range r.Notifications {
+		if slices.Contains(before, n.Name) {
 			continue
 		}
-		if err := post(ctx, r, n); err != nil {
-			failed = append(failed, fmt.Errorf("notification %s: %w", n.Name, err))
-			continue
-		}
-		told = append(told, n.Name)
-		activity.RecordHeartbeat(ctx, told)
+		all.Go(func() {
+			err := post(ctx, r, n)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				failed[i] = fmt.Errorf("notification %s: %w", n.Name, err)
+				return
+			}
+			told = append(slices.Clone(told), n.Name)
+			activity.RecordHeartbeat(ctx, told)
+		})
 	}
+	all.Wait()
 	return errors.Join(failed...)
 }
 

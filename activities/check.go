@@ -95,7 +95,11 @@ func (a *Activities) judge(ctx context.Context, r protocol.CheckRequest, look en
 			asked.Version = record.Version
 		}
 	}
-	return within(ctx, limitOf(definition), func(ctx context.Context) entities.CheckReading {
+	limit := limitOf(definition)
+	if deadline, ok := ctx.Deadline(); ok { // of the activity: better an ERROR than no answer
+		limit = max(min(limit, time.Until(deadline)-2*hanging), time.Second)
+	}
+	return within(ctx, limit, func(ctx context.Context) entities.CheckReading {
 		asked.Now = time.Now().UTC()
 		return checks.Judge(ctx, a.places(), asked)
 	})

@@ -219,7 +219,7 @@ func TestHoldOfAnApplication_A16(t *testing.T) {
 	require.NoError(t, err)
 	manifest, err := a.Store.PutManifest(t.Context(), intent.Manifest{"web": digest, "api": "a", "new": "b"})
 	require.NoError(t, err)
-	hold := protocol.HoldSignal{Scope: intent.ScopeApplication, Pause: pause("outage")}
+	hold := protocol.HoldSignal{Scope: entities.ScopeApplication, Pause: pause("outage")}
 
 	_, beats, err := run[any](t, a.Hold, protocol.HoldRequest{HoldSignal: hold, Application: "shop", Manifest: manifest})
 	require.NoError(t, err)
@@ -254,7 +254,7 @@ func TestHoldOfARuntime_A16(t *testing.T) {
 	s := &server{running: []string{"service/b/1", "service/a/1", "service/c/1", "service/d/1", "service/e/1"}}
 	s.fail = map[string]error{"service/c/1": errors.New("the server is away")}
 	a := newActivities(t, s)
-	request := protocol.HoldRequest{HoldSignal: protocol.HoldSignal{Scope: intent.RuntimeScope("eu"), Pause: pause("upgrade")}, Runtime: "eu"}
+	request := protocol.HoldRequest{HoldSignal: protocol.HoldSignal{Scope: protocol.RuntimeID("eu"), Pause: pause("upgrade")}, Runtime: "eu"}
 	_, beats, err := run[any](t, a.Hold, request)
 	require.ErrorContains(t, err, "tell service/c/1: the server is away")
 	require.Equal(t, []string{"service/a/1", "service/b/1"}, s.told())

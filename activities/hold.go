@@ -23,17 +23,20 @@ func (a *Activities) Hold(ctx context.Context, r protocol.HoldRequest) error {
 	if err := a.Store.PutHold(ctx, r.Application, r.HoldSignal); err != nil {
 		return err
 	}
-	services, err := a.held(ctx, r)
-	if err != nil {
-		return err
-	}
 	var last string
 	if activity.HasHeartbeatDetails(ctx) {
 		_ = activity.GetHeartbeatDetails(ctx, &last) // unreadable: begin with the first
 	}
+	services, err := a.held(ctx, r, last)
+	if err != nil {
+		return err
+	}
 	for _, id := range services {
 		if id <= last {
 			continue
+		}
+		if ctx.Err() != nil { // another pause, or its end, is to be told instead
+			return ctx.Err()
 		}
 		if err := present(a.Client.SignalWorkflow(ctx, id, "", protocol.SignalHold, r.HoldSignal)); err != nil {
 			return fmt.Errorf("tell %s: %w", id, err)
@@ -45,9 +48,9 @@ func (a *Activities) Hold(ctx context.Context, r protocol.HoldRequest) error {
 
 // held lists the workflow ids of the services to tell, in order: of an application those that it
 // declares, of a runtime all that run.
-func (a *Activities) held(ctx context.Context, r protocol.HoldRequest) ([]string, error) {
+func (a *Activities) held(ctx context.Context, r protocol.HoldRequest, last string) ([]string, error) {
 	if r.Runtime != "" {
-		return a.running(ctx)
+		return a.running(ctx, last)
 	}
 	if r.Manifest == "" {
 		return nil, nil // nothing was ever published
@@ -64,8 +67,9 @@ func (a *Activities) held(ctx context.Context, r protocol.HoldRequest) ([]string
 	return ids, nil
 }
 
-// running lists the Service workflows of the namespace, in order.
-func (a *Activities) running(ctx context.Context) ([]string, error) {
+// running lists the Service workflows of the namespace, in order. Each page is a heartbeat, which says
+// again who was told last.
+func (a *Activities) running(ctx context.Context, last string) ([]string, error) {
 	request := &workflowservice.ListWorkflowExecutionsRequest{
 		Query: fmt.Sprintf("WorkflowType = '%s' AND ExecutionStatus = 'Running'", protocol.ServiceWorkflow),
 	}
@@ -75,6 +79,7 @@ func (a *Activities) running(ctx context.Context) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("list services: %w", err)
 		}
+		activity.RecordHeartbeat(ctx, last)
 		for _, e := range page.GetExecutions() {
 			ids = append(ids, e.GetExecution().GetWorkflowId())
 		}

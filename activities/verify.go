@@ -236,5 +236,5 @@ func (a *asking) VerifySignature(ctx context.Context, token string) ([]byte, err
 
 // unreached is an error that another try may mend.
 func unreached(issuer string, err error) error {
-	return temporal.NewApplicationError(fmt.Sprintf("the token cannot be verified now: issuer %s cannot be asked: %s", issuer, clip(err.Error())), protocol.ErrStore)
+	return temporal.NewApplicationError(fmt.Sprintf("issuer %s cannot be asked: %s", issuer, clip(err.Error())), protocol.ErrIssuer)
 }

@@ -227,7 +227,7 @@ func TestVerifyWithoutTheIssuer(t *testing.T) {
 		i.change(func() { i.away = map[string]bool{path: true} })
 		_, _, err := run[protocol.VerifyAnswer](t, a.Verify, i.request(i.sign(t, key, nil)))
 		app := applicationError(t, err)
-		require.Equal(t, protocol.ErrStore, app.Type(), path)
+		require.Equal(t, protocol.ErrIssuer, app.Type(), path)
 		require.False(t, app.NonRetryable())
 		require.Contains(t, app.Message(), "issuer "+i.URL+" cannot be asked")
 	}
@@ -244,5 +244,5 @@ func TestVerifyWithoutTheIssuer(t *testing.T) {
 	token := down.sign(t, key, nil)
 	down.Close()
 	_, _, err = run[protocol.VerifyAnswer](t, a.Verify, down.request(token))
-	require.Equal(t, protocol.ErrStore, applicationError(t, err).Type())
+	require.Equal(t, protocol.ErrIssuer, applicationError(t, err).Type())
 }

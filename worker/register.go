@@ -42,7 +42,6 @@ func registerActivities(w worker.ActivityRegistry, a *activities.Activities) {
 	register(protocol.ActivityRestore, a.Restore)
 	register(protocol.ActivityCheck, a.Check)
 	register(protocol.ActivityPreflight, a.Preflight)
-	register(protocol.ActivityExtension, a.Extension)
 	register(protocol.ActivityVerify, a.Verify)
 	register(protocol.ActivityLease, a.Lease)
 	register(protocol.ActivityHistory, a.History)
@@ -54,6 +53,7 @@ func registerActivities(w worker.ActivityRegistry, a *activities.Activities) {
 func registerRuntimeActivities(w worker.ActivityRegistry, a *activities.Activities) {
 	w.RegisterActivityWithOptions(a.Observe, activity.RegisterOptions{Name: protocol.ActivityObserve})
 	w.RegisterActivityWithOptions(a.Apply, activity.RegisterOptions{Name: protocol.ActivityApply})
+	w.RegisterActivityWithOptions(a.Extension, activity.RegisterOptions{Name: protocol.ActivityExtension})
 	w.RegisterActivityWithOptions(a.Remove, activity.RegisterOptions{Name: protocol.ActivityRemove})
 	w.RegisterActivityWithOptions(a.Preview, activity.RegisterOptions{Name: protocol.ActivityPreview})
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// checkTimeout is for one round of looks at all checks of a service.
-const checkTimeout = 2 * time.Minute
+// checkTimeout is for one round of looks at all checks of a service: commands and Jobs may take minutes
+// (ten at most), and heartbeats tell of a lost worker before that.
+const checkTimeout = 11 * time.Minute
 
 // checking is the look at checks that is under way: it returns when one is not as known.
 type checking struct {
@@ -55,7 +56,7 @@ func (s *service) startChecking(looks []entities.CheckLook) {
 		interval = max(interval, l.Interval)
 	}
 	future := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout: checkTimeout,
+		StartToCloseTimeout: checkTimeout, HeartbeatTimeout: heartbeat,
 		// The activity asks for its next attempt itself; the policy must not be slower than it asks.
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 1, MaximumInterval: interval},
 		Summary:     checksSummary(looks),

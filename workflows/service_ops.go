@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	preflightTimeout = time.Minute      // for one reading of all checks
+	preflightTimeout = checkTimeout     // for one reading of all checks
 	removeTimeout    = 10 * time.Minute // where the runtime names none
 )
 
@@ -25,7 +25,8 @@ func (s *service) preflight(op entities.PreflightOp) {
 	}
 	ctx := workflow.WithActivityOptions(s.ctx, workflow.ActivityOptions{
 		StartToCloseTimeout:    preflightTimeout,
-		ScheduleToCloseTimeout: 2*preflightTimeout + margin,
+		ScheduleToCloseTimeout: preflightTimeout + patience,
+		HeartbeatTimeout:       heartbeat,
 		RetryPolicy:            &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumAttempts: 3},
 		Summary:                clip(summary, maxSummary),
 	})
