@@ -217,7 +217,10 @@ func (s *State) setPhase(c Change, p maestro.Phase, now time.Time) {
 func (i *Instance) setTarget(t Target, now time.Time) {
 	i.Target, i.TargetSince = &t, now
 	i.Converged, i.Failure = false, ""
-	i.Progress, i.PausedAt, i.Asked = ApplyState{}, time.Time{}, nil
+	i.settle()
+	i.Rollback, i.Away, i.Return = nil, nil, false
+	// An apply that runs is of what was the target: it ends first.
+	i.Progress, i.PausedAt, i.Asked = ApplyState{Running: i.Progress.Running, Started: i.Progress.Started}, time.Time{}, nil
 	i.Checks, i.ApplyAsked = nil, time.Time{}
 	if i.Preflight != nil && !i.Preflight.Running {
 		i.Preflight = nil

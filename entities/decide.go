@@ -68,6 +68,9 @@ func turnsOf(s *State) []maestro.Turn {
 				channels[i].By = append(channels[i].By, cond.ID)
 			}
 		}
+		if inst := s.Instances[c.Name]; inst != nil && inst.wayBackFailed() {
+			channels[i].Held = func(n int) bool { return s.Releases[n].At.Before(inst.Rollback.Failed) }
+		}
 	}
 	return maestro.Arrange(s.Releases, channels)
 }

@@ -239,7 +239,7 @@ func (i *Instance) begins(c ChannelSpec) {
 // settle ends a post-deployment window, however it went.
 func (i *Instance) settle() {
 	i.StableSince, i.Soaked = time.Time{}, nil
-	if i.Preflight != nil && i.Preflight.Window {
+	if i.Preflight != nil && i.Preflight.Window && !i.Preflight.Running {
 		i.Preflight = nil
 	}
 }

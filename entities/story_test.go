@@ -63,6 +63,8 @@ type story struct {
 	*world
 	t    *testing.T
 	told int64 // journal lines already printed
+	// audited counts the audit lines already printed.
+	audited int64
 }
 
 func (s *story) run(words []string) string {
@@ -147,6 +149,9 @@ func (s *story) run(words []string) string {
 	default:
 		text, ok := s.gate(verb, arg)
 		if !ok {
+			text, ok = s.back(verb, arg)
+		}
+		if !ok {
 			s.t.Fatalf("no command %q", verb)
 		}
 		return text
@@ -205,6 +210,8 @@ func (s *story) service(settings []string) {
 			s.next.Version = value
 		case "initialVersion":
 			s.next.InitialVersion = value
+		case "remove":
+			s.next.Remove = value == "yes"
 		case "configChanges":
 			s.next.ConfigChanges = ConfigChanges(value)
 		default:

@@ -18,6 +18,7 @@ type world struct {
 	renders  []RenderOp
 	decision *Decision
 	gateWork
+	removes  map[string]RemoveOp
 }
 
 var bob = Who{Name: "bob"}
@@ -27,7 +28,7 @@ var dawn = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 func newWorld() *world {
 	return &world{
 		s: NewState("shop", "web"), now: dawn, decision: &Decision{},
-		applies: map[string]ApplyOp{}, asks: map[string]AskOp{},
+		applies: map[string]ApplyOp{}, asks: map[string]AskOp{}, removes: map[string]RemoveOp{},
 		next: Spec{
 			Application: "shop", Service: "web", ServiceID: "shop/web", DeclaredAt: "web.converge.yaml:7",
 			ConfigChanges: ConfigRelease, ProgressDeadline: 10 * time.Minute,
@@ -108,6 +109,9 @@ func (w *world) decide(mode Mode) *Decision {
 	}
 	w.renders, w.decision = d.Renders, d
 	w.note(d)
+	for _, op := range d.Removes {
+		w.removes[op.Channel] = op
+	}
 	return d
 }
 

@@ -47,6 +47,9 @@ type Release interface {
 type Channel struct {
 	Name  string
 	After []string
+	// Held tells whether a release, by index, is held here for good: it is passed over for one that is
+	// not. Nil: none is.
+	Held func(int) bool
 	By    []string
 }
 
@@ -96,6 +99,7 @@ func (a arranger[R]) turn(c Channel) Turn {
 			t.Newest = i
 		}
 	}
+	held := false
 	for i, r := range a.releases {
 		if p, _ := r.PhaseIn(c.Name); p != Pending {
 			continue
@@ -104,10 +108,11 @@ func (a arranger[R]) turn(c Channel) Turn {
 			t.Skips = append(t.Skips, i)
 			continue
 		}
-		if t.Next != None && t.Stuck == "" {
+		if t.Next != None && t.Stuck == "" && !held {
 			continue // the oldest that can come is next: no overtaking
 		}
 		t.Next, t.Stuck = i, a.stuck(i, c)
+		held = c.Held != nil && c.Held(i)
 	}
 	return t
 }

@@ -267,3 +267,13 @@ func TestPhaseOver(t *testing.T) { // B6
 		require.Equal(t, entered[p], p.Entered(), p)
 	}
 }
+
+// What is held for good is passed over, and told of where nothing else can come.
+func TestHeldIsPassedOver(t *testing.T) {
+	old := func(i int) bool { return i < 2 }
+	channels := []Channel{{Name: "a", Held: old}}
+	one := []phases{release(channels, "R"), release(channels, "P")}
+	require.Equal(t, "a holder - newest 0 next 1", Arrange(one, channels)[0].String())
+	two := append(one, release(channels, "P"), release(channels, "P"))
+	require.Equal(t, "a holder - newest 0 next 2", Arrange(two, channels)[0].String())
+}
