@@ -62,7 +62,16 @@ func (c *compiler) plainURL(app *document[Application], at, text string) {
 }
 
 func (c *compiler) grant(app *document[Application], at string, a Authorization) entities.Grant {
-	grant := entities.Grant{Verbs: a.Verbs, To: a.To}
+	c.people(app, at+".to", a.To)
+	if len(a.To) == 0 && app.Has(at+".to") && !app.Faulty(at+".to") {
+		c.report(app.Decoder, at+".to", Fault{Code: "missing-field", Message: "the list is empty", Expected: "names of people, or of groups as group:NAME"})
+	}
+	return entities.Grant{Verbs: a.Verbs, Channels: c.grantedIn(app, at, a), To: a.To}
+}
+
+// grantedIn resolves the channels of a grant; none is all of them.
+func (c *compiler) grantedIn(app *document[Application], at string, a Authorization) []string {
+	var channels []string
 	byName, bySelector := app.Has(at+".releaseChannels"), app.Has(at+".selector")
 	switch {
 	case byName && bySelector:
@@ -72,24 +81,20 @@ func (c *compiler) grant(app *document[Application], at string, a Authorization)
 	case bySelector && len(a.Selector) == 0 && !app.Faulty(at+".selector"):
 		c.report(app.Decoder, at+".selector", Fault{Code: "no-match", Message: "the selector is empty", Expected: "at least one label"})
 	case bySelector:
-		grant.Channels = c.selected(app.Decoder, at+".selector", a.Selector, c.channelNames())
+		channels = c.selected(app.Decoder, at+".selector", a.Selector, c.channelNames())
 	}
 	for i, name := range a.ReleaseChannels {
 		place := strict.Index(at+".releaseChannels", i)
 		switch {
-		case slices.Contains(grant.Channels, string(name)):
+		case slices.Contains(channels, string(name)):
 			c.report(app.Decoder, place, Fault{Code: "duplicate-name", Message: fmt.Sprintf("release channel %q is listed twice", string(name))})
 		case slices.Contains(c.channelNames(), string(name)):
-			grant.Channels = append(grant.Channels, string(name))
+			channels = append(channels, string(name))
 		case !c.partial && !app.Faulty(place):
 			c.report(app.Decoder, place, c.unknownChannel(name, c.channelNames()))
 		}
 	}
-	c.people(app, at+".to", a.To)
-	if len(a.To) == 0 && app.Has(at+".to") && !app.Faulty(at+".to") {
-		c.report(app.Decoder, at+".to", Fault{Code: "missing-field", Message: "the list is empty", Expected: "names of people, or of groups as group:NAME"})
-	}
-	return grant
+	return channels
 }
 
 // people checks names of people and groups.

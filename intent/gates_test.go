@@ -157,7 +157,9 @@ func TestDifferencesOfGates_D7(t *testing.T) {
 	before := compileText(t, smallGates).Incarnation
 	text := smallGates
 	for _, change := range [][2]string{
-		{"max: 2", "max: 3"}, {"minApprovers: 2", `minApprovers: 1, approvers: ["group:sre"]`}, {"to: [alice]", "to: [bob]"},
+		{"max: 2", "max: 3"},
+		{"minApprovers: 2", `minApprovers: 1, approvers: ["group:sre"]`},
+		{"to: [alice]", "to: [bob]"},
 		{"lifecycle: postApproval", "lifecycle: postDeployment, timeout: 1m"},
 		{"{name: shut, always: {verdict: WAIT}}", "{name: open, always: {verdict: PASS}, lifecycle: [postDeployment: {for: 1m}]}"},
 		{"kind: Service, name: web", "kind: Service, name: web, onDelete: remove, autoRollback: false"},
