@@ -26,20 +26,7 @@ func (f *Factory) newAct(reason string) protocol.Act {
 // act sends an act to a service and waits for the answer. A lost connection is tried again under
 // the same request id.
 func (f *Factory) act(ctx context.Context, n serviceName, verb, requestID string, payload, into any) error {
-	api, err := f.client(ctx)
-	if err != nil {
-		return err
-	}
-	for attempt := 1; ; attempt++ {
-		err = once(ctx, api, n, verb, requestID, payload, into)
-		if !errors.Is(err, errLost) || attempt == actAttempts {
-			break
-		}
-		f.note("%v; trying again", err)
-		if f.Sleep(ctx, time.Second) != nil {
-			break
-		}
-	}
+	err := f.send(ctx, n.id(), verb, requestID, payload, into)
 	switch {
 	case errors.Is(err, errNotFound):
 		return f.missing(ctx, n)
@@ -49,10 +36,28 @@ func (f *Factory) act(ctx context.Context, n serviceName, verb, requestID string
 	return err
 }
 
-func once(ctx context.Context, api API, n serviceName, verb, requestID string, payload, into any) error {
+// send sends an act to a workflow, as often as it takes.
+func (f *Factory) send(ctx context.Context, workflowID, verb, requestID string, payload, into any) error {
+	api, err := f.client(ctx)
+	if err != nil {
+		return err
+	}
+	for attempt := 1; ; attempt++ {
+		err = once(ctx, api, workflowID, verb, requestID, payload, into)
+		if !errors.Is(err, errLost) || attempt == actAttempts {
+			return err
+		}
+		f.note("%v; trying again", err)
+		if f.Sleep(ctx, time.Second) != nil {
+			return err
+		}
+	}
+}
+
+func once(ctx context.Context, api API, workflowID, verb, requestID string, payload, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, actTimeout)
 	defer cancel()
-	return api.Update(ctx, n.id(), verb, requestID, payload, into)
+	return api.Update(ctx, workflowID, verb, requestID, payload, into)
 }
 
 // status asks one service.

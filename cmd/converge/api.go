@@ -27,6 +27,8 @@ type API interface {
 	Query(ctx context.Context, workflowID, query string, into any) error
 	// Update sends an act and waits for the answer. The same request id is the same act.
 	Update(ctx context.Context, workflowID, verb, requestID string, act, into any) error
+	// Start starts a workflow unless it runs already.
+	Start(ctx context.Context, workflowID, workflowType string, input any) error
 	// Services lists the running services, of one application or, when empty, of all: sorted.
 	Services(ctx context.Context, application string) ([]serviceName, error)
 	// Temporal is the connection itself and its namespace, for publishing and for the worker.
@@ -164,6 +166,14 @@ func (a *temporalAPI) Update(ctx context.Context, workflowID, verb, requestID st
 		return a.translate(workflowID, err)
 	}
 	return a.translate(workflowID, handle.Get(ctx, into))
+}
+
+func (a *temporalAPI) Start(ctx context.Context, workflowID, workflowType string, input any) error {
+	_, err := a.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID: workflowID, TaskQueue: protocol.TaskQueue, StaticSummary: workflowID,
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+	}, workflowType, input)
+	return a.translate(workflowID, err)
 }
 
 func (a *temporalAPI) Services(ctx context.Context, application string) ([]serviceName, error) {

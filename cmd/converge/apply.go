@@ -20,6 +20,7 @@ type applyOptions struct {
 	causes   []string
 	dryRun   bool
 	takeOver bool
+	removal  removal
 }
 
 func newCmdApply(f *Factory, runF func(context.Context, *applyOptions) error) *cobra.Command {
@@ -45,6 +46,7 @@ not published again.`,
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
 	cmd.Flags().StringArrayVar(&o.causes, "cause", nil, "what led to it, kept with the incarnation (repeatable)")
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "compile and compare, publish nothing")
+	o.removal.flags(cmd)
 	cmd.Flags().BoolVar(&o.takeOver, "take-over", false, "although the application came from another directory or store")
 	return cmd
 }
@@ -57,6 +59,9 @@ func (o *applyOptions) run(ctx context.Context) error {
 		if _, wrong := o.f.compileDir(ctx, o.dir, o.store); errors.As(wrong, new(intent.Problems)) {
 			return o.f.problems(wrong, "; nothing published") // mistakes are said even without a server
 		}
+		return err
+	}
+	if err := o.removal.prepare(ctx, o.f, o.dir); err != nil {
 		return err
 	}
 	store, err := o.f.storeOf(ctx, publish.ApplicationIn(o.dir), o.dir, o.store)
@@ -73,7 +78,10 @@ func (o *applyOptions) run(ctx context.Context) error {
 	if !o.dryRun && !result.Told {
 		o.f.note("not every service was told yet; is a worker running that reads the store %s?", result.Store)
 	}
-	return nil
+	if o.dryRun {
+		return nil
+	}
+	return o.removal.carryOut(ctx, o.f, result.Told)
 }
 
 func (f *Factory) published(result publish.Result, err error) error {

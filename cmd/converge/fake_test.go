@@ -66,6 +66,15 @@ func (f *fakeAPI) Update(_ context.Context, id, verb, requestID string, act, int
 	return copyInto(f.answer, into)
 }
 
+func (f *fakeAPI) Start(_ context.Context, id, _ string, input any) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	data, _ := json.Marshal(input)
+	f.updates = append(f.updates, id+" start "+string(data))
+	f.statuses[id] = []any{protocol.RuntimeStatus{}}
+	return nil
+}
+
 func (f *fakeAPI) Services(_ context.Context, application string) ([]serviceName, error) {
 	var names []serviceName
 	for id := range f.statuses {

@@ -92,7 +92,7 @@ defines it. The connection follows the temporal CLI: --address, --namespace and
 	add("release", newCmdPlan(f, nil), newCmdRelease(f, nil), newCmdWait(f, nil), newCmdPause(f, nil), newCmdResume(f, nil),
 		newCmdCancel(f, nil), newCmdRetry(f, nil), newCmdRefresh(f, nil))
 	add("release", newCmdApprove(f, nil), newCmdReject(f, nil), newCmdBypass(f, nil), newCmdRollback(f, nil),
-		newCmdPin(f, nil), newCmdUnpin(f, nil), newCmdSimulate(f, nil))
+		orApplication(f, newCmdPin(f, nil)), orApplication(f, newCmdUnpin(f, nil)), newCmdDelete(f, nil), newCmdSimulate(f, nil))
 	add("see", newCmdStatus(f, nil), newCmdExplain(f, nil), newCmdHistory(f, nil), newCmdLogs(f, nil))
 	return root
 }

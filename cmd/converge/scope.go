@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,6 +16,7 @@ type scopeOptions struct {
 	f       *Factory
 	verb    string
 	target  target
+	runtime string // instead of a target
 	channel string
 	reason  string
 	yes     bool
@@ -22,18 +24,21 @@ type scopeOptions struct {
 
 func newCmdPause(f *Factory, runF func(context.Context, *scopeOptions) error) *cobra.Command {
 	return newScopeCmd(f, protocol.Pause, runF, cobra.Command{
-		Short: "Hold a service, a channel or an application's services where they are",
-		Long: `Hold a service, one channel of it, or every service of an application where they
-are: still observed, never applied. An apply in flight is left to finish.`,
+		Short: "Hold a service, a channel, an application or a runtime where it is",
+		Long: `Hold a service, one channel of it, every service of an application, or whatever runs
+on a runtime where they are: still observed, never applied. An apply in flight is left
+to finish. Services that come later are held too.`,
 		Example: `  converge pause shop/web --channel prod-eu --reason "incident 12"
-  converge pause shop --yes`,
+  converge pause shop --yes
+  converge pause runtime/eks-eu --yes --reason "cluster upgrade"`,
 	})
 }
 
 func newCmdResume(f *Factory, runF func(context.Context, *scopeOptions) error) *cobra.Command {
 	return newScopeCmd(f, protocol.Resume, runF, cobra.Command{
-		Short:   "End a pause",
-		Long:    `End the pause of a service, of one channel of it, or of every service of an application.`,
+		Short: "End a pause",
+		Long: `End the pause of a service, of one channel of it, of an application, or of a runtime.
+Each pause is ended where it was begun: a service that was paused by itself stays so.`,
 		Example: `  converge resume shop/web --channel prod-eu`,
 	})
 }
@@ -50,9 +55,17 @@ func newScopeCmd(f *Factory, verb string, runF func(context.Context, *scopeOptio
 	o := &scopeOptions{f: f, verb: verb}
 	cmd := &texts
 	cmd.Use = verb + " SVC|APP"
+	if verb != protocol.Refresh {
+		cmd.Use += "|runtime/NAME"
+	}
 	cmd.Args = exactArgs(1, 1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		if o.target, err = f.parseTarget(args[0]); err != nil {
+		if name, ok := strings.CutPrefix(args[0], "runtime/"); ok && verb != protocol.Refresh {
+			o.runtime, err = name, checkName("a runtime", name)
+		} else {
+			o.target, err = f.parseTarget(args[0])
+		}
+		if err != nil {
 			return err
 		}
 		if runF != nil {
@@ -67,6 +80,12 @@ func newScopeCmd(f *Factory, verb string, runF func(context.Context, *scopeOptio
 }
 
 func (o *scopeOptions) run(ctx context.Context) error {
+	switch {
+	case o.runtime != "":
+		return o.onRuntime(ctx)
+	case o.target.all && o.channel == "" && o.verb != protocol.Refresh:
+		return o.application(ctx)
+	}
 	names, err := o.f.services(ctx, o.target)
 	if err != nil {
 		return err

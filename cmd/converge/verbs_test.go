@@ -134,7 +134,7 @@ func TestReleaseIsRetriedUnderOneRequestID(t *testing.T) {
 
 func TestVerbsSay(t *testing.T) {
 	web := []any{moment("staging CONVERGED v9 v9 succeeded, prod PAUSED v8 v9 pending")}
-	two := map[string][]any{"service/shop/web": web, "service/shop/api": web, "service/blog/site": web}
+	two := map[string][]any{"application/shop": web, "service/shop/web": web, "service/shop/api": web, "service/blog/site": web}
 	lost := fmt.Errorf("%w: reset", errLost)
 	for _, tt := range []struct {
 		line   string
@@ -147,8 +147,8 @@ func TestVerbsSay(t *testing.T) {
 		{line: "pause shop/web -c prod --reason drill", answer: protocol.Answer{Message: "paused"}, want: "paused\n"},
 		{line: "pause shop/web", refuse: []error{&refusedError{"already paused"}}, code: 1, want: "! converge: refused: already paused\n"},
 		{line: "pause shop", code: 1, want: "! converge: pause 2 services of shop needs --yes when nobody can be asked\n"},
-		{line: "pause shop --yes", answer: protocol.Answer{Message: "paused"}, want: "shop/api: paused\nshop/web: paused\n"},
-		{line: "pause shop", input: "y\n", answer: protocol.Answer{Message: "paused"}, want: "shop/api: paused\nshop/web: paused\n! pause 2 services of shop? [y/N] "},
+		{line: "pause shop --yes", answer: protocol.Answer{Message: "paused"}, want: "paused\n"},
+		{line: "pause shop", input: "y\n", answer: protocol.Answer{Message: "paused"}, want: "paused\n! pause 2 services of shop? [y/N] "},
 		{line: "pause shop", input: "\n", code: 1, want: "! pause 2 services of shop? [y/N] converge: not confirmed; nothing changed\n"},
 		{line: "resume shop/web -o json", answer: protocol.Answer{Message: "resumed"}, want: "[\n  {\n    \"service\": \"shop/web\",\n    \"message\": \"resumed\"\n  }\n]\n"},
 		{line: "release shop/web v10 --request-id ci", answer: accepted, code: 1, want: "! converge: request id ci was accepted before, as release 19 of version v9; nothing new was released\n"},

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// whole is a workflow that stands for many services: an application's or a runtime's.
+type whole struct{ name, id string }
+
+func wholeApplication(name string) whole { return whole{name, protocol.ApplicationID(name)} }
+func wholeRuntime(name string) whole     { return whole{"runtime/" + name, protocol.RuntimeID(name)} }
+
+// actOnWhole sends an act to an application or a runtime and prints its answer.
+func (f *Factory) actOnWhole(ctx context.Context, w whole, verb string, act protocol.Act, request any) error {
+	var answer protocol.Answer
+	err := f.send(ctx, w.id, verb, act.RequestID, request, &answer)
+	switch {
+	case errors.Is(err, errNotFound):
+		return fmt.Errorf("%s %s: there is none", verb, w.name)
+	case transient(err):
+		return fmt.Errorf("%s %s: %w; whether it was accepted is not known", verb, w.name, err)
+	case err != nil:
+		return err
+	}
+	if f.json() {
+		return f.screen().JSON(map[string]string{"name": w.name, "message": answer.Message})
+	}
+	return f.screen().Lines(answer.Message)
+}
+
+// application pauses or resumes all services of an application at once, those to come included (A16).
+func (o *scopeOptions) application(ctx context.Context) error {
+	names, err := o.f.services(ctx, o.target)
+	if err != nil {
+		return err
+	}
+	if len(names) > 1 {
+		if err := o.f.confirm(ctx, o.yes, fmt.Sprintf("%s %d services of %s", o.verb, len(names), o.target.application)); err != nil {
+			return err
+		}
+	}
+	act := o.f.newAct(o.reason)
+	return o.f.actOnWhole(ctx, wholeApplication(o.target.application), o.verb, act, act)
+}
+
+// onRuntime pauses or resumes a runtime: nothing is applied there, whatever the service (A16). A runtime
+// whose applies are not bounded has no workflow until it is paused for the first time; it is started only
+// when some service uses the runtime.
+func (o *scopeOptions) onRuntime(ctx context.Context) error {
+	if o.channel != "" {
+		return fmt.Errorf("--channel: a runtime is paused as a whole; for one channel name the service")
+	}
+	if err := o.f.confirm(ctx, o.yes, fmt.Sprintf("%s whatever runs on runtime %s", o.verb, o.runtime)); err != nil {
+		return err
+	}
+	act, w := o.f.newAct(o.reason), wholeRuntime(o.runtime)
+	if o.verb == protocol.Pause {
+		if err := o.f.runtimeThere(ctx, o.runtime, w.id); err != nil {
+			return err
+		}
+	}
+	return o.f.actOnWhole(ctx, w, o.verb, act, act)
+}
+
+// runtimeThere makes sure that a runtime which services use has its workflow.
+func (f *Factory) runtimeThere(ctx context.Context, name, id string) error {
+	api, err := f.client(ctx)
+	if err != nil {
+		return err
+	}
+	var status protocol.RuntimeStatus
+	if err := api.Query(ctx, id, protocol.QueryStatus, &status); !errors.Is(err, errNotFound) {
+		return err
+	}
+	services, err := api.Services(ctx, "")
+	if err != nil {
+		return err
+	}
+	all, err := each(ctx, services, f.status)
+	var used []string
+	for _, s := range all {
+		for _, c := range s.Channels {
+			used = append(used, c.Runtime)
+		}
+	}
+	slices.Sort(used)
+	if used = slices.Compact(used); !slices.Contains(used, name) {
+		return errors.Join(fmt.Errorf("no service uses a runtime %s%s", name, suggestion(name, used)), err)
+	}
+	return api.Start(ctx, id, protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: name})
+}
+
+// incarnationOptions are those of pin and unpin of a whole application (D15).
+type incarnationOptions struct {
+	f           *Factory
+	verb        string
+	application string
+	incarnation int64
+	reason      string
+	yes         bool
+}
+
+// orApplication lets pin and unpin take an application instead of a service and a channel.
+func orApplication(f *Factory, cmd *cobra.Command) *cobra.Command {
+	o := &incarnationOptions{f: f, verb: cmd.Name()}
+	service, args := cmd.RunE, cmd.Args
+	short := "unpin APP"
+	if o.verb == protocol.Pin {
+		short = "pin APP --incarnation N"
+		cmd.Flags().Int64Var(&o.incarnation, "incarnation", 0, "hold all services of an application at this incarnation")
+	}
+	cmd.Use += " | " + short
+	cmd.Long = strings.TrimSpace(cmd.Long + "\n\nOf an application: its services go back, or on, to an incarnation, as a change of\nconfiguration does; what is published waits until it is unpinned.")
+	cmd.Example += "\n  converge " + strings.Replace(strings.Replace(short, "APP", "shop", 1), "N", "41", 1)
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask before touching more than one service")
+	cmd.Args = func(cmd *cobra.Command, given []string) error {
+		if len(given) == 1 {
+			return nil
+		}
+		return args(cmd, given)
+	}
+	cmd.RunE = func(cmd *cobra.Command, given []string) error {
+		if len(given) > 1 && o.incarnation != 0 {
+			return fmt.Errorf("--incarnation is for a whole application: converge %s", short)
+		}
+		if len(given) > 1 {
+			return service(cmd, given)
+		}
+		o.application = given[0]
+		o.reason, _ = cmd.Flags().GetString("reason")
+		return o.run(cmd.Context())
+	}
+	return cmd
+}
+
+func (o *incarnationOptions) run(ctx context.Context) error {
+	if err := checkName("an application", o.application); err != nil {
+		return err
+	}
+	if o.verb == protocol.Pin && o.incarnation < 1 {
+		return fmt.Errorf("which incarnation? usage: converge pin %s --incarnation N; see: converge incarnations %s", o.application, o.application)
+	}
+	names, err := o.f.services(ctx, target{serviceName: serviceName{application: o.application}, all: true})
+	if err != nil {
+		return err
+	}
+	if len(names) > 1 {
+		if err := o.f.confirm(ctx, o.yes, fmt.Sprintf("%s %d services of %s", o.verb, len(names), o.application)); err != nil {
+			return err
+		}
+	}
+	request := protocol.IncarnationPin{Act: o.f.newAct(o.reason), Incarnation: o.incarnation}
+	if o.verb == protocol.Unpin {
+		return o.f.actOnWhole(ctx, wholeApplication(o.application), o.verb, request.Act, request.Act)
+	}
+	return o.f.actOnWhole(ctx, wholeApplication(o.application), o.verb, request.Act, request)
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// A16, A17, A24: verbs on more than one service go to whoever stands for all of them, once it was
+// confirmed, and what makes no sense asks nobody.
+func TestVerbsOnAWhole(t *testing.T) {
+	web := moment("staging CONVERGED v9 v9 succeeded")
+	web.Channels[0].Runtime = "edge"
+	for _, tt := range []struct {
+		line, want string
+		sent       []string
+		code       int
+	}{
+		{
+			line: "pause shop --yes --reason drill", want: "done\n",
+			sent: []string{`application/shop pause {"by":"alice","requestId":"ID","reason":"drill"}`},
+		},
+		{line: "resume shop --yes", want: "done\n", sent: []string{`application/shop resume {"by":"alice","requestId":"ID"}`}},
+		{
+			line: "pause runtime/edge --yes", want: "done\n",
+			sent: []string{`runtime/edge start {"runtime":"edge"}`, `runtime/edge pause {"by":"alice","requestId":"ID"}`},
+		},
+		{line: "pause runtime/edge", code: 1, want: "! converge: pause whatever runs on runtime edge needs --yes when nobody can be asked\n"},
+		{line: "pause runtime/edg --yes", code: 1, want: "! converge: no service uses a runtime edg; did you mean edge?\n"},
+		{
+			line: "resume runtime/edge --yes", code: 1, want: "! converge: resume runtime/edge: there is none\n",
+			sent: []string{`runtime/edge resume {"by":"alice","requestId":"ID"}`},
+		},
+		{line: "pause runtime/edge -c prod", code: 1, want: "! converge: --channel: a runtime is paused as a whole; for one channel name the service\n"},
+		{line: "refresh runtime/edge", code: 1, want: "! converge: runtime/edge: of a runtime there are only pause and resume; name services\n"},
+		{
+			line: "pin shop --incarnation 41 --yes -o json", want: "{\n  \"message\": \"done\",\n  \"name\": \"shop\"\n}\n",
+			sent: []string{`application/shop pin {"by":"alice","requestId":"ID","incarnation":41}`},
+		},
+		{line: "pin shop", code: 1, want: "! converge: which incarnation? usage: converge pin shop --incarnation N; see: converge incarnations shop\n"},
+		{line: "pin shop/web staging v9 --incarnation 3", code: 1, want: "! converge: --incarnation is for a whole application: converge pin APP --incarnation N\n"},
+		{line: "unpin shop --yes", want: "done\n", sent: []string{`application/shop unpin {"by":"alice","requestId":"ID"}`}},
+		{line: "unpin shop/web staging", want: "done\n", sent: []string{`service/shop/web unpin {"by":"alice","requestId":"ID","channel":"staging"}`}},
+		{line: "delete shop/web --yes --reason over", want: "done\n", sent: []string{`service/shop/web delete {"by":"alice","requestId":"ID","reason":"over"}`}},
+		{line: "delete shop/web", code: 1, want: "! converge: take down all that shop/web runs needs --yes when nobody can be asked\n"},
+		{line: "delete shop/wob --yes", code: 1, want: "! converge: no service shop/wob; did you mean shop/web?\n", sent: []string{`service/shop/wob delete {"by":"alice","requestId":"ID"}`}},
+	} {
+		t.Run(tt.line, func(t *testing.T) {
+			api := &fakeAPI{answer: protocol.Answer{Message: "done"}, statuses: map[string][]any{
+				"application/shop": {web}, "service/shop/web": {web}, "service/shop/api": {web},
+			}}
+			c := newConsole(t, api)
+			code, said := c.run(t, tt.line)
+			require.Equal(t, tt.want, said)
+			require.Equal(t, tt.code, code)
+			require.Equal(t, tt.sent, api.updates)
+		})
+	}
+}

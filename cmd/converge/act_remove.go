@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/worker/publish"
+)
+
+// deleteOptions are those of delete (A24).
+type deleteOptions struct {
+	f       *Factory
+	service serviceName
+	reason  string
+	yes     bool
+}
+
+func newCmdDelete(f *Factory, runF func(context.Context, *deleteOptions) error) *cobra.Command {
+	o := &deleteOptions{f: f}
+	cmd := &cobra.Command{
+		Use:   "delete SVC",
+		Short: "Take down a service that is no longer declared",
+		Long: `Take down what a service runs, in every channel. It must no longer be declared: a
+service that vanishes from the configuration is left running, as orphaned, until this
+is asked for. Its history stays.`,
+		Example: `  converge delete shop/web --reason "replaced by shop/site" --yes`,
+		Args:    exactArgs(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if o.service, err = f.parseService(args[0]); err != nil {
+				return err
+			}
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	cmd.Flags().StringVar(&o.reason, "reason", "", "why, shown to everybody who asks")
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask before taking it down")
+	return cmd
+}
+
+func (o *deleteOptions) run(ctx context.Context) error {
+	if err := o.f.confirm(ctx, o.yes, fmt.Sprintf("take down all that %s runs", o.service)); err != nil {
+		return err
+	}
+	return o.f.takeDown(ctx, []serviceName{o.service}, o.reason)
+}
+
+// takeDown asks services to take down what they run, and prints a line for each.
+func (f *Factory) takeDown(ctx context.Context, names []serviceName, reason string) error {
+	answers, err := each(ctx, names, func(ctx context.Context, n serviceName) (string, error) {
+		request := protocol.DeleteRequest{Act: f.newAct(reason)}
+		var answer protocol.Answer
+		err := f.act(ctx, n, protocol.Delete, request.RequestID, request, &answer)
+		return answer.Message, err
+	})
+	return f.answered(names, answers, err)
+}
+
+// removal is what `apply --remove` takes down once the configuration without it is published.
+type removal struct {
+	given  []string
+	reason string
+	yes    bool
+	names  []serviceName
+}
+
+func (r *removal) flags(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVar(&r.given, "remove", nil, "take down this service, which is no longer declared (repeatable)")
+	cmd.Flags().StringVar(&r.reason, "reason", "", "with --remove: why, shown to everybody who asks")
+	cmd.Flags().BoolVarP(&r.yes, "yes", "y", false, "with --remove: do not ask")
+}
+
+// prepare reads what is to be removed and has it confirmed, before anything is published.
+func (r *removal) prepare(ctx context.Context, f *Factory, dir string) error {
+	application := publish.ApplicationIn(dir)
+	for _, given := range r.given {
+		if !strings.Contains(given, "/") && application != "" {
+			given = application + "/" + given
+		}
+		n, err := f.parseService(given)
+		if err != nil {
+			return err
+		}
+		if application != "" && n.application != application {
+			return fmt.Errorf("--remove %s: it is no service of %s", n, application)
+		}
+		r.names = append(r.names, n)
+	}
+	if len(r.names) == 0 {
+		return nil
+	}
+	words := make([]string, len(r.names))
+	for i, n := range r.names {
+		words[i] = n.String()
+	}
+	return f.confirm(ctx, r.yes, "take down all that "+strings.Join(words, ", ")+" runs")
+}
+
+// carryOut takes down what was named. A service that does not know yet that it is no longer declared
+// would refuse.
+func (r *removal) carryOut(ctx context.Context, f *Factory, told bool) error {
+	switch {
+	case len(r.names) == 0:
+		return nil
+	case !told:
+		return fmt.Errorf("nothing is taken down: services are not told yet; later: converge delete %s", r.names[0])
+	}
+	return f.takeDown(ctx, r.names, r.reason)
+}
