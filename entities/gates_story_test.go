@@ -102,6 +102,8 @@ func (s *story) runtime(name string, settings []string) {
 			rt.MaxApplies = n
 		case "approve":
 			rt.ApproveApplies = value == "yes"
+		case "remove":
+			rt.CanRemove = value == "yes"
 		}
 	}
 	s.next.Runtimes[name] = rt

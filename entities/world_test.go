@@ -18,7 +18,7 @@ type world struct {
 	renders  []RenderOp
 	decision *Decision
 	gateWork
-	removes  map[string]RemoveOp
+	removes map[string]RemoveOp
 }
 
 var bob = Who{Name: "bob"}

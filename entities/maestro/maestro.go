@@ -50,7 +50,7 @@ type Channel struct {
 	// Held tells whether a release, by index, is held here for good: it is passed over for one that is
 	// not. Nil: none is.
 	Held func(int) bool
-	By    []string
+	By   []string
 }
 
 // None is the index of no release.
