@@ -50,7 +50,7 @@ func (s *search) walk(ctx context.Context, at place, o other) []place {
 		case !ok:
 		case to == s.goal:
 			return []place{to}
-		case !s.seen[to]:
+		default:
 			next = append(next, to)
 		}
 	}

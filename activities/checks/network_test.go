@@ -126,6 +126,7 @@ func TestPrometheusA20(t *testing.T) {
 		"nan":            vector(`{"zone":"eu"} 0.001`, `{"zone":"us"} NaN`),
 		"infinite":       vector(`{} +Inf`),
 		"empty":          vector(),
+		"echo":           vector(`{"token":"` + secret + `"} 0.001`),
 		"matrix":         `{"resultType":"matrix","result":[]}`,
 		"histogram":      `{"resultType":"vector","result":[{"metric":{"zone":"eu"},"histogram":[1,{}]}]}`,
 		"malformed":      `{"resultType":"vector","result":[{"value":[1]}]}`,
@@ -149,10 +150,12 @@ func TestPrometheusA20(t *testing.T) {
 		{Name: "no number", Places: places, Asked: row("nan", plain), Want: entities.Error, Says: `{zone="us"} NaN is no number (NaN)`},
 		{Name: "no sample", Places: places, Asked: row("empty", plain), Want: entities.Error, Says: "the query gives no sample"},
 		{Name: "no sample passes", Places: places, Asked: row("empty", func(q *entities.PrometheusQuery) { q.Empty = "pass" }), Want: entities.Pass, Says: "the query gives no sample, which is declared to pass"},
+		{Name: "a label that has the token", Places: places, Asked: row("echo", plain), Want: entities.Pass, Says: `{token="***"} 0.001 less than 0.01`},
 		{Name: "matrix", Places: places, Asked: row("matrix", plain), Want: entities.Error, Says: at + ": the query gives a matrix; expected a vector or a scalar"},
 		{Name: "histogram", Places: places, Asked: row("histogram", plain), Want: entities.Error, Says: at + `: {zone="eu"} is a histogram; expected numbers`},
 		{Name: "malformed", Places: places, Asked: row("malformed", plain), Want: entities.Error, Says: at + ": malformed vector: …"},
 		{Name: "refused, and the token comes back", Places: places, Asked: row("(", plain), Want: entities.Error, Says: at + " answered 400: bad_data: parse error in ( Bearer ***"},
+		{Name: "a token in the definition is no less secret", Places: places, Asked: row("(", func(q *entities.PrometheusQuery) { q.Token = &entities.Value{Literal: secret} }), Want: entities.Error, Says: at + " answered 400: bad_data: parse error in ( Bearer ***"},
 		{Name: "no Prometheus", Places: places, Asked: row("bound", func(q *entities.PrometheusQuery) { q.URL = server + "/else" }), Want: entities.Error, Says: at + " answered 404, and nothing that a Prometheus says: 404 page not found"},
 		{Name: "no bound", Places: places, Asked: row("bound", func(q *entities.PrometheusQuery) { q.LessThan = nil }), Want: entities.Error, Says: "it has no bound; expected lessThan or greaterThan"},
 		{Name: "no query", Places: places, Asked: row(" ", plain), Want: entities.Error, Says: "it has no query"},
@@ -200,7 +203,7 @@ func TestAlertmanagerA20(t *testing.T) {
 	answers := map[string]string{
 		`service="two" version="v2"`: `[` +
 			`{"labels":{"alertname":"Slow"},"startsAt":"2026-11-23T08:30:00Z"` + quiet + `,` +
-			`{"labels":{"alertname":"Errors"},"annotations":{"summary":"too many\nerrors"},"startsAt":"2026-11-23T09:15:00+01:00"` + quiet + `]`,
+			`{"labels":{"alertname":"Errors"},"annotations":{"summary":"too many\nerrors of ` + secret + `"},"startsAt":"2026-11-23T09:15:00+01:00"` + quiet + `]`,
 		`service="none"`:     `[]`,
 		`service="silenced"`: `[{"labels":{"alertname":"Slow"},"startsAt":"2026-11-23T08:30:00Z","status":{"state":"suppressed","silencedBy":["x"]}}]`,
 		`service="unnamed"`:  `[{"labels":{"zone":"eu"},"startsAt":"2026-11-23T08:30:00Z"` + quiet + `]`,
@@ -224,7 +227,7 @@ func TestAlertmanagerA20(t *testing.T) {
 	checktest.Conform(t, checktest.Kind{Kind: entities.CheckAlertmanager, Secrets: []string{secret}, Rows: []checktest.Row{
 		{
 			Name: "the oldest is named", Places: places, Asked: row(map[string]string{"version": "${{ version }}", "service": "two"}), Want: entities.Wait,
-			Says: "alert Errors is active since 2026-11-23 08:15:00 UTC: too many errors (and 1 more)",
+			Says: "alert Errors is active since 2026-11-23 08:15:00 UTC: too many errors of *** (and 1 more)",
 		},
 		{Name: "none", Places: places, Asked: row(map[string]string{"service": "none"}), Want: entities.Pass, Says: `no alert is active for service="none"`},
 		{Name: "silenced", Places: places, Asked: row(map[string]string{"service": "silenced"}), Want: entities.Pass, Says: `no alert is active for service="silenced"`},

@@ -37,7 +37,7 @@ func waiting(s protocol.Status, conditions ...string) protocol.Status {
 // world is shop, in which web v2-i7 is asked about.
 func world(others map[string]protocol.Status) checktest.World {
 	w := checktest.World{Incarnation: 7, Statuses: map[string]protocol.Status{
-		"web": {Incarnation: 7, Releases: []protocol.ReleaseStatus{{ID: "r2", Version: "v2-i7", Incarnation: 7}, {ID: "r1", Version: "v1", Incarnation: 4}}},
+		"web": {Incarnation: 7, Releases: []protocol.ReleaseStatus{{ID: "r3", Version: "v2-i7", Incarnation: 9}, {ID: "r2", Version: "v2-i7", Incarnation: 7}, {ID: "r1", Version: "v1", Incarnation: 4}}},
 	}}
 	for name, s := range others {
 		w.Statuses[name] = s

@@ -147,7 +147,12 @@ func (p promServer) query(ctx context.Context, query string) ([]sample, error) {
 	}
 	samples, err := a.samples()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", r.where(), err)
+		return nil, fmt.Errorf("%s: %s", r.where(), r.secrets.hide(err.Error()))
+	}
+	for _, s := range samples {
+		for name, value := range s.labels {
+			s.labels[name] = r.secrets.hide(value)
+		}
 	}
 	return samples, nil
 }

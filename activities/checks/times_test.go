@@ -69,6 +69,9 @@ func TestTimesA20(t *testing.T) {
 		{"over midnight, after", daily("Europe/Paris", "22:00-06:00"), "2026-11-24T05:00:00+01:00", "PASS 2026-11-24T05:00:00Z open until Tue 06:00 CET"},
 		{"over midnight belongs to its first day", entities.AllowedTimes{TimeZone: "UTC", Windows: []entities.TimeWindow{{Days: "Thu", Hours: "22:00-06:00"}}}, "2026-11-27T05:00:00Z", "PASS 2026-11-27T06:00:00Z open until Fri 06:00 UTC"},
 		{"windows that touch are one", entities.AllowedTimes{TimeZone: "UTC", Windows: []entities.TimeWindow{{Days: "Sat,Sun"}, {Days: "mon", Hours: "0:00-08:00"}}}, "2026-11-28T12:00:00Z", "PASS 2026-11-30T08:00:00Z open until Mon 08:00 UTC"},
+		{"a holiday four weeks from now ends what is open all the time", with(daily("UTC", "12:00-06:00"), func(d *entities.AllowedTimes) {
+			d.Windows, d.Holidays = append(d.Windows, entities.TimeWindow{Hours: "03:00-15:00"}), []string{"2026-11-27"}
+		}), "2026-11-01T10:00:00Z", "PASS 2026-11-27T00:00:00Z open until Fri 27 Nov 00:00 UTC"},
 		{"no windows: always", entities.AllowedTimes{TimeZone: "UTC"}, "2026-11-28T12:00:00Z", "PASS - open, and no end of it within 5 years"},
 		{"days over the end of the week", entities.AllowedTimes{TimeZone: "UTC", Windows: []entities.TimeWindow{{Days: "Sat-Mon"}}}, "2026-11-24T00:00:00Z", "WAIT 2026-11-28T00:00:00Z opens Sat 00:00 UTC (outside of its hours)"},
 
