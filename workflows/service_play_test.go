@@ -129,11 +129,8 @@ func (p *play) register() {
 		return answer, p.fails[protocol.ActivityPrepare]
 	})
 	as(protocol.ActivityApply, func(_ context.Context, r protocol.ApplyRequest) (protocol.ApplyAnswer, error) {
-		err := p.does(protocol.ActivityApply, "apply %s to %s", r.Instance.FullVersion, r.Instance.Channel)
-		if err != nil {
-			return protocol.ApplyAnswer{Err: err.Error(), Permanent: true}, nil
-		}
-		return protocol.ApplyAnswer{}, nil
+		why := text(p.does(protocol.ActivityApply, "apply %s to %s", r.Instance.FullVersion, r.Instance.Channel))
+		return protocol.ApplyAnswer{Err: why, Permanent: why != ""}, nil
 	})
 	p.registerGates(as)
 	as(protocol.ActivityRemove, func(_ context.Context, r protocol.RemoveRequest) (protocol.RemoveAnswer, error) {
@@ -191,10 +188,8 @@ func (p *play) registerGates(as func(string, any)) {
 		return answer, err
 	})
 	as(protocol.ActivityExtension, func(_ context.Context, r protocol.ExtensionRequest) (protocol.ExtensionAnswer, error) {
-		if err := p.does(protocol.ActivityExtension, "run %s for %s in %s", r.Name, r.FullVersion, r.Channel); err != nil {
-			return protocol.ExtensionAnswer{Err: err.Error(), Tail: "the end"}, nil
-		}
-		return protocol.ExtensionAnswer{Tail: "done"}, nil
+		why := text(p.does(protocol.ActivityExtension, "run %s for %s in %s", r.Name, r.FullVersion, r.Channel))
+		return protocol.ExtensionAnswer{Err: why, Tail: "the end"}, nil
 	})
 	as(protocol.ActivityLease, func(_ context.Context, c protocol.LeaseCall) error {
 		switch {
@@ -333,4 +328,11 @@ func refusals(s protocol.Status) (out []string) {
 // temporalError is an error that no retry mends.
 func temporalError(text string) error {
 	return temporal.NewNonRetryableApplicationError(text, "x", nil)
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }

@@ -86,8 +86,11 @@ func (r request) checkBounds() error {
 		name, text string
 		most       int
 	}{
-		{"id", r.release.ID, maxName}, {"channel", r.channel, maxName}, {"topic", r.topic, maxName},
-		{"condition", r.condition, maxName}, {"comment", r.comment, maxReason},
+		{"id", r.release.ID, maxName},
+		{"channel", r.channel, maxName},
+		{"topic", r.topic, maxName},
+		{"condition", r.condition, maxName},
+		{"comment", r.comment, maxReason},
 	} {
 		if n := len(f.text); n > f.most {
 			return fmt.Errorf(`"%s" is %d bytes long; at most %d`, f.name, n, f.most)

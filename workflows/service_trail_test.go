@@ -115,7 +115,9 @@ func TestServiceEndsWhenItIsTakenDownA24(t *testing.T) {
 // What a search finds is what people are waited for now.
 func TestWaitingFor(t *testing.T) {
 	pass := entities.Judgement{ID: "channel-stable/staging", Verdict: entities.Pass}
-	waits := func(id string) entities.Judgement { return entities.Judgement{ID: id, Verdict: entities.Wait, Unblock: "x"} }
+	waits := func(id string) entities.Judgement {
+		return entities.Judgement{ID: id, Verdict: entities.Wait, Unblock: "x"}
+	}
 	d := &entities.Decision{Channels: []entities.ChannelDecision{
 		{Gates: []entities.Judgement{pass, waits("approval/go-live"), waits("approval/prod-eu"), waits("office-hours")}},
 		{Gates: []entities.Judgement{pass, waits("approval/go-live")}},
