@@ -8,7 +8,7 @@ import "time"
 // but a lease.
 func (v *view) act() {
 	i := v.inst
-	if v.changed || v.facts.Paused || v.mode.Drain || i.Target == nil || i.Progress.Running || i.Failure != "" {
+	if !v.mayAct() {
 		return
 	}
 	op := workOn(ServiceInstance{i}, i.Target, v.out.Current)
@@ -28,6 +28,12 @@ func (v *view) act() {
 		Channel: v.spec.Name, Target: op.Target,
 		Attempt: i.Progress.Attempts + 1, Timeout: timeout, Cause: op.Cause,
 	})
+}
+
+// mayAct: nothing forbids an apply from the outset.
+func (v *view) mayAct() bool {
+	i := v.inst
+	return !v.changed && !v.facts.Paused && !v.mode.Drain && i.Target != nil && !i.Progress.Running && i.Failure == ""
 }
 
 // tooEarly holds an apply back: for the grace period after a successful one that is not visible
@@ -78,7 +84,6 @@ type wants struct {
 	checks   []string // ids of checks that are to be judged now
 	release  string   // that they are asked about
 	repairs  []string // ids of checks asked about a repair
-
 }
 
 func (v *view) wants() *wants {

@@ -306,6 +306,14 @@ func (v *view) applyUnapproved() bool {
 	return true
 }
 
+// stopAsking: no apply is wanted any more that a person's word was waited for.
+func (v *view) stopAsking() {
+	held := v.changed || v.facts.Paused || v.mode.Drain || v.out.wants != nil && v.out.wants.approval
+	if !held && !v.inst.ApplyAsked.IsZero() {
+		v.d.Changes = append(v.d.Changes, Change{Kind: ChangeAwait, Channel: v.spec.Name, Cause: "no apply waits for approval any more"})
+	}
+}
+
 // forgetApproval drops the approval of an apply that will not come any more.
 func (s *State) forgetApproval(i *Instance) {
 	a := i.ApplyApproved

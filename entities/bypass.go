@@ -116,7 +116,8 @@ func (s *State) viewOf(channel string, r *Release, now time.Time) *view {
 	return nil
 }
 
-// conditionIDs are the conditions of a channel that a release may be let pass.
+// conditionIDs are the conditions of a channel that a release may be let pass: all of them before it
+// enters, and what can still fail it afterwards.
 func (v *view) conditionIDs(r *Release) []string {
 	var out []string
 	entered := r.Phases[v.spec.Name].Phase != maestro.Pending
@@ -140,9 +141,15 @@ func (v *view) conditionIDs(r *Release) []string {
 	if v.runtime.ApproveApplies {
 		out = append(out, applyApproval(v.spec.Name))
 	}
-	if entered {
-		return out
+	if !entered {
+		out = append(out, v.runtimeConditions()...)
 	}
+	return out
+}
+
+// runtimeConditions are those that no rule names: what must be known of the channel, and the way to it.
+func (v *view) runtimeConditions() []string {
+	var out []string
 	if v.turn.Stuck != "" {
 		out = append(out, "upstream")
 	}

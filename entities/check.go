@@ -3,6 +3,7 @@ package entities
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/converge-engine/converge/entities/maestro"
@@ -214,13 +215,21 @@ func (s *State) commitWants(c *ChannelDecision) {
 	if w == nil {
 		w = &wants{}
 	}
+	i.forgetReadings(w)
+	if p := i.Preflight; p != nil && !p.Running && p.Release != w.release {
+		i.Preflight = nil
+	}
+	s.forgetApproval(i)
+}
+
+// forgetReadings drops what nobody waits for.
+func (i *Instance) forgetReadings(w *wants) {
 	for _, key := range SortedKeys(i.Checks) {
 		st := i.Checks[key]
-		id, repair := key, st.Release == ""
-		if repair {
-			id = key[len("repair:"):]
+		wanted := st.Release == w.release && slices.Contains(w.checks, key)
+		if st.Release == "" {
+			wanted = slices.Contains(w.repairs, strings.TrimPrefix(key, "repair:"))
 		}
-		wanted := !repair && st.Release == w.release && slices.Contains(w.checks, id) || repair && slices.Contains(w.repairs, id)
 		if !wanted {
 			delete(i.Checks, key)
 		}
@@ -228,13 +237,6 @@ func (s *State) commitWants(c *ChannelDecision) {
 	if len(i.Checks) == 0 {
 		i.Checks = nil
 	}
-	if p := i.Preflight; p != nil && !p.Running && p.Release != w.release {
-		i.Preflight = nil
-	}
-	if !w.approval {
-		i.ApplyAsked = time.Time{}
-	}
-	s.forgetApproval(i)
 }
 
 // quiet: the gates have left nothing here.

@@ -139,7 +139,10 @@ func (s *State) commitClock(c Change, i *Instance, now time.Time) {
 		i.Progress.First, i.Progress.Overdue, i.PausedAt = now, time.Time{}, time.Time{}
 		s.Record(now, c.Channel, "no longer stable"+because(c.Cause))
 	case ChangeAwait:
-		i.ApplyAsked = now
+		i.ApplyAsked = time.Time{}
+		if c.Target != nil {
+			i.ApplyAsked = now
+		}
 	case ChangeFreeze:
 		i.PausedAt = now
 	case ChangeThaw:

@@ -119,6 +119,7 @@ func (v *view) decide() {
 	v.judgeTarget()
 	v.admitNext()
 	v.act()
+	v.stopAsking()
 	v.returnLease()
 	v.conclude(pause)
 	v.d.wakeBy(v.out.Due)

@@ -168,6 +168,9 @@ func (g *guard) events() map[string]func() {
 		"approve": func() {
 			_, _ = g.s.Approve(g.anyVersion(), Approval{Topic: g.pick([]string{"go", "go", "apply/c0", "apply/c1", "nothing"}), Who: Who{Name: g.pick(who)}, At: g.now})
 		},
+		"approve apply": func() {
+			_, _ = g.s.Approve(g.anyVersion(), Approval{Topic: "apply/" + g.anyChannel(), Who: bob, At: g.now})
+		},
 		"reject": func() {
 			_, _ = g.s.Approve(g.anyVersion(), Approval{Topic: "go", Who: Who{Name: g.pick(who)}, At: g.now, Reject: true})
 		},
@@ -175,8 +178,11 @@ func (g *guard) events() map[string]func() {
 			id := g.pick([]string{guardCheck, "approval/go", "extension/migrate", "channel-stable/c0", "channel-stable/c1", "in-progress", "lease", "approval/apply/c0"})
 			_, _ = g.s.AddBypass(g.anyVersion(), Bypass{Channel: g.anyChannel(), Condition: id, Who: bob, Reason: "why not", At: g.now})
 		},
-		"truth": func() {
-			g.truth[g.anyChannel()+"/"+guardCheck] = rapid.SampledFrom([]Verdict{Pass, Pass, Pass, Wait, Fail, Error}).Draw(g.t, "truth")
+		"truth": g.flip,
+		"pass": func() {
+			for _, c := range []string{"c0", "c1", "c2"} {
+				g.truth[c+"/"+guardCheck] = Pass
+			}
 		},
 		"seen": func() {
 			for _, l := range g.s.CheckLooks() {
@@ -222,6 +228,32 @@ func (g *guard) events() map[string]func() {
 	}
 }
 
+// turn answers all that is asked, one after the other; outside, things may change meanwhile.
+func (g *guard) turn() {
+	if len(g.s.Releases) == 0 || g.s.Newest().Over() {
+		g.n++
+		_, _ = g.release(fmt.Sprintf("v%d", g.n), "")
+	}
+	events := g.events()
+	for _, name := range []string{"seen", "approve", "approve apply", "extension", "lease", "preflight", "apply", "wake"} {
+		idle := name == "extension" && len(g.extensions) == 0 || name == "lease" && len(g.leases) == 0 ||
+			name == "preflight" && len(g.preflights) == 0 || name == "apply" && len(g.applies) == 0
+		if idle {
+			continue
+		}
+		if rapid.IntRange(0, 5).Draw(g.t, "alert") == 0 {
+			g.flip()
+		}
+		events[name]()
+		g.settle()
+	}
+}
+
+// flip changes what is so outside.
+func (g *guard) flip() {
+	g.truth[g.anyChannel()+"/"+guardCheck] = rapid.SampledFrom([]Verdict{Pass, Wait, Fail, Error}).Draw(g.t, "truth")
+}
+
 func (g *guard) reading(l CheckLook) CheckReading {
 	return CheckReading{Verdict: g.truth[l.Channel+"/"+l.ID], At: g.now}
 }
@@ -243,8 +275,19 @@ func TestNoGateIsPassed(t *testing.T) {
 		}
 		g.settle()
 		actions := map[string]func(*rapid.T){}
-		for name, event := range g.events() {
-			actions[name] = func(t *rapid.T) { g.t = t; event(); g.settle() }
+		events := g.events()
+		for n := range 5 {
+			events[fmt.Sprint("turn ", n)] = g.turn
+		}
+		for name, event := range events {
+			actions[name] = func(t *rapid.T) {
+				g.t = t
+				if rapid.IntRange(0, 2).Draw(t, "alert") == 0 { // meanwhile, outside
+					g.flip()
+				}
+				event()
+				g.settle()
+			}
 		}
 		t.Repeat(actions)
 		for _, i := range g.s.Instances {
