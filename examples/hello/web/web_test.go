@@ -52,9 +52,10 @@ func newPlace(t *testing.T) *place {
 	rt, err := custom.New(entities.RuntimeDefinition{
 		Name: "local", Kind: entities.RuntimeCustom, Dir: dir,
 		Custom: &entities.CustomRuntime{
-			Apply: entities.Command{Argv: []string{program, "apply"}, RetryableExitCodes: []int{exitTryLater}},
-			Fetch: &entities.Command{Argv: []string{program, "fetch"}},
-			Mode:  entities.FetchStructured,
+			Apply:  entities.Command{Argv: []string{program, "apply"}, RetryableExitCodes: []int{exitTryLater}},
+			Fetch:  &entities.Command{Argv: []string{program, "fetch"}},
+			Remove: &entities.Command{Argv: []string{program, "remove"}},
+			Mode:   entities.FetchStructured,
 		},
 	})
 	require.NoError(t, err)
