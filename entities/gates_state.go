@@ -142,9 +142,9 @@ type AuditLine struct {
 	Reason  string    `json:"reason,omitempty"`
 }
 
-// MaxAudit bounds what is kept of the audit trail in state: the workflow flushes it to the store
-// long before.
-const MaxAudit = 200
+// MaxAudit bounds what is kept of the audit trail in state: the workflow flushes it to the store long
+// before. One turn may write several lines for each of hundreds of channels, and none may be lost.
+const MaxAudit = 2000
 
 // FlushAudit is how many audit lines wait in state before they are written to the store.
 const FlushAudit = 20

@@ -132,3 +132,22 @@ func TestWithoutToken(t *testing.T) {
 	require.JSONEq(t, `{"by":"alice","version":"v1"}`, string(withoutToken(json.RawMessage(`{"Token":"x","TOKEN":"y","token":"z","version":"v1"}`), "alice")))
 	require.JSONEq(t, `{"BY":"bob"}`, string(withoutToken(json.RawMessage(`{"BY":"bob","token":"z"}`), "alice")))
 }
+
+// D13: a release that moves hundreds of channels in one moment leaves a line for each.
+func TestServiceLosesNoLineOfManyChannelsD13(t *testing.T) {
+	p := newPlay(t)
+	for n := range 300 {
+		c := p.spec.Channels[0]
+		c.Name = fmt.Sprintf("c%d", n)
+		p.spec.Channels = append(p.spec.Channels, c)
+	}
+	p.publishes(0)
+	p.sends(time.Second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	var lines int64
+	p.at(minute, func() {
+		lines = p.history().Stored + int64(len(p.history().Lines))
+		require.Greater(t, lines, int64(600))
+	})
+	p.acts(first, minute)
+	require.Len(t, p.trail, int(lines))
+}
