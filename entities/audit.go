@@ -56,22 +56,32 @@ func (s *State) noteAct(kind string, who Who, r *Release, channel, text, reason 
 	s.Note(line)
 }
 
-// noteWaiting tells once for each release and channel that an approval is waited for.
+// noteWaiting tells once for each release and channel that an approval is waited for; where every
+// apply is approved, once for each time one is asked for (C10).
 func (s *State) noteWaiting(c *ChannelDecision, i *Instance, now time.Time) {
-	if c.Status != StatusManualApproval || c.Next == nil || i.Told == c.Next.ID {
+	if c.Status != StatusManualApproval {
 		return
 	}
-	i.Told = c.Next.ID
+	line := AuditLine{At: now, Kind: EventWaiting, Channel: c.Channel}
+	told := ""
+	switch {
+	case c.Next != nil && i.ApplyAsked.IsZero():
+		line.Release, line.Version, told = c.Next.ID, c.Next.FullVersion, c.Next.ID
+	case i.Target != nil:
+		line.Version, told = i.Target.FullVersion, "apply "+i.ApplyAsked.UTC().Format(time.RFC3339)
+	}
+	if i.Told == told {
+		return
+	}
+	i.Told = told
 	var waits []string
 	for _, g := range c.Gates {
 		if g.Verdict != Pass && strings.HasPrefix(g.ID, string(ManualApproval)+"/") {
 			waits = append(waits, g.ID)
 		}
 	}
-	s.Note(AuditLine{
-		At: now, Kind: EventWaiting, Channel: c.Channel, Release: c.Next.ID, Version: c.Next.FullVersion,
-		Text: fmt.Sprintf("%s waits for %s", c.Next.FullVersion, strings.Join(waits, ", ")),
-	})
+	line.Text = fmt.Sprintf("%s waits for %s", line.Version, strings.Join(waits, ", "))
+	s.Note(line)
 }
 
 // noteLoosened tells what a new spec loosens for releases that wait: an approval that asks for fewer

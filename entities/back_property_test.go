@@ -36,6 +36,10 @@ func newWayfarer(t *rapid.T) *wayfarer {
 	}
 	w.publish()
 	w.settle()
+	for _, good := range []string{"g1", "g2"} { // something to go back to
+		_, _ = w.release(good, "")
+		w.comeToRest()
+	}
 	return w
 }
 
@@ -182,7 +186,7 @@ func (w *wayfarer) pick(from ...string) string {
 }
 
 func (w *wayfarer) anyVersion() string {
-	all := []string{"", "v0"}
+	all := []string{"", "v0", "g1"}
 	for _, r := range w.s.Releases {
 		all = append(all, r.FullVersion)
 	}
@@ -253,6 +257,9 @@ func (w *wayfarer) events() map[string]func() {
 		"broken":  func() { w.endApply("broken") },
 		"fails":   func() { w.endApply("exit status 1") },
 		"seen":    w.seen,
+		"turn":    func() { w.turn() },
+		"turn2":   func() { w.turn() },
+		"turn3":   func() { w.turn() },
 		"look":    w.preflightDone,
 		"truth":   func() { w.truth[c()] = rapid.SampledFrom([]Verdict{Pass, Pass, Wait, Fail, Error}).Draw(w.t, "truth") },
 		"pin": func() {
@@ -279,7 +286,7 @@ func (w *wayfarer) events() map[string]func() {
 		},
 		"damage": func() {
 			if name := c(); w.applies[name].Channel == "" && w.s.declared(name) {
-				w.look(name, running(w.pick("v1", "v2", "elsewhere"), ObjectPending), true)
+				w.look(name, running(w.pick("g1", "g2", "v1", "elsewhere"), ObjectPending), true)
 			}
 		},
 		"stored": func() { w.s.AuditStored(w.audited) },
@@ -325,17 +332,23 @@ func (w *wayfarer) fix() {
 	if err != nil {
 		return // as many as can be are in flight
 	}
-	for range 3000 {
-		w.settle()
-		if !w.turn() {
-			break
-		}
-	}
+	w.comeToRest()
 	for _, c := range w.decision.Channels {
 		if c.Status != StatusConverged && w.s.declared(c.Channel) || w.s.declared(c.Channel) && !w.s.isAt(c.Channel, fix) {
 			w.t.Fatalf("the fix does not arrive in %s:\n%s%s", c.Channel, w.decision, w.phases())
 		}
 	}
+}
+
+// comeToRest plays runtimes and checks that are well until nothing is left to happen.
+func (w *wayfarer) comeToRest() {
+	for range 3000 {
+		w.settle()
+		if !w.turn() {
+			return
+		}
+	}
+	w.t.Fatalf("it does not come to rest:\n%s", w.decision)
 }
 
 // turn does what is left to do, or lets time pass until something is due; false: nothing is.

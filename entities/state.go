@@ -166,7 +166,7 @@ type Instance struct {
 	Left  *RuntimeSpec `json:"left,omitempty"`
 	// Removed: what ran here was begun to be taken down.
 	Removed bool `json:"removed,omitempty"`
-	// Told: the release that people were told waits for their approval here (id).
+	// Told: what people were told waits for their approval here: a release (id), or an apply.
 	Told string `json:"told,omitempty"`
 	// Checks are readings by check id, of the release next in line, in progress, or of a repair.
 	Checks    map[string]*CheckState `json:"checks,omitempty"`
