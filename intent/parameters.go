@@ -8,7 +8,8 @@ import (
 )
 
 // ParametersIn are the values that a service's parameters have in a channel for what is given:
-// those of the configuration, and a release's over them. Secrets are left out.
+// those of the configuration, and a release's over them. Text may still name a version or a constant.
+// Secrets are left out.
 func ParametersIn(inc *Incarnation, service, channel string, in RenderInput) (map[string]any, error) {
 	doc, ok := inc.service(service)
 	if !ok {
