@@ -70,7 +70,8 @@ type Precondition struct {
 	ServiceStable *OtherService `json:"serviceStable,omitempty"`
 	// Passes while the version of another service is at least the one to be released.
 	VersionOrder *OtherService `json:"versionOrder,omitempty"`
-	// Passes once another service has what is newest for it.
+	// Passes once another service has no release of this configuration or an earlier one still to come
+	// in the channel.
 	StaticOrder *OtherService `json:"staticOrder,omitempty"`
 }
 

@@ -110,8 +110,9 @@ type Dependency struct {
 	// The name of the other service.
 	Service Name `json:"service"`
 	// Stable waits while the other is not stable; versionOrder while its version is older than the one
-	// to be released; staticOrder until it has what is newest for it; capacity lets the one of the two
-	// go first that must, so that neither serves more than the other can take.
+	// to be released; staticOrder until it has no release of this configuration or an earlier one still
+	// to come; capacity lets the one of the two go first that must, so that neither serves more than
+	// the other can take.
 	Rule DependencyRule `json:"rule"`
 	// The channel of the other; the same when not given.
 	ReleaseChannel Name `json:"releaseChannel,omitempty"`

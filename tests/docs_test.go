@@ -442,7 +442,7 @@ func TestDocsKindsListTheirFields(t *testing.T) {
 		Definitions map[string]definition `json:"$defs"`
 	}
 	require.NoError(t, json.Unmarshal(intent.JSONSchema(), &schema))
-	for kind, path := range map[string]string{"Application": "application", "Service": "service", "Runtime": "runtime"} {
+	for kind, path := range map[string]string{"Application": "application", "Service": "service", "Runtime": "runtime", "Protection": "protection", "Extension": "extension"} {
 		want := map[string]string{}
 		fieldsOf(schema.Definitions, kind, "", want)
 		p := readPage(t, "docs/spec/"+path+".md")
@@ -451,6 +451,20 @@ func TestDocsKindsListTheirFields(t *testing.T) {
 			have[quoted(row[0])[0]] = strings.Trim(row[2], "`")
 		}
 		require.Equal(t, want, have, p.path)
+	}
+	for kind, path := range map[string]string{"Protection": "protection", "Extension": "extension"} {
+		want, shared := map[string]string{}, map[string]string{}
+		fieldsOf(schema.Definitions, kind+"Use", "", want)
+		fieldsOf(schema.Definitions, kind, "", shared)
+		p := readPage(t, "docs/spec/"+path+".md")
+		for _, row := range table(t, p.section(t, "## Where it is used"), "| field | type | default | meaning |") {
+			field := quoted(row[0])[0]
+			require.Equal(t, want[field], strings.Trim(row[2], "`"), "%s: %s", p.path, field)
+			delete(want, field)
+		}
+		for field := range want { // what only the document lists
+			require.Contains(t, shared, field, p.path)
+		}
 	}
 }
 
@@ -479,7 +493,7 @@ func fieldsOf(all map[string]definition, name, prefix string, into map[string]st
 		if d.Items != nil {
 			ref, below = d.Items.Ref, path+"[]."
 		}
-		if ref != "" {
+		if ref != "" && !strings.HasSuffix(ref, "Use") { // what is used in many places has a page of its own
 			fieldsOf(all, strings.TrimPrefix(ref, "#/$defs/"), below, into)
 		}
 	}
