@@ -233,7 +233,7 @@ func (s *State) toRollBack(version, channel string) (*Release, error) {
 }
 
 // liftBar lets a person try a release again where it was rolled back: it is the target once more.
-func (s *State) liftBar(r *Release, channel string) error {
+func (s *State) liftBar(r *Release, channel string, who Who, now time.Time) error {
 	i := s.Instance(channel)
 	if i.Rollback == nil || i.Rollback.Release != r.ID || r.Payloads[channel] == "" {
 		return fmt.Errorf("what it was rolled back to was replaced")
@@ -244,5 +244,8 @@ func (s *State) liftBar(r *Release, channel string) error {
 	if p, ok := s.PinOf(channel); ok {
 		return fmt.Errorf("pinned by %s", p.Who.Name)
 	}
+	s.Record(now, channel, "target "+from(i.Target)+r.FullVersion+" (retried by "+who.Name+")")
+	s.noteAct(EventTarget, who, r, channel, "target "+from(i.Target)+r.FullVersion, "retried", now)
+	i.setTarget(r.Target(channel), now)
 	return nil
 }

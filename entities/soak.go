@@ -215,15 +215,20 @@ func (s *State) windowRead(op PreflightOp, readings map[string]CheckReading, now
 		case r.Verdict == Error && (again == 0 || l.Interval < again):
 			again = max(l.Interval, time.Second)
 		case r.Verdict == Pass:
-			for _, w := range c.windows(i.StableSince) {
-				if w.check.ID == l.ID && !now.Before(w.end) && !slices.Contains(i.Soaked, w.key) {
-					i.Soaked = append(i.Soaked, w.key)
-				}
-			}
+			i.soaked(&c, l.ID, now)
 		}
 	}
 	if again > 0 {
 		i.Preflight = &Preflight{Release: op.Release, Window: true, Next: now.Add(again)}
+	}
+}
+
+// soaked takes note that the windows of a check which have ended did so with a fresh PASS.
+func (i *Instance) soaked(c *ChannelSpec, id string, now time.Time) {
+	for _, w := range c.windows(i.StableSince) {
+		if w.check.ID == id && !now.Before(w.end) && !slices.Contains(i.Soaked, w.key) {
+			i.Soaked = append(i.Soaked, w.key)
+		}
 	}
 }
 
