@@ -118,7 +118,7 @@ func TestSVG(t *testing.T) {
 	}
 	svg := draw()
 	require.Equal(t, svg, draw())
-	require.Contains(t, svg, "<title>soaks from Mon 23 Nov 10:01 to Mon 30 Nov 10:01: soaking until 2026-11-30 10:01 UTC: error-rate PASS")
+	require.Contains(t, svg, "<title>soaks from Mon 23 Nov 09:01 to Mon 30 Nov 10:01: soaks: error-rate")
 	d := xml.NewDecoder(strings.NewReader(svg))
 	for {
 		_, err := d.Token()

@@ -48,7 +48,7 @@ func (p *play) doing(channel string) (Kind, []string) {
 		return Runs, nil
 	case maestro.InProgress:
 		if i != nil && !i.StableSince.IsZero() {
-			return Soaks, p.reasons(channel)
+			return Soaks, p.soak(channel)
 		}
 		return Deploys, nil
 	case maestro.Pending:
@@ -63,6 +63,23 @@ func (p *play) reasons(channel string) []string {
 	return slices.Clone(d.Reasons)
 }
 
+// soak names what a channel is watched by after a deployment.
+func (p *play) soak(channel string) []string {
+	var by []string
+	spec, _ := p.s.Spec.Channel(channel)
+	for _, c := range spec.Checks {
+		if slices.ContainsFunc(c.At, func(at entities.CheckAt) bool { return at.Stage == entities.PostDeployment }) {
+			by = append(by, c.ID)
+		}
+	}
+	for _, e := range spec.Extensions {
+		if e.Stage == entities.PostDeployment {
+			by = append(by, e.Name)
+		}
+	}
+	return []string{"soaks: " + strings.Join(by, ", ")}
+}
+
 // holds says what holds the release before a channel: the conditions that do not pass, or the
 // releases ahead of it.
 func (p *play) holds(channel string) []string {
@@ -75,7 +92,8 @@ func (p *play) holds(channel string) []string {
 	}
 	var out []string
 	for _, g := range d.Gates {
-		if g.Verdict != entities.Pass {
+		// What is not asked yet says nothing of its own.
+		if g.Verdict != entities.Pass && !strings.HasSuffix(g.Reason, "once what comes before passes") {
 			out = append(out, held(g))
 		}
 	}
@@ -87,7 +105,7 @@ func (p *play) holds(channel string) []string {
 
 // held names a condition by its id, unless its reason says all.
 func held(g entities.Judgement) string {
-	if strings.HasPrefix(g.ID, "channel-stable/") || g.Reason == "" {
+	if strings.HasPrefix(g.ID, "channel-stable/") || g.ID == "in-progress" || g.Reason == "" {
 		return first(g.Reason, g.ID)
 	}
 	return g.ID + ": " + g.Reason
