@@ -84,13 +84,13 @@ func (p *play) soak(channel string) []string {
 // releases ahead of it.
 func (p *play) holds(channel string) []string {
 	d, _ := p.channel(channel)
-	if d.Next == nil || d.Next.ID != p.release.ID {
-		if d.Next != nil {
-			return []string{"behind " + d.Next.FullVersion}
-		}
+	if d.Next == nil {
 		return p.reasons(channel)
 	}
 	var out []string
+	if d.Next.ID != p.release.ID {
+		out = append(out, "behind "+d.Next.FullVersion)
+	}
 	for _, g := range d.Gates {
 		// What is not asked yet says nothing of its own.
 		if g.Verdict != entities.Pass && !strings.HasSuffix(g.Reason, "once what comes before passes") {
