@@ -216,7 +216,7 @@ func (s *State) commitWants(c *ChannelDecision) {
 		w = &wants{}
 	}
 	i.forgetReadings(w)
-	if p := i.Preflight; p != nil && !p.Running && p.Release != w.release {
+	if p := i.Preflight; p != nil && (p.used() || !p.Running && p.Release != w.release) {
 		i.Preflight = nil
 	}
 	s.forgetApproval(i)

@@ -155,6 +155,8 @@ func (d *Decision) writeGates(b *strings.Builder) {
 		switch {
 		case o.GiveBack:
 			verb = "give back"
+		case o.Again:
+			verb = "lease again"
 		case o.Rollback:
 			verb = "lease first"
 		}

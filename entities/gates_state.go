@@ -70,6 +70,8 @@ type Preflight struct {
 	Done    time.Time `json:"done,omitzero"` // its readings hold for this moment only
 	Next    time.Time `json:"next,omitzero"` // after one that did not pass, not again before
 	Window  bool      `json:"window,omitempty"`
+	// Read are the checks that it read, each with its definition.
+	Read []string `json:"read,omitempty"`
 }
 
 // Lease is a place among the applies of a runtime that bounds them (C10).
@@ -79,6 +81,7 @@ type Lease struct {
 	Version string    `json:"version"`        // full version that is applied
 	Used    bool      `json:"used,omitempty"` // its apply has begun
 	Asked   time.Time `json:"asked"`
+	Again   time.Time `json:"again,omitzero"` // asked for again, the last time
 	Granted time.Time `json:"granted,omitzero"`
 }
 
@@ -172,6 +175,7 @@ type LeaseOp struct {
 	ID       string
 	Version  string // full version that is applied
 	GiveBack bool
+	Again    bool // it was asked for before, and the Runtime workflow may have forgotten
 	Rollback bool // goes first
 	Limit    int
 	Timeout  time.Duration // of the apply: past it the Runtime workflow asks whether it is still held

@@ -20,15 +20,10 @@ func (v *view) takeLease(t Target) bool {
 		return false // of another apply: it is given back first
 	}
 	v.wants().lease = true
-	if l == nil && !v.mode.Drain {
-		v.d.Leases = append(v.d.Leases, LeaseOp{
-			Channel: v.spec.Name, Runtime: v.spec.Runtime, ID: v.leaseID(t), Version: t.FullVersion,
-			Rollback: v.wayBack(), Limit: v.runtime.MaxApplies, Timeout: v.runtime.Timing.ApplyTimeout,
-		})
-	}
 	if l != nil && !l.Granted.IsZero() {
 		return true
 	}
+	v.askLease(t)
 	j := Judgement{ID: "lease", Verdict: Wait, Reason: fmt.Sprintf("waits for a place on %s, where %d may be applied at once", v.spec.Runtime, v.runtime.MaxApplies)}
 	if l != nil {
 		j.Since = l.Asked
@@ -41,11 +36,48 @@ func (v *view) takeLease(t Target) bool {
 	return false
 }
 
+const (
+	// askAgain is the least time after which a lease that did not come is asked for again: the Runtime
+	// workflow may have lost what it knew. Asking costs it history, so the pauses grow with the wait.
+	askAgain    = 2 * time.Minute
+	askAgainMax = 30 * time.Minute
+)
+
+// again is when to ask for a lease again: as late as it has already been waited for.
+func (l *Lease) again() time.Time {
+	last := l.Asked
+	if !l.Again.IsZero() {
+		last = l.Again
+	}
+	return last.Add(min(max(last.Sub(l.Asked), askAgain), askAgainMax))
+}
+
+// askLease asks for a lease, and now and then again while it does not come.
+func (v *view) askLease(t Target) {
+	l := v.inst.Lease
+	op := LeaseOp{
+		Channel: v.spec.Name, Runtime: v.spec.Runtime, Version: t.FullVersion,
+		Rollback: v.wayBack(), Limit: v.runtime.MaxApplies, Timeout: v.runtime.Timing.ApplyTimeout,
+	}
+	switch {
+	case v.mode.Drain:
+		return
+	case l == nil:
+		op.ID = v.leaseID(t)
+	case v.now.Before(l.again()):
+		v.due(l.again())
+		return
+	default:
+		op.ID, op.Again = l.ID, true
+	}
+	v.d.Leases = append(v.d.Leases, op)
+}
+
 // leaseID names a lease for good: no two applies of a service's life share one.
 func (v *view) leaseID(t Target) string {
 	n := v.s.LeaseCount + 1
 	for _, op := range v.d.Leases {
-		if !op.GiveBack {
+		if !op.GiveBack && !op.Again {
 			n++
 		}
 	}
@@ -78,6 +110,10 @@ func (s *State) leaseAsked(op LeaseOp, now time.Time) {
 		if i.Target == nil && s.Spec != nil && !s.declared(op.Channel) {
 			delete(s.Instances, op.Channel) // it was only kept for that
 		}
+		return
+	}
+	if op.Again {
+		i.Lease.Again = now
 		return
 	}
 	s.LeaseCount++

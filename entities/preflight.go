@@ -1,6 +1,7 @@
 package entities
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -47,7 +48,7 @@ func (v *view) preflightPaused(next *Release) bool {
 func (v *view) lookedAgain(op PreflightOp) bool {
 	p := v.inst.Preflight
 	same := p != nil && p.Release == op.Release && !p.Window
-	if same && !p.Running && v.now.Sub(p.Done) <= preflightHolds && !v.now.Before(p.Done) && p.Next.IsZero() {
+	if same && p.covers(op, v.now) {
 		return true
 	}
 	ids := make([]string, len(op.Checks))
@@ -67,6 +68,23 @@ func (v *view) lookedAgain(op PreflightOp) bool {
 	return false
 }
 
+// covers: all of these looks were just taken, under today's rules, and all passed.
+func (p *Preflight) covers(op PreflightOp, now time.Time) bool {
+	if p.Running || now.Before(p.Done) || now.Sub(p.Done) > preflightHolds || !p.Next.IsZero() {
+		return false
+	}
+	for _, l := range op.Checks {
+		if !slices.Contains(p.Read, l.ID+"@"+l.Definition) {
+			return false
+		}
+	}
+	return true
+}
+
+// used: the decision that follows a preflight has been made. What it read holds no longer, whether
+// the target was set or not; only that the next one is not to come too early is remembered.
+func (p *Preflight) used() bool { return !p.Running && !p.Window && p.Next.IsZero() }
+
 // PreflightDone takes in what a preflight read, by CheckLook.Key. A check without a reading could
 // not be judged. The decision made in the same moment may set the target; a later one looks again.
 func (s *State) PreflightDone(op PreflightOp, readings map[string]CheckReading, now time.Time) {
@@ -74,7 +92,10 @@ func (s *State) PreflightDone(op PreflightOp, readings map[string]CheckReading, 
 		s.windowRead(op, readings, now)
 		return
 	}
-	i := s.Instance(op.Channel)
+	i := s.Instances[op.Channel]
+	if i == nil {
+		return // the channel was removed meanwhile
+	}
 	p := &Preflight{Release: op.Release, Done: now}
 	for _, l := range op.Checks {
 		r, ok := readings[l.Key()]
@@ -86,6 +107,7 @@ func (s *State) PreflightDone(op PreflightOp, readings map[string]CheckReading, 
 		if r.Verdict != Pass {
 			p.Next = now.Add(max(l.Interval, preflightPause))
 		}
+		p.Read = append(p.Read, l.ID+"@"+l.Definition)
 	}
 	i.Preflight = p
 }

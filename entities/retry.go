@@ -32,6 +32,8 @@ func (s *State) RetryRelease(version, channel string, who Who, now time.Time) (s
 	case len(again) > 0:
 	case len(barred) > 0:
 		return "", fmt.Errorf("%s cannot start again: %s", version, strings.Join(barred, ", "))
+	case r == nil:
+		return "", err
 	default:
 		return "", fmt.Errorf("%s did not fail where it is the target: %s", r.FullVersion, phases(r))
 	}
@@ -80,7 +82,7 @@ func (s *State) retryIn(channel, version string, r *Release, who Who, now time.T
 // not be kept any more.
 func (s *State) waysBackTo(version, channel string) bool {
 	for _, c := range SortedKeys(s.Instances) {
-		if i := s.Instances[c]; (channel == "" || channel == c) && i.wayBackFailed() && i.Target.FullVersion == version {
+		if i := s.Instances[c]; s.declared(c) && (channel == "" || channel == c) && i.wayBackFailed() && i.Target.FullVersion == version {
 			return true
 		}
 	}

@@ -195,7 +195,10 @@ func (v *view) lookAgain(r *Release, ended []CheckLook) {
 // windowRead takes in the fresh look at the end of windows: what passes has soaked, an error is looked
 // at again after the check's interval, and anything else fails the channel.
 func (s *State) windowRead(op PreflightOp, readings map[string]CheckReading, now time.Time) {
-	i := s.Instance(op.Channel)
+	i := s.Instances[op.Channel]
+	if i == nil {
+		return // the channel was removed meanwhile
+	}
 	c, declared := s.Spec.Channel(op.Channel)
 	if p := i.Preflight; p == nil || !p.Running || !p.Window || p.Release != op.Release {
 		return
