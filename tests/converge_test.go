@@ -38,7 +38,7 @@ func TestB10FixSupersedesFailure(t *testing.T) {
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 	w.Fake.At(w.App, "web", "staging").FailAppliesForGood(1, "no such image")
 	w.Release("web", "v2")
-	s := w.Await("web", "staging FAILED v2, production BLOCKED v1")
+	s := w.Await("web", "staging ROLLED_BACK v1, production BLOCKED v1")
 	require.Contains(t, s.Channels[0].Reasons[0].Text, "no such image")
 	w.Release("web", "v3")
 	w.Await("web", "staging CONVERGED v3, production CONVERGED v3")

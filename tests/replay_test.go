@@ -46,6 +46,7 @@ func replayer(t *testing.T) worker.WorkflowReplayer {
 	require.NoError(t, err)
 	r.RegisterWorkflowWithOptions(workflows.Service, workflow.RegisterOptions{Name: protocol.ServiceWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Application, workflow.RegisterOptions{Name: protocol.ApplicationWorkflow})
+	r.RegisterWorkflowWithOptions(workflows.Runtime, workflow.RegisterOptions{Name: protocol.RuntimeWorkflow})
 	return r
 }
 
@@ -80,6 +81,11 @@ func TestRecordHistories(t *testing.T) {
 	require.NoError(t, os.MkdirAll(dir, 0o755))
 	w.recordRuns(w.ID("web"), filepath.Join(dir, "service"))
 	w.recordRuns(protocol.ApplicationID(w.App), filepath.Join(dir, "application"))
+	w.App = "gated"
+	gatedLife(w)
+	w.recordRuns(w.ID("web"), filepath.Join(dir, "gated"))
+	w.recordRuns(protocol.ApplicationID(w.App), filepath.Join(dir, "gated-application"))
+	w.recordRuns(protocol.RuntimeID(w.App+"-rt"), filepath.Join(dir, "gated-runtime"))
 }
 
 // live leads a service through a life: publications, releases by update and signal, failure,
@@ -99,7 +105,7 @@ func live(w *world) {
 	w.Await("web", "staging CONVERGED v6, production CONVERGED v6")
 	production.FailAppliesForGood(1, "no such image")
 	w.Release("web", "v7")
-	w.Await("web", "staging CONVERGED v7, production FAILED v7")
+	w.Await("web", "staging CONVERGED v7, production ROLLED_BACK v6")
 	w.Act("web", protocol.Retry, `{"version":"v7","by":"bob"}`)
 	w.Await("web", "staging CONVERGED v7, production CONVERGED v7")
 	w.Act("web", protocol.Pause, `{"channel":"production","by":"bob"}`)

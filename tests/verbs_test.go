@@ -81,7 +81,7 @@ func TestA16A18PauseCancelRetry(t *testing.T) {
 
 	w.Fake.At(w.App, "web", "staging").FailAppliesForGood(1, "quota")
 	w.Release("web", "v3")
-	w.Await("web", "staging FAILED v3, production BLOCKED v1")
+	w.Await("web", "staging ROLLED_BACK v2, production BLOCKED v1")
 	w.Act("web", "retry", `{"version":"v3","by":"bob"}`)
 	w.Await("web", "staging CONVERGED v3, production CONVERGED v3")
 	w.Act("web", "refresh", `{"by":"bob"}`)

@@ -176,7 +176,7 @@ func (w *kubeWorld) live() {
 	w.bindClaim()
 	w.Await("all", "staging CONVERGED v1")
 	w.Release("all", "nopull")
-	w.Await("all", "staging FAILED nopull")
+	w.Await("all", "staging ROLLED_BACK v1")
 	w.Release("all", "v2")
 	w.Await("all", "staging CONVERGED v2")
 

@@ -85,6 +85,7 @@ func TestKubernetesRollingUpdate_A3_A8_B9(t *testing.T) {
 func TestKubernetesFailingImage_A8_A23_B10(t *testing.T) {
 	t.Parallel()
 	w := newKubeWorld(t, "web")
+	w.edit(configFile, "kind: Service\nname: web\n", "kind: Service\nname: web\nautoRollback: false\n")
 	w.Publish()
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 	before := w.deployment(w.production, "web").Generation
