@@ -78,15 +78,16 @@ func (w *World) Publish() publish.Result {
 // ID is the workflow id of a service.
 func (w *World) ID(service string) string { return protocol.ServiceID(w.App, service) }
 
-// Update calls a verb as an update and decodes the answer into it. A workflow that ended its run just
-// then has forgotten the call: as the CLI does, it is made again.
+// Update calls a verb as an update and decodes the answer into it. A workflow that ended its run just then has forgotten
+// the call, and one whose turn failed takes none until another one went well: as the CLI does, it is made again.
 func (w *World) Update(id, verb string, payload, answer any) error {
 	w.T.Helper()
-	raw, err := w.updateOnce(id, verb, payload)
-	var notReady *serviceerror.WorkflowNotReady
-	for n := 0; errors.As(err, &notReady) && n < 5; n++ {
+	var raw json.RawMessage
+	var err error
+	temporaltest.WaitFor(w.T, Patience, func() (bool, string) {
 		raw, err = w.updateOnce(id, verb, payload)
-	}
+		return !errors.As(err, new(*serviceerror.WorkflowNotReady)), fmt.Sprint(err)
+	})
 	if err != nil {
 		return err
 	}
