@@ -184,6 +184,9 @@ func (s *State) CheckSeen(l CheckLook, r CheckReading, now time.Time) {
 		i.Checks = map[string]*CheckState{}
 	}
 	i.Checks[l.reading()] = st
+	if r := s.ReleaseByID(l.Release); r != nil {
+		r.Phases[l.Channel].block(l.ID, st.Verdict)
+	}
 }
 
 // concerns: the check is declared as it was asked, and what it was asked about is still going on.

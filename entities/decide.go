@@ -70,6 +70,8 @@ func turnsOf(s *State) []maestro.Turn {
 		}
 		if inst := s.Instances[c.Name]; inst != nil && inst.wayBackFailed() {
 			channels[i].Held = func(n int) bool { return s.Releases[n].At.Before(inst.Rollback.Failed) }
+		} else if c := &s.Spec.Channels[i]; len(c.Checks)+len(c.Extensions) > 0 {
+			channels[i].Held = func(n int) bool { return s.Releases[n].blocked(c) }
 		}
 	}
 	return maestro.Arrange(s.Releases, channels)

@@ -2,6 +2,7 @@ package entities
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/converge-engine/converge/entities/maestro"
@@ -110,6 +111,40 @@ func (p *passage) preconditions() {
 	}
 	if stuck != "" { // the failure lies further up than the channels this one names
 		p.add(Judgement{ID: "upstream", Verdict: Fail, Reason: p.release.FullVersion + " " + stuck, Unblock: fix})
+	}
+}
+
+// blocked: a check or an extension before the deployment said no for good, and nobody let the release
+// pass it. It waits on, but does not hold up a newer one that may come (B10).
+func (r *Release) blocked(c *ChannelSpec) bool {
+	p := r.Phases[c.Name]
+	if p == nil || p.Phase != maestro.Pending {
+		return false
+	}
+	for i := range c.Checks {
+		check := &c.Checks[i]
+		if slices.Contains(p.Blocked, check.ID) && check.before() != "" && r.bypassed(c.Name, check.ID) == nil {
+			return true
+		}
+	}
+	for i := range c.Extensions {
+		e := &c.Extensions[i]
+		st := r.Extensions[e.ExtensionKey()]
+		if e.Stage != PostDeployment && st != nil && st.Failed && r.bypassed(c.Name, extensionID(e.Name)) == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// block takes note whether a check says FAIL of a release that is still to come.
+func (p *PhaseState) block(id string, v Verdict) {
+	if p.Phase != maestro.Pending {
+		return
+	}
+	p.Blocked = slices.DeleteFunc(slices.Clone(p.Blocked), func(b string) bool { return b == id })
+	if v == Fail {
+		p.Blocked = append(p.Blocked, id)
 	}
 }
 

@@ -110,6 +110,8 @@ type PhaseState struct {
 	// CalledOff: a person took the release back here. A change of configuration does not bring its
 	// version again.
 	CalledOff bool `json:"calledOff,omitempty"`
+	// Blocked are the checks that said FAIL before the release entered: a newer one may pass it (B10).
+	Blocked []string `json:"blocked,omitempty"`
 }
 
 // Target is the snapshot of desired state that an instance is moved to: one identity (DESIGN

@@ -59,9 +59,14 @@ func (w *writer) line(format string, args ...any) {
 func (w *writer) channel(c protocol.ChannelStatus) {
 	w.line("%s", headline(w.status, c, w.now))
 	w.conditions(c)
+	w.readings(c)
 	w.reasons(c)
+	w.lease(c)
+	w.bypasses(c)
 	w.pauses(c)
+	w.pinned(c)
 	w.objects(c)
+	w.past(c)
 	w.behind(c)
 	w.next(c)
 }
@@ -96,12 +101,8 @@ func matter(c protocol.ChannelStatus) string {
 		return or(c.Desired, c.Target) + " is blocked by something that failed"
 	case entities.StatusFailed:
 		return or(c.Target, c.Desired) + " failed here"
-	case entities.StatusRollingBack:
-		return "rolling back to " + c.Target
-	case entities.StatusRolledBack:
-		return "rolled back, and what failed is barred here"
-	case entities.StatusFailedRollback:
-		return "the rollback to " + c.Target + " failed"
+	case entities.StatusRollingBack, entities.StatusRolledBack, entities.StatusFailedRollback:
+		return wayBack(c)
 	case entities.StatusPaused:
 		return joined(" ", "paused", after("at ", c.Target))
 	case entities.StatusDegraded:
@@ -112,11 +113,26 @@ func matter(c protocol.ChannelStatus) string {
 	return c.Status
 }
 
+// wayBack says where a rollback leads, or ended.
+func wayBack(c protocol.ChannelStatus) string {
+	from, barred := "", "what failed"
+	if c.Rollback != nil {
+		from, barred = " from "+c.Rollback.From, c.Rollback.From
+	}
+	switch entities.Status(c.Status) {
+	case entities.StatusRollingBack:
+		return "rolling back" + from + " to " + c.Target
+	case entities.StatusFailedRollback:
+		return "the rollback" + from + " to " + c.Target + " failed"
+	}
+	return "rolled back" + from + ", and " + barred + " is barred here"
+}
+
 // conditions aligns the verdicts on what the next release waits for.
 func (w *writer) conditions(c protocol.ChannelStatus) {
 	width := 0
 	for _, k := range c.Conditions {
-		width = max(width, len(strings.Replace(k.ID, "/", " ", 1)))
+		width = max(width, len(k.ID))
 	}
 	for _, k := range c.Conditions {
 		next := ""
@@ -124,7 +140,9 @@ func (w *writer) conditions(c protocol.ChannelStatus) {
 			next = "next check " + at(k.NextCheck, w.now)
 		}
 		text := joined(", ", joined("; ", oneLine(k.Reason, textLimit), since(k.Since, w.now)), next)
-		w.line(" %-5s %-*s  %s", k.Verdict, width, strings.Replace(k.ID, "/", " ", 1), text)
+		w.line(" %-5s %-*s  %s", k.Verdict, width, k.ID, text)
+		w.given(c, k.ID)
+		w.printed(c, k.ID)
 		if k.Verdict != "PASS" {
 			w.unblock(c, k.ID, k.Unblock)
 		}
@@ -137,7 +155,7 @@ func (w *writer) reasons(c protocol.ChannelStatus) {
 		if c.Status == string(entities.StatusPaused) && strings.HasPrefix(r.Text, "paused") && len(w.pausesOf(c)) > 0 {
 			continue // said below, with who and why
 		}
-		if repeats(c.Conditions, r.Text) {
+		if repeats(c.Conditions, r.Text) || isCommand(c, r.Text) {
 			continue
 		}
 		w.line(" - %s", joined("; ", oneLine(r.Text, textLimit), since(r.Since, w.now)))
@@ -155,10 +173,21 @@ func repeats(conditions []protocol.ConditionStatus, text string) bool {
 	return false
 }
 
+// isCommand tells whether a reason only repeats the command that another one shows.
+func isCommand(c protocol.ChannelStatus, text string) bool {
+	for _, r := range c.Reasons {
+		if r.Unblock == text {
+			return true
+		}
+	}
+	return false
+}
+
 func (w *writer) pausesOf(c protocol.ChannelStatus) []protocol.PauseStatus {
 	var out []protocol.PauseStatus
 	for _, p := range w.status.Pauses {
-		if p.Channel == "" || p.Channel == c.Name {
+		switch {
+		case p.Scope == entities.ScopeApplication, p.Scope == "runtime/"+c.Runtime, p.Scope == "" && (p.Channel == "" || p.Channel == c.Name):
 			out = append(out, p)
 		}
 	}
@@ -167,13 +196,23 @@ func (w *writer) pausesOf(c protocol.ChannelStatus) []protocol.PauseStatus {
 
 func (w *writer) pauses(c protocol.ChannelStatus) {
 	for _, p := range w.pausesOf(c) {
-		scope, flag := "the service", ""
-		if p.Channel != "" {
-			scope, flag = p.Channel, " --channel "+p.Channel
-		}
+		scope, what := pauseScope(w.status, p)
 		w.line(" - %s paused by %s, %s%s", scope, or(p.By, "someone"), since(p.At, w.now), after(": ", p.Reason))
-		w.command("converge resume " + name(w.status) + flag)
+		w.command("converge resume " + what)
 	}
+}
+
+// pauseScope names what a pause holds, and how `resume` names it.
+func pauseScope(s protocol.Status, p protocol.PauseStatus) (scope, argument string) {
+	switch {
+	case p.Scope == entities.ScopeApplication:
+		return "the whole application " + s.Application, s.Application
+	case p.Scope != "":
+		return p.Scope, p.Scope
+	case p.Channel != "":
+		return p.Channel, name(s) + " --channel " + p.Channel
+	}
+	return "the service", name(s)
 }
 
 // objects lists what the runtime reports when it is not as wanted, with the latest events.
@@ -256,10 +295,20 @@ func (w *writer) behind(c protocol.ChannelStatus) {
 			}
 			w.line("%s is %s.", r.Version, ahead)
 		case reason != "" && (phase == "failed" || phase == "rolled back") &&
-			c.Status != string(entities.StatusConverged) && !overtaken(w.status.Releases[:i], r.Version, c.Name):
+			c.Status != string(entities.StatusConverged) && !told(c, reason) && !overtaken(w.status.Releases[:i], r.Version, c.Name):
 			w.line("%s %s here: %s.", r.Version, phase, oneLine(reason, textLimit))
 		}
 	}
+}
+
+// told tells whether a reason of the channel has that text already.
+func told(c protocol.ChannelStatus, text string) bool {
+	for _, r := range c.Reasons {
+		if strings.Contains(r.Text, text) {
+			return true
+		}
+	}
+	return false
 }
 
 // overtaken: among newer releases one succeeded in the channel, or went there as the same version.
@@ -280,6 +329,10 @@ func (w *writer) next(c protocol.ChannelStatus) {
 	}
 	if !c.NextChange.IsZero() && !held(status) {
 		w.line("Next: by itself %s.", at(c.NextChange, w.now))
+		return
+	}
+	if when, provided := earliest(c, w.now); !when.IsZero() {
+		w.line("Earliest: %s%s.", clock(when, w.now, false)+" (in "+Duration(when.Sub(w.now))+")", provided)
 		return
 	}
 	row := status.Row()
@@ -314,6 +367,7 @@ func unblocked(c protocol.ChannelStatus) bool {
 
 // service writes what concerns the whole service.
 func (w *writer) service() {
+	w.deletion()
 	for _, n := range w.status.Notes {
 		w.line("Note: %s", n)
 	}

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -95,7 +96,7 @@ func waitsFor(c protocol.ChannelStatus, now time.Time) string {
 	if c.Status == converged {
 		return ""
 	}
-	all := waits(c)
+	all := waits(c, now)
 	if len(all) == 0 {
 		return ""
 	}
@@ -109,24 +110,41 @@ func waitsFor(c protocol.ChannelStatus, now time.Time) string {
 	return text
 }
 
-func waits(c protocol.ChannelStatus) []string {
+func waits(c protocol.ChannelStatus, now time.Time) []string {
 	var all []string
 	switch entities.Status(c.Status) {
 	case entities.StatusPreconditions, entities.StatusManualApproval, entities.StatusBlocked:
 		for _, k := range unmet(c) {
-			text := k.Reason
-			if !strings.Contains(text, short(k.ID)) {
-				text = joined(" ", short(k.ID), text)
-			}
-			all = append(all, text)
+			all = append(all, inShort(k, now))
 		}
 	}
-	if len(all) == 0 {
-		for _, r := range c.Reasons {
+	if len(all) > 0 {
+		return all
+	}
+	for _, r := range c.Reasons {
+		if !isCommand(c, r.Text) {
 			all = append(all, withoutPlace(r.Text, c.Name))
 		}
 	}
 	return all
+}
+
+// inShort is a condition in a few words: "go-live 1/2 (alice)", "office-hours Mon 09:00".
+func inShort(k protocol.ConditionStatus, now time.Time) string {
+	id := short(k.ID)
+	switch {
+	case strings.HasPrefix(k.ID, "approval/"):
+		count, _, _ := strings.Cut(k.Reason, ", by ")
+		if done, need, ok := strings.Cut(count, " of "); ok && !strings.Contains(done, " ") {
+			count = done + "/" + need
+		}
+		return joined(" ", strings.TrimPrefix(k.ID, "approval/"), count)
+	case k.Verdict == "WAIT" && k.NextCheck.Sub(now) > time.Minute:
+		return id + " " + clock(k.NextCheck, now, false)
+	case strings.Contains(k.Reason, id):
+		return k.Reason
+	}
+	return joined(" ", id, k.Reason)
 }
 
 // withoutPlace drops from "v2 failed: apply shop/web to prod: exit status 1" what the row says already: there is room for
@@ -151,7 +169,7 @@ func unmet(c protocol.ChannelStatus) []protocol.ConditionStatus {
 	}
 	var out []protocol.ConditionStatus
 	for _, k := range c.Conditions {
-		if k.Verdict != "PASS" {
+		if k.Verdict != "PASS" && !later(k) {
 			out = append(out, k)
 		}
 	}
@@ -225,11 +243,27 @@ func phases(s protocol.Status, r protocol.ReleaseStatus) string {
 	return strings.Join(parts, ", ")
 }
 
+// once adds a line, unless it stands there: many services are held by one pause.
+func (t *tabler) once(line string) {
+	if !slices.Contains(t.out.Lines, line) {
+		t.out.Lines = append(t.out.Lines, line)
+	}
+}
+
 func (t *tabler) notes(s protocol.Status) {
 	who := t.name(s)
 	for _, p := range s.Pauses {
-		t.out.Lines = append(t.out.Lines, fmt.Sprintf("PAUSED %s by %s %s ago%s",
-			joined(" ", who, p.Channel), or(p.By, "someone"), Duration(t.now.Sub(p.At)), after(": ", p.Reason)))
+		what := joined(" ", who, p.Channel)
+		if p.Scope != "" {
+			what, _ = pauseScope(s, p)
+		}
+		t.once(fmt.Sprintf("PAUSED %s by %s %s ago%s", what, or(p.By, "someone"), Duration(t.now.Sub(p.At)), after(": ", p.Reason)))
+	}
+	for _, p := range s.Pins {
+		t.once(fmt.Sprintf("PINNED %s %s to %s by %s %s ago%s", who, p.Channel, p.Version, Who(p.Who), Duration(t.now.Sub(p.At)), after(": ", p.Reason)))
+	}
+	if d := s.Deletion; d != nil {
+		t.once(fmt.Sprintf("DELETING %s by %s since %s%s", who, Who(d.Who), Duration(t.now.Sub(d.At)), after(": ", d.Reason)))
 	}
 	for _, n := range s.Notes {
 		t.out.Lines = append(t.out.Lines, "NOTE "+who+": "+n)

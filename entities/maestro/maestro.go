@@ -47,8 +47,8 @@ type Release interface {
 type Channel struct {
 	Name  string
 	After []string
-	// Held tells whether a release, by index, is held here for good: it is passed over for one that is
-	// not. Nil: none is.
+	// Held tells whether a release, by index, is held here and will not come by itself: it is passed
+	// over for one that is not. Nil: none is.
 	Held func(int) bool
 	By   []string
 }
@@ -111,7 +111,11 @@ func (a arranger[R]) turn(c Channel) Turn {
 		if t.Next != None && t.Stuck == "" && !held {
 			continue // the oldest that can come is next: no overtaking
 		}
-		t.Next, t.Stuck = i, a.stuck(i, c)
+		stuck := a.stuck(i, c)
+		if t.Next != None && t.Stuck == "" && stuck != "" {
+			continue // one that is held may still come; this one will not
+		}
+		t.Next, t.Stuck = i, stuck
 		held = c.Held != nil && c.Held(i)
 	}
 	return t

@@ -1,0 +1,211 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// This file says what stands between a release and a channel, and who let it pass: approvals,
+// bypasses, extensions, checks, pins, leases and ways back (A13–A17, A21, A22).
+
+const tailLines = 3 // of an extension's output
+
+// Who names a person; one that was not proven by a token is marked, as in `converge history`.
+func Who(w entities.Who) string {
+	switch {
+	case w.Name == "":
+		return "nobody"
+	case w.Proven:
+		return w.Name
+	}
+	return w.Name + "?"
+}
+
+// concerned is the release that a channel is about now: the one that waits for it, or else the newest
+// of what is its target.
+func (w *writer) concerned(c protocol.ChannelStatus) (protocol.ReleaseStatus, bool) {
+	for _, r := range w.status.Releases { // newest first
+		if r.Version == c.Desired && r.Phases[c.Name] != "" {
+			return r, true
+		}
+	}
+	return protocol.ReleaseStatus{}, false
+}
+
+// given lists, under an approval, who gave it and with which words.
+func (w *writer) given(c protocol.ChannelStatus, id string) {
+	topic, ok := strings.CutPrefix(id, "approval/")
+	r, known := w.concerned(c)
+	if !ok || !known {
+		return
+	}
+	for _, a := range r.Approvals {
+		if a.Topic != topic {
+			continue
+		}
+		verb := "approved"
+		if a.Reject {
+			verb = "rejected"
+		}
+		w.line("         %s by %s at %s%s", verb, Who(a.Who), clock(a.At, w.now, false), after(": ", oneLine(a.Comment, textLimit)))
+	}
+}
+
+// printed shows the end of what an extension printed, where it has not simply succeeded.
+func (w *writer) printed(c protocol.ChannelStatus, id string) {
+	name, ok := strings.CutPrefix(id, "extension/")
+	r, known := w.concerned(c)
+	if !ok || !known {
+		return
+	}
+	for _, e := range r.Extensions {
+		_, named, _ := strings.Cut(e.Key, "/")
+		named, key, _ := strings.Cut(named, "@")
+		if named != name || e.State == "done" || e.Channel != c.Name && key == c.Name {
+			continue
+		}
+		text := strings.Split(strings.TrimSpace(e.Tail), "\n")
+		for _, l := range text[max(0, len(text)-tailLines):] {
+			if l = strings.TrimSpace(l); l != "" {
+				w.line("         | %s", oneLine(l, textLimit))
+			}
+		}
+	}
+}
+
+// readings lists what checks say while a release is judged in the channel, not before it: in a
+// post-deployment window, or where a repair asks them.
+func (w *writer) readings(c protocol.ChannelStatus) {
+	switch entities.Status(c.Status) {
+	case entities.StatusConverging, entities.StatusDegraded:
+	default:
+		return
+	}
+	width := 0
+	for _, k := range c.Checks {
+		width = max(width, len(k.ID))
+	}
+	for _, k := range c.Checks {
+		text := oneLine(k.Reason, textLimit)
+		if k.Errors > 1 {
+			text += fmt.Sprintf("; failed to judge %d times", k.Errors)
+		}
+		w.line(" %-5s %-*s  %s", k.Verdict, width, k.ID, joined("; ", text, since(k.Since, w.now)))
+	}
+}
+
+// bypasses lists the conditions that people let the release pass, unless they stand above as such.
+func (w *writer) bypasses(c protocol.ChannelStatus) {
+	r, ok := w.concerned(c)
+	if !ok {
+		return
+	}
+	for _, b := range r.Bypasses {
+		if b.Channel != c.Name || judged(c, b.Condition) {
+			continue
+		}
+		w.line(" - %s passed %s, bypassed by %s at %s: %s", r.Version, b.Condition, Who(b.Who), clock(b.At, w.now, false), oneLine(b.Reason, textLimit))
+	}
+}
+
+func judged(c protocol.ChannelStatus, id string) bool {
+	for _, k := range c.Conditions {
+		if k.ID == id {
+			return true
+		}
+	}
+	return false
+}
+
+// pinned says who holds the channel at its version, unless that is said as what a release waits for.
+func (w *writer) pinned(c protocol.ChannelStatus) {
+	for _, p := range w.status.Pins {
+		if p.Channel != c.Name || judged(c, "pin") {
+			continue
+		}
+		w.line(" - pinned to %s by %s, %s%s", p.Version, Who(p.Who), since(p.At, w.now), after(": ", oneLine(p.Reason, textLimit)))
+		w.command("converge unpin " + name(w.status) + " " + c.Name)
+	}
+}
+
+// lease says that the channel waits for a place on its runtime, unless a condition says so.
+func (w *writer) lease(c protocol.ChannelStatus) {
+	if c.LeaseAsked.IsZero() || judged(c, "lease") {
+		return
+	}
+	w.line(" - waits for its turn on runtime/%s, %s", c.Runtime, since(c.LeaseAsked, w.now))
+}
+
+// past shows how a person lets the release pass what holds it: once, below all conditions. An
+// approval is given instead, and what is not bypassed is left out.
+func (w *writer) past(c protocol.ChannelStatus) {
+	for _, k := range c.Conditions {
+		if k.Verdict == "PASS" || later(k) || !bypassable(k.ID) || strings.Contains(k.Unblock, "converge bypass") {
+			continue
+		}
+		w.line("To let it pass one of these, on your word: converge bypass %s %s %s %s --reason …", name(w.status), or(c.Desired, c.Target), c.Name, k.ID)
+		return
+	}
+}
+
+// bypassable: a check, an extension or another channel; not what makes room, nor what a person gives
+// in other ways.
+func bypassable(id string) bool {
+	switch id {
+	case "in-progress", "reading", "rollback", "pin", "lease", "preflight", "drain", "render", "asked", "upstream":
+		return false
+	}
+	return !strings.HasPrefix(id, "approval/") && !strings.HasPrefix(id, string(entities.ChannelStable)+"/")
+}
+
+// later: the condition is not looked at before others pass, so it says nothing yet.
+func later(k protocol.ConditionStatus) bool {
+	return k.Verdict == "WAIT" && strings.HasSuffix(k.Reason, "once what comes before passes")
+}
+
+// earliest is the first moment at which the release could enter, when some condition says one, and
+// on what that depends besides.
+func earliest(c protocol.ChannelStatus, now time.Time) (time.Time, string) {
+	var first time.Time
+	approval, others := false, false
+	for _, k := range c.Conditions {
+		switch {
+		case k.Verdict == "PASS" || later(k):
+		case k.Verdict == "FAIL":
+			return time.Time{}, "" // not by itself
+		case strings.HasPrefix(k.ID, "approval/"):
+			approval = true
+		case k.Verdict == "WAIT" && k.NextCheck.After(now) && k.ID != "preflight":
+			if k.NextCheck.After(first) {
+				first = k.NextCheck
+			}
+		default:
+			others = true
+		}
+	}
+	switch {
+	case approval && others:
+		return first, ", if approved and the others pass by then"
+	case approval:
+		return first, ", if approved by then"
+	case others:
+		return first, ", if the others pass by then"
+	}
+	return first, ""
+}
+
+// deletion says how far a service is taken down.
+func (w *writer) deletion() {
+	d := w.status.Deletion
+	if d == nil {
+		return
+	}
+	w.line("Being taken down by %s, %s%s", Who(d.Who), since(d.At, w.now), after(": ", oneLine(d.Reason, textLimit)))
+	if len(d.Gone) > 0 {
+		w.line("         gone from %s", strings.Join(d.Gone, ", "))
+	}
+}
