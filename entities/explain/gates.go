@@ -55,26 +55,47 @@ func (w *writer) given(c protocol.ChannelStatus, id string) {
 	}
 }
 
-// printed shows the end of what an extension printed, where it has not simply succeeded.
-func (w *writer) printed(c protocol.ChannelStatus, id string) {
-	name, ok := strings.CutPrefix(id, "extension/")
+// printed shows the end of what an extension printed, where it has not simply succeeded. One that is
+// shared ran for another channel, and the condition says for which.
+func (w *writer) printed(c protocol.ChannelStatus, k protocol.ConditionStatus) {
+	extension, ok := strings.CutPrefix(k.ID, "extension/")
 	r, known := w.concerned(c)
 	if !ok || !known {
 		return
 	}
 	for _, e := range r.Extensions {
 		_, named, _ := strings.Cut(e.Key, "/")
-		named, key, _ := strings.Cut(named, "@")
-		if named != name || e.State == "done" || e.Channel != c.Name && key == c.Name {
+		named, _, _ = strings.Cut(named, "@")
+		if named != extension || e.State == "done" || e.Channel != c.Name && !strings.HasSuffix(k.Reason, ", for "+e.Channel) {
 			continue
 		}
-		text := strings.Split(strings.TrimSpace(e.Tail), "\n")
-		for _, l := range text[max(0, len(text)-tailLines):] {
-			if l = strings.TrimSpace(l); l != "" {
-				w.line("         | %s", oneLine(l, textLimit))
+		for _, l := range lastLines(e.Tail, tailLines) {
+			w.line("         | %s", oneLine(l, textLimit))
+		}
+	}
+}
+
+// lastLines are the last n lines of a text that are not empty.
+func lastLines(text string, n int) []string {
+	var out []string
+	for l := range strings.Lines(text) {
+		if l = strings.TrimSpace(l); l != "" {
+			out = append(out, l)
+		}
+	}
+	return out[max(0, len(out)-n):]
+}
+
+// said is the reason of a condition; of one that was bypassed, with who did it marked as elsewhere.
+func (w *writer) said(c protocol.ChannelStatus, k protocol.ConditionStatus) string {
+	if r, ok := w.concerned(c); ok {
+		for _, b := range r.Bypasses {
+			if b.Channel == c.Name && b.Condition == k.ID && strings.HasPrefix(k.Reason, "bypassed by ") {
+				return "bypassed by " + Who(b.Who) + after(": ", b.Reason)
 			}
 		}
 	}
+	return k.Reason
 }
 
 // readings lists what checks say while a release is judged in the channel, not before it: in a
@@ -143,23 +164,34 @@ func (w *writer) lease(c protocol.ChannelStatus) {
 // past shows how a person lets the release pass what holds it: once, below all conditions. An
 // approval is given instead, and what is not bypassed is left out.
 func (w *writer) past(c protocol.ChannelStatus) {
+	condition := ""
 	for _, k := range c.Conditions {
-		if k.Verdict == "PASS" || later(k) || !bypassable(k.ID) || strings.Contains(k.Unblock, "converge bypass") {
-			continue
+		switch {
+		case k.Verdict == "PASS" || later(k) || !bypassable(k.ID) || strings.Contains(k.Unblock, "converge bypass"):
+		case condition == "":
+			condition = k.ID
+		default:
+			condition = "CONDITION"
 		}
-		w.line("To let it pass one of these, on your word: converge bypass %s %s %s %s --reason …", name(w.status), or(c.Desired, c.Target), c.Name, k.ID)
-		return
+	}
+	if condition != "" {
+		w.line("To pass it on your word: converge bypass %s %s %s %s --reason …", name(w.status), or(c.Desired, c.Target), c.Name, condition)
 	}
 }
 
-// bypassable: a check, an extension or another channel; not what makes room, nor what a person gives
-// in other ways.
+// bypassable: a check or an extension; not what makes room, nor what a person gives in other ways, nor
+// another channel, which is better mended.
 func bypassable(id string) bool {
+	return !own(id) && !strings.HasPrefix(id, "approval/") && !strings.HasPrefix(id, string(entities.ChannelStable)+"/")
+}
+
+// own tells whether a condition is the engine's own: its name says nothing that its reason does not.
+func own(id string) bool {
 	switch id {
 	case "in-progress", "reading", "rollback", "pin", "lease", "preflight", "drain", "render", "asked", "upstream":
-		return false
+		return true
 	}
-	return !strings.HasPrefix(id, "approval/") && !strings.HasPrefix(id, string(entities.ChannelStable)+"/")
+	return false
 }
 
 // later: the condition is not looked at before others pass, so it says nothing yet.

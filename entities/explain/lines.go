@@ -135,18 +135,27 @@ func (w *writer) conditions(c protocol.ChannelStatus) {
 		width = max(width, len(k.ID))
 	}
 	for _, k := range c.Conditions {
-		next := ""
-		if !k.NextCheck.IsZero() && k.Verdict != "PASS" {
-			next = "next check " + at(k.NextCheck, w.now)
-		}
-		text := joined(", ", joined("; ", oneLine(k.Reason, textLimit), since(k.Since, w.now)), next)
+		text := joined("; ", oneLine(w.said(c, k), textLimit)+again(k, w.now), since(k.Since, w.now))
 		w.line(" %-5s %-*s  %s", k.Verdict, width, k.ID, text)
 		w.given(c, k.ID)
-		w.printed(c, k.ID)
+		w.printed(c, k)
 		if k.Verdict != "PASS" {
 			w.unblock(c, k.ID, k.Unblock)
 		}
 	}
+}
+
+// again says when a condition may change by itself.
+func again(k protocol.ConditionStatus, now time.Time) string {
+	switch {
+	case k.Verdict == "PASS" || k.NextCheck.IsZero():
+		return ""
+	case k.Verdict == "ERROR" && k.NextCheck.After(now):
+		return ", retry in " + Duration(k.NextCheck.Sub(now))
+	case k.NextCheck.After(now):
+		return " (in " + Duration(k.NextCheck.Sub(now)) + ")"
+	}
+	return ", looked at again now"
 }
 
 // reasons lists why the status is what it is, beyond conditions.

@@ -121,6 +121,9 @@ func waits(c protocol.ChannelStatus, now time.Time) []string {
 	if len(all) > 0 {
 		return all
 	}
+	if b := c.Rollback; b != nil && c.Status != string(entities.StatusFailedRollback) && len(c.Reasons) > 0 {
+		return []string{b.From + " rolled back" + after(": ", b.Reason)}
+	}
 	for _, r := range c.Reasons {
 		if !isCommand(c, r.Text) {
 			all = append(all, withoutPlace(r.Text, c.Name))
@@ -141,7 +144,7 @@ func inShort(k protocol.ConditionStatus, now time.Time) string {
 		return joined(" ", strings.TrimPrefix(k.ID, "approval/"), count)
 	case k.Verdict == "WAIT" && k.NextCheck.Sub(now) > time.Minute:
 		return id + " " + clock(k.NextCheck, now, false)
-	case strings.Contains(k.Reason, id):
+	case own(k.ID), strings.Contains(k.Reason, id):
 		return k.Reason
 	}
 	return joined(" ", id, k.Reason)
