@@ -102,7 +102,7 @@ func TestA13Explain(t *testing.T) {
 	require.NoError(t, err)
 	var e protocol.Explanation
 	require.NoError(t, value.Get(&e))
-	require.Contains(t, strings.Join(e.Lines, "\n"), " WAIT  channel-stable staging  v1 is going out to staging; since ")
+	require.Contains(t, strings.Join(e.Lines, "\n"), " WAIT  channel-stable/staging  v1 is going out to staging; since ")
 	release()
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 }

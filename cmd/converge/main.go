@@ -79,7 +79,8 @@ defines it. The connection follows the temporal CLI: --address, --namespace and
 	})
 	root.SetHelpTemplate(root.HelpTemplate() + "\n" + exitFooter + "\n")
 	root.AddGroup(&cobra.Group{ID: "config", Title: "Configuration:"}, &cobra.Group{ID: "release", Title: "Releases:"},
-		&cobra.Group{ID: "see", Title: "See what is going on:"}, &cobra.Group{ID: "run", Title: "Run:"})
+		&cobra.Group{ID: "gate", Title: "Let through, hold and take back:"}, &cobra.Group{ID: "see", Title: "See what is going on:"},
+		&cobra.Group{ID: "run", Title: "Run:"})
 	add := func(group string, commands ...*cobra.Command) {
 		for _, c := range commands {
 			c.GroupID = group
@@ -89,10 +90,10 @@ defines it. The connection follows the temporal CLI: --address, --namespace and
 	add("run", newCmdDev(f, nil), newCmdWorker(f, nil))
 	add("config", newCmdInit(f, nil), newCmdValidate(f, nil), newCmdCompile(f, nil), newCmdApply(f, nil),
 		newCmdDiff(f, nil), newCmdIncarnations(f, nil), newCmdSchema(f, nil))
-	add("release", newCmdPlan(f, nil), newCmdRelease(f, nil), newCmdWait(f, nil), newCmdPause(f, nil), newCmdResume(f, nil),
-		newCmdCancel(f, nil), newCmdRetry(f, nil), newCmdRefresh(f, nil))
-	add("release", newCmdApprove(f, nil), newCmdReject(f, nil), newCmdBypass(f, nil), newCmdRollback(f, nil),
-		orApplication(f, newCmdPin(f, nil)), orApplication(f, newCmdUnpin(f, nil)), newCmdDelete(f, nil), newCmdSimulate(f, nil))
-	add("see", newCmdStatus(f, nil), newCmdExplain(f, nil), newCmdHistory(f, nil), newCmdLogs(f, nil))
+	add("release", newCmdPlan(f, nil), newCmdSimulate(f, nil), newCmdRelease(f, nil), newCmdWait(f, nil),
+		newCmdCancel(f, nil), newCmdRetry(f, nil))
+	add("gate", newCmdApprove(f, nil), newCmdReject(f, nil), newCmdBypass(f, nil), newCmdPause(f, nil), newCmdResume(f, nil),
+		orApplication(f, newCmdPin(f, nil)), orApplication(f, newCmdUnpin(f, nil)), newCmdRollback(f, nil), newCmdDelete(f, nil))
+	add("see", newCmdStatus(f, nil), newCmdExplain(f, nil), newCmdHistory(f, nil), newCmdLogs(f, nil), newCmdRefresh(f, nil))
 	return root
 }

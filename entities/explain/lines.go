@@ -96,6 +96,9 @@ func headline(s protocol.Status, c protocol.ChannelStatus, now time.Time) string
 func matter(c protocol.ChannelStatus) string {
 	switch entities.Status(c.Status) {
 	case entities.StatusConverging:
+		if !c.StableSince.IsZero() {
+			return or(c.Target, c.Desired) + " is there and is being watched"
+		}
 		return "moving to " + or(c.Target, c.Desired)
 	case entities.StatusBlocked:
 		return or(c.Desired, c.Target) + " is blocked by something that failed"

@@ -118,6 +118,8 @@ func TestSVG(t *testing.T) {
 	}
 	svg := draw()
 	require.Equal(t, svg, draw())
+	require.Less(t, strings.Index(svg, "<title>runs from Fri"), strings.Index(svg, "<title>deploys from Fri"), "what is short is drawn over what is long")
+	require.Contains(t, svg, ">Sat 21 Nov<", "marks are at midnight where the reader is")
 	require.Contains(t, svg, "<title>soaks from Mon 23 Nov 09:01 to Mon 30 Nov 10:01: soaks: error-rate")
 	d := xml.NewDecoder(strings.NewReader(svg))
 	for {

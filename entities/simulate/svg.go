@@ -1,8 +1,11 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"html"
+	"math"
+	"slices"
 	"strings"
 	"time"
 )
@@ -33,13 +36,26 @@ func (t *Timeline) SVG(zone *time.Location) string {
 	for n, c := range t.Channels {
 		y := chartTop + n*rowHeight
 		text(&b, 12, y+15, "start", "#111", c.Name)
-		for _, s := range c.Spans {
+		for _, s := range shortLast(c.Spans) {
 			t.bar(&b, s, y, end, zone)
 		}
 	}
 	legend(&b, height-14)
 	b.WriteString("</svg>\n")
 	return b.String()
+}
+
+// shortLast orders spans so that a short one is drawn over the long ones beside it, and is seen.
+func shortLast(spans []Span) []Span {
+	length := func(s Span) time.Duration {
+		if s.To.IsZero() {
+			return math.MaxInt64
+		}
+		return s.To.Sub(s.From)
+	}
+	out := slices.Clone(spans)
+	slices.SortStableFunc(out, func(a, b Span) int { return cmp.Compare(length(b), length(a)) })
+	return out
 }
 
 // axisEnd leaves room behind the last move, so that what goes on for ever is seen.
@@ -56,7 +72,7 @@ func (t *Timeline) bar(b *strings.Builder, s Span, y int, end time.Time, zone *t
 	if to.IsZero() {
 		to = end
 	}
-	from, width := t.x(s.From, end), max(t.x(to, end)-t.x(s.From, end), 2)
+	from, width := t.x(s.From, end), max(t.x(to, end)-t.x(s.From, end), 3)
 	title := string(s.Kind) + " from " + s.From.In(zone).Format("Mon 2 Jan 15:04")
 	if !s.To.IsZero() {
 		title += " to " + s.To.In(zone).Format("Mon 2 Jan 15:04")
@@ -68,8 +84,16 @@ func (t *Timeline) bar(b *strings.Builder, s Span, y int, end time.Time, zone *t
 		from, y, width, barHeight, colours[s.Kind], html.EscapeString(title))
 	const perLetter = 7
 	if label := fit(barLabel(s), width/perLetter-1); label != "" {
-		text(b, from+5, y+14, "start", "white", label)
+		text(b, from+5, y+14, "start", labelColour(s.Kind), label)
 	}
+}
+
+// labelColour is what can be read on a bar.
+func labelColour(k Kind) string {
+	if k == Waits {
+		return "#222"
+	}
+	return "white"
 }
 
 func barLabel(s Span) string {
@@ -95,7 +119,7 @@ func fit(label string, letters int) string {
 func (t *Timeline) axis(b *strings.Builder, end time.Time, zone *time.Location) {
 	step, layout := markStep(end.Sub(t.From))
 	bottom := chartTop + rowHeight*len(t.Channels)
-	for at := t.From.Truncate(step); !at.After(end); at = at.Add(step) {
+	for at := midnight(t.From.In(zone)); !at.After(end); at = at.Add(step) {
 		if at.Before(t.From) {
 			continue
 		}
@@ -103,6 +127,12 @@ func (t *Timeline) axis(b *strings.Builder, end time.Time, zone *time.Location) 
 		fmt.Fprintf(b, `<line x1="%d" y1="%d" x2="%d" y2="%d" stroke="#ddd"/>`+"\n", x, chartTop-8, x, bottom)
 		text(b, x, chartTop-14, "middle", "#555", at.In(zone).Format(layout))
 	}
+}
+
+// midnight before t, where t is: marks are at round times of the people who read them.
+func midnight(t time.Time) time.Time {
+	year, month, day := t.Date()
+	return time.Date(year, month, day, 0, 0, 0, 0, t.Location())
 }
 
 func markStep(span time.Duration) (time.Duration, string) {
