@@ -75,7 +75,7 @@ func (o *historyOptions) run(ctx context.Context) error {
 		}
 		table.Rows = append(table.Rows, []string{l.At.Local().Format(time.DateTime), shownWho(l.Who), l.Kind, l.Channel, l.Version, text})
 	}
-	return o.f.screen().Lines(o.f.screen().String(table))
+	return o.f.screen().Table(table)
 }
 
 // shownWho marks who was not proven; nobody is Converge itself.

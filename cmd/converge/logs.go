@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,9 +26,9 @@ func newCmdLogs(f *Factory, runF func(context.Context, *logsOptions) error) *cob
 	o := &logsOptions{f: f}
 	cmd := &cobra.Command{
 		Use:   "logs SVC CHANNEL",
-		Short: "Show what the last applies and fetches printed",
-		Long: `Show what the commands of a runtime printed in a channel: the last applies and the
-last fetches that said something new, oldest first, bounded and without secrets.`,
+		Short: "Show what the last applies, fetches and extensions printed",
+		Long: `Show what commands printed in a channel: the last applies, the last fetches that said
+something new and the last runs of extensions, oldest first, bounded and without secrets.`,
 		Example: `  converge logs shop/web staging
   converge logs web prod-eu --kind apply --last 1`,
 		Args: exactArgs(2, 2),
@@ -36,8 +37,8 @@ last fetches that said something new, oldest first, bounded and without secrets.
 				return err
 			}
 			o.channel = args[1]
-			if o.kind != "" && o.kind != string(intent.LogApply) && o.kind != string(intent.LogFetch) {
-				return fmt.Errorf("--kind %q: expected apply or fetch", o.kind)
+			if o.kind != "" && !slices.Contains([]intent.LogKind{intent.LogApply, intent.LogFetch, intent.LogExtension}, intent.LogKind(o.kind)) {
+				return fmt.Errorf("--kind %q: expected apply, fetch or extension", o.kind)
 			}
 			if runF != nil {
 				return runF(cmd.Context(), o)
@@ -46,7 +47,7 @@ last fetches that said something new, oldest first, bounded and without secrets.
 		},
 	}
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
-	cmd.Flags().StringVar(&o.kind, "kind", "", "apply or fetch only")
+	cmd.Flags().StringVar(&o.kind, "kind", "", "apply, fetch or extension only")
 	cmd.Flags().IntVar(&o.last, "last", 0, "the last so many only")
 	return cmd
 }
@@ -100,6 +101,9 @@ func (o *logsOptions) chosen(entries []intent.LogEntry) []intent.LogEntry {
 // indented, with stderr marked.
 func logLines(e intent.LogEntry, now time.Time) []string {
 	head := fmt.Sprintf("%s %s", e.At.In(now.Location()).Format("2006-01-02 15:04:05"), e.Kind)
+	if e.Name != "" {
+		head += " " + e.Name
+	}
 	if e.FullVersion != "" {
 		head += " " + e.FullVersion
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/converge-engine/converge/entities"
@@ -63,9 +64,12 @@ type groups struct {
 	moving    []string // goes on by itself
 	queued    []string // goes on when another channel does
 	failed    []string
+	back      []string // rolled back, and stays there
+	pinned    []string // held at another version by a pin
 	blocked   []string // waits for something that failed
 	paused    []string
 	approval  []string // an approval can be given now
+	approve   []string // the commands that give it
 	cancelled []string
 	skipped   []string // a newer release entered instead
 	done      []string
@@ -75,11 +79,11 @@ func judge(in groups, g goal, what string) outcome {
 	list := func(names []string) string { return strings.Join(names, ", ") }
 	switch {
 	case g.approval == approvalEndsNow && len(in.approval) > 0:
-		return over(exitPerson, what+" waits for an approval in "+list(in.approval))
+		return in.person(what)
 	case len(in.moving) > 0:
 		return outcome{why: what + " moves in " + list(in.moving)}
-	case len(in.failed) > 0:
-		why := what + " failed in " + list(in.failed)
+	case len(in.failed)+len(in.back) > 0:
+		why := joined("; ", after(what+" failed in ", in.failed), after(what+" was rolled back in ", in.back))
 		if held := append(in.blocked, in.queued...); len(held) > 0 {
 			why += "; " + list(held) + " held by that"
 		}
@@ -88,8 +92,12 @@ func judge(in groups, g goal, what string) outcome {
 		return failed(what + " is blocked in " + list(in.blocked))
 	case len(in.paused) > 0:
 		return over(exitPerson, what+" is paused in "+list(in.paused))
+	case len(in.pinned) > 0:
+		return over(exitPerson, what+" is held by a pin in "+list(in.pinned))
 	case len(in.approval) > 0:
-		return outcome{over: g.approval == approvalEnds, code: exitPerson, why: what + " waits for an approval in " + list(in.approval)}
+		out := in.person(what)
+		out.over = g.approval == approvalEnds
+		return out
 	case len(in.queued) > 0:
 		return outcome{why: what + " waits in " + list(in.queued)}
 	case len(in.cancelled) > 0:
@@ -98,6 +106,28 @@ func judge(in groups, g goal, what string) outcome {
 		return over(exitDone, what+" was skipped: a newer release entered "+list(in.skipped))
 	}
 	return over(exitDone, what+" converged"+inList(in.done))
+}
+
+// person: only somebody who approves can move it.
+func (g *groups) person(what string) outcome {
+	out := over(exitPerson, what+" waits for an approval in "+strings.Join(g.approval, ", "))
+	if len(g.approve) > 0 {
+		out.next = "Next: " + strings.Join(g.approve, ", or ") + "."
+	}
+	return out
+}
+
+// after puts a lead before names, or gives nothing for none.
+func after(lead string, names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return lead + strings.Join(names, ", ")
+}
+
+// joined puts the parts that say something in one text.
+func joined(sep string, parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), sep)
 }
 
 func inList(names []string) string {
@@ -119,9 +149,7 @@ func releaseGroups(s protocol.Status, r protocol.ReleaseStatus, g goal) groups {
 		to := &out.done
 		switch maestro.Phase(phase) {
 		case maestro.Failed, maestro.RolledBack:
-			if to = &out.failed; c.Status == string(entities.StatusRollingBack) {
-				to = &out.moving // until it is back
-			}
+			to = out.ended(c)
 		case maestro.Cancelled:
 			to = &out.cancelled
 		case maestro.Skipped:
@@ -134,6 +162,17 @@ func releaseGroups(s protocol.Status, r protocol.ReleaseStatus, g goal) groups {
 		*to = append(*to, c.Name)
 	}
 	return out
+}
+
+// ended: the release failed in the channel or was taken back there.
+func (g *groups) ended(c protocol.ChannelStatus) *[]string {
+	switch entities.Status(c.Status) {
+	case entities.StatusRollingBack:
+		return &g.moving // until it is back
+	case entities.StatusRolledBack:
+		return &g.back
+	}
+	return &g.failed
 }
 
 // inProgress: the channel's target is set for the release.
@@ -166,13 +205,36 @@ func (g *groups) waiting(c protocol.ChannelStatus) *[]string {
 	case entities.StatusBlocked:
 		return &g.blocked
 	case entities.StatusManualApproval:
+		for _, command := range commands(c) {
+			if !slices.Contains(g.approve, command) {
+				g.approve = append(g.approve, command)
+			}
+		}
 		return &g.approval
 	case entities.StatusPreconditions:
-		if onlyUpstream(c) {
+		switch {
+		case pinned(c):
+			return &g.pinned
+		case onlyUpstream(c):
 			return &g.queued
 		}
 	}
 	return &g.moving
+}
+
+// commands are those that give the approvals which a channel waits for.
+func commands(c protocol.ChannelStatus) []string {
+	var out []string
+	for _, k := range c.Conditions {
+		if k.Verdict == string(entities.Wait) && strings.HasPrefix(k.ID, "approval/") && k.Unblock != "" && !slices.Contains(out, k.Unblock) {
+			out = append(out, k.Unblock)
+		}
+	}
+	return out
+}
+
+func pinned(c protocol.ChannelStatus) bool {
+	return slices.ContainsFunc(c.Conditions, func(k protocol.ConditionStatus) bool { return k.ID == "pin" && k.Verdict != string(entities.Pass) })
 }
 
 // onlyUpstream tells whether a channel waits for other channels alone: it moves when they do.
@@ -206,6 +268,8 @@ func serviceGroups(s protocol.Status, g goal) groups {
 			continue // left in place for good: nothing to wait for
 		case status == entities.StatusPaused:
 			to = &out.paused
+		case status == entities.StatusRolledBack:
+			to = &out.back
 		case status.Row().Exit == entities.ExitFailed && status != entities.StatusBlocked:
 			to = &out.failed
 		case status.Row().Exit != entities.ExitConverged:

@@ -53,7 +53,9 @@ func TestExitForRelease(t *testing.T) {
 		{"failed here, moving there", []string{"a FAILED v5 failed", "b CONVERGING v5 in progress"}, 0, outcome{why: "web v5 moves in b"}},
 		{"failed before the phase says so", []string{"a FAILED v5 in progress"}, 0, failed("web v5 failed in a")},
 		{"going back", []string{"a ROLLING_BACK v4 failed", "b BLOCKED v5 pending"}, 0, outcome{why: "web v5 moves in a"}},
-		{"rolled back", []string{"a ROLLED_BACK v4 rolled back", "b BLOCKED v5 pending"}, 0, failed("web v5 failed in a; b held by that")},
+		{"rolled back", []string{"a ROLLED_BACK v4 rolled back", "b BLOCKED v5 pending"}, 0, failed("web v5 was rolled back in a; b held by that")},
+		{"failed in one, rolled back in another", []string{"a FAILED v5 failed", "b ROLLED_BACK v4 rolled back"}, 0, failed("web v5 failed in a; web v5 was rolled back in b")},
+		{"held by a pin", []string{"a CONVERGED v5 succeeded", "b WAITING_PRECONDITIONS v5 pending / pin"}, approvalIsWaited, over(8, "web v5 is held by a pin in b")},
 		{"rollback failed", []string{"a FAILED_ROLLBACK v4 rolled back"}, 0, failed("web v5 failed in a")},
 		{"failed, its fix is on the way", []string{"a CONVERGING v6 failed", "b WAITING_PRECONDITIONS v6 skipped" + up}, 0, failed("web v5 failed in a")},
 		{"superseded everywhere", []string{"a CONVERGED v6 skipped", "b CONVERGED v6 skipped"}, 0, over(0, "web v5 was skipped: a newer release entered a, b")},
@@ -97,7 +99,7 @@ func TestExitForService(t *testing.T) {
 		entities.StatusManualApproval: over(8, "web waits for an approval in a"),
 		entities.StatusBlocked:        failed("web is blocked in a"),
 		entities.StatusPreconditions:  {why: "web moves in a"},
-		entities.StatusRolledBack:     failed("web failed in a"),
+		entities.StatusRolledBack:     failed("web was rolled back in a"),
 		entities.StatusConverged:      over(0, "web converged in a"),
 	}
 	for _, row := range entities.StatusTable() {

@@ -125,7 +125,7 @@ func (o *releaseOptions) follow(ctx context.Context, a protocol.ReleaseAnswer) e
 	if o.stop {
 		g.approval = approvalEndsNow
 	}
-	log := &journalLog{f: o.f, screen: o.f.screen(), release: a.ID}
+	log := &journalLog{f: o.f, screen: o.f.screen(), release: a.ID, quiet: o.stop}
 	w := follower{f: o.f, api: o.f.api, name: o.service, goal: g, timeout: o.timeout, saw: log.print}
 	s, out, err := w.follow(ctx)
 	if err != nil {
@@ -163,7 +163,9 @@ type journalLog struct {
 	f       *Factory
 	screen  show.Screen
 	release string
-	last    int64 // number of the last line seen
+	last    int64  // number of the last line seen
+	quiet   bool   // approvals end the wait, and are said then
+	asked   string // what was said of approvals
 }
 
 func (l *journalLog) print(s protocol.Status) error {
@@ -190,5 +192,21 @@ func (l *journalLog) print(s protocol.Status) error {
 		}
 		return nil
 	}
-	return l.screen.Lines(explain.Journal(fresh, s, l.f.Now())...)
+	if err := l.screen.Lines(explain.Journal(fresh, s, l.f.Now())...); err != nil {
+		return err
+	}
+	l.ask(s, r)
+	return nil
+}
+
+// ask says once, beside the data, which approval the release waits for and how it is given.
+func (l *journalLog) ask(s protocol.Status, r protocol.ReleaseStatus) {
+	if l.quiet {
+		return
+	}
+	in := releaseGroups(s, r, goal{})
+	if out := in.person(s.Service + " " + r.Version); len(in.approval) > 0 && out.why != l.asked {
+		l.asked = out.why
+		l.f.note("%s", joined(". ", out.why, out.next))
+	}
 }

@@ -82,7 +82,7 @@ func TestReleaseWait(t *testing.T) {
 10:50:41 canary   target v8 → v9
 10:51:15 canary   FAILED CrashLoopBackOff
 10:51:33 canary   ROLLED_BACK; v9 barred here
-web v9 failed in canary; prod held by that. Next: retry, cancel, or release a fix. See: converge explain shop/web
+web v9 was rolled back in canary; prod held by that. Next: retry, cancel, or release a fix. See: converge explain shop/web
 ! connection lost: it went away; trying again
 ! connected again
 `},

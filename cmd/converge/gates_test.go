@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent"
+)
+
+func TestGateFlags(t *testing.T) {
+	f := newConsole(t, nil).Factory
+	check := func(name string, want, got any, err error) {
+		t.Helper()
+		require.NoError(t, err, name)
+		require.Equal(t, want, got, name)
+	}
+	approve, err := parsed(t, f, newCmdApprove, "shop/web", "v9", "go-live", "--comment", "tested")
+	check("approve", &approvalOptions{f: f, verb: "approve", service: web, version: "v9", topic: "go-live", comment: "tested"}, approve, err)
+	reject, err := parsed(t, f, newCmdReject, "shop/web", "v9", "go-live")
+	check("reject", &approvalOptions{f: f, verb: "reject", service: web, version: "v9", topic: "go-live"}, reject, err)
+	bypass, err := parsed(t, f, newCmdBypass, "shop/web", "v9", "prod", "office-hours", "--reason", "incident 12")
+	check("bypass", &bypassOptions{f: f, service: web, version: "v9", channel: "prod", condition: "office-hours", reason: "incident 12"}, bypass, err)
+	rollback, err := parsed(t, f, newCmdRollback, "shop/web", "v9", "-c", "prod", "--reason", "errors")
+	check("rollback", &rollbackOptions{f: f, service: web, version: "v9", channel: "prod", reason: "errors"}, rollback, err)
+	rollback, err = parsed(t, f, newCmdRollback, "shop/web")
+	check("rollback of the newest", &rollbackOptions{f: f, service: web}, rollback, err)
+	pin, err := parsed(t, f, newCmdPin, "shop/web", "prod", "v7", "--reason", "printing")
+	check("pin", &pinOptions{f: f, verb: "pin", service: web, channel: "prod", version: "v7", reason: "printing"}, pin, err)
+	unpin, err := parsed(t, f, newCmdUnpin, "shop/web", "prod")
+	check("unpin", &pinOptions{f: f, verb: "unpin", service: web, channel: "prod"}, unpin, err)
+	history, err := parsed(t, f, newCmdHistory, "shop/web", "-c", "prod", "--kind", "bypass", "--kind", "pin", "--last", "3", "--store", "/s")
+	check("history", &historyOptions{f: f, service: web, channel: "prod", kinds: []string{"bypass", "pin"}, last: 3, store: "/s"}, history, err)
+	simulate, err := parsed(t, f, newCmdSimulate, "shop/web", "v9", "--at", "2026-12-30", "--zone", "Europe/Paris", "--export", "a.svg", "--approved")
+	check("simulate", &simulateOptions{
+		f: f, service: web, version: "v9", at: "2026-12-30", zone: "Europe/Paris", export: "a.svg", approved: true,
+		apply: time.Minute, until: 90 * 24 * time.Hour,
+	}, simulate, err)
+}
+
+// Every act of a person, as update: what is sent, and what is said when it is taken and when it is refused.
+func TestGateVerbs(t *testing.T) { // A14, A15, A17, A22
+	for line, want := range map[string]string{
+		"approve shop/web v9 go-live --comment tested": `approve {"by":"alice","requestId":"ID","version":"v9","topic":"go-live","comment":"tested"}`,
+		"reject shop/web v9 go-live":                   `reject {"by":"alice","requestId":"ID","version":"v9","topic":"go-live"}`,
+		"bypass shop/web v9 prod hours --reason fire":  `bypass {"by":"alice","requestId":"ID","reason":"fire","version":"v9","channel":"prod","condition":"hours"}`,
+		"rollback shop/web --reason errors":            `rollback {"by":"alice","requestId":"ID","reason":"errors"}`,
+		"rollback shop/web v9 -c prod":                 `rollback {"by":"alice","requestId":"ID","version":"v9","channel":"prod"}`,
+		"pin shop/web prod v7":                         `pin {"by":"alice","requestId":"ID","channel":"prod","version":"v7"}`,
+		"unpin shop/web prod":                          `unpin {"by":"alice","requestId":"ID","channel":"prod"}`,
+		"approve shop/web v9 go-live --token eyJ":      `approve {"by":"alice","requestId":"ID","token":"eyJ","version":"v9","topic":"go-live"}`,
+	} {
+		t.Run(line, func(t *testing.T) {
+			services := map[string][]any{"service/shop/web": {moment("prod CONVERGED v9 v9 succeeded")}}
+			c := newConsole(t, &fakeAPI{statuses: services, answer: protocol.Answer{Message: "done"}})
+			code, said := c.run(t, line)
+			require.Equal(t, "done\n", said)
+			require.Equal(t, exitDone, code)
+			require.Equal(t, []string{"service/shop/web " + want}, c.api.updates)
+
+			c = newConsole(t, &fakeAPI{statuses: services, refuse: []error{&refusedError{"bob is not among those who approve go-live: group:sre"}}})
+			code, said = c.run(t, line)
+			require.Equal(t, "! converge: refused: bob is not among those who approve go-live: group:sre\n", said)
+			require.Equal(t, exitError, code)
+		})
+	}
+}
+
+// What cannot be right is refused before anything is sent.
+func TestGateVerbsRefuse(t *testing.T) {
+	for line, want := range map[string]string{
+		"bypass shop/web v9 prod hours":            "a bypass needs a reason that others will read; give one with --reason",
+		"approve shop/web v9":                      "usage: converge approve SVC VERSION TOPIC",
+		"pin shop/web prod v7 --incarnation 3":     "--incarnation is for a whole application: converge pin APP --incarnation N",
+		"simulate shop/web v9 --at later":          `--at "later": expected a time such as 2026-12-23T16:00, or RFC 3339`,
+		"simulate shop/web v9 --zone Mars/Olympus": `--zone "Mars/Olympus": expected an IANA time zone such as Europe/Paris`,
+		"rollback shop/wob v9":                     "no service shop/wob; did you mean shop/web?",
+		"simulate shop/wob v9":                     "no service shop/wob; did you mean shop/web?",
+		"logs shop/web prod --kind bypass":         `--kind "bypass": expected apply, fetch or extension`,
+	} {
+		c := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {moment("prod CONVERGED v9 v9 succeeded")}}})
+		code, said := c.run(t, line)
+		require.Equal(t, "! converge: "+want+"\n", said, line)
+		require.Equal(t, exitError, code, line)
+		if code == exitError && line != "rollback shop/wob v9" {
+			require.Empty(t, c.api.updates, line)
+		}
+	}
+}
+
+// A release that comes to an approval says how it is given, once, and goes on when it is (A14).
+func TestReleaseWaitsForApproval(t *testing.T) {
+	waiting := moment("prod WAITING_MANUAL_APPROVAL v8 v9 pending")
+	waiting.Channels[0].Conditions = []protocol.ConditionStatus{{ID: "approval/go-live", Verdict: "WAIT", Unblock: "converge approve shop/web v9 go-live"}}
+	done := moment("prod CONVERGED v9 v9 succeeded", "5 prod CONVERGED at v9")
+	run := func(line string, statuses ...any) (int, string) {
+		return newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": statuses}, answer: accepted}).run(t, line)
+	}
+	code, said := run("release shop/web v9 --wait", waiting, waiting, done)
+	require.Equal(t, `release 19: web v9 from incarnation 42
+10:50:05 prod  CONVERGED at v9
+web v9 converged in prod.
+! web v9 waits for an approval in prod. Next: converge approve shop/web v9 go-live.
+`, said)
+	require.Equal(t, exitDone, code)
+	code, said = run("release shop/web v9 --wait --stop-at-approval", waiting)
+	require.Equal(t, `release 19: web v9 from incarnation 42
+web v9 waits for an approval in prod. Next: converge approve shop/web v9 go-live. See: converge explain shop/web
+`, said)
+	require.Equal(t, exitPerson, code)
+}
+
+// The history is what the store has and what only the workflow has yet, each line once (D13).
+func TestHistory(t *testing.T) {
+	dir := t.TempDir()
+	store, err := intent.OpenStore(context.Background(), dir)
+	require.NoError(t, err)
+	line := func(n int64, who *entities.Who, kind, text, reason string) entities.AuditLine {
+		return entities.AuditLine{N: n, At: at(int(n)), Kind: kind, Who: who, Channel: "prod", Version: "v9", Text: text, Reason: reason}
+	}
+	first := line(1, nil, entities.EventTarget, "target v8 → v9", "")
+	second := line(2, &entities.Who{Name: "eve", Proven: true}, entities.EventBypass, "bypassed hours", "fire")
+	third := line(3, &entities.Who{Name: "bob"}, entities.EventPin, "pinned to v7", "printing")
+	require.NoError(t, store.AppendAudit(t.Context(), "shop", "web", []entities.AuditLine{first, second}))
+	require.NoError(t, store.Close())
+	s := moment("prod CONVERGED v9 v9 succeeded")
+	s.Store = dir
+	run := func(line string) (int, string) {
+		return newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {s, protocol.HistoryAnswer{Stored: 2, Lines: []entities.AuditLine{second, third}}}}}).run(t, line)
+	}
+	stamp := func(l entities.AuditLine) string { return l.At.Local().Format(time.DateTime) }
+	code, said := run("history shop/web")
+	require.Equal(t, stamp(first)+"\tconverge\ttarget\tprod\tv9\ttarget v8 → v9\n"+
+		stamp(second)+"\teve\tbypass\tprod\tv9\tbypassed hours (fire)\n"+
+		stamp(third)+"\tbob?\tpin\tprod\tv9\tpinned to v7 (printing)\n", said)
+	require.Equal(t, exitDone, code)
+	_, said = run("history shop/web --kind pin --kind bypass --last 1")
+	require.Equal(t, stamp(third)+"\tbob?\tpin\tprod\tv9\tpinned to v7 (printing)\n", said)
+	_, said = run("history shop/web --channel staging")
+	require.Equal(t, "! nothing of that kind happened to shop/web\n", said)
+}
