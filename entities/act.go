@@ -12,22 +12,29 @@ func (v *view) act() {
 		return
 	}
 	op := workOn(ServiceInstance{i}, i.Target, v.out.Current)
-	if op == nil || v.repairHeld() || v.tooEarly() || v.applyUnapproved() || !v.takeLease(op.Target) {
+	timeout := v.applyTimeout()
+	if op == nil || timeout <= 0 || v.repairHeld() || v.tooEarly() || v.applyUnapproved() || !v.takeLease(op.Target) {
 		return
-	}
-	timeout := v.runtime.Timing.ApplyTimeout
-	if !i.Converged && !i.Progress.First.IsZero() {
-		timeout = min(timeout, i.Progress.First.Add(v.spec.ProgressDeadline).Sub(v.now))
-	} else if !i.Converged {
-		timeout = min(timeout, v.spec.ProgressDeadline)
-	}
-	if timeout <= 0 {
-		return // the deadline has passed; it only waits for a last look
 	}
 	v.d.Applies = append(v.d.Applies, ApplyOp{
 		Channel: v.spec.Name, Target: op.Target,
 		Attempt: i.Progress.Attempts + 1, Timeout: timeout, Cause: op.Cause,
 	})
+}
+
+// applyTimeout is how long an apply may take that begins now. None is left once the progress deadline
+// has passed: then it only waits for a last look, and holds nothing meanwhile.
+func (v *view) applyTimeout() time.Duration {
+	timeout, first := v.runtime.Timing.ApplyTimeout, v.inst.Progress.First
+	switch {
+	case v.inst.Converged:
+		return timeout
+	case first.IsZero():
+		return min(timeout, v.spec.ProgressDeadline)
+	case !v.inst.PausedAt.IsZero(): // the clock stands still since then
+		return min(timeout, first.Add(v.spec.ProgressDeadline).Sub(v.inst.PausedAt))
+	}
+	return min(timeout, first.Add(v.spec.ProgressDeadline).Sub(v.now))
 }
 
 // mayAct: nothing forbids an apply from the outset.

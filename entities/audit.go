@@ -31,9 +31,41 @@ func (s *State) AuditStored(upTo int64) {
 	s.Audit = slices.DeleteFunc(s.Audit, func(l AuditLine) bool { return l.N <= upTo })
 }
 
-// Announced forgets one announcement: everybody who asked for it was told.
-func (s *State) Announced(n int64) {
-	s.Announcements = slices.DeleteFunc(s.Announcements, func(l AuditLine) bool { return l.N == n })
+
+// Unheard is the oldest line that a notification asks for and was not told of yet.
+func (s *State) Unheard(n Notification) (AuditLine, bool) {
+	for _, l := range s.Announcements {
+		if l.N > s.Heard[n.Name] && slices.Contains(n.Events, l.Kind) {
+			return l, true
+		}
+	}
+	return AuditLine{}, false
+}
+
+// HeardOf takes note that a notification was told of a line, and so of all before it. Each is told in
+// order, whatever the others hear.
+func (s *State) HeardOf(notification string, line int64) {
+	if s.Heard == nil {
+		s.Heard = map[string]int64{}
+	}
+	s.Heard[notification] = line
+	s.ForgetHeard()
+}
+
+// ForgetHeard forgets the announcements that nobody is to be told of any more.
+func (s *State) ForgetHeard() {
+	var all []Notification
+	if s.Spec != nil {
+		all = s.Spec.Notifications
+	}
+	s.Announcements = slices.DeleteFunc(s.Announcements, func(l AuditLine) bool {
+		return !slices.ContainsFunc(all, func(n Notification) bool {
+			return l.N > s.Heard[n.Name] && slices.Contains(n.Events, l.Kind)
+		})
+	})
+	if len(s.Announcements) == 0 {
+		s.Announcements, s.Heard = nil, nil
+	}
 }
 
 // noteChange writes the audit line of a change that concerns a target.

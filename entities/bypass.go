@@ -82,6 +82,9 @@ func (s *State) AddBypass(version string, b Bypass) (string, error) {
 		}
 	}
 	r.Bypasses = append(r.Bypasses, b)
+	if i := s.Instance(b.Channel); i.Preflight != nil && !i.Preflight.Running && !i.Preflight.Window {
+		i.Preflight = nil // one that did not pass asks for a pause; what it did not pass may be bypassed now
+	}
 	text := fmt.Sprintf("%s passes %s of %s, %s", r.FullVersion, b.Condition, b.Channel, b.text())
 	s.Record(b.At, b.Channel, text)
 	s.Note(AuditLine{

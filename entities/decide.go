@@ -70,7 +70,7 @@ func turnsOf(s *State) []maestro.Turn {
 		}
 		if inst := s.Instances[c.Name]; inst != nil && inst.wayBackFailed() {
 			channels[i].Held = func(n int) bool { return s.Releases[n].At.Before(inst.Rollback.Failed) }
-		} else if c := &s.Spec.Channels[i]; len(c.Checks)+len(c.Extensions) > 0 {
+		} else if c := &s.Spec.Channels[i]; len(c.Checks)+len(c.Extensions)+len(c.Conditions) > 0 {
 			channels[i].Held = func(n int) bool { return s.Releases[n].blocked(c) }
 		}
 	}

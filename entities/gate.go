@@ -114,8 +114,7 @@ func (p *passage) preconditions() {
 	}
 }
 
-// blocked: a check or an extension before the deployment said no for good, and nobody let the release
-// pass it. It waits on, but does not hold up a newer one that may come (B10).
+// blocked: a check, an extension or a person said no for good, and nobody let the release pass it. It waits on, but does not hold up a newer one that may come (B10).
 func (r *Release) blocked(c *ChannelSpec) bool {
 	p := r.Phases[c.Name]
 	if p == nil || p.Phase != maestro.Pending {
@@ -134,7 +133,16 @@ func (r *Release) blocked(c *ChannelSpec) bool {
 			return true
 		}
 	}
-	return false
+	return r.rejectedIn(c)
+}
+
+// rejectedIn: it was rejected for a topic that the channel asks for, as it may since.
+func (r *Release) rejectedIn(c *ChannelSpec) bool {
+	return slices.ContainsFunc(r.Approvals, func(a Approval) bool {
+		return a.Reject && slices.ContainsFunc(c.Conditions, func(cond Condition) bool {
+			return cond.Kind == ManualApproval && cond.Topic == a.Topic && r.bypassed(c.Name, cond.ID) == nil
+		})
+	})
 }
 
 // block takes note whether a check says FAIL of a release that is still to come.

@@ -35,6 +35,8 @@ type State struct {
 	AuditLines int64       `json:"auditLines,omitempty"`
 	// Announcements are audit lines that somebody is still to be told of.
 	Announcements []AuditLine `json:"announcements,omitempty"`
+	// Heard is the number of the last line that each notification was told of, while there is more to tell.
+	Heard map[string]int64 `json:"heard,omitempty"`
 	// ToldAt is when the application began to tell the incarnation that is known: nothing that it told
 	// earlier counts any more (D15).
 	ToldAt   time.Time `json:"toldAt,omitzero"`
