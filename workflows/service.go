@@ -62,9 +62,9 @@ type service struct {
 	timer     timer
 	checking  *checking
 	outages   outages
-	storing   bool      // audit lines are on their way to the store
-	telling   bool      // an announcement is on its way
-	goneAt    time.Time // when all was taken down
+	storing   bool            // audit lines are on their way to the store
+	telling   map[string]bool // by notification: an announcement is on its way
+	goneAt    time.Time       // when all was taken down
 	shown     shown
 }
 

@@ -61,54 +61,43 @@ func (s *service) history() (protocol.HistoryAnswer, error) {
 	}, nil
 }
 
-// announce tells webhooks of one line after another, for as long as it takes. A run may end with one
-// under way: the next run tells it again (at least once).
+// announce tells every webhook of one line after another, for as long as it takes: one that is away
+// keeps no other from hearing. A run may end with one under way: the next run tells it again (at least
+// once).
 func (s *service) announce() {
-	if s.telling || s.ending() {
+	if len(s.state.Announcements) == 0 || s.ending() {
 		return
 	}
-	for n := len(s.state.Announcements); n > 0; n-- {
-		line := s.state.Announcements[0]
-		if to := s.listeners(line.Kind); len(to) > 0 {
-			s.tell(line, to)
-			return
-		}
-		s.state.Announced(line.N) // nobody asks for it any more
-		if len(s.state.Announcements) >= n {
-			return
-		}
-	}
-}
-
-func (s *service) listeners(kind string) []entities.Notification {
-	var to []entities.Notification
+	s.state.ForgetHeard() // nobody may ask for some of it any more
 	if s.state.Spec == nil {
-		return nil
+		return
 	}
 	for _, n := range s.state.Spec.Notifications {
-		if slices.Contains(n.Events, kind) {
-			to = append(to, n)
+		if line, ok := s.state.Unheard(n); ok && !s.telling[n.Name] {
+			s.tell(line, n)
 		}
 	}
-	return to
 }
 
-func (s *service) tell(line entities.AuditLine, to []entities.Notification) {
-	s.telling = true
+func (s *service) tell(line entities.AuditLine, to entities.Notification) {
+	if s.telling == nil {
+		s.telling = map[string]bool{}
+	}
+	s.telling[to.Name] = true
 	ctx := workflow.WithActivityOptions(s.ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: time.Minute,
 		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 10 * time.Minute},
-		Summary:             clip("announce: "+line.Text, maxSummary),
+		Summary:             clip("announce to "+to.Name+": "+line.Text, maxSummary),
 	})
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityAnnounce, protocol.AnnounceRequest{
-		Application: s.state.Application, Service: s.state.Service, Line: line, Notifications: to,
+		Application: s.state.Application, Service: s.state.Service, Line: line, Notifications: []entities.Notification{to},
 	})
 	workflow.Go(s.ctx, func(ctx workflow.Context) {
 		err := future.Get(ctx, nil)
-		s.telling, s.woken = false, true
-		s.state.Announced(line.N)
+		s.telling[to.Name], s.woken = false, true
+		s.state.HeardOf(to.Name, line.N)
 		if err != nil { // no later try would change that
-			s.state.Record(workflow.Now(ctx), line.Channel, clip("nobody was told of \""+line.Text+"\": "+rootCause(err), maxRefusal))
+			s.state.Record(workflow.Now(ctx), line.Channel, clip(to.Name+" was not told of \""+line.Text+"\": "+rootCause(err), maxRefusal))
 		}
 	})
 }
