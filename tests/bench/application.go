@@ -12,6 +12,8 @@ type application struct {
 	services []string
 	version  string        // the services' initial version; empty for none
 	steady   time.Duration // between looks at what is steady
+	gates    string        // of every channel, as lines of YAML
+	applies  int           // how many may run at once; 0 for no bound
 	// on is where Deployments go. Without it the runtime is the fake one.
 	on *namespace
 }
@@ -62,6 +64,7 @@ func (a application) yaml() string {
 		if n > 1 {
 			text += fmt.Sprintf("  preconditions: [{releaseChannelStable: {releaseChannel: %s}}]\n", channel(n-1))
 		}
+		text += a.gates
 	}
 	kind := "fake: {"
 	if a.on != nil {
@@ -69,6 +72,9 @@ func (a application) yaml() string {
 	}
 	text += fmt.Sprintf("---\napiVersion: converge/v1\nkind: Runtime\nname: %s\n%spollInterval: %s, steadyPollInterval: %s}\n",
 		a.runtime(), kind, min(a.steady, 5*time.Second), a.steady)
+	if a.applies > 0 {
+		text += fmt.Sprintf("maxConcurrentApplies: %d\n", a.applies)
+	}
 	for _, s := range a.services {
 		text += fmt.Sprintf("---\napiVersion: converge/v1\nkind: Service\nname: %s\n", s)
 		if a.version != "" {

@@ -80,7 +80,7 @@ func (w *world) written(ctx context.Context, id string, cycle func(version strin
 	if err := cycle(stem + "-before"); err != nil {
 		return h, err
 	}
-	if err := pause(ctx, 10*breath); err != nil {
+	if err := w.rests(ctx, id); err != nil {
 		return h, err
 	}
 	events, bytes, err := w.history(ctx, id)
@@ -90,7 +90,7 @@ func (w *world) written(ctx context.Context, id string, cycle func(version strin
 	if err := cycle(stem + "-after"); err != nil {
 		return h, err
 	}
-	if err := pause(ctx, 10*breath); err != nil {
+	if err := w.rests(ctx, id); err != nil {
 		return h, err
 	}
 	all, size, err := w.history(ctx, id)
@@ -104,6 +104,18 @@ func (w *world) written(ctx context.Context, id string, cycle func(version strin
 		}
 	}
 	return h, nil
+}
+
+// rests waits until nothing has been added to a history for a while.
+func (w *world) rests(ctx context.Context, id string) error {
+	length := int64(-1)
+	return until(ctx, 10*breath, func() (bool, error) {
+		d, err := w.describe(ctx, id)
+		now := d.GetWorkflowExecutionInfo().GetHistoryLength()
+		same := now == length
+		length = now
+		return same, err
+	})
 }
 
 // history reads a workflow's present run, and its size as the server counts it.
@@ -152,17 +164,19 @@ func (w *world) describe(ctx context.Context, id string) (*workflowservice.Descr
 	return w.client.DescribeWorkflowExecution(ctx, id, "")
 }
 
-func (h written) report(b *bench, what string, bare written) {
-	n := report.Of(float64(len(bare.events)), "events")
+func (h written) report(b *bench, what string, bare written) { h.compare(b, what, bare, "bare workflow") }
+
+func (h written) compare(b *bench, what string, with written, against string) {
+	n := report.Of(float64(len(with.events)), "events")
 	b.Add(report.Line{
 		Row: b.row, What: "events of a " + what, Measured: report.Of(float64(len(h.events)), "events"),
-		Reference: &n, Against: "bare workflow",
+		Reference: &n, Against: against,
 	})
-	size := report.Of(float64(bare.bytes), report.Bytes)
+	size := report.Of(float64(with.bytes), report.Bytes)
 	b.Add(report.Line{
 		Row: b.row, What: "bytes of a " + what, Measured: report.Of(float64(h.bytes), report.Bytes),
 		Spread:    "largest payload " + report.Of(float64(h.largest), report.Bytes).String(),
-		Reference: &size, Against: "bare workflow",
+		Reference: &size, Against: against,
 	})
 	b.Note(b.row, "%s: %s; largest payload in %s", what, kinds(h.events), h.in)
 }

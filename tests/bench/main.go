@@ -39,6 +39,7 @@ var rows = [...]row{
 	{"latency", "a release signal to the start of apply, against a bare workflow", 3 * time.Minute, measureLatency},
 	{"cpu", "CPU of a release, the server's included", 3 * time.Minute, measureCPU},
 	{"history", "events and bytes of history of a release", time.Minute, measureHistory},
+	{"gates", "what gates add to a release, and what they cost at rest and while they hold", 5 * time.Minute, measureGates},
 	{"idle", "what many idle, converged services cost", 5 * time.Minute, measureIdle},
 	{"decision", "the pure decision over 30,000 instances, and through 500 channels", time.Minute, measureDecision},
 	{"watch", "a change by hand on Kubernetes to its repair, watching against polling", 10 * time.Minute, measureWatch},
