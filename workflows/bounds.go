@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/converge-engine/converge/entities/protocol"
 )
@@ -36,8 +37,11 @@ func checkRaw(verb string, raw json.RawMessage) error {
 // checkAct refuses what every verb's payload carries when it is missing or too long.
 func checkAct(a protocol.Act) error {
 	switch {
-	case a.By == "" && a.Token == "":
+	case strings.TrimSpace(a.By) == "" && a.Token == "":
 		return errors.New(`"by" is missing; expected who asks`)
+	case a.By != strings.TrimSpace(a.By) || strings.ContainsFunc(a.By, invisible):
+		// "bob" and "bob " would count as two people who approved.
+		return fmt.Errorf(`"by" is %q; expected a name without blanks around it and without what cannot be seen`, clip(a.By, maxName))
 	case len(a.Token) > maxToken:
 		return fmt.Errorf(`"token" is %d bytes long; at most %d`, len(a.Token), maxToken)
 	case len(a.By) > maxName:
@@ -49,6 +53,9 @@ func checkAct(a protocol.Act) error {
 	}
 	return nil
 }
+
+// invisible: a character that shows nothing, or does something to a terminal.
+func invisible(r rune) bool { return !unicode.IsPrint(r) }
 
 // refuse keeps a signal that changed nothing for `status`, in so many bytes and no more.
 func (s *service) refuse(verb string, raw json.RawMessage, why string, at time.Time) {

@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -24,11 +25,26 @@ func (s *service) hold(raw json.RawMessage) error {
 	if err := decodeStrictly(protocol.SignalHold, raw, &h); err != nil {
 		return refused(err)
 	}
-	if h.Scope != entities.ScopeApplication && !strings.HasPrefix(h.Scope, scopeRuntime) {
+	name, of := strings.CutPrefix(h.Scope, scopeRuntime)
+	switch {
+	case h.Scope != entities.ScopeApplication && (!of || name == ""):
 		return refused(fmt.Errorf(`"scope" is %q; expected %q or %q`, clip(h.Scope, maxName), entities.ScopeApplication, scopeRuntime+"NAME"))
+	case h.Pause != nil && (h.Pause.By == "" || h.Pause.At.IsZero()):
+		return refused(errors.New(`"pause" does not say "by" whom and "at" what time; expected both`))
+	case h.Pause != nil && of && !s.on(name):
+		return nil // it comes with the configuration of a service that goes there later
 	}
 	s.holdScope(h)
 	return nil
+}
+
+// on tells whether the service goes to a runtime.
+func (s *service) on(runtime string) bool {
+	if s.state.Spec == nil {
+		return false
+	}
+	_, on := s.state.Spec.Runtimes[runtime]
+	return on
 }
 
 func (s *service) holdScope(h protocol.HoldSignal) {

@@ -112,6 +112,9 @@ func TestServiceRefusesWithoutIO(t *testing.T) {
 		{"approve", `{"version":"v9","topic":"go-live","by":"bob"}`, `no release of version "v9"; expected one of v1`},
 		{"approve", `{"version":"v1","topic":"go-live","by":"eve"}`, `eve`},
 		{"approve", `{"version":"v1","topic":"go-live","by":"bob","comments":"x"}`, `unknown field "comments"`},
+		{"approve", `{"version":"v1","topic":"go-live","by":"  "}`, `"by" is missing; expected who asks`},
+		{"approve", `{"version":"v1","topic":"go-live","by":"bob "}`, `"by" is "bob "; expected a name without blanks`},
+		{"approve", `{"version":"v1","topic":"go-live","by":"bob\u200b"}`, `"by" is "bob\u200b"; expected a name without blanks`},
 		{"reject", `{"version":"v1","by":"bob"}`, `"topic" is missing`},
 		{"bypass", `{"version":"v1","channel":"prod","condition":"approval/go-live","by":"bob"}`, `"reason" is missing: a bypass says why`},
 		{"bypass", `{"version":"v1","channel":"prod","condition":"approval/go-live","by":"bob","reason":"  "}`, `"reason" is missing: a bypass says why`},
@@ -165,10 +168,18 @@ func TestServiceIsHeldByWhatItIsPartOf(t *testing.T) {
 	})
 	p.sends(2*minute, protocol.SignalHold, `{"scope":"application","pause":{"by":"bob","at":"2026-01-01T00:00:00Z"}}`)
 	p.sends(2*minute, protocol.SignalHold, `{"scope":"","pause":{"by":"eve","at":"2026-01-01T00:00:00Z"}}`)
+	p.sends(2*minute, protocol.SignalHold, `{"scope":"runtime/","pause":{"by":"eve","at":"2026-01-01T00:00:00Z"}}`)
+	p.sends(2*minute, protocol.SignalHold, `{"scope":"runtime/edge","pause":{}}`)
+	p.sends(2*minute, protocol.SignalHold, `{"scope":"runtime/else","pause":{"by":"ops","at":"2026-01-01T00:00:00Z"}}`)
 	p.sends(3*minute, protocol.SignalHold, `{"scope":"runtime/edge"}`)
 	p.sees(4*minute, func(s protocol.Status) {
 		require.Equal(t, "staging PAUSED , prod PAUSED ", statusOf(s))
-		require.Equal(t, []string{`hold by : "scope" is ""; expected "application" or "runtime/NAME"`}, refusals(s))
+		require.Len(t, s.Pauses, 1, "nothing that no resume would end")
+		require.Equal(t, []string{
+			`hold by : "scope" is ""; expected "application" or "runtime/NAME"`,
+			`hold by : "scope" is "runtime/"; expected "application" or "runtime/NAME"`,
+			`hold by : "pause" does not say "by" whom and "at" what time; expected both`,
+		}, refusals(s))
 	})
 	p.sends(5*minute, protocol.SignalHold, `{"scope":"application"}`)
 	p.sees(6*minute, func(s protocol.Status) { require.Equal(t, "staging CONVERGED v1, prod CONVERGED v1", statusOf(s)) })
