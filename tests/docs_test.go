@@ -192,6 +192,9 @@ func TestDocsProtocol(t *testing.T) {
 	payloads := map[string]any{
 		protocol.Release: protocol.ReleaseRequest{}, protocol.Pause: protocol.ScopeRequest{}, protocol.Resume: protocol.ScopeRequest{},
 		protocol.Cancel: protocol.VersionRequest{}, protocol.Retry: protocol.VersionRequest{}, protocol.Refresh: protocol.ScopeRequest{},
+		protocol.Approve: protocol.ApprovalRequest{}, protocol.Reject: protocol.ApprovalRequest{}, protocol.Bypass: protocol.BypassRequest{},
+		protocol.Pin: protocol.PinRequest{}, protocol.Unpin: protocol.PinRequest{}, protocol.Rollback: protocol.RollbackRequest{},
+		protocol.Delete: protocol.DeleteRequest{},
 	}
 	verbs := []string{protocol.Publish}
 	for _, row := range rows {
