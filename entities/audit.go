@@ -31,7 +31,6 @@ func (s *State) AuditStored(upTo int64) {
 	s.Audit = slices.DeleteFunc(s.Audit, func(l AuditLine) bool { return l.N <= upTo })
 }
 
-
 // Unheard is the oldest line that a notification asks for and was not told of yet.
 func (s *State) Unheard(n Notification) (AuditLine, bool) {
 	for _, l := range s.Announcements {

@@ -18,13 +18,16 @@ type Mode struct {
 // state. One pass looks at each channel once; a change may make another possible, so Settle
 // repeats until nothing changes.
 func Decide(s *State, now time.Time, mode Mode) *Decision {
-	d := &Decision{}
+	both := new(struct { // one allocation: this runs for every service at every event
+		d Decision
+		v view // one for all channels: nothing keeps it
+	})
+	d, v := &both.d, &both.v
 	if s.Spec == nil {
 		return d
 	}
 	d.Channels = make([]ChannelDecision, 0, len(s.Spec.Channels))
 	turns, declared := turnsOf(s), 0
-	v := new(view) // one for all channels: nothing keeps it
 	for i := range s.Spec.Channels {
 		c := &s.Spec.Channels[i]
 		inst := s.Instances[c.Name]

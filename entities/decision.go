@@ -42,7 +42,6 @@ const (
 	ChangeRollback  ChangeKind = "rollback"  // the target returns to the last good one (A22)
 	ChangePin       ChangeKind = "pin"       // the target is set to what the channel is pinned to
 	ChangeAwait     ChangeKind = "await"     // an apply waits for a person's approval (C10)
-	ChangeRemoved   ChangeKind = "removed"   // what ran here is taken down (A24)
 )
 
 // Change is one change to the state, and why.

@@ -61,6 +61,12 @@ const (
 	CheckCapacityOrder CheckKind = "capacityOrder"
 )
 
+// Offline tells whether a kind is judged from its definition, the version and the time alone: at once,
+// without asking anybody.
+func (k CheckKind) Offline() bool {
+	return k == CheckAllowedTimes || k == CheckDeniedVersions || k == CheckAlways
+}
+
 // Extension is a command of the user's that runs once per release at a stage (A21). What it runs
 // lies in the store as an ExtensionDefinition.
 type Extension struct {

@@ -43,6 +43,44 @@ func (s *State) PauseOf(channel string) (Pause, bool) {
 	return found, nearest > 0
 }
 
+// PauseScope pauses a channel, or the service when channel is empty (A16).
+func (s *State) PauseScope(channel string, who Who, reason string, now time.Time) (string, error) {
+	if err := s.checkChannel(channel); err != nil {
+		return "", err
+	}
+	for _, p := range s.Pauses {
+		if p.Channel == channel && p.Scope == "" {
+			return fmt.Sprintf("%s is already paused by %s", s.scope(channel), p.By), nil
+		}
+	}
+	s.Pauses = append(s.Pauses, Pause{Channel: channel, By: who.Name, Reason: reason, At: now})
+	s.noteAct(EventPause, who, nil, channel, "paused", reason, now)
+	return s.scope(channel) + " is paused", nil
+}
+
+// ResumeScope ends a pause of exactly that scope.
+func (s *State) ResumeScope(channel string, who Who, now time.Time) (string, error) {
+	for i, p := range s.Pauses {
+		if p.Channel != channel || p.Scope != "" {
+			continue
+		}
+		s.Pauses = append(s.Pauses[:i:i], s.Pauses[i+1:]...)
+		s.Record(now, channel, "resumed by "+who.Name)
+		s.noteAct(EventPause, who, nil, channel, "resumed", "", now)
+		if still, ok := s.PauseOf(channel); ok {
+			return fmt.Sprintf("%s resumed, but %s is still paused by %s", s.scope(channel), s.where(still), still.By), nil
+		}
+		return s.scope(channel) + " resumed", nil
+	}
+	if err := s.checkChannel(channel); err != nil {
+		return "", err
+	}
+	if p, ok := s.PauseOf(channel); ok {
+		return "", fmt.Errorf("%s is not paused by itself: %s is, by %s; resume it there: %s", s.scope(channel), s.where(p), p.By, s.ResumeWith(p))
+	}
+	return s.scope(channel) + " is not paused", nil
+}
+
 // nearness of a pause to a channel; zero when it does not hold it.
 func (s *State) nearness(p Pause, channel string) int {
 	switch {

@@ -85,7 +85,7 @@ func (w *storm) declareChannel(n int, name string) {
 			c.Extensions = append(c.Extensions, Extension{Name: "smoke", Stage: PostDeployment, Key: name, MaxAttempts: 1})
 		}
 		if w.gates && w.oneIn(2, "approved") {
-			c.Conditions = append(c.Conditions, Condition{ID: "approval/go", Kind: ManualApproval, Topic: "go", MinApprovers: 2, Approvers: []string{"alice", "bob", "carol"}})
+			c.Conditions = append(c.Conditions, Condition{ID: "approval/go", Kind: ManualApproval, Topic: "go", MinApprovers: 2, Approvers: []string{"alice", "bob", w.pick("carol", "mallory")}})
 		}
 		if w.gates && w.oneIn(2, "checked") {
 			check.At = append(check.At, CheckAt{Stage: Stage(w.pick(string(PreApproval), string(PostApproval))), Fails: false})
