@@ -37,6 +37,8 @@ type Player struct {
 	Words map[string]string
 	// Config is published when a line names no file.
 	Config string
+	// More are lines of a test's own; they get what stands behind the first word.
+	More map[string]func(rest string)
 
 	site  *site
 	files map[string]string
@@ -159,6 +161,10 @@ func (p *Player) play(l line) {
 	p.T.Log(p.at)
 	if do, ok := commands[l.command]; ok {
 		do(p, l)
+		return
+	}
+	if do, ok := p.More[l.command]; ok {
+		do(l.rest)
 		return
 	}
 	payload := p.payload(l.rest)
