@@ -325,3 +325,25 @@ func TestOneHintReachesEveryListenerUntilItStops(t *testing.T) {
 	b.hinted(first, time.Second)
 	require.Empty(t, second)
 }
+
+// While what fails is going to be replaced by what is asked about, and pods of that run already, the failure is not
+// of that: a rollback must not be told to have failed by what it takes back.
+func TestWhatIsTakenBackFailsNotTheWayBack(t *testing.T) {
+	b := reach(t)
+	v1, broken := b.instance("v1", deploymentOf("web:1", 2, "")), b.instance("v2", deploymentOf("web:nopull", 2, ""))
+	b.put(v1)
+	b.until(v1, "v1", settled("v1"))
+	b.put(broken)
+	b.now = func() time.Time { return time.Now().Add(b.def.Kubernetes.FailAfter + time.Second) }
+	failed := func(objects []entities.Object) bool { return objects[0].Status == entities.ObjectFailed }
+	b.until(broken, "v2 has failed", failed)
+
+	seen := b.look(v1)[0] // as a look that comes before the watch has brought the change back
+	require.Equal(t, entities.ObjectPending, seen.Status)
+	require.Contains(t, seen.Message, "still told as it was before: ")
+	b.put(v1)
+	b.until(v1, "v1 again", func(objects []entities.Object) bool {
+		require.False(t, failed(objects), objects[0].Message)
+		return settled("v1")(objects)
+	})
+}

@@ -137,6 +137,9 @@ func (l *look) report(ctx context.Context, object *entities.Object, live *unstru
 		if found.failed {
 			object.Status = entities.ObjectFailed
 		}
+		if object.Status == entities.ObjectFailed && l.before(live) {
+			object.Status, object.Message = entities.ObjectPending, "still told as it was before: "+object.Message
+		}
 		object.Events = l.events(ctx, *object, live, p, found)
 	}
 	return l.judge(ctx, object, live, d)
@@ -155,6 +158,13 @@ func (l *look) behind(o *unstructured.Unstructured, runs []entities.ObjectVersio
 	}
 	return templateVersion(o) != l.in.FullVersion &&
 		slices.ContainsFunc(runs, func(v entities.ObjectVersion) bool { return v.Active && v.Version == l.in.FullVersion })
+}
+
+// before tells that a workload is told as it was before it was made what is asked about: a watch has not
+// brought the change yet. Whatever fails there is another version, such as the one that a rollback takes
+// back, while pods of the version asked about may run beside it.
+func (l *look) before(o *unstructured.Unstructured) bool {
+	return l.in.FullVersion != "" && workloadOf(o.GroupVersionKind().GroupKind()) != plain && templateVersion(o) != l.in.FullVersion
 }
 
 // parts are the objects that controllers made for a workload.
