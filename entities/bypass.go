@@ -52,17 +52,8 @@ func (s *State) AddBypass(version string, b Bypass) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	switch {
-	case b.Channel == "":
-		return "", fmt.Errorf("no release channel given; expected %s", oneOf(s.Spec.channelNames()))
-	case b.Who.Name == "":
-		return "", fmt.Errorf("nobody is named who bypasses it")
-	case strings.TrimSpace(b.Reason) == "":
-		return "", fmt.Errorf("a bypass needs a reason")
-	case r.Phases[b.Channel] == nil:
-		return "", fmt.Errorf("%s does not concern %s", r.FullVersion, b.Channel)
-	case r.Phases[b.Channel].Phase.Over():
-		return "", fmt.Errorf("%s is over in %s: %s", r.FullVersion, b.Channel, r.Phases[b.Channel].Phase)
+	if err := s.checkBypass(r, b); err != nil {
+		return "", err
 	}
 	v := s.viewOf(b.Channel, r, b.At)
 	if known := v.conditionIDs(r); !slices.Contains(known, b.Condition) {
@@ -92,6 +83,23 @@ func (s *State) AddBypass(version string, b Bypass) (string, error) {
 		Text: "bypassed " + b.Condition, Reason: b.Reason,
 	})
 	return text, nil
+}
+
+// checkBypass refuses a bypass that is not whole, or that comes too late.
+func (s *State) checkBypass(r *Release, b Bypass) error {
+	switch {
+	case b.Channel == "":
+		return fmt.Errorf("no release channel given; expected %s", oneOf(s.Spec.channelNames()))
+	case b.Who.Name == "":
+		return fmt.Errorf("nobody is named who bypasses it")
+	case strings.TrimSpace(b.Reason) == "":
+		return fmt.Errorf("a bypass needs a reason")
+	case r.Phases[b.Channel] == nil:
+		return fmt.Errorf("%s does not concern %s", r.FullVersion, b.Channel)
+	case r.Phases[b.Channel].Phase.Over():
+		return fmt.Errorf("%s is over in %s: %s", r.FullVersion, b.Channel, r.Phases[b.Channel].Phase)
+	}
+	return nil
 }
 
 // viewOf looks at one release in one channel, whoever is next in line there. Nothing that it starts

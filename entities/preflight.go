@@ -85,8 +85,17 @@ func (p *Preflight) covers(op PreflightOp, now time.Time) bool {
 // the target was set or not; only that the next one is not to come too early is remembered.
 func (p *Preflight) used() bool { return !p.Running && !p.Window && p.Next.IsZero() }
 
-// PreflightDone takes in what a preflight read, by CheckLook.Key. A check without a reading could
-// not be judged. The decision made in the same moment may set the target; a later one looks again.
+// answer is what a preflight read of a look. A check without a reading could not be judged.
+func (l CheckLook) answer(readings map[string]CheckReading, now time.Time) CheckReading {
+	r, ok := readings[l.Key()]
+	if !ok {
+		r = CheckReading{Verdict: Error, Reason: "the preflight could not judge it"}
+	}
+	r.At = now
+	return r
+}
+
+// PreflightDone takes in what a preflight read, by CheckLook.Key. The decision made in the same moment may set the target; a later one looks again.
 func (s *State) PreflightDone(op PreflightOp, readings map[string]CheckReading, now time.Time) {
 	if op.Window {
 		s.windowRead(op, readings, now)
@@ -98,11 +107,7 @@ func (s *State) PreflightDone(op PreflightOp, readings map[string]CheckReading, 
 	}
 	p := &Preflight{Release: op.Release, Done: now}
 	for _, l := range op.Checks {
-		r, ok := readings[l.Key()]
-		if !ok {
-			r = CheckReading{Verdict: Error, Reason: "the preflight could not judge it"}
-		}
-		r.At = now
+		r := l.answer(readings, now)
 		s.CheckSeen(l, r, now)
 		if r.Verdict != Pass {
 			p.Next = now.Add(max(l.Interval, preflightPause))

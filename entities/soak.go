@@ -209,10 +209,7 @@ func (s *State) windowRead(op PreflightOp, readings map[string]CheckReading, now
 	}
 	again := time.Duration(0)
 	for _, l := range op.Checks {
-		r, ok := readings[l.Key()]
-		if !ok {
-			r = CheckReading{Verdict: Error, Reason: "it was not judged", At: now}
-		}
+		r := l.answer(readings, now)
 		s.CheckSeen(l, r, now)
 		switch {
 		case r.Verdict == Error && (again == 0 || l.Interval < again):
