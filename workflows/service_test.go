@@ -212,9 +212,10 @@ func TestServiceHoldsLeasesC10(t *testing.T) {
 	p.sees(12*minute, func(s protocol.Status) { require.Len(t, s.Refused, 1) })
 	p.acts(first, minute)
 	require.Equal(t, []string{
+		"lease service/shop/web/staging/v1/1 of edge", "lease service/shop/web/staging/v1/1 of edge", // it may have been forgotten
 		"lease service/shop/web/staging/v1/1 of edge", "keep service/shop/web/staging/v1/1 of edge", "give old to edge", "give old to edge",
-		"apply v1 to staging", "give service/shop/web/staging/v1/1 to edge", "give service/shop/web/staging/v1/1 to edge",
-	}, p.did[:7])
+		"lease service/shop/web/staging/v1/1 of edge", "apply v1 to staging", "give service/shop/web/staging/v1/1 to edge", "give service/shop/web/staging/v1/1 to edge",
+	}, p.did[:10])
 }
 
 // D16: a look at checks that cannot be had is an ERROR that delays; it is begun anew ever more slowly.
