@@ -29,6 +29,7 @@ type Activities struct {
 
 	hints   *hints
 	issuers issuers // whose tokens were verified lately
+	recall  recall  // of checks that had news a moment ago
 
 	mu      sync.Mutex
 	lines   map[string]connection    // by runtime and digest of its definition

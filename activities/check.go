@@ -35,6 +35,8 @@ func (a *Activities) Check(ctx context.Context, r protocol.CheckRequest) (protoc
 	schedule := &schedule{spread: info.WorkflowExecution.ID}
 	if activity.HasHeartbeatDetails(ctx) {
 		_ = activity.GetHeartbeatDetails(ctx, &schedule.at) // unreadable: all are due
+	} else {
+		a.recall.take(info.WorkflowExecution.ID, r.Looks, schedule, time.Now())
 	}
 	beating, stop := context.WithCancel(ctx)
 	defer stop()
@@ -46,6 +48,7 @@ func (a *Activities) Check(ctx context.Context, r protocol.CheckRequest) (protoc
 		return protocol.CheckAnswer{}, ctx.Err()
 	}
 	if len(news) > 0 {
+		a.recall.keep(info.WorkflowExecution.ID, r.Looks, schedule, time.Now())
 		return protocol.CheckAnswer{Readings: news}, nil
 	}
 	stop()

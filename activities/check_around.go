@@ -24,7 +24,8 @@ type judgeOne func(context.Context, entities.CheckLook) entities.CheckReading
 
 // checkAround judges all checks that are due, at once, and returns the readings that are not as known,
 // by key. It returns when every one that was due has been judged, or a moment after the first news: who
-// hangs then is judged again in the next round. While somebody hangs, the others go on by their own
+// hangs then is judged again in the next round, which waits twice as long for it: others that have news
+// each second must not keep it from ever being judged. While somebody hangs, the others go on by their own
 // intervals, so that a Job of minutes holds up nobody's news.
 func checkAround(ctx context.Context, looks []entities.CheckLook, s *schedule, judge judgeOne) map[string]entities.CheckReading {
 	ctx, cancel := context.WithCancel(ctx)
@@ -54,7 +55,7 @@ func checkAround(ctx context.Context, looks []entities.CheckLook, s *schedule, j
 	case <-round.first:
 		select {
 		case <-done:
-		case <-time.After(gather):
+		case <-time.After(min(gather<<min(s.cuts, 10), longestCheck)):
 		}
 	}
 	return round.seen()
@@ -113,10 +114,15 @@ func (r *checkRound) judged(key string, reading entities.CheckReading, counted, 
 	}
 }
 
-// seen is a copy: who hangs may still come late.
+// seen is a copy: who hangs may still come late. It notes whether somebody was cut off.
 func (r *checkRound) seen() map[string]entities.CheckReading {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.waiting > 0 {
+		r.schedule.cuts++
+	} else {
+		r.schedule.cuts = 0
+	}
 	return maps.Clone(r.news)
 }
 
@@ -129,6 +135,7 @@ type pace struct {
 // schedule holds the paces of checks, by key. Without one a check is due.
 type schedule struct {
 	spread string // so that services that began together do not ask together for ever
+	cuts   int    // how often in a row news of others cut somebody off
 
 	mu sync.Mutex
 	at map[string]pace
