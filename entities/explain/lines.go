@@ -2,7 +2,6 @@ package explain
 
 import (
 	"fmt"
-	"sort"
 	"strings"
 	"time"
 
@@ -69,66 +68,6 @@ func (w *writer) channel(c protocol.ChannelStatus) {
 	w.past(c)
 	w.behind(c)
 	w.next(c)
-}
-
-// headline is the first thing a person reads: what runs here, and what is the matter.
-func headline(s protocol.Status, c protocol.ChannelStatus, now time.Time) string {
-	head := name(s) + " " + c.Name + " runs " + or(c.Current, "nothing")
-	when := since(c.Since, now)
-	switch entities.Status(c.Status) {
-	case entities.StatusConverged:
-		if c.Target == "" {
-			return head + "; nothing was released here yet."
-		}
-		return joined(", ", head+", as desired", when) + "."
-	case entities.StatusPreconditions, entities.StatusManualApproval:
-		return head + "; " + or(c.Desired, c.Target) + " may not enter yet:"
-	case entities.StatusUnknown:
-		seen := fmt.Sprintf("%s %s: what runs is unknown (last seen %s, target %s)", name(s), c.Name, or(c.Current, "nothing"), or(c.Target, "none"))
-		return joined(", ", seen, when) + ":"
-	default:
-		return joined(", ", head+"; "+matter(c), when) + ":"
-	}
-}
-
-// matter says in words what a channel that is not as desired is doing. A status that this build
-// does not know is shown as it is.
-func matter(c protocol.ChannelStatus) string {
-	switch entities.Status(c.Status) {
-	case entities.StatusConverging:
-		if !c.StableSince.IsZero() {
-			return or(c.Target, c.Desired) + " is there and is being watched"
-		}
-		return "moving to " + or(c.Target, c.Desired)
-	case entities.StatusBlocked:
-		return or(c.Desired, c.Target) + " is blocked by something that failed"
-	case entities.StatusFailed:
-		return or(c.Target, c.Desired) + " failed here"
-	case entities.StatusRollingBack, entities.StatusRolledBack, entities.StatusFailedRollback:
-		return wayBack(c)
-	case entities.StatusPaused:
-		return joined(" ", "paused", after("at ", c.Target))
-	case entities.StatusDegraded:
-		return "it had converged and is now unhealthy or drifted"
-	case entities.StatusOrphaned:
-		return "no longer declared, left in place"
-	}
-	return c.Status
-}
-
-// wayBack says where a rollback leads, or ended.
-func wayBack(c protocol.ChannelStatus) string {
-	from, barred := "", "what failed"
-	if c.Rollback != nil {
-		from, barred = " from "+c.Rollback.From, c.Rollback.From
-	}
-	switch entities.Status(c.Status) {
-	case entities.StatusRollingBack:
-		return "rolling back" + from + " to " + c.Target
-	case entities.StatusFailedRollback:
-		return "the rollback" + from + " to " + c.Target + " failed"
-	}
-	return "rolled back" + from + ", and " + barred + " is barred here"
 }
 
 // conditions aligns the verdicts on what the next release waits for.
@@ -227,71 +166,6 @@ func pauseScope(s protocol.Status, p protocol.PauseStatus) (scope, argument stri
 	return "the service", name(s)
 }
 
-// objects lists what the runtime reports when it is not as wanted, with the latest events.
-func (w *writer) objects(c protocol.ChannelStatus) {
-	fine := 0
-	for _, o := range c.Objects {
-		if o.Orphaned {
-			w.line(" %-9s %s", "ORPHANED", joined(": ", o.Type+"/"+o.Name+versions(o), oneLine(or(o.Message, "no longer declared, left in place"), textLimit)))
-			continue
-		}
-		if c.Status != string(entities.StatusUnknown) && objectFine(o, c.Target) {
-			fine++
-			continue
-		}
-		w.line(" %-9s %s", or(string(o.Status), "PENDING"), joined(": ", o.Type+"/"+o.Name+versions(o), oneLine(o.Message, textLimit)))
-		for _, e := range lastEvents(o.Events) {
-			w.line("      %s %s", clock(e.Timestamp, w.now, true), oneLine(e.Message, textLimit))
-		}
-		for _, l := range o.Links {
-			w.line("      %s: %s", or(l.Name, "link"), l.URL)
-		}
-	}
-	if fine > 0 && c.Status != string(entities.StatusConverged) {
-		w.line(" %-9s %s at %s", "SUCCEEDED", plural(fine, "object"), or(c.Target, "its version"))
-	}
-	if c.Omitted > 0 {
-		w.line(" and %s not shown", plural(c.Omitted, "object"))
-	}
-}
-
-func objectFine(o entities.Object, target string) bool {
-	if o.Status != entities.ObjectSucceeded {
-		return false
-	}
-	for _, v := range o.Versions {
-		if v.Drifted || v.Active && target != "" && v.Version != target {
-			return false
-		}
-	}
-	return true
-}
-
-// versions writes " v9 1/2 drifted, v8 1/1" of an object's active versions.
-func versions(o entities.Object) string {
-	var parts []string
-	for _, v := range o.Versions {
-		text := or(v.Version, "version unknown")
-		if v.Replicas > 0 {
-			text += fmt.Sprintf(" %d/%d", v.AvailableReplicas, v.Replicas)
-		}
-		if v.Drifted {
-			text += " drifted"
-		}
-		if !v.Active {
-			text += " inactive"
-		}
-		parts = append(parts, text)
-	}
-	return after(" ", strings.Join(parts, ", "))
-}
-
-func lastEvents(events []entities.Event) []entities.Event {
-	sorted := append([]entities.Event(nil), events...)
-	sort.SliceStable(sorted, func(i, j int) bool { return sorted[i].Timestamp.Before(sorted[j].Timestamp) })
-	return sorted[max(0, len(sorted)-eventTail):]
-}
-
 // behind names the releases that queue for this channel after the one it waits for, and what their
 // phase was explained by.
 func (w *writer) behind(c protocol.ChannelStatus) {
@@ -307,7 +181,7 @@ func (w *writer) behind(c protocol.ChannelStatus) {
 			}
 			w.line("%s is %s.", r.Version, ahead)
 		case reason != "" && (phase == "failed" || phase == "rolled back") &&
-			c.Status != string(entities.StatusConverged) && !told(c, reason) && !overtaken(w.status.Releases[:i], r.Version, c.Name):
+			c.Status != string(entities.StatusConverged) && c.Status != string(entities.StatusOrphaned) && !told(c, reason) && !overtaken(w.status.Releases[:i], r.Version, c.Name):
 			w.line("%s %s here: %s.", r.Version, phase, oneLine(reason, textLimit))
 		}
 	}

@@ -121,7 +121,8 @@ func waits(c protocol.ChannelStatus, now time.Time) []string {
 	if len(all) > 0 {
 		return all
 	}
-	if b := c.Rollback; b != nil && c.Status != string(entities.StatusFailedRollback) && len(c.Reasons) > 0 {
+	back := c.Status == string(entities.StatusRollingBack) || c.Status == string(entities.StatusRolledBack)
+	if b := c.Rollback; b != nil && back {
 		return []string{b.From + " rolled back" + after(": ", b.Reason)}
 	}
 	for _, r := range c.Reasons {

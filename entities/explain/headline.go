@@ -1,0 +1,69 @@
+package explain
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// headline is the first thing a person reads: what runs here, and what is the matter.
+func headline(s protocol.Status, c protocol.ChannelStatus, now time.Time) string {
+	head := name(s) + " " + c.Name + " runs " + or(c.Current, "nothing")
+	when := since(c.Since, now)
+	switch entities.Status(c.Status) {
+	case entities.StatusConverged:
+		if c.Target == "" {
+			return head + "; nothing was released here yet."
+		}
+		return joined(", ", head+", as desired", when) + "."
+	case entities.StatusPreconditions, entities.StatusManualApproval:
+		return head + "; " + or(c.Desired, c.Target) + " may not enter yet:"
+	case entities.StatusUnknown:
+		seen := fmt.Sprintf("%s %s: what runs is unknown (last seen %s, target %s)", name(s), c.Name, or(c.Current, "nothing"), or(c.Target, "none"))
+		return joined(", ", seen, when) + ":"
+	default:
+		return joined(", ", head+"; "+matter(c), when) + ":"
+	}
+}
+
+// matter says in words what a channel that is not as desired is doing. A status that this build
+// does not know is shown as it is.
+func matter(c protocol.ChannelStatus) string {
+	switch entities.Status(c.Status) {
+	case entities.StatusConverging:
+		if !c.StableSince.IsZero() {
+			return or(c.Target, c.Desired) + " is there and is being watched"
+		}
+		return "moving to " + or(c.Target, c.Desired)
+	case entities.StatusBlocked:
+		return or(c.Desired, c.Target) + " is blocked by something that failed"
+	case entities.StatusFailed:
+		return or(c.Target, c.Desired) + " failed here"
+	case entities.StatusRollingBack, entities.StatusRolledBack, entities.StatusFailedRollback:
+		return wayBack(c)
+	case entities.StatusPaused:
+		return joined(" ", "paused", after("at ", c.Target))
+	case entities.StatusDegraded:
+		return "it had converged and is now unhealthy or drifted"
+	case entities.StatusOrphaned:
+		return "no longer declared, left in place"
+	}
+	return c.Status
+}
+
+// wayBack says where a rollback leads, or ended.
+func wayBack(c protocol.ChannelStatus) string {
+	from, barred := "", "what failed"
+	if c.Rollback != nil {
+		from, barred = " from "+c.Rollback.From, c.Rollback.From
+	}
+	switch entities.Status(c.Status) {
+	case entities.StatusRollingBack:
+		return "rolling back" + from + " to " + c.Target
+	case entities.StatusFailedRollback:
+		return "the rollback" + from + " to " + c.Target + " failed"
+	}
+	return "rolled back" + from + ", and " + barred + " is barred here"
+}
