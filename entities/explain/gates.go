@@ -230,6 +230,19 @@ func earliest(c protocol.ChannelStatus, now time.Time) (time.Time, string) {
 	return first, ""
 }
 
+// orphaned says how a service that is no longer declared at all is taken down.
+func (w *writer) orphaned() {
+	for _, c := range w.status.Channels {
+		if c.Status != string(entities.StatusOrphaned) {
+			return
+		}
+	}
+	if len(w.status.Channels) > 0 && w.status.Deletion == nil {
+		w.line("Next: nothing by itself; declare it again, or take it down:")
+		w.command("converge delete " + name(w.status))
+	}
+}
+
 // deletion says how far a service is taken down.
 func (w *writer) deletion() {
 	d := w.status.Deletion

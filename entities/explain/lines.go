@@ -254,6 +254,7 @@ func unblocked(c protocol.ChannelStatus) bool {
 // service writes what concerns the whole service.
 func (w *writer) service() {
 	w.deletion()
+	w.orphaned()
 	for _, n := range w.status.Notes {
 		w.line("Note: %s", n)
 	}
