@@ -249,7 +249,7 @@ func (w *writer) deletion() {
 	if d == nil {
 		return
 	}
-	w.line("Being taken down by %s, %s%s", Who(d.Who), since(d.At, w.now), after(": ", oneLine(d.Reason, textLimit)))
+	w.line("It is being taken down by %s, %s%s", Who(d.Who), since(d.At, w.now), after(": ", oneLine(d.Reason, textLimit)))
 	if len(d.Gone) > 0 {
 		w.line("         gone from %s", strings.Join(d.Gone, ", "))
 	}
