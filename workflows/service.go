@@ -39,6 +39,7 @@ func Service(ctx workflow.Context, in protocol.ServiceInput) error {
 			}
 			continue
 		}
+		clear(s.justRead)
 		if err := workflow.Await(ctx, s.hasNews); err != nil {
 			return err
 		}
@@ -61,6 +62,7 @@ type service struct {
 	watches   map[string]*watch
 	timer     timer
 	checking  *checking
+	justRead  map[entities.CheckLook]entities.CheckReading // by what woke this turn; Known is left out
 	outages   outages
 	storing   bool            // audit lines are on their way to the store
 	telling   map[string]bool // by notification: an announcement is on its way
@@ -69,7 +71,7 @@ type service struct {
 }
 
 func newService(ctx workflow.Context, in protocol.ServiceInput) (*service, error) {
-	s := &service{ctx: ctx, runs: in.Runs, lock: workflow.NewMutex(ctx), watches: map[string]*watch{}}
+	s := &service{ctx: ctx, runs: in.Runs, lock: workflow.NewMutex(ctx), watches: map[string]*watch{}, justRead: map[entities.CheckLook]entities.CheckReading{}}
 	s.state, s.decision = entities.NewState(in.Application, in.Service), &entities.Decision{}
 	// Handlers first: an update that comes while spilled state is being fetched would find none.
 	if err := s.listen(); err != nil {
@@ -129,7 +131,9 @@ func (s *service) carryOut(d *entities.Decision) {
 	s.keepTrail()
 	s.announce()
 	s.wakeAt(earliest(earliest(d.Wake, s.outages.next()), s.lastWordBy()))
-	s.show()
+	if s.checking == nil || !s.checking.here { // else there is more to show in a moment
+		s.show()
+	}
 }
 
 // endRun continues as new, if it can be helped not in the workflow task that answers an update: a

@@ -16,9 +16,32 @@ const (
 	removeTimeout    = 10 * time.Minute // where the runtime names none
 )
 
-// preflight reads all checks of a channel once, now (A10). One that cannot be read is an ERROR,
-// which delays: it is asked for anew when the core wants it.
+// preflight reads all checks of a channel once, now (A10): unless what woke this turn has just read
+// them all. One that cannot be read is an ERROR, which delays: it is asked for anew when the core
+// wants it.
 func (s *service) preflight(op entities.PreflightOp) {
+	if readings, ok := s.readJustNow(op.Checks); ok {
+		s.state.PreflightDone(op, readings, workflow.Now(s.ctx))
+		s.woken = true
+		return
+	}
+	future := s.readOnce(op)
+	s.await(func(ctx workflow.Context) {
+		var answer protocol.CheckAnswer
+		err := future.Get(ctx, &answer)
+		now := workflow.Now(ctx)
+		if err != nil {
+			answer.Readings = unjudged(op.Checks, err, now)
+		}
+		s.state.PreflightDone(op, answer.Readings, now)
+	})
+}
+
+// readOnce reads all checks of a preflight, in this workflow task if none of them asks anybody.
+func (s *service) readOnce(op entities.PreflightOp) workflow.Future {
+	if offline(op.Checks) {
+		return s.judgeHere(s.ctx, op.Checks)
+	}
 	summary := fmt.Sprintf("preflight %s for %s", versionOf(op.Checks), op.Channel)
 	if op.Window {
 		summary = fmt.Sprintf("last look at %s in %s", versionOf(op.Checks), op.Channel)
@@ -30,16 +53,7 @@ func (s *service) preflight(op entities.PreflightOp) {
 		RetryPolicy:            &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumAttempts: 3},
 		Summary:                clip(summary, maxSummary),
 	})
-	future := workflow.ExecuteActivity(ctx, protocol.ActivityPreflight, s.checkRequest(op.Checks))
-	s.await(func(ctx workflow.Context) {
-		var answer protocol.CheckAnswer
-		err := future.Get(ctx, &answer)
-		now := workflow.Now(ctx)
-		if err != nil {
-			answer.Readings = unjudged(op.Checks, err, now)
-		}
-		s.state.PreflightDone(op, answer.Readings, now)
-	})
+	return workflow.ExecuteActivity(ctx, protocol.ActivityPreflight, s.checkRequest(op.Checks))
 }
 
 // versionOf is what the checks of one preflight are asked about.

@@ -82,10 +82,12 @@ func (p *play) asks(topic string, least int, approvers ...string) {
 	})
 }
 
-// checks adds a check to prod.
-func (p *play) checks(id string, at ...entities.CheckAt) {
+// checks adds a check to prod that asks somebody.
+func (p *play) checks(id string, at ...entities.CheckAt) { p.checksBy(entities.CheckHTTP, id, at...) }
+
+func (p *play) checksBy(kind entities.CheckKind, id string, at ...entities.CheckAt) {
 	c := &p.spec.Channels[1]
-	c.Checks = append(c.Checks, entities.Check{ID: id, Kind: entities.CheckAlways, Definition: "c", At: at, Interval: 10 * time.Second})
+	c.Checks = append(c.Checks, entities.Check{ID: id, Kind: kind, Definition: "c", At: at, Interval: 10 * time.Second})
 }
 
 // does notes what was begun, and fails it while it should.
@@ -177,8 +179,12 @@ func (p *play) registerGates(as func(string, any)) {
 		p.judged++
 		return answer, nil
 	})
-	as(protocol.ActivityPreflight, func(_ context.Context, r protocol.CheckRequest) (protocol.CheckAnswer, error) {
-		err := p.does(protocol.ActivityPreflight, "preflight %s", r.Looks[0].FullVersion)
+	as(protocol.ActivityPreflight, func(ctx context.Context, r protocol.CheckRequest) (protocol.CheckAnswer, error) {
+		verb := "preflight"
+		if activity.GetInfo(ctx).IsLocalActivity {
+			verb = "glance"
+		}
+		err := p.does(protocol.ActivityPreflight, "%s %s", verb, r.Looks[0].FullVersion)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		answer := protocol.CheckAnswer{Readings: map[string]entities.CheckReading{}}

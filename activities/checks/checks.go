@@ -102,13 +102,7 @@ func kinds(p Places) map[entities.CheckKind]Checker {
 
 // Offline tells whether a kind is judged from its definition, the version and the time alone, so that
 // `simulate` judges it as the worker does, with empty Places.
-func Offline(kind entities.CheckKind) bool {
-	switch kind {
-	case entities.CheckAllowedTimes, entities.CheckDeniedVersions, entities.CheckAlways:
-		return true
-	}
-	return false
-}
+func Offline(kind entities.CheckKind) bool { return kind.Offline() }
 
 // MaxReason bounds a reason, in bytes.
 const MaxReason = 500

@@ -164,7 +164,9 @@ func (w *world) describe(ctx context.Context, id string) (*workflowservice.Descr
 	return w.client.DescribeWorkflowExecution(ctx, id, "")
 }
 
-func (h written) report(b *bench, what string, bare written) { h.compare(b, what, bare, "bare workflow") }
+func (h written) report(b *bench, what string, bare written) {
+	h.compare(b, what, bare, "bare workflow")
+}
 
 func (h written) compare(b *bench, what string, with written, against string) {
 	n := report.Of(float64(len(with.events)), "events")
