@@ -52,7 +52,7 @@ func (c command) once(a Asked, d *entities.CheckRun) custom.Once {
 	}
 	return custom.Once{
 		What: string(a.Definition.Kind), Purpose: "check", Dir: a.Definition.Dir, Argv: d.Command.Argv, Env: d.Env, Job: d.Job,
-		Timeout: timeout, Lookup: c.places.lookup,
+		Timeout: timeout, Lookup: c.places.lookup, Asks: true,
 		Instance: runtimes.Instance{
 			Application: a.Definition.Application, Service: a.Definition.Service, ServiceID: a.ServiceID,
 			Channel: a.Definition.Channel, FullVersion: a.Look.FullVersion,

@@ -151,7 +151,7 @@ func TestJobA20(t *testing.T) {
 	require.Equal(t, entities.Fail, checks.Judge(t.Context(), checks.Places{Commands: recorded{&once}}, a).Verdict)
 	require.Equal(t, custom.Once{
 		What: "job", Purpose: "check", Dir: "/somewhere", Argv: []string{"smoke", "v2-i7"}, Env: map[string]entities.Value{},
-		Job: &entities.CommandJob{Namespace: "ci", Image: "smoke:v2"}, Timeout: 5 * time.Minute,
+		Job: &entities.CommandJob{Namespace: "ci", Image: "smoke:v2"}, Timeout: 5 * time.Minute, Asks: true,
 		Instance: runtimes.Instance{Application: "shop", Service: "web", ServiceID: "id-1", Channel: "prod", FullVersion: "v2-i7"},
 	}, once)
 	require.Equal(t, "smoke:${{ version }}", cluster.Image, "what was asked has been edited")

@@ -32,6 +32,7 @@ type result struct {
 	stdout []byte // raw, of a fetch
 	redact *redactor
 	merged bool // stdout has stderr in it
+	sweep  bool // what the command leaves running is ended
 }
 
 var errTooLarge = errors.New("output too large")

@@ -51,10 +51,9 @@ func (l *local) execute(ctx context.Context, res *result, path string, env []str
 	defer stop(nil)
 
 	c := res.capture(func() { stop(errTooLarge) })
-	p := process{path: path, argv: res.argv, dir: l.dir, env: env, stdout: c.stdout, stderr: c.stderr, grace: l.grace, drain: l.drain}
+	p := process{path: path, argv: res.argv, dir: l.dir, env: env, stdout: c.stdout, stderr: c.stderr, grace: l.grace, drain: l.drain, sweep: res.sweep || res.fetch}
 	if res.fetch {
 		p.stdout = tee{c.whole, c.stdout}
-		p.sweep = true
 	}
 	started := time.Now()
 	exit, err := p.run(bounded)

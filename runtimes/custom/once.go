@@ -33,6 +33,8 @@ type Once struct {
 	// One and Key are for Jobs, as in job.Request: one Job at a time for One, whose result may be taken
 	// while Key is equal. Empty: each run has its own.
 	One, Key string
+	// Asks: the command is a question, asked again and again; what it leaves behind is ended.
+	Asks bool
 	// Lookup resolves references to the worker's environment; nil is os.LookupEnv.
 	Lookup func(name string) (string, bool)
 }
@@ -47,7 +49,7 @@ func RunOnce(ctx context.Context, clusters Clusters, o Once) (out runtimes.Outpu
 	}
 	res := result{
 		call:   call{doing: o.What, argv: o.Argv, timeout: o.Timeout},
-		redact: &redactor{}, out: runtimes.Output{Command: strings.Join(o.Argv, " "), ExitCode: -1},
+		redact: &redactor{}, out: runtimes.Output{Command: strings.Join(o.Argv, " "), ExitCode: -1}, sweep: o.Asks,
 	}
 	env, secrets, err := o.environment()
 	res.redact = newRedactor(slices.Sorted(maps.Values(secrets)))

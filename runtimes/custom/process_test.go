@@ -169,3 +169,16 @@ func TestOutputIsBounded(t *testing.T) {
 		require.Equal(t, end, stream[len(stream)-len(end):])
 	}
 }
+
+// A20: a question is asked each second for days: what it leaves running would fill the machine.
+func TestQuestionsLeaveNothingRunning_A20(t *testing.T) {
+	t.Parallel()
+	o := once("sh", "-c", `(exec 3>alive; echo >ready; exec tail -f /dev/null) >/dev/null 2>&1 & read -r _ <ready; exit 2`)
+	o.Dir, o.Asks = t.TempDir(), true
+	alive := pipe(t, filepath.Join(o.Dir, "alive"))
+	require.NoError(t, exec.Command("mkfifo", filepath.Join(o.Dir, "ready")).Run())
+	out, _, err := RunOnce(t.Context(), nil, o)
+	require.NoError(t, err)
+	require.Equal(t, 2, out.ExitCode)
+	gone(t, <-alive)
+}
