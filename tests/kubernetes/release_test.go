@@ -10,6 +10,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/tests/internal/stage"
 )
 
 // D8: services of manifests, of a kustomization and of a chart converge side by side, in two channels in one cluster.
@@ -91,11 +92,13 @@ func TestKubernetesFailingImage_A8_A23_B10(t *testing.T) {
 	before := w.deployment(w.production, "web").Generation
 
 	w.Release("web", "nopull")
-	s := w.Await("web", "staging FAILED nopull, production BLOCKED v1")
+	s := w.AwaitThat("web", "failed, and what ran goes on", func(s protocol.Status) bool { // the set of the new pods is counted after them
+		return stage.Channels(s) == "staging FAILED nopull, production BLOCKED v1" && len(active(objectOf(s, "staging", "Deployment/web"))) == 2
+	})
 	require.Regexp(t, "(ErrImagePull|ImagePullBackOff) web-", reasons(s, "staging"))
 	failed := objectOf(s, "staging", "Deployment/web")
 	require.Equal(t, entities.ObjectFailed, failed.Status)
-	require.Equal(t, []string{"nopull", "v1"}, active(failed), "what ran goes on")
+	require.Equal(t, []string{"nopull", "v1"}, active(failed))
 	require.Equal(t, int32(2), w.deployment(w.staging, "web").Status.AvailableReplicas)
 	require.NotEmpty(t, failed.Events)
 	require.Equal(t, before, w.deployment(w.production, "web").Generation)

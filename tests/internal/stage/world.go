@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -79,14 +80,17 @@ func (w *World) Publish() publish.Result {
 func (w *World) ID(service string) string { return protocol.ServiceID(w.App, service) }
 
 // Update calls a verb as an update and decodes the answer into it. A workflow that ended its run just then has forgotten
-// the call, and one whose turn failed takes none until another one went well: as the CLI does, it is made again.
+// the call, and one whose turn failed takes none until another one went well: as the CLI does, it is made again. So is one
+// that was not answered in time, under the same id: a run carries it out once.
 func (w *World) Update(id, verb string, payload, answer any) error {
 	w.T.Helper()
 	var raw json.RawMessage
 	var err error
+	call := rand.Text()
 	temporaltest.WaitFor(w.T, Patience, func() (bool, string) {
-		raw, err = w.updateOnce(id, verb, payload)
-		return !errors.As(err, new(*serviceerror.WorkflowNotReady)), fmt.Sprint(err)
+		raw, err = w.updateOnce(call, id, verb, payload)
+		again := errors.As(err, new(*serviceerror.WorkflowNotReady)) || errors.As(err, new(*client.WorkflowUpdateServiceTimeoutOrCanceledError))
+		return !again || w.T.Context().Err() != nil, fmt.Sprint(err)
 	})
 	if err != nil {
 		return err
@@ -94,9 +98,9 @@ func (w *World) Update(id, verb string, payload, answer any) error {
 	return json.Unmarshal(raw, answer)
 }
 
-func (w *World) updateOnce(id, verb string, payload any) (raw json.RawMessage, err error) {
+func (w *World) updateOnce(call, id, verb string, payload any) (raw json.RawMessage, err error) {
 	handle, err := w.Client.UpdateWorkflow(w.T.Context(), client.UpdateWorkflowOptions{
-		WorkflowID: id, UpdateName: verb, Args: []any{payload}, WaitForStage: client.WorkflowUpdateStageCompleted,
+		UpdateID: call, WorkflowID: id, UpdateName: verb, Args: []any{payload}, WaitForStage: client.WorkflowUpdateStageCompleted,
 	})
 	if err != nil {
 		return nil, err
