@@ -46,21 +46,19 @@ func (p *Player) signals(l line) {
 }
 
 // until asks for the status of the line's service until it is as wanted.
-func (p *Player) until(l line, wanted func(protocol.Status) bool) protocol.Status {
+func (p *Player) until(l line, wanted func(protocol.Status) bool) {
 	p.T.Helper()
-	var last protocol.Status
 	temporaltest.WaitFor(p.T, patience, func() (bool, string) {
 		value, err := p.Client.QueryWorkflow(p.T.Context(), l.id, "", protocol.QueryStatus)
 		if err != nil {
 			return false, p.said("%v", err)
 		}
-		last = protocol.Status{}
+		var last protocol.Status
 		if err := value.Get(&last); err != nil {
 			return false, p.said("%v", err)
 		}
 		return wanted(last), p.said("have %s\n%s", stage.Channels(last), reasons(last))
 	})
-	return last
 }
 
 // reasons is why the channels and the releases of a status are as they are.
