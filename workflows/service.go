@@ -131,7 +131,7 @@ func (s *service) carryOut(d *entities.Decision) {
 	s.keepTrail()
 	s.announce()
 	s.wakeAt(earliest(earliest(d.Wake, s.outages.next()), s.lastWordBy()))
-	if s.checking == nil || !s.checking.here { // else there is more to show in a moment
+	if glancing := s.checking != nil && s.checking.here; !s.woken && !glancing { // else there is more to show in a moment
 		s.show()
 	}
 }
