@@ -50,9 +50,10 @@ func (p Places) onOther(ctx context.Context, a Asked, judge func(other) (entitie
 		return entities.CheckReading{}, err
 	}
 	r, err := judge(o)
-	if err != nil || r.Verdict != entities.Wait {
+	if err != nil || r.Verdict != entities.Wait && r.Verdict != entities.Fail {
 		return r, err
 	}
+	// Of two in a circle the second finds the first BLOCKED by it already: it is told as a circle, too.
 	if circle := p.circle(ctx, a, o); circle != "" {
 		return fail("deadlock: %s. %s", circle, r.Reason)
 	}

@@ -132,6 +132,10 @@ func TestDeadlockD21(t *testing.T) {
 		judge(map[string]protocol.Status{"api": waiting(clone(), "static-order/db"), "db": waiting(clone(), "static-order/cache"), "cache": waiting(clone(), "static-order/db")}), "the others' circle is not this one's")
 	require.Equal(t, "WAIT api in prod is WAITING_PRECONDITIONS",
 		judge(map[string]protocol.Status{"api": waiting(clone(), "version-order/web@staging", "static-order/gone")}), "web in another channel is somebody else")
+	blocked := waiting(clone(), "version-order/web")
+	blocked.Channels[0].Status, blocked.Channels[0].Conditions[0].Verdict = string(entities.StatusBlocked), "FAIL"
+	require.Equal(t, "FAIL deadlock: web in prod waits for api, which waits for web. api in prod is BLOCKED",
+		judge(map[string]protocol.Status{"api": blocked}), "who found it first is blocked by it")
 	passed := waiting(clone(), "version-order/web")
 	passed.Channels[0].Conditions[0].Verdict = "PASS"
 	require.Equal(t, "WAIT api in prod is WAITING_PRECONDITIONS", judge(map[string]protocol.Status{"api": passed}))
