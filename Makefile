@@ -59,7 +59,7 @@ check: ## Run everything that CI runs, with the time of each part
 		echo "== $$part took $$(( $$(date +%s) - start )) s"; \
 	done
 
-bench: ## Measure: latency, events and CPU of a release, idle services, start-up
+bench: ## Measure: latency, events and CPU of a release, gates, idle services, start-up
 	go run ./tests/bench
 
 fuzz: ## Run every fuzz target for FUZZTIME (20s)
