@@ -27,11 +27,16 @@ var dawn = time.Date(2026, 1, 1, 10, 0, 0, 0, time.UTC)
 func measureDecision(ctx context.Context, b *bench) error {
 	steady := make([]*entities.State, decisionServices)
 	waiting := make([]*entities.State, decisionServices)
+	guarded := make([]*entities.State, decisionServices)
+	held := make([]*entities.State, decisionServices)
 	for n := range steady {
 		steady[n] = settled(fmt.Sprintf("s%d", n), chain(decisionChannels))
 		waiting[n] = settled(fmt.Sprintf("s%d", n), chain(decisionChannels))
 		open(waiting[n], "v2", dawn.Add(time.Hour))
 		waiting[n].Settle(dawn.Add(time.Hour), entities.Mode{}) // an apply runs, two channels wait
+		guarded[n], held[n] = guard(settled(fmt.Sprintf("s%d", n), chain(decisionChannels))), guard(settled(fmt.Sprintf("s%d", n), chain(decisionChannels)))
+		open(held[n], "v2", dawn.Add(time.Hour))
+		held[n].Settle(dawn.Add(time.Hour), entities.Mode{}) // no check has been judged
 	}
 	instances := decisionServices * decisionChannels
 	for _, c := range []struct {
@@ -41,6 +46,8 @@ func measureDecision(ctx context.Context, b *bench) error {
 	}{
 		{fmt.Sprintf("decide %d instances at rest", instances), steady, report.Ref(report.Dur(goalDecision))},
 		{fmt.Sprintf("decide %d, a release on its way in each service", instances), waiting, nil},
+		{fmt.Sprintf("decide %d at rest, %d protections and an approval in each channel", instances, manyProtections), guarded, report.Ref(report.Dur(goalDecision))},
+		{"the same, a release waiting for its protections in each service", held, nil},
 	} {
 		times, err := repeat(ctx, repetitions, func() { decideAll(c.states) })
 		if err != nil {
@@ -156,6 +163,21 @@ func settled(service string, s shape) *entities.State {
 	open(state, "v1", dawn)
 	obey(state)
 	return state
+}
+
+// guard declares protections and an approval in every channel.
+func guard(s *entities.State) *entities.State {
+	for i := range s.Spec.Channels {
+		c := &s.Spec.Channels[i]
+		for n := range manyProtections {
+			c.Checks = append(c.Checks, entities.Check{
+				ID: fmt.Sprintf("p%d", n), Kind: entities.CheckHTTP, Definition: "d", Interval: time.Minute,
+				At: []entities.CheckAt{{Stage: entities.PreApproval}},
+			})
+		}
+		c.Conditions = append(c.Conditions, entities.Condition{ID: "approval/" + c.Name, Kind: entities.ManualApproval, Topic: c.Name, MinApprovers: 1})
+	}
+	return s
 }
 
 // play takes a release through all channels of a service, and counts the turns.
