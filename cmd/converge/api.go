@@ -225,6 +225,8 @@ func (a *temporalAPI) translate(workflowID string, err error) error {
 		return a.late(workflowID)
 	case errors.As(err, &unavailable), errors.As(err, &exhausted), errors.As(err, &notReady):
 		return fmt.Errorf("%w: Temporal server at %s: %s", errLost, a.address, cause(err))
+	case workflowID != "": // such as a worker that cannot replay it: of which of many services must be said
+		return fmt.Errorf("%s: %w", workflowID, err)
 	}
 	return err
 }
