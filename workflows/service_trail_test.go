@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -125,6 +127,22 @@ func TestWaitingFor(t *testing.T) {
 		{Gates: []entities.Judgement{waits("approval/apply/prod-us")}},
 	}}
 	require.Equal(t, []string{"approval:apply/prod-us", "approval:go-live", "approval:prod-eu"}, waitingFor(d))
+}
+
+// A14: the server terminates a workflow whose search attribute is larger than it takes.
+func TestWaitingForFitsIntoASearchAttribute_A14(t *testing.T) {
+	d := &entities.Decision{}
+	for n := range 500 {
+		d.Channels = append(d.Channels, entities.ChannelDecision{Gates: []entities.Judgement{
+			{ID: fmt.Sprintf("approval/%s-%03d", strings.Repeat("c", 59), n), Verdict: entities.Wait},
+		}})
+		waits := waitingFor(d)
+		raw, err := json.Marshal(waits)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(raw), 2048)
+		require.Equal(t, len(waits) < n+1, slices.Contains(waits, "more"), "what is left out is told")
+	}
+	require.Greater(t, len(waitingFor(d)), 20)
 }
 
 // A token is taken out of a payload however it is written, and nothing else is.

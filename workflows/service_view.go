@@ -61,8 +61,15 @@ func (s *service) show() {
 // approvalID begins the ids of judgements that people's approvals are waited for.
 const approvalID = string(entities.ManualApproval) + "/"
 
+// The server terminates a workflow whose attribute has more than 2,048 bytes. What is left out of the
+// list is told by its last entry.
+const (
+	maxWaitingFor  = 2000
+	moreWaitingFor = "more"
+)
+
 // waitingFor names the approvals that can be given now, so that a saved view lists them
-// ("approval:go-live").
+// ("approval:go-live"): as many as fit.
 func waitingFor(d *entities.Decision) []string {
 	out := []string{}
 	for _, c := range d.Channels {
@@ -73,7 +80,18 @@ func waitingFor(d *entities.Decision) []string {
 		}
 	}
 	slices.Sort(out)
-	return out
+	return fitting(out, maxWaitingFor-len(moreWaitingFor)-len(`,""`))
+}
+
+// fitting are the first entries of a list that fit into so many bytes of JSON.
+func fitting(list []string, limit int) []string {
+	size := len(`[]`)
+	for n, entry := range list {
+		if size += len(entry) + len(`"",`); size > limit {
+			return append(list[:n:n], moreWaitingFor)
+		}
+	}
+	return list
 }
 
 // approvable are the approvals that a channel waits for once all that comes before them passes.
