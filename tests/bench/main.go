@@ -41,7 +41,7 @@ var rows = [...]row{
 	{"history", "events and bytes of history of a release", time.Minute, measureHistory},
 	{"gates", "what gates add to a release, and what they cost at rest and while they hold", 5 * time.Minute, measureGates},
 	{"idle", "what many idle, converged services cost", 5 * time.Minute, measureIdle},
-	{"decision", "the pure decision over 30,000 instances, and through 500 channels", time.Minute, measureDecision},
+	{"decision", "the pure decision over 30,000 instances, and through 500 channels", 3 * time.Minute, measureDecision},
 	{"watch", "a change by hand on Kubernetes to its repair, watching against polling", 10 * time.Minute, measureWatch},
 	{"fleet", "a release of many Deployments, and what they cost at rest", 25 * time.Minute, measureFleet},
 	{"startup", "how long converge takes to start", 5 * time.Minute, measureStartup},
