@@ -24,7 +24,7 @@ func (p *passage) checks(stage Stage) {
 		if p.asked {
 			p.want(c, p.release.ID)
 		} else {
-			j = Judgement{ID: c.ID, Verdict: Wait, Reason: "judged once what comes before passes"}
+			j = Judgement{ID: c.ID, Verdict: Wait, Reason: "judged" + unasked}
 		}
 		p.add(j)
 	}

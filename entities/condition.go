@@ -31,6 +31,13 @@ type Judgement struct {
 	Unblock string    // what a person can do
 }
 
+// unasked ends the reason of what is asked only once everything before it passes.
+const unasked = " once what comes before passes"
+
+// Later tells that a condition was not judged, because something before it does not pass: it says
+// nothing of the release yet.
+func (j Judgement) Later() bool { return j.Verdict == Wait && strings.HasSuffix(j.Reason, unasked) }
+
 // line says what a judgement says by itself, with its id where the reason does not tell what is
 // judged.
 func (j Judgement) line() string {

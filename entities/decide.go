@@ -315,7 +315,7 @@ func (v *view) explain(pause Pause) {
 		v.explainMoving()
 	case StatusBlocked, StatusPreconditions, StatusManualApproval:
 		for _, j := range v.out.Gates {
-			if j.Verdict != Pass {
+			if j.Verdict != Pass && !j.Later() {
 				v.reason("%s", j.line())
 			}
 		}

@@ -69,7 +69,7 @@ func (v *view) startExtension(r *Release, e *Extension, ready bool) string {
 	}
 	switch missing := v.missing(r, e); {
 	case !ready:
-		return "runs once what comes before passes"
+		return "runs" + unasked
 	case len(missing) > 0:
 		return "runs after " + strings.Join(missing, ", ")
 	case v.mode.Drain:

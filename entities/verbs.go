@@ -303,7 +303,7 @@ func phases(r *Release) string {
 
 func oneOf(names []string) string {
 	if len(names) == 0 {
-		return "none, there are none"
+		return "nothing, there is none yet"
 	}
 	return "one of " + strings.Join(names, ", ")
 }

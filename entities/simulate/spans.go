@@ -93,7 +93,7 @@ func (p *play) holds(channel string) []string {
 	}
 	for _, g := range d.Gates {
 		// What is not asked yet says nothing of its own.
-		if g.Verdict != entities.Pass && !strings.HasSuffix(g.Reason, "once what comes before passes") {
+		if g.Verdict != entities.Pass && !g.Later() {
 			out = append(out, held(g))
 		}
 	}
