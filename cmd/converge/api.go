@@ -223,6 +223,8 @@ func (a *temporalAPI) translate(workflowID string, err error) error {
 		return fmt.Errorf("%s: %w", workflowID, errNotFound)
 	case errors.As(err, &late), errors.Is(err, context.DeadlineExceeded), isQueryNotPolled(err):
 		return a.late(workflowID)
+	case errors.As(err, &notReady) && strings.Contains(err.Error(), "failed state"):
+		return fmt.Errorf("%w for %s: a worker failed at it; see the worker's log", errNoWorker, workflowID)
 	case errors.As(err, &unavailable), errors.As(err, &exhausted), errors.As(err, &notReady):
 		return fmt.Errorf("%w: Temporal server at %s: %s", errLost, a.address, cause(err))
 	case workflowID != "": // such as a worker that cannot replay it: of which of many services must be said
