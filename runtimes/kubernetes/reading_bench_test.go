@@ -176,10 +176,10 @@ func (b *bench) until(in runtimes.Instance, what string, is func([]entities.Obje
 	return seen
 }
 
-// wait looks at a condition every few milliseconds, for 30 s.
+// wait looks at a condition every few milliseconds, for 2 min: a machine may be busy.
 func (b *bench) wait(what string, is func() bool, seen func() any) {
 	b.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !is() {

@@ -288,6 +288,7 @@ func TestTakeOver(t *testing.T) {
 	first := make(chan error, 1)
 	go func() { _, err := job.Run(lost, b.client, r); first <- err }()
 	b.written("runs")
+	one := b.claimed("")
 	second := make(chan job.Result, 1)
 	go func() {
 		res, err := b.run(r)
@@ -296,7 +297,7 @@ func TestTakeOver(t *testing.T) {
 		}
 		second <- res
 	}()
-	b.claimed(2)
+	b.claimed(one)
 	lose()
 	require.ErrorIs(t, <-first, context.Canceled)
 	require.Len(t, b.jobs(), 1, "it is the second one's now")
@@ -308,16 +309,16 @@ func TestTakeOver(t *testing.T) {
 	b.clean()
 }
 
-// claimed waits until the Job has had so many different waiters.
-func (b *bench) claimed(waiters int) {
+// claimed waits until the Job has a waiter, another than that, and returns it.
+func (b *bench) claimed(other string) (waiter string) {
 	b.Helper()
-	seen := map[string]bool{}
 	require.Eventually(b, func() bool {
 		for _, j := range b.jobs() {
-			seen[j.Annotations["converge/job-waiter"]] = true
+			waiter = j.Annotations["converge/job-waiter"]
 		}
-		return len(seen) >= waiters
-	}, 40*time.Second, 5*time.Millisecond)
+		return waiter != "" && waiter != other
+	}, 2*time.Minute, 5*time.Millisecond)
+	return waiter
 }
 
 // abandon leaves a finished Job of a request, as a worker does that dies while it runs: the API
