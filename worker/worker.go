@@ -83,7 +83,9 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 func newWorker(ctx context.Context, c client.Client, o Options, a *activities.Activities) (worker.Worker, error) {
 	options := worker.Options{
 		WorkerStopTimeout: stopTimeout,
-		Interceptors:      []interceptor.WorkerInterceptor{&workflows.Arrivals{}},
+		// A turn over hundreds of channels takes milliseconds; on a starved machine the SDK's one second is soon over.
+		DeadlockDetectionTimeout: 5 * time.Second,
+		Interceptors:             []interceptor.WorkerInterceptor{&workflows.Arrivals{}},
 	}
 	if o.Runtime != "" {
 		options.DisableWorkflowWorker = true
