@@ -12,7 +12,11 @@ type serviceStable struct{ places Places }
 func (c serviceStable) Judge(ctx context.Context, a Asked) (entities.CheckReading, error) {
 	return c.places.onOther(ctx, a, func(o other) (entities.CheckReading, error) {
 		name := otherOf(a)
-		if o.channel.Status == string(entities.StatusConverged) {
+		switch {
+		case o.channel.Status != string(entities.StatusConverged):
+		case o.channel.Target == "": // nothing runs there that could be stable
+			return wait("%s was never released", name)
+		default:
 			return pass("%s is %s at %s", name, o.channel.Status, o.channel.Target)
 		}
 		r, err := wait("%s is %s", name, o.channel.Status)

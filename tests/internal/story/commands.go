@@ -21,20 +21,24 @@ import (
 
 // commands are all lines that are no verb.
 var commands = map[string]func(*Player, line){
-	"publish":   (*Player).publishes,
-	"signal":    (*Player).signals,
-	"wait":      (*Player).waits,
-	"stays":     (*Player).stays,
-	"phase":     (*Player).phase,
-	"explain":   (*Player).explains,
-	"history":   (*Player).history,
-	"fake":      (*Player).fakes,
-	"site":      (*Player).sets,
-	"told":      (*Player).told,
-	"write":     (*Player).writes,
-	"read":      (*Player).reads,
-	"lines":     (*Player).counts,
-	"runs":      (*Player).inRun,
+	"publish": (*Player).publishes,
+	"signal":  (*Player).signals,
+	"wait":    (*Player).waits,
+	"stays":   (*Player).stays,
+	"phase":   (*Player).phase,
+	"explain": (*Player).explains,
+	"history": (*Player).history,
+	"fake":    (*Player).fakes,
+	"site":    (*Player).sets,
+	"told":    (*Player).told,
+	"write":   (*Player).writes,
+	"read":    (*Player).reads,
+	"lines":   (*Player).counts,
+	"runs":    (*Player).inRun,
+
+	"incarnation": func(p *Player, l line) {
+		p.until(l, func(s protocol.Status) bool { return fmt.Sprint(s.Incarnation) == l.rest })
+	},
 	"worker":    (*Player).worker,
 	"terminate": (*Player).terminates,
 }

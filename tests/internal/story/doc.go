@@ -22,6 +22,7 @@
 //	told PATH ~ TEXT                      until it was posted something that contains it
 //	write FILE TEXT, read FILE ~ TEXT     writes a file of the configuration's directory; until one contains it
 //	lines FILE N                          that file has so many lines
+//	incarnation N                         until the service goes by it
 //	runs N                                until the workflow is in its Nth run at least
 //	worker stop, worker start             where the world has a worker of its own
 //	terminate                             ends the workflow as an operator does
