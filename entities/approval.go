@@ -114,7 +114,7 @@ func (a *Approval) rejection() string { return "rejected by " + a.Who.Name + bec
 // Approve takes in a person's word on a release and a topic; a.Reject: it is rejected, which is
 // final for that release in the channels of the topic that it has not entered.
 func (s *State) Approve(version string, a Approval) (string, error) {
-	r, err := s.find(version, "")
+	r, err := s.findOpen(version, "")
 	if err != nil {
 		return "", err
 	}

@@ -48,7 +48,7 @@ func (r *Release) Waives(channel, condition string) bool {
 // AddBypass lets a release pass a condition of a channel. A condition that passes already is not
 // bypassed, and the answer says so.
 func (s *State) AddBypass(version string, b Bypass) (string, error) {
-	r, err := s.find(version, b.Channel)
+	r, err := s.findOpen(version, b.Channel)
 	if err != nil {
 		return "", err
 	}

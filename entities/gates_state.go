@@ -131,6 +131,14 @@ const (
 	EventRules     = "rules" // an incarnation that loosens what a waiting release must pass
 )
 
+// EventKinds lists the kinds of AuditLine.
+func EventKinds() []string {
+	return []string{
+		EventRelease, EventTarget, EventSucceeded, EventFailed, EventRollback, EventApproval, EventWaiting, EventBypass,
+		EventPause, EventPin, EventCancel, EventRetry, EventDelete, EventRules,
+	}
+}
+
 // AuditLine is one decision that changed a target, one human act or one bypass: when, who, what, why
 // and for which release. N counts up without gaps over a service's life.
 type AuditLine struct {

@@ -2,6 +2,7 @@ package entities
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -204,7 +205,7 @@ func templatesDiffer(r *Release, spec *Spec) bool {
 // CancelRelease ends what is still to come of a release: pending phases never start, targets
 // already set stay enforced (A18).
 func (s *State) CancelRelease(version, channel string, who Who, reason string, now time.Time) (string, error) {
-	r, err := s.find(version, channel)
+	r, err := s.findOpen(version, channel)
 	if err != nil {
 		return "", err
 	}
@@ -257,12 +258,29 @@ func (s *State) find(version, channel string) (*Release, error) {
 		if r.FullVersion == version || r.Version == version && (found == nil || found.FullVersion != version) {
 			found = r
 		}
-		known = append(known, r.FullVersion)
+		if !slices.Contains(known, r.FullVersion) {
+			known = append(known, r.FullVersion)
+		}
 	}
 	if found != nil {
 		return found, nil
 	}
 	return nil, fmt.Errorf("no release of version %q; expected %s", version, oneOf(known))
+}
+
+// findOpen returns the oldest release of a version that is not over, else what find returns: of two
+// releases of one version it is the older that waits for people, and the younger waits behind it.
+func (s *State) findOpen(version, channel string) (*Release, error) {
+	newest, err := s.find(version, channel)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range s.Releases {
+		if !r.Over() && r.FullVersion == newest.FullVersion {
+			return r, nil
+		}
+	}
+	return newest, nil
 }
 
 func (s *State) checkChannel(channel string) error {

@@ -103,11 +103,7 @@ func (v *Verbs) DecodeStrict(d *strict.Decoder, path string, node *yaml.Node) {
 
 // Choices lists the names that may stand in the file.
 func (Events) Choices() []string {
-	return []string{
-		entities.EventRelease, entities.EventTarget, entities.EventSucceeded, entities.EventFailed, entities.EventRollback, entities.EventApproval,
-		entities.EventWaiting, entities.EventBypass, entities.EventPause, entities.EventPin, entities.EventCancel, entities.EventRetry,
-		entities.EventDelete, entities.EventRules,
-	}
+	return entities.EventKinds()
 }
 
 // Wanted words what may stand in the file.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -38,6 +39,11 @@ that was not proven by a token is marked with a question mark.`,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if o.service, err = f.parseService(args[0]); err != nil {
 				return err
+			}
+			for _, kind := range o.kinds {
+				if !slices.Contains(entities.EventKinds(), kind) {
+					return fmt.Errorf("--kind %s: expected one of %s", kind, strings.Join(entities.EventKinds(), ", "))
+				}
 			}
 			if runF != nil {
 				return runF(cmd.Context(), o)

@@ -49,7 +49,9 @@ end the play, unless --approved gives each as soon as it is asked for.`,
 			if o.service, err = f.parseService(args[0]); err != nil {
 				return err
 			}
-			o.version = args[1]
+			if o.version = args[1]; o.export != "" && !strings.HasSuffix(o.export, ".svg") {
+				return fmt.Errorf("--export %s: expected a file name that ends in .svg", o.export)
+			}
 			if runF != nil {
 				return runF(cmd.Context(), o)
 			}

@@ -45,7 +45,8 @@ type ScopeRequest struct {
 }
 
 // VersionRequest is the payload of cancel and retry. An empty channel is every channel that it
-// concerns. Version is a version or full version; the newest release of it is meant.
+// concerns. Version is a version or full version; of several releases of it, cancel means the oldest
+// that is not over, and retry the newest.
 type VersionRequest struct {
 	Act
 	Version string `json:"version"`

@@ -93,7 +93,8 @@ func (p *play) holds(channel string) []string {
 	}
 	for _, g := range d.Gates {
 		// What is not asked yet says nothing of its own.
-		if g.Verdict != entities.Pass && !g.Later() {
+		_, asked := cutApproval(g.ID)
+		if g.Verdict != entities.Pass && !g.Later() && !(asked && p.Approve) {
 			out = append(out, held(g))
 		}
 	}
