@@ -187,13 +187,13 @@ func (g *groups) inProgress(c protocol.ChannelStatus) *[]string {
 }
 
 // pending: the release has not entered the channel. When another one is ahead of it there, what the
-// channel waits for is not its own wait.
+// channel waits for is not its own wait, unless that is a person: then it takes one to move either.
 func (g *groups) pending(c protocol.ChannelStatus, version string) *[]string {
 	status := entities.Status(c.Status)
 	switch {
 	case status == entities.StatusPaused:
 		return &g.paused
-	case c.Desired != version:
+	case c.Desired != version && status != entities.StatusManualApproval:
 		return &g.queued
 	}
 	return g.waiting(c)

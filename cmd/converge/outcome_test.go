@@ -69,7 +69,7 @@ func TestExitForRelease(t *testing.T) {
 		{"approval, waited for", []string{"b WAITING_MANUAL_APPROVAL v5 pending"}, approvalIsWaited, outcome{code: 8, why: "web v5 waits for an approval in b"}},
 		{"approval while another moves", []string{"a CONVERGING v5 in progress", "b WAITING_MANUAL_APPROVAL v5 pending"}, 0, outcome{why: "web v5 moves in a"}},
 		{"stop at approval at once", []string{"a CONVERGING v5 in progress", "b WAITING_MANUAL_APPROVAL v5 pending"}, approvalEndsNow, over(8, "web v5 waits for an approval in b")},
-		{"the approval of another release", []string{"b WAITING_MANUAL_APPROVAL v4 pending"}, approvalEndsNow, outcome{why: "web v5 waits in b"}},
+		{"behind a release that waits for an approval", []string{"b WAITING_MANUAL_APPROVAL v4 pending"}, approvalEndsNow, over(8, "web v5 waits for an approval in b")},
 		{"blocked by a dependency", []string{"b BLOCKED v5 pending"}, 0, failed("web v5 is blocked in b")},
 		{"a channel that it does not concern", []string{"a CONVERGED v5 succeeded", "new CONVERGING v6 -"}, 0, over(0, "web v5 converged in a")},
 		{"concerns none", []string{"new CONVERGED v6 -"}, 0, over(0, "web v5 converged")},
