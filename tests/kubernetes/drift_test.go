@@ -61,6 +61,7 @@ func TestKubernetesDriftIsReported_A12(t *testing.T) {
 	t.Parallel()
 	w := newKubeWorld(t, "web")
 	w.edit(configFile, "initialVersion: v1\n", "initialVersion: v1\ndrift: observe\n")
+	w.edit(configFile, "pollInterval: 100ms", "pollInterval: 100ms, steadyPollInterval: 2s") // should a hint be missed
 	w.Publish()
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 	w.patchWeb(w.production, "kubectl-edit", `{"spec":{"replicas":5}}`)

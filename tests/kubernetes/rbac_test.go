@@ -261,10 +261,14 @@ func TestKubernetesRightsForJobs(t *testing.T) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), stage.Patience)
 	defer cancel()
-	result, err := job.Run(ctx, client, job.Request{
-		Namespace: home, Purpose: "apply", Prefix: "web", One: "web", Key: "1", Image: "tools:1", Timeout: stage.Patience - time.Second,
-		Command: []string{"sh", "-c", "echo $TOKEN; cat $FILES/name"}, Secrets: map[string]string{"TOKEN": "secret"},
-		Files: map[string]string{"name": "file"}, FilesVariable: "FILES",
+	var result job.Result
+	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { // a server learns of new rights in a moment
+		result, err = job.Run(ctx, client, job.Request{
+			Namespace: home, Purpose: "apply", Prefix: "web", One: "web", Key: "1", Image: "tools:1", Timeout: stage.Patience - time.Second,
+			Command: []string{"sh", "-c", "echo $TOKEN; cat $FILES/name"}, Secrets: map[string]string{"TOKEN": "secret"},
+			Files: map[string]string{"name": "file"}, FilesVariable: "FILES",
+		})
+		return err == nil || !strings.Contains(err.Error(), "forbidden"), fmt.Sprint(err)
 	})
 	require.NoError(t, err)
 	require.Equal(t, "secret\nfile", strings.TrimSpace(string(result.Stdout)))

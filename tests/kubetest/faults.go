@@ -4,8 +4,13 @@ import "testing"
 
 const apiServer = "kube-apiserver"
 
-// StopAPIServer ends the API server of an Own cluster at once, as a crash would. What etcd holds stays.
-func (c *Cluster) StopAPIServer(t testing.TB) { c.tell(t, "stop") }
+// StopAPIServer ends the API server of an Own cluster at once, as a crash would. What etcd holds stays. It waits until
+// the controllers are at work: one that is still starting gives up when its server goes, and the whole lab with it.
+func (c *Cluster) StopAPIServer(t testing.TB) {
+	t.Helper()
+	c.Namespace(t)
+	c.tell(t, "stop")
+}
 
 // StartAPIServer starts it again, on the same port, and returns when it is ready.
 func (c *Cluster) StartAPIServer(t testing.TB) { c.tell(t, "start") }
