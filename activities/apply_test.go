@@ -14,8 +14,8 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// A11: an apply that begins again looks first, and what it then sees counts.
-func TestStable(t *testing.T) {
+// An apply that begins again looks first, and what it then sees counts.
+func TestStable_A11(t *testing.T) {
 	seen := entities.Reading{Objects: []entities.Object{{
 		Name: "web", Status: entities.ObjectSucceeded, Versions: []entities.ObjectVersion{{Version: "v2", Active: true}},
 	}}}

@@ -24,8 +24,8 @@ func refs(channels ...string) protocol.ObserveRequest {
 	return r
 }
 
-// A7: an instance that hangs delays no news of another, and its own come when it answers.
-func TestA7HangingInstanceHoldsUpNobody(t *testing.T) {
+// An instance that hangs delays no news of another, and its own come when it answers.
+func TestHangingInstanceHoldsUpNobody_A7(t *testing.T) {
 	release := make(chan struct{})
 	at := func(ctx context.Context, _ protocol.ObserveRequest, ref protocol.InstanceRef) entities.Reading {
 		if ref.Channel == "hangs" {
@@ -44,8 +44,8 @@ func TestA7HangingInstanceHoldsUpNobody(t *testing.T) {
 	require.Contains(t, lookAround(t.Context(), refs("hangs", "moves"), at), "hangs")
 }
 
-// A7: while one hangs, the others are looked at again and again.
-func TestA7OthersAreLookedAtMeanwhile(t *testing.T) {
+// While one hangs, the others are looked at again and again.
+func TestOthersAreLookedAtMeanwhile_A7(t *testing.T) {
 	var looks atomic.Int64
 	at := func(ctx context.Context, _ protocol.ObserveRequest, ref protocol.InstanceRef) entities.Reading {
 		if ref.Channel == "hangs" {

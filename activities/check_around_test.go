@@ -59,8 +59,8 @@ func checkLook(id string, known entities.Verdict, interval time.Duration) entiti
 	}
 }
 
-// A19: every check is judged at once and by its own interval; nothing new is no news.
-func TestChecksHaveTheirOwnIntervals_A19(t *testing.T) {
+// Every check is judged at once and by its own interval; nothing new is no news.
+func TestChecksHaveTheirOwnIntervals_A7(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJudged()
 		j.says1("fast", entities.Wait)
@@ -81,8 +81,8 @@ func TestChecksHaveTheirOwnIntervals_A19(t *testing.T) {
 	})
 }
 
-// A19: who hangs holds up nobody's news, and the others go on by their own intervals meanwhile.
-func TestHungCheckHoldsUpNobody_A19(t *testing.T) {
+// Who hangs holds up nobody's news, and the others go on by their own intervals meanwhile.
+func TestHungCheckHoldsUpNobody_A7(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJudged()
 		j.hangs("job", 5*time.Minute, entities.Wait)
@@ -113,7 +113,7 @@ func TestCheckNewsOfAllComeTogether(t *testing.T) {
 	})
 }
 
-// D16: what cannot be judged is asked later and later, and at once as before when it can be.
+// What cannot be judged is asked later and later, and at once as before when it can be.
 func TestErrorsAreAskedLaterAndLater_D16(t *testing.T) {
 	s, look, now := &schedule{}, checkLook("q", entities.Error, 30*time.Second), time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 	after := func(reading entities.CheckReading) time.Duration { return s.judged(look, reading, now).Sub(now) }
@@ -135,8 +135,8 @@ func TestErrorsAreAskedLaterAndLater_D16(t *testing.T) {
 	require.InDelta(t, time.Hour.Seconds(), after(broken).Seconds(), 360, "not sooner than its interval")
 }
 
-// D17: a calendar is not asked again and again over a weekend, but when it opens.
-func TestCalendarsAreAskedWhenTheyOpen_D17(t *testing.T) {
+// A calendar is not asked again and again over a weekend, but when it opens.
+func TestCalendarsAreAskedWhenTheyOpen_A20(t *testing.T) {
 	s, now := &schedule{}, time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 	look := checkLook("office-hours", entities.Wait, 30*time.Second)
 	look.Kind = entities.CheckAllowedTimes

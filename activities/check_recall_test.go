@@ -10,9 +10,9 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// A19, D16: a check that has news each time keeps no slow one from being judged, nor has others asked
+// A check that has news each time keeps no slow one from being judged, nor has others asked
 // more often than they say.
-func TestFlippingCheckKeepsNobodyFromBeingJudged_A19(t *testing.T) {
+func TestFlippingCheckKeepsNobodyFromBeingJudged_A7(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJudged()
 		j.says1("steady", entities.Pass)

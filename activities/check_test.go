@@ -37,9 +37,9 @@ func checkRequest(looks ...entities.CheckLook) protocol.CheckRequest {
 	return protocol.CheckRequest{Application: "shop", Service: "web", ServiceID: "shop.web", Looks: looks}
 }
 
-// A19: without news the server is asked for another attempt, which writes no history; with news it
+// Without news the server is asked for another attempt, which writes no history; with news it
 // completes.
-func TestCheckCompletesWithNews_A19(t *testing.T) {
+func TestCheckCompletesWithNews(t *testing.T) {
 	var status atomic.Int32
 	status.Store(http.StatusOK)
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(int(status.Load())) }))
@@ -70,8 +70,8 @@ func TestCheckCompletesWithNews_A19(t *testing.T) {
 	require.Len(t, answer.Readings, 1)
 }
 
-// A10, D16: a preflight answers about every check; what cannot be judged is an ERROR.
-func TestPreflightAnswersAboutEveryCheck_A10(t *testing.T) {
+// A preflight answers about every check; what cannot be judged is an ERROR.
+func TestPreflightAnswersAboutEveryCheck_A10_D16(t *testing.T) {
 	t.Setenv("CHECK_TOKEN", "hunter2hunter2")
 	web := httptest.NewServer(http.NotFoundHandler())
 	web.Close()

@@ -65,7 +65,7 @@ PVN_SERVICE_VERSION=v7-i4
 	require.Empty(t, a.applies)
 }
 
-// A21: a failed command is an answer: Temporal has nothing to retry, the release's own rules say what
+// A failed command is an answer: Temporal has nothing to retry, the release's own rules say what
 // is next.
 func TestExtensionThatFails_A21(t *testing.T) {
 	t.Setenv("EXTENSION_PASSWORD", "hunter2hunter2")

@@ -164,7 +164,7 @@ func requireRefused(t *testing.T, err error, text string) {
 	require.Contains(t, app.Message(), text)
 }
 
-// C10: a lease is asked for with a signal that starts the Runtime workflow where there is none.
+// A lease is asked for with a signal that starts the Runtime workflow where there is none.
 func TestLease_C10(t *testing.T) {
 	s := &server{}
 	a := newActivities(t, s)
@@ -210,7 +210,7 @@ func pause(reason string) *entities.Pause {
 	return &entities.Pause{Reason: reason, At: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)}
 }
 
-// A16: of an application, those that it declares are told, and those that start later find it.
+// Of an application, those that it declares are told, and those that start later find it.
 func TestHoldOfAnApplication_A16(t *testing.T) {
 	s := &server{running: []string{"service/shop/api", "service/shop/web", "service/other/web"}}
 	a := newActivities(t, s)
@@ -248,7 +248,7 @@ func TestHoldOfAnApplication_A16(t *testing.T) {
 	requireRefused(t, err, "either an application or a runtime")
 }
 
-// A16: of a runtime, all that run are told, whatever the pages they are listed on; a worker that takes
+// Of a runtime, all that run are told, whatever the pages they are listed on; a worker that takes
 // over goes on where the lost one was.
 func TestHoldOfARuntime_A16(t *testing.T) {
 	s := &server{running: []string{"service/b/1", "service/a/1", "service/c/1", "service/d/1", "service/e/1"}}
@@ -329,8 +329,8 @@ func TestRemove_A24(t *testing.T) {
 	require.Empty(t, a.applies)
 }
 
-// D20–D22: what another service is at is asked of its workflow.
-func TestServicesAreAskedNow_D20(t *testing.T) {
+// What another service is at is asked of its workflow.
+func TestServicesAreAskedNow(t *testing.T) {
 	s := &server{answers: map[string]any{
 		"service/shop/api": protocol.Status{Service: "api", Version: "v3"},
 	}}

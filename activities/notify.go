@@ -96,7 +96,7 @@ func (a *Activities) tell(ctx context.Context, r protocol.NotifyRequest, service
 	return err
 }
 
-// details is the fixed text that the Temporal UI shows of a service (INTERFACE section 3).
+// details is the fixed text that the Temporal UI shows of a service.
 func details(spec entities.Spec, r protocol.NotifyRequest) string {
 	var b strings.Builder
 	if spec.Description != "" {

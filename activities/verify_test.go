@@ -108,7 +108,7 @@ func (i *issuer) request(token string) protocol.VerifyRequest {
 	return protocol.VerifyRequest{Identity: entities.Identity{Issuer: i.URL, Audience: "converge"}, Token: token}
 }
 
-// A14: who approves is proven by a token.
+// Who approves is proven by a token.
 func TestVerify_A14(t *testing.T) {
 	key := ecKey(t, "k1")
 	i := newIssuer(t, key)
@@ -136,7 +136,7 @@ func TestVerify_A14(t *testing.T) {
 	require.Equal(t, alice, whoIs(i.request(i.sign(t, second, nil))), "a key that is new is asked for")
 }
 
-// A14: without discovery, keys are where the identity says.
+// Without discovery, keys are where the identity says.
 func TestVerifyByKeysURL_A14(t *testing.T) {
 	key := ecKey(t, "k1")
 	i := newIssuer(t, key)
@@ -149,7 +149,7 @@ func TestVerifyByKeysURL_A14(t *testing.T) {
 	require.Equal(t, map[string]int{"/elsewhere": 1}, i.asked)
 }
 
-// A14: bad tokens are refused, each with what is wrong with it.
+// Bad tokens are refused, each with what is wrong with it.
 func TestVerifyRefuses_A14(t *testing.T) {
 	key := ecKey(t, "k1")
 	i := newIssuer(t, key)
@@ -192,7 +192,7 @@ func TestVerifyRefuses_A14(t *testing.T) {
 	requireRefused(t, err, "names no issuer or no audience")
 }
 
-// A14: a key that the issuer took back is not trusted for long.
+// A key that the issuer took back is not trusted for long.
 func TestVerifyAfterKeysRotated_A14(t *testing.T) {
 	old, key := ecKey(t, "old"), ecKey(t, "new")
 	i := newIssuer(t, old)

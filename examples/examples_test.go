@@ -103,8 +103,8 @@ func TestExitCodeConformance(t *testing.T) {
 	}})
 }
 
-// C2: the site is published with its version and greeting, and what happens to it is noticed.
-func TestExitCode(t *testing.T) {
+// The site is published with its version and greeting, and what happens to it is noticed.
+func TestExitCode_C2(t *testing.T) {
 	s := newSite(t)
 	pending, done := entities.ObjectPending, entities.ObjectSucceeded
 	seen := func(version string, want entities.ObjectStatus, wantSaid string) {

@@ -42,7 +42,7 @@ func runs(t *testing.T, o *unstructured.Unstructured) (string, int64) {
 	return containers[0].(map[string]any)["image"].(string), replicas
 }
 
-// D8: manifests, a kustomization and a chart, each different in production.
+// Manifests, a kustomization and a chart, each different in production.
 func TestKubernetesCompiles_D8(t *testing.T) {
 	c := compiled(t, "kubernetes")
 	for _, def := range c.Runtimes {

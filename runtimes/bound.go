@@ -11,7 +11,7 @@ import (
 )
 
 // What one reading may hold, so that thousands of them fit into workflow state and history (no
-// payload passes 64 KiB, DESIGN section 3). Lengths are bytes of UTF-8.
+// payload passes 64 KiB: docs/protocol.md, Activities). Lengths are bytes of UTF-8.
 const (
 	MaxReading  = 16 << 10 // all objects of a reading as JSON
 	MaxObjects  = 20

@@ -84,8 +84,8 @@ func TestBoundOrder(t *testing.T) {
 	require.Equal(t, []string{"failed", "pending", "drifted", "ok00", "other", "ok01"}, names[:6])
 }
 
-// C5 over the bound: what is kept is small and valid, and is stable only when everything is.
-func TestBoundNeverHidesTrouble(t *testing.T) {
+// Over the bound: what is kept is small and valid, and is stable only when everything is.
+func TestBoundNeverHidesTrouble_C5(t *testing.T) {
 	version := rapid.Custom(func(t *rapid.T) entities.ObjectVersion {
 		return entities.ObjectVersion{
 			Version: rapid.SampledFrom([]string{"v1", "v1", "v1", "v2", "", strings.Repeat("<", 400)}).Draw(t, "version"),

@@ -12,9 +12,9 @@ import (
 	"github.com/converge-engine/converge/worker/publish"
 )
 
-// D5, DESIGN 3: numbers only grow and every publication reaches its services, over as many runs of
+// Numbers only grow and every publication reaches its services, over as many runs of
 // the Application as it takes.
-func TestD5NumbersGrowAcrossRuns(t *testing.T) {
+func TestNumbersGrowAcrossRuns_D5(t *testing.T) {
 	t.Parallel()
 	w := shortRuns(t, 60)
 	const publications = 12
@@ -30,7 +30,7 @@ func TestD5NumbersGrowAcrossRuns(t *testing.T) {
 	require.Greater(t, w.runsOf(protocol.ApplicationID(w.App)), 2, "the runs were short")
 }
 
-// INTERFACE 4: an application remembers where it comes from; another directory needs --take-over.
+// An application remembers where it comes from; another directory needs --take-over.
 func TestAnotherDirectoryNeedsTakeOver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -45,8 +45,8 @@ func TestAnotherDirectoryNeedsTakeOver(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// D11: a runtime belongs to the application that first defines it.
-func TestD11RuntimeOfAnotherApplicationIsRefused(t *testing.T) {
+// A runtime belongs to the application that first defines it.
+func TestRuntimeOfAnotherApplicationIsRefused_D11(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.Write(stage.TwoChannels + stage.Web)

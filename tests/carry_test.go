@@ -12,7 +12,7 @@ import (
 	"github.com/converge-engine/converge/tests/internal/stage"
 )
 
-// DESIGN 3: nothing is lost and nothing is done twice when runs end all the while: releases,
+// Nothing is lost and nothing is done twice when runs end all the while: releases,
 // signals and updates keep coming while 500 instances are applied. Alone, since it computes more than
 // it waits, and a turn has its limit.
 func TestContinueAsNewLosesNothing(t *testing.T) {

@@ -10,9 +10,9 @@ import (
 	"github.com/converge-engine/converge/tests/internal/stage"
 )
 
-// B9: a configuration-only change goes through the channels as v2-i2 and touches only those whose
+// A configuration-only change goes through the channels as v2-i2 and touches only those whose
 // payload changed; a change of rules alone releases nothing.
-func TestB9ConfigurationChange(t *testing.T) {
+func TestConfigurationChange_B9(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.Write(stage.TwoChannels + stage.Web)
@@ -37,8 +37,8 @@ func TestB9ConfigurationChange(t *testing.T) {
 	w.Await("web", "staging CONVERGED v3, production CONVERGED v3")
 }
 
-// D5: old content gets a new number, and the payload that it changes back is released.
-func TestD5RevertGetsANewNumber(t *testing.T) {
+// Old content gets a new number, and the payload that it changes back is released.
+func TestRevertGetsANewNumber_D5(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.Write(stage.TwoChannels + stage.Web)
@@ -53,7 +53,7 @@ func TestD5RevertGetsANewNumber(t *testing.T) {
 	w.Await("web", "staging CONVERGED v1-i3, production CONVERGED v1-i3")
 }
 
-// INTERFACE 1: configChanges: hold waits for the next release, and says so.
+// configChanges: hold waits for the next release, and says so.
 func TestConfigChangesHold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -71,7 +71,7 @@ func TestConfigChangesHold(t *testing.T) {
 	require.Empty(t, s.Notes)
 }
 
-// INTERFACE 1: the file may own the version; then changing it releases, and releasing is refused.
+// The file may own the version; then changing it releases, and releasing is refused.
 func TestVersionInTheFile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -110,8 +110,8 @@ func TestKnownVersionMeansTheSameBytes(t *testing.T) {
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 }
 
-// D10: what is no longer declared is left in place, reported, and not acted upon.
-func TestD10RemovedChannelIsOrphaned(t *testing.T) {
+// What is no longer declared is left in place, reported, and not acted upon.
+func TestRemovedChannelIsOrphaned_D10(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.Write(stage.TwoChannels + stage.Web)

@@ -12,8 +12,8 @@ import (
 	"github.com/converge-engine/converge/tests/temporaltest"
 )
 
-// A8, A9, C: a release goes to staging, then to production, each applied once.
-func TestA8ReleaseGoesThroughTheChannels(t *testing.T) {
+// A release goes to staging, then to production, each applied once.
+func TestReleaseGoesThroughTheChannels_A8_A9(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.Write(stage.TwoChannels + stage.Web)
@@ -28,8 +28,8 @@ func TestA8ReleaseGoesThroughTheChannels(t *testing.T) {
 	require.Empty(t, w.Fake.Overlaps())
 }
 
-// B10: a failed release is superseded by its fix without help.
-func TestB10FixSupersedesFailure(t *testing.T) {
+// A failed release is superseded by its fix without help.
+func TestFixSupersedesFailure_B10(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.Write(stage.TwoChannels + stage.Web)
@@ -44,8 +44,8 @@ func TestB10FixSupersedesFailure(t *testing.T) {
 	w.Await("web", "staging CONVERGED v3, production CONVERGED v3")
 }
 
-// A12: what was changed by hand is repaired.
-func TestA12DriftIsRepaired(t *testing.T) {
+// What was changed by hand is repaired.
+func TestDriftIsRepaired_A12(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.Write(stage.TwoChannels + stage.Web)
@@ -58,7 +58,7 @@ func TestA12DriftIsRepaired(t *testing.T) {
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 }
 
-// Section 9: an idle, converged service writes no history over ten poll intervals and more.
+// An idle, converged service writes no history over ten poll intervals and more.
 // Alone, since it measures.
 func TestIdleServiceWritesNoHistory(t *testing.T) {
 	w := newWorld(t)
@@ -74,7 +74,7 @@ func TestIdleServiceWritesNoHistory(t *testing.T) {
 	require.Equal(t, before, len(w.History(w.ID("web"))))
 }
 
-// Section 9: what a release costs in history is written down in docs/architecture.md: 25 events for
+// What a release costs in history is written down in docs/architecture.md: 25 events for
 // a service in two channels whose runtime is done when its apply returns, 19 for one channel.
 // Nothing but its own rows runs meanwhile, since it measures.
 func TestReleaseCostsInEvents(t *testing.T) {

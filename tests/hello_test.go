@@ -73,7 +73,7 @@ func (h *helloWorld) serves(url, text string) {
 }
 
 // The README, from the first command on: real processes on loopback ports.
-func TestHelloFromTheReadme(t *testing.T) {
+func TestHelloFromTheReadme_C9_D7(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds the programs and runs real processes; not with -short")
@@ -84,13 +84,13 @@ func TestHelloFromTheReadme(t *testing.T) {
 	h.serves(h.staging, "web v1 in staging")
 	h.serves(h.production, "web v1 in production")
 
-	t.Run("C9 links, events and messages reach status", func(t *testing.T) {
+	t.Run("links, events and messages reach status", func(t *testing.T) {
 		o := h.Await("hello/web", "staging CONVERGED v1, production CONVERGED v1").Channels[0].Objects[0]
 		require.Equal(t, h.staging, o.Links[0].URL)
 		require.NotEmpty(t, o.Events)
 		require.NotEmpty(t, o.Message)
 	})
-	t.Run("D7 any incarnation is exported by its number", func(t *testing.T) {
+	t.Run("any incarnation is exported by its number", func(t *testing.T) {
 		out, code := h.Converge("incarnations", "hello", "--export", "1")
 		require.Zero(t, code)
 		require.Contains(t, out, `"converge.incarnation/v1"`)
@@ -176,9 +176,9 @@ func (h *helloWorld) pid(channel string) int {
 	return 0
 }
 
-// A11: killed in the middle of a release and started again, it finishes, and what had converged is
+// Killed in the middle of a release and started again, it finishes, and what had converged is
 // not applied again.
-func TestA11KilledInTheMiddleOfARelease(t *testing.T) {
+func TestKilledInTheMiddleOfARelease_A11(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds the programs and runs real processes; not with -short")

@@ -98,7 +98,7 @@ func lines(p *preview.Plan) string {
 	return strings.Join(out, "\n")
 }
 
-// INTERFACE 2: plan shows what a release would change in each channel, and nothing is applied,
+// Plan shows what a release would change in each channel, and nothing is applied,
 // released or remembered.
 func TestPlanOfARelease(t *testing.T) {
 	t.Parallel()

@@ -26,7 +26,7 @@ var record = flag.Bool("record", false, "record the histories that are replayed 
 // histories holds a folder for each version of the workflows' logic that was ever released.
 const histories = "testdata/histories"
 
-// STYLE 10: the histories of every released version of the logic replay with the present one.
+// The histories of every released version of the logic replay with the present one.
 func TestRecordedHistoriesReplay(t *testing.T) {
 	files, err := filepath.Glob(histories + "/*/*.json")
 	require.NoError(t, err)

@@ -11,8 +11,8 @@ import (
 	"github.com/converge-engine/converge/tests/internal/stage"
 )
 
-// B7: a request id is one act, however often and in whatever way it is sent.
-func TestB7RequestIDIsOneAct(t *testing.T) {
+// A request id is one act, however often and in whatever way it is sent.
+func TestRequestIDIsOneAct_B7(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.Write(stage.TwoChannels + stage.Web)
@@ -63,8 +63,8 @@ func TestRefusedVerbs(t *testing.T) {
 	require.Len(t, s.Releases, 1)
 }
 
-// A16: what is paused is looked at and never applied; A18: cancel and retry.
-func TestA16A18PauseCancelRetry(t *testing.T) {
+// What is paused is looked at and never applied; what was cancelled or failed can be tried again.
+func TestPauseCancelRetry_A16_A18(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.Write(stage.TwoChannels + stage.Web)
@@ -89,8 +89,8 @@ func TestA16A18PauseCancelRetry(t *testing.T) {
 	require.Empty(t, w.Fake.Overlaps())
 }
 
-// A13: explain answers from workflow state alone, by the stock query.
-func TestA13Explain(t *testing.T) {
+// Explain answers from workflow state alone, by the stock query.
+func TestExplain_A13(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.Write(stage.TwoChannels + stage.Web)
@@ -107,9 +107,9 @@ func TestA13Explain(t *testing.T) {
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 }
 
-// B7: signals of different names keep their order, though they come in one batch after the worker
+// Signals of different names keep their order, though they come in one batch after the worker
 // was away.
-func TestB7SignalsKeepTheirOrder(t *testing.T) {
+func TestSignalsKeepTheirOrder_B7(t *testing.T) {
 	t.Parallel()
 	w := shortRuns(t, 0)
 	w.Write(stage.TwoChannels + stage.Web)

@@ -33,7 +33,7 @@ func asked(kind entities.CheckKind, change func(*entities.CheckDefinition)) chec
 	return a
 }
 
-func TestAlwaysA20(t *testing.T) {
+func TestAlways_A20(t *testing.T) {
 	t.Parallel()
 	row := func(v entities.Verdict, reason string) checks.Asked {
 		return asked(entities.CheckAlways, func(d *entities.CheckDefinition) {
@@ -50,7 +50,7 @@ func TestAlwaysA20(t *testing.T) {
 	}})
 }
 
-func TestDeniedVersionsA20(t *testing.T) {
+func TestDeniedVersions_A20(t *testing.T) {
 	t.Parallel()
 	row := func(patterns ...string) checks.Asked {
 		return asked(entities.CheckDeniedVersions, func(d *entities.CheckDefinition) {
@@ -67,7 +67,7 @@ func TestDeniedVersionsA20(t *testing.T) {
 	}})
 }
 
-func TestAllowedTimesA20(t *testing.T) {
+func TestAllowedTimes_A20(t *testing.T) {
 	t.Parallel()
 	row := func(d entities.AllowedTimes) checks.Asked {
 		return asked(entities.CheckAllowedTimes, func(def *entities.CheckDefinition) { def.AllowedTimes = &d })
@@ -79,7 +79,7 @@ func TestAllowedTimesA20(t *testing.T) {
 	}})
 }
 
-func TestCommandA20(t *testing.T) {
+func TestCommand_A20(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	script := "#!/bin/sh\necho one\necho \"$PVN_APPLICATION/$PVN_SERVICE $PVN_SERVICE_ID $PVN_SERVICE_VERSION $PVN_RELEASE_CHANNEL $#:$1 $MINE\"\nexit $CODE\n"
@@ -132,7 +132,7 @@ func (r recorded) Run(_ context.Context, o custom.Once) (runtimes.Output, string
 	return runtimes.Output{ExitCode: 3, Stdout: "not\nready\n"}, "", nil
 }
 
-func TestJobA20(t *testing.T) {
+func TestJob_A20(t *testing.T) {
 	t.Parallel()
 	cluster := &entities.CommandJob{Namespace: "ci", Image: "smoke:${{ version }}"}
 	a := asked(entities.CheckJob, func(d *entities.CheckDefinition) {
@@ -157,8 +157,8 @@ func TestJobA20(t *testing.T) {
 	require.Equal(t, "smoke:${{ version }}", cluster.Image, "what was asked has been edited")
 }
 
-// D16: a kind that this version does not know is an ERROR, never a PASS.
-func TestUnknownKindD16(t *testing.T) {
+// A kind that this version does not know is an ERROR, never a PASS.
+func TestUnknownKind_D16(t *testing.T) {
 	t.Parallel()
 	r := checks.Judge(t.Context(), checks.Places{}, asked("moonPhase", func(*entities.CheckDefinition) {}))
 	require.Equal(t, `ERROR this version knows no checks of kind "moonPhase"`, string(r.Verdict)+" "+r.Reason)

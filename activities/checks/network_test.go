@@ -32,7 +32,7 @@ func host(t *testing.T, raw string) string {
 	return u.Host
 }
 
-func TestHTTPA20(t *testing.T) {
+func TestHTTP_A20(t *testing.T) {
 	t.Parallel()
 	elsewhere, _ := serving(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "elsewhere") })
 	server, places := serving(t, func(w http.ResponseWriter, r *http.Request) {
@@ -82,8 +82,8 @@ func TestHTTPA20(t *testing.T) {
 	}})
 }
 
-// D16: no answer in time is an ERROR.
-func TestHTTPInTimeD16(t *testing.T) {
+// No answer in time is an ERROR.
+func TestHTTPInTime_D16(t *testing.T) {
 	t.Parallel()
 	a := asked(entities.CheckHTTP, func(d *entities.CheckDefinition) {
 		d.HTTP = &entities.HTTPCheck{URL: "http://slow.example", Timeout: time.Millisecond}
@@ -117,7 +117,7 @@ func vector(samples ...string) string {
 	return `{"resultType":"vector","result":[` + strings.Join(samples, ",") + `]}`
 }
 
-func TestPrometheusA20(t *testing.T) {
+func TestPrometheus_A20(t *testing.T) {
 	t.Parallel()
 	server, places := prom(t, map[string]string{
 		`errors{v="v2"}`: vector(`{"__name__":"errors","zone":"eu"} 0.004`, `{"__name__":"errors","zone":"us"} 0.02`),
@@ -163,7 +163,7 @@ func TestPrometheusA20(t *testing.T) {
 	}})
 }
 
-func TestCapacityD19(t *testing.T) {
+func TestCapacity_A20_D19(t *testing.T) {
 	t.Parallel()
 	server, places := prom(t, map[string]string{
 		"max_over_time((sum(use))[86400000ms:60000ms])":  vector(`{} 120`),
@@ -197,7 +197,7 @@ func TestCapacityD19(t *testing.T) {
 	}})
 }
 
-func TestAlertmanagerA20(t *testing.T) {
+func TestAlertmanager_A20(t *testing.T) {
 	t.Parallel()
 	const quiet = `,"status":{"state":"active","silencedBy":[],"inhibitedBy":[]}}`
 	answers := map[string]string{

@@ -73,7 +73,7 @@ func TestServiceStable(t *testing.T) {
 	checktest.Conform(t, checktest.Kind{Kind: entities.CheckServiceStable, Rows: rows})
 }
 
-func TestVersionOrderD22(t *testing.T) {
+func TestVersionOrder_D22(t *testing.T) {
 	t.Parallel()
 	a := on(entities.CheckVersionOrder, entities.Dependency{Service: "api"})
 	row := func(name string, s protocol.Status, want entities.Verdict, says string) checktest.Row {
@@ -92,7 +92,7 @@ func TestVersionOrderD22(t *testing.T) {
 	}})
 }
 
-func TestStaticOrderD22(t *testing.T) {
+func TestStaticOrder_D22(t *testing.T) {
 	t.Parallel()
 	a := on(entities.CheckStaticOrder, entities.Dependency{Service: "api"})
 	row := func(name string, want entities.Verdict, says string, releases ...protocol.ReleaseStatus) checktest.Row {
@@ -110,8 +110,8 @@ func TestStaticOrderD22(t *testing.T) {
 	}})
 }
 
-// D21: a wait in a circle is a deadlock that names all who wait.
-func TestDeadlockD21(t *testing.T) {
+// A wait in a circle is a deadlock that names all who wait.
+func TestDeadlock_D21(t *testing.T) {
 	t.Parallel()
 	a := on(entities.CheckServiceStable, entities.Dependency{Service: "api"})
 	held := inProd(entities.StatusPreconditions, "v1", "v2")
@@ -155,7 +155,7 @@ func capacities(s protocol.Status, mine [2]any, others map[string]any) checktest
 	return w
 }
 
-func TestCapacityOrderD20(t *testing.T) {
+func TestCapacityOrder_D20(t *testing.T) {
 	t.Parallel()
 	job := on(entities.CheckCapacityOrder, entities.Dependency{Service: "routes", Parameter: "replicas", OtherParameter: "weight", First: "growing"})
 	next := inProd(entities.StatusPreconditions, "v1", "v2", release("v2", 7, maestro.Pending), release("v1", 6, maestro.Succeeded))
@@ -187,10 +187,10 @@ func TestCapacityOrderD20(t *testing.T) {
 	}})
 }
 
-// D21: of two that list each other, whatever each is to become, never do both wait; unless they were
+// Of two that list each other, whatever each is to become, never do both wait; unless they were
 // declared to contradict each other, and then, as soon as each sees that the other waits, it is a
 // deadlock that names both.
-func TestCapacityOrderNeverBothD21(t *testing.T) {
+func TestCapacityOrderNeverBoth_D21(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(0, 3)

@@ -125,8 +125,8 @@ func drawCalendar(t *rapid.T, zone string, night time.Time) slow {
 	return s
 }
 
-// A20: whether it is open, and when that changes next, is what trying every minute finds.
-func TestTimesAgainstEveryMinuteA20(t *testing.T) {
+// Whether it is open, and when that changes next, is what trying every minute finds.
+func TestTimesAgainstEveryMinute_A20(t *testing.T) {
 	t.Parallel()
 	zones := slices.Sorted(func(yield func(string) bool) {
 		for zone := range nights {

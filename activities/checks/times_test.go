@@ -38,7 +38,7 @@ func with(d entities.AllowedTimes, change func(*entities.AllowedTimes)) entities
 	return d
 }
 
-func TestTimesA20(t *testing.T) {
+func TestTimes_A20(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name string
@@ -130,8 +130,8 @@ func TestTimesA20(t *testing.T) {
 	}
 }
 
-// A20, D16: what cannot be read is an ERROR that says what was expected.
-func TestTimesThatCannotBeReadA20(t *testing.T) {
+// What cannot be read is an ERROR that says what was expected.
+func TestTimesThatCannotBeRead_A20_D16(t *testing.T) {
 	t.Parallel()
 	window := func(days, hours string) entities.AllowedTimes {
 		return entities.AllowedTimes{TimeZone: "UTC", Windows: []entities.TimeWindow{{Days: days, Hours: hours}}}

@@ -63,8 +63,8 @@ func runs(t *testing.T, args ...string) (report.Document, int) {
 	return document(t, stdout, err)
 }
 
-// C8: both streams apart, and the command's exit code.
-func TestStreamsApart(t *testing.T) {
+// Both streams apart, and the command's exit code.
+func TestStreamsApart_C8(t *testing.T) {
 	doc, code := runs(t, "exec", "--", "sh", "-c", `echo out; echo err >&2; echo "$1"; exit 3`, "sh", "--timeout")
 	require.Equal(t, 3, code)
 	require.Equal(t, "out\n--timeout\n", string(doc.Stdout.Data))
@@ -74,8 +74,8 @@ func TestStreamsApart(t *testing.T) {
 	require.Empty(t, doc.Error+doc.Signal)
 }
 
-// C6, C8: a whole structured answer is kept, of more the end; no byte is lost that is not UTF-8.
-func TestWhatIsKept(t *testing.T) {
+// A whole structured answer is kept, of more the end; no byte is lost that is not UTF-8.
+func TestWhatIsKept_C6_C8(t *testing.T) {
 	doc, _ := runs(t, "exec", "--", "sh", "-c", `head -c 262144 /dev/zero; head -c 300000 /dev/zero >&2; printf end >&2`)
 	require.Len(t, doc.Stdout.Data, report.LimitStdout)
 	require.False(t, doc.Stdout.Truncated())

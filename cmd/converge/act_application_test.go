@@ -8,9 +8,9 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// A16, A17, A24: verbs on more than one service go to whoever stands for all of them, once it was
+// Verbs on more than one service go to whoever stands for all of them, once it was
 // confirmed, and what makes no sense asks nobody.
-func TestVerbsOnAWhole(t *testing.T) {
+func TestVerbsOnAWhole_A16_A17_A24(t *testing.T) {
 	web := moment("staging CONVERGED v9 v9 succeeded")
 	web.Channels[0].Runtime = "edge"
 	for _, tt := range []struct {

@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// Exit codes (INTERFACE section 2). Every help text states them.
+// Exit codes (docs/operating.md, Exit codes). Every help text states them.
 const (
 	exitDone        = 0
 	exitError       = 1

@@ -92,8 +92,8 @@ func TestGateVerbsRefuse(t *testing.T) {
 	}
 }
 
-// A release that comes to an approval says how it is given, once, and goes on when it is (A14).
-func TestReleaseWaitsForApproval(t *testing.T) {
+// A release that comes to an approval says how it is given, once, and goes on when it is.
+func TestReleaseWaitsForApproval_A14(t *testing.T) {
 	waiting := moment("prod WAITING_MANUAL_APPROVAL v8 v9 pending")
 	waiting.Channels[0].Conditions = []protocol.ConditionStatus{{ID: "approval/go-live", Verdict: "WAIT", Unblock: "converge approve shop/web v9 go-live"}}
 	done := moment("prod CONVERGED v9 v9 succeeded", "5 prod CONVERGED at v9")
@@ -114,7 +114,7 @@ web v9 waits for an approval in prod. Next: converge approve shop/web v9 go-live
 	require.Equal(t, exitPerson, code)
 }
 
-// The history is what the store has and what only the workflow has yet, each line once (D13).
+// The history is what the store has and what only the workflow has yet, each line once.
 func TestHistory(t *testing.T) {
 	dir := t.TempDir()
 	store, err := intent.OpenStore(context.Background(), dir)

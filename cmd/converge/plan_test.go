@@ -79,7 +79,7 @@ const (
 	podVersion    = `spec.template.metadata.annotations[converge/version]|"v8"|"v9"`
 )
 
-// The plan of INTERFACE section 2, and everything else that a channel can say.
+// A plan with everything that a channel can say.
 func planOfV9() *preview.Plan {
 	conflicting := object("update", "Service/web")
 	conflicting.Conflicts = []string{"port 80 owned by kubectl-edit"}

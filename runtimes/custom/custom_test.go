@@ -58,8 +58,8 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// C7: exactly this environment, whatever else the worker has.
-func TestEnvironment(t *testing.T) {
+// Exactly this environment, whatever else the worker has.
+func TestEnvironment_C7(t *testing.T) {
 	t.Setenv("LANG", "C")
 	t.Setenv("HOME", "/home/worker")
 	t.Setenv("USER", "worker")
@@ -109,8 +109,8 @@ func TestFiles(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// C10 and Command.RetryableExitCodes: which failures are for good, and how they read.
-func TestApplyExitCodes(t *testing.T) {
+// Command.RetryableExitCodes: which failures are for good, and how they read.
+func TestApplyExitCodes_C10(t *testing.T) {
 	for _, c := range []struct {
 		script    string
 		retryable []int
@@ -138,8 +138,8 @@ func TestApplyExitCodes(t *testing.T) {
 	}
 }
 
-// C2, and that an unapplied instance is not asked about.
-func TestExitCodeFetch(t *testing.T) {
+// What exit codes say, and that an unapplied instance is not asked about.
+func TestExitCodeFetch_C2(t *testing.T) {
 	for _, c := range []struct {
 		exit    string
 		version string
@@ -166,8 +166,8 @@ func TestExitCodeFetch(t *testing.T) {
 	}
 }
 
-// C3 and C6: what ends a structured fetch badly, by code and in words.
-func TestStructuredFetch(t *testing.T) {
+// What ends a structured fetch badly, by code and in words.
+func TestStructuredFetch_C3_C6(t *testing.T) {
 	for _, c := range []struct{ name, script, code, want string }{
 		{"fails", "echo '{\"objects\": []}'; echo no cluster >&2; exit 1", runtimes.CodeFetchFailed, "fetch hello/web in staging: sh exited 1: no cluster"},
 		{"drift by exit code", "exit 2", runtimes.CodeFetchFailed, "fetch hello/web in staging: sh exited 2"},

@@ -38,8 +38,8 @@ const fullDocument = `{
 }
 `
 
-// C4: the whole document, its defaults and what is ignored.
-func TestParseDocument(t *testing.T) {
+// The whole document, its defaults and what is ignored.
+func TestParseDocument_C4(t *testing.T) {
 	objects, err := ParseDocument([]byte(fullDocument))
 	require.NoError(t, err)
 	require.Equal(t, []entities.Object{
@@ -65,8 +65,8 @@ func TestParseDocument(t *testing.T) {
 	require.Empty(t, objects)
 }
 
-// C6: every kind of malformed document, with the exact words.
-func TestMalformedDocument(t *testing.T) {
+// Every kind of malformed document, with the exact words.
+func TestMalformedDocument_C6(t *testing.T) {
 	object := func(fields string) string { return `{"objects": [{"name": "a", "objectType": "b"` + fields + `}]}` }
 	for _, c := range []struct{ name, document, want string }{
 		{"empty", "", `line 1, column 1: nothing on stdout; expected a JSON document`},
@@ -135,9 +135,9 @@ func TestMalformedDocument(t *testing.T) {
 
 var located = regexp.MustCompile(`^(line \d+, column \d+|objects(\[\d+\])?(\.[a-zA-Z]+(\[\d+\])?)*): `)
 
-// C6: whatever a command prints, parsing does not panic, an error says where, and what was
+// Whatever a command prints, parsing does not panic, an error says where, and what was
 // understood is understood the same way again.
-func FuzzParseDocument(f *testing.F) {
+func FuzzParseDocument_C6(f *testing.F) {
 	for _, seed := range []string{
 		fullDocument, "", "null", "[]", "{}", `{"objects":[]}`, `{"objects":null}`, "{\"objects\": []}\nx", "\xff", "not json",
 		`{"objects":[{"name":"a","objectType":"b","versions":[{"version":"","replicas":1e3}]}]}`,

@@ -51,8 +51,8 @@ func inJobs(t *testing.T, wrapper string, c entities.CustomRuntime) *Runtime {
 	return rt
 }
 
-// A11, C1 to C10: what every runtime promises, with a Job for each look and each apply.
-func TestConformanceAsJobs(t *testing.T) {
+// What every runtime promises, with a Job for each look and each apply.
+func TestConformanceAsJobs_A11_C1(t *testing.T) {
 	script, err := filepath.Abs("testdata/demo.sh")
 	require.NoError(t, err)
 	wrapper := buildWrapper(t)
@@ -87,8 +87,8 @@ func TestConformanceAsJobs(t *testing.T) {
 	}})
 }
 
-// C7: the same variables and files; C3: stderr apart; and no secret in what is kept.
-func TestApplyAsJob(t *testing.T) {
+// The same variables and files; stderr apart; and no secret in what is kept.
+func TestApplyAsJob_C3_C7(t *testing.T) {
 	t.Setenv("WORKER_TOKEN", secret)
 	rt := inJobs(t, buildWrapper(t), entities.CustomRuntime{
 		Apply: sh(`env | grep -E '^(PVN|CONVERGE_ADDRESS|ZONE)' | sort; cat "$CONVERGE_FILES/routes/a.json"; echo "token $TOKEN" >&2; exit 3`),
@@ -111,8 +111,8 @@ func TestApplyAsJob(t *testing.T) {
 	require.Positive(t, out.Duration)
 }
 
-// C6: how a look that fails in a cluster is told, by code and in words.
-func TestFetchAsJob(t *testing.T) {
+// How a look that fails in a cluster is told, by code and in words.
+func TestFetchAsJob_C6(t *testing.T) {
 	wrapper := buildWrapper(t)
 	for _, row := range []struct {
 		name, script, code, want string

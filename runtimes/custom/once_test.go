@@ -19,8 +19,8 @@ func once(argv ...string) Once {
 	}
 }
 
-// A20, A21, C7: a command of no runtime is told what a runtime's command is told.
-func TestOnceIsToldWhatARuntimesCommandIs(t *testing.T) {
+// A command of no runtime is told what a runtime's command is told.
+func TestOnceIsToldWhatARuntimesCommandIs_A20_A21_C7(t *testing.T) {
 	t.Parallel()
 	o := once("sh", "-c", `echo "$PVN_APPLICATION $PVN_SERVICE $PVN_SERVICE_ID $PVN_SERVICE_VERSION $PVN_RELEASE_CHANNEL $MINE"; exit 2`)
 	o.Env = map[string]entities.Value{"MINE": {Literal: "a b"}, "PVN_SERVICE": {Literal: "forged"}}

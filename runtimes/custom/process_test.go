@@ -37,8 +37,8 @@ func gone(t *testing.T, f *os.File) {
 // SIGTERM as well.
 const stubborn = `trap '' TERM; (exec 3>alive; exec tail -f /dev/null) & wait; wait; exec tail -f /dev/null`
 
-// C6, and the promise of Apply: a timeout leaves nothing behind, whatever it ignores.
-func TestTimeoutEndsTheGroup(t *testing.T) {
+// The promise of Apply: a timeout leaves nothing behind, whatever it ignores.
+func TestTimeoutEndsTheGroup_C6(t *testing.T) {
 	for _, fetch := range []bool{false, true} {
 		dir := t.TempDir()
 		alive := pipe(t, filepath.Join(dir, "alive"))
@@ -158,8 +158,8 @@ func TestWorkersDeathEndsItsCommand(t *testing.T) {
 	gone(t, alive)
 }
 
-// C6: what is kept for people is bounded, at the end that tells why.
-func TestOutputIsBounded(t *testing.T) {
+// What is kept for people is bounded, at the end that tells why.
+func TestOutputIsBounded_C6(t *testing.T) {
 	out, err := newRuntime(t, t.TempDir(), applying(`yes out | head -n 100000; yes err | head -n 100000 >&2; echo last >&2`)).Apply(t.Context(), web("v1"))
 	require.NoError(t, err)
 	for stream, end := range map[string]string{out.Stdout: "out\n", out.Stderr: "err\nlast\n"} {
@@ -170,7 +170,7 @@ func TestOutputIsBounded(t *testing.T) {
 	}
 }
 
-// A20: a question is asked each second for days: what it leaves running would fill the machine.
+// A question is asked each second for days: what it leaves running would fill the machine.
 func TestQuestionsLeaveNothingRunning_A20(t *testing.T) {
 	t.Parallel()
 	o := once("sh", "-c", `(exec 3>alive; echo >ready; exec tail -f /dev/null) >/dev/null 2>&1 & read -r _ <ready; exit 2`)

@@ -27,8 +27,8 @@ func instance() runtimes.Instance {
 	}
 }
 
-// A24, C7: the command gets what an apply of what is there would get.
-func TestRemoveGetsWhatApplyGets(t *testing.T) {
+// The command gets what an apply of what is there would get.
+func TestRemoveGetsWhatApplyGets_A24_C7(t *testing.T) {
 	dir := t.TempDir()
 	rt := newRuntime(t, dir, removing(&entities.Command{Argv: []string{
 		"sh", "-c",
@@ -40,8 +40,8 @@ func TestRemoveGetsWhatApplyGets(t *testing.T) {
 	require.Equal(t, "routes r3 prod eu west {}\n", string(told))
 }
 
-// C10: exit codes tell what is worth another try.
-func TestRemoveThatFails(t *testing.T) {
+// Exit codes tell what is worth another try.
+func TestRemoveThatFails_C10(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		command   *entities.Command

@@ -77,7 +77,7 @@ func (r *Runtime) Applies() []Apply {
 }
 
 // Overlaps names every apply that started while another one of the same instance was running.
-// Anything but empty is a broken engine (A7, DESIGN section 4: at most one at a time).
+// Anything but empty is a broken engine (one apply at a time for an instance: docs/concepts.md).
 func (r *Runtime) Overlaps() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

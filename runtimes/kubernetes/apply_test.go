@@ -14,8 +14,8 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// A9, A11: what is there is not applied again, and what an apply costs is known.
-func TestApplyAgainWritesNothing(t *testing.T) {
+// What is there is not applied again, and what an apply costs is known.
+func TestApplyAgainWritesNothing_A9_A11(t *testing.T) {
 	d := reach(t).desk()
 	v1 := d.instance("v1", deploymentOf("web:1", 2, ""), configOf("settings", "b"))
 	require.Equal(t, []string{"created ConfigMap/settings", "created Deployment/web"}, d.applied(v1))
@@ -69,9 +69,9 @@ func TestOneBadObjectStopsAll(t *testing.T) {
 	require.Contains(t, text, "ConfigMap "+d.namespace+"/settings is declared twice")
 }
 
-// D11: what is not ours is refused; adopting takes over what is nobody's, and never another
+// What is not ours is refused; adopting takes over what is nobody's, and never another
 // instance's.
-func TestWhoseAnObjectIs(t *testing.T) {
+func TestWhoseAnObjectIs_D11(t *testing.T) {
 	d := reach(t).desk()
 	mine := d.instance("v1", configOf("settings", "mine"))
 	d.declares("helm", "ConfigMap", "settings", "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {b: theirs}}")
@@ -83,8 +83,8 @@ func TestWhoseAnObjectIs(t *testing.T) {
 	}
 }
 
-// An object whose labels were taken off by hand is still ours, and gets them again (A12).
-func TestLabelsTakenOffByHand(t *testing.T) {
+// An object whose labels were taken off by hand is still ours, and gets them again.
+func TestLabelsTakenOffByHand_A12(t *testing.T) {
 	d := reach(t).desk()
 	v1 := d.instance("v1", configOf("settings", "mine"))
 	d.applied(v1)
@@ -142,8 +142,8 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
-// A3: a wave waits for the one before it.
-func TestWavesWaitForOneAnother(t *testing.T) {
+// A wave waits for the one before it.
+func TestWavesWaitForOneAnother_A3(t *testing.T) {
 	d := reach(t).desk()
 	slow := strings.Replace(deploymentOf("web:1", 1, ""), "{name: web}", `{name: web, annotations: {converge/wave: "-1"}}`, 1)
 	slow = strings.Replace(slow, "replicas: 1", "replicas: 1\n  minReadySeconds: 2", 1)
@@ -168,8 +168,8 @@ func TestWavesWaitForOneAnother(t *testing.T) {
 	require.Nil(t, d.there("ConfigMap", "later"))
 }
 
-// D11: what somebody else made while earlier waves became ready is not taken.
-func TestWhatAppearedMeanwhileIsNotTaken(t *testing.T) {
+// What somebody else made while earlier waves became ready is not taken.
+func TestWhatAppearedMeanwhileIsNotTaken_D11(t *testing.T) {
 	d := reach(t).desk()
 	late := "{apiVersion: v1, kind: ConfigMap, metadata: {name: late}, data: {b: theirs}}"
 	d.failing(func(req *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
@@ -236,8 +236,8 @@ func TestNamespacesAndDefinitionsComeFirst(t *testing.T) {
 	require.Contains(t, told, "left in place CustomResourceDefinition/widgets."+group+", which is no longer declared")
 }
 
-// D10: what is no longer declared stays, is reported, and goes when the payload says so.
-func TestWhatIsNoLongerDeclared(t *testing.T) {
+// What is no longer declared stays, is reported, and goes when the payload says so.
+func TestWhatIsNoLongerDeclared_D10(t *testing.T) {
 	d := reach(t).desk()
 	d.applied(d.instance("v1", configOf("settings", "b"), deploymentOf("web:1", 1, ""),
 		"{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}"))
@@ -281,9 +281,9 @@ func TestWhatCannotBeChangedIsMadeAgainWhenAllowed(t *testing.T) {
 	require.Equal(t, []string{"unchanged 1 object"}, d.applied(v2))
 }
 
-// A11, B7: an apply that is interrupted at any request, before or after the server got it, is
+// An apply that is interrupted at any request, before or after the server got it, is
 // finished by the next one.
-func TestAnApplyInterruptedAnywhereIsFinishedByTheNext(t *testing.T) {
+func TestAnApplyInterruptedAnywhereIsFinishedByTheNext_A11(t *testing.T) {
 	d := reach(t).desk()
 	d.applied(d.instance("v0", configOf("old", "x")))
 	in := pruning(d.instance("v1", configOf("one", "x"), configOf("two", "x", `converge/wave: "1"`)))

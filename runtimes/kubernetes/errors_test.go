@@ -27,8 +27,8 @@ import (
 )
 
 // Each refusal is one line that keeps the server's own words, says what to do, is permanent only when
-// no other attempt can mend it (D18), and costs no storm of requests.
-func TestRefusals(t *testing.T) {
+// no other attempt can mend it, and costs no storm of requests.
+func TestRefusals_D18(t *testing.T) {
 	large := strings.Repeat("x", 700_000)
 	rows := map[string]struct {
 		as        string

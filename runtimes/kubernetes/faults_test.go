@@ -21,9 +21,9 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// D17: while the server is away nothing is known; when it is back, looks are whole again by
+// While the server is away nothing is known; when it is back, looks are whole again by
 // themselves, and who was told that nothing is known is hinted at.
-func TestAServerThatIsAwayIsUnknownAndComesBack(t *testing.T) {
+func TestAServerThatIsAwayIsUnknownAndComesBack_D17(t *testing.T) {
 	b := reach(t)
 	v1 := b.instance("v1", config)
 	b.put(v1)

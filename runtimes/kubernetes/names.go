@@ -11,7 +11,7 @@ import (
 const FieldManager = "converge"
 
 // Labels that every object of an instance carries, and the pods of its workloads too. Each value is a
-// name of INTERFACE section 1: at most 63 characters.
+// name of the configuration: at most 63 characters.
 const (
 	LabelApplication = "converge/application"
 	LabelService     = "converge/service"

@@ -17,9 +17,9 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// D10, D11: who clones an object copies its labels, and so does the controller that makes Endpoints for
+// Who clones an object copies its labels, and so does the controller that makes Endpoints for
 // a Service. Neither made them ours: they are not reported, and pruning leaves them.
-func TestWhatOnlyCopiedOurLabelsIsNotOurs(t *testing.T) {
+func TestWhatOnlyCopiedOurLabelsIsNotOurs_D10_D11(t *testing.T) {
 	d := reach(t).desk()
 	v1 := d.instance("v1", config,
 		"{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {selector: {app: web}, ports: [{port: 80}]}}",
@@ -49,9 +49,9 @@ func TestWhatOnlyCopiedOurLabelsIsNotOurs(t *testing.T) {
 	require.NotNil(t, d.there("Endpoints", "web"))
 }
 
-// D10: an instance that moves to another namespace leaves objects behind, also of kinds that it has no
+// An instance that moves to another namespace leaves objects behind, also of kinds that it has no
 // more. They are found there by the inventory that it left, and pruned when that is asked for.
-func TestWhatAMovedInstanceLeftIsFound(t *testing.T) {
+func TestWhatAMovedInstanceLeftIsFound_D10(t *testing.T) {
 	d := reach(t).desk()
 	there := d.namespace + "-new"
 	_, err := d.admin.typed.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: there}}, metav1.CreateOptions{})
@@ -109,9 +109,9 @@ func (d *desk) lag(resource string) (delay, catchUp func()) {
 	return func() { late.Store(true) }, func() { late.Store(false); close(open) }
 }
 
-// B7: what was made a moment ago and is not declared any more is found, also when the watch has not told
+// What was made a moment ago and is not declared any more is found, also when the watch has not told
 // of it yet.
-func TestWhatTheWatchHasNotSeenIsNotForgotten(t *testing.T) {
+func TestWhatTheWatchHasNotSeenIsNotForgotten_D10(t *testing.T) {
 	d := reach(t).desk()
 	delay, catchUp := d.lag("secrets")
 	secret := func(name string) string { return "{apiVersion: v1, kind: Secret, metadata: {name: " + name + "}}" }
@@ -126,9 +126,9 @@ func TestWhatTheWatchHasNotSeenIsNotForgotten(t *testing.T) {
 	require.Contains(t, told, "pruned Secret/second")
 }
 
-// C5: kinds are watched apart. While the watch of Deployments is behind, what is known of one is about
+// Kinds are watched apart. While the watch of Deployments is behind, what is known of one is about
 // its earlier version, and pods of the new one that are not ready do not become stable by it.
-func TestAWorkloadThatIsKnownTooLateIsNotStable(t *testing.T) {
+func TestAWorkloadThatIsKnownTooLateIsNotStable_C5(t *testing.T) {
 	d := reach(t).desk()
 	delay, catchUp := d.lag("deployments")
 	recreate := func(image, ready string) string {
@@ -151,9 +151,9 @@ func TestAWorkloadThatIsKnownTooLateIsNotStable(t *testing.T) {
 	d.until(v2, "v2", settled("v2"))
 }
 
-// A12: an object that changed while it was judged is judged as it became. What it was before is no less
+// An object that changed while it was judged is judged as it became. What it was before is no less
 // drift when it comes back.
-func TestDriftThatComesBackWhileTheWatchIsBehindIsSeen(t *testing.T) {
+func TestDriftThatComesBackWhileTheWatchIsBehindIsSeen_A12(t *testing.T) {
 	d := reach(t).desk()
 	delay, catchUp := d.lag("configmaps")
 	v1 := d.instance("v1", config)
@@ -172,8 +172,8 @@ func TestDriftThatComesBackWhileTheWatchIsBehindIsSeen(t *testing.T) {
 	require.True(t, drifted(d.look(v1)))
 }
 
-// D11: an object that somebody makes between the trial and the apply is not taken by force.
-func TestWhatAppearsBeforeTheApplyIsNotTakenByForce(t *testing.T) {
+// An object that somebody makes between the trial and the apply is not taken by force.
+func TestWhatAppearsBeforeTheApplyIsNotTakenByForce_D11(t *testing.T) {
 	d := reach(t).desk()
 	theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"a": "theirs"}}
 	d.failing(func(req *http.Request, send func() (*http.Response, error)) (*http.Response, error) {

@@ -15,8 +15,8 @@ import (
 
 const config = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {a: b}}"
 
-// C4: a rolling update is seen as two active versions, then one; objects that are not there have none.
-func TestARollingUpdateIsTwoVersionsAndThenOne(t *testing.T) {
+// A rolling update is seen as two active versions, then one; objects that are not there have none.
+func TestARollingUpdateIsTwoVersionsAndThenOne_C4(t *testing.T) {
 	b := reach(t)
 	v1 := b.instance("v1", deploymentOf("web:1", 2, ""), config)
 	for _, o := range b.look(v1) {
@@ -46,8 +46,8 @@ func TestARollingUpdateIsTwoVersionsAndThenOne(t *testing.T) {
 	b.until(v2, "v2 alone", settled("v2"))
 }
 
-// A12: what somebody changed by hand is drift; what others add is theirs.
-func TestHandEditsAreDriftAndForeignFieldsAreNot(t *testing.T) {
+// What somebody changed by hand is drift; what others add is theirs.
+func TestHandEditsAreDriftAndForeignFieldsAreNot_A12(t *testing.T) {
 	b := reach(t)
 	v1 := b.instance("v1", deploymentOf("web:1", 2, ""), config)
 	b.put(v1)
@@ -141,8 +141,8 @@ func TestADeletedObjectIsHintedAtAndAbsent(t *testing.T) {
 	require.Empty(t, seen[0].Versions)
 }
 
-// D10: what is ours and no longer declared is reported, until it is gone; what is somebody else's is not.
-func TestOrphansAreReported(t *testing.T) {
+// What is ours and no longer declared is reported, until it is gone; what is somebody else's is not.
+func TestOrphansAreReported_D10(t *testing.T) {
 	b := reach(t)
 	b.put(b.instance("v1", config, "{apiVersion: v1, kind: Secret, metadata: {name: old}}", deploymentOf("web:1", 1, "")))
 	other := b.instance("v1", "{apiVersion: v1, kind: ConfigMap, metadata: {name: others}}")

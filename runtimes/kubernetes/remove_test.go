@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// A24: everything of the inventory goes, later waves first, each once the one before is gone, the
+// Everything of the inventory goes, later waves first, each once the one before is gone, the
 // inventory last; what is somebody else's stays.
-func TestRemoveTakesWhatIsOursBackwards(t *testing.T) {
+func TestRemoveTakesWhatIsOursBackwards_A24(t *testing.T) {
 	d := reach(t).desk()
 	v1 := d.instance("v1",
 		"{apiVersion: v1, kind: Namespace, metadata: {name: "+d.namespace+"-own}}",
@@ -52,8 +52,8 @@ func TestRemoveTakesWhatIsOursBackwards(t *testing.T) {
 	require.Empty(t, writes, "what is gone is not removed again")
 }
 
-// A24: another channel of the service keeps what it has, though it lies in the same namespace.
-func TestRemoveLeavesOtherInstances(t *testing.T) {
+// Another channel of the service keeps what it has, though it lies in the same namespace.
+func TestRemoveLeavesOtherInstances_A24(t *testing.T) {
 	d := reach(t).desk()
 	v1 := d.instance("v1", configOf("settings", "b"))
 	d.applied(v1)
@@ -64,9 +64,9 @@ func TestRemoveLeavesOtherInstances(t *testing.T) {
 	require.NotNil(t, d.there("ConfigMap", "settings-beta"))
 }
 
-// A24: what does not go holds up what lies under it, and says why; once it can go, the removal is run
+// What does not go holds up what lies under it, and says why; once it can go, the removal is run
 // again and goes on.
-func TestRemoveWaitsForEachWave(t *testing.T) {
+func TestRemoveWaitsForEachWave_A24(t *testing.T) {
 	d := reach(t).desk()
 	v1 := d.instance("v1", configOf("settings", "b"),
 		"{apiVersion: v1, kind: ConfigMap, metadata: {name: held, annotations: {converge/wave: '5'}}}")
@@ -83,8 +83,8 @@ func TestRemoveWaitsForEachWave(t *testing.T) {
 	require.Nil(t, d.there("ConfigMap", "settings"))
 }
 
-// A24: a definition of which somebody has objects stays with them; it goes once they have gone.
-func TestRemoveLeavesADefinitionInUse(t *testing.T) {
+// A definition of which somebody has objects stays with them; it goes once they have gone.
+func TestRemoveLeavesADefinitionInUse_A24(t *testing.T) {
 	d := reach(t).desk()
 	group := strings.ReplaceAll(d.namespace, "-", "") + ".example.com"
 	definition := "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: widgets." + group + "}, " +

@@ -8,9 +8,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A12, D10: a key that is no longer declared goes, and one that somebody changed is put back, also when
+// A key that is no longer declared goes, and one that somebody changed is put back, also when
 // it is declared in plain text.
-func TestPlainDataOfASecretIsDeclaredLikeAnyOther(t *testing.T) {
+func TestPlainDataOfASecretIsDeclaredLikeAnyOther_A12(t *testing.T) {
 	d := reach(t).desk()
 	d.applied(d.instance("v1", "{apiVersion: v1, kind: Secret, metadata: {name: key}, data: {a: eA==}, stringData: {b: plain, c: gone}}"))
 	require.Equal(t, map[string]any{"a": "eA==", "b": "cGxhaW4=", "c": "Z29uZQ=="}, d.there("Secret", "key").Object["data"])
@@ -37,8 +37,8 @@ func TestAWrongSecretIsToldWithoutItsValues(t *testing.T) {
 	}
 }
 
-// A12: what a chart leaves empty is not declared, and stays with whoever fills it in.
-func TestNullIsNotDeclared(t *testing.T) {
+// What a chart leaves empty is not declared, and stays with whoever fills it in.
+func TestNullIsNotDeclared_A12(t *testing.T) {
 	for text, want := range map[string]string{
 		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, annotations: null}, data: {b: null, c: ''}, x: [{y: null}]}": `{"apiVersion":"v1","data":{"c":""},"kind":"ConfigMap","metadata":{"name":"a"},"x":[{}]}`,
 		"{apiVersion: example.com/v1, kind: Thing, metadata: {name: a}, spec: null}":                                        `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"a"},"spec":null}`,

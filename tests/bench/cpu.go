@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	goalCPU = 0.10 // seconds, DESIGN section 9
+	goalCPU = 0.10 // seconds: docs/benchmarks.md
 	// blockSize releases are measured together: CPU is counted by the process, and what follows a
 	// release (a look, the next poll) belongs to it.
 	blockSize = 20

@@ -16,7 +16,7 @@ import (
 
 const (
 	looksPerWindow = 4
-	// What the looks of the window are extrapolated to: DESIGN section 9.
+	// What the looks of the window are extrapolated to, as docs/benchmarks.md has it.
 	manyServices  = 10000
 	steadyDefault = 5 * time.Minute
 	goalIdle      = 0.10 // of a core

@@ -19,7 +19,7 @@ const (
 	breath = 30 * time.Millisecond
 )
 
-// goalLatency is DESIGN section 9's.
+// goalLatency is that of docs/benchmarks.md: so many times the bare activity.
 const goalLatency = 1.25
 
 // latencies are samples of both sides, and of the legs of their way.

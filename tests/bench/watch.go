@@ -24,7 +24,7 @@ import (
 
 const (
 	pollEvery  = 5 * time.Second
-	goalNotice = time.Second // DESIGN section 9
+	goalNotice = time.Second // docs/benchmarks.md
 	// calm is how long a service is left alone before what follows, so that its look at rest is over.
 	calm = time.Second
 )

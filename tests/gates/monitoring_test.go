@@ -19,8 +19,8 @@ import (
 	"github.com/converge-engine/converge/tests/temporaltest"
 )
 
-// A19, A20, A22, D19: Prometheus and Alertmanager, as processes, watch what the hello example serves.
-func TestMonitoredRelease(t *testing.T) {
+// Prometheus and Alertmanager, as processes, watch what the hello example serves.
+func TestMonitoredRelease_A19_A20_A22_D19(t *testing.T) {
 	t.Parallel()
 	p := story.New(shared.World(t))
 	copied, err := exec.CommandContext(t.Context(), "sh", "-c", "cp -R ../../examples/hello/run ../../examples/hello/web '"+p.Dir+"'").CombinedOutput()

@@ -14,9 +14,9 @@ import (
 	"github.com/converge-engine/converge/intent"
 )
 
-// A8, A19, A20, D17: what a configuration says of times, played forward from the file to the minute: a freeze over New
+// What a configuration says of times, played forward from the file to the minute: a freeze over New
 // Year, the nights on which clocks change, a week of soak.
-func TestTimeTravel(t *testing.T) {
+func TestTimeTravel_A8_A19_A20(t *testing.T) {
 	t.Parallel()
 	const freeze = `{timeZone: Europe/Paris, windows: [{days: Mon-Fri, hours: "09:00-16:00"}], freezes: [{from: "2026-12-23", to: "2027-01-03", reason: New Year}]}`
 	const night = `{timeZone: Europe/Paris, windows: [{hours: "02:30-05:00"}]}`

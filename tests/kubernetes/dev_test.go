@@ -41,7 +41,7 @@ func impatient(t *testing.T, file string) {
 }
 
 // The example's README, by the programs themselves: released, planned, broken, killed in the middle.
-func TestKubernetesFromTheReadme(t *testing.T) {
+func TestKubernetesFromTheReadme_A11(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds the programs; not with -short")
@@ -72,7 +72,7 @@ func TestKubernetesFromTheReadme(t *testing.T) {
 	require.Zero(t, code, out)
 	require.Contains(t, out, "web v2 converged in staging, production.")
 
-	t.Run("A11 killed in the middle of a rollout", func(t *testing.T) {
+	t.Run("killed in the middle of a rollout", func(t *testing.T) {
 		web := func(channel string) *appsv1.Deployment {
 			d, err := c.Client.AppsV1().Deployments("shop-"+channel).Get(t.Context(), "web", metav1.GetOptions{})
 			require.NoError(t, err)

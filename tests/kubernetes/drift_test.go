@@ -18,7 +18,7 @@ import (
 // byWatch is far less than the five minutes between looks at what is steady.
 const byWatch = 2 * time.Minute
 
-// A12: what is changed by hand is put back, at once, and what others add is left alone.
+// What is changed by hand is put back, at once, and what others add is left alone.
 func TestKubernetesDriftIsRepaired_A12(t *testing.T) {
 	t.Parallel()
 	w := newKubeWorld(t, "web")
@@ -56,7 +56,7 @@ func TestKubernetesDriftIsRepaired_A12(t *testing.T) {
 	})
 }
 
-// A12: under observe, drift is reported and left.
+// Under observe, drift is reported and left.
 func TestKubernetesDriftIsReported_A12(t *testing.T) {
 	t.Parallel()
 	w := newKubeWorld(t, "web")
@@ -120,7 +120,7 @@ func TestKubernetesAdopts_D11(t *testing.T) {
 	require.Equal(t, "Hello from staging", settings.Data["GREETING"])
 }
 
-// DESIGN 9: a converged service costs no history and no request, however often it is looked at. Alone,
+// A converged service costs no history and no request, however often it is looked at. Alone,
 // since it counts the requests of all that use the kubeconfig.
 func TestKubernetesIdleCostsNothing(t *testing.T) {
 	w := newKubeWorld(t, "web", "api", "cache")

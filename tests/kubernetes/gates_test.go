@@ -11,8 +11,8 @@ import (
 	"github.com/converge-engine/converge/tests/kubetest"
 )
 
-// A14, A19, A20, A22: stories of gates on a real Kubernetes API server, two of them the same as on a runtime in memory.
-func TestKubernetesGates_A14_A19_A20(t *testing.T) {
+// Stories of gates on a real Kubernetes API server, two of them the same as on a runtime in memory.
+func TestKubernetesGates_A14_A19_A20_A22(t *testing.T) {
 	t.Parallel()
 	told := story.Load(t, "testdata/gates")
 	elsewhere := story.Load(t, "../gates/testdata")

@@ -13,7 +13,7 @@ import (
 	"github.com/converge-engine/converge/tests/kubetest"
 )
 
-// D8: what others wrote, definitions of kinds and an object of one of them, goes out whole, converges without drift, and
+// What others wrote, definitions of kinds and an object of one of them, goes out whole, converges without drift, and
 // moves to another version.
 func TestKubernetesPublicManifests_D8(t *testing.T) {
 	t.Parallel()

@@ -20,9 +20,9 @@ import (
 )
 
 // What a cluster refuses is told by explain in the server's own words, with what to do; what no
-// repetition mends is tried once, everything else as often as the runtime says, and then it is over
-// (A13, A23, D18). Requests are counted.
-func TestKubernetesRefusalsAreExplained_A13_D18(t *testing.T) {
+// repetition mends is tried once, everything else as often as the runtime says, and then it is over. Requests
+// are counted.
+func TestKubernetesRefusalsAreExplained_A13_A23_D18(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		prepare  func(*testing.T, *kubetest.Cluster, string)

@@ -13,7 +13,7 @@ import (
 	"github.com/converge-engine/converge/tests/internal/stage"
 )
 
-// D8: services of manifests, of a kustomization and of a chart converge side by side, in two channels in one cluster.
+// Services of manifests, of a kustomization and of a chart converge side by side, in two channels in one cluster.
 func TestKubernetesExampleConverges_D8(t *testing.T) {
 	t.Parallel()
 	w := newKubeWorld(t, "web", "api", "cache")
@@ -49,7 +49,7 @@ func TestKubernetesExampleConverges_D8(t *testing.T) {
 	}
 }
 
-// A8 and A3: while staging rolls, both versions are seen, and production waits; then it goes on. B9: changed
+// While staging rolls, both versions are seen, and production waits; then it goes on. Changed
 // configuration moves the channel that it concerns.
 func TestKubernetesRollingUpdate_A3_A8_B9(t *testing.T) {
 	t.Parallel()
@@ -81,7 +81,7 @@ func TestKubernetesRollingUpdate_A3_A8_B9(t *testing.T) {
 	require.Equal(t, before, w.deployment(w.staging, "web").Generation, "staging was not touched")
 }
 
-// A23 and A8: an image that cannot be pulled fails staging, in the node's words, and production never moves. A fix goes
+// An image that cannot be pulled fails staging, in the node's words, and production never moves. A fix goes
 // past it.
 func TestKubernetesFailingImage_A8_A23_B10(t *testing.T) {
 	t.Parallel()
@@ -107,7 +107,7 @@ func TestKubernetesFailingImage_A8_A23_B10(t *testing.T) {
 	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
 }
 
-// D10: what is no longer declared stays and is shown; with prune it goes.
+// What is no longer declared stays and is shown; with prune it goes.
 func TestKubernetesOrphans_D10(t *testing.T) {
 	t.Parallel()
 	w := newKubeWorld(t, "web")
@@ -133,7 +133,7 @@ func TestKubernetesOrphans_D10(t *testing.T) {
 	require.Empty(t, budgets.Items)
 }
 
-// D8: hooks of a chart are waves: what comes before an upgrade has ended before anything is touched, and what comes after
+// Hooks of a chart are waves: what comes before an upgrade has ended before anything is touched, and what comes after
 // it begins when all is healthy.
 func TestKubernetesChartHooks_D8(t *testing.T) {
 	t.Parallel()

@@ -54,9 +54,9 @@ func holder(ctx workflow.Context, runtime string, leases, limit int) error {
 // How many hold a lease now, and the most there ever were: of holders in this process.
 var applying, maxApplying atomic.Int64
 
-// C10: no more than the limit hold a lease at once, whatever the number of holders; all get theirs, across
+// No more than the limit hold a lease at once, whatever the number of holders; all get theirs, across
 // continue-as-new; a lease costs its Runtime at most 14 events.
-func TestLeasesC10(t *testing.T) {
+func TestLeases_C10(t *testing.T) {
 	server, err := embedded.Start(t.Context(), embedded.Options{ContinueAsNewAfter: 100})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = server.Stop() })

@@ -106,8 +106,8 @@ func (b *bench) written(name string) []string {
 	return lines
 }
 
-// C8: the exit code, and both streams apart, though the log merges them.
-func TestExitCodeAndStreams(t *testing.T) {
+// The exit code, and both streams apart, though the log merges them.
+func TestExitCodeAndStreams_C8(t *testing.T) {
 	b := start(t)
 	res, err := b.run(b.request(`echo out; echo err >&2; echo "$DIR" | wc -l; exit 3`))
 	require.NoError(t, err)
@@ -120,8 +120,8 @@ func TestExitCodeAndStreams(t *testing.T) {
 	b.clean()
 }
 
-// C6: a whole structured answer comes through, beside a flood on stderr of which the end is kept.
-func TestLargeOutput(t *testing.T) {
+// A whole structured answer comes through, beside a flood on stderr of which the end is kept.
+func TestLargeOutput_C6(t *testing.T) {
 	b := start(t)
 	r := b.request(`head -c 262144 /dev/zero | tr '\0' '"'; head -c 3000000 /dev/zero >&2; echo last >&2`)
 	r.Limit = 256 << 10

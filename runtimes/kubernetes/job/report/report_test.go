@@ -17,8 +17,8 @@ func whole() Document {
 	}
 }
 
-// C8: one line, both streams, exit code, start and duration; no byte is lost that is not UTF-8.
-func TestDocument(t *testing.T) {
+// One line, both streams, exit code, start and duration; no byte is lost that is not UTF-8.
+func TestDocument_C8(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, whole().Write(&b))
 	require.Equal(t, `{"schema":"converge.command/v1","command":["deploy","<web>"],"exitCode":143,"signal":"terminated","timedOut":true,`+
@@ -59,9 +59,9 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// C6, C8: whatever a log holds, looking for the document does not panic, and what is found is written
+// Whatever a log holds, looking for the document does not panic, and what is found is written
 // and found again.
-func FuzzFind(f *testing.F) {
+func FuzzFind_C6_C8(f *testing.F) {
 	var b bytes.Buffer
 	if err := whole().Write(&b); err != nil {
 		f.Fatal(err)
