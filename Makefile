@@ -9,10 +9,10 @@ FUZZTIME ?= 20s
 KUBE ?= .cache/kube
 
 .DEFAULT_GOAL := help
-.PHONY: help build install test race lint fmt vet workflowcheck tidy generated check bench fuzz histories temporal-cli chromium monitoring kube kube-build kube-test manifests
+.PHONY: help build install test race lint fmt vet workflowcheck tidy generated check bench fuzz histories freeze-histories temporal-cli chromium monitoring kube kube-build kube-test manifests
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build everything; the two programs go to bin/
 	go build ./...
@@ -73,6 +73,9 @@ fuzz: ## Run every fuzz target for FUZZTIME (20s)
 
 histories: ## Record the workflow histories again that the tests replay (see CONTRIBUTING.md before doing so)
 	go test ./tests -run TestRecordHistories -count=1 -record
+
+freeze-histories: ## Keep the recorded histories from being changed, when a version is released (see CONTRIBUTING.md)
+	go run ./tests/internal/histories/freeze
 
 temporal-cli: ## Build the stock temporal CLI into .cache/bin for the tests that call it (minutes, once)
 	go -C tests/temporalcli build -ldflags='-s -w' -o $(CURDIR)/.cache/bin/temporal github.com/temporalio/cli/cmd/temporal

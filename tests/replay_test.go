@@ -16,6 +16,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/tests/internal/histories"
 	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/temporaltest"
 	"github.com/converge-engine/converge/workflows"
@@ -23,12 +24,16 @@ import (
 
 var record = flag.Bool("record", false, "record the histories that are replayed (make histories)")
 
-// histories holds a folder for each version of the workflows' logic that was ever released.
-const histories = "testdata/histories"
+// recorded holds a folder for each version of the workflows' logic that was ever released, and recordInto names the one
+// that `make histories` writes. A folder that is frozen is refused.
+const (
+	recorded   = "testdata/histories"
+	recordInto = "v1"
+)
 
 // The histories of every released version of the logic replay with the present one.
 func TestRecordedHistoriesReplay(t *testing.T) {
-	files, err := filepath.Glob(histories + "/*/*.json")
+	files, err := filepath.Glob(recorded + "/*/*.json")
 	require.NoError(t, err)
 	require.NotEmpty(t, files, "no recorded histories; make them with: make histories")
 	for _, file := range files {
@@ -74,10 +79,11 @@ func TestRecordHistories(t *testing.T) {
 	if !*record {
 		t.Skip("records only with -record: make histories")
 	}
+	require.NoError(t, histories.Writable(recorded, recordInto))
+	dir := filepath.Join(recorded, recordInto)
 	w := shortRuns(t, 150)
 	w.App = "recorded"
 	live(w)
-	dir := filepath.Join(histories, "v1")
 	require.NoError(t, os.MkdirAll(dir, 0o755))
 	w.recordRuns(w.ID("web"), filepath.Join(dir, "service"))
 	w.recordRuns(protocol.ApplicationID(w.App), filepath.Join(dir, "application"))
