@@ -97,3 +97,19 @@ type OtherService struct {
 	// The channel to look in; the same when not given.
 	ReleaseChannel Name `json:"releaseChannel,omitempty"`
 }
+
+var preconditionNames = []string{"releaseChannelStable", "manualApproval", "sharedManualApproval", "serviceStable", "versionOrder", "staticOrder"}
+
+// given lists the fields that were given; one is right.
+func (p Precondition) given() []string {
+	var given []string
+	for i, is := range []bool{
+		p.ReleaseChannelStable != nil, p.ManualApproval != nil, p.SharedManualApproval != nil,
+		p.ServiceStable != nil, p.VersionOrder != nil, p.StaticOrder != nil,
+	} {
+		if is {
+			given = append(given, preconditionNames[i])
+		}
+	}
+	return given
+}

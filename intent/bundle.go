@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
 // maxBundle bounds the bytes of one bundle.
@@ -137,7 +139,7 @@ type filler struct {
 func (f *filler) fill(v any, at place) any {
 	switch x := v.(type) {
 	case map[string]any:
-		for _, key := range keys(x) {
+		for _, key := range strict.Keys(x) {
 			x[key] = f.fill(x[key], at.below(key))
 		}
 	case []any:
@@ -176,15 +178,4 @@ func (f *filler) lookup(name string) any {
 		f.missing = name
 	}
 	return plainValue(v)
-}
-
-// canonical writes a value as JSON with sorted keys and no white space.
-func canonical(v any) ([]byte, error) {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }

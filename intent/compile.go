@@ -36,7 +36,7 @@ func (c *Compiled) Specs() (map[string]entities.Spec, error) {
 
 // Compile makes the incarnation of a configuration. It reads nothing, and the same sources give
 // the same bytes (D4). An error of type Problems lists what is wrong; what Load accepted has none.
-func Compile(config *Config) (*Compiled, error) {
+func Compile(config *Loaded) (*Compiled, error) {
 	compiled, problems := compile(config, false)
 	if len(problems) > 0 {
 		return nil, problems
@@ -47,6 +47,7 @@ func Compile(config *Config) (*Compiled, error) {
 // compiler checks and compiles in one pass, so that all problems are found at once.
 type compiler struct {
 	config *Config
+	inputs *objectSources
 	// partial: something could not be read. What refers to names is then not judged, because the
 	// name may stand in what is missing.
 	partial  bool
@@ -85,13 +86,13 @@ type channelTrouble struct {
 	channels []string
 }
 
-func compile(config *Config, partial bool) (*Compiled, Problems) {
+func compile(config *Loaded, partial bool) (*Compiled, Problems) {
 	c := &compiler{
-		config: config, partial: partial, byPlace: map[string]*channelTrouble{},
+		config: config.Config, inputs: config.inputs, partial: partial, byPlace: map[string]*channelTrouble{},
 		refs: map[string][]placeRef{}, runtimes: map[string]entities.RuntimeDefinition{},
 		bundles: map[string]Bundle{}, claims: map[claimKey]claim{},
 		protections: map[string]*protectionDoc{}, extensions: map[string]*extensionDoc{},
-		definitions: newDefinitions(config.dir), shared: map[string]entities.ExtensionDefinition{},
+		definitions: newDefinitions(config.Dir), shared: map[string]entities.ExtensionDefinition{},
 		goes: map[string][]string{}, parameterTypes: map[string]map[string]entities.ParamType{}, waits: map[string][]dependency{},
 	}
 	for _, known := range config.options.Runtimes {
@@ -130,7 +131,7 @@ func compile(config *Config, partial bool) (*Compiled, Problems) {
 		own[i].Owner = doc.Application
 		c.runtimes[own[i].Name] = own[i]
 	}
-	for _, name := range keys(c.runtimes) {
+	for _, name := range strict.Keys(c.runtimes) {
 		compiled.known = append(compiled.known, c.runtimes[name])
 	}
 	return compiled, nil
@@ -139,10 +140,10 @@ func compile(config *Config, partial bool) (*Compiled, Problems) {
 func (c *compiler) noApplication() {
 	fault := Fault{Code: "no-application", Message: "there is no Application in this directory", Expected: "one document of kind Application"}
 	file := "converge.yaml"
-	if len(c.config.files) == 0 {
+	if len(c.config.Files) == 0 {
 		fault = Fault{Code: "no-configuration", Message: "there is no configuration in this directory", Expected: "converge.yaml or *.converge.yaml, here or below"}
 	} else {
-		file = c.config.files[0]
+		file = c.config.Files[0]
 	}
 	c.problems = append(c.problems, Problem{File: file, Line: 1, Column: 1, Fault: fault})
 }

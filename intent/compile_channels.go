@@ -40,11 +40,11 @@ func duplicate(what string, name Name, file string, line int) Fault {
 
 // plainMap checks labels and constants: keys that can be named, values without substitutions.
 func (c *compiler) plainMap(d *strict.Decoder, path, what string, entries map[string]string) {
-	for _, key := range keys(entries) {
+	for _, key := range strict.Keys(entries) {
 		at := strict.Key(path, key)
 		if !keyRE.MatchString(key) || len(key) > 63 {
 			c.report(d, at, Fault{
-				Code: "bad-name", Message: fmt.Sprintf("%q is no name of a %s", clip(key), what),
+				Code: "bad-name", Message: fmt.Sprintf("%q is no name of a %s", strict.Clip(key), what),
 				Expected: "letters, digits and . _ / - between them, at most 63",
 			})
 		}
@@ -86,7 +86,7 @@ func (c *compiler) channelRuntimes(app *document[Application], path string, chan
 }
 
 func (c *compiler) unknownRuntime(name string) Fault {
-	known := keys(c.runtimes)
+	known := strict.Keys(c.runtimes)
 	fault := Fault{Code: "unknown-runtime", Message: fmt.Sprintf("there is no runtime %q", name), Expected: strict.OneOf(known), Suggestion: strict.Nearest(name, known)}
 	if len(known) == 0 {
 		fault.Expected = "a document of kind Runtime with that name"
@@ -186,7 +186,7 @@ func (c *compiler) labelsOf(among []string) []string {
 		if !slices.Contains(among, channel.Name) {
 			continue
 		}
-		for _, key := range keys(channel.Labels) {
+		for _, key := range strict.Keys(channel.Labels) {
 			all = append(all, key+"="+channel.Labels[key])
 		}
 	}
@@ -197,7 +197,7 @@ func (c *compiler) labelsOf(among []string) []string {
 // selectorText is a selector as conditions are named: tier=prod,zone=eu.
 func selectorText(selector map[string]string) string {
 	text := ""
-	for i, key := range keys(selector) {
+	for i, key := range strict.Keys(selector) {
 		if i > 0 {
 			text += ","
 		}

@@ -1,6 +1,7 @@
 package intent
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"path"
@@ -38,7 +39,7 @@ func (d *kubernetesDraft) chart(in *strict.Decoder, at string, h *ServiceHelm) {
 	if h.Chart != "" {
 		d.helm.chart, d.helm.digest = placed[string]{h.Chart, at + ".chart"}, h.Digest
 	}
-	d.helm.release = orElse(string(h.ReleaseName), d.helm.release)
+	d.helm.release = cmp.Or(string(h.ReleaseName), d.helm.release)
 	if h.IncludeCRDs != nil {
 		d.helm.crds = *h.IncludeCRDs
 	}
@@ -62,19 +63,19 @@ func (b *objectSet) chart(doc *kubernetesDoc) {
 		}
 		return
 	}
-	chart := b.config.objects.charts[b.chartKey(h)]
+	chart := b.inputs.charts[b.chartKey(h)]
 	values, fixed, ok := b.values(h)
 	doc.Fixed = fixed
 	if chart == nil || !ok {
 		b.faulty = true
 		return // told
 	}
-	release := sources.Release{Name: orElse(h.release, string(b.Spec.Name)), Namespace: b.namespace, Values: values, CRDs: h.crds}
+	release := sources.Release{Name: cmp.Or(h.release, string(b.Spec.Name)), Namespace: b.namespace, Values: values, CRDs: h.crds}
 	if len(release.Name) > maxReleaseName {
 		b.fail(h.at, Fault{Code: "bad-name", Message: fmt.Sprintf("%q is too long for the name of a Helm release", release.Name), Expected: fmt.Sprintf(`"releaseName" of at most %d characters`, maxReleaseName)})
 		return
 	}
-	rendered := b.config.objects.render(b.chartKey(h), chart, release)
+	rendered := b.inputs.render(b.chartKey(h), chart, release)
 	for _, fault := range rendered.faults {
 		b.fail(h.chart.at, fault)
 	}
@@ -92,26 +93,6 @@ func (b *objectSet) chartKey(h *helmDraft) string {
 	return chartKey(path.Join(path.Dir(b.File), clean), h.digest)
 }
 
-// render renders a chart once for the same values, whichever services and channels use it.
-func (from *objectSources) render(key string, chart *sources.Chart, release sources.Release) *built {
-	data, err := canonical([]any{key, release.Name, release.Namespace, release.CRDs, release.Values})
-	if err != nil {
-		return &built{faults: []Fault{{Code: "chart", Message: "the values cannot be JSON: " + err.Error()}}}
-	}
-	from.mu.Lock()
-	defer from.mu.Unlock()
-	memo := hashOf(data)
-	if from.rendered[memo] == nil {
-		texts, err := chart.Render(release)
-		if err != nil {
-			from.rendered[memo] = &built{faults: []Fault{refusal("chart", "the chart cannot be used: ", err)}}
-		} else {
-			from.rendered[memo] = build(texts, true)
-		}
-	}
-	return from.rendered[memo]
-}
-
 // values merges files of values and the layers in the service, substituted. It returns the
 // parameters that they name, directly or through other parameters.
 func (b *objectSet) values(h *helmDraft) (map[string]any, []string, bool) {
@@ -125,7 +106,7 @@ func (b *objectSet) values(h *helmDraft) (map[string]any, []string, bool) {
 		if fault != nil {
 			continue // told
 		}
-		file := b.config.objects.values[path.Join(path.Dir(b.File), clean)]
+		file := b.inputs.values[path.Join(path.Dir(b.File), clean)]
 		if file == nil {
 			filler.faulty = true
 			continue // told
@@ -140,7 +121,7 @@ func (b *objectSet) values(h *helmDraft) (map[string]any, []string, bool) {
 
 // mergeValues merges by key, as deep as both are mappings.
 func mergeValues(into, from map[string]any) {
-	for _, key := range keys(from) {
+	for _, key := range strict.Keys(from) {
 		inner, ok := from[key].(map[string]any)
 		if have, both := into[key].(map[string]any); ok && both {
 			mergeValues(have, inner)
@@ -169,7 +150,7 @@ func (f *valuesFiller) fill(path string, v any) any {
 	switch x := v.(type) {
 	case map[string]any:
 		all := make(map[string]any, len(x))
-		for _, key := range keys(x) {
+		for _, key := range strict.Keys(x) {
 			if hasSubstitution(key) {
 				f.wrong(strict.Key(path, key), trouble{Fault: Fault{Code: "no-substitution", Message: "nothing is substituted in a key", Expected: `a key without "${{"`}})
 			}

@@ -71,22 +71,6 @@ func (c *compiler) addCondition(app *document[Application], path string, conditi
 	channel.Conditions = append(channel.Conditions, condition)
 }
 
-var preconditionNames = []string{"releaseChannelStable", "manualApproval", "sharedManualApproval", "serviceStable", "versionOrder", "staticOrder"}
-
-// given lists the fields that were given; one is right.
-func (p Precondition) given() []string {
-	var given []string
-	for i, is := range []bool{
-		p.ReleaseChannelStable != nil, p.ManualApproval != nil, p.SharedManualApproval != nil,
-		p.ServiceStable != nil, p.VersionOrder != nil, p.StaticOrder != nil,
-	} {
-		if is {
-			given = append(given, preconditionNames[i])
-		}
-	}
-	return given
-}
-
 // approvals compiles the preconditions that people answer.
 func (c *compiler) approvals(app *document[Application], path string, p Precondition, channel *channelDoc) {
 	if p.ManualApproval != nil {
@@ -103,19 +87,6 @@ func (c *compiler) approvals(app *document[Application], path string, p Precondi
 		by := ManualApproval{MinApprovers: shared.MinApprovers, Approvers: shared.Approvers}
 		c.addCondition(app, path, c.approval(app, path+".sharedManualApproval", string(shared.Name), by), channel)
 	}
-}
-
-// upstream lists the channels that a channel waits for.
-func upstream(channel channelDoc) []string {
-	var names []string
-	for _, condition := range channel.Conditions {
-		for _, name := range condition.Channels {
-			if !slices.Contains(names, name) {
-				names = append(names, name)
-			}
-		}
-	}
-	return names
 }
 
 // order sorts the channels so that each comes after those it waits for, otherwise in file order. A
@@ -161,57 +132,4 @@ func (c *compiler) reportCycle(app *document[Application], done map[string]bool)
 	i := slices.IndexFunc(app.Spec.ReleaseChannels, func(r ReleaseChannel) bool { return string(r.Name) == path[0] })
 	c.report(app.Decoder, strict.Index("releaseChannels", i)+".preconditions",
 		Fault{Code: "cycle", Message: "release channels wait for each other: " + strings.Join(path, " → ")})
-}
-
-// conditionsAmong returns a channel's conditions for a service that goes to some channels only. A
-// channel that it leaves out stands for those that that channel waits for, so that leaving one out
-// never loosens the order of the others.
-func conditionsAmong(channels []channelDoc, channel channelDoc, goesTo func(string) bool) []entities.Condition {
-	var result []entities.Condition
-	add := func(condition entities.Condition) {
-		if len(condition.Channels) > 0 && !slices.ContainsFunc(result, func(o entities.Condition) bool { return o.ID == condition.ID }) {
-			result = append(result, condition)
-		}
-	}
-	for _, condition := range channel.Conditions {
-		if condition.Kind != entities.ChannelStable {
-			result = append(result, condition) // of this channel alone
-			continue
-		}
-		names := present(channels, condition.Channels, goesTo)
-		if condition.ID != "channel-stable/"+condition.Channels[0] || slices.Equal(names, condition.Channels) {
-			condition.Channels = names
-			add(condition)
-			continue
-		}
-		for _, name := range names {
-			add(entities.Condition{ID: "channel-stable/" + name, Kind: entities.ChannelStable, Channels: []string{name}})
-		}
-	}
-	return result
-}
-
-// present replaces channels that a service leaves out by those that they wait for.
-func present(channels []channelDoc, names []string, goesTo func(string) bool) []string {
-	var result []string
-	seen := map[string]bool{}
-	var visit func(name string)
-	visit = func(name string) {
-		if seen[name] {
-			return
-		}
-		seen[name] = true
-		if goesTo(name) {
-			result = append(result, name)
-			return
-		}
-		at := slices.IndexFunc(channels, func(c channelDoc) bool { return c.Name == name })
-		for _, further := range upstream(channels[at]) {
-			visit(further)
-		}
-	}
-	for _, name := range names {
-		visit(name)
-	}
-	return result
 }

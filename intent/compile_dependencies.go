@@ -1,6 +1,7 @@
 package intent
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -65,7 +66,7 @@ func (c *compiler) numeric(service string, name ParameterName) *Fault {
 	case !known:
 		fault := &Fault{
 			Code: "unknown-parameter", Message: fmt.Sprintf("service %q has no parameter %q", service, string(name)),
-			Expected: strict.OneOf(keys(types)), Suggestion: strict.Nearest(string(name), keys(types)),
+			Expected: strict.OneOf(strict.Keys(types)), Suggestion: strict.Nearest(string(name), strict.Keys(types)),
 		}
 		if len(types) == 0 {
 			fault.Expected = "a parameter of type int or float"
@@ -87,7 +88,7 @@ func (c *compiler) other(d *strict.Decoder, at string, service, channel Name) bo
 	case !known && c.partial:
 		return false
 	case !known:
-		fault := unknownDocument("service", string(service), keys(c.goes))
+		fault := unknownDocument("service", string(service), strict.Keys(c.goes))
 		c.report(d, at+".service", fault)
 	case channel == "":
 		return true
@@ -133,7 +134,7 @@ func (s *serviceCompiler) dependencies() {
 		made := dependency{dependencyKinds[given.Rule], entities.Dependency{Service: string(given.Service), Channel: string(given.ReleaseChannel)}, s.Decoder, at}
 		if given.Rule == "capacity" {
 			made.on.Parameter, made.on.First = string(given.Parameter), string(given.First)
-			made.on.OtherParameter = orElse(string(given.OtherParameter), string(given.Parameter))
+			made.on.OtherParameter = cmp.Or(string(given.OtherParameter), string(given.Parameter))
 		}
 		switch {
 		case s.Faulty(at):
@@ -168,7 +169,7 @@ func (s *serviceCompiler) capacityRule(at string, given Dependency) {
 	} else if fault := s.numeric(string(s.Spec.Name), given.Parameter); fault != nil {
 		s.report(s.Decoder, at+".parameter", *fault)
 	}
-	if other := ParameterName(orElse(string(given.OtherParameter), string(given.Parameter))); other != "" {
+	if other := ParameterName(cmp.Or(string(given.OtherParameter), string(given.Parameter))); other != "" {
 		if fault := s.numeric(string(given.Service), other); fault != nil {
 			s.report(s.Decoder, at+".otherParameter", *fault)
 		}
@@ -183,7 +184,7 @@ func (s *serviceCompiler) capacityRule(at string, given Dependency) {
 func (s *serviceCompiler) dependencyChecks(in *scope) []entities.Check {
 	var all []entities.Check
 	for _, d := range slices.Concat(s.waits[in.channel], s.waiting) {
-		where := orElse(d.on.Channel, in.channel)
+		where := cmp.Or(d.on.Channel, in.channel)
 		known := slices.ContainsFunc(all, func(c entities.Check) bool { return c.ID == d.id() })
 		if d.on.Service == in.service || known || !slices.Contains(s.goes[d.on.Service], where) {
 			continue

@@ -1,6 +1,7 @@
 package intent
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -26,7 +27,7 @@ func extensionUses(d *strict.Decoder, at string, all []ExtensionUse) []extension
 	return uses
 }
 
-func (u extensionUse) id() string { return orElse(string(u.Name), string(u.Ref)) }
+func (u extensionUse) id() string { return cmp.Or(string(u.Name), string(u.Ref)) }
 
 // stageOrder is the order of the stages at which extensions run.
 var stageOrder = []entities.Stage{entities.PreApproval, entities.PostApproval, entities.Deployment, entities.PostDeployment}
@@ -121,7 +122,7 @@ func (c *compiler) checkExtensionRef(use extensionUse) {
 	doc := c.extensions[string(use.Ref)]
 	if doc == nil {
 		if !c.partial && !use.d.Faulty(use.at+".ref") {
-			c.report(use.d, use.at+".ref", unknownDocument("extension", string(use.Ref), keys(c.extensions)))
+			c.report(use.d, use.at+".ref", unknownDocument("extension", string(use.Ref), strict.Keys(c.extensions)))
 		}
 		return
 	}
@@ -305,15 +306,4 @@ func (c *compiler) defineExtension(definition entities.ExtensionDefinition) stri
 	digest := entities.DigestOf(definition)
 	c.definitions.extensions[digest] = definition
 	return digest
-}
-
-// overridden is what a reference runs.
-func (e Extension) overridden(by ExtensionRun) ExtensionRun {
-	run := e.ExtensionRun
-	run.SharedInstanceKey = orElse(by.SharedInstanceKey, run.SharedInstanceKey)
-	run.Timeout = Duration(orElse(string(by.Timeout), string(run.Timeout)))
-	if by.Retry != nil {
-		run.Retry = by.Retry
-	}
-	return run
 }

@@ -10,28 +10,6 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// CommandJob is where commands run as Kubernetes Jobs. Kubeconfig and context say which cluster, as
-// in a runtime of kind kubernetes.
-type CommandJob struct {
-	// The path of a kubeconfig, relative to this file. Without it the worker's own environment says
-	// where the cluster is.
-	Kubeconfig string `json:"kubeconfig,omitempty"`
-	// The context in it; without it, its current one.
-	Context string `json:"context,omitempty"`
-	// The namespace of the Jobs.
-	Namespace string `json:"namespace"`
-	// The image that has the commands.
-	Image string `json:"image"`
-	// The service account of the Jobs' pods. Without it they get no token.
-	ServiceAccount string `json:"serviceAccount,omitempty"`
-	// The path of converge-wrapper in the image, which keeps stdout and stderr apart. Without it the
-	// log is taken as it is.
-	Wrapper string `json:"wrapper,omitempty"`
-}
-
-// Planned names the fields that later versions accept.
-func (CommandJob) Planned() []string { return []string{"resources", "nodeSelector", "tolerations"} }
-
 // jobPoll is the default time between looks while something moves, where a look is a Job: it takes
 // seconds, and a handful of objects in the cluster.
 const jobPoll = "30s"
@@ -42,8 +20,8 @@ var (
 	imageRE        = regexp.MustCompile(`^[^\s]+$`)
 )
 
-// pace is how often the runtime is asked.
-func (r RuntimeCustom) pace() Pace {
+// paceOf is how often the runtime is asked.
+func paceOf(r RuntimeCustom) Pace {
 	pace := r.Pace
 	if r.Job != nil && pace.PollInterval == "" {
 		pace.PollInterval = jobPoll
@@ -82,10 +60,10 @@ func (c *compiler) commandJob(d *strict.Decoder, at string, job *CommandJob) *en
 			c.report(d, place, Fault{Code: "bad-value", Message: fmt.Sprintf("%q is not possible here", field.value), Expected: field.wanted})
 		}
 	}
-	return job.entity()
+	return jobEntity(job)
 }
 
-func (job *CommandJob) entity() *entities.CommandJob {
+func jobEntity(job *CommandJob) *entities.CommandJob {
 	return &entities.CommandJob{
 		Cluster:   entities.KubernetesRuntime{Kubeconfig: job.Kubeconfig, Context: job.Context},
 		Namespace: job.Namespace, Image: job.Image, ServiceAccount: job.ServiceAccount, Wrapper: job.Wrapper,

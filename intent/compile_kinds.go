@@ -21,46 +21,6 @@ const (
 	shortestOver          = time.Minute
 )
 
-// kindName is a kind of protection and whether it was given.
-type kindName struct {
-	kind  entities.CheckKind
-	given bool
-}
-
-func (k ProtectionKind) names() []kindName {
-	return []kindName{
-		{entities.CheckAllowedTimes, k.AllowedTimes != nil},
-		{entities.CheckDeniedVersions, k.DeniedVersions != nil},
-		{entities.CheckPrometheus, k.Prometheus != nil},
-		{entities.CheckAlertmanager, k.Alertmanager != nil},
-		{entities.CheckHTTP, k.HTTP != nil},
-		{entities.CheckCommand, k.Command != nil},
-		{entities.CheckJob, k.Job != nil},
-		{entities.CheckCapacity, k.Capacity != nil},
-		{entities.CheckAlways, k.Always != nil},
-	}
-}
-
-// kinds lists the kinds that were given; one is right.
-func (k ProtectionKind) kinds() []entities.CheckKind {
-	var given []entities.CheckKind
-	for _, n := range k.names() {
-		if n.given {
-			given = append(given, n.kind)
-		}
-	}
-	return given
-}
-
-// kindNames lists all kinds, for messages.
-func kindNames() []string {
-	var all []string
-	for _, n := range (ProtectionKind{}).names() {
-		all = append(all, string(n.kind))
-	}
-	return all
-}
-
 // kind fills in how a protection judges, and checks it.
 func (f *filling) kind(k ProtectionKind, into *entities.CheckDefinition) {
 	kinds := k.kinds()
@@ -127,7 +87,7 @@ func (f *filling) prometheus(at string, p *PrometheusProtection) *entities.Prome
 func (f *filling) alerts(at string, a *AlertmanagerProtection) *entities.Alerts {
 	alerts := &entities.Alerts{URL: f.text(at+".url", a.URL, checkURL), Matchers: map[string]string{}, Token: f.token(at+".token", a.Token)}
 	f.needed(at+".matchers", len(a.Matchers), "at least one label, such as {service: web}")
-	for _, label := range keys(a.Matchers) {
+	for _, label := range strict.Keys(a.Matchers) {
 		alerts.Matchers[label] = f.text(strict.Key(at+".matchers", label), a.Matchers[label], nil)
 	}
 	return alerts
@@ -143,7 +103,7 @@ func (f *filling) http(at string, h *HTTPProtection) *entities.HTTPCheck {
 			f.once(strict.Index(at+".statuses", i), Fault{Code: "bad-value", Message: fmt.Sprintf("%d is no status", status), Expected: "100 to 599"})
 		}
 	}
-	for _, name := range keys(h.Headers) {
+	for _, name := range strict.Keys(h.Headers) {
 		if check.Headers == nil {
 			check.Headers = map[string]entities.Value{}
 		}
@@ -196,7 +156,7 @@ func (f *filling) job(at string, job *CommandJob) *entities.CommandJob {
 	if f.scope == nil {
 		return f.c.commandJob(f.d, at, job)
 	}
-	return job.entity()
+	return jobEntity(job)
 }
 
 func checkURL(text string) *Fault {
@@ -204,14 +164,14 @@ func checkURL(text string) *Fault {
 	if err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" {
 		return nil
 	}
-	return &Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no address", clip(text)), Expected: "one that begins with http:// or https://"}
+	return &Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no address", strict.Clip(text)), Expected: "one that begins with http:// or https://"}
 }
 
 func checkPattern(text string) *Fault {
 	if _, err := path.Match(text, ""); err == nil && text != "" {
 		return nil
 	}
-	return &Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no version and no pattern", clip(text)), Expected: "such as v1.2.3 or v1.2.*"}
+	return &Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no version and no pattern", strict.Clip(text)), Expected: "such as v1.2.3 or v1.2.*"}
 }
 
 // notEmpty refuses an empty text.

@@ -78,7 +78,7 @@ func (s *serviceCompiler) compileObjects(scope *scope, d *kubernetesDraft, ref p
 	set.chart(doc)
 	set.unique()
 	set.substitute(doc)
-	if len(set.objects) == 0 && !set.faulty && !s.config.objects.incomplete && !s.Faulty(d.at) {
+	if len(set.objects) == 0 && !set.faulty && !s.inputs.incomplete && !s.Faulty(d.at) {
 		set.fail(d.at, Fault{Code: "no-objects", Message: "the service is made of no objects", Expected: "manifests, a kustomization or a chart with at least one"})
 	}
 	return doc, set.bundle(doc)
@@ -115,7 +115,7 @@ func (b *objectSet) resolveNamespace() {
 	if !namespaceRE.MatchString(namespace) && b.runtimes[b.ref.name].Kind == entities.RuntimeKubernetes {
 		b.faulty = true
 		b.reportIn(b.config.application.Decoder, b.ref.path+".namespace", b.scope.channel, trouble{inChannel: true, Fault: Fault{
-			Code: "bad-name", Message: fmt.Sprintf("%q is no name of a namespace", clip(namespace)),
+			Code: "bad-name", Message: fmt.Sprintf("%q is no name of a namespace", strict.Clip(namespace)),
 			Expected: "lower-case letters, digits and hyphens between them, at most 63",
 		}})
 	}
@@ -123,7 +123,7 @@ func (b *objectSet) resolveNamespace() {
 
 // gather collects the objects of all sources, in the order in which they are named.
 func (b *objectSet) gather() {
-	from := b.config.objects
+	from := b.inputs
 	taken := map[string]bool{} // a file that two entries lead to counts once
 	for _, entry := range b.draft.manifests {
 		clean, fault := localFile(entry.v)
@@ -170,7 +170,7 @@ func (b *objectSet) substitute(doc *kubernetesDoc) {
 			}
 		}
 	}
-	doc.Names = keys(names)
+	doc.Names = strict.Keys(names)
 }
 
 func secretInObject() Fault {
@@ -216,11 +216,6 @@ func (b *objectSet) bundle(doc *kubernetesDoc) objectList {
 	return list
 }
 
-// sortKey orders objects by what they are and not by where they stand.
-func (o *object) sortKey() string {
-	return strings.Join([]string{o.group, o.kind, o.namespace, o.name, o.digest}, "\x00")
-}
-
 // allBundles lists the bundles made, by digest.
 func (c *compiler) allBundles() []Bundle {
 	byDigest := map[string]Bundle{}
@@ -228,7 +223,7 @@ func (c *compiler) allBundles() []Bundle {
 		byDigest[b.digest] = b
 	}
 	var all []Bundle
-	for _, digest := range keys(byDigest) {
+	for _, digest := range strict.Keys(byDigest) {
 		all = append(all, byDigest[digest])
 	}
 	return all

@@ -1,6 +1,7 @@
 package intent
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -107,7 +108,7 @@ func (c *compiler) people(app *document[Application], at string, all []string) {
 		case hasSubstitution(name):
 			c.noSubstitution(app.Decoder, place, "an Application", name)
 		case !personRE.MatchString(name):
-			c.report(app.Decoder, place, Fault{Code: "bad-name", Message: fmt.Sprintf("%q is no person and no group", clip(name)), Expected: "a name without spaces, such as alice@shop.dev or group:sre"})
+			c.report(app.Decoder, place, Fault{Code: "bad-name", Message: fmt.Sprintf("%q is no person and no group", strict.Clip(name)), Expected: "a name without spaces, such as alice@shop.dev or group:sre"})
 		case seen[name]:
 			c.report(app.Decoder, place, Fault{Code: "duplicate-name", Message: fmt.Sprintf("%q is listed twice", name)})
 		}
@@ -123,7 +124,7 @@ func (c *compiler) notification(app *document[Application], at string, n Notific
 	if slices.Contains(events, everything) {
 		events = n.Events.Choices()
 	}
-	return entities.Notification{Name: string(n.Name), URL: entities.Value(n.URL), Format: orElse(string(n.Format), "json"), Events: events}
+	return entities.Notification{Name: string(n.Name), URL: entities.Value(n.URL), Format: cmp.Or(string(n.Format), "json"), Events: events}
 }
 
 // approval compiles an approval: by a channel's own topic, or by a shared one (A14).

@@ -1,6 +1,7 @@
 package intent
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,7 +35,7 @@ func protectionUses(d *strict.Decoder, at string, all []ProtectionUse) []protect
 }
 
 // id is what the protection is called.
-func (u protectionUse) id() string { return orElse(string(u.Name), string(u.Ref)) }
+func (u protectionUse) id() string { return cmp.Or(string(u.Name), string(u.Ref)) }
 
 // defineProtections checks the documents of kind Protection.
 func (c *compiler) defineProtections() {
@@ -121,7 +122,7 @@ func (c *compiler) checkProtectionRef(use protectionUse) {
 	doc := c.protections[string(use.Ref)]
 	if doc == nil {
 		if !c.partial && !use.d.Faulty(use.at+".ref") {
-			c.report(use.d, use.at+".ref", unknownDocument("protection", string(use.Ref), keys(c.protections)))
+			c.report(use.d, use.at+".ref", unknownDocument("protection", string(use.Ref), strict.Keys(c.protections)))
 		}
 		return
 	}

@@ -51,7 +51,7 @@ func (c *compiler) defineRuntime(doc *document[Runtime]) entities.RuntimeDefinit
 	spec := doc.Spec
 	definition := entities.RuntimeDefinition{
 		Name:   string(spec.Name),
-		Dir:    filepath.Join(c.config.dir, filepath.FromSlash(filepath.Dir(doc.File))),
+		Dir:    filepath.Join(c.config.Dir, filepath.FromSlash(filepath.Dir(doc.File))),
 		Remote: spec.Worker == "remote", ApproveApplies: spec.Approval == "everyApply", NoRollback: isFalse(spec.AutoRollback),
 	}
 	c.maxApplies(doc, &definition)
@@ -93,7 +93,7 @@ func (c *compiler) maxApplies(doc *document[Runtime], definition *entities.Runti
 	if doc.Spec.Custom != nil {
 		bounds["custom."+field] = doc.Spec.Custom.MaxConcurrentApplies
 	}
-	for _, at := range keys(bounds) {
+	for _, at := range strict.Keys(bounds) {
 		switch n := bounds[at]; {
 		case n == nil:
 		case *n < 1:
@@ -121,7 +121,7 @@ func (c *compiler) defineKubernetes(doc *document[Runtime], k *RuntimeKubernetes
 }
 
 func (c *compiler) defineCustom(doc *document[Runtime], custom *RuntimeCustom, definition *entities.RuntimeDefinition) {
-	timing := c.timing(doc, "custom", custom.pace())
+	timing := c.timing(doc, "custom", paceOf(*custom))
 	timing.ApplyTimeout = c.atLeast(doc.Decoder, "custom.apply.timeout", custom.Apply.Timeout, span{defaultApplyTimeout, time.Millisecond})
 	c.command(doc.Decoder, "custom.apply.command", custom.Apply.Command)
 	c.exitCodes(doc.Decoder, "custom.apply.retryableExitCodes", custom.Apply.RetryableExitCodes)
@@ -246,7 +246,7 @@ func (c *compiler) plainEnv(d *strict.Decoder, path string, env map[EnvName]EnvV
 	for name, v := range env {
 		plain[string(name)] = entities.Value(v)
 	}
-	for _, name := range keys(plain) {
+	for _, name := range strict.Keys(plain) {
 		c.noSubstitution(d, strict.Key(path, name), "a runtime", plain[name].Literal)
 	}
 	return plain

@@ -1,6 +1,7 @@
 package intent
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -45,7 +46,7 @@ func (s *serviceCompiler) compile() serviceDoc {
 	doc := serviceDoc{
 		Name: string(spec.Name), Description: spec.Description,
 		Version: string(spec.Version), InitialVersion: string(spec.InitialVersion),
-		ConfigChanges:    entities.ConfigChanges(orElse(string(spec.ConfigChanges), "release")),
+		ConfigChanges:    entities.ConfigChanges(cmp.Or(string(spec.ConfigChanges), "release")),
 		ProgressDeadline: period(s.atLeast(s.Decoder, "progressDeadline", spec.ProgressDeadline, span{defaultProgress, time.Millisecond})),
 		Parameters:       s.parameters(), Remove: spec.OnDelete == "remove",
 	}
@@ -148,7 +149,7 @@ func (s *serviceCompiler) draft() map[string]*draft {
 			parameters: map[string]placed[any]{},
 			env:        map[string]placed[entities.Value]{},
 			deadline:   s.Spec.ProgressDeadline.or(defaultProgress),
-			drift:      entities.Drift(orElse(string(s.Spec.Drift), "enforce")),
+			drift:      entities.Drift(cmp.Or(string(s.Spec.Drift), "enforce")),
 			noRollback: isFalse(s.Spec.AutoRollback),
 
 			protections: protectionUses(s.Decoder, "protections", s.Spec.Protections),
@@ -200,7 +201,7 @@ func (s *serviceCompiler) override(drafts map[string]*draft) {
 			d.custom(at+".custom", o.Custom)
 			d.objects(s.Decoder, at+".kubernetes", o.Kubernetes)
 			d.deadline = o.ProgressDeadline.or(d.deadline)
-			d.drift = entities.Drift(orElse(string(o.Drift), string(d.drift)))
+			d.drift = entities.Drift(cmp.Or(string(o.Drift), string(d.drift)))
 			if o.AutoRollback != nil {
 				d.noRollback = !*o.AutoRollback
 			}
@@ -212,11 +213,11 @@ func (s *serviceCompiler) override(drafts map[string]*draft) {
 
 // overriddenParameters refuses values of parameters that are not declared.
 func (s *serviceCompiler) overriddenParameters(at string, o ChannelOverride) {
-	for _, name := range keys(o.Parameters) {
+	for _, name := range strict.Keys(o.Parameters) {
 		if _, known := s.types[name]; known || s.Faulty("parameters") {
 			continue
 		}
-		names := keys(s.types)
+		names := strict.Keys(s.types)
 		fault := Fault{
 			Code: "unknown-parameter", Message: fmt.Sprintf("the service has no parameter %q", name),
 			Expected: strict.OneOf(names), Suggestion: strict.Nearest(name, names),
@@ -241,10 +242,10 @@ func (s *serviceCompiler) instance(channel channelDoc, d *draft, doc *serviceDoc
 			instance.Address = map[string]string{"namespace": ref.namespace}
 		}
 	}
-	for _, name := range keys(d.parameters) {
+	for _, name := range strict.Keys(d.parameters) {
 		instance.Parameters[name] = d.parameters[name].v
 	}
-	for _, name := range keys(d.env) {
+	for _, name := range strict.Keys(d.env) {
 		instance.Env[name] = d.env[name].v
 	}
 	for _, name := range d.files {
@@ -284,7 +285,7 @@ func (s *serviceCompiler) scope(channel channelDoc, d *draft) *scope {
 		application: s.application, service: string(s.Spec.Name), channel: channel.Name,
 		labels: channel.Labels, constants: channel.Constants, types: s.types, declared: map[string]any{},
 	}
-	for _, name := range keys(d.parameters) {
+	for _, name := range strict.Keys(d.parameters) {
 		scope.declared[name] = d.parameters[name].v
 	}
 	return scope
@@ -293,13 +294,13 @@ func (s *serviceCompiler) scope(channel channelDoc, d *draft) *scope {
 // substitutions tries every text of the service in one channel but those of its objects.
 func (s *serviceCompiler) substitutions(in *scope, d *draft, ref placeRef) {
 	scope := *in // what is used here is of no interest
-	for _, name := range keys(s.types) {
+	for _, name := range strict.Keys(s.types) {
 		if _, t := scope.param(name); t != nil && t.param == name && !s.Faulty(d.parameters[name].at) {
 			s.reportIn(s.Decoder, d.parameters[name].at, scope.channel, *t)
 		}
 		s.given(scope.channel, name, d)
 	}
-	for _, name := range keys(d.env) {
+	for _, name := range strict.Keys(d.env) {
 		if _, t := scope.env(d.env[name].v); t != nil && t.param == "" && !s.Faulty(d.env[name].at) {
 			s.reportIn(s.Decoder, d.env[name].at, scope.channel, *t)
 		}
@@ -341,11 +342,4 @@ func (s *serviceCompiler) sizes(doc *serviceDoc) {
 			}})
 		}
 	}
-}
-
-func orElse(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
 // golden compares with a file, or writes it with -update.
@@ -38,12 +39,12 @@ func compileText(t testing.TB, text string, others ...string) *Compiled {
 	return compiled
 }
 
-func loadText(text string, others ...string) (*Config, error) {
+func loadText(text string, others ...string) (*Loaded, error) {
 	files := fstest.MapFS{"shop.converge.yaml": {Data: []byte(text)}}
 	for i := 0; i+1 < len(others); i += 2 {
 		files[others[i]] = &fstest.MapFile{Data: []byte(others[i+1])}
 	}
-	return loadFS(files, "/config", Options{AllowFake: true})
+	return LoadFS(files, "/config", Options{AllowFake: true})
 }
 
 func shopText(t testing.TB) string {
@@ -149,7 +150,7 @@ func TestTemplatesTellPayloadFromRules_B9(t *testing.T) {
 		specs, err := c.Specs()
 		require.NoError(t, err)
 		all := map[string]string{}
-		for _, service := range keys(specs) {
+		for _, service := range strict.Keys(specs) {
 			for _, channel := range specs[service].Channels {
 				all[service+"/"+channel.Name] = channel.Template
 			}
@@ -186,7 +187,7 @@ func TestTemplatesTellPayloadFromRules_B9(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			var changed []string
 			after := templates(shop(t, row.old, row.now))
-			for _, key := range keys(after) {
+			for _, key := range strict.Keys(after) {
 				if after[key] != before[key] {
 					changed = append(changed, key)
 				}
@@ -296,10 +297,10 @@ func TestSpecsAreBounded(t *testing.T) {
 // A runtime that another application defines may be named (Options.Runtimes).
 func TestRuntimesOfOthersMayBeNamed_D11(t *testing.T) {
 	files := fstest.MapFS{"converge.yaml": {Data: []byte(strings.Split(shopText(t), "---\n")[0])}}
-	_, err := loadFS(files, "/config", Options{})
+	_, err := LoadFS(files, "/config", Options{})
 	require.ErrorContains(t, err, `there is no runtime "edge"`)
 	known := []entities.RuntimeDefinition{{Name: "edge", Kind: entities.RuntimeCustom, Owner: "net"}, {Name: "box", Kind: entities.RuntimeCustom, Owner: "net"}}
-	config, err := loadFS(files, "/config", Options{Runtimes: known})
+	config, err := LoadFS(files, "/config", Options{Runtimes: known})
 	require.NoError(t, err)
 	compiled, err := Compile(config)
 	require.NoError(t, err)

@@ -1,6 +1,7 @@
 package intent
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -74,37 +75,37 @@ func checkTimeZone(text string) *Fault {
 	if _, err := time.LoadLocation(text); err == nil && text != "" && text != "Local" {
 		return nil
 	}
-	return &Fault{Code: "bad-value", Message: fmt.Sprintf("there is no time zone %q", clip(text)), Expected: "a name such as Europe/Paris or UTC"}
+	return &Fault{Code: "bad-value", Message: fmt.Sprintf("there is no time zone %q", strict.Clip(text)), Expected: "a name such as Europe/Paris or UTC"}
 }
 
 func checkCountry(text string) *Fault {
 	if countryRE.MatchString(text) {
 		return nil
 	}
-	return &Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no country", clip(text)), Expected: "two capital letters, as in FR, or with a region, as in DE-BY"}
+	return &Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no country", strict.Clip(text)), Expected: "two capital letters, as in FR, or with a region, as in DE-BY"}
 }
 
 func checkDate(text string) *Fault {
 	if _, err := time.Parse(time.DateOnly, text); err == nil {
 		return nil
 	}
-	return &Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no day", clip(text)), Expected: "one such as 2026-12-24"}
+	return &Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no day", strict.Clip(text)), Expected: "one such as 2026-12-24"}
 }
 
 func checkMoment(text string) *Fault {
 	if _, _, ok := moment(text, time.UTC); ok {
 		return nil
 	}
-	return &Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no day and no time", clip(text)), Expected: "such as 2026-12-20, 2026-12-20T18:00 or 2026-12-20T18:00:00Z"}
+	return &Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no day and no time", strict.Clip(text)), Expected: "such as 2026-12-20, 2026-12-20T18:00 or 2026-12-20T18:00:00Z"}
 }
 
 func checkDays(text string) *Fault {
 	for _, part := range strings.Split(text, ",") {
 		first, last, _ := strings.Cut(strings.TrimSpace(part), "-")
-		for _, day := range []string{first, orElse(last, first)} {
+		for _, day := range []string{first, cmp.Or(last, first)} {
 			if len(day) != 3 || !strings.Contains(weekdays, day) {
 				return &Fault{
-					Code: "bad-value", Message: fmt.Sprintf("%q is no list of days", clip(text)), Expected: "such as Mon-Thu or Sat,Sun",
+					Code: "bad-value", Message: fmt.Sprintf("%q is no list of days", strict.Clip(text)), Expected: "such as Mon-Thu or Sat,Sun",
 					Suggestion: nearestDay(text, day),
 				}
 			}
@@ -128,5 +129,5 @@ func checkHours(text string) *Fault {
 	if hoursRE.MatchString(text) && from != to {
 		return nil
 	}
-	return &Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no span of the day", clip(text)), Expected: `such as "09:00-16:00", or over midnight "22:00-06:00"`}
+	return &Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no span of the day", strict.Clip(text)), Expected: `such as "09:00-16:00", or over midnight "22:00-06:00"`}
 }

@@ -3,6 +3,8 @@ package intent
 import (
 	"slices"
 	"strings"
+
+	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
 // Difference is how one incarnation differs from another (D7). Payload changes open releases, rules
@@ -152,7 +154,7 @@ func kindOf(before, after bool) ChangeKind {
 // changes compares two flat lists.
 func changes(old, now map[string]string) []Change {
 	var all []Change
-	for _, path := range union(keys(old), keys(now)) {
+	for _, path := range union(strict.Keys(old), strict.Keys(now)) {
 		before, had := old[path]
 		after, has := now[path]
 		if kind := kindOf(had, has); kind != Changed || before != after {

@@ -95,9 +95,9 @@ func (l *loader) read(name string, limit int64) ([]byte, *Fault) {
 		text, err = fs.ReadFile(l.fsys, name)
 	}
 	if err != nil {
-		return nil, &Fault{Code: "no-file", Message: fmt.Sprintf("%s cannot be read: %v", name, reason(err))}
+		return nil, &Fault{Code: "no-file", Message: fmt.Sprintf("%s cannot be read: %v", name, strict.Reason(err))}
 	}
-	l.config.files = append(l.config.files, name)
+	l.config.Files = append(l.config.Files, name)
 	if !utf8.Valid(text) {
 		return nil, &Fault{Code: "not-text", Message: name + " is not UTF-8 text"}
 	}
@@ -174,7 +174,7 @@ func (l *loader) kind(d *strict.Decoder, node *yaml.Node) (string, bool) {
 		}
 	}
 	if v := head.apiVersion; v != nil && v.Value != APIVersion {
-		d.Fail("apiVersion", v, Fault{Code: "unknown-version", Message: fmt.Sprintf("there is no version %q of this format", clip(v.Value)), Expected: APIVersion})
+		d.Fail("apiVersion", v, Fault{Code: "unknown-version", Message: fmt.Sprintf("there is no version %q of this format", strict.Clip(v.Value)), Expected: APIVersion})
 		return "", false
 	}
 	if head.kind == nil {
@@ -187,7 +187,7 @@ func (l *loader) kind(d *strict.Decoder, node *yaml.Node) (string, bool) {
 			return kind, true
 		}
 	}
-	fault := Fault{Code: "unknown-kind", Message: fmt.Sprintf("there is no kind %q", clip(kind)), Expected: strict.OneOf(kinds), Suggestion: strict.Nearest(kind, kinds)}
+	fault := Fault{Code: "unknown-kind", Message: fmt.Sprintf("there is no kind %q", strict.Clip(kind)), Expected: strict.OneOf(kinds), Suggestion: strict.Nearest(kind, kinds)}
 	d.Fail("kind", head.kind, fault)
 	return "", false
 }
@@ -236,7 +236,7 @@ func localFile(name string) (string, *Fault) {
 	clean := path.Clean(name)
 	if name == "" || path.IsAbs(name) || strings.Contains(name, `\`) || clean == ".." || strings.HasPrefix(clean, "../") || !fs.ValidPath(clean) {
 		return "", &Fault{
-			Code: "outside-directory", Message: fmt.Sprintf("%q leads out of the directory of this file", clip(name)),
+			Code: "outside-directory", Message: fmt.Sprintf("%q leads out of the directory of this file", strict.Clip(name)),
 			Expected: "a relative path with slashes, at or below it",
 		}
 	}

@@ -1,5 +1,7 @@
 package intent
 
+import "cmp"
+
 // Extension is a command that runs once for each release, and that several places share by reference.
 type Extension struct {
 	Header
@@ -52,4 +54,15 @@ type ExtensionStage string
 // Values lists what may stand in the file.
 func (ExtensionStage) Values() []string {
 	return []string{"preApproval", "postApproval", "postDeployment"}
+}
+
+// overridden is what a reference runs.
+func (e Extension) overridden(by ExtensionRun) ExtensionRun {
+	run := e.ExtensionRun
+	run.SharedInstanceKey = cmp.Or(by.SharedInstanceKey, run.SharedInstanceKey)
+	run.Timeout = Duration(cmp.Or(string(by.Timeout), string(run.Timeout)))
+	if by.Retry != nil {
+		run.Retry = by.Retry
+	}
+	return run
 }

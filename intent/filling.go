@@ -152,7 +152,7 @@ func (f *filling) token(at string, v *EnvValue) *entities.Value {
 
 func (f *filling) env(at string, env map[EnvName]EnvValue) map[string]entities.Value {
 	var all map[string]entities.Value
-	for _, name := range keys(env) {
+	for _, name := range strict.Keys(env) {
 		if all == nil {
 			all = map[string]entities.Value{}
 		}
@@ -212,13 +212,13 @@ func (c *compiler) checkReference(to declared, from reference) {
 			})
 		}
 	}
-	for _, name := range keys(from.values) {
+	for _, name := range strict.Keys(from.values) {
 		at := strict.Key(from.at+".parameters", name)
 		kind, known := types[name]
 		if !known && !to.d.Faulty("parameters") {
 			fault := Fault{
 				Code: "unknown-parameter", Message: fmt.Sprintf("%s %q has no parameter %q", to.what, to.name, name),
-				Expected: strict.OneOf(keys(types)), Suggestion: strict.Nearest(name, keys(types)),
+				Expected: strict.OneOf(strict.Keys(types)), Suggestion: strict.Nearest(name, strict.Keys(types)),
 			}
 			if len(types) == 0 {
 				fault.Expected = "none, as it declares none"
@@ -249,7 +249,7 @@ func (c *compiler) refer(in *scope, to declared, from reference) *scope {
 			places[name] = placed[*strict.Decoder]{from.d, strict.Key(from.at+".parameters", name)}
 		}
 	}
-	for _, name := range keys(places) {
+	for _, name := range strict.Keys(places) {
 		text, isText := s.declared[name].(string)
 		if _, t := s.param(name); t != nil && t.param == name && isText && hasSubstitution(text) {
 			c.reportIn(places[name].v, places[name].at, s.channel, *t)

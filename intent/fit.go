@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
 // fitLiteral turns a value as it comes from YAML or JSON into one of a parameter's type: string,
@@ -142,7 +143,7 @@ func describeKind(kind entities.ParamType, v any) string {
 func describe(v any) string {
 	switch x := v.(type) {
 	case string:
-		return fmt.Sprintf("the text %q", clip(x))
+		return fmt.Sprintf("the text %q", strict.Clip(x))
 	case int64, uint64, float64:
 		return "the number " + asText(x)
 	case bool:

@@ -40,7 +40,7 @@ func FuzzLoad(f *testing.F) {
 			t.Skip()
 		}
 		files := fstest.MapFS{"a/x.converge.yaml": {Data: text}, "a/routes/rules.json": {Data: []byte("{}")}, "a/x": {Data: text}}
-		config, err := loadFS(files, "/config", Options{AllowFake: true, client: &http.Client{Transport: noNetwork{}}})
+		config, err := LoadFS(files, "/config", Options{AllowFake: true, Client: &http.Client{Transport: noNetwork{}}})
 		if err != nil {
 			wantPlaces(t, err)
 			return
@@ -78,7 +78,7 @@ func FuzzManifest(f *testing.F) {
 			t.Skip()
 		}
 		for _, source := range sources {
-			config, err := loadFS(fstest.MapFS{
+			config, err := LoadFS(fstest.MapFS{
 				"converge.yaml": {Data: []byte(cluster("parameters: [{name: replicas, type: int, default: 2}]\nkubernetes: {" + source + "}"))},
 				"a.yaml":        {Data: text}, "kustomization.yaml": {Data: []byte("resources: [a.yaml]")},
 				"chart/Chart.yaml": {Data: []byte("{apiVersion: v2, name: web, version: 1.0.0}")}, "chart/templates/a.yaml": {Data: text},
@@ -113,7 +113,7 @@ func wantPlaces(t *testing.T, err error) {
 	}
 }
 
-func wantSame(t *testing.T, config *Config) {
+func wantSame(t *testing.T, config *Loaded) {
 	first, err := Compile(config)
 	if err != nil {
 		t.Fatalf("loads but does not compile: %v", err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
 // The whole configuration of gates: what a spec says of them, and how they are judged (A14, A19–A24,
@@ -22,7 +23,7 @@ func TestGates(t *testing.T) {
 	definitions := map[string]any{}
 	dir, err := filepath.Abs("testdata/gates")
 	require.NoError(t, err)
-	for _, service := range keys(specs) {
+	for _, service := range strict.Keys(specs) {
 		digests := map[string]bool{}
 		for _, d := range compiled.Checks(service) {
 			digests[entities.DigestOf(d)] = true
@@ -111,7 +112,7 @@ func gatesOf(t *testing.T) entities.Spec {
 // D4: incarnations say the same wherever the directory lies, although commands start in it.
 func TestGatesDoNotNameTheDirectory_D4(t *testing.T) {
 	at := func(dir string) *Compiled {
-		config, err := loadFS(fstest.MapFS{"converge.yaml": {Data: []byte(smallGates)}}, dir, Options{AllowFake: true})
+		config, err := LoadFS(fstest.MapFS{"converge.yaml": {Data: []byte(smallGates)}}, dir, Options{AllowFake: true})
 		require.NoError(t, err)
 		compiled, err := Compile(config)
 		require.NoError(t, err)

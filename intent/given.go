@@ -31,7 +31,7 @@ func (s *serviceDoc) given(in RenderInput) (map[string]map[string]any, error) {
 		}
 		merged[instance.Channel] = values
 	}
-	for _, channel := range keys(in.ChannelParameters) {
+	for _, channel := range strict.Keys(in.ChannelParameters) {
 		if _, known := merged[channel]; !known {
 			return nil, &Fault{
 				Code: "unknown-channel", Message: fmt.Sprintf("service %s does not go to a release channel %q", s.Name, channel),
@@ -49,7 +49,7 @@ func (s *serviceDoc) fit(channel string, values map[string]any) (map[string]any,
 		types[p.Name] = p.Type
 	}
 	fitting := map[string]any{}
-	for _, name := range keys(values) {
+	for _, name := range strict.Keys(values) {
 		shown := name
 		if channel != "" {
 			shown = channel + ":" + name
@@ -58,7 +58,7 @@ func (s *serviceDoc) fit(channel string, values map[string]any) (map[string]any,
 		if !known {
 			return nil, &Fault{
 				Code: "unknown-parameter", Message: fmt.Sprintf("service %s has no parameter %q", s.Name, shown),
-				Expected: strict.OneOf(keys(types)), Suggestion: strict.Nearest(name, keys(types)),
+				Expected: strict.OneOf(strict.Keys(types)), Suggestion: strict.Nearest(name, strict.Keys(types)),
 			}
 		}
 		if s.fixed(channel, name) {

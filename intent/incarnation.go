@@ -2,8 +2,6 @@ package intent
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -195,9 +193,4 @@ func (s *serviceDoc) instance(channel string) (*instanceDoc, bool) {
 		return nil, false
 	}
 	return &s.Channels[at], true
-}
-
-func hashOf(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
 }

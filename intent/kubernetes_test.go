@@ -1,6 +1,7 @@
 package intent
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -120,7 +121,7 @@ func TestObjectsOfAService_D8(t *testing.T) {
 func TestPayloadDigestOfObjects(t *testing.T) {
 	digest := func(body, manifest string, in RenderInput) string {
 		compiled := compileText(t, cluster(body), "web/web.yaml", manifest)
-		in.Version = orElse(in.Version, "v1")
+		in.Version = cmp.Or(in.Version, "v1")
 		payloads, err := Render(compiled.Incarnation, "web", in)
 		require.NoError(t, err)
 		return entities.DigestOf(payloads["prod"])

@@ -23,8 +23,8 @@ type built struct {
 	faults  []Fault
 }
 
-// build reads the objects of rendered texts; byHelm says that tokens and hooks may stand in them.
-func build(texts []sources.Text, byHelm bool) *built {
+// readTexts reads the objects of rendered texts; byHelm says that tokens and hooks may stand in them.
+func readTexts(texts []sources.Text, byHelm bool) *built {
 	all := &built{}
 	for _, text := range texts {
 		r := &objectReader{file: text.Name, origin: text.Name, rendered: byHelm}
@@ -43,15 +43,15 @@ func build(texts []sources.Text, byHelm bool) *built {
 }
 
 // kustomization builds the kustomization in a directory.
-func (l *loader) kustomization(full string) []Fault {
-	from := l.config.objects
+func (l *objectLoader) kustomization(full string) []Fault {
+	from := l.into
 	if from.built[full] == nil {
 		text, files, err := sources.Kustomize(l.fsys, full)
-		l.config.files = append(l.config.files, files...)
+		l.config.Files = append(l.config.Files, files...)
 		if err != nil {
 			from.built[full] = &built{faults: []Fault{refusal("kustomize", "the kustomization cannot be built: ", err)}}
 		} else {
-			from.built[full] = build([]sources.Text{text}, false)
+			from.built[full] = readTexts([]sources.Text{text}, false)
 		}
 	}
 	return from.built[full].faults
@@ -73,8 +73,8 @@ type valuesFile struct {
 	values map[string]any
 }
 
-func (l *loader) valuesFile(full string) *Fault {
-	if _, done := l.config.objects.values[full]; done {
+func (l *objectLoader) valuesFile(full string) *Fault {
+	if _, done := l.into.values[full]; done {
 		return nil
 	}
 	text, fault := l.read(full, maxSource)
@@ -82,14 +82,14 @@ func (l *loader) valuesFile(full string) *Fault {
 		return fault
 	}
 	file := &valuesFile{Decoder: &strict.Decoder{File: full}}
-	l.config.objects.values[full] = file
+	l.into.values[full] = file
 	l.decoders = append(l.decoders, file.Decoder)
 	var node yaml.Node
 	if err := decodeNode(yaml.NewDecoder(bytes.NewReader(text)), &node); err != nil {
 		if len(bytes.TrimSpace(text)) == 0 {
 			return nil
 		}
-		l.config.objects.incomplete = true
+		l.into.incomplete = true
 		l.syntax(full, text, err)
 		return nil
 	}
@@ -106,7 +106,7 @@ func (l *loader) valuesFile(full string) *Fault {
 }
 
 // chart reads the chart that a service names.
-func (l *loader) chart(s *document[Service], at string, h *ServiceHelm) {
+func (l *objectLoader) chart(s *document[Service], at string, h *ServiceHelm) {
 	if h.Digest != "" && h.Chart == "" && !s.Faulty(at) {
 		l.wrong(s, at+".digest", Fault{Code: "missing-field", Message: "a digest is that of the chart beside it", Expected: `"chart" too`})
 	}
@@ -119,21 +119,21 @@ func (l *loader) chart(s *document[Service], at string, h *ServiceHelm) {
 	}
 	l.at(s, at+".chart", h.Chart, func(full string) []Fault {
 		key := chartKey(full, h.Digest)
-		if l.config.objects.charts[key] != nil {
+		if l.into.charts[key] != nil {
 			return nil
 		}
 		chart, err := l.localChart(full, string(h.Digest))
 		if err != nil {
-			return []Fault{{Code: "chart", Message: fmt.Sprintf("%s is no chart that can be used: %v", full, reason(err)), Expected: "a directory with a Chart.yaml, or a .tgz file of one"}}
+			return []Fault{{Code: "chart", Message: fmt.Sprintf("%s is no chart that can be used: %v", full, strict.Reason(err)), Expected: "a directory with a Chart.yaml, or a .tgz file of one"}}
 		}
-		l.config.objects.charts[key] = chart
+		l.into.charts[key] = chart
 		return nil
 	})
 }
 
 func chartKey(from string, digest ChartDigest) string { return from + "#" + string(digest) }
 
-func (l *loader) localChart(full, digest string) (*sources.Chart, error) {
+func (l *objectLoader) localChart(full, digest string) (*sources.Chart, error) {
 	info, err := fs.Stat(l.fsys, full)
 	if err != nil {
 		return nil, err
@@ -143,17 +143,17 @@ func (l *loader) localChart(full, digest string) (*sources.Chart, error) {
 			return nil, fmt.Errorf("a directory has no digest")
 		}
 		chart, files, err := sources.ReadChart(l.fsys, full)
-		l.config.files = append(l.config.files, files...)
+		l.config.Files = append(l.config.Files, files...)
 		return chart, err
 	}
-	if !info.Mode().IsRegular() || info.Size() > maxTree {
-		return nil, fmt.Errorf("it is no regular file of at most %d bytes", maxTree)
+	if !info.Mode().IsRegular() || info.Size() > sources.MaxTree {
+		return nil, fmt.Errorf("it is no regular file of at most %d bytes", sources.MaxTree)
 	}
 	data, err := fs.ReadFile(l.fsys, full)
 	if err != nil {
 		return nil, err
 	}
-	l.config.files = append(l.config.files, full)
+	l.config.Files = append(l.config.Files, full)
 	if err := sources.Check(data, digest); err != nil {
 		return nil, err
 	}
@@ -161,29 +161,49 @@ func (l *loader) localChart(full, digest string) (*sources.Chart, error) {
 }
 
 // remoteChart fetches a chart that is pinned by its digest.
-func (l *loader) remoteChart(s *document[Service], at string, h *ServiceHelm) {
+func (l *objectLoader) remoteChart(s *document[Service], at string, h *ServiceHelm) {
 	switch {
 	case !strings.HasPrefix(h.Chart, "https://"):
-		l.wrong(s, at+".chart", Fault{Code: "bad-value", Message: fmt.Sprintf("%q cannot be fetched", clip(h.Chart)), Expected: "an address that begins with https://, or a path"})
+		l.wrong(s, at+".chart", Fault{Code: "bad-value", Message: fmt.Sprintf("%q cannot be fetched", strict.Clip(h.Chart)), Expected: "an address that begins with https://, or a path"})
 		return
 	case h.Digest == "":
 		l.wrong(s, at+".chart", Fault{Code: "missing-field", Message: "a chart from elsewhere may change", Expected: `"digest" beside it: sha256: and 64 hexadecimal digits`})
 		return
 	}
 	key := chartKey(h.Chart, h.Digest)
-	if l.config.objects.charts[key] != nil {
+	if l.into.charts[key] != nil {
 		return
 	}
-	client := l.config.options.client
+	client := l.config.options.Client
 	if client == nil {
 		client = http.DefaultClient
 	}
 	data, err := sources.Fetch(context.Background(), client, h.Chart, string(h.Digest))
 	if err == nil {
-		l.config.objects.charts[key], err = sources.OpenChart(data)
+		l.into.charts[key], err = sources.OpenChart(data)
 	}
 	if err != nil {
-		delete(l.config.objects.charts, key)
+		delete(l.into.charts, key)
 		l.wrong(s, at+".chart", Fault{Code: "chart", Message: fmt.Sprintf("%s cannot be used: %v", path.Base(h.Chart), err)})
 	}
+}
+
+// render renders a chart once for the same values, whichever services and channels use it.
+func (from *objectSources) render(key string, chart *sources.Chart, release sources.Release) *built {
+	data, err := canonical([]any{key, release.Name, release.Namespace, release.CRDs, release.Values})
+	if err != nil {
+		return &built{faults: []Fault{{Code: "chart", Message: "the values cannot be JSON: " + err.Error()}}}
+	}
+	from.mu.Lock()
+	defer from.mu.Unlock()
+	memo := hashOf(data)
+	if from.rendered[memo] == nil {
+		texts, err := chart.Render(release)
+		if err != nil {
+			from.rendered[memo] = &built{faults: []Fault{refusal("chart", "the chart cannot be used: ", err)}}
+		} else {
+			from.rendered[memo] = readTexts(texts, true)
+		}
+	}
+	return from.rendered[memo]
 }

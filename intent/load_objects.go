@@ -39,17 +39,25 @@ func newObjectSources() *objectSources {
 	}
 }
 
-// objects reads the sources of all services.
-func (l *loader) objects() {
+// objectLoader reads the sources of objects that services name.
+type objectLoader struct {
+	*loader
+	into *objectSources
+}
+
+// readObjects reads the sources of all services, and reports there what is wrong with them.
+func readObjects(from *loader) *objectSources {
+	l := &objectLoader{loader: from, into: newObjectSources()}
 	for _, s := range l.config.services {
 		l.serviceObjects(s, "kubernetes", s.Spec.Kubernetes)
 		for i, o := range s.Spec.PerReleaseChannel {
 			l.serviceObjects(s, strict.Index("perReleaseChannel", i)+".kubernetes", o.Kubernetes)
 		}
 	}
+	return l.into
 }
 
-func (l *loader) serviceObjects(s *document[Service], at string, k *ServiceKubernetes) {
+func (l *objectLoader) serviceObjects(s *document[Service], at string, k *ServiceKubernetes) {
 	if k == nil {
 		return
 	}
@@ -78,7 +86,7 @@ func single(read func(full string) *Fault) func(string) []Fault {
 }
 
 // at reads what a path in a service leads to, and reports there what is wrong with it.
-func (l *loader) at(s *document[Service], where, name string, read func(full string) []Fault) {
+func (l *objectLoader) at(s *document[Service], where, name string, read func(full string) []Fault) {
 	if s.Faulty(where) {
 		return
 	}
@@ -93,14 +101,14 @@ func (l *loader) at(s *document[Service], where, name string, read func(full str
 }
 
 // wrong reports a fault in a source of objects.
-func (l *loader) wrong(s *document[Service], where string, fault Fault) {
-	l.config.objects.incomplete = true
+func (l *objectLoader) wrong(s *document[Service], where string, fault Fault) {
+	l.into.incomplete = true
 	s.Report(where, fault)
 }
 
 // manifests reads a file, the files of a directory, or those that a glob matches.
-func (l *loader) manifests(full string) *Fault {
-	from := l.config.objects
+func (l *objectLoader) manifests(full string) *Fault {
+	from := l.into
 	if _, done := from.listed[full]; done {
 		return nil
 	}
@@ -109,7 +117,7 @@ func (l *loader) manifests(full string) *Fault {
 		return fault
 	}
 	from.listed[full] = files
-	left := int64(maxTree)
+	left := int64(sources.MaxTree)
 	for _, name := range files {
 		if _, done := from.manifests[name]; done {
 			continue
@@ -119,12 +127,12 @@ func (l *loader) manifests(full string) *Fault {
 			return fault
 		}
 		left -= int64(len(text))
-		from.manifests[name] = l.readObjects(name, text)
+		from.manifests[name] = l.manifest(name, text)
 	}
 	return nil
 }
 
-func (l *loader) listManifests(full string) ([]string, *Fault) {
+func (l *objectLoader) listManifests(full string) ([]string, *Fault) {
 	if strings.ContainsAny(full, "*?[") {
 		matched, err := fs.Glob(l.fsys, full)
 		if err != nil {
@@ -142,11 +150,11 @@ func (l *loader) listManifests(full string) ([]string, *Fault) {
 	}
 	entries, err := fs.ReadDir(l.fsys, full)
 	if err != nil {
-		return nil, &Fault{Code: "no-file", Message: fmt.Sprintf("%s cannot be read: %v", full, reason(err))}
+		return nil, &Fault{Code: "no-file", Message: fmt.Sprintf("%s cannot be read: %v", full, strict.Reason(err))}
 	}
 	var files []string
 	for _, e := range entries {
-		if isKustomization(e.Name()) {
+		if slices.Contains(sources.KustomizationNames, e.Name()) {
 			return nil, &Fault{Code: "wrong-kind", Message: full + " holds a kustomization", Expected: "it as kubernetes.kustomize, or the names of its manifests"}
 		}
 		if name := path.Join(full, e.Name()); l.isManifest(name) {
@@ -159,12 +167,8 @@ func (l *loader) listManifests(full string) ([]string, *Fault) {
 	return files, nil
 }
 
-func isKustomization(name string) bool {
-	return name == "kustomization.yaml" || name == "kustomization.yml" || name == "Kustomization"
-}
-
 // isManifest tells whether a file in a directory is a manifest. Configuration may lie beside them.
-func (l *loader) isManifest(name string) bool {
+func (l *objectLoader) isManifest(name string) bool {
 	info, err := fs.Stat(l.fsys, name)
 	if err != nil || info.IsDir() || isSource(path.Base(name)) || strings.HasPrefix(path.Base(name), ".") {
 		return false
@@ -172,15 +176,15 @@ func (l *loader) isManifest(name string) bool {
 	return slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name))
 }
 
-// readObjects reads the objects of a manifest.
-func (l *loader) readObjects(name string, text []byte) []*object {
+// manifest reads the objects of a manifest.
+func (l *objectLoader) manifest(name string, text []byte) []*object {
 	r := &objectReader{file: name}
 	if err := r.read(text); err != nil {
-		l.config.objects.incomplete = true
+		l.into.incomplete = true
 		l.syntax(name, text, err)
 	}
 	for _, d := range r.decoders {
-		l.config.objects.incomplete = l.config.objects.incomplete || len(d.Problems) > 0
+		l.into.incomplete = l.into.incomplete || len(d.Problems) > 0
 	}
 	l.decoders = append(l.decoders, r.decoders...)
 	return r.objects

@@ -81,8 +81,8 @@ func TestFilesThatWereRead(t *testing.T) {
 	}
 	config, err := Load(dir)
 	require.NoError(t, err)
-	require.Equal(t, dir, config.Dir())
-	require.Equal(t, []string{"app.converge.yaml", "edge/converge.yaml", "web/data/a.txt", "web/web.converge.yaml"}, config.Files())
+	require.Equal(t, dir, config.Dir)
+	require.Equal(t, []string{"app.converge.yaml", "edge/converge.yaml", "web/data/a.txt", "web/web.converge.yaml"}, config.Files)
 	compiled, err := Compile(config)
 	require.NoError(t, err)
 	require.Equal(t, filepath.Join(dir, "edge"), compiled.Runtimes[0].Dir)

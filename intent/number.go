@@ -1,6 +1,8 @@
 package intent
 
 import (
+	"strings"
+
 	"go.yaml.in/yaml/v3"
 
 	"github.com/converge-engine/converge/intent/internal/strict"
@@ -33,3 +35,6 @@ func (n *Number) DecodeStrict(d *strict.Decoder, path string, node *yaml.Node) {
 	}
 	d.Fail(path, node, Fault{Code: "wrong-type", Message: "this is " + strict.Describe(node), Expected: n.Wanted()})
 }
+
+// hasSubstitution tells whether a text holds, or means to hold, a substitution.
+func hasSubstitution(text string) bool { return strings.Contains(text, "${{") }

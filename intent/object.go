@@ -210,7 +210,7 @@ func (c *objectCheck) notes(field string) {
 		c.Report("metadata."+field, Fault{Code: "wrong-type", Message: "this is " + describe(v), Expected: "a mapping"})
 		return
 	}
-	for _, key := range keys(entries) {
+	for _, key := range strict.Keys(entries) {
 		at := strict.Key("metadata."+field, key)
 		text, ok := entries[key].(string)
 		if !ok {
@@ -233,7 +233,7 @@ func reserved(field, key, text string) *Fault {
 		switch key {
 		case annotationWave:
 			if n, err := strconv.ParseInt(text, 10, 32); err != nil || strconv.FormatInt(n, 10) != text {
-				return &Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no wave", clip(text)), Expected: `a whole number in quotes, such as "-1"`}
+				return &Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no wave", strict.Clip(text)), Expected: `a whole number in quotes, such as "-1"`}
 			}
 			return nil
 		case annotationRecreate:
@@ -255,7 +255,7 @@ func onlyValue(text, only string) *Fault {
 	if text == only {
 		return nil
 	}
-	return &Fault{Code: "bad-value", Message: fmt.Sprintf("%q is not possible here", clip(text)), Expected: strconv.Quote(only) + ", or no such annotation"}
+	return &Fault{Code: "bad-value", Message: fmt.Sprintf("%q is not possible here", strict.Clip(text)), Expected: strconv.Quote(only) + ", or no such annotation"}
 }
 
 // scan notes every text with a substitution, and refuses keys that hold one.
@@ -265,7 +265,7 @@ func (c *objectCheck) scan(path string, v any) {
 	}
 	switch x := v.(type) {
 	case map[string]any:
-		for _, key := range keys(x) {
+		for _, key := range strict.Keys(x) {
 			if hasSubstitution(key) {
 				c.Report(strict.Key(path, key), Fault{
 					Code: "no-substitution", Message: "nothing is substituted in a key",
@@ -294,7 +294,7 @@ func (c *objectCheck) secret() {
 	}
 	field := map[string]string{"Secret": "data", "ConfigMap": "binaryData"}[c.object.kind]
 	entries, _ := c.fields[field].(map[string]any)
-	for _, key := range keys(entries) {
+	for _, key := range strict.Keys(entries) {
 		text, _ := entries[key].(string)
 		if hasSubstitution(decoded(text)) {
 			c.Report(strict.Key(field, key), Fault{
@@ -323,4 +323,9 @@ func (o *object) id() string {
 		return o.kind + "/" + o.name
 	}
 	return o.kind + "/" + o.namespace + "/" + o.name
+}
+
+// sortKey orders objects by what they are and not by where they stand.
+func (o *object) sortKey() string {
+	return strings.Join([]string{o.group, o.kind, o.namespace, o.name, o.digest}, "\x00")
 }

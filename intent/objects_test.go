@@ -125,7 +125,7 @@ func TestFilesOfObjects(t *testing.T) {
 	require.Equal(t, strings.Fields(`base/deployment.yaml base/kustomization.yaml chart/.helmignore chart/Chart.yaml
 		chart/charts/cache/Chart.yaml chart/charts/cache/templates/cache.yaml chart/crds/crd.yaml chart/templates/NOTES.txt
 		chart/templates/_helpers.tpl chart/templates/config.yaml chart/templates/deployment.yaml chart/templates/hooks.yaml
-		chart/values.yaml config.yaml converge.yaml overlay/kustomization.yaml overlay/rules.json values.yaml`), config.Files())
+		chart/values.yaml config.yaml converge.yaml overlay/kustomization.yaml overlay/rules.json values.yaml`), config.Files)
 }
 
 // Objects and charts lie in the directory, and links do not lead out of it.
@@ -163,9 +163,9 @@ func TestChartFromElsewhere(t *testing.T) {
 		_, _ = w.Write(packed)
 	}))
 	defer server.Close()
-	load := func(path, digest string) (*Config, error) {
+	load := func(path, digest string) (*Loaded, error) {
 		text := cluster(fmt.Sprintf("kubernetes: {helm: {chart: %q, digest: %q, values: {image: a}}}\n", server.URL+path, "sha256:"+digest))
-		return loadFS(fstest.MapFS{"converge.yaml": {Data: []byte(text)}}, "/config", Options{client: server.Client()})
+		return LoadFS(fstest.MapFS{"converge.yaml": {Data: []byte(text)}}, "/config", Options{Client: server.Client()})
 	}
 	for range 2 {
 		config, err := load("/web.tgz", hashOf(packed))
@@ -242,7 +242,7 @@ func BenchmarkThousandServices(b *testing.B) {
 	}
 	files["converge.yaml"] = &fstest.MapFile{Data: []byte(text.String())}
 	for b.Loop() {
-		config, err := loadFS(files, "/config", Options{})
+		config, err := LoadFS(files, "/config", Options{})
 		require.NoError(b, err)
 		compiled, err := Compile(config)
 		require.NoError(b, err)
@@ -268,7 +268,7 @@ func BenchmarkHundredCharts(b *testing.B) {
 	}
 	files["converge.yaml"] = &fstest.MapFile{Data: []byte(text.String())}
 	for b.Loop() {
-		config, err := loadFS(files, "/config", Options{})
+		config, err := LoadFS(files, "/config", Options{})
 		require.NoError(b, err)
 		_, err = Compile(config)
 		require.NoError(b, err)

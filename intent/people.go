@@ -137,7 +137,7 @@ func decodeChoices(d *strict.Decoder, path string, node *yaml.Node, of listing) 
 		case d.Faulty(at):
 		case !known:
 			d.Report(at, Fault{
-				Code: "bad-value", Message: fmt.Sprintf("%q is not possible here", clip(name)),
+				Code: "bad-value", Message: fmt.Sprintf("%q is not possible here", strict.Clip(name)),
 				Expected: strict.OneOf(of.choices), Suggestion: strict.Nearest(name, of.choices),
 			})
 		case seen[name]:

@@ -66,7 +66,7 @@ func TestCompilingIsDeterministic_D4(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		docs := application(t)
 		compile := func(seed uint64) *Compiled {
-			config, err := loadFS(spread(docs, seed), "/config", Options{AllowFake: true})
+			config, err := LoadFS(spread(docs, seed), "/config", Options{AllowFake: true})
 			if err != nil {
 				t.Skip(err) // text that means to be a substitution
 			}
@@ -107,7 +107,7 @@ func BenchmarkCompile(b *testing.B) {
 		for i, part := range slices.Collect(slices.Chunk(strings.SplitAfter(text.String(), "---\n"), 1000)) {
 			files[fmt.Sprintf("%d.converge.yaml", i)] = &fstest.MapFile{Data: []byte(strings.Join(part, ""))}
 		}
-		config, err := loadFS(files, "/config", Options{})
+		config, err := LoadFS(files, "/config", Options{})
 		require.NoError(b, err)
 		compiled, err := Compile(config)
 		require.NoError(b, err)

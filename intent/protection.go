@@ -1,5 +1,7 @@
 package intent
 
+import "github.com/converge-engine/converge/entities"
+
 // Protection is a way to judge a release that several places share by reference. It is judged by
 // exactly one of its kinds.
 type Protection struct {
@@ -231,3 +233,43 @@ type FixedVerdict string
 
 // Values lists what may stand in the file.
 func (FixedVerdict) Values() []string { return []string{"PASS", "WAIT", "FAIL", "ERROR"} }
+
+// kindName is a kind of protection and whether it was given.
+type kindName struct {
+	kind  entities.CheckKind
+	given bool
+}
+
+func (k ProtectionKind) names() []kindName {
+	return []kindName{
+		{entities.CheckAllowedTimes, k.AllowedTimes != nil},
+		{entities.CheckDeniedVersions, k.DeniedVersions != nil},
+		{entities.CheckPrometheus, k.Prometheus != nil},
+		{entities.CheckAlertmanager, k.Alertmanager != nil},
+		{entities.CheckHTTP, k.HTTP != nil},
+		{entities.CheckCommand, k.Command != nil},
+		{entities.CheckJob, k.Job != nil},
+		{entities.CheckCapacity, k.Capacity != nil},
+		{entities.CheckAlways, k.Always != nil},
+	}
+}
+
+// kinds lists the kinds that were given; one is right.
+func (k ProtectionKind) kinds() []entities.CheckKind {
+	var given []entities.CheckKind
+	for _, n := range k.names() {
+		if n.given {
+			given = append(given, n.kind)
+		}
+	}
+	return given
+}
+
+// kindNames lists all kinds, for messages.
+func kindNames() []string {
+	var all []string
+	for _, n := range (ProtectionKind{}).names() {
+		all = append(all, string(n.kind))
+	}
+	return all
+}

@@ -1,6 +1,7 @@
 package intent
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -28,7 +29,7 @@ func Render(inc *Incarnation, service string, in RenderInput) (map[string]entiti
 	if !ok {
 		return nil, unknownService(inc, service)
 	}
-	for _, version := range []string{in.Version, orElse(in.FullVersion, in.Version)} {
+	for _, version := range []string{in.Version, cmp.Or(in.FullVersion, in.Version)} {
 		if fault := checkVersion(version); fault != nil {
 			return nil, fault
 		}
@@ -44,7 +45,7 @@ func Render(inc *Incarnation, service string, in RenderInput) (map[string]entiti
 			continue
 		}
 		scope := inc.scope(doc, instance)
-		scope.version, scope.fullVersion = in.Version, orElse(in.FullVersion, in.Version)
+		scope.version, scope.fullVersion = in.Version, cmp.Or(in.FullVersion, in.Version)
 		scope.given = given[instance.Channel]
 		payload, t := doc.payload(instance, scope)
 		if t != nil {
@@ -145,7 +146,7 @@ func (s *serviceDoc) custom(instance *instanceDoc, scope *scope) (*entities.Cust
 		return nil, nil
 	}
 	custom := &entities.CustomPayload{}
-	for _, name := range keys(instance.Env) {
+	for _, name := range strict.Keys(instance.Env) {
 		v, t := scope.env(instance.Env[name])
 		if t != nil {
 			return nil, t
@@ -181,31 +182,4 @@ func (k *kubernetesDoc) payload(scope *scope) (*entities.KubernetesPayload, *tro
 		payload.Values[name] = v.v
 	}
 	return payload, nil
-}
-
-// env renders the value of an environment variable, the only place for a secret.
-func (s *scope) env(v entities.Value) (entities.Value, *trouble) {
-	if v.WorkerEnv != "" || !hasSubstitution(v.Literal) {
-		return v, nil
-	}
-	result, t := s.expand(v.Literal)
-	if t != nil {
-		return entities.Value{}, t
-	}
-	if secret, ok := result.v.(entities.Value); ok {
-		return secret, nil
-	}
-	return entities.Value{Literal: asText(result.v)}, nil
-}
-
-// text renders a value that is text and no secret.
-func (s *scope) text(text string) (string, *trouble) {
-	if !hasSubstitution(text) {
-		return text, nil
-	}
-	result, t := s.expand(text)
-	if t != nil {
-		return "", t
-	}
-	return asText(result.v), nil
 }

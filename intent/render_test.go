@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
 // one is an application with one service whose body is given, and two channels.
@@ -106,12 +107,12 @@ custom: {env: {A: "${{ params.a }}", B: service}, files: [w]}
 			payloads, err := Render(inc, "web", in)
 			require.NoError(t, err)
 			var got []string
-			for _, channel := range keys(payloads) {
+			for _, channel := range strict.Keys(payloads) {
 				env := map[string]string{}
 				for name, v := range payloads[channel].Custom.Env {
 					env[name] = v.Literal
 				}
-				got = append(got, channel+" "+string(line(t, env))+" ["+strings.Join(keys(payloads[channel].Custom.Files), " ")+"]")
+				got = append(got, channel+" "+string(line(t, env))+" ["+strings.Join(strict.Keys(payloads[channel].Custom.Files), " ")+"]")
 			}
 			require.Equal(t, row.want, strings.Join(got, "; "))
 		})

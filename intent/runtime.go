@@ -110,3 +110,25 @@ type ApprovalRule string
 
 // Values lists what may stand in the file.
 func (ApprovalRule) Values() []string { return []string{"none", "everyApply"} }
+
+// CommandJob is where commands run as Kubernetes Jobs. Kubeconfig and context say which cluster, as
+// in a runtime of kind kubernetes.
+type CommandJob struct {
+	// The path of a kubeconfig, relative to this file. Without it the worker's own environment says
+	// where the cluster is.
+	Kubeconfig string `json:"kubeconfig,omitempty"`
+	// The context in it; without it, its current one.
+	Context string `json:"context,omitempty"`
+	// The namespace of the Jobs.
+	Namespace string `json:"namespace"`
+	// The image that has the commands.
+	Image string `json:"image"`
+	// The service account of the Jobs' pods. Without it they get no token.
+	ServiceAccount string `json:"serviceAccount,omitempty"`
+	// The path of converge-wrapper in the image, which keeps stdout and stderr apart. Without it the
+	// log is taken as it is.
+	Wrapper string `json:"wrapper,omitempty"`
+}
+
+// Planned names the fields that later versions accept.
+func (CommandJob) Planned() []string { return []string{"resources", "nodeSelector", "tolerations"} }

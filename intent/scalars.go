@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
 // APIVersion is the only version of the configuration format.
@@ -107,7 +109,7 @@ func (n Name) Check() *Fault {
 		return nil
 	}
 	return &Fault{
-		Code: "bad-name", Message: fmt.Sprintf("%q is no name", clip(string(n))),
+		Code: "bad-name", Message: fmt.Sprintf("%q is no name", strict.Clip(string(n))),
 		Expected: "lower-case letters, digits and hyphens, a letter first, at most 63 of them",
 	}
 }
@@ -118,7 +120,7 @@ func (n ParameterName) Check() *Fault {
 		return nil
 	}
 	return &Fault{
-		Code: "bad-name", Message: fmt.Sprintf("%q is no name of a parameter", clip(string(n))),
+		Code: "bad-name", Message: fmt.Sprintf("%q is no name of a parameter", strict.Clip(string(n))),
 		Expected: "letters, digits, hyphens and underscores, a letter first, at most 63 of them",
 	}
 }
@@ -128,7 +130,7 @@ func (n ParameterName) Check() *Fault {
 func (n EnvName) Check() *Fault {
 	if !envRE.MatchString(string(n)) || len(n) > 128 {
 		return &Fault{
-			Code: "bad-name", Message: fmt.Sprintf("%q is no name of an environment variable", clip(string(n))),
+			Code: "bad-name", Message: fmt.Sprintf("%q is no name of an environment variable", strict.Clip(string(n))),
 			Expected: "letters, digits and underscores, no digit first",
 		}
 	}
@@ -151,7 +153,7 @@ func (n WorkerEnvName) Check() *Fault {
 		return nil
 	}
 	return &Fault{
-		Code: "bad-name", Message: fmt.Sprintf("%q is no name of an environment variable", clip(string(n))),
+		Code: "bad-name", Message: fmt.Sprintf("%q is no name of an environment variable", strict.Clip(string(n))),
 		Expected: "letters, digits and underscores, no digit first",
 	}
 }
@@ -182,7 +184,7 @@ func checkVersion(version string) *Fault {
 		return nil
 	}
 	return &Fault{
-		Code: "bad-version", Message: fmt.Sprintf("%q is no version", clip(version)),
+		Code: "bad-version", Message: fmt.Sprintf("%q is no version", strict.Clip(version)),
 		Expected: "1 to 128 letters, digits and . _ + - : @ ~ =, beginning with a letter or digit",
 	}
 }
@@ -191,10 +193,10 @@ func checkVersion(version string) *Fault {
 func (d Duration) Check() *Fault {
 	v, err := time.ParseDuration(string(d))
 	if !durationRE.MatchString(string(d)) || err != nil {
-		return &Fault{Code: "bad-duration", Message: fmt.Sprintf("%q is no length of time", clip(string(d))), Expected: d.Wanted()}
+		return &Fault{Code: "bad-duration", Message: fmt.Sprintf("%q is no length of time", strict.Clip(string(d))), Expected: d.Wanted()}
 	}
 	if v > 366*24*time.Hour {
-		return &Fault{Code: "bad-duration", Message: fmt.Sprintf("%q is too long", clip(string(d))), Expected: "at most a year"}
+		return &Fault{Code: "bad-duration", Message: fmt.Sprintf("%q is too long", strict.Clip(string(d))), Expected: "at most a year"}
 	}
 	return nil
 }
@@ -208,12 +210,4 @@ func (d Duration) or(other time.Duration) time.Duration {
 		return v
 	}
 	return other
-}
-
-// clip keeps a message short.
-func clip(text string) string {
-	if len(text) > 60 {
-		return text[:60] + "…"
-	}
-	return text
 }

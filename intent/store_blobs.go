@@ -12,6 +12,8 @@ import (
 
 	"gocloud.dev/blob"
 	"gocloud.dev/gcerrors"
+
+	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
 // bucket is blobs in any bucket.
@@ -82,7 +84,7 @@ func (d *directory) create(_ context.Context, key string, data []byte) (bool, er
 	target := filepath.Join(d.dir, filepath.FromSlash(key))
 	created, err := linkNew(target, data)
 	if err != nil {
-		return false, fmt.Errorf("write %s to the store: %w", key, reason(err))
+		return false, fmt.Errorf("write %s to the store: %w", key, strict.Reason(err))
 	}
 	return created, nil
 }

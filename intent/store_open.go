@@ -12,6 +12,8 @@ import (
 	"gocloud.dev/blob/fileblob"
 	"gocloud.dev/blob/memblob"
 	"gocloud.dev/blob/s3blob"
+
+	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
 const memoryURL = "mem://"
@@ -53,7 +55,7 @@ func openDirectory(dir string) (*Store, error) {
 		err = os.MkdirAll(absolute, 0o777)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open store %s: %w", dir, reason(err))
+		return nil, fmt.Errorf("open store %s: %w", dir, strict.Reason(err))
 	}
 	b, err := fileblob.OpenBucket(absolute, &fileblob.Options{NoTempDir: true, Metadata: fileblob.MetadataDontWrite})
 	if err != nil {

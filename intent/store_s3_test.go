@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
 // bucketServer speaks as much of S3's protocol as a store needs: objects, conditional creation and
@@ -58,7 +60,7 @@ func (b *bucketServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (b *bucketServer) list(w io.Writer, prefix string) {
 	fmt.Fprint(w, `<?xml version="1.0"?><ListBucketResult><IsTruncated>false</IsTruncated>`)
-	for _, key := range slices.Sorted(slices.Values(keys(b.objects))) {
+	for _, key := range slices.Sorted(slices.Values(strict.Keys(b.objects))) {
 		if strings.HasPrefix(key, prefix) {
 			fmt.Fprintf(w, `<Contents><Key>%s</Key><Size>%d</Size><LastModified>2026-11-21T10:00:00Z</LastModified></Contents>`, key, len(b.objects[key]))
 		}
@@ -96,7 +98,7 @@ func TestStoreInABucketOnS3(t *testing.T) {
 	compiled := compileDir(t, "testdata/shop")
 	hash, err := s.PutIncarnation(t.Context(), compiled.Incarnation)
 	require.NoError(t, err)
-	require.Equal(t, []string{"team/store/incarnations/" + hash}, keys(b.objects))
+	require.Equal(t, []string{"team/store/incarnations/" + hash}, strict.Keys(b.objects))
 	s.cache = newCache()
 	inc, err := s.Incarnation(t.Context(), hash)
 	require.NoError(t, err)

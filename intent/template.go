@@ -1,6 +1,7 @@
 package intent
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -48,9 +49,6 @@ const codeNotFixed = "parameter-not-fixed"
 
 var substitution = regexp.MustCompile(`\$\{\{(.*?)\}\}`)
 
-// hasSubstitution tells whether a text holds, or means to hold, a substitution.
-func hasSubstitution(text string) bool { return strings.Contains(text, "${{") }
-
 // expand substitutes a text. A substitution alone keeps its type; among other text it becomes text.
 func (s *scope) expand(text string) (value, *trouble) {
 	found := substitution.FindAllStringSubmatchIndex(text, -1)
@@ -89,7 +87,7 @@ func (s *scope) lookup(name string) (value, *trouble) {
 	switch {
 	case !substitutionName.MatchString(name):
 		return value{}, &trouble{Fault: Fault{
-			Code: "bad-substitution", Message: fmt.Sprintf("%q is no name", clip(name)),
+			Code: "bad-substitution", Message: fmt.Sprintf("%q is no name", strict.Clip(name)),
 			Expected: "a dotted name alone, such as params.image; there are no functions",
 		}}
 	case dotted && group == "params" && !s.addressOnly:
@@ -137,11 +135,11 @@ func (s *scope) nearest(name string) string {
 	for key := range s.plain() {
 		all = append(all, key)
 	}
-	groups := map[string][]string{"constants": keys(s.constants), "labels": keys(s.labels)}
+	groups := map[string][]string{"constants": strict.Keys(s.constants), "labels": strict.Keys(s.labels)}
 	if !s.addressOnly {
-		groups["params"] = keys(s.types)
+		groups["params"] = strict.Keys(s.types)
 	}
-	for _, group := range keys(groups) {
+	for _, group := range strict.Keys(groups) {
 		for _, key := range groups[group] {
 			if key == name {
 				return group + "." + key
@@ -157,7 +155,7 @@ func (s *scope) entry(from map[string]string, what, name, key string) (value, *t
 	if !ok {
 		return value{}, &trouble{inChannel: true, Fault: Fault{
 			Code: "unknown-name", Message: fmt.Sprintf("there is no %s %q", what, key),
-			Expected: strict.OneOf(keys(from)), Suggestion: s.nearest(name),
+			Expected: strict.OneOf(strict.Keys(from)), Suggestion: s.nearest(name),
 		}}
 	}
 	if what == "constant" {
@@ -174,8 +172,8 @@ func (s *scope) param(name string) (value, *trouble) {
 	kind, ok := s.types[name]
 	if !ok {
 		return value{}, &trouble{Fault: Fault{
-			Code: "unknown-parameter", Message: fmt.Sprintf("%s has no parameter %q", orElse(s.owner, "the service"), name),
-			Expected: strict.OneOf(keys(s.types)), Suggestion: strict.Nearest(name, keys(s.types)),
+			Code: "unknown-parameter", Message: fmt.Sprintf("%s has no parameter %q", cmp.Or(s.owner, "the service"), name),
+			Expected: strict.OneOf(strict.Keys(s.types)), Suggestion: strict.Nearest(name, strict.Keys(s.types)),
 		}}
 	}
 	if done, ok := s.params[name]; ok {
@@ -241,12 +239,29 @@ func (s *scope) evaluate(name string, kind entities.ParamType) (value, *trouble)
 	return fitResult(result, kind)
 }
 
-// keys lists a map's keys in order.
-func keys[K ~string, V any](m map[K]V) []string {
-	var all []string
-	for k := range m {
-		all = append(all, string(k))
+// env renders the value of an environment variable, the only place for a secret.
+func (s *scope) env(v entities.Value) (entities.Value, *trouble) {
+	if v.WorkerEnv != "" || !hasSubstitution(v.Literal) {
+		return v, nil
 	}
-	slices.Sort(all)
-	return all
+	result, t := s.expand(v.Literal)
+	if t != nil {
+		return entities.Value{}, t
+	}
+	if secret, ok := result.v.(entities.Value); ok {
+		return secret, nil
+	}
+	return entities.Value{Literal: asText(result.v)}, nil
+}
+
+// text renders a value that is text and no secret.
+func (s *scope) text(text string) (string, *trouble) {
+	if !hasSubstitution(text) {
+		return text, nil
+	}
+	result, t := s.expand(text)
+	if t != nil {
+		return "", t
+	}
+	return asText(result.v), nil
 }

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/kustomize/api/krusty"
 )
 
-var kustomizationNames = []string{"kustomization.yaml", "kustomization.yml", "Kustomization"}
+var KustomizationNames = []string{"kustomization.yaml", "kustomization.yml", "Kustomization"}
 
 // Kustomize builds the kustomization in a directory of fsys. It also returns the files that were
 // read, those of a build that failed included. Remote bases, plugins and charts are refused.

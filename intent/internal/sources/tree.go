@@ -56,7 +56,7 @@ func (t *tree) ReadFile(name string) ([]byte, error) {
 		return nil, err
 	}
 	t.read[name] = true
-	if slices.Contains(kustomizationNames, path.Base(name)) {
+	if slices.Contains(KustomizationNames, path.Base(name)) {
 		if r := judge(t, name, data); r != nil {
 			t.refused = r
 			return nil, r
