@@ -12,6 +12,9 @@ import (
 // maxBundle bounds the bytes of one bundle.
 const maxBundle = 16 << 20
 
+// annotationSubstitute asks for the text of an object to stay as it is when it is "false".
+const annotationSubstitute = "converge/substitute"
+
 // Bundle is a set of Kubernetes objects as compiled, their substitutions open: a canonical JSON
 // array, objects in a stable order and keys sorted, named by the SHA-256 of its bytes. It never
 // changes.

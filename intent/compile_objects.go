@@ -212,7 +212,7 @@ func (b *objectSet) bundle(doc *kubernetesDoc) objectList {
 		made = newBundle(data)
 		b.bundles[key.String()] = made
 	}
-	doc.Bundle = made.digest
+	doc.Bundle = made.Digest()
 	return list
 }
 
@@ -220,7 +220,7 @@ func (b *objectSet) bundle(doc *kubernetesDoc) objectList {
 func (c *compiler) allBundles() []Bundle {
 	byDigest := map[string]Bundle{}
 	for _, b := range c.bundles {
-		byDigest[b.digest] = b
+		byDigest[b.Digest()] = b
 	}
 	var all []Bundle
 	for _, digest := range strict.Keys(byDigest) {

@@ -75,17 +75,6 @@ func (c *compiler) defineRuntime(doc *document[Runtime]) entities.RuntimeDefinit
 	return definition
 }
 
-// kinds counts the kinds that a runtime claims to be.
-func (r Runtime) kinds() int {
-	n := 0
-	for _, given := range []bool{r.Custom != nil, r.Kubernetes != nil, r.Fake != nil} {
-		if given {
-			n++
-		}
-	}
-	return n
-}
-
 // maxApplies checks the bound on applies, which may stand in two places but only in one at once.
 func (c *compiler) maxApplies(doc *document[Runtime], definition *entities.RuntimeDefinition) {
 	const field = "maxConcurrentApplies"

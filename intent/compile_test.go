@@ -1,7 +1,6 @@
 package intent
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -16,67 +15,6 @@ import (
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
-
-// golden compares with a file, or writes it with -update.
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		require.NoError(t, os.WriteFile(path, got, 0o600))
-	}
-	want, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.Equal(t, string(want), string(got))
-}
-
-// compileText compiles one file, with others beside it as name, content pairs.
-func compileText(t testing.TB, text string, others ...string) *Compiled {
-	t.Helper()
-	config, err := loadText(text, others...)
-	require.NoError(t, err)
-	compiled, err := Compile(config)
-	require.NoError(t, err)
-	return compiled
-}
-
-func loadText(text string, others ...string) (*Loaded, error) {
-	files := fstest.MapFS{"shop.converge.yaml": {Data: []byte(text)}}
-	for i := 0; i+1 < len(others); i += 2 {
-		files[others[i]] = &fstest.MapFile{Data: []byte(others[i+1])}
-	}
-	return LoadFS(files, "/config", Options{AllowFake: true})
-}
-
-func shopText(t testing.TB) string {
-	text, err := os.ReadFile("testdata/shop/converge.yaml")
-	require.NoError(t, err)
-	return string(text)
-}
-
-const shopRules = "{}\n"
-
-func shop(t testing.TB, replacements ...string) *Compiled {
-	t.Helper()
-	text := shopText(t)
-	for i := 0; i+1 < len(replacements); i += 2 {
-		require.Contains(t, text, replacements[i])
-		text = strings.Replace(text, replacements[i], replacements[i+1], 1)
-	}
-	return compileText(t, text, "routes/rules.json", shopRules)
-}
-
-func indented(t *testing.T, v any) []byte {
-	t.Helper()
-	data, ok := v.([]byte)
-	if !ok {
-		var err error
-		data, err = json.Marshal(v)
-		require.NoError(t, err)
-	}
-	var b bytes.Buffer
-	require.NoError(t, json.Indent(&b, data, "", "  "))
-	return append(bytes.TrimSpace(b.Bytes()), '\n')
-}
 
 func TestIncarnationOfTheShop_D4(t *testing.T) {
 	compiled := compileDir(t, "testdata/shop")
@@ -237,12 +175,6 @@ releaseChannels:
 	require.Equal(t, `null`, last("alone"))
 }
 
-func line(t *testing.T, v any) []byte {
-	data, err := json.Marshal(v)
-	require.NoError(t, err)
-	return data
-}
-
 func TestDefaults_C10(t *testing.T) {
 	compiled := compileText(t, `
 apiVersion: converge/v1
@@ -332,4 +264,11 @@ custom:
 	require.Equal(t, 30*time.Second, definition.Timing.PollInterval)
 	require.Equal(t, 5*time.Minute, definition.Timing.SteadyPollInterval)
 	require.Equal(t, 7*time.Second, compileText(t, text+"  pollInterval: 7s\n").Runtimes[0].Timing.PollInterval)
+}
+
+// written is the incarnation as it is written.
+func written(t require.TestingT, compiled *Compiled) incarnationDoc {
+	var doc incarnationDoc
+	require.NoError(t, json.Unmarshal(compiled.Incarnation.Bytes(), &doc))
+	return doc
 }

@@ -172,17 +172,17 @@ func TestObjectsThatKeepTheirText(t *testing.T) {
 func TestBundlesInTheStore(t *testing.T) {
 	s, err := OpenStore(t.Context(), "mem://")
 	require.NoError(t, err)
-	bundle := compileText(t, cluster(webService), "web/web.yaml", deployment).Bundles[0]
-	_, err = s.Bundle(t.Context(), bundle.Digest())
+	stored := compileText(t, cluster(webService), "web/web.yaml", deployment).Bundles[0]
+	_, err = s.Bundle(t.Context(), stored.Digest())
 	require.True(t, IsNotFound(err), "%v", err)
-	require.NoError(t, s.PutBundle(t.Context(), bundle))
-	require.NoError(t, s.PutBundle(t.Context(), bundle))
-	back, err := s.Bundle(t.Context(), bundle.Digest())
+	require.NoError(t, s.PutBundle(t.Context(), stored))
+	require.NoError(t, s.PutBundle(t.Context(), stored))
+	back, err := s.Bundle(t.Context(), stored.Digest())
 	require.NoError(t, err)
-	require.Equal(t, bundle.Bytes(), back.Bytes())
+	require.Equal(t, stored.Bytes(), back.Bytes())
 	parsed, err := ParseBundle(back.Bytes())
 	require.NoError(t, err)
-	require.Equal(t, bundle.Digest(), parsed.Digest())
+	require.Equal(t, stored.Digest(), parsed.Digest())
 	_, err = back.Objects(map[string]any{"version": "v1", "constants.zone": "z"})
 	require.EqualError(t, err, `the payload has no value for "params.replicas", which Deployment/web uses; expected one for each substitution of its bundle [missing-value]`)
 }

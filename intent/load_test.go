@@ -9,8 +9,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/converge-engine/converge/entities"
 )
 
 func TestProblemsAsJSON(t *testing.T) {
@@ -44,7 +42,7 @@ releaseChannels:
 		{Name: "staging", Labels: map[string]string{"team": "web", "tier": "staging"}},
 		{Name: "canary", Labels: map[string]string{"team": "web", "tier": "canary"}},
 		{Name: "prod", Labels: map[string]string{"tier": "prod"}},
-	}, compiled.Incarnation.doc.Channels)
+	}, written(t, compiled).Channels)
 }
 
 // Nothing outside the directory is read, not even through a link.
@@ -89,12 +87,4 @@ func TestFilesThatWereRead(t *testing.T) {
 	payloads, err := Render(compiled.Incarnation, "web", RenderInput{Version: "v1"})
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"data/a.txt": "A"}, payloads["prod"].Custom.Files)
-}
-
-func TestStoreThatARemoteWorkerCannotReach(t *testing.T) {
-	s, err := OpenStore(t.Context(), filepath.Join(t.TempDir(), "store"))
-	require.NoError(t, err)
-	require.NoError(t, s.Reach([]entities.RuntimeDefinition{{Name: "near"}}))
-	require.ErrorContains(t, s.Reach([]entities.RuntimeDefinition{{Name: "far", Remote: true}}),
-		"runtime far has its own worker (worker: remote), which cannot reach the store "+s.URL()+"; expected a store that both reach, such as s3://bucket [store-out-of-reach]")
 }

@@ -20,7 +20,6 @@ const maxObject = 250_000
 const (
 	annotationWave       = "converge/wave"
 	annotationRecreate   = "converge/recreate"
-	annotationSubstitute = "converge/substitute" // "false": `${{` in the object is text
 	annotationLink       = "converge/link-"      // and a name: an address shown with the object
 	annotationLog        = "converge/log-"       // and a name: the address of its logs
 )

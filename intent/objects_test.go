@@ -105,7 +105,7 @@ func TestObjectsAreCompiledTheSame_D4(t *testing.T) {
 func TestBundlesOfAnIncarnation(t *testing.T) {
 	compiled := compileDir(t, "testdata/kubernetes")
 	named := map[string]bool{}
-	for _, service := range compiled.Incarnation.doc.Services {
+	for _, service := range written(t, compiled).Services {
 		for _, instance := range service.Channels {
 			named[instance.Kubernetes.Bundle] = true
 		}

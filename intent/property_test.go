@@ -87,7 +87,7 @@ func TestCompilingIsDeterministic_D4(t *testing.T) {
 			require.Equal(t, one, other)
 		}
 		seen := map[string]bool{}
-		for _, channel := range first.Incarnation.doc.Channels {
+		for _, channel := range written(t, first).Channels {
 			for _, name := range upstream(channel) {
 				require.True(t, seen[name], "%s before %s", channel.Name, name)
 			}

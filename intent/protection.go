@@ -273,3 +273,21 @@ func kindNames() []string {
 	}
 	return all
 }
+
+// stages lists the stages that an item of a lifecycle names; one is right.
+func (s ProtectionStage) stages() []entities.CheckAt {
+	var all []entities.CheckAt
+	if s.PreApproval != nil {
+		all = append(all, entities.CheckAt{Stage: entities.PreApproval})
+	}
+	if s.PostApproval != nil {
+		all = append(all, entities.CheckAt{Stage: entities.PostApproval})
+	}
+	if s.Deployment != nil {
+		all = append(all, entities.CheckAt{Stage: entities.Deployment, Fails: s.Deployment.OnFailure == "fail"})
+	}
+	if after := s.PostDeployment; after != nil {
+		all = append(all, entities.CheckAt{Stage: entities.PostDeployment, Delay: after.Delay.or(0), For: after.For.or(0)})
+	}
+	return all
+}

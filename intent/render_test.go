@@ -12,24 +12,6 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// one is an application with one service whose body is given, and two channels.
-func one(body string) string {
-	return `
-apiVersion: converge/v1
-kind: Application
-name: shop
-releaseChannels:
-- {name: staging, labels: {tier: staging}, runtimes: [{name: r}], constants: {zone: s.dev, port: "80", empty: ""}}
-- {name: prod, labels: {tier: prod}, runtimes: [{name: r}], constants: {zone: p.com, port: "81", empty: ""}}
----
-{apiVersion: converge/v1, kind: Runtime, name: r, custom: {apply: {command: [x]}}}
----
-apiVersion: converge/v1
-kind: Service
-name: web
-` + body
-}
-
 // Every name and form of a substitution, as INTERFACE section 1 lists them.
 func TestSubstitution(t *testing.T) {
 	for _, row := range []struct{ text, want string }{
@@ -118,16 +100,6 @@ custom: {env: {A: "${{ params.a }}", B: service}, files: [w]}
 		})
 	}
 }
-
-const typedService = `
-parameters:
-- {name: text, type: string, default: a}
-- {name: count, type: int}
-- {name: ratio, type: float, default: 1.5}
-- {name: debug, type: bool, default: false}
-- {name: secret, type: secretRef, default: {workerEnv: OLD}}
-custom: {env: {A: "${{ params.text }} ${{ params.count }} ${{ params.ratio }} ${{ params.debug }}", S: "${{ params.secret }}"}}
-`
 
 // What a release gives, as the CLI (text) and as JSON has it.
 func TestReleaseParameters(t *testing.T) {

@@ -132,3 +132,14 @@ type CommandJob struct {
 
 // Planned names the fields that later versions accept.
 func (CommandJob) Planned() []string { return []string{"resources", "nodeSelector", "tolerations"} }
+
+// kinds counts the kinds that a runtime claims to be.
+func (r Runtime) kinds() int {
+	n := 0
+	for _, given := range []bool{r.Custom != nil, r.Kubernetes != nil, r.Fake != nil} {
+		if given {
+			n++
+		}
+	}
+	return n
+}

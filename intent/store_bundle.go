@@ -4,7 +4,7 @@ import "context"
 
 // PutBundle keeps a bundle under its digest.
 func (s *Store) PutBundle(ctx context.Context, bundle Bundle) error {
-	return s.put(ctx, bundleKey(bundle.digest), bundle.digest, bundle.data)
+	return s.put(ctx, bundleKey(bundle.Digest()), bundle.Digest(), bundle.Bytes())
 }
 
 // Bundle returns the bundle of a digest.

@@ -14,7 +14,7 @@ import (
 // PutIncarnation keeps an incarnation and returns its hash.
 func (s *Store) PutIncarnation(ctx context.Context, inc *Incarnation) (string, error) {
 	hash := inc.Hash()
-	return hash, s.put(ctx, "incarnations/"+hash, hash, inc.bytes)
+	return hash, s.put(ctx, "incarnations/"+hash, hash, inc.Bytes())
 }
 
 // Incarnation returns the incarnation of a hash (D5).

@@ -237,11 +237,10 @@ func TestCacheIsBounded(t *testing.T) {
 	require.False(t, huge)
 }
 
-func compileDir(t testing.TB, dir string) *Compiled {
-	t.Helper()
-	config, err := Load(dir)
+func TestStoreThatARemoteWorkerCannotReach(t *testing.T) {
+	s, err := OpenStore(t.Context(), filepath.Join(t.TempDir(), "store"))
 	require.NoError(t, err)
-	compiled, err := Compile(config)
-	require.NoError(t, err)
-	return compiled
+	require.NoError(t, s.Reach([]entities.RuntimeDefinition{{Name: "near"}}))
+	require.ErrorContains(t, s.Reach([]entities.RuntimeDefinition{{Name: "far", Remote: true}}),
+		"runtime far has its own worker (worker: remote), which cannot reach the store "+s.URL()+"; expected a store that both reach, such as s3://bucket [store-out-of-reach]")
 }
