@@ -46,7 +46,16 @@ var layers = []layer{
 	{folder: "activities", ours: []string{"entities", "intent", "runtimes"}},
 	{folder: "workflows", ours: []string{"entities"}, check: onlyTemporalSDK},
 	{folder: "worker", ours: []string{"entities", "intent", "runtimes", "activities", "workflows"}},
-	{folder: "cmd/converge", ours: []string{"entities", "intent", "runtimes", "activities", "workflows", "worker", "cmd/internal"}},
+	{folder: "client", ours: []string{"entities", "intent"}},
+	{folder: "cmd/converge", ours: []string{"entities", "intent", "runtimes", "activities", "workflows", "worker", "client", "cmd/internal"}},
+	// Inside intent: from what people write to what is kept. Reading knows no incarnation, and neither an incarnation
+	// nor the store knows what one was compiled from.
+	{folder: "intent/config", ours: []string{"entities", "intent/internal/strict"}},
+	{folder: "intent/bundle", ours: []string{"entities", "intent/config", "intent/internal"}},
+	{folder: "intent/sources", ours: []string{"entities", "intent/config", "intent/bundle", "intent/internal"}},
+	{folder: "intent/incarnation", ours: []string{"entities", "intent/config", "intent/internal"}},
+	{folder: "intent/compile", ours: []string{"entities", "intent/config", "intent/bundle", "intent/sources", "intent/incarnation", "intent/internal"}},
+	{folder: "intent/store", ours: []string{"entities", "intent/config", "intent/bundle", "intent/incarnation", "intent/internal"}},
 }
 
 // serverModules are linked by one package of ours, which only the programs in serverPrograms reach.
@@ -199,7 +208,9 @@ func TestLayerRulesCanFail(t *testing.T) {
 		{"as it should be", "+/workflows: +/entities/plan go.temporal.io/sdk/workflow\n" +
 			"go.temporal.io/sdk/workflow: google.golang.org/grpc\n" +
 			"+/activities: +/intent +/runtimes/custom\n+/intent: gocloud.dev/blob\n" +
-			"+/worker: +/activities +/workflows\n+/cmd/converge: +/worker +/cmd/internal/show github.com/spf13/cobra\n" +
+			"+/intent/compile: +/intent/sources +/intent/incarnation\n+/intent/store: +/intent/incarnation\n" +
+			"+/worker: +/activities +/workflows\n+/client/publish: +/intent/compile +/entities/protocol go.temporal.io/sdk/client\n" +
+			"+/cmd/converge: +/worker +/client/publish +/cmd/internal/show github.com/spf13/cobra\n" +
 			"+/worker/embedded: go.temporal.io/server/temporal\n+/cmd/converge-dev: +/worker/embedded +/worker\n" +
 			"+/tests/temporaltest: +/worker/embedded modernc.org/sqlite", nil},
 		{
@@ -211,10 +222,10 @@ func TestLayerRulesCanFail(t *testing.T) {
 			[]string{"entities must not reach intent: entities may build on itself only"},
 		},
 		{
-			"intent importing a runtime by a detour", "+/intent: +/intent/source\n+/intent/source: +/runtimes",
+			"intent importing a runtime by a detour", "+/intent: +/intent/other\n+/intent/other: +/runtimes",
 			[]string{
 				"intent must not reach runtimes: intent may build on itself, entities only",
-				"intent/source must not reach runtimes: intent may build on itself, entities only",
+				"intent/other must not reach runtimes: intent may build on itself, entities only",
 			},
 		},
 		{
@@ -232,6 +243,22 @@ func TestLayerRulesCanFail(t *testing.T) {
 		{
 			"an activity that knows a workflow", "+/activities: +/workflows",
 			[]string{"activities must not reach workflows: activities may build on itself, entities, intent, runtimes only"},
+		},
+		{
+			"a store that compiles", "+/intent/store: +/intent/compile",
+			[]string{"intent/store must not reach intent/compile: intent/store may build on itself, entities, intent/config, intent/bundle, intent/incarnation, intent/internal only"},
+		},
+		{
+			"a configuration that knows its incarnation by a detour", "+/intent/config: +/intent/internal/strict\n+/intent/internal/strict: +/intent/incarnation",
+			[]string{"intent/config must not reach intent/incarnation: intent/config may build on itself, entities, intent/internal/strict only"},
+		},
+		{
+			"the worker linking client code", "+/worker: +/client/publish",
+			[]string{"worker must not reach client/publish: worker may build on itself, entities, intent, runtimes, activities, workflows only"},
+		},
+		{
+			"client code linking a workflow", "+/client/preview: +/workflows",
+			[]string{"client/preview must not reach workflows: client may build on itself, entities, intent only"},
 		},
 		{
 			"the worker using the command line", "+/worker: +/cmd/internal/show",

@@ -13,7 +13,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// SearchAttributes are those that a namespace needs (INTERFACE section 3), by name.
+// SearchAttributes are those that a namespace needs, by name.
 func SearchAttributes() map[string]enumspb.IndexedValueType {
 	return map[string]enumspb.IndexedValueType{
 		protocol.AttrApplication: enumspb.INDEXED_VALUE_TYPE_KEYWORD,

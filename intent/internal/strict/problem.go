@@ -38,7 +38,7 @@ type Problem struct {
 	Fault
 }
 
-// String is the line a person reads (INTERFACE section 1).
+// String is the line a person reads.
 func (p Problem) String() string {
 	place := fmt.Sprintf("%s:%d:%d: ", p.File, p.Line, p.Column)
 	if p.Path != "" {
