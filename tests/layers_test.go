@@ -43,10 +43,11 @@ var layers = []layer{
 	{folder: "entities", check: onlyStandardLibrary},
 	{folder: "intent", ours: []string{"entities"}},
 	{folder: "runtimes", ours: []string{"entities"}, check: noTemporal},
-	{folder: "activities", ours: []string{"entities", "intent", "runtimes"}},
+	{folder: "activities", ours: []string{"entities", "intent", "runtimes"}, check: noCompiling},
 	{folder: "workflows", ours: []string{"entities"}, check: onlyTemporalSDK},
-	{folder: "worker", ours: []string{"entities", "intent", "runtimes", "activities", "workflows"}},
-	{folder: "client", ours: []string{"entities", "intent"}},
+	{folder: "worker", ours: []string{"entities", "intent", "runtimes", "activities", "workflows"}, check: noCompiling},
+	// It previews with the code of the activity Prepare, and so reaches what that reaches, but no workflow and no worker.
+	{folder: "client", ours: []string{"entities", "intent", "runtimes", "activities"}},
 	{folder: "cmd/converge", ours: []string{"entities", "intent", "runtimes", "activities", "workflows", "worker", "client", "cmd/internal"}},
 	// Inside intent: from what people write to what is kept. Reading knows no incarnation, and neither an incarnation
 	// nor the store knows what one was compiled from.
@@ -142,6 +143,13 @@ func onlyStandardLibrary(p goPackage, all packageSet) []string {
 
 func noTemporal(p goPackage, _ packageSet) []string {
 	return refused(p.Deps, "a runtime knows nothing of Temporal", func(dep string) bool { return in(dep, "go.temporal.io") })
+}
+
+// noCompiling keeps Helm and kustomize out of workers, which read what was compiled.
+func noCompiling(p goPackage, _ packageSet) []string {
+	return refused(p.Deps, "a worker reads what was compiled", func(dep string) bool {
+		return in(dep, ours("intent/compile")) || in(dep, ours("intent/sources"))
+	})
 }
 
 // onlyTemporalSDK allows the SDK, its API types and what they bring along, so that a workflow links nothing that could
@@ -258,7 +266,14 @@ func TestLayerRulesCanFail(t *testing.T) {
 		},
 		{
 			"client code linking a workflow", "+/client/preview: +/workflows",
-			[]string{"client/preview must not reach workflows: client may build on itself, entities, intent only"},
+			[]string{"client/preview must not reach workflows: client may build on itself, entities, intent, runtimes, activities only"},
+		},
+		{
+			"a worker that compiles by a detour", "+/worker: +/activities\n+/activities: +/intent/compile",
+			[]string{
+				"activities must not reach " + ourModule + "/intent/compile: a worker reads what was compiled",
+				"worker must not reach " + ourModule + "/intent/compile: a worker reads what was compiled",
+			},
 		},
 		{
 			"the worker using the command line", "+/worker: +/cmd/internal/show",
@@ -292,8 +307,8 @@ func TestLayerRulesCanFail(t *testing.T) {
 func TestEveryLayerHasPackages(t *testing.T) {
 	t.Parallel()
 	all := madeUp("")
-	delete(all, ours("intent"))
-	require.Equal(t, []string{"intent: there is no package in it, so its rules hold nothing"}, checkLayers(all))
+	delete(all, ours("runtimes"))
+	require.Equal(t, []string{"runtimes: there is no package in it, so its rules hold nothing"}, checkLayers(all))
 }
 
 // madeUp has a package for each layer and the imports given, with Deps worked out as go list does.
