@@ -89,7 +89,7 @@ func (c *compiler) channelRuntimes(app *config.Document[config.Application], pat
 
 func (c *compiler) unknownRuntime(name string) strict.Fault {
 	known := strict.Keys(c.runtimes)
-	fault := strict.Fault{Code: "unknown-runtime", Message: fmt.Sprintf("there is no runtime %q", name), Expected: strict.OneOf(known), Suggestion: strict.Nearest(name, known)}
+	fault := strict.Unknown("unknown-runtime", fmt.Sprintf("there is no runtime %q", name), name, known)
 	if len(known) == 0 {
 		fault.Expected = "a document of kind Runtime with that name"
 	}
@@ -109,10 +109,7 @@ func (c *compiler) unknownChannel(name config.Name, among []string) strict.Fault
 	if slices.Contains(c.channelNames(), string(name)) {
 		return strict.Fault{Code: "unknown-channel", Message: fmt.Sprintf("the service does not go to release channel %q", string(name)), Expected: strict.OneOf(among)}
 	}
-	return strict.Fault{
-		Code: "unknown-channel", Message: fmt.Sprintf("no release channel %q", string(name)),
-		Expected: strict.OneOf(among), Suggestion: strict.Nearest(string(name), among),
-	}
+	return strict.Unknown("unknown-channel", fmt.Sprintf("no release channel %q", string(name)), string(name), among)
 }
 
 // matching lists the channels that have all labels of a selector.
@@ -173,10 +170,7 @@ func (c *compiler) selected(d *strict.Decoder, path string, selector map[string]
 	}
 	if len(found) == 0 && !c.partial {
 		labels, wanted := c.labelsOf(among), selectorText(selector)
-		c.report(d, path, strict.Fault{
-			Code: "no-match", Message: "no release channel here has the labels " + wanted,
-			Expected: strict.OneOf(labels), Suggestion: strict.Nearest(wanted, labels),
-		})
+		c.report(d, path, strict.Unknown("no-match", "no release channel here has the labels "+wanted, wanted, labels))
 	}
 	return found
 }

@@ -9,6 +9,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -214,29 +217,66 @@ func (c *Compiled) boundSpecs(services []*config.Document[config.Service]) {
 // boundAssets refuses documents over the size of an asset by name (D1). Aliases count expanded.
 func (c *compiler) boundAssets() {
 	if app := c.config.Application; app != nil {
-		c.boundAsset(app.Decoder, "application", string(app.Spec.Name), app.Spec)
+		boundEach(c, app)
 	}
-	for _, s := range c.config.Services {
-		c.boundAsset(s.Decoder, "service", string(s.Spec.Name), s.Spec)
-	}
-	for _, r := range c.config.Runtimes {
-		c.boundAsset(r.Decoder, "runtime", string(r.Spec.Name), r.Spec)
-	}
-	for _, p := range c.config.Protections {
-		c.boundAsset(p.Decoder, "protection", string(p.Spec.Name), p.Spec)
-	}
-	for _, e := range c.config.Extensions {
-		c.boundAsset(e.Decoder, "extension", string(e.Spec.Name), e.Spec)
+	boundEach(c, c.config.Services...)
+	boundEach(c, c.config.Runtimes...)
+	boundEach(c, c.config.Protections...)
+	boundEach(c, c.config.Extensions...)
+}
+
+func boundEach[T interface{ Title() string }](c *compiler, documents ...*config.Document[T]) {
+	for _, doc := range documents {
+		if data, err := json.Marshal(doc.Spec); err != nil || len(data) > config.MaxAsset {
+			c.report(doc.Decoder, "name", strict.Fault{
+				Code: "too-large", Message: fmt.Sprintf("%s has %d bytes", doc.Spec.Title(), len(data)),
+				Expected: fmt.Sprintf("at most %d", config.MaxAsset),
+			})
+		}
 	}
 }
 
-func (c *compiler) boundAsset(d *strict.Decoder, kind, name string, spec any) {
-	data, err := json.Marshal(spec)
-	if err == nil && len(data) <= config.MaxAsset {
-		return
+// Loaded is the configuration of one application as it was read and found right. Compiling it reads
+// nothing more.
+type Loaded struct {
+	*config.Config
+	inputs *sources.Objects
+}
+
+// Load reads converge.yaml and *.converge.yaml in dir and below, dot-directories left out, and
+// checks everything. An error of type Problems lists all that is wrong; any other error means that
+// the directory could not be read.
+func Load(dir string) (*Loaded, error) { return LoadWith(dir, config.Options{}) }
+
+// LoadWith is Load with options.
+func LoadWith(dir string, options config.Options) (*Loaded, error) {
+	absolute, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("load %s: %w", dir, err)
 	}
-	c.report(d, "name", strict.Fault{
-		Code: "too-large", Message: fmt.Sprintf("%s %s has %d bytes", kind, name, len(data)),
-		Expected: fmt.Sprintf("at most %d", config.MaxAsset),
-	})
+	root, err := os.OpenRoot(absolute) // nothing outside is read, not even through a link
+	if err != nil {
+		return nil, fmt.Errorf("load %s: %w", dir, strict.Reason(err))
+	}
+	defer root.Close()
+	return LoadFS(root.FS(), absolute, options)
+}
+
+// LoadFS is LoadWith of a file system that stands for the directory.
+func LoadFS(fsys fs.FS, dir string, options config.Options) (*Loaded, error) {
+	l, err := config.Read(fsys, dir, options)
+	if err != nil {
+		return nil, fmt.Errorf("load %s: %w", dir, err)
+	}
+	loaded := &Loaded{Config: l.Config, inputs: sources.Read(l)}
+	slices.Sort(loaded.Files)
+	loaded.Files = slices.Compact(loaded.Files)
+	compiled, problems := compile(loaded, l.Broken)
+	if len(l.Problems())+len(problems) == 0 {
+		compiled.boundSpecs(loaded.Services)
+	}
+	if problems = append(l.Problems(), problems...).Sorted(); len(problems) > 0 {
+		return nil, problems
+	}
+	return loaded, nil
 }

@@ -67,14 +67,11 @@ func (c *compiler) numeric(service string, name config.ParameterName) *strict.Fa
 	kind, known := types[string(name)]
 	switch {
 	case !known:
-		fault := &strict.Fault{
-			Code: "unknown-parameter", Message: fmt.Sprintf("service %q has no parameter %q", service, string(name)),
-			Expected: strict.OneOf(strict.Keys(types)), Suggestion: strict.Nearest(string(name), strict.Keys(types)),
-		}
+		fault := strict.Unknown("unknown-parameter", fmt.Sprintf("service %q has no parameter %q", service, string(name)), string(name), strict.Keys(types))
 		if len(types) == 0 {
 			fault.Expected = "a parameter of type int or float"
 		}
-		return fault
+		return &fault
 	case kind != entities.ParamInt && kind != entities.ParamFloat:
 		return &strict.Fault{Code: "wrong-type", Message: fmt.Sprintf("parameter %q of service %q is of type %s", string(name), service, kind), Expected: "one of type int or float"}
 	}

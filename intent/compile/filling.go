@@ -218,10 +218,7 @@ func (c *compiler) checkReference(to declared, from reference) {
 		at := strict.Key(from.at+".parameters", name)
 		kind, known := types[name]
 		if !known && !to.d.Faulty("parameters") {
-			fault := strict.Fault{
-				Code: "unknown-parameter", Message: fmt.Sprintf("%s %q has no parameter %q", to.what, to.name, name),
-				Expected: strict.OneOf(strict.Keys(types)), Suggestion: strict.Nearest(name, strict.Keys(types)),
-			}
+			fault := strict.Unknown("unknown-parameter", fmt.Sprintf("%s %q has no parameter %q", to.what, to.name, name), name, strict.Keys(types))
 			if len(types) == 0 {
 				fault.Expected = "none, as it declares none"
 			}

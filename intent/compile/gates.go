@@ -108,11 +108,11 @@ func (d definitions) placed(spec entities.Spec) entities.Spec {
 // store before its spec.
 func (c *Compiled) Checks(service string) []entities.CheckDefinition {
 	var all []entities.CheckDefinition
-	c.each(service, func(i incarnation.Instance) {
+	for _, i := range c.instances(service) {
 		for _, check := range i.Checks {
 			all = append(all, c.definitions.check(check.Definition))
 		}
-	})
+	}
 	return all
 }
 
@@ -121,23 +121,20 @@ func (c *Compiled) Checks(service string) []entities.CheckDefinition {
 func (c *Compiled) Extensions(service string) []entities.ExtensionDefinition {
 	var all []entities.ExtensionDefinition
 	seen := map[string]bool{}
-	c.each(service, func(i incarnation.Instance) {
+	for _, i := range c.instances(service) {
 		for _, e := range i.Extensions {
 			if !seen[e.Definition] {
 				all = append(all, c.definitions.extension(e.Definition))
 			}
 			seen[e.Definition] = true
 		}
-	})
+	}
 	return all
 }
 
-func (c *Compiled) each(service string, visit func(incarnation.Instance)) {
-	doc, ok := c.Incarnation.Service(service)
-	if !ok {
-		return
+func (c *Compiled) instances(service string) []incarnation.Instance {
+	if doc, ok := c.Incarnation.Service(service); ok {
+		return doc.Channels
 	}
-	for _, instance := range doc.Channels {
-		visit(instance)
-	}
+	return nil
 }

@@ -65,10 +65,7 @@ func (c *compiler) plainURL(app *config.Document[config.Application], at, text s
 }
 
 func (c *compiler) grant(app *config.Document[config.Application], at string, a config.Authorization) entities.Grant {
-	c.people(app, at+".to", a.To)
-	if len(a.To) == 0 && app.Has(at+".to") && !app.Faulty(at+".to") {
-		c.report(app.Decoder, at+".to", strict.Fault{Code: "missing-field", Message: "the list is empty", Expected: "names of people, or of groups as group:NAME"})
-	}
+	c.people(app, at+".to", a.To, "")
 	return entities.Grant{Verbs: a.Verbs, Channels: c.grantedIn(app, at, a), To: a.To}
 }
 
@@ -100,8 +97,11 @@ func (c *compiler) grantedIn(app *config.Document[config.Application], at string
 	return channels
 }
 
-// people checks names of people and groups.
-func (c *compiler) people(app *config.Document[config.Application], at string, all []string) {
+// people checks names of people and groups; or says what else than some may be given.
+func (c *compiler) people(app *config.Document[config.Application], at string, all []string, or string) {
+	if len(all) == 0 && app.Has(at) && !app.Faulty(at) {
+		c.report(app.Decoder, at, strict.Fault{Code: "missing-field", Message: "the list is empty", Expected: "names of people, or of groups as group:NAME" + or})
+	}
 	seen := map[string]bool{}
 	for i, name := range all {
 		place := strict.Index(at, i)
@@ -135,10 +135,7 @@ func (c *compiler) approval(app *config.Document[config.Application], at, topic 
 	if by.MinApprovers != nil {
 		needed = *by.MinApprovers
 	}
-	c.people(app, at+".approvers", by.Approvers)
-	if len(by.Approvers) == 0 && app.Has(at+".approvers") && !app.Faulty(at+".approvers") {
-		c.report(app.Decoder, at+".approvers", strict.Fault{Code: "missing-field", Message: "the list is empty", Expected: "names of people, or of groups as group:NAME; no such field for anybody"})
-	}
+	c.people(app, at+".approvers", by.Approvers, "; no such field for anybody")
 	people := slices.Compact(slices.Sorted(slices.Values(by.Approvers)))
 	groups := slices.ContainsFunc(people, func(name string) bool { return strings.HasPrefix(name, "group:") })
 	switch {

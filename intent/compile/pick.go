@@ -19,10 +19,7 @@ func (s *serviceCompiler) pick(channel string, d *draft) (placeRef, bool) {
 		}
 		if !s.partial && !s.misnamed && !s.Faulty("runtime") {
 			names := namesOf(refs)
-			s.reportIn(s.Decoder, "runtime", channel, substitute.Trouble{InChannel: true, Fault: strict.Fault{
-				Code:    "unknown-runtime",
-				Message: fmt.Sprintf("there is no runtime %q", wanted), Expected: strict.OneOf(names), Suggestion: strict.Nearest(wanted, names),
-			}})
+			s.reportIn(s.Decoder, "runtime", channel, substitute.Trouble{InChannel: true, Fault: strict.Unknown("unknown-runtime", fmt.Sprintf("there is no runtime %q", wanted), wanted, names)})
 		}
 		return placeRef{}, false
 	}

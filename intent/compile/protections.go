@@ -134,7 +134,7 @@ func (c *compiler) checkProtectionRef(use protectionUse) {
 }
 
 func unknownDocument(what, name string, known []string) strict.Fault {
-	fault := strict.Fault{Code: "unknown-" + what, Message: fmt.Sprintf("there is no %s %q", what, name), Expected: strict.OneOf(known), Suggestion: strict.Nearest(name, known)}
+	fault := strict.Unknown("unknown-"+what, fmt.Sprintf("there is no %s %q", what, name), name, known)
 	if len(known) == 0 {
 		fault.Expected = "a document of that kind and name"
 	}

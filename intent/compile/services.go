@@ -221,10 +221,7 @@ func (s *serviceCompiler) overriddenParameters(at string, o config.ChannelOverri
 			continue
 		}
 		names := strict.Keys(s.types)
-		fault := strict.Fault{
-			Code: "unknown-parameter", Message: fmt.Sprintf("the service has no parameter %q", name),
-			Expected: strict.OneOf(names), Suggestion: strict.Nearest(name, names),
-		}
+		fault := strict.Unknown("unknown-parameter", fmt.Sprintf("the service has no parameter %q", name), name, names)
 		if len(names) == 0 {
 			fault.Expected = `a declaration under "parameters"`
 		}

@@ -13,6 +13,9 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -122,37 +125,28 @@ func (l *Reader) document(file string, node *yaml.Node) {
 	}
 	switch kind {
 	case "Application":
-		doc := &Document[Application]{Decoder: d}
-		if l.decode(d, node, &doc.Spec) {
+		for _, doc := range decoded[Application](l, d, node, nil) {
 			l.addApplication(doc)
 		}
 	case "Service":
-		doc := &Document[Service]{Decoder: d}
-		if l.decode(d, node, &doc.Spec) {
-			l.Config.Services = append(l.Config.Services, doc)
-		}
+		l.Config.Services = decoded(l, d, node, l.Config.Services)
 	case "Runtime":
-		doc := &Document[Runtime]{Decoder: d}
-		if l.decode(d, node, &doc.Spec) {
-			l.Config.Runtimes = append(l.Config.Runtimes, doc)
-		}
+		l.Config.Runtimes = decoded(l, d, node, l.Config.Runtimes)
 	case "Protection":
-		doc := &Document[Protection]{Decoder: d}
-		if l.decode(d, node, &doc.Spec) {
-			l.Config.Protections = append(l.Config.Protections, doc)
-		}
+		l.Config.Protections = decoded(l, d, node, l.Config.Protections)
 	case "Extension":
-		doc := &Document[Extension]{Decoder: d}
-		if l.decode(d, node, &doc.Spec) {
-			l.Config.Extensions = append(l.Config.Extensions, doc)
-		}
+		l.Config.Extensions = decoded(l, d, node, l.Config.Extensions)
 	}
 }
 
-func (l *Reader) decode(d *strict.Decoder, node *yaml.Node, spec any) bool {
-	bounded := d.Decode(node, spec)
-	l.Broken = l.Broken || !bounded
-	return bounded
+// decoded adds the document of a node to those of its kind, unless it is too large to be judged.
+func decoded[T any](l *Reader, d *strict.Decoder, node *yaml.Node, all []*Document[T]) []*Document[T] {
+	doc := &Document[T]{Decoder: d}
+	if !d.Decode(node, &doc.Spec) {
+		l.Broken = true
+		return all
+	}
+	return append(all, doc)
 }
 
 func (l *Reader) addApplication(doc *Document[Application]) {
@@ -189,12 +183,10 @@ func (l *Reader) kind(d *strict.Decoder, node *yaml.Node) (string, bool) {
 		return "", false
 	}
 	kind := head.kind.Value
-	for _, known := range kinds {
-		if kind == known {
-			return kind, true
-		}
+	if slices.Contains(kinds, kind) {
+		return kind, true
 	}
-	fault := Fault{Code: "unknown-kind", Message: fmt.Sprintf("there is no kind %q", strict.Clip(kind)), Expected: strict.OneOf(kinds), Suggestion: strict.Nearest(kind, kinds)}
+	fault := strict.Unknown("unknown-kind", fmt.Sprintf("there is no kind %q", strict.Clip(kind)), kind, kinds)
 	d.Fail("kind", head.kind, fault)
 	return "", false
 }
@@ -248,4 +240,35 @@ func LocalFile(name string) (string, *Fault) {
 		}
 	}
 	return clean, nil
+}
+
+var (
+	yamlLine   = regexp.MustCompile(`^line (\d+): `)
+	yamlAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
+	// The parser's own complaints, as opposed to its scanner's, name the line before.
+	lineBefore = regexp.MustCompile(`^did not find expected (<|node|'|key)|^found (undefined tag|duplicate|incompatible)`)
+)
+
+// Syntax words the YAML parser's error and takes the place from it as far as it says one.
+func (l *Reader) Syntax(name string, source []byte, err error) {
+	text, line, column := strings.TrimPrefix(err.Error(), "yaml: "), 1, 1
+	if m := yamlLine.FindStringSubmatch(text); m != nil {
+		line, _ = strconv.Atoi(m[1])
+		text = strings.TrimPrefix(text, m[0])
+		if lineBefore.MatchString(text) {
+			line++
+		}
+	}
+	expected := ""
+	if m := yamlAnchor.FindStringSubmatch(text); m != nil {
+		line, column = placeOf(source, "*"+m[1])
+		expected = "an anchor &" + m[1] + " earlier in the same document"
+	}
+	l.fail(name, line, column, Fault{Code: "syntax", Message: "this is no YAML: " + text, Expected: expected})
+}
+
+// placeOf is where a word first stands.
+func placeOf(source []byte, word string) (line, column int) {
+	before, _, _ := bytes.Cut(source, []byte(word))
+	return bytes.Count(before, []byte("\n")) + 1, len(before) - bytes.LastIndexByte(before, '\n')
 }

@@ -136,10 +136,7 @@ func decodeChoices(d *strict.Decoder, path string, node *yaml.Node, of listing) 
 		switch known := name == Everything || slices.Contains(of.choices, name); {
 		case d.Faulty(at):
 		case !known:
-			d.Report(at, Fault{
-				Code: "bad-value", Message: fmt.Sprintf("%q is not possible here", strict.Clip(name)),
-				Expected: strict.OneOf(of.choices), Suggestion: strict.Nearest(name, of.choices),
-			})
+			d.Report(at, strict.Unknown("bad-value", fmt.Sprintf("%q is not possible here", strict.Clip(name)), name, of.choices))
 		case seen[name]:
 			d.Report(at, Fault{Code: "duplicate-name", Message: fmt.Sprintf("%q is listed twice", name)})
 		}

@@ -22,6 +22,9 @@ type Header struct {
 	Name Name `json:"name"`
 }
 
+// Title names the document in a sentence: service web.
+func (h Header) Title() string { return strings.ToLower(h.Kind) + " " + string(h.Name) }
+
 // The types of scalars, each with what it accepts.
 type (
 	// FormatVersion is converge/v1.

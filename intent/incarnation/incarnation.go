@@ -124,13 +124,11 @@ func (p *Period) UnmarshalText(text []byte) error {
 // New makes the canonical bytes. It reads them back, so that an incarnation just
 // compiled and one from the store are the same.
 func New(doc Document) (*Incarnation, error) {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(doc); err != nil {
+	data, err := canonical.JSON(doc)
+	if err != nil {
 		return nil, fmt.Errorf("compile %s: %w", doc.Application, err)
 	}
-	return Parse(b.Bytes())
+	return Parse(append(data, '\n'))
 }
 
 // Parse reads an incarnation's bytes.
@@ -196,6 +194,14 @@ func (i *Incarnation) channel(name string) *Channel {
 		return &Channel{Name: name}
 	}
 	return &i.doc.Channels[at]
+}
+
+func (s *Service) types() map[string]entities.ParamType {
+	types := map[string]entities.ParamType{}
+	for _, p := range s.Parameters {
+		types[p.Name] = p.Type
+	}
+	return types
 }
 
 func (s *Service) instance(channel string) (*Instance, bool) {

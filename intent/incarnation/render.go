@@ -66,10 +66,8 @@ func renderFault(service string, t *substitute.Trouble) *strict.Fault {
 
 func unknownService(inc *Incarnation, service string) *strict.Fault {
 	names := inc.Services()
-	return &strict.Fault{
-		Code: "unknown-service", Message: fmt.Sprintf("application %s has no service %q", inc.Application(), service),
-		Expected: strict.OneOf(names), Suggestion: strict.Nearest(service, names),
-	}
+	fault := strict.Unknown("unknown-service", fmt.Sprintf("application %s has no service %q", inc.Application(), service), service, names)
+	return &fault
 }
 
 // Template is a payload with the version and what only a release gives left open: substitutions of
@@ -93,13 +91,9 @@ func (i *Incarnation) Template(service, channel string) (entities.Payload, error
 // scope is what substitutions of an instance may name, the version left open.
 func (i *Incarnation) scope(doc *Service, instance *Instance) *substitute.Scope {
 	channel := i.channel(instance.Channel)
-	types := map[string]entities.ParamType{}
-	for _, p := range doc.Parameters {
-		types[p.Name] = p.Type
-	}
 	return &substitute.Scope{
 		Application: i.doc.Application, Service: doc.Name, Channel: instance.Channel,
-		Labels: channel.Labels, Constants: channel.Constants, Types: types, Declared: instance.Parameters,
+		Labels: channel.Labels, Constants: channel.Constants, Types: doc.types(), Declared: instance.Parameters,
 	}
 }
 
@@ -121,10 +115,7 @@ func (s *Service) payload(instance *Instance, scope *substitute.Scope) (entities
 		if v.Kind == entities.ParamSecret {
 			continue // named where it is used
 		}
-		if payload.Parameters == nil {
-			payload.Parameters = map[string]any{}
-		}
-		payload.Parameters[name] = v.V
+		payload.Parameters = with(payload.Parameters, name, v.V)
 	}
 	addresses := *scope
 	addresses.AddressOnly = true
@@ -133,10 +124,7 @@ func (s *Service) payload(instance *Instance, scope *substitute.Scope) (entities
 		if t != nil {
 			return payload, t
 		}
-		if payload.Address == nil {
-			payload.Address = map[string]string{}
-		}
-		payload.Address[name] = resolved
+		payload.Address = with(payload.Address, name, resolved)
 	}
 	payload.Constants = addresses.UsedConstants
 	return payload, nil
@@ -153,16 +141,10 @@ func (s *Service) custom(instance *Instance, scope *substitute.Scope) (*entities
 		if t != nil {
 			return nil, t
 		}
-		if custom.Env == nil {
-			custom.Env = map[string]entities.Value{}
-		}
-		custom.Env[name] = v
+		custom.Env = with(custom.Env, name, v)
 	}
 	for _, name := range instance.Files {
-		if custom.Files == nil {
-			custom.Files = map[string]string{}
-		}
-		custom.Files[name] = s.Files[name]
+		custom.Files = with(custom.Files, name, s.Files[name])
 	}
 	return custom, nil
 }
@@ -178,10 +160,16 @@ func (k *Kubernetes) payload(scope *substitute.Scope) (*entities.KubernetesPaylo
 		if t != nil {
 			return nil, t
 		}
-		if payload.Values == nil {
-			payload.Values = map[string]any{}
-		}
-		payload.Values[name] = v.V
+		payload.Values = with(payload.Values, name, v.V)
 	}
 	return payload, nil
+}
+
+// with adds an entry to a map that is nil while it is empty.
+func with[V any](all map[string]V, name string, v V) map[string]V {
+	if all == nil {
+		all = map[string]V{}
+	}
+	all[name] = v
+	return all
 }

@@ -7,6 +7,8 @@ import (
 	"path"
 	"strings"
 
+	"github.com/converge-engine/converge/intent/internal/strict"
+
 	"go.yaml.in/yaml/v3"
 	"sigs.k8s.io/kustomize/api/krusty"
 )
@@ -20,11 +22,11 @@ func Kustomize(fsys fs.FS, dir string) (Text, []string, error) {
 	data, err := build(t, dir)
 	if err != nil {
 		if t.refused != nil {
-			return Text{}, t.names(), t.refused
+			return Text{}, strict.Keys(t.read), t.refused
 		}
-		return Text{}, t.names(), errors.New(oneLine(err.Error()))
+		return Text{}, strict.Keys(t.read), errors.New(oneLine(err.Error()))
 	}
-	return Text{Name: "kustomization " + dir, Data: data}, t.names(), nil
+	return Text{Name: "kustomization " + dir, Data: data}, strict.Keys(t.read), nil
 }
 
 // build keeps kustomize's own failures from ending the process.

@@ -138,16 +138,6 @@ func (*tree) RemoveAll(string) error { return errReadOnly }
 // WriteFile implements filesys.FileSystem.
 func (*tree) WriteFile(string, []byte) error { return errReadOnly }
 
-// names lists what was read, in order.
-func (t *tree) names() []string {
-	var names []string
-	for name := range t.read {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
 // remote tells whether a path would be fetched from somewhere.
 func remote(name string) bool {
 	if strings.Contains(name, "\n") {

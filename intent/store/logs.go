@@ -97,14 +97,10 @@ func (s *Store) Logs(ctx context.Context, application, service, channel string) 
 		}
 		entries = append(entries, entry)
 	}
-	sortLogs(entries)
+	slices.SortStableFunc(entries, func(a, b LogEntry) int { return a.At.Compare(b.At) })
 	return entries, nil
 }
 
 func logPrefix(application, service, channel string) string {
 	return "logs/" + application + "/" + service + "/" + channel + "/"
-}
-
-func sortLogs(entries []LogEntry) {
-	slices.SortStableFunc(entries, func(a, b LogEntry) int { return a.At.Compare(b.At) })
 }

@@ -15,6 +15,11 @@ type Fault struct {
 	Suggestion string `json:"suggestion,omitempty"`
 }
 
+// Unknown is the Fault of a name that is none of some.
+func Unknown(code, message, given string, names []string) Fault {
+	return Fault{Code: code, Message: message, Expected: OneOf(names), Suggestion: Nearest(given, names)}
+}
+
 // Error reads `no release channel "x"; expected one of a, b; did you mean "a"? [unknown-channel]`.
 func (f *Fault) Error() string {
 	var b strings.Builder

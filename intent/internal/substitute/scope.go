@@ -177,10 +177,7 @@ func (s *Scope) entry(from map[string]string, what, name, key string) (Value, *T
 func (s *Scope) Param(name string) (Value, *Trouble) {
 	kind, ok := s.Types[name]
 	if !ok {
-		return Value{}, &Trouble{Fault: strict.Fault{
-			Code: "unknown-parameter", Message: fmt.Sprintf("%s has no parameter %q", cmp.Or(s.Owner, "the service"), name),
-			Expected: strict.OneOf(strict.Keys(s.Types)), Suggestion: strict.Nearest(name, strict.Keys(s.Types)),
-		}}
+		return Value{}, &Trouble{Fault: strict.Unknown("unknown-parameter", fmt.Sprintf("%s has no parameter %q", cmp.Or(s.Owner, "the service"), name), name, strict.Keys(s.Types))}
 	}
 	if done, ok := s.Params[name]; ok {
 		return done, nil
