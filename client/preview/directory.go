@@ -73,7 +73,7 @@ func (d *directory) compile(ctx context.Context, dir string) error {
 	return d.planner.Store.Reach(d.compiled.Runtimes)
 }
 
-// number is the one that the incarnation would get, as far as can be told.
+// number is the one that the incarnation would get, as far as is known.
 func (d *directory) number(ctx context.Context, application string) (int64, error) {
 	numbers, err := d.planner.Store.ListNumbers(ctx, application)
 	if err != nil || len(numbers) == 0 {
@@ -177,7 +177,7 @@ func (d *directory) rules(ctx context.Context, plan *Plan) (map[string]entities.
 }
 
 // rulesOnly leaves out payloads: what they change is asked of the runtimes. Services that come or go
-// are told elsewhere too.
+// are reported elsewhere too.
 func rulesOnly(d *incarnation.Difference) *incarnation.Difference {
 	out := *d
 	out.Services = []incarnation.ServiceDifference{}

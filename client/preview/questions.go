@@ -51,7 +51,7 @@ func (q *questions) answer(ctx context.Context, plan *Plan, service, what string
 			channel := &plan.Services[s].Channels[c]
 			channel.ItemPreview = answers[n]
 			if channel.Unseen() {
-				channel.Told = q.told(ctx, plan.Services[s].Service, *channel, q.payloads[n])
+				channel.Told = q.sent(ctx, plan.Services[s].Service, *channel, q.payloads[n])
 			}
 			n++
 		}
@@ -60,9 +60,9 @@ func (q *questions) answer(ctx context.Context, plan *Plan, service, what string
 	return nil
 }
 
-// told compares what a runtime would be told with what it was told for the version that is there.
+// sent compares what a runtime would be sent with what it was sent for the version that is there.
 // When that cannot be found out any more, everything counts as new.
-func (q *questions) told(ctx context.Context, service string, c Channel, payload entities.Payload) []protocol.PreviewField {
+func (q *questions) sent(ctx context.Context, service string, c Channel, payload entities.Payload) []protocol.PreviewField {
 	var before *entities.Payload
 	if c.Present != "" {
 		draft, err := q.planner.draft(ctx, protocol.PrepareRequest{
@@ -72,5 +72,5 @@ func (q *questions) told(ctx context.Context, service string, c Channel, payload
 			before = &there
 		}
 	}
-	return told(before, payload, c.Present, c.Version)
+	return payloadChanges(before, payload, c.Present, c.Version)
 }

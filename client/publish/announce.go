@@ -48,13 +48,13 @@ func (p *publication) announce(ctx context.Context) error {
 			return err
 		}
 	}
-	p.told(ctx)
+	p.awaitServices(ctx)
 	return nil
 }
 
-// told waits a while until all services know, so that what comes next (a release, say) finds them
-// there. Thousands take longer than anybody waits; they are told all the same.
-func (p *publication) told(ctx context.Context) {
+// awaitServices waits a while until all services know, so that what comes next (a release, say) finds them
+// there. Thousands take longer than anybody waits; they are notified all the same.
+func (p *publication) awaitServices(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {

@@ -113,7 +113,7 @@ func (p *publication) compile(ctx context.Context) error {
 	return nil
 }
 
-// rejected adds to mistakes what stays newest, where the application's name can be told at all.
+// rejected adds to mistakes what stays newest, where the application's name is known at all.
 func (p *publication) rejected(ctx context.Context, err error) error {
 	var problems config.Problems
 	if !errors.As(err, &problems) {

@@ -84,7 +84,7 @@ func fillObject(raw []byte, values map[string]any) ([]byte, error) {
 		return raw, nil
 	}
 	f := &filler{values: values, config: isConfig(object)}
-	filled := f.fill(object, place{})
+	filled := f.fill(object, position{})
 	if f.missing != "" {
 		return nil, &strict.Fault{
 			Code: "missing-value", Message: fmt.Sprintf("the payload has no value for %q, which %s uses", f.missing, objectTitle(object)),
@@ -106,8 +106,8 @@ func objectTitle(object map[string]any) string {
 	return fmt.Sprintf("%v/%v", object["kind"], metadata["name"])
 }
 
-// place is where in an object a value stands, as far as it tells whether only text fits there.
-type place struct {
+// position is where in an object a value stands, as far as it tells whether only text fits there.
+type position struct {
 	depth       int
 	parent, key string // of items of a list: the key of the list
 }
@@ -117,12 +117,12 @@ func isConfig(object map[string]any) bool {
 	return object["apiVersion"] == "v1" && (object["kind"] == "ConfigMap" || object["kind"] == "Secret")
 }
 
-// below is the place of an entry. Items of lists stand at the place of their list.
-func (p place) below(key string) place { return place{p.depth + 1, p.key, key} }
+// below is the position of an entry. Items of lists stand at the position of their list.
+func (p position) below(key string) position { return position{p.depth + 1, p.key, key} }
 
 // textual tells whether Kubernetes takes only text here; config says that the object is one whose
 // data is text.
-func (p place) textual(config bool) bool {
+func (p position) textual(config bool) bool {
 	switch p.parent {
 	case "labels", "annotations", "matchLabels", "nodeSelector", "stringData":
 		return true
@@ -141,7 +141,7 @@ type filler struct {
 	missing string
 }
 
-func (f *filler) fill(v any, at place) any {
+func (f *filler) fill(v any, at position) any {
 	switch x := v.(type) {
 	case map[string]any:
 		for _, key := range strict.Keys(x) {
@@ -159,7 +159,7 @@ func (f *filler) fill(v any, at place) any {
 	return v
 }
 
-func (f *filler) text(text string, at place) any {
+func (f *filler) text(text string, at position) any {
 	found := substitute.Pattern.FindAllStringSubmatchIndex(text, -1)
 	if len(found) == 1 && found[0][0] == 0 && found[0][1] == len(text) {
 		v := f.lookup(strings.TrimSpace(text[found[0][2]:found[0][3]]))

@@ -24,7 +24,7 @@ func (c *compiler) defineChannels(app *config.Document[config.Application]) {
 		c.plainMap(app.Decoder, path+".labels", "label", channel.Labels)
 		c.plainMap(app.Decoder, path+".constants", "constant", channel.Constants)
 		if channel.Name == "" {
-			continue // told while decoding
+			continue // reported while decoding
 		}
 		if line, twice := first[channel.Name]; twice {
 			c.report(app.Decoder, path+".name", duplicate("release channel", channel.Name, app.File, line))
@@ -80,7 +80,7 @@ func (c *compiler) channelRuntimes(app *config.Document[config.Application], pat
 					Code: "missing-field", Message: fmt.Sprintf("runtime %q is a cluster, and no namespace is named", string(ref.Name)), Expected: "the namespace for objects of this release channel",
 				})
 			}
-			c.refs[string(channel.Name)] = append(c.refs[string(channel.Name)], placeRef{string(ref.Name), ref.Namespace, at})
+			c.refs[string(channel.Name)] = append(c.refs[string(channel.Name)], runtimeRef{string(ref.Name), ref.Namespace, at})
 		} else if !c.partial && !c.misnamed && ref.Name.Check() == nil {
 			c.report(app.Decoder, at+".name", c.unknownRuntime(string(ref.Name)))
 		}
@@ -148,7 +148,7 @@ func (c *compiler) choose(d *strict.Decoder, path string, from choice) []string 
 		c.report(d, path, strict.Fault{Code: "one-of", Message: `"releaseChannel" and "selector" are both given`, Expected: "one of them"})
 	case !byName && !bySelector:
 		c.report(d, path, strict.Fault{Code: "one-of", Message: "it is not said which release channel is meant", Expected: `"releaseChannel" or "selector"`})
-	case byName && name.Check() != nil: // told while decoding
+	case byName && name.Check() != nil: // reported while decoding
 	case byName && slices.Contains(among, string(name)):
 		return []string{string(name)}
 	case byName && !c.partial:

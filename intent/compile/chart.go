@@ -22,12 +22,12 @@ const maxReleaseName = 53
 // helmDraft is what the layers of a service add up to for its chart in one channel.
 type helmDraft struct {
 	at      string
-	chart   placed[string]
+	chart   located[string]
 	digest  config.ChartDigest
 	release string
 	crds    bool
-	files   []placed[string]
-	values  []placed[map[string]any] // layers, later ones win
+	files   []located[string]
+	values  []located[map[string]any] // layers, later ones win
 }
 
 // chart merges one layer: values by key, everything else replaces.
@@ -40,17 +40,17 @@ func (d *kubernetesDraft) chart(in *strict.Decoder, at string, h *config.Service
 	}
 	d.helm.at = at
 	if h.Chart != "" {
-		d.helm.chart, d.helm.digest = placed[string]{h.Chart, at + ".chart"}, h.Digest
+		d.helm.chart, d.helm.digest = located[string]{h.Chart, at + ".chart"}, h.Digest
 	}
 	d.helm.release = cmp.Or(string(h.ReleaseName), d.helm.release)
 	if h.IncludeCRDs != nil {
 		d.helm.crds = *h.IncludeCRDs
 	}
 	if in.Has(at + ".valuesFiles") {
-		d.helm.files = placedList(at+".valuesFiles", h.ValuesFiles)
+		d.helm.files = locatedList(at+".valuesFiles", h.ValuesFiles)
 	}
 	if h.Values != nil {
-		d.helm.values = append(d.helm.values, placed[map[string]any]{h.Values.V, at + ".values"})
+		d.helm.values = append(d.helm.values, located[map[string]any]{h.Values.V, at + ".values"})
 	}
 }
 
@@ -71,7 +71,7 @@ func (b *objectSet) chart(doc *incarnation.Kubernetes) {
 	doc.Fixed = fixed
 	if chart == nil || !ok {
 		b.faulty = true
-		return // told
+		return // reported
 	}
 	release := sources.Release{Name: cmp.Or(h.release, string(b.Spec.Name)), Namespace: b.namespace, Values: values, CRDs: h.crds}
 	if len(release.Name) > maxReleaseName {
@@ -91,7 +91,7 @@ func (b *objectSet) chartKey(h *helmDraft) string {
 	}
 	clean, fault := config.LocalFile(h.chart.v)
 	if fault != nil {
-		return "" // told
+		return "" // reported
 	}
 	return sources.ChartKey(path.Join(path.Dir(b.File), clean), h.digest)
 }
@@ -107,14 +107,14 @@ func (b *objectSet) values(h *helmDraft) (map[string]any, []string, bool) {
 	for _, name := range h.files {
 		clean, fault := config.LocalFile(name.v)
 		if fault != nil {
-			continue // told
+			continue // reported
 		}
 		file := b.inputs.Values[path.Join(path.Dir(b.File), clean)]
 		if file == nil {
 			filler.faulty = true
-			continue // told
+			continue // reported
 		}
-		mergeValues(merged, filler.mapping(placed[map[string]any]{file.Values, ""}, file.Decoder))
+		mergeValues(merged, filler.mapping(located[map[string]any]{file.Values, ""}, file.Decoder))
 	}
 	for _, layer := range h.values {
 		mergeValues(merged, filler.mapping(layer, b.Decoder))
@@ -142,7 +142,7 @@ type valuesFiller struct {
 	faulty bool
 }
 
-func (f *valuesFiller) mapping(layer placed[map[string]any], from *strict.Decoder) map[string]any {
+func (f *valuesFiller) mapping(layer located[map[string]any], from *strict.Decoder) map[string]any {
 	f.from = from
 	filled, _ := f.fill(layer.at, layer.v).(map[string]any)
 	return filled
@@ -183,7 +183,7 @@ func (f *valuesFiller) text(path, text string) any {
 		return result.V
 	}
 	f.faulty = true
-	if t.Param == "" || t.Code == substitute.CodeNotFixed { // else it is told where the parameter is
+	if t.Param == "" || t.Code == substitute.CodeNotFixed { // else it is reported where the parameter is
 		f.wrong(path, *t)
 	}
 	return nil

@@ -42,7 +42,7 @@ type Compiled struct {
 func (c *Compiled) Specs() (map[string]entities.Spec, error) {
 	specs, err := incarnation.Specs(c.Incarnation, c.known)
 	for name, spec := range specs {
-		specs[name] = c.definitions.placed(spec)
+		specs[name] = c.definitions.inStore(spec)
 	}
 	return specs, err
 }
@@ -63,14 +63,14 @@ type compiler struct {
 	inputs *sources.Objects
 	// partial: something could not be read. What refers to names is then not judged, because the
 	// name may stand in what is missing.
-	partial  bool
-	misnamed bool // some runtime's name is wrong, and may be the one that is referred to
-	problems strict.Problems
-	byPlace  map[string]*channelTrouble
-	places   []string
+	partial    bool
+	misnamed   bool // some runtime's name is wrong, and may be the one that is referred to
+	problems   strict.Problems
+	byPosition map[string]*channelTrouble
+	positions  []string
 
-	channels []incarnation.Channel // in file order
-	refs     map[string][]placeRef // runtimes by channel
+	channels []incarnation.Channel   // in file order
+	refs     map[string][]runtimeRef // runtimes by channel
 	runtimes map[string]entities.RuntimeDefinition
 	bundles  map[string]bundle.Bundle // by what they are made of
 	claims   map[claimKey]claim
@@ -86,8 +86,8 @@ type compiler struct {
 	edges          []edge
 }
 
-// placeRef is a runtime of a channel that exists.
-type placeRef struct {
+// runtimeRef is a runtime of a channel that exists.
+type runtimeRef struct {
 	name, namespace, path string
 }
 
@@ -101,8 +101,8 @@ type channelTrouble struct {
 
 func compile(config *Loaded, partial bool) (*Compiled, strict.Problems) {
 	c := &compiler{
-		config: config.Config, inputs: config.inputs, partial: partial, byPlace: map[string]*channelTrouble{},
-		refs: map[string][]placeRef{}, runtimes: map[string]entities.RuntimeDefinition{},
+		config: config.Config, inputs: config.inputs, partial: partial, byPosition: map[string]*channelTrouble{},
+		refs: map[string][]runtimeRef{}, runtimes: map[string]entities.RuntimeDefinition{},
 		bundles: map[string]bundle.Bundle{}, claims: map[claimKey]claim{},
 		protections: map[string]*protectionDoc{}, extensions: map[string]*extensionDoc{},
 		definitions: newDefinitions(config.Dir), shared: map[string]entities.ExtensionDefinition{},
@@ -170,11 +170,11 @@ func (c *compiler) report(d *strict.Decoder, path string, fault strict.Fault) {
 // reportIn adds trouble that other channels may have too: they become one problem.
 func (c *compiler) reportIn(d *strict.Decoder, path, channel string, t substitute.Trouble) {
 	key := fmt.Sprintf("%p %s %v", d, path, t)
-	if c.byPlace[key] == nil {
-		c.byPlace[key] = &channelTrouble{decoder: d, path: path, trouble: t}
-		c.places = append(c.places, key)
+	if c.byPosition[key] == nil {
+		c.byPosition[key] = &channelTrouble{decoder: d, path: path, trouble: t}
+		c.positions = append(c.positions, key)
 	}
-	known := c.byPlace[key]
+	known := c.byPosition[key]
 	if !slices.Contains(known.channels, channel) {
 		known.channels = append(known.channels, channel)
 	}
@@ -183,8 +183,8 @@ func (c *compiler) reportIn(d *strict.Decoder, path, channel string, t substitut
 // all returns the problems found, sorted.
 func (c *compiler) all() strict.Problems {
 	all := c.problems
-	for _, key := range c.places {
-		t := c.byPlace[key]
+	for _, key := range c.positions {
+		t := c.byPosition[key]
 		fault := t.trouble.Fault
 		if t.trouble.InChannel {
 			fault.Message += " in " + channelList(t.channels)

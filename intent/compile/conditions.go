@@ -16,7 +16,7 @@ func (c *compiler) defineConditions(app *config.Document[config.Application]) {
 	for i, channel := range app.Spec.ReleaseChannels {
 		at := slices.IndexFunc(c.channels, func(d incarnation.Channel) bool { return d.Name == string(channel.Name) })
 		if at < 0 || app.At(strict.Index("releaseChannels", i)+".name").Line != c.lineOf(app, channel.Name) {
-			continue // told: a second channel of that name
+			continue // reported: a second channel of that name
 		}
 		for j, precondition := range channel.Preconditions {
 			path := strict.Index(strict.Index("releaseChannels", i)+".preconditions", j)
@@ -54,7 +54,7 @@ func (c *compiler) defineCondition(app *config.Document[config.Application], pat
 		condition.ID = "channel-stable/" + selectorText(stable.Selector)
 	}
 	switch {
-	case len(condition.Channels) == 0: // told
+	case len(condition.Channels) == 0: // reported
 	case stable.Selector != nil && slices.Contains(condition.Channels, channel.Name):
 		c.report(app.Decoder, at+".selector", strict.Fault{
 			Code: "cycle", Message: fmt.Sprintf("release channel %s would wait for itself: the selector matches it too", channel.Name),

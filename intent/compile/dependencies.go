@@ -213,7 +213,7 @@ type edge struct {
 // deadlocks refuses orders that no release could satisfy: two services that each let the other go first
 // by capacity (D21), and services that wait for each other by order.
 func (c *compiler) deadlocks() {
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for _, e := range c.edges {
 		if e.by.kind != entities.CheckCapacityOrder {
 			continue
@@ -222,8 +222,8 @@ func (c *compiler) deadlocks() {
 			names := []string{e.from.service, o.from.service}
 			slices.Sort(names)
 			pair := strings.Join(names, " and ")
-			if o.by.kind == e.by.kind && o.from == e.to && o.to == e.from && o.by.on.First == e.by.on.First && e.by.on.First != "" && !told[pair] {
-				told[pair] = true
+			if o.by.kind == e.by.kind && o.from == e.to && o.to == e.from && o.by.on.First == e.by.on.First && e.by.on.First != "" && !reported[pair] {
+				reported[pair] = true
 				c.report(e.by.d, e.by.at+".first", strict.Fault{
 					Code: "deadlock", Message: fmt.Sprintf("services %s would both go first when %s, and each wait for the other", pair, e.by.on.First),
 					Expected: "one of them first when growing, the other when shrinking",
@@ -243,11 +243,11 @@ func (c *compiler) orderCycles() {
 		}
 	}
 	done := map[instance]bool{}
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	var visit func(at instance, trail []edge)
 	visit = func(at instance, trail []edge) {
 		if i := slices.IndexFunc(trail, func(e edge) bool { return e.from == at }); i >= 0 {
-			c.reportOrder(trail[i:], told)
+			c.reportOrder(trail[i:], reported)
 			return
 		}
 		if done[at] {
@@ -263,16 +263,16 @@ func (c *compiler) orderCycles() {
 	}
 }
 
-func (c *compiler) reportOrder(cycle []edge, told map[string]bool) {
+func (c *compiler) reportOrder(cycle []edge, reported map[string]bool) {
 	var names []string
 	for _, e := range cycle {
 		names = append(names, e.from.service)
 	}
 	id := strings.Join(slices.Sorted(slices.Values(names)), " ")
-	if told[id] {
+	if reported[id] {
 		return // in another channel
 	}
-	told[id] = true
+	reported[id] = true
 	c.report(cycle[0].by.d, cycle[0].by.at, strict.Fault{
 		Code: "cycle", Message: "services wait for each other by their order: " + strings.Join(append(names, names[0]), " → "),
 	})

@@ -134,7 +134,7 @@ func (c *compiler) checkExtensionRef(use extensionUse) {
 }
 
 // runs compiles the extensions of the service in one channel, each after those that it depends on.
-func (s *serviceCompiler) runs(in *substitute.Scope, ref placeRef, uses []extensionUse) []entities.Extension {
+func (s *serviceCompiler) runs(in *substitute.Scope, ref runtimeRef, uses []extensionUse) []entities.Extension {
 	var all []extensionUse
 	for _, use := range uses {
 		at := slices.IndexFunc(all, func(o extensionUse) bool { return o.id() == use.id() })
@@ -162,7 +162,7 @@ func (s *serviceCompiler) dependsOn(channel string, all []extensionUse) {
 			at := strict.Index(use.at+".dependsOn", i)
 			of := slices.IndexFunc(all, func(o extensionUse) bool { return o.id() == string(name) })
 			switch {
-			case string(name) == use.id() || use.d.Faulty(at): // told
+			case string(name) == use.id() || use.d.Faulty(at): // reported
 			case of < 0:
 				var names []string
 				for _, o := range all {
@@ -228,7 +228,7 @@ func (s *serviceCompiler) extensionCycle(channel string, from extensionUse, wait
 			names = append(names, use.id())
 		}
 		first := trail[at]
-		if len(names) > 1 { // else told
+		if len(names) > 1 { // else reported
 			s.reportIn(first.d, first.at+".dependsOn", channel, substitute.Trouble{Fault: strict.Fault{
 				Code: "cycle", Message: "extensions wait for each other: " + strings.Join(append(names, first.id()), " → "),
 			}})
@@ -237,7 +237,7 @@ func (s *serviceCompiler) extensionCycle(channel string, from extensionUse, wait
 	}
 }
 
-func (s *serviceCompiler) extension(in *substitute.Scope, ref placeRef, use extensionUse) entities.Extension {
+func (s *serviceCompiler) extension(in *substitute.Scope, ref runtimeRef, use extensionUse) entities.Extension {
 	f := &filling{c: s.compiler, d: use.d, at: use.at}
 	run := use.ExtensionRun
 	if doc := s.extensions[string(use.Ref)]; doc != nil {

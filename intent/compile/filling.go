@@ -53,7 +53,7 @@ func (f *filling) period(at string, given config.Duration, within span) time.Dur
 }
 
 // expand substitutes a text and reports what is wrong with it; what is wrong with a parameter itself is
-// told where that stands.
+// reported where that stands.
 func (f *filling) expand(at, text string) (substitute.Value, bool) {
 	v, t := f.scope.Expand(text)
 	if t == nil {
@@ -124,7 +124,7 @@ func (f *filling) number(at string, n *config.Number) *float64 {
 	}
 	number, ok := fit.V.(float64)
 	if !ok {
-		return nil // a parameter without a value, which is told
+		return nil // a parameter without a value, which is reported
 	}
 	return &number
 }
@@ -235,23 +235,23 @@ func (c *compiler) refer(in *substitute.Scope, to declared, from reference) *sub
 		Application: in.Application, Service: in.Service, Channel: in.Channel, Labels: in.Labels, Constants: in.Constants,
 		Types: map[string]entities.ParamType{}, Declared: map[string]any{}, Owner: fmt.Sprintf("%s %q", to.what, to.name),
 	}
-	places := map[string]placed[*strict.Decoder]{}
+	positions := map[string]located[*strict.Decoder]{}
 	for i, p := range to.parameters {
 		name := string(p.Name)
 		s.Types[name] = entities.ParamType(p.Type)
 		if p.Default != nil {
 			s.Declared[name] = p.Default.V
-			places[name] = placed[*strict.Decoder]{to.d, strict.Index("parameters", i) + ".default"}
+			positions[name] = located[*strict.Decoder]{to.d, strict.Index("parameters", i) + ".default"}
 		}
 		if given, ok := from.values[p.Name]; ok {
 			s.Declared[name] = given.V
-			places[name] = placed[*strict.Decoder]{from.d, strict.Key(from.at+".parameters", name)}
+			positions[name] = located[*strict.Decoder]{from.d, strict.Key(from.at+".parameters", name)}
 		}
 	}
-	for _, name := range strict.Keys(places) {
+	for _, name := range strict.Keys(positions) {
 		text, isText := s.Declared[name].(string)
 		if _, t := s.Param(name); t != nil && t.Param == name && isText && config.HasSubstitution(text) {
-			c.reportIn(places[name].v, places[name].at, s.Channel, *t)
+			c.reportIn(positions[name].v, positions[name].at, s.Channel, *t)
 		}
 	}
 	return s

@@ -19,7 +19,7 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// FuzzLoad: loading never panics; whatever is wrong has a place, a code and a sentence; and what
+// FuzzLoad: loading never panics; whatever is wrong has a position, a code and a sentence; and what
 // loads compiles, to the same bytes each time, and renders.
 func FuzzLoad(f *testing.F) {
 	archives, err := filepath.Glob("testdata/malformed/*.txtar")
@@ -114,7 +114,7 @@ func wantPlaces(t *testing.T, err error) {
 	}
 	for _, p := range problems {
 		if p.File == "" || p.Line < 1 || p.Column < 1 || p.Code == "" || p.Code == "internal" || p.Message == "" {
-			t.Fatalf("no place or reason: %#v", p)
+			t.Fatalf("no position or reason: %#v", p)
 		}
 	}
 }

@@ -36,7 +36,7 @@ func (s *serviceCompiler) ownGates() {
 
 // gates compiles what stands between a release and its target in one channel: conditions on other
 // services, then the protections and extensions of application, channel and service.
-func (s *serviceCompiler) gates(in *substitute.Scope, ref placeRef, d *draft, into *incarnation.Instance) {
+func (s *serviceCompiler) gates(in *substitute.Scope, ref runtimeRef, d *draft, into *incarnation.Instance) {
 	app := s.config.Application
 	protections := protectionUses(app.Decoder, "protections", app.Spec.Protections)
 	var extensions []extensionUse
@@ -52,7 +52,7 @@ func (s *serviceCompiler) gates(in *substitute.Scope, ref placeRef, d *draft, in
 }
 
 // removable refuses a service that shall be removed where nothing can be.
-func (s *serviceCompiler) removable(channel string, ref placeRef) {
+func (s *serviceCompiler) removable(channel string, ref runtimeRef) {
 	runtime, known := s.compiler.runtimes[ref.name]
 	if s.Spec.OnDelete != "remove" || !known || incarnation.CanRemove(runtime) {
 		return
@@ -89,8 +89,8 @@ func (d definitions) extension(digest string) entities.ExtensionDefinition {
 	return definition
 }
 
-// placed names definitions by the digests that they have in the store.
-func (d definitions) placed(spec entities.Spec) entities.Spec {
+// inStore names definitions by the digests that they have in the store.
+func (d definitions) inStore(spec entities.Spec) entities.Spec {
 	for i, channel := range spec.Channels {
 		channel.Checks, channel.Extensions = slices.Clone(channel.Checks), slices.Clone(channel.Extensions)
 		for n, check := range channel.Checks {

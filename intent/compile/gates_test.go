@@ -157,7 +157,7 @@ func TestSpecsHoldManyProtections(t *testing.T) {
 	require.Less(t, len(packed), incarnation.MaxSpec/2)
 }
 
-// D7: what of the rules differs is told, path by path, and opens no release.
+// D7: what of the rules differs is reported, path by path, and opens no release.
 func TestDifferencesOfGates_D7(t *testing.T) {
 	before := intenttest.Text(t, smallGates).Incarnation
 	text := smallGates

@@ -30,7 +30,7 @@ const (
 func (f *filling) kind(k config.ProtectionKind, into *entities.CheckDefinition) {
 	kinds := k.Kinds()
 	if len(kinds) != 1 {
-		return // told
+		return // reported
 	}
 	into.Kind = kinds[0]
 	at := strict.Field(f.at, string(into.Kind))
@@ -230,12 +230,12 @@ func (f *filling) freeze(at string, z config.Freeze, zone string) entities.Freez
 	freeze := entities.Freeze{
 		From: f.text(at+".from", z.From, checkMoment), To: f.text(at+".to", z.To, checkMoment), Reason: f.text(at+".reason", z.Reason, nil),
 	}
-	place, err := time.LoadLocation(zone)
+	location, err := time.LoadLocation(zone)
 	if err != nil {
-		return freeze // told
+		return freeze // reported
 	}
-	from, _, fromOK := moment(freeze.From, place)
-	to, day, toOK := moment(freeze.To, place)
+	from, _, fromOK := moment(freeze.From, location)
+	to, day, toOK := moment(freeze.To, location)
 	if day {
 		to = to.AddDate(0, 0, 1)
 	}

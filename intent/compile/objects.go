@@ -19,8 +19,8 @@ import (
 // kubernetesDraft is what the layers of a service add up to for its objects in one channel.
 type kubernetesDraft struct {
 	at             string // where it was given last
-	manifests      []placed[string]
-	kustomize      placed[string]
+	manifests      []located[string]
+	kustomize      located[string]
 	helm           *helmDraft
 	prune, adopt   bool
 	makesNamespace bool
@@ -37,10 +37,10 @@ func (d *draft) objects(in *strict.Decoder, at string, k *config.ServiceKubernet
 	merged := d.kubernetes
 	merged.at = at
 	if in.Has(at + ".manifests") {
-		merged.manifests = placedList(at+".manifests", k.Manifests)
+		merged.manifests = locatedList(at+".manifests", k.Manifests)
 	}
 	if k.Kustomize != "" {
-		merged.kustomize = placed[string]{k.Kustomize, at + ".kustomize"}
+		merged.kustomize = located[string]{k.Kustomize, at + ".kustomize"}
 	}
 	merged.chart(in, at+".helm", k.Helm)
 	if k.Prune != nil {
@@ -54,10 +54,10 @@ func (d *draft) objects(in *strict.Decoder, at string, k *config.ServiceKubernet
 	}
 }
 
-func placedList(at string, names []string) []placed[string] {
-	list := make([]placed[string], 0, len(names))
+func locatedList(at string, names []string) []located[string] {
+	list := make([]located[string], 0, len(names))
 	for i, name := range names {
-		list = append(list, placed[string]{name, strict.Index(at, i)})
+		list = append(list, located[string]{name, strict.Index(at, i)})
 	}
 	return list
 }
@@ -67,15 +67,15 @@ type objectSet struct {
 	*serviceCompiler
 	scope     *substitute.Scope
 	draft     *kubernetesDraft
-	ref       placeRef
+	ref       runtimeRef
 	namespace string // resolved
-	objects   []placed[*sources.Object]
+	objects   []located[*sources.Object]
 	faulty    bool
 }
 
 // compileObjects checks the objects of a service in one channel and makes their bundle. What a
 // release gives stays open.
-func (s *serviceCompiler) compileObjects(scope *substitute.Scope, d *kubernetesDraft, ref placeRef) (*incarnation.Kubernetes, incarnation.ObjectList) {
+func (s *serviceCompiler) compileObjects(scope *substitute.Scope, d *kubernetesDraft, ref runtimeRef) (*incarnation.Kubernetes, incarnation.ObjectList) {
 	set := &objectSet{serviceCompiler: s, scope: scope, draft: d, ref: ref}
 	set.resolveNamespace()
 	doc := &incarnation.Kubernetes{Prune: d.prune, Adopt: d.adopt, CreateNamespace: d.makesNamespace}
@@ -97,7 +97,7 @@ func (b *objectSet) fail(at string, fault strict.Fault) {
 
 // failAt reports trouble at a path of an object: where its manifest stands, or where the service
 // names what it was rendered from.
-func (b *objectSet) failAt(o placed[*sources.Object], path string, t substitute.Trouble) {
+func (b *objectSet) failAt(o located[*sources.Object], path string, t substitute.Trouble) {
 	b.faulty = true
 	if o.v.Origin == "" {
 		b.reportIn(o.v.Decoder, path, b.scope.Channel, t)
@@ -114,7 +114,7 @@ func (b *objectSet) resolveNamespace() {
 	addresses.AddressOnly = true
 	namespace, t := addresses.Text(b.ref.namespace)
 	if t != nil || namespace == "" {
-		return // told
+		return // reported
 	}
 	b.namespace = namespace
 	if !namespaceRE.MatchString(namespace) && b.runtimes[b.ref.name].Kind == entities.RuntimeKubernetes {
@@ -133,7 +133,7 @@ func (b *objectSet) gather() {
 	for _, entry := range b.draft.manifests {
 		clean, fault := config.LocalFile(entry.v)
 		if fault != nil {
-			continue // told
+			continue // reported
 		}
 		for _, file := range from.Listed[path.Join(path.Dir(b.File), clean)] {
 			if taken[file] {
@@ -141,7 +141,7 @@ func (b *objectSet) gather() {
 			}
 			taken[file] = true
 			for _, o := range from.Manifests[file] {
-				b.objects = append(b.objects, placed[*sources.Object]{o, entry.at})
+				b.objects = append(b.objects, located[*sources.Object]{o, entry.at})
 			}
 		}
 	}
@@ -154,7 +154,7 @@ func (b *objectSet) gather() {
 
 func (b *objectSet) add(from *sources.Built, at string) {
 	for _, o := range from.Objects {
-		b.objects = append(b.objects, placed[*sources.Object]{o, at})
+		b.objects = append(b.objects, located[*sources.Object]{o, at})
 	}
 }
 
@@ -167,7 +167,7 @@ func (b *objectSet) substitute(doc *incarnation.Kubernetes) {
 			if t == nil && v.Kind == entities.ParamSecret {
 				t = &substitute.Trouble{Fault: secretInObject()}
 			}
-			if t != nil && t.Param == "" { // else it is told where the parameter is
+			if t != nil && t.Param == "" { // else it is reported where the parameter is
 				b.failAt(o, text.Path, *t)
 			}
 			for _, found := range substitute.Pattern.FindAllStringSubmatch(text.Text, -1) {
@@ -189,7 +189,7 @@ func secretInObject() strict.Fault {
 func (b *objectSet) bundle(doc *incarnation.Kubernetes) incarnation.ObjectList {
 	list := incarnation.ObjectList{}
 	sorted := slices.Clone(b.objects)
-	slices.SortStableFunc(sorted, func(x, y placed[*sources.Object]) int {
+	slices.SortStableFunc(sorted, func(x, y located[*sources.Object]) int {
 		return strings.Compare(x.v.SortKey(), y.v.SortKey())
 	})
 	kinds := map[string]int{}
@@ -275,7 +275,7 @@ func (b *objectSet) unique() {
 	}
 }
 
-func (b *objectSet) claim(key claimKey, o placed[*sources.Object]) {
+func (b *objectSet) claim(key claimKey, o located[*sources.Object]) {
 	service := string(b.Spec.Name)
 	earlier, taken := b.claims[key]
 	switch {
@@ -304,7 +304,7 @@ func onceOnly(o *sources.Object) string {
 	return "another namespace, or a name of its own such as " + o.Name + "-${{ channel }}"
 }
 
-// claimKey names an object in its cluster; false when its name cannot be told, which is reported
+// claimKey names an object in its cluster; false when its name is not known, which is reported
 // elsewhere.
 func (b *objectSet) claimKey(o *sources.Object) (claimKey, bool) {
 	name, t := b.scope.Text(o.Name)

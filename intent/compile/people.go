@@ -16,7 +16,7 @@ import (
 // personRE is the name of a person or of a group, as tokens and callers say them.
 var personRE = regexp.MustCompile(`^(group:)?[^\s:][^\s]*$`)
 
-// definePeople compiles who callers are, what they may do, and who is told.
+// definePeople compiles who callers are, what they may do, and who is notified.
 func (c *compiler) definePeople(app *config.Document[config.Application], doc *incarnation.Document) {
 	doc.Identity = c.identity(app)
 	for i, grant := range app.Spec.Authorization {
@@ -84,14 +84,14 @@ func (c *compiler) grantedIn(app *config.Document[config.Application], at string
 		channels = c.selected(app.Decoder, at+".selector", a.Selector, c.channelNames())
 	}
 	for i, name := range a.ReleaseChannels {
-		place := strict.Index(at+".releaseChannels", i)
+		location := strict.Index(at+".releaseChannels", i)
 		switch {
 		case slices.Contains(channels, string(name)):
-			c.report(app.Decoder, place, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("release channel %q is listed twice", string(name))})
+			c.report(app.Decoder, location, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("release channel %q is listed twice", string(name))})
 		case slices.Contains(c.channelNames(), string(name)):
 			channels = append(channels, string(name))
-		case !c.partial && !app.Faulty(place):
-			c.report(app.Decoder, place, c.unknownChannel(name, c.channelNames()))
+		case !c.partial && !app.Faulty(location):
+			c.report(app.Decoder, location, c.unknownChannel(name, c.channelNames()))
 		}
 	}
 	return channels
@@ -104,15 +104,15 @@ func (c *compiler) people(app *config.Document[config.Application], at string, a
 	}
 	seen := map[string]bool{}
 	for i, name := range all {
-		place := strict.Index(at, i)
+		location := strict.Index(at, i)
 		switch {
-		case app.Faulty(place):
+		case app.Faulty(location):
 		case config.HasSubstitution(name):
-			c.noSubstitution(app.Decoder, place, "an Application", name)
+			c.noSubstitution(app.Decoder, location, "an Application", name)
 		case !personRE.MatchString(name):
-			c.report(app.Decoder, place, strict.Fault{Code: "bad-name", Message: fmt.Sprintf("%q is no person and no group", strict.Clip(name)), Expected: "a name without spaces, such as alice@shop.dev or group:sre"})
+			c.report(app.Decoder, location, strict.Fault{Code: "bad-name", Message: fmt.Sprintf("%q is no person and no group", strict.Clip(name)), Expected: "a name without spaces, such as alice@shop.dev or group:sre"})
 		case seen[name]:
-			c.report(app.Decoder, place, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("%q is listed twice", name)})
+			c.report(app.Decoder, location, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("%q is listed twice", name)})
 		}
 		seen[name] = true
 	}

@@ -11,27 +11,27 @@ import (
 
 // pick finds the one runtime of a channel that the service runs on there: the one it names, or the
 // only one that fits what it says.
-func (s *serviceCompiler) pick(channel string, d *draft) (placeRef, bool) {
+func (s *serviceCompiler) pick(channel string, d *draft) (runtimeRef, bool) {
 	refs := s.refs[channel]
 	if wanted := string(s.Spec.Runtime); wanted != "" {
-		if i := slices.IndexFunc(refs, func(ref placeRef) bool { return ref.name == wanted }); i >= 0 {
+		if i := slices.IndexFunc(refs, func(ref runtimeRef) bool { return ref.name == wanted }); i >= 0 {
 			return refs[i], s.suits(channel, refs[i], d)
 		}
 		if !s.partial && !s.misnamed && !s.Faulty("runtime") {
 			names := namesOf(refs)
 			s.reportIn(s.Decoder, "runtime", channel, substitute.Trouble{InChannel: true, Fault: strict.Unknown("unknown-runtime", fmt.Sprintf("there is no runtime %q", wanted), wanted, names)})
 		}
-		return placeRef{}, false
+		return runtimeRef{}, false
 	}
 	if len(refs) == 1 {
 		return refs[0], s.suits(channel, refs[0], d)
 	}
-	fitting := slices.DeleteFunc(slices.Clone(refs), func(ref placeRef) bool { return d.misfit(s.runtimes[ref.name].Kind) != nil })
+	fitting := slices.DeleteFunc(slices.Clone(refs), func(ref runtimeRef) bool { return d.misfit(s.runtimes[ref.name].Kind) != nil })
 	if len(fitting) == 1 {
 		return fitting[0], true
 	}
 	if s.partial || s.misnamed || s.config.Application.Faulty("releaseChannels") || s.unresolved(channel) {
-		return placeRef{}, false
+		return runtimeRef{}, false
 	}
 	fault := strict.Fault{Code: "no-runtime", Message: "no runtime can run this service", Expected: "a runtime there, or the service to leave the release channel out"}
 	if len(refs) > 0 {
@@ -41,10 +41,10 @@ func (s *serviceCompiler) pick(channel string, d *draft) (placeRef, bool) {
 		fault = strict.Fault{Code: "ambiguous-runtime", Message: "several runtimes could run this service", Expected: `"runtime" to be ` + strict.OneOf(namesOf(fitting))}
 	}
 	s.reportIn(s.Decoder, "runtime", channel, substitute.Trouble{InChannel: true, Fault: fault})
-	return placeRef{}, false
+	return runtimeRef{}, false
 }
 
-func namesOf(refs []placeRef) []string {
+func namesOf(refs []runtimeRef) []string {
 	var names []string
 	for _, ref := range refs {
 		names = append(names, ref.name)
@@ -53,7 +53,7 @@ func namesOf(refs []placeRef) []string {
 }
 
 // suits tells whether the runtime is of a kind that the service says something for.
-func (s *serviceCompiler) suits(channel string, ref placeRef, d *draft) bool {
+func (s *serviceCompiler) suits(channel string, ref runtimeRef, d *draft) bool {
 	wrong := d.misfit(s.runtimes[ref.name].Kind)
 	if wrong == nil {
 		return true
@@ -77,17 +77,17 @@ func (d *draft) wants() entities.RuntimeKind {
 
 // misfit says what keeps a service off runtimes of a kind; nil is nothing. Runtimes in memory take
 // anything.
-func (d *draft) misfit(kind entities.RuntimeKind) *placed[strict.Fault] {
+func (d *draft) misfit(kind entities.RuntimeKind) *located[strict.Fault] {
 	switch {
 	case kind == entities.RuntimeKubernetes && d.customAt != "":
-		return &placed[strict.Fault]{strict.Fault{Code: "wrong-kind", Message: "runs no commands", Expected: `"kubernetes" instead of "custom"`}, d.customAt}
+		return &located[strict.Fault]{strict.Fault{Code: "wrong-kind", Message: "runs no commands", Expected: `"kubernetes" instead of "custom"`}, d.customAt}
 	case kind == entities.RuntimeKubernetes && d.kubernetes == nil:
-		return &placed[strict.Fault]{strict.Fault{
+		return &located[strict.Fault]{strict.Fault{
 			Code: "missing-field", Message: "does not know what the service is made of",
 			Expected: `"kubernetes" with manifests, a kustomization or a chart`,
 		}, "kubernetes"}
 	case kind == entities.RuntimeCustom && d.kubernetes != nil:
-		return &placed[strict.Fault]{strict.Fault{Code: "wrong-kind", Message: "takes no objects", Expected: `"custom" instead of "kubernetes", or a runtime of kind kubernetes`}, d.kubernetes.at}
+		return &located[strict.Fault]{strict.Fault{Code: "wrong-kind", Message: "takes no objects", Expected: `"custom" instead of "kubernetes", or a runtime of kind kubernetes`}, d.kubernetes.at}
 	}
 	return nil
 }

@@ -176,7 +176,7 @@ func (s *serviceCompiler) checks(in *substitute.Scope, uses []protectionUse) []e
 			continue
 		}
 		earlier := uses[slices.IndexFunc(uses, func(o protectionUse) bool { return o.id() == use.id() })]
-		if earlier.d != use.d || listOf(earlier.at) != listOf(use.at) { // else told
+		if earlier.d != use.d || listOf(earlier.at) != listOf(use.at) { // else reported
 			s.reportIn(use.d, use.at, in.Channel, substitute.Trouble{InChannel: true, Fault: strict.Fault{
 				Code: "duplicate-name", Message: fmt.Sprintf("service %s has a protection %q from %s:%d, too,", in.Service, use.id(), earlier.d.File, earlier.d.At(earlier.at).Line),
 				Expected: `another "name" for one of them`,

@@ -78,7 +78,7 @@ func (c *compiler) defineRuntime(doc *config.Document[config.Runtime]) entities.
 	return definition
 }
 
-// maxApplies checks the bound on applies, which may stand in two places but only in one at once.
+// maxApplies checks the bound on applies, which may stand in two fields but only in one at once.
 func (c *compiler) maxApplies(doc *config.Document[config.Runtime], definition *entities.RuntimeDefinition) {
 	const field = "maxConcurrentApplies"
 	bounds := map[string]*int{field: doc.Spec.MaxConcurrentApplies}
@@ -284,14 +284,14 @@ func (c *compiler) commandJob(d *strict.Decoder, at string, job *config.CommandJ
 		{"serviceAccount", job.ServiceAccount, dnsSubdomainRE.MatchString(job.ServiceAccount), "a service account's name"},
 		{"wrapper", job.Wrapper, path.IsAbs(job.Wrapper) && !strings.HasSuffix(job.Wrapper, "/"), "an absolute path in the image, such as /converge-wrapper"},
 	} {
-		place := strict.Field(at, field.name)
-		if !d.Has(place) || d.Faulty(place) {
+		location := strict.Field(at, field.name)
+		if !d.Has(location) || d.Faulty(location) {
 			continue
 		}
 		if config.HasSubstitution(field.value) {
-			c.noSubstitution(d, place, where, field.value)
+			c.noSubstitution(d, location, where, field.value)
 		} else if !field.fits {
-			c.report(d, place, strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q is not possible here", field.value), Expected: field.wanted})
+			c.report(d, location, strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q is not possible here", field.value), Expected: field.wanted})
 		}
 	}
 	return jobEntity(job)

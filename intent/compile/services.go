@@ -123,16 +123,16 @@ func (s *serviceCompiler) parameters() []incarnation.Parameter {
 	return all
 }
 
-// placed is a value and the path where it is declared.
-type placed[T any] struct {
+// located is a value and the path where it is declared.
+type located[T any] struct {
 	v  T
 	at string
 }
 
 // draft is what the layers of a service add up to in one channel.
 type draft struct {
-	parameters map[string]placed[any]
-	env        map[string]placed[entities.Value]
+	parameters map[string]located[any]
+	env        map[string]located[entities.Value]
 	files      []string
 	customAt   string // where custom was given last
 	kubernetes *kubernetesDraft
@@ -149,8 +149,8 @@ func (s *serviceCompiler) draft() map[string]*draft {
 	drafts := map[string]*draft{}
 	for _, channel := range s.channels {
 		d := &draft{
-			parameters: map[string]placed[any]{},
-			env:        map[string]placed[entities.Value]{},
+			parameters: map[string]located[any]{},
+			env:        map[string]located[entities.Value]{},
 			deadline:   s.Spec.ProgressDeadline.Or(defaultProgress),
 			drift:      entities.Drift(cmp.Or(string(s.Spec.Drift), "enforce")),
 			noRollback: isFalse(s.Spec.AutoRollback),
@@ -160,7 +160,7 @@ func (s *serviceCompiler) draft() map[string]*draft {
 		}
 		for i, p := range s.Spec.Parameters {
 			if _, twice := d.parameters[string(p.Name)]; p.Default != nil && !twice {
-				d.parameters[string(p.Name)] = placed[any]{p.Default.V, strict.Index("parameters", i) + ".default"}
+				d.parameters[string(p.Name)] = located[any]{p.Default.V, strict.Index("parameters", i) + ".default"}
 			}
 		}
 		d.custom("custom", s.Spec.Custom)
@@ -177,7 +177,7 @@ func (d *draft) custom(at string, custom *config.ServiceCustom) {
 	}
 	d.customAt = at
 	for name, v := range custom.Env {
-		d.env[string(name)] = placed[entities.Value]{entities.Value(v), strict.Key(at+".env", string(name))}
+		d.env[string(name)] = located[entities.Value]{entities.Value(v), strict.Key(at+".env", string(name))}
 	}
 	if custom.Files != nil {
 		d.files = nil
@@ -199,7 +199,7 @@ func (s *serviceCompiler) override(drafts map[string]*draft) {
 		for _, channel := range s.choose(s.Decoder, at, choice{o.ReleaseChannel, o.Selector, s.channels}) {
 			d := drafts[channel]
 			for name, v := range o.Parameters {
-				d.parameters[string(name)] = placed[any]{v.V, strict.Key(at+".parameters", string(name))}
+				d.parameters[string(name)] = located[any]{v.V, strict.Key(at+".parameters", string(name))}
 			}
 			d.custom(at+".custom", o.Custom)
 			d.objects(s.Decoder, at+".kubernetes", o.Kubernetes)
@@ -292,7 +292,7 @@ func (s *serviceCompiler) scope(channel incarnation.Channel, d *draft) *substitu
 }
 
 // substitutions tries every text of the service in one channel but those of its objects.
-func (s *serviceCompiler) substitutions(in *substitute.Scope, d *draft, ref placeRef) {
+func (s *serviceCompiler) substitutions(in *substitute.Scope, d *draft, ref runtimeRef) {
 	scope := *in // what is used here is of no interest
 	for _, name := range strict.Keys(s.types) {
 		if _, t := scope.Param(name); t != nil && t.Param == name && !s.Faulty(d.parameters[name].at) {

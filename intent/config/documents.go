@@ -249,7 +249,7 @@ var (
 	lineBefore = regexp.MustCompile(`^did not find expected (<|node|'|key)|^found (undefined tag|duplicate|incompatible)`)
 )
 
-// Syntax words the YAML parser's error and takes the place from it as far as it says one.
+// Syntax words the YAML parser's error and takes the position from it as far as it says one.
 func (l *Reader) Syntax(name string, source []byte, err error) {
 	text, line, column := strings.TrimPrefix(err.Error(), "yaml: "), 1, 1
 	if m := yamlLine.FindStringSubmatch(text); m != nil {
@@ -261,14 +261,14 @@ func (l *Reader) Syntax(name string, source []byte, err error) {
 	}
 	expected := ""
 	if m := yamlAnchor.FindStringSubmatch(text); m != nil {
-		line, column = placeOf(source, "*"+m[1])
+		line, column = positionOf(source, "*"+m[1])
 		expected = "an anchor &" + m[1] + " earlier in the same document"
 	}
 	l.fail(name, line, column, Fault{Code: "syntax", Message: "this is no YAML: " + text, Expected: expected})
 }
 
-// placeOf is where a word first stands.
-func placeOf(source []byte, word string) (line, column int) {
+// positionOf is where a word first stands.
+func positionOf(source []byte, word string) (line, column int) {
 	before, _, _ := bytes.Cut(source, []byte(word))
 	return bytes.Count(before, []byte("\n")) + 1, len(before) - bytes.LastIndexByte(before, '\n')
 }

@@ -39,7 +39,7 @@ type ExtensionRun struct {
 	// Runs it as a Kubernetes Job, in an image, instead of on the worker's machine.
 	Job *CommandJob `json:"job,omitempty"`
 	// Where it runs: in any worker (local), or in the worker of the channel's runtime (remote).
-	Worker WorkerPlace `json:"worker,omitempty" jsonschema:"default=local"`
+	Worker WorkerLocation `json:"worker,omitempty" jsonschema:"default=local"`
 	// How long one attempt may take.
 	Timeout Duration `json:"timeout,omitempty" jsonschema:"default=10m"`
 	// How a failed attempt is tried again.

@@ -89,12 +89,12 @@ func IsSource(name string) bool {
 	return name == "converge.yaml" || strings.HasSuffix(name, ".converge.yaml")
 }
 
-// Fault is what is wrong and what would have been right, without a place in a file.
+// Fault is what is wrong and what would have been right, without a position in a file.
 type Fault = strict.Fault
 
 // Problem is a Fault at a file, line, column and path.
 type Problem = strict.Problem
 
-// Problems is everything wrong with a configuration, sorted by place. It is an error; its text has
+// Problems is everything wrong with a configuration, sorted by position. It is an error; its text has
 // one line for each problem.
 type Problems = strict.Problems

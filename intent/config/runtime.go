@@ -12,7 +12,7 @@ type Runtime struct {
 	Fake *RuntimeFake `json:"fake,omitempty" jsonschema:"-"`
 	// Where its commands run: in any worker (local), or only in a worker started for this runtime
 	// (remote), which needs a store that it can reach.
-	Worker WorkerPlace `json:"worker,omitempty" jsonschema:"default=local"`
+	Worker WorkerLocation `json:"worker,omitempty" jsonschema:"default=local"`
 	// How many applies may run on it at once, over all services of all applications; no bound when not
 	// given.
 	MaxConcurrentApplies *int `json:"maxConcurrentApplies,omitempty" jsonschema:"minimum=1"`

@@ -49,8 +49,8 @@ type (
 	ParamType string
 	// FetchMode is structured or exitCode.
 	FetchMode string
-	// WorkerPlace is local or remote.
-	WorkerPlace string
+	// WorkerLocation is local or remote.
+	WorkerLocation string
 )
 
 const (
@@ -86,7 +86,7 @@ func (ParamType) Values() []string { return []string{"string", "int", "float", "
 func (FetchMode) Values() []string { return []string{"structured", "exitCode"} }
 
 // Values lists what may stand in the file.
-func (WorkerPlace) Values() []string { return []string{"local", "remote"} }
+func (WorkerLocation) Values() []string { return []string{"local", "remote"} }
 
 // Pattern is for the JSON schema.
 func (Name) Pattern() string { return namePattern }

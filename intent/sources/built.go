@@ -18,7 +18,7 @@ import (
 )
 
 // Built are the objects of a kustomization or of a chart, and what is wrong with them. They have no
-// places of their own: faults are reported where a service names the source.
+// positions of their own: faults are reported where a service names the source.
 type Built struct {
 	Objects []*Object
 	Faults  []strict.Fault

@@ -82,11 +82,11 @@ func (d doubles) date(layout string, date any, zone string) string {
 	default:
 		at = d.now()
 	}
-	place, err := time.LoadLocation(zone)
+	location, err := time.LoadLocation(zone)
 	if err != nil || zone == "Local" {
-		place = time.UTC
+		location = time.UTC
 	}
-	return at.In(place).Format(layout)
+	return at.In(location).Format(layout)
 }
 
 func reversed(text string) string {

@@ -146,7 +146,7 @@ func (l *objectLoader) listManifests(full string) ([]string, *strict.Fault) {
 	}
 	info, err := fs.Stat(l.FS, full)
 	if err != nil || !info.IsDir() {
-		return []string{full}, nil //nolint:nilerr // told when the file is read
+		return []string{full}, nil //nolint:nilerr // reported when the file is read
 	}
 	entries, err := fs.ReadDir(l.FS, full)
 	if err != nil {

@@ -33,7 +33,7 @@ const (
 type Object struct {
 	Decoder *strict.Decoder // knows where everything stands; its subject is Deployment/web
 	// origin is the file in the chart or kustomization that it was rendered from; empty for what a
-	// manifest declares, which has places of its own.
+	// manifest declares, which has positions of its own.
 	Origin string
 	Source string // what declares it, for people
 

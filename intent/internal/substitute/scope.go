@@ -208,7 +208,7 @@ func (s *Scope) evaluate(name string, kind entities.ParamType) (Value, *Trouble)
 	if v, ok := s.Given[name]; ok {
 		return Value{V: v, Kind: kind}, nil
 	}
-	if KindText[kind] == "" { // told: its type is wrong
+	if KindText[kind] == "" { // reported: its type is wrong
 		return Value{V: "", Kind: kind, symbolic: true}, nil
 	}
 	v, ok := s.Declared[name]
@@ -242,7 +242,7 @@ func (s *Scope) evaluate(name string, kind entities.ParamType) (Value, *Trouble)
 	return FitResult(result, kind)
 }
 
-// Env renders the value of an environment variable, the only place for a secret.
+// Env renders the value of an environment variable, the only field that takes a secret.
 func (s *Scope) Env(v entities.Value) (entities.Value, *Trouble) {
 	if v.WorkerEnv != "" || !config.HasSubstitution(v.Literal) {
 		return v, nil

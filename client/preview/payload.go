@@ -11,15 +11,15 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// maxTold bounds a value in bytes, maxTolds how many there are.
+// maxValue bounds a value in bytes, maxChanges how many there are.
 const (
-	maxTold  = 300
-	maxTolds = 100
+	maxValue   = 300
+	maxChanges = 100
 )
 
-// told lists the values of a payload that differ, sorted by path after the version. Secrets are
+// payloadChanges lists the values of a payload that differ, sorted by path after the version. Secrets are
 // references in it, so none is shown.
-func told(before *entities.Payload, now entities.Payload, present, version string) []protocol.PreviewField {
+func payloadChanges(before *entities.Payload, now entities.Payload, present, version string) []protocol.PreviewField {
 	old, next := flat(before), flat(&now)
 	var out []protocol.PreviewField
 	if present == "" {
@@ -30,7 +30,7 @@ func told(before *entities.Payload, now entities.Payload, present, version strin
 	all := maps.Clone(old)
 	maps.Copy(all, next)
 	for _, path := range slices.Sorted(maps.Keys(all)) {
-		if old[path] != next[path] && len(out) < maxTolds {
+		if old[path] != next[path] && len(out) < maxChanges {
 			out = append(out, protocol.PreviewField{Path: path, Old: cut(old[path]), New: cut(next[path])})
 		}
 	}
@@ -87,8 +87,8 @@ func value(v any) string {
 }
 
 func cut(value string) string {
-	if len(value) <= maxTold {
+	if len(value) <= maxValue {
 		return value
 	}
-	return strings.ToValidUTF8(value[:maxTold], "") + "…"
+	return strings.ToValidUTF8(value[:maxValue], "") + "…"
 }

@@ -26,11 +26,11 @@ func TestTold(t *testing.T) {
 			Files: map[string]string{"a.txt": "other"},
 		},
 	}
-	got := told(&old, now, "v1", "v2")
+	got := payloadChanges(&old, now, "v1", "v2")
 	var lines []string
 	for _, f := range got {
 		if f.Path == "env.LONG" {
-			require.LessOrEqual(t, len(f.New), maxTold+len("…"))
+			require.LessOrEqual(t, len(f.New), maxValue+len("…"))
 			f.Old, f.New = "long", "longer"
 		}
 		lines = append(lines, f.Path+" "+f.Old+" "+f.New)
@@ -40,13 +40,13 @@ func TestTold(t *testing.T) {
 		`files.a.txt "3 bytes, sha256 ` + entities.DigestOf("one")[:8] + `" "5 bytes, sha256 ` + entities.DigestOf("other")[:8] + `"`,
 		`parameters.replicas 2 3`,
 	}, lines)
-	require.Empty(t, told(&now, now, "v2", "v2"))
-	require.Equal(t, []protocol.PreviewField{{Path: "version", New: `"v1"`}, {Path: "runtime", New: `"edge"`}}, told(nil, entities.Payload{Runtime: "edge"}, "", "v1"))
+	require.Empty(t, payloadChanges(&now, now, "v2", "v2"))
+	require.Equal(t, []protocol.PreviewField{{Path: "version", New: `"v1"`}, {Path: "runtime", New: `"edge"`}}, payloadChanges(nil, entities.Payload{Runtime: "edge"}, "", "v1"))
 
 	bundle := func(digest string, replicas int) entities.Payload {
 		return entities.Payload{Kubernetes: &entities.KubernetesPayload{Bundle: digest, Values: map[string]any{"params.replicas": replicas}}}
 	}
 	before := bundle("aa", 1)
 	require.Equal(t, []protocol.PreviewField{{Path: "objects", Old: `"aa"`, New: `"bb"`}, {Path: "values.params.replicas", Old: "1", New: "2"}},
-		told(&before, bundle("bb", 2), "v1", "v1"))
+		payloadChanges(&before, bundle("bb", 2), "v1", "v1"))
 }
