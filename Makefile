@@ -3,7 +3,7 @@
 TOOL := go tool -modfile=tools/go.mod
 CHECKS := build vet test race kube-test lint workflowcheck tidy generated
 # Packages that do not link the Temporal server: quick to build in any way.
-LIGHT := ./entities/... ./intent/... ./runtimes/... ./activities/... ./workflows/... ./cmd/converge/...
+LIGHT := ./entities/... ./intent/... ./client/... ./runtimes/... ./activities/... ./workflows/... ./cmd/converge/...
 FUZZTIME ?= 20s
 # Where `make kube` keeps its clusters.
 KUBE ?= .cache/kube

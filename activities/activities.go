@@ -10,7 +10,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/converge-engine/converge/entities"
-	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/runtimes"
 	"github.com/converge-engine/converge/runtimes/custom"
 )
@@ -21,7 +21,7 @@ type Factory func(entities.RuntimeDefinition) (runtimes.Runtime, error)
 // Activities are what workflows call by name (entities/protocol). Safe for concurrent use; New makes
 // them.
 type Activities struct {
-	Store     *intent.Store
+	Store     *store.Store
 	Client    client.Client // to tell services about publications and changes
 	Factories map[entities.RuntimeKind]Factory
 	// Clusters are where checks and extensions run as Jobs. Nil: they do not.
@@ -37,7 +37,7 @@ type Activities struct {
 }
 
 // New makes activities; Close ends what they have going on by themselves.
-func New(store *intent.Store, c client.Client, factories map[entities.RuntimeKind]Factory) *Activities {
+func New(store *store.Store, c client.Client, factories map[entities.RuntimeKind]Factory) *Activities {
 	a := &Activities{Store: store, Client: c, Factories: factories}
 	a.hints = newHints(a)
 	return a

@@ -10,7 +10,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/runtimes"
 )
 
@@ -114,7 +114,7 @@ func (a *Activities) apply(ctx context.Context, line connection, in runtimes.Ins
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) && err != nil {
 		err = fmt.Errorf("not done within %s: %w", timeout, err)
 	}
-	a.log(ctx, in, intent.LogApply, output, err)
+	a.log(ctx, in, store.LogApply, output, err)
 	return err
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/runtimes"
 )
 
@@ -55,7 +55,7 @@ func (s *slow) Apply(_ context.Context, in runtimes.Instance) (runtimes.Output, 
 // A worker that the server had given up may be given the same apply again while the first still
 // runs: they must not overlap. Other instances are not held up.
 func TestAppliesOfOneInstanceDoNotOverlap(t *testing.T) {
-	store, err := intent.OpenStore(t.Context(), t.TempDir())
+	store, err := store.Open(t.Context(), t.TempDir())
 	require.NoError(t, err)
 	definition := entities.RuntimeDefinition{Name: "local", Kind: entities.RuntimeFake}
 	digest, err := store.PutRuntime(t.Context(), definition)

@@ -5,13 +5,13 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/intent/store"
 )
 
 // Draft is what a version means, or would mean, without being remembered for it.
 type Draft struct {
 	Known    bool // the version has a meaning already, and this is it
-	Record   intent.VersionRecord
+	Record   store.VersionRecord
 	Payloads map[string]entities.Payload // by channel; those that the configuration does not know are left out
 }
 
@@ -30,5 +30,5 @@ func (a *Activities) Draft(ctx context.Context, r protocol.PrepareRequest) (Draf
 // channel has, with that version's parameters: the same as there is means that a publication of it
 // leaves the channel alone (B9).
 func (a *Activities) UnderPresent(ctx context.Context, r protocol.PrepareRequest, channel string) (string, error) {
-	return a.underPresent(ctx, r, intent.VersionRecord{Hash: r.Hash}, channel)
+	return a.underPresent(ctx, r, store.VersionRecord{Hash: r.Hash}, channel)
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/runtimes"
 	"github.com/converge-engine/converge/runtimes/custom"
 )
@@ -130,8 +130,8 @@ func (a *Activities) keepExtension(ctx context.Context, r protocol.ExtensionRequ
 	if o.Started.IsZero() {
 		o.Started = time.Now()
 	}
-	key, err := a.Store.PutLogKey(ctx, r.Application, r.Service, r.Channel, intent.LogEntry{
-		Kind: intent.LogExtension, Name: r.Name, At: o.Started, FullVersion: r.FullVersion, Attempt: r.Attempt,
+	key, err := a.Store.PutLogKey(ctx, r.Application, r.Service, r.Channel, store.LogEntry{
+		Kind: store.LogExtension, Name: r.Name, At: o.Started, FullVersion: r.FullVersion, Attempt: r.Attempt,
 		Command: o.Command, ExitCode: o.ExitCode, Stdout: o.Stdout, Stderr: o.Stderr, Duration: o.Duration, Error: failed,
 	})
 	if err != nil {

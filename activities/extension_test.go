@@ -11,7 +11,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/intent/store"
 )
 
 // extension keeps the definition of a shell script and returns the request to run it.
@@ -57,7 +57,7 @@ PVN_SERVICE_VERSION=v7-i4
 	logs, err := a.Store.Logs(t.Context(), "shop", "web", "prod")
 	require.NoError(t, err)
 	require.Len(t, logs, 1)
-	require.Equal(t, intent.LogExtension, logs[0].Kind)
+	require.Equal(t, store.LogExtension, logs[0].Kind)
 	require.Equal(t, "migrate", logs[0].Name)
 	require.Equal(t, 2, logs[0].Attempt)
 	require.Equal(t, "***\n", logs[0].Stderr)

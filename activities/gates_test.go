@@ -22,7 +22,8 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/intent/incarnation"
+	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/runtimes"
 )
 
@@ -117,7 +118,7 @@ func (s *server) told() []string {
 
 func newActivities(t *testing.T, s *server) *Activities {
 	t.Helper()
-	store, err := intent.OpenStore(t.Context(), t.TempDir())
+	store, err := store.Open(t.Context(), t.TempDir())
 	require.NoError(t, err)
 	a := New(store, s, nil)
 	t.Cleanup(a.Close)
@@ -217,7 +218,7 @@ func TestHoldOfAnApplication_A16(t *testing.T) {
 	spec := entities.Spec{Application: "shop", Service: "web", Runtimes: map[string]entities.RuntimeSpec{"eu": {}, "us": {}}}
 	digest, err := a.Store.PutSpec(t.Context(), spec)
 	require.NoError(t, err)
-	manifest, err := a.Store.PutManifest(t.Context(), intent.Manifest{"web": digest, "api": "a", "new": "b"})
+	manifest, err := a.Store.PutManifest(t.Context(), incarnation.Manifest{"web": digest, "api": "a", "new": "b"})
 	require.NoError(t, err)
 	hold := protocol.HoldSignal{Scope: entities.ScopeApplication, Pause: pause("outage")}
 
@@ -341,7 +342,7 @@ func TestServicesAreAskedNow(t *testing.T) {
 	_, err = services{a}.Status(t.Context(), "shop", "gone")
 	require.ErrorContains(t, err, "shop/gone is not known")
 
-	old, err := a.Store.PutManifest(t.Context(), intent.Manifest{"api": "one"})
+	old, err := a.Store.PutManifest(t.Context(), incarnation.Manifest{"api": "one"})
 	require.NoError(t, err)
 	s.answers["application/shop"] = protocol.ApplicationStatus{Newest: 7, Manifest: old, Incarnations: []protocol.Incarnation{
 		{Number: 6, Manifest: old}, {Number: 7, Manifest: "other"},

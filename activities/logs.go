@@ -6,16 +6,16 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/converge-engine/converge/entities"
-	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/runtimes"
 )
 
 // log keeps what a command printed for `converge logs`. Losing it is no reason to fail.
-func (a *Activities) log(ctx context.Context, in runtimes.Instance, kind intent.LogKind, o runtimes.Output, failed error) {
+func (a *Activities) log(ctx context.Context, in runtimes.Instance, kind store.LogKind, o runtimes.Output, failed error) {
 	if o.Command == "" {
 		return // a runtime without commands
 	}
-	entry := intent.LogEntry{
+	entry := store.LogEntry{
 		Kind: kind, At: o.Started, FullVersion: in.FullVersion, Command: o.Command, ExitCode: o.ExitCode,
 		Stdout: o.Stdout, Stderr: o.Stderr, Duration: o.Duration,
 	}
@@ -33,5 +33,5 @@ func (a *Activities) logLook(ctx context.Context, in runtimes.Instance, o runtim
 	if seen.Err != nil {
 		failed = seen.Err
 	}
-	a.log(ctx, in, intent.LogFetch, o, failed)
+	a.log(ctx, in, store.LogFetch, o, failed)
 }

@@ -14,7 +14,8 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/intent/incarnation"
+	"github.com/converge-engine/converge/intent/store"
 )
 
 // Search attributes that a Service begins with.
@@ -57,10 +58,10 @@ func (a *Activities) Notify(ctx context.Context, r protocol.NotifyRequest) (prot
 	return answer, nil
 }
 
-func (a *Activities) manifests(ctx context.Context, r protocol.NotifyRequest) (from, to intent.Manifest, err error) {
+func (a *Activities) manifests(ctx context.Context, r protocol.NotifyRequest) (from, to incarnation.Manifest, err error) {
 	if r.From != "" {
 		// A store that lost what all knew: then everybody is told again, which does no harm.
-		if from, err = a.Store.Manifest(ctx, r.From); err != nil && !intent.IsNotFound(err) {
+		if from, err = a.Store.Manifest(ctx, r.From); err != nil && !store.IsNotFound(err) {
 			return nil, nil, err
 		}
 	}

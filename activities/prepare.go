@@ -8,7 +8,9 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/incarnation"
+	"github.com/converge-engine/converge/intent/store"
 )
 
 // LoadSpec reads a service spec by digest, and the pauses in force of what the service is part of.
@@ -85,20 +87,20 @@ func (a *Activities) checkInitial(ctx context.Context, r protocol.PrepareRequest
 }
 
 // version finds what the version means, or makes up what it will mean from now on.
-func (a *Activities) version(ctx context.Context, r protocol.PrepareRequest) (intent.VersionRecord, bool, error) {
+func (a *Activities) version(ctx context.Context, r protocol.PrepareRequest) (store.VersionRecord, bool, error) {
 	record, err := a.Store.Version(ctx, r.Application, r.Service, r.FullVersion)
 	if err == nil {
 		return record, true, a.sameParameters(ctx, r, record)
 	}
-	if !intent.IsNotFound(err) {
+	if !store.IsNotFound(err) {
 		return record, false, err
 	}
-	record = intent.VersionRecord{
+	record = store.VersionRecord{
 		Version: r.Version, FullVersion: r.FullVersion, Incarnation: r.Incarnation, Hash: r.Hash,
 		Parameters: r.Parameters, ChannelParameters: r.ChannelParameters,
 	}
 	if r.Version == r.FullVersion {
-		if fault := intent.CheckVersion(r.Version); fault != nil {
+		if fault := config.CheckVersion(r.Version); fault != nil {
 			return record, false, refuse("version %s", fault)
 		}
 		return record, false, nil
@@ -114,33 +116,33 @@ func (a *Activities) version(ctx context.Context, r protocol.PrepareRequest) (in
 
 // carried is what a version means under another configuration: its parameters, as far as that still
 // declares them.
-func (a *Activities) carried(ctx context.Context, service string, record intent.VersionRecord, hash string) (intent.VersionRecord, error) {
-	incarnation, err := a.Store.Incarnation(ctx, hash)
+func (a *Activities) carried(ctx context.Context, service string, record store.VersionRecord, hash string) (store.VersionRecord, error) {
+	inc, err := a.Store.Incarnation(ctx, hash)
 	if err != nil {
 		return record, err
 	}
-	kept := intent.Carry(incarnation, service, inputOf(record))
+	kept := incarnation.Carry(inc, service, inputOf(record))
 	record.Hash, record.Parameters, record.ChannelParameters = hash, kept.Parameters, kept.ChannelParameters
 	return record, nil
 }
 
 // sameParameters refuses a known version with other parameters than it was made with. None given
 // means those.
-func (a *Activities) sameParameters(ctx context.Context, r protocol.PrepareRequest, record intent.VersionRecord) error {
+func (a *Activities) sameParameters(ctx context.Context, r protocol.PrepareRequest, record store.VersionRecord) error {
 	if len(r.Parameters)+len(r.ChannelParameters) == 0 {
 		return nil
 	}
-	incarnation, err := a.Store.Incarnation(ctx, record.Hash)
+	inc, err := a.Store.Incarnation(ctx, record.Hash)
 	if err != nil {
 		return err
 	}
 	asked := inputOf(record)
 	asked.Parameters, asked.ChannelParameters = r.Parameters, r.ChannelParameters
-	given, err := intent.Given(incarnation, r.Service, asked)
+	given, err := incarnation.Given(inc, r.Service, asked)
 	if err != nil {
 		return refuse("%s", err)
 	}
-	recorded, err := intent.Given(incarnation, r.Service, inputOf(record))
+	recorded, err := incarnation.Given(inc, r.Service, inputOf(record))
 	if err != nil {
 		return refuse("%s", err)
 	}
@@ -150,21 +152,21 @@ func (a *Activities) sameParameters(ctx context.Context, r protocol.PrepareReque
 	return nil
 }
 
-func inputOf(record intent.VersionRecord) intent.RenderInput {
-	return intent.RenderInput{
+func inputOf(record store.VersionRecord) incarnation.RenderInput {
+	return incarnation.RenderInput{
 		Version: record.Version, FullVersion: record.FullVersion,
 		Parameters: record.Parameters, ChannelParameters: record.ChannelParameters,
 	}
 }
 
-func (a *Activities) render(ctx context.Context, service string, channels []string, record intent.VersionRecord) (map[string]entities.Payload, error) {
-	incarnation, err := a.Store.Incarnation(ctx, record.Hash)
+func (a *Activities) render(ctx context.Context, service string, channels []string, record store.VersionRecord) (map[string]entities.Payload, error) {
+	inc, err := a.Store.Incarnation(ctx, record.Hash)
 	if err != nil {
 		return nil, err
 	}
 	in := inputOf(record)
 	in.Channels = channels
-	payloads, err := intent.Render(incarnation, service, in)
+	payloads, err := incarnation.Render(inc, service, in)
 	if err != nil {
 		return nil, refuse("%s", err)
 	}
@@ -173,7 +175,7 @@ func (a *Activities) render(ctx context.Context, service string, channels []stri
 
 // underPresent is the digest of what the record's configuration renders to under the version that a
 // channel has now; empty when that was not asked.
-func (a *Activities) underPresent(ctx context.Context, r protocol.PrepareRequest, record intent.VersionRecord, channel string) (string, error) {
+func (a *Activities) underPresent(ctx context.Context, r protocol.PrepareRequest, record store.VersionRecord, channel string) (string, error) {
 	present, asked := r.Present[channel]
 	if !asked {
 		return "", nil

@@ -7,7 +7,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/runtimes"
 )
 
@@ -72,7 +72,7 @@ func (a *Activities) preparePreview(ctx context.Context, r protocol.PreviewReque
 // elsewhere adds to what is not in the store which store that is: whoever asks may have written to
 // another one.
 func (a *Activities) elsewhere(err error) error {
-	if intent.IsNotFound(err) {
+	if store.IsNotFound(err) {
 		return fmt.Errorf("%w; this worker reads the store %s", err, a.Store.URL())
 	}
 	return err

@@ -14,7 +14,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/runtimes"
 	"github.com/converge-engine/converge/runtimes/fake"
 )
@@ -29,7 +29,7 @@ func (deaf) Plan(context.Context, runtimes.Instance) ([]runtimes.Change, error) 
 
 // previewer asks about one instance through the activity, as a workflow does.
 func previewer(t *testing.T, runtime runtimes.Runtime) func(edit func(*protocol.PreviewRequest)) protocol.ItemPreview {
-	store, err := intent.OpenStore(t.Context(), t.TempDir())
+	store, err := store.Open(t.Context(), t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(func() { store.Close() })
 	digest, err := store.PutRuntime(t.Context(), entities.RuntimeDefinition{Name: "rt", Kind: entities.RuntimeFake})

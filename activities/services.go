@@ -10,7 +10,7 @@ import (
 
 	"github.com/converge-engine/converge/activities/checks"
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/intent/incarnation"
 )
 
 // queryTimeout bounds a question to another workflow: nobody answers while no worker runs.
@@ -59,11 +59,11 @@ func (s services) Parameters(ctx context.Context, application, service, channel,
 	if err != nil {
 		return nil, fmt.Errorf("version %s of %s/%s: %w", fullVersion, application, service, err)
 	}
-	incarnation, err := s.Store.Incarnation(ctx, record.Hash)
+	inc, err := s.Store.Incarnation(ctx, record.Hash)
 	if err != nil {
 		return nil, err
 	}
-	return intent.ParametersIn(incarnation, service, channel, inputOf(record))
+	return incarnation.ParametersIn(inc, service, channel, inputOf(record))
 }
 
 func (s services) query(ctx context.Context, id string, into any) error {

@@ -11,30 +11,31 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/entities"
-	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/intent/compile"
+	"github.com/converge-engine/converge/intent/incarnation"
 	"github.com/converge-engine/converge/runtimes"
 	"github.com/converge-engine/converge/runtimes/custom"
 	"github.com/converge-engine/converge/runtimes/runtimetest"
 )
 
 // compiled loads an example from a copy of its own, so that what it leaves behind goes with the test.
-func compiled(t *testing.T, example string) *intent.Compiled {
+func compiled(t *testing.T, example string) *compile.Compiled {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), example)
 	copied := exec.Command("cp", "-R", example, dir) // unlike os.CopyFS it keeps what is executable
 	out, err := copied.CombinedOutput()
 	require.NoError(t, err, string(out))
 	require.NoError(t, os.RemoveAll(filepath.Join(dir, ".converge")))
-	config, err := intent.Load(dir)
+	config, err := compile.Load(dir)
 	require.NoError(t, err)
-	c, err := intent.Compile(config)
+	c, err := compile.Compile(config)
 	require.NoError(t, err)
 	return c
 }
 
-func render(t *testing.T, c *intent.Compiled, service, version string) map[string]entities.Payload {
+func render(t *testing.T, c *compile.Compiled, service, version string) map[string]entities.Payload {
 	t.Helper()
-	payloads, err := intent.Render(c.Incarnation, service, intent.RenderInput{Version: version})
+	payloads, err := incarnation.Render(c.Incarnation, service, incarnation.RenderInput{Version: version})
 	require.NoError(t, err)
 	return payloads
 }

@@ -10,15 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/converge-engine/converge/entities"
-	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/intent/bundle"
+	"github.com/converge-engine/converge/intent/compile"
 	"github.com/converge-engine/converge/runtimes/kubernetes"
 )
 
 // rendered are the objects of a service in a channel, by kind and name.
-func rendered(t *testing.T, c *intent.Compiled, service, channel, version string) map[string]*unstructured.Unstructured {
+func rendered(t *testing.T, c *compile.Compiled, service, channel, version string) map[string]*unstructured.Unstructured {
 	t.Helper()
 	payload := render(t, c, service, version)[channel].Kubernetes
-	at := slices.IndexFunc(c.Bundles, func(b intent.Bundle) bool { return b.Digest() == payload.Bundle })
+	at := slices.IndexFunc(c.Bundles, func(b bundle.Bundle) bool { return b.Digest() == payload.Bundle })
 	require.GreaterOrEqual(t, at, 0)
 	raw, err := c.Bundles[at].Objects(payload.Values)
 	require.NoError(t, err)

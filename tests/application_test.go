@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/tests/internal/stage"
-	"github.com/converge-engine/converge/worker/publish"
 )
 
 // Numbers only grow and every publication reaches its services, over as many runs of

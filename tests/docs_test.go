@@ -26,7 +26,8 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/intent/compile"
+	"github.com/converge-engine/converge/intent/config"
 	"github.com/converge-engine/converge/runtimes/custom"
 )
 
@@ -329,7 +330,10 @@ func constants(t *testing.T, dir string) map[string]constant.Value {
 
 // The limits of the operating page are those of the code.
 func TestDocsLimits(t *testing.T) {
-	folders := map[string]string{"strict": "intent/internal/strict", "custom": "runtimes/custom"}
+	folders := map[string]string{
+		"config": "intent/config", "sources": "intent/sources", "bundle": "intent/bundle", "incarnation": "intent/incarnation",
+		"store": "intent/store", "strict": "intent/internal/strict", "custom": "runtimes/custom",
+	}
 	checked := 0
 	for _, row := range table(t, readPage(t, "docs/operating.md").section(t, "## Limits"), "| what | limit | beyond it | in the code |") {
 		names := quoted(row[3])
@@ -409,9 +413,9 @@ func TestDocsConfigurationsLoad(t *testing.T) {
 				}
 			}
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "converge.yaml"), []byte(b.text), 0o600))
-			config, err := intent.Load(dir)
+			config, err := compile.Load(dir)
 			require.NoError(t, err, "%s:%d", p.path, b.line)
-			_, err = intent.Compile(config)
+			_, err = compile.Compile(config)
 			require.NoError(t, err, "%s:%d", p.path, b.line)
 			checked++
 		}
@@ -444,7 +448,7 @@ func TestDocsKindsListTheirFields(t *testing.T) {
 	var schema struct {
 		Definitions map[string]definition `json:"$defs"`
 	}
-	require.NoError(t, json.Unmarshal(intent.JSONSchema(), &schema))
+	require.NoError(t, json.Unmarshal(config.JSONSchema(), &schema))
 	for kind, path := range map[string]string{"Application": "application", "Service": "service", "Runtime": "runtime", "Protection": "protection", "Extension": "extension"} {
 		want := map[string]string{}
 		fieldsOf(schema.Definitions, kind, "", want)
@@ -504,7 +508,7 @@ func fieldsOf(all map[string]definition, name, prefix string, into map[string]st
 
 // Errors that the documentation quotes are such that the loader really gives.
 func TestDocsQuoteRealErrors(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(repository, "intent/testdata/malformed/*.txtar"))
+	files, err := filepath.Glob(filepath.Join(repository, "intent/compile/testdata/malformed/*.txtar"))
 	require.NoError(t, err)
 	var real strings.Builder
 	for _, path := range files {

@@ -43,10 +43,20 @@ var layers = []layer{
 	{folder: "entities", check: onlyStandardLibrary},
 	{folder: "intent", ours: []string{"entities"}},
 	{folder: "runtimes", ours: []string{"entities"}, check: noTemporal},
-	{folder: "activities", ours: []string{"entities", "intent", "runtimes"}},
+	{folder: "activities", ours: []string{"entities", "intent", "runtimes"}, check: noCompiling},
 	{folder: "workflows", ours: []string{"entities"}, check: onlyTemporalSDK},
-	{folder: "worker", ours: []string{"entities", "intent", "runtimes", "activities", "workflows"}},
-	{folder: "cmd/converge", ours: []string{"entities", "intent", "runtimes", "activities", "workflows", "worker", "cmd/internal"}},
+	{folder: "worker", ours: []string{"entities", "intent", "runtimes", "activities", "workflows"}, check: noCompiling},
+	// It previews with the code of the activity Prepare, and so reaches what that reaches, but no workflow and no worker.
+	{folder: "client", ours: []string{"entities", "intent", "runtimes", "activities"}},
+	{folder: "cmd/converge", ours: []string{"entities", "intent", "runtimes", "activities", "workflows", "worker", "client", "cmd/internal"}},
+	// Inside intent: from what people write to what is kept. Reading knows no incarnation, and neither an incarnation
+	// nor the store knows what one was compiled from.
+	{folder: "intent/config", ours: []string{"entities", "intent/internal/strict"}},
+	{folder: "intent/bundle", ours: []string{"entities", "intent/config", "intent/internal"}},
+	{folder: "intent/sources", ours: []string{"entities", "intent/config", "intent/bundle", "intent/internal"}},
+	{folder: "intent/incarnation", ours: []string{"entities", "intent/config", "intent/internal"}},
+	{folder: "intent/compile", ours: []string{"entities", "intent/config", "intent/bundle", "intent/sources", "intent/incarnation", "intent/internal"}},
+	{folder: "intent/store", ours: []string{"entities", "intent/config", "intent/bundle", "intent/incarnation", "intent/internal"}},
 }
 
 // serverModules are linked by one package of ours, which only the programs in serverPrograms reach.
@@ -135,6 +145,13 @@ func noTemporal(p goPackage, _ packageSet) []string {
 	return refused(p.Deps, "a runtime knows nothing of Temporal", func(dep string) bool { return in(dep, "go.temporal.io") })
 }
 
+// noCompiling keeps Helm and kustomize out of workers, which read what was compiled.
+func noCompiling(p goPackage, _ packageSet) []string {
+	return refused(p.Deps, "a worker reads what was compiled", func(dep string) bool {
+		return in(dep, ours("intent/compile")) || in(dep, ours("intent/sources"))
+	})
+}
+
 // onlyTemporalSDK allows the SDK, its API types and what they bring along, so that a workflow links nothing that could
 // talk to a cloud or a cluster.
 func onlyTemporalSDK(p goPackage, all packageSet) []string {
@@ -199,7 +216,9 @@ func TestLayerRulesCanFail(t *testing.T) {
 		{"as it should be", "+/workflows: +/entities/plan go.temporal.io/sdk/workflow\n" +
 			"go.temporal.io/sdk/workflow: google.golang.org/grpc\n" +
 			"+/activities: +/intent +/runtimes/custom\n+/intent: gocloud.dev/blob\n" +
-			"+/worker: +/activities +/workflows\n+/cmd/converge: +/worker +/cmd/internal/show github.com/spf13/cobra\n" +
+			"+/intent/compile: +/intent/sources +/intent/incarnation\n+/intent/store: +/intent/incarnation\n" +
+			"+/worker: +/activities +/workflows\n+/client/publish: +/intent/compile +/entities/protocol go.temporal.io/sdk/client\n" +
+			"+/cmd/converge: +/worker +/client/publish +/cmd/internal/show github.com/spf13/cobra\n" +
 			"+/worker/embedded: go.temporal.io/server/temporal\n+/cmd/converge-dev: +/worker/embedded +/worker\n" +
 			"+/tests/temporaltest: +/worker/embedded modernc.org/sqlite", nil},
 		{
@@ -211,10 +230,10 @@ func TestLayerRulesCanFail(t *testing.T) {
 			[]string{"entities must not reach intent: entities may build on itself only"},
 		},
 		{
-			"intent importing a runtime by a detour", "+/intent: +/intent/source\n+/intent/source: +/runtimes",
+			"intent importing a runtime by a detour", "+/intent: +/intent/other\n+/intent/other: +/runtimes",
 			[]string{
 				"intent must not reach runtimes: intent may build on itself, entities only",
-				"intent/source must not reach runtimes: intent may build on itself, entities only",
+				"intent/other must not reach runtimes: intent may build on itself, entities only",
 			},
 		},
 		{
@@ -232,6 +251,29 @@ func TestLayerRulesCanFail(t *testing.T) {
 		{
 			"an activity that knows a workflow", "+/activities: +/workflows",
 			[]string{"activities must not reach workflows: activities may build on itself, entities, intent, runtimes only"},
+		},
+		{
+			"a store that compiles", "+/intent/store: +/intent/compile",
+			[]string{"intent/store must not reach intent/compile: intent/store may build on itself, entities, intent/config, intent/bundle, intent/incarnation, intent/internal only"},
+		},
+		{
+			"a configuration that knows its incarnation by a detour", "+/intent/config: +/intent/internal/strict\n+/intent/internal/strict: +/intent/incarnation",
+			[]string{"intent/config must not reach intent/incarnation: intent/config may build on itself, entities, intent/internal/strict only"},
+		},
+		{
+			"the worker linking client code", "+/worker: +/client/publish",
+			[]string{"worker must not reach client/publish: worker may build on itself, entities, intent, runtimes, activities, workflows only"},
+		},
+		{
+			"client code linking a workflow", "+/client/preview: +/workflows",
+			[]string{"client/preview must not reach workflows: client may build on itself, entities, intent, runtimes, activities only"},
+		},
+		{
+			"a worker that compiles by a detour", "+/worker: +/activities\n+/activities: +/intent/compile",
+			[]string{
+				"activities must not reach " + ourModule + "/intent/compile: a worker reads what was compiled",
+				"worker must not reach " + ourModule + "/intent/compile: a worker reads what was compiled",
+			},
 		},
 		{
 			"the worker using the command line", "+/worker: +/cmd/internal/show",
@@ -265,8 +307,8 @@ func TestLayerRulesCanFail(t *testing.T) {
 func TestEveryLayerHasPackages(t *testing.T) {
 	t.Parallel()
 	all := madeUp("")
-	delete(all, ours("intent"))
-	require.Equal(t, []string{"intent: there is no package in it, so its rules hold nothing"}, checkLayers(all))
+	delete(all, ours("runtimes"))
+	require.Equal(t, []string{"runtimes: there is no package in it, so its rules hold nothing"}, checkLayers(all))
 }
 
 // madeUp has a package for each layer and the imports given, with Deps worked out as go list does.

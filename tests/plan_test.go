@@ -13,19 +13,19 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
+	"github.com/converge-engine/converge/client/preview"
+	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/runtimes"
 	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/temporaltest"
-	"github.com/converge-engine/converge/worker/preview"
-	"github.com/converge-engine/converge/worker/publish"
 )
 
 // planner asks as the CLI does.
 func (w *world) planner() *preview.Planner {
 	w.T.Helper()
-	store, err := intent.OpenStore(w.T.Context(), w.Store)
+	store, err := store.Open(w.T.Context(), w.Store)
 	require.NoError(w.T, err)
 	w.T.Cleanup(func() { store.Close() })
 	return &preview.Planner{
@@ -120,7 +120,7 @@ func TestPlanOfARelease(t *testing.T) {
 	require.Equal(t, 1, w.Fake.At(w.App, "web", "staging").Applies())
 	require.Len(t, w.Status("web").Releases, 1)
 	_, err = w.planner().Store.Version(t.Context(), w.App, "web", "v2")
-	require.True(t, intent.IsNotFound(err), "the name stays free")
+	require.True(t, store.IsNotFound(err), "the name stays free")
 
 	plan, err = w.planRelease(preview.Release{Version: "v1"})
 	require.NoError(t, err)

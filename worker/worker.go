@@ -13,7 +13,7 @@ import (
 	"github.com/converge-engine/converge/activities"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/runtimes/kubernetes"
 	"github.com/converge-engine/converge/workflows"
 )
@@ -52,7 +52,7 @@ func Run(ctx context.Context, c client.Client, o Options) error {
 // Start begins to serve and returns what stops it. It fails at once on what would otherwise fail
 // later and quietly: a store that does not open, a namespace without the search attributes.
 func Start(ctx context.Context, c client.Client, o Options) (stop func(), err error) {
-	store, err := intent.OpenStore(ctx, o.Store)
+	store, err := store.Open(ctx, o.Store)
 	if err != nil {
 		return nil, err
 	}

@@ -53,7 +53,7 @@ type Commands interface {
 	Run(ctx context.Context, o custom.Once) (out runtimes.Output, signal string, err error)
 }
 
-// Payloads reads what a runtime receives, by digest. *intent.Store is one.
+// Payloads reads what a runtime receives, by digest. *store.Store is one.
 type Payloads interface {
 	Payload(ctx context.Context, digest string) (entities.Payload, error)
 }

@@ -13,7 +13,8 @@ import (
 	"go.temporal.io/sdk/client"
 	sdklog "go.temporal.io/sdk/log"
 
-	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/intent/compile"
+	"github.com/converge-engine/converge/intent/config"
 	"github.com/converge-engine/converge/worker"
 	"github.com/converge-engine/converge/worker/embedded"
 )
@@ -51,11 +52,11 @@ func run(ctx context.Context, o options, out io.Writer) error {
 
 // check says what is wrong with the directory, and where to begin when there is nothing in it.
 func check(dir string) error {
-	config, err := intent.Load(dir)
+	loaded, err := compile.Load(dir)
 	if err == nil {
-		_, err = intent.Compile(config)
+		_, err = compile.Compile(loaded)
 	}
-	var problems intent.Problems
+	var problems config.Problems
 	switch {
 	case err == nil:
 		return nil
@@ -65,7 +66,7 @@ func check(dir string) error {
 		return fmt.Errorf("%s: %s; expected %s\nwrite one to start from with: converge init %s",
 			dir, problems[0].Message, problems[0].Expected, dir)
 	}
-	several := slices.DeleteFunc(slices.Clone(problems), func(p intent.Problem) bool { return p.Code != "duplicate-application" })
+	several := slices.DeleteFunc(slices.Clone(problems), func(p config.Problem) bool { return p.Code != "duplicate-application" })
 	if len(several) > 0 { // all else follows from it
 		return fmt.Errorf("%s has more than one application in it; nothing was started:\n%w\nname the directory of one, such as: converge dev %s",
 			dir, several, filepath.Join(dir, filepath.Dir(several[0].File)))

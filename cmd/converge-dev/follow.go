@@ -11,7 +11,7 @@ import (
 
 	"go.temporal.io/sdk/client"
 
-	"github.com/converge-engine/converge/worker/publish"
+	"github.com/converge-engine/converge/client/publish"
 )
 
 // lookInterval is how often the directory is looked at for saved files. Looking is cheaper and

@@ -9,11 +9,11 @@ import (
 
 	"go.temporal.io/sdk/client"
 
+	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/cmd/internal/show"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/explain"
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/worker/publish"
 )
 
 // report tells on the terminal what happens to the services of a followed directory.

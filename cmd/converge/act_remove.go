@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/worker/publish"
 )
 
 // deleteOptions are those of delete (A24).

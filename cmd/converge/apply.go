@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/converge-engine/converge/intent"
-	"github.com/converge-engine/converge/worker/publish"
+	"github.com/converge-engine/converge/client/publish"
+	"github.com/converge-engine/converge/intent/config"
 )
 
 type applyOptions struct {
@@ -56,7 +56,7 @@ const storeUsage = "incarnation store: a URL or a directory (default: CONVERGE_S
 func (o *applyOptions) run(ctx context.Context) error {
 	api, err := o.f.client(ctx)
 	if err != nil {
-		if _, wrong := o.f.compileDir(ctx, o.dir, o.store); errors.As(wrong, new(intent.Problems)) {
+		if _, wrong := o.f.compileDir(ctx, o.dir, o.store); errors.As(wrong, new(config.Problems)) {
 			return o.f.problems(wrong, "; nothing published") // mistakes are said even without a server
 		}
 		return err

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/intent/incarnation"
 )
 
 type diffOptions struct {
@@ -82,7 +82,7 @@ func (o *diffOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d, err := intent.Diff(from, to)
+	d, err := incarnation.Diff(from, to)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (o *diffOptions) run(ctx context.Context) error {
 }
 
 // incarnation reads one by its number.
-func (h *history) incarnation(ctx context.Context, number int64) (*intent.Incarnation, error) {
+func (h *history) incarnation(ctx context.Context, number int64) (*incarnation.Incarnation, error) {
 	record, err := h.number(ctx, number)
 	if err != nil {
 		return nil, err

@@ -9,7 +9,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/intent/store"
 )
 
 func TestGateFlags(t *testing.T) {
@@ -117,7 +117,7 @@ web v9 waits for an approval in prod. Next: converge approve shop/web v9 go-live
 // The history is what the store has and what only the workflow has yet, each line once.
 func TestHistory(t *testing.T) {
 	dir := t.TempDir()
-	store, err := intent.OpenStore(context.Background(), dir)
+	store, err := store.Open(context.Background(), dir)
 	require.NoError(t, err)
 	line := func(n int64, who *entities.Who, kind, text, reason string) entities.AuditLine {
 		return entities.AuditLine{N: n, At: at(int(n)), Kind: kind, Who: who, Channel: "prod", Version: "v9", Text: text, Reason: reason}

@@ -12,7 +12,7 @@ import (
 	"github.com/converge-engine/converge/cmd/internal/show"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/intent/store"
 )
 
 // historyOptions are those of history.
@@ -107,7 +107,7 @@ func (o *historyOptions) lines(ctx context.Context) ([]entities.AuditLine, error
 	if gone != nil && at == "" {
 		return nil, gone
 	}
-	store, err := intent.OpenStore(ctx, at)
+	store, err := store.Open(ctx, at)
 	if err != nil {
 		return nil, err
 	}

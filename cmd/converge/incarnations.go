@@ -9,18 +9,18 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/cmd/internal/show"
 	"github.com/converge-engine/converge/entities/explain"
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/intent"
-	"github.com/converge-engine/converge/worker/publish"
+	"github.com/converge-engine/converge/intent/store"
 )
 
 // history is an application's incarnations: the newest ones from its workflow, older ones from the
 // store.
 type history struct {
 	status protocol.ApplicationStatus
-	store  *intent.Store
+	store  *store.Store
 }
 
 // history asks the application, and opens the store that it names unless another is given.
@@ -41,7 +41,7 @@ func (f *Factory) history(ctx context.Context, application, location string) (*h
 		services, _ := api.Services(ctx, "")
 		return nil, fmt.Errorf("no application %s%s", application, suggestion(application, applications(services)))
 	}
-	store, err := intent.OpenStore(ctx, first(location, f.Env("CONVERGE_STORE"), status.Store))
+	store, err := store.Open(ctx, first(location, f.Env("CONVERGE_STORE"), status.Store))
 	return &history{status, store}, err
 }
 
@@ -53,7 +53,7 @@ func (h *history) number(ctx context.Context, n int64) (protocol.Incarnation, er
 		}
 	}
 	i, err := h.store.Number(ctx, h.status.Application, n)
-	if intent.IsNotFound(err) {
+	if store.IsNotFound(err) {
 		return i, fmt.Errorf("%s has no incarnation %d; the newest is %d", h.status.Application, n, h.status.Newest)
 	}
 	return i, err

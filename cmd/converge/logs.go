@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/converge-engine/converge/entities/explain"
-	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/intent/store"
 )
 
 type logsOptions struct {
@@ -37,7 +37,7 @@ something new and the last runs of extensions, oldest first, bounded and without
 				return err
 			}
 			o.channel = args[1]
-			if o.kind != "" && !slices.Contains([]intent.LogKind{intent.LogApply, intent.LogFetch, intent.LogExtension}, intent.LogKind(o.kind)) {
+			if o.kind != "" && !slices.Contains([]store.LogKind{store.LogApply, store.LogFetch, store.LogExtension}, store.LogKind(o.kind)) {
 				return fmt.Errorf("--kind %q: expected apply, fetch or extension", o.kind)
 			}
 			if runF != nil {
@@ -60,7 +60,7 @@ func (o *logsOptions) run(ctx context.Context) error {
 	if !hasChannel(s, o.channel) {
 		return fmt.Errorf("%s has no release channel %q; expected one of %s", o.service, o.channel, strings.Join(channelNames(s), ", "))
 	}
-	store, err := intent.OpenStore(ctx, first(o.store, o.f.Env("CONVERGE_STORE"), s.Store))
+	store, err := store.Open(ctx, first(o.store, o.f.Env("CONVERGE_STORE"), s.Store))
 	if err != nil {
 		return err
 	}
@@ -84,8 +84,8 @@ func (o *logsOptions) run(ctx context.Context) error {
 	return nil
 }
 
-func (o *logsOptions) chosen(entries []intent.LogEntry) []intent.LogEntry {
-	out := []intent.LogEntry{}
+func (o *logsOptions) chosen(entries []store.LogEntry) []store.LogEntry {
+	out := []store.LogEntry{}
 	for _, e := range entries {
 		if o.kind == "" || o.kind == string(e.Kind) {
 			out = append(out, e)
@@ -99,7 +99,7 @@ func (o *logsOptions) chosen(entries []intent.LogEntry) []intent.LogEntry {
 
 // logLines heads an entry with what ran, how it ended and how long it took; what it printed is
 // indented, with stderr marked.
-func logLines(e intent.LogEntry, now time.Time) []string {
+func logLines(e store.LogEntry, now time.Time) []string {
 	head := fmt.Sprintf("%s %s", e.At.In(now.Location()).Format("2006-01-02 15:04:05"), e.Kind)
 	if e.Name != "" {
 		head += " " + e.Name

@@ -8,8 +8,8 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/worker/publish"
 )
 
 // serviceName addresses a service.

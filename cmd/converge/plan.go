@@ -9,10 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/converge-engine/converge/client/preview"
+	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/intent"
-	"github.com/converge-engine/converge/worker/preview"
-	"github.com/converge-engine/converge/worker/publish"
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/store"
 )
 
 type planOptions struct {
@@ -82,7 +83,7 @@ func (o *planOptions) run(ctx context.Context) error {
 	plan, err := o.plan(ctx)
 	var refused *preview.Refused
 	switch {
-	case errors.As(err, new(intent.Problems)):
+	case errors.As(err, new(config.Problems)):
 		return o.f.problems(err, "; nothing planned")
 	case errors.As(err, &refused):
 		return &refusedError{refused.Reason}
@@ -100,8 +101,8 @@ func (o *planOptions) plan(ctx context.Context) (*preview.Plan, error) {
 }
 
 // planner opens the store and connects.
-func (o *planOptions) planner(ctx context.Context, api API, application, store string) (*preview.Planner, error) {
-	opened, err := intent.OpenStore(ctx, store)
+func (o *planOptions) planner(ctx context.Context, api API, application, location string) (*preview.Planner, error) {
+	opened, err := store.Open(ctx, location)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +150,7 @@ func (o *planOptions) planRelease(ctx context.Context) (*preview.Plan, error) {
 func (o *planOptions) planDirectory(ctx context.Context) (*preview.Plan, error) {
 	api, err := o.f.client(ctx)
 	if err != nil {
-		if _, wrong := o.f.compileDir(ctx, o.dir, o.store); errors.As(wrong, new(intent.Problems)) {
+		if _, wrong := o.f.compileDir(ctx, o.dir, o.store); errors.As(wrong, new(config.Problems)) {
 			return nil, wrong // mistakes are said even without a server
 		}
 		return nil, err

@@ -10,10 +10,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/converge-engine/converge/client/preview"
 	"github.com/converge-engine/converge/cmd/internal/show"
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/intent"
-	"github.com/converge-engine/converge/worker/preview"
+	"github.com/converge-engine/converge/intent/incarnation"
 )
 
 func TestPlanFlags(t *testing.T) {
@@ -172,7 +172,7 @@ func TestPlanTextOfADirectory(t *testing.T) {
 				{Version: "v8-i43", ItemPreview: item("eu")},
 			}},
 		},
-		Rules: &intent.Difference{Rules: []intent.Change{{Path: "canary", Kind: intent.Added, New: "at place 2"}}},
+		Rules: &incarnation.Difference{Rules: []incarnation.Change{{Path: "canary", Kind: incarnation.Added, New: "at place 2"}}},
 	}
 	text := planText{plan: plan}
 	require.Equal(t, `shop/api, changed configuration (not published)

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/converge-engine/converge/client/preview"
 	"github.com/converge-engine/converge/cmd/internal/show"
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/intent"
-	"github.com/converge-engine/converge/worker/preview"
+	"github.com/converge-engine/converge/intent/incarnation"
 )
 
 const (
@@ -244,7 +244,7 @@ func (t *planText) value(json string) string {
 }
 
 // rules prints what changes at once and releases nothing.
-func (t *planText) rules(d *intent.Difference) {
+func (t *planText) rules(d *incarnation.Difference) {
 	t.line("", "rules, which hold at once and release nothing")
 	for line := range strings.Lines(d.String()) {
 		t.line(" ", "%s", strings.TrimRight(line, "\n"))

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/intent/config"
 )
 
 func newCmdSchema(f *Factory, runF func(context.Context) error) *cobra.Command {
@@ -22,7 +22,7 @@ Name it in the first line of a file:
 			if runF != nil {
 				return runF(cmd.Context())
 			}
-			_, err := f.Out.Write(intent.JSONSchema())
+			_, err := f.Out.Write(config.JSONSchema())
 			return err
 		},
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/simulate"
-	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/intent/store"
 )
 
 // simulateOptions are those of simulate.
@@ -151,7 +151,7 @@ func (o *simulateOptions) judge(ctx context.Context, state *entities.State) (*ve
 	if state.Spec == nil {
 		return v, nil
 	}
-	store, err := intent.OpenStore(ctx, first(o.store, o.f.Env("CONVERGE_STORE"), state.Store))
+	store, err := store.Open(ctx, first(o.store, o.f.Env("CONVERGE_STORE"), state.Store))
 	if err != nil {
 		return nil, err
 	}

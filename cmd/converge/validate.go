@@ -7,7 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/intent/compile"
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/store"
 )
 
 // dirOptions are those of verbs that read a directory and nothing else.
@@ -60,7 +62,7 @@ func (o *dirOptions) validate(ctx context.Context) error {
 		return o.f.problems(err, "")
 	}
 	if o.f.json() {
-		return o.f.screen().JSON([]intent.Problem{})
+		return o.f.screen().JSON([]config.Problem{})
 	}
 	inc := compiled.Incarnation
 	return o.f.screen().Lines(fmt.Sprintf("%s is valid: %s, %s", inc.Application(),
@@ -81,10 +83,10 @@ func (o *dirOptions) compile(ctx context.Context) error {
 
 // compileDir compiles a directory on its own. Only a store that is named is asked for the runtimes
 // that other applications define.
-func (f *Factory) compileDir(ctx context.Context, dir, location string) (*intent.Compiled, error) {
-	var options intent.Options
+func (f *Factory) compileDir(ctx context.Context, dir, location string) (*compile.Compiled, error) {
+	var options config.Options
 	if location = first(location, f.Env("CONVERGE_STORE")); location != "" {
-		store, err := intent.OpenStore(ctx, location)
+		store, err := store.Open(ctx, location)
 		if err != nil {
 			return nil, err
 		}
@@ -93,17 +95,17 @@ func (f *Factory) compileDir(ctx context.Context, dir, location string) (*intent
 			return nil, err
 		}
 	}
-	config, err := intent.LoadWith(dir, options)
+	config, err := compile.LoadWith(dir, options)
 	if err != nil {
 		return nil, err
 	}
-	return intent.Compile(config)
+	return compile.Compile(config)
 }
 
 // problems prints everything that is wrong with a configuration: as text on stderr, one line each
 // and a count, or as a JSON list on stdout. Another error is returned as it is.
 func (f *Factory) problems(err error, consequence string) error {
-	var found intent.Problems
+	var found config.Problems
 	if !errors.As(err, &found) {
 		return err
 	}

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/worker"
-	"github.com/converge-engine/converge/worker/publish"
 )
 
 type workerOptions struct {

@@ -15,10 +15,10 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/converge-engine/converge/activities"
+	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/runtimes"
 	"github.com/converge-engine/converge/worker"
-	"github.com/converge-engine/converge/worker/publish"
 )
 
 // world is a Temporal server in another process, a Converge worker in this one, and a runtime in

@@ -11,7 +11,7 @@ import (
 	"github.com/converge-engine/converge/activities/checks"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/simulate"
-	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/intent/compile"
 )
 
 // What a configuration says of times, played forward from the file to the minute: a freeze over New
@@ -76,9 +76,9 @@ kind: Runtime
 name: local
 custom: {apply: {command: [apply]}, fetch: {command: [fetch], mode: structured}}
 `), 0o600))
-	config, err := intent.Load(dir)
+	config, err := compile.Load(dir)
 	require.NoError(t, err)
-	compiled, err := intent.Compile(config)
+	compiled, err := compile.Compile(config)
 	require.NoError(t, err)
 	specs, err := compiled.Specs()
 	require.NoError(t, err)

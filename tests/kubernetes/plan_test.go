@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/tests/temporaltest"
-	"github.com/converge-engine/converge/worker/publish"
 )
 
 // The verb on a real API server: its dry run is what is shown, conflicts included, and changes nothing.

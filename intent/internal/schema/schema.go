@@ -12,17 +12,17 @@ import (
 
 	"github.com/invopop/jsonschema"
 
-	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/intent/config"
 )
 
-const module = "github.com/converge-engine/converge/intent"
+const module = "github.com/converge-engine/converge/intent/config"
 
 // Generate returns the schema. It reads the comments from the Go files of the working directory,
-// which must be that of package intent.
+// which must be that of package config.
 func Generate() ([]byte, error) {
 	reflector := &jsonschema.Reflector{Anonymous: true, Mapper: scalar}
 	if err := reflector.AddGoComments(module, ".", jsonschema.WithFullComment()); err != nil {
-		return nil, fmt.Errorf("read the comments of package intent: %w", err)
+		return nil, fmt.Errorf("read the comments of package config: %w", err)
 	}
 	root := &jsonschema.Schema{
 		Version:     jsonschema.Version,
@@ -30,7 +30,7 @@ func Generate() ([]byte, error) {
 		Description: "One document of converge.yaml or *.converge.yaml.",
 		Definitions: jsonschema.Definitions{},
 	}
-	for _, kind := range []any{intent.Application{}, intent.Service{}, intent.Runtime{}, intent.Protection{}, intent.Extension{}} {
+	for _, kind := range []any{config.Application{}, config.Service{}, config.Runtime{}, config.Protection{}, config.Extension{}} {
 		name := reflect.TypeOf(kind).Name()
 		for key, definition := range reflector.Reflect(kind).Definitions {
 			root.Definitions[key] = definition
@@ -48,15 +48,15 @@ func Generate() ([]byte, error) {
 // scalar describes the types that are more than their Go kind.
 func scalar(t reflect.Type) *jsonschema.Schema {
 	switch v := reflect.Zero(t).Interface().(type) {
-	case intent.Values:
+	case config.Values:
 		return &jsonschema.Schema{Type: "object"}
-	case intent.EnvValue:
+	case config.EnvValue:
 		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "string"}, secret()}}
-	case intent.Number:
+	case config.Number:
 		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "number"}, {Type: "string", Pattern: `\$\{\{`}}}
 	case interface{ Choices() []string }:
 		return choices(v.Choices())
-	case intent.Literal:
+	case config.Literal:
 		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "string"}, {Type: "number"}, {Type: "boolean"}, secret()}}
 	case interface{ Values() []string }:
 		s := &jsonschema.Schema{Type: "string"}
@@ -84,7 +84,7 @@ func choices(names []string) *jsonschema.Schema {
 }
 
 func maxLength(t reflect.Type) *uint64 {
-	if t != reflect.TypeFor[intent.Name]() && t != reflect.TypeFor[intent.ParameterName]() {
+	if t != reflect.TypeFor[config.Name]() && t != reflect.TypeFor[config.ParameterName]() {
 		return nil
 	}
 	longest := uint64(63)
@@ -106,7 +106,7 @@ func mapping(t reflect.Type) *jsonschema.Schema {
 func secret() *jsonschema.Schema {
 	properties := jsonschema.NewProperties()
 	properties.Set("workerEnv", &jsonschema.Schema{
-		Type: "string", Pattern: intent.WorkerEnvName("").Pattern(),
+		Type: "string", Pattern: config.WorkerEnvName("").Pattern(),
 		Description: "The name of an environment variable of the worker that holds the secret.",
 	})
 	return &jsonschema.Schema{Type: "object", Properties: properties, Required: []string{"workerEnv"}, AdditionalProperties: jsonschema.FalseSchema}

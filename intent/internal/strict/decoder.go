@@ -33,7 +33,7 @@ type (
 // maxValues bounds what one document may expand to through aliases.
 const maxValues = 50_000
 
-// Position is a place in a file, counted from one.
+// Position is a point in a file, counted from one.
 type Position struct{ Line, Column int }
 
 // Decoder decodes one document and remembers where each value stood.
@@ -97,7 +97,7 @@ func (d *Decoder) At(path string) Position {
 	}
 }
 
-// Report adds a problem at the place of path.
+// Report adds a problem at the position of path.
 func (d *Decoder) Report(path string, fault Fault) {
 	at := d.At(path)
 	d.Problems = append(d.Problems, Problem{d.File, at.Line, at.Column, d.Shown(path), fault})
@@ -125,7 +125,7 @@ func (d *Decoder) Value(path string, node *yaml.Node, into any) {
 	d.fill(path, node, reflect.ValueOf(into).Elem())
 }
 
-// enter resolves an alias, notes the place, and keeps the bound.
+// enter resolves an alias, notes the position, and keeps the bound.
 func (d *Decoder) enter(path string, node *yaml.Node) (*yaml.Node, bool) {
 	for node.Kind == yaml.AliasNode && node.Alias != nil {
 		node = node.Alias

@@ -1,5 +1,5 @@
 // Package strict decodes YAML into Go structs and forgives nothing: an unknown field, a key given
-// twice, a value of another type or a missing one is a Problem with its place, what was expected
+// twice, a value of another type or a missing one is a Problem with its position, what was expected
 // and, for a typo, what was probably meant. All problems of a document are found in one pass.
 //
 // The Go types are the only description of the format: names come from json tags, a field without

@@ -6,13 +6,18 @@ import (
 	"strings"
 )
 
-// Fault is what is wrong, without a place: a code to match on, a sentence, what would have been
+// Fault is what is wrong, without a position: a code to match on, a sentence, what would have been
 // right, and the near name that was probably meant.
 type Fault struct {
 	Code       string `json:"code"`
 	Message    string `json:"message"`
 	Expected   string `json:"expected,omitempty"`
 	Suggestion string `json:"suggestion,omitempty"`
+}
+
+// Unknown is the Fault of a name that is none of some.
+func Unknown(code, message, given string, names []string) Fault {
+	return Fault{Code: code, Message: message, Expected: OneOf(names), Suggestion: Nearest(given, names)}
 }
 
 // Error reads `no release channel "x"; expected one of a, b; did you mean "a"? [unknown-channel]`.
@@ -28,7 +33,7 @@ func (f *Fault) Error() string {
 	return b.String() + " [" + f.Code + "]"
 }
 
-// Problem is a Fault at a place: File is relative to the directory that was loaded, Line and
+// Problem is a Fault at a position: File is relative to the directory that was loaded, Line and
 // Column count from one, Path leads from the top of the document to the value.
 type Problem struct {
 	File   string `json:"file"`
@@ -38,19 +43,19 @@ type Problem struct {
 	Fault
 }
 
-// String is the line a person reads (INTERFACE section 1).
+// String is the line a person reads.
 func (p Problem) String() string {
-	place := fmt.Sprintf("%s:%d:%d: ", p.File, p.Line, p.Column)
+	position := fmt.Sprintf("%s:%d:%d: ", p.File, p.Line, p.Column)
 	if p.Path != "" {
-		place += p.Path + ": "
+		position += p.Path + ": "
 	}
-	return place + p.Fault.Error()
+	return position + p.Fault.Error()
 }
 
 // Problems is everything wrong with a configuration. It is an error when it is not empty.
 type Problems []Problem
 
-// Error prints one problem per line, in order of place.
+// Error prints one problem per line, in order of position.
 func (ps Problems) Error() string {
 	lines := make([]string, len(ps))
 	for i, p := range ps {
@@ -59,8 +64,8 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Sorted returns the problems in order of place, each once. What an alias brings to several paths
-// is told for the first of them.
+// Sorted returns the problems in order of position, each once. What an alias brings to several paths
+// is reported for the first of them.
 func (ps Problems) Sorted() Problems {
 	sorted := slices.Clone(ps)
 	slices.SortStableFunc(sorted, compare)

@@ -1,6 +1,8 @@
 package strict
 
 import (
+	"errors"
+	"io/fs"
 	"slices"
 	"strings"
 )
@@ -66,4 +68,31 @@ func distance(a, b string) int {
 		before, last = last, row
 	}
 	return last[len(y)]
+}
+
+// Clip keeps a message short.
+func Clip(text string) string {
+	if len(text) > 60 {
+		return text[:60] + "…"
+	}
+	return text
+}
+
+// Keys lists a map's keys in order.
+func Keys[K ~string, V any](m map[K]V) []string {
+	var all []string
+	for k := range m {
+		all = append(all, string(k))
+	}
+	slices.Sort(all)
+	return all
+}
+
+// Reason drops the operation and path that an error repeats.
+func Reason(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
 }

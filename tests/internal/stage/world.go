@@ -16,10 +16,10 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 
+	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/runtimes/fake"
 	"github.com/converge-engine/converge/tests/temporaltest"
-	"github.com/converge-engine/converge/worker/publish"
 )
 
 // World is one application, with runtimes in memory. Files of its configuration are written with Write; Publish makes

@@ -13,7 +13,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/intent"
+	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/temporaltest"
 	"github.com/converge-engine/converge/worker/embedded"
@@ -211,7 +211,7 @@ func printed(a entities.AuditLine) string {
 
 // trail is what the store has, then what the workflow still keeps.
 func (p *Player) trail(service string) ([]entities.AuditLine, error) {
-	store, err := intent.OpenStore(p.T.Context(), p.Store)
+	store, err := store.Open(p.T.Context(), p.Store)
 	if err != nil {
 		return nil, err
 	}

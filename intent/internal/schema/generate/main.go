@@ -1,4 +1,4 @@
-// Command generate writes the JSON Schema of the configuration; `go generate ./intent` runs it.
+// Command generate writes the JSON Schema of the configuration; `go generate ./intent/config` runs it.
 package main
 
 import (

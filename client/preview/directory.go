@@ -1,0 +1,308 @@
+package preview
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/converge-engine/converge/activities"
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/compile"
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/incarnation"
+	"github.com/converge-engine/converge/intent/store"
+)
+
+// directory is a configuration that was compiled and not published.
+type directory struct {
+	planner  *Planner
+	compiled *compile.Compiled
+	specs    map[string]entities.Spec
+	before   protocol.ApplicationStatus // what is newest
+	after    int64                      // the number that it would get
+	*questions
+}
+
+// Directory plans what publishing a directory would change, at the versions that the channels have
+// now. newest asks the application for what is newest; one that does not exist knows nothing.
+// Mistakes in the configuration are config.Problems.
+func (p *Planner) Directory(ctx context.Context, dir string, newest func(application string) (protocol.ApplicationStatus, error)) (*Plan, error) {
+	d := &directory{planner: p}
+	if err := d.compile(ctx, dir); err != nil {
+		return nil, err
+	}
+	application := d.compiled.Incarnation.Application()
+	var err error
+	if d.before, err = newest(application); err != nil {
+		return nil, err
+	}
+	if d.after, err = d.number(ctx, application); err != nil {
+		return nil, err
+	}
+	if err := d.write(ctx); err != nil {
+		return nil, fmt.Errorf("plan %s: %w", application, err)
+	}
+	d.questions = &questions{planner: p, application: application}
+	plan := &Plan{Application: application, Incarnation: d.before.Newest, Services: []Service{}}
+	if err := d.compare(ctx, plan); err != nil {
+		return nil, fmt.Errorf("plan %s: %w", application, err)
+	}
+	return plan, d.answer(ctx, plan, "*", "plan "+application)
+}
+
+// compile does what a publication does, up to where that claims anything.
+func (d *directory) compile(ctx context.Context, dir string) error {
+	known, err := d.planner.Store.Runtimes(ctx)
+	if err != nil {
+		return fmt.Errorf("read the runtimes published so far: %w", err)
+	}
+	config, err := compile.LoadWith(dir, config.Options{Runtimes: known, AllowFake: d.planner.Fake})
+	if err != nil {
+		return err
+	}
+	if d.compiled, err = compile.Compile(config); err != nil {
+		return err
+	}
+	if d.specs, err = d.compiled.Specs(); err != nil {
+		return err
+	}
+	return d.planner.Store.Reach(d.compiled.Runtimes)
+}
+
+// number is the one that the incarnation would get, as far as is known.
+func (d *directory) number(ctx context.Context, application string) (int64, error) {
+	numbers, err := d.planner.Store.ListNumbers(ctx, application)
+	if err != nil || len(numbers) == 0 {
+		return d.before.Newest + 1, err
+	}
+	return max(d.before.Newest, slices.Max(numbers)) + 1, nil
+}
+
+// write puts into the store what is named by its content: it harms nobody when nothing comes of it.
+func (d *directory) write(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(writers)
+	for _, definition := range d.compiled.Runtimes {
+		g.Go(func() error {
+			_, err := d.planner.Store.PutRuntime(ctx, definition)
+			return err
+		})
+	}
+	for _, bundle := range d.compiled.Bundles {
+		g.Go(func() error { return d.planner.Store.PutBundle(ctx, bundle) })
+	}
+	g.Go(func() error {
+		_, err := d.planner.Store.PutIncarnation(ctx, d.compiled.Incarnation)
+		return err
+	})
+	return g.Wait()
+}
+
+// compare finds the services and channels that a publication would change.
+func (d *directory) compare(ctx context.Context, plan *Plan) error {
+	old, err := d.rules(ctx, plan)
+	if err != nil {
+		return err
+	}
+	services := entities.SortedKeys(d.specs)
+	statuses := make([]protocol.Status, len(services))
+	g, asking := errgroup.WithContext(ctx)
+	g.SetLimit(writers)
+	for n, name := range services {
+		if !templatesDiffer(old[name], d.specs[name]) {
+			continue
+		}
+		g.Go(func() (err error) {
+			statuses[n], err = d.planner.Status(asking, name)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	for n, name := range services {
+		if !templatesDiffer(old[name], d.specs[name]) {
+			continue
+		}
+		service, err := d.service(ctx, d.specs[name], statuses[n])
+		var refused *Refused
+		switch {
+		case errors.As(err, &refused): // as a publication would find out: it is published, and releases nothing
+			service = Service{Service: name, Notes: []string{"nothing would be released: " + refused.Reason}, Channels: []Channel{}}
+			d.forget(name)
+		case err != nil:
+			return fmt.Errorf("service %s: %w", name, err)
+		}
+		if len(service.Channels)+len(service.Notes) > 0 {
+			plan.Services = append(plan.Services, service)
+		}
+	}
+	return nil
+}
+
+// rules says which rules change and which services go, and returns the specs that are newest.
+func (d *directory) rules(ctx context.Context, plan *Plan) (map[string]entities.Spec, error) {
+	old := map[string]entities.Spec{}
+	manifest, err := d.planner.Store.Manifest(ctx, d.before.Manifest)
+	if err != nil && !store.IsNotFound(err) {
+		return nil, err
+	}
+	for _, name := range entities.SortedKeys(manifest) {
+		if _, declared := d.specs[name]; !declared {
+			plan.Removed = append(plan.Removed, name)
+			continue
+		}
+		spec, err := d.planner.Store.Spec(ctx, manifest[name])
+		if err != nil && !store.IsNotFound(err) {
+			return nil, err
+		}
+		old[name] = spec
+	}
+	before, err := d.planner.Store.Incarnation(ctx, newestHash(d.before))
+	if err != nil && !store.IsNotFound(err) {
+		return nil, err
+	}
+	difference, err := incarnation.Diff(before, d.compiled.Incarnation)
+	if err != nil {
+		return nil, err
+	}
+	if difference = rulesOnly(difference); !difference.Empty() {
+		plan.Rules = difference
+	}
+	return old, nil
+}
+
+// rulesOnly leaves out payloads: what they change is asked of the runtimes. Services that come or go
+// are reported elsewhere too.
+func rulesOnly(d *incarnation.Difference) *incarnation.Difference {
+	out := *d
+	out.Services = []incarnation.ServiceDifference{}
+	for _, s := range d.Services {
+		if s.Kind != incarnation.Changed {
+			continue
+		}
+		var channels []incarnation.ChannelDifference
+		for _, c := range s.Channels {
+			if c.Payload = nil; len(c.Rules) > 0 || c.Kind != incarnation.Changed {
+				channels = append(channels, c)
+			}
+		}
+		if s.Channels = channels; len(s.Rules)+len(channels) > 0 {
+			out.Services = append(out.Services, s)
+		}
+	}
+	return &out
+}
+
+func templatesDiffer(old, now entities.Spec) bool {
+	for _, c := range now.Channels {
+		if before, ok := old.Channel(c.Name); !ok || before.Template != c.Template {
+			return true
+		}
+	}
+	return now.Version != old.Version
+}
+
+// service plans one service: another declared version for all channels, else the new configuration
+// at the version that each channel has.
+func (d *directory) service(ctx context.Context, spec entities.Spec, status protocol.Status) (Service, error) {
+	service := Service{Service: spec.Service, Channels: []Channel{}}
+	released := len(status.Releases) > 0
+	version := spec.Version
+	if version == "" && !released {
+		version = spec.InitialVersion
+	}
+	switch {
+	case version != "" && !d.newestIs(ctx, status, version):
+		service.Version, service.Incarnation = version, d.after
+		return service, d.version(ctx, &service, spec, status)
+	case !released:
+		service.Notes = []string{fmt.Sprintf("nothing was released yet: nothing runs until converge release %s/%s VERSION", spec.Application, spec.Service)}
+		return service, nil
+	}
+	return service, d.configuration(ctx, &service, spec, status)
+}
+
+// newestIs tells whether the newest release is one of that version, changes of configuration included.
+func (d *directory) newestIs(ctx context.Context, status protocol.Status, version string) bool {
+	if len(status.Releases) == 0 {
+		return false
+	}
+	full := status.Releases[0].Version
+	record, err := d.planner.Store.Version(ctx, status.Application, status.Service, full)
+	return full == version || err == nil && record.Version == version
+}
+
+// version plans a version that the file names.
+func (d *directory) version(ctx context.Context, service *Service, spec entities.Spec, status protocol.Status) error {
+	draft, err := d.planner.draft(ctx, protocol.PrepareRequest{
+		Application: spec.Application, Service: spec.Service, Version: service.Version, FullVersion: service.Version,
+		Incarnation: d.after, Hash: d.compiled.Incarnation.Hash(), Channels: channelNames(&spec),
+	})
+	if err != nil {
+		return err
+	}
+	service.Known, service.Incarnation = draft.Known, draft.Record.Incarnation
+	for _, c := range spec.Channels {
+		payload, ok := draft.Payloads[c.Name]
+		if !ok {
+			continue
+		}
+		if err := d.about(ctx, service, &spec, c, present(status, c.Name), service.Version, payload); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// configuration plans the new configuration at the versions that the channels have.
+func (d *directory) configuration(ctx context.Context, service *Service, spec entities.Spec, status protocol.Status) error {
+	for _, c := range spec.Channels {
+		if err := d.channel(ctx, service, spec, status, c); err != nil {
+			return fmt.Errorf("release channel %s: %w", c.Name, err)
+		}
+	}
+	if len(service.Channels) > 0 && spec.ConfigChanges == entities.ConfigHold {
+		service.Notes = append(service.Notes, "configChanges: hold: it waits for the next release")
+	}
+	return nil
+}
+
+func (d *directory) channel(ctx context.Context, service *Service, spec entities.Spec, status protocol.Status, c entities.ChannelSpec) error {
+	at := present(status, c.Name)
+	if at == "" { // a channel that is new gets what the newest release has
+		at = status.Releases[0].Version
+	}
+	record, err := d.planner.Store.Version(ctx, spec.Application, spec.Service, at)
+	if err != nil {
+		return fmt.Errorf("version %s: %w", at, err)
+	}
+	request := protocol.PrepareRequest{
+		Application: spec.Application, Service: spec.Service, Channels: []string{c.Name},
+		Version: at, FullVersion: at, Incarnation: record.Incarnation, Hash: record.Hash,
+	}
+	now, err := d.planner.draft(ctx, request)
+	if err != nil {
+		return err
+	}
+	there, had := now.Payloads[c.Name]
+	request.Hash, request.Present = d.compiled.Incarnation.Hash(), map[string]string{c.Name: at}
+	under, err := (&activities.Activities{Store: d.planner.Store}).UnderPresent(ctx, request, c.Name)
+	if err = refusal(err); err != nil && !errors.As(err, new(*Refused)) { // what cannot be compared counts as changed
+		return err
+	}
+	if had && present(status, c.Name) != "" && under == entities.DigestOf(there) {
+		return nil // it stays as it is there
+	}
+	request.Version, request.Incarnation, request.Present = record.Version, d.after, nil
+	request.FullVersion = fmt.Sprintf("%s-i%d", record.Version, d.after)
+	draft, err := d.planner.draft(ctx, request)
+	if err != nil {
+		return err
+	}
+	return d.about(ctx, service, &spec, c, present(status, c.Name), request.FullVersion, draft.Payloads[c.Name])
+}

@@ -1,0 +1,94 @@
+// Package preview finds out what a release, or the configuration in a directory, would change where
+// services run, and changes nothing: render, store what is named by its content, and ask the workers,
+// who alone can reach the runtimes, through a short workflow. `converge plan` prints it.
+//
+// It publishes and releases nothing, remembers no version, and decides nothing.
+package preview
+
+import (
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/incarnation"
+)
+
+// Schema names the version of the Plan document. Within it fields are only added.
+const Schema = "converge.plan/v1"
+
+// Plan is what would change.
+type Plan struct {
+	Schema      string `json:"schema"`
+	Application string `json:"application"`
+	// Incarnation is the newest one: what a directory is compared with.
+	Incarnation int64     `json:"incarnation"`
+	Services    []Service `json:"services"` // those that are concerned
+	// Removed are services that the directory no longer declares: left in place, orphaned (D10).
+	Removed []string `json:"removed,omitempty"`
+	// Rules are the changes of a directory that release nothing (incarnation.Diff without payloads).
+	Rules  *incarnation.Difference `json:"rules,omitempty"`
+	Totals protocol.PreviewTotals  `json:"totals"`
+	// Unseen counts the channels where something would be applied by a runtime that cannot say what
+	// changes, Failed those that could not be asked.
+	Unseen int `json:"unseen,omitempty"`
+	Failed int `json:"failed,omitempty"`
+}
+
+// Service is what would change of one service.
+type Service struct {
+	Service string `json:"service"`
+	// Version is the full version that was asked about; empty when each channel has its own.
+	Version     string    `json:"version,omitempty"`
+	Incarnation int64     `json:"incarnation,omitempty"` // that the version is made from
+	Known       bool      `json:"known,omitempty"`       // the version was released before
+	Notes       []string  `json:"notes,omitempty"`
+	Channels    []Channel `json:"channels"`
+}
+
+// Channel is what would change in one channel: what its runtime said, or why that is not known.
+type Channel struct {
+	Runtime string `json:"runtime"`
+	Present string `json:"present,omitempty"` // the full version there, empty for nothing
+	Version string `json:"version"`           // the full version that would be applied
+	protocol.ItemPreview
+	// Told is what the runtime would be told otherwise than now, when it cannot say what changes.
+	Told []protocol.PreviewField `json:"told,omitempty"`
+}
+
+// Unseen tells whether the runtime cannot say what an apply changes.
+func (c Channel) Unseen() bool { return c.Code == protocol.PreviewNoPlanner }
+
+// Failed tells whether it is not known what would change, though it could be.
+func (c Channel) Failed() bool { return c.Code != "" && !c.Unseen() }
+
+// Unchanged tells whether an apply there is known to change nothing.
+func (c Channel) Unchanged() bool {
+	return c.Code == "" && len(c.Changes)+c.Omitted == 0 || c.Unseen() && len(c.Told) == 0 && c.Present != ""
+}
+
+// Empty tells whether nothing at all would change, rules included, and everything was asked.
+func (p *Plan) Empty() bool {
+	if p.Rules != nil && !p.Rules.Empty() || len(p.Removed) > 0 {
+		return false
+	}
+	for _, s := range p.Services {
+		for _, c := range s.Channels {
+			if !c.Unchanged() {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// count adds up the channels.
+func (p *Plan) count() {
+	for _, s := range p.Services {
+		for _, c := range s.Channels {
+			p.Totals = p.Totals.Add(c.Totals)
+			switch {
+			case c.Failed():
+				p.Failed++
+			case c.Unseen() && !c.Unchanged():
+				p.Unseen++
+			}
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package preview
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/converge-engine/converge/activities"
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/store"
+)
+
+// Planner makes plans.
+type Planner struct {
+	Client client.Client
+	Store  *store.Store
+	By     string // who asks
+	// Status asks a service; one that does not exist answers a Status without a name.
+	Status func(ctx context.Context, service string) (protocol.Status, error)
+	// Fake accepts runtimes of kind fake: tests and simulations.
+	Fake bool
+}
+
+// Refused is what a release would be refused for, in the same words.
+type Refused struct{ Reason string }
+
+// Error is the reason.
+func (e *Refused) Error() string { return "refused: " + e.Reason }
+
+// Release is the release that is planned.
+type Release struct {
+	Application protocol.ApplicationStatus
+	Service     string
+	Version     string
+	// As in protocol.ReleaseRequest.
+	Parameters        map[string]any
+	ChannelParameters map[string]map[string]any
+}
+
+// Release plans the release of a version: from the newest incarnation, or, when the name is known,
+// as it was made.
+func (p *Planner) Release(ctx context.Context, r Release) (*Plan, error) {
+	spec, err := p.spec(ctx, r.Application, r.Service)
+	if err != nil {
+		return nil, err
+	}
+	if err := check(spec, r); err != nil {
+		return nil, err
+	}
+	status, err := p.Status(ctx, r.Service)
+	if err != nil {
+		return nil, err
+	}
+	draft, err := p.draft(ctx, protocol.PrepareRequest{
+		Application: spec.Application, Service: r.Service, Version: r.Version, FullVersion: r.Version,
+		Incarnation: spec.Incarnation, Hash: spec.Hash, Channels: channelNames(spec),
+		Parameters: r.Parameters, ChannelParameters: r.ChannelParameters,
+	})
+	if err != nil {
+		return nil, err
+	}
+	service := Service{Service: r.Service, Version: r.Version, Incarnation: draft.Record.Incarnation, Known: draft.Known, Channels: []Channel{}}
+	if draft.Known && draft.Record.Incarnation != spec.Incarnation {
+		service.Notes = append(service.Notes, fmt.Sprintf("%s is known: it goes out as it was made, from incarnation %d; for the configuration of incarnation %d name a new version",
+			r.Version, draft.Record.Incarnation, spec.Incarnation))
+	}
+	q := &questions{planner: p, application: spec.Application}
+	for _, c := range spec.Channels {
+		payload, ok := draft.Payloads[c.Name]
+		if !ok {
+			service.Notes = append(service.Notes, fmt.Sprintf("%s is unknown to incarnation %d: nothing would be applied there", c.Name, draft.Record.Incarnation))
+			continue
+		}
+		if err := q.about(ctx, &service, spec, c, present(status, c.Name), r.Version, payload); err != nil {
+			return nil, err
+		}
+	}
+	plan := &Plan{Application: spec.Application, Incarnation: r.Application.Newest, Services: []Service{service}}
+	return plan, q.answer(ctx, plan, r.Service, "plan "+spec.Application+"/"+r.Service+" "+r.Version)
+}
+
+// spec reads the rules of a service in the newest incarnation.
+func (p *Planner) spec(ctx context.Context, application protocol.ApplicationStatus, service string) (*entities.Spec, error) {
+	manifest, err := p.Store.Manifest(ctx, application.Manifest)
+	if err != nil {
+		return nil, fmt.Errorf("what is newest of %s: %w", application.Application, err)
+	}
+	digest, declared := manifest[service]
+	if !declared {
+		return nil, &Refused{fmt.Sprintf("%s/%s is no longer declared", application.Application, service)}
+	}
+	spec, err := p.Store.Spec(ctx, digest)
+	if err != nil {
+		return nil, fmt.Errorf("rules of %s: %w", service, err)
+	}
+	spec.Incarnation, spec.Hash = application.Newest, newestHash(application)
+	return &spec, nil
+}
+
+func newestHash(a protocol.ApplicationStatus) string {
+	for _, i := range a.Incarnations {
+		if i.Number == a.Newest {
+			return i.Hash
+		}
+	}
+	return ""
+}
+
+// check refuses what a release would be refused for.
+func check(spec *entities.Spec, r Release) error {
+	state := entities.State{Application: spec.Application, Service: spec.Service, Spec: spec}
+	names, channels := entities.SortedKeys(r.Parameters), entities.SortedKeys(r.ChannelParameters)
+	for _, c := range channels {
+		names = append(names, entities.SortedKeys(r.ChannelParameters[c])...)
+	}
+	if err := state.CheckRelease(r.Version, names, channels); err != nil {
+		return &Refused{err.Error()}
+	}
+	return nil
+}
+
+// draft renders as a release does, refusals included.
+func (p *Planner) draft(ctx context.Context, r protocol.PrepareRequest) (activities.Draft, error) {
+	request, err := sent(r)
+	if err != nil {
+		return activities.Draft{}, err
+	}
+	draft, err := (&activities.Activities{Store: p.Store}).Draft(ctx, request)
+	return draft, refusal(err)
+}
+
+// sent is a request as it comes out of Temporal: numbers are of one kind, whoever wrote them.
+func sent(r protocol.PrepareRequest) (out protocol.PrepareRequest, err error) {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return out, fmt.Errorf("parameters: %w", err)
+	}
+	return out, json.Unmarshal(data, &out)
+}
+
+// refusal tells what the caller did wrong from what went wrong.
+func refusal(err error) error {
+	var application *temporal.ApplicationError
+	if errors.As(err, &application) && application.Type() == protocol.ErrRefused {
+		return &Refused{application.Message()}
+	}
+	return err
+}
+
+func channelNames(spec *entities.Spec) []string {
+	out := make([]string, 0, len(spec.Channels))
+	for _, c := range spec.Channels {
+		out = append(out, c.Name)
+	}
+	return out
+}
+
+// present is the full version that a channel has, empty for nothing.
+func present(s protocol.Status, channel string) string {
+	for _, c := range s.Channels {
+		if c.Name == channel {
+			return c.Target
+		}
+	}
+	return ""
+}

@@ -1,0 +1,127 @@
+package publish
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// announce tells the Application workflow, which is started when this is the first time, and makes
+// the runtimes current for other applications once that is accepted.
+func (p *publication) announce(ctx context.Context) error {
+	request, err := p.request(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	c := p.options.Client
+	handle, err := c.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
+		StartWorkflowOperation: c.NewWithStartWorkflowOperation(p.start(), protocol.ApplicationWorkflow,
+			protocol.ApplicationInput{Application: p.application}),
+		UpdateOptions: client.UpdateWorkflowOptions{
+			UpdateID: request.RequestID, UpdateName: protocol.Publish, Args: []any{request},
+			WaitForStage: client.WorkflowUpdateStageCompleted,
+		},
+	})
+	var answer protocol.PublishAnswer
+	if err == nil {
+		err = handle.Get(ctx, &answer)
+	}
+	if err != nil {
+		return noAnswer(err, "announce it")
+	}
+	p.result.Incarnation, p.result.Unchanged, p.result.Pinned = answer.Incarnation, answer.Unchanged, answer.Pinned
+	for _, d := range p.compiled.Runtimes {
+		if _, err := p.store.PublishRuntime(ctx, d); err != nil {
+			return err
+		}
+	}
+	p.awaitServices(ctx)
+	return nil
+}
+
+// awaitServices waits a while until all services know, so that what comes next (a release, say) finds them
+// there. Thousands take longer than anybody waits; they are notified all the same.
+func (p *publication) awaitServices(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
+	defer cancel()
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		now, err := Status(ctx, p.options.Client, p.application)
+		p.result.Told = err == nil && (now.Told == p.manifest.Digest() || now.Newest != p.result.Incarnation || now.Pin != nil)
+		if err != nil || p.result.Told {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+func (p *publication) request(ctx context.Context) (protocol.PublishRequest, error) {
+	numbers, err := p.store.ListNumbers(ctx, p.application)
+	if err != nil {
+		return protocol.PublishRequest{}, err
+	}
+	floor := int64(0)
+	if len(numbers) > 0 {
+		floor = numbers[len(numbers)-1]
+	}
+	identity, grants := p.people()
+	id := make([]byte, 8)
+	_, _ = rand.Read(id) // never fails (crypto/rand)
+	return protocol.PublishRequest{
+		Act:  protocol.Act{By: p.options.By, RequestID: hex.EncodeToString(id)},
+		Hash: p.result.Hash, Manifest: p.manifest.Digest(), Services: len(p.specs), Store: p.store.URL(),
+		Origin: OriginOf(ctx, p.options.Dir), Causes: p.options.Causes, After: p.before.Newest, TakeOver: p.options.TakeOver,
+		Floor: floor, Identity: identity, Grants: grants,
+	}, nil
+}
+
+// people says who may do what with the whole application: every service's spec carries it.
+func (p *publication) people() (*entities.Identity, []entities.Grant) {
+	for _, service := range entities.SortedKeys(p.specs) {
+		return p.specs[service].Identity, p.specs[service].Grants
+	}
+	return nil, nil
+}
+
+func (p *publication) start() client.StartWorkflowOptions {
+	attribute := temporal.NewSearchAttributeKeyKeyword(protocol.AttrApplication)
+	return client.StartWorkflowOptions{
+		ID: protocol.ApplicationID(p.application), TaskQueue: protocol.TaskQueue,
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+		StaticSummary:            p.application,
+		StaticDetails: fmt.Sprintf("The incarnations of %s, and which services know them.\n\n`converge incarnations %s` · `converge status %s`",
+			p.application, p.application, p.application),
+		TypedSearchAttributes: temporal.NewSearchAttributes(attribute.ValueSet(p.application)),
+	}
+}
+
+// noAnswer puts what went wrong with a call into words.
+func noAnswer(err error, doing string) error {
+	var application *temporal.ApplicationError
+	var late *serviceerror.DeadlineExceeded
+	switch {
+	case errors.As(err, &application) && application.Type() == protocol.ErrRefused:
+		return fmt.Errorf("%w: %s", ErrRefused, application.Message())
+	case errors.As(err, &application):
+		return errors.New(application.Message())
+	case errors.As(err, &late), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%s: no worker answers; start one with: converge worker", doing)
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}

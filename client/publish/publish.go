@@ -1,0 +1,262 @@
+// Package publish makes the configuration in a directory the newest incarnation of its application:
+// load, compile, store, and one update to the Application workflow. `converge apply` does it once,
+// `converge dev` whenever a file is saved.
+//
+// It decides nothing: the workflow accepts or refuses. It prints nothing either.
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/compile"
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/incarnation"
+	"github.com/converge-engine/converge/intent/store"
+)
+
+const (
+	answerTimeout = 30 * time.Second // of the workflow; a worker has to be there
+	queryTimeout  = 5 * time.Second
+	tellTimeout   = 10 * time.Second
+	writers       = 16 // to the store at a time
+)
+
+// Options say what to publish and on whose behalf.
+type Options struct {
+	Client   client.Client
+	Dir      string
+	StoreURL string   // a URL or a directory
+	By       string   // who publishes
+	Causes   []string // what led to it, for the incarnation's record
+	TakeOver bool     // although the application comes from another directory so far
+	DryRun   bool     // compile and compare only
+	// Fake accepts runtimes of kind fake: tests and simulations.
+	Fake bool
+}
+
+// ErrRefused is an update that the Application workflow did not accept: another directory, or a
+// newer incarnation than the one compiled against.
+var ErrRefused = errors.New("refused")
+
+// Publish makes the configuration in o.Dir the newest incarnation. Mistakes in it are a *Rejected,
+// what the workflow does not accept is ErrRefused. Running it again publishes nothing twice.
+func Publish(ctx context.Context, o Options) (Result, error) {
+	store, err := store.Open(ctx, o.StoreURL)
+	if err != nil {
+		return Result{}, err
+	}
+	defer store.Close() // nothing is written any more
+	p := &publication{options: o, store: store}
+	if err := p.compile(ctx); err != nil {
+		return Result{}, err
+	}
+	if err := p.compare(ctx); err != nil || o.DryRun || p.result.Unchanged {
+		return p.result, err
+	}
+	if err := p.write(ctx); err != nil {
+		return Result{}, fmt.Errorf("publish %s: %w", p.application, err)
+	}
+	if err := p.announce(ctx); err != nil {
+		return Result{}, fmt.Errorf("publish %s: %w", p.application, err)
+	}
+	return p.result, nil
+}
+
+// publication is one run of Publish.
+type publication struct {
+	options     Options
+	store       *store.Store
+	application string
+	compiled    *compile.Compiled
+	specs       map[string]entities.Spec
+	manifest    incarnation.Manifest
+	before      protocol.ApplicationStatus
+	result      Result
+}
+
+// compile loads and compiles, with the runtimes that other applications have published.
+func (p *publication) compile(ctx context.Context) error {
+	known, err := p.store.Runtimes(ctx)
+	if err != nil {
+		return fmt.Errorf("read the runtimes published so far: %w", err)
+	}
+	config, err := compile.LoadWith(p.options.Dir, config.Options{Runtimes: known, AllowFake: p.options.Fake})
+	if err == nil {
+		p.compiled, err = compile.Compile(config)
+	}
+	if err != nil {
+		return p.rejected(ctx, err)
+	}
+	p.application = p.compiled.Incarnation.Application()
+	if p.specs, err = p.compiled.Specs(); err != nil {
+		return err
+	}
+	if err := p.reachable(); err != nil {
+		return err
+	}
+	p.manifest = incarnation.ManifestOf(p.specs)
+	p.result = Result{
+		Application: p.application, Hash: p.compiled.Incarnation.Hash(), Services: p.compiled.Incarnation.Services(),
+		Store: p.store.URL(), DryRun: p.options.DryRun, Files: config.Files,
+	}
+	return nil
+}
+
+// rejected adds to mistakes what stays newest, where the application's name is known at all.
+func (p *publication) rejected(ctx context.Context, err error) error {
+	var problems config.Problems
+	if !errors.As(err, &problems) {
+		return err
+	}
+	out := &Rejected{Problems: problems}
+	if name := ApplicationIn(p.options.Dir); name != "" {
+		if before, err := Status(ctx, p.options.Client, name); err == nil {
+			out.Newest = before.Newest
+		}
+	}
+	return out
+}
+
+// reachable refuses a remote runtime whose worker could not read the store.
+func (p *publication) reachable() error {
+	for _, d := range p.compiled.Runtimes {
+		if d.Remote && p.store.Local() {
+			return fmt.Errorf("runtime %s has a remote worker, which cannot reach the store %s; give one that it can with --store, such as s3://bucket", d.Name, p.store.URL())
+		}
+	}
+	return nil
+}
+
+// compare asks for what is newest and says what differs.
+func (p *publication) compare(ctx context.Context) error {
+	before, err := Status(ctx, p.options.Client, p.application)
+	if err != nil {
+		return err
+	}
+	p.before = before
+	p.result.Previous, p.result.Incarnation = before.Newest, before.Newest
+	newest := newestOf(before)
+	p.result.Unchanged = newest.Hash == p.result.Hash && before.Manifest == p.manifest.Digest()
+	last, err := p.store.Manifest(ctx, before.Manifest)
+	if p.result.Unchanged && err == nil {
+		p.result.Told = before.Told == before.Manifest
+		return nil
+	}
+	p.result.Unchanged = false                // a store that lost its content gets it again
+	if err != nil && !store.IsNotFound(err) { // in another store so far: then everything counts as changed
+		return err
+	}
+	p.result.Changed, p.result.Removed = p.manifest.Since(last)
+	if !p.options.DryRun {
+		return nil
+	}
+	p.result.Difference, err = p.difference(ctx, newest.Hash)
+	return err
+}
+
+// difference compares with an incarnation, or with nothing when the store does not have it.
+func (p *publication) difference(ctx context.Context, hash string) (*incarnation.Difference, error) {
+	before, err := p.store.Incarnation(ctx, hash)
+	if err != nil && !store.IsNotFound(err) {
+		return nil, err
+	}
+	return incarnation.Diff(before, p.compiled.Incarnation)
+}
+
+// Status is what an application knows of itself; one that does not exist knows nothing.
+func Status(ctx context.Context, c client.Client, application string) (protocol.ApplicationStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	var s protocol.ApplicationStatus
+	answer, err := c.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{
+		WorkflowID: protocol.ApplicationID(application), QueryType: protocol.QueryStatus,
+		QueryRejectCondition: enumspb.QUERY_REJECT_CONDITION_NOT_OPEN, // one that was ended knows nothing any more
+	})
+	var absent *serviceerror.NotFound
+	switch {
+	case errors.As(err, &absent):
+		return s, nil
+	case err != nil:
+		return s, noAnswer(err, "ask application/"+application)
+	case answer.QueryRejected != nil:
+		return s, nil
+	}
+	return s, answer.QueryResult.Get(&s)
+}
+
+func newestOf(s protocol.ApplicationStatus) protocol.Incarnation {
+	for _, i := range slices.Backward(s.Incarnations) {
+		if i.Number == s.Newest {
+			return i
+		}
+	}
+	return protocol.Incarnation{}
+}
+
+// write puts everything that the incarnation needs into the store. All of it is named by its
+// content, so what is not published in the end harms nobody.
+func (p *publication) write(ctx context.Context) error {
+	for _, d := range p.compiled.Runtimes {
+		if err := p.store.ClaimRuntime(ctx, d.Name, d.Owner); err != nil {
+			return err
+		}
+		if _, err := p.store.PutRuntime(ctx, d); err != nil {
+			return err
+		}
+	}
+	if err := p.writeDefinitions(ctx); err != nil {
+		return err
+	}
+	var g errgroup.Group
+	g.SetLimit(writers)
+	for _, service := range p.result.Changed {
+		g.Go(func() error {
+			_, err := p.store.PutSpec(ctx, p.specs[service])
+			return err
+		})
+	}
+	for _, bundle := range p.compiled.Bundles {
+		g.Go(func() error { return p.store.PutBundle(ctx, bundle) })
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if _, err := p.store.PutIncarnation(ctx, p.compiled.Incarnation); err != nil {
+		return err
+	}
+	_, err := p.store.PutManifest(ctx, p.manifest)
+	return err
+}
+
+// writeDefinitions puts how checks are judged and what extensions run into the store, before the specs
+// that name them.
+func (p *publication) writeDefinitions(ctx context.Context) error {
+	var g errgroup.Group
+	g.SetLimit(writers)
+	for _, service := range p.result.Changed {
+		for _, definition := range p.compiled.Checks(service) {
+			g.Go(func() error {
+				_, err := p.store.PutCheck(ctx, definition)
+				return err
+			})
+		}
+		for _, definition := range p.compiled.Extensions(service) {
+			g.Go(func() error {
+				_, err := p.store.PutExtension(ctx, definition)
+				return err
+			})
+		}
+	}
+	return g.Wait()
+}

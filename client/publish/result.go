@@ -1,0 +1,89 @@
+package publish
+
+import (
+	"fmt"
+
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/incarnation"
+)
+
+// Result is what came of it.
+type Result struct {
+	Application string   `json:"application"`
+	Incarnation int64    `json:"incarnation"` // the newest now
+	Hash        string   `json:"hash"`
+	Unchanged   bool     `json:"unchanged,omitempty"` // it was the newest already
+	DryRun      bool     `json:"dryRun,omitempty"`
+	Previous    int64    `json:"previous,omitempty"` // the newest before, 0 for none
+	Services    []string `json:"services"`
+	Changed     []string `json:"changed,omitempty"` // services whose rules or payload differ from before
+	Removed     []string `json:"removed,omitempty"` // services no longer declared: orphaned
+	Store       string   `json:"store"`
+	Pinned      int64    `json:"pinned,omitempty"` // the application is pinned to this incarnation: what was published waits
+	Told        bool     `json:"told"`             // every service knows; if not, they are told later, or no worker reads the store
+	// Difference is given for a dry run, against what is newest.
+	Difference *incarnation.Difference `json:"difference,omitempty"`
+	// Files were read, relative to the directory: what to watch. They are given when compiling
+	// succeeded.
+	Files []string `json:"-"`
+}
+
+// String is the line that ends an apply.
+func (r Result) String() string {
+	name := fmt.Sprintf("incarnation %d of %s", r.Incarnation, r.Application)
+	switch {
+	case r.DryRun && r.Unchanged:
+		return "nothing would change: " + name + " has this content already"
+	case r.DryRun:
+		return "not published: " + r.changes() + since(r.Previous)
+	case r.Unchanged:
+		return "nothing changed: " + name + " stays newest"
+	case r.Incarnation == r.Previous: // runtimes are published on their own
+		return fmt.Sprintf("runtimes changed: %s told; %s stays newest", count(len(r.Changed), "service"), name)
+	}
+	text := fmt.Sprintf("%s published: %s", name, r.changes())
+	if r.Pinned != 0 {
+		text += fmt.Sprintf("; it waits, since %s is pinned to incarnation %d", r.Application, r.Pinned)
+	}
+	return text
+}
+
+func (r Result) changes() string {
+	text := fmt.Sprintf("%s, %d changed", count(len(r.Services), "service"), len(r.Changed))
+	if len(r.Removed) > 0 {
+		text += fmt.Sprintf(", %d no longer declared", len(r.Removed))
+	}
+	return text
+}
+
+// Rejected says that the configuration has mistakes, so that nothing was published.
+type Rejected struct {
+	Problems config.Problems
+	Newest   int64 // stays so; 0 when there is none
+}
+
+// Error lists the problems and ends with what stays.
+func (r *Rejected) Error() string {
+	text := fmt.Sprintf("%s\n%s; nothing published", r.Problems.Error(), count(len(r.Problems), "error"))
+	if r.Newest > 0 {
+		text += fmt.Sprintf(", incarnation %d stays newest", r.Newest)
+	}
+	return text
+}
+
+// Unwrap gives the problems.
+func (r *Rejected) Unwrap() error { return r.Problems }
+
+func since(previous int64) string {
+	if previous == 0 {
+		return ", as the first incarnation"
+	}
+	return fmt.Sprintf(" since incarnation %d", previous)
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

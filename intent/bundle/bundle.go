@@ -1,0 +1,186 @@
+// Package bundle has the Kubernetes objects of a service as they are kept: one canonical document with its
+// substitutions open, named by its digest, and filled in right before a runtime sees it.
+//
+// It knows no kind of object beyond where Kubernetes takes text only, and imports nothing that reads or
+// compiles.
+package bundle
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/internal/canonical"
+	"github.com/converge-engine/converge/intent/internal/strict"
+	"github.com/converge-engine/converge/intent/internal/substitute"
+)
+
+// MaxBytes bounds the bytes of one bundle.
+const MaxBytes = 16 << 20
+
+// AnnotationSubstitute asks for the text of an object to stay as it is when it is "false".
+const AnnotationSubstitute = "converge/substitute"
+
+// Bundle is a set of Kubernetes objects as compiled, their substitutions open: a canonical JSON
+// array, objects in a stable order and keys sorted, named by the SHA-256 of its bytes. It never
+// changes.
+type Bundle struct {
+	data   []byte
+	digest string
+}
+
+// New makes the bundle of objects that are canonical JSON themselves.
+func New(objects [][]byte) Bundle {
+	var b bytes.Buffer
+	b.WriteByte('[')
+	b.Write(bytes.Join(objects, []byte(",\n")))
+	b.WriteString("]\n")
+	return Bundle{data: b.Bytes(), digest: canonical.Hash(b.Bytes())}
+}
+
+// Stored is a bundle whose bytes were found to be those of its digest.
+func Stored(data []byte, digest string) Bundle { return Bundle{data: data, digest: digest} }
+
+// Digest is the SHA-256 of the bytes, in hex.
+func (b Bundle) Digest() string { return b.digest }
+
+// Bytes is the canonical JSON document.
+func (b Bundle) Bytes() []byte { return bytes.Clone(b.data) }
+
+// Objects returns the objects, one canonical JSON document each and in the order of the bundle, with
+// their substitutions replaced by values, by the names that stand in them ("params.replicas"). The
+// values of entities.KubernetesPayload are enough; a name without one is a *Fault. What stands alone
+// in a scalar keeps its type, but where Kubernetes knows only text: labels, annotations, arguments,
+// environment variables and the data of ConfigMaps. Values that hold "${{" themselves are taken as
+// they are.
+func (b Bundle) Objects(values map[string]any) ([]json.RawMessage, error) {
+	var objects []json.RawMessage
+	if err := json.Unmarshal(b.data, &objects); err != nil {
+		return nil, fmt.Errorf("read bundle %s: %w", b.digest, err)
+	}
+	for i, raw := range objects {
+		if !bytes.Contains(raw, []byte("${{")) {
+			continue
+		}
+		filled, err := fillObject(raw, values)
+		if err != nil {
+			return nil, err
+		}
+		objects[i] = filled
+	}
+	return objects, nil
+}
+
+func fillObject(raw []byte, values map[string]any) ([]byte, error) {
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	var object map[string]any
+	if err := decoder.Decode(&object); err != nil {
+		return nil, fmt.Errorf("read an object of a bundle: %w", err)
+	}
+	if KeepsText(object) {
+		return raw, nil
+	}
+	f := &filler{values: values, config: isConfig(object)}
+	filled := f.fill(object, position{})
+	if f.missing != "" {
+		return nil, &strict.Fault{
+			Code: "missing-value", Message: fmt.Sprintf("the payload has no value for %q, which %s uses", f.missing, objectTitle(object)),
+			Expected: "one for each substitution of its bundle",
+		}
+	}
+	return canonical.JSON(filled)
+}
+
+// KeepsText tells whether an object asks for its text to stay as it is.
+func KeepsText(object map[string]any) bool {
+	metadata, _ := object["metadata"].(map[string]any)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	return annotations[AnnotationSubstitute] == "false"
+}
+
+func objectTitle(object map[string]any) string {
+	metadata, _ := object["metadata"].(map[string]any)
+	return fmt.Sprintf("%v/%v", object["kind"], metadata["name"])
+}
+
+// position is where in an object a value stands, as far as it tells whether only text fits there.
+type position struct {
+	depth       int
+	parent, key string // of items of a list: the key of the list
+}
+
+// isConfig tells whether an object is a ConfigMap or a Secret, whose data is text.
+func isConfig(object map[string]any) bool {
+	return object["apiVersion"] == "v1" && (object["kind"] == "ConfigMap" || object["kind"] == "Secret")
+}
+
+// below is the position of an entry. Items of lists stand at the position of their list.
+func (p position) below(key string) position { return position{p.depth + 1, p.key, key} }
+
+// textual tells whether Kubernetes takes only text here; config says that the object is one whose
+// data is text.
+func (p position) textual(config bool) bool {
+	switch p.parent {
+	case "labels", "annotations", "matchLabels", "nodeSelector", "stringData":
+		return true
+	case "data", "binaryData":
+		return config && p.depth == 2
+	case "env":
+		return p.key == "value" || p.key == "name"
+	}
+	return p.key == "args" || p.key == "command"
+}
+
+// filler replaces substitutions by their values and notes the first name that has none.
+type filler struct {
+	values  map[string]any
+	config  bool
+	missing string
+}
+
+func (f *filler) fill(v any, at position) any {
+	switch x := v.(type) {
+	case map[string]any:
+		for _, key := range strict.Keys(x) {
+			x[key] = f.fill(x[key], at.below(key))
+		}
+	case []any:
+		for i, item := range x {
+			x[i] = f.fill(item, at)
+		}
+	case string:
+		if config.HasSubstitution(x) {
+			return f.text(x, at)
+		}
+	}
+	return v
+}
+
+func (f *filler) text(text string, at position) any {
+	found := substitute.Pattern.FindAllStringSubmatchIndex(text, -1)
+	if len(found) == 1 && found[0][0] == 0 && found[0][1] == len(text) {
+		v := f.lookup(strings.TrimSpace(text[found[0][2]:found[0][3]]))
+		if at.textual(f.config) {
+			return substitute.AsText(v)
+		}
+		return v
+	}
+	var out strings.Builder
+	last := 0
+	for _, s := range found {
+		out.WriteString(text[last:s[0]] + substitute.AsText(f.lookup(strings.TrimSpace(text[s[2]:s[3]]))))
+		last = s[1]
+	}
+	return out.String() + text[last:]
+}
+
+func (f *filler) lookup(name string) any {
+	v, ok := f.values[name]
+	if !ok && f.missing == "" {
+		f.missing = name
+	}
+	return substitute.PlainValue(v)
+}

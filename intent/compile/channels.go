@@ -1,0 +1,203 @@
+package compile
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/incarnation"
+	"github.com/converge-engine/converge/intent/internal/strict"
+)
+
+var keyRE = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$`)
+
+// defineChannels checks the release channels but for their conditions.
+func (c *compiler) defineChannels(app *config.Document[config.Application]) {
+	if len(app.Spec.ReleaseChannels) == 0 && app.Has("releaseChannels") && !app.Faulty("releaseChannels") {
+		c.report(app.Decoder, "releaseChannels", strict.Fault{Code: "missing-field", Message: "there are no release channels", Expected: "at least one"})
+	}
+	first := map[config.Name]int{}
+	for i, channel := range app.Spec.ReleaseChannels {
+		path := strict.Index("releaseChannels", i)
+		c.plainMap(app.Decoder, path+".labels", "label", channel.Labels)
+		c.plainMap(app.Decoder, path+".constants", "constant", channel.Constants)
+		if channel.Name == "" {
+			continue // reported while decoding
+		}
+		if line, twice := first[channel.Name]; twice {
+			c.report(app.Decoder, path+".name", duplicate("release channel", channel.Name, app.File, line))
+			continue
+		}
+		first[channel.Name] = app.At(path + ".name").Line
+		c.channels = append(c.channels, incarnation.Channel{Name: string(channel.Name), Labels: channel.Labels, Constants: channel.Constants, NoRollback: isFalse(channel.AutoRollback)})
+		c.channelRuntimes(app, path, channel)
+	}
+}
+
+func duplicate(what string, name config.Name, file string, line int) strict.Fault {
+	return strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("%s %q is already declared at %s:%d", what, string(name), file, line), Expected: "another name"}
+}
+
+// plainMap checks labels and constants: keys that can be named, values without substitutions.
+func (c *compiler) plainMap(d *strict.Decoder, path, what string, entries map[string]string) {
+	for _, key := range strict.Keys(entries) {
+		at := strict.Key(path, key)
+		if !keyRE.MatchString(key) || len(key) > 63 {
+			c.report(d, at, strict.Fault{
+				Code: "bad-name", Message: fmt.Sprintf("%q is no name of a %s", strict.Clip(key), what),
+				Expected: "letters, digits and . _ / - between them, at most 63",
+			})
+		}
+		c.noSubstitution(d, at, "a "+what, entries[key])
+	}
+}
+
+// noSubstitution refuses `${{` where it would silently stay as it is.
+func (c *compiler) noSubstitution(d *strict.Decoder, path, where, text string) {
+	if config.HasSubstitution(text) {
+		c.report(d, path, strict.Fault{
+			Code: "no-substitution", Message: fmt.Sprintf("nothing is substituted in %s", where),
+			Expected: `text without "${{"; a service's parameters and custom.env take it`,
+		})
+	}
+}
+
+// channelRuntimes checks the runtimes that a channel names.
+func (c *compiler) channelRuntimes(app *config.Document[config.Application], path string, channel config.ReleaseChannel) {
+	seen := map[config.Name]bool{}
+	for i, ref := range channel.Runtimes {
+		at := strict.Index(path+".runtimes", i)
+		if seen[ref.Name] {
+			c.report(app.Decoder, at+".name", strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("runtime %q is listed twice", ref.Name)})
+			continue
+		}
+		seen[ref.Name] = true
+		if known, ok := c.runtimes[string(ref.Name)]; ok {
+			if known.Kind == entities.RuntimeKubernetes && ref.Namespace == "" && !app.Faulty(at) {
+				c.report(app.Decoder, at+".namespace", strict.Fault{
+					Code: "missing-field", Message: fmt.Sprintf("runtime %q is a cluster, and no namespace is named", string(ref.Name)), Expected: "the namespace for objects of this release channel",
+				})
+			}
+			c.refs[string(channel.Name)] = append(c.refs[string(channel.Name)], runtimeRef{string(ref.Name), ref.Namespace, at})
+		} else if !c.partial && !c.misnamed && ref.Name.Check() == nil {
+			c.report(app.Decoder, at+".name", c.unknownRuntime(string(ref.Name)))
+		}
+	}
+}
+
+func (c *compiler) unknownRuntime(name string) strict.Fault {
+	known := strict.Keys(c.runtimes)
+	fault := strict.Unknown("unknown-runtime", fmt.Sprintf("there is no runtime %q", name), name, known)
+	if len(known) == 0 {
+		fault.Expected = "a document of kind Runtime with that name"
+	}
+	return fault
+}
+
+// channelNames lists the channels in file order.
+func (c *compiler) channelNames() []string {
+	var names []string
+	for _, channel := range c.channels {
+		names = append(names, channel.Name)
+	}
+	return names
+}
+
+func (c *compiler) unknownChannel(name config.Name, among []string) strict.Fault {
+	if slices.Contains(c.channelNames(), string(name)) {
+		return strict.Fault{Code: "unknown-channel", Message: fmt.Sprintf("the service does not go to release channel %q", string(name)), Expected: strict.OneOf(among)}
+	}
+	return strict.Unknown("unknown-channel", fmt.Sprintf("no release channel %q", string(name)), string(name), among)
+}
+
+// matching lists the channels that have all labels of a selector.
+func (c *compiler) matching(selector map[string]string) []string {
+	var names []string
+	for _, channel := range c.channels {
+		if matches(selector, channel.Labels) {
+			names = append(names, channel.Name)
+		}
+	}
+	return names
+}
+
+func matches(selector, labels map[string]string) bool {
+	for key, want := range selector {
+		if has, ok := labels[key]; !ok || has != want {
+			return false
+		}
+	}
+	return true
+}
+
+// choice is the pair of fields of which exactly one is given, and the channels it may mean.
+type choice struct {
+	name     config.Name
+	selector map[string]string
+	among    []string
+}
+
+// choose resolves a choice to channels.
+func (c *compiler) choose(d *strict.Decoder, path string, from choice) []string {
+	name, selector, among := from.name, from.selector, from.among
+	byName, bySelector := d.Has(path+".releaseChannel"), d.Has(path+".selector")
+	switch {
+	case byName && bySelector:
+		c.report(d, path, strict.Fault{Code: "one-of", Message: `"releaseChannel" and "selector" are both given`, Expected: "one of them"})
+	case !byName && !bySelector:
+		c.report(d, path, strict.Fault{Code: "one-of", Message: "it is not said which release channel is meant", Expected: `"releaseChannel" or "selector"`})
+	case byName && name.Check() != nil: // reported while decoding
+	case byName && slices.Contains(among, string(name)):
+		return []string{string(name)}
+	case byName && !c.partial:
+		c.report(d, path+".releaseChannel", c.unknownChannel(name, among))
+	case bySelector && len(selector) == 0:
+		c.report(d, path+".selector", strict.Fault{Code: "no-match", Message: "the selector is empty", Expected: "at least one label"})
+	case bySelector:
+		return c.selected(d, path+".selector", selector, among)
+	}
+	return nil
+}
+
+func (c *compiler) selected(d *strict.Decoder, path string, selector map[string]string, among []string) []string {
+	var found []string
+	for _, name := range c.matching(selector) {
+		if slices.Contains(among, name) {
+			found = append(found, name)
+		}
+	}
+	if len(found) == 0 && !c.partial {
+		labels, wanted := c.labelsOf(among), selectorText(selector)
+		c.report(d, path, strict.Unknown("no-match", "no release channel here has the labels "+wanted, wanted, labels))
+	}
+	return found
+}
+
+// labelsOf lists the labels that a selector could name.
+func (c *compiler) labelsOf(among []string) []string {
+	var all []string
+	for _, channel := range c.channels {
+		if !slices.Contains(among, channel.Name) {
+			continue
+		}
+		for _, key := range strict.Keys(channel.Labels) {
+			all = append(all, key+"="+channel.Labels[key])
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// selectorText is a selector as conditions are named: tier=prod,zone=eu.
+func selectorText(selector map[string]string) string {
+	text := ""
+	for i, key := range strict.Keys(selector) {
+		if i > 0 {
+			text += ","
+		}
+		text += key + "=" + selector[key]
+	}
+	return text
+}

@@ -1,0 +1,195 @@
+package compile
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/incarnation"
+	"github.com/converge-engine/converge/intent/internal/strict"
+	"github.com/converge-engine/converge/intent/internal/substitute"
+	"github.com/converge-engine/converge/intent/sources"
+)
+
+// maxReleaseName is what Helm allows, so that templates have room for more.
+const maxReleaseName = 53
+
+// helmDraft is what the layers of a service add up to for its chart in one channel.
+type helmDraft struct {
+	at      string
+	chart   located[string]
+	digest  config.ChartDigest
+	release string
+	crds    bool
+	files   []located[string]
+	values  []located[map[string]any] // layers, later ones win
+}
+
+// chart merges one layer: values by key, everything else replaces.
+func (d *kubernetesDraft) chart(in *strict.Decoder, at string, h *config.ServiceHelm) {
+	if h == nil {
+		return
+	}
+	if d.helm == nil {
+		d.helm = &helmDraft{crds: true}
+	}
+	d.helm.at = at
+	if h.Chart != "" {
+		d.helm.chart, d.helm.digest = located[string]{h.Chart, at + ".chart"}, h.Digest
+	}
+	d.helm.release = cmp.Or(string(h.ReleaseName), d.helm.release)
+	if h.IncludeCRDs != nil {
+		d.helm.crds = *h.IncludeCRDs
+	}
+	if in.Has(at + ".valuesFiles") {
+		d.helm.files = locatedList(at+".valuesFiles", h.ValuesFiles)
+	}
+	if h.Values != nil {
+		d.helm.values = append(d.helm.values, located[map[string]any]{h.Values.V, at + ".values"})
+	}
+}
+
+// chart renders the chart of the service, which fixes the parameters that its values name.
+func (b *objectSet) chart(doc *incarnation.Kubernetes) {
+	h := b.draft.helm
+	if h == nil {
+		return
+	}
+	if h.chart.v == "" {
+		if !b.Faulty(h.at) {
+			b.fail(h.at, strict.Fault{Code: "missing-field", Message: "it is not said which chart is meant", Expected: `"chart"`})
+		}
+		return
+	}
+	chart := b.inputs.Charts[b.chartKey(h)]
+	values, fixed, ok := b.values(h)
+	doc.Fixed = fixed
+	if chart == nil || !ok {
+		b.faulty = true
+		return // reported
+	}
+	release := sources.Release{Name: cmp.Or(h.release, string(b.Spec.Name)), Namespace: b.namespace, Values: values, CRDs: h.crds}
+	if len(release.Name) > maxReleaseName {
+		b.fail(h.at, strict.Fault{Code: "bad-name", Message: fmt.Sprintf("%q is too long for the name of a Helm release", release.Name), Expected: fmt.Sprintf(`"releaseName" of at most %d characters`, maxReleaseName)})
+		return
+	}
+	rendered := b.inputs.Render(b.chartKey(h), chart, release)
+	for _, fault := range rendered.Faults {
+		b.fail(h.chart.at, fault)
+	}
+	b.add(rendered, h.chart.at)
+}
+
+func (b *objectSet) chartKey(h *helmDraft) string {
+	if strings.Contains(h.chart.v, "://") {
+		return sources.ChartKey(h.chart.v, h.digest)
+	}
+	clean, fault := config.LocalFile(h.chart.v)
+	if fault != nil {
+		return "" // reported
+	}
+	return sources.ChartKey(path.Join(path.Dir(b.File), clean), h.digest)
+}
+
+// values merges files of values and the layers in the service, substituted. It returns the
+// parameters that they name, directly or through other parameters.
+func (b *objectSet) values(h *helmDraft) (map[string]any, []string, bool) {
+	fixing := *b.scope
+	fixing.Fixing, fixing.Version, fixing.FullVersion = true, sources.Version, sources.FullVersion
+	fixing.Params, fixing.UsedConstants, fixing.Pending = nil, nil, nil
+	filler := &valuesFiller{objectSet: b, scope: &fixing}
+	merged := map[string]any{}
+	for _, name := range h.files {
+		clean, fault := config.LocalFile(name.v)
+		if fault != nil {
+			continue // reported
+		}
+		file := b.inputs.Values[path.Join(path.Dir(b.File), clean)]
+		if file == nil {
+			filler.faulty = true
+			continue // reported
+		}
+		mergeValues(merged, filler.mapping(located[map[string]any]{file.Values, ""}, file.Decoder))
+	}
+	for _, layer := range h.values {
+		mergeValues(merged, filler.mapping(layer, b.Decoder))
+	}
+	return merged, slices.Sorted(maps.Keys(fixing.Params)), !filler.faulty
+}
+
+// mergeValues merges by key, as deep as both are mappings.
+func mergeValues(into, from map[string]any) {
+	for _, key := range strict.Keys(from) {
+		inner, ok := from[key].(map[string]any)
+		if have, both := into[key].(map[string]any); ok && both {
+			mergeValues(have, inner)
+			continue
+		}
+		into[key] = from[key]
+	}
+}
+
+// valuesFiller substitutes in values.
+type valuesFiller struct {
+	*objectSet
+	scope  *substitute.Scope
+	from   *strict.Decoder
+	faulty bool
+}
+
+func (f *valuesFiller) mapping(layer located[map[string]any], from *strict.Decoder) map[string]any {
+	f.from = from
+	filled, _ := f.fill(layer.at, layer.v).(map[string]any)
+	return filled
+}
+
+// fill returns a copy with what substitutions stand for.
+func (f *valuesFiller) fill(path string, v any) any {
+	switch x := v.(type) {
+	case map[string]any:
+		all := make(map[string]any, len(x))
+		for _, key := range strict.Keys(x) {
+			if config.HasSubstitution(key) {
+				f.wrong(strict.Key(path, key), substitute.Trouble{Fault: strict.Fault{Code: "no-substitution", Message: "nothing is substituted in a key", Expected: `a key without "${{"`}})
+			}
+			all[key] = f.fill(strict.Key(path, key), x[key])
+		}
+		return all
+	case []any:
+		all := make([]any, 0, len(x))
+		for i, item := range x {
+			all = append(all, f.fill(strict.Index(path, i), item))
+		}
+		return all
+	case string:
+		if config.HasSubstitution(x) {
+			return f.text(path, x)
+		}
+	}
+	return v
+}
+
+func (f *valuesFiller) text(path, text string) any {
+	result, t := f.scope.Expand(text)
+	if t == nil && result.Kind == entities.ParamSecret {
+		t = &substitute.Trouble{Fault: secretInObject()}
+	}
+	if t == nil {
+		return result.V
+	}
+	f.faulty = true
+	if t.Param == "" || t.Code == substitute.CodeNotFixed { // else it is reported where the parameter is
+		f.wrong(path, *t)
+	}
+	return nil
+}
+
+func (f *valuesFiller) wrong(path string, t substitute.Trouble) {
+	f.faulty = true
+	f.reportIn(f.from, path, f.scope.Channel, t)
+}

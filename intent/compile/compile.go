@@ -1,0 +1,282 @@
+// Package compile turns a configuration into an incarnation with the definitions that it names, or says
+// everything that is wrong with it at once. Load reads a directory that way; Compile makes the result.
+//
+// Compiling is hermetic: the same sources give the same bytes, whatever the clock, the directory or the
+// machine (D4). Only loading reads files. It imports config, sources, bundle and incarnation.
+package compile
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/bundle"
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/incarnation"
+	"github.com/converge-engine/converge/intent/internal/strict"
+	"github.com/converge-engine/converge/intent/internal/substitute"
+	"github.com/converge-engine/converge/intent/sources"
+)
+
+// Compiled is what one compilation makes.
+type Compiled struct {
+	Incarnation *incarnation.Incarnation
+	// Runtimes are the definitions of this configuration, by name. They are published on their own.
+	Runtimes []entities.RuntimeDefinition
+	// Bundles are the Kubernetes objects that the incarnation names, by digest. They are put into the
+	// store before it.
+	Bundles []bundle.Bundle
+
+	known       []entities.RuntimeDefinition // and those of other applications
+	definitions definitions
+}
+
+// Specs are the service specs of the incarnation, by service. What judges their checks and what their
+// extensions run is returned by Checks and Extensions.
+func (c *Compiled) Specs() (map[string]entities.Spec, error) {
+	specs, err := incarnation.Specs(c.Incarnation, c.known)
+	for name, spec := range specs {
+		specs[name] = c.definitions.inStore(spec)
+	}
+	return specs, err
+}
+
+// Compile makes the incarnation of a configuration. It reads nothing, and the same sources give
+// the same bytes (D4). An error of type Problems lists what is wrong; what Load accepted has none.
+func Compile(config *Loaded) (*Compiled, error) {
+	compiled, problems := compile(config, false)
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	return compiled, nil
+}
+
+// compiler checks and compiles in one pass, so that all problems are found at once.
+type compiler struct {
+	config *config.Config
+	inputs *sources.Objects
+	// partial: something could not be read. What refers to names is then not judged, because the
+	// name may stand in what is missing.
+	partial    bool
+	misnamed   bool // some runtime's name is wrong, and may be the one that is referred to
+	problems   strict.Problems
+	byPosition map[string]*channelTrouble
+	positions  []string
+
+	channels []incarnation.Channel   // in file order
+	refs     map[string][]runtimeRef // runtimes by channel
+	runtimes map[string]entities.RuntimeDefinition
+	bundles  map[string]bundle.Bundle // by what they are made of
+	claims   map[claimKey]claim
+
+	protections map[string]*protectionDoc
+	extensions  map[string]*extensionDoc
+	definitions definitions
+	shared      map[string]entities.ExtensionDefinition // by service and ExtensionKey
+
+	goes           map[string][]string // channels by service
+	parameterTypes map[string]map[string]entities.ParamType
+	waits          map[string][]dependency // of the channels themselves
+	edges          []edge
+}
+
+// runtimeRef is a runtime of a channel that exists.
+type runtimeRef struct {
+	name, namespace, path string
+}
+
+// channelTrouble is one trouble that several channels have.
+type channelTrouble struct {
+	decoder  *strict.Decoder
+	path     string
+	trouble  substitute.Trouble
+	channels []string
+}
+
+func compile(config *Loaded, partial bool) (*Compiled, strict.Problems) {
+	c := &compiler{
+		config: config.Config, inputs: config.inputs, partial: partial, byPosition: map[string]*channelTrouble{},
+		refs: map[string][]runtimeRef{}, runtimes: map[string]entities.RuntimeDefinition{},
+		bundles: map[string]bundle.Bundle{}, claims: map[claimKey]claim{},
+		protections: map[string]*protectionDoc{}, extensions: map[string]*extensionDoc{},
+		definitions: newDefinitions(config.Dir), shared: map[string]entities.ExtensionDefinition{},
+		goes: map[string][]string{}, parameterTypes: map[string]map[string]entities.ParamType{}, waits: map[string][]dependency{},
+	}
+	for _, known := range config.Options.Runtimes {
+		c.runtimes[known.Name] = known
+	}
+	own := c.defineRuntimes()
+	c.defineProtections()
+	c.defineExtensions()
+	app := config.Application
+	if app == nil {
+		if !partial {
+			c.noApplication()
+		}
+		return nil, c.all()
+	}
+	doc := incarnation.Document{Schema: incarnation.Schema, Application: string(app.Spec.Name), Description: app.Spec.Description}
+	c.defineChannels(app)
+	c.knowServices()
+	c.defineConditions(app)
+	c.defineGates(app)
+	c.definePeople(app, &doc)
+	doc.Services = c.defineServices(app)
+	c.deadlocks()
+	doc.Channels = c.order(app)
+	c.boundAssets()
+	if problems := c.all(); len(problems) > 0 {
+		return nil, problems
+	}
+	inc, err := incarnation.New(doc)
+	if err != nil {
+		app.Report("", strict.Fault{Code: "internal", Message: err.Error()})
+		return nil, app.Problems
+	}
+	compiled := &Compiled{Incarnation: inc, Runtimes: own, Bundles: c.allBundles(), definitions: c.definitions}
+	for i := range own {
+		own[i].Owner = doc.Application
+		c.runtimes[own[i].Name] = own[i]
+	}
+	for _, name := range strict.Keys(c.runtimes) {
+		compiled.known = append(compiled.known, c.runtimes[name])
+	}
+	return compiled, nil
+}
+
+func (c *compiler) noApplication() {
+	fault := strict.Fault{Code: "no-application", Message: "there is no Application in this directory", Expected: "one document of kind Application"}
+	file := "converge.yaml"
+	if len(c.config.Files) == 0 {
+		fault = strict.Fault{Code: "no-configuration", Message: "there is no configuration in this directory", Expected: "converge.yaml or *.converge.yaml, here or below"}
+	} else {
+		file = c.config.Files[0]
+	}
+	c.problems = append(c.problems, strict.Problem{File: file, Line: 1, Column: 1, Fault: fault})
+}
+
+// report adds a problem at a path of a document.
+func (c *compiler) report(d *strict.Decoder, path string, fault strict.Fault) {
+	at := d.At(path)
+	c.problems = append(c.problems, strict.Problem{File: d.File, Line: at.Line, Column: at.Column, Path: d.Shown(path), Fault: fault})
+}
+
+// reportIn adds trouble that other channels may have too: they become one problem.
+func (c *compiler) reportIn(d *strict.Decoder, path, channel string, t substitute.Trouble) {
+	key := fmt.Sprintf("%p %s %v", d, path, t)
+	if c.byPosition[key] == nil {
+		c.byPosition[key] = &channelTrouble{decoder: d, path: path, trouble: t}
+		c.positions = append(c.positions, key)
+	}
+	known := c.byPosition[key]
+	if !slices.Contains(known.channels, channel) {
+		known.channels = append(known.channels, channel)
+	}
+}
+
+// all returns the problems found, sorted.
+func (c *compiler) all() strict.Problems {
+	all := c.problems
+	for _, key := range c.positions {
+		t := c.byPosition[key]
+		fault := t.trouble.Fault
+		if t.trouble.InChannel {
+			fault.Message += " in " + channelList(t.channels)
+		}
+		at := t.decoder.At(t.path)
+		all = append(all, strict.Problem{File: t.decoder.File, Line: at.Line, Column: at.Column, Path: t.decoder.Shown(t.path), Fault: fault})
+	}
+	return all.Sorted()
+}
+
+func channelList(names []string) string {
+	if len(names) == 1 {
+		return "release channel " + names[0]
+	}
+	return "release channels " + strings.Join(names, ", ")
+}
+
+// boundSpecs refuses services whose rules are too large for a workflow to hold, so that what loads
+// can be published.
+func (c *Compiled) boundSpecs(services []*config.Document[config.Service]) {
+	for _, s := range services {
+		_, err := incarnation.Specs(c.Incarnation.Only(string(s.Spec.Name)), c.known)
+		var fault *strict.Fault
+		if errors.As(err, &fault) {
+			s.Report("name", *fault)
+		}
+	}
+}
+
+// boundAssets refuses documents over the size of an asset by name (D1). Aliases count expanded.
+func (c *compiler) boundAssets() {
+	if app := c.config.Application; app != nil {
+		boundEach(c, app)
+	}
+	boundEach(c, c.config.Services...)
+	boundEach(c, c.config.Runtimes...)
+	boundEach(c, c.config.Protections...)
+	boundEach(c, c.config.Extensions...)
+}
+
+func boundEach[T interface{ Title() string }](c *compiler, documents ...*config.Document[T]) {
+	for _, doc := range documents {
+		if data, err := json.Marshal(doc.Spec); err != nil || len(data) > config.MaxAsset {
+			c.report(doc.Decoder, "name", strict.Fault{
+				Code: "too-large", Message: fmt.Sprintf("%s has %d bytes", doc.Spec.Title(), len(data)),
+				Expected: fmt.Sprintf("at most %d", config.MaxAsset),
+			})
+		}
+	}
+}
+
+// Loaded is the configuration of one application as it was read and found right. Compiling it reads
+// nothing more.
+type Loaded struct {
+	*config.Config
+	inputs *sources.Objects
+}
+
+// Load reads converge.yaml and *.converge.yaml in dir and below, dot-directories left out, and
+// checks everything. An error of type Problems lists all that is wrong; any other error means that
+// the directory could not be read.
+func Load(dir string) (*Loaded, error) { return LoadWith(dir, config.Options{}) }
+
+// LoadWith is Load with options.
+func LoadWith(dir string, options config.Options) (*Loaded, error) {
+	absolute, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("load %s: %w", dir, err)
+	}
+	root, err := os.OpenRoot(absolute) // nothing outside is read, not even through a link
+	if err != nil {
+		return nil, fmt.Errorf("load %s: %w", dir, strict.Reason(err))
+	}
+	defer root.Close()
+	return LoadFS(root.FS(), absolute, options)
+}
+
+// LoadFS is LoadWith of a file system that stands for the directory.
+func LoadFS(fsys fs.FS, dir string, options config.Options) (*Loaded, error) {
+	l, err := config.Read(fsys, dir, options)
+	if err != nil {
+		return nil, fmt.Errorf("load %s: %w", dir, err)
+	}
+	loaded := &Loaded{Config: l.Config, inputs: sources.Read(l)}
+	slices.Sort(loaded.Files)
+	loaded.Files = slices.Compact(loaded.Files)
+	compiled, problems := compile(loaded, l.Broken)
+	if len(l.Problems())+len(problems) == 0 {
+		compiled.boundSpecs(loaded.Services)
+	}
+	if problems = append(l.Problems(), problems...).Sorted(); len(problems) > 0 {
+		return nil, problems
+	}
+	return loaded, nil
+}

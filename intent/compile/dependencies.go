@@ -1,0 +1,279 @@
+package compile
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/incarnation"
+	"github.com/converge-engine/converge/intent/internal/strict"
+	"github.com/converge-engine/converge/intent/internal/substitute"
+)
+
+// dependency is what services of a channel, or one service, wait for of another (D20–D22).
+type dependency struct {
+	kind entities.CheckKind
+	on   entities.Dependency
+	d    *strict.Decoder
+	at   string
+}
+
+// dependencyNames are what conditions on other services are called.
+var dependencyNames = map[entities.CheckKind]string{
+	entities.CheckServiceStable: "service-stable", entities.CheckVersionOrder: "version-order",
+	entities.CheckStaticOrder: "static-order", entities.CheckCapacityOrder: "capacity-order",
+}
+
+// dependencyKinds are the kinds by rule.
+var dependencyKinds = map[config.DependencyRule]entities.CheckKind{
+	"stable": entities.CheckServiceStable, "versionOrder": entities.CheckVersionOrder,
+	"staticOrder": entities.CheckStaticOrder, "capacity": entities.CheckCapacityOrder,
+}
+
+// id is what explain shows and bypass names.
+func (d dependency) id() string {
+	id := dependencyNames[d.kind] + "/" + d.on.Service
+	if d.on.Channel != "" {
+		id += "@" + d.on.Channel
+	}
+	return id
+}
+
+// knowServices notes which channels services go to and which parameters they have, before any of them
+// is compiled: they may look at each other.
+func (c *compiler) knowServices() {
+	for _, doc := range c.config.Services {
+		name := string(doc.Spec.Name)
+		if _, twice := c.goes[name]; twice || name == "" {
+			continue
+		}
+		c.goes[name] = c.channelNames()
+		if doc.Has("releaseChannels") {
+			c.goes[name] = slices.DeleteFunc(c.channelNames(), func(channel string) bool { return !slices.Contains(doc.Spec.ReleaseChannels, config.Name(channel)) })
+		}
+		c.parameterTypes[name] = map[string]entities.ParamType{}
+		for _, p := range doc.Spec.Parameters {
+			c.parameterTypes[name][string(p.Name)] = entities.ParamType(p.Type)
+		}
+	}
+}
+
+// numeric says what keeps a parameter of a service from saying a capacity; nil is nothing.
+func (c *compiler) numeric(service string, name config.ParameterName) *strict.Fault {
+	types := c.parameterTypes[service]
+	kind, known := types[string(name)]
+	switch {
+	case !known:
+		fault := strict.Unknown("unknown-parameter", fmt.Sprintf("service %q has no parameter %q", service, string(name)), string(name), strict.Keys(types))
+		if len(types) == 0 {
+			fault.Expected = "a parameter of type int or float"
+		}
+		return &fault
+	case kind != entities.ParamInt && kind != entities.ParamFloat:
+		return &strict.Fault{Code: "wrong-type", Message: fmt.Sprintf("parameter %q of service %q is of type %s", string(name), service, kind), Expected: "one of type int or float"}
+	}
+	return nil
+}
+
+// other checks the service and the channel that something looks at.
+func (c *compiler) other(d *strict.Decoder, at string, service, channel config.Name) bool {
+	if d.Faulty(at) || service == "" {
+		return false
+	}
+	channels, known := c.goes[string(service)]
+	switch {
+	case !known && c.partial:
+		return false
+	case !known:
+		fault := unknownDocument("service", string(service), strict.Keys(c.goes))
+		c.report(d, at+".service", fault)
+	case channel == "":
+		return true
+	case !slices.Contains(c.channelNames(), string(channel)):
+		c.report(d, at+".releaseChannel", c.unknownChannel(channel, c.channelNames()))
+	case !slices.Contains(channels, string(channel)):
+		c.report(d, at+".releaseChannel", strict.Fault{
+			Code: "unknown-channel", Message: fmt.Sprintf("service %q does not go to release channel %q", string(service), string(channel)), Expected: strict.OneOf(channels),
+		})
+	default:
+		return true
+	}
+	return false
+}
+
+// channelDependency compiles a precondition on another service.
+func (c *compiler) channelDependency(app *config.Document[config.Application], at string, p config.Precondition, channel *incarnation.Channel) {
+	for _, rule := range []struct {
+		name  string
+		kind  entities.CheckKind
+		other *config.OtherService
+	}{
+		{"serviceStable", entities.CheckServiceStable, p.ServiceStable},
+		{"versionOrder", entities.CheckVersionOrder, p.VersionOrder},
+		{"staticOrder", entities.CheckStaticOrder, p.StaticOrder},
+	} {
+		if rule.other == nil || !c.other(app.Decoder, at+"."+rule.name, rule.other.Service, rule.other.ReleaseChannel) {
+			continue
+		}
+		made := dependency{rule.kind, entities.Dependency{Service: string(rule.other.Service), Channel: string(rule.other.ReleaseChannel)}, app.Decoder, at}
+		if slices.ContainsFunc(c.waits[channel.Name], func(o dependency) bool { return o.id() == made.id() }) {
+			c.report(app.Decoder, at, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("this channel has the precondition %q twice", made.id())})
+			continue
+		}
+		c.waits[channel.Name] = append(c.waits[channel.Name], made)
+	}
+}
+
+// dependencies checks what the service itself waits for.
+func (s *serviceCompiler) dependencies() {
+	for i, given := range s.Spec.Dependencies {
+		at := strict.Index("dependencies", i)
+		made := dependency{dependencyKinds[given.Rule], entities.Dependency{Service: string(given.Service), Channel: string(given.ReleaseChannel)}, s.Decoder, at}
+		if given.Rule == "capacity" {
+			made.on.Parameter, made.on.First = string(given.Parameter), string(given.First)
+			made.on.OtherParameter = cmp.Or(string(given.OtherParameter), string(given.Parameter))
+		}
+		switch {
+		case s.Faulty(at):
+		case given.Service == s.Spec.Name:
+			s.report(s.Decoder, at+".service", strict.Fault{Code: "cycle", Message: fmt.Sprintf("service %q would wait for itself", string(given.Service)), Expected: "another service"})
+		case !s.other(s.Decoder, at, given.Service, given.ReleaseChannel):
+		case slices.ContainsFunc(s.waiting, func(o dependency) bool { return o.id() == made.id() }):
+			s.report(s.Decoder, at, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("the service has the dependency %q twice", made.id())})
+		case given.ReleaseChannel == "" && !slices.ContainsFunc(s.channels, func(name string) bool { return slices.Contains(s.goes[string(given.Service)], name) }):
+			s.report(s.Decoder, at+".service", strict.Fault{
+				Code: "no-match", Message: fmt.Sprintf("no release channel has both %s and %s", s.Spec.Name, given.Service), Expected: `"releaseChannel" to say where to look`,
+			})
+		default:
+			s.capacityRule(at, given)
+			s.waiting = append(s.waiting, made)
+		}
+	}
+}
+
+// capacityRule checks the fields that belong to the rule capacity, and only to it.
+func (s *serviceCompiler) capacityRule(at string, given config.Dependency) {
+	if given.Rule != "capacity" {
+		for _, field := range []string{"parameter", "otherParameter", "first"} {
+			if s.Has(at + "." + field) {
+				s.report(s.Decoder, at+"."+field, strict.Fault{Code: "one-of", Message: fmt.Sprintf("%q belongs to the rule capacity", field), Expected: "rule: capacity with it"})
+			}
+		}
+		return
+	}
+	if given.Parameter == "" {
+		s.report(s.Decoder, at+".parameter", strict.Fault{Code: "missing-field", Message: `"parameter" is missing`, Expected: "the parameter that says the capacity of this service"})
+	} else if fault := s.numeric(string(s.Spec.Name), given.Parameter); fault != nil {
+		s.report(s.Decoder, at+".parameter", *fault)
+	}
+	if other := config.ParameterName(cmp.Or(string(given.OtherParameter), string(given.Parameter))); other != "" {
+		if fault := s.numeric(string(given.Service), other); fault != nil {
+			s.report(s.Decoder, at+".otherParameter", *fault)
+		}
+	}
+	if given.First == "" {
+		s.report(s.Decoder, at+".first", strict.Fault{Code: "missing-field", Message: `"first" is missing`, Expected: "when this service goes before the other: growing or shrinking"})
+	}
+}
+
+// dependencyChecks compiles what the service waits for in one channel: by the channel's preconditions,
+// which hold for all but the named service, and by its own dependencies.
+func (s *serviceCompiler) dependencyChecks(in *substitute.Scope) []entities.Check {
+	var all []entities.Check
+	for _, d := range slices.Concat(s.waits[in.Channel], s.waiting) {
+		where := cmp.Or(d.on.Channel, in.Channel)
+		known := slices.ContainsFunc(all, func(c entities.Check) bool { return c.ID == d.id() })
+		if d.on.Service == in.Service || known || !slices.Contains(s.goes[d.on.Service], where) {
+			continue
+		}
+		on := d.on
+		all = append(all, entities.Check{
+			ID: d.id(), Kind: d.kind, At: []entities.CheckAt{{Stage: entities.PreApproval}}, Repairs: true, Interval: dependencyInterval,
+			Definition: s.define(entities.CheckDefinition{
+				Application: in.Application, Service: in.Service, Channel: in.Channel, ID: d.id(), Kind: d.kind, Dependency: &on,
+			}),
+		})
+		s.edges = append(s.edges, edge{instance{in.Service, in.Channel}, instance{d.on.Service, where}, d})
+	}
+	return all
+}
+
+// instance is a service in a channel.
+type instance struct{ service, channel string }
+
+// edge says that one waits for another.
+type edge struct {
+	from, to instance
+	by       dependency
+}
+
+// deadlocks refuses orders that no release could satisfy: two services that each let the other go first
+// by capacity (D21), and services that wait for each other by order.
+func (c *compiler) deadlocks() {
+	reported := map[string]bool{}
+	for _, e := range c.edges {
+		if e.by.kind != entities.CheckCapacityOrder {
+			continue
+		}
+		for _, o := range c.edges {
+			names := []string{e.from.service, o.from.service}
+			slices.Sort(names)
+			pair := strings.Join(names, " and ")
+			if o.by.kind == e.by.kind && o.from == e.to && o.to == e.from && o.by.on.First == e.by.on.First && e.by.on.First != "" && !reported[pair] {
+				reported[pair] = true
+				c.report(e.by.d, e.by.at+".first", strict.Fault{
+					Code: "deadlock", Message: fmt.Sprintf("services %s would both go first when %s, and each wait for the other", pair, e.by.on.First),
+					Expected: "one of them first when growing, the other when shrinking",
+				})
+			}
+		}
+	}
+	c.orderCycles()
+}
+
+// orderCycles walks along static order and version order.
+func (c *compiler) orderCycles() {
+	next := map[instance][]edge{}
+	for _, e := range c.edges {
+		if e.by.kind == entities.CheckStaticOrder || e.by.kind == entities.CheckVersionOrder {
+			next[e.from] = append(next[e.from], e)
+		}
+	}
+	done := map[instance]bool{}
+	reported := map[string]bool{}
+	var visit func(at instance, trail []edge)
+	visit = func(at instance, trail []edge) {
+		if i := slices.IndexFunc(trail, func(e edge) bool { return e.from == at }); i >= 0 {
+			c.reportOrder(trail[i:], reported)
+			return
+		}
+		if done[at] {
+			return
+		}
+		for _, e := range next[at] {
+			visit(e.to, append(slices.Clone(trail), e))
+		}
+		done[at] = true
+	}
+	for _, e := range c.edges {
+		visit(e.from, nil)
+	}
+}
+
+func (c *compiler) reportOrder(cycle []edge, reported map[string]bool) {
+	var names []string
+	for _, e := range cycle {
+		names = append(names, e.from.service)
+	}
+	id := strings.Join(slices.Sorted(slices.Values(names)), " ")
+	if reported[id] {
+		return // in another channel
+	}
+	reported[id] = true
+	c.report(cycle[0].by.d, cycle[0].by.at, strict.Fault{
+		Code: "cycle", Message: "services wait for each other by their order: " + strings.Join(append(names, names[0]), " → "),
+	})
+}

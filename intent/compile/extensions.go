@@ -1,0 +1,313 @@
+package compile
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/internal/strict"
+	"github.com/converge-engine/converge/intent/internal/substitute"
+)
+
+// extensionUse is where an extension is used.
+type extensionUse struct {
+	config.ExtensionUse
+	d  *strict.Decoder
+	at string
+}
+
+func extensionUses(d *strict.Decoder, at string, all []config.ExtensionUse) []extensionUse {
+	var uses []extensionUse
+	for i, use := range all {
+		uses = append(uses, extensionUse{use, d, strict.Index(at, i)})
+	}
+	return uses
+}
+
+func (u extensionUse) id() string { return cmp.Or(string(u.Name), string(u.Ref)) }
+
+// stageOrder is the order of the stages at which extensions run.
+var stageOrder = []entities.Stage{entities.PreApproval, entities.PostApproval, entities.Deployment, entities.PostDeployment}
+
+func (u extensionUse) stage() int {
+	return slices.Index(stageOrder, entities.Stage(u.Lifecycle))
+}
+
+// extensionDoc is a document of kind Extension.
+type extensionDoc struct {
+	*config.Document[config.Extension]
+}
+
+func (e extensionDoc) declared() declared {
+	return declared{"extension", string(e.Spec.Name), e.Decoder, e.Spec.Parameters}
+}
+
+// defineExtensions checks the documents of kind Extension.
+func (c *compiler) defineExtensions() {
+	for _, doc := range c.config.Extensions {
+		name := string(doc.Spec.Name)
+		if earlier := c.extensions[name]; earlier != nil && name != "" {
+			c.report(doc.Decoder, "name", duplicate("extension", doc.Spec.Name, earlier.File, earlier.At("name").Line))
+			continue
+		}
+		e := &extensionDoc{doc}
+		c.extensions[name] = e
+		c.checkParameters(e.declared())
+		if !doc.Has("command") {
+			c.report(doc.Decoder, "command", strict.Fault{Code: "missing-field", Message: "the extension does not say what it runs", Expected: `"command"`})
+		}
+		c.checkRun(&filling{c: c, d: doc.Decoder}, doc.Spec.ExtensionRun)
+	}
+}
+
+// checkRun checks what an extension runs, once.
+func (c *compiler) checkRun(f *filling, run config.ExtensionRun) {
+	f.run(run, &entities.ExtensionDefinition{})
+	c.retrying(f.d, strict.Field(f.at, "retry"), run.Retry)
+	c.atLeast(f.d, strict.Field(f.at, "timeout"), run.Timeout, span{defaultApplyTimeout, time.Millisecond})
+	if f.d.Has(strict.Field(f.at, "sharedInstanceKey")) {
+		f.text(strict.Field(f.at, "sharedInstanceKey"), run.SharedInstanceKey, notEmpty("a text such as ${{ labels.tier }}"))
+	}
+}
+
+// run fills in what runs.
+func (f *filling) run(run config.ExtensionRun, into *entities.ExtensionDefinition) {
+	into.Command = f.command(f.at, run.Command, 0)
+	into.Env = f.env(strict.Field(f.at, "env"), run.Env)
+	if run.Job != nil {
+		into.Job = f.job(strict.Field(f.at, "job"), run.Job)
+	}
+}
+
+// checkExtensions checks extensions where they are used, once for all services.
+func (c *compiler) checkExtensions(uses []extensionUse) {
+	for i, use := range uses {
+		c.checkExtension(use)
+		for _, earlier := range uses[:i] {
+			if earlier.id() == use.id() && use.id() != "" {
+				c.report(use.d, use.at, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("there are two extensions %q here", use.id()), Expected: `another "name" for one of them`})
+				break
+			}
+		}
+	}
+}
+
+func (c *compiler) checkExtension(use extensionUse) {
+	switch {
+	case use.Ref != "":
+		c.checkExtensionRef(use)
+	case !use.d.Has(use.at+".command") && !use.d.Faulty(use.at+".ref"):
+		c.report(use.d, use.at, strict.Fault{Code: "missing-field", Message: "the extension does not say what it runs", Expected: `"ref" or "command"`})
+	case use.d.Has(use.at + ".parameters"):
+		c.report(use.d, use.at+".parameters", strict.Fault{Code: "one-of", Message: "there is nothing to give parameters to", Expected: `"ref" with them`})
+	}
+	if use.Ref == "" && use.Name == "" && !use.d.Faulty(use.at) {
+		c.report(use.d, use.at+".name", strict.Fault{Code: "missing-field", Message: `"name" is missing`, Expected: "what status shows"})
+	}
+	c.checkRun(&filling{c: c, d: use.d, at: use.at}, use.ExtensionRun)
+	for i, name := range use.DependsOn {
+		if string(name) == use.id() && name != "" {
+			c.report(use.d, strict.Index(use.at+".dependsOn", i), strict.Fault{Code: "cycle", Message: fmt.Sprintf("extension %q would wait for itself", use.id())})
+		}
+	}
+}
+
+func (c *compiler) checkExtensionRef(use extensionUse) {
+	for _, field := range []string{"command", "env", "job", "worker"} {
+		if use.d.Has(use.at + "." + field) {
+			c.report(use.d, use.at+"."+field, strict.Fault{Code: "one-of", Message: fmt.Sprintf(`"ref" and %q are both given`, field), Expected: "one of them"})
+		}
+	}
+	doc := c.extensions[string(use.Ref)]
+	if doc == nil {
+		if !c.partial && !use.d.Faulty(use.at+".ref") {
+			c.report(use.d, use.at+".ref", unknownDocument("extension", string(use.Ref), strict.Keys(c.extensions)))
+		}
+		return
+	}
+	c.checkReference(doc.declared(), reference{use.d, use.at, use.Parameters})
+}
+
+// runs compiles the extensions of the service in one channel, each after those that it depends on.
+func (s *serviceCompiler) runs(in *substitute.Scope, ref runtimeRef, uses []extensionUse) []entities.Extension {
+	var all []extensionUse
+	for _, use := range uses {
+		at := slices.IndexFunc(all, func(o extensionUse) bool { return o.id() == use.id() })
+		if at < 0 {
+			all = append(all, use)
+		} else if all[at].d != use.d || listOf(all[at].at) != listOf(use.at) {
+			s.reportIn(use.d, use.at, in.Channel, substitute.Trouble{InChannel: true, Fault: strict.Fault{
+				Code: "duplicate-name", Message: fmt.Sprintf("service %s has an extension %q from %s:%d, too,", in.Service, use.id(), all[at].d.File, all[at].d.At(all[at].at).Line),
+				Expected: `another "name" for one of them`,
+			}})
+		}
+	}
+	s.dependsOn(in.Channel, all)
+	var compiled []entities.Extension
+	for _, use := range s.inOrder(in.Channel, all) {
+		compiled = append(compiled, s.extension(in, ref, use))
+	}
+	return compiled
+}
+
+// dependsOn refuses what does not exist in the channel, or runs only later.
+func (s *serviceCompiler) dependsOn(channel string, all []extensionUse) {
+	for _, use := range all {
+		for i, name := range use.DependsOn {
+			at := strict.Index(use.at+".dependsOn", i)
+			of := slices.IndexFunc(all, func(o extensionUse) bool { return o.id() == string(name) })
+			switch {
+			case string(name) == use.id() || use.d.Faulty(at): // reported
+			case of < 0:
+				var names []string
+				for _, o := range all {
+					if o.id() != use.id() && o.id() != "" {
+						names = append(names, o.id())
+					}
+				}
+				fault := unknownDocument("extension", string(name), names)
+				fault.Message += fmt.Sprintf(" of service %s", s.Spec.Name)
+				if len(names) == 0 {
+					fault.Expected = "another extension of the same channel"
+				}
+				s.reportIn(use.d, at, channel, substitute.Trouble{Fault: fault, InChannel: true})
+			case all[of].stage() > use.stage() && use.stage() >= 0:
+				s.reportIn(use.d, at, channel, substitute.Trouble{Fault: strict.Fault{
+					Code: "cycle", Message: fmt.Sprintf("extension %q runs at %s and would wait for %q, which runs later, at %s", use.id(), use.Lifecycle, name, all[of].Lifecycle),
+					Expected: "one of the same stage or an earlier one",
+				}})
+			}
+		}
+	}
+}
+
+// inOrder sorts extensions by stage, and so that each comes after those it depends on; otherwise they
+// keep their order. A cycle is refused and named.
+func (s *serviceCompiler) inOrder(channel string, all []extensionUse) []extensionUse {
+	slices.SortStableFunc(all, func(a, b extensionUse) int { return a.stage() - b.stage() })
+	var ordered []extensionUse
+	done := map[string]bool{}
+	waits := func(use extensionUse) []extensionUse {
+		var before []extensionUse
+		for _, o := range all {
+			if slices.Contains(use.DependsOn, config.Name(o.id())) && o.stage() == use.stage() && !done[o.id()] {
+				before = append(before, o)
+			}
+		}
+		return before
+	}
+	for len(ordered) < len(all) {
+		next := slices.IndexFunc(all, func(use extensionUse) bool { return !done[use.id()] && len(waits(use)) == 0 })
+		if next < 0 {
+			s.extensionCycle(channel, all[slices.IndexFunc(all, func(use extensionUse) bool { return !done[use.id()] })], waits)
+			return nil
+		}
+		done[all[next].id()] = true
+		ordered = append(ordered, all[next])
+	}
+	return ordered
+}
+
+// extensionCycle walks along dependencies until an extension comes again.
+func (s *serviceCompiler) extensionCycle(channel string, from extensionUse, waits func(extensionUse) []extensionUse) {
+	trail := []extensionUse{from}
+	var names []string
+	for {
+		next := waits(trail[len(trail)-1])[0]
+		at := slices.IndexFunc(trail, func(o extensionUse) bool { return o.id() == next.id() })
+		if at < 0 {
+			trail = append(trail, next)
+			continue
+		}
+		for _, use := range trail[at:] {
+			names = append(names, use.id())
+		}
+		first := trail[at]
+		if len(names) > 1 { // else reported
+			s.reportIn(first.d, first.at+".dependsOn", channel, substitute.Trouble{Fault: strict.Fault{
+				Code: "cycle", Message: "extensions wait for each other: " + strings.Join(append(names, first.id()), " → "),
+			}})
+		}
+		return
+	}
+}
+
+func (s *serviceCompiler) extension(in *substitute.Scope, ref runtimeRef, use extensionUse) entities.Extension {
+	f := &filling{c: s.compiler, d: use.d, at: use.at}
+	run := use.ExtensionRun
+	if doc := s.extensions[string(use.Ref)]; doc != nil {
+		f.d, f.at = doc.Decoder, ""
+		f.scope = s.refer(in, doc.declared(), reference{use.d, use.at, use.Parameters})
+		run = doc.Spec.Overridden(use.ExtensionRun)
+	} else {
+		f.scope = s.refer(in, declared{}, reference{})
+	}
+	definition := entities.ExtensionDefinition{
+		Application: in.Application, Service: in.Service, ServiceID: in.Application + "." + in.Service, Channel: in.Channel,
+		Name: use.id(), Dir: path.Dir(f.d.File),
+	}
+	f.run(run, &definition)
+	remote := run.Worker == "remote"
+	if remote && ref.name != "" && !s.compiler.runtimes[ref.name].Remote {
+		s.reportIn(f.d, strict.Field(f.at, "worker"), in.Channel, substitute.Trouble{InChannel: true, Fault: strict.Fault{
+			Code: "bad-value", Message: fmt.Sprintf("runtime %q of service %s has no worker of its own", ref.name, in.Service), Expected: `"worker: remote" on the runtime, or "local" here`,
+		}})
+	}
+	key := s.sharedKey(f, use, run)
+	retry := s.retrying(nil, "", run.Retry)
+	compiled := entities.Extension{
+		Name: use.id(), Stage: entities.Stage(use.Lifecycle), Key: key, Timeout: run.Timeout.Or(defaultApplyTimeout),
+		MaxAttempts: retry.attempts, RetryBackoff: retry.backoff, RetryMax: retry.longest, Remote: remote,
+	}
+	for _, name := range use.DependsOn {
+		compiled.After = append(compiled.After, string(name))
+	}
+	compiled.Definition = s.share(use, compiled, definition)
+	return compiled
+}
+
+// sharedKey is the key under which channels share a run: what is used wins over what is referred to.
+func (s *serviceCompiler) sharedKey(f *filling, use extensionUse, run config.ExtensionRun) string {
+	if run.SharedInstanceKey == "" {
+		return f.scope.Channel
+	}
+	if use.SharedInstanceKey != "" {
+		f = &filling{c: f.c, d: use.d, at: use.at, scope: f.scope}
+	}
+	at := strict.Field(f.at, "sharedInstanceKey")
+	v := f.text(at, run.SharedInstanceKey, notEmpty("a text such as ${{ labels.tier }}"))
+	if config.HasSubstitution(v) {
+		f.late(at, run.SharedInstanceKey, strict.Fault{Code: "bad-substitution", Message: "the version is no part of a key", Expected: "what the channel has: labels, constants"})
+	}
+	return v
+}
+
+// share makes all channels that share a run of an extension share its definition, that of the first.
+func (s *serviceCompiler) share(use extensionUse, run entities.Extension, definition entities.ExtensionDefinition) string {
+	id := definition.Service + " " + run.ExtensionKey()
+	first, shared := s.shared[id]
+	if !shared {
+		s.shared[id] = definition
+		return s.defineExtension(definition)
+	}
+	channel := definition.Channel
+	definition.Channel = first.Channel
+	if entities.DigestOf(definition) != entities.DigestOf(first) {
+		s.reportIn(use.d, use.at, channel, substitute.Trouble{InChannel: true, Fault: strict.Fault{
+			Code: "shared-differs", Message: fmt.Sprintf("extension %q shares its run with release channel %s by the key %q, but would run something else", run.Name, first.Channel, run.Key),
+			Expected: "the same command and environment in both, or different keys",
+		}})
+	}
+	return s.defineExtension(first)
+}
+
+func (c *compiler) defineExtension(definition entities.ExtensionDefinition) string {
+	digest := entities.DigestOf(definition)
+	c.definitions.extensions[digest] = definition
+	return digest
+}

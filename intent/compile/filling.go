@@ -1,0 +1,258 @@
+package compile
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/internal/strict"
+	"github.com/converge-engine/converge/intent/internal/substitute"
+)
+
+// filling checks what a protection or an extension says and fills in its substitutions. It does so in
+// two passes: without a scope, all that stands as it is is judged, once; with one, what was substituted
+// is, for each service and channel.
+type filling struct {
+	c     *compiler
+	d     *strict.Decoder // of the document that says it
+	at    string          // where in it
+	scope *substitute.Scope
+}
+
+// once reports what does not depend on a scope.
+func (f *filling) once(at string, fault strict.Fault) {
+	if f.scope == nil {
+		f.c.report(f.d, at, fault)
+	}
+}
+
+// late reports what may depend on the texts given: with their substitutions, in the channels that have it.
+func (f *filling) late(at, texts string, fault strict.Fault) {
+	switch {
+	case f.scope == nil && !config.HasSubstitution(texts):
+		f.c.report(f.d, at, fault)
+	case f.scope != nil && config.HasSubstitution(texts):
+		f.c.reportIn(f.d, at, f.scope.Channel, substitute.Trouble{Fault: fault, InChannel: true})
+	}
+}
+
+// needed refuses a list or mapping that is there but empty.
+func (f *filling) needed(at string, length int, expected string) {
+	if length == 0 && f.d.Has(at) && !f.d.Faulty(at) {
+		f.once(at, strict.Fault{Code: "missing-field", Message: "this is empty", Expected: expected})
+	}
+}
+
+// period is a length of time.
+func (f *filling) period(at string, given config.Duration, within span) time.Duration {
+	if f.scope != nil {
+		return given.Or(within.otherwise)
+	}
+	return f.c.atLeast(f.d, at, given, within)
+}
+
+// expand substitutes a text and reports what is wrong with it; what is wrong with a parameter itself is
+// reported where that stands.
+func (f *filling) expand(at, text string) (substitute.Value, bool) {
+	v, t := f.scope.Expand(text)
+	if t == nil {
+		return v, true
+	}
+	if t.Param == "" {
+		if t.Code == "unknown-parameter" && len(f.scope.Types) == 0 {
+			t.Message, t.Expected = "nothing here declares parameters", "a constant or a label of the channel, or a reference to what declares them"
+		}
+		f.c.reportIn(f.d, at, f.scope.Channel, *t)
+	}
+	return v, false
+}
+
+// text is a text with its substitutions done; check says what is wrong with it. The version stays open.
+func (f *filling) text(at, text string, check func(string) *strict.Fault) string {
+	open := config.HasSubstitution(text)
+	if open && f.scope != nil {
+		v, ok := f.expand(at, text)
+		if ok && v.Kind == entities.ParamSecret {
+			f.late(at, text, strict.Fault{Code: "secret-in-text", Message: "a secret stands in text", Expected: "it alone in an environment variable, a header or a token"})
+		}
+		if !ok || v.Kind == entities.ParamSecret {
+			return ""
+		}
+		text = substitute.AsText(v.V)
+	}
+	if check == nil || open == (f.scope == nil) || !f.d.Has(at) || f.d.Faulty(at) {
+		return text
+	}
+	if fault := check(text); fault != nil {
+		if open {
+			f.c.reportIn(f.d, at, f.scope.Channel, substitute.Trouble{Fault: *fault, InChannel: true})
+		} else {
+			f.c.report(f.d, at, *fault)
+		}
+	}
+	return text
+}
+
+func (f *filling) texts(at string, all []string, check func(string) *strict.Fault) []string {
+	var done []string
+	for i, text := range all {
+		done = append(done, f.text(strict.Index(at, i), text, check))
+	}
+	return done
+}
+
+// number is a number, nil when none was given or it is not known yet.
+func (f *filling) number(at string, n *config.Number) *float64 {
+	switch {
+	case n == nil || f.d.Faulty(at):
+		return nil
+	case n.Text == "":
+		return &n.V
+	case f.scope == nil:
+		return nil
+	}
+	v, ok := f.expand(at, n.Text)
+	if !ok {
+		return nil
+	}
+	fit, t := substitute.FitResult(v, entities.ParamFloat)
+	if t != nil {
+		t.InChannel = true
+		f.c.reportIn(f.d, at, f.scope.Channel, *t)
+		return nil
+	}
+	number, ok := fit.V.(float64)
+	if !ok {
+		return nil // a parameter without a value, which is reported
+	}
+	return &number
+}
+
+// value is a text or a secret.
+func (f *filling) value(at string, v config.EnvValue) entities.Value {
+	if v.WorkerEnv != "" || f.scope == nil || !config.HasSubstitution(v.Literal) {
+		return entities.Value(v)
+	}
+	result, ok := f.expand(at, v.Literal)
+	if !ok {
+		return entities.Value{}
+	}
+	if secret, isSecret := result.V.(entities.Value); isSecret {
+		return secret
+	}
+	return entities.Value{Literal: substitute.AsText(result.V)}
+}
+
+func (f *filling) token(at string, v *config.EnvValue) *entities.Value {
+	if v == nil {
+		return nil
+	}
+	token := f.value(at, *v)
+	return &token
+}
+
+func (f *filling) env(at string, env map[config.EnvName]config.EnvValue) map[string]entities.Value {
+	var all map[string]entities.Value
+	for _, name := range strict.Keys(env) {
+		if all == nil {
+			all = map[string]entities.Value{}
+		}
+		all[name] = f.value(strict.Key(at, name), env[config.EnvName(name)])
+	}
+	return all
+}
+
+// declared is a document that others refer to with values for its parameters.
+type declared struct {
+	what       string // "protection" or "extension"
+	name       string
+	d          *strict.Decoder
+	parameters []config.Parameter
+}
+
+// reference is where a document is referred to.
+type reference struct {
+	d      *strict.Decoder
+	at     string
+	values map[config.ParameterName]config.Literal
+}
+
+// checkParameters checks the parameters that a document declares, once.
+func (c *compiler) checkParameters(of declared) {
+	seen := map[config.ParameterName]bool{}
+	for i, p := range of.parameters {
+		at := strict.Index("parameters", i)
+		if seen[p.Name] {
+			c.report(of.d, at+".name", strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("parameter %q is declared twice", string(p.Name))})
+		}
+		seen[p.Name] = true
+		if p.Default != nil {
+			c.checkLiteral(of.d, at+".default", p.Default.V, entities.ParamType(p.Type))
+		}
+	}
+}
+
+// checkLiteral refuses a value that does not fit its parameter, unless it is still to be substituted.
+func (c *compiler) checkLiteral(d *strict.Decoder, at string, v any, kind entities.ParamType) {
+	if text, isText := v.(string); isText && config.HasSubstitution(text) || substitute.KindText[kind] == "" || d.Faulty(at) {
+		return
+	}
+	if _, fault := substitute.FitLiteral(v, kind); fault != nil {
+		c.report(d, at, *fault)
+	}
+}
+
+// checkReference checks the values given for the parameters of what is referred to, once.
+func (c *compiler) checkReference(to declared, from reference) {
+	types := map[string]entities.ParamType{}
+	for _, p := range to.parameters {
+		types[string(p.Name)] = entities.ParamType(p.Type)
+		if _, given := from.values[p.Name]; !given && p.Default == nil && p.Name != "" && !from.d.Faulty(from.at+".parameters") {
+			c.report(from.d, from.at, strict.Fault{
+				Code: "missing-parameter", Message: fmt.Sprintf("%s %q needs the parameter %q", to.what, to.name, string(p.Name)), Expected: `it under "parameters"`,
+			})
+		}
+	}
+	for _, name := range strict.Keys(from.values) {
+		at := strict.Key(from.at+".parameters", name)
+		kind, known := types[name]
+		if !known && !to.d.Faulty("parameters") {
+			fault := strict.Unknown("unknown-parameter", fmt.Sprintf("%s %q has no parameter %q", to.what, to.name, name), name, strict.Keys(types))
+			if len(types) == 0 {
+				fault.Expected = "none, as it declares none"
+			}
+			c.report(from.d, at, fault)
+			continue
+		}
+		c.checkLiteral(from.d, at, from.values[config.ParameterName(name)].V, kind)
+	}
+}
+
+// refer is a scope in which the parameters of a document have the values that a reference gives.
+func (c *compiler) refer(in *substitute.Scope, to declared, from reference) *substitute.Scope {
+	s := &substitute.Scope{
+		Application: in.Application, Service: in.Service, Channel: in.Channel, Labels: in.Labels, Constants: in.Constants,
+		Types: map[string]entities.ParamType{}, Declared: map[string]any{}, Owner: fmt.Sprintf("%s %q", to.what, to.name),
+	}
+	positions := map[string]located[*strict.Decoder]{}
+	for i, p := range to.parameters {
+		name := string(p.Name)
+		s.Types[name] = entities.ParamType(p.Type)
+		if p.Default != nil {
+			s.Declared[name] = p.Default.V
+			positions[name] = located[*strict.Decoder]{to.d, strict.Index("parameters", i) + ".default"}
+		}
+		if given, ok := from.values[p.Name]; ok {
+			s.Declared[name] = given.V
+			positions[name] = located[*strict.Decoder]{from.d, strict.Key(from.at+".parameters", name)}
+		}
+	}
+	for _, name := range strict.Keys(positions) {
+		text, isText := s.Declared[name].(string)
+		if _, t := s.Param(name); t != nil && t.Param == name && isText && config.HasSubstitution(text) {
+			c.reportIn(positions[name].v, positions[name].at, s.Channel, *t)
+		}
+	}
+	return s
+}

@@ -1,0 +1,317 @@
+package compile
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	_ "time/tzdata"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/internal/strict"
+	"github.com/converge-engine/converge/intent/internal/substitute"
+)
+
+// Defaults of protections.
+const (
+	defaultHTTPTimeout    = 10 * time.Second
+	defaultCommandTimeout = 30 * time.Second
+	defaultJobTimeout     = 5 * time.Minute
+	defaultOver           = 24 * time.Hour
+	shortestOver          = time.Minute
+)
+
+// kind fills in how a protection judges, and checks it.
+func (f *filling) kind(k config.ProtectionKind, into *entities.CheckDefinition) {
+	kinds := k.Kinds()
+	if len(kinds) != 1 {
+		return // reported
+	}
+	into.Kind = kinds[0]
+	at := strict.Field(f.at, string(into.Kind))
+	switch into.Kind {
+	case entities.CheckAllowedTimes:
+		into.AllowedTimes = f.allowedTimes(at, k.AllowedTimes)
+	case entities.CheckDeniedVersions:
+		into.DeniedVersions = f.deniedVersions(at, k.DeniedVersions)
+	case entities.CheckPrometheus:
+		into.Prometheus = f.prometheus(at, k.Prometheus)
+	case entities.CheckAlertmanager:
+		into.Alertmanager = f.alerts(at, k.Alertmanager)
+	case entities.CheckHTTP:
+		into.HTTP = f.http(at, k.HTTP)
+	case entities.CheckCommand:
+		into.Dir = path.Dir(f.d.File)
+		into.Command = &entities.CheckRun{
+			Command: f.command(at, k.Command.Command, f.period(at+".timeout", k.Command.Timeout, span{defaultCommandTimeout, time.Millisecond})),
+			Env:     f.env(at+".env", k.Command.Env),
+		}
+	case entities.CheckJob:
+		into.Dir = path.Dir(f.d.File)
+		into.Command = &entities.CheckRun{
+			Command: f.command(at, k.Job.Command, f.period(at+".timeout", k.Job.Timeout, span{defaultJobTimeout, time.Second})),
+			Env:     f.env(at+".env", k.Job.Env), Job: f.job(at, &k.Job.CommandJob),
+		}
+	case entities.CheckCapacity:
+		into.Capacity = f.capacity(at, k.Capacity)
+	case entities.CheckAlways:
+		into.Always = &entities.AlwaysCheck{Verdict: entities.Verdict(k.Always.Verdict), Reason: f.text(at+".reason", k.Always.Reason, nil)}
+	}
+}
+
+func (f *filling) deniedVersions(at string, v *config.DeniedVersions) *entities.DeniedVersions {
+	f.needed(at+".versions", len(v.Versions), "versions, or patterns such as v1.2.*")
+	return &entities.DeniedVersions{Versions: f.texts(at+".versions", v.Versions, checkPattern), Reason: f.text(at+".reason", v.Reason, nil)}
+}
+
+func (f *filling) prometheus(at string, p *config.PrometheusProtection) *entities.PrometheusQuery {
+	query := &entities.PrometheusQuery{
+		URL: f.text(at+".url", p.URL, checkURL), Query: f.text(at+".query", p.Query, notEmpty("a query in PromQL")),
+		LessThan: f.number(at+".lessThan", p.LessThan), GreaterThan: f.number(at+".greaterThan", p.GreaterThan),
+		Token: f.token(at+".token", p.Token),
+	}
+	if p.Empty == "pass" {
+		query.Empty = "pass"
+	}
+	if p.LessThan == nil && p.GreaterThan == nil && !f.d.Faulty(at) {
+		f.once(at, strict.Fault{Code: "missing-field", Message: "the query has no bounds", Expected: `"lessThan", "greaterThan" or both`})
+	}
+	if less, greater := query.LessThan, query.GreaterThan; less != nil && greater != nil && *less <= *greater {
+		f.late(at, p.LessThan.Text+p.GreaterThan.Text, strict.Fault{
+			Code: "bad-value", Message: "no sample can be less than " + substitute.AsText(*less) + " and greater than " + substitute.AsText(*greater), Expected: "greaterThan below lessThan",
+		})
+	}
+	return query
+}
+
+func (f *filling) alerts(at string, a *config.AlertmanagerProtection) *entities.Alerts {
+	alerts := &entities.Alerts{URL: f.text(at+".url", a.URL, checkURL), Matchers: map[string]string{}, Token: f.token(at+".token", a.Token)}
+	f.needed(at+".matchers", len(a.Matchers), "at least one label, such as {service: web}")
+	for _, label := range strict.Keys(a.Matchers) {
+		alerts.Matchers[label] = f.text(strict.Key(at+".matchers", label), a.Matchers[label], nil)
+	}
+	return alerts
+}
+
+func (f *filling) http(at string, h *config.HTTPProtection) *entities.HTTPCheck {
+	check := &entities.HTTPCheck{
+		URL: f.text(at+".url", h.URL, checkURL), Statuses: h.Statuses,
+		Timeout: f.period(at+".timeout", h.Timeout, span{defaultHTTPTimeout, time.Millisecond}),
+	}
+	for i, status := range h.Statuses {
+		if status < 100 || status > 599 {
+			f.once(strict.Index(at+".statuses", i), strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%d is no status", status), Expected: "100 to 599"})
+		}
+	}
+	for _, name := range strict.Keys(h.Headers) {
+		if check.Headers == nil {
+			check.Headers = map[string]entities.Value{}
+		}
+		check.Headers[name] = f.value(strict.Key(at+".headers", name), h.Headers[name])
+	}
+	return check
+}
+
+func (f *filling) capacity(at string, c *config.CapacityProtection) *entities.CapacityCheck {
+	check := &entities.CapacityCheck{
+		URL: f.text(at+".url", c.URL, checkURL), Use: f.text(at+".use", c.Use, notEmpty("a query in PromQL")),
+		Over:     f.period(at+".over", c.Over, span{defaultOver, shortestOver}),
+		Capacity: f.text(at+".capacity", c.Capacity, notEmpty("a query in PromQL")), Parameter: string(c.Parameter), Token: f.token(at+".token", c.Token),
+	}
+	switch {
+	case f.d.Faulty(at):
+	case c.Capacity == "" && c.Parameter == "":
+		f.once(at, strict.Fault{Code: "one-of", Message: "it is not said what would serve", Expected: `"capacity" or "parameter"`})
+	case c.Capacity != "" && c.Parameter != "":
+		f.once(at, strict.Fault{Code: "one-of", Message: `"capacity" and "parameter" are both given`, Expected: "one of them"})
+	case c.Per != nil && c.Parameter == "":
+		f.once(at+".per", strict.Fault{Code: "one-of", Message: `"per" is what one unit of a parameter serves`, Expected: `"parameter" with it`})
+	}
+	if per := f.number(at+".per", c.Per); per != nil {
+		check.Per = *per
+		if *per <= 0 {
+			f.late(at+".per", c.Per.Text, strict.Fault{Code: "bad-value", Message: substitute.AsText(*per) + " is not possible here", Expected: "a number above 0"})
+		}
+	}
+	return check
+}
+
+// command fills in a command and its arguments.
+func (f *filling) command(at string, argv []string, timeout time.Duration) entities.Command {
+	at = strict.Field(at, "command")
+	f.needed(at, len(argv), "a program and its arguments")
+	command := entities.Command{Timeout: timeout}
+	for i, arg := range argv {
+		var check func(string) *strict.Fault
+		if i == 0 {
+			check = notEmpty("a program's name or path")
+		}
+		command.Argv = append(command.Argv, f.text(strict.Index(at, i), arg, check))
+	}
+	return command
+}
+
+// job checks where a command runs as a Job. Nothing is substituted there.
+func (f *filling) job(at string, job *config.CommandJob) *entities.CommandJob {
+	if f.scope == nil {
+		return f.c.commandJob(f.d, at, job)
+	}
+	return jobEntity(job)
+}
+
+func checkURL(text string) *strict.Fault {
+	u, err := url.Parse(strings.NewReplacer("${{ version }}", "v", "${{ fullVersion }}", "v").Replace(text))
+	if err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" {
+		return nil
+	}
+	return &strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no address", strict.Clip(text)), Expected: "one that begins with http:// or https://"}
+}
+
+func checkPattern(text string) *strict.Fault {
+	if _, err := path.Match(text, ""); err == nil && text != "" {
+		return nil
+	}
+	return &strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no version and no pattern", strict.Clip(text)), Expected: "such as v1.2.3 or v1.2.*"}
+}
+
+// notEmpty refuses an empty text.
+func notEmpty(expected string) func(string) *strict.Fault {
+	return func(text string) *strict.Fault {
+		if strings.TrimSpace(text) != "" {
+			return nil
+		}
+		return &strict.Fault{Code: "missing-field", Message: "this is empty", Expected: expected}
+	}
+}
+
+// changesByItself tells whether a kind says when it next changes, so that looking seldom is enough.
+func changesByItself(kind entities.CheckKind) bool {
+	return slices.Contains([]entities.CheckKind{entities.CheckAllowedTimes, entities.CheckDeniedVersions, entities.CheckAlways}, kind)
+}
+
+// the same time zones on every machine
+
+var (
+	hoursRE   = regexp.MustCompile(`^([01][0-9]|2[0-3]):[0-5][0-9]-(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$`)
+	countryRE = regexp.MustCompile(`^[A-Z]{2}(-[A-Z0-9]{1,3})?$`)
+	weekdays  = "Mon Tue Wed Thu Fri Sat Sun"
+)
+
+func (f *filling) allowedTimes(at string, a *config.AllowedTimes) *entities.AllowedTimes {
+	times := &entities.AllowedTimes{
+		TimeZone:         f.text(at+".timeZone", a.TimeZone, checkTimeZone),
+		HolidayCountries: f.texts(at+".holidayCountries", a.HolidayCountries, checkCountry),
+		Holidays:         f.texts(at+".holidays", a.Holidays, checkDate),
+	}
+	if len(a.Windows)+len(a.HolidayCountries)+len(a.Holidays)+len(a.Freezes) == 0 && !f.d.Faulty(at) {
+		f.once(at, strict.Fault{Code: "missing-field", Message: "it is always open", Expected: `"windows", "holidayCountries", "holidays" or "freezes"`})
+	}
+	for i, w := range a.Windows {
+		path := strict.Index(at+".windows", i)
+		if w.Days == "" && w.Hours == "" && !f.d.Faulty(path) {
+			f.once(path, strict.Fault{Code: "missing-field", Message: "the window is always open", Expected: `"days", "hours" or both`})
+		}
+		times.Windows = append(times.Windows, entities.TimeWindow{
+			Days: f.text(path+".days", w.Days, checkDays), Hours: f.text(path+".hours", w.Hours, checkHours),
+		})
+	}
+	for i, z := range a.Freezes {
+		times.Freezes = append(times.Freezes, f.freeze(strict.Index(at+".freezes", i), z, times.TimeZone))
+	}
+	return times
+}
+
+func (f *filling) freeze(at string, z config.Freeze, zone string) entities.Freeze {
+	freeze := entities.Freeze{
+		From: f.text(at+".from", z.From, checkMoment), To: f.text(at+".to", z.To, checkMoment), Reason: f.text(at+".reason", z.Reason, nil),
+	}
+	location, err := time.LoadLocation(zone)
+	if err != nil {
+		return freeze // reported
+	}
+	from, _, fromOK := moment(freeze.From, location)
+	to, day, toOK := moment(freeze.To, location)
+	if day {
+		to = to.AddDate(0, 0, 1)
+	}
+	if fromOK && toOK && !from.Before(to) {
+		f.late(at, z.From+z.To, strict.Fault{Code: "bad-value", Message: fmt.Sprintf("the freeze from %s to %s is empty", freeze.From, freeze.To), Expected: "an end after its beginning"})
+	}
+	return freeze
+}
+
+// moment reads a day, a local time or a time with its zone; day tells whether it was the first.
+func moment(text string, in *time.Location) (t time.Time, day, ok bool) {
+	for _, layout := range []string{time.DateOnly, "2006-01-02T15:04", "2006-01-02T15:04:05", time.RFC3339} {
+		if t, err := time.ParseInLocation(layout, text, in); err == nil {
+			return t, layout == time.DateOnly, true
+		}
+	}
+	return time.Time{}, false, false
+}
+
+func checkTimeZone(text string) *strict.Fault {
+	if _, err := time.LoadLocation(text); err == nil && text != "" && text != "Local" {
+		return nil
+	}
+	return &strict.Fault{Code: "bad-value", Message: fmt.Sprintf("there is no time zone %q", strict.Clip(text)), Expected: "a name such as Europe/Paris or UTC"}
+}
+
+func checkCountry(text string) *strict.Fault {
+	if countryRE.MatchString(text) {
+		return nil
+	}
+	return &strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no country", strict.Clip(text)), Expected: "two capital letters, as in FR, or with a region, as in DE-BY"}
+}
+
+func checkDate(text string) *strict.Fault {
+	if _, err := time.Parse(time.DateOnly, text); err == nil {
+		return nil
+	}
+	return &strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no day", strict.Clip(text)), Expected: "one such as 2026-12-24"}
+}
+
+func checkMoment(text string) *strict.Fault {
+	if _, _, ok := moment(text, time.UTC); ok {
+		return nil
+	}
+	return &strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no day and no time", strict.Clip(text)), Expected: "such as 2026-12-20, 2026-12-20T18:00 or 2026-12-20T18:00:00Z"}
+}
+
+func checkDays(text string) *strict.Fault {
+	for _, part := range strings.Split(text, ",") {
+		first, last, _ := strings.Cut(strings.TrimSpace(part), "-")
+		for _, day := range []string{first, cmp.Or(last, first)} {
+			if len(day) != 3 || !strings.Contains(weekdays, day) {
+				return &strict.Fault{
+					Code: "bad-value", Message: fmt.Sprintf("%q is no list of days", strict.Clip(text)), Expected: "such as Mon-Thu or Sat,Sun",
+					Suggestion: nearestDay(text, day),
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// nearestDay is the text with a day that was written in another way.
+func nearestDay(text, day string) string {
+	for _, known := range strings.Fields(weekdays) {
+		if len(day) >= 3 && strings.EqualFold(day[:3], known) {
+			return strings.Replace(text, day, known, 1)
+		}
+	}
+	return ""
+}
+
+func checkHours(text string) *strict.Fault {
+	from, to, _ := strings.Cut(text, "-")
+	if hoursRE.MatchString(text) && from != to {
+		return nil
+	}
+	return &strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no span of the day", strict.Clip(text)), Expected: `such as "09:00-16:00", or over midnight "22:00-06:00"`}
+}

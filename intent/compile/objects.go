@@ -1,0 +1,333 @@
+package compile
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/bundle"
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/incarnation"
+	"github.com/converge-engine/converge/intent/internal/strict"
+	"github.com/converge-engine/converge/intent/internal/substitute"
+	"github.com/converge-engine/converge/intent/sources"
+)
+
+// kubernetesDraft is what the layers of a service add up to for its objects in one channel.
+type kubernetesDraft struct {
+	at             string // where it was given last
+	manifests      []located[string]
+	kustomize      located[string]
+	helm           *helmDraft
+	prune, adopt   bool
+	makesNamespace bool
+}
+
+// objects merges one layer: lists and single values replace.
+func (d *draft) objects(in *strict.Decoder, at string, k *config.ServiceKubernetes) {
+	if k == nil {
+		return
+	}
+	if d.kubernetes == nil {
+		d.kubernetes = &kubernetesDraft{}
+	}
+	merged := d.kubernetes
+	merged.at = at
+	if in.Has(at + ".manifests") {
+		merged.manifests = locatedList(at+".manifests", k.Manifests)
+	}
+	if k.Kustomize != "" {
+		merged.kustomize = located[string]{k.Kustomize, at + ".kustomize"}
+	}
+	merged.chart(in, at+".helm", k.Helm)
+	if k.Prune != nil {
+		merged.prune = *k.Prune
+	}
+	if k.Adopt != nil {
+		merged.adopt = *k.Adopt
+	}
+	if k.CreateNamespace != nil {
+		merged.makesNamespace = *k.CreateNamespace
+	}
+}
+
+func locatedList(at string, names []string) []located[string] {
+	list := make([]located[string], 0, len(names))
+	for i, name := range names {
+		list = append(list, located[string]{name, strict.Index(at, i)})
+	}
+	return list
+}
+
+// objectSet compiles the objects of one service in one channel.
+type objectSet struct {
+	*serviceCompiler
+	scope     *substitute.Scope
+	draft     *kubernetesDraft
+	ref       runtimeRef
+	namespace string // resolved
+	objects   []located[*sources.Object]
+	faulty    bool
+}
+
+// compileObjects checks the objects of a service in one channel and makes their bundle. What a
+// release gives stays open.
+func (s *serviceCompiler) compileObjects(scope *substitute.Scope, d *kubernetesDraft, ref runtimeRef) (*incarnation.Kubernetes, incarnation.ObjectList) {
+	set := &objectSet{serviceCompiler: s, scope: scope, draft: d, ref: ref}
+	set.resolveNamespace()
+	doc := &incarnation.Kubernetes{Prune: d.prune, Adopt: d.adopt, CreateNamespace: d.makesNamespace}
+	set.gather()
+	set.chart(doc)
+	set.unique()
+	set.substitute(doc)
+	if len(set.objects) == 0 && !set.faulty && !s.inputs.Incomplete && !s.Faulty(d.at) {
+		set.fail(d.at, strict.Fault{Code: "no-objects", Message: "the service is made of no objects", Expected: "manifests, a kustomization or a chart with at least one"})
+	}
+	return doc, set.bundle(doc)
+}
+
+// fail reports a fault at a path of the service.
+func (b *objectSet) fail(at string, fault strict.Fault) {
+	b.faulty = true
+	b.reportIn(b.Decoder, at, b.scope.Channel, substitute.Trouble{InChannel: true, Fault: fault})
+}
+
+// failAt reports trouble at a path of an object: where its manifest stands, or where the service
+// names what it was rendered from.
+func (b *objectSet) failAt(o located[*sources.Object], path string, t substitute.Trouble) {
+	b.faulty = true
+	if o.v.Origin == "" {
+		b.reportIn(o.v.Decoder, path, b.scope.Channel, t)
+		return
+	}
+	t.Message = fmt.Sprintf("%s (%s): %s", o.v.Decoder.Shown(path), o.v.Origin, t.Message)
+	b.reportIn(b.Decoder, o.at, b.scope.Channel, t)
+}
+
+var namespaceRE = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
+func (b *objectSet) resolveNamespace() {
+	addresses := *b.scope
+	addresses.AddressOnly = true
+	namespace, t := addresses.Text(b.ref.namespace)
+	if t != nil || namespace == "" {
+		return // reported
+	}
+	b.namespace = namespace
+	if !namespaceRE.MatchString(namespace) && b.runtimes[b.ref.name].Kind == entities.RuntimeKubernetes {
+		b.faulty = true
+		b.reportIn(b.config.Application.Decoder, b.ref.path+".namespace", b.scope.Channel, substitute.Trouble{InChannel: true, Fault: strict.Fault{
+			Code: "bad-name", Message: fmt.Sprintf("%q is no name of a namespace", strict.Clip(namespace)),
+			Expected: "lower-case letters, digits and hyphens between them, at most 63",
+		}})
+	}
+}
+
+// gather collects the objects of all sources, in the order in which they are named.
+func (b *objectSet) gather() {
+	from := b.inputs
+	taken := map[string]bool{} // a file that two entries lead to counts once
+	for _, entry := range b.draft.manifests {
+		clean, fault := config.LocalFile(entry.v)
+		if fault != nil {
+			continue // reported
+		}
+		for _, file := range from.Listed[path.Join(path.Dir(b.File), clean)] {
+			if taken[file] {
+				continue
+			}
+			taken[file] = true
+			for _, o := range from.Manifests[file] {
+				b.objects = append(b.objects, located[*sources.Object]{o, entry.at})
+			}
+		}
+	}
+	if clean, fault := config.LocalFile(b.draft.kustomize.v); fault == nil && b.draft.kustomize.v != "" {
+		if built := from.Built[path.Join(path.Dir(b.File), clean)]; built != nil {
+			b.add(built, b.draft.kustomize.at)
+		}
+	}
+}
+
+func (b *objectSet) add(from *sources.Built, at string) {
+	for _, o := range from.Objects {
+		b.objects = append(b.objects, located[*sources.Object]{o, at})
+	}
+}
+
+// substitute tries every text of the objects and notes which names they use.
+func (b *objectSet) substitute(doc *incarnation.Kubernetes) {
+	names := map[string]bool{}
+	for _, o := range b.objects {
+		for _, text := range o.v.Texts {
+			v, t := b.scope.Expand(text.Text)
+			if t == nil && v.Kind == entities.ParamSecret {
+				t = &substitute.Trouble{Fault: secretInObject()}
+			}
+			if t != nil && t.Param == "" { // else it is reported where the parameter is
+				b.failAt(o, text.Path, *t)
+			}
+			for _, found := range substitute.Pattern.FindAllStringSubmatch(text.Text, -1) {
+				names[strings.TrimSpace(found[1])] = true
+			}
+		}
+	}
+	doc.Names = strict.Keys(names)
+}
+
+func secretInObject() strict.Fault {
+	return strict.Fault{
+		Code: "secret-in-object", Message: "a secret of the worker cannot become part of an object",
+		Expected: "a Kubernetes Secret that the object refers to",
+	}
+}
+
+// bundle puts the objects in order, makes or finds their bundle, and lists them.
+func (b *objectSet) bundle(doc *incarnation.Kubernetes) incarnation.ObjectList {
+	list := incarnation.ObjectList{}
+	sorted := slices.Clone(b.objects)
+	slices.SortStableFunc(sorted, func(x, y located[*sources.Object]) int {
+		return strings.Compare(x.v.SortKey(), y.v.SortKey())
+	})
+	kinds := map[string]int{}
+	for _, o := range sorted {
+		kinds[o.v.ID()]++
+	}
+	key, size := strings.Builder{}, 0
+	var data [][]byte
+	for _, o := range sorted {
+		id := o.v.ID()
+		if kinds[id] > 1 {
+			id = o.v.Kind + "." + o.v.Group + strings.TrimPrefix(id, o.v.Kind)
+		}
+		list[id] = o.v.Digest[:12]
+		key.WriteString(o.v.Digest)
+		size += len(o.v.Data) + len(",\n")
+		data = append(data, o.v.Data)
+	}
+	if size > bundle.MaxBytes {
+		b.fail(b.draft.at, strict.Fault{Code: "too-large", Message: fmt.Sprintf("the objects of the service have %d bytes", size), Expected: fmt.Sprintf("at most %d", bundle.MaxBytes)})
+		return list
+	}
+	made, ok := b.bundles[key.String()]
+	if !ok {
+		made = bundle.New(data)
+		b.bundles[key.String()] = made
+	}
+	doc.Bundle = made.Digest()
+	return list
+}
+
+// allBundles lists the bundles made, by digest.
+func (c *compiler) allBundles() []bundle.Bundle {
+	byDigest := map[string]bundle.Bundle{}
+	for _, b := range c.bundles {
+		byDigest[b.Digest()] = b
+	}
+	var all []bundle.Bundle
+	for _, digest := range strict.Keys(byDigest) {
+		all = append(all, byDigest[digest])
+	}
+	return all
+}
+
+// claimKey names an object in a cluster.
+type claimKey struct{ runtime, group, kind, namespace, name string }
+
+// claim is who declares it.
+type claim struct{ service, channel, source string }
+
+// clusterKinds are the kinds, by group, whose objects belong to no namespace whatever a manifest
+// says: a second channel on the same cluster would declare the same object. Of kinds that are not
+// listed the cluster alone knows.
+var clusterKinds = map[string][]string{
+	"":                             {"Namespace", "Node", "PersistentVolume"},
+	"admissionregistration.k8s.io": {"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"},
+	"apiextensions.k8s.io":         {"CustomResourceDefinition"},
+	"apiregistration.k8s.io":       {"APIService"},
+	"networking.k8s.io":            {"IngressClass"},
+	"node.k8s.io":                  {"RuntimeClass"},
+	"rbac.authorization.k8s.io":    {"ClusterRole", "ClusterRoleBinding"},
+	"scheduling.k8s.io":            {"PriorityClass"},
+	"storage.k8s.io":               {"CSIDriver", "CSINode", "StorageClass", "VolumeAttachment", "VolumeAttributesClass"},
+}
+
+// unique refuses an object that two sources of the service declare, and one that another service, or
+// the same one in another channel, declares for the same cluster and namespace (D11).
+func (b *objectSet) unique() {
+	own := map[claimKey]*sources.Object{}
+	for _, o := range b.objects {
+		key, ok := b.claimKey(o.v)
+		if !ok {
+			continue
+		}
+		if earlier := own[key]; earlier != nil {
+			b.failAt(o, "metadata.name", substitute.Trouble{Fault: strict.Fault{
+				Code: "duplicate-object", Message: fmt.Sprintf("%s/%s is declared twice, first in %s", key.kind, key.name, earlier.Source), Expected: "one declaration",
+			}})
+			continue
+		}
+		own[key] = o.v
+		b.claim(key, o)
+	}
+}
+
+func (b *objectSet) claim(key claimKey, o located[*sources.Object]) {
+	service := string(b.Spec.Name)
+	earlier, taken := b.claims[key]
+	switch {
+	case !taken:
+		b.claims[key] = claim{service, b.scope.Channel, o.v.Source}
+	case earlier.service != service:
+		b.failAt(o, "metadata.name", substitute.Trouble{InChannel: true, Fault: strict.Fault{
+			Code:     "duplicate-object",
+			Message:  fmt.Sprintf("%s of runtime %s is declared by service %q too, in %s,", key, key.runtime, earlier.service, earlier.source),
+			Expected: "one service to declare it",
+		}})
+	default:
+		b.failAt(o, "metadata.name", substitute.Trouble{InChannel: true, Fault: strict.Fault{
+			Code:     "duplicate-object",
+			Message:  fmt.Sprintf("%s of runtime %s belongs to release channel %s, and cannot be declared again", key, key.runtime, earlier.channel),
+			Expected: onceOnly(o.v),
+		}})
+	}
+}
+
+// onceOnly says how two channels on one cluster stay out of each other's way.
+func onceOnly(o *sources.Object) string {
+	if o.Kind == "CustomResourceDefinition" {
+		return "it in one release channel only; includeCRDs: false leaves out those of a chart"
+	}
+	return "another namespace, or a name of its own such as " + o.Name + "-${{ channel }}"
+}
+
+// claimKey names an object in its cluster; false when its name is not known, which is reported
+// elsewhere.
+func (b *objectSet) claimKey(o *sources.Object) (claimKey, bool) {
+	name, t := b.scope.Text(o.Name)
+	if t != nil {
+		return claimKey{}, false
+	}
+	namespace, t := b.scope.Text(o.Namespace)
+	if t != nil {
+		return claimKey{}, false
+	}
+	switch {
+	case slices.Contains(clusterKinds[o.Group], o.Kind):
+		namespace = ""
+	case namespace == "":
+		namespace = b.namespace
+	}
+	return claimKey{b.ref.name, o.Group, o.Kind, namespace, name}, true
+}
+
+// String is Deployment/web in namespace shop.
+func (k claimKey) String() string {
+	if k.namespace == "" {
+		return k.kind + "/" + k.name
+	}
+	return fmt.Sprintf("%s/%s in namespace %s", k.kind, k.name, k.namespace)
+}

@@ -1,0 +1,262 @@
+package compile
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/internal/strict"
+	"github.com/converge-engine/converge/intent/internal/substitute"
+)
+
+// Times between looks while a release waits, by what is looked at.
+const (
+	defaultInterval    = 30 * time.Second
+	jobInterval        = time.Minute
+	slowInterval       = 5 * time.Minute // of what says itself when it changes
+	dependencyInterval = 10 * time.Second
+)
+
+// protectionUse is where a protection is used.
+type protectionUse struct {
+	config.ProtectionUse
+	d  *strict.Decoder
+	at string
+}
+
+func protectionUses(d *strict.Decoder, at string, all []config.ProtectionUse) []protectionUse {
+	var uses []protectionUse
+	for i, use := range all {
+		uses = append(uses, protectionUse{use, d, strict.Index(at, i)})
+	}
+	return uses
+}
+
+// id is what the protection is called.
+func (u protectionUse) id() string { return cmp.Or(string(u.Name), string(u.Ref)) }
+
+// defineProtections checks the documents of kind Protection.
+func (c *compiler) defineProtections() {
+	for _, doc := range c.config.Protections {
+		name := string(doc.Spec.Name)
+		if earlier := c.protections[name]; earlier != nil && name != "" {
+			c.report(doc.Decoder, "name", duplicate("protection", doc.Spec.Name, earlier.File, earlier.At("name").Line))
+			continue
+		}
+		p := &protectionDoc{doc}
+		c.protections[name] = p
+		c.checkParameters(p.declared())
+		switch kinds := doc.Spec.Kinds(); {
+		case len(kinds) == 0 && !p.kindFaulty():
+			c.report(doc.Decoder, "", noKind())
+		case len(kinds) > 1:
+			c.report(doc.Decoder, "", twoKinds(kinds))
+		}
+		f := &filling{c: c, d: doc.Decoder}
+		f.kind(doc.Spec.ProtectionKind, &entities.CheckDefinition{})
+	}
+}
+
+// protectionDoc is a document of kind Protection.
+type protectionDoc struct {
+	*config.Document[config.Protection]
+}
+
+func (p protectionDoc) declared() declared {
+	return declared{"protection", string(p.Spec.Name), p.Decoder, p.Spec.Parameters}
+}
+
+// kindFaulty tells whether a kind was meant that could not be read.
+func (p protectionDoc) kindFaulty() bool {
+	return slices.ContainsFunc(config.KindNames(), p.Faulty)
+}
+
+func noKind() strict.Fault {
+	return strict.Fault{Code: "missing-field", Message: "the protection does not say how it judges", Expected: strict.OneOf(config.KindNames())}
+}
+
+func twoKinds(kinds []entities.CheckKind) strict.Fault {
+	return strict.Fault{Code: "one-of", Message: fmt.Sprintf("a protection is of one kind, and both %q and %q are given", kinds[0], kinds[1]), Expected: "one of them"}
+}
+
+// checkProtections checks protections where they are used, once for all services.
+func (c *compiler) checkProtections(uses []protectionUse) {
+	for i, use := range uses {
+		c.checkProtection(use)
+		for _, earlier := range uses[:i] {
+			if earlier.id() == use.id() && use.id() != "" {
+				c.report(use.d, use.at, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("there are two protections %q here", use.id()), Expected: `another "name" for one of them`})
+				break
+			}
+		}
+	}
+}
+
+func (c *compiler) checkProtection(use protectionUse) {
+	kinds := use.Kinds()
+	faulty := slices.ContainsFunc(config.KindNames(), func(kind string) bool { return use.d.Faulty(use.at + "." + kind) })
+	switch {
+	case use.Ref != "" && len(kinds) > 0:
+		c.report(use.d, use.at, strict.Fault{Code: "one-of", Message: fmt.Sprintf(`"ref" and %q are both given`, kinds[0]), Expected: "one of them"})
+	case use.Ref != "":
+		c.checkProtectionRef(use)
+	case len(kinds) == 0 && !faulty && !use.d.Faulty(use.at+".ref"):
+		fault := noKind()
+		fault.Expected = `"ref" or ` + fault.Expected
+		c.report(use.d, use.at, fault)
+	case len(kinds) > 1:
+		c.report(use.d, use.at, twoKinds(kinds))
+	case use.d.Has(use.at + ".parameters"):
+		c.report(use.d, use.at+".parameters", strict.Fault{Code: "one-of", Message: "there is nothing to give parameters to", Expected: `"ref" with them`})
+	}
+	if use.Ref == "" && use.Name == "" && !use.d.Faulty(use.at) {
+		c.report(use.d, use.at+".name", strict.Fault{Code: "missing-field", Message: `"name" is missing`, Expected: "what explain shows and bypass names"})
+	}
+	f := &filling{c: c, d: use.d, at: use.at}
+	f.kind(use.ProtectionKind, &entities.CheckDefinition{})
+	c.atLeast(use.d, use.at+".interval", use.Interval, span{defaultInterval, shortestPoll})
+	c.checkStages(use)
+}
+
+func (c *compiler) checkProtectionRef(use protectionUse) {
+	doc := c.protections[string(use.Ref)]
+	if doc == nil {
+		if !c.partial && !use.d.Faulty(use.at+".ref") {
+			c.report(use.d, use.at+".ref", unknownDocument("protection", string(use.Ref), strict.Keys(c.protections)))
+		}
+		return
+	}
+	c.checkReference(doc.declared(), reference{use.d, use.at, use.Parameters})
+}
+
+func unknownDocument(what, name string, known []string) strict.Fault {
+	fault := strict.Unknown("unknown-"+what, fmt.Sprintf("there is no %s %q", what, name), name, known)
+	if len(known) == 0 {
+		fault.Expected = "a document of that kind and name"
+	}
+	return fault
+}
+
+// checkStages checks when a protection is asked.
+func (c *compiler) checkStages(use protectionUse) {
+	at := use.at + ".lifecycle"
+	if use.d.Has(at) && len(use.Lifecycle) == 0 && !use.d.Faulty(at) {
+		c.report(use.d, at, strict.Fault{Code: "missing-field", Message: "it would never be asked", Expected: "at least one stage, or no such field for the default"})
+	}
+	seen := map[entities.Stage]bool{}
+	for i, stage := range use.Lifecycle {
+		at := strict.Index(at, i)
+		stages := stage.Stages()
+		if len(stages) != 1 {
+			if !use.d.Faulty(at) {
+				c.report(use.d, at, strict.Fault{Code: "one-of", Message: fmt.Sprintf("this names %d stages", len(stages)), Expected: "one of preApproval, postApproval, deployment, postDeployment"})
+			}
+			continue
+		}
+		if seen[stages[0].Stage] {
+			c.report(use.d, at, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("the stage %s is named twice", stages[0].Stage)})
+		}
+		seen[stages[0].Stage] = true
+		if after := stage.PostDeployment; after != nil {
+			c.atLeast(use.d, at+".postDeployment.for", after.For, span{time.Second, time.Millisecond})
+		}
+	}
+}
+
+// checks compiles the protections of the service in one channel.
+func (s *serviceCompiler) checks(in *substitute.Scope, uses []protectionUse) []entities.Check {
+	var all []entities.Check
+	for i, use := range uses {
+		if !slices.ContainsFunc(uses[:i], func(o protectionUse) bool { return o.id() == use.id() }) {
+			all = append(all, s.check(in, use))
+			continue
+		}
+		earlier := uses[slices.IndexFunc(uses, func(o protectionUse) bool { return o.id() == use.id() })]
+		if earlier.d != use.d || listOf(earlier.at) != listOf(use.at) { // else reported
+			s.reportIn(use.d, use.at, in.Channel, substitute.Trouble{InChannel: true, Fault: strict.Fault{
+				Code: "duplicate-name", Message: fmt.Sprintf("service %s has a protection %q from %s:%d, too,", in.Service, use.id(), earlier.d.File, earlier.d.At(earlier.at).Line),
+				Expected: `another "name" for one of them`,
+			}})
+		}
+	}
+	return all
+}
+
+// listOf is the path of the list that an item is in.
+func listOf(at string) string { return at[:strings.LastIndex(at, "[")] }
+
+func (s *serviceCompiler) check(in *substitute.Scope, use protectionUse) entities.Check {
+	definition := entities.CheckDefinition{Application: in.Application, Service: in.Service, Channel: in.Channel, ID: use.id()}
+	f := &filling{c: s.compiler, d: use.d, at: use.at, scope: in}
+	kind := use.ProtectionKind
+	if doc := s.protections[string(use.Ref)]; doc != nil && len(kind.Kinds()) == 0 {
+		f.d, f.at, kind = doc.Decoder, "", doc.Spec.ProtectionKind
+		f.scope = s.refer(in, doc.declared(), reference{use.d, use.at, use.Parameters})
+	} else {
+		f.scope = s.refer(in, declared{}, reference{})
+	}
+	f.kind(kind, &definition)
+	if kind.Capacity != nil {
+		s.capacityParameter(f, in.Channel, kind.Capacity.Parameter)
+	}
+	check := entities.Check{
+		ID: use.id(), Kind: definition.Kind, Definition: s.define(definition),
+		At: stagesOf(use.Lifecycle, definition.Kind), Repairs: repairs(kind), Interval: use.Interval.Or(intervalOf(definition.Kind)),
+	}
+	if use.Repairs != nil {
+		check.Repairs = *use.Repairs
+	}
+	return check
+}
+
+// define keeps a definition and returns the digest by which the incarnation names it.
+func (c *compiler) define(definition entities.CheckDefinition) string {
+	digest := entities.DigestOf(definition)
+	c.definitions.checks[digest] = definition
+	return digest
+}
+
+// capacityParameter refuses a parameter that the service does not have, or that is no number.
+func (s *serviceCompiler) capacityParameter(f *filling, channel string, name config.ParameterName) {
+	if fault := s.numeric(string(s.Spec.Name), name); fault != nil && name != "" && !f.d.Faulty(f.at) {
+		s.reportIn(f.d, strict.Field(f.at, "capacity.parameter"), channel, substitute.Trouble{Fault: *fault})
+	}
+}
+
+func stagesOf(lifecycle []config.ProtectionStage, kind entities.CheckKind) []entities.CheckAt {
+	var all []entities.CheckAt
+	for _, stage := range lifecycle {
+		all = append(all, stage.Stages()...)
+	}
+	if len(all) > 0 {
+		return all
+	}
+	all = append(all, entities.CheckAt{Stage: entities.PreApproval})
+	if changesByItself(kind) {
+		all = append(all, entities.CheckAt{Stage: entities.PostApproval})
+	}
+	return all
+}
+
+func intervalOf(kind entities.CheckKind) time.Duration {
+	switch {
+	case kind == entities.CheckJob:
+		return jobInterval
+	case changesByItself(kind):
+		return slowInterval
+	}
+	return defaultInterval
+}
+
+// repairs tells whether repairs of drift ask a protection, too: freezes and capacity.
+// Freezes beside windows do not, or nothing would be repaired at night.
+func repairs(kind config.ProtectionKind) bool {
+	if t := kind.AllowedTimes; t != nil {
+		return len(t.Freezes) > 0 && len(t.Windows)+len(t.Holidays)+len(t.HolidayCountries) == 0
+	}
+	return kind.Capacity != nil
+}

@@ -1,0 +1,345 @@
+package compile
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/incarnation"
+	"github.com/converge-engine/converge/intent/internal/strict"
+	"github.com/converge-engine/converge/intent/internal/substitute"
+)
+
+// defineServices compiles the services, by name. Two of one name are refused naming both (D2).
+func (c *compiler) defineServices(app *config.Document[config.Application]) []incarnation.Service {
+	var all []incarnation.Service
+	first := map[config.Name]*config.Document[config.Service]{}
+	for _, doc := range c.config.Services {
+		name := doc.Spec.Name
+		if earlier := first[name]; earlier != nil && name != "" {
+			c.report(doc.Decoder, "name", duplicate("service", name, earlier.File, earlier.At("name").Line))
+			continue
+		}
+		first[name] = doc
+		s := &serviceCompiler{compiler: c, Document: doc, application: string(app.Spec.Name)}
+		s.ownGates()
+		all = append(all, s.compile())
+	}
+	slices.SortFunc(all, func(a, b incarnation.Service) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// serviceCompiler compiles one service.
+type serviceCompiler struct {
+	*compiler
+	*config.Document[config.Service]
+	application string
+	types       map[string]entities.ParamType
+	channels    []string // it goes to
+	waiting     []dependency
+}
+
+func (s *serviceCompiler) compile() incarnation.Service {
+	spec := s.Spec
+	doc := incarnation.Service{
+		Name: string(spec.Name), Description: spec.Description,
+		Version: string(spec.Version), InitialVersion: string(spec.InitialVersion),
+		ConfigChanges:    entities.ConfigChanges(cmp.Or(string(spec.ConfigChanges), "release")),
+		ProgressDeadline: incarnation.Period(s.atLeast(s.Decoder, "progressDeadline", spec.ProgressDeadline, span{defaultProgress, time.Millisecond})),
+		Parameters:       s.parameters(), Remove: spec.OnDelete == "remove",
+	}
+	s.versions(&doc)
+	s.channels = s.goesTo()
+	s.dependencies()
+	drafts := s.draft()
+	s.override(drafts)
+	for _, channel := range s.compiler.channels {
+		if draft := drafts[channel.Name]; draft != nil {
+			doc.Channels = append(doc.Channels, s.instance(channel, draft, &doc))
+		}
+	}
+	s.sizes(&doc)
+	return doc
+}
+
+// versions notes where the file declares a version, and refuses two ways at once.
+func (s *serviceCompiler) versions(doc *incarnation.Service) {
+	at := ""
+	switch {
+	case doc.Version != "" && doc.InitialVersion != "":
+		s.report(s.Decoder, "initialVersion", strict.Fault{Code: "one-of", Message: `the service has "version" too`, Expected: `either "version" or "initialVersion"`})
+	case doc.Version != "":
+		at = "version"
+	case doc.InitialVersion != "":
+		at = "initialVersion"
+	default:
+		return
+	}
+	doc.DeclaredAt = fmt.Sprintf("%s:%d", s.File, s.At(at).Line)
+}
+
+// goesTo lists the channels of the service, in file order of the application.
+func (s *serviceCompiler) goesTo() []string {
+	all := s.channelNames()
+	if !s.Has("releaseChannels") {
+		return all
+	}
+	if len(s.Spec.ReleaseChannels) == 0 && !s.Faulty("releaseChannels") {
+		s.report(s.Decoder, "releaseChannels", strict.Fault{Code: "missing-field", Message: "the service goes to no release channel", Expected: "at least one, or no such field for all"})
+	}
+	var chosen []string
+	for i, name := range s.Spec.ReleaseChannels {
+		at := strict.Index("releaseChannels", i)
+		switch {
+		case slices.Contains(chosen, string(name)):
+			s.report(s.Decoder, at, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("release channel %q is listed twice", string(name))})
+		case slices.Contains(all, string(name)):
+			chosen = append(chosen, string(name))
+		case !s.partial && !s.Faulty(at):
+			s.report(s.Decoder, at, s.unknownChannel(name, all))
+		}
+	}
+	return slices.DeleteFunc(all, func(name string) bool { return !slices.Contains(chosen, name) })
+}
+
+// parameters checks the declared parameters; their values are checked in each channel.
+func (s *serviceCompiler) parameters() []incarnation.Parameter {
+	s.types = map[string]entities.ParamType{}
+	var all []incarnation.Parameter
+	for i, p := range s.Spec.Parameters {
+		at := strict.Index("parameters", i)
+		if _, twice := s.types[string(p.Name)]; twice {
+			s.report(s.Decoder, at+".name", strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("parameter %q is declared twice", string(p.Name))})
+			continue
+		}
+		s.types[string(p.Name)] = entities.ParamType(p.Type)
+		all = append(all, incarnation.Parameter{Name: string(p.Name), Type: entities.ParamType(p.Type), Description: p.Description})
+	}
+	return all
+}
+
+// located is a value and the path where it is declared.
+type located[T any] struct {
+	v  T
+	at string
+}
+
+// draft is what the layers of a service add up to in one channel.
+type draft struct {
+	parameters map[string]located[any]
+	env        map[string]located[entities.Value]
+	files      []string
+	customAt   string // where custom was given last
+	kubernetes *kubernetesDraft
+	deadline   time.Duration
+	drift      entities.Drift
+	noRollback bool
+
+	protections []protectionUse // of the service
+	extensions  []extensionUse
+}
+
+// draft begins every channel with what the service says for all.
+func (s *serviceCompiler) draft() map[string]*draft {
+	drafts := map[string]*draft{}
+	for _, channel := range s.channels {
+		d := &draft{
+			parameters: map[string]located[any]{},
+			env:        map[string]located[entities.Value]{},
+			deadline:   s.Spec.ProgressDeadline.Or(defaultProgress),
+			drift:      entities.Drift(cmp.Or(string(s.Spec.Drift), "enforce")),
+			noRollback: isFalse(s.Spec.AutoRollback),
+
+			protections: protectionUses(s.Decoder, "protections", s.Spec.Protections),
+			extensions:  extensionUses(s.Decoder, "extensions", s.Spec.Extensions),
+		}
+		for i, p := range s.Spec.Parameters {
+			if _, twice := d.parameters[string(p.Name)]; p.Default != nil && !twice {
+				d.parameters[string(p.Name)] = located[any]{p.Default.V, strict.Index("parameters", i) + ".default"}
+			}
+		}
+		d.custom("custom", s.Spec.Custom)
+		d.objects(s.Decoder, "kubernetes", s.Spec.Kubernetes)
+		drafts[channel] = d
+	}
+	return drafts
+}
+
+// custom merges environment variables by name and replaces the list of files.
+func (d *draft) custom(at string, custom *config.ServiceCustom) {
+	if custom == nil {
+		return
+	}
+	d.customAt = at
+	for name, v := range custom.Env {
+		d.env[string(name)] = located[entities.Value]{entities.Value(v), strict.Key(at+".env", string(name))}
+	}
+	if custom.Files != nil {
+		d.files = nil
+		for _, name := range custom.Files {
+			if clean, fault := config.LocalFile(name); fault == nil {
+				d.files = append(d.files, clean)
+			}
+		}
+		slices.Sort(d.files)
+	}
+}
+
+// override applies perReleaseChannel in file order; later wins.
+func (s *serviceCompiler) override(drafts map[string]*draft) {
+	for i, o := range s.Spec.PerReleaseChannel {
+		at := strict.Index("perReleaseChannel", i)
+		s.atLeast(s.Decoder, at+".progressDeadline", o.ProgressDeadline, span{defaultProgress, time.Millisecond})
+		s.overriddenParameters(at, o)
+		for _, channel := range s.choose(s.Decoder, at, choice{o.ReleaseChannel, o.Selector, s.channels}) {
+			d := drafts[channel]
+			for name, v := range o.Parameters {
+				d.parameters[string(name)] = located[any]{v.V, strict.Key(at+".parameters", string(name))}
+			}
+			d.custom(at+".custom", o.Custom)
+			d.objects(s.Decoder, at+".kubernetes", o.Kubernetes)
+			d.deadline = o.ProgressDeadline.Or(d.deadline)
+			d.drift = entities.Drift(cmp.Or(string(o.Drift), string(d.drift)))
+			if o.AutoRollback != nil {
+				d.noRollback = !*o.AutoRollback
+			}
+			d.protections = append(d.protections, protectionUses(s.Decoder, at+".protections", o.Protections)...)
+			d.extensions = append(d.extensions, extensionUses(s.Decoder, at+".extensions", o.Extensions)...)
+		}
+	}
+}
+
+// overriddenParameters refuses values of parameters that are not declared.
+func (s *serviceCompiler) overriddenParameters(at string, o config.ChannelOverride) {
+	for _, name := range strict.Keys(o.Parameters) {
+		if _, known := s.types[name]; known || s.Faulty("parameters") {
+			continue
+		}
+		names := strict.Keys(s.types)
+		fault := strict.Unknown("unknown-parameter", fmt.Sprintf("the service has no parameter %q", name), name, names)
+		if len(names) == 0 {
+			fault.Expected = `a declaration under "parameters"`
+		}
+		s.report(s.Decoder, strict.Key(at+".parameters", name), fault)
+	}
+}
+
+// instance compiles the service in one channel.
+func (s *serviceCompiler) instance(channel incarnation.Channel, d *draft, doc *incarnation.Service) incarnation.Instance {
+	instance := incarnation.Instance{
+		Channel: channel.Name, Drift: d.drift, ProgressDeadline: incarnation.Period(d.deadline),
+		Parameters: map[string]any{}, Env: map[string]entities.Value{},
+	}
+	ref, ok := s.pick(channel.Name, d)
+	if ok {
+		instance.Runtime, instance.Kind = ref.name, s.runtimes[ref.name].Kind
+		if ref.namespace != "" {
+			instance.Address = map[string]string{"namespace": ref.namespace}
+		}
+	}
+	for _, name := range strict.Keys(d.parameters) {
+		instance.Parameters[name] = d.parameters[name].v
+	}
+	for _, name := range strict.Keys(d.env) {
+		instance.Env[name] = d.env[name].v
+	}
+	for _, name := range d.files {
+		instance.Files = append(instance.Files, name)
+		if doc.Files == nil {
+			doc.Files = map[string]string{}
+		}
+		doc.Files[name] = s.config.Contents[path.Join(path.Dir(s.File), name)]
+	}
+	scope := s.scope(channel, d)
+	s.substitutions(scope, d, ref)
+	s.gates(scope, ref, d, &instance)
+	if ok && d.kubernetes != nil {
+		made, list := s.compileObjects(scope, d.kubernetes, ref)
+		if doc.Objects == nil {
+			doc.Objects = map[string]incarnation.ObjectList{}
+		}
+		instance.Kubernetes, doc.Objects[made.Bundle] = made, list
+	}
+	return instance
+}
+
+// unresolved tells whether a channel names a runtime that is reported as unknown already.
+func (s *serviceCompiler) unresolved(channel string) bool {
+	for _, r := range s.config.Application.Spec.ReleaseChannels {
+		if string(r.Name) == channel {
+			return len(r.Runtimes) > len(s.refs[channel])
+		}
+	}
+	return false
+}
+
+// scope is what the service may name in one channel, with the version and what a release gives left
+// open.
+func (s *serviceCompiler) scope(channel incarnation.Channel, d *draft) *substitute.Scope {
+	scope := &substitute.Scope{
+		Application: s.application, Service: string(s.Spec.Name), Channel: channel.Name,
+		Labels: channel.Labels, Constants: channel.Constants, Types: s.types, Declared: map[string]any{},
+	}
+	for _, name := range strict.Keys(d.parameters) {
+		scope.Declared[name] = d.parameters[name].v
+	}
+	return scope
+}
+
+// substitutions tries every text of the service in one channel but those of its objects.
+func (s *serviceCompiler) substitutions(in *substitute.Scope, d *draft, ref runtimeRef) {
+	scope := *in // what is used here is of no interest
+	for _, name := range strict.Keys(s.types) {
+		if _, t := scope.Param(name); t != nil && t.Param == name && !s.Faulty(d.parameters[name].at) {
+			s.reportIn(s.Decoder, d.parameters[name].at, scope.Channel, *t)
+		}
+		s.given(scope.Channel, name, d)
+	}
+	for _, name := range strict.Keys(d.env) {
+		if _, t := scope.Env(d.env[name].v); t != nil && t.Param == "" && !s.Faulty(d.env[name].at) {
+			s.reportIn(s.Decoder, d.env[name].at, scope.Channel, *t)
+		}
+	}
+	scope.AddressOnly = true
+	if _, t := scope.Text(ref.namespace); t != nil {
+		s.reportIn(s.config.Application.Decoder, ref.path+".namespace", scope.Channel, *t)
+	}
+}
+
+// given refuses a parameter without a value where no release is made by a person who could give it.
+func (s *serviceCompiler) given(channel, name string, d *draft) {
+	if _, ok := d.parameters[name]; ok || s.Spec.Version == "" && s.Spec.InitialVersion == "" || s.Faulty("parameters") {
+		return
+	}
+	at := slices.IndexFunc(s.Spec.Parameters, func(p config.Parameter) bool { return string(p.Name) == name })
+	s.reportIn(s.Decoder, strict.Index("parameters", at), channel, substitute.Trouble{InChannel: true, Fault: strict.Fault{
+		Code:     "missing-parameter",
+		Message:  fmt.Sprintf("parameter %q has no value for the version that this file releases", name),
+		Expected: "a default, or a value in perReleaseChannel",
+	}})
+}
+
+// sizes refuses payloads over the size of an asset, by name (D1).
+func (s *serviceCompiler) sizes(doc *incarnation.Service) {
+	for _, instance := range doc.Channels {
+		size, files := 0, 0
+		for _, name := range instance.Files {
+			files += len(doc.Files[name])
+		}
+		for name, v := range instance.Env {
+			size += len(name) + len(v.Literal)
+		}
+		if size += files; size > config.MaxAsset {
+			s.reportIn(s.Decoder, "name", instance.Channel, substitute.Trouble{InChannel: true, Fault: strict.Fault{
+				Code:     "too-large",
+				Message:  fmt.Sprintf("service %s has %d bytes, %d of them files,", doc.Name, size, files),
+				Expected: fmt.Sprintf("at most %d; refer to what is larger instead of carrying it", config.MaxAsset),
+			}})
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package config
+
+// Application is the administrative domain: it owns the release channels and every Service in the
+// same directory and below. There is one per directory tree.
+type Application struct {
+	Header
+	// What the application is, for people.
+	Description string `json:"description,omitempty"`
+	// The places that services go to, and the rules for entering each. Their order is only that of
+	// display; preconditions order them.
+	ReleaseChannels []ReleaseChannel `json:"releaseChannels"`
+	// Protections of all channels.
+	Protections []ProtectionUse `json:"protections,omitempty"`
+	// How callers prove who they are.
+	Identity *Identity `json:"identity,omitempty"`
+	// Who may do what. A verb that nothing here names may be used by anybody.
+	Authorization []Authorization `json:"authorization,omitempty"`
+	// Who is told of what happens. Nothing is substituted.
+	Notifications []Notification `json:"notifications,omitempty"`
+}
+
+// Planned names the fields that later versions accept.
+func (Application) Planned() []string {
+	return []string{"extensions", "setupCallback", "aggregator", "maestro", "imports"}
+}
+
+// ReleaseChannel is a named place that services go to: staging, prod-us.
+type ReleaseChannel struct {
+	// The channel's name, unique in the application.
+	Name Name `json:"name"`
+	// Labels that selectors match, and that payloads may use as ${{ labels.KEY }}.
+	Labels map[string]string `json:"labels,omitempty"`
+	// The runtimes that services of this channel may run on.
+	Runtimes []RuntimeRef `json:"runtimes"`
+	// Values that payloads in this channel may use as ${{ constants.KEY }}.
+	Constants map[string]string `json:"constants,omitempty"`
+	// What must hold before a release may enter this channel.
+	Preconditions []Precondition `json:"preconditions,omitempty"`
+	// What else a release must pass here, looked at again and again while it waits.
+	Protections []ProtectionUse `json:"protections,omitempty"`
+	// Commands that run once for each release of a service here.
+	Extensions []ExtensionUse `json:"extensions,omitempty"`
+	// Whether a release that fails here is rolled back by itself; false holds for every service.
+	AutoRollback *bool `json:"autoRollback,omitempty" jsonschema:"default=true"`
+}
+
+// Planned names the fields that later versions accept.
+func (ReleaseChannel) Planned() []string {
+	return []string{"postconditions", "renamedFrom", "onDelete", "description"}
+}
+
+// RuntimeRef names a runtime of a channel and the address there.
+type RuntimeRef struct {
+	// The name of a Runtime.
+	Name Name `json:"name"`
+	// The namespace, for runtimes that have them. It may use ${{ channel }}, ${{ service }},
+	// ${{ application }}, ${{ labels.KEY }} and ${{ constants.KEY }}.
+	Namespace string `json:"namespace,omitempty"`
+}
+
+// Precondition is one condition for entering a channel. Exactly one field is given.
+type Precondition struct {
+	// Passes once the release has succeeded in other channels.
+	ReleaseChannelStable *ReleaseChannelStable `json:"releaseChannelStable,omitempty"`
+	// Passes once people have approved the release in this channel.
+	ManualApproval *ManualApproval `json:"manualApproval,omitempty"`
+	// Passes once people have approved the release, in all channels that name the same approval.
+	SharedManualApproval *SharedManualApproval `json:"sharedManualApproval,omitempty"`
+	// Passes while another service is stable.
+	ServiceStable *OtherService `json:"serviceStable,omitempty"`
+	// Passes while the version of another service is at least the one to be released.
+	VersionOrder *OtherService `json:"versionOrder,omitempty"`
+	// Passes once another service has no release of this configuration or an earlier one still to come
+	// in the channel.
+	StaticOrder *OtherService `json:"staticOrder,omitempty"`
+}
+
+// Planned names the fields that later versions accept.
+func (Precondition) Planned() []string {
+	return []string{"protection", "allowedTimes", "dependsOn"}
+}
+
+// ReleaseChannelStable passes once the release has succeeded in a channel, or in all channels that
+// a selector matches. One of the two is given. Once passed, it stays so for that release.
+type ReleaseChannelStable struct {
+	// The name of the channel.
+	ReleaseChannel Name `json:"releaseChannel,omitempty"`
+	// Labels that a channel must all have.
+	Selector map[string]string `json:"selector,omitempty"`
+}
+
+// OtherService names a service that the other services of a channel look at. It does not look at
+// itself.
+type OtherService struct {
+	// The name of the service.
+	Service Name `json:"service"`
+	// The channel to look in; the same when not given.
+	ReleaseChannel Name `json:"releaseChannel,omitempty"`
+}
+
+// PreconditionNames are the fields of a precondition; one is given.
+var PreconditionNames = []string{"releaseChannelStable", "manualApproval", "sharedManualApproval", "serviceStable", "versionOrder", "staticOrder"}
+
+// Given lists the fields that were given; one is right.
+func (p Precondition) Given() []string {
+	var given []string
+	for i, is := range []bool{
+		p.ReleaseChannelStable != nil, p.ManualApproval != nil, p.SharedManualApproval != nil,
+		p.ServiceStable != nil, p.VersionOrder != nil, p.StaticOrder != nil,
+	} {
+		if is {
+			given = append(given, PreconditionNames[i])
+		}
+	}
+	return given
+}

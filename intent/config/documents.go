@@ -1,0 +1,274 @@
+// Package config has the documents that people write, one Go type for each kind, and reads the files of a
+// directory into them. The types and their comments are the only description of the format: the strict
+// decoder and the JSON Schema follow from them.
+//
+// It says what is wrong with one document by itself; whether documents fit together is for compile to say. Of
+// intent it imports the decoder only.
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/converge-engine/converge/intent/internal/strict"
+)
+
+// Document is one decoded document and where everything in it stands.
+type Document[T any] struct {
+	*strict.Decoder
+	Spec T
+}
+
+// Reader reads files into a Config.
+type Reader struct {
+	FS       fs.FS
+	Config   *Config
+	problems Problems
+	Decoders []*strict.Decoder
+	Broken   bool // a document could not be read at all: what refers to it is not judged
+}
+
+func (l *Reader) fail(file string, line, column int, fault Fault) {
+	l.problems = append(l.problems, Problem{File: file, Line: max(line, 1), Column: max(column, 1), Fault: fault})
+}
+
+// Problems is everything found so far.
+func (l *Reader) Problems() Problems {
+	all := l.problems
+	for _, d := range l.Decoders {
+		all = append(all, d.Problems...)
+	}
+	return all
+}
+
+// source reads one YAML file. After a syntax error nothing more of that file can be read.
+func (l *Reader) source(name string) {
+	text, fault := l.Read(name, MaxSource)
+	if fault != nil {
+		l.Broken = true
+		l.fail(name, 1, 1, *fault)
+		return
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	for {
+		var node yaml.Node
+		err := DecodeNode(decoder, &node)
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			l.Broken = true
+			l.Syntax(name, text, err)
+			return
+		}
+		if len(node.Content) > 0 && node.Content[0].ShortTag() != "!!null" {
+			l.document(name, node.Content[0])
+		}
+	}
+}
+
+// DecodeNode keeps the parser's own failures from ending the process.
+func DecodeNode(decoder *yaml.Decoder, node *yaml.Node) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("yaml: %v", r)
+		}
+	}()
+	return decoder.Decode(node)
+}
+
+// Read returns a file's bytes, or what is wrong with it.
+func (l *Reader) Read(name string, limit int64) ([]byte, *Fault) {
+	info, err := fs.Stat(l.FS, name)
+	if err == nil && info.IsDir() {
+		return nil, &Fault{Code: "no-file", Message: fmt.Sprintf("%s is a directory", name), Expected: "a file"}
+	}
+	if err == nil && !info.Mode().IsRegular() {
+		return nil, &Fault{Code: "no-file", Message: fmt.Sprintf("%s is no regular file", name), Expected: "a file"}
+	}
+	if err == nil && info.Size() > limit {
+		return nil, &Fault{Code: "too-large", Message: fmt.Sprintf("%s has %d bytes", name, info.Size()), Expected: fmt.Sprintf("at most %d", limit)}
+	}
+	var text []byte
+	if err == nil {
+		text, err = fs.ReadFile(l.FS, name)
+	}
+	if err != nil {
+		return nil, &Fault{Code: "no-file", Message: fmt.Sprintf("%s cannot be read: %v", name, strict.Reason(err))}
+	}
+	l.Config.Files = append(l.Config.Files, name)
+	if !utf8.Valid(text) {
+		return nil, &Fault{Code: "not-text", Message: name + " is not UTF-8 text"}
+	}
+	return text, nil
+}
+
+// document decodes one document by its kind.
+func (l *Reader) document(file string, node *yaml.Node) {
+	d := &strict.Decoder{File: file}
+	l.Decoders = append(l.Decoders, d)
+	kind, ok := l.kind(d, node)
+	if !ok {
+		l.Broken = true
+		return
+	}
+	switch kind {
+	case "Application":
+		for _, doc := range decoded[Application](l, d, node, nil) {
+			l.addApplication(doc)
+		}
+	case "Service":
+		l.Config.Services = decoded(l, d, node, l.Config.Services)
+	case "Runtime":
+		l.Config.Runtimes = decoded(l, d, node, l.Config.Runtimes)
+	case "Protection":
+		l.Config.Protections = decoded(l, d, node, l.Config.Protections)
+	case "Extension":
+		l.Config.Extensions = decoded(l, d, node, l.Config.Extensions)
+	}
+}
+
+// decoded adds the document of a node to those of its kind, unless it is too large to be judged.
+func decoded[T any](l *Reader, d *strict.Decoder, node *yaml.Node, all []*Document[T]) []*Document[T] {
+	doc := &Document[T]{Decoder: d}
+	if !d.Decode(node, &doc.Spec) {
+		l.Broken = true
+		return all
+	}
+	return append(all, doc)
+}
+
+func (l *Reader) addApplication(doc *Document[Application]) {
+	if first := l.Config.Application; first != nil {
+		doc.Report("kind", Fault{
+			Code:     "duplicate-application",
+			Message:  fmt.Sprintf("there already is an Application at %s:%d", first.File, first.At("").Line),
+			Expected: "one Application for this directory and those below",
+		})
+		return
+	}
+	l.Config.Application = doc
+}
+
+var kinds = []string{"Application", "Service", "Runtime", "Protection", "Extension"}
+
+// kind reads a document's kind, and refuses other versions of the format.
+func (l *Reader) kind(d *strict.Decoder, node *yaml.Node) (string, bool) {
+	var head struct{ apiVersion, kind *yaml.Node }
+	for i := 0; node.Kind == yaml.MappingNode && i+1 < len(node.Content); i += 2 {
+		switch node.Content[i].Value {
+		case "apiVersion":
+			head.apiVersion = node.Content[i+1]
+		case "kind":
+			head.kind = node.Content[i+1]
+		}
+	}
+	if v := head.apiVersion; v != nil && v.Value != APIVersion {
+		d.Fail("apiVersion", v, Fault{Code: "unknown-version", Message: fmt.Sprintf("there is no version %q of this format", strict.Clip(v.Value)), Expected: APIVersion})
+		return "", false
+	}
+	if head.kind == nil {
+		d.Fail("kind", node, Fault{Code: "missing-field", Message: `a document begins with "apiVersion" and "kind"; "kind" is missing`, Expected: strict.OneOf(kinds)})
+		return "", false
+	}
+	kind := head.kind.Value
+	if slices.Contains(kinds, kind) {
+		return kind, true
+	}
+	fault := strict.Unknown("unknown-kind", fmt.Sprintf("there is no kind %q", strict.Clip(kind)), kind, kinds)
+	d.Fail("kind", head.kind, fault)
+	return "", false
+}
+
+// contents reads the files that services pass on to their runtime.
+func (l *Reader) contents() {
+	for _, s := range l.Config.Services {
+		l.serviceFiles(s, "custom.files", s.Spec.Custom)
+		for i, o := range s.Spec.PerReleaseChannel {
+			l.serviceFiles(s, strict.Index("perReleaseChannel", i)+".custom.files", o.Custom)
+		}
+	}
+}
+
+func (l *Reader) serviceFiles(s *Document[Service], at string, custom *ServiceCustom) {
+	if custom == nil {
+		return
+	}
+	seen := map[string]bool{}
+	for i, name := range custom.Files {
+		where := strict.Index(at, i)
+		clean, fault := LocalFile(name)
+		if fault == nil && seen[clean] {
+			fault = &Fault{Code: "duplicate-name", Message: fmt.Sprintf("%s is listed twice", clean)}
+		}
+		if fault != nil {
+			s.Report(where, *fault)
+			continue
+		}
+		seen[clean] = true
+		full := path.Join(path.Dir(s.File), clean)
+		if _, done := l.Config.Contents[full]; done {
+			continue
+		}
+		text, fault := l.Read(full, MaxAsset)
+		if fault != nil {
+			s.Report(where, *fault)
+			continue
+		}
+		l.Config.Contents[full] = string(text)
+	}
+}
+
+// LocalFile cleans a path that must lead to the declaring file's directory or below.
+func LocalFile(name string) (string, *Fault) {
+	clean := path.Clean(name)
+	if name == "" || path.IsAbs(name) || strings.Contains(name, `\`) || clean == ".." || strings.HasPrefix(clean, "../") || !fs.ValidPath(clean) {
+		return "", &Fault{
+			Code: "outside-directory", Message: fmt.Sprintf("%q leads out of the directory of this file", strict.Clip(name)),
+			Expected: "a relative path with slashes, at or below it",
+		}
+	}
+	return clean, nil
+}
+
+var (
+	yamlLine   = regexp.MustCompile(`^line (\d+): `)
+	yamlAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
+	// The parser's own complaints, as opposed to its scanner's, name the line before.
+	lineBefore = regexp.MustCompile(`^did not find expected (<|node|'|key)|^found (undefined tag|duplicate|incompatible)`)
+)
+
+// Syntax words the YAML parser's error and takes the position from it as far as it says one.
+func (l *Reader) Syntax(name string, source []byte, err error) {
+	text, line, column := strings.TrimPrefix(err.Error(), "yaml: "), 1, 1
+	if m := yamlLine.FindStringSubmatch(text); m != nil {
+		line, _ = strconv.Atoi(m[1])
+		text = strings.TrimPrefix(text, m[0])
+		if lineBefore.MatchString(text) {
+			line++
+		}
+	}
+	expected := ""
+	if m := yamlAnchor.FindStringSubmatch(text); m != nil {
+		line, column = positionOf(source, "*"+m[1])
+		expected = "an anchor &" + m[1] + " earlier in the same document"
+	}
+	l.fail(name, line, column, Fault{Code: "syntax", Message: "this is no YAML: " + text, Expected: expected})
+}
+
+// positionOf is where a word first stands.
+func positionOf(source []byte, word string) (line, column int) {
+	before, _, _ := bytes.Cut(source, []byte(word))
+	return bytes.Count(before, []byte("\n")) + 1, len(before) - bytes.LastIndexByte(before, '\n')
+}

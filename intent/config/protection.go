@@ -1,0 +1,293 @@
+package config
+
+import "github.com/converge-engine/converge/entities"
+
+// Protection is a way to judge a release that several places share by reference. It is judged by
+// exactly one of its kinds.
+type Protection struct {
+	Header
+	// What it protects from, for people.
+	Description string `json:"description,omitempty"`
+	// Values that whoever refers to it may set, and that its texts may use as ${{ params.NAME }}. One
+	// without a default must be set.
+	Parameters []Parameter `json:"parameters,omitempty"`
+	ProtectionKind
+}
+
+// ProtectionUse is a protection of release channels: written out, or by reference.
+type ProtectionUse struct {
+	// What explain shows and bypass names, unique in a channel; the name of what is referred to when
+	// not given.
+	Name Name `json:"name,omitempty"`
+	// The name of a Protection.
+	Ref Name `json:"ref,omitempty"`
+	// Values for the parameters of what is referred to.
+	Parameters map[ParameterName]Literal `json:"parameters,omitempty"`
+	ProtectionKind
+	// When in the life of a release it is asked: preApproval and postApproval for allowedTimes,
+	// deniedVersions and always, preApproval for the others. Right before anything is applied, all of
+	// them are asked once more.
+	Lifecycle []ProtectionStage `json:"lifecycle,omitempty"`
+	// Whether repairs of drift ask it too: freezes (allowedTimes with nothing but freezes) and capacity
+	// do unless this says otherwise, others do not.
+	Repairs *bool `json:"repairs,omitempty"`
+	// The time between looks while a release waits for it: 30s; 1m for job, and 5m for allowedTimes,
+	// deniedVersions and always, which say themselves when they change.
+	Interval Duration `json:"interval,omitempty"`
+}
+
+// ProtectionStage is a stage in the life of a release at which a protection is asked. Exactly one field
+// is given.
+type ProtectionStage struct {
+	// Before people are asked to approve.
+	PreApproval *NoSettings `json:"preApproval,omitempty"`
+	// After they have.
+	PostApproval *NoSettings `json:"postApproval,omitempty"`
+	// Right before the deployment, or while it goes on.
+	Deployment *DuringDeployment `json:"deployment,omitempty"`
+	// After the objects became stable.
+	PostDeployment *AfterDeployment `json:"postDeployment,omitempty"`
+}
+
+// NoSettings is a mapping without fields: {}.
+type NoSettings struct{}
+
+// DuringDeployment says what a protection does to a deployment.
+type DuringDeployment struct {
+	// Block holds the deployment before it begins; fail also fails the release when the protection does
+	// not pass while it is deploying.
+	OnFailure OnFailure `json:"onFailure,omitempty" jsonschema:"default=block"`
+}
+
+// AfterDeployment is the window in which a protection must pass after a deployment. Anything but
+// passing in it fails the release in the channel, except errors of the protection itself, which delay.
+type AfterDeployment struct {
+	// How long after the objects became stable it begins.
+	Delay Duration `json:"delay,omitempty"`
+	// How long it lasts.
+	For Duration `json:"for"`
+}
+
+// OnFailure is block or fail.
+type OnFailure string
+
+// Values lists what may stand in the file.
+func (OnFailure) Values() []string { return []string{"block", "fail"} }
+
+// ProtectionKind is how a protection judges. Exactly one field is given.
+type ProtectionKind struct {
+	// Passes within windows of time, outside of holidays and freezes.
+	AllowedTimes *AllowedTimes `json:"allowedTimes,omitempty"`
+	// Refuses versions.
+	DeniedVersions *DeniedVersions `json:"deniedVersions,omitempty"`
+	// Passes while the samples of a Prometheus query are within bounds.
+	Prometheus *PrometheusProtection `json:"prometheus,omitempty"`
+	// Passes while no alert is active that is neither silenced nor inhibited.
+	Alertmanager *AlertmanagerProtection `json:"alertmanager,omitempty"`
+	// Passes while an address answers well.
+	HTTP *HTTPProtection `json:"http,omitempty"`
+	// Asks a command, run by the worker: exit code 0 passes, 2 waits, 3 fails, anything else is an
+	// error. The last line of its output is the reason.
+	Command *CommandProtection `json:"command,omitempty"`
+	// Asks a command, run as a Kubernetes Job, which answers in the same way.
+	Job *JobProtection `json:"job,omitempty"`
+	// Passes while what will serve is at least the recent maximum use.
+	Capacity *CapacityProtection `json:"capacity,omitempty"`
+	// Gives a fixed verdict, for trying out.
+	Always *AlwaysProtection `json:"always,omitempty"`
+}
+
+// AllowedTimes passes within its windows, outside of holidays and freezes.
+type AllowedTimes struct {
+	// The name of a time zone, such as Europe/Paris.
+	TimeZone string `json:"timeZone"`
+	// When it is open; always when not given.
+	Windows []TimeWindow `json:"windows,omitempty"`
+	// Countries on whose public holidays it is closed: FR, US, DE-BY.
+	HolidayCountries []string `json:"holidayCountries,omitempty"`
+	// Further days on which it is closed: "2026-12-24".
+	Holidays []string `json:"holidays,omitempty"`
+	// Spans in which it is closed.
+	Freezes []Freeze `json:"freezes,omitempty"`
+}
+
+// TimeWindow is open on some days of the week, between two times of the day.
+type TimeWindow struct {
+	// Days of the week: Mon-Thu, or Sat,Sun; every day when not given.
+	Days string `json:"days,omitempty"`
+	// Times of the day: "09:00-16:00", or over midnight "22:00-06:00"; all day when not given.
+	Hours string `json:"hours,omitempty"`
+}
+
+// Freeze is a span in which nothing opens.
+type Freeze struct {
+	// Its first day "2026-12-20", a local time "2026-12-20T18:00", or a time with its zone.
+	From string `json:"from"`
+	// Its last day, which belongs to it, or the time at which it ends.
+	To string `json:"to"`
+	// Why, for people.
+	Reason string `json:"reason,omitempty"`
+}
+
+// DeniedVersions refuses versions.
+type DeniedVersions struct {
+	// Versions, or patterns of them: v1.2.*
+	Versions []string `json:"versions"`
+	// Why, for people.
+	Reason string `json:"reason,omitempty"`
+}
+
+// PrometheusProtection passes while every sample of an instant query is within bounds.
+type PrometheusProtection struct {
+	// The address of the server: http://prometheus:9090
+	URL string `json:"url"`
+	// The query, in PromQL.
+	Query string `json:"query"`
+	// Every sample must be less than this.
+	LessThan *Number `json:"lessThan,omitempty"`
+	// Every sample must be greater than this.
+	GreaterThan *Number `json:"greaterThan,omitempty"`
+	// What no sample at all means: an error, or passing.
+	Empty EmptyResult `json:"empty,omitempty" jsonschema:"default=error"`
+	// A token to send along.
+	Token *EnvValue `json:"token,omitempty"`
+}
+
+// EmptyResult is error or pass.
+type EmptyResult string
+
+// Values lists what may stand in the file.
+func (EmptyResult) Values() []string { return []string{"error", "pass"} }
+
+// AlertmanagerProtection passes while no alert that matches is active.
+type AlertmanagerProtection struct {
+	// The address of the server: http://alertmanager:9093
+	URL string `json:"url"`
+	// Labels that an alert must all have to count.
+	Matchers map[string]string `json:"matchers"`
+	// A token to send along.
+	Token *EnvValue `json:"token,omitempty"`
+}
+
+// HTTPProtection passes while a GET answers with one of the statuses.
+type HTTPProtection struct {
+	// The address.
+	URL string `json:"url"`
+	// Headers to send along.
+	Headers map[string]EnvValue `json:"headers,omitempty"`
+	// Statuses that pass; 200 to 299 when not given.
+	Statuses []int `json:"statuses,omitempty"`
+	// How long it may take.
+	Timeout Duration `json:"timeout,omitempty" jsonschema:"default=10s"`
+}
+
+// CommandProtection asks a command that starts in the directory of this file, without a shell.
+type CommandProtection struct {
+	// The program and its arguments.
+	Command []string `json:"command"`
+	// Environment variables for it.
+	Env map[EnvName]EnvValue `json:"env,omitempty"`
+	// How long it may take.
+	Timeout Duration `json:"timeout,omitempty" jsonschema:"default=30s"`
+}
+
+// JobProtection asks a command that runs as a Kubernetes Job.
+type JobProtection struct {
+	// The program and its arguments.
+	Command []string `json:"command"`
+	// Environment variables for it.
+	Env map[EnvName]EnvValue `json:"env,omitempty"`
+	// How long it may take.
+	Timeout Duration `json:"timeout,omitempty" jsonschema:"default=5m"`
+	CommandJob
+}
+
+// CapacityProtection passes while what will serve is at least the recent maximum use.
+type CapacityProtection struct {
+	// The address of a Prometheus server.
+	URL string `json:"url"`
+	// A query of the present use, whose recent maximum counts.
+	Use string `json:"use"`
+	// How far back the maximum is looked for.
+	Over Duration `json:"over,omitempty" jsonschema:"default=24h"`
+	// A query of what would serve. Either this or parameter is given.
+	Capacity string `json:"capacity,omitempty"`
+	// The parameter of the service that says what would serve.
+	Parameter ParameterName `json:"parameter,omitempty"`
+	// What one unit of the parameter serves.
+	Per *Number `json:"per,omitempty" jsonschema:"default=1"`
+	// A token to send along.
+	Token *EnvValue `json:"token,omitempty"`
+}
+
+// AlwaysProtection gives a fixed verdict, for trying out.
+type AlwaysProtection struct {
+	// The verdict.
+	Verdict FixedVerdict `json:"verdict"`
+	// The reason to show with it.
+	Reason string `json:"reason,omitempty"`
+}
+
+// FixedVerdict is a verdict as explain shows it.
+type FixedVerdict string
+
+// Values lists what may stand in the file.
+func (FixedVerdict) Values() []string { return []string{"PASS", "WAIT", "FAIL", "ERROR"} }
+
+// kindName is a kind of protection and whether it was given.
+type kindName struct {
+	kind  entities.CheckKind
+	given bool
+}
+
+func (k ProtectionKind) names() []kindName {
+	return []kindName{
+		{entities.CheckAllowedTimes, k.AllowedTimes != nil},
+		{entities.CheckDeniedVersions, k.DeniedVersions != nil},
+		{entities.CheckPrometheus, k.Prometheus != nil},
+		{entities.CheckAlertmanager, k.Alertmanager != nil},
+		{entities.CheckHTTP, k.HTTP != nil},
+		{entities.CheckCommand, k.Command != nil},
+		{entities.CheckJob, k.Job != nil},
+		{entities.CheckCapacity, k.Capacity != nil},
+		{entities.CheckAlways, k.Always != nil},
+	}
+}
+
+// Kinds lists the kinds that were given; one is right.
+func (k ProtectionKind) Kinds() []entities.CheckKind {
+	var given []entities.CheckKind
+	for _, n := range k.names() {
+		if n.given {
+			given = append(given, n.kind)
+		}
+	}
+	return given
+}
+
+// KindNames lists all kinds, for messages.
+func KindNames() []string {
+	var all []string
+	for _, n := range (ProtectionKind{}).names() {
+		all = append(all, string(n.kind))
+	}
+	return all
+}
+
+// Stages lists the stages that an item of a lifecycle names; one is right.
+func (s ProtectionStage) Stages() []entities.CheckAt {
+	var all []entities.CheckAt
+	if s.PreApproval != nil {
+		all = append(all, entities.CheckAt{Stage: entities.PreApproval})
+	}
+	if s.PostApproval != nil {
+		all = append(all, entities.CheckAt{Stage: entities.PostApproval})
+	}
+	if s.Deployment != nil {
+		all = append(all, entities.CheckAt{Stage: entities.Deployment, Fails: s.Deployment.OnFailure == "fail"})
+	}
+	if after := s.PostDeployment; after != nil {
+		all = append(all, entities.CheckAt{Stage: entities.PostDeployment, Delay: after.Delay.Or(0), For: after.For.Or(0)})
+	}
+	return all
+}

@@ -1,0 +1,216 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/intent/internal/strict"
+)
+
+// APIVersion is the only version of the configuration format.
+const APIVersion = "converge/v1"
+
+// Header begins every document.
+type Header struct {
+	// The version of the format.
+	APIVersion FormatVersion `json:"apiVersion"`
+	// The kind of document.
+	Kind string `json:"kind"`
+	// The name, unique among the documents of this kind.
+	Name Name `json:"name"`
+}
+
+// Title names the document in a sentence: service web.
+func (h Header) Title() string { return strings.ToLower(h.Kind) + " " + string(h.Name) }
+
+// The types of scalars, each with what it accepts.
+type (
+	// FormatVersion is converge/v1.
+	FormatVersion string
+	// Name is the name of something declared: it goes into workflow ids, queues and file names.
+	Name string
+	// ParameterName is the name of a parameter.
+	ParameterName string
+	// EnvName is the name of an environment variable.
+	EnvName string
+	// WorkerEnvName is the name of an environment variable of the worker.
+	WorkerEnvName string
+	// Version is a version's name, as runtimes see it.
+	Version string
+	// Duration is a length of time such as 90s or 1h30m. The empty one was not given.
+	Duration string
+	// ConfigChanges is release or hold.
+	ConfigChanges string
+	// Drift is enforce or observe.
+	Drift string
+	// ParamType is the type of a parameter.
+	ParamType string
+	// FetchMode is structured or exitCode.
+	FetchMode string
+	// WorkerLocation is local or remote.
+	WorkerLocation string
+)
+
+const (
+	namePattern      = `^[a-z]([a-z0-9-]*[a-z0-9])?$`
+	parameterPattern = `^[A-Za-z][A-Za-z0-9_-]*$`
+	envPattern       = `^[A-Za-z_][A-Za-z0-9_]*$`
+	durationPattern  = `^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	versionPattern   = `^[A-Za-z0-9][A-Za-z0-9._+:@~=-]{0,127}$`
+)
+
+var (
+	nameRE      = regexp.MustCompile(namePattern)
+	parameterRE = regexp.MustCompile(parameterPattern)
+	envRE       = regexp.MustCompile(envPattern)
+	durationRE  = regexp.MustCompile(durationPattern)
+	versionRE   = regexp.MustCompile(versionPattern)
+	reservedRE  = regexp.MustCompile(`-i[0-9]+$`)
+)
+
+// Values lists what may stand in the file.
+func (FormatVersion) Values() []string { return []string{APIVersion} }
+
+// Values lists what may stand in the file.
+func (ConfigChanges) Values() []string { return []string{"release", "hold"} }
+
+// Values lists what may stand in the file.
+func (Drift) Values() []string { return []string{"enforce", "observe"} }
+
+// Values lists what may stand in the file.
+func (ParamType) Values() []string { return []string{"string", "int", "float", "bool", "secretRef"} }
+
+// Values lists what may stand in the file.
+func (FetchMode) Values() []string { return []string{"structured", "exitCode"} }
+
+// Values lists what may stand in the file.
+func (WorkerLocation) Values() []string { return []string{"local", "remote"} }
+
+// Pattern is for the JSON schema.
+func (Name) Pattern() string { return namePattern }
+
+// Pattern is for the JSON schema.
+func (ParameterName) Pattern() string { return parameterPattern }
+
+// Pattern is for the JSON schema.
+func (EnvName) Pattern() string { return envPattern }
+
+// Pattern is for the JSON schema.
+func (WorkerEnvName) Pattern() string { return envPattern }
+
+// Pattern is for the JSON schema.
+func (Version) Pattern() string { return versionPattern }
+
+// Pattern is for the JSON schema.
+func (Duration) Pattern() string { return durationPattern }
+
+// Check refuses what is no name.
+func (n Name) Check() *Fault {
+	if nameRE.MatchString(string(n)) && len(n) <= 63 {
+		return nil
+	}
+	return &Fault{
+		Code: "bad-name", Message: fmt.Sprintf("%q is no name", strict.Clip(string(n))),
+		Expected: "lower-case letters, digits and hyphens, a letter first, at most 63 of them",
+	}
+}
+
+// Check refuses what is no parameter's name.
+func (n ParameterName) Check() *Fault {
+	if parameterRE.MatchString(string(n)) && len(n) <= 63 {
+		return nil
+	}
+	return &Fault{
+		Code: "bad-name", Message: fmt.Sprintf("%q is no name of a parameter", strict.Clip(string(n))),
+		Expected: "letters, digits, hyphens and underscores, a letter first, at most 63 of them",
+	}
+}
+
+// Check refuses what no environment variable can be called. Names beginning with PVN_ belong to
+// the contract of C7, those with CONVERGE_ to what is to come.
+func (n EnvName) Check() *Fault {
+	if !envRE.MatchString(string(n)) || len(n) > 128 {
+		return &Fault{
+			Code: "bad-name", Message: fmt.Sprintf("%q is no name of an environment variable", strict.Clip(string(n))),
+			Expected: "letters, digits and underscores, no digit first",
+		}
+	}
+	if reservedEnv(string(n)) {
+		return &Fault{
+			Code: "bad-name", Message: fmt.Sprintf("%q is set by Converge itself", string(n)),
+			Expected: "a name that does not begin with PVN_ or CONVERGE_",
+		}
+	}
+	return nil
+}
+
+func reservedEnv(name string) bool {
+	return strings.HasPrefix(name, "PVN_") || strings.HasPrefix(name, "CONVERGE_")
+}
+
+// Check refuses what no environment variable can be called.
+func (n WorkerEnvName) Check() *Fault {
+	if envRE.MatchString(string(n)) && len(n) <= 128 {
+		return nil
+	}
+	return &Fault{
+		Code: "bad-name", Message: fmt.Sprintf("%q is no name of an environment variable", strict.Clip(string(n))),
+		Expected: "letters, digits and underscores, no digit first",
+	}
+}
+
+// Check refuses what is no version.
+func (v Version) Check() *Fault { return CheckVersion(string(v)) }
+
+// CheckVersion says what is wrong with a version's name; nil is nothing. Versions are opaque, but
+// go into commands, file names and lists: letters, digits and a
+// few signs, at most 128 characters, as entities checks them too.
+// Names that end like "-i42" are those of config releases.
+func CheckVersion(version string) *Fault {
+	if fault := CheckFullVersion(version); fault != nil {
+		return fault
+	}
+	if end := reservedRE.FindString(version); end != "" {
+		return &Fault{
+			Code: "bad-version", Message: fmt.Sprintf("%q ends in %q, which marks the release of a configuration change", version, end),
+			Expected: "another name",
+		}
+	}
+	return nil
+}
+
+// CheckFullVersion accepts the full versions of config releases too.
+func CheckFullVersion(version string) *Fault {
+	if versionRE.MatchString(version) {
+		return nil
+	}
+	return &Fault{
+		Code: "bad-version", Message: fmt.Sprintf("%q is no version", strict.Clip(version)),
+		Expected: "1 to 128 letters, digits and . _ + - : @ ~ =, beginning with a letter or digit",
+	}
+}
+
+// Check refuses what is no length of time.
+func (d Duration) Check() *Fault {
+	v, err := time.ParseDuration(string(d))
+	if !durationRE.MatchString(string(d)) || err != nil {
+		return &Fault{Code: "bad-duration", Message: fmt.Sprintf("%q is no length of time", strict.Clip(string(d))), Expected: d.Wanted()}
+	}
+	if v > 366*24*time.Hour {
+		return &Fault{Code: "bad-duration", Message: fmt.Sprintf("%q is too long", strict.Clip(string(d))), Expected: "at most a year"}
+	}
+	return nil
+}
+
+// Wanted words what may stand in the file.
+func (Duration) Wanted() string { return "a length of time such as 30s, 5m or 1h30m" }
+
+// Or is the duration, or another when it was not given (or was wrong, which is reported).
+func (d Duration) Or(other time.Duration) time.Duration {
+	if v, err := time.ParseDuration(string(d)); err == nil && d != "" {
+		return v
+	}
+	return other
+}

@@ -1,0 +1,145 @@
+package config
+
+// Service is what a team releases. It goes through the application's release channels.
+type Service struct {
+	Header
+	// What the service is, for people.
+	Description string `json:"description,omitempty"`
+	// The runtime it runs on; needed only where several of a channel's runtimes could run it.
+	Runtime Name `json:"runtime,omitempty"`
+	// The version that shall run. The file then owns the version: changing it releases, and
+	// releasing by hand is refused.
+	Version Version `json:"version,omitempty"`
+	// The version that is released once, when nothing was released yet.
+	InitialVersion Version `json:"initialVersion,omitempty"`
+	// Values that a release may set and payloads may use as ${{ params.NAME }}.
+	Parameters []Parameter `json:"parameters,omitempty"`
+	// What a change of configuration without a new version does: release it as a config release
+	// (the default), or hold it until the next release.
+	ConfigChanges ConfigChanges `json:"configChanges,omitempty" jsonschema:"default=release"`
+	// How long a release may take in a channel, from its first apply to stable objects, before it
+	// has failed there.
+	ProgressDeadline Duration `json:"progressDeadline,omitempty" jsonschema:"default=10m"`
+	// What happens when something was changed by hand: enforce repairs it, observe reports it.
+	Drift Drift `json:"drift,omitempty" jsonschema:"default=enforce"`
+	// What the commands of a custom runtime receive.
+	Custom *ServiceCustom `json:"custom,omitempty"`
+	// The objects that make up the service on a Kubernetes runtime.
+	Kubernetes *ServiceKubernetes `json:"kubernetes,omitempty"`
+	// Whether a release that fails is rolled back by itself to what was good before.
+	AutoRollback *bool `json:"autoRollback,omitempty" jsonschema:"default=true"`
+	// What happens to its objects when it is no longer declared: orphan leaves them, remove takes them
+	// down.
+	OnDelete OnDelete `json:"onDelete,omitempty" jsonschema:"default=orphan"`
+	// What it waits for of other services, in every channel that both go to.
+	Dependencies []Dependency `json:"dependencies,omitempty"`
+	// Protections of its own, beside those of the channels.
+	Protections []ProtectionUse `json:"protections,omitempty"`
+	// Commands that run once for each release.
+	Extensions []ExtensionUse `json:"extensions,omitempty"`
+	// Changes to the above for some channels, applied in order; later wins.
+	PerReleaseChannel []ChannelOverride `json:"perReleaseChannel,omitempty"`
+	// The channels it goes to; all of the application's when not given. A channel left out also
+	// passes its preconditions on to the channels behind it.
+	ReleaseChannels []Name `json:"releaseChannels,omitempty"`
+}
+
+// Planned names the fields that later versions accept.
+func (Service) Planned() []string {
+	return []string{
+		"requires", "ecs", "maestro", "setupCallback", "aggregator", "reconcilers", "integrations", "dns", "renamedFrom", "movedFrom", "labels",
+	}
+}
+
+// Parameter is a value that a release may set. One without a default must have a value in every
+// channel, from perReleaseChannel or from the release.
+type Parameter struct {
+	// The parameter's name.
+	Name ParameterName `json:"name"`
+	// The type of its value.
+	Type ParamType `json:"type"`
+	// The value when nothing else gives one. Text may use ${{ }}, other parameters included.
+	Default *Literal `json:"default,omitempty"`
+	// What it is for, for people.
+	Description string `json:"description,omitempty"`
+}
+
+// ServiceCustom is what the commands of a custom runtime receive of a service. It is the payload:
+// a change of it is a change of what runs.
+type ServiceCustom struct {
+	// Environment variables for the commands.
+	Env map[EnvName]EnvValue `json:"env,omitempty"`
+	// Files for the commands: paths relative to this file, at or below its directory. Their content is
+	// passed on as it is, without substitution.
+	Files []string `json:"files,omitempty"`
+}
+
+// ChannelOverride changes a service for one channel, or for all that a selector matches. One of
+// the two is given.
+type ChannelOverride struct {
+	// The name of the channel.
+	ReleaseChannel Name `json:"releaseChannel,omitempty"`
+	// Labels that a channel must all have.
+	Selector map[string]string `json:"selector,omitempty"`
+	// Values of parameters.
+	Parameters map[ParameterName]Literal `json:"parameters,omitempty"`
+	// How long a release may take there.
+	ProgressDeadline Duration `json:"progressDeadline,omitempty"`
+	// What happens there when something was changed by hand.
+	Drift Drift `json:"drift,omitempty"`
+	// Environment variables are added to those of the service, by name; a list of files replaces
+	// its list.
+	Custom *ServiceCustom `json:"custom,omitempty"`
+	// What of the objects is different there: maps merge by key, lists and single values replace.
+	Kubernetes *ServiceKubernetes `json:"kubernetes,omitempty"`
+	// Whether a release that fails there is rolled back by itself.
+	AutoRollback *bool `json:"autoRollback,omitempty"`
+	// Further protections there.
+	Protections []ProtectionUse `json:"protections,omitempty"`
+	// Further extensions there.
+	Extensions []ExtensionUse `json:"extensions,omitempty"`
+}
+
+// Planned names the fields that later versions accept.
+func (ChannelOverride) Planned() []string {
+	return []string{"ecs", "maestro"}
+}
+
+// Dependency is what a service waits for of another one of the application.
+type Dependency struct {
+	// The name of the other service.
+	Service Name `json:"service"`
+	// Stable waits while the other is not stable; versionOrder while its version is older than the one
+	// to be released; staticOrder until it has no release of this configuration or an earlier one still
+	// to come; capacity lets the one of the two go first that must, so that neither serves more than
+	// the other can take.
+	Rule DependencyRule `json:"rule"`
+	// The channel of the other; the same when not given.
+	ReleaseChannel Name `json:"releaseChannel,omitempty"`
+	// Of capacity: the parameter that says this service's capacity.
+	Parameter ParameterName `json:"parameter,omitempty"`
+	// Of capacity: the parameter that says the other's; of the same name when not given.
+	OtherParameter ParameterName `json:"otherParameter,omitempty"`
+	// Of capacity: whether this service goes before the other when growing, or when shrinking.
+	First FirstWhen `json:"first,omitempty"`
+}
+
+// DependencyRule is stable, versionOrder, staticOrder or capacity.
+type DependencyRule string
+
+// FirstWhen is growing or shrinking.
+type FirstWhen string
+
+// OnDelete is orphan or remove.
+type OnDelete string
+
+// Values lists what may stand in the file.
+func (DependencyRule) Values() []string {
+	return []string{"stable", "versionOrder", "staticOrder", "capacity"}
+}
+
+// Values lists what may stand in the file.
+func (FirstWhen) Values() []string { return []string{"growing", "shrinking"} }
+
+// Values lists what may stand in the file.
+func (OnDelete) Values() []string { return []string{"orphan", "remove"} }

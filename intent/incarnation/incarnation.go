@@ -1,0 +1,213 @@
+// Package incarnation holds the compiled snapshot of an application: it renders the payloads of a version,
+// derives the rules that services decide by, and says how two incarnations differ.
+//
+// It reads no files and knows neither where an incarnation came from nor where it is kept. Of intent it
+// imports the names and versions of config, and nothing that compiles or stores.
+package incarnation
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/internal/canonical"
+)
+
+// Schema names the version of the incarnation document.
+const Schema = "converge.incarnation/v1"
+
+// Incarnation is an immutable compiled snapshot of one application: the rules of each service and
+// what its payloads are made of. Its bytes are canonical JSON, and their hash is its name (D4, D5).
+// Definitions of runtimes, secrets and numbers are not part of it.
+type Incarnation struct {
+	doc      Document
+	bytes    []byte
+	services map[string]*Service
+}
+
+// Document is what an incarnation says, as its JSON has it.
+type Document struct {
+	Schema      string    `json:"schema"`
+	Application string    `json:"application"`
+	Description string    `json:"description,omitempty"`
+	Channels    []Channel `json:"channels"` // in an order that respects conditions
+	Services    []Service `json:"services"` // by name
+
+	Grants        []entities.Grant        `json:"grants,omitempty"`
+	Identity      *entities.Identity      `json:"identity,omitempty"`
+	Notifications []entities.Notification `json:"notifications,omitempty"`
+}
+
+// Channel is a release channel.
+type Channel struct {
+	Name       string               `json:"name"`
+	Labels     map[string]string    `json:"labels,omitempty"`
+	Constants  map[string]string    `json:"constants,omitempty"`
+	Conditions []entities.Condition `json:"conditions,omitempty"`
+	NoRollback bool                 `json:"noRollback,omitempty"`
+}
+
+// Service is what all channels of a service share, and its instances.
+type Service struct {
+	Name             string                 `json:"name"`
+	Description      string                 `json:"description,omitempty"`
+	Version          string                 `json:"version,omitempty"`
+	InitialVersion   string                 `json:"initialVersion,omitempty"`
+	DeclaredAt       string                 `json:"declaredAt,omitempty"`
+	ConfigChanges    entities.ConfigChanges `json:"configChanges"`
+	ProgressDeadline Period                 `json:"progressDeadline"`
+	Parameters       []Parameter            `json:"parameters,omitempty"`
+	Files            map[string]string      `json:"files,omitempty"`   // path → content, of all channels
+	Objects          map[string]ObjectList  `json:"objects,omitempty"` // of each bundle that a channel names
+	Remove           bool                   `json:"remove,omitempty"`  // when it is no longer declared
+	Channels         []Instance             `json:"channels"`          // in the application's order
+}
+
+// Parameter is a parameter that a service declares.
+type Parameter struct {
+	Name        string             `json:"name"`
+	Type        entities.ParamType `json:"type"`
+	Description string             `json:"description,omitempty"`
+}
+
+// Instance is a service in a channel: its rules, and what its payload is rendered from. Texts
+// still hold their substitutions.
+type Instance struct {
+	Channel          string                    `json:"channel"`
+	Runtime          string                    `json:"runtime"`
+	Kind             entities.RuntimeKind      `json:"kind"`
+	Address          map[string]string         `json:"address,omitempty"`
+	Drift            entities.Drift            `json:"drift"`
+	ProgressDeadline Period                    `json:"progressDeadline"`
+	Parameters       map[string]any            `json:"parameters,omitempty"`
+	Env              map[string]entities.Value `json:"env,omitempty"`
+	Files            []string                  `json:"files,omitempty"`
+	Kubernetes       *Kubernetes               `json:"kubernetes,omitempty"`
+	NoRollback       bool                      `json:"noRollback,omitempty"`
+
+	// Their definitions are named by digests that hold wherever the directory lies.
+	Checks     []entities.Check     `json:"checks,omitempty"`
+	Extensions []entities.Extension `json:"extensions,omitempty"`
+}
+
+// Kubernetes is what a service in a channel is made of on a Kubernetes runtime.
+type Kubernetes struct {
+	Bundle string   `json:"bundle"`
+	Names  []string `json:"names,omitempty"` // that its substitutions name
+	Fixed  []string `json:"fixed,omitempty"` // parameters that shaped it, which no release may set
+	Prune  bool     `json:"prune,omitempty"`
+	Adopt  bool     `json:"adopt,omitempty"`
+
+	CreateNamespace bool `json:"createNamespace,omitempty"`
+}
+
+// ObjectList says what is in a bundle without its content: the beginning of each object's digest, by
+// what people call it: Deployment/web.
+type ObjectList map[string]string
+
+// Period is a duration that JSON shows as people write it.
+type Period time.Duration
+
+// MarshalText writes 1m30s.
+func (p Period) MarshalText() ([]byte, error) { return []byte(time.Duration(p).String()), nil }
+
+// UnmarshalText reads 1m30s.
+func (p *Period) UnmarshalText(text []byte) error {
+	d, err := time.ParseDuration(string(text))
+	*p = Period(d)
+	return err
+}
+
+// New makes the canonical bytes. It reads them back, so that an incarnation just
+// compiled and one from the store are the same.
+func New(doc Document) (*Incarnation, error) {
+	data, err := canonical.JSON(doc)
+	if err != nil {
+		return nil, fmt.Errorf("compile %s: %w", doc.Application, err)
+	}
+	return Parse(append(data, '\n'))
+}
+
+// Parse reads an incarnation's bytes.
+func Parse(data []byte) (*Incarnation, error) {
+	inc := &Incarnation{bytes: bytes.Clone(data)}
+	if err := json.Unmarshal(data, &inc.doc); err != nil {
+		return nil, fmt.Errorf("read incarnation: %w", err)
+	}
+	if inc.doc.Schema != Schema {
+		return nil, fmt.Errorf("read incarnation: its schema is %q, this version of Converge reads %s", inc.doc.Schema, Schema)
+	}
+	inc.services = make(map[string]*Service, len(inc.doc.Services))
+	for i := range inc.doc.Services {
+		inc.services[inc.doc.Services[i].Name] = &inc.doc.Services[i]
+	}
+	return inc, nil
+}
+
+// Bytes is the canonical JSON document.
+func (i *Incarnation) Bytes() []byte { return bytes.Clone(i.bytes) }
+
+// Hash is the SHA-256 of the bytes, in hex.
+func (i *Incarnation) Hash() string { return canonical.Hash(i.bytes) }
+
+// Application is the application's name.
+func (i *Incarnation) Application() string { return i.doc.Application }
+
+// Channels lists the release channels, in an order that respects conditions.
+func (i *Incarnation) Channels() []string {
+	var names []string
+	for _, c := range i.doc.Channels {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// Services lists the services by name.
+func (i *Incarnation) Services() []string {
+	var names []string
+	for _, s := range i.doc.Services {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// Service returns a service by its name.
+func (i *Incarnation) Service(name string) (*Service, bool) {
+	service, ok := i.services[name]
+	return service, ok
+}
+
+// Only is the incarnation with one of its services.
+func (i *Incarnation) Only(service string) *Incarnation {
+	doc := i.services[service]
+	part := i.doc
+	part.Services = []Service{*doc}
+	return &Incarnation{doc: part, services: map[string]*Service{service: doc}}
+}
+
+func (i *Incarnation) channel(name string) *Channel {
+	at := slices.IndexFunc(i.doc.Channels, func(c Channel) bool { return c.Name == name })
+	if at < 0 {
+		return &Channel{Name: name}
+	}
+	return &i.doc.Channels[at]
+}
+
+func (s *Service) types() map[string]entities.ParamType {
+	types := map[string]entities.ParamType{}
+	for _, p := range s.Parameters {
+		types[p.Name] = p.Type
+	}
+	return types
+}
+
+func (s *Service) instance(channel string) (*Instance, bool) {
+	at := slices.IndexFunc(s.Channels, func(c Instance) bool { return c.Channel == channel })
+	if at < 0 {
+		return nil, false
+	}
+	return &s.Channels[at], true
+}

@@ -1,0 +1,226 @@
+package incarnation
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/internal/strict"
+)
+
+// MaxSpec bounds a service spec in bytes, packed as it goes through a workflow's history, and
+// maxChannels the instances of one service, so that what is said of all of them at once stays small
+// (docs/operating.md, Limits).
+const (
+	MaxSpec     = 32 << 10
+	maxChannels = 500
+)
+
+// Specs derives from an incarnation what the decision needs of each service, by service. Runtimes
+// are the definitions of those that its services run on. Incarnation and Hash stay empty, so that
+// entities.DigestOf of a spec changes only with its content.
+func Specs(inc *Incarnation, runtimes []entities.RuntimeDefinition) (map[string]entities.Spec, error) {
+	known := map[string]entities.RuntimeDefinition{}
+	for _, definition := range runtimes {
+		known[definition.Name] = definition
+	}
+	specs := map[string]entities.Spec{}
+	for i := range inc.doc.Services {
+		spec, err := inc.spec(&inc.doc.Services[i], known)
+		if err != nil {
+			return nil, err
+		}
+		if err := boundSpec(spec); err != nil {
+			return nil, err
+		}
+		specs[spec.Service] = spec
+	}
+	return specs, nil
+}
+
+// boundSpec refuses a spec that workflows cannot hold. Packing costs a millisecond, so that only
+// specs are packed that are not small enough as they are.
+func boundSpec(spec entities.Spec) error {
+	if n := len(spec.Channels); n > maxChannels {
+		return &strict.Fault{
+			Code: "too-many-channels", Message: fmt.Sprintf("service %s goes to %d release channels", spec.Service, n),
+			Expected: fmt.Sprintf("at most %d", maxChannels),
+		}
+	}
+	if !protocol.Large(spec) {
+		return nil
+	}
+	if packed, err := protocol.Pack(spec); err != nil || len(packed) > MaxSpec {
+		return &strict.Fault{
+			Code: "spec-too-large", Message: fmt.Sprintf("the rules of service %s have %d bytes, packed", spec.Service, len(packed)),
+			Expected: fmt.Sprintf("at most %d: fewer release channels, labels, preconditions or protections", MaxSpec),
+		}
+	}
+	return nil
+}
+
+// runtimeSpec is the part of a definition that the decision needs.
+func runtimeSpec(d entities.RuntimeDefinition) entities.RuntimeSpec {
+	spec := entities.RuntimeSpec{
+		Kind: d.Kind, Digest: entities.DigestOf(d), Looks: true, Remote: d.Remote, Timing: d.Timing,
+		MaxApplies: d.MaxApplies, ApproveApplies: d.ApproveApplies, CanRemove: CanRemove(d),
+	}
+	if d.Custom != nil {
+		spec.Mode, spec.Looks = d.Custom.Mode, d.Custom.Fetch != nil
+	}
+	return spec
+}
+
+// CanRemove tells whether what runs on a runtime can be taken down (A24).
+func CanRemove(d entities.RuntimeDefinition) bool { return d.Custom == nil || d.Custom.Remove != nil }
+
+func (i *Incarnation) spec(doc *Service, known map[string]entities.RuntimeDefinition) (entities.Spec, error) {
+	spec := entities.Spec{
+		Application: i.doc.Application, Service: doc.Name, ServiceID: i.doc.Application + "." + doc.Name,
+		Description: doc.Description, Parameters: doc.paramSpecs(),
+		Version: doc.Version, InitialVersion: doc.InitialVersion, DeclaredAt: doc.DeclaredAt,
+		ConfigChanges: doc.ConfigChanges, ProgressDeadline: time.Duration(doc.ProgressDeadline),
+		Runtimes: map[string]entities.RuntimeSpec{},
+		Grants:   i.doc.Grants, Identity: i.doc.Identity, Notifications: i.doc.Notifications, Remove: doc.Remove,
+	}
+	for _, channel := range i.doc.Channels {
+		instance, ok := doc.instance(channel.Name)
+		if !ok {
+			continue
+		}
+		template, err := i.Template(doc.Name, channel.Name)
+		if err != nil {
+			return spec, err
+		}
+		runtime, ok := known[instance.Runtime]
+		if !ok {
+			return spec, &strict.Fault{Code: "unknown-runtime", Message: fmt.Sprintf("service %s runs on runtime %q in release channel %s, which has no definition", doc.Name, instance.Runtime, channel.Name)}
+		}
+		spec.Runtimes[instance.Runtime] = runtimeSpec(runtime)
+		spec.Channels = append(spec.Channels, entities.ChannelSpec{
+			Name: channel.Name, Labels: channel.Labels, Runtime: instance.Runtime, Template: entities.DigestOf(template),
+			Conditions: conditionsAmong(i.doc.Channels, channel, func(name string) bool { _, ok := doc.instance(name); return ok }),
+			Checks:     instance.Checks, Extensions: instance.Extensions,
+			Drift: instance.Drift, ProgressDeadline: time.Duration(instance.ProgressDeadline),
+			NoRollback: instance.NoRollback || channel.NoRollback || runtime.NoRollback,
+		})
+	}
+	return spec, nil
+}
+
+// paramSpecs lists the parameters; one is required when some channel has no value for it.
+func (s *Service) paramSpecs() []entities.ParamSpec {
+	var all []entities.ParamSpec
+	for _, p := range s.Parameters {
+		spec := entities.ParamSpec{Name: p.Name, Type: p.Type}
+		for _, instance := range s.Channels {
+			if _, ok := instance.Parameters[p.Name]; !ok {
+				spec.Required = true
+			}
+		}
+		all = append(all, spec)
+	}
+	return all
+}
+
+// Manifest names the spec of every service of an incarnation by digest, so that a publication
+// tells only the services whose spec changed.
+type Manifest map[string]string
+
+// ManifestOf makes the manifest of specs.
+func ManifestOf(specs map[string]entities.Spec) Manifest {
+	manifest := Manifest{}
+	for service, spec := range specs {
+		manifest[service] = entities.DigestOf(spec)
+	}
+	return manifest
+}
+
+// Digest names the manifest in the store.
+func (m Manifest) Digest() string { return entities.DigestOf(m) }
+
+// Since lists, sorted, the services that changed or are new since another manifest, and those that
+// are gone.
+func (m Manifest) Since(from Manifest) (changed, removed []string) {
+	for service, digest := range m {
+		if from[service] != digest {
+			changed = append(changed, service)
+		}
+	}
+	for service := range from {
+		if _, declared := m[service]; !declared {
+			removed = append(removed, service)
+		}
+	}
+	slices.Sort(changed)
+	slices.Sort(removed)
+	return changed, removed
+}
+
+// Upstream lists the channels that a channel waits for.
+func Upstream(channel Channel) []string {
+	var names []string
+	for _, condition := range channel.Conditions {
+		for _, name := range condition.Channels {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// conditionsAmong returns a channel's conditions for a service that goes to some channels only. A
+// channel that it leaves out stands for those that that channel waits for, so that leaving one out
+// never loosens the order of the others.
+func conditionsAmong(channels []Channel, channel Channel, goesTo func(string) bool) []entities.Condition {
+	var result []entities.Condition
+	add := func(condition entities.Condition) {
+		if len(condition.Channels) > 0 && !slices.ContainsFunc(result, func(o entities.Condition) bool { return o.ID == condition.ID }) {
+			result = append(result, condition)
+		}
+	}
+	for _, condition := range channel.Conditions {
+		if condition.Kind != entities.ChannelStable {
+			result = append(result, condition) // of this channel alone
+			continue
+		}
+		names := present(channels, condition.Channels, goesTo)
+		if condition.ID != "channel-stable/"+condition.Channels[0] || slices.Equal(names, condition.Channels) {
+			condition.Channels = names
+			add(condition)
+			continue
+		}
+		for _, name := range names {
+			add(entities.Condition{ID: "channel-stable/" + name, Kind: entities.ChannelStable, Channels: []string{name}})
+		}
+	}
+	return result
+}
+
+// present replaces channels that a service leaves out by those that they wait for.
+func present(channels []Channel, names []string, goesTo func(string) bool) []string {
+	var result []string
+	seen := map[string]bool{}
+	var visit func(name string)
+	visit = func(name string) {
+		if seen[name] {
+			return
+		}
+		seen[name] = true
+		if goesTo(name) {
+			result = append(result, name)
+			return
+		}
+		at := slices.IndexFunc(channels, func(c Channel) bool { return c.Name == name })
+		for _, further := range Upstream(channels[at]) {
+			visit(further)
+		}
+	}
+	for _, name := range names {
+		visit(name)
+	}
+	return result
+}

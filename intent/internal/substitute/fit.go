@@ -1,0 +1,162 @@
+package substitute
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/internal/strict"
+)
+
+// FitLiteral turns a value as it comes from YAML or JSON into one of a parameter's type: string,
+// int64, float64, bool or entities.Value. Nothing is converted but numbers to numbers that are
+// equal.
+func FitLiteral(v any, kind entities.ParamType) (any, *strict.Fault) {
+	plain := PlainValue(v)
+	if fit, ok := fits(plain, kind); ok {
+		return fit, nil
+	}
+	if f, ok := plain.(float64); ok && kind == entities.ParamInt && math.Abs(f) > config.MaxInt {
+		return nil, &strict.Fault{Code: "bad-value", Message: "this is too large a number", Expected: "at most 2^53 - 1"}
+	}
+	return nil, &strict.Fault{Code: "wrong-type", Message: "this is " + Describe(plain), Expected: DescribeKind(kind, plain)}
+}
+
+// PlainValue brings the forms in which JSON and Go callers give a value to one.
+func PlainValue(v any) any {
+	switch x := v.(type) {
+	case int:
+		return int64(x)
+	case map[string]any:
+		if name, ok := x["workerEnv"].(string); ok && len(x) == 1 && config.WorkerEnvName(name).Check() == nil {
+			return entities.Value{WorkerEnv: name}
+		}
+	}
+	return v
+}
+
+func fits(v any, kind entities.ParamType) (any, bool) {
+	switch x := v.(type) {
+	case string:
+		return x, kind == entities.ParamString && !strings.ContainsRune(x, 0)
+	case bool:
+		return x, kind == entities.ParamBool
+	case entities.Value:
+		return x, kind == entities.ParamSecret
+	case int64:
+		if kind == entities.ParamFloat {
+			return float64(x), true
+		}
+		return x, kind == entities.ParamInt
+	case float64:
+		if kind == entities.ParamInt && x == math.Trunc(x) && math.Abs(x) <= config.MaxInt {
+			return int64(x), true
+		}
+		return x, kind == entities.ParamFloat
+	}
+	return nil, false
+}
+
+// FitText is FitLiteral that also reads numbers and truth values from text.
+func FitText(v any, kind entities.ParamType) (any, *strict.Fault) {
+	if text, ok := v.(string); ok {
+		if read, ok := readText(text, kind); ok {
+			return read, nil
+		}
+	}
+	return FitLiteral(v, kind)
+}
+
+func readText(text string, kind entities.ParamType) (any, bool) {
+	switch kind {
+	case entities.ParamInt:
+		n, err := strconv.ParseInt(text, 10, 64)
+		return n, err == nil && n <= config.MaxInt && n >= -config.MaxInt
+	case entities.ParamFloat:
+		f, err := strconv.ParseFloat(text, 64)
+		return f, err == nil && !math.IsInf(f, 0) && !math.IsNaN(f)
+	case entities.ParamBool:
+		return text == "true", text == "true" || text == "false"
+	}
+	return nil, false
+}
+
+// FitResult turns the result of a substitution into a value of a parameter's type.
+func FitResult(result Value, kind entities.ParamType) (Value, *Trouble) {
+	widened := result.Kind == kind || result.Kind == entities.ParamInt && kind == entities.ParamFloat
+	switch {
+	case result.Kind == entities.ParamSecret || kind == entities.ParamSecret:
+		return Value{}, &Trouble{Fault: strict.Fault{
+			Code: "wrong-type", Message: "a secret cannot be made by substitution, nor be part of another parameter",
+			Expected: "{workerEnv: NAME} here, or the secret alone in the value of an environment variable",
+		}}
+	case result.symbolic && (widened || kind == entities.ParamString || KindText[result.Kind] == ""):
+		return Value{V: result.V, Kind: kind, symbolic: true}, nil
+	case result.symbolic:
+		return Value{}, &Trouble{Fault: strict.Fault{Code: "wrong-type", Message: "what a release gives here is " + KindText[result.Kind], Expected: DescribeKind(kind, nil)}}
+	case kind == entities.ParamString:
+		return Value{V: AsText(result.V), Kind: kind}, nil
+	}
+	fit, fault := FitText(result.V, kind)
+	if fault != nil {
+		return Value{}, &Trouble{Fault: *fault, InChannel: true}
+	}
+	return Value{V: fit, Kind: kind}, nil
+}
+
+// AsText writes a value as it stands in text.
+func AsText(v any) string {
+	switch x := v.(type) {
+	case string:
+		return x
+	case int64:
+		return strconv.FormatInt(x, 10)
+	case uint64:
+		return strconv.FormatUint(x, 10)
+	case float64:
+		return strconv.FormatFloat(x, 'f', -1, 64)
+	case bool:
+		return strconv.FormatBool(x)
+	}
+	return ""
+}
+
+// KindText words what a parameter of a type takes.
+var KindText = map[entities.ParamType]string{
+	entities.ParamString: "text",
+	entities.ParamInt:    "a whole number",
+	entities.ParamFloat:  "a number",
+	entities.ParamBool:   "true or false",
+	entities.ParamSecret: "a reference to a secret: {workerEnv: NAME}",
+}
+
+// DescribeKind words what a parameter takes, and how to make text of a value that is not.
+func DescribeKind(kind entities.ParamType, v any) string {
+	text := KindText[kind]
+	if kind == entities.ParamString && v != nil && AsText(v) != "" {
+		text += fmt.Sprintf(" (put it in quotes: %q)", AsText(v))
+	}
+	return text
+}
+
+// Describe words a value that does not fit.
+func Describe(v any) string {
+	switch x := v.(type) {
+	case string:
+		return fmt.Sprintf("the text %q", strict.Clip(x))
+	case int64, uint64, float64:
+		return "the number " + AsText(x)
+	case bool:
+		return "the truth value " + AsText(x)
+	case entities.Value:
+		return "a reference to a secret"
+	case nil:
+		return "empty"
+	case []any:
+		return "a list"
+	}
+	return "a mapping"
+}

@@ -1,0 +1,270 @@
+// Package substitute replaces ${{ name }} by what a service in a channel, and a release, give the name, and
+// fits values to the types of parameters. What only a release knows stays open.
+//
+// There are no functions and no nesting: a value never changes the structure of what it stands in.
+package substitute
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/internal/strict"
+)
+
+// Value is what a text or a name stands for. A symbolic one is not known before a release names
+// its version and parameters; its text is then that of the substitution itself.
+type Value struct {
+	V        any // string, int64, float64, bool or entities.Value (a reference to a secret)
+	Kind     entities.ParamType
+	symbolic bool
+}
+
+// Trouble is a Fault met while substituting. inChannel says that other channels may not have it;
+// param names the parameter whose own value has it, "" for the text that was asked about.
+type Trouble struct {
+	strict.Fault
+	InChannel bool
+	Param     string
+}
+
+// Scope is everything that `${{ }}` may name for one service in one channel.
+type Scope struct {
+	Application, Service, Channel string
+	Version, FullVersion          string // both empty: symbolic
+	Labels, Constants             map[string]string
+	Types                         map[string]entities.ParamType
+	Declared                      map[string]any // values of the configuration, which may hold substitutions
+	Given                         map[string]any // values of a release: taken as they are
+	AddressOnly                   bool           // nothing that a release may change
+	Fixing                        bool           // parameters are fixed by the configuration here
+	Owner                         string         // of the parameters; the service when empty
+
+	Params        map[string]Value // results, which are also the parameters used
+	Pending       []string         // parameters being substituted, outermost first
+	UsedConstants map[string]string
+}
+
+// CodeNotFixed marks a parameter that a release could give, where none can.
+const CodeNotFixed = "parameter-not-fixed"
+
+// Pattern matches a substitution; its group is the name.
+var Pattern = regexp.MustCompile(`\$\{\{(.*?)\}\}`)
+
+// Expand substitutes a text. A substitution alone keeps its type; among other text it becomes text.
+func (s *Scope) Expand(text string) (Value, *Trouble) {
+	found := Pattern.FindAllStringSubmatchIndex(text, -1)
+	if strings.Count(text, "${{") != len(found) {
+		return Value{}, &Trouble{Fault: strict.Fault{Code: "bad-substitution", Message: `a "${{" has no "}}" of its own`, Expected: "${{ name }}"}}
+	}
+	if len(found) == 1 && found[0][0] == 0 && found[0][1] == len(text) {
+		return s.Lookup(strings.TrimSpace(text[found[0][2]:found[0][3]]))
+	}
+	result, last := Value{Kind: entities.ParamString}, 0
+	var out strings.Builder
+	for _, f := range found {
+		name := strings.TrimSpace(text[f[2]:f[3]])
+		part, t := s.Lookup(name)
+		if t == nil && part.Kind == entities.ParamSecret {
+			t = &Trouble{Fault: strict.Fault{
+				Code: "secret-in-text", Message: fmt.Sprintf("the secret %q stands among other text", name),
+				Expected: "it alone in the value of an environment variable",
+			}}
+		}
+		if t != nil {
+			return Value{}, t
+		}
+		out.WriteString(text[last:f[0]] + AsText(part.V))
+		result.symbolic, last = result.symbolic || part.symbolic, f[1]
+	}
+	result.V = out.String() + text[last:]
+	return result, nil
+}
+
+var substitutionName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_./-]*$`)
+
+// Lookup returns what a name stands for.
+func (s *Scope) Lookup(name string) (Value, *Trouble) {
+	group, key, dotted := strings.Cut(name, ".")
+	switch {
+	case !substitutionName.MatchString(name):
+		return Value{}, &Trouble{Fault: strict.Fault{
+			Code: "bad-substitution", Message: fmt.Sprintf("%q is no name", strict.Clip(name)),
+			Expected: "a dotted name alone, such as params.image; there are no functions",
+		}}
+	case dotted && group == "params" && !s.AddressOnly:
+		return s.Param(key)
+	case dotted && group == "constants":
+		return s.entry(s.Constants, "constant", name, key)
+	case dotted && group == "labels":
+		return s.entry(s.Labels, "label", name, key)
+	}
+	if text, ok := s.plain()[name]; ok {
+		symbolic := s.Version == "" && (name == "version" || name == "fullVersion")
+		return Value{V: text, Kind: entities.ParamString, symbolic: symbolic}, nil
+	}
+	names := s.names()
+	return Value{}, &Trouble{Fault: strict.Fault{
+		Code: "unknown-name", Message: fmt.Sprintf("nothing is called %q here", name),
+		Expected: strict.OneOf(names), Suggestion: s.nearest(name),
+	}}
+}
+
+// plain holds the names without a dot.
+func (s *Scope) plain() map[string]string {
+	plain := map[string]string{"application": s.Application, "service": s.Service, "channel": s.Channel}
+	switch {
+	case s.AddressOnly:
+	case s.Version == "":
+		plain["version"], plain["fullVersion"] = "${{ version }}", "${{ fullVersion }}"
+	default:
+		plain["version"], plain["fullVersion"] = s.Version, s.FullVersion
+	}
+	return plain
+}
+
+// names lists what a substitution may begin with.
+func (s *Scope) names() []string {
+	if s.AddressOnly {
+		return []string{"constants.*", "labels.*", "channel", "service", "application"}
+	}
+	return []string{"version", "fullVersion", "params.*", "constants.*", "labels.*", "channel", "service", "application"}
+}
+
+// nearest suggests a full name, also one whose group was forgotten or misspelled.
+func (s *Scope) nearest(name string) string {
+	var all []string
+	for key := range s.plain() {
+		all = append(all, key)
+	}
+	groups := map[string][]string{"constants": strict.Keys(s.Constants), "labels": strict.Keys(s.Labels)}
+	if !s.AddressOnly {
+		groups["params"] = strict.Keys(s.Types)
+	}
+	for _, group := range strict.Keys(groups) {
+		for _, key := range groups[group] {
+			if key == name {
+				return group + "." + key
+			}
+			all = append(all, group+"."+key)
+		}
+	}
+	return strict.Nearest(name, all)
+}
+
+func (s *Scope) entry(from map[string]string, what, name, key string) (Value, *Trouble) {
+	text, ok := from[key]
+	if !ok {
+		return Value{}, &Trouble{InChannel: true, Fault: strict.Fault{
+			Code: "unknown-name", Message: fmt.Sprintf("there is no %s %q", what, key),
+			Expected: strict.OneOf(strict.Keys(from)), Suggestion: s.nearest(name),
+		}}
+	}
+	if what == "constant" {
+		if s.UsedConstants == nil {
+			s.UsedConstants = map[string]string{}
+		}
+		s.UsedConstants[key] = text
+	}
+	return Value{V: text, Kind: entities.ParamString}, nil
+}
+
+// Param returns a parameter's value, its own substitutions done.
+func (s *Scope) Param(name string) (Value, *Trouble) {
+	kind, ok := s.Types[name]
+	if !ok {
+		return Value{}, &Trouble{Fault: strict.Unknown("unknown-parameter", fmt.Sprintf("%s has no parameter %q", cmp.Or(s.Owner, "the service"), name), name, strict.Keys(s.Types))}
+	}
+	if done, ok := s.Params[name]; ok {
+		return done, nil
+	}
+	if i := slices.Index(s.Pending, name); i >= 0 {
+		return Value{}, &Trouble{Param: slices.Min(s.Pending[i:]), Fault: strict.Fault{
+			Code:    "cycle",
+			Message: "parameters refer to each other: " + strings.Join(append(slices.Clone(s.Pending[i:]), name), " → "),
+		}}
+	}
+	s.Pending = append(s.Pending, name)
+	result, t := s.evaluate(name, kind)
+	s.Pending = s.Pending[:len(s.Pending)-1]
+	if t != nil {
+		if t.Param == "" {
+			t.Param = name
+		}
+		return Value{}, t
+	}
+	if s.Params == nil {
+		s.Params = map[string]Value{}
+	}
+	s.Params[name] = result
+	return result, nil
+}
+
+func (s *Scope) evaluate(name string, kind entities.ParamType) (Value, *Trouble) {
+	if v, ok := s.Given[name]; ok {
+		return Value{V: v, Kind: kind}, nil
+	}
+	if KindText[kind] == "" { // reported: its type is wrong
+		return Value{V: "", Kind: kind, symbolic: true}, nil
+	}
+	v, ok := s.Declared[name]
+	if !ok && s.Fixing {
+		return Value{}, &Trouble{InChannel: true, Fault: strict.Fault{
+			Code: CodeNotFixed, Message: fmt.Sprintf("parameter %q shapes the chart and has no value", name),
+			Expected: "a default, or a value in perReleaseChannel",
+		}}
+	}
+	if !ok && s.Version != "" {
+		return Value{}, &Trouble{InChannel: true, Fault: strict.Fault{
+			Code: "missing-parameter", Message: fmt.Sprintf("parameter %q has no value", name),
+			Expected: "one from the release",
+		}}
+	}
+	if !ok {
+		return Value{V: "${{ params." + name + " }}", Kind: kind, symbolic: true}, nil
+	}
+	text, isText := v.(string)
+	if !isText || !config.HasSubstitution(text) {
+		fit, fault := FitLiteral(v, kind)
+		if fault != nil {
+			return Value{}, &Trouble{Fault: *fault}
+		}
+		return Value{V: fit, Kind: kind}, nil
+	}
+	result, t := s.Expand(text)
+	if t != nil {
+		return Value{}, t
+	}
+	return FitResult(result, kind)
+}
+
+// Env renders the value of an environment variable, the only field that takes a secret.
+func (s *Scope) Env(v entities.Value) (entities.Value, *Trouble) {
+	if v.WorkerEnv != "" || !config.HasSubstitution(v.Literal) {
+		return v, nil
+	}
+	result, t := s.Expand(v.Literal)
+	if t != nil {
+		return entities.Value{}, t
+	}
+	if secret, ok := result.V.(entities.Value); ok {
+		return secret, nil
+	}
+	return entities.Value{Literal: AsText(result.V)}, nil
+}
+
+// Text renders a value that is text and no secret.
+func (s *Scope) Text(text string) (string, *Trouble) {
+	if !config.HasSubstitution(text) {
+		return text, nil
+	}
+	result, t := s.Expand(text)
+	if t != nil {
+		return "", t
+	}
+	return AsText(result.V), nil
+}

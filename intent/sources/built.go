@@ -1,0 +1,211 @@
+package sources
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"path"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/internal/canonical"
+	"github.com/converge-engine/converge/intent/internal/strict"
+)
+
+// Built are the objects of a kustomization or of a chart, and what is wrong with them. They have no
+// positions of their own: faults are reported where a service names the source.
+type Built struct {
+	Objects []*Object
+	Faults  []strict.Fault
+}
+
+// readTexts reads the objects of rendered texts; byHelm says that tokens and hooks may stand in them.
+func readTexts(texts []Text, byHelm bool) *Built {
+	all := &Built{}
+	for _, text := range texts {
+		r := &objectReader{file: text.Name, origin: text.Name, rendered: byHelm}
+		if err := r.read(text.Data); err != nil {
+			all.Faults = append(all.Faults, strict.Fault{Code: "syntax", Message: fmt.Sprintf("%s is no YAML: %s", text.Name, strings.TrimPrefix(err.Error(), "yaml: "))})
+		}
+		for _, d := range r.decoders {
+			for _, p := range d.Problems {
+				p.Message = strings.TrimSpace(fmt.Sprintf("%s (%s): %s", p.Path, text.Name, p.Message))
+				all.Faults = append(all.Faults, p.Fault)
+			}
+		}
+		all.Objects = append(all.Objects, r.objects...)
+	}
+	return all
+}
+
+// kustomization builds the kustomization in a directory.
+func (l *objectLoader) kustomization(full string) []strict.Fault {
+	from := l.into
+	if from.Built[full] == nil {
+		text, files, err := Kustomize(l.FS, full)
+		l.Config.Files = append(l.Config.Files, files...)
+		if err != nil {
+			from.Built[full] = &Built{Faults: []strict.Fault{refusal("kustomize", "the kustomization cannot be built: ", err)}}
+		} else {
+			from.Built[full] = readTexts([]Text{text}, false)
+		}
+	}
+	return from.Built[full].Faults
+}
+
+// refusal words why a source cannot be used.
+func refusal(code, prefix string, err error) strict.Fault {
+	fault := strict.Fault{Code: code, Message: prefix + err.Error()}
+	var refused *Refusal
+	if errors.As(err, &refused) {
+		fault.Message, fault.Expected = prefix+refused.Text, refused.Expected
+	}
+	return fault
+}
+
+// valuesFile is a file of values for charts.
+type valuesFile struct {
+	*strict.Decoder
+	Values map[string]any
+}
+
+func (l *objectLoader) valuesFile(full string) *strict.Fault {
+	if _, done := l.into.Values[full]; done {
+		return nil
+	}
+	text, fault := l.Read(full, config.MaxSource)
+	if fault != nil {
+		return fault
+	}
+	file := &valuesFile{Decoder: &strict.Decoder{File: full}}
+	l.into.Values[full] = file
+	l.Decoders = append(l.Decoders, file.Decoder)
+	var node yaml.Node
+	if err := config.DecodeNode(yaml.NewDecoder(bytes.NewReader(text)), &node); err != nil {
+		if len(bytes.TrimSpace(text)) == 0 {
+			return nil
+		}
+		l.into.Incomplete = true
+		l.Syntax(full, text, err)
+		return nil
+	}
+	if len(node.Content) == 0 || node.Content[0].ShortTag() == "!!null" {
+		return nil
+	}
+	v, bounded := file.DecodeAny(node.Content[0])
+	values, ok := v.(map[string]any)
+	if bounded && !ok {
+		file.Fail("", node.Content[0], strict.Fault{Code: "wrong-type", Message: "this is " + strict.Describe(node.Content[0]), Expected: "a mapping of values"})
+	}
+	file.Values = values
+	return nil
+}
+
+// chart reads the chart that a service names.
+func (l *objectLoader) chart(s *config.Document[config.Service], at string, h *config.ServiceHelm) {
+	if h.Digest != "" && h.Chart == "" && !s.Faulty(at) {
+		l.wrong(s, at+".digest", strict.Fault{Code: "missing-field", Message: "a digest is that of the chart beside it", Expected: `"chart" too`})
+	}
+	if !s.Has(at+".chart") || s.Faulty(at+".chart") || s.Faulty(at+".digest") {
+		return
+	}
+	if strings.Contains(h.Chart, "://") {
+		l.remoteChart(s, at, h)
+		return
+	}
+	l.at(s, at+".chart", h.Chart, func(full string) []strict.Fault {
+		key := ChartKey(full, h.Digest)
+		if l.into.Charts[key] != nil {
+			return nil
+		}
+		chart, err := l.localChart(full, string(h.Digest))
+		if err != nil {
+			return []strict.Fault{{Code: "chart", Message: fmt.Sprintf("%s is no chart that can be used: %v", full, strict.Reason(err)), Expected: "a directory with a Chart.yaml, or a .tgz file of one"}}
+		}
+		l.into.Charts[key] = chart
+		return nil
+	})
+}
+
+// ChartKey is where Objects.Charts holds a chart.
+func ChartKey(from string, digest config.ChartDigest) string { return from + "#" + string(digest) }
+
+func (l *objectLoader) localChart(full, digest string) (*Chart, error) {
+	info, err := fs.Stat(l.FS, full)
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		if digest != "" {
+			return nil, fmt.Errorf("a directory has no digest")
+		}
+		chart, files, err := ReadChart(l.FS, full)
+		l.Config.Files = append(l.Config.Files, files...)
+		return chart, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > MaxTree {
+		return nil, fmt.Errorf("it is no regular file of at most %d bytes", MaxTree)
+	}
+	data, err := fs.ReadFile(l.FS, full)
+	if err != nil {
+		return nil, err
+	}
+	l.Config.Files = append(l.Config.Files, full)
+	if err := Check(data, digest); err != nil {
+		return nil, err
+	}
+	return OpenChart(data)
+}
+
+// remoteChart fetches a chart that is pinned by its digest.
+func (l *objectLoader) remoteChart(s *config.Document[config.Service], at string, h *config.ServiceHelm) {
+	switch {
+	case !strings.HasPrefix(h.Chart, "https://"):
+		l.wrong(s, at+".chart", strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q cannot be fetched", strict.Clip(h.Chart)), Expected: "an address that begins with https://, or a path"})
+		return
+	case h.Digest == "":
+		l.wrong(s, at+".chart", strict.Fault{Code: "missing-field", Message: "a chart from elsewhere may change", Expected: `"digest" beside it: sha256: and 64 hexadecimal digits`})
+		return
+	}
+	key := ChartKey(h.Chart, h.Digest)
+	if l.into.Charts[key] != nil {
+		return
+	}
+	client := l.Config.Options.Client
+	if client == nil {
+		client = http.DefaultClient
+	}
+	data, err := Fetch(context.Background(), client, h.Chart, string(h.Digest))
+	if err == nil {
+		l.into.Charts[key], err = OpenChart(data)
+	}
+	if err != nil {
+		delete(l.into.Charts, key)
+		l.wrong(s, at+".chart", strict.Fault{Code: "chart", Message: fmt.Sprintf("%s cannot be used: %v", path.Base(h.Chart), err)})
+	}
+}
+
+// Render renders a chart once for the same values, whichever services and channels use it.
+func (from *Objects) Render(key string, chart *Chart, release Release) *Built {
+	data, err := canonical.JSON([]any{key, release.Name, release.Namespace, release.CRDs, release.Values})
+	if err != nil {
+		return &Built{Faults: []strict.Fault{{Code: "chart", Message: "the values cannot be JSON: " + err.Error()}}}
+	}
+	from.mu.Lock()
+	defer from.mu.Unlock()
+	memo := canonical.Hash(data)
+	if from.rendered[memo] == nil {
+		texts, err := chart.Render(release)
+		if err != nil {
+			from.rendered[memo] = &Built{Faults: []strict.Fault{refusal("chart", "the chart cannot be used: ", err)}}
+		} else {
+			from.rendered[memo] = readTexts(texts, true)
+		}
+	}
+	return from.rendered[memo]
+}

@@ -1,0 +1,231 @@
+package sources
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
+	"helm.sh/helm/v4/pkg/engine"
+)
+
+// KubeVersion is the version of Kubernetes that templates see. It is fixed, so that the same sources
+// give the same objects whatever cluster they go to.
+const KubeVersion = "v1.36.0"
+
+// Release is what a chart is rendered with. Values may hold the tokens Version and FullVersion.
+type Release struct {
+	Name, Namespace string
+	Values          map[string]any
+	CRDs            bool // whether those in crds/ are part of it
+}
+
+// Render renders the chart as `helm template` would for a first installation, without a cluster: the
+// texts of crds/, then those of the templates by name. Tokens stand in them as they stood in the
+// values. It renders twice, with other tokens and other answers of clocks and random sources, and
+// refuses what differs in more than the tokens.
+func (c *Chart) Render(r Release) ([]Text, error) {
+	first, err := c.render(r, doubles{})
+	if err != nil {
+		return nil, err
+	}
+	swap := strings.NewReplacer(Version, other(Version), FullVersion, other(FullVersion)).Replace
+	again := r
+	again.Values, _ = replaceTexts(r.Values, swap).(map[string]any)
+	second, err := c.render(again, doubles{second: true})
+	if err != nil {
+		return nil, err
+	}
+	if slices.EqualFunc(first, second, func(a, b Text) bool {
+		return a.Name == b.Name && Reopen(string(a.Data)) == reopenOther(string(b.Data))
+	}) {
+		return first, nil
+	}
+	// Which of the two it is: with the same tokens, only the clock and chance are left.
+	third, err := c.render(r, doubles{second: true})
+	if err != nil {
+		return nil, err
+	}
+	if err := compared(first, third, same); err != nil {
+		return nil, &Refusal{err.Error() + " depends on the time or on chance", "a value for it in the configuration"}
+	}
+	if err := compared(first, second, reopened); err != nil {
+		return nil, &Refusal{err.Error() + " holds a version in another form", "the version as it is: neither cut nor encoded nor in other letters"}
+	}
+	return first, nil
+}
+
+// Refusal is what a chart or kustomization does that has no place when compiling.
+type Refusal struct{ Text, Expected string }
+
+// Error says both.
+func (r *Refusal) Error() string { return r.Text + "; expected " + r.Expected }
+
+func same(a, b Text) bool { return a.Name == b.Name && bytes.Equal(a.Data, b.Data) }
+
+func reopened(a, b Text) bool {
+	return a.Name == b.Name && differs(string(a.Data), string(b.Data)) == ""
+}
+
+// compared names the first template whose two renderings are not equal.
+func compared(first, second []Text, equal func(a, b Text) bool) error {
+	for i, text := range first {
+		switch {
+		case i >= len(second):
+			return errors.New(text.Name)
+		case equal(text, second[i]):
+			continue
+		case text.Name != second[i].Name:
+			return errors.New(text.Name)
+		}
+		line := differs(string(text.Data), string(second[i].Data))
+		if bytes.Equal(text.Data, second[i].Data) || line == "" {
+			line = "a checksum"
+		}
+		return errors.New(text.Name + ": " + line)
+	}
+	if len(second) > len(first) {
+		return errors.New(second[len(first)].Name)
+	}
+	return nil
+}
+
+// render renders once.
+func (c *Chart) render(r Release, d doubles) ([]Text, error) {
+	loaded, err := c.load()
+	if err != nil {
+		return nil, err
+	}
+	capabilities, err := capabilitiesFor(loaded)
+	if err != nil {
+		return nil, err
+	}
+	given, _ := replaceTexts(r.Values, func(text string) string { return text }).(map[string]any)
+	if given == nil {
+		given = map[string]any{}
+	}
+	if err := chartutil.ProcessDependencies(loaded, given); err != nil {
+		return nil, errors.New(oneLine(err.Error()))
+	}
+	options := common.ReleaseOptions{Name: r.Name, Namespace: r.Namespace, Revision: 1, IsInstall: true}
+	values, err := util.ToRenderValuesWithSchemaValidation(loaded, given, options, capabilities, fetches(loaded))
+	if err != nil {
+		return nil, errors.New(oneLine(Reopen(err.Error())))
+	}
+	rendered, err := engine.Engine{CustomTemplateFuncs: d.functions()}.Render(loaded, values)
+	if err != nil {
+		return nil, errors.New(oneLine(Reopen(err.Error())))
+	}
+	return collect(loaded, rendered, r.CRDs), nil
+}
+
+func capabilitiesFor(c *chart.Chart) (*common.Capabilities, error) {
+	version, err := common.ParseKubeVersion(KubeVersion)
+	if err != nil {
+		return nil, err
+	}
+	if needed := c.Metadata.KubeVersion; needed != "" && !chartutil.IsCompatibleRange(needed, KubeVersion) {
+		return nil, fmt.Errorf("chart %s is for Kubernetes %s, and is rendered for %s", c.Name(), needed, KubeVersion)
+	}
+	capabilities := common.DefaultCapabilities.Copy()
+	capabilities.KubeVersion = *version
+	return capabilities, nil
+}
+
+// fetches tells whether a schema of the chart or its parts refers to another address. Such values are
+// not checked, because nothing is fetched.
+func fetches(c *chart.Chart) bool {
+	for line := range strings.Lines(string(c.Schema)) {
+		_, reference, found := strings.Cut(line, `"$ref"`)
+		if found && strings.Contains(reference, "://") {
+			return true
+		}
+	}
+	return slices.ContainsFunc(c.Dependencies(), fetches)
+}
+
+// collect puts the texts in order and leaves out notes and what is empty.
+func collect(c *chart.Chart, rendered map[string]string, crds bool) []Text {
+	var all []Text
+	if crds {
+		for _, crd := range c.CRDObjects() {
+			all = append(all, Text{crd.Filename, crd.File.Data})
+		}
+	}
+	var names []string
+	for name, text := range rendered {
+		if path.Base(name) != "NOTES.txt" && strings.TrimSpace(text) != "" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		all = append(all, Text{name, []byte(rendered[name])})
+	}
+	return all
+}
+
+// What Helm does by hooks is done by waves: those before an installation or upgrade come before
+// everything, those after it last, in the order of their weights.
+const (
+	hookWave  = 100_000
+	maxWeight = 50_000
+)
+
+// reopen puts substitutions back for the tokens that a chart was rendered with.
+func reopen(node *yaml.Node, seen map[*yaml.Node]bool) {
+	if node == nil || seen[node] {
+		return
+	}
+	seen[node] = true
+	if node.Kind == yaml.ScalarNode {
+		node.Value = Reopen(node.Value)
+	}
+	for _, inner := range node.Content {
+		reopen(inner, seen)
+	}
+}
+
+// hook turns a Helm hook into an object of a wave, and tells whether it is one to keep: hooks of
+// tests, deletions and rollbacks are not.
+func hook(fields map[string]any) bool {
+	metadata, _ := fields["metadata"].(map[string]any)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	events, ok := annotations["helm.sh/hook"].(string)
+	if !ok {
+		return true
+	}
+	when := strings.Split(strings.ReplaceAll(events, " ", ""), ",")
+	is := func(events ...string) bool {
+		return slices.ContainsFunc(when, func(event string) bool { return slices.Contains(events, event) })
+	}
+	wave := 0
+	switch {
+	case is("pre-install", "pre-upgrade"):
+		wave = -hookWave
+	case is("post-install", "post-upgrade"):
+		wave = hookWave
+	default:
+		return false
+	}
+	text, _ := annotations["helm.sh/hook-weight"].(string)
+	weight, _ := strconv.Atoi(text) // no weight is 0, as Helm has it
+	wave += min(max(weight, -maxWeight), maxWeight)
+	for _, name := range []string{"helm.sh/hook", "helm.sh/hook-weight", "helm.sh/hook-delete-policy"} {
+		delete(annotations, name)
+	}
+	if _, given := annotations[annotationWave]; !given {
+		annotations[annotationWave] = strconv.Itoa(wave)
+	}
+	// Without a policy, too, Helm deletes a hook before it makes it again.
+	annotations[annotationRecreate] = "true"
+	return true
+}

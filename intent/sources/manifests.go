@@ -1,0 +1,212 @@
+package sources
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/internal/strict"
+)
+
+// Objects is what services on Kubernetes runtimes are made of, as it was read: each file once,
+// however many services and channels use it.
+type Objects struct {
+	Listed    map[string][]string  // files of an entry of manifests, by its path from the directory
+	Manifests map[string][]*Object // by file
+	Built     map[string]*Built    // of kustomizations, by their directory
+	Charts    map[string]*Chart
+	Values    map[string]*valuesFile
+	// incomplete: something could not be read, and was reported.
+	Incomplete bool
+
+	mu       sync.Mutex
+	rendered map[string]*Built // of charts, by all that goes into them
+}
+
+func newObjectSources() *Objects {
+	return &Objects{
+		Listed: map[string][]string{}, Manifests: map[string][]*Object{}, Built: map[string]*Built{},
+		Charts: map[string]*Chart{}, Values: map[string]*valuesFile{}, rendered: map[string]*Built{},
+	}
+}
+
+// objectLoader reads the sources of objects that services name.
+type objectLoader struct {
+	*config.Reader
+	into *Objects
+}
+
+// Read reads the sources of all services, and reports there what is wrong with them.
+func Read(from *config.Reader) *Objects {
+	l := &objectLoader{Reader: from, into: newObjectSources()}
+	for _, s := range l.Config.Services {
+		l.serviceObjects(s, "kubernetes", s.Spec.Kubernetes)
+		for i, o := range s.Spec.PerReleaseChannel {
+			l.serviceObjects(s, strict.Index("perReleaseChannel", i)+".kubernetes", o.Kubernetes)
+		}
+	}
+	return l.into
+}
+
+func (l *objectLoader) serviceObjects(s *config.Document[config.Service], at string, k *config.ServiceKubernetes) {
+	if k == nil {
+		return
+	}
+	for i, name := range k.Manifests {
+		l.at(s, strict.Index(at+".manifests", i), name, single(l.manifests))
+	}
+	if s.Has(at + ".kustomize") {
+		l.at(s, at+".kustomize", k.Kustomize, l.kustomization)
+	}
+	if k.Helm != nil {
+		l.chart(s, at+".helm", k.Helm)
+		for i, name := range k.Helm.ValuesFiles {
+			l.at(s, strict.Index(at+".helm.valuesFiles", i), name, single(l.valuesFile))
+		}
+	}
+}
+
+// single makes a list of at most one fault.
+func single(read func(full string) *strict.Fault) func(string) []strict.Fault {
+	return func(full string) []strict.Fault {
+		if fault := read(full); fault != nil {
+			return []strict.Fault{*fault}
+		}
+		return nil
+	}
+}
+
+// at reads what a path in a service leads to, and reports there what is wrong with it.
+func (l *objectLoader) at(s *config.Document[config.Service], where, name string, read func(full string) []strict.Fault) {
+	if s.Faulty(where) {
+		return
+	}
+	clean, fault := config.LocalFile(name)
+	if fault != nil {
+		l.wrong(s, where, *fault)
+		return
+	}
+	for _, fault := range read(path.Join(path.Dir(s.File), clean)) {
+		l.wrong(s, where, fault)
+	}
+}
+
+// wrong reports a fault in a source of objects.
+func (l *objectLoader) wrong(s *config.Document[config.Service], where string, fault strict.Fault) {
+	l.into.Incomplete = true
+	s.Report(where, fault)
+}
+
+// manifests reads a file, the files of a directory, or those that a glob matches.
+func (l *objectLoader) manifests(full string) *strict.Fault {
+	from := l.into
+	if _, done := from.Listed[full]; done {
+		return nil
+	}
+	files, fault := l.listManifests(full)
+	if fault != nil {
+		return fault
+	}
+	from.Listed[full] = files
+	left := int64(MaxTree)
+	for _, name := range files {
+		if _, done := from.Manifests[name]; done {
+			continue
+		}
+		text, fault := l.Read(name, left)
+		if fault != nil {
+			return fault
+		}
+		left -= int64(len(text))
+		from.Manifests[name] = l.manifest(name, text)
+	}
+	return nil
+}
+
+func (l *objectLoader) listManifests(full string) ([]string, *strict.Fault) {
+	if strings.ContainsAny(full, "*?[") {
+		matched, err := fs.Glob(l.FS, full)
+		if err != nil {
+			return nil, &strict.Fault{Code: "no-file", Message: fmt.Sprintf("%q is no pattern", full), Expected: "* ? and [a-z] for parts of names"}
+		}
+		matched = slices.DeleteFunc(matched, func(name string) bool { return !l.isManifest(name) })
+		if len(matched) == 0 {
+			return nil, &strict.Fault{Code: "no-file", Message: full + " matches no manifest", Expected: "files ending in .yaml, .yml or .json"}
+		}
+		return matched, nil
+	}
+	info, err := fs.Stat(l.FS, full)
+	if err != nil || !info.IsDir() {
+		return []string{full}, nil //nolint:nilerr // reported when the file is read
+	}
+	entries, err := fs.ReadDir(l.FS, full)
+	if err != nil {
+		return nil, &strict.Fault{Code: "no-file", Message: fmt.Sprintf("%s cannot be read: %v", full, strict.Reason(err))}
+	}
+	var files []string
+	for _, e := range entries {
+		if slices.Contains(kustomizationNames, e.Name()) {
+			return nil, &strict.Fault{Code: "wrong-kind", Message: full + " holds a kustomization", Expected: "it as kubernetes.kustomize, or the names of its manifests"}
+		}
+		if name := path.Join(full, e.Name()); l.isManifest(name) {
+			files = append(files, name)
+		}
+	}
+	if len(files) == 0 {
+		return nil, &strict.Fault{Code: "no-file", Message: full + " holds no manifest", Expected: "files ending in .yaml, .yml or .json directly in it"}
+	}
+	return files, nil
+}
+
+// isManifest tells whether a file in a directory is a manifest. Configuration may lie beside them.
+func (l *objectLoader) isManifest(name string) bool {
+	info, err := fs.Stat(l.FS, name)
+	if err != nil || info.IsDir() || config.IsSource(path.Base(name)) || strings.HasPrefix(path.Base(name), ".") {
+		return false
+	}
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name))
+}
+
+// manifest reads the objects of a manifest.
+func (l *objectLoader) manifest(name string, text []byte) []*Object {
+	r := &objectReader{file: name}
+	if err := r.read(text); err != nil {
+		l.into.Incomplete = true
+		l.Syntax(name, text, err)
+	}
+	for _, d := range r.decoders {
+		l.into.Incomplete = l.into.Incomplete || len(d.Problems) > 0
+	}
+	l.Decoders = append(l.Decoders, r.decoders...)
+	return r.objects
+}
+
+// read reads all documents of a text; the error is the parser's.
+func (r *objectReader) read(text []byte) error {
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	for {
+		var node yaml.Node
+		err := config.DecodeNode(decoder, &node)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if len(node.Content) > 0 && node.Content[0].ShortTag() != "!!null" {
+			if r.rendered {
+				reopen(&node, map[*yaml.Node]bool{})
+			}
+			r.document(node.Content[0])
+		}
+	}
+}

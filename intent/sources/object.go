@@ -1,0 +1,334 @@
+package sources
+
+import (
+	"encoding/base64"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/converge-engine/converge/intent/bundle"
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/internal/canonical"
+	"github.com/converge-engine/converge/intent/internal/strict"
+	"github.com/converge-engine/converge/intent/internal/substitute"
+)
+
+// maxObject bounds the values of one object; the largest CustomResourceDefinitions have 30,000.
+const maxObject = 250_000
+
+// Annotations that an object may carry for Converge; all other labels and annotations of these
+// prefixes are set by Converge itself.
+const (
+	annotationWave     = "converge/wave"
+	annotationRecreate = "converge/recreate"
+	annotationLink     = "converge/link-" // and a name: an address shown with the object
+	annotationLog      = "converge/log-"  // and a name: the address of its logs
+)
+
+// Object is one Kubernetes object as a source declares it, its substitutions open. Channels and
+// services share it, and it is never edited.
+type Object struct {
+	Decoder *strict.Decoder // knows where everything stands; its subject is Deployment/web
+	// origin is the file in the chart or kustomization that it was rendered from; empty for what a
+	// manifest declares, which has positions of its own.
+	Origin string
+	Source string // what declares it, for people
+
+	Group, Kind, Namespace, Name string
+	Data                         []byte // canonical JSON
+	Digest                       string
+	Texts                        []ObjectText // that hold substitutions
+}
+
+// ObjectText is a scalar with a substitution.
+type ObjectText struct{ Path, Text string }
+
+// objectReader reads the objects of one file or of one rendered text.
+type objectReader struct {
+	file     string
+	origin   string
+	rendered bool // by Helm: tokens stand for the version, and there may be hooks
+	objects  []*Object
+	decoders []*strict.Decoder // with the problems found
+}
+
+// document reads one YAML document: an object, or a list of them.
+func (r *objectReader) document(node *yaml.Node) {
+	d := &strict.Decoder{File: r.file, Limit: maxObject, Subject: subjectOf(node)}
+	if items := itemsOf(node); items != nil {
+		for _, item := range items {
+			r.document(item)
+		}
+		return
+	}
+	r.decoders = append(r.decoders, d)
+	v, ok := d.DecodeAny(node)
+	if !ok {
+		return
+	}
+	fields, ok := v.(map[string]any)
+	if !ok {
+		d.Fail("", node, strict.Fault{Code: "wrong-type", Message: "this is " + strict.Describe(node), Expected: "a Kubernetes object: a mapping with apiVersion, kind and metadata"})
+		return
+	}
+	if r.rendered && !hook(fields) {
+		return
+	}
+	c := &objectCheck{Decoder: d, fields: fields, object: &Object{Decoder: d, Origin: r.origin}}
+	if c.check(node) {
+		r.objects = append(r.objects, c.object)
+	}
+}
+
+// entry is the value of a key of a mapping, before anything is decoded.
+func entry(node *yaml.Node, key string) *yaml.Node {
+	for i := 0; node != nil && node.Kind == yaml.MappingNode && i+1 < len(node.Content); i += 2 {
+		if node.Content[i].Value == key {
+			return node.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// subjectOf names an object before it is decoded: Deployment/web.
+func subjectOf(node *yaml.Node) string {
+	kind, name := entry(node, "kind"), entry(entry(node, "metadata"), "name")
+	switch {
+	case kind == nil || kind.Kind != yaml.ScalarNode:
+		return ""
+	case name == nil || name.Kind != yaml.ScalarNode:
+		return kind.Value
+	}
+	return kind.Value + "/" + name.Value
+}
+
+// itemsOf returns the items of a list of objects, nil for anything else.
+func itemsOf(node *yaml.Node) []*yaml.Node {
+	kind, items := entry(node, "kind"), entry(node, "items")
+	if kind == nil || items == nil || items.Kind != yaml.SequenceNode || !strings.HasSuffix(kind.Value, "List") {
+		return nil
+	}
+	return items.Content
+}
+
+// objectCheck judges one object and fills it in.
+type objectCheck struct {
+	*strict.Decoder
+	fields   map[string]any
+	metadata map[string]any
+	object   *Object
+	literal  bool
+}
+
+// check tells whether the object can be named, so that its channels can be judged, too.
+func (c *objectCheck) check(node *yaml.Node) bool {
+	c.header(node)
+	if len(c.Problems) > 0 {
+		return false
+	}
+	c.drop()
+	c.notes("labels")
+	c.notes("annotations")
+	c.literal = bundle.KeepsText(c.fields)
+	c.scan("", c.fields)
+	c.secret()
+	data, err := canonical.JSON(c.fields)
+	if err != nil {
+		c.Report("", strict.Fault{Code: "wrong-type", Message: "this cannot be JSON: " + err.Error()})
+		return false
+	}
+	c.object.Data, c.object.Digest = data, canonical.Hash(data)
+	c.object.Source = fmt.Sprintf("%s:%d", c.File, c.At("").Line)
+	if c.object.Origin != "" {
+		c.object.Source = c.object.Origin
+	}
+	return true
+}
+
+// header reads what names the object.
+func (c *objectCheck) header(node *yaml.Node) {
+	apiVersion := c.text(c.fields, "apiVersion", "")
+	c.object.Kind = c.text(c.fields, "kind", "")
+	c.object.Group, _, _ = strings.Cut(apiVersion, "/")
+	if !strings.Contains(apiVersion, "/") {
+		c.object.Group = ""
+	}
+	metadata, ok := c.fields["metadata"].(map[string]any)
+	if !ok {
+		c.Fail("metadata", node, strict.Fault{Code: "missing-field", Message: `"metadata" is missing`, Expected: "a mapping with the object's name"})
+		return
+	}
+	c.metadata = metadata
+	switch {
+	case c.object.Group == "kustomize.config.k8s.io":
+		c.Report("kind", strict.Fault{Code: "wrong-kind", Message: "this is a kustomization, which no cluster knows", Expected: "its directory as kubernetes.kustomize"})
+	case metadata["generateName"] != nil && metadata["name"] == nil:
+		c.Report("metadata.generateName", strict.Fault{Code: "bad-name", Message: "an object whose name the cluster makes up cannot be found again", Expected: `"name"`})
+	default:
+		c.object.Name = c.text(metadata, "name", "metadata.")
+	}
+	if _, given := metadata["namespace"]; given {
+		c.object.Namespace = c.text(metadata, "namespace", "metadata.")
+	}
+	for _, path := range []string{"apiVersion", "kind"} {
+		if text, _ := c.fields[path].(string); config.HasSubstitution(text) {
+			c.Report(path, strict.Fault{Code: "no-substitution", Message: "nothing is substituted in what an object is", Expected: `text without "${{"`})
+		}
+	}
+}
+
+// text reads a field that must be text and not empty.
+func (c *objectCheck) text(from map[string]any, key, at string) string {
+	v, given := from[key]
+	text, ok := v.(string)
+	switch {
+	case !given || ok && text == "":
+		c.Report(at+key, strict.Fault{Code: "missing-field", Message: fmt.Sprintf("%q is missing", key), Expected: "text"})
+	case !ok:
+		c.Report(at+key, strict.Fault{Code: "wrong-type", Message: "this is " + substitute.Describe(v), Expected: substitute.DescribeKind("string", v)})
+	}
+	return text
+}
+
+// drop removes what only a cluster sets.
+func (c *objectCheck) drop() {
+	delete(c.fields, "status")
+	for _, key := range []string{"managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink"} {
+		delete(c.metadata, key)
+	}
+}
+
+// notes checks labels or annotations: text, and none that Converge itself sets.
+func (c *objectCheck) notes(field string) {
+	v, given := c.metadata[field]
+	if v == nil {
+		delete(c.metadata, field)
+		return
+	}
+	entries, ok := v.(map[string]any)
+	if given && !ok {
+		c.Report("metadata."+field, strict.Fault{Code: "wrong-type", Message: "this is " + substitute.Describe(v), Expected: "a mapping"})
+		return
+	}
+	for _, key := range strict.Keys(entries) {
+		at := strict.Key("metadata."+field, key)
+		text, ok := entries[key].(string)
+		if !ok {
+			c.Report(at, strict.Fault{Code: "wrong-type", Message: "this is " + substitute.Describe(entries[key]), Expected: substitute.DescribeKind("string", entries[key])})
+			continue
+		}
+		if fault := reserved(field, key, text); fault != nil {
+			c.Report(at, *fault)
+		}
+	}
+}
+
+// reserved refuses labels and annotations that Converge sets, and judges those meant for it.
+func reserved(field, key, text string) *strict.Fault {
+	prefix, _, _ := strings.Cut(key, "/")
+	if prefix != "converge" && prefix != "applyset.kubernetes.io" {
+		return nil
+	}
+	if field == "annotations" {
+		switch key {
+		case annotationWave:
+			if n, err := strconv.ParseInt(text, 10, 32); err != nil || strconv.FormatInt(n, 10) != text {
+				return &strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no wave", strict.Clip(text)), Expected: `a whole number in quotes, such as "-1"`}
+			}
+			return nil
+		case annotationRecreate:
+			return onlyValue(text, "true")
+		case bundle.AnnotationSubstitute:
+			return onlyValue(text, "false")
+		}
+		if strings.HasPrefix(key, annotationLink) || strings.HasPrefix(key, annotationLog) {
+			return nil
+		}
+	}
+	return &strict.Fault{
+		Code: "reserved-name", Message: fmt.Sprintf("%q is set by Converge itself", key),
+		Expected: "no such name, or one of the annotations converge/wave, converge/recreate, converge/substitute, converge/link-NAME, converge/log-NAME",
+	}
+}
+
+func onlyValue(text, only string) *strict.Fault {
+	if text == only {
+		return nil
+	}
+	return &strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q is not possible here", strict.Clip(text)), Expected: strconv.Quote(only) + ", or no such annotation"}
+}
+
+// scan notes every text with a substitution, and refuses keys that hold one.
+func (c *objectCheck) scan(path string, v any) {
+	if c.literal {
+		return
+	}
+	switch x := v.(type) {
+	case map[string]any:
+		for _, key := range strict.Keys(x) {
+			if config.HasSubstitution(key) {
+				c.Report(strict.Key(path, key), strict.Fault{
+					Code: "no-substitution", Message: "nothing is substituted in a key",
+					Expected: `a key without "${{", or the annotation converge/substitute: "false" to keep it`,
+				})
+			}
+			c.scan(strict.Key(path, key), x[key])
+		}
+	case []any:
+		for i, item := range x {
+			c.scan(strict.Index(path, i), item)
+		}
+	case string:
+		if config.HasSubstitution(x) {
+			c.object.Texts = append(c.object.Texts, ObjectText{path, x})
+		}
+	}
+}
+
+var base64RE = regexp.MustCompile(`^[A-Za-z0-9+/\s]+={0,2}\s*$`)
+
+// secret refuses substitutions that were encoded and would stay as they are.
+func (c *objectCheck) secret() {
+	if c.literal || c.object.Group != "" {
+		return
+	}
+	field := map[string]string{"Secret": "data", "ConfigMap": "binaryData"}[c.object.Kind]
+	entries, _ := c.fields[field].(map[string]any)
+	for _, key := range strict.Keys(entries) {
+		text, _ := entries[key].(string)
+		if config.HasSubstitution(decoded(text)) {
+			c.Report(strict.Key(field, key), strict.Fault{
+				Code: "encoded-substitution", Message: `this is base64 of text with a "${{", which would stay as it is`,
+				Expected: "the text itself under stringData",
+			})
+		}
+	}
+}
+
+// decoded is the text behind base64, or nothing.
+func decoded(text string) string {
+	if !base64RE.MatchString(text) {
+		return ""
+	}
+	plain, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(text), ""))
+	if err != nil {
+		return ""
+	}
+	return string(plain)
+}
+
+// ID names an object within its service and channel, for people: Deployment/web, Role/other-ns/web.
+func (o *Object) ID() string {
+	if o.Namespace == "" {
+		return o.Kind + "/" + o.Name
+	}
+	return o.Kind + "/" + o.Namespace + "/" + o.Name
+}
+
+// SortKey orders objects by what they are and not by where they stand.
+func (o *Object) SortKey() string {
+	return strings.Join([]string{o.Group, o.Kind, o.Namespace, o.Name, o.Digest}, "\x00")
+}

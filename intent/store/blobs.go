@@ -1,0 +1,183 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gocloud.dev/blob"
+	"gocloud.dev/blob/fileblob"
+	"gocloud.dev/blob/memblob"
+	"gocloud.dev/blob/s3blob"
+	"gocloud.dev/gcerrors"
+
+	"github.com/converge-engine/converge/intent/internal/strict"
+)
+
+// bucket is blobs in any bucket.
+type bucket struct{ *blob.Bucket }
+
+func (b *bucket) read(ctx context.Context, key string) ([]byte, error) {
+	data, err := b.ReadAll(ctx, key)
+	if gcerrors.Code(err) == gcerrors.NotFound {
+		return nil, &NotFoundError{key}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s from the store: %w", key, err)
+	}
+	return data, nil
+}
+
+func (b *bucket) write(ctx context.Context, key string, data []byte) error {
+	if err := b.WriteAll(ctx, key, data, nil); err != nil {
+		return fmt.Errorf("write %s to the store: %w", key, err)
+	}
+	return nil
+}
+
+func (b *bucket) create(ctx context.Context, key string, data []byte) (bool, error) {
+	err := b.WriteAll(ctx, key, data, &blob.WriterOptions{IfNotExist: true})
+	if gcerrors.Code(err) == gcerrors.FailedPrecondition {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("write %s to the store: %w", key, err)
+	}
+	return true, nil
+}
+
+func (b *bucket) list(ctx context.Context, prefix string) ([]string, error) {
+	var found []string
+	items := b.List(&blob.ListOptions{Prefix: prefix})
+	for {
+		item, err := items.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			slices.Sort(found)
+			return found, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list %s in the store: %w", prefix, err)
+		}
+		found = append(found, item.Key)
+	}
+}
+
+func (b *bucket) remove(ctx context.Context, key string) error {
+	if err := b.Delete(ctx, key); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
+		return fmt.Errorf("delete %s from the store: %w", key, err)
+	}
+	return nil
+}
+
+func (b *bucket) close() error { return b.Close() }
+
+// directory is a bucket of local files. The driver's own create-if-absent looks and then renames,
+// so that two writers at once can both win; a hard link cannot.
+type directory struct {
+	bucket
+	dir string
+}
+
+func (d *directory) create(_ context.Context, key string, data []byte) (bool, error) {
+	target := filepath.Join(d.dir, filepath.FromSlash(key))
+	created, err := linkNew(target, data)
+	if err != nil {
+		return false, fmt.Errorf("write %s to the store: %w", key, strict.Reason(err))
+	}
+	return created, nil
+}
+
+func linkNew(target string, data []byte) (bool, error) {
+	if err := os.MkdirAll(filepath.Dir(target), 0o777); err != nil {
+		return false, err
+	}
+	f, err := os.CreateTemp(filepath.Dir(target), ".new-*.tmp")
+	if err != nil {
+		return false, err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
+		return false, err
+	}
+	err = os.Link(f.Name(), target)
+	if errors.Is(err, fs.ErrExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+const memoryURL = "mem://"
+
+// Open opens a store: a directory, which is created, or file:///dir, mem:// (empty, and gone with
+// the process) or s3://bucket/prefix?region=eu-west-1 (credentials as the AWS tools find them).
+func Open(ctx context.Context, location string) (*Store, error) {
+	scheme, _, isURL := strings.Cut(location, "://")
+	switch {
+	case location == "":
+		return nil, fmt.Errorf("open store: no location given; expected a directory or a URL")
+	case !isURL:
+		return openDirectory(location)
+	case location == memoryURL:
+		return newStore(location, "", &bucket{memblob.OpenBucket(nil)}), nil
+	}
+	u, err := url.Parse(location)
+	if err != nil {
+		return nil, fmt.Errorf("open store: %q is no URL", location)
+	}
+	switch scheme {
+	case "file":
+		return openDirectory(filepath.FromSlash(u.Path))
+	case "s3":
+		return openS3(ctx, u)
+	}
+	return nil, fmt.Errorf("open store: %s:// is not supported; expected a directory, file://, mem:// or s3://", scheme)
+}
+
+func newStore(location, dir string, b blobs) *Store {
+	return &Store{url: location, dir: dir, blobs: b, cache: newCache()}
+}
+
+// openDirectory keeps temporary files beside their targets, so that a rename never crosses devices,
+// and no attribute files.
+func openDirectory(dir string) (*Store, error) {
+	absolute, err := filepath.Abs(dir)
+	if err == nil {
+		err = os.MkdirAll(absolute, 0o777)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", dir, strict.Reason(err))
+	}
+	b, err := fileblob.OpenBucket(absolute, &fileblob.Options{NoTempDir: true, Metadata: fileblob.MetadataDontWrite})
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", dir, err)
+	}
+	return newStore(absolute, absolute, &directory{bucket{b}, absolute}), nil
+}
+
+func openS3(ctx context.Context, u *url.URL) (*Store, error) {
+	location := u.String()
+	if u.Host == "" {
+		return nil, fmt.Errorf("open store %s: no bucket named; expected s3://bucket", location)
+	}
+	prefix := strings.Trim(u.Path, "/")
+	plain := *u
+	plain.Path = ""
+	mux := new(blob.URLMux)
+	mux.RegisterBucket(s3blob.Scheme, new(s3blob.URLOpener))
+	b, err := mux.OpenBucketURL(ctx, &plain)
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", location, err)
+	}
+	if prefix != "" {
+		b = blob.PrefixedBucket(b, prefix+"/")
+	}
+	return newStore(location, "", &bucket{b}), nil
+}

@@ -1,0 +1,211 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/internal/canonical"
+)
+
+// VersionRecord is what a version means, for ever: one incarnation and the parameters it was
+// released with.
+type VersionRecord struct {
+	Version           string                    `json:"version"`
+	FullVersion       string                    `json:"fullVersion"`
+	Incarnation       int64                     `json:"incarnation"`
+	Hash              string                    `json:"hash"`
+	Parameters        map[string]any            `json:"parameters,omitempty"`
+	ChannelParameters map[string]map[string]any `json:"channelParameters,omitempty"`
+}
+
+// CreateVersion records what a full version of a service means, unless that is recorded: the first
+// call decides. It returns the record that stands, and whether this call wrote it.
+func (s *Store) CreateVersion(ctx context.Context, application, service string, record VersionRecord) (VersionRecord, bool, error) {
+	return createRecord(ctx, s, versionKey(application, service, record.FullVersion), record)
+}
+
+// Version returns what a full version of a service means.
+func (s *Store) Version(ctx context.Context, application, service, fullVersion string) (VersionRecord, error) {
+	return readRecord[VersionRecord](ctx, s, versionKey(application, service, fullVersion))
+}
+
+// Versions lists the full versions recorded of a service, in no particular order.
+func (s *Store) Versions(ctx context.Context, application, service string) ([]string, error) {
+	names, err := s.blobs.list(ctx, versionPrefix(application, service))
+	if err != nil {
+		return nil, err
+	}
+	var versions []string
+	for _, name := range names {
+		record, err := readRecord[VersionRecord](ctx, s, name)
+		if err != nil {
+			return nil, err
+		}
+		versions = append(versions, record.FullVersion)
+	}
+	return versions, nil
+}
+
+func versionPrefix(application, service string) string {
+	return "versions/" + application + "/" + service + "/"
+}
+
+// versionKey is readable, and different for versions that differ in case only, whatever the file
+// system makes of that.
+func versionKey(application, service, fullVersion string) string {
+	readable := url.QueryEscape(fullVersion)
+	readable = readable[:min(len(readable), 150)]
+	return versionPrefix(application, service) + readable + "-" + canonical.Hash([]byte(fullVersion))[:8]
+}
+
+// PutNumber records the incarnation of a number, so that it can always be read by it (D5). A
+// number that stands for another incarnation is refused.
+func (s *Store) PutNumber(ctx context.Context, application string, record protocol.Incarnation) error {
+	stands, _, err := createRecord(ctx, s, numberKey(application, record.Number), record)
+	if err == nil && (stands.Hash != record.Hash || stands.Manifest != record.Manifest) {
+		return fmt.Errorf("incarnation %d of %s is %s already and cannot become %s [number-taken]", record.Number, application, stands.Hash, record.Hash)
+	}
+	return err
+}
+
+// Number returns what is known of an incarnation by its number.
+func (s *Store) Number(ctx context.Context, application string, number int64) (protocol.Incarnation, error) {
+	return readRecord[protocol.Incarnation](ctx, s, numberKey(application, number))
+}
+
+// ListNumbers lists the numbers of an application's incarnations, in order.
+func (s *Store) ListNumbers(ctx context.Context, application string) ([]int64, error) {
+	prefix := "numbers/" + application + "/"
+	names, err := s.blobs.list(ctx, prefix)
+	var numbers []int64
+	for _, name := range names {
+		if n, err := strconv.ParseInt(strings.TrimPrefix(name, prefix), 10, 64); err == nil {
+			numbers = append(numbers, n)
+		}
+	}
+	return numbers, err
+}
+
+func numberKey(application string, number int64) string {
+	return fmt.Sprintf("numbers/%s/%012d", application, number)
+}
+
+// PutRuntime keeps a definition of a runtime and returns its digest.
+func (s *Store) PutRuntime(ctx context.Context, definition entities.RuntimeDefinition) (string, error) {
+	return s.putJSON(ctx, "runtimes/"+definition.Name+"/", definition)
+}
+
+// Runtime returns the definition of a runtime that has a digest.
+func (s *Store) Runtime(ctx context.Context, name, digest string) (entities.RuntimeDefinition, error) {
+	return getJSON[entities.RuntimeDefinition](ctx, s, "runtimes/"+name+"/", digest)
+}
+
+// OwnedError says that a runtime is defined by another application already.
+type OwnedError struct{ Runtime, Owner string }
+
+// Error names both.
+func (e *OwnedError) Error() string {
+	return fmt.Sprintf("runtime %q belongs to application %q, which defined it first; name yours differently, or leave its definition to that application [runtime-owned]", e.Runtime, e.Owner)
+}
+
+// runtimeOwner is the record that names a runtime's owner.
+type runtimeOwner struct {
+	Application string `json:"application"`
+}
+
+// ClaimRuntime makes an application the owner of a runtime's name if nobody is. The first to
+// define a runtime owns it; for anybody else the error is an *OwnedError (D11).
+func (s *Store) ClaimRuntime(ctx context.Context, name, application string) error {
+	stands, _, err := createRecord(ctx, s, "runtimes/"+name+"/owner", runtimeOwner{application})
+	if err == nil && stands.Application != application {
+		return &OwnedError{name, stands.Application}
+	}
+	return err
+}
+
+// PublishRuntime claims a runtime for its owner, keeps the definition and makes it the current one.
+func (s *Store) PublishRuntime(ctx context.Context, definition entities.RuntimeDefinition) (string, error) {
+	if err := s.ClaimRuntime(ctx, definition.Name, definition.Owner); err != nil {
+		return "", err
+	}
+	digest, err := s.PutRuntime(ctx, definition)
+	if err != nil {
+		return "", err
+	}
+	return digest, s.blobs.write(ctx, "runtimes/"+definition.Name+"/current", []byte(digest))
+}
+
+// Runtimes lists the current definitions of all runtimes published, by name: what applications
+// that do not define them may still name (Options.Runtimes).
+func (s *Store) Runtimes(ctx context.Context) ([]entities.RuntimeDefinition, error) {
+	names, err := s.blobs.list(ctx, "runtimes/")
+	if err != nil {
+		return nil, err
+	}
+	var all []entities.RuntimeDefinition
+	for _, key := range names {
+		name, current := strings.CutSuffix(strings.TrimPrefix(key, "runtimes/"), "/current")
+		if !current {
+			continue
+		}
+		digest, err := s.blobs.read(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		definition, err := s.Runtime(ctx, name, string(digest))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, definition)
+	}
+	return all, nil
+}
+
+// createRecord writes a record if there is none, and returns the one that stands.
+func createRecord[T any](ctx context.Context, s *Store, key string, record T) (T, bool, error) {
+	if stands, err := readRecord[T](ctx, s, key); !IsNotFound(err) {
+		return stands, false, err
+	}
+	data, err := json.Marshal(record)
+	if err != nil {
+		return record, false, fmt.Errorf("write %s to the store: %w", key, err)
+	}
+	created, err := s.blobs.create(ctx, key, data)
+	if err != nil {
+		return record, false, err
+	}
+	stands, err := readRecord[T](ctx, s, key)
+	return stands, created, err
+}
+
+// readRecord reads a record that is written once.
+func readRecord[T any](ctx context.Context, s *Store, key string) (T, error) {
+	var record T
+	data, err := s.once(ctx, key)
+	if err != nil {
+		return record, err
+	}
+	if err := json.Unmarshal(data, &record); err != nil || reflect.ValueOf(record).IsZero() {
+		return record, &CorruptError{key, "it is no record"}
+	}
+	return record, nil
+}
+
+// once reads a key whose content never changes.
+func (s *Store) once(ctx context.Context, key string) ([]byte, error) {
+	if data, ok := s.cache.get(key); ok {
+		return data.([]byte), nil
+	}
+	data, err := s.blobs.read(ctx, key)
+	if err == nil {
+		s.cache.put(key, data, len(data))
+	}
+	return data, err
+}
