@@ -22,7 +22,7 @@ type Factory func(entities.RuntimeDefinition) (runtimes.Runtime, error)
 // them.
 type Activities struct {
 	Store     *store.Store
-	Client    client.Client // to tell services about publications and changes
+	Client    client.Client // to notify services of publications and changes
 	Factories map[entities.RuntimeKind]Factory
 	// Clusters are where checks and extensions run as Jobs. Nil: they do not.
 	Clusters custom.Clusters
@@ -64,8 +64,8 @@ type connection struct {
 	stop       func() // ends that
 }
 
-// looks tells whether the runtime can be observed at all (C1).
-func (c connection) looks() bool {
+// observable reports whether the runtime can be observed at all (C1).
+func (c connection) observable() bool {
 	return c.definition.Custom == nil || c.definition.Custom.Fetch != nil
 }
 
@@ -108,7 +108,7 @@ func (a *Activities) connect(ctx context.Context, name, digest string) (connecti
 	return line, nil
 }
 
-// instance reads what a runtime is told about an instance, objects of a bundle included. Without a
+// instance reads what a runtime gets to know of an instance, objects of a bundle included. Without a
 // payload digest nothing was ever applied there.
 func (a *Activities) instance(ctx context.Context, in runtimes.Instance, payload string) (runtimes.Instance, error) {
 	if payload == "" {
@@ -116,7 +116,7 @@ func (a *Activities) instance(ctx context.Context, in runtimes.Instance, payload
 	}
 	p, err := a.Store.Payload(ctx, payload)
 	if err != nil {
-		return in, fmt.Errorf("payload of %s/%s in %s: %w", in.Application, in.Service, in.Channel, err)
+		return in, fmt.Errorf("payload of %s: %w", in.Owner, err)
 	}
 	if k := p.Kubernetes; k != nil {
 		bundle, err := a.Store.Bundle(ctx, k.Bundle)
@@ -124,47 +124,47 @@ func (a *Activities) instance(ctx context.Context, in runtimes.Instance, payload
 			k.Objects, err = bundle.Objects(k.Values)
 		}
 		if err != nil {
-			return in, fmt.Errorf("objects of %s/%s in %s: %w", in.Application, in.Service, in.Channel, err)
+			return in, fmt.Errorf("objects of %s: %w", in.Owner, err)
 		}
 	}
 	in.Payload = &p
 	return in, nil
 }
 
-// look takes one reading, bounded in time and size. Whatever goes wrong is in the reading: a look
-// never fails, it only finds out nothing. A runtime that ignores its deadline is left behind.
-func (c connection) look(ctx context.Context, in runtimes.Instance, timeout time.Duration) (entities.Reading, runtimes.Output) {
-	type seen struct {
+// observe takes one reading, bounded in time and size. Whatever goes wrong is in the reading: it never
+// fails, it only finds out nothing. A runtime that ignores its deadline is left behind.
+func (c connection) observe(ctx context.Context, in runtimes.Instance, timeout time.Duration) (entities.Reading, runtimes.Output) {
+	type result struct {
 		objects []entities.Object
 		output  runtimes.Output
 		err     error
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	done := make(chan seen, 1)
+	done := make(chan result, 1)
 	go func() {
-		var s seen
+		var r result
 		if l, ok := c.Runtime.(runtimes.Logger); ok {
-			s.objects, s.output, s.err = l.ObserveOutput(ctx, in)
+			r.objects, r.output, r.err = l.ObserveOutput(ctx, in)
 		} else {
-			s.objects, s.err = c.Observe(ctx, in)
+			r.objects, r.err = c.Observe(ctx, in)
 		}
-		done <- s
+		done <- r
 	}()
-	var s seen
+	var r result
 	select {
-	case s = <-done:
+	case r = <-done:
 	case <-ctx.Done():
-		select { // it may have been told and be about to say why
-		case s = <-done:
+		select { // it may have noticed and be about to say why
+		case r = <-done:
 		case <-time.After(stragglers):
-			s.err = &entities.ReadingError{Code: "timeout", Message: fmt.Sprintf("no answer within %s", timeout)}
+			r.err = &entities.ReadingError{Code: "timeout", Message: fmt.Sprintf("no answer within %s", timeout)}
 		}
 	}
-	return reading(s.objects, s.err), s.output
+	return reading(r.objects, r.err), r.output
 }
 
-// stragglers is how long a look that was told to end may take to do so.
+// stragglers is how long an observation may take to end once its time is over.
 const stragglers = 10 * time.Second
 
 func reading(objects []entities.Object, err error) entities.Reading {
@@ -178,4 +178,12 @@ func reading(objects []entities.Object, err error) entities.Reading {
 	}
 	r.Err = &entities.ReadingError{Code: r.Err.Code, Message: runtimes.Clip(r.Err.Message, 1000)}
 	return r
+}
+
+// current is what a reading that was taken just now shows with respect to a full version.
+func current(r entities.Reading, fullVersion string) entities.Current {
+	if r.Err != nil {
+		return entities.Current{}
+	}
+	return entities.FetchObjects(r.Objects, &entities.Target{FullVersion: fullVersion})
 }

@@ -29,7 +29,7 @@ const (
 	formatSlack = "slack"
 )
 
-// hookTimeout bounds telling one webhook.
+// hookTimeout bounds one call of a webhook.
 const hookTimeout = 10 * time.Second
 
 // Event is the body that a webhook gets.
@@ -40,15 +40,15 @@ type Event struct {
 	Line        entities.AuditLine `json:"line"`
 }
 
-// Announce tells webhooks of one audit line, each at least once: an error is that some were not told,
-// and the server has it run again. Who was told is kept by heartbeat, so that one that is away for
-// long does not make the others hear everything again and again.
+// Announce sends one audit line to webhooks, to each at least once: an error is that some did not take it,
+// and the server has it run again. Which did is kept by heartbeat, so that one that is unavailable for long does
+// not send everything to the others again and again.
 func (a *Activities) Announce(ctx context.Context, r protocol.AnnounceRequest) error {
-	var told []string
+	var announced []string
 	if activity.HasHeartbeatDetails(ctx) {
-		_ = activity.GetHeartbeatDetails(ctx, &told) // unreadable: all are told again
+		_ = activity.GetHeartbeatDetails(ctx, &announced) // unreadable: it is announced to all again
 	}
-	before := told
+	before := announced
 	failed := make([]error, len(r.Notifications))
 	var mu sync.Mutex
 	var all sync.WaitGroup
@@ -64,15 +64,15 @@ func (a *Activities) Announce(ctx context.Context, r protocol.AnnounceRequest) e
 				failed[i] = fmt.Errorf("notification %s: %w", n.Name, err)
 				return
 			}
-			told = append(slices.Clone(told), n.Name)
-			activity.RecordHeartbeat(ctx, told)
+			announced = append(slices.Clone(announced), n.Name)
+			activity.RecordHeartbeat(ctx, announced)
 		})
 	}
 	all.Wait()
 	return errors.Join(failed...)
 }
 
-// post tells one webhook. Its URL may be a secret, so no error has it.
+// post calls one webhook. Its URL may be a secret, so no error has it.
 func post(ctx context.Context, r protocol.AnnounceRequest, n entities.Notification) error {
 	address := n.URL.Literal
 	if name := n.URL.WorkerEnv; name != "" {
@@ -110,7 +110,7 @@ func post(ctx context.Context, r protocol.AnnounceRequest, n entities.Notificati
 	return nil
 }
 
-// eventKey is the same whenever the same line is told. A service that was taken down and begins anew
+// eventKey is the same whenever the same line is announced. A service that was taken down and begins anew
 // counts from one again, so the time is part of it.
 func eventKey(r protocol.AnnounceRequest) string {
 	return fmt.Sprintf("%s/%s/%d@%s", r.Application, r.Service, r.Line.N, r.Line.At.UTC().Format(time.RFC3339Nano))

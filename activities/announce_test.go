@@ -78,30 +78,30 @@ func TestAnnounceToWebhooks(t *testing.T) {
 	require.Equal(t, map[string]string{"text": "*shop/web* rollback: v2 taken back to v1 in prod — error rate 7 % &gt; 5 % (alice)"}, message)
 }
 
-// One that is away does not make the others hear everything again, and no error tells where it is.
-func TestAnnounceAgainOnlyToWhoWasNotTold(t *testing.T) {
-	first, away, last := newHook(t), newHook(t), newHook(t)
-	away.status = http.StatusBadGateway
+// One that is unavailable does not make the others get everything again, and no error says where it is.
+func TestAnnounceAgainOnlyWhereItFailed(t *testing.T) {
+	first, down, last := newHook(t), newHook(t), newHook(t)
+	down.status = http.StatusBadGateway
 	r := announcement(
 		entities.Notification{Name: "first", URL: entities.Value{Literal: first.URL}},
-		entities.Notification{Name: "away", URL: entities.Value{Literal: away.URL + "/SECRET"}},
+		entities.Notification{Name: "down", URL: entities.Value{Literal: down.URL + "/SECRET"}},
 		entities.Notification{Name: "last", URL: entities.Value{Literal: last.URL}},
 	)
 	a := newActivities(t, &server{})
 	_, beats, err := run[any](t, a.Announce, r)
-	require.Equal(t, "notification away: answered 502 Bad Gateway", applicationError(t, err).Message())
+	require.Equal(t, "notification down: answered 502 Bad Gateway", applicationError(t, err).Message())
 	require.False(t, applicationError(t, err).NonRetryable())
-	var told []string
-	require.NoError(t, beats[len(beats)-1].Get(&told))
-	require.ElementsMatch(t, []string{"first", "last"}, told)
+	var announced []string
+	require.NoError(t, beats[len(beats)-1].Get(&announced))
+	require.ElementsMatch(t, []string{"first", "last"}, announced)
 
-	away.status = http.StatusNoContent
-	_, _, err = run[any](t, a.Announce, r, told)
+	down.status = http.StatusNoContent
+	_, _, err = run[any](t, a.Announce, r, announced)
 	require.NoError(t, err)
 	require.Len(t, first.bodies, 1)
 	require.Len(t, last.bodies, 1)
-	require.Len(t, away.bodies, 2)
-	require.Equal(t, away.keys[0], away.keys[1])
+	require.Len(t, down.bodies, 2)
+	require.Equal(t, down.keys[0], down.keys[1])
 }
 
 func TestAnnounceErrorsKeepTheURLSecret(t *testing.T) {

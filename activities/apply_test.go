@@ -14,19 +14,19 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// An apply that begins again looks first, and what it then sees counts.
-func TestStable_A11(t *testing.T) {
-	seen := entities.Reading{Objects: []entities.Object{{
+// An apply that begins again observes first, and what it then reads counts.
+func TestCurrent_A11(t *testing.T) {
+	reading := entities.Reading{Objects: []entities.Object{{
 		Name: "web", Status: entities.ObjectSucceeded, Versions: []entities.ObjectVersion{{Version: "v2", Active: true}},
 	}}}
-	require.True(t, stable(seen, entities.Target{FullVersion: "v2"}))
-	require.False(t, stable(seen, entities.Target{FullVersion: "v3"}))
-	require.False(t, stable(entities.Reading{}, entities.Target{FullVersion: "v2"}), "nothing there")
-	seen.Err = &entities.ReadingError{Code: "timeout"}
-	require.False(t, stable(seen, entities.Target{FullVersion: "v2"}), "not known")
+	require.True(t, current(reading, "v2").Stable)
+	require.False(t, current(reading, "v3").Stable)
+	require.False(t, current(entities.Reading{}, "v2").Stable, "nothing there")
+	reading.Err = &entities.ReadingError{Code: "timeout"}
+	require.False(t, current(reading, "v2").Stable, "not known")
 }
 
-// slow is a runtime whose applies end when they are told, and that sees how many run at once.
+// slow is a runtime whose applies end when a test lets them, and that sees how many run at once.
 type slow struct {
 	began chan string
 	end   chan struct{}
@@ -44,7 +44,7 @@ func (s *slow) Apply(_ context.Context, in runtimes.Instance) (runtimes.Output, 
 	s.now++
 	s.most = max(s.most, s.now)
 	s.mu.Unlock()
-	s.began <- in.Channel
+	s.began <- in.ID.String()
 	<-s.end
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,7 +53,7 @@ func (s *slow) Apply(_ context.Context, in runtimes.Instance) (runtimes.Output, 
 }
 
 // A worker that the server had given up may be given the same apply again while the first still
-// runs: they must not overlap. Other instances are not held up.
+// runs: they must not overlap. Other instances are not delayed.
 func TestAppliesOfOneInstanceDoNotOverlap(t *testing.T) {
 	store, err := store.Open(t.Context(), t.TempDir())
 	require.NoError(t, err)
@@ -66,22 +66,22 @@ func TestAppliesOfOneInstanceDoNotOverlap(t *testing.T) {
 	})
 	defer a.Close()
 	var all sync.WaitGroup
-	apply := func(channel string) {
+	apply := func(id entities.InstanceID) {
 		all.Go(func() {
 			env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
 			env.RegisterActivity(a.Apply)
 			_, err := env.ExecuteActivity(a.Apply, protocol.ApplyRequest{
 				Application: "shop", Service: "web", Runtime: "local", RuntimeDigest: digest,
-				Instance: protocol.InstanceRef{Channel: channel, FullVersion: "v1"}, Timeout: 1e10, FetchTimeout: 1e10,
+				Instance: protocol.InstanceRef{ID: id, FullVersion: "v1"}, Timeout: 1e10, FetchTimeout: 1e10,
 			})
 			require.NoError(t, err)
 		})
 	}
-	apply("staging")
+	apply(entities.Only("staging"))
 	require.Equal(t, "staging", <-rt.began)
-	apply("staging")
-	apply("production")
-	require.Equal(t, "production", <-rt.began, "the second apply to staging waits")
+	apply(entities.Only("staging"))
+	apply(entities.InstanceID{Channel: "staging", Name: "eu-3"})
+	require.Equal(t, "staging/eu-3", <-rt.began, "the second apply to the first one waits")
 	rt.end <- struct{}{}
 	rt.end <- struct{}{}
 	require.Equal(t, "staging", <-rt.began)

@@ -17,17 +17,17 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// How long judging one check may take: commands say it themselves, everything else is a question.
+// How long evaluating one check may take: commands say it themselves, everything else is a question.
 const (
 	questionTimeout = 10 * time.Second
 	commandTimeout  = 30 * time.Second
 	jobTimeout      = 5 * time.Minute
 	longestCheck    = 10 * time.Minute
-	commandMargin   = 5 * time.Second // for a command that was told to end
+	commandMargin   = 5 * time.Second // for a command that is being ended
 )
 
 // Check observes checks of one service, all at once and each with its own deadline and interval, so
-// that a hung one is reported alone and holds up no other. It completes when some reading is not as
+// that a hung one is reported alone and delays no other. It completes when some reading is not as
 // known; else it asks the server for another attempt when the next one is due, which writes no
 // history. What is due when goes from one attempt to the next by heartbeat.
 func (a *Activities) Check(ctx context.Context, r protocol.CheckRequest) (protocol.CheckAnswer, error) {
@@ -36,34 +36,35 @@ func (a *Activities) Check(ctx context.Context, r protocol.CheckRequest) (protoc
 	if activity.HasHeartbeatDetails(ctx) {
 		_ = activity.GetHeartbeatDetails(ctx, &schedule.at) // unreadable: all are due
 	} else {
-		a.recall.take(info.WorkflowExecution.ID, r.Looks, schedule, time.Now())
+		a.recall.take(info.WorkflowExecution.ID, r.Checks, schedule, time.Now())
 	}
 	beating, stop := context.WithCancel(ctx)
 	defer stop()
 	go schedule.heartbeats(beating)
-	news := bound(checkAround(ctx, r.Looks, schedule, func(ctx context.Context, l entities.CheckLook) entities.CheckReading {
-		return a.judge(ctx, r, l)
-	}))
-	if ctx.Err() != nil { // the worker is stopping: what it saw half way counts for nothing
+	news := evaluateAll(ctx, r.Checks, schedule, func(ctx context.Context, e entities.Evaluation) entities.CheckReading {
+		return a.evaluate(ctx, r, e)
+	})
+	bound(news, entities.SortedKeys(news))
+	if ctx.Err() != nil { // the worker is stopping: what it read half way counts for nothing
 		return protocol.CheckAnswer{}, ctx.Err()
 	}
 	if len(news) > 0 {
-		a.recall.keep(info.WorkflowExecution.ID, r.Looks, schedule, time.Now())
+		a.recall.keep(info.WorkflowExecution.ID, r.Checks, schedule, time.Now())
 		return protocol.CheckAnswer{Readings: news}, nil
 	}
 	stop()
-	if len(r.Looks) > 1 || schedule.erred() {
+	if len(r.Checks) > 1 || schedule.erred() {
 		activity.RecordHeartbeat(ctx, schedule.copied())
 	}
 	return protocol.CheckAnswer{}, temporal.NewApplicationErrorWithOptions("as known", protocol.ErrUnchanged,
 		temporal.ApplicationErrorOptions{
-			NextRetryDelay: max(time.Until(schedule.next(r.Looks)), time.Second),
+			NextRetryDelay: max(time.Until(schedule.next(r.Checks)), time.Second),
 			Category:       temporal.ApplicationErrorCategoryBenign,
 		})
 }
 
-// Preflight judges checks once, now and all at once (A10). There is a reading of every one: what
-// could not be judged in time is an ERROR.
+// Preflight evaluates checks once, now and all at once (A10). There is a reading of every one: what
+// could not be evaluated in time is an ERROR.
 func (a *Activities) Preflight(ctx context.Context, r protocol.CheckRequest) (protocol.CheckAnswer, error) {
 	beating, stop := context.WithCancel(ctx)
 	defer stop()
@@ -71,30 +72,30 @@ func (a *Activities) Preflight(ctx context.Context, r protocol.CheckRequest) (pr
 	answer := protocol.CheckAnswer{Readings: map[string]entities.CheckReading{}}
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	for _, look := range r.Looks {
+	for _, e := range r.Checks {
 		all.Go(func() {
-			reading := a.judge(ctx, r, look)
+			reading := a.evaluate(ctx, r, e)
 			mu.Lock()
 			defer mu.Unlock()
-			answer.Readings[look.Key()] = reading
+			answer.Readings[e.Key()] = reading
 		})
 	}
 	all.Wait()
 	return answer, ctx.Err()
 }
 
-// judge judges one check, bounded in time. It never fails: what keeps it from judging is the verdict
+// evaluate evaluates one check, bounded in time. It never fails: what keeps it from that is the verdict
 // ERROR (D16).
-func (a *Activities) judge(ctx context.Context, r protocol.CheckRequest, look entities.CheckLook) entities.CheckReading {
+func (a *Activities) evaluate(ctx context.Context, r protocol.CheckRequest, e entities.Evaluation) entities.CheckReading {
 	reading, cancel := context.WithTimeout(ctx, questionTimeout)
 	defer cancel()
-	definition, err := a.Store.Check(reading, look.Definition)
+	definition, err := a.Store.Check(reading, e.Definition)
 	if err != nil {
-		return unjudged("how it is judged cannot be read: " + err.Error())
+		return unevaluated("its definition cannot be read: " + err.Error())
 	}
-	asked := checks.Asked{Definition: definition, Look: look, ServiceID: r.ServiceID}
-	if look.FullVersion != "" {
-		if record, err := a.Store.Version(reading, r.Application, r.Service, look.FullVersion); err == nil {
+	asked := checks.Asked{Definition: definition, Evaluation: e, ServiceID: r.ServiceID}
+	if e.FullVersion != "" {
+		if record, err := a.Store.Version(reading, r.Application, r.Service, e.FullVersion); err == nil {
 			asked.Version = record.Version
 		}
 	}
@@ -104,18 +105,18 @@ func (a *Activities) judge(ctx context.Context, r protocol.CheckRequest, look en
 	}
 	return within(ctx, limit, func(ctx context.Context) entities.CheckReading {
 		asked.Now = time.Now().UTC()
-		return checks.Judge(ctx, a.places(), asked)
+		return checks.Evaluate(ctx, a.sources(), asked)
 	})
 }
 
-// places is where checks look from this worker.
-func (a *Activities) places() checks.Places {
-	return checks.Places{
+// sources is what checks can ask from this worker.
+func (a *Activities) sources() checks.Sources {
+	return checks.Sources{
 		HTTP: http.DefaultClient, Commands: checks.On(a.Clusters), Services: services{a}, Payloads: a.Store, Getenv: os.LookupEnv,
 	}
 }
 
-// limitOf is how long judging may take.
+// limitOf is how long evaluating may take.
 func limitOf(d entities.CheckDefinition) time.Duration {
 	limit := questionTimeout
 	switch {
@@ -131,28 +132,28 @@ func limitOf(d entities.CheckDefinition) time.Duration {
 	return min(limit, longestCheck)
 }
 
-// within judges, and leaves behind what ignores its deadline.
-func within(ctx context.Context, limit time.Duration, judge func(context.Context) entities.CheckReading) entities.CheckReading {
+// within evaluates, and leaves behind what ignores its deadline.
+func within(ctx context.Context, limit time.Duration, evaluate func(context.Context) entities.CheckReading) entities.CheckReading {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	done := make(chan entities.CheckReading, 1)
-	go func() { done <- judge(ctx) }()
+	go func() { done <- evaluate(ctx) }()
 	select {
 	case r := <-done:
 		return r
 	case <-ctx.Done():
 	}
-	select { // it may have been told and be about to say why
+	select { // it may have noticed and be about to say why
 	case r := <-done:
 		return r
 	case <-time.After(hanging):
-		return unjudged(fmt.Sprintf("no answer within %s", limit))
+		return unevaluated(fmt.Sprintf("no answer within %s", limit))
 	}
 }
 
-// hanging is how long a check that was told to end may take to do so.
+// hanging is how long a check may take to end once its time is over.
 const hanging = 2 * time.Second
 
-func unjudged(reason string) entities.CheckReading {
+func unevaluated(reason string) entities.CheckReading {
 	return entities.CheckReading{Verdict: entities.Error, Reason: runtimes.Clip(reason, checks.MaxReason), At: time.Now().UTC()}
 }

@@ -17,13 +17,13 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// look keeps a definition and returns the look at it.
-func (a *Activities) look(t *testing.T, d entities.CheckDefinition, known entities.Verdict) entities.CheckLook {
+// asking keeps a definition and returns an evaluation by it.
+func (a *Activities) asking(t *testing.T, d entities.CheckDefinition, known entities.Verdict) entities.Evaluation {
 	t.Helper()
 	d.Application, d.Service, d.Channel = "shop", "web", "prod"
 	digest, err := a.Store.PutCheck(t.Context(), d)
 	require.NoError(t, err)
-	return entities.CheckLook{
+	return entities.Evaluation{
 		Channel: "prod", ID: d.ID, Kind: d.Kind, Definition: digest, Release: "r1", FullVersion: "v1",
 		Known: entities.CheckReading{Verdict: known}.Digest(), Interval: 20 * time.Second,
 	}
@@ -33,8 +33,8 @@ func httpGate(id, url string) entities.CheckDefinition {
 	return entities.CheckDefinition{ID: id, Kind: entities.CheckHTTP, HTTP: &entities.HTTPCheck{URL: url}}
 }
 
-func checkRequest(looks ...entities.CheckLook) protocol.CheckRequest {
-	return protocol.CheckRequest{Application: "shop", Service: "web", ServiceID: "shop.web", Looks: looks}
+func checkRequest(all ...entities.Evaluation) protocol.CheckRequest {
+	return protocol.CheckRequest{Application: "shop", Service: "web", ServiceID: "shop.web", Checks: all}
 }
 
 // Without news the server is asked for another attempt, which writes no history; with news it
@@ -45,13 +45,13 @@ func TestCheckCompletesWithNews(t *testing.T) {
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(int(status.Load())) }))
 	defer web.Close()
 	a := newActivities(t, &server{})
-	up := a.look(t, httpGate("up", web.URL), "")
+	up := a.asking(t, httpGate("up", web.URL), "")
 	answer, _, err := run[protocol.CheckAnswer](t, a.Check, checkRequest(up))
 	require.NoError(t, err)
 	require.Equal(t, entities.Pass, answer.Readings["prod/up"].Verdict, "%v", answer)
 
 	up.Known = answer.Readings["prod/up"].Digest()
-	always := a.look(t, entities.CheckDefinition{ID: "never", Kind: entities.CheckAlways, Always: &entities.AlwaysCheck{Verdict: entities.Wait}}, entities.Wait)
+	always := a.asking(t, entities.CheckDefinition{ID: "never", Kind: entities.CheckAlways, Always: &entities.AlwaysCheck{Verdict: entities.Wait}}, entities.Wait)
 	_, beats, err := run[protocol.CheckAnswer](t, a.Check, checkRequest(up, always))
 	app := applicationError(t, err)
 	require.Equal(t, protocol.ErrUnchanged, app.Type())
@@ -70,7 +70,7 @@ func TestCheckCompletesWithNews(t *testing.T) {
 	require.Len(t, answer.Readings, 1)
 }
 
-// A preflight answers about every check; what cannot be judged is an ERROR.
+// A preflight answers about every check; what cannot be evaluated is an ERROR.
 func TestPreflightAnswersAboutEveryCheck_A10_D16(t *testing.T) {
 	t.Setenv("CHECK_TOKEN", "hunter2hunter2")
 	web := httptest.NewServer(http.NotFoundHandler())
@@ -81,16 +81,16 @@ func TestPreflightAnswersAboutEveryCheck_A10_D16(t *testing.T) {
 			Command: entities.Command{Argv: argv, Timeout: 100 * time.Millisecond}, Env: map[string]entities.Value{"TOKEN": {WorkerEnv: "CHECK_TOKEN"}},
 		}}
 	}
-	gone := a.look(t, httpGate("gone", web.URL), entities.Pass)
+	gone := a.asking(t, httpGate("gone", web.URL), entities.Pass)
 	gone.Definition = strings.Repeat("0", 64)
 	gone.ID = "lost"
 	answer, _, err := run[protocol.CheckAnswer](t, a.Preflight, checkRequest(
-		a.look(t, httpGate("down", web.URL), ""),
-		a.look(t, run1("pass", "sh", "-c", "echo ${{ version }} has $TOKEN"), entities.Pass),
-		a.look(t, run1("fail", "sh", "-c", "echo no; exit 3"), entities.Fail),
-		a.look(t, run1("hung", "sleep", "60"), entities.Pass),
-		a.look(t, entities.CheckDefinition{ID: "other", Kind: entities.CheckServiceStable, Dependency: &entities.Dependency{Service: "api"}}, ""),
-		a.look(t, entities.CheckDefinition{ID: "odd", Kind: "odd"}, ""),
+		a.asking(t, httpGate("down", web.URL), ""),
+		a.asking(t, run1("pass", "sh", "-c", "echo ${{ version }} has $TOKEN"), entities.Pass),
+		a.asking(t, run1("fail", "sh", "-c", "echo no; exit 3"), entities.Fail),
+		a.asking(t, run1("hung", "sleep", "60"), entities.Pass),
+		a.asking(t, entities.CheckDefinition{ID: "other", Kind: entities.CheckServiceStable, Dependency: &entities.Dependency{Service: "api"}}, ""),
+		a.asking(t, entities.CheckDefinition{ID: "odd", Kind: "odd"}, ""),
 		gone,
 	))
 	require.NoError(t, err)
@@ -105,7 +105,7 @@ func TestPreflightAnswersAboutEveryCheck_A10_D16(t *testing.T) {
 		"prod/other": entities.Wait, "prod/odd": entities.Error, "prod/lost": entities.Error,
 	}, verdicts)
 	require.Equal(t, "v1 has ***", answer.Readings["prod/pass"].Reason)
-	require.Contains(t, answer.Readings["prod/lost"].Reason, "how it is judged cannot be read: the store has no checks/")
+	require.Contains(t, answer.Readings["prod/lost"].Reason, "its definition cannot be read: the store has no checks/")
 }
 
 func TestChecksSayHowLongTheyMayTake(t *testing.T) {

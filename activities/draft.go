@@ -12,7 +12,7 @@ import (
 type Draft struct {
 	Known    bool // the version has a meaning already, and this is it
 	Record   store.VersionRecord
-	Payloads map[string]entities.Payload // by channel; those that the configuration does not know are left out
+	Payloads map[entities.InstanceID]entities.Payload // those that the configuration does not know are left out
 }
 
 // Draft renders a version as Prepare does, with the same refusals, and writes nothing: `converge
@@ -22,13 +22,13 @@ func (a *Activities) Draft(ctx context.Context, r protocol.PrepareRequest) (Draf
 	if err != nil {
 		return Draft{}, err
 	}
-	payloads, err := a.render(ctx, r.Service, r.Channels, record)
+	payloads, err := a.render(ctx, r.Service, r.Instances, record)
 	return Draft{Known: known, Record: record, Payloads: payloads}, err
 }
 
-// UnderPresent is the digest of what a configuration (r.Hash) renders to under the version that a
-// channel has, with that version's parameters: the same as there is means that a publication of it
-// leaves the channel alone (B9).
-func (a *Activities) UnderPresent(ctx context.Context, r protocol.PrepareRequest, channel string) (string, error) {
-	return a.underPresent(ctx, r, store.VersionRecord{Hash: r.Hash}, channel)
+// UnderPresent is the digest of what a configuration (r.Hash) renders to under the version that an
+// instance has, with that version's parameters: the same as there is means that a publication of it
+// leaves the instance alone (B9).
+func (a *Activities) UnderPresent(ctx context.Context, r protocol.PrepareRequest, id entities.InstanceID) (string, error) {
+	return a.underPresent(ctx, r, store.VersionRecord{Hash: r.Hash}, id)
 }

@@ -55,8 +55,8 @@ func (a *Activities) Extension(ctx context.Context, r protocol.ExtensionRequest)
 // extensionRun is the command with everything filled in. What Converge says wins over the definition.
 func extensionRun(r protocol.ExtensionRequest, d entities.ExtensionDefinition) custom.Once {
 	fill := func(text string) string {
-		return versionPlace.ReplaceAllStringFunc(text, func(place string) string {
-			if strings.Contains(place, "fullVersion") {
+		return versionRE.ReplaceAllStringFunc(text, func(match string) string {
+			if strings.Contains(match, "fullVersion") {
 				return r.FullVersion
 			}
 			return r.Version
@@ -85,13 +85,14 @@ func extensionRun(r protocol.ExtensionRequest, d entities.ExtensionDefinition) c
 		What:    fmt.Sprintf("extension %s of %s/%s in %s", r.Name, r.Application, r.Service, r.Channel),
 		Purpose: "extension", Dir: d.Dir, Argv: argv, Env: env, Job: d.Job, Timeout: timeout,
 		Instance: runtimes.Instance{
-			Application: r.Application, Service: r.Service, ServiceID: r.ServiceID, Channel: r.Channel, FullVersion: r.FullVersion,
+			Owner:     runtimes.Owner{Application: r.Application, Service: r.Service, ID: entities.InstanceID{Channel: r.Channel}},
+			ServiceID: r.ServiceID, FullVersion: r.FullVersion,
 		},
 	}
 }
 
-// versionPlace is what a definition may leave open.
-var versionPlace = regexp.MustCompile(`\$\{\{\s*(version|fullVersion)\s*\}\}`)
+// versionRE is what a definition may leave open.
+var versionRE = regexp.MustCompile(`\$\{\{\s*(version|fullVersion)\s*\}\}`)
 
 // ended says how a command failed; empty is success.
 func ended(program string, o runtimes.Output, signal string, err error) string {

@@ -107,8 +107,8 @@ func (s *server) ListWorkflow(_ context.Context, r *workflowservice.ListWorkflow
 	return page, nil
 }
 
-// told lists whom signals went to, in order.
-func (s *server) told() []string {
+// notified lists whom signals went to, in order.
+func (s *server) notified() []string {
 	var ids []string
 	for _, m := range s.sent {
 		ids = append(ids, m.id)
@@ -188,9 +188,9 @@ func TestLease_C10(t *testing.T) {
 
 	_, _, err = run[any](t, a.Lease, protocol.LeaseCall{Runtime: "eu"})
 	requireRefused(t, err, "neither a request nor a lease")
-	s.fail = map[string]error{"runtime/eu": errors.New("the server is away")}
+	s.fail = map[string]error{"runtime/eu": errors.New("the server is unavailable")}
 	_, _, err = run[any](t, a.Lease, protocol.LeaseCall{Runtime: "eu", Give: "a1"})
-	require.ErrorContains(t, err, "the server is away")
+	require.ErrorContains(t, err, "the server is unavailable")
 	require.False(t, applicationError(t, err).NonRetryable(), "to be tried again")
 }
 
@@ -207,69 +207,69 @@ func TestHistoryKeepsLinesOnce(t *testing.T) {
 	require.Equal(t, lines, got)
 }
 
-func pause(reason string) *entities.Pause {
-	return &entities.Pause{Reason: reason, At: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)}
+func pausedFor(reason string) *protocol.PauseStatus {
+	return &protocol.PauseStatus{Reason: reason, At: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)}
 }
 
-// Of an application, those that it declares are told, and those that start later find it.
-func TestHoldOfAnApplication_A16(t *testing.T) {
+// Of an application, those that it declares are notified, and those that start later find it.
+func TestPauseOfAnApplication_A16(t *testing.T) {
 	s := &server{running: []string{"service/shop/api", "service/shop/web", "service/other/web"}}
 	a := newActivities(t, s)
-	spec := entities.Spec{Application: "shop", Service: "web", Runtimes: map[string]entities.RuntimeSpec{"eu": {}, "us": {}}}
+	spec := entities.Spec{Application: "shop", Service: "web", Runtimes: map[string]*entities.RuntimeSpec{"eu": {}, "us": {}}}
 	digest, err := a.Store.PutSpec(t.Context(), spec)
 	require.NoError(t, err)
 	manifest, err := a.Store.PutManifest(t.Context(), incarnation.Manifest{"web": digest, "api": "a", "new": "b"})
 	require.NoError(t, err)
-	hold := protocol.HoldSignal{Scope: entities.ScopeApplication, Pause: pause("outage")}
+	pause := protocol.ScopePause{Scope: "application", Pause: pausedFor("outage")}
 
-	_, beats, err := run[any](t, a.Hold, protocol.HoldRequest{HoldSignal: hold, Application: "shop", Manifest: manifest})
+	_, beats, err := run[any](t, a.Pause, protocol.AnnouncePause{ScopePause: pause, Application: "shop", Manifest: manifest})
 	require.NoError(t, err)
 	require.Equal(t, []sent{
-		{id: "service/shop/api", name: "hold", payload: hold},
-		{id: "service/shop/web", name: "hold", payload: hold},
+		{id: "service/shop/api", name: "scope-pause", payload: pause},
+		{id: "service/shop/web", name: "scope-pause", payload: pause},
 	}, s.sent, "one is not there yet")
 	require.NotEmpty(t, beats)
 
 	answer, _, err := run[protocol.LoadSpecAnswer](t, a.LoadSpec, protocol.LoadSpecRequest{Digest: digest})
 	require.NoError(t, err)
-	require.Equal(t, []protocol.HoldSignal{hold}, answer.Holds)
+	require.Equal(t, []protocol.ScopePause{pause}, answer.Pauses)
 	require.Equal(t, &spec, answer.Spec)
 
-	hold.Pause = nil
-	_, _, err = run[any](t, a.Hold, protocol.HoldRequest{HoldSignal: hold, Application: "shop", Manifest: manifest})
+	pause.Pause = nil
+	_, _, err = run[any](t, a.Pause, protocol.AnnouncePause{ScopePause: pause, Application: "shop", Manifest: manifest})
 	require.NoError(t, err)
 	require.Len(t, s.sent, 4)
 	answer, _, err = run[protocol.LoadSpecAnswer](t, a.LoadSpec, protocol.LoadSpecRequest{Digest: digest})
 	require.NoError(t, err)
-	require.Empty(t, answer.Holds)
+	require.Empty(t, answer.Pauses)
 
-	_, _, err = run[any](t, a.Hold, protocol.HoldRequest{HoldSignal: hold, Application: "shop"})
+	_, _, err = run[any](t, a.Pause, protocol.AnnouncePause{ScopePause: pause, Application: "shop"})
 	require.NoError(t, err, "nothing was published")
-	_, _, err = run[any](t, a.Hold, protocol.HoldRequest{HoldSignal: hold})
+	_, _, err = run[any](t, a.Pause, protocol.AnnouncePause{ScopePause: pause})
 	requireRefused(t, err, "either an application or a runtime")
 }
 
-// Of a runtime, all that run are told, whatever the pages they are listed on; a worker that takes
+// Of a runtime, all that run are notified, whatever the pages they are listed on; a worker that takes
 // over goes on where the lost one was.
-func TestHoldOfARuntime_A16(t *testing.T) {
+func TestPauseOfARuntime_A16(t *testing.T) {
 	s := &server{running: []string{"service/b/1", "service/a/1", "service/c/1", "service/d/1", "service/e/1"}}
-	s.fail = map[string]error{"service/c/1": errors.New("the server is away")}
+	s.fail = map[string]error{"service/c/1": errors.New("the server is unavailable")}
 	a := newActivities(t, s)
-	request := protocol.HoldRequest{HoldSignal: protocol.HoldSignal{Scope: protocol.RuntimeID("eu"), Pause: pause("upgrade")}, Runtime: "eu"}
-	_, beats, err := run[any](t, a.Hold, request)
-	require.ErrorContains(t, err, "tell service/c/1: the server is away")
-	require.Equal(t, []string{"service/a/1", "service/b/1"}, s.told())
+	request := protocol.AnnouncePause{ScopePause: protocol.ScopePause{Scope: protocol.RuntimeID("eu"), Pause: pausedFor("upgrade")}, Runtime: "eu"}
+	_, beats, err := run[any](t, a.Pause, request)
+	require.ErrorContains(t, err, "announce to service/c/1: the server is unavailable")
+	require.Equal(t, []string{"service/a/1", "service/b/1"}, s.notified())
 	require.Equal(t, 3, s.pages)
 	var last string
 	require.NoError(t, beats[len(beats)-1].Get(&last))
 
 	s.sent, s.fail = nil, nil
-	_, _, err = run[any](t, a.Hold, request, last)
+	_, _, err = run[any](t, a.Pause, request, last)
 	require.NoError(t, err)
-	require.Equal(t, []string{"service/c/1", "service/d/1", "service/e/1"}, s.told())
-	holds, err := a.Store.Holds(t.Context(), "any", []string{"eu"})
+	require.Equal(t, []string{"service/c/1", "service/d/1", "service/e/1"}, s.notified())
+	pauses, err := a.Store.Pauses(t.Context(), "any", []string{"eu"})
 	require.NoError(t, err)
-	require.Equal(t, []protocol.HoldSignal{request.HoldSignal}, holds)
+	require.Equal(t, []protocol.ScopePause{request.ScopePause}, pauses)
 }
 
 // gone is a runtime that can take down what it runs, or says why not.
@@ -301,7 +301,7 @@ func TestRemove_A24(t *testing.T) {
 	}
 	request := protocol.RemoveRequest{
 		Application: "shop", Service: "web", ServiceID: "shop.web", Runtime: "local", RuntimeDigest: digest,
-		Instance: protocol.InstanceRef{Channel: "prod", FullVersion: "v1", Payload: applied}, Timeout: time.Minute,
+		Instance: protocol.InstanceRef{ID: entities.Only("prod"), FullVersion: "v1", Payload: applied}, Timeout: time.Minute,
 	}
 	answer, _, err := run[protocol.RemoveAnswer](t, a.Remove, request)
 	require.NoError(t, err)

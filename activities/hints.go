@@ -11,22 +11,22 @@ import (
 )
 
 const (
-	hintGap   = 500 * time.Millisecond // between two looks at one instance that hints ask for
-	hintLooks = 8                      // under way at a time
-	// newsGap is how soon details follow what the workflow was told, where a change that matters wakes
+	hintGap      = 500 * time.Millisecond // between two readings of one instance that hints ask for
+	hintReadings = 8                      // under way at a time
+	// newsGap is how soon details follow what the workflow was notified of, where a change that matters wakes
 	// it anyway.
 	newsGap = 5 * time.Second
 )
 
 // hints turn what runtimes learn of changes by themselves into wakes of the services concerned. A
-// hint says only that something may be different, so the instance is looked at again, from what the
+// hint says only that something may be different, so the instance is observed again, from what the
 // runtime has watched, and compared with what the workflow's observation found last; only a
 // difference that the decision would see wakes the workflow. All of this may be lost: the
 // observation that the server repeats is what correctness rests on.
 type hints struct {
-	look func(context.Context, protocol.ObserveRequest, protocol.InstanceRef) entities.Reading
-	wake func(ctx context.Context, owner runtimes.Owner, runtime string)
-	gap  time.Duration
+	observe observeOne
+	wake    func(ctx context.Context, owner runtimes.Owner, runtime string)
+	gap     time.Duration
 
 	ctx   context.Context //nolint:containedctx // of the worker: hints come from goroutines that have none
 	stop  context.CancelFunc
@@ -38,22 +38,22 @@ type hints struct {
 
 // interest is what is known here of an instance that hints may come for.
 type interest struct {
-	known   *sighting // nil: told already, or about to be looked at by an observation
-	turn    int       // of the observation or apply that began last
-	looking bool      // by an observation: what comes meanwhile waits for its end
-	hinted  bool      // since the last look began
-	running bool      // a goroutine follows the hints
-	told    telling   // the last reading that the workflow got from here
+	known     *observed    // nil: the workflow knows already, or an observation is under way
+	turn      int          // of the observation or apply that began last
+	observing bool         // by the workflow: what comes meanwhile waits for its end
+	hinted    bool         // since the last reading began
+	running   bool         // a goroutine follows the hints
+	last      notification // of the workflow from here
 }
 
-// telling is what a workflow was told, and when.
-type telling struct {
+// notification is what a workflow was notified of, and when.
+type notification struct {
 	shape string
 	at    time.Time
 }
 
-// sighting is what an observation found, and how to look again.
-type sighting struct {
+// observed is what an observation found, and how to observe again.
+type observed struct {
 	request protocol.ObserveRequest // without its instances
 	ref     protocol.InstanceRef
 	shape   string
@@ -62,8 +62,8 @@ type sighting struct {
 
 func newHints(a *Activities) *hints {
 	h := &hints{
-		look: a.lookAt, wake: a.wake, gap: hintGap,
-		slots: make(chan struct{}, hintLooks), owners: map[runtimes.Owner]*interest{},
+		observe: a.observeOne, wake: a.wake, gap: hintGap,
+		slots: make(chan struct{}, hintReadings), owners: map[runtimes.Owner]*interest{},
 	}
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	return h
@@ -72,24 +72,23 @@ func newHints(a *Activities) *hints {
 // shapeOf is what of a reading the decision sees at once. How many replicas are ready so far, and
 // which versions are active meanwhile, is left to the observation: a rollout would wake the workflow
 // at each of them.
-func shapeOf(seen entities.Reading, ref protocol.InstanceRef) string {
-	i := entities.Instance{Reading: seen, Known: seen.Digest(), Fresh: true}
-	c := entities.ServiceInstance{Instance: &i}.Fetch(&entities.Target{FullVersion: ref.FullVersion})
+func shapeOf(reading entities.Reading, ref protocol.InstanceRef) string {
+	c := current(reading, ref.FullVersion)
 	return entities.DigestOf(ref.FullVersion, c.Known, c.Stable, c.Drifted, c.Failed != "")
 }
 
-func ownerOf(r protocol.ObserveRequest, channel string) runtimes.Owner {
-	return runtimes.Owner{Application: r.Application, Service: r.Service, Channel: channel}
+func ownerOf(r protocol.ObserveRequest, id entities.InstanceID) runtimes.Owner {
+	return runtimes.Owner{Application: r.Application, Service: r.Service, ID: id}
 }
 
-// begin is called before an observation looks, so that no change falls between its look and settle. It
+// begin is called before an observation, so that no change falls between its reading and settle. It
 // returns the turn to settle.
 func (h *hints) begin(owner runtimes.Owner) (turn int) { return h.set(owner, true) }
 
-// forget is called when an apply begins: it ends with a look of its own.
+// forget is called when an apply begins: it ends with a reading of its own.
 func (h *hints) forget(owner runtimes.Owner) { h.set(owner, false) }
 
-func (h *hints) set(owner runtimes.Owner, looking bool) (turn int) {
+func (h *hints) set(owner runtimes.Owner, observing bool) (turn int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	i := h.owners[owner]
@@ -98,49 +97,49 @@ func (h *hints) set(owner runtimes.Owner, looking bool) (turn int) {
 		h.owners[owner] = i
 	}
 	i.turn++
-	i.known, i.looking, i.hinted = nil, looking, false
+	i.known, i.observing, i.hinted = nil, observing, false
 	return i.turn
 }
 
-// settle is called after an observation looked. Without a sighting nobody is to be woken: the workflow
-// is being told, or an apply is under way. One that another observation, or an apply, has passed by (its
-// look took long, and the workflow gave it up) says nothing any more.
-func (h *hints) settle(owner runtimes.Owner, turn int, found *sighting) {
+// settle is called after an observation. Without anything found nobody is to be woken: the workflow is
+// being notified, or an apply is under way. One that another observation, or an apply, has passed by (it
+// took long, and the workflow gave it up) says nothing any more.
+func (h *hints) settle(owner runtimes.Owner, turn int, found *observed) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	i := h.owners[owner]
 	if i == nil || i.turn != turn {
 		return
 	}
-	i.known, i.looking = found, false
+	i.known, i.observing = found, false
 	if found != nil && i.hinted {
 		h.follow(owner, i)
 	}
 }
 
-// tell notes that the workflow is being told something of this shape.
-func (h *hints) tell(owner runtimes.Owner, shape string) {
+// notified notes that the workflow is being notified of something of this shape.
+func (h *hints) notified(owner runtimes.Owner, shape string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if i := h.owners[owner]; i != nil {
-		i.told = telling{shape, time.Now()}
+		i.last = notification{shape, time.Now()}
 	}
 }
 
 // early is how long to wait with news that the decision would not see, because the workflow has just
-// been told of the same shape; 0 when it is to be told now.
+// been notified of the same shape; 0 when it is to be notified now.
 func (h *hints) early(owner runtimes.Owner, shape string, gap time.Duration) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	i := h.owners[owner]
-	if i == nil || i.told.shape != shape {
+	if i == nil || i.last.shape != shape {
 		return 0
 	}
-	return max(gap-time.Since(i.told.at), 0)
+	return max(gap-time.Since(i.last.at), 0)
 }
 
 // hint takes in that an instance may have changed. One that was never observed here belongs to a
-// worker that is gone, or has not begun: its workflow is woken once, to look for itself.
+// worker that is gone, or has not begun: its workflow is woken once, to observe it.
 func (h *hints) hint(owner runtimes.Owner, runtime string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -154,21 +153,21 @@ func (h *hints) hint(owner runtimes.Owner, runtime string) {
 	h.follow(owner, i)
 }
 
-// follow begins to look after an instance, with h.mu held.
+// follow begins to observe an instance, with h.mu held.
 func (h *hints) follow(owner runtimes.Owner, i *interest) {
-	if i.running || i.looking || i.known == nil {
+	if i.running || i.observing || i.known == nil {
 		return
 	}
 	i.running = true
 	go h.run(owner, i)
 }
 
-// run looks at an instance until no more hints come, or its workflow has been woken.
+// run observes an instance until no more hints come, or its workflow has been woken.
 func (h *hints) run(owner runtimes.Owner, i *interest) {
 	for {
 		h.mu.Lock()
 		found := i.known
-		if !i.hinted || i.looking || found == nil || h.ctx.Err() != nil {
+		if !i.hinted || i.observing || found == nil || h.ctx.Err() != nil {
 			i.running = false
 			h.mu.Unlock()
 			return
@@ -188,9 +187,9 @@ func (h *hints) run(owner runtimes.Owner, i *interest) {
 	}
 }
 
-func (h *hints) compare(owner runtimes.Owner, i *interest, found *sighting) {
-	seen := h.look(h.ctx, found.request, found.ref)
-	if seen.Err != nil || shapeOf(seen, found.ref) == found.shape {
+func (h *hints) compare(owner runtimes.Owner, i *interest, found *observed) {
+	reading := h.observe(h.ctx, found.request, found.ref)
+	if reading.Err != nil || shapeOf(reading, found.ref) == found.shape {
 		return // that nothing is known is for the observation to find out and to repeat
 	}
 	h.mu.Lock()
@@ -214,11 +213,11 @@ func (h *hints) in(do func()) {
 	}
 }
 
-// wake asks a service's workflow to look at a channel now, by the verb that people have for it.
+// wake asks a service's workflow to observe a channel now, by the verb that people have for it.
 func (a *Activities) wake(ctx context.Context, owner runtimes.Owner, runtime string) {
 	ctx, cancel := context.WithTimeout(ctx, wakeTimeout)
 	defer cancel()
-	request := protocol.ScopeRequest{Act: protocol.Act{By: "watch of " + runtime}, Channel: owner.Channel}
+	request := protocol.ScopeRequest{Act: protocol.Act{By: "watch of " + runtime}, Channel: owner.ID.Channel}
 	// Refused, absent or unreachable: the observation finds out by itself.
 	_ = a.Client.SignalWorkflow(ctx, protocol.ServiceID(owner.Application, owner.Service), "", protocol.Refresh, request)
 }

@@ -15,24 +15,24 @@ import (
 
 const hintPatience = 10 * time.Second
 
-var staging = runtimes.Owner{Application: "shop", Service: "web", Channel: "staging"}
+var staging = runtimes.Owner{Application: "shop", Service: "web", ID: entities.Only("staging")}
 
-// place is what a watched instance runs, and who was woken because of it.
-type place struct {
+// fixture is what a watched instance runs, and who was woken because of it.
+type fixture struct {
 	*hints
-	looks, woken chan runtimes.Owner
+	readings, woken chan runtimes.Owner
 
 	mu      sync.Mutex
 	version string
 	err     *entities.ReadingError
 }
 
-func newPlace(t *testing.T) *place {
-	p := &place{looks: make(chan runtimes.Owner, 100), woken: make(chan runtimes.Owner, 100), version: "v1"}
+func newFixture(t *testing.T) *fixture {
+	p := &fixture{readings: make(chan runtimes.Owner, 100), woken: make(chan runtimes.Owner, 100), version: "v1"}
 	p.hints = newHints(&Activities{})
 	p.gap = time.Millisecond
-	p.look = func(_ context.Context, _ protocol.ObserveRequest, ref protocol.InstanceRef) entities.Reading {
-		defer func() { p.looks <- runtimes.Owner{Channel: ref.Channel} }()
+	p.observe = func(_ context.Context, _ protocol.ObserveRequest, ref protocol.InstanceRef) entities.Reading {
+		defer func() { p.readings <- runtimes.Owner{ID: ref.ID} }()
 		return p.reading()
 	}
 	p.wake = func(_ context.Context, owner runtimes.Owner, _ string) { p.woken <- owner }
@@ -40,7 +40,7 @@ func newPlace(t *testing.T) *place {
 	return p
 }
 
-func (p *place) reading() entities.Reading {
+func (p *fixture) reading() entities.Reading {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.err != nil {
@@ -52,21 +52,21 @@ func (p *place) reading() entities.Reading {
 	}}}
 }
 
-func (p *place) run(version string, err *entities.ReadingError) {
+func (p *fixture) run(version string, err *entities.ReadingError) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.version, p.err = version, err
 }
 
-var ref = protocol.InstanceRef{Channel: "staging", FullVersion: "v1"}
+var ref = protocol.InstanceRef{ID: staging.ID, FullVersion: "v1"}
 
 // settled is an observation that found what runs to be as known.
-func (p *place) settled(owner runtimes.Owner) {
-	p.settle(owner, p.begin(owner), p.sighting())
+func (p *fixture) settled(owner runtimes.Owner) {
+	p.settle(owner, p.begin(owner), p.found())
 }
 
-func (p *place) sighting() *sighting {
-	return &sighting{ref: ref, shape: shapeOf(p.reading(), ref), until: time.Now().Add(time.Hour)}
+func (p *fixture) found() *observed {
+	return &observed{ref: ref, shape: shapeOf(p.reading(), ref), until: time.Now().Add(time.Hour)}
 }
 
 func next(t *testing.T, from chan runtimes.Owner) runtimes.Owner {
@@ -81,7 +81,7 @@ func next(t *testing.T, from chan runtimes.Owner) runtimes.Owner {
 }
 
 // idle waits until nobody follows hints any more.
-func (p *place) idle(t *testing.T) {
+func (p *fixture) idle(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		p.hints.mu.Lock()
@@ -96,12 +96,12 @@ func (p *place) idle(t *testing.T) {
 }
 
 func TestHintOfAChangeWakesTheService(t *testing.T) {
-	p := newPlace(t)
+	p := newFixture(t)
 	p.settled(staging)
 	p.run("v2", nil)
 	p.hint(staging, "eu")
 	require.Equal(t, staging, next(t, p.woken))
-	p.hint(staging, "eu") // told already: the next observation looks for itself
+	p.hint(staging, "eu") // notified already: the next observation finds out
 	p.idle(t)
 	require.Empty(t, p.woken)
 	p.settled(staging)
@@ -112,34 +112,48 @@ func TestHintOfAChangeWakesTheService(t *testing.T) {
 
 // What runs on the way to another version is shown by the next observation, and decides nothing.
 func TestHintOfProgressWakesNobody(t *testing.T) {
-	p := newPlace(t)
+	p := newFixture(t)
 	p.run("v2", nil)
 	p.settled(staging)
 	p.run("v3", nil)
 	p.hint(staging, "eu")
-	next(t, p.looks)
+	next(t, p.readings)
 	p.idle(t)
 	require.Empty(t, p.woken)
 }
 
 // What the decision would not see, and what is not known, wakes nobody.
 func TestHintWithoutADifferenceWakesNobody(t *testing.T) {
-	p := newPlace(t)
+	p := newFixture(t)
 	p.settled(staging)
 	p.hint(staging, "eu")
-	next(t, p.looks)
+	next(t, p.readings)
 	p.run("v2", &entities.ReadingError{Code: runtimes.CodeTimeout})
 	p.idle(t)
 	p.hint(staging, "eu")
-	next(t, p.looks)
+	next(t, p.readings)
+	p.idle(t)
+	require.Empty(t, p.woken)
+}
+
+// A hint about one instance of a channel wakes nobody because of another.
+func TestHintsDistinguishInstancesOfAChannel(t *testing.T) {
+	p := newFixture(t)
+	p.settled(staging)
+	other := staging
+	other.ID.Name = "eu-3"
+	p.settled(other)
+	p.run("v2", nil)
+	p.hint(other, "eu")
+	require.Equal(t, other, next(t, p.woken))
 	p.idle(t)
 	require.Empty(t, p.woken)
 }
 
 func TestHintDuringAnObservationIsNotLost(t *testing.T) {
-	p := newPlace(t)
+	p := newFixture(t)
 	turn := p.begin(staging)
-	found := p.sighting() // it looks, then something changes, then it ends
+	found := p.found() // it reads, then something changes, then it ends
 	p.run("v2", nil)
 	p.hint(staging, "eu")
 	p.idle(t)
@@ -149,19 +163,19 @@ func TestHintDuringAnObservationIsNotLost(t *testing.T) {
 }
 
 func TestHintDuringAnApplyWakesNobody(t *testing.T) {
-	p := newPlace(t)
+	p := newFixture(t)
 	p.settled(staging)
 	p.forget(staging)
 	p.run("v2", nil)
 	p.hint(staging, "eu")
 	p.idle(t)
 	require.Empty(t, p.woken)
-	require.Empty(t, p.looks)
+	require.Empty(t, p.readings)
 }
 
-// An observation whose look took so long that its workflow asked anew ends after the new one.
+// An observation that took so long that its workflow asked anew ends after the new one.
 func TestAnObservationThatWasPassedByHidesNothing(t *testing.T) {
-	p := newPlace(t)
+	p := newFixture(t)
 	slow := p.begin(staging)
 	p.settled(staging)
 	p.settle(staging, slow, nil)
@@ -172,7 +186,7 @@ func TestAnObservationThatWasPassedByHidesNothing(t *testing.T) {
 
 // After a restart nobody knows what the observation of another worker found.
 func TestHintForAnInstanceNeverObservedHereWakesOnce(t *testing.T) {
-	p := newPlace(t)
+	p := newFixture(t)
 	p.hint(staging, "eu")
 	require.Equal(t, staging, next(t, p.woken))
 	p.hint(staging, "eu")
@@ -181,28 +195,28 @@ func TestHintForAnInstanceNeverObservedHereWakesOnce(t *testing.T) {
 }
 
 func TestHintForSomethingForgottenByItsServiceIsDropped(t *testing.T) {
-	p := newPlace(t)
+	p := newFixture(t)
 	turn := p.begin(staging)
-	found := p.sighting()
+	found := p.found()
 	found.until = time.Now().Add(-time.Second)
 	p.settle(staging, turn, found)
 	p.run("v2", nil)
 	p.hint(staging, "eu")
 	p.idle(t)
 	require.Empty(t, p.woken)
-	require.Empty(t, p.looks)
+	require.Empty(t, p.readings)
 }
 
-// Many hints at once are few looks.
+// Many hints at once are few readings.
 func TestHintsAreGathered(t *testing.T) {
-	p := newPlace(t)
+	p := newFixture(t)
 	p.gap = 50 * time.Millisecond
 	p.settled(staging)
 	for range 1000 {
 		p.hint(staging, "eu")
 	}
 	p.idle(t)
-	require.Less(t, len(p.looks), 20)
-	require.NotEmpty(t, p.looks)
+	require.Less(t, len(p.readings), 20)
+	require.NotEmpty(t, p.readings)
 	require.Empty(t, p.woken)
 }

@@ -26,7 +26,7 @@ func (a *Activities) Lease(ctx context.Context, r protocol.LeaseCall) error {
 	}
 	signal, lease := protocol.SignalGive, r.Give
 	if r.Keep != "" {
-		signal, lease = protocol.SignalGrant, r.Keep
+		signal, lease = protocol.SignalKeep, r.Keep
 	}
 	if lease == "" {
 		return refuse("lease of runtime %s: neither a request nor a lease to give back or to keep", r.Runtime)

@@ -22,16 +22,16 @@ func (a *Activities) log(ctx context.Context, in runtimes.Instance, kind store.L
 	if failed != nil {
 		entry.Error = failed.Error()
 	}
-	if err := a.Store.PutLog(context.WithoutCancel(ctx), in.Application, in.Service, in.Channel, entry); err != nil {
-		activity.GetLogger(ctx).Warn("output not kept", "channel", in.Channel, "error", err)
+	if err := a.Store.PutLog(context.WithoutCancel(ctx), in.Application, in.Service, in.ID.Key(), entry); err != nil {
+		activity.GetLogger(ctx).Warn("output not kept", "instance", in.ID.String(), "error", err)
 	}
 }
 
-// logLook keeps what a look printed.
-func (a *Activities) logLook(ctx context.Context, in runtimes.Instance, o runtimes.Output, seen entities.Reading) {
+// logFetch keeps what an observation printed.
+func (a *Activities) logFetch(ctx context.Context, in runtimes.Instance, o runtimes.Output, reading entities.Reading) {
 	var failed error
-	if seen.Err != nil {
-		failed = seen.Err
+	if reading.Err != nil {
+		failed = reading.Err
 	}
 	a.log(ctx, in, store.LogFetch, o, failed)
 }

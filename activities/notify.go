@@ -24,9 +24,9 @@ var (
 	attrService     = temporal.NewSearchAttributeKeyKeyword(protocol.AttrService)
 )
 
-// Notify records incarnations under their numbers and tells the services whose spec differs between
-// two manifests. It goes through them in order and heartbeats the last one told, so that another
-// worker goes on where this one died; telling a service twice does no harm.
+// Notify records incarnations under their numbers and notifies the services whose spec differs between
+// two manifests. It goes through them in order and heartbeats the last one, so that another worker goes
+// on where this one died; notifying a service twice does no harm.
 func (a *Activities) Notify(ctx context.Context, r protocol.NotifyRequest) (protocol.NotifyAnswer, error) {
 	for _, i := range append(r.Passed, r.Newest) {
 		if err := a.Store.PutNumber(ctx, r.Application, i); err != nil {
@@ -49,10 +49,10 @@ func (a *Activities) Notify(ctx context.Context, r protocol.NotifyRequest) (prot
 		if service <= last {
 			continue
 		}
-		if err := a.tell(ctx, r, service, to[service]); err != nil {
-			return answer, fmt.Errorf("tell %s/%s: %w", r.Application, service, err)
+		if err := a.notify(ctx, r, service, to[service]); err != nil {
+			return answer, fmt.Errorf("notify %s/%s: %w", r.Application, service, err)
 		}
-		answer.Told++
+		answer.Notified++
 		activity.RecordHeartbeat(ctx, service)
 	}
 	return answer, nil
@@ -60,7 +60,7 @@ func (a *Activities) Notify(ctx context.Context, r protocol.NotifyRequest) (prot
 
 func (a *Activities) manifests(ctx context.Context, r protocol.NotifyRequest) (from, to incarnation.Manifest, err error) {
 	if r.From != "" {
-		// A store that lost what all knew: then everybody is told again, which does no harm.
+		// A store that lost what all knew: then all are notified again, which does no harm.
 		if from, err = a.Store.Manifest(ctx, r.From); err != nil && !store.IsNotFound(err) {
 			return nil, nil, err
 		}
@@ -69,9 +69,9 @@ func (a *Activities) manifests(ctx context.Context, r protocol.NotifyRequest) (f
 	return from, to, err
 }
 
-// tell signals one service, starting it when it is new. A service that is no longer declared is
-// told so, but never started for it.
-func (a *Activities) tell(ctx context.Context, r protocol.NotifyRequest, service, digest string) error {
+// notify signals one service, starting it when it is new. A service that is no longer declared is
+// notified of that, but never started for it.
+func (a *Activities) notify(ctx context.Context, r protocol.NotifyRequest, service, digest string) error {
 	id := protocol.ServiceID(r.Application, service)
 	message := protocol.ServicePublish{
 		Incarnation: r.Newest.Number, Hash: r.Newest.Hash, Spec: digest, Store: r.Store, By: r.Newest.By,

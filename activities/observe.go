@@ -13,19 +13,20 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// Observe looks at instances of one service, each on its own and with its own deadline, so that a
-// hung one is reported alone and holds up no other (A7). It completes when something is not as
+// Observe observes instances of one service, each on its own and with its own deadline, so that a
+// hung one is reported alone and delays no other (A7). It completes when something is not as
 // known; else it asks the server for another attempt after the interval, which writes no history.
 func (a *Activities) Observe(ctx context.Context, r protocol.ObserveRequest) (protocol.ObserveAnswer, error) {
 	watched := a.watch(ctx, r)
-	news := bound(lookAround(ctx, r, watched.lookAt))
-	if ctx.Err() != nil { // the worker is stopping: what it saw half way counts for nothing
+	news := observeAll(ctx, r, watched.observe)
+	bound(news, entities.SortedIDs(news))
+	if ctx.Err() != nil { // the worker is stopping: what it read half way counts for nothing
 		watched.end(false)
 		return protocol.ObserveAnswer{}, ctx.Err()
 	}
 	wait := watched.pace(news)
 	if len(news) > 0 || r.Interval == 0 {
-		watched.tell(news)
+		watched.notified(news)
 		watched.end(false)
 		return protocol.ObserveAnswer{Readings: news}, nil
 	}
@@ -41,32 +42,31 @@ func (a *Activities) Observe(ctx context.Context, r protocol.ObserveRequest) (pr
 		})
 }
 
-func (a *Activities) lookAt(ctx context.Context, r protocol.ObserveRequest, ref protocol.InstanceRef) entities.Reading {
+func (a *Activities) observeOne(ctx context.Context, r protocol.ObserveRequest, ref protocol.InstanceRef) entities.Reading {
 	line, err := a.connect(ctx, r.Runtime, r.RuntimeDigest)
 	if err != nil {
 		return unready(err)
 	}
 	in, err := a.instance(ctx, runtimes.Instance{
-		Application: r.Application, Service: r.Service, ServiceID: r.ServiceID, Channel: ref.Channel,
-		FullVersion: ref.FullVersion,
+		Owner: ownerOf(r, ref.ID), ServiceID: r.ServiceID, FullVersion: ref.FullVersion,
 	}, ref.Payload)
 	if err != nil {
 		return unready(err)
 	}
-	seen, output := line.look(ctx, in, r.Timeout)
-	if seen.Digest() != ref.Known && ctx.Err() == nil {
-		a.logLook(ctx, in, output, seen)
+	reading, output := line.observe(ctx, in, r.Timeout)
+	if reading.Digest() != ref.Known && ctx.Err() == nil {
+		a.logFetch(ctx, in, output, reading)
 	}
-	return seen
+	return reading
 }
 
-// unready is the reading when the worker could not even begin to look.
+// unready is the reading when the worker could not even begin to observe.
 func unready(err error) entities.Reading {
 	return entities.Reading{At: time.Now().UTC(), Err: &entities.ReadingError{Code: "not-ready", Message: runtimes.Clip(err.Error(), 1000)}}
 }
 
 // spread moves an interval by up to a tenth either way, the same for one service always, so that
-// services that began together do not look together for ever.
+// services that began together do not observe together for ever.
 func spread(interval time.Duration, key string) time.Duration {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(key)) // never fails

@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"go.temporal.io/sdk/temporal"
 
@@ -20,7 +21,7 @@ func (a *Activities) LoadSpec(ctx context.Context, r protocol.LoadSpecRequest) (
 		return protocol.LoadSpecAnswer{}, err
 	}
 	answer := protocol.LoadSpecAnswer{}
-	if answer.Holds, err = a.Store.Holds(ctx, spec.Application, entities.SortedKeys(spec.Runtimes)); err != nil {
+	if answer.Pauses, err = a.Store.Pauses(ctx, spec.Application, entities.SortedKeys(spec.Runtimes)); err != nil {
 		return answer, err
 	}
 	if !protocol.Large(spec) {
@@ -31,7 +32,7 @@ func (a *Activities) LoadSpec(ctx context.Context, r protocol.LoadSpecRequest) (
 	return answer, err
 }
 
-// Prepare renders a version for the channels asked for, once and for ever: what a version means is
+// Prepare renders a version for the instances asked for, once and for ever: what a version means is
 // recorded when it is first named, and a known name means those bytes again. What a caller did
 // wrong is refused; everything else is worth another try.
 func (a *Activities) Prepare(ctx context.Context, r protocol.PrepareRequest) (protocol.PrepareAnswer, error) {
@@ -42,7 +43,7 @@ func (a *Activities) Prepare(ctx context.Context, r protocol.PrepareRequest) (pr
 	if err != nil {
 		return protocol.PrepareAnswer{}, err
 	}
-	payloads, err := a.render(ctx, r.Service, r.Channels, record)
+	payloads, err := a.render(ctx, r.Service, r.Instances, record)
 	if err != nil {
 		return protocol.PrepareAnswer{}, err
 	}
@@ -52,17 +53,17 @@ func (a *Activities) Prepare(ctx context.Context, r protocol.PrepareRequest) (pr
 		}
 	}
 	answer := protocol.PrepareAnswer{
-		Known: known, Incarnation: record.Incarnation, Hash: record.Hash, Payloads: map[string]protocol.PreparedPayload{},
+		Known: known, Incarnation: record.Incarnation, Hash: record.Hash, Payloads: map[entities.InstanceID]protocol.PreparedPayload{},
 	}
-	for channel, payload := range payloads {
+	for id, payload := range payloads {
 		prepared := protocol.PreparedPayload{}
 		if prepared.Digest, err = a.Store.PutPayload(ctx, payload); err != nil {
 			return answer, err
 		}
-		if prepared.UnderPresent, err = a.underPresent(ctx, r, record, channel); err != nil {
+		if prepared.UnderPresent, err = a.underPresent(ctx, r, record, id); err != nil {
 			return answer, err
 		}
-		answer.Payloads[channel] = prepared
+		answer.Payloads[id] = prepared
 	}
 	return answer, nil
 }
@@ -159,24 +160,35 @@ func inputOf(record store.VersionRecord) incarnation.RenderInput {
 	}
 }
 
-func (a *Activities) render(ctx context.Context, service string, channels []string, record store.VersionRecord) (map[string]entities.Payload, error) {
+// render renders a version for instances: each gets what its channel renders to.
+func (a *Activities) render(ctx context.Context, service string, ids []entities.InstanceID, record store.VersionRecord) (map[entities.InstanceID]entities.Payload, error) {
 	inc, err := a.Store.Incarnation(ctx, record.Hash)
 	if err != nil {
 		return nil, err
 	}
 	in := inputOf(record)
-	in.Channels = channels
-	payloads, err := incarnation.Render(inc, service, in)
+	for _, id := range ids {
+		if !slices.Contains(in.Channels, id.Channel) {
+			in.Channels = append(in.Channels, id.Channel)
+		}
+	}
+	rendered, err := incarnation.Render(inc, service, in)
 	if err != nil {
 		return nil, refuse("%s", err)
+	}
+	payloads := map[entities.InstanceID]entities.Payload{}
+	for _, id := range ids {
+		if payload, known := rendered[id.Channel]; known {
+			payloads[id] = payload
+		}
 	}
 	return payloads, nil
 }
 
-// underPresent is the digest of what the record's configuration renders to under the version that a
-// channel has now; empty when that was not asked.
-func (a *Activities) underPresent(ctx context.Context, r protocol.PrepareRequest, record store.VersionRecord, channel string) (string, error) {
-	present, asked := r.Present[channel]
+// underPresent is the digest of what the record's configuration renders to under the version that an
+// instance has now; empty when that was not asked.
+func (a *Activities) underPresent(ctx context.Context, r protocol.PrepareRequest, record store.VersionRecord, id entities.InstanceID) (string, error) {
+	present, asked := r.Present[id]
 	if !asked {
 		return "", nil
 	}
@@ -187,11 +199,11 @@ func (a *Activities) underPresent(ctx context.Context, r protocol.PrepareRequest
 	if there, err = a.carried(ctx, r.Service, there, record.Hash); err != nil {
 		return "", err
 	}
-	payloads, err := a.render(ctx, r.Service, []string{channel}, there)
+	payloads, err := a.render(ctx, r.Service, []entities.InstanceID{id}, there)
 	if err != nil {
 		return "", err
 	}
-	return entities.DigestOf(payloads[channel]), nil
+	return entities.DigestOf(payloads[id]), nil
 }
 
 // refuse is an error that no retry mends: the caller asked for something impossible.

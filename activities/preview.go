@@ -61,10 +61,13 @@ func (a *Activities) preparePreview(ctx context.Context, r protocol.PreviewReque
 	if err != nil {
 		return line, runtimes.Instance{}, a.elsewhere(err)
 	}
+	owner := runtimes.Owner{Application: r.Application, Service: r.Item.Service, ID: entities.Only(r.Item.Channel)}
+	if r.Item.Instance != "" {
+		owner.ID.Name = r.Item.Instance
+	}
 	in, err := a.instance(ctx, runtimes.Instance{
-		Application: r.Application, Service: r.Item.Service, ServiceID: r.Item.ServiceID, Channel: r.Item.Channel,
-		FullVersion: r.Item.FullVersion,
-		Key:         fmt.Sprintf("%s/%s/%s/%s/preview", r.Application, r.Item.Service, r.Item.Channel, r.Item.FullVersion),
+		Owner: owner, ServiceID: r.Item.ServiceID, FullVersion: r.Item.FullVersion,
+		Key: fmt.Sprintf("%s/%s/preview", owner.Key(), r.Item.FullVersion),
 	}, r.Item.Payload)
 	return line, in, a.elsewhere(err)
 }

@@ -63,18 +63,18 @@ func previewer(t *testing.T, runtime runtimes.Runtime) func(edit func(*protocol.
 
 func TestPreviewSaysWhatChanges(t *testing.T) {
 	rt := fake.New(nil)
-	place := rt.At("shop", "web", "prod")
+	web := rt.At("shop", "web", "prod")
 	ask := previewer(t, rt)
-	place.SetVersion("v1")
+	web.SetVersion("v1")
 	require.Equal(t, protocol.ItemPreview{
 		Service: "web", Channel: "prod", Totals: protocol.PreviewTotals{Changed: 1},
 		Changes: []protocol.PreviewChange{{Action: "update", Type: "fake", Name: "web", Fields: []protocol.PreviewField{
 			{Path: "version", Old: `"v1"`, New: `"v2"`},
 		}}},
 	}, ask(nil))
-	require.Zero(t, place.Applies())
+	require.Zero(t, web.Applies())
 
-	place.SayPlan(
+	web.SayPlan(
 		nil, runtimes.Change{Action: runtimes.ActionPrune}, runtimes.Change{Action: runtimes.ActionOrphan},
 		runtimes.Change{Action: runtimes.ActionRefuse, Conflicts: []string{"spec.replicas is owned by hpa"}},
 		runtimes.Change{Action: runtimes.ActionRefuse, Message: "denied by a webhook"}, runtimes.Change{Action: runtimes.ActionRecreate},
@@ -85,7 +85,7 @@ func TestPreviewSaysWhatChanges(t *testing.T) {
 // What goes wrong is an answer with a code, and never an error that would be tried again.
 func TestPreviewAnswersWhatGoesWrong(t *testing.T) {
 	rt := fake.New(nil)
-	place := rt.At("shop", "web", "prod")
+	web := rt.At("shop", "web", "prod")
 	ask := previewer(t, rt)
 	check := func(code, message string, got protocol.ItemPreview) {
 		t.Helper()
@@ -93,11 +93,11 @@ func TestPreviewAnswersWhatGoesWrong(t *testing.T) {
 		require.Contains(t, got.Message, message)
 		require.Empty(t, got.Changes)
 	}
-	place.SayPlan(errors.New("the cluster is away"))
-	check(protocol.PreviewFailed, "the cluster is away", ask(nil))
-	place.SayPlan(fmt.Errorf("plan: %w", &entities.ReadingError{Code: "forbidden", Message: "may not patch"}))
+	web.SayPlan(errors.New("the cluster is unavailable"))
+	check(protocol.PreviewFailed, "the cluster is unavailable", ask(nil))
+	web.SayPlan(fmt.Errorf("plan: %w", &entities.ReadingError{Code: "forbidden", Message: "may not patch"}))
 	check("forbidden", "may not patch", ask(nil))
-	place.SayPlan(fmt.Errorf("plan: %w", errors.ErrUnsupported))
+	web.SayPlan(fmt.Errorf("plan: %w", errors.ErrUnsupported))
 	check(protocol.PreviewNoPlanner, "runtime rt (fake) cannot say what changes", ask(nil))
 	check(protocol.PreviewNotReady, "this worker reads the store", ask(func(r *protocol.PreviewRequest) { r.Item.Payload = strings.Repeat("a", 64) }))
 	check(protocol.PreviewNotReady, "runtime other", ask(func(r *protocol.PreviewRequest) { r.Item.Runtime = "other" }))

@@ -16,21 +16,21 @@ func (a *Activities) Remove(ctx context.Context, r protocol.RemoveRequest) (prot
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	go heartbeats(ctx)
-	done, err := a.alone(ctx, instanceKey(r.Application, r.Service, r.Instance.Channel))
+	owner := runtimes.Owner{Application: r.Application, Service: r.Service, ID: r.Instance.ID}
+	done, err := a.alone(ctx, owner.Key())
 	if err != nil {
 		return protocol.RemoveAnswer{}, err
 	}
 	defer done()
-	if err := a.remove(ctx, r); err != nil {
+	if err := a.remove(ctx, owner, r); err != nil {
 		return protocol.RemoveAnswer{Err: runtimes.Clip(err.Error(), 1000)}, ctx.Err()
 	}
 	return protocol.RemoveAnswer{}, ctx.Err()
 }
 
-func (a *Activities) remove(ctx context.Context, r protocol.RemoveRequest) error {
-	line, in, err := a.prepareApply(ctx, protocol.ApplyRequest{
-		Application: r.Application, Service: r.Service, ServiceID: r.ServiceID,
-		Runtime: r.Runtime, RuntimeDigest: r.RuntimeDigest, Instance: r.Instance,
+func (a *Activities) remove(ctx context.Context, owner runtimes.Owner, r protocol.RemoveRequest) error {
+	line, in, err := a.prepareApply(ctx, owner, protocol.ApplyRequest{
+		ServiceID: r.ServiceID, Runtime: r.Runtime, RuntimeDigest: r.RuntimeDigest, Instance: r.Instance,
 	})
 	if err != nil {
 		return err
@@ -40,7 +40,7 @@ func (a *Activities) remove(ctx context.Context, r protocol.RemoveRequest) error
 		return fmt.Errorf("runtime %s (%s) cannot remove what it runs; remove it by hand, then delete without removal", r.Runtime, line.definition.Kind)
 	}
 	if line.watches {
-		a.hints.forget(runtimes.Owner{Application: r.Application, Service: r.Service, Channel: r.Instance.Channel})
+		a.hints.forget(owner)
 	}
 	if r.Timeout > 0 {
 		var cancel context.CancelFunc

@@ -33,7 +33,7 @@ var signatures = [...]string{
 	oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.EdDSA,
 }
 
-// Verify finds out who an OIDC ID token proves (A14). A token that does not hold is refused, with
+// Verify finds out who an OIDC ID token proves (A14). A token that is not valid is refused, with
 // what is wrong with it. An issuer that cannot be reached is no refusal: nothing is known, and the
 // error says to try again.
 func (a *Activities) Verify(ctx context.Context, r protocol.VerifyRequest) (protocol.VerifyAnswer, error) {
@@ -57,10 +57,10 @@ func (a *Activities) Verify(ctx context.Context, r protocol.VerifyRequest) (prot
 		switch {
 		case errors.As(err, &expired):
 			return protocol.VerifyAnswer{}, refuse("the token expired at %s; get a new one", expired.Expiry.UTC().Format(time.RFC3339))
-		case strings.Contains(err.Error(), "signature"):
-			return protocol.VerifyAnswer{}, refuse("the token's signature does not hold: it is forged, or %s has taken back the key that signed it; get a new one", r.Identity.Issuer)
+		case asked.forged:
+			return protocol.VerifyAnswer{}, refuse("the token's signature is not valid: it is forged, or %s has taken back the key that signed it; get a new one", r.Identity.Issuer)
 		}
-		return protocol.VerifyAnswer{}, refuse("the token does not hold: %s", strings.TrimPrefix(err.Error(), "oidc: "))
+		return protocol.VerifyAnswer{}, refuse("the token is not valid: %s", strings.TrimPrefix(err.Error(), "oidc: "))
 	}
 	var claims map[string]any
 	if err := token.Claims(&claims); err != nil {
@@ -70,8 +70,8 @@ func (a *Activities) Verify(ctx context.Context, r protocol.VerifyRequest) (prot
 	return protocol.VerifyAnswer{Who: who}, err
 }
 
-// claims are what of a token is looked at before it is verified, to say clearly what is wrong with
-// it. None of it is believed: the library judges all of it once more.
+// claims are what of a token is read before it is verified, to say clearly what is wrong with
+// it. None of it is believed: the library checks all of it once more.
 type claims struct {
 	Issuer   string          `json:"iss"`
 	Audience json.RawMessage `json:"aud"`
@@ -80,7 +80,7 @@ type claims struct {
 
 func claimed(r protocol.VerifyRequest, now time.Time) error {
 	if r.Identity.Issuer == "" || r.Identity.Audience == "" {
-		return refuse("a token was given, but the application's identity names no issuer or no audience to hold it against")
+		return refuse("a token was given, but the application's identity names no issuer or no audience to check it against")
 	}
 	parts := strings.Split(r.Token, ".")
 	if len(r.Token) > longToken || len(parts) != 3 {
@@ -166,7 +166,7 @@ func holder(identity entities.Identity, claims map[string]any) (entities.Who, er
 	return who, nil
 }
 
-// issuers hold the keys of issuers for a while. The zero value knows none.
+// issuers keep the keys of issuers for a while. The zero value knows none.
 type issuers struct {
 	mu    sync.Mutex
 	known map[string]issuerKeys // by issuer and where its keys are
@@ -219,17 +219,20 @@ func (i *issuers) keys(ctx context.Context, identity entities.Identity, now time
 	return made.KeySet, nil
 }
 
-// asking notes when keys could not be fetched, which says nothing about the token.
+// asking notes why a signature was not verified.
 type asking struct {
 	oidc.KeySet
-	unreached error
+	unreached error // the keys could not be fetched, which says nothing about the token
+	forged    bool  // the keys did not verify it
 }
 
 // VerifySignature implements oidc.KeySet.
 func (a *asking) VerifySignature(ctx context.Context, token string) ([]byte, error) {
 	payload, err := a.KeySet.VerifySignature(ctx, token)
-	if err != nil && strings.HasPrefix(err.Error(), "fetching keys") {
+	if err != nil && strings.HasPrefix(err.Error(), "fetching keys") { // the library has no code for it
 		a.unreached = err
+	} else {
+		a.forged = err != nil
 	}
 	return payload, err
 }

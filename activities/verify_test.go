@@ -29,13 +29,13 @@ type issuer struct {
 	mu    sync.Mutex
 	keys  []jose.JSONWebKey
 	named string // in its discovery document; empty: what it is
-	away  map[string]bool
+	down  map[string]bool
 	asked map[string]int
 }
 
 func newIssuer(t *testing.T, keys ...jose.JSONWebKey) *issuer {
 	t.Helper()
-	i := &issuer{keys: keys, away: map[string]bool{}, asked: map[string]int{}}
+	i := &issuer{keys: keys, down: map[string]bool{}, asked: map[string]int{}}
 	i.Server = httptest.NewServer(i)
 	t.Cleanup(i.Close)
 	return i
@@ -48,7 +48,7 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	var answer any
 	switch {
-	case i.away[r.URL.Path]:
+	case i.down[r.URL.Path]:
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	case r.URL.Path == "/.well-known/openid-configuration":
@@ -80,7 +80,7 @@ func ecKey(t *testing.T, id string) jose.JSONWebKey {
 	return jose.JSONWebKey{Key: key, KeyID: id, Algorithm: string(jose.ES256), Use: "sig"}
 }
 
-// sign makes a token of claims, those given over the ones that hold.
+// sign makes a token of claims, those given over the ones that are valid.
 func (i *issuer) sign(t *testing.T, key jose.JSONWebKey, own map[string]any) string {
 	t.Helper()
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.SignatureAlgorithm(key.Algorithm), Key: key}, nil)
@@ -140,7 +140,7 @@ func TestVerify_A14(t *testing.T) {
 func TestVerifyByKeysURL_A14(t *testing.T) {
 	key := ecKey(t, "k1")
 	i := newIssuer(t, key)
-	i.away["/.well-known/openid-configuration"] = true
+	i.down["/.well-known/openid-configuration"] = true
 	r := i.request(i.sign(t, key, nil))
 	r.Identity.KeysURL = i.URL + "/elsewhere"
 	answer, _, err := run[protocol.VerifyAnswer](t, newActivities(t, &server{}).Verify, r)
@@ -173,10 +173,10 @@ func TestVerifyRefuses_A14(t *testing.T) {
 		"alg none":         {part(`{"alg":"none"}`) + "." + parts[1] + ".", `is signed with "none"`},
 		"alg None":         {part(`{"alg":"None"}`) + "." + parts[1] + "." + parts[2], `is signed with "None"`},
 		"a shared secret":  {i.sign(t, shared, nil), `is signed with "HS256"`},
-		"forged claims":    {parts[0] + "." + part(string(i.claims(t, map[string]any{"email": "root@shop.dev"}))) + "." + parts[2], "signature does not hold"},
-		"forged signature": {parts[0] + "." + parts[1] + "." + part("nonsense"), "signature does not hold"},
-		"another's key":    {i.sign(t, ecKey(t, "k1"), nil), "signature does not hold"},
-		"an unknown key":   {i.sign(t, ecKey(t, "k9"), nil), "signature does not hold"},
+		"forged claims":    {parts[0] + "." + part(string(i.claims(t, map[string]any{"email": "root@shop.dev"}))) + "." + parts[2], "signature is not valid"},
+		"forged signature": {parts[0] + "." + parts[1] + "." + part("nonsense"), "signature is not valid"},
+		"another's key":    {i.sign(t, ecKey(t, "k1"), nil), "signature is not valid"},
+		"an unknown key":   {i.sign(t, ecKey(t, "k9"), nil), "signature is not valid"},
 		"nobody":           {i.sign(t, key, map[string]any{"email": nil, "sub": nil}), "does not name its holder: expected the claim email or sub"},
 		"too long a name":  {i.sign(t, key, map[string]any{"email": strings.Repeat("a", 300)}), "does not name its holder"},
 	} {
@@ -219,7 +219,7 @@ func TestVerifyAfterKeysRotated_A14(t *testing.T) {
 		k.until = time.Now().Add(-time.Second)
 		a.issuers.known[name] = k
 	}
-	soon(token, "signature does not hold")
+	soon(token, "signature is not valid")
 }
 
 // An issuer that cannot be asked says nothing about a token: to be tried again.
@@ -228,14 +228,14 @@ func TestVerifyWithoutTheIssuer(t *testing.T) {
 	i := newIssuer(t, key)
 	a := newActivities(t, &server{})
 	for _, path := range []string{"/.well-known/openid-configuration", "/keys"} {
-		i.change(func() { i.away = map[string]bool{path: true} })
+		i.change(func() { i.down = map[string]bool{path: true} })
 		_, _, err := run[protocol.VerifyAnswer](t, a.Verify, i.request(i.sign(t, key, nil)))
 		app := applicationError(t, err)
 		require.Equal(t, protocol.ErrIssuer, app.Type(), path)
 		require.False(t, app.NonRetryable())
 		require.Contains(t, app.Message(), "issuer "+i.URL+" cannot be asked")
 	}
-	i.change(func() { i.away = nil })
+	i.change(func() { i.down = nil })
 	_, _, err := run[protocol.VerifyAnswer](t, a.Verify, i.request(i.sign(t, key, nil)))
 	require.NoError(t, err)
 

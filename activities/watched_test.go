@@ -12,7 +12,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// What only tells more of what the workflow was just told waits a moment; what it would decide about,
+// What only adds to what the workflow was just notified of waits a moment; what it would decide about,
 // and what it asked for, never does.
 func TestDetailsWait(t *testing.T) {
 	t.Parallel()
@@ -21,15 +21,15 @@ func TestDetailsWait(t *testing.T) {
 			Name: "web", Type: "Deployment", Status: status, Versions: []entities.ObjectVersion{{Version: version, Active: true}},
 		}}}
 	}
-	ref := protocol.InstanceRef{Channel: "staging", FullVersion: "v2", Known: "what was told"}
+	ref := protocol.InstanceRef{ID: staging.ID, FullVersion: "v2", Known: "what was notified"}
 	unknown := ref
 	unknown.Known = ""
 	newer := ref
 	newer.FullVersion = "v3"
 	for _, c := range []struct {
 		name  string
-		told  entities.Reading
-		seen  entities.Reading
+		last  entities.Reading
+		now   entities.Reading
 		ref   protocol.InstanceRef
 		every time.Duration
 		waits bool
@@ -40,7 +40,7 @@ func TestDetailsWait(t *testing.T) {
 		{"it is not known", reading("v1", entities.ObjectPending), entities.Reading{Err: &entities.ReadingError{Code: "timeout"}}, ref, time.Minute, false},
 		{"asked for", reading("v1", entities.ObjectPending), reading("v2", entities.ObjectPending), unknown, time.Minute, false},
 		{"another target", reading("v1", entities.ObjectPending), reading("v2", entities.ObjectPending), newer, time.Minute, false},
-		{"looked at often", reading("v1", entities.ObjectPending), reading("v2", entities.ObjectPending), ref, time.Nanosecond, false},
+		{"observed often", reading("v1", entities.ObjectPending), reading("v2", entities.ObjectPending), ref, time.Nanosecond, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -48,30 +48,30 @@ func TestDetailsWait(t *testing.T) {
 			a.hints = newHints(a)
 			t.Cleanup(a.hints.stop)
 			a.hints.begin(staging)
-			a.hints.tell(staging, shapeOf(c.told, ref))
+			a.hints.notified(staging, shapeOf(c.last, ref))
 			w := &watched{a: a, notes: true, request: protocol.ObserveRequest{
 				Application: staging.Application, Service: staging.Service, Interval: c.every, Instances: []protocol.InstanceRef{c.ref},
 			}}
-			news := map[string]entities.Reading{staging.Channel: c.seen}
+			news := map[entities.InstanceID]entities.Reading{staging.ID: c.now}
 			wait := w.pace(news)
 			require.LessOrEqual(t, wait, newsGap)
 			require.Equal(t, c.waits, wait > 0)
-			require.Equal(t, !c.waits, slices.Contains(slices.Collect(maps.Keys(news)), staging.Channel))
+			require.Equal(t, !c.waits, slices.Contains(slices.Collect(maps.Keys(news)), staging.ID))
 		})
 	}
 }
 
-// A runtime that does not watch is looked at every interval, and tells all that it saw.
+// A runtime that does not watch is observed every interval, and all of it is news.
 func TestDetailsOfWhatIsNotWatchedDoNotWait(t *testing.T) {
 	t.Parallel()
 	w := &watched{a: &Activities{}, request: protocol.ObserveRequest{Instances: []protocol.InstanceRef{ref}}}
-	news := map[string]entities.Reading{ref.Channel: {}}
+	news := map[entities.InstanceID]entities.Reading{ref.ID: {}}
 	require.Zero(t, w.pace(news))
 	require.Len(t, news, 1)
 }
 
-// Looks at what moves grow apart only where a watch tells of changes, and never beyond what is steady.
-func TestLooksGrowApart(t *testing.T) {
+// Readings of what moves grow apart only where a watch reports changes, and never beyond what is steady.
+func TestReadingsGrowApart(t *testing.T) {
 	t.Parallel()
 	at := func(notes bool, interval time.Duration, attempt int32) time.Duration {
 		return (&watched{notes: notes, request: protocol.ObserveRequest{Interval: interval}}).interval(attempt)

@@ -78,7 +78,7 @@ type Reading struct {
 }
 
 // Digest identifies what a reading says: status, versions, active, drifted and the error's code;
-// never messages, times, events or links (DESIGN section 3). Objects count in any order.
+// never messages, times, events or links. Objects count in any order.
 func (r Reading) Digest() string {
 	type version struct {
 		Version         string

@@ -1,9 +1,14 @@
 package entities
 
-import "time"
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
 
 // This file holds the rules of a channel that stand between a release and its target: what a Spec
-// says of checks, extensions, people and who is told (A14, A19–A21; DESIGN section 4).
+// says of checks, extensions and notifications (A19–A21).
 
 // Stage is a stage in the life of one release in one channel:
 // preApproval → approval → postApproval → deployment → postDeployment.
@@ -25,7 +30,7 @@ type Check struct {
 	Definition string        `json:"definition"` // digest in the store
 	At         []CheckAt     `json:"at"`         // at least one
 	Repairs    bool          `json:"repairs,omitempty"`
-	Interval   time.Duration `json:"interval"` // between looks while a release waits for it
+	Interval   time.Duration `json:"interval"` // between evaluations while a release waits for it
 }
 
 // CheckAt says when in a release's life a check is asked.
@@ -84,34 +89,6 @@ type Extension struct {
 	Remote       bool          `json:"remote,omitempty"`
 }
 
-// Grant says who may do what (authorization of the application). Verbs and channels that are not
-// named are not granted. Who nobody granted anything about a verb may do it: a verb is guarded from
-// the first grant that names it.
-type Grant struct {
-	Verbs    []string `json:"verbs"`              // "release", "approve"… or "*"
-	Channels []string `json:"channels,omitempty"` // empty: all
-	To       []string `json:"to"`                 // "alice@shop.dev", "group:sre"
-}
-
-// Identity is how callers prove who they are: an OIDC ID token in the payload.
-type Identity struct {
-	Issuer   string `json:"issuer"`
-	Audience string `json:"audience"`
-	// KeysURL: where the keys are, when the issuer's discovery document cannot be reached from workers.
-	KeysURL     string `json:"keysUrl,omitempty"`
-	UserClaim   string `json:"userClaim,omitempty"`   // default "email", then "sub"
-	GroupsClaim string `json:"groupsClaim,omitempty"` // default "groups"
-	// Required: verbs that are refused without proof; "*" is every verb that changes something.
-	Required []string `json:"required,omitempty"`
-}
-
-// Who is a caller: proven by a token, or stated and shown as such.
-type Who struct {
-	Name   string   `json:"name"`
-	Groups []string `json:"groups,omitempty"`
-	Proven bool     `json:"proven,omitempty"`
-}
-
 // Notification tells somewhere outside of chosen events (at least once).
 type Notification struct {
 	Name   string   `json:"name"`
@@ -120,134 +97,68 @@ type Notification struct {
 	Events []string `json:"events"`           // kinds of AuditLine
 }
 
-// CheckDefinition is how a check is judged; it lies in the store under its digest. Text in it may
-// leave ${{ version }} and ${{ fullVersion }} open; they are filled in when it is judged. Exactly the
-// field of its kind is set.
-type CheckDefinition struct {
-	Application string    `json:"application"`
-	Service     string    `json:"service"`
-	Channel     string    `json:"channel"`
-	ID          string    `json:"id"`
-	Kind        CheckKind `json:"kind"`
-	Dir         string    `json:"dir,omitempty"` // absolute; relative commands start here
-
-	AllowedTimes   *AllowedTimes    `json:"allowedTimes,omitempty"`
-	DeniedVersions *DeniedVersions  `json:"deniedVersions,omitempty"`
-	Prometheus     *PrometheusQuery `json:"prometheus,omitempty"`
-	Alertmanager   *Alerts          `json:"alertmanager,omitempty"`
-	HTTP           *HTTPCheck       `json:"http,omitempty"`
-	Command        *CheckRun        `json:"command,omitempty"` // also of kind job
-	Capacity       *CapacityCheck   `json:"capacity,omitempty"`
-	Always         *AlwaysCheck     `json:"always,omitempty"`
-	Dependency     *Dependency      `json:"dependency,omitempty"` // of the kinds on other services
+// Before is the first stage at which a check holds a release back, or "".
+func (c *Check) Before() Stage {
+	first := Stage("")
+	for _, at := range c.At {
+		switch {
+		case at.Stage == PreApproval:
+			return PreApproval
+		case at.Stage == PostApproval, at.Stage == Deployment && first == "":
+			first = at.Stage
+		}
+	}
+	return first
 }
 
-// AllowedTimes passes within its windows and outside of holidays and freezes, in a time zone.
-type AllowedTimes struct {
-	TimeZone string       `json:"timeZone"` // IANA name
-	Windows  []TimeWindow `json:"windows,omitempty"`
-	// HolidayCountries ("FR", "DE-BY", "US") and dates ("2026-12-24") on which nothing opens.
-	HolidayCountries []string `json:"holidayCountries,omitempty"`
-	Holidays         []string `json:"holidays,omitempty"`
-	Freezes          []Freeze `json:"freezes,omitempty"`
+// Asked is when a check is asked at a stage, or nil.
+func (c *Check) Asked(stage Stage) *CheckAt {
+	for i := range c.At {
+		if c.At[i].Stage == stage {
+			return &c.At[i]
+		}
+	}
+	return nil
 }
 
-// TimeWindow is open on some days of the week between two times of the day.
-type TimeWindow struct {
-	Days  string `json:"days,omitempty"`  // "Mon-Thu", "Sat,Sun"; empty: every day
-	Hours string `json:"hours,omitempty"` // "09:00-16:00", over midnight "22:00-06:00"; empty: all day
+// RunKey names one run of an extension among those of a release.
+func (e Extension) RunKey() string { return string(e.Stage) + "/" + e.Name + "@" + e.Key }
+
+// ExtensionName is the name of the extension that a run's key is of.
+func ExtensionName(runKey string) string {
+	_, name, _ := strings.Cut(runKey, "/")
+	name, _, _ = strings.Cut(name, "@")
+	return name
 }
 
-// Freeze is a span in which nothing opens. From and To are dates ("2026-12-20") or local times
-// ("2026-12-20T18:00"), or RFC 3339; a To that is a date includes that day.
-type Freeze struct {
-	From   string `json:"from"`
-	To     string `json:"to"`
-	Reason string `json:"reason,omitempty"`
+// Window is one post-deployment check of a channel, from when to when its verdict counts.
+type Window struct {
+	Check      *Check
+	Key        string // names it among the windows of the channel
+	Begin, End time.Time
 }
 
-// DeniedVersions FAILs versions that match a glob ("v1.2.*"), with the reason.
-type DeniedVersions struct {
-	Versions []string `json:"versions"`
-	Reason   string   `json:"reason,omitempty"`
+// Windows of a channel whose objects are stable since then.
+func (c *ChannelSpec) Windows(stable time.Time) []Window {
+	var out []Window
+	for n := range c.Checks {
+		check := &c.Checks[n]
+		for _, at := range check.At {
+			if at.Stage == PostDeployment {
+				begin := stable.Add(at.Delay)
+				out = append(out, Window{check, fmt.Sprintf("%s+%s", check.ID, at.Delay+at.For), begin, begin.Add(at.For)})
+			}
+		}
+	}
+	return out
 }
 
-// PrometheusQuery passes while every sample of an instant query is within its bounds. No sample is an
-// ERROR unless Empty says "pass".
-type PrometheusQuery struct {
-	URL         string   `json:"url"`
-	Query       string   `json:"query"`
-	LessThan    *float64 `json:"lessThan,omitempty"`
-	GreaterThan *float64 `json:"greaterThan,omitempty"`
-	Empty       string   `json:"empty,omitempty"` // "error" (default) or "pass"
-	Token       *Value   `json:"token,omitempty"` // bearer
-}
-
-// Alerts passes while no alert that matches is active, neither silenced nor inhibited.
-type Alerts struct {
-	URL      string            `json:"url"`
-	Matchers map[string]string `json:"matchers"` // label → value
-	Token    *Value            `json:"token,omitempty"`
-}
-
-// HTTPCheck passes while a GET answers with a status listed (default 200–299).
-type HTTPCheck struct {
-	URL      string           `json:"url"`
-	Headers  map[string]Value `json:"headers,omitempty"`
-	Statuses []int            `json:"statuses,omitempty"`
-	Timeout  time.Duration    `json:"timeout,omitempty"`
-}
-
-// CheckRun is a command, on the worker's machine or as a Job: 0 passes, 2 waits, 3 fails, anything
-// else is an ERROR. The last line of stdout is the reason.
-type CheckRun struct {
-	Command Command          `json:"command"`
-	Env     map[string]Value `json:"env,omitempty"`
-	Job     *CommandJob      `json:"job,omitempty"`
-}
-
-// CapacityCheck passes while what will serve is at least the recent maximum use (D19), both by
-// Prometheus queries; equality passes.
-type CapacityCheck struct {
-	URL string `json:"url"`
-	// Use is a query of the present use; its maximum over Over (default 24 h) counts.
-	Use  string        `json:"use"`
-	Over time.Duration `json:"over,omitempty"`
-	// Capacity is a query of what would serve, or Parameter names the parameter that says it.
-	Capacity  string  `json:"capacity,omitempty"`
-	Parameter string  `json:"parameter,omitempty"`
-	Per       float64 `json:"per,omitempty"` // of one unit of the parameter; default 1
-	Token     *Value  `json:"token,omitempty"`
-}
-
-// AlwaysCheck gives a fixed verdict, for trying out.
-type AlwaysCheck struct {
-	Verdict Verdict `json:"verdict"`
-	Reason  string  `json:"reason,omitempty"`
-}
-
-// Dependency is a condition on another service of the application.
-type Dependency struct {
-	Service string `json:"service"`
-	Channel string `json:"channel,omitempty"` // empty: the same
-	// Capacity is the parameter that says a service's capacity, of this one and of the other
-	// (capacityOrder).
-	Parameter      string `json:"parameter,omitempty"`
-	OtherParameter string `json:"otherParameter,omitempty"`
-	// First: this service goes "growing" or "shrinking" before the other (capacityOrder).
-	First string `json:"first,omitempty"`
-}
-
-// ExtensionDefinition is what an extension runs; it lies in the store under its digest. Text in it
-// may leave ${{ version }} and ${{ fullVersion }} open.
-type ExtensionDefinition struct {
-	Application string           `json:"application"`
-	Service     string           `json:"service"`
-	ServiceID   string           `json:"serviceId"`
-	Channel     string           `json:"channel"` // of the first that needs it
-	Name        string           `json:"name"`
-	Dir         string           `json:"dir,omitempty"`
-	Command     Command          `json:"command"`
-	Env         map[string]Value `json:"env,omitempty"`
-	Job         *CommandJob      `json:"job,omitempty"` // nil: a process on the worker's machine
+// Soaks tells whether anything comes between stable objects and success.
+func (c *ChannelSpec) Soaks() bool {
+	for n := range c.Checks {
+		if c.Checks[n].Asked(PostDeployment) != nil {
+			return true
+		}
+	}
+	return slices.ContainsFunc(c.Extensions, func(e Extension) bool { return e.Stage == PostDeployment })
 }

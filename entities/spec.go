@@ -1,10 +1,14 @@
 package entities
 
-import "time"
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
 
 // Spec is what of the configuration the decision needs: channels in order, conditions, policies,
-// deadlines. A Service workflow reads it once per changed digest (DESIGN section 3). At most 32 KiB
-// as JSON.
+// deadlines. A Service workflow reads it once per changed digest. At most 32 KiB as JSON.
 type Spec struct {
 	Application string `json:"application"`
 	Service     string `json:"service"`
@@ -18,12 +22,12 @@ type Spec struct {
 	Parameters  []ParamSpec   `json:"parameters,omitempty"`
 	// Version makes the file the owner of the version; InitialVersion is used once, when nothing
 	// was released. DeclaredAt ("hello.converge.yaml:12") says where either stands.
-	Version          string                 `json:"version,omitempty"`
-	InitialVersion   string                 `json:"initialVersion,omitempty"`
-	DeclaredAt       string                 `json:"declaredAt,omitempty"`
-	ConfigChanges    ConfigChanges          `json:"configChanges"`
-	Runtimes         map[string]RuntimeSpec `json:"runtimes"`
-	ProgressDeadline time.Duration          `json:"progressDeadline"`
+	Version          string                  `json:"version,omitempty"`
+	InitialVersion   string                  `json:"initialVersion,omitempty"`
+	DeclaredAt       string                  `json:"declaredAt,omitempty"`
+	ConfigChanges    ConfigChanges           `json:"configChanges"`
+	Runtimes         map[string]*RuntimeSpec `json:"runtimes"`
+	ProgressDeadline time.Duration           `json:"progressDeadline"`
 	// Who may do what, how callers prove who they are, and who is told.
 	Grants        []Grant        `json:"grants,omitempty"`
 	Identity      *Identity      `json:"identity,omitempty"`
@@ -35,7 +39,7 @@ type Spec struct {
 // ConfigChanges says what a configuration-only change does.
 type ConfigChanges string
 
-// The policies for configuration-only changes (INTERFACE section 1).
+// The policies for configuration-only changes.
 const (
 	ConfigRelease ConfigChanges = "release" // opens a config release
 	ConfigHold    ConfigChanges = "hold"    // waits for the next release
@@ -50,32 +54,39 @@ const (
 	DriftObserve Drift = "observe"
 )
 
-// ChannelSpec is one release channel as this service sees it: the instance that lives there and
+// ChannelSpec is one release channel as this service sees it: the instances that live there and
 // the rules for entering it.
 type ChannelSpec struct {
-	Name    string            `json:"name"`
-	Labels  map[string]string `json:"labels,omitempty"`
-	Runtime string            `json:"runtime"` // key of Spec.Runtimes
-	// Template is the digest of the payload before a version and release parameters are filled
-	// in: equal templates mean that a change of configuration did not touch this channel.
-	Template         string        `json:"template"`
-	Conditions       []Condition   `json:"conditions,omitempty"` // preconditions, in file order
-	Checks           []Check       `json:"checks,omitempty"`     // protections and conditions on other services, in file order
-	Extensions       []Extension   `json:"extensions,omitempty"` // so that each comes after those it names
-	Drift            Drift         `json:"drift"`
-	ProgressDeadline time.Duration `json:"progressDeadline"`
+	Name             string            `json:"name"`
+	Labels           map[string]string `json:"labels,omitempty"`
+	Instances        []InstanceSpec    `json:"instances"`            // names unique, in the order in which they are shown
+	Conditions       []Condition       `json:"conditions,omitempty"` // preconditions, in file order
+	Checks           []Check           `json:"checks,omitempty"`     // protections and conditions on other services, in file order
+	Extensions       []Extension       `json:"extensions,omitempty"` // so that each comes after those it names
+	Drift            Drift             `json:"drift"`
+	ProgressDeadline time.Duration     `json:"progressDeadline"`
 	// NoRollback turns automatic rollback off (A22).
 	NoRollback bool `json:"noRollback,omitempty"`
 }
 
+// InstanceSpec is one instance of the service in a channel.
+type InstanceSpec struct {
+	Name    string `json:"name"`
+	Runtime string `json:"runtime"` // key of Spec.Runtimes
+	// Template is the digest of the payload before a version and release parameters are filled
+	// in: equal templates mean that a change of configuration did not touch this instance.
+	Template string `json:"template"`
+}
+
 // RuntimeSpec is the part of a runtime that the decision needs.
 type RuntimeSpec struct {
-	Kind   RuntimeKind   `json:"kind"`
-	Digest string        `json:"digest"` // of the definition in the store
-	Mode   FetchMode     `json:"mode,omitempty"`
-	Looks  bool          `json:"looks"` // it can be observed at all (C1: without fetch it cannot)
-	Remote bool          `json:"remote,omitempty"`
-	Timing RuntimeTiming `json:"timing"`
+	Kind   RuntimeKind `json:"kind"`
+	Digest string      `json:"digest"` // of the definition in the store
+	Mode   FetchMode   `json:"mode,omitempty"`
+	// Observable: it can be observed at all (C1: without fetch it cannot).
+	Observable bool          `json:"observable"`
+	Remote     bool          `json:"remote,omitempty"`
+	Timing     RuntimeTiming `json:"timing"`
 	// MaxApplies bounds the applies that run at once on the runtime, over all services; zero is no
 	// bound. ApproveApplies: a person approves every apply, repairs and retries included (C10).
 	MaxApplies     int  `json:"maxApplies,omitempty"`
@@ -137,4 +148,122 @@ func (s *Spec) Channel(name string) (ChannelSpec, bool) {
 		}
 	}
 	return ChannelSpec{}, false
+}
+
+// noRuntime is what is known of a runtime that is not declared.
+var noRuntime RuntimeSpec
+
+// Runtime is a declared runtime, or one that can do nothing. It is only read.
+func (s *Spec) Runtime(name string) *RuntimeSpec {
+	if s != nil && s.Runtimes[name] != nil {
+		return s.Runtimes[name]
+	}
+	return &noRuntime
+}
+
+// Instance returns the instance of that id. No spec has no instances.
+func (s *Spec) Instance(id InstanceID) (InstanceSpec, bool) {
+	c, _ := s.Channel(id.Channel)
+	for _, i := range c.Instances {
+		if i.Name == id.Name {
+			return i, true
+		}
+	}
+	return InstanceSpec{}, false
+}
+
+// ID is the id of an instance of the channel.
+func (c *ChannelSpec) ID(i InstanceSpec) InstanceID { return InstanceID{Channel: c.Name, Name: i.Name} }
+
+// IDs are the declared instances, channel by channel in the spec's order.
+func (s *Spec) IDs() []InstanceID {
+	var out []InstanceID
+	if s == nil {
+		return nil
+	}
+	for n := range s.Channels {
+		for _, i := range s.Channels[n].Instances {
+			out = append(out, s.Channels[n].ID(i))
+		}
+	}
+	return out
+}
+
+// ChannelNames are the channels in order.
+func (s *Spec) ChannelNames() []string {
+	out := make([]string, 0, len(s.Channels))
+	for _, c := range s.Channels {
+		out = append(out, c.Name)
+	}
+	return out
+}
+
+// ParameterNames are the declared parameters in order.
+func (s *Spec) ParameterNames() []string {
+	out := make([]string, 0, len(s.Parameters))
+	for _, p := range s.Parameters {
+		out = append(out, p.Name)
+	}
+	return out
+}
+
+// Approvals are the approvals that a channel asks for, in file order.
+func (c *ChannelSpec) Approvals() []Condition {
+	var out []Condition
+	for _, cond := range c.Conditions {
+		if cond.Kind == ManualApproval {
+			out = append(out, cond)
+		}
+	}
+	return out
+}
+
+// The scopes of a pause that is wider than the service (A16).
+const (
+	ScopeApplication = "application"
+	ScopeRuntime     = "runtime/" // and the runtime's name
+)
+
+// CheckRelease says why a service that is declared so does not take a release, or nil: of a version, with values
+// for these parameters, some of them for these channels alone.
+func (s *Spec) CheckRelease(version string, parameters, channels []string) error {
+	name := s.Application + "/" + s.Service
+	switch {
+	case len(s.Channels) == 0:
+		return fmt.Errorf("%s is no longer declared", name)
+	case s.Version != "":
+		return fmt.Errorf("the version of %s is set to %s in %s; change it there", name, s.Version, s.DeclaredAt)
+	}
+	if err := CheckVersion(version); err != nil {
+		return err
+	}
+	for _, p := range parameters {
+		if known := s.ParameterNames(); !slices.Contains(known, p) {
+			return fmt.Errorf("%s has no parameter %q; expected %s", name, p, OneOf(known))
+		}
+	}
+	for _, c := range channels {
+		if _, ok := s.Channel(c); !ok {
+			return fmt.Errorf("%s has no release channel %q; expected %s", name, c, OneOf(s.ChannelNames()))
+		}
+	}
+	return nil
+}
+
+// CheckVersion refuses what is no version. It is opaque, but it must be a name that a person can read and a script
+// can quote.
+func CheckVersion(v string) error {
+	if v == "" {
+		return fmt.Errorf("no version given")
+	}
+	if len(v) > 128 {
+		return fmt.Errorf("the version is %d bytes long; at most 128", len(v))
+	}
+	for n, r := range v {
+		word := r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+		if !word && (n == 0 || !strings.ContainsRune("._+-:@~=", r)) {
+			return fmt.Errorf("version %q: expected letters, digits and . _ + - : @ ~ =, beginning with a letter or digit", v)
+		}
+	}
+	return nil
 }

@@ -1,6 +1,6 @@
 package entities
 
-// Status is the convergence status of one channel of a service (DESIGN section 4).
+// Status is the convergence status of one channel of a service, or of one instance in it.
 type Status string
 
 // The statuses.
@@ -21,7 +21,7 @@ const (
 	StatusConverged      Status = "CONVERGED"
 )
 
-// Exit codes of `converge wait` (INTERFACE section 2). ExitGoesOn: the status ends by itself or by
+// Exit codes of `converge wait`. ExitGoesOn: the status ends by itself or by
 // waiting, so waiting goes on.
 const (
 	ExitConverged = 0
@@ -30,7 +30,7 @@ const (
 	ExitGoesOn    = -1
 )
 
-// Facts are what the status of a channel is read from.
+// Facts are what a status is read from.
 type Facts struct {
 	Deleted, Orphaned, Paused     bool
 	RollbackFailed, RollingBack   bool
@@ -61,12 +61,12 @@ var statusTable = [...]StatusRow{
 	{StatusPaused, "paused at any scope", "resume", ExitPerson, 5, func(f Facts) bool { return f.Paused }},
 	{StatusFailedRollback, "a rollback target failed", "retry, or a release made afterwards", ExitFailed, 13, func(f Facts) bool { return f.RollbackFailed }},
 	{StatusRollingBack, "moving to a rollback target", "converged or failed", ExitGoesOn, 7, func(f Facts) bool { return f.RollingBack }},
-	{StatusFailed, "the release in progress failed here, no rollback", "retry, supersede, cancel", ExitFailed, 12, func(f Facts) bool { return f.Failed }},
+	{StatusFailed, "the release in progress failed here, no rollback", "retry, a newer release, cancel", ExitFailed, 12, func(f Facts) bool { return f.Failed }},
 	{StatusUnknown, "no reading yet, readings fail, or no worker polls", "a reading", ExitGoesOn, 8, func(f Facts) bool { return f.Unknown }},
 	{StatusConverging, "target set, objects not yet stable", "stable, or deadline", ExitGoesOn, 4, func(f Facts) bool { return f.Converging }},
 	{StatusDegraded, "had converged, now unhealthy or drifted", "repair", ExitFailed, 10, func(f Facts) bool { return f.Degraded }},
 	{StatusManualApproval, "the next release waits, and an approval can be given now", "approve, reject", ExitPerson, 6, func(f Facts) bool { return f.WaitsApproval }},
-	{StatusBlocked, "the next release waits for something that failed", "that one mended, or superseded", ExitFailed, 9, func(f Facts) bool { return f.Blocked }},
+	{StatusBlocked, "the next release waits for something that failed", "that one mended, or a newer release", ExitFailed, 9, func(f Facts) bool { return f.Blocked }},
 	{StatusPreconditions, "the next release waits for other conditions", "they pass", ExitGoesOn, 3, func(f Facts) bool { return f.Waits }},
 	{StatusRolledBack, "at its rollback target; the release is barred", "a newer release", ExitFailed, 11, func(f Facts) bool { return f.RolledBack }},
 	{StatusConverged, "at its target, and that is the desired one", "", ExitConverged, 1, func(Facts) bool { return true }},
@@ -75,6 +75,22 @@ var statusTable = [...]StatusRow{
 // StatusOf reads the status off the facts.
 func StatusOf(f Facts) Status {
 	return rowOf(func(r *StatusRow) bool { return r.Match(f) }).Status
+}
+
+// RollUp gives the facts of a channel from those of its instances: one is enough for whatever is the matter
+// there, but a pause, a removal or a channel left in place is only the channel's when it is so of all.
+func (f Facts) RollUp(instances []Facts) Facts {
+	all := len(instances) > 0
+	paused, orphaned, deleted := all, all, all
+	for _, i := range instances {
+		paused, orphaned, deleted = paused && i.Paused, orphaned && i.Orphaned, deleted && i.Deleted
+		f.RollbackFailed, f.RollingBack = f.RollbackFailed || i.RollbackFailed, f.RollingBack || i.RollingBack
+		f.Failed, f.Unknown, f.Converging = f.Failed || i.Failed, f.Unknown || i.Unknown, f.Converging || i.Converging
+		f.Degraded, f.RolledBack = f.Degraded || i.Degraded, f.RolledBack || i.RolledBack
+		f.WaitsApproval = f.WaitsApproval || i.WaitsApproval
+	}
+	f.Paused, f.Orphaned, f.Deleted = f.Paused || paused, orphaned, deleted
+	return f
 }
 
 // Row is the table row of a status; an unknown one (of a newer version) goes on.

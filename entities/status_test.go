@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// DESIGN section 4: statuses are one table, first match wins. Each fact alone gives its row, and
+// Statuses are one table, first match wins. Each fact alone gives its row, and
 // together with all facts of the rows below it still does.
 func TestStatusOf(t *testing.T) {
 	rows := []struct {

@@ -71,7 +71,7 @@ func newSite(t *testing.T) *site {
 
 func (s *site) at(channel, version string) runtimes.Instance {
 	payload := s.payloads[channel]
-	return runtimes.Instance{Application: "site", Service: "pages", ServiceID: "id-1", Channel: channel, FullVersion: version, Payload: &payload}
+	return runtimes.Instance{Owner: runtimes.Owner{Application: "site", Service: "pages", ID: entities.Only(channel)}, ServiceID: "id-1", FullVersion: version, Payload: &payload}
 }
 
 func (s *site) apply(channel, version string) string {

@@ -2,7 +2,7 @@ package runtimes
 
 import (
 	"encoding/json"
-	"sort"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -11,7 +11,7 @@ import (
 )
 
 // What one reading may hold, so that thousands of them fit into workflow state and history (no
-// payload passes 64 KiB: docs/protocol.md, Activities). Lengths are bytes of UTF-8.
+// payload passes 64 KiB). Lengths are bytes of UTF-8.
 const (
 	MaxReading  = 16 << 10 // all objects of a reading as JSON
 	MaxObjects  = 20
@@ -67,23 +67,17 @@ func jsonSize(o entities.Object) int {
 
 // byUrgency sorts a copy, keeping the order within a group.
 func byUrgency(objects []entities.Object) []entities.Object {
-	rank := make(map[int]int, len(objects))
+	var groups [calm + 1][]entities.Object
 	seen := map[string]bool{}
-	order := make([]int, len(objects))
-	for i, o := range objects {
-		order[i] = i
-		rank[i] = urgency(o)
-		if active := activeVersions(o); rank[i] == calm && !seen[active[0]] {
+	for _, o := range objects {
+		rank := urgency(o)
+		if active := activeVersions(o); rank == calm && !seen[active[0]] {
 			seen[active[0]] = true
-			rank[i] = representative
+			rank = representative
 		}
+		groups[rank] = append(groups[rank], o)
 	}
-	sort.SliceStable(order, func(a, b int) bool { return rank[order[a]] < rank[order[b]] })
-	sorted := make([]entities.Object, len(objects))
-	for i, from := range order {
-		sorted[i] = objects[from]
-	}
-	return sorted
+	return slices.Concat(groups[:]...)
 }
 
 const (
@@ -119,22 +113,15 @@ func activeVersions(o entities.Object) (active []string) {
 }
 
 func drifted(o entities.Object) bool {
-	for _, v := range o.Versions {
-		if v.Drifted {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(o.Versions, func(v entities.ObjectVersion) bool { return v.Drifted })
 }
 
 // trim bounds one object. Active versions are kept before others, then drifted ones.
 func trim(o entities.Object) entities.Object {
 	o.Name, o.Type, o.Message = Clip(o.Name, maxName), Clip(o.Type, maxType), Clip(o.Message, maxMessage)
 
-	o.Versions = append([]entities.ObjectVersion(nil), o.Versions...)
-	sort.SliceStable(o.Versions, func(a, b int) bool {
-		return versionRank(o.Versions[a]) < versionRank(o.Versions[b])
-	})
+	o.Versions = slices.Clone(o.Versions)
+	slices.SortStableFunc(o.Versions, func(a, b entities.ObjectVersion) int { return versionRank(a) - versionRank(b) })
 	o.Versions = o.Versions[:min(len(o.Versions), MaxVersions)]
 	for i := range o.Versions {
 		o.Versions[i].Version = Clip(o.Versions[i].Version, maxName)
@@ -148,8 +135,8 @@ func trim(o entities.Object) entities.Object {
 		}
 	}
 
-	events := append([]entities.Event(nil), o.Events...)
-	sort.SliceStable(events, func(a, b int) bool { return events[a].Timestamp.Before(events[b].Timestamp) })
+	events := slices.Clone(o.Events)
+	slices.SortStableFunc(events, func(a, b entities.Event) int { return a.Timestamp.Compare(b.Timestamp) })
 	o.Events = events[max(0, len(events)-MaxEvents):]
 	for i := range o.Events {
 		o.Events[i].Message = Clip(o.Events[i].Message, maxEvent)

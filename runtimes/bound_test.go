@@ -133,8 +133,7 @@ func TestBoundNeverHidesTrouble_C5(t *testing.T) {
 }
 
 func stable(objects []entities.Object, version string) bool {
-	i := entities.Instance{Reading: entities.Reading{Objects: objects}, Known: "something", Fresh: true}
-	return entities.ServiceInstance{Instance: &i}.Fetch(&entities.Target{FullVersion: version}).Stable
+	return entities.FetchObjects(objects, &entities.Target{FullVersion: version}).Stable
 }
 
 func TestPermanent(t *testing.T) {

@@ -13,15 +13,28 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// Instance says which service in which channel a call is about, and at which version.
+// Owner names an instance of a service: what an object belongs to.
+type Owner struct {
+	Application, Service string
+	ID                   entities.InstanceID
+}
+
+// Key is the owner as keys hold it: "shop/web/prod/main".
+func (o Owner) Key() string { return o.Application + "/" + o.Service + "/" + o.ID.Key() }
+
+// String is the owner as people read it: "shop/web in prod".
+func (o Owner) String() string { return o.Application + "/" + o.Service + " in " + o.ID.String() }
+
+// Instance says which instance a call is about, and at which version.
 type Instance struct {
-	Application, Service, ServiceID, Channel string
+	Owner
+	ServiceID string
 	// FullVersion is the version to apply, or, when observing, the one asked about. It is empty
 	// when nothing was ever applied here.
 	FullVersion string
 	// Payload is rendered for FullVersion. Nil when nothing was ever applied here.
 	Payload *entities.Payload
-	// Key names this unit of work ("service/channel/target"): applies with one key are the same
+	// Key names this unit of work (the owner's key and the target): applies with one key are the same
 	// apply, run again.
 	Key string
 }
@@ -51,7 +64,7 @@ type Output struct {
 	Duration time.Duration `json:"duration,omitempty"`
 }
 
-// Logger is a runtime whose looks leave output worth keeping (C3: stderr is kept for debugging).
+// Logger is a runtime whose observations leave output worth keeping (C3: stderr is kept for debugging).
 type Logger interface {
 	// ObserveOutput is Observe that also returns what was printed, whether it failed or not.
 	ObserveOutput(ctx context.Context, in Instance) ([]entities.Object, Output, error)
@@ -65,8 +78,82 @@ func (p permanentError) Unwrap() error { return p.error }
 // Permanent marks err as one that no retry will mend.
 func Permanent(err error) error { return permanentError{err} }
 
-// IsPermanent tells whether err was marked by Permanent.
+// IsPermanent reports whether err was marked by Permanent.
 func IsPermanent(err error) bool {
 	var p permanentError
 	return errors.As(err, &p)
 }
+
+// Watcher is a runtime that learns of changes by itself, so that polling is only the safety net.
+type Watcher interface {
+	// Watch calls hint whenever something that Observe reports of an instance may have changed: soon,
+	// from any goroutine, many times for one change, sometimes for none, and not for what was there
+	// when the watch began. hint returns quickly. A lost hint costs time and never correctness: the
+	// next observation finds out. Watch returns at once and goes on until stop is called.
+	Watch(hint func(Owner)) (stop func())
+}
+
+// Planner is a runtime that can say what an apply would change.
+type Planner interface {
+	// Plan asks the runtime what Apply of the same instance would change, and changes nothing. Objects
+	// that would stay as they are are left out. An error means that nothing is known.
+	Plan(ctx context.Context, in Instance) ([]Change, error)
+}
+
+// Change is what an apply would do to one object.
+type Change struct {
+	Action    Action        `json:"action"`
+	Type      string        `json:"objectType"` // Deployment
+	Name      string        `json:"name"`
+	Namespace string        `json:"namespace,omitempty"`
+	Fields    []FieldChange `json:"fields,omitempty"` // of an update, by path
+	// Conflicts say why the object would be refused: who owns what.
+	Conflicts []string `json:"conflicts,omitempty"`
+	// Message is what the server said of it, when it would refuse the object for another reason.
+	Message string `json:"message,omitempty"`
+}
+
+// Action is what would happen to an object.
+type Action string
+
+// The actions.
+const (
+	ActionCreate   Action = "create"
+	ActionUpdate   Action = "update"
+	ActionRecreate Action = "recreate" // deleted and made again
+	ActionPrune    Action = "prune"    // no longer declared, removed
+	ActionOrphan   Action = "orphan"   // no longer declared, left in place
+	ActionRefuse   Action = "refuse"   // not applied: Conflicts or Message say why
+)
+
+// FieldChange is one field that an update would change. Old and New are JSON, empty when absent;
+// values of Secrets are never shown.
+type FieldChange struct {
+	Path string `json:"path"` // spec.template.spec.containers[name=web].image
+	Old  string `json:"old,omitempty"`
+	New  string `json:"new,omitempty"`
+}
+
+// Remover is a runtime that can take an instance down (A24).
+type Remover interface {
+	// Remove takes away everything that Apply made for the instance, and nothing else, and returns when
+	// it is gone. It is idempotent: what is gone already is no error. in holds the last target that was
+	// applied; without a payload nothing was, and nothing is to be done. An error means that something
+	// may still be there; one wrapped by Permanent is not retried. Remove returns when ctx ends.
+	Remove(ctx context.Context, in Instance) error
+}
+
+// The codes of a reading that failed (entities.ReadingError). They are part of a reading's digest
+// and of what `status` prints, so they never change; the message beside them may.
+const (
+	CodeFetchFailed     = "fetch-failed"      // the command, or the API call, failed
+	CodeMalformed       = "malformed-output"  // it answered something that is not a document (C6)
+	CodeTimeout         = "timeout"           // it did not answer in time
+	CodeOutputTooLarge  = "output-too-large"  // its document is over the limit
+	CodeCommandNotFound = "command-not-found" // there is no such program, or it cannot be executed
+
+	CodeUnreachable  = "unreachable"  // nobody answers at the address, or not as the server that is meant
+	CodeUnauthorized = "unauthorized" // the credentials are not accepted: expired, withdrawn, wrong
+	CodeForbidden    = "forbidden"    // they are, and do not allow what was asked
+	CodeUnknownKind  = "unknown-kind" // the server has no such kind of object
+)

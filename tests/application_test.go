@@ -17,7 +17,7 @@ import (
 func TestNumbersGrowAcrossRuns_D5(t *testing.T) {
 	t.Parallel()
 	w := shortRuns(t, 60)
-	const publications = 12
+	const publications = 18
 	for n := 1; n <= publications; n++ {
 		w.Write(stage.TwoChannels + strings.Replace(stage.Web, "default: hello", fmt.Sprintf("default: hello-%d", n), 1))
 		require.EqualValues(t, n, w.Publish().Incarnation)

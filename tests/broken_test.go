@@ -94,7 +94,7 @@ func (w *world) lose(part string) (found func()) {
 	}
 }
 
-// A run that cannot hand its state over, because it is large and the store is away, goes on until it
+// A run that cannot hand its state over, because it is large and the store is unavailable, goes on until it
 // can: ending without it would lose the service.
 func TestContinueAsNewOutlivesTheStore(t *testing.T) {
 	t.Parallel()
@@ -138,7 +138,7 @@ func (w *world) runID(service string) string {
 	return d.GetWorkflowExecutionInfo().GetExecution().GetRunId()
 }
 
-// A store that was away and is back leaves nothing behind: no note, and no timer that goes on firing.
+// A store that was unavailable and is back leaves nothing behind: no note, and no timer that goes on firing.
 func TestStoreComesBack(t *testing.T) {
 	t.Parallel()
 	w := shortRuns(t, 0)
@@ -184,8 +184,8 @@ func TestPublicationIntoTheWrongStoreIsSuperseded(t *testing.T) {
 		return result
 	}
 	w.Write(stage.TwoChannels + strings.Replace(stage.Web, "default: hello", "default: wrong", 1))
-	require.False(t, into(t.TempDir()).Told)
+	require.False(t, into(t.TempDir()).Notified)
 	w.Write(stage.TwoChannels + strings.Replace(stage.Web, "default: hello", "default: right", 1))
-	require.True(t, into(w.Store).Told)
+	require.True(t, into(w.Store).Notified)
 	w.AwaitThat("web", "incarnation 3", func(s protocol.Status) bool { return s.Incarnation == 3 })
 }

@@ -58,8 +58,8 @@ func TestContinueAsNewLosesNothing(t *testing.T) {
 	require.Len(t, s.Releases, versions)
 	require.Empty(t, w.Fake.Overlaps())
 	for n := range instances {
-		place := w.Fake.At(w.App, "web", fmt.Sprintf("c%d", n))
-		require.LessOrEqual(t, place.Applies(), versions, "an instance is applied once for each version that enters")
+		instance := w.Fake.At(w.App, "web", fmt.Sprintf("c%d", n))
+		require.LessOrEqual(t, instance.Applies(), versions, "an instance is applied once for each version that enters")
 	}
 	runs := w.runs("web")
 	t.Logf("%d runs", runs)

@@ -67,10 +67,10 @@ func TestIdleServiceWritesNoHistory(t *testing.T) {
 	w.Release("web", "v1")
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 	staging := w.Fake.At(w.App, "web", "staging")
-	looks := staging.Looks()
-	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { return staging.Looks() >= looks+2, "looking" })
-	before, looks := len(w.History(w.ID("web"))), staging.Looks()
-	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { return staging.Looks() >= looks+10, "looking" })
+	looks := staging.Readings()
+	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { return staging.Readings() >= looks+2, "looking" })
+	before, looks := len(w.History(w.ID("web"))), staging.Readings()
+	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { return staging.Readings() >= looks+10, "looking" })
 	require.Equal(t, before, len(w.History(w.ID("web"))))
 }
 
@@ -108,14 +108,14 @@ func TestReleaseCostsInEvents(t *testing.T) {
 	}
 }
 
-// settled waits until two more looks have written nothing, and returns the length of the history.
+// settled waits until two more readings have written nothing, and returns the length of the history.
 func (w *world) settled(service string) int {
 	w.T.Helper()
 	staging := w.Fake.At(w.App, service, "staging")
 	events := -1
 	temporaltest.WaitFor(w.T, stage.Patience, func() (bool, string) {
-		before, looks := len(w.History(w.ID(service))), staging.Looks()
-		temporaltest.WaitFor(w.T, stage.Patience, func() (bool, string) { return staging.Looks() >= looks+2, "looking" })
+		before, looks := len(w.History(w.ID(service))), staging.Readings()
+		temporaltest.WaitFor(w.T, stage.Patience, func() (bool, string) { return staging.Readings() >= looks+2, "looking" })
 		events = len(w.History(w.ID(service)))
 		return events == before, fmt.Sprintf("%d then %d events", before, events)
 	})

@@ -26,6 +26,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/verb"
 	"github.com/converge-engine/converge/intent/compile"
 	"github.com/converge-engine/converge/intent/config"
 	"github.com/converge-engine/converge/runtimes/custom"
@@ -190,23 +191,24 @@ func TestDocsProtocol(t *testing.T) {
 	groups := constantGroups(t, "entities/protocol/names.go")
 
 	rows := table(t, p.section(t, "## Verbs of a service"), "| verb | payload beside `by`, `requestId`, `reason` | answer |")
-	payloads := map[string]any{
-		protocol.Release: protocol.ReleaseRequest{}, protocol.Pause: protocol.ScopeRequest{}, protocol.Resume: protocol.ScopeRequest{},
-		protocol.Cancel: protocol.VersionRequest{}, protocol.Retry: protocol.VersionRequest{}, protocol.Refresh: protocol.ScopeRequest{},
-		protocol.Approve: protocol.ApprovalRequest{}, protocol.Reject: protocol.ApprovalRequest{}, protocol.Bypass: protocol.BypassRequest{},
-		protocol.Pin: protocol.PinRequest{}, protocol.Unpin: protocol.PinRequest{}, protocol.Rollback: protocol.RollbackRequest{},
-		protocol.Delete: protocol.DeleteRequest{},
+	payloads := map[string]any{}
+	for _, row := range verb.Service() {
+		payloads[row.Name] = reflect.ValueOf(row.Payload()).Elem().Interface()
 	}
 	verbs := []string{protocol.Publish}
 	for _, row := range rows {
-		for _, verb := range quoted(row[0]) {
-			verbs = append(verbs, verb)
-			require.Contains(t, payloads, verb)
-			require.ElementsMatch(t, ownFields(payloads[verb]), quoted(row[1]), "%s: payload of %s", p.path, verb)
+		for _, name := range quoted(row[0]) {
+			verbs = append(verbs, name)
+			require.Contains(t, payloads, name)
+			require.ElementsMatch(t, ownFields(payloads[name]), quoted(row[1]), "%s: payload of %s", p.path, name)
 		}
 	}
 	require.Equal(t, sorted(groups["Verbs"]), sorted(verbs), p.path)
-	require.Contains(t, p.section(t, "## Verbs of an application"), "`"+protocol.Publish+"`")
+	for section, rows := range map[string][]verb.Row{"## Verbs of an application": verb.Application(), "## Verbs of a runtime": verb.Runtime()} {
+		for _, row := range rows {
+			require.Contains(t, p.section(t, section), "`"+row.Name+"`")
+		}
+	}
 
 	var attributes, activities []string
 	for _, row := range table(t, p.section(t, "## Search attributes"), "| name | type | value |") {
@@ -270,16 +272,16 @@ func constantGroups(t *testing.T, path string) map[string][]string {
 	return groups
 }
 
-// The exit codes are told by the help texts and by the documentation, in the same words.
+// The exit codes are in the help texts and in the documentation, in the same words.
 func TestDocsExitCodes(t *testing.T) {
 	source, err := os.ReadFile(filepath.Join(repository, "cmd/converge/exit.go"))
 	require.NoError(t, err)
 	_, footer, found := strings.Cut(string(source), "const exitFooter = `Exit status: ")
 	require.True(t, found)
 	footer, _, _ = strings.Cut(footer, "`")
-	var told [][]string
+	var given [][]string
 	for _, m := range regexp.MustCompile(`(\d+) ([^,.]+)`).FindAllStringSubmatch(strings.Join(strings.Fields(footer), " "), -1) {
-		told = append(told, m[1:])
+		given = append(given, m[1:])
 	}
 	var coded []string
 	for name, value := range constants(t, "cmd/converge") {
@@ -288,7 +290,7 @@ func TestDocsExitCodes(t *testing.T) {
 		}
 	}
 	var codes []string
-	for _, row := range told {
+	for _, row := range given {
 		codes = append(codes, row[0])
 	}
 	require.ElementsMatch(t, coded, codes, "the codes of exit.go are those of its footer")
@@ -298,7 +300,7 @@ func TestDocsExitCodes(t *testing.T) {
 	for _, row := range table(t, p.section(t, "## Exit codes"), "| code | means | for example |") {
 		written = append(written, row[:2])
 	}
-	require.Equal(t, told, written, p.path)
+	require.Equal(t, given, written, p.path)
 }
 
 // constants evaluates the constants of a package that are literals or arithmetic of them.
@@ -332,7 +334,7 @@ func constants(t *testing.T, dir string) map[string]constant.Value {
 func TestDocsLimits(t *testing.T) {
 	folders := map[string]string{
 		"config": "intent/config", "sources": "intent/sources", "bundle": "intent/bundle", "incarnation": "intent/incarnation",
-		"store": "intent/store", "strict": "intent/internal/strict", "custom": "runtimes/custom",
+		"store": "intent/store", "state": "entities/state", "strict": "intent/internal/strict", "custom": "runtimes/custom",
 	}
 	checked := 0
 	for _, row := range table(t, readPage(t, "docs/operating.md").section(t, "## Limits"), "| what | limit | beyond it | in the code |") {
@@ -531,7 +533,7 @@ func TestDocsQuoteRealErrors(t *testing.T) {
 	require.Greater(t, checked, 10)
 }
 
-// What the commands of a custom runtime are told and may answer.
+// What the commands of a custom runtime are given and may answer.
 func TestDocsCustomRuntime(t *testing.T) {
 	p := readPage(t, "docs/spec/custom-runtime.md")
 	at := slices.IndexFunc(p.blocks(), func(b block) bool { return b.language == "json" })
@@ -551,8 +553,8 @@ func TestDocsCustomRuntime(t *testing.T) {
 	for _, row := range table(t, p.section(t, "## Environment"), "| variable | is |") {
 		variables = append(variables, quoted(row[0])...)
 	}
-	told := found(t, `"((?:PVN|CONVERGE)_[A-Z_]*[A-Z])["=]`, "runtimes/custom/env.go", "runtimes/custom/call.go")
-	require.Equal(t, sorted(append(told, "CONVERGE_ADDRESS_NAMESPACE")), sorted(variables), p.path)
+	given := found(t, `"((?:PVN|CONVERGE)_[A-Z_]*[A-Z])["=]`, "runtimes/custom/env.go", "runtimes/custom/call.go")
+	require.Equal(t, sorted(append(given, "CONVERGE_ADDRESS_NAMESPACE")), sorted(variables), p.path)
 
 	clusters := readPage(t, "docs/kubernetes.md") // has those that only an API server gives
 	for _, page := range []page{p, clusters} {
@@ -560,9 +562,9 @@ func TestDocsCustomRuntime(t *testing.T) {
 			codes = append(codes, quoted(row[0])...)
 		}
 	}
-	given := found(t, `(?:ReadingError\{Code: |Code[A-Z][A-Za-z]+ += )"([a-z-]+)"`,
+	known := found(t, `(?:ReadingError\{Code: |Code[A-Z][A-Za-z]+ += )"([a-z-]+)"`,
 		"runtimes/*.go", "runtimes/custom/*.go", "activities/*.go", "workflows/*.go")
-	require.Equal(t, sorted(given), sorted(codes), "%s and %s", p.path, clusters.path)
+	require.Equal(t, sorted(known), sorted(codes), "%s and %s", p.path, clusters.path)
 }
 
 // found lists what a pattern's group matches in files that are no tests.

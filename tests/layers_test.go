@@ -29,21 +29,35 @@ type goPackage struct {
 // packageSet is a build, by import path.
 type packageSet map[string]goPackage
 
-// layer is a folder and the rule for the packages in it.
+// layer is a folder and the rule for the packages in it. A folder that ends in "/." is the package in it alone, without
+// what lies below.
 type layer struct {
 	folder string
 	// ours are the other folders of the module that it may reach.
 	ours []string
-	// check judges the imports from outside the module; nil allows all.
+	// check refuses or allows the imports from outside the module; nil allows all.
 	check func(p goPackage, all packageSet) []string
 }
 
 // layers are in the order in which they may build on each other. Each must have at least one package.
 var layers = []layer{
 	{folder: "entities", check: onlyStandardLibrary},
-	{folder: "intent", ours: []string{"entities"}},
-	{folder: "runtimes", ours: []string{"entities"}, check: noTemporal},
-	{folder: "activities", ours: []string{"entities", "intent", "runtimes"}, check: noCompiling},
+	// Inside entities, by what may be touched: values, what is remembered, what is decided from it, and what joins the two.
+	{folder: "entities/."},
+	{folder: "entities/maestro"},
+	{folder: "entities/order"},
+	{folder: "entities/protocol", ours: []string{"entities/."}},
+	{folder: "entities/lease", ours: []string{"entities/.", "entities/protocol"}},
+	{folder: "entities/state", ours: []string{"entities/.", "entities/maestro"}},
+	{folder: "entities/decide", ours: []string{"entities/.", "entities/maestro", "entities/state"}},
+	{folder: "entities/loop", ours: []string{"entities/.", "entities/maestro", "entities/state", "entities/decide"}},
+	{folder: "entities/verb", ours: []string{"entities/.", "entities/maestro", "entities/state", "entities/decide", "entities/protocol", "entities/lease"}},
+	{folder: "entities/view", ours: []string{"entities/.", "entities/maestro", "entities/state", "entities/decide", "entities/protocol", "entities/lease"}},
+	{folder: "entities/explain", ours: []string{"entities/.", "entities/protocol"}},
+	{folder: "entities/simulate", ours: []string{"entities/.", "entities/maestro", "entities/state", "entities/decide", "entities/loop"}},
+	{folder: "intent", ours: []string{"entities/.", "entities/protocol"}},
+	{folder: "runtimes", ours: []string{"entities/."}, check: noTemporal},
+	{folder: "activities", ours: []string{"entities/.", "entities/protocol", "entities/order", "entities/maestro", "intent", "runtimes"}, check: noCompiling},
 	{folder: "workflows", ours: []string{"entities"}, check: onlyTemporalSDK},
 	{folder: "worker", ours: []string{"entities", "intent", "runtimes", "activities", "workflows"}, check: noCompiling},
 	// It previews with the code of the activity Prepare, and so reaches what that reaches, but no workflow and no worker.
@@ -98,7 +112,7 @@ func checkLayers(all packageSet) []string {
 	for _, layer := range layers {
 		found := 0
 		for _, p := range all {
-			if in(p.ImportPath, ours(layer.folder)) {
+			if within(p.ImportPath, layer.folder) {
 				found++
 				violations = append(violations, layer.violations(p, all)...)
 			}
@@ -122,9 +136,9 @@ func (l layer) violations(p goPackage, all packageSet) []string {
 	}
 	var violations []string
 	for _, dep := range p.Deps {
-		if in(dep, ourModule) && !in(dep, ours(l.folder)) && !slices.ContainsFunc(l.ours, func(folder string) bool { return in(dep, ours(folder)) }) {
+		if in(dep, ourModule) && !within(dep, l.folder) && !slices.ContainsFunc(l.ours, func(folder string) bool { return within(dep, folder) }) {
 			violations = append(violations, fmt.Sprintf("%s must not reach %s: %s may build on %s only",
-				short(p.ImportPath), short(dep), l.folder, strings.Join(append([]string{"itself"}, l.ours...), ", ")))
+				short(p.ImportPath), short(dep), l.folder, strings.ReplaceAll(strings.Join(append([]string{"itself"}, l.ours...), ", "), "/.", " alone")))
 		}
 	}
 	if l.check != nil {
@@ -203,6 +217,14 @@ func in(path, root string) bool { return path == root || strings.HasPrefix(path,
 
 func ours(folder string) string { return ourModule + "/" + folder }
 
+// within reports whether a package lies in a folder as layers name it.
+func within(path, folder string) bool {
+	if root, alone := strings.CutSuffix(folder, "/."); alone {
+		return path == ours(root)
+	}
+	return in(path, ours(folder))
+}
+
 func short(path string) string { return strings.TrimPrefix(path, ourModule+"/") }
 
 // TestLayerRulesCanFail breaks each rule in a small made-up build.
@@ -227,13 +249,13 @@ func TestLayerRulesCanFail(t *testing.T) {
 		},
 		{
 			"entities importing another layer", "+/entities: +/intent",
-			[]string{"entities must not reach intent: entities may build on itself only"},
+			[]string{"entities must not reach intent: entities may build on itself only", "entities must not reach intent: entities/. may build on itself only"},
 		},
 		{
 			"intent importing a runtime by a detour", "+/intent: +/intent/other\n+/intent/other: +/runtimes",
 			[]string{
-				"intent must not reach runtimes: intent may build on itself, entities only",
-				"intent/other must not reach runtimes: intent may build on itself, entities only",
+				"intent must not reach runtimes: intent may build on itself, entities alone, entities/protocol only",
+				"intent/other must not reach runtimes: intent may build on itself, entities alone, entities/protocol only",
 			},
 		},
 		{
@@ -250,7 +272,23 @@ func TestLayerRulesCanFail(t *testing.T) {
 		},
 		{
 			"an activity that knows a workflow", "+/activities: +/workflows",
-			[]string{"activities must not reach workflows: activities may build on itself, entities, intent, runtimes only"},
+			[]string{"activities must not reach workflows: activities may build on itself, entities alone, entities/protocol, entities/order, entities/maestro, intent, runtimes only"},
+		},
+		{
+			"an activity that knows the state of a service", "+/activities: +/entities/state",
+			[]string{"activities must not reach entities/state: activities may build on itself, entities alone, entities/protocol, entities/order, entities/maestro, intent, runtimes only"},
+		},
+		{
+			"a value that knows the state by a detour", "+/entities: +/entities/maestro\n+/entities/maestro: +/entities/state",
+			[]string{
+				"entities must not reach entities/maestro: entities/. may build on itself only",
+				"entities must not reach entities/state: entities/. may build on itself only",
+				"entities/maestro must not reach entities/state: entities/maestro may build on itself only",
+			},
+		},
+		{
+			"a decision that commits itself", "+/entities/decide: +/entities/loop",
+			[]string{"entities/decide must not reach entities/loop: entities/decide may build on itself, entities alone, entities/maestro, entities/state only"},
 		},
 		{
 			"a store that compiles", "+/intent/store: +/intent/compile",

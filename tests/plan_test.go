@@ -89,7 +89,7 @@ func lines(p *preview.Plan) string {
 			if c.Code != "" {
 				line += " " + c.Code
 			}
-			for _, f := range c.Told {
+			for _, f := range c.Sent {
 				line += " " + f.Path + " " + strings.ReplaceAll(f.Old+">"+f.New, `"`, "")
 			}
 			out = append(out, line)
@@ -128,12 +128,12 @@ func TestPlanOfARelease(t *testing.T) {
 	require.True(t, plan.Services[0].Known)
 
 	w.Fake.At(w.App, "web", "staging").SayPlan(nil, runtimes.Change{Action: runtimes.ActionRefuse, Type: "Service", Name: "web", Conflicts: []string{"port 80 is owned by kubectl"}})
-	w.Fake.At(w.App, "web", "production").SayPlan(errors.New("the cluster is away"))
+	w.Fake.At(w.App, "web", "production").SayPlan(errors.New("the cluster is unavailable"))
 	plan, err = w.planRelease(preview.Release{Version: "v2"})
 	require.NoError(t, err)
 	require.Equal(t, 1, plan.Totals.Conflicts)
 	require.Equal(t, 1, plan.Failed)
-	require.Equal(t, "the cluster is away", plan.Services[0].Channels[1].Message)
+	require.Equal(t, "the cluster is unavailable", plan.Services[0].Channels[1].Message)
 }
 
 // What a release would be refused for, a plan is, in the same words.
@@ -260,7 +260,7 @@ func TestPlanOfTheExample(t *testing.T) {
 	}
 	out, code := h.Converge("plan", "hello/web", "v2")
 	require.Equal(t, "hello/web v2, incarnation 1 (not released)\n"+unseen("staging   ")+"  ~ version v1 → v2\n"+
-		unseen("production")+"  ~ version v1 → v2\n2 channels applied without a look ahead\n", out)
+		unseen("production")+"  ~ version v1 → v2\n2 channels applied without a preview\n", out)
 	require.Zero(t, code)
 	out, code = h.Converge("plan", "web", "v1", "--exit-code")
 	require.Equal(t, "hello/web v1, incarnation 1 (released before)\n staging     no change\n production  no change\nnothing would change\n", out)

@@ -95,7 +95,7 @@ func TestRecordHistories(t *testing.T) {
 }
 
 // live leads a service through a life: publications, releases by update and signal, failure,
-// retry, fix, pause, cancel, drift, failing looks, refusals, configuration changes.
+// retry, fix, pause, cancel, drift, failing readings, refusals, configuration changes.
 func live(w *world) {
 	t := w.T
 	staging, production := w.Fake.At(w.App, "web", "staging"), w.Fake.At(w.App, "web", "production")
@@ -125,12 +125,12 @@ func live(w *world) {
 	staging.SetVersion("by-hand")
 	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { return staging.Version() == "v8", staging.Version() })
 	w.Await("web", "staging CONVERGED v8, production CONVERGED v7")
-	staging.FailLooks(3, "unreachable")
+	staging.FailReadings(3, "unreachable")
 	w.Act("web", protocol.Refresh, `{"by":"bob"}`)
 	w.Await("web", "staging UNKNOWN v8, production CONVERGED v7")
 	w.Await("web", "staging CONVERGED v8, production CONVERGED v7")
-	staging.TakeLooks(3)
-	production.TakeLooks(3)
+	staging.SettleAfter(3)
+	production.SettleAfter(3)
 	w.Release("web", "v9")
 	w.Await("web", "staging CONVERGED v9, production CONVERGED v9")
 	w.Write(stage.TwoChannels + stage.Web + "perReleaseChannel: [{releaseChannel: production, parameters: {greeting: hi}}]\n")

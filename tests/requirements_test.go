@@ -25,10 +25,6 @@ import (
 // before a space (A16 A23 an apply in flight ends). A story's title is the first line of an archive (txtar) that is one
 // story, and the name of each file in an archive of stories.
 
-// notYetRenamed are folders whose tests do not have that form yet: there an id counts wherever it stands, and nothing
-// is refused.
-var notYetRenamed = []string{"entities", "workflows", "intent"}
-
 var (
 	idRE       = regexp.MustCompile(`[A-I][0-9]{1,2}`)
 	nameRE     = regexp.MustCompile(`^((?:Test|Fuzz|Benchmark|Example)\w*?)((?:_[A-I][0-9]{1,2})*)$`)
@@ -36,7 +32,6 @@ var (
 	leadingRE  = regexp.MustCompile(`^(?:[A-I][0-9]{1,2} )+`)
 	sentenceRE = regexp.MustCompile(`^(?:[A-I][0-9]{1,2} )+[a-z][^\n]*$`)
 	otherRE    = regexp.MustCompile(`^[A-I][0-9]{1,2}(?:[ ,:]| and |–|$)`)
-	anywhereRE = regexp.MustCompile(`(?:\b|[a-z_])([A-I][0-9]{1,2})(?:\b|[A-Z_])`)
 )
 
 func TestRequirements(t *testing.T) {
@@ -107,20 +102,17 @@ func spread(list string) map[string]bool {
 	return all
 }
 
-// citations tells where each id is cited, one place each, and what is wrong with how.
+// citations returns where each id is cited, one place each, and what is wrong with how.
 func citations(t *testing.T, known []string) (cited map[string]string, findings []string) {
 	t.Helper()
 	cited = map[string]string{}
 	for path := range repositoryFiles(t, "_test.go", ".txtar") {
-		where := cites
-		if under(path, notYetRenamed) {
-			where = citesAnywhere
-		} else if strings.HasSuffix(path, ".txtar") && !strings.Contains(path, "testdata/") {
+		if strings.HasSuffix(path, ".txtar") && !strings.Contains(path, "testdata/") {
 			continue
 		}
 		data, err := os.ReadFile(filepath.Join(repository, path))
 		require.NoError(t, err)
-		ids, wrong := where(path, data)
+		ids, wrong := cites(path, data)
 		for _, w := range wrong {
 			findings = append(findings, path+": "+w)
 		}
@@ -128,7 +120,7 @@ func citations(t *testing.T, known []string) (cited map[string]string, findings 
 			switch {
 			case slices.Contains(known, id):
 				cited[id] = path + ": " + place
-			case !under(path, notYetRenamed):
+			default:
 				findings = append(findings, fmt.Sprintf("%s: %s cites %s, which docs/requirements.md does not have", path, place, id))
 			}
 		}
@@ -161,25 +153,7 @@ func repositoryFiles(t *testing.T, endings ...string) map[string]bool {
 	return all
 }
 
-// under tells whether a file is below one of some folders.
-func under(path string, folders []string) bool {
-	return slices.ContainsFunc(folders, func(folder string) bool { return strings.HasPrefix(path, folder+"/") })
-}
-
-// citesAnywhere takes every id for a citation.
-func citesAnywhere(path string, data []byte) (ids map[string]string, wrong []string) {
-	ids = map[string]string{}
-	text := string(data)
-	if strings.HasSuffix(path, ".txtar") {
-		text = strings.Join(titles(data), "\n")
-	}
-	for _, m := range anywhereRE.FindAllStringSubmatch(text, -1) {
-		ids[m[1]] = path
-	}
-	return ids, nil
-}
-
-// cites tells which ids a file cites, and where, and what of it has another form.
+// cites returns which ids a file cites, and where, and what of it has another form.
 func cites(path string, data []byte) (ids map[string]string, wrong []string) {
 	ids = map[string]string{}
 	note := func(list, place string) {

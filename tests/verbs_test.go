@@ -26,7 +26,7 @@ func TestRequestIDIsOneAct_B7(t *testing.T) {
 	require.Len(t, w.Status("web").Releases, 1)
 }
 
-// Bad input changes nothing, is told to who waits for an answer, and is kept for who does not.
+// Bad input changes nothing, is returned to who waits for an answer, and is kept for who does not.
 func TestRefusedVerbs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -63,7 +63,7 @@ func TestRefusedVerbs(t *testing.T) {
 	require.Len(t, s.Releases, 1)
 }
 
-// What is paused is looked at and never applied; what was cancelled or failed can be tried again.
+// What is paused is observed and never applied; what was cancelled or failed can be tried again.
 func TestPauseCancelRetry_A16_A18(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -108,7 +108,7 @@ func TestExplain_A13(t *testing.T) {
 }
 
 // Signals of different names keep their order, though they come in one batch after the worker
-// was away.
+// was unavailable.
 func TestSignalsKeepTheirOrder_B7(t *testing.T) {
 	t.Parallel()
 	w := shortRuns(t, 0)

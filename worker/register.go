@@ -1,7 +1,15 @@
 package worker
 
 import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
@@ -46,7 +54,7 @@ func registerActivities(w worker.ActivityRegistry, a *activities.Activities) {
 	register(protocol.ActivityLease, a.Lease)
 	register(protocol.ActivityHistory, a.History)
 	register(protocol.ActivityAnnounce, a.Announce)
-	register(protocol.ActivityHold, a.Hold)
+	register(protocol.ActivityPause, a.Pause)
 }
 
 // registerRuntimeActivities lists those that touch a runtime: all that a remote worker polls for.
@@ -56,4 +64,51 @@ func registerRuntimeActivities(w worker.ActivityRegistry, a *activities.Activiti
 	w.RegisterActivityWithOptions(a.Extension, activity.RegisterOptions{Name: protocol.ActivityExtension})
 	w.RegisterActivityWithOptions(a.Remove, activity.RegisterOptions{Name: protocol.ActivityRemove})
 	w.RegisterActivityWithOptions(a.Preview, activity.RegisterOptions{Name: protocol.ActivityPreview})
+}
+
+// SearchAttributes are those that a namespace needs (docs/protocol.md, Search attributes), by name.
+func SearchAttributes() map[string]enumspb.IndexedValueType {
+	return map[string]enumspb.IndexedValueType{
+		protocol.AttrApplication: enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+		protocol.AttrService:     enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+		protocol.AttrStatus:      enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+		protocol.AttrVersion:     enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+		protocol.AttrWaitingFor:  enumspb.INDEXED_VALUE_TYPE_KEYWORD_LIST,
+	}
+}
+
+// EnsureSearchAttributes adds the attributes that a namespace lacks. Without them every workflow
+// task would fail, so where that is not allowed the error says which commands to give an
+// administrator.
+func EnsureSearchAttributes(ctx context.Context, c client.Client, namespace string) error {
+	if namespace == "" {
+		namespace = client.DefaultNamespace
+	}
+	missing := SearchAttributes()
+	have, err := c.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespace})
+	if err == nil {
+		for name := range have.GetCustomAttributes() {
+			delete(missing, name)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	_, err = c.OperatorService().AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{
+		Namespace: namespace, SearchAttributes: missing,
+	})
+	if err != nil {
+		return fmt.Errorf("namespace %s lacks search attributes, and they cannot be added: %w; create them with:\n%s",
+			namespace, err, commands(namespace, missing))
+	}
+	return nil
+}
+
+func commands(namespace string, missing map[string]enumspb.IndexedValueType) string {
+	var out []string
+	for name, kind := range missing {
+		out = append(out, fmt.Sprintf("  temporal operator search-attribute create --namespace %s --name %s --type %s", namespace, name, kind))
+	}
+	slices.Sort(out)
+	return strings.Join(out, "\n")
 }

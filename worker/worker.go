@@ -22,7 +22,7 @@ import (
 type Options struct {
 	// Store is the URL or directory of the incarnation store.
 	Store string
-	// Runtime makes this the remote worker of that runtime: it polls runtime/<name> for looks and
+	// Runtime makes this the remote worker of that runtime: it polls runtime/<name> for readings and
 	// applies, and nothing else. Empty: the common queue, workflows included.
 	Runtime string
 	// Namespace is the Temporal namespace, for checking its search attributes.
@@ -35,7 +35,7 @@ type Options struct {
 // each); one that was dropped is replayed when something happens to it.
 const cachedWorkflows = 20000
 
-// stopTimeout is how long looks and applies may take to end when a worker stops.
+// stopTimeout is how long readings and applies may take to end when a worker stops.
 const stopTimeout = 5 * time.Second
 
 // Run serves until ctx ends.

@@ -8,92 +8,109 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/state"
+	"github.com/converge-engine/converge/entities/verb"
+	"github.com/converge-engine/converge/entities/view"
 )
 
-// maxIncarnations is how many of the newest incarnations an Application remembers itself.
-const maxIncarnations = 50
-
-// Application is the life of one application: it numbers incarnations, tells services about them, and
+// Application is the life of one application: it numbers incarnations, notifies services of them, and
 // holds all of them where they are (a pause) or at an incarnation (a pin).
 //
 // Invariant: numbers only grow, an incarnation never changes (D5), and every service whose spec
-// differs from what it was last told is told, however often a worker dies on the way: telling is
+// differs from what it was last notified of is notified, however often a worker dies on the way: that is
 // one resumable activity from the manifest that all know to the one that they should.
 func Application(ctx workflow.Context, in protocol.ApplicationInput) error {
-	a := &application{ctx: ctx, name: in.Application, state: in.State}
-	if a.state == nil {
-		a.state = &protocol.ApplicationState{}
+	a := &application{state: &applicationState{}}
+	a.shell = &shell{
+		ctx: ctx, of: a, name: in.Application, application: in.Application,
+		whole: a.state, version: applicationVersion, desk: &a.state.Desk, verbs: verb.Application(),
+		answers: map[string]answering{protocol.Publish: a.publish},
 	}
-	a.holds = holds{ctx: ctx, ended: a.holdEnded}
-	if err := a.listen(); err != nil {
+	a.pauses = pauses{
+		shell: a.shell, of: &a.state.pauseState, scope: entities.ScopeApplication, hint: "; a service or a channel that is has a pause of its own",
+		request: func() protocol.AnnouncePause {
+			return protocol.AnnouncePause{Application: a.name, Manifest: a.state.Notified.Manifest}
+		},
+	}
+	if err := workflow.SetQueryHandler(ctx, protocol.QueryStatus, a.status); err != nil {
 		return err
 	}
-	for {
-		a.collect()
-		a.woken = false
-		a.carryOut()
-		workflow.SetCurrentDetails(ctx, a.details())
-		if a.ending() && a.atRest() {
-			a.storeTrail()
-			if a.collect(); a.atRest() {
-				return workflow.NewContinueAsNewError(ctx, protocol.ApplicationWorkflow,
-					protocol.ApplicationInput{Application: a.name, State: a.state})
-			}
-			continue
-		}
-		if err := workflow.Await(ctx, a.hasNews); err != nil {
-			return err
-		}
-	}
+	return a.live(in.Carried)
+}
+
+// applicationVersion is the number of the form of applicationState; a change that older workers could not read
+// raises it.
+const applicationVersion = 1
+
+// applicationState is everything an Application workflow knows; the incarnations are a bounded
+// tail, the store has all of them by number.
+type applicationState struct {
+	Store        string                 `json:"store,omitempty"`
+	Origin       protocol.Origin        `json:"origin,omitzero"`
+	Manifest     string                 `json:"manifest,omitempty"` // of what is newest
+	Notified     notice                 `json:"notified,omitzero"`  // what all services know
+	Incarnations []protocol.Incarnation `json:"incarnations,omitempty"`
+	// Recorded is the highest incarnation that the store has by its number.
+	Recorded int64                    `json:"recorded,omitempty"`
+	Pin      *protocol.ApplicationPin `json:"pin,omitempty"`
+	// Identity and Grants of what is newest: who may do what with the whole application.
+	Identity *entities.Identity `json:"identity,omitempty"`
+	Grants   []entities.Grant   `json:"grants,omitempty"`
+	pauseState
+	state.Desk
+}
+
+// notice is what services are notified of.
+type notice struct {
+	Manifest string `json:"manifest"`
+	Number   int64  `json:"number"`
+	Pinned   bool   `json:"pinned,omitempty"`
 }
 
 type application struct {
-	ctx   workflow.Context
-	name  string
-	state *protocol.ApplicationState
-	woken bool
-
-	telling     bool
-	tellingOf   told // what is being told
-	stopTelling workflow.CancelFunc
-	holds       holds
-	storing     bool      // audit lines are on their way to the store
-	retryAt     time.Time // when the store is tried again with them
+	plain
+	*shell
+	pauses
+	state     *applicationState
+	notifying bool
+	present   notice // what services are being notified of
+	stop      workflow.CancelFunc
 }
 
-func (a *application) hasNews() bool {
-	return a.woken || len(workflow.GetUnhandledSignalNames(a.ctx)) > 0
+// flushAt: people act upon whole applications seldom.
+func (a *application) flushAt() int { return 1 }
+
+// rules are those of what is newest.
+func (a *application) rules() (*entities.Identity, []entities.Grant, bool) {
+	return a.state.Identity, a.state.Grants, true
 }
 
-func (a *application) ending() bool { return workflow.GetInfo(a.ctx).GetContinueAsNewSuggested() }
-
-func (a *application) atRest() bool {
-	return !a.telling && !a.holds.running && !a.storing && workflow.AllHandlersFinished(a.ctx)
-}
-
-// carryOut tells services what they do not know yet, and keeps the audit trail.
-func (a *application) carryOut() {
-	a.tell()
-	switch {
-	case a.ending():
-		a.holds.end()
-	case a.state.Untold:
-		a.holds.tell(protocol.HoldRequest{
-			Application: a.name, Manifest: a.state.Told,
-			HoldSignal: protocol.HoldSignal{Scope: scopeApplication, Pause: a.state.Pause},
-		})
+func (a *application) checkNames(r verb.Request) error {
+	if r.Verb == protocol.Pin {
+		_, err := a.pinnable(r)
+		return err
 	}
-	a.keepTrail()
+	return nil
 }
 
-// scopeApplication is the scope of a pause of the whole application.
-const scopeApplication = "application"
+func (a *application) next(c protocol.Carried) (string, any) {
+	return protocol.ApplicationWorkflow, protocol.ApplicationInput{Application: a.name, Carried: c}
+}
+
+// turn notifies services of what they do not know yet.
+func (a *application) turn() {
+	a.notify()
+	a.announce()
+	a.wakeAt(time.Time{}, func(time.Time) string { return "try again" })
+	workflow.SetCurrentDetails(a.ctx, a.details())
+}
 
 func (a *application) status() (protocol.ApplicationStatus, error) {
+	s := a.state
 	return protocol.ApplicationStatus{
-		Schema: "converge.application/v1", Application: a.name, Newest: a.newest().Number, Store: a.state.Store,
-		Origin: a.state.Origin, Manifest: a.state.Manifest, Told: a.state.Told, Notified: a.state.ToldNumber, Incarnations: a.state.Incarnations, Refused: a.state.Refused,
-		Pin: a.state.Pin, Pause: a.state.Pause, Untold: a.state.Untold, Problem: a.state.Problem,
+		Schema: "converge.application/v1", Application: a.name, Newest: a.newest().Number, Store: s.Store, Origin: s.Origin,
+		Manifest: s.Manifest, NotifiedOf: s.Notified.Manifest, Notified: s.Notified.Number, Incarnations: s.Incarnations,
+		Refused: view.Refusals(s.Refused), Pin: s.Pin, Pause: s.shown(), Announcing: s.Announcing, Problem: s.Problem,
 	}, nil
 }
 
@@ -104,8 +121,8 @@ func (a *application) details() string {
 		return "nothing published yet"
 	}
 	text := fmt.Sprintf("**incarnation %d** by %s, %d services, from %s", newest.Number, newest.By, newest.Services, newest.Origin.Path)
-	if p := a.state.Pause; p != nil {
-		text += fmt.Sprintf("\n\n**paused by %s** since %s", p.By, p.At.UTC().Format(time.DateTime)) + because(p.Reason)
+	if a.state.Pause != nil {
+		text += "\n\n" + a.state.since()
 	}
 	if p := a.state.Pin; p != nil {
 		text += fmt.Sprintf("\n\n**pinned to incarnation %d** by %s since %s", p.Incarnation.Number, p.Who.Name, p.At.UTC().Format(time.DateTime)) + because(p.Reason)
@@ -113,8 +130,8 @@ func (a *application) details() string {
 			text += fmt.Sprintf("; incarnation %d waits", newest.Number)
 		}
 	}
-	if a.wanted().number != a.state.ToldNumber {
-		text += fmt.Sprintf("\n\ntelling services (all know incarnation %d)", a.state.ToldNumber)
+	if a.wanted().Number != a.state.Notified.Number {
+		text += fmt.Sprintf("\n\nnotifying services (all know incarnation %d)", a.state.Notified.Number)
 	}
 	if a.state.Problem != "" {
 		text += "\n\n" + a.state.Problem
@@ -122,24 +139,4 @@ func (a *application) details() string {
 	return text
 }
 
-func because(reason string) string {
-	if reason == "" {
-		return ""
-	}
-	return ": " + inCell(reason)
-}
-
-// note keeps an audit line until the store has it; nobody in particular is Converge itself.
-func (a *application) note(kind string, who *entities.Who, text, reason string) {
-	a.state.AuditLines++
-	a.state.Audit = keepNewest(append(a.state.Audit, entities.AuditLine{
-		N: a.state.AuditLines, At: workflow.Now(a.ctx), Kind: kind, Who: who, Text: clip(text, maxRefusal), Reason: clip(reason, maxRefusal),
-	}), entities.MaxAudit)
-}
-
-func keepNewest[T any](list []T, n int) []T {
-	if len(list) <= n {
-		return list
-	}
-	return append([]T(nil), list[len(list)-n:]...)
-}
+func because(reason string) string { return entities.Because(inCell(reason)) }

@@ -25,18 +25,19 @@ import (
 // house plays one run of an Application workflow.
 type house struct {
 	*testing.T
-	env     *testsuite.TestWorkflowEnvironment
-	begun   time.Time
-	told    []string // "m1 → m2 as 2, recorded 1 3"
-	holds   []string
-	trail   []string
-	silent  int // tellings that hang until they are stopped
-	last    time.Duration
-	answers []string
+	env         *testsuite.TestWorkflowEnvironment
+	begun       time.Time
+	notified    []string // "m1 → m2 as 2, recorded 1 3"
+	pauses      []string
+	trail       []string
+	unavailable map[string]bool // activities that do not answer
+	silent      int             // notifications that hang until they are stopped
+	last        time.Duration
+	answers     []string
 }
 
 func newHouse(t *testing.T) *house {
-	h := &house{T: t, env: (&testsuite.WorkflowTestSuite{}).NewTestWorkflowEnvironment()}
+	h := &house{T: t, env: (&testsuite.WorkflowTestSuite{}).NewTestWorkflowEnvironment(), unavailable: map[string]bool{}}
 	h.env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&Arrivals{}}})
 	h.env.SetTestTimeout(time.Minute)
 	h.begun = h.env.Now()
@@ -56,24 +57,30 @@ func newHouse(t *testing.T) *house {
 			text += fmt.Sprintf(", recorded %d", i.Number)
 		}
 		require.False(t, r.At.IsZero())
-		h.told = append(h.told, text)
+		h.notified = append(h.notified, text)
 		return protocol.NotifyAnswer{}, nil
 	})
-	register(protocol.ActivityHold, func(_ context.Context, r protocol.HoldRequest) error {
+	register(protocol.ActivityPause, func(_ context.Context, r protocol.AnnouncePause) error {
 		word := "over"
 		if r.Pause != nil {
 			word = "paused by " + r.Pause.By
 		}
-		h.holds = append(h.holds, strings.Join([]string{r.Application, r.Scope, r.Manifest, word}, " "))
+		h.pauses = append(h.pauses, strings.Join([]string{r.Application, r.Scope, r.Manifest, word}, " "))
 		return nil
 	})
 	register(protocol.ActivityHistory, func(_ context.Context, r protocol.HistoryRequest) error {
 		require.Equal(t, "shop", r.Application)
 		require.Empty(t, r.Service)
+		if h.unavailable[protocol.ActivityHistory] {
+			return errors.New("connection refused")
+		}
 		h.trail = append(h.trail, audited(r.Lines)...)
 		return nil
 	})
 	register(protocol.ActivityVerify, func(_ context.Context, r protocol.VerifyRequest) (protocol.VerifyAnswer, error) {
+		if h.unavailable[protocol.ActivityVerify] {
+			return protocol.VerifyAnswer{}, errors.New("connection refused")
+		}
 		if r.Token != "alice's" {
 			return protocol.VerifyAnswer{}, temporal.NewNonRetryableApplicationError("the token has expired", protocol.ErrRefused, nil)
 		}
@@ -111,36 +118,58 @@ func (h *house) updates(d time.Duration, name string, payload any, want string) 
 					require.Equal(h, want, errorText(err))
 					return
 				}
-				require.Equal(h, want, answer.(protocol.Answer).Message)
+				require.Equal(h, want, messageOf(h.T, answer))
 			},
 		}, payload)
 	}, d)
 }
 
-func (h *house) play(state *protocol.ApplicationState) *protocol.ApplicationState {
+// messageOf is the line that an update answered.
+func messageOf(t *testing.T, answer any) string {
+	t.Helper()
+	var a protocol.Answer
+	require.NoError(t, json.Unmarshal(answer.(json.RawMessage), &a))
+	return a.Message
+}
+
+// carriedOf is a state as the run before leaves it; nil: there was none.
+func carriedOf[S any](t *testing.T, version int, state *S) protocol.Carried {
+	t.Helper()
+	if state == nil {
+		return protocol.Carried{}
+	}
+	raw, err := json.Marshal(state)
+	require.NoError(t, err)
+	return protocol.Carried{StateVersion: version, State: raw}
+}
+
+func (h *house) play(before *applicationState) *applicationState {
 	h.Helper()
 	h.env.RegisterDelayedCallback(func() {
 		h.env.SetContinueAsNewSuggested(true)
 		h.env.SignalWorkflow("end", protocol.Act{By: "the end"})
 	}, h.last+time.Second)
-	h.env.ExecuteWorkflow(Application, protocol.ApplicationInput{Application: "shop", State: state})
+	h.env.ExecuteWorkflow(Application, protocol.ApplicationInput{Application: "shop", Carried: carriedOf(h.T, applicationVersion, before)})
 	require.True(h, h.env.IsWorkflowCompleted())
 	var again *workflow.ContinueAsNewError
 	require.ErrorAs(h, h.env.GetWorkflowError(), &again)
 	var next protocol.ApplicationInput
 	require.NoError(h, converter.GetDefaultDataConverter().FromPayloads(again.Input, &next))
-	require.Equal(h, "the end", next.State.Refused[len(next.State.Refused)-1].By)
-	next.State.Refused = next.State.Refused[:len(next.State.Refused)-1]
-	return next.State
+	require.Equal(h, applicationVersion, next.StateVersion)
+	after := &applicationState{}
+	require.NoError(h, json.Unmarshal(next.State, after))
+	require.Equal(h, "the end", after.Refused[len(after.Refused)-1].By)
+	after.Refused = after.Refused[:len(after.Refused)-1]
+	return after
 }
 
 func pinTo(n int64, by, why string) protocol.IncarnationPin {
 	return protocol.IncarnationPin{Act: protocol.Act{By: by, Reason: why}, Incarnation: n}
 }
 
-// D15, A17: a pinned incarnation is told instead of the newest; publishing goes on, is recorded, and waits;
-// unpinning tells the newest.
-func TestPinnedIncarnationIsToldD15(t *testing.T) {
+// A pinned incarnation is announced instead of the newest; publishing goes on, is recorded, and waits;
+// unpinning announces the newest.
+func TestPinnedIncarnationIsAnnounced_A17_D15(t *testing.T) {
 	h := newHouse(t)
 	for i := range 3 {
 		h.publishes(time.Duration(i)*second, i+1)
@@ -157,7 +186,7 @@ func TestPinnedIncarnationIsToldD15(t *testing.T) {
 		"m3 → m2 as 2 pinned",
 		"m2 → m2 as 2 pinned, recorded 4",
 		"m2 → m4 as 4 pinned", "m4 → m4 as 4",
-	}, h.told)
+	}, h.notified)
 	require.Equal(t, []string{
 		"1 alice: shop pinned to incarnation 2: 3 is bad", "2 bob: shop pinned to incarnation 4", "3 bob: shop unpinned",
 	}, h.trail)
@@ -166,8 +195,8 @@ func TestPinnedIncarnationIsToldD15(t *testing.T) {
 	require.Empty(t, next.Audit)
 }
 
-// D15: what cannot be pinned is refused, listing what is known, as update and as signal; nothing changes.
-func TestPinRefusedD15(t *testing.T) {
+// What cannot be pinned is refused, listing what is known, as update and as signal; nothing changes.
+func TestPinRefused_A17_D15(t *testing.T) {
 	for _, tt := range []struct{ name, payload, want string }{
 		{"pin", `{"by":"alice","incarnation":9}`, "no incarnation 9 of shop: there are 1 to 2"},
 		{"pin", `{"by":"alice"}`, `"incarnation" is missing; expected the number of one: there are 1 to 2`},
@@ -190,15 +219,15 @@ func TestPinRefusedD15(t *testing.T) {
 			require.Equal(t, tt.want, next.Refused[0].Reason)
 			require.Nil(t, next.Pin)
 			require.Nil(t, next.Pause)
-			require.Empty(t, h.holds)
+			require.Empty(t, h.pauses)
 			require.Empty(t, h.trail)
 		})
 	}
 }
 
-// A16: services are told of the application's pause and of its end; a repeated request id is answered as
+// Services are notified of the application's pause and of its end; a repeated request id is answered as
 // it was.
-func TestPauseOfApplicationA16(t *testing.T) {
+func TestPauseOfApplication_A16(t *testing.T) {
 	h := newHouse(t)
 	h.publishes(0, 1)
 	drill := protocol.Act{By: "alice", Reason: "incident 12", RequestID: "1"}
@@ -208,13 +237,13 @@ func TestPauseOfApplicationA16(t *testing.T) {
 	h.updates(8*second, protocol.Resume, protocol.Act{By: "bob"}, "shop goes on")
 	next := h.play(nil)
 	require.Len(t, h.answers, 3)
-	require.Equal(t, []string{"shop application m1 paused by alice", "shop application m1 over"}, h.holds)
+	require.Equal(t, []string{"shop application m1 paused by alice", "shop application m1 over"}, h.pauses)
 	require.Equal(t, []string{"1 alice: shop paused: incident 12", "2 bob: shop resumed"}, h.trail)
-	require.False(t, next.Untold)
+	require.False(t, next.Announcing)
 }
 
-// A14: where the application asks for proof and grants, they hold for all of it too, as update and signal.
-func TestWhoMayPauseAnApplication(t *testing.T) {
+// Where the application asks for proof and grants, they hold for all of it too, as update and signal.
+func TestWhoMayPauseAnApplication_A14(t *testing.T) {
 	h := newHouse(t)
 	p := publication(1)
 	p.Identity = &entities.Identity{Issuer: "https://id.example", Audience: "converge", Required: []string{"pause"}}
@@ -224,7 +253,8 @@ func TestWhoMayPauseAnApplication(t *testing.T) {
 	h.updates(2*second, protocol.Pause, protocol.Act{By: "alice", Token: "forged"}, "the token has expired")
 	h.sends(3*second, protocol.Pause, protocol.Act{By: "alice", Token: "forged"})
 	h.updates(4*second, protocol.Pin, pinTo(1, "bob", ""), "bob may not pin; allowed: group:sre")
-	h.updates(5*second, protocol.Pause, protocol.Act{By: "mallory", Token: "alice's"}, "shop is paused; an apply in flight is left to finish")
+	h.updates(5*second, protocol.Pause, protocol.Act{By: "mallory", Token: "alice's"},
+		`shop is paused; an apply in flight is left to finish; asked by alice, as the token proves, not by "mallory"`)
 	next := h.play(nil)
 	require.Len(t, h.answers, 4)
 	require.Len(t, next.Refused, 1)
@@ -233,7 +263,7 @@ func TestWhoMayPauseAnApplication(t *testing.T) {
 	require.Equal(t, []string{"1 alice: shop paused"}, h.trail)
 }
 
-// The second run goes on where the first one ended, with what was not told.
+// The second run goes on where the first one ended, with what was not announced.
 func TestSecondRunOfAnApplication(t *testing.T) {
 	first := newHouse(t)
 	first.publishes(0, 1)
@@ -241,20 +271,20 @@ func TestSecondRunOfAnApplication(t *testing.T) {
 	first.sends(2*second, protocol.Pin, pinTo(1, "alice", ""))
 	first.sends(3*second, protocol.Pause, protocol.Act{By: "alice"})
 	state := first.play(nil)
-	state.Untold = true // as if it had ended before all were told
+	state.Announcing = true // as if it had ended before all were notified
 
 	again := newHouse(t)
 	again.publishes(1*second, 3)
 	again.sends(2*second, protocol.Unpin, protocol.Act{By: "alice"})
 	last := again.play(state)
-	require.Equal(t, []string{"m1 → m1 as 1 pinned, recorded 3", "m1 → m3 as 3"}, again.told)
-	require.Equal(t, []string{"shop application m1 paused by alice"}, again.holds)
+	require.Equal(t, []string{"m1 → m1 as 1 pinned, recorded 3", "m1 → m3 as 3"}, again.notified)
+	require.Equal(t, []string{"shop application m1 paused by alice"}, again.pauses)
 	require.Equal(t, []string{"3 alice: shop unpinned"}, again.trail)
-	require.Equal(t, int64(3), last.ToldNumber)
+	require.Equal(t, int64(3), last.Notified.Number)
 	require.Equal(t, "alice", last.Pause.By)
 }
 
-// What cannot be told (its store is gone) does not hold up what comes next: nobody is left out.
+// What services cannot be notified of (its store is gone) does not hold up what comes next: nobody is left out.
 func TestWhatIsNewerCutsIn(t *testing.T) {
 	h := newHouse(t)
 	h.silent = 20
@@ -263,5 +293,65 @@ func TestWhatIsNewerCutsIn(t *testing.T) {
 	h.publishes(31*second, 2)
 	h.sends(120*second, protocol.Pin, pinTo(1, "alice", ""))
 	h.play(nil)
-	require.Equal(t, []string{" → m2 as 2, recorded 1", "m2 → m1 as 1 pinned"}, h.told)
+	require.Equal(t, []string{" → m2 as 2, recorded 1", "m2 → m1 as 1 pinned"}, h.notified)
+}
+
+// guardedHouse is one in which a pause takes proof.
+func guardedHouse(t *testing.T) *house {
+	h := newHouse(t)
+	p := publication(1)
+	p.Identity = &entities.Identity{Issuer: "https://id.example", Audience: "converge", Required: []string{"pause"}}
+	h.sends(0, protocol.Publish, p)
+	return h
+}
+
+// While the issuer cannot be asked, an update of an application says to try again, as one of a service does, and
+// a signal waits, into the next run too. Nobody else is held up, and no token is kept once it was looked at.
+func TestApplicationWaitsForAnIssuerThatDoesNotAnswer_A14(t *testing.T) {
+	h := guardedHouse(t)
+	h.unavailable[protocol.ActivityVerify] = true
+	token := protocol.Act{Token: "alice's", RequestID: "r"}
+	h.sends(1*second, protocol.Pause, token)
+	h.sends(2*second, protocol.Pin, pinTo(1, "bob", ""))
+	h.updates(20*second, protocol.Pause, token, "who issues tokens cannot be asked for keys, try again: connection refused")
+	state := h.play(nil)
+	require.Len(t, h.answers, 1)
+	require.Len(t, state.Inbox, 1)
+	require.Empty(t, state.Refused)
+	require.Nil(t, state.Pause)
+	require.NotNil(t, state.Pin)
+	require.Equal(t, "issuer", state.Trouble)
+	require.Equal(t, "who issues tokens cannot be asked for keys, try again: connection refused", state.Problem)
+
+	again := guardedHouse(t)
+	again.unavailable[protocol.ActivityVerify] = true
+	again.env.RegisterDelayedCallback(func() { again.unavailable[protocol.ActivityVerify] = false }, 30*second)
+	again.updates(5*time.Minute, protocol.Pause, token, "shop is paused; an apply in flight is left to finish")
+	last := again.play(state)
+	require.Equal(t, "alice", last.Pause.By)
+	require.Empty(t, last.Inbox)
+	require.Empty(t, last.Problem)
+	require.Empty(t, last.Trouble)
+	require.Len(t, again.answers, 1, "the request id is answered as the signal was")
+	raw, err := json.Marshal(last)
+	require.NoError(t, err)
+	require.NotContains(t, string(raw), "alice's")
+}
+
+// The lines of an application stay in state while the store does not take them, in the next run too.
+func TestApplicationKeepsItsTrail(t *testing.T) {
+	h := newHouse(t)
+	h.unavailable[protocol.ActivityHistory] = true
+	h.publishes(0, 1)
+	h.sends(second, protocol.Pause, protocol.Act{By: "alice"})
+	state := h.play(nil)
+	require.Empty(t, h.trail)
+	require.Len(t, state.Audit, 1)
+	require.Empty(t, state.Problem)
+
+	again := newHouse(t)
+	again.sends(second, protocol.Resume, protocol.Act{By: "alice"})
+	last := again.play(state)
+	require.Equal(t, []string{"1 alice: shop paused", "2 alice: shop resumed"}, again.trail)
+	require.Empty(t, last.Audit)
 }

@@ -1,204 +1,119 @@
 package workflows
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/state"
+	"github.com/converge-engine/converge/entities/verb"
 )
 
-// applicationVerbs are Updates and Signals of the same name (DESIGN section 3).
-var applicationVerbs = [...]string{
-	protocol.Publish, protocol.Pause, protocol.Resume, protocol.Pin, protocol.Unpin,
-}
+// maxIncarnations is how many of the newest incarnations an Application remembers itself.
+const maxIncarnations = 50
 
-func (a *application) listen() error {
-	publish := func(_ workflow.Context, raw json.RawMessage) (protocol.PublishAnswer, error) { return a.publish(raw) }
-	options := workflow.UpdateHandlerOptions{Validator: func(_ workflow.Context, raw json.RawMessage) error {
-		_, err := a.check(raw)
-		return refused(err)
-	}}
-	if err := workflow.SetUpdateHandlerWithOptions(a.ctx, protocol.Publish, publish, options); err != nil {
-		return err
-	}
-	for _, verb := range applicationVerbs[1:] {
-		options := workflow.UpdateHandlerOptions{
-			Validator: func(_ workflow.Context, raw json.RawMessage) error {
-				pin, err := a.decode(verb, raw)
-				if err == nil {
-					err = a.checkProof(verb, pin.Token, false)
-				}
-				return refused(err)
-			},
-			Description: verb + " (the signal of the same name takes the same JSON)",
-		}
-		handler := func(ctx workflow.Context, raw json.RawMessage) (protocol.Answer, error) {
-			message, err := a.perform(ctx, verb, raw)
-			a.woken = true
-			if err != nil {
-				err = refused(errors.New(errorText(err)))
-			}
-			return protocol.Answer{Message: message}, err
-		}
-		if err := workflow.SetUpdateHandlerWithOptions(a.ctx, verb, handler, options); err != nil {
-			return err
-		}
-	}
-	return workflow.SetQueryHandler(a.ctx, protocol.QueryStatus, a.status)
-}
-
-// collect carries out the signals that have come, in the order in which they came.
-func (a *application) collect() {
-	noted, rest := arrived(a.ctx)
-	for _, name := range noted {
-		a.take(name)
-	}
-	for _, name := range rest {
-		for a.take(name) {
-		}
-	}
-}
-
-// take receives one signal, if there is one of that name. Nobody hears the answer, so a refusal is kept
-// for `status`.
-func (a *application) take(name string) bool {
-	var raw json.RawMessage
-	if !workflow.GetSignalChannel(a.ctx, name).ReceiveAsync(&raw) {
-		return false
-	}
-	a.woken = true
-	err := fmt.Errorf("no such verb; expected one of %s", strings.Join(applicationVerbs[:], ", "))
-	switch {
-	case name == protocol.Publish:
-		_, err = a.publish(raw)
-	case slices.Contains(applicationVerbs[:], name):
-		_, err = a.perform(a.ctx, name, raw)
-	}
-	if err != nil {
-		a.state.Refused = keepNewest(append(a.state.Refused, entities.Refusal{
-			Verb: clip(name, maxName), By: by(raw), Reason: clip(errorText(err), maxRefusal), At: workflow.Now(a.ctx),
-		}), entities.MaxRefused)
-	}
-	return true
-}
-
-// decode reads the payload of a verb; a pause has no number.
-func (a *application) decode(verb string, raw json.RawMessage) (protocol.IncarnationPin, error) {
-	var pin protocol.IncarnationPin
-	var err error
-	if verb == protocol.Pin {
-		err = decodeStrictly(verb, raw, &pin)
-	} else {
-		err = decodeStrictly(verb, raw, &pin.Act)
-	}
-	stated := pin.Act
-	if stated.By == "" && stated.Token != "" {
-		stated.By = "whom the token names"
-	}
-	switch {
-	case err != nil:
-		return pin, err
-	case checkAct(stated) != nil:
-		return pin, checkAct(stated)
-	case verb == protocol.Pin && pin.Incarnation < 1:
-		return pin, errors.New(`"incarnation" is missing; expected the number of one: ` + a.known())
-	}
-	return pin, nil
-}
-
-// perform carries out one verb. The answer of a repeated request id is the one given then.
-func (a *application) perform(ctx workflow.Context, verb string, raw json.RawMessage) (string, error) {
-	p, err := a.decode(verb, raw)
-	if err != nil {
-		return "", err
-	}
-	who, err := a.identify(ctx, verb, p.Act)
-	if err != nil {
-		return "", err
-	}
-	var message string
-	for _, before := range a.state.Requests {
-		if p.RequestID != "" && before.ID == p.RequestID && before.Verb == verb && json.Unmarshal(before.Answer, &message) == nil {
-			return message, nil
-		}
-	}
-	if message, err = a.act(verb, p, who); err != nil || p.RequestID == "" {
-		return message, err
-	}
-	if answer, err := json.Marshal(message); err == nil {
-		a.state.Requests = keepNewest(append(a.state.Requests, entities.Request{ID: p.RequestID, Verb: verb, Answer: answer}), entities.MaxRequests)
-	}
-	return message, nil
-}
-
-func (a *application) act(verb string, p protocol.IncarnationPin, who entities.Who) (string, error) {
-	switch verb {
+func (a *application) judge(row *verb.Row, r verb.Request, who entities.Who) (state.Effect, error) {
+	switch row.Name {
+	case protocol.Publish:
+		return nil, a.checkPublication(r.Publish)
 	case protocol.Pause:
-		return a.pause(who, p.Reason)
+		return a.pause(r, who)
 	case protocol.Resume:
-		return a.resume(who, p.Reason)
+		return a.resume(r, who)
 	case protocol.Pin:
-		return a.pin(p.Incarnation, who, p.Reason)
+		return a.pin(r, who)
 	case protocol.Unpin:
-		return a.unpin(who, p.Reason)
+		return a.unpin(r, who)
 	}
-	return "", fmt.Errorf("no such verb %q", verb)
+	return nil, fmt.Errorf("no such verb %q", row.Name)
 }
 
-func (a *application) pause(who entities.Who, reason string) (string, error) {
-	if p := a.state.Pause; p != nil {
-		return "", fmt.Errorf("%s is paused already, by %s", a.name, p.By)
+// checkPublication validates a publication against what is newest.
+func (a *application) checkPublication(p protocol.PublishRequest) error {
+	newest := a.newest()
+	switch {
+	case p.After != 0 && p.After != newest.Number:
+		return fmt.Errorf("compiled against incarnation %d, but %d is newest; see: converge diff %s %d %d",
+			p.After, newest.Number, a.name, p.After, newest.Number)
+	case newest.Number != 0 && p.Origin.Path != a.state.Origin.Path && !p.TakeOver:
+		return fmt.Errorf("%s comes from %s, not from %s; to move it here: --take-over", a.name, a.state.Origin.Path, p.Origin.Path)
+	case newest.Number != 0 && p.Store != a.state.Store && !p.TakeOver:
+		return fmt.Errorf("%s is kept in the store %s, not in %s; to move it: --take-over", a.name, a.state.Store, p.Store)
 	}
-	a.state.Pause = &entities.Pause{Scope: scopeApplication, By: who.Name, Reason: reason, At: workflow.Now(a.ctx)}
-	a.state.Untold = true
-	a.note(entities.EventPause, &who, a.name+" paused", reason)
-	return a.name + " is paused; an apply in flight is left to finish", nil
+	return nil
 }
 
-func (a *application) resume(who entities.Who, reason string) (string, error) {
-	if a.state.Pause == nil {
-		return "", fmt.Errorf("%s is not paused; a service or a channel that is has a pause of its own", a.name)
+// publish makes an incarnation the newest. The same content as the newest gets no new number; old
+// content again does (D5), and newest goes by number.
+func (a *application) publish(_ workflow.Context, r verb.Request, _ entities.Who) (any, error) {
+	p := r.Publish
+	if err := a.checkPublication(p); err != nil {
+		return nil, refused(err)
 	}
-	a.state.Pause, a.state.Untold = nil, true
-	a.note(entities.EventPause, &who, a.name+" resumed", reason)
-	return a.name + " goes on", nil
+	answer := protocol.PublishAnswer{Incarnation: a.newest().Number, Hash: p.Hash, Unchanged: p.Manifest == a.state.Manifest}
+	if p.Hash != a.newest().Hash {
+		answer.Incarnation, answer.Unchanged = max(a.newest().Number, p.Floor)+1, false
+		a.state.Incarnations = entities.KeepLast(append(a.state.Incarnations, protocol.Incarnation{
+			Number: answer.Incarnation, Hash: p.Hash, Manifest: p.Manifest, Services: p.Services,
+			At: a.now(), By: p.By, Origin: p.Origin, Causes: p.Causes,
+		}), maxIncarnations)
+	}
+	a.state.Manifest, a.state.Store, a.state.Origin = p.Manifest, p.Store, p.Origin
+	a.state.Identity, a.state.Grants = p.Identity, p.Grants
+	if a.state.Pin != nil {
+		answer.Pinned = a.state.Pin.Incarnation.Number
+	}
+	return answer, nil
+}
+
+// pinnable is the incarnation that a pin names.
+func (a *application) pinnable(r verb.Request) (protocol.Incarnation, error) {
+	wanted := a.incarnation(r.Incarnation)
+	switch {
+	case r.Incarnation < 1:
+		return wanted, errors.New(`"incarnation" is missing; expected the number of one: ` + a.pinnables())
+	case wanted.Number == 0:
+		return wanted, fmt.Errorf("no incarnation %d of %s: %s", r.Incarnation, a.name, a.pinnables())
+	}
+	return wanted, nil
 }
 
 // pin holds services at an incarnation, whatever is published (D15).
-func (a *application) pin(number int64, who entities.Who, reason string) (string, error) {
-	wanted := a.incarnation(number)
+func (a *application) pin(r verb.Request, who entities.Who) (state.Effect, error) {
+	wanted, err := a.pinnable(r)
 	switch {
-	case wanted.Number == 0:
-		return "", fmt.Errorf("no incarnation %d of %s: %s", number, a.name, a.known())
-	case a.state.Pin != nil && a.state.Pin.Incarnation.Number == number:
-		return "", fmt.Errorf("%s is pinned to incarnation %d already, by %s", a.name, number, a.state.Pin.Who.Name)
+	case err != nil:
+		return nil, err
+	case a.state.Pin != nil && a.state.Pin.Incarnation.Number == wanted.Number:
+		return nil, fmt.Errorf("%s is pinned to incarnation %d already, by %s", a.name, wanted.Number, a.state.Pin.Who.Name)
 	}
-	a.state.Pin = &protocol.ApplicationPin{Incarnation: wanted, Who: who, Reason: reason, At: workflow.Now(a.ctx)}
-	message := fmt.Sprintf("%s pinned to incarnation %d", a.name, number)
-	a.note(entities.EventPin, &who, message, reason)
-	if newest := a.newest().Number; newest != number {
-		message += fmt.Sprintf("; %d and what is published later wait until it is unpinned", newest)
-	}
-	return message, nil
+	return func() string {
+		a.state.Pin = &protocol.ApplicationPin{Incarnation: wanted, Who: who, Reason: r.Reason, At: a.now()}
+		message := fmt.Sprintf("%s pinned to incarnation %d", a.name, wanted.Number)
+		a.note(entities.EventPin, &who, message, r.Reason)
+		if newest := a.newest().Number; newest != wanted.Number {
+			message += fmt.Sprintf("; %d and what is published later wait until it is unpinned", newest)
+		}
+		return message
+	}, nil
 }
 
-func (a *application) unpin(who entities.Who, reason string) (string, error) {
+func (a *application) unpin(r verb.Request, who entities.Who) (state.Effect, error) {
 	if a.state.Pin == nil {
-		return "", fmt.Errorf("%s is not pinned", a.name)
+		return nil, fmt.Errorf("%s is not pinned", a.name)
 	}
-	a.state.Pin = nil
-	a.note(entities.EventPin, &who, a.name+" unpinned", reason)
-	return fmt.Sprintf("%s goes to incarnation %d", a.name, a.newest().Number), nil
+	return func() string {
+		a.state.Pin = nil
+		a.note(entities.EventPin, &who, a.name+" unpinned", r.Reason)
+		return fmt.Sprintf("%s goes to incarnation %d", a.name, a.newest().Number)
+	}, nil
 }
 
-// known lists the incarnations that can be pinned.
-func (a *application) known() string {
+// pinnables says which incarnations can be pinned.
+func (a *application) pinnables() string {
 	all := a.state.Incarnations
 	switch n := len(all); {
 	case n == 0:
@@ -208,4 +123,24 @@ func (a *application) known() string {
 	default:
 		return fmt.Sprintf("there are %d to %d", all[0].Number, all[n-1].Number)
 	}
+}
+
+func (a *application) newest() protocol.Incarnation {
+	if n := len(a.state.Incarnations); n > 0 {
+		return a.state.Incarnations[n-1]
+	}
+	return protocol.Incarnation{}
+}
+
+// incarnation is one of the newest, or the pinned one, by its number.
+func (a *application) incarnation(number int64) protocol.Incarnation {
+	for _, i := range a.state.Incarnations {
+		if i.Number == number {
+			return i
+		}
+	}
+	if pin := a.state.Pin; pin != nil && pin.Incarnation.Number == number {
+		return pin.Incarnation
+	}
+	return protocol.Incarnation{}
 }

@@ -3,198 +3,177 @@ package workflows
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/lease"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/state"
+	"github.com/converge-engine/converge/entities/verb"
+	"github.com/converge-engine/converge/entities/view"
 )
 
 // Runtime is the life of one runtime (C10, A16): it bounds how many applies go on there at once, over
 // all services, and remembers whether it is paused.
 //
 // Invariant: at most Limit leases are held, except where a person granted more or the limit was lowered
-// meanwhile; a lease that was asked for is granted in its turn, or ends with its holder. State is all
-// that the next run gets; no run ends with a signal of its own in flight.
+// meanwhile; a lease that was asked for is granted in its turn, or ends with its holder.
 func Runtime(ctx workflow.Context, in protocol.RuntimeInput) error {
-	r, err := newRuntime(ctx, in)
-	if err != nil {
+	r := &runtime{runtime: in.Runtime, state: &runtimeState{}}
+	r.shell = &shell{
+		ctx: ctx, of: r, name: "runtime " + in.Runtime,
+		whole: r.state, version: runtimeVersion, desk: &r.state.Desk, verbs: verb.Runtime(),
+	}
+	r.pauses = pauses{
+		shell: r.shell, of: &r.state.pauseState, scope: entities.ScopeRuntime + in.Runtime,
+		request: func() protocol.AnnouncePause { return protocol.AnnouncePause{Runtime: in.Runtime} },
+	}
+	if err := workflow.SetQueryHandler(ctx, protocol.QueryStatus, r.status); err != nil {
 		return err
 	}
-	for {
-		r.collect()
-		r.woken = false
-		r.carryOut()
-		if r.ending() && r.atRest() {
-			if err := r.endRun(); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := workflow.Await(ctx, r.hasNews); err != nil {
-			return err
-		}
-	}
+	return r.live(in.Carried)
+}
+
+// runtimeVersion is the number of the form of runtimeState; a change that older workers could not read raises it.
+const runtimeVersion = 1
+
+// runtimeState is what a Runtime workflow knows; bounded.
+type runtimeState struct {
+	lease.Ledger
+	pauseState
+	state.Desk
 }
 
 // runtime is one run of a Runtime workflow.
 type runtime struct {
-	ctx   workflow.Context
-	name  string
-	state *protocol.RuntimeState
-	holds holds
-	woken bool
-	// restored: state is what the last run left.
-	restored bool
-	busy     int       // signals on their way
-	timer    time.Time // when the one timer fires; zero: there is none
-	shown    string
+	plain
+	*shell
+	pauses
+	runtime string
+	state   *runtimeState
+	shown   string
 }
 
-func newRuntime(ctx workflow.Context, in protocol.RuntimeInput) (*runtime, error) {
-	r := &runtime{ctx: ctx, name: in.Runtime, state: &protocol.RuntimeState{}}
-	r.holds = holds{ctx: ctx, ended: r.holdEnded}
-	// Handlers first: an update that comes while spilled state is being fetched would find none.
-	if err := r.listen(); err != nil {
-		return nil, err
-	}
-	packed := in.Packed
-	if in.Spilled != "" {
-		var err error
-		if packed, err = fetchSpilled(ctx, in.Spilled); err != nil {
-			return nil, err
-		}
-	}
-	if packed != nil {
-		if err := packed.Unpack(r.state); err != nil {
-			return nil, fmt.Errorf("carried state of runtime %s: %w", in.Runtime, err)
-		}
-	}
-	if in.State != nil {
-		r.state = in.State
-	}
-	r.restored = true
-	return r, nil
+// rules: a runtime belongs to no application that could say who may do what.
+func (r *runtime) rules() (*entities.Identity, []entities.Grant, bool) { return nil, nil, false }
+
+// flushAt: the store keeps the lines of applications only, so that a bounded tail stays in state.
+func (r *runtime) flushAt() int { return 0 }
+
+// maxRuntimeAudit bounds the audit lines that a Runtime keeps.
+const maxRuntimeAudit = 50
+
+func (r *runtime) next(c protocol.Carried) (string, any) {
+	return protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: r.runtime, Carried: c}
 }
 
-func (r *runtime) leases() ledger { return ledger{r.state} }
-
-func (r *runtime) hasNews() bool {
-	return r.woken || len(workflow.GetUnhandledSignalNames(r.ctx)) > 0
-}
-
-// ending: the server wants this run to continue as new; nothing new is started any more.
-func (r *runtime) ending() bool { return workflow.GetInfo(r.ctx).GetContinueAsNewSuggested() }
-
-func (r *runtime) atRest() bool {
-	return r.busy == 0 && !r.holds.running && workflow.AllHandlersFinished(r.ctx)
-}
-
-// carryOut grants what can be granted, asks whom it is time to ask, and tells of a pause.
-func (r *runtime) carryOut() {
-	r.show()
-	if r.ending() {
-		r.holds.end()
-		return
-	}
-	now := workflow.Now(r.ctx)
-	for _, h := range r.leases().grant(now) {
-		r.signal(h, protocol.SignalGranted)
-	}
-	for _, h := range r.leases().overdue(now) {
-		if h.Untold {
+// turn grants what can be granted, asks whom it is time to ask, and announces a pause.
+func (r *runtime) turn() {
+	r.state.Audit = entities.KeepLast(r.state.Audit, maxRuntimeAudit)
+	r.announce()
+	if !r.ending() {
+		now := r.now()
+		for _, h := range r.state.Grant(now) {
 			r.signal(h, protocol.SignalGranted)
-		} else {
-			r.signal(h, protocol.SignalHeld)
+		}
+		for _, h := range r.state.Overdue(now) {
+			if h.Undelivered {
+				r.signal(h, protocol.SignalGranted)
+			} else {
+				r.signal(h, protocol.SignalHeld)
+			}
+		}
+		// A timer that is there is left: it fires once in an apply's time, which costs less than another one
+		// for each lease.
+		if due := r.state.Due(); !due.IsZero() {
+			r.wakeAt(due, func(time.Time) string { return "a lease is overdue" })
 		}
 	}
-	if r.state.Untold {
-		r.holds.tell(protocol.HoldRequest{
-			Runtime: r.name, HoldSignal: protocol.HoldSignal{Scope: protocol.RuntimeID(r.name), Pause: r.state.Pause},
-		})
-	}
-	r.wakeAt(r.leases().due())
 	r.show()
 }
 
-// signal tells a holder of its lease. One that is not there any more loses all that it has.
-func (r *runtime) signal(h protocol.HeldLease, name string) {
-	r.busy++
-	future := workflow.SignalExternalWorkflow(r.ctx, h.Holder, "", name, protocol.LeaseSignal{ID: h.ID, Runtime: r.name})
-	workflow.Go(r.ctx, func(ctx workflow.Context) {
+// signal notifies a holder of its lease. One that is not there any more loses all that it has.
+func (r *runtime) signal(h lease.Lease, name string) {
+	future := workflow.SignalExternalWorkflow(r.ctx, h.Holder, "", name, protocol.LeaseSignal{ID: h.ID, Runtime: r.runtime})
+	r.await(func(ctx workflow.Context) {
 		err := future.Get(ctx, nil)
-		r.busy--
 		var gone *temporal.UnknownExternalWorkflowExecutionError
 		switch {
 		case errors.As(err, &gone):
-			for _, lost := range r.leases().lose(h.Holder) {
-				r.note(auditLease, nil, "lease of "+named(lost)+" ended", h.Holder+" is not there any more")
+			for _, lost := range r.state.Lose(h.Holder) {
+				r.note(auditLease, nil, "lease of "+lost.Name()+" ended", h.Holder+" is not there any more")
 			}
-			r.woken = true
 		case name == protocol.SignalGranted:
-			before := h.Untold
-			r.leases().told(h.ID, err == nil, workflow.Now(ctx))
-			r.woken = r.woken || err != nil || before
-		}
-		r.woken = r.woken || r.ending()
-	})
-}
-
-func (r *runtime) holdEnded(err error) {
-	r.woken = true
-	switch {
-	case temporal.IsCanceledError(err):
-	case err != nil: // its worker went away for over an hour: begin again
-		r.state.Problem = "services are not told yet: " + rootCause(err)
-	case r.holds.of.Pause == r.state.Pause:
-		r.state.Untold, r.state.Problem = false, ""
-	}
-}
-
-// wakeAt arranges that the loop wakes at a time, or before. A timer that is there is left: it fires
-// once in an apply's time, which costs less than another one for each lease.
-func (r *runtime) wakeAt(at time.Time) {
-	if at.IsZero() || !r.timer.IsZero() && !r.timer.After(at) {
-		return
-	}
-	r.timer = at
-	due := max(at.Sub(workflow.Now(r.ctx)), time.Millisecond)
-	future := workflow.NewTimerWithOptions(r.ctx, due, workflow.TimerOptions{Summary: "a lease is overdue"})
-	workflow.Go(r.ctx, func(ctx workflow.Context) {
-		if future.Get(ctx, nil) == nil && r.timer.Equal(at) {
-			r.timer, r.woken = time.Time{}, true
+			r.state.Delivered(h.ID, err == nil, workflow.Now(ctx))
 		}
 	})
 }
 
-// endRun hands the state to the next run, signals that have arrived meanwhile included. It returns nil
-// when this run has to go on for now: the store does not take the state, or something came while it did.
-func (r *runtime) endRun() error {
-	r.collect()
-	in := protocol.RuntimeInput{Runtime: r.name}
-	if !protocol.Large(r.state) {
-		in.State = r.state
-		return workflow.NewContinueAsNewError(r.ctx, protocol.RuntimeWorkflow, in)
+func (r *runtime) status() (protocol.RuntimeStatus, error) {
+	s := r.state
+	return protocol.RuntimeStatus{
+		Schema: "converge.runtime/v1", Runtime: r.runtime, Limit: s.Limit, Pause: s.pauseState.shown(), Announcing: s.Announcing,
+		Held: lease.Status(s.Held), Waiting: lease.Status(s.Waiting), Refused: view.Refusals(s.Refused), Audit: s.Audit, Problem: s.Problem,
+	}, nil
+}
+
+// show keeps what the Temporal UI shows up to date.
+func (r *runtime) show() {
+	if text := r.state.details(); text != r.shown {
+		workflow.SetCurrentDetails(r.ctx, text)
+		r.shown = text
 	}
-	packed, err := protocol.Pack(r.state)
-	if err != nil {
-		return fmt.Errorf("state of runtime %s: %w", r.name, err)
-	}
-	if len(packed) <= packedLimit {
-		in.Packed = packed
-		return workflow.NewContinueAsNewError(r.ctx, protocol.RuntimeWorkflow, in)
-	}
-	r.woken = false
-	err = fromStore(r.ctx, protocol.ActivitySpill, protocol.SpillRequest{Packed: packed}, &in.Spilled)
+}
+
+// maxRows bounds the table of the Temporal UI.
+const maxRows = 20
+
+func (s *runtimeState) details() string {
+	var b strings.Builder
 	switch {
-	case isStoreError(err):
-		r.state.Problem = errorText(err)
-		return workflow.Sleep(r.ctx, margin)
-	case err != nil:
-		return err
-	case r.hasNews() || !r.atRest():
-		return nil
+	case s.Pause != nil:
+		b.WriteString(s.since())
+	case s.Limit == 0:
+		b.WriteString("**open**: nobody has asked for a lease")
+	default:
+		fmt.Fprintf(&b, "**%d of %d places taken**, %d waiting", len(s.Held), s.Limit, len(s.Waiting))
 	}
-	return workflow.NewContinueAsNewError(r.ctx, protocol.RuntimeWorkflow, in)
+	if s.Announcing {
+		b.WriteString("\n\nnotifying services")
+	}
+	if s.Problem != "" {
+		b.WriteString("\n\n" + s.Problem)
+	}
+	if len(s.Held)+len(s.Waiting) == 0 {
+		return b.String()
+	}
+	b.WriteString("\n\n| what | | since | |\n|---|---|---|---|\n")
+	for n, h := range slices.Concat(s.Held, s.Waiting) {
+		if n == maxRows {
+			fmt.Fprintf(&b, "\nand %d more", len(s.Held)+len(s.Waiting)-n)
+			break
+		}
+		word, note := "applies", ""
+		if n >= len(s.Held) {
+			word = "waits"
+		}
+		switch {
+		case h.Asks > 0:
+			note = fmt.Sprintf("asked %d times whether it still holds it", h.Asks)
+		case h.Rollback:
+			note = "rollback"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", inCell(h.Name()), word, h.Since.UTC().Format(time.TimeOnly), note)
+	}
+	return b.String()
+}
+
+// inCell keeps text from ending a cell of a Markdown table.
+func inCell(text string) string {
+	return strings.NewReplacer("|", `\|`, "\n", " ", "\r", " ").Replace(text)
 }

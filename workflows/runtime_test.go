@@ -23,40 +23,41 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/lease"
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
 // stage plays one run of a Runtime workflow: what is sent to it when, and what it sends to whom.
 type stage struct {
 	*testing.T
-	env   *testsuite.TestWorkflowEnvironment
-	begun time.Time
-	mu    sync.Mutex // signals are told from goroutines of their own
-	said  []said
-	holds []string        // "paused by alice", "over"
-	gone  map[string]bool // workflows that are not there
-	away  map[string]bool // workflows that cannot be signalled now
-	last  time.Duration
+	env         *testsuite.TestWorkflowEnvironment
+	begun       time.Time
+	mu          sync.Mutex // signals are sent from goroutines of their own
+	sent        []sent
+	pauses      []string        // "paused by alice", "over"
+	gone        map[string]bool // workflows that are not there
+	unavailable map[string]bool // workflows that cannot be signalled now
+	last        time.Duration
 }
 
-// said is a signal that was sent.
-type said struct {
+// sent is a signal that was sent.
+type sent struct {
 	at   time.Duration
 	text string
 }
 
-// told lists the signals sent ("12s granted service/shop/web a"); those of one moment in the order of
+// signals lists the signals sent ("12s granted service/shop/web a"); those of one moment in the order of
 // their text.
-func (s *stage) told() (out []string) {
-	slices.SortFunc(s.said, func(a, b said) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.text, b.text)) })
-	for _, each := range s.said {
+func (s *stage) signals() (out []string) {
+	slices.SortFunc(s.sent, func(a, b sent) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.text, b.text)) })
+	for _, each := range s.sent {
 		out = append(out, each.at.String()+" "+each.text)
 	}
 	return out
 }
 
 func newStage(t *testing.T) *stage {
-	s := &stage{T: t, env: (&testsuite.WorkflowTestSuite{}).NewTestWorkflowEnvironment(), gone: map[string]bool{}, away: map[string]bool{}}
+	s := &stage{T: t, env: (&testsuite.WorkflowTestSuite{}).NewTestWorkflowEnvironment(), gone: map[string]bool{}, unavailable: map[string]bool{}}
 	s.env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&Arrivals{}}})
 	s.env.SetTestTimeout(time.Minute)
 	s.begun = s.env.Now()
@@ -69,23 +70,23 @@ func newStage(t *testing.T) *stage {
 			require.Equal(t, "edge", signal.Runtime)
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.said = append(s.said, said{s.env.Now().Sub(s.begun).Round(time.Second), name + " " + id + " " + signal.ID})
+			s.sent = append(s.sent, sent{s.env.Now().Sub(s.begun).Round(time.Second), name + " " + id + " " + signal.ID})
 			switch {
 			case s.gone[id]:
 				return &temporal.UnknownExternalWorkflowExecutionError{}
-			case s.away[id]:
+			case s.unavailable[id]:
 				return errors.New("too many signals")
 			}
 			return nil
 		}).Maybe()
-	s.env.RegisterActivityWithOptions(func(_ context.Context, r protocol.HoldRequest) error {
+	s.env.RegisterActivityWithOptions(func(_ context.Context, r protocol.AnnouncePause) error {
 		word := "over"
 		if r.Pause != nil {
 			word = "paused by " + r.Pause.By
 		}
-		s.holds = append(s.holds, r.Runtime+" "+r.Scope+" "+word)
+		s.pauses = append(s.pauses, r.Runtime+" "+r.Scope+" "+word)
 		return nil
-	}, activity.RegisterOptions{Name: protocol.ActivityHold})
+	}, activity.RegisterOptions{Name: protocol.ActivityPause})
 	return s
 }
 
@@ -114,12 +115,21 @@ func (s *stage) gives(d time.Duration, id string) {
 
 // play runs the workflow until some time after the last thing sent, when the server suggests that it
 // continues as new; what the next run gets is returned.
-func (s *stage) play(in protocol.RuntimeInput, after time.Duration) protocol.RuntimeInput {
+func (s *stage) play(before *runtimeState, after time.Duration) *runtimeState {
+	s.Helper()
+	next := s.carries(protocol.RuntimeInput{Carried: carriedOf(s.T, runtimeVersion, before)}, after)
+	state := &runtimeState{}
+	require.NoError(s, json.Unmarshal(next.State, state))
+	return state
+}
+
+// carries returns the input of the next run as it is.
+func (s *stage) carries(in protocol.RuntimeInput, after time.Duration) protocol.RuntimeInput {
 	s.Helper()
 	in.Runtime = "edge"
 	s.env.RegisterDelayedCallback(func() {
 		s.env.SetContinueAsNewSuggested(true)
-		s.env.SignalWorkflow(protocol.SignalGrant, protocol.LeaseSignal{ID: "nobody's"})
+		s.env.SignalWorkflow(protocol.SignalKeep, protocol.LeaseSignal{ID: "nobody's"})
 	}, s.last+after)
 	s.env.ExecuteWorkflow(Runtime, in)
 	require.True(s, s.env.IsWorkflowCompleted())
@@ -128,6 +138,7 @@ func (s *stage) play(in protocol.RuntimeInput, after time.Duration) protocol.Run
 	require.Equal(s, protocol.RuntimeWorkflow, again.WorkflowType.Name)
 	var next protocol.RuntimeInput
 	require.NoError(s, converter.GetDefaultDataConverter().FromPayloads(again.Input, &next))
+	require.Equal(s, runtimeVersion, next.StateVersion)
 	return next
 }
 
@@ -151,7 +162,7 @@ func (s *stage) updates(d time.Duration, name string, payload any, want string) 
 					require.Equal(s, want, errorText(err))
 					return
 				}
-				require.Equal(s, want, answer.(protocol.Answer).Message)
+				require.Equal(s, want, messageOf(s.T, answer))
 			},
 		}, payload)
 	})
@@ -159,8 +170,8 @@ func (s *stage) updates(d time.Duration, name string, payload any, want string) 
 
 const second = time.Second
 
-// C10: first come first served; rollbacks go first; work holds leases and nothing else does.
-func TestLeasesInTurnC10(t *testing.T) {
+// First come first served; rollbacks go first; work holds leases and nothing else does.
+func TestLeasesInTurn_C10(t *testing.T) {
 	s := newStage(t)
 	s.requests(0, "a", "a", 2)
 	s.requests(0, "b", "b", 2)
@@ -172,17 +183,17 @@ func TestLeasesInTurnC10(t *testing.T) {
 	for i, id := range []string{"a", "b", "e", "c", "d"} {
 		s.gives(time.Duration(10+i)*second, id)
 	}
-	next := s.play(protocol.RuntimeInput{}, second)
+	next := s.play(nil, second)
 	require.Equal(t, []string{
 		"0s granted service/shop/a a", "0s granted service/shop/b b",
 		"10s granted service/shop/e e", "11s granted service/shop/c c", "12s granted service/shop/d d",
-	}, s.told())
-	require.Equal(t, &protocol.RuntimeState{Limit: 2}, next.State)
+	}, s.signals())
+	require.Equal(t, &runtimeState{Ledger: lease.Ledger{Limit: 2}}, next)
 }
 
-// C10: a repeated request of a lease that is held is granted again; one that waits keeps its place; what
+// A repeated request of a lease that is held is granted again; one that waits keeps its place; what
 // is given back twice, or never was there, changes nothing.
-func TestLeasesAreIdempotentC10(t *testing.T) {
+func TestLeasesAreIdempotent_C10(t *testing.T) {
 	s := newStage(t)
 	s.requests(0, "a", "a", 1)
 	s.requests(1*second, "b", "b", 1)
@@ -194,13 +205,13 @@ func TestLeasesAreIdempotentC10(t *testing.T) {
 	s.gives(6*second, "never was")
 	s.gives(7*second, "c") // not wanted any more, before its turn
 	s.gives(8*second, "b")
-	next := s.play(protocol.RuntimeInput{}, second)
-	require.Equal(t, []string{"0s granted service/shop/a a", "4s granted service/shop/a a", "5s granted service/shop/b b"}, s.told())
-	require.Equal(t, &protocol.RuntimeState{Limit: 1}, next.State)
+	next := s.play(nil, second)
+	require.Equal(t, []string{"0s granted service/shop/a a", "4s granted service/shop/a a", "5s granted service/shop/b b"}, s.signals())
+	require.Equal(t, &runtimeState{Ledger: lease.Ledger{Limit: 1}}, next)
 }
 
-// C10: the newest limit counts. A lower one takes nothing from anybody.
-func TestLimitChangesC10(t *testing.T) {
+// The newest limit counts. A lower one takes nothing from anybody.
+func TestLimitChanges_C10(t *testing.T) {
 	s := newStage(t)
 	for _, id := range []string{"a", "b", "c", "d"} {
 		s.requests(0, id, id, 1)
@@ -210,17 +221,17 @@ func TestLimitChangesC10(t *testing.T) {
 	s.gives(21*second, "a")
 	s.gives(22*second, "b")
 	s.gives(23*second, "c")
-	next := s.play(protocol.RuntimeInput{}, second)
+	next := s.play(nil, second)
 	require.Equal(t, []string{
 		"0s granted service/shop/a a", "10s granted service/shop/b b", "10s granted service/shop/c c", "23s granted service/shop/d d",
-	}, s.told())
-	require.Equal(t, `"d"`, ids(next.State.Held))
-	require.Equal(t, `"e", "f"`, ids(next.State.Waiting))
+	}, s.signals())
+	require.Equal(t, `"d"`, lease.IDs(next.Held))
+	require.Equal(t, `"e", "f"`, lease.IDs(next.Waiting))
 }
 
-// C10: a holder that is not there any more loses what it has, whether that shows when it is granted or
+// A holder that is not there any more loses what it has, whether that shows when it is granted or
 // when it is asked; the others go on.
-func TestLostHolderC10(t *testing.T) {
+func TestLostHolder_C10(t *testing.T) {
 	s := newStage(t)
 	s.gone["service/shop/ghost"] = true
 	s.requests(0, "ghost", "g1", 1)
@@ -228,18 +239,18 @@ func TestLostHolderC10(t *testing.T) {
 	s.requests(0, "ghost", "g2", 1)
 	s.requests(0, "b", "b", 1)
 	s.at(time.Minute, func() { s.gone["service/shop/a"] = true })
-	next := s.play(protocol.RuntimeInput{}, 10*time.Minute)
+	next := s.play(nil, 10*time.Minute)
 	require.Equal(t, []string{
 		"0s granted service/shop/a a", "0s granted service/shop/ghost g1",
 		"10m0s granted service/shop/b b", "10m0s held service/shop/a a",
-	}, s.told())
-	require.Equal(t, `"b"`, ids(next.State.Held))
-	require.Empty(t, next.State.Waiting)
+	}, s.signals())
+	require.Equal(t, `"b"`, lease.IDs(next.Held))
+	require.Empty(t, next.Waiting)
 	require.Equal(t, []string{
 		"1 lease of shop/ghost ended: service/shop/ghost is not there any more",
 		"2 lease of shop/ghost ended: service/shop/ghost is not there any more",
 		"3 lease of shop/a ended: service/shop/a is not there any more",
-	}, audited(next.State.Audit))
+	}, audited(next.Audit))
 }
 
 func audited(lines []entities.AuditLine) (out []string) {
@@ -253,43 +264,44 @@ func audited(lines []entities.AuditLine) (out []string) {
 	return out
 }
 
-// C10: past an apply's timeout its holder is asked; one that answers keeps the lease, one that is silent
+// Past an apply's timeout its holder is asked; one that answers keeps the lease, one that is silent
 // is asked again, more and more seldom, and never robbed; a person can take the lease back.
-func TestOverdueHolderIsAskedC10(t *testing.T) {
+func TestOverdueHolderIsAsked_C10(t *testing.T) {
 	s := newStage(t)
 	s.requests(0, "a", "a", 1)
 	s.requests(0, "b", "b", 1)
-	s.sends(10*time.Minute+second, protocol.SignalGrant, protocol.LeaseSignal{ID: "a"})
+	s.sends(10*time.Minute+second, protocol.SignalKeep, protocol.LeaseSignal{ID: "a"})
 	s.at(30*time.Minute, func() {
 		require.Equal(t, 6, s.status().Held[0].Asks)
-		require.Contains(t, (&runtime{name: "edge", state: &protocol.RuntimeState{Limit: 1, Held: s.status().Held}}).details(), "| shop/a | applies |")
+		shown := lease.Lease{Request: lease.Request(s.status().Held[0].LeaseRequest)}
+		require.Contains(t, (&runtimeState{Ledger: lease.Ledger{Limit: 1, Held: []lease.Lease{shown}}}).details(), "| shop/a | applies |")
 	})
 	s.sends(31*time.Minute, protocol.SignalGive, protocol.LeaseAct{
 		Act: protocol.Act{By: "alice", Reason: "its worker is gone for good"}, LeaseSignal: protocol.LeaseSignal{ID: "a"},
 	})
-	next := s.play(protocol.RuntimeInput{}, second)
+	next := s.play(nil, second)
 	require.Equal(t, []string{
 		"0s granted service/shop/a a", "10m0s held service/shop/a a",
 		"20m1s held service/shop/a a", "21m1s held service/shop/a a", "22m1s held service/shop/a a", "23m1s held service/shop/a a",
 		"25m1s held service/shop/a a", "29m1s held service/shop/a a", "31m0s granted service/shop/b b",
-	}, s.told())
-	require.Equal(t, []string{"1 alice: lease of shop/a taken back: its worker is gone for good"}, audited(next.State.Audit))
+	}, s.signals())
+	require.Equal(t, []string{"1 alice: lease of shop/a taken back: its worker is gone for good"}, audited(next.Audit))
 }
 
-// C10: a grant that cannot be told now is told later, and its place stays taken.
-func TestGrantIsToldAgainC10(t *testing.T) {
+// A grant that cannot be delivered now is delivered later, and its place stays taken.
+func TestGrantIsDeliveredAgain_C10(t *testing.T) {
 	s := newStage(t)
-	s.away["service/shop/a"] = true
+	s.unavailable["service/shop/a"] = true
 	s.requests(0, "a", "a", 1)
 	s.requests(0, "b", "b", 1)
-	s.at(90*second, func() { s.away["service/shop/a"] = false })
-	s.play(protocol.RuntimeInput{}, 11*time.Minute)
-	require.Equal(t, []string{"0s granted service/shop/a a", "1m0s granted service/shop/a a", "2m0s granted service/shop/a a", "12m0s held service/shop/a a"}, s.told())
+	s.at(90*second, func() { s.unavailable["service/shop/a"] = false })
+	s.play(nil, 11*time.Minute)
+	require.Equal(t, []string{"0s granted service/shop/a a", "1m0s granted service/shop/a a", "2m0s granted service/shop/a a", "12m0s held service/shop/a a"}, s.signals())
 }
 
-// A16: while a runtime is paused nothing is granted, its services are told of the pause and of its end,
+// While a runtime is paused nothing is granted, its services are notified of the pause and of its end,
 // each once, and a repeated request id is answered as it was.
-func TestPauseOfRuntimeA16(t *testing.T) {
+func TestPauseOfRuntime_A16(t *testing.T) {
 	s := newStage(t)
 	drill := protocol.Act{By: "alice", Reason: "drill", RequestID: "1"}
 	s.updates(0, protocol.Pause, drill, "runtime edge is paused; an apply in flight is left to finish")
@@ -299,15 +311,15 @@ func TestPauseOfRuntimeA16(t *testing.T) {
 	s.updates(4*second, protocol.Grant, protocol.LeaseAct{Act: protocol.Act{By: "bob"}, LeaseSignal: protocol.LeaseSignal{ID: "a"}},
 		"runtime edge is paused by alice; nothing is granted until it is resumed")
 	s.sends(10*second, protocol.Resume, protocol.Act{By: "carol"})
-	next := s.play(protocol.RuntimeInput{}, second)
-	require.Equal(t, []string{"10s granted service/shop/a a"}, s.told())
-	require.Equal(t, []string{"edge runtime/edge paused by alice", "edge runtime/edge over"}, s.holds)
-	require.Equal(t, []string{"1 alice: runtime edge paused: drill", "2 carol: runtime edge resumed"}, audited(next.State.Audit))
-	require.False(t, next.State.Untold)
+	next := s.play(nil, second)
+	require.Equal(t, []string{"10s granted service/shop/a a"}, s.signals())
+	require.Equal(t, []string{"edge runtime/edge paused by alice", "edge runtime/edge over"}, s.pauses)
+	require.Equal(t, []string{"1 alice: runtime edge paused: drill", "2 carol: runtime edge resumed"}, audited(next.Audit))
+	require.False(t, next.Announcing)
 }
 
-// C10: a person lets one go out of turn, beyond the limit.
-func TestGrantOutOfTurnC10(t *testing.T) {
+// A person lets one go out of turn, beyond the limit.
+func TestGrantOutOfTurn_C10(t *testing.T) {
 	s := newStage(t)
 	for _, id := range []string{"a", "b", "c"} {
 		s.requests(0, id, id, 1)
@@ -317,8 +329,8 @@ func TestGrantOutOfTurnC10(t *testing.T) {
 	s.updates(2*second, protocol.Grant, act, `lease "c" is granted already`)
 	s.gives(3*second, "a") // c holds the one place
 	s.gives(4*second, "c")
-	s.play(protocol.RuntimeInput{}, second)
-	require.Equal(t, []string{"0s granted service/shop/a a", "1s granted service/shop/c c", "4s granted service/shop/b b"}, s.told())
+	s.play(nil, second)
+	require.Equal(t, []string{"0s granted service/shop/a a", "1s granted service/shop/c c", "4s granted service/shop/b b"}, s.signals())
 }
 
 // What does not validate changes nothing, is refused with a reason as an update, and as a signal is kept.
@@ -343,64 +355,77 @@ func TestRuntimeRefusesGarbage(t *testing.T) {
 				s.updates(0, tt.name, json.RawMessage(tt.payload), tt.want)
 			}
 			s.sends(1*second, tt.name, json.RawMessage(tt.payload))
-			next := s.play(protocol.RuntimeInput{}, second)
-			require.Len(t, next.State.Refused, 1)
-			require.Equal(t, tt.want, next.State.Refused[0].Reason)
-			next.State.Refused = nil
-			require.Equal(t, &protocol.RuntimeState{}, next.State)
-			require.Empty(t, s.told())
-			require.Empty(t, s.holds)
+			next := s.play(nil, second)
+			require.Len(t, next.Refused, 1)
+			require.Equal(t, tt.want, next.Refused[0].Reason)
+			next.Refused = nil
+			require.Equal(t, &runtimeState{}, next)
+			require.Empty(t, s.signals())
+			require.Empty(t, s.pauses)
 		})
 	}
 }
 
 // The second run goes on where the first one ended: who holds, who waits, who was asked, what is paused
-// and not told yet.
+// and not announced yet.
 func TestSecondRunOfARuntime(t *testing.T) {
 	first := newStage(t)
 	first.requests(0, "a", "a", 1)
 	first.requests(0, "b", "b", 1)
 	first.sends(1*second, protocol.Pause, protocol.Act{By: "alice"})
-	next := first.play(protocol.RuntimeInput{}, 10*time.Minute)
-	require.Equal(t, []string{"0s granted service/shop/a a", "10m0s held service/shop/a a"}, first.told())
-	next.State.Untold = true // as if it had ended before all were told
+	next := first.play(nil, 10*time.Minute)
+	require.Equal(t, []string{"0s granted service/shop/a a", "10m0s held service/shop/a a"}, first.signals())
+	next.Announcing = true // as if it had ended before all were notified
 
 	again := newStage(t)
 	again.sends(1*second, protocol.SignalGive, protocol.LeaseSignal{ID: "a"})
 	again.sends(2*second, protocol.Resume, protocol.Act{By: "alice"})
 	last := again.play(next, second)
-	require.Equal(t, []string{"2s granted service/shop/b b"}, again.told())
-	require.Equal(t, []string{"edge runtime/edge paused by alice", "edge runtime/edge over"}, again.holds)
-	require.Equal(t, `"b"`, ids(last.State.Held))
+	require.Equal(t, []string{"2s granted service/shop/b b"}, again.signals())
+	require.Equal(t, []string{"edge runtime/edge paused by alice", "edge runtime/edge over"}, again.pauses)
+	require.Equal(t, `"b"`, lease.IDs(last.Held))
 }
 
 // No payload passes 64 KiB, however many wait; nobody loses its place over it.
 func TestManyWaitAcrossRuns(t *testing.T) {
-	for _, n := range []int{1000, maxWaiting} {
+	for _, n := range []int{1000, lease.MaxWaiting} {
 		s, stored := newStage(t), protocol.Packed(nil)
 		s.env.RegisterActivityWithOptions(func(_ context.Context, r protocol.SpillRequest) (string, error) {
 			stored = r.Packed
 			return "digest", nil
 		}, activity.RegisterOptions{Name: protocol.ActivitySpill})
-		in := protocol.RuntimeInput{State: &protocol.RuntimeState{Limit: 1}}
+		before := &runtimeState{Ledger: lease.Ledger{Limit: 1}}
 		for i := range n {
 			id := fmt.Sprintf("service/shop/web-%d/prod/v%d/%d", i, i*7919%1000, i%13)
-			in.State.Waiting = append(in.State.Waiting, protocol.HeldLease{LeaseRequest: leaseOf(fmt.Sprintf("web-%d", i), id, 1), Since: s.begun.Add(time.Duration(i*i) * time.Millisecond)})
+			before.Waiting = append(before.Waiting, lease.Lease{Request: lease.Request(leaseOf(fmt.Sprintf("web-%d", i), id, 1)), Since: s.begun.Add(time.Duration(i*i) * time.Millisecond)})
 		}
 		s.requests(1*second, "late", "late", 1)
-		next := s.play(in, second)
+		next := s.carries(protocol.RuntimeInput{Carried: carriedOf(t, runtimeVersion, before)}, second)
 		size, err := json.Marshal(next)
 		require.NoError(t, err)
 		require.Less(t, len(size), 64<<10)
 		packed := next.Packed
-		if n == maxWaiting {
+		if n == lease.MaxWaiting {
 			require.Equal(t, "digest", next.Spilled)
 			packed = stored
 		}
-		var state protocol.RuntimeState
+		var state runtimeState
 		require.NoError(t, packed.Unpack(&state))
 		require.Len(t, state.Held, 1)
-		require.Equal(t, in.State.Waiting[1].ID, state.Waiting[0].ID)
+		require.Equal(t, before.Waiting[1].ID, state.Waiting[0].ID)
 		require.Equal(t, "late", state.Waiting[len(state.Waiting)-1].ID)
 	}
+}
+
+// A runtime belongs to no application that could say who issues tokens: one that is sent is neither looked at nor kept,
+// and stands for nobody.
+func TestRuntimeLooksAtNoToken(t *testing.T) {
+	s := newStage(t)
+	s.updates(0, protocol.Pause, protocol.Act{Token: "x.y.z"}, `"by" is missing; expected who asks`)
+	s.sends(1*second, protocol.Pause, protocol.Act{By: "alice", Token: "x.y.z"})
+	next := s.play(nil, second)
+	require.Equal(t, "alice", next.Pause.By)
+	raw, err := json.Marshal(next)
+	require.NoError(t, err)
+	require.NotContains(t, string(raw), "x.y.z")
 }

@@ -1,113 +1,104 @@
 package workflows
 
 import (
+	"slices"
 	"time"
 
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/decide"
+	"github.com/converge-engine/converge/entities/explain"
+	"github.com/converge-engine/converge/entities/loop"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/state"
+	"github.com/converge-engine/converge/entities/verb"
+	"github.com/converge-engine/converge/entities/view"
 )
 
-// Service is the life of one service: a convergence loop that ends when it is taken down.
-//
-// Invariant: everything that was accepted is in state before the loop waits again, and state is
-// all that the next run gets. So a verb that was answered, and a signal that was received, survive
-// continue-as-new, a worker's death and a server's restart. No run ends with an apply, an extension
-// or a question in flight; looks and announcements are dropped and started anew. The workflow ends
-// when the service was taken down (A24).
+// Service is the life of one service: a convergence loop that ends when it is taken down (A24). No run ends with an
+// apply, an extension or a question in flight; observations and announcements are dropped and started anew.
 func Service(ctx workflow.Context, in protocol.ServiceInput) error {
-	s, err := newService(ctx, in)
-	if err != nil {
+	s := &service{
+		runs: in.Runs, state: state.New(in.Application, in.Service), decision: &decide.Decision{},
+		watches: map[string]*watch{}, justRead: map[entities.Evaluation]entities.CheckReading{}, announcing: map[string]bool{},
+	}
+	s.shell = &shell{
+		ctx: ctx, of: s, name: in.Application + "/" + in.Service, application: in.Application, service: in.Service,
+		whole: s.state, version: state.Version, desk: &s.state.Desk, verbs: verb.Service(),
+		answers: map[string]answering{protocol.Release: s.release},
+		messages: map[string]message{
+			protocol.Publish:          {take: s.publish, needs: theStore},
+			protocol.SignalScopePause: {take: s.scopePause},
+			protocol.SignalGranted:    {take: s.granted},
+			protocol.SignalHeld:       {take: s.held},
+			messageLease:              {take: s.callRuntime, needs: theRuntimes, own: true},
+		},
+	}
+	if err := s.answerQueries(); err != nil {
 		return err
 	}
-	for {
-		s.collect()
-		s.woken = false
-		s.receive()
-		s.carryOut(s.state.Settle(workflow.Now(ctx), entities.Mode{Drain: s.ending()}))
-		s.begun = true
-		if s.woken {
-			continue
-		}
-		if s.mayLeave() {
-			return nil
-		}
-		if s.ending() && s.atRest() {
-			if err := s.endRun(); err != nil {
-				return err
-			}
-			continue
-		}
-		clear(s.justRead)
-		if err := workflow.Await(ctx, s.hasNews); err != nil {
-			return err
-		}
-	}
+	return s.live(in.Carried)
 }
 
 // service is one run of a Service workflow.
 type service struct {
-	ctx       workflow.Context
-	runs      int64
-	state     *entities.State
-	decision  *entities.Decision
-	restored  bool // state is what the last run left
-	begun     bool // the first turn is over
-	woken     bool // something happened since the last decision
-	answered  bool // an update was answered in this run
-	postponed bool // the end of this run was postponed for it
-	busy      int  // what is in flight that no run may end with
-	lock      workflow.Mutex
-	watches   map[string]*watch
-	timer     timer
-	checking  *checking
-	justRead  map[entities.CheckLook]entities.CheckReading // by what woke this turn; Known is left out
-	outages   outages
-	storing   bool            // audit lines are on their way to the store
-	telling   map[string]bool // by notification: an announcement is on its way
-	goneAt    time.Time       // when all was taken down
-	shown     shown
+	*shell
+	runs       int64
+	state      *state.State
+	decision   *decide.Decision
+	watches    map[string]*watch
+	checking   *checking
+	justRead   map[entities.Evaluation]entities.CheckReading // by what woke this turn; Known is left out
+	announcing map[string]bool                               // by notification: an announcement is on its way
+	goneAt     time.Time                                     // when all was taken down
+	shown      shown
 }
 
-func newService(ctx workflow.Context, in protocol.ServiceInput) (*service, error) {
-	s := &service{ctx: ctx, runs: in.Runs, lock: workflow.NewMutex(ctx), watches: map[string]*watch{}, justRead: map[entities.CheckLook]entities.CheckReading{}}
-	s.state, s.decision = entities.NewState(in.Application, in.Service), &entities.Decision{}
-	// Handlers first: an update that comes while spilled state is being fetched would find none.
-	if err := s.listen(); err != nil {
+func (s *service) known() bool { return s.state.Spec != nil }
+
+func (s *service) judge(row *verb.Row, r verb.Request, who entities.Who) (state.Effect, error) {
+	return row.Do(s.state, r, who, s.now())
+}
+
+func (s *service) checkNames(r verb.Request) error { return verb.CheckNames(s.state, r) }
+
+func (s *service) rules() (*entities.Identity, []entities.Grant, bool) {
+	if s.state.Spec == nil {
+		return nil, nil, true
+	}
+	return s.state.Spec.Identity, s.state.Spec.Grants, true
+}
+
+func (s *service) channels(row *verb.Row, r verb.Request) ([]string, error) {
+	if err := s.state.CheckNames("", r.Channel); err != nil {
 		return nil, err
 	}
-	state, err := restore(ctx, in)
-	if err != nil {
-		return nil, err
+	return row.Concerned(s.state, r), nil
+}
+
+// flushAt: so many that an ordinary release costs no history for them; all of them before the workflow ends.
+func (s *service) flushAt() int {
+	if s.state.Gone() {
+		return 1
 	}
-	state.Inbox = append(state.Inbox, s.state.Inbox...)
-	s.state, s.restored = state, true
-	s.collect() // what the run was started with
-	return s, nil
+	return state.FlushAudit
 }
 
-// hasNews wakes the loop. Signals of a name that nobody listens to are news too: they are refused
-// visibly instead of being lost.
-func (s *service) hasNews() bool {
-	return s.woken || len(workflow.GetUnhandledSignalNames(s.ctx)) > 0
-}
-
-// ending: the server wants this run to continue as new; nothing new is started any more.
-func (s *service) ending() bool { return workflow.GetInfo(s.ctx).GetContinueAsNewSuggested() }
-
-// atRest: nothing is in flight that the next run could not start again.
-func (s *service) atRest() bool {
-	return s.busy == 0 && !s.lock.IsLocked() && workflow.AllHandlersFinished(s.ctx)
-}
-
-// carryOut does what the decision says, in this order: questions answered from the store lead to
-// another decision at once; then work starts, looks are arranged, and people are told.
-func (s *service) carryOut(d *entities.Decision) {
-	s.decision = d
-	for _, op := range d.Renders {
-		s.render(op)
+func (s *service) next(c protocol.Carried) (string, any) {
+	return protocol.ServiceWorkflow, protocol.ServiceInput{
+		Application: s.application, Service: s.service, Runs: s.runs + 1, Carried: c,
 	}
+}
+
+// turn decides, and does what the decision says, in this order: questions answered from the store lead to
+// another decision at once; then work starts, observations are arranged, and people are notified.
+func (s *service) turn() {
+	s.state.Version = state.Version // whatever form the last run left it in
+	s.decision = loop.Settle(s.state, s.now(), decide.Mode{Drain: s.ending()})
+	d := s.decision
+	s.render(d.Renders)
 	for _, op := range d.Applies {
 		s.apply(op)
 	}
@@ -128,28 +119,127 @@ func (s *service) carryOut(d *entities.Decision) {
 	}
 	s.arrangeWatches()
 	s.arrangeChecks()
-	s.keepTrail()
 	s.announce()
-	s.wakeAt(earliest(earliest(d.Wake, s.outages.next()), s.lastWordBy()))
-	if glancing := s.checking != nil && s.checking.here; !s.woken && !glancing { // else there is more to show in a moment
+	s.wakeAt(earliest(d.Wake, s.lastAnnouncementsBy()), s.dueSummary)
+	if s.woken {
+		return // the next turn comes at once, and knows what woke this one
+	}
+	clear(s.justRead)
+	if s.checking == nil || !s.checking.here { // else there is more to show in a moment
 		s.show()
 	}
 }
 
-// endRun continues as new, if it can be helped not in the workflow task that answers an update: a
-// signal that comes just then makes the server throw that task away, and the answer with it. It
-// waits once only, or a stream of updates would keep the run from ever ending.
-func (s *service) endRun() error {
-	if s.answered && !s.postponed {
-		s.postponed = true
-		return workflow.Sleep(s.ctx, time.Millisecond)
+// lastAnnouncements is how long a service that was taken down waits for its last announcements to arrive.
+const lastAnnouncements = 10 * time.Minute
+
+// lastAnnouncementsBy is when that is over; zero as long as anything is left of the service.
+func (s *service) lastAnnouncementsBy() time.Time {
+	if !s.state.Gone() {
+		s.goneAt = time.Time{}
+		return time.Time{}
 	}
-	return s.continueAsNew()
+	if s.goneAt.IsZero() {
+		s.goneAt = s.now()
+	}
+	if at := s.goneAt.Add(lastAnnouncements); s.now().Before(at) {
+		return at
+	}
+	return time.Time{}
 }
 
-func earliest(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
+// over: everything is taken down, nobody is to be notified of anything, and nothing has come that would bring the
+// service back: the workflow ends (A24).
+func (s *service) over() bool {
+	if !s.state.Gone() || len(s.state.Announcements) > 0 && !s.lastAnnouncementsBy().IsZero() {
+		return false
 	}
-	return a
+	s.collect()
+	return !s.woken && !s.waits(protocol.Publish) && !s.waits(messageLease)
+}
+
+// The rest of this file is what a service shows.
+
+func (s *service) answerQueries() error {
+	for _, q := range [...]struct {
+		name   string
+		answer any
+	}{
+		{protocol.QueryStatus, func() (protocol.Status, error) { return view.Of(s.state, s.decision), nil }},
+		{protocol.QueryExplain, func() (protocol.Explanation, error) {
+			status := view.Of(s.state, s.decision)
+			return protocol.Explanation{Lines: explain.Lines(status, "", s.now()), Status: status}, nil
+		}},
+		{protocol.QueryHistory, s.history},
+		{protocol.QueryState, s.snapshot},
+	} {
+		if err := workflow.SetQueryHandler(s.ctx, q.name, q.answer); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// history answers the lines that the store does not have yet.
+func (s *service) history() (protocol.HistoryAnswer, error) {
+	stored := s.state.AuditLines
+	if len(s.state.Audit) > 0 {
+		stored = s.state.Audit[0].N - 1
+	}
+	return protocol.HistoryAnswer{
+		Schema: protocol.HistorySchema, Application: s.application, Service: s.service,
+		Stored: stored, Lines: append([]entities.AuditLine{}, s.state.Audit...),
+	}, nil
+}
+
+// snapshot answers the state query. What waits to be carried out is left out: it may hold tokens.
+func (s *service) snapshot() (*state.State, error) {
+	out := *s.state
+	out.Inbox, out.Requests = nil, nil
+	return &out, nil
+}
+
+// Search attributes that a Service keeps up to date.
+var (
+	attrStatus     = temporal.NewSearchAttributeKeyKeyword(protocol.AttrStatus)
+	attrVersion    = temporal.NewSearchAttributeKeyKeyword(protocol.AttrVersion)
+	attrWaitingFor = temporal.NewSearchAttributeKeyKeywordList(protocol.AttrWaitingFor)
+)
+
+// shown is what people were last shown, so that nothing is written when nothing changed.
+type shown struct {
+	details    string
+	status     string
+	version    string
+	waitingFor []string
+}
+
+// show keeps the Temporal UI's details and the search attributes (docs/protocol.md) up to date.
+// Details cost no history; attributes cost an event each time they change.
+func (s *service) show() {
+	status := view.Of(s.state, s.decision)
+	if details := explain.Markdown(status); details != s.shown.details {
+		workflow.SetCurrentDetails(s.ctx, details)
+		s.shown.details = details
+	}
+	if s.ending() && s.atRest() && !s.state.Gone() {
+		return
+	}
+	var updates []temporal.SearchAttributeUpdate
+	if status.Status != s.shown.status {
+		updates = append(updates, attrStatus.ValueSet(status.Status))
+	}
+	if status.Version != s.shown.version {
+		updates = append(updates, attrVersion.ValueSet(status.Version))
+	}
+	if waits := view.WaitingFor(s.decision); !slices.Equal(waits, s.shown.waitingFor) {
+		updates = append(updates, attrWaitingFor.ValueSet(waits))
+		s.shown.waitingFor = waits
+	}
+	s.shown.status, s.shown.version = status.Status, status.Version
+	if len(updates) > 0 {
+		if err := workflow.UpsertTypedSearchAttributes(s.ctx, updates...); err != nil {
+			workflow.GetLogger(s.ctx).Error("search attributes not updated", "error", err)
+		}
+	}
 }

@@ -12,27 +12,27 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// checkTimeout is for one round of looks at all checks of a service: commands and Jobs may take minutes
+// checkTimeout is for one round of evaluating all checks of a service: commands and Jobs may take minutes
 // (ten at most), and heartbeats tell of a lost worker before that.
 const checkTimeout = 11 * time.Minute
 
-// checking is the look at checks that is under way: it returns when one is not as known.
+// checking is the evaluation of checks that is under way: it returns when one is not as known.
 type checking struct {
-	looks  []entities.CheckLook // that it stands for
-	here   bool                 // in this worker: it is over in no time
+	checks []entities.Evaluation // that it stands for
+	here   bool                  // in this worker: it is over in no time
 	cancel workflow.CancelFunc
 }
 
-// arrangeChecks makes the checks under observation what should be. All of a service are looked at by
-// one activity, and one that looks at more than is wanted is left alone until it has news: replacing
+// arrangeChecks makes the checks that are being evaluated what they should be. All of a service are evaluated by
+// one activity, and one that evaluates more than is wanted is left alone until it has news: replacing
 // it would cost more history than it saves.
 func (s *service) arrangeChecks() {
 	if s.ending() && s.atRest() || s.woken {
 		return // the next run, or the next turn, which comes at once, starts its own
 	}
-	wanted := s.withoutPreflights(s.state.CheckLooks())
+	wanted := s.withoutPreflights(s.decision.Evaluations(s.state))
 	if c := s.checking; c != nil {
-		if len(wanted) > 0 && covers(c.looks, wanted) {
+		if len(wanted) > 0 && covers(c.checks, wanted) {
 			return
 		}
 		c.cancel()
@@ -41,85 +41,72 @@ func (s *service) arrangeChecks() {
 	if len(wanted) == 0 || s.outages.open(theChecks) {
 		return
 	}
-	if unseen := unseen(wanted); offline(unseen) {
-		s.glance(wanted, unseen)
+	unknown := slices.DeleteFunc(slices.Clone(wanted), func(e entities.Evaluation) bool { return e.Known != "" })
+	if offline(unknown) {
+		s.evaluateFirst(wanted, unknown)
 		return
 	}
 	s.startChecking(wanted)
 }
 
-// withoutPreflights leaves out what a preflight is reading anyway.
-func (s *service) withoutPreflights(looks []entities.CheckLook) []entities.CheckLook {
-	return slices.DeleteFunc(looks, func(l entities.CheckLook) bool {
-		p := s.state.Instance(l.Channel).Preflight
-		return p != nil && p.Running && !p.Window && l.Release != "" && p.Release == l.Release
+// withoutPreflights leaves out what a preflight is evaluating anyway.
+func (s *service) withoutPreflights(checks []entities.Evaluation) []entities.Evaluation {
+	return slices.DeleteFunc(checks, func(e entities.Evaluation) bool {
+		c := s.state.Channels[e.Channel]
+		return c != nil && c.Preflight != nil && c.Preflight.Running && !c.Preflight.Window && e.Release != "" && c.Preflight.Release == e.Release
 	})
 }
 
-func unseen(looks []entities.CheckLook) (out []entities.CheckLook) {
-	for _, l := range looks {
-		if l.Known == "" {
-			out = append(out, l)
-		}
-	}
-	return out
+// offline: there are checks, and nobody needs to be asked for any of them.
+func offline(checks []entities.Evaluation) bool {
+	return len(checks) > 0 && !slices.ContainsFunc(checks, func(e entities.Evaluation) bool { return !e.Kind.Offline() })
 }
 
-// offline: there are looks, and nobody needs to be asked for any of them.
-func offline(looks []entities.CheckLook) bool {
-	return len(looks) > 0 && !slices.ContainsFunc(looks, func(l entities.CheckLook) bool { return !l.Kind.Offline() })
-}
-
-// glance takes the first look at checks that ask nobody, in this worker and within the present
-// workflow task: most often they pass, and no look at them need be kept up. The wanted ones that are
-// known are not looked at meanwhile.
-func (s *service) glance(wanted, unseen []entities.CheckLook) {
-	c := &checking{looks: wanted, here: true}
+// evaluateFirst evaluates checks that ask nobody for the first time, in this worker and within the present
+// workflow task: most often they pass, and nothing need be kept up. The wanted ones that are
+// known are not evaluated meanwhile.
+func (s *service) evaluateFirst(wanted, unknown []entities.Evaluation) {
+	c := &checking{checks: wanted, here: true}
 	var ctx workflow.Context
 	ctx, c.cancel = workflow.WithCancel(s.ctx)
 	s.checking = c
-	s.busy++
-	future := s.judgeHere(ctx, unseen)
-	workflow.Go(ctx, func(ctx workflow.Context) {
-		s.checked(ctx, c, unseen, future)
-		s.busy--
-		s.woken = true
-	})
+	future := s.evaluateHere(ctx, unknown)
+	s.await(func(ctx workflow.Context) { s.checked(ctx, c, unknown, future) })
 }
 
-// judgeHere judges checks that ask nobody, once. The time is for a store that is slow to say what
+// evaluateHere evaluates checks that ask nobody, once. The time is for a store that is slow to say what
 // their definitions are.
-func (s *service) judgeHere(ctx workflow.Context, looks []entities.CheckLook) workflow.Future {
+func (s *service) evaluateHere(ctx workflow.Context, checks []entities.Evaluation) workflow.Future {
 	return workflow.ExecuteLocalActivity(workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
 		ScheduleToCloseTimeout: 30 * time.Second, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
-	}), protocol.ActivityPreflight, s.checkRequest(looks))
+	}), protocol.ActivityPreflight, s.checkRequest(checks))
 }
 
-func covers(looks, wanted []entities.CheckLook) bool {
-	return !slices.ContainsFunc(wanted, func(l entities.CheckLook) bool { return !slices.Contains(looks, l) })
+func covers(checks, wanted []entities.Evaluation) bool {
+	return !slices.ContainsFunc(wanted, func(e entities.Evaluation) bool { return !slices.Contains(checks, e) })
 }
 
-func (s *service) startChecking(looks []entities.CheckLook) {
-	c := &checking{looks: looks}
+func (s *service) startChecking(checks []entities.Evaluation) {
+	c := &checking{checks: checks}
 	var ctx workflow.Context
 	ctx, c.cancel = workflow.WithCancel(s.ctx)
 	s.checking = c
 	interval := time.Second
-	for _, l := range looks {
-		interval = max(interval, l.Interval)
+	for _, e := range checks {
+		interval = max(interval, e.Interval)
 	}
 	future := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: checkTimeout, HeartbeatTimeout: heartbeat,
 		// The activity asks for its next attempt itself; the policy must not be slower than it asks.
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 1, MaximumInterval: interval},
-		Summary:     checksSummary(looks),
-	}), protocol.ActivityCheck, s.checkRequest(looks))
-	workflow.Go(ctx, func(ctx workflow.Context) { s.checked(ctx, c, looks, future) })
+		Summary:     checksSummary(checks),
+	}), protocol.ActivityCheck, s.checkRequest(checks))
+	workflow.Go(ctx, func(ctx workflow.Context) { s.checked(ctx, c, checks, future) })
 }
 
-// checked takes in what a look at checks saw. That it did not end by itself says nothing about what
-// it looked at, so that every check of it is an ERROR, and it is begun anew a little later.
-func (s *service) checked(ctx workflow.Context, c *checking, looks []entities.CheckLook, future workflow.Future) {
+// checked takes in what evaluating checks gave. That it did not end by itself says nothing about what
+// was to be checked, so that every check of it is an ERROR, and it is begun anew a little later.
+func (s *service) checked(ctx workflow.Context, c *checking, checks []entities.Evaluation, future workflow.Future) {
 	var answer protocol.CheckAnswer
 	err := future.Get(ctx, &answer)
 	if s.checking != c {
@@ -129,15 +116,15 @@ func (s *service) checked(ctx workflow.Context, c *checking, looks []entities.Ch
 	now := workflow.Now(ctx)
 	if err != nil {
 		s.backOff(theChecks, err)
-		answer.Readings = unjudged(looks, err, now)
+		answer.Readings = unevaluated(checks, err, now)
 	} else {
 		s.outages[theChecks] = outage{}
 	}
-	for _, l := range looks {
-		if reading, seen := answer.Readings[l.Key()]; seen {
-			s.state.CheckSeen(l, reading, now)
-			l.Known = ""
-			s.justRead[l] = reading
+	for _, e := range checks {
+		if reading, seen := answer.Readings[e.Key()]; seen {
+			s.state.Evaluated(e, reading, now)
+			e.Known = ""
+			s.justRead[e] = reading
 		}
 	}
 }
@@ -146,36 +133,39 @@ func (s *service) checked(ctx workflow.Context, c *checking, looks []entities.Ch
 // the clock of a workflow stands still during its task.
 const justReadFor = 2 * time.Second
 
-// readJustNow returns the readings of all looks, if what woke this turn brought them: asking again in
+// readJustNow returns the readings of all checks, if what woke this turn brought them: asking again in
 // the same breath would tell nothing new.
-func (s *service) readJustNow(looks []entities.CheckLook) (map[string]entities.CheckReading, bool) {
-	now, out := workflow.Now(s.ctx), map[string]entities.CheckReading{}
-	for _, l := range looks {
-		l.Known = ""
-		reading, read := s.justRead[l]
-		if !read || now.Sub(reading.At).Abs() > justReadFor {
+func (s *service) readJustNow(checks []entities.Evaluation) (map[string]entities.CheckReading, bool) {
+	out := map[string]entities.CheckReading{}
+	for _, e := range checks {
+		e.Known = ""
+		reading, read := s.justRead[e]
+		if !read || s.now().Sub(reading.At).Abs() > justReadFor {
 			return nil, false
 		}
-		out[l.Key()] = reading
+		out[e.Key()] = reading
 	}
 	return out, true
 }
 
-func (s *service) checkRequest(looks []entities.CheckLook) protocol.CheckRequest {
+func (s *service) checkRequest(checks []entities.Evaluation) protocol.CheckRequest {
 	return protocol.CheckRequest{
-		Application: s.state.Application, Service: s.state.Service, ServiceID: s.state.Spec.ServiceID, Looks: looks,
+		Application: s.application, Service: s.service, ServiceID: s.state.Spec.ServiceID, Checks: checks,
 	}
 }
 
-// checksSummary names the first checks of a look for the Temporal UI.
-func checksSummary(looks []entities.CheckLook) string {
-	text := "watch checks"
-	for n, l := range looks {
-		if n == 4 {
-			text += fmt.Sprintf(" and %d more", len(looks)-n)
-			break
-		}
-		text += " " + l.Key()
+// checksSummary names the first checks of an evaluation for the Temporal UI.
+func checksSummary(checks []entities.Evaluation) string {
+	return summary("watch checks" + firsts(checks, 4, entities.Evaluation.Key))
+}
+
+// firsts names the first of some things for a summary.
+func firsts[T any](all []T, most int, name func(T) string) (text string) {
+	for _, one := range all[:min(len(all), most)] {
+		text += " " + name(one)
 	}
-	return clip(text, maxSummary)
+	if more := len(all) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// A10: what has just been read lets the release pass; it is not asked again in the same breath.
+// What has just been read lets the release pass; it is not asked again in the same breath.
 func TestServiceAsksOnceWhatHasJustBeenRead_A10(t *testing.T) {
 	p := newPlay(t)
 	p.checks("error-rate", entities.CheckAt{Stage: entities.PreApproval})
@@ -21,7 +21,7 @@ func TestServiceAsksOnceWhatHasJustBeenRead_A10(t *testing.T) {
 	require.Equal(t, 1, p.judged)
 }
 
-// A10: what was read before people approved is read again before anything is applied, and counts.
+// What was read before people approved is read again before anything is applied, and counts.
 func TestServiceReadsChecksAgainAfterAnApproval_A10(t *testing.T) {
 	p := newPlay(t)
 	p.asks("go-live", 1)
@@ -40,9 +40,9 @@ func TestServiceReadsChecksAgainAfterAnApproval_A10(t *testing.T) {
 	require.Equal(t, []string{"apply v1 to staging", "preflight v1"}, p.work("keep"))
 }
 
-// A10, A20: calendars and lists are judged within the workflow task: no activity is scheduled for them
-// unless they hold the release back, and then it is told what is known.
-func TestServiceJudgesWhatAsksNobodyInPlace_A20(t *testing.T) {
+// Calendars and lists are judged within the workflow task: no activity is scheduled for them
+// unless they hold the release back, and then it is given what is known.
+func TestServiceJudgesWhatAsksNobodyInPlace_A10_A20(t *testing.T) {
 	p := newPlay(t)
 	p.checksBy(entities.CheckAllowedTimes, "office-hours", entities.CheckAt{Stage: entities.PreApproval})
 	p.checksBy(entities.CheckDeniedVersions, "denied", entities.CheckAt{Stage: entities.PreApproval})
@@ -59,14 +59,14 @@ func TestServiceJudgesWhatAsksNobodyInPlace_A20(t *testing.T) {
 	p.sees(6*minute, func(s protocol.Status) { require.Equal(t, "staging CONVERGED v2, prod CONVERGED v2", statusOf(s)) })
 	p.acts(first, minute)
 	require.Equal(t, []string{
-		"apply v1 to staging", "glance v1", "apply v1 to prod",
+		"apply v1 to staging", "evaluate here v1", "apply v1 to prod",
 		// The look that goes on brings what changed; both are read at that moment.
-		"apply v2 to staging", "glance v2", "glance v2", "apply v2 to prod",
+		"apply v2 to staging", "evaluate here v2", "evaluate here v2", "apply v2 to prod",
 	}, p.work("keep"))
 	require.Equal(t, 1, p.judged)
 }
 
-// D16: what cannot be judged in place is an ERROR, too, which delays and is tried anew.
+// What cannot be judged in place is an ERROR, too, which delays and is tried anew.
 func TestServiceTriesAgainWhatCannotBeJudgedInPlace_D16(t *testing.T) {
 	p := newPlay(t)
 	p.checksBy(entities.CheckAlways, "always", entities.CheckAt{Stage: entities.PreApproval})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/verb"
 )
 
 // guarded is a play in which approvals take proof, and only sre may give them.
@@ -23,9 +24,9 @@ func guarded(t *testing.T) *play {
 	return p
 }
 
-// A14: a verb without the proof that it takes, or with one that does not hold, changes nothing, as an
+// A verb without the proof that it takes, or with one that does not hold, changes nothing, as an
 // update and as a signal; nobody sees the token afterwards.
-func TestServiceRefusesWhoIsNotProven(t *testing.T) {
+func TestServiceRefusesWhoIsNotProven_A14(t *testing.T) {
 	for _, c := range []struct {
 		name, verb, payload, want string
 		rejected                  bool
@@ -40,7 +41,7 @@ func TestServiceRefusesWhoIsNotProven(t *testing.T) {
 		{"unknown topic", "approve", `{"version":"v1","topic":"go-life","token":"token-of-alice/sre"}`, `go-life`, true},
 		{"unknown channel", "pause", `{"channel":"prodd","token":"token-of-alice"}`, `no release channel "prodd"`, true},
 		{"nobody", "approve", `{"version":"v1","topic":"go-live"}`, `"by" is missing; expected who asks`, true},
-		{"too long", "approve", `{"version":"v1","topic":"go-live","token":"` + strings.Repeat("x", maxToken+1) + `"}`, `"token" is 16385 bytes long; at most 16384`, true},
+		{"too long", "approve", `{"version":"v1","topic":"go-live","token":"` + strings.Repeat("x", verb.MaxToken+1) + `"}`, `"token" is 16385 bytes long; at most 16384`, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := guarded(t)
@@ -61,8 +62,8 @@ func TestServiceRefusesWhoIsNotProven(t *testing.T) {
 	}
 }
 
-// A14: who a token proves stands for who was stated, and that shows; the token is not kept.
-func TestServiceTakesTheProvenName(t *testing.T) {
+// Who a token proves stands for who was stated, and that shows; the token is not kept.
+func TestServiceTakesTheProvenName_A14(t *testing.T) {
 	p := guarded(t)
 	update := p.asksFor(minute, protocol.Approve, `{"version":"v1","topic":"go-live","by":"bob","token":"token-of-alice/sre","requestId":"r"}`)
 	p.sees(2*minute, func(s protocol.Status) {
@@ -82,9 +83,9 @@ func TestServiceTakesTheProvenName(t *testing.T) {
 	require.NotContains(t, p.carried(next), "token-of")
 }
 
-// A14: while the issuer cannot be asked, an update says to try again, a signal waits, into the next
+// While the issuer cannot be asked, an update says to try again, a signal waits, into the next
 // run too, and nobody else is held up.
-func TestServiceWaitsForAnIssuerThatIsAway(t *testing.T) {
+func TestServiceWaitsForAnIssuerThatIsAway_A14(t *testing.T) {
 	p := guarded(t)
 	p.spec.Identity.Required = []string{"approve"}
 	p.spec.Grants = nil
@@ -102,7 +103,7 @@ func TestServiceWaitsForAnIssuerThatIsAway(t *testing.T) {
 	next := p.acts(first, minute)
 	require.ErrorContains(t, update.err, "try again: connection refused")
 	require.False(t, update.rejected)
-	require.Len(t, next.State.Inbox, 1)
+	require.Len(t, p.stateOf(next).Inbox, 1)
 
 	before := p
 	p = newPlay(t)
@@ -114,17 +115,17 @@ func TestServiceWaitsForAnIssuerThatIsAway(t *testing.T) {
 		require.Empty(t, s.Notes)
 	})
 	next = p.acts(next, minute)
-	require.Empty(t, next.State.Inbox)
+	require.Empty(t, p.stateOf(next).Inbox)
 }
 
-// A14: a release by a token is verified once; while the store is away only who it proved is kept.
-func TestServiceKeepsNoTokenWhileTheStoreIsAway(t *testing.T) {
+// A release by a token is verified once; while the store is away only who it proved is kept.
+func TestServiceKeepsNoTokenWhileTheStoreIsAway_A14(t *testing.T) {
 	p := guarded(t)
 	p.at(minute, func() { p.failing(protocol.ActivityPrepare, errors.New("the disk is full")) })
 	p.sends(2*minute, protocol.Release, `{"version":"v2","by":"bob","token":"token-of-carol"}`)
 	next := p.acts(first, minute)
-	require.Len(t, next.State.Inbox, 1)
-	require.Equal(t, "carol", next.State.Inbox[0].Who.Name)
+	require.Len(t, p.stateOf(next).Inbox, 1)
+	require.Equal(t, "carol", p.stateOf(next).Inbox[0].Who.Name)
 	require.NotContains(t, p.carried(next), "token-of")
 
 	before := p

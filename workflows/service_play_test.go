@@ -21,6 +21,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/state"
 )
 
 // play is one run of a Service workflow among activities that are played: what is sent to it when,
@@ -32,14 +33,14 @@ type play struct {
 	spec *entities.Spec
 	last time.Duration
 
-	mu       sync.Mutex
-	did      []string                    // "apply v1 to prod", in the order begun
-	verdicts map[string]entities.Verdict // of checks, by id; PASS where none is named
-	judged   int                         // Check activities that ended
-	trail    map[int64]entities.AuditLine
-	told     []int64
-	holds    []protocol.HoldSignal
-	fails    map[string]error // by activity: as long as it is set
+	mu        sync.Mutex
+	did       []string                    // "apply v1 to prod", in the order begun
+	verdicts  map[string]entities.Verdict // of checks, by id; PASS where none is named
+	judged    int                         // Check activities that ended
+	trail     map[int64]entities.AuditLine
+	announced []int64
+	pauses    []protocol.ScopePause
+	fails     map[string]error // by activity: as long as it is set
 }
 
 func newPlay(t *testing.T) *play {
@@ -61,17 +62,21 @@ func playSpec() *entities.Spec {
 	return &entities.Spec{
 		Application: "shop", Service: "web", ServiceID: "id",
 		Channels: []entities.ChannelSpec{
-			{Name: "staging", Runtime: "edge", Template: "t", ProgressDeadline: time.Hour},
-			{Name: "prod", Runtime: "edge", Template: "t", ProgressDeadline: time.Hour, Conditions: []entities.Condition{
+			{Name: "staging", Instances: onEdge(), ProgressDeadline: time.Hour},
+			{Name: "prod", Instances: onEdge(), ProgressDeadline: time.Hour, Conditions: []entities.Condition{
 				{ID: "channel-stable/staging", Kind: entities.ChannelStable, Channels: []string{"staging"}},
 			}},
 		},
-		Runtimes: map[string]entities.RuntimeSpec{"edge": {
+		Runtimes: map[string]*entities.RuntimeSpec{"edge": {
 			Kind: entities.RuntimeCustom, Digest: "d", CanRemove: true, Timing: entities.RuntimeTiming{
 				ApplyTimeout: time.Minute, FetchTimeout: time.Second, MaxAttempts: 1, RetryBackoff: time.Second, RetryMax: time.Minute,
 			},
 		}},
 	}
+}
+
+func onEdge() []entities.InstanceSpec {
+	return []entities.InstanceSpec{{Name: entities.OnlyInstance, Runtime: "edge", Template: "t"}}
 }
 
 // asks adds an approval to prod.
@@ -110,7 +115,7 @@ func (p *play) judging(id string, v entities.Verdict) {
 	p.verdicts[id] = v
 }
 
-func (p *play) reading(l entities.CheckLook) entities.CheckReading {
+func (p *play) reading(l entities.Evaluation) entities.CheckReading {
 	v := p.verdicts[l.ID]
 	if v == "" {
 		v = entities.Pass
@@ -121,22 +126,22 @@ func (p *play) reading(l entities.CheckLook) entities.CheckReading {
 func (p *play) register() {
 	as := func(name string, f any) { p.env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name}) }
 	as(protocol.ActivityLoadSpec, func(_ context.Context, r protocol.LoadSpecRequest) (protocol.LoadSpecAnswer, error) {
-		return protocol.LoadSpecAnswer{Spec: p.spec, Holds: p.holds}, nil
+		return protocol.LoadSpecAnswer{Spec: p.spec, Pauses: p.pauses}, nil
 	})
 	as(protocol.ActivityPrepare, func(_ context.Context, r protocol.PrepareRequest) (protocol.PrepareAnswer, error) {
-		answer := protocol.PrepareAnswer{Incarnation: r.Incarnation, Payloads: map[string]protocol.PreparedPayload{}}
-		for _, c := range r.Channels {
-			answer.Payloads[c] = protocol.PreparedPayload{Digest: r.Version + c}
+		answer := protocol.PrepareAnswer{Incarnation: r.Incarnation, Payloads: map[entities.InstanceID]protocol.PreparedPayload{}}
+		for _, id := range r.Instances {
+			answer.Payloads[id] = protocol.PreparedPayload{Digest: r.Version + id.Key()}
 		}
 		return answer, p.fails[protocol.ActivityPrepare]
 	})
 	as(protocol.ActivityApply, func(_ context.Context, r protocol.ApplyRequest) (protocol.ApplyAnswer, error) {
-		why := text(p.does(protocol.ActivityApply, "apply %s to %s", r.Instance.FullVersion, r.Instance.Channel))
+		why := text(p.does(protocol.ActivityApply, "apply %s to %s", r.Instance.FullVersion, r.Instance.ID))
 		return protocol.ApplyAnswer{Err: why, Permanent: why != ""}, nil
 	})
 	p.registerGates(as)
 	as(protocol.ActivityRemove, func(_ context.Context, r protocol.RemoveRequest) (protocol.RemoveAnswer, error) {
-		return protocol.RemoveAnswer{}, p.does(protocol.ActivityRemove, "remove %s from %s on %s", r.Instance.FullVersion, r.Instance.Channel, r.Runtime)
+		return protocol.RemoveAnswer{}, p.does(protocol.ActivityRemove, "remove %s from %s on %s", r.Instance.FullVersion, r.Instance.ID, r.Runtime)
 	})
 	as(protocol.ActivityHistory, func(_ context.Context, r protocol.HistoryRequest) error {
 		err := p.does(protocol.ActivityHistory, "keep lines %d-%d", r.Lines[0].N, r.Lines[len(r.Lines)-1].N)
@@ -152,7 +157,7 @@ func (p *play) register() {
 		if err := p.does(protocol.ActivityAnnounce, "announce %s", r.Line.Kind); err != nil {
 			return err
 		}
-		p.told = append(p.told, r.Line.N)
+		p.announced = append(p.announced, r.Line.N)
 		return nil
 	})
 }
@@ -162,7 +167,7 @@ func (p *play) registerGates(as func(string, any)) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		answer := protocol.CheckAnswer{Readings: map[string]entities.CheckReading{}}
-		for _, l := range r.Looks {
+		for _, l := range r.Checks {
 			if seen := p.reading(l); seen.Digest() != l.Known {
 				answer.Readings[l.Key()] = seen
 			}
@@ -182,13 +187,13 @@ func (p *play) registerGates(as func(string, any)) {
 	as(protocol.ActivityPreflight, func(ctx context.Context, r protocol.CheckRequest) (protocol.CheckAnswer, error) {
 		verb := "preflight"
 		if activity.GetInfo(ctx).IsLocalActivity {
-			verb = "glance"
+			verb = "evaluate here"
 		}
-		err := p.does(protocol.ActivityPreflight, "%s %s", verb, r.Looks[0].FullVersion)
+		err := p.does(protocol.ActivityPreflight, "%s %s", verb, r.Checks[0].FullVersion)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		answer := protocol.CheckAnswer{Readings: map[string]entities.CheckReading{}}
-		for _, l := range r.Looks {
+		for _, l := range r.Checks {
 			answer.Readings[l.Key()] = p.reading(l)
 		}
 		return answer, err
@@ -277,7 +282,7 @@ func (p *play) status() protocol.Status {
 	return s
 }
 
-// first is the input of a service that nobody has told anything.
+// first is the input of a service that knows nothing yet.
 var first = protocol.ServiceInput{Application: "shop", Service: "web"}
 
 // acts runs the workflow until some time after the last thing sent, when the server suggests that it
@@ -298,10 +303,14 @@ func (p *play) acts(in protocol.ServiceInput, after time.Duration) protocol.Serv
 }
 
 // carried is the state of the next run as text.
-func (p *play) carried(in protocol.ServiceInput) string {
-	raw, err := json.Marshal(in.State)
-	require.NoError(p, err)
-	return string(raw)
+func (p *play) carried(in protocol.ServiceInput) string { return string(in.State) }
+
+// stateOf is the state of the next run.
+func (p *play) stateOf(in protocol.ServiceInput) *state.State {
+	require.Equal(p, state.Version, in.StateVersion)
+	s := &state.State{}
+	require.NoError(p, json.Unmarshal(in.State, s))
+	return s
 }
 
 // work lists what was begun, but for what only keeps or asks.

@@ -23,9 +23,9 @@ func TestServiceWithoutGates(t *testing.T) {
 	require.Equal(t, []string{"apply v1 to staging", "apply v1 to prod", "keep lines 1-5"}, p.work())
 }
 
-// A14, A20, A21, C10: a release passes approval, check, extension, lease and preflight in order, and
+// A release passes approval, check, extension, lease and preflight in order, and
 // runs end in between as they like.
-func TestServiceTakesAReleaseThroughItsGates(t *testing.T) {
+func TestServiceTakesAReleaseThroughItsGates_A14_A20_A21_C10(t *testing.T) {
 	gated := func(t *testing.T) *play {
 		p := newPlay(t)
 		p.asks("go-live", 2)
@@ -78,8 +78,8 @@ func TestServiceTakesAReleaseThroughItsGates(t *testing.T) {
 	require.LessOrEqual(t, p.judged, 2, "checks are looked at without history while they say the same")
 }
 
-// B7, A14: a request id is one act, in the next run too; a person's second word is refused.
-func TestServiceAnswersARequestIDOnceAcrossRuns(t *testing.T) {
+// A request id is one act, in the next run too; a person's second word is refused.
+func TestServiceAnswersARequestIDOnceAcrossRuns_A14_B7(t *testing.T) {
 	p := newPlay(t)
 	p.asks("go-live", 2)
 	p.publishes(0)
@@ -155,10 +155,10 @@ func TestServiceRefusesWithoutIO(t *testing.T) {
 	}
 }
 
-// A16: pauses of what the service is part of reach it by signal, or with its configuration.
-func TestServiceIsHeldByWhatItIsPartOf(t *testing.T) {
+// Pauses of what the service is part of reach it by signal, or with its configuration.
+func TestServiceIsPausedByWhatItIsPartOf_A16(t *testing.T) {
 	p := newPlay(t)
-	p.holds = []protocol.HoldSignal{{Scope: "runtime/edge", Pause: &entities.Pause{By: "ops"}}, {Scope: "runtime/else", Pause: &entities.Pause{By: "ops"}}}
+	p.pauses = []protocol.ScopePause{{Scope: "runtime/edge", Pause: &protocol.PauseStatus{By: "ops"}}, {Scope: "runtime/else", Pause: &protocol.PauseStatus{By: "ops"}}}
 	p.publishes(0)
 	p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
 	p.sees(minute, func(s protocol.Status) {
@@ -166,29 +166,29 @@ func TestServiceIsHeldByWhatItIsPartOf(t *testing.T) {
 		require.Equal(t, "converge resume runtime/edge", s.Channels[0].Reasons[0].Unblock)
 		require.Len(t, s.Pauses, 1, "not of a runtime that it is not on")
 	})
-	p.sends(2*minute, protocol.SignalHold, `{"scope":"application","pause":{"by":"bob","at":"2026-01-01T00:00:00Z"}}`)
-	p.sends(2*minute, protocol.SignalHold, `{"scope":"","pause":{"by":"eve","at":"2026-01-01T00:00:00Z"}}`)
-	p.sends(2*minute, protocol.SignalHold, `{"scope":"runtime/","pause":{"by":"eve","at":"2026-01-01T00:00:00Z"}}`)
-	p.sends(2*minute, protocol.SignalHold, `{"scope":"runtime/edge","pause":{}}`)
-	p.sends(2*minute, protocol.SignalHold, `{"scope":"runtime/else","pause":{"by":"ops","at":"2026-01-01T00:00:00Z"}}`)
-	p.sends(3*minute, protocol.SignalHold, `{"scope":"runtime/edge"}`)
+	p.sends(2*minute, protocol.SignalScopePause, `{"scope":"application","pause":{"by":"bob","at":"2026-01-01T00:00:00Z"}}`)
+	p.sends(2*minute, protocol.SignalScopePause, `{"scope":"","pause":{"by":"eve","at":"2026-01-01T00:00:00Z"}}`)
+	p.sends(2*minute, protocol.SignalScopePause, `{"scope":"runtime/","pause":{"by":"eve","at":"2026-01-01T00:00:00Z"}}`)
+	p.sends(2*minute, protocol.SignalScopePause, `{"scope":"runtime/edge","pause":{}}`)
+	p.sends(2*minute, protocol.SignalScopePause, `{"scope":"runtime/else","pause":{"by":"ops","at":"2026-01-01T00:00:00Z"}}`)
+	p.sends(3*minute, protocol.SignalScopePause, `{"scope":"runtime/edge"}`)
 	p.sees(4*minute, func(s protocol.Status) {
 		require.Equal(t, "staging PAUSED , prod PAUSED ", statusOf(s))
 		require.Len(t, s.Pauses, 1, "nothing that no resume would end")
 		require.Equal(t, []string{
-			`hold by : "scope" is ""; expected "application" or "runtime/NAME"`,
-			`hold by : "scope" is "runtime/"; expected "application" or "runtime/NAME"`,
-			`hold by : "pause" does not say "by" whom and "at" what time; expected both`,
+			`scope-pause by : "scope" is ""; expected "application" or "runtime/NAME"`,
+			`scope-pause by : "scope" is "runtime/"; expected "application" or "runtime/NAME"`,
+			`scope-pause by : "pause" does not say "by" whom and "at" what time; expected both`,
 		}, refusals(s))
 	})
-	p.sends(5*minute, protocol.SignalHold, `{"scope":"application"}`)
+	p.sends(5*minute, protocol.SignalScopePause, `{"scope":"application"}`)
 	p.sees(6*minute, func(s protocol.Status) { require.Equal(t, "staging CONVERGED v1, prod CONVERGED v1", statusOf(s)) })
 	p.acts(first, minute)
 }
 
-// C10: a lease is asked for until the Runtime workflow is reached; one that is not wanted goes back,
+// A lease is asked for until the Runtime workflow is reached; one that is not wanted goes back,
 // and one that is asked about is kept or given back.
-func TestServiceHoldsLeasesC10(t *testing.T) {
+func TestServiceHoldsLeases_C10(t *testing.T) {
 	p := newPlay(t)
 	rt := p.spec.Runtimes["edge"]
 	rt.MaxApplies = 1
@@ -218,8 +218,8 @@ func TestServiceHoldsLeasesC10(t *testing.T) {
 	}, p.did[:10])
 }
 
-// D16: a look at checks that cannot be had is an ERROR that delays; it is begun anew ever more slowly.
-func TestServiceWithChecksThatCannotBeJudgedD16(t *testing.T) {
+// A look at checks that cannot be had is an ERROR that delays; it is begun anew ever more slowly.
+func TestServiceWithChecksThatCannotBeJudged_D16(t *testing.T) {
 	p := newPlay(t)
 	p.checks("error-rate", entities.CheckAt{Stage: entities.PreApproval})
 	p.failing(protocol.ActivityCheck, temporalError("no such check"))
@@ -234,4 +234,60 @@ func TestServiceWithChecksThatCannotBeJudgedD16(t *testing.T) {
 	p.sees(13*minute, func(s protocol.Status) { require.Equal(t, "staging CONVERGED v1, prod CONVERGED v1", statusOf(s)) })
 	p.acts(first, minute)
 	require.Less(t, p.judged, 20)
+}
+
+// A service that was started by something else than a publication knows nothing that a verb could be about: each is
+// refused, as an update and as a signal.
+func TestServiceWithoutConfigurationRefusesVerbs(t *testing.T) {
+	for _, c := range []struct{ verb, payload string }{
+		{"release", `{"version":"v1","by":"bob"}`},
+		{"pause", `{"by":"bob"}`},
+		{"resume", `{"by":"bob"}`},
+		{"refresh", `{"by":"bob"}`},
+		{"cancel", `{"version":"v1","by":"bob"}`},
+		{"retry", `{"version":"v1","by":"bob"}`},
+		{"rollback", `{"by":"bob"}`},
+		{"delete", `{"by":"bob"}`},
+		{"approve", `{"version":"v1","topic":"go-live","by":"bob"}`},
+		{"reject", `{"version":"v1","topic":"go-live","by":"bob"}`},
+		{"bypass", `{"version":"v1","channel":"prod","condition":"x","by":"bob","reason":"x"}`},
+		{"pin", `{"version":"v1","channel":"prod","by":"bob"}`},
+		{"unpin", `{"channel":"prod","by":"bob"}`},
+	} {
+		t.Run(c.verb, func(t *testing.T) {
+			p := newPlay(t)
+			update := p.asksFor(second, c.verb, c.payload)
+			p.sends(2*second, c.verb, c.payload)
+			p.sees(minute, func(s protocol.Status) {
+				require.Len(t, s.Refused, 1)
+				require.Contains(t, s.Refused[0].Reason, "shop/web has no configuration yet")
+			})
+			p.acts(first, minute)
+			require.ErrorContains(t, update.err, "shop/web has no configuration yet")
+		})
+	}
+}
+
+// A channel of several instances moves them all, each by an apply, a lease and a removal of its own.
+func TestServiceOfAFleet(t *testing.T) {
+	p := newPlay(t)
+	rt := p.spec.Runtimes["edge"]
+	rt.MaxApplies = 1
+	p.spec.Runtimes["lake"] = rt
+	p.spec.Channels[1].Instances = []entities.InstanceSpec{
+		{Name: "eu", Runtime: "edge", Template: "t"}, {Name: "us", Runtime: "lake", Template: "t"},
+	}
+	p.publishes(0)
+	p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	p.sends(minute, protocol.SignalGranted, `{"id":"service/shop/web/prod/us/v1/1","runtime":"lake"}`)
+	p.sees(2*minute, func(s protocol.Status) { require.Equal(t, "staging CONVERGED v1, prod CONVERGED v1", statusOf(s)) })
+	p.sends(3*minute, protocol.Publish, `{"incarnation":2,"hash":"h2","store":"s","by":"ci"}`)
+	p.sends(4*minute, protocol.Delete, `{"by":"alice"}`)
+	p.env.ExecuteWorkflow(Service, first)
+	require.NoError(t, p.env.GetWorkflowError())
+	require.ElementsMatch(t, []string{ // several go on at once
+		"apply v1 to staging", "lease service/shop/web/prod/us/v1/1 of lake", "apply v1 to prod/eu", "apply v1 to prod/us",
+		"give service/shop/web/prod/us/v1/1 to lake",
+		"remove v1 from prod/eu on edge", "remove v1 from prod/us on lake", "remove v1 from staging on edge",
+	}, p.work("keep"))
 }

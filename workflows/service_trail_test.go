@@ -12,7 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/decide"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/state"
+	"github.com/converge-engine/converge/entities/view"
 )
 
 func (p *play) history() protocol.HistoryAnswer {
@@ -24,15 +27,15 @@ func (p *play) history() protocol.HistoryAnswer {
 }
 
 // whole checks that the trail in the store and what is carried have every line once.
-func (p *play) whole(s *entities.State) {
+func (p *play) whole(s *state.State) {
 	for n := int64(1); n <= s.AuditLines-int64(len(s.Audit)); n++ {
 		require.Contains(p, p.trail, n)
 	}
 }
 
-// D13: audit lines go to the store now and then, all of them when a run ends, and none is lost when the
+// Audit lines go to the store now and then, all of them when a run ends, and none is lost when the
 // store took them but the worker died before it heard so.
-func TestServiceKeepsItsTrailD13(t *testing.T) {
+func TestServiceKeepsItsTrail(t *testing.T) {
 	p := newPlay(t)
 	p.publishes(0)
 	for n := range 9 {
@@ -47,13 +50,13 @@ func TestServiceKeepsItsTrailD13(t *testing.T) {
 		h := p.history()
 		require.Positive(t, h.Stored)
 		require.Equal(t, h.Stored+1, h.Lines[0].N)
-		require.Less(t, len(h.Lines), entities.FlushAudit)
+		require.Less(t, len(h.Lines), state.FlushAudit)
 		p.failing(protocol.ActivityHistory, errors.New("the answer was lost"))
 	})
 	next := p.acts(first, minute)
-	require.NotEmpty(t, next.State.Audit, "what the store did not take is carried along")
-	require.Empty(t, next.State.Problem)
-	p.whole(next.State)
+	require.NotEmpty(t, p.stateOf(next).Audit, "what the store did not take is carried along")
+	require.Empty(t, p.stateOf(next).Problem)
+	p.whole(p.stateOf(next))
 
 	before := p
 	p = newPlay(t)
@@ -61,35 +64,35 @@ func TestServiceKeepsItsTrailD13(t *testing.T) {
 	p.trail = before.trail
 	p.sees(time.Second, func(s protocol.Status) { require.Equal(t, "staging CONVERGED v9, prod CONVERGED v9", statusOf(s)) })
 	next = p.acts(next, minute)
-	require.Empty(t, next.State.Audit)
-	require.Len(t, p.trail, int(next.State.AuditLines))
+	require.Empty(t, p.stateOf(next).Audit)
+	require.Len(t, p.trail, int(p.stateOf(next).AuditLines))
 }
 
-// Somebody is told of chosen events, one after another, each until it arrives; a run does not wait
+// Chosen events are announced, one after another, each until it arrives; a run does not wait
 // for that.
 func TestServiceAnnounces(t *testing.T) {
 	p := newPlay(t)
 	p.spec.Notifications = []entities.Notification{{Name: "chat", Events: []string{entities.EventSucceeded, entities.EventRelease}}}
 	p.publishes(0)
 	p.sends(time.Second, protocol.Release, `{"version":"v1","by":"ci"}`)
-	p.sees(minute, func(protocol.Status) { require.Len(t, p.told, 3) })
+	p.sees(minute, func(protocol.Status) { require.Len(t, p.announced, 3) })
 	p.at(2*minute, func() { p.failing(protocol.ActivityAnnounce, errors.New("404")) })
 	p.sends(3*minute, protocol.Release, `{"version":"v2","by":"ci"}`)
 	next := p.acts(first, minute)
-	require.IsIncreasing(t, p.told)
-	require.Len(t, next.State.Announcements, 3)
+	require.IsIncreasing(t, p.announced)
+	require.Len(t, p.stateOf(next).Announcements, 3)
 
 	before := p
 	p = newPlay(t)
 	p.follows(before)
-	p.sees(minute, func(protocol.Status) { require.Len(t, p.told, 3) })
+	p.sees(minute, func(protocol.Status) { require.Len(t, p.announced, 3) })
 	next = p.acts(next, minute)
-	require.Empty(t, next.State.Announcements)
+	require.Empty(t, p.stateOf(next).Announcements)
 }
 
-// A24: what is no longer declared is taken down when somebody asks for it; then its trail is written and
-// its workflow ends, whoever is still away.
-func TestServiceEndsWhenItIsTakenDownA24(t *testing.T) {
+// What is no longer declared is taken down when somebody asks for it; then its trail is written and
+// its workflow ends, whatever still does not answer.
+func TestServiceEndsWhenItIsTakenDown_A24(t *testing.T) {
 	p := newPlay(t)
 	p.spec.Grants = []entities.Grant{{Verbs: []string{"delete"}, To: []string{"alice"}}}
 	p.publishes(0)
@@ -116,27 +119,31 @@ func TestServiceEndsWhenItIsTakenDownA24(t *testing.T) {
 
 // What a search finds is what people are waited for now.
 func TestWaitingFor(t *testing.T) {
-	pass := entities.Judgement{ID: "channel-stable/staging", Verdict: entities.Pass}
-	waits := func(id string) entities.Judgement {
-		return entities.Judgement{ID: id, Verdict: entities.Wait, Unblock: "x"}
+	pass := decide.Judgement{Kind: decide.KindChannelStable, ID: "channel-stable/staging", Verdict: entities.Pass}
+	waits := func(topic string) decide.Judgement {
+		return decide.Judgement{Kind: decide.KindApproval, ID: "approval/" + topic, Subject: topic, Verdict: entities.Wait, Unblock: "x"}
 	}
-	d := &entities.Decision{Channels: []entities.ChannelDecision{
-		{Gates: []entities.Judgement{pass, waits("approval/go-live"), waits("approval/prod-eu"), waits("office-hours")}},
-		{Gates: []entities.Judgement{pass, waits("approval/go-live")}},
-		{Gates: []entities.Judgement{waits("error-rate"), waits("approval/too-early")}},
-		{Gates: []entities.Judgement{waits("approval/apply/prod-us")}},
+	check := func(id string) decide.Judgement {
+		return decide.Judgement{Kind: decide.KindCheck, ID: id, Verdict: entities.Wait}
+	}
+	d := &decide.Decision{Channels: []decide.ChannelDecision{
+		{Gates: []decide.Judgement{pass, waits("go-live"), waits("prod-eu"), check("office-hours")}},
+		{Gates: []decide.Judgement{pass, waits("go-live")}},
+		{Gates: []decide.Judgement{check("error-rate"), waits("too-early")}},
+		{Gates: []decide.Judgement{waits("apply/prod-us")}},
 	}}
-	require.Equal(t, []string{"approval:apply/prod-us", "approval:go-live", "approval:prod-eu"}, waitingFor(d))
+	require.Equal(t, []string{"approval:apply/prod-us", "approval:go-live", "approval:prod-eu"}, view.WaitingFor(d))
 }
 
-// A14: the server terminates a workflow whose search attribute is larger than it takes.
+// The server terminates a workflow whose search attribute is larger than it takes.
 func TestWaitingForFitsIntoASearchAttribute_A14(t *testing.T) {
-	d := &entities.Decision{}
+	d := &decide.Decision{}
 	for n := range 500 {
-		d.Channels = append(d.Channels, entities.ChannelDecision{Gates: []entities.Judgement{
-			{ID: fmt.Sprintf("approval/%s-%03d", strings.Repeat("c", 59), n), Verdict: entities.Wait},
+		topic := fmt.Sprintf("%s-%03d", strings.Repeat("c", 59), n)
+		d.Channels = append(d.Channels, decide.ChannelDecision{Gates: []decide.Judgement{
+			{Kind: decide.KindApproval, ID: "approval/" + topic, Subject: topic, Verdict: entities.Wait},
 		}})
-		waits := waitingFor(d)
+		waits := view.WaitingFor(d)
 		raw, err := json.Marshal(waits)
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(raw), 2048)
@@ -144,7 +151,7 @@ func TestWaitingForFitsIntoASearchAttribute_A14(t *testing.T) {
 		kept := slices.ContainsFunc(waits, func(w string) bool { return strings.HasSuffix(w, last) })
 		require.Equal(t, !kept, slices.Contains(waits, "more"), "what is left out is told")
 	}
-	require.Greater(t, len(waitingFor(d)), 20)
+	require.Greater(t, len(view.WaitingFor(d)), 20)
 }
 
 // A token is taken out of a payload however it is written, and nothing else is.
@@ -153,8 +160,8 @@ func TestWithoutToken(t *testing.T) {
 	require.JSONEq(t, `{"BY":"bob"}`, string(withoutToken(json.RawMessage(`{"BY":"bob","token":"z"}`), "alice")))
 }
 
-// D13: a release that moves hundreds of channels in one moment leaves a line for each.
-func TestServiceLosesNoLineOfManyChannelsD13(t *testing.T) {
+// A release that moves hundreds of channels in one moment leaves a line for each.
+func TestServiceLosesNoLineOfManyChannels(t *testing.T) {
 	p := newPlay(t)
 	for n := range 300 {
 		c := p.spec.Channels[0]

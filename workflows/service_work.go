@@ -10,7 +10,9 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/decide"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/state"
 )
 
 const (
@@ -19,95 +21,95 @@ const (
 	patience  = 2 * time.Minute  // for another worker to take over, or for a first one to appear
 )
 
-// apply starts one apply. That it failed is its answer; an error means that no worker ended it.
-func (s *service) apply(op entities.ApplyOp) {
-	spec := s.state.Spec
-	rt, runtime := s.runtimeOf(op.Channel)
-	timeout := op.Timeout + rt.Timing.FetchTimeout + margin
-	ctx := workflow.WithActivityOptions(s.ctx, workflow.ActivityOptions{
-		TaskQueue:              queueOf(runtime, rt),
+// lasting are the options of an activity that heartbeats and is begun anew on another worker when its own is lost.
+func lasting(queue string, timeout time.Duration, text string) workflow.ActivityOptions {
+	return workflow.ActivityOptions{
+		TaskQueue:              queue,
 		StartToCloseTimeout:    timeout,
 		ScheduleToCloseTimeout: timeout + patience,
 		HeartbeatTimeout:       heartbeat,
 		RetryPolicy:            &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 1},
-		Summary:                fmt.Sprintf("apply %s to %s", op.Target.FullVersion, op.Channel),
-	})
+		Summary:                summary(text),
+	}
+}
+
+// instanceRef names an instance and a target of it to an activity.
+func instanceRef(id entities.InstanceID, t entities.Target) protocol.InstanceRef {
+	return protocol.InstanceRef{ID: id, FullVersion: t.FullVersion, Payload: t.Payload}
+}
+
+// apply starts one apply. That it failed is its answer; an error means that no worker ended it.
+func (s *service) apply(op state.ApplyOp) {
+	name, rt := s.state.Runtime(op.Instance)
+	text := fmt.Sprintf("apply %s to %s", op.Target.FullVersion, s.state.Shown(op.Instance))
+	ctx := workflow.WithActivityOptions(s.ctx, lasting(queueOf(name, rt), op.Timeout+rt.Timing.FetchTimeout+margin, text))
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityApply, protocol.ApplyRequest{
-		Application: s.state.Application, Service: s.state.Service, ServiceID: spec.ServiceID,
-		Runtime: runtime, RuntimeDigest: rt.Digest, Attempt: op.Attempt,
-		Instance: protocol.InstanceRef{Channel: op.Channel, FullVersion: op.Target.FullVersion, Payload: op.Target.Payload},
-		Timeout:  op.Timeout, FetchTimeout: rt.Timing.FetchTimeout,
+		Application: s.application, Service: s.service, ServiceID: s.state.Spec.ServiceID,
+		Runtime: name, RuntimeDigest: rt.Digest, Attempt: op.Attempt, Instance: instanceRef(op.Instance, op.Target),
+		Timeout: op.Timeout, FetchTimeout: rt.Timing.FetchTimeout,
 	})
 	s.await(func(ctx workflow.Context) {
 		var answer protocol.ApplyAnswer
-		now := func() time.Time { return workflow.Now(ctx) }
-		if err := future.Get(ctx, &answer); err != nil {
-			s.state.ApplyLost(op.Channel, op.Target, "interrupted: "+rootCause(err), now())
+		err := future.Get(ctx, &answer)
+		now := workflow.Now(ctx)
+		switch {
+		case err != nil:
+			s.state.ApplyLost(op.Instance, op.Target, "interrupted: "+rootCause(err), now)
+			return
+		case answer.Unready:
+			s.state.ApplyUnready(op.Instance, op.Target, answer.Err, now)
 			return
 		}
-		if answer.Unready {
-			s.state.ApplyUnready(op.Channel, op.Target, answer.Err, now())
-			return
-		}
-		s.state.ApplyEnded(op.Channel, op.Target, answer.Err, answer.Permanent, now())
+		s.state.ApplyEnded(op.Instance, op.Target, answer.Err, answer.Permanent, now)
 		if answer.Reading != nil {
-			s.state.Looked(op.Channel, op.Target.FullVersion, *answer.Reading, true, now())
+			s.state.Observed(op.Instance, op.Target.FullVersion, *answer.Reading, true, now)
 		}
 	})
 }
 
 // ask asks an exit-code runtime about a version that is not yet the target (C7).
-func (s *service) ask(op entities.AskOp) {
-	rt, runtime := s.runtimeOf(op.Channel)
-	request := s.observeRequest(runtime, rt, 0)
-	request.Instances = []protocol.InstanceRef{{Channel: op.Channel, FullVersion: op.Target.FullVersion, Payload: op.Target.Payload}}
-	future := s.observe(s.ctx, request, rt, "ask about "+op.Target.FullVersion+" in "+op.Channel)
+func (s *service) ask(op state.AskOp) {
+	name, rt := s.state.Runtime(op.Instance)
+	request := s.observeRequest(name, rt, 0)
+	request.Instances = []protocol.InstanceRef{instanceRef(op.Instance, op.Target)}
+	future := s.observe(s.ctx, request, rt, "ask about "+op.Target.FullVersion+" in "+s.state.Shown(op.Instance))
 	s.await(func(ctx workflow.Context) {
 		var answer protocol.ObserveAnswer
-		if err := future.Get(ctx, &answer); err != nil {
-			answer.Readings = map[string]entities.Reading{op.Channel: s.unreadable(err, runtime, rt)}
+		err := future.Get(ctx, &answer)
+		reading := answer.Readings[op.Instance]
+		if err != nil {
+			reading = s.unreadable(err, name, rt)
 		}
-		reading := answer.Readings[op.Channel]
 		reading.At = workflow.Now(ctx) // the backoff after a failed question counts from here
-		s.state.AskAnswered(op.Channel, op.Target, reading)
+		s.state.AskAnswered(op.Instance, op.Target, reading)
 	})
 }
 
-// await runs a coroutine that takes in the result of something in flight.
-func (s *service) await(take func(workflow.Context)) {
-	s.busy++
-	workflow.Go(s.ctx, func(ctx workflow.Context) {
-		take(ctx)
-		s.busy--
-		s.woken = true
-	})
-}
-
-// watch is a look under way: it returns when something is not as known.
+// watch is an observation under way: it returns when something is not as known.
 type watch struct {
-	entities.Watch
+	decide.Watch
 	cancel workflow.CancelFunc
-	ended  map[string]time.Time // by channel: when the last apply had ended when the watch began
+	ended  map[entities.InstanceID]time.Time // when the last apply had ended when the watch began
 }
 
-// arrangeWatches makes what is under observation what should be (DESIGN section 3, observing
-// without history). While anything moves, a steady watch is left as it is even though what it
-// knows grows old: replacing it once at the end costs less history, and meanwhile the moving ones
-// are looked at by a watch of their own.
+// arrangeWatches makes what is under observation what should be. An observation is an activity that the server
+// repeats without history, and that ends when it has news. While anything moves, a steady watch is left as it is even
+// though what it knows grows old: replacing it once at the end costs less history, and meanwhile the moving instances
+// are observed by a watch of their own.
 func (s *service) arrangeWatches() {
 	if s.ending() && s.atRest() {
 		return // the next run starts its own
 	}
-	wanted := map[string]entities.Watch{}
+	wanted := map[string]decide.Watch{}
 	moving := s.busy > 0
-	for _, w := range s.state.Watches() {
+	for _, w := range decide.Watches(s.state) {
 		wanted[w.Key()] = w
 		moving = moving || w.Moving
 	}
 	for _, key := range entities.SortedKeys(s.watches) {
 		have := s.watches[key]
 		w, ok := wanted[key]
-		if ok && slices.Equal(w.Looks, have.Looks) || moving && !have.Moving {
+		if ok && slices.Equal(w.Watched, have.Watched) || moving && !have.Moving {
 			continue
 		}
 		have.cancel()
@@ -120,32 +122,34 @@ func (s *service) arrangeWatches() {
 	}
 }
 
-func (s *service) startWatch(w entities.Watch) {
-	rt := s.state.Spec.Runtimes[w.Runtime]
-	interval, word := rt.Timing.SteadyPollInterval, "watch "
+func (s *service) startWatch(w decide.Watch) {
+	rt := *s.state.Spec.Runtime(w.Runtime)
+	interval, word := rt.Timing.SteadyPollInterval, "watch"
 	if w.Moving {
-		interval, word = rt.Timing.PollInterval, "follow "
+		interval, word = rt.Timing.PollInterval, "follow"
 	}
 	request := s.observeRequest(w.Runtime, rt, interval)
-	running := &watch{Watch: w, ended: map[string]time.Time{}}
-	names := word
-	for n, l := range w.Looks {
-		request.Instances = append(request.Instances, protocol.InstanceRef{
-			Channel: l.Channel, FullVersion: l.Target.FullVersion, Payload: l.Target.Payload, Known: l.Known,
-		})
-		running.ended[l.Channel] = s.state.Instance(l.Channel).Progress.Ended
-		if n < 5 {
-			names += l.Channel + " "
-		}
+	running := &watch{Watch: w, ended: map[entities.InstanceID]time.Time{}}
+	for _, one := range w.Watched {
+		ref := instanceRef(one.Instance, one.Target)
+		ref.Known = one.Known
+		request.Instances = append(request.Instances, ref)
+		running.ended[one.Instance] = s.applyEnded(one.Instance)
 	}
-	if n := len(w.Looks); n > 5 {
-		names += fmt.Sprintf("and %d more ", n-5)
-	}
+	names := firsts(w.Watched, 5, func(one decide.Watched) string { return s.state.Shown(one.Instance) })
 	ctx, cancel := workflow.WithCancel(s.ctx)
 	running.cancel = cancel
 	s.watches[w.Key()] = running
-	future := s.observe(ctx, request, rt, names+"on "+w.Runtime)
+	future := s.observe(ctx, request, rt, word+names+" on "+w.Runtime)
 	workflow.Go(ctx, func(ctx workflow.Context) { s.watched(ctx, running, future) })
+}
+
+// applyEnded is when the last apply of an instance ended.
+func (s *service) applyEnded(id entities.InstanceID) time.Time {
+	if i := s.state.Instances[id]; i != nil {
+		return i.Delivery.Apply.Ended
+	}
+	return time.Time{}
 }
 
 // watched takes in what a watch saw.
@@ -157,40 +161,35 @@ func (s *service) watched(ctx workflow.Context, w *watch, future workflow.Future
 	}
 	delete(s.watches, w.Key())
 	s.woken = true
-	if err != nil {
-		rt := s.state.Spec.Runtimes[w.Runtime]
-		answer.Readings = map[string]entities.Reading{}
-		for _, l := range w.Looks {
-			answer.Readings[l.Channel] = s.unreadable(err, w.Runtime, rt)
-		}
-	}
-	for _, l := range w.Looks {
-		reading, seen := answer.Readings[l.Channel]
-		if !seen {
+	for _, one := range w.Watched {
+		reading, seen := answer.Readings[one.Instance]
+		if err != nil {
+			reading = s.unreadable(err, w.Runtime, *s.state.Spec.Runtime(w.Runtime))
+		} else if !seen {
 			continue
 		}
-		fresh := s.state.Instance(l.Channel).Progress.Ended.Equal(w.ended[l.Channel])
-		s.state.Looked(l.Channel, l.Target.FullVersion, reading, fresh, workflow.Now(ctx))
+		fresh := s.applyEnded(one.Instance).Equal(w.ended[one.Instance])
+		s.state.Observed(one.Instance, one.Target.FullVersion, reading, fresh, workflow.Now(ctx))
 	}
 }
 
 func (s *service) observeRequest(runtime string, rt entities.RuntimeSpec, interval time.Duration) protocol.ObserveRequest {
 	return protocol.ObserveRequest{
-		Application: s.state.Application, Service: s.state.Service, ServiceID: s.state.Spec.ServiceID,
+		Application: s.application, Service: s.service, ServiceID: s.state.Spec.ServiceID,
 		Runtime: runtime, RuntimeDigest: rt.Digest, Interval: interval, Timeout: rt.Timing.FetchTimeout,
 	}
 }
 
-// observe starts a look that is repeated by the server, without history, until it has news: the
+// observe starts an observation that is repeated by the server, without history, until it has news: the
 // activity asks for its next attempt itself, and the policy must not be slower than it asks.
-func (s *service) observe(ctx workflow.Context, r protocol.ObserveRequest, rt entities.RuntimeSpec, summary string) workflow.Future {
+func (s *service) observe(ctx workflow.Context, r protocol.ObserveRequest, rt entities.RuntimeSpec, text string) workflow.Future {
 	options := workflow.ActivityOptions{
 		TaskQueue:           queueOf(r.Runtime, rt),
 		StartToCloseTimeout: r.Timeout + margin,
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval: time.Second, BackoffCoefficient: 1, MaximumInterval: max(r.Interval, rt.Timing.SteadyPollInterval, time.Second),
 		},
-		Summary: summary,
+		Summary: text,
 	}
 	if rt.Remote { // somebody else's worker: that there is none must show
 		options.ScheduleToStartTimeout = patience
@@ -205,12 +204,7 @@ func (s *service) unreadable(err error, runtime string, rt entities.RuntimeSpec)
 	if errors.As(err, &timeout) && rt.Remote {
 		e = &entities.ReadingError{Code: "no-worker", Message: "no worker polls " + queueOf(runtime, rt)}
 	}
-	return entities.Reading{Err: e, At: workflow.Now(s.ctx)}
-}
-
-func (s *service) runtimeOf(channel string) (entities.RuntimeSpec, string) {
-	c, _ := s.state.Spec.Channel(channel)
-	return s.state.Spec.Runtimes[c.Runtime], c.Runtime
+	return entities.Reading{Err: e, At: s.now()}
 }
 
 // queueOf: all activities share the workflows' queue, so that they can start eagerly in the same
@@ -222,42 +216,12 @@ func queueOf(runtime string, rt entities.RuntimeSpec) string {
 	return protocol.TaskQueue
 }
 
-// timer is the one timer of a run: made again only when something is due earlier.
-type timer struct {
-	at     time.Time
-	cancel workflow.CancelFunc
-}
-
-// wakeAt arranges that the loop wakes at a time; zero is never.
-func (s *service) wakeAt(at time.Time) {
-	if !s.timer.at.IsZero() && !at.IsZero() && !at.Before(s.timer.at) {
-		return // it fires early, and then the loop decides again
-	}
-	if !s.timer.at.IsZero() {
-		s.timer.cancel()
-		s.timer = timer{}
-	}
-	if at.IsZero() || s.ending() && s.atRest() {
-		return
-	}
-	ctx, cancel := workflow.WithCancel(s.ctx)
-	s.timer = timer{at: at, cancel: cancel}
-	due := max(at.Sub(workflow.Now(ctx)), time.Millisecond)
-	future := workflow.NewTimerWithOptions(ctx, due, workflow.TimerOptions{Summary: s.dueSummary(at)})
-	workflow.Go(ctx, func(ctx workflow.Context) {
-		if future.Get(ctx, nil) == nil && s.timer.at.Equal(at) {
-			s.timer = timer{}
-			s.woken = true
-		}
-	})
-}
-
 // dueSummary names what is due for the Temporal UI.
 func (s *service) dueSummary(at time.Time) string {
 	for _, c := range s.decision.Channels {
 		for _, g := range c.Gates {
 			if g.Next.Equal(at) && g.Verdict != entities.Pass {
-				return clip(g.ID+" "+g.Reason, maxSummary)
+				return summary(g.ID + " " + g.Reason)
 			}
 		}
 	}
@@ -268,6 +232,3 @@ func (s *service) dueSummary(at time.Time) string {
 	}
 	return "try again"
 }
-
-// maxSummary bounds a line for the Temporal UI, in bytes.
-const maxSummary = 120

@@ -17,7 +17,7 @@ import (
 )
 
 // alertmanager waits while an alert that matches is active, neither silenced nor inhibited (A20).
-type alertmanager struct{ places Places }
+type alertmanager struct{ sources Sources }
 
 // alert is what /api/v2/alerts says of one.
 type alert struct {
@@ -31,13 +31,13 @@ type alert struct {
 	} `json:"status"`
 }
 
-func (c alertmanager) Judge(ctx context.Context, a Asked) (entities.CheckReading, error) {
+func (c alertmanager) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
 	d := a.Definition.Alertmanager
 	switch {
 	case d == nil:
 		return incomplete(a)
 	case len(d.Matchers) == 0:
-		return unjudged("it has no matchers, so that any alert of anybody would hold this release")
+		return unevaluated("it has no matchers, so that every alert would block this release")
 	}
 	query := url.Values{"active": {"true"}, "silenced": {"false"}, "inhibited": {"false"}}
 	var matchers []string
@@ -45,17 +45,17 @@ func (c alertmanager) Judge(ctx context.Context, a Asked) (entities.CheckReading
 		matchers = append(matchers, name+"="+strconv.Quote(d.Matchers[name]))
 	}
 	query["filter"] = matchers
-	r := request{places: c.places, url: strings.TrimRight(d.URL, "/") + "/api/v2/alerts?" + query.Encode(), token: d.Token}
+	r := request{sources: c.sources, url: strings.TrimRight(d.URL, "/") + "/api/v2/alerts?" + query.Encode(), token: d.Token}
 	got, err := r.do(ctx)
 	if err != nil {
 		return entities.CheckReading{}, err
 	}
 	var alerts []alert
 	if got.status != http.StatusOK {
-		return unjudged("%s answered %d: %s", r.where(), got.status, oneLine(got.text, maxExcerpt))
+		return unevaluated("%s answered %d: %s", r.where(), got.status, oneLine(got.text, maxExcerpt))
 	}
 	if err := json.Unmarshal(got.body, &alerts); err != nil {
-		return unjudged("%s answered nothing that an Alertmanager says: %s", r.where(), oneLine(got.text, maxExcerpt))
+		return unevaluated("%s answered nothing that an Alertmanager says: %s", r.where(), oneLine(got.text, maxExcerpt))
 	}
 	alerts = slices.DeleteFunc(alerts, func(a alert) bool { // should a server ignore what it was asked
 		return len(a.Status.SilencedBy)+len(a.Status.InhibitedBy) > 0

@@ -9,13 +9,13 @@ import (
 // always gives a fixed verdict, for trying out (A20).
 type always struct{}
 
-func (always) Judge(_ context.Context, a Asked) (entities.CheckReading, error) {
+func (always) Evaluate(_ context.Context, a Asked) (entities.CheckReading, error) {
 	d := a.Definition.Always
 	if d == nil {
 		return incomplete(a)
 	}
-	if !known(d.Verdict) {
-		return unjudged("verdict is %q; expected PASS, WAIT, FAIL or ERROR", d.Verdict)
+	if !d.Verdict.Known() {
+		return unevaluated("verdict is %q; expected PASS, WAIT, FAIL or ERROR", d.Verdict)
 	}
 	reason := d.Reason
 	if reason == "" {

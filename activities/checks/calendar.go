@@ -209,7 +209,7 @@ func without(spans, closed []span) []span {
 
 const (
 	horizonYears = 5  // what opens later than that never opens
-	stride       = 28 // days looked at in one go
+	stride       = 28 // days searched in one go
 )
 
 // around is the first open span that ends after now, whole: it may have begun before. Without one, up to

@@ -13,25 +13,25 @@ import (
 
 const (
 	defaultOver  = 24 * time.Hour
-	finestLook   = time.Second     // between the points of which the maximum is taken
-	coarsestLook = 5 * time.Minute // a peak between two points is not seen
-	looksOver    = 1440
+	finestStep   = time.Second     // between the points of which the maximum is taken
+	coarsestStep = 5 * time.Minute // a peak between two points is not seen
+	stepsOver    = 1440
 )
 
 // capacity waits while what will serve is less than the recent maximum use (D19); as much passes.
-type capacity struct{ places Places }
+type capacity struct{ sources Sources }
 
-func (c capacity) Judge(ctx context.Context, a Asked) (entities.CheckReading, error) {
+func (c capacity) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
 	d := a.Definition.Capacity
 	switch {
 	case d == nil:
 		return incomplete(a)
 	case (d.Capacity == "") == (d.Parameter == ""):
-		return unjudged("what will serve is said by a query or by a parameter; expected exactly one of them")
+		return unevaluated("what will serve is said by a query or by a parameter; expected exactly one of them")
 	case d.Use == "":
-		return unjudged("it has no query of the present use")
+		return unevaluated("it has no query of the present use")
 	}
-	server := promServer{places: c.places, url: d.URL, token: d.Token}
+	server := promServer{sources: c.sources, url: d.URL, token: d.Token}
 	over := d.Over
 	if over <= 0 {
 		over = defaultOver
@@ -52,7 +52,7 @@ func (c capacity) Judge(ctx context.Context, a Asked) (entities.CheckReading, er
 
 // recentMaximum is the query of the maximum of a query over a time until now.
 func recentMaximum(query string, over time.Duration) string {
-	every := min(max((over/looksOver).Round(time.Second), finestLook), coarsestLook)
+	every := min(max((over/stepsOver).Round(time.Second), finestStep), coarsestStep)
 	return fmt.Sprintf("max_over_time((%s)[%dms:%dms])", query, over.Milliseconds(), every.Milliseconds())
 }
 
@@ -78,7 +78,7 @@ func (c capacity) serves(ctx context.Context, server promServer, a Asked) (float
 	if d.Capacity != "" {
 		return server.one(ctx, "capacity", d.Capacity)
 	}
-	units, err := c.places.parameter(ctx, a.Look.Payload, d.Parameter)
+	units, err := c.sources.parameter(ctx, a.Evaluation.Payload, d.Parameter)
 	if err != nil {
 		return 0, err
 	}
@@ -89,7 +89,7 @@ func (c capacity) serves(ctx context.Context, server promServer, a Asked) (float
 }
 
 // parameter reads a number out of a payload.
-func (p Places) parameter(ctx context.Context, digest, name string) (float64, error) {
+func (p Sources) parameter(ctx context.Context, digest, name string) (float64, error) {
 	switch {
 	case p.Payloads == nil:
 		return 0, fmt.Errorf("parameter %s is not known here", name)

@@ -6,19 +6,19 @@ import (
 	"fmt"
 
 	"github.com/converge-engine/converge/entities"
-	"github.com/converge-engine/converge/entities/solver"
+	"github.com/converge-engine/converge/entities/order"
 )
 
-// capacityOrder holds a change of capacity until the other service has made its own, where that one
+// capacityOrder blocks a change of capacity until the other service has made its own, where that one
 // goes first (D20, D21). A change without an impact on capacity passes, and nobody is asked.
-type capacityOrder struct{ places Places }
+type capacityOrder struct{ sources Sources }
 
-func (c capacityOrder) Judge(ctx context.Context, a Asked) (entities.CheckReading, error) {
+func (c capacityOrder) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
 	d := a.Definition.Dependency
 	if d == nil || d.Parameter == "" {
-		return unjudged("it names no parameter that says the capacity")
+		return unevaluated("it names no parameter that says the capacity")
 	}
-	first, err := solver.FirstWhen(d.First)
+	first, err := order.FirstWhen(d.First)
 	if err != nil {
 		return entities.CheckReading{}, err
 	}
@@ -26,10 +26,10 @@ func (c capacityOrder) Judge(ctx context.Context, a Asked) (entities.CheckReadin
 	if err != nil {
 		return entities.CheckReading{}, err
 	}
-	if mine.Direction() == solver.Same {
+	if mine.Direction() == order.Same {
 		return pass("the capacity %s, so that nothing depends on it", mine)
 	}
-	return c.places.onOther(ctx, a, func(o other) (entities.CheckReading, error) {
+	return c.sources.onOther(ctx, a, func(o other) (entities.CheckReading, error) {
 		if why, err := c.behind(ctx, a, o); err != nil || why != "" {
 			if err != nil {
 				return entities.CheckReading{}, err
@@ -40,7 +40,7 @@ func (c capacityOrder) Judge(ctx context.Context, a Asked) (entities.CheckReadin
 		if err != nil {
 			return entities.CheckReading{}, err
 		}
-		if solver.Delays(mine, first, others) {
+		if order.Delays(mine, first, others) {
 			return o.delayed("%s %s and is to go first when %s: this one %s", otherOf(a), others, mine.Direction(), mine)
 		}
 		return pass("this one %s, %s %s: it need not wait", mine, otherOf(a), others)
@@ -48,18 +48,18 @@ func (c capacityOrder) Judge(ctx context.Context, a Asked) (entities.CheckReadin
 }
 
 // mine is the change of this service. Where nothing is yet, it comes from 0.
-func (c capacityOrder) mine(ctx context.Context, a Asked) (change solver.Change, err error) {
+func (c capacityOrder) mine(ctx context.Context, a Asked) (change order.Change, err error) {
 	name := a.Definition.Dependency.Parameter
-	if change.After, err = c.places.parameter(ctx, a.Look.Payload, name); err != nil || a.Look.Present == "" {
+	if change.After, err = c.sources.parameter(ctx, a.Evaluation.Payload, name); err != nil || a.Evaluation.Present == "" {
 		return change, err
 	}
-	change.Before, err = c.places.parameter(ctx, a.Look.Present, name)
+	change.Before, err = c.sources.parameter(ctx, a.Evaluation.Present, name)
 	return change, err
 }
 
 // others is the change that the other service is still to make: from what it has reached to what is
 // next in line for it.
-func (c capacityOrder) others(ctx context.Context, a Asked, o other) (change solver.Change, err error) {
+func (c capacityOrder) others(ctx context.Context, a Asked, o other) (change order.Change, err error) {
 	if change.Before, err = c.of(ctx, a, o.present()); err != nil {
 		return change, err
 	}
@@ -72,7 +72,7 @@ func (c capacityOrder) of(ctx context.Context, a Asked, version string) (float64
 		return 0, nil
 	}
 	d, at := a.Definition.Dependency, otherOf(a)
-	parameters, err := c.places.Services.Parameters(ctx, a.Definition.Application, at.service, at.channel, version)
+	parameters, err := c.sources.Services.Parameters(ctx, a.Definition.Application, at.service, at.channel, version)
 	if err != nil {
 		return 0, fmt.Errorf("parameters of %s of %s: %w", version, at, err)
 	}
@@ -88,14 +88,14 @@ func (c capacityOrder) of(ctx context.Context, a Asked, version string) (float64
 }
 
 // behind says which of the two has not yet read the newest incarnation: until both have, their
-// differences are not of one intent (D20). A service is told of an incarnation only when that changes
+// differences are not of one intent (D20). A service is notified of an incarnation only when that changes
 // something for it, so it is by the rules themselves that they are compared.
 func (c capacityOrder) behind(ctx context.Context, a Asked, o other) (string, error) {
-	newest, specs, err := c.places.Services.Newest(ctx, a.Definition.Application)
+	newest, specs, err := c.sources.Services.Newest(ctx, a.Definition.Application)
 	if err != nil {
 		return "", fmt.Errorf("newest incarnation of %s: %w", a.Definition.Application, err)
 	}
-	own, err := c.places.Services.Status(ctx, a.Definition.Application, a.Definition.Service)
+	own, err := c.sources.Services.Status(ctx, a.Definition.Application, a.Definition.Service)
 	if errors.Is(err, ErrNoService) {
 		return fmt.Sprintf("%s has not started yet", a.Definition.Service), nil
 	}

@@ -1,7 +1,7 @@
-// Package checks judges what stands between a release and its target and lies outside of the workflow:
+// Package checks evaluates what stands between a release and its target and lies outside of the workflow:
 // protections (A19, A20, D16–D19) and conditions on other services (D20–D22). Each kind is one file
-// behind Checker and one line in kinds. A check says PASS, WAIT (not now), FAIL (not by itself) or
-// ERROR (it could not be judged), with a reason for people.
+// behind Evaluator and one line in kinds. A check says PASS, WAIT (not now), FAIL (not by itself) or
+// ERROR (it could not be evaluated), with a reason for people.
 //
 // A check changes nothing, keeps nothing, and answers the question from what is there now. It lets no
 // secret out. It may import entities, intent and runtimes; it knows nothing of Temporal.
@@ -23,24 +23,24 @@ import (
 // Asked is what a check is asked.
 type Asked struct {
 	Definition entities.CheckDefinition
-	Look       entities.CheckLook
-	// Version is what a person or CI named; empty: what Look.FullVersion was made from.
+	Evaluation entities.Evaluation
+	// Version is what a person or CI named; empty: what Evaluation.FullVersion was made from.
 	Version string
-	// ServiceID is what commands are told (C7).
+	// ServiceID is what commands get (C7).
 	ServiceID string
 	Now       time.Time
 }
 
-// Checker is one way to judge. Judge may be called again and at the same time; it returns soon after
-// ctx ends. An error is that it could not be judged (D16), which is never a verdict on the release; its
-// text needs no name of the check, and must hold no secret. Now and At are not its business.
-type Checker interface {
-	Judge(ctx context.Context, a Asked) (entities.CheckReading, error)
+// Evaluator evaluates checks of one kind. Evaluate may be called again and at the same time; it returns soon
+// after ctx ends. An error is that it could not be evaluated (D16), which is never a verdict on the release;
+// its text needs no name of the check, and must hold no secret. Now and At are not its business.
+type Evaluator interface {
+	Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error)
 }
 
-// Places is where checks look. What is nil is not there: a check that needs it is an ERROR. So is
+// Sources is what checks can ask. What is nil is not there: a check that needs it is an ERROR. So is
 // `simulate` without a network.
-type Places struct {
+type Sources struct {
 	HTTP     *http.Client
 	Commands Commands
 	Services Services
@@ -81,9 +81,9 @@ func (m machine) Run(ctx context.Context, o custom.Once) (runtimes.Output, strin
 	return custom.RunOnce(ctx, m.clusters, o)
 }
 
-// kinds is the one list of the ways to judge.
-func kinds(p Places) map[entities.CheckKind]Checker {
-	return map[entities.CheckKind]Checker{
+// kinds is the one list of evaluators.
+func kinds(p Sources) map[entities.CheckKind]Evaluator {
+	return map[entities.CheckKind]Evaluator{
 		entities.CheckAllowedTimes:   allowedTimes{},
 		entities.CheckDeniedVersions: deniedVersions{},
 		entities.CheckAlways:         always{},
@@ -100,24 +100,20 @@ func kinds(p Places) map[entities.CheckKind]Checker {
 	}
 }
 
-// Offline tells whether a kind is judged from its definition, the version and the time alone, so that
-// `simulate` judges it as the worker does, with empty Places.
-func Offline(kind entities.CheckKind) bool { return kind.Offline() }
-
 // MaxReason bounds a reason, in bytes.
 const MaxReason = 500
 
-// Judge judges a check. It never fails and never panics: what keeps it from judging is the verdict
+// Evaluate evaluates a check. It never fails and never panics: what keeps it from that is the verdict
 // ERROR (D16), an end of ctx and an unknown kind included. Reading.At is a.Now.
-func Judge(ctx context.Context, places Places, a Asked) (r entities.CheckReading) {
+func Evaluate(ctx context.Context, sources Sources, a Asked) (r entities.CheckReading) {
 	defer func() {
 		if broken := recover(); broken != nil {
 			r = entities.CheckReading{Verdict: entities.Error, Reason: fmt.Sprintf("the check itself is broken: %v", broken)}
 		}
 		r.At, r.Reason = a.Now, oneLine(r.Reason, MaxReason)
 	}()
-	r, err := judge(ctx, places, a)
-	if err == nil && !known(r.Verdict) {
+	r, err := evaluate(ctx, sources, a)
+	if err == nil && !r.Verdict.Known() {
 		err = fmt.Errorf("%q is no verdict", r.Verdict)
 	}
 	if err != nil {
@@ -126,22 +122,18 @@ func Judge(ctx context.Context, places Places, a Asked) (r entities.CheckReading
 	return r
 }
 
-func judge(ctx context.Context, places Places, a Asked) (entities.CheckReading, error) {
+func evaluate(ctx context.Context, sources Sources, a Asked) (entities.CheckReading, error) {
 	if err := ctx.Err(); err != nil {
-		return entities.CheckReading{}, fmt.Errorf("it was not judged: %w", err)
+		return entities.CheckReading{}, fmt.Errorf("it was not evaluated: %w", err)
 	}
-	checker, ok := kinds(places)[a.Definition.Kind]
+	evaluator, ok := kinds(sources)[a.Definition.Kind]
 	if !ok {
 		return entities.CheckReading{}, fmt.Errorf("this version knows no checks of kind %q", a.Definition.Kind)
 	}
-	return checker.Judge(ctx, a.filled())
+	return evaluator.Evaluate(ctx, a.filled())
 }
 
-func known(v entities.Verdict) bool {
-	return v == entities.Pass || v == entities.Wait || v == entities.Fail || v == entities.Error
-}
-
-// Readings as checkers return them.
+// Readings as evaluators return them.
 
 func pass(format string, args ...any) (entities.CheckReading, error) {
 	return entities.CheckReading{Verdict: entities.Pass, Reason: fmt.Sprintf(format, args...)}, nil
@@ -155,11 +147,11 @@ func fail(format string, args ...any) (entities.CheckReading, error) {
 	return entities.CheckReading{Verdict: entities.Fail, Reason: fmt.Sprintf(format, args...)}, nil
 }
 
-func unjudged(format string, args ...any) (entities.CheckReading, error) {
+func unevaluated(format string, args ...any) (entities.CheckReading, error) {
 	return entities.CheckReading{}, fmt.Errorf(format, args...)
 }
 
 // incomplete is the error of a definition that lacks the field of its kind.
 func incomplete(a Asked) (entities.CheckReading, error) {
-	return unjudged("its definition says nothing of %s", a.Definition.Kind)
+	return unevaluated("its definition says nothing of %s", a.Definition.Kind)
 }

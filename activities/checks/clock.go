@@ -39,11 +39,11 @@ func (d date) at(clock time.Duration) time.Time {
 
 func (d date) String() string { return fmt.Sprintf("%04d-%02d-%02d", d.year, d.month, d.day) }
 
-// instant is the first moment at which the wall clocks of a place show that reading or a later one.
+// instant is the first moment at which the wall clocks of a zone show that reading or a later one.
 // So 02:30 of the night that has none is the moment at which clocks jump over it, and 02:30 of the
 // night that has it twice is the first.
 func instant(wall time.Time, in *time.Location) time.Time {
-	// No place is more than a day away from UTC.
+	// No zone differs from UTC by more than a day.
 	for at := wall.Add(-26 * time.Hour); ; {
 		_, end := at.In(in).ZoneBounds()
 		_, offset := at.In(in).Zone()

@@ -17,26 +17,26 @@ const (
 	defaultJobTimeout     = 5 * time.Minute
 )
 
-// command judges by the exit code of a process or of a Job: 0 passes, 2 waits, 3 fails (A20). The last
+// command evaluates the exit code of a process or of a Job: 0 passes, 2 waits, 3 fails (A20). The last
 // line that it prints is the reason.
-type command struct{ places Places }
+type command struct{ sources Sources }
 
-func (c command) Judge(ctx context.Context, a Asked) (entities.CheckReading, error) {
+func (c command) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
 	d := a.Definition.Command
 	switch {
 	case d == nil:
 		return incomplete(a)
-	case c.places.Commands == nil:
-		return unjudged("no commands are run here")
+	case c.sources.Commands == nil:
+		return unevaluated("no commands are run here")
 	case (a.Definition.Kind == entities.CheckJob) != (d.Job != nil):
-		return unjudged("a check of kind %s has no job, or one of kind %s has one", entities.CheckJob, entities.CheckCommand)
+		return unevaluated("a check of kind %s has no job, or one of kind %s has one", entities.CheckJob, entities.CheckCommand)
 	}
-	out, signal, err := c.places.Commands.Run(ctx, c.once(a, d))
+	out, signal, err := c.sources.Commands.Run(ctx, c.once(a, d))
 	switch {
 	case err != nil:
 		return entities.CheckReading{}, err
 	case signal != "":
-		return unjudged("%s was ended by signal %s%s", d.Command.Argv[0], signal, said(out.Stderr, out.Stdout))
+		return unevaluated("%s was ended by signal %s%s", d.Command.Argv[0], signal, said(out.Stderr, out.Stdout))
 	}
 	return exited(d.Command.Argv[0], out)
 }
@@ -52,16 +52,18 @@ func (c command) once(a Asked, d *entities.CheckRun) custom.Once {
 	}
 	return custom.Once{
 		What: string(a.Definition.Kind), Purpose: "check", Dir: a.Definition.Dir, Argv: d.Command.Argv, Env: d.Env, Job: d.Job,
-		Timeout: timeout, Lookup: c.places.lookup, Asks: true,
+		Timeout: timeout, Lookup: c.sources.lookup, Asks: true,
 		Instance: runtimes.Instance{
-			Application: a.Definition.Application, Service: a.Definition.Service, ServiceID: a.ServiceID,
-			Channel: a.Definition.Channel, FullVersion: a.Look.FullVersion,
+			Owner: runtimes.Owner{
+				Application: a.Definition.Application, Service: a.Definition.Service, ID: entities.InstanceID{Channel: a.Definition.Channel},
+			},
+			ServiceID: a.ServiceID, FullVersion: a.Evaluation.FullVersion,
 		},
 	}
 }
 
 // lookup is Getenv, or an environment without anything in it.
-func (p Places) lookup(name string) (string, bool) {
+func (p Sources) lookup(name string) (string, bool) {
 	if p.Getenv == nil {
 		return "", false
 	}
@@ -71,7 +73,7 @@ func (p Places) lookup(name string) (string, bool) {
 func exited(program string, out runtimes.Output) (entities.CheckReading, error) {
 	verdict, ok := map[int]entities.Verdict{0: entities.Pass, 2: entities.Wait, 3: entities.Fail}[out.ExitCode]
 	if !ok {
-		return unjudged("%s exited %d%s", program, out.ExitCode, said(out.Stderr, out.Stdout))
+		return unevaluated("%s exited %d%s", program, out.ExitCode, said(out.Stderr, out.Stdout))
 	}
 	reason := last(out.Stdout)
 	if reason == "" {

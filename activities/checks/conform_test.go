@@ -25,7 +25,7 @@ func getenv(name string) (string, bool) { return secret, name == "TOKEN" }
 func asked(kind entities.CheckKind, change func(*entities.CheckDefinition)) checks.Asked {
 	a := checks.Asked{
 		Definition: entities.CheckDefinition{Application: "shop", Service: "web", Channel: "prod", ID: "it", Kind: kind},
-		Look:       entities.CheckLook{Channel: "prod", ID: "it", Kind: kind, Release: "r2", FullVersion: "v2-i7", Payload: "after", Present: "before"},
+		Evaluation: entities.Evaluation{Channel: "prod", ID: "it", Kind: kind, Release: "r2", FullVersion: "v2-i7", Payload: "after", Present: "before"},
 		ServiceID:  "id-1", Version: "v2",
 		Now: time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC),
 	}
@@ -84,7 +84,7 @@ func TestCommand_A20(t *testing.T) {
 	dir := t.TempDir()
 	script := "#!/bin/sh\necho one\necho \"$PVN_APPLICATION/$PVN_SERVICE $PVN_SERVICE_ID $PVN_SERVICE_VERSION $PVN_RELEASE_CHANNEL $#:$1 $MINE\"\nexit $CODE\n"
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "smoke"), []byte(script), 0o755)) //nolint:gosec // it is to be executed
-	places := checks.Places{Commands: checks.On(nil), Getenv: getenv}
+	sources := checks.Sources{Commands: checks.On(nil), Getenv: getenv}
 	row := func(code string, change func(*entities.CheckRun)) checks.Asked {
 		return asked(entities.CheckCommand, func(d *entities.CheckDefinition) {
 			d.Dir = dir
@@ -101,27 +101,27 @@ func TestCommand_A20(t *testing.T) {
 	}
 	const says = "shop/web id-1 v2-i7 prod 1:to v2; $(false) a v2-i7"
 	checktest.Conform(t, checktest.Kind{Kind: entities.CheckCommand, Secrets: []string{secret}, Rows: []checktest.Row{
-		{Name: "0 passes", Places: places, Asked: row("0", plain), Want: entities.Pass, Says: says},
-		{Name: "2 waits", Places: places, Asked: row("2", plain), Want: entities.Wait, Says: says},
-		{Name: "3 fails", Places: places, Asked: row("3", plain), Want: entities.Fail, Says: says},
-		{Name: "1 is an error", Places: places, Asked: row("1", plain), Want: entities.Error, Says: "./smoke exited 1: " + says},
-		{Name: "stderr first", Places: places, Asked: row("", shell("echo out; echo err >&2; exit 1")), Want: entities.Error, Says: "sh exited 1: err"},
-		{Name: "silent", Places: places, Asked: row("", shell("exit 2")), Want: entities.Wait, Says: "sh exited 2"},
-		{Name: "killed", Places: places, Asked: row("", shell("kill -9 $$")), Want: entities.Error, Says: "sh was ended by signal killed"},
-		{Name: "not there", Places: places, Asked: row("", func(r *entities.CheckRun) { r.Command.Argv = []string{"./there-is-none"} }), Want: entities.Error, Says: "command: command not found: there is no " + filepath.Join(dir, "there-is-none")},
-		{Name: "a secret", Places: places, Asked: row("", func(r *entities.CheckRun) {
+		{Name: "0 passes", Sources: sources, Asked: row("0", plain), Want: entities.Pass, Says: says},
+		{Name: "2 waits", Sources: sources, Asked: row("2", plain), Want: entities.Wait, Says: says},
+		{Name: "3 fails", Sources: sources, Asked: row("3", plain), Want: entities.Fail, Says: says},
+		{Name: "1 is an error", Sources: sources, Asked: row("1", plain), Want: entities.Error, Says: "./smoke exited 1: " + says},
+		{Name: "stderr first", Sources: sources, Asked: row("", shell("echo out; echo err >&2; exit 1")), Want: entities.Error, Says: "sh exited 1: err"},
+		{Name: "silent", Sources: sources, Asked: row("", shell("exit 2")), Want: entities.Wait, Says: "sh exited 2"},
+		{Name: "killed", Sources: sources, Asked: row("", shell("kill -9 $$")), Want: entities.Error, Says: "sh was ended by signal killed"},
+		{Name: "not there", Sources: sources, Asked: row("", func(r *entities.CheckRun) { r.Command.Argv = []string{"./there-is-none"} }), Want: entities.Error, Says: "command: command not found: there is no " + filepath.Join(dir, "there-is-none")},
+		{Name: "a secret", Sources: sources, Asked: row("", func(r *entities.CheckRun) {
 			shell(`echo "it is $KEY"`)(r)
 			r.Env["KEY"] = entities.Value{WorkerEnv: "TOKEN"}
 		}), Want: entities.Pass, Says: "it is ***"},
-		{Name: "in time", Places: places, Asked: row("", func(r *entities.CheckRun) {
+		{Name: "in time", Sources: sources, Asked: row("", func(r *entities.CheckRun) {
 			shell("exec sleep 600")(r)
 			r.Command.Timeout = 20 * time.Millisecond
 		}), Want: entities.Error, Says: "command: sh did not finish within 20ms and was ended"},
-		{Name: "with a job", Places: places, Asked: row("", func(r *entities.CheckRun) { r.Job = &entities.CommandJob{} }), Want: entities.Error, Says: "a check of kind job has no job, or one of kind command has one"},
+		{Name: "with a job", Sources: sources, Asked: row("", func(r *entities.CheckRun) { r.Job = &entities.CommandJob{} }), Want: entities.Error, Says: "a check of kind job has no job, or one of kind command has one"},
 	}})
 }
 
-// recorded is a place that runs nothing, and remembers what it was to run.
+// recorded is a runner that runs nothing, and remembers what it was to run.
 type recorded struct{ once *custom.Once }
 
 func (r recorded) Run(_ context.Context, o custom.Once) (runtimes.Output, string, error) {
@@ -143,16 +143,19 @@ func TestJob_A20(t *testing.T) {
 		d.Command = &entities.CheckRun{Command: entities.Command{Argv: []string{"smoke"}}}
 	})
 	checktest.Conform(t, checktest.Kind{Kind: entities.CheckJob, Rows: []checktest.Row{
-		{Name: "by exit code", Places: checks.Places{Commands: recorded{}}, Asked: a, Want: entities.Fail, Says: "ready"},
-		{Name: "without a job", Places: checks.Places{Commands: recorded{}}, Asked: without, Want: entities.Error, Says: "a check of kind job has no job, or one of kind command has one"},
-		{Name: "no clusters", Places: checks.Places{Commands: checks.On(nil)}, Asked: a, Want: entities.Error, Says: "job: it is to run as a Job, and no clusters are known here"},
+		{Name: "by exit code", Sources: checks.Sources{Commands: recorded{}}, Asked: a, Want: entities.Fail, Says: "ready"},
+		{Name: "without a job", Sources: checks.Sources{Commands: recorded{}}, Asked: without, Want: entities.Error, Says: "a check of kind job has no job, or one of kind command has one"},
+		{Name: "no clusters", Sources: checks.Sources{Commands: checks.On(nil)}, Asked: a, Want: entities.Error, Says: "job: it is to run as a Job, and no clusters are known here"},
 	}})
 	var once custom.Once
-	require.Equal(t, entities.Fail, checks.Judge(t.Context(), checks.Places{Commands: recorded{&once}}, a).Verdict)
+	require.Equal(t, entities.Fail, checks.Evaluate(t.Context(), checks.Sources{Commands: recorded{&once}}, a).Verdict)
 	require.Equal(t, custom.Once{
 		What: "job", Purpose: "check", Dir: "/somewhere", Argv: []string{"smoke", "v2-i7"}, Env: map[string]entities.Value{},
 		Job: &entities.CommandJob{Namespace: "ci", Image: "smoke:v2"}, Timeout: 5 * time.Minute, Asks: true,
-		Instance: runtimes.Instance{Application: "shop", Service: "web", ServiceID: "id-1", Channel: "prod", FullVersion: "v2-i7"},
+		Instance: runtimes.Instance{
+			Owner:     runtimes.Owner{Application: "shop", Service: "web", ID: entities.InstanceID{Channel: "prod"}},
+			ServiceID: "id-1", FullVersion: "v2-i7",
+		},
 	}, once)
 	require.Equal(t, "smoke:${{ version }}", cluster.Image, "what was asked has been edited")
 }
@@ -160,6 +163,6 @@ func TestJob_A20(t *testing.T) {
 // A kind that this version does not know is an ERROR, never a PASS.
 func TestUnknownKind_D16(t *testing.T) {
 	t.Parallel()
-	r := checks.Judge(t.Context(), checks.Places{}, asked("moonPhase", func(*entities.CheckDefinition) {}))
+	r := checks.Evaluate(t.Context(), checks.Sources{}, asked("moonPhase", func(*entities.CheckDefinition) {}))
 	require.Equal(t, `ERROR this version knows no checks of kind "moonPhase"`, string(r.Verdict)+" "+r.Reason)
 }

@@ -16,13 +16,13 @@ const mostAsked = 20
 var dependsOn = [...]string{"service-stable/", "version-order/", "static-order/", "capacity-order/"}
 
 // circle looks for a way along which the other service waits for this one: from service to service by
-// the conditions that hold up the next release of each. Empty: there is none, or somebody could not be
+// the conditions that block the next release of each. Empty: there is none, or somebody could not be
 // asked. What others say may be some seconds old, so a circle may be seen that is just being broken; the
-// next look does not see it any more.
-func (p Places) circle(ctx context.Context, a Asked, first other) string {
-	me := place{a.Definition.Service, a.Definition.Channel}
+// next evaluation does not see it any more.
+func (p Sources) circle(ctx context.Context, a Asked, first other) string {
+	me := node{a.Definition.Service, a.Definition.Channel}
 	from := otherOf(a)
-	s := search{places: p, application: a.Definition.Application, goal: me, seen: map[place]bool{from: true}}
+	s := search{sources: p, application: a.Definition.Application, goal: me, seen: map[node]bool{from: true}}
 	way := s.walk(ctx, from, first)
 	if way == nil {
 		return ""
@@ -35,21 +35,21 @@ func (p Places) circle(ctx context.Context, a Asked, first other) string {
 }
 
 type search struct {
-	places      Places
+	sources     Sources
 	application string
-	goal        place
-	seen        map[place]bool
+	goal        node
+	seen        map[node]bool
 }
 
-// walk returns the places on the way from at to the goal, which is the last; nil when there is no way.
-func (s *search) walk(ctx context.Context, at place, o other) []place {
-	var next []place
+// walk returns the sources on the way from at to the goal, which is the last; nil when there is no way.
+func (s *search) walk(ctx context.Context, at node, o other) []node {
+	var next []node
 	for _, c := range o.channel.Conditions {
 		to, ok := waitsFor(at, c)
 		switch {
 		case !ok:
 		case to == s.goal:
-			return []place{to}
+			return []node{to}
 		default:
 			next = append(next, to)
 		}
@@ -59,21 +59,21 @@ func (s *search) walk(ctx context.Context, at place, o other) []place {
 			continue
 		}
 		s.seen[to] = true
-		o, err := s.places.ask(ctx, s.application, to)
+		o, err := s.sources.ask(ctx, s.application, to)
 		if err != nil {
 			continue // nothing is known of it, so nothing is said
 		}
 		if way := s.walk(ctx, to, o); way != nil {
-			return append([]place{to}, way...)
+			return append([]node{to}, way...)
 		}
 	}
 	return nil
 }
 
-// waitsFor is the place that a condition of a service waits for.
-func waitsFor(at place, c protocol.ConditionStatus) (place, bool) {
+// waitsFor is the node that a condition of a service waits for.
+func waitsFor(at node, c protocol.ConditionStatus) (node, bool) {
 	if v := entities.Verdict(c.Verdict); v != entities.Wait && v != entities.Fail {
-		return place{}, false
+		return node{}, false
 	}
 	for _, begin := range dependsOn {
 		if name, ok := strings.CutPrefix(c.ID, begin); ok {
@@ -81,8 +81,8 @@ func waitsFor(at place, c protocol.ConditionStatus) (place, bool) {
 			if !elsewhere {
 				channel = at.channel
 			}
-			return place{service, channel}, true
+			return node{service, channel}, true
 		}
 	}
-	return place{}, false
+	return node{}, false
 }

@@ -11,18 +11,18 @@ import (
 // (A20).
 type deniedVersions struct{}
 
-func (deniedVersions) Judge(_ context.Context, a Asked) (entities.CheckReading, error) {
+func (deniedVersions) Evaluate(_ context.Context, a Asked) (entities.CheckReading, error) {
 	d := a.Definition.DeniedVersions
 	if d == nil {
 		return incomplete(a)
 	}
 	for _, pattern := range d.Versions { // all of them first: a broken one must not lie in wait for a match
 		if _, err := path.Match(pattern, ""); err != nil {
-			return unjudged("%q is no pattern for versions: %w", pattern, err)
+			return unevaluated("%q is no pattern for versions: %w", pattern, err)
 		}
 	}
 	for _, pattern := range d.Versions {
-		for _, version := range []string{a.version(), a.Look.FullVersion} {
+		for _, version := range []string{a.version(), a.Evaluation.FullVersion} {
 			if hit, _ := path.Match(pattern, version); !hit { // patterns are good: see above
 				continue
 			}
@@ -36,5 +36,5 @@ func (deniedVersions) Judge(_ context.Context, a Asked) (entities.CheckReading, 
 			return fail("%s is denied (%s)%s", version, pattern, why)
 		}
 	}
-	return pass("%s is not denied", a.Look.FullVersion)
+	return pass("%s is not denied", a.Evaluation.FullVersion)
 }

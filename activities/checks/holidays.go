@@ -71,7 +71,7 @@ func regions() map[string][]*cal.Holiday {
 // HolidayCountries lists the codes that AllowedTimes takes, sorted.
 func HolidayCountries() []string { return slices.Sorted(maps.Keys(countries())) }
 
-// holidays tells the days on which nothing opens.
+// holidays returns the days on which nothing opens.
 type holidays struct {
 	listed map[date]bool
 	rules  []*cal.Holiday
@@ -101,7 +101,7 @@ func readHolidays(codes, dates []string) (holidays, error) {
 	return h, nil
 }
 
-// on tells whether a day is a holiday, and which. A holiday on a weekend that is made up for on another
+// on reports whether a day is a holiday, and which. A holiday on a weekend that is made up for on another
 // day is both.
 func (h holidays) on(d date) (string, bool) {
 	if h.listed[d] {

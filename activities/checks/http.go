@@ -22,14 +22,14 @@ const (
 )
 
 // httpCheck passes while a GET answers with a status listed (A20).
-type httpCheck struct{ places Places }
+type httpCheck struct{ sources Sources }
 
-func (c httpCheck) Judge(ctx context.Context, a Asked) (entities.CheckReading, error) {
+func (c httpCheck) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
 	d := a.Definition.HTTP
 	if d == nil {
 		return incomplete(a)
 	}
-	r := request{places: c.places, url: d.URL, headers: d.Headers, timeout: d.Timeout, follow: true}
+	r := request{sources: c.sources, url: d.URL, headers: d.Headers, timeout: d.Timeout, follow: true}
 	got, err := r.do(ctx)
 	if err != nil {
 		return entities.CheckReading{}, err
@@ -51,7 +51,7 @@ func (c httpCheck) Judge(ctx context.Context, a Asked) (entities.CheckReading, e
 // request is one request to somebody outside, bounded in time and size. Its errors hold neither a
 // secret nor what a URL says behind the host.
 type request struct {
-	places  Places
+	sources Sources
 	method  string // default GET
 	url     string
 	body    func() (io.Reader, string) // and its content type
@@ -69,10 +69,10 @@ type answer struct {
 }
 
 func (r *request) do(ctx context.Context) (answer, error) {
-	if r.places.HTTP == nil {
+	if r.sources.HTTP == nil {
 		return answer{}, errors.New("there is no network here")
 	}
-	r.secrets = secrets{getenv: r.places.Getenv}
+	r.secrets = secrets{getenv: r.sources.Getenv}
 	timeout := r.timeout
 	if timeout <= 0 {
 		timeout = defaultHTTPTimeout
@@ -83,7 +83,7 @@ func (r *request) do(ctx context.Context) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	client := *r.places.HTTP
+	client := *r.sources.HTTP
 	client.CheckRedirect = r.redirect
 	res, err := client.Do(req)
 	if err != nil {

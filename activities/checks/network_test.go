@@ -17,12 +17,12 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// serving is a server that answers with what a path is given, and the places to ask it from.
-func serving(t *testing.T, handle http.HandlerFunc) (string, checks.Places) {
+// serving is a server that answers with what a path is given, and the sources to ask it from.
+func serving(t *testing.T, handle http.HandlerFunc) (string, checks.Sources) {
 	t.Helper()
 	s := httptest.NewServer(handle)
 	t.Cleanup(s.Close)
-	return s.URL, checks.Places{HTTP: s.Client(), Getenv: getenv}
+	return s.URL, checks.Sources{HTTP: s.Client(), Getenv: getenv}
 }
 
 func host(t *testing.T, raw string) string {
@@ -35,7 +35,7 @@ func host(t *testing.T, raw string) string {
 func TestHTTP_A20(t *testing.T) {
 	t.Parallel()
 	elsewhere, _ := serving(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "elsewhere") })
-	server, places := serving(t, func(w http.ResponseWriter, r *http.Request) {
+	server, sources := serving(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/ready/v2":
 			fmt.Fprint(w, "ok")
@@ -62,23 +62,23 @@ func TestHTTP_A20(t *testing.T) {
 	keyed := func(h *entities.HTTPCheck) { h.Headers = map[string]entities.Value{"X-Key": {WorkerEnv: "TOKEN"}} }
 	at := host(t, server)
 	checktest.Conform(t, checktest.Kind{Kind: entities.CheckHTTP, Secrets: []string{secret, "pass-word"}, Rows: []checktest.Row{
-		{Name: "good", Places: places, Asked: row("/ready/${{ version }}", plain), Want: entities.Pass, Says: at + " answered 200"},
-		{Name: "not good", Places: places, Asked: row("/else", plain), Want: entities.Wait, Says: at + " answered 503"},
-		{Name: "listed", Places: places, Asked: row("/else", func(h *entities.HTTPCheck) { h.Statuses = []int{404, 503} }), Want: entities.Pass, Says: at + " answered 503"},
-		{Name: "not listed", Places: places, Asked: row("/ready/v2", func(h *entities.HTTPCheck) { h.Statuses = []int{404} }), Want: entities.Wait, Says: at + " answered 200: ok"},
-		{Name: "a secret that comes back", Places: places, Asked: row("/echo", keyed), Want: entities.Wait, Says: at + " answered 418: you sent ***"},
-		{Name: "text in a header", Places: places, Asked: row("/echo", func(h *entities.HTTPCheck) {
+		{Name: "good", Sources: sources, Asked: row("/ready/${{ version }}", plain), Want: entities.Pass, Says: at + " answered 200"},
+		{Name: "not good", Sources: sources, Asked: row("/else", plain), Want: entities.Wait, Says: at + " answered 503"},
+		{Name: "listed", Sources: sources, Asked: row("/else", func(h *entities.HTTPCheck) { h.Statuses = []int{404, 503} }), Want: entities.Pass, Says: at + " answered 503"},
+		{Name: "not listed", Sources: sources, Asked: row("/ready/v2", func(h *entities.HTTPCheck) { h.Statuses = []int{404} }), Want: entities.Wait, Says: at + " answered 200: ok"},
+		{Name: "a secret that comes back", Sources: sources, Asked: row("/echo", keyed), Want: entities.Wait, Says: at + " answered 418: you sent ***"},
+		{Name: "text in a header", Sources: sources, Asked: row("/echo", func(h *entities.HTTPCheck) {
 			h.Headers = map[string]entities.Value{"X-Key": {Literal: "${{ fullVersion }}"}}
 		}), Want: entities.Wait, Says: at + " answered 418: you sent v2-i7"},
-		{Name: "a redirect", Places: places, Asked: row("/here", keyed), Want: entities.Pass, Says: at + " answered 200"},
-		{Name: "a redirect elsewhere", Places: places, Asked: row("/away", plain), Want: entities.Pass, Says: at + " answered 200"},
-		{Name: "a redirect elsewhere with a secret", Places: places, Asked: row("/away", keyed), Want: entities.Error, Says: at + ": it redirects to " + elsewhere + ", and secrets are not sent there"},
-		{Name: "round and round", Places: places, Asked: row("/round", plain), Want: entities.Error, Says: at + ": more than 5 redirects"},
-		{Name: "a secret that is not there", Places: places, Asked: row("/echo", func(h *entities.HTTPCheck) {
+		{Name: "a redirect", Sources: sources, Asked: row("/here", keyed), Want: entities.Pass, Says: at + " answered 200"},
+		{Name: "a redirect elsewhere", Sources: sources, Asked: row("/away", plain), Want: entities.Pass, Says: at + " answered 200"},
+		{Name: "a redirect elsewhere with a secret", Sources: sources, Asked: row("/away", keyed), Want: entities.Error, Says: at + ": it redirects to " + elsewhere + ", and secrets are not sent there"},
+		{Name: "round and round", Sources: sources, Asked: row("/round", plain), Want: entities.Error, Says: at + ": more than 5 redirects"},
+		{Name: "a secret that is not there", Sources: sources, Asked: row("/echo", func(h *entities.HTTPCheck) {
 			h.Headers = map[string]entities.Value{"X-Key": {WorkerEnv: "NONE"}}
 		}), Want: entities.Error, Says: "header X-Key is to come from the worker's environment variable NONE, which is not set there"},
-		{Name: "nobody there", Places: places, Asked: row("", func(h *entities.HTTPCheck) { h.URL = "http://bob:pass-word@127.0.0.1:1/?key=pass-word" }), Want: entities.Error, Says: "127.0.0.1:1: dial tcp 127.0.0.1:1: …"},
-		{Name: "no URL", Places: places, Asked: row("", func(h *entities.HTTPCheck) { h.URL = "ftp://bob:pass-word@x" }), Want: entities.Error, Says: "its URL is none; expected http://… or https://…"},
+		{Name: "nobody there", Sources: sources, Asked: row("", func(h *entities.HTTPCheck) { h.URL = "http://bob:pass-word@127.0.0.1:1/?key=pass-word" }), Want: entities.Error, Says: "127.0.0.1:1: dial tcp 127.0.0.1:1: …"},
+		{Name: "no URL", Sources: sources, Asked: row("", func(h *entities.HTTPCheck) { h.URL = "ftp://bob:pass-word@x" }), Want: entities.Error, Says: "its URL is none; expected http://… or https://…"},
 	}})
 }
 
@@ -88,12 +88,12 @@ func TestHTTPInTime_D16(t *testing.T) {
 	a := asked(entities.CheckHTTP, func(d *entities.CheckDefinition) {
 		d.HTTP = &entities.HTTPCheck{URL: "http://slow.example", Timeout: time.Millisecond}
 	})
-	r := checks.Judge(t.Context(), checktest.Hanging(func() {}), a)
+	r := checks.Evaluate(t.Context(), checktest.Hanging(func() {}), a)
 	require.Equal(t, "ERROR slow.example: no answer within 1ms", string(r.Verdict)+" "+r.Reason)
 }
 
 // prom answers queries as a Prometheus does.
-func prom(t *testing.T, answers map[string]string) (string, checks.Places) {
+func prom(t *testing.T, answers map[string]string) (string, checks.Sources) {
 	t.Helper()
 	return serving(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/api/v1/query" {
@@ -119,7 +119,7 @@ func vector(samples ...string) string {
 
 func TestPrometheus_A20(t *testing.T) {
 	t.Parallel()
-	server, places := prom(t, map[string]string{
+	server, sources := prom(t, map[string]string{
 		`errors{v="v2"}`: vector(`{"__name__":"errors","zone":"eu"} 0.004`, `{"__name__":"errors","zone":"us"} 0.02`),
 		"scalar":         `{"resultType":"scalar","result":[1763.5,"0.004"]}`,
 		"bound":          vector(`{} 0.01`),
@@ -140,32 +140,32 @@ func TestPrometheus_A20(t *testing.T) {
 	plain := func(*entities.PrometheusQuery) {}
 	at := host(t, server)
 	checktest.Conform(t, checktest.Kind{Kind: entities.CheckPrometheus, Secrets: []string{secret}, Rows: []checktest.Row{
-		{Name: "the worst is named", Places: places, Asked: row(`errors{v="${{ version }}"}`, plain), Want: entities.Wait, Says: `errors{zone="us"} 0.02, expected less than 0.01`},
-		{Name: "all within", Places: places, Asked: row(`errors{v="v2"}`, func(q *entities.PrometheusQuery) { q.LessThan = new(0.05) }), Want: entities.Pass, Says: `errors{zone="us"} 0.02 less than 0.05`},
-		{Name: "greater", Places: places, Asked: row(`errors{v="v2"}`, func(q *entities.PrometheusQuery) { q.LessThan, q.GreaterThan = nil, new(0.01) }), Want: entities.Wait, Says: `errors{zone="eu"} 0.004, expected greater than 0.01`},
-		{Name: "between", Places: places, Asked: row(`errors{v="v2"}`, func(q *entities.PrometheusQuery) { q.LessThan, q.GreaterThan = new(0.1), new(0.01) }), Want: entities.Wait, Says: `errors{zone="eu"} 0.004, expected greater than 0.01`},
-		{Name: "scalar", Places: places, Asked: row("scalar", plain), Want: entities.Pass, Says: "0.004 less than 0.01"},
-		{Name: "on the bound", Places: places, Asked: row("bound", plain), Want: entities.Wait, Says: "0.01, expected less than 0.01"},
-		{Name: "infinite", Places: places, Asked: row("infinite", plain), Want: entities.Wait, Says: "+Inf, expected less than 0.01"},
-		{Name: "no number", Places: places, Asked: row("nan", plain), Want: entities.Error, Says: `{zone="us"} NaN is no number (NaN)`},
-		{Name: "no sample", Places: places, Asked: row("empty", plain), Want: entities.Error, Says: "the query gives no sample"},
-		{Name: "no sample passes", Places: places, Asked: row("empty", func(q *entities.PrometheusQuery) { q.Empty = "pass" }), Want: entities.Pass, Says: "the query gives no sample, which is declared to pass"},
-		{Name: "a label that has the token", Places: places, Asked: row("echo", plain), Want: entities.Pass, Says: `{token="***"} 0.001 less than 0.01`},
-		{Name: "matrix", Places: places, Asked: row("matrix", plain), Want: entities.Error, Says: at + ": the query gives a matrix; expected a vector or a scalar"},
-		{Name: "histogram", Places: places, Asked: row("histogram", plain), Want: entities.Error, Says: at + `: {zone="eu"} is a histogram; expected numbers`},
-		{Name: "malformed", Places: places, Asked: row("malformed", plain), Want: entities.Error, Says: at + ": malformed vector: …"},
-		{Name: "refused, and the token comes back", Places: places, Asked: row("(", plain), Want: entities.Error, Says: at + " answered 400: bad_data: parse error in ( Bearer ***"},
-		{Name: "a token in the definition is no less secret", Places: places, Asked: row("(", func(q *entities.PrometheusQuery) { q.Token = &entities.Value{Literal: secret} }), Want: entities.Error, Says: at + " answered 400: bad_data: parse error in ( Bearer ***"},
-		{Name: "no Prometheus", Places: places, Asked: row("bound", func(q *entities.PrometheusQuery) { q.URL = server + "/else" }), Want: entities.Error, Says: at + " answered 404, and nothing that a Prometheus says: 404 page not found"},
-		{Name: "no bound", Places: places, Asked: row("bound", func(q *entities.PrometheusQuery) { q.LessThan = nil }), Want: entities.Error, Says: "it has no bound; expected lessThan or greaterThan"},
-		{Name: "no query", Places: places, Asked: row(" ", plain), Want: entities.Error, Says: "it has no query"},
-		{Name: "empty says something else", Places: places, Asked: row("bound", func(q *entities.PrometheusQuery) { q.Empty = "fine" }), Want: entities.Error, Says: `empty is "fine"; expected error or pass`},
+		{Name: "the worst is named", Sources: sources, Asked: row(`errors{v="${{ version }}"}`, plain), Want: entities.Wait, Says: `errors{zone="us"} 0.02, expected less than 0.01`},
+		{Name: "all within", Sources: sources, Asked: row(`errors{v="v2"}`, func(q *entities.PrometheusQuery) { q.LessThan = new(0.05) }), Want: entities.Pass, Says: `errors{zone="us"} 0.02 less than 0.05`},
+		{Name: "greater", Sources: sources, Asked: row(`errors{v="v2"}`, func(q *entities.PrometheusQuery) { q.LessThan, q.GreaterThan = nil, new(0.01) }), Want: entities.Wait, Says: `errors{zone="eu"} 0.004, expected greater than 0.01`},
+		{Name: "between", Sources: sources, Asked: row(`errors{v="v2"}`, func(q *entities.PrometheusQuery) { q.LessThan, q.GreaterThan = new(0.1), new(0.01) }), Want: entities.Wait, Says: `errors{zone="eu"} 0.004, expected greater than 0.01`},
+		{Name: "scalar", Sources: sources, Asked: row("scalar", plain), Want: entities.Pass, Says: "0.004 less than 0.01"},
+		{Name: "on the bound", Sources: sources, Asked: row("bound", plain), Want: entities.Wait, Says: "0.01, expected less than 0.01"},
+		{Name: "infinite", Sources: sources, Asked: row("infinite", plain), Want: entities.Wait, Says: "+Inf, expected less than 0.01"},
+		{Name: "no number", Sources: sources, Asked: row("nan", plain), Want: entities.Error, Says: `{zone="us"} NaN is no number (NaN)`},
+		{Name: "no sample", Sources: sources, Asked: row("empty", plain), Want: entities.Error, Says: "the query gives no sample"},
+		{Name: "no sample passes", Sources: sources, Asked: row("empty", func(q *entities.PrometheusQuery) { q.Empty = "pass" }), Want: entities.Pass, Says: "the query gives no sample, which is declared to pass"},
+		{Name: "a label that has the token", Sources: sources, Asked: row("echo", plain), Want: entities.Pass, Says: `{token="***"} 0.001 less than 0.01`},
+		{Name: "matrix", Sources: sources, Asked: row("matrix", plain), Want: entities.Error, Says: at + ": the query gives a matrix; expected a vector or a scalar"},
+		{Name: "histogram", Sources: sources, Asked: row("histogram", plain), Want: entities.Error, Says: at + `: {zone="eu"} is a histogram; expected numbers`},
+		{Name: "malformed", Sources: sources, Asked: row("malformed", plain), Want: entities.Error, Says: at + ": malformed vector: …"},
+		{Name: "refused, and the token comes back", Sources: sources, Asked: row("(", plain), Want: entities.Error, Says: at + " answered 400: bad_data: parse error in ( Bearer ***"},
+		{Name: "a token in the definition is no less secret", Sources: sources, Asked: row("(", func(q *entities.PrometheusQuery) { q.Token = &entities.Value{Literal: secret} }), Want: entities.Error, Says: at + " answered 400: bad_data: parse error in ( Bearer ***"},
+		{Name: "no Prometheus", Sources: sources, Asked: row("bound", func(q *entities.PrometheusQuery) { q.URL = server + "/else" }), Want: entities.Error, Says: at + " answered 404, and nothing that a Prometheus says: 404 page not found"},
+		{Name: "no bound", Sources: sources, Asked: row("bound", func(q *entities.PrometheusQuery) { q.LessThan = nil }), Want: entities.Error, Says: "it has no bound; expected lessThan or greaterThan"},
+		{Name: "no query", Sources: sources, Asked: row(" ", plain), Want: entities.Error, Says: "it has no query"},
+		{Name: "empty says something else", Sources: sources, Asked: row("bound", func(q *entities.PrometheusQuery) { q.Empty = "fine" }), Want: entities.Error, Says: `empty is "fine"; expected error or pass`},
 	}})
 }
 
 func TestCapacity_A20_D19(t *testing.T) {
 	t.Parallel()
-	server, places := prom(t, map[string]string{
+	server, sources := prom(t, map[string]string{
 		"max_over_time((sum(use))[86400000ms:60000ms])":  vector(`{} 120`),
 		"max_over_time((sum(use))[3600000ms:3000ms])":    vector(`{} 90`),
 		"max_over_time((by_zone)[86400000ms:60000ms])":   vector(`{"zone":"eu"} 1`, `{"zone":"us"} 2`),
@@ -173,7 +173,7 @@ func TestCapacity_A20_D19(t *testing.T) {
 		"max_over_time((undefined)[86400000ms:60000ms])": vector(`{} NaN`),
 		"of(v2)": `{"resultType":"scalar","result":[1,"100"]}`,
 	})
-	places.Payloads = checktest.World{Stored: map[string]entities.Payload{
+	sources.Payloads = checktest.World{Stored: map[string]entities.Payload{
 		"after": {Parameters: map[string]any{"replicas": json.Number("12"), "name": "x"}},
 	}}
 	row := func(change func(*entities.CapacityCheck)) checks.Asked {
@@ -183,17 +183,17 @@ func TestCapacity_A20_D19(t *testing.T) {
 		})
 	}
 	checktest.Conform(t, checktest.Kind{Kind: entities.CheckCapacity, Rows: []checktest.Row{
-		{Name: "as much passes", Places: places, Asked: row(func(*entities.CapacityCheck) {}), Want: entities.Pass, Says: "capacity would be 120; the maximum use in the last 24h0m0s was 120"},
-		{Name: "less waits", Places: places, Asked: row(func(c *entities.CapacityCheck) { c.Per = 9.5 }), Want: entities.Wait, Says: "capacity would be 114, less than the maximum use of 120 in the last 24h0m0s"},
-		{Name: "a unit serves one", Places: places, Asked: row(func(c *entities.CapacityCheck) { c.Per = 0 }), Want: entities.Wait, Says: "capacity would be 12, less than the maximum use of 120 in the last 24h0m0s"},
-		{Name: "of the last hour", Places: places, Asked: row(func(c *entities.CapacityCheck) { c.Per, c.Over = 8, time.Hour }), Want: entities.Pass, Says: "capacity would be 96; the maximum use in the last 1h0m0s was 90"},
-		{Name: "by a query", Places: places, Asked: row(func(c *entities.CapacityCheck) { c.Parameter, c.Capacity = "", "of(${{ version }})" }), Want: entities.Wait, Says: "capacity would be 100, less than the maximum use of 120 in the last 24h0m0s"},
-		{Name: "several series", Places: places, Asked: row(func(c *entities.CapacityCheck) { c.Use = "by_zone" }), Want: entities.Error, Says: "use: the query gives 2 series; expected one, by sum() or max()"},
-		{Name: "no sample", Places: places, Asked: row(func(c *entities.CapacityCheck) { c.Use = "nothing" }), Want: entities.Error, Says: "use: the query gives no sample"},
-		{Name: "no number", Places: places, Asked: row(func(c *entities.CapacityCheck) { c.Use = "undefined" }), Want: entities.Error, Says: "use: NaN is no number (NaN)"},
-		{Name: "no such parameter", Places: places, Asked: row(func(c *entities.CapacityCheck) { c.Parameter = "copies" }), Want: entities.Error, Says: "there is no parameter copies"},
-		{Name: "a parameter that is no number", Places: places, Asked: row(func(c *entities.CapacityCheck) { c.Parameter = "name" }), Want: entities.Error, Says: "parameter name is no number"},
-		{Name: "both", Places: places, Asked: row(func(c *entities.CapacityCheck) { c.Capacity = "of(v2)" }), Want: entities.Error, Says: "what will serve is said by a query or by a parameter; expected exactly one of them"},
+		{Name: "as much passes", Sources: sources, Asked: row(func(*entities.CapacityCheck) {}), Want: entities.Pass, Says: "capacity would be 120; the maximum use in the last 24h0m0s was 120"},
+		{Name: "less waits", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Per = 9.5 }), Want: entities.Wait, Says: "capacity would be 114, less than the maximum use of 120 in the last 24h0m0s"},
+		{Name: "a unit serves one", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Per = 0 }), Want: entities.Wait, Says: "capacity would be 12, less than the maximum use of 120 in the last 24h0m0s"},
+		{Name: "of the last hour", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Per, c.Over = 8, time.Hour }), Want: entities.Pass, Says: "capacity would be 96; the maximum use in the last 1h0m0s was 90"},
+		{Name: "by a query", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Parameter, c.Capacity = "", "of(${{ version }})" }), Want: entities.Wait, Says: "capacity would be 100, less than the maximum use of 120 in the last 24h0m0s"},
+		{Name: "several series", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Use = "by_zone" }), Want: entities.Error, Says: "use: the query gives 2 series; expected one, by sum() or max()"},
+		{Name: "no sample", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Use = "nothing" }), Want: entities.Error, Says: "use: the query gives no sample"},
+		{Name: "no number", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Use = "undefined" }), Want: entities.Error, Says: "use: NaN is no number (NaN)"},
+		{Name: "no such parameter", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Parameter = "copies" }), Want: entities.Error, Says: "there is no parameter copies"},
+		{Name: "a parameter that is no number", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Parameter = "name" }), Want: entities.Error, Says: "parameter name is no number"},
+		{Name: "both", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Capacity = "of(v2)" }), Want: entities.Error, Says: "what will serve is said by a query or by a parameter; expected exactly one of them"},
 	}})
 }
 
@@ -209,7 +209,7 @@ func TestAlertmanager_A20(t *testing.T) {
 		`service="unnamed"`:  `[{"labels":{"zone":"eu"},"startsAt":"2026-11-23T08:30:00Z"` + quiet + `]`,
 		`service="\"odd\""`:  `{}`,
 	}
-	server, places := serving(t, func(w http.ResponseWriter, r *http.Request) {
+	server, sources := serving(t, func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
 		answer, ok := answers[strings.Join(q["filter"], " ")]
 		if !ok || r.URL.Path != "/api/v2/alerts" || q.Get("active") != "true" || q.Get("silenced") != "false" || q.Get("inhibited") != "false" {
@@ -226,14 +226,14 @@ func TestAlertmanager_A20(t *testing.T) {
 	at := host(t, server)
 	checktest.Conform(t, checktest.Kind{Kind: entities.CheckAlertmanager, Secrets: []string{secret}, Rows: []checktest.Row{
 		{
-			Name: "the oldest is named", Places: places, Asked: row(map[string]string{"version": "${{ version }}", "service": "two"}), Want: entities.Wait,
+			Name: "the oldest is named", Sources: sources, Asked: row(map[string]string{"version": "${{ version }}", "service": "two"}), Want: entities.Wait,
 			Says: "alert Errors is active since 2026-11-23 08:15:00 UTC: too many errors of *** (and 1 more)",
 		},
-		{Name: "none", Places: places, Asked: row(map[string]string{"service": "none"}), Want: entities.Pass, Says: `no alert is active for service="none"`},
-		{Name: "silenced", Places: places, Asked: row(map[string]string{"service": "silenced"}), Want: entities.Pass, Says: `no alert is active for service="silenced"`},
-		{Name: "without a name", Places: places, Asked: row(map[string]string{"service": "unnamed"}), Want: entities.Wait, Says: `alert {zone="eu"} is active since 2026-11-23 08:30:00 UTC`},
-		{Name: "no list", Places: places, Asked: row(map[string]string{"service": `"odd"`}), Want: entities.Error, Says: at + " answered nothing that an Alertmanager says: {}"},
-		{Name: "refused, and the token comes back", Places: places, Asked: row(map[string]string{"service": "else"}), Want: entities.Error, Says: at + " answered 400: /api/v2/alerts?active=true&filter=service%3D%22else%22&inhibited=false&silenced=false Bearer ***"},
-		{Name: "no matchers", Places: places, Asked: row(nil), Want: entities.Error, Says: "it has no matchers, so that any alert of anybody would hold this release"},
+		{Name: "none", Sources: sources, Asked: row(map[string]string{"service": "none"}), Want: entities.Pass, Says: `no alert is active for service="none"`},
+		{Name: "silenced", Sources: sources, Asked: row(map[string]string{"service": "silenced"}), Want: entities.Pass, Says: `no alert is active for service="silenced"`},
+		{Name: "without a name", Sources: sources, Asked: row(map[string]string{"service": "unnamed"}), Want: entities.Wait, Says: `alert {zone="eu"} is active since 2026-11-23 08:30:00 UTC`},
+		{Name: "no list", Sources: sources, Asked: row(map[string]string{"service": `"odd"`}), Want: entities.Error, Says: at + " answered nothing that an Alertmanager says: {}"},
+		{Name: "refused, and the token comes back", Sources: sources, Asked: row(map[string]string{"service": "else"}), Want: entities.Error, Says: at + " answered 400: /api/v2/alerts?active=true&filter=service%3D%22else%22&inhibited=false&silenced=false Bearer ***"},
+		{Name: "no matchers", Sources: sources, Asked: row(nil), Want: entities.Error, Says: "it has no matchers, so that every alert would block this release"},
 	}})
 }

@@ -17,25 +17,25 @@ type other struct {
 	channel protocol.ChannelStatus
 }
 
-// place names a service in a channel.
-type place struct{ service, channel string }
+// node names a service in a channel.
+type node struct{ service, channel string }
 
-func (p place) String() string { return p.service + " in " + p.channel }
+func (p node) String() string { return p.service + " in " + p.channel }
 
-// otherOf is the place that a check depends on.
-func otherOf(a Asked) place {
+// otherOf is the node that a check depends on.
+func otherOf(a Asked) node {
 	d := a.Definition.Dependency
-	at := place{d.Service, d.Channel}
+	at := node{d.Service, d.Channel}
 	if at.channel == "" {
 		at.channel = a.Definition.Channel
 	}
 	return at
 }
 
-// onOther judges by what another service says. What has not started is waited for; what does not go to
+// onOther evaluates what another service says. What has not started is waited for; what does not go to
 // the channel never comes. A wait that cannot end by itself, because the other waits for this one, is a
 // FAIL that names all who wait (D21).
-func (p Places) onOther(ctx context.Context, a Asked, judge func(other) (entities.CheckReading, error)) (entities.CheckReading, error) {
+func (p Sources) onOther(ctx context.Context, a Asked, evaluate func(other) (entities.CheckReading, error)) (entities.CheckReading, error) {
 	if a.Definition.Dependency == nil || a.Definition.Dependency.Service == "" {
 		return incomplete(a)
 	}
@@ -49,11 +49,11 @@ func (p Places) onOther(ctx context.Context, a Asked, judge func(other) (entitie
 	case err != nil:
 		return entities.CheckReading{}, err
 	}
-	r, err := judge(o)
+	r, err := evaluate(o)
 	if err != nil || r.Verdict != entities.Wait && r.Verdict != entities.Fail {
 		return r, err
 	}
-	// Of two in a circle the second finds the first BLOCKED by it already: it is told as a circle, too.
+	// Of two in a circle the second finds the first BLOCKED by it already: it is reported as a circle, too.
 	if circle := p.circle(ctx, a, o); circle != "" {
 		return fail("deadlock: %s. %s", circle, r.Reason)
 	}
@@ -62,7 +62,7 @@ func (p Places) onOther(ctx context.Context, a Asked, judge func(other) (entitie
 
 var errNoChannel = errors.New("it does not go to that channel")
 
-func (p Places) ask(ctx context.Context, application string, at place) (other, error) {
+func (p Sources) ask(ctx context.Context, application string, at node) (other, error) {
 	if p.Services == nil {
 		return other{}, errors.New("other services cannot be asked here")
 	}
@@ -109,7 +109,7 @@ func (o other) succeeded() string {
 	return ""
 }
 
-// stuck tells whether the channel will not move on by itself.
+// stuck reports whether the channel will not move on by itself.
 func (o other) stuck() bool {
 	switch entities.Status(o.channel.Status) {
 	case entities.StatusFailed, entities.StatusFailedRollback, entities.StatusRolledBack, entities.StatusBlocked,

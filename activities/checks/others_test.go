@@ -49,17 +49,17 @@ func on(kind entities.CheckKind, d entities.Dependency) checks.Asked {
 	return asked(kind, func(def *entities.CheckDefinition) { def.Dependency = &d })
 }
 
-func api(s protocol.Status) checks.Places {
-	return world(map[string]protocol.Status{"api": s}).Places()
+func api(s protocol.Status) checks.Sources {
+	return world(map[string]protocol.Status{"api": s}).Sources()
 }
 
 func TestServiceStable(t *testing.T) {
 	t.Parallel()
 	a := on(entities.CheckServiceStable, entities.Dependency{Service: "api"})
 	rows := []checktest.Row{
-		{Name: "stable", Places: api(inProd(entities.StatusConverged, "v5", "v5")), Asked: a, Want: entities.Pass, Says: "api in prod is CONVERGED at v5"},
-		{Name: "not started", Places: world(nil).Places(), Asked: a, Want: entities.Wait, Says: "api has not started yet"},
-		{Name: "in another channel", Places: api(inProd(entities.StatusConverged, "v5", "v5")), Asked: on(entities.CheckServiceStable, entities.Dependency{Service: "api", Channel: "staging"}), Want: entities.Fail, Says: "api does not go to staging"},
+		{Name: "stable", Sources: api(inProd(entities.StatusConverged, "v5", "v5")), Asked: a, Want: entities.Pass, Says: "api in prod is CONVERGED at v5"},
+		{Name: "not started", Sources: world(nil).Sources(), Asked: a, Want: entities.Wait, Says: "api has not started yet"},
+		{Name: "in another channel", Sources: api(inProd(entities.StatusConverged, "v5", "v5")), Asked: on(entities.CheckServiceStable, entities.Dependency{Service: "api", Channel: "staging"}), Want: entities.Fail, Says: "api does not go to staging"},
 	}
 	for status, verdict := range map[entities.Status]entities.Verdict{
 		entities.StatusConverging: entities.Wait, entities.StatusDegraded: entities.Wait, entities.StatusPaused: entities.Wait,
@@ -68,7 +68,7 @@ func TestServiceStable(t *testing.T) {
 		entities.StatusRolledBack: entities.Fail, entities.StatusBlocked: entities.Fail, entities.StatusOrphaned: entities.Fail,
 		entities.StatusDeleted: entities.Fail,
 	} {
-		rows = append(rows, checktest.Row{Name: string(status), Places: api(inProd(status, "v5", "v5")), Asked: a, Want: verdict, Says: "api in prod is " + string(status)})
+		rows = append(rows, checktest.Row{Name: string(status), Sources: api(inProd(status, "v5", "v5")), Asked: a, Want: verdict, Says: "api in prod is " + string(status)})
 	}
 	checktest.Conform(t, checktest.Kind{Kind: entities.CheckServiceStable, Rows: rows})
 }
@@ -77,7 +77,7 @@ func TestVersionOrder_D22(t *testing.T) {
 	t.Parallel()
 	a := on(entities.CheckVersionOrder, entities.Dependency{Service: "api"})
 	row := func(name string, s protocol.Status, want entities.Verdict, says string) checktest.Row {
-		return checktest.Row{Name: name, Places: api(s), Asked: a, Want: want, Says: says}
+		return checktest.Row{Name: name, Sources: api(s), Asked: a, Want: want, Says: says}
 	}
 	checktest.Conform(t, checktest.Kind{Kind: entities.CheckVersionOrder, Rows: []checktest.Row{
 		row("newer", inProd(entities.StatusConverged, "v10", "v10", release("v10", 7, maestro.Succeeded)), entities.Pass, "api in prod has v10, which is at least v2"),
@@ -96,17 +96,17 @@ func TestStaticOrder_D22(t *testing.T) {
 	t.Parallel()
 	a := on(entities.CheckStaticOrder, entities.Dependency{Service: "api"})
 	row := func(name string, want entities.Verdict, says string, releases ...protocol.ReleaseStatus) checktest.Row {
-		return checktest.Row{Name: name, Places: api(inProd(entities.StatusConverging, "v1", "v1", releases...)), Asked: a, Want: want, Says: says}
+		return checktest.Row{Name: name, Sources: api(inProd(entities.StatusConverging, "v1", "v1", releases...)), Asked: a, Want: want, Says: says}
 	}
 	repair := a
-	repair.Look.Release, repair.Look.FullVersion = "", "v1"
+	repair.Evaluation.Release, repair.Evaluation.FullVersion = "", "v1"
 	checktest.Conform(t, checktest.Kind{Kind: entities.CheckStaticOrder, Rows: []checktest.Row{
 		row("nothing", entities.Pass, "nothing of incarnation 7 or before is open of api in prod"),
 		row("through", entities.Pass, "nothing of incarnation 7 or before is open of api in prod", release("v5", 7, maestro.Succeeded), release("v4", 6, maestro.Failed), release("v3", 6, maestro.Skipped)),
 		row("pending, of the same", entities.Wait, "v5 (incarnation 7) is not yet through api in prod, and goes before incarnation 7", release("v5", 7, maestro.Pending)),
 		row("on its way, of an earlier one", entities.Wait, "v4 (incarnation 6) is not yet through api in prod, and goes before incarnation 7", release("v5", 7, maestro.Pending), release("v4", 6, maestro.InProgress)),
 		row("of a later one", entities.Pass, "nothing of incarnation 7 or before is open of api in prod", release("v5", 8, maestro.Pending)),
-		{Name: "a repair is of what is there", Places: api(inProd(entities.StatusConverging, "v1", "v1", release("v5", 7, maestro.Pending))), Asked: repair, Want: entities.Pass, Says: "nothing of incarnation 4 or before is open of api in prod"},
+		{Name: "a repair is of what is there", Sources: api(inProd(entities.StatusConverging, "v1", "v1", release("v5", 7, maestro.Pending))), Asked: repair, Want: entities.Pass, Says: "nothing of incarnation 4 or before is open of api in prod"},
 	}})
 }
 
@@ -114,31 +114,31 @@ func TestStaticOrder_D22(t *testing.T) {
 func TestDeadlock_D21(t *testing.T) {
 	t.Parallel()
 	a := on(entities.CheckServiceStable, entities.Dependency{Service: "api"})
-	held := inProd(entities.StatusPreconditions, "v1", "v2")
-	judge := func(others map[string]protocol.Status) string {
-		r := checks.Judge(t.Context(), world(others).Places(), a)
+	pending := inProd(entities.StatusPreconditions, "v1", "v2")
+	evaluate := func(others map[string]protocol.Status) string {
+		r := checks.Evaluate(t.Context(), world(others).Sources(), a)
 		return string(r.Verdict) + " " + r.Reason
 	}
 	clone := func() protocol.Status {
-		s := held
-		s.Channels = append([]protocol.ChannelStatus(nil), held.Channels...)
+		s := pending
+		s.Channels = append([]protocol.ChannelStatus(nil), pending.Channels...)
 		return s
 	}
 	require.Equal(t, "FAIL deadlock: web in prod waits for api, which waits for web. api in prod is WAITING_PRECONDITIONS",
-		judge(map[string]protocol.Status{"api": waiting(clone(), "office-hours", "version-order/web")}))
+		evaluate(map[string]protocol.Status{"api": waiting(clone(), "office-hours", "version-order/web")}))
 	require.Equal(t, "FAIL deadlock: web in prod waits for api, which waits for db, which waits for web. api in prod is WAITING_PRECONDITIONS",
-		judge(map[string]protocol.Status{"api": waiting(clone(), "static-order/cache", "static-order/db"), "db": waiting(clone(), "capacity-order/web@prod"), "cache": waiting(clone(), "service-stable/api")}))
+		evaluate(map[string]protocol.Status{"api": waiting(clone(), "static-order/cache", "static-order/db"), "db": waiting(clone(), "capacity-order/web@prod"), "cache": waiting(clone(), "service-stable/api")}))
 	require.Equal(t, "WAIT api in prod is WAITING_PRECONDITIONS",
-		judge(map[string]protocol.Status{"api": waiting(clone(), "static-order/db"), "db": waiting(clone(), "static-order/cache"), "cache": waiting(clone(), "static-order/db")}), "the others' circle is not this one's")
+		evaluate(map[string]protocol.Status{"api": waiting(clone(), "static-order/db"), "db": waiting(clone(), "static-order/cache"), "cache": waiting(clone(), "static-order/db")}), "the others' circle is not this one's")
 	require.Equal(t, "WAIT api in prod is WAITING_PRECONDITIONS",
-		judge(map[string]protocol.Status{"api": waiting(clone(), "version-order/web@staging", "static-order/gone")}), "web in another channel is somebody else")
+		evaluate(map[string]protocol.Status{"api": waiting(clone(), "version-order/web@staging", "static-order/gone")}), "web in another channel is somebody else")
 	blocked := waiting(clone(), "version-order/web")
 	blocked.Channels[0].Status, blocked.Channels[0].Conditions[0].Verdict = string(entities.StatusBlocked), "FAIL"
 	require.Equal(t, "FAIL deadlock: web in prod waits for api, which waits for web. api in prod is BLOCKED",
-		judge(map[string]protocol.Status{"api": blocked}), "who found it first is blocked by it")
+		evaluate(map[string]protocol.Status{"api": blocked}), "who found it first is blocked by it")
 	passed := waiting(clone(), "version-order/web")
 	passed.Channels[0].Conditions[0].Verdict = "PASS"
-	require.Equal(t, "WAIT api in prod is WAITING_PRECONDITIONS", judge(map[string]protocol.Status{"api": passed}))
+	require.Equal(t, "WAIT api in prod is WAITING_PRECONDITIONS", evaluate(map[string]protocol.Status{"api": passed}))
 }
 
 // capacities is a world in which web has replicas, before and after, and the versions of routes a weight.
@@ -161,7 +161,7 @@ func TestCapacityOrder_D20(t *testing.T) {
 	next := inProd(entities.StatusPreconditions, "v1", "v2", release("v2", 7, maestro.Pending), release("v1", 6, maestro.Succeeded))
 	weights := func(before, after any) map[string]any { return map[string]any{"v1": before, "v2": after} }
 	row := func(name string, w checktest.World, want entities.Verdict, says string) checktest.Row {
-		return checktest.Row{Name: name, Places: w.Places(), Asked: job, Want: want, Says: says}
+		return checktest.Row{Name: name, Sources: w.Sources(), Asked: job, Want: want, Says: says}
 	}
 	moved := func(status entities.Status, phase maestro.Phase) protocol.Status {
 		return inProd(status, "v2", "v2", release("v2", 7, phase), release("v1", 6, maestro.Succeeded))
@@ -171,7 +171,7 @@ func TestCapacityOrder_D20(t *testing.T) {
 	selfBehind := capacities(next, [2]any{4, 2}, weights(40, 20))
 	selfBehind.Behind = map[string]bool{"web": true}
 	first := job
-	first.Look.Present = ""
+	first.Evaluation.Present = ""
 	checktest.Conform(t, checktest.Kind{Kind: entities.CheckCapacityOrder, Rows: []checktest.Row{
 		row("the balancer shrinks first", capacities(next, [2]any{4, 2.0}, weights(40, 20)), entities.Wait, "routes in prod goes from 40 to 20 and is to go first when shrinking: this one goes from 4 to 2"),
 		row("and is on its way", capacities(moved(entities.StatusConverging, maestro.InProgress), [2]any{4, 2}, weights(40, 20)), entities.Wait, "routes in prod goes from 40 to 20 and is to go first when shrinking: this one goes from 4 to 2"),
@@ -183,7 +183,7 @@ func TestCapacityOrder_D20(t *testing.T) {
 		row("nor has this one", selfBehind, entities.Wait, "web has read incarnation 7, and 7 is the newest: both must have read one"),
 		row("not rendered", capacities(next, [2]any{4, 2}, map[string]any{"v1": 1}), entities.Error, "parameters of v2 of routes in prod: nothing is stored of routes v2"),
 		row("no number", capacities(next, [2]any{4, 2}, weights(1, true)), entities.Error, "v2 of routes in prod: parameter weight is no number"),
-		{Name: "the first ever grows from nothing", Places: capacities(next, [2]any{9, 2}, weights(20, 40)).Places(), Asked: first, Want: entities.Pass, Says: "this one goes from 0 to 2, routes in prod goes from 20 to 40: it need not wait"},
+		{Name: "the first ever grows from nothing", Sources: capacities(next, [2]any{9, 2}, weights(20, 40)).Sources(), Asked: first, Want: entities.Pass, Says: "this one goes from 0 to 2, routes in prod goes from 20 to 40: it need not wait"},
 	}})
 }
 
@@ -210,15 +210,15 @@ func TestCapacityOrderNeverBoth_D21(t *testing.T) {
 		ask := func(me, you, first string) entities.CheckReading {
 			a := on(entities.CheckCapacityOrder, entities.Dependency{Service: you, Parameter: "size", First: first})
 			a.Definition.Service = me
-			a.Look = entities.CheckLook{Release: "id-v2", FullVersion: "v2", Payload: me + "v2", Present: me + "v1"}
-			return checks.Judge(t.Context(), w.Places(), a)
+			a.Evaluation = entities.Evaluation{Release: "id-v2", FullVersion: "v2", Payload: me + "v2", Present: me + "v1"}
+			return checks.Evaluate(t.Context(), w.Sources(), a)
 		}
 		one, other := ask("web", "routes", webFirst), ask("routes", "web", routesFirst)
-		held := func(r entities.CheckReading) bool { return r.Verdict != entities.Pass }
+		blocks := func(r entities.CheckReading) bool { return r.Verdict != entities.Pass }
 		if webFirst != routesFirst {
-			require.False(t, held(one) && held(other), "%s; %s", one.Reason, other.Reason)
+			require.False(t, blocks(one) && blocks(other), "%s; %s", one.Reason, other.Reason)
 		}
-		if !held(one) || !held(other) {
+		if !blocks(one) || !blocks(other) {
 			return
 		}
 		w.Statuses["web"] = waiting(w.Statuses["web"], "capacity-order/routes")

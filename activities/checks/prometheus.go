@@ -19,37 +19,37 @@ import (
 
 // prometheus passes while every sample of an instant query is within its bounds (A20). What is no
 // number, or is not there, is an ERROR: unknown is never good.
-type prometheus struct{ places Places }
+type prometheus struct{ sources Sources }
 
-func (c prometheus) Judge(ctx context.Context, a Asked) (entities.CheckReading, error) {
+func (c prometheus) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
 	d := a.Definition.Prometheus
 	switch {
 	case d == nil:
 		return incomplete(a)
 	case d.LessThan == nil && d.GreaterThan == nil:
-		return unjudged("it has no bound; expected lessThan or greaterThan")
+		return unevaluated("it has no bound; expected lessThan or greaterThan")
 	case d.Empty != "" && d.Empty != "error" && d.Empty != "pass":
-		return unjudged("empty is %q; expected error or pass", d.Empty)
+		return unevaluated("empty is %q; expected error or pass", d.Empty)
 	}
-	samples, err := promServer{places: c.places, url: d.URL, token: d.Token}.query(ctx, d.Query)
+	samples, err := promServer{sources: c.sources, url: d.URL, token: d.Token}.query(ctx, d.Query)
 	switch {
 	case err != nil:
 		return entities.CheckReading{}, err
 	case len(samples) == 0 && d.Empty == "pass":
 		return pass("the query gives no sample, which is declared to pass")
 	case len(samples) == 0:
-		return unjudged("the query gives no sample")
+		return unevaluated("the query gives no sample")
 	}
 	return bounded(d, samples)
 }
 
-// bounded judges by the worst sample: the one furthest outside of the bounds, or else the one nearest
+// bounded takes the worst sample: the one furthest outside of the bounds, or else the one nearest
 // to them.
 func bounded(d *entities.PrometheusQuery, samples []sample) (entities.CheckReading, error) {
 	worst, how, least := samples[0], "", math.Inf(1)
 	for _, s := range samples {
 		if math.IsNaN(s.value) {
-			return unjudged("%s is no number (NaN)", s)
+			return unevaluated("%s is no number (NaN)", s)
 		}
 		room, bound := roomOf(d, s.value)
 		if how == "" || room < least {
@@ -107,9 +107,9 @@ func number(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
 
 // promServer is a Prometheus, or whatever speaks its HTTP API.
 type promServer struct {
-	places Places
-	url    string
-	token  *entities.Value
+	sources Sources
+	url     string
+	token   *entities.Value
 }
 
 // promAnswer is what /api/v1/query answers.
@@ -129,7 +129,7 @@ func (p promServer) query(ctx context.Context, query string) ([]sample, error) {
 		return nil, errors.New("it has no query")
 	}
 	r := request{
-		places: p.places, method: http.MethodPost, url: strings.TrimRight(p.url, "/") + "/api/v1/query", token: p.token,
+		sources: p.sources, method: http.MethodPost, url: strings.TrimRight(p.url, "/") + "/api/v1/query", token: p.token,
 		body: func() (io.Reader, string) {
 			return strings.NewReader(url.Values{"query": {query}}.Encode()), "application/x-www-form-urlencoded"
 		},

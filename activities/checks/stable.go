@@ -7,10 +7,10 @@ import (
 )
 
 // serviceStable passes while another service is CONVERGED in the channel.
-type serviceStable struct{ places Places }
+type serviceStable struct{ sources Sources }
 
-func (c serviceStable) Judge(ctx context.Context, a Asked) (entities.CheckReading, error) {
-	return c.places.onOther(ctx, a, func(o other) (entities.CheckReading, error) {
+func (c serviceStable) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
+	return c.sources.onOther(ctx, a, func(o other) (entities.CheckReading, error) {
 		name := otherOf(a)
 		switch {
 		case o.channel.Status != string(entities.StatusConverged):

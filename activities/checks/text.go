@@ -7,12 +7,12 @@ import (
 	"unicode"
 
 	"github.com/converge-engine/converge/entities"
-	"github.com/converge-engine/converge/entities/solver"
+	"github.com/converge-engine/converge/entities/order"
 	"github.com/converge-engine/converge/runtimes"
 	"github.com/converge-engine/converge/runtimes/custom"
 )
 
-// open is what text of a definition may leave open until it is judged.
+// open is what text of a definition may leave open until it is evaluated.
 var open = regexp.MustCompile(`\$\{\{\s*(version|fullVersion)\s*\}\}`)
 
 // version is what a person or CI named.
@@ -20,15 +20,15 @@ func (a Asked) version() string {
 	if a.Version != "" {
 		return a.Version
 	}
-	return solver.Named(a.Look.FullVersion)
+	return order.Named(a.Evaluation.FullVersion)
 }
 
 // fill puts the versions into text. Quoting is the user's: in a command and its environment the text
 // stays one argument.
 func (a Asked) fill(text string) string {
-	return open.ReplaceAllStringFunc(text, func(place string) string {
-		if strings.Contains(place, "fullVersion") {
-			return a.Look.FullVersion
+	return open.ReplaceAllStringFunc(text, func(match string) string {
+		if strings.Contains(match, "fullVersion") {
+			return a.Evaluation.FullVersion
 		}
 		return a.version()
 	})
@@ -110,7 +110,7 @@ func oneLine(text string, limit int) string {
 	return runtimes.Clip(strings.Join(strings.Fields(text), " "), limit)
 }
 
-// secrets resolves references to the worker's environment and remembers what must not be told.
+// secrets resolves references to the worker's environment and remembers what must not be shown.
 type secrets struct {
 	getenv func(string) (string, bool)
 	values []string

@@ -11,14 +11,14 @@ import (
 // allowedTimes passes within its windows and outside of holidays and freezes (A20).
 type allowedTimes struct{}
 
-func (allowedTimes) Judge(_ context.Context, a Asked) (entities.CheckReading, error) {
+func (allowedTimes) Evaluate(_ context.Context, a Asked) (entities.CheckReading, error) {
 	if a.Definition.AllowedTimes == nil {
 		return incomplete(a)
 	}
 	return Times(*a.Definition.AllowedTimes, a.Now)
 }
 
-// Times judges a calendar at a moment: PASS while it is open, with the time at which it closes as Next;
+// Times evaluates a calendar at a moment: PASS while it is open, with the time at which it closes as Next;
 // WAIT while it is closed, with the time at which it opens; FAIL when it does not open within five years.
 // An error is of the calendar itself. It is a function of its arguments alone; At is not set.
 func Times(d entities.AllowedTimes, now time.Time) (entities.CheckReading, error) {

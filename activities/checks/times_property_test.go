@@ -22,7 +22,7 @@ var nights = map[string][]string{
 	"Pacific/Apia":        {"2011-12-30", "2011-09-24"}, // a day that was not
 }
 
-const days = 9 // that the brute force looks ahead
+const days = 9 // that the brute force tries ahead
 
 // slow is a calendar that a minute is tried on: it knows the highest reading that wall clocks have shown
 // so far, and nothing else of time zones.

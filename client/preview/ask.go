@@ -85,7 +85,7 @@ func (p *Planner) run(ctx context.Context, o client.StartWorkflowOptions, in pro
 	return answer.Previews()
 }
 
-// begun tells whether a worker took the workflow up; in doubt, it did.
+// begun reports whether a worker took the workflow up; in doubt, it did.
 func (p *Planner) begun(ctx context.Context, id string) bool {
 	about, err := p.Client.DescribeWorkflowExecution(ctx, id, "")
 	return err != nil || about.GetPendingWorkflowTask().GetState() != enumspb.PENDING_WORKFLOW_TASK_STATE_SCHEDULED

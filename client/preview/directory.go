@@ -199,8 +199,9 @@ func rulesOnly(d *incarnation.Difference) *incarnation.Difference {
 }
 
 func templatesDiffer(old, now entities.Spec) bool {
-	for _, c := range now.Channels {
-		if before, ok := old.Channel(c.Name); !ok || before.Template != c.Template {
+	for _, id := range now.IDs() {
+		before, ok := old.Instance(id)
+		if after, _ := now.Instance(id); !ok || before.Template != after.Template {
 			return true
 		}
 	}
@@ -227,7 +228,7 @@ func (d *directory) service(ctx context.Context, spec entities.Spec, status prot
 	return service, d.configuration(ctx, &service, spec, status)
 }
 
-// newestIs tells whether the newest release is one of that version, changes of configuration included.
+// newestIs reports whether the newest release is one of that version, changes of configuration included.
 func (d *directory) newestIs(ctx context.Context, status protocol.Status, version string) bool {
 	if len(status.Releases) == 0 {
 		return false
@@ -241,29 +242,29 @@ func (d *directory) newestIs(ctx context.Context, status protocol.Status, versio
 func (d *directory) version(ctx context.Context, service *Service, spec entities.Spec, status protocol.Status) error {
 	draft, err := d.planner.draft(ctx, protocol.PrepareRequest{
 		Application: spec.Application, Service: spec.Service, Version: service.Version, FullVersion: service.Version,
-		Incarnation: d.after, Hash: d.compiled.Incarnation.Hash(), Channels: channelNames(&spec),
+		Incarnation: d.after, Hash: d.compiled.Incarnation.Hash(), Instances: spec.IDs(),
 	})
 	if err != nil {
 		return err
 	}
 	service.Known, service.Incarnation = draft.Known, draft.Record.Incarnation
-	for _, c := range spec.Channels {
-		payload, ok := draft.Payloads[c.Name]
+	for _, id := range spec.IDs() {
+		payload, ok := draft.Payloads[id]
 		if !ok {
 			continue
 		}
-		if err := d.about(ctx, service, &spec, c, present(status, c.Name), service.Version, payload); err != nil {
+		if err := d.about(ctx, service, &spec, id, present(status, id), service.Version, payload); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// configuration plans the new configuration at the versions that the channels have.
+// configuration plans the new configuration at the versions that the instances have.
 func (d *directory) configuration(ctx context.Context, service *Service, spec entities.Spec, status protocol.Status) error {
-	for _, c := range spec.Channels {
-		if err := d.channel(ctx, service, spec, status, c); err != nil {
-			return fmt.Errorf("release channel %s: %w", c.Name, err)
+	for _, id := range spec.IDs() {
+		if err := d.instance(ctx, service, spec, status, id); err != nil {
+			return fmt.Errorf("release channel %s: %w", id, err)
 		}
 	}
 	if len(service.Channels) > 0 && spec.ConfigChanges == entities.ConfigHold {
@@ -272,9 +273,9 @@ func (d *directory) configuration(ctx context.Context, service *Service, spec en
 	return nil
 }
 
-func (d *directory) channel(ctx context.Context, service *Service, spec entities.Spec, status protocol.Status, c entities.ChannelSpec) error {
-	at := present(status, c.Name)
-	if at == "" { // a channel that is new gets what the newest release has
+func (d *directory) instance(ctx context.Context, service *Service, spec entities.Spec, status protocol.Status, id entities.InstanceID) error {
+	at := present(status, id)
+	if at == "" { // one that is new gets what the newest release has
 		at = status.Releases[0].Version
 	}
 	record, err := d.planner.Store.Version(ctx, spec.Application, spec.Service, at)
@@ -282,20 +283,20 @@ func (d *directory) channel(ctx context.Context, service *Service, spec entities
 		return fmt.Errorf("version %s: %w", at, err)
 	}
 	request := protocol.PrepareRequest{
-		Application: spec.Application, Service: spec.Service, Channels: []string{c.Name},
+		Application: spec.Application, Service: spec.Service, Instances: []entities.InstanceID{id},
 		Version: at, FullVersion: at, Incarnation: record.Incarnation, Hash: record.Hash,
 	}
 	now, err := d.planner.draft(ctx, request)
 	if err != nil {
 		return err
 	}
-	there, had := now.Payloads[c.Name]
-	request.Hash, request.Present = d.compiled.Incarnation.Hash(), map[string]string{c.Name: at}
-	under, err := (&activities.Activities{Store: d.planner.Store}).UnderPresent(ctx, request, c.Name)
+	there, had := now.Payloads[id]
+	request.Hash, request.Present = d.compiled.Incarnation.Hash(), map[entities.InstanceID]string{id: at}
+	under, err := (&activities.Activities{Store: d.planner.Store}).UnderPresent(ctx, request, id)
 	if err = refusal(err); err != nil && !errors.As(err, new(*Refused)) { // what cannot be compared counts as changed
 		return err
 	}
-	if had && present(status, c.Name) != "" && under == entities.DigestOf(there) {
+	if had && present(status, id) != "" && under == entities.DigestOf(there) {
 		return nil // it stays as it is there
 	}
 	request.Version, request.Incarnation, request.Present = record.Version, d.after, nil
@@ -304,5 +305,5 @@ func (d *directory) channel(ctx context.Context, service *Service, spec entities
 	if err != nil {
 		return err
 	}
-	return d.about(ctx, service, &spec, c, present(status, c.Name), request.FullVersion, draft.Payloads[c.Name])
+	return d.about(ctx, service, &spec, id, present(status, id), request.FullVersion, draft.Payloads[id])
 }

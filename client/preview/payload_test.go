@@ -10,7 +10,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-func TestTold(t *testing.T) {
+func TestPayload(t *testing.T) {
 	long := strings.Repeat("ö", 400)
 	old := entities.Payload{
 		Runtime: "edge", Address: map[string]string{"namespace": "a"}, Parameters: map[string]any{"replicas": 2}, Constants: map[string]string{"zone": "x"},

@@ -6,6 +6,7 @@
 package preview
 
 import (
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/incarnation"
 )
@@ -42,28 +43,37 @@ type Service struct {
 	Channels    []Channel `json:"channels"`
 }
 
-// Channel is what would change in one channel: what its runtime said, or why that is not known.
+// Channel is what would change in one instance of a channel: what its runtime said, or why that is not known.
 type Channel struct {
-	Runtime string `json:"runtime"`
-	Present string `json:"present,omitempty"` // the full version there, empty for nothing
-	Version string `json:"version"`           // the full version that would be applied
+	Instance entities.InstanceID `json:"instance"`
+	Runtime  string              `json:"runtime"`
+	Present  string              `json:"present,omitempty"` // the full version there, empty for nothing
+	Version  string              `json:"version"`           // the full version that would be applied
 	protocol.ItemPreview
-	// Told is what the runtime would be told otherwise than now, when it cannot say what changes.
-	Told []protocol.PreviewField `json:"told,omitempty"`
+	// Sent is what the runtime would be sent otherwise than now, when it cannot say what changes.
+	Sent []protocol.PreviewField `json:"sent,omitempty"`
 }
 
-// Unseen tells whether the runtime cannot say what an apply changes.
+// Name is the instance as a person is shown it.
+func (c Channel) Name() string {
+	if c.Instance.Name == "" {
+		return c.Channel
+	}
+	return c.Instance.String()
+}
+
+// Unseen reports whether the runtime cannot say what an apply changes.
 func (c Channel) Unseen() bool { return c.Code == protocol.PreviewNoPlanner }
 
-// Failed tells whether it is not known what would change, though it could be.
+// Failed reports whether it is not known what would change, though it could be.
 func (c Channel) Failed() bool { return c.Code != "" && !c.Unseen() }
 
-// Unchanged tells whether an apply there is known to change nothing.
+// Unchanged reports whether an apply there is known to change nothing.
 func (c Channel) Unchanged() bool {
-	return c.Code == "" && len(c.Changes)+c.Omitted == 0 || c.Unseen() && len(c.Told) == 0 && c.Present != ""
+	return c.Code == "" && len(c.Changes)+c.Omitted == 0 || c.Unseen() && len(c.Sent) == 0 && c.Present != ""
 }
 
-// Empty tells whether nothing at all would change, rules included, and everything was asked.
+// Empty reports whether nothing at all would change, rules included, and everything was asked.
 func (p *Plan) Empty() bool {
 	if p.Rules != nil && !p.Rules.Empty() || len(p.Removed) > 0 {
 		return false

@@ -2,6 +2,11 @@ package preview
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
@@ -15,16 +20,17 @@ type questions struct {
 	payloads    []entities.Payload
 }
 
-// about adds a channel to a service, to be asked about.
-func (q *questions) about(ctx context.Context, s *Service, spec *entities.Spec, c entities.ChannelSpec, present, version string, payload entities.Payload) error {
+// about adds an instance to a service, to be asked about.
+func (q *questions) about(ctx context.Context, s *Service, spec *entities.Spec, id entities.InstanceID, present, version string, payload entities.Payload) error {
 	digest, err := q.planner.Store.PutPayload(ctx, payload)
 	if err != nil {
 		return err
 	}
-	runtime := spec.Runtimes[c.Runtime] // where it goes now, whichever it was rendered for
-	s.Channels = append(s.Channels, Channel{Runtime: c.Runtime, Present: present, Version: version})
+	instance, _ := spec.Instance(id)
+	runtime := spec.Runtime(instance.Runtime) // where it goes now, whichever it was rendered for
+	s.Channels = append(s.Channels, Channel{Instance: id, Runtime: instance.Runtime, Present: present, Version: version})
 	q.items = append(q.items, protocol.PreviewItem{
-		Service: spec.Service, ServiceID: spec.ServiceID, Channel: c.Name, Runtime: c.Runtime,
+		Service: spec.Service, ServiceID: spec.ServiceID, Channel: id.Channel, Instance: id.Name, Runtime: instance.Runtime,
 		RuntimeDigest: runtime.Digest, Remote: runtime.Remote, FullVersion: version, Payload: digest,
 	})
 	q.payloads = append(q.payloads, payload)
@@ -51,7 +57,7 @@ func (q *questions) answer(ctx context.Context, plan *Plan, service, what string
 			channel := &plan.Services[s].Channels[c]
 			channel.ItemPreview = answers[n]
 			if channel.Unseen() {
-				channel.Told = q.sent(ctx, plan.Services[s].Service, *channel, q.payloads[n])
+				channel.Sent = q.sent(ctx, plan.Services[s].Service, *channel, q.payloads[n])
 			}
 			n++
 		}
@@ -66,11 +72,93 @@ func (q *questions) sent(ctx context.Context, service string, c Channel, payload
 	var before *entities.Payload
 	if c.Present != "" {
 		draft, err := q.planner.draft(ctx, protocol.PrepareRequest{
-			Application: q.application, Service: service, Version: c.Present, FullVersion: c.Present, Channels: []string{c.Channel},
+			Application: q.application, Service: service, Version: c.Present, FullVersion: c.Present, Instances: []entities.InstanceID{c.Instance},
 		})
-		if there, ok := draft.Payloads[c.Channel]; ok && err == nil {
+		if there, ok := draft.Payloads[c.Instance]; ok && err == nil {
 			before = &there
 		}
 	}
 	return payloadChanges(before, payload, c.Present, c.Version)
+}
+
+// maxValue bounds a value in bytes, maxChanges how many there are.
+const (
+	maxValue   = 300
+	maxChanges = 100
+)
+
+// payloadChanges lists the values of a payload that differ, sorted by path after the version. Secrets are
+// references in it, so none is shown.
+func payloadChanges(before *entities.Payload, now entities.Payload, present, version string) []protocol.PreviewField {
+	old, next := flat(before), flat(&now)
+	var out []protocol.PreviewField
+	if present == "" {
+		out = append(out, protocol.PreviewField{Path: "version", New: value(version)})
+	} else if present != version {
+		out = append(out, protocol.PreviewField{Path: "version", Old: value(present), New: value(version)})
+	}
+	all := maps.Clone(old)
+	maps.Copy(all, next)
+	for _, path := range slices.Sorted(maps.Keys(all)) {
+		if old[path] != next[path] && len(out) < maxChanges {
+			out = append(out, protocol.PreviewField{Path: path, Old: cut(old[path]), New: cut(next[path])})
+		}
+	}
+	return out
+}
+
+// flat is a payload as paths and JSON values.
+func flat(p *entities.Payload) map[string]string {
+	out := map[string]string{}
+	if p == nil {
+		return out
+	}
+	out["runtime"] = value(p.Runtime)
+	for name, v := range p.Address {
+		out["address."+name] = value(v)
+	}
+	for name, v := range p.Parameters {
+		out["parameters."+name] = value(v)
+	}
+	for name, v := range p.Constants {
+		out["constants."+name] = value(v)
+	}
+	if p.Kubernetes != nil {
+		out["objects"] = value(p.Kubernetes.Bundle)
+		for name, v := range p.Kubernetes.Values {
+			out["values."+name] = value(v)
+		}
+	}
+	if p.Custom != nil {
+		flatCustom(p.Custom, out)
+	}
+	return out
+}
+
+func flatCustom(p *entities.CustomPayload, out map[string]string) {
+	for name, v := range p.Env {
+		out["env."+name] = value(v.Literal)
+		if v.WorkerEnv != "" {
+			out["env."+name] = value("${" + v.WorkerEnv + "} of the worker")
+		}
+	}
+	for name, content := range p.Files {
+		out["files."+name] = value(fmt.Sprintf("%d bytes, sha256 %s", len(content), entities.DigestOf(content)[:8]))
+	}
+}
+
+// value is JSON.
+func value(v any) string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(data)
+}
+
+func cut(value string) string {
+	if len(value) <= maxValue {
+		return value
+	}
+	return strings.ToValidUTF8(value[:maxValue], "") + "…"
 }

@@ -58,7 +58,7 @@ func (p *Planner) Release(ctx context.Context, r Release) (*Plan, error) {
 	}
 	draft, err := p.draft(ctx, protocol.PrepareRequest{
 		Application: spec.Application, Service: r.Service, Version: r.Version, FullVersion: r.Version,
-		Incarnation: spec.Incarnation, Hash: spec.Hash, Channels: channelNames(spec),
+		Incarnation: spec.Incarnation, Hash: spec.Hash, Instances: spec.IDs(),
 		Parameters: r.Parameters, ChannelParameters: r.ChannelParameters,
 	})
 	if err != nil {
@@ -70,13 +70,13 @@ func (p *Planner) Release(ctx context.Context, r Release) (*Plan, error) {
 			r.Version, draft.Record.Incarnation, spec.Incarnation))
 	}
 	q := &questions{planner: p, application: spec.Application}
-	for _, c := range spec.Channels {
-		payload, ok := draft.Payloads[c.Name]
+	for _, id := range spec.IDs() {
+		payload, ok := draft.Payloads[id]
 		if !ok {
-			service.Notes = append(service.Notes, fmt.Sprintf("%s is unknown to incarnation %d: nothing would be applied there", c.Name, draft.Record.Incarnation))
+			service.Notes = append(service.Notes, fmt.Sprintf("%s is unknown to incarnation %d: nothing would be applied there", id, draft.Record.Incarnation))
 			continue
 		}
-		if err := q.about(ctx, &service, spec, c, present(status, c.Name), r.Version, payload); err != nil {
+		if err := q.about(ctx, &service, spec, id, present(status, id), r.Version, payload); err != nil {
 			return nil, err
 		}
 	}
@@ -113,12 +113,11 @@ func newestHash(a protocol.ApplicationStatus) string {
 
 // check refuses what a release would be refused for.
 func check(spec *entities.Spec, r Release) error {
-	state := entities.State{Application: spec.Application, Service: spec.Service, Spec: spec}
 	names, channels := entities.SortedKeys(r.Parameters), entities.SortedKeys(r.ChannelParameters)
 	for _, c := range channels {
 		names = append(names, entities.SortedKeys(r.ChannelParameters[c])...)
 	}
-	if err := state.CheckRelease(r.Version, names, channels); err != nil {
+	if err := spec.CheckRelease(r.Version, names, channels); err != nil {
 		return &Refused{err.Error()}
 	}
 	return nil
@@ -143,7 +142,7 @@ func sent(r protocol.PrepareRequest) (out protocol.PrepareRequest, err error) {
 	return out, json.Unmarshal(data, &out)
 }
 
-// refusal tells what the caller did wrong from what went wrong.
+// refusal distinguishes what the caller did wrong from what went wrong.
 func refusal(err error) error {
 	var application *temporal.ApplicationError
 	if errors.As(err, &application) && application.Type() == protocol.ErrRefused {
@@ -152,20 +151,18 @@ func refusal(err error) error {
 	return err
 }
 
-func channelNames(spec *entities.Spec) []string {
-	out := make([]string, 0, len(spec.Channels))
-	for _, c := range spec.Channels {
-		out = append(out, c.Name)
-	}
-	return out
-}
-
-// present is the full version that a channel has, empty for nothing.
-func present(s protocol.Status, channel string) string {
+// present is the full version that an instance has, empty for nothing.
+func present(s protocol.Status, id entities.InstanceID) string {
 	for _, c := range s.Channels {
-		if c.Name == channel {
-			return c.Target
+		if c.Name != id.Channel {
+			continue
 		}
+		for _, i := range c.Instances {
+			if i.Name == id.Name {
+				return i.Target
+			}
+		}
+		return c.Target
 	}
 	return ""
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// announce tells the Application workflow, which is started when this is the first time, and makes
+// announce notifies the Application workflow, which is started when this is the first time, and makes
 // the runtimes current for other applications once that is accepted.
 func (p *publication) announce(ctx context.Context) error {
 	request, err := p.request(ctx)
@@ -55,12 +55,12 @@ func (p *publication) announce(ctx context.Context) error {
 // awaitServices waits a while until all services know, so that what comes next (a release, say) finds them
 // there. Thousands take longer than anybody waits; they are notified all the same.
 func (p *publication) awaitServices(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
+	ctx, cancel := context.WithTimeout(ctx, announceTimeout)
 	defer cancel()
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		now, err := Status(ctx, p.options.Client, p.application)
-		p.result.Told = err == nil && (now.Told == p.manifest.Digest() || now.Newest != p.result.Incarnation || now.Pin != nil)
-		if err != nil || p.result.Told {
+		p.result.Notified = err == nil && (now.NotifiedOf == p.manifest.Digest() || now.Newest != p.result.Incarnation || now.Pin != nil)
+		if err != nil || p.result.Notified {
 			return
 		}
 		select {

@@ -26,10 +26,10 @@ import (
 )
 
 const (
-	answerTimeout = 30 * time.Second // of the workflow; a worker has to be there
-	queryTimeout  = 5 * time.Second
-	tellTimeout   = 10 * time.Second
-	writers       = 16 // to the store at a time
+	answerTimeout   = 30 * time.Second // of the workflow; a worker has to be there
+	queryTimeout    = 5 * time.Second
+	announceTimeout = 10 * time.Second
+	writers         = 16 // to the store at a time
 )
 
 // Options say what to publish and on whose behalf.
@@ -108,7 +108,7 @@ func (p *publication) compile(ctx context.Context) error {
 	p.manifest = incarnation.ManifestOf(p.specs)
 	p.result = Result{
 		Application: p.application, Hash: p.compiled.Incarnation.Hash(), Services: p.compiled.Incarnation.Services(),
-		Store: p.store.URL(), DryRun: p.options.DryRun, Files: config.Files,
+		Store: p.store.URL(), DryRun: p.options.DryRun,
 	}
 	return nil
 }
@@ -150,7 +150,7 @@ func (p *publication) compare(ctx context.Context) error {
 	p.result.Unchanged = newest.Hash == p.result.Hash && before.Manifest == p.manifest.Digest()
 	last, err := p.store.Manifest(ctx, before.Manifest)
 	if p.result.Unchanged && err == nil {
-		p.result.Told = before.Told == before.Manifest
+		p.result.Notified = before.NotifiedOf == before.Manifest
 		return nil
 	}
 	p.result.Unchanged = false                // a store that lost its content gets it again
@@ -239,7 +239,7 @@ func (p *publication) write(ctx context.Context) error {
 	return err
 }
 
-// writeDefinitions puts how checks are judged and what extensions run into the store, before the specs
+// writeDefinitions puts how checks are evaluated and what extensions run into the store, before the specs
 // that name them.
 func (p *publication) writeDefinitions(ctx context.Context) error {
 	var g errgroup.Group

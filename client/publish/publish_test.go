@@ -71,7 +71,7 @@ func TestResultSays(t *testing.T) {
 		{func(*Result) {}, "incarnation 42 of shop published: 2 services, 1 changed"},
 		{func(r *Result) { r.Removed = []string{"old"} }, "incarnation 42 of shop published: 2 services, 1 changed, 1 no longer declared"},
 		{func(r *Result) { r.Unchanged = true }, "nothing changed: incarnation 42 of shop stays newest"},
-		{func(r *Result) { r.Previous = 42 }, "runtimes changed: 1 service told; incarnation 42 of shop stays newest"},
+		{func(r *Result) { r.Previous = 42 }, "runtimes changed: 1 service notified; incarnation 42 of shop stays newest"},
 		{func(r *Result) { r.DryRun = true }, "not published: 2 services, 1 changed since incarnation 41"},
 		{func(r *Result) { r.DryRun, r.Previous = true, 0 }, "not published: 2 services, 1 changed, as the first incarnation"},
 		{func(r *Result) { r.DryRun, r.Unchanged = true, true }, "nothing would change: incarnation 42 of shop has this content already"},
@@ -89,7 +89,7 @@ func TestRejectedSaysWhatStays(t *testing.T) {
 	require.ErrorAs(t, error(&Rejected{problems, 0}), new(config.Problems))
 }
 
-// What a spec names is in the store before it: how checks are judged, and what extensions run.
+// What a spec names is in the store before it: how checks are evaluated, and what extensions run.
 func TestDefinitionsAreWritten(t *testing.T) {
 	config, err := compile.Load("../../intent/compile/testdata/gates")
 	require.NoError(t, err)

@@ -20,12 +20,9 @@ type Result struct {
 	Removed     []string `json:"removed,omitempty"` // services no longer declared: orphaned
 	Store       string   `json:"store"`
 	Pinned      int64    `json:"pinned,omitempty"` // the application is pinned to this incarnation: what was published waits
-	Told        bool     `json:"told"`             // every service knows; if not, they are told later, or no worker reads the store
+	Notified    bool     `json:"notified"`         // every service knows; if not, they are notified later, or no worker reads the store
 	// Difference is given for a dry run, against what is newest.
 	Difference *incarnation.Difference `json:"difference,omitempty"`
-	// Files were read, relative to the directory: what to watch. They are given when compiling
-	// succeeded.
-	Files []string `json:"-"`
 }
 
 // String is the line that ends an apply.
@@ -39,7 +36,7 @@ func (r Result) String() string {
 	case r.Unchanged:
 		return "nothing changed: " + name + " stays newest"
 	case r.Incarnation == r.Previous: // runtimes are published on their own
-		return fmt.Sprintf("runtimes changed: %s told; %s stays newest", count(len(r.Changed), "service"), name)
+		return fmt.Sprintf("runtimes changed: %s notified; %s stays newest", count(len(r.Changed), "service"), name)
 	}
 	text := fmt.Sprintf("%s published: %s", name, r.changes())
 	if r.Pinned != 0 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -12,11 +13,15 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/converge-engine/converge/client/publish"
+	"github.com/converge-engine/converge/cmd/internal/show"
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/explain"
+	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// lookInterval is how often the directory is looked at for saved files. Looking is cheaper and
-// surer than being told: editors that replace files, and network file systems, are all the same.
-const lookInterval = 400 * time.Millisecond
+// readInterval is how often the directory is read for saved files. Reading is cheaper and
+// surer than being notified: editors that replace files, and network file systems, are all the same.
+const readInterval = 400 * time.Millisecond
 
 // follower applies a directory whenever a file in it was saved.
 type follower struct {
@@ -30,7 +35,7 @@ type follower struct {
 // follow applies the directory once and then after every change, until ctx ends.
 func (f *follower) follow(ctx context.Context) error {
 	applied := ""
-	ticker := time.NewTicker(lookInterval)
+	ticker := time.NewTicker(readInterval)
 	defer ticker.Stop()
 	for {
 		now, err := snapshot(f.dir)
@@ -50,7 +55,7 @@ func (f *follower) follow(ctx context.Context) error {
 	}
 }
 
-// settled: nothing was saved while looking again, so that a file half written is not compiled.
+// settled: nothing was saved until the next reading, so that a file half written is not compiled.
 func (f *follower) settled(before string) bool {
 	again, err := snapshot(f.dir)
 	return err == nil && again == before
@@ -92,10 +97,139 @@ func snapshot(dir string) (string, error) {
 		}
 		info, err := entry.Info()
 		if err != nil {
-			return nil //nolint:nilerr // removed while walking: the next look sees it gone
+			return nil //nolint:nilerr // removed while walking: the next reading sees it gone
 		}
 		fmt.Fprintf(&b, "%s %d %d\n", path, info.Size(), info.ModTime().UnixNano())
 		return nil
 	})
 	return b.String(), err
+}
+
+// report prints on the terminal what happens to the services of a followed directory.
+type report struct {
+	client   client.Client
+	options  options
+	out      io.Writer
+	screen   show.Screen
+	app      string
+	services []string
+	printed  map[string]int64 // by service: last journal line printed
+	shown    string           // the last table, without ages
+	hinted   bool
+}
+
+func newReport(c client.Client, o options, out io.Writer) *report {
+	return &report{client: c, options: o, out: out, screen: show.NewScreen(out, os.Getenv), printed: map[string]int64{}}
+}
+
+// published takes in what is declared now.
+func (r *report) published(p publish.Result) {
+	r.app, r.services = p.Application, p.Services
+	if !p.Unchanged {
+		fmt.Fprintln(r.out, p)
+	}
+}
+
+// tick prints what was written into the journals since the last one, and the table whenever
+// everything has come to rest.
+func (r *report) tick(ctx context.Context) {
+	var all []protocol.Status
+	for _, service := range r.services {
+		s, err := r.status(ctx, service)
+		if err != nil {
+			return // not started yet, or stopping: the next tick shows it
+		}
+		all = append(all, s)
+		r.journal(s)
+	}
+	if len(all) == 0 || !atRest(all) {
+		return
+	}
+	r.table(all)
+}
+
+func (r *report) status(ctx context.Context, service string) (protocol.Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	var s protocol.Status
+	value, err := r.client.QueryWorkflow(ctx, protocol.ServiceID(r.app, service), "", protocol.QueryStatus)
+	if err != nil {
+		return s, err
+	}
+	return s, value.Get(&s)
+}
+
+// journal prints the lines that are new. On the first reading after a start, what is over is not
+// repeated.
+func (r *report) journal(s protocol.Status) {
+	last, known := r.printed[s.Service]
+	var lines []protocol.JournalLine
+	for _, l := range s.Journal {
+		if l.N > last && (known || time.Since(l.At) < time.Minute) {
+			lines = append(lines, l)
+		}
+		r.printed[s.Service] = max(r.printed[s.Service], l.N)
+	}
+	width := 0
+	for _, name := range r.services {
+		width = max(width, len(name))
+	}
+	for _, text := range explain.Journal(lines, s, time.Now()) {
+		fmt.Fprintf(r.out, "%-*s  %s\n", width, s.Service, text)
+	}
+	if _, ok := r.printed[s.Service]; !ok {
+		r.printed[s.Service] = 0
+	}
+}
+
+// atRest: nothing goes on by itself any more.
+func atRest(all []protocol.Status) bool {
+	for _, s := range all {
+		if len(s.Channels) == 0 {
+			return false
+		}
+		for _, c := range s.Channels {
+			if entities.Status(c.Status).Row().Exit == entities.ExitGoesOn {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// table prints how everything stands, once each time it differs from the last table.
+func (r *report) table(all []protocol.Status) {
+	overview := explain.Table(all, time.Now())
+	key := ""
+	for _, s := range all {
+		for _, c := range s.Channels {
+			key += fmt.Sprintln(s.Service, c.Name, c.Status, c.Current, c.Target)
+		}
+	}
+	if key == r.shown {
+		return
+	}
+	r.shown = key
+	fmt.Fprintln(r.out)
+	t := show.Table{Header: explain.Header[:], Status: 3, Right: 6}
+	for _, row := range overview.Rows {
+		t.Rows = append(t.Rows, row[:])
+	}
+	_ = r.screen.Table(t) // a terminal that is gone is no reason to stop
+	fmt.Fprintln(r.out)
+	r.hint(all)
+}
+
+// hint says once what to try next, to whoever has released nothing yet.
+func (r *report) hint(all []protocol.Status) {
+	if r.hinted || len(all[0].Releases) > 1 || entities.Status(all[0].Status) != entities.StatusConverged {
+		return
+	}
+	r.hinted = true
+	address := ""
+	if r.options.port != 7233 {
+		address = fmt.Sprintf(" --address 127.0.0.1:%d", r.options.port)
+	}
+	name := all[0].Application + "/" + all[0].Service
+	fmt.Fprintf(r.out, "in another terminal:\n  converge release %s v2 --wait%s\n  converge status %s --watch%s\n\n", name, address, r.app, address)
 }

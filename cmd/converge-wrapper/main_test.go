@@ -145,7 +145,7 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// What the command left in the background ends with it, as with a container, and holds nothing up.
+// What the command left in the background ends with it, as with a container, and delays nothing.
 func TestBackground(t *testing.T) {
 	cmd := wrapper(t, "exec", "--", "sh", "-c", `(exec 3>alive; exec sleep 1000) & read -r _ <ready; echo done`)
 	require.NoError(t, syscall.Mkfifo(filepath.Join(cmd.Dir, "ready"), 0o600))

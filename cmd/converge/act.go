@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -43,7 +43,9 @@ func (f *Factory) send(ctx context.Context, workflowID, verb, requestID string, 
 		return err
 	}
 	for attempt := 1; ; attempt++ {
-		err = once(ctx, api, workflowID, verb, requestID, payload, into)
+		limited, cancel := context.WithTimeout(ctx, actTimeout)
+		err = api.Update(limited, workflowID, verb, requestID, payload, into)
+		cancel()
 		if !errors.Is(err, errLost) || attempt == actAttempts {
 			return err
 		}
@@ -54,23 +56,20 @@ func (f *Factory) send(ctx context.Context, workflowID, verb, requestID string, 
 	}
 }
 
-func once(ctx context.Context, api API, workflowID, verb, requestID string, payload, into any) error {
-	ctx, cancel := context.WithTimeout(ctx, actTimeout)
-	defer cancel()
-	return api.Update(ctx, workflowID, verb, requestID, payload, into)
-}
-
-// status asks one service.
-func (f *Factory) status(ctx context.Context, n serviceName) (protocol.Status, error) {
+// query asks one service.
+func (f *Factory) query(ctx context.Context, n serviceName, what string, into any) error {
 	api, err := f.client(ctx)
 	if err != nil {
-		return protocol.Status{}, err
+		return err
 	}
-	var s protocol.Status
-	err = api.Query(ctx, n.id(), protocol.QueryStatus, &s)
-	if errors.Is(err, errNotFound) {
-		return s, f.missing(ctx, n)
+	if err = api.Query(ctx, n.id(), what, into); errors.Is(err, errNotFound) {
+		return f.missing(ctx, n)
 	}
+	return err
+}
+
+func (f *Factory) status(ctx context.Context, n serviceName) (s protocol.Status, err error) {
+	err = f.query(ctx, n, protocol.QueryStatus, &s)
 	return s, err
 }
 
@@ -97,28 +96,22 @@ func (f *Factory) services(ctx context.Context, t target) ([]serviceName, error)
 
 func applications(names []serviceName) []string {
 	var out []string
-	for i, n := range names { // sorted
-		if i == 0 || n.application != names[i-1].application {
-			out = append(out, n.application)
-		}
+	for _, n := range names {
+		out = append(out, n.application)
 	}
-	return out
+	return slices.Compact(out) // sorted
 }
 
 // each calls do for every service, some at a time, and returns the results in the services' order
 // and all errors together.
 func each[T any](ctx context.Context, names []serviceName, do func(context.Context, serviceName) (T, error)) ([]T, error) {
 	results := make([]T, len(names))
-	var mu sync.Mutex
 	failed := make([]error, len(names))
 	var g errgroup.Group
 	g.SetLimit(parallel)
 	for i, n := range names {
 		g.Go(func() error {
-			result, err := do(ctx, n)
-			mu.Lock()
-			defer mu.Unlock()
-			results[i], failed[i] = result, err
+			results[i], failed[i] = do(ctx, n)
 			return nil
 		})
 	}
@@ -128,13 +121,13 @@ func each[T any](ctx context.Context, names []serviceName, do func(context.Conte
 
 // together joins errors; beyond a few it counts them, since one cause tends to hit everybody.
 func together(all []error) error {
-	const told = 3
+	const shown = 3
 	var out []error
 	more := 0
 	for _, err := range all {
 		switch {
 		case err == nil:
-		case len(out) < told:
+		case len(out) < shown:
 			out = append(out, err)
 		default:
 			more++

@@ -42,10 +42,8 @@ func (o *scopeOptions) application(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(names) > 1 {
-		if err := o.f.confirm(ctx, o.yes, fmt.Sprintf("%s %d services of %s", o.verb, len(names), o.target.application)); err != nil {
-			return err
-		}
+	if err := o.f.confirmAll(ctx, o.yes, o.verb, names); err != nil {
+		return err
 	}
 	act := o.f.newAct(o.reason)
 	return o.f.actOnWhole(ctx, wholeApplication(o.target.application), o.verb, act, act)
@@ -115,7 +113,7 @@ func orApplication(f *Factory, cmd *cobra.Command) *cobra.Command {
 	short := "unpin APP"
 	if o.verb == protocol.Pin {
 		short = "pin APP --incarnation N"
-		cmd.Flags().Int64Var(&o.incarnation, "incarnation", 0, "hold all services of an application at this incarnation")
+		cmd.Flags().Int64Var(&o.incarnation, "incarnation", 0, "keep all services of an application at this incarnation")
 	}
 	cmd.Use += " | " + short
 	cmd.Long = strings.TrimSpace(cmd.Long + "\n\nOf an application: its services go back, or on, to an incarnation, as a change of\nconfiguration does; what is published waits until it is unpinned.")
@@ -152,10 +150,8 @@ func (o *incarnationOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(names) > 1 {
-		if err := o.f.confirm(ctx, o.yes, fmt.Sprintf("%s %d services of %s", o.verb, len(names), o.application)); err != nil {
-			return err
-		}
+	if err := o.f.confirmAll(ctx, o.yes, o.verb, names); err != nil {
+		return err
 	}
 	request := protocol.IncarnationPin{Act: o.f.newAct(o.reason), Incarnation: o.incarnation}
 	if o.verb == protocol.Unpin {

@@ -29,15 +29,7 @@ service that vanishes from the configuration is left running, as orphaned, until
 is asked for. Its history stays.`,
 		Example: `  converge delete shop/web --reason "replaced by shop/site" --yes`,
 		Args:    exactArgs(1, 1),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if o.service, err = f.parseService(args[0]); err != nil {
-				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
-			return o.run(cmd.Context())
-		},
+		RunE:    running(o, runF, o.run, func(args []string) error { return f.readService(args, &o.service) }),
 	}
 	cmd.Flags().StringVar(&o.reason, "reason", "", "why, shown to everybody who asks")
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask before taking it down")
@@ -104,12 +96,12 @@ func (r *removal) prepare(ctx context.Context, f *Factory, dir string) error {
 
 // carryOut takes down what was named. A service that does not know yet that it is no longer declared
 // would refuse.
-func (r *removal) carryOut(ctx context.Context, f *Factory, told bool) error {
+func (r *removal) carryOut(ctx context.Context, f *Factory, notified bool) error {
 	switch {
 	case len(r.names) == 0:
 		return nil
-	case !told:
-		return fmt.Errorf("nothing is taken down: services are not told yet; later: converge delete %s", r.names[0])
+	case !notified:
+		return fmt.Errorf("nothing is taken down: services are not notified yet; later: converge delete %s", r.names[0])
 	}
 	return f.takeDown(ctx, r.names, r.reason)
 }

@@ -36,7 +36,7 @@ type API interface {
 	Close()
 }
 
-// What can go wrong with a call, for callers that must tell it apart.
+// What can go wrong with a call, for callers that must distinguish it.
 var (
 	errNotFound = errors.New("not found")
 	errNoWorker = errors.New("no worker answers")
@@ -133,7 +133,7 @@ func cause(err error) string {
 type temporalAPI struct {
 	client             client.Client
 	namespace, address string
-	// process tells this run of the program from another with the same request id: the server
+	// process distinguishes this run of the program from another with the same request id: the server
 	// repeats its answer to the one, the workflow says to the other that it knows the request.
 	process string
 }
@@ -201,7 +201,7 @@ func (a *temporalAPI) Services(ctx context.Context, application string) ([]servi
 	}
 }
 
-// translate tells the errors apart that verbs and people act upon differently.
+// translate distinguishes the errors that verbs and people act upon differently.
 func (a *temporalAPI) translate(workflowID string, err error) error {
 	var application *temporal.ApplicationError
 	var notFound *serviceerror.NotFound
@@ -251,17 +251,12 @@ func (a *temporalAPI) late(workflowID string) error {
 	return fmt.Errorf("%w for %s; start one with: converge worker", errNoWorker, workflowID)
 }
 
-// isQueryNotPolled tells a query that no worker picked up.
+// isQueryNotPolled recognises a query that no worker picked up.
 func isQueryNotPolled(err error) bool {
 	var precondition *serviceerror.FailedPrecondition
 	var rejected *serviceerror.QueryFailed
-	switch {
-	case errors.As(err, &precondition):
-		return strings.Contains(precondition.Message, "no poller")
-	case errors.As(err, &rejected):
-		return strings.Contains(rejected.Message, "no poller")
-	}
-	return false
+	return errors.As(err, &precondition) && strings.Contains(precondition.Message, "no poller") ||
+		errors.As(err, &rejected) && strings.Contains(rejected.Message, "no poller")
 }
 
 // transient errors pass by themselves.

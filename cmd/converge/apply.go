@@ -29,19 +29,13 @@ func newCmdApply(f *Factory, runF func(context.Context, *applyOptions) error) *c
 		Use:   "apply [DIR]",
 		Short: "Publish a configuration as the newest incarnation",
 		Long: `Compile the configuration in a directory and publish it: it becomes the newest
-incarnation of its application, as a whole or not at all. Rules hold at once; what a
+incarnation of its application, as a whole or not at all. Rules take effect at once; what a
 service runs changes through its release channels. Content that is newest already is
 not published again.`,
 		Example: `  converge apply examples/hello --dry-run
   converge apply examples/hello`,
 		Args: exactArgs(0, 1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o.dir = first(append(args, ".")...)
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
-			return o.run(cmd.Context())
-		},
+		RunE: running(o, runF, o.run, readDir(&o.dir)),
 	}
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
 	cmd.Flags().StringArrayVar(&o.causes, "cause", nil, "what led to it, kept with the incarnation (repeatable)")
@@ -75,13 +69,13 @@ func (o *applyOptions) run(ctx context.Context) error {
 	if err := o.f.published(result, err); err != nil {
 		return err
 	}
-	if !o.dryRun && !result.Told {
-		o.f.note("not every service was told yet; is a worker running that reads the store %s?", result.Store)
+	if !o.dryRun && !result.Notified {
+		o.f.note("not every service was notified yet; is a worker running that reads the store %s?", result.Store)
 	}
 	if o.dryRun {
 		return nil
 	}
-	return o.removal.carryOut(ctx, o.f, result.Told)
+	return o.removal.carryOut(ctx, o.f, result.Notified)
 }
 
 func (f *Factory) published(result publish.Result, err error) error {

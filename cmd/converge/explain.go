@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -27,18 +25,7 @@ failed and with which message, what moves next and when, and the command that he
 		Example: `  converge explain shop/web
   converge explain web prod-eu`,
 		Args: exactArgs(1, 2),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if o.service, err = f.parseService(args[0]); err != nil {
-				return err
-			}
-			if len(args) > 1 {
-				o.channel = args[1]
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
-			return o.run(cmd.Context())
-		},
+		RunE: running(o, runF, o.run, func(args []string) error { return f.readService(args, &o.service, &o.channel) }),
 	}
 }
 
@@ -47,8 +34,10 @@ func (o *explainOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if o.channel != "" && !hasChannel(s, o.channel) {
-		return fmt.Errorf("%s has no release channel %q; expected one of %s", o.service, o.channel, strings.Join(channelNames(s), ", "))
+	if o.channel != "" {
+		if err := checkChannel(s, o.channel); err != nil {
+			return err
+		}
 	}
 	lines := explain.Lines(s, o.channel, o.f.Now())
 	if o.f.json() {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/converge-engine/converge/cmd/internal/show"
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/explain"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/store"
 )
@@ -36,8 +37,8 @@ that was not proven by a token is marked with a question mark.`,
 		Example: `  converge history shop/web
   converge history web --channel prod-eu --kind bypass --kind rollback -o json`,
 		Args: exactArgs(1, 1),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if o.service, err = f.parseService(args[0]); err != nil {
+		RunE: running(o, runF, o.run, func(args []string) error {
+			if err := f.readService(args, &o.service); err != nil {
 				return err
 			}
 			for _, kind := range o.kinds {
@@ -45,11 +46,8 @@ that was not proven by a token is marked with a question mark.`,
 					return fmt.Errorf("--kind %s: expected one of %s", kind, strings.Join(entities.EventKinds(), ", "))
 				}
 			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
-			return o.run(cmd.Context())
-		},
+			return nil
+		}),
 	}
 	cmd.Flags().StringVarP(&o.channel, "channel", "c", "", "of this release channel only")
 	cmd.Flags().StringSliceVar(&o.kinds, "kind", nil, "of these kinds only (release, target, approval, bypass, rollback…)")
@@ -139,12 +137,9 @@ func (o *historyOptions) lines(ctx context.Context) ([]entities.AuditLine, error
 
 // contains: a service that was begun anew counts from one again, so a number alone says nothing.
 func contains(lines []entities.AuditLine, l entities.AuditLine) bool {
-	for _, other := range lines {
-		if other.N == l.N && other.At.Equal(l.At) && other.Text == l.Text {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(lines, func(other entities.AuditLine) bool {
+		return other.N == l.N && other.At.Equal(l.At) && other.Text == l.Text
+	})
 }
 
 func (o *historyOptions) chosen(lines []entities.AuditLine) []entities.AuditLine {
@@ -154,8 +149,124 @@ func (o *historyOptions) chosen(lines []entities.AuditLine) []entities.AuditLine
 			out = append(out, l)
 		}
 	}
-	if o.last > 0 && len(out) > o.last {
-		out = out[len(out)-o.last:]
+	if o.last > 0 {
+		out = out[max(0, len(out)-o.last):]
 	}
 	return out
+}
+
+type logsOptions struct {
+	f       *Factory
+	service serviceName
+	channel string
+	store   string
+	kind    string
+	last    int
+}
+
+func newCmdLogs(f *Factory, runF func(context.Context, *logsOptions) error) *cobra.Command {
+	o := &logsOptions{f: f}
+	cmd := &cobra.Command{
+		Use:   "logs SVC CHANNEL",
+		Short: "Show what the last applies, fetches and extensions printed",
+		Long: `Show what commands printed in a channel: the last applies, the last fetches that said
+something new and the last runs of extensions, oldest first, bounded and without secrets.`,
+		Example: `  converge logs shop/web staging
+  converge logs web prod-eu --kind apply --last 1`,
+		Args: exactArgs(2, 2),
+		RunE: running(o, runF, o.run, func(args []string) error {
+			if err := f.readService(args, &o.service, &o.channel); err != nil {
+				return err
+			}
+			if o.kind != "" && !slices.Contains([]store.LogKind{store.LogApply, store.LogFetch, store.LogExtension}, store.LogKind(o.kind)) {
+				return fmt.Errorf("--kind %q: expected apply, fetch or extension", o.kind)
+			}
+			return nil
+		}),
+	}
+	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
+	cmd.Flags().StringVar(&o.kind, "kind", "", "apply, fetch or extension only")
+	cmd.Flags().IntVar(&o.last, "last", 0, "the last so many only")
+	return cmd
+}
+
+func (o *logsOptions) run(ctx context.Context) error {
+	s, err := o.f.status(ctx, o.service)
+	if err != nil {
+		return err
+	}
+	if err := checkChannel(s, o.channel); err != nil {
+		return err
+	}
+	store, err := store.Open(ctx, first(o.store, o.f.Env("CONVERGE_STORE"), s.Store))
+	if err != nil {
+		return err
+	}
+	defer store.Close() // only read
+	entries, err := store.Logs(ctx, o.service.application, o.service.service, o.channel)
+	if err != nil {
+		return err
+	}
+	entries = o.chosen(entries)
+	if o.f.json() {
+		return o.f.screen().JSON(entries)
+	}
+	if len(entries) == 0 {
+		o.f.note("nothing kept of %s in %s", o.service, o.channel)
+	}
+	for _, e := range entries {
+		if err := o.f.screen().Lines(logLines(e, o.f.Now())...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *logsOptions) chosen(entries []store.LogEntry) []store.LogEntry {
+	out := []store.LogEntry{}
+	for _, e := range entries {
+		if o.kind == "" || o.kind == string(e.Kind) {
+			out = append(out, e)
+		}
+	}
+	if o.last > 0 {
+		out = out[max(0, len(out)-o.last):]
+	}
+	return out
+}
+
+// logLines heads an entry with what ran, how it ended and how long it took; what it printed is
+// indented, with stderr marked.
+func logLines(e store.LogEntry, now time.Time) []string {
+	head := fmt.Sprintf("%s %s", e.At.In(now.Location()).Format("2006-01-02 15:04:05"), e.Kind)
+	if e.Name != "" {
+		head += " " + e.Name
+	}
+	if e.FullVersion != "" {
+		head += " " + e.FullVersion
+	}
+	if e.Attempt > 1 {
+		head += fmt.Sprintf(" attempt %d", e.Attempt)
+	}
+	head += fmt.Sprintf(": exit %d after %s (%s ago)", e.ExitCode, e.Duration.Round(time.Millisecond), explain.Duration(now.Sub(e.At)))
+	lines := []string{head}
+	if e.Command != "" {
+		lines = append(lines, "  $ "+e.Command)
+	}
+	if e.Error != "" {
+		lines = append(lines, "  ! "+strings.ReplaceAll(e.Error, "\n", "\n    "))
+	}
+	lines = append(lines, indented("  ", e.Stdout)...)
+	return append(lines, indented("  stderr: ", e.Stderr)...)
+}
+
+func indented(lead, text string) []string {
+	if strings.TrimSpace(text) == "" {
+		return nil
+	}
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	for i := range lines {
+		lines[i] = lead + lines[i]
+	}
+	return lines
 }

@@ -32,19 +32,13 @@ func newCmdInit(f *Factory, runF func(context.Context, *initOptions) error) *cob
 Nothing that exists is overwritten.`,
 		Example: `  converge init shop && cd shop && converge dev`,
 		Args:    exactArgs(0, 1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o.dir = first(append(args, ".")...)
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
-			return o.run()
-		},
+		RunE:    running(o, runF, o.run, readDir(&o.dir)),
 	}
 	cmd.Flags().StringVar(&o.name, "name", "", "name of the application (default: that of the directory)")
 	return cmd
 }
 
-func (o *initOptions) run() error {
+func (o *initOptions) run(context.Context) error {
 	name, err := o.applicationName()
 	if err != nil {
 		return err

@@ -1,6 +1,6 @@
-// Command converge releases services and says why they are not moving. Each verb is one file; what
-// a verb asks of Temporal is the small interface in api.go. The Temporal server itself is never
-// linked: `converge dev` becomes another program (internal/devprogram).
+// Command converge releases services and says why they are not moving. A verb, or a few that belong
+// together, is one file; what a verb asks of Temporal is the small interface in api.go. The Temporal
+// server itself is never linked: `converge dev` becomes another program (internal/devprogram).
 package main
 
 import (
@@ -79,7 +79,7 @@ defines it. The connection follows the temporal CLI: --address, --namespace and
 	})
 	root.SetHelpTemplate(root.HelpTemplate() + "\n" + exitFooter + "\n")
 	root.AddGroup(&cobra.Group{ID: "config", Title: "Configuration:"}, &cobra.Group{ID: "release", Title: "Releases:"},
-		&cobra.Group{ID: "gate", Title: "Let through, hold and take back:"}, &cobra.Group{ID: "see", Title: "See what is going on:"},
+		&cobra.Group{ID: "gate", Title: "Approve, pause and roll back:"}, &cobra.Group{ID: "see", Title: "See what is going on:"},
 		&cobra.Group{ID: "run", Title: "Run:"})
 	add := func(group string, commands ...*cobra.Command) {
 		for _, c := range commands {
@@ -89,7 +89,7 @@ defines it. The connection follows the temporal CLI: --address, --namespace and
 	}
 	add("run", newCmdDev(f, nil), newCmdWorker(f, nil))
 	add("config", newCmdInit(f, nil), newCmdValidate(f, nil), newCmdCompile(f, nil), newCmdApply(f, nil),
-		newCmdDiff(f, nil), newCmdIncarnations(f, nil), newCmdSchema(f, nil))
+		newCmdDiff(f, nil), newCmdIncarnations(f, nil), newCmdSchema(f))
 	add("release", newCmdPlan(f, nil), newCmdSimulate(f, nil), newCmdRelease(f, nil), newCmdWait(f, nil),
 		newCmdCancel(f, nil), newCmdRetry(f, nil))
 	add("gate", newCmdApprove(f, nil), newCmdReject(f, nil), newCmdBypass(f, nil), newCmdPause(f, nil), newCmdResume(f, nil),

@@ -1,11 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"regexp"
-	"sort"
+	"slices"
 	"strings"
 
 	"github.com/converge-engine/converge/client/publish"
@@ -123,11 +124,8 @@ func near(wrong string, names []string) []string {
 			found = append(found, candidate{n, d})
 		}
 	}
-	sort.Slice(found, func(i, j int) bool {
-		if found[i].distance != found[j].distance {
-			return found[i].distance < found[j].distance
-		}
-		return found[i].name < found[j].name
+	slices.SortFunc(found, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.distance, b.distance), strings.Compare(a.name, b.name))
 	})
 	out := make([]string, 0, 5)
 	for _, c := range found[:min(5, len(found))] {
@@ -157,6 +155,6 @@ func distance(a, b string) int {
 }
 
 func sortNames(names []serviceName) []serviceName {
-	sort.Slice(names, func(i, j int) bool { return names[i].String() < names[j].String() })
+	slices.SortFunc(names, func(a, b serviceName) int { return strings.Compare(a.String(), b.String()) })
 	return names
 }

@@ -46,17 +46,19 @@ func failed(why string) outcome {
 // exitFor decides whether waiting is over. While anything that counts can still move by itself it
 // is not; then a failure counts more than a wait for a person.
 func exitFor(s protocol.Status, g goal) outcome {
-	if g.channel != "" && !hasChannel(s, g.channel) {
-		return over(exitError, fmt.Sprintf("%s/%s has no release channel %q; expected one of %s", s.Application, s.Service, g.channel, strings.Join(channelNames(s), ", ")))
+	if g.channel != "" {
+		if err := checkChannel(s, g.channel); err != nil {
+			return over(exitError, err.Error())
+		}
 	}
 	if g.release == "" {
-		return judge(serviceGroups(s, g), g, s.Service)
+		return outcomeOf(serviceGroups(s, g), g, s.Service)
 	}
 	r, ok := releaseByID(s, g.release)
 	if !ok {
 		return over(exitError, fmt.Sprintf("release %s is over and no longer listed", g.release))
 	}
-	return judge(releaseGroups(s, r, g), g, s.Service+" "+r.Version)
+	return outcomeOf(releaseGroups(s, r, g), g, s.Service+" "+r.Version)
 }
 
 // groups holds the channels that count, by what can become of them.
@@ -65,7 +67,7 @@ type groups struct {
 	queued    []string // goes on when another channel does
 	failed    []string
 	back      []string // rolled back, and stays there
-	pinned    []string // held at another version by a pin
+	pinned    []string // kept at another version by a pin
 	blocked   []string // waits for something that failed
 	paused    []string
 	approval  []string // an approval can be given now
@@ -75,7 +77,7 @@ type groups struct {
 	done      []string
 }
 
-func judge(in groups, g goal, what string) outcome {
+func outcomeOf(in groups, g goal, what string) outcome {
 	list := func(names []string) string { return strings.Join(names, ", ") }
 	switch {
 	case g.approval == approvalEndsNow && len(in.approval) > 0:
@@ -105,7 +107,7 @@ func judge(in groups, g goal, what string) outcome {
 	case len(in.done) == 0 && len(in.skipped) > 0:
 		return over(exitDone, what+" was skipped: a newer release entered "+list(in.skipped))
 	}
-	return over(exitDone, what+" converged"+inList(in.done))
+	return over(exitDone, what+" converged"+after(" in ", in.done))
 }
 
 // person: only somebody who approves can move it.
@@ -128,13 +130,6 @@ func after(lead string, names []string) string {
 // joined puts the parts that say something in one text.
 func joined(sep string, parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), sep)
-}
-
-func inList(names []string) string {
-	if len(names) == 0 {
-		return ""
-	}
-	return " in " + strings.Join(names, ", ")
 }
 
 // releaseGroups sorts channels by the release's phase there and, while it has not ended, by what
@@ -237,7 +232,7 @@ func pinned(c protocol.ChannelStatus) bool {
 	return slices.ContainsFunc(c.Conditions, func(k protocol.ConditionStatus) bool { return k.ID == "pin" && k.Verdict != string(entities.Pass) })
 }
 
-// onlyUpstream tells whether a channel waits for other channels alone: it moves when they do.
+// onlyUpstream reports whether a channel waits for other channels alone: it moves when they do.
 func onlyUpstream(c protocol.ChannelStatus) bool {
 	only := false
 	for _, k := range c.Conditions {
@@ -282,48 +277,34 @@ func serviceGroups(s protocol.Status, g goal) groups {
 	return out
 }
 
-// awaited tells whether a release has yet to come to a channel that is well for now.
+// awaited reports whether a release has yet to come to a channel that is well for now.
 func awaited(s protocol.Status, channel string) bool {
-	for _, r := range s.Releases {
-		if p := maestro.Phase(r.Phases[channel]); p != "" && !p.Over() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.Releases, func(r protocol.ReleaseStatus) bool {
+		p := maestro.Phase(r.Phases[channel])
+		return p != "" && !p.Over()
+	})
 }
 
-func hasChannel(s protocol.Status, name string) bool {
+// checkChannel refuses a channel that a service does not have.
+func checkChannel(s protocol.Status, name string) error {
+	var names []string
 	for _, c := range s.Channels {
-		if c.Name == name {
-			return true
-		}
+		names = append(names, c.Name)
 	}
-	return false
+	if slices.Contains(names, name) {
+		return nil
+	}
+	return fmt.Errorf("%s/%s has no release channel %q; expected one of %s", s.Application, s.Service, name, strings.Join(names, ", "))
 }
 
-func channelNames(s protocol.Status) []string {
-	var out []string
-	for _, c := range s.Channels {
-		out = append(out, c.Name)
+// releaseWhere finds the newest release that is meant.
+func releaseWhere(s protocol.Status, meant func(protocol.ReleaseStatus) bool) (protocol.ReleaseStatus, bool) {
+	if i := slices.IndexFunc(s.Releases, meant); i >= 0 { // newest first
+		return s.Releases[i], true
 	}
-	return out
+	return protocol.ReleaseStatus{}, false
 }
 
 func releaseByID(s protocol.Status, id string) (protocol.ReleaseStatus, bool) {
-	for _, r := range s.Releases {
-		if r.ID == id {
-			return r, true
-		}
-	}
-	return protocol.ReleaseStatus{}, false
-}
-
-// releaseOf finds the newest release of a version or full version.
-func releaseOf(s protocol.Status, version string) (protocol.ReleaseStatus, bool) {
-	for _, r := range s.Releases { // newest first
-		if r.Version == version {
-			return r, true
-		}
-	}
-	return protocol.ReleaseStatus{}, false
+	return releaseWhere(s, func(r protocol.ReleaseStatus) bool { return r.ID == id })
 }

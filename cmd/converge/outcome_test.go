@@ -107,7 +107,7 @@ func TestExitForService(t *testing.T) {
 		got := exitFor(situation(t, "a "+string(row.Status)+" v5 -"), goal{})
 		require.Equal(t, want[row.Status], got, row.Status)
 		if row.Status == entities.StatusOrphaned {
-			continue // alone it is nothing to wait for; beside others it holds nobody up
+			continue // alone it is nothing to wait for; beside others it delays no other
 		}
 		require.Equal(t, row.Exit != entities.ExitGoesOn, got.over, row.Status)
 		if got.over {

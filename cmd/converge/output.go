@@ -28,7 +28,7 @@ type Factory struct {
 	WorkDir  func() (string, error)
 	Now      func() time.Time
 	Sleep    func(ctx context.Context, d time.Duration) error
-	// AskTTY tells whether a person can be asked on In.
+	// AskTTY reports whether a person can be asked on In.
 	AskTTY bool
 	// Dial connects; it is called when a verb first needs Temporal.
 	Dial func(ctx context.Context, c connection) (API, error)
@@ -68,7 +68,7 @@ func (f *Factory) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&f.conn.profile, "profile", "", "profile in Temporal's configuration file (TEMPORAL_PROFILE)")
 }
 
-// json tells whether JSON was asked for.
+// json reports whether JSON was asked for.
 func (f *Factory) json() bool { return f.format == "json" }
 
 // checkFormat refuses an --output that does not exist.
@@ -144,11 +144,50 @@ func (f *Factory) confirm(ctx context.Context, yes bool, question string) error 
 	return nil
 }
 
+// confirmAll asks before an act touches more than one of an application's services.
+func (f *Factory) confirmAll(ctx context.Context, yes bool, verb string, names []serviceName) error {
+	if len(names) < 2 {
+		return nil
+	}
+	return f.confirm(ctx, yes, fmt.Sprintf("%s %d services of %s", verb, len(names), names[0].application))
+}
+
 // newRequestID makes a retried call the same call.
 func newRequestID() string {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
 	return hex.EncodeToString(b[:])
+}
+
+// running is a verb's RunE: read takes the arguments into the options o, then run acts. A test gives runF
+// to see the options instead.
+func running[O any](o *O, runF func(context.Context, *O) error, run func(context.Context) error, read func(args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := read(args); err != nil {
+			return err
+		}
+		if runF != nil {
+			return runF(cmd.Context(), o)
+		}
+		return run(cmd.Context())
+	}
+}
+
+// readService reads SVC and, into their places, the words that were given after it.
+func (f *Factory) readService(args []string, service *serviceName, rest ...*string) (err error) {
+	for i, word := range args[1:] {
+		*rest[i] = word
+	}
+	*service, err = f.parseService(args[0])
+	return err
+}
+
+// readDir reads [DIR]: the working directory when it is left out.
+func readDir(dir *string) func([]string) error {
+	return func(args []string) error {
+		*dir = first(append(args, ".")...)
+		return nil
+	}
 }
 
 // exactArgs names what is missing, as one line.

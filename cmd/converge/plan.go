@@ -42,15 +42,7 @@ A channel that cannot be asked says why, and the exit status is 1.`,
   converge plan web v9 -p replicas=3 -p canary:replicas=1
   converge plan examples/hello --exit-code`,
 		Args: exactArgs(0, 2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.parse(args); err != nil {
-				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
-			return o.run(cmd.Context())
-		},
+		RunE: running(o, runF, o.run, o.parse),
 	}
 	cmd.Flags().StringArrayVarP(&o.params, "param", "p", nil, "parameter of the release: name=value or CHANNEL:name=value (repeatable)")
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
@@ -59,12 +51,10 @@ A channel that cannot be asked says why, and the exit status is 1.`,
 	return cmd
 }
 
-// parse tells a directory from a service by the version that goes with one.
-func (o *planOptions) parse(args []string) (err error) {
+// parse distinguishes a directory from a service by the version that goes with one.
+func (o *planOptions) parse(args []string) error {
 	if len(args) == 2 {
-		o.service, err = o.f.parseService(args[0])
-		o.version = args[1]
-		return err
+		return o.f.readService(args, &o.service, &o.version)
 	}
 	o.dir = first(append(args, ".")...)
 	if len(o.params) > 0 {

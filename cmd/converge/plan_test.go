@@ -101,7 +101,7 @@ func planOfV9() *preview.Plan {
 		{Runtime: "eks", Present: "v8", Version: "v9", ItemPreview: item("canary", object("update", "Deployment/web", objectVersion, podVersion), many, long, conflicting, refused)},
 		{Runtime: "eks", Version: "v9", ItemPreview: item("new", object("create", "Deployment/web"), object("recreate", "Job/migrate", `spec.a|1|2`, `spec.b|1|2`), elsewhere, object("orphan", "Secret/old"))},
 		{Runtime: "eks", Present: "v9", Version: "v9", ItemPreview: item("same")},
-		{Runtime: "edge", Present: "v8", Version: "v9", ItemPreview: item("edge"), Told: []protocol.PreviewField{{Path: "version", Old: `"v8"`, New: `"v9"`}, {Path: "env.A", Old: `"a"`, New: `"b"`}}},
+		{Runtime: "edge", Present: "v8", Version: "v9", ItemPreview: item("edge"), Sent: []protocol.PreviewField{{Path: "version", Old: `"v8"`, New: `"v9"`}, {Path: "env.A", Old: `"a"`, New: `"b"`}}},
 		{Runtime: "far", Present: "v8", Version: "v9", ItemPreview: item("far")},
 	}
 	channels[2].Omitted = 1
@@ -141,7 +141,7 @@ func TestPlanText(t *testing.T) {
   ~ version v8 → v9
   ~ env.A a → b
  far      cannot be planned: no worker polls runtime/far [no-worker]
-8 objects change, 1 removed, 1 left in place, 1 conflict, 1 refused, 1 channel applied without a look ahead, 1 channel could not be planned
+8 objects change, 1 removed, 1 left in place, 1 conflict, 1 refused, 1 channel applied without a preview, 1 channel could not be planned
 `
 	text := planText{plan: planOfV9()}
 	require.Equal(t, want, text.String())
@@ -183,7 +183,7 @@ shop/web, changed configuration (not published)
   ~ Deployment/web  replicas 1 → 2
  eu → v8-i43          no change
 shop/old is no longer declared: what runs is left in place, orphaned
-rules, which hold at once and release nothing
+rules, which take effect at once and release nothing
  release channels
    + canary  at place 2
 1 object changes, 0 removed
@@ -246,13 +246,13 @@ func TestPlanFoldsWhatOnlyCarriesTheVersion(t *testing.T) {
 			{Path: "metadata.annotations[converge/version]", Old: `"v1"`, New: `"v2"`},
 		}}
 	}
-	telling := carrier("web")
-	telling.Fields = append(telling.Fields, protocol.PreviewField{Path: "data[a]", Old: `"1"`, New: `"2"`})
-	left, carriers := withoutCarriers([]protocol.PreviewChange{carrier("a"), telling, carrier("b")})
-	require.Equal(t, []protocol.PreviewChange{telling}, left)
+	distinct := carrier("web")
+	distinct.Fields = append(distinct.Fields, protocol.PreviewField{Path: "data[a]", Old: `"1"`, New: `"2"`})
+	rest, carriers := withoutCarriers([]protocol.PreviewChange{carrier("a"), distinct, carrier("b")})
+	require.Equal(t, []protocol.PreviewChange{distinct}, rest)
 	require.Equal(t, 2, carriers)
-	one := []protocol.PreviewChange{carrier("a"), telling}
-	left, carriers = withoutCarriers(one)
-	require.Equal(t, one, left, "one is as short as the line that would stand for it")
+	one := []protocol.PreviewChange{carrier("a"), distinct}
+	rest, carriers = withoutCarriers(one)
+	require.Equal(t, one, rest, "one is as short as the line that would stand for it")
 	require.Zero(t, carriers)
 }

@@ -71,11 +71,11 @@ func (t *planText) service(s preview.Service) {
 func channelTitle(s preview.Service, c preview.Channel) string {
 	switch {
 	case s.Version != "":
-		return c.Channel
+		return c.Name()
 	case c.Present == "":
-		return c.Channel + " → " + c.Version
+		return c.Name() + " → " + c.Version
 	}
-	return c.Channel + " " + c.Present + " → " + c.Version
+	return c.Name() + " " + c.Present + " → " + c.Version
 }
 
 func (t *planText) channel(c preview.Channel, title string) {
@@ -86,7 +86,7 @@ func (t *planText) channel(c preview.Channel, title string) {
 		t.line(" ", "%s  no change", title)
 	case c.Unseen():
 		t.line(" ", "%s  would be applied; %s", title, oneLine(c.Message))
-		for _, f := range c.Told {
+		for _, f := range c.Sent {
 			t.line("  ", "%s %s", t.screen.Sign("~", "~"), t.field(f, f.Path))
 		}
 	default:
@@ -110,7 +110,7 @@ func (t *planText) objects(all []protocol.PreviewChange) {
 		names = max(names, utf8.RuneCountInString(objectName(c, several)))
 	}
 	for _, c := range all {
-		beside, below := t.told(c)
+		beside, below := t.change(c)
 		mark := sign(c)
 		t.line("  ", "%s%s %-*s  %s", t.screen.Sign(mark, mark), strings.Repeat(" ", signs-len(mark)), names, objectName(c, several), beside)
 		for _, line := range below {
@@ -124,18 +124,18 @@ func (t *planText) objects(all []protocol.PreviewChange) {
 
 // withoutCarriers leaves out objects of which only the annotation with the version changes, when there
 // are several of them, and counts those.
-func withoutCarriers(all []protocol.PreviewChange) (telling []protocol.PreviewChange, carriers int) {
+func withoutCarriers(all []protocol.PreviewChange) (distinct []protocol.PreviewChange, carriers int) {
 	for _, c := range all {
 		if onlyVersion(c) {
 			carriers++
 		} else {
-			telling = append(telling, c)
+			distinct = append(distinct, c)
 		}
 	}
 	if carriers < 2 {
 		return all, 0
 	}
-	return telling, carriers
+	return distinct, carriers
 }
 
 func onlyVersion(c protocol.PreviewChange) bool {
@@ -144,12 +144,7 @@ func onlyVersion(c protocol.PreviewChange) bool {
 }
 
 func severalNamespaces(all []protocol.PreviewChange) bool {
-	for _, c := range all {
-		if c.Namespace != all[0].Namespace {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(all, func(c protocol.PreviewChange) bool { return c.Namespace != all[0].Namespace })
 }
 
 func objectName(c protocol.PreviewChange, several bool) string {
@@ -160,29 +155,17 @@ func objectName(c protocol.PreviewChange, several bool) string {
 	return name
 }
 
+var signOf = map[string]string{"create": "+", "update": "~", "recreate": "-/+", "prune": "-", "orphan": "o", "refuse": "!"}
+
 func sign(c protocol.PreviewChange) string {
 	if len(c.Conflicts) > 0 {
 		return "!"
 	}
-	switch c.Action {
-	case "create":
-		return "+"
-	case "update":
-		return "~"
-	case "recreate":
-		return "-/+"
-	case "prune":
-		return "-"
-	case "orphan":
-		return "o"
-	case "refuse":
-		return "!"
-	}
-	return c.Action // of a newer worker
+	return first(signOf[c.Action], c.Action) // the latter of a newer worker
 }
 
-// told says what happens to one object: in its line when that is short, else below it.
-func (t *planText) told(c protocol.PreviewChange) (beside string, below []string) {
+// change says what happens to one object: in its line when that is short, else below it.
+func (t *planText) change(c protocol.PreviewChange) (beside string, below []string) {
 	var reasons []string
 	for _, conflict := range c.Conflicts {
 		reasons = append(reasons, oneLine(conflict)+": "+t.screen.Sign("!", "CONFLICT"))
@@ -245,7 +228,7 @@ func (t *planText) value(json string) string {
 
 // rules prints what changes at once and releases nothing.
 func (t *planText) rules(d *incarnation.Difference) {
-	t.line("", "rules, which hold at once and release nothing")
+	t.line("", "rules, which take effect at once and release nothing")
 	for line := range strings.Lines(d.String()) {
 		t.line(" ", "%s", strings.TrimRight(line, "\n"))
 	}
@@ -268,7 +251,7 @@ func (t *planText) summary() string {
 		{p.Totals.Orphaned, "%d left in place"},
 		{p.Totals.Conflicts, count(p.Totals.Conflicts, "conflict")},
 		{p.Totals.Refused, "%d refused"},
-		{p.Unseen, count(p.Unseen, "channel") + " applied without a look ahead"},
+		{p.Unseen, count(p.Unseen, "channel") + " applied without a preview"},
 		{p.Failed, count(p.Failed, "channel") + " could not be planned"},
 	} {
 		if part.n > 0 {

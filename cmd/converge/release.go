@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -40,16 +42,7 @@ true, false and numbers are sent as such; put a value in double quotes to send t
   converge release web v9 -p replicas=3 -p 'tag="007"' -p canary:replicas=1
   converge release shop/web v9 --wait --stop-at-approval --timeout 30m --request-id ci-811`,
 		Args: releaseArgs,
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if o.service, err = f.parseService(args[0]); err != nil {
-				return err
-			}
-			o.version = args[1]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
-			return o.run(cmd.Context())
-		},
+		RunE: running(o, runF, o.run, func(args []string) error { return f.readService(args, &o.service, &o.version) }),
 	}
 	cmd.Flags().StringArrayVarP(&o.params, "param", "p", nil, "parameter: name=value or CHANNEL:name=value (repeatable)")
 	cmd.Flags().StringVar(&o.requestID, "request-id", "", "the same id is the same release (default: random)")
@@ -127,15 +120,16 @@ func (o *releaseOptions) follow(ctx context.Context, a protocol.ReleaseAnswer) e
 	}
 	log := &journalLog{f: o.f, screen: o.f.screen(), release: a.ID, quiet: o.stop}
 	w := follower{f: o.f, api: o.f.api, name: o.service, goal: g, timeout: o.timeout, saw: log.print}
+	return w.conclude(ctx)
+}
+
+// conclude waits, says how that ended and returns its exit code.
+func (w *follower) conclude(ctx context.Context) error {
 	s, out, err := w.follow(ctx)
 	if err != nil {
 		return err
 	}
-	return o.f.conclude(s, out)
-}
-
-// conclude says how waiting ended and returns its exit code.
-func (f *Factory) conclude(s protocol.Status, out outcome) error {
+	f := w.f
 	if out.code == exitError {
 		return fmt.Errorf("%s", out.why)
 	}
@@ -179,8 +173,8 @@ func (l *journalLog) print(s protocol.Status) error {
 			l.f.note("%d lines were missed", j.N-l.last-1)
 		}
 		l.last = j.N
-		if j.Channel == "" && strings.HasPrefix(j.Text, "release "+l.release+":") {
-			continue // said already, by the answer
+		if j.Release == l.release {
+			continue // the answer said so already
 		}
 		fresh = append(fresh, j)
 	}
@@ -209,4 +203,50 @@ func (l *journalLog) ask(s protocol.Status, r protocol.ReleaseStatus) {
 		l.asked = out.why
 		l.f.note("%s", joined(". ", out.why, out.next))
 	}
+}
+
+// parseParams reads -p flags: name=value for all channels, CHANNEL:name=value for one.
+func parseParams(flags []string) (all map[string]any, channels map[string]map[string]any, err error) {
+	for _, flag := range flags {
+		key, value, ok := strings.Cut(flag, "=")
+		if !ok {
+			return nil, nil, fmt.Errorf("-p %s: expected name=value or CHANNEL:name=value", flag)
+		}
+		channel, name, ofChannel := strings.Cut(key, ":")
+		if !ofChannel {
+			channel, name = "", key
+		}
+		if name == "" || ofChannel && channel == "" {
+			return nil, nil, fmt.Errorf("-p %s: expected name=value or CHANNEL:name=value", flag)
+		}
+		if channels == nil {
+			channels = map[string]map[string]any{}
+		}
+		if channels[channel] == nil {
+			channels[channel] = map[string]any{}
+		}
+		if _, twice := channels[channel][name]; twice {
+			return nil, nil, fmt.Errorf("-p %s: %s is given twice", flag, key)
+		}
+		channels[channel][name] = typed(value)
+	}
+	all = channels[""] // no channel is called that
+	delete(channels, "")
+	return all, channels, nil
+}
+
+// typed sends a value as what it looks like: true, false and JSON numbers as such, a text in double
+// quotes as what stands between them, anything else as text. Whether it fits is the parameter's
+// declaration to say.
+func typed(value string) any {
+	if strings.TrimSpace(value) != value || value == "" || strings.ContainsAny(value[:1], "[{n") {
+		return value // a list, a map and null are text: parameters are scalars
+	}
+	d := json.NewDecoder(bytes.NewReader([]byte(value)))
+	d.UseNumber() // a number keeps every digit
+	var v any
+	if err := d.Decode(&v); err != nil || d.More() {
+		return value
+	}
+	return v
 }

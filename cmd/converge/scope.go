@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -24,10 +23,10 @@ type scopeOptions struct {
 
 func newCmdPause(f *Factory, runF func(context.Context, *scopeOptions) error) *cobra.Command {
 	return newScopeCmd(f, protocol.Pause, runF, cobra.Command{
-		Short: "Hold a service, a channel, an application or a runtime where it is",
-		Long: `Hold a service, one channel of it, every service of an application, or whatever runs
+		Short: "Pause a service, a channel, an application or a runtime",
+		Long: `Pause a service, one channel of it, every service of an application, or whatever runs
 on a runtime where they are: still observed, never applied. An apply in flight is left
-to finish. Services that come later are held too.`,
+to finish. Services that come later are paused too.`,
 		Example: `  converge pause shop/web --channel prod-eu --reason "incident 12"
   converge pause shop --yes
   converge pause runtime/eks-eu --yes --reason "cluster upgrade"`,
@@ -45,8 +44,8 @@ Each pause is ended where it was begun: a service that was paused by itself stay
 
 func newCmdRefresh(f *Factory, runF func(context.Context, *scopeOptions) error) *cobra.Command {
 	return newScopeCmd(f, protocol.Refresh, runF, cobra.Command{
-		Short:   "Look at the runtime now instead of at the next poll",
-		Long:    `Look at what runs now, instead of when the next look is due.`,
+		Short:   "Observe the runtime now instead of at the next poll",
+		Long:    `Observe what runs now, instead of when the next reading is due.`,
 		Example: `  converge refresh shop/web`,
 	})
 }
@@ -59,20 +58,14 @@ func newScopeCmd(f *Factory, verb string, runF func(context.Context, *scopeOptio
 		cmd.Use += "|runtime/NAME"
 	}
 	cmd.Args = exactArgs(1, 1)
-	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+	cmd.RunE = running(o, runF, o.run, func(args []string) (err error) {
 		if name, ok := strings.CutPrefix(args[0], "runtime/"); ok && verb != protocol.Refresh {
 			o.runtime, err = name, checkName("a runtime", name)
 		} else {
 			o.target, err = f.parseTarget(args[0])
 		}
-		if err != nil {
-			return err
-		}
-		if runF != nil {
-			return runF(cmd.Context(), o)
-		}
-		return o.run(cmd.Context())
-	}
+		return err
+	})
 	cmd.Flags().StringVarP(&o.channel, "channel", "c", "", "this release channel only")
 	cmd.Flags().StringVar(&o.reason, "reason", "", "why, shown to everybody who asks")
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask before touching more than one service")
@@ -90,10 +83,8 @@ func (o *scopeOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(names) > 1 {
-		if err := o.f.confirm(ctx, o.yes, fmt.Sprintf("%s %d services of %s", o.verb, len(names), o.target.application)); err != nil {
-			return err
-		}
+	if err := o.f.confirmAll(ctx, o.yes, o.verb, names); err != nil {
+		return err
 	}
 	answers, err := each(ctx, names, func(ctx context.Context, n serviceName) (string, error) {
 		request := protocol.ScopeRequest{Act: o.f.newAct(o.reason), Channel: o.channel}

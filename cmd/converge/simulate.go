@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/simulate"
+	"github.com/converge-engine/converge/entities/state"
 	"github.com/converge-engine/converge/intent/store"
 )
 
@@ -35,28 +35,25 @@ func newCmdSimulate(f *Factory, runF func(context.Context, *simulateOptions) err
 	o := &simulateOptions{f: f}
 	cmd := &cobra.Command{
 		Use:   "simulate SVC VERSION",
-		Short: "Play a release forward: when would it be where, and what holds it until then",
+		Short: "Play a release forward: when would it be where, and what does it wait for until then",
 		Long: `Play a release forward in virtual time, from the service as it is now, by its rules
 and through the decisions that the service itself would make. Nothing is released.
 
-Allowed times and denied versions are judged as they would be. Checks that ask somebody
+Allowed times and denied versions are evaluated as they would be. Checks that ask somebody
 else (metrics, alerts, other services) are assumed to pass, and said to be. Approvals
 end the play, unless --approved gives each as soon as it is asked for.`,
 		Example: `  converge simulate shop/web v9 --at 2026-12-23T16:00 --zone Europe/Paris --approved
   converge simulate web v9 --export plan.svg`,
 		Args: exactArgs(2, 2),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if o.service, err = f.parseService(args[0]); err != nil {
+		RunE: running(o, runF, o.run, func(args []string) error {
+			if err := f.readService(args, &o.service, &o.version); err != nil {
 				return err
 			}
-			if o.version = args[1]; o.export != "" && !strings.HasSuffix(o.export, ".svg") {
+			if o.export != "" && !strings.HasSuffix(o.export, ".svg") {
 				return fmt.Errorf("--export %s: expected a file name that ends in .svg", o.export)
 			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
-			return o.run(cmd.Context())
-		},
+			return nil
+		}),
 	}
 	cmd.Flags().StringVar(&o.at, "at", "", "when it is released: RFC 3339 or 2026-12-23T16:00 (default: now)")
 	cmd.Flags().StringVar(&o.zone, "zone", "", "time zone of --at and of what is printed (default: this machine's)")
@@ -73,16 +70,16 @@ func (o *simulateOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	state, err := o.state(ctx)
-	if err != nil {
+	state := &state.State{}
+	if err := o.f.query(ctx, o.service, protocol.QueryState, state); err != nil {
 		return err
 	}
-	judge, err := o.judge(ctx, state)
+	evaluator, err := o.evaluator(ctx, state)
 	if err != nil {
 		return err
 	}
 	timeline, err := simulate.Run(simulate.Input{
-		State: state, Version: o.version, At: at, Judge: judge.reading, Apply: o.apply, Until: o.until, Approve: o.approved,
+		State: state, Version: o.version, At: at, Judge: evaluator.reading, Apply: o.apply, Until: o.until, Approve: o.approved,
 	})
 	if err != nil {
 		return err
@@ -97,11 +94,11 @@ func (o *simulateOptions) run(ctx context.Context) error {
 			Schema string `json:"schema"`
 			*simulate.Timeline
 			Assumed []string `json:"assumed,omitempty"`
-		}{"converge.simulation/v1", timeline, judge.assumed})
+		}{"converge.simulation/v1", timeline, evaluator.assumed})
 	}
 	lines := timeline.Table(zone)
-	if len(judge.assumed) > 0 {
-		lines = append(lines, "assumed to pass: "+strings.Join(judge.assumed, ", "))
+	if len(evaluator.assumed) > 0 {
+		lines = append(lines, "assumed to pass: "+strings.Join(evaluator.assumed, ", "))
 	}
 	return o.f.screen().Lines(lines...)
 }
@@ -126,39 +123,26 @@ func (o *simulateOptions) moment() (*time.Location, time.Time, error) {
 	return nil, time.Time{}, fmt.Errorf("--at %q: expected a time such as 2026-12-23T16:00, or RFC 3339", o.at)
 }
 
-func (o *simulateOptions) state(ctx context.Context) (*entities.State, error) {
-	api, err := o.f.client(ctx)
-	if err != nil {
-		return nil, err
-	}
-	state := &entities.State{}
-	err = api.Query(ctx, o.service.id(), protocol.QueryState, state)
-	if errors.Is(err, errNotFound) {
-		return nil, o.f.missing(ctx, o.service)
-	}
-	return state, err
-}
-
-// verdicts judges checks in virtual time.
-type verdicts struct {
+// offline evaluates checks in virtual time.
+type offline struct {
 	definitions map[string]entities.CheckDefinition // by digest
 	assumed     []string
 }
 
-// judge reads the definitions of all checks that can be judged without asking anybody.
-func (o *simulateOptions) judge(ctx context.Context, state *entities.State) (*verdicts, error) {
-	v := &verdicts{definitions: map[string]entities.CheckDefinition{}}
-	if state.Spec == nil {
+// evaluator reads the definitions of all checks that ask nothing outside.
+func (o *simulateOptions) evaluator(ctx context.Context, s *state.State) (*offline, error) {
+	v := &offline{definitions: map[string]entities.CheckDefinition{}}
+	if s.Spec == nil {
 		return v, nil
 	}
-	store, err := store.Open(ctx, first(o.store, o.f.Env("CONVERGE_STORE"), state.Store))
+	store, err := store.Open(ctx, first(o.store, o.f.Env("CONVERGE_STORE"), s.Store))
 	if err != nil {
 		return nil, err
 	}
 	defer store.Close() // only read
-	for _, channel := range state.Spec.Channels {
+	for _, channel := range s.Spec.Channels {
 		for _, c := range channel.Checks {
-			if !checks.Offline(c.Kind) {
+			if !c.Kind.Offline() {
 				v.assumed = append(v.assumed, channel.Name+"/"+c.ID)
 				continue
 			}
@@ -170,10 +154,10 @@ func (o *simulateOptions) judge(ctx context.Context, state *entities.State) (*ve
 	return v, nil
 }
 
-func (v *verdicts) reading(look entities.CheckLook, at time.Time) entities.CheckReading {
-	definition, known := v.definitions[look.Definition]
+func (v *offline) reading(e entities.Evaluation, at time.Time) entities.CheckReading {
+	definition, known := v.definitions[e.Definition]
 	if !known {
 		return entities.CheckReading{Verdict: entities.Pass, Reason: "assumed to pass", At: at}
 	}
-	return checks.Judge(context.Background(), checks.Places{}, checks.Asked{Definition: definition, Look: look, Now: at})
+	return checks.Evaluate(context.Background(), checks.Sources{}, checks.Asked{Definition: definition, Evaluation: e, Now: at})
 }

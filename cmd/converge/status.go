@@ -14,7 +14,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// perService slows watching down: each look asks every service, which costs a worker about a
+// perService slows watching down: each reading asks every service, which costs a worker about a
 // millisecond.
 const perService = 10 * time.Millisecond
 
@@ -38,18 +38,12 @@ JSON document per change with --output json.`,
   converge status shop --watch
   converge status shop/web --output json`,
 		Args: exactArgs(0, 1),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			o.target = target{all: true}
-			if len(args) > 0 {
-				if o.target, err = f.parseTarget(args[0]); err != nil {
-					return err
-				}
+		RunE: running(o, runF, o.run, func(args []string) (err error) {
+			if o.target = (target{all: true}); len(args) > 0 {
+				o.target, err = f.parseTarget(args[0])
 			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
-			return o.run(cmd.Context())
-		},
+			return err
+		}),
 	}
 	cmd.Flags().BoolVar(&o.watch, "watch", false, "keep it up to date until Ctrl-C")
 	return cmd
@@ -131,7 +125,7 @@ func (o *statusOptions) follow(ctx context.Context) error {
 	}
 }
 
-// frame shows one look. Without a terminal ages are left out: they alone would make every line new.
+// frame shows one status. Without a terminal ages are left out: they alone would make every line new.
 func (o *statusOptions) frame(screen show.Screen, live *show.Live, all []protocol.Status, last *string) error {
 	if o.f.json() {
 		if now := fmt.Sprint(all); now == *last {

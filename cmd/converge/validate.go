@@ -45,13 +45,7 @@ func newDirCmd(f *Factory, runF func(context.Context, *dirOptions) error, run fu
 	o := &dirOptions{f: f}
 	cmd := &texts
 	cmd.Args = exactArgs(0, 1)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		o.dir = first(append(args, ".")...)
-		if runF != nil {
-			return runF(cmd.Context(), o)
-		}
-		return run(o, cmd.Context())
-	}
+	cmd.RunE = running(o, runF, func(ctx context.Context) error { return run(o, ctx) }, readDir(&o.dir))
 	cmd.Flags().StringVar(&o.store, "store", "", "store with the runtimes that other applications define (CONVERGE_STORE)")
 	return cmd
 }
@@ -79,6 +73,23 @@ func (o *dirOptions) compile(ctx context.Context) error {
 		return err
 	}
 	return o.f.screen().Lines(compiled.Incarnation.Hash())
+}
+
+func newCmdSchema(f *Factory) *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "Print the JSON Schema of the configuration",
+		Long: `Print the JSON Schema of the configuration, for completion and checking in editors.
+Name it in the first line of a file:
+
+  # yaml-language-server: $schema=./converge.schema.json`,
+		Example: `  converge schema > converge.schema.json`,
+		Args:    exactArgs(0, 0),
+		RunE: func(*cobra.Command, []string) error {
+			_, err := f.Out.Write(config.JSONSchema())
+			return err
+		},
+	}
 }
 
 // compileDir compiles a directory on its own. Only a store that is named is asked for the runtimes

@@ -38,6 +38,9 @@ func moment(channels string, journal ...string) protocol.Status {
 		if w[1] == "-" {
 			line.Channel = ""
 		}
+		if strings.HasPrefix(line.Text, "release ") {
+			line.Release = r.ID
+		}
 		s.Journal = append(s.Journal, line)
 	}
 	s.Releases = []protocol.ReleaseStatus{r}
@@ -188,7 +191,7 @@ func TestStatusShowsWhoAnswered(t *testing.T) {
 	require.Equal(t, exitError, code)
 }
 
-// What hits every service is not told a thousand times.
+// What concerns every service is not printed a thousand times.
 func TestErrorsOfManyAreCounted(t *testing.T) {
 	statuses := map[string][]any{}
 	for i := range 6 {

@@ -33,18 +33,7 @@ Waiting costs no history. Ctrl-C stops waiting and nothing else.`,
 		Example: `  converge wait shop/web
   converge wait shop/web v9 --channel staging --timeout 10m`,
 		Args: exactArgs(1, 2),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if o.service, err = f.parseService(args[0]); err != nil {
-				return err
-			}
-			if len(args) > 1 {
-				o.version = args[1]
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
-			return o.run(cmd.Context())
-		},
+		RunE: running(o, runF, o.run, func(args []string) error { return f.readService(args, &o.service, &o.version) }),
 	}
 	cmd.Flags().StringVarP(&o.channel, "channel", "c", "", "wait for this release channel only")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "exit 3 after this long (default: never)")
@@ -53,25 +42,19 @@ Waiting costs no history. Ctrl-C stops waiting and nothing else.`,
 
 func (o *waitOptions) run(ctx context.Context) error {
 	s, err := o.f.status(ctx, o.service)
-	if err != nil && !errors.Is(err, errNoWorker) {
-		return err
+	if err != nil && (o.version != "" || !errors.Is(err, errNoWorker)) {
+		return err // without a status it cannot be known which release is meant
 	}
 	g := goal{channel: o.channel}
-	if o.version != "" && err == nil {
-		r, ok := releaseOf(s, o.version)
+	if o.version != "" {
+		r, ok := releaseWhere(s, func(r protocol.ReleaseStatus) bool { return r.Version == o.version })
 		if !ok {
 			return fmt.Errorf("no release of %s is called %s; listed are %s", o.service, o.version, versions(s))
 		}
 		g.release = r.ID
-	} else if err != nil && o.version != "" {
-		return err // which release is meant cannot be known
 	}
 	w := follower{f: o.f, api: o.f.api, name: o.service, goal: g, timeout: o.timeout, saw: func(protocol.Status) error { return nil }}
-	s, out, err := w.follow(ctx)
-	if err != nil {
-		return err
-	}
-	return o.f.conclude(s, out)
+	return w.conclude(ctx)
 }
 
 func versions(s protocol.Status) string {
@@ -85,4 +68,98 @@ func versions(s protocol.Status) string {
 		}
 	}
 	return strings.Join(out, ", ")
+}
+
+// Between two queries while waiting. They cost no history.
+const (
+	pollSoon = 250 * time.Millisecond
+	pollSlow = time.Second
+)
+
+// follower queries a service until what it waits for is decided.
+type follower struct {
+	f       *Factory
+	api     API
+	name    serviceName
+	goal    goal
+	timeout time.Duration // 0: none
+	// saw gets every status, newest last.
+	saw func(protocol.Status) error
+}
+
+// follow polls until exitFor says that it is over. It outlives lost connections and workers that
+// are unavailable; the timeout and Ctrl-C end watching only, never what is watched.
+func (w *follower) follow(ctx context.Context) (protocol.Status, outcome, error) {
+	parent := ctx
+	if w.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, w.timeout)
+		defer cancel()
+	}
+	var last outcome
+	p := pace{}
+	for lost := false; ; {
+		var s protocol.Status
+		err := w.api.Query(ctx, w.name.id(), protocol.QueryStatus, &s)
+		switch {
+		case ctx.Err() != nil:
+			return s, last, w.ended(parent, last)
+		case err != nil && !transient(err):
+			return s, last, err
+		case err != nil:
+			if !lost {
+				w.f.note("%v; trying again", err)
+			}
+			lost = true
+		default:
+			if lost {
+				w.f.note("connected again")
+			}
+			lost = false
+			if err := w.saw(s); err != nil {
+				return s, last, err
+			}
+			if last = exitFor(s, w.goal); last.over {
+				return s, last, nil
+			}
+		}
+		if w.f.Sleep(ctx, p.next(s)) != nil {
+			return s, last, w.ended(parent, last)
+		}
+	}
+}
+
+// ended distinguishes a timeout from Ctrl-C.
+func (w *follower) ended(parent context.Context, last outcome) error {
+	if errors.Is(context.Cause(parent), errInterrupted) {
+		w.f.note("stopped watching; %s goes on. See: converge status %s", w.name.service, w.name)
+		return exit(exitInterrupted)
+	}
+	if parent.Err() != nil {
+		return parent.Err()
+	}
+	text := fmt.Errorf("timed out after %s", w.timeout)
+	if last.why != "" {
+		text = fmt.Errorf("timed out after %s: %s", w.timeout, last.why)
+	}
+	return &exitErr{exitTimeout, text}
+}
+
+// pace asks often while things happen and once a second when they do not.
+type pace struct {
+	wait time.Duration
+	line int64
+}
+
+func (p *pace) next(s protocol.Status) time.Duration {
+	newest := p.line
+	if n := len(s.Journal); n > 0 {
+		newest = s.Journal[n-1].N
+	}
+	if newest != p.line || p.wait == 0 {
+		p.line, p.wait = newest, pollSoon
+		return p.wait
+	}
+	p.wait = min(p.wait*5/4, pollSlow)
+	return p.wait
 }

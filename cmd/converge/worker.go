@@ -22,18 +22,13 @@ func newCmdWorker(f *Factory, runF func(context.Context, *workerOptions) error) 
 	cmd := &cobra.Command{
 		Use:   "worker",
 		Short: "Serve workflows and activities until Ctrl-C",
-		Long: `Serve the services of a Temporal namespace until Ctrl-C: decide, look at runtimes and
-apply. As many workers as wanted share the work. With --runtime, serve only the looks
+		Long: `Serve the services of a Temporal namespace until Ctrl-C: decide, observe runtimes and
+apply. As many workers as wanted share the work. With --runtime, serve only the readings
 and applies of one runtime that says worker: remote.`,
 		Example: `  converge worker --store s3://releases?region=eu-west-1
   converge worker --runtime edge --store s3://releases?region=eu-west-1`,
 		Args: exactArgs(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
-			return o.run(cmd.Context())
-		},
+		RunE: running(o, runF, o.run, func([]string) error { return nil }),
 	}
 	cmd.Flags().StringVar(&o.store, "store", "", "incarnation store: a URL or a directory (CONVERGE_STORE; default: .converge/store of the directory's application)")
 	cmd.Flags().StringVar(&o.runtime, "runtime", "", "serve this remote runtime only")

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 )
 
 // This file says what stands between a release and a channel, and who let it pass: approvals,
-// bypasses, extensions, checks, pins, leases and ways back (A13–A17, A21, A22).
+// bypasses, extensions, checks, pins, leases and rollbacks (A13–A17, A21, A22).
 
 const tailLines = 3 // of an extension's output
 
@@ -37,14 +38,13 @@ func (w *writer) concerned(c protocol.ChannelStatus) (protocol.ReleaseStatus, bo
 }
 
 // given lists, under an approval, who gave it and with which words.
-func (w *writer) given(c protocol.ChannelStatus, id string) {
-	topic, ok := strings.CutPrefix(id, "approval/")
+func (w *writer) given(c protocol.ChannelStatus, k protocol.ConditionStatus) {
 	r, known := w.concerned(c)
-	if !ok || !known {
+	if k.Kind != approval || !known {
 		return
 	}
 	for _, a := range r.Approvals {
-		if a.Topic != topic {
+		if a.Topic != k.Subject {
 			continue
 		}
 		verb := "approved"
@@ -58,15 +58,12 @@ func (w *writer) given(c protocol.ChannelStatus, id string) {
 // printed shows the end of what an extension printed, where it has not simply succeeded. One that is
 // shared ran for another channel, and the condition says for which.
 func (w *writer) printed(c protocol.ChannelStatus, k protocol.ConditionStatus) {
-	extension, ok := strings.CutPrefix(k.ID, "extension/")
 	r, known := w.concerned(c)
-	if !ok || !known {
+	if k.Kind != extension || !known {
 		return
 	}
 	for _, e := range r.Extensions {
-		_, named, _ := strings.Cut(e.Key, "/")
-		named, _, _ = strings.Cut(named, "@")
-		if named != extension || e.State == "done" || e.Channel != c.Name && !strings.HasSuffix(k.Reason, ", for "+e.Channel) {
+		if e.Name != k.Subject || e.State == "done" || e.Channel != c.Name && e.Channel != k.Elsewhere {
 			continue
 		}
 		for _, l := range lastLines(e.Tail, tailLines) {
@@ -90,7 +87,7 @@ func lastLines(text string, n int) []string {
 func (w *writer) said(c protocol.ChannelStatus, k protocol.ConditionStatus) string {
 	if r, ok := w.concerned(c); ok {
 		for _, b := range r.Bypasses {
-			if b.Channel == c.Name && b.Condition == k.ID && strings.HasPrefix(k.Reason, "bypassed by ") {
+			if b.Channel == c.Name && b.Condition == k.ID && k.Code == "bypassed" {
 				return "bypassed by " + Who(b.Who) + after(": ", b.Reason)
 			}
 		}
@@ -134,18 +131,17 @@ func (w *writer) bypasses(c protocol.ChannelStatus) {
 }
 
 func judged(c protocol.ChannelStatus, id string) bool {
-	for _, k := range c.Conditions {
-		if k.ID == id {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.Conditions, func(k protocol.ConditionStatus) bool { return k.ID == id })
+}
+
+func judgedKind(c protocol.ChannelStatus, kind string) bool {
+	return slices.ContainsFunc(c.Conditions, func(k protocol.ConditionStatus) bool { return k.Kind == kind })
 }
 
 // pinned says who holds the channel at its version, unless that is said as what a release waits for.
 func (w *writer) pinned(c protocol.ChannelStatus) {
 	for _, p := range w.status.Pins {
-		if p.Channel != c.Name || judged(c, "pin") {
+		if p.Channel != c.Name || judgedKind(c, "pin") {
 			continue
 		}
 		w.line(" - pinned to %s by %s, %s%s", p.Version, Who(p.Who), since(p.At, w.now), after(": ", oneLine(p.Reason, textLimit)))
@@ -155,7 +151,7 @@ func (w *writer) pinned(c protocol.ChannelStatus) {
 
 // lease says that the channel waits for a place on its runtime, unless a condition says so.
 func (w *writer) lease(c protocol.ChannelStatus) {
-	if c.LeaseAsked.IsZero() || judged(c, "lease") {
+	if c.LeaseAsked.IsZero() || judgedKind(c, "lease") {
 		return
 	}
 	w.line(" - waits for its turn on runtime/%s, %s", c.Runtime, since(c.LeaseAsked, w.now))
@@ -167,7 +163,8 @@ func (w *writer) past(c protocol.ChannelStatus) {
 	condition := ""
 	for _, k := range c.Conditions {
 		switch {
-		case k.Verdict == "PASS" || later(k) || !bypassable(k.ID) || strings.Contains(k.Unblock, "converge bypass"):
+		case k.Verdict == "PASS" || notAsked(k) || !passable(k):
+		case k.Kind == check && k.Verdict == "FAIL": // its own line shows the command
 		case condition == "":
 			condition = k.ID
 		default:
@@ -179,39 +176,36 @@ func (w *writer) past(c protocol.ChannelStatus) {
 	}
 }
 
-// bypassable: a check or an extension; not what makes room, nor what a person gives in other ways, nor
-// another channel, which is better mended.
-func bypassable(id string) bool {
-	return !own(id) && !strings.HasPrefix(id, "approval/") && !strings.HasPrefix(id, string(entities.ChannelStable)+"/")
+// The kinds of condition that are shown in a way of their own; every other is shown as it is.
+const (
+	approval      = string(entities.ManualApproval)
+	channelStable = string(entities.ChannelStable)
+	extension     = "extension"
+	check         = "check"
+)
+
+// passable: a person's word lets the release pass it. That is not offered for what makes room, nor where a person
+// gives it in another way, nor of another channel, which is better mended.
+func passable(k protocol.ConditionStatus) bool {
+	return k.Bypassable && !k.Plain && k.Kind != approval && k.Kind != channelStable
 }
 
-// own tells whether a condition is the engine's own: its name says nothing that its reason does not.
-func own(id string) bool {
-	switch id {
-	case "in-progress", "reading", "rollback", "pin", "lease", "preflight", "drain", "render", "asked", "upstream":
-		return true
-	}
-	return false
-}
-
-// later: the condition is not looked at before others pass, so it says nothing yet.
-func later(k protocol.ConditionStatus) bool {
-	return k.Verdict == "WAIT" && strings.HasSuffix(k.Reason, "once what comes before passes")
-}
+// notAsked: the condition is not asked before others pass, so it says nothing yet.
+func notAsked(k protocol.ConditionStatus) bool { return k.Code == "not-asked" }
 
 // earliest is the first moment at which the release could enter, when some condition says one, and
 // on what that depends besides.
 func earliest(c protocol.ChannelStatus, now time.Time) (time.Time, string) {
 	var first time.Time
-	approval, others := false, false
+	approved, others := false, false
 	for _, k := range c.Conditions {
 		switch {
-		case k.Verdict == "PASS" || later(k):
+		case k.Verdict == "PASS" || notAsked(k):
 		case k.Verdict == "FAIL":
 			return time.Time{}, "" // not by itself
-		case strings.HasPrefix(k.ID, "approval/"):
-			approval = true
-		case k.Verdict == "WAIT" && k.NextCheck.After(now) && k.ID != "preflight":
+		case k.Kind == approval:
+			approved = true
+		case k.Verdict == "WAIT" && k.NextCheck.After(now) && k.Kind != "preflight":
 			if k.NextCheck.After(first) {
 				first = k.NextCheck
 			}
@@ -220,9 +214,9 @@ func earliest(c protocol.ChannelStatus, now time.Time) (time.Time, string) {
 		}
 	}
 	switch {
-	case approval && others:
+	case approved && others:
 		return first, ", if approved and the others pass by then"
-	case approval:
+	case approved:
 		return first, ", if approved by then"
 	case others:
 		return first, ", if the others pass by then"

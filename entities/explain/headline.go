@@ -42,7 +42,7 @@ func matter(c protocol.ChannelStatus) string {
 	case entities.StatusFailed:
 		return or(c.Target, c.Desired) + " failed here"
 	case entities.StatusRollingBack, entities.StatusRolledBack, entities.StatusFailedRollback:
-		return wayBack(c)
+		return rollback(c)
 	case entities.StatusPaused:
 		return joined(" ", "paused", after("at ", c.Target))
 	case entities.StatusDegraded:
@@ -53,8 +53,8 @@ func matter(c protocol.ChannelStatus) string {
 	return c.Status
 }
 
-// wayBack says where a rollback leads, or ended.
-func wayBack(c protocol.ChannelStatus) string {
+// rollback says where a rollback leads, or ended.
+func rollback(c protocol.ChannelStatus) string {
 	from, barred := "", "what failed"
 	if c.Rollback != nil {
 		from, barred = " from "+c.Rollback.From, c.Rollback.From

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -64,6 +65,7 @@ func (w *writer) channel(c protocol.ChannelStatus) {
 	w.bypasses(c)
 	w.pauses(c)
 	w.pinned(c)
+	w.instances(c)
 	w.objects(c)
 	w.past(c)
 	w.behind(c)
@@ -79,11 +81,29 @@ func (w *writer) conditions(c protocol.ChannelStatus) {
 	for _, k := range c.Conditions {
 		text := joined("; ", oneLine(w.said(c, k), textLimit)+again(k, w.now), since(k.Since, w.now))
 		w.line(" %-5s %-*s  %s", k.Verdict, width, k.ID, text)
-		w.given(c, k.ID)
+		w.given(c, k)
 		w.printed(c, k)
 		if k.Verdict != "PASS" {
 			w.unblock(c, k.ID, k.Unblock)
 		}
+	}
+}
+
+// instances lists those of a fleet that are not as desired.
+func (w *writer) instances(c protocol.ChannelStatus) {
+	well := 0
+	for _, i := range c.Instances {
+		if i.Status == converged {
+			well++
+			continue
+		}
+		w.line(" %-12s %s %s", i.Status, i.Name, joined("; ", "runs "+or(i.Current, "nothing")+after(", target ", i.Target), oneLine(i.Reason, textLimit)))
+	}
+	if c.MoreInstances > 0 {
+		w.line(" and %s, not listed", plural(c.MoreInstances, "more instance"))
+	}
+	if well > 0 {
+		w.line(" %s CONVERGED", plural(well, "instance"))
 	}
 }
 
@@ -103,35 +123,20 @@ func again(k protocol.ConditionStatus, now time.Time) string {
 // reasons lists why the status is what it is, beyond conditions.
 func (w *writer) reasons(c protocol.ChannelStatus) {
 	for _, r := range c.Reasons {
-		if c.Status == string(entities.StatusPaused) && strings.HasPrefix(r.Text, "paused") && len(w.pausesOf(c)) > 0 {
-			continue // said below, with who and why
-		}
-		if repeats(c.Conditions, r.Text) || isCommand(c, r.Text) {
+		switch {
+		case r.Code == "pause" && len(w.pausesOf(c)) > 0: // stands below, with who and why
 			continue
+		case r.Code == "gate" && len(c.Conditions) > 0, r.Code == "command" && commanded(c):
+			continue // stands above
 		}
 		w.line(" - %s", joined("; ", oneLine(r.Text, textLimit), since(r.Since, w.now)))
 		w.unblock(c, "", r.Unblock)
 	}
 }
 
-// repeats tells whether a reason only says again what a condition above it says.
-func repeats(conditions []protocol.ConditionStatus, text string) bool {
-	for _, k := range conditions {
-		if k.Reason == text || k.ID+": "+k.Reason == text {
-			return true
-		}
-	}
-	return false
-}
-
-// isCommand tells whether a reason only repeats the command that another one shows.
-func isCommand(c protocol.ChannelStatus, text string) bool {
-	for _, r := range c.Reasons {
-		if r.Unblock == text {
-			return true
-		}
-	}
-	return false
+// commanded tells whether a reason shows a command that helps.
+func commanded(c protocol.ChannelStatus) bool {
+	return slices.ContainsFunc(c.Reasons, func(r protocol.Reason) bool { return r.Unblock != "" })
 }
 
 func (w *writer) pausesOf(c protocol.ChannelStatus) []protocol.PauseStatus {
@@ -181,16 +186,17 @@ func (w *writer) behind(c protocol.ChannelStatus) {
 			}
 			w.line("%s is %s.", r.Version, ahead)
 		case reason != "" && (phase == "failed" || phase == "rolled back") &&
-			c.Status != string(entities.StatusConverged) && c.Status != string(entities.StatusOrphaned) && !told(c, reason) && !overtaken(w.status.Releases[:i], r.Version, c.Name):
+			c.Status != string(entities.StatusConverged) && c.Status != string(entities.StatusOrphaned) && !shownFailing(c, r.Version) && !overtaken(w.status.Releases[:i], r.Version, c.Name):
 			w.line("%s %s here: %s.", r.Version, phase, oneLine(reason, textLimit))
 		}
 	}
 }
 
-// told tells whether a reason of the channel has that text already.
-func told(c protocol.ChannelStatus, text string) bool {
+// shownFailing tells whether the reasons of a channel say already why a version failed there.
+func shownFailing(c protocol.ChannelStatus, version string) bool {
 	for _, r := range c.Reasons {
-		if strings.Contains(r.Text, text) {
+		switch {
+		case r.Code == "failure" && c.Target == version, r.Code == "rollback" && c.Rollback != nil && c.Rollback.From == version:
 			return true
 		}
 	}
@@ -225,8 +231,8 @@ func (w *writer) next(c protocol.ChannelStatus) {
 	if row.Exit == entities.ExitConverged || row.Exit == entities.ExitGoesOn || status == entities.StatusDegraded {
 		return // it is well, or goes on, or is being repaired
 	}
-	w.line("Next: nothing by itself; it ends by: %s.", endsBy(row.EndsBy))
-	if failed := status == entities.StatusFailed || status == entities.StatusFailedRollback; failed && !unblocked(c) {
+	w.line("Next: nothing by itself; it ends by: %s.", row.EndsBy)
+	if failed := status == entities.StatusFailed || status == entities.StatusFailedRollback; failed && !commanded(c) {
 		w.unblock(c, "", protocol.Retry)
 	}
 }
@@ -234,21 +240,6 @@ func (w *writer) next(c protocol.ChannelStatus) {
 // held tells that no time that passes moves a channel: what is due there is another look at what runs.
 func held(s entities.Status) bool {
 	return s == entities.StatusPaused || s.Row().Exit == entities.ExitFailed && s != entities.StatusDegraded // repaired
-}
-
-// endsBy says the word for a newer release as people do who have not read the concepts.
-func endsBy(text string) string {
-	return strings.NewReplacer("superseded", "overtaken by a newer release", "supersede", "a newer release").Replace(text)
-}
-
-// unblocked tells whether a command that helps was printed already.
-func unblocked(c protocol.ChannelStatus) bool {
-	for _, r := range c.Reasons {
-		if r.Unblock != "" {
-			return true
-		}
-	}
-	return false
 }
 
 // service writes what concerns the whole service.

@@ -50,7 +50,7 @@ type tabler struct {
 	now        time.Time
 	fold, long bool
 	out        Overview
-	said       bool // the word RELEASES stands already
+	headed     bool // the word RELEASES stands already
 }
 
 func (t *tabler) name(s protocol.Status) string {
@@ -126,8 +126,8 @@ func waits(c protocol.ChannelStatus, now time.Time) []string {
 		return []string{b.From + " rolled back" + after(": ", b.Reason)}
 	}
 	for _, r := range c.Reasons {
-		if !isCommand(c, r.Text) {
-			all = append(all, withoutPlace(r.Text, c.Name))
+		if r.Code != "command" {
+			all = append(all, r.Text)
 		}
 	}
 	return all
@@ -135,58 +135,39 @@ func waits(c protocol.ChannelStatus, now time.Time) []string {
 
 // inShort is a condition in a few words: "go-live 1/2 (alice)", "office-hours Mon 09:00".
 func inShort(k protocol.ConditionStatus, now time.Time) string {
-	id := short(k.ID)
+	name := or(k.Subject, k.ID)
 	switch {
-	case strings.HasPrefix(k.ID, "approval/"):
-		count, _, _ := strings.Cut(k.Reason, ", by ")
-		if done, need, ok := strings.Cut(count, " of "); ok && !strings.Contains(done, " ") {
-			count = done + "/" + need
+	case k.Kind == approval && k.Verdict == "WAIT" && k.Need > 0:
+		count := fmt.Sprintf("%d/%d", len(k.ApprovedBy), k.Need)
+		if len(k.ApprovedBy) > 0 {
+			count += " (" + strings.Join(k.ApprovedBy, ", ") + ")"
 		}
-		return joined(" ", strings.TrimPrefix(k.ID, "approval/"), count)
+		return name + " " + count
 	case k.Verdict == "WAIT" && k.NextCheck.Sub(now) > time.Minute:
-		return id + " " + clock(k.NextCheck, now, false)
-	case own(k.ID), strings.Contains(k.Reason, id):
+		return name + " " + clock(k.NextCheck, now, false)
+	case k.Plain:
 		return k.Reason
 	}
-	return joined(" ", id, k.Reason)
-}
-
-// withoutPlace drops from "v2 failed: apply shop/web to prod: exit status 1" what the row says already: there is room for
-// little else.
-func withoutPlace(text, channel string) string {
-	before, cause, ends := strings.Cut(text, " to "+channel+": ")
-	begins := strings.LastIndex(before, "apply ")
-	if !ends || begins < 0 || strings.Contains(before[begins+len("apply "):], " ") {
-		return text
-	}
-	return before[:begins] + cause
+	return joined(" ", name, k.Reason)
 }
 
 // unmet puts what failed or cannot be judged before what merely waits, and an approval first where
 // the status says that it is what a person can give now.
 func unmet(c protocol.ChannelStatus) []protocol.ConditionStatus {
 	rank := func(k protocol.ConditionStatus) int {
-		if c.Status == string(entities.StatusManualApproval) && strings.HasPrefix(k.ID, "approval/") {
+		if c.Status == string(entities.StatusManualApproval) && k.Kind == approval {
 			return -1
 		}
 		return map[string]int{"FAIL": 0, "ERROR": 1, "WAIT": 2}[k.Verdict]
 	}
 	var out []protocol.ConditionStatus
 	for _, k := range c.Conditions {
-		if k.Verdict != "PASS" && !later(k) {
+		if k.Verdict != "PASS" && !notAsked(k) {
 			out = append(out, k)
 		}
 	}
 	sort.SliceStable(out, func(i, j int) bool { return rank(out[i]) < rank(out[j]) })
 	return out
-}
-
-// short is a condition's name without its kind.
-func short(id string) string {
-	if _, topic, ok := strings.Cut(id, "/"); ok {
-		return topic
-	}
-	return id
 }
 
 // releases writes the releases in flight, and the newest when it did not get through.
@@ -196,8 +177,8 @@ func (t *tabler) releases(s protocol.Status) {
 			continue
 		}
 		lead := "         "
-		if !t.said {
-			lead, t.said = "RELEASES ", true
+		if !t.headed {
+			lead, t.headed = "RELEASES ", true
 		}
 		t.out.Lines = append(t.out.Lines, lead+t.name(s)+" "+r.Version+": "+phases(s, r))
 	}
@@ -217,18 +198,18 @@ func inFlight(r protocol.ReleaseStatus, newest bool) bool {
 	return false
 }
 
-// phaseOrder is the order in which phases are told; what succeeded is not told.
+// phaseOrder is the order in which phases are shown; what succeeded is not.
 var phaseOrder = []string{"in progress", "failed", "rolled back", "pending", "cancelled", "skipped"}
 
 // phases writes "staging in progress, others pending": channels by phase, without those that are
 // through.
 func phases(s protocol.Status, r protocol.ReleaseStatus) string {
 	by := map[string][]string{}
-	told := 0
+	left := 0
 	for _, c := range s.Channels {
-		if p := r.Phases[c.Name]; p != "" && !strings.HasPrefix(p, "succeeded") {
+		if p := r.Phases[c.Name]; p != "" && p != "succeeded" {
 			by[p] = append(by[p], c.Name)
-			told++
+			left++
 		}
 	}
 	var parts []string
@@ -237,9 +218,9 @@ func phases(s protocol.Status, r protocol.ReleaseStatus) string {
 		if len(names) == 0 {
 			continue
 		}
-		told -= len(names)
+		left -= len(names)
 		text := strings.Join(names, ", ")
-		if len(names) > 2 && told == 0 && len(parts) > 0 {
+		if len(names) > 2 && left == 0 && len(parts) > 0 {
 			text = "others"
 		}
 		parts = append(parts, text+" "+p)

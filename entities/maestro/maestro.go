@@ -2,7 +2,7 @@
 // channel, which is next in line, and which have been overtaken. It knows phases and order only;
 // whether the next release may enter is judged elsewhere.
 //
-// Invariants (B7, DESIGN section 5): a release never overtakes another in a channel, none is lost,
+// Invariants (B7): a release never overtakes another in a channel, none is lost,
 // and a failed one never blocks the fix behind it (B10). It imports nothing of ours.
 package maestro
 

@@ -51,7 +51,7 @@ func (t Turn) String() string {
 	return s
 }
 
-func TestArrange(t *testing.T) {
+func TestArrange_A18_B1_B2_B4_B6_B7_B10(t *testing.T) {
 	line := []Channel{{Name: "a"}, {Name: "b", After: []string{"a"}}, {Name: "c", After: []string{"b"}}}
 	diamond := []Channel{{Name: "a"}, {Name: "b", After: []string{"a"}}, {Name: "c", After: []string{"a"}}, {Name: "d", After: []string{"b", "c"}}}
 	for _, row := range []struct {
@@ -61,27 +61,27 @@ func TestArrange(t *testing.T) {
 		want     string
 	}{
 		{
-			"B1 one release, nothing entered", line, "PPP",
+			"one release, nothing entered", line, "PPP",
 			"a holder - newest - next 0\nb holder - newest - next 0\nc holder - newest - next 0",
 		},
 		{
-			"B1 one release goes through", line, "SIP",
+			"one release goes through", line, "SIP",
 			"a holder - newest 0 next -\nb holder 0 newest 0 next -\nc holder - newest - next 0",
 		},
 		{
-			"B2 a second one follows", line, "SIP IPP",
+			"a second one follows", line, "SIP IPP",
 			"a holder 1 newest 1 next -\nb holder 0 newest 0 next 1\nc holder - newest - next 0",
 		},
 		{
-			"B7 the oldest is next: no overtaking", line, "SSP SPP PPP",
+			"the oldest is next: no overtaking", line, "SSP SPP PPP",
 			"a holder - newest 1 next 2\nb holder - newest 0 next 1\nc holder - newest - next 0",
 		},
 		{
-			"B10 one that failed further up is passed over for its fix", line, "FPP PPP",
+			"one that failed further up is passed over for its fix", line, "FPP PPP",
 			"a holder - newest 0 next 1\nb holder - newest - next 1\nc holder - newest - next 1",
 		},
 		{
-			"B4 with no fix it is next, and stuck", line, "FPP",
+			"with no fix it is next, and stuck", line, "FPP",
 			"a holder - newest 0 next -\nb holder - newest - next 0 stuck: failed in a\nc holder - newest - next 0 stuck: failed in a",
 		},
 		{
@@ -89,11 +89,11 @@ func TestArrange(t *testing.T) {
 			"a holder - newest 0 next -\nb holder - newest - next 1 stuck: cancelled in a\nc holder - newest - next 1 stuck: cancelled in a",
 		},
 		{
-			"B7 what was overtaken is skipped", line, "FPP SIP",
+			"what was overtaken is skipped", line, "FPP SIP",
 			"a holder - newest 1 next -\nb holder 1 newest 1 next - skips [0]\nc holder - newest - next 1",
 		},
 		{
-			"B4 in a diamond one side holds what is below, not the other side", diamond, "SFPP",
+			"in a diamond one side holds what is below, not the other side", diamond, "SFPP",
 			"a holder - newest 0 next -\nb holder - newest 0 next -\nc holder - newest - next 0\nd holder - newest - next 0 stuck: failed in b",
 		},
 		{
@@ -101,11 +101,11 @@ func TestArrange(t *testing.T) {
 			"a holder - newest 0 next 1\nb holder - newest - next -\nc holder - newest - next 0",
 		},
 		{
-			"A18 a cancelled release is not in the way", line, "SCC PPP",
+			"a cancelled release is not in the way", line, "SCC PPP",
 			"a holder - newest 0 next 1\nb holder - newest - next 1\nc holder - newest - next 1",
 		},
 		{
-			"B6 rolled back and skipped end a release as failed does", line, "RPP SKP",
+			"rolled back and skipped end a release as failed does", line, "RPP SKP",
 			"a holder - newest 1 next -\nb holder - newest - next 0 stuck: rolled back in a\nc holder - newest - next 1 stuck: skipped in b",
 		},
 		{"no releases", line, "", "a holder - newest - next -\nb holder - newest - next -\nc holder - newest - next -"},
@@ -124,7 +124,7 @@ func TestArrange(t *testing.T) {
 	}
 }
 
-// There are 2^50 ways through this lattice; each channel is looked at once.
+// There are 2^50 ways through this lattice; each channel is visited once.
 func TestArrangeWalksEveryChannelOnce(t *testing.T) {
 	var channels []Channel
 	r := phases{}
@@ -228,9 +228,9 @@ func (f *fleet) judge(turn Turn) {
 	}
 }
 
-// B7, B10: none overtakes, none is lost, and the last release arrives wherever it did not itself
+// None overtakes, none is lost, and the last release arrives wherever it did not itself
 // fail, whatever became of those before it.
-func TestFleet(t *testing.T) {
+func TestFleet_B7_B10(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := newFleet(t)
 		for range rapid.IntRange(1, 6).Draw(t, "releases") {
@@ -259,7 +259,7 @@ func TestFleet(t *testing.T) {
 	})
 }
 
-func TestPhaseOver(t *testing.T) { // B6
+func TestPhaseOver_B6(t *testing.T) {
 	over := map[Phase]bool{Pending: false, InProgress: false, Succeeded: true, Failed: true, RolledBack: true, Skipped: true, Cancelled: true}
 	entered := map[Phase]bool{InProgress: true, Succeeded: true, Failed: true, RolledBack: true}
 	for _, p := range letters {

@@ -17,8 +17,8 @@ type LoadSpecRequest struct {
 type LoadSpecAnswer struct {
 	Spec   *entities.Spec `json:"spec,omitempty"`
 	Packed Packed         `json:"packed,omitempty"`
-	// Holds are the pauses in force of what the service is part of: its application and its runtimes.
-	Holds []HoldSignal `json:"holds,omitempty"`
+	// Pauses in force of what the service is part of: its application and its runtimes.
+	Pauses []ScopePause `json:"pauses,omitempty"`
 }
 
 // PrepareRequest asks that a version is rendered, once and for ever (local activity). The version
@@ -31,24 +31,24 @@ type PrepareRequest struct {
 	FullVersion string `json:"fullVersion"` // differs from Version for a config release ("v7-i42")
 	Incarnation int64  `json:"incarnation"` // taken for a new version
 	Hash        string `json:"hash"`
-	// Channels to render for; a channel unknown to the recorded incarnation is left out.
-	Channels          []string                  `json:"channels"`
+	// Instances to render for; one unknown to the recorded incarnation is left out.
+	Instances         []entities.InstanceID     `json:"instances"`
 	Parameters        map[string]any            `json:"parameters,omitempty"`
 	ChannelParameters map[string]map[string]any `json:"channelParameters,omitempty"`
 	// Initial: refused when the store knows another version of the service. Then something was
 	// released before and only the workflow's memory of it is gone.
 	Initial bool `json:"initial,omitempty"`
-	// Present: channel → full version that is there. For a config release the payload is also
-	// rendered under it, to see whether anything changed (DESIGN section 4).
-	Present map[string]string `json:"present,omitempty"`
+	// Present: instance → full version that is there. For a config release the payload is also
+	// rendered under it, to see whether anything changed.
+	Present map[entities.InstanceID]string `json:"present,omitempty"`
 }
 
 // PrepareAnswer names what was rendered.
 type PrepareAnswer struct {
-	Known       bool                       `json:"known,omitempty"` // the version had been recorded before
-	Incarnation int64                      `json:"incarnation"`
-	Hash        string                     `json:"hash"`
-	Payloads    map[string]PreparedPayload `json:"payloads"` // by channel
+	Known       bool                                    `json:"known,omitempty"` // the version had been recorded before
+	Incarnation int64                                   `json:"incarnation"`
+	Hash        string                                  `json:"hash"`
+	Payloads    map[entities.InstanceID]PreparedPayload `json:"payloads"`
 }
 
 // PreparedPayload is a rendered payload's digest, and its digest when rendered under the version
@@ -58,17 +58,17 @@ type PreparedPayload struct {
 	UnderPresent string `json:"underPresent,omitempty"`
 }
 
-// InstanceRef names an instance and the target it is looked at or moved to.
+// InstanceRef names an instance and the target that it is observed at or moved to.
 type InstanceRef struct {
-	Channel     string `json:"channel"`
-	FullVersion string `json:"fullVersion,omitempty"`
-	Payload     string `json:"payload,omitempty"` // digest in the store, empty when nothing was applied
-	// Known is the digest of the reading that is already known; a look returns when another is
-	// seen. Empty: whatever is seen is news.
+	ID          entities.InstanceID `json:"id"` // "production/main"
+	FullVersion string              `json:"fullVersion,omitempty"`
+	Payload     string              `json:"payload,omitempty"` // digest in the store, empty when nothing was applied
+	// Known is the digest of the reading that is already known; an observation returns when there is
+	// another. Empty: any reading is news.
 	Known string `json:"known,omitempty"`
 }
 
-// ObserveRequest asks to look at instances of one service on one runtime until something is not
+// ObserveRequest asks to observe instances of one service on one runtime until something is not
 // as known.
 type ObserveRequest struct {
 	Application   string        `json:"application"`
@@ -77,13 +77,13 @@ type ObserveRequest struct {
 	Runtime       string        `json:"runtime"`
 	RuntimeDigest string        `json:"runtimeDigest"`
 	Instances     []InstanceRef `json:"instances"`
-	Interval      time.Duration `json:"interval"` // between looks
-	Timeout       time.Duration `json:"timeout"`  // of one look at one instance
+	Interval      time.Duration `json:"interval"` // between readings
+	Timeout       time.Duration `json:"timeout"`  // of one reading of one instance
 }
 
-// ObserveAnswer holds the readings that differ from what was known, by channel.
+// ObserveAnswer holds the readings that differ from what was known.
 type ObserveAnswer struct {
-	Readings map[string]entities.Reading `json:"readings"`
+	Readings map[entities.InstanceID]entities.Reading `json:"readings"`
 }
 
 // ApplyRequest moves one instance to its target.
@@ -107,26 +107,26 @@ type ApplyAnswer struct {
 	// Unready: the apply could not even begin (the store was away, say). That is no failure of the
 	// release.
 	Unready bool `json:"unready,omitempty"`
-	// Reading is the look taken right after the apply.
+	// Reading was taken right after the apply.
 	Reading *entities.Reading `json:"reading,omitempty"`
 }
 
-// NotifyRequest tells the services whose spec digest differs between two manifests.
+// NotifyRequest notifies the services whose spec digest differs between two manifests.
 type NotifyRequest struct {
 	Application string      `json:"application"`
 	From        string      `json:"from,omitempty"` // manifest digest that all services know
 	To          string      `json:"to"`
 	Newest      Incarnation `json:"newest"`
-	// Passed are incarnations published since the last time that nobody was told of: they are
+	// Passed are incarnations published since the last time that no service was notified of: they are
 	// recorded, so that every one can be read by its number (D5).
 	Passed []Incarnation `json:"passed,omitempty"`
 	Store  string        `json:"store"`
-	// Pinned: services take Newest over though they know newer ones (D15). At is when telling began.
+	// Pinned: services take Newest over though they know newer ones (D15). At is when notifying began.
 	Pinned bool      `json:"pinned,omitempty"`
 	At     time.Time `json:"at,omitzero"`
 }
 
-// NotifyAnswer counts the services told.
+// NotifyAnswer counts the services that were notified.
 type NotifyAnswer struct {
-	Told int `json:"told"`
+	Notified int `json:"notified"`
 }

@@ -51,10 +51,10 @@ type IncarnationPin struct {
 	Incarnation int64 `json:"incarnation,omitempty"`
 }
 
-// HoldSignal tells a service of a pause of something it is part of. Pause is nil when it ended.
-type HoldSignal struct {
-	Scope string          `json:"scope"` // "application" or "runtime/NAME"
-	Pause *entities.Pause `json:"pause,omitempty"`
+// ScopePause announces to a service that something it is part of was paused, or resumed: then Pause is nil.
+type ScopePause struct {
+	Scope string       `json:"scope"` // "application" or "runtime/NAME"
+	Pause *PauseStatus `json:"pause,omitempty"`
 }
 
 // LeaseRequest asks a Runtime workflow for a place among its applies (C10).
@@ -88,64 +88,43 @@ type LeaseCall struct {
 	Keep    string        `json:"keep,omitempty"` // lease id
 }
 
-// RuntimeInput begins a run of a Runtime workflow.
-type RuntimeInput struct {
-	Runtime string        `json:"runtime"`
-	State   *RuntimeState `json:"state,omitempty"`
-	Packed  Packed        `json:"packed,omitempty"`  // state that is large
-	Spilled string        `json:"spilled,omitempty"` // digest of packed state in the store, when it is larger still
-}
-
-// RuntimeState is what a Runtime workflow knows; bounded.
-type RuntimeState struct {
-	Limit   int                  `json:"limit,omitempty"`
-	Pause   *entities.Pause      `json:"pause,omitempty"`
-	Held    []HeldLease          `json:"held,omitempty"`
-	Waiting []HeldLease          `json:"waiting,omitempty"` // first come first served, rollbacks first
-	Refused []Refusal            `json:"refused,omitempty"`
-	Audit   []entities.AuditLine `json:"audit,omitempty"` // bounded tail
-	// Untold: services are still to be told that a pause began or ended.
-	Untold   bool               `json:"untold,omitempty"`
-	Requests []entities.Request `json:"requests,omitempty"`
-	Problem  string             `json:"problem,omitempty"`
-}
-
-// HeldLease is a lease that is held or waited for.
-type HeldLease struct {
+// LeaseStatus is a lease that is held or waited for.
+type LeaseStatus struct {
 	LeaseRequest
 	Since time.Time `json:"since"`
 	Asked time.Time `json:"asked,omitzero"` // the holder was asked whether it still holds it
 	Asks  int       `json:"asks,omitempty"` // how often, without an answer
 	Due   time.Time `json:"due,omitzero"`   // when the holder is asked next
-	// Untold: the grant could not be told to the holder yet.
-	Untold bool `json:"untold,omitempty"`
+	// Undelivered: the holder could not be notified of the grant yet.
+	Undelivered bool `json:"undelivered,omitempty"`
 }
 
 // RuntimeStatus answers a Runtime's status query.
 type RuntimeStatus struct {
-	Schema  string          `json:"schema"` // converge.runtime/v1
-	Runtime string          `json:"runtime"`
-	Limit   int             `json:"limit,omitempty"`
-	Pause   *entities.Pause `json:"pause,omitempty"`
-	Untold  bool            `json:"untold,omitempty"` // services are being told that a pause began or ended
-	Held    []HeldLease     `json:"held,omitempty"`
-	Waiting []HeldLease     `json:"waiting,omitempty"`
-	Refused []Refusal       `json:"refused,omitempty"`
+	Schema  string       `json:"schema"` // converge.runtime/v1
+	Runtime string       `json:"runtime"`
+	Limit   int          `json:"limit,omitempty"`
+	Pause   *PauseStatus `json:"pause,omitempty"`
+	// Announcing: it is being announced to services that a pause began or ended.
+	Announcing bool          `json:"announcing,omitempty"`
+	Held       []LeaseStatus `json:"held,omitempty"`
+	Waiting    []LeaseStatus `json:"waiting,omitempty"`
+	Refused    []Refusal     `json:"refused,omitempty"`
 	// Audit is the newest of what people did, and of what was taken back, oldest first.
 	Audit   []entities.AuditLine `json:"audit,omitempty"`
 	Problem string               `json:"problem,omitempty"`
 }
 
-// CheckRequest asks to judge checks of one service: until one is not as known (Check), or once
+// CheckRequest asks to evaluate checks of one service: until one is not as known (Check), or once
 // (Preflight).
 type CheckRequest struct {
-	Application string               `json:"application"`
-	Service     string               `json:"service"`
-	ServiceID   string               `json:"serviceId"`
-	Looks       []entities.CheckLook `json:"looks"`
+	Application string                `json:"application"`
+	Service     string                `json:"service"`
+	ServiceID   string                `json:"serviceId"`
+	Checks      []entities.Evaluation `json:"checks"`
 }
 
-// CheckAnswer holds readings by CheckLook.Key.
+// CheckAnswer holds readings by Evaluation.Key.
 type CheckAnswer struct {
 	Readings map[string]entities.CheckReading `json:"readings"`
 }
@@ -160,7 +139,7 @@ type ExtensionRequest struct {
 	Version     string        `json:"version"`
 	FullVersion string        `json:"fullVersion"`
 	Name        string        `json:"name"`
-	Key         string        `json:"key"` // Extension.ExtensionKey
+	Key         string        `json:"key"` // Extension.RunKey
 	Definition  string        `json:"definition"`
 	Attempt     int           `json:"attempt"`
 	Timeout     time.Duration `json:"timeout"`
@@ -207,7 +186,7 @@ type HistoryRequest struct {
 	Lines       []entities.AuditLine `json:"lines"`
 }
 
-// AnnounceRequest tells webhooks of one audit line, at least once.
+// AnnounceRequest announces one audit line to webhooks, at least once.
 type AnnounceRequest struct {
 	Application   string                  `json:"application"`
 	Service       string                  `json:"service"`
@@ -215,9 +194,9 @@ type AnnounceRequest struct {
 	Notifications []entities.Notification `json:"notifications"` // those that asked for its kind
 }
 
-// HoldRequest tells services of a pause, and keeps it where services that come later find it.
-type HoldRequest struct {
-	HoldSignal
+// AnnouncePause announces a pause to services, and keeps it where services that come later find it.
+type AnnouncePause struct {
+	ScopePause
 	Application string `json:"application,omitempty"` // whose services; of a runtime, empty
 	Runtime     string `json:"runtime,omitempty"`
 	Manifest    string `json:"manifest,omitempty"` // of the application

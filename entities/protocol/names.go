@@ -42,7 +42,7 @@ func ParseServiceID(id string) (application, service string, ok bool) {
 	return strings.Cut(rest, "/")
 }
 
-// Verbs: each is an Update and a Signal of the same name with the same JSON (DESIGN section 3).
+// Verbs: each is an Update and a Signal of the same name with the same JSON (docs/protocol.md).
 const (
 	Publish = "publish" // Application; internally also Application → Service (signal only)
 	Release = "release"
@@ -63,12 +63,12 @@ const (
 
 // Signals between workflows; nobody else sends them.
 const (
-	SignalHold    = "hold"    // Application or Runtime → Service: a pause begins or ends (HoldSignal)
-	SignalGranted = "granted" // Runtime → Service: a lease is granted (LeaseSignal)
-	SignalHeld    = "held"    // Runtime → Service: is this lease still held? (LeaseSignal)
+	SignalScopePause = "scope-pause" // Application or Runtime → Service: a pause of it begins or ends (ScopePause)
+	SignalGranted    = "granted"     // Runtime → Service: a lease is granted (LeaseSignal)
+	SignalHeld       = "held"        // Runtime → Service: is this lease still held? (LeaseSignal)
 
 	SignalLease = "request" // Service → Runtime: a lease is wanted (LeaseRequest)
-	SignalGrant = "keep"    // Service → Runtime: it is still held (LeaseSignal)
+	SignalKeep  = "keep"    // Service → Runtime: it is still held (LeaseSignal)
 	SignalGive  = "release" // Service → Runtime: a lease is given back (LeaseSignal)
 )
 
@@ -96,14 +96,14 @@ const (
 	ActivityRestore  = "Restore" // local
 
 	ActivityCheck     = "Check"     // observes checks, without history while nothing changes
-	ActivityPreflight = "Preflight" // judges checks once, now
+	ActivityPreflight = "Preflight" // evaluates checks once, now
 	ActivityExtension = "Extension"
 	ActivityRemove    = "Remove"
 	ActivityVerify    = "Verify"   // local: who a token proves
 	ActivityLease     = "Lease"    // local: signals a Runtime workflow, starting it when there is none
 	ActivityHistory   = "History"  // local: appends audit lines to the store
-	ActivityAnnounce  = "Announce" // tells webhooks
-	ActivityHold      = "Hold"     // tells the services of an application or a runtime of a pause
+	ActivityAnnounce  = "Announce" // sends an audit line to webhooks
+	ActivityPause     = "Pause"    // announces a pause to the services of an application or a runtime
 )
 
 // Search attributes.
@@ -120,5 +120,5 @@ const (
 	ErrRefused   = "Refused"   // the request is wrong or not possible now; nothing changed
 	ErrStore     = "Store"     // the store did not answer in time; nothing changed, try again
 	ErrIssuer    = "Issuer"    // whoever issues tokens did not answer in time; nothing changed, try again
-	ErrUnchanged = "Unchanged" // benign: a look that saw what was known
+	ErrUnchanged = "Unchanged" // benign: a reading that is as known
 )

@@ -19,6 +19,7 @@ type PreviewItem struct {
 	Service       string `json:"service"`
 	ServiceID     string `json:"serviceId"`
 	Channel       string `json:"channel"`
+	Instance      string `json:"instance,omitempty"` // its name in the channel; empty: the only one
 	Runtime       string `json:"runtime"`
 	RuntimeDigest string `json:"runtimeDigest"`
 	Remote        bool   `json:"remote,omitempty"`

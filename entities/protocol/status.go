@@ -10,7 +10,7 @@ import (
 // tolerate unknown enum values.
 const StatusSchema = "converge.status/v1"
 
-// Status answers a Service's status query (INTERFACE section 2).
+// Status answers a Service's status query.
 type Status struct {
 	Schema      string          `json:"schema"`
 	Application string          `json:"application"`
@@ -48,12 +48,16 @@ type ChannelStatus struct {
 	Omitted    int               `json:"omitted,omitempty"`
 	ObservedAt time.Time         `json:"observedAt,omitzero"`
 	NextChange time.Time         `json:"nextChange,omitzero"` // when something is due by itself
+	// Instances of the channel, where there are several: those that are not as desired first, at most 50.
+	Instances []InstanceStatus `json:"instances,omitempty"`
+	// MoreInstances is how many are not listed.
+	MoreInstances int `json:"moreInstances,omitempty"`
 	// Checks are what was last read of checks that are asked now, by id.
 	Checks []CheckStatus `json:"checks,omitempty"`
 	// StableSince: the target's objects are stable since then, and what follows the deployment runs.
-	StableSince time.Time          `json:"stableSince,omitzero"`
-	Rollback    *entities.Rollback `json:"rollback,omitempty"`
-	LeaseAsked  time.Time          `json:"leaseAsked,omitzero"` // it waits for a place on its runtime since then
+	StableSince time.Time       `json:"stableSince,omitzero"`
+	Rollback    *RollbackStatus `json:"rollback,omitempty"`
+	LeaseAsked  time.Time       `json:"leaseAsked,omitzero"` // it waits for a place on its runtime since then
 }
 
 // CheckStatus is the newest reading of a check.
@@ -78,6 +82,7 @@ type PinStatus struct {
 
 // Reason is one line of why a channel is as it is, since when, and what would change it.
 type Reason struct {
+	Code    string    `json:"code,omitempty"` // what kind of line it is: gate, pause, pin, failure, rollback, command, progress
 	Text    string    `json:"text"`
 	Since   time.Time `json:"since,omitzero"`
 	Unblock string    `json:"unblock,omitempty"`
@@ -85,12 +90,25 @@ type Reason struct {
 
 // ConditionStatus is the verdict on one condition of the next release of a channel.
 type ConditionStatus struct {
-	ID        string    `json:"id"`
-	Verdict   string    `json:"verdict"` // PASS, WAIT, FAIL, ERROR
-	Reason    string    `json:"reason"`
+	ID      string `json:"id"`
+	Kind    string `json:"kind"`              // of gate: channel-stable, approval, check, extension, …
+	Subject string `json:"subject,omitempty"` // what it is about within its kind: a topic, an extension
+	Verdict string `json:"verdict"`           // PASS, WAIT, FAIL, ERROR
+	// Code tells apart what the verdict does not: not-asked (something before it does not pass), bypassed, rejected.
+	Code      string    `json:"code,omitempty"`
+	Reason    string    `json:"reason"` // for people
 	Since     time.Time `json:"since,omitzero"`
 	NextCheck time.Time `json:"nextCheck,omitzero"`
 	Unblock   string    `json:"unblock,omitempty"`
+	// Bypassable: a person can let the release pass it.
+	Bypassable bool `json:"bypassable,omitempty"`
+	// Plain: the reason says what is judged, so that the id adds nothing.
+	Plain bool `json:"plain,omitempty"`
+	// ApprovedBy are the people who approved, and Need is how many it takes.
+	ApprovedBy []string `json:"approvedBy,omitempty"`
+	Need       int      `json:"need,omitempty"`
+	// Elsewhere is the channel that a shared extension ran for, when that is another one.
+	Elsewhere string `json:"elsewhere,omitempty"`
 }
 
 // ReleaseStatus is one release and its phase in each channel.
@@ -103,26 +121,91 @@ type ReleaseStatus struct {
 	Phases      map[string]string `json:"phases"`
 	Reasons     map[string]string `json:"reasons,omitempty"` // channel → why it is in that phase
 
-	Approvals  []entities.Approval `json:"approvals,omitempty"`
-	Bypasses   []entities.Bypass   `json:"bypasses,omitempty"`
-	Extensions []ExtensionStatus   `json:"extensions,omitempty"` // by key
+	Approvals  []ApprovalStatus  `json:"approvals,omitempty"`
+	Bypasses   []BypassStatus    `json:"bypasses,omitempty"`
+	Extensions []ExtensionStatus `json:"extensions,omitempty"` // by key
 }
 
 // ExtensionStatus is how far an extension is for one release.
 type ExtensionStatus struct {
-	Key   string `json:"key"`   // entities.Extension.ExtensionKey
-	State string `json:"state"` // waiting, running, done, failed
-	entities.ExtensionState
+	Key      string    `json:"key"` // Extension.RunKey
+	Name     string    `json:"name"`
+	State    string    `json:"state"`   // waiting, running, done, failed
+	Channel  string    `json:"channel"` // that it runs for; others share its outcome
+	Attempts int       `json:"attempts,omitempty"`
+	Since    time.Time `json:"since"`
+	Next     time.Time `json:"next,omitzero"`
+	Err      string    `json:"err,omitempty"`
+	Tail     string    `json:"tail,omitempty"` // end of its output, at most 500 bytes
+	Log      string    `json:"log,omitempty"`  // key of the whole output in the store
 }
 
-// PauseStatus is one pause in force.
-type PauseStatus = entities.Pause
+// InstanceStatus is one instance of a channel that has several.
+type InstanceStatus struct {
+	Name    string `json:"name"`
+	Runtime string `json:"runtime,omitempty"`
+	Status  string `json:"status"`
+	Current string `json:"current"`
+	Target  string `json:"target"`
+	Reason  string `json:"reason,omitempty"`
+}
 
-// Deletion is a service being taken down.
-type Deletion = entities.Deletion
+// ApprovalStatus is one person's word on a release and a topic (A14).
+type ApprovalStatus struct {
+	Topic   string       `json:"topic"`
+	Who     entities.Who `json:"who"`
+	At      time.Time    `json:"at"`
+	Reject  bool         `json:"reject,omitempty"`
+	Comment string       `json:"comment,omitempty"`
+	Version string       `json:"version,omitempty"` // of a single apply: the full version
+}
 
-// JournalLine is something that happened.
-type JournalLine = entities.JournalLine
+// BypassStatus lets one release pass one condition of one channel (A15).
+type BypassStatus struct {
+	Channel   string       `json:"channel"`
+	Condition string       `json:"condition"`
+	Who       entities.Who `json:"who"`
+	Reason    string       `json:"reason"`
+	At        time.Time    `json:"at"`
+}
+
+// RollbackStatus is a rollback under way, or what a channel was rolled back from (A22).
+type RollbackStatus struct {
+	Release string        `json:"release"`       // id of the release that was taken back, barred here
+	From    string        `json:"from"`          // its full version
+	Who     *entities.Who `json:"who,omitempty"` // nil: automatic
+	Reason  string        `json:"reason"`
+	At      time.Time     `json:"at"`
+	Failed  time.Time     `json:"failed,omitzero"` // FAILED_ROLLBACK since
+}
+
+// PauseStatus is one pause in force: of a channel, of the service (no channel), or, by Scope, of something wider
+// ("application", "runtime/NAME").
+type PauseStatus struct {
+	Channel string    `json:"channel,omitempty"`
+	Scope   string    `json:"scope,omitempty"`
+	By      string    `json:"by"`
+	Reason  string    `json:"reason,omitempty"`
+	At      time.Time `json:"at"`
+}
+
+// Deletion is a service being taken down (A24).
+type Deletion struct {
+	Who    entities.Who `json:"who"`
+	Reason string       `json:"reason,omitempty"`
+	At     time.Time    `json:"at"`
+	Gone   []string     `json:"gone,omitempty"` // channels, or instances, whose objects are removed
+}
+
+// JournalLine is something that happened; N counts up by one.
+type JournalLine struct {
+	N       int64     `json:"n"`
+	At      time.Time `json:"at"`
+	Channel string    `json:"channel,omitempty"`
+	// Release is the id of the release that the line says was opened; else empty.
+	Release string `json:"release,omitempty"`
+	Text    string `json:"text"`
+}
 
 // Explanation answers a Service's explain query: the lines a person reads, and what they are made
 // of.

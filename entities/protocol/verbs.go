@@ -23,7 +23,7 @@ type ReleaseRequest struct {
 	Act
 	Version string `json:"version"`
 	ID      string `json:"id,omitempty"`
-	// Parameters apply to all channels, ChannelParameters to one each; later wins (INTERFACE 1).
+	// Parameters apply to all channels, ChannelParameters to one each; later wins.
 	Parameters        map[string]any            `json:"parameters,omitempty"`
 	ChannelParameters map[string]map[string]any `json:"channelParameters,omitempty"`
 }
@@ -96,7 +96,7 @@ type PublishAnswer struct {
 	Pinned int64 `json:"pinned,omitempty"`
 }
 
-// ServicePublish tells a Service that its spec changed (signal with start). An empty spec: the
+// ServicePublish notifies a Service that its spec changed (signal with start). An empty spec: the
 // service is no longer declared.
 type ServicePublish struct {
 	Incarnation int64  `json:"incarnation"`
@@ -104,8 +104,8 @@ type ServicePublish struct {
 	Spec        string `json:"spec,omitempty"` // digest in the store
 	Store       string `json:"store"`
 	By          string `json:"by"`
-	// Pinned: it is taken over though a newer one is known (D15). At is when telling began: nothing
-	// overrides what was told later.
+	// Pinned: it is taken over though a newer one is known (D15). At is when notifying began: nothing
+	// overrides what was published later.
 	Pinned bool      `json:"pinned,omitempty"`
 	At     time.Time `json:"at,omitzero"`
 }
@@ -119,12 +119,12 @@ type ApplicationStatus struct {
 	Origin       Origin          `json:"origin"`
 	Manifest     string          `json:"manifest"`     // what services should know
 	Notified     int64           `json:"notified"`     // newest incarnation that all its services know
-	Told         string          `json:"told"`         // manifest that all its services know
+	NotifiedOf   string          `json:"notifiedOf"`   // manifest that all its services know
 	Incarnations []Incarnation   `json:"incarnations"` // newest last; a bounded tail, the store has all
 	Refused      []Refusal       `json:"refused,omitempty"`
 	Pin          *ApplicationPin `json:"pin,omitempty"`
-	Pause        *entities.Pause `json:"pause,omitempty"`
-	Untold       bool            `json:"untold,omitempty"` // services are being told that a pause began or ended
+	Pause        *PauseStatus    `json:"pause,omitempty"`
+	Announcing   bool            `json:"announcing,omitempty"` // that a pause began or ended, to services
 	Problem      string          `json:"problem,omitempty"`
 }
 
@@ -140,5 +140,10 @@ type Incarnation struct {
 	Causes   []string  `json:"causes,omitempty"`
 }
 
-// Refusal is a signal that did not validate.
-type Refusal = entities.Refusal
+// Refusal is a signal that did not validate: it changed nothing.
+type Refusal struct {
+	Verb   string    `json:"verb"`
+	By     string    `json:"by"`
+	Reason string    `json:"reason"`
+	At     time.Time `json:"at"`
+}

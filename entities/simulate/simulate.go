@@ -10,18 +10,21 @@ import (
 	"time"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/decide"
+	"github.com/converge-engine/converge/entities/loop"
 	"github.com/converge-engine/converge/entities/maestro"
+	"github.com/converge-engine/converge/entities/state"
 )
 
 // Input is what is played.
 type Input struct {
 	// State is the service as it is, with its spec. It is not changed.
-	State *entities.State
+	State *state.State
 	// Version is released at At.
 	Version string
 	At      time.Time
 	// Judge gives the verdict of a check at a moment of virtual time, and when it may next change.
-	Judge func(look entities.CheckLook, at time.Time) entities.CheckReading
+	Judge func(e entities.Evaluation, at time.Time) entities.CheckReading
 	// Apply is how long it takes from the start of an apply to stable objects, and Extension how long
 	// an extension runs. Zero is one minute.
 	Apply, Extension time.Duration
@@ -106,12 +109,12 @@ func orElse(d, otherwise time.Duration) time.Duration {
 	return otherwise
 }
 
-func clone(s *entities.State) (*entities.State, error) {
+func clone(s *state.State) (*state.State, error) {
 	raw, err := json.Marshal(s)
 	if err != nil {
 		return nil, fmt.Errorf("copy the state: %w", err)
 	}
-	out := entities.NewState(s.Application, s.Service)
+	out := state.New(s.Application, s.Service)
 	if err := json.Unmarshal(raw, out); err != nil {
 		return nil, fmt.Errorf("copy the state: %w", err)
 	}
@@ -121,11 +124,11 @@ func clone(s *entities.State) (*entities.State, error) {
 // play is a service in virtual time.
 type play struct {
 	Input
-	s        *entities.State
-	release  *entities.Release
+	s        *state.State
+	release  *state.Release
 	now, end time.Time
 	events   []event // what has begun and will end
-	decision *entities.Decision
+	decision *decide.Decision
 	timeline *Timeline
 }
 
@@ -136,12 +139,12 @@ type event struct {
 }
 
 // open opens the release with payloads of its own, as if it were rendered.
-func (p *play) open() *entities.Release {
-	payloads := map[string]string{}
-	for _, c := range p.s.Spec.Channels {
-		payloads[c.Name] = "simulated/" + p.Version + "/" + c.Name
+func (p *play) open() *state.Release {
+	payloads := map[entities.InstanceID]string{}
+	for _, id := range p.s.Spec.IDs() {
+		payloads[id] = "simulated/" + p.Version + "/" + id.Key()
 	}
-	r := p.s.OpenRelease(entities.NewRelease{
+	r := p.s.OpenRelease(state.NewRelease{
 		Version: p.Version, FullVersion: p.Version, Incarnation: p.s.Spec.Incarnation, Hash: p.s.Spec.Hash,
 		Payloads: payloads, By: "simulation",
 	}, p.now)
@@ -152,16 +155,19 @@ func (p *play) open() *entities.Release {
 // settleWhatRuns takes what is under way in reality as arrived: the play begins with nothing in
 // flight that nobody in it would end.
 func (p *play) settleWhatRuns() {
-	for _, name := range entities.SortedKeys(p.s.Instances) {
-		i := p.s.Instances[name]
-		i.Asked, i.Preflight, i.Lease = nil, nil, nil
-		if i.Progress.Running && i.Target != nil {
-			p.applied(name, *i.Target)
+	for _, id := range entities.SortedIDs(p.s.Instances) {
+		i := p.s.Instances[id]
+		i.Observed.Asked, i.Delivery.Lease = nil, nil
+		if i.Delivery.Apply.Running && i.Delivery.Target != nil {
+			p.applied(id, *i.Delivery.Target)
 		}
 	}
 	for _, c := range p.s.Spec.Channels {
-		if i := p.s.Instance(c.Name); i.Known == "" && i.Reading.Err == nil { // nobody looked yet: nothing is there
-			p.s.Looked(c.Name, "", entities.Reading{At: p.now}, true, p.now)
+		p.s.Channel(c.Name).Preflight = nil
+	}
+	for _, id := range p.s.Spec.IDs() {
+		if o := &p.s.Instance(id).Observed; o.Digest == "" && o.Reading.Err == nil { // nothing was read yet: nothing is there
+			p.s.Observed(id, "", entities.Reading{At: p.now}, true, p.now)
 		}
 	}
 	for _, r := range p.s.Releases {
@@ -194,7 +200,7 @@ func (p *play) run() {
 func (p *play) settle() {
 	for range maxTurns {
 		p.endDue()
-		p.decision = p.s.Settle(p.now, entities.Mode{})
+		p.decision = loop.Settle(p.s, p.now, decide.Mode{})
 		busy := p.begin(p.decision)
 		if !p.judge() && !p.approve() && !busy {
 			break
@@ -215,23 +221,23 @@ func (p *play) endDue() {
 
 // begin starts the work of a decision. Work that takes no time is done; it tells whether there was
 // any such.
-func (p *play) begin(d *entities.Decision) bool {
+func (p *play) begin(d *decide.Decision) bool {
 	for _, op := range d.Applies {
-		p.events = append(p.events, event{p.now.Add(p.Apply), func() { p.applied(op.Channel, op.Target) }})
+		p.events = append(p.events, event{p.now.Add(p.Apply), func() { p.applied(op.Instance, op.Target) }})
 	}
 	for _, op := range d.Extensions {
 		p.events = append(p.events, event{p.now.Add(p.Extension), func() { p.s.ExtensionEnded(op, "", "", "", p.now) }})
 	}
 	for _, op := range d.Asks {
-		p.s.AskAnswered(op.Channel, op.Target, entities.Reading{At: p.now, Objects: []entities.Object{{Name: p.s.Service, Type: "simulated", Status: entities.ObjectPending}}})
+		p.s.AskAnswered(op.Instance, op.Target, entities.Reading{At: p.now, Objects: []entities.Object{{Name: p.s.Service, Type: "simulated", Status: entities.ObjectPending}}})
 	}
 	for _, op := range d.Renders {
-		p.s.Rendered(op.Release, op.Channel, entities.Target{FullVersion: op.Present, Payload: "simulated"})
+		p.s.Rendered(op.Release, op.Instance, entities.Target{FullVersion: op.Present, Payload: "simulated"})
 	}
 	for _, op := range d.Preflights {
 		readings := map[string]entities.CheckReading{}
-		for _, look := range op.Checks {
-			readings[look.Key()] = p.reading(look)
+		for _, e := range op.Checks {
+			readings[e.Key()] = p.reading(e)
 		}
 		p.s.PreflightDone(op, readings, p.now)
 	}
@@ -245,16 +251,16 @@ func (p *play) begin(d *entities.Decision) bool {
 }
 
 // applied: the runtime did as it was told, and reports it.
-func (p *play) applied(channel string, target entities.Target) {
-	p.s.ApplyEnded(channel, target, "", false, p.now)
-	p.s.Looked(channel, target.FullVersion, entities.Reading{At: p.now, Objects: []entities.Object{{
+func (p *play) applied(id entities.InstanceID, target entities.Target) {
+	p.s.ApplyEnded(id, target, "", false, p.now)
+	p.s.Observed(id, target.FullVersion, entities.Reading{At: p.now, Objects: []entities.Object{{
 		Name: p.s.Service, Type: "simulated", Status: entities.ObjectSucceeded,
 		Versions: []entities.ObjectVersion{{Version: target.FullVersion, Active: true}},
 	}}}, true, p.now)
 }
 
-func (p *play) reading(look entities.CheckLook) entities.CheckReading {
-	r := p.Judge(look, p.now)
+func (p *play) reading(e entities.Evaluation) entities.CheckReading {
+	r := p.Judge(e, p.now)
 	r.At = p.now
 	return r
 }
@@ -262,10 +268,10 @@ func (p *play) reading(look entities.CheckLook) entities.CheckReading {
 // judge answers the checks that are wanted, and tells whether any answer was news.
 func (p *play) judge() bool {
 	news := false
-	for _, look := range p.s.CheckLooks() {
-		r := p.reading(look)
-		if r.Digest() != look.Known {
-			p.s.CheckSeen(look, r, p.now)
+	for _, e := range p.decision.Evaluations(p.s) {
+		r := p.reading(e)
+		if r.Digest() != e.Known {
+			p.s.Evaluated(e, r, p.now)
 			news = true
 		}
 	}
@@ -284,7 +290,7 @@ func (p *play) approve() bool {
 			continue
 		}
 		for _, g := range d.Gates {
-			if g.Verdict == entities.Wait && p.word(c, g.ID, d.Next) {
+			if g.Kind == decide.KindApproval && g.Verdict == entities.Wait && p.word(c, g.Subject, d.Next) {
 				given = true
 			}
 		}
@@ -293,9 +299,8 @@ func (p *play) approve() bool {
 }
 
 // word is one more person's approval.
-func (p *play) word(c entities.ChannelSpec, gate string, r *entities.Release) bool {
-	topic, ok := cutApproval(gate)
-	if !ok || r == nil {
+func (p *play) word(c entities.ChannelSpec, topic string, r *state.Release) bool {
+	if r == nil {
 		return false
 	}
 	who := entities.Who{Name: fmt.Sprintf("person %d", len(r.Approvals)+1)}
@@ -306,22 +311,26 @@ func (p *play) word(c entities.ChannelSpec, gate string, r *entities.Release) bo
 		for _, may := range condition.Approvers {
 			if group, ok := cutGroup(may); ok {
 				who.Groups = append(who.Groups, group)
-			} else if !slices.ContainsFunc(r.Approvals, func(a entities.Approval) bool { return a.Who.Name == may && a.Topic == topic }) {
+			} else if !slices.ContainsFunc(r.Approvals, func(a state.Approval) bool { return a.Who.Name == may && a.Topic == topic }) {
 				who.Name = may
 			}
 		}
 	}
-	_, err := p.s.Approve(r.FullVersion, entities.Approval{Topic: topic, Who: who, At: p.now})
-	return err == nil
+	effect, err := p.s.Approve(r.FullVersion, state.Approval{Topic: topic, Who: who, At: p.now})
+	if err != nil {
+		return false
+	}
+	effect()
+	return true
 }
 
-func (p *play) channel(name string) (entities.ChannelDecision, bool) {
+func (p *play) channel(name string) (decide.ChannelDecision, bool) {
 	for _, d := range p.decision.Channels {
 		if d.Channel == name {
 			return d, true
 		}
 	}
-	return entities.ChannelDecision{}, false
+	return decide.ChannelDecision{}, false
 }
 
 // next is the next moment at which anything may happen; false: never.
@@ -339,8 +348,8 @@ func (p *play) next() (time.Time, bool) {
 	for _, e := range p.events {
 		consider(e.at)
 	}
-	for _, look := range p.s.CheckLooks() {
-		consider(p.reading(look).Next)
+	for _, e := range p.decision.Evaluations(p.s) {
+		consider(p.reading(e).Next)
 	}
 	return next, !next.IsZero()
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/state"
 )
 
 const day = 24 * time.Hour
@@ -18,16 +19,16 @@ const day = 24 * time.Hour
 var friday = time.Date(2026, 11, 20, 17, 30, 0, 0, time.UTC)
 
 // shop goes to staging, then to production: within office hours, approved by two, with a week of soak.
-func shop() *entities.State {
-	s := entities.NewState("shop", "web")
+func shop() *state.State {
+	s := state.New("shop", "web")
 	timing := entities.RuntimeTiming{PollInterval: time.Second, ApplyTimeout: 5 * time.Minute, FetchTimeout: time.Minute, MaxAttempts: 3, GracePeriod: time.Minute}
 	s.Spec = &entities.Spec{
 		Application: "shop", Service: "web", Incarnation: 3, ProgressDeadline: 10 * time.Minute,
-		Runtimes: map[string]entities.RuntimeSpec{"local": {Kind: entities.RuntimeFake, Mode: entities.FetchStructured, Looks: true, Timing: timing}},
+		Runtimes: map[string]*entities.RuntimeSpec{"local": {Kind: entities.RuntimeFake, Mode: entities.FetchStructured, Observable: true, Timing: timing}},
 		Channels: []entities.ChannelSpec{
-			{Name: "staging", Runtime: "local", Template: "t", Drift: entities.DriftEnforce, ProgressDeadline: 10 * time.Minute},
+			{Name: "staging", Instances: []entities.InstanceSpec{{Name: entities.OnlyInstance, Runtime: "local", Template: "t"}}, Drift: entities.DriftEnforce, ProgressDeadline: 10 * time.Minute},
 			{
-				Name: "production", Runtime: "local", Template: "t", Drift: entities.DriftEnforce, ProgressDeadline: 10 * time.Minute,
+				Name: "production", Instances: []entities.InstanceSpec{{Name: entities.OnlyInstance, Runtime: "local", Template: "t"}}, Drift: entities.DriftEnforce, ProgressDeadline: 10 * time.Minute,
 				Conditions: []entities.Condition{
 					{ID: "channel-stable/staging", Kind: entities.ChannelStable, Channels: []string{"staging"}},
 					{ID: "approval/go-live", Kind: entities.ManualApproval, Topic: "go-live", MinApprovers: 2, Approvers: []string{"group:sre"}},
@@ -43,8 +44,8 @@ func shop() *entities.State {
 }
 
 // judge opens on weekdays at nine, and finds nothing wrong otherwise.
-func judge(look entities.CheckLook, at time.Time) entities.CheckReading {
-	if look.ID != "office-hours" {
+func judge(e entities.Evaluation, at time.Time) entities.CheckReading {
+	if e.ID != "office-hours" {
 		return entities.CheckReading{Verdict: entities.Pass, Reason: "assumed"}
 	}
 	open := time.Date(at.Year(), at.Month(), at.Day(), 9, 0, 0, 0, time.UTC)
@@ -95,7 +96,7 @@ func TestEndsWhereAPersonIsWaitedFor(t *testing.T) { // A14
 }
 
 func TestCutOff(t *testing.T) {
-	never := func(look entities.CheckLook, at time.Time) entities.CheckReading {
+	never := func(e entities.Evaluation, at time.Time) entities.CheckReading {
 		return entities.CheckReading{Verdict: entities.Wait, Reason: "later", Next: at.Add(time.Hour)}
 	}
 	got, err := Run(Input{State: shop(), Version: "v9", At: friday, Judge: never, Approve: true, Until: 3 * day})

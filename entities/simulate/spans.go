@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/decide"
 	"github.com/converge-engine/converge/entities/maestro"
 )
 
@@ -42,12 +43,12 @@ func (c *Channel) span(s Span) {
 
 // doing says what a channel does now about the release.
 func (p *play) doing(channel string) (Kind, []string) {
-	i := p.s.Instances[channel]
+	c := p.s.Channels[channel]
 	switch phase := p.phase(channel); phase {
 	case maestro.Succeeded:
 		return Runs, nil
 	case maestro.InProgress:
-		if i != nil && !i.StableSince.IsZero() {
+		if c != nil && !c.StableSince.IsZero() {
 			return Soaks, p.soak(channel)
 		}
 		return Deploys, nil
@@ -60,7 +61,7 @@ func (p *play) doing(channel string) (Kind, []string) {
 
 func (p *play) reasons(channel string) []string {
 	d, _ := p.channel(channel)
-	return slices.Clone(d.Reasons)
+	return d.Texts()
 }
 
 // soak names what a channel is watched by after a deployment.
@@ -93,20 +94,20 @@ func (p *play) holds(channel string) []string {
 	}
 	for _, g := range d.Gates {
 		// What is not asked yet says nothing of its own.
-		_, asked := cutApproval(g.ID)
-		if g.Verdict != entities.Pass && !g.Later() && !(asked && p.Approve) {
+		asked := g.Kind == decide.KindApproval
+		if g.Verdict != entities.Pass && g.Code != decide.CodeNotAsked && !(asked && p.Approve) {
 			out = append(out, held(g))
 		}
 	}
 	if d.Status == entities.StatusPaused {
-		out = append(out, d.Reasons...)
+		out = append(out, d.Texts()...)
 	}
 	return out
 }
 
 // held names a condition by its id, unless its reason says all.
-func held(g entities.Judgement) string {
-	if strings.HasPrefix(g.ID, "channel-stable/") || g.ID == "in-progress" || g.Reason == "" {
+func held(g decide.Judgement) string {
+	if g.Kind == decide.KindChannelStable || g.Kind == decide.KindInProgress || g.Reason == "" {
 		return first(g.Reason, g.ID)
 	}
 	return g.ID + ": " + g.Reason
@@ -124,7 +125,5 @@ func first(texts ...string) string {
 func (p *play) finish(cut bool) {
 	p.timeline.To, p.timeline.CutOff = p.now, cut
 }
-
-func cutApproval(id string) (topic string, ok bool) { return strings.CutPrefix(id, "approval/") }
 
 func cutGroup(approver string) (group string, ok bool) { return strings.CutPrefix(approver, "group:") }

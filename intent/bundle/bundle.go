@@ -94,7 +94,7 @@ func fillObject(raw []byte, values map[string]any) ([]byte, error) {
 	return canonical.JSON(filled)
 }
 
-// KeepsText tells whether an object asks for its text to stay as it is.
+// KeepsText reports whether an object asks for its text to stay as it is.
 func KeepsText(object map[string]any) bool {
 	metadata, _ := object["metadata"].(map[string]any)
 	annotations, _ := metadata["annotations"].(map[string]any)
@@ -106,13 +106,13 @@ func objectTitle(object map[string]any) string {
 	return fmt.Sprintf("%v/%v", object["kind"], metadata["name"])
 }
 
-// position is where in an object a value stands, as far as it tells whether only text fits there.
+// position is where in an object a value stands, as far as it shows whether only text fits there.
 type position struct {
 	depth       int
 	parent, key string // of items of a list: the key of the list
 }
 
-// isConfig tells whether an object is a ConfigMap or a Secret, whose data is text.
+// isConfig reports whether an object is a ConfigMap or a Secret, whose data is text.
 func isConfig(object map[string]any) bool {
 	return object["apiVersion"] == "v1" && (object["kind"] == "ConfigMap" || object["kind"] == "Secret")
 }
@@ -120,7 +120,7 @@ func isConfig(object map[string]any) bool {
 // below is the position of an entry. Items of lists stand at the position of their list.
 func (p position) below(key string) position { return position{p.depth + 1, p.key, key} }
 
-// textual tells whether Kubernetes takes only text here; config says that the object is one whose
+// textual reports whether Kubernetes takes only text here; config says that the object is one whose
 // data is text.
 func (p position) textual(config bool) bool {
 	switch p.parent {

@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/intent/config"
 	"github.com/converge-engine/converge/intent/incarnation"
 	"github.com/converge-engine/converge/intent/internal/strict"
+	"github.com/converge-engine/converge/intent/internal/substitute"
 )
 
 var keyRE = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$`)
@@ -98,11 +100,7 @@ func (c *compiler) unknownRuntime(name string) strict.Fault {
 
 // channelNames lists the channels in file order.
 func (c *compiler) channelNames() []string {
-	var names []string
-	for _, channel := range c.channels {
-		names = append(names, channel.Name)
-	}
-	return names
+	return strict.Map(c.channels, func(channel incarnation.Channel) string { return channel.Name })
 }
 
 func (c *compiler) unknownChannel(name config.Name, among []string) strict.Fault {
@@ -110,17 +108,6 @@ func (c *compiler) unknownChannel(name config.Name, among []string) strict.Fault
 		return strict.Fault{Code: "unknown-channel", Message: fmt.Sprintf("the service does not go to release channel %q", string(name)), Expected: strict.OneOf(among)}
 	}
 	return strict.Unknown("unknown-channel", fmt.Sprintf("no release channel %q", string(name)), string(name), among)
-}
-
-// matching lists the channels that have all labels of a selector.
-func (c *compiler) matching(selector map[string]string) []string {
-	var names []string
-	for _, channel := range c.channels {
-		if matches(selector, channel.Labels) {
-			names = append(names, channel.Name)
-		}
-	}
-	return names
 }
 
 func matches(selector, labels map[string]string) bool {
@@ -163,9 +150,9 @@ func (c *compiler) choose(d *strict.Decoder, path string, from choice) []string 
 
 func (c *compiler) selected(d *strict.Decoder, path string, selector map[string]string, among []string) []string {
 	var found []string
-	for _, name := range c.matching(selector) {
-		if slices.Contains(among, name) {
-			found = append(found, name)
+	for _, channel := range c.channels {
+		if matches(selector, channel.Labels) && slices.Contains(among, channel.Name) {
+			found = append(found, channel.Name)
 		}
 	}
 	if len(found) == 0 && !c.partial {
@@ -192,12 +179,83 @@ func (c *compiler) labelsOf(among []string) []string {
 
 // selectorText is a selector as conditions are named: tier=prod,zone=eu.
 func selectorText(selector map[string]string) string {
-	text := ""
-	for i, key := range strict.Keys(selector) {
-		if i > 0 {
-			text += ","
+	return strings.Join(strict.Map(strict.Keys(selector), func(key string) string { return key + "=" + selector[key] }), ",")
+}
+
+// pick finds the one runtime of a channel that the service runs on there: the one it names, or the
+// only one that fits what it says.
+func (s *serviceCompiler) pick(channel string, d *draft) (runtimeRef, bool) {
+	refs := s.refs[channel]
+	if wanted := string(s.Spec.Runtime); wanted != "" {
+		if i := slices.IndexFunc(refs, func(ref runtimeRef) bool { return ref.name == wanted }); i >= 0 {
+			return refs[i], s.suits(channel, refs[i], d)
 		}
-		text += key + "=" + selector[key]
+		if !s.partial && !s.misnamed && !s.Faulty("runtime") {
+			s.reportIn(s.Decoder, "runtime", channel, substitute.Trouble{InChannel: true, Fault: strict.Unknown("unknown-runtime", fmt.Sprintf("there is no runtime %q", wanted), wanted, namesOf(refs))})
+		}
+		return runtimeRef{}, false
 	}
-	return text
+	if len(refs) == 1 {
+		return refs[0], s.suits(channel, refs[0], d)
+	}
+	fitting := slices.DeleteFunc(slices.Clone(refs), func(ref runtimeRef) bool { return d.misfit(s.runtimes[ref.name].Kind) != nil })
+	if len(fitting) == 1 {
+		return fitting[0], true
+	}
+	if s.partial || s.misnamed || s.config.Application.Faulty("releaseChannels") || s.unresolved(channel) {
+		return runtimeRef{}, false
+	}
+	fault := strict.Fault{Code: "no-runtime", Message: "no runtime can run this service", Expected: "a runtime there, or the service to leave the release channel out"}
+	if len(refs) > 0 {
+		fault.Expected = fmt.Sprintf("one of kind %s there, or the service to leave the release channel out", d.wants())
+	}
+	if len(fitting) > 1 {
+		fault = strict.Fault{Code: "ambiguous-runtime", Message: "several runtimes could run this service", Expected: `"runtime" to be ` + strict.OneOf(namesOf(fitting))}
+	}
+	s.reportIn(s.Decoder, "runtime", channel, substitute.Trouble{InChannel: true, Fault: fault})
+	return runtimeRef{}, false
+}
+
+func namesOf(refs []runtimeRef) []string {
+	return strict.Map(refs, func(ref runtimeRef) string { return ref.name })
+}
+
+// suits reports whether the runtime is of a kind that the service says something for.
+func (s *serviceCompiler) suits(channel string, ref runtimeRef, d *draft) bool {
+	wrong := d.misfit(s.runtimes[ref.name].Kind)
+	if wrong == nil {
+		return true
+	}
+	if s.Faulty("kubernetes") || s.Faulty("custom") || s.Faulty("perReleaseChannel") {
+		return false
+	}
+	fault := wrong.v
+	fault.Message = fmt.Sprintf("runtime %q, of kind %s, %s", ref.name, s.runtimes[ref.name].Kind, fault.Message)
+	s.reportIn(s.Decoder, wrong.at, channel, substitute.Trouble{InChannel: true, Fault: fault})
+	return false
+}
+
+// wants is the kind of runtime that a service is written for.
+func (d *draft) wants() entities.RuntimeKind {
+	if d.kubernetes != nil {
+		return entities.RuntimeKubernetes
+	}
+	return entities.RuntimeCustom
+}
+
+// misfit says what keeps a service off runtimes of a kind; nil is nothing. Runtimes in memory take
+// anything.
+func (d *draft) misfit(kind entities.RuntimeKind) *located[strict.Fault] {
+	switch {
+	case kind == entities.RuntimeKubernetes && d.customAt != "":
+		return &located[strict.Fault]{strict.Fault{Code: "wrong-kind", Message: "runs no commands", Expected: `"kubernetes" instead of "custom"`}, d.customAt}
+	case kind == entities.RuntimeKubernetes && d.kubernetes == nil:
+		return &located[strict.Fault]{strict.Fault{
+			Code: "missing-field", Message: "does not know what the service is made of",
+			Expected: `"kubernetes" with manifests, a kustomization or a chart`,
+		}, "kubernetes"}
+	case kind == entities.RuntimeCustom && d.kubernetes != nil:
+		return &located[strict.Fault]{strict.Fault{Code: "wrong-kind", Message: "takes no objects", Expected: `"custom" instead of "kubernetes", or a runtime of kind kubernetes`}, d.kubernetes.at}
+	}
+	return nil
 }

@@ -37,7 +37,7 @@ type Compiled struct {
 	definitions definitions
 }
 
-// Specs are the service specs of the incarnation, by service. What judges their checks and what their
+// Specs are the service specs of the incarnation, by service. How their checks are evaluated and what their
 // extensions run is returned by Checks and Extensions.
 func (c *Compiled) Specs() (map[string]entities.Spec, error) {
 	specs, err := incarnation.Specs(c.Incarnation, c.known)
@@ -61,7 +61,7 @@ func Compile(config *Loaded) (*Compiled, error) {
 type compiler struct {
 	config *config.Config
 	inputs *sources.Objects
-	// partial: something could not be read. What refers to names is then not judged, because the
+	// partial: something could not be read. What refers to names is then not checked, because the
 	// name may stand in what is missing.
 	partial    bool
 	misnamed   bool // some runtime's name is wrong, and may be the one that is referred to
@@ -105,7 +105,7 @@ func compile(config *Loaded, partial bool) (*Compiled, strict.Problems) {
 		refs: map[string][]runtimeRef{}, runtimes: map[string]entities.RuntimeDefinition{},
 		bundles: map[string]bundle.Bundle{}, claims: map[claimKey]claim{},
 		protections: map[string]*protectionDoc{}, extensions: map[string]*extensionDoc{},
-		definitions: newDefinitions(config.Dir), shared: map[string]entities.ExtensionDefinition{},
+		definitions: definitions{config.Dir, map[string]entities.CheckDefinition{}, map[string]entities.ExtensionDefinition{}}, shared: map[string]entities.ExtensionDefinition{},
 		goes: map[string][]string{}, parameterTypes: map[string]map[string]entities.ParamType{}, waits: map[string][]dependency{},
 	}
 	for _, known := range config.Options.Runtimes {
@@ -144,9 +144,7 @@ func compile(config *Loaded, partial bool) (*Compiled, strict.Problems) {
 		own[i].Owner = doc.Application
 		c.runtimes[own[i].Name] = own[i]
 	}
-	for _, name := range strict.Keys(c.runtimes) {
-		compiled.known = append(compiled.known, c.runtimes[name])
-	}
+	compiled.known = strict.Map(strict.Keys(c.runtimes), func(name string) entities.RuntimeDefinition { return c.runtimes[name] })
 	return compiled, nil
 }
 
@@ -163,8 +161,7 @@ func (c *compiler) noApplication() {
 
 // report adds a problem at a path of a document.
 func (c *compiler) report(d *strict.Decoder, path string, fault strict.Fault) {
-	at := d.At(path)
-	c.problems = append(c.problems, strict.Problem{File: d.File, Line: at.Line, Column: at.Column, Path: d.Shown(path), Fault: fault})
+	c.problems = append(c.problems, d.Problem(path, fault))
 }
 
 // reportIn adds trouble that other channels may have too: they become one problem.
@@ -189,8 +186,7 @@ func (c *compiler) all() strict.Problems {
 		if t.trouble.InChannel {
 			fault.Message += " in " + channelList(t.channels)
 		}
-		at := t.decoder.At(t.path)
-		all = append(all, strict.Problem{File: t.decoder.File, Line: at.Line, Column: at.Column, Path: t.decoder.Shown(t.path), Fault: fault})
+		all = append(all, t.decoder.Problem(t.path, fault))
 	}
 	return all.Sorted()
 }

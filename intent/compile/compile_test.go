@@ -17,8 +17,8 @@ import (
 	"github.com/converge-engine/converge/intent/config"
 	"github.com/converge-engine/converge/intent/incarnation"
 	"github.com/converge-engine/converge/intent/internal/canonical"
-	"github.com/converge-engine/converge/intent/internal/intenttest"
 	"github.com/converge-engine/converge/intent/internal/strict"
+	"github.com/converge-engine/converge/tests/intenttest"
 )
 
 func TestIncarnationOfTheShop_D4(t *testing.T) {
@@ -88,14 +88,14 @@ func TestIncarnationIsReadBackWhole_D5(t *testing.T) {
 }
 
 // What is rules and what is payload: only a change of payload changes a template (B9).
-func TestTemplatesTellPayloadFromRules_B9(t *testing.T) {
+func TestTemplatesSeparatePayloadFromRules_B9(t *testing.T) {
 	templates := func(c *compile.Compiled) map[string]string {
 		specs, err := c.Specs()
 		require.NoError(t, err)
 		all := map[string]string{}
 		for _, service := range strict.Keys(specs) {
 			for _, channel := range specs[service].Channels {
-				all[service+"/"+channel.Name] = channel.Template
+				all[service+"/"+channel.Name] = channel.Instances[0].Template
 			}
 		}
 		return all
@@ -246,8 +246,8 @@ func TestRuntimesOfOthersMayBeNamed_D11(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// C10: a look that is a Job costs seconds and objects, so it is rarer unless the file says otherwise.
-func TestCommandsAsJobs(t *testing.T) {
+// An observation that is a Job costs seconds and objects, so it is rarer unless the file says otherwise.
+func TestCommandsAsJobs_C10(t *testing.T) {
 	const text = `
 apiVersion: converge/v1
 kind: Application

@@ -1,7 +1,6 @@
 package compile
 
 import (
-	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -17,19 +16,16 @@ import (
 // extensionUse is where an extension is used.
 type extensionUse struct {
 	config.ExtensionUse
-	d  *strict.Decoder
-	at string
+	place
 }
 
 func extensionUses(d *strict.Decoder, at string, all []config.ExtensionUse) []extensionUse {
 	var uses []extensionUse
 	for i, use := range all {
-		uses = append(uses, extensionUse{use, d, strict.Index(at, i)})
+		uses = append(uses, extensionUse{use, placeOf(d, strict.Index(at, i), "extension", use.Name, use.Ref)})
 	}
 	return uses
 }
-
-func (u extensionUse) id() string { return cmp.Or(string(u.Name), string(u.Ref)) }
 
 // stageOrder is the order of the stages at which extensions run.
 var stageOrder = []entities.Stage{entities.PreApproval, entities.PostApproval, entities.Deployment, entities.PostDeployment}
@@ -84,19 +80,7 @@ func (f *filling) run(run config.ExtensionRun, into *entities.ExtensionDefinitio
 	}
 }
 
-// checkExtensions checks extensions where they are used, once for all services.
-func (c *compiler) checkExtensions(uses []extensionUse) {
-	for i, use := range uses {
-		c.checkExtension(use)
-		for _, earlier := range uses[:i] {
-			if earlier.id() == use.id() && use.id() != "" {
-				c.report(use.d, use.at, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("there are two extensions %q here", use.id()), Expected: `another "name" for one of them`})
-				break
-			}
-		}
-	}
-}
-
+// checkExtension checks an extension where it is used, once for all services.
 func (c *compiler) checkExtension(use extensionUse) {
 	switch {
 	case use.Ref != "":
@@ -111,8 +95,8 @@ func (c *compiler) checkExtension(use extensionUse) {
 	}
 	c.checkRun(&filling{c: c, d: use.d, at: use.at}, use.ExtensionRun)
 	for i, name := range use.DependsOn {
-		if string(name) == use.id() && name != "" {
-			c.report(use.d, strict.Index(use.at+".dependsOn", i), strict.Fault{Code: "cycle", Message: fmt.Sprintf("extension %q would wait for itself", use.id())})
+		if string(name) == use.id && name != "" {
+			c.report(use.d, strict.Index(use.at+".dependsOn", i), strict.Fault{Code: "cycle", Message: fmt.Sprintf("extension %q would wait for itself", use.id)})
 		}
 	}
 }
@@ -123,30 +107,12 @@ func (c *compiler) checkExtensionRef(use extensionUse) {
 			c.report(use.d, use.at+"."+field, strict.Fault{Code: "one-of", Message: fmt.Sprintf(`"ref" and %q are both given`, field), Expected: "one of them"})
 		}
 	}
-	doc := c.extensions[string(use.Ref)]
-	if doc == nil {
-		if !c.partial && !use.d.Faulty(use.at+".ref") {
-			c.report(use.d, use.at+".ref", unknownDocument("extension", string(use.Ref), strict.Keys(c.extensions)))
-		}
-		return
-	}
-	c.checkReference(doc.declared(), reference{use.d, use.at, use.Parameters})
+	checkRef(c, c.extensions, use.place, use.Ref, use.Parameters)
 }
 
 // runs compiles the extensions of the service in one channel, each after those that it depends on.
 func (s *serviceCompiler) runs(in *substitute.Scope, ref runtimeRef, uses []extensionUse) []entities.Extension {
-	var all []extensionUse
-	for _, use := range uses {
-		at := slices.IndexFunc(all, func(o extensionUse) bool { return o.id() == use.id() })
-		if at < 0 {
-			all = append(all, use)
-		} else if all[at].d != use.d || listOf(all[at].at) != listOf(use.at) {
-			s.reportIn(use.d, use.at, in.Channel, substitute.Trouble{InChannel: true, Fault: strict.Fault{
-				Code: "duplicate-name", Message: fmt.Sprintf("service %s has an extension %q from %s:%d, too,", in.Service, use.id(), all[at].d.File, all[at].d.At(all[at].at).Line),
-				Expected: `another "name" for one of them`,
-			}})
-		}
-	}
+	all := distinct(s, in, uses)
 	s.dependsOn(in.Channel, all)
 	var compiled []entities.Extension
 	for _, use := range s.inOrder(in.Channel, all) {
@@ -160,14 +126,14 @@ func (s *serviceCompiler) dependsOn(channel string, all []extensionUse) {
 	for _, use := range all {
 		for i, name := range use.DependsOn {
 			at := strict.Index(use.at+".dependsOn", i)
-			of := slices.IndexFunc(all, func(o extensionUse) bool { return o.id() == string(name) })
+			of := slices.IndexFunc(all, func(o extensionUse) bool { return o.id == string(name) })
 			switch {
-			case string(name) == use.id() || use.d.Faulty(at): // reported
+			case string(name) == use.id || use.d.Faulty(at): // reported
 			case of < 0:
 				var names []string
 				for _, o := range all {
-					if o.id() != use.id() && o.id() != "" {
-						names = append(names, o.id())
+					if o.id != use.id && o.id != "" {
+						names = append(names, o.id)
 					}
 				}
 				fault := unknownDocument("extension", string(name), names)
@@ -178,7 +144,7 @@ func (s *serviceCompiler) dependsOn(channel string, all []extensionUse) {
 				s.reportIn(use.d, at, channel, substitute.Trouble{Fault: fault, InChannel: true})
 			case all[of].stage() > use.stage() && use.stage() >= 0:
 				s.reportIn(use.d, at, channel, substitute.Trouble{Fault: strict.Fault{
-					Code: "cycle", Message: fmt.Sprintf("extension %q runs at %s and would wait for %q, which runs later, at %s", use.id(), use.Lifecycle, name, all[of].Lifecycle),
+					Code: "cycle", Message: fmt.Sprintf("extension %q runs at %s and would wait for %q, which runs later, at %s", use.id, use.Lifecycle, name, all[of].Lifecycle),
 					Expected: "one of the same stage or an earlier one",
 				}})
 			}
@@ -190,51 +156,22 @@ func (s *serviceCompiler) dependsOn(channel string, all []extensionUse) {
 // keep their order. A cycle is refused and named.
 func (s *serviceCompiler) inOrder(channel string, all []extensionUse) []extensionUse {
 	slices.SortStableFunc(all, func(a, b extensionUse) int { return a.stage() - b.stage() })
-	var ordered []extensionUse
-	done := map[string]bool{}
-	waits := func(use extensionUse) []extensionUse {
-		var before []extensionUse
+	ordered, cycle := after(all, func(use extensionUse) string { return use.id }, func(use extensionUse) []string {
+		var before []string
 		for _, o := range all {
-			if slices.Contains(use.DependsOn, config.Name(o.id())) && o.stage() == use.stage() && !done[o.id()] {
-				before = append(before, o)
+			if slices.Contains(use.DependsOn, config.Name(o.id)) && o.stage() == use.stage() {
+				before = append(before, o.id)
 			}
 		}
 		return before
-	}
-	for len(ordered) < len(all) {
-		next := slices.IndexFunc(all, func(use extensionUse) bool { return !done[use.id()] && len(waits(use)) == 0 })
-		if next < 0 {
-			s.extensionCycle(channel, all[slices.IndexFunc(all, func(use extensionUse) bool { return !done[use.id()] })], waits)
-			return nil
-		}
-		done[all[next].id()] = true
-		ordered = append(ordered, all[next])
+	})
+	if len(cycle) > 2 { // else reported
+		first := all[slices.IndexFunc(all, func(use extensionUse) bool { return use.id == cycle[0] })]
+		s.reportIn(first.d, first.at+".dependsOn", channel, substitute.Trouble{Fault: strict.Fault{
+			Code: "cycle", Message: "extensions wait for each other: " + strings.Join(cycle, " → "),
+		}})
 	}
 	return ordered
-}
-
-// extensionCycle walks along dependencies until an extension comes again.
-func (s *serviceCompiler) extensionCycle(channel string, from extensionUse, waits func(extensionUse) []extensionUse) {
-	trail := []extensionUse{from}
-	var names []string
-	for {
-		next := waits(trail[len(trail)-1])[0]
-		at := slices.IndexFunc(trail, func(o extensionUse) bool { return o.id() == next.id() })
-		if at < 0 {
-			trail = append(trail, next)
-			continue
-		}
-		for _, use := range trail[at:] {
-			names = append(names, use.id())
-		}
-		first := trail[at]
-		if len(names) > 1 { // else reported
-			s.reportIn(first.d, first.at+".dependsOn", channel, substitute.Trouble{Fault: strict.Fault{
-				Code: "cycle", Message: "extensions wait for each other: " + strings.Join(append(names, first.id()), " → "),
-			}})
-		}
-		return
-	}
 }
 
 func (s *serviceCompiler) extension(in *substitute.Scope, ref runtimeRef, use extensionUse) entities.Extension {
@@ -249,7 +186,7 @@ func (s *serviceCompiler) extension(in *substitute.Scope, ref runtimeRef, use ex
 	}
 	definition := entities.ExtensionDefinition{
 		Application: in.Application, Service: in.Service, ServiceID: in.Application + "." + in.Service, Channel: in.Channel,
-		Name: use.id(), Dir: path.Dir(f.d.File),
+		Name: use.id, Dir: path.Dir(f.d.File),
 	}
 	f.run(run, &definition)
 	remote := run.Worker == "remote"
@@ -261,12 +198,10 @@ func (s *serviceCompiler) extension(in *substitute.Scope, ref runtimeRef, use ex
 	key := s.sharedKey(f, use, run)
 	retry := s.retrying(nil, "", run.Retry)
 	compiled := entities.Extension{
-		Name: use.id(), Stage: entities.Stage(use.Lifecycle), Key: key, Timeout: run.Timeout.Or(defaultApplyTimeout),
+		Name: use.id, Stage: entities.Stage(use.Lifecycle), Key: key, Timeout: run.Timeout.Or(defaultApplyTimeout),
 		MaxAttempts: retry.attempts, RetryBackoff: retry.backoff, RetryMax: retry.longest, Remote: remote,
 	}
-	for _, name := range use.DependsOn {
-		compiled.After = append(compiled.After, string(name))
-	}
+	compiled.After = strict.Map(use.DependsOn, func(name config.Name) string { return string(name) })
 	compiled.Definition = s.share(use, compiled, definition)
 	return compiled
 }
@@ -289,7 +224,7 @@ func (s *serviceCompiler) sharedKey(f *filling, use extensionUse, run config.Ext
 
 // share makes all channels that share a run of an extension share its definition, that of the first.
 func (s *serviceCompiler) share(use extensionUse, run entities.Extension, definition entities.ExtensionDefinition) string {
-	id := definition.Service + " " + run.ExtensionKey()
+	id := definition.Service + " " + run.RunKey()
 	first, shared := s.shared[id]
 	if !shared {
 		s.shared[id] = definition

@@ -11,7 +11,7 @@ import (
 )
 
 // filling checks what a protection or an extension says and fills in its substitutions. It does so in
-// two passes: without a scope, all that stands as it is is judged, once; with one, what was substituted
+// two passes: without a scope, all that stands as it is is checked, once; with one, what was substituted
 // is, for each service and channel.
 type filling struct {
 	c     *compiler

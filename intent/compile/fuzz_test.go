@@ -15,8 +15,8 @@ import (
 	"github.com/converge-engine/converge/intent/compile"
 	"github.com/converge-engine/converge/intent/config"
 	"github.com/converge-engine/converge/intent/incarnation"
-	"github.com/converge-engine/converge/intent/internal/intenttest"
 	"github.com/converge-engine/converge/intent/internal/strict"
+	"github.com/converge-engine/converge/tests/intenttest"
 )
 
 // FuzzLoad: loading never panics; whatever is wrong has a position, a code and a sentence; and what
@@ -48,7 +48,7 @@ func FuzzLoad(f *testing.F) {
 		files := fstest.MapFS{"a/x.converge.yaml": {Data: text}, "a/routes/rules.json": {Data: []byte("{}")}, "a/x": {Data: text}}
 		config, err := compile.LoadFS(files, "/config", config.Options{AllowFake: true, Client: &http.Client{Transport: noNetwork{}}})
 		if err != nil {
-			wantPlaces(t, err)
+			wantPositions(t, err)
 			return
 		}
 		wantSame(t, config)
@@ -90,7 +90,7 @@ func FuzzManifest(f *testing.F) {
 				"chart/Chart.yaml": {Data: []byte("{apiVersion: v2, name: web, version: 1.0.0}")}, "chart/templates/a.yaml": {Data: text},
 			}, "/config", config.Options{})
 			if err != nil {
-				wantPlaces(t, err)
+				wantPositions(t, err)
 				continue
 			}
 			wantSame(t, config)
@@ -107,7 +107,7 @@ func FuzzManifest(f *testing.F) {
 	})
 }
 
-func wantPlaces(t *testing.T, err error) {
+func wantPositions(t *testing.T, err error) {
 	var problems strict.Problems
 	if !errors.As(err, &problems) || len(problems) == 0 {
 		t.Fatalf("no problems: %v", err)

@@ -1,9 +1,11 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/intent/config"
@@ -15,22 +17,22 @@ import (
 // defineGates checks the protections and extensions of the application and its channels, once for all
 // services.
 func (c *compiler) defineGates(app *config.Document[config.Application]) {
-	c.checkProtections(protectionUses(app.Decoder, "protections", app.Spec.Protections))
+	checkUses(c, protectionUses(app.Decoder, "protections", app.Spec.Protections), c.checkProtection)
 	for i, channel := range app.Spec.ReleaseChannels {
 		at := strict.Index("releaseChannels", i)
-		c.checkProtections(protectionUses(app.Decoder, at+".protections", channel.Protections))
-		c.checkExtensions(extensionUses(app.Decoder, at+".extensions", channel.Extensions))
+		checkUses(c, protectionUses(app.Decoder, at+".protections", channel.Protections), c.checkProtection)
+		checkUses(c, extensionUses(app.Decoder, at+".extensions", channel.Extensions), c.checkExtension)
 	}
 }
 
 // ownGates checks the protections and extensions of the service itself, once for all channels.
 func (s *serviceCompiler) ownGates() {
-	s.checkProtections(protectionUses(s.Decoder, "protections", s.Spec.Protections))
-	s.checkExtensions(extensionUses(s.Decoder, "extensions", s.Spec.Extensions))
+	checkUses(s.compiler, protectionUses(s.Decoder, "protections", s.Spec.Protections), s.checkProtection)
+	checkUses(s.compiler, extensionUses(s.Decoder, "extensions", s.Spec.Extensions), s.checkExtension)
 	for i, o := range s.Spec.PerReleaseChannel {
 		at := strict.Index("perReleaseChannel", i)
-		s.checkProtections(protectionUses(s.Decoder, at+".protections", o.Protections))
-		s.checkExtensions(extensionUses(s.Decoder, at+".extensions", o.Extensions))
+		checkUses(s.compiler, protectionUses(s.Decoder, at+".protections", o.Protections), s.checkProtection)
+		checkUses(s.compiler, extensionUses(s.Decoder, at+".extensions", o.Extensions), s.checkExtension)
 	}
 }
 
@@ -62,17 +64,13 @@ func (s *serviceCompiler) removable(channel string, ref runtimeRef) {
 	}})
 }
 
-// definitions are how checks are judged and what extensions run, by the digests by which an incarnation
+// definitions are how checks are evaluated and what extensions run, by the digests by which an incarnation
 // names them. Their directories are relative, so that an incarnation is the same wherever it was
 // compiled; what is stored and run has absolute ones.
 type definitions struct {
 	dir        string
 	checks     map[string]entities.CheckDefinition
 	extensions map[string]entities.ExtensionDefinition
-}
-
-func newDefinitions(dir string) definitions {
-	return definitions{dir, map[string]entities.CheckDefinition{}, map[string]entities.ExtensionDefinition{}}
 }
 
 func (d definitions) check(digest string) entities.CheckDefinition {
@@ -104,7 +102,7 @@ func (d definitions) inStore(spec entities.Spec) entities.Spec {
 	return spec
 }
 
-// Checks returns how the checks of a service are judged, each once and in order. They are put into the
+// Checks returns how the checks of a service are evaluated, each once and in order. They are put into the
 // store before its spec.
 func (c *Compiled) Checks(service string) []entities.CheckDefinition {
 	var all []entities.CheckDefinition
@@ -137,4 +135,116 @@ func (c *Compiled) instances(service string) []incarnation.Instance {
 		return doc.Channels
 	}
 	return nil
+}
+
+// place is where a protection or an extension is used, and what it is called there.
+type place struct {
+	d            *strict.Decoder
+	at, what, id string
+}
+
+func placeOf(d *strict.Decoder, at, what string, name, ref config.Name) place {
+	return place{d, at, what, cmp.Or(string(name), string(ref))}
+}
+
+func (p place) where() place { return p }
+
+// used is a protectionUse or an extensionUse.
+type used interface{ where() place }
+
+// named finds what is called so; -1 is none.
+func named[U used](uses []U, id string) int {
+	return slices.IndexFunc(uses, func(o U) bool { return o.where().id == id })
+}
+
+// checkUses checks what is used in one place, once for all services.
+func checkUses[U used](c *compiler, uses []U, check func(U)) {
+	for i, use := range uses {
+		check(use)
+		if p := use.where(); p.id != "" && named(uses[:i], p.id) >= 0 {
+			c.report(p.d, p.at, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("there are two %ss %q here", p.what, p.id), Expected: `another "name" for one of them`})
+		}
+	}
+}
+
+// distinct leaves out what is called as something before it in the channel, and refuses it where that
+// comes from another list: of the same one it is reported already.
+func distinct[U used](s *serviceCompiler, in *substitute.Scope, uses []U) []U {
+	var all []U
+	for _, use := range uses {
+		p := use.where()
+		at := named(all, p.id)
+		if at < 0 {
+			all = append(all, use)
+			continue
+		}
+		if earlier := all[at].where(); earlier.d != p.d || listOf(earlier.at) != listOf(p.at) {
+			s.reportIn(p.d, p.at, in.Channel, substitute.Trouble{InChannel: true, Fault: strict.Fault{
+				Code: "duplicate-name", Message: fmt.Sprintf("service %s has %s %q from %s:%d, too,", in.Service, article(p.what), p.id, earlier.d.File, earlier.d.At(earlier.at).Line),
+				Expected: `another "name" for one of them`,
+			}})
+		}
+	}
+	return all
+}
+
+func article(what string) string {
+	if what == "extension" {
+		return "an " + what
+	}
+	return "a " + what
+}
+
+// listOf is the path of the list that an item is in.
+func listOf(at string) string { return at[:strings.LastIndex(at, "[")] }
+
+// checkRef checks a reference to a document by its name.
+func checkRef[D interface {
+	comparable
+	declared() declared
+}](c *compiler, documents map[string]D, p place, ref config.Name, values map[config.ParameterName]config.Literal) {
+	var none D
+	if doc := documents[string(ref)]; doc != none {
+		c.checkReference(doc.declared(), reference{p.d, p.at, values})
+	} else if !c.partial && !p.d.Faulty(p.at+".ref") {
+		c.report(p.d, p.at+".ref", unknownDocument(p.what, string(ref), strict.Keys(documents)))
+	}
+}
+
+func unknownDocument(what, name string, known []string) strict.Fault {
+	fault := strict.Unknown("unknown-"+what, fmt.Sprintf("there is no %s %q", what, name), name, known)
+	if len(known) == 0 {
+		fault.Expected = "a document of that kind and name"
+	}
+	return fault
+}
+
+// after sorts so that each comes after those that it waits for, otherwise in order. When that is not
+// possible it is nothing, and a cycle by its names: the first of them stands last again.
+func after[T any](all []T, name func(T) string, waits func(T) []string) (ordered []T, cycle []string) {
+	done := map[string]bool{}
+	open := func(names []string) []string {
+		return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return done[name] })
+	}
+	for len(ordered) < len(all) {
+		next := slices.IndexFunc(all, func(v T) bool { return !done[name(v)] && len(open(waits(v))) == 0 })
+		if next < 0 {
+			break
+		}
+		done[name(all[next])] = true
+		ordered = append(ordered, all[next])
+	}
+	if len(ordered) == len(all) {
+		return ordered, nil
+	}
+	at := slices.IndexFunc(all, func(v T) bool { return !done[name(v)] })
+	for { // along what each waits for, until one comes again
+		from := name(all[at])
+		if i := slices.Index(cycle, from); i >= 0 {
+			return nil, append(cycle[i:], from)
+		}
+		cycle = append(cycle, from)
+		next := open(waits(all[at]))[0]
+		at = slices.IndexFunc(all, func(v T) bool { return name(v) == next })
+	}
 }

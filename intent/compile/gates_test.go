@@ -14,11 +14,11 @@ import (
 	"github.com/converge-engine/converge/intent/compile"
 	"github.com/converge-engine/converge/intent/config"
 	"github.com/converge-engine/converge/intent/incarnation"
-	"github.com/converge-engine/converge/intent/internal/intenttest"
 	"github.com/converge-engine/converge/intent/internal/strict"
+	"github.com/converge-engine/converge/tests/intenttest"
 )
 
-// The whole configuration of gates: what a spec says of them, and how they are judged (A14, A19–A24,
+// The whole configuration of gates: what a spec says of them, and how they are evaluated (A14, A19–A24,
 // C10, D19–D22).
 func TestGates(t *testing.T) {
 	compiled := intenttest.Dir(t, "testdata/gates")
@@ -77,7 +77,7 @@ func TestDefinitionsAreRules_B9(t *testing.T) {
 		after, err := intenttest.Text(t, text).Specs()
 		require.NoError(t, err)
 		require.NotEqual(t, entities.DigestOf(before), entities.DigestOf(after["web"]), change[0])
-		require.Equal(t, before.Channels[0].Template, after["web"].Channels[0].Template, change[0])
+		require.Equal(t, before.Channels[0].Instances[0].Template, after["web"].Channels[0].Instances[0].Template, change[0])
 	}
 }
 
@@ -113,7 +113,7 @@ func gatesOf(t *testing.T) entities.Spec {
 	return specs["web"]
 }
 
-// D4: incarnations say the same wherever the directory lies, although commands start in it.
+// Incarnations say the same wherever the directory lies, although commands start in it.
 func TestGatesDoNotNameTheDirectory_D4(t *testing.T) {
 	at := func(dir string) *compile.Compiled {
 		config, err := compile.LoadFS(fstest.MapFS{"converge.yaml": {Data: []byte(smallGates)}}, dir, config.Options{AllowFake: true})
@@ -157,7 +157,7 @@ func TestSpecsHoldManyProtections(t *testing.T) {
 	require.Less(t, len(packed), incarnation.MaxSpec/2)
 }
 
-// D7: what of the rules differs is reported, path by path, and opens no release.
+// What of the rules differs is reported, path by path, and opens no release.
 func TestDifferencesOfGates_D7(t *testing.T) {
 	before := intenttest.Text(t, smallGates).Incarnation
 	text := smallGates

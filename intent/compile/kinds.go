@@ -26,7 +26,7 @@ const (
 	shortestOver          = time.Minute
 )
 
-// kind fills in how a protection judges, and checks it.
+// kind fills in how a protection is evaluated, and checks it.
 func (f *filling) kind(k config.ProtectionKind, into *entities.CheckDefinition) {
 	kinds := k.Kinds()
 	if len(kinds) != 1 {
@@ -166,17 +166,12 @@ func (f *filling) job(at string, job *config.CommandJob) *entities.CommandJob {
 
 func checkURL(text string) *strict.Fault {
 	u, err := url.Parse(strings.NewReplacer("${{ version }}", "v", "${{ fullVersion }}", "v").Replace(text))
-	if err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" {
-		return nil
-	}
-	return &strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no address", strict.Clip(text)), Expected: "one that begins with http:// or https://"}
+	return strict.Unless(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "", "bad-value", "%q is no address", text, "one that begins with http:// or https://")
 }
 
 func checkPattern(text string) *strict.Fault {
-	if _, err := path.Match(text, ""); err == nil && text != "" {
-		return nil
-	}
-	return &strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no version and no pattern", strict.Clip(text)), Expected: "such as v1.2.3 or v1.2.*"}
+	_, err := path.Match(text, "")
+	return strict.Unless(err == nil && text != "", "bad-value", "%q is no version and no pattern", text, "such as v1.2.3 or v1.2.*")
 }
 
 // notEmpty refuses an empty text.
@@ -189,7 +184,7 @@ func notEmpty(expected string) func(string) *strict.Fault {
 	}
 }
 
-// changesByItself tells whether a kind says when it next changes, so that looking seldom is enough.
+// changesByItself reports whether a kind says when it next changes, so that looking seldom is enough.
 func changesByItself(kind entities.CheckKind) bool {
 	return slices.Contains([]entities.CheckKind{entities.CheckAllowedTimes, entities.CheckDeniedVersions, entities.CheckAlways}, kind)
 }
@@ -245,7 +240,7 @@ func (f *filling) freeze(at string, z config.Freeze, zone string) entities.Freez
 	return freeze
 }
 
-// moment reads a day, a local time or a time with its zone; day tells whether it was the first.
+// moment reads a day, a local time or a time with its zone; day reports whether it was the first.
 func moment(text string, in *time.Location) (t time.Time, day, ok bool) {
 	for _, layout := range []string{time.DateOnly, "2006-01-02T15:04", "2006-01-02T15:04:05", time.RFC3339} {
 		if t, err := time.ParseInLocation(layout, text, in); err == nil {
@@ -256,31 +251,22 @@ func moment(text string, in *time.Location) (t time.Time, day, ok bool) {
 }
 
 func checkTimeZone(text string) *strict.Fault {
-	if _, err := time.LoadLocation(text); err == nil && text != "" && text != "Local" {
-		return nil
-	}
-	return &strict.Fault{Code: "bad-value", Message: fmt.Sprintf("there is no time zone %q", strict.Clip(text)), Expected: "a name such as Europe/Paris or UTC"}
+	_, err := time.LoadLocation(text)
+	return strict.Unless(err == nil && text != "" && text != "Local", "bad-value", "there is no time zone %q", text, "a name such as Europe/Paris or UTC")
 }
 
 func checkCountry(text string) *strict.Fault {
-	if countryRE.MatchString(text) {
-		return nil
-	}
-	return &strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no country", strict.Clip(text)), Expected: "two capital letters, as in FR, or with a region, as in DE-BY"}
+	return strict.Unless(countryRE.MatchString(text), "bad-value", "%q is no country", text, "two capital letters, as in FR, or with a region, as in DE-BY")
 }
 
 func checkDate(text string) *strict.Fault {
-	if _, err := time.Parse(time.DateOnly, text); err == nil {
-		return nil
-	}
-	return &strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no day", strict.Clip(text)), Expected: "one such as 2026-12-24"}
+	_, err := time.Parse(time.DateOnly, text)
+	return strict.Unless(err == nil, "bad-value", "%q is no day", text, "one such as 2026-12-24")
 }
 
 func checkMoment(text string) *strict.Fault {
-	if _, _, ok := moment(text, time.UTC); ok {
-		return nil
-	}
-	return &strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no day and no time", strict.Clip(text)), Expected: "such as 2026-12-20, 2026-12-20T18:00 or 2026-12-20T18:00:00Z"}
+	_, _, ok := moment(text, time.UTC)
+	return strict.Unless(ok, "bad-value", "%q is no day and no time", text, "such as 2026-12-20, 2026-12-20T18:00 or 2026-12-20T18:00:00Z")
 }
 
 func checkDays(text string) *strict.Fault {
@@ -310,8 +296,5 @@ func nearestDay(text, day string) string {
 
 func checkHours(text string) *strict.Fault {
 	from, to, _ := strings.Cut(text, "-")
-	if hoursRE.MatchString(text) && from != to {
-		return nil
-	}
-	return &strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no span of the day", strict.Clip(text)), Expected: `such as "09:00-16:00", or over midnight "22:00-06:00"`}
+	return strict.Unless(hoursRE.MatchString(text) && from != to, "bad-value", "%q is no span of the day", text, `such as "09:00-16:00", or over midnight "22:00-06:00"`)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/intent/compile"
 	"github.com/converge-engine/converge/intent/incarnation"
-	"github.com/converge-engine/converge/intent/internal/intenttest"
 	"github.com/converge-engine/converge/intent/store"
+	"github.com/converge-engine/converge/tests/intenttest"
 )
 
 // cluster is an application with two channels on one cluster and a service whose body is given.

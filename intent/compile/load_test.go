@@ -12,8 +12,8 @@ import (
 
 	"github.com/converge-engine/converge/intent/compile"
 	"github.com/converge-engine/converge/intent/incarnation"
-	"github.com/converge-engine/converge/intent/internal/intenttest"
 	"github.com/converge-engine/converge/intent/internal/strict"
+	"github.com/converge-engine/converge/tests/intenttest"
 )
 
 func TestProblemsAsJSON(t *testing.T) {

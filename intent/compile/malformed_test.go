@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/intent/compile"
-	"github.com/converge-engine/converge/intent/internal/intenttest"
 	"github.com/converge-engine/converge/intent/internal/strict"
+	"github.com/converge-engine/converge/tests/intenttest"
 )
 
 // Each archive is a directory with mistakes and, last, everything that is said about them. Its

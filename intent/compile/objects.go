@@ -227,11 +227,7 @@ func (c *compiler) allBundles() []bundle.Bundle {
 	for _, b := range c.bundles {
 		byDigest[b.Digest()] = b
 	}
-	var all []bundle.Bundle
-	for _, digest := range strict.Keys(byDigest) {
-		all = append(all, byDigest[digest])
-	}
-	return all
+	return strict.Map(strict.Keys(byDigest), func(digest string) bundle.Bundle { return byDigest[digest] })
 }
 
 // claimKey names an object in a cluster.
@@ -283,14 +279,12 @@ func (b *objectSet) claim(key claimKey, o located[*sources.Object]) {
 		b.claims[key] = claim{service, b.scope.Channel, o.v.Source}
 	case earlier.service != service:
 		b.failAt(o, "metadata.name", substitute.Trouble{InChannel: true, Fault: strict.Fault{
-			Code:     "duplicate-object",
-			Message:  fmt.Sprintf("%s of runtime %s is declared by service %q too, in %s,", key, key.runtime, earlier.service, earlier.source),
+			Code: "duplicate-object", Message: fmt.Sprintf("%s of runtime %s is declared by service %q too, in %s,", key, key.runtime, earlier.service, earlier.source),
 			Expected: "one service to declare it",
 		}})
 	default:
 		b.failAt(o, "metadata.name", substitute.Trouble{InChannel: true, Fault: strict.Fault{
-			Code:     "duplicate-object",
-			Message:  fmt.Sprintf("%s of runtime %s belongs to release channel %s, and cannot be declared again", key, key.runtime, earlier.channel),
+			Code: "duplicate-object", Message: fmt.Sprintf("%s of runtime %s belongs to release channel %s, and cannot be declared again", key, key.runtime, earlier.channel),
 			Expected: onceOnly(o.v),
 		}})
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/converge-engine/converge/intent/config"
 	"github.com/converge-engine/converge/intent/incarnation"
 	"github.com/converge-engine/converge/intent/internal/canonical"
-	"github.com/converge-engine/converge/intent/internal/intenttest"
+	"github.com/converge-engine/converge/tests/intenttest"
 )
 
 // Whole renderings of a chart with manifests and of a kustomization, as a cluster gets them.

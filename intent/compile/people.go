@@ -20,7 +20,9 @@ var personRE = regexp.MustCompile(`^(group:)?[^\s:][^\s]*$`)
 func (c *compiler) definePeople(app *config.Document[config.Application], doc *incarnation.Document) {
 	doc.Identity = c.identity(app)
 	for i, grant := range app.Spec.Authorization {
-		doc.Grants = append(doc.Grants, c.grant(app, strict.Index("authorization", i), grant))
+		at := strict.Index("authorization", i)
+		c.people(app, at+".to", grant.To, "")
+		doc.Grants = append(doc.Grants, entities.Grant{Verbs: grant.Verbs, Channels: c.grantedIn(app, at, grant), To: grant.To})
 	}
 	first := map[config.Name]int{}
 	for i, n := range app.Spec.Notifications {
@@ -64,11 +66,6 @@ func (c *compiler) plainURL(app *config.Document[config.Application], at, text s
 	}
 }
 
-func (c *compiler) grant(app *config.Document[config.Application], at string, a config.Authorization) entities.Grant {
-	c.people(app, at+".to", a.To, "")
-	return entities.Grant{Verbs: a.Verbs, Channels: c.grantedIn(app, at, a), To: a.To}
-}
-
 // grantedIn resolves the channels of a grant; none is all of them.
 func (c *compiler) grantedIn(app *config.Document[config.Application], at string, a config.Authorization) []string {
 	var channels []string
@@ -83,18 +80,23 @@ func (c *compiler) grantedIn(app *config.Document[config.Application], at string
 	case bySelector:
 		channels = c.selected(app.Decoder, at+".selector", a.Selector, c.channelNames())
 	}
-	for i, name := range a.ReleaseChannels {
-		location := strict.Index(at+".releaseChannels", i)
+	return c.listed(app.Decoder, at+".releaseChannels", a.ReleaseChannels, channels)
+}
+
+// listed adds the channels of a list to those that are chosen already.
+func (c *compiler) listed(d *strict.Decoder, at string, names []config.Name, chosen []string) []string {
+	for i, name := range names {
+		location := strict.Index(at, i)
 		switch {
-		case slices.Contains(channels, string(name)):
-			c.report(app.Decoder, location, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("release channel %q is listed twice", string(name))})
+		case slices.Contains(chosen, string(name)):
+			c.report(d, location, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("release channel %q is listed twice", string(name))})
 		case slices.Contains(c.channelNames(), string(name)):
-			channels = append(channels, string(name))
-		case !c.partial && !app.Faulty(location):
-			c.report(app.Decoder, location, c.unknownChannel(name, c.channelNames()))
+			chosen = append(chosen, string(name))
+		case !c.partial && !d.Faulty(location):
+			c.report(d, location, c.unknownChannel(name, c.channelNames()))
 		}
 	}
-	return channels
+	return chosen
 }
 
 // people checks names of people and groups; or says what else than some may be given.
@@ -149,4 +151,95 @@ func (c *compiler) approval(app *config.Document[config.Application], at, topic 
 		})
 	}
 	return entities.Condition{ID: "approval/" + topic, Kind: entities.ManualApproval, Topic: topic, MinApprovers: needed, Approvers: by.Approvers}
+}
+
+// defineConditions resolves the preconditions of every channel to channels (A8).
+func (c *compiler) defineConditions(app *config.Document[config.Application]) {
+	for i, channel := range app.Spec.ReleaseChannels {
+		at := slices.IndexFunc(c.channels, func(d incarnation.Channel) bool { return d.Name == string(channel.Name) })
+		if at < 0 || app.At(strict.Index("releaseChannels", i)+".name").Line != c.lineOf(app, channel.Name) {
+			continue // reported: a second channel of that name
+		}
+		for j, precondition := range channel.Preconditions {
+			path := strict.Index(strict.Index("releaseChannels", i)+".preconditions", j)
+			c.defineCondition(app, path, precondition, &c.channels[at])
+		}
+	}
+}
+
+// lineOf is where the first channel of a name is declared.
+func (c *compiler) lineOf(app *config.Document[config.Application], name config.Name) int {
+	i := slices.IndexFunc(app.Spec.ReleaseChannels, func(r config.ReleaseChannel) bool { return r.Name == name })
+	return app.At(strict.Index("releaseChannels", i) + ".name").Line
+}
+
+func (c *compiler) defineCondition(app *config.Document[config.Application], path string, precondition config.Precondition, channel *incarnation.Channel) {
+	switch given := precondition.Given(); {
+	case app.Faulty(path):
+	case len(given) == 0:
+		c.report(app.Decoder, path, strict.Fault{Code: "missing-field", Message: "this precondition is empty", Expected: strict.OneOf(config.PreconditionNames)})
+	case len(given) > 1:
+		c.report(app.Decoder, path, strict.Fault{Code: "one-of", Message: fmt.Sprintf("%q and %q are both given", given[0], given[1]), Expected: "one of them, and the other as a precondition of its own"})
+	}
+	c.approvals(app, path, precondition, channel)
+	c.channelDependency(app, path, precondition, channel)
+	stable := precondition.ReleaseChannelStable
+	if stable == nil {
+		return
+	}
+	at := path + ".releaseChannelStable"
+	condition := entities.Condition{
+		ID: "channel-stable/" + string(stable.ReleaseChannel), Kind: entities.ChannelStable,
+		Channels: c.choose(app.Decoder, at, choice{stable.ReleaseChannel, stable.Selector, c.channelNames()}),
+	}
+	if stable.Selector != nil {
+		condition.ID = "channel-stable/" + selectorText(stable.Selector)
+	}
+	switch {
+	case len(condition.Channels) == 0: // reported
+	case stable.Selector != nil && slices.Contains(condition.Channels, channel.Name):
+		c.report(app.Decoder, at+".selector", strict.Fault{
+			Code: "cycle", Message: fmt.Sprintf("release channel %s would wait for itself: the selector matches it too", channel.Name),
+			Expected: "labels that this channel does not have",
+		})
+	default:
+		c.addCondition(app, path, condition, channel)
+	}
+}
+
+func (c *compiler) addCondition(app *config.Document[config.Application], path string, condition entities.Condition, channel *incarnation.Channel) {
+	if slices.ContainsFunc(channel.Conditions, func(o entities.Condition) bool { return o.ID == condition.ID }) {
+		c.report(app.Decoder, path, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("this channel has the precondition %q twice", condition.ID)})
+		return
+	}
+	channel.Conditions = append(channel.Conditions, condition)
+}
+
+// approvals compiles the preconditions that people answer.
+func (c *compiler) approvals(app *config.Document[config.Application], path string, p config.Precondition, channel *incarnation.Channel) {
+	if p.ManualApproval != nil {
+		c.addCondition(app, path, c.approval(app, path+".manualApproval", channel.Name, *p.ManualApproval), channel)
+	}
+	shared := p.SharedManualApproval
+	switch {
+	case shared == nil || shared.Name == "" || shared.Name.Check() != nil:
+	case slices.Contains(c.channelNames(), string(shared.Name)):
+		c.report(app.Decoder, path+".sharedManualApproval.name", strict.Fault{
+			Code: "duplicate-name", Message: fmt.Sprintf("%q is a release channel, and so the name of its own approval", string(shared.Name)), Expected: "another name",
+		})
+	default:
+		c.addCondition(app, path, c.approval(app, path+".sharedManualApproval", string(shared.Name), shared.ManualApproval), channel)
+	}
+}
+
+// order sorts the channels so that each comes after those it waits for, otherwise in file order. A
+// cycle is refused and named (A1).
+func (c *compiler) order(app *config.Document[config.Application]) []incarnation.Channel {
+	ordered, cycle := after(c.channels, func(channel incarnation.Channel) string { return channel.Name }, incarnation.Upstream)
+	if len(cycle) > 0 {
+		i := slices.IndexFunc(app.Spec.ReleaseChannels, func(r config.ReleaseChannel) bool { return string(r.Name) == cycle[0] })
+		c.report(app.Decoder, strict.Index("releaseChannels", i)+".preconditions",
+			strict.Fault{Code: "cycle", Message: "release channels wait for each other: " + strings.Join(cycle, " → ")})
+	}
+	return ordered
 }

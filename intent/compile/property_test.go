@@ -14,7 +14,7 @@ import (
 	"github.com/converge-engine/converge/intent/compile"
 	"github.com/converge-engine/converge/intent/config"
 	"github.com/converge-engine/converge/intent/incarnation"
-	"github.com/converge-engine/converge/intent/internal/intenttest"
+	"github.com/converge-engine/converge/tests/intenttest"
 )
 
 // application draws a whole configuration, one document per item.

@@ -1,10 +1,8 @@
 package compile
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/converge-engine/converge/entities"
@@ -13,7 +11,7 @@ import (
 	"github.com/converge-engine/converge/intent/internal/substitute"
 )
 
-// Times between looks while a release waits, by what is looked at.
+// Times between readings while a release waits, by what is evaluated.
 const (
 	defaultInterval    = 30 * time.Second
 	jobInterval        = time.Minute
@@ -24,20 +22,16 @@ const (
 // protectionUse is where a protection is used.
 type protectionUse struct {
 	config.ProtectionUse
-	d  *strict.Decoder
-	at string
+	place
 }
 
 func protectionUses(d *strict.Decoder, at string, all []config.ProtectionUse) []protectionUse {
 	var uses []protectionUse
 	for i, use := range all {
-		uses = append(uses, protectionUse{use, d, strict.Index(at, i)})
+		uses = append(uses, protectionUse{use, placeOf(d, strict.Index(at, i), "protection", use.Name, use.Ref)})
 	}
 	return uses
 }
-
-// id is what the protection is called.
-func (u protectionUse) id() string { return cmp.Or(string(u.Name), string(u.Ref)) }
 
 // defineProtections checks the documents of kind Protection.
 func (c *compiler) defineProtections() {
@@ -70,32 +64,20 @@ func (p protectionDoc) declared() declared {
 	return declared{"protection", string(p.Spec.Name), p.Decoder, p.Spec.Parameters}
 }
 
-// kindFaulty tells whether a kind was meant that could not be read.
+// kindFaulty reports whether a kind was meant that could not be read.
 func (p protectionDoc) kindFaulty() bool {
 	return slices.ContainsFunc(config.KindNames(), p.Faulty)
 }
 
 func noKind() strict.Fault {
-	return strict.Fault{Code: "missing-field", Message: "the protection does not say how it judges", Expected: strict.OneOf(config.KindNames())}
+	return strict.Fault{Code: "missing-field", Message: "the protection does not say how it evaluates a release", Expected: strict.OneOf(config.KindNames())}
 }
 
 func twoKinds(kinds []entities.CheckKind) strict.Fault {
 	return strict.Fault{Code: "one-of", Message: fmt.Sprintf("a protection is of one kind, and both %q and %q are given", kinds[0], kinds[1]), Expected: "one of them"}
 }
 
-// checkProtections checks protections where they are used, once for all services.
-func (c *compiler) checkProtections(uses []protectionUse) {
-	for i, use := range uses {
-		c.checkProtection(use)
-		for _, earlier := range uses[:i] {
-			if earlier.id() == use.id() && use.id() != "" {
-				c.report(use.d, use.at, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("there are two protections %q here", use.id()), Expected: `another "name" for one of them`})
-				break
-			}
-		}
-	}
-}
-
+// checkProtection checks a protection where it is used, once for all services.
 func (c *compiler) checkProtection(use protectionUse) {
 	kinds := use.Kinds()
 	faulty := slices.ContainsFunc(config.KindNames(), func(kind string) bool { return use.d.Faulty(use.at + "." + kind) })
@@ -103,7 +85,7 @@ func (c *compiler) checkProtection(use protectionUse) {
 	case use.Ref != "" && len(kinds) > 0:
 		c.report(use.d, use.at, strict.Fault{Code: "one-of", Message: fmt.Sprintf(`"ref" and %q are both given`, kinds[0]), Expected: "one of them"})
 	case use.Ref != "":
-		c.checkProtectionRef(use)
+		checkRef(c, c.protections, use.place, use.Ref, use.Parameters)
 	case len(kinds) == 0 && !faulty && !use.d.Faulty(use.at+".ref"):
 		fault := noKind()
 		fault.Expected = `"ref" or ` + fault.Expected
@@ -120,25 +102,6 @@ func (c *compiler) checkProtection(use protectionUse) {
 	f.kind(use.ProtectionKind, &entities.CheckDefinition{})
 	c.atLeast(use.d, use.at+".interval", use.Interval, span{defaultInterval, shortestPoll})
 	c.checkStages(use)
-}
-
-func (c *compiler) checkProtectionRef(use protectionUse) {
-	doc := c.protections[string(use.Ref)]
-	if doc == nil {
-		if !c.partial && !use.d.Faulty(use.at+".ref") {
-			c.report(use.d, use.at+".ref", unknownDocument("protection", string(use.Ref), strict.Keys(c.protections)))
-		}
-		return
-	}
-	c.checkReference(doc.declared(), reference{use.d, use.at, use.Parameters})
-}
-
-func unknownDocument(what, name string, known []string) strict.Fault {
-	fault := strict.Unknown("unknown-"+what, fmt.Sprintf("there is no %s %q", what, name), name, known)
-	if len(known) == 0 {
-		fault.Expected = "a document of that kind and name"
-	}
-	return fault
 }
 
 // checkStages checks when a protection is asked.
@@ -169,28 +132,11 @@ func (c *compiler) checkStages(use protectionUse) {
 
 // checks compiles the protections of the service in one channel.
 func (s *serviceCompiler) checks(in *substitute.Scope, uses []protectionUse) []entities.Check {
-	var all []entities.Check
-	for i, use := range uses {
-		if !slices.ContainsFunc(uses[:i], func(o protectionUse) bool { return o.id() == use.id() }) {
-			all = append(all, s.check(in, use))
-			continue
-		}
-		earlier := uses[slices.IndexFunc(uses, func(o protectionUse) bool { return o.id() == use.id() })]
-		if earlier.d != use.d || listOf(earlier.at) != listOf(use.at) { // else reported
-			s.reportIn(use.d, use.at, in.Channel, substitute.Trouble{InChannel: true, Fault: strict.Fault{
-				Code: "duplicate-name", Message: fmt.Sprintf("service %s has a protection %q from %s:%d, too,", in.Service, use.id(), earlier.d.File, earlier.d.At(earlier.at).Line),
-				Expected: `another "name" for one of them`,
-			}})
-		}
-	}
-	return all
+	return strict.Map(distinct(s, in, uses), func(use protectionUse) entities.Check { return s.check(in, use) })
 }
 
-// listOf is the path of the list that an item is in.
-func listOf(at string) string { return at[:strings.LastIndex(at, "[")] }
-
 func (s *serviceCompiler) check(in *substitute.Scope, use protectionUse) entities.Check {
-	definition := entities.CheckDefinition{Application: in.Application, Service: in.Service, Channel: in.Channel, ID: use.id()}
+	definition := entities.CheckDefinition{Application: in.Application, Service: in.Service, Channel: in.Channel, ID: use.id}
 	f := &filling{c: s.compiler, d: use.d, at: use.at, scope: in}
 	kind := use.ProtectionKind
 	if doc := s.protections[string(use.Ref)]; doc != nil && len(kind.Kinds()) == 0 {
@@ -204,7 +150,7 @@ func (s *serviceCompiler) check(in *substitute.Scope, use protectionUse) entitie
 		s.capacityParameter(f, in.Channel, kind.Capacity.Parameter)
 	}
 	check := entities.Check{
-		ID: use.id(), Kind: definition.Kind, Definition: s.define(definition),
+		ID: use.id, Kind: definition.Kind, Definition: s.define(definition),
 		At: stagesOf(use.Lifecycle, definition.Kind), Repairs: repairs(kind), Interval: use.Interval.Or(intervalOf(definition.Kind)),
 	}
 	if use.Repairs != nil {
@@ -252,7 +198,7 @@ func intervalOf(kind entities.CheckKind) time.Duration {
 	return defaultInterval
 }
 
-// repairs tells whether repairs of drift ask a protection, too: freezes and capacity.
+// repairs reports whether repairs of drift ask a protection, too: freezes and capacity.
 // Freezes beside windows do not, or nothing would be repaired at night.
 func repairs(kind config.ProtectionKind) bool {
 	if t := kind.AllowedTimes; t != nil {

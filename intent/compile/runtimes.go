@@ -98,7 +98,7 @@ func (c *compiler) maxApplies(doc *config.Document[config.Runtime], definition *
 	}
 }
 
-// isFalse tells whether something that is on unless it is turned off was turned off.
+// isFalse reports whether something that is on unless it is turned off was turned off.
 func isFalse(given *bool) bool { return given != nil && !*given }
 
 func (c *compiler) defineKubernetes(doc *config.Document[config.Runtime], k *config.RuntimeKubernetes, definition *entities.RuntimeDefinition) {
@@ -156,7 +156,7 @@ func (c *compiler) timing(doc *config.Document[config.Runtime], at string, pace 
 	}
 	if timing.SteadyPollInterval < timing.PollInterval && timing.SteadyPollInterval >= shortestPoll {
 		c.report(d, at+".steadyPollInterval", strict.Fault{
-			Code: "bad-value", Message: "what is steady would be looked at more often than what moves",
+			Code: "bad-value", Message: "what is steady would be observed more often than what moves",
 			Expected: fmt.Sprintf("at least pollInterval, %v", timing.PollInterval),
 		})
 	}
@@ -244,7 +244,7 @@ func (c *compiler) plainEnv(d *strict.Decoder, path string, env map[config.EnvNa
 	return plain
 }
 
-// jobPoll is the default time between looks while something moves, where a look is a Job: it takes
+// jobPoll is the default time between readings while something moves, where a reading is a Job: it takes
 // seconds, and a handful of objects in the cluster.
 const jobPoll = "30s"
 

@@ -92,18 +92,7 @@ func (s *serviceCompiler) goesTo() []string {
 	if len(s.Spec.ReleaseChannels) == 0 && !s.Faulty("releaseChannels") {
 		s.report(s.Decoder, "releaseChannels", strict.Fault{Code: "missing-field", Message: "the service goes to no release channel", Expected: "at least one, or no such field for all"})
 	}
-	var chosen []string
-	for i, name := range s.Spec.ReleaseChannels {
-		at := strict.Index("releaseChannels", i)
-		switch {
-		case slices.Contains(chosen, string(name)):
-			s.report(s.Decoder, at, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("release channel %q is listed twice", string(name))})
-		case slices.Contains(all, string(name)):
-			chosen = append(chosen, string(name))
-		case !s.partial && !s.Faulty(at):
-			s.report(s.Decoder, at, s.unknownChannel(name, all))
-		}
-	}
+	chosen := s.listed(s.Decoder, "releaseChannels", s.Spec.ReleaseChannels, nil)
 	return slices.DeleteFunc(all, func(name string) bool { return !slices.Contains(chosen, name) })
 }
 
@@ -268,7 +257,7 @@ func (s *serviceCompiler) instance(channel incarnation.Channel, d *draft, doc *i
 	return instance
 }
 
-// unresolved tells whether a channel names a runtime that is reported as unknown already.
+// unresolved reports whether a channel names a runtime that is reported as unknown already.
 func (s *serviceCompiler) unresolved(channel string) bool {
 	for _, r := range s.config.Application.Spec.ReleaseChannels {
 		if string(r.Name) == channel {
@@ -318,8 +307,7 @@ func (s *serviceCompiler) given(channel, name string, d *draft) {
 	}
 	at := slices.IndexFunc(s.Spec.Parameters, func(p config.Parameter) bool { return string(p.Name) == name })
 	s.reportIn(s.Decoder, strict.Index("parameters", at), channel, substitute.Trouble{InChannel: true, Fault: strict.Fault{
-		Code:     "missing-parameter",
-		Message:  fmt.Sprintf("parameter %q has no value for the version that this file releases", name),
+		Code: "missing-parameter", Message: fmt.Sprintf("parameter %q has no value for the version that this file releases", name),
 		Expected: "a default, or a value in perReleaseChannel",
 	}})
 }
@@ -336,8 +324,7 @@ func (s *serviceCompiler) sizes(doc *incarnation.Service) {
 		}
 		if size += files; size > config.MaxAsset {
 			s.reportIn(s.Decoder, "name", instance.Channel, substitute.Trouble{InChannel: true, Fault: strict.Fault{
-				Code:     "too-large",
-				Message:  fmt.Sprintf("service %s has %d bytes, %d of them files,", doc.Name, size, files),
+				Code: "too-large", Message: fmt.Sprintf("service %s has %d bytes, %d of them files,", doc.Name, size, files),
 				Expected: fmt.Sprintf("at most %d; refer to what is larger instead of carrying it", config.MaxAsset),
 			}})
 		}

@@ -15,7 +15,7 @@ type Application struct {
 	Identity *Identity `json:"identity,omitempty"`
 	// Who may do what. A verb that nothing here names may be used by anybody.
 	Authorization []Authorization `json:"authorization,omitempty"`
-	// Who is told of what happens. Nothing is substituted.
+	// Who is notified of what happens. Nothing is substituted.
 	Notifications []Notification `json:"notifications,omitempty"`
 }
 
@@ -36,7 +36,7 @@ type ReleaseChannel struct {
 	Constants map[string]string `json:"constants,omitempty"`
 	// What must hold before a release may enter this channel.
 	Preconditions []Precondition `json:"preconditions,omitempty"`
-	// What else a release must pass here, looked at again and again while it waits.
+	// What else a release must pass here, evaluated again and again while it waits.
 	Protections []ProtectionUse `json:"protections,omitempty"`
 	// Commands that run once for each release of a service here.
 	Extensions []ExtensionUse `json:"extensions,omitempty"`
@@ -76,9 +76,7 @@ type Precondition struct {
 }
 
 // Planned names the fields that later versions accept.
-func (Precondition) Planned() []string {
-	return []string{"protection", "allowedTimes", "dependsOn"}
-}
+func (Precondition) Planned() []string { return []string{"protection", "allowedTimes", "dependsOn"} }
 
 // ReleaseChannelStable passes once the release has succeeded in a channel, or in all channels that
 // a selector matches. One of the two is given. Once passed, it stays so for that release.
@@ -89,12 +87,12 @@ type ReleaseChannelStable struct {
 	Selector map[string]string `json:"selector,omitempty"`
 }
 
-// OtherService names a service that the other services of a channel look at. It does not look at
+// OtherService names a service that the other services of a channel depend on. It does not depend on
 // itself.
 type OtherService struct {
 	// The name of the service.
 	Service Name `json:"service"`
-	// The channel to look in; the same when not given.
+	// The channel that is meant; the same when not given.
 	ReleaseChannel Name `json:"releaseChannel,omitempty"`
 }
 

@@ -8,10 +8,12 @@ package config
 
 import (
 	"bytes"
+	_ "embed" // for the schema
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"path"
 	"regexp"
 	"slices"
@@ -21,6 +23,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
@@ -36,7 +39,7 @@ type Reader struct {
 	Config   *Config
 	problems Problems
 	Decoders []*strict.Decoder
-	Broken   bool // a document could not be read at all: what refers to it is not judged
+	Broken   bool // a document could not be read at all: what refers to it is not checked
 }
 
 func (l *Reader) fail(file string, line, column int, fault Fault) {
@@ -139,7 +142,7 @@ func (l *Reader) document(file string, node *yaml.Node) {
 	}
 }
 
-// decoded adds the document of a node to those of its kind, unless it is too large to be judged.
+// decoded adds the document of a node to those of its kind, unless it is too large to be checked.
 func decoded[T any](l *Reader, d *strict.Decoder, node *yaml.Node, all []*Document[T]) []*Document[T] {
 	doc := &Document[T]{Decoder: d}
 	if !d.Decode(node, &doc.Spec) {
@@ -152,8 +155,7 @@ func decoded[T any](l *Reader, d *strict.Decoder, node *yaml.Node, all []*Docume
 func (l *Reader) addApplication(doc *Document[Application]) {
 	if first := l.Config.Application; first != nil {
 		doc.Report("kind", Fault{
-			Code:     "duplicate-application",
-			Message:  fmt.Sprintf("there already is an Application at %s:%d", first.File, first.At("").Line),
+			Code: "duplicate-application", Message: fmt.Sprintf("there already is an Application at %s:%d", first.File, first.At("").Line),
 			Expected: "one Application for this directory and those below",
 		})
 		return
@@ -272,3 +274,102 @@ func positionOf(source []byte, word string) (line, column int) {
 	before, _, _ := bytes.Cut(source, []byte(word))
 	return bytes.Count(before, []byte("\n")) + 1, len(before) - bytes.LastIndexByte(before, '\n')
 }
+
+// Bounds of what is read.
+const (
+	MaxAsset  = 150_000   // bytes of one asset (D1)
+	MaxSource = 1_000_000 // bytes of one YAML file, which may hold many documents
+)
+
+// Options change what Load accepts.
+type Options struct {
+	// AllowFake accepts runtimes of kind fake: tests and simulations.
+	AllowFake bool
+	// Runtimes are definitions of other applications that release channels may name.
+	Runtimes []entities.RuntimeDefinition
+
+	// Client fetches charts; the default one when nil.
+	Client *http.Client
+}
+
+// Config is the configuration of one application as it was read.
+type Config struct {
+	Dir         string // absolute
+	Options     Options
+	Application *Document[Application]
+	Services    []*Document[Service]
+	Runtimes    []*Document[Runtime]
+	Protections []*Document[Protection]
+	Extensions  []*Document[Extension]
+	Contents    map[string]string // of the files that services pass on, by path from dir
+	Files       []string          // every file that was read, by path from Dir: what to watch
+}
+
+// Read reads the documents of a directory, and the files that services pass on.
+func Read(fsys fs.FS, dir string, options Options) (*Reader, error) {
+	l := &Reader{FS: fsys, Config: &Config{Dir: dir, Options: options, Contents: map[string]string{}}}
+	names, err := configurationFiles(fsys)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, ".yml") {
+			l.Broken = true
+			l.fail(name, 1, 1, Fault{Code: "misnamed-file", Message: "a file of this name is not read", Expected: "the ending .yaml"})
+			continue
+		}
+		l.source(name)
+	}
+	l.contents()
+	return l, nil
+}
+
+// configurationFiles lists the configuration files in order of their path.
+func configurationFiles(fsys fs.FS) ([]string, error) {
+	var names []string
+	err := fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil && name == ".":
+			return err
+		case err != nil:
+			return fmt.Errorf("%s: %w", name, strict.Reason(err))
+		case entry.IsDir() && name != "." && strings.HasPrefix(entry.Name(), "."):
+			return fs.SkipDir
+		case !entry.IsDir() && IsSource(entry.Name()):
+			names = append(names, name)
+		}
+		return nil
+	})
+	slices.Sort(names)
+	return names, err
+}
+
+// IsSource reports whether a file is meant to be configuration. One that ends in .yml is refused
+// instead of being passed over in silence.
+func IsSource(name string) bool {
+	if stem, misnamed := strings.CutSuffix(name, ".yml"); misnamed {
+		name = stem + ".yaml"
+	}
+	return name == "converge.yaml" || strings.HasSuffix(name, ".converge.yaml")
+}
+
+// Fault is what is wrong and what would have been right, without a position in a file.
+type Fault = strict.Fault
+
+// Problem is a Fault at a file, line, column and path.
+type Problem = strict.Problem
+
+// Problems is everything wrong with a configuration, sorted by position. It is an error; its text has
+// one line for each problem.
+type Problems = strict.Problems
+
+//go:generate go run ../internal/schema/generate
+
+//go:embed converge.schema.json
+var jsonSchema []byte
+
+// JSONSchema is the schema of the configuration, one for all kinds of documents, generated from the
+// Go types. Editors find it by a first line such as
+//
+//	# yaml-language-server: $schema=./converge.schema.json
+func JSONSchema() []byte { return bytes.Clone(jsonSchema) }

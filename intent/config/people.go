@@ -39,15 +39,15 @@ type Authorization struct {
 	To []string `json:"to"`
 }
 
-// Notification tells an address of what happens.
+// Notification sends what happens to an address.
 type Notification struct {
 	// Its name, unique in the application.
 	Name Name `json:"name"`
 	// The address, or {workerEnv: NAME} where that is a secret.
 	URL EnvValue `json:"url"`
-	// How it is told: as Converge's own JSON, or as a message to Slack.
+	// The form: as Converge's own JSON, or as a message to Slack.
 	Format NotificationFormat `json:"format,omitempty" jsonschema:"default=json"`
-	// What it is told of, or "*" for everything.
+	// What is sent, or "*" for everything.
 	Events Events `json:"events"`
 }
 
@@ -70,10 +70,7 @@ type ManualApproval struct {
 type SharedManualApproval struct {
 	// The name of the approval.
 	Name Name `json:"name"`
-	// How many people it takes.
-	MinApprovers *int `json:"minApprovers,omitempty" jsonschema:"default=1,minimum=1"`
-	// Who may: names of people, and of groups as group:NAME; anybody when not given.
-	Approvers []string `json:"approvers,omitempty"`
+	ManualApproval
 }
 
 // Everything stands for all verbs, or all events.
@@ -102,9 +99,7 @@ func (v *Verbs) DecodeStrict(d *strict.Decoder, path string, node *yaml.Node) {
 }
 
 // Choices lists the names that may stand in the file.
-func (Events) Choices() []string {
-	return entities.EventKinds()
-}
+func (Events) Choices() []string { return entities.EventKinds() }
 
 // Wanted words what may stand in the file.
 func (Events) Wanted() string { return `a list of events, or "*"` }

@@ -1,8 +1,13 @@
 package config
 
-import "github.com/converge-engine/converge/entities"
+import (
+	"cmp"
 
-// Protection is a way to judge a release that several places share by reference. It is judged by
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/internal/strict"
+)
+
+// Protection is a way to evaluate a release that several places share by reference. It is evaluated by
 // exactly one of its kinds.
 type Protection struct {
 	Header
@@ -31,7 +36,7 @@ type ProtectionUse struct {
 	// Whether repairs of drift ask it too: freezes (allowedTimes with nothing but freezes) and capacity
 	// do unless this says otherwise, others do not.
 	Repairs *bool `json:"repairs,omitempty"`
-	// The time between looks while a release waits for it: 30s; 1m for job, and 5m for allowedTimes,
+	// The time between readings while a release waits for it: 30s; 1m for job, and 5m for allowedTimes,
 	// deniedVersions and always, which say themselves when they change.
 	Interval Duration `json:"interval,omitempty"`
 }
@@ -54,7 +59,7 @@ type NoSettings struct{}
 
 // DuringDeployment says what a protection does to a deployment.
 type DuringDeployment struct {
-	// Block holds the deployment before it begins; fail also fails the release when the protection does
+	// Block keeps the deployment from beginning; fail also fails the release when the protection does
 	// not pass while it is deploying.
 	OnFailure OnFailure `json:"onFailure,omitempty" jsonschema:"default=block"`
 }
@@ -74,7 +79,7 @@ type OnFailure string
 // Values lists what may stand in the file.
 func (OnFailure) Values() []string { return []string{"block", "fail"} }
 
-// ProtectionKind is how a protection judges. Exactly one field is given.
+// ProtectionKind is how a protection is evaluated. Exactly one field is given.
 type ProtectionKind struct {
 	// Passes within windows of time, outside of holidays and freezes.
 	AllowedTimes *AllowedTimes `json:"allowedTimes,omitempty"`
@@ -208,7 +213,7 @@ type CapacityProtection struct {
 	URL string `json:"url"`
 	// A query of the present use, whose recent maximum counts.
 	Use string `json:"use"`
-	// How far back the maximum is looked for.
+	// How far back the maximum is searched.
 	Over Duration `json:"over,omitempty" jsonschema:"default=24h"`
 	// A query of what would serve. Either this or parameter is given.
 	Capacity string `json:"capacity,omitempty"`
@@ -267,11 +272,7 @@ func (k ProtectionKind) Kinds() []entities.CheckKind {
 
 // KindNames lists all kinds, for messages.
 func KindNames() []string {
-	var all []string
-	for _, n := range (ProtectionKind{}).names() {
-		all = append(all, string(n.kind))
-	}
-	return all
+	return strict.Map(ProtectionKind{}.names(), func(n kindName) string { return string(n.kind) })
 }
 
 // Stages lists the stages that an item of a lifecycle names; one is right.
@@ -290,4 +291,69 @@ func (s ProtectionStage) Stages() []entities.CheckAt {
 		all = append(all, entities.CheckAt{Stage: entities.PostDeployment, Delay: after.Delay.Or(0), For: after.For.Or(0)})
 	}
 	return all
+}
+
+// Extension is a command that runs once for each release, and that several places share by reference.
+type Extension struct {
+	Header
+	// What it does, for people.
+	Description string `json:"description,omitempty"`
+	// Values that whoever refers to it may set, and that its texts may use as ${{ params.NAME }}. One
+	// without a default must be set.
+	Parameters []Parameter `json:"parameters,omitempty"`
+	ExtensionRun
+}
+
+// ExtensionUse is an extension of release channels: written out, or by reference.
+type ExtensionUse struct {
+	// Its name, unique in a channel; the name of what is referred to when not given.
+	Name Name `json:"name,omitempty"`
+	// The name of an Extension.
+	Ref Name `json:"ref,omitempty"`
+	// Values for the parameters of what is referred to.
+	Parameters map[ParameterName]Literal `json:"parameters,omitempty"`
+	// When in the life of a release it runs. What comes after that waits until it has succeeded.
+	Lifecycle ExtensionStage `json:"lifecycle"`
+	// Other extensions of the channel that must have succeeded before, at the same stage or an earlier
+	// one.
+	DependsOn []Name `json:"dependsOn,omitempty"`
+	ExtensionRun
+}
+
+// ExtensionRun is what runs. With a reference only timeout, retry and sharedInstanceKey may be given,
+// and win.
+type ExtensionRun struct {
+	// The program and its arguments. It starts in the directory of this file, without a shell.
+	Command []string `json:"command,omitempty"`
+	// Environment variables for it.
+	Env map[EnvName]EnvValue `json:"env,omitempty"`
+	// Runs it as a Kubernetes Job, in an image, instead of on the worker's machine.
+	Job *CommandJob `json:"job,omitempty"`
+	// Where it runs: in any worker (local), or in the worker of the channel's runtime (remote).
+	Worker WorkerLocation `json:"worker,omitempty" jsonschema:"default=local"`
+	// How long one attempt may take.
+	Timeout Duration `json:"timeout,omitempty" jsonschema:"default=10m"`
+	// How a failed attempt is tried again.
+	Retry *Retry `json:"retry,omitempty"`
+	// Channels with the same key share one run: "${{ labels.tier }}". The channel's name when not given.
+	SharedInstanceKey string `json:"sharedInstanceKey,omitempty"`
+}
+
+// ExtensionStage is a stage in the life of a release at which an extension runs.
+type ExtensionStage string
+
+// Values lists what may stand in the file.
+func (ExtensionStage) Values() []string {
+	return []string{"preApproval", "postApproval", "postDeployment"}
+}
+
+// Overridden is what a reference runs.
+func (e Extension) Overridden(by ExtensionRun) ExtensionRun {
+	run := e.ExtensionRun
+	run.SharedInstanceKey = cmp.Or(by.SharedInstanceKey, run.SharedInstanceKey)
+	run.Timeout = Duration(cmp.Or(string(by.Timeout), string(run.Timeout)))
+	if by.Retry != nil {
+		run.Retry = by.Retry
+	}
+	return run
 }

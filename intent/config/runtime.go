@@ -23,9 +23,7 @@ type Runtime struct {
 }
 
 // Planned names the fields that later versions accept.
-func (Runtime) Planned() []string {
-	return []string{"ecs", "description"}
-}
+func (Runtime) Planned() []string { return []string{"ecs", "description"} }
 
 // RuntimeCustom is a runtime made of commands. They start in the directory of this file, without a shell.
 type RuntimeCustom struct {
@@ -55,9 +53,9 @@ type RuntimeFake struct {
 
 // Pace is how often a runtime is asked, and how it is retried.
 type Pace struct {
-	// The time between looks while something moves.
+	// The time between readings while something moves.
 	PollInterval Duration `json:"pollInterval,omitempty" jsonschema:"default=5s"`
-	// The time between looks at what is steady.
+	// The time between readings of what is steady.
 	SteadyPollInterval Duration `json:"steadyPollInterval,omitempty" jsonschema:"default=5m"`
 	// How long after a successful apply its effect may stay invisible before it is applied again.
 	GracePeriod Duration `json:"gracePeriod,omitempty" jsonschema:"default=10m"`

@@ -6,6 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"go.yaml.in/yaml/v3"
+
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
@@ -108,36 +111,21 @@ func (Duration) Pattern() string { return durationPattern }
 
 // Check refuses what is no name.
 func (n Name) Check() *Fault {
-	if nameRE.MatchString(string(n)) && len(n) <= 63 {
-		return nil
-	}
-	return &Fault{
-		Code: "bad-name", Message: fmt.Sprintf("%q is no name", strict.Clip(string(n))),
-		Expected: "lower-case letters, digits and hyphens, a letter first, at most 63 of them",
-	}
+	return strict.Unless(nameRE.MatchString(string(n)) && len(n) <= 63, "bad-name", "%q is no name", string(n), "lower-case letters, digits and hyphens, a letter first, at most 63 of them")
 }
 
 // Check refuses what is no parameter's name.
 func (n ParameterName) Check() *Fault {
-	if parameterRE.MatchString(string(n)) && len(n) <= 63 {
-		return nil
-	}
-	return &Fault{
-		Code: "bad-name", Message: fmt.Sprintf("%q is no name of a parameter", strict.Clip(string(n))),
-		Expected: "letters, digits, hyphens and underscores, a letter first, at most 63 of them",
-	}
+	return strict.Unless(parameterRE.MatchString(string(n)) && len(n) <= 63, "bad-name", "%q is no name of a parameter", string(n), "letters, digits, hyphens and underscores, a letter first, at most 63 of them")
 }
 
 // Check refuses what no environment variable can be called. Names beginning with PVN_ belong to
 // the contract of C7, those with CONVERGE_ to what is to come.
 func (n EnvName) Check() *Fault {
-	if !envRE.MatchString(string(n)) || len(n) > 128 {
-		return &Fault{
-			Code: "bad-name", Message: fmt.Sprintf("%q is no name of an environment variable", strict.Clip(string(n))),
-			Expected: "letters, digits and underscores, no digit first",
-		}
+	if fault := WorkerEnvName(n).Check(); fault != nil {
+		return fault
 	}
-	if reservedEnv(string(n)) {
+	if strings.HasPrefix(string(n), "PVN_") || strings.HasPrefix(string(n), "CONVERGE_") {
 		return &Fault{
 			Code: "bad-name", Message: fmt.Sprintf("%q is set by Converge itself", string(n)),
 			Expected: "a name that does not begin with PVN_ or CONVERGE_",
@@ -146,19 +134,9 @@ func (n EnvName) Check() *Fault {
 	return nil
 }
 
-func reservedEnv(name string) bool {
-	return strings.HasPrefix(name, "PVN_") || strings.HasPrefix(name, "CONVERGE_")
-}
-
 // Check refuses what no environment variable can be called.
 func (n WorkerEnvName) Check() *Fault {
-	if envRE.MatchString(string(n)) && len(n) <= 128 {
-		return nil
-	}
-	return &Fault{
-		Code: "bad-name", Message: fmt.Sprintf("%q is no name of an environment variable", strict.Clip(string(n))),
-		Expected: "letters, digits and underscores, no digit first",
-	}
+	return strict.Unless(envRE.MatchString(string(n)) && len(n) <= 128, "bad-name", "%q is no name of an environment variable", string(n), "letters, digits and underscores, no digit first")
 }
 
 // Check refuses what is no version.
@@ -183,13 +161,7 @@ func CheckVersion(version string) *Fault {
 
 // CheckFullVersion accepts the full versions of config releases too.
 func CheckFullVersion(version string) *Fault {
-	if versionRE.MatchString(version) {
-		return nil
-	}
-	return &Fault{
-		Code: "bad-version", Message: fmt.Sprintf("%q is no version", strict.Clip(version)),
-		Expected: "1 to 128 letters, digits and . _ + - : @ ~ =, beginning with a letter or digit",
-	}
+	return strict.Unless(versionRE.MatchString(version), "bad-version", "%q is no version", version, "1 to 128 letters, digits and . _ + - : @ ~ =, beginning with a letter or digit")
 }
 
 // Check refuses what is no length of time.
@@ -214,3 +186,95 @@ func (d Duration) Or(other time.Duration) time.Duration {
 	}
 	return other
 }
+
+// MaxInt is the largest whole number that JSON carries unchanged.
+const MaxInt = 1<<53 - 1
+
+// EnvValue is the value of an environment variable: text, or {workerEnv: NAME}, the name of a
+// variable of the worker that holds a secret.
+type EnvValue entities.Value
+
+// Literal is a value of a parameter: text, a number, a truth value, or {workerEnv: NAME}.
+type Literal struct {
+	V any // string, int64, float64, bool or entities.Value
+}
+
+// secretRef is the long form of both.
+type secretRef struct {
+	WorkerEnv WorkerEnvName `json:"workerEnv"`
+}
+
+// Planned names the kinds of references that later versions accept.
+func (secretRef) Planned() []string { return []string{"kubernetesSecret", "awsSecret", "key"} }
+
+// Wanted words what may stand in the file.
+func (EnvValue) Wanted() string { return "text, or {workerEnv: NAME}" }
+
+// Wanted words what may stand in the file.
+func (Literal) Wanted() string { return "text, a number, true, false or {workerEnv: NAME}" }
+
+// DecodeStrict reads either form.
+func (v *EnvValue) DecodeStrict(d *strict.Decoder, path string, node *yaml.Node) {
+	if node.Kind == yaml.MappingNode {
+		v.WorkerEnv = decodeSecret(d, path, node)
+		return
+	}
+	var text string
+	d.Value(path, node, &text)
+	v.Literal = text
+}
+
+// DecodeStrict reads any of the forms.
+func (l *Literal) DecodeStrict(d *strict.Decoder, path string, node *yaml.Node) {
+	if node.Kind == yaml.MappingNode {
+		l.V = entities.Value{WorkerEnv: decodeSecret(d, path, node)}
+		return
+	}
+	value, ok := strict.Scalar(node)
+	if !ok {
+		d.Fail(path, node, Fault{Code: "wrong-type", Message: "this is " + strict.Describe(node), Expected: l.Wanted()})
+		return
+	}
+	if i, isInt := value.(int64); isInt && (i > MaxInt || i < -MaxInt) {
+		d.Fail(path, node, Fault{Code: "bad-value", Message: "this is too large a number", Expected: "at most 2^53 - 1"})
+		return
+	}
+	l.V = value
+}
+
+func decodeSecret(d *strict.Decoder, path string, node *yaml.Node) string {
+	var ref secretRef
+	d.Value(path, node, &ref)
+	return string(ref.WorkerEnv)
+}
+
+// Number is a number, or a substitution that stands for one.
+type Number struct {
+	V    float64
+	Text string // not empty: a substitution
+}
+
+// Wanted words what may stand in the file.
+func (Number) Wanted() string { return "a number, or a substitution of one" }
+
+// DecodeStrict reads either form.
+func (n *Number) DecodeStrict(d *strict.Decoder, path string, node *yaml.Node) {
+	value, _ := strict.Scalar(node)
+	switch v := value.(type) {
+	case int64:
+		n.V = float64(v)
+		return
+	case float64:
+		n.V = v
+		return
+	case string:
+		if HasSubstitution(v) {
+			n.Text = v
+			return
+		}
+	}
+	d.Fail(path, node, Fault{Code: "wrong-type", Message: "this is " + strict.Describe(node), Expected: n.Wanted()})
+}
+
+// HasSubstitution reports whether a text holds, or means to hold, a substitution.
+func HasSubstitution(text string) bool { return strings.Contains(text, "${{") }

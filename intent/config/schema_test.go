@@ -27,7 +27,7 @@ func TestSchemaIsThatOfTheTypes(t *testing.T) {
 
 // What the decoder accepts, the schema accepts: editors must not mark what is right.
 func TestSchemaAcceptsWhatLoads(t *testing.T) {
-	judge := compileSchema(t)
+	schema := compileSchema(t)
 	checked := 0
 	for _, root := range []string{"../compile/testdata/shop", "../../examples"} {
 		require.NoError(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -35,7 +35,7 @@ func TestSchemaAcceptsWhatLoads(t *testing.T) {
 				text, err := os.ReadFile(path)
 				require.NoError(t, err)
 				for _, doc := range documents(t, text) {
-					require.NoError(t, judge.Validate(doc), path)
+					require.NoError(t, schema.Validate(doc), path)
 					checked++
 				}
 			}
@@ -46,8 +46,8 @@ func TestSchemaAcceptsWhatLoads(t *testing.T) {
 }
 
 // What is wrong in a single value or field, the schema refuses too.
-func TestSchemaRefusesWhatIsWrongInOnePlace(t *testing.T) {
-	judge := compileSchema(t)
+func TestSchemaRefusesWhatIsWrongInOneFile(t *testing.T) {
+	schema := compileSchema(t)
 	for _, name := range []string{
 		"unknown-fields", "unknown-kind", "unknown-api-version", "no-kind",
 		"planned-fields", "missing-fields", "wrong-types", "bad-names", "bad-durations", "bad-enums", "runtime-without-kind",
@@ -58,7 +58,7 @@ func TestSchemaRefusesWhatIsWrongInOnePlace(t *testing.T) {
 		refused := false
 		for _, file := range archive.Files[:len(archive.Files)-1] {
 			for _, doc := range documents(t, file.Data) {
-				refused = refused || judge.Validate(doc) != nil
+				refused = refused || schema.Validate(doc) != nil
 			}
 		}
 		require.True(t, refused, name)

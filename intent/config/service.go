@@ -15,7 +15,7 @@ type Service struct {
 	// Values that a release may set and payloads may use as ${{ params.NAME }}.
 	Parameters []Parameter `json:"parameters,omitempty"`
 	// What a change of configuration without a new version does: release it as a config release
-	// (the default), or hold it until the next release.
+	// (the default), or keep it until the next release.
 	ConfigChanges ConfigChanges `json:"configChanges,omitempty" jsonschema:"default=release"`
 	// How long a release may take in a channel, from its first apply to stable objects, before it
 	// has failed there.
@@ -101,9 +101,7 @@ type ChannelOverride struct {
 }
 
 // Planned names the fields that later versions accept.
-func (ChannelOverride) Planned() []string {
-	return []string{"ecs", "maestro"}
-}
+func (ChannelOverride) Planned() []string { return []string{"ecs", "maestro"} }
 
 // Dependency is what a service waits for of another one of the application.
 type Dependency struct {

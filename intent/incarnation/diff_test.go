@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/intent/incarnation"
-	"github.com/converge-engine/converge/intent/internal/intenttest"
+	"github.com/converge-engine/converge/tests/intenttest"
 )
 
 func TestDiffNamesWhatChanged_D7(t *testing.T) {

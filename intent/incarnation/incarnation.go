@@ -14,6 +14,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/intent/internal/canonical"
+	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
 // Schema names the version of the incarnation document.
@@ -158,20 +159,12 @@ func (i *Incarnation) Application() string { return i.doc.Application }
 
 // Channels lists the release channels, in an order that respects conditions.
 func (i *Incarnation) Channels() []string {
-	var names []string
-	for _, c := range i.doc.Channels {
-		names = append(names, c.Name)
-	}
-	return names
+	return strict.Map(i.doc.Channels, func(c Channel) string { return c.Name })
 }
 
 // Services lists the services by name.
 func (i *Incarnation) Services() []string {
-	var names []string
-	for _, s := range i.doc.Services {
-		names = append(names, s.Name)
-	}
-	return names
+	return strict.Map(i.doc.Services, func(s Service) string { return s.Name })
 }
 
 // Service returns a service by its name.

@@ -7,11 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/intent/incarnation"
-	"github.com/converge-engine/converge/intent/internal/intenttest"
+	"github.com/converge-engine/converge/tests/intenttest"
 )
 
-// D22: what a version has in a channel: a release's values over the configuration's.
-func TestParametersIn_D22(t *testing.T) {
+// What a version has in a channel: a release's values over the configuration's.
+func TestParametersIn(t *testing.T) {
 	inc := intenttest.Dir(t, "../compile/testdata/shop").Incarnation
 	in := incarnation.RenderInput{
 		Version: "v1", Parameters: map[string]any{"region": "eu"},

@@ -11,8 +11,8 @@ import (
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/intent/config"
 	"github.com/converge-engine/converge/intent/incarnation"
-	"github.com/converge-engine/converge/intent/internal/intenttest"
 	"github.com/converge-engine/converge/intent/internal/strict"
+	"github.com/converge-engine/converge/tests/intenttest"
 )
 
 // Every name and form of a substitution.

@@ -64,16 +64,16 @@ func boundSpec(spec entities.Spec) error {
 // runtimeSpec is the part of a definition that the decision needs.
 func runtimeSpec(d entities.RuntimeDefinition) entities.RuntimeSpec {
 	spec := entities.RuntimeSpec{
-		Kind: d.Kind, Digest: entities.DigestOf(d), Looks: true, Remote: d.Remote, Timing: d.Timing,
+		Kind: d.Kind, Digest: entities.DigestOf(d), Observable: true, Remote: d.Remote, Timing: d.Timing,
 		MaxApplies: d.MaxApplies, ApproveApplies: d.ApproveApplies, CanRemove: CanRemove(d),
 	}
 	if d.Custom != nil {
-		spec.Mode, spec.Looks = d.Custom.Mode, d.Custom.Fetch != nil
+		spec.Mode, spec.Observable = d.Custom.Mode, d.Custom.Fetch != nil
 	}
 	return spec
 }
 
-// CanRemove tells whether what runs on a runtime can be taken down (A24).
+// CanRemove reports whether what runs on a runtime can be taken down (A24).
 func CanRemove(d entities.RuntimeDefinition) bool { return d.Custom == nil || d.Custom.Remove != nil }
 
 func (i *Incarnation) spec(doc *Service, known map[string]entities.RuntimeDefinition) (entities.Spec, error) {
@@ -82,7 +82,7 @@ func (i *Incarnation) spec(doc *Service, known map[string]entities.RuntimeDefini
 		Description: doc.Description, Parameters: doc.paramSpecs(),
 		Version: doc.Version, InitialVersion: doc.InitialVersion, DeclaredAt: doc.DeclaredAt,
 		ConfigChanges: doc.ConfigChanges, ProgressDeadline: time.Duration(doc.ProgressDeadline),
-		Runtimes: map[string]entities.RuntimeSpec{},
+		Runtimes: map[string]*entities.RuntimeSpec{},
 		Grants:   i.doc.Grants, Identity: i.doc.Identity, Notifications: i.doc.Notifications, Remove: doc.Remove,
 	}
 	for _, channel := range i.doc.Channels {
@@ -98,9 +98,11 @@ func (i *Incarnation) spec(doc *Service, known map[string]entities.RuntimeDefini
 		if !ok {
 			return spec, &strict.Fault{Code: "unknown-runtime", Message: fmt.Sprintf("service %s runs on runtime %q in release channel %s, which has no definition", doc.Name, instance.Runtime, channel.Name)}
 		}
-		spec.Runtimes[instance.Runtime] = runtimeSpec(runtime)
+		declared := runtimeSpec(runtime)
+		spec.Runtimes[instance.Runtime] = &declared
 		spec.Channels = append(spec.Channels, entities.ChannelSpec{
-			Name: channel.Name, Labels: channel.Labels, Runtime: instance.Runtime, Template: entities.DigestOf(template),
+			Name: channel.Name, Labels: channel.Labels,
+			Instances:  []entities.InstanceSpec{{Name: entities.OnlyInstance, Runtime: instance.Runtime, Template: entities.DigestOf(template)}},
 			Conditions: conditionsAmong(i.doc.Channels, channel, func(name string) bool { _, ok := doc.instance(name); return ok }),
 			Checks:     instance.Checks, Extensions: instance.Extensions,
 			Drift: instance.Drift, ProgressDeadline: time.Duration(instance.ProgressDeadline),

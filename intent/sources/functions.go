@@ -1,6 +1,7 @@
 package sources
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"text/template"
@@ -99,9 +100,7 @@ func reversed(text string) string {
 func sortedKeys(all ...map[string]any) []string {
 	var names []string
 	for _, one := range all {
-		for name := range one {
-			names = append(names, name)
-		}
+		names = slices.AppendSeq(names, maps.Keys(one))
 	}
 	slices.Sort(names)
 	return names

@@ -32,13 +32,6 @@ type Objects struct {
 	rendered map[string]*Built // of charts, by all that goes into them
 }
 
-func newObjectSources() *Objects {
-	return &Objects{
-		Listed: map[string][]string{}, Manifests: map[string][]*Object{}, Built: map[string]*Built{},
-		Charts: map[string]*Chart{}, Values: map[string]*valuesFile{}, rendered: map[string]*Built{},
-	}
-}
-
 // objectLoader reads the sources of objects that services name.
 type objectLoader struct {
 	*config.Reader
@@ -47,7 +40,10 @@ type objectLoader struct {
 
 // Read reads the sources of all services, and reports there what is wrong with them.
 func Read(from *config.Reader) *Objects {
-	l := &objectLoader{Reader: from, into: newObjectSources()}
+	l := &objectLoader{Reader: from, into: &Objects{
+		Listed: map[string][]string{}, Manifests: map[string][]*Object{}, Built: map[string]*Built{},
+		Charts: map[string]*Chart{}, Values: map[string]*valuesFile{}, rendered: map[string]*Built{},
+	}}
 	for _, s := range l.Config.Services {
 		l.serviceObjects(s, "kubernetes", s.Spec.Kubernetes)
 		for i, o := range s.Spec.PerReleaseChannel {
@@ -167,7 +163,7 @@ func (l *objectLoader) listManifests(full string) ([]string, *strict.Fault) {
 	return files, nil
 }
 
-// isManifest tells whether a file in a directory is a manifest. Configuration may lie beside them.
+// isManifest reports whether a file in a directory is a manifest. Configuration may lie beside them.
 func (l *objectLoader) isManifest(name string) bool {
 	info, err := fs.Stat(l.FS, name)
 	if err != nil || info.IsDir() || config.IsSource(path.Base(name)) || strings.HasPrefix(path.Base(name), ".") {

@@ -114,7 +114,7 @@ func itemsOf(node *yaml.Node) []*yaml.Node {
 	return items.Content
 }
 
-// objectCheck judges one object and fills it in.
+// objectCheck checks one object and fills it in.
 type objectCheck struct {
 	*strict.Decoder
 	fields   map[string]any
@@ -123,7 +123,7 @@ type objectCheck struct {
 	literal  bool
 }
 
-// check tells whether the object can be named, so that its channels can be judged, too.
+// check reports whether the object can be named, so that its channels can be checked, too.
 func (c *objectCheck) check(node *yaml.Node) bool {
 	c.header(node)
 	if len(c.Problems) > 0 {
@@ -226,7 +226,7 @@ func (c *objectCheck) notes(field string) {
 	}
 }
 
-// reserved refuses labels and annotations that Converge sets, and judges those meant for it.
+// reserved refuses labels and annotations that Converge sets, and checks those meant for it.
 func reserved(field, key, text string) *strict.Fault {
 	prefix, _, _ := strings.Cut(key, "/")
 	if prefix != "converge" && prefix != "applyset.kubernetes.io" {
@@ -255,10 +255,7 @@ func reserved(field, key, text string) *strict.Fault {
 }
 
 func onlyValue(text, only string) *strict.Fault {
-	if text == only {
-		return nil
-	}
-	return &strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q is not possible here", strict.Clip(text)), Expected: strconv.Quote(only) + ", or no such annotation"}
+	return strict.Unless(text == only, "bad-value", "%q is not possible here", text, strconv.Quote(only)+", or no such annotation")
 }
 
 // scan notes every text with a substitution, and refuses keys that hold one.

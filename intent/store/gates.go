@@ -13,12 +13,12 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// PutCheck keeps how a check is judged and returns its digest.
+// PutCheck keeps how a check is evaluated and returns its digest.
 func (s *Store) PutCheck(ctx context.Context, definition entities.CheckDefinition) (string, error) {
 	return s.putJSON(ctx, "checks/", definition)
 }
 
-// Check returns how the check of a digest is judged.
+// Check returns how the check of a digest is evaluated.
 func (s *Store) Check(ctx context.Context, digest string) (entities.CheckDefinition, error) {
 	return getJSON[entities.CheckDefinition](ctx, s, "checks/", digest)
 }
@@ -162,27 +162,27 @@ func auditPrefix(application, service string) string {
 	return "audit/" + application + "/" + service + "/"
 }
 
-// PutHold keeps a pause of an application or a runtime where services that start later find it. A
-// hold whose Pause is nil ends it. Application is empty for a runtime's.
-func (s *Store) PutHold(ctx context.Context, application string, hold protocol.HoldSignal) error {
-	key := holdKey(application, hold.Scope)
-	if hold.Pause == nil {
+// PutPause keeps a pause of an application or a runtime where services that start later find it. A
+// pause whose Pause is nil ends it. Application is empty for a runtime's.
+func (s *Store) PutPause(ctx context.Context, application string, pause protocol.ScopePause) error {
+	key := pauseKey(application, pause.Scope)
+	if pause.Pause == nil {
 		return s.blobs.remove(ctx, key)
 	}
-	data, err := json.Marshal(hold)
+	data, err := json.Marshal(pause)
 	if err != nil {
 		return fmt.Errorf("write %s to the store: %w", key, err)
 	}
 	return s.blobs.write(ctx, key, data)
 }
 
-// Holds returns the pauses in force of an application and of runtimes, in that order.
-func (s *Store) Holds(ctx context.Context, application string, runtimes []string) ([]protocol.HoldSignal, error) {
-	keys := []string{holdKey(application, entities.ScopeApplication)}
+// Pauses returns the pauses in force of an application and of runtimes, in that order.
+func (s *Store) Pauses(ctx context.Context, application string, runtimes []string) ([]protocol.ScopePause, error) {
+	keys := []string{pauseKey(application, "application")}
 	for _, name := range runtimes {
-		keys = append(keys, holdKey(application, protocol.RuntimeID(name)))
+		keys = append(keys, pauseKey(application, protocol.RuntimeID(name)))
 	}
-	var holds []protocol.HoldSignal
+	var pauses []protocol.ScopePause
 	for _, key := range keys {
 		data, err := s.blobs.read(ctx, key)
 		if IsNotFound(err) {
@@ -191,18 +191,18 @@ func (s *Store) Holds(ctx context.Context, application string, runtimes []string
 		if err != nil {
 			return nil, err
 		}
-		var hold protocol.HoldSignal
-		if err := json.Unmarshal(data, &hold); err != nil || hold.Pause == nil {
+		var pause protocol.ScopePause
+		if err := json.Unmarshal(data, &pause); err != nil || pause.Pause == nil {
 			return nil, &CorruptError{key, "it is no pause"}
 		}
-		holds = append(holds, hold)
+		pauses = append(pauses, pause)
 	}
-	return holds, nil
+	return pauses, nil
 }
 
-// holdKey: a runtime's pause is everybody's, whichever application asks.
-func holdKey(application, scope string) string {
-	if scope == entities.ScopeApplication {
+// pauseKey: a runtime's pause is everybody's, whichever application asks.
+func pauseKey(application, scope string) string {
+	if scope == "application" {
 		return "holds/application/" + application
 	}
 	return "holds/" + scope

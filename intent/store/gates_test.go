@@ -109,32 +109,32 @@ func TestStoreReadsOverlappingAuditOnce(t *testing.T) {
 	})
 }
 
-func TestStoreKeepsHolds_A16(t *testing.T) {
+func TestStoreKeepsPauses_A16(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		ctx := t.Context()
-		pause := &entities.Pause{Reason: "outage", At: auditStart}
-		application := protocol.HoldSignal{Scope: entities.ScopeApplication, Pause: pause}
-		runtime := protocol.HoldSignal{Scope: protocol.RuntimeID("eu"), Pause: pause}
-		require.NoError(t, s.PutHold(ctx, "shop", application))
-		require.NoError(t, s.PutHold(ctx, "", runtime))
+		pause := &protocol.PauseStatus{Reason: "outage", At: auditStart}
+		application := protocol.ScopePause{Scope: "application", Pause: pause}
+		runtime := protocol.ScopePause{Scope: protocol.RuntimeID("eu"), Pause: pause}
+		require.NoError(t, s.PutPause(ctx, "shop", application))
+		require.NoError(t, s.PutPause(ctx, "", runtime))
 
-		holds, err := s.Holds(ctx, "shop", []string{"us", "eu"})
+		pauses, err := s.Pauses(ctx, "shop", []string{"us", "eu"})
 		require.NoError(t, err)
-		require.Equal(t, []protocol.HoldSignal{application, runtime}, holds)
-		holds, err = s.Holds(ctx, "other", []string{"us"})
+		require.Equal(t, []protocol.ScopePause{application, runtime}, pauses)
+		pauses, err = s.Pauses(ctx, "other", []string{"us"})
 		require.NoError(t, err)
-		require.Empty(t, holds)
+		require.Empty(t, pauses)
 
 		application.Pause = nil
-		require.NoError(t, s.PutHold(ctx, "shop", application))
-		require.NoError(t, s.PutHold(ctx, "shop", application), "ended already")
-		holds, err = s.Holds(ctx, "shop", []string{"eu"})
+		require.NoError(t, s.PutPause(ctx, "shop", application))
+		require.NoError(t, s.PutPause(ctx, "shop", application), "ended already")
+		pauses, err = s.Pauses(ctx, "shop", []string{"eu"})
 		require.NoError(t, err)
-		require.Equal(t, []protocol.HoldSignal{runtime}, holds)
+		require.Equal(t, []protocol.ScopePause{runtime}, pauses)
 	})
 }
 
-// A21: the output of extensions is kept beside that of applies, so many of each.
+// The output of extensions is kept beside that of applies, so many of each.
 func TestStoreKeepsOutputOfExtensions_A21(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		put := func(entry LogEntry) string {

@@ -15,8 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/converge-engine/converge/intent/internal/intenttest"
 	"github.com/converge-engine/converge/intent/internal/strict"
+	"github.com/converge-engine/converge/tests/intenttest"
 )
 
 //nolint:gosec // what S3 calls an ETag

@@ -15,7 +15,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/incarnation"
-	"github.com/converge-engine/converge/intent/internal/intenttest"
+	"github.com/converge-engine/converge/tests/intenttest"
 )
 
 // eachStore runs a test on every kind of store that needs no network.
@@ -81,7 +81,7 @@ func TestStoreKeepsWhatIsPut_D5(t *testing.T) {
 	})
 }
 
-func TestStoreTellsWhatIsNotThere(t *testing.T) {
+func TestStoreSaysWhatIsNotThere(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		_, err := s.Incarnation(t.Context(), "0123456789abcdef")
 		require.True(t, IsNotFound(err), "%v", err)

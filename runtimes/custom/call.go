@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/runtimes"
 )
 
@@ -23,7 +24,7 @@ type call struct {
 }
 
 // result is how a call went. Either err is set, ready to be returned, or the command ran to its end
-// and out.ExitCode tells how.
+// and out.ExitCode says how.
 type result struct {
 	call
 	err    error
@@ -40,15 +41,13 @@ var errTooLarge = errors.New("output too large")
 // run resolves what the command gets, has it run, and sorts its ends: what could not start, what was
 // ended by us, and what ended by itself.
 func (r *Runtime) run(ctx context.Context, c call, in runtimes.Instance) (res result) {
-	res = result{call: c, redact: &redactor{}, out: runtimes.Output{Command: strings.Join(c.argv, " "), ExitCode: -1}}
-	env, secrets, err := environment(r.def, in)
-	res.redact = newRedactor(slices.Sorted(maps.Values(secrets)))
-	res.out.Command = res.redact.text(res.out.Command)
+	env, secrets, err := r.environment(in)
+	res = newResult(c, secrets)
 	if err != nil {
 		res.end(runtimes.CodeFetchFailed, err)
 		return res
 	}
-	w := work{env: env, secrets: secrets, labels: labels{"fetch", in.Application, in.Service, in.Channel, r.def.Name}}
+	w := work{env: env, secrets: secrets, labels: labels{"fetch", in.Owner, r.def.Name}}
 	if in.Payload != nil && in.Payload.Custom != nil {
 		w.files = in.Payload.Custom.Files
 	}
@@ -56,10 +55,16 @@ func (r *Runtime) run(ctx context.Context, c call, in runtimes.Instance) (res re
 		w.labels.purpose = "remove"
 	} else if !c.fetch {
 		w.labels.purpose = "apply"
-		w.one, w.key = strings.Join([]string{in.Application, in.Service, in.Channel, r.def.Name}, "/"), in.Key
+		w.one, w.key = in.Owner.Key()+"/"+r.def.Name, in.Key
 	}
 	r.runner.run(ctx, &res, w)
 	return res
+}
+
+// newResult is of a call that has not run. No secret is shown, not even in the command.
+func newResult(c call, secrets map[string]string) result {
+	redact := newRedactor(slices.Sorted(maps.Values(secrets)))
+	return result{call: c, redact: redact, out: runtimes.Output{Command: redact.text(strings.Join(c.argv, " ")), ExitCode: -1}}
 }
 
 // end sets the error of a call that gives no answer. An empty code is an interruption from outside,
@@ -78,11 +83,21 @@ func (res *result) exited() error {
 	if res.signal != "" {
 		how = "was ended by signal " + res.signal
 	}
-	return res.fail("%s %s%s", res.argv[0], how, res.lastWords())
+	return res.fail("%s %s%s", res.argv[0], how, res.lastOutput())
 }
 
-// lastWords is what a failed command said last, for the end of an error.
-func (res *result) lastWords() string {
+// exitedOf is that of an apply or a removal: permanent unless its exit code is a retryable one, when there
+// are any (C10).
+func (res *result) exitedOf(cmd entities.Command) error {
+	err := res.exited()
+	if res.signal == "" && len(cmd.RetryableExitCodes) > 0 && !slices.Contains(cmd.RetryableExitCodes, res.out.ExitCode) {
+		return runtimes.Permanent(err)
+	}
+	return err
+}
+
+// lastOutput is what a failed command said last, for the end of an error.
+func (res *result) lastOutput() string {
 	for _, stream := range []string{res.out.Stderr, res.out.Stdout} {
 		lines := strings.Split(strings.TrimSpace(stream), "\n")
 		if last := strings.TrimSpace(lines[len(lines)-1]); last != "" {
@@ -110,7 +125,7 @@ type redactedError struct {
 func (e redactedError) Error() string { return e.text }
 func (e redactedError) Unwrap() error { return e.err }
 
-// head keeps the beginning of a stream, and tells once when there was more.
+// head keeps the beginning of a stream, and calls full once when there was more.
 type head struct {
 	buf   bytes.Buffer
 	limit int
@@ -128,12 +143,42 @@ func (h *head) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-type tee struct {
-	whole *head
-	tail  *tail
+// work is a command as it is to be run, with everything resolved.
+type work struct {
+	env     map[string]string // without what comes from where it runs
+	secrets map[string]string // environment too, not to be seen by others
+	files   map[string]string // relative path → content
+	one     string            // of an apply: the instance, for which there is one at a time
+	key     string            // of an apply: equal for one that is run again
+	labels  labels
 }
 
-func (t tee) Write(b []byte) (int, error) {
-	_, _ = t.whole.Write(b) // neither of them fails
-	return t.tail.Write(b)
+// labels say what a command is about, for people who find it running.
+type labels struct {
+	purpose string
+	owner   runtimes.Owner // without an instance's name: all of its channel
+	runtime string
+}
+
+// runner is how a command is run. It fills in how it went: either an error, by result.end, or the
+// command's own end. When ctx ends it leaves nothing running.
+type runner interface {
+	run(ctx context.Context, res *result, w work)
+}
+
+// capture is where a command's output goes: redacted ends for people, and of a fetch the whole.
+type capture struct {
+	stdout, stderr *tail
+	whole          *head
+}
+
+func (res *result) capture(full func()) capture {
+	return capture{stdout: res.redact.tail(MaxTail), stderr: res.redact.tail(MaxTail), whole: &head{limit: MaxDocument, full: full}}
+}
+
+// keep notes what was captured, and when.
+func (res *result) keep(c capture, started time.Time, took time.Duration) {
+	res.out.Started, res.out.Duration = started, took
+	res.out.Stdout, res.out.Stderr = c.stdout.String(), c.stderr.String()
+	res.stdout = c.whole.buf.Bytes()
 }

@@ -22,7 +22,7 @@ func TestConformance(t *testing.T) {
 		dir := t.TempDir()
 		rt := newRuntime(t, dir, entities.CustomRuntime{
 			Apply:  entities.Command{Argv: []string{"sh", script, "apply"}, RetryableExitCodes: []int{75}},
-			Fetch:  &entities.Command{Argv: []string{"sh", script, "look"}},
+			Fetch:  &entities.Command{Argv: []string{"sh", script, "fetch"}},
 			Mode:   entities.FetchStructured,
 			Remove: &entities.Command{Argv: []string{"sh", script, "remove"}},
 		})
@@ -30,7 +30,7 @@ func TestConformance(t *testing.T) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 		}
 		return runtimetest.Subject{
-			Runtime: rt,
+			Runtime: rt, Fleet: true,
 			Changes: func(channel string) int {
 				log, err := os.ReadFile(filepath.Join(dir, channel+".log"))
 				require.NoError(t, err)
@@ -39,7 +39,7 @@ func TestConformance(t *testing.T) {
 			FailApply: func(permanent bool) {
 				write("fail-apply", map[bool]string{true: "1", false: "75"}[permanent])
 			},
-			FailLook: func() { write("fail-look", "1") },
+			FailReading: func() { write("fail-fetch", "1") },
 			Hang: func(arrived func()) {
 				opened := pipe(t, filepath.Join(dir, "hang"))
 				go func() { <-opened; arrived() }()

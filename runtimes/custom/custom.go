@@ -1,17 +1,17 @@
 // Package custom is the runtime made of a team's own commands: apply moves an instance, fetch says
-// what is there, by exit code or by a JSON document (requirements, section C). It runs each command
-// in a process group of its own, bounds its time and its output, and lets no secret out.
+// what is there, by exit code or by a JSON document (C1–C10). It runs each command in a process group
+// of its own, bounds its time and its output, and lets no secret out.
 //
 // It decides nothing and keeps no state: what a fetch says is all there is. It may import entities
 // and runtimes.
 package custom
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/converge-engine/converge/entities"
@@ -95,27 +95,19 @@ func checkFetch(c *entities.CustomRuntime) error {
 }
 
 // Apply implements runtimes.Runtime by running the apply command (C1, C7). A non-zero exit code
-// that is not among the retryable ones, when there are any, is permanent (C10); so is a payload
-// that no command can be started with.
+// that is not retryable is permanent (C10); so is a payload that no command can be started with.
 func (r *Runtime) Apply(ctx context.Context, in runtimes.Instance) (runtimes.Output, error) {
 	cmd := r.def.Custom.Apply
 	call := call{
-		doing:   fmt.Sprintf("apply %s/%s to %s", in.Application, in.Service, in.Channel),
-		timeout: first(cmd.Timeout, r.def.Timing.ApplyTimeout, defaultApplyTimeout),
+		doing:   fmt.Sprintf("apply %s/%s to %s", in.Application, in.Service, in.ID),
+		timeout: cmp.Or(cmd.Timeout, r.def.Timing.ApplyTimeout, defaultApplyTimeout),
 		argv:    cmd.Argv,
 	}
 	res := r.run(ctx, call, in)
-	if res.err != nil {
+	if res.err != nil || res.out.ExitCode == 0 {
 		return res.out, res.err
 	}
-	if res.out.ExitCode == 0 {
-		return res.out, nil
-	}
-	err := res.exited()
-	if res.signal == "" && len(cmd.RetryableExitCodes) > 0 && !slices.Contains(cmd.RetryableExitCodes, res.out.ExitCode) {
-		err = runtimes.Permanent(err)
-	}
-	return res.out, err
+	return res.out, res.exitedOf(cmd)
 }
 
 // Observe implements runtimes.Runtime by running the fetch command.
@@ -134,15 +126,15 @@ func (r *Runtime) ObserveOutput(ctx context.Context, in runtimes.Instance) ([]en
 	}
 	return nil, runtimes.Output{}, &entities.ReadingError{
 		Code:    runtimes.CodeFetchFailed,
-		Message: fmt.Sprintf("runtime %s has no fetch command: it cannot look", r.def.Name),
+		Message: fmt.Sprintf("runtime %s has no fetch command: it cannot be observed", r.def.Name),
 	}
 }
 
 func (r *Runtime) fetch(ctx context.Context, in runtimes.Instance) result {
 	cmd := r.def.Custom.Fetch
 	return r.run(ctx, call{
-		doing:   fmt.Sprintf("fetch %s/%s in %s", in.Application, in.Service, in.Channel),
-		timeout: first(cmd.Timeout, r.def.Timing.FetchTimeout, defaultFetchTimeout),
+		doing:   fmt.Sprintf("fetch %s/%s in %s", in.Application, in.Service, in.ID),
+		timeout: cmp.Or(cmd.Timeout, r.def.Timing.FetchTimeout, defaultFetchTimeout),
 		argv:    cmd.Argv,
 		fetch:   true,
 	}, in)
@@ -196,11 +188,25 @@ func readingError(code string, err error) *entities.ReadingError {
 	return &entities.ReadingError{Code: code, Message: err.Error()}
 }
 
-func first[T comparable](values ...T) (v T) {
-	for _, candidate := range values {
-		if candidate != v {
-			return candidate
-		}
+// Remove implements runtimes.Remover by running the remove command (A24). It gets the environment and
+// the files of an apply of what is there, and has to succeed when nothing is left to do. Its exit codes
+// mean what they mean for apply. A runtime without the command cannot take anything down.
+func (r *Runtime) Remove(ctx context.Context, in runtimes.Instance) error {
+	cmd := r.def.Custom.Remove
+	if cmd == nil {
+		return runtimes.Permanent(fmt.Errorf("remove %s/%s from %s: runtime %s has no remove command", in.Application, in.Service, in.ID, r.def.Name))
 	}
-	return v
+	if in.Payload == nil {
+		return ctx.Err()
+	}
+	res := r.run(ctx, call{
+		doing:   fmt.Sprintf("remove %s/%s from %s", in.Application, in.Service, in.ID),
+		timeout: cmp.Or(cmd.Timeout, r.def.Timing.ApplyTimeout, defaultApplyTimeout),
+		argv:    cmd.Argv,
+		remove:  true,
+	}, in)
+	if res.err != nil || res.out.ExitCode == 0 {
+		return res.err
+	}
+	return res.exitedOf(*cmd)
 }

@@ -28,7 +28,8 @@ func fetching(mode entities.FetchMode, script string) entities.CustomRuntime {
 
 func web(version string) runtimes.Instance {
 	return runtimes.Instance{
-		Application: "hello", Service: "web", ServiceID: "hello/web/1", Channel: "staging", FullVersion: version,
+		Owner:     runtimes.Owner{Application: "hello", Service: "web", ID: entities.Only("staging")},
+		ServiceID: "hello/web/1", FullVersion: version,
 		Key: "hello/web/staging/" + version, Payload: &entities.Payload{Custom: &entities.CustomPayload{}},
 	}
 }
@@ -83,7 +84,7 @@ func TestEnvironment_C7(t *testing.T) {
 	require.Equal(t, strings.Join([]string{
 		"CONVERGE_ADDRESS_NAMESPACE=shop", "CONVERGE_ADDRESS_ROLE_ARN=arn:x", "EMPTY=", "HOME=/home/worker", "LANG=de",
 		"OVERRIDDEN=here", "PATH=" + os.Getenv("PATH"),
-		"PVN_APPLICATION=hello", "PVN_RELEASE_CHANNEL=staging", "PVN_SERVICE=web", "PVN_SERVICE_ID=hello/web/1", "PVN_SERVICE_VERSION=v2-i3",
+		"PVN_APPLICATION=hello", "PVN_INSTANCE=main", "PVN_RELEASE_CHANNEL=staging", "PVN_SERVICE=web", "PVN_SERVICE_ID=hello/web/1", "PVN_SERVICE_VERSION=v2-i3",
 		"TMPDIR=" + os.Getenv("TMPDIR"), "TOKEN=***", "USER=worker", "ZONE=us", "",
 	}, "\n"), out.Stdout)
 }
@@ -199,7 +200,7 @@ func TestStructuredFetch_C3_C6(t *testing.T) {
 	})
 	t.Run("no fetch", func(t *testing.T) {
 		_, err := newRuntime(t, t.TempDir(), applying("true")).Observe(t.Context(), web("v1"))
-		require.EqualError(t, err, "runtime local has no fetch command: it cannot look")
+		require.EqualError(t, err, "runtime local has no fetch command: it cannot be observed")
 	})
 }
 

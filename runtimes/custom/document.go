@@ -204,19 +204,19 @@ func (d *document) required(path string, f map[string]any, key string) string {
 }
 
 func (d *document) text(path string, f map[string]any, key string) string {
-	s, ok := f[key].(string)
-	if !ok && f[key] != nil {
-		d.wrong(path+"."+key, "%s; expected a string", d.describe(f[key]))
-	}
-	return s
+	return optional[string](d, path, f, key, "a string")
 }
 
 func (d *document) flag(path string, f map[string]any, key string) bool {
-	b, ok := f[key].(bool)
+	return optional[bool](d, path, f, key, "true or false")
+}
+
+func optional[T any](d *document, path string, f map[string]any, key, expected string) T {
+	v, ok := f[key].(T)
 	if !ok && f[key] != nil {
-		d.wrong(path+"."+key, "%s; expected true or false", d.describe(f[key]))
+		d.wrong(path+"."+key, "%s; expected %s", d.describe(f[key]), expected)
 	}
-	return b
+	return v
 }
 
 // count reads a number of replicas. Languages that know only floating point print 3.0.

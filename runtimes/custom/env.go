@@ -1,6 +1,7 @@
 package custom
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,17 +23,24 @@ var inherited = [...]string{"PATH", "HOME", "LANG", "TMPDIR", "USER"}
 // filesVariable holds the directory of a payload's files.
 const filesVariable = "CONVERGE_FILES"
 
-// environment builds what a command sees (C7) wherever it runs, later wins: the runtime's env, the
-// payload's env, and what Converge itself tells. Secrets are resolved here, when a command is about
-// to start, and returned apart by the name of their variable; even with an error, so that they can be
-// redacted.
-func environment(def entities.RuntimeDefinition, in runtimes.Instance) (env, secrets map[string]string, err error) {
+// environment is what a command of the runtime sees (C7) wherever it runs, later wins: the runtime's env,
+// the payload's env, and what Converge itself sets.
+func (r *Runtime) environment(in runtimes.Instance) (env, secrets map[string]string, err error) {
 	values := map[string]entities.Value{}
-	maps.Copy(values, def.Custom.Env)
+	maps.Copy(values, r.def.Custom.Env)
 	if in.Payload != nil && in.Payload.Custom != nil {
 		maps.Copy(values, in.Payload.Custom.Env)
 	}
-	told := told(in)
+	if env, secrets, err = resolve(values, in, os.LookupEnv); err != nil {
+		err = fmt.Errorf("runtime %s: %w", r.def.Name, err)
+	}
+	return env, secrets, err
+}
+
+// resolve fills in the values of an environment and adds what Converge itself sets, which wins. Secrets
+// are resolved here, when a command is about to start, and returned apart by the name of their variable;
+// even with an error, so that they can be redacted.
+func resolve(values map[string]entities.Value, in runtimes.Instance, lookup func(string) (string, bool)) (env, secrets map[string]string, err error) {
 	env, secrets = map[string]string{}, map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		v := values[name]
@@ -40,20 +48,20 @@ func environment(def entities.RuntimeDefinition, in runtimes.Instance) (env, sec
 			env[name] = v.Literal
 			continue
 		}
-		secret, ok := os.LookupEnv(v.WorkerEnv)
+		secret, ok := lookup(v.WorkerEnv)
 		if !ok {
-			return nil, secrets, fmt.Errorf("runtime %s: %s is to come from the worker's environment variable %s, which is not set there", def.Name, name, v.WorkerEnv)
+			return nil, secrets, fmt.Errorf("%s is to come from the worker's environment variable %s, which is not set there", name, v.WorkerEnv)
 		}
 		secrets[name] = secret
 	}
-	for name, value := range told {
+	for name, value := range variables(in) {
 		delete(secrets, name)
 		env[name] = value
 	}
 	for _, all := range []map[string]string{env, secrets} {
 		for _, name := range slices.Sorted(maps.Keys(all)) {
 			if name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(all[name], "\x00") {
-				return nil, secrets, runtimes.Permanent(fmt.Errorf("runtime %s: %q cannot be an environment variable: = in its name, or a zero byte", def.Name, name))
+				return nil, secrets, runtimes.Permanent(fmt.Errorf("%q cannot be an environment variable: = in its name, or a zero byte", name))
 			}
 		}
 	}
@@ -71,15 +79,18 @@ func inherit() map[string]string {
 	return all
 }
 
-// told is what Converge tells every command about the instance (C7), and where on the runtime it
+// variables are what Converge sets for every command about the instance (C7), and where on the runtime it
 // is: address `namespace` is CONVERGE_ADDRESS_NAMESPACE.
-func told(in runtimes.Instance) map[string]string {
+func variables(in runtimes.Instance) map[string]string {
 	vars := map[string]string{
 		"PVN_APPLICATION":     in.Application,
 		"PVN_SERVICE":         in.Service,
 		"PVN_SERVICE_ID":      in.ServiceID,
 		"PVN_SERVICE_VERSION": in.FullVersion,
-		"PVN_RELEASE_CHANNEL": in.Channel,
+		"PVN_RELEASE_CHANNEL": in.ID.Channel,
+	}
+	if in.ID.Name != "" {
+		vars["PVN_INSTANCE"] = in.ID.Name
 	}
 	if in.Payload != nil {
 		for name, value := range in.Payload.Address {
@@ -131,18 +142,12 @@ func writeFiles(files map[string]string) (dir string, err error) {
 
 // program finds the file to execute. With a slash in it, it is relative to the directory of the
 // definition; without one it is looked up in the PATH that the command itself will see.
-func (l *local) program(name string, env []string) (string, error) {
+func (l *local) program(name, search string) (string, error) {
 	if strings.ContainsAny(name, "/"+string(filepath.Separator)) {
 		if !filepath.IsAbs(name) {
 			name = filepath.Join(l.dir, name)
 		}
 		return name, executable(name)
-	}
-	search := ""
-	for _, v := range env {
-		if path, ok := strings.CutPrefix(v, "PATH="); ok {
-			search = path
-		}
 	}
 	for _, dir := range filepath.SplitList(search) {
 		if path := filepath.Join(dir, name); filepath.IsAbs(dir) && executable(path) == nil {
@@ -171,7 +176,7 @@ func executable(path string) error {
 // code. The system's own words ("no such file or directory") would send a reader looking for the
 // wrong file.
 func (l *local) startError(path string, err error) (code string, explained error) {
-	_, dirErr := os.Stat(first(l.dir, "."))
+	_, dirErr := os.Stat(cmp.Or(l.dir, "."))
 	switch {
 	case dirErr != nil:
 		return runtimes.CodeFetchFailed, fmt.Errorf("working directory: %w", dirErr)

@@ -8,10 +8,10 @@ import (
 )
 
 // signalGroup sends a signal to all processes of a group. A group that is gone is no error, and
-// there is nobody to tell of any other.
+// there is nobody to report any other to.
 func signalGroup(group int, sig syscall.Signal) { _ = syscall.Kill(-group, sig) }
 
-// groupAlive tells whether a process of the group is left, if only as a zombie.
+// groupAlive reports whether a process of the group is left, if only as a zombie.
 func groupAlive(group int) bool { return syscall.Kill(-group, 0) == nil }
 
 func signalOf(state *os.ProcessState) string {

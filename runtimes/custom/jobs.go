@@ -27,8 +27,8 @@ type jobs struct {
 }
 
 func (j *jobs) run(ctx context.Context, res *result, w work) {
-	place := j.def.Custom.Job
-	cluster := entities.RuntimeDefinition{Name: j.def.Name, Dir: j.def.Dir, Kubernetes: &place.Cluster}
+	settings := j.def.Custom.Job
+	cluster := entities.RuntimeDefinition{Name: j.def.Name, Dir: j.def.Dir, Kubernetes: &settings.Cluster}
 	client, err := j.clusters.Client(ctx, cluster)
 	if ctx.Err() != nil {
 		res.interrupted(ctx)
@@ -52,19 +52,21 @@ func (j *jobs) run(ctx context.Context, res *result, w work) {
 }
 
 func (j *jobs) request(res *result, w work) job.Request {
-	place := j.def.Custom.Job
-	r := job.Request{
-		Namespace: place.Namespace, Purpose: w.labels.purpose, One: w.one, Key: w.key,
-		Prefix: fmt.Sprintf("converge-%s-%s-%s", w.labels.service, w.labels.channel, w.labels.purpose),
-		Labels: map[string]string{
-			"converge/job-application": w.labels.application, "converge/job-service": w.labels.service,
-			"converge/job-channel": w.labels.channel, "converge/job-runtime": w.labels.runtime,
-		},
-		Image: place.Image, ServiceAccount: place.ServiceAccount, Wrapper: place.Wrapper,
+	settings, owner := j.def.Custom.Job, w.labels.owner
+	shown, labels := owner.ID.Channel, map[string]string{
+		"converge/job-application": owner.Application, "converge/job-service": owner.Service,
+		"converge/job-channel": owner.ID.Channel, "converge/job-runtime": w.labels.runtime,
+	}
+	if owner.ID.Name != "" {
+		shown, labels["converge/job-instance"] = owner.ID.String(), owner.ID.Name
+	}
+	return job.Request{
+		Namespace: settings.Namespace, Purpose: w.labels.purpose, One: w.one, Key: w.key,
+		Prefix: fmt.Sprintf("converge-%s-%s-%s", owner.Service, shown, w.labels.purpose),
+		Labels: labels, Image: settings.Image, ServiceAccount: settings.ServiceAccount, Wrapper: settings.Wrapper,
 		Command: res.argv, Env: w.env, Secrets: w.secrets, Files: w.files, FilesVariable: filesVariable,
 		Timeout: res.timeout, Limit: MaxDocument, StopAtLimit: res.fetch,
 	}
-	return r
 }
 
 // keep notes what a Job printed, with secrets taken out, whether it ended well or not.

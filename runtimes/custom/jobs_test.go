@@ -51,7 +51,7 @@ func inJobs(t *testing.T, wrapper string, c entities.CustomRuntime) *Runtime {
 	return rt
 }
 
-// What every runtime promises, with a Job for each look and each apply.
+// What every runtime promises, with a Job for each reading and each apply.
 func TestConformanceAsJobs_A11_C1(t *testing.T) {
 	script, err := filepath.Abs("testdata/demo.sh")
 	require.NoError(t, err)
@@ -63,7 +63,7 @@ func TestConformanceAsJobs_A11_C1(t *testing.T) {
 		}
 		rt := inJobs(t, wrapper, entities.CustomRuntime{
 			Apply:  entities.Command{Argv: in("apply"), Timeout: time.Minute, RetryableExitCodes: []int{75}},
-			Fetch:  &entities.Command{Argv: in("look"), Timeout: time.Minute},
+			Fetch:  &entities.Command{Argv: in("fetch"), Timeout: time.Minute},
 			Mode:   entities.FetchStructured,
 			Remove: &entities.Command{Argv: in("remove"), Timeout: time.Minute},
 		})
@@ -71,14 +71,14 @@ func TestConformanceAsJobs_A11_C1(t *testing.T) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 		}
 		return runtimetest.Subject{
-			Runtime: rt,
+			Runtime: rt, Fleet: true,
 			Changes: func(channel string) int {
 				log, err := os.ReadFile(filepath.Join(dir, channel+".log"))
 				require.NoError(t, err)
 				return bytes.Count(log, []byte("\n"))
 			},
-			FailApply: func(permanent bool) { write("fail-apply", map[bool]string{true: "1", false: "75"}[permanent]) },
-			FailLook:  func() { write("fail-look", "1") },
+			FailApply:   func(permanent bool) { write("fail-apply", map[bool]string{true: "1", false: "75"}[permanent]) },
+			FailReading: func() { write("fail-fetch", "1") },
 			Hang: func(arrived func()) {
 				opened := pipe(t, filepath.Join(dir, "hang"))
 				go func() { <-opened; arrived() }()
@@ -102,7 +102,7 @@ func TestApplyAsJob_C3_C7(t *testing.T) {
 	require.EqualError(t, err, "apply hello/web to staging: sh exited 3: token ***")
 	require.Equal(t, strings.Join([]string{
 		"CONVERGE_ADDRESS_NAMESPACE=shop",
-		"PVN_APPLICATION=hello", "PVN_RELEASE_CHANNEL=staging", "PVN_SERVICE=web", "PVN_SERVICE_ID=" + in.ServiceID, "PVN_SERVICE_VERSION=v2-i3",
+		"PVN_APPLICATION=hello", "PVN_INSTANCE=main", "PVN_RELEASE_CHANNEL=staging", "PVN_SERVICE=web", "PVN_SERVICE_ID=" + in.ServiceID, "PVN_SERVICE_VERSION=v2-i3",
 		"ZONE=us", "{}", "",
 	}, "\n"), out.Stdout)
 	require.Equal(t, "token ***\n", out.Stderr)
@@ -111,7 +111,7 @@ func TestApplyAsJob_C3_C7(t *testing.T) {
 	require.Positive(t, out.Duration)
 }
 
-// How a look that fails in a cluster is told, by code and in words.
+// How a fetch that fails in a cluster is shown, by code and in words.
 func TestFetchAsJob_C6(t *testing.T) {
 	wrapper := buildWrapper(t)
 	for _, row := range []struct {

@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/converge-engine/converge/entities"
@@ -28,7 +25,7 @@ type Once struct {
 	Job     *entities.CommandJob // nil: a process of this machine
 	// Timeout is for everything, of a Job the waiting for a node included.
 	Timeout time.Duration
-	// Instance says whom it is about; a payload is not needed.
+	// Instance says what it is about: without a name, all of a channel. A payload is not needed.
 	Instance runtimes.Instance
 	// One and Key are for Jobs, as in job.Request: one Job at a time for One, whose result may be taken
 	// while Key is equal. Empty: each run has its own.
@@ -47,24 +44,24 @@ func RunOnce(ctx context.Context, clusters Clusters, o Once) (out runtimes.Outpu
 	if err := o.check(clusters); err != nil {
 		return runtimes.Output{ExitCode: -1}, "", runtimes.Permanent(fmt.Errorf("%s: %w", o.What, err))
 	}
-	res := result{
-		call:   call{doing: o.What, argv: o.Argv, timeout: o.Timeout},
-		redact: &redactor{}, out: runtimes.Output{Command: strings.Join(o.Argv, " "), ExitCode: -1}, sweep: o.Asks,
+	lookup := o.Lookup
+	if lookup == nil {
+		lookup = os.LookupEnv
 	}
-	env, secrets, err := o.environment()
-	res.redact = newRedactor(slices.Sorted(maps.Values(secrets)))
-	res.out.Command = res.redact.text(res.out.Command)
+	env, secrets, err := resolve(o.Env, o.Instance, lookup)
+	res := newResult(call{doing: o.What, argv: o.Argv, timeout: o.Timeout}, secrets)
+	res.sweep = o.Asks
 	if err != nil {
 		return res.out, "", res.fail("%w", err)
 	}
-	place := runner(&local{dir: o.Dir, grace: defaultGrace, drain: defaultDrain})
+	commands := runner(&local{dir: o.Dir, grace: defaultGrace, drain: defaultDrain})
 	if o.Job != nil {
 		def := entities.RuntimeDefinition{Name: o.Purpose, Dir: o.Dir, Custom: &entities.CustomRuntime{Job: o.Job}}
-		place = &jobs{def: def, clusters: clusters}
+		commands = &jobs{def: def, clusters: clusters}
 	}
-	place.run(ctx, &res, work{
+	commands.run(ctx, &res, work{
 		env: env, secrets: secrets, one: o.One, key: o.Key,
-		labels: labels{o.Purpose, o.Instance.Application, o.Instance.Service, o.Instance.Channel, o.Purpose},
+		labels: labels{o.Purpose, o.Instance.Owner, o.Purpose},
 	})
 	return res.out, res.signal, res.err
 }
@@ -81,40 +78,6 @@ func (o Once) check(clusters Clusters) error {
 		return errors.New("it is to run as a Job, and no clusters are known here")
 	}
 	return nil
-}
-
-// environment is what the command sees wherever it runs: its own variables, and what Converge tells,
-// which wins.
-func (o Once) environment() (env, secrets map[string]string, err error) {
-	lookup := o.Lookup
-	if lookup == nil {
-		lookup = os.LookupEnv
-	}
-	env, secrets = map[string]string{}, map[string]string{}
-	for _, name := range slices.Sorted(maps.Keys(o.Env)) {
-		v := o.Env[name]
-		if v.WorkerEnv == "" {
-			env[name] = v.Literal
-			continue
-		}
-		secret, ok := lookup(v.WorkerEnv)
-		if !ok {
-			return nil, secrets, fmt.Errorf("%s is to come from the worker's environment variable %s, which is not set there", name, v.WorkerEnv)
-		}
-		secrets[name] = secret
-	}
-	for name, value := range told(o.Instance) {
-		delete(secrets, name)
-		env[name] = value
-	}
-	for _, all := range []map[string]string{env, secrets} {
-		for _, name := range slices.Sorted(maps.Keys(all)) {
-			if name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(all[name], "\x00") {
-				return nil, secrets, runtimes.Permanent(fmt.Errorf("%q cannot be an environment variable: = in its name, or a zero byte", name))
-			}
-		}
-	}
-	return env, secrets, nil
 }
 
 // Redact takes secrets out of text: as they are, as they look inside JSON, and line by line.

@@ -14,21 +14,25 @@ import (
 func once(argv ...string) Once {
 	return Once{
 		What: "check smoke of shop/web in prod", Purpose: "check", Argv: argv, Timeout: time.Minute,
-		Instance: runtimes.Instance{Application: "shop", Service: "web", ServiceID: "id-1", Channel: "prod", FullVersion: "v2"},
-		Lookup:   func(name string) (string, bool) { return "hunter22", name == "PASSWORD" },
+		Instance: runtimes.Instance{
+			Owner:     runtimes.Owner{Application: "shop", Service: "web", ID: entities.InstanceID{Channel: "prod"}},
+			ServiceID: "id-1", FullVersion: "v2",
+		},
+		Lookup: func(name string) (string, bool) { return "hunter22", name == "PASSWORD" },
 	}
 }
 
-// A command of no runtime is told what a runtime's command is told.
-func TestOnceIsToldWhatARuntimesCommandIs_A20_A21_C7(t *testing.T) {
+// A command of no runtime gets the variables of a runtime's command, but for the instance: it
+// is about all of a channel.
+func TestOnceGetsTheVariablesOfARuntimesCommand_A20_A21_C7(t *testing.T) {
 	t.Parallel()
-	o := once("sh", "-c", `echo "$PVN_APPLICATION $PVN_SERVICE $PVN_SERVICE_ID $PVN_SERVICE_VERSION $PVN_RELEASE_CHANNEL $MINE"; exit 2`)
+	o := once("sh", "-c", `echo "$PVN_APPLICATION $PVN_SERVICE $PVN_SERVICE_ID $PVN_SERVICE_VERSION $PVN_RELEASE_CHANNEL ${PVN_INSTANCE-none} $MINE"; exit 2`)
 	o.Env = map[string]entities.Value{"MINE": {Literal: "a b"}, "PVN_SERVICE": {Literal: "forged"}}
 	out, signal, err := RunOnce(t.Context(), nil, o)
 	require.NoError(t, err)
 	require.Empty(t, signal)
 	require.Equal(t, 2, out.ExitCode)
-	require.Equal(t, "shop web id-1 v2 prod a b\n", out.Stdout)
+	require.Equal(t, "shop web id-1 v2 prod none a b\n", out.Stdout)
 }
 
 func TestOnceKeepsSecretsToItself(t *testing.T) {

@@ -158,7 +158,7 @@ func TestWorkersDeathEndsItsCommand(t *testing.T) {
 	gone(t, alive)
 }
 
-// What is kept for people is bounded, at the end that tells why.
+// What is kept for people is bounded, at the end that says why.
 func TestOutputIsBounded_C6(t *testing.T) {
 	out, err := newRuntime(t, t.TempDir(), applying(`yes out | head -n 100000; yes err | head -n 100000 >&2; echo last >&2`)).Apply(t.Context(), web("v1"))
 	require.NoError(t, err)

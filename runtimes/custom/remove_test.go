@@ -22,7 +22,8 @@ func removing(remove *entities.Command) entities.CustomRuntime {
 
 func instance() runtimes.Instance {
 	return runtimes.Instance{
-		Application: "shop", Service: "routes", ServiceID: "id-7", Channel: "prod", FullVersion: "r3",
+		Owner:     runtimes.Owner{Application: "shop", Service: "routes", ID: entities.InstanceID{Channel: "prod", Name: "eu-3"}},
+		ServiceID: "id-7", FullVersion: "r3",
 		Payload: &entities.Payload{Address: map[string]string{"region": "west"}, Custom: &entities.CustomPayload{Files: map[string]string{"rules.json": "{}"}}},
 	}
 }
@@ -32,15 +33,15 @@ func TestRemoveGetsWhatApplyGets_A24_C7(t *testing.T) {
 	dir := t.TempDir()
 	rt := newRuntime(t, dir, removing(&entities.Command{Argv: []string{
 		"sh", "-c",
-		`echo "$PVN_SERVICE $PVN_SERVICE_VERSION $PVN_RELEASE_CHANNEL $ZONE $CONVERGE_ADDRESS_REGION $(cat "$CONVERGE_FILES/rules.json")" >told`,
+		`echo "$PVN_SERVICE $PVN_SERVICE_VERSION $PVN_RELEASE_CHANNEL $PVN_INSTANCE $ZONE $CONVERGE_ADDRESS_REGION $(cat "$CONVERGE_FILES/rules.json")" >got`,
 	}}))
 	require.NoError(t, rt.Remove(t.Context(), instance()))
-	told, err := os.ReadFile(filepath.Join(dir, "told"))
+	got, err := os.ReadFile(filepath.Join(dir, "got"))
 	require.NoError(t, err)
-	require.Equal(t, "routes r3 prod eu west {}\n", string(told))
+	require.Equal(t, "routes r3 prod eu-3 eu west {}\n", string(got))
 }
 
-// Exit codes tell what is worth another try.
+// Exit codes say what is worth another try.
 func TestRemoveThatFails_C10(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
@@ -48,10 +49,10 @@ func TestRemoveThatFails_C10(t *testing.T) {
 		permanent bool
 		want      string
 	}{
-		{"no command", nil, true, "remove shop/routes from prod: runtime local has no remove command"},
-		{"any code", &entities.Command{Argv: []string{"sh", "-c", "echo busy >&2; exit 3"}}, false, "remove shop/routes from prod: sh exited 3: busy"},
-		{"a code worth another try", &entities.Command{Argv: []string{"sh", "-c", "exit 75"}, RetryableExitCodes: []int{75}}, false, "remove shop/routes from prod: sh exited 75"},
-		{"another code", &entities.Command{Argv: []string{"sh", "-c", "exit 1"}, RetryableExitCodes: []int{75}}, true, "remove shop/routes from prod: sh exited 1"},
+		{"no command", nil, true, "remove shop/routes from prod/eu-3: runtime local has no remove command"},
+		{"any code", &entities.Command{Argv: []string{"sh", "-c", "echo busy >&2; exit 3"}}, false, "remove shop/routes from prod/eu-3: sh exited 3: busy"},
+		{"a code worth another try", &entities.Command{Argv: []string{"sh", "-c", "exit 75"}, RetryableExitCodes: []int{75}}, false, "remove shop/routes from prod/eu-3: sh exited 75"},
+		{"another code", &entities.Command{Argv: []string{"sh", "-c", "exit 1"}, RetryableExitCodes: []int{75}}, true, "remove shop/routes from prod/eu-3: sh exited 1"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := newRuntime(t, t.TempDir(), removing(tt.command)).Remove(t.Context(), instance())

@@ -1,6 +1,6 @@
 // Package fake is a runtime in memory, for tests and for `converge simulate`. It obeys at once
-// unless a test scripts it otherwise: applies that show after some looks, fail or hang, looks that
-// fail or hang, state changed by hand. It counts and records everything that it is asked, and
+// unless a test scripts it otherwise: applies that show after some readings, fail or hang, readings
+// that fail or hang, state changed by hand. It counts and records everything that it is asked, and
 // notices two applies of one instance that overlap in time, which must never happen.
 //
 // It keeps no clock of its own: times come from the clock that New is given. It may import
@@ -18,15 +18,15 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// Runtime is the fake. All its methods, and those of its places, are safe for concurrent use.
+// Runtime is the fake. All its methods, and those of its instances, are safe for concurrent use.
 type Runtime struct {
 	clock func() time.Time
 
-	mu       sync.Mutex
-	places   map[string]*Place
-	log      []Apply
-	overlaps []string
-	changed  chan struct{} // closed, and made anew, at every change: what Await waits for
+	mu        sync.Mutex
+	instances map[string]*Instance
+	log       []Apply
+	overlaps  []string
+	changed   chan struct{} // closed, and made anew, at every change: what Await waits for
 }
 
 var (
@@ -39,32 +39,30 @@ func New(clock func() time.Time) *Runtime {
 	if clock == nil {
 		clock = time.Now
 	}
-	return &Runtime{clock: clock, places: map[string]*Place{}, changed: make(chan struct{})}
+	return &Runtime{clock: clock, instances: map[string]*Instance{}, changed: make(chan struct{})}
 }
 
 // Apply is one call of Apply, as it went.
 type Apply struct {
-	Place   string // application/service/channel
-	Version string // full version
-	Payload string // digest
-	Key     string
-	Started time.Time
-	Ended   time.Time // zero while it runs
-	Err     string    // empty when it succeeded, or while it runs
+	Instance string // application/service/instance
+	Version  string // full version
+	Payload  string // digest
+	Key      string
+	Started  time.Time
+	Ended    time.Time // zero while it runs
+	Err      string    // empty when it succeeded, or while it runs
 }
 
-// At returns the place where a service's instance in a channel lives, made on first use.
-func (r *Runtime) At(application, service, channel string) *Place {
+// At returns the instance of that name, made on first use. The instance is named as people read
+// it: "prod", or "prod/eu-3" in a fleet.
+func (r *Runtime) At(application, service, instance string) *Instance {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.at(application + "/" + service + "/" + channel)
-}
-
-func (r *Runtime) at(name string) *Place {
-	p := r.places[name]
+	name := application + "/" + service + "/" + instance
+	p := r.instances[name]
 	if p == nil {
-		p = &Place{rt: r, name: name, broken: map[string]string{}}
-		r.places[name] = p
+		p = &Instance{rt: r, name: name, broken: map[string]string{}}
+		r.instances[name] = p
 	}
 	return p
 }
@@ -77,7 +75,7 @@ func (r *Runtime) Applies() []Apply {
 }
 
 // Overlaps names every apply that started while another one of the same instance was running.
-// Anything but empty is a broken engine (one apply at a time for an instance: docs/concepts.md).
+// Anything but empty is a broken engine (A7: at most one at a time).
 func (r *Runtime) Overlaps() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,7 +100,7 @@ func (r *Runtime) Await(ctx context.Context, done func() bool) error {
 	}
 }
 
-// touch tells the waiters that something changed; r.mu is held.
+// touch wakes those who wait, because something changed; r.mu is held.
 func (r *Runtime) touch() {
 	close(r.changed)
 	r.changed = make(chan struct{})
@@ -110,26 +108,25 @@ func (r *Runtime) touch() {
 
 // Observe implements runtimes.Runtime.
 func (r *Runtime) Observe(ctx context.Context, in runtimes.Instance) ([]entities.Object, error) {
-	p := r.At(in.Application, in.Service, in.Channel)
-	if err := p.hang(ctx, &p.lookGate, func() { p.looks++ }); err != nil {
+	p := r.At(in.Application, in.Service, in.ID.String())
+	if err := p.hang(ctx, &p.readGate, func() { p.readings++ }); err != nil {
 		return nil, ended(err, p.name)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer r.touch()
-	if err := p.failLook(); err != nil {
+	if err := p.failReading(); err != nil {
 		return nil, err
 	}
-	return p.look(in.Service), nil
+	return p.observe(in.Service), nil
 }
 
 // Apply implements runtimes.Runtime.
 func (r *Runtime) Apply(ctx context.Context, in runtimes.Instance) (runtimes.Output, error) {
-	p := r.At(in.Application, in.Service, in.Channel)
+	p := r.At(in.Application, in.Service, in.ID.String())
 	started := r.clock()
 	entry := 0
-	begin := func() { entry = p.begin(in, started) }
-	err := p.hang(ctx, &p.applyGate, begin)
+	err := p.hang(ctx, &p.applyGate, func() { entry = p.begin(in, started) })
 	if err != nil {
 		err = fmt.Errorf("apply %s to %s: %w", in.FullVersion, p.name, err)
 	}
@@ -153,20 +150,20 @@ func (r *Runtime) Apply(ctx context.Context, in runtimes.Instance) (runtimes.Out
 
 // Remove implements runtimes.Remover. A gate that holds applies holds removals too.
 func (r *Runtime) Remove(ctx context.Context, in runtimes.Instance) error {
-	p := r.At(in.Application, in.Service, in.Channel)
+	p := r.At(in.Application, in.Service, in.ID.String())
 	if err := p.hang(ctx, &p.applyGate, p.beginRemoval); err != nil {
 		return fmt.Errorf("remove %s: %w", p.name, err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer r.touch()
-	return p.takeAway()
+	return p.remove()
 }
 
-// ended turns the end of a look's context into the error that a real runtime would give.
-func ended(err error, place string) error {
+// ended turns the end of an observation's context into the error that a real runtime would give.
+func ended(err error, instance string) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return &entities.ReadingError{Code: runtimes.CodeTimeout, Message: "look at " + place + ": timed out"}
+		return &entities.ReadingError{Code: runtimes.CodeTimeout, Message: "observe " + instance + ": timed out"}
 	}
-	return fmt.Errorf("look at %s: %w", place, err)
+	return fmt.Errorf("observe %s: %w", instance, err)
 }

@@ -15,12 +15,12 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	for name, looks := range map[string]int{"at once": 0, "after three looks": 3} {
+	for name, readings := range map[string]int{"at once": 0, "after three readings": 3} {
 		t.Run(name, func(t *testing.T) {
 			runtimetest.Run(t, runtimetest.Harness{New: func(t *testing.T) runtimetest.Subject {
 				rt := fake.New(nil)
-				for _, channel := range []string{"staging", "production", "prod-0", "prod-1", "prod-2"} {
-					rt.At("demo", "web", channel).TakeLooks(looks)
+				for _, channel := range []string{"staging", "staging/eu", "staging/us", "production", "prod-0", "prod-1", "prod-2"} {
+					rt.At("demo", "web", channel).SettleAfter(readings)
 				}
 				t.Cleanup(func() { require.Empty(t, rt.Overlaps()) })
 				return subject(rt)
@@ -32,7 +32,7 @@ func TestConformance(t *testing.T) {
 func subject(rt *fake.Runtime) runtimetest.Subject {
 	staging := rt.At("demo", "web", "staging")
 	return runtimetest.Subject{
-		Runtime: rt,
+		Runtime: rt, Fleet: true,
 		Changes: func(channel string) int { return rt.At("demo", "web", channel).Moves() },
 		FailApply: func(permanent bool) {
 			if permanent {
@@ -41,11 +41,11 @@ func subject(rt *fake.Runtime) runtimetest.Subject {
 				staging.FailApplies(1, "not now")
 			}
 		},
-		FailLook: func() { staging.FailLooks(1, runtimes.CodeFetchFailed) },
+		FailReading: func() { staging.FailReadings(1, runtimes.CodeFetchFailed) },
 		Hang: func(arrived func()) {
 			staging.HangApplies()
-			staging.HangLooks()
-			calls := func() int { return staging.Applies() + staging.Looks() + staging.Removals() }
+			staging.HangReadings()
+			calls := func() int { return staging.Applies() + staging.Readings() + staging.Removals() }
 			begun := calls()
 			go func() {
 				_ = rt.Await(context.Background(), func() bool { return calls() > begun })
@@ -56,17 +56,18 @@ func subject(rt *fake.Runtime) runtimetest.Subject {
 }
 
 func instance(version string) runtimes.Instance {
-	return runtimes.Instance{Application: "demo", Service: "web", Channel: "staging", FullVersion: version, Key: "demo/web/staging/" + version}
+	owner := runtimes.Owner{Application: "demo", Service: "web", ID: entities.Only("staging")}
+	return runtimes.Instance{Owner: owner, FullVersion: version, Key: "demo/web/staging/" + version}
 }
 
 // Two applies of one instance at a time are what the engine must never do; the fake sees it.
 func TestOverlapIsSeen(t *testing.T) {
 	rt := fake.New(nil)
-	place := rt.At("demo", "web", "staging")
-	release := place.HangApplies()
+	web := rt.At("demo", "web", "staging")
+	release := web.HangApplies()
 	first := make(chan error, 1)
 	go func() { _, err := rt.Apply(t.Context(), instance("v1")); first <- err }()
-	require.NoError(t, rt.Await(t.Context(), place.Applying))
+	require.NoError(t, rt.Await(t.Context(), web.Applying))
 	require.Empty(t, rt.Overlaps())
 
 	ended, cancel := context.WithCancel(t.Context())
@@ -77,19 +78,19 @@ func TestOverlapIsSeen(t *testing.T) {
 
 	release()
 	require.NoError(t, <-first)
-	require.Equal(t, "v1", place.Version())
+	require.Equal(t, "v1", web.Version())
 }
 
 func TestScript(t *testing.T) {
 	now := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 	rt := fake.New(func() time.Time { return now })
-	place := rt.At("demo", "web", "staging")
+	web := rt.At("demo", "web", "staging")
 	object := func(o entities.Object) []entities.Object { o.Name, o.Type = "web", "fake"; return []entities.Object{o} }
 	one := func(version string) entities.ObjectVersion {
 		return entities.ObjectVersion{Version: version, Active: true, Replicas: 1, AvailableReplicas: 1, TargetReplicas: 1}
 	}
 	runs := []entities.Event{{Timestamp: now, Message: "v1 runs"}}
-	look := func() []entities.Object {
+	observe := func() []entities.Object {
 		t.Helper()
 		objects, err := rt.Observe(t.Context(), instance("v1"))
 		require.NoError(t, err)
@@ -101,50 +102,50 @@ func TestScript(t *testing.T) {
 		require.NoError(t, err)
 	}
 
-	require.Empty(t, look())
+	require.Empty(t, observe())
 	apply("v1")
 	steady := object(entities.Object{Status: entities.ObjectSucceeded, Versions: []entities.ObjectVersion{one("v1")}, Events: runs})
-	require.Equal(t, steady, look())
+	require.Equal(t, steady, observe())
 
-	place.TakeLooks(1)
+	web.SettleAfter(1)
 	apply("v2")
 	require.Equal(t, object(entities.Object{
 		Status: entities.ObjectPending, Message: "moving to v2", Events: runs,
 		Versions: []entities.ObjectVersion{one("v1"), {Version: "v2", Replicas: 1, TargetReplicas: 1}},
-	}), look())
-	require.Equal(t, entities.ObjectSucceeded, look()[0].Status)
-	require.Equal(t, "v2", place.Version())
+	}), observe())
+	require.Equal(t, entities.ObjectSucceeded, observe()[0].Status)
+	require.Equal(t, "v2", web.Version())
 
-	place.SetVersion("v1") // by hand
-	require.Equal(t, steady, look())
-	place.SetDrifted(true)
-	require.True(t, look()[0].Versions[0].Drifted)
-	place.SetSick("disk full")
-	require.Equal(t, "disk full", look()[0].Message)
-	place.TakeLooks(0)
+	web.SetVersion("v1") // by hand
+	require.Equal(t, steady, observe())
+	web.SetDrifted(true)
+	require.True(t, observe()[0].Versions[0].Drifted)
+	web.SetSick("disk full")
+	require.Equal(t, "disk full", observe()[0].Message)
+	web.SettleAfter(0)
 	apply("v1")
-	require.Equal(t, steady, look())
+	require.Equal(t, steady, observe())
 
-	place.Break("v3", "crash loop")
+	web.Break("v3", "crash loop")
 	apply("v3")
-	require.Equal(t, entities.ObjectFailed, look()[0].Status)
-	place.SetVersion("")
-	require.Empty(t, look())
+	require.Equal(t, entities.ObjectFailed, observe()[0].Status)
+	web.SetVersion("")
+	require.Empty(t, observe())
 
-	place.FailLooks(1, runtimes.CodeTimeout)
+	web.FailReadings(1, runtimes.CodeTimeout)
 	_, err := rt.Observe(t.Context(), instance("v1"))
 	var reading *entities.ReadingError
 	require.True(t, errors.As(err, &reading))
 	require.Equal(t, runtimes.CodeTimeout, reading.Code)
 
-	place.FailApplies(fake.Always, "quota")
+	web.FailApplies(fake.Always, "quota")
 	for range 3 {
 		_, err = rt.Apply(t.Context(), instance("v4"))
 		require.EqualError(t, err, "apply v4 to demo/web/staging: quota")
 	}
 	applies := rt.Applies()
 	require.Equal(t, fake.Apply{
-		Place: "demo/web/staging", Version: "v4", Payload: entities.DigestOf((*entities.Payload)(nil)), Key: "demo/web/staging/v4",
+		Instance: "demo/web/staging", Version: "v4", Payload: entities.DigestOf((*entities.Payload)(nil)), Key: "demo/web/staging/v4",
 		Started: now, Ended: now, Err: "apply v4 to demo/web/staging: quota",
 	}, applies[len(applies)-1])
 }

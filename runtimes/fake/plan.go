@@ -11,37 +11,37 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// saying is what a place answers to Plan instead of what it would find out.
-type saying struct {
+// answer is what an instance answers to Plan instead of what it would find out.
+type answer struct {
 	changes []runtimes.Change
 	err     error
 }
 
 // SayPlan makes Plan answer that, until FindPlan.
-func (p *Place) SayPlan(err error, changes ...runtimes.Change) {
-	p.set(func() { p.said = &saying{changes, err} })
+func (p *Instance) SayPlan(err error, changes ...runtimes.Change) {
+	p.set(func() { p.answer = &answer{changes, err} })
 }
 
 // FindPlan makes Plan answer what differs again.
-func (p *Place) FindPlan() { p.set(func() { p.said = nil }) }
+func (p *Instance) FindPlan() { p.set(func() { p.answer = nil }) }
 
 // HangPlans makes Plan wait until release is called or its context ends.
-func (p *Place) HangPlans() (release func()) { return p.gate(&p.planGate) }
+func (p *Instance) HangPlans() (release func()) { return p.gate(&p.planGate) }
 
 // Plans counts the calls of Plan that started here.
-func (p *Place) Plans() int { return get(p, func() int { return p.plans }) }
+func (p *Instance) Plans() int { return get(p, func() int { return p.plans }) }
 
 // Plan implements runtimes.Planner: what differs between what runs and the version and environment
 // of the instance.
 func (r *Runtime) Plan(ctx context.Context, in runtimes.Instance) ([]runtimes.Change, error) {
-	p := r.At(in.Application, in.Service, in.Channel)
+	p := r.At(in.Application, in.Service, in.ID.String())
 	if err := p.hang(ctx, &p.planGate, func() { p.plans++ }); err != nil {
 		return nil, fmt.Errorf("plan %s in %s: %w", in.FullVersion, p.name, err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if p.said != nil {
-		return p.said.changes, p.said.err
+	if p.answer != nil {
+		return p.answer.changes, p.answer.err
 	}
 	change := runtimes.Change{Action: runtimes.ActionUpdate, Type: "fake", Name: in.Service}
 	if p.current == "" {

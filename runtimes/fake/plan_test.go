@@ -14,7 +14,7 @@ import (
 // Plan says what an apply would change, and changes nothing.
 func TestPlan(t *testing.T) {
 	rt := fake.New(nil)
-	place := rt.At("demo", "web", "staging")
+	web := rt.At("demo", "web", "staging")
 	with := func(version string, env map[string]entities.Value) runtimes.Instance {
 		in := instance(version)
 		in.Payload = &entities.Payload{Custom: &entities.CustomPayload{Env: env}}
@@ -29,7 +29,7 @@ func TestPlan(t *testing.T) {
 	one := with("v1", map[string]entities.Value{"A": {Literal: "a"}, "B": {Literal: "b"}})
 
 	require.Equal(t, []runtimes.Change{{Action: runtimes.ActionCreate, Type: "fake", Name: "web"}}, plan(one))
-	require.Empty(t, place.Version(), "nothing was applied")
+	require.Empty(t, web.Version(), "nothing was applied")
 	_, err := rt.Apply(t.Context(), one)
 	require.NoError(t, err)
 	require.Empty(t, plan(one))
@@ -37,12 +37,12 @@ func TestPlan(t *testing.T) {
 		{Path: "version", Old: `"v1"`, New: `"v2"`}, {Path: "env.A", Old: `"a"`}, {Path: "env.C", New: `""`},
 	}}}, plan(with("v2", map[string]entities.Value{"B": {Literal: "b"}, "C": {}})))
 
-	place.SetDrifted(true)
+	web.SetDrifted(true)
 	require.Equal(t, []runtimes.Change{{Action: runtimes.ActionUpdate, Type: "fake", Name: "web"}}, plan(one))
-	place.SayPlan(errors.New("the cluster is away"))
+	web.SayPlan(errors.New("the cluster is unavailable"))
 	_, err = rt.Plan(t.Context(), one)
-	require.EqualError(t, err, "the cluster is away")
-	place.FindPlan()
+	require.EqualError(t, err, "the cluster is unavailable")
+	web.FindPlan()
 	require.Len(t, plan(one), 1)
-	require.Equal(t, 1, place.Applies())
+	require.Equal(t, 1, web.Applies())
 }

@@ -1,15 +1,18 @@
 package kubernetes
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// maxAccount bounds what an apply tells, in bytes.
+// maxAccount bounds what an apply reports, in bytes.
 const maxAccount = 16 << 10
 
 // account is what an apply did, a line for each object that it changed, for `converge logs`.
@@ -22,8 +25,8 @@ func (a *account) say(format string, args ...any) {
 	a.lines = append(a.lines, fmt.Sprintf(format, args...))
 }
 
-// tell says what became of an object.
-func (a *account) tell(t *trial, applied *unstructured.Unstructured) {
+// report says what became of an object.
+func (a *account) report(t *trial, applied *unstructured.Unstructured) {
 	name := called(applied)
 	switch {
 	case t.outcome == recreated:
@@ -62,4 +65,40 @@ func (a *account) output() runtimes.Output {
 		text = runtimes.Clip(text+"\n", maxAccount)
 	}
 	return runtimes.Output{Command: "server-side apply", Stdout: text}
+}
+
+// warnings collects what the server warned of during one call, each text once.
+type warnings struct {
+	mu   sync.Mutex
+	text []string
+}
+
+type warningsKey struct{}
+
+// collectWarnings gives a context whose requests leave the server's warnings in what is returned.
+func collectWarnings(ctx context.Context) (context.Context, *warnings) {
+	w := &warnings{}
+	return context.WithValue(ctx, warningsKey{}, w), w
+}
+
+func (w *warnings) list() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.text)
+}
+
+// warningsToCaller hands warnings to whoever collects them; nobody prints them.
+type warningsToCaller struct{}
+
+// HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext.
+func (warningsToCaller) HandleWarningHeaderWithContext(ctx context.Context, _ int, _, text string) {
+	w, ok := ctx.Value(warningsKey{}).(*warnings)
+	if !ok || text == "" {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !slices.Contains(w.text, text) {
+		w.text = append(w.text, text)
+	}
 }

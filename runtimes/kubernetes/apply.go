@@ -5,10 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/runtimes"
 )
 
@@ -26,7 +31,7 @@ type apply struct {
 	makes   bool // the namespace of the instance, when it is not there
 	objects []declared
 	earlier []*unstructured.Unstructured // inventories in namespaces in which the instance once was
-	told    *account
+	account *account
 }
 
 // Apply implements runtimes.Runtime by server-side apply. All objects are tried first (a dry run), so
@@ -38,26 +43,26 @@ func (r *Runtime) Apply(ctx context.Context, in runtimes.Instance) (runtimes.Out
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.def.Timing.ApplyTimeout, defaultApplyTimeout))
 	defer cancel()
 	ctx, warned := collectWarnings(ctx)
-	told := &account{}
-	err := r.apply(ctx, in, told)
+	account := &account{}
+	err := r.apply(ctx, in, account)
 	for _, warning := range warned.list() {
-		told.say("warning: %s", warning)
+		account.say("warning: %s", warning)
 	}
-	out := told.output()
+	out := account.output()
 	out.Started, out.Duration = started, r.now().Sub(started)
 	if err != nil {
 		out.ExitCode = 1
-		err = fmt.Errorf("apply %s/%s to %s: %w", in.Application, in.Service, in.Channel, err)
+		err = fmt.Errorf("apply %s/%s to %s: %w", in.Application, in.Service, in.ID, err)
 	}
 	return out, err
 }
 
-func (r *Runtime) apply(ctx context.Context, in runtimes.Instance, told *account) error {
+func (r *Runtime) apply(ctx context.Context, in runtimes.Instance, account *account) error {
 	a, err := r.begin(ctx, in)
 	if err != nil {
 		return err
 	}
-	a.told = told
+	a.account = account
 	trials := a.tryAll(ctx, a.objects)
 	if err := problems(trials); err != nil {
 		return err
@@ -82,7 +87,7 @@ func (r *Runtime) begin(ctx context.Context, in runtimes.Instance) (*apply, erro
 		return nil, explain(ctx, "read the payload", err)
 	}
 	return &apply{
-		Runtime: r, clients: clients, owner: ownerIn(in), home: homeOf(in), objects: objects, told: &account{},
+		Runtime: r, clients: clients, owner: in.Owner, home: homeOf(in), objects: objects, account: &account{},
 		adopt: in.Payload.Kubernetes.Adopt, prune: in.Payload.Kubernetes.Prune, makes: in.Payload.Kubernetes.CreateNamespace,
 	}, nil
 }
@@ -93,7 +98,7 @@ func (a *apply) run(ctx context.Context, trials []*trial) error {
 		return err
 	}
 	remembered := false
-	groups := inWaves(trials)
+	groups := inWaves(trials, func(t *trial) int { return t.wave })
 	for i, wave := range groups {
 		if wave[0].wave != firstWave && !remembered {
 			if err := a.remember(ctx); err != nil {
@@ -119,7 +124,7 @@ func (a *apply) run(ctx context.Context, trials []*trial) error {
 }
 
 // wave applies the objects of one wave. What could not be tried before, because its kind or its
-// namespace was not there, is tried now; and what was not there is looked for once more, when there
+// namespace was not there, is tried now; and what was not there is read once more, when there
 // was a wave before that took its time: somebody else may have made it meanwhile (D11).
 func (a *apply) wave(ctx context.Context, wave []*trial, first bool) error {
 	for _, t := range wave {
@@ -148,7 +153,7 @@ func (a *apply) carryOut(ctx context.Context, t *trial) error {
 	}
 	switch t.outcome {
 	case unchanged:
-		a.told.same++
+		a.account.same++
 		return nil
 	case recreated:
 		if err := a.remove(ctx, t); err != nil {
@@ -159,7 +164,7 @@ func (a *apply) carryOut(ctx context.Context, t *trial) error {
 	if err != nil {
 		return err
 	}
-	a.told.tell(t, applied)
+	a.account.report(t, applied)
 	t.applied = applied
 	a.agreed(applied, t.declared)
 	return nil
@@ -182,13 +187,120 @@ func problems(trials []*trial) error {
 	return err
 }
 
-func inWaves(trials []*trial) [][]*trial {
-	var groups [][]*trial
-	for i, t := range trials {
-		if i == 0 || t.wave != trials[i-1].wave {
+// inWaves groups what is sorted by wave.
+func inWaves[T any](all []T, wave func(T) int) (groups [][]T) {
+	for i, each := range all {
+		if i == 0 || wave(each) != wave(all[i-1]) {
 			groups = append(groups, nil)
 		}
-		groups[len(groups)-1] = append(groups[len(groups)-1], t)
+		groups[len(groups)-1] = append(groups[len(groups)-1], each)
 	}
 	return groups
+}
+
+// makeHome makes the namespace of the instance when that was asked for and a trial found that it is
+// not there. It carries no labels of ours: services may share it, and nobody removes it.
+func (a *apply) makeHome(ctx context.Context, trials []*trial) error {
+	wanting := func(t *trial) bool { return t.outcome == tooEarly && t.GetNamespace() == a.home }
+	if !a.makes || !slices.ContainsFunc(trials, wanting) {
+		return nil
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a.home}}
+	_, err := a.clients.typed.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{FieldManager: FieldManager})
+	if apierrors.IsAlreadyExists(err) { // another service was faster
+		return nil
+	}
+	if err != nil {
+		return explain(ctx, "make namespace "+a.home, err)
+	}
+	a.account.say("made namespace %s", a.home)
+	return nil
+}
+
+// readyPace is when a wave is read without a hint, from what is watched; only kinds that may not be
+// watched are asked for each time.
+const readyPace = 2 * time.Second
+
+// ready waits until all objects of a wave are, woken by what is watched. An object that has failed
+// ends the wait: what comes in later waves was meant to build on it.
+func (a *apply) ready(ctx context.Context, wave []*trial) error {
+	woken := make(chan struct{}, 1)
+	stop := a.Watch(func(owner runtimes.Owner) {
+		if owner == a.owner {
+			select {
+			case woken <- struct{}{}:
+			default:
+			}
+		}
+	})
+	defer stop()
+	again := time.NewTicker(readyPace)
+	defer again.Stop()
+	for {
+		waiting, err := a.unready(ctx, wave)
+		if err != nil || waiting == "" {
+			return err
+		}
+		select {
+		case <-woken:
+		case <-again.C:
+		case <-ctx.Done():
+			return &problem{doing: "wait for " + waiting, why: context.Cause(ctx).Error(), err: context.Cause(ctx), hint: "later waves wait for it"}
+		}
+	}
+}
+
+// unready names the first object that is not ready; empty when all are.
+func (a *apply) unready(ctx context.Context, wave []*trial) (string, error) {
+	for _, t := range wave {
+		name := idOf(t.Unstructured).String()
+		live, err := a.seen(ctx, t)
+		if err != nil && ctx.Err() == nil {
+			return "", err
+		}
+		if live == nil {
+			return name + ": not seen yet", nil
+		}
+		switch status, message := health(live); status {
+		case entities.ObjectSucceeded:
+		case entities.ObjectFailed:
+			return "", &problem{doing: "wait for " + name, why: "it failed: " + message, hint: "later waves wait for it"}
+		default:
+			return fmt.Sprintf("%s: %s", name, message), nil
+		}
+	}
+	return "", nil
+}
+
+// seen is an object as it is watched, or nil while the watch has not caught up with the apply.
+func (a *apply) seen(ctx context.Context, t *trial) (*unstructured.Unstructured, error) {
+	v, err := a.cluster.view(ctx, t.at, t.GetNamespace())
+	var live *unstructured.Unstructured
+	if err == nil {
+		live = v.get(t.GetNamespace(), t.GetName())
+	} else {
+		live, err = a.clients.at(t.at, t.GetNamespace()).Get(ctx, t.GetName(), metav1.GetOptions{})
+	}
+	if err != nil {
+		return nil, explain(ctx, "read "+idOf(t.Unstructured).String(), err)
+	}
+	if live == nil || t.applied == nil {
+		return live, nil
+	}
+	if live.GetUID() != t.applied.GetUID() || live.GetGeneration() < t.applied.GetGeneration() {
+		return nil, nil
+	}
+	return live, nil
+}
+
+// remove deletes an object that is made again, and waits until it and what it controls are gone.
+func (a *apply) remove(ctx context.Context, t *trial) error {
+	doing := "delete " + idOf(t.Unstructured).String() + " to make it again"
+	at := a.clients.at(t.at, t.GetNamespace())
+	foreground, uid := metav1.DeletePropagationForeground, t.live.GetUID()
+	err := at.Delete(ctx, t.GetName(), metav1.DeleteOptions{PropagationPolicy: &foreground, Preconditions: &metav1.Preconditions{UID: &uid}})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return explain(ctx, doing, err)
+	}
+	return untilGone(ctx, at, doing, t.GetName(), func(live *unstructured.Unstructured) bool { return live.GetUID() != uid })
 }

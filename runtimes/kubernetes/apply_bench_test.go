@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/runtimes"
 )
 
@@ -72,7 +73,7 @@ func (d *desk) failing(fault func(*http.Request, func() (*http.Response, error))
 	d.fault = fault
 }
 
-// applied applies, and returns what was told, a line each.
+// applied applies, and returns what it reports, line by line.
 func (d *desk) applied(in runtimes.Instance) []string {
 	d.Helper()
 	out, err := d.Apply(d.Context(), in)
@@ -136,7 +137,13 @@ func (d *desk) edits(tool, kind, name, patch string, subresource ...string) {
 // other is an instance in another channel.
 func other(in runtimes.Instance, channel string) runtimes.Instance {
 	payload := *in.Payload
-	payload.Channel, in.Channel, in.Payload = channel, channel, &payload
+	payload.Channel, in.ID, in.Payload = channel, entities.Only(channel), &payload
+	return in
+}
+
+// named is another instance of the same channel.
+func named(in runtimes.Instance, name string) runtimes.Instance {
+	in.ID.Name = name
 	return in
 }
 

@@ -50,7 +50,7 @@ func TestApplyAgainWritesNothing_A9_A11(t *testing.T) {
 	d.until(v2, "v2", settled("v2"))
 }
 
-// Nothing is changed when one object cannot be applied; all that is wrong is told at once.
+// Nothing is changed when one object cannot be applied; all that is wrong is reported at once.
 func TestOneBadObjectStopsAll(t *testing.T) {
 	d := reach(t).desk()
 	text := d.refused(d.instance("v1", config,
@@ -78,9 +78,15 @@ func TestWhoseAnObjectIs_D11(t *testing.T) {
 	require.Contains(t, d.refused(mine, true), "it is there already, and not ours (written by helm) (set adopt to take it over, or delete it)")
 	require.Equal(t, []string{"configured ConfigMap/settings (3 fields)"}, d.applied(adopting(mine)))
 
-	for _, in := range []runtimes.Instance{other(mine, "beta"), adopting(other(mine, "beta"))} {
+	for _, in := range []runtimes.Instance{other(mine, "beta"), adopting(other(mine, "beta")), adopting(named(mine, "eu-3"))} {
 		require.Contains(t, d.refused(in, false), "it belongs to "+d.namespace+"/web in prod; one object has one owner")
 	}
+	d.applied(named(d.instance("v1", configOf("settings-eu-3", "its own")), "eu-3"))
+	require.NotNil(t, d.there("ConfigMap", "converge."+d.namespace+".web.prod.eu-3"))
+	require.Contains(t, d.refused(d.instance("v1", configOf("settings-eu-3", "mine")), false), "it belongs to "+d.namespace+"/web in prod/eu-3; one object has one owner")
+	objects, err := d.Observe(t.Context(), pruning(mine))
+	require.NoError(t, err)
+	require.Len(t, objects, 1, "nothing of the other instance is an orphan of this one")
 }
 
 // An object whose labels were taken off by hand is still ours, and gets them again.
@@ -90,6 +96,7 @@ func TestLabelsTakenOffByHand_A12(t *testing.T) {
 	d.applied(v1)
 	for _, off := range []string{
 		`{"metadata": {"labels": {"converge/application": null}}}`,
+		`{"metadata": {"labels": {"converge/instance": null}}}`,
 		`{"metadata": {"labels": null}}`,
 	} {
 		d.edits("kubectl-label", "ConfigMap", "settings", off)
@@ -107,12 +114,12 @@ func TestConflicts(t *testing.T) {
 	scaled := `{"spec": {"replicas": 5}}`
 	rows := map[string]struct {
 		write func(*desk)
-		told  string // of an apply
+		lines string // of an apply
 		why   string // it is refused; empty: it is not
 	}{
-		"an edit is taken back":     {write: func(d *desk) { d.edits("kubectl-edit", "Deployment", "web", scaled) }, told: "took back spec.replicas of Deployment/web from kubectl-edit"},
-		"an edit by a program, too": {write: func(d *desk) { d.edits("curl", "Deployment", "web", scaled) }, told: "took back spec.replicas of Deployment/web from curl"},
-		"kubectl scale is an edit":  {write: func(d *desk) { d.edits("kubectl", "Deployment", "web", scaled, "scale") }, told: "took back spec.replicas of Deployment/web from kubectl"},
+		"an edit is taken back":     {write: func(d *desk) { d.edits("kubectl-edit", "Deployment", "web", scaled) }, lines: "took back spec.replicas of Deployment/web from kubectl-edit"},
+		"an edit by a program, too": {write: func(d *desk) { d.edits("curl", "Deployment", "web", scaled) }, lines: "took back spec.replicas of Deployment/web from curl"},
+		"kubectl scale is an edit":  {write: func(d *desk) { d.edits("kubectl", "Deployment", "web", scaled, "scale") }, lines: "took back spec.replicas of Deployment/web from kubectl"},
 		"an autoscaler stays":       {write: func(d *desk) { d.edits("kube-controller-manager", "Deployment", "web", scaled, "scale") }, why: "spec.replicas belongs to kube-controller-manager, which writes it through scale"},
 		"another tool's declaration stays": {write: func(d *desk) {
 			d.declares("argocd", "Deployment", "web", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 5}}")
@@ -125,7 +132,7 @@ func TestConflicts(t *testing.T) {
 			d.applied(v1)
 			row.write(d)
 			if row.why == "" {
-				require.Contains(t, d.applied(v1), row.told)
+				require.Contains(t, d.applied(v1), row.lines)
 				require.EqualValues(t, 2, inside(d.there("Deployment", "web").Object, "spec")["replicas"])
 				return
 			}
@@ -179,7 +186,7 @@ func TestWhatAppearedMeanwhileIsNotTaken_D11(t *testing.T) {
 		return send()
 	})
 	in := d.instance("v1", configOf("early", "x"), configOf("late", "mine", `converge/wave: "1"`))
-	d.of("ConfigMap") // known before the requests are looked into
+	d.of("ConfigMap") // known before the requests are counted
 	require.Contains(t, d.refused(in, true), "apply ConfigMap "+d.namespace+"/late: it is there already, and not ours (written by helm)")
 	require.Equal(t, map[string]any{"b": "theirs"}, d.there("ConfigMap", "late").Object["data"])
 }
@@ -230,10 +237,10 @@ func TestNamespacesAndDefinitionsComeFirst(t *testing.T) {
 	// Without them (D10) nothing of the kind goes: what nobody declared is in them.
 	less := pruning(d.instance("v2"))
 	less.Payload.Address["namespace"] = name
-	told := d.applied(less)
-	require.Contains(t, told, "pruned Widget/w")
-	require.Contains(t, told, "left in place Namespace/"+name+", which is no longer declared")
-	require.Contains(t, told, "left in place CustomResourceDefinition/widgets."+group+", which is no longer declared")
+	lines := d.applied(less)
+	require.Contains(t, lines, "pruned Widget/w")
+	require.Contains(t, lines, "left in place Namespace/"+name+", which is no longer declared")
+	require.Contains(t, lines, "left in place CustomResourceDefinition/widgets."+group+", which is no longer declared")
 }
 
 // What is no longer declared stays, is reported, and goes when the payload says so.

@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"sort"
@@ -15,7 +16,7 @@ import (
 )
 
 const (
-	maxDifferences = 100 // fields told of one object
+	maxDifferences = 100 // fields shown of one object
 	maxValue       = 256 // bytes of a value
 )
 
@@ -51,31 +52,19 @@ func isSecret(o *unstructured.Unstructured) bool {
 
 // declarable is an object without what nobody declares. The object itself is not changed.
 func declarable(o *unstructured.Unstructured) map[string]any {
-	if o == nil {
+	if o == nil || o.Object == nil {
 		return nil
 	}
-	kept := map[string]any{}
-	for name, value := range o.Object {
-		if name != "status" {
-			kept[name] = value
-		}
+	kept := maps.Clone(o.Object)
+	delete(kept, "status")
+	metadata := maps.Clone(inside(o.Object, "metadata"))
+	for _, name := range serverFields {
+		delete(metadata, name)
 	}
-	in, _ := o.Object["metadata"].(map[string]any)
-	metadata := map[string]any{}
-	for name, value := range in {
-		switch name {
-		case "managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink":
-		default:
-			metadata[name] = value
-		}
-	}
-	if of := inside(in, "annotations"); of != nil {
-		annotations := map[string]any{}
-		for name, value := range of {
-			if name != annotationRevision && name != annotationTemplate {
-				annotations[name] = value
-			}
-		}
+	if of := inside(metadata, "annotations"); of != nil {
+		annotations := maps.Clone(of)
+		delete(annotations, annotationRevision)
+		delete(annotations, annotationTemplate)
 		metadata["annotations"] = annotations
 		if len(annotations) == 0 {
 			delete(metadata, "annotations")
@@ -109,7 +98,7 @@ func (c *comparison) values(at path, old, now any) {
 	}
 }
 
-// opens tells whether a map that is only on one side is told field by field: the object itself, and
+// opens reports whether a map that is only on one side is shown field by field: the object itself, and
 // what is masked.
 func (c *comparison) opens(at path) bool {
 	return len(at) == 0 || c.secret && (at.String() == "data" || at.String() == "stringData" || at[0].field == "metadata")
@@ -157,7 +146,7 @@ func (c *comparison) add(at path, old, now any) {
 	c.found = append(c.found, d)
 }
 
-// masked tells whether a field of a Secret may not be shown: its data, and the copy of it that
+// masked reports whether a field of a Secret may not be shown: its data, and the copy of it that
 // kubectl leaves in an annotation.
 func masked(at path) bool {
 	switch at[0].field {
@@ -188,12 +177,7 @@ func encoded(value any) string {
 }
 
 func ofMaps(list []any) bool {
-	for _, each := range list {
-		if _, ok := each.(map[string]any); !ok {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(list, func(each any) bool { _, ok := each.(map[string]any); return !ok })
 }
 
 func element(list []any, i int) any {
@@ -230,12 +214,10 @@ func byKey(list []any, key string) (names []string, by map[string]any) {
 	return names, by
 }
 
-func keysOf(maps ...map[string]any) []string {
+func keysOf(all ...map[string]any) []string {
 	var keys []string
-	for _, m := range maps {
-		for key := range m {
-			keys = append(keys, key)
-		}
+	for _, m := range all {
+		keys = slices.AppendSeq(keys, maps.Keys(m))
 	}
 	slices.Sort(keys)
 	return slices.Compact(keys)

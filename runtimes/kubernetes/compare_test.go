@@ -56,7 +56,7 @@ status: {replicas: 2}
 	require.Empty(t, compare(live, live.DeepCopy()))
 }
 
-func TestCompareTellsTheOrderWhereNothingElseDiffers(t *testing.T) {
+func TestCompareReportsTheOrderWhereNothingElseDiffers(t *testing.T) {
 	live := object(t, `{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {initContainers: [{name: a}, {name: b}]}}`)
 	applied := object(t, `{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {initContainers: [{name: b}, {name: a}]}}`)
 	require.Equal(t, []runtimes.FieldChange{{Path: "spec.initContainers.order", Old: `"a, b"`, New: `"b, a"`}}, compare(live, applied))

@@ -33,8 +33,8 @@ func TestConformance(t *testing.T) {
 			Changes: func(channel string) int {
 				return d.generation("Deployment", "web-"+channel) + d.version("ConfigMap", "settings-"+channel)
 			},
-			FailApply: func(permanent bool) { d.failOnce(permanent) },
-			FailLook:  rt.close,
+			FailApply:   func(permanent bool) { d.failOnce(permanent) },
+			FailReading: rt.close,
 			Hang: func(arrived func()) {
 				var once sync.Once
 				d.failing(func(req *http.Request, _ func() (*http.Response, error)) (*http.Response, error) {
@@ -89,7 +89,7 @@ func (d *desk) failOnce(permanent bool) {
 	})
 }
 
-// openingGate is a runtime whose server is back after one look that failed.
+// openingGate is a runtime whose server is back after one reading that failed.
 type openingGate struct {
 	*Runtime
 	desk *desk
@@ -118,7 +118,7 @@ func (o *openingGate) close() {
 
 func (o *openingGate) until(what string, is func(error) bool) {
 	in := o.desk.instance("v1", configOf("settings-staging", "x"), deploymentIn("staging"))
-	in.Application, in.Channel = "demo", "staging"
+	in.Application, in.ID = "demo", entities.Only("staging")
 	o.desk.wait(what, func() bool {
 		_, err := o.Runtime.Observe(o.desk.Context(), in)
 		return is(err)

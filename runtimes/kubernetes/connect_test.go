@@ -55,7 +55,7 @@ func TestConnectSaysWhatIsMissing(t *testing.T) {
 				Name: "eks", Kind: entities.RuntimeKubernetes, Dir: dir,
 				Kubernetes: &entities.KubernetesRuntime{Kubeconfig: row.kubeconfig, Context: row.context},
 			}, clusters)
-			require.NoError(t, err) // another look may find it
+			require.NoError(t, err) // another call may find it
 			_, err = rt.cluster.connect(t.Context())
 			if row.want == "" {
 				require.NoError(t, err)
@@ -66,7 +66,7 @@ func TestConnectSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-// Without a path, what KUBECONFIG names is used; without that the error says where it was looked for.
+// Without a path, what KUBECONFIG names is used; without that the error says where it was searched for.
 func TestConnectByTheEnvironment(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("KUBECONFIG", filepath.Join(dir, "config"))

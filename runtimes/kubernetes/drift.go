@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -26,7 +27,7 @@ const (
 	// refusedFor is how long a refusal counts: what stands behind it (a permission, a webhook) changes
 	// without the object.
 	refusedFor = 5 * time.Minute
-	driftTold  = 3 // fields named in a message
+	driftShown = 3 // fields named in a message
 )
 
 // verdict is whether an object differs from what is declared.
@@ -39,7 +40,7 @@ type verdict struct {
 	until           time.Time
 }
 
-// verdicts remembers, by the uid of the object, so that an idle look asks nothing. The zero value is
+// verdicts remembers, by the uid of the object, so that an observation of nothing new asks nothing. The zero value is
 // ready. The oldest are forgotten in bulk.
 type verdicts struct {
 	mu            sync.Mutex
@@ -72,25 +73,25 @@ func (v *verdicts) put(uid types.UID, known verdict) {
 	v.recent[uid] = known
 }
 
-// judge marks the version of an object that is where it shall be, and yet not as declared.
-func (l *look) judge(ctx context.Context, object *entities.Object, live *unstructured.Unstructured, d declared) error {
-	if l.in.FullVersion == "" || live.GetAnnotations()[AnnotationVersion] != l.in.FullVersion || live.GetDeletionTimestamp() != nil {
+// markDrift marks the version of an object that is where it shall be, and yet not as declared.
+func (ob *observation) markDrift(ctx context.Context, object *entities.Object, live *unstructured.Unstructured, d declared) error {
+	if ob.in.FullVersion == "" || live.GetAnnotations()[AnnotationVersion] != ob.in.FullVersion || live.GetDeletionTimestamp() != nil {
 		return nil
 	}
-	judged, err := l.verdict(ctx, live, d)
+	found, err := ob.verdict(ctx, live, d)
 	if err != nil {
 		return err
 	}
-	if judged.refused != "" {
-		object.Message = note(object, "whether it drifted is not known, the server refuses it: "+judged.refused)
+	if found.refused != "" {
+		object.Message = note(object, "whether it drifted is not known, the server refuses it: "+found.refused)
 	}
-	if judged.drift == "" {
+	if found.drift == "" {
 		return nil
 	}
-	object.Message = note(object, judged.drift)
+	object.Message = note(object, found.drift)
 	marked := 0
 	for i := range object.Versions {
-		if object.Versions[i].Version == l.in.FullVersion {
+		if object.Versions[i].Version == ob.in.FullVersion {
 			object.Versions[i].Drifted = true
 			marked++
 		}
@@ -109,28 +110,28 @@ func note(object *entities.Object, text string) string {
 	return object.Message + "; " + text
 }
 
-// verdict judges an object, or finds what was judged before of the same object and declaration.
-func (l *look) verdict(ctx context.Context, live *unstructured.Unstructured, d declared) (verdict, error) {
-	known, found := l.verdicts.of(live.GetUID())
-	usable := found && known.digest == d.digest && (known.refused == "" || l.now().Before(known.until))
+// verdict compares an object with its declaration, or finds what came of that before.
+func (ob *observation) verdict(ctx context.Context, live *unstructured.Unstructured, d declared) (verdict, error) {
+	known, found := ob.verdicts.of(live.GetUID())
+	usable := found && known.digest == d.digest && (known.refused == "" || ob.now().Before(known.until))
 	if usable && known.resourceVersion == live.GetResourceVersion() {
 		return known, nil
 	}
 	content := contentOf(live)
 	if !usable || known.content != content {
 		var err error
-		var judged *unstructured.Unstructured
-		if known, judged, err = l.ask(ctx, live, d); err != nil {
+		var compared *unstructured.Unstructured
+		if known, compared, err = ob.ask(ctx, live, d); err != nil {
 			return known, err
 		}
-		live, content, known.digest = judged, contentOf(judged), d.digest
+		live, content, known.digest = compared, contentOf(compared), d.digest
 	}
 	known.resourceVersion, known.content = live.GetResourceVersion(), content
-	l.verdicts.keep(live.GetUID(), known)
+	ob.verdicts.keep(live.GetUID(), known)
 	return known, nil
 }
 
-// agreed remembers what an apply made of an object: it is as declared, and the next look need not ask.
+// agreed remembers what an apply made of an object: it is as declared, and the next observation need not ask.
 func (r *Runtime) agreed(applied *unstructured.Unstructured, d declared) {
 	r.verdicts.keep(applied.GetUID(), verdict{
 		resourceVersion: applied.GetResourceVersion(), content: contentOf(applied), digest: d.digest,
@@ -149,13 +150,13 @@ func contentOf(o *unstructured.Unstructured) [32]byte {
 // ask compares what an apply of the declaration would make of an object with what it is. The object
 // that we watch may be older than what the server compared with, so a difference counts only when the
 // server's own object, read for it, has it too. It returns which of the two the verdict is about.
-func (l *look) ask(ctx context.Context, live *unstructured.Unstructured, d declared) (verdict, *unstructured.Unstructured, error) {
+func (ob *observation) ask(ctx context.Context, live *unstructured.Unstructured, d declared) (verdict, *unstructured.Unstructured, error) {
 	doing := fmt.Sprintf("compare %s %s with what is declared", d.GetKind(), d.GetName())
-	r, err := l.cluster.resource(ctx, d.GroupVersionKind())
+	r, err := ob.cluster.resource(ctx, d.GroupVersionKind())
 	if err != nil {
 		return verdict{}, live, readingError(doing, err)
 	}
-	clients, err := l.cluster.connect(ctx)
+	clients, err := ob.cluster.connect(ctx)
 	if err != nil {
 		return verdict{}, live, readingError(doing, err)
 	}
@@ -164,11 +165,11 @@ func (l *look) ask(ctx context.Context, live *unstructured.Unstructured, d decla
 		applied, err := at.Apply(ctx, d.GetName(), d.Unstructured, metav1.ApplyOptions{
 			FieldManager: FieldManager, Force: true, DryRun: []string{metav1.DryRunAll},
 		})
-		if apierrors.IsNotFound(err) { // the watch will tell in a moment
-			return verdict{refused: err.Error(), until: l.now()}, live, nil
+		if apierrors.IsNotFound(err) { // the watch will show it in a moment
+			return verdict{refused: err.Error(), until: ob.now()}, live, nil
 		}
 		if refusal(err) {
-			return verdict{refused: err.Error(), until: l.now().Add(refusedFor)}, live, nil
+			return verdict{refused: err.Error(), until: ob.now().Add(refusedFor)}, live, nil
 		}
 		if err != nil {
 			return verdict{}, live, readingError(doing, err)
@@ -189,7 +190,7 @@ func (l *look) ask(ctx context.Context, live *unstructured.Unstructured, d decla
 	return verdict{}, live, &entities.ReadingError{Code: runtimes.CodeFetchFailed, Message: doing + ": it changes faster than it can be read"}
 }
 
-// refusal tells whether the server was there and would not take the object, whoever asks when.
+// refusal reports whether the server was there and would not take the object, whoever asks when.
 func refusal(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -205,26 +206,19 @@ func refusal(err error) bool {
 
 // describe is "spec.replicas 5, declared 2 (written by kubectl); …".
 func describe(found []difference, fresh *unstructured.Unstructured) string {
-	var told []string
-	for _, d := range found[:min(len(found), driftTold)] {
-		text := fmt.Sprintf("%s %s, declared %s", d.Path, orAbsent(d.Old), orAbsent(d.New))
+	var all []string
+	for _, d := range found[:min(len(found), driftShown)] {
+		text := fmt.Sprintf("%s %s, declared %s", d.Path, d.Old, cmp.Or(d.New, "absent"))
 		if d.Old == "" {
 			text = fmt.Sprintf("%s is missing, declared %s", d.Path, d.New)
 		}
 		if writer := writerOf(fresh, d.at); writer != "" {
 			text += " (written by " + writer + ")"
 		}
-		told = append(told, text)
+		all = append(all, text)
 	}
-	if more := len(found) - driftTold; more > 0 {
-		told = append(told, fmt.Sprintf("and %d more", more))
+	if more := len(found) - driftShown; more > 0 {
+		all = append(all, fmt.Sprintf("and %d more", more))
 	}
-	return strings.Join(told, "; ")
-}
-
-func orAbsent(value string) string {
-	if value == "" {
-		return "absent"
-	}
-	return value
+	return strings.Join(all, "; ")
 }

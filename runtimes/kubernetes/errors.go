@@ -4,14 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/runtimes"
 )
 
@@ -34,20 +39,20 @@ func (p *problem) Unwrap() error { return p.err }
 
 // together says once what several objects were refused for.
 func together(all []error) []error {
-	var told []error
+	var distinct []error
 	merged := map[string]*problem{}
 	more := map[string]int{}
 	for _, err := range all {
 		var p *problem
 		if !errors.As(err, &p) {
-			told = append(told, err)
+			distinct = append(distinct, err)
 			continue
 		}
 		reason := p.why + "\n" + p.hint
 		if merged[reason] == nil {
 			first := *p
 			merged[reason] = &first
-			told = append(told, &first)
+			distinct = append(distinct, &first)
 			continue
 		}
 		more[reason]++
@@ -57,12 +62,12 @@ func together(all []error) []error {
 			p.doing += fmt.Sprintf(" and %d more", n)
 		}
 	}
-	return told
+	return distinct
 }
 
 // explain says why a call to the server failed, in its own words, with a hint, and whether another
 // attempt can mend it: what the server found wrong in the object itself is permanent; what may be
-// repaired around it (permissions, quotas, webhooks that are away, kinds to come) is not. An ended
+// repaired around it (permissions, quotas, webhooks that are unavailable, kinds to come) is not. An ended
 // ctx stays what it is.
 func explain(ctx context.Context, doing string, err error) error {
 	var known *problem
@@ -84,7 +89,7 @@ func explain(ctx context.Context, doing string, err error) error {
 			if kind.permanent {
 				return runtimes.Permanent(p)
 			}
-			return p
+			break
 		}
 	}
 	return p
@@ -125,8 +130,11 @@ func failures() []failure {
 	}
 }
 
-func said(text string) func(error) bool {
-	return func(err error) bool { return strings.Contains(err.Error(), text) }
+// said looks for one of some texts in an error.
+func said(texts ...string) func(error) bool {
+	return func(err error) bool {
+		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(err.Error(), text) })
+	}
 }
 
 func quoted(err error, pattern string) string {
@@ -136,23 +144,13 @@ func quoted(err error, pattern string) string {
 	return "asked"
 }
 
-// isImmutable tells whether an object would have to be made again to become as declared.
+// isImmutable reports whether an object would have to be made again to become as declared.
 func isImmutable(err error) bool {
-	if err == nil || !apierrors.IsInvalid(err) {
-		return false
-	}
-	for _, text := range []string{
-		"field is immutable", "is immutable after creation", "may not change once set", "cannot change roleRef",
-		"updates to statefulset spec for fields other than",
-	} {
-		if strings.Contains(err.Error(), text) {
-			return true
-		}
-	}
-	return false
+	return apierrors.IsInvalid(err) && said("field is immutable", "is immutable after creation", "may not change once set",
+		"cannot change roleRef", "updates to statefulset spec for fields other than")(err)
 }
 
-// isDenial tells whether a webhook refused. One that says that it is at fault itself may answer
+// isDenial reports whether a webhook refused. One that says that it is at fault itself may answer
 // otherwise another time.
 func isDenial(err error) bool {
 	var status apierrors.APIStatus
@@ -164,8 +162,8 @@ func isDenial(err error) bool {
 }
 
 func isTooLarge(err error) bool {
-	return apierrors.IsRequestEntityTooLargeError(err) || said("request is too large")(err) ||
-		said("trying to send message larger than max")(err) || said("metadata.annotations: Too long")(err) || said("may not be more than 1048576 bytes")(err)
+	return apierrors.IsRequestEntityTooLargeError(err) || said("request is too large", "trying to send message larger than max",
+		"metadata.annotations: Too long", "may not be more than 1048576 bytes")(err)
 }
 
 func isTerminating(err error) bool {
@@ -182,11 +180,74 @@ func isConflict(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }
 
-// isUnreachable tells whether there was no answer in the server's form at all.
+// isUnreachable reports whether there was no answer in the server's form at all.
 func isUnreachable(err error) bool {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
 		return status.Status().Reason == metav1.StatusReasonServiceUnavailable
 	}
 	return true
+}
+
+// readingError says why something could not be read, in the words of the server. An error that was
+// sorted before keeps its code; an interruption from outside says nothing about the cluster and
+// stays what it is.
+func readingError(doing string, err error) error {
+	if errors.Is(err, context.Canceled) {
+		return &interrupted{doing: doing, err: err}
+	}
+	var known *entities.ReadingError
+	if errors.As(err, &known) {
+		return &entities.ReadingError{Code: known.Code, Message: doing + ": " + known.Message}
+	}
+	return &entities.ReadingError{Code: readingCode(err), Message: doing + ": " + plainly(err)}
+}
+
+type interrupted struct {
+	doing string
+	err   error
+}
+
+func (e *interrupted) Error() string { return e.doing + ": " + e.err.Error() }
+func (e *interrupted) Unwrap() error { return e.err }
+
+// readingCode sorts an error of a call to the API server.
+func readingCode(err error) string {
+	var (
+		address *url.Error
+		network net.Error
+	)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), apierrors.IsTimeout(err), apierrors.IsServerTimeout(err):
+		return runtimes.CodeTimeout
+	case apierrors.IsUnauthorized(err):
+		return runtimes.CodeUnauthorized
+	case apierrors.IsForbidden(err):
+		return runtimes.CodeForbidden
+	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+		return runtimes.CodeUnknownKind
+	case apierrors.IsServiceUnavailable(err): // it starts or stops, or a proxy in front finds nobody
+		return runtimes.CodeUnreachable
+	case errors.As(err, &network) && network.Timeout():
+		return runtimes.CodeTimeout
+	case errors.As(err, &address), errors.As(err, &network), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return runtimes.CodeUnreachable // no answer in the server's form: refused, reset, wrong certificate
+	}
+	return runtimes.CodeFetchFailed
+}
+
+// plainly leaves out of a network error the address that was asked for, query and all: what is wrong
+// stands behind it.
+func plainly(err error) string {
+	var at *url.Error
+	if errors.As(err, &at) {
+		return at.Err.Error()
+	}
+	return err.Error()
+}
+
+// hasCode reports whether a reading failed with a code.
+func hasCode(err error, code string) bool {
+	var reading *entities.ReadingError
+	return errors.As(err, &reading) && reading.Code == code
 }

@@ -108,7 +108,7 @@ func TestRefusals_D18(t *testing.T) {
 			permanent: true,
 			says:      []string{`admission webhook "gate.NS.example.com" denied the request: no containers on Fridays`, "the admission webhook gate.NS.example.com does not allow it"},
 		},
-		"a webhook that is away": {
+		"a webhook that is unavailable": {
 			prepare: func(d *desk) { d.webhook(false, "") },
 			object:  config,
 			says:    []string{`failed calling webhook "gate.NS.example.com"`, "connection refused", "the webhook gate.NS.example.com does not answer"},
@@ -130,7 +130,7 @@ func TestRefusals_D18(t *testing.T) {
 			require.Less(t, len(text), 1000)
 			writes, asked := d.wrote()
 			require.Empty(t, writes)
-			require.LessOrEqual(t, asked, 9, "requests of one apply") // discovery, two reviews, a list and a watch, a look, a dry run
+			require.LessOrEqual(t, asked, 9, "requests of one apply") // discovery, two reviews, a list and a watch, a get, a dry run
 			plan, err := d.Plan(t.Context(), in)
 			require.NoError(t, err)
 			require.Len(t, plan, 1)
@@ -185,7 +185,7 @@ func (d *desk) webhook(answers bool, message string) {
 	}, func() any { return nil })
 }
 
-// A server that is away, or does not accept the credentials, stops an apply with that reason.
+// A server that is unavailable, or does not accept the credentials, stops an apply with that reason.
 func TestNoServer(t *testing.T) {
 	d := reach(t).desk()
 	d.gate.shut()
@@ -236,7 +236,7 @@ func TestOnlyFaultsOfTheObjectArePermanent(t *testing.T) {
 		"a webhook that is busy":            {err: of(429, `admission webhook "x" denied the request: later`)},
 		"a webhook that refuses":            {err: of(400, `admission webhook "x" denied the request: never`), permanent: true},
 		"the store refuses the size":        {err: of(500, "etcdserver: request is too large"), permanent: true},
-		"the store is away":                 {err: of(500, "etcdserver: leader changed")},
+		"the store is unavailable":          {err: of(500, "etcdserver: leader changed")},
 		"a certificate":                     {err: &tls.CertificateVerificationError{Err: io.EOF}},
 	}
 	for name, row := range rows {

@@ -1,9 +1,10 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"sort"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,7 +20,7 @@ import (
 const (
 	eventsFor     = 30 * time.Second // one request per object and this time at most
 	eventsPatient = time.Minute      // what is younger and only pending is given time before it is asked about
-	eventsTimeout = 2 * time.Second  // they are extra: a look does not wait long for them
+	eventsTimeout = 2 * time.Second  // they are extra: an observation does not wait long for them
 	eventsAtOnce  = 2                // requests of one runtime: a server has no index for them and reads all of a namespace
 	maxEvents     = 10
 	maxRemembered = 2000 // objects
@@ -39,13 +40,13 @@ type recentEvents struct {
 
 // events lists what happened last to an object that is in trouble, to its newest ReplicaSet and to a
 // pod that fails. They are for people: one that cannot be read is left out.
-func (l *look) events(ctx context.Context, object entities.Object, live *unstructured.Unstructured, p parts, found trouble) []entities.Event {
+func (ob *observation) events(ctx context.Context, object entities.Object, live *unstructured.Unstructured, p parts, found trouble) []entities.Event {
 	newest := live
 	if p.newest != nil {
 		newest = p.newest
 	}
 	begun := p.newest == nil || templateVersion(p.newest) == templateVersion(live)
-	young := !begun || l.now().Sub(newest.GetCreationTimestamp().Time) < eventsPatient
+	young := !begun || ob.now().Sub(newest.GetCreationTimestamp().Time) < eventsPatient
 	if young && object.Status == entities.ObjectPending && found.message == "" && !conditionOf(newest, "ReplicaFailure").is("True") {
 		return nil
 	}
@@ -56,46 +57,43 @@ func (l *look) events(ctx context.Context, object entities.Object, live *unstruc
 	for _, o := range []*unstructured.Unstructured{live, p.newest, found.pod} {
 		if o != nil && !seen[o.GetUID()] {
 			seen[o.GetUID()] = true
-			all = append(all, l.eventsOf(ctx, o)...)
+			all = append(all, ob.eventsOf(ctx, o)...)
 		}
 	}
-	sort.SliceStable(all, func(a, b int) bool { return all[a].Timestamp.Before(all[b].Timestamp) })
+	slices.SortStableFunc(all, func(a, b entities.Event) int { return a.Timestamp.Compare(b.Timestamp) })
 	return all[max(0, len(all)-maxEvents):]
 }
 
 // eventsOf asks for the events of one object, unless it was done a moment ago or many are asked for
 // just now: when a whole cluster is in trouble, its server has better things to do.
-func (l *look) eventsOf(ctx context.Context, o *unstructured.Unstructured) []entities.Event {
-	now := l.now()
-	l.happened.mu.Lock()
-	known, ok := l.happened.all[o.GetUID()]
-	l.happened.mu.Unlock()
+func (ob *observation) eventsOf(ctx context.Context, o *unstructured.Unstructured) []entities.Event {
+	now := ob.now()
+	ob.happened.mu.Lock()
+	known, ok := ob.happened.all[o.GetUID()]
+	ob.happened.mu.Unlock()
 	if ok && now.Sub(known.at) < eventsFor {
 		return known.events
 	}
-	defer l.happened.asking.Add(-1)
-	if l.happened.asking.Add(1) > eventsAtOnce {
+	defer ob.happened.asking.Add(-1)
+	if ob.happened.asking.Add(1) > eventsAtOnce {
 		return known.events
 	}
-	known = recentEvents{at: now, events: l.askEvents(ctx, o)}
-	l.happened.mu.Lock()
-	defer l.happened.mu.Unlock()
-	if len(l.happened.all) >= maxRemembered || l.happened.all == nil {
-		l.happened.all = map[types.UID]recentEvents{}
+	known = recentEvents{at: now, events: ob.askEvents(ctx, o)}
+	ob.happened.mu.Lock()
+	defer ob.happened.mu.Unlock()
+	if len(ob.happened.all) >= maxRemembered || ob.happened.all == nil {
+		ob.happened.all = map[types.UID]recentEvents{}
 	}
-	l.happened.all[o.GetUID()] = known
+	ob.happened.all[o.GetUID()] = known
 	return known.events
 }
 
-func (l *look) askEvents(ctx context.Context, o *unstructured.Unstructured) (events []entities.Event) {
-	clients, err := l.cluster.connect(ctx)
+func (ob *observation) askEvents(ctx context.Context, o *unstructured.Unstructured) (events []entities.Event) {
+	clients, err := ob.cluster.connect(ctx)
 	if err != nil {
 		return nil
 	}
-	namespace := o.GetNamespace()
-	if namespace == "" {
-		namespace = metav1.NamespaceDefault // where those of cluster-scoped objects are
-	}
+	namespace := cmp.Or(o.GetNamespace(), metav1.NamespaceDefault) // where those of cluster-scoped objects are
 	list, err := clients.typed.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(o.GetUID())})
 	if err != nil {
 		return nil

@@ -21,9 +21,9 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// While the server is away nothing is known; when it is back, looks are whole again by
-// themselves, and who was told that nothing is known is hinted at.
-func TestAServerThatIsAwayIsUnknownAndComesBack_D17(t *testing.T) {
+// While the server is unavailable nothing is known; when it is back, readings are whole again by
+// themselves, and who got an error is hinted at.
+func TestAnUnavailableServerIsUnknownAndComesBack_D17(t *testing.T) {
 	b := reach(t)
 	v1 := b.instance("v1", config)
 	b.put(v1)
@@ -33,7 +33,7 @@ func TestAServerThatIsAwayIsUnknownAndComesBack_D17(t *testing.T) {
 
 	b.gate.shut()
 	err := b.untilError(v1, runtimes.CodeUnreachable)
-	require.Contains(t, err.Error(), "look at "+b.namespace+"/web in prod: list configmaps in all namespaces: ")
+	require.Contains(t, err.Error(), "observe "+b.namespace+"/web in prod: list configmaps in all namespaces: ")
 	require.Contains(t, err.Error(), "refused")
 	require.NoError(t, b.admin.typed.CoreV1().ConfigMaps(b.namespace).Delete(t.Context(), "settings", metav1.DeleteOptions{}))
 
@@ -53,8 +53,8 @@ func TestAServerThatWasNeverThereIsUnreachable(t *testing.T) {
 	require.True(t, hasCode(err, runtimes.CodeUnreachable), err)
 }
 
-// A look ends when its context ends, also when the server accepts and does not answer.
-func TestALookEndsWithItsContext(t *testing.T) {
+// An observation ends when its context ends, also when the server accepts and does not answer.
+func TestObservingEndsWithItsContext(t *testing.T) {
 	b := reach(t)
 	release := make(chan struct{})
 	t.Cleanup(func() { close(release) })
@@ -112,7 +112,7 @@ func TestRightsInOneNamespaceAreEnough(t *testing.T) {
 	hints := b.hintsOf()
 	b.quiet(v1, hints)
 	before := b.requests.Load()
-	b.look(v1)
+	b.observe(v1)
 	b.none(before, 0, "idle, in one namespace")
 
 	require.NoError(t, b.admin.typed.CoreV1().ConfigMaps(b.namespace).Delete(t.Context(), "settings", metav1.DeleteOptions{}))
@@ -160,7 +160,7 @@ func TestAKindThatComesAndGoes(t *testing.T) {
 	}
 	t.Cleanup(remove)
 
-	seen := b.look(in)
+	seen := b.observe(in)
 	require.Equal(t, "not there: the server does not know the kind "+kind+" of read.example.com/v1", seen[0].Message)
 	for range 2 {
 		crd := b.instance("v1", definition)
@@ -176,7 +176,7 @@ func TestAKindThatComesAndGoes(t *testing.T) {
 	}
 }
 
-// What is wrong with an image or a command is told at once, and fails the object when it lasts.
+// What is wrong with an image or a command is reported at once, and fails the object when it lasts.
 func TestPodsThatCannotStart(t *testing.T) {
 	b := reach(t)
 	v1 := b.instance("v1", deploymentOf("web:nopull", 1, ""))
@@ -188,7 +188,7 @@ func TestPodsThatCannotStart(t *testing.T) {
 	require.Regexp(t, `^(ErrImagePull|ImagePullBackOff) web-[a-z0-9]+-[a-z0-9]+: .+`, seen[0].Message)
 	require.Regexp(t, `^(Deployment|ReplicaSet) web`, seen[0].Events[0].Message)
 	b.now = func() time.Time { return time.Now().Add(b.def.Kubernetes.FailAfter + time.Second) }
-	require.Equal(t, entities.ObjectFailed, b.look(v1)[0].Status)
+	require.Equal(t, entities.ObjectFailed, b.observe(v1)[0].Status)
 
 	b.now = time.Now
 	v2 := b.instance("v2", deploymentOf("web:crash", 1, ""))
@@ -198,7 +198,7 @@ func TestPodsThatCannotStart(t *testing.T) {
 	})
 }
 
-func TestAQuotaIsToldInTheServersWords(t *testing.T) {
+func TestAQuotaIsReportedInTheServersWords(t *testing.T) {
 	b := reach(t)
 	b.put(b.instance("v1", "{apiVersion: v1, kind: ResourceQuota, metadata: {name: none}, spec: {hard: {pods: '0'}}}"))
 	b.wait("the quota", func() bool {
@@ -237,16 +237,16 @@ kind: Job
 metadata: {name: migrate}
 spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: b, command: ["true"]}]}}}
 `)
-	seen := b.look(other)
+	seen := b.observe(other)
 	require.Equal(t, entities.ObjectSucceeded, seen[0].Status)
 	require.False(t, seen[0].Versions[0].Drifted)
 	require.Contains(t, seen[0].Message, "the server refuses it: ")
 	require.Contains(t, seen[0].Message, "field is immutable")
 	before := b.requests.Load()
-	b.look(other)
+	b.observe(other)
 	b.none(before, 0, "asked again though nothing changed")
 	b.now = func() time.Time { return time.Now().Add(refusedFor + time.Second) }
-	b.look(other)
+	b.observe(other)
 	b.none(before, 1, "never asked again")
 }
 
@@ -271,9 +271,9 @@ func TestOtherWorkloads(t *testing.T) {
 	b.until(v2, "v2", settled("v2"))
 }
 
-// Nothing of ours goes on after Close, also when the server is away.
+// Nothing of ours goes on after Close, also when the server is unavailable.
 func TestCloseLeavesNothingBehind(t *testing.T) {
-	for name, away := range map[string]bool{"well": false, "server away": true} {
+	for name, down := range map[string]bool{"well": false, "server unavailable": true} {
 		t.Run(name, func(t *testing.T) {
 			b := reachAlone(t)
 			v1 := b.instance("v1", config, deploymentOf("web:1", 1, ""))
@@ -286,7 +286,7 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 			b.Runtime = rt
 			b.until(v1, "v1", settled("v1"))
 			require.Greater(t, runtime.NumGoroutine(), before)
-			if away {
+			if down {
 				b.gate.shut()
 				b.untilError(v1, runtimes.CodeUnreachable)
 			}
@@ -327,8 +327,8 @@ func TestOneHintReachesEveryListenerUntilItStops(t *testing.T) {
 }
 
 // While what fails is going to be replaced by what is asked about, and pods of that run already, the failure is not
-// of that: a rollback must not be told to have failed by what it takes back.
-func TestWhatIsTakenBackFailsNotTheWayBack(t *testing.T) {
+// of that: a rollback must not count as failed by what it takes back.
+func TestWhatIsTakenBackDoesNotFailTheRollback(t *testing.T) {
 	b := reach(t)
 	v1, broken := b.instance("v1", deploymentOf("web:1", 2, "")), b.instance("v2", deploymentOf("web:nopull", 2, ""))
 	b.put(v1)
@@ -338,9 +338,9 @@ func TestWhatIsTakenBackFailsNotTheWayBack(t *testing.T) {
 	failed := func(objects []entities.Object) bool { return objects[0].Status == entities.ObjectFailed }
 	b.until(broken, "v2 has failed", failed)
 
-	seen := b.look(v1)[0] // as a look that comes before the watch has brought the change back
+	seen := b.observe(v1)[0] // as an observation that comes before the watch has brought the change back
 	require.Equal(t, entities.ObjectPending, seen.Status)
-	require.Contains(t, seen.Message, "still told as it was before: ")
+	require.Contains(t, seen.Message, "still reported as it was before: ")
 	b.put(v1)
 	b.until(v1, "v1 again", func(objects []entities.Object) bool {
 		require.False(t, failed(objects), objects[0].Message)

@@ -12,9 +12,9 @@ import (
 )
 
 // health is how far an object is, and what there is to say about it. It reads the object alone, so
-// that waves, which wait for it, and looks agree.
+// that waves, which wait for it, and observations agree.
 //
-// It is the judgement of kstatus, which holds back every verdict until observedGeneration is that of
+// It is what kstatus says, which holds back every verdict until observedGeneration is that of
 // the object, with these differences. A Job counts when it is complete, not when it has started. A
 // Pod that failed has FAILED, and one that cannot be scheduled or crashes is PENDING (how long it may
 // be is not the object's to say: trouble). An APIService, and any kind whose Ready condition has a
@@ -28,8 +28,8 @@ func health(o *unstructured.Unstructured) (entities.ObjectStatus, string) {
 	if o.GetDeletionTimestamp() != nil {
 		return entities.ObjectPending, deleting(o)
 	}
-	if judge := exception(o.GroupVersionKind().GroupKind()); judge != nil {
-		return judge(o)
+	if evaluate := exceptions[o.GroupVersionKind().GroupKind()]; evaluate != nil {
+		return evaluate(o)
 	}
 	if stale := staleReady(o); stale != "" {
 		return entities.ObjectPending, stale
@@ -47,17 +47,11 @@ func health(o *unstructured.Unstructured) (entities.ObjectStatus, string) {
 	return entities.ObjectPending, withReason(o, result.Message)
 }
 
-// exception is the judgement of a kind that kstatus does not judge as a release needs it.
-func exception(kind schema.GroupKind) func(*unstructured.Unstructured) (entities.ObjectStatus, string) {
-	switch kind {
-	case schema.GroupKind{Group: "batch", Kind: "Job"}:
-		return jobHealth
-	case schema.GroupKind{Kind: "Pod"}:
-		return podHealth
-	case schema.GroupKind{Group: "apiregistration.k8s.io", Kind: "APIService"}:
-		return apiServiceHealth
-	}
-	return nil
+// exceptions are the kinds that kstatus does not evaluate as a release needs it.
+var exceptions = map[schema.GroupKind]func(*unstructured.Unstructured) (entities.ObjectStatus, string){
+	kindJob:       jobHealth,
+	{Kind: "Pod"}: podHealth,
+	{Group: "apiregistration.k8s.io", Kind: "APIService"}: apiServiceHealth,
 }
 
 func deleting(o *unstructured.Unstructured) string {
@@ -67,7 +61,7 @@ func deleting(o *unstructured.Unstructured) string {
 	return "being deleted"
 }
 
-// withReason adds to a judgement what the object's own conditions say: a deadline exceeded, replicas
+// withReason adds to a status what the object's own conditions say: a deadline exceeded, replicas
 // that could not be made, a rollout that somebody paused.
 func withReason(o *unstructured.Unstructured, message string) string {
 	if paused, _, _ := unstructured.NestedBool(o.Object, "spec", "paused"); paused {
@@ -83,21 +77,17 @@ func withReason(o *unstructured.Unstructured, message string) string {
 }
 
 func jobHealth(o *unstructured.Unstructured) (entities.ObjectStatus, string) {
-	number := func(name string) int64 {
-		n, _, _ := unstructured.NestedInt64(o.Object, "status", name)
-		return n
-	}
 	if c := conditionOf(o, "Failed"); c.is("True") {
 		return entities.ObjectFailed, "Job failed: " + c.text()
 	}
 	if conditionOf(o, "Complete").is("True") {
-		return entities.ObjectSucceeded, fmt.Sprintf("Job is complete. Succeeded: %d", number("succeeded"))
+		return entities.ObjectSucceeded, fmt.Sprintf("Job is complete. Succeeded: %d", number(o, 0, "status", "succeeded"))
 	}
 	if suspended, _, _ := unstructured.NestedBool(o.Object, "spec", "suspend"); suspended {
 		return entities.ObjectPending, "Job is suspended (spec.suspend)"
 	}
 	return entities.ObjectPending, fmt.Sprintf("Job is not complete. Active: %d, succeeded: %d, failed: %d",
-		number("active"), number("succeeded"), number("failed"))
+		number(o, 0, "status", "active"), number(o, 0, "status", "succeeded"), number(o, 0, "status", "failed"))
 }
 
 func podHealth(o *unstructured.Unstructured) (entities.ObjectStatus, string) {

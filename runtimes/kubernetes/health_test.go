@@ -60,7 +60,7 @@ status:
   observedGeneration: 3
   conditions: [{type: Progressing, status: "False", reason: ProgressDeadlineExceeded, message: 'ReplicaSet "web-1" has timed out progressing.'}]
 `, entities.ObjectFailed, `Progress deadline exceeded: ReplicaSet "web-1" has timed out progressing.`},
-		{"a quota is told in the server's words", `
+		{"a quota is reported in the server's words", `
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: web, generation: 1}
@@ -155,7 +155,7 @@ metadata: {name: web}
 spec: {type: LoadBalancer, clusterIP: 10.0.0.1}
 `, entities.ObjectSucceeded, "Service is ready"},
 		{"a claim waits for its volume", "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: a}, status: {phase: Pending}}", entities.ObjectPending, "PVC is not Bound. phase: Pending"},
-		{"a StatefulSet whose pods change when they are deleted counts: its versions tell", `
+		{"a StatefulSet whose pods change when they are deleted counts: its versions show it", `
 apiVersion: apps/v1
 kind: StatefulSet
 metadata: {name: db}

@@ -70,7 +70,7 @@ func (a *apply) parent(ctx context.Context) (*unstructured.Unstructured, resourc
 	}
 	if v, err := a.cluster.view(ctx, r, a.home); err == nil {
 		a.earlier = slices.DeleteFunc(v.of(a.owner), func(o *unstructured.Unstructured) bool {
-			return o.GetNamespace() == a.home || !a.bookkeeping(o)
+			return o.GetNamespace() == a.home || !isInventory(o, a.owner)
 		})
 		if o := v.get(a.home, name); o != nil {
 			return o, r, nil
@@ -120,10 +120,9 @@ func (a *apply) parentOf(all extent) *unstructured.Unstructured {
 	o.SetGroupVersionKind(kindParent)
 	o.SetNamespace(a.home)
 	o.SetName(parentName(a.owner))
-	o.SetLabels(map[string]string{
-		labelSetID:       setID(parentName(a.owner), a.home),
-		LabelApplication: a.owner.Application, LabelService: a.owner.Service, LabelChannel: a.owner.Channel,
-	})
+	labels := labelsOf(a.owner)
+	labels[labelSetID] = setID(parentName(a.owner), a.home)
+	o.SetLabels(labels)
 	o.SetAnnotations(map[string]string{
 		annotationTooling: tooling,
 		annotationKinds:   strings.Join(all.kinds, ","),
@@ -159,4 +158,133 @@ func unless(is func(error) bool, err error) error {
 		return nil
 	}
 	return err
+}
+
+// leftover is an object of ours that is no longer declared.
+type leftover struct {
+	*unstructured.Unstructured
+	at resource
+}
+
+// kept reports whether an object is never removed by pruning: with it would go what nobody declared.
+func (l leftover) kept() bool {
+	kind := idOf(l.Unstructured).kind
+	return kind == kindNamespace || kind == kindDefinition || kind == kindClaim
+}
+
+// leave ends an apply: what is no longer declared is removed when the payload says so, once all that
+// is declared is ready, and stays where it is otherwise (D10). The inventory then shrinks to what is.
+func (a *apply) leave(ctx context.Context, trials []*trial) error {
+	parent, r, err := a.parent(ctx)
+	if err != nil {
+		return err
+	}
+	left, unknown, err := a.leftovers(ctx, a.known(parent))
+	if err != nil {
+		return err
+	}
+	if a.prune && slices.ContainsFunc(left, func(l leftover) bool { return !l.kept() }) {
+		if err := a.ready(ctx, trials); err != nil {
+			return err
+		}
+		if left, err = a.pruneAll(ctx, left); err != nil {
+			return err
+		}
+	}
+	there := a.extentOf(nil)
+	there.kinds = append(there.kinds, unknown...)
+	for _, l := range left {
+		a.account.say("left in place %s, which is no longer declared", called(l.Unstructured))
+		there.kinds = append(there.kinds, idOf(l.Unstructured).kind.String())
+		if n := l.GetNamespace(); n != "" && n != a.home {
+			there.namespaces = append(there.namespaces, n)
+		}
+	}
+	if len(unknown) > 0 {
+		there.namespaces = append(there.namespaces, a.known(parent).namespaces...)
+	}
+	return a.note(ctx, r, parent, there.sorted())
+}
+
+// pruneAll removes leftovers, later waves first, and returns those that stay.
+func (a *apply) pruneAll(ctx context.Context, left []leftover) (stay []leftover, err error) {
+	for _, l := range left {
+		if l.kept() {
+			stay = append(stay, l)
+			continue
+		}
+		deleted, err := a.delete(ctx, l, metav1.DeletePropagationBackground) // what it made goes after it
+		if err != nil {
+			return nil, explain(ctx, "remove "+idOf(l.Unstructured).String()+", which is no longer declared", err)
+		}
+		if deleted {
+			a.account.say("pruned %s", called(l.Unstructured))
+		}
+	}
+	return stay, nil
+}
+
+// leftovers are the objects of ours that are not declared, in reverse order of applying, and the
+// kinds of which nobody knows since they may not be read. Those are an error only when pruning.
+func (a *apply) leftovers(ctx context.Context, all extent) (left []leftover, unknown []string, err error) {
+	known := map[id]bool{{kind: kindParent.GroupKind(), namespace: a.home, name: parentName(a.owner)}: true}
+	for _, o := range a.objects {
+		known[idOf(o.Unstructured)] = true
+	}
+	for _, name := range all.kinds {
+		found, err := a.undeclared(ctx, schema.ParseGroupKind(name), append([]string{a.home}, all.namespaces...), known)
+		if err != nil && (a.prune || ctx.Err() != nil) {
+			return nil, nil, explain(ctx, "list objects of kind "+name+" that are no longer declared", err)
+		}
+		if err != nil {
+			unknown = append(unknown, name)
+		}
+		left = append(left, found...)
+	}
+	slices.SortFunc(left, func(x, y leftover) int {
+		return -inOrder(declared{Unstructured: x.Unstructured}, declared{Unstructured: y.Unstructured})
+	})
+	return left, unknown, nil
+}
+
+func (a *apply) undeclared(ctx context.Context, kind schema.GroupKind, namespaces []string, known map[id]bool) (left []leftover, err error) {
+	r, ok, err := a.served(ctx, kind)
+	if err != nil || !ok {
+		return nil, err
+	}
+	asked := map[string]bool{}
+	for _, namespace := range namespaces {
+		v, err := a.cluster.view(ctx, r, namespace)
+		if err != nil {
+			return left, err
+		}
+		if asked[v.namespace] {
+			continue // one view may be of all namespaces
+		}
+		asked[v.namespace] = true
+		objects, err := a.ours(ctx, v, kind)
+		if err != nil {
+			return left, err
+		}
+		for _, o := range objects {
+			if known[idOf(o)] || byOthers(o) || o.GetDeletionTimestamp() != nil || isInventory(o, a.owner) && !a.prune {
+				continue
+			}
+			left = append(left, leftover{Unstructured: o, at: r})
+		}
+	}
+	return left, nil
+}
+
+// ours lists what carries our labels. Where an answer that is a moment old would lose objects (a kind
+// that is about to be forgotten) or leave them (when pruning), the server is asked and not the watch.
+func (a *apply) ours(ctx context.Context, v *view, kind schema.GroupKind) ([]*unstructured.Unstructured, error) {
+	if !a.prune && a.declares(kind) {
+		return v.of(a.owner), nil
+	}
+	return a.listed(ctx, v.resource, v.namespace)
+}
+
+func (a *apply) declares(kind schema.GroupKind) bool {
+	return slices.ContainsFunc(a.objects, func(d declared) bool { return idOf(d.Unstructured).kind == kind })
 }

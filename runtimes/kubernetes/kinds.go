@@ -101,7 +101,7 @@ func (c *cluster) lookUp(ctx context.Context, kind schema.GroupVersionKind, anew
 	return resource{}, false, nil
 }
 
-// ask answers from memory, or anew when told so and the last answer is not of just now.
+// ask answers from memory, or anew when asked to and the last answer is not of just now.
 func (c *cluster) ask(ctx context.Context, path string, anew bool) (*answer, error) {
 	clients, err := c.connect(ctx)
 	if err != nil {

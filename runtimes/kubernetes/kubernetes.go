@@ -18,7 +18,7 @@ import (
 type Runtime struct {
 	def     entities.RuntimeDefinition
 	cluster *cluster
-	// now is the clock of looks: how long a pod has been failing.
+	// now is the clock of observations: how long a pod has been failing.
 	now      func() time.Time
 	verdicts verdicts
 	happened happened
@@ -32,7 +32,7 @@ var (
 )
 
 // New makes the runtime of a definition. Definitions that name one cluster in the same way share its
-// connection and its caches. It does not ask whether the cluster is there: another look may find it.
+// connection and its caches. It does not ask whether the cluster is there: another call may find it.
 func New(def entities.RuntimeDefinition, clusters *Clusters) (*Runtime, error) {
 	if def.Kind != entities.RuntimeKubernetes || def.Kubernetes == nil {
 		return nil, fmt.Errorf("runtime %s: kind is %q; expected %q with its connection", def.Name, def.Kind, entities.RuntimeKubernetes)

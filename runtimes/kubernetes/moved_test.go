@@ -12,8 +12,8 @@ import (
 )
 
 // A kubeconfig that leads to another server, under the same name, is another cluster: what was watched
-// in the first says nothing of it. A cluster that was made anew is such a one.
-func TestAnotherServerIsLookedAtAnew_D17(t *testing.T) {
+// in the first says nothing of it (D17). A cluster that was made anew is such a one.
+func TestAnotherServerIsListedAnew_D17(t *testing.T) {
 	t.Parallel()
 	two := kubetest.Own(t, "staging", "production")
 	path := filepath.Join(t.TempDir(), "kubeconfig")

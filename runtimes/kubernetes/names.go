@@ -3,7 +3,12 @@ package kubernetes
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"fmt"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/runtimes"
 )
 
@@ -11,11 +16,12 @@ import (
 const FieldManager = "converge"
 
 // Labels that every object of an instance carries, and the pods of its workloads too. Each value is a
-// name of the configuration: at most 63 characters.
+// name as the configuration has it: at most 63 characters.
 const (
 	LabelApplication = "converge/application"
 	LabelService     = "converge/service"
 	LabelChannel     = "converge/channel"
+	LabelInstance    = "converge/instance" // its name in the channel
 	// LabelPartOf names the ApplySet, so that other tools see that an object has an owner
 	// (kubernetes.io/docs/reference/labels-annotations-taints/#applyset-kubernetes-io-part-of).
 	LabelPartOf = "applyset.kubernetes.io/part-of"
@@ -35,13 +41,27 @@ const (
 
 // Annotations and labels of an ApplySet's parent, as the specification names them.
 const (
-	labelSetID         = "applyset.kubernetes.io/id"
-	annotationTooling  = "applyset.kubernetes.io/tooling"
-	annotationKinds    = "applyset.kubernetes.io/contains-group-kinds"
-	annotationMoreNS   = "applyset.kubernetes.io/additional-namespaces"
-	tooling            = "converge/v1"
-	parentNameTemplate = "converge.%s.%s.%s" // application, service, channel: a ConfigMap in the instance's namespace
+	labelSetID        = "applyset.kubernetes.io/id"
+	annotationTooling = "applyset.kubernetes.io/tooling"
+	annotationKinds   = "applyset.kubernetes.io/contains-group-kinds"
+	annotationMoreNS  = "applyset.kubernetes.io/additional-namespaces"
+	tooling           = "converge/v1"
 )
+
+// parentName is the name of the ApplySet's parent, a ConfigMap in the instance's namespace:
+// "converge.shop.web.prod", in a fleet "converge.shop.web.prod.eu-3". No part of it has a dot.
+func parentName(owner runtimes.Owner) string {
+	name := fmt.Sprintf("converge.%s.%s.%s", owner.Application, owner.Service, owner.ID.Channel)
+	if owner.ID.Name != entities.OnlyInstance {
+		name += "." + owner.ID.Name
+	}
+	return name
+}
+
+// isInventory reports whether an object is our own book-keeping, here or where the instance once was.
+func isInventory(o *unstructured.Unstructured, owner runtimes.Owner) bool {
+	return idOf(o).kind == kindParent.GroupKind() && o.GetName() == parentName(owner)
+}
 
 // setID is the ApplySet id of a parent object: base64url of SHA-256 of name.namespace.kind.group.
 func setID(name, namespace string) string {
@@ -51,6 +71,19 @@ func setID(name, namespace string) string {
 
 // ownerOf reads whose an object is from its labels; ok is false when it is nobody's of ours.
 func ownerOf(labels map[string]string) (owner runtimes.Owner, ok bool) {
-	owner = runtimes.Owner{Application: labels[LabelApplication], Service: labels[LabelService], Channel: labels[LabelChannel]}
-	return owner, owner.Application != "" && owner.Service != "" && owner.Channel != ""
+	owner = runtimes.Owner{
+		Application: labels[LabelApplication], Service: labels[LabelService],
+		ID: entities.InstanceID{Channel: labels[LabelChannel], Name: labels[LabelInstance]},
+	}
+	return owner, owner.Application != "" && owner.Service != "" && owner.ID.Channel != "" && owner.ID.Name != ""
 }
+
+// labelsOf are the labels that say whose an object is.
+func labelsOf(owner runtimes.Owner) map[string]string {
+	return map[string]string{
+		LabelApplication: owner.Application, LabelService: owner.Service,
+		LabelChannel: owner.ID.Channel, LabelInstance: owner.ID.Name,
+	}
+}
+
+func selectorOf(owner runtimes.Owner) string { return labels.SelectorFromSet(labelsOf(owner)).String() }

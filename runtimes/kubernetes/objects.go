@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -41,14 +44,6 @@ func (i id) String() string {
 	return i.kind.Kind + " " + i.namespace + "/" + i.name
 }
 
-func ownerIn(in runtimes.Instance) runtimes.Owner {
-	return runtimes.Owner{Application: in.Application, Service: in.Service, Channel: in.Channel}
-}
-
-func parentName(owner runtimes.Owner) string {
-	return fmt.Sprintf(parentNameTemplate, owner.Application, owner.Service, owner.Channel)
-}
-
 // declare makes the objects of an instance from its payload, in the order of their waves. It asks
 // the server only how kinds are scoped; a kind that it does not serve yet counts as namespaced,
 // unless its definition is among the objects. An object that no apply could make sense of is a
@@ -72,7 +67,7 @@ func (r *Runtime) declare(ctx context.Context, in runtimes.Instance) ([]declared
 	}
 	here := definitions(objects)
 	for i := range objects {
-		if err := r.place(ctx, objects[i].Unstructured, homeOf(in), here); err != nil {
+		if err := r.setNamespace(ctx, objects[i].Unstructured, homeOf(in), here); err != nil {
 			return nil, err
 		}
 		if err := objects[i].finish(in); err != nil {
@@ -85,6 +80,9 @@ func (r *Runtime) declare(ctx context.Context, in runtimes.Instance) ([]declared
 	slices.SortStableFunc(objects, inOrder)
 	return objects, nil
 }
+
+// serverFields are what only a server sets in metadata.
+var serverFields = []string{"managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "selfLink"}
 
 // parse reads an object and leaves out what only a server sets.
 func parse(raw json.RawMessage) (declared, error) {
@@ -101,7 +99,7 @@ func parse(raw json.RawMessage) (declared, error) {
 	if _, err := schema.ParseGroupVersion(o.GetAPIVersion()); err != nil {
 		return declared{}, fmt.Errorf("%s %s: %w", o.GetKind(), o.GetName(), err)
 	}
-	for _, field := range []string{"managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "selfLink"} {
+	for _, field := range serverFields {
 		unstructured.RemoveNestedField(o.Object, "metadata", field)
 	}
 	if builtIn(o.GroupVersionKind().Group) {
@@ -114,7 +112,7 @@ func parse(raw json.RawMessage) (declared, error) {
 	return declared{Unstructured: o, wave: wave}, err
 }
 
-// builtIn tells whether a group comes with Kubernetes. In others a null may be required.
+// builtIn reports whether a group comes with Kubernetes. In others a null may be required.
 func builtIn(group string) bool {
 	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")
 }
@@ -145,22 +143,26 @@ func definitions(objects []declared) map[schema.GroupKind]bool {
 		if idOf(o.Unstructured).kind != kindDefinition {
 			continue
 		}
-		group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
-		kind, _, _ := unstructured.NestedString(o.Object, "spec", "names", "kind")
-		scope, _, _ := unstructured.NestedString(o.Object, "spec", "scope")
-		here[schema.GroupKind{Group: group, Kind: kind}] = scope != "Cluster"
+		here[definedBy(o.Unstructured)] = inside(o.Object, "spec")["scope"] != "Cluster"
 	}
 	return here
 }
 
-// defines tells whether the kind of an object is defined by another one of them.
+// definedBy is the kind that a CustomResourceDefinition defines.
+func definedBy(o *unstructured.Unstructured) schema.GroupKind {
+	group, _ := inside(o.Object, "spec")["group"].(string)
+	kind, _ := inside(o.Object, "spec", "names")["kind"].(string)
+	return schema.GroupKind{Group: group, Kind: kind}
+}
+
+// defines reports whether the kind of an object is defined by another one of them.
 func defines(objects []declared, d declared) bool {
 	_, ok := definitions(objects)[d.GroupVersionKind().GroupKind()]
 	return ok
 }
 
-// place sets the namespace of an object whose kind has one, and removes it from the others.
-func (r *Runtime) place(ctx context.Context, o *unstructured.Unstructured, home string, here map[schema.GroupKind]bool) error {
+// setNamespace sets the namespace of an object whose kind has one, and removes it from the others.
+func (r *Runtime) setNamespace(ctx context.Context, o *unstructured.Unstructured, home string, here map[schema.GroupKind]bool) error {
 	namespaced, known := here[o.GroupVersionKind().GroupKind()]
 	if !known {
 		found, err := r.cluster.resource(ctx, o.GroupVersionKind())
@@ -180,22 +182,19 @@ func (r *Runtime) place(ctx context.Context, o *unstructured.Unstructured, home 
 
 // finish sets labels and annotations, and takes the digest.
 func (d *declared) finish(in runtimes.Instance) error {
-	owner := ownerIn(in)
-	labels := map[string]string{
-		LabelApplication: owner.Application, LabelService: owner.Service, LabelChannel: owner.Channel,
-		LabelPartOf: setID(parentName(owner), homeOf(in)),
-	}
+	labels := labelsOf(in.Owner)
+	labels[LabelPartOf] = setID(parentName(in.Owner), homeOf(in))
 	annotations := map[string]string{}
 	if in.FullVersion != "" {
 		annotations[AnnotationVersion] = in.FullVersion
 	}
-	places := [][]string{{"metadata"}}
+	paths := [][]string{{"metadata"}}
 	if template := templateOf(d.GroupVersionKind().GroupKind()); template != nil {
 		if _, found, _ := unstructured.NestedMap(d.Object, template...); found {
-			places = append(places, append(slices.Clone(template), "metadata"))
+			paths = append(paths, append(slices.Clone(template), "metadata"))
 		}
 	}
-	for _, at := range places {
+	for _, at := range paths {
 		if err := errors.Join(merge(d.Object, labels, append(at, "labels")), merge(d.Object, annotations, append(at, "annotations"))); err != nil {
 			return runtimes.Permanent(fmt.Errorf("%s: %w", idOf(d.Unstructured), err))
 		}
@@ -233,12 +232,10 @@ func merge(o map[string]any, add map[string]string, at []string) error {
 // templateOf is where a kind keeps its pod template. Kinds of others are left as they are: what lies
 // under their spec.template is theirs.
 func templateOf(kind schema.GroupKind) []string {
-	switch kind {
-	case schema.GroupKind{Group: "apps", Kind: "Deployment"}, schema.GroupKind{Group: "apps", Kind: "StatefulSet"},
-		schema.GroupKind{Group: "apps", Kind: "DaemonSet"}, schema.GroupKind{Group: "apps", Kind: "ReplicaSet"},
-		schema.GroupKind{Group: "batch", Kind: "Job"}, schema.GroupKind{Kind: "ReplicationController"}:
+	switch {
+	case workloadOf[kind] != plain, kind == kindJob, kind == schema.GroupKind{Kind: "ReplicationController"}:
 		return []string{"spec", "template"}
-	case schema.GroupKind{Group: "batch", Kind: "CronJob"}:
+	case kind == schema.GroupKind{Group: "batch", Kind: "CronJob"}:
 		return []string{"spec", "jobTemplate", "spec", "template"}
 	}
 	return nil
@@ -265,4 +262,84 @@ func inOrder(a, b declared) int {
 		cmp.Compare(a.GetNamespace(), b.GetNamespace()),
 		cmp.Compare(a.GetName(), b.GetName()),
 	)
+}
+
+var (
+	kindNamespace  = schema.GroupKind{Kind: "Namespace"}
+	kindDefinition = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
+	kindJob        = schema.GroupKind{Group: "batch", Kind: "Job"}
+	kindClaim      = schema.GroupKind{Kind: "PersistentVolumeClaim"}
+)
+
+// firstWave is the one of what others are made in or of.
+const firstWave = math.MinInt
+
+// waveOf reads the wave of an object. Namespaces and CustomResourceDefinitions come before all,
+// whatever they say.
+func waveOf(o *unstructured.Unstructured) (int, error) {
+	if kind := o.GroupVersionKind().GroupKind(); kind == kindNamespace || kind == kindDefinition {
+		return firstWave, nil
+	}
+	text, ok := o.GetAnnotations()[AnnotationWave]
+	if !ok {
+		return 0, nil
+	}
+	wave, err := strconv.ParseInt(text, 10, 32) // as when compiling; hooks of charts are far out
+	if err != nil {
+		return 0, fmt.Errorf("%s: annotation %s is %q; expected a whole number", idOf(o), AnnotationWave, text)
+	}
+	return int(wave), nil
+}
+
+// rankOf orders the kinds of one wave so that what is referred to is there first. Kinds that are not
+// known come last: mostly custom ones, whose controllers find the rest.
+func rankOf(kind string) int {
+	order := [...]string{
+		"Namespace", "CustomResourceDefinition", "PriorityClass", "StorageClass", "IngressClass", "NetworkPolicy",
+		"ResourceQuota", "LimitRange", "PodDisruptionBudget", "ServiceAccount", "Secret", "ConfigMap",
+		"PersistentVolume", "PersistentVolumeClaim", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
+		"Service", "DaemonSet", "Pod", "ReplicationController", "ReplicaSet", "Deployment", "StatefulSet",
+		"HorizontalPodAutoscaler", "Job", "CronJob", "Ingress", "APIService",
+		"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration",
+	}
+	if at := slices.Index(order[:], kind); at >= 0 {
+		return at
+	}
+	return len(order)
+}
+
+// plainSecret writes the stringData of a Secret into its data, as the server would. The server does not
+// remember what came by stringData: a key that is no longer declared there would stay for ever, and
+// nobody would see it. Values are checked here, because the server's refusal would show them.
+func plainSecret(o *unstructured.Unstructured) error {
+	if o.GroupVersionKind() != (schema.GroupVersionKind{Version: "v1", Kind: "Secret"}) {
+		return nil
+	}
+	data := map[string]any{}
+	for _, field := range []string{"data", "stringData"} {
+		values, ok := o.Object[field].(map[string]any)
+		if !ok && o.Object[field] != nil {
+			return fmt.Errorf("%s: %s is no mapping", idOf(o), field)
+		}
+		for _, key := range keysOf(values) {
+			text, ok := values[key].(string)
+			switch {
+			case values[key] == nil:
+			case !ok:
+				return fmt.Errorf("%s: %s.%s is no string; put it in quotes", idOf(o), field, key)
+			case field == "stringData":
+				text = base64.StdEncoding.EncodeToString([]byte(text))
+			default:
+				if _, err := base64.StdEncoding.DecodeString(text); err != nil {
+					return fmt.Errorf("%s: data.%s is no base64; stringData takes plain text", idOf(o), key)
+				}
+			}
+			data[key] = text
+		}
+	}
+	if _, plain := o.Object["stringData"]; plain {
+		delete(o.Object, "stringData")
+		o.Object["data"] = data
+	}
+	return nil
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// serving is a runtime whose server tells how kinds are scoped, and no more.
+// serving is a runtime whose server says how kinds are scoped, and no more.
 func serving(t *testing.T) *Runtime {
 	t.Helper()
 	lists := map[string]string{
@@ -51,7 +51,7 @@ func serving(t *testing.T) *Runtime {
 func instanceOf(t *testing.T, objects ...string) runtimes.Instance {
 	t.Helper()
 	in := runtimes.Instance{
-		Application: "shop", Service: "web", Channel: "prod", FullVersion: "v7-i42",
+		Owner: runtimes.Owner{Application: "shop", Service: "web", ID: entities.Only("prod")}, FullVersion: "v7-i42",
 		Payload: &entities.Payload{Address: map[string]string{"namespace": "shop"}, Kubernetes: &entities.KubernetesPayload{}},
 	}
 	for _, text := range objects {
@@ -64,7 +64,7 @@ func instanceOf(t *testing.T, objects ...string) runtimes.Instance {
 
 func TestDeclareMarksWhatIsOurs(t *testing.T) {
 	rt := serving(t)
-	marks := `converge/application: shop, converge/service: web, converge/channel: prod, applyset.kubernetes.io/part-of: ` + setID("converge.shop.web.prod", "shop")
+	marks := `converge/application: shop, converge/service: web, converge/channel: prod, converge/instance: main, applyset.kubernetes.io/part-of: ` + setID("converge.shop.web.prod", "shop")
 	rows := map[string]struct{ in, want string }{
 		"a namespace is filled in, and what only a server sets left out": {
 			in:   "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, uid: x, resourceVersion: '1', creationTimestamp: null, labels: {app: web}}, data: {k: v}}",
@@ -181,15 +181,15 @@ func TestConflictsAreReadFromTheRefusal(t *testing.T) {
 		cause(".spec.paused", `conflict with "broken" using apps/v1`),
 		{Type: metav1.CauseTypeFieldValueInvalid, Field: "other"},
 	}}}}
-	type told struct {
+	type shown struct {
 		text   string
 		byHand bool
 	}
-	var got []told
+	var got []shown
 	for _, c := range conflictsOf(fmt.Errorf("wrapped: %w", err), owners) {
-		got = append(got, told{c.String(), c.byHand()})
+		got = append(got, shown{c.String(), c.byHand()})
 	}
-	require.Equal(t, []told{
+	require.Equal(t, []shown{
 		{"spec.paused belongs to broken, which declares it too", false}, // not known how: not taken
 		{"spec.replicas belongs to both", true},
 		{"spec.replicas belongs to kubectl, which writes it through scale", true},

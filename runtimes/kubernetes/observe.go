@@ -1,8 +1,10 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -16,8 +18,8 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// look is one Observe.
-type look struct {
+// observation is one Observe.
+type observation struct {
 	*Runtime
 	in    runtimes.Instance
 	owner runtimes.Owner
@@ -32,61 +34,58 @@ func (r *Runtime) Observe(ctx context.Context, in runtimes.Instance) ([]entities
 	if in.Payload == nil {
 		return nil, ctx.Err()
 	}
-	l := &look{
-		Runtime: r, in: in, home: homeOf(in),
-		owner: ownerIn(in),
-	}
-	objects, err := l.objects(ctx)
+	ob := &observation{Runtime: r, in: in, owner: in.Owner, home: homeOf(in)}
+	objects, err := ob.objects(ctx)
 	if err != nil {
-		return nil, readingError(fmt.Sprintf("look at %s/%s in %s", in.Application, in.Service, in.Channel), err)
+		return nil, readingError("observe "+in.Owner.String(), err)
 	}
 	return objects, nil
 }
 
-func (l *look) objects(ctx context.Context) ([]entities.Object, error) {
-	wanted, err := l.declare(ctx, l.in)
+func (ob *observation) objects(ctx context.Context) ([]entities.Object, error) {
+	wanted, err := ob.declare(ctx, ob.in)
 	if err != nil {
 		return nil, err
 	}
 	objects := make([]entities.Object, 0, len(wanted))
 	for _, d := range wanted {
-		object, err := l.object(ctx, d)
+		object, err := ob.object(ctx, d)
 		if err != nil {
 			return nil, err
 		}
 		objects = append(objects, object)
 	}
-	orphans, err := l.orphans(ctx, wanted)
+	orphans, err := ob.orphans(ctx, wanted)
 	return append(objects, orphans...), err
 }
 
 // viewOf finds the view where objects of a kind are. It is nil when the server has no such kind.
-func (l *look) viewOf(ctx context.Context, kind schema.GroupVersionKind, namespace string) (*view, error) {
-	r, err := l.served(ctx, kind)
+func (ob *observation) viewOf(ctx context.Context, kind schema.GroupVersionKind, namespace string) (*view, error) {
+	r, err := ob.served(ctx, kind)
 	if meta.IsNoMatchError(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	v, err := l.cluster.view(ctx, r, namespace)
+	v, err := ob.cluster.view(ctx, r, namespace)
 	if hasCode(err, runtimes.CodeUnknownKind) {
 		return nil, nil // it was removed a moment ago
 	}
 	return v, err
 }
 
-func (l *look) served(ctx context.Context, kind schema.GroupVersionKind) (resource, error) {
+func (ob *observation) served(ctx context.Context, kind schema.GroupVersionKind) (resource, error) {
 	if kind.Version == "" {
-		return l.cluster.preferred(ctx, kind.GroupKind())
+		return ob.cluster.preferred(ctx, kind.GroupKind())
 	}
-	return l.cluster.resource(ctx, kind)
+	return ob.cluster.resource(ctx, kind)
 }
 
 // object reports a declared object.
-func (l *look) object(ctx context.Context, d declared) (entities.Object, error) {
-	object := l.named(d.Unstructured)
-	v, err := l.viewOf(ctx, d.GroupVersionKind(), d.GetNamespace())
+func (ob *observation) object(ctx context.Context, d declared) (entities.Object, error) {
+	object := ob.named(d.Unstructured)
+	v, err := ob.viewOf(ctx, d.GroupVersionKind(), d.GetNamespace())
 	if err != nil {
 		return object, err
 	}
@@ -99,36 +98,39 @@ func (l *look) object(ctx context.Context, d declared) (entities.Object, error) 
 		object.Message = "not there"
 		return object, nil
 	}
-	if owner, _ := ownerOf(live.GetLabels()); owner != l.owner {
-		object.Message = fmt.Sprintf("it is there, and belongs to %s/%s in %s", owner.Application, owner.Service, owner.Channel)
+	if owner, ours := ownerOf(live.GetLabels()); owner != ob.owner {
+		object.Message = "it is there, and not ours: labels that name its owner are missing"
+		if ours {
+			object.Message = "it is there, and belongs to " + owner.String()
+		}
 		return object, nil
 	}
-	return object, l.report(ctx, &object, live, d)
+	return object, ob.report(ctx, &object, live, d)
 }
 
-// named begins the report of an object. The namespace is told where it is not the instance's own.
-func (l *look) named(o *unstructured.Unstructured) entities.Object {
+// named begins the report of an object. The namespace is shown where it is not the instance's own.
+func (ob *observation) named(o *unstructured.Unstructured) entities.Object {
 	name := o.GetName()
-	if namespace := o.GetNamespace(); namespace != "" && namespace != l.home {
+	if namespace := o.GetNamespace(); namespace != "" && namespace != ob.home {
 		name = namespace + "/" + name
 	}
 	return entities.Object{Name: name, Type: o.GetKind(), Status: entities.ObjectPending}
 }
 
 // report says of a declared object that is there what it runs, how it is, and whether it drifted.
-func (l *look) report(ctx context.Context, object *entities.Object, live *unstructured.Unstructured, d declared) error {
+func (ob *observation) report(ctx context.Context, object *entities.Object, live *unstructured.Unstructured, d declared) error {
 	object.Status, object.Message = health(live)
 	object.Links = linksOf(live)
-	p, err := l.parts(ctx, live, object.Status)
+	p, err := ob.parts(ctx, live, object.Status)
 	if err != nil {
 		return err
 	}
 	object.Versions = p.versions
-	if object.Status == entities.ObjectSucceeded && l.behind(live, p.versions) {
+	if object.Status == entities.ObjectSucceeded && ob.behind(live, p.versions) {
 		object.Status, object.Message = entities.ObjectPending, "what it says of itself and what runs of it do not agree yet"
 	}
 	if object.Status != entities.ObjectSucceeded {
-		found := troubleOf(p.targets, l.now(), l.def.Kubernetes.FailAfter)
+		found := troubleOf(p.targets, ob.now(), ob.def.Kubernetes.FailAfter)
 		if found.message != "" {
 			object.Message = found.message
 		} else if p.unread != "" {
@@ -137,34 +139,34 @@ func (l *look) report(ctx context.Context, object *entities.Object, live *unstru
 		if found.failed {
 			object.Status = entities.ObjectFailed
 		}
-		if object.Status == entities.ObjectFailed && l.before(live) {
-			object.Status, object.Message = entities.ObjectPending, "still told as it was before: "+object.Message
+		if object.Status == entities.ObjectFailed && ob.before(live) {
+			object.Status, object.Message = entities.ObjectPending, "still reported as it was before: "+object.Message
 		}
-		object.Events = l.events(ctx, *object, live, p, found)
+		object.Events = ob.events(ctx, *object, live, p, found)
 	}
-	return l.judge(ctx, object, live, d)
+	return ob.markDrift(ctx, object, live, d)
 }
 
-// behind tells that what a workload says of itself is about another moment than what runs of it, because
+// behind reports that what a workload says of itself is about another moment than what runs of it, because
 // kinds are watched apart: pods of the target are there and it does not know of them yet, or a
 // Deployment has all its replicas and they have not been seen.
-func (l *look) behind(o *unstructured.Unstructured, runs []entities.ObjectVersion) bool {
-	kind := workloadOf(o.GroupVersionKind().GroupKind())
+func (ob *observation) behind(o *unstructured.Unstructured, runs []entities.ObjectVersion) bool {
+	kind := workloadOf[o.GroupVersionKind().GroupKind()]
 	switch {
 	case kind == plain || len(runs) == 0:
 		return false
 	case kind == deployment && runs[0].Replicas < runs[0].TargetReplicas:
 		return true
 	}
-	return templateVersion(o) != l.in.FullVersion &&
-		slices.ContainsFunc(runs, func(v entities.ObjectVersion) bool { return v.Active && v.Version == l.in.FullVersion })
+	return templateVersion(o) != ob.in.FullVersion &&
+		slices.ContainsFunc(runs, func(v entities.ObjectVersion) bool { return v.Active && v.Version == ob.in.FullVersion })
 }
 
-// before tells that a workload is told as it was before it was made what is asked about: a watch has not
+// before reports that a workload is seen as it was before it was made what is asked about: a watch has not
 // brought the change yet. Whatever fails there is another version, such as the one that a rollback takes
 // back, while pods of the version asked about may run beside it.
-func (l *look) before(o *unstructured.Unstructured) bool {
-	return l.in.FullVersion != "" && workloadOf(o.GroupVersionKind().GroupKind()) != plain && templateVersion(o) != l.in.FullVersion
+func (ob *observation) before(o *unstructured.Unstructured) bool {
+	return ob.in.FullVersion != "" && workloadOf[o.GroupVersionKind().GroupKind()] != plain && templateVersion(o) != ob.in.FullVersion
 }
 
 // parts are the objects that controllers made for a workload.
@@ -177,16 +179,16 @@ type parts struct {
 
 // parts reads what a workload runs. Where versions do not depend on pods, they are read only while
 // the object is not well, and a worker that may not read pods says so and goes on.
-func (l *look) parts(ctx context.Context, o *unstructured.Unstructured, status entities.ObjectStatus) (parts, error) {
+func (ob *observation) parts(ctx context.Context, o *unstructured.Unstructured, status entities.ObjectStatus) (parts, error) {
 	p := parts{versions: ownVersion(o)}
 	by := o // who makes the pods
-	switch kind := o.GroupVersionKind().GroupKind(); workloadOf(kind) {
+	switch kind := o.GroupVersionKind().GroupKind(); workloadOf[kind] {
 	case podSet:
-		pods, err := l.made(ctx, podKind(), o)
+		pods, err := ob.made(ctx, podKind(), o)
 		p.versions, p.targets = podVersions(o, pods), ofVersion(pods, templateVersion(o))
 		return p, err
 	case deployment:
-		sets, err := l.made(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"}, o)
+		sets, err := ob.made(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"}, o)
 		if err != nil {
 			return p, err
 		}
@@ -197,7 +199,7 @@ func (l *look) parts(ctx context.Context, o *unstructured.Unstructured, status e
 		case podKind().GroupKind():
 			p.targets = []*unstructured.Unstructured{o}
 			return p, nil
-		case schema.GroupKind{Group: "batch", Kind: "Job"}:
+		case kindJob:
 		default:
 			return p, nil
 		}
@@ -205,7 +207,7 @@ func (l *look) parts(ctx context.Context, o *unstructured.Unstructured, status e
 	if by == nil || status == entities.ObjectSucceeded {
 		return p, nil
 	}
-	pods, err := l.made(ctx, podKind(), by)
+	pods, err := ob.made(ctx, podKind(), by)
 	if hasCode(err, runtimes.CodeForbidden) {
 		p.unread = "its pods cannot be read: " + err.Error()
 		return p, nil
@@ -227,12 +229,12 @@ func ofVersion(pods []*unstructured.Unstructured, version string) (of []*unstruc
 }
 
 // made lists what a controller made of a kind for an object.
-func (l *look) made(ctx context.Context, kind schema.GroupVersionKind, by *unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
-	v, err := l.viewOf(ctx, kind, by.GetNamespace())
+func (ob *observation) made(ctx context.Context, kind schema.GroupVersionKind, by *unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	v, err := ob.viewOf(ctx, kind, by.GetNamespace())
 	if err != nil || v == nil {
 		return nil, err
 	}
-	return v.controlledBy(l.owner, by), nil
+	return v.controlledBy(ob.owner, by), nil
 }
 
 // linksOf are the links that an object declares by annotations: converge/link-dashboard, or
@@ -251,8 +253,87 @@ func linksOf(o *unstructured.Unstructured) (links []entities.Link) {
 
 // homeOf is the namespace of an instance.
 func homeOf(in runtimes.Instance) string {
-	if namespace := in.Payload.Address["namespace"]; namespace != "" {
-		return namespace
+	return cmp.Or(in.Payload.Address["namespace"], metav1.NamespaceDefault)
+}
+
+// orphans reports what carries our labels and is not declared (D10), in whichever namespace: an
+// instance may have moved. It covers the kinds of the payload and those that the ApplySet's
+// parent remembers from earlier ones. A kind that may no
+// longer be read delays nothing: orphans are for people to see.
+func (ob *observation) orphans(ctx context.Context, wanted []declared) ([]entities.Object, error) {
+	known := map[id]bool{}
+	kinds := map[schema.GroupKind]string{} // and a version, where one is known
+	namespaces := []string{ob.home}
+	for _, d := range wanted {
+		gvk := d.GroupVersionKind()
+		known[idOf(d.Unstructured)] = true
+		kinds[gvk.GroupKind()] = gvk.Version
+		namespaces = append(namespaces, d.GetNamespace())
 	}
-	return metav1.NamespaceDefault
+	parents, err := ob.parents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, parent := range parents {
+		for _, kind := range listed(parent, annotationKinds) {
+			if _, ok := kinds[schema.ParseGroupKind(kind)]; !ok {
+				kinds[schema.ParseGroupKind(kind)] = ""
+			}
+		}
+		namespaces = append(append(namespaces, parent.GetNamespace()), listed(parent, annotationMoreNS)...)
+	}
+	slices.Sort(namespaces)
+	namespaces = slices.Compact(slices.DeleteFunc(namespaces, func(n string) bool { return n == "" }))
+	var orphans []entities.Object
+	byName := func(a, b schema.GroupKind) int { return strings.Compare(a.String(), b.String()) }
+	for _, kind := range slices.SortedFunc(maps.Keys(kinds), byName) {
+		found, err := ob.undeclared(ctx, kind.WithVersion(kinds[kind]), namespaces, known)
+		if err != nil && !hasCode(err, runtimes.CodeForbidden) {
+			return nil, err
+		}
+		orphans = append(orphans, found...)
+	}
+	return orphans, nil
+}
+
+// parents are the ConfigMaps that remember the set of objects: the instance's own, and those where it
+// once was. There are none when nothing was applied yet.
+func (ob *observation) parents(ctx context.Context) (found []*unstructured.Unstructured, err error) {
+	v, err := ob.viewOf(ctx, kindParent, ob.home)
+	if err != nil || v == nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(v.of(ob.owner), func(o *unstructured.Unstructured) bool { return !isInventory(o, ob.owner) }), nil
+}
+
+// undeclared reports the objects of a kind that are ours and not known.
+func (ob *observation) undeclared(ctx context.Context, kind schema.GroupVersionKind, namespaces []string, known map[id]bool) ([]entities.Object, error) {
+	var found []entities.Object
+	for _, namespace := range namespaces {
+		v, err := ob.viewOf(ctx, kind, namespace)
+		if err != nil || v == nil {
+			return found, err
+		}
+		for _, o := range v.of(ob.owner) {
+			if known[idOf(o)] || byOthers(o) || isInventory(o, ob.owner) {
+				continue
+			}
+			known[idOf(o)] = true // the same view may serve all namespaces
+			object := ob.named(o)
+			object.Orphaned, object.Versions = true, ownVersion(o)
+			object.Status, _ = health(o)
+			object.Message = "no longer declared, left in place"
+			found = append(found, object)
+		}
+	}
+	return found, nil
+}
+
+func idOf(o *unstructured.Unstructured) id {
+	return id{o.GroupVersionKind().GroupKind(), o.GetNamespace(), o.GetName()}
+}
+
+// listed reads an annotation that holds a list separated by commas.
+func listed(o *unstructured.Unstructured, annotation string) []string {
+	return strings.FieldsFunc(o.GetAnnotations()[annotation], func(r rune) bool { return r == ',' || r == ' ' })
 }

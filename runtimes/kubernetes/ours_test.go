@@ -40,7 +40,7 @@ func TestWhatOnlyCopiedOurLabelsIsNotOurs_D10_D11(t *testing.T) {
 	d.caughtUp("ConfigMap", "settings-debug")
 	d.caughtUp("Endpoints", "web")
 
-	require.Len(t, d.look(v1), 4)
+	require.Len(t, d.observe(v1), 4)
 	plan, err := d.Plan(t.Context(), pruning(v1))
 	require.NoError(t, err)
 	require.Empty(t, plan)
@@ -58,13 +58,13 @@ func TestWhatAMovedInstanceLeftIsFound_D10(t *testing.T) {
 	require.NoError(t, err)
 	secret := "{apiVersion: v1, kind: Secret, metadata: {name: old}}"
 	d.applied(d.instance("v1", config, secret))
-	d.caughtUp("ConfigMap", parentName(runtimes.Owner{Application: d.namespace, Service: "web", Channel: "prod"}))
+	d.caughtUp("ConfigMap", parentName(runtimes.Owner{Application: d.namespace, Service: "web", ID: entities.Only("prod")}))
 	v2 := d.instance("v2", config)
 	v2.Payload.Address = map[string]string{"namespace": there}
 
 	left := []string{"left in place ConfigMap/settings, which is no longer declared", "left in place Secret/old, which is no longer declared"}
 	require.Equal(t, append([]string{"created ConfigMap/settings"}, left...), d.applied(v2))
-	seen := d.look(v2)
+	seen := d.observe(v2)
 	require.Len(t, seen, 3)
 	require.Equal(t, d.namespace+"/settings", seen[1].Name)
 	require.Equal(t, d.namespace+"/old", seen[2].Name)
@@ -88,7 +88,7 @@ func (l lagging) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// lag begins to hold back what watches of a resource tell when delay is called, until catchUp is.
+// lag begins to hold back what watches of a resource report when delay is called, until catchUp is.
 func (d *desk) lag(resource string) (delay, catchUp func()) {
 	var late atomic.Bool
 	open := make(chan struct{})
@@ -109,7 +109,7 @@ func (d *desk) lag(resource string) (delay, catchUp func()) {
 	return func() { late.Store(true) }, func() { late.Store(false); close(open) }
 }
 
-// What was made a moment ago and is not declared any more is found, also when the watch has not told
+// What was made a moment ago and is not declared any more is found, also when the watch has not shown
 // of it yet.
 func TestWhatTheWatchHasNotSeenIsNotForgotten_D10(t *testing.T) {
 	d := reach(t).desk()
@@ -120,10 +120,10 @@ func TestWhatTheWatchHasNotSeenIsNotForgotten_D10(t *testing.T) {
 	d.until(v0, "v0", settled("v0"))
 	delay()
 	d.applied(d.instance("v1", config, secret("first"), secret("second")))
-	told := d.applied(pruning(d.instance("v2", config)))
+	lines := d.applied(pruning(d.instance("v2", config)))
 	catchUp()
-	require.Contains(t, told, "pruned Secret/first")
-	require.Contains(t, told, "pruned Secret/second")
+	require.Contains(t, lines, "pruned Secret/first")
+	require.Contains(t, lines, "pruned Secret/second")
 }
 
 // Kinds are watched apart. While the watch of Deployments is behind, what is known of one is about
@@ -151,7 +151,7 @@ func TestAWorkloadThatIsKnownTooLateIsNotStable_C5(t *testing.T) {
 	d.until(v2, "v2", settled("v2"))
 }
 
-// An object that changed while it was judged is judged as it became. What it was before is no less
+// An object that changed while it was compared is compared as it became. What it was before is no less
 // drift when it comes back.
 func TestDriftThatComesBackWhileTheWatchIsBehindIsSeen_A12(t *testing.T) {
 	d := reach(t).desk()
@@ -165,11 +165,11 @@ func TestDriftThatComesBackWhileTheWatchIsBehindIsSeen_A12(t *testing.T) {
 	d.until(v1, "drift", drifted)
 	delay()
 	d.applied(v1)
-	require.False(t, drifted(d.look(v1)), "the server was asked")
+	require.False(t, drifted(d.observe(v1)), "the server was asked")
 	catchUp()
 	theirs()
 	d.caughtUp("ConfigMap", "settings")
-	require.True(t, drifted(d.look(v1)))
+	require.True(t, drifted(d.observe(v1)))
 }
 
 // An object that somebody makes between the trial and the apply is not taken by force.

@@ -2,13 +2,17 @@ package kubernetes
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/converge-engine/converge/runtimes"
 )
@@ -32,7 +36,7 @@ func (a *apply) read(ctx context.Context, t *trial) (*unstructured.Unstructured,
 		return nil, nil
 	}
 	if err != nil {
-		return nil, explain(ctx, "look whether there is a "+idOf(t.Unstructured).String(), err)
+		return nil, explain(ctx, "find out whether there is a "+idOf(t.Unstructured).String(), err)
 	}
 	if live.GetDeletionTimestamp() != nil {
 		return nil, fmt.Errorf("apply %s: the one that is there is being deleted; it is made again once it is gone", idOf(t.Unstructured))
@@ -45,7 +49,7 @@ func (a *apply) owns(o *unstructured.Unstructured) bool {
 	return ok && owner == a.owner
 }
 
-// mayTake tells why an object that is there may not be applied over: another instance's never, what
+// mayTake says why an object that is there may not be applied over: another instance's never, what
 // is somebody else's only when adopting was asked for.
 func (a *apply) mayTake(t *trial, live *unstructured.Unstructured) error {
 	owner, ok := ownerOf(live.GetLabels())
@@ -56,7 +60,7 @@ func (a *apply) mayTake(t *trial, live *unstructured.Unstructured) error {
 		// Not for good: when an object moves from one service to another, the one that had it may be about to prune it.
 		return &problem{
 			doing: "apply " + idOf(t.Unstructured).String(),
-			why:   fmt.Sprintf("it belongs to %s/%s in %s; one object has one owner", owner.Application, owner.Service, owner.Channel),
+			why:   fmt.Sprintf("it belongs to %s; one object has one owner", owner),
 			hint:  "remove it from one of them; what was moved has to be pruned there, or deleted, first",
 		}
 	case a.adopt || a.wasOurs(live):
@@ -66,24 +70,18 @@ func (a *apply) mayTake(t *trial, live *unstructured.Unstructured) error {
 	if by := writers(live); by != "" {
 		why += " (written by " + by + ")"
 	}
-	return a.foreign(t, why, "set adopt to take it over, or delete it")
+	return runtimes.Permanent(&problem{doing: "apply " + idOf(t.Unstructured).String(), why: why, hint: "set adopt to take it over, or delete it"})
 }
 
-func (a *apply) foreign(t *trial, why, hint string) error {
-	return runtimes.Permanent(&problem{doing: "apply " + idOf(t.Unstructured).String(), why: why, hint: hint})
-}
-
-// wasOurs tells whether an object was applied by this instance and had labels taken off by hand: we
+// wasOurs reports whether an object was applied by this instance and had labels taken off by hand: we
 // are among its writers, and what is left of our marks is this instance's.
 func (a *apply) wasOurs(live *unstructured.Unstructured) bool {
 	if !appliedByUs(live) {
 		return false
 	}
-	marks := 0
-	for name, value := range map[string]string{
-		LabelApplication: a.owner.Application, LabelService: a.owner.Service, LabelChannel: a.owner.Channel,
-		LabelPartOf: setID(parentName(a.owner), a.home),
-	} {
+	marks, ours := 0, labelsOf(a.owner)
+	ours[LabelPartOf] = setID(parentName(a.owner), a.home)
+	for name, value := range ours {
 		switch there, ok := live.GetLabels()[name]; {
 		case ok && there != value:
 			return false
@@ -95,7 +93,7 @@ func (a *apply) wasOurs(live *unstructured.Unstructured) bool {
 	return marks > 0 || versioned
 }
 
-// appliedByUs tells whether an object was applied under our name, here or by an earlier worker. Labels
+// appliedByUs reports whether an object was applied under our name, here or by an earlier worker. Labels
 // alone do not say that: whoever clones an object copies them, and so do controllers (Endpoints have
 // those of their Service).
 func appliedByUs(o *unstructured.Unstructured) bool {
@@ -106,7 +104,7 @@ func appliedByUs(o *unstructured.Unstructured) bool {
 	})
 }
 
-// byOthers tells that an object with our labels is not ours to report or to remove when nobody declares
+// byOthers reports that an object with our labels is not ours to report or to remove when nobody declares
 // it: a controller made it for another object, or somebody else wrote it.
 func byOthers(o *unstructured.Unstructured) bool {
 	return metav1.GetControllerOfNoCopy(o) != nil || !appliedByUs(o)
@@ -122,4 +120,143 @@ func writers(o *unstructured.Unstructured) string {
 	}
 	slices.Sort(names)
 	return strings.Join(slices.Compact(names), ", ")
+}
+
+// conflict is a field that we declare and somebody else owns.
+type conflict struct {
+	field       string // spec.replicas
+	owner       string // who wrote it
+	subresource string // through which, as an autoscaler does
+	operation   metav1.ManagedFieldsOperationType
+}
+
+// byHand reports whether a field was written once, and not declared: hand edits are taken back, those
+// of kubectl too, whatever it wrote through. Another declaring tool, or a controller that writes
+// through a subresource, would write again.
+func (c conflict) byHand() bool {
+	return c.operation == metav1.ManagedFieldsOperationUpdate && (c.subresource == "" || strings.HasPrefix(c.owner, "kubectl"))
+}
+
+// String says "spec.replicas belongs to hpa, which writes through scale".
+func (c conflict) String() string {
+	switch {
+	case c.subresource != "":
+		return fmt.Sprintf("%s belongs to %s, which writes it through %s", c.field, c.owner, c.subresource)
+	case c.operation == metav1.ManagedFieldsOperationApply:
+		return fmt.Sprintf("%s belongs to %s, which declares it too", c.field, c.owner)
+	}
+	return fmt.Sprintf("%s belongs to %s", c.field, c.owner)
+}
+
+// conflictsOf reads from a refusal which fields whose are, and from managedFields how they were
+// written. A field whose owner is not found there counts as declared by it.
+func conflictsOf(err error, owners []metav1.ManagedFieldsEntry) []conflict {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return nil
+	}
+	sets := make([]*fieldpath.Set, len(owners))
+	var all []conflict
+	for _, cause := range status.Status().Details.Causes {
+		if cause.Type != metav1.CauseTypeFieldManagerConflict {
+			continue
+		}
+		c := conflict{field: plainPath(cause.Field), operation: metav1.ManagedFieldsOperationApply}
+		c.owner, c.subresource = writer(cause.Message)
+		for i, entry := range owners {
+			if entry.Manager != c.owner || entry.Subresource != c.subresource {
+				continue
+			}
+			if sets[i] == nil {
+				sets[i] = setOf(entry)
+			}
+			if owns(sets[i], cause.Field) {
+				c.operation = entry.Operation
+				break
+			}
+		}
+		all = append(all, c)
+	}
+	slices.SortFunc(all, func(a, b conflict) int { return strings.Compare(a.field+a.owner, b.field+b.owner) })
+	return slices.Compact(all)
+}
+
+// writer reads: conflict with "NAME" with subresource "NAME" using apps/v1 at TIME.
+func writer(message string) (name, subresource string) {
+	found := regexp.MustCompile(`^conflict with "([^"]*)"(?: with subresource "([^"]*)")?`).FindStringSubmatch(message)
+	if found == nil {
+		return message, ""
+	}
+	return found[1], found[2]
+}
+
+func setOf(entry metav1.ManagedFieldsEntry) *fieldpath.Set {
+	set := &fieldpath.Set{}
+	if entry.FieldsV1 != nil && set.FromJSON(entry.FieldsV1.GetRawReader()) != nil {
+		return &fieldpath.Set{} // nobody can read it, so it owns nothing that we know of
+	}
+	return set
+}
+
+func owns(set *fieldpath.Set, field string) (found bool) {
+	set.Iterate(func(p fieldpath.Path) { found = found || p.String() == field })
+	return found
+}
+
+// plainPath is .spec.template.spec.containers[name="web"].image as changes are shown:
+// spec.template.spec.containers[name=web].image.
+func plainPath(field string) string {
+	return strings.TrimPrefix(strings.ReplaceAll(field, `"`, ""), ".")
+}
+
+// writerOf names who wrote a field last besides us, from managedFields; empty when nobody is known.
+func writerOf(o *unstructured.Unstructured, at path) string {
+	var last metav1.ManagedFieldsEntry
+	for _, entry := range o.GetManagedFields() {
+		if entry.Manager == FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply || entry.FieldsV1 == nil {
+			continue
+		}
+		var fields map[string]any
+		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil || !holds(fields, at) {
+			continue
+		}
+		if last.Manager == "" || last.Time.Before(entry.Time) {
+			last = entry
+		}
+	}
+	return last.Manager
+}
+
+// holds reports whether a set of fields, in the form of managedFields, has a field or something in it.
+// A set that ends above the field holds it as a part of a value that is written as a whole.
+func holds(fields map[string]any, at path) bool {
+	for _, part := range at {
+		if len(fields) == 0 {
+			return true
+		}
+		next, ok := fields["f:"+part.field].(map[string]any)
+		if part.key != "" {
+			next, ok = elementOf(fields, part)
+		}
+		if !ok {
+			return false
+		}
+		fields = next
+	}
+	return true
+}
+
+// elementOf finds a list's element by one of the fields that name it.
+func elementOf(fields map[string]any, at part) (map[string]any, bool) {
+	for _, name := range keysOf(fields) {
+		var key map[string]any
+		if len(name) < 2 || name[:2] != "k:" || json.Unmarshal([]byte(name[2:]), &key) != nil {
+			continue
+		}
+		if names, _ := byKey([]any{key}, at.key); len(names) == 1 && names[0] == at.value {
+			found, ok := fields[name].(map[string]any)
+			return found, ok
+		}
+	}
+	return nil, false
 }

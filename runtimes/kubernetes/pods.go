@@ -20,7 +20,7 @@ type trouble struct {
 	since   time.Time
 }
 
-// troubleOf finds among pods the one that tells most: one that fails to start, for the longest time,
+// troubleOf finds among pods the one that says most: one that fails to start, for the longest time,
 // or else one that cannot be scheduled. A pod has failed when it has been failing for failAfter, or
 // at once when no waiting can mend it. Since when is its last turn from ready to not ready, so that a
 // pod that ran for weeks and crashes now has as long as a new one.
@@ -30,11 +30,7 @@ func troubleOf(pods []*unstructured.Unstructured, now time.Time, failAfter time.
 		if !runs(pod) {
 			continue
 		}
-		found := failing(pod, now, failAfter)
-		if found.pod == nil {
-			continue
-		}
-		if worst.pod == nil || worse(found, worst) {
+		if found := failing(pod, now, failAfter); found.pod != nil && (worst.pod == nil || worse(found, worst)) {
 			worst = found
 		}
 	}
@@ -56,7 +52,7 @@ func worse(a, b trouble) bool {
 	return a.since.Before(b.since)
 }
 
-// failing tells how a pod's containers fail to start, if one does.
+// failing says how a pod's containers fail to start, if one does.
 func failing(pod *unstructured.Unstructured, now time.Time, failAfter time.Duration) trouble {
 	status, _ := pod.Object["status"].(map[string]any)
 	for _, list := range []string{"initContainerStatuses", "containerStatuses"} {
@@ -79,7 +75,7 @@ func failing(pod *unstructured.Unstructured, now time.Time, failAfter time.Durat
 	return trouble{}
 }
 
-// cannotStart tells whether a container waits because something is wrong, and not because its turn
+// cannotStart reports whether a container waits because something is wrong, and not because its turn
 // has not come.
 func cannotStart(reason string) bool {
 	switch reason {

@@ -128,7 +128,7 @@ func (b *bench) instance(version string, objects ...string) runtimes.Instance {
 		require.NoError(b, err)
 		payload.Kubernetes.Objects = append(payload.Kubernetes.Objects, json.RawMessage(raw))
 	}
-	return runtimes.Instance{Application: b.namespace, Service: "web", Channel: "prod", FullVersion: version, Payload: payload}
+	return runtimes.Instance{Owner: runtimes.Owner{Application: b.namespace, Service: "web", ID: entities.Only("prod")}, FullVersion: version, Payload: payload}
 }
 
 // put applies the objects of an instance, without waves and refusals.
@@ -144,7 +144,7 @@ func (b *bench) put(in runtimes.Instance) {
 	}
 }
 
-func (b *bench) look(in runtimes.Instance) []entities.Object {
+func (b *bench) observe(in runtimes.Instance) []entities.Object {
 	b.Helper()
 	objects, err := b.Observe(b.Context(), in)
 	require.NoError(b, err)
@@ -162,7 +162,7 @@ func (b *bench) none(since, more int64, what string) {
 	require.Len(b, asked, int(more), what)
 }
 
-// until looks until the objects are as wanted.
+// until observes until the objects are as wanted.
 func (b *bench) until(in runtimes.Instance, what string, is func([]entities.Object) bool) []entities.Object {
 	b.Helper()
 	var seen []entities.Object
@@ -176,7 +176,7 @@ func (b *bench) until(in runtimes.Instance, what string, is func([]entities.Obje
 	return seen
 }
 
-// wait looks at a condition every few milliseconds, for 2 min: a machine may be busy.
+// wait checks a condition every few milliseconds, for 2 min: a machine may be busy.
 func (b *bench) wait(what string, is func() bool, seen func() any) {
 	b.Helper()
 	deadline := time.After(2 * time.Minute)
@@ -191,7 +191,7 @@ func (b *bench) wait(what string, is func() bool, seen func() any) {
 	}
 }
 
-// untilError looks until it fails with a code.
+// untilError observes until it fails with a code.
 func (b *bench) untilError(in runtimes.Instance, code string) error {
 	b.Helper()
 	var last error
@@ -228,7 +228,7 @@ func (b *bench) hinted(hints <-chan runtimes.Owner, within time.Duration) {
 	b.Helper()
 	select {
 	case owner := <-hints:
-		require.Equal(b, runtimes.Owner{Application: b.namespace, Service: "web", Channel: "prod"}, owner)
+		require.Equal(b, runtimes.Owner{Application: b.namespace, Service: "web", ID: entities.Only("prod")}, owner)
 	case <-time.After(within):
 		require.FailNow(b, "no hint came")
 	}
@@ -249,7 +249,7 @@ func (b *bench) quiet(in runtimes.Instance, hints <-chan runtimes.Owner) {
 	b.Helper()
 	deadline := time.After(30 * time.Second)
 	for {
-		b.look(in)
+		b.observe(in)
 		select {
 		case <-hints:
 		case <-time.After(500 * time.Millisecond):
@@ -260,7 +260,7 @@ func (b *bench) quiet(in runtimes.Instance, hints <-chan runtimes.Owner) {
 	}
 }
 
-// gate stands between a client and the server, and can be shut: the server is away.
+// gate stands between a client and the server, and can be shut: the server is unavailable.
 type gate struct {
 	t       testing.TB
 	address string

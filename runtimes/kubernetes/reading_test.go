@@ -19,12 +19,12 @@ const config = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, da
 func TestARollingUpdateIsTwoVersionsAndThenOne_C4(t *testing.T) {
 	b := reach(t)
 	v1 := b.instance("v1", deploymentOf("web:1", 2, ""), config)
-	for _, o := range b.look(v1) {
+	for _, o := range b.observe(v1) {
 		require.Equal(t, entities.ObjectPending, o.Status)
 		require.Equal(t, "not there", o.Message)
 		require.Empty(t, o.Versions)
 	}
-	require.Empty(t, b.look(b.instance("v1")))
+	require.Empty(t, b.observe(b.instance("v1")))
 
 	b.put(v1)
 	seen := b.until(v1, "v1", settled("v1"))
@@ -76,8 +76,8 @@ func TestHandEditsAreDriftAndForeignFieldsAreNot_A12(t *testing.T) {
 	b.until(v1, "repaired", func(objects []entities.Object) bool { return settled("v1")(objects) && !objects[1].Versions[0].Drifted })
 }
 
-// A look that finds what an earlier one found asks the server nothing, drifted or not.
-func TestIdleLooksMakeNoRequests(t *testing.T) {
+// An observation that finds what an earlier one found asks the server nothing, drifted or not.
+func TestObservingNothingNewMakesNoRequests(t *testing.T) {
 	b := reach(t)
 	v1 := b.instance("v1", deploymentOf("web:1", 1, ""), config)
 	b.put(v1)
@@ -90,7 +90,7 @@ func TestIdleLooksMakeNoRequests(t *testing.T) {
 	b.quiet(v1, hints)
 	before := b.requests.Load()
 	for range 100 {
-		b.look(v1)
+		b.observe(v1)
 	}
 	b.none(before, 0, "idle")
 
@@ -106,13 +106,13 @@ func TestIdleLooksMakeNoRequests(t *testing.T) {
 	b.until(v1, "drift", func(objects []entities.Object) bool { return objects[0].Versions[0].Drifted })
 	b.none(before, 2, "one dry run and one get")
 	for range 100 {
-		b.look(v1)
+		b.observe(v1)
 	}
 	b.none(before, 2, "drifted, and idle")
 }
 
-// What was just applied is as declared: the look after it asks nothing.
-func TestALookAfterAnApplyMakesNoDryRun(t *testing.T) {
+// What was just applied is as declared: observing it asks nothing.
+func TestObservingAfterAnApplyMakesNoDryRun(t *testing.T) {
 	b := reach(t)
 	v1 := b.instance("v1", deploymentOf("web:1", 1, ""), config)
 	_, err := b.Apply(t.Context(), v1)
@@ -120,7 +120,7 @@ func TestALookAfterAnApplyMakesNoDryRun(t *testing.T) {
 	b.until(v1, "v1", settled("v1"))
 	b.asked.Range(func(_, asked any) bool {
 		if request := asked.(string); strings.HasPrefix(request, "PATCH ") && strings.Contains(request, "dryRun=All") {
-			require.Contains(t, request, "force=false", "a trial of the apply") // a look's own is forced
+			require.Contains(t, request, "force=false", "a trial of the apply") // an observation's own is forced
 		}
 		return true
 	})
@@ -136,7 +136,7 @@ func TestADeletedObjectIsHintedAtAndAbsent(t *testing.T) {
 	drain(hints)
 	require.NoError(t, b.admin.typed.CoreV1().ConfigMaps(b.namespace).Delete(t.Context(), "settings", metav1.DeleteOptions{}))
 	b.hinted(hints, time.Second)
-	seen := b.look(v1)
+	seen := b.observe(v1)
 	require.Equal(t, "not there", seen[0].Message)
 	require.Empty(t, seen[0].Versions)
 }
@@ -161,18 +161,18 @@ func TestOrphansAreReported_D10(t *testing.T) {
 	require.Equal(t, []string{"ConfigMap/new false v2", "ConfigMap/settings true v1", "Deployment/web true v1", "Secret/old true v1"}, names)
 	require.Equal(t, "no longer declared, left in place", seen[1].Message)
 
-	belongs := b.look(b.instance("v1", "{apiVersion: v1, kind: ConfigMap, metadata: {name: others}}"))
+	belongs := b.observe(b.instance("v1", "{apiVersion: v1, kind: ConfigMap, metadata: {name: others}}"))
 	require.Equal(t, "it is there, and belongs to "+b.namespace+"/api in prod", belongs[0].Message)
 	require.Empty(t, belongs[0].Versions)
 }
 
-// BenchmarkIdleLook is what each service costs a worker at every steady look.
-func BenchmarkIdleLook(b *testing.B) {
+// BenchmarkObserve is what each service costs a worker at every steady reading.
+func BenchmarkObserve(b *testing.B) {
 	bench := reachAlone(b)
 	v1 := bench.instance("v1", deploymentOf("web:1", 1, ""), config)
 	bench.put(v1)
 	bench.until(v1, "v1", settled("v1"))
 	for b.Loop() {
-		bench.look(v1)
+		bench.observe(v1)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/converge-engine/converge/runtimes"
 )
@@ -28,7 +28,7 @@ func (r *Runtime) Remove(ctx context.Context, in runtimes.Instance) error {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.def.Timing.ApplyTimeout, defaultApplyTimeout))
 	defer cancel()
 	if err := r.takeDown(ctx, in); err != nil {
-		return fmt.Errorf("remove %s/%s from %s: %w", in.Application, in.Service, in.Channel, err)
+		return fmt.Errorf("remove %s/%s from %s: %w", in.Application, in.Service, in.ID, err)
 	}
 	return nil
 }
@@ -38,7 +38,7 @@ func (r *Runtime) takeDown(ctx context.Context, in runtimes.Instance) error {
 	if err != nil {
 		return err
 	}
-	a := &apply{Runtime: r, clients: clients, owner: ownerIn(in), home: homeOf(in), told: &account{}}
+	a := &apply{Runtime: r, clients: clients, owner: in.Owner, home: homeOf(in), account: &account{}}
 	parent, at, err := a.parent(ctx)
 	if err != nil {
 		return err
@@ -48,7 +48,7 @@ func (r *Runtime) takeDown(ctx context.Context, in runtimes.Instance) error {
 		return err
 	}
 	for _, wave := range backwards(all) {
-		if err := a.takeAway(ctx, wave); err != nil {
+		if err := a.removeWave(ctx, wave); err != nil {
 			return err
 		}
 	}
@@ -69,12 +69,12 @@ func (a *apply) everything(ctx context.Context, all extent) (found []goner, err 
 		if kind == kindNamespace {
 			continue
 		}
-		objects, at, err := a.listed(ctx, kind, append([]string{a.home}, all.namespaces...))
+		objects, at, err := a.listedIn(ctx, kind, append([]string{a.home}, all.namespaces...))
 		if err != nil {
-			return nil, explain(ctx, "look for objects of kind "+name, err)
+			return nil, explain(ctx, "list objects of kind "+name, err)
 		}
 		for _, o := range objects {
-			if seen[idOf(o)] || byOthers(o) || a.bookkeeping(o) {
+			if seen[idOf(o)] || byOthers(o) || isInventory(o, a.owner) {
 				continue
 			}
 			seen[idOf(o)] = true
@@ -88,8 +88,8 @@ func (a *apply) everything(ctx context.Context, all extent) (found []goner, err 
 	return found, nil
 }
 
-// listed asks the server, and not a watch, for what carries our labels in some namespaces.
-func (a *apply) listed(ctx context.Context, kind schema.GroupKind, namespaces []string) (found []*unstructured.Unstructured, at resource, err error) {
+// listedIn lists what carries our labels in some namespaces.
+func (a *apply) listedIn(ctx context.Context, kind schema.GroupKind, namespaces []string) (found []*unstructured.Unstructured, at resource, err error) {
 	at, ok, err := a.served(ctx, kind)
 	if err != nil || !ok {
 		return nil, at, err
@@ -97,37 +97,39 @@ func (a *apply) listed(ctx context.Context, kind schema.GroupKind, namespaces []
 	if !at.namespaced {
 		namespaces = []string{""}
 	}
-	ours := labels.SelectorFromSet(labels.Set{
-		LabelApplication: a.owner.Application, LabelService: a.owner.Service, LabelChannel: a.owner.Channel,
-	}).String()
 	for _, namespace := range namespaces {
-		list, err := a.clients.at(at, namespace).List(ctx, metav1.ListOptions{LabelSelector: ours})
+		objects, err := a.listed(ctx, at, namespace)
 		if err != nil {
 			return nil, at, err
 		}
-		for i := range list.Items {
-			found = append(found, &list.Items[i])
-		}
+		found = append(found, objects...)
 	}
 	return found, at, nil
 }
 
+// listed asks the server, and not a watch, for what carries our labels.
+func (a *apply) listed(ctx context.Context, at resource, namespace string) ([]*unstructured.Unstructured, error) {
+	list, err := a.clients.at(at, namespace).List(ctx, metav1.ListOptions{LabelSelector: selectorOf(a.owner)})
+	if err != nil {
+		return nil, err
+	}
+	all := make([]*unstructured.Unstructured, len(list.Items))
+	for i := range list.Items {
+		all[i] = &list.Items[i]
+	}
+	return all, nil
+}
+
 // backwards groups objects in the reverse order of applying.
-func backwards(all []goner) (waves [][]goner) {
+func backwards(all []goner) [][]goner {
 	slices.SortFunc(all, func(x, y goner) int {
 		return cmp.Or(cmp.Compare(y.wave, x.wave), -inOrder(declared{Unstructured: x.Unstructured}, declared{Unstructured: y.Unstructured}))
 	})
-	for i, g := range all {
-		if i == 0 || g.wave != all[i-1].wave {
-			waves = append(waves, nil)
-		}
-		waves[len(waves)-1] = append(waves[len(waves)-1], g)
-	}
-	return waves
+	return inWaves(all, func(g goner) int { return g.wave })
 }
 
-// takeAway deletes the objects of a wave and waits until they are gone.
-func (a *apply) takeAway(ctx context.Context, wave []goner) error {
+// removeWave deletes the objects of a wave and waits until they are gone.
+func (a *apply) removeWave(ctx context.Context, wave []goner) error {
 	var going []goner
 	for _, g := range wave {
 		used, err := a.stillUsed(ctx, g)
@@ -137,7 +139,7 @@ func (a *apply) takeAway(ctx context.Context, wave []goner) error {
 		if used {
 			continue
 		}
-		if err := a.delete(ctx, g); err != nil {
+		if _, err := a.delete(ctx, g.leftover, propagation(idOf(g.Unstructured).kind)); err != nil {
 			return explain(ctx, "delete "+idOf(g.Unstructured).String(), err)
 		}
 		going = append(going, g)
@@ -150,16 +152,13 @@ func (a *apply) takeAway(ctx context.Context, wave []goner) error {
 	return nil
 }
 
-// stillUsed tells whether an object is a definition of which there are objects: ours are gone by then.
+// stillUsed reports whether an object is a definition of which there are objects: ours are gone by then.
 func (a *apply) stillUsed(ctx context.Context, g goner) (bool, error) {
 	if idOf(g.Unstructured).kind != kindDefinition {
 		return false, nil
 	}
-	spec := inside(g.Object, "spec")
-	group, _ := spec["group"].(string)
-	kind, _ := inside(g.Object, "spec", "names")["kind"].(string)
-	doing := "look whether anybody uses " + idOf(g.Unstructured).String()
-	at, ok, err := a.served(ctx, schema.GroupKind{Group: group, Kind: kind})
+	doing := "find out whether anybody uses " + idOf(g.Unstructured).String()
+	at, ok, err := a.served(ctx, definedBy(g.Unstructured))
 	if err != nil || !ok {
 		return false, explain(ctx, doing, err)
 	}
@@ -173,36 +172,29 @@ func (a *apply) stillUsed(ctx context.Context, g goner) (bool, error) {
 	return len(list.Items) > 0, nil
 }
 
-// delete deletes an object if it is still the one that was seen, and still ours. Its controller may write
-// it at the same time, so it is read again when it changed.
-func (a *apply) delete(ctx context.Context, g goner) error {
+// delete deletes an object if it is still the one that was read, and still ours, and reports whether it did.
+// Its controller may write it at the same time, so it is read again when it changed.
+func (a *apply) delete(ctx context.Context, l leftover, policy metav1.DeletionPropagation) (deleted bool, err error) {
 	const attempts = 10
-	at := a.clients.at(g.at, g.GetNamespace())
-	var err error
+	at := a.clients.at(l.at, l.GetNamespace())
 	for range attempts {
 		var live *unstructured.Unstructured
-		live, err = at.Get(ctx, g.GetName(), metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
+		live, err = at.Get(ctx, l.GetName(), metav1.GetOptions{})
 		if err != nil {
-			return err
+			break
 		}
-		if live.GetUID() != g.GetUID() || !a.owns(live) || live.GetDeletionTimestamp() != nil {
-			return nil
+		if live.GetUID() != l.GetUID() || !a.owns(live) || byOthers(live) || live.GetDeletionTimestamp() != nil {
+			return false, nil
 		}
-		policy, uid, version := propagation(idOf(live).kind), live.GetUID(), live.GetResourceVersion()
-		err = at.Delete(ctx, g.GetName(), metav1.DeleteOptions{
+		uid, version := live.GetUID(), live.GetResourceVersion()
+		err = at.Delete(ctx, l.GetName(), metav1.DeleteOptions{
 			PropagationPolicy: &policy, Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
 		})
-		if err == nil || apierrors.IsNotFound(err) {
-			return nil
-		}
 		if !apierrors.IsConflict(err) {
-			return err
+			break
 		}
 	}
-	return err
+	return err == nil, unless(apierrors.IsNotFound, err)
 }
 
 // propagation: what makes others (pods, mostly) is gone only when they are.
@@ -216,12 +208,22 @@ func propagation(kind schema.GroupKind) metav1.DeletionPropagation {
 
 // gone waits until an object is not there any more, nor ours: somebody may have taken its labels off.
 func (a *apply) gone(ctx context.Context, g goner) error {
-	doing := "wait until " + idOf(g.Unstructured).String() + " is gone"
+	at := a.clients.at(g.at, g.GetNamespace())
+	return untilGone(ctx, at, "wait until "+idOf(g.Unstructured).String()+" is gone", g.GetName(), func(live *unstructured.Unstructured) bool {
+		return live.GetUID() != g.GetUID() || !a.owns(live)
+	})
+}
+
+// removalPace is how often an object that is being deleted is asked for.
+const removalPace = 250 * time.Millisecond
+
+// untilGone waits until an object is not there any more, or what is there is another.
+func untilGone(ctx context.Context, at dynamic.ResourceInterface, doing, name string, another func(*unstructured.Unstructured) bool) error {
 	again := time.NewTicker(removalPace)
 	defer again.Stop()
 	for {
-		live, err := a.clients.at(g.at, g.GetNamespace()).Get(ctx, g.GetName(), metav1.GetOptions{})
-		if apierrors.IsNotFound(err) || err == nil && (live.GetUID() != g.GetUID() || !a.owns(live)) {
+		live, err := at.Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) || err == nil && another(live) {
 			return nil
 		}
 		if err != nil {

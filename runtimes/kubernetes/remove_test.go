@@ -52,15 +52,21 @@ func TestRemoveTakesWhatIsOursBackwards_A24(t *testing.T) {
 	require.Empty(t, writes, "what is gone is not removed again")
 }
 
-// Another channel of the service keeps what it has, though it lies in the same namespace.
+// Another channel of the service, and another instance of the channel, keep what they have, though that lies in the same namespace.
 func TestRemoveLeavesOtherInstances_A24(t *testing.T) {
 	d := reach(t).desk()
 	v1 := d.instance("v1", configOf("settings", "b"))
 	d.applied(v1)
 	beta := other(d.instance("v1", configOf("settings-beta", "b")), "beta")
 	d.applied(beta)
+	eu := named(d.instance("v1", configOf("settings-eu", "b")), "eu")
+	d.applied(eu)
 	require.NoError(t, d.Remove(t.Context(), v1))
 	require.Nil(t, d.there("ConfigMap", "settings"))
+	require.NotNil(t, d.there("ConfigMap", "settings-beta"))
+	require.NotNil(t, d.there("ConfigMap", "settings-eu"))
+	require.NoError(t, d.Remove(t.Context(), eu))
+	require.Nil(t, d.there("ConfigMap", "settings-eu"))
 	require.NotNil(t, d.there("ConfigMap", "settings-beta"))
 }
 

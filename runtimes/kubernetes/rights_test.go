@@ -91,7 +91,7 @@ func TestCredentialsThatAreRenewed(t *testing.T) {
 	b.hinted(hints, time.Second)
 }
 
-// What nobody looks at is not watched for ever.
+// What nobody reads is not watched for ever.
 func TestViewsThatNobodyWantsEnd(t *testing.T) {
 	b := reach(t)
 	of := func(kind string) *view {

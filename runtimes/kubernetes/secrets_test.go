@@ -22,8 +22,8 @@ func TestPlainDataOfASecretIsDeclaredLikeAnyOther_A12(t *testing.T) {
 	require.Equal(t, []string{"configured Secret/key (data.b)", "took back data.b of Secret/key from kubectl-edit"}, d.applied(v2))
 }
 
-// What is wrong with a Secret is told without its values.
-func TestAWrongSecretIsToldWithoutItsValues(t *testing.T) {
+// What is wrong with a Secret is reported without its values.
+func TestAWrongSecretIsReportedWithoutItsValues(t *testing.T) {
 	for text, why := range map[string]string{
 		"data: {a: 424242}":       "Secret key: data.a is no string; put it in quotes",
 		"stringData: {a: 424242}": "Secret key: stringData.a is no string; put it in quotes",

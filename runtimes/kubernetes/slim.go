@@ -12,7 +12,7 @@ const annotationMade = "converge/template-version"
 
 // slim takes from an object what is never read of it, because thousands are held in memory:
 // managedFields, of which only stays whether we are in them, and nearly everything of the ReplicaSets
-// and Pods that a controller made. The object is changed; one that somebody declared keeps all else, since drift is judged by it.
+// and Pods that a controller made. The object is changed; one that somebody declared keeps all else, since drift is found by it.
 // Equal strings are held once: names of fields, images, versions.
 func slim(o *unstructured.Unstructured) *unstructured.Unstructured {
 	applied := appliedByUs(o)
@@ -98,7 +98,7 @@ func slimPod(o *unstructured.Unstructured, by *metav1.OwnerReference) *unstructu
 func slimmed(o *unstructured.Unstructured, by *metav1.OwnerReference, annotations map[string]any) *unstructured.Unstructured {
 	in := inside(o.Object, "metadata")
 	labels := map[string]any{}
-	for _, name := range []string{LabelApplication, LabelService, LabelChannel, LabelPartOf} {
+	for _, name := range []string{LabelApplication, LabelService, LabelChannel, LabelInstance, LabelPartOf} {
 		if value, ok := o.GetLabels()[name]; ok {
 			labels[name] = value
 		}

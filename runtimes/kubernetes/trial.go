@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 
@@ -32,11 +33,11 @@ type trial struct {
 	declared
 	at       resource
 	live     *unstructured.Unstructured // what is there; nil when nothing is. Not to be changed
-	force    bool                       // all that stands against it was judged, and is overwritten
+	force    bool                       // all that stands against it was examined, and is overwritten
 	outcome  outcome
 	fields   []runtimes.FieldChange // of changed
 	taken    []conflict             // fields taken back or over
-	standing []conflict             // fields that stay somebody else's: it is refused
+	standing []string               // fields that stay somebody else's: it is refused
 	applied  *unstructured.Unstructured
 	err      error
 }
@@ -86,7 +87,7 @@ func (a *apply) try(ctx context.Context, d declared) *trial {
 		t.outcome = tooEarly
 		return t
 	}
-	a.judge(t, dry, err)
+	a.conclude(t, dry, err)
 	if t.outcome != unchanged || t.live.GetResourceVersion() == dry.GetResourceVersion() {
 		return t
 	}
@@ -94,10 +95,10 @@ func (a *apply) try(ctx context.Context, d declared) *trial {
 	if t.live, err = a.read(ctx, t); err != nil {
 		return t.refuse(err)
 	}
-	return a.judge(t, dry, nil)
+	return a.conclude(t, dry, nil)
 }
 
-func (a *apply) judge(t *trial, dry *unstructured.Unstructured, err error) *trial {
+func (a *apply) conclude(t *trial, dry *unstructured.Unstructured, err error) *trial {
 	switch {
 	case isImmutable(err) && t.live != nil && t.GetAnnotations()[AnnotationRecreate] == "true":
 		t.outcome = recreated
@@ -116,7 +117,7 @@ func (a *apply) judge(t *trial, dry *unstructured.Unstructured, err error) *tria
 	return t
 }
 
-// bringsNamespace tells whether an object was refused for want of a namespace that is among the
+// bringsNamespace reports whether an object was refused for want of a namespace that is among the
 // objects, or that this apply makes.
 func (a *apply) bringsNamespace(d declared, err error) bool {
 	if !apierrors.IsNotFound(err) {
@@ -125,24 +126,20 @@ func (a *apply) bringsNamespace(d declared, err error) bool {
 	if a.makes && d.GetNamespace() == a.home {
 		return true
 	}
-	for _, o := range a.objects {
-		if idOf(o.Unstructured).kind == kindNamespace && o.GetName() == d.GetNamespace() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(a.objects, func(o declared) bool {
+		return idOf(o.Unstructured).kind == kindNamespace && o.GetName() == d.GetNamespace()
+	})
 }
 
-// noDryRun tells whether a webhook has effects of its own, so that the server tries nothing that it
+// noDryRun reports whether a webhook has effects of its own, so that the server tries nothing that it
 // would be asked about.
 func noDryRun(err error) bool {
-	return apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "does not support dry run")
+	return apierrors.IsBadRequest(err) && said("does not support dry run")(err)
 }
 
 // send applies an object, or tries to. Fields of others are overwritten only when all of them may be:
-// see conflicts.go.
+// see ownership.go.
 func (a *apply) send(ctx context.Context, t *trial, dry bool) (*unstructured.Unstructured, error) {
-	doing := "apply " + idOf(t.Unstructured).String()
 	applied, err := a.patch(ctx, t, dry)
 	if !t.force && isFieldConflict(err) {
 		if err = a.settle(ctx, t, err); err != nil {
@@ -152,7 +149,7 @@ func (a *apply) send(ctx context.Context, t *trial, dry bool) (*unstructured.Uns
 		applied, err = a.patch(ctx, t, dry)
 	}
 	if err != nil {
-		return nil, explain(ctx, doing, err)
+		return nil, explain(ctx, "apply "+idOf(t.Unstructured).String(), err)
 	}
 	return applied, nil
 }
@@ -165,7 +162,7 @@ func (a *apply) patch(ctx context.Context, t *trial, dry bool) (*unstructured.Un
 	return a.clients.at(t.at, t.GetNamespace()).Patch(ctx, t.GetName(), types.ApplyPatchType, t.text, options)
 }
 
-// isFieldConflict tells whether an apply was refused because of fields that belong to others.
+// isFieldConflict reports whether an apply was refused because of fields that belong to others.
 func isFieldConflict(err error) bool {
 	return apierrors.IsConflict(err) && apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict)
 }
@@ -184,18 +181,72 @@ func (a *apply) settle(ctx context.Context, t *trial, err error) error {
 		if c.byHand() || a.adopt {
 			t.taken = append(t.taken, c)
 		} else {
-			t.standing = append(t.standing, c)
+			t.standing = append(t.standing, c.String())
 		}
 	}
 	if len(t.standing) == 0 {
 		return nil
 	}
-	told := make([]string, 0, len(t.standing))
-	for _, c := range t.standing {
-		told = append(told, c.String())
-	}
 	return runtimes.Permanent(&problem{
-		doing: "apply " + idOf(t.Unstructured).String(), why: strings.Join(told, ", "), err: err,
+		doing: "apply " + idOf(t.Unstructured).String(), why: strings.Join(t.standing, ", "), err: err,
 		hint: "remove the field from one side, or set adopt to take it over",
 	})
+}
+
+// Plan implements runtimes.Planner by the server's dry run. What is refused stands beside the rest;
+// an error is only that nothing could be asked at all.
+func (r *Runtime) Plan(ctx context.Context, in runtimes.Instance) ([]runtimes.Change, error) {
+	a, err := r.begin(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	var changes []runtimes.Change
+	for _, t := range a.tryAll(ctx, a.objects) {
+		if err := ctx.Err(); err != nil {
+			return nil, explain(ctx, "plan", err)
+		}
+		if t.outcome != unchanged {
+			changes = append(changes, t.change())
+		}
+	}
+	parent, _, err := a.parent(ctx)
+	if err != nil {
+		return nil, err
+	}
+	left, _, err := a.leftovers(ctx, a.known(parent))
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range left {
+		change := runtimes.Change{Action: runtimes.ActionOrphan, Type: l.GetKind(), Name: l.GetName(), Namespace: l.GetNamespace()}
+		if a.prune && !l.kept() {
+			change.Action = runtimes.ActionPrune
+		}
+		changes = append(changes, change)
+	}
+	return changes, nil
+}
+
+// change is a trial as a plan shows it.
+func (t *trial) change() runtimes.Change {
+	c := runtimes.Change{Type: t.GetKind(), Name: t.GetName(), Namespace: t.GetNamespace(), Fields: t.fields, Conflicts: t.standing}
+	switch t.outcome {
+	case tooEarly, created:
+		c.Action = runtimes.ActionCreate
+	case recreated:
+		c.Action = runtimes.ActionRecreate
+	case refused:
+		c.Action = runtimes.ActionRefuse
+		if len(c.Conflicts) == 0 {
+			c.Message = t.err.Error()
+		}
+	case untried:
+		c.Action, c.Message = runtimes.ActionUpdate, "a webhook takes no part in dry runs, so nothing more is known"
+		if t.live == nil {
+			c.Action = runtimes.ActionCreate
+		}
+	default:
+		c.Action = runtimes.ActionUpdate
+	}
+	return c
 }

@@ -26,16 +26,12 @@ const (
 	podSet                     // its Pods say it
 )
 
-func workloadOf(kind schema.GroupKind) workload {
-	switch kind {
-	case schema.GroupKind{Group: "apps", Kind: "Deployment"}:
-		return deployment
-	case schema.GroupKind{Group: "apps", Kind: "StatefulSet"},
-		schema.GroupKind{Group: "apps", Kind: "DaemonSet"},
-		schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}:
-		return podSet
-	}
-	return plain
+// workloadOf knows the kinds that are not plain.
+var workloadOf = map[schema.GroupKind]workload{
+	{Group: "apps", Kind: "Deployment"}:  deployment,
+	{Group: "apps", Kind: "StatefulSet"}: podSet,
+	{Group: "apps", Kind: "DaemonSet"}:   podSet,
+	{Group: "apps", Kind: "ReplicaSet"}:  podSet,
 }
 
 // templateVersion is the version that a workload's new pods get.

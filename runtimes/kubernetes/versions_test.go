@@ -140,16 +140,16 @@ status: {phase: Pending, conditions: [{type: PodScheduled, status: "False", reas
 		failed  bool
 	}{
 		{"nothing is wrong while containers are made", []*unstructured.Unstructured{pod("a", "ContainerCreating", "", "")}, 5 * time.Minute, "", false},
-		{"a crash tells its last line at once", []*unstructured.Unstructured{pod("a", "CrashLoopBackOff", crashed, "")}, time.Second, "CrashLoopBackOff a: cannot read config", false},
+		{"a crash reports its last line at once", []*unstructured.Unstructured{pod("a", "CrashLoopBackOff", crashed, "")}, time.Second, "CrashLoopBackOff a: cannot read config", false},
 		{"or how it ended", []*unstructured.Unstructured{pod("a", "CrashLoopBackOff", killed, "")}, time.Second, "CrashLoopBackOff a: exit code 137 (OOMKilled)", false},
 		{"an image that cannot be pulled", []*unstructured.Unstructured{pod("a", "ImagePullBackOff", "", "")}, time.Minute, "ImagePullBackOff a: back-off", false},
 		{"at the limit it may still come", []*unstructured.Unstructured{pod("a", "ImagePullBackOff", "", "")}, 2 * time.Minute, "ImagePullBackOff a: back-off", false},
 		{"after it, it has failed", []*unstructured.Unstructured{pod("a", "ImagePullBackOff", "", "")}, 2*time.Minute + time.Second, "ImagePullBackOff a: back-off", true},
 		{"a name that is none fails at once", []*unstructured.Unstructured{pod("a", "InvalidImageName", "", "")}, 0, "InvalidImageName a: back-off", true},
 		{"a pod that was ready has its time from then", []*unstructured.Unstructured{pod("a", "CrashLoopBackOff", crashed, lately)}, 5 * time.Minute, "CrashLoopBackOff a: cannot read config", false},
-		{"the pod that fails longest is told", []*unstructured.Unstructured{pod("a", "CrashLoopBackOff", crashed, lately), pod("b", "ErrImagePull", "", "")}, 5 * time.Minute, "ErrImagePull b: back-off", true},
+		{"the pod that fails longest is reported", []*unstructured.Unstructured{pod("a", "CrashLoopBackOff", crashed, lately), pod("b", "ErrImagePull", "", "")}, 5 * time.Minute, "ErrImagePull b: back-off", true},
 		{"no node takes it", []*unstructured.Unstructured{unschedulable}, time.Hour, "Unschedulable c: 0/3 nodes are available", false},
-		{"a pod that fails tells more than one that waits", []*unstructured.Unstructured{unschedulable, pod("a", "ErrImagePull", "", "")}, time.Minute, "ErrImagePull a: back-off", false},
+		{"a pod that fails says more than one that waits", []*unstructured.Unstructured{unschedulable, pod("a", "ErrImagePull", "", "")}, time.Minute, "ErrImagePull a: back-off", false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			found := troubleOf(row.pods, began.Add(row.after), 2*time.Minute)
@@ -159,13 +159,13 @@ status: {phase: Pending, conditions: [{type: PodScheduled, status: "False", reas
 	}
 }
 
-func TestPodsOfOtherVersionsTellNothing(t *testing.T) {
+func TestPodsOfOtherVersionsShowNothing(t *testing.T) {
 	old := object(t, "{apiVersion: v1, kind: Pod, metadata: {name: a, annotations: {converge/version: v1}}}")
 	target := object(t, "{apiVersion: v1, kind: Pod, metadata: {name: b, annotations: {converge/version: v2}}}")
 	require.Equal(t, []*unstructured.Unstructured{target}, ofVersion([]*unstructured.Unstructured{old, target}, "v2"))
 }
 
-func TestAFailedPullIsToldWithoutItsSteps(t *testing.T) {
+func TestAFailedPullIsReportedWithoutItsSteps(t *testing.T) {
 	require.Equal(t, `Back-off pulling image "shop/web:v2": shop/web:v2: not found`,
 		withoutSteps(`Back-off pulling image "shop/web:v2": ErrImagePull: failed to pull and unpack image "shop/web:v2": failed to resolve reference "shop/web:v2": shop/web:v2: not found`))
 	require.Equal(t, `failed to pull and unpack image "shop/web:v2": shop/web:v2: not found`,

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
+	authorization "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,13 +22,13 @@ import (
 // labels, over all namespaces where the server allows it and per namespace where not.
 type views struct {
 	mu     sync.Mutex
-	all    map[place]*view
+	all    map[viewKey]*view
 	scopes map[schema.GroupVersionResource]*scope
 	hints  hints
 }
 
-// place is what one view is of. An empty namespace is all of them, or a kind without namespaces.
-type place struct {
+// viewKey is what one view is of. An empty namespace is all of them, or a kind without namespaces.
+type viewKey struct {
 	schema.GroupVersionResource
 	namespace string
 }
@@ -43,7 +46,7 @@ type view struct {
 	listed bool
 	// Why the last list, or the last watch, failed; nil when it did not.
 	listErr, watchErr error
-	told              bool          // somebody was told of the error
+	reported          bool          // somebody got the error
 	gone              bool          // the kind is no longer served: the next who asks begins anew
 	failedAt          time.Time     // when gone
 	changed           chan struct{} // closed when one of the above changes, and made anew
@@ -54,7 +57,7 @@ var errEnded = errors.New("the watch was ended")
 const (
 	// anewAfter is how long a kind that is not served is answered for without asking again.
 	anewAfter = 2 * time.Second
-	// unwantedAfter is how long a view is kept that nobody looks at: a namespace or a kind that no
+	// unwantedAfter is how long a view is kept that nobody reads: a namespace or a kind that no
 	// service uses any more.
 	unwantedAfter = time.Hour
 )
@@ -70,7 +73,7 @@ func (c *cluster) view(ctx context.Context, r resource, namespace string) (*view
 	} else if wide {
 		namespace = ""
 	}
-	v, err := c.begin(place{r.GroupVersionResource, namespace}, r)
+	v, err := c.begin(viewKey{r.GroupVersionResource, namespace}, r)
 	if err == nil {
 		err = v.await(ctx)
 	}
@@ -98,8 +101,8 @@ func what(r resource, namespace string) string {
 	return r.GroupResource().String()
 }
 
-// begin returns the view of a place, a new one when there is none or its kind had gone.
-func (c *cluster) begin(at place, r resource) (*view, error) {
+// begin returns the view of a viewKey, a new one when there is none or its kind had gone.
+func (c *cluster) begin(at viewKey, r resource) (*view, error) {
 	c.views.mu.Lock()
 	defer c.views.mu.Unlock()
 	if c.ctx.Err() != nil {
@@ -111,9 +114,9 @@ func (c *cluster) begin(at place, r resource) (*view, error) {
 	c.views.tidy()
 	ctx, stop := context.WithCancel(c.ctx)
 	v := &view{resource: r, namespace: at.namespace, asked: time.Now(), stop: stop, ended: ctx.Done(), changed: make(chan struct{})}
-	v.store = newStore(c.views.hints.tell, v.whole(c.views))
+	v.store = newStore(c.views.hints.notify, v.whole(c.views))
 	if c.views.all == nil {
-		c.views.all = map[place]*view{}
+		c.views.all = map[viewKey]*view{}
 	}
 	c.views.all[at] = v
 	go c.follow(ctx, v)
@@ -133,7 +136,7 @@ func (v *views) tidy() {
 	}
 }
 
-// over tells that a view was given up, and long enough ago.
+// over reports that a view was given up, and long enough ago.
 func (v *view) over() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -148,7 +151,7 @@ func (v *view) await(ctx context.Context) error {
 		if err == nil {
 			err = v.watchErr
 		}
-		v.told = v.told || err != nil
+		v.reported = v.reported || err != nil
 		v.asked = time.Now()
 		v.mu.Unlock()
 		if err != nil || listed {
@@ -165,13 +168,13 @@ func (v *view) await(ctx context.Context) error {
 }
 
 // set changes the state of a view and wakes who waits for it. It returns whether the view became
-// whole again after somebody was told that it was not.
+// whole again after somebody got an error.
 func (v *view) set(change func()) (mended bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	change()
-	if v.told && v.listErr == nil && v.watchErr == nil {
-		v.told, mended = false, true
+	if v.reported && v.listErr == nil && v.watchErr == nil {
+		v.reported, mended = false, true
 	}
 	close(v.changed)
 	v.changed = make(chan struct{})
@@ -187,11 +190,10 @@ func (v *view) whole(all *views) func() {
 	}
 }
 
-// hintAll hints at everybody in the view: who looked while it was broken was told that nothing is
-// known.
+// hintAll hints at everybody in the view: who read it while it was broken got an error.
 func (v *view) hintAll(all *views) {
 	for _, owner := range v.store.owners() {
-		all.hints.tell(owner)
+		all.hints.notify(owner)
 	}
 }
 
@@ -212,4 +214,144 @@ func (v *view) controlledBy(owner runtimes.Owner, o *unstructured.Unstructured) 
 		}
 	}
 	return made
+}
+
+// scope is whether a kind may be listed and watched over all namespaces.
+type scope struct {
+	asking chan struct{} // holds one token while it is asked
+	wide   bool
+	asked  time.Time // zero: never, or to be asked again
+	denied time.Time // when a list was last forbidden
+}
+
+const (
+	narrowFor  = 5 * time.Minute  // a permission that is missing is asked for again
+	deniedPace = 10 * time.Second // but not for every list that is forbidden
+)
+
+// wide reports whether a kind is watched over all namespaces: one watch then serves all services. The
+// server is asked once for each kind; again, while the answer is no, after some minutes, and when a
+// list was forbidden.
+func (c *cluster) wide(ctx context.Context, r resource) (bool, error) {
+	s := c.views.scope(r.GroupVersionResource)
+	select {
+	case s.asking <- struct{}{}:
+		defer func() { <-s.asking }()
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	if !s.asked.IsZero() && (s.wide || time.Since(s.asked) < narrowFor) {
+		return s.wide, nil
+	}
+	wide, err := c.allowedEverywhere(ctx, r)
+	if err != nil {
+		return false, err
+	}
+	if wide != s.wide {
+		c.views.end(r.GroupVersionResource) // each instance asks for its new one
+	}
+	s.wide, s.asked = wide, time.Now()
+	return wide, nil
+}
+
+// narrow has the scope of a kind asked for again, since a list was forbidden.
+func (c *cluster) narrow(r resource) {
+	if !r.namespaced {
+		return
+	}
+	s := c.views.scope(r.GroupVersionResource)
+	select {
+	case s.asking <- struct{}{}:
+		defer func() { <-s.asking }()
+	default:
+		return // it is being asked for
+	}
+	if time.Since(s.denied) > deniedPace {
+		s.denied, s.asked = time.Now(), time.Time{}
+	}
+}
+
+func (v *views) scope(kind schema.GroupVersionResource) *scope {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.scopes == nil {
+		v.scopes = map[schema.GroupVersionResource]*scope{}
+	}
+	if v.scopes[kind] == nil {
+		v.scopes[kind] = &scope{asking: make(chan struct{}, 1)}
+	}
+	return v.scopes[kind]
+}
+
+// end stops every view of a kind.
+func (v *views) end(kind schema.GroupVersionResource) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for at, known := range v.all {
+		if at.GroupVersionResource == kind {
+			known.stop()
+			delete(v.all, at)
+		}
+	}
+}
+
+// allowedEverywhere asks the server whether we may list and watch a kind in all namespaces. A server
+// that does not let us ask counts as no.
+func (c *cluster) allowedEverywhere(ctx context.Context, r resource) (bool, error) {
+	clients, err := c.connect(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, verb := range []string{"list", "watch"} {
+		review := &authorization.SelfSubjectAccessReview{Spec: authorization.SelfSubjectAccessReviewSpec{
+			ResourceAttributes: &authorization.ResourceAttributes{Group: r.Group, Version: r.Version, Resource: r.Resource, Verb: verb},
+		}}
+		answer, err := clients.typed.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		switch {
+		case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
+			return false, nil
+		case err != nil:
+			return false, err
+		case !answer.Status.Allowed:
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// hints are those who want to know of changes. The zero value is ready.
+type hints struct {
+	mu  sync.Mutex
+	all []*listener // never changed in place
+}
+
+type listener struct{ hint func(runtimes.Owner) }
+
+// notify passes a hint on to everybody. A listener that was just stopped may get one more.
+func (h *hints) notify(owner runtimes.Owner) {
+	h.mu.Lock()
+	all := h.all
+	h.mu.Unlock()
+	for _, l := range all {
+		l.hint(owner)
+	}
+}
+
+func (h *hints) add(hint func(runtimes.Owner)) (stop func()) {
+	added := &listener{hint}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all = append(slices.Clip(h.all), added)
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.all = slices.DeleteFunc(slices.Clone(h.all), func(l *listener) bool { return l == added })
+	}
+}
+
+// Watch implements runtimes.Watcher: the watches are those that observations began. The pods of a workload
+// and its ReplicaSets carry our labels too, so a rollout hints all along. Services on one cluster
+// share its watches; so do runtimes that name it in the same way, and each is notified of all.
+func (r *Runtime) Watch(hint func(runtimes.Owner)) (stop func()) {
+	return r.cluster.views.hints.add(hint)
 }

@@ -102,7 +102,7 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	return next.trip.RoundTrip(w.address(again, next))
 }
 
-// renew reads the kubeconfig again, unless somebody just did, and tells whether what carries now
+// renew reads the kubeconfig again, unless somebody just did, and reports whether what carries now
 // differs from what was used.
 func (w *wire) renew(used line) (line, bool) {
 	w.mu.Lock()
@@ -147,5 +147,5 @@ func (w *wire) address(req *http.Request, to line) *http.Request {
 // WrappedRoundTripper lets client-go find the connection underneath.
 func (w *wire) WrappedRoundTripper() http.RoundTripper { return w.current().trip }
 
-// close ends every connection, also those that a watch which was told to end still holds.
+// close ends every connection, also those that a watch that is ending still holds.
 func (w *wire) close() { w.dialer.CloseAll() }

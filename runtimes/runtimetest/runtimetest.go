@@ -7,6 +7,7 @@ package runtimetest
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,11 +33,13 @@ type Subject struct {
 	Changes func(channel string) int
 	// FailApply makes the next apply fail.
 	FailApply func(permanent bool)
-	// FailLook makes the next look fail.
-	FailLook func()
-	// Hang makes applies and looks go on until their context ends, and calls arrived when one
+	// FailReading makes the next reading fail.
+	FailReading func()
+	// Hang makes applies and readings go on until their context ends, and calls arrived when one
 	// has begun to.
 	Hang func(arrived func())
+	// Fleet: what runs here can distinguish the instances of one channel.
+	Fleet bool
 }
 
 // Run checks every promise, each as a subtest of its own.
@@ -63,14 +66,15 @@ var promises = []struct {
 	{"a new version leaves exactly one active", newReplacesOld},
 	{"an old version can come back", oldComesBack},
 	{"channels do not touch one another", channelsApart},
-	{"looks agree when nothing changed", looksAgree},
-	{"looks may run at the same time", looksTogether},
+	{"instances of a channel do not touch one another", instancesApart},
+	{"readings agree when nothing changed", readingsAgree},
+	{"readings may run at the same time", readingsTogether},
 	{"applies to different instances may run at the same time", appliesTogether},
 	{"a failed apply leaves what was there, and can be repeated", failedApply},
 	{"a permanent failure says so", permanentFailure},
-	{"a failed look is an error, and no more", failedLook},
+	{"a failed reading is an error, and no more", failedReading},
 	{"an apply returns when its context ends", cancelledApply},
-	{"a look returns when its context ends", cancelledLook},
+	{"a reading returns when its context ends", cancelledReading},
 	{"what is removed is gone, and removing it again is no error", removedIsGone},
 	{"removing what was never there is no error", removedNothing},
 	{"a removal touches no other channel", removedApart},
@@ -86,61 +90,67 @@ type run struct {
 	ctx context.Context
 }
 
-// at is the instance of a channel at a version; no version is before the first apply.
-func (r *run) at(channel, version string) runtimes.Instance {
-	in := runtimes.Instance{Application: "demo", Service: "web", ServiceID: "id-1", Channel: channel}
+// at is an instance ("staging", "staging/eu") at a version; no version is before the first apply.
+func (r *run) at(instance, version string) runtimes.Instance {
+	id := entities.Only(instance)
+	if channel, name, fleet := strings.Cut(instance, "/"); fleet {
+		id = entities.InstanceID{Channel: channel, Name: name}
+	}
+	in := runtimes.Instance{Owner: runtimes.Owner{Application: "demo", Service: "web", ID: id}, ServiceID: "id-1"}
 	if version == "" {
 		return in
 	}
-	in.FullVersion, in.Key = version, "demo/web/"+channel+"/"+version
-	in.Payload = &entities.Payload{Application: "demo", Service: "web", Channel: channel, Runtime: "here"}
+	in.FullVersion, in.Key = version, in.Owner.Key()+"/"+version
+	in.Payload = &entities.Payload{Application: "demo", Service: "web", Channel: id.Channel, Runtime: "here"}
 	if r.Payload != nil {
 		r.Payload(in.Payload)
 	}
 	return in
 }
 
-func (r *run) apply(channel, version string) {
+func (r *run) apply(instance, version string) {
 	r.Helper()
-	if _, err := r.Apply(r.ctx, r.at(channel, version)); err != nil {
-		r.Fatalf("apply %s to %s: %v", version, channel, err)
+	if _, err := r.Apply(r.ctx, r.at(instance, version)); err != nil {
+		r.Fatalf("apply %s to %s: %v", version, instance, err)
 	}
 }
 
-func (r *run) look(channel, version string) []entities.Object {
+func (r *run) observe(instance, version string) []entities.Object {
 	r.Helper()
-	objects, err := r.Observe(r.ctx, r.at(channel, version))
+	objects, err := r.Observe(r.ctx, r.at(instance, version))
 	if err != nil {
-		r.Fatalf("look at %s: %v", channel, err)
+		r.Fatalf("observe %s: %v", instance, err)
 	}
 	return objects
 }
 
-// settle looks until the channel is stable at the version, as C5 has it.
-func (r *run) settle(channel, version string) []entities.Object {
+// settle observes until the instance is stable at the version, as C5 has it.
+func (r *run) settle(instance, version string) []entities.Object {
 	r.Helper()
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()
 	for {
-		objects := r.look(channel, version)
+		objects := r.observe(instance, version)
 		if stable(objects, version) {
 			return objects
 		}
 		select {
 		case <-again.C:
 		case <-r.ctx.Done():
-			r.Fatalf("%s is not stable at %s: %+v", channel, version, objects)
+			r.Fatalf("%s is not stable at %s: %+v", instance, version, objects)
 		}
 	}
 }
 
+// move applies, and observes until that shows.
+func (r *run) move(instance, version string) []entities.Object {
+	r.Helper()
+	r.apply(instance, version)
+	return r.settle(instance, version)
+}
+
 func stable(objects []entities.Object, version string) bool {
-	for _, o := range objects {
-		if !(entities.RuntimeObject{Object: o}).Fetch(&entities.Target{FullVersion: version}).Stable {
-			return false
-		}
-	}
-	return len(objects) > 0
+	return entities.FetchObjects(objects, &entities.Target{FullVersion: version}).Stable
 }
 
 func digest(objects []entities.Object) string { return entities.Reading{Objects: objects}.Digest() }

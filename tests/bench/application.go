@@ -11,7 +11,7 @@ type application struct {
 	channels int
 	services []string
 	version  string        // the services' initial version; empty for none
-	steady   time.Duration // between looks at what is steady
+	steady   time.Duration // between readings of what is steady
 	gates    string        // of every channel, as lines of YAML
 	applies  int           // how many may run at once; 0 for no bound
 	// on is where Deployments go. Without it the runtime is the fake one.

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/decide"
+	"github.com/converge-engine/converge/entities/loop"
+	"github.com/converge-engine/converge/entities/state"
 	"github.com/converge-engine/converge/tests/bench/report"
 )
 
@@ -25,29 +28,29 @@ var dawn = time.Date(2026, 1, 1, 10, 0, 0, 0, time.UTC)
 // that what else the machine does and what the collector does on other cores both count as they
 // should.
 func measureDecision(ctx context.Context, b *bench) error {
-	steady := make([]*entities.State, decisionServices)
-	waiting := make([]*entities.State, decisionServices)
-	guarded := make([]*entities.State, decisionServices)
-	held := make([]*entities.State, decisionServices)
+	steady := make([]*state.State, decisionServices)
+	waiting := make([]*state.State, decisionServices)
+	guarded := make([]*state.State, decisionServices)
+	blocked := make([]*state.State, decisionServices)
 	for n := range steady {
 		steady[n] = settled(fmt.Sprintf("s%d", n), chain(decisionChannels))
 		waiting[n] = settled(fmt.Sprintf("s%d", n), chain(decisionChannels))
 		open(waiting[n], "v2", dawn.Add(time.Hour))
-		waiting[n].Settle(dawn.Add(time.Hour), entities.Mode{}) // an apply runs, two channels wait
-		guarded[n], held[n] = guard(settled(fmt.Sprintf("s%d", n), chain(decisionChannels))), guard(settled(fmt.Sprintf("s%d", n), chain(decisionChannels)))
-		open(held[n], "v2", dawn.Add(time.Hour))
-		held[n].Settle(dawn.Add(time.Hour), entities.Mode{}) // no check has been judged
+		loop.Settle(waiting[n], dawn.Add(time.Hour), decide.Mode{}) // an apply runs, two channels wait
+		guarded[n], blocked[n] = guard(settled(fmt.Sprintf("s%d", n), chain(decisionChannels))), guard(settled(fmt.Sprintf("s%d", n), chain(decisionChannels)))
+		open(blocked[n], "v2", dawn.Add(time.Hour))
+		loop.Settle(blocked[n], dawn.Add(time.Hour), decide.Mode{}) // no check has been evaluated
 	}
 	instances := decisionServices * decisionChannels
 	for _, c := range []struct {
 		what   string
-		states []*entities.State
+		states []*state.State
 		goal   *report.Value
 	}{
 		{fmt.Sprintf("decide %d instances at rest", instances), steady, report.Ref(report.Dur(goalDecision))},
 		{fmt.Sprintf("decide %d, a release on its way in each service", instances), waiting, nil},
 		{fmt.Sprintf("decide %d at rest, %d protections and an approval in each channel", instances, manyProtections), guarded, report.Ref(report.Dur(goalDecision))},
-		{"the same, a release waiting for its protections in each service", held, nil},
+		{"the same, a release waiting for its protections in each service", blocked, nil},
 	} {
 		times, err := repeat(ctx, repetitions, func() { decideAll(c.states) })
 		if err != nil {
@@ -69,6 +72,7 @@ func measureLong(ctx context.Context, b *bench) error {
 	}{
 		{"a release through 500 channels, one after the other", chain(longChannels)},
 		{"a release to one channel, then to 499 at once", star(longChannels)},
+		{"a release to one channel of 500 instances", wide(longChannels)},
 	} {
 		turns := 0
 		times, err := repeat(ctx, longRepetitions, func() { turns = play(c.shape) })
@@ -98,10 +102,10 @@ func repeat(ctx context.Context, times int, f func()) ([]time.Duration, error) {
 	return out, nil
 }
 
-func decideAll(states []*entities.State) {
+func decideAll(states []*state.State) {
 	now := dawn.Add(2 * time.Hour)
 	for _, s := range states {
-		if d := entities.Decide(s, now, entities.Mode{}); len(d.Channels) != decisionChannels {
+		if d := decide.Decide(s, now, decide.Mode{}); len(d.Channels) != decisionChannels {
 			panic(fmt.Sprintf("a decision about %d channels", len(d.Channels))) // a mistake of this program
 		}
 	}
@@ -109,12 +113,27 @@ func decideAll(states []*entities.State) {
 
 // shape is how channels depend on each other.
 type shape struct {
-	channels int
-	after    func(n int) []string // of channel n, from 1
+	channels  int
+	instances int                  // of each channel
+	after     func(n int) []string // of channel n, from 1
+}
+
+// instances of one channel: the only one, or a fleet.
+func instances(n int) []entities.InstanceSpec {
+	out := []entities.InstanceSpec{{Name: entities.OnlyInstance, Runtime: "rt", Template: "t"}}
+	for len(out) < n {
+		out = append(out, entities.InstanceSpec{Name: fmt.Sprintf("i%d", len(out)), Runtime: "rt", Template: "t"})
+	}
+	return out
+}
+
+// wide is one channel of so many instances.
+func wide(n int) shape {
+	return shape{1, n, func(int) []string { return nil }}
 }
 
 func chain(n int) shape {
-	return shape{n, func(n int) []string {
+	return shape{n, 1, func(n int) []string {
 		if n == 1 {
 			return nil
 		}
@@ -123,7 +142,7 @@ func chain(n int) shape {
 }
 
 func star(n int) shape {
-	return shape{n, func(n int) []string {
+	return shape{n, 1, func(n int) []string {
 		if n == 1 {
 			return nil
 		}
@@ -136,8 +155,8 @@ func (s shape) spec(service string) *entities.Spec {
 	spec := &entities.Spec{
 		Application: "bench", Service: service, ServiceID: "bench/" + service, Incarnation: 1,
 		ConfigChanges: entities.ConfigRelease, ProgressDeadline: 10 * time.Minute,
-		Runtimes: map[string]entities.RuntimeSpec{"rt": {
-			Kind: entities.RuntimeFake, Mode: entities.FetchStructured, Looks: true, Timing: entities.RuntimeTiming{
+		Runtimes: map[string]*entities.RuntimeSpec{"rt": {
+			Kind: entities.RuntimeFake, Mode: entities.FetchStructured, Observable: true, Timing: entities.RuntimeTiming{
 				PollInterval: 5 * time.Second, SteadyPollInterval: 5 * time.Minute, GracePeriod: 10 * time.Minute,
 				ApplyTimeout: 10 * time.Minute, FetchTimeout: 30 * time.Second,
 				MaxAttempts: 5, RetryBackoff: 10 * time.Second, RetryMax: 5 * time.Minute,
@@ -146,7 +165,7 @@ func (s shape) spec(service string) *entities.Spec {
 	}
 	for n := 1; n <= s.channels; n++ {
 		c := entities.ChannelSpec{
-			Name: channel(n), Runtime: "rt", Template: "t", Drift: entities.DriftEnforce, ProgressDeadline: 10 * time.Minute,
+			Name: channel(n), Instances: instances(s.instances), Drift: entities.DriftEnforce, ProgressDeadline: 10 * time.Minute,
 		}
 		if after := s.after(n); after != nil {
 			c.Conditions = []entities.Condition{{ID: "channel-stable/" + after[0], Kind: entities.ChannelStable, Channels: after}}
@@ -157,16 +176,16 @@ func (s shape) spec(service string) *entities.Spec {
 }
 
 // settled is a service that has converged at v1 everywhere.
-func settled(service string, s shape) *entities.State {
-	state := entities.NewState("bench", service)
-	state.TakeSpec(s.spec(service), "spec", dawn)
-	open(state, "v1", dawn)
-	obey(state)
-	return state
+func settled(service string, s shape) *state.State {
+	of := state.New("bench", service)
+	of.TakeSpec(s.spec(service), "spec", dawn)
+	open(of, "v1", dawn)
+	obey(of)
+	return of
 }
 
 // guard declares protections and an approval in every channel.
-func guard(s *entities.State) *entities.State {
+func guard(s *state.State) *state.State {
 	for i := range s.Spec.Channels {
 		c := &s.Spec.Channels[i]
 		for n := range manyProtections {
@@ -182,38 +201,38 @@ func guard(s *entities.State) *entities.State {
 
 // play takes a release through all channels of a service, and counts the turns.
 func play(s shape) int {
-	state := entities.NewState("bench", "web")
-	state.TakeSpec(s.spec("web"), "spec", dawn)
-	open(state, "v1", dawn)
-	return obey(state)
+	of := state.New("bench", "web")
+	of.TakeSpec(s.spec("web"), "spec", dawn)
+	open(of, "v1", dawn)
+	return obey(of)
 }
 
-func open(s *entities.State, version string, now time.Time) {
-	payloads := map[string]string{}
-	for _, c := range s.Spec.Channels {
-		payloads[c.Name] = "payload-" + version
+func open(s *state.State, version string, now time.Time) {
+	payloads := map[entities.InstanceID]string{}
+	for _, id := range s.Spec.IDs() {
+		payloads[id] = "payload-" + version
 	}
-	s.OpenRelease(entities.NewRelease{Version: version, FullVersion: version, Incarnation: 1, Payloads: payloads, By: "bench"}, now)
+	s.OpenRelease(state.NewRelease{Version: version, FullVersion: version, Incarnation: 1, Payloads: payloads, By: "bench"}, now)
 }
 
-// obey plays a runtime that does as it is told at once, an apply to a turn as it would be on
+// obey plays a runtime that applies what it is given at once, an apply to a turn as it would be on
 // Temporal, and returns the number of turns.
-func obey(s *entities.State) int {
+func obey(s *state.State) int {
 	now, turns := dawn, 0
-	var running []entities.ApplyOp
-	for _, c := range s.Spec.Channels {
-		s.Looked(c.Name, "", entities.Reading{At: now}, true, now)
+	var running []state.ApplyOp
+	for _, id := range s.Spec.IDs() {
+		s.Observed(id, "", entities.Reading{At: now}, true, now)
 	}
 	for {
 		now, turns = now.Add(time.Second), turns+1
-		running = append(running, s.Settle(now, entities.Mode{}).Applies...)
+		running = append(running, loop.Settle(s, now, decide.Mode{}).Applies...)
 		if len(running) == 0 {
 			return turns
 		}
 		op := running[0]
 		running = running[1:]
-		s.ApplyEnded(op.Channel, op.Target, "", false, now)
-		s.Looked(op.Channel, op.Target.FullVersion, entities.Reading{At: now, Objects: []entities.Object{{
+		s.ApplyEnded(op.Instance, op.Target, "", false, now)
+		s.Observed(op.Instance, op.Target.FullVersion, entities.Reading{At: now, Objects: []entities.Object{{
 			Name: s.Service, Type: "fake", Status: entities.ObjectSucceeded,
 			Versions: []entities.ObjectVersion{{Version: op.Target.FullVersion, Active: true, Replicas: 1, AvailableReplicas: 1, TargetReplicas: 1}},
 		}}}, true, now)

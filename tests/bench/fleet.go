@@ -23,7 +23,7 @@ import (
 const (
 	// peersFleet is the size that others were measured at.
 	peersFleet = 100
-	// tail is what a release is still charged for after all have converged: the looks that follow.
+	// tail is what a release is still charged for after all have converged: the readings that follow.
 	tail = 5 * time.Second
 	// callers release at the same time.
 	callers = 16

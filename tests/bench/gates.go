@@ -62,7 +62,7 @@ func ways(o *outside) []*gated {
 	lease.app.applies = 1
 	return []*gated{
 		one("none", "release without gates", ""),
-		one("offline", "release with a check that asks nobody (always)", protections("{name: always, always: {verdict: PASS}}")),
+		one("offline", "release with a check that asks nothing outside (always)", protections("{name: always, always: {verdict: PASS}}")),
 		one("asked", "release with a check that asks outside (http)", protections(fmt.Sprintf("{name: ask, http: {url: %q}}", o.URL))),
 		approval,
 		one("soak", "release with a window of "+short(window)+" after it", protections(

@@ -14,10 +14,10 @@ import (
 const (
 	manyProtections = 10
 	restingServices = 20
-	// looksOfAnHour at the default interval are held in the window.
-	looksOfAnHour = int(time.Hour / steadyDefault)
-	askEvery      = time.Second
-	aDay          = 24 * time.Hour
+	// readingsOfAnHour at the default interval are taken in the window.
+	readingsOfAnHour = int(time.Hour / steadyDefault)
+	askEvery         = time.Second
+	aDay             = 24 * time.Hour
 )
 
 // gatesAtRest lets services rest that declare many protections, all of which ask outside: nothing may
@@ -29,7 +29,7 @@ func gatesAtRest(ctx context.Context, b *bench, w *world, o *outside) error {
 	}
 	a := application{
 		name: "rest", channels: 1, services: serviceNames(restingServices), version: "v1",
-		steady: b.window / time.Duration(looksOfAnHour), gates: protections(items...),
+		steady: b.window / time.Duration(readingsOfAnHour), gates: protections(items...),
 	}
 	if err := w.publish(ctx, a); err != nil {
 		return err
@@ -42,15 +42,15 @@ func gatesAtRest(ctx context.Context, b *bench, w *world, o *outside) error {
 	if err := pause(ctx, 2*a.steady); err != nil {
 		return err
 	}
-	looks := w.stage.looked()
+	readings := w.stage.readingsSoFar()
 	grown, of, asked, err := w.quiet(ctx, b, a, o)
 	if err != nil {
 		return err
 	}
 	b.Add(report.Line{
 		Row:  b.row,
-		What: fmt.Sprintf("events of %d idle services with %d protections each, in the looks of an hour", restingServices, manyProtections), Measured: report.Of(float64(grown), "events"),
-		Spread: fmt.Sprintf("%d looks at objects %s", w.stage.looked()-looks, of), Goal: report.Ref(report.Of(0, "events")),
+		What: fmt.Sprintf("events of %d idle services with %d protections each, in the readings of an hour", restingServices, manyProtections), Measured: report.Of(float64(grown), "events"),
+		Spread: fmt.Sprintf("%d readings of objects %s", w.stage.readingsSoFar()-readings, of), Goal: report.Ref(report.Of(0, "events")),
 	})
 	b.Add(report.Line{Row: b.row, What: "checks asked meanwhile", Measured: report.Of(float64(asked), "calls"), Goal: report.Ref(report.Of(0, "calls"))})
 	return nil
@@ -71,15 +71,15 @@ func (w *world) quiet(ctx context.Context, b *bench, a application, o *outside) 
 	return grown, of, asked, err
 }
 
-// gatesWaiting holds a release with a check that goes on saying no, and another one in a freeze.
+// gatesWaiting blocks a release with a check that goes on saying no, and another one in a freeze.
 func gatesWaiting(ctx context.Context, b *bench, w *world, o *outside) error {
 	o.shut.Store(true)
-	held := application{name: "held", channels: 1, services: []string{"web"}, steady: time.Hour, gates: protections(
+	blocked := application{name: "blocked", channels: 1, services: []string{"web"}, steady: time.Hour, gates: protections(
 		fmt.Sprintf("{name: ask, http: {url: %q}, interval: %s}", o.URL, askEvery))}
-	if err := w.hold(ctx, held); err != nil {
+	if err := w.block(ctx, blocked); err != nil {
 		return err
 	}
-	grown, of, asked, err := w.quiet(ctx, b, held, o)
+	grown, of, asked, err := w.quiet(ctx, b, blocked, o)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func gatesWaiting(ctx context.Context, b *bench, w *world, o *outside) error {
 	freeze := application{name: "freeze", channels: 1, services: []string{"web"}, steady: time.Hour, gates: protections(
 		fmt.Sprintf("{name: freeze, allowedTimes: {timeZone: UTC, freezes: [{from: %q, to: %q, reason: bench}]}}",
 			now.AddDate(0, 0, -1).Format(time.DateOnly), now.AddDate(0, 0, 21).Format(time.DateOnly)))}
-	if err := w.hold(ctx, freeze); err != nil {
+	if err := w.block(ctx, freeze); err != nil {
 		return err
 	}
 	if grown, of, _, err = w.quiet(ctx, b, freeze, o); err != nil {
@@ -105,19 +105,19 @@ func gatesWaiting(ctx context.Context, b *bench, w *world, o *outside) error {
 	if err != nil {
 		return err
 	}
-	next := nextLook(d.GetPendingActivities())
+	next := nextReading(d.GetPendingActivities())
 	if next <= 0 {
 		return fmt.Errorf("nothing watches the freeze: %v", d.GetPendingActivities())
 	}
 	b.Add(report.Line{
-		Row: b.row, What: "looks at the calendar a day (worked out)", Measured: report.Of(float64(aDay/next), "looks"),
+		Row: b.row, What: "readings of the calendar a day (worked out)", Measured: report.Of(float64(aDay/next), "readings"),
 		Spread: "the next comes after " + next.Round(time.Minute).String(),
 	})
 	return nil
 }
 
-// hold publishes a service, releases, and waits until the release waits and nothing is written any more.
-func (w *world) hold(ctx context.Context, a application) error {
+// block publishes a service, releases, and waits until the release waits and nothing is written any more.
+func (w *world) block(ctx context.Context, a application) error {
 	if err := w.publish(ctx, a); err != nil {
 		return err
 	}
@@ -131,8 +131,8 @@ func (w *world) hold(ctx context.Context, a application) error {
 	return w.rests(ctx, id)
 }
 
-// nextLook is the time between the last attempt of a look at checks and its next; 0 when there is none.
-func nextLook(pending []*workflow.PendingActivityInfo) time.Duration {
+// nextReading is the time between the last attempt of a reading of checks and its next; 0 when there is none.
+func nextReading(pending []*workflow.PendingActivityInfo) time.Duration {
 	for _, p := range pending {
 		if p.GetActivityType().GetName() == protocol.ActivityCheck && p.GetNextAttemptScheduleTime() != nil {
 			return p.GetNextAttemptScheduleTime().AsTime().Sub(p.GetLastAttemptCompleteTime().AsTime())

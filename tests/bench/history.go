@@ -72,7 +72,7 @@ type written struct {
 	in      string // the kind of event that has it
 }
 
-// written tells what one cycle adds to the history of a workflow, after another one that brings it
+// written returns what one cycle adds to the history of a workflow, after another one that brings it
 // to rest.
 func (w *world) written(ctx context.Context, id string, cycle func(version string) error) (written, error) {
 	var h written

@@ -15,32 +15,32 @@ import (
 )
 
 const (
-	looksPerWindow = 4
-	// What the looks of the window are extrapolated to, as docs/benchmarks.md has it.
+	readingsPerWindow = 4
+	// What the readings of the window are extrapolated to, as docs/benchmarks.md has it.
 	manyServices  = 10000
 	steadyDefault = 5 * time.Minute
 	goalIdle      = 0.10 // of a core
 )
 
-// held is what was measured while services were idle.
-type held struct {
+// idleCost is what was measured while services were idle.
+type idleCost struct {
 	services        int
 	restFor, window time.Duration
 	// Before there were services, at the begin and the end of a rest; before and after the window.
 	first, atRest, begin, end spent
 	created                   time.Duration
 	server, worker            cost
-	looks                     int
+	readings                  int
 	events                    int64 // written in the window
 }
 
 // cost is what one of the two processes had to do.
 type cost struct {
-	making time.Duration // of CPU, for one service
-	look   time.Duration // of CPU, for one look
-	memory int64         // for one service
-	atRest float64       // part of a core, without services
-	busy   float64       // part of a core, in the window
+	making  time.Duration // of CPU, for one service
+	reading time.Duration // of CPU, for one reading
+	memory  int64         // for one service
+	atRest  float64       // part of a core, without services
+	busy    float64       // part of a core, in the window
 }
 
 // measureIdle makes many services, lets them converge, and watches them doing nothing.
@@ -50,9 +50,9 @@ func measureIdle(ctx context.Context, b *bench) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
-	h := held{services: b.services, window: b.window, restFor: max(b.window/6, 5*time.Second)}
+	h := idleCost{services: b.services, window: b.window, restFor: max(b.window/6, 5*time.Second)}
 	a := application{
-		name: "idle", channels: 1, services: serviceNames(b.services), version: "v1", steady: b.window / looksPerWindow,
+		name: "idle", channels: 1, services: serviceNames(b.services), version: "v1", steady: b.window / readingsPerWindow,
 	}
 	if err := h.create(ctx, w, a); err != nil {
 		return err
@@ -67,7 +67,7 @@ func measureIdle(ctx context.Context, b *bench) (err error) {
 
 // create publishes all services at once, each with a version to release, and waits until they have
 // converged.
-func (h *held) create(ctx context.Context, w *world, a application) error {
+func (h *idleCost) create(ctx context.Context, w *world, a application) error {
 	err := pause(ctx, time.Second) // a server that has just started is busy with itself
 	if err != nil {
 		return err
@@ -99,8 +99,8 @@ func (h *held) create(ctx context.Context, w *world, a application) error {
 	return nil
 }
 
-// watch counts over the window, which begins when every service has been looked at again.
-func (h *held) watch(ctx context.Context, w *world, a application) error {
+// watch counts over the window, which begins when every service has been read again.
+func (h *idleCost) watch(ctx context.Context, w *world, a application) error {
 	made, err := w.spent()
 	if err != nil {
 		return err
@@ -117,11 +117,11 @@ func (h *held) watch(ctx context.Context, w *world, a application) error {
 	if h.begin, err = w.spent(); err != nil {
 		return err
 	}
-	looks, began := w.stage.looked(), time.Now()
+	readings, began := w.stage.readingsSoFar(), time.Now()
 	if err = pause(ctx, h.window); err != nil {
 		return err
 	}
-	h.looks, h.window = w.stage.looked()-looks, time.Since(began)
+	h.readings, h.window = w.stage.readingsSoFar()-readings, time.Since(began)
 	if h.end, err = w.spent(); err != nil {
 		return err
 	}
@@ -155,8 +155,8 @@ func (w *world) lengths(ctx context.Context, a application) ([]int64, error) {
 	return out, g.Wait()
 }
 
-// work turns what was counted into what a service and a look cost.
-func (h *held) work() {
+// work turns what was counted into what a service and a reading cost.
+func (h *idleCost) work() {
 	n := int64(h.services)
 	h.server.memory = (h.end.server.Memory - h.atRest.server.Memory) / n
 	h.worker.memory = (h.end.worker.Memory - h.atRest.worker.Memory) / n
@@ -164,26 +164,26 @@ func (h *held) work() {
 	h.server.atRest = part(rest, h.restFor)
 	server, worker := h.end.since(h.begin)
 	h.server.busy, h.worker.busy = part(server, h.window), part(worker, h.window)
-	if h.looks > 0 {
-		h.server.look = (server - time.Duration(h.server.atRest*float64(h.window))) / time.Duration(h.looks)
-		h.worker.look = worker / time.Duration(h.looks)
+	if h.readings > 0 {
+		h.server.reading = (server - time.Duration(h.server.atRest*float64(h.window))) / time.Duration(h.readings)
+		h.worker.reading = worker / time.Duration(h.readings)
 	}
 }
 
 func part(cpu, of time.Duration) float64 { return cpu.Seconds() / of.Seconds() }
 
-func (h *held) report(b *bench, a application) {
+func (h *idleCost) report(b *bench, a application) {
 	add := func(what string, v report.Value, spread string, goal *report.Value) {
 		b.Add(report.Line{Row: b.row, What: what, Measured: v, Spread: spread, Goal: goal})
 	}
 	add(fmt.Sprintf("events of %d idle services in %s", h.services, h.window.Round(time.Second)), report.Of(float64(h.events), "events"),
-		fmt.Sprintf("%d looks", h.looks), report.Ref(report.Of(0, "events")))
-	add("CPU of a look", report.Dur(h.server.look+h.worker.look),
-		fmt.Sprintf("server %s, worker %s", report.Dur(h.server.look), report.Dur(h.worker.look)), nil)
+		fmt.Sprintf("%d readings", h.readings), report.Ref(report.Of(0, "events")))
+	add("CPU of a reading", report.Dur(h.server.reading+h.worker.reading),
+		fmt.Sprintf("server %s, worker %s", report.Dur(h.server.reading), report.Dur(h.worker.reading)), nil)
 	rate := manyServices / steadyDefault.Seconds()
-	many := h.server.atRest + rate*(h.server.look+h.worker.look).Seconds()
-	add(fmt.Sprintf("%d idle services, looks every %s (worked out)", manyServices, short(steadyDefault)), report.Of(many, report.Cores),
-		fmt.Sprintf("%.3g looks/s", rate), report.Ref(report.Of(goalIdle, report.Cores)))
+	many := h.server.atRest + rate*(h.server.reading+h.worker.reading).Seconds()
+	add(fmt.Sprintf("%d idle services, readings every %s (worked out)", manyServices, short(steadyDefault)), report.Of(many, report.Cores),
+		fmt.Sprintf("%.3g readings/s", rate), report.Ref(report.Of(goalIdle, report.Cores)))
 	for _, p := range []struct {
 		what string
 		used usage
@@ -197,11 +197,11 @@ func (h *held) report(b *bench, a application) {
 	h.explain(b, a)
 }
 
-func (h *held) explain(b *bench, a application) {
+func (h *idleCost) explain(b *bench, a application) {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	b.Note(b.row, "looked at every %s instead of every %s: %.1f looks/s took %s of the server (%s with nothing to do) and %s of the worker",
-		short(a.steady), short(steadyDefault), float64(h.looks)/h.window.Seconds(),
+	b.Note(b.row, "read every %s instead of every %s: %.1f readings/s took %s of the server (%s with nothing to do) and %s of the worker",
+		short(a.steady), short(steadyDefault), float64(h.readings)/h.window.Seconds(),
 		report.Of(h.server.busy, report.Cores), report.Of(h.server.atRest, report.Cores), report.Of(h.worker.busy, report.Cores))
 	b.Note(b.row, "making a service took %s of CPU of the server and %s of the worker", report.Dur(h.server.making), report.Dur(h.worker.making))
 	b.Note(b.row, "the worker's memory includes this program's own; of it %s is heap in use and %s stacks of %d goroutines",

@@ -4,7 +4,7 @@
 // program. docs/benchmarks.md explains the rows.
 //
 // The Temporal server runs in a process of its own, which is this program again, so that its CPU is
-// told apart from the worker's. Nothing outlives the run, and a slow machine fails nothing: what
+// distinguished from the worker's. Nothing outlives the run, and a slow machine fails nothing: what
 // misses its goal is printed as such. It is no part of the tests.
 package main
 
@@ -96,7 +96,7 @@ func parse(args []string) (options, []row, error) {
 	f.StringVar(&o.json, "json", "", "also write the result to this `file`, as JSON")
 	f.IntVar(&o.rounds, "rounds", 100, "rounds of latency and of cpu; a fifth as many of watch, and starts of each program")
 	f.IntVar(&o.services, "services", 1000, "services that idle holds")
-	f.DurationVar(&o.window, "window", 30*time.Second, "how long idle watches them: four looks for each")
+	f.DurationVar(&o.window, "window", 30*time.Second, "how long idle watches them: four readings for each")
 	f.IntVar(&o.deployments, "deployments", 1000, "Deployments that fleet releases")
 	f.DurationVar(&o.rest, "rest", time.Minute, "how long watch and fleet rest at the end")
 	f.StringVar(&o.kubelab, "kubelab", "", "the `program` of the Kubernetes control plane, in place of the one that make kube-build builds")

@@ -69,7 +69,7 @@ func descendants(of int) (map[int]process, error) {
 	return below, nil
 }
 
-// firstArgument is what a process was told to be; empty when it is gone.
+// firstArgument is what a process was started as; empty when it is gone.
 func firstArgument(id int) string {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", id))
 	if err != nil {

@@ -35,7 +35,7 @@ type send func(ctx context.Context, c client.Client, id, version string) (time.T
 type released struct{ sent, returned, began time.Time }
 
 // release sends one and waits until the service rests again: it has been applied in every channel,
-// looked at, and the watch that replaces the old one has had its first look.
+// read, and the watch that replaces the old one has had its first reading.
 func (w *world) release(ctx context.Context, a application, service, version string, send send) (released, error) {
 	first := w.stage.watch(service, channel(1))
 	last := first
@@ -56,15 +56,15 @@ func (w *world) release(ctx context.Context, a application, service, version str
 			return r, fmt.Errorf("no apply of %s in %s: %w", version, channel(a.channels), err)
 		}
 	}
-	for range 2 { // the look that the apply ends with, and the new watch's
-		if _, err = receive(ctx, last.look); err != nil {
-			return r, fmt.Errorf("no look after the apply of %s: %w", version, err)
+	for range 2 { // the reading that the apply ends with, and the new watch's
+		if _, err = receive(ctx, last.read); err != nil {
+			return r, fmt.Errorf("no reading after the apply of %s: %w", version, err)
 		}
 	}
 	return r, nil
 }
 
-// converged tells whether a service rests at a version in every channel.
+// converged reports whether a service rests at a version in every channel.
 func (w *world) converged(ctx context.Context, a application, service, version string) (bool, error) {
 	var s protocol.Status
 	value, err := w.client.QueryWorkflow(ctx, protocol.ServiceID(a.name, service), "", protocol.QueryStatus)

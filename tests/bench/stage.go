@@ -14,24 +14,24 @@ import (
 // what is measured is Converge.
 type stage struct {
 	*fake.Runtime
-	mu    sync.Mutex
-	calls map[string]*calls // by service/channel
-	looks int
+	mu       sync.Mutex
+	calls    map[string]*calls // by service/channel
+	readings int
 }
 
-// calls of one instance: each apply that begins, and each look.
+// calls of one instance: each apply that begins, and each reading.
 type calls struct {
 	began chan time.Time
-	look  chan struct{}
+	read  chan struct{}
 }
 
 func newStage() *stage { return &stage{Runtime: fake.New(nil), calls: map[string]*calls{}} }
 
-// watch tells what happens to an instance from now on.
+// watch records what happens to an instance from now on.
 func (s *stage) watch(service, channel string) *calls {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := &calls{began: make(chan time.Time, 10), look: make(chan struct{}, 10)}
+	c := &calls{began: make(chan time.Time, 10), read: make(chan struct{}, 10)}
 	s.calls[service+"/"+channel] = c
 	return c
 }
@@ -39,21 +39,21 @@ func (s *stage) watch(service, channel string) *calls {
 func (s *stage) watched(in runtimes.Instance) *calls {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.calls[in.Service+"/"+in.Channel]
+	return s.calls[in.Service+"/"+in.ID.Channel]
 }
 
-// looked counts the looks at all instances so far.
-func (s *stage) looked() int {
+// readingsSoFar counts the readings of all instances so far.
+func (s *stage) readingsSoFar() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.looks
+	return s.readings
 }
 
 // Apply implements runtimes.Runtime.
 func (s *stage) Apply(ctx context.Context, in runtimes.Instance) (runtimes.Output, error) {
 	now := time.Now()
 	if c := s.watched(in); c != nil {
-		tell(c.began, now)
+		offer(c.began, now)
 	}
 	return s.Runtime.Apply(ctx, in)
 }
@@ -61,17 +61,17 @@ func (s *stage) Apply(ctx context.Context, in runtimes.Instance) (runtimes.Outpu
 // Observe implements runtimes.Runtime.
 func (s *stage) Observe(ctx context.Context, in runtimes.Instance) ([]entities.Object, error) {
 	s.mu.Lock()
-	s.looks++
+	s.readings++
 	s.mu.Unlock()
 	objects, err := s.Runtime.Observe(ctx, in)
 	if c := s.watched(in); c != nil {
-		tell(c.look, struct{}{})
+		offer(c.read, struct{}{})
 	}
 	return objects, err
 }
 
-// tell never blocks: nobody may be listening any more.
-func tell[T any](c chan<- T, v T) {
+// offer never blocks: there may be no receiver any more.
+func offer[T any](c chan<- T, v T) {
 	select {
 	case c <- v:
 	default:

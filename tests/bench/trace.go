@@ -61,7 +61,7 @@ func (t *trace) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowI
 	return i
 }
 
-// call notes when the server is told that a workflow task is completed, and when it has answered.
+// call notes when the server is informed that a workflow task is completed, and when it has answered.
 func (t *trace) call(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
 	if method != respondMethod {
 		return invoke(ctx, method, req, reply, conn, o...)

@@ -25,7 +25,7 @@ import (
 const (
 	pollEvery  = 5 * time.Second
 	goalNotice = time.Second // docs/benchmarks.md
-	// calm is how long a service is left alone before what follows, so that its look at rest is over.
+	// calm is how long a service is left alone before what follows, so that its reading at rest is over.
 	calm = time.Second
 )
 
@@ -131,7 +131,7 @@ func (s *watchSide) inTurn(ctx context.Context, p *plane, d damage, services []s
 	return nil
 }
 
-// atOnce damages services at any time between two looks, each on its own: they wait rather than work.
+// atOnce damages services at any time between two readings, each on its own: they wait rather than work.
 func (s *watchSide) atOnce(ctx context.Context, p *plane, d damage, services []string) error {
 	took := make([]time.Duration, len(services))
 	g, ctx := errgroup.WithContext(ctx)
@@ -149,20 +149,20 @@ func (s *watchSide) atOnce(ctx context.Context, p *plane, d damage, services []s
 	return err
 }
 
-// mended damages a service's Deployment and tells how long it took until the worker sent what mends
+// mended damages a service's Deployment and returns how long it took until the worker sent what mends
 // it. It returns when the service is whole again.
 func (s *watchSide) mended(ctx context.Context, p *plane, d damage, name string) (time.Duration, error) {
-	told := s.line.requests.Watch(name)
+	applies := s.line.requests.Watch(name)
 	p.trace.take()
 	if err := d.do(ctx, p, s.at, name); err != nil {
 		return 0, err
 	}
 	done := time.Now()
-	written, err := receive(ctx, told.Written)
+	written, err := receive(ctx, applies.Written)
 	if err != nil {
 		return 0, fmt.Errorf("%s, %s: nothing was mended: %w", s.app.name, d.what, err)
 	}
-	s.walk(d, done, told, p.trace.take(), written)
+	s.walk(d, done, applies, p.trace.take(), written)
 	return written.Sub(done), until(ctx, time.Second/10, func() (bool, error) {
 		made, err := p.admin.AppsV1().Deployments(s.at).Get(ctx, name, metav1.GetOptions{})
 		if err != nil || !whole(made) {
@@ -180,16 +180,16 @@ func unlessNotThere(err error) error {
 }
 
 // walk notes when the way from a change to its repair passed what, on the side that watches.
-func (s *watchSide) walk(d damage, from time.Time, told *requests.Applies, passed map[string]time.Time, written time.Time) {
+func (s *watchSide) walk(d damage, from time.Time, applies *requests.Applies, passed map[string]time.Time, written time.Time) {
 	if s.line.blind {
 		return // several at once
 	}
 	marks := map[string]time.Time{
-		"the workflow sees the hint": passed[stageSignal], "it has looked": passed[protocol.ActivityObserve+"/end"],
+		"the workflow sees the hint": passed[stageSignal], "it has read": passed[protocol.ActivityObserve+"/end"],
 		"the apply begins": passed[protocol.ActivityApply], "the write leaves": written,
 	}
 	select {
-	case marks["the first dry run leaves"] = <-told.Asked:
+	case marks["the first dry run leaves"] = <-applies.Asked:
 	default:
 	}
 	if s.passed[d.what] == nil {
@@ -214,7 +214,7 @@ func (s *watchSide) way(d damage) string {
 	return strings.Join(order, ", ")
 }
 
-// whole tells whether a Deployment is as declared, and all its pods are there.
+// whole reports whether a Deployment is as declared, and all its pods are there.
 func whole(d *appsv1.Deployment) bool {
 	s := d.Status
 	return d.Spec.Replicas != nil && *d.Spec.Replicas == 1 && s.ObservedGeneration >= d.Generation &&
@@ -262,7 +262,7 @@ func reportRest(ctx context.Context, b *bench, p *plane, sides []*watchSide) err
 		if err != nil {
 			return err
 		}
-		way := "watched, looks every " + short(s.app.steady)
+		way := "watched, readings every " + short(s.app.steady)
 		if s.line.blind {
 			way = "polled every " + short(s.app.steady)
 		}

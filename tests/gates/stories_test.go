@@ -1,4 +1,4 @@
-// Package gates tells stories of every gate and every way back against a real Temporal server: testdata has one
+// Package gates tells stories of every gate and every rollback against a real Temporal server: testdata has one
 // archive for each, which tests/internal/story plays.
 package gates
 

@@ -11,6 +11,7 @@ import (
 	"github.com/converge-engine/converge/activities/checks"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/simulate"
+	"github.com/converge-engine/converge/entities/state"
 	"github.com/converge-engine/converge/intent/compile"
 )
 
@@ -38,8 +39,8 @@ func TestTimeTravel_A8_A19_A20(t *testing.T) {
 			t.Parallel()
 			at, err := time.Parse(time.RFC3339, c.at)
 			require.NoError(t, err)
-			state, judge := planned(t, c.times, c.soak)
-			timeline, err := simulate.Run(simulate.Input{State: state, Version: "v1", At: at, Judge: judge})
+			service, evaluate := planned(t, c.times, c.soak)
+			timeline, err := simulate.Run(simulate.Input{State: service, Version: "v1", At: at, Judge: evaluate})
 			require.NoError(t, err)
 			require.Len(t, timeline.Channels, 2)
 			production := timeline.Channels[1]
@@ -53,8 +54,8 @@ func TestTimeTravel_A8_A19_A20(t *testing.T) {
 	}
 }
 
-// planned compiles a service that enters production at such times and soaks there, and judges its checks as workers do.
-func planned(t *testing.T, times, soak string) (*entities.State, func(entities.CheckLook, time.Time) entities.CheckReading) {
+// planned compiles a service that enters production at such times and soaks there, and evaluates its checks as workers do.
+func planned(t *testing.T, times, soak string) (*state.State, func(entities.Evaluation, time.Time) entities.CheckReading) {
 	t.Helper()
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "converge.yaml"), []byte(`apiVersion: converge/v1
@@ -84,14 +85,14 @@ custom: {apply: {command: [apply]}, fetch: {command: [fetch], mode: structured}}
 	require.NoError(t, err)
 	spec := specs["web"]
 	spec.Incarnation = 1
-	state := entities.NewState("shop", "web")
-	state.Spec = &spec
+	planned := state.New("shop", "web")
+	planned.Spec = &spec
 	definitions := map[string]entities.CheckDefinition{}
 	for _, d := range compiled.Checks("web") {
 		definitions[entities.DigestOf(d)] = d
 	}
-	return state, func(look entities.CheckLook, at time.Time) entities.CheckReading {
+	return planned, func(look entities.Evaluation, at time.Time) entities.CheckReading {
 		definition := definitions[look.Definition]
-		return checks.Judge(t.Context(), checks.Places{}, checks.Asked{Definition: definition, Look: look, Now: at})
+		return checks.Evaluate(t.Context(), checks.Sources{}, checks.Asked{Definition: definition, Evaluation: look, Now: at})
 	}
 }

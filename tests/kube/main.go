@@ -64,7 +64,7 @@ func main() {
 	}
 }
 
-// hurryJobs shortens what the Job controller waits for between looks and after a failed pod: a second and ten seconds.
+// hurryJobs shortens what the Job controller waits for between two syncs and after a failed pod: a second and ten seconds.
 func hurryJobs() {
 	job.SyncJobBatchPeriod = 50 * time.Millisecond
 	job.DefaultJobApiBackOff = 50 * time.Millisecond

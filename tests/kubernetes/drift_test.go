@@ -15,7 +15,7 @@ import (
 	"github.com/converge-engine/converge/tests/temporaltest"
 )
 
-// byWatch is far less than the five minutes between looks at what is steady.
+// byWatch is far less than the five minutes between readings of what is steady.
 const byWatch = 2 * time.Minute
 
 // What is changed by hand is put back, at once, and what others add is left alone.
@@ -120,7 +120,7 @@ func TestKubernetesAdopts_D11(t *testing.T) {
 	require.Equal(t, "Hello from staging", settings.Data["GREETING"])
 }
 
-// A converged service costs no history and no request, however often it is looked at. Alone,
+// A converged service costs no history and no request, however often it is observed. Alone,
 // since it counts the requests of all that use the kubeconfig.
 func TestKubernetesIdleCostsNothing(t *testing.T) {
 	w := newKubeWorld(t, "web", "api", "cache")
@@ -145,15 +145,15 @@ func TestKubernetesIdleCostsNothing(t *testing.T) {
 		}
 		return time.Since(since) > time.Second, fmt.Sprintf("%d events, %d requests", before, asked)
 	})
-	looks := w.looks(services)
+	counted := w.readings(services)
 	const many = 24 // the server makes them a second apart
-	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { n := w.looks(services); return n >= looks+many, fmt.Sprint(n) })
+	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { n := w.readings(services); return n >= counted+many, fmt.Sprint(n) })
 	require.Equal(t, before, events(), "history events")
 	require.Equal(t, asked, record.count(), "requests")
 }
 
-// looks is how often services were looked at by the observations under way.
-func (w *kubeWorld) looks(services []string) (n int32) {
+// readings is how often services were read by the observations under way.
+func (w *kubeWorld) readings(services []string) (n int32) {
 	w.T.Helper()
 	for _, service := range services {
 		described, err := w.Client.DescribeWorkflowExecution(w.T.Context(), w.ID(service), "")

@@ -27,7 +27,7 @@ func TestKubernetesGates_A14_A19_A20_A22(t *testing.T) {
 			p.Words["KUBECONFIG"], p.Words["CONTEXT"] = cluster.Kubeconfig, cluster.Name
 			p.Words["RUNTIME"] = strings.NewReplacer("KUBECONFIG", cluster.Kubeconfig, "CONTEXT", cluster.Name).Replace(kubeRuntime)
 			t.Cleanup(func() { // before the namespaces go: the service would want them back
-				err := p.Client.TerminateWorkflow(context.Background(), p.ID("web"), "", "the story is told")
+				err := p.Client.TerminateWorkflow(context.Background(), p.ID("web"), "", "the story is over")
 				require.NoError(t, err)
 			})
 			require.NotNil(t, archive)

@@ -91,7 +91,7 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 // WrappedRoundTripper lets client-go find the connection underneath.
 func (r *recorder) WrappedRoundTripper() http.RoundTripper { return r.next }
 
-// usesOf tells which verbs on which resource a request needs; none when it is about no resource. A
+// usesOf reports which verbs on which resource a request needs; none when it is about no resource. A
 // server-side apply of what is not there creates it, which takes a right of its own.
 func usesOf(req *http.Request, created bool) []string {
 	resource, named := resourceOf(req.URL.Path)

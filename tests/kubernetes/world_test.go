@@ -34,7 +34,7 @@ type kubeWorld struct {
 }
 
 // runtime is what a test's runtimes say of their connection; KUBECONFIG and CONTEXT are filled in. What
-// is steady is looked at every five minutes, so whatever a test sees sooner was watched.
+// is steady is observed every five minutes, so whatever a test sees sooner was watched.
 const kubeRuntime = `{kubeconfig: "KUBECONFIG", context: CONTEXT, failAfter: 500ms, pollInterval: 100ms, retry: {maxAttempts: 3, backoff: 100ms, maxBackoff: 1s}}`
 
 // newKubeWorld copies the example and keeps those services. Nothing is published yet.

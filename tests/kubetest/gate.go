@@ -101,7 +101,7 @@ func (g *Gate) Answer(decide func(*http.Request) int) {
 	g.answer = decide
 }
 
-// Shut hangs up on all requests from now on, and on those under way: the API server is away.
+// Shut hangs up on all requests from now on, and on those under way: the API server is unavailable.
 func (g *Gate) Shut() {
 	g.Answer(func(*http.Request) int { return Hangup })
 	g.Cut()

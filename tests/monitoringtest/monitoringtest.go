@@ -219,7 +219,7 @@ func (s *Stack) Query(t testing.TB, query string) (string, bool) {
 	return fmt.Sprint(answer.Data.Result[0].Value[1]), true
 }
 
-// Firing tells whether the Alertmanager knows an active alert of that name, neither silenced nor inhibited.
+// Firing reports whether the Alertmanager knows an active alert of that name, neither silenced nor inhibited.
 func (s *Stack) Firing(t testing.TB, name string) bool {
 	t.Helper()
 	response, err := http.Get(s.Alertmanager + "/api/v2/alerts?active=true&silenced=false&inhibited=false&filter=alertname%3D" + name)

@@ -61,7 +61,7 @@ func (p ports) serverConfig(db *database) (*config.Config, map[primitives.Servic
 type settings struct {
 	values map[dynamicconfig.Key][]dynamicconfig.ConstrainedValue
 	// freshAttributes makes the server read search attributes from the database at every use. Its caches take
-	// seconds to see an addition, and nothing tells when they all have.
+	// seconds to see an addition, and nothing says when they all have.
 	freshAttributes atomic.Bool
 }
 

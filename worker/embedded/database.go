@@ -29,7 +29,7 @@ import (
 
 const (
 	clusterName = "active"
-	// retention is how long closed workflow runs can be looked at: over a long weekend.
+	// retention is how long closed workflow runs can be read: over a long weekend.
 	retention = 7 * 24 * time.Hour
 	// versionKey is our row in the schema version table, which the server itself leaves out on SQLite.
 	versionKey   = "converge"
@@ -147,7 +147,7 @@ func isEmpty(path string) (bool, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return true, nil
 	case err != nil:
-		return false, fmt.Errorf("cannot be looked at: %w", err)
+		return false, fmt.Errorf("cannot be read: %w", err)
 	case info.Size() == 0:
 		return true, nil
 	}

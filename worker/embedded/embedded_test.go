@@ -122,7 +122,7 @@ func dial(t *testing.T, address string) client.Client {
 	return c
 }
 
-// chain runs an activity as many times as it is told, one after the other, and leaves word of it in the note.
+// chain runs an activity as many times as it is asked to, one after the other, and leaves word of it in the note.
 func chain(ctx workflow.Context, hops int, note string) (int, error) {
 	if note != "" {
 		if err := workflow.UpsertTypedSearchAttributes(ctx, noteKey.ValueSet(note)); err != nil {

@@ -19,7 +19,7 @@ type serverLog struct {
 	out   *slog.Logger
 	tags  []tag.Tag
 	state *logState
-	// fail is told of a fatal error while the server starts.
+	// fail is called with a fatal error while the server starts.
 	fail func(error)
 }
 
@@ -67,7 +67,7 @@ func (l *serverLog) Panic(message string, tags ...tag.Tag) {
 
 // Fatal implements log.Logger. Its callers count on it not to return, and the stock one ends the process. While the
 // server starts, Start fails and the caller is left waiting, since callers with deferred work mistake both a panic and
-// an ended goroutine. Later there is nobody to tell, and going on would be a lie.
+// an ended goroutine. Later there is no caller to return it to, and going on would hide it.
 func (l *serverLog) Fatal(message string, tags ...tag.Tag) {
 	if l.state.stopping.Load() {
 		runtime.Goexit()

@@ -41,7 +41,7 @@ func prepareFrontend(ctx context.Context, address string, attributes map[string]
 	return ensureAttributes(ctx, operatorservice.NewOperatorServiceClient(conn), attributes, dynamic)
 }
 
-// ensureAttributes has work only on a file that an older Converge made. Then the server is told to read attributes
+// ensureAttributes has work only on a file that an older Converge made. Then the server is made to read attributes
 // from the database, so that they can be used at once; from the next start on its caches know them.
 func ensureAttributes(ctx context.Context, operator operatorservice.OperatorServiceClient, wanted map[string]enumspb.IndexedValueType, dynamic *settings) error {
 	missing, err := missingAttributes(ctx, operator, wanted)
@@ -116,7 +116,7 @@ func waitForUI(ctx context.Context, url string) error {
 	})
 }
 
-// until asks at short intervals until ready returns nil or ctx ends; then the error tells what was waited for and the
+// until asks at short intervals until ready returns nil or ctx ends; then the error says what was waited for and the
 // last answer.
 func until(ctx context.Context, what string, ready func() error) error {
 	ticker := time.NewTicker(askAgainAfter)

@@ -1,5 +1,5 @@
 // Package checktest holds what every kind of check promises, as one suite that each joins with a table of
-// rows, and places in memory for those who test checks. It is for tests only.
+// rows, and sources in memory for those who test checks. It is for tests only.
 package checktest
 
 import (
@@ -19,18 +19,18 @@ import (
 // Kind is a kind of check that joins the suite.
 type Kind struct {
 	Kind entities.CheckKind
-	Rows []Row // the first asks somebody outside, unless the kind is judged offline
+	Rows []Row // the first asks somebody outside, unless the kind is evaluated offline
 	// Secrets must not be seen anywhere.
 	Secrets []string
 }
 
 // Row is one thing asked, and what is to be answered.
 type Row struct {
-	Name   string
-	Places checks.Places
-	Asked  checks.Asked
-	Want   entities.Verdict
-	Says   string // the whole reason; with … at its end, how it begins
+	Name    string
+	Sources checks.Sources
+	Asked   checks.Asked
+	Want    entities.Verdict
+	Says    string // the whole reason; with … at its end, how it begins
 }
 
 // Conform runs the suite.
@@ -47,35 +47,35 @@ func Conform(t *testing.T, k Kind) {
 		t.Parallel()
 		asked := first.Asked
 		asked.Definition = entities.CheckDefinition{Application: "shop", Service: "web", Channel: "prod", ID: "x", Kind: k.Kind}
-		require.Equal(t, entities.Error, k.judge(t, first.Places, asked).Verdict)
+		require.Equal(t, entities.Error, k.evaluate(t, first.Sources, asked).Verdict)
 	})
-	t.Run("D16 without places it is an ERROR, or the same", func(t *testing.T) {
+	t.Run("D16 without sources it is an ERROR, or the same", func(t *testing.T) {
 		t.Parallel()
 		want := entities.Error
-		if checks.Offline(k.Kind) {
+		if k.Kind.Offline() {
 			want = first.Want
 		}
-		require.Equal(t, want, k.judge(t, checks.Places{}, first.Asked).Verdict)
+		require.Equal(t, want, k.evaluate(t, checks.Sources{}, first.Asked).Verdict)
 	})
 	t.Run("an end before it began is an ERROR", func(t *testing.T) {
 		t.Parallel()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		require.Equal(t, entities.Error, checks.Judge(ctx, first.Places, first.Asked).Verdict)
+		require.Equal(t, entities.Error, checks.Evaluate(ctx, first.Sources, first.Asked).Verdict)
 	})
-	if checks.Offline(k.Kind) {
+	if k.Kind.Offline() {
 		return
 	}
-	t.Run("D16 an end while it looks is an ERROR, at once", func(t *testing.T) {
+	t.Run("D16 an end while it asks is an ERROR, at once", func(t *testing.T) {
 		t.Parallel()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		require.Equal(t, entities.Error, checks.Judge(ctx, Hanging(cancel), first.Asked).Verdict)
-		require.ErrorIs(t, ctx.Err(), context.Canceled, "it did not end when it was told to, or asked nobody")
+		require.Equal(t, entities.Error, checks.Evaluate(ctx, Hanging(cancel), first.Asked).Verdict)
+		require.ErrorIs(t, ctx.Err(), context.Canceled, "it did not end with its context, or asked nobody")
 	})
-	t.Run("D16 a place that panics is an ERROR", func(t *testing.T) {
+	t.Run("D16 a source that panics is an ERROR", func(t *testing.T) {
 		t.Parallel()
-		r := k.judge(t, Hanging(func() { panic("out of luck") }), first.Asked)
+		r := k.evaluate(t, Hanging(func() { panic("out of luck") }), first.Asked)
 		require.Equal(t, entities.Error, r.Verdict)
 		require.Contains(t, r.Reason, "out of luck")
 	})
@@ -84,7 +84,7 @@ func Conform(t *testing.T, k Kind) {
 func (k Kind) answers(t *testing.T, row Row) {
 	t.Helper()
 	before := asJSON(t, row.Asked)
-	r := k.judge(t, row.Places, row.Asked)
+	r := k.evaluate(t, row.Sources, row.Asked)
 	begin, open := strings.CutSuffix(row.Says, "…")
 	require.Equal(t, row.Want, r.Verdict, r.Reason)
 	if open {
@@ -93,13 +93,13 @@ func (k Kind) answers(t *testing.T, row Row) {
 		require.Equal(t, row.Says, r.Reason)
 	}
 	require.Equal(t, before, asJSON(t, row.Asked), "what was asked has been edited")
-	require.Equal(t, r, k.judge(t, row.Places, row.Asked), "asked again, it says something else")
+	require.Equal(t, r, k.evaluate(t, row.Sources, row.Asked), "asked again, it says something else")
 }
 
-// judge judges, and looks at what every reading promises.
-func (k Kind) judge(t *testing.T, places checks.Places, asked checks.Asked) entities.CheckReading {
+// evaluate evaluates, and checks what every reading promises.
+func (k Kind) evaluate(t *testing.T, sources checks.Sources, asked checks.Asked) entities.CheckReading {
 	t.Helper()
-	r := checks.Judge(t.Context(), places, asked)
+	r := checks.Evaluate(t.Context(), sources, asked)
 	require.Contains(t, []entities.Verdict{entities.Pass, entities.Wait, entities.Fail, entities.Error}, r.Verdict)
 	require.Equal(t, asked.Now, r.At)
 	require.NotEmpty(t, r.Reason)

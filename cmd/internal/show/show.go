@@ -170,5 +170,18 @@ func (s Screen) Paint(status string) string {
 	case entities.ExitPerson:
 		colour = "33"
 	}
-	return "\x1b[" + colour + "m" + status + "\x1b[0m"
+	return coloured(colour, status)
 }
+
+// Sign colours text by the sign of a change that it stands for: + made, ~ changed, - removed, -/+
+// made anew, ! refused, o left in place. Any other sign leaves it as it is.
+func (s Screen) Sign(sign, text string) string {
+	colours := map[string]string{"+": "32", "~": "33", "-": "31", "-/+": "31", "!": "31", "o": "36"}
+	colour, known := colours[sign]
+	if !s.Colour || !known {
+		return text
+	}
+	return coloured(colour, text)
+}
+
+func coloured(colour, text string) string { return "\x1b[" + colour + "m" + text + "\x1b[0m" }

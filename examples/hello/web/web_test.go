@@ -103,7 +103,7 @@ func (p *place) at(version string) runtimes.Instance {
 	payload := &entities.Payload{Channel: "staging"}
 	p.payload(payload)
 	return runtimes.Instance{
-		Application: "hello", Service: "web", ServiceID: "id-1", Channel: "staging", FullVersion: version, Payload: payload,
+		Owner: runtimes.Owner{Application: "hello", Service: "web", ID: entities.Only("staging")}, ServiceID: "id-1", FullVersion: version, Payload: payload,
 	}
 }
 

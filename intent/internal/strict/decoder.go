@@ -1,8 +1,18 @@
+// Package strict decodes YAML into Go structs and forgives nothing: an unknown field, a key given
+// twice, a value of another type or a missing one is a Problem with its position, what was expected
+// and, for a typo, what was probably meant. All problems of a document are found in one pass.
+//
+// The Go types are the only description of the format: names come from json tags, a field without
+// omitempty is required, and a type says more by the interfaces below. Maps and lists may come
+// from aliases and merge keys; what they expand to is bounded.
+//
+// It knows nothing of Converge's kinds, reads no files, and imports the YAML parser only.
 package strict
 
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -15,7 +25,7 @@ type (
 	Unmarshaler interface {
 		DecodeStrict(d *Decoder, path string, node *yaml.Node)
 	}
-	// Checker judges a decoded scalar; nil is right.
+	// Checker checks a decoded scalar; nil is right.
 	Checker interface {
 		Check() *Fault
 	}
@@ -83,7 +93,7 @@ func (d *Decoder) limit() int {
 	return maxValues
 }
 
-// At tells where the value of path stands; for a value that is not there, where the nearest one
+// At returns where the value of path stands; for a value that is not there, where the nearest one
 // around it does.
 func (d *Decoder) At(path string) Position {
 	for {
@@ -99,8 +109,13 @@ func (d *Decoder) At(path string) Position {
 
 // Report adds a problem at the position of path.
 func (d *Decoder) Report(path string, fault Fault) {
+	d.Problems = append(d.Problems, d.Problem(path, fault))
+}
+
+// Problem is a fault at the position of path.
+func (d *Decoder) Problem(path string, fault Fault) Problem {
 	at := d.At(path)
-	d.Problems = append(d.Problems, Problem{d.File, at.Line, at.Column, d.Shown(path), fault})
+	return Problem{d.File, at.Line, at.Column, d.Shown(path), fault}
 }
 
 // Fail adds a problem at a node.
@@ -127,9 +142,7 @@ func (d *Decoder) Value(path string, node *yaml.Node, into any) {
 
 // enter resolves an alias, notes the position, and keeps the bound.
 func (d *Decoder) enter(path string, node *yaml.Node) (*yaml.Node, bool) {
-	for node.Kind == yaml.AliasNode && node.Alias != nil {
-		node = node.Alias
-	}
+	node = resolve(node)
 	if d.at == nil {
 		d.at = map[string]Position{}
 	}
@@ -177,7 +190,7 @@ func (d *Decoder) mapping(path string, node *yaml.Node, to reflect.Value) {
 	to.Set(reflect.MakeMap(to.Type()))
 	for _, p := range d.pairs(path, node) {
 		key := reflect.ValueOf(p.name).Convert(to.Type().Key())
-		d.judge(Key(path, p.name), p.key, key)
+		d.check(Key(path, p.name), p.key, key)
 		one := reflect.New(to.Type().Elem())
 		d.Value(Key(path, p.name), p.value, one.Interface())
 		to.SetMapIndex(key, one.Elem())
@@ -215,29 +228,21 @@ func parent(path string) string {
 	return ""
 }
 
-// Has tells whether the document gives a value at path.
+// Has reports whether the document gives a value at path.
 func (d *Decoder) Has(path string) bool {
 	_, ok := d.at[path]
 	return ok
 }
 
-// Faulty tells whether decoding found something wrong at path or below, so that what follows from
+// Faulty reports whether decoding found something wrong at path or below, so that what follows from
 // that is not reported as well.
 func (d *Decoder) Faulty(path string) bool {
-	for _, p := range d.Problems {
-		if p.Path == path || strings.HasPrefix(p.Path, path+".") || strings.HasPrefix(p.Path, path+"[") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.Problems, func(p Problem) bool {
+		return p.Path == path || strings.HasPrefix(p.Path, path+".") || strings.HasPrefix(p.Path, path+"[")
+	})
 }
 
-// Planned tells whether the document has a field that is documented but not accepted yet.
+// Planned reports whether the document has a field that is documented but not accepted yet.
 func (d *Decoder) Planned() bool {
-	for _, p := range d.Problems {
-		if p.Code == "not-supported-yet" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.Problems, func(p Problem) bool { return p.Code == "not-supported-yet" })
 }

@@ -1,7 +1,11 @@
 package strict
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -13,6 +17,14 @@ type Fault struct {
 	Message    string `json:"message"`
 	Expected   string `json:"expected,omitempty"`
 	Suggestion string `json:"suggestion,omitempty"`
+}
+
+// Unless is the Fault of a text that is not right, whose message has a %q for it; nil when it is.
+func Unless(right bool, code, message, text, expected string) *Fault {
+	if right {
+		return nil
+	}
+	return &Fault{Code: code, Message: fmt.Sprintf(message, Clip(text)), Expected: expected}
 }
 
 // Unknown is the Fault of a name that is none of some.
@@ -57,11 +69,7 @@ type Problems []Problem
 
 // Error prints one problem per line, in order of position.
 func (ps Problems) Error() string {
-	lines := make([]string, len(ps))
-	for i, p := range ps {
-		lines[i] = p.String()
-	}
-	return strings.Join(lines, "\n")
+	return strings.Join(Map(ps, Problem.String), "\n")
 }
 
 // Sorted returns the problems in order of position, each once. What an alias brings to several paths
@@ -76,20 +84,104 @@ func (ps Problems) Sorted() Problems {
 }
 
 func compare(a, b Problem) int {
-	if c := strings.Compare(a.File, b.File); c != 0 {
-		return c
+	return cmp.Or(
+		strings.Compare(a.File, b.File), a.Line-b.Line, a.Column-b.Column,
+		strings.Compare(a.Code+a.Message+a.Expected+a.Suggestion, b.Code+b.Message+b.Expected+b.Suggestion),
+		len(a.Path)-len(b.Path), // items 9 and 10
+		strings.Compare(a.Path, b.Path),
+	)
+}
+
+// Nearest returns the name that was probably meant, or "". Near is at most a third of the letters
+// wrong; of equally near names the first in order is taken. Failing that it is one that begins as
+// the other does ("integer" for "int").
+func Nearest(given string, names []string) string {
+	const tooLong = 100 // the distance takes time square in the length, and no name is that long
+	if len(given) > tooLong {
+		return ""
 	}
-	if c := a.Line - b.Line; c != 0 {
-		return c
+	best, bestDistance := "", max(1, len(given)/3)+1
+	for _, name := range slices.Sorted(slices.Values(names)) {
+		if len(name) > tooLong {
+			continue
+		}
+		if d := distance(strings.ToLower(given), strings.ToLower(name)); d < bestDistance && d < len(name) {
+			best, bestDistance = name, d
+		}
 	}
-	if c := a.Column - b.Column; c != 0 {
-		return c
+	for _, name := range names {
+		const enough = 3 // letters
+		if best == "" && min(len(name), len(given)) >= enough && (strings.HasPrefix(name, given) || strings.HasPrefix(given, name)) {
+			best = name
+		}
 	}
-	if c := strings.Compare(a.Code+a.Message+a.Expected+a.Suggestion, b.Code+b.Message+b.Expected+b.Suggestion); c != 0 {
-		return c
+	return best
+}
+
+// OneOf words a list of names for Expected.
+func OneOf(names []string) string {
+	switch len(names) {
+	case 0:
+		return ""
+	case 1:
+		return names[0]
 	}
-	if c := len(a.Path) - len(b.Path); c != 0 {
-		return c // items 9 and 10
+	return "one of " + strings.Join(names, ", ")
+}
+
+// distance counts the insertions, deletions, replacements and swaps of neighbours that turn a
+// into b.
+func distance(a, b string) int {
+	x, y := []rune(a), []rune(b)
+	before, last := make([]int, len(y)+1), make([]int, len(y)+1)
+	for j := range last {
+		last[j] = j
 	}
-	return strings.Compare(a.Path, b.Path)
+	for i := 1; i <= len(x); i++ {
+		row := make([]int, len(y)+1)
+		row[0] = i
+		for j := 1; j <= len(y); j++ {
+			replace := last[j-1]
+			if x[i-1] != y[j-1] {
+				replace++
+			}
+			row[j] = min(last[j]+1, row[j-1]+1, replace)
+			if i > 1 && j > 1 && x[i-1] == y[j-2] && x[i-2] == y[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		before, last = last, row
+	}
+	return last[len(y)]
+}
+
+// Clip keeps a message short.
+func Clip(text string) string {
+	if len(text) > 60 {
+		return text[:60] + "…"
+	}
+	return text
+}
+
+// Map lists what something makes of each item.
+func Map[T, U any](all []T, of func(T) U) []U {
+	var made []U
+	for _, item := range all {
+		made = append(made, of(item))
+	}
+	return made
+}
+
+// Keys lists a map's keys in order.
+func Keys[K ~string, V any](m map[K]V) []string {
+	return Map(slices.Sorted(maps.Keys(m)), func(k K) string { return string(k) })
+}
+
+// Reason drops the operation and path that an error repeats.
+func Reason(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
 }

@@ -18,11 +18,11 @@ func (d *Decoder) scalar(path string, node *yaml.Node, to reflect.Value) {
 		}
 		return
 	}
-	d.judge(path, node, to)
+	d.check(path, node, to)
 }
 
-// judge asks the type whether the value is right.
-func (d *Decoder) judge(path string, node *yaml.Node, to reflect.Value) {
+// check asks the type whether the value is right.
+func (d *Decoder) check(path string, node *yaml.Node, to reflect.Value) {
 	switch v := to.Interface().(type) {
 	case Enum:
 		values := v.Values()
@@ -39,7 +39,7 @@ func (d *Decoder) judge(path string, node *yaml.Node, to reflect.Value) {
 	}
 }
 
-// set puts a scalar into a Go value of the same type, and tells whether it could. Nothing is
+// set puts a scalar into a Go value of the same type, and reports whether it could. Nothing is
 // converted: 1.10 is no text, and "3" is no number.
 func set(node *yaml.Node, to reflect.Value) bool {
 	if to.Kind() == reflect.String {
@@ -154,7 +154,7 @@ func wanted(t reflect.Type) string {
 	return "a whole number"
 }
 
-// quoteHint tells how to make text of a scalar that YAML reads as something else.
+// quoteHint says how to make text of a scalar that YAML reads as something else.
 func quoteHint(node *yaml.Node) string {
 	if node.Kind != yaml.ScalarNode || node.Value == "" || len(node.Value) > 40 {
 		return ""

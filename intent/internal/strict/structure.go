@@ -2,6 +2,7 @@ package strict
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -67,24 +68,191 @@ func (d *Decoder) missing(path string, node *yaml.Node, known []field, given map
 	}
 }
 
-// unknownField refuses a field, and tells whether a later version accepts it.
+// unknownField refuses a field, and reports whether a later version accepts it.
 func (d *Decoder) unknownField(path string, p pair, t reflect.Type, known []field) bool {
-	var names []string
-	for _, f := range known {
-		names = append(names, f.name)
-	}
+	names := Map(known, func(f field) string { return f.name })
 	if planner, ok := reflect.Zero(t).Interface().(Planner); ok && slices.Contains(planner.Planned(), p.name) {
 		d.Fail(Field(path, p.name), p.key, Fault{
-			Code:    "not-supported-yet",
-			Message: fmt.Sprintf("%q is not supported yet by this version of Converge; remove it", p.name),
+			Code: "not-supported-yet", Message: fmt.Sprintf("%q is not supported yet by this version of Converge; remove it", p.name),
 		})
 		return true
 	}
 	d.Fail(Key(path, p.name), p.key, Fault{
-		Code:       "unknown-field",
-		Message:    fmt.Sprintf("there is no field %q here", p.name),
+		Code: "unknown-field", Message: fmt.Sprintf("there is no field %q here", p.name),
 		Expected:   OneOf(names),
 		Suggestion: Nearest(p.name, names),
 	})
 	return false
+}
+
+// pair is one entry of a mapping.
+type pair struct {
+	name  string
+	key   *yaml.Node
+	value *yaml.Node
+}
+
+// pairs lists a mapping's entries in order, those of merge keys (`<<`) last and only where the
+// mapping itself has no such key. A key given twice is a problem, and its first value counts.
+func (d *Decoder) pairs(path string, node *yaml.Node) []pair {
+	if d.inside(&d.merging, path, node, "this mapping merges itself") {
+		return nil
+	}
+	defer delete(d.merging, node)
+
+	var own, merged []pair
+	first := map[string]*yaml.Node{}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		key, value := resolve(node.Content[i]), node.Content[i+1]
+		switch {
+		case key.ShortTag() == "!!merge":
+			merged = append(merged, d.merged(path, value)...)
+		case key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str":
+			d.Fail(path, node.Content[i], Fault{Code: "wrong-type", Message: "this key is " + Describe(key), Expected: "text" + quoteHint(key)})
+		case first[key.Value] != nil:
+			d.Fail(Key(path, key.Value), key, Fault{
+				Code: "duplicate-key", Message: fmt.Sprintf("%q is given twice, first on line %d", key.Value, first[key.Value].Line),
+			})
+		default:
+			first[key.Value] = key
+			own = append(own, pair{key.Value, key, value})
+		}
+	}
+	for _, p := range merged {
+		if first[p.name] == nil {
+			first[p.name] = p.key
+			own = append(own, p)
+		}
+	}
+	return own
+}
+
+// merged lists the entries that a merge key brings in: of a mapping, or of a list of them, of
+// which the earlier wins.
+func (d *Decoder) merged(path string, value *yaml.Node) []pair {
+	value = resolve(value)
+	if d.values += len(value.Content); d.full() {
+		return nil
+	}
+	switch value.Kind {
+	case yaml.MappingNode:
+		return d.pairs(path, value)
+	case yaml.SequenceNode:
+		var all []pair
+		for _, item := range value.Content {
+			if resolve(item).Kind == yaml.SequenceNode {
+				break // lists of lists are no merge
+			}
+			all = append(all, d.merged(path, item)...)
+		}
+		return all
+	}
+	d.Fail(path, value, Fault{Code: "wrong-type", Message: "the merge key << is given " + Describe(value), Expected: "a mapping, or a list of mappings"})
+	return nil
+}
+
+func resolve(node *yaml.Node) *yaml.Node {
+	for node.Kind == yaml.AliasNode && node.Alias != nil {
+		node = node.Alias
+	}
+	return node
+}
+
+// Any decodes what has no type of its own: mappings become map[string]any, lists []any, scalars
+// string, int64, uint64, float64 or bool, and nothing nil. Unquoted yes, no, on and off are truth
+// values, as Kubernetes reads YAML, and dates are text.
+func (d *Decoder) Any(path string, node *yaml.Node) any {
+	node, ok := d.enter(path, node)
+	if !ok {
+		return nil
+	}
+	switch node.Kind {
+	case yaml.MappingNode:
+		return d.anyMapping(path, node)
+	case yaml.SequenceNode:
+		return d.anyList(path, node)
+	}
+	if empty(node) {
+		return nil
+	}
+	v, ok := plainScalar(node)
+	if !ok {
+		d.Fail(path, node, Fault{Code: "wrong-type", Message: "this is " + Describe(node), Expected: "text, a number, true or false"})
+	}
+	return v
+}
+
+func (d *Decoder) anyMapping(path string, node *yaml.Node) any {
+	if d.inside(&d.within, path, node, "this value holds itself") {
+		return nil
+	}
+	defer delete(d.within, node)
+	all := map[string]any{}
+	for _, p := range d.pairs(path, node) {
+		all[p.name] = d.Any(Key(path, p.name), p.value)
+	}
+	return all
+}
+
+func (d *Decoder) anyList(path string, node *yaml.Node) any {
+	if d.inside(&d.within, path, node, "this value holds itself") {
+		return nil
+	}
+	defer delete(d.within, node)
+	all := make([]any, 0, len(node.Content))
+	for i, item := range node.Content {
+		if d.full() {
+			break
+		}
+		all = append(all, d.Any(Index(path, i), item))
+	}
+	return all
+}
+
+// inside notes that a node is being decoded, and refuses one that holds itself.
+func (d *Decoder) inside(of *map[*yaml.Node]bool, path string, node *yaml.Node, refusal string) bool {
+	if (*of)[node] {
+		d.Fail(path, node, Fault{Code: "alias-cycle", Message: refusal})
+		return true
+	}
+	if *of == nil {
+		*of = map[*yaml.Node]bool{}
+	}
+	(*of)[node] = true
+	return false
+}
+
+func plainScalar(node *yaml.Node) (any, bool) {
+	if node.Style == 0 && node.ShortTag() == "!!str" {
+		switch node.Value {
+		case "yes", "Yes", "YES", "on", "On", "ON":
+			return true, true
+		case "no", "No", "NO", "off", "Off", "OFF":
+			return false, true
+		}
+	}
+	switch node.ShortTag() {
+	case "!!timestamp":
+		return node.Value, true
+	case "!!int":
+		var large uint64
+		if v, ok := Scalar(node); ok {
+			return v, true
+		}
+		if node.Decode(&large) == nil {
+			return large, true
+		}
+		var f float64
+		err := node.Decode(&f)
+		return f, err == nil && !math.IsInf(f, 0)
+	}
+	return Scalar(node)
+}
+
+// Shown is a path as problems name it: with the subject of the document before it, where it has one.
+func (d *Decoder) Shown(path string) string {
+	if d.Subject == "" || path == "" {
+		return d.Subject + path
+	}
+	return fmt.Sprintf("%s %s", d.Subject, path)
 }

@@ -137,10 +137,7 @@ func (s *Scope) names() []string {
 
 // nearest suggests a full name, also one whose group was forgotten or misspelled.
 func (s *Scope) nearest(name string) string {
-	var all []string
-	for key := range s.plain() {
-		all = append(all, key)
-	}
+	all := strict.Keys(s.plain())
 	groups := map[string][]string{"constants": strict.Keys(s.Constants), "labels": strict.Keys(s.Labels)}
 	if !s.AddressOnly {
 		groups["params"] = strict.Keys(s.Types)
@@ -184,8 +181,7 @@ func (s *Scope) Param(name string) (Value, *Trouble) {
 	}
 	if i := slices.Index(s.Pending, name); i >= 0 {
 		return Value{}, &Trouble{Param: slices.Min(s.Pending[i:]), Fault: strict.Fault{
-			Code:    "cycle",
-			Message: "parameters refer to each other: " + strings.Join(append(slices.Clone(s.Pending[i:]), name), " → "),
+			Code: "cycle", Message: "parameters refer to each other: " + strings.Join(append(slices.Clone(s.Pending[i:]), name), " → "),
 		}}
 	}
 	s.Pending = append(s.Pending, name)

@@ -1,9 +1,11 @@
 #!/bin/sh
-# A custom runtime that keeps each channel's version in a file of its working directory. Tests put
-# it under stress: a file fail-apply or fail-look holds the exit code of the next call, a named pipe
+# A custom runtime that keeps each instance's version in a file of its working directory. Tests put
+# it under stress: a file fail-apply or fail-fetch holds the exit code of the next call, a named pipe
 # hang makes calls hang after opening it.
 set -eu
-state=$PVN_RELEASE_CHANNEL.version
+at=$PVN_RELEASE_CHANNEL
+[ "$PVN_INSTANCE" = main ] || at=$at-$PVN_INSTANCE
+state=$at.version
 
 if [ -p hang ]; then
 	exec 3>hang
@@ -12,21 +14,21 @@ fi
 if [ -f "fail-$1" ]; then
 	code=$(cat "fail-$1")
 	rm "fail-$1"
-	echo "failing as told" >&2
+	echo "failing as the test asked" >&2
 	exit "$code"
 fi
 
 case $1 in
 apply)
 	[ "$(cat "$state" 2>/dev/null)" = "$PVN_SERVICE_VERSION" ] && exit 0
-	echo "$PVN_SERVICE_VERSION" >>"$PVN_RELEASE_CHANNEL.log"
+	echo "$PVN_SERVICE_VERSION" >>"$at.log"
 	echo "$PVN_SERVICE_VERSION" >"$state.new"
 	mv "$state.new" "$state"
 	;;
 remove)
 	rm -f "$state"
 	;;
-look)
+fetch)
 	versions=
 	status=PENDING
 	if [ -f "$state" ]; then

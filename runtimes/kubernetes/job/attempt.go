@@ -87,7 +87,7 @@ func (a *attempt) begin(ctx context.Context) (job *batchv1.Job, attached bool, e
 			if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 				return nil, false, a.refused(err)
 			}
-			continue // it changed just now: look again
+			continue // it changed just now: read again
 		}
 		if err := a.clear(ctx, there); err != nil && !apierrors.IsConflict(err) {
 			return nil, false, err
@@ -95,7 +95,7 @@ func (a *attempt) begin(ctx context.Context) (job *batchv1.Job, attached bool, e
 	}
 }
 
-// same tells whether a Job that was found is of this very unit of work, so that its result is ours.
+// same reports whether a Job that was found is of this very unit of work, so that its result is ours.
 // One that was never let go (its maker was lost in between) is not: what it needs may be missing.
 func (a *attempt) same(there *batchv1.Job) bool {
 	return there.DeletionTimestamp == nil && (there.Spec.Suspend == nil || !*there.Spec.Suspend) &&
@@ -164,12 +164,12 @@ func (a *attempt) await(ctx context.Context, job *batchv1.Job) (Result, error) {
 	defer f.end()
 	var v verdict
 	err = f.until(ctx, func() (bool, time.Time) {
-		v = judge(f.seen(job), time.Now())
+		v = evaluate(f.seen(job), time.Now())
 		return v.ended != nil || v.err != nil, v.again
 	})
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return a.lastWords(f.seen(job)), err
+		return a.lastOutput(f.seen(job)), err
 	case err != nil:
 		return Result{}, a.refused(err)
 	case v.err != nil:

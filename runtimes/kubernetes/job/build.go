@@ -1,10 +1,15 @@
 package job
 
 import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,7 +50,7 @@ func (r Request) check() error {
 	return nil
 }
 
-// needs tells whether something has to be there before the pod starts.
+// needs reports whether something has to be there before the pod starts.
 func (r Request) needs() bool { return len(r.Secrets)+len(r.Files) > 0 }
 
 // job is the Job of an attempt. Where a Secret or a ConfigMap must be there first, it is made
@@ -95,7 +100,7 @@ func (a *attempt) pod() corev1.PodSpec {
 	return spec
 }
 
-// command is what the container starts. The wrapper is told when our patience ends, a little early,
+// command is what the container starts. The wrapper knows when our patience ends, a little early,
 // so that its document comes before that.
 func (a *attempt) command() []string {
 	r := a.request
@@ -178,22 +183,57 @@ func key(i int) string { return fmt.Sprintf("value-%d", i) }
 // verbatim keeps Kubernetes from expanding $(NAME), and from making one $ of two, in a command or a
 // variable: it doubles each run of $ that would be touched.
 func verbatim(text string) string {
-	var b strings.Builder
-	for i := 0; i < len(text); {
-		n := 0
-		for i+n < len(text) && text[i+n] == '$' {
-			n++
-		}
-		if n == 0 {
-			b.WriteByte(text[i])
-			i++
-			continue
-		}
-		if n > 1 || i+n < len(text) && text[i+n] == '(' {
-			b.WriteString(text[i : i+n])
-		}
-		b.WriteString(text[i : i+n])
-		i += n
+	return touched.ReplaceAllStringFunc(text, func(found string) string {
+		return strings.TrimSuffix(found, "(") + found
+	})
+}
+
+var touched = regexp.MustCompile(`\$\$+|\$\(`)
+
+// longestPrefix leaves room for the suffix: a Job's name is a label value of its pods, at most 63.
+const longestPrefix = 45
+
+// name makes a Job's name: always the same one for One, else a new one.
+func name(prefix, one string) string {
+	suffix := strings.ToLower(rand.Text()[:10])
+	if one != "" {
+		sum := sha256.Sum256([]byte(one))
+		suffix = hex.EncodeToString(sum[:6])
 	}
-	return b.String()
+	return label(prefix) + "-" + suffix
+}
+
+// label makes text fit into a name: lower case letters, digits and single dashes.
+func label(text string) string {
+	var b strings.Builder
+	for _, c := range strings.ToLower(text) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= '0' && c <= '9':
+			b.WriteRune(c)
+		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
+			b.WriteByte('-')
+		}
+	}
+	made := b.String()
+	made = strings.Trim(made[:min(len(made), longestPrefix)], "-")
+	if made == "" || made[0] >= '0' && made[0] <= '9' {
+		return strings.TrimSuffix("converge-"+made, "-")
+	}
+	return made
+}
+
+// digest distinguishes requests by all that their Jobs would differ in. Values of secrets are left out:
+// a digest can be guessed at.
+func (r Request) digest() string {
+	secrets := map[string]string{}
+	for name := range r.Secrets {
+		secrets[name] = ""
+	}
+	r.Secrets = secrets
+	text, err := json.Marshal(r)
+	if err != nil {
+		return "" // cannot happen: there is nothing in it that JSON cannot hold
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
 }

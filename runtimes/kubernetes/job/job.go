@@ -110,7 +110,7 @@ func failure(reason Reason, format string, args ...any) *Error {
 	return &Error{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// IsReason tells whether err is of a reason.
+// IsReason reports whether err is of a reason.
 func IsReason(err error, reason Reason) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Reason == reason

@@ -17,8 +17,8 @@ import (
 const (
 	largestLog = 4 << 20   // bytes kept of a log's end; a document has less
 	linesOfLog = 1_000_000 // asked for
-	lookAgain  = 300 * time.Millisecond
-	lookTimes  = 5
+	readAgain  = 300 * time.Millisecond
+	readTimes  = 5
 )
 
 // result takes the result of a container that has ended out of its log. A log that lacks the
@@ -31,13 +31,13 @@ func (a *attempt) result(ctx context.Context, pod *corev1.Pod) (Result, error) {
 		switch {
 		case err == nil && ok:
 			return documented(doc, state), nil
-		case err == nil && (a.request.Wrapper == "" || again == lookTimes):
+		case err == nil && (a.request.Wrapper == "" || again == readTimes):
 			return a.bare(pod, log, cut)
-		case again == lookTimes:
+		case again == readTimes:
 			return Result{}, fmt.Errorf("the log of pod %s, which exited %d, cannot be read: %w", pod.Name, state.ExitCode, err)
 		}
 		select {
-		case <-time.After(lookAgain):
+		case <-time.After(readAgain):
 		case <-ctx.Done():
 			return Result{}, ctx.Err()
 		}
@@ -79,7 +79,7 @@ func killed(signal string, state *corev1.ContainerStateTerminated) string {
 	return signal
 }
 
-// log reads the end of a container's log; cut tells that its beginning is missing.
+// log reads the end of a container's log; cut reports that its beginning is missing.
 func (a *attempt) log(ctx context.Context, pod *corev1.Pod) (log []byte, cut bool, err error) {
 	stream, err := a.client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{
 		Container: container, TailLines: new(int64(linesOfLog)),
@@ -104,8 +104,8 @@ func (a *attempt) log(ctx context.Context, pod *corev1.Pod) (log []byte, cut boo
 	}
 }
 
-// lastWords reads what a command that is about to be removed has printed.
-func (a *attempt) lastWords(s seen) Result {
+// lastOutput reads what a command that is about to be removed has printed.
+func (a *attempt) lastOutput(s seen) Result {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanup/6)
 	defer cancel()
 	for _, pod := range s.pods {

@@ -1,4 +1,4 @@
-// Package report holds what a benchmark found, judges it against its goal, and prints it for people
+// Package report holds what a benchmark found, compares it with its goal, and prints it for people
 // and for programs. It measures nothing itself and imports nothing of ours, so that its tests do not
 // link a Temporal server.
 package report
@@ -48,32 +48,32 @@ type Report struct {
 	Lines   []Line            `json:"lines"`
 	Notes   map[string]Notes  `json:"notes,omitempty"`  // by row: where it comes from, in sentences
 	Failed  map[string]string `json:"failed,omitempty"` // by row: why it could not be measured
-	// Skipped are rows that nobody expected to be measured here, and why.
+	// Skipped are rows that are not expected to be measured here, and why.
 	Skipped map[string]string `json:"skipped,omitempty"`
 }
 
 // Notes are sentences that explain a row's lines.
 type Notes []string
 
-// Judge fills in ratio and verdict.
-func (l *Line) Judge() {
+// Evaluate fills in ratio and verdict.
+func (l *Line) Evaluate() {
 	if l.Reference != nil && l.Reference.Number > 0 && l.Reference.Unit == l.Measured.Unit {
 		l.Ratio = l.Measured.Number / l.Reference.Number
 	}
 	if l.Goal == nil {
 		return
 	}
-	judged := l.Measured.Number
+	compared := l.Measured.Number
 	if l.Goal.Unit == Times {
-		judged = l.Ratio
+		compared = l.Ratio
 	}
-	met := judged <= l.Goal.Number
+	met := compared <= l.Goal.Number
 	l.Met = &met
 }
 
-// Add judges a line and appends it.
+// Add evaluates a line and appends it.
 func (r *Report) Add(l Line) {
-	l.Judge()
+	l.Evaluate()
 	r.Lines = append(r.Lines, l)
 }
 

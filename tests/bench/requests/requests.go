@@ -33,9 +33,9 @@ func (k Kind) String() string {
 // Counter counts what leaves a worker for an API server, and tells who waits for one. The zero value
 // is ready. Safe for concurrent use.
 type Counter struct {
-	mu     sync.Mutex
-	counts Tally
-	told   map[string]*Applies // by name of a Deployment
+	mu      sync.Mutex
+	counts  Tally
+	watched map[string]*Applies // by name of a Deployment
 }
 
 // Applies are when the first apply of an object left: one that only asks, and one that writes. Each
@@ -68,13 +68,13 @@ func (c *Counter) leaves(req *http.Request) {
 		c.counts = Tally{}
 	}
 	c.counts[kind]++
-	told := c.told[name]
-	if told == nil || kind.Verb != "apply" || kind.Resource != "deployments" {
+	applies := c.watched[name]
+	if applies == nil || kind.Verb != "apply" || kind.Resource != "deployments" {
 		return
 	}
-	to := told.Written
+	to := applies.Written
 	if kind.Dry {
-		to = told.Asked
+		to = applies.Asked
 	}
 	select {
 	case to <- now:
@@ -86,12 +86,12 @@ func (c *Counter) leaves(req *http.Request) {
 func (c *Counter) Watch(name string) *Applies {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.told == nil {
-		c.told = map[string]*Applies{}
+	if c.watched == nil {
+		c.watched = map[string]*Applies{}
 	}
-	told := &Applies{Asked: make(chan time.Time, 1), Written: make(chan time.Time, 1)}
-	c.told[name] = told
-	return told
+	applies := &Applies{Asked: make(chan time.Time, 1), Written: make(chan time.Time, 1)}
+	c.watched[name] = applies
+	return applies
 }
 
 // Take returns what was counted since it was last called.

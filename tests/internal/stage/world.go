@@ -36,7 +36,7 @@ type World struct {
 	StartWorker, StopWorker func()
 }
 
-// TwoChannels is staging before production, looked at as fast as is decent.
+// TwoChannels is staging before production, observed as fast as is decent.
 const TwoChannels = `apiVersion: converge/v1
 kind: Application
 name: APP

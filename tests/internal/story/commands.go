@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,20 +22,20 @@ import (
 
 // commands are all lines that are no verb.
 var commands = map[string]func(*Player, line){
-	"publish": (*Player).publishes,
-	"signal":  (*Player).signals,
-	"wait":    (*Player).waits,
-	"stays":   (*Player).stays,
-	"phase":   (*Player).phase,
-	"explain": (*Player).explains,
-	"history": (*Player).history,
-	"fake":    (*Player).fakes,
-	"site":    (*Player).sets,
-	"told":    (*Player).told,
-	"write":   (*Player).writes,
-	"read":    (*Player).reads,
-	"lines":   (*Player).counts,
-	"runs":    (*Player).inRun,
+	"publish":   (*Player).publishes,
+	"signal":    (*Player).signals,
+	"wait":      (*Player).waits,
+	"stays":     (*Player).stays,
+	"phase":     (*Player).phase,
+	"explain":   (*Player).explains,
+	"history":   (*Player).history,
+	"fake":      (*Player).fakes,
+	"site":      (*Player).sets,
+	"announced": (*Player).announced,
+	"write":     (*Player).writes,
+	"read":      (*Player).reads,
+	"lines":     (*Player).counts,
+	"runs":      (*Player).inRun,
 
 	"incarnation": func(p *Player, l line) {
 		p.until(l, func(s protocol.Status) bool { return fmt.Sprint(s.Incarnation) == l.rest })
@@ -85,7 +86,7 @@ func reasons(s protocol.Status) string {
 	return strings.Join(out, "\n")
 }
 
-// is tells whether the channels of a status are as a line says.
+// is reports whether the channels of a status are as a line says.
 func is(s protocol.Status, want string) bool {
 	for _, one := range strings.Split(want, ", ") {
 		fields := strings.Fields(one)
@@ -105,7 +106,7 @@ func (p *Player) waits(l line) {
 	p.until(l, func(s protocol.Status) bool { return is(s, l.rest) })
 }
 
-// stays waits for two more looks at what is there: nothing that was to be decided is undecided by then. Elsewhere than on
+// stays waits for two more readings of what is there: nothing that was to be decided is undecided by then. Elsewhere than on
 // the fake runtime it has them taken.
 func (p *Player) stays(l line) {
 	p.T.Helper()
@@ -121,12 +122,12 @@ func (p *Player) stays(l line) {
 	looks := map[string]int{}
 	s := p.Status(l.service)
 	for _, c := range s.Channels {
-		looks[c.Name] = p.Fake.At(p.App, l.service, c.Name).Looks()
+		looks[c.Name] = p.Fake.At(p.App, l.service, c.Name).Readings()
 	}
 	temporaltest.WaitFor(p.T, patience, func() (bool, string) {
 		s = p.Status(l.service)
 		for _, c := range s.Channels {
-			if p.Fake.At(p.App, l.service, c.Name).Looks() < looks[c.Name]+2 {
+			if p.Fake.At(p.App, l.service, c.Name).Readings() < looks[c.Name]+2 {
 				return false, p.said("%s is not looked at", c.Name)
 			}
 		}
@@ -168,7 +169,8 @@ func (p *Player) explains(l line) {
 	})
 }
 
-// history prints the trail as: who kind [channel] [version]: text [(reason)].
+// history has these lines of the trail, in this order, as: who kind [channel] [version]: text [(reason)]. Whole: these
+// and no others.
 func (p *Player) history(l line) {
 	p.T.Helper()
 	require.NotEmpty(p.T, l.below, p.at)
@@ -189,6 +191,9 @@ func (p *Player) history(l line) {
 		var all []string
 		for _, have := range lines {
 			all = append(all, printed(have))
+		}
+		if l.rest == "whole" {
+			return slices.Equal(all, l.below), p.said("want\n%s\nhave\n%s", strings.Join(l.below, "\n"), strings.Join(all, "\n"))
 		}
 		return len(rest) == 0, p.said("want %q in\n%s", rest, strings.Join(all, "\n"))
 	})
@@ -283,7 +288,7 @@ func (p *Player) terminates(l line) {
 	require.NoError(p.T, p.Client.TerminateWorkflow(p.T.Context(), l.id, "", "as an operator does"), p.at)
 }
 
-// sets says what the web server answers.
+// sets says what the web server answers; 0: it hangs up.
 func (p *Player) sets(l line) {
 	p.T.Helper()
 	fields := strings.SplitN(l.rest, " ", 3)
@@ -297,7 +302,7 @@ func (p *Player) sets(l line) {
 	p.site.set(fields[0], status, body)
 }
 
-func (p *Player) told(l line) {
+func (p *Player) announced(l line) {
 	p.T.Helper()
 	path, want, _ := strings.Cut(l.rest, " ~ ")
 	temporaltest.WaitFor(p.T, patience, func() (bool, string) {

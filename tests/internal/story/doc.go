@@ -1,4 +1,4 @@
-// Package story plays stories of gates and of ways back against a real Temporal server: archives of a configuration and a
+// Package story plays stories of gates and of rollbacks against a real Temporal server: archives of a configuration and a
 // script of what is done and what must then be seen, which read like documentation.
 //
 // An archive (txtar) holds converge.yaml, whatever files it names, further configurations, and a file named story. In all
@@ -12,14 +12,14 @@
 //	VERB {PAYLOAD} -> refused: TEXT       refused as an update and as a signal, and nothing else changes
 //	signal VERB {PAYLOAD}                 the same as a signal
 //	wait CHANNEL STATUS [TARGET], ...     until the channels are so
-//	stays CHANNEL STATUS [TARGET], ...    they are so now, and still are once every channel was looked at twice again
+//	stays CHANNEL STATUS [TARGET], ...    they are so now, and still are once every channel was observed twice again
 //	phase VERSION CHANNEL PHASE [~ TEXT]  until the release is so far there, for that reason
 //	explain ~ TEXT                        until what explain prints contains it
 //	history                               until the audit trail, with the store's part, has the indented lines that
 //	                                      follow, in this order; others may be between them
 //	fake CHANNEL ...                      scripts the runtime: see fakes.go
 //	site PATH STATUS [BODY]               what the web server answers from now on
-//	told PATH ~ TEXT                      until it was posted something that contains it
+//	announced PATH ~ TEXT                 until it was posted something that contains it
 //	write FILE TEXT, read FILE ~ TEXT     writes a file of the configuration's directory; until one contains it
 //	lines FILE N                          that file has so many lines
 //	incarnation N                         until the service goes by it

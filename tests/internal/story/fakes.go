@@ -15,10 +15,10 @@ import (
 //	fake CHANNEL fails N TEXT        the next N applies fail; worth another attempt
 //	fake CHANNEL ends N TEXT         the next N applies fail for good
 //	fake CHANNEL break VERSION TEXT  that version never becomes healthy
-//	fake CHANNEL slow N              later applies show after so many looks; -1: never
+//	fake CHANNEL slow N              later applies show after so many readings; -1: never
 //	fake CHANNEL hang, go on         applies wait, and go on
 //	fake CHANNEL drift, sick TEXT    somebody changes it by hand; it falls ill
-//	fake CHANNEL blind N             the next N looks fail; -1: all, 0: none
+//	fake CHANNEL blind N             the next N readings fail; -1: all, 0: none
 //	fake CHANNEL runs VERSION        until that runs there; - is nothing
 //	fake CHANNEL never VERSION       that was never applied there
 //	fake CHANNEL removed             until it was taken away
@@ -26,7 +26,7 @@ func (p *Player) fakes(l line) {
 	p.T.Helper()
 	channel, rest, _ := strings.Cut(l.rest, " ")
 	verb, rest, _ := strings.Cut(rest, " ")
-	place := p.Fake.At(p.App, l.service, channel)
+	instance := p.Fake.At(p.App, l.service, channel)
 	do, known := scripts[verb]
 	switch {
 	case known:
@@ -35,19 +35,19 @@ func (p *Player) fakes(l line) {
 		if err != nil {
 			times = fake.Always
 		}
-		do(place, times, word, text)
+		do(instance, times, word, text)
 	case verb == "hang":
-		p.gates[l.service+channel] = place.HangApplies()
+		p.gates[l.service+channel] = instance.HangApplies()
 	case verb == "go":
 		p.gates[l.service+channel]()
 	case verb == "runs" || verb == "removed":
 		want := strings.Trim(rest, "-")
 		temporaltest.WaitFor(p.T, patience, func() (bool, string) {
-			return place.Version() == want && (verb == "runs" || place.Removals() > 0), p.said("have %q", place.Version())
+			return instance.Version() == want && (verb == "runs" || instance.Removals() > 0), p.said("have %q", instance.Version())
 		})
 	case verb == "never":
 		for _, a := range p.Fake.Applies() {
-			require.False(p.T, a.Place == p.App+"/"+l.service+"/"+channel && a.Version == rest, p.at)
+			require.False(p.T, a.Instance == p.App+"/"+l.service+"/"+channel && a.Version == rest, p.at)
 		}
 	default:
 		require.Fail(p.T, "no such line", p.at)
@@ -55,17 +55,17 @@ func (p *Player) fakes(l line) {
 }
 
 // scripts get a number, or fake.Always when the first word is none; the first word; and what follows it.
-var scripts = map[string]func(p *fake.Place, times int, word, text string){
-	"fails": func(p *fake.Place, times int, _, text string) { p.FailApplies(times, text) },
-	"ends":  func(p *fake.Place, times int, _, text string) { p.FailAppliesForGood(times, text) },
-	"break": func(p *fake.Place, _ int, version, text string) { p.Break(version, text) },
-	"slow": func(p *fake.Place, times int, _, _ string) {
+var scripts = map[string]func(p *fake.Instance, times int, word, text string){
+	"fails": func(p *fake.Instance, times int, _, text string) { p.FailApplies(times, text) },
+	"ends":  func(p *fake.Instance, times int, _, text string) { p.FailAppliesForGood(times, text) },
+	"break": func(p *fake.Instance, _ int, version, text string) { p.Break(version, text) },
+	"slow": func(p *fake.Instance, times int, _, _ string) {
 		if times < 0 {
 			times = 1 << 30
 		}
-		p.TakeLooks(times)
+		p.SettleAfter(times)
 	},
-	"drift": func(p *fake.Place, _ int, _, _ string) { p.SetDrifted(true) },
-	"sick":  func(p *fake.Place, _ int, word, text string) { p.SetSick(word + " " + text) },
-	"blind": func(p *fake.Place, times int, _, _ string) { p.FailLooks(times, "FETCH_FAILED") },
+	"drift": func(p *fake.Instance, _ int, _, _ string) { p.SetDrifted(true) },
+	"sick":  func(p *fake.Instance, _ int, word, text string) { p.SetSick(word + " " + text) },
+	"blind": func(p *fake.Instance, times int, _, _ string) { p.FailReadings(times, "FETCH_FAILED") },
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // site is a web server on the loopback address: whatever a story's checks ask, its webhooks tell, and an issuer of tokens.
-// It answers 200 unless it is told otherwise.
+// It answers 200 unless a story says otherwise.
 type site struct {
 	*httptest.Server
 	key, other jose.JSONWebKey // other is not the issuer's
@@ -69,6 +69,9 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a, set := s.answers[r.URL.Path]
 	if !set {
 		a.status = http.StatusOK
+	}
+	if a.status == 0 { // nobody answers
+		panic(http.ErrAbortHandler)
 	}
 	w.WriteHeader(a.status)
 	_, _ = io.WriteString(w, a.body) // a story that needs it sees what is missing

@@ -65,9 +65,9 @@ func New(w *stage.World) *Player {
 		"YESTERDAY": time.Now().AddDate(0, 0, -1).Format(time.DateOnly), "TOMORROW": time.Now().AddDate(0, 0, 1).Format(time.DateOnly),
 		"SOON": time.Now().Add(4 * time.Second).Format(time.RFC3339),
 	}
-	w.T.Cleanup(func() { // what is looked at for ever would be, until the program ends
+	w.T.Cleanup(func() { // what is observed for ever is observed until the program ends
 		for _, id := range []string{protocol.ApplicationID(w.App), protocol.RuntimeID(w.App + "-rt"), w.ID("web"), w.ID("lb"), w.ID("api")} {
-			_ = w.Client.TerminateWorkflow(context.Background(), id, "", "the story is told") // it may not have begun
+			_ = w.Client.TerminateWorkflow(context.Background(), id, "", "the story is over") // it may not have begun
 		}
 	})
 	return p
@@ -209,7 +209,7 @@ func (p *Player) refuses(l line, payload json.RawMessage) {
 	require.ErrorContains(p.T, err, l.answer, p.at)
 	after, still := p.seen(l)
 	require.Equal(p.T, before, after, "%s, as an update", p.at)
-	require.Equal(p.T, refusals, still, "an update that is refused is told to who asks: %s", p.at)
+	require.Equal(p.T, refusals, still, "an update that is refused is returned to who asks: %s", p.at)
 
 	require.NoError(p.T, p.Client.SignalWorkflow(p.T.Context(), l.id, "", l.command, payload))
 	temporaltest.WaitFor(p.T, patience, func() (bool, string) {
@@ -222,7 +222,7 @@ func (p *Player) refuses(l line, payload json.RawMessage) {
 	require.Equal(p.T, before, after, "%s, as a signal", p.at)
 }
 
-// seen is all that a workflow shows, but for what changes with every look, and the signals that it refused.
+// seen is all that a workflow shows, but for what changes with every reading, and the signals that it refused.
 func (p *Player) seen(l line) (string, []protocol.Refusal) {
 	p.T.Helper()
 	value, err := p.Client.QueryWorkflow(p.T.Context(), l.id, "", protocol.QueryStatus)
@@ -243,11 +243,11 @@ func (p *Player) seen(l line) (string, []protocol.Refusal) {
 	return string(text), status.Refused
 }
 
-// still takes out what changes with every look.
+// still takes out what changes with every reading.
 func still(v any) {
 	switch v := v.(type) {
 	case map[string]any:
-		for _, name := range []string{"observedAt", "nextChange", "nextCheck", "checks", "untold"} {
+		for _, name := range []string{"observedAt", "nextChange", "nextCheck", "checks", "announcing"} {
 			delete(v, name)
 		}
 		for _, inner := range v {

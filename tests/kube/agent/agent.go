@@ -1,4 +1,4 @@
-// Package agent plays the nodes of a cluster: it binds pods, tells how their containers fare, and runs the commands of
+// Package agent plays the nodes of a cluster: it binds pods, reports how their containers fare, and runs the commands of
 // some as processes of this machine. Nothing is pulled and nothing is isolated.
 //
 // What a container does is said by the tag of its image and by annotations of its pod (script.go). Pods of a Job, and
@@ -133,7 +133,7 @@ func (a *agent) watch(ctx context.Context) error {
 	return nil
 }
 
-// see is told of each change of a pod, in order.
+// see gets each change of a pod, in order.
 func (a *agent) see(ctx context.Context, pod *corev1.Pod) {
 	switch {
 	case pod.DeletionTimestamp != nil && pod.Spec.NodeName != "":
@@ -190,7 +190,7 @@ func (a *agent) handle(uid types.UID) *handle {
 	return a.runs[uid]
 }
 
-// endAll waits for what ctx's end has told to end.
+// endAll waits for what ctx's end has stopped.
 func (a *agent) endAll() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"k8s.io/kubernetes/third_party/forked/golang/expansion"
 )
 
-// longestGrace is what a process has to end after it was told to, whatever its pod declares.
+// longestGrace is what a process has to end after it was asked to, whatever its pod declares.
 const longestGrace = 2 * time.Second
 
 // attempt is one run of a container, from its start to its end.

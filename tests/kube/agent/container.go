@@ -130,7 +130,7 @@ func (r *run) pull(ctx context.Context, s *slot, does script) bool {
 
 // prepare waits until everything that the container's environment refers to is there.
 func (r *run) prepare(ctx context.Context, s *slot, does script, number int) (*attempt, bool) {
-	for told := ""; ; {
+	for reported := ""; ; {
 		env, err := r.environ(ctx, s.spec)
 		if err == nil {
 			a := &attempt{run: r, slot: s, does: does, env: env, log: r.logFile(s.spec.Name, number)}
@@ -140,10 +140,10 @@ func (r *run) prepare(ctx context.Context, s *slot, does script, number int) (*a
 			}
 			return a, true
 		}
-		if err.Error() != told && ctx.Err() == nil {
-			told = err.Error()
-			r.wait(s, "CreateContainerConfigError", told)
-			r.warn(s, "Failed", "Error: "+told)
+		if err.Error() != reported && ctx.Err() == nil {
+			reported = err.Error()
+			r.wait(s, "CreateContainerConfigError", reported)
+			r.warn(s, "Failed", "Error: "+reported)
 		}
 		if !pause(ctx, retryConfig) {
 			return nil, false

@@ -19,7 +19,7 @@ import (
 // logEnded is added to a log's name for the file that says that nothing more will be written.
 const logEnded = ".ended"
 
-// logPoll is how often a log that is followed is looked at.
+// logPoll is how often a log that is followed is read.
 const logPoll = 50 * time.Millisecond
 
 func (r *run) logFile(container string, attempt int) string {
@@ -118,7 +118,7 @@ func follow(ctx context.Context, w http.ResponseWriter, log *os.File) {
 		}
 	}
 	for {
-		_, stat := os.Stat(log.Name() + logEnded) // looked at before reading, so that the end is read
+		_, stat := os.Stat(log.Name() + logEnded) // checked before reading, so that the end is read
 		if _, err := io.Copy(w, log); err != nil {
 			return
 		}

@@ -21,13 +21,13 @@ const probeEvery = 100 * time.Millisecond
 // other than httpGet and tcpSocket succeed.
 func (a *attempt) untilProbed(ctx context.Context, probe *corev1.Probe) bool {
 	pause(ctx, time.Duration(probe.InitialDelaySeconds)*time.Second)
-	for told := false; ctx.Err() == nil; pause(ctx, probeEvery) {
+	for reported := false; ctx.Err() == nil; pause(ctx, probeEvery) {
 		err := a.probe(ctx, probe)
 		if err == nil {
 			return true
 		}
-		if !told {
-			told = true
+		if !reported {
+			reported = true
 			a.warn(a.slot, "Unhealthy", "Readiness probe failed: "+err.Error())
 		}
 	}

@@ -24,14 +24,14 @@ func (r *run) mount(ctx context.Context) bool {
 		if strings.HasPrefix(volume.Name, tokenVolume) && !runsProcesses(r.pod) {
 			continue
 		}
-		for told := ""; ; {
+		for reported := ""; ; {
 			err := r.mountOne(ctx, volume)
 			if err == nil {
 				break
 			}
-			if err.Error() != told && ctx.Err() == nil {
-				told = err.Error()
-				r.kubelet.Event(r.pod, corev1.EventTypeWarning, "FailedMount", fmt.Sprintf("MountVolume.SetUp failed for volume %q : %s", volume.Name, told))
+			if err.Error() != reported && ctx.Err() == nil {
+				reported = err.Error()
+				r.kubelet.Event(r.pod, corev1.EventTypeWarning, "FailedMount", fmt.Sprintf("MountVolume.SetUp failed for volume %q : %s", volume.Name, reported))
 			}
 			if !pause(ctx, retryConfig) {
 				return false

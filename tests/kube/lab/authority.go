@@ -95,7 +95,7 @@ func (c *cluster) certFile(identity string) string { return c.path("pki", identi
 
 func (c *cluster) keyFile(identity string) string { return c.path("pki", identity+".key") }
 
-// writeIdentities writes what the components are told by file.
+// writeIdentities writes what the components read from files.
 func (c *cluster) writeIdentities() error {
 	if err := os.WriteFile(c.authorityFile(), c.ca.pem(), 0o600); err != nil {
 		return err

@@ -37,7 +37,7 @@ type Options struct {
 	Nodes int
 	// Control takes commands (command), one a line; the lab ends when it does. May be nil.
 	Control io.Reader
-	// Talk is told what was done, one thing a line.
+	// Talk gets what was done, one thing a line.
 	Talk io.Writer
 }
 

@@ -18,7 +18,7 @@ import (
 	"strings"
 )
 
-// release is that of k8s.io/kubernetes in tests/kube/go.mod, which the components are told to be.
+// release is that of k8s.io/kubernetes in tests/kube/go.mod, which the components report as theirs.
 const release = "v1.36.3"
 
 // Errors of Check.

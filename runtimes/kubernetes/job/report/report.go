@@ -18,7 +18,7 @@ import (
 // Schema names the document. Within it fields are only added.
 const Schema = "converge.command/v1"
 
-// Bounds of what the wrapper keeps of each stream, in bytes, unless told otherwise.
+// Bounds of what the wrapper keeps of each stream, in bytes, unless set otherwise.
 const (
 	LimitStdout = 256 << 10 // a whole structured answer (C6)
 	LimitStderr = 64 << 10
@@ -62,7 +62,7 @@ type Stream struct {
 	Bytes int64
 }
 
-// Truncated tells whether the beginning is missing.
+// Truncated reports whether the beginning is missing.
 func (s Stream) Truncated() bool { return s.Bytes > int64(len(s.Data)) }
 
 // stream is a Stream in the document: text where it is valid UTF-8, else base64, so that no byte is

@@ -1,0 +1,159 @@
+package activities
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// evaluated is a play in virtual time: what each check says, and when it was asked.
+type evaluated struct {
+	mu    sync.Mutex
+	says  map[string]func(context.Context) entities.CheckReading
+	asked map[string][]time.Duration // since the start
+	start time.Time
+}
+
+func newEvaluated() *evaluated {
+	return &evaluated{says: map[string]func(context.Context) entities.CheckReading{}, asked: map[string][]time.Duration{}, start: time.Now()}
+}
+
+func (j *evaluated) evaluate(ctx context.Context, e entities.Evaluation) entities.CheckReading {
+	j.mu.Lock()
+	j.asked[e.ID] = append(j.asked[e.ID], time.Since(j.start).Round(time.Second))
+	says := j.says[e.ID]
+	j.mu.Unlock()
+	return says(ctx)
+}
+
+func (j *evaluated) says1(id string, v entities.Verdict) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.says[id] = func(context.Context) entities.CheckReading { return entities.CheckReading{Verdict: v} }
+}
+
+func (j *evaluated) hangs(id string, d time.Duration, v entities.Verdict) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.says[id] = func(ctx context.Context) entities.CheckReading {
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+		}
+		return entities.CheckReading{Verdict: v}
+	}
+}
+
+func evaluationOf(id string, known entities.Verdict, interval time.Duration) entities.Evaluation {
+	return entities.Evaluation{
+		Channel: "prod", ID: id, Kind: entities.CheckHTTP, Release: "r1", Interval: interval,
+		Known: entities.CheckReading{Verdict: known}.Digest(),
+	}
+}
+
+// Every check is evaluated at once and by its own interval; nothing new is no news.
+func TestChecksHaveTheirOwnIntervals_A7(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newEvaluated()
+		j.says1("fast", entities.Wait)
+		j.says1("slow", entities.Wait)
+		all := []entities.Evaluation{evaluationOf("fast", entities.Wait, 10*time.Second), evaluationOf("slow", entities.Wait, 25*time.Second)}
+		s := &schedule{}
+		for range 4 { // attempts of one activity
+			require.Empty(t, evaluateAll(t.Context(), all, s, j.evaluate))
+			time.Sleep(time.Until(s.next(all))) // virtual: the server's delay
+		}
+		require.Len(t, j.asked["fast"], 3)
+		require.Len(t, j.asked["slow"], 2)
+		require.Less(t, j.asked["fast"][2], 23*time.Second)
+		require.Empty(t, evaluateAll(t.Context(), all, &schedule{at: map[string]pace{
+			"prod/fast": {Next: time.Now().Add(time.Minute)}, "prod/slow": {Next: time.Now().Add(time.Minute)},
+		}}, j.evaluate))
+		require.Len(t, j.asked["fast"], 3, "none is due")
+	})
+}
+
+// Who hangs delays no other's news, and the others go on by their own intervals meanwhile.
+func TestHungCheckDelaysNoOther_A7(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newEvaluated()
+		j.hangs("job", 5*time.Minute, entities.Wait)
+		j.says1("http", entities.Wait)
+		all := []entities.Evaluation{evaluationOf("job", entities.Wait, time.Minute), evaluationOf("http", entities.Wait, 10*time.Second)}
+		go func() {
+			time.Sleep(65 * time.Second)
+			j.says1("http", entities.Pass)
+		}()
+		news := evaluateAll(t.Context(), all, &schedule{}, j.evaluate)
+		require.Equal(t, map[string]entities.CheckReading{"prod/http": {Verdict: entities.Pass}}, news)
+		require.Less(t, time.Since(j.start), 90*time.Second)
+		require.Greater(t, len(j.asked["http"]), 5)
+		require.Len(t, j.asked["job"], 1)
+	})
+}
+
+func TestCheckNewsOfAllComeTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newEvaluated()
+		j.says1("a", entities.Pass)
+		j.hangs("b", gather/2, entities.Fail)
+		j.says1("same", entities.Pass)
+		news := evaluateAll(t.Context(), []entities.Evaluation{
+			evaluationOf("a", entities.Wait, time.Minute), evaluationOf("b", "", time.Minute), evaluationOf("same", entities.Pass, time.Minute),
+		}, &schedule{}, j.evaluate)
+		require.Equal(t, []string{"prod/a", "prod/b"}, slices.Sorted(maps.Keys(news)))
+	})
+}
+
+// What cannot be evaluated is asked later and later, and at once as before when it can be.
+func TestErrorsAreAskedLaterAndLater_D16(t *testing.T) {
+	s, e, now := &schedule{}, evaluationOf("q", entities.Error, 30*time.Second), time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	after := func(reading entities.CheckReading) time.Duration { return s.evaluated(e, reading, now).Sub(now) }
+	broken := entities.CheckReading{Verdict: entities.Error}
+	first := after(broken)
+	require.InDelta(t, 30, first.Seconds(), 3)
+	require.Equal(t, 2*first, after(broken))
+	require.Equal(t, 4*first, after(broken))
+	require.True(t, s.erred())
+	for range 100 {
+		require.LessOrEqual(t, after(broken), slowestErrors+slowestErrors/10)
+	}
+	require.InDelta(t, slowestErrors.Seconds(), after(broken).Seconds(), 30)
+	require.Equal(t, first, after(entities.CheckReading{Verdict: entities.Wait}))
+	require.False(t, s.erred())
+	require.Equal(t, first, after(broken))
+
+	e.Interval = time.Hour
+	require.InDelta(t, time.Hour.Seconds(), after(broken).Seconds(), 360, "not sooner than its interval")
+}
+
+// A calendar is not asked again and again over a weekend, but when it opens.
+func TestCalendarsAreAskedWhenTheyOpen_A20(t *testing.T) {
+	s, now := &schedule{}, time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	e := evaluationOf("office-hours", entities.Wait, 30*time.Second)
+	e.Kind = entities.CheckAllowedTimes
+	opens := now.Add(20 * time.Minute)
+	require.Equal(t, opens, s.evaluated(e, entities.CheckReading{Verdict: entities.Wait, Next: opens}, now))
+	require.InDelta(t, time.Hour.Seconds(), s.evaluated(e, entities.CheckReading{Verdict: entities.Wait, Next: now.Add(48 * time.Hour)}, now).Sub(now).Seconds(), 360)
+	e.Kind = entities.CheckHTTP
+	require.Equal(t, now.Add(time.Second), s.evaluated(e, entities.CheckReading{Verdict: entities.Wait, Next: now.Add(time.Second)}, now))
+	require.InDelta(t, 30, s.evaluated(e, entities.CheckReading{Verdict: entities.Wait, Next: now.Add(-time.Second)}, now).Sub(now).Seconds(), 3, "passed already")
+}
+
+func TestCheckThatIgnoresItsDeadlineIsLeftBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		never := make(chan struct{})
+		defer close(never)
+		r := within(t.Context(), time.Second, func(context.Context) entities.CheckReading { <-never; return entities.CheckReading{} })
+		require.Equal(t, entities.Error, r.Verdict)
+		require.Equal(t, "no answer within 1s", r.Reason)
+	})
+}

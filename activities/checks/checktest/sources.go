@@ -1,0 +1,110 @@
+package checktest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/converge-engine/converge/activities/checks"
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/runtimes"
+	"github.com/converge-engine/converge/runtimes/custom"
+)
+
+// World is an application in memory. It is not to be changed while it is asked.
+type World struct {
+	Incarnation int64
+	Statuses    map[string]protocol.Status // by service; its Spec is that of the newest incarnation unless Behind
+	Behind      map[string]bool            // services that have not read the newest incarnation
+	Rendered    map[string]map[string]any  // by "service@version": parameters
+	Stored      map[string]entities.Payload
+}
+
+// Sources answers from the world, and has nothing else.
+func (w World) Sources() checks.Sources { return checks.Sources{Services: w, Payloads: w} }
+
+// Status implements checks.Services.
+func (w World) Status(_ context.Context, _, service string) (protocol.Status, error) {
+	s, ok := w.Statuses[service]
+	if !ok {
+		return s, checks.ErrNoService
+	}
+	s.Service, s.Spec = service, "spec-"+service
+	if w.Behind[service] {
+		s.Spec = "an older one"
+	}
+	return s, nil
+}
+
+// Newest implements checks.Services.
+func (w World) Newest(context.Context, string) (int64, map[string]string, error) {
+	specs := map[string]string{}
+	for service := range w.Statuses {
+		specs[service] = "spec-" + service
+	}
+	return w.Incarnation, specs, nil
+}
+
+// Parameters implements checks.Services.
+func (w World) Parameters(_ context.Context, _, service, _, version string) (map[string]any, error) {
+	p, ok := w.Rendered[service+"@"+version]
+	if !ok {
+		return nil, fmt.Errorf("nothing is stored of %s %s", service, version)
+	}
+	return p, nil
+}
+
+// Payload implements checks.Payloads.
+func (w World) Payload(_ context.Context, digest string) (entities.Payload, error) {
+	p, ok := w.Stored[digest]
+	if !ok {
+		return p, fmt.Errorf("no payload %s", digest)
+	}
+	return p, nil
+}
+
+// Hanging is sources that give no answer before ctx ends; asked is called when one is asked.
+func Hanging(asked func()) checks.Sources {
+	h := hanging{asked}
+	return checks.Sources{
+		HTTP: &http.Client{Transport: h}, Commands: h, Services: h, Payloads: h,
+		Getenv: func(string) (string, bool) { return "a secret", true },
+	}
+}
+
+type hanging struct{ asked func() }
+
+func (h hanging) hang(ctx context.Context) error {
+	h.asked()
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// RoundTrip implements http.RoundTripper.
+func (h hanging) RoundTrip(r *http.Request) (*http.Response, error) { return nil, h.hang(r.Context()) }
+
+// Run implements checks.Commands.
+func (h hanging) Run(ctx context.Context, _ custom.Once) (runtimes.Output, string, error) {
+	return runtimes.Output{}, "", h.hang(ctx)
+}
+
+// Status implements checks.Services.
+func (h hanging) Status(ctx context.Context, _, _ string) (protocol.Status, error) {
+	return protocol.Status{}, h.hang(ctx)
+}
+
+// Newest implements checks.Services.
+func (h hanging) Newest(ctx context.Context, _ string) (int64, map[string]string, error) {
+	return 0, nil, h.hang(ctx)
+}
+
+// Parameters implements checks.Services.
+func (h hanging) Parameters(ctx context.Context, _, _, _, _ string) (map[string]any, error) {
+	return nil, h.hang(ctx)
+}
+
+// Payload implements checks.Payloads.
+func (h hanging) Payload(ctx context.Context, _ string) (entities.Payload, error) {
+	return entities.Payload{}, h.hang(ctx)
+}

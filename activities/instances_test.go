@@ -1,0 +1,86 @@
+package activities
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/compile"
+	"github.com/converge-engine/converge/runtimes"
+	"github.com/converge-engine/converge/runtimes/custom"
+)
+
+const fleet = `apiVersion: converge/v1
+kind: Runtime
+name: local
+custom:
+  apply: {command: [sh, -c, 'echo "$PVN_RELEASE_CHANNEL $PVN_INSTANCE"']}
+---
+apiVersion: converge/v1
+kind: Application
+name: shop
+releaseChannels:
+- name: prod
+  runtimes: [{name: local}]
+---
+apiVersion: converge/v1
+kind: Service
+name: web
+custom: {env: {VERSION: "${{ version }}"}}
+`
+
+// Each instance has its payload, its applies and its logs; what a channel has not is left out.
+func TestInstancesOfAChannel(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "shop.converge.yaml"), []byte(fleet), 0o600))
+	config, err := compile.Load(dir)
+	require.NoError(t, err)
+	compiled, err := compile.Compile(config)
+	require.NoError(t, err)
+	a := newActivities(t, &server{})
+	a.Factories = map[entities.RuntimeKind]Factory{
+		entities.RuntimeCustom: func(d entities.RuntimeDefinition) (runtimes.Runtime, error) { return custom.New(d) },
+	}
+	hash, err := a.Store.PutIncarnation(t.Context(), compiled.Incarnation)
+	require.NoError(t, err)
+	digest, err := a.Store.PutRuntime(t.Context(), compiled.Runtimes[0])
+	require.NoError(t, err)
+
+	first, third := entities.Only("prod"), entities.InstanceID{Channel: "prod", Name: "eu-3"}
+	prepare := protocol.PrepareRequest{
+		Application: "shop", Service: "web", Version: "v1", FullVersion: "v1", Incarnation: 1, Hash: hash,
+		Instances: []entities.InstanceID{first, third, entities.Only("gone")},
+	}
+	prepared, _, err := run[protocol.PrepareAnswer](t, a.Prepare, prepare)
+	require.NoError(t, err)
+	v1 := prepared.Payloads[first]
+	require.NotEmpty(t, v1.Digest)
+	require.Equal(t, map[entities.InstanceID]protocol.PreparedPayload{first: v1, third: v1}, prepared.Payloads)
+
+	prepare.Version, prepare.FullVersion, prepare.Present = "v2", "v2", map[entities.InstanceID]string{third: "v1"}
+	prepared, _, err = run[protocol.PrepareAnswer](t, a.Prepare, prepare)
+	require.NoError(t, err)
+	require.Empty(t, prepared.Payloads[first].UnderPresent, "nobody asked")
+	require.Equal(t, v1.Digest, prepared.Payloads[third].UnderPresent)
+
+	for _, id := range []entities.InstanceID{first, third} {
+		answer, _, err := run[protocol.ApplyAnswer](t, a.Apply, protocol.ApplyRequest{
+			Application: "shop", Service: "web", ServiceID: "shop.web", Runtime: "local", RuntimeDigest: digest,
+			Instance: protocol.InstanceRef{ID: id, FullVersion: "v1", Payload: v1.Digest}, Timeout: time.Minute,
+		})
+		require.NoError(t, err)
+		require.Equal(t, protocol.ApplyAnswer{}, answer, "C1: without a fetch there is no reading")
+	}
+	logs, err := a.Store.Logs(t.Context(), "shop", "web", third.Key())
+	require.NoError(t, err)
+	require.Len(t, logs, 1)
+	require.Equal(t, "prod eu-3\n", logs[0].Stdout)
+	logs, err = a.Store.Logs(t.Context(), "shop", "web", "prod")
+	require.NoError(t, err)
+	require.Len(t, logs, 2, "those of a channel are those of its instances")
+}

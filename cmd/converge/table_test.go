@@ -1,0 +1,32 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/verb"
+)
+
+// Every verb that people use has a command of its name. What only other workflows send has none, and publishing is
+// called apply, as it is elsewhere.
+func TestEveryVerbHasACommand(t *testing.T) {
+	commands := map[string]bool{}
+	for _, c := range newRoot(newFactory()).Commands() {
+		commands[c.Name()] = true
+	}
+	without := map[string]bool{protocol.SignalLease: true, protocol.SignalKeep: true, protocol.Grant: true}
+	checked := 0
+	for _, table := range [][]verb.Row{verb.Service(), verb.Application(), verb.Runtime()} {
+		for _, row := range table {
+			name := row.Name
+			if name == protocol.Publish {
+				name = "apply"
+			}
+			require.NotEqual(t, without[name], commands[name], name)
+			checked++
+		}
+	}
+	require.NotZero(t, checked)
+}

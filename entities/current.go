@@ -1,0 +1,220 @@
+package entities
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Current is the current state of an entity, rolled up from what it is made of.
+type Current struct {
+	Active  []string // active versions, sorted, "?" for an unknown one
+	Known   bool     // something was read; false is never "no difference"
+	Stable  bool     // C5 at the version asked for
+	Drifted bool
+	Failed  string // why an object FAILED at the version asked for, or ""
+	Reason  string // why it is not stable
+}
+
+// Entity is anything that has a state of its own and may need work to reach a target (A1). It knows nothing
+// of conditions, parents or time: it reports what is, and tells whether that differs from its target. What
+// moves it there is started by the decision. A new kind is a new type and a row of decide's table of kinds;
+// neither the decision nor the other kinds change (A6).
+type Entity interface {
+	// Fetch rolls up the current state with respect to a target (nil: none yet).
+	Fetch(target *Target) Current
+	// HasWork tells whether the entity must be acted upon, and why.
+	HasWork(target *Target, current Current) (bool, string)
+}
+
+// RuntimeObject is one object as the runtime reports it (A2): it is only read.
+type RuntimeObject struct{ *Object }
+
+// Fetch judges the object by C5: SUCCEEDED, one of its versions is the target's, active and not
+// drifted, and there is only one active version. One that is no longer declared and was left in
+// place speaks neither for nor against stability (D10).
+func (o RuntimeObject) Fetch(target *Target) Current {
+	c := Current{Known: true}
+	if o.Orphaned {
+		c.Stable = true
+		return c
+	}
+	active, match := 0, false
+	for _, v := range o.Versions {
+		if !v.Active {
+			continue
+		}
+		active++
+		c.Active = append(c.Active, shownVersion(v.Version))
+		c.Drifted = c.Drifted || v.Drifted
+		if target != nil && v.Version == target.FullVersion && !v.Drifted {
+			match = true
+		}
+	}
+	if o.Status == ObjectFailed && o.has(target) {
+		c.Failed = o.why("FAILED")
+	}
+	c.Stable = match && active == 1 && o.Status == ObjectSucceeded
+	if !c.Stable {
+		c.Reason = o.unstable(active, match, c.Drifted)
+	}
+	return c
+}
+
+// has tells whether the object reports the target's version, active or not: only then does its
+// failure speak of the target, and not of what was there before.
+func (o RuntimeObject) has(target *Target) bool {
+	for _, v := range o.Versions {
+		if target != nil && v.Version == target.FullVersion {
+			return true
+		}
+	}
+	return false
+}
+
+// unstable says why the object is not stable.
+func (o RuntimeObject) unstable(active int, match, drifted bool) string {
+	switch {
+	case o.Status == ObjectFailed:
+		return o.why("FAILED")
+	case active == 0:
+		return o.why("not running")
+	case drifted:
+		return o.why("drifted")
+	case active > 1:
+		return o.why(fmt.Sprintf("%d active versions", active))
+	case !match:
+		return o.why("at another version")
+	}
+	for _, v := range o.Versions {
+		if v.Active && v.TargetReplicas > 0 && v.AvailableReplicas < v.TargetReplicas {
+			return o.why(fmt.Sprintf("%d of %d replicas", v.AvailableReplicas, v.TargetReplicas))
+		}
+	}
+	return o.why("not ready yet")
+}
+
+func (o RuntimeObject) why(what string) string {
+	text := o.Name + " " + what
+	if o.Message != "" {
+		text += ": " + o.Message
+	}
+	return text
+}
+
+// HasWork implements Entity: never (A2).
+func (o RuntimeObject) HasWork(*Target, Current) (bool, string) { return false, "" }
+
+// FetchObjects rolls objects up: stable when there is at least one, and every one is (C5). What is no longer
+// declared and was left in place counts neither way (D10).
+func FetchObjects(objects []Object, target *Target) Current {
+	if len(objects) == 1 && !objects[0].Orphaned { // as most often
+		return RuntimeObject{&objects[0]}.Fetch(target)
+	}
+	c := Current{Known: true, Stable: true}
+	declared := 0
+	for n := range objects {
+		if !objects[n].Orphaned {
+			declared++
+		}
+		c.join(RuntimeObject{&objects[n]}.Fetch(target))
+	}
+	if declared == 0 {
+		c.Stable, c.Reason = false, "nothing is running"
+	}
+	return c
+}
+
+// join adds the state of another part.
+func (c *Current) join(part Current) {
+	c.Active = addSorted(c.Active, part.Active)
+	c.Known, c.Stable, c.Drifted = c.Known && part.Known, c.Stable && part.Stable, c.Drifted || part.Drifted
+	if c.Failed == "" {
+		c.Failed = part.Failed
+	}
+	if c.Reason == "" {
+		c.Reason = part.Reason
+	}
+}
+
+// RollUp is the state of a channel or a service, which have no work of their own (A4), from the states of
+// its instances.
+func RollUp(parts []Current) Current {
+	if len(parts) == 1 {
+		return parts[0]
+	}
+	c := Current{Known: true, Stable: true}
+	for _, part := range parts {
+		c.join(part)
+	}
+	return c
+}
+
+// shownVersion shows a version to a person; an unknown one is "?".
+func shownVersion(v string) string {
+	if v == "" {
+		return "?"
+	}
+	return v
+}
+
+// addSorted merges versions into a sorted list without repeats.
+func addSorted(list, more []string) []string {
+	if len(list) == 0 && len(more) < 2 {
+		return more
+	}
+	for _, m := range more {
+		at := 0
+		for at < len(list) && list[at] < m {
+			at++
+		}
+		if at < len(list) && list[at] == m {
+			continue
+		}
+		list = append(list, "")
+		copy(list[at+1:], list[at:])
+		list[at] = m
+	}
+	return list
+}
+
+// ShownVersions joins active versions for a person: "v1+v2", "" for none.
+func ShownVersions(active []string) string { return strings.Join(active, "+") }
+
+// Order sorts a graph so that what is needed comes first, keeping the given order among equals.
+// A cycle is returned instead, first node repeated at its end (A1).
+func Order(nodes []string, needs func(string) []string) (order, cycle []string) {
+	const visiting, done = 1, 2
+	state := make(map[string]int, len(nodes))
+	var path []string
+	var visit func(string) bool
+	visit = func(n string) bool {
+		switch state[n] {
+		case done:
+			return true
+		case visiting:
+			for i, p := range path {
+				if p == n {
+					cycle = append(append([]string(nil), path[i:]...), n)
+				}
+			}
+			return false
+		}
+		state[n] = visiting
+		path = append(path, n)
+		for _, m := range needs(n) {
+			if !visit(m) {
+				return false
+			}
+		}
+		path = path[:len(path)-1]
+		state[n] = done
+		order = append(order, n)
+		return true
+	}
+	for _, n := range nodes {
+		if !visit(n) {
+			return nil, cycle
+		}
+	}
+	return order, nil
+}

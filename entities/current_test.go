@@ -1,0 +1,186 @@
+package entities
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+var dawn = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
+
+func running(version string, status ObjectStatus) Reading {
+	return Reading{Objects: []Object{{
+		Name: "web", Type: "fake", Status: status, Versions: []ObjectVersion{{Version: version, Active: true}},
+	}}}
+}
+
+// A channel's state, and a service's, is that of its parts.
+func TestRollUp_A4(t *testing.T) {
+	good, moved := FetchObjects(running("v1", ObjectSucceeded).Objects, &Target{FullVersion: "v1"}), FetchObjects(running("v0", ObjectPending).Objects, &Target{FullVersion: "v1"})
+	require.Equal(t, Current{Known: true, Stable: true, Active: []string{"v1"}}, RollUp([]Current{good, good}))
+	require.Equal(t, Current{Known: true, Active: []string{"v0", "v1"}, Reason: "web at another version"}, RollUp([]Current{good, moved}))
+	require.Equal(t, moved, RollUp([]Current{moved}))
+}
+
+// Objects are only read.
+func TestObjectsHaveNoWork_A2(t *testing.T) {
+	o := RuntimeObject{&running("v0", ObjectFailed).Objects[0]}
+	has, _ := o.HasWork(&Target{FullVersion: "v1"}, o.Fetch(&Target{FullVersion: "v1"}))
+	require.False(t, has)
+}
+
+// An id is one text in maps and messages, whatever a person is shown.
+func TestInstanceID(t *testing.T) {
+	only, one := Only("prod"), InstanceID{Channel: "prod", Name: "eu-1"}
+	require.Equal(t, "prod", only.String())
+	require.Equal(t, "prod/main", only.Key())
+	require.Equal(t, "prod/eu-1", one.String())
+	for _, id := range []InstanceID{only, one} {
+		text, err := id.MarshalText()
+		require.NoError(t, err)
+		var back InstanceID
+		require.NoError(t, back.UnmarshalText(text))
+		require.Equal(t, id, back)
+	}
+	for _, bad := range []string{"", "prod", "/eu", "prod/"} {
+		require.Error(t, new(InstanceID).UnmarshalText([]byte(bad)), bad)
+	}
+	require.Equal(t, []InstanceID{one, only}, SortedIDs(map[InstanceID]int{only: 1, one: 2}))
+}
+
+// A digest says what is there, never messages, times, events or links.
+func TestReadingDigest(t *testing.T) {
+	base := Reading{At: dawn, Objects: []Object{
+		{Name: "a", Type: "x", Status: ObjectSucceeded, Versions: []ObjectVersion{{Version: "v1", Active: true}, {Version: "v2"}}},
+		{Name: "b", Type: "x", Status: ObjectSucceeded},
+	}}
+	same := Reading{At: dawn.Add(time.Hour), Objects: []Object{
+		{Name: "b", Type: "x", Status: ObjectSucceeded, Message: "fine", Events: []Event{{Message: "pulled"}}, Links: []Link{{URL: "u"}}},
+		{Name: "a", Type: "x", Status: ObjectSucceeded, Versions: []ObjectVersion{{Version: "v2"}, {Version: "v1", Active: true, TargetReplicas: 3}}},
+	}}
+	require.Equal(t, base.Digest(), same.Digest())
+	require.NotEmpty(t, Reading{}.Digest())
+
+	err := func(code, message string) Reading { return Reading{Err: &ReadingError{Code: code, Message: message}} }
+	require.Equal(t, err("timeout", "after 30s").Digest(), err("timeout", "after 31s").Digest())
+	seen := map[string]bool{}
+	for _, r := range []Reading{
+		{},
+		base, err("timeout", ""), err("unreachable", ""), running("v1", ObjectSucceeded), running("v1", ObjectFailed), running("v2", ObjectSucceeded),
+		{Objects: []Object{{Name: "web", Type: "fake", Status: ObjectSucceeded, Versions: []ObjectVersion{{Version: "v1", Active: true, Drifted: true}}}}},
+		{Objects: []Object{{Name: "web", Type: "fake", Status: ObjectSucceeded, Versions: []ObjectVersion{{Version: "v1"}}}}},
+		{Objects: running("v1", ObjectSucceeded).Objects, Omitted: 1},
+	} {
+		require.False(t, seen[r.Digest()], r)
+		seen[r.Digest()] = true
+	}
+}
+
+// What an object says, and whether that is stable at v2.
+func TestObjectIsStable_C5(t *testing.T) {
+	version := func(v string, active, drifted bool) ObjectVersion {
+		return ObjectVersion{Version: v, Active: active, Drifted: drifted}
+	}
+	for _, row := range []struct {
+		name   string
+		object Object
+		want   Current
+	}{
+		{
+			"stable",
+			Object{Status: ObjectSucceeded, Versions: []ObjectVersion{version("v2", true, false)}},
+			Current{Active: []string{"v2"}, Stable: true},
+		},
+		{
+			"an old version that is not active does not count",
+			Object{Status: ObjectSucceeded, Versions: []ObjectVersion{version("v1", false, true), version("v2", true, false)}},
+			Current{Active: []string{"v2"}, Stable: true},
+		},
+		{
+			"two active versions",
+			Object{Status: ObjectSucceeded, Versions: []ObjectVersion{version("v1", true, false), version("v2", true, false)}},
+			Current{Active: []string{"v1", "v2"}, Reason: "web 2 active versions"},
+		},
+		{
+			"drifted",
+			Object{Status: ObjectSucceeded, Versions: []ObjectVersion{version("v2", true, true)}},
+			Current{Active: []string{"v2"}, Drifted: true, Reason: "web drifted"},
+		},
+		{
+			"still pending, with replicas",
+			Object{Status: ObjectPending, Versions: []ObjectVersion{{Version: "v2", Active: true, AvailableReplicas: 1, TargetReplicas: 3}}},
+			Current{Active: []string{"v2"}, Reason: "web 1 of 3 replicas"},
+		},
+		{
+			"target replicas are information only",
+			Object{Status: ObjectSucceeded, Versions: []ObjectVersion{{Version: "v2", Active: true, AvailableReplicas: 1, TargetReplicas: 3}}},
+			Current{Active: []string{"v2"}, Stable: true},
+		},
+		{
+			"an unknown version",
+			Object{Status: ObjectSucceeded, Versions: []ObjectVersion{version("", true, false)}},
+			Current{Active: []string{"?"}, Reason: "web at another version"},
+		},
+		{"absent", Object{Status: ObjectSucceeded}, Current{Reason: "web not running"}},
+		{
+			"failed at the target",
+			Object{Status: ObjectFailed, Message: "OOM", Versions: []ObjectVersion{version("v2", false, false)}},
+			Current{Failed: "web FAILED: OOM", Reason: "web FAILED: OOM"},
+		},
+		{
+			"failed at what was there before",
+			Object{Status: ObjectFailed, Message: "OOM", Versions: []ObjectVersion{version("v1", true, false)}},
+			Current{Active: []string{"v1"}, Reason: "web FAILED: OOM"},
+		},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			row.object.Name = "web"
+			row.want.Known = true
+			require.Equal(t, row.want, RuntimeObject{&row.object}.Fetch(&Target{FullVersion: "v2"}))
+		})
+	}
+}
+
+func TestOrder_A1(t *testing.T) {
+	needs := map[string][]string{"web": {"routes", "db"}, "routes": {"db"}, "db": nil, "jobs": nil}
+	order, cycle := Order([]string{"jobs", "web", "routes", "db"}, func(n string) []string { return needs[n] })
+	require.Nil(t, cycle)
+	require.Equal(t, []string{"jobs", "db", "routes", "web"}, order)
+
+	needs["db"] = []string{"web"}
+	order, cycle = Order([]string{"jobs", "web", "routes", "db"}, func(n string) []string { return needs[n] })
+	require.Nil(t, order)
+	require.Equal(t, []string{"web", "routes", "db", "web"}, cycle)
+
+	_, cycle = Order([]string{"a"}, func(string) []string { return []string{"a"} })
+	require.Equal(t, []string{"a", "a"}, cycle, "a self-requirement")
+}
+
+// An order respects every need, or there is a cycle and it is one.
+func TestOrderOfAnyGraph_A1(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		nodes := []string{"a", "b", "c", "d", "e", "f"}
+		needs := map[string][]string{}
+		for _, n := range nodes {
+			needs[n] = rapid.SliceOfNDistinct(rapid.SampledFrom(nodes), 0, 2, rapid.ID).Draw(t, n)
+		}
+		order, cycle := Order(nodes, func(n string) []string { return needs[n] })
+		if cycle != nil {
+			require.Equal(t, cycle[0], cycle[len(cycle)-1])
+			for i := range cycle[1:] {
+				require.Contains(t, needs[cycle[i]], cycle[i+1])
+			}
+			return
+		}
+		require.ElementsMatch(t, nodes, order)
+		done := map[string]bool{}
+		for _, n := range order {
+			for _, m := range needs[n] {
+				require.True(t, done[m], "%s before %s", n, m)
+			}
+			done[n] = true
+		}
+	})
+}

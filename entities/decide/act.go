@@ -1,0 +1,202 @@
+package decide
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+// act starts an apply when the instance needs one and nothing holds it. Promotion gates do not
+// hold the retries of a started target; a pause does, and so do a lease and a person's word where
+// the runtime asks for them (C10). A repair asks the checks that say so; a rollback asks nothing
+// but a lease.
+func (v *view) act(i *instance) {
+	if !v.mayAct(i) {
+		return
+	}
+	target := i.Delivery.Target
+	has, cause := i.HasWork(target, i.current)
+	timeout := v.applyTimeout(i)
+	if !has || timeout <= 0 || v.repairHeld(i) || v.tooEarly(i) || v.applyUnapproved(i) || !v.takeLease(i, *target) {
+		return
+	}
+	i.applies = true
+	v.d.Applies = append(v.d.Applies, state.ApplyOp{
+		Instance: i.ID, Target: *target, Attempt: i.Delivery.Apply.Attempts + 1, Timeout: timeout, Cause: cause,
+	})
+}
+
+// mayAct: nothing forbids an apply from the outset.
+func (v *view) mayAct(i *instance) bool {
+	d := &i.Delivery
+	return !v.changed && !i.paused && !v.mode.Drain && d.Target != nil && !d.Apply.Running && d.Failure == ""
+}
+
+// applyTimeout is how long an apply may take that begins now. None is left once the progress deadline
+// has passed: then it only waits for a last reading, and holds nothing meanwhile.
+func (v *view) applyTimeout(i *instance) time.Duration {
+	d := &i.Delivery
+	timeout, first := i.runtime.Timing.ApplyTimeout, d.Apply.First
+	switch {
+	case d.Converged:
+		return timeout
+	case first.IsZero():
+		return min(timeout, v.spec.ProgressDeadline)
+	case !d.StoppedAt.IsZero(): // the clock stands still since then
+		return min(timeout, first.Add(v.spec.ProgressDeadline).Sub(d.StoppedAt))
+	}
+	return min(timeout, first.Add(v.spec.ProgressDeadline).Sub(v.now))
+}
+
+// tooEarly holds an apply back: for the grace period after a successful one that is not visible
+// yet, for the backoff after a failed one, and, for repairs, where drift is only observed.
+func (v *view) tooEarly(i *instance) bool {
+	d := &i.Delivery
+	if d.Converged && (v.spec.Drift == entities.DriftObserve || !i.Observed.Fresh) {
+		return true
+	}
+	until := d.Apply.Next
+	if !d.Converged && d.Apply.OK {
+		until = d.Apply.Ended.Add(i.runtime.Timing.GracePeriod)
+	}
+	if v.now.Before(until) {
+		v.due(until)
+		return true
+	}
+	return false
+}
+
+// repairHeld: a repair waits for the checks that repairs ask.
+func (v *view) repairHeld(i *instance) bool {
+	if !i.Delivery.Converged || v.spec.Drift == entities.DriftObserve {
+		return false
+	}
+	held, again := false, v.out.Wanted != nil && len(v.out.Wanted.Repairs) > 0 // another instance of the channel asked already
+	for n := range v.spec.Checks {
+		c := &v.spec.Checks[n]
+		if !c.Repairs {
+			continue
+		}
+		if !again {
+			v.wanted().Repairs = append(v.wanted().Repairs, c.ID)
+		}
+		if j := v.judgeCheck(c, nil); j.Verdict != entities.Pass {
+			if !again {
+				v.reason(ReasonProgress, "not repaired yet: %s%s", j.ID, entities.Because(j.Reason))
+			}
+			held = true
+		}
+	}
+	return held
+}
+
+// takeLease tells whether an apply of the target may start as far as leases go; where it has none
+// yet, it asks for one.
+func (v *view) takeLease(i *instance, t entities.Target) bool {
+	if i.runtime.MaxApplies <= 0 {
+		return true
+	}
+	l := i.Delivery.Lease
+	if l != nil && (l.Used || l.Version != t.FullVersion || l.Runtime != i.Runtime) {
+		return false // of another apply: it is given back first
+	}
+	i.lease = true
+	if l != nil && !l.Granted.IsZero() {
+		return true
+	}
+	v.askLease(i, t)
+	j := Judgement{Kind: KindLease, ID: string(KindLease), Verdict: entities.Wait, Reason: v.of(i, fmt.Sprintf(
+		"waits for a place on %s, where %d may be applied at once", i.Runtime, i.runtime.MaxApplies))}
+	if l != nil {
+		j.Since = l.Asked
+	}
+	switch {
+	case !v.mayExplain():
+	case v.out.Next != nil:
+		v.out.Gates = append(v.out.Gates, j)
+	default:
+		v.reason(ReasonProgress, "%s", j.Reason)
+	}
+	return false
+}
+
+// askLease asks for a lease, and now and then again while it does not come.
+func (v *view) askLease(i *instance, t entities.Target) {
+	l := i.Delivery.Lease
+	op := state.LeaseOp{
+		Instance: i.ID, Runtime: i.Runtime, Version: t.FullVersion,
+		Rollback: i.RollingBack(), Limit: i.runtime.MaxApplies, Timeout: i.runtime.Timing.ApplyTimeout,
+	}
+	switch {
+	case v.mode.Drain:
+		return
+	case l == nil:
+		v.d.leases++
+		// It names the lease for good: no two applies of a service's life share one.
+		op.ID = fmt.Sprintf("service/%s/%s/%s/%s/%d", v.s.Application, v.s.Service, i.ID, t.FullVersion, v.s.LeaseCount+v.d.leases)
+	case v.now.Before(l.AskAgain()):
+		v.due(l.AskAgain())
+		return
+	default:
+		op.ID, op.Again = l.ID, true
+	}
+	v.d.Leases = append(v.d.Leases, op)
+}
+
+// returnLeases gives back leases whose applies have ended, or are not wanted any more.
+func (v *view) returnLeases() {
+	for n := range v.insts {
+		i := &v.insts[n]
+		l := i.Delivery.Lease
+		if l == nil || v.changed || i.Delivery.Apply.Running || i.lease || i.applies || v.mode.Drain && !l.Used {
+			continue
+		}
+		v.d.giveBack(i.ID, l)
+	}
+}
+
+func (d *Decision) giveBack(id entities.InstanceID, l *state.Lease) {
+	d.Leases = append(d.Leases, state.LeaseOp{Instance: id, Runtime: l.Runtime, ID: l.ID, Version: l.Version, GiveBack: true})
+}
+
+// applyUnapproved: the apply that is wanted waits for a person's word. A rollback does not.
+func (v *view) applyUnapproved(i *instance) bool {
+	version := i.Delivery.Target.FullVersion
+	if !i.runtime.ApproveApplies || i.RollingBack() || i.Approves(version) {
+		return false
+	}
+	id := applyApprovalID(v.spec.Name)
+	if r := v.release(v.turn.Holder); r != nil && r.Bypassed(v.spec.Name, id) != nil {
+		return false
+	}
+	i.asks, i.facts.WaitsApproval = true, true
+	if i.Approval.Asked.IsZero() {
+		v.note(state.Change{Kind: state.ChangeAwait, Instances: []entities.InstanceID{i.ID}, Target: i.Delivery.Target, Cause: "every apply is approved here"})
+	}
+	j := Judgement{
+		Kind: KindApproval, ID: id, Subject: state.ApplyTopic + v.spec.Name, Verdict: entities.Wait, Since: i.Approval.Asked,
+		Reason:  v.of(i, "an apply of "+version+" waits for a person's approval"),
+		Unblock: fmt.Sprintf("converge approve %s/%s %s %s", v.s.Application, v.s.Service, version, state.ApplyTopic+v.spec.Name),
+	}
+	if !v.mayExplain() {
+		return true
+	}
+	v.out.Gates = append(v.out.Gates, j)
+	if i.Delivery.Converged {
+		v.reason(ReasonProgress, "not repaired yet: %s", j.Reason)
+	}
+	return true
+}
+
+// stopAsking: no apply is wanted any more that a person's word was waited for.
+func (v *view) stopAsking() {
+	for n := range v.insts {
+		i := &v.insts[n]
+		if v.changed || i.paused || v.mode.Drain || i.asks || i.Approval.Asked.IsZero() {
+			continue
+		}
+		v.note(state.Change{Kind: state.ChangeAwait, Instances: []entities.InstanceID{i.ID}, Cause: "no apply waits for approval any more"})
+	}
+}

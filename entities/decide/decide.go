@@ -1,0 +1,339 @@
+package decide
+
+import (
+	"slices"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/maestro"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+// Mode restricts what a decision may start.
+type Mode struct {
+	// Drain: start no new work; what is running is left to end (before continue-as-new).
+	Drain bool
+}
+
+// Decide is the convergence decision. One pass looks at each channel once; a change may make another possible,
+// so that it is repeated until nothing changes (entities/loop).
+func Decide(s *state.State, now time.Time, mode Mode) *Decision {
+	return standard.decide(s, now, mode)
+}
+
+// tables are what a decision is made by: the kinds of gate, and the kinds of entity.
+type tables struct {
+	gates    []gate
+	entities []entityKind
+	steps    []step // the gates in the order in which a release passes them
+}
+
+// step is a gate at a stage.
+type step struct {
+	stage entities.Stage
+	gate  *gate
+}
+
+func newTables(gates []gate, kinds []entityKind) *tables {
+	t := &tables{gates: gates, entities: kinds}
+	for _, stage := range stages {
+		for n := range gates {
+			if slices.Contains(gates[n].at, stage) {
+				t.steps = append(t.steps, step{stage, &gates[n]})
+			}
+		}
+	}
+	return t
+}
+
+func (t *tables) decide(s *state.State, now time.Time, mode Mode) *Decision {
+	both := new(struct { // one allocation: this runs for every service at every event
+		d Decision
+		v view // one for all channels: nothing keeps it
+		// Room for the one instance that most channels have.
+		insts [1]instance
+	})
+	d, v := &both.d, &both.v
+	v.insts = both.insts[:0]
+	if s.Spec == nil {
+		return d
+	}
+	d.Channels = make([]ChannelDecision, len(s.Spec.Channels))
+	turns, known := turnsOf(s), 0
+	for n := range s.Spec.Channels {
+		*v = view{tables: t, s: s, d: d, spec: &s.Spec.Channels[n], now: now, mode: mode, insts: v.insts[:0], out: &d.Channels[n]}
+		v.turn = noTurn
+		if turns != nil {
+			v.turn = turns[n]
+		}
+		known += v.gather()
+		v.decide()
+	}
+	if known < len(s.Instances) {
+		d.orphans(s, now, mode)
+	}
+	return d
+}
+
+var noTurn = maestro.Turn{Holder: maestro.None, Newest: maestro.None, Next: maestro.None}
+
+// turnsOf asks maestro, unless every release is over and there is no turn to take.
+func turnsOf(s *state.State) []maestro.Turn {
+	open := false
+	for _, r := range s.Releases {
+		if isOpen(r, s.Spec) {
+			open = true
+			break
+		}
+	}
+	if !open {
+		return nil
+	}
+	channels := make([]maestro.Channel, len(s.Spec.Channels))
+	for n := range s.Spec.Channels {
+		c := &s.Spec.Channels[n]
+		channels[n].Name = c.Name
+		for _, cond := range c.Conditions {
+			channels[n].After = append(channels[n].After, cond.Channels...)
+			for range cond.Channels {
+				channels[n].By = append(channels[n].By, cond.ID)
+			}
+		}
+		if failed := rollbackFailed(s, c); !failed.IsZero() {
+			channels[n].Held = func(r int) bool { return s.Releases[r].At.Before(failed) }
+		} else if len(c.Checks)+len(c.Extensions)+len(c.Conditions) > 0 {
+			channels[n].Held = func(r int) bool { return refused(s.Releases[r], c) }
+		}
+	}
+	return maestro.Arrange(s.Releases, channels)
+}
+
+// isOpen tells whether a release is still to go on somewhere. In channels that are not declared it is over.
+func isOpen(r *state.Release, spec *entities.Spec) bool {
+	for n := range spec.Channels {
+		if p := r.Phases[spec.Channels[n].Name]; p != nil && !p.Phase.Over() {
+			return true
+		}
+	}
+	return false
+}
+
+// view is one channel at the moment of deciding.
+type view struct {
+	*tables
+	s       *state.State
+	d       *Decision
+	spec    *entities.ChannelSpec
+	channel *state.Channel // what is remembered of it; never nil
+	insts   []instance     // the declared ones
+	turn    maestro.Turn
+	now     time.Time
+	mode    Mode
+	paused  bool       // as a whole: no instance may move
+	pin     *state.Pin // of the channel, or nil
+	out     *ChannelDecision
+	facts   entities.Facts // of the gates; those of the instances are rolled up into them
+	changed bool           // this pass changes the channel: what follows is for the next pass
+	soaking []string       // how far the post-deployment window is, for people
+	soaked  bool           // that was said
+	said    int            // for how many instances it was said what they wait for
+}
+
+// instance is one instance of the channel at the moment of deciding.
+type instance struct {
+	*state.Instance // what is remembered of it; never nil
+	entities.Entity
+	runtime *entities.RuntimeSpec
+	current entities.Current
+	paused  bool
+	facts   entities.Facts
+	lease   bool // an apply is to start now, or would if it had a lease
+	asks    bool // an apply of the present target waits for a person's word
+	applies bool // an apply starts
+}
+
+// gather takes together what is remembered of the channel and its declared instances, and counts those of which
+// anything is.
+func (v *view) gather() (known int) {
+	v.out.Channel = v.spec.Name
+	if v.channel = v.s.Channels[v.spec.Name]; v.channel == nil {
+		v.channel = &state.Channel{}
+	}
+	if pin, ok := v.s.PinOf(v.spec.Name); ok {
+		pinned := pin // only what is pinned goes to the heap
+		v.pin = &pinned
+	}
+	if len(v.spec.Instances) == 0 {
+		_, v.paused = v.s.PauseIn(v.spec.Name)
+		return 0
+	}
+	v.paused = true
+	for n := range v.spec.Instances {
+		spec := &v.spec.Instances[n]
+		id := v.spec.ID(*spec)
+		v.insts = append(v.insts, instance{})
+		i := &v.insts[n]
+		i.Instance, i.runtime = v.s.Instances[id], v.s.Spec.Runtime(spec.Runtime)
+		if i.Instance == nil {
+			i.Instance = &state.Instance{ID: id, Runtime: spec.Runtime}
+		} else {
+			known++
+		}
+		i.Entity = v.entity(i.runtime.Kind, i.Instance)
+		i.current = i.Fetch(i.Delivery.Target)
+		_, i.paused = v.s.PauseOf(id)
+		v.paused = v.paused && i.paused
+	}
+	return known
+}
+
+func (v *view) decide() {
+	v.skipOvertaken()
+	v.clocks()
+	v.moveToPin()
+	v.judgeTargets()
+	v.admitNext()
+	v.follow()
+	for n := range v.insts {
+		v.act(&v.insts[n])
+	}
+	v.stopAsking()
+	v.returnLeases()
+	v.conclude()
+	v.d.wakeBy(v.out.Due)
+}
+
+// change is a change of the channel: what follows from it is for the next pass.
+func (v *view) change(c state.Change) {
+	v.note(c)
+	v.changed = true
+}
+
+// note is a change that holds up nothing else in this pass.
+func (v *view) note(c state.Change) {
+	c.Channel = v.spec.Name
+	v.d.Changes = append(v.d.Changes, c)
+}
+
+func (v *view) due(t time.Time) {
+	if v.out.Due.IsZero() || t.Before(v.out.Due) {
+		v.out.Due = t
+	}
+}
+
+func (v *view) release(index int) *state.Release {
+	if index == maestro.None {
+		return nil
+	}
+	return v.s.Releases[index]
+}
+
+// fleet tells whether the channel has several instances, so that each is shown by its name.
+func (v *view) fleet() bool { return len(v.insts) > 1 }
+
+// skipOvertaken ends pending releases that are older than what entered here.
+func (v *view) skipOvertaken() {
+	for _, n := range v.turn.Skips {
+		v.note(state.Change{
+			Kind: state.ChangeSkip, Release: v.s.Releases[n].ID,
+			Cause: v.release(v.turn.Newest).FullVersion + " entered instead",
+		})
+	}
+}
+
+// clocks stop the progress deadlines of what stands still, and let them go on (A23).
+func (v *view) clocks() {
+	stop, start := state.Change{Kind: state.ChangeStopClock}, state.Change{Kind: state.ChangeStartClock}
+	for n := range v.insts {
+		i := &v.insts[n]
+		switch still := i.standsStill(); {
+		case still && i.deadlineRuns():
+			stop.Instances = append(stop.Instances, i.ID)
+		case !still && !i.Delivery.StoppedAt.IsZero():
+			start.Instances = append(start.Instances, i.ID)
+		}
+	}
+	window := !v.channel.StableSince.IsZero()
+	stop.Window = window && v.paused && v.channel.StoppedAt.IsZero()
+	start.Window = window && !v.paused && !v.channel.StoppedAt.IsZero()
+	if len(stop.Instances) > 0 || stop.Window {
+		v.note(stop)
+	}
+	if len(start.Instances) > 0 || start.Window {
+		v.change(start) // the clock is wrong until then
+	}
+}
+
+// deadlineRuns: a target is under way, and its clock was not stopped.
+func (i *instance) deadlineRuns() bool {
+	d := &i.Delivery
+	return d.Target != nil && !d.Converged && !d.Apply.First.IsZero() && d.StoppedAt.IsZero()
+}
+
+// standsStill: the progress deadline does not run, because of a pause, or because the next attempt
+// waits for a lease or for a person's word (A23).
+func (i *instance) standsStill() bool {
+	l := i.Delivery.Lease
+	return i.paused || l != nil && l.Granted.IsZero() || !i.Approval.Asked.IsZero()
+}
+
+// unknown: nothing is known of what runs here, though it could be.
+func (i *instance) unknown() bool {
+	return observable(i.runtime, i.Instance) && (i.Observed.Reading.Err != nil || i.Observed.Digest == "")
+}
+
+// conclude reads the status off the facts and writes down the reasons.
+func (v *view) conclude() {
+	var one [1]entities.Facts
+	all := one[:]
+	if len(v.insts) != 1 {
+		all = make([]entities.Facts, len(v.insts))
+	}
+	for n := range v.insts {
+		all[n] = v.insts[n].conclude()
+	}
+	f := v.facts.RollUp(all)
+	f.Paused = v.paused
+	for n := range v.out.Gates {
+		j := &v.out.Gates[n]
+		f.Blocked = f.Blocked || j.Verdict == entities.Fail
+		f.Waits = f.Waits || j.Verdict != entities.Pass
+	}
+	v.out.Status = entities.StatusOf(f)
+	if v.fleet() && v.turn.Holder != maestro.None && v.out.Status == entities.StatusConverged {
+		v.out.Status = entities.StatusPaused // all that is left to move is paused
+	}
+	switch {
+	case len(v.insts) == 1:
+		v.out.Current = v.insts[0].current
+	case v.fleet():
+		v.concludeFleet(all)
+	}
+	v.explain()
+}
+
+func (i *instance) conclude() entities.Facts {
+	d, f := &i.Delivery, &i.facts
+	f.Paused, f.Failed = i.paused, d.Failure != ""
+	if b := d.Rollback; b != nil {
+		f.RollbackFailed = !b.Failed.IsZero()
+		f.RolledBack = d.Converged
+		f.RollingBack = !f.RollbackFailed && !f.RolledBack
+	}
+	f.Unknown = i.unknown()
+	f.Converging = d.Target != nil && !d.Converged && i.Approval.Asked.IsZero()
+	f.Degraded = d.Converged && i.current.Known && !i.current.Stable
+	return *f
+}
+
+// concludeFleet says of each instance what it is doing, and rolls up what runs.
+func (v *view) concludeFleet(facts []entities.Facts) {
+	v.out.Instances = make([]InstanceDecision, len(v.insts))
+	parts := make([]entities.Current, len(v.insts))
+	for n := range v.insts {
+		i := &v.insts[n]
+		parts[n] = i.current
+		v.out.Instances[n] = InstanceDecision{ID: i.ID, Status: entities.StatusOf(facts[n]), Current: i.current}
+	}
+	v.out.Current = entities.RollUp(parts)
+}

@@ -1,0 +1,241 @@
+package decide
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/maestro"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+// This file makes the delivery decision: which targets a release sets once it may enter.
+
+// admitNext answers: may the release next in line enter now? A target is set only when an apply
+// can start; everything that holds it is a judgement that `explain` shows.
+func (v *view) admitNext() {
+	next := v.release(v.turn.Next)
+	if next == nil {
+		return
+	}
+	v.out.Next = next
+	p := v.pass(next)
+	v.out.Gates = p.gates
+	switch {
+	case v.changed || v.paused || !p.clear:
+	case v.mode.Drain:
+		v.wait(KindDrain, next.FullVersion+" enters once the workflow has continued as new")
+	default:
+		v.enter(next)
+	}
+}
+
+// enter sets the targets of a release, once it is sure that there is something to deliver.
+func (v *view) enter(next *state.Release) {
+	var moves []*instance
+	unchanged, paused, rendering := "", "", false
+	for n := range v.insts {
+		i := &v.insts[n]
+		if next.Payloads[i.ID] == "" {
+			continue
+		}
+		switch why, known := v.unchanged(i, next); {
+		case i.paused && why == "":
+			paused = i.ID.Name
+		case !known:
+			v.render(i, next)
+			rendering = true
+		case why != "":
+			unchanged = why
+		default:
+			moves = append(moves, i)
+		}
+	}
+	switch {
+	case rendering:
+		v.wait(KindRender, "rendering "+next.FullVersion)
+	case len(moves) > 0:
+		v.depart(next, moves)
+	case paused != "":
+		v.wait(KindPaused, paused+" is paused, and nothing else is to move")
+	default:
+		v.change(state.Change{Kind: state.ChangeUnchanged, Release: next.ID, Instances: v.ids(), Cause: unchanged})
+	}
+}
+
+// unchanged says why a release has nothing to deliver to an instance, or "". Not known: it is to be rendered first.
+func (v *view) unchanged(i *instance, r *state.Release) (why string, known bool) {
+	d := &i.Delivery
+	there := d.Target != nil && d.Converged
+	same := there && r.Config() && v.atVersion(i, r.Version)
+	switch {
+	case there && i.IsAt(r) && i.current.Stable:
+		return "already there", true
+	case same && r.Present[i.ID].FullVersion != d.Target.FullVersion:
+		return "", false
+	case same && r.Present[i.ID].Payload == d.Target.Payload:
+		return "the change does not touch this channel", true
+	}
+	return "", true
+}
+
+// render asks what a config release renders to under the version that is there.
+func (v *view) render(i *instance, r *state.Release) {
+	v.d.Renders = append(v.d.Renders, state.RenderOp{Instance: i.ID, Release: r.ID, Present: i.Delivery.Target.FullVersion})
+}
+
+// follows tells whether an instance is where a release wants it: at its target, or untouched by it.
+func (v *view) follows(i *instance, r *state.Release) bool {
+	if i.IsAt(r) {
+		return true
+	}
+	why, known := v.unchanged(i, r)
+	return known && why != ""
+}
+
+// atVersion: what is here is of that version, under whichever configuration. Where it is not, a
+// config release brings the version itself, which an earlier release may have failed to bring.
+func (v *view) atVersion(i *instance, version string) bool {
+	for _, r := range v.s.Releases {
+		if r.FullVersion == i.Delivery.Target.FullVersion && r.Version == version {
+			return true
+		}
+	}
+	return false
+}
+
+// depart sets the targets once an apply can start at once: with the runtimes' answers, where those are asked
+// before; with a lease, where applies are bounded; and after one last evaluation of everything outside.
+func (v *view) depart(next *state.Release, insts []*instance) {
+	promote := state.Change{Kind: state.ChangePromote, Release: next.ID, Cause: promotion(next)}
+	for _, i := range insts {
+		promote.Moves = append(promote.Moves, state.Move{Instance: i.ID, Target: next.Target(i.ID)})
+	}
+	if !v.answered(next, insts, promote.Moves) {
+		return
+	}
+	if v.preflightPaused(next) || !v.takeLease(insts[0], promote.Moves[0].Target) || !v.preflight(next) {
+		return
+	}
+	v.change(promote)
+}
+
+// follow sets the target of the release in progress where it was not set with the others, because a pause held
+// the instance, or it came later.
+func (v *view) follow() {
+	r := v.release(v.turn.Holder)
+	if r == nil || v.changed || v.pin != nil || v.mode.Drain {
+		return
+	}
+	c := state.Change{Kind: state.ChangeTarget, Release: r.ID, Cause: promotion(r)}
+	for n := range v.insts {
+		i := &v.insts[n]
+		if r.Payloads[i.ID] == "" || i.paused || i.Delivery.Apply.Running || i.IsAt(r) {
+			continue
+		}
+		switch why, known := v.unchanged(i, r); {
+		case !known:
+			v.render(i, r)
+		case why == "":
+			c.Moves = append(c.Moves, state.Move{Instance: i.ID, Target: r.Target(i.ID)})
+		}
+	}
+	if len(c.Moves) > 0 {
+		v.change(c)
+	}
+}
+
+// answered tells whether all exit-code runtimes were asked about the version before it becomes the target (C7), and
+// adds what they answered. An answer is good for one poll interval, since a pause may have come between; in a fleet
+// for as long as another may take besides, and while others are still to come.
+func (v *view) answered(next *state.Release, insts []*instance, moves []state.Move) bool {
+	if next.Bypassed(v.spec.Name, string(KindAsked)) != nil {
+		return true
+	}
+	others := false
+	for n, i := range insts {
+		others = others || v.fleet() && v.awaits(i, moves[n].Target)
+	}
+	all := true
+	for n, i := range insts {
+		if i.runtime.Mode == entities.FetchExitCode {
+			all = v.answer(i, &moves[n], others) && all
+		}
+	}
+	return all
+}
+
+// awaits: an answer about the target is still to come, or is to be asked for again a little later.
+func (v *view) awaits(i *instance, t entities.Target) bool {
+	a := i.Observed.Asked
+	return i.runtime.Mode == entities.FetchExitCode && a != nil && a.Target.Same(t) &&
+		(a.Running || a.Reading.Err != nil && v.now.Before(v.askedAgain(i)))
+}
+
+func (v *view) askedAgain(i *instance) time.Time {
+	return i.Observed.Asked.Reading.At.Add(i.runtime.Timing.RetryBackoff)
+}
+
+// answer adds what the runtime of an instance answered, or asks it. Others: it is not the only one that is waited for.
+func (v *view) answer(i *instance, m *state.Move, others bool) bool {
+	a := i.Observed.Asked
+	asked := a != nil && a.Target.Same(m.Target)
+	limit := i.runtime.Timing.PollInterval
+	if v.fleet() {
+		limit += i.runtime.Timing.FetchTimeout
+	}
+	switch {
+	case !asked, !a.Running && a.Reading.Err == nil && !others && v.now.Sub(a.Reading.At) > limit:
+		v.d.Asks = append(v.d.Asks, state.AskOp{Instance: i.ID, Target: m.Target})
+		if v.mayExplain() {
+			v.wait(KindAsked, v.of(i, "asking the runtime about "+m.Target.FullVersion))
+		}
+	case a.Running && v.mayExplain():
+		v.wait(KindAsked, v.of(i, "asking the runtime about "+m.Target.FullVersion))
+	case a.Running:
+	case a.Reading.Err != nil:
+		again := v.askedAgain(i)
+		if !v.now.Before(again) {
+			v.d.Asks = append(v.d.Asks, state.AskOp{Instance: i.ID, Target: m.Target})
+		} else {
+			v.due(again)
+		}
+		if !v.mayExplain() {
+			break
+		}
+		v.out.Gates = append(v.out.Gates, Judgement{
+			Kind: KindAsked, ID: string(KindAsked), Verdict: entities.Error,
+			Reason: v.of(i, a.Reading.Err.Message), Since: a.Reading.At, Next: again,
+		})
+	default:
+		m.Reading = &a.Reading
+		return true
+	}
+	return false
+}
+
+func promotion(r *state.Release) string { return fmt.Sprintf("release %s by %s", r.FullVersion, r.By) }
+
+// ids of all instances of the channel.
+func (v *view) ids() []entities.InstanceID {
+	out := make([]entities.InstanceID, len(v.insts))
+	for n := range v.insts {
+		out[n] = v.insts[n].ID
+	}
+	return out
+}
+
+// wait says what the release that enters waits for.
+func (v *view) wait(kind Kind, reason string) {
+	v.out.Gates = append(v.out.Gates, Judgement{Kind: kind, ID: string(kind), Verdict: entities.Wait, Reason: reason})
+}
+
+// refused: a check, an extension or a person said no for good, and nobody let the release pass it. It waits on,
+// but does not hold up a newer one that may come (B10).
+func refused(r *state.Release, c *entities.ChannelSpec) bool {
+	p := r.Phases[c.Name]
+	if p == nil || p.Phase != maestro.Pending {
+		return false
+	}
+	return refusedByCheck(r, p, c) || refusedByExtension(r, c) || r.RejectedIn(c)
+}

@@ -1,0 +1,89 @@
+package decide
+
+import (
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+// This file holds approvals: people's words on a release, by topic (A14), and on every single apply
+// where a runtime asks for that (C10). A person is waited for once all that comes before passes.
+
+func approvalID(topic string) string { return string(KindApproval) + "/" + topic }
+
+// applyApprovalID is the id under which the approval of an apply is judged.
+func applyApprovalID(channel string) string { return approvalID(state.ApplyTopic + channel) }
+
+func judgeApprovals(p *admission, _ entities.Stage) {
+	before, since := p.clear, p.since()
+	for _, c := range p.spec.Approvals() {
+		j := p.judgeApproval(c)
+		if j.Verdict == entities.Wait && j.Since.Before(since) {
+			j.Since = since
+		}
+		p.addApproval(j, before)
+	}
+	if !p.approvesApplies() {
+		return
+	}
+	j := Judgement{Kind: KindApproval, ID: applyApprovalID(p.spec.Name), Subject: state.ApplyTopic + p.spec.Name, Verdict: entities.Pass}
+	for n := range p.insts {
+		i := &p.insts[n]
+		switch {
+		case !i.runtime.ApproveApplies:
+		case !i.Approves(p.release.FullVersion):
+			j.Verdict, j.Since, j.Reason = entities.Wait, since, "every apply is approved here, by anybody"
+		case j.Verdict == entities.Pass:
+			j.Since, j.Reason = i.Approval.Given.At, "approved by "+i.Approval.Given.Who.Name
+		}
+	}
+	p.addApproval(j, before)
+}
+
+// approvesApplies tells whether every apply of some instance of the channel is approved by a person.
+func (v *view) approvesApplies() bool {
+	for n := range v.insts {
+		if v.insts[n].runtime.ApproveApplies {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *admission) addApproval(j Judgement, before bool) {
+	p.add(j)
+	if p.gates[len(p.gates)-1].Verdict == entities.Wait && before {
+		p.facts.WaitsApproval = true
+	}
+}
+
+// judgeApproval passes when enough distinct people who may approve have done so.
+func (p *admission) judgeApproval(c entities.Condition) Judgement {
+	t := p.release.Tally(c)
+	j := Judgement{
+		Kind: KindApproval, ID: c.ID, Subject: c.Topic, Verdict: entities.Wait, Since: t.Since, Reason: p.s.TallyText(p.release, c),
+		Have: p.s.ShownPeople(p.release, t.Have), Need: t.Need,
+	}
+	switch {
+	case t.Rejected != nil:
+		j.Verdict, j.Code = entities.Fail, CodeRejected
+	case t.Given():
+		j.Verdict = entities.Pass
+	}
+	return j
+}
+
+func unblockApproval(v *view, j *Judgement, r *state.Release) string {
+	if j.Verdict != entities.Wait {
+		return ""
+	}
+	return v.command("approve", r, j.Subject)
+}
+
+// approvals lists those that can be bypassed.
+func approvals(v *view, entered bool) []string {
+	out := conditions(entities.ManualApproval)(v, entered)
+	if v.approvesApplies() {
+		out = append(out, applyApprovalID(v.spec.Name))
+	}
+	return out
+}

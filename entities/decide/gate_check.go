@@ -1,0 +1,184 @@
+package decide
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+// This file holds checks: what is evaluated outside of the state, protections (A19, A20) and conditions
+// on other services (D20–D22). A decision says which are to be evaluated now; nobody is asked while
+// something cheaper holds a release anyway.
+
+// checks adds the judgements of the checks whose first stage this is.
+func (p *admission) checks(stage entities.Stage) {
+	for n := range p.spec.Checks {
+		c := &p.spec.Checks[n]
+		if c.Before() != stage {
+			continue
+		}
+		j := p.judgeCheck(c, p.release)
+		if p.asked {
+			p.want(c, p.release.ID)
+		} else {
+			j = notAsked(KindCheck, c.ID, "evaluated")
+		}
+		p.add(j)
+	}
+}
+
+// notAsked is the judgement on what is asked only once everything before it passes: it says nothing of the
+// release yet.
+func notAsked(kind Kind, id, what string) Judgement {
+	return Judgement{Kind: kind, ID: id, Verdict: entities.Wait, Code: CodeNotAsked, Reason: what + " once what comes before passes"}
+}
+
+// judgeCheck gives the verdict of the newest reading of a check, if it is of this release and under
+// today's definition. Of a release that is nil: of a repair.
+func (v *view) judgeCheck(c *entities.Check, r *state.Release) Judgement {
+	st := v.channel.Reading(v.s.Evaluation(v.spec, c, r))
+	if st == nil {
+		return Judgement{Kind: KindCheck, ID: c.ID, Verdict: entities.Wait, Reason: "not evaluated yet"}
+	}
+	j := Judgement{Kind: KindCheck, ID: c.ID, Verdict: st.Verdict, Reason: st.Reason, Since: st.Since, Next: st.Next}
+	if st.Verdict == entities.Error && st.Errors > 1 {
+		j.Reason += "; " + ordinal(st.Errors) + " failure"
+	}
+	return j
+}
+
+func unblockCheck(v *view, j *Judgement, r *state.Release) string {
+	if j.Verdict != entities.Fail {
+		return ""
+	}
+	return "release a version that passes, or: " + v.command("bypass", r, v.spec.Name, j.ID, "--reason …")
+}
+
+// wanted is what the gates of the channel want to be evaluated, made when it is first spoken of.
+func (v *view) wanted() *state.Wanted {
+	if v.out.Wanted == nil {
+		v.out.Wanted = &state.Wanted{}
+	}
+	return v.out.Wanted
+}
+
+// want says that a check is to be evaluated now for a release.
+func (v *view) want(c *entities.Check, release string) {
+	w := v.wanted()
+	if release != w.Release {
+		w.Checks, w.Release = nil, release
+	}
+	w.Checks = append(w.Checks, c.ID)
+}
+
+// checks lists those that can be bypassed: all before the release enters, then those that can still fail it.
+func checks(v *view, entered bool) []string {
+	var out []string
+	for n := range v.spec.Checks {
+		c := &v.spec.Checks[n]
+		fails := c.Asked(entities.Deployment)
+		if !entered || c.Asked(entities.PostDeployment) != nil || fails != nil && fails.Fails {
+			out = append(out, c.ID)
+		}
+	}
+	return out
+}
+
+func refusedByCheck(r *state.Release, p *state.PhaseState, c *entities.ChannelSpec) bool {
+	for n := range c.Checks {
+		check := &c.Checks[n]
+		if slices.Contains(p.Refused, check.ID) && check.Before() != "" && r.Bypassed(c.Name, check.ID) == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// preflightHolds is for how long the readings of a preflight stand for the present moment: the
+// decision that follows it, and no later one.
+const preflightHolds = 2 * time.Second
+
+// preflight tells whether everything outside has just been evaluated and lets the release pass; else it
+// starts that: right before a target is set everything outside that holds the release is evaluated once more, so
+// that an alert that began to fire a moment ago is seen (A10). Where nothing outside is asked, there is none.
+func (v *view) preflight(next *state.Release) bool {
+	var all []entities.Evaluation
+	for n := range v.spec.Checks {
+		c := &v.spec.Checks[n]
+		if c.Before() != "" && next.Bypassed(v.spec.Name, c.ID) == nil {
+			all = append(all, v.s.Evaluation(v.spec, c, next))
+		}
+	}
+	return len(all) == 0 || v.evaluatedAgain(state.PreflightOp{Channel: v.spec.Name, Release: next.ID, Checks: all})
+}
+
+// preflightPaused: the last preflight did not pass, and the next one comes a little later. Nothing is
+// held meanwhile.
+func (v *view) preflightPaused(next *state.Release) bool {
+	p := v.channel.Preflight
+	if p == nil || p.Running || p.Release != next.ID || p.Window || !v.now.Before(p.Next) || v.wanted().Release != next.ID {
+		return false // the last: no check is declared any more
+	}
+	v.due(p.Next)
+	v.wait(KindPreflight, "did not pass a moment ago")
+	j := &v.out.Gates[len(v.out.Gates)-1]
+	j.Since, j.Next = p.Done, p.Next
+	return true
+}
+
+// evaluatedAgain tells whether the checks of a preflight have just been evaluated; else it starts that, one
+// preflight at a time per channel, and says so among the gates. The gates are judged by what it reads.
+func (v *view) evaluatedAgain(op state.PreflightOp) bool {
+	p := v.channel.Preflight
+	same := p != nil && p.Release == op.Release && !p.Window
+	if same && covers(p, op, v.now) {
+		return true
+	}
+	names := make([]string, len(op.Checks))
+	for n, e := range op.Checks {
+		names[n] = e.ID
+	}
+	v.wait(KindPreflight, "evaluates once more "+strings.Join(names, ", "))
+	switch {
+	case p != nil && p.Running:
+	case same && v.now.Before(p.Next):
+		v.due(p.Next)
+		v.out.Gates[len(v.out.Gates)-1].Next = p.Next
+	case !v.mode.Drain:
+		v.d.Preflights = append(v.d.Preflights, op)
+	}
+	return false
+}
+
+// covers: all of these checks were just evaluated, under today's rules, and all passed.
+func covers(p *state.Preflight, op state.PreflightOp, now time.Time) bool {
+	if p.Running || now.Before(p.Done) || now.Sub(p.Done) > preflightHolds || !p.Next.IsZero() {
+		return false
+	}
+	for _, e := range op.Checks {
+		if !slices.Contains(p.Read, e.ID+"@"+e.Definition) {
+			return false
+		}
+	}
+	return true
+}
+
+// ordinal writes 1st, 2nd, 3rd, 4th, 11th, 21st.
+func ordinal(n int) string {
+	end := "th"
+	if n%100 < 11 || n%100 > 13 {
+		switch n % 10 {
+		case 1:
+			end = "st"
+		case 2:
+			end = "nd"
+		case 3:
+			end = "rd"
+		}
+	}
+	return fmt.Sprintf("%d%s", n, end)
+}

@@ -1,0 +1,129 @@
+package decide
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+// This file holds extensions: commands of the user's that run once per release at a stage, and hold
+// what comes after until they have succeeded (A21).
+
+func extensionID(name string) string { return string(KindExtension) + "/" + name }
+
+// extensions adds the judgements of the extensions of a stage, and starts those whose turn it is: each after
+// those it names.
+func (p *admission) extensions(stage entities.Stage) {
+	if len(p.spec.Extensions) == 0 {
+		return
+	}
+	ready := p.clear && !p.changed && !p.paused
+	for n := range p.spec.Extensions {
+		if e := &p.spec.Extensions[n]; e.Stage == stage {
+			p.add(p.judgeExtension(p.release, e, ready))
+		}
+	}
+}
+
+func (v *view) judgeExtension(r *state.Release, e *entities.Extension, ready bool) Judgement {
+	j := Judgement{Kind: KindExtension, ID: extensionID(e.Name), Subject: e.Name, Verdict: entities.Wait}
+	if r.Bypassed(v.spec.Name, j.ID) != nil {
+		return j // it need not run
+	}
+	st := r.Extensions[e.RunKey()]
+	elsewhere := ""
+	if st != nil {
+		j.Since = st.Since
+		if st.Channel != v.spec.Name && st.Channel != "" {
+			j.Elsewhere = st.Channel
+			elsewhere = ", for " + st.Channel
+		}
+	}
+	switch {
+	case st != nil && st.Done:
+		j.Verdict, j.Reason = entities.Pass, "succeeded"+elsewhere
+	case st != nil && st.Failed:
+		j.Verdict, j.Reason = entities.Fail, "failed "+entities.Times(st.Attempts)+entities.Because(st.Err)+elsewhere
+	case st != nil && st.Running:
+		j.Reason = fmt.Sprintf("runs, attempt %d%s", st.Attempts+1, elsewhere)
+	case st != nil && v.now.Before(st.Next):
+		j.Reason, j.Next = "failed "+entities.Times(st.Attempts)+entities.Because(st.Err), st.Next
+		if ready {
+			v.due(st.Next)
+		}
+	case !ready:
+		return notAsked(KindExtension, j.ID, "runs")
+	default:
+		j.Reason = v.startExtension(r, e)
+	}
+	return j
+}
+
+func unblockExtension(v *view, j *Judgement, r *state.Release) string {
+	if j.Verdict != entities.Fail {
+		return ""
+	}
+	return v.command("retry", r)
+}
+
+// startExtension starts an extension unless something comes first, and says what.
+func (v *view) startExtension(r *state.Release, e *entities.Extension) string {
+	op := state.ExtensionOp{Channel: v.spec.Name, Release: r.ID, Extension: *e, Attempt: 1}
+	if st := r.Extensions[e.RunKey()]; st != nil {
+		op.Attempt = st.Attempts + 1
+	}
+	switch missing := v.missing(r, e); {
+	case len(missing) > 0:
+		return "runs after " + strings.Join(missing, ", ")
+	case v.mode.Drain:
+		return "runs once the workflow has continued as new"
+	}
+	for n := range v.d.Extensions { // another channel that shares it starts it in this very moment
+		if o := &v.d.Extensions[n]; o.Release == r.ID && o.Extension.RunKey() == e.RunKey() {
+			return "runs for " + o.Channel
+		}
+	}
+	v.d.Extensions = append(v.d.Extensions, op)
+	return "starts"
+}
+
+// missing are the extensions that must have succeeded first, and have not.
+func (v *view) missing(r *state.Release, e *entities.Extension) []string {
+	var out []string
+	for n := range v.spec.Extensions {
+		first := &v.spec.Extensions[n]
+		if !slices.Contains(e.After, first.Name) {
+			continue
+		}
+		st := r.Extensions[first.RunKey()]
+		if (st == nil || !st.Done) && r.Bypassed(v.spec.Name, extensionID(first.Name)) == nil {
+			out = append(out, first.Name)
+		}
+	}
+	return out
+}
+
+// extensions lists those that can be bypassed: all before the release enters, then those that come after.
+func extensions(v *view, entered bool) []string {
+	var out []string
+	for n := range v.spec.Extensions {
+		if e := &v.spec.Extensions[n]; !entered || e.Stage == entities.PostDeployment {
+			out = append(out, extensionID(e.Name))
+		}
+	}
+	return out
+}
+
+func refusedByExtension(r *state.Release, c *entities.ChannelSpec) bool {
+	for n := range c.Extensions {
+		e := &c.Extensions[n]
+		st := r.Extensions[e.RunKey()]
+		if e.Stage != entities.PostDeployment && st != nil && st.Failed && r.Bypassed(c.Name, extensionID(e.Name)) == nil {
+			return true
+		}
+	}
+	return false
+}

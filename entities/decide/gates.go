@@ -1,0 +1,255 @@
+package decide
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/maestro"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+// Kind is a kind of gate: something that a release must pass on its way into a channel.
+type Kind string
+
+// The kinds of gate. Each is a row of the table below, and a file of its own where it takes more than a few lines.
+const (
+	KindInProgress    Kind = "in-progress"    // another release or apply is under way in the channel
+	KindReading       Kind = "reading"        // what is there must be known (D17)
+	KindRollback      Kind = "rollback"       // a rollback is under way, or failed
+	KindPin           Kind = "pin"            // the channel is pinned (A17)
+	KindChannelStable Kind = "channel-stable" // the release has succeeded in other channels (A8)
+	KindUnknown       Kind = "unknown"        // a condition of a kind that this version does not know
+	KindUpstream      Kind = "upstream"       // a channel further up will not let it come
+	KindCheck         Kind = "check"          // a protection, or a condition on another service (A19–A20, D20–D22)
+	KindExtension     Kind = "extension"      // a command has run (A21)
+	KindApproval      Kind = "approval"       // people have approved it, or its apply (A14, C10)
+	KindPaused        Kind = "paused"         // what is left to move is paused
+	KindDrain         Kind = "drain"          // the workflow is about to continue as new
+	KindRender        Kind = "render"         // what a config release would change is being rendered
+	KindAsked         Kind = "asked"          // an exit-code runtime is asked before (C7)
+	KindPreflight     Kind = "preflight"      // everything outside is evaluated once more (A10)
+	KindLease         Kind = "lease"          // a place among the applies of the runtime (C10)
+)
+
+// gate is a row of the table: how a kind of gate is judged, and what may be done about it.
+type gate struct {
+	kind Kind
+	// id of its judgements: "approval/NAME", "NAME" as it is declared, or the kind alone.
+	id string
+	// at are the stages at which it is judged, in the order of stages; none: right before the target is set.
+	at []entities.Stage
+	// judge adds the judgements of a stage.
+	judge func(p *admission, at entities.Stage)
+	// bypassable: a person can let one release pass it (A15). Nobody's word makes room where something is going
+	// on, holds a lease, unpins, or undoes a rollback.
+	bypassable bool
+	// sticky: once it has passed it passes for good, so that no preflight evaluates it again.
+	sticky bool
+	// repairs: a repair of drift asks it too, where it is declared to.
+	repairs bool
+	// plain: its reason says what is judged, so that a line about it goes without the id.
+	plain bool
+	// bypassed lists the ids of a channel that a release can be let pass; nil: the kind alone, where it applies.
+	bypassed func(v *view, entered bool) []string
+	// unblock is what a person can do about a judgement that does not pass; nil: nothing by a command.
+	unblock func(v *view, j *Judgement, r *state.Release) string
+}
+
+// The stages around those that a check or an extension can be declared at.
+const (
+	atEntry    entities.Stage = "entry" // before anything that costs something to know is asked
+	atApproval entities.Stage = "approval"
+)
+
+// stages in the order in which a release passes them.
+var stages = [...]entities.Stage{atEntry, entities.PreApproval, atApproval, entities.PostApproval, entities.Deployment}
+
+var declaredStages = []entities.Stage{entities.PreApproval, entities.PostApproval, entities.Deployment}
+
+// gates is the table; within a stage they are judged in its order.
+var gates = [...]gate{
+	{kind: KindInProgress, id: "in-progress", at: []entities.Stage{atEntry}, judge: judgeInProgress, plain: true},
+	{kind: KindReading, id: "reading", at: []entities.Stage{atEntry}, judge: judgeReading, bypassable: true, plain: true, bypassed: whereObservable},
+	{kind: KindRollback, id: "rollback", at: []entities.Stage{atEntry}, judge: judgeRollback, plain: true, unblock: unblockRollback},
+	{kind: KindPin, id: "pin", at: []entities.Stage{atEntry}, judge: judgePin, plain: true, unblock: unblockPin},
+	{kind: KindChannelStable, id: "channel-stable/CHANNEL", at: []entities.Stage{atEntry}, judge: judgeChannelsStable, bypassable: true, sticky: true, plain: true, bypassed: conditions(entities.ChannelStable), unblock: unblockRetry},
+	{kind: KindUnknown, id: "KIND/NAME", at: []entities.Stage{atEntry}, judge: judgeUnknown, bypassable: true, bypassed: unknownConditions},
+	{kind: KindUpstream, id: "upstream", at: []entities.Stage{atEntry}, judge: judgeUpstream, bypassable: true, sticky: true, plain: true, bypassed: whereStuck, unblock: unblockRetry},
+	{kind: KindCheck, id: "NAME", at: declaredStages, judge: (*admission).checks, bypassable: true, repairs: true, bypassed: checks, unblock: unblockCheck},
+	{kind: KindExtension, id: "extension/NAME", at: declaredStages, judge: (*admission).extensions, bypassable: true, sticky: true, bypassed: extensions, unblock: unblockExtension},
+	{kind: KindApproval, id: "approval/TOPIC", at: []entities.Stage{atApproval}, judge: judgeApprovals, bypassable: true, sticky: true, bypassed: approvals, unblock: unblockApproval},
+	{kind: KindPaused, id: "paused", plain: true},
+	{kind: KindDrain, id: "drain", plain: true},
+	{kind: KindRender, id: "render", plain: true},
+	{kind: KindAsked, id: "asked", bypassable: true, plain: true, bypassed: whereAsked},
+	{kind: KindPreflight, id: "preflight", plain: true},
+	{kind: KindLease, id: "lease", plain: true},
+}
+
+// Code tells judgements apart where the verdict does not: nobody reads a reason for it.
+type Code string
+
+// The codes of judgements. Most have none.
+const (
+	CodeNotAsked Code = "not-asked" // something before it does not pass, so that it says nothing yet
+	CodeBypassed Code = "bypassed"  // a person let the release pass it
+	CodeRejected Code = "rejected"  // a person rejected the release
+)
+
+// Judgement is the verdict on one gate, with its reason and, where known, when it may change.
+type Judgement struct {
+	Kind    Kind
+	ID      string
+	Subject string // what it is about within its kind: an approval's topic, an extension's name
+	Verdict entities.Verdict
+	Code    Code
+	Reason  string // for people
+	Since   time.Time
+	Next    time.Time // when it may next change by itself
+	Unblock string    // what a person can do
+	// Have are the people who approved, and Need is how many it takes.
+	Have []string
+	Need int
+	// Elsewhere is the channel that a shared extension ran for, when that is another one.
+	Elsewhere string
+	// Bypassable: a person can let the release pass it. Plain: the reason says what is judged.
+	Bypassable, Plain bool
+}
+
+func (t *tables) gate(kind Kind) *gate {
+	for n := range t.gates {
+		if t.gates[n].kind == kind {
+			return &t.gates[n]
+		}
+	}
+	return &gate{kind: kind, id: string(kind)}
+}
+
+// line says what a judgement says by itself, with its id where the reason does not tell what is judged.
+func (v *view) line(j Judgement) string {
+	if v.gate(j.Kind).plain {
+		return j.Reason
+	}
+	return j.ID + entities.Because(j.Reason)
+}
+
+// admission is one release on its way through the gates of one channel.
+type admission struct {
+	*view
+	row     *gate // that is being judged
+	release *state.Release
+	gates   []Judgement
+	clear   bool // all judgements so far pass
+	asked   bool // the preconditions hold: what costs something to know is asked for
+}
+
+// pass takes a release through all that it must pass before it may enter, in order. What is left is
+// in enter: a lease, a preflight, and then the target is set. After that come its objects, and the
+// post-deployment window.
+func (v *view) pass(r *state.Release) *admission {
+	p := &admission{view: v, release: r, clear: true}
+	entry := true
+	for _, s := range v.steps {
+		if entry && s.stage != atEntry {
+			entry, p.asked = false, p.clear && !v.paused
+		}
+		p.row = s.gate
+		s.gate.judge(p, s.stage)
+	}
+	return p
+}
+
+// add adds a judgement, unless a person lets the release pass it (A15).
+func (p *admission) add(j Judgement) {
+	g := p.row
+	if g == nil || g.kind != j.Kind {
+		g = p.gate(j.Kind)
+	}
+	j.Bypassable, j.Plain = g.bypassable, g.plain
+	if b := p.release.Bypassed(p.spec.Name, j.ID); b != nil && g.bypassable {
+		j = bypassed(j.Kind, b)
+	}
+	if j.Verdict != entities.Pass && j.Unblock == "" && g.unblock != nil {
+		j.Unblock = g.unblock(p.view, &j, p.release)
+	}
+	p.gates = append(p.gates, j)
+	p.clear = p.clear && j.Verdict == entities.Pass
+}
+
+// bypassed is what a bypassed gate says.
+func bypassed(kind Kind, b *state.Bypass) Judgement {
+	return Judgement{Kind: kind, ID: b.Condition, Verdict: entities.Pass, Code: CodeBypassed, Reason: b.Text(), Since: b.At, Bypassable: true}
+}
+
+// since is when the last of the judgements so far passed: from then on the release waits for the
+// next one.
+func (p *admission) since() time.Time {
+	last := p.release.At
+	for _, j := range p.gates {
+		if j.Verdict == entities.Pass && j.Since.After(last) {
+			last = j.Since
+		}
+	}
+	return last
+}
+
+// command is what a person types about a release.
+func (v *view) command(verb string, r *state.Release, more ...string) string {
+	text := fmt.Sprintf("converge %s %s/%s %s", verb, v.s.Application, v.s.Service, r.FullVersion)
+	for _, m := range more {
+		text += " " + m
+	}
+	return text
+}
+
+// Bypassable lists the ids that a release can be let pass in a channel: all of them before it enters, and what can
+// still fail it afterwards.
+func Bypassable(s *state.State, channel string, r *state.Release, now time.Time) []string {
+	v := viewOf(s, channel, r, now)
+	entered := r.Phases[channel].Phase != maestro.Pending
+	var out []string
+	for n := range v.tables.gates {
+		if g := &v.tables.gates[n]; g.bypassable && g.bypassed != nil {
+			out = append(out, g.bypassed(v, entered)...)
+		}
+	}
+	return out
+}
+
+// BypassableKind tells whether an id is of a kind of gate that a person can let a release pass, declared or not.
+func BypassableKind(id string) bool {
+	for n := range gates {
+		if gates[n].id == id {
+			return gates[n].bypassable
+		}
+	}
+	return true
+}
+
+// Gate is what a gate of a channel says of a release now, whoever is next in line there.
+func Gate(s *state.State, channel, id string, r *state.Release, now time.Time) (Judgement, bool) {
+	c := ChannelDecision{Gates: viewOf(s, channel, r, now).pass(r).gates}
+	return c.Gate(id)
+}
+
+// viewOf looks at one release in one channel, whoever is next in line there. Nothing that it starts
+// is carried out.
+func viewOf(s *state.State, channel string, r *state.Release, now time.Time) *view {
+	for n := range s.Spec.Channels {
+		c := &s.Spec.Channels[n]
+		if c.Name != channel {
+			continue
+		}
+		v := &view{tables: standard, s: s, d: &Decision{}, spec: c, now: now, mode: Mode{Drain: true}, turn: noTurn, out: &ChannelDecision{}}
+		if turns := turnsOf(s); turns != nil {
+			v.turn = turns[n]
+		}
+		v.gather()
+		if next := v.release(v.turn.Next); next != nil && next != r {
+			v.turn.Stuck = ""
+		}
+		return v
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+package decide
+
+import (
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+// This file says what is to be observed: instances by their runtimes, and checks by their evaluators.
+
+// Watch is one observation that should be under way: instances of one runtime, either moving
+// (observed often) or steady (seldom). At most two exist per runtime.
+type Watch struct {
+	Runtime string
+	Moving  bool
+	Watched []Watched // in the spec's order
+}
+
+// Watched is one instance of a watch.
+type Watched struct {
+	Instance entities.InstanceID
+	Target   entities.Target // zero when nothing was applied yet
+	Known    string          // digest of what is known; empty: any reading is news
+}
+
+// Key tells watches of one service apart.
+func (w Watch) Key() string {
+	if w.Moving {
+		return w.Runtime + "/moving"
+	}
+	return w.Runtime + "/steady"
+}
+
+// Watches says what should be under observation, sorted by key. An instance with an apply running
+// is not observed: the apply ends with a reading of its own.
+func Watches(s *state.State) []Watch {
+	byKey := map[string]*Watch{}
+	if s.Spec == nil {
+		return nil
+	}
+	for n := range s.Spec.Channels {
+		c := &s.Spec.Channels[n]
+		for _, spec := range c.Instances {
+			rt, i := s.Spec.Runtime(spec.Runtime), s.Instances[c.ID(spec)]
+			if i == nil || !observable(rt, i) || i.Delivery.Apply.Running {
+				continue
+			}
+			w := Watch{Runtime: spec.Runtime, Moving: moving(i)}
+			if byKey[w.Key()] == nil {
+				byKey[w.Key()] = &w
+			}
+			one := Watched{Instance: i.ID, Known: i.Observed.Digest}
+			if i.Delivery.Target != nil {
+				one.Target = *i.Delivery.Target
+			}
+			if i.Observed.Requested {
+				one.Known = ""
+			}
+			byKey[w.Key()].Watched = append(byKey[w.Key()].Watched, one)
+		}
+	}
+	out := make([]Watch, 0, len(byKey))
+	for _, key := range entities.SortedKeys(byKey) {
+		out = append(out, *byKey[key])
+	}
+	return out
+}
+
+// observable tells whether an instance can be observed; by exit code only once it has a version to
+// ask about (C7).
+func observable(r *entities.RuntimeSpec, i *state.Instance) bool {
+	return r.Observable && (r.Mode != entities.FetchExitCode || i.Delivery.Target != nil)
+}
+
+// moving: something is expected to change soon, so that a short interval pays.
+func moving(i *state.Instance) bool {
+	d := &i.Delivery
+	switch {
+	case i.Observed.Requested || i.Observed.Digest == "":
+		return true
+	case d.Target == nil || d.Failure != "":
+		return false
+	case !d.Converged:
+		return true
+	}
+	return d.Apply.Attempts > 0 || !i.Observed.Fresh && d.Apply.OK
+}
+
+// Evaluations are the checks that a decision wants to be evaluated now, channel by channel. None: nothing is.
+func (d *Decision) Evaluations(s *state.State) []entities.Evaluation {
+	if s.Spec == nil {
+		return nil
+	}
+	var out []entities.Evaluation
+	for n := range d.Channels {
+		w := d.Channels[n].Wanted
+		if w == nil {
+			continue
+		}
+		c, _ := s.Spec.Channel(d.Channels[n].Channel)
+		if release := s.ReleaseByID(w.Release); release != nil {
+			out = appendWanted(out, s, &c, w.Checks, release)
+		}
+		out = appendWanted(out, s, &c, w.Repairs, nil)
+	}
+	return out
+}
+
+func appendWanted(out []entities.Evaluation, s *state.State, c *entities.ChannelSpec, wanted []string, r *state.Release) []entities.Evaluation {
+	for n := range c.Checks {
+		for _, id := range wanted {
+			if check := &c.Checks[n]; check.ID == id {
+				out = append(out, s.Known(s.Evaluation(c, check, r)))
+				break
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,140 @@
+package decide
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+// orphans are the instances that are no longer declared: of channels that are gone, or of fleets that shrank.
+func (d *Decision) orphans(s *state.State, now time.Time, mode Mode) {
+	orphaned := false
+	// In any order: the answer is the same.
+	//workflowcheck:ignore
+	for id := range s.Instances {
+		orphaned = orphaned || !s.Declared(id)
+	}
+	if !orphaned {
+		return // as nearly always: no need to sort
+	}
+	byChannel := map[string][]entities.InstanceID{}
+	for _, id := range entities.SortedIDs(s.Instances) {
+		if !s.Declared(id) {
+			byChannel[id.Channel] = append(byChannel[id.Channel], id)
+		}
+	}
+	for _, channel := range entities.SortedKeys(byChannel) {
+		d.orphanedIn(s, channel, byChannel[channel], now, mode)
+	}
+}
+
+// orphanedIn decides about what is left of one channel, and shows it as a channel of its own unless the channel
+// is still declared: then it stands among its instances.
+func (d *Decision) orphanedIn(s *state.State, channel string, ids []entities.InstanceID, now time.Time, mode Mode) {
+	c := ChannelDecision{Channel: channel}
+	var facts []entities.Facts
+	var parts []entities.Current
+	for _, id := range ids {
+		i := s.Instances[id]
+		f, reason := d.orphan(s, i, now, mode)
+		current := serviceInstance{i}.Fetch(i.Delivery.Target)
+		facts, parts = append(facts, f), append(parts, current)
+		if len(ids) > 1 {
+			reason = id.Name + ": " + reason
+		}
+		c.Reasons = append(c.Reasons, Reason{ReasonProgress, reason})
+		c.Instances = append(c.Instances, InstanceDecision{ID: id, Status: entities.StatusOf(f), Current: current})
+	}
+	if n := d.index(channel); n >= 0 {
+		d.Channels[n].Instances = append(d.Channels[n].Instances, c.Instances...)
+		return
+	}
+	c.Status, c.Current = entities.StatusOf(entities.Facts{}.RollUp(facts)), entities.RollUp(parts)
+	if len(ids) == 1 {
+		c.Instances = nil
+	}
+	d.Channels = append(d.Channels, c)
+}
+
+func (d *Decision) index(channel string) int {
+	for n := range d.Channels {
+		if d.Channels[n].Channel == channel {
+			return n
+		}
+	}
+	return -1
+}
+
+// orphan decides about one instance that is no longer declared: left in place and shown (D10), or
+// taken down when the configuration or a person said so, the last channel first, one after another.
+func (d *Decision) orphan(s *state.State, i *state.Instance, now time.Time, mode Mode) (entities.Facts, string) {
+	facts := entities.Facts{Orphaned: true, Deleted: s.IsGone(i.ID)}
+	runtime, _ := s.Runtime(i.ID)
+	pause, paused := s.PauseOf(i.ID)
+	running := i.Delivery.Apply.Running
+	if l := i.Delivery.Lease; l != nil && !running {
+		d.giveBack(i.ID, l)
+	}
+	switch {
+	case facts.Deleted:
+		return facts, "taken down"
+	case !s.Removes():
+		return facts, "no longer declared; its objects were left in place"
+	case !s.Removable(i.ID):
+		return facts, "no longer declared; runtime " + runtime + " cannot remove: its objects were left in place"
+	case paused:
+		return entities.Facts{Paused: true}, fmt.Sprintf("paused by %s%s; it is taken down afterwards", pause.By, entities.Because(pause.Reason))
+	case running && !i.Removed:
+		return facts, "an apply is still running; it is taken down afterwards"
+	case running:
+		return facts, "being taken down"
+	}
+	return facts, d.remove(s, i, now, mode)
+}
+
+// remove starts to take an instance down, once what comes after it is gone.
+func (d *Decision) remove(s *state.State, i *state.Instance, now time.Time, mode Mode) string {
+	if first := removedBefore(s, i.ID); first != i.ID {
+		return "to be taken down after " + first.String()
+	}
+	a := &i.Delivery.Apply
+	switch {
+	case now.Before(a.Next):
+		d.wakeBy(a.Next)
+	case !mode.Drain:
+		d.Removes = append(d.Removes, state.RemoveOp{Instance: i.ID, Target: *i.Delivery.Target})
+	}
+	if a.Err != "" {
+		return fmt.Sprintf("taking it down failed %s: %s", entities.Times(a.Attempts), a.Err)
+	}
+	return "to be taken down"
+}
+
+// removedBefore is the instance that goes before this one, or itself: what is just being taken down, then the last
+// channel in the spec's order.
+func removedBefore(s *state.State, id entities.InstanceID) entities.InstanceID {
+	first := id
+	for _, other := range entities.SortedIDs(s.Instances) {
+		if s.Declared(other) || !s.Removable(other) || s.IsGone(other) {
+			continue
+		}
+		if o := s.Instances[other]; o.Removed && o.Delivery.Apply.Running {
+			return other
+		}
+		p, f := position(s, other), position(s, first)
+		if p > f || p == f && other.Compare(first) > 0 {
+			first = other
+		}
+	}
+	return first
+}
+
+// position of an instance's channel in the spec when it was last declared.
+func position(s *state.State, id entities.InstanceID) int {
+	if c := s.Channels[id.Channel]; c != nil {
+		return c.Position
+	}
+	return 0
+}

@@ -1,0 +1,156 @@
+package decide
+
+import (
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const stateOf = "github.com/converge-engine/converge/entities/state"
+
+// reading lists the methods of State that a decision may call: they write nothing. (Bypass returns an effect, which
+// is carried out elsewhere.)
+var reading = []string{
+	"Brought", "Bypass", "CheckBypass", "Declared", "Evaluation", "FindOpen", "IsGone", "Known", "PauseIn", "PauseOf", "PinOf",
+	"ReleaseByID", "Removable", "Removes", "Runtime", "ShownPeople", "TallyText",
+}
+
+// Nothing in this package writes into a state: no field of its types is assigned to, nothing is put into a map or a
+// list of theirs, and of State's methods only those are called that read.
+func TestDecideWritesNothing(t *testing.T) {
+	fset := token.NewFileSet()
+	names, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	var files []*ast.File
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(fset, name, nil, 0)
+		require.NoError(t, err)
+		files = append(files, f)
+	}
+	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Selections: map[*ast.SelectorExpr]*types.Selection{}, Uses: map[*ast.Ident]types.Object{}}
+	conf := types.Config{Importer: importer.ForCompiler(fset, "source", nil)}
+	_, err = conf.Check("decide", fset, files, info)
+	require.NoError(t, err)
+	called := map[string]bool{}
+	for _, f := range files {
+		ast.Inspect(f, func(n ast.Node) bool {
+			for _, target := range written(n) {
+				if why := remembered(info, target); why != "" {
+					t.Errorf("%s writes %s", fset.Position(n.Pos()), why)
+				}
+			}
+			if name := method(info, n); name != "" {
+				called[name] = true
+				if !slices.Contains(reading, name) {
+					t.Errorf("%s calls State.%s, which is not known to read only", fset.Position(n.Pos()), name)
+				}
+			}
+			return true
+		})
+	}
+	for _, name := range reading {
+		require.True(t, called[name], "%s is listed and not called", name)
+	}
+}
+
+// written are the expressions that a node writes to.
+func written(n ast.Node) []ast.Expr {
+	switch n := n.(type) {
+	case *ast.AssignStmt:
+		if n.Tok == token.DEFINE {
+			return nil
+		}
+		return n.Lhs
+	case *ast.IncDecStmt:
+		return []ast.Expr{n.X}
+	case *ast.CallExpr:
+		if f, ok := n.Fun.(*ast.Ident); ok && (f.Name == "delete" || f.Name == "clear") {
+			return n.Args[:1]
+		}
+	}
+	return nil
+}
+
+// work is what a decision is made of: values of its own, declared beside the state that takes them in.
+var work = []string{"Change", "Move", "Work", "ApplyOp", "AskOp", "RenderOp", "PreflightOp", "ExtensionOp", "LeaseOp", "RemoveOp", "Wanted"}
+
+// remembered is the field of a type of the state that an expression is in, or "".
+func remembered(info *types.Info, e ast.Expr) string {
+	for {
+		switch x := e.(type) {
+		case *ast.IndexExpr:
+			e = x.X
+			continue
+		case *ast.StarExpr:
+			e = x.X
+			continue
+		case *ast.ParenExpr:
+			e = x.X
+			continue
+		case *ast.SelectorExpr:
+			if s := info.Selections[x]; s != nil {
+				if name := owner(s); name != "" && !slices.Contains(work, name) {
+					return name + "." + x.Sel.Name
+				}
+			}
+			e = x.X
+			continue
+		}
+		return ""
+	}
+}
+
+// owner is the type of the state that a field belongs to, embedded ones included, or "".
+func owner(s *types.Selection) string {
+	t := s.Recv()
+	for _, n := range s.Index() {
+		if p, ok := t.Underlying().(*types.Pointer); ok {
+			t = p.Elem()
+		}
+		named, _ := t.(*types.Named)
+		fields, ok := t.Underlying().(*types.Struct)
+		if !ok {
+			return ""
+		}
+		if named != nil && named.Obj().Pkg() != nil && named.Obj().Pkg().Path() == stateOf {
+			return named.Obj().Name()
+		}
+		if n >= fields.NumFields() {
+			return ""
+		}
+		t = fields.Field(n).Type()
+	}
+	return ""
+}
+
+// method is the method of *state.State that a node calls, or "".
+func method(info *types.Info, n ast.Node) string {
+	call, ok := n.(*ast.CallExpr)
+	if !ok {
+		return ""
+	}
+	sel, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return ""
+	}
+	s := info.Selections[sel]
+	if s == nil || s.Kind() != types.MethodVal {
+		return ""
+	}
+	f, _ := s.Obj().(*types.Func)
+	if f == nil || f.Pkg() == nil || f.Pkg().Path() != stateOf || !strings.HasSuffix(f.Type().(*types.Signature).Recv().Type().String(), ".State") {
+		return ""
+	}
+	return f.Name()
+}

@@ -1,0 +1,196 @@
+package decide
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// This file gives the reasons of every status but CONVERGED. They are for people: nothing branches on a text.
+
+func (v *view) reason(code ReasonCode, format string, args ...any) {
+	v.out.Reasons = append(v.out.Reasons, Reason{code, fmt.Sprintf(format, args...)})
+}
+
+// explained is for how many instances of a fleet the reasons of its status are given.
+const explained = 3
+
+func (v *view) explain() {
+	if v.fleet() {
+		v.explainFleet()
+	}
+	switch v.out.Status {
+	case entities.StatusPaused:
+		v.explainPause()
+	case entities.StatusBlocked, entities.StatusPreconditions, entities.StatusManualApproval:
+		for _, j := range v.out.Gates {
+			if j.Verdict != entities.Pass && j.Code != CodeNotAsked {
+				v.reason(ReasonGate, "%s", v.line(j))
+			}
+		}
+	case entities.StatusConverged:
+	default:
+		shown := 0
+		for n := range v.insts {
+			if i := &v.insts[n]; (!v.fleet() || entities.StatusOf(i.facts) == v.out.Status) && shown < explained {
+				shown++
+				v.explainInstance(i)
+			}
+		}
+	}
+}
+
+// mayExplain tells whether what one more instance waits for is said: of a large fleet only the first are named.
+func (v *view) mayExplain() bool {
+	v.said++
+	return v.said <= explained
+}
+
+// explainFleet says how many instances are where.
+func (v *view) explainFleet() {
+	if v.out.Status == entities.StatusConverged {
+		return
+	}
+	count := map[string]int{}
+	var order []string
+	for n := range v.out.Instances {
+		i := &v.out.Instances[n]
+		what := string(i.Status)
+		if i.Status == entities.StatusConverged {
+			what = "at " + cmp.Or(entities.ShownVersions(i.Current.Active), "nothing")
+		}
+		if count[what]++; count[what] == 1 {
+			order = append(order, what)
+		}
+	}
+	if len(order) == 1 && order[0] != string(v.out.Instances[0].Status) {
+		return // all are where they should be: what follows is of the release that waits
+	}
+	parts := make([]string, len(order))
+	for n, what := range order {
+		parts[n] = fmt.Sprintf("%d %s", count[what], what)
+	}
+	v.reason(ReasonProgress, "of %d instances %s", len(v.insts), strings.Join(parts, ", "))
+}
+
+func (v *view) explainPause() {
+	if len(v.insts) == 0 {
+		pause, _ := v.s.PauseIn(v.spec.Name)
+		v.reason(ReasonPause, "paused by %s%s", pause.By, entities.Because(pause.Reason))
+		return
+	}
+	for n := range v.insts { // the first that is: there may be others in a fleet
+		i := &v.insts[n]
+		if !i.paused {
+			continue
+		}
+		pause, _ := v.s.PauseOf(i.ID)
+		text := fmt.Sprintf("paused by %s%s", pause.By, entities.Because(pause.Reason))
+		if !v.paused {
+			text = v.of(i, text)
+		}
+		v.reason(ReasonPause, "%s", text)
+		break
+	}
+	for n := range v.insts {
+		if i := &v.insts[n]; i.Delivery.Failure != "" {
+			v.say(i, ReasonFailure, "%s failed: %s", i.Delivery.Target.FullVersion, i.Delivery.Failure)
+			return
+		}
+	}
+}
+
+// say gives a reason of one instance.
+func (v *view) say(i *instance, code ReasonCode, format string, args ...any) {
+	v.reason(code, "%s", v.of(i, fmt.Sprintf(format, args...)))
+}
+
+func (v *view) explainInstance(i *instance) {
+	d := &i.Delivery
+	switch v.out.Status {
+	case entities.StatusFailedRollback, entities.StatusRollingBack, entities.StatusRolledBack:
+		v.explainRollback(i)
+	case entities.StatusFailed:
+		v.say(i, ReasonFailure, "%s failed: %s", d.Target.FullVersion, d.Failure)
+		if v.pin != nil {
+			v.reason(ReasonPin, "%s", v.pin.Text())
+		}
+		if i.current.Stable {
+			v.say(i, ReasonProgress, "its objects are stable now; retry accepts it")
+		}
+	case entities.StatusUnknown:
+		if e := i.Observed.Reading.Err; e != nil {
+			v.say(i, ReasonFailure, "%s: %s", e.Code, e.Message)
+		} else {
+			v.say(i, ReasonProgress, "no reading yet")
+		}
+		v.explainApply(i)
+	case entities.StatusConverging, entities.StatusDegraded:
+		v.explainMoving(i)
+	}
+}
+
+func (v *view) explainApply(i *instance) {
+	d := &i.Delivery
+	switch a := &d.Apply; {
+	case a.Running && a.Attempts > 0:
+		v.say(i, ReasonProgress, "applying %s, attempt %d", d.Target.FullVersion, a.Attempts+1)
+	case a.Running:
+		v.say(i, ReasonProgress, "applying %s", d.Target.FullVersion)
+	case a.Err != "" && a.Attempts == 0:
+		v.say(i, ReasonFailure, "the apply cannot begin: %s", a.Err)
+	case a.Err != "":
+		v.say(i, ReasonFailure, "apply failed %s: %s", entities.Times(a.Attempts), a.Err)
+	}
+}
+
+func (v *view) explainMoving(i *instance) {
+	if len(v.soaking) > 0 {
+		for _, text := range v.soaking {
+			v.reason(ReasonProgress, "%s", text)
+		}
+		v.soaking, v.soaked = nil, true
+	}
+	if v.soaked {
+		return // that is of all instances
+	}
+	a, before := &i.Delivery.Apply, len(v.out.Reasons)
+	v.explainApply(i)
+	if i.current.Reason != "" && (!a.Running || a.OK) {
+		v.say(i, ReasonProgress, "%s", i.current.Reason)
+	}
+	switch {
+	case len(v.out.Reasons) > before || before > 0 && !v.fleet():
+	case i.current.Stable:
+		v.say(i, ReasonProgress, "stable")
+	default:
+		v.say(i, ReasonProgress, "%s is to be applied", i.Delivery.Target.FullVersion)
+	}
+	if v.out.Status == entities.StatusDegraded && v.spec.Drift == entities.DriftObserve {
+		v.reason(ReasonProgress, "not repaired: drift is only observed here")
+	}
+}
+
+// explainRollback says what was taken back, why, and what a person can do.
+func (v *view) explainRollback(i *instance) {
+	b, back := i.Delivery.Rollback, i.Delivery.Target.FullVersion
+	switch {
+	case !b.Failed.IsZero():
+		v.say(i, ReasonFailure, "the rollback to %s failed: %s", back, i.Delivery.Failure)
+		v.say(i, ReasonRollback, "%s was %s", b.From, b.Text())
+		v.reason(ReasonCommand, "%s", v.retry(back))
+	case !i.Delivery.Converged:
+		v.say(i, ReasonRollback, "%s was %s; going back to %s", b.From, b.Text(), back)
+		v.explainApply(i)
+	default:
+		v.say(i, ReasonRollback, "%s was %s; it is barred here, %s stays until a newer release", b.From, b.Text(), back)
+		v.reason(ReasonCommand, "%s", v.retry(b.From))
+	}
+}
+
+// retry is what a person can do about a version that failed.
+func (v *view) retry(version string) string {
+	return fmt.Sprintf("release a fix, or: converge retry %s/%s %s", v.s.Application, v.s.Service, version)
+}

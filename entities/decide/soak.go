@@ -1,0 +1,153 @@
+package decide
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+// This file judges what comes between stable objects and success: the windows of post-deployment
+// checks and the post-deployment extensions (A19, A21). A channel without any is converged at once.
+
+// deploymentBroken says which check fails the release while it is deploying, or "", and has those
+// evaluated that may (A19).
+func (v *view) deploymentBroken(r *state.Release) string {
+	if r == nil || !v.channel.StableSince.IsZero() || !slices.ContainsFunc(v.insts, func(i instance) bool { return !i.Delivery.Converged }) {
+		return ""
+	}
+	why := ""
+	for n := range v.spec.Checks {
+		c := &v.spec.Checks[n]
+		if at := c.Asked(entities.Deployment); at == nil || !at.Fails || r.Bypassed(v.spec.Name, c.ID) != nil {
+			continue
+		}
+		v.want(c, r.ID)
+		if j, broken := v.breaks(c, r); broken && why == "" && !v.paused {
+			why = c.ID + entities.Because(j.Reason)
+		}
+	}
+	return why
+}
+
+// breaks tells whether a check fails a release that is in progress: it says WAIT or FAIL. An ERROR and
+// a check that was not evaluated yet fail nothing (A19).
+func (v *view) breaks(c *entities.Check, r *state.Release) (Judgement, bool) {
+	st := v.channel.Reading(v.s.Evaluation(v.spec, c, r))
+	if st == nil || st.Verdict != entities.Wait && st.Verdict != entities.Fail {
+		return Judgement{}, false
+	}
+	return v.judgeCheck(c, r), true
+}
+
+// soak goes through the post-deployment window of the release in progress. A verdict in its window
+// that is neither PASS nor ERROR fails the channel; at the end a fresh reading must PASS, and every
+// extension must be done.
+func (v *view) soak(r *state.Release, insts []*instance) {
+	if v.channel.StableSince.IsZero() {
+		v.change(state.Change{Kind: state.ChangeStable, Release: r.ID, Target: insts[0].Delivery.Target})
+		return
+	}
+	if v.paused {
+		v.soaking = append(v.soaking, "its post-deployment window stands still")
+		return
+	}
+	if why := v.extensionFailed(r); why != "" {
+		v.failAll(r, why)
+		return
+	}
+	p := &admission{view: v, release: r, clear: true, asked: true}
+	p.extensions(entities.PostDeployment)
+	for _, j := range p.gates {
+		if j.Verdict != entities.Pass {
+			v.soaking = append(v.soaking, j.ID+" "+string(j.Verdict)+entities.Because(j.Reason))
+		}
+	}
+	open, failed := v.judgeWindows(r)
+	switch {
+	case failed != "":
+		v.failAll(r, failed)
+	case !open && p.clear:
+		v.converge(r, insts)
+	}
+}
+
+// extensionFailed says which post-deployment extension has spent its attempts, or "".
+func (v *view) extensionFailed(r *state.Release) string {
+	for n := range v.spec.Extensions {
+		e := &v.spec.Extensions[n]
+		s := r.Extensions[e.RunKey()]
+		if e.Stage == entities.PostDeployment && s != nil && s.Failed && r.Bypassed(v.spec.Name, extensionID(e.Name)) == nil {
+			return fmt.Sprintf("extension %s failed %s: %s", e.Name, entities.Times(s.Attempts), s.Err)
+		}
+	}
+	return ""
+}
+
+// judgeWindows tells whether a window is still open, or which check fails the channel.
+func (v *view) judgeWindows(r *state.Release) (open bool, failed string) {
+	var say []string
+	var ended []entities.Evaluation
+	var until time.Time
+	for _, w := range v.spec.Windows(v.channel.StableSince) {
+		if slices.Contains(v.channel.Soaked, w.Key) || r.Bypassed(v.spec.Name, w.Check.ID) != nil {
+			continue
+		}
+		open = true
+		if w.End.After(until) {
+			until = w.End
+		}
+		if v.now.Before(w.Begin) {
+			v.due(w.Begin)
+			say = append(say, w.Check.ID+" counts from "+clock(w.Begin, v.now))
+			continue
+		}
+		v.want(w.Check, r.ID)
+		if j, broken := v.breaks(w.Check, r); broken {
+			return true, w.Check.ID + entities.Because(j.Reason)
+		}
+		say = append(say, v.judgeCheck(w.Check, r).brief())
+		if v.now.Before(w.End) {
+			v.due(w.End)
+			continue
+		}
+		ended = append(ended, v.s.Evaluation(v.spec, w.Check, r))
+	}
+	if open {
+		v.soaking = append(v.soaking, "soaking until "+clock(until, v.now)+": "+strings.Join(say, ", "))
+	}
+	v.readAgain(r, ended)
+	return open, ""
+}
+
+// brief is the verdict with its id, and with the reason where it does not pass.
+func (j Judgement) brief() string {
+	if j.Verdict == entities.Pass {
+		return j.ID + " PASS"
+	}
+	return j.ID + " " + string(j.Verdict) + entities.Because(j.Reason)
+}
+
+// readAgain asks for the fresh reading of checks whose window has ended.
+func (v *view) readAgain(r *state.Release, ended []entities.Evaluation) {
+	p := v.channel.Preflight
+	switch {
+	case len(ended) == 0 || v.mode.Drain || p != nil && p.Running:
+	case p != nil && p.Window && p.Release == r.ID && v.now.Before(p.Next):
+		v.due(p.Next)
+	default:
+		v.d.Preflights = append(v.d.Preflights, state.PreflightOp{Channel: v.spec.Name, Release: r.ID, Checks: ended, Window: true})
+	}
+}
+
+// clock is a time of day for people, with the day when it is another one.
+func clock(t, now time.Time) string {
+	t, now = t.UTC(), now.UTC()
+	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
+		return t.Format("15:04") + " UTC"
+	}
+	return t.Format("2006-01-02 15:04") + " UTC"
+}

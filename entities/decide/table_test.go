@@ -1,0 +1,123 @@
+package decide
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// flag is a kind of entity that nothing else here has heard of: a feature flag that follows the version.
+type flag struct{ *state.Instance }
+
+func (f flag) at() string {
+	if len(f.Observed.Reading.Objects) == 0 {
+		return "off"
+	}
+	return f.Observed.Reading.Objects[0].Message
+}
+
+func (f flag) Fetch(target *entities.Target) entities.Current {
+	return entities.Current{Known: true, Active: []string{f.at()}, Stable: target != nil && f.at() == target.FullVersion}
+}
+
+func (f flag) HasWork(target *entities.Target, current entities.Current) (bool, string) {
+	return target != nil && !current.Stable, "flag is at " + entities.ShownVersions(current.Active)
+}
+
+// A new kind of gate and a new kind of entity are a row each: the decision takes both through, unchanged.
+func TestNewKindsByTheTable_A6(t *testing.T) {
+	moon := "waning"
+	toy := gate{
+		kind: "moon", id: "moon", at: []entities.Stage{entities.PostApproval}, bypassable: true,
+		judge: func(p *admission, _ entities.Stage) {
+			j := Judgement{Kind: "moon", ID: "moon", Verdict: entities.Wait, Reason: "the moon is " + moon}
+			if moon == "full" {
+				j.Verdict = entities.Pass
+			}
+			p.add(j)
+		},
+		unblock: func(*view, *Judgement, *state.Release) string { return "wait for the moon" },
+	}
+	kinds := newTables(append(slices.Clone(gates[:]), toy),
+		append(slices.Clone(standard.entities), entityKind{"flags", func(i *state.Instance) entities.Entity { return flag{i} }}))
+	s := serviceOn("flags")
+	settle := func() (all []state.ApplyOp, d *Decision) {
+		for {
+			d = kinds.decide(s, noon, Mode{})
+			s.Commit(d.Changes, &d.Work, noon)
+			all = append(all, d.Applies...)
+			if !d.Acts() {
+				return all, d
+			}
+		}
+	}
+
+	applies, d := settle()
+	require.Empty(t, applies)
+	require.Equal(t, "prod WAITING_PRECONDITIONS: moon: the moon is waning\n  WAIT moon: the moon is waning\n", d.String())
+	require.Equal(t, "wait for the moon", d.Channels[0].Gates[0].Unblock)
+
+	moon = "full"
+	applies, d = settle()
+	require.Len(t, applies, 1)
+	require.Equal(t, "flag is at off", applies[0].Cause)
+	require.Equal(t, entities.StatusConverging, d.Channels[0].Status)
+
+	s.ApplyEnded(entities.Only("prod"), applies[0].Target, "", false, noon)
+	s.Observed(entities.Only("prod"), "v1", entities.Reading{At: noon, Objects: []entities.Object{{Name: "checkout", Message: "v1"}}}, true, noon)
+	_, d = settle()
+	require.Equal(t, entities.StatusConverged, d.Channels[0].Status)
+	require.Equal(t, []string{"v1"}, d.Channels[0].Current.Active)
+}
+
+// serviceOn is a service of one channel on a kind of runtime, with a release that waits.
+func serviceOn(kind entities.RuntimeKind) *state.State {
+	s := state.New("shop", "web")
+	s.TakeSpec(&entities.Spec{
+		Application: "shop", Service: "web", Incarnation: 1,
+		Channels: []entities.ChannelSpec{{
+			Name: "prod", ProgressDeadline: time.Hour, Instances: []entities.InstanceSpec{{Name: entities.OnlyInstance, Runtime: "rt"}},
+		}},
+		Runtimes: map[string]*entities.RuntimeSpec{"rt": {Kind: kind, Observable: true, Timing: entities.RuntimeTiming{MaxAttempts: 2, ApplyTimeout: time.Minute}}},
+	}, "d", noon)
+	s.Observed(entities.Only("prod"), "", entities.Reading{At: noon}, true, noon)
+	s.OpenRelease(state.NewRelease{Version: "v1", FullVersion: "v1", By: "alice", Payloads: map[entities.InstanceID]string{entities.Only("prod"): "p"}}, noon)
+	return s
+}
+
+// What is no longer declared is shown, and counts neither for nor against what is.
+func TestOrphanedObjectsDoNotCount_D10(t *testing.T) {
+	left := entities.Object{Name: "old", Type: "ConfigMap", Status: entities.ObjectPending, Orphaned: true, Versions: []entities.ObjectVersion{{Version: "v1", Active: true, Drifted: true}}}
+	web := entities.Object{Name: "web", Type: "Deployment", Status: entities.ObjectSucceeded, Versions: []entities.ObjectVersion{{Version: "v2", Active: true}}}
+	fetch := func(objects ...entities.Object) entities.Current {
+		i := state.Instance{Observed: state.Observation{Reading: entities.Reading{Objects: objects}, Digest: "seen", Fresh: true}}
+		return serviceInstance{&i}.Fetch(&entities.Target{FullVersion: "v2"})
+	}
+	require.Equal(t, entities.Current{Known: true, Stable: true, Active: []string{"v2"}}, fetch(left, web))
+	require.Equal(t, entities.Current{Known: true, Reason: "nothing is running"}, fetch(left), "what is left is not what was asked for")
+	require.NotEqual(t, entities.Reading{Objects: []entities.Object{left, web}}.Digest(), entities.Reading{Objects: []entities.Object{web}}.Digest(), "it is news")
+}
+
+// A preflight counts for its moment, for what it read, and only when all of it passed.
+func TestPreflightCounts_A10(t *testing.T) {
+	op := state.PreflightOp{Channel: "prod", Release: "1", Checks: []entities.Evaluation{{ID: "slo", Definition: "d1"}}}
+	passed := state.Preflight{Release: "1", Done: noon, Read: []string{"slo@d1"}}
+	require.True(t, covers(&passed, op, noon))
+	for name, change := range map[string]func(*state.Preflight){
+		"it runs":           func(p *state.Preflight) { p.Running = true },
+		"it did not pass":   func(p *state.Preflight) { p.Next = noon.Add(10 * time.Second) },
+		"it is of long ago": func(p *state.Preflight) { p.Done = noon.Add(-time.Minute) },
+		"of other rules":    func(p *state.Preflight) { p.Read = []string{"slo@d0"} },
+	} {
+		p := passed
+		change(&p)
+		require.False(t, covers(&p, op, noon), name)
+	}
+}

@@ -1,0 +1,370 @@
+package decide
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/maestro"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+// This file sees whether the present targets of a channel are reached or have failed.
+
+// judgement of targets, as far as it concerns the channel.
+type judged struct {
+	holder    *state.Release // in progress here, or nil
+	converged []*instance
+	unstable  []*instance // no longer stable in the post-deployment window
+	ready     []*instance // stable at the release in progress; the window is still to pass
+}
+
+func (v *view) judgeTargets() {
+	j := judged{holder: v.release(v.turn.Holder)}
+	broken := v.deploymentBroken(j.holder)
+	for n := range v.insts {
+		if i := &v.insts[n]; !v.changed && i.Delivery.Target != nil && !i.Delivery.Apply.Running {
+			v.judgeTarget(&j, i, broken)
+		}
+	}
+	if v.changed {
+		return
+	}
+	switch {
+	case len(j.unstable) > 0:
+		v.change(state.Change{Kind: state.ChangeUnstable, Release: j.id(), Instances: ids(j.unstable), Cause: v.of(j.unstable[0], j.unstable[0].current.Reason)})
+		return
+	case len(j.ready) > 0 && v.placed(j.holder, j.ready):
+		v.soak(j.holder, j.ready)
+	case len(j.converged) > 0:
+		v.converge(j.holder, j.converged)
+	case j.holder != nil && v.allThere(j.holder):
+		v.arrive(j.holder)
+	}
+	if !v.changed {
+		v.takeBack()
+	}
+}
+
+// id of the release in progress, or "".
+func (j *judged) id() string {
+	if j.holder == nil {
+		return ""
+	}
+	return j.holder.ID
+}
+
+func (v *view) judgeTarget(j *judged, i *instance, broken string) {
+	d := &i.Delivery
+	switch {
+	case d.Failure != "" && j.holder != nil:
+		v.change(state.Change{Kind: state.ChangeFail, Release: j.holder.ID, Instances: []entities.InstanceID{i.ID}, Cause: v.of(i, d.Failure), Failure: d.Failure})
+	case d.Failure != "":
+	case !d.Converged:
+		v.judgeMoving(j, i, broken)
+	case i.current.Stable && d.Apply.Attempts > 0:
+		v.judgeRepair(i)
+	case v.fleet() && j.holder != nil && i.IsAt(j.holder) && i.Observed.Fresh && i.current.Known && i.current.Failed != "":
+		v.fail(j.holder, i, i.current.Failed) // it had converged, but the release has not succeeded yet
+	}
+}
+
+// judgeMoving sees how far a target is that has not converged: its objects become stable, the
+// post-deployment window passes, or something fails.
+func (v *view) judgeMoving(j *judged, i *instance, broken string) {
+	stable := i.current.Stable && (!i.Delivery.Reapply || i.Delivery.Apply.OK)
+	soaking := !v.channel.StableSince.IsZero()
+	switch {
+	case broken != "":
+		v.failAll(j.holder, broken)
+	case stable && j.holder != nil && v.spec.Soaks():
+		j.ready = append(j.ready, i)
+	case stable:
+		j.converged = append(j.converged, i)
+	case !soaking:
+		v.judgeProgress(j.holder, i)
+	case !i.current.Known: // the window goes on; it does not end before something is known
+		v.soaking = append(v.soaking, "soaking")
+	case i.Observed.Fresh && i.current.Failed != "":
+		v.fail(j.holder, i, i.current.Failed)
+	default:
+		j.unstable = append(j.unstable, i)
+	}
+}
+
+// converge notes which instances have converged. With the last of them the release has succeeded in the channel.
+func (v *view) converge(r *state.Release, insts []*instance) {
+	c := state.Change{Kind: state.ChangeConverged, Instances: ids(insts), Target: insts[0].Delivery.Target}
+	if c.Partial = !v.placed(r, insts); !c.Partial && r != nil {
+		c.Release = r.ID
+	}
+	v.change(c)
+}
+
+// allThere tells whether nothing of a release in progress is left to do: those that were still on their way are no
+// longer declared, or their configuration is as it was.
+func (v *view) allThere(r *state.Release) bool {
+	for n := range v.insts {
+		i := &v.insts[n]
+		d := &i.Delivery
+		if d.Apply.Running || d.Target != nil && !d.Converged || r.Payloads[i.ID] != "" && !v.follows(i, r) {
+			return false
+		}
+	}
+	return true
+}
+
+// arrive has a release succeed that is everywhere in the channel where it is to be.
+func (v *view) arrive(r *state.Release) {
+	var at []*instance
+	for n := range v.insts {
+		if i := &v.insts[n]; i.IsAt(r) {
+			at = append(at, i)
+		}
+	}
+	switch {
+	case len(at) == 0:
+		v.change(state.Change{Kind: state.ChangeUnchanged, Release: r.ID, Cause: "what it was to change is declared here no longer"})
+	case v.spec.Soaks():
+		v.soak(r, at)
+	default:
+		v.converge(r, at)
+	}
+}
+
+// placed tells whether all instances of the channel have converged or are among those given, each where the
+// release in progress, if any, wants it.
+func (v *view) placed(r *state.Release, insts []*instance) bool {
+	if !v.fleet() {
+		return true
+	}
+	now := map[entities.InstanceID]bool{}
+	for _, i := range insts {
+		now[i.ID] = true
+	}
+	for n := range v.insts {
+		i := &v.insts[n]
+		switch {
+		case r != nil && r.Payloads[i.ID] != "" && !v.follows(i, r):
+			return false
+		case i.Delivery.Target != nil && !i.Delivery.Converged && !now[i.ID]:
+			return false
+		}
+	}
+	return true
+}
+
+// fail ends the attempts at a target for good. A release that is nil: of a target that none is under way to.
+func (v *view) fail(r *state.Release, i *instance, cause string) {
+	c := state.Change{Kind: state.ChangeFail, Instances: []entities.InstanceID{i.ID}, Cause: v.of(i, cause), Failure: cause}
+	if r != nil {
+		c.Release = r.ID
+	}
+	v.change(c)
+}
+
+// failAll fails the release in progress in every instance that is at it.
+func (v *view) failAll(r *state.Release, cause string) {
+	c := state.Change{Kind: state.ChangeFail, Release: r.ID, Cause: cause}
+	for n := range v.insts {
+		if i := &v.insts[n]; !v.fleet() || i.IsAt(r) {
+			c.Instances = append(c.Instances, i.ID)
+		}
+	}
+	v.change(c)
+}
+
+// judgeRepair forgets repairs once the instance has stayed as it should be for as long as they may
+// be apart. Until then the next one waits longer than the last: where somebody else keeps changing
+// things back, neither side storms the runtime.
+func (v *view) judgeRepair(i *instance) {
+	calm := i.Delivery.Apply.Ended.Add(i.runtime.Timing.RetryMax)
+	if v.now.Before(calm) {
+		v.due(calm)
+		return
+	}
+	v.note(state.Change{Kind: state.ChangeRepaired, Instances: []entities.InstanceID{i.ID}, Target: i.Delivery.Target})
+	v.changed = v.changed || !v.fleet()
+}
+
+// judgeProgress fails a target whose objects say so, or that is not stable by its deadline.
+func (v *view) judgeProgress(r *state.Release, i *instance) {
+	a := &i.Delivery.Apply
+	if a.OK && i.Observed.Fresh && i.current.Known && i.current.Failed != "" {
+		v.fail(r, i, i.current.Failed)
+		return
+	}
+	if a.First.IsZero() || i.standsStill() {
+		return
+	}
+	deadline := a.First.Add(v.spec.ProgressDeadline)
+	if v.now.Before(deadline) {
+		v.due(deadline)
+		return
+	}
+	if v.lastReading(i, deadline) {
+		return
+	}
+	why := i.current.Reason
+	switch e := i.Observed.Reading.Err; {
+	case a.Err != "":
+		why = a.Err
+	case e != nil:
+		why = e.Message
+	case why == "":
+		why = "no reading yet"
+	}
+	v.fail(r, i, fmt.Sprintf("not stable within %s: %s", v.spec.ProgressDeadline, why))
+}
+
+// lastReading: nothing was read since the deadline passed (the engine may have been away), so something
+// is first. A reading that hangs does not hold the deadline up.
+func (v *view) lastReading(i *instance, deadline time.Time) bool {
+	if !i.runtime.Observable || !i.Observed.At.Before(deadline) {
+		return false
+	}
+	asked := i.Delivery.Apply.Overdue
+	if asked.IsZero() {
+		v.note(state.Change{Kind: state.ChangeRead, Instances: []entities.InstanceID{i.ID}, Cause: "the progress deadline has passed"})
+		v.changed = v.changed || !v.fleet()
+		return true
+	}
+	until := asked.Add(2*i.runtime.Timing.FetchTimeout + time.Minute)
+	if v.now.Before(until) {
+		v.due(until)
+		return true
+	}
+	return false
+}
+
+// takeBack decides what follows from targets that failed here for good: back to the last good ones, unless that
+// is turned off, there are none, or a pin or a pause holds them (A22). It looks at what is so, not at what just
+// happened: a rollback that a pause held follows when it ends. A rollback that fails is FAILED_ROLLBACK, and
+// nothing follows from that by itself.
+func (v *view) takeBack() {
+	for n := range v.insts {
+		d := &v.insts[n].Delivery
+		if d.Failure != "" && d.Rollback != nil && d.Rollback.Failed.IsZero() && !d.Apply.Running {
+			v.fail(nil, &v.insts[n], d.Failure)
+			return
+		}
+	}
+	if v.pin != nil || v.spec.NoRollback || v.mode.Drain {
+		return
+	}
+	for n := range v.insts {
+		i := &v.insts[n]
+		if r, why := v.failedHere(i); r != nil && v.rollBack(r, why) {
+			return
+		}
+	}
+}
+
+// failedHere is the release that an instance is to be rolled back from, and why; or nil.
+func (v *view) failedHere(i *instance) (*state.Release, string) {
+	d := &i.Delivery
+	if d.Target == nil || d.Rollback != nil || i.paused {
+		return nil, ""
+	}
+	if d.Failure != "" && !d.Apply.Running {
+		r := v.s.Brought(i.Instance)
+		if v.fleet() && r != nil && r.Phases[v.spec.Name].Phase == maestro.Failed {
+			return r, r.Phases[v.spec.Name].Reason // which says of what instance, if of one
+		}
+		return r, v.of(i, d.Failure)
+	}
+	if !v.fleet() || v.turn.Holder != maestro.None {
+		return nil, ""
+	}
+	// It was rolled back elsewhere in the channel while a pause held this one.
+	if r := v.s.Brought(i.Instance); r != nil && r.Phases[v.spec.Name].Phase == maestro.RolledBack {
+		return r, r.Phases[v.spec.Name].Reason
+	}
+	return nil, ""
+}
+
+// rollBack takes a release back wherever it is the target and something good was before it.
+func (v *view) rollBack(r *state.Release, cause string) bool {
+	c := state.Change{Kind: state.ChangeRollback, Release: r.ID, Cause: cause}
+	for n := range v.insts {
+		i := &v.insts[n]
+		if i.paused || i.Delivery.Rollback != nil || !i.IsAt(r) {
+			continue
+		}
+		if back := i.Delivery.ReturnsTo(); back != nil {
+			c.Moves = append(c.Moves, state.Move{Instance: i.ID, Target: *back})
+		}
+	}
+	if len(c.Moves) == 0 {
+		return false
+	}
+	v.change(c)
+	return true
+}
+
+// moveToPin moves instances to what their channel is pinned to, or back when it is pinned no longer. A pause
+// holds both.
+func (v *view) moveToPin() {
+	if v.changed {
+		return
+	}
+	c := state.Change{Kind: state.ChangePin, Cause: "unpinned"}
+	if v.pin != nil {
+		c.Cause = v.pin.Text()
+	}
+	for n := range v.insts {
+		i := &v.insts[n]
+		if to := v.pinMoves(i); to != nil {
+			c.Moves = append(c.Moves, state.Move{Instance: i.ID, Target: *to})
+		}
+	}
+	if len(c.Moves) == 0 {
+		return
+	}
+	if holder := v.release(v.turn.Holder); v.pin != nil && holder != nil {
+		c.Release = holder.ID
+	}
+	v.change(c)
+}
+
+// pinMoves is the target that the pin, or its end, sets for an instance; nil: it stays.
+func (v *view) pinMoves(i *instance) *entities.Target {
+	d := &i.Delivery
+	switch {
+	case d.Target == nil || i.paused:
+	case v.pin != nil:
+		if t := v.pin.Target(i.ID); t != nil && !d.Target.Same(*t) {
+			return t
+		}
+	case d.BeforePin != nil:
+		return &d.BeforePin.Target
+	}
+	return nil
+}
+
+// of says which instance a cause is of, where there are several.
+func (v *view) of(i *instance, cause string) string {
+	if v.fleet() && cause != "" {
+		return i.ID.Name + ": " + cause
+	}
+	return cause
+}
+
+func ids(insts []*instance) []entities.InstanceID {
+	out := make([]entities.InstanceID, len(insts))
+	for n, i := range insts {
+		out[n] = i.ID
+	}
+	return out
+}
+
+// rollbackFailed is when a rollback failed in a channel, the last time; zero: none has.
+func rollbackFailed(s *state.State, c *entities.ChannelSpec) time.Time {
+	var last time.Time
+	for _, spec := range c.Instances {
+		if i := s.Instances[c.ID(spec)]; i != nil && i.RollbackFailed() && i.Delivery.Rollback.Failed.After(last) {
+			last = i.Delivery.Rollback.Failed
+		}
+	}
+	return last
+}

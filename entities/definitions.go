@@ -1,0 +1,138 @@
+package entities
+
+import "time"
+
+// This file holds what a check is evaluated by and what an extension runs. Both lie in the store, named by
+// their digest; the decision never reads them.
+
+// CheckDefinition is how a check is judged; it lies in the store under its digest. Text in it may
+// leave ${{ version }} and ${{ fullVersion }} open; they are filled in when it is judged. Exactly the
+// field of its kind is set.
+type CheckDefinition struct {
+	Application string    `json:"application"`
+	Service     string    `json:"service"`
+	Channel     string    `json:"channel"`
+	ID          string    `json:"id"`
+	Kind        CheckKind `json:"kind"`
+	Dir         string    `json:"dir,omitempty"` // absolute; relative commands start here
+
+	AllowedTimes   *AllowedTimes    `json:"allowedTimes,omitempty"`
+	DeniedVersions *DeniedVersions  `json:"deniedVersions,omitempty"`
+	Prometheus     *PrometheusQuery `json:"prometheus,omitempty"`
+	Alertmanager   *Alerts          `json:"alertmanager,omitempty"`
+	HTTP           *HTTPCheck       `json:"http,omitempty"`
+	Command        *CheckRun        `json:"command,omitempty"` // also of kind job
+	Capacity       *CapacityCheck   `json:"capacity,omitempty"`
+	Always         *AlwaysCheck     `json:"always,omitempty"`
+	Dependency     *Dependency      `json:"dependency,omitempty"` // of the kinds on other services
+}
+
+// AllowedTimes passes within its windows and outside of holidays and freezes, in a time zone.
+type AllowedTimes struct {
+	TimeZone string       `json:"timeZone"` // IANA name
+	Windows  []TimeWindow `json:"windows,omitempty"`
+	// HolidayCountries ("FR", "DE-BY", "US") and dates ("2026-12-24") on which nothing opens.
+	HolidayCountries []string `json:"holidayCountries,omitempty"`
+	Holidays         []string `json:"holidays,omitempty"`
+	Freezes          []Freeze `json:"freezes,omitempty"`
+}
+
+// TimeWindow is open on some days of the week between two times of the day.
+type TimeWindow struct {
+	Days  string `json:"days,omitempty"`  // "Mon-Thu", "Sat,Sun"; empty: every day
+	Hours string `json:"hours,omitempty"` // "09:00-16:00", over midnight "22:00-06:00"; empty: all day
+}
+
+// Freeze is a span in which nothing opens. From and To are dates ("2026-12-20") or local times
+// ("2026-12-20T18:00"), or RFC 3339; a To that is a date includes that day.
+type Freeze struct {
+	From   string `json:"from"`
+	To     string `json:"to"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// DeniedVersions FAILs versions that match a glob ("v1.2.*"), with the reason.
+type DeniedVersions struct {
+	Versions []string `json:"versions"`
+	Reason   string   `json:"reason,omitempty"`
+}
+
+// PrometheusQuery passes while every sample of an instant query is within its bounds. No sample is an
+// ERROR unless Empty says "pass".
+type PrometheusQuery struct {
+	URL         string   `json:"url"`
+	Query       string   `json:"query"`
+	LessThan    *float64 `json:"lessThan,omitempty"`
+	GreaterThan *float64 `json:"greaterThan,omitempty"`
+	Empty       string   `json:"empty,omitempty"` // "error" (default) or "pass"
+	Token       *Value   `json:"token,omitempty"` // bearer
+}
+
+// Alerts passes while no alert that matches is active, neither silenced nor inhibited.
+type Alerts struct {
+	URL      string            `json:"url"`
+	Matchers map[string]string `json:"matchers"` // label → value
+	Token    *Value            `json:"token,omitempty"`
+}
+
+// HTTPCheck passes while a GET answers with a status listed (default 200–299).
+type HTTPCheck struct {
+	URL      string           `json:"url"`
+	Headers  map[string]Value `json:"headers,omitempty"`
+	Statuses []int            `json:"statuses,omitempty"`
+	Timeout  time.Duration    `json:"timeout,omitempty"`
+}
+
+// CheckRun is a command, on the worker's machine or as a Job: 0 passes, 2 waits, 3 fails, anything
+// else is an ERROR. The last line of stdout is the reason.
+type CheckRun struct {
+	Command Command          `json:"command"`
+	Env     map[string]Value `json:"env,omitempty"`
+	Job     *CommandJob      `json:"job,omitempty"`
+}
+
+// CapacityCheck passes while what will serve is at least the recent maximum use (D19), both by
+// Prometheus queries; equality passes.
+type CapacityCheck struct {
+	URL string `json:"url"`
+	// Use is a query of the present use; its maximum over Over (default 24 h) counts.
+	Use  string        `json:"use"`
+	Over time.Duration `json:"over,omitempty"`
+	// Capacity is a query of what would serve, or Parameter names the parameter that says it.
+	Capacity  string  `json:"capacity,omitempty"`
+	Parameter string  `json:"parameter,omitempty"`
+	Per       float64 `json:"per,omitempty"` // of one unit of the parameter; default 1
+	Token     *Value  `json:"token,omitempty"`
+}
+
+// AlwaysCheck gives a fixed verdict, for trying out.
+type AlwaysCheck struct {
+	Verdict Verdict `json:"verdict"`
+	Reason  string  `json:"reason,omitempty"`
+}
+
+// Dependency is a condition on another service of the application.
+type Dependency struct {
+	Service string `json:"service"`
+	Channel string `json:"channel,omitempty"` // empty: the same
+	// Capacity is the parameter that says a service's capacity, of this one and of the other
+	// (capacityOrder).
+	Parameter      string `json:"parameter,omitempty"`
+	OtherParameter string `json:"otherParameter,omitempty"`
+	// First: this service goes "growing" or "shrinking" before the other (capacityOrder).
+	First string `json:"first,omitempty"`
+}
+
+// ExtensionDefinition is what an extension runs; it lies in the store under its digest. Text in it
+// may leave ${{ version }} and ${{ fullVersion }} open.
+type ExtensionDefinition struct {
+	Application string           `json:"application"`
+	Service     string           `json:"service"`
+	ServiceID   string           `json:"serviceId"`
+	Channel     string           `json:"channel"` // of the first that needs it
+	Name        string           `json:"name"`
+	Dir         string           `json:"dir,omitempty"`
+	Command     Command          `json:"command"`
+	Env         map[string]Value `json:"env,omitempty"`
+	Job         *CommandJob      `json:"job,omitempty"` // nil: a process on the worker's machine
+}

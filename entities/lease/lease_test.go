@@ -1,0 +1,165 @@
+package lease
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+func wanted(id string, limit int) Request {
+	return Request{ID: id, Holder: "service/shop/web", What: "shop/web", Limit: limit, Timeout: 10 * time.Minute}
+}
+
+// Whatever comes in whatever order: no lease is held and waited for at once, or twice; none is granted
+// while the limit is reached or the runtime is paused, nor before a rollback or one that came earlier; and
+// when all give back what they hold, all are granted in the end.
+func TestLedgerProperty_C10(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := &Ledger{}
+		now := noon
+		want := map[string]bool{}
+		id := rapid.Custom(func(t *rapid.T) string { return fmt.Sprint(rapid.IntRange(1, 9).Draw(t, "id")) })
+		granted := func() {
+			before, line := len(l.Held), append([]Lease(nil), l.Waiting...)
+			for i, h := range l.Grant(now) {
+				require.False(t, l.Paused)
+				require.Equal(t, line[i].ID, h.ID, "not in its turn")
+				require.LessOrEqual(t, before+i+1, l.Limit)
+			}
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"request": func(t *rapid.T) {
+				r := wanted(id.Draw(t, "lease"), rapid.IntRange(1, 4).Draw(t, "limit"))
+				r.Rollback = rapid.Bool().Draw(t, "rollback")
+				wasHeld := Find(l.Held, r.ID) >= 0
+				require.NoError(t, l.Check(r))
+				require.Equal(t, wasHeld, l.Request(r, now) != nil)
+				want[r.ID] = true
+				granted()
+			},
+			"give": func(t *rapid.T) {
+				lease := id.Draw(t, "lease")
+				_, known := l.Give(lease)
+				require.Equal(t, want[lease], known)
+				delete(want, lease)
+				granted()
+			},
+			"pause": func(*rapid.T) { l.Paused = true },
+			"resume": func(*rapid.T) {
+				l.Paused = false
+				granted()
+			},
+			"ask": func(*rapid.T) {
+				now = now.Add(11 * time.Minute)
+				l.Overdue(now)
+				for _, h := range l.Held {
+					require.True(t, h.Due.After(now), "asked without end")
+				}
+			},
+			"": func(t *rapid.T) {
+				seen := map[string]bool{}
+				for _, list := range [][]Lease{l.Held, l.Waiting} {
+					for _, h := range list {
+						require.False(t, seen[h.ID])
+						seen[h.ID] = true
+					}
+				}
+				require.Equal(t, want, seen)
+				for i := 1; i < len(l.Waiting); i++ {
+					require.False(t, l.Waiting[i].Rollback && !l.Waiting[i-1].Rollback, "a rollback behind others")
+				}
+			},
+		})
+		l.Paused = false
+		for len(want) > 0 {
+			granted()
+			require.NotEmpty(t, l.Held, "nobody holds and nobody is granted")
+			delete(want, l.Held[0].ID)
+			l.Give(l.Held[0].ID)
+		}
+	})
+}
+
+// A holder that is silent is asked at first every minute, then ever more seldom; its answer ends that.
+func TestSilentHolderIsAskedEverMoreSeldom_C10(t *testing.T) {
+	l := &Ledger{}
+	l.Request(wanted("a", 1), noon)
+	require.Len(t, l.Grant(noon), 1)
+	require.Empty(t, l.Overdue(noon.Add(10*time.Minute-1)))
+	var waits []time.Duration
+	at := l.Due()
+	for range 12 {
+		require.Len(t, l.Overdue(at), 1)
+		waits = append(waits, l.Due().Sub(at))
+		at = l.Due()
+	}
+	m := time.Minute
+	require.Equal(t, []time.Duration{m, m, m, 2 * m, 4 * m, 8 * m, 16 * m, 32 * m, 60 * m, 60 * m, 60 * m, 60 * m}, waits)
+	l.Keep("a", at)
+	require.Equal(t, at.Add(10*m), l.Due())
+	require.Zero(t, l.Held[0].Asks)
+}
+
+// A grant that was not delivered is delivered again after a minute, and is no question.
+func TestUndeliveredGrantIsRepeated_C10(t *testing.T) {
+	l := &Ledger{}
+	l.Request(wanted("a", 1), noon)
+	l.Grant(noon)
+	l.Delivered("a", true, noon.Add(time.Minute))
+	require.Equal(t, noon.Add(10*time.Minute), l.Due(), "as is expected")
+	l.Delivered("a", false, noon)
+	require.Equal(t, noon.Add(time.Minute), l.Due())
+	again := l.Overdue(noon.Add(time.Minute))
+	require.Len(t, again, 1)
+	require.True(t, again[0].Undelivered)
+	require.Zero(t, again[0].Asks)
+	l.Delivered("a", true, noon.Add(time.Minute))
+	require.Equal(t, noon.Add(11*time.Minute), l.Due())
+	l.Delivered("gone", true, noon)
+}
+
+// A holder that is gone loses what it holds and what it waits for; the others keep theirs.
+func TestLostHolder(t *testing.T) {
+	l := &Ledger{}
+	for _, id := range []string{"a", "b", "c"} {
+		r := wanted(id, 1)
+		if id != "b" {
+			r.Holder = "service/shop/ghost"
+		}
+		l.Request(r, noon)
+	}
+	l.Grant(noon)
+	lost := l.Lose("service/shop/ghost")
+	require.Equal(t, `"a", "c"`, IDs(lost))
+	require.Equal(t, "none", IDs(l.Held))
+	require.Equal(t, `"b"`, IDs(l.Waiting))
+	require.Zero(t, l.Due())
+}
+
+// Those who wait are bounded; who has a place keeps it.
+func TestLineIsBounded(t *testing.T) {
+	l := &Ledger{Limit: 1, Waiting: make([]Lease, MaxWaiting)}
+	l.Waiting[7].ID = "seventh"
+	require.EqualError(t, l.Check(wanted("late", 1)), "10000 leases wait already; ask again later")
+	require.NoError(t, l.Check(wanted("seventh", 1)))
+	require.Equal(t, `"seventh"`, IDs(l.Waiting[7:8]))
+	require.Contains(t, IDs(l.Waiting), "9992 more")
+}
+
+// What clients see of a lease is all there is to it.
+func TestStatusOfLeases(t *testing.T) {
+	h := Lease{Request: wanted("a", 2), Since: noon, Asked: noon, Asks: 3, Due: noon, Undelivered: true}
+	require.Equal(t, []protocol.LeaseStatus{{
+		LeaseRequest: protocol.LeaseRequest{ID: "a", Holder: "service/shop/web", What: "shop/web", Limit: 2, Timeout: 10 * time.Minute},
+		Since:        noon, Asked: noon, Asks: 3, Due: noon, Undelivered: true,
+	}}, Status([]Lease{h}))
+	require.Equal(t, "shop/web", h.Name())
+	require.Equal(t, "a", Lease{Request: Request{ID: "a"}}.Name())
+}

@@ -1,0 +1,508 @@
+package loop_test
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/decide"
+	"github.com/converge-engine/converge/entities/maestro"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+// plainEvents are what happens to releases, configurations, runtimes and pauses.
+func (c *chaos) plainEvents() map[string]func() {
+	any := func() string { return c.pick(append(c.s.Spec.ChannelNames(), "")...) }
+	end := func() { c.endApply(c.pick("ok", "ok", "ok", "fails", "for good", "lost", "PENDING", "FAILED")) }
+	seen := func() { c.look(c.anyID()) }
+	pause := func() { _, _ = done(c.s.Pause(any(), bob, "", c.now)) }
+	resume := func() { _, _ = done(c.s.Resume(any(), bob, c.now)) }
+	return map[string]func(){
+		"release": c.newRelease, "release2": c.newRelease, "release again": c.sameRelease,
+		"config": c.changeConfig, "rules": c.changeRules, "channels": c.comeAndGo, "instances": c.growAndShrink, "moves": c.moveInstance,
+		"pause": pause, "resume": resume, "resume2": resume, "refresh": func() { _, _ = done(c.s.Refresh(any())) },
+		"pause scope":  func() { c.s.SetPause(c.anyScope(), &state.Pause{By: "carol", At: c.now}, c.now) },
+		"resume scope": func() { c.s.SetPause(c.anyScope(), nil, c.now) },
+		"cancel": func() {
+			c.act(func() (string, error) { return done(c.s.Cancel(c.anyVersion(), any(), bob, "", c.now)) })
+		},
+		"retry": func() { c.act(func() (string, error) { return done(c.s.Retry(c.anyVersion(), any(), bob, c.now)) }) },
+		"end":   end, "end2": end, "end3": end, "look": seen, "look2": seen, "lie": c.lie, "damage": c.damage,
+		"answer": c.answerAny, "render": c.render, "time": c.timePasses, "wake": c.wakeUp, "rest": c.carryOver,
+	}
+}
+
+// stormEvents are what happens at all.
+func (c *chaos) stormEvents() map[string]func() {
+	any := func() string { return c.pick("c0", "c1", "c2", "") }
+	end := func() { c.endApply(c.pick("ok", "ok", "ok", "FAILED", "fails", "lost")) }
+	all := c.plainEvents()
+	for _, name := range []string{"lie", "look2", "release2", "release again", "refresh"} {
+		delete(all, name)
+	}
+	all["end"], all["end2"], all["end3"] = end, end, end
+	for name, event := range map[string]func(){
+		"seen": c.seen, "preflight": c.preflightDone, "truth": c.flip, "approve": func() { c.approve(false) },
+		"reject": func() { c.approve(true) }, "changed mind": c.changeMind, "bypass": c.bypass,
+		"grant":  func() { c.must(c.grant()) },
+		"forget": func() { c.ledgers = map[string]*ledger{} }, // the Runtime workflow was terminated
+		"pin": func() {
+			c.act(func() (string, error) { return done(c.s.Pin(any(), c.anyVersion(), bob, "", c.now)) })
+		},
+		"unpin": func() { c.act(func() (string, error) { return done(c.s.Unpin(any(), bob, "", c.now)) }) },
+		"rollback": func() {
+			c.act(func() (string, error) { return done(c.s.RollBack(c.anyVersion(), any(), bob, "", c.now)) })
+		},
+		"extension": func() { c.endExtension(c.pick("", "", "exit status 1")) },
+		"stored":    func() { c.s.AuditStored(c.audited) },
+		"removed": func() {
+			id := c.pickID(entities.SortedIDs(c.removes))
+			op := c.removes[id]
+			delete(c.removes, id)
+			c.s.Removed(op, c.pick("", "connection refused"), c.now)
+		},
+	} {
+		all[name] = event
+	}
+	for n := range 8 {
+		all[fmt.Sprint("turn ", n)] = c.turns
+	}
+	return all
+}
+
+// must skips an event that there is nothing for.
+func (c *chaos) must(ok bool) {
+	if !ok {
+		c.t.Skip("nothing to do")
+	}
+}
+
+// act is a person's act: what is paused or pinned stays at its target, and so does everything when it
+// is refused.
+func (c *chaos) act(do func() (string, error)) {
+	held, before := map[entities.InstanceID]entities.Target{}, entities.DigestOf(c.s)
+	for _, id := range entities.SortedIDs(c.s.Instances) {
+		_, paused := c.s.PauseOf(id)
+		_, pinned := c.s.PinOf(id.Channel)
+		if i := c.s.Instances[id]; (paused || pinned) && i.Delivery.Target != nil {
+			held[id] = *i.Delivery.Target
+		}
+	}
+	_, err := do()
+	if err != nil && entities.DigestOf(c.s) != before {
+		c.t.Fatalf("refused (%s), it changed something", err)
+	}
+	for id, t := range held {
+		if i := c.s.Instances[id]; i == nil || !i.Delivery.Target.Same(t) {
+			c.t.Fatalf("%s moved from %s though it is held", id, t.FullVersion)
+		}
+	}
+}
+
+func (c *chaos) anyID() entities.InstanceID { return c.pickID(c.s.Spec.IDs()) }
+
+func (c *chaos) anyScope() string {
+	return c.pick(entities.ScopeApplication, entities.ScopeRuntime+"local", entities.ScopeRuntime+"other")
+}
+
+func (c *chaos) anyVersion() string {
+	all := []string{"", "v0", "g1"}
+	for _, r := range c.s.Releases {
+		all = append(all, r.FullVersion)
+	}
+	return c.pick(all...)
+}
+
+// waitingVersion is next in line, more often than any other.
+func (c *chaos) waitingVersion() string {
+	for _, ch := range c.decision.Channels {
+		if ch.Next != nil && c.oneIn(2, "next") {
+			return ch.Next.FullVersion
+		}
+	}
+	return c.anyVersion()
+}
+
+func (c *chaos) newRelease() {
+	c.n++
+	if r, err := c.release(fmt.Sprintf("v%d", c.n), ""); err == nil {
+		c.opened(r)
+	}
+}
+
+func (c *chaos) sameRelease() {
+	c.must(len(c.s.Releases) > 0)
+	if r, err := c.release(c.s.Newest().Version, ""); err == nil {
+		c.opened(r)
+	}
+}
+
+// anyDeclared is an instance of the configuration to come.
+func (c *chaos) anyDeclared() *entities.InstanceSpec {
+	c.must(len(c.next.Channels) > 0)
+	ch := &c.next.Channels[rapid.IntRange(0, len(c.next.Channels)-1).Draw(c.t, "channel")]
+	ch.Instances = slices.Clone(ch.Instances)
+	return &ch.Instances[rapid.IntRange(0, len(ch.Instances)-1).Draw(c.t, "of it")]
+}
+
+func (c *chaos) changeConfig() {
+	c.anyDeclared().Template = c.pick("t1", "t2", "t3")
+	c.publishNow()
+}
+
+func (c *chaos) moveInstance() {
+	c.anyDeclared().Runtime = c.pick(c.runtimes...)
+	c.publishNow()
+}
+
+// growAndShrink adds an instance to a fleet, or takes one away.
+func (c *chaos) growAndShrink() {
+	c.must(len(c.next.Channels) > 0)
+	ch := &c.next.Channels[rapid.IntRange(0, len(c.next.Channels)-1).Draw(c.t, "channel")]
+	at := slices.IndexFunc(ch.Instances, func(i entities.InstanceSpec) bool { return i.Name == "eu-9" })
+	ch.Instances = slices.Clone(ch.Instances)
+	switch {
+	case at >= 0:
+		ch.Instances = slices.Delete(ch.Instances, at, at+1)
+	case len(ch.Instances) > 2 && c.oneIn(2, "shrink"):
+		ch.Instances = ch.Instances[1:]
+	default:
+		ch.Instances = append(ch.Instances, entities.InstanceSpec{Name: "eu-9", Runtime: c.pick(c.runtimes...), Template: "t1"})
+	}
+	c.publishNow()
+}
+
+// changeRules changes the rules of a channel for releases in flight.
+func (c *chaos) changeRules() {
+	c.must(len(c.next.Channels) > 0)
+	name := c.next.Channels[rapid.IntRange(0, len(c.next.Channels)-1).Draw(c.t, "channel")].Name
+	c.declareChannel(int(name[1] - '0'))
+	c.publishNow()
+}
+
+func (c *chaos) comeAndGo() {
+	n := rapid.IntRange(0, c.channels-1).Draw(c.t, "channel")
+	name := nameOf(n)
+	switch {
+	case !c.known(name):
+		c.declareChannel(n)
+	case len(c.next.Channels) > 1:
+		c.next.Channels = slices.DeleteFunc(slices.Clone(c.next.Channels), func(s entities.ChannelSpec) bool { return s.Name == name })
+		for n := range c.next.Channels {
+			c.next.Channels[n].Conditions = slices.DeleteFunc(slices.Clone(c.next.Channels[n].Conditions),
+				func(cond entities.Condition) bool { return slices.Contains(cond.Channels, name) })
+		}
+	}
+	c.publishNow()
+}
+
+// endApply ends one that runs: well, with objects of some status, lost, or failing.
+func (c *chaos) endApply(how string) {
+	id := c.pickID(entities.SortedIDs(c.applies))
+	op := c.applies[id]
+	switch how {
+	case "ok":
+		c.rt[id] = running(op.Target.FullVersion, entities.ObjectSucceeded)
+		c.applyEnded(id, "", false)
+	case "lost":
+		delete(c.applies, id)
+		c.s.ApplyLost(id, op.Target, how, c.now)
+	case "PENDING", "FAILED":
+		c.rt[id] = running(op.Target.FullVersion, entities.ObjectStatus(how))
+		c.applyEnded(id, "", false)
+	default:
+		c.applyEnded(id, how, how == "for good")
+	}
+	if c.tame || c.setting.gated || c.oneIn(2, "observed at once") {
+		c.look(id)
+	}
+}
+
+// canObserve tells whether anybody reads an instance now.
+func (c *chaos) canObserve(id entities.InstanceID) bool {
+	i := c.s.Instances[id]
+	_, rt := c.s.Runtime(id)
+	return i != nil && c.s.Declared(id) && rt.Observable && !i.Delivery.Apply.Running &&
+		(rt.Mode != entities.FetchExitCode || i.Delivery.Target != nil)
+}
+
+// look reports what is there.
+func (c *chaos) look(id entities.InstanceID) {
+	if c.canObserve(id) {
+		c.observe(id, c.rt[id], true)
+	}
+}
+
+// lie reports anything, from any time.
+func (c *chaos) lie() {
+	id := c.anyID()
+	c.must(c.observable(id))
+	r := rapid.SampledFrom([]entities.Reading{
+		{},
+		{Err: &entities.ReadingError{Code: "timeout", Message: "timeout"}},
+		running("v1", entities.ObjectSucceeded), running("v2", entities.ObjectFailed), running("v2", entities.ObjectPending), running("", entities.ObjectSucceeded),
+	}).Draw(c.t, "reading")
+	c.observe(id, r, rapid.Bool().Draw(c.t, "fresh"))
+}
+
+func (c *chaos) damage() {
+	id := c.anyID()
+	c.rt[id] = rapid.SampledFrom([]entities.Reading{
+		{}, running("v1", entities.ObjectFailed), running("g1", entities.ObjectPending), running("elsewhere", entities.ObjectSucceeded),
+	}).Draw(c.t, "damage")
+	c.look(id)
+}
+
+func (c *chaos) answerAny() {
+	id := c.pickID(entities.SortedIDs(c.asks))
+	c.answer(id, rapid.SampledFrom([]entities.Reading{
+		running(c.asks[id].Target.FullVersion, entities.ObjectSucceeded), work(),
+		{Err: &entities.ReadingError{Code: "fetch-failed", Message: "exit status 3"}},
+	}).Draw(c.t, "answer"))
+}
+
+func (c *chaos) timePasses() {
+	c.now = c.now.Add(time.Duration(rapid.IntRange(1, 3000).Draw(c.t, "seconds")) * time.Second)
+}
+
+func (c *chaos) wakeUp() {
+	c.must(!c.decision.Wake.IsZero())
+	c.now = later(c.now, c.decision.Wake)
+}
+
+// seen evaluates the checks that are wanted.
+func (c *chaos) seen() {
+	for _, e := range c.decision.Evaluations(c.s) {
+		c.evaluated(e, entities.CheckReading{Verdict: c.truth[e.Channel], At: c.now})
+	}
+}
+
+func (c *chaos) preflightDone() {
+	op := c.preflights[c.pick(entities.SortedKeys(c.preflights)...)]
+	delete(c.preflights, op.Channel)
+	readings := map[string]entities.CheckReading{}
+	for _, e := range op.Checks {
+		readings[e.Key()] = entities.CheckReading{Verdict: c.truth[e.Channel], At: c.now}
+	}
+	if op.Window {
+		c.passed[op.Channel+"/"+op.Release] = c.truth[op.Channel] == entities.Pass
+	} else {
+		c.fresh[op.Channel+"/"+op.Release] = true
+	}
+	c.s.PreflightDone(op, readings, c.now)
+}
+
+// flip changes what is so outside; meanwhile nothing is decided.
+func (c *chaos) flip() {
+	c.truth[c.pick(entities.SortedKeys(c.truth)...)] = rapid.SampledFrom([]entities.Verdict{
+		entities.Pass, entities.Pass, entities.Wait, entities.Fail, entities.Error,
+	}).Draw(c.t, "truth")
+}
+
+func waiver(r, channel, condition string) string { return r + "/" + channel + "/" + condition }
+
+func (c *chaos) bypass() {
+	version, channel := c.waitingVersion(), c.pick("c0", "c1", "c2")
+	id := c.pick(theCheck, "approval/go", "extension/migrate", "extension/smoke", "channel-stable/c0", "channel-stable/c1",
+		"reading", "in-progress", "lease", "pin", "approval/apply/"+channel)
+	r, _ := c.s.FindOpen(version, "")
+	c.act(func() (string, error) {
+		text, err := done(decide.Bypass(c.s, version, state.Bypass{Channel: channel, Condition: id, Who: bob, Reason: "why not", At: c.now}))
+		if err == nil && r.Bypassed(channel, id) != nil {
+			c.waived[waiver(r.ID, channel, id)] = true
+		}
+		return text, err
+	})
+}
+
+func (c *chaos) approve(reject bool) {
+	topic := c.pick("go", "go", "apply/c0", "apply/c1", "apply/c2", "nothing")
+	version, who := c.waitingVersion(), c.pick("alice", "bob", "carol", "mallory")
+	c.act(func() (string, error) {
+		return done(c.s.Approve(version, state.Approval{Topic: topic, Who: entities.Who{Name: who}, At: c.now, Reject: reject}))
+	})
+}
+
+// changeMind approves a release, rejects it after all, and has another channel ask for that approval too.
+func (c *chaos) changeMind() {
+	version := c.waitingVersion()
+	for _, who := range []string{"alice", "bob"} {
+		c.mayApprove(version, "go")
+		_, _ = done(c.s.Approve(version, state.Approval{Topic: "go", Who: entities.Who{Name: who}, At: c.now}))
+	}
+	_, err := done(c.s.Approve(version, state.Approval{Topic: "go", Who: bob, At: c.now, Reject: true}))
+	c.must(err == nil)
+	for n := range c.next.Channels {
+		ch := &c.next.Channels[n]
+		if len(ch.Approvals()) == 0 {
+			ch.Conditions = append(slices.Clone(ch.Conditions), entities.Condition{
+				ID: "approval/go", Kind: entities.ManualApproval, Topic: "go", MinApprovers: 2, Approvers: []string{"alice", "bob", "carol"},
+			})
+			ch.Conditions = slices.DeleteFunc(ch.Conditions, func(cond entities.Condition) bool { return cond.Kind == entities.ChannelStable })
+		}
+	}
+	c.publishNow()
+}
+
+func (c *chaos) endExtension(err string) {
+	name := c.pick(entities.SortedKeys(c.runs)...)
+	c.s.ExtensionEnded(c.runs[name], err, "", "", c.now)
+	delete(c.runs, name)
+}
+
+// turns does some of what is left to do, with something happening outside now and then.
+func (c *chaos) turns() {
+	if n := c.s.Newest(); n == nil || n.Over() {
+		c.newRelease()
+	}
+	for range 6 {
+		if c.oneIn(10, "alert") {
+			c.flip()
+		}
+		if !c.turn() {
+			return
+		}
+		c.settle()
+	}
+}
+
+// turn does what is left to do, or lets time pass until something is due; false: nothing is.
+func (c *chaos) turn() bool {
+	for _, id := range entities.SortedIDs(c.removes) {
+		c.s.Removed(c.removes[id], "", c.now)
+		delete(c.removes, id)
+		return true
+	}
+	switch {
+	case len(c.runs) > 0:
+		c.endExtension("")
+	case len(c.renders) > 0:
+		c.render()
+	case len(c.asks) > 0:
+		for _, id := range entities.SortedIDs(c.asks) {
+			c.answer(id, work())
+		}
+	case len(c.preflights) > 0:
+		c.preflightDone()
+	case len(c.applies) > 0:
+		for range max(len(c.applies)/2, 1) {
+			c.endApply("ok")
+		}
+	case c.grant():
+	case c.approveWaiting():
+	default:
+		return c.observeAll()
+	}
+	return true
+}
+
+// approveWaiting gives one approval that somebody waits for.
+func (c *chaos) approveWaiting() bool {
+	for _, ch := range c.decision.Channels {
+		for _, i := range c.s.In(ch.Channel) {
+			if !i.Approval.Asked.IsZero() && c.mayApprove(c.present(i.ID), state.ApplyTopic+ch.Channel) {
+				return true
+			}
+		}
+		if ch.Next != nil && (c.mayApprove(ch.Next.FullVersion, "go") || c.mayApprove(ch.Next.FullVersion, state.ApplyTopic+ch.Channel)) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *chaos) mayApprove(version, topic string) bool {
+	for _, who := range []string{"alice", "bob", "carol"} {
+		if _, err := done(c.s.Approve(version, state.Approval{Topic: topic, Who: entities.Who{Name: who}, At: c.now})); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// observeAll has checks evaluated and instances read where there is news, or lets time pass until something is due.
+func (c *chaos) observeAll() bool {
+	c.seen()
+	c.settle()
+	news := false
+	for _, id := range c.s.Spec.IDs() {
+		o := &c.s.Instances[id].Observed
+		if c.canObserve(id) && (o.Requested || o.Digest != c.rt[id].Digest() || !o.Fresh) {
+			c.look(id)
+			news = true
+		}
+	}
+	if news {
+		return true
+	}
+	if !c.decision.Acts() && c.decision.Wake.IsZero() {
+		return len(c.renders)+len(c.applies)+len(c.runs)+len(c.preflights)+len(c.removes)+len(c.asks) > 0 || c.grant() || c.approveWaiting()
+	}
+	c.now = later(c.now, c.decision.Wake)
+	return true
+}
+
+// letGo ends all that people hold.
+func (c *chaos) letGo() {
+	c.tame = true
+	for _, p := range slices.Clone(c.s.Pauses) {
+		if p.Scope != "" {
+			c.s.SetPause(p.Scope, nil, c.now)
+		} else {
+			_, _ = done(c.s.Resume(p.Channel, bob, c.now))
+		}
+	}
+	for _, p := range slices.Clone(c.s.Pins) {
+		_, _ = done(c.s.Unpin(p.Channel, bob, "", c.now))
+	}
+	for name := range c.truth {
+		c.truth[name] = entities.Pass
+	}
+}
+
+// fix lets go of everything, releases a fix, and plays people, runtimes and checks that are well
+// again: the fix arrives everywhere (B10), and nothing is left to do.
+func (c *chaos) fix() {
+	c.letGo()
+	c.now = c.now.Add(time.Second)
+	fix, err := c.release("fix", "")
+	if err != nil {
+		return // as many as can be are in flight
+	}
+	c.opened(fix)
+	c.comeToRest()
+	for _, ch := range c.decision.Channels {
+		spec, declared := c.s.Spec.Channel(ch.Channel)
+		if declared && ch.Status != entities.StatusConverged {
+			c.t.Fatalf("the fix does not arrive in %s:\n%s%s", ch.Channel, c.decision, c.phases())
+		}
+		for _, i := range spec.Instances {
+			if !c.s.Instances[spec.ID(i)].IsAt(fix) {
+				c.t.Fatalf("the fix does not arrive in %s:\n%s%s", spec.ID(i), c.decision, c.phases())
+			}
+		}
+	}
+	for channel, p := range fix.Phases {
+		if c.s.Channels[channel] != nil && p.Phase != maestro.Succeeded {
+			c.t.Fatalf("the fix is %s in %s:\n%s%s", p.Phase, channel, c.decision, c.phases())
+		}
+	}
+	if len(c.decision.Evaluations(c.s)) > 0 || len(c.applies)+len(c.preflights)+len(c.runs)+len(c.removes) > 0 {
+		c.t.Fatalf("at rest, something is still evaluated or done:\n%s", c.decision)
+	}
+}
+
+// comeToRest plays people, runtimes and checks that are well until nothing is left to happen.
+func (c *chaos) comeToRest() {
+	turns := 60*(len(c.s.Releases)+2)*(len(c.s.Spec.IDs())+1) + 3000
+	for range turns {
+		c.settle()
+		if !c.turn() {
+			return
+		}
+	}
+	c.t.Fatalf("it does not come to rest:\n%s%s", c.decision, c.phases())
+}

@@ -1,0 +1,425 @@
+package loop_test
+
+import (
+	"slices"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/decide"
+	"github.com/converge-engine/converge/entities/maestro"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+// judge holds one pass to what never may happen.
+func (c *chaos) judge(d *decide.Decision, mode decide.Mode) {
+	for _, ch := range d.Changes {
+		c.judgeChange(ch, mode, d)
+	}
+	applied := map[entities.InstanceID]bool{}
+	for _, op := range d.Applies {
+		if applied[op.Instance] {
+			c.t.Fatalf("two applies of %s:\n%s", op.Instance, d)
+		}
+		applied[op.Instance] = true
+		c.judgeApply(op, mode, d)
+	}
+	for _, op := range d.Removes {
+		_, paused := c.s.PauseOf(op.Instance)
+		_, applying := c.applies[op.Instance]
+		if paused || applying || mode.Drain || c.s.Declared(op.Instance) || len(c.removes) > 0 || len(d.Removes) > 1 {
+			c.t.Fatalf("never to be removed:\n%s", d)
+		}
+	}
+	for _, op := range d.Preflights {
+		if p, runs := c.preflights[op.Channel]; runs || mode.Drain {
+			c.t.Fatalf("a preflight beside another (%v):\n%s", p, d)
+		}
+	}
+	for _, op := range d.Extensions {
+		_, paused := c.s.PauseIn(op.Channel)
+		if r := c.s.ReleaseByID(op.Release); paused || mode.Drain || r.Phases[op.Channel].Phase.Over() {
+			c.t.Fatalf("an extension while paused, draining, or of a release that is over:\n%s", d)
+		}
+	}
+}
+
+func (c *chaos) judgeChange(ch state.Change, mode decide.Mode, d *decide.Decision) {
+	refuse := func(why string) { c.t.Fatalf("%s of %s %s:\n%s%s", ch.Kind, ch.Channel, why, d, c.phases()) }
+	_, pinned := c.s.PinOf(ch.Channel)
+	spec, _ := c.s.Spec.Channel(ch.Channel)
+	for _, m := range ch.Moves {
+		if _, paused := c.s.PauseOf(m.Instance); paused {
+			refuse("moves " + m.Instance.String() + ", which is paused")
+		}
+	}
+	switch ch.Kind {
+	case state.ChangePromote, state.ChangeUnchanged:
+		if pinned || mode.Drain {
+			refuse("while pinned or draining")
+		}
+		if r := c.s.ReleaseByID(ch.Release); r.Phases[ch.Channel].Phase == maestro.InProgress && ch.Kind == state.ChangeUnchanged {
+			c.judgeLeftOver(r, ch, refuse)
+			break
+		}
+		c.judgeEntry(ch, refuse)
+		c.judgeGates(c.s.ReleaseByID(ch.Release), ch, refuse)
+	case state.ChangeTarget:
+		if r := c.s.ReleaseByID(ch.Release); pinned || mode.Drain || r.Phases[ch.Channel].Phase != maestro.InProgress {
+			refuse("while pinned or draining, or of a release that is not in progress")
+		}
+	case state.ChangeRollback:
+		for _, m := range ch.Moves {
+			d := &c.s.Instances[m.Instance].Delivery
+			alone := len(spec.Instances) == 1 && (d.Apply.Running || d.Converged)
+			if pinned || d.Rollback != nil || spec.NoRollback || alone || mode.Drain {
+				refuse("though it must not be rolled back")
+			}
+		}
+	case state.ChangePin:
+		if r := c.s.ReleaseByID(ch.Release); r != nil {
+			c.waits[ch.Channel+"/"+r.ID] = true
+		}
+	case state.ChangeConverged:
+		c.judgeSuccess(ch, refuse)
+	}
+	c.judgeMoves(ch, refuse)
+}
+
+// judgeLeftOver: a release in progress ends unchanged only where nothing that is declared waits for it.
+func (c *chaos) judgeLeftOver(r *state.Release, ch state.Change, refuse func(string)) {
+	for _, i := range c.s.In(ch.Channel) {
+		if i.IsAt(r) || r.Payloads[i.ID] != "" && (i.Delivery.Target == nil || r.Present[i.ID].Payload != i.Delivery.Target.Payload) {
+			refuse("though " + i.ID.String() + " is concerned")
+		}
+	}
+}
+
+// judgeMoves: no instance goes backwards unless something is taken back, or a person says so.
+func (c *chaos) judgeMoves(ch state.Change, refuse func(string)) {
+	if ch.Kind != state.ChangePromote && ch.Kind != state.ChangeTarget {
+		return
+	}
+	r := c.s.ReleaseByID(ch.Release)
+	for _, m := range ch.Moves {
+		if c.newest[m.Instance] > c.sequence[r.ID] {
+			refuse("takes " + m.Instance.String() + " backwards")
+		}
+		if !m.Target.Same(r.Target(m.Instance)) {
+			refuse("sets a target that is not the release's")
+		}
+		c.newest[m.Instance] = c.sequence[r.ID]
+		if c.brought[m.Instance] == nil {
+			c.brought[m.Instance] = map[string]bool{}
+		}
+		c.brought[m.Instance][m.Target.FullVersion] = true
+	}
+}
+
+// judgeEntry: the channel is free, what is there is known, and nothing is overtaken.
+func (c *chaos) judgeEntry(ch state.Change, refuse func(string)) {
+	r := c.s.ReleaseByID(ch.Release)
+	spec, _ := c.s.Spec.Channel(ch.Channel)
+	if r.Phases[ch.Channel].Phase != maestro.Pending {
+		refuse("though it is barred or over")
+	}
+	if _, paused := c.s.PauseIn(ch.Channel); paused {
+		refuse("while the channel is paused")
+	}
+	for _, i := range c.s.In(ch.Channel) {
+		_, applying := c.applies[i.ID]
+		_, rt := c.s.Runtime(i.ID)
+		reads := rt.Observable && (rt.Mode != entities.FetchExitCode || i.Delivery.Target != nil)
+		b := i.Delivery.Rollback
+		switch {
+		case applying || i.Delivery.Apply.Running:
+			refuse("while an apply runs")
+		case reads && i.Observed.Reading.Err != nil && !c.waived[waiver(r.ID, ch.Channel, "reading")]:
+			refuse("though nothing is known")
+		case b != nil && !i.Delivery.Converged && (b.Failed.IsZero() || r.At.Before(b.Failed)):
+			refuse("past a rollback")
+		}
+	}
+	for _, other := range c.s.Releases {
+		p := other.Phases[ch.Channel]
+		if other == r || p == nil {
+			continue
+		}
+		if p.Phase == maestro.InProgress {
+			refuse("beside " + other.FullVersion)
+		}
+		if p.Phase == maestro.Pending && c.sequence[other.ID] < c.sequence[r.ID] && !c.passedOver(other, &spec) {
+			refuse("overtaking " + other.FullVersion)
+		}
+	}
+	newest, key := c.entered[ch.Channel], ch.Channel+"/"+r.ID
+	if newest > c.sequence[r.ID] || newest == c.sequence[r.ID] && !c.waits[key] {
+		refuse("after a newer one, or twice")
+	}
+	delete(c.waits, key)
+	c.entered[ch.Channel] = c.sequence[r.ID]
+}
+
+// passedOver: a release that will not come by itself. (Written apart from maestro and decide.)
+func (c *chaos) passedOver(r *state.Release, spec *entities.ChannelSpec) bool {
+	for _, i := range c.s.In(spec.Name) {
+		if b := i.Delivery.Rollback; b != nil && !b.Failed.IsZero() && r.At.Before(b.Failed) {
+			return true
+		}
+	}
+	for _, a := range r.Approvals {
+		for _, cond := range spec.Conditions {
+			if a.Reject && a.Topic == cond.Topic && !c.waived[waiver(r.ID, spec.Name, cond.ID)] {
+				return true
+			}
+		}
+	}
+	for _, e := range spec.Extensions {
+		if st := r.Extensions[e.RunKey()]; st != nil && st.Failed && e.Stage != entities.PostDeployment {
+			return true
+		}
+	}
+	return len(r.Phases[spec.Name].Refused) > 0 || c.doomed(r, spec.Name)
+}
+
+// doomed: something above the channel ended this release for good.
+func (c *chaos) doomed(r *state.Release, channel string) bool {
+	spec, _ := c.s.Spec.Channel(channel)
+	for _, cond := range spec.Conditions {
+		for _, up := range cond.Channels {
+			p := r.Phases[up]
+			if p == nil || c.waived[waiver(r.ID, channel, cond.ID)] {
+				continue
+			}
+			if p.Phase.Over() && p.Phase != maestro.Succeeded || p.Phase == maestro.Pending && c.doomed(r, up) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// judgeGates: each condition holds, or a person let the release pass it.
+func (c *chaos) judgeGates(r *state.Release, ch state.Change, refuse func(string)) {
+	spec, _ := c.s.Spec.Channel(ch.Channel)
+	waived := func(id string) bool { return c.waived[waiver(r.ID, ch.Channel, id)] }
+	for _, cond := range spec.Conditions {
+		switch {
+		case waived(cond.ID):
+		case cond.Kind == entities.ManualApproval:
+			c.judgeApprovals(r, cond, refuse)
+		default:
+			for _, up := range cond.Channels {
+				if p := r.Phases[up]; p != nil && p.Phase != maestro.Succeeded {
+					refuse("past " + up)
+				}
+			}
+		}
+	}
+	for _, check := range spec.Checks {
+		held := slices.ContainsFunc(check.At, func(at entities.CheckAt) bool { return at.Stage != entities.PostDeployment })
+		if !held || waived(check.ID) || ch.Kind != state.ChangePromote {
+			continue // nothing is delivered: what was read last is enough
+		}
+		if c.truth[ch.Channel] != entities.Pass {
+			refuse("though its check says " + string(c.truth[ch.Channel]))
+		}
+		if !c.fresh[ch.Channel+"/"+r.ID] {
+			refuse("without a preflight")
+		}
+	}
+	for _, e := range spec.Extensions {
+		if st := r.Extensions[e.RunKey()]; e.Stage != entities.PostDeployment && (st == nil || !st.Done) && !waived("extension/"+e.Name) {
+			refuse("before " + e.Name + " succeeded")
+		}
+	}
+}
+
+func (c *chaos) judgeApprovals(r *state.Release, cond entities.Condition, refuse func(string)) {
+	who := map[string]bool{}
+	for _, a := range r.Approvals {
+		switch {
+		case a.Topic != cond.Topic:
+		case a.Reject:
+			refuse("though it was rejected")
+		case slices.Contains(cond.Approvers, a.Who.Name):
+			who[a.Who.Name] = true
+		}
+	}
+	if len(who) < cond.MinApprovers {
+		refuse("without enough approvals")
+	}
+}
+
+// judgeApply: one at a time, of the present target, with what its runtime asks for.
+func (c *chaos) judgeApply(op state.ApplyOp, mode decide.Mode, d *decide.Decision) {
+	_, paused := c.s.PauseOf(op.Instance)
+	_, twice := c.applies[op.Instance]
+	_, removing := c.removes[op.Instance]
+	i := c.s.Instances[op.Instance]
+	if paused || twice || removing || mode.Drain || i.Delivery.Target == nil || *i.Delivery.Target != op.Target || op.Timeout <= 0 {
+		c.t.Fatalf("%s is never to be applied (paused %v, one runs %v, being removed %v, drain %v, timeout %s):\n%s",
+			op.Instance, paused, twice, removing, mode.Drain, op.Timeout, d)
+	}
+	_, rt := c.s.Runtime(op.Instance)
+	l := i.Delivery.Lease
+	if rt.MaxApplies > 0 && (l == nil || l.Granted.IsZero() || l.Used || l.Version != op.Target.FullVersion) {
+		c.t.Fatalf("an apply without a lease of its own:\n%s", d)
+	}
+	back := i.Delivery.Rollback != nil && !i.Delivery.Converged
+	waived := slices.ContainsFunc(c.s.Releases, func(r *state.Release) bool {
+		return r.FullVersion == op.Target.FullVersion && c.waived[waiver(r.ID, op.Instance.Channel, "approval/apply/"+op.Instance.Channel)]
+	})
+	if a := i.Approval.Given; rt.ApproveApplies && !back && !waived && (a == nil || a.Version != op.Target.FullVersion) {
+		c.t.Fatalf("an apply of %s that nobody approved:\n%s", op.Instance, d)
+	}
+}
+
+// judgeSuccess: nothing succeeds before its extensions, and the windows of its checks; and in a fleet only once every
+// instance that the release has a payload for has converged at it, or is not touched by it.
+func (c *chaos) judgeSuccess(ch state.Change, refuse func(string)) {
+	spec, _ := c.s.Spec.Channel(ch.Channel)
+	for _, id := range ch.Instances {
+		if i := c.s.Instances[id]; i.Delivery.Apply.Running {
+			refuse("while an apply of " + id.String() + " runs")
+		}
+	}
+	r := c.s.ReleaseByID(ch.Release)
+	if r == nil {
+		return // a rollback, a pin, or what was cancelled
+	}
+	for _, s := range spec.Instances {
+		i := c.s.Instances[spec.ID(s)]
+		if r.Payloads[i.ID] == "" {
+			continue
+		}
+		arrived := i.IsAt(r) && (i.Delivery.Converged || slices.Contains(ch.Instances, i.ID))
+		untouched := r.Config() && i.Delivery.Converged && r.Present[i.ID].Payload == i.Delivery.Target.Payload
+		if !arrived && !untouched {
+			refuse("before " + i.ID.String() + " has converged")
+		}
+	}
+	waived := func(id string) bool { return c.waived[waiver(r.ID, ch.Channel, id)] }
+	for _, e := range spec.Extensions {
+		if st := r.Extensions[e.RunKey()]; e.Stage == entities.PostDeployment && (st == nil || !st.Done) && !waived("extension/"+e.Name) {
+			refuse("before " + e.Name)
+		}
+	}
+	for n := range spec.Checks {
+		if check := &spec.Checks[n]; check.Asked(entities.PostDeployment) == nil || waived(check.ID) {
+			continue
+		}
+		if !c.passed[ch.Channel+"/"+r.ID] || c.now.Before(c.s.Channels[ch.Channel].StableSince.Add(time.Hour+time.Minute)) {
+			refuse("before its window has passed")
+		}
+	}
+}
+
+// judgeState holds what is left once nothing changes any more to what never may be.
+func (c *chaos) judgeState(mode decide.Mode) {
+	for _, ch := range c.decision.Channels {
+		if ch.Status != entities.StatusConverged && len(ch.Reasons) == 0 {
+			c.t.Fatalf("%s is %s for no reason:\n%s", ch.Channel, ch.Status, c.decision)
+		}
+	}
+	for _, id := range entities.SortedIDs(c.s.Instances) {
+		i := c.s.Instances[id]
+		if t := i.Delivery.Target; t != nil && !c.brought[id][t.FullVersion] {
+			c.t.Fatalf("%s is at %s, which no release brought", id, t.FullVersion)
+		}
+		if _, runs := c.applies[id]; runs && !i.Delivery.Apply.Running {
+			c.t.Fatalf("an apply of %s is forgotten", id)
+		}
+		_, evaluates := c.preflights[id.Channel]
+		switch l := i.Delivery.Lease; {
+		case l == nil || mode.Drain:
+		case l.Used && !i.Delivery.Apply.Running:
+			c.t.Fatalf("%s keeps the lease of an apply that has ended:\n%s", id, c.decision)
+		case !l.Used && !l.Granted.IsZero() && !evaluates:
+			c.t.Fatalf("%s holds a lease while it waits:\n%s", id, c.decision)
+		}
+	}
+	c.judgeReleases()
+	c.judgeAudit()
+	if len(c.s.Journal) > state.MaxJournal || len(c.s.Refused) > state.MaxRefused {
+		c.t.Fatal("the state is not bounded")
+	}
+}
+
+// judgeReleases: none is lost before it is over, and they stay in order.
+func (c *chaos) judgeReleases() {
+	seen := map[string]bool{}
+	for _, r := range c.s.Releases {
+		seen[r.ID] = true
+	}
+	for id, over := range c.over {
+		if !seen[id] && !over {
+			c.t.Fatalf("release %s was lost", id)
+		}
+	}
+	for n, r := range c.s.Releases[:max(0, len(c.s.Releases)-1)] {
+		if c.sequence[r.ID] >= c.sequence[c.s.Releases[n+1].ID] {
+			c.t.Fatalf("releases are out of order:\n%s", c.phases())
+		}
+	}
+}
+
+// judgeAudit: lines are numbered without gaps, whoever takes them away.
+func (c *chaos) judgeAudit() {
+	for _, l := range c.s.Audit {
+		if l.N <= c.audited {
+			continue
+		}
+		if l.N != c.audited+1 {
+			c.t.Fatalf("audit line %d follows %d", l.N, c.audited)
+		}
+		c.audited = l.N
+	}
+	if c.audited != c.s.AuditLines || len(c.s.Audit) > state.MaxAudit {
+		c.t.Fatalf("%d audit lines of %d were seen, %d are kept", c.audited, c.s.AuditLines, len(c.s.Audit))
+	}
+}
+
+// judgeWake: until the wake-up, nothing becomes due by itself.
+func (c *chaos) judgeWake(mode decide.Mode) {
+	if w := c.decision.Wake; !w.IsZero() && !w.After(c.now) {
+		c.t.Fatalf("wake-up in the past:\n%s", c.decision)
+	}
+	if mode.Drain {
+		return
+	}
+	until := c.now.Add(24 * time.Hour)
+	if w := c.decision.Wake; !w.IsZero() {
+		until = w.Add(-1)
+	}
+	some := c.now.Add(time.Duration(rapid.Int64Range(0, int64(until.Sub(c.now))).Draw(c.t, "later")))
+	for _, at := range []time.Time{some, until} {
+		if d := decide.Decide(c.s, at, mode); d.Acts() {
+			c.t.Fatalf("due at %s with nothing to wake for it:\n%s\nbefore:\n%s", at, d, c.decision)
+		}
+	}
+}
+
+// judgeEnd: what could come has come; what could not says why.
+func (c *chaos) judgeEnd() {
+	for _, ch := range c.decision.Channels {
+		switch ch.Status {
+		case entities.StatusConverged, entities.StatusOrphaned:
+		case entities.StatusFailed, entities.StatusBlocked:
+			if len(c.s.Releases) > 0 {
+				continue
+			}
+			fallthrough
+		default:
+			c.t.Fatalf("%s comes to rest %s:\n%s%s", ch.Channel, ch.Status, c.decision, c.phases())
+		}
+	}
+	for _, r := range c.s.Releases {
+		for channel, p := range r.Phases {
+			if p.Phase == maestro.InProgress || p.Phase == maestro.Pending && !c.doomed(r, channel) {
+				c.t.Fatalf("%s is left %s in %s:\n%s%s", r.FullVersion, p.Phase, channel, c.decision, c.phases())
+			}
+		}
+	}
+}

@@ -1,0 +1,447 @@
+package loop_test
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/decide"
+	"github.com/converge-engine/converge/entities/loop"
+	"github.com/converge-engine/converge/entities/maestro"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+// chaos is a world in which everything happens in any order: releases, approvals and rejections, bypasses, checks
+// that change their mind, extensions that fail, leases granted and forgotten, pins, rollbacks, pauses of every
+// scope, draining, other runs, runtimes that lie, and channels and instances that come, go and move. It knows what
+// is true outside, and judges every pass and every state (chaos_judge_test.go).
+type chaos struct {
+	settles int // so far
+	*world
+	t *rapid.T
+	setting
+	tame    bool                        // all is well: what is asked for is given
+	n       int                         // versions ever released
+	truth   map[string]entities.Verdict // by channel: what its check would say if it were asked now
+	fresh   map[string]bool             // channel/release: a preflight has read the truth, and nothing changed since
+	passed  map[string]bool             // channel/release: the last reading of its window was PASS
+	waived  map[string]bool             // release/channel/condition: a bypass was accepted
+	ledgers map[string]*ledger          // by runtime
+	runs    map[string]state.ExtensionOp
+	audited int64
+
+	rt       map[entities.InstanceID]entities.Reading // what a runtime would report of an instance, if it is honest
+	brought  map[entities.InstanceID]map[string]bool  // full versions that a release brought there
+	newest   map[entities.InstanceID]int              // sequence of the newest release that was ever its target
+	entered  map[string]int                           // channel → sequence of the newest release that entered
+	waits    map[string]bool                          // channel/release: a pin has it enter once more
+	sequence map[string]int                           // release id → order of opening
+	over     map[string]bool                          // release id → was over when last seen
+}
+
+// setting is what may be drawn in a world.
+type setting struct {
+	channels int
+	sizes    []int    // instances of a channel
+	runtimes []string // that an instance may be on
+	gated    bool     // there may be gates, automatic rollbacks, leases and so on
+}
+
+// ledger is the Runtime workflow: who waits for a lease, and who was given one.
+type ledger struct {
+	waiting []state.LeaseOp
+	held    map[string]bool
+}
+
+func newChaos(t *rapid.T, of setting, tame bool) *chaos {
+	c := &chaos{
+		world: newWorld(), t: t, setting: of, tame: tame,
+		truth: map[string]entities.Verdict{}, fresh: map[string]bool{}, passed: map[string]bool{}, waived: map[string]bool{},
+		ledgers: map[string]*ledger{}, runs: map[string]state.ExtensionOp{},
+		rt: map[entities.InstanceID]entities.Reading{}, brought: map[entities.InstanceID]map[string]bool{},
+		newest: map[entities.InstanceID]int{}, entered: map[string]int{}, waits: map[string]bool{},
+		sequence: map[string]int{}, over: map[string]bool{},
+	}
+	if c.gated {
+		c.gated = !c.oneIn(4, "no gates")
+		c.declareRuntimes()
+		c.next.Remove = rapid.Bool().Draw(t, "remove")
+	}
+	for n := range rapid.IntRange(1, of.channels).Draw(t, "channels") {
+		c.declareChannel(n)
+	}
+	c.publishNow()
+	if of.gated { // something to return to
+		c.tame = true
+		for _, good := range []string{"g1", "g2"} {
+			c.opened(c.mustRelease(good))
+			c.comeToRest()
+		}
+		c.tame = tame
+	}
+	return c
+}
+
+func (c *chaos) declareRuntimes() {
+	for _, name := range []string{"local", "other"} {
+		rt := c.next.Runtimes[name]
+		rt.CanRemove = true
+		if c.gated {
+			rt.MaxApplies = rapid.IntRange(0, 2).Draw(c.t, "max")
+			rt.ApproveApplies = rapid.IntRange(0, 3).Draw(c.t, "approve applies") == 0
+		}
+		c.next.Runtimes[name] = rt
+	}
+}
+
+func nameOf(n int) string { return fmt.Sprintf("c%d", n) }
+
+const theCheck = "slo"
+
+// declareChannel draws a channel that depends on any of those before it, its instances, and what stands before
+// and after a deployment there. One that is declared keeps its instances.
+func (c *chaos) declareChannel(n int) {
+	name := nameOf(n)
+	if c.truth[name] == "" {
+		c.truth[name] = entities.Pass
+	}
+	c.channel(name, func(s *entities.ChannelSpec) {
+		if !c.known(name) {
+			c.drawInstances(s)
+		}
+		s.Conditions, s.Checks, s.Extensions = nil, nil, nil
+		for up := range n {
+			if c.known(nameOf(up)) && (c.setting.gated && up == n-1 || rapid.Bool().Draw(c.t, "after")) {
+				s.Conditions = append(s.Conditions, stableAfter(nameOf(up)))
+			}
+		}
+		if c.setting.gated {
+			s.NoRollback = c.oneIn(4, "no rollback")
+			c.declareGates(s)
+		}
+	})
+	slices.SortFunc(c.next.Channels, func(a, b entities.ChannelSpec) int { return int(a.Name[1]) - int(b.Name[1]) })
+}
+
+func (c *chaos) drawInstances(s *entities.ChannelSpec) {
+	if n := rapid.SampledFrom(c.sizes).Draw(c.t, "instances"); n > 1 {
+		fleet(s, n, "local")
+	}
+	runtime := c.pick(c.runtimes...)
+	for n := range s.Instances {
+		if n < 5 {
+			runtime = c.pick(c.runtimes...)
+			s.Instances[n].Template = c.pick("t1", "t2")
+		}
+		s.Instances[n].Runtime = runtime
+	}
+}
+
+func (c *chaos) declareGates(s *entities.ChannelSpec) {
+	check := entities.Check{ID: theCheck, Kind: entities.CheckAlways, Definition: c.pick("d1", "d2"), Interval: 10 * time.Second}
+	if c.oneIn(2, "soaks") {
+		check.At = append(check.At, entities.CheckAt{Stage: entities.PostDeployment, Delay: time.Minute, For: time.Hour})
+	}
+	if c.oneIn(2, "smoke") {
+		s.Extensions = append(s.Extensions, entities.Extension{Name: "smoke", Stage: entities.PostDeployment, Key: s.Name, MaxAttempts: 1})
+	}
+	if c.gated && c.oneIn(2, "approved") {
+		s.Conditions = append(s.Conditions, entities.Condition{
+			ID: "approval/go", Kind: entities.ManualApproval, Topic: "go", MinApprovers: 2,
+			Approvers: []string{"alice", "bob", c.pick("carol", "mallory")},
+		})
+	}
+	before := []string{string(entities.PreApproval), string(entities.PostApproval)}
+	if c.gated && c.oneIn(2, "checked") {
+		check.At = append(check.At, entities.CheckAt{Stage: entities.Stage(c.pick(before...))})
+	}
+	if c.gated && c.oneIn(3, "watched") {
+		check.At = append(check.At, entities.CheckAt{Stage: entities.Deployment, Fails: c.oneIn(2, "fails")})
+	}
+	if len(check.At) > 0 {
+		check.Repairs = c.oneIn(3, "repairs")
+		s.Checks = append(s.Checks, check)
+	}
+	if c.gated && c.oneIn(3, "extended") {
+		s.Extensions = append(s.Extensions, entities.Extension{
+			Name: "migrate", Stage: entities.Stage(c.pick(before...)), Key: c.pick(s.Name, "all"),
+			MaxAttempts: 2, RetryBackoff: time.Second, RetryMax: time.Second,
+		})
+	}
+}
+
+func (c *chaos) known(channel string) bool {
+	return slices.ContainsFunc(c.next.Channels, func(s entities.ChannelSpec) bool { return s.Name == channel })
+}
+
+func (c *chaos) publishNow() {
+	before := map[entities.InstanceID]string{}
+	for _, id := range entities.SortedIDs(c.s.Instances) {
+		before[id], _ = c.s.Runtime(id)
+	}
+	c.opened(c.publish())
+	for id, runtime := range before {
+		if now, _ := c.s.Runtime(id); now != runtime {
+			delete(c.rt, id) // nothing is there
+		}
+	}
+	c.settle()
+}
+
+func (c *chaos) opened(r *state.Release) {
+	if r != nil && c.sequence[r.ID] == 0 {
+		c.sequence[r.ID] = len(c.sequence) + 1
+	}
+}
+
+func (c *chaos) mustRelease(version string) *state.Release {
+	r, err := c.release(version, "")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return r
+}
+
+func (c *chaos) oneIn(n int, label string) bool { return rapid.IntRange(1, n).Draw(c.t, label) == n }
+
+func (c *chaos) pick(from ...string) string {
+	if len(from) == 0 {
+		c.t.Skip("nothing to pick")
+	}
+	return rapid.SampledFrom(from).Draw(c.t, "pick")
+}
+
+func (c *chaos) pickID(from []entities.InstanceID) entities.InstanceID {
+	if len(from) == 0 {
+		c.t.Skip("nothing to pick")
+	}
+	return from[rapid.IntRange(0, len(from)-1).Draw(c.t, "instance")]
+}
+
+// settle decides and judges pass by pass; then the state is as loop.Settle leaves it.
+func (c *chaos) settle() {
+	c.firstReadings()
+	mode := decide.Mode{Drain: !c.tame && c.oneIn(10, "drain")}
+	c.settles++
+	thorough := len(c.s.Instances) < 50 || c.settles%20 == 0 // a digest of a large state takes longer than all the rest
+	passes := 20 * (len(c.s.Releases) + 2) * (len(c.s.Spec.IDs()) + len(c.s.Spec.Channels) + 1)
+	for pass := 0; ; pass++ {
+		if pass > passes {
+			c.t.Fatalf("the decision does not settle:\n%s", decide.Decide(c.s, c.now, mode))
+		}
+		for _, r := range c.s.Releases {
+			c.over[r.ID] = r.Over()
+		}
+		before := ""
+		if thorough {
+			before = entities.DigestOf(c.s)
+		}
+		d := decide.Decide(c.s, c.now, mode)
+		if before != "" && entities.DigestOf(c.s) != before {
+			c.t.Fatalf("Decide edited its input:\n%s", d)
+		}
+		c.judge(d, mode)
+		c.s.Commit(d.Changes, &d.Work, c.now)
+		c.begin(d)
+		if !d.Acts() {
+			break
+		}
+	}
+	c.decision = loop.Settle(c.s, c.now, mode)
+	clear(c.fresh)
+	digest := func() string {
+		if !thorough {
+			return ""
+		}
+		return entities.DigestOf(c.s, c.decision.Evaluations(c.s))
+	}
+	settled := digest()
+	if c.decision.Acts() || loop.Settle(c.s, c.now, mode).Acts() || digest() != settled {
+		c.t.Fatalf("Settle is not idempotent:\n%s", c.decision)
+	}
+	c.renders = c.decision.Renders
+	c.judgeState(mode)
+	c.judgeWake(mode)
+}
+
+// begin takes note of the work that a pass starts.
+func (c *chaos) begin(d *decide.Decision) {
+	c.start(d)
+	for _, op := range d.Extensions {
+		key := op.Release + "/" + op.Extension.RunKey()
+		if _, twice := c.runs[key]; twice {
+			c.t.Fatalf("an extension beside itself:\n%s", d)
+		}
+		c.runs[key] = op
+	}
+	for _, op := range d.Leases {
+		c.ledger(op.Runtime).take(op)
+	}
+}
+
+func (c *chaos) ledger(runtime string) *ledger {
+	if c.ledgers[runtime] == nil {
+		c.ledgers[runtime] = &ledger{held: map[string]bool{}}
+	}
+	return c.ledgers[runtime]
+}
+
+func (l *ledger) take(op state.LeaseOp) {
+	l.waiting = slices.DeleteFunc(l.waiting, func(w state.LeaseOp) bool { return w.ID == op.ID })
+	if op.GiveBack {
+		delete(l.held, op.ID)
+	} else {
+		l.waiting = append(l.waiting, op)
+	}
+}
+
+// grant gives the next one its lease; what nobody wants any more is given back. False: nobody waits, or no place
+// is free.
+func (c *chaos) grant() bool {
+	for _, runtime := range entities.SortedKeys(c.ledgers) {
+		l := c.ledgers[runtime]
+		if len(l.waiting) == 0 || len(l.held) >= c.s.Spec.Runtimes[runtime].MaxApplies {
+			continue
+		}
+		op := l.waiting[0]
+		l.waiting = l.waiting[1:]
+		if c.s.LeaseGranted(op.ID, c.now) {
+			l.held[op.ID] = true
+		}
+		return true
+	}
+	return false
+}
+
+var (
+	// small worlds are of channels with one instance, or three.
+	plain = setting{channels: 5, sizes: []int{1, 1, 3}, runtimes: []string{"local", "local", "code", "blind"}}
+	gated = setting{channels: 3, sizes: []int{1, 1, 3}, runtimes: []string{"local", "local", "other"}, gated: true}
+	wide  = setting{channels: 2, sizes: []int{200}, runtimes: []string{"local", "other"}, gated: true}
+)
+
+// repeat has the events happen in any order.
+func (c *chaos) repeat(t *rapid.T, events map[string]func()) {
+	actions := map[string]func(*rapid.T){}
+	for name, event := range events {
+		actions[name] = func(t *rapid.T) { c.t = t; event(); c.settle() }
+	}
+	t.Repeat(actions)
+	c.t = t
+}
+
+// Safety whatever happens to releases and runtimes, and then progress once people and runtimes let it: every
+// release has gone as far as it can.
+func TestChaos_A8_A16_A18_B7_D17(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := newChaos(t, plain, false)
+		c.repeat(t, c.plainEvents())
+		c.letGo()
+		c.comeToRest()
+		c.judgeEnd()
+	})
+}
+
+// Whatever happens in whatever order, nothing passes, goes on or goes back that must not; and once people and
+// runtimes let it, a fix arrives everywhere.
+func TestStorm_A10_A14_A15_A17_A19_A21_A22_A24_B7_B10_C10(t *testing.T) {
+	back, entered := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		c := newChaos(t, gated, false)
+		c.repeat(t, c.stormEvents())
+		b, e := c.count()
+		back, entered = back+b, entered+e
+		c.fix()
+	})
+	if back == 0 || entered == 0 {
+		t.Fatalf("%d rolled back, %d entered: the test shows nothing", back, entered)
+	}
+}
+
+// The same in channels of 200 instances, for a few steps.
+func TestStormInAFleet_B7_B10(t *testing.T) {
+	few(t, "2", "8")
+	rapid.Check(t, func(t *rapid.T) {
+		c := newChaos(t, wide, false)
+		c.repeat(t, c.stormEvents())
+		c.fix()
+	})
+}
+
+// few has rapid check less in a test that is slow.
+func few(t *testing.T, checks, steps string) {
+	t.Helper()
+	for name, value := range map[string]string{"rapid.checks": checks, "rapid.steps": steps} {
+		f := flag.Lookup(name)
+		before := f.Value.String()
+		if n, _ := strconv.Atoi(before); n > 100 {
+			continue // more is asked for
+		}
+		require.NoError(t, f.Value.Set(value))
+		t.Cleanup(func() { require.NoError(t, f.Value.Set(before)) })
+	}
+}
+
+// count says how many releases were rolled back, and how many entered, channel by channel.
+func (c *chaos) count() (back, entered int) {
+	for _, r := range c.s.Releases {
+		for _, p := range r.Phases {
+			if p.Phase == maestro.RolledBack {
+				back++
+			}
+			if p.Phase.Entered() && r.Version[0] == 'v' {
+				entered++
+			}
+		}
+	}
+	return back, entered
+}
+
+// Progress: with all conditions passing and a runtime that obeys, every release converges in every channel, or is
+// replaced by a newer one, within a bounded number of turns.
+func TestEveryReleaseConverges_B7(t *testing.T) {
+	for name, of := range map[string]setting{"plain": plain, "gated": gated} {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				c := newChaos(t, of, true)
+				turn := func() { c.turn() }
+				c.repeat(t, map[string]func(){
+					"release": c.newRelease, "config": c.changeConfig, "time": c.timePasses, "rest": c.carryOver,
+					"turn": turn, "turn2": turn, "turn3": turn, "turn4": turn,
+				})
+				c.comeToRest()
+				c.judgeConverged()
+			})
+		})
+	}
+}
+
+func (c *chaos) judgeConverged() {
+	for _, ch := range c.decision.Channels {
+		if ch.Status != entities.StatusConverged {
+			c.t.Fatalf("%s is %s:\n%s%s", ch.Channel, ch.Status, c.decision, c.phases())
+		}
+	}
+	for _, r := range c.s.Releases {
+		for channel, p := range r.Phases {
+			if p.Phase != maestro.Succeeded && !(p.Phase == maestro.Skipped && r.Config()) {
+				c.t.Fatalf("%s is %s in %s:\n%s", r.FullVersion, p.Phase, channel, c.phases())
+			}
+		}
+	}
+	if r := c.s.Newest(); r != nil {
+		for _, id := range slices.SortedFunc(maps.Keys(r.Payloads), entities.InstanceID.Compare) {
+			if i := c.s.Instances[id]; !i.IsAt(r) && r.Present[id].Payload != i.Delivery.Target.Payload {
+				c.t.Fatalf("%s is not at %s but at %s", id, r.FullVersion, i.Delivery.Target.FullVersion)
+			}
+		}
+	}
+}

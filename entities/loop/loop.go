@@ -1,0 +1,65 @@
+// Package loop runs the convergence decision to its end: decide, commit, and again until nothing changes any
+// more. It is the one place where a decision becomes part of the state. It imports what it joins, decide and
+// state.
+package loop
+
+import (
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/decide"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+// Settle decides and commits until nothing changes any more, and returns the last decision with
+// the changes and the work of every pass. It ends: every change moves a release or an instance one
+// way only.
+func Settle(s *state.State, now time.Time, mode decide.Mode) *decide.Decision {
+	var all decide.Decision
+	for {
+		d := decide.Decide(s, now, mode)
+		s.Commit(d.Changes, &d.Work, now)
+		idle := !d.Acts()
+		all.Join(d)
+		if !idle {
+			continue
+		}
+		d.Take(&all)
+		for n := range d.Channels {
+			show(s, &d.Channels[n], now)
+		}
+		s.Prune()
+		return d
+	}
+}
+
+// show takes note of what people are shown of a channel from now on, and forgets what its gates do not ask for
+// any more.
+func show(s *state.State, c *decide.ChannelDecision, now time.Time) {
+	if c.Status == entities.StatusManualApproval {
+		announceWaiting(s, c, now)
+	}
+	s.Show(c.Channel, c.Status, c.Texts(), now)
+	s.Forget(c.Channel, c.Wanted)
+	s.ForgetApprovals(c.Channel, func(id entities.InstanceID) bool { return degraded(c, id) })
+}
+
+// degraded tells whether an instance is to be repaired: of the only one that is the channel's status.
+func degraded(c *decide.ChannelDecision, id entities.InstanceID) bool {
+	for n := range c.Instances {
+		if i := &c.Instances[n]; i.ID == id {
+			return i.Status == entities.StatusDegraded
+		}
+	}
+	return c.Status == entities.StatusDegraded
+}
+
+func announceWaiting(s *state.State, c *decide.ChannelDecision, now time.Time) {
+	var waits []string
+	for _, j := range c.Gates {
+		if j.Verdict != entities.Pass && j.Kind == decide.KindApproval {
+			waits = append(waits, j.ID)
+		}
+	}
+	s.AnnounceWaiting(c.Channel, c.Next, waits, now)
+}

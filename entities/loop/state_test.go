@@ -1,0 +1,201 @@
+package loop_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/decide"
+	"github.com/converge-engine/converge/entities/loop"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+func oneChannel(t *testing.T) *world {
+	t.Helper()
+	w := newWorld()
+	w.channel("staging", func(*entities.ChannelSpec) {})
+	w.publish()
+	return w
+}
+
+func TestPruneKeepsWhatAChannelIsAt(t *testing.T) {
+	w := oneChannel(t)
+	_, err := w.release("v1", "")
+	require.NoError(t, err)
+	w.obey()
+	_, err = done(w.s.Pause("", bob, "", w.now))
+	require.NoError(t, err)
+	for i := range 3 * state.MaxFinishedReleases {
+		version := fmt.Sprint("v", i+2)
+		_, err := w.release(version, "")
+		require.NoError(t, err)
+		_, err = done(w.s.Cancel(version, "", bob, "", w.now))
+		require.NoError(t, err)
+		w.obey()
+	}
+	require.Len(t, w.s.Releases, state.MaxFinishedReleases)
+	require.Equal(t, "v1", w.s.Releases[0].Version, "it is what staging is at")
+	require.Equal(t, "v31", w.s.Newest().Version)
+
+	r, err := w.release("v32", "")
+	require.NoError(t, err)
+	require.Equal(t, "32", r.ID, "ids go on")
+}
+
+func TestReleasesInFlightAreBounded(t *testing.T) {
+	w := oneChannel(t)
+	for i := range state.MaxOpenReleases {
+		_, err := w.release(fmt.Sprint("v", i), "")
+		require.NoError(t, err)
+	}
+	_, err := w.release("one-more", "")
+	require.EqualError(t, err, "50 releases are in flight, the most that are kept; cancel some first")
+	w.channel("staging", func(c *entities.ChannelSpec) { c.Instances[0].Template = "t2" })
+	require.Nil(t, w.publish(), "configuration waits for the next release")
+	require.EqualValues(t, 2, w.s.WaitingConfig)
+}
+
+func TestHeldConfiguration(t *testing.T) {
+	w := newWorld()
+	w.next.ConfigChanges = entities.ConfigHold
+	w.channel("staging", func(*entities.ChannelSpec) {})
+	w.publish()
+	_, err := w.release("v1", "")
+	require.NoError(t, err)
+	template := func(name string) *state.Release {
+		w.channel("staging", func(c *entities.ChannelSpec) { c.Instances[0].Template = name })
+		return w.publish()
+	}
+	require.Nil(t, template("t2"))
+	require.EqualValues(t, 2, w.s.WaitingConfig)
+	require.Nil(t, template("t1"))
+	require.Zero(t, w.s.WaitingConfig, "taken back")
+	require.Nil(t, template("t3"))
+	require.EqualValues(t, 4, w.s.WaitingConfig)
+	w.s.OpenRelease(state.NewRelease{Version: "v1", FullVersion: "v1", Incarnation: 1, Payloads: map[entities.InstanceID]string{entities.Only("staging"): "t1@v1"}}, w.now)
+	require.EqualValues(t, 4, w.s.WaitingConfig, "a known version brings its own bytes, not these")
+	_, err = w.release("v2", "")
+	require.NoError(t, err)
+	require.Zero(t, w.s.WaitingConfig)
+}
+
+// A long life: 200 releases over 10 channels, each with approvals, checks before and after, an
+// extension that fails at times, bypasses and rollbacks. What is kept stays small, whatever was.
+func TestStateStaysSmall(t *testing.T) {
+	w := newWorld()
+	for n := range 10 {
+		w.channel(fmt.Sprintf("c%d", n), func(c *entities.ChannelSpec) {
+			c.NoRollback = false
+			c.Conditions = []entities.Condition{{ID: "approval/go", Kind: entities.ManualApproval, Topic: "go", MinApprovers: 2}}
+			c.Checks = []entities.Check{{ID: "slo", Kind: entities.CheckAlways, Definition: "d", Interval: time.Minute, At: []entities.CheckAt{
+				{Stage: entities.PreApproval}, {Stage: entities.PostDeployment, For: time.Hour},
+			}}}
+			c.Extensions = []entities.Extension{{Name: "migrate", Stage: entities.PostApproval, Key: c.Name, MaxAttempts: 1}}
+		})
+	}
+	w.publish()
+	most, back := 0, 0
+	for n := range 200 {
+		w.now = w.now.Add(time.Hour)
+		r, err := w.release(fmt.Sprint("v", n), "")
+		require.NoError(t, err)
+		for _, who := range []string{"alice", "bob"} {
+			_, err = done(w.s.Approve(r.Version, state.Approval{Topic: "go", Who: entities.Who{Name: who}, At: w.now, Comment: "looks good to me"}))
+			require.NoError(t, err)
+		}
+		w.playRelease(t, r, n)
+		w.s.AuditStored(w.s.AuditLines - state.FlushAudit)
+		if r.Phases["c0"].Phase.Entered() && !w.s.Instances[entities.Only("c0")].IsAt(r) {
+			back++
+		}
+		raw, err := json.Marshal(w.s)
+		require.NoError(t, err)
+		most = max(most, len(raw))
+	}
+	t.Logf("at most %d bytes, %d releases, %d of them taken back in c0", most, len(w.s.Releases), back)
+	require.Positive(t, back)
+	require.LessOrEqual(t, len(w.s.Releases), state.MaxFinishedReleases+2*state.MaxEarlier)
+	require.Less(t, most, 64_000)
+}
+
+// playRelease brings a release everywhere but where its extension or its window fails it.
+func (w *world) playRelease(t *testing.T, r *state.Release, n int) {
+	t.Helper()
+	bad := func(channel string) bool { return n%5 == 4 && channel == "c0" }
+	for range 200 {
+		d := w.decide(decide.Mode{})
+		w.firstReadings()
+		for _, l := range w.decision.Evaluations(w.s) {
+			verdict := entities.Pass
+			if c := w.s.Channels[l.Channel]; bad(l.Channel) && !c.StableSince.IsZero() {
+				verdict = entities.Fail
+			}
+			w.evaluated(l, entities.CheckReading{Verdict: verdict, Reason: "error rate is 0.1 %, below 1 %", At: w.now})
+		}
+		for _, op := range w.preflights {
+			readings := map[string]entities.CheckReading{}
+			for _, l := range op.Checks {
+				readings[l.Key()] = entities.CheckReading{Verdict: entities.Pass}
+			}
+			delete(w.preflights, op.Channel)
+			w.s.PreflightDone(op, readings, w.now)
+			w.decide(decide.Mode{})
+		}
+		for _, op := range d.Extensions {
+			failure := ""
+			if n%3 == 0 && op.Channel == "c1" {
+				failure = "exit status 1"
+			}
+			w.s.ExtensionEnded(op, failure, fmt.Sprintf("%0500d", n), "log-key", w.now)
+			if failure != "" {
+				_, err := done(decide.Bypass(w.s, r.Version, state.Bypass{Channel: "c1", Condition: "extension/migrate", Who: bob, Reason: "done by hand", At: w.now}))
+				require.NoError(t, err)
+			}
+		}
+		for _, id := range entities.SortedIDs(w.applies) {
+			w.obeyApply(id)
+		}
+		if !w.decision.Acts() && len(w.preflights)+len(w.applies) == 0 && r.Over() && w.targetsConverged() {
+			return
+		}
+		w.now = later(w.now.Add(time.Second), w.decision.Wake)
+	}
+	t.Fatalf("%s does not come to rest:\n%s", r.Version, w.decision)
+}
+
+func (w *world) targetsConverged() bool {
+	for _, i := range w.s.Instances {
+		if !i.Delivery.Converged {
+			return false
+		}
+	}
+	return true
+}
+
+// An apply that cannot begin is no failure of the release: neither attempts nor the deadline count,
+// and it is tried again for as long as it takes.
+func TestApplyUnready(t *testing.T) {
+	now := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
+	s := state.New("shop", "web")
+	s.TakeSpec(&entities.Spec{
+		Application: "shop", Service: "web", Incarnation: 1,
+		Channels: []entities.ChannelSpec{{Name: "staging", Instances: []entities.InstanceSpec{{Name: entities.OnlyInstance, Runtime: "rt"}}, ProgressDeadline: time.Minute}},
+		Runtimes: map[string]*entities.RuntimeSpec{"rt": {Kind: entities.RuntimeCustom, Timing: entities.RuntimeTiming{MaxAttempts: 2, RetryBackoff: time.Second, ApplyTimeout: time.Minute}}},
+	}, "d", now)
+	s.OpenRelease(state.NewRelease{Version: "v1", FullVersion: "v1", By: "alice", Payloads: map[entities.InstanceID]string{entities.Only("staging"): "p"}}, now)
+	for range 10 {
+		d := loop.Settle(s, now, decide.Mode{})
+		require.Len(t, d.Applies, 1)
+		s.ApplyUnready(entities.Only("staging"), d.Applies[0].Target, "the store is away", now)
+		d = loop.Settle(s, now, decide.Mode{})
+		require.Empty(t, d.Applies)
+		require.Equal(t, []string{"the apply cannot begin: the store is away"}, d.Channels[0].Texts())
+		require.Equal(t, entities.StatusConverging, d.Channels[0].Status)
+		require.Equal(t, now.Add(15*time.Second), d.Wake)
+		now = now.Add(5 * time.Minute)
+	}
+}

@@ -1,0 +1,69 @@
+package loop_test
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/converge-engine/converge/entities/state"
+)
+
+// This file holds what stories say of rollbacks, pins, pauses from outside, and of taking things down
+// (testdata/back*.txtar).
+
+var backCommands = map[string]command{
+	// rollback VERSION CHANNEL why…; - is none
+	"rollback": func(s *story, arg []string) string {
+		return refusal(done(s.s.RollBack(at(arg, 0), at(arg, 1), bob, rest(arg, 2), s.now)))
+	},
+	// pin VERSION CHANNEL why…
+	"pin": func(s *story, arg []string) string {
+		return refusal(done(s.s.Pin(at(arg, 1), at(arg, 0), bob, rest(arg, 2), s.now)))
+	},
+	"unpin": func(s *story, arg []string) string {
+		return refusal(done(s.s.Unpin(at(arg, 0), bob, rest(arg, 1), s.now)))
+	},
+	// pause-scope SCOPE why…
+	"pause-scope": func(s *story, arg []string) string {
+		s.s.SetPause(arg[0], &state.Pause{By: "carol", Reason: rest(arg, 1), At: s.now}, s.now)
+		return ""
+	},
+	"resume-scope": func(s *story, arg []string) string { s.s.SetPause(arg[0], nil, s.now); return "" },
+	// the service is gone from the configuration
+	"undeclare": func(s *story, _ []string) string {
+		s.next.Channels, s.next.Runtimes = nil, nil
+		s.publish()
+		return ""
+	},
+	"delete": func(s *story, arg []string) string { return refusal(done(s.s.Delete(bob, rest(arg, 0), s.now))) },
+	// removed INSTANCE ok, or what went wrong
+	"removed": func(s *story, arg []string) string {
+		id, text := idOf(arg[0]), rest(arg, 1)
+		op := s.removes[id]
+		delete(s.removes, id)
+		if text == "ok" {
+			text = ""
+		}
+		s.s.Removed(op, text, s.now)
+		return ""
+	},
+	"gone":  func(s *story, _ []string) string { return fmt.Sprintln(s.s.Gone()) },
+	"audit": func(s *story, _ []string) string { return s.audit() },
+}
+
+// audit prints the audit lines since the last time.
+func (s *story) audit() string {
+	var b strings.Builder
+	for _, l := range s.s.Audit {
+		if l.N <= s.audited {
+			continue
+		}
+		s.audited = l.N
+		who := "converge"
+		if l.Who != nil {
+			who = l.Who.Name
+		}
+		line := fmt.Sprintf("%d %s %s %s %s %s: %s", l.N, l.At.Format("15:04:05"), who, l.Kind, l.Channel, l.Version, l.Text)
+		fmt.Fprintln(&b, strings.Join(strings.Fields(line), " ")+parenthesised(l.Reason))
+	}
+	return b.String()
+}

@@ -1,0 +1,348 @@
+package loop_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/decide"
+)
+
+var update = flag.Bool("update", false, "write what the stories really say")
+
+// TestStories plays testdata/*.txtar. Each file of an archive is a story, named by the requirements
+// it shows: lines that begin with "> " happen in a world, the lines below are all that it
+// answers. `go test ./entities/loop -update` writes the answers anew. The commands are in (*story).run.
+func TestStories(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			a, err := txtar.ParseFile(file)
+			require.NoError(t, err)
+			for i, f := range a.Files {
+				t.Run(f.Name, func(t *testing.T) {
+					played := play(t, string(f.Data))
+					if *update {
+						a.Files[i].Data = []byte(played)
+						return
+					}
+					require.Equal(t, string(f.Data), played)
+				})
+			}
+			if *update {
+				require.NoError(t, os.WriteFile(file, txtar.Format(a), 0o644))
+			}
+		})
+	}
+}
+
+func play(t *testing.T, text string) string {
+	s := &story{t: t, world: newWorld()}
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		switch line := strings.TrimRight(line, "\n"); {
+		case strings.HasPrefix(line, "#") || line == "":
+			b.WriteString(line + "\n")
+		case strings.HasPrefix(line, "> "):
+			b.WriteString(line + "\n" + s.run(strings.Fields(line[2:])))
+		}
+	}
+	return b.String()
+}
+
+// story is a world in which what happens is said in words.
+type story struct {
+	*world
+	t       *testing.T
+	lines   int64 // journal lines already printed
+	audited int64 // audit lines already printed
+}
+
+// commands of a story: each carries out its words, and answers; nil words end a line that is none of its own.
+type command func(*story, []string) string
+
+// run carries out one line.
+func (s *story) run(words []string) string {
+	for _, all := range []map[string]command{ordinary, answers, shown, gateCommands, backCommands} {
+		if do, ok := all[words[0]]; ok {
+			return do(s, words[1:])
+		}
+	}
+	s.t.Fatalf("no command %q", words[0])
+	return ""
+}
+
+// at is a word, or "" where there are fewer; "-" is none.
+func at(words []string, n int) string {
+	if n < len(words) && words[n] != "-" {
+		return words[n]
+	}
+	return ""
+}
+
+func rest(words []string, from int) string { return strings.Join(words[min(from, len(words)):], " ") }
+
+// idOf reads "production", or "production/eu-1" in a fleet.
+func idOf(word string) entities.InstanceID {
+	channel, name, fleet := strings.Cut(word, "/")
+	if !fleet {
+		return entities.Only(channel)
+	}
+	return entities.InstanceID{Channel: channel, Name: name}
+}
+
+// ordinary is the configuration, in force once published, and what people do.
+var ordinary = map[string]command{
+	"channel": func(s *story, arg []string) string { s.declare(arg[0], arg[1:]); return "" },
+	"remove": func(s *story, arg []string) string {
+		s.next.Channels = slices.DeleteFunc(slices.Clone(s.next.Channels), func(c entities.ChannelSpec) bool { return c.Name == arg[0] })
+		return ""
+	},
+	"service": func(s *story, arg []string) string { s.service(arg); return "" },
+	"publish": func(s *story, _ []string) string { s.publish(); return "" },
+	"release": func(s *story, arg []string) string {
+		_, err := s.release(at(arg, 0), at(arg, 1))
+		return refusal("", err)
+	},
+	"pause": func(s *story, arg []string) string {
+		return refusal(done(s.s.Pause(at(arg, 0), bob, "incident 12", s.now)))
+	},
+	"resume": func(s *story, arg []string) string { return refusal(done(s.s.Resume(at(arg, 0), bob, s.now))) },
+	"cancel": func(s *story, arg []string) string {
+		return refusal(done(s.s.Cancel(at(arg, 0), at(arg, 1), bob, "", s.now)))
+	},
+	"retry": func(s *story, arg []string) string {
+		return refusal(done(s.s.Retry(at(arg, 0), at(arg, 1), bob, s.now)))
+	},
+	"refresh": func(s *story, arg []string) string { return refusal(done(s.s.Refresh(at(arg, 0)))) },
+}
+
+// answers is what comes back from outside, and the time.
+var answers = map[string]command{
+	"apply-ended": func(s *story, arg []string) string { // apply-ended INSTANCE ok, or what went wrong
+		text := rest(arg, 1)
+		permanent := strings.HasPrefix(text, "for good: ")
+		if text == "ok" {
+			text = ""
+		}
+		s.applyEnded(idOf(arg[0]), strings.TrimPrefix(text, "for good: "), permanent)
+		return ""
+	},
+	"apply-lost": func(s *story, arg []string) string {
+		s.s.ApplyLost(idOf(arg[0]), s.applies[idOf(arg[0])].Target, "interrupted", s.now)
+		return ""
+	},
+	"observe": func(s *story, arg []string) string {
+		r, fresh := reading(arg[1:])
+		s.observe(idOf(arg[0]), r, fresh)
+		return ""
+	},
+	"answer": func(s *story, arg []string) string { s.answerWith(idOf(arg[0]), arg[1:]); return "" },
+	"render": func(s *story, _ []string) string { s.render(); return "" },
+	"obey":   func(s *story, _ []string) string { s.obey(); return "" },
+	"obey-in": func(s *story, arg []string) string { // ends the applies of these instances well
+		for _, word := range arg {
+			s.obeyApply(idOf(word))
+		}
+		return ""
+	},
+	"advance":    func(s *story, arg []string) string { s.now = s.now.Add(s.duration(arg[0])); return "" },
+	"carry-over": func(s *story, _ []string) string { s.carryOver(); return "" },
+}
+
+// shown is what is to be seen.
+var shown = map[string]command{
+	"decide": func(s *story, arg []string) string {
+		return s.decide(decide.Mode{Drain: at(arg, 0) == "drain"}).String()
+	},
+	"phases":  func(s *story, _ []string) string { return s.phases() },
+	"targets": func(s *story, _ []string) string { return s.targets() + "\n" },
+	"journal": func(s *story, _ []string) string { return s.journal() },
+	"watches": func(s *story, _ []string) string { return s.watches() },
+	"at":      func(s *story, _ []string) string { return s.now.Format("15:04:05") + "\n" },
+}
+
+func refusal(answer string, err error) string {
+	if err != nil {
+		return "refused: " + err.Error() + "\n"
+	}
+	if answer == "" {
+		return ""
+	}
+	return answer + "\n"
+}
+
+// declare reads `channel production after=staging,canary runtime=code template=t2 …`.
+func (s *story) declare(name string, settings []string) {
+	s.channel(name, func(c *entities.ChannelSpec) {
+		for _, setting := range settings {
+			key, value, _ := strings.Cut(setting, "=")
+			if !s.declareChannel(c, key, value) && !s.declareInstances(c, key, value) && !s.declareGate(c, key, value) {
+				s.t.Fatalf("no setting %q of a channel", key)
+			}
+		}
+	})
+}
+
+func (s *story) declareChannel(c *entities.ChannelSpec, key, value string) bool {
+	switch key {
+	case "after": // one condition, as of one selector
+		c.Conditions = append(c.Conditions, stableAfter(strings.Split(value, ",")...))
+	case "condition":
+		c.Conditions = append(c.Conditions, entities.Condition{ID: value + "/x", Kind: entities.ConditionKind(value)})
+	case "freely":
+		c.Conditions = nil
+	case "rollback": // automatic: most stories say what happens without
+		c.NoRollback = value != "auto"
+	case "drift":
+		c.Drift = entities.Drift(value)
+	case "deadline":
+		c.ProgressDeadline = s.duration(value)
+	default:
+		return false
+	}
+	return true
+}
+
+// declareInstances reads `instances=eu-1,eu-2,us-1:other`, and `runtime=code template=t2` of all or, as
+// `template/eu-1=t2`, of one.
+func (s *story) declareInstances(c *entities.ChannelSpec, key, value string) bool {
+	key, one, _ := strings.Cut(key, "/")
+	c.Instances = slices.Clone(c.Instances)
+	set := func(change func(*entities.InstanceSpec)) {
+		for n := range c.Instances {
+			if one == "" || c.Instances[n].Name == one {
+				change(&c.Instances[n])
+			}
+		}
+	}
+	switch key {
+	case "runtime":
+		set(func(i *entities.InstanceSpec) { i.Runtime = value })
+	case "template":
+		set(func(i *entities.InstanceSpec) { i.Template = value })
+	case "instances":
+		c.Instances = nil
+		for _, word := range strings.Split(value, ",") {
+			name, runtime, given := strings.Cut(word, ":")
+			if !given {
+				runtime = "local"
+			}
+			c.Instances = append(c.Instances, entities.InstanceSpec{Name: name, Runtime: runtime, Template: "t1"})
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+func (s *story) service(settings []string) {
+	for _, setting := range settings {
+		key, value, _ := strings.Cut(setting, "=")
+		switch key {
+		case "version":
+			s.next.Version = value
+		case "initialVersion":
+			s.next.InitialVersion = value
+		case "remove":
+			s.next.Remove = value == "yes"
+		case "configChanges":
+			s.next.ConfigChanges = entities.ConfigChanges(value)
+		default:
+			s.t.Fatalf("no setting %q of the service", key)
+		}
+	}
+}
+
+// reading reads `v2 SUCCEEDED`, `v1+v2 PENDING`, `v2 SUCCEEDED drifted`, `nothing`,
+// `error unreachable connection refused`; with a leading `stale` it is from before the last apply.
+func reading(words []string) (entities.Reading, bool) {
+	fresh := words[0] != "stale"
+	if !fresh {
+		words = words[1:]
+	}
+	switch words[0] {
+	case "nothing":
+		return entities.Reading{}, fresh
+	case "error":
+		return entities.Reading{Err: &entities.ReadingError{Code: words[1], Message: strings.Join(words[2:], " ")}}, fresh
+	}
+	o := entities.Object{Name: "web-1", Type: "process", Status: entities.ObjectStatus(words[1])}
+	drifted := len(words) > 2 && words[2] == "drifted"
+	if !drifted && len(words) > 2 {
+		o.Message = strings.Join(words[2:], " ")
+	}
+	for _, v := range strings.Split(words[0], "+") {
+		if v == "?" {
+			v = ""
+		}
+		v, off := strings.CutSuffix(v, "-off")
+		o.Versions = append(o.Versions, entities.ObjectVersion{Version: v, Active: !off, Drifted: drifted})
+	}
+	return entities.Reading{Objects: []entities.Object{o}}, fresh
+}
+
+// answerWith is what an exit-code runtime says about the version asked about.
+func (s *story) answerWith(id entities.InstanceID, words []string) {
+	var r entities.Reading
+	switch words[0] {
+	case "there":
+		r = running(s.asks[id].Target.FullVersion, entities.ObjectSucceeded)
+	case "work":
+		r = work()
+		r.Objects[0].Message = "fetch reports work to do"
+	case "error":
+		r = entities.Reading{Err: &entities.ReadingError{Code: "fetch-failed", Message: strings.Join(words[1:], " ")}}
+	default:
+		s.t.Fatalf("no answer %q", words[0])
+	}
+	s.answer(id, r)
+}
+
+func (s *story) journal() string {
+	var b strings.Builder
+	for _, l := range s.s.Journal {
+		if l.N > s.lines {
+			s.lines = l.N
+			fmt.Fprintln(&b, strings.Join(strings.Fields(l.At.Format("15:04:05")+" "+l.Channel+" "+l.Text), " "))
+		}
+	}
+	return b.String()
+}
+
+func (s *story) watches() string {
+	var b strings.Builder
+	for _, w := range decide.Watches(s.s) {
+		fmt.Fprintf(&b, "%s:", w.Key())
+		for _, l := range w.Watched {
+			known := " (known)"
+			if l.Known == "" {
+				known = ""
+			}
+			version := l.Target.FullVersion
+			if version == "" {
+				version = "?"
+			}
+			fmt.Fprintf(&b, " %s %s%s", l.Instance, version, known)
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+func (s *story) duration(text string) time.Duration {
+	d, err := time.ParseDuration(text)
+	require.NoError(s.t, err)
+	return d
+}

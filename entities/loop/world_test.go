@@ -1,0 +1,328 @@
+package loop_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/decide"
+	"github.com/converge-engine/converge/entities/loop"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+// world is a service with what surrounds it: the time, the work it has started, and the
+// configuration that is published next. Stories drive it by hand, properties at random.
+type world struct {
+	s          *state.State
+	now        time.Time
+	next       entities.Spec // published by publish
+	decision   *decide.Decision
+	applies    map[entities.InstanceID]state.ApplyOp
+	asks       map[entities.InstanceID]state.AskOp
+	removes    map[entities.InstanceID]state.RemoveOp
+	leases     map[entities.InstanceID]state.LeaseOp
+	renders    []state.RenderOp
+	preflights map[string]state.PreflightOp // by channel
+	extensions map[string]state.ExtensionOp // by name
+}
+
+var bob = entities.Who{Name: "bob"}
+
+var dawn = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
+
+func newWorld() *world {
+	return &world{
+		s: state.New("shop", "web"), now: dawn, decision: &decide.Decision{},
+		applies: map[entities.InstanceID]state.ApplyOp{}, asks: map[entities.InstanceID]state.AskOp{},
+		removes: map[entities.InstanceID]state.RemoveOp{}, leases: map[entities.InstanceID]state.LeaseOp{},
+		preflights: map[string]state.PreflightOp{}, extensions: map[string]state.ExtensionOp{},
+		next: entities.Spec{
+			Application: "shop", Service: "web", ServiceID: "shop/web", DeclaredAt: "web.converge.yaml:7",
+			ConfigChanges: entities.ConfigRelease, ProgressDeadline: 10 * time.Minute,
+			Runtimes: map[string]*entities.RuntimeSpec{
+				"local": {Kind: entities.RuntimeFake, Mode: entities.FetchStructured, Observable: true, Timing: timing()},
+				"other": {Kind: entities.RuntimeFake, Mode: entities.FetchStructured, Observable: true, Timing: timing()},
+				"code":  {Kind: entities.RuntimeCustom, Mode: entities.FetchExitCode, Observable: true, Timing: timing()},
+				"blind": {Kind: entities.RuntimeCustom, Timing: timing()},
+			},
+		},
+	}
+}
+
+func timing() entities.RuntimeTiming {
+	return entities.RuntimeTiming{
+		PollInterval: 10 * time.Second, SteadyPollInterval: 5 * time.Minute, GracePeriod: 4 * time.Minute,
+		ApplyTimeout: 5 * time.Minute, FetchTimeout: 30 * time.Second,
+		MaxAttempts: 3, RetryBackoff: 10 * time.Second, RetryMax: time.Minute,
+	}
+}
+
+// channel declares a channel of one instance, or changes a channel: the fields given replace those it had.
+func (w *world) channel(name string, change func(*entities.ChannelSpec)) {
+	for i := range w.next.Channels {
+		if w.next.Channels[i].Name == name {
+			change(&w.next.Channels[i])
+			return
+		}
+	}
+	c := entities.ChannelSpec{
+		Name: name, Drift: entities.DriftEnforce, ProgressDeadline: 10 * time.Minute, NoRollback: true,
+		Instances: []entities.InstanceSpec{{Name: entities.OnlyInstance, Runtime: "local", Template: "t1"}},
+	}
+	change(&c)
+	w.next.Channels = append(w.next.Channels, c)
+}
+
+// fleet has a channel declare so many instances: eu-1 to eu-N.
+func fleet(c *entities.ChannelSpec, n int, runtimes ...string) {
+	c.Instances = make([]entities.InstanceSpec, n)
+	for i := range c.Instances {
+		c.Instances[i] = entities.InstanceSpec{Name: fmt.Sprintf("eu-%d", i+1), Runtime: runtimes[i%len(runtimes)], Template: "t1"}
+	}
+}
+
+// stableAfter is the condition that `releaseChannelStable` compiles to.
+func stableAfter(channels ...string) entities.Condition {
+	return entities.Condition{ID: "channel-stable/" + strings.Join(channels, "+"), Kind: entities.ChannelStable, Channels: channels}
+}
+
+// publish takes the declared spec over, and opens what follows from it, as the workflow does.
+func (w *world) publish() *state.Release {
+	w.next.Incarnation++
+	spec := w.next
+	spec.Channels = slices.Clone(w.next.Channels)
+	for n := range spec.Channels {
+		spec.Channels[n].Instances = slices.Clone(spec.Channels[n].Instances)
+	}
+	o := w.s.TakeSpec(&spec, fmt.Sprintf("spec-%d", spec.Incarnation), w.now)
+	if o == nil {
+		return nil
+	}
+	return w.open(o.Version, o.FullVersion, "")
+}
+
+func (w *world) release(version, id string) (*state.Release, error) {
+	if err := w.s.CheckRelease(version, nil, nil); err != nil {
+		return nil, err
+	}
+	return w.open(version, version, id), nil
+}
+
+func (w *world) open(version, fullVersion, id string) *state.Release {
+	payloads := map[entities.InstanceID]string{}
+	for _, c := range w.s.Spec.Channels {
+		for _, i := range c.Instances {
+			payloads[c.ID(i)] = payload(i.Template, fullVersion)
+		}
+	}
+	return w.s.OpenRelease(state.NewRelease{
+		ID: id, Version: version, FullVersion: fullVersion, Incarnation: w.s.Spec.Incarnation, Payloads: payloads, By: "alice",
+	}, w.now)
+}
+
+func payload(template, fullVersion string) string { return template + "@" + fullVersion }
+
+// decide settles, and takes note of the work that this starts.
+func (w *world) decide(mode decide.Mode) *decide.Decision {
+	d := loop.Settle(w.s, w.now, mode)
+	w.renders, w.decision = d.Renders, d
+	w.start(d)
+	return d
+}
+
+// start takes note of the work that a decision starts.
+func (w *world) start(d *decide.Decision) {
+	for _, op := range d.Applies {
+		w.applies[op.Instance] = op
+	}
+	for _, op := range d.Asks {
+		w.asks[op.Instance] = op
+	}
+	for _, op := range d.Removes {
+		w.removes[op.Instance] = op
+	}
+	for _, op := range d.Preflights {
+		w.preflights[op.Channel] = op
+	}
+	for _, op := range d.Extensions {
+		w.extensions[op.Extension.Name] = op
+	}
+	for _, op := range d.Leases {
+		if op.GiveBack {
+			delete(w.leases, op.Instance)
+		} else {
+			w.leases[op.Instance] = op
+		}
+	}
+}
+
+// render answers what the last decision asked to be rendered.
+func (w *world) render() {
+	for _, op := range w.renders {
+		template := w.s.ReleaseByID(op.Release).Templates[op.Instance]
+		w.s.Rendered(op.Release, op.Instance, entities.Target{FullVersion: op.Present, Payload: payload(template, op.Present)})
+	}
+	w.renders = nil
+}
+
+func (w *world) applyEnded(id entities.InstanceID, err string, permanent bool) {
+	op := w.applies[id]
+	delete(w.applies, id)
+	w.s.ApplyEnded(id, op.Target, err, permanent, w.now)
+}
+
+func (w *world) extensionEnded(name, err string) {
+	op := w.extensions[name]
+	delete(w.extensions, name)
+	w.s.ExtensionEnded(op, err, "the end of its output", "log-1", w.now)
+}
+
+// observe hands in a reading of an instance.
+func (w *world) observe(id entities.InstanceID, r entities.Reading, fresh bool) {
+	r.At = w.now
+	w.s.Observed(id, w.present(id), r, fresh, w.now)
+}
+
+// present is the full version that an instance is to be at, or "".
+func (w *world) present(id entities.InstanceID) string {
+	if i := w.s.Instances[id]; i != nil && i.Delivery.Target != nil {
+		return i.Delivery.Target.FullVersion
+	}
+	return ""
+}
+
+func (w *world) answer(id entities.InstanceID, r entities.Reading) {
+	r.At = w.now
+	op := w.asks[id]
+	delete(w.asks, id)
+	w.s.AskAnswered(id, op.Target, r)
+}
+
+// evaluated takes in what evaluating a check gave, as the activity reports it: what is known is no news. False:
+// it was none.
+func (w *world) evaluated(e entities.Evaluation, r entities.CheckReading) bool {
+	if e.Known != "" && r.Digest() == e.Known {
+		return false
+	}
+	w.s.Evaluated(e, r, w.now)
+	return true
+}
+
+func running(version string, status entities.ObjectStatus) entities.Reading {
+	return entities.Reading{Objects: []entities.Object{{
+		Name: "web", Type: "fake", Status: status, Versions: []entities.ObjectVersion{{Version: version, Active: true}},
+	}}}
+}
+
+// work is what an exit-code runtime answers when there is something to do.
+func work() entities.Reading {
+	return entities.Reading{Objects: []entities.Object{{Name: "web", Type: "custom", Status: entities.ObjectPending}}}
+}
+
+// obey plays a runtime that does as it is asked until nothing is left to do by itself.
+func (w *world) obey() {
+	for range 4000 {
+		w.decide(decide.Mode{})
+		if len(w.applies)+len(w.asks)+len(w.renders) == 0 && !w.firstReadings() {
+			return
+		}
+		w.render()
+		for _, id := range entities.SortedIDs(w.asks) {
+			w.answer(id, work())
+		}
+		for _, id := range entities.SortedIDs(w.applies) {
+			w.obeyApply(id)
+		}
+	}
+	panic("the world does not come to rest:\n" + w.decision.String())
+}
+
+// obeyApply ends an apply well, and observes what it did.
+func (w *world) obeyApply(id entities.InstanceID) {
+	version := w.applies[id].Target.FullVersion
+	w.applyEnded(id, "", false)
+	if w.observable(id) {
+		w.observe(id, running(version, entities.ObjectSucceeded), true)
+	}
+}
+
+// firstReadings finds nothing where nothing was read yet.
+func (w *world) firstReadings() bool {
+	any := false
+	for _, id := range w.s.Spec.IDs() {
+		i := w.s.Instances[id]
+		_, rt := w.s.Runtime(id)
+		if rt.Observable && i.Observed.Digest == "" && (rt.Mode != entities.FetchExitCode || i.Delivery.Target != nil) {
+			w.observe(id, entities.Reading{}, true)
+			any = true
+		}
+	}
+	return any
+}
+
+func (w *world) observable(id entities.InstanceID) bool {
+	_, rt := w.s.Runtime(id)
+	return rt.Observable
+}
+
+// phases prints the releases: a line each, oldest first.
+func (w *world) phases() string {
+	var b strings.Builder
+	for _, r := range w.s.Releases {
+		var parts []string
+		for _, c := range entities.SortedKeys(r.Phases) {
+			p := r.Phases[c]
+			parts = append(parts, c+" "+string(p.Phase)+parenthesised(p.Reason))
+		}
+		fmt.Fprintf(&b, "%s %s: %s\n", r.ID, r.FullVersion, strings.Join(parts, ", "))
+	}
+	return b.String()
+}
+
+func parenthesised(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return " (" + reason + ")"
+}
+
+// targets prints what each instance is at.
+func (w *world) targets() string {
+	var parts []string
+	for _, id := range entities.SortedIDs(w.s.Instances) {
+		if i := w.s.Instances[id]; i.Delivery.Target != nil {
+			parts = append(parts, id.String()+" "+i.Delivery.Target.FullVersion)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// carryOver gives the state to another run, as continue-as-new does.
+func (w *world) carryOver() {
+	raw, err := json.Marshal(w.s)
+	if err != nil {
+		panic(err)
+	}
+	w.s = &state.State{}
+	if err := json.Unmarshal(raw, w.s); err != nil {
+		panic(err)
+	}
+}
+
+// done carries a person's verb out, unless it is refused.
+func done(effect state.Effect, err error) (string, error) {
+	if err != nil {
+		return "", err
+	}
+	return effect(), nil
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,127 @@
+package order_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/converge-engine/converge/entities/order"
+)
+
+// Job and load balancer list each other; the job goes first growing, the balancer shrinking.
+func TestJobAndBalancer_D20_D21(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		job, balancer               order.Change
+		jobDelayed, balancerDelayed bool
+	}{
+		{order.Change{Before: 2, After: 4}, order.Change{Before: 20, After: 40}, false, true},
+		{order.Change{Before: 4, After: 2}, order.Change{Before: 40, After: 20}, true, false},
+		{order.Change{Before: 4, After: 4}, order.Change{Before: 40, After: 20}, false, false}, // D20 a
+		{order.Change{Before: 4, After: 2}, order.Change{Before: 20, After: 20}, false, false}, // the difference is gone
+		{order.Change{Before: 2, After: 4}, order.Change{Before: 40, After: 20}, false, false}, // neither helps the other
+		{order.Change{Before: 4, After: 2}, order.Change{Before: 20, After: 40}, false, false},
+		{order.Change{Before: 0, After: 2}, order.Change{Before: 0, After: 20}, false, true}, // both are new
+	} {
+		t.Run(fmt.Sprint(row.job, " ", row.balancer), func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, row.jobDelayed, order.Delays(row.job, order.Growing, row.balancer), "job")
+			require.Equal(t, row.balancerDelayed, order.Delays(row.balancer, order.Shrinking, row.job), "balancer")
+		})
+	}
+}
+
+// For any two changes and any declarations, both wait only where both were declared to go first the same way and
+// both move the other way.
+func TestNeverBothDelayed_D21(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		capacity := rapid.OneOf(rapid.Float64Range(0, 4), rapid.Map(rapid.IntRange(0, 3), func(n int) float64 { return float64(n) }))
+		way := rapid.SampledFrom([]order.Direction{order.Growing, order.Shrinking})
+		a := order.Change{Before: capacity.Draw(t, "a before"), After: capacity.Draw(t, "a after")}
+		b := order.Change{Before: capacity.Draw(t, "b before"), After: capacity.Draw(t, "b after")}
+		first, others := way.Draw(t, "a first"), way.Draw(t, "b first")
+		both := order.Delays(a, first, b) && order.Delays(b, others, a)
+		together := a.Direction() == b.Direction() && a.Direction() != order.Same
+		require.Equal(t, first == others && together && a.Direction() != first, both)
+		if a.Direction() == order.Same { // D20 a
+			require.False(t, order.Delays(a, first, b))
+		}
+		done := order.Change{Before: b.After, After: b.After}
+		require.False(t, order.Delays(a, first, done), "the other is done, and still in the way")
+	})
+}
+
+func TestFirstWhen(t *testing.T) {
+	t.Parallel()
+	for declared, want := range map[string]order.Direction{"": order.Shrinking, "growing": order.Growing, "shrinking": order.Shrinking} {
+		got, err := order.FirstWhen(declared)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	_, err := order.FirstWhen("Growing")
+	require.EqualError(t, err, `first is "Growing"; expected growing or shrinking`)
+}
+
+func TestAhead_D22(t *testing.T) {
+	t.Parallel()
+	open := []order.Open{{Version: "v9", Incarnation: 9}, {Version: "v7", Incarnation: 7}}
+	_, ahead := order.Ahead(6, open)
+	require.False(t, ahead)
+	o, ahead := order.Ahead(7, open)
+	require.True(t, ahead, "of the same incarnation")
+	require.Equal(t, "v7", o.Version)
+	o, ahead = order.Ahead(9, open)
+	require.True(t, ahead)
+	require.Equal(t, "v9", o.Version)
+}
+
+// Each list is from old to new.
+func TestCompareVersions_D22(t *testing.T) {
+	t.Parallel()
+	for _, list := range [][]string{
+		{"v1", "v2", "v9", "v10", "v10.1", "V11"},
+		{"1.2.3-alpha", "1.2.3-alpha.1", "1.2.3-beta.2", "1.2.3-beta.11", "1.2.3-rc9", "1.2.3-rc10", "1.2.3", "1.2.4", "1.10.0", "2"},
+		{"1.0.0-1", "1.0.0-x", "1.0.0"}, // a number is older than a word
+		{"build-9", "build-10", "build-11a", "build-11b"},
+		{"2026-9-30", "2026-11-2", "2026-11-21"},
+		{"1.0.18446744073709551616", "1.0.18446744073709551617"}, // no number of ours holds that
+		{"release", "release-2"},
+		{"nightly-7", "v1"}, // one that is no semantic version: by text
+	} {
+		for i, a := range list {
+			for j, b := range list {
+				want := 0
+				switch {
+				case i < j:
+					want = -1
+				case i > j:
+					want = 1
+				}
+				require.Equal(t, want, order.CompareVersions(a, b), "%s against %s", a, b)
+			}
+		}
+	}
+	require.Zero(t, order.CompareVersions("v1.2", "1.2.0+build.7"))
+	require.Equal(t, "v7", order.Named("v7-i42"))
+	require.Equal(t, "v7-i42x", order.Named("v7-i42x"))
+}
+
+// Whatever the versions, the order is one: it turns round, and it is transitive.
+func TestCompareVersionsIsAnOrder_D22(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		version := rapid.OneOf(rapid.StringMatching(`v?[0-2]{1,2}(\.[0-2]){0,2}(-[ab0-2]{1,2}(\.[a0-2]){0,2})?`), rapid.StringMatching(`[a-b0-2.-]{1,5}`))
+		a, b, c := version.Draw(t, "a"), version.Draw(t, "b"), version.Draw(t, "c")
+		require.Equal(t, order.CompareVersions(a, b), -order.CompareVersions(b, a))
+		x, y, z := semantic(a), semantic(b), semantic(c)
+		if x == y && y == z && order.CompareVersions(a, b) <= 0 && order.CompareVersions(b, c) <= 0 {
+			require.LessOrEqual(t, order.CompareVersions(a, c), 0)
+		}
+	})
+}
+
+// semantic tells by the public order alone whether a version reads as semantic: a build is ignored.
+func semantic(v string) bool { return order.CompareVersions(v, v+"+x") == 0 }

@@ -1,0 +1,119 @@
+package entities
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// This file holds who may do what. A verb that no grant names is free; from the first grant that
+// names it, it takes one for every channel concerned.
+
+// Who is a caller: proven by a token, or stated and shown as such.
+type Who struct {
+	Name   string   `json:"name"`
+	Groups []string `json:"groups,omitempty"`
+	Proven bool     `json:"proven,omitempty"`
+}
+
+// Grant says who may do what (authorization of the application). Verbs and channels that are not
+// named are not granted. Who nobody granted anything about a verb may do it: a verb is guarded from
+// the first grant that names it.
+type Grant struct {
+	Verbs    []string `json:"verbs"`              // "release", "approve"… or "*"
+	Channels []string `json:"channels,omitempty"` // empty: all
+	To       []string `json:"to"`                 // "alice@shop.dev", "group:sre"
+}
+
+// Identity is how callers prove who they are: an OIDC ID token in the payload.
+type Identity struct {
+	Issuer   string `json:"issuer"`
+	Audience string `json:"audience"`
+	// KeysURL: where the keys are, when the issuer's discovery document cannot be reached from workers.
+	KeysURL     string `json:"keysUrl,omitempty"`
+	UserClaim   string `json:"userClaim,omitempty"`   // default "email", then "sub"
+	GroupsClaim string `json:"groupsClaim,omitempty"` // default "groups"
+	// Required: verbs that are refused without proof; "*" is every verb that changes something.
+	Required []string `json:"required,omitempty"`
+}
+
+// Authorize says why a caller may not do something in all of the channels given, or nil. No channels: it
+// concerns the whole of what the grants are of, and takes a grant for all channels.
+func Authorize(grants []Grant, verb string, channels []string, who Who) error {
+	if !slices.ContainsFunc(grants, func(g Grant) bool { return g.names(verb) }) {
+		return nil
+	}
+	if len(channels) == 0 {
+		channels = []string{""} // only a grant for all channels will do
+	}
+	for _, c := range channels {
+		var may []string
+		granted := false
+		for _, g := range grants {
+			if !g.names(verb) || len(g.Channels) > 0 && !slices.Contains(g.Channels, c) {
+				continue
+			}
+			granted = granted || who.Among(g.To)
+			may = append(may, g.To...)
+		}
+		if !granted {
+			return fmt.Errorf("%s may not %s%s; allowed: %s", who.shown(), verb, in(c), Everybody(may))
+		}
+	}
+	return nil
+}
+
+func (g Grant) names(verb string) bool {
+	return slices.Contains(g.Verbs, verb) || slices.Contains(g.Verbs, "*")
+}
+
+// Among tells whether somebody is in a list of names and groups ("alice", "group:sre").
+func (w Who) Among(list []string) bool {
+	for _, entry := range list {
+		if group, ok := strings.CutPrefix(entry, "group:"); ok {
+			if slices.Contains(w.Groups, group) {
+				return true
+			}
+		} else if entry == w.Name {
+			return true
+		}
+	}
+	return false
+}
+
+func (w Who) shown() string {
+	if w.Name == "" {
+		return "somebody without a name"
+	}
+	return w.Name
+}
+
+// Demands tells whether a verb takes proof of who calls. "*" is every verb that changes something,
+// so all but refresh. Without an Identity nothing does.
+func (i *Identity) Demands(verb string) bool {
+	if i == nil {
+		return false
+	}
+	return slices.Contains(i.Required, verb) || verb != "refresh" && slices.Contains(i.Required, "*")
+}
+
+func in(channel string) string {
+	if channel == "" {
+		return ""
+	}
+	return " in " + channel
+}
+
+// Everybody lists names without repeats, as they stand in the configuration.
+func Everybody(names []string) string {
+	var out []string
+	for _, n := range names {
+		if !slices.Contains(out, n) {
+			out = append(out, n)
+		}
+	}
+	if len(out) == 0 {
+		return "nobody"
+	}
+	return strings.Join(out, ", ")
+}

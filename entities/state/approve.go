@@ -1,0 +1,382 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/maestro"
+)
+
+// This file holds people's words on a release, by topic (A14), and on every single apply
+// where a runtime asks for that (C10). An approval may be given before its turn comes.
+
+// ApplyTopic begins the topics of approvals of single applies: "apply/CHANNEL".
+const ApplyTopic = "apply/"
+
+// Tally is how far the approval of a release by a condition is.
+type Tally struct {
+	Have     []string  // distinct people who approved, in the order in which they did
+	Need     int       // at least 1
+	Since    time.Time // when the last of them did
+	Rejected *Approval // then it is final
+}
+
+// Given tells whether enough people have approved, and nobody rejected.
+func (t Tally) Given() bool { return t.Rejected == nil && len(t.Have) >= t.Need }
+
+// Tally counts the distinct people who may approve and have done so.
+func (r *Release) Tally(c entities.Condition) Tally {
+	t := Tally{Need: max(c.MinApprovers, 1)}
+	for i := range r.Approvals {
+		a := &r.Approvals[i]
+		switch {
+		case a.Topic != c.Topic:
+		case a.Reject:
+			return Tally{Need: t.Need, Rejected: a, Since: a.At}
+		case mayApprove(c, a.Who) && !slices.Contains(t.Have, a.Who.Name):
+			t.Have = append(t.Have, a.Who.Name)
+			if a.At.After(t.Since) {
+				t.Since = a.At
+			}
+		}
+	}
+	return t
+}
+
+// TallyText says how far an approval is: "1 of 2 (alice), by any of group:sre except alice". Where callers
+// can prove who they are, one who did not is shown as such.
+func (s *State) TallyText(r *Release, c entities.Condition) string {
+	t := r.Tally(c)
+	if t.Rejected != nil {
+		return t.Rejected.rejection()
+	}
+	text := fmt.Sprintf("%d of %d", len(t.Have), t.Need)
+	if len(t.Have) > 0 {
+		text += " (" + strings.Join(s.ShownPeople(r, t.Have), ", ") + ")"
+	}
+	if !t.Given() {
+		text += ", by " + whoMay(c, t.Have)
+	}
+	return text
+}
+
+// ShownPeople names people who approved. Where callers can prove who they are, one who did not is shown as such.
+func (s *State) ShownPeople(r *Release, who []string) []string {
+	if s.Spec.Identity == nil {
+		return who
+	}
+	shown := make([]string, len(who))
+	for i, name := range who {
+		shown[i] = name + " stated"
+		for _, a := range r.Approvals {
+			if a.Who.Name == name && a.Who.Proven {
+				shown[i] = name
+			}
+		}
+	}
+	return shown
+}
+
+func mayApprove(c entities.Condition, who entities.Who) bool {
+	return len(c.Approvers) == 0 || who.Among(c.Approvers)
+}
+
+// whoMay says who can still approve: "any of group:sre except alice".
+func whoMay(c entities.Condition, have []string) string {
+	text := "anybody"
+	if len(c.Approvers) > 0 {
+		text = "any of " + strings.Join(c.Approvers, ", ")
+	}
+	if len(have) > 0 {
+		text += " except " + strings.Join(have, ", ")
+	}
+	return text
+}
+
+// RejectedIn tells whether a release was rejected for a topic that the channel asks for, as it may be
+// since.
+func (r *Release) RejectedIn(c *entities.ChannelSpec) bool {
+	return slices.ContainsFunc(r.Approvals, func(a Approval) bool {
+		return a.Reject && slices.ContainsFunc(c.Conditions, func(cond entities.Condition) bool {
+			return cond.Kind == entities.ManualApproval && cond.Topic == a.Topic && r.Bypassed(c.Name, cond.ID) == nil
+		})
+	})
+}
+
+// Approve takes in a person's word on a release and a topic; a.Reject: it is rejected, which is
+// final for that release in the channels of the topic that it has not entered.
+func (s *State) Approve(version string, a Approval) (Effect, error) {
+	r, err := s.FindOpen(version, "")
+	if err != nil {
+		return nil, err
+	}
+	if a.Who.Name == "" {
+		return nil, fmt.Errorf("nobody is named who approves or rejects %s", r.FullVersion)
+	}
+	if channel, ok := strings.CutPrefix(a.Topic, ApplyTopic); ok && len(s.approvedApplies(channel)) > 0 {
+		return s.approveApply(r, channel, a)
+	}
+	if err := s.checkApproval(r, a); err != nil {
+		return nil, err
+	}
+	return func() string {
+		r.Approvals = append(r.Approvals, a)
+		if a.Reject {
+			return s.reject(r, a)
+		}
+		s.noteApproval(r, a, "", "approved "+a.Topic)
+		return fmt.Sprintf("%s approved for %s by %s%s", r.FullVersion, a.Topic, a.Who.Name, s.progress(r, a.Topic))
+	}, nil
+}
+
+// checkApproval refuses a word that would change nothing or may not be given.
+func (s *State) checkApproval(r *Release, a Approval) error {
+	asking := s.asking(a.Topic)
+	if len(asking) == 0 {
+		return fmt.Errorf("no approval topic %q; expected %s", a.Topic, entities.OneOf(s.topics()))
+	}
+	for i := range r.Approvals {
+		old := &r.Approvals[i]
+		switch {
+		case old.Topic != a.Topic:
+		case old.Reject:
+			return fmt.Errorf("%s was %s, for %s; that is final", r.FullVersion, old.rejection(), a.Topic)
+		case old.Who.Name == a.Who.Name && !a.Reject:
+			return fmt.Errorf("%s has already approved %s for %s; it takes somebody else", a.Who.Name, r.FullVersion, a.Topic)
+		}
+	}
+	if r.Over() {
+		return fmt.Errorf("%s is over: %s", r.FullVersion, r.phases())
+	}
+	open, may, list := false, false, []string{}
+	for _, ask := range asking {
+		p := r.Phases[ask.channel]
+		open = open || p != nil && p.Phase == maestro.Pending
+		may = may || mayApprove(ask.condition, a.Who)
+		list = append(list, ask.condition.Approvers...)
+	}
+	switch {
+	case !open:
+		return fmt.Errorf("%s waits for %s in no channel: %s", r.FullVersion, a.Topic, r.phases())
+	case !may:
+		return fmt.Errorf("%s is not among those who approve %s: %s", a.Who.Name, a.Topic, entities.Everybody(list))
+	}
+	return nil
+}
+
+// reject ends the release in the channels of the topic that it has not entered.
+func (s *State) reject(r *Release, a Approval) string {
+	var ended []string
+	for _, ask := range s.asking(a.Topic) {
+		if p := r.Phases[ask.channel]; p != nil && p.Phase == maestro.Pending {
+			r.cancel(ask.channel, a.rejection(), a.At)
+			ended = append(ended, ask.channel)
+		}
+	}
+	s.noteApproval(r, a, "", "rejected "+a.Topic)
+	return fmt.Sprintf("%s rejected by %s in %s", r.FullVersion, a.Who.Name, strings.Join(ended, ", "))
+}
+
+func (s *State) noteApproval(r *Release, a Approval, channel, text string) {
+	s.Record(a.At, channel, fmt.Sprintf("%s %s by %s%s", r.FullVersion, text, a.Who.Name, entities.Because(a.Comment)))
+	s.note(entities.AuditLine{
+		At: a.At, Kind: entities.EventApproval, Who: &a.Who, Channel: channel, Release: r.ID, Version: r.FullVersion,
+		Text: text, Reason: a.Comment,
+	})
+}
+
+// progress says how many approvals a topic has, where more than one is needed.
+func (s *State) progress(r *Release, topic string) string {
+	most := ""
+	for _, ask := range s.asking(topic) {
+		if ask.condition.MinApprovers > 1 {
+			most = ": " + s.TallyText(r, ask.condition)
+		}
+		if !r.Tally(ask.condition).Given() {
+			break
+		}
+	}
+	return most
+}
+
+// asks is a channel that asks for the approval of a topic.
+type asks struct {
+	channel   string
+	condition entities.Condition
+}
+
+func (s *State) asking(topic string) []asks {
+	var out []asks
+	for n := range s.Spec.Channels {
+		for _, c := range s.Spec.Channels[n].Approvals() {
+			if c.Topic == topic {
+				out = append(out, asks{s.Spec.Channels[n].Name, c})
+			}
+		}
+	}
+	return out
+}
+
+// topics are all that can be approved, in the channels' order.
+func (s *State) topics() []string {
+	var out []string
+	for n := range s.Spec.Channels {
+		c := &s.Spec.Channels[n]
+		for _, cond := range c.Approvals() {
+			if !slices.Contains(out, cond.Topic) {
+				out = append(out, cond.Topic)
+			}
+		}
+		if len(s.approvedApplies(c.Name)) > 0 {
+			out = append(out, ApplyTopic+c.Name)
+		}
+	}
+	return out
+}
+
+// TopicChannels are the channels that an approval of a topic opens.
+func (s *State) TopicChannels(topic string) []string {
+	var out []string
+	for n := range s.Spec.Channels {
+		c := &s.Spec.Channels[n]
+		opens := topic == ApplyTopic+c.Name && len(s.approvedApplies(c.Name)) > 0
+		for _, condition := range c.Approvals() {
+			opens = opens || condition.Topic == topic
+		}
+		if opens {
+			out = append(out, c.Name)
+		}
+	}
+	return out
+}
+
+// approvedApplies are the instances of a channel whose runtimes have a person approve every apply.
+func (s *State) approvedApplies(channel string) []*Instance {
+	return slices.DeleteFunc(s.In(channel), func(i *Instance) bool {
+		_, rt := s.Runtime(i.ID)
+		return !rt.ApproveApplies
+	})
+}
+
+// applyAsked is what is known of the applies of a release that a person's word is for.
+type applyAsked struct {
+	pending bool        // the release is still to enter the channel
+	there   bool        // it is the target somewhere
+	to      []*Instance // where an apply waits for the word, or will come
+	given   *Approval   // the word that was given already
+}
+
+func (s *State) applyAsked(r *Release, channel string) applyAsked {
+	p := r.Phases[channel]
+	asked := applyAsked{pending: p != nil && p.Phase == maestro.Pending}
+	for _, i := range s.approvedApplies(channel) {
+		at := i.present() == r.FullVersion
+		asked.there = asked.there || at
+		switch {
+		case i.Approves(r.FullVersion):
+			asked.given = i.Approval.Given
+		case asked.pending || at && !i.Approval.Asked.IsZero():
+			asked.to = append(asked.to, i)
+		}
+	}
+	return asked
+}
+
+// approveApply approves the next apply of a release in a channel: of the instances where one waits, or
+// those with which the release will enter. It is used up when that apply begins.
+func (s *State) approveApply(r *Release, channel string, a Approval) (Effect, error) {
+	switch asked := s.applyAsked(r, channel); {
+	case !asked.pending && !asked.there:
+		return nil, fmt.Errorf("no apply of %s will come in %s: %s", r.FullVersion, channel, r.phases())
+	case !asked.pending && a.Reject:
+		return nil, fmt.Errorf("%s is the target of %s already; take it back with: converge rollback", r.FullVersion, channel)
+	case len(asked.to) == 0 && asked.given != nil:
+		return nil, fmt.Errorf("the apply of %s in %s is already approved, by %s", r.FullVersion, channel, asked.given.Who.Name)
+	case len(asked.to) == 0:
+		return nil, fmt.Errorf("no apply of %s waits for approval in %s", r.FullVersion, channel)
+	case a.Reject:
+		return func() string {
+			r.cancel(channel, a.rejection(), a.At)
+			s.noteApproval(r, a, channel, "rejected "+a.Topic)
+			return fmt.Sprintf("%s rejected by %s in %s", r.FullVersion, a.Who.Name, channel)
+		}, nil
+	default:
+		return func() string {
+			a.Version = r.FullVersion
+			for _, i := range asked.to {
+				i.Approval = ApplyApproval{Given: &a}
+			}
+			s.noteApproval(r, a, channel, "approved "+a.Topic)
+			return fmt.Sprintf("the apply of %s in %s is approved by %s", r.FullVersion, channel, a.Who.Name)
+		}, nil
+	}
+}
+
+// Approves tells whether the next apply of a version is approved here.
+func (i *Instance) Approves(version string) bool {
+	return i.Approval.Given != nil && i.Approval.Given.Version == version
+}
+
+// ForgetApprovals drops the approvals of applies that will not come any more in a channel. Of those that are
+// degraded a repair may.
+func (s *State) ForgetApprovals(channel string, degraded func(entities.InstanceID) bool) {
+	spec, _ := s.Spec.Channel(channel)
+	for _, inst := range spec.Instances {
+		i := s.Instances[spec.ID(inst)]
+		if i == nil || i.Approval.Given == nil || s.applyComes(i, degraded(i.ID)) {
+			continue
+		}
+		i.Approval.Given = nil
+	}
+}
+
+// applyComes tells whether the apply that was approved may still come.
+func (s *State) applyComes(i *Instance, degraded bool) bool {
+	version := i.Approval.Given.Version
+	if i.present() == version && (!i.Delivery.Converged || degraded) {
+		return true
+	}
+	for _, r := range s.Releases {
+		if p := r.Phases[i.ID.Channel]; r.FullVersion == version && p != nil && p.Phase == maestro.Pending {
+			return true
+		}
+	}
+	return false
+}
+
+// Bypass lets a release pass a condition of a channel that it has been found to need (A15).
+func (s *State) Bypass(r *Release, b Bypass) Effect {
+	return func() string {
+		r.Bypasses = append(r.Bypasses, b)
+		if p := s.Channel(b.Channel).Preflight; p != nil && !p.Running && !p.Window {
+			s.Channel(b.Channel).Preflight = nil // one that did not pass asks for a pause; what it did not pass may be bypassed now
+		}
+		text := fmt.Sprintf("%s passes %s of %s, %s", r.FullVersion, b.Condition, b.Channel, b.Text())
+		s.Record(b.At, b.Channel, text)
+		s.note(entities.AuditLine{
+			At: b.At, Kind: entities.EventBypass, Who: &b.Who, Channel: b.Channel, Release: r.ID, Version: r.FullVersion,
+			Text: "bypassed " + b.Condition, Reason: b.Reason,
+		})
+		return text
+	}
+}
+
+// CheckBypass refuses a bypass that is not whole, or that comes too late.
+func (s *State) CheckBypass(r *Release, b Bypass) error {
+	switch {
+	case b.Channel == "":
+		return fmt.Errorf("no release channel given; expected %s", entities.OneOf(s.Spec.ChannelNames()))
+	case b.Who.Name == "":
+		return fmt.Errorf("nobody is named who bypasses it")
+	case strings.TrimSpace(b.Reason) == "":
+		return fmt.Errorf("a bypass needs a reason")
+	case r.Phases[b.Channel] == nil:
+		return fmt.Errorf("%s does not concern %s", r.FullVersion, b.Channel)
+	case r.Phases[b.Channel].Phase.Over():
+		return fmt.Errorf("%s is over in %s: %s", r.FullVersion, b.Channel, r.Phases[b.Channel].Phase)
+	}
+	return nil
+}

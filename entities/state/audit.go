@@ -1,0 +1,159 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// This file keeps the audit trail: a line for every change of a target, every human act, every bypass
+// and every outcome. State is only its outbox; the whole of it lies in the store.
+
+// note keeps an audit line, and announces it where a notification asks for its kind.
+func (s *State) note(line entities.AuditLine) {
+	line = s.Note(line)
+	if s.Spec != nil && slices.ContainsFunc(s.Spec.Notifications, func(n entities.Notification) bool { return slices.Contains(n.Events, line.Kind) }) {
+		s.Announcements = entities.KeepLast(append(s.Announcements, line), MaxAnnouncements)
+	}
+}
+
+// NextAnnouncement is the oldest line that a notification asks for and has not sent yet.
+func (s *State) NextAnnouncement(n entities.Notification) (entities.AuditLine, bool) {
+	for _, l := range s.Announcements {
+		if l.N > s.Announced[n.Name] && slices.Contains(n.Events, l.Kind) {
+			return l, true
+		}
+	}
+	return entities.AuditLine{}, false
+}
+
+// AnnouncedTo notes that a notification has sent a line, and so all before it. Each sends its lines in
+// order, whatever the others do.
+func (s *State) AnnouncedTo(notification string, line int64) {
+	if s.Announced == nil {
+		s.Announced = map[string]int64{}
+	}
+	s.Announced[notification] = line
+	s.ForgetAnnounced()
+}
+
+// ForgetAnnounced forgets the announcements that no notification is to send any more.
+func (s *State) ForgetAnnounced() {
+	var all []entities.Notification
+	if s.Spec != nil {
+		all = s.Spec.Notifications
+	}
+	s.Announcements = slices.DeleteFunc(s.Announcements, func(l entities.AuditLine) bool {
+		return !slices.ContainsFunc(all, func(n entities.Notification) bool {
+			return l.N > s.Announced[n.Name] && slices.Contains(n.Events, l.Kind)
+		})
+	})
+	if len(s.Announcements) == 0 {
+		s.Announcements, s.Announced = nil, nil
+	}
+}
+
+// noteChange writes the audit line of a change that concerns a target.
+func (s *State) noteChange(c Change, kind, text string, now time.Time) {
+	line := entities.AuditLine{At: now, Kind: kind, Channel: c.Channel, Release: c.Release, Text: text, Reason: c.Cause}
+	switch r := s.ReleaseByID(c.Release); {
+	case c.Target != nil:
+		line.Version = c.Target.FullVersion
+	case len(c.Moves) > 0:
+		line.Version = c.Moves[0].Target.FullVersion
+	case r != nil:
+		line.Version = r.FullVersion
+	}
+	s.note(line)
+}
+
+// noteAct writes the audit line of something that a person did.
+func (s *State) noteAct(kind string, who entities.Who, r *Release, channel, text, reason string, now time.Time) {
+	line := entities.AuditLine{At: now, Kind: kind, Who: &who, Channel: channel, Text: text, Reason: reason}
+	if r != nil {
+		line.Release, line.Version = r.ID, r.FullVersion
+	}
+	s.note(line)
+}
+
+// AnnounceWaiting writes once for each release and channel that approvals are waited for; where every
+// apply is approved, once for each time one is asked for (C10). A release that is nil: an apply of the
+// present target waits.
+func (s *State) AnnounceWaiting(channel string, r *Release, conditions []string, now time.Time) {
+	line := entities.AuditLine{At: now, Kind: entities.EventWaiting, Channel: channel}
+	what := ""
+	if r != nil {
+		line.Release, line.Version, what = r.ID, r.FullVersion, r.ID
+	}
+	for _, i := range s.In(channel) {
+		if !i.Approval.Asked.IsZero() {
+			line.Release, line.Version, what = "", i.present(), "apply "+i.Approval.Asked.UTC().Format(time.RFC3339)
+			break
+		}
+	}
+	c := s.Channel(channel)
+	if what == "" || c.Announced == what {
+		return
+	}
+	c.Announced = what
+	line.Text = fmt.Sprintf("%s waits for %s", line.Version, strings.Join(conditions, ", "))
+	s.note(line)
+}
+
+// noteLoosened writes what a new spec loosens for releases that wait: an approval that asks for fewer
+// people, or a condition or check that is gone.
+func (s *State) noteLoosened(before, spec *entities.Spec, now time.Time) {
+	if before == nil {
+		return
+	}
+	for _, c := range spec.Channels {
+		old, _ := before.Channel(c.Name)
+		r := s.Waiting(c.Name)
+		if r == nil {
+			continue
+		}
+		if loosened := loosened(old, c); len(loosened) > 0 {
+			s.note(entities.AuditLine{
+				At: now, Kind: entities.EventRules, Channel: c.Name, Release: r.ID, Version: r.FullVersion,
+				Text: fmt.Sprintf("incarnation %d asks for less: %s", spec.Incarnation, strings.Join(loosened, ", ")),
+			})
+		}
+	}
+}
+
+// loosened lists what the rules of a channel ask for no longer.
+func loosened(old, c entities.ChannelSpec) []string {
+	var out []string
+	for _, o := range old.Conditions {
+		at := slices.IndexFunc(c.Conditions, func(n entities.Condition) bool { return n.ID == o.ID })
+		switch {
+		case at < 0:
+			out = append(out, "no "+o.ID)
+		case c.Conditions[at].MinApprovers < o.MinApprovers:
+			out = append(out, fmt.Sprintf("%s from %d instead of %d", o.ID, c.Conditions[at].MinApprovers, o.MinApprovers))
+		case len(o.Approvers) > 0 && widened(o.Approvers, c.Conditions[at].Approvers):
+			out = append(out, o.ID+" from more people")
+		}
+	}
+	for _, o := range old.Checks {
+		at := slices.IndexFunc(c.Checks, func(n entities.Check) bool { return n.ID == o.ID })
+		if at < 0 {
+			out = append(out, "no "+o.ID)
+			continue
+		}
+		for _, stage := range o.At {
+			if !slices.ContainsFunc(c.Checks[at].At, func(n entities.CheckAt) bool { return n.Stage == stage.Stage }) {
+				out = append(out, fmt.Sprintf("no %s at %s", o.ID, stage.Stage))
+			}
+		}
+	}
+	return out
+}
+
+// widened: somebody may approve who could not before.
+func widened(old, now []string) bool {
+	return len(now) == 0 || slices.ContainsFunc(now, func(n string) bool { return !slices.Contains(old, n) })
+}

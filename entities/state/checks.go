@@ -1,0 +1,229 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/maestro"
+)
+
+// This file takes in what evaluating checks gave: while a release waits, right before a target is set, and
+// at the end of a post-deployment window.
+
+// Evaluation of a check for a release; nil: for a repair of the present target. In a fleet the present target
+// is that of its first instance.
+func (s *State) Evaluation(channel *entities.ChannelSpec, c *entities.Check, r *Release) entities.Evaluation {
+	e := entities.Evaluation{Channel: channel.Name, ID: c.ID, Kind: c.Kind, Definition: c.Definition, Interval: c.Interval}
+	if len(channel.Instances) == 0 {
+		return e
+	}
+	id := channel.ID(channel.Instances[0])
+	if i := s.Instances[id]; i != nil && i.Delivery.Target != nil {
+		t := i.Delivery.Target
+		e.FullVersion, e.Payload, e.Present = t.FullVersion, t.Payload, t.Payload
+	}
+	if r != nil {
+		e.Release, e.FullVersion, e.Payload = r.ID, r.FullVersion, r.Payloads[id]
+	}
+	return e
+}
+
+// Known fills in what is known of a check.
+func (s *State) Known(e entities.Evaluation) entities.Evaluation {
+	if st := s.Channels[e.Channel].Reading(e); st != nil {
+		e.Known = st.Digest()
+	}
+	return e
+}
+
+// Reading is what is known of a check, or nil: of this release, and under this definition.
+func (c *Channel) Reading(e entities.Evaluation) *CheckState {
+	if c == nil {
+		return nil
+	}
+	st := c.Checks[e.ReadingKey()]
+	if st == nil || st.Release != e.Release || st.Definition != e.Definition {
+		return nil
+	}
+	return st
+}
+
+// Evaluated takes in what evaluating a check gave. A reading of a release that is over here, of a check
+// that is no longer declared so, or older than what is known, changes nothing.
+func (s *State) Evaluated(e entities.Evaluation, r entities.CheckReading, now time.Time) {
+	c := s.Channels[e.Channel]
+	if c == nil || !s.concerns(e) {
+		return
+	}
+	if r.At.IsZero() {
+		r.At = now
+	}
+	if !r.Verdict.Known() { // of a newer version
+		r.Verdict, r.Reason = entities.Error, fmt.Sprintf("verdict %q is unknown to this version", r.Verdict)
+	}
+	before := c.Reading(e)
+	if before != nil && r.At.Before(before.At) {
+		return
+	}
+	st := &CheckState{Release: e.Release, Definition: e.Definition, CheckReading: r, Since: now}
+	if before != nil && before.Verdict == r.Verdict {
+		st.Since, st.Errors = before.Since, before.Errors
+	}
+	if r.Verdict == entities.Error {
+		st.Errors++
+	}
+	if c.Checks == nil {
+		c.Checks = map[string]*CheckState{}
+	}
+	c.Checks[e.ReadingKey()] = st
+	if r := s.ReleaseByID(e.Release); r != nil {
+		r.Phases[e.Channel].refuse(e.ID, st.Verdict)
+	}
+}
+
+// concerns: the check is declared as it was asked, and what it was asked about is still going on.
+func (s *State) concerns(e entities.Evaluation) bool {
+	spec, _ := s.Spec.Channel(e.Channel)
+	for i := range spec.Checks {
+		if c := &spec.Checks[i]; c.ID != e.ID || c.Definition != e.Definition {
+			continue
+		}
+		if e.Release == "" {
+			return true
+		}
+		r := s.ReleaseByID(e.Release)
+		return r != nil && r.Phases[e.Channel] != nil &&
+			(r.Phases[e.Channel].Phase == maestro.Pending || r.Phases[e.Channel].Phase == maestro.InProgress)
+	}
+	return false
+}
+
+// refuse notes whether a check says FAIL of a release that is still to come.
+func (p *PhaseState) refuse(check string, v entities.Verdict) {
+	if p.Phase != maestro.Pending {
+		return
+	}
+	p.Refused = slices.DeleteFunc(slices.Clone(p.Refused), func(id string) bool { return id == check })
+	if v == entities.Fail {
+		p.Refused = append(p.Refused, check)
+	}
+}
+
+// preflightPause is the least time after a preflight that did not pass.
+const preflightPause = 10 * time.Second
+
+// answer is what a preflight read of a check. One without a reading could not be evaluated.
+func answer(e entities.Evaluation, readings map[string]entities.CheckReading, now time.Time) entities.CheckReading {
+	r, ok := readings[e.Key()]
+	if !ok {
+		r = entities.CheckReading{Verdict: entities.Error, Reason: "the preflight could not evaluate it"}
+	}
+	r.At = now
+	return r
+}
+
+// PreflightDone takes in what a preflight read, by Evaluation.Key. The decision made in the same moment may
+// set the target; a later one evaluates again.
+func (s *State) PreflightDone(op PreflightOp, readings map[string]entities.CheckReading, now time.Time) {
+	if op.Window {
+		s.windowRead(op, readings, now)
+		return
+	}
+	c := s.Channels[op.Channel]
+	if c == nil {
+		return // the channel was removed meanwhile
+	}
+	p := &Preflight{Release: op.Release, Done: now}
+	for _, e := range op.Checks {
+		r := answer(e, readings, now)
+		s.Evaluated(e, r, now)
+		if r.Verdict != entities.Pass {
+			p.Next = now.Add(max(e.Interval, preflightPause))
+		}
+		p.Read = append(p.Read, e.ID+"@"+e.Definition)
+	}
+	c.Preflight = p
+}
+
+// windowRead takes in the fresh reading at the end of windows: what passes has soaked, an error is evaluated
+// again after the check's interval, and anything else fails the channel.
+func (s *State) windowRead(op PreflightOp, readings map[string]entities.CheckReading, now time.Time) {
+	c := s.Channels[op.Channel]
+	if c == nil {
+		return // the channel was removed meanwhile
+	}
+	spec, declared := s.Spec.Channel(op.Channel)
+	if p := c.Preflight; p == nil || !p.Running || !p.Window || p.Release != op.Release {
+		return
+	}
+	c.Preflight = nil
+	if !declared || c.StableSince.IsZero() {
+		return
+	}
+	again := time.Duration(0)
+	for _, e := range op.Checks {
+		r := answer(e, readings, now)
+		s.Evaluated(e, r, now)
+		switch {
+		case r.Verdict == entities.Error && (again == 0 || e.Interval < again):
+			again = max(e.Interval, time.Second)
+		case r.Verdict == entities.Pass:
+			c.soaked(&spec, e.ID, now)
+		}
+	}
+	if again > 0 {
+		c.Preflight = &Preflight{Release: op.Release, Window: true, Next: now.Add(again)}
+	}
+}
+
+// soaked notes that the windows of a check which have ended did so with a fresh PASS.
+func (c *Channel) soaked(spec *entities.ChannelSpec, check string, now time.Time) {
+	for _, w := range spec.Windows(c.StableSince) {
+		if w.Check.ID == check && !now.Before(w.End) && !slices.Contains(c.Soaked, w.Key) {
+			c.Soaked = append(c.Soaked, w.Key)
+		}
+	}
+}
+
+// Wanted is what the gates of a channel ask for after a decision. It is no part of the state: what nobody
+// asks for any more is forgotten by it.
+type Wanted struct {
+	Release string   // that checks are asked about
+	Checks  []string // ids
+	Repairs []string // ids of checks asked about a repair
+}
+
+// Forget drops what the gates of a channel do not ask for any more: readings live as long as somebody
+// waits for them.
+func (s *State) Forget(channel string, w *Wanted) {
+	c := s.Channels[channel]
+	if c == nil || c.Checks == nil && c.Preflight == nil {
+		return
+	}
+	if w == nil {
+		w = &Wanted{}
+	}
+	for _, key := range entities.SortedKeys(c.Checks) {
+		st := c.Checks[key]
+		wanted := st.Release == w.Release && slices.Contains(w.Checks, key)
+		if st.Release == "" {
+			wanted = slices.Contains(w.Repairs, strings.TrimPrefix(key, entities.RepairKey("")))
+		}
+		if !wanted {
+			delete(c.Checks, key)
+		}
+	}
+	if len(c.Checks) == 0 {
+		c.Checks = nil
+	}
+	if p := c.Preflight; p != nil && (p.used() || !p.Running && p.Release != w.Release) {
+		c.Preflight = nil
+	}
+}
+
+// used: the decision that follows a preflight has been made. What it read holds no longer, whether
+// the target was set or not; only that the next one is not to come too early is remembered.
+func (p *Preflight) used() bool { return !p.Running && !p.Window && p.Next.IsZero() }

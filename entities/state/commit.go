@@ -1,0 +1,280 @@
+package state
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/maestro"
+)
+
+// Commit carries a decision into the state that it was made from: its changes, and the work that it starts
+// (marked as running).
+func (s *State) Commit(changes []Change, w *Work, now time.Time) {
+	for _, c := range changes {
+		s.change(c, now)
+	}
+	for _, op := range w.Applies {
+		s.applyStarted(op, now)
+	}
+	for _, op := range w.Asks {
+		s.Instance(op.Instance).Observed.Asked = &Asked{Target: op.Target, Running: true}
+	}
+	for _, op := range w.Preflights {
+		s.Channel(op.Channel).Preflight = &Preflight{Release: op.Release, Running: true, Window: op.Window}
+	}
+	for _, op := range w.Extensions {
+		s.extensionStarted(op, now)
+	}
+	for _, op := range w.Leases {
+		s.leaseAsked(op, now)
+	}
+	for _, op := range w.Removes {
+		i := s.Instance(op.Instance)
+		i.Delivery.Apply.Running, i.Delivery.Apply.Started, i.Removed = true, now, true
+	}
+}
+
+func (s *State) change(c Change, now time.Time) {
+	switch c.Kind {
+	case ChangeSkip:
+		s.setPhase(c, maestro.Skipped, now)
+	case ChangePromote, ChangeTarget:
+		s.promote(c, now)
+	case ChangeUnchanged:
+		s.unchanged(c, now)
+	case ChangeConverged:
+		s.converged(c, now)
+	case ChangeFail:
+		s.fail(c, now)
+	case ChangeRollback:
+		s.rollback(c, nil, now)
+	case ChangePin:
+		s.pinned(c, now)
+	case ChangeStable:
+		s.stable(c, now)
+	case ChangeStopClock, ChangeStartClock:
+		s.clock(c, now)
+	case ChangeUnstable:
+		s.Channel(c.Channel).endWindow()
+		s.Record(now, c.Channel, "no longer stable"+entities.Because(c.Cause))
+	}
+	for _, id := range c.Instances {
+		s.Instance(id).change(c, now)
+	}
+}
+
+// change is what of a change concerns a single instance and nothing else.
+func (i *Instance) change(c Change, now time.Time) {
+	d := &i.Delivery
+	switch c.Kind {
+	case ChangeRepaired:
+		d.Apply.Attempts, d.Apply.Err, d.Apply.Next = 0, "", time.Time{}
+	case ChangeRead:
+		i.Observed.Requested, d.Apply.Overdue = true, now
+	case ChangeUnstable:
+		d.Apply.First, d.Apply.Overdue, d.StoppedAt = now, time.Time{}, time.Time{}
+	case ChangeAwait:
+		i.Approval.Asked = time.Time{}
+		if c.Target != nil {
+			i.Approval.Asked = now
+		}
+	case ChangeStopClock:
+		d.StoppedAt = now
+	case ChangeStartClock:
+		if !d.Apply.First.IsZero() {
+			d.Apply.First = d.Apply.First.Add(now.Sub(d.StoppedAt))
+			d.Apply.Overdue = time.Time{}
+		}
+		d.StoppedAt = time.Time{}
+	}
+}
+
+// clock stops the post-deployment window of a channel, or lets it go on where it stood.
+func (s *State) clock(c Change, now time.Time) {
+	g := &s.Channel(c.Channel).Gates
+	switch {
+	case !c.Window:
+	case c.Kind == ChangeStopClock:
+		g.StoppedAt = now
+	default:
+		g.StableSince = g.StableSince.Add(now.Sub(g.StoppedAt))
+		g.StoppedAt = time.Time{}
+	}
+}
+
+func (s *State) promote(c Change, now time.Time) {
+	if c.Kind == ChangePromote {
+		s.setPhase(c, maestro.InProgress, now)
+		s.Channel(c.Channel).targetSet()
+	}
+	move := s.moved(c.Moves)
+	s.Record(now, c.Channel, move+" ("+c.Cause+")")
+	s.noteChange(c, entities.EventTarget, move, now)
+	for _, m := range c.Moves {
+		i := s.Instance(m.Instance)
+		i.setTarget(m.Target, now)
+		if m.Reading != nil {
+			i.observe(*m.Reading, now)
+			i.Observed.Fresh = true
+		}
+	}
+}
+
+// moved says where targets go: "target v1 → v2", and of how many where there are several instances.
+func (s *State) moved(moves []Move) string {
+	if len(moves) == 0 {
+		return "target"
+	}
+	first := moves[0]
+	from := ""
+	if t := s.Instance(first.Instance).Delivery.Target; t != nil {
+		from = t.FullVersion + " → "
+	}
+	text := "target " + from + first.Target.FullVersion
+	if c, ok := s.Spec.Channel(first.Instance.Channel); ok && len(c.Instances) > 1 {
+		text += fmt.Sprintf(" in %d of %d", len(moves), len(c.Instances))
+	}
+	return text
+}
+
+func (s *State) unchanged(c Change, now time.Time) {
+	s.setPhase(c, maestro.Succeeded, now)
+	for _, id := range c.Instances {
+		s.Instance(id).Delivery.Rollback = nil // what is there is what a newer release wants
+	}
+	s.Record(now, c.Channel, s.ReleaseByID(c.Release).FullVersion+" unchanged: "+c.Cause)
+	s.noteChange(c, entities.EventSucceeded, "unchanged", now)
+}
+
+// converged takes in that targets are stable. The release of the change, if any, has succeeded in the
+// channel; without one, others are still on their way, or a rollback or a pin has arrived.
+func (s *State) converged(c Change, now time.Time) {
+	var rolledBack *Rollback
+	since := now
+	for _, id := range c.Instances {
+		d := &s.Instance(id).Delivery
+		d.Converged, d.Reapply = true, false
+		d.good(*d.Target)
+		d.Apply = Apply{Started: d.Apply.Started, Ended: d.Apply.Ended, First: d.Apply.First, OK: true}
+		d.StoppedAt = time.Time{}
+		if d.Rollback != nil {
+			rolledBack = d.Rollback
+		}
+		if d.Since.Before(since) {
+			since = d.Since
+		}
+	}
+	if c.Partial {
+		return
+	}
+	s.Channel(c.Channel).endWindow()
+	took := c.Target.FullVersion + " (" + entities.Took(now.Sub(since)) + ")"
+	if rolledBack != nil {
+		s.Record(now, c.Channel, "ROLLED_BACK to "+took+"; "+rolledBack.From+" is barred here")
+		s.noteChange(c, entities.EventSucceeded, "rolled back to "+c.Target.FullVersion, now)
+		return
+	}
+	s.Record(now, c.Channel, "CONVERGED at "+took)
+	s.noteChange(c, entities.EventSucceeded, "converged at "+c.Target.FullVersion, now)
+	s.setPhase(c, maestro.Succeeded, now)
+}
+
+func (s *State) fail(c Change, now time.Time) {
+	s.Channel(c.Channel).endWindow()
+	s.setPhase(c, maestro.Failed, now)
+	text := "failed"
+	for _, id := range c.Instances {
+		d := &s.Instance(id).Delivery
+		d.Failure = cmp.Or(c.Failure, c.Cause)
+		if d.Rollback != nil {
+			d.Rollback.Failed = now
+			text = "the rollback failed"
+		}
+		c.Target = d.Target
+	}
+	s.noteChange(c, entities.EventFailed, text, now)
+}
+
+// stable begins the post-deployment window: what counts of the checks in it is read in it.
+func (s *State) stable(c Change, now time.Time) {
+	channel := s.Channel(c.Channel)
+	channel.StableSince = now
+	spec, _ := s.Spec.Channel(c.Channel)
+	for n := range spec.Checks {
+		if spec.Checks[n].Asked(entities.PostDeployment) != nil {
+			delete(channel.Checks, spec.Checks[n].ID) // what counts is read in the window
+		}
+	}
+	since := now
+	for _, i := range s.In(c.Channel) {
+		if i.Delivery.Target != nil && i.Delivery.Target.FullVersion == c.Target.FullVersion && i.Delivery.Since.Before(since) {
+			since = i.Delivery.Since
+		}
+	}
+	s.Record(now, c.Channel, "stable at "+c.Target.FullVersion+" ("+entities.Took(now.Sub(since))+"), soaking")
+}
+
+// setPhase moves a change's release on; a change without one concerns instances alone.
+func (s *State) setPhase(c Change, p maestro.Phase, now time.Time) {
+	if r := s.ReleaseByID(c.Release); r != nil {
+		r.Phases[c.Channel] = &PhaseState{Phase: p, Since: now, Reason: c.Cause}
+	}
+}
+
+// extensionStarted marks an extension as running; how often it was tried is counted as it ends.
+func (s *State) extensionStarted(op ExtensionOp, now time.Time) {
+	r := s.ReleaseByID(op.Release)
+	if r == nil {
+		return
+	}
+	if r.Extensions == nil {
+		r.Extensions = map[string]*ExtensionState{}
+	}
+	key := op.Extension.RunKey()
+	e := r.Extensions[key]
+	if e == nil {
+		e = &ExtensionState{}
+		r.Extensions[key] = e
+	}
+	e.Running, e.Channel, e.Since, e.Next = true, op.Channel, now, time.Time{}
+}
+
+// Show keeps which status a channel is in and since when, and writes the transitions that a person wants
+// to read into the journal.
+func (s *State) Show(channel string, status entities.Status, reasons []string, now time.Time) {
+	c := s.Channel(channel)
+	if c.Status == status {
+		return
+	}
+	before, since := c.Status, c.Since
+	c.Status, c.Since = status, now
+	switch {
+	case before == "" || status == entities.StatusConverged && !s.hasTarget(channel): // nothing happened yet
+	case status == entities.StatusConverged && disturbed(before):
+		s.Record(now, channel, "CONVERGED again after "+string(before)+" for "+entities.Took(now.Sub(since)))
+	case disturbed(status) || failed(status) || status == entities.StatusPaused:
+		s.Record(now, channel, string(status)+entities.Because(strings.Join(reasons, "; ")))
+	}
+}
+
+func (s *State) hasTarget(channel string) bool {
+	for _, i := range s.In(channel) {
+		if i.Delivery.Target != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// disturbed: what had converged is not as it was.
+func disturbed(s entities.Status) bool {
+	return s == entities.StatusDegraded || s == entities.StatusUnknown || s == entities.StatusBlocked
+}
+
+// failed: a person may want to know at once.
+func failed(s entities.Status) bool {
+	return s == entities.StatusFailed || s == entities.StatusRollingBack || s == entities.StatusFailedRollback
+}

@@ -1,0 +1,255 @@
+package state
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/maestro"
+)
+
+// Effect is what a person's verb does once it was found right: it changes the state and says so in one line.
+// Every verb is a function that either returns its effect or says what was wrong; until the effect is carried
+// out nothing has changed. So a validator asks for it and lets it go, and bad input loses nothing.
+type Effect func() string
+
+// already is the effect of what is so already: none.
+func already(format string, args ...any) (Effect, error) {
+	return func() string { return fmt.Sprintf(format, args...) }, nil
+}
+
+// Cancel ends what is still to come of a release: pending phases never start, targets
+// already set stay enforced (A18).
+func (s *State) Cancel(version, channel string, who entities.Who, reason string, now time.Time) (Effect, error) {
+	r, err := s.FindOpen(version, channel)
+	if err != nil {
+		return nil, err
+	}
+	var ends []string
+	for _, c := range s.phaseChannels(r, channel) {
+		if !r.Phases[c].Phase.Over() {
+			ends = append(ends, c)
+		}
+	}
+	if len(ends) == 0 {
+		return nil, fmt.Errorf("%s is over: %s", r.FullVersion, r.phases())
+	}
+	return func() string {
+		for _, c := range ends {
+			r.cancel(c, "by "+who.Name+entities.Because(reason), now)
+		}
+		where := strings.Join(ends, ", ")
+		s.noteAct(entities.EventCancel, who, r, channel, "cancelled in "+where, reason, now)
+		s.Record(now, channel, fmt.Sprintf("%s cancelled by %s in %s%s", r.FullVersion, who.Name, where, entities.Because(reason)))
+		return fmt.Sprintf("%s cancelled in %s", r.FullVersion, where)
+	}, nil
+}
+
+// Refresh asks for a reading now.
+func (s *State) Refresh(channel string) (Effect, error) {
+	if err := s.checkChannel(channel); err != nil {
+		return nil, err
+	}
+	return func() string {
+		for _, id := range s.Spec.IDs() {
+			if channel == "" || id.Channel == channel {
+				s.Instance(id).Observed.Requested = true
+			}
+		}
+		return s.scope(channel) + " is observed now"
+	}, nil
+}
+
+// Retry starts a failed release again where it failed, and tries one that waits for its
+// next attempt at once (A18). Its gates were passed: they are not asked again. Where it was rolled
+// back this is how a person lifts the bar; where it is the rollback that failed, that is tried again.
+func (s *State) Retry(version, channel string, who entities.Who, now time.Time) (Effect, error) {
+	r, err := s.Find(version, channel)
+	if err != nil && !s.failedRollbackTo(version, channel) {
+		return nil, err
+	}
+	var again, barred []string
+	var effects []func()
+	for n := range s.Spec.Channels {
+		spec := &s.Spec.Channels[n]
+		if channel != "" && spec.Name != channel {
+			continue
+		}
+		switch effect, why := s.retryIn(spec, version, r, who, now); {
+		case effect != nil:
+			again, effects = append(again, spec.Name), append(effects, effect)
+		case why != nil:
+			barred = append(barred, fmt.Sprintf("%s: %s", spec.Name, why))
+		}
+	}
+	switch {
+	case len(again) > 0:
+	case len(barred) > 0:
+		return nil, fmt.Errorf("%s cannot start again: %s", version, strings.Join(barred, ", "))
+	case r == nil:
+		return nil, err
+	default:
+		return nil, fmt.Errorf("%s did not fail where it is the target: %s", r.FullVersion, r.phases())
+	}
+	full, where := version, strings.Join(again, ", ")
+	if r != nil {
+		full = r.FullVersion
+	}
+	return func() string {
+		for _, effect := range effects {
+			effect()
+		}
+		s.Record(now, channel, fmt.Sprintf("%s retried by %s in %s", full, who.Name, where))
+		s.noteAct(entities.EventRetry, who, r, channel, "retried in "+where, "", now)
+		return fmt.Sprintf("%s starts again in %s", full, where)
+	}, nil
+}
+
+// retryIn is what starts a release again in one channel, or nil; an error says why it may not although it
+// failed.
+func (s *State) retryIn(spec *entities.ChannelSpec, version string, r *Release, who entities.Who, now time.Time) (func(), error) {
+	failed := s.failedRollbacks(spec.Name, version)
+	var p *PhaseState
+	if r != nil {
+		p = r.Phases[spec.Name]
+	}
+	switch {
+	case len(failed) > 0:
+		return func() {
+			s.Channel(spec.Name).endWindow()
+			for _, i := range failed {
+				i.restart(now)
+				i.Delivery.Rollback.Failed = time.Time{}
+			}
+		}, nil
+	case p == nil:
+		return nil, nil
+	case p.Phase == maestro.Pending:
+		if !retriable(r, spec) {
+			return nil, nil
+		}
+		return func() { retryExtensions(r, spec, now) }, nil
+	case p.Phase == maestro.RolledBack && s.hasTarget(spec.Name):
+		return s.retryRolledBack(r, spec, who, now)
+	}
+	return s.retryFailed(r, spec, who, now), nil
+}
+
+// retryFailed starts a release again where it is the target and failed, or is still under way.
+func (s *State) retryFailed(r *Release, spec *entities.ChannelSpec, who entities.Who, now time.Time) func() {
+	p := r.Phases[spec.Name]
+	var at []*Instance
+	failed := p.Phase == maestro.Failed || p.Phase == maestro.InProgress
+	for _, i := range s.In(spec.Name) {
+		if i.IsAt(r) && (!i.Delivery.Converged || i.Delivery.Failure != "") {
+			at = append(at, i)
+			failed = failed || i.Delivery.Failure != ""
+		} else if i.IsAt(r) && p.Phase == maestro.InProgress {
+			at = append(at, i)
+		}
+	}
+	if len(at) == 0 || !failed {
+		return nil
+	}
+	return func() {
+		s.Channel(spec.Name).endWindow()
+		for _, i := range at {
+			i.restart(now)
+		}
+		s.goOn(r, spec, who, now)
+	}
+}
+
+// goOn has a release that failed go on in a channel.
+func (s *State) goOn(r *Release, spec *entities.ChannelSpec, who entities.Who, now time.Time) {
+	retryExtensions(r, spec, now)
+	if p := r.Phases[spec.Name]; p.Phase == maestro.Failed || p.Phase == maestro.RolledBack {
+		r.Phases[spec.Name] = &PhaseState{Phase: maestro.InProgress, Since: now, Reason: "retried by " + who.Name}
+	}
+}
+
+// retryRolledBack lets a person try a release again where it was rolled back: it is the target once more.
+func (s *State) retryRolledBack(r *Release, spec *entities.ChannelSpec, who entities.Who, now time.Time) (func(), error) {
+	var back []*Instance
+	for _, i := range s.In(spec.Name) {
+		if b := i.Delivery.Rollback; b != nil && b.Release == r.ID && r.Payloads[i.ID] != "" {
+			back = append(back, i)
+		}
+	}
+	if len(back) == 0 {
+		return nil, fmt.Errorf("what it was rolled back to was replaced")
+	}
+	for _, i := range back {
+		if p, ok := s.PauseOf(i.ID); ok {
+			return nil, fmt.Errorf("paused by %s", p.By)
+		}
+	}
+	if p, ok := s.PinOf(spec.Name); ok {
+		return nil, fmt.Errorf("pinned by %s", p.Who.Name)
+	}
+	var moves []Move
+	for _, i := range back {
+		moves = append(moves, Move{Instance: i.ID, Target: r.Target(i.ID)})
+	}
+	return func() {
+		text := s.moved(moves)
+		s.Record(now, spec.Name, text+" (retried by "+who.Name+")")
+		s.noteAct(entities.EventTarget, who, r, spec.Name, text, "retried", now)
+		s.Channel(spec.Name).targetSet()
+		for _, m := range moves {
+			s.Instance(m.Instance).setTarget(m.Target, now)
+		}
+		s.goOn(r, spec, who, now)
+	}, nil
+}
+
+// failedRollbackTo tells whether an instance stands at a rollback to that version that failed; its release
+// may not be kept any more.
+func (s *State) failedRollbackTo(version, channel string) bool {
+	if s.Spec == nil {
+		return false
+	}
+	for _, c := range s.Spec.ChannelNames() {
+		if (channel == "" || channel == c) && len(s.failedRollbacks(c, version)) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// failedRollbacks are the instances of a channel that stand at a rollback to that version that failed.
+func (s *State) failedRollbacks(channel, version string) []*Instance {
+	var out []*Instance
+	for _, i := range s.In(channel) {
+		if i.RollbackFailed() && i.Delivery.Target.FullVersion == version {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// retriable tells whether extensions of a release can be run again in a channel.
+func retriable(r *Release, spec *entities.ChannelSpec) bool {
+	for n := range spec.Extensions {
+		if st := r.Extensions[spec.Extensions[n].RunKey()]; st.retriable() {
+			return true
+		}
+	}
+	return false
+}
+
+// retriable: it failed, or waits for its next attempt.
+func (e *ExtensionState) retriable() bool {
+	return e != nil && !e.Running && !e.Done && (e.Failed || !e.Next.IsZero())
+}
+
+// retryExtensions lets failed extensions of a release run again in a channel. One that waits for its next
+// attempt is tried at once.
+func retryExtensions(r *Release, spec *entities.ChannelSpec, now time.Time) {
+	for n := range spec.Extensions {
+		if st := r.Extensions[spec.Extensions[n].RunKey()]; st.retriable() {
+			st.Failed, st.Attempts, st.Next, st.Since = false, 0, time.Time{}, now
+		}
+	}
+}

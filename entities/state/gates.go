@@ -1,0 +1,140 @@
+package state
+
+import (
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// This file holds what is remembered of gates and of ways to take things back. All of it is bounded:
+// approvals, bypasses and extensions live and die with their release, readings of checks with the release
+// next in line.
+
+// Approval is one person's word on a release and a topic: a channel's own ("prod-eu") or a shared
+// one ("go-live") (A14).
+type Approval struct {
+	Topic   string       `json:"topic"`
+	Who     entities.Who `json:"who"`
+	At      time.Time    `json:"at"`
+	Reject  bool         `json:"reject,omitempty"`
+	Comment string       `json:"comment,omitempty"`
+	// Version is the full version whose apply was approved, where every apply asks for it (C10).
+	Version string `json:"version,omitempty"`
+}
+
+// Bypass lets one release pass one condition of one channel, whatever it says (A15).
+type Bypass struct {
+	Channel   string       `json:"channel"`
+	Condition string       `json:"condition"` // the id of a gate
+	Who       entities.Who `json:"who"`
+	Reason    string       `json:"reason"`
+	At        time.Time    `json:"at"`
+}
+
+// ExtensionState is how far an extension is for one release (A21).
+type ExtensionState struct {
+	Running  bool      `json:"running,omitempty"`
+	Done     bool      `json:"done,omitempty"`   // succeeded
+	Failed   bool      `json:"failed,omitempty"` // attempts are spent
+	Channel  string    `json:"channel"`          // that it runs for; others share its outcome
+	Attempts int       `json:"attempts,omitempty"`
+	Since    time.Time `json:"since"`
+	Next     time.Time `json:"next,omitzero"`
+	Err      string    `json:"err,omitempty"`
+	Tail     string    `json:"tail,omitempty"` // end of its output, at most 500 bytes
+	Log      string    `json:"log,omitempty"`  // key of the whole output in the store
+}
+
+// CheckState is the newest reading of a check, of the release it was asked about.
+type CheckState struct {
+	Release string `json:"release"` // id; "" for a repair
+	entities.CheckReading
+	// Definition that was judged: a reading under another one does not count.
+	Definition string    `json:"definition,omitempty"`
+	Since      time.Time `json:"since"`            // of this verdict
+	Errors     int       `json:"errors,omitempty"` // in a row (D16)
+}
+
+// Preflight is the one evaluation of everything external right before a target is set (A10), or at the
+// end of a post-deployment window.
+type Preflight struct {
+	Release string    `json:"release"`
+	Running bool      `json:"running,omitempty"`
+	Done    time.Time `json:"done,omitzero"` // its readings hold for this moment only
+	Next    time.Time `json:"next,omitzero"` // after one that did not pass, not again before
+	Window  bool      `json:"window,omitempty"`
+	// Read are the checks that it read, each with its definition.
+	Read []string `json:"read,omitempty"`
+}
+
+// Lease is a place among the applies of a runtime that bounds them (C10).
+type Lease struct {
+	ID      string    `json:"id"` // of the apply
+	Runtime string    `json:"runtime"`
+	Version string    `json:"version"`        // full version that is applied
+	Used    bool      `json:"used,omitempty"` // its apply has begun
+	Asked   time.Time `json:"asked"`
+	Again   time.Time `json:"again,omitzero"` // asked for again, the last time
+	Granted time.Time `json:"granted,omitzero"`
+}
+
+// Rollback is under way, or has arrived (A22).
+type Rollback struct {
+	Release string        `json:"release"`         // id of the release that is taken back, barred here
+	From    string        `json:"from"`            // its full version
+	Who     *entities.Who `json:"who,omitempty"`   // nil: automatic
+	Reason  string        `json:"reason"`          // why
+	At      time.Time     `json:"at"`              // when it began
+	Failed  time.Time     `json:"failed,omitzero"` // FAILED_ROLLBACK since
+}
+
+// Pin keeps a channel at a version whatever is released, until it is unpinned (A17).
+type Pin struct {
+	Channel string `json:"channel"`
+	Version string `json:"version"` // full version
+	// Targets by the name of the instance. One that was never good at the version stays where it is.
+	Targets map[string]entities.Target `json:"targets"`
+	Who     entities.Who               `json:"who"`
+	Reason  string                     `json:"reason,omitempty"`
+	At      time.Time                  `json:"at"`
+}
+
+// Deletion is a service being taken down (A24).
+type Deletion struct {
+	Who    entities.Who `json:"who"`
+	Reason string       `json:"reason,omitempty"`
+	At     time.Time    `json:"at"`
+	// Gone lists the instances whose objects are removed.
+	Gone []entities.InstanceID `json:"gone,omitempty"`
+}
+
+// Pause stops applies in a scope: an empty channel is the whole service (A16). Scope names a wider one that
+// this is part of: "application" or "runtime/NAME"; such a pause is announced to the service, and ended there.
+type Pause struct {
+	Channel string    `json:"channel,omitempty"`
+	Scope   string    `json:"scope,omitempty"`
+	By      string    `json:"by"`
+	Reason  string    `json:"reason,omitempty"`
+	At      time.Time `json:"at"`
+}
+
+// Text says who bypassed a condition, and why.
+func (b *Bypass) Text() string { return "bypassed by " + b.Who.Name + entities.Because(b.Reason) }
+
+// Text says that something was rolled back, by whom and why.
+func (b *Rollback) Text() string {
+	if b.Who != nil {
+		return "rolled back by " + b.Who.Name + entities.Because(b.Reason)
+	}
+	return "rolled back" + entities.Because(b.Reason)
+}
+
+// Text says what a channel is pinned to, by whom and why.
+func (p Pin) Text() string {
+	return "pinned to " + p.Version + " by " + p.Who.Name + entities.Because(p.Reason)
+}
+
+// rejection says who rejected a release, and why.
+func (a *Approval) rejection() string {
+	return "rejected by " + a.Who.Name + entities.Because(a.Comment)
+}

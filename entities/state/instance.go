@@ -1,0 +1,217 @@
+package state
+
+import (
+	"slices"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// Channel is what is remembered of a release channel as a whole.
+type Channel struct {
+	// Position of the channel in the spec when it was last declared.
+	Position int `json:"position,omitempty"`
+	Gates    `json:"gates,omitzero"`
+	// Status that people were last shown, and since when.
+	Status entities.Status `json:"status,omitempty"`
+	Since  time.Time       `json:"since,omitzero"`
+	// Announced: what was last announced to wait for an approval here: a release (id), or an apply.
+	Announced string `json:"announced,omitempty"`
+}
+
+// Gates is what was read for the gates of a channel: of the release that is next in line, in progress, or
+// of a repair.
+type Gates struct {
+	Checks    map[string]*CheckState `json:"checks,omitempty"` // by Evaluation.ReadingKey
+	Preflight *Preflight             `json:"preflight,omitempty"`
+	// StableSince: all instances are stable at the release in progress, and its post-deployment window runs.
+	StableSince time.Time `json:"stableSince,omitzero"`
+	// Soaked are the windows that have ended with a fresh PASS.
+	Soaked []string `json:"soaked,omitempty"`
+	// StoppedAt: the window stands still since then.
+	StoppedAt time.Time `json:"stoppedAt,omitzero"`
+}
+
+// Instance is a service in a channel on a runtime: what was observed of it, what is delivered to it, and
+// what a person said about its applies.
+type Instance struct {
+	ID       entities.InstanceID `json:"id"`
+	Runtime  string              `json:"runtime,omitempty"` // where all that follows was seen and done
+	Observed Observation         `json:"observed,omitzero"`
+	Delivery Delivery            `json:"delivery,omitzero"`
+	Approval ApplyApproval       `json:"approval,omitzero"`
+	// LastRuntime is its runtime as it was, once it is no longer declared.
+	LastRuntime *entities.RuntimeSpec `json:"lastRuntime,omitempty"`
+	// Removed: what ran here was begun to be taken down.
+	Removed bool `json:"removed,omitempty"`
+}
+
+// Observation is what was read of an instance.
+type Observation struct {
+	// Reading holds the last good objects; its Err is set while readings fail.
+	Reading entities.Reading `json:"reading"`
+	Digest  string           `json:"digest,omitempty"` // of the last reading, errors included; "" before the first
+	// Fresh: the reading was taken after the last apply ended.
+	Fresh    bool      `json:"fresh,omitempty"`
+	At       time.Time `json:"at,omitzero"` // by the engine's clock, failed readings included
+	ErrSince time.Time `json:"errSince,omitzero"`
+	// Requested: a reading is wanted now, whatever is known.
+	Requested bool   `json:"requested,omitempty"`
+	Asked     *Asked `json:"asked,omitempty"`
+}
+
+// Asked is what an exit-code runtime answered about a version that is not yet the target (C7).
+type Asked struct {
+	Target  entities.Target  `json:"target"`
+	Running bool             `json:"running,omitempty"`
+	Reading entities.Reading `json:"reading"`
+}
+
+// Delivery is what an instance should be at, and how far that is.
+type Delivery struct {
+	Target *entities.Target `json:"target,omitempty"`
+	Since  time.Time        `json:"since,omitzero"` // of the target
+	// Converged: the present target has been stable once; any later difference is drift.
+	Converged bool             `json:"converged,omitempty"`
+	LastGood  *entities.Target `json:"lastGood,omitempty"`
+	// Earlier are the good targets before LastGood, oldest first, at most MaxEarlier.
+	Earlier []entities.Target `json:"earlier,omitempty"`
+	// Failure says why the present target failed here for good, until it is retried or replaced.
+	Failure string `json:"failure,omitempty"`
+	Apply   Apply  `json:"apply,omitzero"`
+	// StoppedAt: the progress deadline stands still since then.
+	StoppedAt time.Time `json:"stoppedAt,omitzero"`
+	Rollback  *Rollback `json:"rollback,omitempty"`
+	// Reapply: the target was there before, and is applied even when what is there looks like it.
+	Reapply bool `json:"reapply,omitempty"`
+	// BeforePin: what the instance returns to when its channel is pinned no longer.
+	BeforePin *BeforePin `json:"beforePin,omitempty"`
+	Lease     *Lease     `json:"lease,omitempty"`
+}
+
+// Apply is what is known of the applies of the present target.
+type Apply struct {
+	Running  bool      `json:"running,omitempty"`
+	First    time.Time `json:"first,omitzero"`   // start of the first one: the progress deadline counts from here
+	Started  time.Time `json:"started,omitzero"` // start of the last one
+	Ended    time.Time `json:"ended,omitzero"`
+	Attempts int       `json:"attempts,omitempty"` // failed in a row, or repairs without effect
+	OK       bool      `json:"ok,omitempty"`       // the last one succeeded
+	Err      string    `json:"err,omitempty"`
+	Next     time.Time `json:"next,omitzero"`    // not before
+	Overdue  time.Time `json:"overdue,omitzero"` // the progress deadline has passed, and a last reading was asked for
+}
+
+// ApplyApproval is a person's word on an apply, where every apply is approved (C10).
+type ApplyApproval struct {
+	Given *Approval `json:"given,omitempty"` // for the next apply
+	Asked time.Time `json:"asked,omitzero"`  // an apply of the present target waits for it since then
+}
+
+// BeforePin is what an instance returns to when its channel is unpinned.
+type BeforePin struct {
+	Target   entities.Target `json:"target"`
+	Rollback *Rollback       `json:"rollback,omitempty"`
+}
+
+// IsAt tells whether the instance's target is that of a release.
+func (i *Instance) IsAt(r *Release) bool {
+	return i != nil && i.Delivery.Target != nil && i.Delivery.Target.Same(r.Target(i.ID))
+}
+
+// present is the full version that is the target, or "".
+func (i *Instance) present() string {
+	if i.Delivery.Target == nil {
+		return ""
+	}
+	return i.Delivery.Target.FullVersion
+}
+
+// RollbackFailed tells whether the instance stands at a rollback that failed.
+func (i *Instance) RollbackFailed() bool {
+	d := &i.Delivery
+	return d.Rollback != nil && !d.Rollback.Failed.IsZero() && d.Target != nil
+}
+
+// RollingBack tells whether a rollback is under way, which no gate holds.
+func (i *Instance) RollingBack() bool { return i.Delivery.Rollback != nil && !i.Delivery.Converged }
+
+// ReturnsTo is the newest good target other than the present one, or nil.
+func (d *Delivery) ReturnsTo() *entities.Target {
+	but := d.Target
+	if d.LastGood != nil && !d.LastGood.Same(*but) {
+		t := *d.LastGood
+		return &t
+	}
+	for n := len(d.Earlier) - 1; n >= 0; n-- {
+		if t := d.Earlier[n]; !t.Same(*but) {
+			return &t
+		}
+	}
+	return nil
+}
+
+// good notes that a target converged: it is the newest good one.
+func (d *Delivery) good(t entities.Target) {
+	if d.LastGood != nil && !d.LastGood.Same(t) {
+		d.Earlier = entities.KeepLast(append(slices.DeleteFunc(slices.Clone(d.Earlier), t.Same), *d.LastGood), MaxEarlier)
+	}
+	d.LastGood = &t
+}
+
+// bad notes that a target is good no longer: nothing returns to it by itself.
+func (d *Delivery) bad(t entities.Target) {
+	d.Earlier = slices.DeleteFunc(slices.Clone(d.Earlier), t.Same)
+	if d.LastGood == nil || !d.LastGood.Same(t) {
+		return
+	}
+	d.LastGood = nil
+	if n := len(d.Earlier); n > 0 {
+		last := d.Earlier[n-1]
+		d.LastGood, d.Earlier = &last, d.Earlier[:n-1]
+	}
+}
+
+// setTarget moves the instance to a target. An apply that runs is of what was the target: it ends first.
+func (i *Instance) setTarget(t entities.Target, now time.Time) {
+	d := &i.Delivery
+	d.Target, d.Since = &t, now
+	d.Converged, d.Failure = false, ""
+	d.Rollback, d.BeforePin, d.Reapply = nil, nil, false
+	d.Apply, d.StoppedAt = Apply{Running: d.Apply.Running, Started: d.Apply.Started}, time.Time{}
+	i.Observed.Asked, i.Approval.Asked = nil, time.Time{}
+}
+
+// returnTo sets a target that was there before: it is applied even when what is there looks like it,
+// since what was just there may still be on its way.
+func (i *Instance) returnTo(t entities.Target, now time.Time) {
+	i.setTarget(t, now)
+	i.Delivery.Reapply = true
+}
+
+// restart begins the attempts at the present target anew; an apply that runs is the first of them.
+func (i *Instance) restart(now time.Time) {
+	d := &i.Delivery
+	d.Failure, d.StoppedAt = "", time.Time{}
+	d.Apply = Apply{Running: d.Apply.Running, Started: d.Apply.Started, Ended: d.Apply.Ended}
+	if d.Apply.Running {
+		d.Apply.First = now
+	}
+}
+
+// targetSet forgets what the gates of a channel read about what was there before.
+func (c *Channel) targetSet() {
+	c.endWindow()
+	c.Checks = nil
+	if c.Preflight != nil && !c.Preflight.Running {
+		c.Preflight = nil
+	}
+}
+
+// endWindow ends a post-deployment window, however it went.
+func (c *Channel) endWindow() {
+	c.StableSince, c.Soaked, c.StoppedAt = time.Time{}, nil, time.Time{}
+	if c.Preflight != nil && c.Preflight.Window && !c.Preflight.Running {
+		c.Preflight = nil
+	}
+}

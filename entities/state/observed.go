@@ -1,0 +1,185 @@
+package state
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// This file takes in what comes back from outside: how applies ended, and what was read.
+
+func (s *State) applyStarted(op ApplyOp, now time.Time) {
+	i := s.Instance(op.Instance)
+	a := &i.Delivery.Apply
+	a.Running, a.Started = true, now
+	if a.First.IsZero() {
+		a.First = now
+	}
+	i.Observed.Fresh = false
+	if i.Delivery.Lease != nil {
+		i.Delivery.Lease.Used = true
+	}
+	if i.Approves(op.Target.FullVersion) {
+		i.Approval.Given = nil
+	}
+	i.Approval.Asked = time.Time{}
+}
+
+// ApplyEnded takes in how an apply ended. A failed one is retried with backoff until its attempts
+// are spent (D18); a repair is retried for ever, ever more slowly. An answer about a target that
+// is not the present one only says that nothing runs any more.
+func (s *State) ApplyEnded(id entities.InstanceID, target entities.Target, err string, permanent bool, now time.Time) {
+	i := s.Instance(id)
+	d := &i.Delivery
+	d.Apply.Running, d.Apply.Ended = false, now
+	i.Observed.Requested = true // until something is read, nobody knows what the apply did
+	if !s.Declared(id) {
+		d.Apply = Apply{Ended: now} // should the instance come back, it is applied again
+		return
+	}
+	if d.Target == nil || !d.Target.Same(target) {
+		return
+	}
+	d.Apply.OK, d.Apply.Err = err == "", err
+	_, rt := s.Runtime(id)
+	switch {
+	case d.Converged: // a repair; without effect it is not repeated at once either
+		d.Apply.Attempts++
+		d.Apply.Next = now.Add(backoff(rt.Timing, d.Apply.Attempts))
+	case err == "":
+		s.takeAsReading(i, now)
+	default:
+		d.Apply.Attempts++
+		if permanent || d.Apply.Attempts >= rt.Timing.MaxAttempts {
+			d.Failure = err
+			return
+		}
+		d.Apply.Next = now.Add(backoff(rt.Timing, d.Apply.Attempts))
+	}
+}
+
+// ApplyLost takes in that an apply did not end: its worker went away and nobody took over in time.
+// That is no fault of the release, so the progress deadline starts anew with the next attempt; it
+// counts as an attempt all the same, or an apply that kills its worker would go on for ever.
+func (s *State) ApplyLost(id entities.InstanceID, target entities.Target, reason string, now time.Time) {
+	s.ApplyEnded(id, target, reason, false, now)
+	if d := &s.Instance(id).Delivery; d.Target != nil && d.Target.Same(target) {
+		d.Apply.First, d.Apply.Next = time.Time{}, now
+	}
+}
+
+// ApplyUnready takes in that an apply could not begin, because what it needs could not be read. The
+// release is not to blame: it is tried again for as long as it takes, and neither its attempts nor
+// its deadline count.
+func (s *State) ApplyUnready(id entities.InstanceID, target entities.Target, reason string, now time.Time) {
+	i := s.Instance(id)
+	d := &i.Delivery
+	d.Apply.Running, d.Apply.Ended, i.Observed.Requested = false, now, true
+	if d.Target == nil || !d.Target.Same(target) {
+		return
+	}
+	_, rt := s.Runtime(id)
+	d.Apply.Err, d.Apply.First = reason, time.Time{}
+	d.Apply.Next = now.Add(max(rt.Timing.RetryBackoff, unreadyPause))
+}
+
+// unreadyPause is the least time between two tries to begin an apply.
+const unreadyPause = 15 * time.Second
+
+// takeAsReading: on a runtime that cannot be observed, the success of an apply is the state (C1).
+func (s *State) takeAsReading(i *Instance, now time.Time) {
+	if _, rt := s.Runtime(i.ID); rt.Observable {
+		return
+	}
+	i.observe(entities.Reading{At: now, Objects: []entities.Object{{
+		Name: s.Service, Type: "applied", Status: entities.ObjectSucceeded,
+		Versions: []entities.ObjectVersion{{Version: i.Delivery.Target.FullVersion, Active: true}},
+	}}}, now)
+	i.Observed.Fresh = true
+}
+
+// backoff before the next apply after n failed ones: doubling, bounded.
+func backoff(t entities.RuntimeTiming, n int) time.Duration {
+	wait := t.RetryBackoff
+	for ; n > 1 && wait < t.RetryMax; n-- {
+		wait *= 2
+	}
+	return min(wait, max(t.RetryMax, t.RetryBackoff))
+}
+
+// Observed takes in a reading. Fresh: it was taken after the last apply had ended. A reading that
+// failed keeps the last good objects (C6). One about a version that is not the target's is stale.
+func (s *State) Observed(id entities.InstanceID, fullVersion string, r entities.Reading, fresh bool, now time.Time) {
+	i := s.Instances[id]
+	if i == nil {
+		return
+	}
+	if _, rt := s.Runtime(id); i.present() != fullVersion && rt.Mode == entities.FetchExitCode {
+		return
+	}
+	if !fresh && i.Observed.Fresh {
+		return // a reading that began before the last apply ended knows less than what is known
+	}
+	again := i.Observed.Requested && !fresh
+	i.observe(r, now)
+	i.Observed.Requested, i.Observed.Fresh = again, fresh && !i.Delivery.Apply.Running
+}
+
+func (i *Instance) observe(r entities.Reading, now time.Time) {
+	o := &i.Observed
+	o.Requested, o.At = false, now
+	o.Digest = r.Digest()
+	if r.Err == nil {
+		o.Reading, o.ErrSince = r, time.Time{}
+		return
+	}
+	if o.Reading.Err == nil {
+		o.ErrSince = now
+	}
+	o.Reading.Err, o.Reading.At = r.Err, r.At
+}
+
+// AskAnswered takes in what an exit-code runtime answered about a version.
+func (s *State) AskAnswered(id entities.InstanceID, target entities.Target, r entities.Reading) {
+	if o := &s.Instance(id).Observed; o.Asked != nil && o.Asked.Target.Same(target) {
+		o.Asked = &Asked{Target: target, Reading: r}
+	}
+}
+
+// Rendered takes in what a config release renders to under the version present in an instance.
+func (s *State) Rendered(release string, id entities.InstanceID, present entities.Target) {
+	if r := s.ReleaseByID(release); r != nil {
+		if r.Present == nil {
+			r.Present = map[entities.InstanceID]entities.Target{}
+		}
+		r.Present[id] = present
+	}
+}
+
+// ExtensionEnded takes in how a run of an extension ended; an empty err is success. A failed one is
+// tried again with backoff until its attempts are spent. Tail is the end of its output, log the key
+// of all of it in the store.
+func (s *State) ExtensionEnded(op ExtensionOp, err, tail, log string, now time.Time) {
+	r := s.ReleaseByID(op.Release)
+	if r == nil || r.Extensions[op.Extension.RunKey()] == nil {
+		return
+	}
+	st := r.Extensions[op.Extension.RunKey()]
+	if st.Done {
+		return
+	}
+	st.Running, st.Since, st.Err, st.Tail, st.Log = false, now, err, tail, log
+	st.Attempts++
+	e := &op.Extension
+	switch {
+	case err == "":
+		st.Done = true
+		s.Record(now, op.Channel, fmt.Sprintf("extension %s of %s succeeded", e.Name, r.FullVersion))
+	case st.Attempts >= e.MaxAttempts:
+		st.Failed = true
+		s.Record(now, op.Channel, fmt.Sprintf("extension %s of %s failed %s: %s", e.Name, r.FullVersion, entities.Times(st.Attempts), err))
+	default:
+		st.Next = now.Add(backoff(entities.RuntimeTiming{RetryBackoff: e.RetryBackoff, RetryMax: e.RetryMax}, st.Attempts))
+	}
+}

@@ -1,0 +1,170 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/maestro"
+)
+
+// Pin keeps a channel at its present version or at one of its earlier good ones, whatever is
+// released, until it is unpinned (A17). A target that is not the present one is moved to without
+// asking gates; a pause holds that. A release that is in progress elsewhere waits again.
+func (s *State) Pin(channel, version string, who entities.Who, reason string, now time.Time) (Effect, error) {
+	if err := s.checkChannel(channel); err != nil {
+		return nil, err
+	}
+	if channel == "" {
+		return nil, fmt.Errorf("no channel given; expected %s", entities.OneOf(s.Spec.ChannelNames()))
+	}
+	targets, known := s.pinnable(channel, version)
+	if len(targets) == 0 {
+		return nil, fmt.Errorf("%s was not converged at %q; expected %s", s.scope(channel), version, entities.OneOf(known))
+	}
+	if old, ok := s.PinOf(channel); ok && old.Version == version && old.same(targets) {
+		return already("%s is already pinned to %s by %s", s.scope(channel), version, old.Who.Name)
+	}
+	return func() string {
+		s.Pins = append(s.otherPins(channel), Pin{Channel: channel, Version: version, Targets: targets, Who: who, Reason: reason, At: now})
+		text := "pinned to " + version
+		s.Record(now, channel, text+" by "+who.Name+entities.Because(reason))
+		s.note(entities.AuditLine{At: now, Kind: entities.EventPin, Who: &who, Channel: channel, Version: version, Text: text, Reason: reason})
+		return s.scope(channel) + " is " + text
+	}, nil
+}
+
+// same tells whether a pin has just these targets.
+func (p *Pin) same(targets map[string]entities.Target) bool {
+	if len(p.Targets) != len(targets) {
+		return false
+	}
+	for _, name := range entities.SortedKeys(targets) {
+		if t, ok := p.Targets[name]; !ok || !t.Same(targets[name]) {
+			return false
+		}
+	}
+	return true
+}
+
+// Unpin ends a pin: what was promoted before it comes back, what waited goes on.
+func (s *State) Unpin(channel string, who entities.Who, reason string, now time.Time) (Effect, error) {
+	p, ok := s.PinOf(channel)
+	if !ok {
+		if err := s.checkChannel(channel); err != nil {
+			return nil, err
+		}
+		return nil, fmt.Errorf("%s is not pinned", s.scope(channel))
+	}
+	return func() string {
+		s.Pins = s.otherPins(channel)
+		text := "unpinned from " + p.Version
+		s.Record(now, channel, text+" by "+who.Name+entities.Because(reason))
+		s.note(entities.AuditLine{At: now, Kind: entities.EventPin, Who: &who, Channel: channel, Version: p.Version, Text: text, Reason: reason})
+		return s.scope(channel) + " is " + text
+	}, nil
+}
+
+// PinOf returns the pin of a channel.
+func (s *State) PinOf(channel string) (Pin, bool) {
+	for _, p := range s.Pins {
+		if p.Channel == channel {
+			return p, true
+		}
+	}
+	return Pin{}, false
+}
+
+// Target that a pin sets for an instance; nil: the present one.
+func (p *Pin) Target(id entities.InstanceID) *entities.Target {
+	if t, ok := p.Targets[id.Name]; ok {
+		return &t
+	}
+	return nil
+}
+
+func (s *State) otherPins(channel string) []Pin {
+	return slices.DeleteFunc(slices.Clone(s.Pins), func(p Pin) bool { return p.Channel == channel })
+}
+
+// pinnable are the targets of a version that the instances of a channel can be pinned to, and all versions
+// that any of them can: the present one first, then from the newest good one.
+func (s *State) pinnable(channel, version string) (targets map[string]entities.Target, known []string) {
+	targets = map[string]entities.Target{}
+	for _, i := range s.In(channel) {
+		for _, t := range i.Delivery.pinnable() {
+			if !slices.Contains(known, t.FullVersion) {
+				known = append(known, t.FullVersion)
+			}
+			if _, found := targets[i.ID.Name]; t.FullVersion == version && !found {
+				targets[i.ID.Name] = t
+			}
+		}
+	}
+	return targets, known
+}
+
+func (d *Delivery) pinnable() []entities.Target {
+	var out []entities.Target
+	add := func(t *entities.Target) {
+		if t != nil && !slices.ContainsFunc(out, t.Same) {
+			out = append(out, *t)
+		}
+	}
+	add(d.Target)
+	add(d.LastGood)
+	for n := len(d.Earlier) - 1; n >= 0; n-- {
+		add(&d.Earlier[n])
+	}
+	return out
+}
+
+// pinned sets the targets that a pin asks for, or those that were left for it.
+func (s *State) pinned(c Change, now time.Time) {
+	move := s.moved(c.Moves)
+	s.Record(now, c.Channel, move+" ("+c.Cause+")")
+	s.noteChange(Change{Channel: c.Channel, Moves: c.Moves, Cause: c.Cause}, entities.EventTarget, move, now)
+	s.Channel(c.Channel).targetSet()
+	pin, pinned := s.PinOf(c.Channel)
+	if r := s.ReleaseByID(c.Release); pinned && r != nil && !pin.to(r) { // it comes back once unpinned
+		r.Phases[c.Channel] = &PhaseState{Phase: maestro.Pending, Since: now, Reason: "pinned to " + pin.Version + " by " + pin.Who.Name}
+	}
+	for _, m := range c.Moves {
+		i := s.Instance(m.Instance)
+		if before := i.Delivery.BeforePin; !pinned && before != nil {
+			i.returnTo(before.Target, now)
+			i.Delivery.Rollback = before.Rollback
+			continue
+		}
+		i.pinTo(m.Target, now)
+	}
+}
+
+// to tells whether a pin keeps instances at a release.
+func (p *Pin) to(r *Release) bool {
+	for _, name := range entities.SortedKeys(p.Targets) {
+		if p.Targets[name].Same(r.Target(entities.InstanceID{Channel: p.Channel, Name: name})) {
+			return true
+		}
+	}
+	return false
+}
+
+// pinTo moves the instance to the target of a pin, and keeps what it returns to afterwards.
+func (i *Instance) pinTo(t entities.Target, now time.Time) {
+	d := &i.Delivery
+	before := d.BeforePin
+	if before == nil && (d.Converged || d.Rollback != nil) {
+		before = &BeforePin{Target: *d.Target, Rollback: d.Rollback}
+		if before.Rollback != nil {
+			before.Rollback.Failed = time.Time{}
+		}
+	}
+	i.returnTo(t, now)
+	if before != nil && before.Target.Same(t) {
+		d.Rollback = before.Rollback
+	} else {
+		d.BeforePin = before
+	}
+}

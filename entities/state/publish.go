@@ -1,0 +1,179 @@
+package state
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/maestro"
+)
+
+// This file takes over what is newly published.
+
+// Opening is the release that a publication opens by itself.
+type Opening struct {
+	Version, FullVersion string
+	Cause                string
+	Initial              bool     // nothing was released before, as far as is remembered
+	Of                   *Release // the release whose version a config release carries; else nil
+}
+
+// TakeSpec takes over a newly published spec: its rules hold at once, for releases in flight too.
+// It returns the release that the publication opens, or nil: the file's own version, the initial
+// one, or a config release when a payload changed (B9). Whether a config release really changes
+// anything is only known once it is rendered.
+func (s *State) TakeSpec(spec *entities.Spec, digest string, now time.Time) *Opening {
+	s.retire(spec)
+	s.noteLoosened(s.Spec, spec, now)
+	s.Spec, s.SpecDigest, s.Problem, s.Trouble = spec, digest, "", ""
+	s.Record(now, "", fmt.Sprintf("incarnation %d", spec.Incarnation))
+	s.leaveRemoved(now)
+	for n, c := range spec.Channels {
+		s.Channel(c.Name).Position = n
+		for _, i := range c.Instances {
+			s.declare(c.ID(i), i.Runtime)
+		}
+	}
+	s.settleDeletion(now)
+	newest, offered := s.Newest(), s.offered()
+	s.WaitingConfig = 0
+	switch {
+	case spec.Version != "" && (newest == nil || newest.Version != spec.Version):
+		return &Opening{Version: spec.Version, FullVersion: spec.Version, Cause: spec.DeclaredAt}
+	case newest == nil && spec.InitialVersion != "":
+		return &Opening{Version: spec.InitialVersion, FullVersion: spec.InitialVersion, Cause: spec.DeclaredAt, Initial: true}
+	case offered == nil || !templatesDiffer(newest, spec):
+		return nil
+	case spec.ConfigChanges == entities.ConfigHold || s.open() >= MaxOpenReleases:
+		s.WaitingConfig = spec.Incarnation
+		return nil
+	}
+	return &Opening{
+		Version: offered.Version, FullVersion: fmt.Sprintf("%s-i%d", offered.Version, spec.Incarnation),
+		Cause: "configuration", Of: offered,
+	}
+}
+
+// templatesDiffer: what is newly declared was made from something else than the release, or is new.
+func templatesDiffer(r *Release, spec *entities.Spec) bool {
+	for _, c := range spec.Channels {
+		for _, i := range c.Instances {
+			if r.Templates[c.ID(i)] != i.Template {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// leaveRemoved cancels what was still to come in channels that are no longer declared; their objects stay
+// and are reported orphaned. A channel that comes back is a new one to what was cut off there.
+func (s *State) leaveRemoved(now time.Time) {
+	for _, r := range s.Releases {
+		for _, c := range entities.SortedKeys(r.Phases) {
+			if _, ok := s.Spec.Channel(c); !ok && !r.Phases[c].Phase.Over() {
+				r.cancel(c, "the channel was removed", now)
+				for _, id := range entities.SortedIDs(r.Templates) {
+					if id.Channel == c {
+						delete(r.Templates, id)
+						delete(r.Payloads, id)
+					}
+				}
+			}
+		}
+	}
+	for _, id := range entities.SortedIDs(s.Instances) {
+		if i := s.Instances[id]; i.Delivery.Target == nil && i.Delivery.Lease == nil && !s.Declared(id) {
+			s.drop(id)
+		}
+	}
+}
+
+// drop forgets an instance, and its channel with the last of its instances.
+func (s *State) drop(id entities.InstanceID) {
+	delete(s.Instances, id)
+	if _, declared := s.Spec.Channel(id.Channel); !declared && len(s.In(id.Channel)) == 0 {
+		delete(s.Channels, id.Channel)
+		s.Pins = s.otherPins(id.Channel)
+	}
+}
+
+// declare says on which runtime an instance lives. What was taken down, or is just being, is applied again;
+// on another runtime nothing is known and nothing was done yet: its target is applied there.
+func (s *State) declare(id entities.InstanceID, runtime string) {
+	i := s.Instance(id)
+	d := &i.Delivery
+	if i.LastRuntime != nil && i.Removed {
+		i.Removed, d.Converged, i.Observed.Digest, i.Observed.Fresh = false, false, "", false
+		s.Channel(id.Channel).endWindow()
+		d.Apply = Apply{Running: d.Apply.Running, Started: d.Apply.Started}
+	}
+	i.LastRuntime = nil
+	if i.Runtime != "" && i.Runtime != runtime {
+		c := s.Channel(id.Channel)
+		c.endWindow()
+		c.Checks = nil
+		i.Observed, i.Approval = Observation{}, ApplyApproval{}
+		*d = Delivery{
+			Target: d.Target, Since: d.Since, LastGood: d.LastGood, Failure: d.Failure, Earlier: d.Earlier,
+			Rollback: d.Rollback, BeforePin: d.BeforePin, Lease: d.Lease,
+			Apply: Apply{Running: d.Apply.Running, Started: d.Apply.Started},
+		}
+	}
+	i.Runtime = runtime
+}
+
+// retire keeps of the old spec what is still needed of what the new one no longer declares: the
+// runtimes that things are left on, and, when the whole service is gone, its id and its rules.
+func (s *State) retire(spec *entities.Spec) {
+	if s.Spec == nil {
+		return
+	}
+	for _, id := range s.Spec.IDs() {
+		if _, kept := spec.Instance(id); !kept {
+			_, rt := s.Runtime(id)
+			s.Instance(id).LastRuntime = &rt
+		}
+	}
+	if len(spec.Channels) > 0 {
+		return
+	}
+	if spec.ServiceID == "" {
+		spec.ServiceID = s.Spec.ServiceID
+	}
+	if spec.Grants == nil {
+		spec.Grants = s.Spec.Grants
+	}
+	if spec.Identity == nil {
+		spec.Identity = s.Spec.Identity
+	}
+	if spec.Notifications == nil {
+		spec.Notifications = s.Spec.Notifications
+	}
+	spec.Remove = spec.Remove || s.Spec.Remove
+}
+
+// settleDeletion: a service that declares its removal is taken down once it is no longer declared,
+// and one that is declared again is not.
+func (s *State) settleDeletion(now time.Time) {
+	declared := len(s.Spec.Channels) > 0
+	switch {
+	case declared && s.Deletion != nil:
+		s.Deletion = nil
+		s.Record(now, "", "declared again: no longer taken down")
+	case !declared && s.Spec.Remove && s.Deletion == nil:
+		s.Deletion = &Deletion{Who: entities.Who{Name: "its configuration"}, Reason: "removal is declared", At: now}
+		s.Record(now, "", "no longer declared: taken down, as declared")
+		s.note(entities.AuditLine{At: now, Kind: entities.EventDelete, Text: "no longer declared: taken down", Reason: "removal is declared"})
+	}
+}
+
+// Waiting is the oldest release that is still to come in a channel, or nil.
+func (s *State) Waiting(channel string) *Release {
+	for _, r := range s.Releases {
+		if p := r.Phases[channel]; p != nil && p.Phase == maestro.Pending {
+			return r
+		}
+	}
+	return nil
+}

@@ -1,0 +1,149 @@
+package state
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/maestro"
+)
+
+// rollback takes a release back. What it was is good no longer, and it does not enter again by
+// itself; only a person's retry of it lifts that bar.
+func (s *State) rollback(c Change, who *entities.Who, now time.Time) {
+	r := s.ReleaseByID(c.Release)
+	left := r.FullVersion
+	if t := s.Instance(c.Moves[0].Instance).Delivery.Target; t != nil {
+		left = t.FullVersion
+	}
+	to := c.Moves[0].Target.FullVersion
+	reason, by := c.Cause, ""
+	if who != nil {
+		by = " by " + who.Name
+		reason = "by " + who.Name + entities.Because(c.Cause)
+	}
+	r.Phases[c.Channel] = &PhaseState{Phase: maestro.RolledBack, Since: now, Reason: reason, CalledOff: who != nil}
+	s.Record(now, c.Channel, fmt.Sprintf("%s (rolled back%s%s)", s.moved(c.Moves), by, entities.Because(c.Cause)))
+	s.note(entities.AuditLine{
+		At: now, Kind: entities.EventRollback, Who: who, Channel: c.Channel, Release: r.ID, Version: left,
+		Text: fmt.Sprintf("rolled back from %s to %s", left, to), Reason: c.Cause,
+	})
+	s.Channel(c.Channel).targetSet()
+	for _, m := range c.Moves {
+		i := s.Instance(m.Instance)
+		from := *i.Delivery.Target
+		i.Delivery.bad(from)
+		i.returnTo(m.Target, now)
+		i.Delivery.Rollback = &Rollback{Release: r.ID, From: from.FullVersion, Who: who, Reason: c.Cause, At: now}
+	}
+}
+
+// RollBack takes a release back in each channel that it entered and is at (A22): to the
+// previous good target, past all gates, which is recorded. What of it is still to come is
+// cancelled. An empty version is the newest release that is somewhere. Pinned and paused channels,
+// and those without an earlier good target, are left alone and named.
+func (s *State) RollBack(version, channel string, who entities.Who, reason string, now time.Time) (Effect, error) {
+	r, err := s.toRollBack(version, channel)
+	if err != nil {
+		return nil, err
+	}
+	var changes []Change
+	var left []string
+	for _, c := range s.phaseChannels(r, channel) {
+		if !r.Phases[c].Phase.Entered() || r.Phases[c].Phase == maestro.RolledBack {
+			continue
+		}
+		moves, why := s.rollbackMoves(c, r)
+		left = append(left, why...)
+		if len(moves) > 0 {
+			changes = append(changes, Change{Channel: c, Release: r.ID, Moves: moves, Cause: reason})
+		}
+	}
+	switch {
+	case len(changes) > 0:
+	case len(left) == 0:
+		return nil, fmt.Errorf("%s is the target nowhere: %s", r.FullVersion, r.phases())
+	default:
+		return nil, fmt.Errorf("%s cannot be rolled back: %s", r.FullVersion, strings.Join(left, ", "))
+	}
+	return func() string {
+		text := s.rollBack(r, changes, who, now)
+		for _, c := range s.phaseChannels(r, channel) {
+			if r.Phases[c].Phase == maestro.Pending {
+				r.cancel(c, "rolled back by "+who.Name+entities.Because(reason), now)
+				r.Phases[c].CalledOff = true
+			}
+		}
+		if len(left) > 0 {
+			text += "; left alone: " + strings.Join(left, ", ")
+		}
+		return text
+	}, nil
+}
+
+func (s *State) rollBack(r *Release, changes []Change, who entities.Who, now time.Time) string {
+	var back []string
+	for _, c := range changes {
+		to := c.Moves[0].Target.FullVersion
+		s.rollback(c, &who, now)
+		s.noteAct(entities.EventBypass, who, r, c.Channel, "gates of "+to+" are not asked by the rollback", c.Cause, now)
+		back = append(back, c.Channel+" to "+to)
+	}
+	return fmt.Sprintf("%s goes back in %s", r.FullVersion, strings.Join(back, ", "))
+}
+
+// rollbackMoves are the targets that a rollback of a release sets in a channel, and what it leaves alone there
+// and why.
+func (s *State) rollbackMoves(channel string, r *Release) (moves []Move, left []string) {
+	for _, i := range s.In(channel) {
+		if !i.IsAt(r) {
+			continue
+		}
+		if why := s.notBack(i); why != "" {
+			left = append(left, s.Shown(i.ID)+" ("+why+")")
+			continue
+		}
+		moves = append(moves, Move{Instance: i.ID, Target: *i.Delivery.ReturnsTo()})
+	}
+	return moves, left
+}
+
+// notBack says why an instance cannot be rolled back now, or "".
+func (s *State) notBack(i *Instance) string {
+	if p, ok := s.PauseOf(i.ID); ok {
+		return "paused by " + p.By
+	}
+	if p, ok := s.PinOf(i.ID.Channel); ok {
+		return "pinned by " + p.Who.Name
+	}
+	switch d := &i.Delivery; {
+	case i.RollbackFailed():
+		return "it is a rollback that failed: retry it, or release a fix"
+	case i.RollingBack():
+		return "it is being rolled back to"
+	case d.ReturnsTo() == nil:
+		return "no earlier good target"
+	}
+	return ""
+}
+
+// toRollBack finds the release that is to be taken back: the one named, or the newest that entered a
+// channel and is at it.
+func (s *State) toRollBack(version, channel string) (*Release, error) {
+	if version != "" {
+		return s.Find(version, channel)
+	}
+	if err := s.checkChannel(channel); err != nil {
+		return nil, err
+	}
+	for n := len(s.Releases) - 1; n >= 0; n-- {
+		r := s.Releases[n]
+		for _, c := range s.phaseChannels(r, channel) {
+			if p := r.Phases[c].Phase; p.Entered() && p != maestro.RolledBack && s.isAt(c, r) {
+				return r, nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("no release is in %s: there is nothing to roll back", s.scope(channel))
+}

@@ -1,0 +1,281 @@
+package state
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// Version is the number of the form of State. A worker that meets a newer one leaves the workflow alone; a
+// change that older workers could not read raises it.
+const Version = 1
+
+// State is everything that a Service workflow knows.
+type State struct {
+	Version     int                               `json:"stateVersion"`
+	Application string                            `json:"application"`
+	Service     string                            `json:"service"`
+	Store       string                            `json:"store,omitempty"`
+	SpecDigest  string                            `json:"specDigest,omitempty"`
+	Spec        *entities.Spec                    `json:"spec,omitempty"`
+	Releases    []*Release                        `json:"releases,omitempty"` // oldest first
+	LastRelease int64                             `json:"lastRelease,omitempty"`
+	LeaseCount  int64                             `json:"leaseCount,omitempty"` // leases ever asked for
+	Channels    map[string]*Channel               `json:"channels,omitempty"`
+	Instances   map[entities.InstanceID]*Instance `json:"instances,omitempty"`
+	Pauses      []Pause                           `json:"pauses,omitempty"`
+	Pins        []Pin                             `json:"pins,omitempty"`
+	Journal     []JournalLine                     `json:"journal,omitempty"` // bounded tail
+	Lines       int64                             `json:"lines,omitempty"`   // journal lines ever written
+	// WaitingConfig is the incarnation whose configuration waits for the next release (configChanges: hold).
+	WaitingConfig int64 `json:"waitingConfig,omitempty"`
+	// Announcements are audit lines that some notification is still to send; Announced is the number of the
+	// last line that each has sent, by its name, while there are more.
+	Announcements []entities.AuditLine `json:"announcements,omitempty"`
+	Announced     map[string]int64     `json:"announced,omitempty"`
+	// PublishedAt is when the application began to publish the incarnation that is known: nothing that it
+	// published earlier counts any more (D15).
+	PublishedAt time.Time `json:"publishedAt,omitzero"`
+	Deletion    *Deletion `json:"deletion,omitempty"`
+	Desk
+}
+
+// Desk is what every long-lived workflow remembers of those who talk to it: what is still to be carried out,
+// what was answered, what was refused, and what was done.
+type Desk struct {
+	Inbox    []Message `json:"inbox,omitempty"`    // signals not yet carried out
+	Requests []Request `json:"requests,omitempty"` // answered request ids, oldest first
+	Refused  []Refusal `json:"refused,omitempty"`  // bounded tail
+	// Audit holds the lines that are not yet in the store, oldest first; AuditLines counts all ever written.
+	Audit      []entities.AuditLine `json:"audit,omitempty"`
+	AuditLines int64                `json:"auditLines,omitempty"`
+	// Problem says what could not be done so far (a store that does not answer, an incarnation that cannot be
+	// taken over), until it was.
+	Problem string `json:"problem,omitempty"`
+	// Trouble is the kind of problem, where one goes away by itself: "store", "issuer", "runtime".
+	Trouble string `json:"trouble,omitempty"`
+}
+
+// Bounds of what is kept in state; what is older is dropped, oldest first.
+const (
+	MaxFinishedReleases = 10
+	MaxOpenReleases     = 50
+	MaxRequests         = 100
+	MaxRefused          = 10
+	MaxJournal          = 40
+	MaxEarlier          = 5 // good targets of an instance before the last one
+	// MaxAnnouncements bounds what notifications are still to send.
+	MaxAnnouncements = 100
+	// MaxAudit bounds what is kept of the audit trail: the workflow writes it to the store long before. One
+	// turn may write several lines for each of hundreds of channels, and none may be lost.
+	MaxAudit = 2000
+	// FlushAudit is how many audit lines wait before they are written to the store.
+	FlushAudit = 20
+)
+
+// Message is a signal as it came, waiting to be carried out.
+type Message struct {
+	Verb    string          `json:"verb"`
+	Payload json.RawMessage `json:"payload"`
+	At      time.Time       `json:"at"`
+	Who     *entities.Who   `json:"who,omitempty"` // proven by a token, which the payload no longer has
+}
+
+// Request is a request id that was answered, with the answer (idempotence across continue-as-new).
+type Request struct {
+	ID     string          `json:"id"`
+	Verb   string          `json:"verb"`
+	Answer json.RawMessage `json:"answer"`
+}
+
+// Refusal is a signal that did not validate: it changed nothing and is kept for `status`.
+type Refusal struct {
+	Verb   string    `json:"verb"`
+	By     string    `json:"by"`
+	Reason string    `json:"reason"`
+	At     time.Time `json:"at"`
+}
+
+// JournalLine is something that happened. N grows by one with each line, so that a reader knows
+// what it has seen.
+type JournalLine struct {
+	N       int64     `json:"n"`
+	At      time.Time `json:"at"`
+	Channel string    `json:"channel,omitempty"`
+	// Release is the id of the release that the line says was opened; else empty.
+	Release string `json:"release,omitempty"`
+	Text    string `json:"text"`
+}
+
+// New is the state of a service of which nothing is known yet.
+func New(application, service string) *State {
+	return &State{Version: Version, Application: application, Service: service}
+}
+
+// Record appends a journal line.
+func (s *State) Record(now time.Time, channel, text string) {
+	s.Lines++
+	s.Journal = entities.KeepLast(append(s.Journal, JournalLine{N: s.Lines, At: now, Channel: channel, Text: text}), MaxJournal)
+}
+
+// Refuse keeps a signal that changed nothing.
+func (d *Desk) Refuse(verb, by, reason string, now time.Time) {
+	d.Refused = entities.KeepLast(append(d.Refused, Refusal{Verb: verb, By: by, Reason: reason, At: now}), MaxRefused)
+}
+
+// Answered returns the answer once given to a request id.
+func (d *Desk) Answered(verb, id string) (json.RawMessage, bool) {
+	if id == "" {
+		return nil, false
+	}
+	for _, r := range d.Requests {
+		if r.ID == id && r.Verb == verb {
+			return r.Answer, true
+		}
+	}
+	return nil, false
+}
+
+// Answer remembers what a request id was answered.
+func (d *Desk) Answer(verb, id string, answer json.RawMessage) {
+	if id != "" {
+		d.Requests = entities.KeepLast(append(d.Requests, Request{ID: id, Verb: verb, Answer: answer}), MaxRequests)
+	}
+}
+
+// Note numbers an audit line and keeps it until the store has it.
+func (d *Desk) Note(line entities.AuditLine) entities.AuditLine {
+	d.AuditLines++
+	line.N = d.AuditLines
+	d.Audit = entities.KeepLast(append(d.Audit, line), MaxAudit)
+	return line
+}
+
+// AuditStored forgets the lines up to that number: they are in the store.
+func (d *Desk) AuditStored(upTo int64) {
+	d.Audit = slices.DeleteFunc(d.Audit, func(l entities.AuditLine) bool { return l.N <= upTo })
+}
+
+// Newest is the newest release, or nil.
+func (s *State) Newest() *Release {
+	if len(s.Releases) == 0 {
+		return nil
+	}
+	return s.Releases[len(s.Releases)-1]
+}
+
+// ReleaseByID returns the release of that id, or nil.
+func (s *State) ReleaseByID(id string) *Release {
+	for _, r := range s.Releases {
+		if r.ID == id {
+			return r
+		}
+	}
+	return nil
+}
+
+// Channel returns what is remembered of a channel, made when it is first spoken of.
+func (s *State) Channel(name string) *Channel {
+	c := s.Channels[name]
+	if c == nil {
+		if s.Channels == nil {
+			s.Channels = map[string]*Channel{}
+		}
+		c = &Channel{}
+		s.Channels[name] = c
+	}
+	return c
+}
+
+// Instance returns an instance, made when it is first spoken of.
+func (s *State) Instance(id entities.InstanceID) *Instance {
+	i := s.Instances[id]
+	if i == nil {
+		if s.Instances == nil {
+			s.Instances = map[entities.InstanceID]*Instance{}
+		}
+		i = &Instance{ID: id}
+		s.Instances[id] = i
+	}
+	return i
+}
+
+// In are the instances of a channel in order: those that are declared, or, where the channel is not declared
+// itself, those that are left of it. No instance is made.
+func (s *State) In(channel string) []*Instance {
+	var out []*Instance
+	c, declared := s.Spec.Channel(channel)
+	for _, spec := range c.Instances {
+		if i := s.Instances[c.ID(spec)]; i != nil {
+			out = append(out, i)
+		}
+	}
+	if declared {
+		return out
+	}
+	for _, id := range entities.SortedIDs(s.Instances) {
+		if id.Channel == channel {
+			out = append(out, s.Instances[id])
+		}
+	}
+	return out
+}
+
+// Declared tells whether an instance stands in the spec.
+func (s *State) Declared(id entities.InstanceID) bool {
+	_, ok := s.Spec.Instance(id)
+	return ok
+}
+
+// Runtime is the runtime that an instance lives on, by name and as the decision sees it; of one that is no
+// longer declared, as it was when it still was.
+func (s *State) Runtime(id entities.InstanceID) (string, entities.RuntimeSpec) {
+	if i, ok := s.Spec.Instance(id); ok {
+		return i.Runtime, *s.Spec.Runtime(i.Runtime)
+	}
+	if i := s.Instances[id]; i != nil && i.LastRuntime != nil {
+		return i.Runtime, *i.LastRuntime
+	} else if i != nil {
+		return i.Runtime, entities.RuntimeSpec{}
+	}
+	return "", entities.RuntimeSpec{}
+}
+
+// Shown names an instance to a person: by its channel alone where it is the only one there.
+func (s *State) Shown(id entities.InstanceID) string {
+	if c, ok := s.Spec.Channel(id.Channel); ok && len(c.Instances) > 1 {
+		return id.Key()
+	}
+	return id.String()
+}
+
+// CheckNames says that a version or a channel is unknown, or nil. Either may be empty. It needs no
+// I/O, so that an update is validated before anything is written.
+func (s *State) CheckNames(version, channel string) error {
+	if version == "" {
+		return s.checkChannel(channel)
+	}
+	_, err := s.Find(version, channel)
+	return err
+}
+
+func (s *State) checkChannel(channel string) error {
+	if s.Spec == nil {
+		return fmt.Errorf("%s/%s has no configuration yet", s.Application, s.Service)
+	}
+	if _, ok := s.Spec.Channel(channel); channel != "" && !ok {
+		return fmt.Errorf("%s/%s has no release channel %q; expected %s", s.Application, s.Service, channel, entities.OneOf(s.Spec.ChannelNames()))
+	}
+	return nil
+}
+
+// scope names the service, or a channel of it, to a person.
+func (s *State) scope(channel string) string {
+	if channel == "" {
+		return s.Application + "/" + s.Service
+	}
+	return s.Application + "/" + s.Service + " " + channel
+}

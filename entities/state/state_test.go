@@ -1,0 +1,83 @@
+package state
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+var dawn = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
+
+// The state is bounded whatever comes.
+func TestBounds(t *testing.T) {
+	s := New("shop", "web")
+	for i := range 500 {
+		s.Record(dawn, "", fmt.Sprint("line ", i))
+		s.Refuse("release", "bob", fmt.Sprint("refusal ", i), dawn)
+		s.Answer("release", fmt.Sprint("ci-", i), json.RawMessage(fmt.Sprint(i)))
+	}
+	s.Answer("release", "", json.RawMessage("0"))
+	require.Len(t, s.Journal, MaxJournal)
+	require.Equal(t, JournalLine{N: 500, At: dawn, Text: "line 499"}, s.Journal[MaxJournal-1], "lines are numbered on")
+	require.Len(t, s.Refused, MaxRefused)
+	require.Equal(t, "refusal 499", s.Refused[MaxRefused-1].Reason)
+	require.Len(t, s.Requests, MaxRequests)
+
+	answer, ok := s.Answered("release", "ci-499")
+	require.True(t, ok)
+	require.Equal(t, "499", string(answer))
+	for _, unknown := range []struct{ verb, id string }{{"release", "ci-399"}, {"pause", "ci-499"}, {"release", ""}} {
+		_, ok = s.Answered(unknown.verb, unknown.id)
+		require.False(t, ok, unknown)
+	}
+}
+
+func TestCheckRelease(t *testing.T) {
+	s := New("shop", "web")
+	require.EqualError(t, s.CheckRelease("v1", nil, nil), "shop/web has no configuration yet; publish it with: converge apply DIR")
+	s.TakeSpec(&entities.Spec{
+		Application: "shop", Service: "web",
+		Parameters: []entities.ParamSpec{{Name: "replicas", Type: entities.ParamInt}, {Name: "image", Type: entities.ParamString}},
+		Channels:   []entities.ChannelSpec{{Name: "staging"}},
+	}, "d1", dawn)
+	for _, row := range []struct {
+		version              string
+		parameters, channels []string
+		want                 string
+	}{
+		{version: "v1", parameters: []string{"image"}, channels: []string{"staging"}},
+		{version: "", want: "no version given"},
+		{version: strings.Repeat("v", 129), want: "the version is 129 bytes long; at most 128"},
+		{version: "v 1", want: `version "v 1": expected letters, digits and . _ + - : @ ~ =, beginning with a letter or digit`},
+		{version: "a\nb", want: `version "a\nb": expected letters, digits and . _ + - : @ ~ =, beginning with a letter or digit`},
+		{version: "v1\u202e", want: `version "v1\u202e": expected letters, digits and . _ + - : @ ~ =, beginning with a letter or digit`},
+		{version: "v1", parameters: []string{"replica"}, want: `shop/web has no parameter "replica"; expected one of replicas, image`},
+		{version: "v1", channels: []string{"prod"}, want: `shop/web has no release channel "prod"; expected one of staging`},
+	} {
+		err := s.CheckRelease(row.version, row.parameters, row.channels)
+		if row.want == "" {
+			require.NoError(t, err)
+		} else {
+			require.EqualError(t, err, row.want)
+		}
+	}
+	s.TakeSpec(&entities.Spec{Application: "shop", Service: "web"}, "d2", dawn)
+	require.EqualError(t, s.CheckRelease("v1", nil, nil), "shop/web is no longer declared")
+}
+
+func TestBackoff(t *testing.T) {
+	timing := entities.RuntimeTiming{RetryBackoff: 10 * time.Second, RetryMax: time.Minute}
+	var got []time.Duration
+	for n := 1; n <= 6; n++ {
+		got = append(got, backoff(timing, n))
+	}
+	require.Equal(t, []time.Duration{1e10, 2e10, 4e10, 6e10, 6e10, 6e10}, got)
+	require.Equal(t, time.Minute, backoff(timing, 1<<40), "a repair may be tried for ever")
+	require.Zero(t, backoff(entities.RuntimeTiming{}, 1<<20))
+}

@@ -1,0 +1,72 @@
+package entities
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+)
+
+// Because is a cause as the end of a sentence, or nothing.
+func Because(cause string) string {
+	if cause == "" {
+		return ""
+	}
+	return ": " + cause
+}
+
+// OneOf lists what would have been right, for an error.
+func OneOf(names []string) string {
+	if len(names) == 0 {
+		return "nothing, there is none yet"
+	}
+	return "one of " + strings.Join(names, ", ")
+}
+
+// Times is "once", "2 times" and so on.
+func Times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+// Took is a duration for a person, in milliseconds below a second and else in seconds.
+func Took(d time.Duration) string {
+	if d < time.Second {
+		return d.Round(time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+// KeepLast are the last n of a list.
+func KeepLast[T any](list []T, n int) []T {
+	if len(list) <= n {
+		return list
+	}
+	return append([]T(nil), list[len(list)-n:]...)
+}
+
+// SortedKeys are the keys of a map in order: what ranges over them gives the same bytes every time.
+//
+//workflowcheck:ignore
+func SortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	return keys
+}
+
+// SortedIDs are the instances of a map in order.
+//
+//workflowcheck:ignore
+func SortedIDs[V any](m map[InstanceID]V) []InstanceID {
+	ids := make([]InstanceID, 0, len(m))
+	for id := range m {
+		ids = append(ids, id)
+	}
+	sort.Slice(ids, func(i, j int) bool { return ids[i].Compare(ids[j]) < 0 })
+	return ids
+}

@@ -1,0 +1,169 @@
+package verb
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/decide"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+// This file holds the verbs of a service.
+
+var service = [...]Row{
+	{
+		Name: protocol.Release, Description: "asks that a version goes out", Store: true, Do: checkRelease, Repeat: repeatRelease,
+		payload: of(func(r *Request, p *protocol.ReleaseRequest) {
+			r.Act, r.Version, r.ID, r.Release = p.Act, p.Version, p.ID, *p
+		}),
+	},
+	{
+		Name: protocol.Pause, Description: "pauses a channel, or the service", payload: scoped, Channels: oneOrAll,
+		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
+			return s.Pause(r.Channel, who, r.Reason, now)
+		},
+	},
+	{
+		Name: protocol.Resume, Description: "ends the pause of a channel, or of the service", payload: scoped, Channels: oneOrAll,
+		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
+			return s.Resume(r.Channel, who, now)
+		},
+	},
+	{
+		Name: protocol.Cancel, Description: "ends what is still to come of a release", Needed: []string{"version"}, payload: ofVersion, Channels: oneOrAll,
+		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
+			return s.Cancel(r.Version, r.Channel, who, r.Reason, now)
+		},
+	},
+	{
+		Name: protocol.Retry, Description: "starts a failed release again where it failed", Needed: []string{"version"}, payload: ofVersion, Channels: oneOrAll,
+		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
+			return s.Retry(r.Version, r.Channel, who, now)
+		},
+	},
+	{
+		Name: protocol.Refresh, Description: "observes a channel, or the service, now", Guard: Reader, payload: scoped, Channels: oneOrAll,
+		Do: func(s *state.State, r Request, _ entities.Who, _ time.Time) (state.Effect, error) {
+			return s.Refresh(r.Channel)
+		},
+	},
+	{Name: protocol.Approve, Description: "approves a release for a topic", Needed: []string{"version", "topic"}, payload: ofApproval, Channels: ofTopic, Do: approve},
+	{
+		Name: protocol.Reject, Description: "rejects a release for a topic, for good", Needed: []string{"version", "topic"}, payload: ofApproval,
+		Channels: ofTopic, Do: approve,
+	},
+	{
+		Name: protocol.Bypass, Description: "lets a release pass a condition, whatever it says", Needed: []string{"version", "channel", "condition"},
+		payload: of(func(r *Request, p *protocol.BypassRequest) {
+			r.Act, r.Version, r.Channel, r.Condition = p.Act, p.Version, p.Channel, p.Condition
+		}),
+		Channels: oneOrAll,
+		complete: func(r Request) error {
+			if strings.TrimSpace(r.Reason) == "" {
+				return errors.New(`"reason" is missing: a bypass says why`)
+			}
+			return nil
+		},
+		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
+			return decide.Bypass(s, r.Version, state.Bypass{Channel: r.Channel, Condition: r.Condition, Who: who, Reason: r.Reason, At: now})
+		},
+	},
+	{
+		Name: protocol.Pin, Description: "keeps a channel at a version, whatever is released", Needed: []string{"channel", "version"}, payload: ofPin, Channels: oneOrAll,
+		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
+			return s.Pin(r.Channel, r.Version, who, r.Reason, now)
+		},
+	},
+	{
+		Name: protocol.Unpin, Description: "ends the pin of a channel", Needed: []string{"channel"}, payload: ofPin, Channels: oneOrAll,
+		complete: func(r Request) error {
+			if r.Version != "" {
+				return errors.New(`"version" is not for unpin: a channel has one pin`)
+			}
+			return nil
+		},
+		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
+			return s.Unpin(r.Channel, who, r.Reason, now)
+		},
+	},
+	{
+		Name: protocol.Rollback, Description: "takes a release back to what was there before", Channels: oneOrAll,
+		payload: of(func(r *Request, p *protocol.RollbackRequest) {
+			r.Act, r.Version, r.Channel = p.Act, p.Version, p.Channel
+		}),
+		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
+			return s.RollBack(r.Version, r.Channel, who, r.Reason, now)
+		},
+	},
+	{
+		Name: protocol.Delete, Description: "takes down what is no longer declared", payload: of(func(r *Request, p *protocol.DeleteRequest) { r.Act = p.Act }),
+		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
+			return s.Delete(who, r.Reason, now)
+		},
+	},
+}
+
+// oneOrAll: the channel that is named, or all.
+func oneOrAll(_ *state.State, r Request) []string {
+	if r.Channel == "" {
+		return nil
+	}
+	return []string{r.Channel}
+}
+
+// ofTopic are the channels that an approval of the topic opens.
+func ofTopic(s *state.State, r Request) []string { return s.TopicChannels(r.Topic) }
+
+// Concerned are the channels of a service that a request acts upon.
+func (row *Row) Concerned(s *state.State, r Request) []string {
+	if row.Channels != nil {
+		if some := row.Channels(s, r); len(some) > 0 {
+			return some
+		}
+	}
+	return s.Spec.ChannelNames()
+}
+
+// CheckNames refuses what does not exist. It is all that can be judged of a request before its token is looked at.
+func CheckNames(s *state.State, r Request) error {
+	version := r.Version
+	if r.Verb == protocol.Pin {
+		version = "" // of what a channel was at, which need not be a release that is still known
+	}
+	if err := s.CheckNames(version, r.Channel); err != nil {
+		return err
+	}
+	if r.Topic != "" && len(s.TopicChannels(r.Topic)) == 0 {
+		return fmt.Errorf("%s/%s has no approval %q", s.Application, s.Service, r.Topic)
+	}
+	return nil
+}
+
+func approve(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
+	return s.Approve(r.Version, state.Approval{Topic: r.Topic, Who: who, At: now, Reject: r.Verb == protocol.Reject, Comment: r.Comment})
+}
+
+func checkRelease(s *state.State, r Request, _ entities.Who, _ time.Time) (state.Effect, error) {
+	names, channels := entities.SortedKeys(r.Release.Parameters), entities.SortedKeys(r.Release.ChannelParameters)
+	for _, channel := range channels {
+		names = append(names, entities.SortedKeys(r.Release.ChannelParameters[channel])...)
+	}
+	return nil, s.CheckRelease(r.Version, names, channels)
+}
+
+func repeatRelease(before json.RawMessage) json.RawMessage {
+	var answer protocol.ReleaseAnswer
+	if json.Unmarshal(before, &answer) != nil {
+		return before
+	}
+	answer.Repeated = true
+	if out, err := json.Marshal(answer); err == nil {
+		return out
+	}
+	return before
+}

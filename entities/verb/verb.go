@@ -1,0 +1,224 @@
+// Package verb holds what people, CI and other workflows may ask of a Service, an Application or a Runtime. A verb is
+// one row of a table: what its payload is, what it cannot go without, what it concerns, who may use it, and, of a
+// service, what it does. Whatever is said of verbs elsewhere (handlers, the CLI, grants, docs/protocol.md) is held to
+// these rows. A payload is read strictly, within bounds, and refused with what would have been right.
+//
+// It imports entities, state, decide and protocol; it changes nothing: what a verb does is returned as an effect.
+package verb
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+// Row is one verb: an Update and a Signal of the same name with the same JSON.
+type Row struct {
+	Name        string
+	Description string   // one line, for a person who has not used it
+	Needed      []string // fields that the payload cannot go without, beside who asks
+	Guard       Guard
+	// Store: what is asked for is read from the store, so that it waits while that does not answer.
+	Store bool
+	// Channels are those of a service that a request concerns, for which it takes a grant; nil: the whole.
+	Channels func(*state.State, Request) []string
+	// Do is what the verb does to a service, or why it may not be done. Of a verb that reads the store it says only
+	// the latter, and the effect is nil.
+	Do func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error)
+	// Repeat marks the answer that a request id was given before as repeated; nil: it is given again as it is.
+	Repeat func(json.RawMessage) json.RawMessage
+
+	payload  payload
+	unsigned bool                // a service sends it too, without saying who asks
+	complete func(Request) error // refuses what Needed does not tell
+}
+
+// Guard says what it takes to use a verb.
+type Guard int
+
+// The guards.
+const (
+	// Operator: a grant where one names the verb, and proof where the identity names it or "*".
+	Operator Guard = iota
+	// Reader: the same, but "*" does not ask for proof of it, since it changes nothing.
+	Reader
+	// Open: neither is asked for.
+	Open
+)
+
+// Request is the payload of any verb, decoded; which fields are filled depends on the verb.
+type Request struct {
+	protocol.Act
+	Verb        string
+	Version     string
+	Channel     string
+	Topic       string
+	Condition   string
+	Comment     string
+	ID          string                  // of a release, or of a lease
+	Incarnation int64                   // of an Application's pin
+	Release     protocol.ReleaseRequest // of a Service's release
+	Publish     protocol.PublishRequest // of an Application's publish
+	Lease       protocol.LeaseRequest   // of a Runtime's request
+}
+
+// payload is the type of a verb's payload, and how it becomes a Request.
+type payload struct {
+	empty func() any
+	into  func(r *Request, p any)
+}
+
+// of makes a payload of its type.
+func of[P any](fill func(r *Request, p *P)) payload {
+	return payload{
+		empty: func() any { return new(P) },
+		into:  func(r *Request, p any) { fill(r, p.(*P)) },
+	}
+}
+
+// Payload is an empty payload of the verb, a pointer to its type in package protocol.
+func (row *Row) Payload() any { return row.payload.empty() }
+
+// Decode reads a payload strictly: a misspelt field must not be a field left out. What it accepts is
+// complete and within bounds.
+func (row *Row) Decode(raw json.RawMessage) (Request, error) {
+	r, p := Request{Verb: row.Name}, row.payload.empty()
+	if err := Strictly(row.Name, raw, p); err != nil {
+		return Request{}, err
+	}
+	row.payload.into(&r, p)
+	if !row.unsigned || r.By != "" {
+		if err := checkAct(r.Act); err != nil {
+			return Request{}, err
+		}
+	}
+	if err := row.checkFields(r); err != nil {
+		return Request{}, err
+	}
+	if row.complete != nil {
+		if err := row.complete(r); err != nil {
+			return Request{}, err
+		}
+	}
+	return r, nil
+}
+
+// Find is the row of a verb, or nil.
+func Find(rows []Row, name string) *Row {
+	for n := range rows {
+		if rows[n].Name == name {
+			return &rows[n]
+		}
+	}
+	return nil
+}
+
+// Names are the verbs of a table, in its order.
+func Names(rows []Row) []string {
+	out := make([]string, len(rows))
+	for n := range rows {
+		out[n] = rows[n].Name
+	}
+	return out
+}
+
+// Grantable are the verbs that a grant, or an identity that asks for proof, may name, sorted.
+func Grantable() []string {
+	var out []string
+	for _, rows := range [][]Row{Service(), Application()} {
+		for n := range rows {
+			if rows[n].Guard != Open && !slices.Contains(out, rows[n].Name) {
+				out = append(out, rows[n].Name)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Service are the verbs of a service.
+func Service() []Row { return service[:] }
+
+// Application are the verbs of an application.
+func Application() []Row { return application[:] }
+
+// Runtime are the verbs of a runtime. Services send request, keep and release; people send the others, and
+// release to take a lease back.
+func Runtime() []Row { return runtime[:] }
+
+// The payloads that several verbs share.
+var (
+	justAct   = of(func(r *Request, p *protocol.Act) { r.Act = *p })
+	scoped    = of(func(r *Request, p *protocol.ScopeRequest) { r.Act, r.Channel = p.Act, p.Channel })
+	ofVersion = of(func(r *Request, p *protocol.VersionRequest) {
+		r.Act, r.Version, r.Channel = p.Act, p.Version, p.Channel
+	})
+	ofApproval = of(func(r *Request, p *protocol.ApprovalRequest) {
+		r.Act, r.Version, r.Topic, r.Comment = p.Act, p.Version, p.Topic, p.Comment
+		if r.Comment == "" {
+			r.Comment = p.Reason
+		}
+	})
+	ofPin   = of(func(r *Request, p *protocol.PinRequest) { r.Act, r.Version, r.Channel = p.Act, p.Version, p.Channel })
+	ofLease = of(func(r *Request, p *protocol.LeaseAct) { r.Act, r.ID = p.Act, p.ID })
+)
+
+var application = [...]Row{
+	{
+		Name: protocol.Publish, Description: "makes a compiled incarnation the newest", Guard: Open,
+		payload: of(func(r *Request, p *protocol.PublishRequest) { r.Act, r.Publish = p.Act, *p }),
+		complete: func(r Request) error {
+			if r.Publish.Hash == "" || r.Publish.Manifest == "" {
+				return errors.New(`"hash" and "manifest" are needed; publish with: converge apply DIR`)
+			}
+			return nil
+		},
+	},
+	{Name: protocol.Pause, Description: "pauses all services of the application", payload: justAct},
+	{Name: protocol.Resume, Description: "ends the pause of the application", payload: justAct},
+	{
+		Name: protocol.Pin, Description: "keeps all services at an incarnation, whatever is published",
+		payload: of(func(r *Request, p *protocol.IncarnationPin) { r.Act, r.Incarnation = p.Act, p.Incarnation }),
+	},
+	{Name: protocol.Unpin, Description: "ends the pin of the application: services go to the newest incarnation", payload: justAct},
+}
+
+var runtime = [...]Row{
+	{
+		Name: protocol.SignalLease, Description: "asks for a lease: a place among the applies that run at once", Guard: Open, unsigned: true,
+		payload: of(func(r *Request, p *protocol.LeaseRequest) { r.Lease = *p }), complete: checkLease,
+	},
+	{Name: protocol.SignalKeep, Description: "says that a lease is still held", Guard: Open, unsigned: true, payload: ofLease, complete: needsLease},
+	{Name: protocol.SignalGive, Description: "gives a lease back, or takes it back from its holder", unsigned: true, payload: ofLease, complete: needsLease},
+	{Name: protocol.Grant, Description: "lets a lease that waits go now, whatever the limit", payload: ofLease, complete: needsLease},
+	{Name: protocol.Pause, Description: "pauses everything that lives on the runtime", payload: justAct},
+	{Name: protocol.Resume, Description: "ends the pause of the runtime", payload: justAct},
+}
+
+func needsLease(r Request) error {
+	if r.ID == "" {
+		return errors.New(`"id" is missing; expected that of a lease`)
+	}
+	return nil
+}
+
+// checkLease refuses what is no request for a lease.
+func checkLease(r Request) error {
+	switch l := r.Lease; {
+	case l.ID == "" || l.Holder == "":
+		return errors.New(`"id" and "holder" are needed: of the lease, and of the workflow that asks for it`)
+	case len(l.ID) > 2*MaxName || len(l.Holder) > MaxName:
+		return fmt.Errorf(`"id" or "holder" is too long; at most %d and %d bytes`, 2*MaxName, MaxName)
+	case l.Limit < 1:
+		return fmt.Errorf(`"limit" is %d; expected at least 1: where nothing is bounded no lease is asked for`, l.Limit)
+	case l.Timeout <= 0:
+		return fmt.Errorf(`"timeout" is %s; expected how long an apply may take`, l.Timeout)
+	}
+	return nil
+}

@@ -1,0 +1,150 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/decide"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+// headline is the one line that says what a service does or waits for.
+func headline(s *state.State, d *decide.Decision, worst entities.Status) string {
+	newest := s.Newest()
+	switch {
+	case worst == entities.StatusDeleted:
+		return "taken down; its objects are removed"
+	case s.Deletion != nil:
+		return fmt.Sprintf("is being taken down by %s", s.Deletion.Who.Name)
+	case len(s.Spec.Channels) == 0:
+		return "no longer declared; its objects were left in place"
+	case newest == nil:
+		return "nothing released yet"
+	case worst == entities.StatusConverged:
+		return newest.FullVersion + " converged in every channel"
+	}
+	for n := range d.Channels {
+		if c := &d.Channels[n]; c.Status == worst {
+			return channelHeadline(s, c)
+		}
+	}
+	return string(worst)
+}
+
+// channelHeadline says what is the matter with the channel that is worst.
+func channelHeadline(s *state.State, c *decide.ChannelDecision) string {
+	i := concerned(s, c)
+	switch c.Status {
+	case entities.StatusManualApproval:
+		if gates := c.Approvals(); len(gates) > 0 {
+			return approvalHeadline(c, i, gates)
+		}
+	case entities.StatusPaused:
+		return pausedHeadline(c)
+	case entities.StatusFailed:
+		return fmt.Sprintf("%s FAILED in %s: %s", i.Delivery.Target.FullVersion, c.Channel, i.Delivery.Failure)
+	case entities.StatusRollingBack, entities.StatusRolledBack, entities.StatusFailedRollback:
+		if i.Delivery.Rollback != nil && i.Delivery.Target != nil {
+			return rollbackHeadline(c, i)
+		}
+	}
+	version := s.Newest().FullVersion
+	if i.Delivery.Target != nil {
+		version = i.Delivery.Target.FullVersion
+	}
+	if c.Next != nil && (c.Status == entities.StatusPreconditions || c.Status == entities.StatusBlocked || c.Status == entities.StatusManualApproval) {
+		version = c.Next.FullVersion
+	}
+	line := fmt.Sprintf("%s %s in %s", version, c.Status, c.Channel)
+	if len(c.Reasons) > 0 {
+		line += ": " + c.Reasons[0].Text
+	}
+	return line
+}
+
+// concerned is the instance that a channel's status is about: the first that is in it.
+func concerned(s *state.State, c *decide.ChannelDecision) *state.Instance {
+	for _, d := range c.Instances {
+		if i := s.Instances[d.ID]; i != nil && d.Status == c.Status {
+			return i
+		}
+	}
+	if all := s.In(c.Channel); len(all) > 0 {
+		return all[0]
+	}
+	return &state.Instance{}
+}
+
+// approvalHeadline: "v8 waits for approval `go-live` (1 of 2)".
+func approvalHeadline(c *decide.ChannelDecision, i *state.Instance, gates []decide.Judgement) string {
+	version := ""
+	if c.Next != nil {
+		version = c.Next.FullVersion
+	} else if i.Delivery.Target != nil {
+		version = i.Delivery.Target.FullVersion
+	}
+	var names []string
+	for _, g := range gates {
+		name := "`" + g.Subject + "`"
+		if g.Need > 0 {
+			name += fmt.Sprintf(" (%d of %d)", len(g.Have), g.Need)
+		}
+		names = append(names, name)
+	}
+	return fmt.Sprintf("%s waits for approval %s", version, strings.Join(names, ", "))
+}
+
+func rollbackHeadline(c *decide.ChannelDecision, i *state.Instance) string {
+	b, to, why := i.Delivery.Rollback, i.Delivery.Target.FullVersion, entities.Because(i.Delivery.Rollback.Reason)
+	switch c.Status {
+	case entities.StatusFailedRollback:
+		return fmt.Sprintf("the rollback from %s to %s FAILED in %s: %s", b.From, to, c.Channel, i.Delivery.Failure)
+	case entities.StatusRollingBack:
+		return fmt.Sprintf("going back from %s to %s in %s%s", b.From, to, c.Channel, why)
+	}
+	return fmt.Sprintf("%s was rolled back to %s in %s%s", b.From, to, c.Channel, why)
+}
+
+// pausedHeadline says who holds a channel and what waits for it.
+func pausedHeadline(c *decide.ChannelDecision) string {
+	line := c.Channel + " is " + strings.Join(c.Texts(), "; ")
+	if c.Next != nil {
+		line += "; " + c.Next.FullVersion + " waits"
+	}
+	return line
+}
+
+// The server terminates a workflow whose attribute has more than 2,048 bytes. What is left out of the
+// list is told by its last entry.
+const (
+	maxWaitingFor  = 2000
+	moreWaitingFor = "more"
+)
+
+// WaitingFor names the approvals that can be given now, so that a saved view lists them
+// ("approval:go-live"): as many as fit.
+func WaitingFor(d *decide.Decision) []string {
+	out := []string{}
+	for n := range d.Channels {
+		for _, j := range d.Channels[n].Approvals() {
+			if name := string(decide.KindApproval) + ":" + j.Subject; !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
+	}
+	slices.Sort(out)
+	return fitting(out, maxWaitingFor-len(moreWaitingFor)-len(`,""`))
+}
+
+// fitting are the first entries of a list that fit into so many bytes of JSON.
+func fitting(list []string, limit int) []string {
+	size := len(`[]`)
+	for n, entry := range list {
+		if size += len(entry) + len(`"",`); size > limit {
+			return append(list[:n:n], moreWaitingFor)
+		}
+	}
+	return list
+}

@@ -1,0 +1,283 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/decide"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+// Of is what a state and the last decision made from it look like from outside.
+func Of(s *state.State, d *decide.Decision) protocol.Status {
+	out := protocol.Status{
+		Schema: protocol.StatusSchema, Application: s.Application, Service: s.Service, Store: s.Store,
+		Channels: []protocol.ChannelStatus{}, Releases: []protocol.ReleaseStatus{}, Pins: pins(s),
+		Pauses:  converted(s.Pauses, func(p state.Pause) protocol.PauseStatus { return Pause(p) }),
+		Refused: Refusals(s.Refused), Status: string(entities.StatusUnknown), Deletion: deletion(s),
+	}
+	for _, l := range s.Journal {
+		out.Journal = append(out.Journal, protocol.JournalLine(l))
+	}
+	if s.Spec == nil {
+		out.Headline = "no configuration yet"
+		return out
+	}
+	out.Incarnation, out.Spec, out.Description = s.Spec.Incarnation, s.SpecDigest, s.Spec.Description
+	if newest := s.Newest(); newest != nil {
+		out.Version = newest.FullVersion
+	}
+	all := make([]entities.Status, 0, len(d.Channels))
+	for n := range d.Channels {
+		c := channel(s, &d.Channels[n])
+		all = append(all, d.Channels[n].Status)
+		if c.ObservedAt.After(out.ObservedAt) {
+			out.ObservedAt = c.ObservedAt
+		}
+		out.Channels = append(out.Channels, c)
+	}
+	worst := entities.Worst(all...)
+	if s.Gone() {
+		worst = entities.StatusDeleted
+	}
+	out.Status, out.Headline = string(worst), headline(s, d, worst)
+	for n := len(s.Releases) - 1; n >= 0; n-- {
+		out.Releases = append(out.Releases, release(s.Releases[n]))
+	}
+	if s.WaitingConfig > 0 {
+		out.Notes = append(out.Notes, fmt.Sprintf("config i%d waits for the next release", s.WaitingConfig))
+	}
+	if s.Problem != "" {
+		out.Notes = append(out.Notes, s.Problem)
+	}
+	return out
+}
+
+// converted is a list in other words; none is an empty list.
+func converted[A, B any](list []A, convert func(A) B) []B {
+	out := make([]B, 0, len(list))
+	for _, a := range list {
+		out = append(out, convert(a))
+	}
+	return out
+}
+
+// Pause is a pause as it is shown.
+func Pause(p state.Pause) protocol.PauseStatus { return protocol.PauseStatus(p) }
+
+// Refusals are signals that changed nothing, as they are shown.
+func Refusals(list []state.Refusal) []protocol.Refusal {
+	return converted(list, func(r state.Refusal) protocol.Refusal { return protocol.Refusal(r) })
+}
+
+func pins(s *state.State) []protocol.PinStatus {
+	return converted(s.Pins, func(p state.Pin) protocol.PinStatus {
+		return protocol.PinStatus{Channel: p.Channel, Version: p.Version, Who: p.Who, Reason: p.Reason, At: p.At}
+	})
+}
+
+func deletion(s *state.State) *protocol.Deletion {
+	if s.Deletion == nil {
+		return nil
+	}
+	out := &protocol.Deletion{Who: s.Deletion.Who, Reason: s.Deletion.Reason, At: s.Deletion.At}
+	for _, id := range s.Deletion.Gone {
+		out.Gone = append(out.Gone, id.String())
+	}
+	return out
+}
+
+func channel(s *state.State, c *decide.ChannelDecision) protocol.ChannelStatus {
+	remembered := s.Channels[c.Channel]
+	if remembered == nil {
+		remembered = &state.Channel{}
+	}
+	insts := s.In(c.Channel)
+	out := protocol.ChannelStatus{
+		Name: c.Channel, Runtime: runtimes(s, c.Channel), Status: string(c.Status), Current: entities.ShownVersions(c.Current.Active),
+		Since: remembered.Since, Conditions: []protocol.ConditionStatus{}, Objects: []entities.Object{}, Checks: checks(remembered),
+	}
+	for _, i := range insts {
+		addInstance(&out, i)
+	}
+	if slices.ContainsFunc(insts, func(i *state.Instance) bool { return i.Delivery.Target != nil && !i.Delivery.Converged }) {
+		out.StableSince = remembered.StableSince
+	}
+	if c.Status == entities.StatusConverging || c.Status == entities.StatusDegraded {
+		out.NextChange = c.Due // elsewhere what is due is bookkeeping, and moves nothing
+	}
+	if c.Next != nil {
+		out.Desired = c.Next.FullVersion
+	}
+	for n, r := range c.Reasons {
+		line := protocol.Reason{Code: string(r.Code), Text: r.Text, Since: reasonSince(c.Status, remembered, insts)}
+		if n == 0 {
+			line.Unblock = unblock(s, c, insts)
+		}
+		out.Reasons = append(out.Reasons, line)
+	}
+	for _, j := range c.Gates {
+		out.Conditions = append(out.Conditions, protocol.ConditionStatus{
+			ID: j.ID, Kind: string(j.Kind), Subject: j.Subject, Verdict: string(j.Verdict), Code: string(j.Code), Reason: j.Reason,
+			Since: j.Since, NextCheck: j.Next, Unblock: j.Unblock, Bypassable: j.Bypassable, Plain: j.Plain,
+			Elsewhere: j.Elsewhere, ApprovedBy: j.Have, Need: j.Need,
+		})
+	}
+	instances(s, &out, c)
+	return out
+}
+
+// runtimes names the runtime of a channel, where all its instances are on one.
+func runtimes(s *state.State, channel string) string {
+	c, _ := s.Spec.Channel(channel)
+	name := ""
+	for _, i := range c.Instances {
+		if name != "" && i.Runtime != name {
+			return ""
+		}
+		name = i.Runtime
+	}
+	return name
+}
+
+// addInstance adds what one instance says of its channel.
+func addInstance(out *protocol.ChannelStatus, i *state.Instance) {
+	d := &i.Delivery
+	out.Objects = append(out.Objects, i.Observed.Reading.Objects...)
+	out.Omitted += i.Observed.Reading.Omitted
+	if i.Observed.At.After(out.ObservedAt) {
+		out.ObservedAt = i.Observed.At
+	}
+	if d.Rollback != nil && out.Rollback == nil {
+		b := protocol.RollbackStatus(*d.Rollback)
+		out.Rollback = &b
+	}
+	if l := d.Lease; l != nil && l.Granted.IsZero() && (out.LeaseAsked.IsZero() || l.Asked.Before(out.LeaseAsked)) {
+		out.LeaseAsked = l.Asked
+	}
+	if d.Target != nil && (out.Target == "" || !d.Converged) {
+		out.Target, out.Desired = d.Target.FullVersion, d.Target.FullVersion
+	}
+}
+
+// shownInstances is how many instances of a fleet are listed.
+const shownInstances = 50
+
+// instances lists those of a fleet, what is not as desired first.
+func instances(s *state.State, out *protocol.ChannelStatus, c *decide.ChannelDecision) {
+	all := slices.Clone(c.Instances)
+	slices.SortStableFunc(all, func(a, b decide.InstanceDecision) int {
+		return b.Status.Row().Severity - a.Status.Row().Severity
+	})
+	for n, d := range all {
+		if n == shownInstances {
+			out.MoreInstances = len(all) - n
+			return
+		}
+		runtime, _ := s.Runtime(d.ID)
+		one := protocol.InstanceStatus{
+			Name: d.ID.Name, Runtime: runtime, Status: string(d.Status), Current: entities.ShownVersions(d.Current.Active), Reason: d.Current.Reason,
+		}
+		if i := s.Instances[d.ID]; i != nil && i.Delivery.Target != nil {
+			one.Target = i.Delivery.Target.FullVersion
+			if i.Delivery.Failure != "" {
+				one.Reason = i.Delivery.Failure
+			}
+		}
+		out.Instances = append(out.Instances, one)
+	}
+}
+
+func reasonSince(status entities.Status, c *state.Channel, insts []*state.Instance) time.Time {
+	for _, i := range insts {
+		if status == entities.StatusUnknown && !i.Observed.ErrSince.IsZero() {
+			return i.Observed.ErrSince
+		}
+	}
+	return c.Since
+}
+
+// unblock is the command that would change a status which does not end by itself.
+func unblock(s *state.State, c *decide.ChannelDecision, insts []*state.Instance) string {
+	retry := func(version string) string {
+		return fmt.Sprintf("release a fix, or: converge retry %s/%s %s", s.Application, s.Service, version)
+	}
+	switch c.Status {
+	case entities.StatusPaused:
+		for _, i := range insts {
+			if p, ok := s.PauseOf(i.ID); ok {
+				return s.ResumeWith(p)
+			}
+		}
+	case entities.StatusManualApproval:
+		if approvals := c.Approvals(); len(approvals) > 0 {
+			return approvals[0].Unblock
+		}
+	case entities.StatusFailed, entities.StatusFailedRollback, entities.StatusRolledBack:
+		for _, i := range insts {
+			d := &i.Delivery
+			switch {
+			case c.Status == entities.StatusRolledBack && d.Rollback != nil:
+				return retry(d.Rollback.From)
+			case c.Status != entities.StatusRolledBack && d.Failure != "":
+				return retry(d.Target.FullVersion)
+			}
+		}
+	}
+	return ""
+}
+
+// checks are the newest readings of checks that are asked now.
+func checks(c *state.Channel) []protocol.CheckStatus {
+	var out []protocol.CheckStatus
+	for _, id := range entities.SortedKeys(c.Checks) {
+		st := c.Checks[id]
+		out = append(out, protocol.CheckStatus{
+			ID: id, Verdict: string(st.Verdict), Reason: st.Reason, Since: st.Since, At: st.At, Next: st.Next, Errors: st.Errors,
+		})
+	}
+	return out
+}
+
+func release(r *state.Release) protocol.ReleaseStatus {
+	out := protocol.ReleaseStatus{ID: r.ID, Version: r.FullVersion, Incarnation: r.Incarnation, By: r.By, At: r.At, Phases: map[string]string{}}
+	for _, channel := range entities.SortedKeys(r.Phases) {
+		p := r.Phases[channel]
+		out.Phases[channel] = string(p.Phase)
+		if p.Reason != "" {
+			if out.Reasons == nil {
+				out.Reasons = map[string]string{}
+			}
+			out.Reasons[channel] = p.Reason
+		}
+	}
+	for _, a := range r.Approvals {
+		out.Approvals = append(out.Approvals, protocol.ApprovalStatus(a))
+	}
+	for _, b := range r.Bypasses {
+		out.Bypasses = append(out.Bypasses, protocol.BypassStatus(b))
+	}
+	for _, key := range entities.SortedKeys(r.Extensions) {
+		e := r.Extensions[key]
+		out.Extensions = append(out.Extensions, protocol.ExtensionStatus{
+			Key: key, Name: entities.ExtensionName(key), State: extensionState(e), Channel: e.Channel, Attempts: e.Attempts, Since: e.Since,
+			Next: e.Next, Err: e.Err, Tail: e.Tail, Log: e.Log,
+		})
+	}
+	return out
+}
+
+func extensionState(e *state.ExtensionState) string {
+	switch {
+	case e.Running:
+		return "running"
+	case e.Done:
+		return "done"
+	case e.Failed:
+		return "failed"
+	}
+	return "waiting"
+}

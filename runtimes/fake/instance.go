@@ -1,0 +1,275 @@
+package fake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// Always as a number of times means until set otherwise; 0 ends it.
+const Always = -1
+
+// Instance is what runs for one instance, and the script of how it behaves. Every setting takes effect
+// from the next call on and may be changed at any time.
+type Instance struct {
+	rt   *Runtime
+	name string
+
+	// What runs: current is active; next is on its way and shows after remaining more readings.
+	current, next string
+	moving        bool
+	remaining     int
+	drifted       bool
+	sick          string // the object is FAILED with this message
+	since         time.Time
+
+	settle     int // readings that later applies take
+	applyFails int
+	applyErr   error
+	dropFails  int
+	dropErr    error
+	readFails  int
+	readCode   string
+	broken     map[string]string // version → message
+	applyGate  chan struct{}
+	readGate   chan struct{}
+	planGate   chan struct{}
+	answer     *answer           // of Plan
+	payload    *entities.Payload // of the last apply that went well
+
+	applies, readings, plans, running, moves, removals int
+}
+
+func (p *Instance) set(change func()) {
+	p.rt.mu.Lock()
+	defer p.rt.mu.Unlock()
+	change()
+	p.rt.touch()
+}
+
+// SettleAfter makes later applies show only after n readings that still have them under way.
+func (p *Instance) SettleAfter(n int) { p.set(func() { p.settle = n }) }
+
+// FailApplies makes the next n applies fail, in a way that a retry may mend.
+func (p *Instance) FailApplies(n int, message string) {
+	p.set(func() { p.applyFails, p.applyErr = n, errors.New(message) })
+}
+
+// FailAppliesForGood makes the next n applies fail in a way that no retry mends.
+func (p *Instance) FailAppliesForGood(n int, message string) {
+	p.set(func() { p.applyFails, p.applyErr = n, runtimes.Permanent(errors.New(message)) })
+}
+
+// FailRemovals makes the next n removals fail, in a way that a retry may mend.
+func (p *Instance) FailRemovals(n int, message string) {
+	p.set(func() { p.dropFails, p.dropErr = n, errors.New(message) })
+}
+
+// FailReadings makes the next n readings fail with an error of that code.
+func (p *Instance) FailReadings(n int, code string) {
+	p.set(func() { p.readFails, p.readCode = n, code })
+}
+
+// Break makes a version one that never becomes healthy: its object is FAILED with the message.
+// An empty message mends it.
+func (p *Instance) Break(version, message string) {
+	p.set(func() {
+		delete(p.broken, version)
+		if message != "" {
+			p.broken[version] = message
+		}
+	})
+}
+
+// HangApplies makes applies wait until release is called or their context ends; in the latter
+// case they change nothing.
+func (p *Instance) HangApplies() (release func()) { return p.gate(&p.applyGate) }
+
+// HangReadings makes readings wait until release is called or their context ends.
+func (p *Instance) HangReadings() (release func()) { return p.gate(&p.readGate) }
+
+func (p *Instance) gate(at *chan struct{}) func() {
+	gate := make(chan struct{})
+	p.set(func() { *at = gate })
+	return func() {
+		p.set(func() {
+			if *at == gate {
+				*at = nil
+				close(gate)
+			}
+		})
+	}
+}
+
+// SetVersion changes by hand what runs here; an empty version takes it away.
+func (p *Instance) SetVersion(version string) {
+	p.set(func() {
+		p.current, p.next, p.moving, p.drifted, p.sick = version, "", false, false, ""
+		p.since = p.rt.clock()
+	})
+}
+
+// SetDrifted says whether what runs here was changed by hand under the same version. An apply
+// mends it.
+func (p *Instance) SetDrifted(drifted bool) { p.set(func() { p.drifted = drifted }) }
+
+// SetSick makes what runs here FAILED with that message, until it is applied again; an empty
+// message heals it.
+func (p *Instance) SetSick(message string) { p.set(func() { p.sick = message }) }
+
+// Version is what runs here, empty for nothing.
+func (p *Instance) Version() string { return get(p, func() string { return p.current }) }
+
+// Applies counts the applies that started here.
+func (p *Instance) Applies() int { return get(p, func() int { return p.applies }) }
+
+// Moves counts the applies that changed something here: one of what is there already does not.
+func (p *Instance) Moves() int { return get(p, func() int { return p.moves }) }
+
+// Applying reports whether an apply runs here now.
+func (p *Instance) Applying() bool { return get(p, func() bool { return p.running > 0 }) }
+
+// Removals counts the removals that started here.
+func (p *Instance) Removals() int { return get(p, func() int { return p.removals }) }
+
+// Readings counts the readings that started here.
+func (p *Instance) Readings() int { return get(p, func() int { return p.readings }) }
+
+func get[T any](p *Instance, read func() T) T {
+	p.rt.mu.Lock()
+	defer p.rt.mu.Unlock()
+	return read()
+}
+
+// hang records a call through begin, then waits while the gate is shut.
+func (p *Instance) hang(ctx context.Context, at *chan struct{}, begin func()) error {
+	var gate chan struct{}
+	p.set(func() { begin(); gate = *at })
+	if gate == nil {
+		return ctx.Err()
+	}
+	select {
+	case <-gate:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// The methods below are called with rt.mu held.
+
+func (p *Instance) begin(in runtimes.Instance, started time.Time) (entry int) {
+	if p.running > 0 {
+		p.rt.overlaps = append(p.rt.overlaps, fmt.Sprintf("%s: apply of %s (%s) started during another", p.name, in.FullVersion, in.Key))
+	}
+	p.running++
+	p.applies++
+	p.rt.log = append(p.rt.log, Apply{
+		Instance: p.name, Version: in.FullVersion, Payload: entities.DigestOf(in.Payload), Key: in.Key, Started: started,
+	})
+	return len(p.rt.log) - 1
+}
+
+func (p *Instance) end(entry int, err error) {
+	p.running--
+	a := &p.rt.log[entry]
+	a.Ended = p.rt.clock()
+	if err != nil {
+		a.Err = err.Error()
+	}
+}
+
+func (p *Instance) beginRemoval() {
+	if p.running > 0 {
+		p.rt.overlaps = append(p.rt.overlaps, p.name+": a removal started during an apply")
+	}
+	p.removals++
+}
+
+// remove leaves nothing here. Where nothing is it changes nothing.
+func (p *Instance) remove() error {
+	if due(&p.dropFails) {
+		return fmt.Errorf("remove %s: %w", p.name, p.dropErr)
+	}
+	if p.current != "" || p.moving {
+		p.moves++
+	}
+	p.current, p.next, p.moving, p.drifted, p.sick, p.payload = "", "", false, false, "", nil
+	p.since = p.rt.clock()
+	return nil
+}
+
+func (p *Instance) failApply(version string) error {
+	if !due(&p.applyFails) {
+		return nil
+	}
+	return fmt.Errorf("apply %s to %s: %w", version, p.name, p.applyErr)
+}
+
+func (p *Instance) failReading() error {
+	if !due(&p.readFails) {
+		return nil
+	}
+	return &entities.ReadingError{Code: p.readCode, Message: "observe " + p.name + ": " + p.readCode}
+}
+
+// due reports whether a call is to fail, and counts it.
+func due(fails *int) bool {
+	if *fails > 0 {
+		*fails--
+		return true
+	}
+	return *fails != 0
+}
+
+// applied starts the move to version. Applying what is there, healthy, changes nothing.
+func (p *Instance) applied(version string) {
+	if p.moving && p.next == version {
+		return
+	}
+	if !p.moving && p.current == version && !p.drifted && p.sick == "" {
+		return
+	}
+	p.next, p.moving, p.remaining = version, true, p.settle
+	p.moves++
+	if p.remaining == 0 {
+		p.arrive()
+	}
+}
+
+func (p *Instance) arrive() {
+	p.current, p.next, p.moving, p.drifted = p.next, "", false, false
+	p.sick = p.broken[p.current]
+	p.since = p.rt.clock()
+}
+
+// observe reports what is there, and brings what is under way one reading nearer.
+func (p *Instance) observe(name string) []entities.Object {
+	if p.moving && p.remaining == 0 {
+		p.arrive()
+	}
+	o := entities.Object{Name: name, Type: "fake", Status: entities.ObjectPending}
+	if p.current != "" {
+		o.Versions = append(o.Versions, entities.ObjectVersion{
+			Version: p.current, Active: true, Drifted: p.drifted, Replicas: 1, AvailableReplicas: 1, TargetReplicas: 1,
+		})
+		o.Events = []entities.Event{{Timestamp: p.since.UTC(), Message: p.current + " runs"}}
+	}
+	switch {
+	case p.moving:
+		p.remaining--
+		o.Versions = append(o.Versions, entities.ObjectVersion{Version: p.next, Replicas: 1, TargetReplicas: 1})
+		o.Message = "moving to " + p.next
+	case p.sick != "":
+		o.Status, o.Message = entities.ObjectFailed, p.sick
+	case p.current != "":
+		o.Status = entities.ObjectSucceeded
+	default:
+		return nil
+	}
+	return []entities.Object{o}
+}

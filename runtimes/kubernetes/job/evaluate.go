@@ -1,0 +1,118 @@
+package job
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// seen is what is known of a Job at one moment.
+type seen struct {
+	job    *batchv1.Job // nil: it is not there
+	pods   []*corev1.Pod
+	events []*corev1.Event // about the Job
+}
+
+// verdict is what is to be made of it. All empty: wait for a change.
+type verdict struct {
+	ended *corev1.Pod // its container ended
+	err   error       // there will be no result
+	again time.Time   // evaluate again then, though nothing changes
+}
+
+// patience is how long a pod may find no node: a cluster that grows by itself needs a moment.
+const patience = 30 * time.Second
+
+// evaluate decides whether a Job has ended, or will never begin.
+func evaluate(s seen, now time.Time) verdict {
+	if s.job == nil {
+		return verdict{err: failure(ReasonLost, "the Job was removed by somebody else")}
+	}
+	again := time.Time{}
+	for _, pod := range s.pods {
+		if status := statusOf(pod); status != nil && status.State.Terminated != nil {
+			return verdict{ended: pod}
+		}
+		switch at, err := stuck(pod, now); {
+		case err != nil:
+			return verdict{err: err}
+		case !at.IsZero():
+			again = at
+		}
+	}
+	if c := condition(s.job, batchv1.JobFailed); c != nil {
+		if c.Reason == batchv1.JobReasonDeadlineExceeded {
+			return verdict{err: failure(ReasonTimeout, "the Job's own deadline passed: %s", c.Message)}
+		}
+		return verdict{err: failure(ReasonLost, "the Job failed and no pod of it is left: %s: %s", c.Reason, c.Message)}
+	}
+	if condition(s.job, batchv1.JobComplete) != nil {
+		return verdict{err: failure(ReasonLost, "the Job has ended, but its pod was removed by somebody else")}
+	}
+	if len(s.pods) == 0 {
+		for _, e := range s.events {
+			if e.Reason == "FailedCreate" {
+				return verdict{err: failure(ReasonRefused, "no pod is admitted: %s", e.Message)}
+			}
+		}
+	}
+	return verdict{again: again}
+}
+
+// stuck says why a pod will not run, or when it is to be asked about again.
+func stuck(pod *corev1.Pod, now time.Time) (again time.Time, err error) {
+	if pod.Status.Phase == corev1.PodFailed {
+		return again, failure(ReasonLost, "pod %s failed: %s", pod.Name, said(pod.Status.Reason, pod.Status.Message))
+	}
+	if status := statusOf(pod); status != nil && status.State.Waiting != nil {
+		w := status.State.Waiting
+		image := pod.Spec.Containers[0].Image
+		switch w.Reason {
+		case "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable", "ImageInspectError":
+			return again, failure(ReasonImage, "image %s cannot be pulled: %s", image, said(w.Reason, w.Message))
+		case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
+			return again, failure(ReasonStart, "pod %s cannot be started: %s", pod.Name, said(w.Reason, w.Message))
+		}
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
+			if over := c.LastTransitionTime.Add(patience); now.Before(over) {
+				return over, nil
+			}
+			return again, failure(ReasonUnschedulable, "no node takes pod %s for %s: %s", pod.Name, patience, c.Message)
+		}
+	}
+	return again, nil
+}
+
+func statusOf(pod *corev1.Pod) *corev1.ContainerStatus {
+	i := slices.IndexFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == container })
+	if i < 0 {
+		return nil
+	}
+	return &pod.Status.ContainerStatuses[i]
+}
+
+func condition(job *batchv1.Job, kind batchv1.JobConditionType) *batchv1.JobCondition {
+	for i, c := range job.Status.Conditions {
+		if c.Type == kind && c.Status == corev1.ConditionTrue {
+			return &job.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// said joins a reason and a message, which often begin alike.
+func said(reason, message string) string {
+	switch {
+	case message == "":
+		return reason
+	case reason == "" || strings.HasPrefix(message, reason):
+		return message
+	}
+	return fmt.Sprintf("%s: %s", reason, message)
+}

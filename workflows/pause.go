@@ -1,0 +1,114 @@
+package workflows
+
+import (
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/state"
+	"github.com/converge-engine/converge/entities/verb"
+)
+
+// pauseState is what an application and a runtime remember of their pause (A16).
+type pauseState struct {
+	Pause *state.Pause `json:"pause,omitempty"`
+	// Announcing: services are still to be notified that it began or ended.
+	Announcing bool `json:"announcing,omitempty"`
+}
+
+// shown is the pause as clients see it.
+func (p *pauseState) shown() *protocol.PauseStatus {
+	if p.Pause == nil {
+		return nil
+	}
+	out := protocol.PauseStatus(*p.Pause)
+	return &out
+}
+
+// pauses holds the services of an application or a runtime, and announces that to them, by one activity at a
+// time. A change that comes meanwhile waits until that one was stopped: announced in the wrong order, services would
+// stay paused.
+type pauses struct {
+	*shell
+	of      *pauseState
+	scope   string
+	request func() protocol.AnnouncePause // to whom
+	hint    string                        // what else may be paused
+	running bool
+	present *state.Pause // that is being announced
+	stop    workflow.CancelFunc
+}
+
+// pause is what the verb of that name does, to all at once.
+func (p *pauses) pause(r verb.Request, who entities.Who) (state.Effect, error) {
+	if old := p.of.Pause; old != nil {
+		return nil, fmt.Errorf("%s is paused already, by %s", p.name, old.By)
+	}
+	return func() string {
+		p.of.Pause, p.of.Announcing = &state.Pause{Scope: p.scope, By: who.Name, Reason: r.Reason, At: p.now()}, true
+		p.note(entities.EventPause, &who, p.name+" paused", r.Reason)
+		return p.name + " is paused; an apply in flight is left to finish"
+	}, nil
+}
+
+// resume ends the pause.
+func (p *pauses) resume(r verb.Request, who entities.Who) (state.Effect, error) {
+	if p.of.Pause == nil {
+		return nil, fmt.Errorf("%s is not paused%s", p.name, p.hint)
+	}
+	return func() string {
+		p.of.Pause, p.of.Announcing = nil, true
+		p.note(entities.EventPause, &who, p.name+" resumed", r.Reason)
+		return p.name + " goes on"
+	}, nil
+}
+
+// announcement is the kind of trouble that a pause cannot be announced.
+const announcement = "announcement"
+
+// announce starts announcing the pause or its end, unless that is under way. A run that ends stops it: the next one
+// begins it anew.
+func (p *pauses) announce() {
+	switch {
+	case p.running && (p.ending() || p.present != p.of.Pause):
+		p.stop()
+		return
+	case p.running || p.ending() || !p.of.Announcing:
+		return
+	}
+	r := p.request()
+	r.Scope, r.Pause = p.scope, p.of.shown()
+	what := "announce the pause of "
+	if r.Pause == nil {
+		what = "announce the end of the pause of "
+	}
+	ctx, stop := workflow.WithCancel(p.ctx)
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: time.Hour, HeartbeatTimeout: margin, WaitForCancellation: true,
+		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
+		Summary:     what + p.name,
+	})
+	p.running, p.present, p.stop = true, p.of.Pause, stop
+	future := workflow.ExecuteActivity(ctx, protocol.ActivityPause, r)
+	p.await(func(ctx workflow.Context) {
+		err := future.Get(ctx, nil)
+		p.running = false
+		switch {
+		case temporal.IsCanceledError(err):
+		case err != nil: // its worker went away for over an hour: begin again
+			p.trouble(announcement, "services are not notified of a pause yet: "+rootCause(err))
+		case p.present == p.of.Pause:
+			p.of.Announcing = false
+			p.clear(announcement)
+		}
+	})
+}
+
+// since is a pause in words, for the Temporal UI.
+func (p *pauseState) since() string {
+	return fmt.Sprintf("**paused by %s** since %s%s", p.Pause.By, p.Pause.At.UTC().Format(time.DateTime), because(p.Pause.Reason))
+}

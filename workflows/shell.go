@@ -1,0 +1,309 @@
+package workflows
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/state"
+	"github.com/converge-engine/converge/entities/verb"
+)
+
+// entity is what the shell asks of the workflow that it serves.
+type entity interface {
+	// known tells whether there is anything yet that verbs could be judged by.
+	known() bool
+	// judge says what a verb would do, or why it may not be done now. Nothing has changed yet.
+	judge(row *verb.Row, r verb.Request, who entities.Who) (state.Effect, error)
+	// checkNames refuses a request that names what does not exist: all that is judged before a token is looked at.
+	checkNames(r verb.Request) error
+	// rules are how callers prove who they are, and what they may do. Not ruled: verbs are free to all.
+	rules() (identity *entities.Identity, grants []entities.Grant, ruled bool)
+	// channels are those that a request concerns, which grants are asked for; none: the whole.
+	channels(row *verb.Row, r verb.Request) ([]string, error)
+	// flushAt is how many audit lines wait before they are written to the store; 0: they are kept in state.
+	flushAt() int
+	// turn does what follows from state.
+	turn()
+	// over tells whether the workflow has nothing to live for any more, when it is at rest.
+	over() bool
+	// next is the workflow type and the input of the next run, which carries the state.
+	next(protocol.Carried) (workflowType string, input any)
+}
+
+// plain is an entity that verbs concern as a whole, and that never ends.
+type plain struct{}
+
+func (plain) known() bool                                        { return true }
+func (plain) over() bool                                         { return false }
+func (plain) checkNames(verb.Request) error                      { return nil }
+func (plain) channels(*verb.Row, verb.Request) ([]string, error) { return nil, nil }
+
+// shell is what the workflows that live for ever have in common: what comes to them is kept in an inbox and
+// carried out in order, once per request id, by those who may; what waits for somebody outside who does not answer
+// is tried again; what is refused shows; audit lines reach the store; and the state goes from run to run.
+//
+// Invariant: everything that was accepted is in state before the loop waits again, and state is all that the next
+// run gets. So a verb that was answered, and a signal that was received, survive continue-as-new, a worker's death
+// and a server's restart. No run ends with anything in flight that the next one could not start again.
+type shell struct {
+	ctx  workflow.Context
+	of   entity
+	name string // for people: "shop/web"
+	// application and service own the audit lines.
+	application, service string
+	whole                any         // its state; desk is a part
+	version              int         // of the state's form
+	desk                 *state.Desk // what it remembers of those who talk to it
+	verbs                []verb.Row
+	messages             map[string]message   // by name: from other workflows, or written by the workflow itself
+	answers              map[string]answering // verbs that answer more than a line
+	lock                 workflow.Mutex
+	restored             bool // state is what the last run left
+	begun                bool // the first turn is over
+	woken                bool // something happened since the last turn
+	answered             bool // an update was answered in this run
+	postponed            bool // the end of this run was postponed for it
+	storing              bool // audit lines are on their way to the store
+	busy                 int  // what is in flight that no run may end with
+	timer                timer
+	outages              outages
+}
+
+// message is what other workflows say, and what a workflow writes into its own inbox.
+type message struct {
+	take  func(json.RawMessage) error
+	needs outside
+	own   bool // no signal
+}
+
+// answering carries out a verb that has an answer of its own, under the lock.
+type answering func(workflow.Context, verb.Request, entities.Who) (any, error)
+
+// live is the life of an entity, from run to run.
+func (s *shell) live(in protocol.Carried) error {
+	s.lock = workflow.NewMutex(s.ctx)
+	// Handlers first: an update that comes while spilled state is being fetched would find none.
+	if err := s.listen(); err != nil {
+		return err
+	}
+	if err := s.restore(in); err != nil {
+		return err
+	}
+	for {
+		s.collect()
+		s.woken = false
+		s.receive()
+		s.of.turn()
+		s.keepTrail()
+		s.begun = true
+		if s.woken {
+			continue
+		}
+		if s.atRest() && len(s.desk.Audit) == 0 && s.of.over() {
+			return nil
+		}
+		if s.ending() && s.atRest() {
+			if err := s.endRun(); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := workflow.Await(s.ctx, s.hasNews); err != nil {
+			return err
+		}
+	}
+}
+
+// hasNews wakes the loop. Signals of a name that nobody listens to are news too: they are refused
+// visibly instead of being lost.
+func (s *shell) hasNews() bool {
+	return s.woken || len(workflow.GetUnhandledSignalNames(s.ctx)) > 0
+}
+
+// ending: the server wants this run to continue as new; nothing new is started any more.
+func (s *shell) ending() bool { return workflow.GetInfo(s.ctx).GetContinueAsNewSuggested() }
+
+// atRest: nothing is in flight that the next run could not start again.
+func (s *shell) atRest() bool {
+	return s.busy == 0 && !s.lock.IsLocked() && workflow.AllHandlersFinished(s.ctx)
+}
+
+// await runs a coroutine that takes in the result of something in flight, which no run ends with.
+func (s *shell) await(take func(workflow.Context)) {
+	s.busy++
+	workflow.Go(s.ctx, func(ctx workflow.Context) {
+		take(ctx)
+		s.busy--
+		s.woken = true
+	})
+}
+
+func (s *shell) now() time.Time { return workflow.Now(s.ctx) }
+
+// collect takes the signals that have come into state, in the order in which they came. Those of a
+// name that no verb answers to are refused visibly instead of being lost.
+func (s *shell) collect() {
+	noted, rest := arrived(s.ctx)
+	for _, name := range noted {
+		s.take(name)
+	}
+	for _, name := range rest {
+		for s.take(name) {
+		}
+	}
+}
+
+// take receives one signal, if there is one of that name.
+func (s *shell) take(name string) bool {
+	var raw json.RawMessage
+	if !workflow.GetSignalChannel(s.ctx, name).ReceiveAsync(&raw) {
+		return false
+	}
+	m, known := s.messages[name]
+	if verb.Find(s.verbs, name) == nil && (!known || m.own) {
+		s.refuse(name, raw, "no such verb; expected one of "+strings.Join(verb.Names(s.verbs), ", "), s.now())
+	} else if err := verb.CheckRaw(name, raw); err != nil {
+		s.refuse(name, raw, err.Error(), s.now())
+	} else {
+		s.write(name, raw)
+	}
+	return true
+}
+
+// write puts a message into the inbox.
+func (s *shell) write(name string, raw json.RawMessage) {
+	s.desk.Inbox = append(s.desk.Inbox, state.Message{Verb: name, Payload: raw, At: s.now()})
+	s.woken = true
+}
+
+// waits tells whether a message of that name waits in the inbox.
+func (s *shell) waits(name string) bool {
+	return slices.ContainsFunc(s.desk.Inbox, func(m state.Message) bool { return m.Verb == name })
+}
+
+// receive carries out the inbox in order. What needs something outside that does not answer stays
+// at its place and is tried again; everything else goes on (a dead store must not hold up a pause).
+func (s *shell) receive() {
+	s.outages.pass(s.now())
+	if len(s.desk.Inbox) == 0 {
+		return
+	}
+	if err := s.lock.Lock(s.ctx); err != nil {
+		return
+	}
+	defer s.lock.Unlock()
+	var awaited [outsides]bool
+	stay := 0 // messages at the front that wait for something outside
+	for stay < len(s.desk.Inbox) {
+		of := s.needed(s.desk.Inbox[stay])
+		if !s.outages.open(of) {
+			err := s.receiveOne(stay)
+			if !isOutage(err) {
+				// Meanwhile messages may have been added, at the end only.
+				s.desk.Inbox = append(s.desk.Inbox[:stay:stay], s.desk.Inbox[stay+1:]...)
+				continue
+			}
+			of = outageOf(err)
+			s.backOff(of, err)
+		}
+		awaited[of] = true
+		stay++
+	}
+	for _, of := range [...]outside{theStore, theIssuer, theRuntimes} {
+		if !awaited[of] {
+			s.outages[of] = outage{}
+		}
+	}
+}
+
+// needed is what a message needs that did not answer the last time it was asked; nobody: nothing.
+func (s *shell) needed(m state.Message) outside {
+	of := s.messages[m.Verb].needs
+	row := verb.Find(s.verbs, m.Verb)
+	if row != nil && row.Store {
+		of = theStore
+	}
+	if s.outages.open(of) {
+		return of
+	}
+	if row != nil && s.outages.open(theIssuer) && s.guarded(row) && hasToken(m.Payload) {
+		return theIssuer
+	}
+	return nobody
+}
+
+// receiveOne carries out one message; what is refused is kept for `status`, and is done with.
+func (s *shell) receiveOne(n int) error {
+	m := s.desk.Inbox[n]
+	var err error
+	if known, ok := s.messages[m.Verb]; ok {
+		err = known.take(m.Payload)
+	} else {
+		err = s.signalled(n)
+	}
+	if err != nil && !isOutage(err) {
+		s.refuse(m.Verb, s.desk.Inbox[n].Payload, errorText(err), m.At)
+	}
+	return err
+}
+
+// refuse keeps a signal that changed nothing for `status`, in so many bytes and no more.
+func (s *shell) refuse(name string, raw json.RawMessage, why string, at time.Time) {
+	var act protocol.Act
+	_ = json.Unmarshal(raw, &act) // who it is from, as far as that can be told
+	s.desk.Refuse(verb.Clip(name, verb.MaxName), verb.Clip(act.By, verb.MaxName), clip(why), at)
+	s.woken = true
+}
+
+// timer is the one timer of a run: made again only when something is due earlier.
+type timer struct {
+	at     time.Time
+	cancel workflow.CancelFunc
+}
+
+// wakeAt arranges that the loop wakes at a time, or when somebody who did not answer is asked again; zero is never.
+func (s *shell) wakeAt(at time.Time, why func(time.Time) string) {
+	at = earliest(at, s.outages.next())
+	if !s.timer.at.IsZero() && !at.IsZero() && !at.Before(s.timer.at) {
+		return // it fires early, and then the loop decides again
+	}
+	if !s.timer.at.IsZero() {
+		s.timer.cancel()
+		s.timer = timer{}
+	}
+	if at.IsZero() || s.ending() && s.atRest() {
+		return
+	}
+	ctx, cancel := workflow.WithCancel(s.ctx)
+	s.timer = timer{at: at, cancel: cancel}
+	due := max(at.Sub(workflow.Now(ctx)), time.Millisecond)
+	future := workflow.NewTimerWithOptions(ctx, due, workflow.TimerOptions{Summary: why(at)})
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		if future.Get(ctx, nil) == nil && s.timer.at.Equal(at) {
+			s.timer = timer{}
+			s.woken = true
+		}
+	})
+}
+
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+const (
+	maxText    = 500 // bytes of what is kept of why something was refused or failed
+	maxSummary = 120 // bytes of a line for the Temporal UI
+)
+
+func clip(text string) string { return verb.Clip(text, maxText) }
+
+func summary(text string) string { return verb.Clip(text, maxSummary) }

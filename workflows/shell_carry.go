@@ -1,0 +1,143 @@
+package workflows
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// endRun continues as new, if it can be helped not in the workflow task that answers an update: a
+// signal that comes just then makes the server throw that task away, and the answer with it. It
+// waits once only, or a stream of updates would keep the run from ever ending.
+func (s *shell) endRun() error {
+	if s.answered && !s.postponed {
+		s.postponed = true
+		return workflow.Sleep(s.ctx, time.Millisecond)
+	}
+	return s.continueAsNew()
+}
+
+// continueAsNew hands the state to the next run, signals that have arrived meanwhile included. It
+// returns nil when this run has to go on for now: the store does not take the state, without which
+// the workflow would be lost, or an update came while it did.
+func (s *shell) continueAsNew() error {
+	s.collect()
+	s.storeTrail()      // what it does not take now is carried along
+	s.reached(theStore) // else the next run would begin with a trouble that is over; one that is not comes back
+	carried, err := s.packAll()
+	if isStoreError(err) {
+		s.trouble(silences[theStore].trouble, errorText(err))
+		return workflow.Sleep(s.ctx, margin)
+	}
+	if err != nil || !s.atRest() {
+		return err
+	}
+	workflowType, in := s.of.next(carried)
+	return workflow.NewContinueAsNewError(s.ctx, workflowType, in)
+}
+
+// packAll packs until nothing has come while packing, which may wait for the store. Updates wait for
+// the lock, so that none changes what was packed.
+func (s *shell) packAll() (protocol.Carried, error) {
+	if err := s.lock.Lock(s.ctx); err != nil {
+		return protocol.Carried{}, err
+	}
+	defer s.lock.Unlock()
+	for {
+		s.woken = false
+		carried, err := s.pack()
+		s.collect()
+		if err != nil || !s.woken {
+			return carried, err
+		}
+	}
+}
+
+// packedLimit is the size in bytes of packed state up to which it is carried from run to run; beyond
+// that it goes to the store, so that no payload passes 64 KiB (base64 in JSON adds a third).
+const packedLimit = 44 << 10
+
+// pack makes what the next run begins with from state.
+func (s *shell) pack() (protocol.Carried, error) {
+	out := protocol.Carried{StateVersion: s.version}
+	plain, err := json.Marshal(s.whole)
+	if err == nil && len(plain) <= protocol.PlainLimit {
+		out.State = plain
+		return out, nil
+	}
+	var packed protocol.Packed
+	if err == nil {
+		packed, err = protocol.Pack(json.RawMessage(plain))
+	}
+	if err != nil {
+		return out, fmt.Errorf("state of %s: %w", s.name, err)
+	}
+	if len(packed) <= packedLimit {
+		out.Packed = packed
+		return out, nil
+	}
+	return out, s.fromStore(s.ctx, protocol.ActivitySpill, protocol.SpillRequest{Packed: packed}, &out.Spilled)
+}
+
+// restore takes over the state that the last run packed; a first run begins with none.
+//
+// State whose form is newer than this worker knows, or that it cannot read, is left alone: the workflow task
+// fails, not the workflow, and is tried again until a worker takes it that can. Nothing is lost meanwhile.
+func (s *shell) restore(in protocol.Carried) error {
+	if in.StateVersion > s.version {
+		panic(fmt.Sprintf("state version %d of %s is newer than this worker knows (%d): upgrade the worker", in.StateVersion, s.name, s.version))
+	}
+	packed, err := in.Packed, error(nil)
+	if in.Spilled != "" {
+		if packed, err = s.fetchSpilled(in.Spilled); err != nil {
+			return err
+		}
+	}
+	switch {
+	case packed != nil:
+		err = packed.Unpack(s.whole)
+	case in.State != nil:
+		err = json.Unmarshal(in.State, s.whole)
+	}
+	if err != nil {
+		panic(fmt.Sprintf("carried state of %s: %s", s.name, err))
+	}
+	s.restored = true
+	return nil
+}
+
+// partsAtOnce is how many parts of spilled state one workflow task reads: what it writes into history
+// must stay far below what the server accepts at once (4 MiB).
+const partsAtOnce = 16
+
+// fetchSpilled waits for the store as long as it takes: without its state a workflow cannot go on,
+// and giving up would lose it.
+func (s *shell) fetchSpilled(digest string) (protocol.Packed, error) {
+	var packed protocol.Packed
+	for part := 1; ; part++ {
+		if part%partsAtOnce == 0 {
+			if err := workflow.Sleep(s.ctx, time.Millisecond); err != nil { // ends the task
+				return nil, err
+			}
+		}
+		var answer protocol.RestoreAnswer
+		err := s.fromStore(s.ctx, protocol.ActivityRestore, protocol.RestoreRequest{Digest: digest, Offset: len(packed)}, &answer)
+		if isStoreError(err) {
+			if err := workflow.Sleep(s.ctx, margin); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		packed = append(packed, answer.Part...)
+		if len(packed) >= answer.Total {
+			return packed, nil
+		}
+	}
+}

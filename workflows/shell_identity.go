@@ -1,0 +1,119 @@
+package workflows
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/verb"
+)
+
+// errNoIdentity: a token that nobody could verify must not look like a proof.
+var errNoIdentity = errors.New("this application declares no identity: nothing says who issues its tokens; ask without one, or declare `identity`")
+
+// guarded: it takes a grant, or proof, to use a verb here. Elsewhere a token is not looked at.
+func (s *shell) guarded(row *verb.Row) bool {
+	_, _, ruled := s.of.rules()
+	return ruled && row.Guard != verb.Open
+}
+
+// checkProof judges without I/O whether a request carries the proof that it needs, and no other.
+func (s *shell) checkProof(row *verb.Row, r verb.Request, proven bool) error {
+	identity, _, _ := s.of.rules()
+	switch guarded := s.guarded(row); {
+	case !guarded && r.Token != "" && r.By == "":
+		return errors.New(`"by" is missing; expected who asks`)
+	case !guarded:
+	case r.Token != "" && identity == nil:
+		return errNoIdentity
+	case r.Token == "" && !proven && identity.Demands(row.Name):
+		return fmt.Errorf(`%s needs proof of who asks: "token" is missing; expected an ID token of %s for %s`, row.Name, identity.Issuer, identity.Audience)
+	}
+	return nil
+}
+
+// identify tells who asks: proven by a token, or as stated. It takes no lock, so that an issuer
+// that does not answer holds nobody else up.
+func (s *shell) identify(ctx workflow.Context, row *verb.Row, r verb.Request) (entities.Who, error) {
+	if err := s.checkProof(row, r, false); err != nil {
+		return entities.Who{}, refused(err)
+	}
+	if r.Token == "" || !s.guarded(row) {
+		return entities.Who{Name: r.By}, nil
+	}
+	identity, _, _ := s.of.rules()
+	var answer protocol.VerifyAnswer
+	err := localCall{
+		name: protocol.ActivityVerify, request: protocol.VerifyRequest{Identity: *identity, Token: r.Token}, patient: 6 * time.Second, of: theIssuer,
+	}.do(ctx, &answer)
+	if err != nil {
+		return entities.Who{}, err
+	}
+	s.reached(theIssuer)
+	who := answer.Who
+	if who.Name == "" {
+		return entities.Who{}, refused(errors.New("the token names nobody"))
+	}
+	who.Proven = true
+	return who, nil
+}
+
+// authorize judges again, under the lock, whether this caller may do that: the rules may have
+// changed since it asked.
+func (s *shell) authorize(row *verb.Row, r verb.Request, who entities.Who) error {
+	if !s.guarded(row) || !s.of.known() {
+		return nil // no verb does anything yet
+	}
+	if err := s.checkProof(row, verb.Request{}, who.Proven); err != nil {
+		return err
+	}
+	channels, err := s.of.channels(row, r)
+	if err != nil {
+		return err
+	}
+	_, grants, _ := s.of.rules()
+	return entities.Authorize(grants, row.Name, channels, who)
+}
+
+// replaced says that a token proved somebody else than was stated.
+func replaced(r verb.Request, who entities.Who) string {
+	if !who.Proven || r.By == "" || r.By == who.Name {
+		return ""
+	}
+	return fmt.Sprintf("asked by %s, as the token proves, not by %q", who.Name, verb.Clip(r.By, 60))
+}
+
+func hasToken(raw json.RawMessage) bool {
+	var act protocol.Act
+	return json.Unmarshal(raw, &act) == nil && act.Token != ""
+}
+
+// withoutToken is the payload once its token was verified; who it proved stands in for a name that
+// was not stated.
+func withoutToken(raw json.RawMessage, name string) json.RawMessage {
+	fields := map[string]json.RawMessage{}
+	if json.Unmarshal(raw, &fields) != nil {
+		return json.RawMessage(`{}`)
+	}
+	var act protocol.Act
+	_ = json.Unmarshal(raw, &act) // it was decoded before
+	for _, field := range entities.SortedKeys(fields) {
+		if strings.EqualFold(field, "token") || act.By == "" && strings.EqualFold(field, "by") {
+			delete(fields, field) // as the decoder matches them, whatever their case
+		}
+	}
+	if by, err := json.Marshal(name); err == nil && act.By == "" {
+		fields["by"] = by
+	}
+	out, err := json.Marshal(fields)
+	if err != nil {
+		return json.RawMessage(`{}`)
+	}
+	return out
+}

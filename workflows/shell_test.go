@@ -1,0 +1,182 @@
+package workflows
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+// begins replays the first workflow task of a run, as a worker does; an error is a task that failed.
+func begins(t *testing.T, workflowType string, input any) error {
+	t.Helper()
+	replayer := worker.NewWorkflowReplayer()
+	for name, w := range map[string]any{
+		protocol.ServiceWorkflow: Service, protocol.ApplicationWorkflow: Application, protocol.RuntimeWorkflow: Runtime,
+	} {
+		replayer.RegisterWorkflowWithOptions(w, workflow.RegisterOptions{Name: name})
+	}
+	payloads, err := converter.GetDefaultDataConverter().ToPayloads(input)
+	require.NoError(t, err)
+	return replayer.ReplayWorkflowHistory(nil, &historypb.History{Events: []*historypb.HistoryEvent{
+		{
+			EventId: 1, EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED,
+			Attributes: &historypb.HistoryEvent_WorkflowExecutionStartedEventAttributes{
+				WorkflowExecutionStartedEventAttributes: &historypb.WorkflowExecutionStartedEventAttributes{
+					WorkflowType: &commonpb.WorkflowType{Name: workflowType}, TaskQueue: &taskqueuepb.TaskQueue{Name: protocol.TaskQueue},
+					Input: payloads, WorkflowTaskTimeout: durationpb.New(10 * time.Second),
+				},
+			},
+		},
+		{
+			EventId: 2, EventType: enumspb.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED,
+			Attributes: &historypb.HistoryEvent_WorkflowTaskScheduledEventAttributes{
+				WorkflowTaskScheduledEventAttributes: &historypb.WorkflowTaskScheduledEventAttributes{},
+			},
+		},
+		{
+			EventId: 3, EventType: enumspb.EVENT_TYPE_WORKFLOW_TASK_STARTED,
+			Attributes: &historypb.HistoryEvent_WorkflowTaskStartedEventAttributes{
+				WorkflowTaskStartedEventAttributes: &historypb.WorkflowTaskStartedEventAttributes{ScheduledEventId: 2},
+			},
+		},
+		{
+			EventId: 4, EventType: enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED,
+			Attributes: &historypb.HistoryEvent_WorkflowTaskCompletedEventAttributes{
+				WorkflowTaskCompletedEventAttributes: &historypb.WorkflowTaskCompletedEventAttributes{ScheduledEventId: 2, StartedEventId: 3},
+			},
+		},
+	}})
+}
+
+// A worker that does not know the form of a state leaves the workflow alone: the workflow task fails, to be tried
+// again by another one, and says what to do; the workflow goes on existing. One that knows it takes the same state.
+func TestNewerStateIsLeftAlone(t *testing.T) {
+	service := func(c protocol.Carried) any {
+		return protocol.ServiceInput{Application: "shop", Service: "web", Runs: 7, Carried: c}
+	}
+	application := func(c protocol.Carried) any { return protocol.ApplicationInput{Application: "shop", Carried: c} }
+	runtime := func(c protocol.Carried) any { return protocol.RuntimeInput{Runtime: "edge", Carried: c} }
+	packed, err := protocol.Pack(state.New("shop", "web"))
+	require.NoError(t, err)
+	for _, tt := range []struct {
+		name, workflow string
+		input          func(protocol.Carried) any
+		carried        protocol.Carried
+		known          int
+		want           string
+	}{
+		{"plain", protocol.ServiceWorkflow, service, protocol.Carried{State: json.RawMessage(`{}`)}, state.Version, "state version 2 of shop/web is newer than this worker knows (1): upgrade the worker"},
+		{"packed", protocol.ServiceWorkflow, service, protocol.Carried{Packed: packed}, state.Version, "state version 2 of shop/web is newer than this worker knows (1): upgrade the worker"},
+		{"spilled", protocol.ServiceWorkflow, service, protocol.Carried{Spilled: "digest"}, state.Version, "state version 2 of shop/web is newer than this worker knows (1): upgrade the worker"},
+		{"application", protocol.ApplicationWorkflow, application, protocol.Carried{State: json.RawMessage(`{}`)}, applicationVersion, "state version 2 of shop is newer than this worker knows (1): upgrade the worker"},
+		{"runtime", protocol.RuntimeWorkflow, runtime, protocol.Carried{State: json.RawMessage(`{}`)}, runtimeVersion, "state version 2 of runtime edge is newer than this worker knows (1): upgrade the worker"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.carried.StateVersion = tt.known + 1
+			err := begins(t, tt.workflow, tt.input(tt.carried))
+			require.EqualError(t, err, tt.want, "of the task, not of the workflow: that would be a command that history does not have")
+			tt.carried.StateVersion = tt.known
+			require.NotContains(t, fmt.Sprint(begins(t, tt.workflow, tt.input(tt.carried))), "newer")
+		})
+	}
+}
+
+// State that cannot be read fails the workflow task, too: failing the workflow would lose it.
+func TestUnreadableStateIsLeftAlone(t *testing.T) {
+	err := begins(t, protocol.ServiceWorkflow, protocol.ServiceInput{
+		Application: "shop", Service: "web", Carried: protocol.Carried{StateVersion: state.Version, State: json.RawMessage(`{"releases":7}`)},
+	})
+	require.ErrorContains(t, err, "carried state of shop/web: json: cannot unmarshal number")
+	require.NotContains(t, err.Error(), "TMPRL1100", "no command, not even that the workflow failed")
+}
+
+// State of any size reaches the next run whole: as it is, packed, or by way of the store, which may be away for a
+// while at both ends. Nothing that comes meanwhile is lost.
+func TestStateOfAnySizeReachesTheNextRun(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		bytes int
+		in    func(protocol.Carried) bool
+	}{
+		{"plain", 10, func(c protocol.Carried) bool { return c.State != nil }},
+		{"packed", 20 << 10, func(c protocol.Carried) bool { return c.Packed != nil }},
+		{"spilled", 100 << 10, func(c protocol.Carried) bool { return c.Spilled != "" }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newPlay(t)
+			var stored protocol.Packed
+			fails := 2
+			p.keepsState(&stored, &fails)
+			p.spec.Description = noise(tt.bytes)
+			p.publishes(0)
+			p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+			next := p.acts(first, minute)
+			require.True(t, tt.in(next.Carried))
+			require.Equal(t, state.Version, next.StateVersion)
+			require.Equal(t, int64(1), next.Runs)
+
+			before := p
+			p = newPlay(t)
+			p.follows(before)
+			fails = 2
+			p.keepsState(&stored, &fails)
+			p.spec.Description = before.spec.Description
+			update := p.asksFor(0, protocol.Pause, `{"channel":"prod","by":"bob"}`)
+			p.sends(0, protocol.Pause, `{"channel":"staging","by":"bob"}`)
+			p.sees(minute+30*second, func(s protocol.Status) {
+				require.Equal(t, "staging PAUSED v1, prod PAUSED v1", statusOf(s))
+				require.Len(t, s.Description, tt.bytes)
+			})
+			next = p.acts(next, minute)
+			require.NoError(t, update.err)
+			require.Equal(t, int64(2), next.Runs)
+		})
+	}
+}
+
+// keepsState is a store that takes spilled state, once it has failed a few times.
+func (p *play) keepsState(stored *protocol.Packed, fails *int) {
+	failing := func() error {
+		if *fails > 0 {
+			*fails--
+			return errors.New("the disk is full")
+		}
+		return nil
+	}
+	p.env.RegisterActivityWithOptions(func(_ context.Context, r protocol.SpillRequest) (string, error) {
+		*stored = r.Packed
+		return "digest", failing()
+	}, activity.RegisterOptions{Name: protocol.ActivitySpill})
+	p.env.RegisterActivityWithOptions(func(_ context.Context, r protocol.RestoreRequest) (protocol.RestoreAnswer, error) {
+		part := (*stored)[r.Offset:min(len(*stored), r.Offset+48<<10)]
+		return protocol.RestoreAnswer{Part: part, Total: len(*stored)}, failing()
+	}, activity.RegisterOptions{Name: protocol.ActivityRestore})
+}
+
+// noise is text that does not shrink much.
+func noise(n int) string {
+	var b strings.Builder
+	for b.Len() < n {
+		b.WriteString(entities.DigestOf(b.Len()))
+	}
+	return b.String()[:n]
+}

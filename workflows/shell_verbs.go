@@ -1,0 +1,200 @@
+package workflows
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/verb"
+)
+
+// listen registers handlers of updates, which answer at once. Signals have none: the loop collects
+// them. A coroutine to receive each name would be simpler, but costs every idle workflow a stack.
+func (s *shell) listen() error {
+	for n := range s.verbs {
+		row := &s.verbs[n]
+		options := workflow.UpdateHandlerOptions{
+			Validator: func(ctx workflow.Context, raw json.RawMessage) error {
+				return refused(s.validate(ctx, row, raw))
+			},
+			Description: row.Description + " (the signal of the same name takes the same JSON)",
+		}
+		handler := func(ctx workflow.Context, raw json.RawMessage) (json.RawMessage, error) {
+			return s.update(ctx, row, raw)
+		}
+		if err := workflow.SetUpdateHandlerWithOptions(s.ctx, row.Name, handler, options); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// validate judges an update without I/O, so that one that is refused writes nothing. A request id
+// that was answered before always passes.
+func (s *shell) validate(ctx workflow.Context, row *verb.Row, raw json.RawMessage) error {
+	r, err := row.Decode(raw)
+	if err != nil {
+		return err
+	}
+	if _, done := s.desk.Answered(row.Name, r.RequestID); done || !s.restored || !s.of.known() {
+		return nil
+	}
+	if err := s.checkProof(row, r, false); err != nil {
+		return err
+	}
+	stated := entities.Who{Name: r.By}
+	switch {
+	case row.Store:
+		_, err = s.of.judge(row, r, stated)
+	case s.behind(ctx): // what comes before it may make it right: it is judged when its turn comes
+	case r.Token != "" && s.guarded(row):
+		err = s.of.checkNames(r)
+	default:
+		if err = s.authorize(row, r, stated); err == nil {
+			_, err = s.of.judge(row, r, stated) // the effect is let go
+		}
+	}
+	return err
+}
+
+// behind: something that came earlier is not carried out yet.
+func (s *shell) behind(ctx workflow.Context) bool {
+	return len(s.desk.Inbox) > 0 || s.lock.IsLocked() || len(workflow.GetUnhandledSignalNames(ctx)) > 0
+}
+
+// ready: there is something to judge verbs by, or nothing of that is under way. An update may reach
+// a new service together with the publication that started it.
+func (s *shell) ready() bool {
+	return s.restored && s.of.known() || s.begun && !s.waits(protocol.Publish)
+}
+
+// update carries out one update: validated before it was accepted, then again under the lock,
+// because other verbs may have come between.
+func (s *shell) update(ctx workflow.Context, row *verb.Row, raw json.RawMessage) (json.RawMessage, error) {
+	if err := workflow.Await(ctx, s.ready); err != nil {
+		return nil, err
+	}
+	defer func() { s.woken, s.answered = true, true }()
+	r, err := row.Decode(raw)
+	if err != nil {
+		return nil, refused(err)
+	}
+	if before, done := s.desk.Answered(row.Name, r.RequestID); done {
+		return repeated(row, before), nil
+	}
+	who, err := s.identify(ctx, row, r)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.lock.Lock(ctx); err != nil {
+		return nil, err
+	}
+	defer s.lock.Unlock()
+	return s.perform(ctx, row, r, who)
+}
+
+// signalled carries out a verb that came as a signal. A token is looked at once: who it proves stays
+// with the message, the token does not, so that it may expire while the message waits for the store.
+func (s *shell) signalled(n int) error {
+	m := s.desk.Inbox[n]
+	row := verb.Find(s.verbs, m.Verb)
+	if row == nil {
+		return refused(fmt.Errorf("no such verb %q", m.Verb)) // a worker of another version took it in
+	}
+	r, err := row.Decode(m.Payload)
+	if err != nil {
+		return refused(err)
+	}
+	who := m.Who
+	if who == nil {
+		proven, err := s.identify(s.ctx, row, r)
+		if err != nil {
+			return err
+		}
+		who = &proven
+	}
+	if r.Token != "" {
+		s.desk.Inbox[n].Payload, s.desk.Inbox[n].Who = withoutToken(m.Payload, who.Name), who
+	}
+	_, err = s.perform(s.ctx, row, r, *who)
+	return err
+}
+
+// perform carries out one verb. The answer of a repeated request id is the one given then.
+func (s *shell) perform(ctx workflow.Context, row *verb.Row, r verb.Request, who entities.Who) (json.RawMessage, error) {
+	if before, done := s.desk.Answered(row.Name, r.RequestID); done {
+		return repeated(row, before), nil
+	}
+	if err := s.authorize(row, r, who); err != nil {
+		return nil, refused(err)
+	}
+	answer, err := s.answer(ctx, row, r, who)
+	if err != nil {
+		return nil, err
+	}
+	out, err := json.Marshal(answer)
+	if err != nil {
+		return nil, fmt.Errorf("answer to %s: %w", row.Name, err)
+	}
+	s.desk.Answer(row.Name, r.RequestID, out)
+	return out, nil
+}
+
+func (s *shell) answer(ctx workflow.Context, row *verb.Row, r verb.Request, who entities.Who) (any, error) {
+	if special := s.answers[row.Name]; special != nil {
+		return special(ctx, r, who)
+	}
+	effect, err := s.of.judge(row, r, who)
+	if err != nil {
+		return nil, refused(err)
+	}
+	return protocol.Answer{Message: joined(effect(), replaced(r, who))}, nil
+}
+
+// repeated is the answer once given, marked as such where the verb's answer has room for it.
+func repeated(row *verb.Row, before json.RawMessage) json.RawMessage {
+	if row.Repeat == nil {
+		return before
+	}
+	return row.Repeat(before)
+}
+
+// joined are the sentences that there are.
+func joined(message, note string) string {
+	if message == "" || note == "" {
+		return message + note
+	}
+	return message + "; " + note
+}
+
+// refused marks an error as one that a caller made; nil stays nil.
+func refused(err error) error {
+	if err == nil {
+		return nil
+	}
+	return temporal.NewNonRetryableApplicationError(err.Error(), protocol.ErrRefused, nil)
+}
+
+// errorText is the message of an error without Temporal's additions.
+func errorText(err error) string {
+	var app *temporal.ApplicationError
+	if errors.As(err, &app) {
+		return app.Message()
+	}
+	return err.Error()
+}
+
+// rootCause is what a person needs of a chain of Temporal errors: the message of what failed, whole
+// ("write … to the store: permission denied"), or else the innermost one.
+func rootCause(err error) string {
+	var app *temporal.ApplicationError
+	for !errors.As(err, &app) && errors.Unwrap(err) != nil {
+		err = errors.Unwrap(err)
+	}
+	return errorText(err)
+}
