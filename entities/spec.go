@@ -142,9 +142,9 @@ func (s *Spec) Channel(name string) (ChannelSpec, bool) {
 	if s == nil {
 		return ChannelSpec{}, false
 	}
-	for _, c := range s.Channels {
-		if c.Name == name {
-			return c, true
+	for n := range s.Channels { // by index: a channel is too large to copy for each comparison
+		if s.Channels[n].Name == name {
+			return s.Channels[n], true
 		}
 	}
 	return ChannelSpec{}, false

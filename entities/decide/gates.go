@@ -149,6 +149,9 @@ type admission struct {
 // post-deployment window.
 func (v *view) pass(r *state.Release) *admission {
 	p := &admission{view: v, release: r, clear: true}
+	if most := len(v.spec.Conditions) + len(v.spec.Checks) + len(v.spec.Extensions); most > 1 {
+		p.gates = make([]Judgement, 0, most+1)
+	}
 	entry := true
 	for _, s := range v.steps {
 		if entry && s.stage != atEntry {

@@ -28,6 +28,7 @@ func Settle(s *state.State, now time.Time, mode decide.Mode) *decide.Decision {
 		for n := range d.Channels {
 			show(s, &d.Channels[n], now)
 		}
+		forgetApprovals(s, d)
 		s.Prune()
 		return d
 	}
@@ -39,9 +40,20 @@ func show(s *state.State, c *decide.ChannelDecision, now time.Time) {
 	if c.Status == entities.StatusManualApproval {
 		announceWaiting(s, c, now)
 	}
-	s.Show(c.Channel, c.Status, c.Texts(), now)
+	if s.Channel(c.Channel).Status != c.Status {
+		s.Show(c.Channel, c.Status, c.Texts(), now)
+	}
 	s.Forget(c.Channel, c.Wanted)
-	s.ForgetApprovals(c.Channel, func(id entities.InstanceID) bool { return degraded(c, id) })
+}
+
+// forgetApprovals drops the approvals of applies that will not come any more.
+func forgetApprovals(s *state.State, d *decide.Decision) {
+	if s.Spec == nil {
+		return
+	}
+	for n := range s.Spec.Channels { // the decision has them in the same order
+		s.ForgetApprovals(&s.Spec.Channels[n], func(id entities.InstanceID) bool { return degraded(&d.Channels[n], id) })
+	}
 }
 
 // degraded tells whether an instance is to be repaired: of the only one that is the channel's status.

@@ -322,8 +322,7 @@ func (i *Instance) Approves(version string) bool {
 
 // ForgetApprovals drops the approvals of applies that will not come any more in a channel. Of those that are
 // degraded a repair may.
-func (s *State) ForgetApprovals(channel string, degraded func(entities.InstanceID) bool) {
-	spec, _ := s.Spec.Channel(channel)
+func (s *State) ForgetApprovals(spec *entities.ChannelSpec, degraded func(entities.InstanceID) bool) {
 	for _, inst := range spec.Instances {
 		i := s.Instances[spec.ID(inst)]
 		if i == nil || i.Approval.Given == nil || s.applyComes(i, degraded(i.ID)) {
