@@ -271,9 +271,9 @@ func TestServiceWithoutConfigurationRefusesVerbs(t *testing.T) {
 // A channel of several instances moves them all, each by an apply, a lease and a removal of its own.
 func TestServiceOfAFleet(t *testing.T) {
 	p := newPlay(t)
-	rt := p.spec.Runtimes["edge"]
-	rt.MaxApplies = 1
-	p.spec.Runtimes["lake"] = rt
+	lake := *p.spec.Runtimes["edge"]
+	lake.MaxApplies = 1
+	p.spec.Runtimes["lake"] = &lake
 	p.spec.Channels[1].Instances = []entities.InstanceSpec{
 		{Name: "eu", Runtime: "edge", Template: "t"}, {Name: "us", Runtime: "lake", Template: "t"},
 	}
