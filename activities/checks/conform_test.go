@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/activities/checks"
-	"github.com/converge-engine/converge/activities/checks/checktest"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/runtimes"
 	"github.com/converge-engine/converge/runtimes/custom"
@@ -40,7 +39,7 @@ func TestAlways_A20(t *testing.T) {
 			d.Always = &entities.AlwaysCheck{Verdict: v, Reason: reason}
 		})
 	}
-	checktest.Conform(t, checktest.Kind{Kind: entities.CheckAlways, Rows: []checktest.Row{
+	Conform(t, Kind{Kind: entities.CheckAlways, Rows: []Row{
 		{Name: "pass", Asked: row(entities.Pass, "${{ version }} is as good as ${{fullVersion}}"), Want: entities.Pass, Says: "v2 is as good as v2-i7"},
 		{Name: "wait", Asked: row(entities.Wait, ""), Want: entities.Wait, Says: "it is declared to say WAIT always"},
 		{Name: "fail", Asked: row(entities.Fail, "no"), Want: entities.Fail, Says: "no"},
@@ -57,7 +56,7 @@ func TestDeniedVersions_A20(t *testing.T) {
 			d.DeniedVersions = &entities.DeniedVersions{Versions: patterns, Reason: "it lost orders"}
 		})
 	}
-	checktest.Conform(t, checktest.Kind{Kind: entities.CheckDeniedVersions, Rows: []checktest.Row{
+	Conform(t, Kind{Kind: entities.CheckDeniedVersions, Rows: []Row{
 		{Name: "another", Asked: row("v1.*", "v3"), Want: entities.Pass, Says: "v2-i7 is not denied"},
 		{Name: "by name", Asked: row("v1", "v2"), Want: entities.Fail, Says: "v2 is denied: it lost orders"},
 		{Name: "by full name", Asked: row("v2-i7"), Want: entities.Fail, Says: "v2-i7 is denied: it lost orders"},
@@ -72,7 +71,7 @@ func TestAllowedTimes_A20(t *testing.T) {
 	row := func(d entities.AllowedTimes) checks.Asked {
 		return asked(entities.CheckAllowedTimes, func(def *entities.CheckDefinition) { def.AllowedTimes = &d })
 	}
-	checktest.Conform(t, checktest.Kind{Kind: entities.CheckAllowedTimes, Rows: []checktest.Row{
+	Conform(t, Kind{Kind: entities.CheckAllowedTimes, Rows: []Row{
 		{Name: "open", Asked: row(office()), Want: entities.Pass, Says: "open until Mon 16:00 CET"},
 		{Name: "closed", Asked: row(daily("Europe/Paris", "11:00-12:00")), Want: entities.Wait, Says: "opens Mon 11:00 CET (outside of its hours)"},
 		{Name: "broken", Asked: row(daily("Paris", "")), Want: entities.Error, Says: `time zone "Paris" is unknown; expected a name such as Europe/Paris`},
@@ -100,7 +99,7 @@ func TestCommand_A20(t *testing.T) {
 		return func(r *entities.CheckRun) { r.Command.Argv = []string{"sh", "-c", text} }
 	}
 	const says = "shop/web id-1 v2-i7 prod 1:to v2; $(false) a v2-i7"
-	checktest.Conform(t, checktest.Kind{Kind: entities.CheckCommand, Secrets: []string{secret}, Rows: []checktest.Row{
+	Conform(t, Kind{Kind: entities.CheckCommand, Secrets: []string{secret}, Rows: []Row{
 		{Name: "0 passes", Sources: sources, Asked: row("0", plain), Want: entities.Pass, Says: says},
 		{Name: "2 waits", Sources: sources, Asked: row("2", plain), Want: entities.Wait, Says: says},
 		{Name: "3 fails", Sources: sources, Asked: row("3", plain), Want: entities.Fail, Says: says},
@@ -142,7 +141,7 @@ func TestJob_A20(t *testing.T) {
 	without := asked(entities.CheckJob, func(d *entities.CheckDefinition) {
 		d.Command = &entities.CheckRun{Command: entities.Command{Argv: []string{"smoke"}}}
 	})
-	checktest.Conform(t, checktest.Kind{Kind: entities.CheckJob, Rows: []checktest.Row{
+	Conform(t, Kind{Kind: entities.CheckJob, Rows: []Row{
 		{Name: "by exit code", Sources: checks.Sources{Commands: recorded{}}, Asked: a, Want: entities.Fail, Says: "ready"},
 		{Name: "without a job", Sources: checks.Sources{Commands: recorded{}}, Asked: without, Want: entities.Error, Says: "a check of kind job has no job, or one of kind command has one"},
 		{Name: "no clusters", Sources: checks.Sources{Commands: checks.On(nil)}, Asked: a, Want: entities.Error, Says: "job: it is to run as a Job, and no clusters are known here"},

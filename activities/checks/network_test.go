@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/activities/checks"
-	"github.com/converge-engine/converge/activities/checks/checktest"
 	"github.com/converge-engine/converge/entities"
 )
 
@@ -61,7 +60,7 @@ func TestHTTP_A20(t *testing.T) {
 	plain := func(*entities.HTTPCheck) {}
 	keyed := func(h *entities.HTTPCheck) { h.Headers = map[string]entities.Value{"X-Key": {WorkerEnv: "TOKEN"}} }
 	at := host(t, server)
-	checktest.Conform(t, checktest.Kind{Kind: entities.CheckHTTP, Secrets: []string{secret, "pass-word"}, Rows: []checktest.Row{
+	Conform(t, Kind{Kind: entities.CheckHTTP, Secrets: []string{secret, "pass-word"}, Rows: []Row{
 		{Name: "good", Sources: sources, Asked: row("/ready/${{ version }}", plain), Want: entities.Pass, Says: at + " answered 200"},
 		{Name: "not good", Sources: sources, Asked: row("/else", plain), Want: entities.Wait, Says: at + " answered 503"},
 		{Name: "listed", Sources: sources, Asked: row("/else", func(h *entities.HTTPCheck) { h.Statuses = []int{404, 503} }), Want: entities.Pass, Says: at + " answered 503"},
@@ -88,7 +87,7 @@ func TestHTTPInTime_D16(t *testing.T) {
 	a := asked(entities.CheckHTTP, func(d *entities.CheckDefinition) {
 		d.HTTP = &entities.HTTPCheck{URL: "http://slow.example", Timeout: time.Millisecond}
 	})
-	r := checks.Evaluate(t.Context(), checktest.Hanging(func() {}), a)
+	r := checks.Evaluate(t.Context(), Hanging(func() {}), a)
 	require.Equal(t, "ERROR slow.example: no answer within 1ms", string(r.Verdict)+" "+r.Reason)
 }
 
@@ -139,7 +138,7 @@ func TestPrometheus_A20(t *testing.T) {
 	}
 	plain := func(*entities.PrometheusQuery) {}
 	at := host(t, server)
-	checktest.Conform(t, checktest.Kind{Kind: entities.CheckPrometheus, Secrets: []string{secret}, Rows: []checktest.Row{
+	Conform(t, Kind{Kind: entities.CheckPrometheus, Secrets: []string{secret}, Rows: []Row{
 		{Name: "the worst is named", Sources: sources, Asked: row(`errors{v="${{ version }}"}`, plain), Want: entities.Wait, Says: `errors{zone="us"} 0.02, expected less than 0.01`},
 		{Name: "all within", Sources: sources, Asked: row(`errors{v="v2"}`, func(q *entities.PrometheusQuery) { q.LessThan = new(0.05) }), Want: entities.Pass, Says: `errors{zone="us"} 0.02 less than 0.05`},
 		{Name: "greater", Sources: sources, Asked: row(`errors{v="v2"}`, func(q *entities.PrometheusQuery) { q.LessThan, q.GreaterThan = nil, new(0.01) }), Want: entities.Wait, Says: `errors{zone="eu"} 0.004, expected greater than 0.01`},
@@ -173,7 +172,7 @@ func TestCapacity_A20_D19(t *testing.T) {
 		"max_over_time((undefined)[86400000ms:60000ms])": vector(`{} NaN`),
 		"of(v2)": `{"resultType":"scalar","result":[1,"100"]}`,
 	})
-	sources.Payloads = checktest.World{Stored: map[string]entities.Payload{
+	sources.Payloads = World{Stored: map[string]entities.Payload{
 		"after": {Parameters: map[string]any{"replicas": json.Number("12"), "name": "x"}},
 	}}
 	row := func(change func(*entities.CapacityCheck)) checks.Asked {
@@ -182,7 +181,7 @@ func TestCapacity_A20_D19(t *testing.T) {
 			change(d.Capacity)
 		})
 	}
-	checktest.Conform(t, checktest.Kind{Kind: entities.CheckCapacity, Rows: []checktest.Row{
+	Conform(t, Kind{Kind: entities.CheckCapacity, Rows: []Row{
 		{Name: "as much passes", Sources: sources, Asked: row(func(*entities.CapacityCheck) {}), Want: entities.Pass, Says: "capacity would be 120; the maximum use in the last 24h0m0s was 120"},
 		{Name: "less waits", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Per = 9.5 }), Want: entities.Wait, Says: "capacity would be 114, less than the maximum use of 120 in the last 24h0m0s"},
 		{Name: "a unit serves one", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Per = 0 }), Want: entities.Wait, Says: "capacity would be 12, less than the maximum use of 120 in the last 24h0m0s"},
@@ -224,7 +223,7 @@ func TestAlertmanager_A20(t *testing.T) {
 		})
 	}
 	at := host(t, server)
-	checktest.Conform(t, checktest.Kind{Kind: entities.CheckAlertmanager, Secrets: []string{secret}, Rows: []checktest.Row{
+	Conform(t, Kind{Kind: entities.CheckAlertmanager, Secrets: []string{secret}, Rows: []Row{
 		{
 			Name: "the oldest is named", Sources: sources, Asked: row(map[string]string{"version": "${{ version }}", "service": "two"}), Want: entities.Wait,
 			Says: "alert Errors is active since 2026-11-23 08:15:00 UTC: too many errors of *** (and 1 more)",

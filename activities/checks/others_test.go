@@ -7,7 +7,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/converge-engine/converge/activities/checks"
-	"github.com/converge-engine/converge/activities/checks/checktest"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/maestro"
 	"github.com/converge-engine/converge/entities/protocol"
@@ -35,8 +34,8 @@ func waiting(s protocol.Status, conditions ...string) protocol.Status {
 }
 
 // world is shop, in which web v2-i7 is asked about.
-func world(others map[string]protocol.Status) checktest.World {
-	w := checktest.World{Incarnation: 7, Statuses: map[string]protocol.Status{
+func world(others map[string]protocol.Status) World {
+	w := World{Incarnation: 7, Statuses: map[string]protocol.Status{
 		"web": {Incarnation: 7, Releases: []protocol.ReleaseStatus{{ID: "r3", Version: "v2-i7", Incarnation: 9}, {ID: "r2", Version: "v2-i7", Incarnation: 7}, {ID: "r1", Version: "v1", Incarnation: 4}}},
 	}}
 	for name, s := range others {
@@ -56,7 +55,7 @@ func api(s protocol.Status) checks.Sources {
 func TestServiceStable(t *testing.T) {
 	t.Parallel()
 	a := on(entities.CheckServiceStable, entities.Dependency{Service: "api"})
-	rows := []checktest.Row{
+	rows := []Row{
 		{Name: "stable", Sources: api(inProd(entities.StatusConverged, "v5", "v5")), Asked: a, Want: entities.Pass, Says: "api in prod is CONVERGED at v5"},
 		{Name: "not started", Sources: world(nil).Sources(), Asked: a, Want: entities.Wait, Says: "api has not started yet"},
 		{Name: "in another channel", Sources: api(inProd(entities.StatusConverged, "v5", "v5")), Asked: on(entities.CheckServiceStable, entities.Dependency{Service: "api", Channel: "staging"}), Want: entities.Fail, Says: "api does not go to staging"},
@@ -68,18 +67,18 @@ func TestServiceStable(t *testing.T) {
 		entities.StatusRolledBack: entities.Fail, entities.StatusBlocked: entities.Fail, entities.StatusOrphaned: entities.Fail,
 		entities.StatusDeleted: entities.Fail,
 	} {
-		rows = append(rows, checktest.Row{Name: string(status), Sources: api(inProd(status, "v5", "v5")), Asked: a, Want: verdict, Says: "api in prod is " + string(status)})
+		rows = append(rows, Row{Name: string(status), Sources: api(inProd(status, "v5", "v5")), Asked: a, Want: verdict, Says: "api in prod is " + string(status)})
 	}
-	checktest.Conform(t, checktest.Kind{Kind: entities.CheckServiceStable, Rows: rows})
+	Conform(t, Kind{Kind: entities.CheckServiceStable, Rows: rows})
 }
 
 func TestVersionOrder_D22(t *testing.T) {
 	t.Parallel()
 	a := on(entities.CheckVersionOrder, entities.Dependency{Service: "api"})
-	row := func(name string, s protocol.Status, want entities.Verdict, says string) checktest.Row {
-		return checktest.Row{Name: name, Sources: api(s), Asked: a, Want: want, Says: says}
+	row := func(name string, s protocol.Status, want entities.Verdict, says string) Row {
+		return Row{Name: name, Sources: api(s), Asked: a, Want: want, Says: says}
 	}
-	checktest.Conform(t, checktest.Kind{Kind: entities.CheckVersionOrder, Rows: []checktest.Row{
+	Conform(t, Kind{Kind: entities.CheckVersionOrder, Rows: []Row{
 		row("newer", inProd(entities.StatusConverged, "v10", "v10", release("v10", 7, maestro.Succeeded)), entities.Pass, "api in prod has v10, which is at least v2"),
 		row("the same, whatever the configuration", inProd(entities.StatusConverged, "v2-i3", "v2-i3"), entities.Pass, "api in prod has v2, which is at least v2"),
 		row("older", inProd(entities.StatusConverged, "v1", "v1", release("v1", 7, maestro.Succeeded)), entities.Wait, "api in prod has v1; expected at least v2"),
@@ -95,12 +94,12 @@ func TestVersionOrder_D22(t *testing.T) {
 func TestStaticOrder_D22(t *testing.T) {
 	t.Parallel()
 	a := on(entities.CheckStaticOrder, entities.Dependency{Service: "api"})
-	row := func(name string, want entities.Verdict, says string, releases ...protocol.ReleaseStatus) checktest.Row {
-		return checktest.Row{Name: name, Sources: api(inProd(entities.StatusConverging, "v1", "v1", releases...)), Asked: a, Want: want, Says: says}
+	row := func(name string, want entities.Verdict, says string, releases ...protocol.ReleaseStatus) Row {
+		return Row{Name: name, Sources: api(inProd(entities.StatusConverging, "v1", "v1", releases...)), Asked: a, Want: want, Says: says}
 	}
 	repair := a
 	repair.Evaluation.Release, repair.Evaluation.FullVersion = "", "v1"
-	checktest.Conform(t, checktest.Kind{Kind: entities.CheckStaticOrder, Rows: []checktest.Row{
+	Conform(t, Kind{Kind: entities.CheckStaticOrder, Rows: []Row{
 		row("nothing", entities.Pass, "nothing of incarnation 7 or before is open of api in prod"),
 		row("through", entities.Pass, "nothing of incarnation 7 or before is open of api in prod", release("v5", 7, maestro.Succeeded), release("v4", 6, maestro.Failed), release("v3", 6, maestro.Skipped)),
 		row("pending, of the same", entities.Wait, "v5 (incarnation 7) is not yet through api in prod, and goes before incarnation 7", release("v5", 7, maestro.Pending)),
@@ -142,7 +141,7 @@ func TestDeadlock_D21(t *testing.T) {
 }
 
 // capacities is a world in which web has replicas, before and after, and the versions of routes a weight.
-func capacities(s protocol.Status, mine [2]any, others map[string]any) checktest.World {
+func capacities(s protocol.Status, mine [2]any, others map[string]any) World {
 	w := world(map[string]protocol.Status{"routes": s})
 	w.Stored = map[string]entities.Payload{
 		"before": {Parameters: map[string]any{"replicas": mine[0]}},
@@ -160,8 +159,8 @@ func TestCapacityOrder_D20(t *testing.T) {
 	job := on(entities.CheckCapacityOrder, entities.Dependency{Service: "routes", Parameter: "replicas", OtherParameter: "weight", First: "growing"})
 	next := inProd(entities.StatusPreconditions, "v1", "v2", release("v2", 7, maestro.Pending), release("v1", 6, maestro.Succeeded))
 	weights := func(before, after any) map[string]any { return map[string]any{"v1": before, "v2": after} }
-	row := func(name string, w checktest.World, want entities.Verdict, says string) checktest.Row {
-		return checktest.Row{Name: name, Sources: w.Sources(), Asked: job, Want: want, Says: says}
+	row := func(name string, w World, want entities.Verdict, says string) Row {
+		return Row{Name: name, Sources: w.Sources(), Asked: job, Want: want, Says: says}
 	}
 	moved := func(status entities.Status, phase maestro.Phase) protocol.Status {
 		return inProd(status, "v2", "v2", release("v2", 7, phase), release("v1", 6, maestro.Succeeded))
@@ -172,13 +171,13 @@ func TestCapacityOrder_D20(t *testing.T) {
 	selfBehind.Behind = map[string]bool{"web": true}
 	first := job
 	first.Evaluation.Present = ""
-	checktest.Conform(t, checktest.Kind{Kind: entities.CheckCapacityOrder, Rows: []checktest.Row{
+	Conform(t, Kind{Kind: entities.CheckCapacityOrder, Rows: []Row{
 		row("the balancer shrinks first", capacities(next, [2]any{4, 2.0}, weights(40, 20)), entities.Wait, "routes in prod goes from 40 to 20 and is to go first when shrinking: this one goes from 4 to 2"),
 		row("and is on its way", capacities(moved(entities.StatusConverging, maestro.InProgress), [2]any{4, 2}, weights(40, 20)), entities.Wait, "routes in prod goes from 40 to 20 and is to go first when shrinking: this one goes from 4 to 2"),
 		row("and has failed", capacities(moved(entities.StatusFailed, maestro.Failed), [2]any{4, 2}, weights(40, 20)), entities.Fail, "routes in prod goes from 40 to 20 and is to go first when shrinking: this one goes from 4 to 2, and routes is FAILED"),
 		row("and has", capacities(moved(entities.StatusConverged, maestro.Succeeded), [2]any{4, 2}, weights(40, 20)), entities.Pass, "this one goes from 4 to 2, routes in prod stays at 20: it need not wait"),
 		row("the job grows first", capacities(next, [2]any{2, 4}, weights(20, 40)), entities.Pass, "this one goes from 2 to 4, routes in prod goes from 20 to 40: it need not wait"),
-		row("no impact asks nobody", checktest.World{Stored: capacities(next, [2]any{4, 4}, nil).Stored}, entities.Pass, "the capacity stays at 4, so that nothing depends on it"),
+		row("no impact asks nobody", World{Stored: capacities(next, [2]any{4, 4}, nil).Stored}, entities.Pass, "the capacity stays at 4, so that nothing depends on it"),
 		row("the other has not read the newest", behind, entities.Wait, "routes has read incarnation 7, and 7 is the newest: both must have read one"),
 		row("nor has this one", selfBehind, entities.Wait, "web has read incarnation 7, and 7 is the newest: both must have read one"),
 		row("not rendered", capacities(next, [2]any{4, 2}, map[string]any{"v1": 1}), entities.Error, "parameters of v2 of routes in prod: nothing is stored of routes v2"),
@@ -197,7 +196,7 @@ func TestCapacityOrderNeverBoth_D21(t *testing.T) {
 		web, routes := [2]any{n.Draw(t, "web"), n.Draw(t, "web next")}, [2]any{n.Draw(t, "routes"), n.Draw(t, "routes next")}
 		way := rapid.SampledFrom([]string{"growing", "shrinking"})
 		webFirst, routesFirst := way.Draw(t, "web first"), way.Draw(t, "routes first")
-		w := checktest.World{
+		w := World{
 			Incarnation: 7, Statuses: map[string]protocol.Status{}, Rendered: map[string]map[string]any{}, Stored: map[string]entities.Payload{},
 		}
 		for name, size := range map[string][2]any{"web": web, "routes": routes} {

@@ -1,6 +1,4 @@
-// Package checktest holds what every kind of check promises, as one suite that each joins with a table of
-// rows, and sources in memory for those who test checks. It is for tests only.
-package checktest
+package checks_test
 
 import (
 	"context"
@@ -15,6 +13,8 @@ import (
 	"github.com/converge-engine/converge/activities/checks"
 	"github.com/converge-engine/converge/entities"
 )
+
+// What every kind of check promises, as one suite that each joins with a table of rows.
 
 // Kind is a kind of check that joins the suite.
 type Kind struct {

@@ -1,4 +1,4 @@
-package checktest
+package checks_test
 
 import (
 	"context"
