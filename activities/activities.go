@@ -139,29 +139,38 @@ func (c connection) observe(ctx context.Context, in runtimes.Instance, timeout t
 		output  runtimes.Output
 		err     error
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	done := make(chan result, 1)
-	go func() {
-		var r result
+	r, ok := leftBehind(ctx, timeout, stragglers, func(ctx context.Context) (r result) {
 		if l, ok := c.Runtime.(runtimes.Logger); ok {
 			r.objects, r.output, r.err = l.ObserveOutput(ctx, in)
 		} else {
 			r.objects, r.err = c.Observe(ctx, in)
 		}
-		done <- r
-	}()
-	var r result
-	select {
-	case r = <-done:
-	case <-ctx.Done():
-		select { // it may have noticed and be about to say why
-		case r = <-done:
-		case <-time.After(stragglers):
-			r.err = &entities.ReadingError{Code: "timeout", Message: fmt.Sprintf("no answer within %s", timeout)}
-		}
+		return r
+	})
+	if !ok {
+		r.err = &entities.ReadingError{Code: "timeout", Message: fmt.Sprintf("no answer within %s", timeout)}
 	}
 	return reading(r.objects, r.err), r.output
+}
+
+// leftBehind does something, and leaves it behind when it ignores its deadline and goes on for longer than the grace
+// after it: it may have noticed, and be about to say why.
+func leftBehind[T any](ctx context.Context, limit, grace time.Duration, do func(context.Context) T) (out T, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	done := make(chan T, 1)
+	go func() { done <- do(ctx) }()
+	select {
+	case out = <-done:
+		return out, true
+	case <-ctx.Done():
+	}
+	select {
+	case out = <-done:
+		return out, true
+	case <-time.After(grace):
+		return out, false
+	}
 }
 
 // stragglers is how long an observation may take to end once its time is over.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/temporal"
 
 	"github.com/converge-engine/converge/activities/checks"
 	"github.com/converge-engine/converge/entities"
@@ -40,7 +39,7 @@ func (a *Activities) Check(ctx context.Context, r protocol.CheckRequest) (protoc
 	}
 	beating, stop := context.WithCancel(ctx)
 	defer stop()
-	go schedule.heartbeats(beating)
+	go heartbeats(beating, func() []any { return []any{schedule.copied()} })
 	news := evaluateAll(ctx, r.Checks, schedule, func(ctx context.Context, e entities.Evaluation) entities.CheckReading {
 		return a.evaluate(ctx, r, e)
 	})
@@ -56,11 +55,7 @@ func (a *Activities) Check(ctx context.Context, r protocol.CheckRequest) (protoc
 	if len(r.Checks) > 1 || schedule.erred() {
 		activity.RecordHeartbeat(ctx, schedule.copied())
 	}
-	return protocol.CheckAnswer{}, temporal.NewApplicationErrorWithOptions("as known", protocol.ErrUnchanged,
-		temporal.ApplicationErrorOptions{
-			NextRetryDelay: max(time.Until(schedule.next(r.Checks)), time.Second),
-			Category:       temporal.ApplicationErrorCategoryBenign,
-		})
+	return protocol.CheckAnswer{}, asKnown(max(time.Until(schedule.next(r.Checks)), time.Second))
 }
 
 // Preflight evaluates checks once, now and all at once (A10). There is a reading of every one: what
@@ -68,7 +63,7 @@ func (a *Activities) Check(ctx context.Context, r protocol.CheckRequest) (protoc
 func (a *Activities) Preflight(ctx context.Context, r protocol.CheckRequest) (protocol.CheckAnswer, error) {
 	beating, stop := context.WithCancel(ctx)
 	defer stop()
-	go heartbeats(beating)
+	go heartbeats(beating, nil)
 	answer := protocol.CheckAnswer{Readings: map[string]entities.CheckReading{}}
 	var mu sync.Mutex
 	var all sync.WaitGroup
@@ -134,21 +129,11 @@ func limitOf(d entities.CheckDefinition) time.Duration {
 
 // within evaluates, and leaves behind what ignores its deadline.
 func within(ctx context.Context, limit time.Duration, evaluate func(context.Context) entities.CheckReading) entities.CheckReading {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	done := make(chan entities.CheckReading, 1)
-	go func() { done <- evaluate(ctx) }()
-	select {
-	case r := <-done:
-		return r
-	case <-ctx.Done():
-	}
-	select { // it may have noticed and be about to say why
-	case r := <-done:
-		return r
-	case <-time.After(hanging):
+	r, ok := leftBehind(ctx, limit, hanging, evaluate)
+	if !ok {
 		return unevaluated(fmt.Sprintf("no answer within %s", limit))
 	}
+	return r
 }
 
 // hanging is how long a check may take to end once its time is over.

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"go.temporal.io/sdk/activity"
-
 	"github.com/converge-engine/converge/entities"
 )
 
@@ -29,7 +27,7 @@ type evaluateOne func(context.Context, entities.Evaluation) entities.CheckReadin
 func evaluateAll(ctx context.Context, all []entities.Evaluation, s *schedule, evaluate evaluateOne) map[string]entities.CheckReading {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	round := &checkRound{schedule: s, evaluate: evaluate, all: make(chan struct{}), first: make(chan struct{}), news: map[string]entities.CheckReading{}}
+	round := &checkRound{round: newRound[string, entities.CheckReading](), schedule: s, evaluate: evaluate}
 	began := time.Now()
 	var watched []func()
 	for _, e := range all {
@@ -43,33 +41,20 @@ func evaluateAll(ctx context.Context, all []entities.Evaluation, s *schedule, ev
 	if round.waiting == 0 {
 		return nil
 	}
-	var wg sync.WaitGroup
-	for _, watch := range watched {
-		wg.Go(watch)
+	news, cut := round.run(watched, min(gather<<min(s.cuts, 10), longestCheck))
+	if cut {
+		s.cuts++
+	} else {
+		s.cuts = 0
 	}
-	done := make(chan struct{})
-	go func() { wg.Wait(); close(done) }()
-	select {
-	case <-done:
-	case <-round.first:
-		select {
-		case <-done:
-		case <-time.After(min(gather<<min(s.cuts, 10), longestCheck)):
-		}
-	}
-	return round.result()
+	return news
 }
 
 // checkRound is one evaluation of all checks that are due.
 type checkRound struct {
+	round[string, entities.CheckReading]
 	schedule *schedule
 	evaluate evaluateOne
-
-	mu      sync.Mutex
-	waiting int           // checks that were due and are not evaluated even once
-	all     chan struct{} // closed when there are none
-	news    map[string]entities.CheckReading
-	first   chan struct{} // closed at the first news
 }
 
 // watch evaluates one check whenever it is due, until it has news or all that were due are evaluated.
@@ -89,40 +74,12 @@ func (r *checkRound) watch(ctx context.Context, e entities.Evaluation, due time.
 		}
 		news := e.Known == "" || reading.Digest() != e.Known
 		due = r.schedule.evaluated(e, reading, began)
-		r.evaluated(e.Key(), reading, counted, news)
+		r.read(e.Key(), reading, counted, news)
 		counted = false
 		if news {
 			return
 		}
 	}
-}
-
-func (r *checkRound) evaluated(key string, reading entities.CheckReading, counted, news bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if news {
-		if len(r.news) == 0 {
-			close(r.first)
-		}
-		r.news[key] = reading
-	}
-	if counted {
-		if r.waiting--; r.waiting == 0 {
-			close(r.all)
-		}
-	}
-}
-
-// result is a copy: who hangs may still come late. It notes whether somebody was cut off.
-func (r *checkRound) result() map[string]entities.CheckReading {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.waiting > 0 {
-		r.schedule.cuts++
-	} else {
-		r.schedule.cuts = 0
-	}
-	return maps.Clone(r.news)
 }
 
 // pace is when a check is to be evaluated next, and how often in a row it could not be.
@@ -202,16 +159,59 @@ func (s *schedule) copied() map[string]pace {
 	return maps.Clone(s.at)
 }
 
-// heartbeats shows the server that this worker lives, and what is due when, until ctx ends.
-func (s *schedule) heartbeats(ctx context.Context) {
-	ticker := time.NewTicker(beat)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			activity.RecordHeartbeat(ctx, s.copied())
+// recallFor is how long after news the next evaluation of the checks of a service may begin and still go on
+// with the paces of the last one.
+const recallFor = 10 * time.Second
+
+// recall keeps, between news and the evaluation that follows, when each check of a service is due, and how
+// often in a row slow ones were cut off by the news of others. Without it a check that flips each second
+// would have all others asked each second, and one that takes longer than that never evaluated. It is
+// kept in this worker alone: another one asks all of them once more, which is never wrong.
+type recall struct {
+	mu sync.Mutex
+	of map[string]recalled // by workflow id
+}
+
+type recalled struct {
+	checks []entities.Evaluation
+	at     map[string]pace
+	cuts   int
+	until  time.Time
+}
+
+// keep notes how the evaluations of a service ended.
+func (r *recall) keep(service string, checks []entities.Evaluation, s *schedule, now time.Time) {
+	at := s.copied()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.of == nil {
+		r.of = map[string]recalled{}
+	}
+	maps.DeleteFunc(r.of, func(_ string, old recalled) bool { return old.until.Before(now) })
+	r.of[service] = recalled{checks: checks, at: at, cuts: s.cuts, until: now.Add(recallFor)}
+}
+
+// take fills in what is still true of the checks that a service asks about now. A check that is not known,
+// or asked about something else than before, is due at once.
+func (r *recall) take(service string, checks []entities.Evaluation, s *schedule, now time.Time) {
+	r.mu.Lock()
+	old, found := r.of[service]
+	delete(r.of, service)
+	r.mu.Unlock()
+	if !found || old.until.Before(now) {
+		return
+	}
+	s.at, s.cuts = map[string]pace{}, old.cuts
+	before := map[string]entities.Evaluation{}
+	for _, e := range old.checks {
+		e.Known = ""
+		before[e.Key()] = e
+	}
+	for _, e := range checks {
+		key, known := e.Key(), e.Known != ""
+		e.Known = ""
+		if p, paced := old.at[key]; paced && known && before[key] == e {
+			s.at[key] = p
 		}
 	}
 }

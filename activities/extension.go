@@ -30,7 +30,7 @@ const (
 func (a *Activities) Extension(ctx context.Context, r protocol.ExtensionRequest) (protocol.ExtensionAnswer, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	go heartbeats(ctx)
+	go heartbeats(ctx, nil)
 	one := strings.Join([]string{"extension", r.Application, r.Service, r.Key}, "/")
 	done, err := a.alone(ctx, one)
 	if err != nil {

@@ -24,48 +24,84 @@ type observeOne func(context.Context, protocol.ObserveRequest, protocol.Instance
 func observeAll(ctx context.Context, r protocol.ObserveRequest, observe observeOne) map[entities.InstanceID]entities.Reading {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	round := &round{
-		request: r, observe: observe, waiting: len(r.Instances), all: make(chan struct{}),
-		news: map[entities.InstanceID]entities.Reading{}, first: make(chan struct{}),
-	}
-	var wg sync.WaitGroup
+	all := &observation{round: newRound[entities.InstanceID, entities.Reading](), request: r, observe: observe}
+	all.waiting = len(r.Instances)
+	var watches []func()
 	for _, ref := range r.Instances {
-		wg.Go(func() { round.watch(ctx, ref) })
+		watches = append(watches, func() { all.watch(ctx, ref) })
+	}
+	news, _ := all.run(watches, gather)
+	return news
+}
+
+// observation is one observation of all instances.
+type observation struct {
+	round[entities.InstanceID, entities.Reading]
+	request protocol.ObserveRequest
+	observe observeOne
+}
+
+// round is one reading of several things at once, by key.
+type round[K comparable, T any] struct {
+	mu      sync.Mutex
+	waiting int           // what was due and is not read even once
+	all     chan struct{} // closed when there is nothing of that
+	news    map[K]T
+	first   chan struct{} // closed at the first news
+}
+
+func newRound[K comparable, T any]() round[K, T] {
+	return round[K, T]{all: make(chan struct{}), first: make(chan struct{}), news: map[K]T{}}
+}
+
+// run watches until all have ended, or for so long after the first news. What it returns is a copy: who hangs may
+// still come late. Cut: somebody was cut off.
+func (r *round[K, T]) run(watches []func(), after time.Duration) (news map[K]T, cut bool) {
+	var wg sync.WaitGroup
+	for _, watch := range watches {
+		wg.Go(watch)
 	}
 	done := make(chan struct{})
 	go func() { wg.Wait(); close(done) }()
 	select {
 	case <-done:
-	case <-round.first:
+	case <-r.first:
 		select {
 		case <-done:
-		case <-time.After(gather):
+		case <-time.After(after):
 		}
 	}
-	return round.result()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.news), r.waiting > 0
 }
 
-// round is one observation of all instances.
-type round struct {
-	request protocol.ObserveRequest
-	observe observeOne
-
-	mu      sync.Mutex
-	waiting int           // instances not observed even once
-	all     chan struct{} // closed when there are none
-	news    map[entities.InstanceID]entities.Reading
-	first   chan struct{} // closed at the first news
+// read takes in a reading. Counted: it is the first of what was due.
+func (r *round[K, T]) read(key K, reading T, counted, news bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if news {
+		if len(r.news) == 0 {
+			close(r.first)
+		}
+		r.news[key] = reading
+	}
+	if counted {
+		if r.waiting--; r.waiting == 0 {
+			close(r.all)
+		}
+	}
 }
 
 // watch observes one instance until it has news or all were observed.
-func (r *round) watch(ctx context.Context, ref protocol.InstanceRef) {
+func (r *observation) watch(ctx context.Context, ref protocol.InstanceRef) {
 	for n := 0; ; n++ {
 		reading := r.observe(ctx, r.request, ref)
 		if ctx.Err() != nil {
 			return // it is over: what it says now counts for nothing
 		}
 		news := ref.Known == "" || reading.Digest() != ref.Known
-		r.observed(ref.ID, reading, n == 0, news)
+		r.read(ref.ID, reading, n == 0, news)
 		if news {
 			return
 		}
@@ -77,30 +113,6 @@ func (r *round) watch(ctx context.Context, ref protocol.InstanceRef) {
 		case <-time.After(max(r.request.Interval, gather)):
 		}
 	}
-}
-
-func (r *round) observed(id entities.InstanceID, reading entities.Reading, first, news bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if first {
-		if r.waiting--; r.waiting == 0 {
-			close(r.all)
-		}
-	}
-	if !news {
-		return
-	}
-	if len(r.news) == 0 {
-		close(r.first)
-	}
-	r.news[id] = reading
-}
-
-// result is a copy: who hangs may still come late.
-func (r *round) result() map[entities.InstanceID]entities.Reading {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return maps.Clone(r.news)
 }
 
 // maxNews bounds an answer in bytes of JSON. What does not fit stays unknown to the workflow, so it

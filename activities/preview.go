@@ -23,7 +23,7 @@ const (
 func (a *Activities) Preview(ctx context.Context, r protocol.PreviewRequest) (protocol.PreviewAnswer, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	go heartbeats(ctx)
+	go heartbeats(ctx, nil)
 	one := a.preview(ctx, r)
 	if ctx.Err() != nil {
 		return protocol.PreviewAnswer{}, ctx.Err()
