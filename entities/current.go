@@ -1,7 +1,9 @@
 package entities
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -44,7 +46,7 @@ func (o RuntimeObject) Fetch(target *Target) Current {
 			continue
 		}
 		active++
-		c.Active = append(c.Active, shownVersion(v.Version))
+		c.Active = append(c.Active, cmp.Or(v.Version, "?")) // as a person is shown an unknown one
 		c.Drifted = c.Drifted || v.Drifted
 		if target != nil && v.Version == target.FullVersion && !v.Drifted {
 			match = true
@@ -149,30 +151,15 @@ func RollUp(parts []Current) Current {
 	return c
 }
 
-// shownVersion shows a version to a person; an unknown one is "?".
-func shownVersion(v string) string {
-	if v == "" {
-		return "?"
-	}
-	return v
-}
-
 // addSorted merges versions into a sorted list without repeats.
 func addSorted(list, more []string) []string {
 	if len(list) == 0 && len(more) < 2 {
 		return more
 	}
 	for _, m := range more {
-		at := 0
-		for at < len(list) && list[at] < m {
-			at++
+		if at, found := slices.BinarySearch(list, m); !found {
+			list = slices.Insert(list, at, m)
 		}
-		if at < len(list) && list[at] == m {
-			continue
-		}
-		list = append(list, "")
-		copy(list[at+1:], list[at:])
-		list[at] = m
 	}
 	return list
 }

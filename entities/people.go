@@ -1,6 +1,7 @@
 package entities
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -57,7 +58,7 @@ func Authorize(grants []Grant, verb string, channels []string, who Who) error {
 			may = append(may, g.To...)
 		}
 		if !granted {
-			return fmt.Errorf("%s may not %s%s; allowed: %s", who.shown(), verb, in(c), Everybody(may))
+			return fmt.Errorf("%s may not %s%s; allowed: %s", cmp.Or(who.Name, "somebody without a name"), verb, In(c), Everybody(may))
 		}
 	}
 	return nil
@@ -81,23 +82,14 @@ func (w Who) Among(list []string) bool {
 	return false
 }
 
-func (w Who) shown() string {
-	if w.Name == "" {
-		return "somebody without a name"
-	}
-	return w.Name
-}
-
 // Demands tells whether a verb takes proof of who calls. "*" is every verb that changes something,
 // so all but refresh. Without an Identity nothing does.
 func (i *Identity) Demands(verb string) bool {
-	if i == nil {
-		return false
-	}
-	return slices.Contains(i.Required, verb) || verb != "refresh" && slices.Contains(i.Required, "*")
+	return i != nil && (slices.Contains(i.Required, verb) || verb != "refresh" && slices.Contains(i.Required, "*"))
 }
 
-func in(channel string) string {
+// In says where something is, at the end of a sentence, or nothing.
+func In(channel string) string {
 	if channel == "" {
 		return ""
 	}

@@ -2,7 +2,7 @@ package entities
 
 import (
 	"fmt"
-	"sort"
+	"slices"
 	"strings"
 	"time"
 )
@@ -55,7 +55,7 @@ func SortedKeys[V any](m map[string]V) []string {
 	for k := range m {
 		keys = append(keys, k)
 	}
-	sort.Strings(keys)
+	slices.Sort(keys)
 	return keys
 }
 
@@ -67,6 +67,6 @@ func SortedIDs[V any](m map[InstanceID]V) []InstanceID {
 	for id := range m {
 		ids = append(ids, id)
 	}
-	sort.Slice(ids, func(i, j int) bool { return ids[i].Compare(ids[j]) < 0 })
+	slices.SortFunc(ids, InstanceID.Compare)
 	return ids
 }

@@ -79,14 +79,7 @@ var noTurn = maestro.Turn{Holder: maestro.None, Newest: maestro.None, Next: maes
 
 // turnsOf asks maestro, unless every release is over and there is no turn to take.
 func turnsOf(s *state.State) []maestro.Turn {
-	open := false
-	for _, r := range s.Releases {
-		if isOpen(r, s.Spec) {
-			open = true
-			break
-		}
-	}
-	if !open {
+	if !slices.ContainsFunc(s.Releases, func(r *state.Release) bool { return isOpen(r, s.Spec) }) {
 		return nil
 	}
 	channels := make([]maestro.Channel, len(s.Spec.Channels))

@@ -2,6 +2,7 @@ package decide
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -72,10 +73,8 @@ func (c *ChannelDecision) Texts() []string {
 
 // Gate returns the judgement with that id.
 func (c *ChannelDecision) Gate(id string) (Judgement, bool) {
-	for _, j := range c.Gates {
-		if j.ID == id {
-			return j, true
-		}
+	if n := slices.IndexFunc(c.Gates, func(j Judgement) bool { return j.ID == id }); n >= 0 {
+		return c.Gates[n], true
 	}
 	return Judgement{}, false
 }

@@ -2,6 +2,7 @@ package decide
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/converge-engine/converge/entities"
@@ -96,12 +97,9 @@ func (v *view) follows(i *instance, r *state.Release) bool {
 // atVersion: what is here is of that version, under whichever configuration. Where it is not, a
 // config release brings the version itself, which an earlier release may have failed to bring.
 func (v *view) atVersion(i *instance, version string) bool {
-	for _, r := range v.s.Releases {
-		if r.FullVersion == i.Delivery.Target.FullVersion && r.Version == version {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(v.s.Releases, func(r *state.Release) bool {
+		return r.FullVersion == i.Delivery.Target.FullVersion && r.Version == version
+	})
 }
 
 // depart sets the targets once an apply can start at once: with the runtimes' answers, where those are asked
@@ -185,14 +183,13 @@ func (v *view) answer(i *instance, m *state.Move, others bool) bool {
 		limit += i.runtime.Timing.FetchTimeout
 	}
 	switch {
-	case !asked, !a.Running && a.Reading.Err == nil && !others && v.now.Sub(a.Reading.At) > limit:
-		v.d.Asks = append(v.d.Asks, state.AskOp{Instance: i.ID, Target: m.Target})
+	case !asked, a.Running, a.Reading.Err == nil && !others && v.now.Sub(a.Reading.At) > limit:
+		if !asked || !a.Running {
+			v.d.Asks = append(v.d.Asks, state.AskOp{Instance: i.ID, Target: m.Target})
+		}
 		if v.mayExplain() {
 			v.wait(KindAsked, v.of(i, "asking the runtime about "+m.Target.FullVersion))
 		}
-	case a.Running && v.mayExplain():
-		v.wait(KindAsked, v.of(i, "asking the runtime about "+m.Target.FullVersion))
-	case a.Running:
 	case a.Reading.Err != nil:
 		again := v.askedAgain(i)
 		if !v.now.Before(again) {

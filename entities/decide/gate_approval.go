@@ -3,6 +3,7 @@ package decide
 import (
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/state"
+	"slices"
 )
 
 // This file holds approvals: people's words on a release, by topic (A14), and on every single apply
@@ -41,12 +42,7 @@ func judgeApprovals(p *admission, _ entities.Stage) {
 
 // approvesApplies tells whether every apply of some instance of the channel is approved by a person.
 func (v *view) approvesApplies() bool {
-	for n := range v.insts {
-		if v.insts[n].runtime.ApproveApplies {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(v.insts, func(i instance) bool { return i.runtime.ApproveApplies })
 }
 
 func (p *admission) addApproval(j Judgement, before bool) {
@@ -73,9 +69,6 @@ func (p *admission) judgeApproval(c entities.Condition) Judgement {
 }
 
 func unblockApproval(v *view, j *Judgement, r *state.Release) string {
-	if j.Verdict != entities.Wait {
-		return ""
-	}
 	return v.command("approve", r, j.Subject)
 }
 

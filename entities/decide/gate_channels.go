@@ -2,8 +2,12 @@ package decide
 
 import (
 	"fmt"
+	"slices"
+
+	"strings"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/maestro"
 	"github.com/converge-engine/converge/entities/state"
 )
 
@@ -46,19 +50,17 @@ func judgeReading(p *admission, _ entities.Stage) {
 }
 
 func whereObservable(v *view, entered bool) []string {
-	for n := range v.insts {
-		if v.insts[n].runtime.Observable && !entered {
-			return []string{string(KindReading)}
-		}
-	}
-	return nil
+	return v.kindWhere(KindReading, !entered, func(i instance) bool { return i.runtime.Observable })
 }
 
 func whereAsked(v *view, entered bool) []string {
-	for n := range v.insts {
-		if v.insts[n].runtime.Mode == entities.FetchExitCode && !entered {
-			return []string{string(KindAsked)}
-		}
+	return v.kindWhere(KindAsked, !entered, func(i instance) bool { return i.runtime.Mode == entities.FetchExitCode })
+}
+
+// kindWhere is the id of a kind that applies where it may and some instance is so.
+func (v *view) kindWhere(kind Kind, may bool, so func(instance) bool) []string {
+	if may && slices.ContainsFunc(v.insts, so) {
+		return []string{string(kind)}
 	}
 	return nil
 }
@@ -87,9 +89,6 @@ func judgeRollback(p *admission, _ entities.Stage) {
 }
 
 func unblockRollback(v *view, j *Judgement, _ *state.Release) string {
-	if j.Verdict != entities.Fail {
-		return ""
-	}
 	return v.retry(j.Subject)
 }
 
@@ -102,4 +101,113 @@ func judgePin(p *admission, _ entities.Stage) {
 
 func unblockPin(v *view, _ *Judgement, _ *state.Release) string {
 	return fmt.Sprintf("converge unpin %s/%s %s", v.s.Application, v.s.Service, v.spec.Name)
+}
+
+// What follows are the gates that other channels are: the release has succeeded where it must have, and can still
+// come here (A8).
+
+func judgeChannelsStable(p *admission, _ entities.Stage) {
+	for _, c := range p.spec.Conditions {
+		if c.Kind == entities.ChannelStable {
+			p.add(judgeChannelStable(c, p.release))
+		}
+	}
+}
+
+// judgeUnknown: a condition of a newer version is an ERROR, never a PASS.
+func judgeUnknown(p *admission, _ entities.Stage) {
+	for _, c := range p.spec.Conditions {
+		if !knownCondition(c.Kind) {
+			p.add(Judgement{Kind: KindUnknown, ID: c.ID, Verdict: entities.Error, Reason: fmt.Sprintf("condition kind %q is unknown to this version", c.Kind)})
+		}
+	}
+}
+
+func knownCondition(k entities.ConditionKind) bool {
+	return k == entities.ChannelStable || k == entities.ManualApproval
+}
+
+func unknownConditions(v *view, entered bool) []string {
+	var out []string
+	for _, c := range v.spec.Conditions {
+		if !knownCondition(c.Kind) && !entered {
+			out = append(out, c.ID)
+		}
+	}
+	return out
+}
+
+// judgeChannelStable passes when the release has succeeded in all named channels. A success is
+// part of the release, so it is sticky for that release even if the channel moves on (A8).
+func judgeChannelStable(c entities.Condition, r *state.Release) Judgement {
+	j := Judgement{Kind: KindChannelStable, ID: c.ID, Verdict: entities.Pass}
+	var reasons []string
+	for _, name := range c.Channels {
+		p := r.Phases[name]
+		if p == nil {
+			continue // the channel was added after the release: it has nothing to say about it
+		}
+		v, why := stableIn(name, p, r.FullVersion)
+		if v.Worse(j.Verdict) {
+			j.Verdict, reasons = v, nil
+		}
+		if v == j.Verdict {
+			reasons = append(reasons, why)
+			if p.Since.After(j.Since) {
+				j.Since = p.Since
+			}
+		}
+	}
+	slices.Sort(reasons)
+	j.Reason = strings.Join(reasons, ", ")
+	return j
+}
+
+func stableIn(channel string, p *state.PhaseState, version string) (entities.Verdict, string) {
+	switch p.Phase {
+	case maestro.Succeeded:
+		return entities.Pass, fmt.Sprintf("%s stable at %s", channel, version)
+	case maestro.Pending:
+		return entities.Wait, fmt.Sprintf("%s has not entered %s yet", version, channel)
+	case maestro.InProgress:
+		return entities.Wait, fmt.Sprintf("%s is going out to %s", version, channel)
+	default:
+		return entities.Fail, fmt.Sprintf("%s %s in %s", version, p.Phase, channel)
+	}
+}
+
+// judgeUpstream: a failure lies further up than the channels that this one names.
+func judgeUpstream(p *admission, _ entities.Stage) {
+	for _, j := range p.gates {
+		if j.Kind == KindChannelStable && j.Verdict == entities.Fail {
+			return // it says so itself
+		}
+	}
+	if p.turn.Stuck != "" {
+		p.add(Judgement{Kind: KindUpstream, ID: string(KindUpstream), Verdict: entities.Fail, Reason: p.release.FullVersion + " " + p.turn.Stuck})
+	}
+}
+
+func unblockRetry(v *view, _ *Judgement, r *state.Release) string {
+	return v.retry(r.FullVersion)
+}
+
+func whereStuck(v *view, entered bool) []string {
+	if entered || v.turn.Stuck == "" {
+		return nil
+	}
+	return []string{string(KindUpstream)}
+}
+
+// conditions lists the declared conditions of a kind.
+func conditions(kind entities.ConditionKind) func(*view, bool) []string {
+	return func(v *view, entered bool) []string {
+		var out []string
+		for _, c := range v.spec.Conditions {
+			if c.Kind == kind && !entered {
+				out = append(out, c.ID)
+			}
+		}
+		return out
+	}
 }

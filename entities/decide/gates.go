@@ -2,6 +2,8 @@ package decide
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/converge-engine/converge/entities"
@@ -52,7 +54,9 @@ type gate struct {
 	plain bool
 	// bypassed lists the ids of a channel that a release can be let pass; nil: the kind alone, where it applies.
 	bypassed func(v *view, entered bool) []string
-	// unblock is what a person can do about a judgement that does not pass; nil: nothing by a command.
+	// unblock is what a person can do about a judgement of the verdict when, or, where that is not said, about any
+	// that does not pass; nil: nothing by a command.
+	when    entities.Verdict
 	unblock func(v *view, j *Judgement, r *state.Release) string
 }
 
@@ -71,14 +75,14 @@ var declaredStages = []entities.Stage{entities.PreApproval, entities.PostApprova
 var gates = [...]gate{
 	{kind: KindInProgress, id: "in-progress", at: []entities.Stage{atEntry}, judge: judgeInProgress, plain: true},
 	{kind: KindReading, id: "reading", at: []entities.Stage{atEntry}, judge: judgeReading, bypassable: true, plain: true, bypassed: whereObservable},
-	{kind: KindRollback, id: "rollback", at: []entities.Stage{atEntry}, judge: judgeRollback, plain: true, unblock: unblockRollback},
+	{kind: KindRollback, id: "rollback", at: []entities.Stage{atEntry}, judge: judgeRollback, plain: true, when: entities.Fail, unblock: unblockRollback},
 	{kind: KindPin, id: "pin", at: []entities.Stage{atEntry}, judge: judgePin, plain: true, unblock: unblockPin},
-	{kind: KindChannelStable, id: "channel-stable/CHANNEL", at: []entities.Stage{atEntry}, judge: judgeChannelsStable, bypassable: true, sticky: true, plain: true, bypassed: conditions(entities.ChannelStable), unblock: unblockRetry},
+	{kind: KindChannelStable, id: "channel-stable/CHANNEL", at: []entities.Stage{atEntry}, judge: judgeChannelsStable, bypassable: true, sticky: true, plain: true, bypassed: conditions(entities.ChannelStable), when: entities.Fail, unblock: unblockRetry},
 	{kind: KindUnknown, id: "KIND/NAME", at: []entities.Stage{atEntry}, judge: judgeUnknown, bypassable: true, bypassed: unknownConditions},
-	{kind: KindUpstream, id: "upstream", at: []entities.Stage{atEntry}, judge: judgeUpstream, bypassable: true, sticky: true, plain: true, bypassed: whereStuck, unblock: unblockRetry},
-	{kind: KindCheck, id: "NAME", at: declaredStages, judge: (*admission).checks, bypassable: true, repairs: true, bypassed: checks, unblock: unblockCheck},
-	{kind: KindExtension, id: "extension/NAME", at: declaredStages, judge: (*admission).extensions, bypassable: true, sticky: true, bypassed: extensions, unblock: unblockExtension},
-	{kind: KindApproval, id: "approval/TOPIC", at: []entities.Stage{atApproval}, judge: judgeApprovals, bypassable: true, sticky: true, bypassed: approvals, unblock: unblockApproval},
+	{kind: KindUpstream, id: "upstream", at: []entities.Stage{atEntry}, judge: judgeUpstream, bypassable: true, sticky: true, plain: true, bypassed: whereStuck, when: entities.Fail, unblock: unblockRetry},
+	{kind: KindCheck, id: "NAME", at: declaredStages, judge: (*admission).checks, bypassable: true, repairs: true, bypassed: checks, when: entities.Fail, unblock: unblockCheck},
+	{kind: KindExtension, id: "extension/NAME", at: declaredStages, judge: (*admission).extensions, bypassable: true, sticky: true, bypassed: extensions, when: entities.Fail, unblock: unblockExtension},
+	{kind: KindApproval, id: "approval/TOPIC", at: []entities.Stage{atApproval}, judge: judgeApprovals, bypassable: true, sticky: true, bypassed: approvals, when: entities.Wait, unblock: unblockApproval},
 	{kind: KindPaused, id: "paused", plain: true},
 	{kind: KindDrain, id: "drain", plain: true},
 	{kind: KindRender, id: "render", plain: true},
@@ -118,10 +122,8 @@ type Judgement struct {
 }
 
 func (t *tables) gate(kind Kind) *gate {
-	for n := range t.gates {
-		if t.gates[n].kind == kind {
-			return &t.gates[n]
-		}
+	if n := slices.IndexFunc(t.gates, func(g gate) bool { return g.kind == kind }); n >= 0 {
+		return &t.gates[n]
 	}
 	return &gate{kind: kind, id: string(kind)}
 }
@@ -173,7 +175,7 @@ func (p *admission) add(j Judgement) {
 	if b := p.release.Bypassed(p.spec.Name, j.ID); b != nil && g.bypassable {
 		j = bypassed(j.Kind, b)
 	}
-	if j.Verdict != entities.Pass && j.Unblock == "" && g.unblock != nil {
+	if j.Verdict != entities.Pass && (g.when == "" || g.when == j.Verdict) && j.Unblock == "" && g.unblock != nil {
 		j.Unblock = g.unblock(p.view, &j, p.release)
 	}
 	p.gates = append(p.gates, j)
@@ -200,10 +202,7 @@ func (p *admission) since() time.Time {
 // command is what a person types about a release.
 func (v *view) command(verb string, r *state.Release, more ...string) string {
 	text := fmt.Sprintf("converge %s %s/%s %s", verb, v.s.Application, v.s.Service, r.FullVersion)
-	for _, m := range more {
-		text += " " + m
-	}
-	return text
+	return strings.Join(append([]string{text}, more...), " ")
 }
 
 // Bypassable lists the ids that a release can be let pass in a channel: all of them before it enters, and what can
@@ -255,4 +254,37 @@ func viewOf(s *state.State, channel string, r *state.Release, now time.Time) *vi
 		return v
 	}
 	return nil
+}
+
+// Bypass lets a release pass a condition of a channel (A15): the condition must be one that the release needs
+// there. One that passes already is not bypassed, and the answer says so. It stands here since only the table of
+// gates knows what a channel asks for; like every verb it returns its effect, and changes nothing itself.
+func Bypass(s *state.State, version string, b state.Bypass) (state.Effect, error) {
+	r, err := s.FindOpen(version, b.Channel)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.CheckBypass(r, b); err != nil {
+		return nil, err
+	}
+	if known := Bypassable(s, b.Channel, r, b.At); !slices.Contains(known, b.Condition) {
+		if !BypassableKind(b.Condition) {
+			return nil, fmt.Errorf("%s cannot be bypassed; expected %s", b.Condition, entities.OneOf(known))
+		}
+		return nil, fmt.Errorf("%s has no condition %q; expected %s", b.Channel, b.Condition, entities.OneOf(known))
+	}
+	if old := r.Bypassed(b.Channel, b.Condition); old != nil {
+		return says("%s of %s is already %s", b.Condition, b.Channel, old.Text()), nil
+	}
+	if r.Phases[b.Channel].Phase == maestro.Pending {
+		if j, ok := Gate(s, b.Channel, b.Condition, r, b.At); ok && j.Verdict == entities.Pass {
+			return says("%s passes already%s; nothing is bypassed", b.Condition, entities.Because(j.Reason)), nil
+		}
+	}
+	return s.Bypass(r, b), nil
+}
+
+// says is the effect of what is so already: none.
+func says(format string, args ...any) state.Effect {
+	return func() string { return fmt.Sprintf(format, args...) }
 }

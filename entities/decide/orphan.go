@@ -2,6 +2,7 @@ package decide
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/converge-engine/converge/entities"
@@ -47,7 +48,7 @@ func (d *Decision) orphanedIn(s *state.State, channel string, ids []entities.Ins
 		c.Reasons = append(c.Reasons, Reason{ReasonProgress, reason})
 		c.Instances = append(c.Instances, InstanceDecision{ID: id, Status: entities.StatusOf(f), Current: current})
 	}
-	if n := d.index(channel); n >= 0 {
+	if n := slices.IndexFunc(d.Channels, func(c ChannelDecision) bool { return c.Channel == channel }); n >= 0 {
 		d.Channels[n].Instances = append(d.Channels[n].Instances, c.Instances...)
 		return
 	}
@@ -56,15 +57,6 @@ func (d *Decision) orphanedIn(s *state.State, channel string, ids []entities.Ins
 		c.Instances = nil
 	}
 	d.Channels = append(d.Channels, c)
-}
-
-func (d *Decision) index(channel string) int {
-	for n := range d.Channels {
-		if d.Channels[n].Channel == channel {
-			return n
-		}
-	}
-	return -1
 }
 
 // orphan decides about one instance that is no longer declared: left in place and shown (D10), or

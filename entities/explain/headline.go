@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 
 // headline is the first thing a person reads: what runs here, and what is the matter.
 func headline(s protocol.Status, c protocol.ChannelStatus, now time.Time) string {
-	head := name(s) + " " + c.Name + " runs " + or(c.Current, "nothing")
+	head := name(s) + " " + c.Name + " runs " + cmp.Or(c.Current, "nothing")
 	when := since(c.Since, now)
 	switch entities.Status(c.Status) {
 	case entities.StatusConverged:
@@ -19,9 +20,9 @@ func headline(s protocol.Status, c protocol.ChannelStatus, now time.Time) string
 		}
 		return joined(", ", head+", as desired", when) + "."
 	case entities.StatusPreconditions, entities.StatusManualApproval:
-		return head + "; " + or(c.Desired, c.Target) + " may not enter yet:"
+		return head + "; " + cmp.Or(c.Desired, c.Target) + " may not enter yet:"
 	case entities.StatusUnknown:
-		seen := fmt.Sprintf("%s %s: what runs is unknown (last seen %s, target %s)", name(s), c.Name, or(c.Current, "nothing"), or(c.Target, "none"))
+		seen := fmt.Sprintf("%s %s: what runs is unknown (last seen %s, target %s)", name(s), c.Name, cmp.Or(c.Current, "nothing"), cmp.Or(c.Target, "none"))
 		return joined(", ", seen, when) + ":"
 	default:
 		return joined(", ", head+"; "+matter(c), when) + ":"
@@ -34,13 +35,13 @@ func matter(c protocol.ChannelStatus) string {
 	switch entities.Status(c.Status) {
 	case entities.StatusConverging:
 		if !c.StableSince.IsZero() {
-			return or(c.Target, c.Desired) + " is there and is being watched"
+			return cmp.Or(c.Target, c.Desired) + " is there and is being watched"
 		}
-		return "moving to " + or(c.Target, c.Desired)
+		return "moving to " + cmp.Or(c.Target, c.Desired)
 	case entities.StatusBlocked:
-		return or(c.Desired, c.Target) + " is blocked by something that failed"
+		return cmp.Or(c.Desired, c.Target) + " is blocked by something that failed"
 	case entities.StatusFailed:
-		return or(c.Target, c.Desired) + " failed here"
+		return cmp.Or(c.Target, c.Desired) + " failed here"
 	case entities.StatusRollingBack, entities.StatusRolledBack, entities.StatusFailedRollback:
 		return rollback(c)
 	case entities.StatusPaused:

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -35,7 +36,7 @@ func Lines(s protocol.Status, channel string, now time.Time) []string {
 		w.channel(c)
 	}
 	if channel != "" && shown == 0 {
-		w.line("%s has no channel %q; it has %s", name(s), channel, or(strings.Join(channelNames(s), ", "), "none"))
+		w.line("%s has no channel %q; it has %s", name(s), channel, cmp.Or(strings.Join(channelNames(s), ", "), "none"))
 		return w.lines
 	}
 	w.service()
@@ -97,7 +98,7 @@ func (w *writer) instances(c protocol.ChannelStatus) {
 			well++
 			continue
 		}
-		w.line(" %-12s %s %s", i.Status, i.Name, joined("; ", "runs "+or(i.Current, "nothing")+after(", target ", i.Target), oneLine(i.Reason, textLimit)))
+		w.line(" %-12s %s %s", i.Status, i.Name, joined("; ", "runs "+cmp.Or(i.Current, "nothing")+after(", target ", i.Target), oneLine(i.Reason, textLimit)))
 	}
 	if c.MoreInstances > 0 {
 		w.line(" and %s, not listed", plural(c.MoreInstances, "more instance"))
@@ -142,8 +143,7 @@ func commanded(c protocol.ChannelStatus) bool {
 func (w *writer) pausesOf(c protocol.ChannelStatus) []protocol.PauseStatus {
 	var out []protocol.PauseStatus
 	for _, p := range w.status.Pauses {
-		switch {
-		case p.Scope == entities.ScopeApplication, p.Scope == "runtime/"+c.Runtime, p.Scope == "" && (p.Channel == "" || p.Channel == c.Name):
+		if p.Scope == entities.ScopeApplication || p.Scope == "runtime/"+c.Runtime || p.Scope == "" && (p.Channel == "" || p.Channel == c.Name) {
 			out = append(out, p)
 		}
 	}
@@ -153,7 +153,7 @@ func (w *writer) pausesOf(c protocol.ChannelStatus) []protocol.PauseStatus {
 func (w *writer) pauses(c protocol.ChannelStatus) {
 	for _, p := range w.pausesOf(c) {
 		scope, what := pauseScope(w.status, p)
-		w.line(" - %s paused by %s, %s%s", scope, or(p.By, "someone"), since(p.At, w.now), after(": ", p.Reason))
+		w.line(" - %s paused by %s, %s%s", scope, cmp.Or(p.By, "someone"), since(p.At, w.now), after(": ", p.Reason))
 		w.command("converge resume " + what)
 	}
 }
@@ -180,7 +180,7 @@ func (w *writer) behind(c protocol.ChannelStatus) {
 		switch {
 		case r.Version == c.Desired || phase == "":
 		case phase == "pending":
-			ahead := joined(" ", "behind", or(c.Desired, c.Target))
+			ahead := joined(" ", "behind", cmp.Or(c.Desired, c.Target))
 			if reason != "" {
 				ahead += " (" + oneLine(reason, textLimit) + ")"
 			}
@@ -194,23 +194,16 @@ func (w *writer) behind(c protocol.ChannelStatus) {
 
 // shownFailing tells whether the reasons of a channel say already why a version failed there.
 func shownFailing(c protocol.ChannelStatus, version string) bool {
-	for _, r := range c.Reasons {
-		switch {
-		case r.Code == "failure" && c.Target == version, r.Code == "rollback" && c.Rollback != nil && c.Rollback.From == version:
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.Reasons, func(r protocol.Reason) bool {
+		return r.Code == "failure" && c.Target == version || r.Code == "rollback" && c.Rollback != nil && c.Rollback.From == version
+	})
 }
 
 // overtaken: among newer releases one succeeded in the channel, or went there as the same version.
 func overtaken(newer []protocol.ReleaseStatus, version, channel string) bool {
-	for _, r := range newer {
-		if r.Phases[channel] == "succeeded" || r.Version == version && r.Phases[channel] != "" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(newer, func(r protocol.ReleaseStatus) bool {
+		return r.Phases[channel] == "succeeded" || r.Version == version && r.Phases[channel] != ""
+	})
 }
 
 // next says when something moves by itself, or that nothing will.
@@ -315,7 +308,7 @@ func (w *writer) unblock(c protocol.ChannelStatus, condition, what string) {
 func (w *writer) command(text string) { w.line("         %s", text) }
 
 func command(s protocol.Status, c protocol.ChannelStatus, condition, what string) string {
-	version := or(c.Desired, c.Target)
+	version := cmp.Or(c.Desired, c.Target)
 	_, topic, _ := strings.Cut(condition, "/")
 	switch what {
 	case "approve", "reject":
@@ -330,7 +323,7 @@ func command(s protocol.Status, c protocol.ChannelStatus, condition, what string
 
 // refusal writes a signal that changed nothing.
 func refusal(r protocol.Refusal, now time.Time) string {
-	return fmt.Sprintf("! signal %s from %s refused %s ago: %s", r.Verb, or(r.By, "nobody"), Duration(now.Sub(r.At)), oneLine(r.Reason, textLimit))
+	return fmt.Sprintf("! signal %s from %s refused %s ago: %s", r.Verb, cmp.Or(r.By, "nobody"), Duration(now.Sub(r.At)), oneLine(r.Reason, textLimit))
 }
 
 func channelNames(s protocol.Status) []string {

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -25,7 +26,7 @@ const markdownHead = "| channel" + gap + " | current" + gap + " | target" + gap 
 // MarkdownLimit, channels that converged are counted instead of listed, then the rest is cut.
 func Markdown(s protocol.Status) string {
 	ref := newest(s)
-	head := fmt.Sprintf("**%s** · incarnation %d\n", markdownText(or(s.Headline, name(s)), 300), s.Incarnation)
+	head := fmt.Sprintf("**%s** · incarnation %d\n", markdownText(cmp.Or(s.Headline, name(s)), 300), s.Incarnation)
 	if rows, ok := markdownRows(s.Channels, ref, MarkdownLimit-len(head)); ok {
 		return head + rows.String()
 	}
@@ -79,17 +80,12 @@ func markdownRow(c protocol.ChannelStatus, ref time.Time) string {
 	if !c.Since.IsZero() {
 		when = clock(c.Since, ref, false)
 	}
-	cells := []string{c.Name, c.Current, c.Target, c.Status, when, waitsFor(withoutNext(c), ref)}
+	c.NextChange = time.Time{} // which only makes sense beside a running clock
+	cells := []string{c.Name, c.Current, c.Target, c.Status, when, waitsFor(c, ref)}
 	for i := range cells {
 		cells[i] = markdownText(cells[i], 80)
 	}
 	return "| " + strings.Join(cells, gap+" | ") + " |\n"
-}
-
-// withoutNext drops what only makes sense beside a running clock.
-func withoutNext(c protocol.ChannelStatus) protocol.ChannelStatus {
-	c.NextChange = time.Time{}
-	return c
 }
 
 // newest is the latest time that the status holds: the day that others are told apart from.

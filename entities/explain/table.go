@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sort"
@@ -62,19 +63,19 @@ func (t *tabler) name(s protocol.Status) string {
 
 func (t *tabler) rows(s protocol.Status) {
 	if version, ok := settled(s); ok && t.fold {
-		t.out.Rows = append(t.out.Rows, Row{t.name(s), plural(len(s.Channels), "channel"), converged, or(version, "-")})
+		t.out.Rows = append(t.out.Rows, Row{t.name(s), plural(len(s.Channels), "channel"), converged, cmp.Or(version, "-")})
 		return
 	}
 	first := t.name(s)
 	if len(s.Channels) == 0 {
-		t.out.Rows = append(t.out.Rows, Row{first, "no channels", or(s.Status, "UNKNOWN"), "", "", "", s.Headline})
+		t.out.Rows = append(t.out.Rows, Row{first, "no channels", cmp.Or(s.Status, "UNKNOWN"), "", "", "", s.Headline})
 	}
 	for _, c := range s.Channels {
 		age := ""
 		if !c.Since.IsZero() {
 			age = Duration(t.now.Sub(c.Since))
 		}
-		t.out.Rows = append(t.out.Rows, Row{first, c.Name, c.Status, or(c.Current, "-"), or(c.Target, "-"), age, waitsFor(c, t.now)})
+		t.out.Rows = append(t.out.Rows, Row{first, c.Name, c.Status, cmp.Or(c.Current, "-"), cmp.Or(c.Target, "-"), age, waitsFor(c, t.now)})
 		first = ""
 	}
 }
@@ -135,7 +136,7 @@ func waits(c protocol.ChannelStatus, now time.Time) []string {
 
 // inShort is a condition in a few words: "go-live 1/2 (alice)", "office-hours Mon 09:00".
 func inShort(k protocol.ConditionStatus, now time.Time) string {
-	name := or(k.Subject, k.ID)
+	name := cmp.Or(k.Subject, k.ID)
 	switch {
 	case k.Kind == approval && k.Verdict == "WAIT" && k.Need > 0:
 		count := fmt.Sprintf("%d/%d", len(k.ApprovedBy), k.Need)
@@ -242,7 +243,7 @@ func (t *tabler) notes(s protocol.Status) {
 		if p.Scope != "" {
 			what, _ = pauseScope(s, p)
 		}
-		t.once(fmt.Sprintf("PAUSED %s by %s %s ago%s", what, or(p.By, "someone"), Duration(t.now.Sub(p.At)), after(": ", p.Reason)))
+		t.once(fmt.Sprintf("PAUSED %s by %s %s ago%s", what, cmp.Or(p.By, "someone"), Duration(t.now.Sub(p.At)), after(": ", p.Reason)))
 	}
 	for _, p := range s.Pins {
 		t.once(fmt.Sprintf("PINNED %s %s to %s by %s %s ago%s", who, p.Channel, p.Version, Who(p.Who), Duration(t.now.Sub(p.At)), after(": ", p.Reason)))

@@ -105,11 +105,3 @@ func plural(n int, noun string) string {
 
 // name is how a service is addressed on the command line.
 func name(s protocol.Status) string { return s.Application + "/" + s.Service }
-
-// or gives a word to an empty value.
-func or(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
-}

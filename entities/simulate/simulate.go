@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/converge-engine/converge/entities"
@@ -309,7 +310,7 @@ func (p *play) word(c entities.ChannelSpec, topic string, r *state.Release) bool
 			continue
 		}
 		for _, may := range condition.Approvers {
-			if group, ok := cutGroup(may); ok {
+			if group, ok := strings.CutPrefix(may, "group:"); ok {
 				who.Groups = append(who.Groups, group)
 			} else if !slices.ContainsFunc(r.Approvals, func(a state.Approval) bool { return a.Who.Name == may && a.Topic == topic }) {
 				who.Name = may
@@ -325,10 +326,8 @@ func (p *play) word(c entities.ChannelSpec, topic string, r *state.Release) bool
 }
 
 func (p *play) channel(name string) (decide.ChannelDecision, bool) {
-	for _, d := range p.decision.Channels {
-		if d.Channel == name {
-			return d, true
-		}
+	if n := slices.IndexFunc(p.decision.Channels, func(d decide.ChannelDecision) bool { return d.Channel == name }); n >= 0 {
+		return p.decision.Channels[n], true
 	}
 	return decide.ChannelDecision{}, false
 }

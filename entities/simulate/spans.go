@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -59,11 +60,6 @@ func (p *play) doing(channel string) (Kind, []string) {
 	}
 }
 
-func (p *play) reasons(channel string) []string {
-	d, _ := p.channel(channel)
-	return d.Texts()
-}
-
 // soak names what a channel is watched by after a deployment.
 func (p *play) soak(channel string) []string {
 	var by []string
@@ -86,7 +82,7 @@ func (p *play) soak(channel string) []string {
 func (p *play) holds(channel string) []string {
 	d, _ := p.channel(channel)
 	if d.Next == nil {
-		return p.reasons(channel)
+		return d.Texts()
 	}
 	var out []string
 	if d.Next.ID != p.release.ID {
@@ -108,22 +104,11 @@ func (p *play) holds(channel string) []string {
 // held names a condition by its id, unless its reason says all.
 func held(g decide.Judgement) string {
 	if g.Kind == decide.KindChannelStable || g.Kind == decide.KindInProgress || g.Reason == "" {
-		return first(g.Reason, g.ID)
+		return cmp.Or(g.Reason, g.ID)
 	}
 	return g.ID + ": " + g.Reason
-}
-
-func first(texts ...string) string {
-	for _, t := range texts {
-		if t != "" {
-			return t
-		}
-	}
-	return ""
 }
 
 func (p *play) finish(cut bool) {
 	p.timeline.To, p.timeline.CutOff = p.now, cut
 }
-
-func cutGroup(approver string) (group string, ok bool) { return strings.CutPrefix(approver, "group:") }

@@ -338,12 +338,10 @@ func (s *State) applyComes(i *Instance, degraded bool) bool {
 	if i.present() == version && (!i.Delivery.Converged || degraded) {
 		return true
 	}
-	for _, r := range s.Releases {
-		if p := r.Phases[i.ID.Channel]; r.FullVersion == version && p != nil && p.Phase == maestro.Pending {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.Releases, func(r *Release) bool {
+		p := r.Phases[i.ID.Channel]
+		return r.FullVersion == version && p != nil && p.Phase == maestro.Pending
+	})
 }
 
 // Bypass lets a release pass a condition of a channel that it has been found to need (A15).

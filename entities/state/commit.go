@@ -3,6 +3,7 @@ package state
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -261,12 +262,7 @@ func (s *State) Show(channel string, status entities.Status, reasons []string, n
 }
 
 func (s *State) hasTarget(channel string) bool {
-	for _, i := range s.In(channel) {
-		if i.Delivery.Target != nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.In(channel), func(i *Instance) bool { return i.Delivery.Target != nil })
 }
 
 // disturbed: what had converged is not as it was.

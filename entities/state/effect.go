@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -210,33 +211,21 @@ func (s *State) failedRollbackTo(version, channel string) bool {
 	if s.Spec == nil {
 		return false
 	}
-	for _, c := range s.Spec.ChannelNames() {
-		if (channel == "" || channel == c) && len(s.failedRollbacks(c, version)) > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.Spec.ChannelNames(), func(c string) bool {
+		return (channel == "" || channel == c) && len(s.failedRollbacks(c, version)) > 0
+	})
 }
 
 // failedRollbacks are the instances of a channel that stand at a rollback to that version that failed.
 func (s *State) failedRollbacks(channel, version string) []*Instance {
-	var out []*Instance
-	for _, i := range s.In(channel) {
-		if i.RollbackFailed() && i.Delivery.Target.FullVersion == version {
-			out = append(out, i)
-		}
-	}
-	return out
+	return slices.DeleteFunc(s.In(channel), func(i *Instance) bool {
+		return !i.RollbackFailed() || i.Delivery.Target.FullVersion != version
+	})
 }
 
 // retriable tells whether extensions of a release can be run again in a channel.
 func retriable(r *Release, spec *entities.ChannelSpec) bool {
-	for n := range spec.Extensions {
-		if st := r.Extensions[spec.Extensions[n].RunKey()]; st.retriable() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(spec.Extensions, func(e entities.Extension) bool { return r.Extensions[e.RunKey()].retriable() })
 }
 
 // retriable: it failed, or waits for its next attempt.

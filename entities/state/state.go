@@ -169,10 +169,8 @@ func (s *State) Newest() *Release {
 
 // ReleaseByID returns the release of that id, or nil.
 func (s *State) ReleaseByID(id string) *Release {
-	for _, r := range s.Releases {
-		if r.ID == id {
-			return r
-		}
+	if n := slices.IndexFunc(s.Releases, func(r *Release) bool { return r.ID == id }); n >= 0 {
+		return s.Releases[n]
 	}
 	return nil
 }
