@@ -49,7 +49,7 @@ func Conform(t *testing.T, k Kind) {
 		asked.Definition = entities.CheckDefinition{Application: "shop", Service: "web", Channel: "prod", ID: "x", Kind: k.Kind}
 		require.Equal(t, entities.Error, k.evaluate(t, first.Sources, asked).Verdict)
 	})
-	t.Run("D16 without sources it is an ERROR, or the same", func(t *testing.T) {
+	t.Run("without sources it is an ERROR, or the same", func(t *testing.T) {
 		t.Parallel()
 		want := entities.Error
 		if k.Kind.Offline() {
@@ -66,14 +66,14 @@ func Conform(t *testing.T, k Kind) {
 	if k.Kind.Offline() {
 		return
 	}
-	t.Run("D16 an end while it asks is an ERROR, at once", func(t *testing.T) {
+	t.Run("an end while it asks is an ERROR, at once", func(t *testing.T) {
 		t.Parallel()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		require.Equal(t, entities.Error, checks.Evaluate(ctx, Hanging(cancel), first.Asked).Verdict)
 		require.ErrorIs(t, ctx.Err(), context.Canceled, "it did not end with its context, or asked nobody")
 	})
-	t.Run("D16 a source that panics is an ERROR", func(t *testing.T) {
+	t.Run("a source that panics is an ERROR", func(t *testing.T) {
 		t.Parallel()
 		r := k.evaluate(t, Hanging(func() { panic("out of luck") }), first.Asked)
 		require.Equal(t, entities.Error, r.Verdict)
