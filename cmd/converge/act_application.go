@@ -109,7 +109,7 @@ type incarnationOptions struct {
 // orApplication lets pin and unpin take an application instead of a service and a channel.
 func orApplication(f *Factory, cmd *cobra.Command) *cobra.Command {
 	o := &incarnationOptions{f: f, verb: cmd.Name()}
-	service, args := cmd.RunE, cmd.Args
+	service := cmd.RunE
 	short := "unpin APP"
 	if o.verb == protocol.Pin {
 		short = "pin APP --incarnation N"
@@ -119,12 +119,6 @@ func orApplication(f *Factory, cmd *cobra.Command) *cobra.Command {
 	cmd.Long = strings.TrimSpace(cmd.Long + "\n\nOf an application: its services go back, or on, to an incarnation, as a change of\nconfiguration does; what is published waits until it is unpinned.")
 	cmd.Example += "\n  converge " + strings.Replace(strings.Replace(short, "APP", "shop", 1), "N", "41", 1)
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask before touching more than one service")
-	cmd.Args = func(cmd *cobra.Command, given []string) error {
-		if len(given) == 1 {
-			return nil
-		}
-		return args(cmd, given)
-	}
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
 		if len(given) > 1 && o.incarnation != 0 {
 			return fmt.Errorf("--incarnation is for a whole application: converge %s", short)

@@ -28,7 +28,7 @@ func newCmdDelete(f *Factory, runF func(context.Context, *deleteOptions) error) 
 service that vanishes from the configuration is left running, as orphaned, until this
 is asked for. Its history stays.`,
 		Example: `  converge delete shop/web --reason "replaced by shop/site" --yes`,
-		Args:    exactArgs(1, 1),
+		Args:    asUsed,
 		RunE:    running(o, runF, o.run, func(args []string) error { return f.readService(args, &o.service) }),
 	}
 	cmd.Flags().StringVar(&o.reason, "reason", "", "why, shown to everybody who asks")
@@ -46,9 +46,9 @@ func (o *deleteOptions) run(ctx context.Context) error {
 // takeDown asks services to take down what they run, and prints a line for each.
 func (f *Factory) takeDown(ctx context.Context, names []serviceName, reason string) error {
 	answers, err := each(ctx, names, func(ctx context.Context, n serviceName) (string, error) {
-		request := protocol.DeleteRequest{Act: f.newAct(reason)}
+		act := f.newAct(reason)
 		var answer protocol.Answer
-		err := f.act(ctx, n, protocol.Delete, request.RequestID, request, &answer)
+		err := f.act(ctx, n, protocol.Delete, act.RequestID, act, &answer)
 		return answer.Message, err
 	})
 	return f.answered(names, answers, err)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -11,26 +12,49 @@ import (
 
 // This file holds the verbs that send one act to one service.
 
-// actOnce sends an act to one service and prints its answer.
-func (f *Factory) actOnce(ctx context.Context, n serviceName, verb string, act protocol.Act, request any) error {
-	var answer protocol.Answer
-	if err := f.act(ctx, n, verb, act.RequestID, request, &answer); err != nil {
-		return err
-	}
-	return f.answered([]serviceName{n}, []string{answer.Message}, nil)
-}
-
-// approvalOptions are those of approve and reject (A14).
-type approvalOptions struct {
+// serviceOptions are those of a verb that sends one act to one service. Its usage line says which words it takes, its
+// flags which of the others.
+type serviceOptions struct {
 	f       *Factory
 	verb    string
 	service serviceName
-	version string
-	topic   string
-	comment string
+
+	version, channel, topic, condition string
+	reason, comment                    string
 }
 
-func newCmdApprove(f *Factory, runF func(context.Context, *approvalOptions) error) *cobra.Command {
+// newServiceCmd makes the command of a verb. The words of its usage line that follow SVC are read into the options, and
+// request makes what is sent.
+func newServiceCmd[R any](f *Factory, verb string, runF func(context.Context, *serviceOptions) error, texts cobra.Command, request func(o *serviceOptions, act protocol.Act) R) (*cobra.Command, *serviceOptions) {
+	o := &serviceOptions{f: f, verb: verb}
+	places := map[string]*string{"VERSION": &o.version, "CHANNEL": &o.channel, "TOPIC": &o.topic, "CONDITION": &o.condition}
+	var words []*string
+	for _, word := range strings.Fields(texts.Use)[1:] {
+		words = append(words, places[strings.Trim(word, "[]")])
+	}
+	cmd := &texts
+	cmd.Use = verb + " " + cmd.Use
+	cmd.Args = asUsed
+	cmd.RunE = running(o, runF, func(ctx context.Context) error {
+		act := f.newAct(o.reason)
+		var answer protocol.Answer
+		if err := f.act(ctx, o.service, verb, act.RequestID, request(o, act), &answer); err != nil {
+			return err
+		}
+		return f.answered([]serviceName{o.service}, []string{answer.Message}, nil)
+	}, func(args []string) error {
+		if err := f.readService(args, &o.service, words...); err != nil {
+			return err
+		}
+		if verb == protocol.Bypass && o.reason == "" {
+			return errors.New("a bypass needs a reason that others will read; give one with --reason")
+		}
+		return nil
+	})
+	return cmd, o
+}
+
+func newCmdApprove(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
 	return newApprovalCmd(f, protocol.Approve, runF, cobra.Command{
 		Short: "Approve a release, for one channel or one shared approval",
 		Long: `Approve a release. TOPIC is what converge explain names: a release channel, a shared
@@ -42,7 +66,7 @@ Where the application asks for proof of who approves, give an OIDC ID token with
 	})
 }
 
-func newCmdReject(f *Factory, runF func(context.Context, *approvalOptions) error) *cobra.Command {
+func newCmdReject(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
 	return newApprovalCmd(f, protocol.Reject, runF, cobra.Command{
 		Short: "Reject a release for good, in the channels of one approval",
 		Long: `Reject a release: it does not enter the channels that the approval is for. That is
@@ -51,114 +75,62 @@ final; releases after it are not delayed.`,
 	})
 }
 
-func newApprovalCmd(f *Factory, verb string, runF func(context.Context, *approvalOptions) error, texts cobra.Command) *cobra.Command {
-	o := &approvalOptions{f: f, verb: verb}
-	cmd := &texts
-	cmd.Use = verb + " SVC VERSION TOPIC"
-	cmd.Args = exactArgs(3, 3)
-	cmd.RunE = running(o, runF, o.run, func(args []string) error { return f.readService(args, &o.service, &o.version, &o.topic) })
+// newApprovalCmd makes approve and reject (A14).
+func newApprovalCmd(f *Factory, verb string, runF func(context.Context, *serviceOptions) error, texts cobra.Command) *cobra.Command {
+	texts.Use = "SVC VERSION TOPIC"
+	cmd, o := newServiceCmd(f, verb, runF, texts, func(o *serviceOptions, act protocol.Act) protocol.ApprovalRequest {
+		return protocol.ApprovalRequest{Act: act, Version: o.version, Topic: o.topic, Comment: o.comment}
+	})
 	cmd.Flags().StringVar(&o.comment, "comment", "", "what others should know, kept in the history")
 	return cmd
 }
 
-func (o *approvalOptions) run(ctx context.Context) error {
-	request := protocol.ApprovalRequest{Act: o.f.newAct(""), Version: o.version, Topic: o.topic, Comment: o.comment}
-	return o.f.actOnce(ctx, o.service, o.verb, request.Act, request)
-}
-
-// bypassOptions are those of bypass (A15).
-type bypassOptions struct {
-	f                           *Factory
-	service                     serviceName
-	version, channel, condition string
-	reason                      string
-}
-
-func newCmdBypass(f *Factory, runF func(context.Context, *bypassOptions) error) *cobra.Command {
-	o := &bypassOptions{f: f}
-	cmd := &cobra.Command{
-		Use:   "bypass SVC VERSION CHANNEL CONDITION",
+// newCmdBypass makes bypass (A15).
+func newCmdBypass(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
+	cmd, o := newServiceCmd(f, protocol.Bypass, runF, cobra.Command{
+		Use:   "SVC VERSION CHANNEL CONDITION",
 		Short: "Let one release pass one condition of one channel",
 		Long: `Let one release pass one condition of one release channel, whatever the condition
 says. CONDITION is what converge explain names. Who did it and why stays visible with
 the release and in converge history.`,
 		Example: `  converge bypass shop/web v9 prod-eu office-hours --reason "incident 12"`,
-		Args:    exactArgs(4, 4),
-		RunE: running(o, runF, o.run, func(args []string) error {
-			if err := f.readService(args, &o.service, &o.version, &o.channel, &o.condition); err != nil {
-				return err
-			}
-			if o.reason == "" {
-				return errors.New("a bypass needs a reason that others will read; give one with --reason")
-			}
-			return nil
-		}),
-	}
+	}, func(o *serviceOptions, act protocol.Act) protocol.BypassRequest {
+		return protocol.BypassRequest{Act: act, Version: o.version, Channel: o.channel, Condition: o.condition}
+	})
 	cmd.Flags().StringVar(&o.reason, "reason", "", "why (required)")
 	return cmd
 }
 
-func (o *bypassOptions) run(ctx context.Context) error {
-	request := protocol.BypassRequest{Act: o.f.newAct(o.reason), Version: o.version, Channel: o.channel, Condition: o.condition}
-	return o.f.actOnce(ctx, o.service, protocol.Bypass, request.Act, request)
-}
-
-// pinOptions are those of pin and unpin (A17).
-type pinOptions struct {
-	f       *Factory
-	verb    string
-	service serviceName
-	channel string
-	version string
-	reason  string
-}
-
-func newCmdPin(f *Factory, runF func(context.Context, *pinOptions) error) *cobra.Command {
+func newCmdPin(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
 	return newPinCmd(f, protocol.Pin, runF, cobra.Command{
-		Use:   "pin SVC CHANNEL VERSION",
+		Use:   "SVC CHANNEL VERSION",
 		Short: "Keep a channel at a version, whatever is released",
 		Long: `Keep a release channel at the version that it has, or return it to one that was good
 there before, and keep it there until it is unpinned. Releases wait meanwhile.`,
 		Example: `  converge pin shop/web prod-eu v7 --reason "v8 breaks printing"`,
-		Args:    exactArgs(3, 3),
 	})
 }
 
-func newCmdUnpin(f *Factory, runF func(context.Context, *pinOptions) error) *cobra.Command {
+func newCmdUnpin(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
 	return newPinCmd(f, protocol.Unpin, runF, cobra.Command{
-		Use:     "unpin SVC CHANNEL",
+		Use:     "SVC CHANNEL",
 		Short:   "Let releases into a pinned channel again",
 		Example: `  converge unpin shop/web prod-eu`,
-		Args:    exactArgs(2, 2),
 	})
 }
 
-func newPinCmd(f *Factory, verb string, runF func(context.Context, *pinOptions) error, texts cobra.Command) *cobra.Command {
-	o := &pinOptions{f: f, verb: verb}
-	cmd := &texts
-	cmd.RunE = running(o, runF, o.run, func(args []string) error { return f.readService(args, &o.service, &o.channel, &o.version) })
+// newPinCmd makes pin and unpin (A17).
+func newPinCmd(f *Factory, verb string, runF func(context.Context, *serviceOptions) error, texts cobra.Command) *cobra.Command {
+	cmd, o := newServiceCmd(f, verb, runF, texts, func(o *serviceOptions, act protocol.Act) protocol.PinRequest {
+		return protocol.PinRequest{Act: act, Channel: o.channel, Version: o.version}
+	})
 	cmd.Flags().StringVar(&o.reason, "reason", "", "why, shown to everybody who asks")
 	return cmd
 }
 
-func (o *pinOptions) run(ctx context.Context) error {
-	request := protocol.PinRequest{Act: o.f.newAct(o.reason), Channel: o.channel, Version: o.version}
-	return o.f.actOnce(ctx, o.service, o.verb, request.Act, request)
-}
-
-// rollbackOptions are those of rollback (A22).
-type rollbackOptions struct {
-	f       *Factory
-	service serviceName
-	version string
-	channel string
-	reason  string
-}
-
-func newCmdRollback(f *Factory, runF func(context.Context, *rollbackOptions) error) *cobra.Command {
-	o := &rollbackOptions{f: f}
-	cmd := &cobra.Command{
-		Use:   "rollback SVC [VERSION]",
+func newCmdRollback(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
+	return newVersionCmd(f, protocol.Rollback, runF, cobra.Command{
+		Use:   "SVC [VERSION]",
 		Short: "Take a release back where it is, to what was good before",
 		Long: `Return every release channel that a release entered and that is still at it to the
 target that was good there before. Without VERSION: the newest release that entered
@@ -167,31 +139,12 @@ any channel. No gate is asked; paused and pinned channels are left alone, and na
 The release does not come back by itself; a newer one goes on as usual.`,
 		Example: `  converge rollback shop/web --reason "errors in checkout"
   converge rollback shop/web v9 --channel prod-eu`,
-		Args: exactArgs(1, 2),
-		RunE: running(o, runF, o.run, func(args []string) error { return f.readService(args, &o.service, &o.version) }),
-	}
-	cmd.Flags().StringVarP(&o.channel, "channel", "c", "", "in this release channel only")
-	cmd.Flags().StringVar(&o.reason, "reason", "", "why, kept in the history")
-	return cmd
+	})
 }
 
-func (o *rollbackOptions) run(ctx context.Context) error {
-	request := protocol.RollbackRequest{Act: o.f.newAct(o.reason), Version: o.version, Channel: o.channel}
-	return o.f.actOnce(ctx, o.service, protocol.Rollback, request.Act, request)
-}
-
-// versionOptions are those of cancel and retry, which take one release of a service.
-type versionOptions struct {
-	f       *Factory
-	verb    string
-	service serviceName
-	version string
-	channel string
-	reason  string
-}
-
-func newCmdCancel(f *Factory, runF func(context.Context, *versionOptions) error) *cobra.Command {
+func newCmdCancel(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
 	return newVersionCmd(f, protocol.Cancel, runF, cobra.Command{
+		Use:   "SVC VERSION",
 		Short: "Stop a release from going any further",
 		Long: `Stop a release from entering further channels. Where it is already the target it
 stays so, and is still enforced.`,
@@ -199,26 +152,21 @@ stays so, and is still enforced.`,
 	})
 }
 
-func newCmdRetry(f *Factory, runF func(context.Context, *versionOptions) error) *cobra.Command {
+func newCmdRetry(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
 	return newVersionCmd(f, protocol.Retry, runF, cobra.Command{
+		Use:     "SVC VERSION",
 		Short:   "Start a failed release again",
 		Long:    `Start a release again where it failed.`,
 		Example: `  converge retry shop/web v9 --channel canary`,
 	})
 }
 
-func newVersionCmd(f *Factory, verb string, runF func(context.Context, *versionOptions) error, texts cobra.Command) *cobra.Command {
-	o := &versionOptions{f: f, verb: verb}
-	cmd := &texts
-	cmd.Use = verb + " SVC VERSION"
-	cmd.Args = exactArgs(2, 2)
-	cmd.RunE = running(o, runF, o.run, func(args []string) error { return f.readService(args, &o.service, &o.version) })
+// newVersionCmd makes cancel, retry and rollback (A22), which concern one release.
+func newVersionCmd(f *Factory, verb string, runF func(context.Context, *serviceOptions) error, texts cobra.Command) *cobra.Command {
+	cmd, o := newServiceCmd(f, verb, runF, texts, func(o *serviceOptions, act protocol.Act) protocol.VersionRequest {
+		return protocol.VersionRequest{Act: act, Version: o.version, Channel: o.channel}
+	})
 	cmd.Flags().StringVarP(&o.channel, "channel", "c", "", "in this release channel only")
-	cmd.Flags().StringVar(&o.reason, "reason", "", "why, kept in the journal")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "why, kept in the history")
 	return cmd
-}
-
-func (o *versionOptions) run(ctx context.Context) error {
-	request := protocol.VersionRequest{Act: o.f.newAct(o.reason), Version: o.version, Channel: o.channel}
-	return o.f.actOnce(ctx, o.service, o.verb, request.Act, request)
 }

@@ -34,7 +34,7 @@ service runs changes through its release channels. Content that is newest alread
 not published again.`,
 		Example: `  converge apply examples/hello --dry-run
   converge apply examples/hello`,
-		Args: exactArgs(0, 1),
+		Args: asUsed,
 		RunE: running(o, runF, o.run, readDir(&o.dir)),
 	}
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)

@@ -24,7 +24,7 @@ func newCmdExplain(f *Factory, runF func(context.Context, *explainOptions) error
 failed and with which message, what moves next and when, and the command that helps.`,
 		Example: `  converge explain shop/web
   converge explain web prod-eu`,
-		Args: exactArgs(1, 2),
+		Args: asUsed,
 		RunE: running(o, runF, o.run, func(args []string) error { return f.readService(args, &o.service, &o.channel) }),
 	}
 }

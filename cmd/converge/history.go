@@ -36,7 +36,7 @@ oldest first: when, who, what and why. It is kept in the store for good. An iden
 that was not proven by a token is marked with a question mark.`,
 		Example: `  converge history shop/web
   converge history web --channel prod-eu --kind bypass --kind rollback -o json`,
-		Args: exactArgs(1, 1),
+		Args: asUsed,
 		RunE: running(o, runF, o.run, func(args []string) error {
 			if err := f.readService(args, &o.service); err != nil {
 				return err
@@ -173,7 +173,7 @@ func newCmdLogs(f *Factory, runF func(context.Context, *logsOptions) error) *cob
 something new and the last runs of extensions, oldest first, bounded and without secrets.`,
 		Example: `  converge logs shop/web staging
   converge logs web prod-eu --kind apply --last 1`,
-		Args: exactArgs(2, 2),
+		Args: asUsed,
 		RunE: running(o, runF, o.run, func(args []string) error {
 			if err := f.readService(args, &o.service, &o.channel); err != nil {
 				return err

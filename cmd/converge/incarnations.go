@@ -104,7 +104,7 @@ and from where; or write one of them as JSON, for other tools to read. APP may b
 dropped inside a directory that defines it.`,
 		Example: `  converge incarnations shop --last 5
   converge incarnations shop --export 42 > incarnation-42.json`,
-		Args: exactArgs(0, 1),
+		Args: asUsed,
 		RunE: running(o, runF, o.run, func(args []string) (err error) {
 			o.application, err = f.application(args)
 			return err
@@ -197,7 +197,7 @@ Payload changes are what a service receives: they open a release. Changed rules 
 at once and release nothing. APP may be dropped inside a directory that defines it.`,
 		Example: `  converge diff shop 41 42
   converge diff shop 41 --exit-code`,
-		Args: exactArgs(1, 3),
+		Args: asUsed,
 		RunE: running(o, runF, o.run, o.parse),
 	}
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)

@@ -31,7 +31,7 @@ func newCmdInit(f *Factory, runF func(context.Context, *initOptions) error) *cob
 		Long: `Write converge.yaml and a custom runtime of a few lines, which work as they are.
 Nothing that exists is overwritten.`,
 		Example: `  converge init shop && cd shop && converge dev`,
-		Args:    exactArgs(0, 1),
+		Args:    asUsed,
 		RunE:    running(o, runF, o.run, readDir(&o.dir)),
 	}
 	cmd.Flags().StringVar(&o.name, "name", "", "name of the application (default: that of the directory)")

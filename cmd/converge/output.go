@@ -190,12 +190,14 @@ func readDir(dir *string) func([]string) error {
 	}
 }
 
-// exactArgs names what is missing, as one line.
-func exactArgs(least, most int) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) >= least && len(args) <= most {
+// asUsed takes as many words as one of the forms in the usage line of a command has: at least those without brackets.
+func asUsed(cmd *cobra.Command, args []string) error {
+	for form := range strings.SplitSeq(strings.TrimPrefix(cmd.Use, cmd.Name()), "|") {
+		form, _, _ = strings.Cut(form, "--")
+		words := strings.Fields(strings.TrimPrefix(form, " "+cmd.Name()+" "))
+		if least := len(words) - strings.Count(form, "["); len(args) >= least && len(args) <= len(words) {
 			return nil
 		}
-		return fmt.Errorf("usage: converge %s", cmd.Use)
 	}
+	return fmt.Errorf("usage: converge %s", cmd.Use)
 }

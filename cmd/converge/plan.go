@@ -41,7 +41,7 @@ A channel that cannot be asked says why, and the exit status is 1.`,
 		Example: `  converge plan shop/web v9
   converge plan web v9 -p replicas=3 -p canary:replicas=1
   converge plan examples/hello --exit-code`,
-		Args: exactArgs(0, 2),
+		Args: asUsed,
 		RunE: running(o, runF, o.run, o.parse),
 	}
 	cmd.Flags().StringArrayVarP(&o.params, "param", "p", nil, "parameter of the release: name=value or CHANNEL:name=value (repeatable)")

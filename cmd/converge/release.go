@@ -60,7 +60,7 @@ func releaseArgs(cmd *cobra.Command, args []string) error {
 			return fmt.Errorf("releasing several services under one id (%s) is not available yet; release them one by one", a)
 		}
 	}
-	return exactArgs(2, 2)(cmd, args)
+	return asUsed(cmd, args)
 }
 
 func (o *releaseOptions) run(ctx context.Context) error {

@@ -57,7 +57,7 @@ func newScopeCmd(f *Factory, verb string, runF func(context.Context, *scopeOptio
 	if verb != protocol.Refresh {
 		cmd.Use += "|runtime/NAME"
 	}
-	cmd.Args = exactArgs(1, 1)
+	cmd.Args = asUsed
 	cmd.RunE = running(o, runF, o.run, func(args []string) (err error) {
 		if name, ok := strings.CutPrefix(args[0], "runtime/"); ok && verb != protocol.Refresh {
 			o.runtime, err = name, checkName("a runtime", name)

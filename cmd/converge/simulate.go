@@ -44,7 +44,7 @@ else (metrics, alerts, other services) are assumed to pass, and said to be. Appr
 end the play, unless --approved gives each as soon as it is asked for.`,
 		Example: `  converge simulate shop/web v9 --at 2026-12-23T16:00 --zone Europe/Paris --approved
   converge simulate web v9 --export plan.svg`,
-		Args: exactArgs(2, 2),
+		Args: asUsed,
 		RunE: running(o, runF, o.run, func(args []string) error {
 			if err := f.readService(args, &o.service, &o.version); err != nil {
 				return err

@@ -37,7 +37,7 @@ JSON document per change with --output json.`,
 		Example: `  converge status
   converge status shop --watch
   converge status shop/web --output json`,
-		Args: exactArgs(0, 1),
+		Args: asUsed,
 		RunE: running(o, runF, o.run, func(args []string) (err error) {
 			if o.target = (target{all: true}); len(args) > 0 {
 				o.target, err = f.parseTarget(args[0])

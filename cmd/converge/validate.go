@@ -44,7 +44,7 @@ and print its hash: the same sources give the same hash. --output json exports i
 func newDirCmd(f *Factory, runF func(context.Context, *dirOptions) error, run func(*dirOptions, context.Context) error, texts cobra.Command) *cobra.Command {
 	o := &dirOptions{f: f}
 	cmd := &texts
-	cmd.Args = exactArgs(0, 1)
+	cmd.Args = asUsed
 	cmd.RunE = running(o, runF, func(ctx context.Context) error { return run(o, ctx) }, readDir(&o.dir))
 	cmd.Flags().StringVar(&o.store, "store", "", "store with the runtimes that other applications define (CONVERGE_STORE)")
 	return cmd
@@ -84,7 +84,7 @@ Name it in the first line of a file:
 
   # yaml-language-server: $schema=./converge.schema.json`,
 		Example: `  converge schema > converge.schema.json`,
-		Args:    exactArgs(0, 0),
+		Args:    asUsed,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := f.Out.Write(config.JSONSchema())
 			return err

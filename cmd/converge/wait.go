@@ -32,7 +32,7 @@ With VERSION, its newest release is waited for; without, the service as it is.
 Waiting costs no history. Ctrl-C stops waiting and nothing else.`,
 		Example: `  converge wait shop/web
   converge wait shop/web v9 --channel staging --timeout 10m`,
-		Args: exactArgs(1, 2),
+		Args: asUsed,
 		RunE: running(o, runF, o.run, func(args []string) error { return f.readService(args, &o.service, &o.version) }),
 	}
 	cmd.Flags().StringVarP(&o.channel, "channel", "c", "", "wait for this release channel only")

@@ -27,7 +27,7 @@ apply. As many workers as wanted share the work. With --runtime, serve only the 
 and applies of one runtime that says worker: remote.`,
 		Example: `  converge worker --store s3://releases?region=eu-west-1
   converge worker --runtime edge --store s3://releases?region=eu-west-1`,
-		Args: exactArgs(0, 0),
+		Args: asUsed,
 		RunE: running(o, runF, o.run, func([]string) error { return nil }),
 	}
 	cmd.Flags().StringVar(&o.store, "store", "", "incarnation store: a URL or a directory (CONVERGE_STORE; default: .converge/store of the directory's application)")

@@ -32,19 +32,6 @@ type PinRequest struct {
 	Version string `json:"version,omitempty"`
 }
 
-// RollbackRequest is the payload of rollback (A22). An empty version is the newest release that
-// entered any of the channels; an empty channel is every one that it entered.
-type RollbackRequest struct {
-	Act
-	Version string `json:"version,omitempty"`
-	Channel string `json:"channel,omitempty"`
-}
-
-// DeleteRequest is the payload of delete: what is no longer declared is taken down (A24).
-type DeleteRequest struct {
-	Act
-}
-
 // IncarnationPin is the payload of an Application's pin and unpin (A17, D15); unpin takes no number.
 type IncarnationPin struct {
 	Act

@@ -44,12 +44,13 @@ type ScopeRequest struct {
 	Channel string `json:"channel,omitempty"`
 }
 
-// VersionRequest is the payload of cancel and retry. An empty channel is every channel that it
-// concerns. Version is a version or full version; of several releases of it, cancel means the oldest
-// that is not over, and retry the newest.
+// VersionRequest is the payload of cancel, retry and rollback (A22). An empty channel is every channel that
+// it concerns. Version is a version or full version; of several releases of it, cancel means the oldest that
+// is not over, retry the newest. For rollback it may be empty: the newest release that entered any of the
+// channels.
 type VersionRequest struct {
 	Act
-	Version string `json:"version"`
+	Version string `json:"version,omitempty"`
 	Channel string `json:"channel,omitempty"`
 }
 

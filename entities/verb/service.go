@@ -93,15 +93,13 @@ var service = [...]Row{
 	},
 	{
 		Name: protocol.Rollback, Description: "takes a release back to what was there before", Channels: oneOrAll,
-		payload: of(func(r *Request, p *protocol.RollbackRequest) {
-			r.Act, r.Version, r.Channel = p.Act, p.Version, p.Channel
-		}),
+		payload: ofVersion,
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
 			return s.RollBack(r.Version, r.Channel, who, r.Reason, now)
 		},
 	},
 	{
-		Name: protocol.Delete, Description: "takes down what is no longer declared", payload: of(func(r *Request, p *protocol.DeleteRequest) { r.Act = p.Act }),
+		Name: protocol.Delete, Description: "takes down what is no longer declared", payload: justAct,
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
 			return s.Delete(who, r.Reason, now)
 		},
