@@ -207,8 +207,8 @@ func TestHistoryKeepsLinesOnce(t *testing.T) {
 	require.Equal(t, lines, got)
 }
 
-func pausedFor(reason string) *protocol.PauseStatus {
-	return &protocol.PauseStatus{Reason: reason, At: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)}
+func pausedFor(reason string) *entities.Pause {
+	return &entities.Pause{Reason: reason, At: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)}
 }
 
 // Of an application, those that it declares are notified, and those that start later find it.

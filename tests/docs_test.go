@@ -227,9 +227,12 @@ func TestDocsProtocol(t *testing.T) {
 	}
 }
 
-// ownFields lists the JSON fields of a struct, but for those of embedded ones.
+// ownFields lists the JSON fields that a struct has beside those of an act and of embedded structs.
 func ownFields(v any) []string {
 	var names []string
+	if _, act := v.(protocol.Act); act {
+		return nil
+	}
 	for f := range typeFields(reflect.TypeOf(v)) {
 		if !f.Anonymous {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")

@@ -11,7 +11,6 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/state"
 	"github.com/converge-engine/converge/entities/verb"
-	"github.com/converge-engine/converge/entities/view"
 )
 
 // Application is the life of one application: it numbers incarnations, notifies services of them, and
@@ -111,7 +110,7 @@ func (a *application) status() (protocol.ApplicationStatus, error) {
 	return protocol.ApplicationStatus{
 		Schema: "converge.application/v1", Application: a.name, Newest: a.newest().Number, Store: s.Store, Origin: s.Origin,
 		Manifest: s.Manifest, NotifiedOf: s.Notified.Manifest, Notified: s.Notified.Number, Incarnations: s.Incarnations,
-		Refused: view.Refusals(s.Refused), Pin: s.Pin, Pause: s.shown(), Announcing: s.Announcing, Problem: s.Problem,
+		Refused: s.Refused, Pin: s.Pin, Pause: s.Pause, Announcing: s.Announcing, Problem: s.Problem,
 	}, nil
 }
 

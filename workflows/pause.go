@@ -15,18 +15,9 @@ import (
 
 // pauseState is what an application and a runtime remember of their pause (A16).
 type pauseState struct {
-	Pause *state.Pause `json:"pause,omitempty"`
+	Pause *entities.Pause `json:"pause,omitempty"`
 	// Announcing: services are still to be notified that it began or ended.
 	Announcing bool `json:"announcing,omitempty"`
-}
-
-// shown is the pause as clients see it.
-func (p *pauseState) shown() *protocol.PauseStatus {
-	if p.Pause == nil {
-		return nil
-	}
-	out := protocol.PauseStatus(*p.Pause)
-	return &out
 }
 
 // pauses holds the services of an application or a runtime, and announces that to them, by one activity at a
@@ -39,7 +30,7 @@ type pauses struct {
 	request func() protocol.AnnouncePause // to whom
 	hint    string                        // what else may be paused
 	running bool
-	present *state.Pause // that is being announced
+	present *entities.Pause // that is being announced
 	stop    workflow.CancelFunc
 }
 
@@ -49,7 +40,7 @@ func (p *pauses) pause(r verb.Request, who entities.Who) (state.Effect, error) {
 		return nil, fmt.Errorf("%s is paused already, by %s", p.name, old.By)
 	}
 	return func() string {
-		p.of.Pause, p.of.Announcing = &state.Pause{Scope: p.scope, By: who.Name, Reason: r.Reason, At: p.now()}, true
+		p.of.Pause, p.of.Announcing = &entities.Pause{Scope: p.scope, By: who.Name, Reason: r.Reason, At: p.now()}, true
 		p.note(entities.EventPause, &who, p.name+" paused", r.Reason)
 		return p.name + " is paused; an apply in flight is left to finish"
 	}, nil
@@ -81,7 +72,7 @@ func (p *pauses) announce() {
 		return
 	}
 	r := p.request()
-	r.Scope, r.Pause = p.scope, p.of.shown()
+	r.Scope, r.Pause = p.scope, p.of.Pause
 	what := "announce the pause of "
 	if r.Pause == nil {
 		what = "announce the end of the pause of "

@@ -15,7 +15,6 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/state"
 	"github.com/converge-engine/converge/entities/verb"
-	"github.com/converge-engine/converge/entities/view"
 )
 
 // Runtime is the life of one runtime (C10, A16): it bounds how many applies go on there at once, over
@@ -117,8 +116,8 @@ func (r *runtime) signal(h lease.Lease, name string) {
 func (r *runtime) status() (protocol.RuntimeStatus, error) {
 	s := r.state
 	return protocol.RuntimeStatus{
-		Schema: "converge.runtime/v1", Runtime: r.runtime, Limit: s.Limit, Pause: s.pauseState.shown(), Announcing: s.Announcing,
-		Held: lease.Status(s.Held), Waiting: lease.Status(s.Waiting), Refused: view.Refusals(s.Refused), Audit: s.Audit, Problem: s.Problem,
+		Schema: "converge.runtime/v1", Runtime: r.runtime, Limit: s.Limit, Pause: s.Pause, Announcing: s.Announcing,
+		Held: lease.Status(s.Held), Waiting: lease.Status(s.Waiting), Refused: s.Refused, Audit: s.Audit, Problem: s.Problem,
 	}, nil
 }
 

@@ -50,9 +50,9 @@ func (s *service) on(runtime string) bool {
 }
 
 func (s *service) setPause(p protocol.ScopePause) {
-	var pause *state.Pause
+	var pause *entities.Pause
 	if p.Pause != nil {
-		pause = &state.Pause{By: p.Pause.By, Reason: p.Pause.Reason, At: p.Pause.At}
+		pause = &entities.Pause{By: p.Pause.By, Reason: p.Pause.Reason, At: p.Pause.At}
 	}
 	s.state.SetPause(p.Scope, pause, s.now())
 }
@@ -63,7 +63,7 @@ func (s *service) takePauses(spec *entities.Spec, pauses []protocol.ScopePause) 
 	for _, p := range pauses {
 		s.setPause(p)
 	}
-	for _, p := range append([]state.Pause{}, s.state.Pauses...) {
+	for _, p := range append([]entities.Pause{}, s.state.Pauses...) {
 		name, of := strings.CutPrefix(p.Scope, entities.ScopeRuntime)
 		if _, on := spec.Runtimes[name]; of && !on {
 			s.setPause(protocol.ScopePause{Scope: p.Scope})

@@ -158,7 +158,7 @@ func TestServiceRefusesWithoutIO(t *testing.T) {
 // Pauses of what the service is part of reach it by signal, or with its configuration.
 func TestServiceIsPausedByWhatItIsPartOf_A16(t *testing.T) {
 	p := newPlay(t)
-	p.pauses = []protocol.ScopePause{{Scope: "runtime/edge", Pause: &protocol.PauseStatus{By: "ops"}}, {Scope: "runtime/else", Pause: &protocol.PauseStatus{By: "ops"}}}
+	p.pauses = []protocol.ScopePause{{Scope: "runtime/edge", Pause: &entities.Pause{By: "ops"}}, {Scope: "runtime/else", Pause: &entities.Pause{By: "ops"}}}
 	p.publishes(0)
 	p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
 	p.sees(minute, func(s protocol.Status) {

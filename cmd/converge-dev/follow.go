@@ -163,7 +163,7 @@ func (r *report) status(ctx context.Context, service string) (protocol.Status, e
 // repeated.
 func (r *report) journal(s protocol.Status) {
 	last, known := r.printed[s.Service]
-	var lines []protocol.JournalLine
+	var lines []entities.JournalLine
 	for _, l := range s.Journal {
 		if l.N > last && (known || time.Since(l.At) < time.Minute) {
 			lines = append(lines, l)

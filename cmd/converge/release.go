@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/converge-engine/converge/cmd/internal/show"
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/explain"
 	"github.com/converge-engine/converge/entities/protocol"
 )
@@ -164,7 +165,7 @@ type journalLog struct {
 
 func (l *journalLog) print(s protocol.Status) error {
 	r, ok := releaseByID(s, l.release)
-	var fresh []protocol.JournalLine
+	var fresh []entities.JournalLine
 	for _, j := range s.Journal {
 		if j.N <= l.last || ok && j.At.Before(r.At) {
 			continue

@@ -34,7 +34,7 @@ func moment(channels string, journal ...string) protocol.Status {
 		w := strings.SplitN(text, " ", 3)
 		var seconds int
 		_, _ = fmt.Sscan(w[0], &seconds)
-		line := protocol.JournalLine{N: int64(i + 1), At: at(seconds), Channel: w[1], Text: w[2]}
+		line := entities.JournalLine{N: int64(i + 1), At: at(seconds), Channel: w[1], Text: w[2]}
 		if w[1] == "-" {
 			line.Channel = ""
 		}

@@ -1,9 +1,10 @@
 package decide
 
 import (
+	"slices"
+
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/state"
-	"slices"
 )
 
 // This file holds approvals: people's words on a release, by topic (A14), and on every single apply

@@ -3,7 +3,6 @@ package decide
 import (
 	"fmt"
 	"slices"
-
 	"strings"
 
 	"github.com/converge-engine/converge/entities"

@@ -183,7 +183,7 @@ func (p *admission) add(j Judgement) {
 }
 
 // bypassed is what a bypassed gate says.
-func bypassed(kind Kind, b *state.Bypass) Judgement {
+func bypassed(kind Kind, b *entities.Bypass) Judgement {
 	return Judgement{Kind: kind, ID: b.Condition, Verdict: entities.Pass, Code: CodeBypassed, Reason: b.Text(), Since: b.At, Bypassable: true}
 }
 
@@ -259,7 +259,7 @@ func viewOf(s *state.State, channel string, r *state.Release, now time.Time) *vi
 // Bypass lets a release pass a condition of a channel (A15): the condition must be one that the release needs
 // there. One that passes already is not bypassed, and the answer says so. It stands here since only the table of
 // gates knows what a channel asks for; like every verb it returns its effect, and changes nothing itself.
-func Bypass(s *state.State, version string, b state.Bypass) (state.Effect, error) {
+func Bypass(s *state.State, version string, b entities.Bypass) (state.Effect, error) {
 	r, err := s.FindOpen(version, b.Channel)
 	if err != nil {
 		return nil, err

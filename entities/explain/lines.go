@@ -140,8 +140,8 @@ func commanded(c protocol.ChannelStatus) bool {
 	return slices.ContainsFunc(c.Reasons, func(r protocol.Reason) bool { return r.Unblock != "" })
 }
 
-func (w *writer) pausesOf(c protocol.ChannelStatus) []protocol.PauseStatus {
-	var out []protocol.PauseStatus
+func (w *writer) pausesOf(c protocol.ChannelStatus) []entities.Pause {
+	var out []entities.Pause
 	for _, p := range w.status.Pauses {
 		if p.Scope == entities.ScopeApplication || p.Scope == "runtime/"+c.Runtime || p.Scope == "" && (p.Channel == "" || p.Channel == c.Name) {
 			out = append(out, p)
@@ -159,7 +159,7 @@ func (w *writer) pauses(c protocol.ChannelStatus) {
 }
 
 // pauseScope names what a pause holds, and how `resume` names it.
-func pauseScope(s protocol.Status, p protocol.PauseStatus) (scope, argument string) {
+func pauseScope(s protocol.Status, p entities.Pause) (scope, argument string) {
 	switch {
 	case p.Scope == entities.ScopeApplication:
 		return "the whole application " + s.Application, s.Application
@@ -248,7 +248,7 @@ func (w *writer) service() {
 }
 
 func (w *writer) journal(channel string) {
-	var kept []protocol.JournalLine
+	var kept []entities.JournalLine
 	for _, j := range w.status.Journal {
 		if channel == "" || j.Channel == "" || j.Channel == channel {
 			kept = append(kept, j)
@@ -265,7 +265,7 @@ func (w *writer) journal(channel string) {
 }
 
 // Journal writes lines of the journal as `release --wait` prints them: time, channel, text.
-func Journal(lines []protocol.JournalLine, s protocol.Status, now time.Time) []string {
+func Journal(lines []entities.JournalLine, s protocol.Status, now time.Time) []string {
 	width := 0
 	for _, c := range s.Channels {
 		width = max(width, len(c.Name))
@@ -322,7 +322,7 @@ func command(s protocol.Status, c protocol.ChannelStatus, condition, what string
 }
 
 // refusal writes a signal that changed nothing.
-func refusal(r protocol.Refusal, now time.Time) string {
+func refusal(r entities.Refusal, now time.Time) string {
 	return fmt.Sprintf("! signal %s from %s refused %s ago: %s", r.Verb, cmp.Or(r.By, "nobody"), Duration(now.Sub(r.At)), oneLine(r.Reason, textLimit))
 }
 

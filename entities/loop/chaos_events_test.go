@@ -24,7 +24,7 @@ func (c *chaos) plainEvents() map[string]func() {
 		"release": c.newRelease, "release2": c.newRelease, "release again": c.sameRelease,
 		"config": c.changeConfig, "rules": c.changeRules, "channels": c.comeAndGo, "instances": c.growAndShrink, "moves": c.moveInstance,
 		"pause": pause, "resume": resume, "resume2": resume, "refresh": func() { _, _ = done(c.s.Refresh(any())) },
-		"pause scope":  func() { c.s.SetPause(c.anyScope(), &state.Pause{By: "carol", At: c.now}, c.now) },
+		"pause scope":  func() { c.s.SetPause(c.anyScope(), &entities.Pause{By: "carol", At: c.now}, c.now) },
 		"resume scope": func() { c.s.SetPause(c.anyScope(), nil, c.now) },
 		"cancel": func() {
 			c.act(func() (string, error) { return done(c.s.Cancel(c.anyVersion(), any(), bob, "", c.now)) })
@@ -310,7 +310,7 @@ func (c *chaos) bypass() {
 		"reading", "in-progress", "lease", "pin", "approval/apply/"+channel)
 	r, _ := c.s.FindOpen(version, "")
 	c.act(func() (string, error) {
-		text, err := done(decide.Bypass(c.s, version, state.Bypass{Channel: channel, Condition: id, Who: bob, Reason: "why not", At: c.now}))
+		text, err := done(decide.Bypass(c.s, version, entities.Bypass{Channel: channel, Condition: id, Who: bob, Reason: "why not", At: c.now}))
 		if err == nil && r.Bypassed(channel, id) != nil {
 			c.waived[waiver(r.ID, channel, id)] = true
 		}
@@ -322,7 +322,7 @@ func (c *chaos) approve(reject bool) {
 	topic := c.pick("go", "go", "apply/c0", "apply/c1", "apply/c2", "nothing")
 	version, who := c.waitingVersion(), c.pick("alice", "bob", "carol", "mallory")
 	c.act(func() (string, error) {
-		return done(c.s.Approve(version, state.Approval{Topic: topic, Who: entities.Who{Name: who}, At: c.now, Reject: reject}))
+		return done(c.s.Approve(version, entities.Approval{Topic: topic, Who: entities.Who{Name: who}, At: c.now, Reject: reject}))
 	})
 }
 
@@ -331,9 +331,9 @@ func (c *chaos) changeMind() {
 	version := c.waitingVersion()
 	for _, who := range []string{"alice", "bob"} {
 		c.mayApprove(version, "go")
-		_, _ = done(c.s.Approve(version, state.Approval{Topic: "go", Who: entities.Who{Name: who}, At: c.now}))
+		_, _ = done(c.s.Approve(version, entities.Approval{Topic: "go", Who: entities.Who{Name: who}, At: c.now}))
 	}
-	_, err := done(c.s.Approve(version, state.Approval{Topic: "go", Who: bob, At: c.now, Reject: true}))
+	_, err := done(c.s.Approve(version, entities.Approval{Topic: "go", Who: bob, At: c.now, Reject: true}))
 	c.must(err == nil)
 	for n := range c.next.Channels {
 		ch := &c.next.Channels[n]
@@ -416,7 +416,7 @@ func (c *chaos) approveWaiting() bool {
 
 func (c *chaos) mayApprove(version, topic string) bool {
 	for _, who := range []string{"alice", "bob", "carol"} {
-		if _, err := done(c.s.Approve(version, state.Approval{Topic: topic, Who: entities.Who{Name: who}, At: c.now})); err == nil {
+		if _, err := done(c.s.Approve(version, entities.Approval{Topic: topic, Who: entities.Who{Name: who}, At: c.now})); err == nil {
 			return true
 		}
 	}

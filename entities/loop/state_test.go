@@ -104,7 +104,7 @@ func TestStateStaysSmall(t *testing.T) {
 		r, err := w.release(fmt.Sprint("v", n), "")
 		require.NoError(t, err)
 		for _, who := range []string{"alice", "bob"} {
-			_, err = done(w.s.Approve(r.Version, state.Approval{Topic: "go", Who: entities.Who{Name: who}, At: w.now, Comment: "looks good to me"}))
+			_, err = done(w.s.Approve(r.Version, entities.Approval{Topic: "go", Who: entities.Who{Name: who}, At: w.now, Comment: "looks good to me"}))
 			require.NoError(t, err)
 		}
 		w.playRelease(t, r, n)
@@ -152,7 +152,7 @@ func (w *world) playRelease(t *testing.T, r *state.Release, n int) {
 			}
 			w.s.ExtensionEnded(op, failure, fmt.Sprintf("%0500d", n), "log-key", w.now)
 			if failure != "" {
-				_, err := done(decide.Bypass(w.s, r.Version, state.Bypass{Channel: "c1", Condition: "extension/migrate", Who: bob, Reason: "done by hand", At: w.now}))
+				_, err := done(decide.Bypass(w.s, r.Version, entities.Bypass{Channel: "c1", Condition: "extension/migrate", Who: bob, Reason: "done by hand", At: w.now}))
 				require.NoError(t, err)
 			}
 		}

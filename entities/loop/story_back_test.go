@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/converge-engine/converge/entities/state"
+	"github.com/converge-engine/converge/entities"
 )
 
 // This file holds what stories say of rollbacks, pins, pauses from outside, and of taking things down
@@ -24,7 +24,7 @@ var backCommands = map[string]command{
 	},
 	// pause-scope SCOPE why…
 	"pause-scope": func(s *story, arg []string) string {
-		s.s.SetPause(arg[0], &state.Pause{By: "carol", Reason: rest(arg, 1), At: s.now}, s.now)
+		s.s.SetPause(arg[0], &entities.Pause{By: "carol", Reason: rest(arg, 1), At: s.now}, s.now)
 		return ""
 	},
 	"resume-scope": func(s *story, arg []string) string { s.s.SetPause(arg[0], nil, s.now); return "" },

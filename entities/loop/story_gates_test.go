@@ -8,7 +8,6 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/decide"
-	"github.com/converge-engine/converge/entities/state"
 )
 
 // This file holds what stories say of gates (testdata/gates*.txtar).
@@ -30,7 +29,7 @@ var gateCommands = map[string]command{
 	"reject":  func(s *story, arg []string) string { return s.approve(arg, true) },
 	// bypass VERSION CHANNEL CONDITION WHO reason…
 	"bypass": func(s *story, arg []string) string {
-		b := state.Bypass{Channel: arg[1], Condition: arg[2], Who: someone(arg[3]), Reason: rest(arg, 4), At: s.now}
+		b := entities.Bypass{Channel: arg[1], Condition: arg[2], Who: someone(arg[3]), Reason: rest(arg, 4), At: s.now}
 		return refusal(done(decide.Bypass(s.s, arg[0], b)))
 	},
 	// authorize VERB WHO CHANNELS…
@@ -77,7 +76,7 @@ var gateCommands = map[string]command{
 }
 
 func (s *story) approve(arg []string, reject bool) string {
-	a := state.Approval{Topic: arg[1], Who: someone(arg[2]), At: s.now, Reject: reject, Comment: rest(arg, 3)}
+	a := entities.Approval{Topic: arg[1], Who: someone(arg[2]), At: s.now, Reject: reject, Comment: rest(arg, 3)}
 	return refusal(done(s.s.Approve(arg[0], a)))
 }
 

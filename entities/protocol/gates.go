@@ -40,8 +40,8 @@ type IncarnationPin struct {
 
 // ScopePause announces to a service that something it is part of was paused, or resumed: then Pause is nil.
 type ScopePause struct {
-	Scope string       `json:"scope"` // "application" or "runtime/NAME"
-	Pause *PauseStatus `json:"pause,omitempty"`
+	Scope string          `json:"scope"` // "application" or "runtime/NAME"
+	Pause *entities.Pause `json:"pause,omitempty"`
 }
 
 // LeaseRequest asks a Runtime workflow for a place among its applies (C10).
@@ -88,15 +88,15 @@ type LeaseStatus struct {
 
 // RuntimeStatus answers a Runtime's status query.
 type RuntimeStatus struct {
-	Schema  string       `json:"schema"` // converge.runtime/v1
-	Runtime string       `json:"runtime"`
-	Limit   int          `json:"limit,omitempty"`
-	Pause   *PauseStatus `json:"pause,omitempty"`
+	Schema  string          `json:"schema"` // converge.runtime/v1
+	Runtime string          `json:"runtime"`
+	Limit   int             `json:"limit,omitempty"`
+	Pause   *entities.Pause `json:"pause,omitempty"`
 	// Announcing: it is being announced to services that a pause began or ended.
-	Announcing bool          `json:"announcing,omitempty"`
-	Held       []LeaseStatus `json:"held,omitempty"`
-	Waiting    []LeaseStatus `json:"waiting,omitempty"`
-	Refused    []Refusal     `json:"refused,omitempty"`
+	Announcing bool               `json:"announcing,omitempty"`
+	Held       []LeaseStatus      `json:"held,omitempty"`
+	Waiting    []LeaseStatus      `json:"waiting,omitempty"`
+	Refused    []entities.Refusal `json:"refused,omitempty"`
 	// Audit is the newest of what people did, and of what was taken back, oldest first.
 	Audit   []entities.AuditLine `json:"audit,omitempty"`
 	Problem string               `json:"problem,omitempty"`

@@ -12,25 +12,25 @@ const StatusSchema = "converge.status/v1"
 
 // Status answers a Service's status query.
 type Status struct {
-	Schema      string          `json:"schema"`
-	Application string          `json:"application"`
-	Service     string          `json:"service"`
-	Description string          `json:"description,omitempty"`
-	Status      string          `json:"status"` // of the worst channel
-	Version     string          `json:"version,omitempty"`
-	Incarnation int64           `json:"incarnation"`
-	Spec        string          `json:"spec,omitempty"` // digest of the rules in force
-	Store       string          `json:"store,omitempty"`
-	ObservedAt  time.Time       `json:"observedAt,omitzero"`
-	Headline    string          `json:"headline"` // one line: what moves or what it waits for
-	Channels    []ChannelStatus `json:"channels"`
-	Releases    []ReleaseStatus `json:"releases"` // newest first
-	Pauses      []PauseStatus   `json:"pauses"`
-	Pins        []PinStatus     `json:"pins"`
-	Refused     []Refusal       `json:"refused"`
-	Deletion    *Deletion       `json:"deletion,omitempty"` // it is being taken down
-	Notes       []string        `json:"notes,omitempty"`    // e.g. "config i42 waits for the next release"
-	Journal     []JournalLine   `json:"journal,omitempty"`  // bounded tail, oldest first
+	Schema      string                 `json:"schema"`
+	Application string                 `json:"application"`
+	Service     string                 `json:"service"`
+	Description string                 `json:"description,omitempty"`
+	Status      string                 `json:"status"` // of the worst channel
+	Version     string                 `json:"version,omitempty"`
+	Incarnation int64                  `json:"incarnation"`
+	Spec        string                 `json:"spec,omitempty"` // digest of the rules in force
+	Store       string                 `json:"store,omitempty"`
+	ObservedAt  time.Time              `json:"observedAt,omitzero"`
+	Headline    string                 `json:"headline"` // one line: what moves or what it waits for
+	Channels    []ChannelStatus        `json:"channels"`
+	Releases    []ReleaseStatus        `json:"releases"` // newest first
+	Pauses      []entities.Pause       `json:"pauses"`
+	Pins        []PinStatus            `json:"pins"`
+	Refused     []entities.Refusal     `json:"refused"`
+	Deletion    *Deletion              `json:"deletion,omitempty"` // it is being taken down
+	Notes       []string               `json:"notes,omitempty"`    // e.g. "config i42 waits for the next release"
+	Journal     []entities.JournalLine `json:"journal,omitempty"`  // bounded tail, oldest first
 }
 
 // ChannelStatus is one channel of a service.
@@ -55,9 +55,9 @@ type ChannelStatus struct {
 	// Checks are what was last read of checks that are asked now, by id.
 	Checks []CheckStatus `json:"checks,omitempty"`
 	// StableSince: the target's objects are stable since then, and what follows the deployment runs.
-	StableSince time.Time       `json:"stableSince,omitzero"`
-	Rollback    *RollbackStatus `json:"rollback,omitempty"`
-	LeaseAsked  time.Time       `json:"leaseAsked,omitzero"` // it waits for a place on its runtime since then
+	StableSince time.Time          `json:"stableSince,omitzero"`
+	Rollback    *entities.Rollback `json:"rollback,omitempty"`
+	LeaseAsked  time.Time          `json:"leaseAsked,omitzero"` // it waits for a place on its runtime since then
 }
 
 // CheckStatus is the newest reading of a check.
@@ -121,23 +121,17 @@ type ReleaseStatus struct {
 	Phases      map[string]string `json:"phases"`
 	Reasons     map[string]string `json:"reasons,omitempty"` // channel → why it is in that phase
 
-	Approvals  []ApprovalStatus  `json:"approvals,omitempty"`
-	Bypasses   []BypassStatus    `json:"bypasses,omitempty"`
-	Extensions []ExtensionStatus `json:"extensions,omitempty"` // by key
+	Approvals  []entities.Approval `json:"approvals,omitempty"`
+	Bypasses   []entities.Bypass   `json:"bypasses,omitempty"`
+	Extensions []ExtensionStatus   `json:"extensions,omitempty"` // by key
 }
 
 // ExtensionStatus is how far an extension is for one release.
 type ExtensionStatus struct {
-	Key      string    `json:"key"` // Extension.RunKey
-	Name     string    `json:"name"`
-	State    string    `json:"state"`   // waiting, running, done, failed
-	Channel  string    `json:"channel"` // that it runs for; others share its outcome
-	Attempts int       `json:"attempts,omitempty"`
-	Since    time.Time `json:"since"`
-	Next     time.Time `json:"next,omitzero"`
-	Err      string    `json:"err,omitempty"`
-	Tail     string    `json:"tail,omitempty"` // end of its output, at most 500 bytes
-	Log      string    `json:"log,omitempty"`  // key of the whole output in the store
+	Key   string `json:"key"` // Extension.RunKey
+	Name  string `json:"name"`
+	State string `json:"state"` // waiting, running, done, failed
+	entities.ExtensionProgress
 }
 
 // InstanceStatus is one instance of a channel that has several.
@@ -150,61 +144,12 @@ type InstanceStatus struct {
 	Reason  string `json:"reason,omitempty"`
 }
 
-// ApprovalStatus is one person's word on a release and a topic (A14).
-type ApprovalStatus struct {
-	Topic   string       `json:"topic"`
-	Who     entities.Who `json:"who"`
-	At      time.Time    `json:"at"`
-	Reject  bool         `json:"reject,omitempty"`
-	Comment string       `json:"comment,omitempty"`
-	Version string       `json:"version,omitempty"` // of a single apply: the full version
-}
-
-// BypassStatus lets one release pass one condition of one channel (A15).
-type BypassStatus struct {
-	Channel   string       `json:"channel"`
-	Condition string       `json:"condition"`
-	Who       entities.Who `json:"who"`
-	Reason    string       `json:"reason"`
-	At        time.Time    `json:"at"`
-}
-
-// RollbackStatus is a rollback under way, or what a channel was rolled back from (A22).
-type RollbackStatus struct {
-	Release string        `json:"release"`       // id of the release that was taken back, barred here
-	From    string        `json:"from"`          // its full version
-	Who     *entities.Who `json:"who,omitempty"` // nil: automatic
-	Reason  string        `json:"reason"`
-	At      time.Time     `json:"at"`
-	Failed  time.Time     `json:"failed,omitzero"` // FAILED_ROLLBACK since
-}
-
-// PauseStatus is one pause in force: of a channel, of the service (no channel), or, by Scope, of something wider
-// ("application", "runtime/NAME").
-type PauseStatus struct {
-	Channel string    `json:"channel,omitempty"`
-	Scope   string    `json:"scope,omitempty"`
-	By      string    `json:"by"`
-	Reason  string    `json:"reason,omitempty"`
-	At      time.Time `json:"at"`
-}
-
 // Deletion is a service being taken down (A24).
 type Deletion struct {
 	Who    entities.Who `json:"who"`
 	Reason string       `json:"reason,omitempty"`
 	At     time.Time    `json:"at"`
 	Gone   []string     `json:"gone,omitempty"` // channels, or instances, whose objects are removed
-}
-
-// JournalLine is something that happened; N counts up by one.
-type JournalLine struct {
-	N       int64     `json:"n"`
-	At      time.Time `json:"at"`
-	Channel string    `json:"channel,omitempty"`
-	// Release is the id of the release that the line says was opened; else empty.
-	Release string `json:"release,omitempty"`
-	Text    string `json:"text"`
 }
 
 // Explanation answers a Service's explain query: the lines a person reads, and what they are made

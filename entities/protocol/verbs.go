@@ -113,20 +113,20 @@ type ServicePublish struct {
 
 // ApplicationStatus answers an Application's status query.
 type ApplicationStatus struct {
-	Schema       string          `json:"schema"` // converge.application/v1
-	Application  string          `json:"application"`
-	Newest       int64           `json:"newest"`
-	Store        string          `json:"store"`
-	Origin       Origin          `json:"origin"`
-	Manifest     string          `json:"manifest"`     // what services should know
-	Notified     int64           `json:"notified"`     // newest incarnation that all its services know
-	NotifiedOf   string          `json:"notifiedOf"`   // manifest that all its services know
-	Incarnations []Incarnation   `json:"incarnations"` // newest last; a bounded tail, the store has all
-	Refused      []Refusal       `json:"refused,omitempty"`
-	Pin          *ApplicationPin `json:"pin,omitempty"`
-	Pause        *PauseStatus    `json:"pause,omitempty"`
-	Announcing   bool            `json:"announcing,omitempty"` // that a pause began or ended, to services
-	Problem      string          `json:"problem,omitempty"`
+	Schema       string             `json:"schema"` // converge.application/v1
+	Application  string             `json:"application"`
+	Newest       int64              `json:"newest"`
+	Store        string             `json:"store"`
+	Origin       Origin             `json:"origin"`
+	Manifest     string             `json:"manifest"`     // what services should know
+	Notified     int64              `json:"notified"`     // newest incarnation that all its services know
+	NotifiedOf   string             `json:"notifiedOf"`   // manifest that all its services know
+	Incarnations []Incarnation      `json:"incarnations"` // newest last; a bounded tail, the store has all
+	Refused      []entities.Refusal `json:"refused,omitempty"`
+	Pin          *ApplicationPin    `json:"pin,omitempty"`
+	Pause        *entities.Pause    `json:"pause,omitempty"`
+	Announcing   bool               `json:"announcing,omitempty"` // that a pause began or ended, to services
+	Problem      string             `json:"problem,omitempty"`
 }
 
 // Incarnation is one published snapshot in an application's sequence.
@@ -139,12 +139,4 @@ type Incarnation struct {
 	By       string    `json:"by"`
 	Origin   Origin    `json:"origin"`
 	Causes   []string  `json:"causes,omitempty"`
-}
-
-// Refusal is a signal that did not validate: it changed nothing.
-type Refusal struct {
-	Verb   string    `json:"verb"`
-	By     string    `json:"by"`
-	Reason string    `json:"reason"`
-	At     time.Time `json:"at"`
 }

@@ -312,12 +312,12 @@ func (p *play) word(c entities.ChannelSpec, topic string, r *state.Release) bool
 		for _, may := range condition.Approvers {
 			if group, ok := strings.CutPrefix(may, "group:"); ok {
 				who.Groups = append(who.Groups, group)
-			} else if !slices.ContainsFunc(r.Approvals, func(a state.Approval) bool { return a.Who.Name == may && a.Topic == topic }) {
+			} else if !slices.ContainsFunc(r.Approvals, func(a entities.Approval) bool { return a.Who.Name == may && a.Topic == topic }) {
 				who.Name = may
 			}
 		}
 	}
-	effect, err := p.s.Approve(r.FullVersion, state.Approval{Topic: topic, Who: who, At: p.now})
+	effect, err := p.s.Approve(r.FullVersion, entities.Approval{Topic: topic, Who: who, At: p.now})
 	if err != nil {
 		return false
 	}

@@ -18,10 +18,10 @@ const ApplyTopic = "apply/"
 
 // Tally is how far the approval of a release by a condition is.
 type Tally struct {
-	Have     []string  // distinct people who approved, in the order in which they did
-	Need     int       // at least 1
-	Since    time.Time // when the last of them did
-	Rejected *Approval // then it is final
+	Have     []string           // distinct people who approved, in the order in which they did
+	Need     int                // at least 1
+	Since    time.Time          // when the last of them did
+	Rejected *entities.Approval // then it is final
 }
 
 // Given tells whether enough people have approved, and nobody rejected.
@@ -51,7 +51,7 @@ func (r *Release) Tally(c entities.Condition) Tally {
 func (s *State) TallyText(r *Release, c entities.Condition) string {
 	t := r.Tally(c)
 	if t.Rejected != nil {
-		return t.Rejected.rejection()
+		return t.Rejected.Rejection()
 	}
 	text := fmt.Sprintf("%d of %d", len(t.Have), t.Need)
 	if len(t.Have) > 0 {
@@ -99,7 +99,7 @@ func whoMay(c entities.Condition, have []string) string {
 // RejectedIn tells whether a release was rejected for a topic that the channel asks for, as it may be
 // since.
 func (r *Release) RejectedIn(c *entities.ChannelSpec) bool {
-	return slices.ContainsFunc(r.Approvals, func(a Approval) bool {
+	return slices.ContainsFunc(r.Approvals, func(a entities.Approval) bool {
 		return a.Reject && slices.ContainsFunc(c.Conditions, func(cond entities.Condition) bool {
 			return cond.Kind == entities.ManualApproval && cond.Topic == a.Topic && r.Bypassed(c.Name, cond.ID) == nil
 		})
@@ -108,7 +108,7 @@ func (r *Release) RejectedIn(c *entities.ChannelSpec) bool {
 
 // Approve takes in a person's word on a release and a topic; a.Reject: it is rejected, which is
 // final for that release in the channels of the topic that it has not entered.
-func (s *State) Approve(version string, a Approval) (Effect, error) {
+func (s *State) Approve(version string, a entities.Approval) (Effect, error) {
 	r, err := s.FindOpen(version, "")
 	if err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ func (s *State) Approve(version string, a Approval) (Effect, error) {
 }
 
 // checkApproval refuses a word that would change nothing or may not be given.
-func (s *State) checkApproval(r *Release, a Approval) error {
+func (s *State) checkApproval(r *Release, a entities.Approval) error {
 	asking := s.asking(a.Topic)
 	if len(asking) == 0 {
 		return fmt.Errorf("no approval topic %q; expected %s", a.Topic, entities.OneOf(s.topics()))
@@ -143,7 +143,7 @@ func (s *State) checkApproval(r *Release, a Approval) error {
 		switch {
 		case old.Topic != a.Topic:
 		case old.Reject:
-			return fmt.Errorf("%s was %s, for %s; that is final", r.FullVersion, old.rejection(), a.Topic)
+			return fmt.Errorf("%s was %s, for %s; that is final", r.FullVersion, old.Rejection(), a.Topic)
 		case old.Who.Name == a.Who.Name && !a.Reject:
 			return fmt.Errorf("%s has already approved %s for %s; it takes somebody else", a.Who.Name, r.FullVersion, a.Topic)
 		}
@@ -168,11 +168,11 @@ func (s *State) checkApproval(r *Release, a Approval) error {
 }
 
 // reject ends the release in the channels of the topic that it has not entered.
-func (s *State) reject(r *Release, a Approval) string {
+func (s *State) reject(r *Release, a entities.Approval) string {
 	var ended []string
 	for _, ask := range s.asking(a.Topic) {
 		if p := r.Phases[ask.channel]; p != nil && p.Phase == maestro.Pending {
-			r.cancel(ask.channel, a.rejection(), a.At)
+			r.cancel(ask.channel, a.Rejection(), a.At)
 			ended = append(ended, ask.channel)
 		}
 	}
@@ -180,7 +180,7 @@ func (s *State) reject(r *Release, a Approval) string {
 	return fmt.Sprintf("%s rejected by %s in %s", r.FullVersion, a.Who.Name, strings.Join(ended, ", "))
 }
 
-func (s *State) noteApproval(r *Release, a Approval, channel, text string) {
+func (s *State) noteApproval(r *Release, a entities.Approval, channel, text string) {
 	s.Record(a.At, channel, fmt.Sprintf("%s %s by %s%s", r.FullVersion, text, a.Who.Name, entities.Because(a.Comment)))
 	s.note(entities.AuditLine{
 		At: a.At, Kind: entities.EventApproval, Who: &a.Who, Channel: channel, Release: r.ID, Version: r.FullVersion,
@@ -263,10 +263,10 @@ func (s *State) approvedApplies(channel string) []*Instance {
 
 // applyAsked is what is known of the applies of a release that a person's word is for.
 type applyAsked struct {
-	pending bool        // the release is still to enter the channel
-	there   bool        // it is the target somewhere
-	to      []*Instance // where an apply waits for the word, or will come
-	given   *Approval   // the word that was given already
+	pending bool               // the release is still to enter the channel
+	there   bool               // it is the target somewhere
+	to      []*Instance        // where an apply waits for the word, or will come
+	given   *entities.Approval // the word that was given already
 }
 
 func (s *State) applyAsked(r *Release, channel string) applyAsked {
@@ -287,7 +287,7 @@ func (s *State) applyAsked(r *Release, channel string) applyAsked {
 
 // approveApply approves the next apply of a release in a channel: of the instances where one waits, or
 // those with which the release will enter. It is used up when that apply begins.
-func (s *State) approveApply(r *Release, channel string, a Approval) (Effect, error) {
+func (s *State) approveApply(r *Release, channel string, a entities.Approval) (Effect, error) {
 	switch asked := s.applyAsked(r, channel); {
 	case !asked.pending && !asked.there:
 		return nil, fmt.Errorf("no apply of %s will come in %s: %s", r.FullVersion, channel, r.phases())
@@ -299,7 +299,7 @@ func (s *State) approveApply(r *Release, channel string, a Approval) (Effect, er
 		return nil, fmt.Errorf("no apply of %s waits for approval in %s", r.FullVersion, channel)
 	case a.Reject:
 		return func() string {
-			r.cancel(channel, a.rejection(), a.At)
+			r.cancel(channel, a.Rejection(), a.At)
 			s.noteApproval(r, a, channel, "rejected "+a.Topic)
 			return fmt.Sprintf("%s rejected by %s in %s", r.FullVersion, a.Who.Name, channel)
 		}, nil
@@ -345,7 +345,7 @@ func (s *State) applyComes(i *Instance, degraded bool) bool {
 }
 
 // Bypass lets a release pass a condition of a channel that it has been found to need (A15).
-func (s *State) Bypass(r *Release, b Bypass) Effect {
+func (s *State) Bypass(r *Release, b entities.Bypass) Effect {
 	return func() string {
 		r.Bypasses = append(r.Bypasses, b)
 		if p := s.Channel(b.Channel).Preflight; p != nil && !p.Running && !p.Window {
@@ -362,7 +362,7 @@ func (s *State) Bypass(r *Release, b Bypass) Effect {
 }
 
 // CheckBypass refuses a bypass that is not whole, or that comes too late.
-func (s *State) CheckBypass(r *Release, b Bypass) error {
+func (s *State) CheckBypass(r *Release, b entities.Bypass) error {
 	switch {
 	case b.Channel == "":
 		return fmt.Errorf("no release channel given; expected %s", entities.OneOf(s.Spec.ChannelNames()))

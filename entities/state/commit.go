@@ -153,7 +153,7 @@ func (s *State) unchanged(c Change, now time.Time) {
 // converged takes in that targets are stable. The release of the change, if any, has succeeded in the
 // channel; without one, others are still on their way, or a rollback or a pin has arrived.
 func (s *State) converged(c Change, now time.Time) {
-	var rolledBack *Rollback
+	var rolledBack *entities.Rollback
 	since := now
 	for _, id := range c.Instances {
 		d := &s.Instance(id).Delivery

@@ -10,39 +10,12 @@ import (
 // approvals, bypasses and extensions live and die with their release, readings of checks with the release
 // next in line.
 
-// Approval is one person's word on a release and a topic: a channel's own ("prod-eu") or a shared
-// one ("go-live") (A14).
-type Approval struct {
-	Topic   string       `json:"topic"`
-	Who     entities.Who `json:"who"`
-	At      time.Time    `json:"at"`
-	Reject  bool         `json:"reject,omitempty"`
-	Comment string       `json:"comment,omitempty"`
-	// Version is the full version whose apply was approved, where every apply asks for it (C10).
-	Version string `json:"version,omitempty"`
-}
-
-// Bypass lets one release pass one condition of one channel, whatever it says (A15).
-type Bypass struct {
-	Channel   string       `json:"channel"`
-	Condition string       `json:"condition"` // the id of a gate
-	Who       entities.Who `json:"who"`
-	Reason    string       `json:"reason"`
-	At        time.Time    `json:"at"`
-}
-
 // ExtensionState is how far an extension is for one release (A21).
 type ExtensionState struct {
-	Running  bool      `json:"running,omitempty"`
-	Done     bool      `json:"done,omitempty"`   // succeeded
-	Failed   bool      `json:"failed,omitempty"` // attempts are spent
-	Channel  string    `json:"channel"`          // that it runs for; others share its outcome
-	Attempts int       `json:"attempts,omitempty"`
-	Since    time.Time `json:"since"`
-	Next     time.Time `json:"next,omitzero"`
-	Err      string    `json:"err,omitempty"`
-	Tail     string    `json:"tail,omitempty"` // end of its output, at most 500 bytes
-	Log      string    `json:"log,omitempty"`  // key of the whole output in the store
+	Running bool `json:"running,omitempty"`
+	Done    bool `json:"done,omitempty"`   // succeeded
+	Failed  bool `json:"failed,omitempty"` // attempts are spent
+	entities.ExtensionProgress
 }
 
 // CheckState is the newest reading of a check, of the release it was asked about.
@@ -78,16 +51,6 @@ type Lease struct {
 	Granted time.Time `json:"granted,omitzero"`
 }
 
-// Rollback is under way, or has arrived (A22).
-type Rollback struct {
-	Release string        `json:"release"`         // id of the release that is taken back, barred here
-	From    string        `json:"from"`            // its full version
-	Who     *entities.Who `json:"who,omitempty"`   // nil: automatic
-	Reason  string        `json:"reason"`          // why
-	At      time.Time     `json:"at"`              // when it began
-	Failed  time.Time     `json:"failed,omitzero"` // FAILED_ROLLBACK since
-}
-
 // Pin keeps a channel at a version whatever is released, until it is unpinned (A17).
 type Pin struct {
 	Channel string `json:"channel"`
@@ -108,33 +71,7 @@ type Deletion struct {
 	Gone []entities.InstanceID `json:"gone,omitempty"`
 }
 
-// Pause stops applies in a scope: an empty channel is the whole service (A16). Scope names a wider one that
-// this is part of: "application" or "runtime/NAME"; such a pause is announced to the service, and ended there.
-type Pause struct {
-	Channel string    `json:"channel,omitempty"`
-	Scope   string    `json:"scope,omitempty"`
-	By      string    `json:"by"`
-	Reason  string    `json:"reason,omitempty"`
-	At      time.Time `json:"at"`
-}
-
-// Text says who bypassed a condition, and why.
-func (b *Bypass) Text() string { return "bypassed by " + b.Who.Name + entities.Because(b.Reason) }
-
-// Text says that something was rolled back, by whom and why.
-func (b *Rollback) Text() string {
-	if b.Who != nil {
-		return "rolled back by " + b.Who.Name + entities.Because(b.Reason)
-	}
-	return "rolled back" + entities.Because(b.Reason)
-}
-
 // Text says what a channel is pinned to, by whom and why.
 func (p Pin) Text() string {
 	return "pinned to " + p.Version + " by " + p.Who.Name + entities.Because(p.Reason)
-}
-
-// rejection says who rejected a release, and why.
-func (a *Approval) rejection() string {
-	return "rejected by " + a.Who.Name + entities.Because(a.Comment)
 }

@@ -172,8 +172,8 @@ func (i *Instance) pinTo(t entities.Target, now time.Time) {
 
 // SetPause takes in that something this service is part of was paused, or, when pause is nil, resumed:
 // its application ("application") or a runtime ("runtime/NAME"). The same news twice changes nothing.
-func (s *State) SetPause(scope string, pause *Pause, now time.Time) {
-	at := slices.IndexFunc(s.Pauses, func(p Pause) bool { return p.Scope == scope })
+func (s *State) SetPause(scope string, pause *entities.Pause, now time.Time) {
+	at := slices.IndexFunc(s.Pauses, func(p entities.Pause) bool { return p.Scope == scope })
 	switch {
 	case pause == nil && at < 0:
 	case pause == nil:
@@ -181,31 +181,31 @@ func (s *State) SetPause(scope string, pause *Pause, now time.Time) {
 		s.Pauses = slices.Delete(slices.Clone(s.Pauses), at, at+1)
 		s.Record(now, "", fmt.Sprintf("%s resumed (paused by %s)", scope, by))
 	case at >= 0:
-		s.Pauses[at] = Pause{Scope: scope, By: pause.By, Reason: pause.Reason, At: pause.At}
+		s.Pauses[at] = entities.Pause{Scope: scope, By: pause.By, Reason: pause.Reason, At: pause.At}
 	default:
-		s.Pauses = append(s.Pauses, Pause{Scope: scope, By: pause.By, Reason: pause.Reason, At: pause.At})
+		s.Pauses = append(s.Pauses, entities.Pause{Scope: scope, By: pause.By, Reason: pause.Reason, At: pause.At})
 		s.Record(now, "", fmt.Sprintf("%s paused by %s%s", scope, pause.By, entities.Because(pause.Reason)))
 	}
 }
 
 // PauseOf returns the pause that holds an instance: its channel's before the service's, that before its
 // runtime's and its application's.
-func (s *State) PauseOf(id entities.InstanceID) (Pause, bool) {
+func (s *State) PauseOf(id entities.InstanceID) (entities.Pause, bool) {
 	if len(s.Pauses) == 0 {
-		return Pause{}, false
+		return entities.Pause{}, false
 	}
 	runtime, _ := s.Runtime(id)
-	return s.nearest(func(p Pause) int { return nearness(p, id.Channel, runtime) })
+	return s.nearest(func(p entities.Pause) int { return nearness(p, id.Channel, runtime) })
 }
 
 // PauseIn returns the pause that holds a channel whatever runtimes its instances are on; an empty channel asks
 // for the service as a whole.
-func (s *State) PauseIn(channel string) (Pause, bool) {
-	return s.nearest(func(p Pause) int { return nearness(p, channel, "") })
+func (s *State) PauseIn(channel string) (entities.Pause, bool) {
+	return s.nearest(func(p entities.Pause) int { return nearness(p, channel, "") })
 }
 
-func (s *State) nearest(nearness func(Pause) int) (Pause, bool) {
-	found, nearest := Pause{}, 0
+func (s *State) nearest(nearness func(entities.Pause) int) (entities.Pause, bool) {
+	found, nearest := entities.Pause{}, 0
 	for _, p := range s.Pauses {
 		if n := nearness(p); n > nearest {
 			found, nearest = p, n
@@ -215,7 +215,7 @@ func (s *State) nearest(nearness func(Pause) int) (Pause, bool) {
 }
 
 // nearness of a pause to a channel on a runtime; zero when it does not hold it.
-func nearness(p Pause, channel, runtime string) int {
+func nearness(p entities.Pause, channel, runtime string) int {
 	switch {
 	case p.Scope == entities.ScopeApplication:
 		return 1
@@ -242,7 +242,7 @@ func (s *State) Pause(channel string, who entities.Who, reason string, now time.
 		}
 	}
 	return func() string {
-		s.Pauses = append(s.Pauses, Pause{Channel: channel, By: who.Name, Reason: reason, At: now})
+		s.Pauses = append(s.Pauses, entities.Pause{Channel: channel, By: who.Name, Reason: reason, At: now})
 		s.noteAct(entities.EventPause, who, nil, channel, "paused", reason, now)
 		return s.scope(channel) + " is paused"
 	}, nil
@@ -250,7 +250,7 @@ func (s *State) Pause(channel string, who entities.Who, reason string, now time.
 
 // Resume ends a pause of exactly that scope.
 func (s *State) Resume(channel string, who entities.Who, now time.Time) (Effect, error) {
-	if at := slices.IndexFunc(s.Pauses, func(p Pause) bool { return p.Channel == channel && p.Scope == "" }); at >= 0 {
+	if at := slices.IndexFunc(s.Pauses, func(p entities.Pause) bool { return p.Channel == channel && p.Scope == "" }); at >= 0 {
 		return func() string { return s.resume(at, channel, who, now) }, nil
 	}
 	if err := s.checkChannel(channel); err != nil {
@@ -273,7 +273,7 @@ func (s *State) resume(at int, channel string, who entities.Who, now time.Time) 
 }
 
 // pauseShown is the nearest pause of a channel, or of the runtime of its only instance.
-func (s *State) pauseShown(channel string) (Pause, bool) {
+func (s *State) pauseShown(channel string) (entities.Pause, bool) {
 	if c, ok := s.Spec.Channel(channel); ok && len(c.Instances) == 1 {
 		return s.PauseOf(c.ID(c.Instances[0]))
 	}
@@ -281,7 +281,7 @@ func (s *State) pauseShown(channel string) (Pause, bool) {
 }
 
 // where names what a pause holds, for people.
-func (s *State) where(p Pause) string {
+func (s *State) where(p entities.Pause) string {
 	switch {
 	case p.Scope == entities.ScopeApplication:
 		return "application " + s.Application
@@ -292,7 +292,7 @@ func (s *State) where(p Pause) string {
 }
 
 // ResumeWith is the command that ends a pause.
-func (s *State) ResumeWith(p Pause) string {
+func (s *State) ResumeWith(p entities.Pause) string {
 	name := s.Application + "/" + s.Service
 	switch {
 	case p.Scope == entities.ScopeApplication:

@@ -80,8 +80,8 @@ type Delivery struct {
 	Failure string `json:"failure,omitempty"`
 	Apply   Apply  `json:"apply,omitzero"`
 	// StoppedAt: the progress deadline stands still since then.
-	StoppedAt time.Time `json:"stoppedAt,omitzero"`
-	Rollback  *Rollback `json:"rollback,omitempty"`
+	StoppedAt time.Time          `json:"stoppedAt,omitzero"`
+	Rollback  *entities.Rollback `json:"rollback,omitempty"`
 	// Reapply: the target was there before, and is applied even when what is there looks like it.
 	Reapply bool `json:"reapply,omitempty"`
 	// BeforePin: what the instance returns to when its channel is pinned no longer.
@@ -104,14 +104,14 @@ type Apply struct {
 
 // ApplyApproval is a person's word on an apply, where every apply is approved (C10).
 type ApplyApproval struct {
-	Given *Approval `json:"given,omitempty"` // for the next apply
-	Asked time.Time `json:"asked,omitzero"`  // an apply of the present target waits for it since then
+	Given *entities.Approval `json:"given,omitempty"` // for the next apply
+	Asked time.Time          `json:"asked,omitzero"`  // an apply of the present target waits for it since then
 }
 
 // BeforePin is what an instance returns to when its channel is unpinned.
 type BeforePin struct {
-	Target   entities.Target `json:"target"`
-	Rollback *Rollback       `json:"rollback,omitempty"`
+	Target   entities.Target    `json:"target"`
+	Rollback *entities.Rollback `json:"rollback,omitempty"`
 }
 
 // IsAt tells whether the instance's target is that of a release.

@@ -28,8 +28,8 @@ type Release struct {
 	Present map[entities.InstanceID]entities.Target `json:"present,omitempty"`
 	Phases  map[string]*PhaseState                  `json:"phases"` // by channel
 
-	Approvals  []Approval                 `json:"approvals,omitempty"`
-	Bypasses   []Bypass                   `json:"bypasses,omitempty"`
+	Approvals  []entities.Approval        `json:"approvals,omitempty"`
+	Bypasses   []entities.Bypass          `json:"bypasses,omitempty"`
 	Extensions map[string]*ExtensionState `json:"extensions,omitempty"` // by Extension.RunKey
 }
 
@@ -63,7 +63,7 @@ func (r *Release) Waives(channel, condition string) bool {
 }
 
 // Bypassed is the bypass of a condition of a channel, or nil.
-func (r *Release) Bypassed(channel, condition string) *Bypass {
+func (r *Release) Bypassed(channel, condition string) *entities.Bypass {
 	for i := range r.Bypasses {
 		if b := &r.Bypasses[i]; b.Channel == channel && b.Condition == condition {
 			return b

@@ -35,7 +35,7 @@ func (s *State) rollback(c Change, who *entities.Who, now time.Time) {
 		from := *i.Delivery.Target
 		i.Delivery.bad(from)
 		i.returnTo(m.Target, now)
-		i.Delivery.Rollback = &Rollback{Release: r.ID, From: from.FullVersion, Who: who, Reason: c.Cause, At: now}
+		i.Delivery.Rollback = &entities.Rollback{Release: r.ID, From: from.FullVersion, Who: who, Reason: c.Cause, At: now}
 	}
 }
 

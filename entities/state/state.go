@@ -26,9 +26,9 @@ type State struct {
 	LeaseCount  int64                             `json:"leaseCount,omitempty"` // leases ever asked for
 	Channels    map[string]*Channel               `json:"channels,omitempty"`
 	Instances   map[entities.InstanceID]*Instance `json:"instances,omitempty"`
-	Pauses      []Pause                           `json:"pauses,omitempty"`
+	Pauses      []entities.Pause                  `json:"pauses,omitempty"`
 	Pins        []Pin                             `json:"pins,omitempty"`
-	Journal     []JournalLine                     `json:"journal,omitempty"` // bounded tail
+	Journal     []entities.JournalLine            `json:"journal,omitempty"` // bounded tail
 	Lines       int64                             `json:"lines,omitempty"`   // journal lines ever written
 	// WaitingConfig is the incarnation whose configuration waits for the next release (configChanges: hold).
 	WaitingConfig int64 `json:"waitingConfig,omitempty"`
@@ -46,9 +46,9 @@ type State struct {
 // Desk is what every long-lived workflow remembers of those who talk to it: what is still to be carried out,
 // what was answered, what was refused, and what was done.
 type Desk struct {
-	Inbox    []Message `json:"inbox,omitempty"`    // signals not yet carried out
-	Requests []Request `json:"requests,omitempty"` // answered request ids, oldest first
-	Refused  []Refusal `json:"refused,omitempty"`  // bounded tail
+	Inbox    []Message          `json:"inbox,omitempty"`    // signals not yet carried out
+	Requests []Request          `json:"requests,omitempty"` // answered request ids, oldest first
+	Refused  []entities.Refusal `json:"refused,omitempty"`  // bounded tail
 	// Audit holds the lines that are not yet in the store, oldest first; AuditLines counts all ever written.
 	Audit      []entities.AuditLine `json:"audit,omitempty"`
 	AuditLines int64                `json:"auditLines,omitempty"`
@@ -91,25 +91,6 @@ type Request struct {
 	Answer json.RawMessage `json:"answer"`
 }
 
-// Refusal is a signal that did not validate: it changed nothing and is kept for `status`.
-type Refusal struct {
-	Verb   string    `json:"verb"`
-	By     string    `json:"by"`
-	Reason string    `json:"reason"`
-	At     time.Time `json:"at"`
-}
-
-// JournalLine is something that happened. N grows by one with each line, so that a reader knows
-// what it has seen.
-type JournalLine struct {
-	N       int64     `json:"n"`
-	At      time.Time `json:"at"`
-	Channel string    `json:"channel,omitempty"`
-	// Release is the id of the release that the line says was opened; else empty.
-	Release string `json:"release,omitempty"`
-	Text    string `json:"text"`
-}
-
 // New is the state of a service of which nothing is known yet.
 func New(application, service string) *State {
 	return &State{Version: Version, Application: application, Service: service}
@@ -118,12 +99,12 @@ func New(application, service string) *State {
 // Record appends a journal line.
 func (s *State) Record(now time.Time, channel, text string) {
 	s.Lines++
-	s.Journal = entities.KeepLast(append(s.Journal, JournalLine{N: s.Lines, At: now, Channel: channel, Text: text}), MaxJournal)
+	s.Journal = entities.KeepLast(append(s.Journal, entities.JournalLine{N: s.Lines, At: now, Channel: channel, Text: text}), MaxJournal)
 }
 
 // Refuse keeps a signal that changed nothing.
 func (d *Desk) Refuse(verb, by, reason string, now time.Time) {
-	d.Refused = entities.KeepLast(append(d.Refused, Refusal{Verb: verb, By: by, Reason: reason, At: now}), MaxRefused)
+	d.Refused = entities.KeepLast(append(d.Refused, entities.Refusal{Verb: verb, By: by, Reason: reason, At: now}), MaxRefused)
 }
 
 // Answered returns the answer once given to a request id.

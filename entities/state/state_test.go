@@ -24,7 +24,7 @@ func TestBounds(t *testing.T) {
 	}
 	s.Answer("release", "", json.RawMessage("0"))
 	require.Len(t, s.Journal, MaxJournal)
-	require.Equal(t, JournalLine{N: 500, At: dawn, Text: "line 499"}, s.Journal[MaxJournal-1], "lines are numbered on")
+	require.Equal(t, entities.JournalLine{N: 500, At: dawn, Text: "line 499"}, s.Journal[MaxJournal-1], "lines are numbered on")
 	require.Len(t, s.Refused, MaxRefused)
 	require.Equal(t, "refusal 499", s.Refused[MaxRefused-1].Reason)
 	require.Len(t, s.Requests, MaxRequests)

@@ -70,7 +70,7 @@ var service = [...]Row{
 			return nil
 		},
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
-			return decide.Bypass(s, r.Version, state.Bypass{Channel: r.Channel, Condition: r.Condition, Who: who, Reason: r.Reason, At: now})
+			return decide.Bypass(s, r.Version, entities.Bypass{Channel: r.Channel, Condition: r.Condition, Who: who, Reason: r.Reason, At: now})
 		},
 	},
 	{
@@ -143,7 +143,7 @@ func CheckNames(s *state.State, r Request) error {
 }
 
 func approve(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
-	return s.Approve(r.Version, state.Approval{Topic: r.Topic, Who: who, At: now, Reject: r.Verb == protocol.Reject, Comment: r.Comment})
+	return s.Approve(r.Version, entities.Approval{Topic: r.Topic, Who: who, At: now, Reject: r.Verb == protocol.Reject, Comment: r.Comment})
 }
 
 func checkRelease(s *state.State, r Request, _ entities.Who, _ time.Time) (state.Effect, error) {

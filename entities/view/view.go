@@ -16,11 +16,8 @@ func Of(s *state.State, d *decide.Decision) protocol.Status {
 	out := protocol.Status{
 		Schema: protocol.StatusSchema, Application: s.Application, Service: s.Service, Store: s.Store,
 		Channels: []protocol.ChannelStatus{}, Releases: []protocol.ReleaseStatus{}, Pins: pins(s),
-		Pauses:  converted(s.Pauses, func(p state.Pause) protocol.PauseStatus { return Pause(p) }),
-		Refused: Refusals(s.Refused), Status: string(entities.StatusUnknown), Deletion: deletion(s),
-	}
-	for _, l := range s.Journal {
-		out.Journal = append(out.Journal, protocol.JournalLine(l))
+		Pauses: append([]entities.Pause{}, s.Pauses...), Refused: append([]entities.Refusal{}, s.Refused...),
+		Journal: slices.Clone(s.Journal), Status: string(entities.StatusUnknown), Deletion: deletion(s),
 	}
 	if s.Spec == nil {
 		out.Headline = "no configuration yet"
@@ -56,27 +53,12 @@ func Of(s *state.State, d *decide.Decision) protocol.Status {
 	return out
 }
 
-// converted is a list in other words; none is an empty list.
-func converted[A, B any](list []A, convert func(A) B) []B {
-	out := make([]B, 0, len(list))
-	for _, a := range list {
-		out = append(out, convert(a))
+func pins(s *state.State) []protocol.PinStatus {
+	out := make([]protocol.PinStatus, 0, len(s.Pins))
+	for _, p := range s.Pins {
+		out = append(out, protocol.PinStatus{Channel: p.Channel, Version: p.Version, Who: p.Who, Reason: p.Reason, At: p.At})
 	}
 	return out
-}
-
-// Pause is a pause as it is shown.
-func Pause(p state.Pause) protocol.PauseStatus { return protocol.PauseStatus(p) }
-
-// Refusals are signals that changed nothing, as they are shown.
-func Refusals(list []state.Refusal) []protocol.Refusal {
-	return converted(list, func(r state.Refusal) protocol.Refusal { return protocol.Refusal(r) })
-}
-
-func pins(s *state.State) []protocol.PinStatus {
-	return converted(s.Pins, func(p state.Pin) protocol.PinStatus {
-		return protocol.PinStatus{Channel: p.Channel, Version: p.Version, Who: p.Who, Reason: p.Reason, At: p.At}
-	})
 }
 
 func deletion(s *state.State) *protocol.Deletion {
@@ -152,7 +134,7 @@ func addInstance(out *protocol.ChannelStatus, i *state.Instance) {
 		out.ObservedAt = i.Observed.At
 	}
 	if d.Rollback != nil && out.Rollback == nil {
-		b := protocol.RollbackStatus(*d.Rollback)
+		b := *d.Rollback
 		out.Rollback = &b
 	}
 	if l := d.Lease; l != nil && l.Granted.IsZero() && (out.LeaseAsked.IsZero() || l.Asked.Before(out.LeaseAsked)) {
@@ -254,17 +236,11 @@ func release(r *state.Release) protocol.ReleaseStatus {
 			out.Reasons[channel] = p.Reason
 		}
 	}
-	for _, a := range r.Approvals {
-		out.Approvals = append(out.Approvals, protocol.ApprovalStatus(a))
-	}
-	for _, b := range r.Bypasses {
-		out.Bypasses = append(out.Bypasses, protocol.BypassStatus(b))
-	}
+	out.Approvals, out.Bypasses = slices.Clone(r.Approvals), slices.Clone(r.Bypasses)
 	for _, key := range entities.SortedKeys(r.Extensions) {
 		e := r.Extensions[key]
 		out.Extensions = append(out.Extensions, protocol.ExtensionStatus{
-			Key: key, Name: entities.ExtensionName(key), State: extensionState(e), Channel: e.Channel, Attempts: e.Attempts, Since: e.Since,
-			Next: e.Next, Err: e.Err, Tail: e.Tail, Log: e.Log,
+			Key: key, Name: entities.ExtensionName(key), State: extensionState(e), ExtensionProgress: e.ExtensionProgress,
 		})
 	}
 	return out

@@ -112,7 +112,7 @@ func TestStoreReadsOverlappingAuditOnce(t *testing.T) {
 func TestStoreKeepsPauses_A16(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		ctx := t.Context()
-		pause := &protocol.PauseStatus{Reason: "outage", At: auditStart}
+		pause := &entities.Pause{Reason: "outage", At: auditStart}
 		application := protocol.ScopePause{Scope: "application", Pause: pause}
 		runtime := protocol.ScopePause{Scope: protocol.RuntimeID("eu"), Pause: pause}
 		require.NoError(t, s.PutPause(ctx, "shop", application))

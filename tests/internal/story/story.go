@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/converge-engine/converge/client/publish"
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/temporaltest"
@@ -223,13 +224,13 @@ func (p *Player) refuses(l line, payload json.RawMessage) {
 }
 
 // seen is all that a workflow shows, but for what changes with every reading, and the signals that it refused.
-func (p *Player) seen(l line) (string, []protocol.Refusal) {
+func (p *Player) seen(l line) (string, []entities.Refusal) {
 	p.T.Helper()
 	value, err := p.Client.QueryWorkflow(p.T.Context(), l.id, "", protocol.QueryStatus)
 	require.NoError(p.T, err, p.at)
 	var all map[string]any
 	var status struct {
-		Refused []protocol.Refusal `json:"refused"`
+		Refused []entities.Refusal `json:"refused"`
 	}
 	require.NoError(p.T, value.Get(&all))
 	require.NoError(p.T, value.Get(&status))

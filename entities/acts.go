@@ -1,0 +1,91 @@
+package entities
+
+import "time"
+
+// This file holds what people did and what happened, in the one form in which it is remembered and shown.
+
+// Approval is one person's word on a release and a topic: a channel's own ("prod-eu") or a shared
+// one ("go-live") (A14).
+type Approval struct {
+	Topic   string    `json:"topic"`
+	Who     Who       `json:"who"`
+	At      time.Time `json:"at"`
+	Reject  bool      `json:"reject,omitempty"`
+	Comment string    `json:"comment,omitempty"`
+	// Version is the full version whose apply was approved, where every apply asks for it (C10).
+	Version string `json:"version,omitempty"`
+}
+
+// Rejection says who rejected a release, and why.
+func (a *Approval) Rejection() string { return "rejected by " + a.Who.Name + Because(a.Comment) }
+
+// Bypass lets one release pass one condition of one channel, whatever it says (A15).
+type Bypass struct {
+	Channel   string    `json:"channel"`
+	Condition string    `json:"condition"` // the id of a gate
+	Who       Who       `json:"who"`
+	Reason    string    `json:"reason"`
+	At        time.Time `json:"at"`
+}
+
+// Text says who bypassed a condition, and why.
+func (b *Bypass) Text() string { return "bypassed by " + b.Who.Name + Because(b.Reason) }
+
+// Rollback is under way, or has arrived (A22).
+type Rollback struct {
+	Release string    `json:"release"`         // id of the release that is taken back, barred here
+	From    string    `json:"from"`            // its full version
+	Who     *Who      `json:"who,omitempty"`   // nil: automatic
+	Reason  string    `json:"reason"`          // why
+	At      time.Time `json:"at"`              // when it began
+	Failed  time.Time `json:"failed,omitzero"` // FAILED_ROLLBACK since
+}
+
+// Text says that something was rolled back, by whom and why.
+func (b *Rollback) Text() string {
+	if b.Who != nil {
+		return "rolled back by " + b.Who.Name + Because(b.Reason)
+	}
+	return "rolled back" + Because(b.Reason)
+}
+
+// Pause stops applies in a scope: an empty channel is the whole service (A16). Scope names a wider one that
+// a service is part of: "application" or "runtime/NAME"; such a pause is announced to the service, and ended
+// there.
+type Pause struct {
+	Channel string    `json:"channel,omitempty"`
+	Scope   string    `json:"scope,omitempty"`
+	By      string    `json:"by"`
+	Reason  string    `json:"reason,omitempty"`
+	At      time.Time `json:"at"`
+}
+
+// Refusal is a signal that did not validate: it changed nothing and is kept for `status`.
+type Refusal struct {
+	Verb   string    `json:"verb"`
+	By     string    `json:"by"`
+	Reason string    `json:"reason"`
+	At     time.Time `json:"at"`
+}
+
+// JournalLine is something that happened. N grows by one with each line, so that a reader knows what it has
+// seen.
+type JournalLine struct {
+	N       int64     `json:"n"`
+	At      time.Time `json:"at"`
+	Channel string    `json:"channel,omitempty"`
+	// Release is the id of the release that the line says was opened; else empty.
+	Release string `json:"release,omitempty"`
+	Text    string `json:"text"`
+}
+
+// ExtensionProgress is how far an extension is for one release (A21).
+type ExtensionProgress struct {
+	Channel  string    `json:"channel"` // that it runs for; others share its outcome
+	Attempts int       `json:"attempts,omitempty"`
+	Since    time.Time `json:"since"`
+	Next     time.Time `json:"next,omitzero"`
+	Err      string    `json:"err,omitempty"`
+	Tail     string    `json:"tail,omitempty"` // end of its output, at most 500 bytes
+	Log      string    `json:"log,omitempty"`  // key of the whole output in the store
+}
