@@ -169,7 +169,7 @@ func requireRefused(t *testing.T, err error, text string) {
 func TestLease_C10(t *testing.T) {
 	s := &server{}
 	a := newActivities(t, s)
-	request := protocol.LeaseRequest{ID: "a1", Holder: "service/shop/web", What: "shop/web prod v9", Limit: 2, Timeout: time.Minute}
+	request := entities.LeaseRequest{ID: "a1", Holder: "service/shop/web", What: "shop/web prod v9", Limit: 2, Timeout: time.Minute}
 	_, _, err := run[any](t, a.Lease, protocol.LeaseCall{Runtime: "eu", Request: &request})
 	require.NoError(t, err)
 	_, _, err = run[any](t, a.Lease, protocol.LeaseCall{Runtime: "eu", Give: "a1"})

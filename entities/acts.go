@@ -1,6 +1,9 @@
 package entities
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // This file holds what people did and what happened, in the one form in which it is remembered and shown.
 
@@ -89,3 +92,27 @@ type ExtensionProgress struct {
 	Tail     string    `json:"tail,omitempty"` // end of its output, at most 500 bytes
 	Log      string    `json:"log,omitempty"`  // key of the whole output in the store
 }
+
+// LeaseRequest asks for a lease. It is told apart by its id; the newest limit that anybody names counts.
+type LeaseRequest struct {
+	ID       string        `json:"id"`
+	Holder   string        `json:"holder"` // workflow id of the service
+	What     string        `json:"what"`   // "shop/web prod-eu v9", for people
+	Rollback bool          `json:"rollback,omitempty"`
+	Limit    int           `json:"limit"`
+	Timeout  time.Duration `json:"timeout"` // of the apply: past it the holder is asked
+}
+
+// Lease is held, or waited for.
+type Lease struct {
+	LeaseRequest
+	Since time.Time `json:"since"`
+	Asked time.Time `json:"asked,omitzero"` // the holder was asked whether it still holds it
+	Asks  int       `json:"asks,omitempty"` // how often, without an answer
+	Due   time.Time `json:"due,omitzero"`   // when the holder is asked next
+	// Undelivered: the holder could not be notified of the grant yet.
+	Undelivered bool `json:"undelivered,omitempty"`
+}
+
+// Name is the lease as people know it.
+func (r LeaseRequest) Name() string { return cmp.Or(r.What, r.ID) }

@@ -47,7 +47,7 @@ var layers = []layer{
 	{folder: "entities/maestro"},
 	{folder: "entities/order"},
 	{folder: "entities/protocol", ours: []string{"entities/."}},
-	{folder: "entities/lease", ours: []string{"entities/.", "entities/protocol"}},
+	{folder: "entities/lease", ours: []string{"entities/."}},
 	{folder: "entities/state", ours: []string{"entities/.", "entities/maestro"}},
 	{folder: "entities/decide", ours: []string{"entities/.", "entities/maestro", "entities/state"}},
 	{folder: "entities/loop", ours: []string{"entities/.", "entities/maestro", "entities/state", "entities/decide"}},

@@ -97,7 +97,7 @@ func (r *runtime) turn() {
 }
 
 // signal notifies a holder of its lease. One that is not there any more loses all that it has.
-func (r *runtime) signal(h lease.Lease, name string) {
+func (r *runtime) signal(h entities.Lease, name string) {
 	future := workflow.SignalExternalWorkflow(r.ctx, h.Holder, "", name, protocol.LeaseSignal{ID: h.ID, Runtime: r.runtime})
 	r.await(func(ctx workflow.Context) {
 		err := future.Get(ctx, nil)
@@ -117,7 +117,7 @@ func (r *runtime) status() (protocol.RuntimeStatus, error) {
 	s := r.state
 	return protocol.RuntimeStatus{
 		Schema: "converge.runtime/v1", Runtime: r.runtime, Limit: s.Limit, Pause: s.Pause, Announcing: s.Announcing,
-		Held: lease.Status(s.Held), Waiting: lease.Status(s.Waiting), Refused: s.Refused, Audit: s.Audit, Problem: s.Problem,
+		Held: s.Held, Waiting: s.Waiting, Refused: s.Refused, Audit: s.Audit, Problem: s.Problem,
 	}, nil
 }
 
@@ -183,7 +183,7 @@ const auditLease = "lease"
 func (r *runtime) judge(row *verb.Row, q verb.Request, who entities.Who) (state.Effect, error) {
 	switch row.Name {
 	case protocol.SignalLease:
-		return r.request(lease.Request(q.Lease))
+		return r.request(q.Lease)
 	case protocol.SignalKeep:
 		return func() string {
 			r.state.Keep(q.ID, r.now())
@@ -213,7 +213,7 @@ func (r *runtime) pauseLeases(effect state.Effect, err error) (state.Effect, err
 	}, nil
 }
 
-func (r *runtime) request(q lease.Request) (state.Effect, error) {
+func (r *runtime) request(q entities.LeaseRequest) (state.Effect, error) {
 	q.What = verb.Clip(q.What, verb.MaxName)
 	if err := r.state.Check(q); err != nil {
 		return nil, err

@@ -105,8 +105,8 @@ func (s *stage) requests(d time.Duration, holder, id string, limit int) {
 	s.sends(d, protocol.SignalLease, leaseOf(holder, id, limit))
 }
 
-func leaseOf(holder, id string, limit int) protocol.LeaseRequest {
-	return protocol.LeaseRequest{ID: id, Holder: protocol.ServiceID("shop", holder), What: "shop/" + holder, Limit: limit, Timeout: 10 * time.Minute}
+func leaseOf(holder, id string, limit int) entities.LeaseRequest {
+	return entities.LeaseRequest{ID: id, Holder: protocol.ServiceID("shop", holder), What: "shop/" + holder, Limit: limit, Timeout: 10 * time.Minute}
 }
 
 func (s *stage) gives(d time.Duration, id string) {
@@ -273,8 +273,8 @@ func TestOverdueHolderIsAsked_C10(t *testing.T) {
 	s.sends(10*time.Minute+second, protocol.SignalKeep, protocol.LeaseSignal{ID: "a"})
 	s.at(30*time.Minute, func() {
 		require.Equal(t, 6, s.status().Held[0].Asks)
-		shown := lease.Lease{Request: lease.Request(s.status().Held[0].LeaseRequest)}
-		require.Contains(t, (&runtimeState{Ledger: lease.Ledger{Limit: 1, Held: []lease.Lease{shown}}}).details(), "| shop/a | applies |")
+		shown := entities.Lease{LeaseRequest: s.status().Held[0].LeaseRequest}
+		require.Contains(t, (&runtimeState{Ledger: lease.Ledger{Limit: 1, Held: []entities.Lease{shown}}}).details(), "| shop/a | applies |")
 	})
 	s.sends(31*time.Minute, protocol.SignalGive, protocol.LeaseAct{
 		Act: protocol.Act{By: "alice", Reason: "its worker is gone for good"}, LeaseSignal: protocol.LeaseSignal{ID: "a"},
@@ -397,7 +397,7 @@ func TestManyWaitAcrossRuns(t *testing.T) {
 		before := &runtimeState{Ledger: lease.Ledger{Limit: 1}}
 		for i := range n {
 			id := fmt.Sprintf("service/shop/web-%d/prod/v%d/%d", i, i*7919%1000, i%13)
-			before.Waiting = append(before.Waiting, lease.Lease{Request: lease.Request(leaseOf(fmt.Sprintf("web-%d", i), id, 1)), Since: s.begun.Add(time.Duration(i*i) * time.Millisecond)})
+			before.Waiting = append(before.Waiting, entities.Lease{LeaseRequest: leaseOf(fmt.Sprintf("web-%d", i), id, 1), Since: s.begun.Add(time.Duration(i*i) * time.Millisecond)})
 		}
 		s.requests(1*second, "late", "late", 1)
 		next := s.carries(protocol.RuntimeInput{Carried: carriedOf(t, runtimeVersion, before)}, second)

@@ -78,7 +78,7 @@ func (s *service) lease(op state.LeaseOp) {
 		s.writeRuntime(protocol.LeaseCall{Runtime: op.Runtime, Give: op.ID})
 		return
 	}
-	s.writeRuntime(protocol.LeaseCall{Runtime: op.Runtime, Request: &protocol.LeaseRequest{
+	s.writeRuntime(protocol.LeaseCall{Runtime: op.Runtime, Request: &entities.LeaseRequest{
 		ID: op.ID, Holder: protocol.ServiceID(s.application, s.service),
 		What:     fmt.Sprintf("%s %s %s", s.name, s.state.Shown(op.Instance), op.Version),
 		Rollback: op.Rollback, Limit: op.Limit, Timeout: op.Timeout,

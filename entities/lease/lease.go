@@ -1,6 +1,5 @@
 // Package lease keeps account of who may apply on a runtime that bounds how many applies go on there at once (C10):
-// what is held, what waits, whom to notify and whom to ask. It sends nothing. Functions of a ledger and a time; it
-// imports entities/protocol for the form in which leases are shown.
+// what is held, what waits, whom to notify and whom to ask. It sends nothing. Functions of a ledger and a time.
 package lease
 
 import (
@@ -10,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities"
 )
 
 const (
@@ -23,39 +22,18 @@ const (
 	askSeldom   = time.Hour
 )
 
-// Request asks for a lease. It is told apart by its id; the newest limit that anybody names counts.
-type Request struct {
-	ID       string        `json:"id"`
-	Holder   string        `json:"holder"` // workflow id of the service
-	What     string        `json:"what"`   // for people
-	Rollback bool          `json:"rollback,omitempty"`
-	Limit    int           `json:"limit"`
-	Timeout  time.Duration `json:"timeout"` // of the apply: past it the holder is asked
-}
-
-// Lease is held, or waited for.
-type Lease struct {
-	Request
-	Since time.Time `json:"since"`
-	Asked time.Time `json:"asked,omitzero"` // the holder was asked whether it still holds it
-	Asks  int       `json:"asks,omitempty"` // how often, without an answer
-	Due   time.Time `json:"due,omitzero"`   // when the holder is asked next
-	// Undelivered: the holder could not be notified of the grant yet.
-	Undelivered bool `json:"undelivered,omitempty"`
-}
-
 // Ledger is what is held and waited for. A lease is never taken from a holder that lives: its apply may
 // be running, and one too many at once is what leases are there to prevent. It is asked again and again
 // and shown; a person may take it back.
 type Ledger struct {
-	Limit   int     `json:"limit,omitempty"`
-	Paused  bool    `json:"paused,omitempty"` // nothing is granted
-	Held    []Lease `json:"held,omitempty"`
-	Waiting []Lease `json:"waiting,omitempty"` // first come first served, rollbacks first
+	Limit   int              `json:"limit,omitempty"`
+	Paused  bool             `json:"paused,omitempty"` // nothing is granted
+	Held    []entities.Lease `json:"held,omitempty"`
+	Waiting []entities.Lease `json:"waiting,omitempty"` // first come first served, rollbacks first
 }
 
 // Check says why a lease cannot even wait, or nil.
-func (l *Ledger) Check(r Request) error {
+func (l *Ledger) Check(r entities.LeaseRequest) error {
 	if len(l.Waiting) >= MaxWaiting && Find(l.Held, r.ID) < 0 && Find(l.Waiting, r.ID) < 0 {
 		return fmt.Errorf("%d leases wait already; ask again later", MaxWaiting)
 	}
@@ -64,24 +42,24 @@ func (l *Ledger) Check(r Request) error {
 
 // Request notes that a lease is wanted, which Check has let pass. One that is held already is returned: it is to
 // be granted again. One that waits keeps its place. The limit that it names counts from now on.
-func (l *Ledger) Request(r Request, now time.Time) (held *Lease) {
+func (l *Ledger) Request(r entities.LeaseRequest, now time.Time) (held *entities.Lease) {
 	l.Limit = r.Limit
 	if i := Find(l.Held, r.ID); i >= 0 {
-		l.Held[i].Request = r
-		l.Held[i].kept(now)
+		l.Held[i].LeaseRequest = r
+		kept(&l.Held[i], now)
 		return &l.Held[i]
 	}
 	if i := Find(l.Waiting, r.ID); i >= 0 {
-		l.Waiting[i].Request = r
+		l.Waiting[i].LeaseRequest = r
 	} else {
-		l.Waiting = append(l.Waiting, Lease{Request: r, Since: now})
+		l.Waiting = append(l.Waiting, entities.Lease{LeaseRequest: r, Since: now})
 	}
-	slices.SortStableFunc(l.Waiting, func(a, b Lease) int { return cmp.Compare(turn(a), turn(b)) })
+	slices.SortStableFunc(l.Waiting, func(a, b entities.Lease) int { return cmp.Compare(turn(a), turn(b)) })
 	return nil
 }
 
 // turn orders those who wait: rollbacks first.
-func turn(l Lease) int {
+func turn(l entities.Lease) int {
 	if l.Rollback {
 		return 0
 	}
@@ -89,7 +67,7 @@ func turn(l Lease) int {
 }
 
 // Grant moves leases from waiting to held while there is room, and returns them: their holders are to be notified.
-func (l *Ledger) Grant(now time.Time) (granted []Lease) {
+func (l *Ledger) Grant(now time.Time) (granted []entities.Lease) {
 	for !l.Paused && len(l.Waiting) > 0 && len(l.Held) < l.Limit {
 		granted = append(granted, l.Admit(0, now))
 	}
@@ -97,18 +75,18 @@ func (l *Ledger) Grant(now time.Time) (granted []Lease) {
 }
 
 // Admit grants the lease at a place in the line, whatever the limit.
-func (l *Ledger) Admit(place int, now time.Time) Lease {
+func (l *Ledger) Admit(place int, now time.Time) entities.Lease {
 	h := l.Waiting[place]
 	l.Waiting = slices.Delete(l.Waiting, place, place+1)
 	h.Since = now
-	h.kept(now)
+	kept(&h, now)
 	l.Held = append(l.Held, h)
 	return h
 }
 
 // Give ends a lease, held or waited for.
-func (l *Ledger) Give(id string) (was Lease, known bool) {
-	for _, list := range []*[]Lease{&l.Held, &l.Waiting} {
+func (l *Ledger) Give(id string) (was entities.Lease, known bool) {
+	for _, list := range []*[]entities.Lease{&l.Held, &l.Waiting} {
 		if i := Find(*list, id); i >= 0 {
 			was = (*list)[i]
 			*list = slices.Delete(*list, i, i+1)
@@ -121,16 +99,16 @@ func (l *Ledger) Give(id string) (was Lease, known bool) {
 // Keep notes that its holder still holds a lease. It is asked again when another apply could have ended.
 func (l *Ledger) Keep(id string, now time.Time) {
 	if i := Find(l.Held, id); i >= 0 {
-		l.Held[i].kept(now)
+		kept(&l.Held[i], now)
 	}
 }
 
-func (h *Lease) kept(now time.Time) {
+func kept(h *entities.Lease, now time.Time) {
 	h.Asked, h.Asks, h.Due = time.Time{}, 0, now.Add(h.Timeout)
 }
 
 // Overdue returns the leases whose holders are to be asked now, or notified again, and notes that they were.
-func (l *Ledger) Overdue(now time.Time) (ask []Lease) {
+func (l *Ledger) Overdue(now time.Time) (ask []entities.Lease) {
 	for i := range l.Held {
 		h := &l.Held[i]
 		if h.Due.After(now) {
@@ -156,14 +134,14 @@ func (l *Ledger) Delivered(id string, ok bool, now time.Time) {
 		l.Held[i].Undelivered, l.Held[i].Due = true, now.Add(answerWithin)
 	case l.Held[i].Undelivered:
 		l.Held[i].Undelivered = false
-		l.Held[i].kept(now)
+		kept(&l.Held[i], now)
 	}
 }
 
 // Lose ends all leases of a holder that no longer exists.
-func (l *Ledger) Lose(holder string) (lost []Lease) {
-	for _, list := range []*[]Lease{&l.Held, &l.Waiting} {
-		*list = slices.DeleteFunc(*list, func(h Lease) bool {
+func (l *Ledger) Lose(holder string) (lost []entities.Lease) {
+	for _, list := range []*[]entities.Lease{&l.Held, &l.Waiting} {
+		*list = slices.DeleteFunc(*list, func(h entities.Lease) bool {
 			if h.Holder == holder {
 				lost = append(lost, h)
 			}
@@ -184,15 +162,12 @@ func (l *Ledger) Due() (at time.Time) {
 }
 
 // Find is the place of a lease in a list, or -1.
-func Find(leases []Lease, id string) int {
-	return slices.IndexFunc(leases, func(h Lease) bool { return h.ID == id })
+func Find(leases []entities.Lease, id string) int {
+	return slices.IndexFunc(leases, func(h entities.Lease) bool { return h.ID == id })
 }
 
-// Name is the lease as people know it.
-func (h Lease) Name() string { return cmp.Or(h.What, h.ID) }
-
 // IDs lists the first of some leases, for people.
-func IDs(leases []Lease) string {
+func IDs(leases []entities.Lease) string {
 	const shown = 8
 	var names []string
 	for i, h := range leases {
@@ -203,15 +178,4 @@ func IDs(leases []Lease) string {
 		names = append(names, fmt.Sprintf("%q", h.ID))
 	}
 	return cmp.Or(strings.Join(names, ", "), "none")
-}
-
-// Status is how leases are shown to clients.
-func Status(leases []Lease) []protocol.LeaseStatus {
-	var out []protocol.LeaseStatus
-	for _, h := range leases {
-		out = append(out, protocol.LeaseStatus{
-			LeaseRequest: protocol.LeaseRequest(h.Request), Since: h.Since, Asked: h.Asked, Asks: h.Asks, Due: h.Due, Undelivered: h.Undelivered,
-		})
-	}
-	return out
 }

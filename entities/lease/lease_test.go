@@ -8,13 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities"
 )
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-func wanted(id string, limit int) Request {
-	return Request{ID: id, Holder: "service/shop/web", What: "shop/web", Limit: limit, Timeout: 10 * time.Minute}
+func wanted(id string, limit int) entities.LeaseRequest {
+	return entities.LeaseRequest{ID: id, Holder: "service/shop/web", What: "shop/web", Limit: limit, Timeout: 10 * time.Minute}
 }
 
 // Whatever comes in whatever order: no lease is held and waited for at once, or twice; none is granted
@@ -27,7 +27,7 @@ func TestLedgerProperty_C10(t *testing.T) {
 		want := map[string]bool{}
 		id := rapid.Custom(func(t *rapid.T) string { return fmt.Sprint(rapid.IntRange(1, 9).Draw(t, "id")) })
 		granted := func() {
-			before, line := len(l.Held), append([]Lease(nil), l.Waiting...)
+			before, line := len(l.Held), append([]entities.Lease(nil), l.Waiting...)
 			for i, h := range l.Grant(now) {
 				require.False(t, l.Paused)
 				require.Equal(t, line[i].ID, h.ID, "not in its turn")
@@ -65,7 +65,7 @@ func TestLedgerProperty_C10(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				seen := map[string]bool{}
-				for _, list := range [][]Lease{l.Held, l.Waiting} {
+				for _, list := range [][]entities.Lease{l.Held, l.Waiting} {
 					for _, h := range list {
 						require.False(t, seen[h.ID])
 						seen[h.ID] = true
@@ -145,7 +145,7 @@ func TestLostHolder(t *testing.T) {
 
 // Those who wait are bounded; who has a place keeps it.
 func TestLineIsBounded(t *testing.T) {
-	l := &Ledger{Limit: 1, Waiting: make([]Lease, MaxWaiting)}
+	l := &Ledger{Limit: 1, Waiting: make([]entities.Lease, MaxWaiting)}
 	l.Waiting[7].ID = "seventh"
 	require.EqualError(t, l.Check(wanted("late", 1)), "10000 leases wait already; ask again later")
 	require.NoError(t, l.Check(wanted("seventh", 1)))
@@ -153,13 +153,7 @@ func TestLineIsBounded(t *testing.T) {
 	require.Contains(t, IDs(l.Waiting), "9992 more")
 }
 
-// What clients see of a lease is all there is to it.
-func TestStatusOfLeases(t *testing.T) {
-	h := Lease{Request: wanted("a", 2), Since: noon, Asked: noon, Asks: 3, Due: noon, Undelivered: true}
-	require.Equal(t, []protocol.LeaseStatus{{
-		LeaseRequest: protocol.LeaseRequest{ID: "a", Holder: "service/shop/web", What: "shop/web", Limit: 2, Timeout: 10 * time.Minute},
-		Since:        noon, Asked: noon, Asks: 3, Due: noon, Undelivered: true,
-	}}, Status([]Lease{h}))
-	require.Equal(t, "shop/web", h.Name())
-	require.Equal(t, "a", Lease{Request: Request{ID: "a"}}.Name())
+func TestNameOfALease(t *testing.T) {
+	require.Equal(t, "shop/web", wanted("a", 2).Name())
+	require.Equal(t, "a", entities.LeaseRequest{ID: "a"}.Name())
 }

@@ -44,16 +44,6 @@ type ScopePause struct {
 	Pause *entities.Pause `json:"pause,omitempty"`
 }
 
-// LeaseRequest asks a Runtime workflow for a place among its applies (C10).
-type LeaseRequest struct {
-	ID       string        `json:"id"`
-	Holder   string        `json:"holder"` // workflow id of the service
-	What     string        `json:"what"`   // "shop/web prod-eu v9", for people
-	Rollback bool          `json:"rollback,omitempty"`
-	Limit    int           `json:"limit"`   // the newest one named counts
-	Timeout  time.Duration `json:"timeout"` // past it, the holder is asked
-}
-
 // LeaseSignal names a lease, and the runtime that grants it.
 type LeaseSignal struct {
 	ID      string `json:"id"`
@@ -69,21 +59,10 @@ type LeaseAct struct {
 
 // LeaseCall asks the lease activity to signal a Runtime workflow: exactly one of the two.
 type LeaseCall struct {
-	Runtime string        `json:"runtime"`
-	Request *LeaseRequest `json:"request,omitempty"`
-	Give    string        `json:"give,omitempty"` // lease id
-	Keep    string        `json:"keep,omitempty"` // lease id
-}
-
-// LeaseStatus is a lease that is held or waited for.
-type LeaseStatus struct {
-	LeaseRequest
-	Since time.Time `json:"since"`
-	Asked time.Time `json:"asked,omitzero"` // the holder was asked whether it still holds it
-	Asks  int       `json:"asks,omitempty"` // how often, without an answer
-	Due   time.Time `json:"due,omitzero"`   // when the holder is asked next
-	// Undelivered: the holder could not be notified of the grant yet.
-	Undelivered bool `json:"undelivered,omitempty"`
+	Runtime string                 `json:"runtime"`
+	Request *entities.LeaseRequest `json:"request,omitempty"`
+	Give    string                 `json:"give,omitempty"` // lease id
+	Keep    string                 `json:"keep,omitempty"` // lease id
 }
 
 // RuntimeStatus answers a Runtime's status query.
@@ -94,8 +73,8 @@ type RuntimeStatus struct {
 	Pause   *entities.Pause `json:"pause,omitempty"`
 	// Announcing: it is being announced to services that a pause began or ended.
 	Announcing bool               `json:"announcing,omitempty"`
-	Held       []LeaseStatus      `json:"held,omitempty"`
-	Waiting    []LeaseStatus      `json:"waiting,omitempty"`
+	Held       []entities.Lease   `json:"held,omitempty"`
+	Waiting    []entities.Lease   `json:"waiting,omitempty"`
 	Refused    []entities.Refusal `json:"refused,omitempty"`
 	// Audit is the newest of what people did, and of what was taken back, oldest first.
 	Audit   []entities.AuditLine `json:"audit,omitempty"`

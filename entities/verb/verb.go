@@ -67,7 +67,7 @@ type Request struct {
 	Incarnation int64                   // of an Application's pin
 	Release     protocol.ReleaseRequest // of a Service's release
 	Publish     protocol.PublishRequest // of an Application's publish
-	Lease       protocol.LeaseRequest   // of a Runtime's request
+	Lease       entities.LeaseRequest   // of a Runtime's request
 }
 
 // payload is the type of a verb's payload, and how it becomes a Request.
@@ -194,7 +194,7 @@ var application = [...]Row{
 var runtime = [...]Row{
 	{
 		Name: protocol.SignalLease, Description: "asks for a lease: a place among the applies that run at once", Guard: Open, unsigned: true,
-		payload: of(func(r *Request, p *protocol.LeaseRequest) { r.Lease = *p }), complete: checkLease,
+		payload: of(func(r *Request, p *entities.LeaseRequest) { r.Lease = *p }), complete: checkLease,
 	},
 	{Name: protocol.SignalKeep, Description: "says that a lease is still held", Guard: Open, unsigned: true, payload: ofLease, complete: needsLease},
 	{Name: protocol.SignalGive, Description: "gives a lease back, or takes it back from its holder", unsigned: true, payload: ofLease, complete: needsLease},

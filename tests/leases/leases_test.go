@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/worker/embedded"
 	"github.com/converge-engine/converge/workflows"
@@ -24,7 +25,7 @@ func holder(ctx workflow.Context, runtime string, leases, limit int) error {
 	id := workflow.GetInfo(ctx).WorkflowExecution.ID
 	for n := range leases {
 		lease := fmt.Sprintf("%s/%d", id, n)
-		if err := workflow.SignalExternalWorkflow(ctx, protocol.RuntimeID(runtime), "", protocol.SignalLease, protocol.LeaseRequest{
+		if err := workflow.SignalExternalWorkflow(ctx, protocol.RuntimeID(runtime), "", protocol.SignalLease, entities.LeaseRequest{
 			ID: lease, Holder: id, What: lease, Limit: limit, Timeout: time.Hour,
 		}).Get(ctx, nil); err != nil {
 			return err
