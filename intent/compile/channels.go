@@ -42,6 +42,22 @@ func duplicate(what string, name config.Name, file string, line int) strict.Faul
 	return strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("%s %q is already declared at %s:%d", what, string(name), file, line), Expected: "another name"}
 }
 
+// firsts returns the documents of a kind whose name no earlier one has. The others are refused, naming both (D2).
+func firsts[T any](c *compiler, kind string, docs []*config.Document[T], name func(T) config.Name) []*config.Document[T] {
+	var all []*config.Document[T]
+	first := map[config.Name]*config.Document[T]{}
+	for _, doc := range docs {
+		n := name(doc.Spec)
+		if earlier := first[n]; earlier != nil && n != "" {
+			c.report(doc.Decoder, "name", duplicate(kind, n, earlier.File, earlier.At("name").Line))
+			continue
+		}
+		first[n] = doc
+		all = append(all, doc)
+	}
+	return all
+}
+
 // plainMap checks labels and constants: keys that can be named, values without substitutions.
 func (c *compiler) plainMap(d *strict.Decoder, path, what string, entries map[string]string) {
 	for _, key := range strict.Keys(entries) {

@@ -45,14 +45,9 @@ func (e extensionDoc) declared() declared {
 
 // defineExtensions checks the documents of kind Extension.
 func (c *compiler) defineExtensions() {
-	for _, doc := range c.config.Extensions {
-		name := string(doc.Spec.Name)
-		if earlier := c.extensions[name]; earlier != nil && name != "" {
-			c.report(doc.Decoder, "name", duplicate("extension", doc.Spec.Name, earlier.File, earlier.At("name").Line))
-			continue
-		}
+	for _, doc := range firsts(c, "extension", c.config.Extensions, func(e config.Extension) config.Name { return e.Name }) {
 		e := &extensionDoc{doc}
-		c.extensions[name] = e
+		c.extensions[string(doc.Spec.Name)] = e
 		c.checkParameters(e.declared())
 		if !doc.Has("command") {
 			c.report(doc.Decoder, "command", strict.Fault{Code: "missing-field", Message: "the extension does not say what it runs", Expected: `"command"`})

@@ -35,14 +35,9 @@ func protectionUses(d *strict.Decoder, at string, all []config.ProtectionUse) []
 
 // defineProtections checks the documents of kind Protection.
 func (c *compiler) defineProtections() {
-	for _, doc := range c.config.Protections {
-		name := string(doc.Spec.Name)
-		if earlier := c.protections[name]; earlier != nil && name != "" {
-			c.report(doc.Decoder, "name", duplicate("protection", doc.Spec.Name, earlier.File, earlier.At("name").Line))
-			continue
-		}
+	for _, doc := range firsts(c, "protection", c.config.Protections, func(p config.Protection) config.Name { return p.Name }) {
 		p := &protectionDoc{doc}
-		c.protections[name] = p
+		c.protections[string(doc.Spec.Name)] = p
 		c.checkParameters(p.declared())
 		switch kinds := doc.Spec.Kinds(); {
 		case len(kinds) == 0 && !p.kindFaulty():

@@ -33,17 +33,10 @@ const (
 // defineRuntimes checks the runtimes and returns their definitions by name.
 func (c *compiler) defineRuntimes() []entities.RuntimeDefinition {
 	var own []entities.RuntimeDefinition
-	first := map[config.Name]*config.Document[config.Runtime]{}
-	for _, doc := range c.config.Runtimes {
-		name := doc.Spec.Name
-		if earlier := first[name]; earlier != nil && name != "" {
-			c.report(doc.Decoder, "name", duplicate("runtime", name, earlier.File, earlier.At("name").Line))
-			continue
-		}
-		first[name] = doc
+	for _, doc := range firsts(c, "runtime", c.config.Runtimes, func(r config.Runtime) config.Name { return r.Name }) {
 		c.misnamed = c.misnamed || doc.Faulty("name")
 		definition := c.defineRuntime(doc)
-		c.runtimes[string(name)] = definition
+		c.runtimes[definition.Name] = definition
 		own = append(own, definition)
 	}
 	slices.SortFunc(own, func(a, b entities.RuntimeDefinition) int { return strings.Compare(a.Name, b.Name) })

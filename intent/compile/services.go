@@ -15,17 +15,10 @@ import (
 	"github.com/converge-engine/converge/intent/internal/substitute"
 )
 
-// defineServices compiles the services, by name. Two of one name are refused naming both (D2).
+// defineServices compiles the services, by name.
 func (c *compiler) defineServices(app *config.Document[config.Application]) []incarnation.Service {
 	var all []incarnation.Service
-	first := map[config.Name]*config.Document[config.Service]{}
-	for _, doc := range c.config.Services {
-		name := doc.Spec.Name
-		if earlier := first[name]; earlier != nil && name != "" {
-			c.report(doc.Decoder, "name", duplicate("service", name, earlier.File, earlier.At("name").Line))
-			continue
-		}
-		first[name] = doc
+	for _, doc := range firsts(c, "service", c.config.Services, func(s config.Service) config.Name { return s.Name }) {
 		s := &serviceCompiler{compiler: c, Document: doc, application: string(app.Spec.Name)}
 		s.ownGates()
 		all = append(all, s.compile())
