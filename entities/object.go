@@ -25,13 +25,14 @@ type Object struct {
 	Name     string          `json:"name"`
 	Type     string          `json:"objectType"`
 	Versions []ObjectVersion `json:"versions,omitempty"`
-	Status   ObjectStatus    `json:"status,omitempty"`
-	Links    []Link          `json:"externalLinks,omitempty"`
-	Events   []Event         `json:"debugEvents,omitempty"`
-	Message  string          `json:"message,omitempty"`
 	// Orphaned: it is ours and no longer declared, left in place. It is shown, and counts neither for
 	// nor against stability (D10).
 	Orphaned bool `json:"orphaned,omitempty"`
+
+	Status  ObjectStatus `json:"status,omitempty"`
+	Links   []Link       `json:"externalLinks,omitempty"`
+	Events  []Event      `json:"debugEvents,omitempty"`
+	Message string       `json:"message,omitempty"`
 }
 
 // ObjectVersion is one version an object runs. An empty Version is unknown: nothing Converge

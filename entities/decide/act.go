@@ -84,7 +84,7 @@ func (v *view) repairHeld(i *instance) bool {
 		}
 		if j := v.judgeCheck(c, nil); j.Verdict != entities.Pass {
 			if !again {
-				v.reason(ReasonProgress, "not repaired yet: %s%s", j.ID, entities.Because(j.Reason))
+				v.reason(ReasonProgress, "not repaired yet: "+j.ID+entities.Because(j.Reason))
 			}
 			held = true
 		}
@@ -117,7 +117,7 @@ func (v *view) takeLease(i *instance, t entities.Target) bool {
 	case v.out.Next != nil:
 		v.out.Gates = append(v.out.Gates, j)
 	default:
-		v.reason(ReasonProgress, "%s", j.Reason)
+		v.reason(ReasonProgress, j.Reason)
 	}
 	return false
 }
@@ -185,7 +185,7 @@ func (v *view) applyUnapproved(i *instance) bool {
 	}
 	v.out.Gates = append(v.out.Gates, j)
 	if i.Delivery.Converged {
-		v.reason(ReasonProgress, "not repaired yet: %s", j.Reason)
+		v.reason(ReasonProgress, "not repaired yet: "+j.Reason)
 	}
 	return true
 }

@@ -83,15 +83,16 @@ func turnsOf(s *state.State) []maestro.Turn {
 		return nil
 	}
 	channels := make([]maestro.Channel, len(s.Spec.Channels))
+	var after, by []string // of all channels, one after the other
 	for n := range s.Spec.Channels {
 		c := &s.Spec.Channels[n]
-		channels[n].Name = c.Name
-		for _, cond := range c.Conditions {
-			channels[n].After = append(channels[n].After, cond.Channels...)
-			for range cond.Channels {
-				channels[n].By = append(channels[n].By, cond.ID)
+		first := len(after)
+		for k := range c.Conditions {
+			for _, up := range c.Conditions[k].Channels {
+				after, by = append(after, up), append(by, c.Conditions[k].ID)
 			}
 		}
+		channels[n].Name, channels[n].After, channels[n].By = c.Name, after[first:], by[first:]
 		if failed := rollbackFailed(s, c); !failed.IsZero() {
 			channels[n].Held = func(r int) bool { return s.Releases[r].At.Before(failed) }
 		} else if len(c.Checks)+len(c.Extensions)+len(c.Conditions) > 0 {
@@ -103,6 +104,9 @@ func turnsOf(s *state.State) []maestro.Turn {
 
 // isOpen tells whether a release is still to go on somewhere. In channels that are not declared it is over.
 func isOpen(r *state.Release, spec *entities.Spec) bool {
+	if r.Over() { // as most are
+		return false
+	}
 	for n := range spec.Channels {
 		if p := r.Phases[spec.Channels[n].Name]; p != nil && !p.Phase.Over() {
 			return true
@@ -239,10 +243,10 @@ func (v *view) clocks() {
 	stop, start := state.Change{Kind: state.ChangeStopClock}, state.Change{Kind: state.ChangeStartClock}
 	for n := range v.insts {
 		i := &v.insts[n]
-		switch still := i.standsStill(); {
-		case still && i.deadlineRuns():
+		switch {
+		case i.deadlineRuns() && i.standsStill():
 			stop.Instances = append(stop.Instances, i.ID)
-		case !still && !i.Delivery.StoppedAt.IsZero():
+		case !i.Delivery.StoppedAt.IsZero() && !i.standsStill():
 			start.Instances = append(start.Instances, i.ID)
 		}
 	}

@@ -1,7 +1,6 @@
 package decide
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -125,7 +124,7 @@ func (v *view) follow() {
 	if r == nil || v.changed || v.pin != nil || v.mode.Drain {
 		return
 	}
-	c := state.Change{Kind: state.ChangeTarget, Release: r.ID, Cause: promotion(r)}
+	var moves []state.Move
 	for n := range v.insts {
 		i := &v.insts[n]
 		if r.Payloads[i.ID] == "" || i.paused || i.Delivery.Apply.Running || i.IsAt(r) {
@@ -135,11 +134,11 @@ func (v *view) follow() {
 		case !known:
 			v.render(i, r)
 		case why == "":
-			c.Moves = append(c.Moves, state.Move{Instance: i.ID, Target: r.Target(i.ID)})
+			moves = append(moves, state.Move{Instance: i.ID, Target: r.Target(i.ID)})
 		}
 	}
-	if len(c.Moves) > 0 {
-		v.change(c)
+	if len(moves) > 0 {
+		v.change(state.Change{Kind: state.ChangeTarget, Release: r.ID, Moves: moves, Cause: promotion(r)})
 	}
 }
 
@@ -211,7 +210,7 @@ func (v *view) answer(i *instance, m *state.Move, others bool) bool {
 	return false
 }
 
-func promotion(r *state.Release) string { return fmt.Sprintf("release %s by %s", r.FullVersion, r.By) }
+func promotion(r *state.Release) string { return "release " + r.FullVersion + " by " + r.By }
 
 // ids of all instances of the channel.
 func (v *view) ids() []entities.InstanceID {

@@ -21,20 +21,19 @@ func (p *admission) checks(stage entities.Stage) {
 		if c.Before() != stage {
 			continue
 		}
-		j := p.judgeCheck(c, p.release)
-		if p.asked {
-			p.want(c, p.release.ID)
-		} else {
-			j = notAsked(KindCheck, c.ID, "evaluated")
+		if !p.asked {
+			p.add(notAsked(KindCheck, c.ID, "evaluated once what comes before passes"))
+			continue
 		}
-		p.add(j)
+		p.want(c, p.release.ID)
+		p.add(p.judgeCheck(c, p.release))
 	}
 }
 
 // notAsked is the judgement on what is asked only once everything before it passes: it says nothing of the
 // release yet.
-func notAsked(kind Kind, id, what string) Judgement {
-	return Judgement{Kind: kind, ID: id, Verdict: entities.Wait, Code: CodeNotAsked, Reason: what + " once what comes before passes"}
+func notAsked(kind Kind, id, reason string) Judgement {
+	return Judgement{Kind: kind, ID: id, Verdict: entities.Wait, Code: CodeNotAsked, Reason: reason}
 }
 
 // judgeCheck gives the verdict of the newest reading of a check, if it is of this release and under

@@ -55,7 +55,7 @@ func (v *view) judgeExtension(r *state.Release, e *entities.Extension, ready boo
 			v.due(st.Next)
 		}
 	case !ready:
-		return notAsked(KindExtension, j.ID, "runs")
+		return notAsked(KindExtension, j.ID, "runs once what comes before passes")
 	default:
 		j.Reason = v.startExtension(r, e)
 	}

@@ -150,10 +150,8 @@ type admission struct {
 // in enter: a lease, a preflight, and then the target is set. After that come its objects, and the
 // post-deployment window.
 func (v *view) pass(r *state.Release) *admission {
-	p := &admission{view: v, release: r, clear: true}
-	if most := len(v.spec.Conditions) + len(v.spec.Checks) + len(v.spec.Extensions); most > 1 {
-		p.gates = make([]Judgement, 0, most+1)
-	}
+	most := len(v.spec.Conditions) + len(v.spec.Checks) + len(v.spec.Extensions)
+	p := &admission{view: v, release: r, clear: true, gates: make([]Judgement, 0, most)}
 	entry := true
 	for _, s := range v.steps {
 		if entry && s.stage != atEntry {
@@ -175,11 +173,12 @@ func (p *admission) add(j Judgement) {
 	if b := p.release.Bypassed(p.spec.Name, j.ID); b != nil && g.bypassable {
 		j = bypassed(j.Kind, b)
 	}
-	if j.Verdict != entities.Pass && (g.when == "" || g.when == j.Verdict) && j.Unblock == "" && g.unblock != nil {
-		j.Unblock = g.unblock(p.view, &j, p.release)
-	}
 	p.gates = append(p.gates, j)
 	p.clear = p.clear && j.Verdict == entities.Pass
+	if j.Verdict != entities.Pass && (g.when == "" || g.when == j.Verdict) && j.Unblock == "" && g.unblock != nil {
+		last := &p.gates[len(p.gates)-1]
+		last.Unblock = g.unblock(p.view, last, p.release)
+	}
 }
 
 // bypassed is what a bypassed gate says.

@@ -10,8 +10,8 @@ import (
 
 // This file gives the reasons of every status but CONVERGED. They are for people: nothing branches on a text.
 
-func (v *view) reason(code ReasonCode, format string, args ...any) {
-	v.out.Reasons = append(v.out.Reasons, Reason{code, fmt.Sprintf(format, args...)})
+func (v *view) reason(code ReasonCode, text string) {
+	v.out.Reasons = append(v.out.Reasons, Reason{code, text})
 }
 
 // explained is for how many instances of a fleet the reasons of its status are given.
@@ -27,7 +27,7 @@ func (v *view) explain() {
 	case entities.StatusBlocked, entities.StatusPreconditions, entities.StatusManualApproval:
 		for _, j := range v.out.Gates {
 			if j.Verdict != entities.Pass && j.Code != CodeNotAsked {
-				v.reason(ReasonGate, "%s", v.line(j))
+				v.reason(ReasonGate, v.line(j))
 			}
 		}
 	case entities.StatusConverged:
@@ -72,13 +72,13 @@ func (v *view) explainFleet() {
 	for n, what := range order {
 		parts[n] = fmt.Sprintf("%d %s", count[what], what)
 	}
-	v.reason(ReasonProgress, "of %d instances %s", len(v.insts), strings.Join(parts, ", "))
+	v.reason(ReasonProgress, fmt.Sprintf("of %d instances %s", len(v.insts), strings.Join(parts, ", ")))
 }
 
 func (v *view) explainPause() {
 	if len(v.insts) == 0 {
 		pause, _ := v.s.PauseIn(v.spec.Name)
-		v.reason(ReasonPause, "paused by %s%s", pause.By, entities.Because(pause.Reason))
+		v.reason(ReasonPause, "paused by "+pause.By+entities.Because(pause.Reason))
 		return
 	}
 	for n := range v.insts { // the first that is: there may be others in a fleet
@@ -91,7 +91,7 @@ func (v *view) explainPause() {
 		if !v.paused {
 			text = v.of(i, text)
 		}
-		v.reason(ReasonPause, "%s", text)
+		v.reason(ReasonPause, text)
 		break
 	}
 	for n := range v.insts {
@@ -104,7 +104,7 @@ func (v *view) explainPause() {
 
 // say gives a reason of one instance.
 func (v *view) say(i *instance, code ReasonCode, format string, args ...any) {
-	v.reason(code, "%s", v.of(i, fmt.Sprintf(format, args...)))
+	v.reason(code, v.of(i, fmt.Sprintf(format, args...)))
 }
 
 func (v *view) explainInstance(i *instance) {
@@ -115,7 +115,7 @@ func (v *view) explainInstance(i *instance) {
 	case entities.StatusFailed:
 		v.say(i, ReasonFailure, "%s failed: %s", d.Target.FullVersion, d.Failure)
 		if v.pin != nil {
-			v.reason(ReasonPin, "%s", v.pin.Text())
+			v.reason(ReasonPin, v.pin.Text())
 		}
 		if i.current.Stable {
 			v.say(i, ReasonProgress, "its objects are stable now; retry accepts it")
@@ -149,7 +149,7 @@ func (v *view) explainApply(i *instance) {
 func (v *view) explainMoving(i *instance) {
 	if len(v.soaking) > 0 {
 		for _, text := range v.soaking {
-			v.reason(ReasonProgress, "%s", text)
+			v.reason(ReasonProgress, text)
 		}
 		v.soaking, v.soaked = nil, true
 	}
@@ -180,13 +180,13 @@ func (v *view) explainRollback(i *instance) {
 	case !b.Failed.IsZero():
 		v.say(i, ReasonFailure, "the rollback to %s failed: %s", back, i.Delivery.Failure)
 		v.say(i, ReasonRollback, "%s was %s", b.From, b.Text())
-		v.reason(ReasonCommand, "%s", v.retry(back))
+		v.reason(ReasonCommand, v.retry(back))
 	case !i.Delivery.Converged:
 		v.say(i, ReasonRollback, "%s was %s; going back to %s", b.From, b.Text(), back)
 		v.explainApply(i)
 	default:
 		v.say(i, ReasonRollback, "%s was %s; it is barred here, %s stays until a newer release", b.From, b.Text(), back)
-		v.reason(ReasonCommand, "%s", v.retry(b.From))
+		v.reason(ReasonCommand, v.retry(b.From))
 	}
 }
 

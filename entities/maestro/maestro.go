@@ -69,26 +69,29 @@ type Turn struct {
 // Arrange gives the turn of every channel, in the channels' order. Releases are oldest first;
 // channels form a DAG (A1). Strategy: train, each release through every channel in order (B1).
 func Arrange[R Release](releases []R, channels []Channel) []Turn {
-	a := arranger[R]{
-		releases: releases, channels: make(map[string]Channel, len(channels)), known: make([]map[string]string, len(releases)),
-	}
-	for _, c := range channels {
-		a.channels[c.Name] = c
-	}
-	turns := make([]Turn, 0, len(channels))
-	for _, c := range channels {
-		turns = append(turns, a.turn(c))
+	a := arranger[R]{releases: releases, channels: channels, known: make([][]answer, len(releases))}
+	turns := make([]Turn, len(channels))
+	for n := range channels {
+		turns[n] = a.turn(n)
 	}
 	return turns
 }
 
 type arranger[R Release] struct {
 	releases []R
-	channels map[string]Channel
-	known    []map[string]string // per release and channel, what stuck said: a DAG has many ways to one channel
+	channels []Channel
+	places   map[string]int // of the channels, once one is looked up
+	known    [][]answer     // per release and channel, what stuck said: a DAG has many ways to one channel
 }
 
-func (a arranger[R]) turn(c Channel) Turn {
+// answer is what stuck said, once it was asked.
+type answer struct {
+	known bool
+	why   string
+}
+
+func (a *arranger[R]) turn(n int) Turn {
+	c := &a.channels[n]
 	t := Turn{Channel: c.Name, Holder: None, Newest: None, Next: None}
 	for i, r := range a.releases {
 		p, _ := r.PhaseIn(c.Name)
@@ -111,7 +114,7 @@ func (a arranger[R]) turn(c Channel) Turn {
 		if t.Next != None && t.Stuck == "" && !held {
 			continue // the oldest that can come is next: no overtaking
 		}
-		stuck := a.stuck(i, c)
+		stuck := a.stuck(i, n)
 		if t.Next != None && t.Stuck == "" && stuck != "" {
 			continue // one that is held may still come; this one will not
 		}
@@ -121,15 +124,35 @@ func (a arranger[R]) turn(c Channel) Turn {
 	return t
 }
 
-// stuck says why release i will not reach c by itself, or "".
-func (a arranger[R]) stuck(i int, c Channel) string {
-	if why, ok := a.known[i][c.Name]; ok {
-		return why
+// place of a channel in the order given, which stands most often right before the one that names it.
+func (a *arranger[R]) place(channel string, by int) int {
+	if by > 0 && a.channels[by-1].Name == channel {
+		return by - 1
+	}
+	if a.places == nil {
+		a.places = make(map[string]int, len(a.channels))
+		for n := range a.channels {
+			a.places[a.channels[n].Name] = n
+		}
+	}
+	if n, ok := a.places[channel]; ok {
+		return n
+	}
+	return None
+}
+
+// stuck says why release i will not reach channel at by itself, or "". What is not a channel holds nothing up.
+func (a *arranger[R]) stuck(i, at int) string {
+	if at == None {
+		return ""
 	}
 	if a.known[i] == nil {
-		a.known[i] = map[string]string{}
+		a.known[i] = make([]answer, len(a.channels))
 	}
-	why := ""
+	if k := a.known[i][at]; k.known {
+		return k.why
+	}
+	c, why := &a.channels[at], ""
 	for n, up := range c.After {
 		if n < len(c.By) && a.releases[i].Waives(c.Name, c.By[n]) {
 			continue
@@ -138,12 +161,12 @@ func (a arranger[R]) stuck(i int, c Channel) string {
 		if p.dead() {
 			why = fmt.Sprintf("%s in %s", p, up)
 		} else if p == Pending {
-			why = a.stuck(i, a.channels[up])
+			why = a.stuck(i, a.place(up, at))
 		}
 		if why != "" {
 			break
 		}
 	}
-	a.known[i][c.Name] = why
+	a.known[i][at] = answer{true, why}
 	return why
 }
