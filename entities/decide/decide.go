@@ -121,7 +121,7 @@ type view struct {
 	s       *state.State
 	d       *Decision
 	spec    *entities.ChannelSpec
-	channel *state.Channel // what is remembered of it; never nil
+	channel *state.Channel // what remembered has looked up
 	insts   []instance     // the declared ones
 	turn    maestro.Turn
 	now     time.Time
@@ -149,13 +149,21 @@ type instance struct {
 	applies bool // an apply starts
 }
 
+// remembered is what is remembered of the channel: never nil, and looked up when it is needed first, which at rest it
+// is not.
+func (v *view) remembered() *state.Channel {
+	if v.channel == nil {
+		if v.channel = v.s.Channels[v.spec.Name]; v.channel == nil {
+			v.channel = &state.Channel{}
+		}
+	}
+	return v.channel
+}
+
 // gather takes together what is remembered of the channel and its declared instances, and counts those of which
 // anything is.
 func (v *view) gather() (known int) {
 	v.out.Channel = v.spec.Name
-	if v.channel = v.s.Channels[v.spec.Name]; v.channel == nil {
-		v.channel = &state.Channel{}
-	}
 	if pin, ok := v.s.PinOf(v.spec.Name); ok {
 		pinned := pin // only what is pinned goes to the heap
 		v.pin = &pinned
@@ -250,9 +258,10 @@ func (v *view) clocks() {
 			start.Instances = append(start.Instances, i.ID)
 		}
 	}
-	window := !v.channel.StableSince.IsZero()
-	stop.Window = window && v.paused && v.channel.StoppedAt.IsZero()
-	start.Window = window && !v.paused && !v.channel.StoppedAt.IsZero()
+	if v.turn.Holder != maestro.None && !v.remembered().StableSince.IsZero() {
+		stopped := !v.remembered().StoppedAt.IsZero()
+		stop.Window, start.Window = v.paused && !stopped, !v.paused && stopped
+	}
 	if len(stop.Instances) > 0 || stop.Window {
 		v.note(stop)
 	}

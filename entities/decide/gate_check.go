@@ -39,7 +39,7 @@ func notAsked(kind Kind, id, reason string) Judgement {
 // judgeCheck gives the verdict of the newest reading of a check, if it is of this release and under
 // today's definition. Of a release that is nil: of a repair.
 func (v *view) judgeCheck(c *entities.Check, r *state.Release) Judgement {
-	st := v.channel.Reading(v.s.Evaluation(v.spec, c, r))
+	st := v.remembered().Reading(v.s.Evaluation(v.spec, c, r))
 	if st == nil {
 		return Judgement{Kind: KindCheck, ID: c.ID, Verdict: entities.Wait, Reason: "not evaluated yet"}
 	}
@@ -115,7 +115,7 @@ func (v *view) preflight(next *state.Release) bool {
 // preflightPaused: the last preflight did not pass, and the next one comes a little later. Nothing is
 // held meanwhile.
 func (v *view) preflightPaused(next *state.Release) bool {
-	p := v.channel.Preflight
+	p := v.remembered().Preflight
 	if p == nil || p.Running || p.Release != next.ID || p.Window || !v.now.Before(p.Next) || v.wanted().Release != next.ID {
 		return false // the last: no check is declared any more
 	}
@@ -129,7 +129,7 @@ func (v *view) preflightPaused(next *state.Release) bool {
 // evaluatedAgain tells whether the checks of a preflight have just been evaluated; else it starts that, one
 // preflight at a time per channel, and says so among the gates. The gates are judged by what it reads.
 func (v *view) evaluatedAgain(op state.PreflightOp) bool {
-	p := v.channel.Preflight
+	p := v.remembered().Preflight
 	same := p != nil && p.Release == op.Release && !p.Window
 	if same && covers(p, op, v.now) {
 		return true

@@ -16,7 +16,7 @@ import (
 // deploymentBroken says which check fails the release while it is deploying, or "", and has those
 // evaluated that may (A19).
 func (v *view) deploymentBroken(r *state.Release) string {
-	if r == nil || !v.channel.StableSince.IsZero() || !slices.ContainsFunc(v.insts, func(i instance) bool { return !i.Delivery.Converged }) {
+	if r == nil || !v.remembered().StableSince.IsZero() || !slices.ContainsFunc(v.insts, func(i instance) bool { return !i.Delivery.Converged }) {
 		return ""
 	}
 	why := ""
@@ -36,7 +36,7 @@ func (v *view) deploymentBroken(r *state.Release) string {
 // breaks tells whether a check fails a release that is in progress: it says WAIT or FAIL. An ERROR and
 // a check that was not evaluated yet fail nothing (A19).
 func (v *view) breaks(c *entities.Check, r *state.Release) (Judgement, bool) {
-	st := v.channel.Reading(v.s.Evaluation(v.spec, c, r))
+	st := v.remembered().Reading(v.s.Evaluation(v.spec, c, r))
 	if st == nil || st.Verdict != entities.Wait && st.Verdict != entities.Fail {
 		return Judgement{}, false
 	}
@@ -47,7 +47,7 @@ func (v *view) breaks(c *entities.Check, r *state.Release) (Judgement, bool) {
 // that is neither PASS nor ERROR fails the channel; at the end a fresh reading must PASS, and every
 // extension must be done.
 func (v *view) soak(r *state.Release, insts []*instance) {
-	if v.channel.StableSince.IsZero() {
+	if v.remembered().StableSince.IsZero() {
 		v.change(state.Change{Kind: state.ChangeStable, Release: r.ID, Target: insts[0].Delivery.Target})
 		return
 	}
@@ -92,8 +92,8 @@ func (v *view) judgeWindows(r *state.Release) (open bool, failed string) {
 	var say []string
 	var ended []entities.Evaluation
 	var until time.Time
-	for _, w := range v.spec.Windows(v.channel.StableSince) {
-		if slices.Contains(v.channel.Soaked, w.Key) || r.Bypassed(v.spec.Name, w.Check.ID) != nil {
+	for _, w := range v.spec.Windows(v.remembered().StableSince) {
+		if slices.Contains(v.remembered().Soaked, w.Key) || r.Bypassed(v.spec.Name, w.Check.ID) != nil {
 			continue
 		}
 		open = true
@@ -133,7 +133,7 @@ func (j Judgement) brief() string {
 
 // readAgain asks for the fresh reading of checks whose window has ended.
 func (v *view) readAgain(r *state.Release, ended []entities.Evaluation) {
-	p := v.channel.Preflight
+	p := v.remembered().Preflight
 	switch {
 	case len(ended) == 0 || v.mode.Drain || p != nil && p.Running:
 	case p != nil && p.Window && p.Release == r.ID && v.now.Before(p.Next):

@@ -73,7 +73,7 @@ func (v *view) judgeTarget(j *judged, i *instance, broken string) {
 // post-deployment window passes, or something fails.
 func (v *view) judgeMoving(j *judged, i *instance, broken string) {
 	stable := i.current.Stable && (!i.Delivery.Reapply || i.Delivery.Apply.OK)
-	soaking := !v.channel.StableSince.IsZero()
+	soaking := !v.remembered().StableSince.IsZero()
 	switch {
 	case broken != "":
 		v.failAll(j.holder, broken)
