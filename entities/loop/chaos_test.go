@@ -361,7 +361,7 @@ func TestStorm_A10_A14_A15_A17_A19_A21_A22_A24_B7_B10_C10(t *testing.T) {
 		back, entered = back+b, entered+e
 		c.fix()
 	})
-	if back == 0 || entered == 0 {
+	if back == 0 && !testing.Short() || entered == 0 { // a short storm rolls back once, on the average
 		t.Fatalf("%d rolled back, %d entered: the test shows nothing", back, entered)
 	}
 }

@@ -3,7 +3,6 @@ package loop_test
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -92,12 +91,8 @@ func stableAfter(channels ...string) entities.Condition {
 // publish takes the declared spec over, and opens what follows from it, as the workflow does.
 func (w *world) publish() *state.Release {
 	w.next.Incarnation++
-	spec := w.next
-	spec.Channels = slices.Clone(w.next.Channels)
-	for n := range spec.Channels {
-		spec.Channels[n].Instances = slices.Clone(spec.Channels[n].Instances)
-	}
-	o := w.s.TakeSpec(&spec, fmt.Sprintf("spec-%d", spec.Incarnation), w.now)
+	spec := reread(&w.next) // so that what is changed for the next one does not reach it
+	o := w.s.TakeSpec(spec, fmt.Sprintf("spec-%d", spec.Incarnation), w.now)
 	if o == nil {
 		return nil
 	}
@@ -302,14 +297,20 @@ func (w *world) targets() string {
 
 // carryOver gives the state to another run, as continue-as-new does.
 func (w *world) carryOver() {
-	raw, err := json.Marshal(w.s)
+	w.s = reread(w.s)
+}
+
+// reread is what another process reads of what this one wrote.
+func reread[T any](of *T) *T {
+	raw, err := json.Marshal(of)
 	if err != nil {
 		panic(err)
 	}
-	w.s = &state.State{}
-	if err := json.Unmarshal(raw, w.s); err != nil {
+	out := new(T)
+	if err := json.Unmarshal(raw, out); err != nil {
 		panic(err)
 	}
+	return out
 }
 
 // done carries a person's verb out, unless it is refused.
