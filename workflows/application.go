@@ -24,6 +24,7 @@ func Application(ctx workflow.Context, in protocol.ApplicationInput) error {
 	a.shell = &shell{
 		ctx: ctx, of: a, name: in.Application, application: in.Application,
 		whole: a.state, version: applicationVersion, desk: &a.state.Desk, verbs: verb.Application(),
+		stops:   []string{"to stop changes, converge pause " + in.Application},
 		answers: map[string]answering{protocol.Publish: a.publish},
 	}
 	a.pauses = pauses{

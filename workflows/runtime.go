@@ -27,6 +27,7 @@ func Runtime(ctx workflow.Context, in protocol.RuntimeInput) error {
 	r.shell = &shell{
 		ctx: ctx, of: r, name: "runtime " + in.Runtime,
 		whole: r.state, version: runtimeVersion, desk: &r.state.Desk, verbs: verb.Runtime(),
+		stops: []string{"to stop applies there, converge pause runtime/" + in.Runtime},
 	}
 	r.pauses = pauses{
 		shell: r.shell, of: &r.state.pauseState, scope: entities.ScopeRuntime + in.Runtime,

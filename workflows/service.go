@@ -27,6 +27,7 @@ func Service(ctx workflow.Context, in protocol.ServiceInput) error {
 	s.shell = &shell{
 		ctx: ctx, of: s, name: in.Application + "/" + in.Service, application: in.Application, service: in.Service,
 		whole: s.state, version: state.Version, desk: &s.state.Desk, verbs: verb.Service(),
+		stops:   []string{"to take the service down, converge delete " + in.Application + "/" + in.Service, "to stop changes, converge pause " + in.Application + "/" + in.Service},
 		answers: map[string]answering{protocol.Release: s.release},
 		messages: map[string]message{
 			protocol.Publish:          {take: s.publish, needs: theStore},

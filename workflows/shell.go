@@ -63,8 +63,11 @@ type shell struct {
 	verbs                []verb.Row
 	messages             map[string]message   // by name: from other workflows, or written by the workflow itself
 	answers              map[string]answering // verbs that answer more than a line
+	stops                []string             // what a person does instead of cancelling the workflow
+	requested            workflow.Context     // done once somebody requests cancellation
 	lock                 workflow.Mutex
 	restored             bool // state is what the last run left
+	cancelled            bool // somebody requested cancellation in this run
 	begun                bool // the first turn is over
 	woken                bool // something happened since the last turn
 	answered             bool // an update was answered in this run
@@ -87,6 +90,8 @@ type answering func(workflow.Context, verb.Request, entities.Who) (any, error)
 
 // live is the life of an entity, from run to run.
 func (s *shell) live(in protocol.Carried) error {
+	s.requested = s.ctx
+	s.ctx = uncancelled(s.ctx)
 	s.lock = workflow.NewMutex(s.ctx)
 	// Handlers first: an update that comes while spilled state is being fetched would find none.
 	if err := s.listen(); err != nil {
@@ -97,6 +102,7 @@ func (s *shell) live(in protocol.Carried) error {
 	}
 	for {
 		s.collect()
+		s.refuseCancellation()
 		s.woken = false
 		s.receive()
 		s.of.turn()
@@ -121,9 +127,26 @@ func (s *shell) live(in protocol.Carried) error {
 }
 
 // hasNews wakes the loop. Signals of a name that nobody listens to are news too: they are refused
-// visibly instead of being lost.
+// visibly instead of being lost. So is a request to cancel.
 func (s *shell) hasNews() bool {
-	return s.woken || len(workflow.GetUnhandledSignalNames(s.ctx)) > 0
+	return s.woken || len(workflow.GetUnhandledSignalNames(s.ctx)) > 0 || s.requested.Err() != nil && !s.cancelled
+}
+
+// uncancelled is a context that a request to cancel the workflow does not reach: what lives for ever ends by a verb
+// only, which is judged, or by force.
+func uncancelled(ctx workflow.Context) workflow.Context {
+	out, _ := workflow.NewDisconnectedContext(ctx)
+	return out
+}
+
+// refuseCancellation keeps for `status` that somebody requested cancellation, which changes nothing, and what to do
+// instead. A run hears of it once.
+func (s *shell) refuseCancellation() {
+	if s.requested.Err() == nil || s.cancelled {
+		return
+	}
+	s.cancelled = true
+	s.refuse("request-cancel", nil, "a workflow of Converge is not cancelled; instead: "+strings.Join(s.stops, ", or: "), s.now())
 }
 
 // ending: the server wants this run to continue as new; nothing new is started any more.

@@ -25,7 +25,7 @@ func (s *shell) listen() error {
 			Description: row.Description + " (the signal of the same name takes the same JSON)",
 		}
 		handler := func(ctx workflow.Context, raw json.RawMessage) (json.RawMessage, error) {
-			return s.update(ctx, row, raw)
+			return s.update(uncancelled(ctx), row, raw)
 		}
 		if err := workflow.SetUpdateHandlerWithOptions(s.ctx, row.Name, handler, options); err != nil {
 			return err

@@ -1,0 +1,15 @@
+// Package operators does to running services what operators do: it cancels their workflows, and holds up what comes
+// between worker and server. Whatever is done, each declared service is managed again soon, and nothing is applied twice.
+package operators
+
+import (
+	"os"
+	"testing"
+
+	"github.com/converge-engine/converge/tests/internal/stage"
+)
+
+// shared is what the tests of this package share.
+var shared = stage.New(nil)
+
+func TestMain(m *testing.M) { os.Exit(shared.Main(m)) }
