@@ -13,9 +13,8 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// beat is how often an apply shows the server that its worker lives; less than a third of the
-// heartbeat timeout, so that one lost beat is no lost worker.
-const beat = 3 * time.Second
+// beat is how often an activity shows the server that its worker lives: a fifth of the heartbeat timeout.
+const beat = 2 * time.Second
 
 // Apply moves one instance to its target and observes the result, where that can be done: elsewhere its
 // success is the state (C1), which is for whoever asked to conclude. A failed apply is an answer; an
@@ -23,9 +22,8 @@ const beat = 3 * time.Second
 // first: what the lost worker had finished is not done twice (A11). The lost worker may be this very
 // one, cut off from the server for a while, and its apply still running: that one has to end first.
 func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protocol.ApplyAnswer, error) {
-	ctx, stop := context.WithCancel(ctx)
+	ctx, stop := a.lifeline(ctx)
 	defer stop()
-	go heartbeats(ctx, nil)
 	owner := runtimes.Owner{Application: r.Application, Service: r.Service, ID: r.Instance.ID}
 	done, err := a.alone(ctx, owner.Key())
 	if err != nil {
@@ -136,9 +134,8 @@ func heartbeats(ctx context.Context, details func() []any) {
 // could not end it, and another one begins again, which does no harm: what is gone stays gone. No
 // apply of the instance runs meanwhile in this worker.
 func (a *Activities) Remove(ctx context.Context, r protocol.RemoveRequest) (protocol.RemoveAnswer, error) {
-	ctx, stop := context.WithCancel(ctx)
+	ctx, stop := a.lifeline(ctx)
 	defer stop()
-	go heartbeats(ctx, nil)
 	owner := runtimes.Owner{Application: r.Application, Service: r.Service, ID: r.Instance.ID}
 	done, err := a.alone(ctx, owner.Key())
 	if err != nil {

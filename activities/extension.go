@@ -28,9 +28,8 @@ const (
 // answer; an error means that the worker could not end it, or not read what to run, and it begins
 // again. A process ends with its worker, and is run again; a Job is taken over by its name.
 func (a *Activities) Extension(ctx context.Context, r protocol.ExtensionRequest) (protocol.ExtensionAnswer, error) {
-	ctx, stop := context.WithCancel(ctx)
+	ctx, stop := a.lifeline(ctx)
 	defer stop()
-	go heartbeats(ctx, nil)
 	one := strings.Join([]string{"extension", r.Application, r.Service, r.Key}, "/")
 	done, err := a.alone(ctx, one)
 	if err != nil {

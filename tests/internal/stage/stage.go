@@ -130,12 +130,14 @@ func (s *Stage) OwnServer(t *testing.T, events int) *World {
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	w := &World{T: t, Client: c, App: temporaltest.Unique(t), Dir: t.TempDir(), Store: t.TempDir(), Fake: fake.New(nil)}
-	w.StartWorker = func() {
+	w.Address = server.Address()
+	w.StartWorkerAt = func(address string) {
 		t.Helper()
-		stop, err := s.work(server.Address(), w.Store, w.Fake)
+		stop, err := s.work(address, w.Store, w.Fake)
 		require.NoError(t, err)
 		w.StopWorker = sync.OnceFunc(stop)
 	}
+	w.StartWorker = func() { t.Helper(); w.StartWorkerAt(w.Address) }
 	w.StartWorker()
 	t.Cleanup(func() { w.StopWorker() })
 	return w

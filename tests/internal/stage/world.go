@@ -34,6 +34,9 @@ type World struct {
 	Fake  *fake.Runtime
 	// StartWorker and StopWorker are nil unless the world has a server of its own.
 	StartWorker, StopWorker func()
+	// Address is where that server serves; StartWorkerAt starts the worker through something that stands before it.
+	Address       string
+	StartWorkerAt func(address string)
 }
 
 // TwoChannels is staging before production, observed as fast as is decent.
