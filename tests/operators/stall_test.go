@@ -148,3 +148,20 @@ func TestStallAboveTheHeartbeatTimeoutOverlapsNothing(t *testing.T) {
 	s.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 	require.Empty(t, s.Fake.Overlaps())
 }
+
+// Nor does it where another worker takes over: the one that is cut off, for as long as that takes, has ended its apply
+// by then.
+func TestCutOffWorkerEndsItsApplyBeforeAnotherBegins(t *testing.T) {
+	t.Parallel()
+	s := newStalled(t)
+	t.Cleanup(s.StopWorker)
+	s.StartWorker() // that one is not cut off
+	s.proxy.gate.Lock()
+	staging := s.Fake.At(s.App, "web", "staging")
+	err := s.Fake.Await(t.Context(), func() bool { return staging.Applies() == 2 })
+	s.letGo()
+	s.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	s.proxy.gate.Unlock()
+	require.NoError(t, err)
+	require.Empty(t, s.Fake.Overlaps())
+}
