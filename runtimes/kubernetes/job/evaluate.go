@@ -27,6 +27,9 @@ type verdict struct {
 // patience is how long a pod may find no node: a cluster that grows by itself needs a moment.
 const patience = 30 * time.Second
 
+// lag is how long the watch of pods may be behind that of Jobs: a Job that has ended is seen before its pod at times.
+const lag = 5 * time.Second
+
 // evaluate decides whether a Job has ended, or will never begin.
 func evaluate(s seen, now time.Time) verdict {
 	if s.job == nil {
@@ -48,9 +51,15 @@ func evaluate(s seen, now time.Time) verdict {
 		if c.Reason == batchv1.JobReasonDeadlineExceeded {
 			return verdict{err: failure(ReasonTimeout, "the Job's own deadline passed: %s", c.Message)}
 		}
+		if over := c.LastTransitionTime.Add(lag); now.Before(over) {
+			return verdict{again: over}
+		}
 		return verdict{err: failure(ReasonLost, "the Job failed and no pod of it is left: %s: %s", c.Reason, c.Message)}
 	}
-	if condition(s.job, batchv1.JobComplete) != nil {
+	if c := condition(s.job, batchv1.JobComplete); c != nil {
+		if over := c.LastTransitionTime.Add(lag); now.Before(over) {
+			return verdict{again: over}
+		}
 		return verdict{err: failure(ReasonLost, "the Job has ended, but its pod was removed by somebody else")}
 	}
 	if len(s.pods) == 0 {

@@ -30,6 +30,11 @@ func jobWith(kind batchv1.JobConditionType, reason string) *batchv1.Job {
 	return &batchv1.Job{Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: kind, Status: corev1.ConditionTrue, Reason: reason, Message: "so it is"}}}}
 }
 
+func endedAt(at time.Time, job *batchv1.Job) *batchv1.Job {
+	job.Status.Conditions[0].LastTransitionTime = metav1.NewTime(at)
+	return job
+}
+
 // What keeps a command from running is reported early and in words.
 func TestEvaluate(t *testing.T) {
 	homeless := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod"}, Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{
@@ -62,6 +67,9 @@ func TestEvaluate(t *testing.T) {
 		{name: "deadline", seen: seen{job: jobWith(batchv1.JobFailed, batchv1.JobReasonDeadlineExceeded)}, reason: ReasonTimeout, want: "the Job's own deadline passed: so it is"},
 		{name: "failed without pod", seen: seen{job: jobWith(batchv1.JobFailed, "BackoffLimitExceeded")}, reason: ReasonLost, want: "the Job failed and no pod of it is left: BackoffLimitExceeded: so it is"},
 		{name: "complete without pod", seen: seen{job: jobWith(batchv1.JobComplete, "")}, reason: ReasonLost, want: "the Job has ended, but its pod was removed by somebody else"},
+		{name: "failed, pod not seen yet", seen: seen{job: endedAt(now, jobWith(batchv1.JobFailed, "BackoffLimitExceeded"))}, again: now.Add(lag)},
+		{name: "complete, end of the pod not seen yet", seen: seen{job: endedAt(now, jobWith(batchv1.JobComplete, "")), pods: []*corev1.Pod{waiting("", "")}}, again: now.Add(lag)},
+		{name: "complete without pod for long", seen: seen{job: endedAt(now, jobWith(batchv1.JobComplete, ""))}, at: now.Add(lag), reason: ReasonLost, want: "the Job has ended, but its pod was removed by somebody else"},
 		{name: "ended, though the Job failed", seen: seen{job: jobWith(batchv1.JobFailed, "BackoffLimitExceeded"), pods: []*corev1.Pod{done}}, ended: done},
 	} {
 		t.Run(row.name, func(t *testing.T) {
