@@ -13,7 +13,8 @@ import (
 
 // lifeline shows the server that this worker lives, for as long as an activity changes something outside, and returns a
 // context that ends when the server gives the attempt up: when it says so, or when no heartbeat has reached it for as
-// long as it waits for one. What was cut off has ended then before another worker begins.
+// long as it waits for one, less a second. So what was cut off is told to end before another worker can begin; a command
+// that takes its time to end, or a frozen worker, may still overlap.
 //
 // It stands in for the SDK's own heartbeats, which hold one back until 80% of that time are over and end the activity
 // when that one is held up for the rest: a stall of two seconds ended a healthy apply (F7). A heartbeat that does not

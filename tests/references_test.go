@@ -35,7 +35,7 @@ func TestReferenceRulesCanFail(t *testing.T) {
 	for text, refused := range map[string]bool{
 		"bounded (DESIGN section 3)":                        true,
 		"the example of INTERFACE 1":                        true,
-		"as STYLE.md says":                                  true,
+		"as said in STYLE.":                                 true,
 		"Section 9: an idle service":                        true,
 		"section 12 of something":                           true,
 		"what is left is orphaned (D10)":                    false,

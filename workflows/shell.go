@@ -102,7 +102,6 @@ func (s *shell) live(in protocol.Carried) error {
 	}
 	for {
 		s.collect()
-		s.refuseCancellation()
 		s.woken = false
 		s.receive()
 		s.of.turn()
@@ -170,8 +169,9 @@ func (s *shell) await(take func(workflow.Context)) {
 func (s *shell) now() time.Time { return workflow.Now(s.ctx) }
 
 // collect takes the signals that have come into state, in the order in which they came. Those of a
-// name that no verb answers to are refused visibly instead of being lost.
+// name that no verb answers to are refused visibly instead of being lost, as is a request to cancel.
 func (s *shell) collect() {
+	s.refuseCancellation()
 	noted, rest := arrived(s.ctx)
 	for _, name := range noted {
 		s.take(name)

@@ -1,6 +1,7 @@
 package operators
 
 import (
+	"context"
 	"io"
 	"net"
 	"sync"
@@ -157,11 +158,12 @@ func TestCutOffWorkerEndsItsApplyBeforeAnotherBegins(t *testing.T) {
 	t.Cleanup(s.StopWorker)
 	s.StartWorker() // that one is not cut off
 	s.proxy.gate.Lock()
+	defer s.proxy.gate.Unlock()
 	staging := s.Fake.At(s.App, "web", "staging")
-	err := s.Fake.Await(t.Context(), func() bool { return staging.Applies() == 2 })
+	limited, stop := context.WithTimeout(t.Context(), stage.Patience)
+	defer stop()
+	require.NoError(t, s.Fake.Await(limited, func() bool { return staging.Applies() == 2 }))
 	s.letGo()
 	s.Await("web", "staging CONVERGED v1, production CONVERGED v1")
-	s.proxy.gate.Unlock()
-	require.NoError(t, err)
 	require.Empty(t, s.Fake.Overlaps())
 }

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -47,20 +48,18 @@ func evaluate(s seen, now time.Time) verdict {
 			again = at
 		}
 	}
-	if c := condition(s.job, batchv1.JobFailed); c != nil {
-		if c.Reason == batchv1.JobReasonDeadlineExceeded {
+	if c := cmp.Or(condition(s.job, batchv1.JobFailed), condition(s.job, batchv1.JobComplete)); c != nil {
+		over := c.LastTransitionTime.Add(lag)
+		switch {
+		case c.Type == batchv1.JobFailed && c.Reason == batchv1.JobReasonDeadlineExceeded:
 			return verdict{err: failure(ReasonTimeout, "the Job's own deadline passed: %s", c.Message)}
-		}
-		if over := c.LastTransitionTime.Add(lag); now.Before(over) {
+		case now.Before(over):
 			return verdict{again: over}
+		case c.Type == batchv1.JobFailed:
+			return verdict{err: failure(ReasonLost, "the Job failed and no pod of it is left: %s: %s", c.Reason, c.Message)}
+		default:
+			return verdict{err: failure(ReasonLost, "the Job has ended, but its pod was removed by somebody else")}
 		}
-		return verdict{err: failure(ReasonLost, "the Job failed and no pod of it is left: %s: %s", c.Reason, c.Message)}
-	}
-	if c := condition(s.job, batchv1.JobComplete); c != nil {
-		if over := c.LastTransitionTime.Add(lag); now.Before(over) {
-			return verdict{again: over}
-		}
-		return verdict{err: failure(ReasonLost, "the Job has ended, but its pod was removed by somebody else")}
 	}
 	if len(s.pods) == 0 {
 		for _, e := range s.events {
