@@ -17,6 +17,7 @@ const (
 	EventCancel    = "cancel"
 	EventRetry     = "retry"
 	EventDelete    = "delete"
+	EventRestart   = "restart" // its workflow was gone or reset, and goes on from a checkpoint
 	EventRules     = "rules" // an incarnation that loosens what a waiting release must pass
 )
 
@@ -24,7 +25,7 @@ const (
 func EventKinds() []string {
 	return []string{
 		EventRelease, EventTarget, EventSucceeded, EventFailed, EventRollback, EventApproval, EventWaiting, EventBypass,
-		EventPause, EventPin, EventCancel, EventRetry, EventDelete, EventRules,
+		EventPause, EventPin, EventCancel, EventRetry, EventDelete, EventRestart, EventRules,
 	}
 }
 

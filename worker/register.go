@@ -48,6 +48,7 @@ func registerActivities(w worker.ActivityRegistry, a *activities.Activities) {
 	register(protocol.ActivityNotify, a.Notify)
 	register(protocol.ActivitySpill, a.Spill)
 	register(protocol.ActivityRestore, a.Restore)
+	register(protocol.ActivityAdopt, a.Adopt)
 	register(protocol.ActivityCheck, a.Check)
 	register(protocol.ActivityPreflight, a.Preflight)
 	register(protocol.ActivityVerify, a.Verify)

@@ -61,12 +61,14 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 	maps.Copy(known, o.Factories)
 	a := activities.New(store, c, known)
 	a.Clusters = clusters
+	kept := activities.NewCheckpoints(store)
 	closeAll := func() {
 		a.Close()
+		kept.Close()
 		clusters.Close()
 		_ = store.Close() // nothing is being written any more
 	}
-	w, err := newWorker(ctx, c, o, a)
+	w, err := newWorker(ctx, c, o, a, kept)
 	if err == nil {
 		err = w.Start()
 	}
@@ -80,12 +82,12 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 	}, nil
 }
 
-func newWorker(ctx context.Context, c client.Client, o Options, a *activities.Activities) (worker.Worker, error) {
+func newWorker(ctx context.Context, c client.Client, o Options, a *activities.Activities, kept *activities.Checkpoints) (worker.Worker, error) {
 	options := worker.Options{
 		WorkerStopTimeout: stopTimeout,
 		// A turn over hundreds of channels takes milliseconds; on a starved machine the SDK's one second is soon over.
 		DeadlockDetectionTimeout: 5 * time.Second,
-		Interceptors:             []interceptor.WorkerInterceptor{&workflows.Arrivals{}},
+		Interceptors:             []interceptor.WorkerInterceptor{&workflows.Arrivals{}, &workflows.Checkpoints{To: kept}},
 	}
 	if o.Runtime != "" {
 		options.DisableWorkflowWorker = true

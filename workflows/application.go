@@ -36,7 +36,7 @@ func Application(ctx workflow.Context, in protocol.ApplicationInput) error {
 	if err := workflow.SetQueryHandler(ctx, protocol.QueryStatus, a.status); err != nil {
 		return err
 	}
-	return a.live(in.Carried)
+	return a.live(in.Carried, in.Beginning)
 }
 
 // applicationVersion is the number of the form of applicationState; a change that older workers could not read
@@ -179,7 +179,7 @@ func (a *application) notify() {
 			request.Passed = append(request.Passed, i)
 		}
 	}
-	ctx, stop := workflow.WithCancel(a.ctx)
+	ctx, stop := workflow.WithCancel(a.work)
 	a.notifying, a.present, a.stop = true, wanted, stop
 	recorded := a.newest().Number
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
@@ -201,4 +201,19 @@ func (a *application) notify() {
 			a.clear(notification)
 		}
 	})
+}
+
+// accepted: all that an application knows was accepted; it changes seldom.
+func (a *application) accepted() string {
+	st := *a.state
+	st.Checkpoint, st.Heard = state.Checkpoint{}, nil
+	return entities.DigestOf(st)
+}
+
+func (a *application) dropped() { a.notifying, a.running = false, false }
+
+// adoptedState: what services know is said to them again from what all were known to know.
+func (a *application) adoptedState(_ bool, why *protocol.Restart) {
+	a.state.Announcing = a.state.Announcing || a.state.Pause != nil
+	a.note(entities.EventRestart, nil, a.name+" goes on from its checkpoint: "+restarted(why), "")
 }

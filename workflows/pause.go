@@ -77,7 +77,7 @@ func (p *pauses) announce() {
 	if r.Pause == nil {
 		what = "announce the end of the pause of "
 	}
-	ctx, stop := workflow.WithCancel(p.ctx)
+	ctx, stop := workflow.WithCancel(p.work)
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: time.Hour, HeartbeatTimeout: margin, WaitForCancellation: true,
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},

@@ -36,7 +36,7 @@ func Runtime(ctx workflow.Context, in protocol.RuntimeInput) error {
 	if err := workflow.SetQueryHandler(ctx, protocol.QueryStatus, r.status); err != nil {
 		return err
 	}
-	return r.live(in.Carried)
+	return r.live(in.Carried, in.Beginning)
 }
 
 // runtimeVersion is the number of the form of runtimeState; a change that older workers could not read raises it.
@@ -262,4 +262,19 @@ func (r *runtime) grant(q verb.Request, who entities.Who) (state.Effect, error) 
 		r.note(auditLease, &who, text, q.Reason)
 		return text
 	}, nil
+}
+
+// accepted leaves out who waits for a lease: they ask again.
+func (r *runtime) accepted() string {
+	st := *r.state
+	st.Checkpoint, st.Heard, st.Waiting = state.Checkpoint{}, nil, nil
+	return entities.DigestOf(st)
+}
+
+func (r *runtime) dropped() { r.running = false }
+
+// adoptedState: leases that were granted meanwhile are asked about before others are.
+func (r *runtime) adoptedState(_ bool, why *protocol.Restart) {
+	r.state.Announcing = r.state.Announcing || r.state.Pause != nil
+	r.note(entities.EventRestart, nil, r.name+" goes on from its checkpoint: "+restarted(why), "")
 }

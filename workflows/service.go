@@ -40,7 +40,7 @@ func Service(ctx workflow.Context, in protocol.ServiceInput) error {
 	if err := s.answerQueries(); err != nil {
 		return err
 	}
-	return s.live(in.Carried)
+	return s.live(in.Carried, in.Beginning)
 }
 
 // service is one run of a Service workflow.

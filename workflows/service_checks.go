@@ -68,7 +68,7 @@ func offline(checks []entities.Evaluation) bool {
 func (s *service) evaluateFirst(wanted, unknown []entities.Evaluation) {
 	c := &checking{checks: wanted, here: true}
 	var ctx workflow.Context
-	ctx, c.cancel = workflow.WithCancel(s.ctx)
+	ctx, c.cancel = workflow.WithCancel(s.work)
 	s.checking = c
 	future := s.evaluateHere(ctx, unknown)
 	s.await(func(ctx workflow.Context) { s.checked(ctx, c, unknown, future) })
@@ -89,7 +89,7 @@ func covers(checks, wanted []entities.Evaluation) bool {
 func (s *service) startChecking(checks []entities.Evaluation) {
 	c := &checking{checks: checks}
 	var ctx workflow.Context
-	ctx, c.cancel = workflow.WithCancel(s.ctx)
+	ctx, c.cancel = workflow.WithCancel(s.work)
 	s.checking = c
 	interval := time.Second
 	for _, e := range checks {

@@ -42,7 +42,7 @@ func (s *service) preflight(op state.PreflightOp) {
 // evaluateOnce evaluates all checks of a preflight, in this workflow task if none of them asks anybody.
 func (s *service) evaluateOnce(op state.PreflightOp) workflow.Future {
 	if offline(op.Checks) {
-		return s.evaluateHere(s.ctx, op.Checks)
+		return s.evaluateHere(s.work, op.Checks)
 	}
 	text := fmt.Sprintf("preflight %s for %s", versionOf(op.Checks), op.Channel)
 	if op.Window {
@@ -50,7 +50,7 @@ func (s *service) evaluateOnce(op state.PreflightOp) workflow.Future {
 	}
 	options := lasting("", preflightTimeout, text)
 	options.RetryPolicy = &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumAttempts: 3}
-	return workflow.ExecuteActivity(workflow.WithActivityOptions(s.ctx, options), protocol.ActivityPreflight, s.checkRequest(op.Checks))
+	return workflow.ExecuteActivity(workflow.WithActivityOptions(s.work, options), protocol.ActivityPreflight, s.checkRequest(op.Checks))
 }
 
 // versionOf is what the checks of one preflight are asked about.
@@ -81,7 +81,7 @@ func (s *service) extend(op state.ExtensionOp) {
 		return // pruned in the same turn; nobody waits for it
 	}
 	text := fmt.Sprintf("run %s for %s in %s", e.Name, r.FullVersion, op.Channel)
-	ctx := workflow.WithActivityOptions(s.ctx, lasting(s.queueOfExtension(op), e.Timeout+margin, text))
+	ctx := workflow.WithActivityOptions(s.work, lasting(s.queueOfExtension(op), e.Timeout+margin, text))
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityExtension, protocol.ExtensionRequest{
 		Application: s.application, Service: s.service, ServiceID: s.state.Spec.ServiceID,
 		Channel: op.Channel, Release: op.Release, Version: r.Version, FullVersion: r.FullVersion,
@@ -113,7 +113,7 @@ func (s *service) remove(op state.RemoveOp) {
 		timeout = removeTimeout
 	}
 	text := fmt.Sprintf("remove %s from %s", op.Target.FullVersion, s.state.Shown(op.Instance))
-	ctx := workflow.WithActivityOptions(s.ctx, lasting(queueOf(name, rt), timeout+margin, text))
+	ctx := workflow.WithActivityOptions(s.work, lasting(queueOf(name, rt), timeout+margin, text))
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityRemove, protocol.RemoveRequest{
 		Application: s.application, Service: s.service, ServiceID: s.state.Spec.ServiceID,
 		Runtime: name, RuntimeDigest: rt.Digest, Timeout: timeout, Instance: instanceRef(op.Instance, op.Target),
@@ -147,7 +147,7 @@ func (s *service) announce() {
 
 func (s *service) announceTo(to entities.Notification, line entities.AuditLine) {
 	s.announcing[to.Name] = true
-	ctx := workflow.WithActivityOptions(s.ctx, workflow.ActivityOptions{
+	ctx := workflow.WithActivityOptions(s.work, workflow.ActivityOptions{
 		StartToCloseTimeout: time.Minute,
 		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 10 * time.Minute},
 		Summary:             summary("announce to " + to.Name + ": " + line.Text),
@@ -157,6 +157,9 @@ func (s *service) announceTo(to entities.Notification, line entities.AuditLine) 
 	})
 	workflow.Go(s.ctx, func(ctx workflow.Context) {
 		err := future.Get(ctx, nil)
+		if temporal.IsCanceledError(err) {
+			return // given up: it is announced again
+		}
 		s.announcing[to.Name], s.woken = false, true
 		s.state.AnnouncedTo(to.Name, line.N)
 		if err != nil { // no later try would change that

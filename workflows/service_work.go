@@ -42,7 +42,7 @@ func instanceRef(id entities.InstanceID, t entities.Target) protocol.InstanceRef
 func (s *service) apply(op state.ApplyOp) {
 	name, rt := s.state.Runtime(op.Instance)
 	text := fmt.Sprintf("apply %s to %s", op.Target.FullVersion, s.state.Shown(op.Instance))
-	ctx := workflow.WithActivityOptions(s.ctx, lasting(queueOf(name, rt), op.Timeout+rt.Timing.FetchTimeout+margin, text))
+	ctx := workflow.WithActivityOptions(s.work, lasting(queueOf(name, rt), op.Timeout+rt.Timing.FetchTimeout+margin, text))
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityApply, protocol.ApplyRequest{
 		Application: s.application, Service: s.service, ServiceID: s.state.Spec.ServiceID,
 		Runtime: name, RuntimeDigest: rt.Digest, Attempt: op.Attempt, Instance: instanceRef(op.Instance, op.Target),
@@ -72,7 +72,7 @@ func (s *service) ask(op state.AskOp) {
 	name, rt := s.state.Runtime(op.Instance)
 	request := s.observeRequest(name, rt, 0)
 	request.Instances = []protocol.InstanceRef{instanceRef(op.Instance, op.Target)}
-	future := s.observe(s.ctx, request, rt, "ask about "+op.Target.FullVersion+" in "+s.state.Shown(op.Instance))
+	future := s.observe(s.work, request, rt, "ask about "+op.Target.FullVersion+" in "+s.state.Shown(op.Instance))
 	s.await(func(ctx workflow.Context) {
 		var answer protocol.ObserveAnswer
 		err := future.Get(ctx, &answer)
@@ -137,7 +137,7 @@ func (s *service) startWatch(w decide.Watch) {
 		running.ended[one.Instance] = s.applyEnded(one.Instance)
 	}
 	names := firsts(w.Watched, 5, func(one decide.Watched) string { return s.state.Shown(one.Instance) })
-	ctx, cancel := workflow.WithCancel(s.ctx)
+	ctx, cancel := workflow.WithCancel(s.work)
 	running.cancel = cancel
 	s.watches[w.Key()] = running
 	future := s.observe(ctx, request, rt, word+names+" on "+w.Runtime)

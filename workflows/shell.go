@@ -32,6 +32,13 @@ type entity interface {
 	turn()
 	// over tells whether the workflow has nothing to live for any more, when it is at rest.
 	over() bool
+	// accepted tells states apart by what was accepted and decided: a checkpoint is due when it has changed.
+	accepted() string
+	// dropped forgets what was under way, which has been cancelled.
+	dropped()
+	// adoptedState follows when a state was taken over from a checkpoint: in it are things under way that are not. Over:
+	// the workflow had ended before, and begins with nothing but its numbers.
+	adoptedState(over bool, why *protocol.Restart)
 	// next is the workflow type and the input of the next run, which carries the state.
 	next(protocol.Carried) (workflowType string, input any)
 }
@@ -65,6 +72,8 @@ type shell struct {
 	answers              map[string]answering // verbs that answer more than a line
 	stops                []string             // what a person does instead of cancelling the workflow
 	requested            workflow.Context     // done once somebody requests cancellation
+	work                 workflow.Context     // of what is under way
+	dropWork             workflow.CancelFunc  // cancels that
 	lock                 workflow.Mutex
 	restored             bool // state is what the last run left
 	cancelled            bool // somebody requested cancellation in this run
@@ -72,6 +81,10 @@ type shell struct {
 	woken                bool // something happened since the last turn
 	answered             bool // an update was answered in this run
 	postponed            bool // the end of this run was postponed for it
+	adopting             bool // a checkpoint is being taken over
+	adopted              bool // it was, after a reset
+	turns                int  // of a run that was reset, until then
+	kept                 int64 // number of the checkpoint that was handed over last
 	storing              bool // audit lines are on their way to the store
 	busy                 int  // what is in flight that no run may end with
 	timer                timer
@@ -89,18 +102,22 @@ type message struct {
 type answering func(workflow.Context, verb.Request, entities.Who) (any, error)
 
 // live is the life of an entity, from run to run.
-func (s *shell) live(in protocol.Carried) error {
+func (s *shell) live(in protocol.Carried, first protocol.Beginning) error {
 	s.requested = s.ctx
 	s.ctx = uncancelled(s.ctx)
 	s.lock = workflow.NewMutex(s.ctx)
+	s.beginWork()
 	// Handlers first: an update that comes while spilled state is being fetched would find none.
 	if err := s.listen(); err != nil {
 		return err
 	}
-	if err := s.restore(in); err != nil {
+	if err := s.restore(in, first); err != nil {
 		return err
 	}
 	for {
+		if err := s.adoptAfterReset(); err != nil {
+			return err
+		}
 		s.collect()
 		s.woken = false
 		s.receive()
@@ -111,8 +128,10 @@ func (s *shell) live(in protocol.Carried) error {
 			continue
 		}
 		if s.atRest() && len(s.desk.Audit) == 0 && s.of.over() {
+			s.checkpoint(true)
 			return nil
 		}
+		s.checkpoint(false)
 		if s.ending() && s.atRest() {
 			if err := s.endRun(); err != nil {
 				return err
@@ -195,6 +214,7 @@ func (s *shell) take(name string) bool {
 		s.refuse(name, raw, err.Error(), s.now())
 	} else {
 		s.write(name, raw)
+		s.hear(name, raw)
 	}
 	return true
 }

@@ -3,6 +3,7 @@ package workflows
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -89,7 +90,23 @@ func (s *shell) pack() (protocol.Carried, error) {
 //
 // State whose form is newer than this worker knows, or that it cannot read, is left alone: the workflow task
 // fails, not the workflow, and is tried again until a worker takes it that can. Nothing is lost meanwhile.
-func (s *shell) restore(in protocol.Carried) error {
+//
+// A first run that is to adopt begins with what the store knows of it.
+func (s *shell) restore(in protocol.Carried, first protocol.Beginning) error {
+	if err := s.unpack(in, false); err != nil {
+		return err
+	}
+	if first.Adopt {
+		if err := s.adopt(first.Restart); err != nil {
+			return err
+		}
+	}
+	s.restored = true
+	return nil
+}
+
+// unpack reads a state, anew if there is another already.
+func (s *shell) unpack(in protocol.Carried, anew bool) error {
 	if in.StateVersion > s.version {
 		panic(fmt.Sprintf("state version %d of %s is newer than this worker knows (%d): upgrade the worker", in.StateVersion, s.name, s.version))
 	}
@@ -98,6 +115,9 @@ func (s *shell) restore(in protocol.Carried) error {
 		if packed, err = s.fetchSpilled(in.Spilled); err != nil {
 			return err
 		}
+	}
+	if anew {
+		reflect.ValueOf(s.whole).Elem().SetZero()
 	}
 	switch {
 	case packed != nil:
@@ -108,7 +128,6 @@ func (s *shell) restore(in protocol.Carried) error {
 	if err != nil {
 		panic(fmt.Sprintf("carried state of %s: %s", s.name, err))
 	}
-	s.restored = true
 	return nil
 }
 
@@ -127,13 +146,7 @@ func (s *shell) fetchSpilled(digest string) (protocol.Packed, error) {
 			}
 		}
 		var answer protocol.RestoreAnswer
-		err := s.fromStore(s.ctx, protocol.ActivityRestore, protocol.RestoreRequest{Digest: digest, Offset: len(packed)}, &answer)
-		if isStoreError(err) {
-			if err := workflow.Sleep(s.ctx, margin); err != nil {
-				return nil, err
-			}
-			continue
-		}
+		err := s.fromStorePatiently(protocol.ActivityRestore, protocol.RestoreRequest{Digest: digest, Offset: len(packed)}, &answer)
 		if err != nil {
 			return nil, err
 		}

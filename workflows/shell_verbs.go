@@ -37,11 +37,11 @@ func (s *shell) listen() error {
 // validate judges an update without I/O, so that one that is refused writes nothing. A request id
 // that was answered before always passes.
 func (s *shell) validate(ctx workflow.Context, row *verb.Row, raw json.RawMessage) error {
-	r, err := row.Decode(raw)
+	r, err := decodeUpdate(ctx, row, raw)
 	if err != nil {
 		return err
 	}
-	if _, done := s.desk.Answered(row.Name, r.RequestID); done || !s.restored || !s.of.known() {
+	if _, done := s.desk.Answered(row.Name, r.RequestID); done || s.adopting || !s.restored || !s.of.known() {
 		return nil
 	}
 	if err := s.checkProof(row, r, false); err != nil {
@@ -70,17 +70,20 @@ func (s *shell) behind(ctx workflow.Context) bool {
 // ready: there is something to judge verbs by, or nothing of that is under way. An update may reach
 // a new service together with the publication that started it.
 func (s *shell) ready() bool {
-	return s.restored && s.of.known() || s.begun && !s.waits(protocol.Publish)
+	return !s.adopting && (s.restored && s.of.known() || s.begun && !s.waits(protocol.Publish))
 }
 
 // update carries out one update: validated before it was accepted, then again under the lock,
 // because other verbs may have come between.
 func (s *shell) update(ctx workflow.Context, row *verb.Row, raw json.RawMessage) (json.RawMessage, error) {
+	if err := s.settled(ctx); err != nil {
+		return nil, err
+	}
 	if err := workflow.Await(ctx, s.ready); err != nil {
 		return nil, err
 	}
 	defer func() { s.woken, s.answered = true, true }()
-	r, err := row.Decode(raw)
+	r, err := decodeUpdate(ctx, row, raw)
 	if err != nil {
 		return nil, refused(err)
 	}
@@ -96,6 +99,16 @@ func (s *shell) update(ctx workflow.Context, row *verb.Row, raw json.RawMessage)
 	}
 	defer s.lock.Unlock()
 	return s.perform(ctx, row, r, who)
+}
+
+// decodeUpdate is Decode for an update. The id of the update stands for a request id that is not given: one that the
+// server hands on after a reset, or that is found in the history of a closed run, is carried out once.
+func decodeUpdate(ctx workflow.Context, row *verb.Row, raw json.RawMessage) (verb.Request, error) {
+	r, err := row.Decode(raw)
+	if info := workflow.GetCurrentUpdateInfo(ctx); err == nil && r.RequestID == "" && info != nil {
+		r.RequestID = info.ID
+	}
+	return r, err
 }
 
 // signalled carries out a verb that came as a signal. A token is looked at once: who it proves stays

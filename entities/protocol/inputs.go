@@ -17,24 +17,35 @@ type Carried struct {
 	Spilled      string          `json:"spilled,omitempty"` // digest of packed bytes in the store
 }
 
+// Beginning says how a first run begins, which carries no state.
+type Beginning struct {
+	// Adopt: with the newest checkpoint that the store has of the workflow.
+	Adopt bool `json:"adopt,omitempty"`
+	// Restart: nobody asked for it; the workflow was gone.
+	Restart *Restart `json:"restart,omitempty"`
+}
+
 // ServiceInput starts a Service workflow, or carries its state into the next run.
 type ServiceInput struct {
 	Application string `json:"application"`
 	Service     string `json:"service"`
 	Runs        int64  `json:"runs,omitempty"` // continue-as-new so far
 	Carried
+	Beginning
 }
 
 // ApplicationInput starts an Application workflow, or carries its state into the next run.
 type ApplicationInput struct {
 	Application string `json:"application"`
 	Carried
+	Beginning
 }
 
 // RuntimeInput starts a Runtime workflow, or carries its state into the next run.
 type RuntimeInput struct {
 	Runtime string `json:"runtime"`
 	Carried
+	Beginning
 }
 
 // ApplicationPin keeps an application's services at an incarnation (D15).

@@ -94,6 +94,7 @@ const (
 	ActivityNotify   = "Notify"
 	ActivitySpill    = "Spill"   // local
 	ActivityRestore  = "Restore" // local
+	ActivityAdopt    = "Adopt"   // local: the newest checkpoint of a workflow
 
 	ActivityCheck     = "Check"     // observes checks, without history while nothing changes
 	ActivityPreflight = "Preflight" // evaluates checks once, now

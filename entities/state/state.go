@@ -49,6 +49,10 @@ type Desk struct {
 	Inbox    []Message          `json:"inbox,omitempty"`    // signals not yet carried out
 	Requests []Request          `json:"requests,omitempty"` // answered request ids, oldest first
 	Refused  []entities.Refusal `json:"refused,omitempty"`  // bounded tail
+	// Heard are the digests of the last signals taken in that have no request id: those which come a second time when
+	// a run is reset are known by them.
+	Heard      []string   `json:"heard,omitempty"`
+	Checkpoint Checkpoint `json:"checkpoint,omitzero"`
 	// Audit holds the lines that are not yet in the store, oldest first; AuditLines counts all ever written.
 	Audit      []entities.AuditLine `json:"audit,omitempty"`
 	AuditLines int64                `json:"auditLines,omitempty"`
@@ -59,11 +63,18 @@ type Desk struct {
 	Trouble string `json:"trouble,omitempty"`
 }
 
+// Checkpoint numbers what was accepted and decided, for the checkpoints in the store: Of is what it was at that number.
+type Checkpoint struct {
+	N  int64  `json:"n"`
+	Of string `json:"of"`
+}
+
 // Bounds of what is kept in state; what is older is dropped, oldest first.
 const (
 	MaxFinishedReleases = 10
 	MaxOpenReleases     = 50
 	MaxRequests         = 100
+	MaxHeard            = 100
 	MaxRefused          = 10
 	MaxJournal          = 40
 	MaxEarlier          = 5 // good targets of an instance before the last one
@@ -126,6 +137,9 @@ func (d *Desk) Answer(verb, id string, answer json.RawMessage) {
 		d.Requests = entities.KeepLast(append(d.Requests, Request{ID: id, Verb: verb, Answer: answer}), MaxRequests)
 	}
 }
+
+// Hear notes the digest of a signal that has no request id.
+func (d *Desk) Hear(digest string) { d.Heard = entities.KeepLast(append(d.Heard, digest), MaxHeard) }
 
 // Note numbers an audit line and keeps it until the store has it.
 func (d *Desk) Note(line entities.AuditLine) entities.AuditLine {

@@ -1,0 +1,134 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/converter"
+
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/store"
+)
+
+// missedAtOnce bounds what Adopt answers of messages at once, in bytes of their payloads.
+const missedAtOnce = 32 << 10
+
+// Adopt answers the newest checkpoint that the store has of a workflow, if it is newer than what the workflow knows, and
+// what closed runs accepted after it (F1). Its state is answered like that of a run that continues as new, and read in
+// parts when it is large.
+func (a *Activities) Adopt(ctx context.Context, r protocol.AdoptRequest) (protocol.AdoptAnswer, error) {
+	c, err := a.Store.Checkpoint(ctx, r.ID)
+	if store.IsNotFound(err) || err == nil && c.N <= r.N {
+		return protocol.AdoptAnswer{}, nil
+	}
+	if err != nil {
+		return protocol.AdoptAnswer{}, err
+	}
+	answer := protocol.AdoptAnswer{N: c.N, Over: c.Over}
+	from := r.After
+	if from == (protocol.Cursor{}) {
+		from = protocol.Cursor{Run: c.Run, Event: c.Event}
+		if answer.Carried, err = a.packed(ctx, c); err != nil {
+			return protocol.AdoptAnswer{}, err
+		}
+	}
+	if !c.Over {
+		answer.Missed, answer.Next, err = a.missed(ctx, r, from)
+	}
+	return answer, err
+}
+
+// packed is the state of a checkpoint on its way into a run.
+func (a *Activities) packed(ctx context.Context, c protocol.Checkpoint) (out protocol.Carried, err error) {
+	out.StateVersion = c.StateVersion
+	if len(c.State) <= partSize/2 {
+		out.Packed = c.State
+		return out, nil
+	}
+	out.Spilled, err = a.Store.PutState(ctx, c.State)
+	return out, err
+}
+
+// missed reads what closed runs accepted from a place on, run after run up to the one that asks. Of a run whose history is
+// gone nothing is known.
+func (a *Activities) missed(ctx context.Context, r protocol.AdoptRequest, from protocol.Cursor) ([]protocol.Missed, protocol.Cursor, error) {
+	var out []protocol.Missed
+	size := 0
+	for from.Run != "" && from.Run != r.Run {
+		events, next, err := a.eventsAfter(ctx, r.ID, from)
+		if err != nil {
+			return nil, protocol.Cursor{}, err
+		}
+		for _, e := range events {
+			m, ok := message(e)
+			if !ok {
+				continue
+			}
+			if size += len(m.Payload) + len(m.Verb); size > missedAtOnce && len(out) > 0 {
+				return out, from, nil
+			}
+			out, from.Event = append(out, m), e.GetEventId()
+		}
+		from = protocol.Cursor{Run: next}
+	}
+	return out, protocol.Cursor{}, nil
+}
+
+// eventsAfter are the events of a run after a place, and the run that it continued as.
+func (a *Activities) eventsAfter(ctx context.Context, id string, from protocol.Cursor) (events []*historypb.HistoryEvent, next string, err error) {
+	all := a.Client.GetWorkflowHistory(ctx, id, from.Run, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for all.HasNext() {
+		e, err := all.Next()
+		var gone *serviceerror.NotFound
+		if errors.As(err, &gone) {
+			return nil, "", nil
+		}
+		if err != nil {
+			return nil, "", err
+		}
+		if e.GetEventId() > from.Event {
+			events = append(events, e)
+		}
+		next = e.GetWorkflowExecutionContinuedAsNewEventAttributes().GetNewExecutionRunId()
+	}
+	return refusedLeftOut(events), next, nil
+}
+
+// refusedLeftOut leaves out the updates that were answered with an error: whoever sent them knows that nothing was done.
+func refusedLeftOut(events []*historypb.HistoryEvent) []*historypb.HistoryEvent {
+	refused := map[string]bool{}
+	for _, e := range events {
+		if done := e.GetWorkflowExecutionUpdateCompletedEventAttributes(); done.GetOutcome().GetFailure() != nil {
+			refused[done.GetMeta().GetUpdateId()] = true
+		}
+	}
+	return slices.DeleteFunc(events, func(e *historypb.HistoryEvent) bool {
+		accepted := e.GetWorkflowExecutionUpdateAcceptedEventAttributes()
+		return accepted != nil && refused[accepted.GetProtocolInstanceId()]
+	})
+}
+
+// message is what an event says that a workflow accepted.
+func message(e *historypb.HistoryEvent) (protocol.Missed, bool) {
+	m := protocol.Missed{At: e.GetEventTime().AsTime()}
+	payloads := e.GetWorkflowExecutionSignaledEventAttributes().GetInput()
+	if signal := e.GetWorkflowExecutionSignaledEventAttributes(); signal != nil {
+		m.Verb = signal.GetSignalName()
+	} else if update := e.GetWorkflowExecutionUpdateAcceptedEventAttributes(); update != nil {
+		request := update.GetAcceptedRequest()
+		m.Verb, m.UpdateID, payloads = request.GetInput().GetName(), request.GetMeta().GetUpdateId(), request.GetInput().GetArgs()
+	} else {
+		return m, false
+	}
+	var raw json.RawMessage
+	if err := converter.GetDefaultDataConverter().FromPayloads(payloads, &raw); err != nil {
+		return m, false // it was refused then, too
+	}
+	m.Payload = raw
+	return m, true
+}

@@ -1,0 +1,141 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/store"
+)
+
+const (
+	// checkpointEvery is the least time between two checkpoints of one workflow: what comes faster is kept together.
+	checkpointEvery = time.Second
+	// checkpointAgain is when one is tried again that the store did not take.
+	checkpointAgain = 5 * time.Second
+	// checkpointWriters is how many are written at a time.
+	checkpointWriters = 4
+	checkpointTimeout = 30 * time.Second
+)
+
+// Checkpoints keeps checkpoints of this worker's workflows in the store, each soon after its workflow task, the newest of a
+// workflow only. It blocks nobody: what the store does not take is held, and tried again. What is lost with the worker is
+// handed over again by the next one that runs the workflow, and is in the workflow's history meanwhile.
+type Checkpoints struct {
+	store *store.Store
+
+	mu      sync.Mutex
+	changed *sync.Cond
+	newest  map[string]taken // by workflow id: what is to be kept
+	queue   []string         // of these, those whose turn it is
+	resting map[string]bool  // written a moment ago, or being written
+	closing bool
+	writers sync.WaitGroup
+}
+
+// taken is a checkpoint without its state, and the state as JSON.
+type taken struct {
+	protocol.Checkpoint
+	plain []byte
+}
+
+// NewCheckpoints makes one; Close ends it.
+func NewCheckpoints(s *store.Store) *Checkpoints {
+	c := &Checkpoints{store: s, newest: map[string]taken{}, resting: map[string]bool{}}
+	c.changed = sync.NewCond(&c.mu)
+	for range checkpointWriters {
+		c.writers.Go(c.write)
+	}
+	return c
+}
+
+// Take implements workflows.Checkpointer.
+func (c *Checkpoints) Take(checkpoint protocol.Checkpoint, state []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before, waits := c.newest[checkpoint.ID]
+	if waits && !checkpoint.Newer(&before.Checkpoint) {
+		return
+	}
+	c.newest[checkpoint.ID] = taken{checkpoint, state}
+	if !waits && !c.resting[checkpoint.ID] {
+		c.enqueue(checkpoint.ID)
+	}
+}
+
+// enqueue has a checkpoint written. The lock is held.
+func (c *Checkpoints) enqueue(id string) {
+	c.queue = append(c.queue, id)
+	c.changed.Signal()
+}
+
+// write writes checkpoints until there are none left once it is to end.
+func (c *Checkpoints) write() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		for len(c.queue) == 0 {
+			if c.closing {
+				return
+			}
+			c.changed.Wait()
+		}
+		id := c.queue[0]
+		c.queue = c.queue[1:]
+		one := c.newest[id]
+		delete(c.newest, id)
+		c.resting[id] = true
+		c.mu.Unlock()
+		err := c.put(one)
+		c.mu.Lock()
+		pause := checkpointEvery
+		if err != nil {
+			slog.Warn("checkpoint not kept; it is tried again", "workflow", id, "error", err)
+			pause = checkpointAgain
+			if _, newer := c.newest[id]; !newer {
+				c.newest[id] = one
+			}
+		}
+		time.AfterFunc(pause, func() { c.rested(id) })
+	}
+}
+
+func (c *Checkpoints) put(one taken) (err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), checkpointTimeout)
+	defer cancel()
+	if one.State, err = protocol.Pack(json.RawMessage(one.plain)); err != nil {
+		return err
+	}
+	return c.store.PutCheckpoint(ctx, one.Checkpoint)
+}
+
+// rested lets the next checkpoint of a workflow be written.
+func (c *Checkpoints) rested(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.resting, id)
+	if _, waits := c.newest[id]; waits && !c.closing {
+		c.enqueue(id)
+	}
+}
+
+// Close tries once more to write what waits, and ends it.
+func (c *Checkpoints) Close() {
+	c.mu.Lock()
+	c.closing = true
+	queued := map[string]bool{}
+	for _, id := range c.queue {
+		queued[id] = true
+	}
+	for id := range c.newest {
+		if !queued[id] {
+			c.queue = append(c.queue, id)
+		}
+	}
+	c.changed.Broadcast()
+	c.mu.Unlock()
+	c.writers.Wait()
+}

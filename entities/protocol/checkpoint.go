@@ -1,0 +1,79 @@
+package protocol
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// CheckpointSchema names the form of a checkpoint.
+const CheckpointSchema = "converge.checkpoint/v1"
+
+// Checkpoint is the state that a workflow which lives for ever had at a moment, kept in the store, so that the
+// workflow is not the only place that knows of it (F1, F2). Of two, the one with the greater number is newer, or, of the
+// same number, that of the longer history.
+type Checkpoint struct {
+	Schema string `json:"schema"` // CheckpointSchema
+	ID     string `json:"id"`     // of the workflow
+	// N counts what was accepted and decided, over all runs.
+	N int64 `json:"n"`
+	// Run is the run that wrote it, Event the number of the last event of its history that it had taken in.
+	Run   string    `json:"run"`
+	Event int64     `json:"event"`
+	At    time.Time `json:"at"`
+	// Over: the workflow ended because nothing was left to do. It is not started again for this.
+	Over         bool   `json:"over,omitempty"`
+	StateVersion int    `json:"stateVersion"`
+	State        Packed `json:"state"`
+	// Digest is the SHA-256 in hex of all of the above.
+	Digest string `json:"digest"`
+}
+
+// Newer tells whether a checkpoint is newer than another.
+func (c *Checkpoint) Newer(than *Checkpoint) bool {
+	return c.N > than.N || c.N == than.N && c.Event > than.Event
+}
+
+// Restart says that a run was started because the workflow was gone.
+type Restart struct {
+	At  time.Time `json:"at"`
+	Why string    `json:"why"` // "its workflow was terminated"
+	// Hold: it is the third within an hour, so that the service comes back paused.
+	Hold bool `json:"hold,omitempty"`
+}
+
+// AdoptRequest asks for the newest checkpoint of a workflow, and for what was accepted after it (local activity).
+type AdoptRequest struct {
+	ID string `json:"id"`
+	// N is the number that the workflow is at itself; an older checkpoint is not answered.
+	N int64 `json:"n"`
+	// Run is the one that asks: what it has accepted it knows.
+	Run string `json:"run"`
+	// After is where the last answer ended.
+	After Cursor `json:"after,omitzero"`
+}
+
+// Cursor is a place in the history of a workflow: an event of a run.
+type Cursor struct {
+	Run   string `json:"run"`
+	Event int64  `json:"event"`
+}
+
+// AdoptAnswer is what there is to adopt; N is 0 when there is nothing newer.
+type AdoptAnswer struct {
+	N    int64 `json:"n,omitempty"`
+	Over bool  `json:"over,omitempty"`
+	Carried
+	// Missed are the messages that closed runs accepted after the checkpoint, in order.
+	Missed []Missed `json:"missed,omitempty"`
+	// Next: there are more after that.
+	Next Cursor `json:"next,omitzero"`
+}
+
+// Missed is a signal or an update of a closed run.
+type Missed struct {
+	Verb string `json:"verb"`
+	// UpdateID stands for the request id of an update that has none.
+	UpdateID string          `json:"updateId,omitempty"`
+	Payload  json.RawMessage `json:"payload"`
+	At       time.Time       `json:"at"`
+}

@@ -1,0 +1,45 @@
+package state
+
+import (
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// Interrupted takes in that nothing of what was under way is any more: the state was kept in the middle of it, and what
+// did it was given up. It is begun again, what changes things outside not before next: it may take that long to end.
+func (s *State) Interrupted(now, next time.Time) {
+	for _, id := range entities.SortedIDs(s.Instances) {
+		i := s.Instances[id]
+		if a := &i.Delivery.Apply; a.Running {
+			a.Running, a.Ended, a.Next = false, now, next
+		}
+		if o := &i.Observed; o.Asked != nil && o.Asked.Running {
+			o.Asked = nil
+		}
+		i.Observed.Fresh = false
+	}
+	for _, name := range entities.SortedKeys(s.Channels) {
+		if c := s.Channels[name]; c.Preflight != nil && c.Preflight.Running {
+			c.Preflight = nil
+		}
+	}
+	for _, r := range s.Releases {
+		for _, key := range entities.SortedKeys(r.Extensions) {
+			if e := r.Extensions[key]; e.Running {
+				e.Running, e.Next = false, next
+			}
+		}
+	}
+}
+
+// HoldBack pauses a service that Converge does not want to go on by itself.
+func (s *State) HoldBack(reason string, now time.Time) {
+	if _, paused := s.PauseIn(""); paused {
+		return
+	}
+	effect, err := s.Pause("", entities.Who{Name: "converge"}, reason, now)
+	if err == nil {
+		effect()
+	}
+}

@@ -1,0 +1,121 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/internal/canonical"
+)
+
+// keptCheckpoints is how many checkpoints of a workflow are kept: the newest, and those to fall back to when it is
+// damaged.
+const keptCheckpoints = 3
+
+// PutCheckpoint keeps a checkpoint, and removes all but the newest few of that workflow. Its schema and its digest are
+// filled in. One that is there already is left as it is.
+func (s *Store) PutCheckpoint(ctx context.Context, c protocol.Checkpoint) error {
+	c.Schema = protocol.CheckpointSchema
+	c.Digest = digestOfCheckpoint(c)
+	data, err := json.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("write a checkpoint of %s: %w", c.ID, err)
+	}
+	if _, err := s.blobs.create(ctx, checkpointKey(c), data); err != nil {
+		return err
+	}
+	keys, err := s.checkpointKeys(ctx, c.ID)
+	for len(keys) > keptCheckpoints && err == nil {
+		err = s.blobs.remove(ctx, keys[0])
+		keys = keys[1:]
+	}
+	return err
+}
+
+// Checkpoint returns the newest checkpoint of a workflow that is whole, or a *NotFoundError. Damaged ones are passed
+// over where an older one is whole; where none is, the error is a *CorruptError that names the newest.
+func (s *Store) Checkpoint(ctx context.Context, id string) (protocol.Checkpoint, error) {
+	keys, err := s.checkpointKeys(ctx, id)
+	if err != nil {
+		return protocol.Checkpoint{}, err
+	}
+	var damaged error
+	for n := len(keys) - 1; n >= 0; n-- {
+		c, err := s.checkpoint(ctx, keys[n])
+		if err == nil {
+			return c, nil
+		}
+		if _, corrupt := err.(*CorruptError); !corrupt && !IsNotFound(err) { // or pushed out meanwhile
+			return c, err
+		}
+		if damaged == nil && !IsNotFound(err) {
+			damaged = err
+		}
+	}
+	if damaged != nil {
+		return protocol.Checkpoint{}, damaged
+	}
+	return protocol.Checkpoint{}, &NotFoundError{checkpointPrefix(id)}
+}
+
+func (s *Store) checkpoint(ctx context.Context, key string) (protocol.Checkpoint, error) {
+	var c protocol.Checkpoint
+	data, err := s.blobs.read(ctx, key)
+	if err != nil {
+		return c, err
+	}
+	if err := json.Unmarshal(data, &c); err != nil {
+		return c, &CorruptError{key, "it is no checkpoint"}
+	}
+	if c.Digest != digestOfCheckpoint(c) {
+		return c, &CorruptError{key, "its content has another digest"}
+	}
+	return c, nil
+}
+
+// Checkpointed lists the workflows that have checkpoints and whose ids begin with a prefix, in order.
+func (s *Store) Checkpointed(ctx context.Context, prefix string) ([]string, error) {
+	keys, err := s.blobs.list(ctx, checkpoints+prefix)
+	var ids []string
+	for _, key := range keys {
+		id := strings.TrimPrefix(key[:strings.LastIndexByte(key, '/')], checkpoints)
+		if len(ids) == 0 || ids[len(ids)-1] != id {
+			ids = append(ids, id)
+		}
+	}
+	return ids, err
+}
+
+const checkpoints = "checkpoints/"
+
+func checkpointPrefix(id string) string { return checkpoints + id + "/" }
+
+// checkpointKey sorts as checkpoints are ordered.
+func checkpointKey(c protocol.Checkpoint) string {
+	return fmt.Sprintf("%s%019d-%019d", checkpointPrefix(c.ID), c.N, c.Event)
+}
+
+// checkpointKeys are those of a workflow, oldest first. What a writer that died left behind is passed over.
+func (s *Store) checkpointKeys(ctx context.Context, id string) ([]string, error) {
+	prefix := checkpointPrefix(id)
+	all, err := s.blobs.list(ctx, prefix)
+	var keys []string
+	for _, key := range all {
+		var n, event int64
+		if found, err := fmt.Sscanf(strings.TrimPrefix(key, prefix), "%d-%d", &n, &event); err == nil && found == 2 {
+			keys = append(keys, key)
+		}
+	}
+	return keys, err
+}
+
+func digestOfCheckpoint(c protocol.Checkpoint) string {
+	c.Digest = ""
+	data, err := json.Marshal(c)
+	if err != nil {
+		return "" // it has no field that could not be written
+	}
+	return canonical.Hash(data)
+}

@@ -1,0 +1,37 @@
+package workflows
+
+import (
+	"fmt"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// accepted: whatever people do, a target or an outcome is a line of the audit trail or of the journal, or waits in the inbox.
+func (s *service) accepted() string {
+	st := s.state
+	published := ""
+	if !st.PublishedAt.IsZero() {
+		published = fmt.Sprint(st.PublishedAt.UnixNano())
+	}
+	return fmt.Sprintf("%d/%d/%d/%d/%s/%s", st.AuditLines, st.Lines, st.LastRelease, len(st.Inbox), st.SpecDigest, published)
+}
+
+func (s *service) dropped() {
+	s.watches, s.checking, s.announcing = map[string]*watch{}, nil, map[string]bool{}
+	clear(s.justRead)
+}
+
+func (s *service) adoptedState(over bool, why *protocol.Restart) {
+	now := s.now()
+	if over {
+		return // of what ended in order nothing is left but the numbers
+	}
+	s.state.Interrupted(now, now.Add(letGo))
+	text := "goes on from its checkpoint: " + restarted(why)
+	s.state.Record(now, "", text)
+	s.note(entities.EventRestart, nil, text, "")
+	if why != nil && why.Hold {
+		s.state.HoldBack("its workflow was gone three times within an hour, the last time because "+why.Why, now)
+	}
+}

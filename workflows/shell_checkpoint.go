@@ -1,0 +1,246 @@
+package workflows
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/state"
+	"github.com/converge-engine/converge/entities/verb"
+)
+
+// This file holds how a workflow gets to the store what it accepted, and back from there what it does not know any more
+// because an operator ended it or reset it (F1, F2): docs/decisions/0010-checkpoints.md.
+
+// Checkpointer keeps checkpoints, later and elsewhere: Take returns at once, and whether one was kept is no business of
+// the workflow, whose history has all of it. Only the newest one of a workflow counts.
+type Checkpointer interface {
+	// Take gets a checkpoint that lacks its state, and the state as JSON.
+	Take(c protocol.Checkpoint, state []byte)
+}
+
+// Checkpoints is the interceptor that hands a worker's Checkpointer to its workflows.
+type Checkpoints struct {
+	interceptor.WorkerInterceptorBase
+	To Checkpointer
+}
+
+// InterceptWorkflow implements interceptor.WorkerInterceptor.
+func (c *Checkpoints) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
+	i := &checkpointsInbound{to: c.To}
+	i.Next = next
+	return i
+}
+
+type checkpointsInbound struct {
+	interceptor.WorkflowInboundInterceptorBase
+	to Checkpointer
+}
+
+// ExecuteWorkflow gives the workflow access to the Checkpointer.
+func (i *checkpointsInbound) ExecuteWorkflow(ctx workflow.Context, in *interceptor.ExecuteWorkflowInput) (any, error) {
+	return i.Next.ExecuteWorkflow(workflow.WithValue(ctx, checkpointerKey{}, i.to), in)
+}
+
+type checkpointerKey struct{}
+
+// checkpoint hands over what the state is, once something was accepted or decided since the last time. It is no command:
+// history does not know of it, and a replay does not repeat it. So it costs an idle workflow nothing, and what is
+// handed over in a workflow task that the server then refuses is followed by that of the next one, with a longer history.
+func (s *shell) checkpoint(over bool) {
+	mark := &s.desk.Checkpoint
+	if of := s.of.accepted(); of != mark.Of || over {
+		mark.N, mark.Of = mark.N+1, of
+	}
+	to, ok := s.ctx.Value(checkpointerKey{}).(Checkpointer)
+	if !ok || s.kept == mark.N || mark.N == 0 || workflow.IsReplaying(s.ctx) {
+		return
+	}
+	plain, err := json.Marshal(s.whole)
+	if err != nil {
+		workflow.GetLogger(s.ctx).Error("no checkpoint", "error", err)
+		return
+	}
+	s.kept = mark.N
+	info := workflow.GetInfo(s.ctx)
+	to.Take(protocol.Checkpoint{
+		ID: info.WorkflowExecution.ID, N: mark.N, Run: info.WorkflowExecution.RunID, Event: int64(info.GetCurrentHistoryLength()),
+		At: s.now().UTC(), Over: over, StateVersion: s.version,
+	}, plain)
+}
+
+// wasReset: an operator reset this run. Its past is what it was up to there, as far as the history that it was made from
+// goes; what was accepted later is known to the checkpoint alone.
+func (s *shell) wasReset() bool {
+	info := workflow.GetInfo(s.ctx)
+	return info.OriginalRunID != "" && info.OriginalRunID != info.WorkflowExecution.RunID
+}
+
+// afterReset is true once the place in history was reached up to which the run was reset: what is asked here for the
+// first time is answered there, and ever after the same. What names the question, and is not asked twice.
+func (s *shell) afterReset(what string) bool {
+	return workflow.GetVersion(s.ctx, "adopt-"+what, workflow.DefaultVersion, 1) != workflow.DefaultVersion
+}
+
+// adoptAfterReset adopts the newest checkpoint before a run that was reset does anything.
+func (s *shell) adoptAfterReset() error {
+	if s.adopted || !s.wasReset() {
+		return nil
+	}
+	s.turns++
+	if !s.afterReset(fmt.Sprintf("turn-%d", s.turns)) {
+		return nil
+	}
+	return s.readopt("it was reset")
+}
+
+// readopt gives up what is under way, and adopts.
+func (s *shell) readopt(why string) error {
+	s.adopting = true
+	s.dropWork()
+	s.of.dropped()
+	if err := workflow.Await(s.ctx, func() bool { return s.busy == 0 }); err != nil {
+		return err
+	}
+	if err := s.lock.Lock(s.ctx); err != nil {
+		return err
+	}
+	defer s.lock.Unlock()
+	s.beginWork()
+	s.collect()
+	err := s.adopt(&protocol.Restart{At: s.now(), Why: why})
+	s.adopting, s.adopted, s.woken = false, true, true
+	return err
+}
+
+// beginWork makes the context of all that a run has under way.
+func (s *shell) beginWork() { s.work, s.dropWork = workflow.WithCancel(s.ctx) }
+
+// settled waits, in a run that was reset, until it has adopted what it does not know any more: an update that comes
+// earlier would be carried out upon what was.
+func (s *shell) settled(ctx workflow.Context) error {
+	if s.adopted || !s.wasReset() || !s.afterReset("update-"+workflow.GetCurrentUpdateInfo(ctx).ID) {
+		return nil
+	}
+	s.woken = true
+	return workflow.Await(ctx, func() bool { return s.adopted })
+}
+
+// adopt takes over the newest checkpoint, if it is newer than what the run knows, and what closed runs accepted after it.
+// It waits for the store for as long as that takes: acting upon what is older would undo what people did.
+func (s *shell) adopt(restart *protocol.Restart) error {
+	own := s.desk.Checkpoint.N
+	answer, missed, err := s.fetchCheckpoint(own)
+	if err != nil || answer.N <= own {
+		return err
+	}
+	mine := s.desk.Inbox
+	if !answer.Over {
+		if err := s.unpack(answer.Carried, true); err != nil {
+			return err
+		}
+		mine = s.unheard(mine)
+	}
+	s.desk.Checkpoint.N = answer.N
+	s.desk.Inbox = append(append(s.desk.Inbox, missed...), mine...)
+	s.of.adoptedState(answer.Over, restart)
+	return nil
+}
+
+// fetchCheckpoint asks the store, page by page.
+func (s *shell) fetchCheckpoint(own int64) (first protocol.AdoptAnswer, missed []state.Message, err error) {
+	info := workflow.GetInfo(s.ctx)
+	request := protocol.AdoptRequest{ID: info.WorkflowExecution.ID, N: own, Run: info.WorkflowExecution.RunID}
+	for {
+		var answer protocol.AdoptAnswer
+		if err := s.fromStorePatiently(protocol.ActivityAdopt, request, &answer); err != nil {
+			return first, nil, err
+		}
+		if request.After == (protocol.Cursor{}) {
+			first = answer
+		}
+		for _, m := range answer.Missed {
+			if row := verb.Find(s.verbs, m.Verb); row != nil || s.messages[m.Verb].take != nil {
+				missed = append(missed, state.Message{Verb: m.Verb, Payload: withRequestID(m.Payload, m.UpdateID), At: m.At})
+			}
+		}
+		if request.After = answer.Next; answer.Next == (protocol.Cursor{}) {
+			return first, missed, nil
+		}
+	}
+}
+
+// fromStorePatiently asks until the store answers.
+func (s *shell) fromStorePatiently(name string, request, answer any) error {
+	for {
+		err := s.fromStore(s.ctx, name, request, answer)
+		if !isStoreError(err) {
+			return err
+		}
+		if err := workflow.Sleep(s.ctx, margin); err != nil {
+			return err
+		}
+	}
+}
+
+// hear notes a signal of a person that has no request id; other workflows say nothing that may not come twice.
+func (s *shell) hear(name string, raw json.RawMessage) {
+	var act protocol.Act
+	_ = json.Unmarshal(raw, &act) // who it is from, as far as that can be told
+	if act.By != "" && act.RequestID == "" {
+		s.desk.Hear(digestOf(name, raw))
+	}
+}
+
+// unheard leaves out the signals that the adopted state has heard already: the server sends those of the run that was
+// reset a second time.
+func (s *shell) unheard(messages []state.Message) []state.Message {
+	heard := slices.Clone(s.desk.Heard)
+	return slices.DeleteFunc(messages, func(m state.Message) bool {
+		at := slices.Index(heard, digestOf(m.Verb, m.Payload))
+		if at >= 0 {
+			heard = slices.Delete(heard, at, at+1)
+		}
+		return at >= 0
+	})
+}
+
+func digestOf(name string, payload json.RawMessage) string {
+	return entities.DigestOf([]string{name, string(payload)})
+}
+
+// withRequestID puts a request id into a payload that has none; what is no object is left as it is.
+func withRequestID(payload json.RawMessage, id string) json.RawMessage {
+	var fields map[string]json.RawMessage
+	if id == "" || json.Unmarshal(payload, &fields) != nil || fields == nil {
+		return payload
+	}
+	var own string
+	if _ = json.Unmarshal(fields["requestId"], &own); own != "" {
+		return payload
+	}
+	fields["requestId"], _ = json.Marshal(id) // a string
+	out, err := json.Marshal(fields)
+	if err != nil {
+		return payload
+	}
+	return out
+}
+
+// restarted says why a workflow begins anew, for people.
+func restarted(r *protocol.Restart) string {
+	if r == nil {
+		return "it was started again"
+	}
+	return r.Why
+}
+
+// letGo is how long an apply is given that was under way when its workflow ended: its worker learns of that with its next
+// heartbeat, and ends it.
+const letGo = heartbeat + time.Second
