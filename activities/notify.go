@@ -72,6 +72,11 @@ func (a *Activities) manifests(ctx context.Context, r protocol.NotifyRequest) (f
 // notify signals one service, starting it when it is new. A service that is no longer declared is
 // notified of that, but never started for it.
 func (a *Activities) notify(ctx context.Context, r protocol.NotifyRequest, service, digest string) error {
+	return a.notifyOr(ctx, r, service, digest, nil)
+}
+
+// notifyOr notifies one service; restart says why it is started, if it is, where that is not because it is new.
+func (a *Activities) notifyOr(ctx context.Context, r protocol.NotifyRequest, service, digest string, restart *protocol.Restart) error {
 	id := protocol.ServiceID(r.Application, service)
 	message := protocol.ServicePublish{
 		Incarnation: r.Newest.Number, Hash: r.Newest.Hash, Spec: digest, Store: r.Store, By: r.Newest.By,
@@ -94,7 +99,7 @@ func (a *Activities) notify(ctx context.Context, r protocol.NotifyRequest, servi
 		StaticDetails:         details(spec, r),
 		TypedSearchAttributes: temporal.NewSearchAttributes(attrApplication.ValueSet(r.Application), attrService.ValueSet(service)),
 	}, protocol.ServiceWorkflow, protocol.ServiceInput{
-		Application: r.Application, Service: service, Beginning: protocol.Beginning{Adopt: true},
+		Application: r.Application, Service: service, Beginning: protocol.Beginning{Adopt: true, Restart: restart},
 	})
 	return err
 }

@@ -76,7 +76,12 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 		closeAll()
 		return nil, fmt.Errorf("start worker: %w", err)
 	}
+	endSupervision := func() {}
+	if o.Runtime == "" {
+		endSupervision = newSupervisor(c, o.Namespace, store, a).start()
+	}
 	return func() {
+		endSupervision()
 		w.Stop()
 		closeAll()
 	}, nil

@@ -210,6 +210,14 @@ func (a *application) accepted() string {
 	return entities.DigestOf(st)
 }
 
+// mark: what services were notified of, or are being notified of when that is the first time.
+func (a *application) mark(c *protocol.Checkpoint) {
+	c.Manifest = a.state.Notified.Manifest
+	if c.Manifest == "" {
+		c.Manifest = a.wanted().Manifest
+	}
+}
+
 func (a *application) dropped() { a.notifying, a.running = false, false }
 
 // adoptedState: what services know is said to them again from what all were known to know.

@@ -17,6 +17,8 @@ func (s *service) accepted() string {
 	return fmt.Sprintf("%d/%d/%d/%d/%s/%s", st.AuditLines, st.Lines, st.LastRelease, len(st.Inbox), st.SpecDigest, published)
 }
 
+func (s *service) mark(*protocol.Checkpoint) {}
+
 func (s *service) dropped() {
 	s.watches, s.checking, s.announcing = map[string]*watch{}, nil, map[string]bool{}
 	clear(s.justRead)

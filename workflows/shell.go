@@ -34,6 +34,8 @@ type entity interface {
 	over() bool
 	// accepted tells states apart by what was accepted and decided: a checkpoint is due when it has changed.
 	accepted() string
+	// mark writes into a checkpoint what others than the workflow read of it.
+	mark(c *protocol.Checkpoint)
 	// dropped forgets what was under way, which has been cancelled.
 	dropped()
 	// adoptedState follows when a state was taken over from a checkpoint: in it are things under way that are not. Over:
@@ -48,6 +50,7 @@ type plain struct{}
 
 func (plain) known() bool                                        { return true }
 func (plain) over() bool                                         { return false }
+func (plain) mark(*protocol.Checkpoint)                          {}
 func (plain) checkNames(verb.Request) error                      { return nil }
 func (plain) channels(*verb.Row, verb.Request) ([]string, error) { return nil, nil }
 

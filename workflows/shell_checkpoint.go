@@ -69,10 +69,12 @@ func (s *shell) checkpoint(over bool) {
 	}
 	s.kept = mark.N
 	info := workflow.GetInfo(s.ctx)
-	to.Take(protocol.Checkpoint{
+	c := protocol.Checkpoint{
 		ID: info.WorkflowExecution.ID, N: mark.N, Run: info.WorkflowExecution.RunID, Event: int64(info.GetCurrentHistoryLength()),
 		At: s.now().UTC(), Over: over, StateVersion: s.version,
-	}, plain)
+	}
+	s.of.mark(&c)
+	to.Take(c, plain)
 }
 
 // wasReset: an operator reset this run. Its past is what it was up to there, as far as the history that it was made from

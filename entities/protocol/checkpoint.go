@@ -20,6 +20,10 @@ type Checkpoint struct {
 	Run   string    `json:"run"`
 	Event int64     `json:"event"`
 	At    time.Time `json:"at"`
+	// Manifest of an application: the digest of what its services were last notified of. Unmanaged are the services of it
+	// that nobody is to look after, by name, and why; "*" is all of them.
+	Manifest  string            `json:"manifest,omitempty"`
+	Unmanaged map[string]string `json:"unmanaged,omitempty"`
 	// Over: the workflow ended because nothing was left to do. It is not started again for this.
 	Over         bool   `json:"over,omitempty"`
 	StateVersion int    `json:"stateVersion"`
@@ -76,4 +80,16 @@ type Missed struct {
 	UpdateID string          `json:"updateId,omitempty"`
 	Payload  json.RawMessage `json:"payload"`
 	At       time.Time       `json:"at"`
+}
+
+// Installation is what a store and a Temporal namespace belong to together. A store has one record for each epoch, and the
+// highest counts: whoever moves an installation raises it, so that what went on before is fenced off (F6, F7).
+type Installation struct {
+	ID    string `json:"id"` // random, for ever
+	Epoch int64  `json:"epoch"`
+	// Namespace is that of Temporal by its name, NamespaceID what the server calls it: another server's is another.
+	Namespace   string    `json:"namespace"`
+	NamespaceID string    `json:"namespaceId"`
+	At          time.Time `json:"at"`
+	By          string    `json:"by,omitempty"`
 }

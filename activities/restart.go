@@ -1,0 +1,60 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/incarnation"
+)
+
+// Restart starts the workflow of an application, a runtime or a service anew, which goes on from its newest checkpoint. A
+// service is notified, besides, of what its application has notified all of; manifest is that of it. One that runs is left
+// alone.
+func (a *Activities) Restart(ctx context.Context, id string, manifest incarnation.Manifest, why protocol.Restart) error {
+	kind, name, _ := strings.Cut(id, "/")
+	begin := protocol.Beginning{Adopt: true, Restart: &why}
+	switch kind {
+	case "application":
+		return a.restart(ctx, id, name, protocol.ApplicationWorkflow, protocol.ApplicationInput{Application: name, Beginning: begin},
+			attrApplication.ValueSet(name))
+	case "runtime":
+		return a.restart(ctx, id, name, protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: name, Beginning: begin})
+	}
+	application, service, ok := protocol.ParseServiceID(id)
+	if !ok {
+		return fmt.Errorf("no workflow of Converge has the id %q", id)
+	}
+	var status protocol.ApplicationStatus
+	if err := (services{a}).query(ctx, protocol.ApplicationID(application), &status); err != nil {
+		return fmt.Errorf("status of application %s: %w", application, err)
+	}
+	return a.notifyOr(ctx, lastNotice(status), service, manifest[service], &why)
+}
+
+// lastNotice is what an application has notified its services of.
+func lastNotice(s protocol.ApplicationStatus) protocol.NotifyRequest {
+	r := protocol.NotifyRequest{Application: s.Application, Store: s.Store}
+	for _, i := range s.Incarnations {
+		if i.Number == s.Notified {
+			r.Newest = i
+		}
+	}
+	if s.Pin != nil && s.Pin.Incarnation.Number == s.Notified {
+		r.Newest, r.Pinned = s.Pin.Incarnation, true
+	}
+	return r
+}
+
+func (a *Activities) restart(ctx context.Context, id, name, workflow string, input any, attributes ...temporal.SearchAttributeUpdate) error {
+	_, err := a.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID: id, TaskQueue: protocol.TaskQueue, WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+		StaticSummary: name, TypedSearchAttributes: temporal.NewSearchAttributes(attributes...),
+	}, workflow, input)
+	return err
+}

@@ -1,0 +1,130 @@
+package operators
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/tests/internal/stage"
+	"github.com/converge-engine/converge/tests/temporaltest"
+)
+
+// A minute is how long a service may be unmanaged, whatever was done to it.
+const aMinute = time.Minute
+
+// managedAgain waits until another run of a workflow answers, and returns how long that took.
+func managedAgain(w *stage.World, id, before string, since time.Time) time.Duration {
+	w.T.Helper()
+	temporaltest.WaitFor(w.T, stage.Patience, func() (bool, string) {
+		d, err := w.Client.DescribeWorkflowExecution(w.T.Context(), id, "")
+		if err != nil {
+			return false, err.Error()
+		}
+		info := d.WorkflowExecutionInfo
+		if info.CloseTime != nil || info.Execution.RunId == before {
+			return false, info.Status.String()
+		}
+		_, err = w.Client.QueryWorkflow(w.T.Context(), id, "", protocol.QueryStatus)
+		return err == nil, fmt.Sprint(err)
+	})
+	took := time.Since(since)
+	w.T.Logf("%s was managed again after %s", id, took.Round(100*time.Millisecond))
+	require.Less(w.T, took, aMinute)
+	return took
+}
+
+// approvals is an application whose production waits for a person.
+const approvals = `apiVersion: converge/v1
+kind: Application
+name: APP
+releaseChannels:
+- {name: staging, runtimes: [{name: APP-rt}]}
+- name: production
+  runtimes: [{name: APP-rt}]
+  preconditions: [{releaseChannelStable: {releaseChannel: staging}}, {manualApproval: {}}]
+---
+apiVersion: converge/v1
+kind: Runtime
+name: APP-rt
+fake: {pollInterval: 100ms, steadyPollInterval: 300ms, retry: {maxAttempts: 3, backoff: 100ms, maxBackoff: 1s}}
+`
+
+// end is a way in which an operator ends the workflow of a service for good.
+type end struct {
+	name string
+	do   func(w *stage.World, id string)
+	why  string
+}
+
+var ends = []end{
+	{"terminated", func(w *stage.World, id string) {
+		require.NoError(w.T, w.Client.TerminateWorkflow(w.T.Context(), id, "", "cleaning up"))
+	}, "its workflow was terminated by "},
+	{"deleted", func(w *stage.World, id string) {
+		_, err := w.Client.WorkflowService().DeleteWorkflowExecution(w.T.Context(), &workflowservice.DeleteWorkflowExecutionRequest{
+			Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: id},
+		})
+		require.NoError(w.T, err)
+	}, "its workflow was deleted"},
+}
+
+// A service whose workflow is ended for good is managed again within a minute, with all that people did: what runs, what
+// waits, what was approved and paused. Drift that came meanwhile is repaired.
+func TestEndedServiceIsManagedAgain(t *testing.T) {
+	t.Parallel()
+	for _, how := range ends {
+		t.Run(how.name, func(t *testing.T) {
+			t.Parallel()
+			w := shared.OwnServer(t, 0)
+			w.Write(approvals + stage.Web)
+			w.Publish()
+			w.Release("web", "v1")
+			w.Await("web", "staging CONVERGED v1, production WAITING_MANUAL_APPROVAL")
+			w.Act("web", protocol.Approve, `{"by":"alice","version":"v1","topic":"production"}`)
+			w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+			w.Act("web", protocol.Pause, `{"by":"bob","channel":"production","reason":"drill"}`)
+			w.Release("web", "v2")
+			w.Await("web", "staging CONVERGED v2, production PAUSED v1")
+			w.Signal("web", protocol.Approve, `{"by":"carol","version":"v2","topic":"production"}`)
+			w.AwaitThat("web", "carol's approval", func(s protocol.Status) bool { return hasApproval(s, "carol") })
+			staging := w.Fake.At(w.App, "web", "staging")
+			applies := staging.Applies()
+
+			id := w.ID("web")
+			run, since := runOf(w, id), time.Now()
+			how.do(w, id)
+			staging.SetVersion("by hand")
+			managedAgain(w, id, run, since)
+			s := w.AwaitThat("web", "as before", func(s protocol.Status) bool {
+				return stage.Channels(s) == "staging CONVERGED v2, production PAUSED v1"
+			})
+			require.True(t, hasApproval(s, "carol"))
+			require.Contains(t, journal(s), "goes on from its checkpoint: "+how.why)
+			require.NoError(t, w.Fake.Await(t.Context(), func() bool { return staging.Version() == "v2" }))
+			require.Equal(t, applies+1, staging.Applies(), "the drift was repaired, nothing else applied")
+			require.Equal(t, 1, w.Fake.At(w.App, "web", "production").Applies())
+			w.Act("web", protocol.Resume, `{"by":"bob","channel":"production"}`)
+			w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
+		})
+	}
+}
+
+func hasApproval(s protocol.Status, by string) bool {
+	return slices.ContainsFunc(s.Releases, func(r protocol.ReleaseStatus) bool {
+		return slices.ContainsFunc(r.Approvals, func(a entities.Approval) bool { return a.Who.Name == by })
+	})
+}
+
+func journal(s protocol.Status) (text string) {
+	for _, l := range s.Journal {
+		text += l.Text + "\n"
+	}
+	return text
+}

@@ -1,0 +1,319 @@
+package worker
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+
+	"github.com/converge-engine/converge/activities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/incarnation"
+	"github.com/converge-engine/converge/intent/store"
+)
+
+const (
+	// lookEvery is how often workers look whether all that is declared is looked after, and renew the lease on doing so.
+	lookEvery = 8 * time.Second
+	// leaseFor is how long a lease holds that is not renewed, by the clock of whoever waits for it.
+	leaseFor = 24 * time.Second
+	// lookWhole is how often every workflow is looked for by name, though their number is as it should be.
+	lookWhole = 5 * time.Minute
+	// lookTimeout bounds one look.
+	lookTimeout = time.Minute
+	// pageSize is how many workflows the server lists at once, at most.
+	pageSize = 1000
+)
+
+// supervisionLease is the scope of the lease that one of all workers holds.
+const supervisionLease = "supervision"
+
+// supervisor starts workflows again that are gone though nobody asked for that: an operator has terminated, failed or
+// deleted them (F1). One worker does so for all, by a lease in the store. A look is a question to the server's list of
+// workflows and costs no Temporal action. Only what the store has a checkpoint of, or a manifest names, is ever started:
+// an empty store starts nothing.
+type supervisor struct {
+	client    client.Client
+	namespace string
+	store     *store.Store
+	restart   func(ctx context.Context, id string, manifest incarnation.Manifest, why protocol.Restart) error
+	log       *slog.Logger
+
+	holder string
+	lease  int64     // that was seen last
+	since  time.Time // when it was first seen
+	seen   look      // the last whole look
+}
+
+// look is what was found when every workflow was looked for by name.
+type look struct {
+	running int64 // how many, of all
+	at      time.Time
+	missing int
+}
+
+func newSupervisor(c client.Client, namespace string, s *store.Store, a *activities.Activities) *supervisor {
+	if namespace == "" {
+		namespace = client.DefaultNamespace
+	}
+	return &supervisor{client: c, namespace: namespace, store: s, restart: a.Restart, log: slog.Default(), holder: rand.Text()}
+}
+
+// start looks from now on, until what it returns is called.
+func (s *supervisor) start() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { s.run(ctx) })
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+// run looks again and again until ctx ends, and gives the lease back.
+func (s *supervisor) run(ctx context.Context) {
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
+	for {
+		if err := s.turn(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("could not look for workflows that are gone; tried again", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			s.giveBack()
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// turn renews the lease, or takes it when its holder has not renewed it, and looks.
+func (s *supervisor) turn(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	held, err := s.hold(ctx, time.Now())
+	if err != nil || !held {
+		return err
+	}
+	return s.look(ctx)
+}
+
+func (s *supervisor) hold(ctx context.Context, now time.Time) (bool, error) {
+	n, holder, err := s.store.Lease(ctx, supervisionLease)
+	if err != nil {
+		return false, err
+	}
+	if n != s.lease {
+		s.lease, s.since = n, now
+	}
+	if holder != s.holder && holder != "" && now.Sub(s.since) < leaseFor {
+		return false, nil
+	}
+	taken, err := s.store.TakeLease(ctx, supervisionLease, n+1, s.holder)
+	if taken {
+		s.lease, s.since = n+1, now
+	}
+	if taken && holder != s.holder {
+		s.seen = look{}
+	}
+	return taken, err
+}
+
+// giveBack lets another worker take over at once.
+func (s *supervisor) giveBack() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if n, holder, err := s.store.Lease(ctx, supervisionLease); err == nil && holder == s.holder {
+		_, _ = s.store.TakeLease(ctx, supervisionLease, n+1, "") // else it is taken over a little later
+	}
+}
+
+// look starts what is gone. As long as the number of workflows does not change they are not looked for by name.
+func (s *supervisor) look(ctx context.Context) error {
+	const ours = "WorkflowType IN ('" + protocol.ServiceWorkflow + "','" + protocol.ApplicationWorkflow + "','" + protocol.RuntimeWorkflow + "') AND ExecutionStatus = 'Running'"
+	count, err := s.client.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Namespace: s.namespace, Query: ours})
+	if err != nil {
+		return err
+	}
+	if n := count.GetCount(); n == s.seen.running && s.seen.missing == 0 && time.Since(s.seen.at) < lookWhole {
+		return nil
+	}
+	running, err := s.list(ctx, ours)
+	if err != nil {
+		return err
+	}
+	s.seen = look{running: int64(len(running)), at: time.Now()}
+	manifests, err := s.declared(ctx)
+	if err != nil {
+		return err
+	}
+	runtimes, err := s.store.Checkpointed(ctx, "runtime/")
+	if err != nil {
+		return err
+	}
+	var problems []error
+	missing := func(id string, manifest incarnation.Manifest) {
+		if running[id] {
+			return
+		}
+		s.seen.missing++
+		problems = append(problems, s.bringBack(ctx, id, manifest))
+	}
+	for _, id := range runtimes {
+		missing(id, nil)
+	}
+	for application := range manifests { // before its services, which are told what it knows
+		missing(protocol.ApplicationID(application), nil)
+	}
+	for application, manifest := range manifests {
+		for service := range manifest {
+			missing(protocol.ServiceID(application, service), manifest)
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// list returns the ids of the workflows that a query finds.
+func (s *supervisor) list(ctx context.Context, query string) (map[string]bool, error) {
+	ids := map[string]bool{}
+	request := &workflowservice.ListWorkflowExecutionsRequest{Namespace: s.namespace, Query: query, PageSize: pageSize}
+	for {
+		page, err := s.client.ListWorkflow(ctx, request)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range page.GetExecutions() {
+			ids[e.GetExecution().GetWorkflowId()] = true
+		}
+		if request.NextPageToken = page.GetNextPageToken(); len(request.NextPageToken) == 0 {
+			return ids, nil
+		}
+	}
+}
+
+// declared are the services that are to be looked after, by application: those of the manifest that all were last notified
+// of, without those that somebody has taken out.
+func (s *supervisor) declared(ctx context.Context) (map[string]incarnation.Manifest, error) {
+	ids, err := s.store.Checkpointed(ctx, "application/")
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]incarnation.Manifest{}
+	for _, id := range ids {
+		name := strings.TrimPrefix(id, "application/")
+		c, err := s.store.Checkpoint(ctx, id)
+		if err != nil {
+			s.log.Warn("an application cannot be looked after", "application", name, "error", err)
+			continue
+		}
+		all[name] = incarnation.Manifest{}
+		if c.Manifest == "" {
+			continue
+		}
+		manifest, err := s.store.Manifest(ctx, c.Manifest)
+		if err != nil {
+			s.log.Warn("the services of an application cannot be looked after", "application", name, "error", err)
+			continue
+		}
+		for service, digest := range manifest {
+			if _, left := c.Unmanaged[service]; !left {
+				all[name][service] = digest
+			}
+		}
+	}
+	return all, nil
+}
+
+// bringBack starts a workflow again, unless it runs after all (the list is a little late), has ended in order, or was
+// started again too lately.
+func (s *supervisor) bringBack(ctx context.Context, id string, manifest incarnation.Manifest) error {
+	why, gone, err := s.ended(ctx, id)
+	if err != nil || !gone {
+		return err
+	}
+	c, err := s.store.Checkpoint(ctx, id)
+	if err != nil && !store.IsNotFound(err) {
+		return err
+	}
+	if c.Over {
+		return nil
+	}
+	before, err := s.store.Restarts(ctx, id)
+	if err != nil {
+		return err
+	}
+	now := time.Now().UTC()
+	next, hold := restartAt(before, now)
+	if now.Before(next) {
+		return nil
+	}
+	if err := s.restart(ctx, id, manifest, protocol.Restart{At: now, Why: why, Hold: hold}); err != nil {
+		return fmt.Errorf("start %s again: %w", id, err)
+	}
+	s.log.Warn("started again", "workflow", id, "why", why)
+	return s.store.PutRestart(ctx, id, now)
+}
+
+// restartAt is when a workflow may be started again that was so at these times, and whether that is the third time within
+// an hour.
+func restartAt(before []time.Time, now time.Time) (next time.Time, hold bool) {
+	lately := slices.DeleteFunc(slices.Clone(before), func(at time.Time) bool { return now.Sub(at) > time.Hour })
+	n := len(lately)
+	if n == 0 {
+		return now, false
+	}
+	return lately[n-1].Add(min(time.Minute<<(n-1), time.Hour)), n >= 2
+}
+
+// ended says how a workflow has ended; gone is false while it runs.
+func (s *supervisor) ended(ctx context.Context, id string) (why string, gone bool, err error) {
+	d, err := s.client.DescribeWorkflowExecution(ctx, id, "")
+	var absent *serviceerror.NotFound
+	if errors.As(err, &absent) {
+		return "its workflow was deleted", true, nil
+	}
+	if err != nil {
+		return "", false, err
+	}
+	info := d.GetWorkflowExecutionInfo()
+	switch info.GetStatus() {
+	case enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, enumspb.WORKFLOW_EXECUTION_STATUS_PAUSED,
+		enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW, // into a run that is about to be seen
+		enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:        // in order: what it looked after was taken down
+		return "", false, nil
+	case enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
+		return "its workflow was terminated" + s.terminatedBy(ctx, id, info.GetExecution().GetRunId()), true, nil
+	}
+	return "its workflow ended: " + strings.ToLower(info.GetStatus().String()), true, nil
+}
+
+// terminatedBy adds by whom, and why, as far as that can be read.
+func (s *supervisor) terminatedBy(ctx context.Context, id, run string) string {
+	events := s.client.GetWorkflowHistory(ctx, id, run, false, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT)
+	if !events.HasNext() {
+		return ""
+	}
+	e, err := events.Next()
+	if err != nil {
+		return ""
+	}
+	by := e.GetWorkflowExecutionTerminatedEventAttributes()
+	text := ""
+	if by.GetIdentity() != "" {
+		text = " by " + by.GetIdentity()
+	}
+	if by.GetReason() != "" {
+		text += ": " + by.GetReason()
+	}
+	return text
+}
