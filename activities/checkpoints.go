@@ -12,8 +12,6 @@ import (
 )
 
 const (
-	// checkpointEvery is the least time between two checkpoints of one workflow: what comes faster is kept together.
-	checkpointEvery = time.Second
 	// checkpointAgain is when one is tried again that the store did not take.
 	checkpointAgain = 5 * time.Second
 	// checkpointWriters is how many are written at a time.
@@ -31,7 +29,7 @@ type Checkpoints struct {
 	changed *sync.Cond
 	newest  map[string]taken // by workflow id: what is to be kept
 	queue   []string         // of these, those whose turn it is
-	resting map[string]bool  // written a moment ago, or being written
+	resting map[string]bool  // being written, or not taken a moment ago
 	closing bool
 	writers sync.WaitGroup
 }
@@ -91,15 +89,19 @@ func (c *Checkpoints) write() {
 		c.mu.Unlock()
 		err := c.put(one)
 		c.mu.Lock()
-		pause := checkpointEvery
-		if err != nil {
-			slog.Warn("checkpoint not kept; it is tried again", "workflow", id, "error", err)
-			pause = checkpointAgain
-			if _, newer := c.newest[id]; !newer {
-				c.newest[id] = one
-			}
+		if err == nil {
+			c.rested(id)
+			continue
 		}
-		time.AfterFunc(pause, func() { c.rested(id) })
+		slog.Warn("checkpoint not kept; it is tried again", "workflow", id, "error", err)
+		if _, newer := c.newest[id]; !newer {
+			c.newest[id] = one
+		}
+		time.AfterFunc(checkpointAgain, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.rested(id)
+		})
 	}
 }
 
@@ -112,10 +114,8 @@ func (c *Checkpoints) put(one taken) (err error) {
 	return c.store.PutCheckpoint(ctx, one.Checkpoint)
 }
 
-// rested lets the next checkpoint of a workflow be written.
+// rested lets the next checkpoint of a workflow be written. The lock is held.
 func (c *Checkpoints) rested(id string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	delete(c.resting, id)
 	if _, waits := c.newest[id]; waits && !c.closing {
 		c.enqueue(id)

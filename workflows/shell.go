@@ -78,18 +78,19 @@ type shell struct {
 	work                 workflow.Context     // of what is under way
 	dropWork             workflow.CancelFunc  // cancels that
 	lock                 workflow.Mutex
-	restored             bool // state is what the last run left
-	cancelled            bool // somebody requested cancellation in this run
-	begun                bool // the first turn is over
-	woken                bool // something happened since the last turn
-	answered             bool // an update was answered in this run
-	postponed            bool // the end of this run was postponed for it
-	adopting             bool // a checkpoint is being taken over
-	adopted              bool // it was, after a reset
-	turns                int  // of a run that was reset, until then
+	restored             bool  // state is what the last run left
+	cancelled            bool  // somebody requested cancellation in this run
+	begun                bool  // the first turn is over
+	woken                bool  // something happened since the last turn
+	answered             bool  // an update was answered in this run
+	postponed            bool  // the end of this run was postponed for it
+	adopting             bool  // a checkpoint is being taken over
+	adopted              bool  // it was, after a reset
+	beyond               bool  // of what a reset run was made from: it has to adopt
+	asked                int   // length of history when that was asked last
 	kept                 int64 // number of the checkpoint that was handed over last
-	storing              bool // audit lines are on their way to the store
-	busy                 int  // what is in flight that no run may end with
+	storing              bool  // audit lines are on their way to the store
+	busy                 int   // what is in flight that no run may end with
 	timer                timer
 	outages              outages
 }
@@ -148,9 +149,9 @@ func (s *shell) live(in protocol.Carried, first protocol.Beginning) error {
 }
 
 // hasNews wakes the loop. Signals of a name that nobody listens to are news too: they are refused
-// visibly instead of being lost. So is a request to cancel.
+// visibly instead of being lost. So is a request to cancel, and that the run was reset.
 func (s *shell) hasNews() bool {
-	return s.woken || len(workflow.GetUnhandledSignalNames(s.ctx)) > 0 || s.requested.Err() != nil && !s.cancelled
+	return s.woken || len(workflow.GetUnhandledSignalNames(s.ctx)) > 0 || s.requested.Err() != nil && !s.cancelled || s.mustAdopt()
 }
 
 // uncancelled is a context that a request to cancel the workflow does not reach: what lives for ever ends by a verb

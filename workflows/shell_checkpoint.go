@@ -84,19 +84,22 @@ func (s *shell) wasReset() bool {
 	return info.OriginalRunID != "" && info.OriginalRunID != info.WorkflowExecution.RunID
 }
 
-// afterReset is true once the place in history was reached up to which the run was reset: what is asked here for the
-// first time is answered there, and ever after the same. What names the question, and is not asked twice.
-func (s *shell) afterReset(what string) bool {
-	return workflow.GetVersion(s.ctx, "adopt-"+what, workflow.DefaultVersion, 1) != workflow.DefaultVersion
+// mustAdopt is true, in a run that was reset, from the first workflow task on that is not its past any more, until it has
+// adopted. That is asked once in each task, and answered ever after as it was the first time.
+func (s *shell) mustAdopt() bool {
+	if s.adopted || !s.wasReset() {
+		return false
+	}
+	if at := workflow.GetInfo(s.ctx).GetCurrentHistoryLength(); !s.beyond && at != s.asked {
+		s.asked = at
+		s.beyond = workflow.GetVersion(s.ctx, fmt.Sprintf("adopt-%d", at), workflow.DefaultVersion, 1) != workflow.DefaultVersion
+	}
+	return s.beyond
 }
 
 // adoptAfterReset adopts the newest checkpoint before a run that was reset does anything.
 func (s *shell) adoptAfterReset() error {
-	if s.adopted || !s.wasReset() {
-		return nil
-	}
-	s.turns++
-	if !s.afterReset(fmt.Sprintf("turn-%d", s.turns)) {
+	if !s.mustAdopt() {
 		return nil
 	}
 	return s.readopt("it was reset")
@@ -115,8 +118,14 @@ func (s *shell) readopt(why string) error {
 	}
 	defer s.lock.Unlock()
 	s.beginWork()
+	heard := slices.Clone(s.desk.Heard)
 	s.collect()
-	err := s.adopt(&protocol.Restart{At: s.now(), Why: why})
+	mine := s.desk.Inbox
+	newer, err := s.adopt(&protocol.Restart{At: s.now(), Why: why})
+	if newer {
+		heard = s.desk.Heard
+	}
+	s.desk.Inbox = append(s.desk.Inbox[:len(s.desk.Inbox)-len(mine)], unheard(mine, heard)...)
 	s.adopting, s.adopted, s.woken = false, true, true
 	return err
 }
@@ -127,32 +136,31 @@ func (s *shell) beginWork() { s.work, s.dropWork = workflow.WithCancel(s.ctx) }
 // settled waits, in a run that was reset, until it has adopted what it does not know any more: an update that comes
 // earlier would be carried out upon what was.
 func (s *shell) settled(ctx workflow.Context) error {
-	if s.adopted || !s.wasReset() || !s.afterReset("update-"+workflow.GetCurrentUpdateInfo(ctx).ID) {
+	if !s.mustAdopt() {
 		return nil
 	}
-	s.woken = true
 	return workflow.Await(ctx, func() bool { return s.adopted })
 }
 
 // adopt takes over the newest checkpoint, if it is newer than what the run knows, and what closed runs accepted after it.
+// What waits in the run's own inbox comes last.
 // It waits for the store for as long as that takes: acting upon what is older would undo what people did.
-func (s *shell) adopt(restart *protocol.Restart) error {
+func (s *shell) adopt(restart *protocol.Restart) (newer bool, err error) {
 	own := s.desk.Checkpoint.N
 	answer, missed, err := s.fetchCheckpoint(own)
 	if err != nil || answer.N <= own {
-		return err
+		return false, err
 	}
 	mine := s.desk.Inbox
 	if !answer.Over {
 		if err := s.unpack(answer.Carried, true); err != nil {
-			return err
+			return false, err
 		}
-		mine = s.unheard(mine)
 	}
 	s.desk.Checkpoint.N = answer.N
 	s.desk.Inbox = append(append(s.desk.Inbox, missed...), mine...)
 	s.of.adoptedState(answer.Over, restart)
-	return nil
+	return true, nil
 }
 
 // fetchCheckpoint asks the store, page by page.
@@ -200,10 +208,9 @@ func (s *shell) hear(name string, raw json.RawMessage) {
 	}
 }
 
-// unheard leaves out the signals that the adopted state has heard already: the server sends those of the run that was
-// reset a second time.
-func (s *shell) unheard(messages []state.Message) []state.Message {
-	heard := slices.Clone(s.desk.Heard)
+// unheard leaves out the signals that were heard already: the server sends those of the run that was reset a second time.
+func unheard(messages []state.Message, heard []string) []state.Message {
+	heard = slices.Clone(heard)
 	return slices.DeleteFunc(messages, func(m state.Message) bool {
 		at := slices.Index(heard, digestOf(m.Verb, m.Payload))
 		if at >= 0 {

@@ -13,11 +13,12 @@ func (s *State) Interrupted(now, next time.Time) {
 		i := s.Instances[id]
 		if a := &i.Delivery.Apply; a.Running {
 			a.Running, a.Ended, a.Next = false, now, next
+			i.Observed.Fresh = false
 		}
+		i.Observed.Requested = true // much may have happened
 		if o := &i.Observed; o.Asked != nil && o.Asked.Running {
 			o.Asked = nil
 		}
-		i.Observed.Fresh = false
 	}
 	for _, name := range entities.SortedKeys(s.Channels) {
 		if c := s.Channels[name]; c.Preflight != nil && c.Preflight.Running {
