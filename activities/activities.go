@@ -24,6 +24,8 @@ type Activities struct {
 	Store     *store.Store
 	Client    client.Client // to notify services of publications and changes
 	Factories map[entities.RuntimeKind]Factory
+	// Epoch of the installation: claims of a lower one are refused.
+	Epoch int64
 	// Clusters are where checks and extensions run as Jobs. Nil: they do not.
 	Clusters custom.Clusters
 

@@ -23,13 +23,17 @@ const missedAtOnce = 32 << 10
 // parts when it is large.
 func (a *Activities) Adopt(ctx context.Context, r protocol.AdoptRequest) (protocol.AdoptAnswer, error) {
 	c, err := a.Store.Checkpoint(ctx, r.ID)
-	if store.IsNotFound(err) || err == nil && c.N <= r.N {
-		return protocol.AdoptAnswer{}, nil
-	}
-	if err != nil {
+	nothing := store.IsNotFound(err)
+	if err != nil && !nothing {
 		return protocol.AdoptAnswer{}, err
 	}
-	answer := protocol.AdoptAnswer{N: c.N, Over: c.Over}
+	if nothing || c.Over {
+		return a.floor(ctx, r, c)
+	}
+	if c.N <= r.N {
+		return protocol.AdoptAnswer{}, nil
+	}
+	answer := protocol.AdoptAnswer{N: c.N}
 	from := r.After
 	if from == (protocol.Cursor{}) {
 		from = protocol.Cursor{Run: c.Run, Event: c.Event}
@@ -37,9 +41,19 @@ func (a *Activities) Adopt(ctx context.Context, r protocol.AdoptRequest) (protoc
 			return protocol.AdoptAnswer{}, err
 		}
 	}
-	if !c.Over {
-		answer.Missed, answer.Next, err = a.missed(ctx, r, from)
+	answer.Missed, answer.Next, err = a.missed(ctx, r, from)
+	return answer, err
+}
+
+// floor is what is left of a workflow that ended in order, or of which nothing is known: its numbers.
+func (a *Activities) floor(ctx context.Context, r protocol.AdoptRequest, c protocol.Checkpoint) (protocol.AdoptAnswer, error) {
+	answer := protocol.AdoptAnswer{N: c.N, Over: c.Over}
+	application, service, ok := protocol.ParseServiceID(r.ID)
+	if r.N > 0 || !ok {
+		return answer, nil
 	}
+	var err error
+	answer.Floor, err = a.Store.Claimed(ctx, application, service, a.Epoch)
 	return answer, err
 }
 
@@ -54,12 +68,12 @@ func (a *Activities) packed(ctx context.Context, c protocol.Checkpoint) (out pro
 	return out, err
 }
 
-// missed reads what closed runs accepted from a place on, run after run up to the one that asks. Of a run whose history is
-// gone nothing is known.
+// missed reads what closed runs accepted from a place on, run after run up to the one that asks, and then, if that is wanted,
+// what that one has. Of a run whose history is gone nothing is known.
 func (a *Activities) missed(ctx context.Context, r protocol.AdoptRequest, from protocol.Cursor) ([]protocol.Missed, protocol.Cursor, error) {
 	var out []protocol.Missed
 	size := 0
-	for from.Run != "" && from.Run != r.Run {
+	for from.Run != "" && (from.Run != r.Run || r.Own) {
 		events, next, err := a.eventsAfter(ctx, r.ID, from)
 		if err != nil {
 			return nil, protocol.Cursor{}, err
@@ -73,6 +87,9 @@ func (a *Activities) missed(ctx context.Context, r protocol.AdoptRequest, from p
 				return out, from, nil
 			}
 			out, from.Event = append(out, m), e.GetEventId()
+		}
+		if next == "" && r.Own && from.Run != r.Run {
+			next = r.Run
 		}
 		from = protocol.Cursor{Run: next}
 	}

@@ -18,7 +18,7 @@ const (
 	EventRetry     = "retry"
 	EventDelete    = "delete"
 	EventRestart   = "restart" // its workflow was gone or reset, and goes on from a checkpoint
-	EventRules     = "rules" // an incarnation that loosens what a waiting release must pass
+	EventRules     = "rules"   // an incarnation that loosens what a waiting release must pass
 )
 
 // EventKinds lists the kinds of AuditLine.

@@ -221,7 +221,7 @@ func (a *application) mark(c *protocol.Checkpoint) {
 func (a *application) dropped() { a.notifying, a.running = false, false }
 
 // adoptedState: what services know is said to them again from what all were known to know.
-func (a *application) adoptedState(_ bool, why *protocol.Restart) {
+func (a *application) adoptedState(why *protocol.Restart) {
 	a.state.Announcing = a.state.Announcing || a.state.Pause != nil
 	a.note(entities.EventRestart, nil, a.name+" goes on from its checkpoint: "+restarted(why), "")
 }

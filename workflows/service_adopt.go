@@ -24,11 +24,10 @@ func (s *service) dropped() {
 	clear(s.justRead)
 }
 
-func (s *service) adoptedState(over bool, why *protocol.Restart) {
+func (s *service) begins(floor int64) { s.state.Floor = max(s.state.Floor, floor) }
+
+func (s *service) adoptedState(why *protocol.Restart) {
 	now := s.now()
-	if over {
-		return // of what ended in order nothing is left but the numbers
-	}
 	s.state.Interrupted(now, now.Add(letGo))
 	text := "goes on from its checkpoint: " + restarted(why)
 	s.state.Record(now, "", text)

@@ -117,6 +117,7 @@ func (s *service) remove(op state.RemoveOp) {
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityRemove, protocol.RemoveRequest{
 		Application: s.application, Service: s.service, ServiceID: s.state.Spec.ServiceID,
 		Runtime: name, RuntimeDigest: rt.Digest, Timeout: timeout, Instance: instanceRef(op.Instance, op.Target),
+		Sequence: s.state.Instance(op.Instance).Delivery.Sequence,
 	})
 	s.await(func(ctx workflow.Context) {
 		var answer protocol.RemoveAnswer

@@ -46,7 +46,7 @@ func (s *service) apply(op state.ApplyOp) {
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityApply, protocol.ApplyRequest{
 		Application: s.application, Service: s.service, ServiceID: s.state.Spec.ServiceID,
 		Runtime: name, RuntimeDigest: rt.Digest, Attempt: op.Attempt, Instance: instanceRef(op.Instance, op.Target),
-		Timeout: op.Timeout, FetchTimeout: rt.Timing.FetchTimeout,
+		Timeout: op.Timeout, FetchTimeout: rt.Timing.FetchTimeout, Sequence: s.state.Instance(op.Instance).Delivery.Sequence,
 	})
 	s.await(func(ctx workflow.Context) {
 		var answer protocol.ApplyAnswer
@@ -55,6 +55,10 @@ func (s *service) apply(op state.ApplyOp) {
 		switch {
 		case err != nil:
 			s.state.ApplyLost(op.Instance, op.Target, "interrupted: "+rootCause(err), now)
+			return
+		case answer.Fenced != nil:
+			s.state.ApplyFenced(op.Instance, op.Target, answer.Fenced.Sequence, answer.Fenced.FullVersion, now)
+			s.fenced = true
 			return
 		case answer.Unready:
 			s.state.ApplyUnready(op.Instance, op.Target, answer.Err, now)

@@ -38,9 +38,10 @@ type entity interface {
 	mark(c *protocol.Checkpoint)
 	// dropped forgets what was under way, which has been cancelled.
 	dropped()
-	// adoptedState follows when a state was taken over from a checkpoint: in it are things under way that are not. Over:
-	// the workflow had ended before, and begins with nothing but its numbers.
-	adoptedState(over bool, why *protocol.Restart)
+	// begins says above what a workflow counts of which nothing is left but its numbers.
+	begins(floor int64)
+	// adoptedState follows when a state was taken over from a checkpoint: in it are things under way that are not.
+	adoptedState(why *protocol.Restart)
 	// next is the workflow type and the input of the next run, which carries the state.
 	next(protocol.Carried) (workflowType string, input any)
 }
@@ -50,6 +51,7 @@ type plain struct{}
 
 func (plain) known() bool                                        { return true }
 func (plain) over() bool                                         { return false }
+func (plain) begins(int64)                                       {}
 func (plain) mark(*protocol.Checkpoint)                          {}
 func (plain) checkNames(verb.Request) error                      { return nil }
 func (plain) channels(*verb.Row, verb.Request) ([]string, error) { return nil, nil }
@@ -86,6 +88,7 @@ type shell struct {
 	postponed            bool  // the end of this run was postponed for it
 	adopting             bool  // a checkpoint is being taken over
 	adopted              bool  // it was, after a reset
+	fenced               bool  // an apply was refused, since something later is known elsewhere
 	beyond               bool  // of what a reset run was made from: it has to adopt
 	asked                int   // length of history when that was asked last
 	kept                 int64 // number of the checkpoint that was handed over last
@@ -119,7 +122,7 @@ func (s *shell) live(in protocol.Carried, first protocol.Beginning) error {
 		return err
 	}
 	for {
-		if err := s.adoptAfterReset(); err != nil {
+		if err := s.adoptWhenDue(); err != nil {
 			return err
 		}
 		s.collect()
@@ -151,7 +154,7 @@ func (s *shell) live(in protocol.Carried, first protocol.Beginning) error {
 // hasNews wakes the loop. Signals of a name that nobody listens to are news too: they are refused
 // visibly instead of being lost. So is a request to cancel, and that the run was reset.
 func (s *shell) hasNews() bool {
-	return s.woken || len(workflow.GetUnhandledSignalNames(s.ctx)) > 0 || s.requested.Err() != nil && !s.cancelled || s.mustAdopt()
+	return s.woken || len(workflow.GetUnhandledSignalNames(s.ctx)) > 0 || s.requested.Err() != nil && !s.cancelled || s.mustAdopt() || s.fenced
 }
 
 // uncancelled is a context that a request to cancel the workflow does not reach: what lives for ever ends by a verb

@@ -97,7 +97,7 @@ func (s *shell) restore(in protocol.Carried, first protocol.Beginning) error {
 		return err
 	}
 	if first.Adopt {
-		if _, err := s.adopt(first.Restart); err != nil {
+		if err := s.adopt(first.Restart); err != nil {
 			return err
 		}
 	}

@@ -97,17 +97,42 @@ func (s *shell) mustAdopt() bool {
 	return s.beyond
 }
 
-// adoptAfterReset adopts the newest checkpoint before a run that was reset does anything.
-func (s *shell) adoptAfterReset() error {
-	if !s.mustAdopt() {
-		return nil
+// adoptWhenDue adopts the newest checkpoint before a run that was reset does anything, and when something later than the
+// run knows of is known elsewhere.
+func (s *shell) adoptWhenDue() error {
+	reset, fenced := s.mustAdopt(), s.fenced
+	s.fenced = false
+	switch {
+	case reset:
+		err := s.readopt("it was reset", true)
+		s.adopted, s.woken = true, true
+		return err
+	case fenced:
+		return s.readopt("another run of it had gone on", false)
 	}
-	return s.readopt("it was reset")
+	return nil
 }
 
-// readopt gives up what is under way, and adopts.
-func (s *shell) readopt(why string) error {
+// readopt takes over the newest checkpoint, if it is newer than what the run knows, and gives up what is under way. What
+// the run has accepted itself comes after it; of one that was reset that is in the checkpoint, and what it was sent
+// a second time is left out. No update is carried out meanwhile.
+func (s *shell) readopt(why string, reset bool) error {
 	s.adopting = true
+	defer func() { s.adopting = false }()
+	heard := slices.Clone(s.desk.Heard)
+	s.collect()
+	known := len(s.desk.Inbox)
+	answer, missed, err := s.fetchCheckpoint(s.desk.Checkpoint.N, !reset)
+	if err != nil {
+		return err
+	}
+	s.collect()
+	if answer.N <= s.desk.Checkpoint.N || answer.Over {
+		if reset {
+			s.desk.Inbox = unheard(s.desk.Inbox, heard)
+		}
+		return nil
+	}
 	s.dropWork()
 	s.of.dropped()
 	if err := workflow.Await(s.ctx, func() bool { return s.busy == 0 }); err != nil {
@@ -118,16 +143,18 @@ func (s *shell) readopt(why string) error {
 	}
 	defer s.lock.Unlock()
 	s.beginWork()
-	heard := slices.Clone(s.desk.Heard)
 	s.collect()
 	mine := s.desk.Inbox
-	newer, err := s.adopt(&protocol.Restart{At: s.now(), Why: why})
-	if newer {
-		heard = s.desk.Heard
+	if err := s.takeOver(answer, missed, &protocol.Restart{At: s.now(), Why: why}); err != nil {
+		return err
 	}
-	s.desk.Inbox = append(s.desk.Inbox[:len(s.desk.Inbox)-len(mine)], unheard(mine, heard)...)
-	s.adopting, s.adopted, s.woken = false, true, true
-	return err
+	if reset {
+		mine = unheard(mine, s.desk.Heard)
+	} else {
+		mine = mine[known:] // what came before is among the missed
+	}
+	s.desk.Inbox = append(s.desk.Inbox, mine...)
+	return nil
 }
 
 // beginWork makes the context of all that a run has under way.
@@ -142,31 +169,36 @@ func (s *shell) settled(ctx workflow.Context) error {
 	return workflow.Await(ctx, func() bool { return s.adopted })
 }
 
-// adopt takes over the newest checkpoint, if it is newer than what the run knows, and what closed runs accepted after it.
-// What waits in the run's own inbox comes last.
-// It waits for the store for as long as that takes: acting upon what is older would undo what people did.
-func (s *shell) adopt(restart *protocol.Restart) (newer bool, err error) {
-	own := s.desk.Checkpoint.N
-	answer, missed, err := s.fetchCheckpoint(own)
-	if err != nil || answer.N <= own {
-		return false, err
+// adopt begins a first run with the newest checkpoint, if there is one.
+func (s *shell) adopt(restart *protocol.Restart) error {
+	answer, missed, err := s.fetchCheckpoint(0, false)
+	if err != nil {
+		return err
 	}
-	mine := s.desk.Inbox
-	if !answer.Over {
-		if err := s.unpack(answer.Carried, true); err != nil {
-			return false, err
-		}
+	s.of.begins(answer.Floor)
+	if answer.N == 0 || answer.Over {
+		s.desk.Checkpoint.N = answer.N
+		return nil
 	}
-	s.desk.Checkpoint.N = answer.N
-	s.desk.Inbox = append(append(s.desk.Inbox, missed...), mine...)
-	s.of.adoptedState(answer.Over, restart)
-	return true, nil
+	return s.takeOver(answer, missed, restart)
 }
 
-// fetchCheckpoint asks the store, page by page.
-func (s *shell) fetchCheckpoint(own int64) (first protocol.AdoptAnswer, missed []state.Message, err error) {
+// takeOver makes a checkpoint the state, with what was accepted after it.
+func (s *shell) takeOver(c protocol.AdoptAnswer, missed []state.Message, restart *protocol.Restart) error {
+	if err := s.unpack(c.Carried, true); err != nil {
+		return err
+	}
+	s.desk.Checkpoint.N = c.N
+	s.desk.Inbox = append(s.desk.Inbox, missed...)
+	s.of.adoptedState(restart)
+	return nil
+}
+
+// fetchCheckpoint asks the store for what is newer than a number, page by page. It waits for as long as that takes: acting
+// upon what is older would undo what people did.
+func (s *shell) fetchCheckpoint(n int64, own bool) (first protocol.AdoptAnswer, missed []state.Message, err error) {
 	info := workflow.GetInfo(s.ctx)
-	request := protocol.AdoptRequest{ID: info.WorkflowExecution.ID, N: own, Run: info.WorkflowExecution.RunID}
+	request := protocol.AdoptRequest{ID: info.WorkflowExecution.ID, N: n, Run: info.WorkflowExecution.RunID, Own: own}
 	for {
 		var answer protocol.AdoptAnswer
 		if err := s.fromStorePatiently(protocol.ActivityAdopt, request, &answer); err != nil {

@@ -97,6 +97,8 @@ type ApplyRequest struct {
 	Attempt       int           `json:"attempt"`
 	Timeout       time.Duration `json:"timeout"`
 	FetchTimeout  time.Duration `json:"fetchTimeout"`
+	// Sequence of the target: nothing is applied after a later one was (F6). 0: from a workflow that counts none.
+	Sequence int64 `json:"sequence,omitempty"`
 }
 
 // ApplyAnswer is how an apply ended. A failed apply is an answer, not an error of the activity:
@@ -107,8 +109,26 @@ type ApplyAnswer struct {
 	// Unready: the apply could not even begin (the store was away, say). That is no failure of the
 	// release.
 	Unready bool `json:"unready,omitempty"`
+	// Fenced: it was refused before it changed anything, by this claim.
+	Fenced *Claim `json:"fenced,omitempty"`
 	// Reading was taken right after the apply.
 	Reading *entities.Reading `json:"reading,omitempty"`
+}
+
+// Claim is what an instance was to be at, claimed before the first write (F6). Of two claims the one of the higher epoch is
+// later, and, in one epoch, that of the higher sequence.
+type Claim struct {
+	Epoch    int64 `json:"epoch"`
+	Sequence int64 `json:"sequence"`
+	// Target is the digest of the target; a removal has none.
+	Target      string    `json:"target,omitempty"`
+	FullVersion string    `json:"fullVersion,omitempty"`
+	At          time.Time `json:"at"`
+}
+
+// Later tells whether a claim is later than another.
+func (c *Claim) Later(than *Claim) bool {
+	return c.Epoch > than.Epoch || c.Epoch == than.Epoch && c.Sequence > than.Sequence
 }
 
 // NotifyRequest notifies the services whose spec digest differs between two manifests.

@@ -50,8 +50,9 @@ type AdoptRequest struct {
 	ID string `json:"id"`
 	// N is the number that the workflow is at itself; an older checkpoint is not answered.
 	N int64 `json:"n"`
-	// Run is the one that asks: what it has accepted it knows.
+	// Run is the one that asks. Own: what it has accepted itself is answered too, last.
 	Run string `json:"run"`
+	Own bool   `json:"own,omitempty"`
 	// After is where the last answer ended.
 	After Cursor `json:"after,omitzero"`
 }
@@ -66,6 +67,8 @@ type Cursor struct {
 type AdoptAnswer struct {
 	N    int64 `json:"n,omitempty"`
 	Over bool  `json:"over,omitempty"`
+	// Floor is the highest sequence that was ever claimed for an instance of a service of which nothing else is known.
+	Floor int64 `json:"floor,omitempty"`
 	Carried
 	// Missed are the messages that closed runs accepted after the checkpoint, in order.
 	Missed []Missed `json:"missed,omitempty"`

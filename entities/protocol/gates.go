@@ -127,6 +127,7 @@ type RemoveRequest struct {
 	RuntimeDigest string        `json:"runtimeDigest"`
 	Instance      InstanceRef   `json:"instance"`
 	Timeout       time.Duration `json:"timeout"`
+	Sequence      int64         `json:"sequence,omitempty"` // as of an apply
 }
 
 // RemoveAnswer says whether all is gone; an empty Err is yes.

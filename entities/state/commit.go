@@ -34,6 +34,9 @@ func (s *State) Commit(changes []Change, w *Work, now time.Time) {
 	}
 	for _, op := range w.Removes {
 		i := s.Instance(op.Instance)
+		if !i.Removed { // nothing that was applied here comes after it
+			i.Delivery.Sequence++
+		}
 		i.Delivery.Apply.Running, i.Delivery.Apply.Started, i.Removed = true, now, true
 	}
 }

@@ -87,6 +87,10 @@ type Delivery struct {
 	// BeforePin: what the instance returns to when its channel is pinned no longer.
 	BeforePin *BeforePin `json:"beforePin,omitempty"`
 	Lease     *Lease     `json:"lease,omitempty"`
+	// Sequence counts the targets that were ever set here: it goes with each apply, so that none is carried out after one of
+	// a later target (F6). Fenced is the one that refused an apply of the present target; 0: none did.
+	Sequence int64 `json:"sequence,omitempty"`
+	Fenced   int64 `json:"fenced,omitempty"`
 }
 
 // Apply is what is known of the applies of the present target.
@@ -176,6 +180,7 @@ func (d *Delivery) bad(t entities.Target) {
 func (i *Instance) setTarget(t entities.Target, now time.Time) {
 	d := &i.Delivery
 	d.Target, d.Since = &t, now
+	d.Sequence, d.Fenced = d.Sequence+1, 0
 	d.Converged, d.Failure = false, ""
 	d.Rollback, d.BeforePin, d.Reapply = nil, nil, false
 	d.Apply, d.StoppedAt = Apply{Running: d.Apply.Running, Started: d.Apply.Started}, time.Time{}
@@ -193,6 +198,9 @@ func (i *Instance) returnTo(t entities.Target, now time.Time) {
 func (i *Instance) restart(now time.Time) {
 	d := &i.Delivery
 	d.Failure, d.StoppedAt = "", time.Time{}
+	if d.Fenced >= d.Sequence && d.Fenced > 0 { // a person says that this target is the one
+		d.Sequence, d.Fenced = d.Fenced+1, 0
+	}
 	d.Apply = Apply{Running: d.Apply.Running, Started: d.Apply.Started, Ended: d.Apply.Ended}
 	if d.Apply.Running {
 		d.Apply.First = now

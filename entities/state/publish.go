@@ -92,6 +92,9 @@ func (s *State) leaveRemoved(now time.Time) {
 
 // drop forgets an instance, and its channel with the last of its instances.
 func (s *State) drop(id entities.InstanceID) {
+	if i := s.Instances[id]; i != nil {
+		s.Floor = max(s.Floor, i.Delivery.Sequence)
+	}
 	delete(s.Instances, id)
 	if _, declared := s.Spec.Channel(id.Channel); !declared && len(s.In(id.Channel)) == 0 {
 		delete(s.Channels, id.Channel)

@@ -40,6 +40,8 @@ type State struct {
 	// published earlier counts any more (D15).
 	PublishedAt time.Time `json:"publishedAt,omitzero"`
 	Deletion    *Deletion `json:"deletion,omitempty"`
+	// Floor is where instances begin to count their targets: above those that are forgotten.
+	Floor int64 `json:"floor,omitempty"`
 	Desk
 }
 
@@ -190,7 +192,7 @@ func (s *State) Instance(id entities.InstanceID) *Instance {
 		if s.Instances == nil {
 			s.Instances = map[entities.InstanceID]*Instance{}
 		}
-		i = &Instance{ID: id}
+		i = &Instance{ID: id, Delivery: Delivery{Sequence: s.Floor}}
 		s.Instances[id] = i
 	}
 	return i

@@ -1,0 +1,69 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// keptClaims is how many claims of an instance are kept: only the latest counts.
+const keptClaims = 3
+
+// Claim claims an instance ("production/main") for a target before it is applied, and returns the claim that stands in the
+// way: a later one, or one of the same sequence for another target. Nil: none does. It is written before it is compared, so
+// that of two at once the earlier one gives way (F6).
+func (s *Store) Claim(ctx context.Context, application, service, instance string, claim protocol.Claim) (*protocol.Claim, error) {
+	prefix := fencePrefix(application, service) + instance + "/"
+	stands, _, err := createRecord(ctx, s, fmt.Sprintf("%s%06d-%019d", prefix, claim.Epoch, claim.Sequence), claim)
+	if err != nil {
+		return nil, err
+	}
+	if stands.Target != claim.Target {
+		return &stands, nil
+	}
+	keys, err := s.claims(ctx, prefix)
+	if err != nil {
+		return nil, err
+	}
+	latest, err := readRecord[protocol.Claim](ctx, s, keys[len(keys)-1])
+	if err != nil {
+		return nil, err
+	}
+	if latest.Later(&claim) {
+		return &latest, nil
+	}
+	for ; len(keys) > keptClaims && err == nil; keys = keys[1:] {
+		err = s.blobs.remove(ctx, keys[0])
+	}
+	return nil, err
+}
+
+// Claimed is the highest sequence that was claimed for any instance of a service in an epoch; 0: none was.
+func (s *Store) Claimed(ctx context.Context, application, service string, epoch int64) (highest int64, err error) {
+	keys, err := s.claims(ctx, fencePrefix(application, service))
+	for _, key := range keys {
+		var of, sequence int64
+		if _, err := fmt.Sscanf(key[strings.LastIndexByte(key, '/')+1:], "%d-%d", &of, &sequence); err == nil && of == epoch {
+			highest = max(highest, sequence)
+		}
+	}
+	return highest, err
+}
+
+func (s *Store) claims(ctx context.Context, prefix string) ([]string, error) {
+	all, err := s.blobs.list(ctx, prefix)
+	var keys []string
+	for _, key := range all {
+		var epoch, sequence int64
+		if n, err := fmt.Sscanf(key[strings.LastIndexByte(key, '/')+1:], "%d-%d", &epoch, &sequence); err == nil && n == 2 {
+			keys = append(keys, key)
+		}
+	}
+	return keys, err
+}
+
+func fencePrefix(application, service string) string {
+	return "fence/" + application + "/" + service + "/"
+}
