@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -27,6 +28,8 @@ type Options struct {
 	Runtime string
 	// Namespace is the Temporal namespace, for checking its search attributes.
 	Namespace string
+	// TakeOver moves an installation here whose store belongs to another namespace.
+	TakeOver bool
 	// Factories add kinds of runtime to the built-in ones (tests and simulations).
 	Factories map[entities.RuntimeKind]activities.Factory
 }
@@ -61,6 +64,13 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 	maps.Copy(known, o.Factories)
 	a := activities.New(store, c, known)
 	a.Clusters = clusters
+	installation, err := belongs(ctx, c, o, store)
+	if err != nil {
+		a.Close()
+		clusters.Close()
+		return nil, errors.Join(err, store.Close())
+	}
+	a.Epoch = installation.Epoch
 	kept := activities.NewCheckpoints(store)
 	closeAll := func() {
 		a.Close()
@@ -85,6 +95,19 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 		w.Stop()
 		closeAll()
 	}, nil
+}
+
+// belongs is the installation that a worker works for. One of a remote runtime may not see the namespace: it takes the
+// store's word for it.
+func belongs(ctx context.Context, c client.Client, o Options, s *store.Store) (protocol.Installation, error) {
+	if o.Runtime == "" {
+		return join(ctx, c, o.Namespace, s, o.TakeOver)
+	}
+	i, err := s.Installation(ctx)
+	if store.IsNotFound(err) {
+		return i, nil
+	}
+	return i, err
 }
 
 func newWorker(ctx context.Context, c client.Client, o Options, a *activities.Activities, kept *activities.Checkpoints) (worker.Worker, error) {

@@ -81,7 +81,7 @@ func serve(ctx context.Context, o options, server *embedded.Server, store string
 		return err
 	}
 	defer c.Close()
-	stop, err := worker.Start(ctx, c, worker.Options{Store: store})
+	stop, err := worker.Start(ctx, c, worker.Options{Store: store, TakeOver: true})
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,8 @@ type workerOptions struct {
 	f       *Factory
 	store   string
 	runtime string
+	// takeOver moves an installation here.
+	takeOver bool
 }
 
 func newCmdWorker(f *Factory, runF func(context.Context, *workerOptions) error) *cobra.Command {
@@ -32,6 +34,7 @@ and applies of one runtime that says worker: remote.`,
 	}
 	cmd.Flags().StringVar(&o.store, "store", "", "incarnation store: a URL or a directory (CONVERGE_STORE; default: .converge/store of the directory's application)")
 	cmd.Flags().StringVar(&o.runtime, "runtime", "", "serve this remote runtime only")
+	cmd.Flags().BoolVar(&o.takeOver, "take-over", false, "move the installation of the store to this namespace, from one that is gone")
 	return cmd
 }
 
@@ -55,5 +58,5 @@ func (o *workerOptions) run(ctx context.Context) error {
 	}
 	o.f.note("serving; store %s. Ctrl-C ends it, what runs goes on.", store)
 	c, namespace := api.Temporal()
-	return worker.Run(ctx, c, worker.Options{Store: store, Runtime: o.runtime, Namespace: namespace})
+	return worker.Run(ctx, c, worker.Options{Store: store, Runtime: o.runtime, Namespace: namespace, TakeOver: o.takeOver})
 }

@@ -1,0 +1,63 @@
+package worker
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"time"
+
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/store"
+)
+
+// join makes sure that a store and a namespace belong together, and returns the record of what they belong to. An empty
+// store begins an installation. A store that belongs to another namespace, or to one of that name on another server, is
+// refused: what it says would be started there, and applied, a second time. With takeOver it is moved here instead: the
+// epoch is raised, and workers where it was are refused from then on (F7).
+func join(ctx context.Context, c client.Client, namespace string, s *store.Store, takeOver bool) (protocol.Installation, error) {
+	if namespace == "" {
+		namespace = client.DefaultNamespace
+	}
+	d, err := c.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: namespace})
+	if err != nil {
+		return protocol.Installation{}, fmt.Errorf("namespace %s: %w", namespace, err)
+	}
+	here := protocol.Installation{
+		ID: rand.Text(), Epoch: 1, Namespace: namespace, NamespaceID: d.GetNamespaceInfo().GetId(), At: time.Now().UTC(),
+	}
+	stands, err := s.Installation(ctx)
+	if store.IsNotFound(err) {
+		stands, err = s.CreateInstallation(ctx, here)
+	}
+	if err != nil {
+		return stands, err
+	}
+	if stands.NamespaceID == here.NamespaceID {
+		return stands, nil
+	}
+	if !takeOver {
+		return stands, &ElsewhereError{Store: s.URL(), Installation: stands, Namespace: namespace, NamespaceID: here.NamespaceID}
+	}
+	here.ID, here.Epoch = stands.ID, stands.Epoch+1
+	if stands, err = s.CreateInstallation(ctx, here); err == nil && stands.NamespaceID != here.NamespaceID {
+		err = fmt.Errorf("the store %s was moved by somebody else just now, to the namespace %s (%s)", s.URL(), stands.Namespace, stands.NamespaceID)
+	}
+	return stands, err
+}
+
+// ElsewhereError says that a store belongs to another Temporal namespace.
+type ElsewhereError struct {
+	Store                  string
+	Installation           protocol.Installation
+	Namespace, NamespaceID string // asked for
+}
+
+// Error names both, and what to do.
+func (e *ElsewhereError) Error() string {
+	return fmt.Sprintf("the store %s belongs to the namespace %s (%s), installation %s, not to %s (%s): nothing was started; "+
+		"connect to that one, name another store, or, if that one is gone or was stopped for good, move the installation here with --take-over [elsewhere]",
+		e.Store, e.Installation.Namespace, e.Installation.NamespaceID, e.Installation.ID, e.Namespace, e.NamespaceID)
+}
