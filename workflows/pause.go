@@ -65,10 +65,10 @@ const announcement = "announcement"
 // begins it anew.
 func (p *pauses) announce() {
 	switch {
-	case p.running && (p.ending() || p.present != p.of.Pause):
+	case p.running && (p.drains() || p.present != p.of.Pause):
 		p.stop()
 		return
-	case p.running || p.ending() || !p.of.Announcing:
+	case p.running || p.drains() || !p.of.Announcing:
 		return
 	}
 	r := p.request()

@@ -76,7 +76,7 @@ func (r *runtime) next(c protocol.Carried) (string, any) {
 func (r *runtime) turn() {
 	r.state.Audit = entities.KeepLast(r.state.Audit, maxRuntimeAudit)
 	r.announce()
-	if !r.ending() {
+	if !r.drains() {
 		now := r.now()
 		for _, h := range r.state.Grant(now) {
 			r.signal(h, protocol.SignalGranted)
@@ -90,7 +90,7 @@ func (r *runtime) turn() {
 		}
 		// A timer that is there is left: it fires once in an apply's time, which costs less than another one
 		// for each lease.
-		if due := r.state.Due(); !due.IsZero() {
+		if due := earliest(r.state.Due(), r.outages.next()); !due.IsZero() {
 			r.wakeAt(due, func(time.Time) string { return "a lease is overdue" })
 		}
 	}

@@ -97,7 +97,7 @@ type watch struct {
 // though what it knows grows old: replacing it once at the end costs less history, and meanwhile the moving instances
 // are observed by a watch of their own.
 func (s *service) arrangeWatches() {
-	if s.ending() && s.atRest() {
+	if s.leaving() {
 		return // the next run starts its own
 	}
 	wanted := map[string]decide.Watch{}
