@@ -34,6 +34,9 @@ func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protoc
 	if err := life.heard(ctx); err != nil {
 		return protocol.ApplyAnswer{}, err
 	}
+	if err := a.held(ctx, r.Application, r.Runtime); err != nil {
+		return protocol.ApplyAnswer{Err: runtimes.Clip(err.Error(), 1000), Unready: true}, ctx.Err()
+	}
 	if line.watches {
 		a.hints.forget(owner)
 	}

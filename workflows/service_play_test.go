@@ -40,7 +40,7 @@ type play struct {
 	trail     map[int64]entities.AuditLine
 	announced []int64
 	pauses    []protocol.ScopePause
-	fails     map[string]error // by activity: as long as it is set
+	fails     map[string]error  // by activity: as long as it is set
 	hung      map[string][]byte // applies that hang, by "v1 to prod": their task tokens, once they were begun
 }
 
