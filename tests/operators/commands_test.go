@@ -64,6 +64,21 @@ func (c commanded) awaitApplies(n int) {
 	require.Eventually(c.T, func() bool { return len(c.applies()) >= n }, stage.Patience, 50*time.Millisecond)
 }
 
+// startProcess starts a worker as a process of its own.
+func (c commanded) startProcess() *exec.Cmd {
+	c.T.Helper()
+	worker := exec.Command(filepath.Join(shared.Programs(c.T), "converge"), "worker", "--address", c.Address, "--store", c.Store)
+	worker.Stderr = os.Stderr
+	require.NoError(c.T, worker.Start())
+	c.T.Cleanup(func() {
+		if worker.ProcessState == nil {
+			_ = worker.Process.Kill()
+			_ = worker.Wait() // reports the kill
+		}
+	})
+	return worker
+}
+
 // A command that does not end by itself, on a worker that is cut off, has ended before another worker begins it.
 func TestCutOffCommandEndsBeforeAnotherBegins(t *testing.T) {
 	t.Parallel()
@@ -89,13 +104,7 @@ func TestCutOffCommandEndsBeforeAnotherBegins(t *testing.T) {
 func TestCommandOfFrozenWorkerEndsBeforeAnotherBegins(t *testing.T) {
 	t.Parallel()
 	c := newCommanded(t)
-	worker := exec.Command(filepath.Join(shared.Programs(t), "converge"), "worker", "--address", c.Address, "--store", c.Store)
-	worker.Stderr = os.Stderr
-	require.NoError(t, worker.Start())
-	t.Cleanup(func() {
-		_ = worker.Process.Kill()
-		_ = worker.Wait() // reports the kill
-	})
+	worker := c.startProcess()
 	c.Publish()
 	c.Release("web", "v1")
 	c.awaitApplies(1)
