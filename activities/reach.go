@@ -84,7 +84,9 @@ func (r *reach) batch(ctx context.Context, services []string) error {
 	if ctx.Err() != nil { // something else is to be told instead, or the worker stops
 		return ctx.Err()
 	}
-	return r.note(services, errs)
+	err := r.note(services, errs)
+	activity.RecordHeartbeat(ctx, r.details()...)
+	return err
 }
 
 // note takes in how a batch went.
