@@ -43,10 +43,11 @@ func (a *Activities) held(ctx context.Context, application, runtime string) erro
 		h = hold{began, pauses}
 		a.holds.keep(key, h)
 	}
-	for _, p := range h.pauses {
-		return fmt.Errorf("%s is paused by %s%s", p.Scope, p.Pause.By, entities.Because(p.Pause.Reason))
+	if len(h.pauses) == 0 {
+		return nil
 	}
-	return nil
+	p := h.pauses[0]
+	return fmt.Errorf("%s is paused by %s%s", p.Scope, p.Pause.By, entities.Because(p.Pause.Reason))
 }
 
 func (h *holds) recent(key string, now time.Time) (hold, bool) {

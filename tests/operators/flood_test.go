@@ -96,13 +96,13 @@ func TestPauseHoldsForServicesThatHaveNotHeard(t *testing.T) {
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 }
 
-// Where thousands wait for places, no workflow task grants more than some.
+// Where many wait for places, no workflow task grants more than some.
 func TestManyPlacesAreGrantedInSmallNumbers_C10(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
 	w.StopWorker()
 	id := protocol.RuntimeID("many")
-	const leases = 1000
+	const leases = 500
 	for n := range leases {
 		lease := entities.LeaseRequest{ID: fmt.Sprint(n), Holder: fmt.Sprintf("service/none/%d", n), What: "x", Limit: leases, Timeout: time.Hour}
 		_, err := w.Client.SignalWithStartWorkflow(t.Context(), id, protocol.SignalLease, lease,
@@ -121,7 +121,7 @@ func TestManyPlacesAreGrantedInSmallNumbers_C10(t *testing.T) {
 			}
 		}
 		return granted == leases
-	}, stage.Patience, 200*time.Millisecond)
+	}, stage.Patience, time.Second)
 	for _, n := range byTask {
 		require.LessOrEqual(t, n, 100)
 	}
