@@ -76,7 +76,7 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 		_ = store.Close() // nothing is being written any more
 	}
 	reading, endReading := context.WithCancel(context.Background())
-	w, err := newWorker(ctx, c, o, a, reading)
+	w, err := newWorker(ctx, c, o, a, &readings{until: reading})
 	if err == nil {
 		err = w.Start()
 	}
@@ -94,12 +94,12 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 	}, nil
 }
 
-func newWorker(ctx context.Context, c client.Client, o Options, a *activities.Activities, reading context.Context) (worker.Worker, error) {
+func newWorker(ctx context.Context, c client.Client, o Options, a *activities.Activities, stops *readings) (worker.Worker, error) {
 	options := worker.Options{
 		WorkerStopTimeout: max(o.StopTimeout, readingStop),
 		// A turn over hundreds of channels takes milliseconds; on a starved machine the SDK's one second is soon over.
 		DeadlockDetectionTimeout: 5 * time.Second,
-		Interceptors:             []interceptor.WorkerInterceptor{&workflows.Arrivals{}, &readings{until: reading}},
+		Interceptors:             []interceptor.WorkerInterceptor{&workflows.Arrivals{}, stops},
 	}
 	if o.Runtime != "" {
 		options.DisableWorkflowWorker = true
