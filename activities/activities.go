@@ -32,6 +32,7 @@ type Activities struct {
 	hints   *hints
 	issuers issuers // whose tokens were verified lately
 	recall  recall  // of checks that had news a moment ago
+	holds   holds   // pauses in force
 
 	mu      sync.Mutex
 	lines   map[string]connection    // by runtime and digest of its definition

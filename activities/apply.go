@@ -13,17 +13,14 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// beat is how often an activity shows the server that its worker lives: a fifth of the heartbeat timeout.
-const beat = 2 * time.Second
-
 // Apply moves one instance to its target and observes the result, where that can be done: elsewhere its
 // success is the state (C1), which is for whoever asked to conclude. A failed apply is an answer; an
 // error means that the worker could not end it, and another one begins again. That one observes
 // first: what the lost worker had finished is not done twice (A11). The lost worker may be this very
 // one, cut off from the server for a while, and its apply still running: that one has to end first.
 func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protocol.ApplyAnswer, error) {
-	ctx, stop := a.lifeline(ctx)
-	defer stop()
+	ctx, life := a.lifeline(ctx)
+	defer life.stop()
 	owner := runtimes.Owner{Application: r.Application, Service: r.Service, ID: r.Instance.ID}
 	done, err := a.alone(ctx, owner.Key())
 	if err != nil {
@@ -32,6 +29,12 @@ func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protoc
 	defer done()
 	line, in, err := a.prepareApply(ctx, owner, r)
 	if err != nil {
+		return protocol.ApplyAnswer{Err: runtimes.Clip(err.Error(), 1000), Unready: true}, ctx.Err()
+	}
+	if err := life.heard(ctx); err != nil {
+		return protocol.ApplyAnswer{}, err
+	}
+	if err := a.held(ctx, r.Application, r.Runtime); err != nil {
 		return protocol.ApplyAnswer{Err: runtimes.Clip(err.Error(), 1000), Unready: true}, ctx.Err()
 	}
 	if line.watches {
@@ -141,14 +144,17 @@ func heartbeats(ctx context.Context, details func() []any) {
 // could not end it, and another one begins again, which does no harm: what is gone stays gone. No
 // apply of the instance runs meanwhile in this worker.
 func (a *Activities) Remove(ctx context.Context, r protocol.RemoveRequest) (protocol.RemoveAnswer, error) {
-	ctx, stop := a.lifeline(ctx)
-	defer stop()
+	ctx, life := a.lifeline(ctx)
+	defer life.stop()
 	owner := runtimes.Owner{Application: r.Application, Service: r.Service, ID: r.Instance.ID}
 	done, err := a.alone(ctx, owner.Key())
 	if err != nil {
 		return protocol.RemoveAnswer{}, err
 	}
 	defer done()
+	if err := life.heard(ctx); err != nil {
+		return protocol.RemoveAnswer{}, err
+	}
 	if err := a.remove(ctx, owner, r); err != nil {
 		return protocol.RemoveAnswer{Err: runtimes.Clip(err.Error(), 1000)}, ctx.Err()
 	}

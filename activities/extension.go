@@ -28,8 +28,8 @@ const (
 // answer; an error means that the worker could not end it, or not read what to run, and it begins
 // again. A process ends with its worker, and is run again; a Job is taken over by its name.
 func (a *Activities) Extension(ctx context.Context, r protocol.ExtensionRequest) (protocol.ExtensionAnswer, error) {
-	ctx, stop := a.lifeline(ctx)
-	defer stop()
+	ctx, life := a.lifeline(ctx)
+	defer life.stop()
 	one := strings.Join([]string{"extension", r.Application, r.Service, r.Key}, "/")
 	done, err := a.alone(ctx, one)
 	if err != nil {
@@ -39,6 +39,9 @@ func (a *Activities) Extension(ctx context.Context, r protocol.ExtensionRequest)
 	definition, err := a.Store.Extension(ctx, r.Definition)
 	if err != nil {
 		return protocol.ExtensionAnswer{}, fmt.Errorf("extension %s of %s/%s: %w", r.Name, r.Application, r.Service, err)
+	}
+	if err := life.heard(ctx); err != nil {
+		return protocol.ExtensionAnswer{}, err
 	}
 	once := extensionRun(r, definition)
 	once.One, once.Key = one, fmt.Sprintf("%s/%s/%d", r.Release, r.FullVersion, r.Attempt)

@@ -224,7 +224,7 @@ func TestPauseOfAnApplication_A16(t *testing.T) {
 
 	_, beats, err := run[any](t, a.Pause, protocol.AnnouncePause{ScopePause: pause, Application: "shop", Manifest: manifest})
 	require.NoError(t, err)
-	require.Equal(t, []sent{
+	require.ElementsMatch(t, []sent{
 		{id: "service/shop/api", name: "scope-pause", payload: pause},
 		{id: "service/shop/web", name: "scope-pause", payload: pause},
 	}, s.sent, "one is not there yet")
@@ -249,27 +249,52 @@ func TestPauseOfAnApplication_A16(t *testing.T) {
 	requireRefused(t, err, "either an application or a runtime")
 }
 
-// Of a runtime, all that run are notified, whatever the pages they are listed on; a worker that takes
-// over goes on where the lost one was.
+// Of a runtime, all that run are notified, whatever the pages they are listed on, but for one that cannot be, which is
+// named; a worker that takes over goes on where the lost one was. Where nobody can be reached it is tried again.
 func TestPauseOfARuntime_A16(t *testing.T) {
 	s := &server{running: []string{"service/b/1", "service/a/1", "service/c/1", "service/d/1", "service/e/1"}}
 	s.fail = map[string]error{"service/c/1": errors.New("the server is unavailable")}
 	a := newActivities(t, s)
 	request := protocol.AnnouncePause{ScopePause: protocol.ScopePause{Scope: protocol.RuntimeID("eu"), Pause: pausedFor("upgrade")}, Runtime: "eu"}
-	_, beats, err := run[any](t, a.Pause, request)
-	require.ErrorContains(t, err, "announce to service/c/1: the server is unavailable")
-	require.Equal(t, []string{"service/a/1", "service/b/1"}, s.notified())
+	answer, beats, err := run[protocol.AnnounceAnswer](t, a.Pause, request)
+	require.NoError(t, err)
+	require.Equal(t, protocol.Unreached{Services: []string{"service/c/1"}, Why: "service/c/1: the server is unavailable"}, answer.Unreached)
+	require.ElementsMatch(t, []string{"service/a/1", "service/b/1", "service/d/1", "service/e/1"}, s.notified())
 	require.Equal(t, 3, s.pages)
 	var last string
 	require.NoError(t, beats[len(beats)-1].Get(&last))
+	require.Equal(t, "service/e/1", last)
 
 	s.sent, s.fail = nil, nil
-	_, _, err = run[any](t, a.Pause, request, last)
+	_, _, err = run[any](t, a.Pause, request, "service/b/1")
 	require.NoError(t, err)
-	require.Equal(t, []string{"service/c/1", "service/d/1", "service/e/1"}, s.notified())
+	require.ElementsMatch(t, []string{"service/c/1", "service/d/1", "service/e/1"}, s.notified())
+
+	s.fail = map[string]error{}
+	for _, id := range s.running {
+		s.fail[id] = errors.New("the server is unavailable")
+	}
+	_, _, err = run[any](t, a.Pause, request)
+	require.ErrorContains(t, err, "the server is unavailable")
 	pauses, err := a.Store.Pauses(t.Context(), "any", []string{"eu"})
 	require.NoError(t, err)
 	require.Equal(t, []protocol.ScopePause{request.ScopePause}, pauses)
+}
+
+// What is read of the pauses in force serves many applies, for a few seconds.
+func TestPausesInForceAreReadOnceForManyApplies_A16(t *testing.T) {
+	a := newActivities(t, &server{})
+	require.NoError(t, a.held(t.Context(), "shop", "eu"))
+	require.NoError(t, a.Store.PutPause(t.Context(), "shop", protocol.ScopePause{Scope: protocol.RuntimeID("eu"), Pause: pausedFor("upgrade")}))
+	for range 1000 {
+		require.NoError(t, a.held(t.Context(), "shop", "eu"), "it was read again")
+	}
+	for key, read := range a.holds.read {
+		a.holds.read[key] = hold{at: read.at.Add(-holdsFor)}
+	}
+	require.ErrorContains(t, a.held(t.Context(), "shop", "eu"), "runtime/eu is paused by")
+	require.ErrorContains(t, a.held(t.Context(), "other", "eu"), "runtime/eu is paused by")
+	require.NoError(t, a.held(t.Context(), "shop", "us"))
 }
 
 // gone is a runtime that can take down what it runs, or says why not.

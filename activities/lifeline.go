@@ -4,51 +4,91 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
+
+	"github.com/converge-engine/converge/runtimes"
 )
 
-// lifeline shows the server that this worker lives, for as long as an activity changes something outside, and returns a
-// context that ends when the server gives the attempt up: when it says so, or when no heartbeat has reached it for as
-// long as it waits for one, less a second. So what was cut off is told to end before another worker can begin; a command
-// that takes its time to end, or a frozen worker, may still overlap.
+// beat is how often an activity shows the server that its worker lives: a fifth of the heartbeat timeout.
+const beat = 2 * time.Second
+
+// lifeline shows the server that this worker lives, for as long as an activity changes something outside.
 //
-// It stands in for the SDK's own heartbeats, which hold one back until 80% of that time are over and end the activity
-// when that one is held up for the rest: a stall of two seconds ended a healthy apply (F7). A heartbeat that does not
-// arrive is sent again as long as there is time.
-func (a *Activities) lifeline(ctx context.Context) (context.Context, func()) {
+// It stands in for the SDK's own heartbeats, which hold one back until 80% of the heartbeat timeout are over and end the
+// activity when that one is held up for the rest: a stall of two seconds ended a healthy apply (F7). A heartbeat that does
+// not arrive is sent again as long as there is time.
+type lifeline struct {
+	a        *Activities
+	token    []byte
+	patience time.Duration             // without a heartbeat that arrived
+	reached  atomic.Pointer[time.Time] // when the last one was sent that did
+	first    chan struct{}             // closed once one did
+	end      context.CancelCauseFunc
+}
+
+// lifeline begins one, and returns a context that ends when the server gives the attempt up: when it says so, or when no
+// heartbeat has reached it for as long as it waits for one, less a second. So what was cut off has ended before another
+// worker can begin, if it ends within runtimes.CutGrace and the worker is not frozen.
+func (a *Activities) lifeline(ctx context.Context) (context.Context, *lifeline) {
 	ctx, end := context.WithCancelCause(ctx)
-	stop := func() { end(nil) }
 	info := activity.GetInfo(ctx)
-	if a.Client == nil || info.HeartbeatTimeout == 0 {
-		return ctx, stop // nobody waits for heartbeats
+	l := &lifeline{a: a, token: info.TaskToken, patience: info.HeartbeatTimeout - time.Second, first: make(chan struct{}), end: end}
+	if a.Client == nil || info.HeartbeatTimeout == 0 { // nobody waits for heartbeats
+		close(l.first)
+		return ctx, l
 	}
-	patience := info.HeartbeatTimeout - time.Second // the server began to wait a little earlier
-	go func() {
-		ticker := time.NewTicker(beat)
-		defer ticker.Stop()
-		for reached := time.Now(); ; {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
+	began := time.Now()
+	l.reached.Store(&began)
+	go l.beats(ctx)
+	return runtimes.WithLifeline(ctx, l.until), l
+}
+
+// until is when the server may give the attempt up, unless it hears of it again.
+func (l *lifeline) until() time.Time { return l.reached.Load().Add(l.patience) }
+
+// stop ends it: nothing outside is changed any more.
+func (l *lifeline) stop() { l.end(nil) }
+
+// heard waits until a heartbeat has reached the server, which says that the attempt is still this worker's. Before that
+// nothing is touched: what took long to get here may be another worker's by now.
+func (l *lifeline) heard(ctx context.Context) error {
+	select {
+	case <-l.first:
+		return ctx.Err()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (l *lifeline) beats(ctx context.Context) {
+	ticker := time.NewTicker(beat)
+	defer ticker.Stop()
+	for heard := false; ; {
+		sent := time.Now()
+		limited, done := context.WithDeadline(ctx, l.until())
+		err := l.a.Client.RecordActivityHeartbeat(limited, l.token)
+		done()
+		switch {
+		case err == nil:
+			l.reached.Store(&sent)
+			if !heard {
+				heard = true
+				close(l.first)
 			}
-			sent := time.Now()
-			limited, done := context.WithDeadline(ctx, reached.Add(patience))
-			err := a.Client.RecordActivityHeartbeat(limited, info.TaskToken)
-			done()
-			switch {
-			case err == nil:
-				reached = sent
-			case givenUp(err) || time.Since(reached) >= patience:
-				end(fmt.Errorf("the server has given up on this attempt: %w", err))
-			}
+		case givenUp(err) || !time.Now().Before(l.until()):
+			l.end(fmt.Errorf("%w: %w", runtimes.ErrCutOff, err))
 		}
-	}()
-	return ctx, stop
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
 }
 
 // givenUp tells whether the server answered a heartbeat with that the attempt is over.

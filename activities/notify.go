@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
@@ -25,8 +24,7 @@ var (
 )
 
 // Notify records incarnations under their numbers and notifies the services whose spec differs between
-// two manifests. It goes through them in order and heartbeats the last one, so that another worker goes
-// on where this one died; notifying a service twice does no harm.
+// two manifests. One that cannot be notified is passed over, and named in the answer.
 func (a *Activities) Notify(ctx context.Context, r protocol.NotifyRequest) (protocol.NotifyAnswer, error) {
 	for _, i := range append(r.Passed, r.Newest) {
 		if err := a.Store.PutNumber(ctx, r.Application, i); err != nil {
@@ -38,24 +36,11 @@ func (a *Activities) Notify(ctx context.Context, r protocol.NotifyRequest) (prot
 		return protocol.NotifyAnswer{}, err
 	}
 	changed, removed := to.Since(from)
-	changed = append(changed, removed...)
+	changed = slices.Concat(changed, removed, r.Also)
 	slices.Sort(changed)
-	var last string
-	if activity.HasHeartbeatDetails(ctx) {
-		_ = activity.GetHeartbeatDetails(ctx, &last) // unreadable: begin with the first
-	}
-	answer := protocol.NotifyAnswer{}
-	for _, service := range changed {
-		if service <= last {
-			continue
-		}
-		if err := a.notify(ctx, r, service, to[service]); err != nil {
-			return answer, fmt.Errorf("notify %s/%s: %w", r.Application, service, err)
-		}
-		answer.Notified++
-		activity.RecordHeartbeat(ctx, service)
-	}
-	return answer, nil
+	all := &reach{tell: func(ctx context.Context, service string) error { return a.notify(ctx, r, service, to[service]) }}
+	err = all.all(ctx, slices.Compact(changed))
+	return protocol.NotifyAnswer{Notified: all.told, Unreached: all.missed}, err
 }
 
 func (a *Activities) manifests(ctx context.Context, r protocol.NotifyRequest) (from, to incarnation.Manifest, err error) {

@@ -9,58 +9,47 @@ import (
 
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
 // Pause announces to services that their application or a runtime was paused, or resumed (A16). First
-// it is kept where services find it that start meanwhile (LoadSpec). It goes through the services in
-// order and heartbeats the last one, so that another worker goes on where this one died; announcing it to
-// a service twice does no harm, and one that has nothing to do with the runtime ignores it.
-func (a *Activities) Pause(ctx context.Context, r protocol.AnnouncePause) error {
+// it is kept where each apply looks (activities/hold.go), and services find it that start meanwhile (LoadSpec): it holds
+// for applies however long it takes to announce it. A store that does not answer keeps nobody from hearing of it: it is
+// kept there in another attempt. A service that cannot be told is passed over, and named in the answer; one that has
+// nothing to do with the runtime ignores it.
+func (a *Activities) Pause(ctx context.Context, r protocol.AnnouncePause) (protocol.AnnounceAnswer, error) {
 	if (r.Application == "") == (r.Runtime == "") {
-		return refuse("pause of %q: expected either an application or a runtime", r.Scope)
+		return protocol.AnnounceAnswer{}, refuse("pause of %q: expected either an application or a runtime", r.Scope)
 	}
-	if err := a.Store.PutPause(ctx, r.Application, r.ScopePause); err != nil {
-		return err
-	}
-	var last string
-	if activity.HasHeartbeatDetails(ctx) {
-		_ = activity.GetHeartbeatDetails(ctx, &last) // unreadable: begin with the first
-	}
-	services, err := a.concerned(ctx, r, last)
+	kept := a.Store.PutPause(ctx, r.Application, r.ScopePause)
+	a.holds.forget()
+	services, err := a.concerned(ctx, r)
 	if err != nil {
-		return err
+		return protocol.AnnounceAnswer{}, errors.Join(kept, err)
 	}
-	for _, id := range services {
-		if id <= last {
-			continue
-		}
-		if ctx.Err() != nil { // another pause, or its end, is to be announced instead
-			return ctx.Err()
-		}
-		if err := present(a.Client.SignalWorkflow(ctx, id, "", protocol.SignalScopePause, r.ScopePause)); err != nil {
-			return fmt.Errorf("announce to %s: %w", id, err)
-		}
-		activity.RecordHeartbeat(ctx, id)
-	}
-	return nil
+	all := &reach{tell: func(ctx context.Context, id string) error {
+		return present(a.Client.SignalWorkflow(ctx, id, "", protocol.SignalScopePause, r.ScopePause))
+	}}
+	err = all.all(ctx, services)
+	return protocol.AnnounceAnswer{Unreached: all.missed}, errors.Join(kept, err)
 }
 
 // concerned lists the workflow ids of the services to announce it to, in order: of an application those that it
-// declares, of a runtime all that run.
-func (a *Activities) concerned(ctx context.Context, r protocol.AnnouncePause, last string) ([]string, error) {
-	if r.Runtime != "" {
-		return a.running(ctx, last)
-	}
-	if r.Manifest == "" {
+// declares, or while the store does not answer those that run; of a runtime all that run.
+func (a *Activities) concerned(ctx context.Context, r protocol.AnnouncePause) ([]string, error) {
+	switch {
+	case len(r.Only) > 0:
+		return slices.Sorted(slices.Values(r.Only)), nil
+	case r.Runtime != "":
+		return a.running(ctx, "")
+	case r.Manifest == "":
 		return nil, nil // nothing was ever published
 	}
 	manifest, err := a.Store.Manifest(ctx, r.Manifest)
 	if err != nil {
-		return nil, err
+		return a.running(ctx, fmt.Sprintf(" AND %s = '%s'", protocol.AttrApplication, r.Application))
 	}
 	var ids []string
 	for service := range maps.Keys(manifest) {
@@ -70,11 +59,13 @@ func (a *Activities) concerned(ctx context.Context, r protocol.AnnouncePause, la
 	return ids, nil
 }
 
-// running lists the Service workflows of the namespace, in order. Each page is a heartbeat, which says
-// again which service was the last.
-func (a *Activities) running(ctx context.Context, last string) ([]string, error) {
+// running lists the Service workflows of the namespace, in order, or those to which something more applies.
+func (a *Activities) running(ctx context.Context, more string) ([]string, error) {
+	beating, stop := context.WithCancel(ctx)
+	defer stop()
+	go heartbeats(beating, func() []any { return said(ctx) })
 	request := &workflowservice.ListWorkflowExecutionsRequest{
-		Query: fmt.Sprintf("WorkflowType = '%s' AND ExecutionStatus = 'Running'", protocol.ServiceWorkflow),
+		Query: fmt.Sprintf("WorkflowType = '%s' AND ExecutionStatus = 'Running'%s", protocol.ServiceWorkflow, more),
 	}
 	var ids []string
 	for {
@@ -82,7 +73,6 @@ func (a *Activities) running(ctx context.Context, last string) ([]string, error)
 		if err != nil {
 			return nil, fmt.Errorf("list services: %w", err)
 		}
-		activity.RecordHeartbeat(ctx, last)
 		for _, e := range page.GetExecutions() {
 			ids = append(ids, e.GetExecution().GetWorkflowId())
 		}

@@ -30,6 +30,9 @@ type Options struct {
 	Namespace string
 	// TakeOver moves an installation here whose store belongs to another namespace.
 	TakeOver bool
+	// StopTimeout is how long applies may take to end when the worker stops; meanwhile it takes on nothing new, and its
+	// heartbeats go on. 0: five seconds.
+	StopTimeout time.Duration
 	// Factories add kinds of runtime to the built-in ones (tests and simulations).
 	Factories map[entities.RuntimeKind]activities.Factory
 }
@@ -38,8 +41,14 @@ type Options struct {
 // each); one that was dropped is replayed when something happens to it.
 const cachedWorkflows = 20000
 
-// stopTimeout is how long readings and applies may take to end when a worker stops.
-const stopTimeout = 5 * time.Second
+const (
+	// DefaultStopTimeout of a worker that is not told otherwise by whoever starts it fits an apply that takes as long as it
+	// may by default, and the reading after it.
+	DefaultStopTimeout = 11 * time.Minute
+	// readingStop is how long readings may take to end when a worker stops, and evaluations, and notifying services:
+	// another worker goes on with them.
+	readingStop = 5 * time.Second
+)
 
 // Run serves until ctx ends.
 func Run(ctx context.Context, c client.Client, o Options) error {
@@ -78,11 +87,13 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 		clusters.Close()
 		_ = store.Close() // nothing is being written any more
 	}
-	w, err := newWorker(ctx, c, o, a, kept)
+	reading, endReading := context.WithCancel(context.Background())
+	w, err := newWorker(ctx, c, o, a, &readings{until: reading}, &workflows.Checkpoints{To: kept})
 	if err == nil {
 		err = w.Start()
 	}
 	if err != nil {
+		endReading()
 		closeAll()
 		return nil, fmt.Errorf("start worker: %w", err)
 	}
@@ -92,7 +103,10 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 	}
 	return func() {
 		endSupervision()
+		soon := time.AfterFunc(readingStop, endReading)
 		w.Stop()
+		soon.Stop()
+		endReading()
 		closeAll()
 	}, nil
 }
@@ -110,12 +124,12 @@ func belongs(ctx context.Context, c client.Client, o Options, s *store.Store) (p
 	return i, err
 }
 
-func newWorker(ctx context.Context, c client.Client, o Options, a *activities.Activities, kept *activities.Checkpoints) (worker.Worker, error) {
+func newWorker(ctx context.Context, c client.Client, o Options, a *activities.Activities, own ...interceptor.WorkerInterceptor) (worker.Worker, error) {
 	options := worker.Options{
-		WorkerStopTimeout: stopTimeout,
+		WorkerStopTimeout: max(o.StopTimeout, readingStop),
 		// A turn over hundreds of channels takes milliseconds; on a starved machine the SDK's one second is soon over.
 		DeadlockDetectionTimeout: 5 * time.Second,
-		Interceptors:             []interceptor.WorkerInterceptor{&workflows.Arrivals{}, &workflows.Checkpoints{To: kept}},
+		Interceptors:             append([]interceptor.WorkerInterceptor{&workflows.Arrivals{}}, own...),
 	}
 	if o.Runtime != "" {
 		options.DisableWorkflowWorker = true

@@ -51,6 +51,8 @@ type applicationState struct {
 	Manifest     string                 `json:"manifest,omitempty"` // of what is newest
 	Notified     notice                 `json:"notified,omitzero"`  // what all services know
 	Incarnations []protocol.Incarnation `json:"incarnations,omitempty"`
+	// Unreached could not be notified of what all others know.
+	Unreached unreached `json:"unreached,omitzero"`
 	// Recorded is the highest incarnation that the store has by its number.
 	Recorded int64                    `json:"recorded,omitempty"`
 	Pin      *protocol.ApplicationPin `json:"pin,omitempty"`
@@ -102,7 +104,11 @@ func (a *application) next(c protocol.Carried) (string, any) {
 func (a *application) turn() {
 	a.notify()
 	a.announce()
-	a.wakeAt(time.Time{}, func(time.Time) string { return "try again" })
+	again := a.tellsAgain()
+	if !a.notifying {
+		again = earliest(again, a.state.Unreached.Next)
+	}
+	a.wakeAt(again, func(time.Time) string { return "try again" })
 	workflow.SetCurrentDetails(a.ctx, a.details())
 }
 
@@ -167,12 +173,17 @@ func (a *application) notify() {
 	if a.notifying && wanted != a.present {
 		a.stop() // and notify again once it has stopped
 	}
-	if a.notifying || wanted == a.state.Notified && a.state.Recorded >= a.newest().Number {
+	known := wanted == a.state.Notified && a.state.Recorded >= a.newest().Number
+	if a.notifying || known && !a.state.Unreached.due(a.now()) {
 		return
 	}
+	from := a.state.Notified.Manifest
+	if a.state.Unreached.More > 0 {
+		from = a.state.Unreached.Since
+	}
 	request := protocol.NotifyRequest{
-		Application: a.name, From: a.state.Notified.Manifest, To: wanted.Manifest, Newest: a.incarnation(wanted.Number), Store: a.state.Store,
-		Pinned: wanted.Pinned, At: a.now(),
+		Application: a.name, From: from, To: wanted.Manifest, Newest: a.incarnation(wanted.Number), Store: a.state.Store,
+		Pinned: wanted.Pinned, At: a.now(), Also: a.state.Unreached.Services,
 	}
 	for _, i := range a.state.Incarnations {
 		if i.Number > a.state.Recorded && i.Number != wanted.Number {
@@ -198,7 +209,7 @@ func (a *application) notify() {
 			a.trouble(notification, "services are not notified yet: "+rootCause(err))
 		default:
 			a.state.Notified, a.state.Recorded = wanted, max(a.state.Recorded, recorded)
-			a.clear(notification)
+			a.passedOver(answer.Unreached, from)
 		}
 	})
 }
@@ -224,4 +235,15 @@ func (a *application) dropped() { a.notifying, a.running = false, false }
 func (a *application) adoptedState(why *protocol.Restart) {
 	a.state.Announcing = a.state.Announcing || a.state.Pause != nil
 	a.note(entities.EventRestart, nil, a.name+" goes on from its checkpoint: "+restarted(why), "")
+}
+
+// passedOver takes in which services could not be notified of what differs from a manifest.
+func (a *application) passedOver(missed protocol.Unreached, from string) {
+	a.state.Unreached = a.state.Unreached.after(missed, a.now())
+	if len(missed.Services) > 0 {
+		a.state.Unreached.Since = from
+		a.trouble(notification, a.state.Unreached.text("not notified"))
+	} else {
+		a.clear(notification)
+	}
 }

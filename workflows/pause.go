@@ -18,6 +18,8 @@ type pauseState struct {
 	Pause *entities.Pause `json:"pause,omitempty"`
 	// Announcing: services are still to be notified that it began or ended.
 	Announcing bool `json:"announcing,omitempty"`
+	// Unheard could not be notified of what all others know of it.
+	Unheard unreached `json:"unheard,omitzero"`
 }
 
 // pauses holds the services of an application or a runtime, and announces that to them, by one activity at a
@@ -65,14 +67,17 @@ const announcement = "announcement"
 // begins it anew.
 func (p *pauses) announce() {
 	switch {
-	case p.running && (p.ending() || p.present != p.of.Pause):
+	case p.running && (p.drains() || p.present != p.of.Pause):
 		p.stop()
 		return
-	case p.running || p.ending() || !p.of.Announcing:
+	case p.running || p.drains() || !p.of.Announcing && !p.of.Unheard.due(p.now()):
 		return
 	}
 	r := p.request()
 	r.Scope, r.Pause = p.scope, p.of.Pause
+	if !p.of.Announcing && p.of.Unheard.More == 0 {
+		r.Only = p.of.Unheard.Services
+	}
 	what := "announce the pause of "
 	if r.Pause == nil {
 		what = "announce the end of the pause of "
@@ -86,17 +91,36 @@ func (p *pauses) announce() {
 	p.running, p.present, p.stop = true, p.of.Pause, stop
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityPause, r)
 	p.await(func(ctx workflow.Context) {
-		err := future.Get(ctx, nil)
+		var answer protocol.AnnounceAnswer
+		err := future.Get(ctx, &answer)
 		p.running = false
 		switch {
 		case temporal.IsCanceledError(err):
 		case err != nil: // its worker went away for over an hour: begin again
 			p.trouble(announcement, "services are not notified of a pause yet: "+rootCause(err))
 		case p.present == p.of.Pause:
-			p.of.Announcing = false
-			p.clear(announcement)
+			p.announced(answer.Unreached)
 		}
 	})
+}
+
+// announced takes in that all services have heard, but for some.
+func (p *pauses) announced(missed protocol.Unreached) {
+	p.of.Announcing = false
+	p.of.Unheard = p.of.Unheard.after(missed, p.now())
+	if len(missed.Services) > 0 {
+		p.trouble(announcement, p.of.Unheard.text("not notified of a pause or its end"))
+	} else {
+		p.clear(announcement)
+	}
+}
+
+// tellsAgain is when services are told again that could not be; zero while some are being told.
+func (p *pauses) tellsAgain() time.Time {
+	if p.running || p.drains() {
+		return time.Time{}
+	}
+	return p.of.Unheard.Next
 }
 
 // since is a pause in words, for the Temporal UI.

@@ -57,6 +57,7 @@ type runtime struct {
 	runtime string
 	state   *runtimeState
 	shown   string
+	sending int // signals on their way
 }
 
 // rules: a runtime belongs to no application that could say who may do what.
@@ -76,12 +77,12 @@ func (r *runtime) next(c protocol.Carried) (string, any) {
 func (r *runtime) turn() {
 	r.state.Audit = entities.KeepLast(r.state.Audit, maxRuntimeAudit)
 	r.announce()
-	if !r.ending() {
+	if !r.drains() {
 		now := r.now()
-		for _, h := range r.state.Grant(now) {
+		for _, h := range r.state.Grant(now, r.atOnce(r.state.Grantable())) {
 			r.signal(h, protocol.SignalGranted)
 		}
-		for _, h := range r.state.Overdue(now) {
+		for _, h := range r.state.Overdue(now, r.atOnce(r.state.Asking(now))) {
 			if h.Undelivered {
 				r.signal(h, protocol.SignalGranted)
 			} else {
@@ -89,19 +90,36 @@ func (r *runtime) turn() {
 			}
 		}
 		// A timer that is there is left: it fires once in an apply's time, which costs less than another one
-		// for each lease.
-		if due := r.state.Due(); !due.IsZero() {
+		// for each lease. What is due already waits for signals on their way.
+		if due := earliest(earliest(r.state.Due(), r.outages.next()), r.tellsAgain()); due.After(now) {
 			r.wakeAt(due, func(time.Time) string { return "a lease is overdue" })
 		}
 	}
 	r.show()
 }
 
+// maxSending is how many signals are on their way at the same time, so that no workflow task sends thousands.
+const maxSending = 100
+
+// changeSending names, in histories, that signals are bounded so.
+const changeSending = "bounded-signals"
+
+// atOnce is how many of so many signals are sent now; the others are when some have arrived.
+func (r *runtime) atOnce(wanted int) int {
+	room := max(maxSending-r.sending, 0)
+	if wanted <= room || workflow.GetVersion(r.ctx, changeSending, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		return wanted
+	}
+	return room
+}
+
 // signal notifies a holder of its lease. One that is not there any more loses all that it has.
 func (r *runtime) signal(h entities.Lease, name string) {
 	future := workflow.SignalExternalWorkflow(r.ctx, h.Holder, "", name, protocol.LeaseSignal{ID: h.ID, Runtime: r.runtime})
+	r.sending++
 	r.await(func(ctx workflow.Context) {
 		err := future.Get(ctx, nil)
+		r.sending--
 		var gone *temporal.UnknownExternalWorkflowExecutionError
 		switch {
 		case errors.As(err, &gone):
@@ -221,7 +239,11 @@ func (r *runtime) request(q entities.LeaseRequest) (state.Effect, error) {
 	}
 	return func() string {
 		if held := r.state.Request(q, r.now()); held != nil { // its holder may not have heard
-			r.signal(*held, protocol.SignalGranted)
+			if r.atOnce(1) == 1 {
+				r.signal(*held, protocol.SignalGranted)
+			} else {
+				r.state.Delivered(held.ID, false, r.now())
+			}
 			return "held already"
 		}
 		return fmt.Sprintf("%d of %d places are taken, %d wait", len(r.state.Held), r.state.Limit, len(r.state.Waiting))

@@ -97,7 +97,7 @@ func (s *service) next(c protocol.Carried) (string, any) {
 // another decision at once; then work starts, observations are arranged, and people are notified.
 func (s *service) turn() {
 	s.state.Version = state.Version // whatever form the last run left it in
-	s.decision = loop.Settle(s.state, s.now(), decide.Mode{Drain: s.ending()})
+	s.decision = loop.Settle(s.state, s.now(), s.mode())
 	d := s.decision
 	s.render(d.Renders)
 	for _, op := range d.Applies {
@@ -129,6 +129,11 @@ func (s *service) turn() {
 	if s.checking == nil || !s.checking.here { // else there is more to show in a moment
 		s.show()
 	}
+}
+
+// mode: the end of a run that is long overdue holds up what leads forward, never a rollback.
+func (s *service) mode() decide.Mode {
+	return decide.Mode{Drain: s.drains(), Rollbacks: !s.leaving() && s.ending() && s.calm()}
 }
 
 // lastAnnouncements is how long a service that was taken down waits for its last announcements to arrive.
@@ -223,7 +228,7 @@ func (s *service) show() {
 		workflow.SetCurrentDetails(s.ctx, details)
 		s.shown.details = details
 	}
-	if s.ending() && s.atRest() && !s.state.Gone() {
+	if s.leaving() && !s.state.Gone() {
 		return
 	}
 	var updates []temporal.SearchAttributeUpdate

@@ -27,7 +27,7 @@ type checking struct {
 // one activity, and one that evaluates more than is wanted is left alone until it has news: replacing
 // it would cost more history than it saves.
 func (s *service) arrangeChecks() {
-	if s.ending() && s.atRest() || s.woken {
+	if s.leaving() || s.woken {
 		return // the next run, or the next turn, which comes at once, starts its own
 	}
 	wanted := s.withoutPreflights(s.decision.Evaluations(s.state))

@@ -132,7 +132,7 @@ func (s *service) remove(op state.RemoveOp) {
 // keeps no other from its lines. A run may end with one under way: the next run sends it again (at least
 // once).
 func (s *service) announce() {
-	if len(s.state.Announcements) == 0 || s.ending() {
+	if len(s.state.Announcements) == 0 || s.drains() {
 		return
 	}
 	s.state.ForgetAnnounced() // nobody may ask for some of it any more

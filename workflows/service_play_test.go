@@ -40,13 +40,14 @@ type play struct {
 	trail     map[int64]entities.AuditLine
 	announced []int64
 	pauses    []protocol.ScopePause
-	fails     map[string]error // by activity: as long as it is set
+	fails     map[string]error  // by activity: as long as it is set
+	hung      map[string][]byte // applies that hang, by "v1 to prod": their task tokens, once they were begun
 }
 
 func newPlay(t *testing.T) *play {
 	p := &play{
 		T: t, env: (&testsuite.WorkflowTestSuite{}).NewTestWorkflowEnvironment(), spec: playSpec(),
-		verdicts: map[string]entities.Verdict{}, trail: map[int64]entities.AuditLine{}, fails: map[string]error{},
+		verdicts: map[string]entities.Verdict{}, trail: map[int64]entities.AuditLine{}, fails: map[string]error{}, hung: map[string][]byte{},
 	}
 	p.env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&Arrivals{}}})
 	p.env.SetTestTimeout(time.Minute)
@@ -135,8 +136,15 @@ func (p *play) register() {
 		}
 		return answer, p.fails[protocol.ActivityPrepare]
 	})
-	as(protocol.ActivityApply, func(_ context.Context, r protocol.ApplyRequest) (protocol.ApplyAnswer, error) {
-		why := text(p.does(protocol.ActivityApply, "apply %s to %s", r.Instance.FullVersion, r.Instance.ID))
+	as(protocol.ActivityApply, func(ctx context.Context, r protocol.ApplyRequest) (protocol.ApplyAnswer, error) {
+		what := fmt.Sprintf("%s to %s", r.Instance.FullVersion, r.Instance.ID)
+		why := text(p.does(protocol.ActivityApply, "apply %s", what))
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if _, hangs := p.hung[what]; hangs {
+			p.hung[what] = activity.GetInfo(ctx).TaskToken
+			return protocol.ApplyAnswer{}, activity.ErrResultPending
+		}
 		return protocol.ApplyAnswer{Err: why, Permanent: why != ""}, nil
 	})
 	p.registerGates(as)
@@ -267,6 +275,21 @@ func (p *play) asksFor(d time.Duration, name, payload string) *asked {
 		}, json.RawMessage(payload))
 	})
 	return a
+}
+
+// hangs has an apply not end until it is let go.
+func (p *play) hangs(what string) { p.hung[what] = nil }
+
+func (p *play) letsGo(d time.Duration, what string) {
+	p.at(d, func() { require.NoError(p, p.env.CompleteActivity(p.hung[what], protocol.ApplyAnswer{}, nil)) })
+}
+
+// suggestsToEnd has the server suggest that the run continues as new, which is so long by then.
+func (p *play) suggestsToEnd(d time.Duration, length int) {
+	p.at(d, func() {
+		p.env.SetCurrentHistoryLength(length)
+		p.env.SetContinueAsNewSuggested(true)
+	})
 }
 
 // sees looks at the status at a time of the play.

@@ -17,6 +17,7 @@ import (
 
 const (
 	heartbeat = 10 * time.Second // of an apply: how soon a lost worker is noticed
+	takeover  = 3 * time.Second  // then another one may begin: what the lost one had begun has ended by then
 	margin    = 30 * time.Second // for an activity to end by itself before the server ends it
 	patience  = 2 * time.Minute  // for another worker to take over, or for a first one to appear
 )
@@ -28,7 +29,7 @@ func lasting(queue string, timeout time.Duration, text string) workflow.Activity
 		StartToCloseTimeout:    timeout,
 		ScheduleToCloseTimeout: timeout + patience,
 		HeartbeatTimeout:       heartbeat,
-		RetryPolicy:            &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 1},
+		RetryPolicy:            &temporal.RetryPolicy{InitialInterval: takeover, BackoffCoefficient: 1},
 		Summary:                summary(text),
 	}
 }
@@ -101,7 +102,7 @@ type watch struct {
 // though what it knows grows old: replacing it once at the end costs less history, and meanwhile the moving instances
 // are observed by a watch of their own.
 func (s *service) arrangeWatches() {
-	if s.ending() && s.atRest() {
+	if s.leaving() {
 		return // the next run starts its own
 	}
 	wanted := map[string]decide.Watch{}

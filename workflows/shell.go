@@ -139,7 +139,7 @@ func (s *shell) live(in protocol.Carried, first protocol.Beginning) error {
 			return nil
 		}
 		s.checkpoint(false)
-		if s.ending() && s.atRest() {
+		if s.leaving() {
 			if err := s.endRun(); err != nil {
 				return err
 			}
@@ -174,8 +174,40 @@ func (s *shell) refuseCancellation() {
 	s.refuse("request-cancel", nil, "a workflow of Converge is not cancelled; instead: "+strings.Join(s.stops, ", or: "), s.now())
 }
 
-// ending: the server wants this run to continue as new; nothing new is started any more.
+// ending: the server suggests that this run continues as new. It does at the first quiet moment, and works until then.
 func (s *shell) ending() bool { return workflow.GetInfo(s.ctx).GetContinueAsNewSuggested() }
+
+// leaving: this is that moment. What is due is begun by the next run, unless this one has to go on for now.
+func (s *shell) leaving() bool { return s.ending() && s.atRest() && !s.outages.open(theNextRun) }
+
+// A run that could not end for so long, in events and in bytes, begins nothing new any more, but for rollbacks, so that
+// a quiet moment comes. The server suggests to continue as new at 4,096 and 4 MiB, and ends a run by force at 51,200 and 50 MB
+// (docs/decisions/0013-continue-as-new-holds-nobody-up.md).
+const (
+	drainLength = 20_480
+	drainSize   = 20 << 20
+)
+
+// drains: nothing new is begun.
+func (s *shell) drains() bool {
+	switch info := workflow.GetInfo(s.ctx); {
+	case !s.ending():
+		return false
+	case s.leaving() || !s.calm():
+		return true
+	default:
+		return info.GetCurrentHistoryLength() >= drainLength || info.GetCurrentHistorySize() >= drainSize
+	}
+}
+
+// changeCalm names, in histories, that a suggested end of the run holds nothing up.
+const changeCalm = "calm-ending"
+
+// calm is asked only by a run that does not end although it should: one that was in that state when its worker was
+// replaced by a newer one ends as it began to.
+func (s *shell) calm() bool {
+	return workflow.GetVersion(s.ctx, changeCalm, workflow.DefaultVersion, 1) != workflow.DefaultVersion
+}
 
 // atRest: nothing is in flight that the next run could not start again.
 func (s *shell) atRest() bool {
@@ -327,7 +359,7 @@ func (s *shell) wakeAt(at time.Time, why func(time.Time) string) {
 		s.timer.cancel()
 		s.timer = timer{}
 	}
-	if at.IsZero() || s.ending() && s.atRest() {
+	if at.IsZero() || s.leaving() {
 		return
 	}
 	ctx, cancel := workflow.WithCancel(s.ctx)

@@ -32,7 +32,11 @@ func (s *shell) continueAsNew() error {
 	s.storeTrail()      // what it does not take now is carried along
 	s.reached(theStore) // else the next run would begin with a trouble that is over; one that is not comes back
 	carried, err := s.packAll()
-	if isStoreError(err) {
+	switch {
+	case isStoreError(err) && s.calm():
+		s.backOff(theNextRun, err)
+		return nil
+	case isStoreError(err):
 		s.trouble(silences[theStore].trouble, errorText(err))
 		return workflow.Sleep(s.ctx, margin)
 	}

@@ -21,6 +21,7 @@ const (
 	theRuntimes // Runtime workflows, for leases
 	theTrail    // the store, for audit lines
 	theChecks   // the activity that evaluates checks ended in an error
+	theNextRun  // the store, for state that is too large to be carried
 	outsides
 )
 
@@ -32,6 +33,7 @@ const errRuntime = "RuntimeWorkflow"
 var silences = [outsides]struct{ trouble, text, errType string }{
 	theStore:    {"store", "the store does not answer: ", protocol.ErrStore},
 	theTrail:    {trouble: "store"},
+	theNextRun:  {trouble: "store"},
 	theIssuer:   {"issuer", "who issues tokens cannot be asked for keys, try again: ", protocol.ErrIssuer},
 	theRuntimes: {"runtime", "the workflow of the runtime cannot be reached: ", errRuntime},
 }

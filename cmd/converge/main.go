@@ -12,9 +12,12 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/converge-engine/converge/runtimes/custom"
 )
 
 func main() {
+	custom.RunWatchdog()
 	ctx, stop := interruptible()
 	f := newFactory()
 	code := run(ctx, f, os.Args[1:])

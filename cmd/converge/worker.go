@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,6 +18,7 @@ type workerOptions struct {
 	runtime string
 	// takeOver moves an installation here.
 	takeOver bool
+	stop     time.Duration
 }
 
 func newCmdWorker(f *Factory, runF func(context.Context, *workerOptions) error) *cobra.Command {
@@ -26,16 +28,27 @@ func newCmdWorker(f *Factory, runF func(context.Context, *workerOptions) error) 
 		Short: "Serve workflows and activities until Ctrl-C",
 		Long: `Serve the services of a Temporal namespace until Ctrl-C: decide, observe runtimes and
 apply. As many workers as wanted share the work. With --runtime, serve only the readings
-and applies of one runtime that says worker: remote.`,
+and applies of one runtime that says worker: remote.
+
+Ctrl-C and SIGTERM let applies end: whatever ends the worker later must leave it as much
+time as --stop-timeout says. A second one ends it at once.`,
 		Example: `  converge worker --store s3://releases?region=eu-west-1
   converge worker --runtime edge --store s3://releases?region=eu-west-1`,
 		Args: asUsed,
-		RunE: running(o, runF, o.run, func([]string) error { return nil }),
+		RunE: running(o, runF, o.run, func([]string) error { return o.check() }),
 	}
 	cmd.Flags().StringVar(&o.store, "store", "", "incarnation store: a URL or a directory (CONVERGE_STORE; default: .converge/store of the directory's application)")
 	cmd.Flags().StringVar(&o.runtime, "runtime", "", "serve this remote runtime only")
 	cmd.Flags().BoolVar(&o.takeOver, "take-over", false, "move the installation of the store to this namespace, from one that is gone")
+	cmd.Flags().DurationVar(&o.stop, "stop-timeout", worker.DefaultStopTimeout, "how long applies may take to end when the worker stops")
 	return cmd
+}
+
+func (o *workerOptions) check() error {
+	if o.stop < 0 {
+		return fmt.Errorf("worker: --stop-timeout %s: expected none below 0", o.stop)
+	}
+	return nil
 }
 
 func (o *workerOptions) run(ctx context.Context) error {
@@ -58,5 +71,6 @@ func (o *workerOptions) run(ctx context.Context) error {
 	}
 	o.f.note("serving; store %s. Ctrl-C ends it, what runs goes on.", store)
 	c, namespace := api.Temporal()
-	return worker.Run(ctx, c, worker.Options{Store: store, Runtime: o.runtime, Namespace: namespace, TakeOver: o.takeOver})
+	context.AfterFunc(ctx, func() { o.f.note("stopping; applies have %s to end. Ctrl-C again ends it at once.", o.stop) })
+	return worker.Run(ctx, c, worker.Options{Store: store, Runtime: o.runtime, Namespace: namespace, StopTimeout: o.stop, TakeOver: o.takeOver})
 }

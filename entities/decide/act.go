@@ -31,7 +31,7 @@ func (v *view) act(i *instance) {
 // mayAct: nothing forbids an apply from the outset.
 func (v *view) mayAct(i *instance) bool {
 	d := &i.Delivery
-	return !v.changed && !i.paused && !v.mode.Drain && d.Target != nil && !d.Apply.Running && d.Failure == ""
+	return !v.changed && !i.paused && !v.mode.holds(i.RollingBack()) && d.Target != nil && !d.Apply.Running && d.Failure == ""
 }
 
 // applyTimeout is how long an apply may take that begins now. None is left once the progress deadline
@@ -130,7 +130,7 @@ func (v *view) askLease(i *instance, t entities.Target) {
 		Rollback: i.RollingBack(), Limit: i.runtime.MaxApplies, Timeout: i.runtime.Timing.ApplyTimeout,
 	}
 	switch {
-	case v.mode.Drain:
+	case v.mode.holds(op.Rollback):
 		return
 	case l == nil:
 		v.d.leases++

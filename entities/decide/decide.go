@@ -13,7 +13,12 @@ import (
 type Mode struct {
 	// Drain: start no new work; what is running is left to end (before continue-as-new).
 	Drain bool
+	// Rollbacks are begun all the same: what is running may take long to end.
+	Rollbacks bool
 }
+
+// holds tells whether work is not to be started that is, or is not, part of a rollback.
+func (m Mode) holds(rollback bool) bool { return m.Drain && !(m.Rollbacks && rollback) }
 
 // Decide is the convergence decision. One pass looks at each channel once; a change may make another possible,
 // so that it is repeated until nothing changes (entities/loop).

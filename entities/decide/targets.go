@@ -249,7 +249,7 @@ func (v *view) takeBack() {
 			return
 		}
 	}
-	if v.pin != nil || v.spec.NoRollback || v.mode.Drain {
+	if v.pin != nil || v.spec.NoRollback || v.mode.holds(true) {
 		return
 	}
 	for n := range v.insts {

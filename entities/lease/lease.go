@@ -66,9 +66,18 @@ func turn(l entities.Lease) int {
 	return 1
 }
 
-// Grant moves leases from waiting to held while there is room, and returns them: their holders are to be notified.
-func (l *Ledger) Grant(now time.Time) (granted []entities.Lease) {
-	for !l.Paused && len(l.Waiting) > 0 && len(l.Held) < l.Limit {
+// Grantable is how many leases there is room for.
+func (l *Ledger) Grantable() int {
+	if l.Paused {
+		return 0
+	}
+	return max(min(len(l.Waiting), l.Limit-len(l.Held)), 0)
+}
+
+// Grant moves leases from waiting to held while there is room, so many at most, and returns them: their holders are
+// to be notified.
+func (l *Ledger) Grant(now time.Time, most int) (granted []entities.Lease) {
+	for range min(most, l.Grantable()) {
 		granted = append(granted, l.Admit(0, now))
 	}
 	return granted
@@ -107,11 +116,22 @@ func kept(h *entities.Lease, now time.Time) {
 	h.Asked, h.Asks, h.Due = time.Time{}, 0, now.Add(h.Timeout)
 }
 
-// Overdue returns the leases whose holders are to be asked now, or notified again, and notes that they were.
-func (l *Ledger) Overdue(now time.Time) (ask []entities.Lease) {
+// Asking is how many holders are to be asked now, or notified again.
+func (l *Ledger) Asking(now time.Time) (n int) {
+	for i := range l.Held {
+		if !l.Held[i].Due.After(now) {
+			n++
+		}
+	}
+	return n
+}
+
+// Overdue returns the leases whose holders are to be asked now, or notified again, so many at most, and notes that
+// they were.
+func (l *Ledger) Overdue(now time.Time, most int) (ask []entities.Lease) {
 	for i := range l.Held {
 		h := &l.Held[i]
-		if h.Due.After(now) {
+		if len(ask) >= most || h.Due.After(now) {
 			continue
 		}
 		wait := answerWithin

@@ -28,7 +28,7 @@ func TestLedgerProperty_C10(t *testing.T) {
 		id := rapid.Custom(func(t *rapid.T) string { return fmt.Sprint(rapid.IntRange(1, 9).Draw(t, "id")) })
 		granted := func() {
 			before, line := len(l.Held), append([]entities.Lease(nil), l.Waiting...)
-			for i, h := range l.Grant(now) {
+			for i, h := range l.Grant(now, l.Grantable()) {
 				require.False(t, l.Paused)
 				require.Equal(t, line[i].ID, h.ID, "not in its turn")
 				require.LessOrEqual(t, before+i+1, l.Limit)
@@ -58,7 +58,7 @@ func TestLedgerProperty_C10(t *testing.T) {
 			},
 			"ask": func(*rapid.T) {
 				now = now.Add(11 * time.Minute)
-				l.Overdue(now)
+				l.Overdue(now, 100)
 				for _, h := range l.Held {
 					require.True(t, h.Due.After(now), "asked without end")
 				}
@@ -91,12 +91,12 @@ func TestLedgerProperty_C10(t *testing.T) {
 func TestSilentHolderIsAskedEverMoreSeldom_C10(t *testing.T) {
 	l := &Ledger{}
 	l.Request(wanted("a", 1), noon)
-	require.Len(t, l.Grant(noon), 1)
-	require.Empty(t, l.Overdue(noon.Add(10*time.Minute-1)))
+	require.Len(t, l.Grant(noon, 100), 1)
+	require.Empty(t, l.Overdue(noon.Add(10*time.Minute-1), 100))
 	var waits []time.Duration
 	at := l.Due()
 	for range 12 {
-		require.Len(t, l.Overdue(at), 1)
+		require.Len(t, l.Overdue(at, 100), 1)
 		waits = append(waits, l.Due().Sub(at))
 		at = l.Due()
 	}
@@ -111,12 +111,12 @@ func TestSilentHolderIsAskedEverMoreSeldom_C10(t *testing.T) {
 func TestUndeliveredGrantIsRepeated_C10(t *testing.T) {
 	l := &Ledger{}
 	l.Request(wanted("a", 1), noon)
-	l.Grant(noon)
+	l.Grant(noon, 100)
 	l.Delivered("a", true, noon.Add(time.Minute))
 	require.Equal(t, noon.Add(10*time.Minute), l.Due(), "as is expected")
 	l.Delivered("a", false, noon)
 	require.Equal(t, noon.Add(time.Minute), l.Due())
-	again := l.Overdue(noon.Add(time.Minute))
+	again := l.Overdue(noon.Add(time.Minute), 100)
 	require.Len(t, again, 1)
 	require.True(t, again[0].Undelivered)
 	require.Zero(t, again[0].Asks)
@@ -135,7 +135,7 @@ func TestLostHolder(t *testing.T) {
 		}
 		l.Request(r, noon)
 	}
-	l.Grant(noon)
+	l.Grant(noon, 100)
 	lost := l.Lose("service/shop/ghost")
 	require.Equal(t, `"a", "c"`, IDs(lost))
 	require.Equal(t, "none", IDs(l.Held))

@@ -73,7 +73,7 @@ func (c *chaos) judgeChange(ch state.Change, mode decide.Mode, d *decide.Decisio
 		for _, m := range ch.Moves {
 			d := &c.s.Instances[m.Instance].Delivery
 			alone := len(spec.Instances) == 1 && (d.Apply.Running || d.Converged)
-			if pinned || d.Rollback != nil || spec.NoRollback || alone || mode.Drain {
+			if pinned || d.Rollback != nil || spec.NoRollback || alone || mode.Drain && !mode.Rollbacks {
 				refuse("though it must not be rolled back")
 			}
 		}
@@ -258,9 +258,10 @@ func (c *chaos) judgeApply(op state.ApplyOp, mode decide.Mode, d *decide.Decisio
 	_, twice := c.applies[op.Instance]
 	_, removing := c.removes[op.Instance]
 	i := c.s.Instances[op.Instance]
-	if paused || twice || removing || mode.Drain || i.Delivery.Target == nil || *i.Delivery.Target != op.Target || op.Timeout <= 0 {
+	drained := mode.Drain && !(mode.Rollbacks && i.RollingBack())
+	if paused || twice || removing || drained || i.Delivery.Target == nil || *i.Delivery.Target != op.Target || op.Timeout <= 0 {
 		c.t.Fatalf("%s is never to be applied (paused %v, one runs %v, being removed %v, drain %v, timeout %s):\n%s",
-			op.Instance, paused, twice, removing, mode.Drain, op.Timeout, d)
+			op.Instance, paused, twice, removing, drained, op.Timeout, d)
 	}
 	_, rt := c.s.Runtime(op.Instance)
 	l := i.Delivery.Lease

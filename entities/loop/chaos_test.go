@@ -230,6 +230,7 @@ func (c *chaos) pickID(from []entities.InstanceID) entities.InstanceID {
 func (c *chaos) settle() {
 	c.firstReadings()
 	mode := decide.Mode{Drain: !c.tame && c.oneIn(10, "drain")}
+	mode.Rollbacks = mode.Drain && c.oneIn(2, "rollbacks go on")
 	c.settles++
 	thorough := len(c.s.Instances) < 50 || c.settles%20 == 0 // a digest of a large state takes longer than all the rest
 	passes := 20 * (len(c.s.Releases) + 2) * (len(c.s.Spec.IDs()) + len(c.s.Spec.Channels) + 1)

@@ -164,7 +164,7 @@ var answers = map[string]command{
 // shown is what is to be seen.
 var shown = map[string]command{
 	"decide": func(s *story, arg []string) string {
-		return s.decide(decide.Mode{Drain: at(arg, 0) == "drain"}).String()
+		return s.decide(decide.Mode{Drain: at(arg, 0) != "", Rollbacks: at(arg, 0) == "drain-but-rollbacks"}).String()
 	},
 	"phases":  func(s *story, _ []string) string { return s.phases() },
 	"targets": func(s *story, _ []string) string { return s.targets() + "\n" },

@@ -144,9 +144,19 @@ type NotifyRequest struct {
 	// Pinned: services take Newest over though they know newer ones (D15). At is when notifying began.
 	Pinned bool      `json:"pinned,omitempty"`
 	At     time.Time `json:"at,omitzero"`
+	// Also are services that are notified beside those, since they could not be before.
+	Also []string `json:"also,omitempty"`
 }
 
-// NotifyAnswer counts the services that were notified.
+// NotifyAnswer counts the services that were notified, and names those that could not be.
 type NotifyAnswer struct {
 	Notified int `json:"notified"`
+	Unreached
+}
+
+// Unreached are services that could not be told something. They held up no other, and are tried again.
+type Unreached struct {
+	Services []string `json:"unreached,omitempty"`
+	More     int      `json:"moreUnreached,omitempty"` // that are not named
+	Why      string   `json:"whyUnreached,omitempty"`  // the first was not
 }

@@ -167,4 +167,11 @@ type AnnouncePause struct {
 	Application string `json:"application,omitempty"` // whose services; of a runtime, empty
 	Runtime     string `json:"runtime,omitempty"`
 	Manifest    string `json:"manifest,omitempty"` // of the application
+	// Only are the workflow ids of services that could not be told before: nobody else is.
+	Only []string `json:"only,omitempty"`
+}
+
+// AnnounceAnswer names services, by their workflow ids, to which a pause could not be announced.
+type AnnounceAnswer struct {
+	Unreached
 }

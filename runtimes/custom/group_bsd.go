@@ -3,9 +3,12 @@
 package custom
 
 import (
+	"os"
 	"os/exec"
 	"syscall"
 )
+
+func self() (string, error) { return os.Executable() }
 
 // ownGroup gives the command a process group, so that a timeout reaches its children, and a Ctrl-C
 // in the worker's terminal does not reach it. Outside Linux nothing ends it when the worker dies by

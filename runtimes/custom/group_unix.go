@@ -4,8 +4,12 @@ package custom
 
 import (
 	"os"
+	"os/exec"
 	"syscall"
 )
+
+// apart gives a process a group of its own, so that what stops or ends this one by its group does not reach it.
+func apart(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
 // signalGroup sends a signal to all processes of a group. A group that is gone is no error, and
 // there is nobody to report any other to.

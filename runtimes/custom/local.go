@@ -114,8 +114,8 @@ type exit struct {
 }
 
 // run starts the process and returns when it has ended. When ctx ends first, the whole group gets
-// SIGTERM, then after the grace SIGKILL, and the error is that of ctx. Whatever a grandchild does,
-// run returns: the pipes it holds are closed after the drain.
+// SIGTERM, then after the grace SIGKILL, and the error is that of ctx; the grace is short where another worker is about
+// to take over. Whatever a grandchild does, run returns: the pipes it holds are closed after the drain.
 func (p process) run(ctx context.Context) (exit, error) {
 	if err := ctx.Err(); err != nil {
 		return exit{code: -1}, err
@@ -143,6 +143,7 @@ func (p process) run(ctx context.Context) (exit, error) {
 		return exit{code: -1}, err
 	}
 
+	defer theWatchdog.watch(ctx, cmd.Process.Pid)()
 	select {
 	case end := <-done:
 		if p.sweep {
@@ -150,6 +151,9 @@ func (p process) run(ctx context.Context) (exit, error) {
 		}
 		return end.exit, end.err
 	case <-ctx.Done():
+	}
+	if errors.Is(context.Cause(ctx), runtimes.ErrCutOff) {
+		p.grace = min(p.grace, runtimes.CutGrace)
 	}
 	p.endGroup(cmd.Process.Pid, done)
 	return exit{code: -1}, ctx.Err()

@@ -6,10 +6,14 @@ import (
 	"os"
 	"testing"
 
+	"github.com/converge-engine/converge/runtimes/custom"
 	"github.com/converge-engine/converge/tests/internal/stage"
 )
 
 // shared is what the tests of this package share.
 var shared = stage.New(nil)
 
-func TestMain(m *testing.M) { os.Exit(shared.Main(m)) }
+func TestMain(m *testing.M) {
+	custom.RunWatchdog()
+	os.Exit(shared.Main(m))
+}

@@ -19,6 +19,9 @@ import (
 type proxy struct {
 	address string
 	gate    sync.RWMutex // held for writing: nothing passes
+
+	mu      sync.Mutex
+	servers []net.Conn // all connections to the server
 }
 
 func newProxy(t *testing.T, server string) *proxy {
@@ -38,6 +41,9 @@ func newProxy(t *testing.T, server string) *proxy {
 				_ = from.Close()
 				continue
 			}
+			p.mu.Lock()
+			p.servers = append(p.servers, to)
+			p.mu.Unlock()
 			go p.carry(from, to)
 			go p.carry(to, from)
 		}
@@ -69,6 +75,16 @@ func (p *proxy) stall(d time.Duration) {
 	p.gate.Lock()
 	defer p.gate.Unlock()
 	<-time.After(d) // this is what happens, not a wait for something else
+}
+
+// cut lets nothing pass any more, and has the server notice: what waits for tasks there is gone.
+func (p *proxy) cut() {
+	p.gate.Lock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.servers {
+		_ = c.Close()
+	}
 }
 
 // stalled is a service in the middle of an apply to staging, whose worker speaks through a proxy.
@@ -115,10 +131,18 @@ func (s stalled) await(what string, so func(*workflowpb.PendingActivityInfo) boo
 	}, stage.Patience, 100*time.Millisecond, what)
 }
 
-// A stall of half the heartbeat timeout restarts nothing, not even when it begins where a worker that sends one heartbeat
+// A stall below the heartbeat timeout restarts nothing, not even when it begins where a worker that sends one heartbeat
 // in eight seconds, as the SDK does by itself, would lose the only one that still came in time.
 func TestStallBelowTheHeartbeatTimeoutRestartsNothing(t *testing.T) {
-	t.Parallel()
+	for _, d := range []time.Duration{time.Second, 5 * time.Second} {
+		t.Run(d.String(), func(t *testing.T) {
+			t.Parallel()
+			stallBelow(t, d)
+		})
+	}
+}
+
+func stallBelow(t *testing.T, d time.Duration) {
 	s := newStalled(t)
 	var beat time.Time
 	s.await("a heartbeat", func(a *workflowpb.PendingActivityInfo) bool {
@@ -126,7 +150,7 @@ func TestStallBelowTheHeartbeatTimeoutRestartsNothing(t *testing.T) {
 		return a.LastHeartbeatTime != nil
 	})
 	s.await("six seconds later", func(*workflowpb.PendingActivityInfo) bool { return time.Since(beat) > 6*time.Second })
-	s.proxy.stall(5 * time.Second)
+	s.proxy.stall(d)
 	over := time.Now()
 	var attempt int32
 	s.await("a heartbeat after the stall, or another attempt", func(a *workflowpb.PendingActivityInfo) bool {
@@ -141,13 +165,17 @@ func TestStallBelowTheHeartbeatTimeoutRestartsNothing(t *testing.T) {
 
 // A longer one does, and the apply that was cut off ends before the next one begins.
 func TestStallAboveTheHeartbeatTimeoutOverlapsNothing(t *testing.T) {
-	t.Parallel()
-	s := newStalled(t)
-	s.proxy.stall(15 * time.Second)
-	s.await("another attempt", func(a *workflowpb.PendingActivityInfo) bool { return a.Attempt > 1 })
-	s.letGo()
-	s.Await("web", "staging CONVERGED v1, production CONVERGED v1")
-	require.Empty(t, s.Fake.Overlaps())
+	for _, d := range []time.Duration{15 * time.Second, time.Minute} {
+		t.Run(d.String(), func(t *testing.T) {
+			t.Parallel()
+			s := newStalled(t)
+			s.proxy.stall(d)
+			s.await("another attempt", func(a *workflowpb.PendingActivityInfo) bool { return a.Attempt > 1 })
+			s.letGo()
+			s.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+			require.Empty(t, s.Fake.Overlaps())
+		})
+	}
 }
 
 // Nor does it where another worker takes over: the one that is cut off, for as long as that takes, has ended its apply

@@ -43,6 +43,9 @@ type Options struct {
 	// ContinueAsNewAfter is the number of events in a history after which the server suggests to continue as new;
 	// 0 is the server's own default. Tests make runs short with it.
 	ContinueAsNewAfter int
+	// SignalsPerRun is the number of signals that a run takes; 0 is the server's own default of 10,000. Tests flood
+	// workflows with it.
+	SignalsPerRun int
 	// Log receives the server's errors, and its warnings as debug records; nil discards both.
 	Log *slog.Logger
 
@@ -100,6 +103,9 @@ func start(ctx context.Context, o Options) (*Server, error) {
 	dynamic := newSettings()
 	if o.ContinueAsNewAfter > 0 {
 		dynamic.set(dynamicconfig.HistoryCountSuggestContinueAsNew.Key(), o.ContinueAsNewAfter)
+	}
+	if o.SignalsPerRun > 0 {
+		dynamic.set(dynamicconfig.MaximumSignalsPerExecution.Key(), o.SignalsPerRun)
 	}
 	if o.tune != nil {
 		o.tune(dynamic)

@@ -121,9 +121,14 @@ func (s *Stage) workForAll(address string) (err error) {
 // starts. The server wants runs to end after so many events; 0 is its own default. The worker is started.
 func (s *Stage) OwnServer(t *testing.T, events int) *World {
 	t.Helper()
-	server, err := embedded.Start(t.Context(), embedded.Options{
-		SearchAttributes: worker.SearchAttributes(), ContinueAsNewAfter: events,
-	})
+	return s.OwnServerWith(t, embedded.Options{ContinueAsNewAfter: events})
+}
+
+// OwnServerWith is OwnServer with a server that is set up in another way.
+func (s *Stage) OwnServerWith(t *testing.T, o embedded.Options) *World {
+	t.Helper()
+	o.SearchAttributes = worker.SearchAttributes()
+	server, err := embedded.Start(t.Context(), o)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Stop()) })
 	c, err := client.Dial(client.Options{HostPort: server.Address(), Logger: Quiet{}})

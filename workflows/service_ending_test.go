@@ -1,0 +1,57 @@
+package workflows
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// newHanging is a service whose two channels are apart, with v2 in both of them after v1, and an apply of v3 to
+// staging that hangs. At two minutes the server suggests that the run ends, which is so long by then.
+func newHanging(t *testing.T, length int) *play {
+	p := newPlay(t)
+	p.spec.Channels[1].Conditions = nil
+	p.hangs("v3 to staging")
+	p.publishes(0)
+	p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	p.sends(10*second, protocol.Release, `{"version":"v2","by":"ci"}`)
+	p.sends(minute, protocol.Release, `{"version":"v3","by":"ci"}`)
+	p.suggestsToEnd(2*minute, length)
+	return p
+}
+
+// While the run is only suggested to end, an apply that hangs holds nobody up: a rollback of the other channel goes out
+// at once, and so does the next release. The run ends when the apply does.
+func TestSuggestedEndHoldsNobodyUp(t *testing.T) {
+	p := newHanging(t, 4096)
+	p.sends(2*minute+second, protocol.Rollback, `{"channel":"prod","by":"alice","reason":"errors"}`)
+	p.sees(2*minute+2*second, func(s protocol.Status) {
+		require.Equal(t, "staging CONVERGING v3, prod ROLLED_BACK v2", statusOf(s))
+	})
+	p.sends(3*minute, protocol.Release, `{"version":"v4","by":"ci"}`)
+	p.sees(3*minute+second, func(s protocol.Status) {
+		require.Equal(t, "staging CONVERGING v3, prod CONVERGED v4", statusOf(s))
+	})
+	p.letsGo(4*minute, "v3 to staging")
+	p.acts(first, minute)
+	require.Equal(t, []string{"apply v2 to prod", "apply v4 to prod"}, p.work("keep")[6:])
+}
+
+// Far beyond, what leads forward waits for the apply that hangs, and a rollback still does not.
+func TestLongOverdueEndHoldsNoRollbackUp(t *testing.T) {
+	p := newHanging(t, drainLength)
+	p.sends(2*minute+second, protocol.Release, `{"version":"v4","by":"ci"}`)
+	p.sees(2*minute+2*second, func(s protocol.Status) {
+		require.Equal(t, "staging CONVERGING v3, prod WAITING_PRECONDITIONS v3", statusOf(s))
+		require.Equal(t, "drain", s.Channels[1].Conditions[0].ID)
+	})
+	p.sends(3*minute, protocol.Rollback, `{"channel":"prod","by":"alice","reason":"errors"}`)
+	p.sees(3*minute+second, func(s protocol.Status) {
+		require.Equal(t, "v2", s.Channels[1].Current)
+	})
+	p.letsGo(4*minute, "v3 to staging")
+	p.acts(first, minute)
+	require.Equal(t, []string{"apply v2 to prod"}, p.work("keep")[6:])
+}
