@@ -44,6 +44,7 @@ func command(ctx context.Context) error {
 	flag.IntVar(&s.freezes, "freezes", -1, "how many are stopped for a while; -1: a third of the kills")
 	flag.IntVar(&s.cuts, "cuts", -1, "how many lines are cut or stalled; -1: a third of the kills")
 	flag.IntVar(&s.services, "services", 6, "how many services there are")
+	flag.IntVar(&s.signals, "signals", 20, "percent of releases that come by a signal")
 	keep := flag.Bool("keep", false, "keep the directory with logs, database and store, also of a run without violations")
 	show := flag.Bool("plan", false, "print the plan and do nothing")
 	judge := flag.String("judge", "", "judge the record of an earlier run in this directory instead")

@@ -14,6 +14,7 @@ import (
 type size struct {
 	releases, kills, freezes, cuts int
 	services                       int
+	signals                        int  // percent of releases that come by a signal; of pauses and resumptions half as many more
 	long                           bool // some freezes and cuts outlast a heartbeat timeout
 }
 
@@ -90,7 +91,7 @@ func serviceNames(n int) []string {
 
 // draw draws a plan.
 func draw(seed uint64, s size) plan {
-	d := &drawing{rand: rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // it has to be repeatable
+	d := &drawing{rand: rand.New(rand.NewPCG(seed, 0)), signals: s.signals} //nolint:gosec // it has to be repeatable
 	p := plan{seed: seed, size: s, lanes: map[string][]step{}}
 	for n, service := range serviceNames(s.services) {
 		releases := s.releases / s.services
@@ -116,6 +117,7 @@ func draw(seed uint64, s size) plan {
 // drawing draws one lane after the other.
 type drawing struct {
 	rand    *rand.Rand
+	signals int
 	acts    int
 	service string
 	lane    []step
@@ -155,10 +157,10 @@ func (d *drawing) release(number int) {
 	unpin, paused := d.unpin, d.choice(5, record.Staging, 5, record.Production, 3, "all")
 	channel := strings.TrimSuffix(paused, "all")
 	if paused != "" {
-		d.act(protocol.Pause, channel, "").Signal = d.percent(30)
+		d.act(protocol.Pause, channel, "").Signal = d.percent(d.signals * 3 / 2)
 	}
 	s := d.act(protocol.Release, "", version)
-	s.Signal, s.twice = d.percent(20), d.percent(10)
+	s.Signal, s.twice = d.percent(d.signals), d.percent(10)
 	if d.percent(5) {
 		d.act(protocol.Refresh, "", "")
 	}
@@ -167,7 +169,7 @@ func (d *drawing) release(number int) {
 		d.act(verb, "", version).twice = d.percent(10)
 	}
 	if paused != "" {
-		d.act(protocol.Resume, channel, "").Signal = d.percent(30)
+		d.act(protocol.Resume, channel, "").Signal = d.percent(d.signals * 3 / 2)
 	}
 	if d.percent(80) {
 		d.wait()

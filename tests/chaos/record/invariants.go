@@ -103,18 +103,22 @@ func checkAlone(r *Record, f *Finding) {
 	running := map[string][]apply{} // by instance: those that began before
 	for _, a := range r.applies() {
 		f.Compared++
+		found := false
 		for _, b := range running[a.Instance()] {
 			ended := b.end != nil && !b.end.At.After(a.At)
-			seen := a.Beside == b.PID && !ended
-			if !seen && (b.end == nil || ended) { // it was killed: had it been alive, the lock would have said so
+			if ended || b.end == nil && a.Beside != b.PID { // it was killed: had it been alive, the lock would have said so
 				continue
 			}
+			found = true
 			text := fmt.Sprintf("%s: %s began at %s beside %s of process %d", a.Instance(), a.Version, clock(a.At), b.Version, b.PID)
 			if freeze, ok := r.frozen(b, a.At); ok {
 				f.Notes = append(f.Notes, text+", whose worker was frozen: "+freeze.String())
 			} else {
 				f.violation("%s", text)
 			}
+		}
+		if a.Beside != 0 && !found {
+			f.violation("%s: %s began at %s while process %d had the lock", a.Instance(), a.Version, clock(a.At), a.Beside)
 		}
 		running[a.Instance()] = append(running[a.Instance()], a)
 	}
@@ -164,23 +168,34 @@ func decisionsIn(history []entities.AuditLine, channel string) []decision {
 	return out
 }
 
+// checkForward: a decision takes a channel back only when it was asked for, and applies follow the decisions in their order:
+// what was decided earlier is not applied again once what was decided later was. (One that is under way meanwhile ends.)
 func checkForward(r *Record, f *Finding) {
-	highest := map[string]string{}
+	for _, service := range entities.SortedKeys(r.History) {
+		for _, channel := range []string{Staging, Production} {
+			before := decision{}
+			for _, d := range r.decisions(service, channel) {
+				if Before(d.to, before.to) && !d.asked {
+					f.violation("%s/%s got the target %s after %s at %s, and nobody asked for it", service, channel, d.to, before.to, clock(d.At))
+				}
+				before = d
+			}
+		}
+	}
+	newest := map[string]int{} // by instance: the newest decision that was applied
 	for _, a := range r.applies() {
 		f.Compared++
-		top := highest[a.Instance()]
-		if !Before(a.Version, top) {
-			highest[a.Instance()] = a.Version
-			continue
-		}
+		of := -1
 		decisions := r.decisions(a.Service, a.Channel)
-		first := slices.IndexFunc(decisions, func(d decision) bool { return d.to == top })
-		asked := first >= 0 && slices.ContainsFunc(decisions[first+1:], func(d decision) bool {
-			return d.to == a.Version && d.asked && !d.At.After(a.At)
-		})
-		if !asked {
-			f.violation("%s went back from %s to %s at %s, and nobody asked for it", a.Instance(), top, a.Version, clock(a.At))
+		for n, d := range decisions {
+			if d.to == a.Version && !d.At.After(a.At) {
+				of = n
+			}
 		}
+		if last := newest[a.Instance()]; of >= 0 && of < last {
+			f.violation("%s: %s was applied at %s, after %s, which was decided later", a.Instance(), a.Version, clock(a.At), decisions[last].to)
+		}
+		newest[a.Instance()] = max(newest[a.Instance()], of)
 	}
 }
 
@@ -279,6 +294,15 @@ func checkKept(r *Record, f *Finding) {
 		}
 	}
 	for _, a := range r.Acts {
+		if a.Verb == protocol.Publish { // each service may have released its new configuration
+			for _, service := range entities.SortedKeys(r.History) {
+				who := service + " " + a.By()
+				if found := lines[who]; total[who+" "+entities.EventRelease] > 1 || len(found) > 1 {
+					f.violation("%s had more than one effect on %s: %v", a, service, entities.SortedKeys(found))
+				}
+				delete(lines, who)
+			}
+		}
 		kinds := traces[a.Verb]
 		who := a.Service + " " + a.By()
 		found := lines[who]
