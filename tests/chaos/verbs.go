@@ -33,7 +33,6 @@ type people struct {
 	changed  *sync.Cond
 	acts     []record.Act
 	released int
-	round    int
 }
 
 func newPeople(w *world) *people {

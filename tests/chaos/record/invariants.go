@@ -277,55 +277,78 @@ var traces = map[string][]string{
 	protocol.Rollback: {entities.EventRollback},
 }
 
-func checkKept(r *Record, f *Finding) {
-	lines := map[string]map[string]int{} // who → kind, channel and version → how often
-	total := map[string]int{}            // who and kind → how often
+// accounts are what history tells of everybody: service and name → kind, channel and version of a line → how often.
+type accounts map[string]map[string]int
+
+func (r *Record) accounts() accounts {
+	out := accounts{}
 	for _, service := range entities.SortedKeys(r.History) {
 		for _, l := range r.History[service] {
 			if l.Who == nil {
 				continue
 			}
 			who := service + " " + l.Who.Name
-			if lines[who] == nil {
-				lines[who] = map[string]int{}
+			if out[who] == nil {
+				out[who] = map[string]int{}
 			}
-			lines[who][l.Kind+" "+l.Channel+" "+l.Version]++
-			total[who+" "+l.Kind]++
+			out[who][l.Kind+" "+l.Channel+" "+l.Version]++
 		}
 	}
+	return out
+}
+
+// take is what history tells of somebody, who is accounted for by that.
+func (t accounts) take(service string, a Act) map[string]int {
+	who := service + " " + a.By()
+	defer delete(t, who)
+	return t[who]
+}
+
+func checkKept(r *Record, f *Finding) {
+	lines := r.accounts()
 	for _, a := range r.Acts {
-		if a.Verb == protocol.Publish { // each service may have released its new configuration
-			for _, service := range entities.SortedKeys(r.History) {
-				who := service + " " + a.By()
-				if found := lines[who]; total[who+" "+entities.EventRelease] > 1 || len(found) > 1 {
-					f.violation("%s had more than one effect on %s: %v", a, service, entities.SortedKeys(found))
-				}
-				delete(lines, who)
-			}
-		}
-		kinds := traces[a.Verb]
-		who := a.Service + " " + a.By()
-		found := lines[who]
-		delete(lines, who)
-		if kinds == nil || a.Service == "" {
-			continue
-		}
-		f.Compared++
-		for _, what := range entities.SortedKeys(found) {
-			if found[what] > 1 {
-				f.violation("%s is in history %d times: %s", a, found[what], what)
-			}
-		}
-		there := slices.ContainsFunc(kinds, func(kind string) bool { return total[who+" "+kind] > 0 })
 		switch {
-		case a.Outcome == Answered && !there && !strings.Contains(a.Message, " already "):
-			f.violation("%s was answered at %s (%s), and is not in history", a, clock(a.Done), cmp.Or(a.Message, "by a signal"))
-		case a.Outcome == Refused && len(found) > 0:
-			f.violation("%s was refused (%s), and is in history", a, a.Message)
+		case a.Verb == protocol.Publish: // each service may have released its new configuration
+			for _, service := range entities.SortedKeys(r.History) {
+				if found := lines.take(service, a); len(found) > 1 {
+					f.violation("%s had more than one effect on %s: %v", a, service, entities.SortedKeys(found))
+				} else {
+					f.once(a, found)
+				}
+			}
+		case a.Service != "" && traces[a.Verb] != nil:
+			f.Compared++
+			found := lines.take(a.Service, a)
+			f.once(a, found)
+			f.kept(a, found)
 		}
 	}
 	for _, who := range entities.SortedKeys(lines) {
 		f.violation("%s did what nobody asked for: %v", who, entities.SortedKeys(lines[who]))
+	}
+}
+
+// once: no line is there twice.
+func (f *Finding) once(a Act, found map[string]int) {
+	for _, what := range entities.SortedKeys(found) {
+		if found[what] > 1 {
+			f.violation("%s is in history %d times: %s", a, found[what], what)
+		}
+	}
+}
+
+// kept: what was answered is there, unless there was nothing to do; what was refused is not.
+func (f *Finding) kept(a Act, found map[string]int) {
+	there := false
+	for what := range found {
+		kind, _, _ := strings.Cut(what, " ")
+		there = there || slices.Contains(traces[a.Verb], kind)
+	}
+	switch {
+	case a.Outcome == Answered && !there && !strings.Contains(a.Message, " already "):
+		f.violation("%s was answered at %s (%s), and is not in history", a, clock(a.Done), cmp.Or(a.Message, "by a signal"))
+	case a.Outcome == Refused && len(found) > 0:
+		f.violation("%s was refused (%s), and is in history", a, a.Message)
 	}
 }
 
@@ -440,40 +463,48 @@ func checkRest(r *Record, f *Finding) {
 	}
 }
 
-// notAtRest compares with history as it was then: before the last release.
+// notAtRest says what of a channel is not as history has it, or "".
 func (r *Record) notAtRest(service string, c Rest) string {
+	last, outcome := r.lastWord(service, c.Channel)
+	switch failed := c.Status == string(entities.StatusFailed) || c.Status == string(entities.StatusFailedRollback); {
+	case c.Target != last.to && outcome.Text != "unchanged": // which leaves the name of what is there
+		return fmt.Sprintf("the last target in history is %q", last.to)
+	case failed:
+		return unless(outcome.Kind == entities.EventFailed, "history does not say that it failed")
+	case c.Current != c.Target, c.Site != c.Target:
+		return "what is there is not the target"
+	case c.Status == string(entities.StatusConverged):
+		return unless(last.to == "" || outcome.Kind == entities.EventSucceeded, "history does not say that it converged")
+	case c.Status == string(entities.StatusRolledBack):
+		return unless(last.Kind == entities.EventRollback, "the last decision was no rollback")
+	}
+	return ""
+}
+
+func unless(so bool, why string) string {
+	if so {
+		return ""
+	}
+	return why
+}
+
+// lastWord is the last decision for a channel before the last release, and how it went.
+func (r *Record) lastWord(service, channel string) (last decision, outcome entities.AuditLine) {
 	history := r.History[service]
 	if at := slices.IndexFunc(history, func(l entities.AuditLine) bool {
 		return l.Kind == entities.EventRelease && l.Version == r.Last[service]
 	}); at >= 0 {
 		history = history[:at]
 	}
-	var last decision
-	for _, d := range decisionsIn(history, c.Channel) {
+	for _, d := range decisionsIn(history, channel) {
 		last = d
 	}
-	var outcome entities.AuditLine // of the last decision
 	for _, l := range history {
-		if l.Channel == c.Channel && l.N > last.N && (l.Kind == entities.EventSucceeded || l.Kind == entities.EventFailed) {
+		if l.Channel == channel && l.N > last.N && (l.Kind == entities.EventSucceeded || l.Kind == entities.EventFailed) {
 			outcome = l
 		}
 	}
-	failed := c.Status == string(entities.StatusFailed) || c.Status == string(entities.StatusFailedRollback)
-	switch {
-	case c.Target != last.to && outcome.Text != "unchanged": // which leaves the name of what is there
-		return fmt.Sprintf("the last target in history is %q", last.to)
-	case failed && outcome.Kind != entities.EventFailed:
-		return "history does not say that it failed"
-	case failed:
-		return ""
-	case c.Current != c.Target, c.Site != c.Target:
-		return "what is there is not the target"
-	case c.Status == string(entities.StatusConverged) && last.to != "" && outcome.Kind != entities.EventSucceeded:
-		return "history does not say that it converged"
-	case c.Status == string(entities.StatusRolledBack) && last.Kind != entities.EventRollback:
-		return "the last decision was no rollback"
-	}
-	return ""
+	return last, outcome
 }
 
 func checkFinal(r *Record, f *Finding) {

@@ -6,6 +6,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -80,14 +81,17 @@ func (s site) alone() (lock *os.File, beside int, err error) {
 	if lock, err = os.OpenFile(s.file("lock"), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
 		return nil, 0, err
 	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
 		_, _ = fmt.Fscan(lock, &beside) // it may not have written itself down yet
 		return lock, max(beside, 1), nil
 	}
-	if err := lock.Truncate(0); err != nil {
-		return nil, 0, err
+	if err == nil {
+		err = lock.Truncate(0)
 	}
-	_, err = fmt.Fprint(lock, os.Getpid())
+	if err == nil {
+		_, err = fmt.Fprint(lock, os.Getpid())
+	}
 	return lock, 0, err
 }
 
