@@ -201,7 +201,7 @@ func collect(ctx context.Context, w *world, r *record.Record) error {
 		r.History[service] = history.Lines
 	}
 	var published []protocol.Incarnation
-	if err := w.converge(ctx, "nobody", &published, "incarnations", application, "--output", "json"); err != nil {
+	if err := w.converge(ctx, "nobody", &published, "incarnations", application, "--last", "0", "--output", "json"); err != nil {
 		return err
 	}
 	r.Incarnations = map[int64]string{}
