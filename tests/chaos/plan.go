@@ -222,10 +222,12 @@ func (d *drawing) application(s size) {
 func (d *drawing) faults(s size) []fault {
 	var out []fault
 	for range s.kills {
-		out = append(out, fault{kind: record.Kill, target: d.choice(30, worker1, 30, worker2, 25, serverName, 15, storeName), lasts: d.between(0, 3000)})
+		target := d.choice(30, worker1, 30, worker2, 25, serverName, 15, storeName)
+		out = append(out, fault{kind: record.Kill, target: target, lasts: d.between(0, 3000)})
 	}
 	for range s.freezes {
-		out = append(out, fault{kind: record.Freeze, target: d.choice(25, worker1, 25, worker2, 25, serverName, 25, storeName), lasts: d.lasts(s.long)})
+		target := d.choice(25, worker1, 25, worker2, 25, serverName, 25, storeName)
+		out = append(out, fault{kind: record.Freeze, target: target, lasts: d.lasts(s.long)})
 	}
 	for range s.cuts {
 		kind := d.choice(50, record.Stall, 50, record.Cut)

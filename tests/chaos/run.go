@@ -279,7 +279,8 @@ func longest(r *record.Record) string {
 		}
 	}
 	return fmt.Sprintf("longest without an answer: %s of %s, and without any fault meanwhile: %s of %s\n",
-		worst.To.Sub(worst.From).Round(100*time.Millisecond), worst.Service, r.Quiet(quiet).Round(100*time.Millisecond), quiet.Service)
+		worst.To.Sub(worst.From).Round(100*time.Millisecond), worst.Service,
+		r.Quiet(quiet).Round(100*time.Millisecond), quiet.Service)
 }
 
 // errViolated says that the run ended, and something is not as it must be.

@@ -406,14 +406,16 @@ func (r *Record) held(kind string, judge func(service string, by entities.AuditL
 
 func checkPaused(r *Record, f *Finding) {
 	f.Compared = r.held(entities.EventPause, func(service string, by entities.AuditLine, d decision) {
-		f.violation("%s/%s was paused by %s at %s, and got the target %s at %s", service, d.Channel, by.Who.Name, clock(by.At), d.to, clock(d.At))
+		f.violation("%s/%s was paused by %s at %s, and got the target %s at %s",
+			service, d.Channel, by.Who.Name, clock(by.At), d.to, clock(d.At))
 	})
 }
 
 func checkPinned(r *Record, f *Finding) {
 	f.Compared = r.held(entities.EventPin, func(service string, by entities.AuditLine, d decision) {
 		if d.to != by.Version {
-			f.violation("%s/%s was pinned to %s by %s, and got the target %s at %s", service, d.Channel, by.Version, by.Who.Name, d.to, clock(d.At))
+			f.violation("%s/%s was pinned to %s by %s, and got the target %s at %s",
+				service, d.Channel, by.Version, by.Who.Name, d.to, clock(d.At))
 		}
 	})
 }
