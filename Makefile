@@ -7,9 +7,13 @@ LIGHT := ./entities/... ./intent/... ./client/... ./runtimes/... ./activities/..
 FUZZTIME ?= 20s
 # Where `make kube` keeps its clusters.
 KUBE ?= .cache/kube
+# Of `make chaos`; SEED=0 draws another run each time.
+SEED ?= 0
+RELEASES ?= 1000
+KILLS ?= 100
 
 .DEFAULT_GOAL := help
-.PHONY: help build install test race lint fmt vet workflowcheck tidy generated check bench fuzz histories freeze-histories temporal-cli chromium monitoring kube kube-build kube-test manifests
+.PHONY: help build install test race lint fmt vet workflowcheck tidy generated check bench chaos fuzz histories freeze-histories temporal-cli chromium monitoring kube kube-build kube-test manifests
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +67,9 @@ check: ## Run everything that CI runs, with the time of each part
 
 bench: ## Measure: latency, events and CPU of a release, gates, idle services, start-up
 	go run ./tests/bench
+
+chaos: ## Kill, freeze and cut off workers, server and store under a stream of every verb (SEED, RELEASES, KILLS; half an hour)
+	go run ./tests/chaos -seed $(SEED) -releases $(RELEASES) -kills $(KILLS)
 
 fuzz: ## Run every fuzz target for FUZZTIME (20s)
 	@for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u); do \

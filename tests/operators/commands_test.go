@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/converge-engine/converge/tests/internal/line"
 	"github.com/converge-engine/converge/tests/internal/stage"
 )
 
@@ -83,15 +84,18 @@ func (c commanded) startProcess() *exec.Cmd {
 func TestCutOffCommandEndsBeforeAnotherBegins(t *testing.T) {
 	t.Parallel()
 	c := newCommanded(t)
-	proxy := newProxy(t, c.Address)
-	c.StartWorkerAt(proxy.address)
+	proxy, err := line.New(c.Address)
+	require.NoError(t, err)
+	t.Cleanup(proxy.Close)
+	c.StartWorkerAt(proxy.Address())
 	t.Cleanup(c.StopWorker)
 	c.Publish()
 	c.Release("web", "v1")
 	c.awaitApplies(1)
 	c.StartWorker() // that one is not cut off
-	proxy.cut()
-	defer proxy.gate.Unlock()
+	proxy.Hold()
+	defer proxy.Pass()
+	proxy.Cut()
 	cut := time.Now()
 	c.awaitApplies(2)
 	t.Logf("taken over after %s", time.Since(cut))

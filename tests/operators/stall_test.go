@@ -2,9 +2,6 @@ package operators
 
 import (
 	"context"
-	"io"
-	"net"
-	"sync"
 	"testing"
 	"time"
 
@@ -12,85 +9,14 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/tests/internal/line"
 	"github.com/converge-engine/converge/tests/internal/stage"
 )
-
-// proxy stands between a worker and its server, and can hold back all that goes either way.
-type proxy struct {
-	address string
-	gate    sync.RWMutex // held for writing: nothing passes
-
-	mu      sync.Mutex
-	servers []net.Conn // all connections to the server
-}
-
-func newProxy(t *testing.T, server string) *proxy {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	p := &proxy{address: listener.Addr().String()}
-	t.Cleanup(func() { _ = listener.Close() })
-	go func() {
-		for {
-			from, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			to, err := net.Dial("tcp", server)
-			if err != nil {
-				_ = from.Close()
-				continue
-			}
-			p.mu.Lock()
-			p.servers = append(p.servers, to)
-			p.mu.Unlock()
-			go p.carry(from, to)
-			go p.carry(to, from)
-		}
-	}()
-	return p
-}
-
-// carry passes bytes one way, until either side closes.
-func (p *proxy) carry(from, to net.Conn) {
-	_, _ = io.Copy(gated{to, &p.gate}, from)
-	_ = from.Close()
-	_ = to.Close()
-}
-
-// gated is a connection whose writes wait while the gate is held.
-type gated struct {
-	io.Writer
-	gate *sync.RWMutex
-}
-
-func (g gated) Write(data []byte) (int, error) {
-	g.gate.RLock()
-	defer g.gate.RUnlock()
-	return g.Writer.Write(data)
-}
-
-// stall holds back everything for so long.
-func (p *proxy) stall(d time.Duration) {
-	p.gate.Lock()
-	defer p.gate.Unlock()
-	<-time.After(d) // this is what happens, not a wait for something else
-}
-
-// cut lets nothing pass any more, and has the server notice: what waits for tasks there is gone.
-func (p *proxy) cut() {
-	p.gate.Lock()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range p.servers {
-		_ = c.Close()
-	}
-}
 
 // stalled is a service in the middle of an apply to staging, whose worker speaks through a proxy.
 type stalled struct {
 	*stage.World
-	proxy *proxy
+	proxy *line.Line
 	letGo func()
 }
 
@@ -98,8 +24,11 @@ func newStalled(t *testing.T) stalled {
 	t.Helper()
 	w := shared.OwnServer(t, 0)
 	w.StopWorker()
-	s := stalled{World: w, proxy: newProxy(t, w.Address)}
-	w.StartWorkerAt(s.proxy.address)
+	proxy, err := line.New(w.Address)
+	require.NoError(t, err)
+	t.Cleanup(proxy.Close)
+	s := stalled{World: w, proxy: proxy}
+	w.StartWorkerAt(proxy.Address())
 	w.Write(stage.TwoChannels + stage.Web)
 	w.Publish()
 	staging := w.Fake.At(w.App, "web", "staging")
@@ -107,6 +36,13 @@ func newStalled(t *testing.T) stalled {
 	w.Release("web", "v1")
 	require.NoError(t, w.Fake.Await(t.Context(), staging.Applying))
 	return s
+}
+
+// stall holds back everything for so long.
+func (s stalled) stall(d time.Duration) {
+	s.proxy.Hold()
+	defer s.proxy.Pass()
+	<-time.After(d) // this is what happens, not a wait for something else
 }
 
 // apply is what the server says of the apply under way, or nil.
@@ -150,7 +86,7 @@ func stallBelow(t *testing.T, d time.Duration) {
 		return a.LastHeartbeatTime != nil
 	})
 	s.await("six seconds later", func(*workflowpb.PendingActivityInfo) bool { return time.Since(beat) > 6*time.Second })
-	s.proxy.stall(d)
+	s.stall(d)
 	over := time.Now()
 	var attempt int32
 	s.await("a heartbeat after the stall, or another attempt", func(a *workflowpb.PendingActivityInfo) bool {
@@ -169,7 +105,7 @@ func TestStallAboveTheHeartbeatTimeoutOverlapsNothing(t *testing.T) {
 		t.Run(d.String(), func(t *testing.T) {
 			t.Parallel()
 			s := newStalled(t)
-			s.proxy.stall(d)
+			s.stall(d)
 			s.await("another attempt", func(a *workflowpb.PendingActivityInfo) bool { return a.Attempt > 1 })
 			s.letGo()
 			s.Await("web", "staging CONVERGED v1, production CONVERGED v1")
@@ -185,8 +121,9 @@ func TestCutOffWorkerEndsItsApplyBeforeAnotherBegins(t *testing.T) {
 	s := newStalled(t)
 	t.Cleanup(s.StopWorker)
 	s.StartWorker() // that one is not cut off
-	s.proxy.gate.Lock()
-	defer s.proxy.gate.Unlock()
+	s.proxy.Hold()
+	defer s.proxy.Pass()
+	s.proxy.Cut() // what waits for tasks at the server is gone
 	staging := s.Fake.At(s.App, "web", "staging")
 	limited, stop := context.WithTimeout(t.Context(), stage.Patience)
 	defer stop()

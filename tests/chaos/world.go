@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	sdklog "go.temporal.io/sdk/log"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/tests/buckettest"
+	"github.com/converge-engine/converge/tests/chaos/record"
+	"github.com/converge-engine/converge/tests/internal/line"
+)
+
+// What can go wrong has these names.
+const (
+	worker1    = "worker-1"
+	worker2    = "worker-2"
+	serverName = "server"
+	storeName  = "store"
+)
+
+const application = "shop"
+
+// world is the processes of a run, the lines between them, and a directory that holds all that they keep.
+//
+//	worker-1 ── line ──┐
+//	worker-2 ── line ──┼── server        workers and people ── line ── store
+//	people   ── line ──┘
+type world struct {
+	dir       string
+	bin       string
+	services  []string
+	processes map[string]*process
+	lines     map[string]*line.Line // by the process on whose side they are; "" is people's
+	client    client.Client
+}
+
+// newWorld builds the programs and starts everything, in a directory that is empty.
+func newWorld(ctx context.Context, dir string, services []string) (*world, error) {
+	w := &world{dir: dir, bin: filepath.Join(dir, "bin"), services: services, processes: map[string]*process{}, lines: map[string]*line.Line{}}
+	for _, sub := range []string{w.bin, w.site(), w.config(), w.path("bucket"), w.path("logs")} {
+		if err := os.MkdirAll(sub, 0o755); err != nil {
+			return nil, err
+		}
+	}
+	const module = "github.com/converge-engine/converge/"
+	build := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", w.bin, module+"cmd/converge", module+"tests/chaos/site")
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build the programs: %w\n%s", err, out)
+	}
+	for _, name := range []string{worker1, worker2, storeName, ""} {
+		l, err := line.New("")
+		if err != nil {
+			return nil, err
+		}
+		w.lines[name] = l
+	}
+	var err error
+	w.client, err = client.NewLazyClient(client.Options{
+		HostPort: w.lines[""].Address(), Logger: sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return w, w.start()
+}
+
+func (w *world) path(name string) string { return filepath.Join(w.dir, name) }
+func (w *world) site() string            { return w.path("site") }
+func (w *world) config() string          { return w.path("config") }
+func (w *world) store() string           { return buckettest.URL("http://" + w.lines[storeName].Address()) }
+
+// start starts the processes and returns when they are up.
+func (w *world) start() error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	w.keep(storeName, func() *exec.Cmd { return exec.Command(self, storeRole, w.path("bucket")) }, w.lines[storeName].Aim)
+	w.keep(serverName, func() *exec.Cmd { return exec.Command(self, serverRole, w.path("temporal.db")) }, func(address string) {
+		for _, name := range []string{worker1, worker2, ""} {
+			w.lines[name].Aim(address)
+		}
+	})
+	for _, name := range []string{storeName, serverName} {
+		w.processes[name].awaitUp()
+	}
+	for _, name := range []string{worker1, worker2} {
+		w.keep(name, func() *exec.Cmd {
+			cmd := exec.Command(filepath.Join(w.bin, "converge"), "worker", "--store", w.store(), "--address", w.lines[name].Address())
+			cmd.Dir, cmd.Env = w.dir, w.env("")
+			return cmd
+		}, nil)
+	}
+	return nil
+}
+
+func (w *world) keep(name string, make func() *exec.Cmd, up func(string)) {
+	p := newProcess(name, w.path("logs"), make, up)
+	w.processes[name] = p
+	go p.keep()
+}
+
+// env is the environment of the programs, for somebody.
+func (w *world) env(by string) []string {
+	return append(os.Environ(), "CONVERGE_BY="+by, "AWS_ACCESS_KEY_ID=chaos", "AWS_SECRET_ACCESS_KEY=chaos", "AWS_CONFIG_FILE="+os.DevNull,
+		"AWS_RESPONSE_CHECKSUM_VALIDATION=when_required")
+}
+
+// stop ends everything. What a run leaves stays in the directory.
+func (w *world) stop() {
+	w.client.Close()
+	for _, p := range w.processes {
+		p.end()
+	}
+	for _, l := range w.lines {
+		l.Close()
+	}
+}
+
+// configure writes the configuration: each round is another payload of every service.
+func (w *world) configure(round int) error {
+	text := fmt.Sprintf(`apiVersion: converge/v1
+kind: Application
+name: %s
+releaseChannels:
+- {name: staging, runtimes: [{name: site}]}
+- name: production
+  runtimes: [{name: site}]
+  preconditions: [{releaseChannelStable: {releaseChannel: staging}}, {manualApproval: {}}]
+---
+apiVersion: converge/v1
+kind: Runtime
+name: site
+custom:
+  apply: {command: [%[2]s/site, apply, %[3]s], timeout: 2m}
+  fetch: {command: [%[2]s/site, fetch, %[3]s], mode: structured, timeout: 20s}
+  pollInterval: 500ms
+  steadyPollInterval: 5s
+  gracePeriod: 20s
+  retry: {maxAttempts: 3, backoff: 300ms, maxBackoff: 2s}
+`, application, w.bin, w.site())
+	for _, service := range w.services {
+		text += fmt.Sprintf("---\napiVersion: converge/v1\nkind: Service\nname: %s\ncustom: {env: {ROUND: \"%d\"}}\n", service, round)
+	}
+	return os.WriteFile(filepath.Join(w.config(), "converge.yaml"), []byte(text), 0o600)
+}
+
+// converge runs the command line on behalf of somebody, and decodes what it prints, if that is wanted.
+func (w *world) converge(ctx context.Context, by string, into any, args ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(w.bin, "converge"), append(args, "--address", w.lines[""].Address())...)
+	cmd.Dir, cmd.Env = w.dir, append(w.env(by), "CONVERGE_STORE="+w.store())
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return fmt.Errorf("converge %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(exit.Stderr)))
+	}
+	if err != nil || into == nil {
+		return err
+	}
+	return json.Unmarshal(out, into)
+}
+
+// errGone is a service whose workflow does not run.
+var errGone = errors.New("there is no such workflow")
+
+// status asks a service, as people do: whatever goes wrong is tried again by whoever wants to know.
+func (w *world) status(ctx context.Context, service string) (protocol.Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	var s protocol.Status
+	answer, err := w.client.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{
+		WorkflowID: protocol.ServiceID(application, service), QueryType: protocol.QueryStatus,
+		QueryRejectCondition: enumspb.QUERY_REJECT_CONDITION_NOT_OPEN,
+	})
+	switch {
+	case errors.As(err, new(*serviceerror.NotFound)):
+		return s, errGone
+	case err != nil:
+		return s, err
+	case answer.QueryRejected != nil:
+		return s, errGone
+	}
+	return s, answer.QueryResult.Get(&s)
+}
+
+// rest is what the channels of a service are at, there and at the site.
+func (w *world) rest(s protocol.Status) []record.Rest {
+	var out []record.Rest
+	for _, c := range s.Channels {
+		there, err := os.ReadFile(filepath.Join(w.site(), s.Service+"-"+c.Name+".version"))
+		if err != nil && !os.IsNotExist(err) {
+			there = []byte(err.Error())
+		}
+		out = append(out, record.Rest{Channel: c.Name, Status: c.Status, Target: c.Target, Current: c.Current, Site: string(there)})
+	}
+	return out
+}
+
+// restless are the statuses that end by themselves.
+var restless = map[string]bool{
+	string(entities.StatusConverging): true, string(entities.StatusRollingBack): true, string(entities.StatusUnknown): true,
+	string(entities.StatusDegraded): true, string(entities.StatusPreconditions): true,
+}
+
+// looks is how often in a row a service that rests looks the same.
+const looks = 3
+
+// awaitRest waits until nothing of a service moves any more: three times in a row it is the same and could stay so.
+func (w *world) awaitRest(ctx context.Context, service string, within time.Duration) (protocol.Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	var before string
+	var last protocol.Status
+	for same := 0; ; {
+		s, err := w.status(ctx, service)
+		if err == nil {
+			last = s
+			now := fmt.Sprint(w.rest(s))
+			for _, c := range s.Channels {
+				if restless[c.Status] {
+					now = ""
+				}
+			}
+			if same++; now == "" || now != before {
+				same = 1
+			}
+			if before = now; now != "" && same == looks {
+				return s, nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return last, fmt.Errorf("%s does not come to rest within %s: %v %s", service, within, w.rest(last), last.Headline)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
