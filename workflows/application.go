@@ -51,6 +51,8 @@ type applicationState struct {
 	Manifest     string                 `json:"manifest,omitempty"` // of what is newest
 	Notified     notice                 `json:"notified,omitzero"`  // what all services know
 	Incarnations []protocol.Incarnation `json:"incarnations,omitempty"`
+	// Notices is the order of the newest notice that services were sent, or are being sent.
+	Notices entities.NoticeOrder `json:"notices,omitzero"`
 	// Recorded is the highest incarnation that the store has by its number.
 	Recorded int64                    `json:"recorded,omitempty"`
 	Pin      *protocol.ApplicationPin `json:"pin,omitempty"`
@@ -170,9 +172,10 @@ func (a *application) notify() {
 	if a.notifying || wanted == a.state.Notified && a.state.Recorded >= a.newest().Number {
 		return
 	}
+	a.state.Notices = a.state.Notices.After(a.newest().Number, a.now())
 	request := protocol.NotifyRequest{
 		Application: a.name, From: a.state.Notified.Manifest, To: wanted.Manifest, Newest: a.incarnation(wanted.Number), Store: a.state.Store,
-		Pinned: wanted.Pinned, At: a.now(),
+		Pinned: wanted.Pinned, Order: a.state.Notices, At: a.now(),
 	}
 	for _, i := range a.state.Incarnations {
 		if i.Number > a.state.Recorded && i.Number != wanted.Number {

@@ -53,22 +53,35 @@ func (s *service) open(n state.NewRelease, prepared protocol.PrepareAnswer) *sta
 // publish takes over a newly published spec and opens the release that follows from it.
 func (s *service) publish(raw json.RawMessage) error {
 	var p protocol.ServicePublish
-	if err := verb.Strictly(protocol.Publish, raw, &p); err != nil {
-		return refused(err)
+	if err := json.Unmarshal(raw, &p); err != nil { // what a newer version adds is no misspelling
+		return refused(fmt.Errorf("payload of %s: %w", protocol.Publish, err))
 	}
-	if old := s.state.Spec; old != nil && p.Incarnation < old.Incarnation && !p.Pinned || p.At.Before(s.state.PublishedAt) {
-		return nil // overtaken by what was published, pinned or unpinned later
+	if s.overtaken(p) {
+		return nil
 	}
 	spec, err := s.loadSpec(p)
 	if err != nil {
 		return err
 	}
 	s.state.Store, s.state.PublishedAt = p.Store, p.At
+	if p.Order.Compare(s.state.Published) > 0 {
+		s.state.Published = p.Order
+	}
 	opening := s.state.TakeSpec(spec, p.Spec, s.now())
 	if opening == nil {
 		return nil
 	}
 	return s.openPublished(p, *opening)
+}
+
+// overtaken tells whether something that was published, pinned or unpinned later is known. Notices of older versions
+// have no order but by incarnation and clock.
+func (s *service) overtaken(p protocol.ServicePublish) bool {
+	if p.Order != (entities.NoticeOrder{}) {
+		return p.Order.Compare(s.state.Published) < 0
+	}
+	old := s.state.Spec
+	return old != nil && p.Incarnation < old.Incarnation && !p.Pinned || p.At.Before(s.state.PublishedAt)
 }
 
 // loadSpec reads the spec by digest. An empty digest: the service is no longer declared, and what

@@ -122,8 +122,9 @@ type NotifyRequest struct {
 	Passed []Incarnation `json:"passed,omitempty"`
 	Store  string        `json:"store"`
 	// Pinned: services take Newest over though they know newer ones (D15). At is when notifying began.
-	Pinned bool      `json:"pinned,omitempty"`
-	At     time.Time `json:"at,omitzero"`
+	Pinned bool                 `json:"pinned,omitempty"`
+	Order  entities.NoticeOrder `json:"order,omitzero"`
+	At     time.Time            `json:"at,omitzero"`
 }
 
 // NotifyAnswer counts the services that were notified.

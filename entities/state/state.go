@@ -36,10 +36,11 @@ type State struct {
 	// last line that each has sent, by its name, while there are more.
 	Announcements []entities.AuditLine `json:"announcements,omitempty"`
 	Announced     map[string]int64     `json:"announced,omitempty"`
-	// PublishedAt is when the application began to publish the incarnation that is known: nothing that it
-	// published earlier counts any more (D15).
-	PublishedAt time.Time `json:"publishedAt,omitzero"`
-	Deletion    *Deletion `json:"deletion,omitempty"`
+	// Published is the order of the newest notice that was taken over: none from before it counts any more (D15).
+	// PublishedAt is when the application began to send it, for notices of older versions, which have no order.
+	Published   entities.NoticeOrder `json:"published,omitzero"`
+	PublishedAt time.Time            `json:"publishedAt,omitzero"`
+	Deletion    *Deletion            `json:"deletion,omitempty"`
 	Desk
 }
 
