@@ -47,7 +47,7 @@ type State struct {
 // Desk is what every long-lived workflow remembers of those who talk to it: what is still to be carried out,
 // what was answered, what was refused, and what was done.
 type Desk struct {
-	Inbox    []Message          `json:"inbox,omitempty"`    // signals not yet carried out
+	Inbox    []*Message         `json:"inbox,omitempty"`    // signals not yet carried out
 	Requests []Request          `json:"requests,omitempty"` // answered request ids, oldest first
 	Refused  []entities.Refusal `json:"refused,omitempty"`  // bounded tail
 	// Audit holds the lines that are not yet in the store, oldest first; AuditLines counts all ever written.
@@ -72,7 +72,10 @@ const (
 	MaxAnnouncements = 100
 	// MaxAudit bounds what is kept of the audit trail: the workflow writes it to the store long before. One
 	// turn may write several lines for each of hundreds of channels, and none may be lost.
-	MaxAudit = 2000
+	MaxAudit = 20_000
+	// MaxInbox and MaxInboxBytes bound the signals that wait, and their payloads: as many as a server takes in one run.
+	MaxInbox      = 10_000
+	MaxInboxBytes = 4 << 20
 	// FlushAudit is how many audit lines wait before they are written to the store.
 	FlushAudit = 20
 )
@@ -132,9 +135,21 @@ func (d *Desk) Answer(verb, id string, answer json.RawMessage) {
 func (d *Desk) Note(line entities.AuditLine) entities.AuditLine {
 	d.AuditLines++
 	line.N = d.AuditLines
-	d.Audit = entities.KeepLast(append(d.Audit, line), MaxAudit)
+	d.Audit = append(d.Audit, line)
+	d.Audit = d.Audit[max(0, len(d.Audit)-MaxAudit):]
 	return line
 }
+
+// AuditPending says that lines wait for a store that does not answer, or nothing.
+func (d *Desk) AuditPending() string {
+	if d.Trouble != TroubleStore || len(d.Audit) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("audit pending: %d lines wait for the store", len(d.Audit))
+}
+
+// TroubleStore is the kind of problem that the store does not answer.
+const TroubleStore = "store"
 
 // AuditStored forgets the lines up to that number: they are in the store.
 func (d *Desk) AuditStored(upTo int64) {
