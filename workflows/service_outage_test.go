@@ -33,7 +33,9 @@ func TestReleasesKeepTheirOrderWhileTheStoreIsAway(t *testing.T) {
 		name string
 		next func(*play) *asked
 	}{
-		{"an update", func(p *play) *asked { return p.asksFor(2*minute+38*second, protocol.Release, `{"version":"v3","by":"bob"}`) }},
+		{"an update", func(p *play) *asked {
+			return p.asksFor(2*minute+38*second, protocol.Release, `{"version":"v3","by":"bob"}`)
+		}},
 		{"a signal", func(p *play) *asked {
 			p.sends(2*minute+38*second, protocol.Release, `{"version":"v3","by":"bob"}`)
 			return &asked{}

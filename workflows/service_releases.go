@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"go.temporal.io/sdk/workflow"
@@ -24,6 +25,9 @@ func (s *service) release(ctx workflow.Context, r verb.Request, who entities.Who
 		Version: r.Version, FullVersion: r.Version, Incarnation: spec.Incarnation, Hash: spec.Hash,
 		Instances: spec.IDs(), Parameters: r.Release.Parameters, ChannelParameters: r.Release.ChannelParameters,
 	})
+	if outageOf(err) == theDamaged { // what waits for it to be mended would be opened after what comes later
+		return nil, refused(errors.New(errorText(err)))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +124,7 @@ func (s *service) openPublished(ctx workflow.Context, p protocol.ServicePublish,
 		}
 	}
 	prepared, err := s.prepare(ctx, request)
-	if isStoreError(err) {
+	if isOutage(err) {
 		return err
 	}
 	if err != nil { // it cannot be rendered: nothing is released, and status says why

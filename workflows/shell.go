@@ -257,10 +257,14 @@ func (s *shell) receive() {
 	}
 	s.desk.Inbox = slices.DeleteFunc(s.desk.Inbox, func(m *state.Message) bool { return done[m] })
 	clear(s.line.done)
-	for _, of := range [...]outside{theStore, theIssuer, theRuntimes} {
-		if !awaited[of] {
-			s.outages[of] = outage{}
+	for _, of := range [...]outside{theStore, theIssuer, theRuntimes, theDamaged} {
+		if awaited[of] {
+			continue
 		}
+		if of == theDamaged && s.outages[of].tries > 0 {
+			s.reached(of)
+		}
+		s.outages[of] = outage{}
 	}
 }
 
@@ -281,6 +285,7 @@ func (s *shell) receiveOne(m *state.Message) outside {
 		return nobody
 	}
 	of = outageOf(err)
+	m.Damaged = of == theDamaged
 	s.backOff(of, err)
 	if of == theStore && isCutShort(err) && s.patient(theStore) {
 		s.carryAside(m)
@@ -291,7 +296,7 @@ func (s *shell) receiveOne(m *state.Message) outside {
 // ofStore tells whether a message reads the store.
 func (s *shell) ofStore(m *state.Message) bool {
 	row := verb.Find(s.verbs, m.Verb)
-	return row != nil && row.Store || s.messages[m.Verb].needs == theStore
+	return !m.Damaged && (row != nil && row.Store || s.messages[m.Verb].needs == theStore)
 }
 
 // needed is what a message needs that did not answer the last time it was asked; nobody: nothing.
@@ -300,6 +305,9 @@ func (s *shell) needed(m *state.Message) outside {
 	row := verb.Find(s.verbs, m.Verb)
 	if row != nil && row.Store {
 		of = theStore
+	}
+	if m.Damaged {
+		of = theDamaged
 	}
 	if s.outages.open(of) {
 		return of

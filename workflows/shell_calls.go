@@ -57,6 +57,9 @@ func (c localCall) concluded(err error) error {
 	if errors.As(err, &app) && app.Type() == protocol.ErrRefused {
 		return refused(errors.New(app.Message()))
 	}
+	if app != nil && app.Type() == protocol.ErrDamaged {
+		return app
+	}
 	if temporal.IsTimeoutError(err) {
 		return temporal.NewApplicationError(fmt.Sprintf("%sno answer within %s", silences[c.of].text, c.patient), silences[c.of].errType, cutShort)
 	}

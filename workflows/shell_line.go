@@ -33,6 +33,7 @@ func (s *shell) carryAside(m *state.Message) {
 		err := s.carryOut(beside(ctx), m)
 		s.line.aside = false
 		if isOutage(err) {
+			m.Damaged = outageOf(err) == theDamaged
 			s.backOff(outageOf(err), err)
 			return
 		}

@@ -22,6 +22,7 @@ const (
 	theRuntimes // Runtime workflows, for leases
 	theTrail    // the store, for audit lines
 	theChecks   // the activity that evaluates checks ended in an error
+	theDamaged  // something in the store, until it is written again
 	outsides
 )
 
@@ -32,6 +33,7 @@ const errRuntime = "RuntimeWorkflow"
 // that, and of what type that error is.
 var silences = [outsides]struct{ trouble, text, errType string }{
 	theStore:    {state.TroubleStore, "the store does not answer: ", protocol.ErrStore},
+	theDamaged:  {"damage", "", protocol.ErrDamaged},
 	theTrail:    {trouble: state.TroubleStore},
 	theIssuer:   {"issuer", "who issues tokens cannot be asked for keys, try again: ", protocol.ErrIssuer},
 	theRuntimes: {"runtime", "the workflow of the runtime cannot be reached: ", errRuntime},
@@ -117,7 +119,7 @@ func outageOf(err error) outside {
 	if !errors.As(err, &app) {
 		return nobody
 	}
-	for _, of := range [...]outside{theStore, theIssuer, theRuntimes} {
+	for _, of := range [...]outside{theStore, theIssuer, theRuntimes, theDamaged} {
 		if app.Type() == silences[of].errType {
 			return of
 		}

@@ -86,6 +86,8 @@ type Message struct {
 	Payload json.RawMessage `json:"payload"`
 	At      time.Time       `json:"at"`
 	Who     *entities.Who   `json:"who,omitempty"` // proven by a token, which the payload no longer has
+	// Damaged: it waits until something in the store is mended, and nothing waits behind it.
+	Damaged bool `json:"damaged,omitempty"`
 }
 
 // Request is a request id that was answered, with the answer (idempotence across continue-as-new).
