@@ -200,7 +200,7 @@ func TestDamagedPageIsFound(t *testing.T) {
 	require.NoError(t, startServer(t, Options{DBFile: file}).Stop())
 	data, err := os.ReadFile(file)
 	require.NoError(t, err)
-	for n := len(data) * 3 / 4; n < len(data); n++ {
+	for n := len(data) - 4096; n < len(data); n++ { // the last page
 		data[n] = 0xA5
 	}
 	require.NoError(t, os.WriteFile(file, data, 0o644))
