@@ -50,7 +50,9 @@ func TestDamagedRecordHarmsNoOther(t *testing.T) {
 		"another byte":  func(b []byte) []byte { return []byte(string(b[:20]) + "x" + string(b[21:])) },
 		"zeroes":        func(b []byte) []byte { return make([]byte, len(b)) },
 		"another value": func(b []byte) []byte { return slices.Replace(slices.Clone(b), len(b)-90, len(b)-89, b[len(b)-90]^1) },
-		"of another":    func([]byte) []byte { return []byte(`{"version":"v9","fullVersion":"v9","incarnation":9,"number":9,"hash":"h"}`) },
+		"of another": func([]byte) []byte {
+			return []byte(`{"version":"v9","fullVersion":"v9","incarnation":9,"number":9,"hash":"h"}`)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, ctx := newScratch(t), t.Context()

@@ -101,7 +101,9 @@ func TestStoreOutageHoldsUpOnlyWhatNeedsTheStore(t *testing.T) {
 
 			w.Signal("web", protocol.Release, `{"version":"v3","by":"ci"}`)
 			t.Logf("a pause took %s at most, from the first moment on", timely(w, 10))
-			w.AwaitThat("web", "a note", func(s protocol.Status) bool { return strings.Contains(strings.Join(s.Notes, "\n"), "the store does not answer") })
+			w.AwaitThat("web", "a note", func(s protocol.Status) bool {
+				return strings.Contains(strings.Join(s.Notes, "\n"), "the store does not answer")
+			})
 			t.Logf("a pause took %s at most, in the outage", timely(w, 10))
 			if tt.name == "away" { // what hangs is not the audit trail
 				var answer protocol.Answer

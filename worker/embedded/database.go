@@ -221,11 +221,8 @@ const openSuffix = ".open"
 // checkLog refuses a database whose server was not stopped and whose log is gone: it would go on where it was at the
 // last checkpoint, and walk every service back to that.
 func checkLog(path string) error {
-	if _, err := os.Stat(path + openSuffix); err != nil {
-		return nil // it was stopped, or is older than this file
-	}
-	if info, err := os.Stat(path + "-wal"); err == nil && info.Size() > 0 {
-		return nil
+	if sizeOf(path+openSuffix) < 0 || sizeOf(path+"-wal") > 0 {
+		return nil // it was stopped, or is older than this check; or the log is there
 	}
 	return fmt.Errorf("was in use when its server was killed, and its log %s-wal is gone, with all that was written last: services would go back to what they were before; "+
 		"bring the log back, or, to go on with the past, remove %s", path, path+openSuffix)
@@ -236,10 +233,19 @@ func (d *database) opened() error {
 	if d.lock == nil {
 		return nil
 	}
-	if info, err := os.Stat(d.path + "-wal"); err != nil || info.Size() == 0 {
+	if sizeOf(d.path+"-wal") <= 0 {
 		return nil // nothing is in it that could be lost
 	}
 	return os.WriteFile(d.path+openSuffix, nil, 0o644)
+}
+
+// sizeOf is that of a file in bytes, negative when there is none.
+func sizeOf(path string) int64 {
+	info, err := os.Stat(path)
+	if err != nil {
+		return -1
+	}
+	return info.Size()
 }
 
 // setUpSchema makes all tables or none, so that a start killed half way is one that never was. The statements share a
