@@ -117,7 +117,7 @@ func (a *Activities) instance(ctx context.Context, in runtimes.Instance, payload
 	if payload == "" {
 		return in, nil
 	}
-	p, err := a.Store.Payload(ctx, payload)
+	p, err := a.payload(ctx, in, payload)
 	if err != nil {
 		return in, fmt.Errorf("payload of %s: %w", in.Owner, err)
 	}
@@ -132,6 +132,26 @@ func (a *Activities) instance(ctx context.Context, in runtimes.Instance, payload
 	}
 	in.Payload = &p
 	return in, nil
+}
+
+// payload reads a payload. One that is lost or damaged is rendered again, as far as what the version means is known.
+func (a *Activities) payload(ctx context.Context, in runtimes.Instance, digest string) (entities.Payload, error) {
+	p, lost := a.Store.Payload(ctx, digest)
+	if !store.IsDamaged(lost) && !store.IsNotFound(lost) {
+		return p, lost
+	}
+	record, err := a.Store.Version(ctx, in.Application, in.Service, in.FullVersion)
+	if err != nil {
+		return p, lost
+	}
+	rendered, err := a.render(ctx, in.Service, []entities.InstanceID{in.ID}, record)
+	if err != nil || entities.DigestOf(rendered[in.ID]) != digest {
+		return p, lost
+	}
+	if _, err := a.Store.PutPayload(ctx, rendered[in.ID]); err != nil {
+		return p, err
+	}
+	return rendered[in.ID], nil
 }
 
 // observe takes one reading, bounded in time and size. Whatever goes wrong is in the reading: it never

@@ -65,7 +65,7 @@ func (a *Activities) notifyOr(ctx context.Context, r protocol.NotifyRequest, ser
 	id := protocol.ServiceID(r.Application, service)
 	message := protocol.ServicePublish{
 		Incarnation: r.Newest.Number, Hash: r.Newest.Hash, Spec: digest, Store: r.Store, By: r.Newest.By,
-		Pinned: r.Pinned, At: r.At,
+		Pinned: r.Pinned, Order: r.Order, At: r.At,
 	}
 	if digest == "" {
 		var gone *serviceerror.NotFound

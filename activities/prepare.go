@@ -18,7 +18,7 @@ import (
 func (a *Activities) LoadSpec(ctx context.Context, r protocol.LoadSpecRequest) (protocol.LoadSpecAnswer, error) {
 	spec, err := a.Store.Spec(ctx, r.Digest)
 	if err != nil {
-		return protocol.LoadSpecAnswer{}, err
+		return protocol.LoadSpecAnswer{}, damage(err)
 	}
 	answer := protocol.LoadSpecAnswer{}
 	if answer.Pauses, err = a.Store.Pauses(ctx, spec.Application, entities.SortedKeys(spec.Runtimes)); err != nil {
@@ -34,8 +34,21 @@ func (a *Activities) LoadSpec(ctx context.Context, r protocol.LoadSpecRequest) (
 
 // Prepare renders a version for the instances asked for, once and for ever: what a version means is
 // recorded when it is first named, and a known name means those bytes again. What a caller did
-// wrong is refused; everything else is worth another try.
+// wrong is refused; everything else is worth another try, but for what is damaged.
 func (a *Activities) Prepare(ctx context.Context, r protocol.PrepareRequest) (protocol.PrepareAnswer, error) {
+	answer, err := a.prepare(ctx, r)
+	return answer, damage(err)
+}
+
+// damage names what the store has lost: no retry brings it back.
+func damage(err error) error {
+	if !store.IsDamaged(err) {
+		return err
+	}
+	return temporal.NewNonRetryableApplicationError(err.Error(), protocol.ErrDamaged, nil)
+}
+
+func (a *Activities) prepare(ctx context.Context, r protocol.PrepareRequest) (protocol.PrepareAnswer, error) {
 	if err := a.checkInitial(ctx, r); err != nil {
 		return protocol.PrepareAnswer{}, err
 	}

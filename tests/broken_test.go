@@ -46,7 +46,7 @@ func TestHugeAndBrokenSignalsAreRefused(t *testing.T) {
 	w.Release("web", "v1")
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 
-	long := noise(1<<20, 0)
+	long := noise(400<<10, 0) // more than any server warns of, and no more than the embedded one takes
 	w.Signal("web", protocol.Pause, marshal(t, map[string]string{"by": long}))
 	w.Signal("web", protocol.Release, marshal(t, map[string]string{"by": "ci", "version": "v2", "id": long}))
 	w.Signal("web", protocol.Pause, marshal(t, map[string]string{"by": noise(300, 0)}))
@@ -65,7 +65,7 @@ func TestHugeAndBrokenSignalsAreRefused(t *testing.T) {
 		reasons = append(reasons, r.Verb+": "+r.Reason)
 	}
 	all := strings.Join(reasons, "\n")
-	require.Contains(t, all, "payload of pause: 1048585 bytes; at most 65536")
+	require.Contains(t, all, "payload of pause: 409609 bytes; at most 65536")
 	require.Contains(t, all, `"by" is 300 bytes long; at most 256`)
 	require.Contains(t, all, `"reason" is 3000 bytes long; at most 2048`)
 	require.Contains(t, all, "payload of release: not JSON")

@@ -53,6 +53,8 @@ type applicationState struct {
 	Incarnations []protocol.Incarnation `json:"incarnations,omitempty"`
 	// Unreached could not be notified of what all others know.
 	Unreached unreached `json:"unreached,omitzero"`
+	// Notices is the order of the newest notice that services were sent, or are being sent.
+	Notices entities.NoticeOrder `json:"notices,omitzero"`
 	// Recorded is the highest incarnation that the store has by its number.
 	Recorded int64                    `json:"recorded,omitempty"`
 	Pin      *protocol.ApplicationPin `json:"pin,omitempty"`
@@ -177,13 +179,14 @@ func (a *application) notify() {
 	if a.notifying || known && !a.state.Unreached.due(a.now()) {
 		return
 	}
+	a.state.Notices = a.state.Notices.After(a.newest().Number, a.now())
 	from := a.state.Notified.Manifest
 	if a.state.Unreached.More > 0 {
 		from = a.state.Unreached.Since
 	}
 	request := protocol.NotifyRequest{
 		Application: a.name, From: from, To: wanted.Manifest, Newest: a.incarnation(wanted.Number), Store: a.state.Store,
-		Pinned: wanted.Pinned, At: a.now(), Also: a.state.Unreached.Services,
+		Pinned: wanted.Pinned, Order: a.state.Notices, At: a.now(), Also: a.state.Unreached.Services,
 	}
 	for _, i := range a.state.Incarnations {
 		if i.Number > a.state.Recorded && i.Number != wanted.Number {

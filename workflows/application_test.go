@@ -28,6 +28,7 @@ type house struct {
 	env         *testsuite.TestWorkflowEnvironment
 	begun       time.Time
 	notified    []string // "m1 → m2 as 2, recorded 1 3"
+	orders      []entities.NoticeOrder
 	pauses      []string
 	trail       []string
 	unavailable map[string]bool // activities that do not answer
@@ -57,7 +58,7 @@ func newHouse(t *testing.T) *house {
 			text += fmt.Sprintf(", recorded %d", i.Number)
 		}
 		require.False(t, r.At.IsZero())
-		h.notified = append(h.notified, text)
+		h.notified, h.orders = append(h.notified, text), append(h.orders, r.Order)
 		return protocol.NotifyAnswer{}, nil
 	})
 	register(protocol.ActivityPause, func(_ context.Context, r protocol.AnnouncePause) error {

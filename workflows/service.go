@@ -53,6 +53,7 @@ type service struct {
 	checking   *checking
 	justRead   map[entities.Evaluation]entities.CheckReading // by what woke this turn; Known is left out
 	announcing map[string]bool                               // by notification: an announcement is on its way
+	rendering  bool                                          // beside the workflow task
 	goneAt     time.Time                                     // when all was taken down
 	shown      shown
 }

@@ -10,11 +10,7 @@ import (
 // accepted: whatever people do, a target or an outcome is a line of the audit trail or of the journal, or waits in the inbox.
 func (s *service) accepted() string {
 	st := s.state
-	published := ""
-	if !st.PublishedAt.IsZero() {
-		published = fmt.Sprint(st.PublishedAt.UnixNano())
-	}
-	return fmt.Sprintf("%d/%d/%d/%d/%s/%s", st.AuditLines, st.Lines, st.LastRelease, len(st.Inbox), st.SpecDigest, published)
+	return fmt.Sprintf("%d/%d/%d/%d/%s/%d.%d", st.AuditLines, st.Lines, st.LastRelease, len(st.Inbox), st.SpecDigest, st.Published.Newest, st.Published.Count)
 }
 
 func (s *service) mark(*protocol.Checkpoint) {}

@@ -127,7 +127,7 @@ func (p *play) reading(l entities.Evaluation) entities.CheckReading {
 func (p *play) register() {
 	as := func(name string, f any) { p.env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name}) }
 	as(protocol.ActivityLoadSpec, func(_ context.Context, r protocol.LoadSpecRequest) (protocol.LoadSpecAnswer, error) {
-		return protocol.LoadSpecAnswer{Spec: p.spec, Pauses: p.pauses}, nil
+		return protocol.LoadSpecAnswer{Spec: p.spec, Pauses: p.pauses}, p.fails[protocol.ActivityLoadSpec]
 	})
 	as(protocol.ActivityPrepare, func(_ context.Context, r protocol.PrepareRequest) (protocol.PrepareAnswer, error) {
 		answer := protocol.PrepareAnswer{Incarnation: r.Incarnation, Payloads: map[entities.InstanceID]protocol.PreparedPayload{}}

@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"go.temporal.io/sdk/workflow"
@@ -24,13 +25,14 @@ func (s *service) release(ctx workflow.Context, r verb.Request, who entities.Who
 		Version: r.Version, FullVersion: r.Version, Incarnation: spec.Incarnation, Hash: spec.Hash,
 		Instances: spec.IDs(), Parameters: r.Release.Parameters, ChannelParameters: r.Release.ChannelParameters,
 	})
+	if outageOf(err) == theDamaged { // what waits for it to be mended would be opened after what comes later
+		return nil, refused(errors.New(errorText(err)))
+	}
 	if err != nil {
 		return nil, err
 	}
-	if s.state.Spec != spec { // a publication came between; its rules and channels hold
-		if _, err := s.judge(row, r, who); err != nil {
-			return nil, refused(err)
-		}
+	if _, err := s.judge(row, r, who); err != nil { // something came between: its rules and channels hold
+		return nil, refused(err)
 	}
 	opened := s.open(state.NewRelease{ID: r.ID, Version: r.Version, FullVersion: r.Version, By: who.Name, Who: &who}, prepared)
 	note := replaced(r, who)
@@ -51,33 +53,46 @@ func (s *service) open(n state.NewRelease, prepared protocol.PrepareAnswer) *sta
 }
 
 // publish takes over a newly published spec and opens the release that follows from it.
-func (s *service) publish(raw json.RawMessage) error {
+func (s *service) publish(ctx workflow.Context, raw json.RawMessage) error {
 	var p protocol.ServicePublish
-	if err := verb.Strictly(protocol.Publish, raw, &p); err != nil {
-		return refused(err)
+	if err := json.Unmarshal(raw, &p); err != nil { // what a newer version adds is no misspelling
+		return refused(fmt.Errorf("payload of %s: %w", protocol.Publish, err))
 	}
-	if old := s.state.Spec; old != nil && p.Incarnation < old.Incarnation && !p.Pinned || p.At.Before(s.state.PublishedAt) {
-		return nil // overtaken by what was published, pinned or unpinned later
+	if s.overtaken(p) {
+		return nil
 	}
-	spec, err := s.loadSpec(p)
+	spec, err := s.loadSpec(ctx, p)
 	if err != nil {
 		return err
 	}
 	s.state.Store, s.state.PublishedAt = p.Store, p.At
+	if p.Order.Compare(s.state.Published) > 0 {
+		s.state.Published = p.Order
+	}
 	opening := s.state.TakeSpec(spec, p.Spec, s.now())
 	if opening == nil {
 		return nil
 	}
-	return s.openPublished(p, *opening)
+	return s.openPublished(ctx, p, *opening)
+}
+
+// overtaken tells whether something that was published, pinned or unpinned later is known. Notices of older versions
+// have no order but by incarnation and clock.
+func (s *service) overtaken(p protocol.ServicePublish) bool {
+	if p.Order != (entities.NoticeOrder{}) {
+		return p.Order.Compare(s.state.Published) < 0
+	}
+	old := s.state.Spec
+	return old != nil && p.Incarnation < old.Incarnation && !p.Pinned || p.At.Before(s.state.PublishedAt)
 }
 
 // loadSpec reads the spec by digest. An empty digest: the service is no longer declared, and what
 // it runs is left in place, orphaned (D10).
-func (s *service) loadSpec(p protocol.ServicePublish) (*entities.Spec, error) {
+func (s *service) loadSpec(ctx workflow.Context, p protocol.ServicePublish) (*entities.Spec, error) {
 	spec := &entities.Spec{Application: s.application, Service: s.service}
 	if p.Spec != "" {
 		var answer protocol.LoadSpecAnswer
-		err := s.fromStore(s.ctx, protocol.ActivityLoadSpec, protocol.LoadSpecRequest{
+		err := s.fromStore(ctx, protocol.ActivityLoadSpec, protocol.LoadSpecRequest{
 			Application: s.application, Service: s.service, Digest: p.Spec,
 		}, &answer)
 		if err != nil {
@@ -97,7 +112,7 @@ func (s *service) loadSpec(p protocol.ServicePublish) (*entities.Spec, error) {
 
 // openPublished opens the release of a publication, unless rendering shows that a change of
 // configuration changes no payload after all (B9).
-func (s *service) openPublished(p protocol.ServicePublish, o state.Opening) error {
+func (s *service) openPublished(ctx workflow.Context, p protocol.ServicePublish, o state.Opening) error {
 	request := protocol.PrepareRequest{
 		Version: o.Version, FullVersion: o.FullVersion, Incarnation: p.Incarnation, Hash: p.Hash,
 		Instances: s.state.Spec.IDs(), Initial: o.Initial,
@@ -108,8 +123,8 @@ func (s *service) openPublished(p protocol.ServicePublish, o state.Opening) erro
 			request.Present[id] = o.Of.FullVersion
 		}
 	}
-	prepared, err := s.prepare(s.ctx, request)
-	if isStoreError(err) {
+	prepared, err := s.prepare(ctx, request)
+	if isOutage(err) {
 		return err
 	}
 	if err != nil { // it cannot be rendered: nothing is released, and status says why
@@ -146,18 +161,35 @@ func templates(spec *entities.Spec) map[entities.InstanceID]string {
 // render answers what a config release would put into instances under the versions that are there: those of one
 // channel at a time.
 func (s *service) render(ops []state.RenderOp) {
-	for len(ops) > 0 && !s.outages.open(theStore) { // else the store did not answer; it is asked again then
+	switch {
+	case len(ops) == 0 || s.rendering || s.outages.open(theStore): // it did not answer, and is asked again then
+	case s.patient(theStore):
+		s.rendering = true
+		s.await(func(ctx workflow.Context) {
+			s.renderAll(beside(ctx), ops)
+			s.rendering = false
+		})
+	default:
+		s.renderAll(s.ctx, ops)
+	}
+}
+
+func (s *service) renderAll(ctx workflow.Context, ops []state.RenderOp) {
+	for len(ops) > 0 && !s.outages.open(theStore) {
 		n := 1
 		for n < len(ops) && ops[n].Release == ops[0].Release && ops[n].Instance.Channel == ops[0].Instance.Channel {
 			n++
 		}
-		s.renderChannel(ops[:n])
+		s.renderChannel(ctx, ops[:n])
 		ops = ops[n:]
 	}
 }
 
-func (s *service) renderChannel(ops []state.RenderOp) {
+func (s *service) renderChannel(ctx workflow.Context, ops []state.RenderOp) {
 	r := s.state.ReleaseByID(ops[0].Release)
+	if r == nil {
+		return // it was forgotten meanwhile
+	}
 	request := protocol.PrepareRequest{
 		Version: r.Version, FullVersion: r.FullVersion, Incarnation: r.Incarnation, Hash: r.Hash, Present: map[entities.InstanceID]string{},
 	}
@@ -165,7 +197,7 @@ func (s *service) renderChannel(ops []state.RenderOp) {
 		request.Instances = append(request.Instances, op.Instance)
 		request.Present[op.Instance] = op.Present
 	}
-	prepared, err := s.prepare(s.ctx, request)
+	prepared, err := s.prepare(ctx, request)
 	if isStoreError(err) {
 		s.backOff(theStore, err)
 		return

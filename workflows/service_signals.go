@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"go.temporal.io/sdk/workflow"
+
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/state"
@@ -22,7 +24,7 @@ import (
 const messageLease = "lease-call"
 
 // scopePause takes in that a pause of something wider begins or ends.
-func (s *service) scopePause(raw json.RawMessage) error {
+func (s *service) scopePause(_ workflow.Context, raw json.RawMessage) error {
 	var p protocol.ScopePause
 	if err := verb.Strictly(protocol.SignalScopePause, raw, &p); err != nil {
 		return refused(err)
@@ -93,12 +95,12 @@ func (s *service) writeRuntime(call protocol.LeaseCall) {
 	s.write(messageLease, raw)
 }
 
-func (s *service) callRuntime(raw json.RawMessage) error {
+func (s *service) callRuntime(ctx workflow.Context, raw json.RawMessage) error {
 	var call protocol.LeaseCall
 	if err := verb.Strictly(messageLease, raw, &call); err != nil {
 		return refused(err)
 	}
-	err := localCall{name: protocol.ActivityLease, request: call, patient: 10 * time.Second, of: theRuntimes}.do(s.ctx, nil)
+	err := localCall{name: protocol.ActivityLease, request: call, patient: 10 * time.Second, of: theRuntimes}.do(ctx, nil)
 	if err == nil {
 		s.reached(theRuntimes)
 	}
@@ -106,7 +108,7 @@ func (s *service) callRuntime(raw json.RawMessage) error {
 }
 
 // granted takes in a lease. One that is not wanted any more goes back at once.
-func (s *service) granted(raw json.RawMessage) error {
+func (s *service) granted(_ workflow.Context, raw json.RawMessage) error {
 	l, err := leaseSignal(protocol.SignalGranted, raw)
 	if err == nil && !s.state.LeaseGranted(l.ID, s.now()) {
 		s.answerLease(l, false)
@@ -115,7 +117,7 @@ func (s *service) granted(raw json.RawMessage) error {
 }
 
 // held answers a Runtime workflow that asks whether a lease is still in use.
-func (s *service) held(raw json.RawMessage) error {
+func (s *service) held(_ workflow.Context, raw json.RawMessage) error {
 	l, err := leaseSignal(protocol.SignalHeld, raw)
 	if err == nil {
 		s.answerLease(l, s.state.HoldsLease(l.ID))

@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -96,11 +97,13 @@ type shell struct {
 	busy                 int   // what is in flight that no run may end with
 	timer                timer
 	outages              outages
+	line                 line
+	held                 int // bytes of payloads in the inbox
 }
 
 // message is what other workflows say, and what a workflow writes into its own inbox.
 type message struct {
-	take  func(json.RawMessage) error
+	take  func(workflow.Context, json.RawMessage) error
 	needs outside
 	own   bool // no signal
 }
@@ -112,7 +115,7 @@ type answering func(workflow.Context, verb.Request, entities.Who) (any, error)
 func (s *shell) live(in protocol.Carried, first protocol.Beginning) error {
 	s.requested = s.ctx
 	s.ctx = uncancelled(s.ctx)
-	s.lock = workflow.NewMutex(s.ctx)
+	s.lock, s.line.mutex = workflow.NewMutex(s.ctx), workflow.NewMutex(s.ctx)
 	s.beginWork()
 	// Handlers first: an update that comes while spilled state is being fetched would find none.
 	if err := s.listen(); err != nil {
@@ -230,6 +233,10 @@ func (s *shell) now() time.Time { return workflow.Now(s.ctx) }
 // name that no verb answers to are refused visibly instead of being lost, as is a request to cancel.
 func (s *shell) collect() {
 	s.refuseCancellation()
+	s.held = 0
+	for _, m := range s.desk.Inbox {
+		s.held += len(m.Payload)
+	}
 	noted, rest := arrived(s.ctx)
 	for _, name := range noted {
 		s.take(name)
@@ -251,6 +258,8 @@ func (s *shell) take(name string) bool {
 		s.refuse(name, raw, "no such verb; expected one of "+strings.Join(verb.Names(s.verbs), ", "), s.now())
 	} else if err := verb.CheckRaw(name, raw); err != nil {
 		s.refuse(name, raw, err.Error(), s.now())
+	} else if err := s.room(); !known && err != nil {
+		s.refuse(name, raw, err.Error(), s.now())
 	} else {
 		s.write(name, raw)
 		s.hear(name, raw)
@@ -258,19 +267,29 @@ func (s *shell) take(name string) bool {
 	return true
 }
 
+// room refuses what the inbox has no room for: all of it goes from run to run. What other workflows say it always has.
+func (s *shell) room() error {
+	if len(s.desk.Inbox) < state.MaxInbox && s.held < state.MaxInboxBytes {
+		return nil
+	}
+	return fmt.Errorf("%d signals wait already, the most that are kept; send it again once they are carried out%s", len(s.desk.Inbox), because(s.desk.Problem))
+}
+
 // write puts a message into the inbox.
 func (s *shell) write(name string, raw json.RawMessage) {
-	s.desk.Inbox = append(s.desk.Inbox, state.Message{Verb: name, Payload: raw, At: s.now()})
+	s.held += len(raw)
+	s.desk.Inbox = append(s.desk.Inbox, &state.Message{Verb: name, Payload: raw, At: s.now()})
 	s.woken = true
 }
 
 // waits tells whether a message of that name waits in the inbox.
 func (s *shell) waits(name string) bool {
-	return slices.ContainsFunc(s.desk.Inbox, func(m state.Message) bool { return m.Verb == name })
+	return slices.ContainsFunc(s.desk.Inbox, func(m *state.Message) bool { return m.Verb == name })
 }
 
-// receive carries out the inbox in order. What needs something outside that does not answer stays
-// at its place and is tried again; everything else goes on (a dead store must not hold up a pause).
+// receive carries out the inbox in order. What needs something outside that does not answer stays at its place and is
+// tried again, and with it all that needs the same; everything else goes on (a dead store must not hold up a pause).
+// What needs the store is carried out in the order in which it came, whatever else it waits for.
 func (s *shell) receive() {
 	s.outages.pass(s.now())
 	if len(s.desk.Inbox) == 0 {
@@ -281,35 +300,73 @@ func (s *shell) receive() {
 	}
 	defer s.lock.Unlock()
 	var awaited [outsides]bool
-	stay := 0 // messages at the front that wait for something outside
-	for stay < len(s.desk.Inbox) {
-		of := s.needed(s.desk.Inbox[stay])
-		if !s.outages.open(of) {
-			err := s.receiveOne(stay)
-			if !isOutage(err) {
-				// Meanwhile messages may have been added, at the end only.
-				s.desk.Inbox = append(s.desk.Inbox[:stay:stay], s.desk.Inbox[stay+1:]...)
-				continue
-			}
-			of = outageOf(err)
-			s.backOff(of, err)
+	done := map[*state.Message]bool{}
+	for n := 0; n < len(s.desk.Inbox); n++ { // meanwhile messages may be added, at the end
+		m := s.desk.Inbox[n]
+		if s.line.done[m] {
+			done[m] = true
+			continue
 		}
-		awaited[of] = true
-		stay++
+		if of := s.receiveOne(m); of != nobody {
+			awaited[of] = true
+			continue
+		}
+		done[m] = true
+		s.makeRoom()
 	}
-	for _, of := range [...]outside{theStore, theIssuer, theRuntimes} {
-		if !awaited[of] {
-			s.outages[of] = outage{}
+	s.desk.Inbox = slices.DeleteFunc(s.desk.Inbox, func(m *state.Message) bool { return done[m] })
+	clear(s.line.done)
+	for _, of := range [...]outside{theStore, theIssuer, theRuntimes, theDamaged} {
+		if awaited[of] {
+			continue
 		}
+		if of == theDamaged && s.outages[of].tries > 0 {
+			s.reached(of)
+		}
+		s.outages[of] = outage{}
 	}
 }
 
+// receiveOne carries out one message, or tells what it waits for: somebody who does not answer, or those before it.
+func (s *shell) receiveOne(m *state.Message) outside {
+	of := s.needed(m)
+	switch {
+	case s.outages.open(of):
+		return of
+	case s.ofStore(m) && s.line.aside:
+		return theStore
+	case s.ofStore(m) && s.patient(theStore):
+		s.carryAside(m)
+		return theStore
+	}
+	err := s.carryOut(s.ctx, m)
+	if !isOutage(err) {
+		return nobody
+	}
+	of = outageOf(err)
+	m.Damaged = of == theDamaged
+	s.backOff(of, err)
+	if of == theStore && isCutShort(err) && s.patient(theStore) {
+		s.carryAside(m)
+	}
+	return of
+}
+
+// ofStore tells whether a message reads the store.
+func (s *shell) ofStore(m *state.Message) bool {
+	row := verb.Find(s.verbs, m.Verb)
+	return !m.Damaged && (row != nil && row.Store || s.messages[m.Verb].needs == theStore)
+}
+
 // needed is what a message needs that did not answer the last time it was asked; nobody: nothing.
-func (s *shell) needed(m state.Message) outside {
+func (s *shell) needed(m *state.Message) outside {
 	of := s.messages[m.Verb].needs
 	row := verb.Find(s.verbs, m.Verb)
 	if row != nil && row.Store {
 		of = theStore
+	}
+	if m.Damaged {
+		of = theDamaged
 	}
 	if s.outages.open(of) {
 		return of
@@ -320,19 +377,28 @@ func (s *shell) needed(m state.Message) outside {
 	return nobody
 }
 
-// receiveOne carries out one message; what is refused is kept for `status`, and is done with.
-func (s *shell) receiveOne(n int) error {
-	m := s.desk.Inbox[n]
+// carryOut carries out one message; what is refused is kept for `status`, and is done with.
+func (s *shell) carryOut(ctx workflow.Context, m *state.Message) error {
 	var err error
 	if known, ok := s.messages[m.Verb]; ok {
-		err = known.take(m.Payload)
+		err = known.take(ctx, m.Payload)
 	} else {
-		err = s.signalled(n)
+		err = s.signalled(ctx, m)
 	}
 	if err != nil && !isOutage(err) {
-		s.refuse(m.Verb, s.desk.Inbox[n].Payload, errorText(err), m.At)
+		s.refuse(m.Verb, m.Payload, errorText(err), m.At)
 	}
 	return err
+}
+
+// makeRoom writes audit lines to the store while so many messages are carried out at once that they would be lost.
+func (s *shell) makeRoom() {
+	if len(s.desk.Audit) < state.MaxAudit/10 || s.of.flushAt() == 0 || s.storing || s.outages.open(theTrail) {
+		return
+	}
+	if err := s.storeLines(s.ctx); err != nil {
+		s.backOff(theTrail, err)
+	}
 }
 
 // refuse keeps a signal that changed nothing for `status`, in so many bytes and no more.

@@ -174,6 +174,9 @@ func (s *shell) keepTrail() {
 	}
 	s.storing = true
 	s.await(func(ctx workflow.Context) {
+		if s.patient(theTrail) {
+			ctx = beside(ctx)
+		}
 		err := s.storeLines(ctx)
 		s.storing = false
 		if err != nil {
@@ -192,7 +195,7 @@ func (s *shell) storeTrail() {
 }
 
 func (s *shell) storeLines(ctx workflow.Context) error {
-	lines := slices.Clone(s.desk.Audit)
+	lines := slices.Clone(s.desk.Audit[:fitting(s.desk.Audit)])
 	err := s.fromStore(ctx, protocol.ActivityHistory, protocol.HistoryRequest{
 		Application: s.application, Service: s.service, Lines: lines,
 	}, nil)
@@ -201,4 +204,19 @@ func (s *shell) storeLines(ctx workflow.Context) error {
 	}
 	s.desk.AuditStored(lines[len(lines)-1].N)
 	return nil
+}
+
+// atOnce is how many bytes of audit lines one call writes: what any event has room for.
+const atOnce = 48 << 10
+
+// fitting is how many of the first lines one call writes, at least one.
+func fitting(lines []entities.AuditLine) int {
+	size := 0
+	for n, line := range lines {
+		raw, err := json.Marshal(line)
+		if size += len(raw); n > 0 && (err != nil || size > atOnce) {
+			return n
+		}
+	}
+	return len(lines)
 }

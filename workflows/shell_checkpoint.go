@@ -184,7 +184,7 @@ func (s *shell) adopt(restart *protocol.Restart) error {
 }
 
 // takeOver makes a checkpoint the state, with what was accepted after it.
-func (s *shell) takeOver(c protocol.AdoptAnswer, missed []state.Message, restart *protocol.Restart) error {
+func (s *shell) takeOver(c protocol.AdoptAnswer, missed []*state.Message, restart *protocol.Restart) error {
 	if err := s.unpack(c.Carried, true); err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func (s *shell) takeOver(c protocol.AdoptAnswer, missed []state.Message, restart
 
 // fetchCheckpoint asks the store for what is newer than a number, page by page. It waits for as long as that takes: acting
 // upon what is older would undo what people did.
-func (s *shell) fetchCheckpoint(n int64, own bool) (first protocol.AdoptAnswer, missed []state.Message, err error) {
+func (s *shell) fetchCheckpoint(n int64, own bool) (first protocol.AdoptAnswer, missed []*state.Message, err error) {
 	info := workflow.GetInfo(s.ctx)
 	request := protocol.AdoptRequest{ID: info.WorkflowExecution.ID, N: n, Run: info.WorkflowExecution.RunID, Own: own}
 	for {
@@ -209,7 +209,7 @@ func (s *shell) fetchCheckpoint(n int64, own bool) (first protocol.AdoptAnswer, 
 		}
 		for _, m := range answer.Missed {
 			if row := verb.Find(s.verbs, m.Verb); row != nil || s.messages[m.Verb].take != nil {
-				missed = append(missed, state.Message{Verb: m.Verb, Payload: withRequestID(m.Payload, m.UpdateID), At: m.At})
+				missed = append(missed, &state.Message{Verb: m.Verb, Payload: withRequestID(m.Payload, m.UpdateID), At: m.At})
 			}
 		}
 		if request.After = answer.Next; answer.Next == (protocol.Cursor{}) {
@@ -241,9 +241,9 @@ func (s *shell) hear(name string, raw json.RawMessage) {
 }
 
 // unheard leaves out the signals that were heard already: the server sends those of the run that was reset a second time.
-func unheard(messages []state.Message, heard []string) []state.Message {
+func unheard(messages []*state.Message, heard []string) []*state.Message {
 	heard = slices.Clone(heard)
-	return slices.DeleteFunc(messages, func(m state.Message) bool {
+	return slices.DeleteFunc(messages, func(m *state.Message) bool {
 		at := slices.Index(heard, digestOf(m.Verb, m.Payload))
 		if at >= 0 {
 			heard = slices.Delete(heard, at, at+1)

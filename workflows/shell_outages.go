@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/state"
 )
 
 // outside is something that a workflow needs and that may not answer for a while. Each has its own
@@ -22,6 +23,7 @@ const (
 	theTrail    // the store, for audit lines
 	theChecks   // the activity that evaluates checks ended in an error
 	theNextRun  // the store, for state that is too large to be carried
+	theDamaged  // something in the store, until it is written again
 	outsides
 )
 
@@ -31,9 +33,10 @@ const errRuntime = "RuntimeWorkflow"
 // silences says of each what kind of trouble it is that it does not answer ("": none that is shown), what is said of
 // that, and of what type that error is.
 var silences = [outsides]struct{ trouble, text, errType string }{
-	theStore:    {"store", "the store does not answer: ", protocol.ErrStore},
-	theTrail:    {trouble: "store"},
-	theNextRun:  {trouble: "store"},
+	theStore:    {state.TroubleStore, "the store does not answer: ", protocol.ErrStore},
+	theDamaged:  {"damage", "", protocol.ErrDamaged},
+	theTrail:    {trouble: state.TroubleStore},
+	theNextRun:  {trouble: state.TroubleStore},
 	theIssuer:   {"issuer", "who issues tokens cannot be asked for keys, try again: ", protocol.ErrIssuer},
 	theRuntimes: {"runtime", "the workflow of the runtime cannot be reached: ", errRuntime},
 }
@@ -67,9 +70,31 @@ func (o *outages) next() time.Time {
 	return at
 }
 
+// patient tells that somebody did not answer the last time: it is asked beside the workflow task, where it may take its
+// time. A run that met its first outage before that was possible goes on as it began.
+func (s *shell) patient(of outside) bool {
+	const change = "ask-beside-the-task"
+	return s.outages[of].tries > 0 && workflow.GetVersion(s.ctx, change, workflow.DefaultVersion, 1) > workflow.DefaultVersion
+}
+
+// failed counts that somebody did not answer, if that is what an error says.
+func (s *shell) failed(of outside, err error) bool {
+	if outageOf(err) != of {
+		return false
+	}
+	s.outages[of].tries++
+	if of == theStore && s.patient(of) {
+		s.line.failures++
+		s.line.failure = err
+	}
+	return true
+}
+
 // backOff leaves something alone until it may answer again, and says so in `status`.
 func (s *shell) backOff(of outside, err error) {
-	s.outages[of].tries++
+	if !s.failed(of, err) {
+		s.outages[of].tries++
+	}
 	wait := min(time.Second<<min(s.outages[of].tries, 6), time.Minute)
 	s.outages[of].until = s.now().Add(wait)
 	if kind := silences[of].trouble; kind != "" {
@@ -96,7 +121,7 @@ func outageOf(err error) outside {
 	if !errors.As(err, &app) {
 		return nobody
 	}
-	for _, of := range [...]outside{theStore, theIssuer, theRuntimes} {
+	for _, of := range [...]outside{theStore, theIssuer, theRuntimes, theDamaged} {
 		if app.Type() == silences[of].errType {
 			return of
 		}
@@ -107,40 +132,3 @@ func outageOf(err error) outside {
 func isOutage(err error) bool { return err != nil && outageOf(err) != nobody }
 
 func isStoreError(err error) bool { return err != nil && outageOf(err) == theStore }
-
-// localCall is a short activity in this worker, within the present workflow task: no round trip to
-// the server stands between a signal and what follows from it.
-type localCall struct {
-	name    string
-	request any
-	patient time.Duration // in all, with tries
-	of      outside       // that it asks
-}
-
-// do runs it. What the activity refuses is refused; every other error says that nothing answered.
-func (c localCall) do(ctx workflow.Context, answer any) error {
-	ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
-		ScheduleToCloseTimeout: c.patient,
-		RetryPolicy: &temporal.RetryPolicy{
-			InitialInterval: 100 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 2 * time.Second,
-		},
-	})
-	err := workflow.ExecuteLocalActivity(ctx, c.name, c.request).Get(ctx, answer)
-	if err == nil || temporal.IsCanceledError(err) {
-		return err
-	}
-	var app *temporal.ApplicationError
-	if errors.As(err, &app) && app.Type() == protocol.ErrRefused {
-		return refused(errors.New(app.Message()))
-	}
-	return temporal.NewApplicationError(silences[c.of].text+rootCause(err), silences[c.of].errType)
-}
-
-// fromStore runs a short activity that reads or writes the store.
-func (s *shell) fromStore(ctx workflow.Context, name string, request, answer any) error {
-	err := localCall{name: name, request: request, patient: 10 * time.Second, of: theStore}.do(ctx, answer)
-	if !isStoreError(err) {
-		s.reached(theStore)
-	}
-	return err
-}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/state"
 	"github.com/converge-engine/converge/entities/verb"
 )
 
@@ -94,11 +95,20 @@ func (s *shell) update(ctx workflow.Context, row *verb.Row, raw json.RawMessage)
 	if err != nil {
 		return nil, err
 	}
+	perform := func(ctx workflow.Context) (json.RawMessage, error) { return s.perform(ctx, row, r, who) }
+	if row.Store {
+		return s.inLine(ctx, perform)
+	}
+	return s.locked(ctx, perform)
+}
+
+// locked does something while nothing else is carried out.
+func (s *shell) locked(ctx workflow.Context, do func(workflow.Context) (json.RawMessage, error)) (json.RawMessage, error) {
 	if err := s.lock.Lock(ctx); err != nil {
 		return nil, err
 	}
 	defer s.lock.Unlock()
-	return s.perform(ctx, row, r, who)
+	return do(ctx)
 }
 
 // decodeUpdate is Decode for an update. The id of the update stands for a request id that is not given: one that the
@@ -113,8 +123,7 @@ func decodeUpdate(ctx workflow.Context, row *verb.Row, raw json.RawMessage) (ver
 
 // signalled carries out a verb that came as a signal. A token is looked at once: who it proves stays
 // with the message, the token does not, so that it may expire while the message waits for the store.
-func (s *shell) signalled(n int) error {
-	m := s.desk.Inbox[n]
+func (s *shell) signalled(ctx workflow.Context, m *state.Message) error {
 	row := verb.Find(s.verbs, m.Verb)
 	if row == nil {
 		return refused(fmt.Errorf("no such verb %q", m.Verb)) // a worker of another version took it in
@@ -125,16 +134,16 @@ func (s *shell) signalled(n int) error {
 	}
 	who := m.Who
 	if who == nil {
-		proven, err := s.identify(s.ctx, row, r)
+		proven, err := s.identify(ctx, row, r)
 		if err != nil {
 			return err
 		}
 		who = &proven
 	}
 	if r.Token != "" {
-		s.desk.Inbox[n].Payload, s.desk.Inbox[n].Who = withoutToken(m.Payload, who.Name), who
+		m.Payload, m.Who = withoutToken(m.Payload, who.Name), who
 	}
-	_, err = s.perform(s.ctx, row, r, *who)
+	_, err = s.perform(ctx, row, r, *who)
 	return err
 }
 
@@ -166,7 +175,7 @@ func (s *shell) answer(ctx workflow.Context, row *verb.Row, r verb.Request, who 
 	if err != nil {
 		return nil, refused(err)
 	}
-	return protocol.Answer{Message: joined(effect(), replaced(r, who))}, nil
+	return protocol.Answer{Message: joined(joined(effect(), replaced(r, who)), s.desk.AuditPending())}, nil
 }
 
 // repeated is the answer once given, marked as such where the verb's answer has room for it.

@@ -142,8 +142,9 @@ type NotifyRequest struct {
 	Passed []Incarnation `json:"passed,omitempty"`
 	Store  string        `json:"store"`
 	// Pinned: services take Newest over though they know newer ones (D15). At is when notifying began.
-	Pinned bool      `json:"pinned,omitempty"`
-	At     time.Time `json:"at,omitzero"`
+	Pinned bool                 `json:"pinned,omitempty"`
+	Order  entities.NoticeOrder `json:"order,omitzero"`
+	At     time.Time            `json:"at,omitzero"`
 	// Also are services that are notified beside those, since they could not be before.
 	Also []string `json:"also,omitempty"`
 }

@@ -119,6 +119,7 @@ const (
 // Error types of refused updates and failed activities, for callers that must tell them apart.
 const (
 	ErrRefused   = "Refused"   // the request is wrong or not possible now; nothing changed
+	ErrDamaged   = "Damaged"   // something in the store is damaged; it has to be written again first
 	ErrStore     = "Store"     // the store did not answer in time; nothing changed, try again
 	ErrIssuer    = "Issuer"    // whoever issues tokens did not answer in time; nothing changed, try again
 	ErrUnchanged = "Unchanged" // benign: a reading that is as known

@@ -105,10 +105,11 @@ type ServicePublish struct {
 	Spec        string `json:"spec,omitempty"` // digest in the store
 	Store       string `json:"store"`
 	By          string `json:"by"`
-	// Pinned: it is taken over though a newer one is known (D15). At is when notifying began: nothing
-	// overrides what was published later.
-	Pinned bool      `json:"pinned,omitempty"`
-	At     time.Time `json:"at,omitzero"`
+	// Pinned: it is taken over though a newer one is known (D15). Order is that of the notice among all of the
+	// application: nothing overrides what came later. At is when notifying began, which older versions go by.
+	Pinned bool                 `json:"pinned,omitempty"`
+	Order  entities.NoticeOrder `json:"order,omitzero"`
+	At     time.Time            `json:"at,omitzero"`
 }
 
 // ApplicationStatus answers an Application's status query.

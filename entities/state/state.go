@@ -36,10 +36,11 @@ type State struct {
 	// last line that each has sent, by its name, while there are more.
 	Announcements []entities.AuditLine `json:"announcements,omitempty"`
 	Announced     map[string]int64     `json:"announced,omitempty"`
-	// PublishedAt is when the application began to publish the incarnation that is known: nothing that it
-	// published earlier counts any more (D15).
-	PublishedAt time.Time `json:"publishedAt,omitzero"`
-	Deletion    *Deletion `json:"deletion,omitempty"`
+	// Published is the order of the newest notice that was taken over: none from before it counts any more (D15).
+	// PublishedAt is when the application began to send it, for notices of older versions, which have no order.
+	Published   entities.NoticeOrder `json:"published,omitzero"`
+	PublishedAt time.Time            `json:"publishedAt,omitzero"`
+	Deletion    *Deletion            `json:"deletion,omitempty"`
 	// Floor is where instances begin to count their targets: above those that are forgotten.
 	Floor int64 `json:"floor,omitempty"`
 	Desk
@@ -48,7 +49,7 @@ type State struct {
 // Desk is what every long-lived workflow remembers of those who talk to it: what is still to be carried out,
 // what was answered, what was refused, and what was done.
 type Desk struct {
-	Inbox    []Message          `json:"inbox,omitempty"`    // signals not yet carried out
+	Inbox    []*Message         `json:"inbox,omitempty"`    // signals not yet carried out
 	Requests []Request          `json:"requests,omitempty"` // answered request ids, oldest first
 	Refused  []entities.Refusal `json:"refused,omitempty"`  // bounded tail
 	// Heard are the digests of the last signals taken in that have no request id: those which come a second time when
@@ -84,7 +85,10 @@ const (
 	MaxAnnouncements = 100
 	// MaxAudit bounds what is kept of the audit trail: the workflow writes it to the store long before. One
 	// turn may write several lines for each of hundreds of channels, and none may be lost.
-	MaxAudit = 2000
+	MaxAudit = 20_000
+	// MaxInbox and MaxInboxBytes bound the signals that wait, and their payloads: as many as a server takes in one run.
+	MaxInbox      = 10_000
+	MaxInboxBytes = 4 << 20
 	// FlushAudit is how many audit lines wait before they are written to the store.
 	FlushAudit = 20
 )
@@ -95,6 +99,8 @@ type Message struct {
 	Payload json.RawMessage `json:"payload"`
 	At      time.Time       `json:"at"`
 	Who     *entities.Who   `json:"who,omitempty"` // proven by a token, which the payload no longer has
+	// Damaged: it waits until something in the store is mended, and nothing waits behind it.
+	Damaged bool `json:"damaged,omitempty"`
 }
 
 // Request is a request id that was answered, with the answer (idempotence across continue-as-new).
@@ -147,9 +153,21 @@ func (d *Desk) Hear(digest string) { d.Heard = entities.KeepLast(append(d.Heard,
 func (d *Desk) Note(line entities.AuditLine) entities.AuditLine {
 	d.AuditLines++
 	line.N = d.AuditLines
-	d.Audit = entities.KeepLast(append(d.Audit, line), MaxAudit)
+	d.Audit = append(d.Audit, line)
+	d.Audit = d.Audit[max(0, len(d.Audit)-MaxAudit):]
 	return line
 }
+
+// AuditPending says that lines wait for a store that does not answer, or nothing.
+func (d *Desk) AuditPending() string {
+	if d.Trouble != TroubleStore || len(d.Audit) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("audit pending: %d lines wait for the store", len(d.Audit))
+}
+
+// TroubleStore is the kind of problem that the store does not answer.
+const TroubleStore = "store"
 
 // AuditStored forgets the lines up to that number: they are in the store.
 func (d *Desk) AuditStored(upTo int64) {

@@ -50,6 +50,9 @@ func Of(s *state.State, d *decide.Decision) protocol.Status {
 	if s.Problem != "" {
 		out.Notes = append(out.Notes, s.Problem)
 	}
+	if pending := s.AuditPending(); pending != "" {
+		out.Notes = append(out.Notes, pending)
+	}
 	return out
 }
 

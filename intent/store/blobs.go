@@ -159,7 +159,7 @@ func openDirectory(dir string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}
-	return newStore(absolute, absolute, &directory{bucket{b}, absolute}), nil
+	return newStore(absolute, absolute, newBounded(&directory{bucket{b}, absolute})), nil
 }
 
 func openS3(ctx context.Context, u *url.URL) (*Store, error) {

@@ -16,7 +16,7 @@ const keptClaims = 3
 // that of two at once the earlier one gives way (F6).
 func (s *Store) Claim(ctx context.Context, application, service, instance string, claim protocol.Claim) (*protocol.Claim, error) {
 	prefix := fencePrefix(application, service) + instance + "/"
-	stands, _, err := createRecord(ctx, s, fmt.Sprintf("%s%06d-%019d", prefix, claim.Epoch, claim.Sequence), claim)
+	stands, _, err := createRecord(ctx, s, fmt.Sprintf("%s%06d-%019d", prefix, claim.Epoch, claim.Sequence), claim, claimed)
 	if err != nil {
 		return nil, err
 	}
@@ -27,7 +27,7 @@ func (s *Store) Claim(ctx context.Context, application, service, instance string
 	if err != nil {
 		return nil, err
 	}
-	latest, err := readRecord[protocol.Claim](ctx, s, keys[len(keys)-1])
+	latest, err := readRecord(ctx, s, keys[len(keys)-1], claimed)
 	if err != nil {
 		return nil, err
 	}
@@ -39,6 +39,8 @@ func (s *Store) Claim(ctx context.Context, application, service, instance string
 	}
 	return nil, err
 }
+
+func claimed(c protocol.Claim) bool { return c.Sequence > 0 }
 
 // Claimed is the highest sequence that was claimed for any instance of a service in an epoch; 0: none was.
 func (s *Store) Claimed(ctx context.Context, application, service string, epoch int64) (highest int64, err error) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
@@ -48,20 +49,28 @@ func (s *Store) AppendAudit(ctx context.Context, application, service string, li
 		return nil
 	}
 	from, to := numbersOf(lines)
-	var known []entities.AuditLine
+	type name struct {
+		at int64
+		n  int64
+	}
+	known, damaged := map[name]bool{}, map[string]bool{}
 	for _, c := range chunks {
 		if c.to < from || c.from > to {
 			continue
 		}
 		there, err := s.auditLines(ctx, c.key)
+		if IsDamaged(err) { // what it had is written again
+			damaged[c.key] = true
+			continue
+		}
 		if err != nil {
 			return err
 		}
-		known = append(known, there...)
+		for _, l := range there {
+			known[name{l.At.UnixNano(), l.N}] = true
+		}
 	}
-	lines = slices.DeleteFunc(lines, func(l entities.AuditLine) bool {
-		return slices.ContainsFunc(known, func(k entities.AuditLine) bool { return inTime(k, l) == 0 })
-	})
+	lines = slices.DeleteFunc(lines, func(l entities.AuditLine) bool { return known[name{l.At.UnixNano(), l.N}] })
 	if len(lines) == 0 {
 		return nil
 	}
@@ -73,13 +82,17 @@ func (s *Store) AppendAudit(ctx context.Context, application, service string, li
 		}
 	}
 	from, to = numbersOf(lines)
-	key := fmt.Sprintf("%s%s-%012d-%012d", auditPrefix(application, service), lines[0].At.UTC().Format("20060102T150405.000000000"), from, to)
+	key := fmt.Sprintf("%s%s-%012d-%012d", auditPrefix(application, service), lines[0].At.UTC().Format(chunkTime), from, to)
+	if damaged[key] {
+		return s.blobs.write(ctx, key, b.Bytes())
+	}
 	_, err = s.blobs.create(ctx, key, b.Bytes())
 	return err
 }
 
 // Audit returns the audit trail of a service, or of an application when service is empty, as far as
-// it was kept: in the order in which it was written, each line once.
+// it was kept: in the order in which it was written, each line once. In the place of lines that are damaged stands one
+// that says so.
 func (s *Store) Audit(ctx context.Context, application, service string) ([]entities.AuditLine, error) {
 	chunks, err := s.auditChunks(ctx, application, service)
 	if err != nil {
@@ -88,7 +101,9 @@ func (s *Store) Audit(ctx context.Context, application, service string) ([]entit
 	var lines []entities.AuditLine
 	for _, c := range chunks {
 		there, err := s.auditLines(ctx, c.key)
-		if err != nil {
+		if IsDamaged(err) {
+			there = []entities.AuditLine{{N: c.from, At: c.at, Kind: "damaged", Text: fmt.Sprintf("lines %d to %d: %s", c.from, c.to, err)}}
+		} else if err != nil {
 			return nil, err
 		}
 		lines = append(lines, there...)
@@ -96,9 +111,12 @@ func (s *Store) Audit(ctx context.Context, application, service string) ([]entit
 	return inOrder(lines), nil // what writers at once kept overlaps
 }
 
+const chunkTime = "20060102T150405.000000000"
+
 // auditChunk is a piece of a trail that was written at once: lines from one number to another.
 type auditChunk struct {
 	key      string
+	at       time.Time // of its first line
 	from, to int64
 }
 
@@ -111,7 +129,8 @@ func (s *Store) auditChunks(ctx context.Context, application, service string) ([
 	var chunks []auditChunk
 	for _, name := range names {
 		c := auditChunk{key: name}
-		_, numbers, _ := strings.Cut(strings.TrimPrefix(name, prefix), "-")
+		at, numbers, _ := strings.Cut(strings.TrimPrefix(name, prefix), "-")
+		c.at, _ = time.Parse(chunkTime, at) // of no other form
 		n, err := fmt.Sscanf(numbers, "%d-%d", &c.from, &c.to)
 		if err == nil && n == 2 && !strings.HasSuffix(name, ".tmp") {
 			chunks = append(chunks, c)
@@ -121,17 +140,25 @@ func (s *Store) auditChunks(ctx context.Context, application, service string) ([
 }
 
 func (s *Store) auditLines(ctx context.Context, key string) ([]entities.AuditLine, error) {
-	data, err := s.once(ctx, key)
-	if err != nil {
-		return nil, err
+	data, known := s.cache.get(key)
+	if !known {
+		read, err := s.blobs.read(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		data = read
 	}
+	raw := data.([]byte)
 	var lines []entities.AuditLine
-	for in := json.NewDecoder(bytes.NewReader(data)); in.More(); {
+	for in := json.NewDecoder(bytes.NewReader(raw)); in.More(); {
 		var line entities.AuditLine
 		if err := in.Decode(&line); err != nil {
 			return nil, &CorruptError{key, "it is no part of an audit trail"}
 		}
 		lines = append(lines, line)
+	}
+	if !known {
+		s.cache.put(key, raw, len(raw))
 	}
 	return lines, nil
 }
@@ -193,11 +220,22 @@ func (s *Store) Pauses(ctx context.Context, application string, runtimes []strin
 		}
 		var pause protocol.ScopePause
 		if err := json.Unmarshal(data, &pause); err != nil || pause.Pause == nil {
-			return nil, &CorruptError{key, "it is no pause"}
+			pause = unreadable(key)
 		}
 		pauses = append(pauses, pause)
 	}
 	return pauses, nil
+}
+
+// unreadable is a pause whose record is damaged: in force, until it is paused and resumed once more.
+func unreadable(key string) protocol.ScopePause {
+	scope := strings.TrimPrefix(key, "holds/")
+	if strings.HasPrefix(scope, "application/") {
+		scope = "application"
+	}
+	return protocol.ScopePause{Scope: scope, Pause: &entities.Pause{
+		By: "unknown", At: time.Unix(0, 0).UTC(), Reason: "the store's " + key + " is damaged; pause and resume once more",
+	}}
 }
 
 // pauseKey: a runtime's pause is everybody's, whichever application asks.

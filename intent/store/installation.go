@@ -18,7 +18,7 @@ func (s *Store) Installation(ctx context.Context) (protocol.Installation, error)
 	}
 	for n := len(keys) - 1; n >= 0; n-- {
 		if _, err := strconv.ParseInt(strings.TrimPrefix(keys[n], installations), 10, 64); err == nil {
-			return readRecord[protocol.Installation](ctx, s, keys[n])
+			return readRecord(ctx, s, keys[n], installed)
 		}
 	}
 	return protocol.Installation{}, &NotFoundError{installations}
@@ -26,9 +26,11 @@ func (s *Store) Installation(ctx context.Context) (protocol.Installation, error)
 
 // CreateInstallation writes the record of an epoch unless there is one, and returns the one that stands.
 func (s *Store) CreateInstallation(ctx context.Context, i protocol.Installation) (protocol.Installation, error) {
-	stands, _, err := createRecord(ctx, s, fmt.Sprintf("%s%09d", installations, i.Epoch), i)
+	stands, _, err := createRecord(ctx, s, fmt.Sprintf("%s%09d", installations, i.Epoch), i, installed)
 	return stands, err
 }
+
+func installed(i protocol.Installation) bool { return i.ID != "" }
 
 const installations = "installation/"
 

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
-	"reflect"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,15 +30,21 @@ type VersionRecord struct {
 // CreateVersion records what a full version of a service means, unless that is recorded: the first
 // call decides. It returns the record that stands, and whether this call wrote it.
 func (s *Store) CreateVersion(ctx context.Context, application, service string, record VersionRecord) (VersionRecord, bool, error) {
-	return createRecord(ctx, s, versionKey(application, service, record.FullVersion), record)
+	return createRecord(ctx, s, versionKey(application, service, record.FullVersion), record, ofVersion(record.FullVersion))
 }
 
 // Version returns what a full version of a service means.
 func (s *Store) Version(ctx context.Context, application, service, fullVersion string) (VersionRecord, error) {
-	return readRecord[VersionRecord](ctx, s, versionKey(application, service, fullVersion))
+	return readRecord(ctx, s, versionKey(application, service, fullVersion), ofVersion(fullVersion))
 }
 
-// Versions lists the full versions recorded of a service, in no particular order.
+// ofVersion tells that a record is the one of its key.
+func ofVersion(fullVersion string) func(VersionRecord) bool {
+	return func(r VersionRecord) bool { return r.FullVersion == fullVersion }
+}
+
+// Versions lists the full versions recorded of a service, in no particular order. One whose record is damaged is
+// listed too, as far as its key says which it is.
 func (s *Store) Versions(ctx context.Context, application, service string) ([]string, error) {
 	names, err := s.blobs.list(ctx, versionPrefix(application, service))
 	if err != nil {
@@ -46,13 +52,28 @@ func (s *Store) Versions(ctx context.Context, application, service string) ([]st
 	}
 	var versions []string
 	for _, name := range names {
-		record, err := readRecord[VersionRecord](ctx, s, name)
-		if err != nil {
+		record, err := readRecord(ctx, s, name, func(r VersionRecord) bool { return r.FullVersion != "" })
+		switch {
+		case err == nil:
+			versions = append(versions, record.FullVersion)
+		case IsDamaged(err):
+			versions = append(versions, versionOf(name))
+		case !IsNotFound(err):
 			return nil, err
 		}
-		versions = append(versions, record.FullVersion)
 	}
 	return versions, nil
+}
+
+// versionOf is the full version that a key is of; of a very long one only its beginning is known.
+func versionOf(key string) string {
+	readable := path.Base(key)
+	readable = readable[:max(0, strings.LastIndex(readable, "-"))]
+	version, err := url.QueryUnescape(readable)
+	if err != nil {
+		return readable
+	}
+	return version
 }
 
 func versionPrefix(application, service string) string {
@@ -68,9 +89,13 @@ func versionKey(application, service, fullVersion string) string {
 }
 
 // PutNumber records the incarnation of a number, so that it can always be read by it (D5). A
-// number that stands for another incarnation is refused.
+// number that stands for another incarnation is refused; a record that is damaged is written again.
 func (s *Store) PutNumber(ctx context.Context, application string, record protocol.Incarnation) error {
-	stands, _, err := createRecord(ctx, s, numberKey(application, record.Number), record)
+	key := numberKey(application, record.Number)
+	stands, _, err := createRecord(ctx, s, key, record, ofNumber(record.Number))
+	if IsDamaged(err) {
+		return s.mend(ctx, key, record)
+	}
 	if err == nil && (stands.Hash != record.Hash || stands.Manifest != record.Manifest) {
 		return fmt.Errorf("incarnation %d of %s is %s already and cannot become %s [number-taken]", record.Number, application, stands.Hash, record.Hash)
 	}
@@ -79,7 +104,11 @@ func (s *Store) PutNumber(ctx context.Context, application string, record protoc
 
 // Number returns what is known of an incarnation by its number.
 func (s *Store) Number(ctx context.Context, application string, number int64) (protocol.Incarnation, error) {
-	return readRecord[protocol.Incarnation](ctx, s, numberKey(application, number))
+	return readRecord(ctx, s, numberKey(application, number), ofNumber(number))
+}
+
+func ofNumber(number int64) func(protocol.Incarnation) bool {
+	return func(i protocol.Incarnation) bool { return i.Number == number }
 }
 
 // ListNumbers lists the numbers of an application's incarnations, in order.
@@ -125,7 +154,7 @@ type runtimeOwner struct {
 // ClaimRuntime makes an application the owner of a runtime's name if nobody is. The first to
 // define a runtime owns it; for anybody else the error is an *OwnedError (D11).
 func (s *Store) ClaimRuntime(ctx context.Context, name, application string) error {
-	stands, _, err := createRecord(ctx, s, "runtimes/"+name+"/owner", runtimeOwner{application})
+	stands, _, err := createRecord(ctx, s, "runtimes/"+name+"/owner", runtimeOwner{application}, func(o runtimeOwner) bool { return o.Application != "" })
 	if err == nil && stands.Application != application {
 		return &OwnedError{name, stands.Application}
 	}
@@ -145,7 +174,8 @@ func (s *Store) PublishRuntime(ctx context.Context, definition entities.RuntimeD
 }
 
 // Runtimes lists the current definitions of all runtimes published, by name: what applications
-// that do not define them may still name (Options.Runtimes).
+// that do not define them may still name (Options.Runtimes). One that is damaged is left out: it is there again once
+// its owner is published again.
 func (s *Store) Runtimes(ctx context.Context) ([]entities.RuntimeDefinition, error) {
 	names, err := s.blobs.list(ctx, "runtimes/")
 	if err != nil {
@@ -162,54 +192,15 @@ func (s *Store) Runtimes(ctx context.Context) ([]entities.RuntimeDefinition, err
 			return nil, err
 		}
 		definition, err := s.Runtime(ctx, name, string(digest))
+		if IsDamaged(err) || IsNotFound(err) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, definition)
 	}
 	return all, nil
-}
-
-// createRecord writes a record if there is none, and returns the one that stands.
-func createRecord[T any](ctx context.Context, s *Store, key string, record T) (T, bool, error) {
-	if stands, err := readRecord[T](ctx, s, key); !IsNotFound(err) {
-		return stands, false, err
-	}
-	data, err := json.Marshal(record)
-	if err != nil {
-		return record, false, fmt.Errorf("write %s to the store: %w", key, err)
-	}
-	created, err := s.blobs.create(ctx, key, data)
-	if err != nil {
-		return record, false, err
-	}
-	stands, err := readRecord[T](ctx, s, key)
-	return stands, created, err
-}
-
-// readRecord reads a record that is written once.
-func readRecord[T any](ctx context.Context, s *Store, key string) (T, error) {
-	var record T
-	data, err := s.once(ctx, key)
-	if err != nil {
-		return record, err
-	}
-	if err := json.Unmarshal(data, &record); err != nil || reflect.ValueOf(record).IsZero() {
-		return record, &CorruptError{key, "it is no record"}
-	}
-	return record, nil
-}
-
-// once reads a key whose content never changes.
-func (s *Store) once(ctx context.Context, key string) ([]byte, error) {
-	if data, ok := s.cache.get(key); ok {
-		return data.([]byte), nil
-	}
-	data, err := s.blobs.read(ctx, key)
-	if err == nil {
-		s.cache.put(key, data, len(data))
-	}
-	return data, err
 }
 
 // keptLogs is how many entries of each kind stay for an instance: looks, which are many, do not
@@ -295,10 +286,9 @@ func (s *Store) Logs(ctx context.Context, application, service, channel string) 
 			return nil, err
 		}
 		var entry LogEntry
-		if err := json.Unmarshal(data, &entry); err != nil {
-			return nil, &CorruptError{name, "it is no log entry"}
+		if json.Unmarshal(data, &entry) == nil { // else it is damaged, and nothing depends on it
+			entries = append(entries, entry)
 		}
-		entries = append(entries, entry)
 	}
 	slices.SortStableFunc(entries, func(a, b LogEntry) int { return a.At.Compare(b.At) })
 	return entries, nil

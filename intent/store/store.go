@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/converge-engine/converge/entities"
@@ -53,9 +54,29 @@ func IsNotFound(err error) bool {
 // CorruptError says that what the store has under a key is not what was written.
 type CorruptError struct{ Key, Why string }
 
-// Error names the key.
+// Error names the key, and says what to do.
 func (e *CorruptError) Error() string {
-	return fmt.Sprintf("the store's %s is damaged: %s; delete it and publish or release again [corrupt]", e.Key, e.Why)
+	return fmt.Sprintf("the store's %s is damaged: %s; %s [corrupt]", e.Key, e.Why, e.remedy())
+}
+
+// remedy is what brings back what the key was of, or what to do without it.
+func (e *CorruptError) remedy() string {
+	folder, _, _ := strings.Cut(e.Key, "/")
+	switch folder {
+	case "versions":
+		return "what that version means is lost: name a new version; or delete this, and the name means the newest configuration"
+	case "payloads":
+		return "release the version again"
+	case "states", "audit":
+		return "restore it from a backup"
+	}
+	return "apply the configuration again, which writes it again, or restore it from a backup"
+}
+
+// IsDamaged reports whether an error means that what the store has is not what was written.
+func IsDamaged(err error) bool {
+	var e *CorruptError
+	return errors.As(err, &e)
 }
 
 // URL is where the store is: an absolute directory or a URL.

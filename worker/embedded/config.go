@@ -12,6 +12,12 @@ import (
 
 const storeName = "sqlite"
 
+// Bounds in bytes of one payload: beyond the first the server warns, beyond the second it refuses.
+const (
+	WarnBlob = 64 << 10
+	MaxBlob  = 512 << 10
+)
+
 // serverConfig is one cluster of one host with one shard, since SQLite writes one transaction at a time anyway.
 func (p ports) serverConfig(db *database) (*config.Config, map[primitives.ServiceName]static.Hosts) {
 	services := map[string]config.Service{}
@@ -76,6 +82,10 @@ func newSettings() *settings {
 	s.set(dynamicconfig.FrontendMaxNamespaceVisibilityRPSPerInstance.Key(), 100)
 	// Room for as many workflows as a laptop holds awake, a sixteenth of what a cluster's host is given.
 	s.set(dynamicconfig.HistoryCacheHostLevelMaxSize.Key(), 8192)
+	// What is too large for a server of one's own is too large here. A server warns from 512 KiB on and takes 2 MiB; no
+	// payload of ours passes 64 KiB, and only the status of a service in hundreds of channels, a query, comes near the half.
+	s.set(dynamicconfig.BlobSizeLimitWarn.Key(), WarnBlob)
+	s.set(dynamicconfig.BlobSizeLimitError.Key(), MaxBlob)
 	// The server would ask its makers for newer versions.
 	s.set(dynamicconfig.EnableServerVersionCheck.Key(), false)
 	return s

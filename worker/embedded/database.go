@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -42,6 +43,7 @@ var memoryDatabases atomic.Int64
 type database struct {
 	sql  *config.SQL
 	lock *fileLock
+	path string
 }
 
 // DBName is the file name to keep a database of this server's schema under, such as temporal-sqlite-v0.11-1118f5fb.db.
@@ -91,7 +93,7 @@ func openDatabase(file string, attributes map[string]enumspb.IndexedValueType) (
 	if err != nil {
 		return nil, err
 	}
-	db := &database{sql: fileConfig(path), lock: lock}
+	db := &database{sql: fileConfig(path), lock: lock, path: path}
 	if err := db.prepare(path, attributes); err != nil {
 		return nil, errors.Join(fmt.Errorf("database %s %w", path, err), lock.release())
 	}
@@ -125,6 +127,9 @@ func escape(path string) string { return (&url.URL{Path: path}).EscapedPath() }
 // prepare makes schema and namespace unless they are there. A file that turns out not to be ours is left as it is.
 func (d *database) prepare(path string, attributes map[string]enumspb.IndexedValueType) error {
 	isNew, err := isEmpty(path)
+	if err == nil && !isNew {
+		err = checkLog(path)
+	}
 	if err == nil && !isNew {
 		isNew, err = inspect(path)
 	}
@@ -177,7 +182,7 @@ func inspect(path string) (isNew bool, err error) {
 	defer db.Close()
 	var tables int
 	if err := db.QueryRow("SELECT count(*) FROM sqlite_master").Scan(&tables); err != nil {
-		return false, fmt.Errorf("cannot be read: %w", err)
+		return false, fmt.Errorf("cannot be read: %w; %s", err, remedy)
 	}
 	if tables == 0 {
 		return true, nil
@@ -190,7 +195,57 @@ func inspect(path string) (isNew bool, err error) {
 		return false, fmt.Errorf("has schema %s, this Temporal server has %s and migrates no SQLite file; start afresh with %s",
 			version, schemaVersion(), filepath.Join(filepath.Dir(path), DBName()))
 	}
-	return false, nil
+	return false, check(db)
+}
+
+// check looks for damage before a server builds upon it: it reads the file once, from end to end.
+func check(db *sql.DB) error {
+	var found string
+	if err := db.QueryRow("PRAGMA quick_check(1)").Scan(&found); err != nil {
+		found = err.Error()
+	}
+	if found == "ok" {
+		return nil
+	}
+	return fmt.Errorf("is damaged: %s; %s", strings.TrimSpace(found), remedy)
+}
+
+// remedy is what to do about a damaged database.
+const remedy = "restore it from a backup, with its -wal if there is one, or move both away to begin afresh: " +
+	"what is deployed stays deployed (docs/operating.md, \"Temporal is lost\")"
+
+// While the server runs, a file beside the database says so: then what was written last is in the write-ahead log
+// alone, and a database without it is one of the past.
+const openSuffix = ".open"
+
+// checkLog refuses a database whose server was not stopped and whose log is gone: it would go on where it was at the
+// last checkpoint, and walk every service back to that.
+func checkLog(path string) error {
+	if sizeOf(path+openSuffix) < 0 || sizeOf(path+"-wal") > 0 {
+		return nil // it was stopped, or is older than this check; or the log is there
+	}
+	return fmt.Errorf("was in use when its server was killed, and its log %s-wal is gone, with all that was written last: services would go back to what they were before; "+
+		"bring the log back, or, to go on with the past, remove %s", path, path+openSuffix)
+}
+
+// opened notes that the server writes to the log from now on.
+func (d *database) opened() error {
+	if d.lock == nil {
+		return nil
+	}
+	if sizeOf(d.path+"-wal") <= 0 {
+		return nil // nothing is in it that could be lost
+	}
+	return os.WriteFile(d.path+openSuffix, nil, 0o644)
+}
+
+// sizeOf is that of a file in bytes, negative when there is none.
+func sizeOf(path string) int64 {
+	info, err := os.Stat(path)
+	if err != nil {
+		return -1
+	}
+	return info.Size()
 }
 
 // setUpSchema makes all tables or none, so that a start killed half way is one that never was. The statements share a
@@ -229,6 +284,9 @@ func (d *database) createNamespace(attributes map[string]enumspb.IndexedValueTyp
 func (d *database) close() error {
 	if d.lock == nil {
 		return nil
+	}
+	if err := os.Remove(d.path + openSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return errors.Join(err, d.lock.release())
 	}
 	admin, err := d.admin()
 	if err == nil {

@@ -113,7 +113,11 @@ func start(ctx context.Context, o Options) (*Server, error) {
 	if err := s.launch(ctx, dynamic); err != nil {
 		return nil, err
 	}
-	if err := s.becomeReady(ctx, o.SearchAttributes, dynamic); err != nil {
+	err = s.becomeReady(ctx, o.SearchAttributes, dynamic)
+	if err == nil {
+		err = db.opened()
+	}
+	if err != nil {
 		if stopErr := s.Stop(); stopErr != nil {
 			err = errors.Join(err, stopErr)
 		}

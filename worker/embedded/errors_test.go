@@ -8,9 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
 	"golang.org/x/sys/unix"
 )
 
@@ -145,4 +147,77 @@ func TestUnwritableDirectory(t *testing.T) {
 		refused <- err
 	}()
 	require.EqualError(t, <-refused, "database "+file+": its directory cannot be written to: open "+file+".lock: permission denied")
+}
+
+// killed is a database whose server was killed after a workflow had been started.
+func killed(t *testing.T) (file, workflow string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), DBName())
+	h := startHelper(t, "serve", file)
+	_, err := dial(t, h.line).ExecuteWorkflow(deadline(t), client.StartWorkflowOptions{ID: "kept", TaskQueue: "nobody"}, "Any")
+	require.NoError(t, err)
+	require.NoError(t, h.Process.Kill())
+	_ = h.Wait() // reports the kill
+	return file, "kept"
+}
+
+// A database whose server was killed and whose log is gone is not begun from where it was before. Once somebody says that
+// it may be, it is; and one with its log goes on where it was.
+func TestLostLogDoesNotWalkBack(t *testing.T) {
+	t.Parallel()
+	file, id := killed(t)
+	away := filepath.Join(t.TempDir(), "wal")
+	require.NoError(t, os.Rename(file+"-wal", away))
+	_, err := Start(deadline(t), Options{DBFile: file})
+	require.EqualError(t, err, prefix+"database "+file+" was in use when its server was killed, and its log "+file+"-wal is gone, with all that was written last: "+
+		"services would go back to what they were before; bring the log back, or, to go on with the past, remove "+file+".open")
+
+	require.NoError(t, os.Rename(away, file+"-wal"))
+	server := startServer(t, Options{DBFile: file})
+	_, err = dial(t, server.Address()).DescribeWorkflowExecution(deadline(t), id, "")
+	require.NoError(t, err)
+	require.NoError(t, server.Stop())
+	require.NoFileExists(t, file+".open")
+	_ = os.Remove(file + "-wal") // it is empty: nothing is lost
+	require.NoError(t, startServer(t, Options{DBFile: file}).Stop())
+}
+
+// What happens without the check: the workflow is gone.
+func TestLostLogIsThePast(t *testing.T) {
+	t.Parallel()
+	file, id := killed(t)
+	require.NoError(t, os.Remove(file+"-wal"))
+	require.NoError(t, os.Remove(file+".open"))
+	server := startServer(t, Options{DBFile: file})
+	_, err := dial(t, server.Address()).DescribeWorkflowExecution(deadline(t), id, "")
+	require.ErrorContains(t, err, "not found")
+}
+
+// Damage is found before a server builds upon it, and is named with what to do.
+func TestDamagedPageIsFound(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), DBName())
+	require.NoError(t, startServer(t, Options{DBFile: file}).Stop())
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	for n := len(data) - 4096; n < len(data); n++ { // the last page
+		data[n] = 0xA5
+	}
+	require.NoError(t, os.WriteFile(file, data, 0o644))
+	_, err = Start(deadline(t), Options{DBFile: file})
+	require.ErrorContains(t, err, prefix+"database "+file+" is damaged: ")
+	require.ErrorContains(t, err, "; "+remedy)
+	lock, err := lockDatabase(file)
+	require.NoError(t, err, "it is given free again")
+	require.NoError(t, lock.release())
+}
+
+// A payload that a server of one's own would refuse, or warn of, does not pass unseen.
+func TestLargePayloadIsRefused(t *testing.T) {
+	t.Parallel()
+	c := dial(t, startServer(t, Options{}).Address())
+	_, err := c.ExecuteWorkflow(deadline(t), client.StartWorkflowOptions{ID: "large", TaskQueue: "nobody"}, "Any", strings.Repeat("x", MaxBlob))
+	require.ErrorContains(t, err, "exceeds")
+	_, err = c.ExecuteWorkflow(deadline(t), client.StartWorkflowOptions{ID: "large", TaskQueue: "nobody"}, "Any", strings.Repeat("x", MaxBlob/2))
+	require.NoError(t, err)
 }

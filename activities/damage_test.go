@@ -1,0 +1,70 @@
+package activities
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/store"
+	"github.com/converge-engine/converge/runtimes"
+	"github.com/converge-engine/converge/tests/intenttest"
+)
+
+// A payload that is damaged or lost is rendered again when it is wanted, since a known version means the same bytes. What
+// a version means cannot be made again: that one is named, and others go on.
+func TestDamagedPayloadIsRenderedAgain(t *testing.T) {
+	dir, ctx := t.TempDir(), t.Context()
+	open := func() *Activities {
+		s, err := store.Open(ctx, dir)
+		require.NoError(t, err)
+		a := New(s, nil, nil)
+		t.Cleanup(a.Close)
+		return a
+	}
+	hash, err := open().Store.PutIncarnation(ctx, intenttest.Dir(t, "../intent/compile/testdata/shop").Incarnation)
+	require.NoError(t, err)
+	id := entities.Only("staging")
+	request := protocol.PrepareRequest{
+		Application: "shop", Service: "routes", Version: "r1", FullVersion: "r1", Incarnation: 1, Hash: hash, Instances: []entities.InstanceID{id},
+	}
+	answer, err := open().Prepare(ctx, request)
+	require.NoError(t, err)
+	digest := answer.Payloads[id].Digest
+	in := runtimes.Instance{Owner: runtimes.Owner{Application: "shop", Service: "routes", ID: id}, FullVersion: "r1"}
+	want, err := open().payload(ctx, in, digest)
+	require.NoError(t, err)
+	file := filepath.Join(dir, "payloads", digest)
+	for name, harm := range map[string]func() error{
+		"damaged": func() error { return os.WriteFile(file, []byte("{}"), 0o600) },
+		"lost":    func() error { return os.Remove(file) },
+	} {
+		require.NoError(t, harm(), name)
+		got, err := open().payload(ctx, in, digest)
+		require.NoError(t, err, name)
+		require.Equal(t, want, got, name)
+		_, err = open().Store.Payload(ctx, digest)
+		require.NoError(t, err, "%s: it is there again", name)
+	}
+
+	records, err := filepath.Glob(filepath.Join(dir, "versions", "shop", "routes", "r1-*"))
+	require.NoError(t, err)
+	require.Len(t, records, 1)
+	require.NoError(t, os.WriteFile(records[0], []byte(`{"version":"r1"`), 0o600))
+	_, err = open().Prepare(ctx, request)
+	var app *temporal.ApplicationError
+	require.True(t, errors.As(err, &app))
+	require.Equal(t, protocol.ErrDamaged, app.Type())
+	require.ErrorContains(t, err, "versions/shop/routes/r1-")
+	request.Version, request.FullVersion = "r2", "r2"
+	_, err = open().Prepare(ctx, request)
+	require.NoError(t, err)
+	request.Version, request.FullVersion, request.Initial = "r3", "r3", true
+	_, err = open().Prepare(ctx, request)
+	require.ErrorContains(t, err, "so this is not its first release", "a damaged record still says that there was one")
+}

@@ -1,0 +1,70 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// bounded is blobs of a file system, which may hang: a call ends when its context does, or after a while, and leaves
+// behind what still hangs. So many at once at most, since each holds a thread.
+type bounded struct {
+	blobs
+	calls chan struct{}
+}
+
+const (
+	maxCalls = 256
+	maxCall  = 30 * time.Second
+)
+
+func newBounded(b blobs) *bounded { return &bounded{blobs: b, calls: make(chan struct{}, maxCalls)} }
+
+func within[T any](ctx context.Context, b *bounded, what string, do func(context.Context) (T, error)) (T, error) {
+	type result struct {
+		v   T
+		err error
+	}
+	var none T
+	ctx, cancel := context.WithTimeout(ctx, maxCall)
+	defer cancel()
+	select {
+	case b.calls <- struct{}{}:
+	case <-ctx.Done():
+		return none, fmt.Errorf("%s: the store hangs: %w", what, ctx.Err())
+	}
+	done := make(chan result, 1)
+	go func() {
+		defer func() { <-b.calls }()
+		v, err := do(ctx)
+		done <- result{v, err}
+	}()
+	select {
+	case r := <-done:
+		return r.v, r.err
+	case <-ctx.Done():
+		return none, fmt.Errorf("%s: the store hangs: %w", what, ctx.Err())
+	}
+}
+
+func (b *bounded) read(ctx context.Context, key string) ([]byte, error) {
+	return within(ctx, b, "read "+key, func(ctx context.Context) ([]byte, error) { return b.blobs.read(ctx, key) })
+}
+
+func (b *bounded) write(ctx context.Context, key string, data []byte) error {
+	_, err := within(ctx, b, "write "+key, func(ctx context.Context) (bool, error) { return true, b.blobs.write(ctx, key, data) })
+	return err
+}
+
+func (b *bounded) create(ctx context.Context, key string, data []byte) (bool, error) {
+	return within(ctx, b, "write "+key, func(ctx context.Context) (bool, error) { return b.blobs.create(ctx, key, data) })
+}
+
+func (b *bounded) list(ctx context.Context, prefix string) ([]string, error) {
+	return within(ctx, b, "list "+prefix, func(ctx context.Context) ([]string, error) { return b.blobs.list(ctx, prefix) })
+}
+
+func (b *bounded) remove(ctx context.Context, key string) error {
+	_, err := within(ctx, b, "delete "+key, func(ctx context.Context) (bool, error) { return true, b.blobs.remove(ctx, key) })
+	return err
+}

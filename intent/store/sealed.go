@@ -1,0 +1,91 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	"github.com/converge-engine/converge/intent/internal/canonical"
+)
+
+// A record is a JSON object written once, whose last field is the digest of the object without that field: older
+// versions leave the field unread, and theirs have none.
+const sealField = `,"digest":"`
+
+// createRecord writes a record if there is none, and returns the one that stands. Fits tells that a record is the one
+// of its key.
+func createRecord[T any](ctx context.Context, s *Store, key string, record T, fits func(T) bool) (T, bool, error) {
+	if stands, err := readRecord(ctx, s, key, fits); !IsNotFound(err) {
+		return stands, false, err
+	}
+	data, err := sealed(key, record)
+	if err != nil {
+		return record, false, err
+	}
+	created, err := s.blobs.create(ctx, key, data)
+	if err != nil {
+		return record, false, err
+	}
+	stands, err := readRecord(ctx, s, key, fits)
+	return stands, created, err
+}
+
+// mend writes a record in the place of one that is damaged.
+func (s *Store) mend(ctx context.Context, key string, record any) error {
+	data, err := sealed(key, record)
+	if err != nil {
+		return err
+	}
+	return s.blobs.write(ctx, key, data)
+}
+
+// readRecord reads a record that is written once. What is damaged is not remembered: it may be mended.
+func readRecord[T any](ctx context.Context, s *Store, key string, fits func(T) bool) (T, error) {
+	var record T
+	data, known := s.cache.get(key)
+	if !known {
+		read, err := s.blobs.read(ctx, key)
+		if err != nil {
+			return record, err
+		}
+		if !unbroken(read) {
+			return record, &CorruptError{key, "its content is not what its digest says"}
+		}
+		data = read
+	}
+	raw := data.([]byte)
+	if err := json.Unmarshal(raw, &record); err != nil || !fits(record) {
+		return record, &CorruptError{key, "it is no record of that name"}
+	}
+	if !known {
+		s.cache.put(key, raw, len(raw))
+	}
+	return record, nil
+}
+
+// sealed are the bytes of a record, its digest included.
+func sealed(key string, record any) ([]byte, error) {
+	data, err := json.Marshal(record)
+	if err != nil || len(data) < 2 || data[len(data)-1] != '}' {
+		return nil, fmt.Errorf("write %s to the store: %w", key, err)
+	}
+	out := append(bytes.Clone(data[:len(data)-1]), sealField+canonical.Hash(data)+`"}`...)
+	return out, nil
+}
+
+// unbroken tells that a record has the digest that it names, if it names one.
+func unbroken(data []byte) bool {
+	const length = 2 * 32 // of a digest in hex
+	at := len(data) - len(sealField) - length - len(`"}`)
+	if at < 1 || !bytes.HasPrefix(data[at:], []byte(sealField)) {
+		var old struct{ Digest *string }
+		return json.Unmarshal(data, &old) == nil && old.Digest == nil // from before there was one
+	}
+	digest := string(data[at+len(sealField) : at+len(sealField)+length])
+	if _, err := hex.DecodeString(digest); err != nil {
+		return false
+	}
+	return canonical.Hash(append(bytes.Clone(data[:at]), '}')) == digest
+}

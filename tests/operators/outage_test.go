@@ -1,0 +1,207 @@
+package operators
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/enums/v1"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/store"
+	"github.com/converge-engine/converge/tests/internal/stage"
+)
+
+// lose takes folders of the store away, so that reading and writing what is in them fails at once, for root too. They
+// are empty when their names are not there yet.
+func lose(w *stage.World, folders ...string) (found func()) {
+	w.T.Helper()
+	away := w.T.TempDir()
+	for _, folder := range folders {
+		if err := os.Rename(filepath.Join(w.Store, folder), filepath.Join(away, folder)); err != nil {
+			require.ErrorIs(w.T, err, os.ErrNotExist)
+		}
+		require.NoError(w.T, os.WriteFile(filepath.Join(w.Store, folder), nil, 0o600))
+	}
+	return func() {
+		for _, folder := range folders {
+			require.NoError(w.T, os.Remove(filepath.Join(w.Store, folder)))
+			if err := os.Rename(filepath.Join(away, folder), filepath.Join(w.Store, folder)); err != nil {
+				require.ErrorIs(w.T, err, os.ErrNotExist)
+			}
+		}
+	}
+}
+
+// hang makes reading what is in a folder of the store hang, as on a file system whose server is gone: each file becomes a
+// pipe that nobody writes to.
+func hang(w *stage.World, folder string) (answers func()) {
+	w.T.Helper()
+	files, err := filepath.Glob(filepath.Join(w.Store, folder, "*"))
+	require.NoError(w.T, err)
+	require.NotEmpty(w.T, files)
+	away := w.T.TempDir()
+	for _, file := range files {
+		require.NoError(w.T, os.Rename(file, filepath.Join(away, filepath.Base(file))))
+		require.NoError(w.T, syscall.Mkfifo(file, 0o600))
+	}
+	return func() {
+		for _, file := range files {
+			pipe, err := os.OpenFile(file, os.O_RDWR, 0) // lets go whoever hangs there
+			require.NoError(w.T, err)
+			require.NoError(w.T, os.Rename(filepath.Join(away, filepath.Base(file)), file))
+			require.NoError(w.T, pipe.Close())
+		}
+	}
+}
+
+// timely requires that pauses and their ends are answered well within a second, and returns the longest that one took.
+func timely(w *stage.World, times int) time.Duration {
+	w.T.Helper()
+	longest := time.Duration(0)
+	for n := range 2 * times {
+		verb := []string{protocol.Pause, protocol.Resume}[n%2]
+		begun := time.Now()
+		w.Act("web", verb, `{"channel":"staging","by":"ann","reason":"incident 12"}`)
+		longest = max(longest, time.Since(begun))
+	}
+	require.Less(w.T, longest, time.Second)
+	return longest
+}
+
+// While the store is away, or hangs, a release waits for it; pauses are answered at once, a rollback is applied, and
+// status says what waits. Once it is back, the releases go out in the order in which they were accepted.
+func TestStoreOutageHoldsUpOnlyWhatNeedsTheStore(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		away func(*stage.World) func()
+	}{
+		{"away", func(w *stage.World) func() { return lose(w, "versions", "payloads", "audit", "incarnations") }},
+		{"hangs", func(w *stage.World) func() { return hang(w, "incarnations") }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := shared.OwnServer(t, 0)
+			w.Write(stage.TwoChannels + stage.Web)
+			w.Publish()
+			w.Release("web", "v1")
+			w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+			w.Release("web", "v2")
+			w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
+			w.StopWorker()
+			back := tt.away(w)
+			w.StartWorker() // with nothing in memory
+
+			w.Signal("web", protocol.Release, `{"version":"v3","by":"ci"}`)
+			t.Logf("a pause took %s at most, from the first moment on", timely(w, 10))
+			w.AwaitThat("web", "a note", func(s protocol.Status) bool {
+				return strings.Contains(strings.Join(s.Notes, "\n"), "the store does not answer")
+			})
+			t.Logf("a pause took %s at most, in the outage", timely(w, 10))
+			if tt.name == "away" { // what hangs is not the audit trail
+				var answer protocol.Answer
+				require.NoError(t, w.Update(w.ID("web"), protocol.Pause, map[string]string{"channel": "staging", "by": "ann"}, &answer))
+				require.Contains(t, answer.Message, "audit pending: ")
+				w.Act("web", protocol.Resume, `{"channel":"staging","by":"ann"}`)
+			}
+			w.Act("web", protocol.Rollback, `{"by":"ann","reason":"errors"}`)
+			w.AwaitThat("web", "the rollback", func(s protocol.Status) bool { return s.Channels[1].Target == "v1" })
+			back()
+			var release protocol.ReleaseAnswer
+			require.NoError(t, w.Update(w.ID("web"), protocol.Release, map[string]string{"version": "v4", "by": "bob"}, &release))
+			s := w.Await("web", "staging CONVERGED v4, production CONVERGED v4")
+			require.Equal(t, []string{"v4", "v3"}, []string{s.Releases[0].Version, s.Releases[1].Version})
+			require.Empty(t, s.Notes)
+		})
+	}
+}
+
+// noFailedTasks requires that no workflow task of any run failed or timed out.
+func noFailedTasks(w *stage.World, id string) (events int) {
+	w.T.Helper()
+	for run := runOf(w, id); run != ""; {
+		history := w.Client.GetWorkflowHistory(w.T.Context(), id, run, false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+		run = ""
+		for history.HasNext() {
+			e, err := history.Next()
+			require.NoError(w.T, err)
+			events++
+			if started := e.GetWorkflowExecutionStartedEventAttributes(); started != nil {
+				run = started.ContinuedExecutionRunId
+			}
+			require.Nil(w.T, e.GetWorkflowTaskFailedEventAttributes(), "%s", e)
+			if out := e.GetWorkflowTaskTimedOutEventAttributes(); out != nil { // another one only left the worker that was stopped
+				require.NotEqual(w.T, enums.TIMEOUT_TYPE_START_TO_CLOSE, out.TimeoutType, "%s", e)
+			}
+		}
+	}
+	return events
+}
+
+// Ten thousand signals that came while no worker ran are carried out in their order, and none is lost; with the store
+// away, too, whose releases wait meanwhile. No workflow task fails of it.
+func TestTenThousandSignals(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it sends twenty thousand signals; not with -short")
+	}
+	for _, away := range []bool{false, true} {
+		t.Run(map[bool]string{false: "the store answers", true: "the store is away"}[away], func(t *testing.T) {
+			w := shared.OwnServer(t, 0)
+			w.Write(stage.TwoChannels + stage.Web)
+			w.Publish()
+			w.Release("web", "v1")
+			w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+			w.StopWorker()
+			back := func() {}
+			if away {
+				back = lose(w, "versions", "payloads", "audit", "states")
+			}
+			const all = 9_990 // a server takes 10,000 in one run
+			w.Signal("web", protocol.Release, `{"version":"v2","by":"ci"}`)
+			for n := range all {
+				verb := []string{protocol.Pause, protocol.Resume}[n%2]
+				w.Signal("web", verb, fmt.Sprintf(`{"channel":"staging","by":"ann","reason":"%d"}`, n))
+			}
+			w.Signal("web", protocol.Release, `{"version":"v3","by":"ci"}`)
+			w.Signal("web", protocol.Pause, `{"channel":"staging","by":"ann","reason":"the last"}`)
+			begun := time.Now()
+			w.StartWorker()
+			w.AwaitThat("web", "the last pause", func(s protocol.Status) bool { return len(s.Pauses) == 1 && s.Pauses[0].Reason == "the last" })
+			t.Logf("carried out after %s", time.Since(begun))
+			back()
+			w.Act("web", protocol.Resume, `{"channel":"staging","by":"ann"}`)
+			s := w.Await("web", "staging CONVERGED v3, production CONVERGED v3")
+			require.Equal(t, []string{"v3", "v2", "v1"}, []string{s.Releases[0].Version, s.Releases[1].Version, s.Releases[2].Version})
+			require.Empty(t, s.Refused)
+			t.Logf("%d events", noFailedTasks(w, w.ID("web")))
+			require.Equal(t, all/2, pausesInOrder(w))
+		})
+	}
+}
+
+// pausesInOrder counts the pauses in the audit trail, each of which comes after the one before.
+func pausesInOrder(w *stage.World) int {
+	w.T.Helper()
+	var answer protocol.HistoryAnswer
+	value, err := w.Client.QueryWorkflow(w.T.Context(), w.ID("web"), "", protocol.QueryHistory)
+	require.NoError(w.T, err)
+	require.NoError(w.T, value.Get(&answer))
+	kept, err := store.Open(w.T.Context(), w.Store)
+	require.NoError(w.T, err)
+	lines, err := kept.Audit(w.T.Context(), w.App, "web")
+	require.NoError(w.T, err)
+	next := 0
+	for _, line := range append(lines[:answer.Stored], answer.Lines...) {
+		if line.Kind == entities.EventPause && line.Reason == strconv.Itoa(next) {
+			next += 2 // between them are the ends, which have no reason
+		}
+	}
+	return next / 2
+}

@@ -1,0 +1,65 @@
+package workflows
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+func damaged(key string) error {
+	return temporal.NewNonRetryableApplicationError("the store's "+key+" is damaged: …; apply again", protocol.ErrDamaged, nil)
+}
+
+// A publication whose rules are damaged in the store waits until they are written again, and says so; releases of the
+// configuration in force go on meanwhile.
+func TestDamagedSpecHoldsUpItsPublicationOnly(t *testing.T) {
+	p := newPlay(t)
+	p.publishes(0)
+	p.at(minute, func() { p.failing(protocol.ActivityLoadSpec, damaged("specs/x")) })
+	p.sends(2*minute, protocol.Publish, `{"incarnation":2,"hash":"h2","spec":"x","store":"s","by":"ci"}`)
+	v1 := p.asksFor(3*minute, protocol.Release, `{"version":"v1","by":"bob"}`)
+	p.sends(4*minute, protocol.Release, `{"version":"v2","by":"bob"}`)
+	p.sees(5*minute, func(s protocol.Status) {
+		require.Equal(t, "staging CONVERGED v2, prod CONVERGED v2", statusOf(s))
+		require.EqualValues(t, 1, s.Incarnation)
+		require.Contains(t, s.Notes, "the store's specs/x is damaged: …; apply again")
+	})
+	p.at(6*minute, func() { p.failing(protocol.ActivityLoadSpec, nil) })
+	p.sees(8*minute, func(s protocol.Status) {
+		require.EqualValues(t, 2, s.Incarnation)
+		require.Empty(t, s.Notes)
+	})
+	p.acts(first, minute)
+	require.NoError(t, v1.err)
+}
+
+// A version whose record is damaged is refused, by name; others go out.
+func TestDamagedVersionIsRefused(t *testing.T) {
+	p := newPlay(t)
+	p.publishes(0)
+	p.at(minute, func() { p.failing(protocol.ActivityPrepare, damaged("versions/shop/web/v1")) })
+	update := p.asksFor(2*minute, protocol.Release, `{"version":"v1","by":"bob"}`)
+	p.sends(2*minute, protocol.Release, `{"version":"v1","by":"bob"}`)
+	p.at(3*minute, func() { p.failing(protocol.ActivityPrepare, nil) })
+	p.sends(4*minute, protocol.Release, `{"version":"v2","by":"bob"}`)
+	p.sees(5*minute, func(s protocol.Status) {
+		require.Equal(t, "staging CONVERGED v2, prod CONVERGED v2", statusOf(s))
+		require.Equal(t, []string{"release by bob: the store's versions/shop/web/v1 is damaged: …; apply again"}, refusals(s))
+	})
+	p.acts(first, minute)
+	require.ErrorContains(t, update.err, "the store's versions/shop/web/v1 is damaged")
+}
+
+// What the inbox has no room for is refused, visibly; what other workflows say it always has.
+func TestFullInboxRefuses(t *testing.T) {
+	s := &shell{desk: &state.Desk{Inbox: make([]*state.Message, state.MaxInbox)}}
+	require.ErrorContains(t, s.room(), "10000 signals wait already, the most that are kept; send it again once they are carried out")
+	s.desk.Inbox = s.desk.Inbox[:5]
+	require.NoError(t, s.room())
+	s.held = 1 << 30
+	require.ErrorContains(t, s.room(), "5 signals wait already")
+}

@@ -1,0 +1,84 @@
+package workflows
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// Of what an application announces, the last counts by its own counting, whatever the clocks of workers say, and
+// whatever arrives late. Notices of older versions go by incarnation and clock, as they did.
+func TestNoticesAreOrderedByTheApplication_D15(t *testing.T) {
+	type notice struct {
+		incarnation int64
+		order       [2]int64 // newest, count; zero: none
+		clock       int      // seconds
+		pinned      bool
+	}
+	for _, tt := range []struct {
+		name    string
+		notices []notice
+		want    int64
+	}{
+		{"in order", []notice{{1, [2]int64{1, 7}, 0, false}, {2, [2]int64{2, 8}, 1, false}}, 2},
+		{"the clock was set back", []notice{{1, [2]int64{1, 7}, 3600, false}, {2, [2]int64{2, 8}, 1, false}}, 2},
+		{"one comes late", []notice{{2, [2]int64{2, 8}, 1, false}, {1, [2]int64{1, 7}, 3600, false}}, 2},
+		{"a pin comes late", []notice{{2, [2]int64{2, 9}, 1, false}, {1, [2]int64{2, 8}, 3600, true}}, 2},
+		{"an unpin after the clock was set back", []notice{{1, [2]int64{2, 8}, 3600, true}, {2, [2]int64{2, 9}, 1, false}}, 2},
+		{"the same again", []notice{{1, [2]int64{2, 8}, 0, true}, {1, [2]int64{2, 8}, 0, true}}, 1},
+		{"the application was lost, and counts anew", []notice{{1, [2]int64{5, 900}, 3600, true}, {6, [2]int64{6, 3}, 1, false}}, 6},
+		{"from before there was an order", []notice{{2, [2]int64{}, 1, false}, {1, [2]int64{}, 0, true}}, 2},
+		{"from before there was an order, a pin", []notice{{2, [2]int64{}, 0, false}, {1, [2]int64{}, 1, true}}, 1},
+		{"an order after none", []notice{{1, [2]int64{}, 3600, false}, {2, [2]int64{2, 1}, 0, false}}, 2},
+		{"none after an order, by an older worker", []notice{{1, [2]int64{1, 5}, 0, false}, {2, [2]int64{}, 1, false}}, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newPlay(t)
+			clock := p.env.Now().Add(-24 * time.Hour)
+			for n, one := range tt.notices {
+				p.sends(time.Duration(n)*minute, protocol.Publish, fmt.Sprintf(
+					`{"incarnation":%d,"hash":"h","spec":"s","store":"s","by":"ci","pinned":%t,"order":{"newest":%d,"count":%d},"at":%q}`,
+					one.incarnation, one.pinned, one.order[0], one.order[1], clock.Add(time.Duration(one.clock)*second).Format(time.RFC3339)))
+			}
+			next := p.acts(first, minute)
+			require.Equal(t, tt.want, p.stateOf(next).Spec.Incarnation)
+			require.Empty(t, p.stateOf(next).Refused)
+		})
+	}
+}
+
+// Every notice comes after the one before, in later runs too, and after all that an application sent that was lost since.
+func TestNoticesGrow(t *testing.T) {
+	h := newHouse(t)
+	h.publishes(0, 1)
+	h.publishes(second, 2)
+	h.sends(2*second, protocol.Pin, pinTo(1, "alice", ""))
+	state := h.play(nil)
+	again := newHouse(t)
+	again.sends(second, protocol.Unpin, protocol.Act{By: "alice"})
+	again.play(state)
+	orders := append(h.orders, again.orders...)
+	require.Len(t, orders, 4)
+	for n := range orders[1:] {
+		require.Negative(t, orders[n].Compare(orders[n+1]), "%v", orders)
+	}
+
+	lost := newHouse(t)
+	p := publication(3)
+	p.Floor = 2 // the store knows the incarnations
+	lost.sends(0, protocol.Publish, p)
+	lost.play(nil)
+	require.Positive(t, lost.orders[0].Compare(orders[3]))
+
+	state.Notices = entities.NoticeOrder{} // an older version carried the state, and dropped what it did not know
+	older := newHouse(t)
+	older.env.SetStartTime(again.begun.Add(time.Hour))
+	older.sends(second, protocol.Unpin, protocol.Act{By: "alice"})
+	older.play(state)
+	require.Positive(t, older.orders[0].Compare(orders[3]))
+}

@@ -1,0 +1,93 @@
+package workflows
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// away is a service that runs v1, whose store is away from the first minute on.
+func away(t *testing.T) *play {
+	p := newPlay(t)
+	p.publishes(0)
+	p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	p.at(minute, func() { p.failing(protocol.ActivityPrepare, errors.New("the disk is full")) })
+	return p
+}
+
+func versionsOf(s protocol.Status) (out []string) {
+	for _, r := range s.Releases {
+		out = append(out, r.Version)
+	}
+	return out
+}
+
+// A release that waits for the store goes before one that is asked for once the store is back, by update or by signal:
+// opened after it, it would replace it in production.
+func TestReleasesKeepTheirOrderWhileTheStoreIsAway(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		next func(*play) *asked
+	}{
+		{"an update", func(p *play) *asked {
+			return p.asksFor(2*minute+38*second, protocol.Release, `{"version":"v3","by":"bob"}`)
+		}},
+		{"a signal", func(p *play) *asked {
+			p.sends(2*minute+38*second, protocol.Release, `{"version":"v3","by":"bob"}`)
+			return &asked{}
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := away(t)
+			p.sends(2*minute, protocol.Release, `{"version":"v2","by":"ci"}`) // tried again later and later
+			p.at(2*minute+37*second, func() { p.failing(protocol.ActivityPrepare, nil) })
+			next := tt.next(p)
+			p.sees(5*minute, func(s protocol.Status) {
+				require.Equal(t, []string{"v3", "v2", "v1"}, versionsOf(s))
+				require.Equal(t, "staging CONVERGED v3, prod CONVERGED v3", statusOf(s))
+				require.Empty(t, s.Notes)
+			})
+			p.acts(first, minute)
+			require.NoError(t, next.err)
+		})
+	}
+}
+
+// Where the store still does not answer, an update behind a signal that waits is told so; the signal stays, and goes
+// first, and what needs no store goes on: with what the audit trail waits for said.
+func TestUpdateBehindASignalThatWaitsForTheStore(t *testing.T) {
+	p := away(t)
+	p.sends(2*minute, protocol.Release, `{"version":"v2","by":"ci"}`)
+	behind := p.asksFor(2*minute+second, protocol.Release, `{"version":"v3","by":"bob"}`)
+	pause := p.asksFor(2*minute+5*second, protocol.Pause, `{"channel":"prod","by":"ann"}`)
+	p.sees(2*minute+6*second, func(s protocol.Status) {
+		require.Equal(t, "staging CONVERGED v1, prod PAUSED v1", statusOf(s))
+		require.Len(t, s.Notes, 2)
+		require.Equal(t, "the store does not answer: the disk is full", s.Notes[0])
+		require.Regexp(t, `^audit pending: \d+ lines wait for the store$`, s.Notes[1])
+	})
+	p.at(3*minute, func() { p.failing(protocol.ActivityPrepare, nil) })
+	p.sees(5*minute, func(s protocol.Status) {
+		require.Equal(t, []string{"v2", "v1"}, versionsOf(s))
+		require.Empty(t, s.Notes)
+	})
+	p.acts(first, minute)
+	require.ErrorContains(t, behind.err, "the store does not answer: the disk is full")
+	require.NoError(t, pause.err)
+	require.Regexp(t, `; audit pending: \d+ lines wait for the store$`, pause.message)
+}
+
+// A request id that waits in the inbox is carried out once, whoever asks for it again meanwhile.
+func TestRequestThatWaitsIsCarriedOutOnce(t *testing.T) {
+	p := away(t)
+	p.sends(2*minute, protocol.Release, `{"version":"v2","by":"ci","requestId":"7"}`)
+	p.at(2*minute+37*second, func() { p.failing(protocol.ActivityPrepare, nil) })
+	again := p.asksFor(2*minute+38*second, protocol.Release, `{"version":"v2","by":"ci","requestId":"7"}`)
+	p.sees(5*minute, func(s protocol.Status) { require.Equal(t, []string{"v2", "v1"}, versionsOf(s)) })
+	p.acts(first, time.Minute)
+	require.NoError(t, again.err)
+}

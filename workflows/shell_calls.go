@@ -1,0 +1,103 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// Until a short activity in this worker ends, so does no workflow task, and nobody who asks meanwhile is answered.
+const (
+	briefly = 500 * time.Millisecond // how long that may be for a read or a write of the store
+	// aWhile is how long the same may take beside the task, once it was not answered within that.
+	aWhile = 20 * time.Second
+	// asLongAs is for what nothing goes on without: the state of this run, or of the next one.
+	asLongAs = 10 * time.Second
+)
+
+// localCall is a short activity in this worker, within the present workflow task: no round trip to
+// the server stands between a signal and what follows from it.
+type localCall struct {
+	name    string
+	request any
+	patient time.Duration // in all, with tries
+	of      outside       // that it asks
+}
+
+// do runs it. What the activity refuses is refused; every other error says that nothing answered.
+func (c localCall) do(ctx workflow.Context, answer any) error {
+	ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
+		ScheduleToCloseTimeout: c.patient,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval: 100 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 2 * time.Second,
+		},
+	})
+	return c.concluded(workflow.ExecuteLocalActivity(ctx, c.name, c.request).Get(ctx, answer))
+}
+
+// doBeside runs it beside the workflow task, which ends meanwhile.
+func (c localCall) doBeside(ctx workflow.Context, answer any) error {
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		ScheduleToCloseTimeout: c.patient + margin, StartToCloseTimeout: c.patient,
+		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}, Summary: "ask again what did not answer",
+	})
+	return c.concluded(workflow.ExecuteActivity(ctx, c.name, c.request).Get(ctx, answer))
+}
+
+func (c localCall) concluded(err error) error {
+	if err == nil || temporal.IsCanceledError(err) {
+		return err
+	}
+	var app *temporal.ApplicationError
+	if errors.As(err, &app) && app.Type() == protocol.ErrRefused {
+		return refused(errors.New(app.Message()))
+	}
+	if app != nil && app.Type() == protocol.ErrDamaged {
+		return app
+	}
+	if temporal.IsTimeoutError(err) {
+		return temporal.NewApplicationError(fmt.Sprintf("%sno answer within %s", silences[c.of].text, c.patient), silences[c.of].errType, cutShort)
+	}
+	return temporal.NewApplicationError(silences[c.of].text+rootCause(err), silences[c.of].errType)
+}
+
+// cutShort is the detail of an error that says that there was no answer yet, and no error either.
+const cutShort = "cut short"
+
+func isCutShort(err error) bool {
+	var app *temporal.ApplicationError
+	return errors.As(err, &app) && app.HasDetails()
+}
+
+type besideKey struct{}
+
+// beside is a context in which the store is asked beside the workflow task: of a coroutine that holds nobody up.
+func beside(ctx workflow.Context) workflow.Context { return workflow.WithValue(ctx, besideKey{}, true) }
+
+// fromStore runs a short activity that reads or writes the store.
+func (s *shell) fromStore(ctx workflow.Context, name string, request, answer any) error {
+	call := localCall{name: name, request: request, patient: briefly, of: theStore}
+	var err error
+	switch {
+	case name == protocol.ActivitySpill || name == protocol.ActivityRestore || name == protocol.ActivityAdopt: // no event has room for what they carry
+		call.patient = asLongAs
+		err = call.do(ctx, answer)
+	case ctx.Value(besideKey{}) != nil:
+		call.patient = aWhile
+		err = call.doBeside(ctx, answer)
+	default:
+		if s.outages[theStore].tries > 0 && !s.patient(theStore) {
+			call.patient = asLongAs
+		}
+		err = call.do(ctx, answer)
+	}
+	if !isStoreError(err) {
+		s.reached(theStore)
+	}
+	return err
+}
