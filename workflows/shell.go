@@ -99,6 +99,8 @@ type shell struct {
 	outages              outages
 	line                 line
 	held                 int // bytes of payloads in the inbox
+	untried              int // signals in the inbox that no pass has come to
+	passes               int // through the inbox
 }
 
 // message is what other workflows say, and what a workflow writes into its own inbox.
@@ -262,6 +264,7 @@ func (s *shell) take(name string) bool {
 		s.refuse(name, raw, err.Error(), s.now())
 	} else {
 		s.write(name, raw)
+		s.untried++
 		s.hear(name, raw)
 	}
 	return true
@@ -292,6 +295,7 @@ func (s *shell) waits(name string) bool {
 // What needs the store is carried out in the order in which it came, whatever else it waits for.
 func (s *shell) receive() {
 	s.outages.pass(s.now())
+	defer func() { s.untried, s.passes = 0, s.passes+1 }()
 	if len(s.desk.Inbox) == 0 {
 		return
 	}

@@ -83,6 +83,9 @@ func (s *shell) update(ctx workflow.Context, row *verb.Row, raw json.RawMessage)
 	if err := workflow.Await(ctx, s.ready); err != nil {
 		return nil, err
 	}
+	if err := s.inTurn(ctx); err != nil {
+		return nil, err
+	}
 	defer func() { s.woken, s.answered = true, true }()
 	r, err := decodeUpdate(ctx, row, raw)
 	if err != nil {
@@ -100,6 +103,19 @@ func (s *shell) update(ctx workflow.Context, row *verb.Row, raw json.RawMessage)
 		return s.inLine(ctx, perform)
 	}
 	return s.locked(ctx, perform)
+}
+
+// inTurn has an update wait for the signals that came before it, unless they wait themselves: the loop may be busy ending
+// the run. A run that was begun before updates did so goes on as it began.
+func (s *shell) inTurn(ctx workflow.Context) error {
+	if s.untried == 0 && len(workflow.GetUnhandledSignalNames(ctx)) == 0 ||
+		workflow.GetVersion(s.ctx, "updates-in-turn", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		return nil
+	}
+	s.woken = true
+	s.collect()
+	before := s.passes
+	return workflow.Await(ctx, func() bool { return s.passes > before })
 }
 
 // locked does something while nothing else is carried out.
