@@ -93,7 +93,7 @@ func (a *Activities) notify(ctx context.Context, r protocol.NotifyRequest, servi
 		StaticSummary:         r.Application + "/" + service,
 		StaticDetails:         details(spec, r),
 		TypedSearchAttributes: temporal.NewSearchAttributes(attrApplication.ValueSet(r.Application), attrService.ValueSet(service)),
-	}, protocol.ServiceWorkflow, protocol.ServiceInput{Application: r.Application, Service: service})
+	}, protocol.ServiceWorkflow, protocol.ServiceInput{Application: r.Application, Service: service, Logic: protocol.Logic})
 	return err
 }
 

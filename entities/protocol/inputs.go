@@ -17,11 +17,19 @@ type Carried struct {
 	Spilled      string          `json:"spilled,omitempty"` // digest of packed bytes in the store
 }
 
+// Logic is the number of the logic by which workers of this version begin a run. A run keeps to the logic that its
+// input names, as its history demands: none is that of workers that did not name it yet.
+const Logic = LogicRecordsShown
+
+// LogicRecordsShown: what a service shows is recorded before it is shown.
+const LogicRecordsShown = 1
+
 // ServiceInput starts a Service workflow, or carries its state into the next run.
 type ServiceInput struct {
 	Application string `json:"application"`
 	Service     string `json:"service"`
 	Runs        int64  `json:"runs,omitempty"` // continue-as-new so far
+	Logic       int    `json:"logic,omitempty"`
 	Carried
 }
 
