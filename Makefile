@@ -9,7 +9,7 @@ FUZZTIME ?= 20s
 KUBE ?= .cache/kube
 
 .DEFAULT_GOAL := help
-.PHONY: help build install test race lint fmt vet workflowcheck tidy generated check bench fuzz histories freeze-histories temporal-cli chromium monitoring kube kube-build kube-test manifests
+.PHONY: help build install test race lint fmt vet workflowcheck tidy generated check bench fuzz histories freeze-histories freeze-contracts temporal-cli chromium monitoring kube kube-build kube-test manifests
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ histories: ## Record the workflow histories again that the tests replay (see CON
 
 freeze-histories: ## Keep the recorded histories from being changed, when a version is released (see CONTRIBUTING.md)
 	go run ./tests/internal/histories/freeze
+
+freeze-contracts: ## Keep what versions share as VERSION has it, when it is released: make freeze-contracts VERSION=v2 (see CONTRIBUTING.md)
+	go test ./tests/contracts -count=1 -run TestFreezeContracts -freeze $(VERSION)
 
 temporal-cli: ## Build the stock temporal CLI into .cache/bin for the tests that call it (minutes, once)
 	go -C tests/temporalcli build -ldflags='-s -w' -o $(CURDIR)/.cache/bin/temporal github.com/temporalio/cli/cmd/temporal

@@ -53,7 +53,7 @@ func (s *service) open(n state.NewRelease, prepared protocol.PrepareAnswer) *sta
 // publish takes over a newly published spec and opens the release that follows from it.
 func (s *service) publish(raw json.RawMessage) error {
 	var p protocol.ServicePublish
-	if err := verb.Strictly(protocol.Publish, raw, &p); err != nil {
+	if err := verb.Tolerantly(protocol.Publish, raw, &p); err != nil {
 		return refused(err)
 	}
 	if old := s.state.Spec; old != nil && p.Incarnation < old.Incarnation && !p.Pinned || p.At.Before(s.state.PublishedAt) {
