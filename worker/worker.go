@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/client"
@@ -27,6 +28,10 @@ type Options struct {
 	Runtime string
 	// Namespace is the Temporal namespace, for checking its search attributes.
 	Namespace string
+	// Deployment is the version that this worker serves, where versions overlap; zero: workers are replaced in place.
+	Deployment Deployment
+	// Interceptors stand around the workflows and activities of this worker, the first outermost (tracing, tests).
+	Interceptors []interceptor.WorkerInterceptor
 	// Factories add kinds of runtime to the built-in ones (tests and simulations).
 	Factories map[entities.RuntimeKind]activities.Factory
 }
@@ -74,7 +79,9 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 		closeAll()
 		return nil, fmt.Errorf("start worker: %w", err)
 	}
+	stopRollout := o.Deployment.rollout(c, o.Namespace)
 	return func() {
+		stopRollout()
 		w.Stop()
 		closeAll()
 	}, nil
@@ -85,7 +92,11 @@ func newWorker(ctx context.Context, c client.Client, o Options, a *activities.Ac
 		WorkerStopTimeout: stopTimeout,
 		// A turn over hundreds of channels takes milliseconds; on a starved machine the SDK's one second is soon over.
 		DeadlockDetectionTimeout: 5 * time.Second,
-		Interceptors:             []interceptor.WorkerInterceptor{&workflows.Arrivals{}},
+		Interceptors:             append(slices.Clone(o.Interceptors), &workflows.Arrivals{}),
+		DeploymentOptions:        o.Deployment.options(),
+	}
+	if err := o.Deployment.check(o.Runtime); err != nil {
+		return nil, err
 	}
 	if o.Runtime != "" {
 		options.DisableWorkflowWorker = true

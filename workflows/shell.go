@@ -148,8 +148,12 @@ func (s *shell) refuseCancellation() {
 	s.refuse("request-cancel", nil, "a workflow of Converge is not cancelled; instead: "+strings.Join(s.stops, ", or: "), s.now())
 }
 
-// ending: the server wants this run to continue as new; nothing new is started any more.
-func (s *shell) ending() bool { return workflow.GetInfo(s.ctx).GetContinueAsNewSuggested() }
+// ending: the server wants this run to continue as new, or another version of workers is current; nothing new is
+// started any more.
+func (s *shell) ending() bool {
+	info := workflow.GetInfo(s.ctx)
+	return info.GetContinueAsNewSuggested() || info.GetTargetWorkerDeploymentVersionChanged()
+}
 
 // atRest: nothing is in flight that the next run could not start again.
 func (s *shell) atRest() bool {
@@ -187,6 +191,10 @@ func (s *shell) take(name string) bool {
 	var raw json.RawMessage
 	if !workflow.GetSignalChannel(s.ctx, name).ReceiveAsync(&raw) {
 		return false
+	}
+	if name == protocol.SignalWake {
+		s.woken = true
+		return true
 	}
 	m, known := s.messages[name]
 	if verb.Find(s.verbs, name) == nil && (!known || m.own) {

@@ -15,6 +15,7 @@ type workerOptions struct {
 	f       *Factory
 	store   string
 	runtime string
+	version worker.Deployment
 }
 
 func newCmdWorker(f *Factory, runF func(context.Context, *workerOptions) error) *cobra.Command {
@@ -24,14 +25,24 @@ func newCmdWorker(f *Factory, runF func(context.Context, *workerOptions) error) 
 		Short: "Serve workflows and activities until Ctrl-C",
 		Long: `Serve the services of a Temporal namespace until Ctrl-C: decide, observe runtimes and
 apply. As many workers as wanted share the work. With --runtime, serve only the readings
-and applies of one runtime that says worker: remote.`,
+and applies of one runtime that says worker: remote.
+
+Workers of two versions may serve at the same time when each says which it is, as a
+build of a worker deployment: workflows stay with the build that they began their run
+with. The workers of the build that is current wake the others in waves; each begins
+its next run there. --set-current makes a build the current one as soon as it serves,
+unless it was that before and was replaced.`,
 		Example: `  converge worker --store s3://releases?region=eu-west-1
-  converge worker --runtime edge --store s3://releases?region=eu-west-1`,
+  converge worker --runtime edge --store s3://releases?region=eu-west-1
+  converge worker --deployment converge --build v1.5.0 --set-current`,
 		Args: asUsed,
 		RunE: running(o, runF, o.run, func([]string) error { return nil }),
 	}
 	cmd.Flags().StringVar(&o.store, "store", "", "incarnation store: a URL or a directory (CONVERGE_STORE; default: .converge/store of the directory's application)")
 	cmd.Flags().StringVar(&o.runtime, "runtime", "", "serve this remote runtime only")
+	cmd.Flags().StringVar(&o.version.Name, "deployment", "", "worker deployment that this is a version of (default: none, workers are replaced in place)")
+	cmd.Flags().StringVar(&o.version.Build, "build", "", "build id of this version, with --deployment")
+	cmd.Flags().BoolVar(&o.version.SetCurrent, "set-current", false, "make this build the current one of its deployment")
 	return cmd
 }
 
@@ -55,5 +66,5 @@ func (o *workerOptions) run(ctx context.Context) error {
 	}
 	o.f.note("serving; store %s. Ctrl-C ends it, what runs goes on.", store)
 	c, namespace := api.Temporal()
-	return worker.Run(ctx, c, worker.Options{Store: store, Runtime: o.runtime, Namespace: namespace})
+	return worker.Run(ctx, c, worker.Options{Store: store, Runtime: o.runtime, Namespace: namespace, Deployment: o.version})
 }

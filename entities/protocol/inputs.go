@@ -69,3 +69,9 @@ type RestoreAnswer struct {
 	Part  []byte `json:"part"`
 	Total int    `json:"total"`
 }
+
+// Wake says nothing that changes anything: a workflow that gets it looks whether its run should end, since another
+// version of workers is current.
+type Wake struct {
+	Version string `json:"version"` // for people: who asks
+}

@@ -79,6 +79,7 @@ func messages() []Contract {
 		{"Service signal scope-pause", 1, false, protocol.ScopePause{}, protocol.SignalScopePause},
 		{"Service signal granted", 1, false, protocol.LeaseSignal{}, protocol.SignalGranted},
 		{"Service signal held", 1, false, protocol.LeaseSignal{}, protocol.SignalHeld},
+		{"signal wake", 1, false, protocol.Wake{}, protocol.SignalWake},
 		{"Service message lease-call", 1, false, protocol.LeaseCall{}, protocol.ActivityLease},
 	}
 }

@@ -43,6 +43,9 @@ type Options struct {
 	// ContinueAsNewAfter is the number of events in a history after which the server suggests to continue as new;
 	// 0 is the server's own default. Tests make runs short with it.
 	ContinueAsNewAfter int
+	// DrainedWithin is how soon the server finds that a version of workers has no workflows left; 0 is its own default of
+	// some minutes.
+	DrainedWithin time.Duration
 	// Log receives the server's errors, and its warnings as debug records; nil discards both.
 	Log *slog.Logger
 
@@ -100,6 +103,10 @@ func start(ctx context.Context, o Options) (*Server, error) {
 	dynamic := newSettings()
 	if o.ContinueAsNewAfter > 0 {
 		dynamic.set(dynamicconfig.HistoryCountSuggestContinueAsNew.Key(), o.ContinueAsNewAfter)
+	}
+	if o.DrainedWithin > 0 {
+		dynamic.set(dynamicconfig.VersionDrainageStatusVisibilityGracePeriod.Key(), o.DrainedWithin)
+		dynamic.set(dynamicconfig.VersionDrainageStatusRefreshInterval.Key(), o.DrainedWithin)
 	}
 	if o.tune != nil {
 		o.tune(dynamic)

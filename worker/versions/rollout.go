@@ -1,0 +1,205 @@
+package versions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/sdk/client"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// Rollout is what the workers of one version do about the others, while it is the current one of their deployment:
+// idle workflows get no task by themselves, so that they are woken in waves, and each begins its next run here. A version
+// that nobody polls for any more cannot answer a wake-up: its workflows are taken over as they are.
+//
+// Several workers may do so at once: what one has moved the others find moved.
+type Rollout struct {
+	Namespace
+	Version Version
+	// SetCurrent makes the version the current one as soon as workers of it poll, unless it was that before and was replaced.
+	SetCurrent bool
+	// Wave is how many workflows are woken in a second.
+	Wave int
+	// Patience is how long a version that workflows are pinned to may be without workers.
+	Patience time.Duration
+	Log      *slog.Logger
+
+	woken   map[waking]time.Time
+	missing map[Version]time.Time // since when nobody polls
+}
+
+// waking is how a run was woken: one that a version without workers keeps is woken once more, in another way.
+type waking struct {
+	run       string
+	abandoned bool
+}
+
+// Run does so until ctx ends.
+func (r *Rollout) Run(ctx context.Context) {
+	r.woken, r.missing = map[waking]time.Time{}, map[Version]time.Time{}
+	for r.SetCurrent && ctx.Err() == nil {
+		done, err := r.setCurrent(ctx)
+		if err != nil {
+			r.Log.Warn("not current yet", "version", Text(r.Version), "error", err)
+		}
+		if done || !pause(ctx, time.Second) {
+			break
+		}
+	}
+	for wait := time.Duration(0); pause(ctx, wait); {
+		more, err := r.round(ctx)
+		if err != nil && ctx.Err() == nil {
+			r.Log.Warn("workflows are not moved yet", "to", Text(r.Version), "error", err)
+		}
+		wait = 10 * time.Second
+		if more {
+			wait = time.Second
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// setCurrent makes the version current. One that was current before and was replaced stays replaced: a worker of it that
+// starts again is no wish to go back.
+func (r *Rollout) setCurrent(ctx context.Context) (done bool, err error) {
+	deployment := r.Client.WorkerDeploymentClient().GetHandle(r.Version.DeploymentName)
+	about, err := deployment.DescribeVersion(ctx, client.WorkerDeploymentDescribeVersionOptions{BuildID: r.Version.BuildID})
+	var unknown *serviceerror.NotFound
+	switch {
+	case errors.As(err, &unknown):
+		return false, nil // the first poll makes it known
+	case err != nil:
+		return false, err
+	case !about.Info.CurrentSinceTime.IsZero():
+		return true, nil
+	case about.Info.DrainageInfo != nil:
+		r.Log.Warn("this version was replaced before and does not become current by itself", "version", Text(r.Version),
+			"to go back", fmt.Sprintf("temporal worker deployment set-current-version --deployment-name %s --build-id %s", r.Version.DeploymentName, r.Version.BuildID))
+		return true, nil
+	}
+	_, err = deployment.SetCurrentVersion(ctx, client.WorkerDeploymentSetCurrentVersionOptions{
+		BuildID: r.Version.BuildID, IgnoreMissingTaskQueues: true,
+	})
+	return err == nil, err
+}
+
+// round wakes a wave, and takes over from versions that are gone. More is to be done soon after.
+func (r *Rollout) round(ctx context.Context) (more bool, err error) {
+	info, there, err := r.Deployment(ctx, r.Version.DeploymentName)
+	if err != nil || !there {
+		return !there, err
+	}
+	if current := info.RoutingConfig.CurrentVersion; current == nil || *current != r.Version {
+		return false, nil
+	}
+	polled, err := r.Polled(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, summary := range info.VersionSummaries {
+		v := summary.Version
+		if v == r.Version || info.RoutingConfig.RampingVersion != nil && v == *info.RoutingConfig.RampingVersion {
+			continue
+		}
+		left, err := r.moveFrom(ctx, v, r.abandoned(v, polled[v]))
+		if err != nil {
+			return false, err
+		}
+		more = more || left
+	}
+	return more, nil
+}
+
+// abandoned: nobody has polled for the version for as long as patience lasts. The server forgets a worker that was
+// stopped at once, and one that was lost after some minutes.
+func (r *Rollout) abandoned(v Version, polled time.Time) bool {
+	now := time.Now()
+	if now.Sub(polled) < pollLasts {
+		delete(r.missing, v)
+		return false
+	}
+	if r.missing[v].IsZero() {
+		r.missing[v] = now
+	}
+	if !polled.IsZero() {
+		r.missing[v] = polled
+	}
+	return now.Sub(r.missing[v]) >= r.Patience
+}
+
+// again is how long a workflow that was woken may take to be at rest, before it is woken once more.
+const again = 5 * time.Minute
+
+// moveFrom moves a wave of the workflows that are pinned to a version, and tells whether there are more.
+func (r *Rollout) moveFrom(ctx context.Context, v Version, abandoned bool) (more bool, err error) {
+	var wave []*workflowpb.WorkflowExecutionInfo
+	for e, err := range r.Pinned(ctx, v) {
+		if err != nil {
+			return false, err
+		}
+		more = true
+		if time.Since(r.woken[waking{e.Execution.RunId, abandoned}]) < again {
+			continue
+		}
+		if wave = append(wave, e); len(wave) == r.Wave {
+			break
+		}
+	}
+	if !more {
+		return false, nil
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(8)
+	for _, e := range wave {
+		r.woken[waking{e.Execution.RunId, abandoned}] = time.Now()
+		group.Go(func() error { return r.move(ctx, e, v, abandoned) })
+	}
+	return more, group.Wait()
+}
+
+// move wakes one workflow, so that it ends its run and begins the next one here. From a version that is gone it is
+// taken over in the middle of its run, which its history allows as it does where workers are replaced in place. One that
+// somebody pinned for good stays.
+func (r *Rollout) move(ctx context.Context, e *workflowpb.WorkflowExecutionInfo, from Version, abandoned bool) error {
+	info, err := r.versioning(ctx, e)
+	if err != nil || info == nil || info.VersioningOverride != nil || info.GetDeploymentVersion().GetBuildId() != from.BuildID {
+		return err
+	}
+	if abandoned {
+		r.Log.Warn("taken over from a version without workers", "workflow", e.Execution.WorkflowId, "from", Text(from), "to", Text(r.Version))
+		_, err := r.Client.UpdateWorkflowExecutionOptions(ctx, client.UpdateWorkflowExecutionOptionsRequest{
+			WorkflowId: e.Execution.WorkflowId, RunId: e.Execution.RunId,
+			WorkflowExecutionOptionsChanges: client.WorkflowExecutionOptionsChanges{VersioningOverride: &client.VersioningOverrideChange{
+				Value: &client.OneTimeVersioningOverride{TargetVersion: r.Version},
+			}},
+		})
+		if err != nil {
+			return gone(fmt.Errorf("take over %s: %w", e.Execution.WorkflowId, err))
+		}
+	}
+	return gone(r.Client.SignalWorkflow(ctx, e.Execution.WorkflowId, e.Execution.RunId, protocol.SignalWake, protocol.Wake{Version: Text(r.Version)}))
+}
+
+// gone is nil of a run that is over: what comes after it is here already.
+func gone(err error) error {
+	var over *serviceerror.NotFound
+	if errors.As(err, &over) {
+		return nil
+	}
+	return err
+}
