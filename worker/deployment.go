@@ -5,13 +5,12 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
-	"time"
 
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/converge-engine/converge/worker/versions"
+	"github.com/converge-engine/converge/worker/deployment"
 )
 
 // Deployment names a version of the workers, in Temporal's words: a build of a worker deployment. Workflows are pinned to
@@ -22,8 +21,6 @@ type Deployment struct {
 	SetCurrent bool
 	// Wave is how many workflows of other versions are woken in a second; 0 is 50.
 	Wave int
-	// Patience is how long a version may be without workers before its workflows are taken over; 0 is a minute.
-	Patience time.Duration
 }
 
 func (d Deployment) versioned() bool { return d.Name != "" || d.Build != "" }
@@ -64,15 +61,12 @@ func (d Deployment) rollout(c client.Client, namespace string) (stop func()) {
 	if namespace == "" {
 		namespace = client.DefaultNamespace
 	}
-	r := versions.Rollout{
-		Namespace: versions.Namespace{Client: c, Name: namespace}, Version: d.version(), SetCurrent: d.SetCurrent,
-		Wave: d.Wave, Patience: d.Patience, Log: slog.Default(),
+	r := deployment.Rollout{
+		Namespace: deployment.Namespace{Client: c, Name: namespace}, Version: d.version(), SetCurrent: d.SetCurrent,
+		Wave: d.Wave, Log: slog.Default(),
 	}
 	if r.Wave == 0 {
 		r.Wave = 50
-	}
-	if r.Patience == 0 {
-		r.Patience = time.Minute
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup

@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,10 +17,11 @@ import (
 	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/temporaltest"
 	"github.com/converge-engine/converge/worker"
+	"github.com/converge-engine/converge/worker/deployment"
 	"github.com/converge-engine/converge/worker/embedded"
 )
 
-const deployment = "converge"
+const deploymentName = "converge"
 
 // world is an application of several services on a server of its own, whose workers are of several versions.
 type world struct {
@@ -57,7 +59,7 @@ func (w *world) everywhere(version string, services ...string) {
 // serve starts a worker of a build that becomes the current one.
 func (w *world) serve(build string) (stop func()) {
 	w.T.Helper()
-	return w.StartWorkerAs(worker.Options{Deployment: worker.Deployment{Name: deployment, Build: build, SetCurrent: true, Patience: time.Second}})
+	return w.StartWorkerAs(worker.Options{Deployment: worker.Deployment{Name: deploymentName, Build: build, SetCurrent: true}})
 }
 
 // versioning is what the server says of where a workflow runs.
@@ -95,7 +97,7 @@ func (w *world) ids(services ...string) []string {
 // current is the build that is current.
 func (w *world) current() string {
 	w.T.Helper()
-	d, err := w.Client.WorkerDeploymentClient().GetHandle(deployment).Describe(w.T.Context(), client.WorkerDeploymentDescribeOptions{})
+	d, err := w.Client.WorkerDeploymentClient().GetHandle(deploymentName).Describe(w.T.Context(), client.WorkerDeploymentDescribeOptions{})
 	require.NoError(w.T, err)
 	if v := d.Info.RoutingConfig.CurrentVersion; v != nil {
 		return v.BuildID
@@ -107,12 +109,25 @@ func (w *world) current() string {
 func (w *world) drained(build string) {
 	w.T.Helper()
 	temporaltest.WaitFor(w.T, stage.Patience, func() (bool, string) {
-		v, err := w.Client.WorkerDeploymentClient().GetHandle(deployment).DescribeVersion(w.T.Context(), client.WorkerDeploymentDescribeVersionOptions{BuildID: build})
+		v, err := w.Client.WorkerDeploymentClient().GetHandle(deploymentName).DescribeVersion(w.T.Context(), client.WorkerDeploymentDescribeVersionOptions{BuildID: build})
 		if err != nil || v.Info.DrainageInfo == nil {
 			return false, fmt.Sprint(err)
 		}
 		return v.Info.DrainageInfo.DrainageStatus == client.WorkerDeploymentVersionDrainageStatusDrained, "draining"
 	})
+}
+
+// examine is what `converge doctor` finds.
+func (w *world) examine() (found []string) {
+	w.T.Helper()
+	report, err := deployment.Namespace{Client: w.Client, Name: embedded.Namespace}.Examine(w.T.Context())
+	require.NoError(w.T, err)
+	require.NotEmpty(w.T, report.Looked)
+	for _, f := range report.Findings {
+		require.NotEmpty(w.T, f.Next)
+		found = append(found, f.Code+" "+f.What+": "+f.Why)
+	}
+	return found
 }
 
 // Idle services, the application and the runtime move to the version that becomes current; a service with an apply under
@@ -154,8 +169,13 @@ func TestVersionWithoutWorkersIsLeft(t *testing.T) {
 	stop := w.serve("one")
 	w.begin()
 	stop()
-	w.Signal(w.services[0], protocol.Release, `{"version":"v2","by":"ci"}`)
 	began := time.Now()
+	w.Signal(w.services[0], protocol.Release, `{"version":"v2","by":"ci"}`)
+	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
+		found := w.examine()
+		return slices.Contains(found, deployment.NoWorkers+" namespace default: nobody has asked for work for 1m15s") &&
+			slices.Contains(found, deployment.VersionWithoutWorkers+" converge:one: 4 workflows are pinned to it and nobody serves it"), strings.Join(found, "\n")
+	})
 	w.serve("two")
 	w.arrive("two", w.ids(w.services...)...)
 	t.Logf("taken over within %s", time.Since(began).Round(time.Second))
@@ -164,6 +184,7 @@ func TestVersionWithoutWorkersIsLeft(t *testing.T) {
 		require.Nil(t, w.versioning(id).GetVersioningOverride(), id)
 	}
 	w.drained("one")
+	require.Empty(t, w.examine())
 }
 
 // Where an operator pinned a workflow it stays, and is left in peace.
@@ -176,7 +197,7 @@ func TestPinOfAnOperatorStays(t *testing.T) {
 	_, err := w.Client.UpdateWorkflowExecutionOptions(t.Context(), client.UpdateWorkflowExecutionOptionsRequest{
 		WorkflowId: pinned, WorkflowExecutionOptionsChanges: client.WorkflowExecutionOptionsChanges{
 			VersioningOverride: &client.VersioningOverrideChange{Value: &client.PinnedVersioningOverride{
-				Version: sdkworker.WorkerDeploymentVersion{DeploymentName: deployment, BuildID: "one"},
+				Version: sdkworker.WorkerDeploymentVersion{DeploymentName: deploymentName, BuildID: "one"},
 			}},
 		},
 	})
@@ -186,6 +207,7 @@ func TestPinOfAnOperatorStays(t *testing.T) {
 	w.arrive("two", w.ID(w.services[1]), protocol.ApplicationID(w.App))
 	require.Equal(t, "one", w.buildOf(pinned))
 	require.Len(t, w.History(pinned), events, "it is not woken")
+	require.Contains(t, w.examine(), deployment.PinnedByOperator+" "+pinned+": pinned to converge:one, whatever becomes current")
 	w.Release(w.services[0], "v2")
 	w.everywhere("v2", w.services[0])
 	require.Equal(t, "one", w.buildOf(pinned))

@@ -1,4 +1,4 @@
-package versions
+package deployment
 
 import (
 	"context"
@@ -27,12 +27,10 @@ type Rollout struct {
 	SetCurrent bool
 	// Wave is how many workflows are woken in a second.
 	Wave int
-	// Patience is how long a version that workflows are pinned to may be without workers.
-	Patience time.Duration
-	Log      *slog.Logger
+	Log  *slog.Logger
 
-	woken   map[waking]time.Time
-	missing map[Version]time.Time // since when nobody polls
+	woken  map[waking]time.Time
+	unseen map[Version]time.Time // since when the server remembers no worker of it
 }
 
 // waking is how a run was woken: one that a version without workers keeps is woken once more, in another way.
@@ -43,7 +41,7 @@ type waking struct {
 
 // Run does so until ctx ends.
 func (r *Rollout) Run(ctx context.Context) {
-	r.woken, r.missing = map[waking]time.Time{}, map[Version]time.Time{}
+	r.woken, r.unseen = map[waking]time.Time{}, map[Version]time.Time{}
 	for r.SetCurrent && ctx.Err() == nil {
 		done, err := r.setCurrent(ctx)
 		if err != nil {
@@ -89,7 +87,7 @@ func (r *Rollout) setCurrent(ctx context.Context) (done bool, err error) {
 		return true, nil
 	case about.Info.DrainageInfo != nil:
 		r.Log.Warn("this version was replaced before and does not become current by itself", "version", Text(r.Version),
-			"to go back", fmt.Sprintf("temporal worker deployment set-current-version --deployment-name %s --build-id %s", r.Version.DeploymentName, r.Version.BuildID))
+			"to go back", setCurrentCommand(r.Version))
 		return true, nil
 	}
 	_, err = deployment.SetCurrentVersion(ctx, client.WorkerDeploymentSetCurrentVersionOptions{
@@ -125,21 +123,17 @@ func (r *Rollout) round(ctx context.Context) (more bool, err error) {
 	return more, nil
 }
 
-// abandoned: nobody has polled for the version for as long as patience lasts. The server forgets a worker that was
-// stopped at once, and one that was lost after some minutes.
+// abandoned: nobody has polled for the version for a minute and more. Where the server remembers nobody, it counts from
+// when that was first seen: it may have begun anew.
 func (r *Rollout) abandoned(v Version, polled time.Time) bool {
-	now := time.Now()
-	if now.Sub(polled) < pollLasts {
-		delete(r.missing, v)
-		return false
-	}
-	if r.missing[v].IsZero() {
-		r.missing[v] = now
-	}
 	if !polled.IsZero() {
-		r.missing[v] = polled
+		delete(r.unseen, v)
+		return time.Since(polled) >= PollLasts
 	}
-	return now.Sub(r.missing[v]) >= r.Patience
+	if r.unseen[v].IsZero() {
+		r.unseen[v] = time.Now()
+	}
+	return time.Since(r.unseen[v]) >= PollLasts
 }
 
 // again is how long a workflow that was woken may take to be at rest, before it is woken once more.

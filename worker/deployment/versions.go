@@ -1,9 +1,9 @@
-// Package versions knows which versions of workers serve a namespace at the same time, and moves workflows from one to
+// Package deployment knows which versions of workers serve a namespace at the same time, and moves workflows from one to
 // another: worker deployment versioning, in Temporal's words. A version is a build of a deployment; every workflow that
 // lives for ever is pinned to the one that it began its run with, and goes on to another when that run ends.
 //
 // It asks Temporal only, and never a workflow; it imports the protocol and Temporal's SDK.
-package versions
+package deployment
 
 import (
 	"context"
@@ -64,8 +64,9 @@ func (n Namespace) Deployments(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// pollLasts is how long a worker that waits for work may be silent: a poll that gets none ends after a minute.
-const pollLasts = 75 * time.Second
+// PollLasts is how long a worker that waits for work may be silent: a poll that gets none ends after a minute. The server
+// remembers workers that have stopped for longer.
+const PollLasts = 75 * time.Second
 
 // Polled says when workers of each version last asked for workflow tasks. The version of workers that have none is zero.
 func (n Namespace) Polled(ctx context.Context) (map[Version]time.Time, error) {
@@ -89,7 +90,7 @@ func (n Namespace) Polled(ctx context.Context) (map[Version]time.Time, error) {
 	return polled, nil
 }
 
-// ours are the workflows that live for ever, and so outlive versions.
+// ours are the workflows that live for ever, and so outlive deployment.
 var ours = fmt.Sprintf("ExecutionStatus='Running' AND WorkflowType IN ('%s','%s','%s')",
 	protocol.ServiceWorkflow, protocol.ApplicationWorkflow, protocol.RuntimeWorkflow)
 
