@@ -5,11 +5,12 @@ CHECKS := build vet test race kube-test lint workflowcheck tidy generated
 # Packages that do not link the Temporal server: quick to build in any way.
 LIGHT := ./entities/... ./intent/... ./client/... ./runtimes/... ./activities/... ./workflows/... ./cmd/converge/...
 FUZZTIME ?= 20s
+SERVICES ?= 1000
 # Where `make kube` keeps its clusters.
 KUBE ?= .cache/kube
 
 .DEFAULT_GOAL := help
-.PHONY: help build install test race lint fmt vet workflowcheck tidy generated check bench fuzz histories freeze-histories freeze-contracts temporal-cli chromium monitoring kube kube-build kube-test manifests
+.PHONY: help build install test race lint fmt vet workflowcheck tidy generated check upgrade-demo bench fuzz histories freeze-histories freeze-contracts temporal-cli chromium monitoring kube kube-build kube-test manifests
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +61,9 @@ check: ## Run everything that CI runs, with the time of each part
 		$(MAKE) --no-print-directory $$part || exit 1; \
 		echo "== $$part took $$(( $$(date +%s) - start )) s"; \
 	done
+
+upgrade-demo: ## Upgrade the workers of SERVICES (1000) live services while releases are under way, and report
+	go run ./tests/upgrade/demo -services $(SERVICES)
 
 bench: ## Measure: latency, events and CPU of a release, gates, idle services, start-up
 	go run ./tests/bench
