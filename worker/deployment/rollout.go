@@ -111,7 +111,8 @@ func (r *Rollout) round(ctx context.Context) (more bool, err error) {
 	}
 	for _, summary := range info.VersionSummaries {
 		v := summary.Version
-		if v == r.Version || info.RoutingConfig.RampingVersion != nil && v == *info.RoutingConfig.RampingVersion {
+		drained := summary.DrainageStatus == client.WorkerDeploymentVersionDrainageStatusDrained
+		if drained || v == r.Version || info.RoutingConfig.RampingVersion != nil && v == *info.RoutingConfig.RampingVersion {
 			continue
 		}
 		left, err := r.moveFrom(ctx, v, r.abandoned(v, polled[v]))
@@ -139,14 +140,14 @@ func (r *Rollout) abandoned(v Version, polled time.Time) bool {
 // again is how long a workflow that was woken may take to be at rest, before it is woken once more.
 const again = 5 * time.Minute
 
-// moveFrom moves a wave of the workflows that are pinned to a version, and tells whether there are more.
+// moveFrom moves a wave of the workflows that are pinned to a version, and tells whether there may be more: those that have
+// something in flight follow by themselves.
 func (r *Rollout) moveFrom(ctx context.Context, v Version, abandoned bool) (more bool, err error) {
 	var wave []*workflowpb.WorkflowExecutionInfo
 	for e, err := range r.Pinned(ctx, v) {
 		if err != nil {
 			return false, err
 		}
-		more = true
 		if time.Since(r.woken[waking{e.Execution.RunId, abandoned}]) < again {
 			continue
 		}
@@ -154,16 +155,13 @@ func (r *Rollout) moveFrom(ctx context.Context, v Version, abandoned bool) (more
 			break
 		}
 	}
-	if !more {
-		return false, nil
-	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(8)
 	for _, e := range wave {
 		r.woken[waking{e.Execution.RunId, abandoned}] = time.Now()
 		group.Go(func() error { return r.move(ctx, e, v, abandoned) })
 	}
-	return more, group.Wait()
+	return len(wave) == r.Wave, group.Wait()
 }
 
 // move wakes one workflow, so that it ends its run and begins the next one here. From a version that is gone it is
