@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"time"
 
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/client"
@@ -29,19 +31,13 @@ type Rollout struct {
 	Wave int
 	Log  *slog.Logger
 
-	woken  map[waking]time.Time
+	looked map[string]time.Time  // by run id: when it was woken, or looked at again
 	unseen map[Version]time.Time // since when the server remembers no worker of it
-}
-
-// waking is how a run was woken: one that a version without workers keeps is woken once more, in another way.
-type waking struct {
-	run       string
-	abandoned bool
 }
 
 // Run does so until ctx ends.
 func (r *Rollout) Run(ctx context.Context) {
-	r.woken, r.unseen = map[waking]time.Time{}, map[Version]time.Time{}
+	r.looked, r.unseen = map[string]time.Time{}, map[Version]time.Time{}
 	for r.SetCurrent && ctx.Err() == nil {
 		done, err := r.setCurrent(ctx)
 		if err != nil {
@@ -137,18 +133,26 @@ func (r *Rollout) abandoned(v Version, polled time.Time) bool {
 	return time.Since(r.unseen[v]) >= PollLasts
 }
 
-// again is how long a workflow that was woken may take to be at rest, before it is woken once more.
-const again = 5 * time.Minute
+// A workflow that was woken follows by itself once it is at rest, and is looked at again seldom; soon where nobody may be
+// there to wake.
+const (
+	again = time.Minute
+	soon  = 15 * time.Second
+)
 
 // moveFrom moves a wave of the workflows that are pinned to a version, and tells whether there may be more: those that have
 // something in flight follow by themselves.
 func (r *Rollout) moveFrom(ctx context.Context, v Version, abandoned bool) (more bool, err error) {
+	gap := again
+	if abandoned {
+		gap = soon
+	}
 	var wave []*workflowpb.WorkflowExecutionInfo
 	for e, err := range r.Pinned(ctx, v) {
 		if err != nil {
 			return false, err
 		}
-		if time.Since(r.woken[waking{e.Execution.RunId, abandoned}]) < again {
+		if time.Since(r.looked[e.Execution.RunId]) < gap {
 			continue
 		}
 		if wave = append(wave, e); len(wave) == r.Wave {
@@ -158,33 +162,52 @@ func (r *Rollout) moveFrom(ctx context.Context, v Version, abandoned bool) (more
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(8)
 	for _, e := range wave {
-		r.woken[waking{e.Execution.RunId, abandoned}] = time.Now()
-		group.Go(func() error { return r.move(ctx, e, v, abandoned) })
+		r.looked[e.Execution.RunId] = time.Now()
+		group.Go(func() error { return gone(r.move(ctx, e.Execution, v, abandoned)) })
 	}
 	return len(wave) == r.Wave, group.Wait()
 }
 
-// move wakes one workflow, so that it ends its run and begins the next one here. From a version that is gone it is
-// taken over in the middle of its run, which its history allows as it does where workers are replaced in place. One that
-// somebody pinned for good stays.
-func (r *Rollout) move(ctx context.Context, e *workflowpb.WorkflowExecutionInfo, from Version, abandoned bool) error {
-	info, err := r.versioning(ctx, e)
-	if err != nil || info == nil || info.VersioningOverride != nil || info.GetDeploymentVersion().GetBuildId() != from.BuildID {
+// move wakes one workflow, so that it ends its run and begins the next one here. One that somebody pinned for good stays.
+// That workers of its version are gone is believed only when its own task has waited for them as long: whoever is busy
+// polls seldom.
+func (r *Rollout) move(ctx context.Context, e *commonpb.WorkflowExecution, from Version, abandoned bool) error {
+	d, err := r.Client.DescribeWorkflowExecution(ctx, e.WorkflowId, e.RunId)
+	if err != nil {
 		return err
 	}
-	if abandoned {
-		r.Log.Warn("taken over from a version without workers", "workflow", e.Execution.WorkflowId, "from", Text(from), "to", Text(r.Version))
-		_, err := r.Client.UpdateWorkflowExecutionOptions(ctx, client.UpdateWorkflowExecutionOptionsRequest{
-			WorkflowId: e.Execution.WorkflowId, RunId: e.Execution.RunId,
-			WorkflowExecutionOptionsChanges: client.WorkflowExecutionOptionsChanges{VersioningOverride: &client.VersioningOverrideChange{
-				Value: &client.OneTimeVersioningOverride{TargetVersion: r.Version},
-			}},
-		})
-		if err != nil {
-			return gone(fmt.Errorf("take over %s: %w", e.Execution.WorkflowId, err))
-		}
+	info, task := d.WorkflowExecutionInfo.GetVersioningInfo(), d.PendingWorkflowTask
+	switch {
+	case d.WorkflowExecutionInfo.Status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, info.GetVersioningOverride() != nil,
+		info.GetDeploymentVersion().GetBuildId() != from.BuildID:
+		return nil
+	case task == nil:
+		return r.Client.SignalWorkflow(ctx, e.WorkflowId, e.RunId, protocol.SignalWake, protocol.Wake{Version: Text(r.Version)})
+	case abandoned && unanswered(task, time.Now()):
+		return r.takeOver(ctx, e, from)
 	}
-	return gone(r.Client.SignalWorkflow(ctx, e.Execution.WorkflowId, e.Execution.RunId, protocol.SignalWake, protocol.Wake{Version: Text(r.Version)}))
+	return nil // it has a task, which tells it
+}
+
+// unanswered: a task has waited as long as no worker that is there lets one wait.
+func unanswered(task *workflowpb.PendingWorkflowTaskInfo, now time.Time) bool {
+	return task.State == enumspb.PENDING_WORKFLOW_TASK_STATE_SCHEDULED && now.Sub(task.ScheduledTime.AsTime()) >= PollLasts
+}
+
+// takeOver carries a workflow on in the middle of its run, which its history allows as it does where workers are replaced
+// in place. The override ends with its next task, after which it is pinned here.
+func (r *Rollout) takeOver(ctx context.Context, e *commonpb.WorkflowExecution, from Version) error {
+	r.Log.Warn("taken over from a version without workers", "workflow", e.WorkflowId, "from", Text(from), "to", Text(r.Version))
+	_, err := r.Client.UpdateWorkflowExecutionOptions(ctx, client.UpdateWorkflowExecutionOptionsRequest{
+		WorkflowId: e.WorkflowId, RunId: e.RunId,
+		WorkflowExecutionOptionsChanges: client.WorkflowExecutionOptionsChanges{VersioningOverride: &client.VersioningOverrideChange{
+			Value: &client.OneTimeVersioningOverride{TargetVersion: r.Version},
+		}},
+	})
+	if err != nil {
+		return fmt.Errorf("take over %s: %w", e.WorkflowId, err)
+	}
+	return nil
 }
 
 // gone is nil of a run that is over: what comes after it is here already.

@@ -68,23 +68,26 @@ func (n Namespace) Deployments(ctx context.Context) ([]string, error) {
 // remembers workers that have stopped for longer.
 const PollLasts = 75 * time.Second
 
-// Polled says when workers of each version last asked for workflow tasks. The version of workers that have none is zero.
+// Polled says when workers of each version last asked for tasks, of workflows or of activities: while a worker carries on
+// workflows that it holds in memory, it may not ask for others for long. The version of workers that have none is zero.
 func (n Namespace) Polled(ctx context.Context) (map[Version]time.Time, error) {
-	queue, err := n.Client.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
-		Namespace: n.Name, TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW,
-		TaskQueue: &taskqueuepb.TaskQueue{Name: protocol.TaskQueue, Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("ask who serves the task queue %s: %w", protocol.TaskQueue, err)
-	}
 	polled := map[Version]time.Time{}
-	for _, p := range queue.Pollers {
-		v := Version{}
-		if o := p.DeploymentOptions; o.GetWorkerVersioningMode() == enumspb.WORKER_VERSIONING_MODE_VERSIONED {
-			v = Version{DeploymentName: o.DeploymentName, BuildID: o.BuildId}
+	for _, kind := range [...]enumspb.TaskQueueType{enumspb.TASK_QUEUE_TYPE_WORKFLOW, enumspb.TASK_QUEUE_TYPE_ACTIVITY} {
+		queue, err := n.Client.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
+			Namespace: n.Name, TaskQueueType: kind,
+			TaskQueue: &taskqueuepb.TaskQueue{Name: protocol.TaskQueue, Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
+		})
+		if err != nil {
+			return nil, fmt.Errorf("ask who serves the task queue %s: %w", protocol.TaskQueue, err)
 		}
-		if at := p.LastAccessTime.AsTime(); at.After(polled[v]) {
-			polled[v] = at
+		for _, p := range queue.Pollers {
+			v := Version{}
+			if o := p.DeploymentOptions; o.GetWorkerVersioningMode() == enumspb.WORKER_VERSIONING_MODE_VERSIONED {
+				v = Version{DeploymentName: o.DeploymentName, BuildID: o.BuildId}
+			}
+			if at := p.LastAccessTime.AsTime(); at.After(polled[v]) {
+				polled[v] = at
+			}
 		}
 	}
 	return polled, nil

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/converge-engine/converge/tests/upgrade/scene"
@@ -17,7 +18,7 @@ import (
 func main() {
 	services := flag.Int("services", 1000, "live services")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, *services); err != nil {
 		fmt.Fprintln(os.Stderr, "upgrade demo:", err)

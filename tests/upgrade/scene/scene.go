@@ -41,6 +41,8 @@ type Report struct {
 	Applied, Again int
 	// Left is how many workflows are not on the new version.
 	Left int
+	// ServerCPU is what the server used from when the new version was started until the old one was drained.
+	ServerCPU time.Duration
 	// NewLogic is how many of the services released at the end were decided by the new build.
 	NewLogic, Last int
 }
@@ -108,18 +110,18 @@ func (s *site) upgrade(ctx context.Context, dir string, r *Report, say func(stri
 	}
 	defer func() { err = errors.Join(err, before.stop()) }()
 	say("starting %d services", r.Services)
-	began := time.Now()
+	since := time.Now()
 	if err := s.begin(ctx, r.Services); err != nil {
 		return err
 	}
-	r.Live = time.Since(began)
+	r.Live = time.Since(since)
 
 	r.UnderWay, r.Meanwhile = max(1, r.Services/20), max(1, r.Services/20)
 	say("all live after %s; releasing to %d, slowly, and starting the new version", r.Live.Round(time.Second), r.UnderWay)
 	if err := s.release(ctx, "v2-slow", 0, r.UnderWay); err != nil {
 		return err
 	}
-	began = time.Now()
+	began, used := time.Now(), ownCPU()
 	after, err := s.start(dir, "after", deployment)
 	if err != nil {
 		return err
@@ -136,7 +138,7 @@ func (s *site) upgrade(ctx context.Context, dir string, r *Report, say func(stri
 	if err := s.drained(ctx); err != nil {
 		return err
 	}
-	r.Drained = time.Since(began)
+	r.Drained, r.ServerCPU = time.Since(began), ownCPU()-used
 	if err := before.stop(); err != nil {
 		return err
 	}
@@ -291,12 +293,12 @@ func (r Report) String() string {
 live services                                      %d, after %s
 releases under way, and asked for meanwhile        %d and %d
 all workflows on the new version after             %s
-the old version drained, its worker stopped after  %s
+the old version drained, its worker stopped after  %s (CPU of the server: %s)
 workflow tasks failed: a history does not replay   %d (%d lines in workers' logs)
 workflow tasks failed otherwise                    %d
 workflows left on the old version                  %d
 targets applied, and more than once                %d and %d
 last releases, decided by the new build            %d of %d
 `, r.ControlServices, r.Control, r.Services, r.Live.Round(time.Second), r.UnderWay, r.Meanwhile, r.Moved.Round(time.Second), r.Drained.Round(time.Second),
-		r.NonDeterministic, r.Complaints, r.Failed, r.Left, r.Applied, r.Again, r.NewLogic, r.Last)
+		r.ServerCPU.Round(time.Second), r.NonDeterministic, r.Complaints, r.Failed, r.Left, r.Applied, r.Again, r.NewLogic, r.Last)
 }
