@@ -21,7 +21,7 @@ type Carried struct {
 // input names, as its history demands: none is that of workers that did not name it yet.
 const Logic = LogicRecordsShown
 
-// LogicRecordsShown: what a service shows is recorded before it is shown.
+// LogicRecordsShown is the logic by which what a service shows is recorded before it is shown.
 const LogicRecordsShown = 1
 
 // ServiceInput starts a Service workflow, or carries its state into the next run.
