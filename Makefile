@@ -5,6 +5,7 @@ CHECKS := build vet test race kube-test lint workflowcheck tidy generated
 # Packages that do not link the Temporal server: quick to build in any way.
 LIGHT := ./entities/... ./intent/... ./client/... ./runtimes/... ./activities/... ./workflows/... ./cmd/converge/...
 FUZZTIME ?= 20s
+SERVICES ?= 1000
 # Where `make kube` keeps its clusters.
 KUBE ?= .cache/kube
 # Of `make chaos`; SEED=0 draws another run each time.
@@ -13,7 +14,7 @@ RELEASES ?= 1000
 KILLS ?= 100
 
 .DEFAULT_GOAL := help
-.PHONY: help build install test race lint fmt vet workflowcheck tidy generated check bench chaos fuzz histories freeze-histories temporal-cli chromium monitoring kube kube-build kube-test manifests
+.PHONY: help build install test race lint fmt vet workflowcheck tidy generated check upgrade-demo bench chaos fuzz histories freeze-histories freeze-contracts temporal-cli chromium monitoring kube kube-build kube-test manifests
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +66,9 @@ check: ## Run everything that CI runs, with the time of each part
 		echo "== $$part took $$(( $$(date +%s) - start )) s"; \
 	done
 
+upgrade-demo: ## Upgrade the workers of SERVICES (1000) live services while releases are under way, and report
+	go run ./tests/upgrade/demo -services $(SERVICES)
+
 bench: ## Measure: latency, events and CPU of a release, gates, idle services, start-up
 	go run ./tests/bench
 
@@ -84,6 +88,9 @@ histories: ## Record the workflow histories again that the tests replay (see CON
 
 freeze-histories: ## Keep the recorded histories from being changed, when a version is released (see CONTRIBUTING.md)
 	go run ./tests/internal/histories/freeze
+
+freeze-contracts: ## Keep what versions share as VERSION has it, when it is released: make freeze-contracts VERSION=v2 (see CONTRIBUTING.md)
+	go test ./tests/contracts -count=1 -run TestFreezeContracts -freeze $(VERSION)
 
 temporal-cli: ## Build the stock temporal CLI into .cache/bin for the tests that call it (minutes, once)
 	go -C tests/temporalcli build -ldflags='-s -w' -o $(CURDIR)/.cache/bin/temporal github.com/temporalio/cli/cmd/temporal

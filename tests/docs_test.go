@@ -275,6 +275,20 @@ func constantGroups(t *testing.T, path string) map[string][]string {
 	return groups
 }
 
+// The codes of `converge doctor` are in the documentation.
+func TestDocsDoctorCodes(t *testing.T) {
+	var coded, given []string
+	for _, value := range constants(t, "worker/deployment") {
+		if value.Kind() == constant.String && strings.Contains(constant.StringVal(value), "-") {
+			coded = append(coded, constant.StringVal(value))
+		}
+	}
+	for _, row := range table(t, readPage(t, "docs/operating.md").section(t, "## Upgrades"), "| code | means |") {
+		given = append(given, quoted(row[0])...)
+	}
+	require.ElementsMatch(t, coded, given)
+}
+
 // The exit codes are in the help texts and in the documentation, in the same words.
 func TestDocsExitCodes(t *testing.T) {
 	source, err := os.ReadFile(filepath.Join(repository, "cmd/converge/exit.go"))

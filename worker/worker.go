@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/client"
@@ -33,6 +34,10 @@ type Options struct {
 	// StopTimeout is how long applies may take to end when the worker stops; meanwhile it takes on nothing new, and its
 	// heartbeats go on. 0: five seconds.
 	StopTimeout time.Duration
+	// Deployment is the version that this worker serves, where versions overlap; zero: workers are replaced in place.
+	Deployment Deployment
+	// Interceptors stand around the workflows and activities of this worker, the first outermost (tracing, tests).
+	Interceptors []interceptor.WorkerInterceptor
 	// Factories add kinds of runtime to the built-in ones (tests and simulations).
 	Factories map[entities.RuntimeKind]activities.Factory
 }
@@ -101,7 +106,9 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 	if o.Runtime == "" {
 		endSupervision = newSupervisor(c, o.Namespace, store, a).start()
 	}
+	stopRollout := o.Deployment.rollout(c, o.Namespace)
 	return func() {
+		stopRollout()
 		endSupervision()
 		soon := time.AfterFunc(readingStop, endReading)
 		w.Stop()
@@ -129,7 +136,11 @@ func newWorker(ctx context.Context, c client.Client, o Options, a *activities.Ac
 		WorkerStopTimeout: max(o.StopTimeout, readingStop),
 		// A turn over hundreds of channels takes milliseconds; on a starved machine the SDK's one second is soon over.
 		DeadlockDetectionTimeout: 5 * time.Second,
-		Interceptors:             append([]interceptor.WorkerInterceptor{&workflows.Arrivals{}}, own...),
+		Interceptors:             append(append(slices.Clone(o.Interceptors), &workflows.Arrivals{}), own...),
+		DeploymentOptions:        o.Deployment.options(),
+	}
+	if err := o.Deployment.check(o.Runtime); err != nil {
+		return nil, err
 	}
 	if o.Runtime != "" {
 		options.DisableWorkflowWorker = true

@@ -1,10 +1,8 @@
 package workflows
 
 import (
-	"slices"
 	"time"
 
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/converge-engine/converge/entities"
@@ -20,8 +18,12 @@ import (
 // Service is the life of one service: a convergence loop that ends when it is taken down (A24). No run ends with an
 // apply, an extension or a question in flight; observations and announcements are dropped and started anew.
 func Service(ctx workflow.Context, in protocol.ServiceInput) error {
+	return newService(ctx, in).run(in.Carried, in.Beginning)
+}
+
+func newService(ctx workflow.Context, in protocol.ServiceInput) *service {
 	s := &service{
-		runs: in.Runs, state: state.New(in.Application, in.Service), decision: &decide.Decision{},
+		runs: in.Runs, logic: in.Logic, view: viewed, state: state.New(in.Application, in.Service), decision: &decide.Decision{},
 		watches: map[string]*watch{}, justRead: map[entities.Evaluation]entities.CheckReading{}, announcing: map[string]bool{},
 	}
 	s.shell = &shell{
@@ -37,16 +39,22 @@ func Service(ctx workflow.Context, in protocol.ServiceInput) error {
 			messageLease:              {take: s.callRuntime, needs: theRuntimes, own: true},
 		},
 	}
+	return s
+}
+
+func (s *service) run(carried protocol.Carried, first protocol.Beginning) error {
 	if err := s.answerQueries(); err != nil {
 		return err
 	}
-	return s.live(in.Carried, in.Beginning)
+	return s.live(carried, first)
 }
 
 // service is one run of a Service workflow.
 type service struct {
 	*shell
 	runs       int64
+	logic      int // protocol.Logic of the worker that began the run
+	view       func(*state.State, *decide.Decision) shown
 	state      *state.State
 	decision   *decide.Decision
 	watches    map[string]*watch
@@ -90,7 +98,7 @@ func (s *service) flushAt() int {
 
 func (s *service) next(c protocol.Carried) (string, any) {
 	return protocol.ServiceWorkflow, protocol.ServiceInput{
-		Application: s.application, Service: s.service, Runs: s.runs + 1, Carried: c,
+		Application: s.application, Service: s.service, Runs: s.runs + 1, Logic: protocol.Logic, Carried: c,
 	}
 }
 
@@ -204,49 +212,4 @@ func (s *service) snapshot() (*state.State, error) {
 	out := *s.state
 	out.Inbox, out.Requests = nil, nil
 	return &out, nil
-}
-
-// Search attributes that a Service keeps up to date.
-var (
-	attrStatus     = temporal.NewSearchAttributeKeyKeyword(protocol.AttrStatus)
-	attrVersion    = temporal.NewSearchAttributeKeyKeyword(protocol.AttrVersion)
-	attrWaitingFor = temporal.NewSearchAttributeKeyKeywordList(protocol.AttrWaitingFor)
-)
-
-// shown is what people were last shown, so that nothing is written when nothing changed.
-type shown struct {
-	details    string
-	status     string
-	version    string
-	waitingFor []string
-}
-
-// show keeps the Temporal UI's details and the search attributes (docs/protocol.md) up to date.
-// Details cost no history; attributes cost an event each time they change.
-func (s *service) show() {
-	status := view.Of(s.state, s.decision)
-	if details := explain.Markdown(status); details != s.shown.details {
-		workflow.SetCurrentDetails(s.ctx, details)
-		s.shown.details = details
-	}
-	if s.leaving() && !s.state.Gone() {
-		return
-	}
-	var updates []temporal.SearchAttributeUpdate
-	if status.Status != s.shown.status {
-		updates = append(updates, attrStatus.ValueSet(status.Status))
-	}
-	if status.Version != s.shown.version {
-		updates = append(updates, attrVersion.ValueSet(status.Version))
-	}
-	if waits := view.WaitingFor(s.decision); !slices.Equal(waits, s.shown.waitingFor) {
-		updates = append(updates, attrWaitingFor.ValueSet(waits))
-		s.shown.waitingFor = waits
-	}
-	s.shown.status, s.shown.version = status.Status, status.Version
-	if len(updates) > 0 {
-		if err := workflow.UpsertTypedSearchAttributes(s.ctx, updates...); err != nil {
-			workflow.GetLogger(s.ctx).Error("search attributes not updated", "error", err)
-		}
-	}
 }

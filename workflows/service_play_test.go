@@ -306,7 +306,7 @@ func (p *play) status() protocol.Status {
 }
 
 // first is the input of a service that knows nothing yet.
-var first = protocol.ServiceInput{Application: "shop", Service: "web"}
+var first = protocol.ServiceInput{Application: "shop", Service: "web", Logic: protocol.Logic}
 
 // acts runs the workflow until some time after the last thing sent, when the server suggests that it
 // continues as new; what the next run gets is returned, as it is carried.

@@ -55,8 +55,8 @@ func (s *service) open(n state.NewRelease, prepared protocol.PrepareAnswer) *sta
 // publish takes over a newly published spec and opens the release that follows from it.
 func (s *service) publish(ctx workflow.Context, raw json.RawMessage) error {
 	var p protocol.ServicePublish
-	if err := json.Unmarshal(raw, &p); err != nil { // what a newer version adds is no misspelling
-		return refused(fmt.Errorf("payload of %s: %w", protocol.Publish, err))
+	if err := verb.Tolerantly(protocol.Publish, raw, &p); err != nil {
+		return refused(err)
 	}
 	if s.overtaken(p) {
 		return nil

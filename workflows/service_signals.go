@@ -26,7 +26,7 @@ const messageLease = "lease-call"
 // scopePause takes in that a pause of something wider begins or ends.
 func (s *service) scopePause(_ workflow.Context, raw json.RawMessage) error {
 	var p protocol.ScopePause
-	if err := verb.Strictly(protocol.SignalScopePause, raw, &p); err != nil {
+	if err := verb.Tolerantly(protocol.SignalScopePause, raw, &p); err != nil {
 		return refused(err)
 	}
 	name, of := strings.CutPrefix(p.Scope, entities.ScopeRuntime)
@@ -97,7 +97,7 @@ func (s *service) writeRuntime(call protocol.LeaseCall) {
 
 func (s *service) callRuntime(ctx workflow.Context, raw json.RawMessage) error {
 	var call protocol.LeaseCall
-	if err := verb.Strictly(messageLease, raw, &call); err != nil {
+	if err := verb.Tolerantly(messageLease, raw, &call); err != nil {
 		return refused(err)
 	}
 	err := localCall{name: protocol.ActivityLease, request: call, patient: 10 * time.Second, of: theRuntimes}.do(ctx, nil)
@@ -127,7 +127,7 @@ func (s *service) held(_ workflow.Context, raw json.RawMessage) error {
 
 func leaseSignal(name string, raw json.RawMessage) (protocol.LeaseSignal, error) {
 	var l protocol.LeaseSignal
-	if err := verb.Strictly(name, raw, &l); err != nil {
+	if err := verb.Tolerantly(name, raw, &l); err != nil {
 		return l, err
 	}
 	if l.ID == "" || len(l.ID) > 4*verb.MaxName || len(l.Runtime) > verb.MaxName {

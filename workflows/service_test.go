@@ -291,3 +291,22 @@ func TestServiceOfAFleet(t *testing.T) {
 		"remove v1 from prod/eu on edge", "remove v1 from prod/us on lake", "remove v1 from staging on edge",
 	}, p.work("keep"))
 }
+
+// What other workflows say may come from a newer version: fields that are unknown here are left out, and what is known
+// counts.
+func TestServiceHearsNewerVersions(t *testing.T) {
+	p := newPlay(t)
+	rt := p.spec.Runtimes["edge"]
+	rt.MaxApplies = 1
+	p.spec.Runtimes["edge"] = rt
+	p.publishes(0)
+	p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	p.sends(2*second, protocol.SignalGranted, `{"id":"service/shop/web/staging/v1/1","runtime":"edge","later":{"a":1}}`)
+	p.sends(minute, protocol.SignalScopePause, `{"scope":"application","pause":{"by":"bob","at":"2026-11-21T03:15:00Z","later":1},"later":2}`)
+	p.sends(minute, protocol.SignalHeld, `{"id":"service/shop/web/staging/v1/9","runtime":"edge","later":1}`)
+	p.sees(2*minute, func(s protocol.Status) {
+		require.Equal(t, "staging PAUSED v1, prod PAUSED ", statusOf(s))
+		require.Empty(t, s.Refused)
+	})
+	p.acts(first, minute)
+}

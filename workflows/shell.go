@@ -179,8 +179,12 @@ func (s *shell) refuseCancellation() {
 	s.refuse("request-cancel", nil, "a workflow of Converge is not cancelled; instead: "+strings.Join(s.stops, ", or: "), s.now())
 }
 
-// ending: the server suggests that this run continues as new. It does at the first quiet moment, and works until then.
-func (s *shell) ending() bool { return workflow.GetInfo(s.ctx).GetContinueAsNewSuggested() }
+// ending: the server suggests that this run continues as new, or another version of workers is current. It does at the first
+// quiet moment, and works until then.
+func (s *shell) ending() bool {
+	info := workflow.GetInfo(s.ctx)
+	return info.GetContinueAsNewSuggested() || info.GetTargetWorkerDeploymentVersionChanged()
+}
 
 // leaving: this is that moment. What is due is begun by the next run, unless this one has to go on for now.
 func (s *shell) leaving() bool { return s.ending() && s.atRest() && !s.outages.open(theNextRun) }
@@ -254,6 +258,10 @@ func (s *shell) take(name string) bool {
 	var raw json.RawMessage
 	if !workflow.GetSignalChannel(s.ctx, name).ReceiveAsync(&raw) {
 		return false
+	}
+	if name == protocol.SignalWake {
+		s.woken = true
+		return true
 	}
 	m, known := s.messages[name]
 	if verb.Find(s.verbs, name) == nil && (!known || m.own) {

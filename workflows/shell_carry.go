@@ -44,8 +44,12 @@ func (s *shell) continueAsNew() error {
 		return err
 	}
 	workflowType, in := s.of.next(carried)
-	return workflow.NewContinueAsNewError(s.ctx, workflowType, in)
+	return workflow.NewContinueAsNewErrorWithOptions(s.ctx, onward, workflowType, in)
 }
+
+// onward: the next run begins on the version of workers that is current then, and is pinned to it. Without versions it
+// says nothing.
+var onward = workflow.ContinueAsNewErrorOptions{InitialVersioningBehavior: workflow.ContinueAsNewVersioningBehaviorAutoUpgrade}
 
 // packAll packs until nothing has come while packing, which may wait for the store. Updates wait for
 // the lock, so that none changes what was packed.

@@ -144,7 +144,7 @@ func (s *shell) signalled(ctx workflow.Context, m *state.Message) error {
 	if row == nil {
 		return refused(fmt.Errorf("no such verb %q", m.Verb)) // a worker of another version took it in
 	}
-	r, err := row.Decode(m.Payload)
+	r, err := row.DecodeSignal(m.Payload)
 	if err != nil {
 		return refused(err)
 	}

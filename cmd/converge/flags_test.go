@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
+
+	workers "github.com/converge-engine/converge/worker"
 )
 
 // parsed runs a command line up to the point where the verb would act, and returns its options.
@@ -73,6 +75,10 @@ func TestFlags(t *testing.T) {
 	check("init", &initOptions{f: f, dir: "dir", name: "shop"}, begin, err)
 	worker, err := parsed(t, f, newCmdWorker, "--store", "/s", "--runtime", "edge", "--stop-timeout", "1m")
 	check("worker", &workerOptions{f: f, store: "/s", runtime: "edge", stop: time.Minute}, worker, err)
+	worker, err = parsed(t, f, newCmdWorker, "--deployment", "converge", "--build", "v2", "--set-current")
+	check("worker", &workerOptions{f: f, stop: workers.DefaultStopTimeout, version: workers.Deployment{Name: "converge", Build: "v2", SetCurrent: true}}, worker, err)
+	doctor, err := parsed(t, f, newCmdDoctor, "--exit-code")
+	check("doctor", &doctorOptions{f: f, exitCode: true}, doctor, err)
 	dev, err := parsed(t, f, newCmdDev, "dir", "--port", "7300")
 	require.NoError(t, err)
 	require.Equal(t, []string{"dir", "--port", "7300"}, dev.args, "dev hands its flags on")

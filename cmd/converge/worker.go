@@ -19,6 +19,7 @@ type workerOptions struct {
 	// takeOver moves an installation here.
 	takeOver bool
 	stop     time.Duration
+	version  worker.Deployment
 }
 
 func newCmdWorker(f *Factory, runF func(context.Context, *workerOptions) error) *cobra.Command {
@@ -31,9 +32,16 @@ apply. As many workers as wanted share the work. With --runtime, serve only the 
 and applies of one runtime that says worker: remote.
 
 Ctrl-C and SIGTERM let applies end: whatever ends the worker later must leave it as much
-time as --stop-timeout says. A second one ends it at once.`,
+time as --stop-timeout says. A second one ends it at once.
+
+Workers of two versions may serve at the same time when each says which it is, as a
+build of a worker deployment: workflows stay with the build that they began their run
+with. The workers of the build that is current wake the others in waves; each begins
+its next run there. --set-current makes a build the current one as soon as it serves,
+unless it was that before and was replaced.`,
 		Example: `  converge worker --store s3://releases?region=eu-west-1
-  converge worker --runtime edge --store s3://releases?region=eu-west-1`,
+  converge worker --runtime edge --store s3://releases?region=eu-west-1
+  converge worker --deployment converge --build v1.5.0 --set-current`,
 		Args: asUsed,
 		RunE: running(o, runF, o.run, func([]string) error { return o.check() }),
 	}
@@ -41,6 +49,9 @@ time as --stop-timeout says. A second one ends it at once.`,
 	cmd.Flags().StringVar(&o.runtime, "runtime", "", "serve this remote runtime only")
 	cmd.Flags().BoolVar(&o.takeOver, "take-over", false, "move the installation of the store to this namespace, from one that is gone")
 	cmd.Flags().DurationVar(&o.stop, "stop-timeout", worker.DefaultStopTimeout, "how long applies may take to end when the worker stops")
+	cmd.Flags().StringVar(&o.version.Name, "deployment", "", "worker deployment that this is a version of (default: none, workers are replaced in place)")
+	cmd.Flags().StringVar(&o.version.Build, "build", "", "build id of this version, with --deployment")
+	cmd.Flags().BoolVar(&o.version.SetCurrent, "set-current", false, "make this build the current one of its deployment")
 	return cmd
 }
 
@@ -72,5 +83,5 @@ func (o *workerOptions) run(ctx context.Context) error {
 	o.f.note("serving; store %s. Ctrl-C ends it, what runs goes on.", store)
 	c, namespace := api.Temporal()
 	context.AfterFunc(ctx, func() { o.f.note("stopping; applies have %s to end. Ctrl-C again ends it at once.", o.stop) })
-	return worker.Run(ctx, c, worker.Options{Store: store, Runtime: o.runtime, Namespace: namespace, StopTimeout: o.stop, TakeOver: o.takeOver})
+	return worker.Run(ctx, c, worker.Options{Store: store, Runtime: o.runtime, Namespace: namespace, StopTimeout: o.stop, TakeOver: o.takeOver, Deployment: o.version})
 }

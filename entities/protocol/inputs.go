@@ -25,11 +25,19 @@ type Beginning struct {
 	Restart *Restart `json:"restart,omitempty"`
 }
 
+// Logic is the number of the logic by which workers of this version begin a run. A run keeps to the logic that its
+// input names, as its history demands: none is that of workers that did not name it yet.
+const Logic = LogicRecordsShown
+
+// LogicRecordsShown is the logic by which what a service shows is recorded before it is shown.
+const LogicRecordsShown = 1
+
 // ServiceInput starts a Service workflow, or carries its state into the next run.
 type ServiceInput struct {
 	Application string `json:"application"`
 	Service     string `json:"service"`
 	Runs        int64  `json:"runs,omitempty"` // continue-as-new so far
+	Logic       int    `json:"logic,omitempty"`
 	Carried
 	Beginning
 }
@@ -71,4 +79,10 @@ type RestoreRequest struct {
 type RestoreAnswer struct {
 	Part  []byte `json:"part"`
 	Total int    `json:"total"`
+}
+
+// Wake says nothing that changes anything: a workflow that gets it looks whether its run should end, since another
+// version of workers is current.
+type Wake struct {
+	Version string `json:"version"` // for people: who asks
 }

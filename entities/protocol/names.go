@@ -61,11 +61,13 @@ const (
 	Delete   = "delete"
 )
 
-// Signals between workflows; nobody else sends them.
+// Signals between workflows, and of workers to them; nobody else sends them.
 const (
 	SignalScopePause = "scope-pause" // Application or Runtime → Service: a pause of it begins or ends (ScopePause)
 	SignalGranted    = "granted"     // Runtime → Service: a lease is granted (LeaseSignal)
 	SignalHeld       = "held"        // Runtime → Service: is this lease still held? (LeaseSignal)
+
+	SignalWake = "wake" // a worker → any: have a look whether this run should end (Wake)
 
 	SignalLease = "request" // Service → Runtime: a lease is wanted (LeaseRequest)
 	SignalKeep  = "keep"    // Service → Runtime: it is still held (LeaseSignal)

@@ -1,7 +1,7 @@
 // Package verb holds what people, CI and other workflows may ask of a Service, an Application or a Runtime. A verb is
 // one row of a table: what its payload is, what it cannot go without, what it concerns, who may use it, and, of a
 // service, what it does. Whatever is said of verbs elsewhere (handlers, the CLI, grants, docs/protocol.md) is held to
-// these rows. A payload is read strictly, within bounds, and refused with what would have been right.
+// these rows. A payload is read strictly where a person sent it, within bounds, and refused with what would have been right.
 //
 // It imports entities, state, decide and protocol; it changes nothing: what a verb does is returned as an effect.
 package verb
@@ -89,9 +89,22 @@ func (row *Row) Payload() any { return row.payload.empty() }
 
 // Decode reads a payload strictly: a misspelt field must not be a field left out. What it accepts is
 // complete and within bounds.
-func (row *Row) Decode(raw json.RawMessage) (Request, error) {
+func (row *Row) Decode(raw json.RawMessage) (Request, error) { return row.read(raw, Strictly) }
+
+// DecodeSignal is Decode of a signal. What a service sent may come from a newer version, and is read tolerantly.
+func (row *Row) DecodeSignal(raw json.RawMessage) (Request, error) {
+	var act protocol.Act
+	if row.unsigned && json.Unmarshal(raw, &act) == nil && act.By == "" {
+		if r, err := row.read(raw, Tolerantly); err == nil {
+			return r, nil
+		}
+	}
+	return row.read(raw, Strictly)
+}
+
+func (row *Row) read(raw json.RawMessage, as func(string, json.RawMessage, any) error) (Request, error) {
 	r, p := Request{Verb: row.Name}, row.payload.empty()
-	if err := Strictly(row.Name, raw, p); err != nil {
+	if err := as(row.Name, raw, p); err != nil {
 		return Request{}, err
 	}
 	row.payload.into(&r, p)
@@ -247,13 +260,24 @@ func CheckRaw(verb string, raw json.RawMessage) error {
 	return nil
 }
 
-// Strictly decodes a payload within bounds, refusing fields that its type does not have.
+// Strictly decodes what a person sends, within bounds, refusing fields that its type does not have: one that is misspelt
+// is not one that is left out.
 func Strictly(verb string, raw json.RawMessage, into any) error {
+	return decode(verb, raw, into, (*json.Decoder).DisallowUnknownFields)
+}
+
+// Tolerantly decodes what another workflow sends, within bounds. Fields that its type does not have are of a newer
+// version, which means nothing by them that an older one would have to know.
+func Tolerantly(verb string, raw json.RawMessage, into any) error {
+	return decode(verb, raw, into, func(*json.Decoder) {})
+}
+
+func decode(verb string, raw json.RawMessage, into any, as func(*json.Decoder)) error {
 	if err := CheckRaw(verb, raw); err != nil {
 		return err
 	}
 	d := json.NewDecoder(strings.NewReader(string(raw)))
-	d.DisallowUnknownFields()
+	as(d)
 	if err := d.Decode(into); err != nil {
 		return fmt.Errorf("payload of %s: %s", verb, strings.TrimPrefix(err.Error(), "json: "))
 	}

@@ -242,3 +242,20 @@ func TestClip(t *testing.T) {
 	require.Equal(t, "abc", Clip("abc", 3))
 	require.Equal(t, "é…", Clip("éé", 3))
 }
+
+// What a service sends may say more than this version knows; a person's word may not, however it comes.
+func TestSignalsOfServicesAreReadTolerantly(t *testing.T) {
+	rows := Runtime()
+	for _, name := range []string{protocol.SignalLease, protocol.SignalKeep, protocol.SignalGive} {
+		row := Find(rows, name)
+		newer := strings.Replace(minimal("runtime", name), "{", `{"later":1,`, 1)
+		_, err := row.DecodeSignal(json.RawMessage(newer))
+		require.NoError(t, err, name)
+		_, err = row.Decode(json.RawMessage(newer))
+		require.ErrorContains(t, err, `unknown field "later"`, name)
+	}
+	_, err := Find(rows, protocol.SignalGive).DecodeSignal(json.RawMessage(`{"id":"a","by":"bob","later":1}`))
+	require.ErrorContains(t, err, `unknown field "later"`)
+	_, err = Find(Service(), protocol.Pause).DecodeSignal(json.RawMessage(`{"by":"bob","later":1}`))
+	require.ErrorContains(t, err, `unknown field "later"`)
+}

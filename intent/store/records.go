@@ -146,15 +146,15 @@ func (e *OwnedError) Error() string {
 	return fmt.Sprintf("runtime %q belongs to application %q, which defined it first; name yours differently, or leave its definition to that application [runtime-owned]", e.Runtime, e.Owner)
 }
 
-// runtimeOwner is the record that names a runtime's owner.
-type runtimeOwner struct {
+// RuntimeOwner is the record that names a runtime's owner.
+type RuntimeOwner struct {
 	Application string `json:"application"`
 }
 
 // ClaimRuntime makes an application the owner of a runtime's name if nobody is. The first to
 // define a runtime owns it; for anybody else the error is an *OwnedError (D11).
 func (s *Store) ClaimRuntime(ctx context.Context, name, application string) error {
-	stands, _, err := createRecord(ctx, s, "runtimes/"+name+"/owner", runtimeOwner{application}, func(o runtimeOwner) bool { return o.Application != "" })
+	stands, _, err := createRecord(ctx, s, "runtimes/"+name+"/owner", RuntimeOwner{application}, func(o RuntimeOwner) bool { return o.Application != "" })
 	if err == nil && stands.Application != application {
 		return &OwnedError{name, stands.Application}
 	}

@@ -46,6 +46,9 @@ type Options struct {
 	// SignalsPerRun is the number of signals that a run takes; 0 is the server's own default of 10,000. Tests flood
 	// workflows with it.
 	SignalsPerRun int
+	// DrainedWithin is how soon the server finds that a version of workers has no workflows left; 0 is its own default of
+	// some minutes.
+	DrainedWithin time.Duration
 	// Log receives the server's errors, and its warnings as debug records; nil discards both.
 	Log *slog.Logger
 
@@ -106,6 +109,10 @@ func start(ctx context.Context, o Options) (*Server, error) {
 	}
 	if o.SignalsPerRun > 0 {
 		dynamic.set(dynamicconfig.MaximumSignalsPerExecution.Key(), o.SignalsPerRun)
+	}
+	if o.DrainedWithin > 0 {
+		dynamic.set(dynamicconfig.VersionDrainageStatusVisibilityGracePeriod.Key(), o.DrainedWithin)
+		dynamic.set(dynamicconfig.VersionDrainageStatusRefreshInterval.Key(), o.DrainedWithin)
 	}
 	if o.tune != nil {
 		o.tune(dynamic)

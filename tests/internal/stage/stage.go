@@ -109,7 +109,7 @@ func (s *Stage) workForAll(address string) (err error) {
 		return err
 	}
 	s.fake = fake.New(nil)
-	stop, err := s.work(address, s.store, s.fake)
+	stop, err := s.work(address, s.fake, worker.Options{Store: s.store})
 	if err != nil {
 		return err
 	}
@@ -127,6 +127,15 @@ func (s *Stage) OwnServer(t *testing.T, events int) *World {
 // OwnServerWith is OwnServer with a server that is set up in another way.
 func (s *Stage) OwnServerWith(t *testing.T, o embedded.Options) *World {
 	t.Helper()
+	w := s.Unserved(t, o)
+	w.StartWorker()
+	t.Cleanup(func() { w.StopWorker() })
+	return w
+}
+
+// Unserved is OwnServer without a worker, on a server that is started so.
+func (s *Stage) Unserved(t *testing.T, o embedded.Options) *World {
+	t.Helper()
 	o.SearchAttributes = worker.SearchAttributes()
 	server, err := embedded.Start(t.Context(), o)
 	require.NoError(t, err)
@@ -136,29 +145,36 @@ func (s *Stage) OwnServerWith(t *testing.T, o embedded.Options) *World {
 	t.Cleanup(c.Close)
 	w := &World{T: t, Client: c, App: temporaltest.Unique(t), Dir: t.TempDir(), Store: t.TempDir(), Fake: fake.New(nil)}
 	w.Address = server.Address()
+	w.StartWorkerAs = func(o worker.Options) (stop func()) {
+		t.Helper()
+		o.Store = w.Store
+		stop, err := s.work(w.Address, w.Fake, o)
+		require.NoError(t, err)
+		stop = sync.OnceFunc(stop)
+		t.Cleanup(stop)
+		return stop
+	}
 	w.StartWorkerAt = func(address string) {
 		t.Helper()
-		stop, err := s.work(address, w.Store, w.Fake)
+		stop, err := s.work(address, w.Fake, worker.Options{Store: w.Store})
 		require.NoError(t, err)
 		w.StopWorker = sync.OnceFunc(stop)
 	}
 	w.StartWorker = func() { t.Helper(); w.StartWorkerAt(w.Address) }
-	w.StartWorker()
-	t.Cleanup(func() { w.StopWorker() })
 	return w
 }
 
 // work serves with a connection of its own, so that it may outlive the test that starts it.
-func (s *Stage) work(address, store string, runtime *fake.Runtime) (stop func(), err error) {
+func (s *Stage) work(address string, runtime *fake.Runtime, o worker.Options) (stop func(), err error) {
 	c, err := client.Dial(client.Options{HostPort: address, Logger: Quiet{}})
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", address, err)
 	}
-	factories := map[entities.RuntimeKind]activities.Factory{
+	o.Factories = map[entities.RuntimeKind]activities.Factory{
 		entities.RuntimeFake: func(entities.RuntimeDefinition) (runtimes.Runtime, error) { return runtime, nil },
 	}
-	maps.Copy(factories, s.factories)
-	stopWorker, err := worker.Start(context.Background(), c, worker.Options{Store: store, Factories: factories})
+	maps.Copy(o.Factories, s.factories)
+	stopWorker, err := worker.Start(context.Background(), c, o)
 	if err != nil {
 		c.Close()
 		return nil, err

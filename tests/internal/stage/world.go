@@ -20,6 +20,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/runtimes/fake"
 	"github.com/converge-engine/converge/tests/temporaltest"
+	"github.com/converge-engine/converge/worker"
 )
 
 // World is one application, with runtimes in memory. Files of its configuration are written with Write; Publish makes
@@ -37,6 +38,8 @@ type World struct {
 	// Address is where that server serves; StartWorkerAt starts the worker through something that stands before it.
 	Address       string
 	StartWorkerAt func(address string)
+	// StartWorkerAs starts one more, with options of its own.
+	StartWorkerAs func(worker.Options) (stop func())
 }
 
 // TwoChannels is staging before production, observed as fast as is decent.

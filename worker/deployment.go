@@ -1,0 +1,78 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/converge-engine/converge/worker/deployment"
+)
+
+// Deployment names a version of the workers, in Temporal's words: a build of a worker deployment. Workflows are pinned to
+// the version that they begin a run with, so that workers of several may serve at the same time.
+type Deployment struct {
+	Name, Build string
+	// SetCurrent makes this build the current one of the deployment, once it serves.
+	SetCurrent bool
+	// Wave is how many workflows of other versions are woken in a second; 0 is 50.
+	Wave int
+}
+
+func (d Deployment) versioned() bool { return d.Name != "" || d.Build != "" }
+
+func (d Deployment) version() worker.WorkerDeploymentVersion {
+	return worker.WorkerDeploymentVersion{DeploymentName: d.Name, BuildID: d.Build}
+}
+
+// check refuses what no worker could serve as.
+func (d Deployment) check(runtime string) error {
+	switch {
+	case !d.versioned() && d.SetCurrent:
+		return errors.New("which build of which deployment becomes current? expected both names")
+	case !d.versioned():
+		return nil
+	case d.Name == "" || d.Build == "":
+		return errors.New("a version has two names: of its deployment, and of its build; expected both or neither")
+	case runtime != "":
+		return errors.New("a remote worker serves the workflows of all versions and is none itself; leave its deployment and build out")
+	}
+	return nil
+}
+
+func (d Deployment) options() worker.DeploymentOptions {
+	if !d.versioned() {
+		return worker.DeploymentOptions{}
+	}
+	return worker.DeploymentOptions{
+		UseVersioning: true, Version: d.version(), DefaultVersioningBehavior: workflow.VersioningBehaviorPinned,
+	}
+}
+
+// rollout moves the workflows of other versions here while this one is current, until it is stopped.
+func (d Deployment) rollout(c client.Client, namespace string) (stop func()) {
+	if !d.versioned() {
+		return func() {}
+	}
+	if namespace == "" {
+		namespace = client.DefaultNamespace
+	}
+	r := deployment.Rollout{
+		Namespace: deployment.Namespace{Client: c, Name: namespace}, Version: d.version(), SetCurrent: d.SetCurrent,
+		Wave: d.Wave, Log: slog.Default(),
+	}
+	if r.Wave == 0 {
+		r.Wave = 50
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { r.Run(ctx) })
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}

@@ -1,0 +1,220 @@
+package deployment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/sdk/client"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// Rollout is what the workers of one version do about the others, while it is the current one of their deployment:
+// idle workflows get no task by themselves, so that they are woken in waves, and each begins its next run here. A version
+// that nobody polls for any more cannot answer a wake-up: its workflows are taken over as they are.
+//
+// Several workers may do so at once: what one has moved the others find moved.
+type Rollout struct {
+	Namespace
+	Version Version
+	// SetCurrent makes the version the current one as soon as workers of it poll, unless it was that before and was replaced.
+	SetCurrent bool
+	// Wave is how many workflows are woken in a second.
+	Wave int
+	Log  *slog.Logger
+
+	looked map[string]time.Time  // by run id: when it was woken, or looked at again
+	unseen map[Version]time.Time // since when the server remembers no worker of it
+}
+
+// Run does so until ctx ends.
+func (r *Rollout) Run(ctx context.Context) {
+	r.looked, r.unseen = map[string]time.Time{}, map[Version]time.Time{}
+	for r.SetCurrent && ctx.Err() == nil {
+		done, err := r.setCurrent(ctx)
+		if err != nil {
+			r.Log.Warn("not current yet", "version", Text(r.Version), "error", err)
+		}
+		if done || !pause(ctx, time.Second) {
+			break
+		}
+	}
+	for wait := time.Duration(0); pause(ctx, wait); {
+		more, err := r.round(ctx)
+		if err != nil && ctx.Err() == nil {
+			r.Log.Warn("workflows are not moved yet", "to", Text(r.Version), "error", err)
+		}
+		wait = 10 * time.Second
+		if more {
+			wait = time.Second
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// setCurrent makes the version current. One that was current before and was replaced stays replaced: a worker of it that
+// starts again is no wish to go back.
+func (r *Rollout) setCurrent(ctx context.Context) (done bool, err error) {
+	deployment := r.Client.WorkerDeploymentClient().GetHandle(r.Version.DeploymentName)
+	about, err := deployment.DescribeVersion(ctx, client.WorkerDeploymentDescribeVersionOptions{BuildID: r.Version.BuildID})
+	var unknown *serviceerror.NotFound
+	switch {
+	case errors.As(err, &unknown):
+		return false, nil // the first poll makes it known
+	case err != nil:
+		return false, err
+	case !about.Info.CurrentSinceTime.IsZero():
+		return true, nil
+	case about.Info.DrainageInfo != nil:
+		r.Log.Warn("this version was replaced before and does not become current by itself", "version", Text(r.Version),
+			"to go back", setCurrentCommand(r.Version))
+		return true, nil
+	}
+	_, err = deployment.SetCurrentVersion(ctx, client.WorkerDeploymentSetCurrentVersionOptions{
+		BuildID: r.Version.BuildID, IgnoreMissingTaskQueues: true,
+	})
+	return err == nil, err
+}
+
+// round wakes a wave, and takes over from versions that are gone. More is to be done soon after.
+func (r *Rollout) round(ctx context.Context) (more bool, err error) {
+	info, there, err := r.Deployment(ctx, r.Version.DeploymentName)
+	if err != nil || !there {
+		return !there, err
+	}
+	if current := info.RoutingConfig.CurrentVersion; current == nil || *current != r.Version {
+		return false, nil
+	}
+	polled, err := r.Polled(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, summary := range info.VersionSummaries {
+		v := summary.Version
+		drained := summary.DrainageStatus == client.WorkerDeploymentVersionDrainageStatusDrained
+		if drained || v == r.Version || info.RoutingConfig.RampingVersion != nil && v == *info.RoutingConfig.RampingVersion {
+			continue
+		}
+		left, err := r.moveFrom(ctx, v, r.abandoned(v, polled[v]))
+		if err != nil {
+			return false, err
+		}
+		more = more || left
+	}
+	return more, nil
+}
+
+// abandoned: nobody has polled for the version for a minute and more. Where the server remembers nobody, it counts from
+// when that was first seen: it may have begun anew.
+func (r *Rollout) abandoned(v Version, polled time.Time) bool {
+	if !polled.IsZero() {
+		delete(r.unseen, v)
+		return time.Since(polled) >= PollLasts
+	}
+	if r.unseen[v].IsZero() {
+		r.unseen[v] = time.Now()
+	}
+	return time.Since(r.unseen[v]) >= PollLasts
+}
+
+// A workflow that was woken follows by itself once it is at rest, and is looked at again seldom; soon where nobody may be
+// there to wake.
+const (
+	again = time.Minute
+	soon  = 15 * time.Second
+)
+
+// moveFrom moves a wave of the workflows that are pinned to a version, and tells whether there may be more: those that have
+// something in flight follow by themselves.
+func (r *Rollout) moveFrom(ctx context.Context, v Version, abandoned bool) (more bool, err error) {
+	gap := again
+	if abandoned {
+		gap = soon
+	}
+	var wave []*workflowpb.WorkflowExecutionInfo
+	for e, err := range r.Pinned(ctx, v) {
+		if err != nil {
+			return false, err
+		}
+		if time.Since(r.looked[e.Execution.RunId]) < gap {
+			continue
+		}
+		if wave = append(wave, e); len(wave) == r.Wave {
+			break
+		}
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(8)
+	for _, e := range wave {
+		r.looked[e.Execution.RunId] = time.Now()
+		group.Go(func() error { return gone(r.move(ctx, e.Execution, v, abandoned)) })
+	}
+	return len(wave) == r.Wave, group.Wait()
+}
+
+// move wakes one workflow, so that it ends its run and begins the next one here. One that somebody pinned for good stays.
+// That workers of its version are gone is believed only when its own task has waited for them as long: whoever is busy
+// polls seldom.
+func (r *Rollout) move(ctx context.Context, e *commonpb.WorkflowExecution, from Version, abandoned bool) error {
+	d, err := r.Client.DescribeWorkflowExecution(ctx, e.WorkflowId, e.RunId)
+	if err != nil {
+		return err
+	}
+	info, task := d.WorkflowExecutionInfo.GetVersioningInfo(), d.PendingWorkflowTask
+	switch {
+	case d.WorkflowExecutionInfo.Status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, info.GetVersioningOverride() != nil,
+		info.GetDeploymentVersion().GetBuildId() != from.BuildID:
+		return nil
+	case task == nil:
+		return r.Client.SignalWorkflow(ctx, e.WorkflowId, e.RunId, protocol.SignalWake, protocol.Wake{Version: Text(r.Version)})
+	case abandoned && unanswered(task, time.Now()):
+		return r.takeOver(ctx, e, from)
+	}
+	return nil // it has a task, which tells it
+}
+
+// unanswered: a task has waited as long as no worker that is there lets one wait.
+func unanswered(task *workflowpb.PendingWorkflowTaskInfo, now time.Time) bool {
+	return task.State == enumspb.PENDING_WORKFLOW_TASK_STATE_SCHEDULED && now.Sub(task.ScheduledTime.AsTime()) >= PollLasts
+}
+
+// takeOver carries a workflow on in the middle of its run, which its history allows as it does where workers are replaced
+// in place. The override ends with its next task, after which it is pinned here.
+func (r *Rollout) takeOver(ctx context.Context, e *commonpb.WorkflowExecution, from Version) error {
+	r.Log.Warn("taken over from a version without workers", "workflow", e.WorkflowId, "from", Text(from), "to", Text(r.Version))
+	_, err := r.Client.UpdateWorkflowExecutionOptions(ctx, client.UpdateWorkflowExecutionOptionsRequest{
+		WorkflowId: e.WorkflowId, RunId: e.RunId,
+		WorkflowExecutionOptionsChanges: client.WorkflowExecutionOptionsChanges{VersioningOverride: &client.VersioningOverrideChange{
+			Value: &client.OneTimeVersioningOverride{TargetVersion: r.Version},
+		}},
+	})
+	if err != nil {
+		return fmt.Errorf("take over %s: %w", e.WorkflowId, err)
+	}
+	return nil
+}
+
+// gone is nil of a run that is over: what comes after it is here already.
+func gone(err error) error {
+	var over *serviceerror.NotFound
+	if errors.As(err, &over) {
+		return nil
+	}
+	return err
+}

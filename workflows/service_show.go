@@ -1,0 +1,106 @@
+package workflows
+
+import (
+	"fmt"
+	"slices"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/converge-engine/converge/entities/decide"
+	"github.com/converge-engine/converge/entities/explain"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/state"
+	"github.com/converge-engine/converge/entities/view"
+)
+
+// This file keeps the Temporal UI's details and the search attributes (docs/protocol.md) up to date.
+//
+// What is only displayed never breaks a replay: an attribute that changes is an event, so what is to be shown is
+// recorded first, and a replay shows what was recorded, whatever its own words for that are. Details cost no history.
+
+// Search attributes that a Service keeps up to date.
+var (
+	attrStatus     = temporal.NewSearchAttributeKeyKeyword(protocol.AttrStatus)
+	attrVersion    = temporal.NewSearchAttributeKeyKeyword(protocol.AttrVersion)
+	attrWaitingFor = temporal.NewSearchAttributeKeyKeywordList(protocol.AttrWaitingFor)
+)
+
+// shown is what people are shown.
+type shown struct {
+	details string
+	attributes
+}
+
+// attributes are the values of the search attributes, as they are recorded.
+type attributes struct {
+	Status     string   `json:"status,omitempty"`
+	Version    string   `json:"version,omitempty"`
+	WaitingFor []string `json:"waitingFor,omitempty"`
+}
+
+func (a attributes) equal(b attributes) bool {
+	return a.Status == b.Status && a.Version == b.Version && slices.Equal(a.WaitingFor, b.WaitingFor)
+}
+
+// viewed is what a state looks like.
+func viewed(s *state.State, d *decide.Decision) shown {
+	status := view.Of(s, d)
+	return shown{explain.Markdown(status), attributes{status.Status, status.Version, view.WaitingFor(d)}}
+}
+
+// show shows what has changed since it was last shown.
+func (s *service) show() {
+	now, ok := s.look()
+	if ok && now.details != s.shown.details {
+		workflow.SetCurrentDetails(s.ctx, now.details)
+		s.shown.details = now.details
+	}
+	if s.leaving() && !s.state.Gone() {
+		return
+	}
+	attributes := s.toShow(now.attributes)
+	var updates []temporal.SearchAttributeUpdate
+	if attributes.Status != s.shown.Status {
+		updates = append(updates, attrStatus.ValueSet(attributes.Status))
+	}
+	if attributes.Version != s.shown.Version {
+		updates = append(updates, attrVersion.ValueSet(attributes.Version))
+	}
+	if !slices.Equal(attributes.WaitingFor, s.shown.WaitingFor) {
+		updates = append(updates, attrWaitingFor.ValueSet(attributes.WaitingFor))
+	}
+	s.shown.attributes = attributes
+	if len(updates) > 0 {
+		if err := workflow.UpsertTypedSearchAttributes(s.ctx, updates...); err != nil {
+			workflow.GetLogger(s.ctx).Error("search attributes not updated", "error", err)
+		}
+	}
+}
+
+// look computes what is to be shown. Words that cannot be found leave what was shown as it is; they never stop the
+// service.
+func (s *service) look() (now shown, ok bool) {
+	defer func() {
+		if wrong := recover(); wrong != nil {
+			workflow.GetLogger(s.ctx).Error("not shown", "error", fmt.Sprint(wrong))
+			now, ok = s.shown, false
+		}
+	}()
+	return s.view(s.state, s.decision), true
+}
+
+// toShow is what the attributes become: those that were recorded, when this is a replay. Runs that an older worker began
+// have nothing recorded; their attributes are computed again, as they were.
+func (s *service) toShow(now attributes) attributes {
+	if s.logic < protocol.LogicRecordsShown {
+		return now
+	}
+	recorded := workflow.MutableSideEffect(s.ctx, "shown",
+		func(workflow.Context) any { return now },
+		func(a, b any) bool { return a.(attributes).equal(b.(attributes)) })
+	if err := recorded.Get(&now); err != nil {
+		panic(fmt.Sprintf("what was shown of %s: %s", s.name, err))
+	}
+	return now
+}

@@ -1,0 +1,77 @@
+package workflows
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/converge-engine/converge/entities/decide"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+// otherViews are what a version with other words, other statuses or a mistake would show of the same state.
+var otherViews = map[string]func(*state.State, *decide.Decision) shown{
+	"always the same": func(*state.State, *decide.Decision) shown { return shown{} },
+	"always another": func() func(*state.State, *decide.Decision) shown {
+		n := 0
+		return func(*state.State, *decide.Decision) shown {
+			n++
+			return shown{attributes: attributes{Status: string(rune('A' + n%26)), WaitingFor: []string{"nobody"}}}
+		}
+	}(),
+	"a panic": func(*state.State, *decide.Decision) shown { panic("no words") },
+}
+
+// A history replays whatever the words and statuses are that its states are shown in; it did not when what is shown was
+// not recorded, which is why runs that began then keep their words.
+func TestWhatIsShownNeverBreaksAReplay(t *testing.T) {
+	for name, view := range otherViews {
+		t.Run(name, func(t *testing.T) {
+			for _, run := range recordedServices(t, "v2") {
+				require.NoError(t, replayShowing(view, run), run)
+			}
+		})
+	}
+	for _, run := range recordedServices(t, "v1") {
+		require.ErrorContains(t, replayShowing(otherViews["always another"], run), "nondeterministic", run)
+	}
+}
+
+func recordedServices(t *testing.T, version string) []string {
+	t.Helper()
+	runs, err := filepath.Glob("../tests/testdata/histories/" + version + "/service-*.json")
+	require.NoError(t, err)
+	require.NotEmpty(t, runs)
+	return runs
+}
+
+func replayShowing(view func(*state.State, *decide.Decision) shown, run string) error {
+	r, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{
+		Interceptors: []interceptor.WorkerInterceptor{&Arrivals{}},
+	})
+	if err != nil {
+		return err
+	}
+	r.RegisterWorkflowWithOptions(func(ctx workflow.Context, in protocol.ServiceInput) error {
+		s := newService(ctx, in)
+		s.view = view
+		return s.run(in.Carried, in.Beginning)
+	}, workflow.RegisterOptions{Name: protocol.ServiceWorkflow})
+	return r.ReplayWorkflowHistoryFromJSONFile(silent{}, run)
+}
+
+// silent keeps a replay that is meant to fail from saying so.
+type silent struct{}
+
+func (silent) Debug(string, ...any) {}
+func (silent) Info(string, ...any)  {}
+func (silent) Warn(string, ...any)  {}
+func (silent) Error(string, ...any) {}
+
+var _ log.Logger = silent{}
