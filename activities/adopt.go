@@ -53,7 +53,7 @@ func (a *Activities) floor(ctx context.Context, r protocol.AdoptRequest, c proto
 		return answer, nil
 	}
 	var err error
-	answer.Floor, err = a.Store.Claimed(ctx, application, service, a.Epoch)
+	answer.Floor, err = a.Store.HighestClaim(ctx, application, service, a.Epoch)
 	return answer, err
 }
 

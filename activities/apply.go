@@ -45,12 +45,12 @@ func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protoc
 			return protocol.ApplyAnswer{Reading: &before}, ctx.Err()
 		}
 	}
-	stands, err := a.fence(ctx, r.Application, r.Service, r.Instance, r.Sequence)
+	by, why, err := a.fence(ctx, r.Application, r.Service, r.Instance, r.Sequence)
 	if err != nil {
 		return protocol.ApplyAnswer{Err: runtimes.Clip(err.Error(), 1000), Unready: true}, ctx.Err()
 	}
-	if stands != nil {
-		return protocol.ApplyAnswer{Fenced: stands}, ctx.Err()
+	if by != nil {
+		return protocol.ApplyAnswer{Err: why, Fenced: by}, ctx.Err()
 	}
 	answer := protocol.ApplyAnswer{}
 	if err := a.apply(ctx, line, in, r.Timeout); err != nil {
@@ -172,12 +172,12 @@ func (a *Activities) remove(ctx context.Context, owner runtimes.Owner, r protoco
 	if !ok {
 		return fmt.Errorf("runtime %s (%s) cannot remove what it runs; remove it by hand, then delete without removal", r.Runtime, line.definition.Kind)
 	}
-	stands, err := a.fence(ctx, r.Application, r.Service, protocol.InstanceRef{ID: r.Instance.ID}, r.Sequence)
+	by, why, err := a.fence(ctx, r.Application, r.Service, protocol.InstanceRef{ID: r.Instance.ID}, r.Sequence)
 	if err != nil {
 		return err
 	}
-	if stands != nil {
-		return fmt.Errorf("refused, since %s was claimed for it later (%d) by a run that is not known here (%d)", stands.FullVersion, stands.Sequence, r.Sequence)
+	if by != nil {
+		return errors.New(why)
 	}
 	if line.watches {
 		a.hints.forget(owner)

@@ -35,9 +35,6 @@ const (
 	pageSize = 1000
 )
 
-// supervisionLease is the scope of the lease that one of all workers holds.
-const supervisionLease = "supervision"
-
 // supervisor starts workflows again that are gone though nobody asked for that: an operator has terminated, failed or
 // deleted them (F1). One worker does so for all, by a lease in the store. A look is a question to the server's list of
 // workflows and costs no Temporal action. Only what the store has a checkpoint of, or a manifest names, is ever started:
@@ -49,6 +46,7 @@ type supervisor struct {
 	restart   func(ctx context.Context, id string, manifest incarnation.Manifest, why protocol.Restart) error
 	log       *slog.Logger
 
+	scope  string // of the lease that one of all workers of an epoch holds
 	holder string
 	lease  int64     // that was seen last
 	since  time.Time // when it was first seen
@@ -62,11 +60,14 @@ type look struct {
 	missing int
 }
 
-func newSupervisor(c client.Client, namespace string, s *store.Store, a *activities.Activities) *supervisor {
+func newSupervisor(c client.Client, namespace string, a *activities.Activities) *supervisor {
 	if namespace == "" {
 		namespace = client.DefaultNamespace
 	}
-	return &supervisor{client: c, namespace: namespace, store: s, restart: a.Restart, log: slog.Default(), holder: rand.Text()}
+	return &supervisor{
+		client: c, namespace: namespace, store: a.Store, restart: a.Restart, log: slog.Default(),
+		scope: fmt.Sprintf("supervision-%d", a.Epoch), holder: rand.Text(),
+	}
 }
 
 // start looks from now on, until what it returns is called.
@@ -109,7 +110,7 @@ func (s *supervisor) turn(ctx context.Context) error {
 }
 
 func (s *supervisor) hold(ctx context.Context, now time.Time) (bool, error) {
-	n, holder, err := s.store.Lease(ctx, supervisionLease)
+	n, holder, err := s.store.Lease(ctx, s.scope)
 	if err != nil {
 		return false, err
 	}
@@ -119,7 +120,7 @@ func (s *supervisor) hold(ctx context.Context, now time.Time) (bool, error) {
 	if holder != s.holder && holder != "" && now.Sub(s.since) < leaseFor {
 		return false, nil
 	}
-	taken, err := s.store.TakeLease(ctx, supervisionLease, n+1, s.holder)
+	taken, err := s.store.TakeLease(ctx, s.scope, n+1, s.holder)
 	if taken {
 		s.lease, s.since = n+1, now
 	}
@@ -133,8 +134,8 @@ func (s *supervisor) hold(ctx context.Context, now time.Time) (bool, error) {
 func (s *supervisor) giveBack() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if n, holder, err := s.store.Lease(ctx, supervisionLease); err == nil && holder == s.holder {
-		_, _ = s.store.TakeLease(ctx, supervisionLease, n+1, "") // else it is taken over a little later
+	if n, holder, err := s.store.Lease(ctx, s.scope); err == nil && holder == s.holder {
+		_, _ = s.store.TakeLease(ctx, s.scope, n+1, "") // else it is taken over a little later
 	}
 }
 

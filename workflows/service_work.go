@@ -58,7 +58,7 @@ func (s *service) apply(op state.ApplyOp) {
 			s.state.ApplyLost(op.Instance, op.Target, "interrupted: "+rootCause(err), now)
 			return
 		case answer.Fenced != nil:
-			s.state.ApplyFenced(op.Instance, op.Target, answer.Fenced.Sequence, answer.Fenced.FullVersion, now)
+			s.state.ApplyFenced(op.Instance, op.Target, answer.Fenced.Sequence, answer.Err, now)
 			s.fenced = true
 			return
 		case answer.Unready:

@@ -85,10 +85,13 @@ func (s *State) ApplyUnready(id entities.InstanceID, target entities.Target, rea
 }
 
 // ApplyFenced takes in that an apply was refused before it changed anything: a later target was claimed for the instance, by
-// a run that this one knows nothing of (F6). That is no attempt. The present target is not applied until a person says so.
-func (s *State) ApplyFenced(id entities.InstanceID, target entities.Target, by int64, version string, now time.Time) {
-	s.ApplyUnready(id, target, fmt.Sprintf("refused, since %s was claimed for it later (%d) by a run that is not known here (%d); to have %s all the same: converge retry %s/%s %s --channel %s",
-		version, by, s.Instance(id).Delivery.Sequence, target.FullVersion, s.Application, s.Service, target.FullVersion, id.Channel), now)
+// a run that this one knows nothing of (F6). That is no attempt. The present target is not applied until a person says so; where
+// by is 0, the installation was moved, that would not help.
+func (s *State) ApplyFenced(id entities.InstanceID, target entities.Target, by int64, why string, now time.Time) {
+	if by > 0 {
+		why += fmt.Sprintf("; to have %s all the same: converge retry %s/%s %s --channel %s", target.FullVersion, s.Application, s.Service, target.FullVersion, id.Channel)
+	}
+	s.ApplyUnready(id, target, why, now)
 	if d := &s.Instance(id).Delivery; d.Target != nil && d.Target.Same(target) {
 		d.Fenced, d.Apply.Next = by, now.Add(fencedPause)
 	}

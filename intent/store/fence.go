@@ -42,8 +42,8 @@ func (s *Store) Claim(ctx context.Context, application, service, instance string
 
 func claimed(c protocol.Claim) bool { return c.Sequence > 0 }
 
-// Claimed is the highest sequence that was claimed for any instance of a service in an epoch; 0: none was.
-func (s *Store) Claimed(ctx context.Context, application, service string, epoch int64) (highest int64, err error) {
+// HighestClaim is the highest sequence that was claimed for any instance of a service in an epoch; 0: none was.
+func (s *Store) HighestClaim(ctx context.Context, application, service string, epoch int64) (highest int64, err error) {
 	keys, err := s.claims(ctx, fencePrefix(application, service))
 	for _, key := range keys {
 		var of, sequence int64

@@ -113,6 +113,7 @@ func activities() []Contract {
 		{protocol.ActivityNotify, protocol.NotifyRequest{}, protocol.NotifyAnswer{}},
 		{protocol.ActivitySpill, protocol.SpillRequest{}, nil},
 		{protocol.ActivityRestore, protocol.RestoreRequest{}, protocol.RestoreAnswer{}},
+		{protocol.ActivityAdopt, protocol.AdoptRequest{}, protocol.AdoptAnswer{}},
 		{protocol.ActivityCheck, protocol.CheckRequest{}, protocol.CheckAnswer{}},
 		{protocol.ActivityPreflight, protocol.CheckRequest{}, protocol.CheckAnswer{}},
 		{protocol.ActivityExtension, protocol.ExtensionRequest{}, protocol.ExtensionAnswer{}},
@@ -150,5 +151,8 @@ func records() []Contract {
 		{"record of a log entry, by key", 1, false, store.LogEntry{}, "PutLogKey"},
 		{"record of audit lines", 1, false, entities.AuditLine{}, "AppendAudit"},
 		{"record of a pause", 1, false, protocol.ScopePause{}, "PutPause"},
+		{"record of a checkpoint", 1, false, protocol.Checkpoint{}, "PutCheckpoint"},
+		{"record of a claim", 1, false, protocol.Claim{}, "Claim"},
+		{"record of an installation", 1, false, protocol.Installation{}, "CreateInstallation"},
 	}
 }

@@ -123,6 +123,7 @@ var unshared = map[string]string{
 	"ErrStore":      "an error",
 	"ErrIssuer":     "an error",
 	"ErrUnchanged":  "an error",
+	"ErrDamaged":    "an error",
 	"TaskQueue":     "a queue",
 	"SignalLease":   "a verb of Runtime",
 	"SignalKeep":    "a verb of Runtime",
@@ -141,7 +142,7 @@ func TestEveryNameHasAContract(t *testing.T) {
 			require.Contains(t, of, name, "protocol.%s: add what it carries to contracts.go", constant)
 		}
 	}
-	bytesOnly := []string{"PutBundle", "PutState"}
+	bytesOnly := []string{"PutBundle", "PutState", "PutRestart"}
 	writes := regexp.MustCompile(`^(Put|Create|Publish|Append|Claim)`)
 	for method := range reflect.TypeFor[*store.Store]().Methods() {
 		if name := method.Name; writes.MatchString(name) && !slices.Contains(bytesOnly, name) {
