@@ -1,0 +1,152 @@
+package store
+
+import (
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+func opened(t *testing.T) (*Store, string) {
+	t.Helper()
+	dir := t.TempDir()
+	s, err := Open(t.Context(), dir)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s, dir
+}
+
+// The newest checkpoint is that of the greatest number, and of one number that of the longest history, in whatever order
+// they were written. Few are kept.
+func TestNewestCheckpoint(t *testing.T) {
+	s, dir := opened(t)
+	_, err := s.Checkpoint(t.Context(), "service/shop/web")
+	require.True(t, IsNotFound(err))
+	for _, c := range []protocol.Checkpoint{
+		{N: 1, Event: 9}, {N: 10, Event: 3}, {N: 10, Event: 30}, {N: 10, Event: 4}, {N: 9, Event: 99},
+	} {
+		c.ID, c.State = "service/shop/web", protocol.Packed{1, 2, 3}
+		require.NoError(t, s.PutCheckpoint(t.Context(), c))
+	}
+	require.NoError(t, s.PutCheckpoint(t.Context(), protocol.Checkpoint{ID: "service/shop/web2", N: 77}))
+	c, err := s.Checkpoint(t.Context(), "service/shop/web")
+	require.NoError(t, err)
+	require.Equal(t, protocol.Cursor{Event: 30}, protocol.Cursor{Event: c.Event})
+	require.Equal(t, protocol.Packed{1, 2, 3}, c.State)
+	files, err := os.ReadDir(filepath.Join(dir, "checkpoints", "service", "shop", "web"))
+	require.NoError(t, err)
+	require.Len(t, files, keptCheckpoints)
+	ids, err := s.Checkpointed(t.Context(), "service/shop/")
+	require.NoError(t, err)
+	require.Equal(t, []string{"service/shop/web", "service/shop/web2"}, ids)
+}
+
+// A damaged checkpoint is passed over where an older one is whole, and named where none is.
+func TestDamagedCheckpoint(t *testing.T) {
+	s, dir := opened(t)
+	for n := range int64(2) {
+		require.NoError(t, s.PutCheckpoint(t.Context(), protocol.Checkpoint{ID: "application/shop", N: n + 1, Manifest: "m"}))
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "checkpoints", "application", "shop", "*"))
+	require.NoError(t, err)
+	require.Len(t, files, 2)
+	data, err := os.ReadFile(files[1])
+	require.NoError(t, err)
+	data[len(data)/2] ^= 1
+	require.NoError(t, os.WriteFile(files[1], data, 0o600))
+	c, err := s.Checkpoint(t.Context(), "application/shop")
+	require.NoError(t, err)
+	require.EqualValues(t, 1, c.N)
+	require.NoError(t, os.WriteFile(files[0], []byte("{"), 0o600))
+	_, err = s.Checkpoint(t.Context(), "application/shop")
+	require.ErrorContains(t, err, filepath.Base(files[1])+" is damaged")
+}
+
+// A claim is refused by a later one, and by one of the same sequence for another target. The same claim holds as often as it
+// is made.
+func TestClaims(t *testing.T) {
+	s, _ := opened(t)
+	claim := func(epoch, sequence int64, target string) *protocol.Claim {
+		by, err := s.Claim(t.Context(), "shop", "web", "prod/main", protocol.Claim{Epoch: epoch, Sequence: sequence, Target: target, FullVersion: target})
+		require.NoError(t, err)
+		return by
+	}
+	require.Nil(t, claim(1, 9, "v1"))
+	require.Nil(t, claim(1, 9, "v1"))
+	require.Equal(t, "v1", claim(1, 9, "v2").FullVersion)
+	require.Nil(t, claim(1, 10, "v2"))
+	require.Equal(t, "v2", claim(1, 9, "v1").FullVersion)
+	require.Equal(t, "v2", claim(1, 3, "v0").FullVersion)
+	require.Nil(t, claim(2, 1, "v1"), "another epoch")
+	require.EqualValues(t, 2, claim(1, 11, "v3").Epoch)
+	for n := range int64(20) {
+		require.Nil(t, claim(2, n+2, "v"))
+	}
+	highest, err := s.HighestClaim(t.Context(), "shop", "web", 2)
+	require.NoError(t, err)
+	require.EqualValues(t, 21, highest)
+}
+
+// Of many who claim at once for different targets, one at most holds each sequence, and none holds one below the highest
+// that was granted before it began.
+func TestClaimsAtOnce(t *testing.T) {
+	s, _ := opened(t)
+	var all sync.WaitGroup
+	for n := range int64(20) {
+		var granted atomic.Int64
+		for who := range 4 {
+			all.Go(func() {
+				c := protocol.Claim{Epoch: 1, Sequence: n + 1, Target: string(rune('a' + who)), FullVersion: "v"}
+				if by, err := s.Claim(t.Context(), "shop", "web", "prod/main", c); err == nil && by == nil {
+					granted.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		require.EqualValues(t, 1, granted.Load(), "sequence %d", n+1)
+	}
+}
+
+// A lease goes to one of those who take it under the same number.
+func TestLease(t *testing.T) {
+	s, _ := opened(t)
+	n, holder, err := s.Lease(t.Context(), "supervision-1")
+	require.NoError(t, err)
+	require.Zero(t, n)
+	require.Empty(t, holder)
+	var won atomic.Int64
+	var all sync.WaitGroup
+	for who := range 8 {
+		all.Go(func() {
+			if taken, err := s.TakeLease(t.Context(), "supervision-1", 1, string(rune('a'+who))); err == nil && taken {
+				won.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	require.EqualValues(t, 1, won.Load())
+	n, holder, err = s.Lease(t.Context(), "supervision-1")
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n)
+	taken, err := s.TakeLease(t.Context(), "supervision-1", 2, holder)
+	require.NoError(t, err)
+	require.True(t, taken)
+}
+
+func TestRestarts(t *testing.T) {
+	s, _ := opened(t)
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for n := range 2 * keptRestarts {
+		require.NoError(t, s.PutRestart(t.Context(), "service/shop/web", at.Add(time.Duration(n)*time.Minute)))
+	}
+	all, err := s.Restarts(t.Context(), "service/shop/web")
+	require.NoError(t, err)
+	require.Len(t, all, keptRestarts)
+	require.Equal(t, at.Add((2*keptRestarts-1)*time.Minute), all[len(all)-1])
+}
