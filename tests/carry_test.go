@@ -31,6 +31,7 @@ func TestContinueAsNewLosesNothing(t *testing.T) {
 	w.Publish()
 
 	const versions = 4
+	var s protocol.Status
 	for v := 1; v <= versions; v++ {
 		act := fmt.Sprintf(`{"version":"v%d","by":"ci","requestId":"r%d"}`, v, v)
 		if v%2 == 0 {
@@ -43,16 +44,15 @@ func TestContinueAsNewLosesNothing(t *testing.T) {
 			w.Act("web", protocol.Refresh, fmt.Sprintf(`{"channel":"c%d","by":"ci"}`, n+100))
 			w.Signal("web", protocol.Resume, fmt.Sprintf(`{"channel":"c%d","by":"ci"}`, n))
 		}
-	}
-	last := fmt.Sprintf("v%d", versions)
-	s := w.AwaitThat("web", "all at "+last, func(s protocol.Status) bool {
-		for _, c := range s.Channels {
-			if c.Status != "CONVERGED" || c.Current != last {
-				return false
+		s = w.AwaitThat("web", fmt.Sprintf("all at v%d", v), func(s protocol.Status) bool { // the first quiet moment
+			for _, c := range s.Channels {
+				if c.Status != "CONVERGED" || c.Current != fmt.Sprintf("v%d", v) {
+					return false
+				}
 			}
-		}
-		return len(s.Channels) == instances
-	})
+			return len(s.Channels) == instances
+		})
+	}
 	require.Empty(t, s.Refused)
 	require.Empty(t, s.Pauses)
 	require.Len(t, s.Releases, versions)

@@ -116,10 +116,22 @@ func TestHelloFromTheReadme_C9_D7(t *testing.T) {
 		require.Equal(t, before, h.pid("staging"), "staging's payload did not change")
 	})
 	t.Run("the stock CLI", h.stockCLI)
+	before := h.last()
 	t.Run("Ctrl-C leaves what was started running", func(t *testing.T) {
 		h.Stop()
 		require.Contains(t, h.Said(), "keeps running")
 		h.serves(h.production, "in production")
+	})
+	t.Run("a Converge with another schema goes on where this one was", func(t *testing.T) {
+		files, err := filepath.Glob(filepath.Join(h.Dir, ".converge", "temporal-sqlite-*"))
+		require.NoError(t, err)
+		require.NotEmpty(t, files)
+		for _, file := range files { // it would not open them
+			require.NoError(t, os.Rename(file, filepath.Join(t.TempDir(), filepath.Base(file))))
+		}
+		h.Start()
+		require.Len(t, h.Await("hello/web", stage.Channels(before)).Releases, len(before.Releases))
+		h.Stop()
 	})
 }
 
@@ -155,6 +167,16 @@ func temporalCLI(t *testing.T) string {
 		t.Skipf("no stock temporal CLI at %s; build it with: make temporal-cli", cli)
 	}
 	return cli
+}
+
+// last is the status as it is.
+func (h *helloWorld) last() protocol.Status {
+	h.T.Helper()
+	out, code := h.Converge("status", "hello/web", "--output", "json")
+	require.Zero(h.T, code, out)
+	all, err := stage.Statuses(out)
+	require.NoError(h.T, err)
+	return all[0]
 }
 
 // pid is the process that the runtime reports for a channel.

@@ -12,7 +12,7 @@ import (
 	"github.com/converge-engine/converge/tests/internal/stage"
 )
 
-// A server that lost its memory must not take a service back to where it began: the store knows
+// A server that lost its memory, with a store that lost its checkpoints, must not take a service back to where it began: the store knows
 // that other versions were released.
 func TestInitialVersionIsOnlyForTheFirstRelease(t *testing.T) {
 	t.Parallel()
@@ -24,6 +24,7 @@ func TestInitialVersionIsOnlyForTheFirstRelease(t *testing.T) {
 	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
 	for _, id := range []string{w.ID("web"), protocol.ApplicationID(w.App)} {
 		require.NoError(t, w.Client.TerminateWorkflow(t.Context(), id, "", "memory lost"))
+		require.NoError(t, os.RemoveAll(filepath.Join(w.Store, "checkpoints", filepath.FromSlash(id))))
 	}
 	require.EqualValues(t, 2, w.Publish().Incarnation, "numbers go on where the store says they were")
 	s := w.Await("web", "staging CONVERGED, production CONVERGED")

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -47,7 +48,7 @@ func (s *Store) Checkpoint(ctx context.Context, id string) (protocol.Checkpoint,
 		if err == nil {
 			return c, nil
 		}
-		if _, corrupt := err.(*CorruptError); !corrupt && !IsNotFound(err) { // or pushed out meanwhile
+		if !errors.As(err, new(*CorruptError)) && !IsNotFound(err) { // or pushed out meanwhile
 			return c, err
 		}
 		if damaged == nil && !IsNotFound(err) {
