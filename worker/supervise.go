@@ -47,6 +47,7 @@ type supervisor struct {
 	namespace string
 	store     *store.Store
 	restart   func(ctx context.Context, id string, manifest incarnation.Manifest, why protocol.Restart) error
+	end       func(ctx context.Context, id string) error // the workflow of a service, if it is kept down
 	log       *slog.Logger
 
 	holder string
@@ -66,7 +67,7 @@ func newSupervisor(c client.Client, namespace string, s *store.Store, a *activit
 	if namespace == "" {
 		namespace = client.DefaultNamespace
 	}
-	return &supervisor{client: c, namespace: namespace, store: s, restart: a.Restart, log: slog.Default(), holder: rand.Text()}
+	return &supervisor{client: c, namespace: namespace, store: s, restart: a.Restart, end: a.EndUnmanaged, log: slog.Default(), holder: rand.Text()}
 }
 
 // start looks from now on, until what it returns is called.
@@ -153,7 +154,7 @@ func (s *supervisor) look(ctx context.Context) error {
 		return err
 	}
 	s.seen = look{running: int64(len(running)), at: time.Now()}
-	manifests, err := s.declared(ctx)
+	applications, err := s.declared(ctx)
 	if err != nil {
 		return err
 	}
@@ -172,12 +173,18 @@ func (s *supervisor) look(ctx context.Context) error {
 	for _, id := range runtimes {
 		missing(id, nil)
 	}
-	for application := range manifests { // before its services, which are told what it knows
+	for application := range applications { // before its services, which are told what it knows
 		missing(protocol.ApplicationID(application), nil)
 	}
-	for application, manifest := range manifests {
-		for service := range manifest {
-			missing(protocol.ServiceID(application, service), manifest)
+	for application, d := range applications {
+		for service := range d.manifest {
+			id := protocol.ServiceID(application, service)
+			if !d.unmanaged(service) {
+				missing(id, d.manifest)
+			} else if running[id] { // started by somebody who did not know
+				s.seen.missing++
+				problems = append(problems, s.end(ctx, id))
+			}
 		}
 	}
 	return errors.Join(problems...)
@@ -201,14 +208,25 @@ func (s *supervisor) list(ctx context.Context, query string) (map[string]bool, e
 	}
 }
 
-// declared are the services that are to be looked after, by application: those of the manifest that all were last notified
-// of, without those that somebody has taken out.
-func (s *supervisor) declared(ctx context.Context) (map[string]incarnation.Manifest, error) {
+// declaration is what the checkpoint of an application says of its services.
+type declaration struct {
+	manifest incarnation.Manifest
+	down     map[string]string // those that somebody keeps down
+}
+
+func (d declaration) unmanaged(service string) bool {
+	_, one := d.down[service]
+	_, all := d.down[protocol.AllServices]
+	return one || all
+}
+
+// declared are the services of the manifest that all were last notified of, by application.
+func (s *supervisor) declared(ctx context.Context) (map[string]declaration, error) {
 	ids, err := s.store.Checkpointed(ctx, "application/")
 	if err != nil {
 		return nil, err
 	}
-	all := map[string]incarnation.Manifest{}
+	all := map[string]declaration{}
 	for _, id := range ids {
 		name := strings.TrimPrefix(id, "application/")
 		c, err := s.store.Checkpoint(ctx, id)
@@ -216,7 +234,7 @@ func (s *supervisor) declared(ctx context.Context) (map[string]incarnation.Manif
 			s.log.Warn("an application cannot be looked after", "application", name, "error", err)
 			continue
 		}
-		all[name] = incarnation.Manifest{}
+		all[name] = declaration{}
 		if c.Manifest == "" {
 			continue
 		}
@@ -225,11 +243,7 @@ func (s *supervisor) declared(ctx context.Context) (map[string]incarnation.Manif
 			s.log.Warn("the services of an application cannot be looked after", "application", name, "error", err)
 			continue
 		}
-		for service, digest := range manifest {
-			if _, left := c.Unmanaged[service]; !left {
-				all[name][service] = digest
-			}
-		}
+		all[name] = declaration{manifest, c.Unmanaged}
 	}
 	return all, nil
 }
@@ -257,12 +271,23 @@ func (s *supervisor) bringBack(ctx context.Context, id string, manifest incarnat
 	if now.Before(next) {
 		return nil
 	}
-	if err := s.restart(ctx, id, manifest, protocol.Restart{At: now, Why: why, Hold: hold}); err != nil {
+	asked := endedByVerb(why)
+	err = s.restart(ctx, id, manifest, protocol.Restart{At: now, Why: why, Hold: hold && !asked})
+	if errors.Is(err, activities.ErrUnmanaged) { // which the checkpoint of its application did not say yet
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("start %s again: %w", id, err)
 	}
 	s.log.Warn("started again", "workflow", id, "why", why)
+	if asked {
+		return nil
+	}
 	return s.store.PutRestart(ctx, id, now)
 }
+
+// endedByVerb: somebody had it kept down, and now looked after again. That is no harm done to it.
+func endedByVerb(why string) bool { return strings.Contains(why, ": "+protocol.UnmanagedBy) }
 
 // restartAt is when a workflow may be started again that was so at these times, and whether that is the third time within
 // an hour.

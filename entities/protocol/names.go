@@ -59,6 +59,8 @@ const (
 	Unpin    = "unpin"
 	Rollback = "rollback"
 	Delete   = "delete"
+	Unmanage = "unmanage" // Application
+	Manage   = "manage"   // Application
 )
 
 // Signals between workflows, and of workers to them; nobody else sends them.
@@ -107,6 +109,7 @@ const (
 	ActivityHistory   = "History"  // local: appends audit lines to the store
 	ActivityAnnounce  = "Announce" // sends an audit line to webhooks
 	ActivityPause     = "Pause"    // announces a pause to the services of an application or a runtime
+	ActivityUnmanage  = "Unmanage" // ends the workflows of services that are kept down
 )
 
 // Search attributes.
