@@ -29,6 +29,8 @@ const (
 	leaseFor = 24 * time.Second
 	// lookWhole is how often every workflow is looked for by name, though their number is as it should be.
 	lookWhole = 5 * time.Minute
+	// lookForDown is how often, instead, while something is kept down that somebody may start.
+	lookForDown = time.Minute
 	// lookTimeout bounds one look.
 	lookTimeout = time.Minute
 	// pageSize is how many workflows the server lists at once, at most.
@@ -61,6 +63,7 @@ type look struct {
 	running int64 // how many, of all
 	at      time.Time
 	missing int
+	again   time.Duration // after which every workflow is looked for once more
 }
 
 func newSupervisor(c client.Client, namespace string, s *store.Store, a *activities.Activities) *supervisor {
@@ -146,14 +149,14 @@ func (s *supervisor) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if n := count.GetCount(); n == s.seen.running && s.seen.missing == 0 && time.Since(s.seen.at) < lookWhole {
+	if n := count.GetCount(); n == s.seen.running && s.seen.missing == 0 && time.Since(s.seen.at) < s.seen.again {
 		return nil
 	}
 	running, err := s.list(ctx, ours)
 	if err != nil {
 		return err
 	}
-	s.seen = look{running: int64(len(running)), at: time.Now()}
+	s.seen = look{running: int64(len(running)), at: time.Now(), again: lookWhole}
 	applications, err := s.declared(ctx)
 	if err != nil {
 		return err
@@ -178,13 +181,25 @@ func (s *supervisor) look(ctx context.Context) error {
 	}
 	for application, d := range applications {
 		for service := range d.manifest {
-			id := protocol.ServiceID(application, service)
 			if !d.unmanaged(service) {
-				missing(id, d.manifest)
-			} else if running[id] { // started by somebody who did not know
-				s.seen.missing++
-				problems = append(problems, s.end(ctx, id))
+				missing(protocol.ServiceID(application, service), d.manifest)
 			}
+		}
+		problems = append(problems, s.keepDown(ctx, application, d, running))
+	}
+	return errors.Join(problems...)
+}
+
+// keepDown ends what is kept down and was started by somebody who did not know that yet.
+func (s *supervisor) keepDown(ctx context.Context, application string, d declaration, running map[string]bool) error {
+	if len(d.down) > 0 {
+		s.seen.again = lookForDown
+	}
+	var problems []error
+	for service := range d.manifest {
+		if id := protocol.ServiceID(application, service); d.unmanaged(service) && running[id] {
+			s.seen.missing++
+			problems = append(problems, s.end(ctx, id))
 		}
 	}
 	return errors.Join(problems...)

@@ -59,8 +59,6 @@ const (
 	Unpin    = "unpin"
 	Rollback = "rollback"
 	Delete   = "delete"
-	Unmanage = "unmanage" // Application
-	Manage   = "manage"   // Application
 )
 
 // Signals between workflows, and of workers to them; nobody else sends them.
@@ -79,6 +77,12 @@ const (
 // Grant is a Runtime's verb: a person lets a lease that waits go first, beyond the limit (LeaseAct).
 // A Runtime's `request` and `release` are Updates as well.
 const Grant = "grant"
+
+// Unmanage and Manage are an Application's verbs: its services are kept down, and looked after again (ManageRequest).
+const (
+	Unmanage = "unmanage"
+	Manage   = "manage"
+)
 
 // Queries: all answer from workflow state alone.
 const (

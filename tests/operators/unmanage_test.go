@@ -56,9 +56,8 @@ func awaitEnded(w *stage.World, id string) {
 }
 
 // awaitLook waits until a worker has looked for what is gone: until it has brought back this.
-func awaitLook(w *stage.World, service string) {
+func awaitLook(w *stage.World, id string) {
 	w.T.Helper()
-	id := w.ID(service)
 	run, since := runOf(w, id), time.Now()
 	require.NoError(w.T, w.Client.TerminateWorkflow(w.T.Context(), id, "", "to see a look"))
 	managedAgain(w, id, run, since)
@@ -81,7 +80,7 @@ func TestUnmanagedStaysDown(t *testing.T) {
 	run := runOf(w, id)
 	cli(w, "unmanage", w.App+"/web", "--reason", "moves away")
 	awaitEnded(w, id)
-	awaitLook(w, "api")
+	awaitLook(w, w.ID("api"))
 	w.Write(stage.TwoChannels + stage.Web + "description: published meanwhile\n" + beside)
 	w.Publish()
 	awaitNotified(w, 2)
@@ -132,6 +131,7 @@ func TestUnmanagedApplicationStaysDown(t *testing.T) {
 	_, err := w.Client.DescribeWorkflowExecution(t.Context(), w.ID("api"), "")
 	require.Error(t, err, "it was never started")
 
+	awaitLook(w, protocol.ApplicationID(w.App))
 	_, err = w.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: w.ID("web"), TaskQueue: protocol.TaskQueue}, protocol.ServiceWorkflow,
 		protocol.ServiceInput{Application: w.App, Service: "web", Logic: protocol.Logic, Beginning: protocol.Beginning{Adopt: true}})
 	require.NoError(t, err)
