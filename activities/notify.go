@@ -1,9 +1,11 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -36,10 +38,13 @@ func (a *Activities) Notify(ctx context.Context, r protocol.NotifyRequest) (prot
 		return protocol.NotifyAnswer{}, err
 	}
 	changed, removed := to.Since(from)
-	changed = slices.Concat(changed, removed, r.Also)
+	changed = slices.Concat(changed, removed, r.Also, again(r, to))
 	slices.Sort(changed)
-	all := &reach{tell: func(ctx context.Context, service string) error { return a.notify(ctx, r, service, to[service]) }}
-	err = all.all(ctx, slices.Compact(changed))
+	changed = slices.DeleteFunc(slices.Compact(changed), func(service string) bool { return leftOut(r, service) })
+	all := &reach{tell: func(ctx context.Context, service string) error {
+		return a.notifyOr(ctx, r, service, to[service], managedAgain(r, service))
+	}}
+	err = all.all(ctx, changed)
 	return protocol.NotifyAnswer{Notified: all.told, Unreached: all.missed}, err
 }
 
@@ -54,13 +59,33 @@ func (a *Activities) manifests(ctx context.Context, r protocol.NotifyRequest) (f
 	return from, to, err
 }
 
-// notify signals one service, starting it when it is new. A service that is no longer declared is
-// notified of that, but never started for it.
-func (a *Activities) notify(ctx context.Context, r protocol.NotifyRequest, service, digest string) error {
-	return a.notifyOr(ctx, r, service, digest, nil)
+// again are the services that are looked after again.
+func again(r protocol.NotifyRequest, to incarnation.Manifest) (names []string) {
+	for service := range r.Again {
+		if service == protocol.AllServices {
+			names = slices.AppendSeq(names, maps.Keys(to))
+		} else {
+			names = append(names, service)
+		}
+	}
+	return names
 }
 
-// notifyOr notifies one service; restart says why it is started, if it is, where that is not because it is new.
+// managedAgain says why such a service is started; nil: it is none of them.
+func managedAgain(r protocol.NotifyRequest, service string) *protocol.Restart {
+	if why := cmp.Or(r.Again[service], r.Again[protocol.AllServices]); why != "" {
+		return &protocol.Restart{At: r.At, Why: why}
+	}
+	return nil
+}
+
+// leftOut: the service is kept down. It hears of everything once it is looked after again.
+func leftOut(r protocol.NotifyRequest, service string) bool {
+	return slices.Contains(r.Unmanaged, service) || slices.Contains(r.Unmanaged, protocol.AllServices)
+}
+
+// notifyOr signals one service, starting it when it is new, or for a reason that restart gives. A service that is no
+// longer declared is notified of that, but never started for it.
 func (a *Activities) notifyOr(ctx context.Context, r protocol.NotifyRequest, service, digest string, restart *protocol.Restart) error {
 	id := protocol.ServiceID(r.Application, service)
 	message := protocol.ServicePublish{

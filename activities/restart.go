@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -13,9 +14,12 @@ import (
 	"github.com/converge-engine/converge/intent/incarnation"
 )
 
+// ErrUnmanaged is why a service is not started: it is kept down.
+var ErrUnmanaged = errors.New("it is unmanaged")
+
 // Restart starts the workflow of an application, a runtime or a service anew, which goes on from its newest checkpoint. A
 // service is notified, besides, of what its application has notified all of; manifest is that of it. One that runs is left
-// alone.
+// alone, and one that is kept down is an ErrUnmanaged.
 func (a *Activities) Restart(ctx context.Context, id string, manifest incarnation.Manifest, why protocol.Restart) error {
 	kind, name, _ := strings.Cut(id, "/")
 	begin := protocol.Beginning{Adopt: true, Restart: &why}
@@ -33,6 +37,9 @@ func (a *Activities) Restart(ctx context.Context, id string, manifest incarnatio
 	var status protocol.ApplicationStatus
 	if err := (services{a}).query(ctx, protocol.ApplicationID(application), &status); err != nil {
 		return fmt.Errorf("status of application %s: %w", application, err)
+	}
+	if _, unmanaged := status.Unmanaged.Of(service); unmanaged {
+		return ErrUnmanaged
 	}
 	return a.notifyOr(ctx, lastNotice(status), service, manifest[service], &why)
 }

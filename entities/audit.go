@@ -18,6 +18,7 @@ const (
 	EventRetry     = "retry"
 	EventDelete    = "delete"
 	EventRestart   = "restart" // its workflow was gone or reset, and goes on from a checkpoint
+	EventManage    = "manage"  // unmanage too
 	EventRules     = "rules"   // an incarnation that loosens what a waiting release must pass
 )
 
@@ -25,7 +26,7 @@ const (
 func EventKinds() []string {
 	return []string{
 		EventRelease, EventTarget, EventSucceeded, EventFailed, EventRollback, EventApproval, EventWaiting, EventBypass,
-		EventPause, EventPin, EventCancel, EventRetry, EventDelete, EventRestart, EventRules,
+		EventPause, EventPin, EventCancel, EventRetry, EventDelete, EventRestart, EventManage, EventRules,
 	}
 }
 

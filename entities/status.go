@@ -23,6 +23,10 @@ const (
 	StatusConverged      Status = "CONVERGED"
 )
 
+// StatusUnmanaged is of a service that no workflow looks after, so that nobody knows more of it: it is kept down, or was
+// not started again yet. It is no row of the table, which is of channels.
+const StatusUnmanaged Status = "UNMANAGED"
+
 // Exit codes of `converge wait`. ExitGoesOn: the status ends by itself or by
 // waiting, so waiting goes on.
 const (

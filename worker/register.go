@@ -56,6 +56,7 @@ func registerActivities(w worker.ActivityRegistry, a *activities.Activities) {
 	register(protocol.ActivityHistory, a.History)
 	register(protocol.ActivityAnnounce, a.Announce)
 	register(protocol.ActivityPause, a.Pause)
+	register(protocol.ActivityUnmanage, a.Unmanage)
 }
 
 // registerRuntimeActivities lists those that touch a runtime: all that a remote worker polls for.

@@ -29,6 +29,8 @@ const (
 	leaseFor = 24 * time.Second
 	// lookWhole is how often every workflow is looked for by name, though their number is as it should be.
 	lookWhole = 5 * time.Minute
+	// lookForDown is how often, instead, while something is kept down that somebody may start.
+	lookForDown = time.Minute
 	// lookTimeout bounds one look.
 	lookTimeout = time.Minute
 	// pageSize is how many workflows the server lists at once, at most.
@@ -44,6 +46,7 @@ type supervisor struct {
 	namespace string
 	store     *store.Store
 	restart   func(ctx context.Context, id string, manifest incarnation.Manifest, why protocol.Restart) error
+	end       func(ctx context.Context, id string) error // the workflow of a service, if it is kept down
 	log       *slog.Logger
 
 	scope  string // of the lease that one of all workers of an epoch holds
@@ -58,6 +61,7 @@ type look struct {
 	running int64 // how many, of all
 	at      time.Time
 	missing int
+	again   time.Duration // after which every workflow is looked for once more
 }
 
 func newSupervisor(c client.Client, namespace string, a *activities.Activities) *supervisor {
@@ -65,7 +69,7 @@ func newSupervisor(c client.Client, namespace string, a *activities.Activities) 
 		namespace = client.DefaultNamespace
 	}
 	return &supervisor{
-		client: c, namespace: namespace, store: a.Store, restart: a.Restart, log: slog.Default(),
+		client: c, namespace: namespace, store: a.Store, restart: a.Restart, end: a.EndUnmanaged, log: slog.Default(),
 		scope: fmt.Sprintf("supervision-%d", a.Epoch), holder: rand.Text(),
 	}
 }
@@ -146,15 +150,15 @@ func (s *supervisor) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if n := count.GetCount(); n == s.seen.running && s.seen.missing == 0 && time.Since(s.seen.at) < lookWhole {
+	if n := count.GetCount(); n == s.seen.running && s.seen.missing == 0 && time.Since(s.seen.at) < s.seen.again {
 		return nil
 	}
 	running, err := s.list(ctx, ours)
 	if err != nil {
 		return err
 	}
-	s.seen = look{running: int64(len(running)), at: time.Now()}
-	manifests, err := s.declared(ctx)
+	s.seen = look{running: int64(len(running)), at: time.Now(), again: lookWhole}
+	applications, err := s.declared(ctx)
 	if err != nil {
 		return err
 	}
@@ -173,12 +177,30 @@ func (s *supervisor) look(ctx context.Context) error {
 	for _, id := range runtimes {
 		missing(id, nil)
 	}
-	for application := range manifests { // before its services, which are told what it knows
+	for application := range applications { // before its services, which are told what it knows
 		missing(protocol.ApplicationID(application), nil)
 	}
-	for application, manifest := range manifests {
-		for service := range manifest {
-			missing(protocol.ServiceID(application, service), manifest)
+	for application, d := range applications {
+		for service := range d.manifest {
+			if !d.unmanaged(service) {
+				missing(protocol.ServiceID(application, service), d.manifest)
+			}
+		}
+		problems = append(problems, s.keepDown(ctx, application, d, running))
+	}
+	return errors.Join(problems...)
+}
+
+// keepDown ends what is kept down and was started by somebody who did not know that yet.
+func (s *supervisor) keepDown(ctx context.Context, application string, d declaration, running map[string]bool) error {
+	if len(d.down) > 0 {
+		s.seen.again = lookForDown
+	}
+	var problems []error
+	for service := range d.manifest {
+		if id := protocol.ServiceID(application, service); d.unmanaged(service) && running[id] {
+			s.seen.missing++
+			problems = append(problems, s.end(ctx, id))
 		}
 	}
 	return errors.Join(problems...)
@@ -202,14 +224,25 @@ func (s *supervisor) list(ctx context.Context, query string) (map[string]bool, e
 	}
 }
 
-// declared are the services that are to be looked after, by application: those of the manifest that all were last notified
-// of, without those that somebody has taken out.
-func (s *supervisor) declared(ctx context.Context) (map[string]incarnation.Manifest, error) {
+// declaration is what the checkpoint of an application says of its services.
+type declaration struct {
+	manifest incarnation.Manifest
+	down     map[string]string // those that somebody keeps down
+}
+
+func (d declaration) unmanaged(service string) bool {
+	_, one := d.down[service]
+	_, all := d.down[protocol.AllServices]
+	return one || all
+}
+
+// declared are the services of the manifest that all were last notified of, by application.
+func (s *supervisor) declared(ctx context.Context) (map[string]declaration, error) {
 	ids, err := s.store.Checkpointed(ctx, "application/")
 	if err != nil {
 		return nil, err
 	}
-	all := map[string]incarnation.Manifest{}
+	all := map[string]declaration{}
 	for _, id := range ids {
 		name := strings.TrimPrefix(id, "application/")
 		c, err := s.store.Checkpoint(ctx, id)
@@ -217,7 +250,7 @@ func (s *supervisor) declared(ctx context.Context) (map[string]incarnation.Manif
 			s.log.Warn("an application cannot be looked after", "application", name, "error", err)
 			continue
 		}
-		all[name] = incarnation.Manifest{}
+		all[name] = declaration{}
 		if c.Manifest == "" {
 			continue
 		}
@@ -226,11 +259,7 @@ func (s *supervisor) declared(ctx context.Context) (map[string]incarnation.Manif
 			s.log.Warn("the services of an application cannot be looked after", "application", name, "error", err)
 			continue
 		}
-		for service, digest := range manifest {
-			if _, left := c.Unmanaged[service]; !left {
-				all[name][service] = digest
-			}
-		}
+		all[name] = declaration{manifest, c.Unmanaged}
 	}
 	return all, nil
 }
@@ -258,12 +287,23 @@ func (s *supervisor) bringBack(ctx context.Context, id string, manifest incarnat
 	if now.Before(next) {
 		return nil
 	}
-	if err := s.restart(ctx, id, manifest, protocol.Restart{At: now, Why: why, Hold: hold}); err != nil {
+	asked := endedByVerb(why)
+	err = s.restart(ctx, id, manifest, protocol.Restart{At: now, Why: why, Hold: hold && !asked})
+	if errors.Is(err, activities.ErrUnmanaged) { // which the checkpoint of its application did not say yet
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("start %s again: %w", id, err)
 	}
 	s.log.Warn("started again", "workflow", id, "why", why)
+	if asked {
+		return nil
+	}
 	return s.store.PutRestart(ctx, id, now)
 }
+
+// endedByVerb: somebody had it kept down, and now looked after again. That is no harm done to it.
+func endedByVerb(why string) bool { return strings.Contains(why, ": "+protocol.UnmanagedBy) }
 
 // restartAt is when a workflow may be started again that was so at these times, and whether that is the third time within
 // an hour.

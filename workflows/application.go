@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -62,6 +63,7 @@ type applicationState struct {
 	Identity *entities.Identity `json:"identity,omitempty"`
 	Grants   []entities.Grant   `json:"grants,omitempty"`
 	pauseState
+	managedState
 	state.Desk
 }
 
@@ -80,6 +82,7 @@ type application struct {
 	notifying bool
 	present   notice // what services are being notified of
 	stop      workflow.CancelFunc
+	down      managing
 }
 
 // flushAt: people act upon whole applications seldom.
@@ -104,9 +107,10 @@ func (a *application) next(c protocol.Carried) (string, any) {
 
 // turn notifies services of what they do not know yet.
 func (a *application) turn() {
+	a.end()
 	a.notify()
 	a.announce()
-	again := a.tellsAgain()
+	again := earliest(a.tellsAgain(), a.endsAgain())
 	if !a.notifying {
 		again = earliest(again, a.state.Unreached.Next)
 	}
@@ -120,6 +124,7 @@ func (a *application) status() (protocol.ApplicationStatus, error) {
 		Schema: "converge.application/v1", Application: a.name, Newest: a.newest().Number, Store: s.Store, Origin: s.Origin,
 		Manifest: s.Manifest, NotifiedOf: s.Notified.Manifest, Notified: s.Notified.Number, Incarnations: s.Incarnations,
 		Refused: s.Refused, Pin: s.Pin, Pause: s.Pause, Announcing: s.Announcing, Problem: s.Problem,
+		Unmanaged: s.Unmanaged,
 	}, nil
 }
 
@@ -133,6 +138,7 @@ func (a *application) details() string {
 	if a.state.Pause != nil {
 		text += "\n\n" + a.state.since()
 	}
+	text += a.state.unmanagedText()
 	if p := a.state.Pin; p != nil {
 		text += fmt.Sprintf("\n\n**pinned to incarnation %d** by %s since %s", p.Incarnation.Number, p.Who.Name, p.At.UTC().Format(time.DateTime)) + because(p.Reason)
 		if newest.Number != p.Incarnation.Number {
@@ -175,8 +181,8 @@ func (a *application) notify() {
 	if a.notifying && wanted != a.present {
 		a.stop() // and notify again once it has stopped
 	}
-	known := wanted == a.state.Notified && a.state.Recorded >= a.newest().Number
-	if a.notifying || known && !a.state.Unreached.due(a.now()) {
+	known := wanted == a.state.Notified && a.state.Recorded >= a.newest().Number && len(a.state.Again) == 0
+	if a.notifying || a.down.running || known && !a.state.Unreached.due(a.now()) {
 		return
 	}
 	a.state.Notices = a.state.Notices.After(a.newest().Number, a.now())
@@ -187,6 +193,7 @@ func (a *application) notify() {
 	request := protocol.NotifyRequest{
 		Application: a.name, From: from, To: wanted.Manifest, Newest: a.incarnation(wanted.Number), Store: a.state.Store,
 		Pinned: wanted.Pinned, Order: a.state.Notices, At: a.now(), Also: a.state.Unreached.Services,
+		Unmanaged: entities.SortedKeys(a.state.Unmanaged), Again: maps.Clone(a.state.Again),
 	}
 	for _, i := range a.state.Incarnations {
 		if i.Number > a.state.Recorded && i.Number != wanted.Number {
@@ -213,6 +220,7 @@ func (a *application) notify() {
 		default:
 			a.state.Notified, a.state.Recorded = wanted, max(a.state.Recorded, recorded)
 			a.passedOver(answer.Unreached, from)
+			a.state.begun(request.Again)
 		}
 	})
 }
@@ -230,13 +238,15 @@ func (a *application) mark(c *protocol.Checkpoint) {
 	if c.Manifest == "" {
 		c.Manifest = a.wanted().Manifest
 	}
+	c.Unmanaged = a.state.reasons()
 }
 
-func (a *application) dropped() { a.notifying, a.running = false, false }
+func (a *application) dropped() { a.notifying, a.running, a.down.running = false, false, false }
 
 // adoptedState: what services know is said to them again from what all were known to know.
 func (a *application) adoptedState(why *protocol.Restart) {
 	a.state.Announcing = a.state.Announcing || a.state.Pause != nil
+	a.state.Ending = len(a.state.Unmanaged) > 0
 	a.note(entities.EventRestart, nil, a.name+" goes on from its checkpoint: "+restarted(why), "")
 }
 

@@ -30,6 +30,8 @@ type house struct {
 	notified    []string // "m1 → m2 as 2, recorded 1 3"
 	orders      []entities.NoticeOrder
 	pauses      []string
+	ended       []string // "m1 web unmanaged by alice: moving"
+	ending      func(protocol.UnmanageRequest) (protocol.UnmanageAnswer, error)
 	trail       []string
 	unavailable map[string]bool // activities that do not answer
 	silent      int             // notifications that hang until they are stopped
@@ -57,6 +59,12 @@ func newHouse(t *testing.T) *house {
 		for _, i := range r.Passed {
 			text += fmt.Sprintf(", recorded %d", i.Number)
 		}
+		if len(r.Unmanaged) > 0 {
+			text += ", without " + strings.Join(r.Unmanaged, " ")
+		}
+		for _, service := range entities.SortedKeys(r.Again) {
+			text += fmt.Sprintf(", %s %s", service, r.Again[service])
+		}
 		require.False(t, r.At.IsZero())
 		h.notified, h.orders = append(h.notified, text), append(h.orders, r.Order)
 		return protocol.NotifyAnswer{}, nil
@@ -68,6 +76,17 @@ func newHouse(t *testing.T) *house {
 		}
 		h.pauses = append(h.pauses, strings.Join([]string{r.Application, r.Scope, r.Manifest, word}, " "))
 		return nil
+	})
+	register(protocol.ActivityUnmanage, func(_ context.Context, r protocol.UnmanageRequest) (protocol.UnmanageAnswer, error) {
+		text := r.Manifest
+		for _, service := range entities.SortedKeys(r.Services) {
+			text += " " + service + " " + r.Services[service]
+		}
+		h.ended = append(h.ended, text)
+		if h.ending != nil {
+			return h.ending(r)
+		}
+		return protocol.UnmanageAnswer{}, nil
 	})
 	register(protocol.ActivityHistory, func(_ context.Context, r protocol.HistoryRequest) error {
 		require.Equal(t, "shop", r.Application)

@@ -27,6 +27,10 @@ func (a *application) judge(row *verb.Row, r verb.Request, who entities.Who) (st
 		return a.pin(r, who)
 	case protocol.Unpin:
 		return a.unpin(r, who)
+	case protocol.Unmanage:
+		return a.unmanage(r, who)
+	case protocol.Manage:
+		return a.manage(r, who)
 	}
 	return nil, fmt.Errorf("no such verb %q", row.Name)
 }

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/contrib/envconfig"
@@ -31,6 +33,10 @@ type API interface {
 	Start(ctx context.Context, workflowID, workflowType string, input any) error
 	// Services lists the running services, of one application or, when empty, of all: sorted.
 	Services(ctx context.Context, application string) ([]serviceName, error)
+	// Gone lists the services, likewise, whose last run has ended otherwise than in order. Some may run again since.
+	Gone(ctx context.Context, application string) ([]serviceName, error)
+	// Applications lists the running applications, sorted.
+	Applications(ctx context.Context) ([]string, error)
 	// Temporal is the connection itself and its namespace, for publishing and for the worker.
 	Temporal() (c client.Client, namespace string)
 	Close()
@@ -177,26 +183,70 @@ func (a *temporalAPI) Start(ctx context.Context, workflowID, workflowType string
 }
 
 func (a *temporalAPI) Services(ctx context.Context, application string) ([]serviceName, error) {
-	query := fmt.Sprintf("WorkflowType='%s' AND ExecutionStatus='Running'", protocol.ServiceWorkflow)
+	var names []serviceName
+	err := a.list(ctx, ofApplication("ExecutionStatus='Running'", application), func(e *workflowpb.WorkflowExecutionInfo) {
+		if app, svc, ok := protocol.ParseServiceID(e.Execution.WorkflowId); ok {
+			names = append(names, serviceName{app, svc})
+		}
+	})
+	return sortNames(names), err
+}
+
+func (a *temporalAPI) Gone(ctx context.Context, application string) ([]serviceName, error) {
+	last := map[serviceName]*workflowpb.WorkflowExecutionInfo{}
+	const ended = "ExecutionStatus IN ('Completed','Terminated','Failed','TimedOut','Canceled')"
+	err := a.list(ctx, ofApplication(ended, application), func(e *workflowpb.WorkflowExecutionInfo) {
+		app, svc, ok := protocol.ParseServiceID(e.Execution.WorkflowId)
+		n := serviceName{app, svc}
+		if before := last[n]; ok && (before == nil || e.StartTime.AsTime().After(before.StartTime.AsTime())) {
+			last[n] = e
+		}
+	})
+	var names []serviceName
+	for n, e := range last {
+		if e.Status != enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED {
+			names = append(names, n)
+		}
+	}
+	return sortNames(names), err
+}
+
+func (a *temporalAPI) Applications(ctx context.Context) ([]string, error) {
+	var names []string
+	query := fmt.Sprintf("WorkflowType='%s' AND ExecutionStatus='Running'", protocol.ApplicationWorkflow)
+	err := a.list(ctx, query, func(e *workflowpb.WorkflowExecutionInfo) {
+		if name, ok := strings.CutPrefix(e.Execution.WorkflowId, protocol.ApplicationID("")); ok {
+			names = append(names, name)
+		}
+	})
+	slices.Sort(names)
+	return names, err
+}
+
+// ofApplication is a query for services, of one application or, when empty, of all.
+func ofApplication(query, application string) string {
+	query = fmt.Sprintf("WorkflowType='%s' AND %s", protocol.ServiceWorkflow, query)
 	if application != "" {
 		query += fmt.Sprintf(" AND %s='%s'", protocol.AttrApplication, application)
 	}
+	return query
+}
+
+// list hands over what a query finds.
+func (a *temporalAPI) list(ctx context.Context, query string, found func(*workflowpb.WorkflowExecutionInfo)) error {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	var names []serviceName
 	request := &workflowservice.ListWorkflowExecutionsRequest{Namespace: a.namespace, Query: query, PageSize: 1000}
 	for {
 		page, err := a.client.ListWorkflow(ctx, request)
 		if err != nil {
-			return nil, fmt.Errorf("list services: %w", a.translate("", err))
+			return fmt.Errorf("list services: %w", a.translate("", err))
 		}
 		for _, e := range page.Executions {
-			if app, svc, ok := protocol.ParseServiceID(e.Execution.WorkflowId); ok {
-				names = append(names, serviceName{app, svc})
-			}
+			found(e)
 		}
 		if request.NextPageToken = page.NextPageToken; len(request.NextPageToken) == 0 {
-			return sortNames(names), nil
+			return nil
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -30,6 +31,7 @@ type fakeAPI struct {
 	updates  []string         // "workflow verb payload"
 	answer   any              // of updates
 	refuse   []error          // of updates, first come
+	gone     []serviceName    // services that ended otherwise than in order
 }
 
 func (f *fakeAPI) Query(_ context.Context, id, _ string, into any) error {
@@ -83,6 +85,21 @@ func (f *fakeAPI) Services(_ context.Context, application string) ([]serviceName
 		}
 	}
 	return sortNames(names), nil
+}
+
+func (f *fakeAPI) Gone(_ context.Context, application string) ([]serviceName, error) {
+	return slices.DeleteFunc(slices.Clone(f.gone), func(n serviceName) bool { return application != "" && n.application != application }), nil
+}
+
+func (f *fakeAPI) Applications(context.Context) ([]string, error) {
+	var names []string
+	for id := range f.statuses {
+		if name, ok := strings.CutPrefix(id, "application/"); ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
 }
 
 func (f *fakeAPI) Temporal() (client.Client, string) { return nil, "default" }

@@ -80,6 +80,9 @@ func (f *Factory) missing(ctx context.Context, n serviceName) error {
 	if err != nil {
 		return err
 	}
+	if down, err := f.unmanaged(ctx, target{serviceName: n}); err == nil && len(down) > 0 {
+		return fmt.Errorf("%s cannot be asked for anything: %s", n, down[0].Headline)
+	}
 	all, err := api.Services(ctx, "")
 	if err != nil {
 		return fmt.Errorf("no service %s", n)

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -72,18 +74,48 @@ func (o *statusOptions) run(ctx context.Context) error {
 
 // ask returns the services that answered, and what was wrong with the others.
 func (o *statusOptions) ask(ctx context.Context) ([]protocol.Status, error) {
+	if !o.target.all {
+		return o.askOne(ctx)
+	}
 	names, err := o.f.services(ctx, o.target)
+	if err != nil && (transient(err) || o.target.application == "") {
+		return nil, err
+	}
+	down, e := o.f.unmanaged(ctx, o.target)
+	if e != nil || err != nil && len(down) == 0 {
+		return nil, cmp.Or(err, e)
+	}
+	names = slices.DeleteFunc(names, func(n serviceName) bool { // it is being ended
+		return slices.ContainsFunc(down, func(s protocol.Status) bool { return nameOf(s) == n })
+	})
+	all, err := each(ctx, names, o.f.status)
+	for _, s := range all {
+		if s.Service != "" {
+			down = append(down, s)
+		}
+	}
+	sortStatuses(down)
+	return down, err
+}
+
+// askOne asks one service, or says why it cannot be asked.
+func (o *statusOptions) askOne(ctx context.Context) ([]protocol.Status, error) {
+	api, err := o.f.client(ctx)
 	if err != nil {
 		return nil, err
 	}
-	all, err := each(ctx, names, o.f.status)
-	answered := all[:0]
-	for _, s := range all {
-		if s.Service != "" {
-			answered = append(answered, s)
-		}
+	var s protocol.Status
+	if err = api.Query(ctx, o.target.id(), protocol.QueryStatus, &s); err == nil {
+		return []protocol.Status{s}, nil
 	}
-	return answered, err
+	if !errors.Is(err, errNotFound) {
+		return nil, err
+	}
+	down, e := o.f.unmanaged(ctx, o.target)
+	if e == nil && len(down) == 0 {
+		e = o.f.missing(ctx, o.target.serviceName)
+	}
+	return down, e
 }
 
 // document is one status for a service, a list for more.

@@ -68,7 +68,11 @@ func (t *tabler) rows(s protocol.Status) {
 	}
 	first := t.name(s)
 	if len(s.Channels) == 0 {
-		t.out.Rows = append(t.out.Rows, Row{first, "no channels", cmp.Or(s.Status, "UNKNOWN"), "", "", "", s.Headline})
+		channels := "no channels"
+		if s.Status == string(entities.StatusUnmanaged) {
+			channels = "-"
+		}
+		t.out.Rows = append(t.out.Rows, Row{first, channels, cmp.Or(s.Status, "UNKNOWN"), "", "", "", s.Headline})
 	}
 	for _, c := range s.Channels {
 		age := ""

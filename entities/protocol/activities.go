@@ -147,6 +147,10 @@ type NotifyRequest struct {
 	At     time.Time            `json:"at,omitzero"`
 	// Also are services that are notified beside those, since they could not be before.
 	Also []string `json:"also,omitempty"`
+	// Unmanaged are services that are left out, since they are kept down. Again are those that were so far, and why they
+	// are started again. AllServices is every one.
+	Unmanaged []string          `json:"unmanaged,omitempty"`
+	Again     map[string]string `json:"again,omitempty"`
 }
 
 // NotifyAnswer counts the services that were notified, and names those that could not be.

@@ -78,6 +78,12 @@ const (
 // A Runtime's `request` and `release` are Updates as well.
 const Grant = "grant"
 
+// Unmanage and Manage are an Application's verbs: its services are kept down, and looked after again (ManageRequest).
+const (
+	Unmanage = "unmanage"
+	Manage   = "manage"
+)
+
 // Queries: all answer from workflow state alone.
 const (
 	QueryStatus  = "status"
@@ -107,6 +113,7 @@ const (
 	ActivityHistory   = "History"  // local: appends audit lines to the store
 	ActivityAnnounce  = "Announce" // sends an audit line to webhooks
 	ActivityPause     = "Pause"    // announces a pause to the services of an application or a runtime
+	ActivityUnmanage  = "Unmanage" // ends the workflows of services that are kept down
 )
 
 // Search attributes.

@@ -127,6 +127,7 @@ type ApplicationStatus struct {
 	Pin          *ApplicationPin    `json:"pin,omitempty"`
 	Pause        *entities.Pause    `json:"pause,omitempty"`
 	Announcing   bool               `json:"announcing,omitempty"` // that a pause began or ended, to services
+	Unmanaged    UnmanagedServices  `json:"unmanaged,omitempty"`  // services that are kept down
 	Problem      string             `json:"problem,omitempty"`
 }
 

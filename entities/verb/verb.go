@@ -65,6 +65,7 @@ type Request struct {
 	Comment     string
 	ID          string                  // of a release, or of a lease
 	Incarnation int64                   // of an Application's pin
+	Service     string                  // of an Application's unmanage and manage
 	Release     protocol.ReleaseRequest // of a Service's release
 	Publish     protocol.PublishRequest // of an Application's publish
 	Lease       entities.LeaseRequest   // of a Runtime's request
@@ -180,8 +181,9 @@ var (
 			r.Comment = p.Reason
 		}
 	})
-	ofPin   = of(func(r *Request, p *protocol.PinRequest) { r.Act, r.Version, r.Channel = p.Act, p.Version, p.Channel })
-	ofLease = of(func(r *Request, p *protocol.LeaseAct) { r.Act, r.ID = p.Act, p.ID })
+	ofPin     = of(func(r *Request, p *protocol.PinRequest) { r.Act, r.Version, r.Channel = p.Act, p.Version, p.Channel })
+	ofService = of(func(r *Request, p *protocol.ManageRequest) { r.Act, r.Service = p.Act, p.Service })
+	ofLease   = of(func(r *Request, p *protocol.LeaseAct) { r.Act, r.ID = p.Act, p.ID })
 )
 
 var application = [...]Row{
@@ -202,6 +204,26 @@ var application = [...]Row{
 		payload: of(func(r *Request, p *protocol.IncarnationPin) { r.Act, r.Incarnation = p.Act, p.Incarnation }),
 	},
 	{Name: protocol.Unpin, Description: "ends the pin of the application: services go to the newest incarnation", payload: justAct},
+	{
+		Name: protocol.Unmanage, Description: "keeps a service, or all of them, down: nobody looks after what it runs", payload: ofService,
+		complete: func(r Request) error {
+			if strings.TrimSpace(r.Reason) == "" {
+				return errors.New(`"reason" is missing: whoever finds a service down wants to know why`)
+			}
+			return namesService(r)
+		},
+	},
+	{
+		Name: protocol.Manage, Description: "looks after a service, or all of them, again", payload: ofService, complete: namesService,
+	},
+}
+
+// namesService refuses what stands for all services elsewhere.
+func namesService(r Request) error {
+	if r.Service == protocol.AllServices {
+		return errors.New(`"service" is "*"; leave it out for the whole application`)
+	}
+	return nil
 }
 
 var runtime = [...]Row{
@@ -312,6 +334,7 @@ func (row *Row) checkFields(r Request) error {
 		{"id", r.ID, most},
 		{"version", r.Version, MaxName},
 		{"channel", r.Channel, MaxName},
+		{"service", r.Service, MaxName},
 		{"topic", r.Topic, MaxName},
 		{"condition", r.Condition, MaxName},
 		{"comment", r.Comment, MaxReason},

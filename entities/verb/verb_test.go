@@ -33,6 +33,8 @@ func minimal(entity, verb string) string {
 		return `{"by":"bob","version":"v1","channel":"prod"}`
 	case "service unpin":
 		return `{"by":"bob","channel":"prod"}`
+	case "application unmanage":
+		return `{"by":"bob","reason":"moving"}`
 	case "application publish":
 		return `{"by":"ci","hash":"h","manifest":"m"}`
 	case "runtime request":
@@ -122,6 +124,9 @@ func TestDecodeRefuses(t *testing.T) {
 		{"unpin", `{"by":"bob","channel":"prod","version":"v1"}`, `"version" is not for unpin: a channel has one pin`},
 		{"application publish", `{"by":"ci","hash":"h"}`, `"hash" and "manifest" are needed; publish with: converge apply DIR`},
 		{"application unpin", `{"by":"ci","incarnation":1}`, `payload of unpin: unknown field "incarnation"`},
+		{"application unmanage", `{"by":"bob","service":"web"}`, `"reason" is missing: whoever finds a service down wants to know why`},
+		{"application unmanage", `{"by":"bob","reason":"x","service":"*"}`, `"service" is "*"; leave it out for the whole application`},
+		{"application manage", `{"by":"bob","service":"` + long(257) + `"}`, `"service" is 257 bytes long; at most 256`},
 		{"runtime request", `{"id":"a","holder":"` + long(257) + `","limit":1,"timeout":1}`, `"id" or "holder" is too long; at most 512 and 256 bytes`},
 		{"runtime request", `{"id":"a","holder":"b","timeout":1}`, `"limit" is 0; expected at least 1: where nothing is bounded no lease is asked for`},
 		{"runtime request", `{"id":"a","holder":"b","limit":1}`, `"timeout" is 0s; expected how long an apply may take`},
@@ -167,7 +172,8 @@ func TestGuards_A14(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{
-		"approve", "bypass", "cancel", "delete", "pause", "pin", "refresh", "reject", "release", "resume", "retry", "rollback", "unpin",
+		"approve", "bypass", "cancel", "delete", "manage", "pause", "pin", "refresh", "reject", "release", "resume", "retry",
+		"rollback", "unmanage", "unpin",
 	}, Grantable())
 }
 

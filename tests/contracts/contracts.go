@@ -123,6 +123,7 @@ func activities() []Contract {
 		{protocol.ActivityHistory, protocol.HistoryRequest{}, nil},
 		{protocol.ActivityAnnounce, protocol.AnnounceRequest{}, nil},
 		{protocol.ActivityPause, protocol.AnnouncePause{}, nil},
+		{protocol.ActivityUnmanage, protocol.UnmanageRequest{}, protocol.UnmanageAnswer{}},
 	} {
 		out = append(out, Contract{"request to activity " + a.name, 1, false, a.request, a.name})
 		if a.answer != nil {

@@ -1,0 +1,67 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/incarnation"
+)
+
+// Unmanage ends the workflows of services that are kept down (F1). What they know stays in their checkpoints. One that runs
+// no more is ended already; one that cannot be ended is passed over, and named in the answer.
+func (a *Activities) Unmanage(ctx context.Context, r protocol.UnmanageRequest) (protocol.UnmanageAnswer, error) {
+	manifest, err := a.Store.Manifest(ctx, r.Manifest)
+	if err != nil {
+		return protocol.UnmanageAnswer{}, err
+	}
+	reasons, undeclared := toEnd(r.Services, manifest)
+	all := &reach{tell: func(ctx context.Context, service string) error {
+		return a.end(ctx, r.Application, service, reasons[service])
+	}}
+	err = all.all(ctx, slices.Sorted(maps.Keys(reasons)))
+	return protocol.UnmanageAnswer{Undeclared: undeclared, Unreached: all.missed}, err
+}
+
+// toEnd are the services to end, and why; and those that the manifest does not declare: what they run would be looked after
+// by nobody for ever.
+func toEnd(asked map[string]string, manifest incarnation.Manifest) (reasons map[string]string, undeclared []string) {
+	reasons = map[string]string{}
+	if why, all := asked[protocol.AllServices]; all {
+		for service := range manifest {
+			reasons[service] = why
+		}
+	}
+	for service, why := range asked {
+		if _, declared := manifest[service]; declared {
+			reasons[service] = why
+		} else if service != protocol.AllServices {
+			undeclared = append(undeclared, service)
+		}
+	}
+	slices.Sort(undeclared)
+	return reasons, undeclared
+}
+
+func (a *Activities) end(ctx context.Context, application, service, why string) error {
+	return present(a.Client.TerminateWorkflow(ctx, protocol.ServiceID(application, service), "", why))
+}
+
+// EndUnmanaged ends the workflow of a service that runs although it is kept down, as its application says now: whoever
+// started it did not know that yet.
+func (a *Activities) EndUnmanaged(ctx context.Context, id string) error {
+	application, service, ok := protocol.ParseServiceID(id)
+	if !ok {
+		return errors.New("no id of a service")
+	}
+	var status protocol.ApplicationStatus
+	if err := (services{a}).query(ctx, protocol.ApplicationID(application), &status); err != nil {
+		return err
+	}
+	if u, unmanaged := status.Unmanaged.Of(service); unmanaged {
+		return a.end(ctx, application, service, u.Text())
+	}
+	return nil
+}

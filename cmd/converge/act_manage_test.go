@@ -1,0 +1,91 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// A service and an application are kept down, with a reason, and looked after again.
+func TestUnmanage(t *testing.T) {
+	const who = `{"by":"alice","requestId":"ID"`
+	for _, tt := range []struct {
+		line, want string
+		sent       []string
+		code       int
+	}{
+		{line: "unmanage shop/web --reason moving", want: "done\n", sent: []string{`application/shop unmanage ` + who + `,"reason":"moving","service":"web"}`}},
+		{line: "unmanage shop --reason drill --yes", want: "done\n", sent: []string{`application/shop unmanage ` + who + `,"reason":"drill"}`}},
+		{line: "unmanage shop --reason drill", code: 1, want: "! converge: unmanage all services of shop needs --yes when nobody can be asked\n"},
+		{line: "unmanage shop/web", code: 1, want: "! converge: --reason is missing: whoever finds a service down wants to know why\n"},
+		{line: "unmanage shop/wob --reason x", code: 1, want: "! converge: no service shop/wob; did you mean shop/web?\n"},
+		{line: "manage shop/api", want: "done\n", sent: []string{`application/shop manage ` + who + `,"service":"api"}`}},
+		{line: "manage shop --yes", want: "done\n", sent: []string{`application/shop manage ` + who + `}`}},
+		{line: "manage shap --yes", code: 1, want: "! converge: manage shap: there is none\n", sent: []string{`application/shap manage ` + who + `}`}},
+		{line: "pause shop/api", code: 1, want: "! converge: shop/api cannot be asked for anything: unmanaged by bob: drill\n", sent: []string{`service/shop/api pause ` + who + `}`}},
+	} {
+		t.Run(tt.line, func(t *testing.T) {
+			api := withUnmanaged()
+			c := newConsole(t, api)
+			code, said := c.run(t, tt.line)
+			require.Equal(t, tt.want, said)
+			require.Equal(t, tt.code, code)
+			require.Equal(t, tt.sent, api.updates)
+		})
+	}
+}
+
+// withUnmanaged is shop with web, which runs, api, which bob keeps down, and db, whose workflow is gone.
+func withUnmanaged() *fakeAPI {
+	down := protocol.UnmanagedServices{"api": {By: "bob", Reason: "drill", At: time.Unix(0, 0)}}
+	return &fakeAPI{
+		answer: protocol.Answer{Message: "done"}, gone: []serviceName{{"shop", "api"}, {"shop", "db"}, {"shop", "web"}},
+		statuses: map[string][]any{
+			"application/shop": {protocol.ApplicationStatus{Unmanaged: down}},
+			"service/shop/web": {moment("staging CONVERGED v9 v9 succeeded")},
+		},
+	}
+}
+
+// Who is not looked after shows, with why: in the overview, alone, and as JSON. Those that run are as ever.
+func TestStatusOfUnmanaged(t *testing.T) {
+	const (
+		api   = "api\t-\tUNMANAGED\t\t\t\tunmanaged by bob: drill\n"
+		db    = "db\t-\tUNMANAGED\t\t\t\t" + broughtBack + "\n"
+		web   = "web\t1 channel\tCONVERGED\tv9\t\t\t\n"
+		whole = "*\t-\tUNMANAGED\t\t\t\tunmanaged by bob: drill\n"
+	)
+	for _, tt := range []struct{ line, want string }{
+		{"status", api + db + web},
+		{"status shop", api + db + web},
+		{"status shop/db", db},
+		{"status shop/api -o json", `{
+  "schema": "converge.status/v1",
+  "application": "shop",
+  "service": "api",
+  "status": "UNMANAGED",
+  "incarnation": 0,
+  "headline": "unmanaged by bob: drill",
+  "channels": [],
+  "releases": [],
+  "pauses": [],
+  "pins": [],
+  "refused": []
+}
+`},
+	} {
+		code, said := newConsole(t, withUnmanaged()).run(t, tt.line)
+		require.Zero(t, code)
+		require.Equal(t, tt.want, said, tt.line)
+	}
+	all := protocol.UnmanagedServices{protocol.AllServices: {By: "bob", Reason: "drill"}}
+	down := &fakeAPI{statuses: map[string][]any{"application/shop": {protocol.ApplicationStatus{Unmanaged: all}}}}
+	_, said := newConsole(t, down).run(t, "status shop")
+	require.Equal(t, whole, said, "the server has forgotten their runs")
+	down.gone = []serviceName{{"shop", "api"}}
+	_, said = newConsole(t, down).run(t, "status")
+	require.Equal(t, api, said)
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// broughtBack is what is to be expected of a service whose workflow is gone though nobody asked for that.
+const broughtBack = "its workflow is gone; while it is declared, it is started again within a minute"
+
+// unmanaged are the services of a target that are not looked after, with why: those that are kept down (converge
+// unmanage), and those whose workflow is gone and was not started again yet. They cannot be asked themselves.
+func (f *Factory) unmanaged(ctx context.Context, t target) ([]protocol.Status, error) {
+	api, err := f.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	gone, err := f.gone(ctx, t.application)
+	if err != nil {
+		return nil, err
+	}
+	applications := []string{t.application}
+	if t.application == "" {
+		if applications, err = api.Applications(ctx); err != nil {
+			return nil, err
+		}
+	}
+	why := map[serviceName]string{}
+	for _, n := range gone {
+		why[n] = broughtBack
+	}
+	for _, application := range applications {
+		down, err := f.keptDown(ctx, application)
+		if err != nil {
+			return nil, err
+		}
+		explainDown(why, application, down)
+	}
+	return statusesOf(why, t), nil
+}
+
+// gone are the services whose workflow is gone.
+func (f *Factory) gone(ctx context.Context, application string) ([]serviceName, error) {
+	api, err := f.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ended, err := api.Gone(ctx, application)
+	if err != nil || len(ended) == 0 {
+		return nil, err
+	}
+	running, err := api.Services(ctx, application)
+	return slices.DeleteFunc(ended, func(n serviceName) bool { return slices.Contains(running, n) }), err
+}
+
+// keptDown are the services that an application keeps down.
+func (f *Factory) keptDown(ctx context.Context, application string) (protocol.UnmanagedServices, error) {
+	api, err := f.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var s protocol.ApplicationStatus
+	err = api.Query(ctx, protocol.ApplicationID(application), protocol.QueryStatus, &s)
+	if errors.Is(err, errNotFound) {
+		err = nil
+	}
+	return s.Unmanaged, err
+}
+
+// explainDown adds what an application says of its services. Where all are kept down and none of them is known by name
+// any more, since that is so for long, "*" stands for them.
+func explainDown(why map[serviceName]string, application string, down protocol.UnmanagedServices) {
+	named := false
+	for n := range why {
+		if n.application != application {
+			continue
+		}
+		named = true
+		if u, ok := down.Of(n.service); ok {
+			why[n] = u.Text()
+		}
+	}
+	for service, u := range down {
+		if service != protocol.AllServices || !named {
+			why[serviceName{application, service}] = u.Text()
+		}
+	}
+}
+
+// statusesOf makes a status of each that a target means, sorted by name.
+func statusesOf(why map[serviceName]string, t target) []protocol.Status {
+	var out []protocol.Status
+	for n, text := range why {
+		if t.all || n == t.serviceName {
+			out = append(out, protocol.Status{
+				Schema: protocol.StatusSchema, Application: n.application, Service: n.service,
+				Status: string(entities.StatusUnmanaged), Headline: text,
+				Channels: []protocol.ChannelStatus{}, Releases: []protocol.ReleaseStatus{}, Pauses: []entities.Pause{},
+				Pins: []protocol.PinStatus{}, Refused: []entities.Refusal{},
+			})
+		}
+	}
+	sortStatuses(out)
+	return out
+}
+
+func sortStatuses(all []protocol.Status) {
+	slices.SortFunc(all, func(a, b protocol.Status) int {
+		return strings.Compare(nameOf(a).String(), nameOf(b).String())
+	})
+}
+
+func nameOf(s protocol.Status) serviceName { return serviceName{s.Application, s.Service} }

@@ -1,0 +1,231 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/state"
+	"github.com/converge-engine/converge/entities/verb"
+)
+
+// managedState is what an application remembers of the services that are kept down, which it ends and starts again (F1).
+type managedState struct {
+	// Unmanaged are at most as many as there are services, and all of them.
+	Unmanaged protocol.UnmanagedServices `json:"unmanaged,omitempty"`
+	// Ending: workflows of these are still to be ended.
+	Ending bool `json:"ending,omitempty"`
+	// Unended could not be ended.
+	Unended unreached `json:"unended,omitzero"`
+	// Again are services that are looked after again, and still to be started, and why.
+	Again map[string]string `json:"again,omitempty"`
+}
+
+// managing is what of that is under way.
+type managing struct {
+	running bool // services are being ended
+	asked   int  // how often somebody asked for something else in this run
+	stop    workflow.CancelFunc
+}
+
+// unmanage keeps a service, or all of them, down.
+func (a *application) unmanage(r verb.Request, who entities.Who) (state.Effect, error) {
+	if err := a.unmanageable(r); err != nil {
+		return nil, err
+	}
+	service, name := a.concerned(r)
+	return func() string {
+		if a.state.Unmanaged == nil {
+			a.state.Unmanaged = protocol.UnmanagedServices{}
+		}
+		a.state.Unmanaged[service] = protocol.Unmanaged{By: who.Name, Reason: clip(r.Reason), At: a.now()}
+		if delete(a.state.Again, service); service == protocol.AllServices {
+			clear(a.state.Again)
+		}
+		a.remanage()
+		a.note(entities.EventManage, &who, name+" unmanaged", r.Reason)
+		return fmt.Sprintf("%s is unmanaged: nobody observes or applies anything there until: converge manage %s", name, name)
+	}, nil
+}
+
+func (a *application) unmanageable(r verb.Request) error {
+	most := 0
+	for _, i := range a.state.Incarnations {
+		most = max(most, i.Services)
+	}
+	service, name := a.concerned(r)
+	already, all := a.state.Unmanaged[service], a.state.Unmanaged[protocol.AllServices]
+	switch {
+	case len(a.state.Incarnations) == 0:
+		return errors.New("nothing was published yet")
+	case all.By != "":
+		return fmt.Errorf("all of %s is unmanaged already, by %s", a.name, all.By)
+	case already.By != "":
+		return fmt.Errorf("%s is unmanaged already, by %s", name, already.By)
+	case r.Service != "" && len(a.state.Unmanaged) >= most:
+		return fmt.Errorf("%d services are unmanaged already, as many as there are", len(a.state.Unmanaged))
+	}
+	return nil
+}
+
+// manage looks after a service, or all that were unmanaged at once, again.
+func (a *application) manage(r verb.Request, who entities.Who) (state.Effect, error) {
+	service, name := a.concerned(r)
+	_, all := a.state.Unmanaged[protocol.AllServices]
+	switch _, unmanaged := a.state.Unmanaged[service]; {
+	case !unmanaged && all:
+		return nil, fmt.Errorf("all of %s is unmanaged, not %s by itself; instead: converge manage %s", a.name, name, a.name)
+	case !unmanaged && r.Service == "":
+		return nil, fmt.Errorf("%s is not unmanaged%s", name, a.state.others())
+	case !unmanaged:
+		return nil, fmt.Errorf("%s is not unmanaged", name)
+	}
+	return func() string {
+		delete(a.state.Unmanaged, service)
+		if a.state.Again == nil {
+			a.state.Again = map[string]string{}
+		}
+		a.state.Again[service] = "managed again by " + who.Name + entities.Because(clip(r.Reason))
+		a.remanage()
+		a.note(entities.EventManage, &who, name+" managed again", r.Reason)
+		return fmt.Sprintf("%s is looked after again%s", name, a.state.others())
+	}, nil
+}
+
+// concerned is the service that a request names, or all, and its name for people.
+func (a *application) concerned(r verb.Request) (service, name string) {
+	if r.Service == "" {
+		return protocol.AllServices, a.name
+	}
+	return r.Service, a.name + "/" + r.Service
+}
+
+// remanage begins anew with what is under way, whatever that is: it may end or start the wrong ones.
+func (a *application) remanage() {
+	a.down.asked++
+	if a.notifying {
+		a.stop()
+	}
+	if a.down.running {
+		a.down.stop()
+	}
+	a.state.Ending = len(a.state.Unmanaged) > 0
+}
+
+// ends is the kind of trouble that services cannot be ended.
+const ends = "unmanaging"
+
+// end ends the workflows of what is unmanaged. Nothing is started meanwhile.
+func (a *application) end() {
+	if a.down.running || !a.state.Ending && !a.state.Unended.due(a.now()) {
+		return
+	}
+	ctx, stop := workflow.WithCancel(a.work)
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: time.Hour, HeartbeatTimeout: margin, WaitForCancellation: true,
+		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
+		Summary:     "end what is unmanaged",
+	})
+	a.down.running, a.down.stop = true, stop
+	asked := a.down.asked
+	future := workflow.ExecuteActivity(ctx, protocol.ActivityUnmanage, protocol.UnmanageRequest{
+		Application: a.name, Manifest: a.wanted().Manifest, Services: a.state.reasons(),
+	})
+	a.await(func(ctx workflow.Context) {
+		var answer protocol.UnmanageAnswer
+		err := future.Get(ctx, &answer)
+		a.down.running = false
+		switch {
+		case temporal.IsCanceledError(err) || asked != a.down.asked: // and begun anew, where that is due
+		case err != nil: // its worker went away for over an hour: begin again
+			a.trouble(ends, "services are not ended yet: "+rootCause(err))
+		default:
+			a.ended(answer)
+		}
+	})
+}
+
+// ended takes in that all services were ended, but for some. Of those that are not declared nothing was.
+func (a *application) ended(answer protocol.UnmanageAnswer) {
+	for _, service := range answer.Undeclared {
+		delete(a.state.Unmanaged, service)
+		a.refuse(protocol.Unmanage, nil, fmt.Sprintf("%s declares no service %q", a.name, service), a.now())
+	}
+	a.state.Ending = false
+	a.state.Unended = a.state.Unended.after(answer.Unreached, a.now())
+	if len(answer.Services) > 0 {
+		a.trouble(ends, a.state.Unended.text("not ended"))
+	} else {
+		a.clear(ends)
+	}
+}
+
+// endsAgain is when services are ended once more that could not be; zero while that is under way.
+func (a *application) endsAgain() time.Time {
+	if a.down.running {
+		return time.Time{}
+	}
+	return a.state.Unended.Next
+}
+
+// begun takes in which services were started again.
+func (m *managedState) begun(again map[string]string) {
+	for service, why := range again {
+		if m.Again[service] == why {
+			delete(m.Again, service)
+		}
+	}
+}
+
+// reasons are those for which services are ended, by name.
+func (m *managedState) reasons() map[string]string {
+	if len(m.Unmanaged) == 0 {
+		return nil
+	}
+	out := map[string]string{}
+	for _, service := range entities.SortedKeys(m.Unmanaged) {
+		out[service] = m.Unmanaged[service].Text()
+	}
+	return out
+}
+
+// others says which services are unmanaged besides, for people.
+func (m *managedState) others() string {
+	if names := m.named(); names != "" {
+		return "; unmanaged by themselves: " + names
+	}
+	return ""
+}
+
+// named are the first few services that are unmanaged by themselves.
+func (m *managedState) named() string {
+	const shown = 5
+	var names []string
+	for _, service := range entities.SortedKeys(m.Unmanaged) {
+		if service != protocol.AllServices {
+			names = append(names, service)
+		}
+	}
+	text := strings.Join(names[:min(len(names), shown)], ", ")
+	if more := len(names) - shown; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// unmanagedText is what is kept down, for the Temporal UI.
+func (m *managedState) unmanagedText() (text string) {
+	if all, ok := m.Unmanaged[protocol.AllServices]; ok {
+		text = fmt.Sprintf("\n\n**unmanaged by %s** since %s%s", all.By, all.At.UTC().Format(time.DateTime), because(all.Reason))
+	}
+	if names := m.named(); names != "" {
+		text += "\n\n**unmanaged**: " + names
+	}
+	return text
+}

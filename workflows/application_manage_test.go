@@ -1,0 +1,108 @@
+package workflows
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+func manageAs(service, by, why string) protocol.ManageRequest {
+	return protocol.ManageRequest{Act: protocol.Act{By: by, Reason: why}, Service: service}
+}
+
+// What is unmanaged is ended, left out of what is announced, and started again with its reason once somebody manages it:
+// a service by itself, and all of them.
+func TestUnmanagedServicesStayDown(t *testing.T) {
+	h := newHouse(t)
+	h.publishes(0, 1)
+	h.updates(10*second, protocol.Unmanage, manageAs("web", "alice", "moving"),
+		"shop/web is unmanaged: nobody observes or applies anything there until: converge manage shop/web")
+	h.publishes(20*second, 2)
+	h.updates(30*second, protocol.Unmanage, manageAs("", "bob", "drill"),
+		"shop is unmanaged: nobody observes or applies anything there until: converge manage shop")
+	h.updates(31*second, protocol.Manage, manageAs("api", "bob", ""), "all of shop is unmanaged, not shop/api by itself; instead: converge manage shop")
+	h.updates(40*second, protocol.Manage, manageAs("", "bob", ""), "shop is looked after again; unmanaged by themselves: web")
+	h.updates(50*second, protocol.Manage, manageAs("web", "carol", "moved"), "shop/web is looked after again")
+	next := h.play(nil)
+	require.Len(t, h.answers, 5)
+	require.Equal(t, []string{
+		"m1 web unmanaged by alice: moving",
+		"m2 * unmanaged by bob: drill web unmanaged by alice: moving",
+		"m2 web unmanaged by alice: moving",
+	}, h.ended)
+	require.Equal(t, []string{
+		" → m1 as 1", "m1 → m2 as 2, without web",
+		"m2 → m2 as 2, without web, * managed again by bob",
+		"m2 → m2 as 2, web managed again by carol: moved",
+	}, h.notified)
+	require.Equal(t, []string{
+		"1 alice: shop/web unmanaged: moving", "2 bob: shop unmanaged: drill",
+		"3 bob: shop managed again", "4 carol: shop/web managed again: moved",
+	}, h.trail)
+	require.Empty(t, next.Unmanaged)
+	require.Empty(t, next.Again)
+	require.False(t, next.Ending)
+}
+
+// What makes no sense is refused, and there are never more entries than services.
+func TestUnmanageRefused(t *testing.T) {
+	h := newHouse(t)
+	h.updates(second, protocol.Unmanage, manageAs("web", "alice", "x"), "nothing was published yet")
+	h.publishes(2*second, 1) // of two services
+	h.updates(3*second, protocol.Unmanage, manageAs("web", "alice", " "), `"reason" is missing: whoever finds a service down wants to know why`)
+	h.updates(4*second, protocol.Manage, manageAs("web", "alice", ""), "shop/web is not unmanaged")
+	h.updates(5*second, protocol.Unmanage, manageAs("web", "alice", "x"),
+		"shop/web is unmanaged: nobody observes or applies anything there until: converge manage shop/web")
+	h.updates(6*second, protocol.Unmanage, manageAs("web", "bob", "x"), "shop/web is unmanaged already, by alice")
+	h.updates(7*second, protocol.Manage, manageAs("", "bob", ""), "shop is not unmanaged; unmanaged by themselves: web")
+	h.updates(8*second, protocol.Unmanage, manageAs("api", "alice", "x"),
+		"shop/api is unmanaged: nobody observes or applies anything there until: converge manage shop/api")
+	h.updates(9*second, protocol.Unmanage, manageAs("wbe", "alice", "x"), "2 services are unmanaged already, as many as there are")
+	next := h.play(nil)
+	require.Len(t, h.answers, 8)
+	require.Len(t, next.Unmanaged, 2)
+}
+
+// A service that is not declared is not recorded, and said to be refused; one that cannot be ended is tried again.
+func TestUnmanageOfOthers(t *testing.T) {
+	h := newHouse(t)
+	h.publishes(0, 1)
+	h.ending = func(r protocol.UnmanageRequest) (out protocol.UnmanageAnswer, _ error) {
+		if _, odd := r.Services["wbe"]; odd {
+			out.Undeclared = []string{"wbe"}
+		} else if len(h.ended) < 3 {
+			out.Unreached = protocol.Unreached{Services: []string{"web"}, Why: "web: no answer"}
+		}
+		return out, nil
+	}
+	h.sends(second, protocol.Unmanage, manageAs("wbe", "alice", "x"))
+	h.sends(5*second, protocol.Unmanage, manageAs("web", "alice", "x"))
+	h.env.RegisterDelayedCallback(func() {}, time.Minute)
+	h.last = time.Minute
+	next := h.play(nil)
+	require.Equal(t, []string{"m1 wbe unmanaged by alice: x", "m1 web unmanaged by alice: x", "m1 web unmanaged by alice: x"}, h.ended)
+	require.Contains(t, next.Unmanaged, "web")
+	require.NotContains(t, next.Unmanaged, "wbe")
+	require.Equal(t, `shop declares no service "wbe"`, next.Refused[0].Reason)
+	require.Empty(t, next.Problem)
+}
+
+// What a run did not get to, the next one does.
+func TestUnmanagingGoesOnInTheNextRun(t *testing.T) {
+	first := newHouse(t)
+	first.publishes(0, 1)
+	first.sends(second, protocol.Unmanage, manageAs("web", "alice", "x"))
+	state := first.play(nil)
+	state.Ending = true // as if it had ended before the workflow was
+	state.Again = map[string]string{"api": "managed again by bob"}
+
+	again := newHouse(t)
+	last := again.play(state)
+	require.Equal(t, []string{"m1 web unmanaged by alice: x"}, again.ended)
+	require.Equal(t, []string{"m1 → m1 as 1, without web, api managed again by bob"}, again.notified)
+	require.False(t, last.Ending)
+	require.Empty(t, last.Again)
+}
