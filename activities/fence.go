@@ -11,7 +11,7 @@ import (
 )
 
 // fence claims an instance for what is about to be written there, so that nothing is ever written after something later
-// (F6): whatever an operator does to workflows and workers, at most one sequence of targets goes forward. It returns the
+// (F2): whatever an operator does to workflows and workers, at most one sequence of targets goes forward. It returns the
 // claim that stands in the way, if one does, and why; that of another epoch, where the installation was moved, has no
 // sequence. A workflow that counts no targets is not fenced: it is of an older version.
 func (a *Activities) fence(ctx context.Context, application, service string, to protocol.InstanceRef, sequence int64) (by *protocol.Claim, why string, err error) {

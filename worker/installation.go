@@ -16,7 +16,7 @@ import (
 // join makes sure that a store and a namespace belong together, and returns the record of what they belong to. An empty
 // store begins an installation. A store that belongs to another namespace, or to one of that name on another server, is
 // refused: what it says would be started there, and applied, a second time. With takeOver it is moved here instead: the
-// epoch is raised, and workers where it was are refused from then on (F7).
+// epoch is raised, and workers where it was are refused from then on (F4).
 func join(ctx context.Context, c client.Client, namespace string, s *store.Store, takeOver bool) (protocol.Installation, error) {
 	if namespace == "" {
 		namespace = client.DefaultNamespace

@@ -97,7 +97,7 @@ type ApplyRequest struct {
 	Attempt       int           `json:"attempt"`
 	Timeout       time.Duration `json:"timeout"`
 	FetchTimeout  time.Duration `json:"fetchTimeout"`
-	// Sequence of the target: nothing is applied after a later one was (F6). 0: from a workflow that counts none.
+	// Sequence of the target: nothing is applied after a later one was (F2). 0: from a workflow that counts none.
 	Sequence int64 `json:"sequence,omitempty"`
 }
 
@@ -115,7 +115,7 @@ type ApplyAnswer struct {
 	Reading *entities.Reading `json:"reading,omitempty"`
 }
 
-// Claim is what an instance was to be at, claimed before the first write (F6). Of two claims the one of the higher epoch is
+// Claim is what an instance was to be at, claimed before the first write (F2). Of two claims the one of the higher epoch is
 // later, and, in one epoch, that of the higher sequence.
 type Claim struct {
 	Epoch    int64 `json:"epoch"`

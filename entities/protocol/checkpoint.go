@@ -9,7 +9,7 @@ import (
 const CheckpointSchema = "converge.checkpoint/v1"
 
 // Checkpoint is the state that a workflow which lives for ever had at a moment, kept in the store, so that the
-// workflow is not the only place that knows of it (F1, F2). Of two, the one with the greater number is newer, or, of the
+// workflow is not the only place that knows of it (F1). Of two, the one with the greater number is newer, or, of the
 // same number, that of the longer history.
 type Checkpoint struct {
 	Schema string `json:"schema"` // CheckpointSchema
@@ -86,7 +86,7 @@ type Missed struct {
 }
 
 // Installation is what a store and a Temporal namespace belong to together. A store has one record for each epoch, and the
-// highest counts: whoever moves an installation raises it, so that what went on before is fenced off (F6, F7).
+// highest counts: whoever moves an installation raises it, so that what went on before is fenced off (F4).
 type Installation struct {
 	ID    string `json:"id"` // random, for ever
 	Epoch int64  `json:"epoch"`

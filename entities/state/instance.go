@@ -88,7 +88,7 @@ type Delivery struct {
 	BeforePin *BeforePin `json:"beforePin,omitempty"`
 	Lease     *Lease     `json:"lease,omitempty"`
 	// Sequence counts the targets that were ever set here: it goes with each apply, so that none is carried out after one of
-	// a later target (F6). Fenced is the one that refused an apply of the present target; 0: none did.
+	// a later target (F2). Fenced is the one that refused an apply of the present target; 0: none did.
 	Sequence int64 `json:"sequence,omitempty"`
 	Fenced   int64 `json:"fenced,omitempty"`
 }

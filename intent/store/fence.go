@@ -13,7 +13,7 @@ const keptClaims = 3
 
 // Claim claims an instance ("production/main") for a target before it is applied, and returns the claim that stands in the
 // way: a later one, or one of the same sequence for another target. Nil: none does. It is written before it is compared, so
-// that of two at once the earlier one gives way (F6).
+// that of two at once the earlier one gives way (F2).
 func (s *Store) Claim(ctx context.Context, application, service, instance string, claim protocol.Claim) (*protocol.Claim, error) {
 	prefix := fencePrefix(application, service) + instance + "/"
 	stands, _, err := createRecord(ctx, s, fmt.Sprintf("%s%06d-%019d", prefix, claim.Epoch, claim.Sequence), claim, claimed)

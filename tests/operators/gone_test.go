@@ -1,13 +1,18 @@
 package operators
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	commandpb "go.temporal.io/api/command/v1"
 	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	failurepb "go.temporal.io/api/failure/v1"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/converge-engine/converge/entities"
@@ -127,4 +132,53 @@ func journal(s protocol.Status) (text string) {
 		text += l.Text + "\n"
 	}
 	return text
+}
+
+// A service whose workflow was failed, by a worker of somebody else's say, is managed again as well.
+func TestFailedServiceIsManagedAgain(t *testing.T) {
+	t.Parallel()
+	w := shared.OwnServer(t, 0)
+	w.Write(stage.TwoChannels + stage.Web)
+	w.Publish()
+	w.Release("web", "v1")
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	id := w.ID("web")
+	run := runOf(w, id)
+	w.StopWorker()
+	w.Signal("web", protocol.Refresh, `{"by":"alice"}`)
+	fail(w, id)
+	since := time.Now()
+	w.StartWorker()
+	managedAgain(w, id, run, since)
+	s := w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	require.Contains(t, journal(s), "goes on from its checkpoint: its workflow ended: failed")
+}
+
+// fail answers the next task of a workflow, in place of a worker, with that the workflow has failed.
+func fail(w *stage.World, id string) {
+	w.T.Helper()
+	server := w.Client.WorkflowService()
+	ctx, stop := context.WithTimeout(w.T.Context(), stage.Patience)
+	defer stop()
+	for {
+		task, err := server.PollWorkflowTaskQueue(ctx, &workflowservice.PollWorkflowTaskQueueRequest{
+			Namespace: "default", TaskQueue: &taskqueuepb.TaskQueue{Name: protocol.TaskQueue},
+		})
+		require.NoError(w.T, err)
+		if task.GetWorkflowExecution().GetWorkflowId() != id {
+			continue // nobody asks for it any more; its worker gets it once it has timed out
+		}
+		_, err = server.RespondWorkflowTaskCompleted(ctx, &workflowservice.RespondWorkflowTaskCompletedRequest{
+			Namespace: "default", TaskToken: task.GetTaskToken(), Commands: []*commandpb.Command{{
+				CommandType: enumspb.COMMAND_TYPE_FAIL_WORKFLOW_EXECUTION,
+				Attributes: &commandpb.Command_FailWorkflowExecutionCommandAttributes{
+					FailWorkflowExecutionCommandAttributes: &commandpb.FailWorkflowExecutionCommandAttributes{
+						Failure: &failurepb.Failure{Message: "an operator's test"},
+					},
+				},
+			}},
+		})
+		require.NoError(w.T, err)
+		return
+	}
 }
