@@ -180,3 +180,19 @@ func noise(n int) string {
 	}
 	return b.String()[:n]
 }
+
+// An update comes after the signals that came before it, also in the moment in which a run waits with ending because it
+// has answered another one.
+func TestUpdatesWaitForSignalsWhileARunEnds(t *testing.T) {
+	p := newPlay(t)
+	p.publishes(0)
+	p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	p.suggestsToEnd(10*second, 5000)
+	p.asksFor(10*second, protocol.Refresh, `{"by":"ci"}`)
+	p.sends(10*second+300*time.Microsecond, protocol.Pause, `{"channel":"staging","by":"bob"}`)
+	update := p.asksFor(10*second+600*time.Microsecond, protocol.Resume, `{"channel":"staging","by":"bob"}`)
+	next := p.acts(first, minute)
+	require.NoError(t, update.err)
+	require.Equal(t, "shop/web staging resumed", update.message)
+	require.Empty(t, p.stateOf(next).Pauses)
+}
