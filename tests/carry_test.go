@@ -10,6 +10,7 @@ import (
 
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/tests/internal/stage"
+	"github.com/converge-engine/converge/tests/temporaltest"
 )
 
 // Nothing is lost and nothing is done twice when runs end all the while: releases,
@@ -32,6 +33,7 @@ func TestContinueAsNewLosesNothing(t *testing.T) {
 
 	const versions = 4
 	var s protocol.Status
+	run := ""
 	for v := 1; v <= versions; v++ {
 		act := fmt.Sprintf(`{"version":"v%d","by":"ci","requestId":"r%d"}`, v, v)
 		if v%2 == 0 {
@@ -52,6 +54,7 @@ func TestContinueAsNewLosesNothing(t *testing.T) {
 			}
 			return len(s.Channels) == instances
 		})
+		run = w.awaitRunAfter("web", run)
 	}
 	require.Empty(t, s.Refused)
 	require.Empty(t, s.Pauses)
@@ -63,7 +66,21 @@ func TestContinueAsNewLosesNothing(t *testing.T) {
 	}
 	runs := w.runs("web")
 	t.Logf("%d runs", runs)
-	require.Greater(t, runs, 3, "the runs were short")
+	require.GreaterOrEqual(t, runs, versions, "the runs were short")
+}
+
+// awaitRunAfter waits until a service is in another run, which continued one that there was, and returns it.
+func (w *world) awaitRunAfter(service, before string) (run string) {
+	temporaltest.WaitFor(w.T, stage.Patience, func() (bool, string) {
+		d, err := w.Client.DescribeWorkflowExecution(w.T.Context(), w.ID(service), "")
+		if err != nil {
+			return false, err.Error()
+		}
+		info := d.GetWorkflowExecutionInfo()
+		run = info.GetExecution().GetRunId()
+		return run != before && run != info.GetFirstRunId(), run
+	})
+	return run
 }
 
 // runs counts how often a service continued as new, by the chain of its runs.
