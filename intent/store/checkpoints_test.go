@@ -93,23 +93,29 @@ func TestClaims(t *testing.T) {
 	require.EqualValues(t, 21, highest)
 }
 
-// Of many who claim at once for different targets, one at most holds each sequence, and none holds one below the highest
-// that was granted before it began.
+// Of many who claim at once for different targets, one at most is granted each sequence, and the same one when all ask
+// again: a listing that meets a file which goes away just then may fail.
 func TestClaimsAtOnce(t *testing.T) {
 	s, _ := opened(t)
 	var all sync.WaitGroup
 	for n := range int64(20) {
 		var granted atomic.Int64
+		claim := func(who int) {
+			c := protocol.Claim{Epoch: 1, Sequence: n + 1, Target: string(rune('a' + who)), FullVersion: "v"}
+			if by, err := s.Claim(t.Context(), "shop", "web", "prod/main", c); err == nil && by == nil {
+				granted.Add(1)
+			}
+		}
 		for who := range 4 {
-			all.Go(func() {
-				c := protocol.Claim{Epoch: 1, Sequence: n + 1, Target: string(rune('a' + who)), FullVersion: "v"}
-				if by, err := s.Claim(t.Context(), "shop", "web", "prod/main", c); err == nil && by == nil {
-					granted.Add(1)
-				}
-			})
+			all.Go(func() { claim(who) })
 		}
 		all.Wait()
-		require.EqualValues(t, 1, granted.Load(), "sequence %d", n+1)
+		at := granted.Swap(0)
+		require.LessOrEqual(t, at, int64(1), "sequence %d", n+1)
+		for who := range 4 {
+			claim(who)
+		}
+		require.EqualValues(t, 1, granted.Load(), "sequence %d, asked again", n+1)
 	}
 }
 
