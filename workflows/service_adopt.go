@@ -8,9 +8,14 @@ import (
 )
 
 // accepted: whatever people do, a target or an outcome is a line of the audit trail or of the journal, or waits in the inbox.
+// What was refused counts too: it would be judged again, later, if it came after the last checkpoint.
 func (s *service) accepted() string {
 	st := s.state
-	return fmt.Sprintf("%d/%d/%d/%d/%s/%d.%d", st.AuditLines, st.Lines, st.LastRelease, len(st.Inbox), st.SpecDigest, st.Published.Newest, st.Published.Count)
+	refused := int64(0)
+	if n := len(st.Refused); n > 0 {
+		refused = st.Refused[n-1].At.UnixNano()
+	}
+	return fmt.Sprintf("%d/%d/%d/%d/%s/%d.%d/%d", st.AuditLines, st.Lines, st.LastRelease, len(st.Inbox), st.SpecDigest, st.Published.Newest, st.Published.Count, refused)
 }
 
 func (s *service) mark(*protocol.Checkpoint) {}
