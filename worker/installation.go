@@ -15,9 +15,11 @@ import (
 
 // join makes sure that a store and a namespace belong together, and returns the record of what they belong to. An empty
 // store begins an installation. A store that belongs to another namespace, or to one of that name on another server, is
-// refused: what it says would be started there, and applied, a second time. With takeOver it is moved here instead: the
-// epoch is raised, and workers where it was are refused from then on (F4).
-func join(ctx context.Context, c client.Client, namespace string, s *store.Store, takeOver bool) (protocol.Installation, error) {
+// refused: what it says would be started there, and applied, a second time. With o.TakeOver it is moved here instead: the
+// epoch is raised, and workers where it was are refused from then on (F4). An owner takes its own store along without being
+// told, and nobody else's: a store that others work from is not taken from them by starting `converge dev` beside it.
+func join(ctx context.Context, c client.Client, s *store.Store, o Options) (protocol.Installation, error) {
+	namespace := o.Namespace
 	if namespace == "" {
 		namespace = client.DefaultNamespace
 	}
@@ -26,7 +28,7 @@ func join(ctx context.Context, c client.Client, namespace string, s *store.Store
 		return protocol.Installation{}, fmt.Errorf("namespace %s: %w", namespace, err)
 	}
 	here := protocol.Installation{
-		ID: rand.Text(), Epoch: 1, Namespace: namespace, NamespaceID: d.GetNamespaceInfo().GetId(), At: time.Now().UTC(),
+		ID: rand.Text(), Epoch: 1, Namespace: namespace, NamespaceID: d.GetNamespaceInfo().GetId(), At: time.Now().UTC(), By: o.Owner,
 	}
 	stands, err := s.Installation(ctx)
 	if store.IsNotFound(err) {
@@ -38,7 +40,7 @@ func join(ctx context.Context, c client.Client, namespace string, s *store.Store
 	if stands.NamespaceID == here.NamespaceID {
 		return stands, nil
 	}
-	if !takeOver {
+	if own := o.Owner != "" && o.Owner == stands.By; !own && !o.TakeOver {
 		return stands, &ElsewhereError{Store: s.URL(), Installation: stands, Namespace: namespace, NamespaceID: here.NamespaceID}
 	}
 	here.ID, here.Epoch = stands.ID, stands.Epoch+1

@@ -31,6 +31,9 @@ type Options struct {
 	Namespace string
 	// TakeOver moves an installation here whose store belongs to another namespace.
 	TakeOver bool
+	// Owner has stores of its own, which it takes along without being told: `converge dev`, whose server begins anew with
+	// another schema. Empty: nobody in particular.
+	Owner string
 	// StopTimeout is how long applies may take to end when the worker stops; meanwhile it takes on nothing new, and its
 	// heartbeats go on. 0: five seconds.
 	StopTimeout time.Duration
@@ -122,7 +125,7 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 // store's word for it.
 func belongs(ctx context.Context, c client.Client, o Options, s *store.Store) (protocol.Installation, error) {
 	if o.Runtime == "" {
-		return join(ctx, c, o.Namespace, s, o.TakeOver)
+		return join(ctx, c, s, o)
 	}
 	i, err := s.Installation(ctx)
 	if store.IsNotFound(err) {

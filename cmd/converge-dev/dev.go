@@ -81,7 +81,7 @@ func serve(ctx context.Context, o options, server *embedded.Server, store string
 		return err
 	}
 	defer c.Close()
-	stop, err := worker.Start(ctx, c, worker.Options{Store: store, TakeOver: true})
+	stop, err := worker.Start(ctx, c, worker.Options{Store: store, Owner: "converge dev"})
 	if err != nil {
 		return err
 	}

@@ -94,5 +94,5 @@ type Installation struct {
 	Namespace   string    `json:"namespace"`
 	NamespaceID string    `json:"namespaceId"`
 	At          time.Time `json:"at"`
-	By          string    `json:"by,omitempty"`
+	By          string    `json:"by,omitempty"` // whose own the store is, where it is anybody's
 }

@@ -38,6 +38,8 @@ func TestStoreOutlivesTemporal(t *testing.T) {
 	require.ErrorAs(t, err, &elsewhere)
 	require.ErrorContains(t, err, "belongs to the namespace default")
 	require.ErrorContains(t, err, "--take-over")
+	_, err = worker.Start(t.Context(), w.Client, worker.Options{Store: w.Store, Owner: "converge dev"})
+	require.ErrorAs(t, err, &elsewhere, "the store is not its own")
 
 	moved := time.Now()
 	w.StartWorkerAs(worker.Options{TakeOver: true})
