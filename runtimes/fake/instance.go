@@ -124,6 +124,9 @@ func (p *Instance) SetSick(message string) { p.set(func() { p.sick = message }) 
 // Version is what runs here, empty for nothing.
 func (p *Instance) Version() string { return get(p, func() string { return p.current }) }
 
+// Arriving is the version that was applied here and does not show yet, empty for none.
+func (p *Instance) Arriving() string { return get(p, func() string { return p.next }) }
+
 // Applies counts the applies that started here.
 func (p *Instance) Applies() int { return get(p, func() int { return p.applies }) }
 

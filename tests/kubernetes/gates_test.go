@@ -1,7 +1,6 @@
 package kubernetes_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 
@@ -26,10 +25,7 @@ func TestKubernetesGates_A14_A19_A20_A22(t *testing.T) {
 			p.Words["STAGING"], p.Words["PRODUCTION"] = cluster.Namespace(t), cluster.Namespace(t)
 			p.Words["KUBECONFIG"], p.Words["CONTEXT"] = cluster.Kubeconfig, cluster.Name
 			p.Words["RUNTIME"] = strings.NewReplacer("KUBECONFIG", cluster.Kubeconfig, "CONTEXT", cluster.Name).Replace(kubeRuntime)
-			t.Cleanup(func() { // before the namespaces go: the service would want them back
-				err := p.Client.TerminateWorkflow(context.Background(), p.ID("web"), "", "the story is over")
-				require.NoError(t, err)
-			})
+			t.Cleanup(func() { p.Retire("web") }) // before the namespaces go: the service would want them back
 			require.NotNil(t, archive)
 			p.Play(archive)
 		})

@@ -160,11 +160,7 @@ kubernetes: {manifests: [all.yaml], prune: true}
 	manifest, err := os.ReadFile(everyKind)
 	require.NoError(t, err)
 	w.save("all.yaml", string(manifest)+more)
-	t.Cleanup(func() {
-		for _, id := range []string{protocol.ApplicationID(w.App), w.ID("all")} {
-			_ = w.Client.TerminateWorkflow(context.Background(), id, "", "the test has ended")
-		}
-	})
+	t.Cleanup(func() { w.Retire("all") })
 	return w
 }
 

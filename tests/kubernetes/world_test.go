@@ -3,7 +3,6 @@
 package kubernetes_test
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -51,19 +50,8 @@ func newKubeWorld(t *testing.T, services ...string) *kubeWorld {
 	w.edit(configFile, "KUBECONFIG", cluster.Kubeconfig)
 	w.edit(configFile, "CONTEXT", cluster.Name)
 	w.keep(services)
-	t.Cleanup(func() { // before the namespaces go: a service would want them back
-		for _, id := range append([]string{protocol.ApplicationID(w.App)}, ids(w, services)...) {
-			_ = w.Client.TerminateWorkflow(context.Background(), id, "", "the test has ended") // it may not have begun
-		}
-	})
+	t.Cleanup(func() { w.Retire(services...) }) // before the namespaces go: a service would want them back
 	return w
-}
-
-func ids(w *kubeWorld, services []string) (all []string) {
-	for _, s := range services {
-		all = append(all, w.ID(s))
-	}
-	return all
 }
 
 const configFile = "shop.converge.yaml"

@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/enums/v1"
@@ -81,6 +83,24 @@ func (w *World) Publish() publish.Result {
 	require.NoError(w.T, err)
 	return result
 }
+
+// Retire ends services for good when a test is over: what is observed for ever would be observed until the program ends. The
+// application is told first, or each would be started again; one that nothing was published of, or whose worker is gone, does
+// not hear it.
+func (w *World) Retire(services ...string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	_, _ = w.Client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+		WorkflowID: protocol.ApplicationID(w.App), UpdateName: protocol.Unmanage, WaitForStage: client.WorkflowUpdateStageCompleted,
+		Args: []any{protocol.ManageRequest{Act: protocol.Act{By: "test", Reason: retired}}},
+	})
+	for _, service := range services {
+		_ = w.Client.TerminateWorkflow(context.Background(), w.ID(service), "", retired) // it may not have begun
+	}
+}
+
+// retired is why a service is ended.
+const retired = "the test is over"
 
 // ID is the workflow id of a service.
 func (w *World) ID(service string) string { return protocol.ServiceID(w.App, service) }

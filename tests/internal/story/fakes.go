@@ -20,6 +20,7 @@ import (
 //	fake CHANNEL drift, sick TEXT    somebody changes it by hand; it falls ill
 //	fake CHANNEL blind N             the next N readings fail; -1: all, 0: none
 //	fake CHANNEL runs VERSION        until that runs there; - is nothing
+//	fake CHANNEL moves VERSION       until that was applied there and does not show yet
 //	fake CHANNEL never VERSION       that was never applied there
 //	fake CHANNEL removed             until it was taken away
 func (p *Player) fakes(l line) {
@@ -44,6 +45,10 @@ func (p *Player) fakes(l line) {
 		want := strings.Trim(rest, "-")
 		temporaltest.WaitFor(p.T, patience, func() (bool, string) {
 			return instance.Version() == want && (verb == "runs" || instance.Removals() > 0), p.said("have %q", instance.Version())
+		})
+	case verb == "moves":
+		temporaltest.WaitFor(p.T, patience, func() (bool, string) {
+			return instance.Arriving() == rest, p.said("have %q on its way", instance.Arriving())
 		})
 	case verb == "never":
 		for _, a := range p.Fake.Applies() {

@@ -1,7 +1,6 @@
 package story
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -66,11 +65,7 @@ func New(w *stage.World) *Player {
 		"YESTERDAY": time.Now().AddDate(0, 0, -1).Format(time.DateOnly), "TOMORROW": time.Now().AddDate(0, 0, 1).Format(time.DateOnly),
 		"SOON": time.Now().Add(4 * time.Second).Format(time.RFC3339),
 	}
-	w.T.Cleanup(func() { // what is observed for ever is observed until the program ends
-		for _, id := range []string{protocol.ApplicationID(w.App), protocol.RuntimeID(w.App + "-rt"), w.ID("web"), w.ID("lb"), w.ID("api")} {
-			_ = w.Client.TerminateWorkflow(context.Background(), id, "", "the story is over") // it may not have begun
-		}
-	})
+	w.T.Cleanup(func() { w.Retire("web", "lb", "api") })
 	return p
 }
 
