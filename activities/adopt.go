@@ -33,16 +33,44 @@ func (a *Activities) Adopt(ctx context.Context, r protocol.AdoptRequest) (protoc
 	if c.N <= r.N {
 		return protocol.AdoptAnswer{}, nil
 	}
-	answer := protocol.AdoptAnswer{N: c.N}
+	answer := protocol.AdoptAnswer{N: c.N, Store: a.Store.URL()}
 	from := r.After
 	if from == (protocol.Cursor{}) {
-		from = protocol.Cursor{Run: c.Run, Event: c.Event}
+		if from, err = a.firstMissed(ctx, c); err != nil {
+			return protocol.AdoptAnswer{}, err
+		}
 		if answer.Carried, err = a.packed(ctx, c); err != nil {
 			return protocol.AdoptAnswer{}, err
 		}
 	}
-	answer.Missed, answer.Next, err = a.missed(ctx, r, from)
+	answer.Missed, answer.Next, err = a.missed(ctx, r, c, from)
 	return answer, err
+}
+
+// elsewhere stands for the runs of a workflow before its installation was moved: what they accepted after the checkpoint came
+// along with it, and is counted from 0.
+const elsewhere = "elsewhere"
+
+// firstMissed is the place from which on what was accepted is not in a checkpoint.
+func (a *Activities) firstMissed(ctx context.Context, c protocol.Checkpoint) (protocol.Cursor, error) {
+	at := protocol.Cursor{Run: c.Run, Event: c.Event}
+	along, err := a.Store.Missed(ctx, c.ID, at)
+	if len(along) > 0 {
+		at = protocol.Cursor{Run: elsewhere}
+	}
+	return at, err
+}
+
+// MissedAfter is what a workflow has accepted after its newest checkpoint in the store, as its history says; c is that
+// checkpoint.
+func (a *Activities) MissedAfter(ctx context.Context, c protocol.Checkpoint) (all []protocol.Missed, err error) {
+	from, err := a.firstMissed(ctx, c)
+	for err == nil && from != (protocol.Cursor{}) {
+		var some []protocol.Missed
+		some, from, err = a.missed(ctx, protocol.AdoptRequest{ID: c.ID}, c, from)
+		all = append(all, some...)
+	}
+	return all, err
 }
 
 // floor is what is left of a workflow that ended in order, or of which nothing is known: its numbers.
@@ -70,7 +98,10 @@ func (a *Activities) packed(ctx context.Context, c protocol.Checkpoint) (out pro
 
 // missed reads what closed runs accepted from a place on, run after run up to the one that asks, and then, if that is wanted,
 // what that one has. Of a run whose history is gone nothing is known.
-func (a *Activities) missed(ctx context.Context, r protocol.AdoptRequest, from protocol.Cursor) ([]protocol.Missed, protocol.Cursor, error) {
+func (a *Activities) missed(ctx context.Context, r protocol.AdoptRequest, c protocol.Checkpoint, from protocol.Cursor) ([]protocol.Missed, protocol.Cursor, error) {
+	if from.Run == elsewhere {
+		return a.missedElsewhere(ctx, r, c, from)
+	}
 	var out []protocol.Missed
 	size := 0
 	for from.Run != "" && (from.Run != r.Run || r.Own) {
@@ -94,6 +125,25 @@ func (a *Activities) missed(ctx context.Context, r protocol.AdoptRequest, from p
 		from = protocol.Cursor{Run: next}
 	}
 	return out, protocol.Cursor{}, nil
+}
+
+// missedElsewhere reads what came along with a checkpoint when the installation was moved, and then goes on in the run that
+// asks, if that is wanted.
+func (a *Activities) missedElsewhere(ctx context.Context, r protocol.AdoptRequest, c protocol.Checkpoint, from protocol.Cursor) ([]protocol.Missed, protocol.Cursor, error) {
+	all, err := a.Store.Missed(ctx, c.ID, protocol.Cursor{Run: c.Run, Event: c.Event})
+	if err != nil {
+		return nil, protocol.Cursor{}, err
+	}
+	rest := all[min(int(from.Event), len(all)):]
+	for n, size := 0, 0; n < len(rest); n++ {
+		if size += len(rest[n].Payload) + len(rest[n].Verb); size > missedAtOnce && n > 0 {
+			return rest[:n], protocol.Cursor{Run: elsewhere, Event: from.Event + int64(n)}, nil
+		}
+	}
+	if r.Own {
+		return rest, protocol.Cursor{Run: r.Run}, nil
+	}
+	return rest, protocol.Cursor{}, nil
 }
 
 // eventsAfter are the events of a run after a place, and the run that it continued as.

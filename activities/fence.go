@@ -19,7 +19,7 @@ func (a *Activities) fence(ctx context.Context, application, service string, to 
 		return nil, "", nil
 	}
 	if i, err := a.Store.Installation(ctx); err == nil && i.Epoch > a.Epoch {
-		return &protocol.Claim{Epoch: i.Epoch}, fmt.Sprintf("refused, since the installation was moved to the namespace %s (%s)", i.Namespace, i.NamespaceID), nil
+		return &protocol.Claim{Epoch: i.Epoch}, "refused, since the installation was " + whereTo(i), nil
 	} else if err != nil && !store.IsNotFound(err) {
 		return nil, "", err
 	}
@@ -39,4 +39,12 @@ func (a *Activities) fence(ctx context.Context, application, service string, to 
 		why = fmt.Sprintf("refused, since %s was claimed for it later (%d) by a run that is not known here (%d)", what, by.Sequence, sequence)
 	}
 	return by, why, nil
+}
+
+// whereTo says where an installation went on.
+func whereTo(i protocol.Installation) string {
+	if i.Exported != "" {
+		return "exported by " + i.Exported + ", to go on elsewhere"
+	}
+	return fmt.Sprintf("moved to the namespace %s (%s)", i.Namespace, i.NamespaceID)
 }

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -30,6 +31,9 @@ func join(ctx context.Context, c client.Client, s *store.Store, o Options) (prot
 	here := protocol.Installation{
 		ID: rand.Text(), Epoch: 1, Namespace: namespace, NamespaceID: d.GetNamespaceInfo().GetId(), At: time.Now().UTC(), By: o.Owner,
 	}
+	if archive, err := s.Importing(ctx); err != nil || archive != "" {
+		return protocol.Installation{}, cmp.Or(err, error(&HalfImportedError{s.URL()}))
+	}
 	stands, err := s.Installation(ctx)
 	if store.IsNotFound(err) {
 		stands, err = s.CreateInstallation(ctx, here)
@@ -37,14 +41,14 @@ func join(ctx context.Context, c client.Client, s *store.Store, o Options) (prot
 	if err != nil {
 		return stands, err
 	}
-	if stands.NamespaceID == here.NamespaceID {
+	if stands.NamespaceID == here.NamespaceID && stands.Exported == "" {
 		return stands, nil
 	}
-	if own := o.Owner != "" && o.Owner == stands.By; !own && !o.TakeOver {
+	if own := o.Owner != "" && o.Owner == stands.By && stands.Exported == ""; !own && !o.TakeOver {
 		return stands, &ElsewhereError{Store: s.URL(), Installation: stands, Namespace: namespace, NamespaceID: here.NamespaceID}
 	}
-	here.ID, here.Epoch = stands.ID, stands.Epoch+1
-	if stands, err = s.CreateInstallation(ctx, here); err == nil && stands.NamespaceID != here.NamespaceID {
+	here.ID, here.Epoch, here.BackupOf = stands.ID, stands.Epoch+1, stands.BackupOf
+	if stands, err = s.CreateInstallation(ctx, here); err == nil && (stands.NamespaceID != here.NamespaceID || stands.Exported != "") {
 		err = fmt.Errorf("the store %s was moved by somebody else just now, to the namespace %s (%s)", s.URL(), stands.Namespace, stands.NamespaceID)
 	}
 	return stands, err
@@ -59,7 +63,21 @@ type ElsewhereError struct {
 
 // Error names both, and what to do.
 func (e *ElsewhereError) Error() string {
+	if who := e.Installation.Exported; who != "" {
+		return fmt.Sprintf("the installation %s of the store %s was exported by %s at %s, to go on elsewhere: nothing was started; "+
+			"if it was never imported, go on with it here with --take-over [exported]",
+			e.Installation.ID, e.Store, who, e.Installation.At.Format(time.RFC3339))
+	}
 	return fmt.Sprintf("the store %s belongs to the namespace %s (%s), installation %s, not to %s (%s): nothing was started; "+
 		"connect to that one, name another store, or, if that one is gone or was stopped for good, move the installation here with --take-over [elsewhere]",
 		e.Store, e.Installation.Namespace, e.Installation.NamespaceID, e.Installation.ID, e.Namespace, e.NamespaceID)
+}
+
+// HalfImportedError says that a store is being filled, or that filling it was cut off.
+type HalfImportedError struct{ Store string }
+
+// Error says what to do.
+func (e *HalfImportedError) Error() string {
+	return fmt.Sprintf("an archive is being imported into the store %s, or that was cut off: nothing was started; "+
+		"wait for it, or run the same converge admin import again [half-imported]", e.Store)
 }

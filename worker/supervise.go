@@ -49,6 +49,7 @@ type supervisor struct {
 	end       func(ctx context.Context, id string) error // the workflow of a service, if it is kept down
 	log       *slog.Logger
 
+	of     protocol.Installation
 	scope  string // of the lease that one of all workers of an epoch holds
 	holder string
 	lease  int64     // that was seen last
@@ -64,13 +65,13 @@ type look struct {
 	again   time.Duration // after which every workflow is looked for once more
 }
 
-func newSupervisor(c client.Client, namespace string, a *activities.Activities) *supervisor {
+func newSupervisor(c client.Client, namespace string, a *activities.Activities, of protocol.Installation) *supervisor {
 	if namespace == "" {
 		namespace = client.DefaultNamespace
 	}
 	return &supervisor{
 		client: c, namespace: namespace, store: a.Store, restart: a.Restart, end: a.EndUnmanaged, log: slog.Default(),
-		scope: fmt.Sprintf("supervision-%d", a.Epoch), holder: rand.Text(),
+		of: of, scope: fmt.Sprintf("supervision-%d", of.Epoch), holder: rand.Text(),
 	}
 }
 
@@ -90,7 +91,13 @@ func (s *supervisor) run(ctx context.Context) {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
 	for {
-		if err := s.turn(ctx); err != nil && ctx.Err() == nil {
+		err := s.turn(ctx)
+		if errors.Is(err, errMoved) {
+			s.log.Warn("workflows that are gone are started no more", "error", err)
+			s.giveBack()
+			return
+		}
+		if err != nil && ctx.Err() == nil {
 			s.log.Warn("could not look for workflows that are gone; tried again", "error", err)
 		}
 		select {
@@ -110,8 +117,18 @@ func (s *supervisor) turn(ctx context.Context) error {
 	if err != nil || !held {
 		return err
 	}
+	now, err := s.store.Installation(ctx)
+	if err != nil && !store.IsNotFound(err) {
+		return err
+	}
+	if now.Epoch > s.of.Epoch {
+		return errMoved
+	}
 	return s.look(ctx)
 }
+
+// errMoved: whoever has the installation now looks after what it declares.
+var errMoved = errors.New("the installation was moved, or exported to go on elsewhere; this worker can be stopped")
 
 func (s *supervisor) hold(ctx context.Context, now time.Time) (bool, error) {
 	n, holder, err := s.store.Lease(ctx, s.scope)
@@ -288,7 +305,11 @@ func (s *supervisor) bringBack(ctx context.Context, id string, manifest incarnat
 		return nil
 	}
 	asked := endedByVerb(why)
-	err = s.restart(ctx, id, manifest, protocol.Restart{At: now, Why: why, Hold: hold && !asked})
+	again := protocol.Restart{At: now, Why: why, Hold: hold && !asked}
+	if c.N > 0 && !c.At.After(s.of.BackupOf) {
+		again.Why, again.Backup = "its installation was restored", s.of.BackupOf
+	}
+	err = s.restart(ctx, id, manifest, again)
 	if errors.Is(err, activities.ErrUnmanaged) { // which the checkpoint of its application did not say yet
 		return nil
 	}

@@ -107,7 +107,7 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 	}
 	endSupervision := func() {}
 	if o.Runtime == "" {
-		endSupervision = newSupervisor(c, o.Namespace, a).start()
+		endSupervision = newSupervisor(c, o.Namespace, a, installation).start()
 	}
 	stopRollout := o.Deployment.rollout(c, o.Namespace)
 	return func() {

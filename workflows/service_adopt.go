@@ -1,7 +1,9 @@
 package workflows
 
 import (
+	"cmp"
 	"fmt"
+	"time"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
@@ -27,13 +29,18 @@ func (s *service) dropped() {
 
 func (s *service) begins(floor int64) { s.state.Floor = max(s.state.Floor, floor) }
 
-func (s *service) adoptedState(why *protocol.Restart) {
+func (s *service) adoptedState(store string, why *protocol.Restart) {
 	now := s.now()
+	s.state.Store = cmp.Or(store, s.state.Store)
 	s.state.Interrupted(now, now.Add(letGo))
 	text := "goes on from its checkpoint: " + restarted(why)
 	s.state.Record(now, "", text)
 	s.note(entities.EventRestart, nil, text, "")
-	if why != nil && why.Hold {
+	switch {
+	case why == nil:
+	case !why.Backup.IsZero():
+		s.state.HoldBack("it goes on from the backup of "+why.Backup.Format(time.DateTime)+" UTC: what was done since is not known here", now)
+	case why.Hold:
 		s.state.HoldBack("its workflow was gone three times within an hour, the last time because "+why.Why, now)
 	}
 }

@@ -190,7 +190,7 @@ func (s *shell) takeOver(c protocol.AdoptAnswer, missed []*state.Message, restar
 	}
 	s.desk.Checkpoint.N = c.N
 	s.desk.Inbox = append(s.desk.Inbox, missed...)
-	s.of.adoptedState(restart)
+	s.of.adoptedState(c.Store, restart)
 	return nil
 }
 

@@ -87,6 +87,10 @@ type publication struct {
 
 // compile loads and compiles, with the runtimes that other applications have published.
 func (p *publication) compile(ctx context.Context) error {
+	if i, err := p.store.Installation(ctx); err == nil && i.Exported != "" {
+		return fmt.Errorf("the installation of the store %s was exported by %s at %s, to go on elsewhere; publish there [exported]",
+			p.store.URL(), i.Exported, i.At.Format(time.RFC3339))
+	}
 	known, err := p.store.Runtimes(ctx)
 	if err != nil {
 		return fmt.Errorf("read the runtimes published so far: %w", err)

@@ -57,6 +57,7 @@ func (e *refusedError) Error() string { return "refused: " + e.reason }
 // connection is how to find the server; what is empty comes from the environment or the profile.
 type connection struct {
 	address, namespace, profile string
+	local                       bool      // the server of converge dev, whatever the environment says
 	log                         io.Writer // for the SDK's own words; nil: none
 }
 
@@ -67,9 +68,13 @@ const (
 
 // options follows Temporal's own conventions: flags over environment over profile over defaults.
 func (c connection) options() (client.Options, error) {
-	o, err := envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{ConfigFileProfile: c.profile})
-	if err != nil {
-		return o, fmt.Errorf("read Temporal's connection settings: %w", err)
+	var o client.Options
+	if !c.local {
+		var err error
+		o, err = envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{ConfigFileProfile: c.profile})
+		if err != nil {
+			return o, fmt.Errorf("read Temporal's connection settings: %w", err)
+		}
 	}
 	if c.address != "" {
 		o.HostPort = c.address

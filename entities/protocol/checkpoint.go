@@ -43,6 +43,8 @@ type Restart struct {
 	Why string    `json:"why"` // "its workflow was terminated"
 	// Hold: it is the third within an hour, so that the service comes back paused.
 	Hold bool `json:"hold,omitempty"`
+	// Backup is when the backup was made that it goes on from, if it does: the service comes back paused then, too.
+	Backup time.Time `json:"backup,omitzero"`
 }
 
 // AdoptRequest asks for the newest checkpoint of a workflow, and for what was accepted after it (local activity).
@@ -67,6 +69,8 @@ type Cursor struct {
 type AdoptAnswer struct {
 	N    int64 `json:"n,omitempty"`
 	Over bool  `json:"over,omitempty"`
+	// Store is where the checkpoint is: the installation may have been moved since.
+	Store string `json:"store,omitempty"`
 	// Floor is the highest sequence that was ever claimed for an instance of a service of which nothing else is known.
 	Floor int64 `json:"floor,omitempty"`
 	Carried
@@ -74,6 +78,14 @@ type AdoptAnswer struct {
 	Missed []Missed `json:"missed,omitempty"`
 	// Next: there are more after that.
 	Next Cursor `json:"next,omitzero"`
+}
+
+// MissedMessages are what a workflow had accepted after its newest checkpoint when its installation was moved away from the
+// Temporal server that has its history.
+type MissedMessages struct {
+	ID       string   `json:"id"`    // of the workflow
+	After    Cursor   `json:"after"` // the place of the checkpoint
+	Messages []Missed `json:"messages"`
 }
 
 // Missed is a signal or an update of a closed run.
@@ -95,4 +107,9 @@ type Installation struct {
 	NamespaceID string    `json:"namespaceId"`
 	At          time.Time `json:"at"`
 	By          string    `json:"by,omitempty"` // whose own the store is, where it is anybody's
+	// Exported says who had it taken along to another place. Nothing is started or applied from this store any more.
+	Exported string `json:"exported,omitempty"`
+	// BackupOf is when the backup was made that the store was filled with, if it was: what it says may be outdated, so that
+	// services come back paused.
+	BackupOf time.Time `json:"backupOf,omitzero"`
 }

@@ -62,11 +62,14 @@ func (s *Store) Checkpoint(ctx context.Context, id string) (protocol.Checkpoint,
 }
 
 func (s *Store) checkpoint(ctx context.Context, key string) (protocol.Checkpoint, error) {
-	var c protocol.Checkpoint
 	data, err := s.blobs.read(ctx, key)
 	if err != nil {
-		return c, err
+		return protocol.Checkpoint{}, err
 	}
+	return parseCheckpoint(key, data)
+}
+
+func parseCheckpoint(key string, data []byte) (c protocol.Checkpoint, err error) {
 	if err := json.Unmarshal(data, &c); err != nil {
 		return c, &CorruptError{key, "it is no checkpoint"}
 	}
@@ -75,6 +78,27 @@ func (s *Store) checkpoint(ctx context.Context, key string) (protocol.Checkpoint
 	}
 	return c, nil
 }
+
+// MissedRecord is what an archive holds of what runs accepted, that are elsewhere, after the checkpoint that came along.
+func MissedRecord(m protocol.MissedMessages) (key string, data []byte, err error) {
+	data, err = json.Marshal(m)
+	return missedMessages + m.ID, data, err
+}
+
+// Missed returns what was accepted after the checkpoint that a place is of, by runs that are elsewhere; nothing when all of
+// them are here.
+func (s *Store) Missed(ctx context.Context, id string, after protocol.Cursor) ([]protocol.Missed, error) {
+	m, err := readRecord(ctx, s, missedMessages+id, func(m protocol.MissedMessages) bool { return m.ID == id })
+	if err != nil || m.After != after {
+		if IsNotFound(err) {
+			err = nil
+		}
+		return nil, err
+	}
+	return m.Messages, nil
+}
+
+const missedMessages = "missed/"
 
 // Checkpointed lists the workflows that have checkpoints and whose ids begin with a prefix, in order.
 func (s *Store) Checkpointed(ctx context.Context, prefix string) ([]string, error) {

@@ -1,0 +1,150 @@
+// Package installation takes an installation out of its store and its Temporal namespace, and puts it into others: to move
+// it, with everything in flight, or as a backup (F4). What it writes and reads is an archive: a compressed tar of what the
+// store holds, between a first entry that says what it is and a last one by which it is known to be whole.
+package installation
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"time"
+
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/store"
+)
+
+// Schema names the form of an archive.
+const Schema = "converge.archive/v1"
+
+const (
+	firstEntry = "archive.json"
+	lastEntry  = "end.json"
+)
+
+// Header is the first entry of an archive.
+type Header struct {
+	Schema string    `json:"schema"`
+	ID     string    `json:"id"` // of this archive, random
+	At     time.Time `json:"at"`
+	By     string    `json:"by"`
+	// Installation is its record. One that is exported was ended where it was; else this is a copy.
+	Installation protocol.Installation `json:"installation"`
+}
+
+// Moves tells whether the installation was ended where it was, so that it goes on where the archive is imported.
+func (h Header) Moves() bool { return h.Installation.Exported != "" }
+
+// end is the last entry.
+type end struct {
+	Entries int    `json:"entries"`
+	Digest  string `json:"digest"` // SHA-256 in hex of the names and contents of all before it
+}
+
+// writer writes an archive.
+type writer struct {
+	zip    *gzip.Writer
+	tar    *tar.Writer
+	digest hash.Hash
+	at     time.Time
+	end    end
+}
+
+func newWriter(to io.Writer, h Header) (*writer, error) {
+	zip := gzip.NewWriter(to)
+	w := &writer{zip: zip, tar: tar.NewWriter(zip), digest: sha256.New(), at: h.At}
+	data, err := json.MarshalIndent(h, "", "  ")
+	if err == nil {
+		err = w.add(firstEntry, data)
+	}
+	return w, err
+}
+
+// add writes an entry.
+func (w *writer) add(name string, data []byte) error {
+	sum(w.digest, name, data)
+	w.end.Entries++
+	err := w.tar.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(data)), ModTime: w.at})
+	if err == nil {
+		_, err = w.tar.Write(data)
+	}
+	return err
+}
+
+func (w *writer) close() error {
+	w.end.Digest = hex.EncodeToString(w.digest.Sum(nil))
+	data, err := json.Marshal(w.end)
+	if err == nil {
+		err = w.add(lastEntry, data)
+	}
+	return errors.Join(err, w.tar.Close(), w.zip.Close())
+}
+
+func sum(h hash.Hash, name string, data []byte) {
+	fmt.Fprintf(h, "%d %s %d\n", len(name), name, len(data))
+	h.Write(data)
+}
+
+// reader reads an archive from beginning to end.
+type reader struct {
+	tar    *tar.Reader
+	digest hash.Hash
+	read   int
+}
+
+// newReader refuses what is no archive.
+func newReader(from io.Reader) (*reader, Header, error) {
+	zip, err := gzip.NewReader(from)
+	if err != nil {
+		return nil, Header{}, fmt.Errorf("no archive: %w [not-an-archive]", err)
+	}
+	r := &reader{tar: tar.NewReader(zip), digest: sha256.New()}
+	name, data, err := r.next()
+	if err != nil {
+		return nil, Header{}, err
+	}
+	var h Header
+	if name != firstEntry || json.Unmarshal(data, &h) != nil || h.Schema != Schema || h.ID == "" || h.Installation.ID == "" {
+		return nil, h, fmt.Errorf("no archive of this version: expected %s of schema %s first, have %q of schema %q [not-an-archive]", firstEntry, Schema, name, h.Schema)
+	}
+	return r, h, nil
+}
+
+// next returns the next entry, or io.EOF after the last one of an archive that is whole.
+func (r *reader) next() (name string, data []byte, err error) {
+	header, err := r.tar.Next()
+	if err != nil {
+		return "", nil, cutOff(err)
+	}
+	if header.Typeflag != tar.TypeReg || header.Size > store.MaxArchived {
+		return "", nil, fmt.Errorf("the archive's %q: expected a plain file of %d bytes at most [not-an-archive]", header.Name, store.MaxArchived)
+	}
+	var b bytes.Buffer
+	if _, err := io.Copy(&b, r.tar); err != nil {
+		return "", nil, cutOff(err)
+	}
+	if header.Name == lastEntry {
+		var e end
+		if json.Unmarshal(b.Bytes(), &e) != nil || e.Entries != r.read || e.Digest != hex.EncodeToString(r.digest.Sum(nil)) {
+			return "", nil, errors.New("the archive is not what was written: its content has another digest [damaged-archive]")
+		}
+		return "", nil, io.EOF
+	}
+	r.read++
+	sum(r.digest, header.Name, b.Bytes())
+	return header.Name, b.Bytes(), nil
+}
+
+// cutOff: what ends without its last entry is not whole.
+func cutOff(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errors.New("it ends before its last entry")
+	}
+	return fmt.Errorf("the archive is not whole: %w [damaged-archive]", err)
+}

@@ -1,0 +1,239 @@
+package installation
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+
+	"github.com/converge-engine/converge/activities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/store"
+)
+
+// Export says what to export.
+type Export struct {
+	Client    client.Client
+	Namespace string
+	Store     *store.Store
+	By        string
+	// Move ends the installation where it is, once the first byte of the archive was taken: nothing is applied from there any
+	// more, its workflows are ended, and what they accepted comes along. Without, it is a backup.
+	Move bool
+	// Said is told what is being done, for people.
+	Said func(format string, args ...any)
+}
+
+// Exported is what an archive holds.
+type Exported struct {
+	Installation protocol.Installation
+	Workflows    int // that have a checkpoint in it
+	Messages     int // that they had accepted after that
+	// Damaged are workflows that are left out, since no checkpoint of theirs is whole, and why.
+	Damaged map[string]error
+}
+
+// Write writes the archive. Of a move that fails in the middle nothing is lost: it can be made again, or the installation
+// goes on where it was with `converge worker --take-over`.
+func (e Export) Write(ctx context.Context, to io.Writer) (Exported, error) {
+	i, err := e.Store.Installation(ctx)
+	if store.IsNotFound(err) {
+		return Exported{}, fmt.Errorf("the store %s belongs to no installation yet: no worker has ever served from it", e.Store.URL())
+	}
+	if err != nil {
+		return Exported{}, err
+	}
+	out := Exported{Installation: i}
+	var missed []protocol.MissedMessages
+	if e.Move {
+		if out.Installation, missed, err = e.end(ctx, i); err != nil {
+			return out, err
+		}
+	}
+	w, err := newWriter(to, Header{Schema: Schema, ID: rand.Text(), At: time.Now().UTC(), By: e.By, Installation: out.Installation})
+	if err != nil {
+		return out, err
+	}
+	out.Damaged, err = e.Store.Each(ctx, func(key string, data []byte) error {
+		if strings.HasPrefix(key, "checkpoints/") {
+			out.Workflows++
+		}
+		return w.add(key, data)
+	})
+	if err != nil {
+		return out, err
+	}
+	for _, m := range missed {
+		key, data, err := store.MissedRecord(m)
+		if err == nil {
+			err = w.add(key, data)
+		}
+		if err != nil {
+			return out, err
+		}
+		out.Messages += len(m.Messages)
+	}
+	return out, w.close()
+}
+
+// end ends an installation where it is: its record says so from now on, so that nothing is applied or started again, and
+// its workflows are ended. What they accepted after their checkpoints is read from their histories, which are complete then.
+func (e Export) end(ctx context.Context, i protocol.Installation) (protocol.Installation, []protocol.MissedMessages, error) {
+	if err := e.complete(ctx); err != nil {
+		return i, nil, err
+	}
+	if i.Exported == "" {
+		i.Epoch, i.Exported, i.At = i.Epoch+1, e.By, time.Now().UTC()
+		stands, err := e.Store.CreateInstallation(ctx, i)
+		if err == nil && stands.Exported == "" {
+			err = fmt.Errorf("the installation was moved by somebody else just now, to the namespace %s", stands.Namespace)
+		}
+		if err != nil {
+			return i, nil, err
+		}
+		i = stands
+	}
+	ended, err := e.terminate(ctx, i)
+	if err != nil {
+		return i, nil, err
+	}
+	e.say("%d workflows ended; nothing is applied from %s any more", ended, e.Store.URL())
+	missed, err := e.missed(ctx)
+	return i, missed, err
+}
+
+// complete refuses to end what could not be taken along: a workflow that is in no checkpoint yet, or in none that is whole.
+func (e Export) complete(ctx context.Context) error {
+	running, err := e.running(ctx)
+	if err != nil {
+		return err
+	}
+	var problems []error
+	for _, id := range running {
+		_, err := e.Store.Checkpoint(ctx, id)
+		if store.IsNotFound(err) {
+			err = errors.New("it is in no checkpoint; is a worker running that writes to this store?")
+		}
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", id, err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// terminate ends all workflows of the installation, and those that are started while it does so.
+func (e Export) terminate(ctx context.Context, i protocol.Installation) (int, error) {
+	ended := map[string]bool{}
+	for {
+		running, err := e.running(ctx)
+		if err != nil || len(running) == 0 {
+			return len(ended), err
+		}
+		for _, id := range running {
+			err := e.Client.TerminateWorkflow(ctx, id, "", fmt.Sprintf("installation %s exported by %s", i.ID, i.Exported))
+			if err != nil && !gone(err) {
+				return len(ended), fmt.Errorf("end %s: %w", id, err)
+			}
+			ended[id] = true
+		}
+	}
+}
+
+// running are the ids of the workflows that run: those that are listed, which may lag behind, and those in a checkpoint.
+func (e Export) running(ctx context.Context) ([]string, error) {
+	ids, err := e.Store.Checkpointed(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]bool{}
+	for _, id := range ids {
+		known[id] = true
+	}
+	if err := listed(ctx, e.Client, e.Namespace, known); err != nil {
+		return nil, err
+	}
+	maps.DeleteFunc(known, func(id string, _ bool) bool {
+		var lives bool
+		if err == nil {
+			lives, err = runs(ctx, e.Client, id)
+		}
+		return !lives
+	})
+	return slices.Sorted(maps.Keys(known)), err
+}
+
+// missed reads what each workflow has accepted after its checkpoint.
+func (e Export) missed(ctx context.Context) ([]protocol.MissedMessages, error) {
+	ids, err := e.Store.Checkpointed(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	a := &activities.Activities{Store: e.Store, Client: e.Client}
+	var all []protocol.MissedMessages
+	for _, id := range ids {
+		c, err := e.Store.Checkpoint(ctx, id)
+		if store.IsDamaged(err) {
+			continue // which the archive leaves out
+		}
+		if err != nil {
+			return nil, err
+		}
+		messages, err := a.MissedAfter(ctx, c)
+		if err != nil {
+			return nil, fmt.Errorf("history of %s: %w", id, err)
+		}
+		if len(messages) > 0 {
+			all = append(all, protocol.MissedMessages{ID: id, After: protocol.Cursor{Run: c.Run, Event: c.Event}, Messages: messages})
+		}
+	}
+	return all, nil
+}
+
+func (e Export) say(format string, args ...any) {
+	if e.Said != nil {
+		e.Said(format, args...)
+	}
+}
+
+// listed adds the ids of the workflows of Converge that run in a namespace, as far as the server's list has them.
+func listed(ctx context.Context, c client.Client, namespace string, into map[string]bool) error {
+	request := &workflowservice.ListWorkflowExecutionsRequest{
+		Namespace: namespace, PageSize: 1000,
+		Query: "WorkflowType IN ('" + protocol.ServiceWorkflow + "','" + protocol.ApplicationWorkflow + "','" + protocol.RuntimeWorkflow + "') AND ExecutionStatus = 'Running'",
+	}
+	for {
+		page, err := c.ListWorkflow(ctx, request)
+		if err != nil {
+			return fmt.Errorf("list workflows of %s: %w", namespace, err)
+		}
+		for _, e := range page.GetExecutions() {
+			into[e.GetExecution().GetWorkflowId()] = true
+		}
+		if request.NextPageToken = page.GetNextPageToken(); len(request.NextPageToken) == 0 {
+			return nil
+		}
+	}
+}
+
+// runs tells whether a workflow runs, by its own record.
+func runs(ctx context.Context, c client.Client, id string) (bool, error) {
+	d, err := c.DescribeWorkflowExecution(ctx, id, "")
+	if gone(err) {
+		return false, nil
+	}
+	return err == nil && d.GetWorkflowExecutionInfo().GetCloseTime() == nil, err
+}
+
+func gone(err error) bool {
+	var absent *serviceerror.NotFound
+	return errors.As(err, &absent)
+}

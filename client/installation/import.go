@@ -1,0 +1,166 @@
+package installation
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/store"
+)
+
+// Import says where an archive goes.
+type Import struct {
+	Client    client.Client
+	Namespace string
+	Store     *store.Store
+	By        string
+	// Restore takes a backup for what it is a copy of, which is lost; of what was done since nothing is known, so that
+	// services come back paused. Without, only an installation that was ended where it was is taken.
+	Restore bool
+}
+
+// Imported is what was written.
+type Imported struct {
+	Header       Header                `json:"-"`
+	Installation protocol.Installation `json:"installation"`
+	Workflows    []string              `json:"workflows"` // that workers start within a minute, sorted
+	// InPlace: the store was lost and the workflows were not; they go on.
+	InPlace bool `json:"inPlace,omitempty"`
+}
+
+// writtenAtOnce is how many things are written to the store at a time.
+const writtenAtOnce = 16
+
+// Read imports an archive: into an empty store and a namespace without workflows of Converge, or into the store, lost or
+// damaged, of the namespace that it was exported from. Nothing that is there is written over. The installation's
+// record comes last, with a higher epoch: until then no worker starts, and an import that was cut off can be repeated.
+func (i Import) Read(ctx context.Context, from io.Reader) (Imported, error) {
+	r, h, err := newReader(from)
+	if err != nil {
+		return Imported{}, err
+	}
+	out := Imported{Header: h}
+	if out.Installation, err = i.place(ctx, h); err != nil {
+		return out, err
+	}
+	out.InPlace = out.Installation.NamespaceID == h.Installation.NamespaceID && !h.Moves()
+	if stands, err := i.Store.BeginImport(ctx, h.ID); err != nil {
+		return out, err
+	} else if stands != h.ID {
+		return out, fmt.Errorf("another archive (%s, not %s) was being imported into the store %s and is not complete: repeat that one, or use an empty store [half-imported]", stands, h.ID, i.Store.URL())
+	}
+	if out.Workflows, err = i.fill(ctx, r); err != nil {
+		return out, err
+	}
+	stands, err := i.Store.CreateInstallation(ctx, out.Installation)
+	if err != nil {
+		return out, err
+	}
+	if stands.ID != out.Installation.ID || stands.NamespaceID != out.Installation.NamespaceID {
+		return out, fmt.Errorf("the store %s was taken by another installation meanwhile: %s in the namespace %s [store-taken]", i.Store.URL(), stands.ID, stands.Namespace)
+	}
+	return out, i.Store.EndImport(ctx)
+}
+
+// place decides what the installation is from now on, or why the archive cannot go there.
+func (i Import) place(ctx context.Context, h Header) (protocol.Installation, error) {
+	d, err := i.Client.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: i.Namespace})
+	if err != nil {
+		return protocol.Installation{}, fmt.Errorf("namespace %s: %w", i.Namespace, err)
+	}
+	here := protocol.Installation{
+		ID: h.Installation.ID, Epoch: h.Installation.Epoch, Namespace: i.Namespace, NamespaceID: d.GetNamespaceInfo().GetId(), At: time.Now().UTC(),
+	}
+	if err := i.free(ctx, h); err != nil {
+		return here, err
+	}
+	if here.NamespaceID == h.Installation.NamespaceID && !h.Moves() {
+		here.BackupOf = h.At
+		return here, nil
+	}
+	if !h.Moves() && !i.Restore {
+		return here, fmt.Errorf("this is a backup of an installation that may still go on in the namespace %s (%s), and would apply everything a second time: "+
+			"to move it use converge admin export --from; if it is lost, --restore [backup]", h.Installation.Namespace, h.Installation.NamespaceID)
+	}
+	if !h.Moves() {
+		here.BackupOf = h.At
+	}
+	here.Epoch++
+	running := map[string]bool{}
+	if err := listed(ctx, i.Client, i.Namespace, running); err != nil {
+		return here, err
+	}
+	if len(running) > 0 {
+		return here, fmt.Errorf("workflows of Converge run in the namespace %s already, such as %s: import into one of its own [namespace-taken]",
+			i.Namespace, slices.Sorted(maps.Keys(running))[0])
+	}
+	return here, nil
+}
+
+// free refuses a store that another installation has, or where this one has gone on since the archive was made.
+func (i Import) free(ctx context.Context, h Header) error {
+	archive, err := i.Store.Importing(ctx)
+	if err != nil || archive != "" {
+		return err
+	}
+	stands, err := i.Store.Installation(ctx)
+	if store.IsNotFound(err) {
+		empty, err := i.Store.Empty(ctx)
+		if err == nil && !empty && !i.Restore {
+			err = fmt.Errorf("the store %s is not empty; expected an empty one, or --restore to add what it lacks [store-taken]", i.Store.URL())
+		}
+		return err
+	}
+	switch {
+	case err != nil:
+		return err
+	case stands.ID != h.Installation.ID:
+		return fmt.Errorf("the store %s belongs to another installation, %s in the namespace %s; expected an empty one [store-taken]", i.Store.URL(), stands.ID, stands.Namespace)
+	case stands.Exported != "" && stands.Epoch == h.Installation.Epoch:
+		return fmt.Errorf("the installation was exported from this very store, %s: it goes on here with converge worker --take-over [same-store]", i.Store.URL())
+	case stands.Epoch > h.Installation.Epoch:
+		return fmt.Errorf("the store %s has this installation as of %s already, later than the archive (epoch %d, not %d) [outdated-archive]",
+			i.Store.URL(), stands.At.Format(time.RFC3339), stands.Epoch, h.Installation.Epoch)
+	}
+	return nil
+}
+
+// fill writes what an archive holds and returns the workflows that are to run.
+func (i Import) fill(ctx context.Context, r *reader) ([]string, error) {
+	g, writing := errgroup.WithContext(ctx)
+	g.SetLimit(writtenAtOnce)
+	workflows := map[string]bool{}
+	for {
+		key, data, err := r.next()
+		if errors.Is(err, io.EOF) {
+			return slices.Sorted(maps.Keys(workflows)), g.Wait()
+		}
+		if err != nil || writing.Err() != nil {
+			return nil, errors.Join(err, g.Wait())
+		}
+		if id := continues(key, data); id != "" {
+			workflows[id] = true
+		}
+		g.Go(func() error { return i.Store.Restore(writing, key, data) })
+	}
+}
+
+// continues is the workflow that an entry is the checkpoint of, unless that has ended in order.
+func continues(key string, data []byte) string {
+	var c protocol.Checkpoint
+	if !strings.HasPrefix(key, "checkpoints/") || json.Unmarshal(data, &c) != nil || c.Over {
+		return ""
+	}
+	return c.ID
+}

@@ -1,0 +1,184 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/converge-engine/converge/intent/internal/canonical"
+)
+
+// MaxArchived bounds one thing in an archive, in bytes: no store writes larger ones.
+const MaxArchived = 64 << 20
+
+// folders are all that a store has, by what becomes of each in an archive.
+var folders = map[string]archived{
+	"incarnations/": byDigest, "specs/": byDigest, "manifests/": byDigest, "payloads/": byDigest,
+	"states/": byDigest, "bundles/": byDigest, "checks/": byDigest, "extensions/": byDigest,
+	"numbers/": asItIs, "runtimes/": asItIs, "versions/": asItIs, "audit/": asItIs, "logs/": asItIs, "holds/": asItIs, "fence/": asItIs,
+	checkpoints: chosen, missedMessages: chosen,
+	installations: notAtAll, "leases/": notAtAll, "restarts/": notAtAll,
+}
+
+type archived int
+
+const (
+	notAtAll archived = iota // it belongs to the workers that run, or to the installation where it was
+	asItIs
+	byDigest // as it is, and its key says what it must be
+	chosen   // not all of it
+)
+
+// Each hands over all that an archive of a store holds: of each workflow its newest checkpoint that is whole, first, and
+// then everything else, so that all that a checkpoint names comes with it although the store is being written to. It
+// returns what is left out since none of its checkpoints is whole: workflow id, and what is wrong.
+func (s *Store) Each(ctx context.Context, take func(key string, data []byte) error) (damaged map[string]error, err error) {
+	ids, err := s.Checkpointed(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	damaged = map[string]error{}
+	for _, id := range ids {
+		c, err := s.Checkpoint(ctx, id)
+		if IsDamaged(err) {
+			damaged[id] = err
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		data, err := json.Marshal(c)
+		if err != nil {
+			return nil, err
+		}
+		if err := take(checkpointKey(c), data); err != nil {
+			return nil, err
+		}
+	}
+	for _, folder := range slices.Sorted(maps.Keys(folders)) {
+		if kind := folders[folder]; kind != asItIs && kind != byDigest {
+			continue
+		}
+		if err := s.eachIn(ctx, folder, take); err != nil {
+			return nil, err
+		}
+	}
+	return damaged, nil
+}
+
+// archivedAtOnce is how many things are read from the store, or written to it, at a time.
+const archivedAtOnce = 16
+
+// eachIn hands over what a folder holds. What is removed meanwhile (old logs, claims, pauses) is passed over, and so is what
+// a writer that died left behind.
+func (s *Store) eachIn(ctx context.Context, folder string, take func(string, []byte) error) error {
+	keys, err := s.blobs.list(ctx, folder)
+	if err != nil {
+		return err
+	}
+	keys = slices.DeleteFunc(keys, func(key string) bool { return strings.HasPrefix(path.Base(key), ".") })
+	for some := range slices.Chunk(keys, archivedAtOnce) {
+		read := make([][]byte, len(some))
+		g, ctx := errgroup.WithContext(ctx)
+		for n, key := range some {
+			g.Go(func() (err error) {
+				read[n], err = s.blobs.read(ctx, key)
+				if IsNotFound(err) {
+					return nil
+				}
+				return err
+			})
+		}
+		if err := g.Wait(); err != nil {
+			return err
+		}
+		for n, key := range some {
+			if read[n] == nil {
+				continue
+			}
+			if err := take(key, read[n]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Restore writes what an archive holds under a key, unless the store has something there, which is newer. A key that no
+// store writes, and content that is not what its key says, is an error.
+func (s *Store) Restore(ctx context.Context, key string, data []byte) error {
+	if err := archivable(key, data); err != nil {
+		return fmt.Errorf("%q: %w", key, err)
+	}
+	_, err := s.blobs.create(ctx, key, data)
+	return err
+}
+
+func archivable(key string, data []byte) error {
+	if key != path.Clean(key) || strings.HasPrefix(path.Base(key), ".") || strings.ContainsAny(key, "\\\x00") {
+		return errors.New("not a key of a store")
+	}
+	folder, rest, _ := strings.Cut(key, "/")
+	folder += "/"
+	kind, known := folders[folder]
+	switch {
+	case !known:
+		return errors.New("no store has such a folder")
+	case kind == notAtAll:
+		return errors.New("no part of an archive")
+	case kind == byDigest && (len(rest) < 16 || !strings.HasPrefix(canonical.Hash(data), rest)):
+		return errors.New("its content has another digest")
+	case folder == checkpoints:
+		c, err := parseCheckpoint(key, data)
+		if err == nil && key != checkpointKey(c) {
+			err = errors.New("it is the checkpoint of another workflow, or of another time")
+		}
+		return err
+	}
+	return nil
+}
+
+// Empty tells whether a store holds nothing that an archive would.
+func (s *Store) Empty(ctx context.Context) (bool, error) {
+	for folder, kind := range folders {
+		if kind == notAtAll {
+			continue
+		}
+		keys, err := s.blobs.list(ctx, folder)
+		if err != nil || len(keys) > 0 {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// Importing returns which archive is being written to a store, or was when that was cut off; empty: none.
+func (s *Store) Importing(ctx context.Context) (string, error) {
+	data, err := s.blobs.read(ctx, importing)
+	if IsNotFound(err) {
+		return "", nil
+	}
+	return string(data), err
+}
+
+// BeginImport notes that an archive is being written to a store; no worker starts on it until EndImport. It returns the
+// archive that stands there, which is another one if the import of that was cut off.
+func (s *Store) BeginImport(ctx context.Context, archive string) (string, error) {
+	if _, err := s.blobs.create(ctx, importing, []byte(archive)); err != nil {
+		return "", err
+	}
+	return s.Importing(ctx)
+}
+
+// EndImport notes that all of an archive was written.
+func (s *Store) EndImport(ctx context.Context) error { return s.blobs.remove(ctx, importing) }
+
+const importing = installations + "importing"
+
