@@ -93,6 +93,7 @@ func sum(h hash.Hash, name string, data []byte) {
 
 // reader reads an archive from beginning to end.
 type reader struct {
+	zip    *gzip.Reader
 	tar    *tar.Reader
 	digest hash.Hash
 	read   int
@@ -102,9 +103,9 @@ type reader struct {
 func newReader(from io.Reader) (*reader, Header, error) {
 	zip, err := gzip.NewReader(from)
 	if err != nil {
-		return nil, Header{}, fmt.Errorf("no archive: %w [not-an-archive]", err)
+		return nil, Header{}, fmt.Errorf("no archive: %v [not-an-archive]", err) // the end of the input among others
 	}
-	r := &reader{tar: tar.NewReader(zip), digest: sha256.New()}
+	r := &reader{zip: zip, tar: tar.NewReader(zip), digest: sha256.New()}
 	name, data, err := r.next()
 	if err != nil {
 		return nil, Header{}, err
@@ -133,6 +134,9 @@ func (r *reader) next() (name string, data []byte, err error) {
 		var e end
 		if json.Unmarshal(b.Bytes(), &e) != nil || e.Entries != r.read || e.Digest != hex.EncodeToString(r.digest.Sum(nil)) {
 			return "", nil, errors.New("the archive is not what was written: its content has another digest [damaged-archive]")
+		}
+		if _, err := io.Copy(io.Discard, r.zip); err != nil {
+			return "", nil, cutOff(err)
 		}
 		return "", nil, io.EOF
 	}

@@ -45,13 +45,13 @@ func newCmdExport(f *Factory, runF func(context.Context, *exportOptions) error) 
 		Use:   "export [FILE]",
 		Short: "Write the whole installation to an archive",
 		Long: `Write the whole installation to an archive, FILE or the standard output: what was
-released, approved, paused and pinned, what waits, what each version means, and who did what.
-It is what checkpoints in the store say, so it can be made at any time, and nothing notices.
+released, approved, paused and pinned, what waits, what each version means, and who did
+what. It is read from the store, at any time, and nothing notices.
 
-With --from it is a move: the installation ends where it is, and goes on where the archive is
-imported. Nothing is applied from there any more, the workflows are ended, and what they had
-accepted comes along. --from dev is converge dev of the working directory; any other name is a
-profile of Temporal's configuration file.
+With --from it is a move: the installation ends where it is, and goes on where the archive
+is imported. Nothing is applied from there any more, the workflows are ended, and what they
+had accepted comes along. --from dev is converge dev of the working directory; any other
+name is a profile of Temporal's configuration file.
 
 It holds what the store holds: keep it where only those can read it who may read that.`,
 		Example: `  converge admin export backup.tar.gz

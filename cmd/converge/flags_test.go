@@ -141,15 +141,19 @@ func TestNear(t *testing.T) {
 // Every help text states the exit codes and shows how the verb is used.
 func TestHelp(t *testing.T) {
 	c := newConsole(t, nil)
-	for _, cmd := range newRoot(c.Factory).Commands() {
+	all := newRoot(c.Factory).Commands()
+	for n := 0; n < len(all); n++ {
+		cmd := all[n]
 		if cmd.Name() == "help" || cmd.Name() == "completion" {
 			continue
 		}
+		all = append(all, cmd.Commands()...)
 		c := newConsole(t, nil)
-		code, said := c.run(t, cmd.Name()+" --help")
+		_, words, _ := strings.Cut(cmd.CommandPath(), " ")
+		code, said := c.run(t, words+" --help")
 		require.Equal(t, exitDone, code)
-		require.Contains(t, said, exitFooter, cmd.Name())
-		require.Contains(t, said, "Examples:\n  converge "+cmd.Name(), cmd.Name())
+		require.Contains(t, said, exitFooter, words)
+		require.Contains(t, said, "Examples:\n  converge "+words, words)
 		for _, line := range strings.Split(cmd.Long, "\n") {
 			require.LessOrEqual(t, len([]rune(line)), 92, line)
 		}

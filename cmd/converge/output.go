@@ -199,5 +199,9 @@ func asUsed(cmd *cobra.Command, args []string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("usage: converge %s", cmd.Use)
+	path := cmd.CommandPath()
+	if !cmd.HasParent() { // alone, in a test
+		path = "converge " + path
+	}
+	return fmt.Errorf("usage: %s%s", path, strings.TrimPrefix(cmd.Use, cmd.Name()))
 }

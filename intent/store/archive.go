@@ -181,4 +181,3 @@ func (s *Store) BeginImport(ctx context.Context, archive string) (string, error)
 func (s *Store) EndImport(ctx context.Context) error { return s.blobs.remove(ctx, importing) }
 
 const importing = installations + "importing"
-

@@ -155,5 +155,6 @@ func records() []Contract {
 		{"record of a checkpoint", 1, false, protocol.Checkpoint{}, "PutCheckpoint"},
 		{"record of a claim", 1, false, protocol.Claim{}, "Claim"},
 		{"record of an installation", 1, false, protocol.Installation{}, "CreateInstallation"},
+		{"record of what was accepted elsewhere", 1, false, protocol.MissedMessages{}, "MissedRecord"},
 	}
 }

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What is wrong with a command line of admin is said before anything is asked, ended or written.
+func TestAdminRefuses(t *testing.T) {
+	for _, tt := range []struct{ line, want string }{
+		{"admin export backup.tar.gz", "! converge: admin export: no store; name one with --store or CONVERGE_STORE, or go to the directory that converge dev follows\n"},
+		{"admin export --from dev --profile prod x", "! converge: admin export: --from and --profile both say where it is; expected one\n"},
+		{"admin import", "! converge: admin import: no store; name the one to fill with --store or CONVERGE_STORE\n"},
+		{"admin import --store STORE nowhere.tar.gz", "! converge: open nowhere.tar.gz: no such file or directory\n"},
+		{"admin export a b", "! converge: usage: converge admin export [FILE]\n"},
+	} {
+		c := newConsole(t, &fakeAPI{})
+		code, said := c.run(t, tt.line)
+		require.Equal(t, exitError, code, tt.line)
+		require.Equal(t, tt.want, said, tt.line)
+	}
+}
+
+// Nothing ends an installation without being told so, and a file that was there is left as it was.
+func TestAdminExportAsks(t *testing.T) {
+	c := newConsole(t, &fakeAPI{})
+	store, file := t.TempDir(), filepath.Join(t.TempDir(), "a.tar.gz")
+	require.NoError(t, os.WriteFile(file, []byte("yesterday's"), 0o600))
+	code, said := c.run(t, "admin export --from dev --store "+store+" "+file)
+	require.Equal(t, exitError, code)
+	require.Contains(t, said, "to go on elsewhere needs --yes when nobody can be asked")
+	c = newConsole(t, &fakeAPI{})
+	code, said = c.run(t, "admin export --store "+store+" "+file)
+	require.Equal(t, exitError, code)
+	require.Contains(t, said, "belongs to no installation yet: no worker has ever served from it")
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, "yesterday's", string(data))
+	entries, err := os.ReadDir(filepath.Dir(file))
+	require.NoError(t, err)
+	require.Len(t, entries, 1, "nothing half written is left behind")
+}
