@@ -177,8 +177,8 @@ may still run elsewhere is refused.
 With --restore the archive may be a backup, of an installation that is lost. What was done
 since is not known then: services come back paused. Where only the store is lost, and the
 workflows still run, they go on with what they know.`,
-		Example: `  converge admin export --from dev | converge admin import --profile prod --store s3://releases
-  converge admin import --restore --store s3://releases backup.tar.gz`,
+		Example: `  converge admin import --restore --store s3://releases backup.tar.gz
+  converge admin export --from dev | converge admin import --profile prod --store s3://releases`,
 		Args: asUsed,
 		RunE: running(o, runF, o.run, func(args []string) error {
 			if len(args) > 0 {
