@@ -246,7 +246,7 @@ func TestPauseOfAnApplication_A16(t *testing.T) {
 	_, _, err = run[any](t, a.Pause, protocol.AnnouncePause{ScopePause: pause, Application: "shop"})
 	require.NoError(t, err, "nothing was published")
 	_, _, err = run[any](t, a.Pause, protocol.AnnouncePause{ScopePause: pause})
-	requireRefused(t, err, "either an application or a runtime")
+	requireRefused(t, err, "expected an application, a runtime or the installation")
 }
 
 // Of a runtime, all that run are notified, whatever the pages they are listed on, but for one that cannot be, which is

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
@@ -20,8 +21,8 @@ import (
 // kept there in another attempt. A service that cannot be told is passed over, and named in the answer; one that has
 // nothing to do with the runtime ignores it.
 func (a *Activities) Pause(ctx context.Context, r protocol.AnnouncePause) (protocol.AnnounceAnswer, error) {
-	if (r.Application == "") == (r.Runtime == "") {
-		return protocol.AnnounceAnswer{}, refuse("pause of %q: expected either an application or a runtime", r.Scope)
+	if everything := r.Scope == entities.ScopeInstallation; (r.Application == "") == (r.Runtime == "" && !everything) {
+		return protocol.AnnounceAnswer{}, refuse("pause of %q: expected an application, a runtime or the installation", r.Scope)
 	}
 	kept := a.Store.PutPause(ctx, r.Application, r.ScopePause)
 	a.holds.forget()
@@ -37,12 +38,12 @@ func (a *Activities) Pause(ctx context.Context, r protocol.AnnouncePause) (proto
 }
 
 // concerned lists the workflow ids of the services to announce it to, in order: of an application those that it
-// declares, or while the store does not answer those that run; of a runtime all that run.
+// declares, or while the store does not answer those that run; of a runtime and of everything all that run.
 func (a *Activities) concerned(ctx context.Context, r protocol.AnnouncePause) ([]string, error) {
 	switch {
 	case len(r.Only) > 0:
 		return slices.Sorted(slices.Values(r.Only)), nil
-	case r.Runtime != "":
+	case r.Application == "":
 		return a.running(ctx, "")
 	case r.Manifest == "":
 		return nil, nil // nothing was ever published

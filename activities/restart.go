@@ -27,6 +27,8 @@ func (a *Activities) Restart(ctx context.Context, id string, manifest incarnatio
 	case "application":
 		return a.restart(ctx, id, name, protocol.ApplicationWorkflow, protocol.ApplicationInput{Application: name, Beginning: begin},
 			attrApplication.ValueSet(name))
+	case protocol.InstallationID():
+		return a.StartInstallation(ctx, begin)
 	case "runtime":
 		return a.restart(ctx, id, name, protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: name, Beginning: begin})
 	}
@@ -63,5 +65,25 @@ func (a *Activities) restart(ctx context.Context, id, name, workflow string, inp
 		ID: id, TaskQueue: protocol.TaskQueue, WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 		StaticSummary: name, TypedSearchAttributes: temporal.NewSearchAttributes(attributes...),
 	}, workflow, input)
+	return err
+}
+
+// The memo of the Installation workflow: by these a worker knows, without asking any other, which store a namespace goes with.
+const (
+	MemoInstallation = "installation" // its id
+	MemoStore        = "store"        // its store's URL, as the worker that started it called it
+)
+
+// StartInstallation starts the workflow of the installation that the store belongs to, unless it runs.
+func (a *Activities) StartInstallation(ctx context.Context, begin protocol.Beginning) error {
+	i, err := a.Store.Installation(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = a.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID: protocol.InstallationID(), TaskQueue: protocol.TaskQueue, WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+		StaticSummary: "installation " + i.ID, StaticDetails: "Whether everything is paused, and which store this namespace goes with. Its status query says so.",
+		Memo: map[string]any{MemoInstallation: i.ID, MemoStore: a.Store.URL()},
+	}, protocol.InstallationWorkflow, protocol.InstallationInput{ID: i.ID, Beginning: begin})
 	return err
 }

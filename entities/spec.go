@@ -220,8 +220,9 @@ func (c *ChannelSpec) Approvals() []Condition {
 
 // The scopes of a pause that is wider than the service (A16).
 const (
-	ScopeApplication = "application"
-	ScopeRuntime     = "runtime/" // and the runtime's name
+	ScopeApplication  = "application"
+	ScopeRuntime      = "runtime/"     // and the runtime's name
+	ScopeInstallation = "installation" // everything
 )
 
 // CheckRelease says why a service that is declared so does not take a release, or nil: of a version, with values

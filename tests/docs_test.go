@@ -204,7 +204,7 @@ func TestDocsProtocol(t *testing.T) {
 		}
 	}
 	require.Equal(t, sorted(groups["Verbs"]), sorted(verbs), p.path)
-	for section, rows := range map[string][]verb.Row{"## Verbs of an application": verb.Application(), "## Verbs of a runtime": verb.Runtime()} {
+	for section, rows := range map[string][]verb.Row{"## Verbs of an application": verb.Application(), "## Verbs of a runtime": verb.Runtime(), "## Verbs of the installation": verb.Installation()} {
 		for _, row := range rows {
 			require.Contains(t, p.section(t, section), "`"+row.Name+"`")
 		}

@@ -52,6 +52,7 @@ func replayer(t *testing.T) worker.WorkflowReplayer {
 	r.RegisterWorkflowWithOptions(workflows.Service, workflow.RegisterOptions{Name: protocol.ServiceWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Application, workflow.RegisterOptions{Name: protocol.ApplicationWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Runtime, workflow.RegisterOptions{Name: protocol.RuntimeWorkflow})
+	r.RegisterWorkflowWithOptions(workflows.Installation, workflow.RegisterOptions{Name: protocol.InstallationWorkflow})
 	return r
 }
 

@@ -4,12 +4,16 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"time"
 
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 
+	"github.com/converge-engine/converge/activities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/store"
 )
@@ -35,11 +39,16 @@ func join(ctx context.Context, c client.Client, s *store.Store, o Options) (prot
 		return protocol.Installation{}, cmp.Or(err, error(&HalfImportedError{s.URL()}))
 	}
 	stands, err := s.Installation(ctx)
-	if store.IsNotFound(err) {
-		stands, err = s.CreateInstallation(ctx, here)
-	}
-	if err != nil {
+	if err != nil && !store.IsNotFound(err) {
 		return stands, err
+	}
+	if err := agree(ctx, c, s, stands, here); err != nil {
+		return stands, err
+	}
+	if stands.ID == "" {
+		if stands, err = s.CreateInstallation(ctx, here); err != nil {
+			return stands, err
+		}
 	}
 	if stands.NamespaceID == here.NamespaceID && stands.Exported == "" {
 		return stands, nil
@@ -52,6 +61,46 @@ func join(ctx context.Context, c client.Client, s *store.Store, o Options) (prot
 		err = fmt.Errorf("the store %s was moved by somebody else just now, to the namespace %s (%s)", s.URL(), stands.Namespace, stands.NamespaceID)
 	}
 	return stands, err
+}
+
+// agree refuses a store whose installation, if it has one, is not that of the namespace, if that has one.
+func agree(ctx context.Context, c client.Client, s *store.Store, stands, here protocol.Installation) error {
+	d, err := c.DescribeWorkflowExecution(ctx, protocol.InstallationID(), "")
+	var none *serviceerror.NotFound
+	if errors.As(err, &none) || err == nil && d.GetWorkflowExecutionInfo().GetCloseTime() != nil {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("installation of the namespace %s: %w", here.Namespace, err)
+	}
+	memo := d.GetWorkflowExecutionInfo().GetMemo().GetFields()
+	e := &DisagreeError{Store: s.URL(), Installation: stands.ID, Namespace: here.Namespace}
+	for name, into := range map[string]*string{activities.MemoInstallation: &e.Other, activities.MemoStore: &e.OtherStore} {
+		if err := converter.GetDefaultDataConverter().FromPayload(memo[name], into); err != nil {
+			return fmt.Errorf("memo of the workflow %s: %w", protocol.InstallationID(), err)
+		}
+	}
+	if e.Other == stands.ID {
+		return nil
+	}
+	return e
+}
+
+// DisagreeError says that a namespace belongs to another installation than a store.
+type DisagreeError struct {
+	Store, Installation          string // of the store; empty: it belongs to none yet
+	Namespace, Other, OtherStore string
+}
+
+// Error names both, and what to do.
+func (e *DisagreeError) Error() string {
+	whose := "the installation " + e.Installation
+	if e.Installation == "" {
+		whose = "no installation yet"
+	}
+	return fmt.Sprintf("the namespace %s belongs to the installation %s, whose store is %s; the store %s belongs to %s: nothing was started; "+
+		"name the other store, or fill this one from a backup: converge admin import --restore. To begin anew, terminate the workflow %s first [disagree]",
+		e.Namespace, e.Other, e.OtherStore, e.Store, whose, protocol.InstallationID())
 }
 
 // ElsewhereError says that a store belongs to another Temporal namespace.

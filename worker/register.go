@@ -37,6 +37,7 @@ func registerWorkflows(w worker.WorkflowRegistry) {
 	w.RegisterWorkflowWithOptions(workflows.Application, workflow.RegisterOptions{Name: protocol.ApplicationWorkflow})
 	w.RegisterWorkflowWithOptions(workflows.Preview, workflow.RegisterOptions{Name: protocol.PreviewWorkflow})
 	w.RegisterWorkflowWithOptions(workflows.Runtime, workflow.RegisterOptions{Name: protocol.RuntimeWorkflow})
+	w.RegisterWorkflowWithOptions(workflows.Installation, workflow.RegisterOptions{Name: protocol.InstallationWorkflow})
 }
 
 // registerActivities lists the activities of the common queue.

@@ -162,7 +162,7 @@ func (s *supervisor) giveBack() {
 
 // look starts what is gone. As long as the number of workflows does not change they are not looked for by name.
 func (s *supervisor) look(ctx context.Context) error {
-	const ours = "WorkflowType IN ('" + protocol.ServiceWorkflow + "','" + protocol.ApplicationWorkflow + "','" + protocol.RuntimeWorkflow + "') AND ExecutionStatus = 'Running'"
+	const ours = protocol.Living
 	count, err := s.client.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Namespace: s.namespace, Query: ours})
 	if err != nil {
 		return err
@@ -191,7 +191,7 @@ func (s *supervisor) look(ctx context.Context) error {
 		s.seen.missing++
 		problems = append(problems, s.bringBack(ctx, id, manifest))
 	}
-	for _, id := range runtimes {
+	for _, id := range append(runtimes, protocol.InstallationID()) {
 		missing(id, nil)
 	}
 	for application := range applications { // before its services, which are told what it knows

@@ -97,6 +97,9 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 	}
 	reading, endReading := context.WithCancel(context.Background())
 	w, err := newWorker(ctx, c, o, a, &readings{until: reading}, &workflows.Checkpoints{To: kept})
+	if err == nil && o.Runtime == "" {
+		err = a.StartInstallation(ctx, protocol.Beginning{Adopt: true})
+	}
 	if err == nil {
 		err = w.Start()
 	}

@@ -14,8 +14,9 @@ type Form struct {
 // Forms are those of the workflows that live for ever, by type.
 func Forms() map[string]Form {
 	return map[string]Form{
-		protocol.ServiceWorkflow:     {state.Version, state.State{}},
-		protocol.ApplicationWorkflow: {applicationVersion, applicationState{}},
-		protocol.RuntimeWorkflow:     {runtimeVersion, runtimeState{}},
+		protocol.ServiceWorkflow:      {state.Version, state.State{}},
+		protocol.ApplicationWorkflow:  {applicationVersion, applicationState{}},
+		protocol.RuntimeWorkflow:      {runtimeVersion, runtimeState{}},
+		protocol.InstallationWorkflow: {installationVersion, installationState{}},
 	}
 }

@@ -31,8 +31,9 @@ func (s *service) scopePause(_ workflow.Context, raw json.RawMessage) error {
 	}
 	name, of := strings.CutPrefix(p.Scope, entities.ScopeRuntime)
 	switch {
-	case p.Scope != entities.ScopeApplication && (!of || name == ""):
-		return refused(fmt.Errorf(`"scope" is %q; expected %q or %q`, verb.Clip(p.Scope, verb.MaxName), entities.ScopeApplication, entities.ScopeRuntime+"NAME"))
+	case p.Scope != entities.ScopeApplication && p.Scope != entities.ScopeInstallation && (!of || name == ""):
+		return refused(fmt.Errorf(`"scope" is %q; expected %q, %q or %q`, verb.Clip(p.Scope, verb.MaxName),
+			entities.ScopeApplication, entities.ScopeRuntime+"NAME", entities.ScopeInstallation))
 	case p.Pause != nil && (p.Pause.By == "" || p.Pause.At.IsZero()):
 		return refused(errors.New(`"pause" does not say "by" whom and "at" what time; expected both`))
 	case p.Pause != nil && of && !s.on(name):

@@ -176,8 +176,8 @@ func TestServiceIsPausedByWhatItIsPartOf_A16(t *testing.T) {
 		require.Equal(t, "staging PAUSED , prod PAUSED ", statusOf(s))
 		require.Len(t, s.Pauses, 1, "nothing that no resume would end")
 		require.Equal(t, []string{
-			`scope-pause by : "scope" is ""; expected "application" or "runtime/NAME"`,
-			`scope-pause by : "scope" is "runtime/"; expected "application" or "runtime/NAME"`,
+			`scope-pause by : "scope" is ""; expected "application", "runtime/NAME" or "installation"`,
+			`scope-pause by : "scope" is "runtime/"; expected "application", "runtime/NAME" or "installation"`,
 			`scope-pause by : "pause" does not say "by" whom and "at" what time; expected both`,
 		}, refusals(s))
 	})

@@ -207,8 +207,7 @@ func (e Export) say(format string, args ...any) {
 // listed adds the ids of the workflows of Converge that run in a namespace, as far as the server's list has them.
 func listed(ctx context.Context, c client.Client, namespace string, into map[string]bool) error {
 	request := &workflowservice.ListWorkflowExecutionsRequest{
-		Namespace: namespace, PageSize: 1000,
-		Query: "WorkflowType IN ('" + protocol.ServiceWorkflow + "','" + protocol.ApplicationWorkflow + "','" + protocol.RuntimeWorkflow + "') AND ExecutionStatus = 'Running'",
+		Namespace: namespace, PageSize: 1000, Query: protocol.Living,
 	}
 	for {
 		page, err := c.ListWorkflow(ctx, request)

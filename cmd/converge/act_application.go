@@ -12,11 +12,21 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// whole is a workflow that stands for many services: an application's or a runtime's.
-type whole struct{ name, id string }
+// whole is a workflow that stands for many services: an application's, a runtime's or the installation's. Absent says why
+// there may be none.
+type whole struct{ name, id, absent string }
 
-func wholeApplication(name string) whole { return whole{name, protocol.ApplicationID(name)} }
-func wholeRuntime(name string) whole     { return whole{"runtime/" + name, protocol.RuntimeID(name)} }
+func wholeApplication(name string) whole {
+	return whole{name, protocol.ApplicationID(name), "there is none"}
+}
+
+func wholeRuntime(name string) whole {
+	return whole{"runtime/" + name, protocol.RuntimeID(name), "there is none"}
+}
+
+func wholeInstallation() whole {
+	return whole{"everything", protocol.InstallationID(), "no worker has served this namespace yet"}
+}
 
 // actOnWhole sends an act to an application or a runtime and prints its answer.
 func (f *Factory) actOnWhole(ctx context.Context, w whole, verb string, act protocol.Act, request any) error {
@@ -24,7 +34,7 @@ func (f *Factory) actOnWhole(ctx context.Context, w whole, verb string, act prot
 	err := f.send(ctx, w.id, verb, act.RequestID, request, &answer)
 	switch {
 	case errors.Is(err, errNotFound):
-		return fmt.Errorf("%s %s: there is none", verb, w.name)
+		return fmt.Errorf("%s %s: %s", verb, w.name, w.absent)
 	case transient(err):
 		return fmt.Errorf("%s %s: %w; whether it was accepted is not known", verb, w.name, err)
 	case err != nil:
@@ -66,6 +76,23 @@ func (o *scopeOptions) onRuntime(ctx context.Context) error {
 		}
 	}
 	return o.f.actOnWhole(ctx, w, o.verb, act, act)
+}
+
+// alone refuses --all beside a name.
+func (o *scopeOptions) alone(args []string) error {
+	if len(args) > 0 || o.channel != "" {
+		return fmt.Errorf("--all: that is everything; name nothing beside it")
+	}
+	return nil
+}
+
+// everything pauses or resumes all services of all applications, those to come included (A16).
+func (o *scopeOptions) everything(ctx context.Context) error {
+	if err := o.f.confirm(ctx, o.yes, o.verb+" all services of all applications"); err != nil {
+		return err
+	}
+	act := o.f.newAct(o.reason)
+	return o.f.actOnWhole(ctx, wholeInstallation(), o.verb, act, act)
 }
 
 // runtimeThere makes sure that a runtime which services use has its workflow.

@@ -33,6 +33,13 @@ func TestVerbsOnAWhole_A16_A17_A24(t *testing.T) {
 			line: "resume runtime/edge --yes", code: 1, want: "! converge: resume runtime/edge: there is none\n",
 			sent: []string{`runtime/edge resume {"by":"alice","requestId":"ID"}`},
 		},
+		{
+			line: "pause --all --yes --reason drill", want: "done\n",
+			sent: []string{`installation pause {"by":"alice","requestId":"ID","reason":"drill"}`},
+		},
+		{line: "resume --all --yes", want: "done\n", sent: []string{`installation resume {"by":"alice","requestId":"ID"}`}},
+		{line: "pause --all", code: 1, want: "! converge: pause all services of all applications needs --yes when nobody can be asked\n"},
+		{line: "pause --all shop", code: 1, want: "! converge: --all: that is everything; name nothing beside it\n"},
 		{line: "pause runtime/edge -c prod", code: 1, want: "! converge: --channel: a runtime is paused as a whole; for one channel name the service\n"},
 		{line: "refresh runtime/edge", code: 1, want: "! converge: runtime/edge: of a runtime there are only pause and resume; name services\n"},
 		{
@@ -49,7 +56,7 @@ func TestVerbsOnAWhole_A16_A17_A24(t *testing.T) {
 	} {
 		t.Run(tt.line, func(t *testing.T) {
 			api := &fakeAPI{answer: protocol.Answer{Message: "done"}, statuses: map[string][]any{
-				"application/shop": {web}, "service/shop/web": {web}, "service/shop/api": {web},
+				"application/shop": {web}, "installation": {web}, "service/shop/web": {web}, "service/shop/api": {web},
 			}}
 			c := newConsole(t, api)
 			code, said := c.run(t, tt.line)

@@ -16,6 +16,7 @@ type scopeOptions struct {
 	verb    string
 	target  target
 	runtime string // instead of a target
+	all     bool   // likewise
 	channel string
 	reason  string
 	yes     bool
@@ -23,21 +24,23 @@ type scopeOptions struct {
 
 func newCmdPause(f *Factory, runF func(context.Context, *scopeOptions) error) *cobra.Command {
 	return newScopeCmd(f, protocol.Pause, runF, cobra.Command{
-		Short: "Pause a service, a channel, an application or a runtime",
-		Long: `Pause a service, one channel of it, every service of an application, or whatever runs
-on a runtime where they are: still observed, never applied. An apply in flight is left
-to finish. Services that come later are paused too.`,
+		Short: "Pause a service, a channel, an application, a runtime or everything",
+		Long: `Pause a service, one channel of it, every service of an application, whatever runs on a
+runtime, or everything where they are: still observed, never applied. An apply in flight
+is left to finish. Services that come later are paused too.`,
 		Example: `  converge pause shop/web --channel prod-eu --reason "incident 12"
   converge pause shop --yes
-  converge pause runtime/eks-eu --yes --reason "cluster upgrade"`,
+  converge pause runtime/eks-eu --yes --reason "cluster upgrade"
+  converge pause --all --yes --reason "incident 12"`,
 	})
 }
 
 func newCmdResume(f *Factory, runF func(context.Context, *scopeOptions) error) *cobra.Command {
 	return newScopeCmd(f, protocol.Resume, runF, cobra.Command{
 		Short: "End a pause",
-		Long: `End the pause of a service, of one channel of it, of an application, or of a runtime.
-Each pause is ended where it was begun: a service that was paused by itself stays so.`,
+		Long: `End the pause of a service, of one channel of it, of an application, of a runtime, or of
+everything. Each pause is ended where it was begun: a service that was paused by itself
+stays so.`,
 		Example: `  converge resume shop/web --channel prod-eu`,
 	})
 }
@@ -57,8 +60,16 @@ func newScopeCmd(f *Factory, verb string, runF func(context.Context, *scopeOptio
 	if verb != protocol.Refresh {
 		cmd.Use += "|runtime/NAME"
 	}
-	cmd.Args = asUsed
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if o.all && len(args) == 0 {
+			return nil
+		}
+		return asUsed(cmd, args)
+	}
 	cmd.RunE = running(o, runF, o.run, func(args []string) (err error) {
+		if o.all {
+			return o.alone(args)
+		}
 		if name, ok := strings.CutPrefix(args[0], "runtime/"); ok && verb != protocol.Refresh {
 			o.runtime, err = name, checkName("a runtime", name)
 		} else {
@@ -66,6 +77,9 @@ func newScopeCmd(f *Factory, verb string, runF func(context.Context, *scopeOptio
 		}
 		return err
 	})
+	if verb != protocol.Refresh {
+		cmd.Flags().BoolVar(&o.all, "all", false, "everything: all services of all applications")
+	}
 	cmd.Flags().StringVarP(&o.channel, "channel", "c", "", "this release channel only")
 	cmd.Flags().StringVar(&o.reason, "reason", "", "why, shown to everybody who asks")
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask before touching more than one service")
@@ -74,6 +88,8 @@ func newScopeCmd(f *Factory, verb string, runF func(context.Context, *scopeOptio
 
 func (o *scopeOptions) run(ctx context.Context) error {
 	switch {
+	case o.all:
+		return o.everything(ctx)
 	case o.runtime != "":
 		return o.onRuntime(ctx)
 	case o.target.all && o.channel == "" && o.verb != protocol.Refresh:

@@ -18,7 +18,7 @@ func TestEveryVerbHasACommand(t *testing.T) {
 	}
 	without := map[string]bool{protocol.SignalLease: true, protocol.SignalKeep: true, protocol.Grant: true}
 	checked := 0
-	for _, table := range [][]verb.Row{verb.Service(), verb.Application(), verb.Runtime()} {
+	for _, table := range [][]verb.Row{verb.Service(), verb.Application(), verb.Runtime(), verb.Installation()} {
 		for _, row := range table {
 			name := row.Name
 			if name == protocol.Publish {

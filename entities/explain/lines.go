@@ -143,7 +143,8 @@ func commanded(c protocol.ChannelStatus) bool {
 func (w *writer) pausesOf(c protocol.ChannelStatus) []entities.Pause {
 	var out []entities.Pause
 	for _, p := range w.status.Pauses {
-		if p.Scope == entities.ScopeApplication || p.Scope == "runtime/"+c.Runtime || p.Scope == "" && (p.Channel == "" || p.Channel == c.Name) {
+		whole := p.Scope == entities.ScopeApplication || p.Scope == entities.ScopeInstallation
+		if whole || p.Scope == entities.ScopeRuntime+c.Runtime || p.Scope == "" && (p.Channel == "" || p.Channel == c.Name) {
 			out = append(out, p)
 		}
 	}
@@ -163,6 +164,8 @@ func pauseScope(s protocol.Status, p entities.Pause) (scope, argument string) {
 	switch {
 	case p.Scope == entities.ScopeApplication:
 		return "the whole application " + s.Application, s.Application
+	case p.Scope == entities.ScopeInstallation:
+		return "everything", "--all"
 	case p.Scope != "":
 		return p.Scope, p.Scope
 	case p.Channel != "":

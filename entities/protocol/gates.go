@@ -40,7 +40,7 @@ type IncarnationPin struct {
 
 // ScopePause announces to a service that something it is part of was paused, or resumed: then Pause is nil.
 type ScopePause struct {
-	Scope string          `json:"scope"` // "application" or "runtime/NAME"
+	Scope string          `json:"scope"` // "application", "runtime/NAME" or "installation"
 	Pause *entities.Pause `json:"pause,omitempty"`
 }
 
@@ -79,6 +79,18 @@ type RuntimeStatus struct {
 	// Audit is the newest of what people did, and of what was taken back, oldest first.
 	Audit   []entities.AuditLine `json:"audit,omitempty"`
 	Problem string               `json:"problem,omitempty"`
+}
+
+// InstallationStatus answers an Installation's status query.
+type InstallationStatus struct {
+	Schema string          `json:"schema"` // converge.installation/v1
+	ID     string          `json:"id"`
+	Pause  *entities.Pause `json:"pause,omitempty"`
+	// Announcing: it is being announced to services that a pause began or ended.
+	Announcing bool                 `json:"announcing,omitempty"`
+	Refused    []entities.Refusal   `json:"refused,omitempty"`
+	Audit      []entities.AuditLine `json:"audit,omitempty"` // the newest of what people did, oldest first
+	Problem    string               `json:"problem,omitempty"`
 }
 
 // CheckRequest asks to evaluate checks of one service: until one is not as known (Check), or once

@@ -56,6 +56,13 @@ type RuntimeInput struct {
 	Beginning
 }
 
+// InstallationInput starts an Installation workflow, or carries its state into the next run.
+type InstallationInput struct {
+	ID string `json:"id"` // of its record in the store
+	Carried
+	Beginning
+}
+
 // ApplicationPin keeps an application's services at an incarnation (D15).
 type ApplicationPin struct {
 	Incarnation Incarnation  `json:"incarnation"`

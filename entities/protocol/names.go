@@ -13,14 +13,18 @@ func RuntimeTaskQueue(runtime string) string { return "runtime/" + runtime }
 
 // Workflow types.
 const (
-	ServiceWorkflow     = "Service"
-	ApplicationWorkflow = "Application"
-	PreviewWorkflow     = "Preview"
-	RuntimeWorkflow     = "Runtime"
+	ServiceWorkflow      = "Service"
+	ApplicationWorkflow  = "Application"
+	PreviewWorkflow      = "Preview"
+	RuntimeWorkflow      = "Runtime"
+	InstallationWorkflow = "Installation"
 )
 
 // RuntimeID is the workflow id of a runtime.
 func RuntimeID(runtime string) string { return "runtime/" + runtime }
+
+// InstallationID is the workflow id of the installation, of which a namespace has one.
+func InstallationID() string { return "installation" }
 
 // ServiceID is the workflow id of a service.
 func ServiceID(application, service string) string { return "service/" + application + "/" + service }
@@ -63,7 +67,7 @@ const (
 
 // Signals between workflows, and of workers to them; nobody else sends them.
 const (
-	SignalScopePause = "scope-pause" // Application or Runtime → Service: a pause of it begins or ends (ScopePause)
+	SignalScopePause = "scope-pause" // Application, Runtime or Installation → Service: a pause of it begins or ends (ScopePause)
 	SignalGranted    = "granted"     // Runtime → Service: a lease is granted (LeaseSignal)
 	SignalHeld       = "held"        // Runtime → Service: is this lease still held? (LeaseSignal)
 

@@ -171,7 +171,7 @@ func (i *Instance) pinTo(t entities.Target, now time.Time) {
 }
 
 // SetPause takes in that something this service is part of was paused, or, when pause is nil, resumed:
-// its application ("application") or a runtime ("runtime/NAME"). The same news twice changes nothing.
+// its application ("application"), a runtime ("runtime/NAME"), or everything ("installation"). The same news twice changes nothing.
 func (s *State) SetPause(scope string, pause *entities.Pause, now time.Time) {
 	at := slices.IndexFunc(s.Pauses, func(p entities.Pause) bool { return p.Scope == scope })
 	switch {
@@ -189,7 +189,7 @@ func (s *State) SetPause(scope string, pause *entities.Pause, now time.Time) {
 }
 
 // PauseOf returns the pause that holds an instance: its channel's before the service's, that before its
-// runtime's and its application's.
+// runtime's, its application's and that of everything.
 func (s *State) PauseOf(id entities.InstanceID) (entities.Pause, bool) {
 	if len(s.Pauses) == 0 {
 		return entities.Pause{}, false
@@ -217,16 +217,18 @@ func (s *State) nearest(nearness func(entities.Pause) int) (entities.Pause, bool
 // nearness of a pause to a channel on a runtime; zero when it does not hold it.
 func nearness(p entities.Pause, channel, runtime string) int {
 	switch {
-	case p.Scope == entities.ScopeApplication:
+	case p.Scope == entities.ScopeInstallation:
 		return 1
+	case p.Scope == entities.ScopeApplication:
+		return 2
 	case p.Scope != "":
 		if runtime != "" && p.Scope == entities.ScopeRuntime+runtime {
-			return 2
+			return 3
 		}
 	case p.Channel == "":
-		return 3
-	case p.Channel == channel:
 		return 4
+	case p.Channel == channel:
+		return 5
 	}
 	return 0
 }
@@ -285,6 +287,8 @@ func (s *State) where(p entities.Pause) string {
 	switch {
 	case p.Scope == entities.ScopeApplication:
 		return "application " + s.Application
+	case p.Scope == entities.ScopeInstallation:
+		return "everything"
 	case p.Scope != "":
 		return p.Scope
 	}
@@ -297,6 +301,8 @@ func (s *State) ResumeWith(p entities.Pause) string {
 	switch {
 	case p.Scope == entities.ScopeApplication:
 		return "converge resume " + s.Application
+	case p.Scope == entities.ScopeInstallation:
+		return "converge resume --all"
 	case strings.HasPrefix(p.Scope, entities.ScopeRuntime):
 		return "converge resume " + p.Scope
 	case p.Channel != "":

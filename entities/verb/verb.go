@@ -168,6 +168,9 @@ func Application() []Row { return application[:] }
 // release to take a lease back.
 func Runtime() []Row { return runtime[:] }
 
+// Installation are the verbs of the installation.
+func Installation() []Row { return installation[:] }
+
 // The payloads that several verbs share.
 var (
 	justAct   = of(func(r *Request, p *protocol.Act) { r.Act = *p })
@@ -224,6 +227,11 @@ func namesService(r Request) error {
 		return errors.New(`"service" is "*"; leave it out for the whole application`)
 	}
 	return nil
+}
+
+var installation = [...]Row{
+	{Name: protocol.Pause, Description: "pauses everything: all services of all applications", payload: justAct},
+	{Name: protocol.Resume, Description: "ends the pause of everything", payload: justAct},
 }
 
 var runtime = [...]Row{

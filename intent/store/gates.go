@@ -190,7 +190,7 @@ func auditPrefix(application, service string) string {
 }
 
 // PutPause keeps a pause of an application or a runtime where services that start later find it. A
-// pause whose Pause is nil ends it. Application is empty for a runtime's.
+// pause whose Pause is nil ends it. Application is empty for a runtime's, and for that of everything.
 func (s *Store) PutPause(ctx context.Context, application string, pause protocol.ScopePause) error {
 	key := pauseKey(application, pause.Scope)
 	if pause.Pause == nil {
@@ -203,9 +203,9 @@ func (s *Store) PutPause(ctx context.Context, application string, pause protocol
 	return s.blobs.write(ctx, key, data)
 }
 
-// Pauses returns the pauses in force of an application and of runtimes, in that order.
+// Pauses returns the pauses in force of everything, of an application and of runtimes, in that order.
 func (s *Store) Pauses(ctx context.Context, application string, runtimes []string) ([]protocol.ScopePause, error) {
-	keys := []string{pauseKey(application, "application")}
+	keys := []string{pauseKey("", entities.ScopeInstallation), pauseKey(application, entities.ScopeApplication)}
 	for _, name := range runtimes {
 		keys = append(keys, pauseKey(application, protocol.RuntimeID(name)))
 	}
@@ -240,7 +240,7 @@ func unreadable(key string) protocol.ScopePause {
 
 // pauseKey: a runtime's pause is everybody's, whichever application asks.
 func pauseKey(application, scope string) string {
-	if scope == "application" {
+	if scope == entities.ScopeApplication {
 		return "holds/application/" + application
 	}
 	return "holds/" + scope

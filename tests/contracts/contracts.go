@@ -52,6 +52,7 @@ func inputs() []Contract {
 		{"input of Service", 1, false, protocol.ServiceInput{}, protocol.ServiceWorkflow},
 		{"input of Application", 1, false, protocol.ApplicationInput{}, protocol.ApplicationWorkflow},
 		{"input of Runtime", 1, false, protocol.RuntimeInput{}, protocol.RuntimeWorkflow},
+		{"input of Installation", 1, false, protocol.InstallationInput{}, protocol.InstallationWorkflow},
 		{"input of Preview", 1, false, protocol.PreviewInput{}, protocol.PreviewWorkflow},
 		{"answer of Preview", 1, false, protocol.PreviewAnswer{}, protocol.PreviewWorkflow},
 	}
@@ -63,7 +64,7 @@ func verbs() []Contract {
 	for _, table := range []struct {
 		of   string
 		rows []verb.Row
-	}{{"Service", verb.Service()}, {"Application", verb.Application()}, {"Runtime", verb.Runtime()}} {
+	}{{"Service", verb.Service()}, {"Application", verb.Application()}, {"Runtime", verb.Runtime()}, {"Installation", verb.Installation()}} {
 		for n := range table.rows {
 			row := &table.rows[n]
 			out = append(out, Contract{Name: table.of + " verb " + row.Name, Number: 1, Strict: true, Form: row.Payload(), Of: row.Name})
@@ -95,6 +96,7 @@ func answers() []Contract {
 		{"Service query history", 1, false, protocol.HistoryAnswer{}, protocol.QueryHistory},
 		{"Application query status", 1, false, protocol.ApplicationStatus{}, protocol.QueryStatus},
 		{"Runtime query status", 1, false, protocol.RuntimeStatus{}, protocol.QueryStatus},
+		{"Installation query status", 1, false, protocol.InstallationStatus{}, protocol.QueryStatus},
 	}
 }
 

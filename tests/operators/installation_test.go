@@ -98,7 +98,7 @@ func TestExportedInstallationStaysEnded_F4(t *testing.T) {
 	require.NoError(t, old.Fake.Await(t.Context(), instance.Applying))
 	archive := filepath.Join(t.TempDir(), "archive.tar.gz")
 	said := export(t, bin, old, "--from", "dev", "--yes", archive)
-	require.Contains(t, said, "2 workflows ended")
+	require.Contains(t, said, "3 workflows ended")
 	require.NoError(t, old.Fake.Await(t.Context(), func() bool { return !instance.Applying() }), "the worker is told")
 	goOn()
 	info, err := os.Stat(archive)
@@ -188,6 +188,52 @@ func TestRestoreOfTheStore_F4(t *testing.T) {
 	w.Await("web", "staging CONVERGED v3, production CONVERGED v3")
 	t.Logf("released again after %s", time.Since(since).Round(100*time.Millisecond))
 	require.Equal(t, moves+1, production.Moves(), "nothing was taken back on the way")
+}
+
+// A namespace goes with one store: a worker that is given another one, or one that is empty since it was lost, starts
+// nothing, and says which store it is.
+func TestNamespaceGoesWithItsStore_F4(t *testing.T) {
+	t.Parallel()
+	w := shared.OwnServer(t, 0)
+	other := t.TempDir()
+	_, err := worker.Start(t.Context(), w.Client, worker.Options{Store: other})
+	var disagree *worker.DisagreeError
+	require.ErrorAs(t, err, &disagree)
+	require.ErrorContains(t, err, "whose store is "+w.Store)
+	require.ErrorContains(t, err, "the store "+other+" belongs to no installation yet: nothing was started")
+	elsewhere := shared.OwnServer(t, 0)
+	elsewhere.StopWorker()
+	_, err = worker.Start(t.Context(), w.Client, worker.Options{Store: elsewhere.Store, TakeOver: true})
+	require.ErrorAs(t, err, &disagree, "nor does it take over another installation's")
+
+	run, since := runOf(w, protocol.InstallationID()), time.Now()
+	require.NoError(t, w.Client.TerminateWorkflow(t.Context(), protocol.InstallationID(), "", "cleaning up"))
+	managedAgain(w, protocol.InstallationID(), run, since)
+	_, err = worker.Start(t.Context(), w.Client, worker.Options{Store: other})
+	require.ErrorAs(t, err, &disagree)
+}
+
+// Everything is paused at once, what comes later too, through the end of the installation's own workflow; and goes on at once.
+func TestPauseOfEverything_A16(t *testing.T) {
+	t.Parallel()
+	w := shared.OwnServer(t, 0)
+	w.Write(stage.TwoChannels + stage.Web + beside)
+	w.Publish()
+	w.Release("web", "v1")
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	require.Equal(t, "everything is paused; an apply in flight is left to finish\n", cli(w, "pause", "--all", "--yes", "--reason", "incident 12"))
+	s := w.Await("web", "staging PAUSED v1, production PAUSED v1")
+	require.Contains(t, reasons(s)+journal(s), "installation paused by")
+	run, since := runOf(w, protocol.InstallationID()), time.Now()
+	require.NoError(t, w.Client.TerminateWorkflow(t.Context(), protocol.InstallationID(), "", "cleaning up"))
+	managedAgain(w, protocol.InstallationID(), run, since)
+	w.Release("api", "v1")
+	w.Await("api", "staging PAUSED, production PAUSED")
+	require.Contains(t, cli(w, "explain", w.App+"/web"), "converge resume --all")
+	w.Act("web", protocol.Release, `{"by":"ci","version":"v2"}`)
+	require.Equal(t, "everything goes on\n", cli(w, "resume", "--all", "--yes"))
+	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
+	w.Await("api", "staging CONVERGED v1, production CONVERGED v1")
 }
 
 // move runs the two commands, one feeding the other.

@@ -93,9 +93,8 @@ func (n Namespace) Polled(ctx context.Context) (map[Version]time.Time, error) {
 	return polled, nil
 }
 
-// ours are the workflows that live for ever, and so outlive deployment.
-var ours = fmt.Sprintf("ExecutionStatus='Running' AND WorkflowType IN ('%s','%s','%s')",
-	protocol.ServiceWorkflow, protocol.ApplicationWorkflow, protocol.RuntimeWorkflow)
+// ours are the workflows that outlive deployments.
+const ours = protocol.Living
 
 // Pinned are the running workflows that are pinned to a version.
 func (n Namespace) Pinned(ctx context.Context, v Version) iter.Seq2[*workflowpb.WorkflowExecutionInfo, error] {

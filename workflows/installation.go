@@ -1,0 +1,121 @@
+package workflows
+
+import (
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/state"
+	"github.com/converge-engine/converge/entities/verb"
+)
+
+// Installation is the life of an installation in its namespace (F4): by its memo workers know which store the namespace goes
+// with, and it remembers whether everything is paused (A16).
+func Installation(ctx workflow.Context, in protocol.InstallationInput) error {
+	i := &installation{id: in.ID, state: &installationState{}}
+	i.shell = &shell{
+		ctx: ctx, of: i, name: "everything",
+		whole: i.state, version: installationVersion, desk: &i.state.Desk, verbs: verb.Installation(),
+		stops: []string{"to stop all applies, converge pause --all"},
+	}
+	i.pauses = pauses{
+		shell: i.shell, of: &i.state.pauseState, scope: entities.ScopeInstallation,
+		request: func() protocol.AnnouncePause { return protocol.AnnouncePause{} },
+	}
+	if err := workflow.SetQueryHandler(ctx, protocol.QueryStatus, i.status); err != nil {
+		return err
+	}
+	return i.live(in.Carried, in.Beginning)
+}
+
+// installationVersion is the number of the form of installationState; a change that older workers could not read raises it.
+const installationVersion = 1
+
+// installationState is what an Installation workflow knows; bounded.
+type installationState struct {
+	pauseState
+	state.Desk
+}
+
+// installation is one run of an Installation workflow.
+type installation struct {
+	plain
+	*shell
+	pauses
+	id    string
+	state *installationState
+	shown string
+}
+
+// rules: no application says who may do what to all.
+func (i *installation) rules() (*entities.Identity, []entities.Grant, bool) { return nil, nil, false }
+
+// flushAt: the store keeps the lines of applications only, so that a bounded tail stays in state.
+func (i *installation) flushAt() int { return 0 }
+
+// maxInstallationAudit bounds the audit lines that an Installation keeps.
+const maxInstallationAudit = 50
+
+func (i *installation) next(c protocol.Carried) (string, any) {
+	return protocol.InstallationWorkflow, protocol.InstallationInput{ID: i.id, Carried: c}
+}
+
+// turn announces a pause.
+func (i *installation) turn() {
+	i.state.Audit = entities.KeepLast(i.state.Audit, maxInstallationAudit)
+	i.announce()
+	i.wakeAt(i.tellsAgain(), func(time.Time) string { return "try again" })
+	i.show()
+}
+
+func (i *installation) status() (protocol.InstallationStatus, error) {
+	s := i.state
+	return protocol.InstallationStatus{
+		Schema: "converge.installation/v1", ID: i.id, Pause: s.Pause, Announcing: s.Announcing,
+		Refused: s.Refused, Audit: s.Audit, Problem: s.Problem,
+	}, nil
+}
+
+// show keeps what the Temporal UI shows up to date.
+func (i *installation) show() {
+	text := "**open**: nothing is paused as a whole"
+	if i.state.Pause != nil {
+		text = i.state.since()
+	}
+	if i.state.Announcing {
+		text += "\n\nnotifying services"
+	}
+	if i.state.Problem != "" {
+		text += "\n\n" + i.state.Problem
+	}
+	if text != i.shown {
+		workflow.SetCurrentDetails(i.ctx, text)
+		i.shown = text
+	}
+}
+
+func (i *installation) judge(row *verb.Row, q verb.Request, who entities.Who) (state.Effect, error) {
+	switch row.Name {
+	case protocol.Pause:
+		return i.pause(q, who)
+	case protocol.Resume:
+		return i.resume(q, who)
+	}
+	return nil, fmt.Errorf("no such verb %q", row.Name)
+}
+
+func (i *installation) accepted() string {
+	st := *i.state
+	st.Checkpoint, st.Heard = state.Checkpoint{}, nil
+	return entities.DigestOf(st)
+}
+
+func (i *installation) dropped() { i.running = false }
+
+func (i *installation) adoptedState(_ string, why *protocol.Restart) {
+	i.state.Announcing = i.state.Announcing || i.state.Pause != nil
+	i.note(entities.EventRestart, nil, "the installation goes on from its checkpoint: "+restarted(why), "")
+}
