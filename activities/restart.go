@@ -25,10 +25,10 @@ func (a *Activities) Restart(ctx context.Context, id string, manifest incarnatio
 	begin := protocol.Beginning{Adopt: true, Restart: &why}
 	switch kind {
 	case "application":
-		return a.restart(ctx, id, name, protocol.ApplicationWorkflow, protocol.ApplicationInput{Application: name, Beginning: begin},
+		return a.restart(ctx, id, name, protocol.ApplicationWorkflow, protocol.ApplicationInput{Application: name, Logic: protocol.Logic, Beginning: begin},
 			attrApplication.ValueSet(name))
 	case "runtime":
-		return a.restart(ctx, id, name, protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: name, Beginning: begin})
+		return a.restart(ctx, id, name, protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: name, Logic: protocol.Logic, Beginning: begin})
 	}
 	application, service, ok := protocol.ParseServiceID(id)
 	if !ok {

@@ -70,6 +70,7 @@ type shell struct {
 	name string // for people: "shop/web"
 	// application and service own the audit lines.
 	application, service string
+	logic                int         // protocol.Logic of the worker that began the run
 	whole                any         // its state; desk is a part
 	version              int         // of the state's form
 	desk                 *state.Desk // what it remembers of those who talk to it
@@ -94,6 +95,7 @@ type shell struct {
 	asked                int   // length of history when that was asked last
 	kept                 int64 // number of the checkpoint that was handed over last
 	storing              bool  // audit lines are on their way to the store
+	trail                trail // how much of the audit trail is committed
 	busy                 int   // what is in flight that no run may end with
 	timer                timer
 	outages              outages
@@ -403,9 +405,13 @@ func (s *shell) carryOut(ctx workflow.Context, m *state.Message) error {
 	return err
 }
 
-// makeRoom writes audit lines to the store while so many messages are carried out at once that they would be lost.
+// makeRoom writes audit lines to the store while so many messages are carried out at once that they would be lost. When
+// all of them are of this workflow task, it ends that first.
 func (s *shell) makeRoom() {
 	if len(s.desk.Audit) < state.MaxAudit/10 || s.of.flushAt() == 0 || s.storing || s.outages.open(theTrail) {
+		return
+	}
+	if len(s.committed()) == 0 && workflow.Sleep(s.ctx, time.Millisecond) != nil {
 		return
 	}
 	if err := s.storeLines(s.ctx); err != nil {

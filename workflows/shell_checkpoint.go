@@ -189,6 +189,7 @@ func (s *shell) takeOver(c protocol.AdoptAnswer, missed []*state.Message, restar
 		return err
 	}
 	s.desk.Checkpoint.N = c.N
+	s.trail = trail{task: workflow.GetInfo(s.ctx).GetCurrentHistoryLength(), lines: s.desk.AuditLines}
 	s.desk.Inbox = append(s.desk.Inbox, missed...)
 	s.of.adoptedState(restart)
 	return nil
