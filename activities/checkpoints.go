@@ -55,7 +55,7 @@ func (c *Checkpoints) Take(checkpoint protocol.Checkpoint, state []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before, waits := c.newest[checkpoint.ID]
-	if waits && !checkpoint.Newer(&before.Checkpoint) {
+	if waits && before.Newer(&checkpoint) {
 		return
 	}
 	c.newest[checkpoint.ID] = taken{checkpoint, state}

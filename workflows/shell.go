@@ -93,7 +93,8 @@ type shell struct {
 	fenced               bool  // an apply was refused, since something later is known elsewhere
 	beyond               bool  // of what a reset run was made from: it has to adopt
 	asked                int   // length of history when that was asked last
-	kept                 int64 // number of the checkpoint that was handed over last
+	handed               bool  // the newest checkpoint was handed over by this worker
+	base                 int64 // of the numbers of this run's checkpoints
 	storing              bool  // audit lines are on their way to the store
 	trail                trail // how much of the audit trail is committed
 	busy                 int   // what is in flight that no run may end with

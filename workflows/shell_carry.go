@@ -29,8 +29,9 @@ func (s *shell) endRun() error {
 // the workflow would be lost, or an update came while it did.
 func (s *shell) continueAsNew() error {
 	s.collect()
-	s.storeTrail()      // what it does not take now is carried along
-	s.reached(theStore) // else the next run would begin with a trouble that is over; one that is not comes back
+	s.desk.Checkpoint.N = s.place() // the next run goes on from there
+	s.storeTrail()                  // what it does not take now is carried along
+	s.reached(theStore)             // else the next run would begin with a trouble that is over; one that is not comes back
 	carried, err := s.packAll()
 	switch {
 	case isStoreError(err) && s.calm():
@@ -104,7 +105,7 @@ func (s *shell) restore(in protocol.Carried, first protocol.Beginning) error {
 	if err := s.unpack(in, false); err != nil {
 		return err
 	}
-	s.trail.lines = s.desk.AuditLines // the last run's
+	s.trail.lines, s.base = s.desk.AuditLines, s.desk.Checkpoint.N // the last run's
 	if first.Adopt {
 		if err := s.adopt(first.Restart); err != nil {
 			return err

@@ -4,9 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	commandpb "go.temporal.io/api/command/v1"
@@ -108,19 +111,19 @@ func TestLostWorkflowTaskLeavesNoLine(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
 	w.StopWorker()
-	lose := &losing{which: storesLines}
-	w.StartWorkerOver(lose.call)
+	cut := &losing{which: storesLines}
+	w.StartWorkerOver(cut.call)
 	t.Cleanup(func() { w.StopWorker() })
 	w.Write(stage.TwoChannels + stage.Web)
 	w.Publish()
 	w.Release("web", "v1")
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
-	lose.meanwhile = func() {
+	cut.meanwhile = func() {
 		w.Signal("web", protocol.Pause, `{"channel":"production","by":"bob","reason":"meanwhile"}`)
 	}
-	lose.armed.Store(true)
+	cut.armed.Store(true)
 	acts := 0
-	for ; !lose.lost.Load(); acts++ {
+	for ; !cut.lost.Load(); acts++ {
 		require.Less(t, acts, 60, "no task wrote to the store")
 		verb := []string{protocol.Pause, protocol.Resume}[acts%2]
 		w.Act("web", verb, fmt.Sprintf(`{"channel":"staging","by":"ann","reason":"act %d"}`, acts))
@@ -145,21 +148,75 @@ func TestLostWorkflowTaskLeavesNoLineOfAnApplication(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
 	w.StopWorker()
-	lose := &losing{which: storesLines}
-	w.StartWorkerOver(lose.call)
+	cut := &losing{which: storesLines}
+	w.StartWorkerOver(cut.call)
 	t.Cleanup(func() { w.StopWorker() })
 	w.Write(stage.TwoChannels + stage.Web)
 	w.Publish()
 	id := protocol.ApplicationID(w.App)
-	lose.meanwhile = func() {
+	cut.meanwhile = func() {
 		require.NoError(t, w.Client.SignalWorkflow(t.Context(), id, "", protocol.Unmanage, json.RawMessage(`{"service":"web","by":"bob","reason":"meanwhile"}`)))
 	}
-	lose.armed.Store(true)
+	cut.armed.Store(true)
 	var answer protocol.Answer
 	require.NoError(t, w.Update(id, protocol.Pause, map[string]string{"by": "ann", "reason": "first"}, &answer))
 	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
 		lines := trailOf(w, "")
-		return lose.lost.Load() && countOf(lines, "meanwhile") > 0 && countOf(lines, "first") > 0, fmt.Sprint(lines)
+		return cut.lost.Load() && countOf(lines, "meanwhile") > 0 && countOf(lines, "first") > 0, fmt.Sprint(lines)
 	})
 	everyNumberOnce(w, trailOf(w, ""))
+}
+
+// checkpointsOf are the files in which the store keeps the checkpoints of a service, oldest first.
+func checkpointsOf(w *stage.World, service string) []string {
+	files, err := filepath.Glob(filepath.Join(w.Store, "checkpoints", "service", w.App, service, "0*"))
+	require.NoError(w.T, err)
+	slices.Sort(files)
+	return files
+}
+
+// Nor is a checkpoint adopted that a workflow task handed over which was lost: it may know of more than the one in its
+// place, to which the store did not answer any more. Whoever was told that a release was refused does not find it later.
+func TestCheckpointOfALostWorkflowTaskIsNotAdopted(t *testing.T) {
+	t.Parallel()
+	w := shared.OwnServer(t, 0)
+	w.Write(stage.TwoChannels + stage.Web)
+	w.Publish()
+	w.Release("web", "v1")
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.StopWorker()
+	before := checkpointsOf(w, "web")
+	w.Signal("web", protocol.Pause, `{"channel":"production","by":"bob","reason":"a drill"}`)
+	refused := make(chan error)
+	versions := []string{"v2", "v3", "v4"}
+	for _, version := range versions {
+		go func() {
+			var answer protocol.ReleaseAnswer
+			refused <- w.Update(w.ID("web"), protocol.Release, map[string]string{"version": version, "by": "ann"}, &answer)
+		}()
+	}
+	cut := &losing{which: func(did []string) bool { return slices.Contains(did, protocol.ActivityPrepare) }, meanwhile: func() {}}
+	cut.armed.Store(true)
+	w.StartWorkerOver(cut.call)
+	require.Eventually(t, func() bool {
+		now := checkpointsOf(w, "web")
+		return cut.lost.Load() && now[len(now)-1] != before[len(before)-1]
+	}, stage.Patience, 10*time.Millisecond)
+	w.StopWorker()
+	known := checkpointsOf(w, "web")
+	back := lose(w, "versions", "payloads", "incarnations")
+	w.StartWorker() // with nothing in memory
+	for range versions {
+		require.ErrorContains(t, <-refused, "the store does not answer")
+	}
+	require.Eventually(t, func() bool {
+		return slices.ContainsFunc(checkpointsOf(w, "web"), func(f string) bool { return !slices.Contains(known, f) })
+	}, stage.Patience, 10*time.Millisecond, "the task in its place hands one over as well")
+	back()
+	id := w.ID("web")
+	run, since := runOf(w, id), time.Now()
+	ends[1].do(w, id)
+	managedAgain(w, id, run, since)
+	s := w.AwaitThat("web", "bob's pause", func(s protocol.Status) bool { return len(s.Pauses) == 1 && len(s.Releases) > 0 })
+	require.Equal(t, "v1", s.Releases[0].Version, "the others were refused")
 }
