@@ -85,6 +85,7 @@ type shell struct {
 	restored             bool  // state is what the last run left
 	cancelled            bool  // somebody requested cancellation in this run
 	begun                bool  // the first turn is over
+	idle                 bool  // between two turns
 	woken                bool  // something happened since the last turn
 	answered             bool  // an update was answered in this run
 	postponed            bool  // the end of this run was postponed for it
@@ -153,9 +154,11 @@ func (s *shell) live(in protocol.Carried, first protocol.Beginning) error {
 			}
 			continue
 		}
+		s.idle = true
 		if err := workflow.Await(s.ctx, s.hasNews); err != nil {
 			return err
 		}
+		s.idle = false
 	}
 }
 

@@ -86,6 +86,15 @@ func (s *shell) handOver(over bool) {
 	to.Take(c, plain)
 }
 
+// handOverAgain hands over what was handed over before, to a worker that is not there any more: only between two turns, when
+// all that was accepted is in state once.
+func (s *shell) handOverAgain() (bool, error) {
+	if s.idle && s.desk.Checkpoint.N > 0 {
+		s.handOver(false)
+	}
+	return s.idle, nil
+}
+
 // place is the number of a checkpoint that is handed over now. It grows with each workflow task, not with what was accepted
 // there: a task that is lost may have accepted more than the one in its place. A run that was begun before that was so counts.
 func (s *shell) place() int64 {

@@ -93,6 +93,7 @@ func answers() []Contract {
 		{"Service query status", 1, false, protocol.Status{}, protocol.QueryStatus},
 		{"Service query explain", 1, false, protocol.Explanation{}, protocol.QueryExplain},
 		{"Service query history", 1, false, protocol.HistoryAnswer{}, protocol.QueryHistory},
+		{"query checkpoint", 1, false, false, protocol.QueryCheckpoint},
 		{"Application query status", 1, false, protocol.ApplicationStatus{}, protocol.QueryStatus},
 		{"Runtime query status", 1, false, protocol.RuntimeStatus{}, protocol.QueryStatus},
 	}
@@ -155,5 +156,6 @@ func records() []Contract {
 		{"record of a checkpoint", 1, false, protocol.Checkpoint{}, "PutCheckpoint"},
 		{"record of a claim", 1, false, protocol.Claim{}, "Claim"},
 		{"record of an installation", 1, false, protocol.Installation{}, "CreateInstallation"},
+		{"record of a worker that lives", 1, false, store.Presence{}, "PutPresence"},
 	}
 }
