@@ -62,8 +62,9 @@ type supervisor struct {
 
 // look is what was found when every workflow was looked for by name.
 type look struct {
-	running int64     // how many, of all
-	newest  time.Time // when the newest of them was started, by the server's clock
+	running int64  // how many, of all
+	after   string // finds what was started after the newest of them, ended by now or not
+	later   int64  // how many that were
 	at      time.Time
 	missing int
 	again   time.Duration // after which every workflow is looked for once more
@@ -152,11 +153,14 @@ func (s *supervisor) giveBack() {
 	}
 }
 
-// ours finds the workflows that are looked after.
-const ours = "WorkflowType IN ('" + protocol.ServiceWorkflow + "','" + protocol.ApplicationWorkflow + "','" + protocol.RuntimeWorkflow + "') AND ExecutionStatus = 'Running'"
+// kinds finds the workflows that were ever looked after, and ours those that run.
+const (
+	kinds = "WorkflowType IN ('" + protocol.ServiceWorkflow + "','" + protocol.ApplicationWorkflow + "','" + protocol.RuntimeWorkflow + "')"
+	ours  = kinds + " AND ExecutionStatus = 'Running'"
+)
 
-// sameAsSeen: what was found last runs, and nothing else. When there are as many as then, and none of them was started later,
-// none has ended. One that continued as new was started later; looking once more is all that this costs.
+// sameAsSeen: what was found last runs, and nothing else ran since. When there are as many as then, and none was started later,
+// ended by now or not, none has ended. One that continued as new was started later; looking once more is all that this costs.
 func (s *supervisor) sameAsSeen(ctx context.Context) (bool, error) {
 	if s.seen.missing > 0 || time.Since(s.seen.at) >= s.seen.again {
 		return false, nil
@@ -165,9 +169,30 @@ func (s *supervisor) sameAsSeen(ctx context.Context) (bool, error) {
 	if err != nil || running != s.seen.running {
 		return false, err
 	}
-	// Within the second nothing was started that is not among them: they were listed later, by as much as they settle.
-	later, err := s.count(ctx, ours+" AND StartTime > '"+s.seen.newest.Add(time.Second).UTC().Format(time.RFC3339)+"'")
-	return later == 0, err
+	later, err := s.count(ctx, s.seen.after)
+	return later == s.seen.later, err
+}
+
+// see lists what runs.
+func (s *supervisor) see(ctx context.Context) (running map[string]string, err error) {
+	running, newest, err := s.list(ctx, ours)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	seen := look{running: int64(len(running)), at: now, again: lookWhole}
+	since := newest.Add(time.Second) // those that run were started before that
+	switch {
+	case newest.IsZero():
+		since = now.Add(-settling)
+	case now.Sub(newest) < settling: // others that were started before that may not be listed yet
+		seen.again = 0
+	}
+	seen.after = kinds + " AND StartTime > '" + since.UTC().Format(time.RFC3339) + "'"
+	if seen.later, err = s.count(ctx, seen.after); err == nil {
+		s.seen = seen
+	}
+	return running, err
 }
 
 func (s *supervisor) count(ctx context.Context, query string) (int64, error) {
@@ -180,13 +205,9 @@ func (s *supervisor) look(ctx context.Context) error {
 	if same, err := s.sameAsSeen(ctx); err != nil || same {
 		return err
 	}
-	running, newest, err := s.list(ctx, ours)
+	running, err := s.see(ctx)
 	if err != nil {
 		return err
-	}
-	s.seen = look{running: int64(len(running)), newest: newest, at: time.Now(), again: lookWhole}
-	if time.Since(newest) < settling {
-		s.seen.again = 0
 	}
 	applications, err := s.declared(ctx)
 	if err != nil {
