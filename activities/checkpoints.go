@@ -27,9 +27,10 @@ type Checkpoints struct {
 
 	mu      sync.Mutex
 	changed *sync.Cond
-	newest  map[string]taken // by workflow id: what is to be kept
-	queue   []string         // of these, those whose turn it is
-	resting map[string]bool  // being written, or not taken a moment ago
+	newest  map[string]taken     // by workflow id: what is to be kept
+	queue   []string             // of these, those whose turn it is
+	resting map[string]bool      // being written, or not taken a moment ago
+	since   map[string]time.Time // by workflow id: when the first was taken that may not be in the store
 	closing bool
 	writers sync.WaitGroup
 }
@@ -42,7 +43,7 @@ type taken struct {
 
 // NewCheckpoints makes one; Close ends it.
 func NewCheckpoints(s *store.Store) *Checkpoints {
-	c := &Checkpoints{store: s, newest: map[string]taken{}, resting: map[string]bool{}}
+	c := &Checkpoints{store: s, newest: map[string]taken{}, resting: map[string]bool{}, since: map[string]time.Time{}}
 	c.changed = sync.NewCond(&c.mu)
 	for range checkpointWriters {
 		c.writers.Go(c.write)
@@ -55,10 +56,13 @@ func (c *Checkpoints) Take(checkpoint protocol.Checkpoint, state []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before, waits := c.newest[checkpoint.ID]
-	if waits && !checkpoint.Newer(&before.Checkpoint) {
+	if waits && before.Newer(&checkpoint) {
 		return
 	}
 	c.newest[checkpoint.ID] = taken{checkpoint, state}
+	if _, known := c.since[checkpoint.ID]; !known {
+		c.since[checkpoint.ID] = time.Now()
+	}
 	if !waits && !c.resting[checkpoint.ID] {
 		c.enqueue(checkpoint.ID)
 	}
@@ -90,6 +94,9 @@ func (c *Checkpoints) write() {
 		err := c.put(one)
 		c.mu.Lock()
 		if err == nil {
+			if _, newer := c.newest[id]; !newer {
+				delete(c.since, id)
+			}
 			c.rested(id)
 			continue
 		}
@@ -122,8 +129,20 @@ func (c *Checkpoints) rested(id string) {
 	}
 }
 
-// Close tries once more to write what waits, and ends it.
-func (c *Checkpoints) Close() {
+// KeptUpTo is the time up to which all that was taken is in the store: now, or when the oldest was taken that is not.
+func (c *Checkpoints) KeptUpTo(now time.Time) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, since := range c.since {
+		if since.Before(now) {
+			now = since
+		}
+	}
+	return now
+}
+
+// Close tries once more to write what waits, and ends it. It tells whether all is in the store.
+func (c *Checkpoints) Close() (all bool) {
 	c.mu.Lock()
 	c.closing = true
 	queued := map[string]bool{}
@@ -138,4 +157,5 @@ func (c *Checkpoints) Close() {
 	c.changed.Broadcast()
 	c.mu.Unlock()
 	c.writers.Wait()
+	return len(c.since) == 0
 }

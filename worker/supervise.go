@@ -27,8 +27,10 @@ const (
 	lookEvery = 8 * time.Second
 	// leaseFor is how long a lease holds that is not renewed, by the clock of whoever waits for it.
 	leaseFor = 24 * time.Second
-	// lookWhole is how often every workflow is looked for by name, though their number is as it should be.
+	// lookWhole is how often every workflow is looked for by name, though all that was found then runs on.
 	lookWhole = 5 * time.Minute
+	// settling is how much later than it was started a workflow may be listed.
+	settling = 30 * time.Second
 	// lookForDown is how often, instead, while something is kept down that somebody may start.
 	lookForDown = time.Minute
 	// lookTimeout bounds one look.
@@ -52,26 +54,30 @@ type supervisor struct {
 	of     protocol.Installation
 	scope  string // of the lease that one of all workers of an epoch holds
 	holder string
-	lease  int64     // that was seen last
-	since  time.Time // when it was first seen
-	seen   look      // the last whole look
+	lease  int64                         // that was seen last
+	since  time.Time                     // when it was first seen
+	seen   look                          // the last whole look
+	kept   func(now time.Time) time.Time // up to when what this worker was handed is in the store
+	others others
 }
 
 // look is what was found when every workflow was looked for by name.
 type look struct {
-	running int64 // how many, of all
+	running int64  // how many, of all
+	after   string // finds what was started after the newest of them, ended by now or not
+	later   int64  // how many that were
 	at      time.Time
 	missing int
 	again   time.Duration // after which every workflow is looked for once more
 }
 
-func newSupervisor(c client.Client, namespace string, a *activities.Activities, of protocol.Installation) *supervisor {
+func newSupervisor(c client.Client, namespace string, a *activities.Activities, of protocol.Installation, kept *activities.Checkpoints) *supervisor {
 	if namespace == "" {
 		namespace = client.DefaultNamespace
 	}
 	return &supervisor{
 		client: c, namespace: namespace, store: a.Store, restart: a.Restart, end: a.EndUnmanaged, log: slog.Default(),
-		of: of, scope: fmt.Sprintf("supervision-%d", of.Epoch), holder: rand.Text(),
+		of: of, scope: fmt.Sprintf("supervision-%d", of.Epoch), holder: rand.Text(), kept: kept.KeptUpTo,
 	}
 }
 
@@ -113,18 +119,22 @@ func (s *supervisor) run(ctx context.Context) {
 func (s *supervisor) turn(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	held, err := s.hold(ctx, time.Now())
+	now := time.Now()
+	if err := s.present(ctx, now); err != nil {
+		return err
+	}
+	held, err := s.hold(ctx, now)
 	if err != nil || !held {
 		return err
 	}
-	now, err := s.store.Installation(ctx)
+	stands, err := s.store.Installation(ctx)
 	if err != nil && !store.IsNotFound(err) {
 		return err
 	}
-	if now.Epoch > s.of.Epoch {
+	if stands.Epoch > s.of.Epoch {
 		return errMoved
 	}
-	return s.look(ctx)
+	return errors.Join(s.look(ctx), s.followLost(ctx, now))
 }
 
 // errMoved: whoever has the installation now looks after what it declares.
@@ -146,7 +156,7 @@ func (s *supervisor) hold(ctx context.Context, now time.Time) (bool, error) {
 		s.lease, s.since = n+1, now
 	}
 	if taken && holder != s.holder {
-		s.seen = look{}
+		s.seen, s.others = look{}, others{}
 	}
 	return taken, err
 }
@@ -160,21 +170,56 @@ func (s *supervisor) giveBack() {
 	}
 }
 
-// look starts what is gone. As long as the number of workflows does not change they are not looked for by name.
+// sameAsSeen: what was found last runs, and nothing else ran since. When there are as many as then, and none was started later,
+// ended by now or not, none has ended. One that continued as new was started later; looking once more is all that this costs.
+func (s *supervisor) sameAsSeen(ctx context.Context) (bool, error) {
+	if s.seen.missing > 0 || time.Since(s.seen.at) >= s.seen.again {
+		return false, nil
+	}
+	running, err := s.count(ctx, protocol.Living)
+	if err != nil || running != s.seen.running {
+		return false, err
+	}
+	later, err := s.count(ctx, s.seen.after)
+	return later == s.seen.later, err
+}
+
+// see lists what runs.
+func (s *supervisor) see(ctx context.Context) (running map[string]string, err error) {
+	running, newest, err := s.list(ctx, protocol.Living)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	seen := look{running: int64(len(running)), at: now, again: lookWhole}
+	since := newest.Add(time.Second) // those that run were started before that
+	switch {
+	case newest.IsZero():
+		since = now.Add(-settling)
+	case now.Sub(newest) < settling: // others that were started before that may not be listed yet
+		seen.again = 0
+	}
+	seen.after = protocol.LivingOnes + " AND StartTime > '" + since.UTC().Format(time.RFC3339) + "'"
+	if seen.later, err = s.count(ctx, seen.after); err == nil {
+		s.seen = seen
+	}
+	return running, err
+}
+
+func (s *supervisor) count(ctx context.Context, query string) (int64, error) {
+	count, err := s.client.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Namespace: s.namespace, Query: query})
+	return count.GetCount(), err
+}
+
+// look starts what is gone. As long as nothing else runs than was found last, workflows are not looked for by name.
 func (s *supervisor) look(ctx context.Context) error {
-	const ours = protocol.Living
-	count, err := s.client.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Namespace: s.namespace, Query: ours})
+	if same, err := s.sameAsSeen(ctx); err != nil || same {
+		return err
+	}
+	running, err := s.see(ctx)
 	if err != nil {
 		return err
 	}
-	if n := count.GetCount(); n == s.seen.running && s.seen.missing == 0 && time.Since(s.seen.at) < s.seen.again {
-		return nil
-	}
-	running, err := s.list(ctx, ours)
-	if err != nil {
-		return err
-	}
-	s.seen = look{running: int64(len(running)), at: time.Now(), again: lookWhole}
 	applications, err := s.declared(ctx)
 	if err != nil {
 		return err
@@ -185,7 +230,7 @@ func (s *supervisor) look(ctx context.Context) error {
 	}
 	var problems []error
 	missing := func(id string, manifest incarnation.Manifest) {
-		if running[id] {
+		if running[id] != "" {
 			return
 		}
 		s.seen.missing++
@@ -209,13 +254,13 @@ func (s *supervisor) look(ctx context.Context) error {
 }
 
 // keepDown ends what is kept down and was started by somebody who did not know that yet.
-func (s *supervisor) keepDown(ctx context.Context, application string, d declaration, running map[string]bool) error {
+func (s *supervisor) keepDown(ctx context.Context, application string, d declaration, running map[string]string) error {
 	if len(d.down) > 0 {
-		s.seen.again = lookForDown
+		s.seen.again = min(s.seen.again, lookForDown)
 	}
 	var problems []error
 	for service := range d.manifest {
-		if id := protocol.ServiceID(application, service); d.unmanaged(service) && running[id] {
+		if id := protocol.ServiceID(application, service); d.unmanaged(service) && running[id] != "" {
 			s.seen.missing++
 			problems = append(problems, s.end(ctx, id))
 		}
@@ -223,20 +268,23 @@ func (s *supervisor) keepDown(ctx context.Context, application string, d declara
 	return errors.Join(problems...)
 }
 
-// list returns the ids of the workflows that a query finds.
-func (s *supervisor) list(ctx context.Context, query string) (map[string]bool, error) {
-	ids := map[string]bool{}
+// list returns the runs of the workflows that a query finds, by their ids, and when the newest of them was started.
+func (s *supervisor) list(ctx context.Context, query string) (runs map[string]string, newest time.Time, err error) {
+	runs = map[string]string{}
 	request := &workflowservice.ListWorkflowExecutionsRequest{Namespace: s.namespace, Query: query, PageSize: pageSize}
 	for {
 		page, err := s.client.ListWorkflow(ctx, request)
 		if err != nil {
-			return nil, err
+			return nil, newest, err
 		}
 		for _, e := range page.GetExecutions() {
-			ids[e.GetExecution().GetWorkflowId()] = true
+			runs[e.GetExecution().GetWorkflowId()] = e.GetExecution().GetRunId()
+			if at := e.GetStartTime().AsTime(); at.After(newest) {
+				newest = at
+			}
 		}
 		if request.NextPageToken = page.GetNextPageToken(); len(request.NextPageToken) == 0 {
-			return ids, nil
+			return runs, newest, nil
 		}
 	}
 }

@@ -89,9 +89,12 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 	}
 	a.Epoch = installation.Epoch
 	kept := activities.NewCheckpoints(store)
+	left := func() {} // in order
 	closeAll := func() {
 		a.Close()
-		kept.Close()
+		if kept.Close() {
+			left()
+		}
 		clusters.Close()
 		_ = store.Close() // nothing is being written any more
 	}
@@ -110,7 +113,8 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 	}
 	endSupervision := func() {}
 	if o.Runtime == "" {
-		endSupervision = newSupervisor(c, o.Namespace, a, installation).start()
+		supervisor := newSupervisor(c, o.Namespace, a, installation, kept)
+		endSupervision, left = supervisor.start(), supervisor.leave
 	}
 	stopRollout := o.Deployment.rollout(c, o.Namespace)
 	return func() {

@@ -25,7 +25,7 @@ func Application(ctx workflow.Context, in protocol.ApplicationInput) error {
 	a := &application{state: &applicationState{}}
 	a.shell = &shell{
 		ctx: ctx, of: a, name: in.Application, application: in.Application,
-		whole: a.state, version: applicationVersion, desk: &a.state.Desk, verbs: verb.Application(),
+		logic: in.Logic, whole: a.state, version: applicationVersion, desk: &a.state.Desk, verbs: verb.Application(),
 		stops:   []string{"to stop changes, converge pause " + in.Application},
 		answers: map[string]answering{protocol.Publish: a.publish},
 	}
@@ -103,7 +103,7 @@ func (a *application) checkNames(r verb.Request) error {
 }
 
 func (a *application) next(c protocol.Carried) (string, any) {
-	return protocol.ApplicationWorkflow, protocol.ApplicationInput{Application: a.name, Carried: c}
+	return protocol.ApplicationWorkflow, protocol.ApplicationInput{Application: a.name, Logic: protocol.Logic, Carried: c}
 }
 
 // turn notifies services of what they do not know yet.

@@ -26,6 +26,7 @@ import (
 type house struct {
 	*testing.T
 	env         *testsuite.TestWorkflowEnvironment
+	grow        func(events int)
 	begun       time.Time
 	notified    []string // "m1 → m2 as 2, recorded 1 3"
 	orders      []entities.NoticeOrder
@@ -44,6 +45,7 @@ func newHouse(t *testing.T) *house {
 	h.env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&Arrivals{}}})
 	h.env.SetTestTimeout(time.Minute)
 	h.begun = h.env.Now()
+	h.grow = growing(h.env)
 	register := func(name string, f any) {
 		h.env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
 	}
@@ -111,7 +113,7 @@ func newHouse(t *testing.T) *house {
 
 func (h *house) sends(d time.Duration, name string, payload any) {
 	h.last = max(h.last, d)
-	h.env.RegisterDelayedCallback(func() { h.env.SignalWorkflow(name, payload) }, d)
+	h.env.RegisterDelayedCallback(func() { h.grow(4); h.env.SignalWorkflow(name, payload) }, d)
 }
 
 func (h *house) publishes(d time.Duration, n int) { h.sends(d, protocol.Publish, publication(n)) }
@@ -126,6 +128,7 @@ func publication(n int) protocol.PublishRequest {
 func (h *house) updates(d time.Duration, name string, payload any, want string) {
 	h.last = max(h.last, d)
 	h.env.RegisterDelayedCallback(func() {
+		h.grow(4)
 		h.env.UpdateWorkflow(name, "", &testsuite.TestUpdateCallback{
 			OnAccept: func() {},
 			OnReject: func(err error) {
@@ -166,10 +169,11 @@ func carriedOf[S any](t *testing.T, version int, state *S) protocol.Carried {
 func (h *house) play(before *applicationState) *applicationState {
 	h.Helper()
 	h.env.RegisterDelayedCallback(func() {
+		h.grow(4)
 		h.env.SetContinueAsNewSuggested(true)
 		h.env.SignalWorkflow("end", protocol.Act{By: "the end"})
 	}, h.last+time.Second)
-	h.env.ExecuteWorkflow(Application, protocol.ApplicationInput{Application: "shop", Carried: carriedOf(h.T, applicationVersion, before)})
+	h.env.ExecuteWorkflow(Application, protocol.ApplicationInput{Application: "shop", Logic: protocol.Logic, Carried: carriedOf(h.T, applicationVersion, before)})
 	require.True(h, h.env.IsWorkflowCompleted())
 	var again *workflow.ContinueAsNewError
 	require.ErrorAs(h, h.env.GetWorkflowError(), &again)

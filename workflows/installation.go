@@ -18,7 +18,7 @@ func Installation(ctx workflow.Context, in protocol.InstallationInput) error {
 	i := &installation{id: in.ID, state: &installationState{}}
 	i.shell = &shell{
 		ctx: ctx, of: i, name: "everything",
-		whole: i.state, version: installationVersion, desk: &i.state.Desk, verbs: verb.Installation(),
+		logic: in.Logic, whole: i.state, version: installationVersion, desk: &i.state.Desk, verbs: verb.Installation(),
 		stops: []string{"to stop all applies, converge pause --all"},
 	}
 	i.pauses = pauses{
@@ -60,7 +60,7 @@ func (i *installation) flushAt() int { return 0 }
 const maxInstallationAudit = 50
 
 func (i *installation) next(c protocol.Carried) (string, any) {
-	return protocol.InstallationWorkflow, protocol.InstallationInput{ID: i.id, Carried: c}
+	return protocol.InstallationWorkflow, protocol.InstallationInput{ID: i.id, Logic: protocol.Logic, Carried: c}
 }
 
 // turn announces a pause.

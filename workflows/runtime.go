@@ -26,7 +26,7 @@ func Runtime(ctx workflow.Context, in protocol.RuntimeInput) error {
 	r := &runtime{runtime: in.Runtime, state: &runtimeState{}}
 	r.shell = &shell{
 		ctx: ctx, of: r, name: "runtime " + in.Runtime,
-		whole: r.state, version: runtimeVersion, desk: &r.state.Desk, verbs: verb.Runtime(),
+		logic: in.Logic, whole: r.state, version: runtimeVersion, desk: &r.state.Desk, verbs: verb.Runtime(),
 		stops: []string{"to stop applies there, converge pause runtime/" + in.Runtime},
 	}
 	r.pauses = pauses{
@@ -70,7 +70,7 @@ func (r *runtime) flushAt() int { return 0 }
 const maxRuntimeAudit = 50
 
 func (r *runtime) next(c protocol.Carried) (string, any) {
-	return protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: r.runtime, Carried: c}
+	return protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: r.runtime, Logic: protocol.Logic, Carried: c}
 }
 
 // turn grants what can be granted, asks whom it is time to ask, and announces a pause.

@@ -23,12 +23,12 @@ func Service(ctx workflow.Context, in protocol.ServiceInput) error {
 
 func newService(ctx workflow.Context, in protocol.ServiceInput) *service {
 	s := &service{
-		runs: in.Runs, logic: in.Logic, view: viewed, state: state.New(in.Application, in.Service), decision: &decide.Decision{},
+		runs: in.Runs, view: viewed, state: state.New(in.Application, in.Service), decision: &decide.Decision{},
 		watches: map[string]*watch{}, justRead: map[entities.Evaluation]entities.CheckReading{}, announcing: map[string]bool{},
 	}
 	s.shell = &shell{
 		ctx: ctx, of: s, name: in.Application + "/" + in.Service, application: in.Application, service: in.Service,
-		whole: s.state, version: state.Version, desk: &s.state.Desk, verbs: verb.Service(),
+		logic: in.Logic, whole: s.state, version: state.Version, desk: &s.state.Desk, verbs: verb.Service(),
 		stops:   []string{"to take the service down, converge delete " + in.Application + "/" + in.Service, "to stop changes, converge pause " + in.Application + "/" + in.Service},
 		answers: map[string]answering{protocol.Release: s.release},
 		messages: map[string]message{
@@ -53,7 +53,6 @@ func (s *service) run(carried protocol.Carried, first protocol.Beginning) error 
 type service struct {
 	*shell
 	runs       int64
-	logic      int // protocol.Logic of the worker that began the run
 	view       func(*state.State, *decide.Decision) shown
 	state      *state.State
 	decision   *decide.Decision

@@ -30,6 +30,7 @@ import (
 type play struct {
 	*testing.T
 	env  *testsuite.TestWorkflowEnvironment
+	grow func(events int)
 	spec *entities.Spec
 	last time.Duration
 
@@ -51,8 +52,22 @@ func newPlay(t *testing.T) *play {
 	}
 	p.env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&Arrivals{}}})
 	p.env.SetTestTimeout(time.Minute)
+	p.grow = growing(p.env)
 	p.register()
 	return p
+}
+
+// growing has the history of a run grow with each workflow task, as on a server: with activities that end and timers that
+// fire, and by so many events with what a play sends.
+func growing(env *testsuite.TestWorkflowEnvironment) (grow func(events int)) {
+	length := 3
+	grow = func(events int) {
+		length += events
+		env.SetCurrentHistoryLength(length)
+	}
+	env.SetOnActivityCompletedListener(func(*activity.Info, converter.EncodedValue, error) { grow(5) })
+	env.SetOnTimerFiredListener(func(string) { grow(4) })
+	return grow
 }
 
 // follows makes this run begin when another one ended.
@@ -238,7 +253,7 @@ func (p *play) registerGates(as func(string, any)) {
 // at does something at a time of the play.
 func (p *play) at(d time.Duration, do func()) {
 	p.last = max(p.last, d)
-	p.env.RegisterDelayedCallback(do, d)
+	p.env.RegisterDelayedCallback(func() { p.grow(4); do() }, d)
 }
 
 // publishes sends the spec as it is by then.
@@ -287,7 +302,7 @@ func (p *play) letsGo(d time.Duration, what string) {
 // suggestsToEnd has the server suggest that the run continues as new, which is so long by then.
 func (p *play) suggestsToEnd(d time.Duration, length int) {
 	p.at(d, func() {
-		p.env.SetCurrentHistoryLength(length)
+		p.grow(length)
 		p.env.SetContinueAsNewSuggested(true)
 	})
 }
@@ -313,6 +328,7 @@ var first = protocol.ServiceInput{Application: "shop", Service: "web", Logic: pr
 func (p *play) acts(in protocol.ServiceInput, after time.Duration) protocol.ServiceInput {
 	p.Helper()
 	p.env.RegisterDelayedCallback(func() {
+		p.grow(4)
 		p.env.SetContinueAsNewSuggested(true)
 		p.env.SignalWorkflow(protocol.Refresh, json.RawMessage(`{"by":"the end"}`))
 	}, p.last+after)

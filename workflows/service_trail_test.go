@@ -178,3 +178,28 @@ func TestServiceLosesNoLineOfManyChannels(t *testing.T) {
 	p.acts(first, minute)
 	require.Len(t, p.trail, int(lines))
 }
+
+// What the last workflow task of a run noted goes along into the next run, which writes it: until then that task might be
+// lost, and never have been.
+func TestLinesOfTheLastTaskAreCarriedAlong(t *testing.T) {
+	p := newPlay(t)
+	p.publishes(0)
+	p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	p.at(minute, func() {
+		p.env.SetContinueAsNewSuggested(true)
+		p.env.SignalWorkflow(protocol.Pause, json.RawMessage(`{"channel":"prod","by":"ann","reason":"the last"}`))
+	})
+	next := p.acts(first, minute)
+	left := p.stateOf(next).Audit
+	require.Len(t, left, 1)
+	require.Equal(t, "the last", left[0].Reason)
+	require.Len(t, p.trail, int(left[0].N)-1, "all before it is written")
+
+	before := p
+	p = newPlay(t)
+	p.follows(before)
+	p.trail = before.trail
+	p.sends(second, protocol.Resume, `{"channel":"prod","by":"ann"}`)
+	p.acts(next, minute)
+	require.Equal(t, left[0], p.trail[left[0].N])
+}

@@ -70,6 +70,7 @@ type shell struct {
 	name string // for people: "shop/web"
 	// application and service own the audit lines.
 	application, service string
+	logic                int         // protocol.Logic of the worker that began the run
 	whole                any         // its state; desk is a part
 	version              int         // of the state's form
 	desk                 *state.Desk // what it remembers of those who talk to it
@@ -84,6 +85,7 @@ type shell struct {
 	restored             bool  // state is what the last run left
 	cancelled            bool  // somebody requested cancellation in this run
 	begun                bool  // the first turn is over
+	idle                 bool  // between two turns
 	woken                bool  // something happened since the last turn
 	answered             bool  // an update was answered in this run
 	postponed            bool  // the end of this run was postponed for it
@@ -92,8 +94,10 @@ type shell struct {
 	fenced               bool  // an apply was refused, since something later is known elsewhere
 	beyond               bool  // of what a reset run was made from: it has to adopt
 	asked                int   // length of history when that was asked last
-	kept                 int64 // number of the checkpoint that was handed over last
+	handed               bool  // the newest checkpoint was handed over by this worker
+	base                 int64 // of the numbers of this run's checkpoints
 	storing              bool  // audit lines are on their way to the store
+	trail                trail // how much of the audit trail is committed
 	busy                 int   // what is in flight that no run may end with
 	timer                timer
 	outages              outages
@@ -150,9 +154,11 @@ func (s *shell) live(in protocol.Carried, first protocol.Beginning) error {
 			}
 			continue
 		}
+		s.idle = true
 		if err := workflow.Await(s.ctx, s.hasNews); err != nil {
 			return err
 		}
+		s.idle = false
 	}
 }
 
@@ -403,9 +409,13 @@ func (s *shell) carryOut(ctx workflow.Context, m *state.Message) error {
 	return err
 }
 
-// makeRoom writes audit lines to the store while so many messages are carried out at once that they would be lost.
+// makeRoom writes audit lines to the store while so many messages are carried out at once that they would be lost. When
+// all of them are of this workflow task, it ends that first.
 func (s *shell) makeRoom() {
 	if len(s.desk.Audit) < state.MaxAudit/10 || s.of.flushAt() == 0 || s.storing || s.outages.open(theTrail) {
+		return
+	}
+	if len(s.committed()) == 0 && workflow.Sleep(s.ctx, time.Millisecond) != nil {
 		return
 	}
 	if err := s.storeLines(s.ctx); err != nil {

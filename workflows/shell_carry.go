@@ -29,8 +29,9 @@ func (s *shell) endRun() error {
 // the workflow would be lost, or an update came while it did.
 func (s *shell) continueAsNew() error {
 	s.collect()
-	s.storeTrail()      // what it does not take now is carried along
-	s.reached(theStore) // else the next run would begin with a trouble that is over; one that is not comes back
+	s.desk.Checkpoint.N = s.place() // the next run goes on from there
+	s.storeTrail()                  // what it does not take now is carried along
+	s.reached(theStore)             // else the next run would begin with a trouble that is over; one that is not comes back
 	carried, err := s.packAll()
 	switch {
 	case isStoreError(err) && s.calm():
@@ -104,6 +105,7 @@ func (s *shell) restore(in protocol.Carried, first protocol.Beginning) error {
 	if err := s.unpack(in, false); err != nil {
 		return err
 	}
+	s.trail.lines, s.base = s.desk.AuditLines, s.desk.Checkpoint.N // the last run's
 	if first.Adopt {
 		if err := s.adopt(first.Restart); err != nil {
 			return err
@@ -170,14 +172,45 @@ func (s *shell) note(kind string, who *entities.Who, text, reason string) {
 	s.desk.Note(entities.AuditLine{At: s.now(), Kind: kind, Who: who, Text: clip(text), Reason: clip(reason)})
 }
 
-// keepTrail writes audit lines to the store once enough of them wait. Nothing waits for it.
+// trail is how much of the audit trail was noted by which workflow task.
+type trail struct {
+	task        int   // the last one in which that was looked at, by the length of history
+	lines       int64 // how many there were by then
+	atTaskStart int64 // how many of them at least were there before it
+}
+
+// committed are the lines that earlier workflow tasks noted. The present one may be lost, and what is done in its place,
+// after what came meanwhile, notes others under the same numbers: its own lines are not written yet. A run that was begun
+// before that was so writes all of them.
+func (s *shell) committed() []entities.AuditLine {
+	if s.logic < protocol.LogicKeepsCommitted {
+		return s.desk.Audit
+	}
+	t := &s.trail
+	if task := workflow.GetInfo(s.ctx).GetCurrentHistoryLength(); task != t.task {
+		t.task, t.atTaskStart = task, t.lines
+	}
+	t.lines = s.desk.AuditLines
+	later := slices.IndexFunc(s.desk.Audit, func(l entities.AuditLine) bool { return l.N > t.atTaskStart })
+	if later < 0 {
+		return s.desk.Audit
+	}
+	return s.desk.Audit[:later]
+}
+
+// keepTrail writes audit lines to the store once enough of them wait that are committed. Nothing waits for it. Where each
+// line is written soon, and none is committed yet, the next workflow task does it, which comes at once.
 func (s *shell) keepTrail() {
-	few := s.of.flushAt() == 0 || len(s.desk.Audit) < s.of.flushAt()
-	if s.storing || len(s.desk.Audit) == 0 || few || s.outages.open(theTrail) {
+	enough, committed := s.of.flushAt(), len(s.committed())
+	soon := enough == 1 && len(s.desk.Audit) > 0
+	if s.storing || enough == 0 || committed < enough && !soon || s.outages.open(theTrail) {
 		return
 	}
 	s.storing = true
 	s.await(func(ctx workflow.Context) {
+		if committed == 0 && workflow.Sleep(ctx, time.Millisecond) != nil {
+			return // the run has ended
+		}
 		if s.patient(theTrail) {
 			ctx = beside(ctx)
 		}
@@ -191,15 +224,20 @@ func (s *shell) keepTrail() {
 	})
 }
 
-// storeTrail writes what there is before a run ends. What the store does not take stays in state.
+// storeTrail writes what there is before a run ends. What the store does not take, and what the last workflow task noted,
+// stays in state.
 func (s *shell) storeTrail() {
-	if len(s.desk.Audit) > 0 && !s.storing && s.of.flushAt() > 0 {
+	if !s.storing && s.of.flushAt() > 0 {
 		_ = s.storeLines(s.ctx) // carried along, and tried again by the next run
 	}
 }
 
 func (s *shell) storeLines(ctx workflow.Context) error {
-	lines := slices.Clone(s.desk.Audit[:fitting(s.desk.Audit)])
+	lines := s.committed()
+	if len(lines) == 0 {
+		return nil
+	}
+	lines = slices.Clone(lines[:fitting(lines)])
 	err := s.fromStore(ctx, protocol.ActivityHistory, protocol.HistoryRequest{
 		Application: s.application, Service: s.service, Lines: lines,
 	}, nil)

@@ -52,14 +52,23 @@ type checkpointerKey struct{}
 
 // checkpoint hands over what the state is, once something was accepted or decided since the last time. It is no command:
 // history does not know of it, and a replay does not repeat it. So it costs an idle workflow nothing, and what is
-// handed over in a workflow task that the server then refuses is followed by that of the next one, with a longer history.
+// handed over in a workflow task that is lost is followed by that of the one in its place, which is placed after it.
 func (s *shell) checkpoint(over bool) {
 	mark := &s.desk.Checkpoint
 	if of := s.of.accepted(); of != mark.Of || over {
-		mark.N, mark.Of = mark.N+1, of
+		mark.Of, s.handed = of, false
+		if mark.N = s.place(); s.logic < protocol.LogicKeepsCommitted {
+			mark.N++
+		}
 	}
+	if !s.handed && mark.N > 0 && !workflow.IsReplaying(s.ctx) {
+		s.handOver(over)
+	}
+}
+
+func (s *shell) handOver(over bool) {
 	to, ok := s.ctx.Value(checkpointerKey{}).(Checkpointer)
-	if !ok || s.kept == mark.N || mark.N == 0 || workflow.IsReplaying(s.ctx) {
+	if !ok {
 		return
 	}
 	plain, err := json.Marshal(s.whole)
@@ -67,15 +76,40 @@ func (s *shell) checkpoint(over bool) {
 		workflow.GetLogger(s.ctx).Error("no checkpoint", "error", err)
 		return
 	}
-	s.kept = mark.N
+	s.handed = true
 	info := workflow.GetInfo(s.ctx)
 	c := protocol.Checkpoint{
-		ID: info.WorkflowExecution.ID, N: mark.N, Run: info.WorkflowExecution.RunID, Event: int64(info.GetCurrentHistoryLength()),
+		ID: info.WorkflowExecution.ID, N: s.place(), Run: info.WorkflowExecution.RunID, Event: int64(info.GetCurrentHistoryLength()),
 		At: s.now().UTC(), Over: over, StateVersion: s.version,
 	}
 	s.of.mark(&c)
 	to.Take(c, plain)
 }
+
+// handOverAgain hands over what was handed over before, to a worker that is not there any more: only between two turns, when
+// all that was accepted is in state once.
+func (s *shell) handOverAgain() (bool, error) {
+	if s.idle && s.desk.Checkpoint.N > 0 {
+		s.handOver(false)
+	}
+	return s.idle, nil
+}
+
+// place is the number of a checkpoint that is handed over now. It grows with each workflow task, not with what was accepted
+// there: a task that is lost may have accepted more than the one in its place. A run that was begun before that was so counts.
+func (s *shell) place() int64 {
+	if s.logic < protocol.LogicKeepsCommitted {
+		return s.desk.Checkpoint.N
+	}
+	return s.base + int64(workflow.GetInfo(s.ctx).GetCurrentHistoryLength())
+}
+
+// longestRun is more events than a server lets a run have.
+const longestRun = 1 << 16
+
+// replaces places the checkpoints of this run after all of the run that it goes on in place of, whichever of them reach the
+// store late.
+func (s *shell) replaces() { s.base = s.desk.Checkpoint.N + longestRun }
 
 // wasReset: an operator reset this run. Its past is what it was up to there, as far as the history that it was made from
 // goes; what was accepted later is known to the checkpoint alone.
@@ -129,6 +163,7 @@ func (s *shell) readopt(why string, reset bool) error {
 	s.collect()
 	if answer.N <= s.desk.Checkpoint.N || answer.Over {
 		if reset {
+			s.replaces()
 			s.desk.Inbox = unheard(s.desk.Inbox, heard)
 		}
 		return nil
@@ -176,8 +211,12 @@ func (s *shell) adopt(restart *protocol.Restart) error {
 		return err
 	}
 	s.of.begins(answer.Floor)
-	if answer.N == 0 || answer.Over {
+	if answer.N == 0 {
+		return nil
+	}
+	if answer.Over {
 		s.desk.Checkpoint.N = answer.N
+		s.replaces()
 		return nil
 	}
 	return s.takeOver(answer, missed, restart)
@@ -189,6 +228,8 @@ func (s *shell) takeOver(c protocol.AdoptAnswer, missed []*state.Message, restar
 		return err
 	}
 	s.desk.Checkpoint.N = c.N
+	s.replaces()
+	s.trail = trail{task: workflow.GetInfo(s.ctx).GetCurrentHistoryLength(), lines: s.desk.AuditLines}
 	s.desk.Inbox = append(s.desk.Inbox, missed...)
 	s.of.adoptedState(c.Store, restart)
 	return nil

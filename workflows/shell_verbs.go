@@ -17,6 +17,9 @@ import (
 // listen registers handlers of updates, which answer at once. Signals have none: the loop collects
 // them. A coroutine to receive each name would be simpler, but costs every idle workflow a stack.
 func (s *shell) listen() error {
+	if err := workflow.SetQueryHandler(s.ctx, protocol.QueryCheckpoint, s.handOverAgain); err != nil {
+		return err
+	}
 	for n := range s.verbs {
 		row := &s.verbs[n]
 		options := workflow.UpdateHandlerOptions{

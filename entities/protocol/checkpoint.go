@@ -14,7 +14,8 @@ const CheckpointSchema = "converge.checkpoint/v1"
 type Checkpoint struct {
 	Schema string `json:"schema"` // CheckpointSchema
 	ID     string `json:"id"`     // of the workflow
-	// N counts what was accepted and decided, over all runs.
+	// N grows with each workflow task that hands one over, over all runs. (In runs that older versions began: with what
+	// was accepted and decided.)
 	N int64 `json:"n"`
 	// Run is the run that wrote it, Event the number of the last event of its history that it had taken in.
 	Run   string    `json:"run"`

@@ -27,10 +27,15 @@ type Beginning struct {
 
 // Logic is the number of the logic by which workers of this version begin a run. A run keeps to the logic that its
 // input names, as its history demands: none is that of workers that did not name it yet.
-const Logic = LogicRecordsShown
+const Logic = LogicKeepsCommitted
 
-// LogicRecordsShown is the logic by which what a service shows is recorded before it is shown.
-const LogicRecordsShown = 1
+const (
+	// LogicRecordsShown is the logic by which what a service shows is recorded before it is shown.
+	LogicRecordsShown = 1
+	// LogicKeepsCommitted is the logic by which the audit trail in the store has lines of earlier workflow tasks only, and
+	// checkpoints are ordered by those tasks: what a task did that was lost is taken for nothing that happened.
+	LogicKeepsCommitted = 2
+)
 
 // ServiceInput starts a Service workflow, or carries its state into the next run.
 type ServiceInput struct {
@@ -45,6 +50,7 @@ type ServiceInput struct {
 // ApplicationInput starts an Application workflow, or carries its state into the next run.
 type ApplicationInput struct {
 	Application string `json:"application"`
+	Logic       int    `json:"logic,omitempty"`
 	Carried
 	Beginning
 }
@@ -52,13 +58,15 @@ type ApplicationInput struct {
 // RuntimeInput starts a Runtime workflow, or carries its state into the next run.
 type RuntimeInput struct {
 	Runtime string `json:"runtime"`
+	Logic   int    `json:"logic,omitempty"`
 	Carried
 	Beginning
 }
 
 // InstallationInput starts an Installation workflow, or carries its state into the next run.
 type InstallationInput struct {
-	ID string `json:"id"` // of its record in the store
+	ID    string `json:"id"` // of its record in the store
+	Logic int    `json:"logic,omitempty"`
 	Carried
 	Beginning
 }

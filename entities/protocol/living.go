@@ -1,5 +1,8 @@
 package protocol
 
-// Living is a query for the workflows that run and live for ever: all but previews.
-const Living = "ExecutionStatus = 'Running' AND WorkflowType IN ('" +
-	ServiceWorkflow + "','" + ApplicationWorkflow + "','" + RuntimeWorkflow + "','" + InstallationWorkflow + "')"
+// LivingOnes is a query for the workflows that live for ever, all but previews, whether they run or have been ended; Living
+// for those that run.
+const (
+	LivingOnes = "WorkflowType IN ('" + ServiceWorkflow + "','" + ApplicationWorkflow + "','" + RuntimeWorkflow + "','" + InstallationWorkflow + "')"
+	Living     = LivingOnes + " AND ExecutionStatus = 'Running'"
+)

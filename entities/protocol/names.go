@@ -94,6 +94,9 @@ const (
 	QueryExplain = "explain"
 	QueryHistory = "history" // the audit lines that are not in the store yet
 	QueryState   = "state"   // the whole state but for what waits to be carried out, to be played forward
+	// QueryCheckpoint has the state handed over to be kept in the store, unless the workflow is in the middle of something, and
+	// answers whether it was. Nothing changes for the workflow.
+	QueryCheckpoint = "checkpoint"
 )
 
 // Activities, called by name so that no runtime's SDK enters the workflows' build.

@@ -66,7 +66,8 @@ type Desk struct {
 	Trouble string `json:"trouble,omitempty"`
 }
 
-// Checkpoint numbers what was accepted and decided, for the checkpoints in the store: Of is what it was at that number.
+// Checkpoint tells whether something was accepted or decided since the last checkpoint for the store: N is its number, Of
+// what had been by then.
 type Checkpoint struct {
 	N  int64  `json:"n"`
 	Of string `json:"of"`

@@ -24,7 +24,7 @@ var folders = map[string]archived{
 	"states/": byDigest, "bundles/": byDigest, "checks/": byDigest, "extensions/": byDigest,
 	"numbers/": asItIs, "runtimes/": asItIs, "versions/": asItIs, "audit/": asItIs, "logs/": asItIs, "holds/": asItIs, "fence/": asItIs,
 	checkpoints: chosen, missedMessages: chosen,
-	installations: notAtAll, "leases/": notAtAll, "restarts/": notAtAll,
+	installations: notAtAll, "leases/": notAtAll, "restarts/": notAtAll, "workers/": notAtAll,
 }
 
 type archived int

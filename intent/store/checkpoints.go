@@ -16,7 +16,8 @@ import (
 const keptCheckpoints = 3
 
 // PutCheckpoint keeps a checkpoint, and removes all but the newest few of that workflow. Its schema and its digest are
-// filled in. One that is there already is left as it is.
+// filled in. One of the same place is replaced, unless that is of a later time: a workflow task that was lost may have handed
+// over the one, and the task in its place the other.
 func (s *Store) PutCheckpoint(ctx context.Context, c protocol.Checkpoint) error {
 	c.Schema = protocol.CheckpointSchema
 	c.Digest = digestOfCheckpoint(c)
@@ -24,7 +25,12 @@ func (s *Store) PutCheckpoint(ctx context.Context, c protocol.Checkpoint) error 
 	if err != nil {
 		return fmt.Errorf("write a checkpoint of %s: %w", c.ID, err)
 	}
-	if _, err := s.blobs.create(ctx, checkpointKey(c), data); err != nil {
+	key := checkpointKey(c)
+	created, err := s.blobs.create(ctx, key, data)
+	if err == nil && !created {
+		err = s.replaceCheckpoint(ctx, key, c, data)
+	}
+	if err != nil {
 		return err
 	}
 	keys, err := s.checkpointKeys(ctx, c.ID)
@@ -33,6 +39,17 @@ func (s *Store) PutCheckpoint(ctx context.Context, c protocol.Checkpoint) error 
 		keys = keys[1:]
 	}
 	return err
+}
+
+func (s *Store) replaceCheckpoint(ctx context.Context, key string, c protocol.Checkpoint, data []byte) error {
+	there, err := s.checkpoint(ctx, key)
+	if IsNotFound(err) || err == nil && (there.Digest == c.Digest || there.At.After(c.At)) {
+		return nil
+	}
+	if err != nil && !errors.As(err, new(*CorruptError)) {
+		return err
+	}
+	return s.blobs.write(ctx, key, data)
 }
 
 // Checkpoint returns the newest checkpoint of a workflow that is whole, or a *NotFoundError. Damaged ones are passed

@@ -47,6 +47,29 @@ func TestNewestCheckpoint(t *testing.T) {
 	require.Equal(t, []string{"service/shop/web", "service/shop/web2"}, ids)
 }
 
+// Of two checkpoints of the same place, which a workflow task that was lost and the one in its place may have handed over, that
+// of the later time stays, in whatever order they come. A damaged one is written again.
+func TestCheckpointOfTheSamePlace(t *testing.T) {
+	s, dir := opened(t)
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	first := protocol.Checkpoint{ID: "service/shop/web", N: 3, Event: 3, At: at, Run: "lost"}
+	second := protocol.Checkpoint{ID: "service/shop/web", N: 3, Event: 3, At: at.Add(time.Second), Run: "done"}
+	for _, c := range []protocol.Checkpoint{first, second, first, second} {
+		require.NoError(t, s.PutCheckpoint(t.Context(), c))
+	}
+	c, err := s.Checkpoint(t.Context(), "service/shop/web")
+	require.NoError(t, err)
+	require.Equal(t, "done", c.Run)
+	files, err := filepath.Glob(filepath.Join(dir, "checkpoints", "service", "shop", "web", "*"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	require.NoError(t, os.WriteFile(files[0], []byte("{"), 0o600))
+	require.NoError(t, s.PutCheckpoint(t.Context(), first))
+	c, err = s.Checkpoint(t.Context(), "service/shop/web")
+	require.NoError(t, err)
+	require.Equal(t, "lost", c.Run)
+}
+
 // A damaged checkpoint is passed over where an older one is whole, and named where none is.
 func TestDamagedCheckpoint(t *testing.T) {
 	s, dir := opened(t)

@@ -94,6 +94,7 @@ func answers() []Contract {
 		{"Service query status", 1, false, protocol.Status{}, protocol.QueryStatus},
 		{"Service query explain", 1, false, protocol.Explanation{}, protocol.QueryExplain},
 		{"Service query history", 1, false, protocol.HistoryAnswer{}, protocol.QueryHistory},
+		{"query checkpoint", 1, false, false, protocol.QueryCheckpoint},
 		{"Application query status", 1, false, protocol.ApplicationStatus{}, protocol.QueryStatus},
 		{"Runtime query status", 1, false, protocol.RuntimeStatus{}, protocol.QueryStatus},
 		{"Installation query status", 1, false, protocol.InstallationStatus{}, protocol.QueryStatus},
@@ -158,5 +159,6 @@ func records() []Contract {
 		{"record of a claim", 1, false, protocol.Claim{}, "Claim"},
 		{"record of an installation", 1, false, protocol.Installation{}, "CreateInstallation"},
 		{"record of what was accepted elsewhere", 1, false, protocol.MissedMessages{}, "MissedRecord"},
+		{"record of a worker that lives", 1, false, store.Presence{}, "PutPresence"},
 	}
 }

@@ -14,9 +14,11 @@ import (
 	failurepb "go.temporal.io/api/failure/v1"
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/temporaltest"
 )
@@ -181,4 +183,42 @@ func fail(w *stage.World, id string) {
 		require.NoError(w.T, err)
 		return
 	}
+}
+
+// looks waits until whoever supervises has looked so often more.
+func looks(w *stage.World, times int64) {
+	w.T.Helper()
+	kept, err := store.Open(w.T.Context(), w.Store)
+	require.NoError(w.T, err)
+	defer kept.Close() // only read
+	installation, err := kept.Installation(w.T.Context())
+	require.NoError(w.T, err)
+	scope := fmt.Sprintf("supervision-%d", installation.Epoch)
+	before := int64(-1)
+	temporaltest.WaitFor(w.T, stage.Patience, func() (bool, string) {
+		n, _, err := kept.Lease(w.T.Context(), scope) // renewed with each look
+		require.NoError(w.T, err)
+		if before < 0 {
+			before = n
+		}
+		return n >= before+times, fmt.Sprint(n, " after ", before)
+	})
+}
+
+// A service that is ended is missed though another workflow was started at the same time, so that there are as many as before.
+func TestEndedServiceIsMissedThoughAnotherBegan(t *testing.T) {
+	t.Parallel()
+	w := shared.OwnServer(t, 0)
+	w.Write(stage.TwoChannels + stage.Web)
+	w.Publish()
+	w.Release("web", "v1")
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	looks(w, 6) // until workflows are counted only
+	id := w.ID("web")
+	run, since := runOf(w, id), time.Now()
+	ends[0].do(w, id)
+	_, err := w.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: protocol.RuntimeID("other"), TaskQueue: "nobody"},
+		protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: "other"})
+	require.NoError(t, err)
+	managedAgain(w, id, run, since)
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
+	"google.golang.org/grpc"
 
 	"github.com/converge-engine/converge/activities"
 	"github.com/converge-engine/converge/entities"
@@ -154,19 +155,23 @@ func (s *Stage) Unserved(t *testing.T, o embedded.Options) *World {
 		t.Cleanup(stop)
 		return stop
 	}
-	w.StartWorkerAt = func(address string) {
+	start := func(address string, between ...grpc.UnaryClientInterceptor) {
 		t.Helper()
-		stop, err := s.work(address, w.Fake, worker.Options{Store: w.Store})
+		stop, err := s.work(address, w.Fake, worker.Options{Store: w.Store}, between...)
 		require.NoError(t, err)
 		w.StopWorker = sync.OnceFunc(stop)
 	}
+	w.StartWorkerAt = func(address string) { t.Helper(); start(address) }
+	w.StartWorkerOver = func(between grpc.UnaryClientInterceptor) { t.Helper(); start(w.Address, between) }
 	w.StartWorker = func() { t.Helper(); w.StartWorkerAt(w.Address) }
 	return w
 }
 
 // work serves with a connection of its own, so that it may outlive the test that starts it.
-func (s *Stage) work(address string, runtime *fake.Runtime, o worker.Options) (stop func(), err error) {
-	c, err := client.Dial(client.Options{HostPort: address, Logger: Quiet{}})
+func (s *Stage) work(address string, runtime *fake.Runtime, o worker.Options, between ...grpc.UnaryClientInterceptor) (stop func(), err error) {
+	c, err := client.Dial(client.Options{HostPort: address, Logger: Quiet{}, ConnectionOptions: client.ConnectionOptions{
+		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(between...)},
+	}})
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", address, err)
 	}

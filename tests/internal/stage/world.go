@@ -17,6 +17,7 @@ import (
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
+	"google.golang.org/grpc"
 
 	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/entities/protocol"
@@ -40,6 +41,8 @@ type World struct {
 	// Address is where that server serves; StartWorkerAt starts the worker through something that stands before it.
 	Address       string
 	StartWorkerAt func(address string)
+	// StartWorkerOver starts the worker with something between it and each call of that server.
+	StartWorkerOver func(grpc.UnaryClientInterceptor)
 	// StartWorkerAs starts one more, with options of its own.
 	StartWorkerAs func(worker.Options) (stop func())
 }

@@ -1,0 +1,51 @@
+package worker
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/intent/store"
+)
+
+// A worker is taken for lost once it has said nothing new for as long as a lease holds, by the clock of whoever supervises, and
+// not when that one could not look itself.
+func TestSilentWorkers(t *testing.T) {
+	kept, err := store.Open(t.Context(), t.TempDir())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, kept.Close()) })
+	s := &supervisor{store: kept, holder: "me", kept: func(now time.Time) time.Time { return now }}
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	says := func(worker string) {
+		require.NoError(t, kept.PutPresence(t.Context(), worker, store.Presence{At: now.Add(time.Hour), Kept: now})) // another clock
+	}
+	silent := func(after time.Duration) (names []string) {
+		now = now.Add(after)
+		require.NoError(t, s.present(t.Context(), now))
+		lost, err := s.silent(t.Context(), now)
+		require.NoError(t, err)
+		for name := range lost {
+			names = append(names, name)
+		}
+		return names
+	}
+	says("other")
+	says("lost")
+	require.Empty(t, silent(0))
+	for range 2 {
+		says("other")
+		require.Empty(t, silent(lookEvery))
+	}
+	require.Equal(t, []string{"lost"}, silent(lookEvery))
+	says("other")
+	require.Empty(t, silent(time.Hour), "the store was away")
+	for range 2 {
+		says("other")
+		require.Empty(t, silent(lookEvery))
+	}
+	says("other")
+	require.Equal(t, []string{"lost"}, silent(lookEvery))
+	require.NoError(t, kept.RemovePresence(t.Context(), "lost"))
+	require.Empty(t, silent(lookEvery))
+}
