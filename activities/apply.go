@@ -45,7 +45,8 @@ func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protoc
 			return protocol.ApplyAnswer{Reading: &before}, ctx.Err()
 		}
 	}
-	by, why, err := a.fence(ctx, r.Application, r.Service, r.Instance, r.Sequence)
+	in.Fence = a.fenceOf(r.Instance, r.Sequence)
+	by, why, err := a.fence(ctx, owner, in.Fence)
 	if err != nil {
 		return protocol.ApplyAnswer{Err: runtimes.Clip(err.Error(), 1000), Unready: true}, ctx.Err()
 	}
@@ -54,6 +55,10 @@ func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protoc
 	}
 	answer := protocol.ApplyAnswer{}
 	if err := a.apply(ctx, line, in, r.Timeout); err != nil {
+		var fenced *runtimes.FencedError
+		if errors.As(err, &fenced) {
+			return fencedOff(fenced), ctx.Err()
+		}
 		answer.Err, answer.Permanent = runtimes.Clip(err.Error(), 1000), runtimes.IsPermanent(err)
 	}
 	if !line.observable() {
@@ -172,7 +177,8 @@ func (a *Activities) remove(ctx context.Context, owner runtimes.Owner, r protoco
 	if !ok {
 		return fmt.Errorf("runtime %s (%s) cannot remove what it runs; remove it by hand, then delete without removal", r.Runtime, line.definition.Kind)
 	}
-	by, why, err := a.fence(ctx, r.Application, r.Service, protocol.InstanceRef{ID: r.Instance.ID}, r.Sequence)
+	in.Fence = a.fenceOf(protocol.InstanceRef{ID: r.Instance.ID}, r.Sequence)
+	by, why, err := a.fence(ctx, owner, in.Fence)
 	if err != nil {
 		return err
 	}
