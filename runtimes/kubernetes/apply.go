@@ -134,7 +134,7 @@ func (a *apply) isNewHome(t *trial) bool {
 func (a *apply) wave(ctx context.Context, wave []*trial, first bool) error {
 	for _, t := range wave {
 		if t.outcome == tooEarly || t.outcome == created && !first {
-			*t = *a.try(ctx, t.declared)
+			*t = *a.tryServed(ctx, t.declared)
 		}
 	}
 	if err := problems(wave); err != nil {
@@ -149,6 +149,26 @@ func (a *apply) wave(ctx context.Context, wave []*trial, first bool) error {
 		}
 	}
 	return nil
+}
+
+// servedWithin is how long a kind may take to be served once its definition is ready.
+const servedWithin = 5 * time.Second
+
+// tryServed tries an object whose kind may have been defined a moment ago.
+func (a *apply) tryServed(ctx context.Context, d declared) *trial {
+	again := time.NewTicker(100 * time.Millisecond)
+	defer again.Stop()
+	for until := time.Now().Add(servedWithin); ; {
+		t := a.try(ctx, d)
+		if !defines(a.objects, d) || !apierrors.IsNotFound(t.err) || isMissingNamespace(t.err) || time.Now().After(until) {
+			return t
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return t
+		}
+	}
 }
 
 // carryOut does what a trial showed to be needed.
