@@ -53,15 +53,8 @@ func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protoc
 	if by != nil {
 		return protocol.ApplyAnswer{Err: why, Fenced: by}, ctx.Err()
 	}
-	answer := protocol.ApplyAnswer{}
-	if err := a.apply(ctx, line, in, r.Timeout); err != nil {
-		var fenced *runtimes.FencedError
-		if errors.As(err, &fenced) {
-			return fencedOff(fenced), ctx.Err()
-		}
-		answer.Err, answer.Permanent = runtimes.Clip(err.Error(), 1000), runtimes.IsPermanent(err)
-	}
-	if !line.observable() {
+	answer := answerOf(a.apply(ctx, line, in, r.Timeout))
+	if answer.Fenced != nil || !line.observable() {
 		return answer, ctx.Err()
 	}
 	after, output := line.observe(ctx, in, r.FetchTimeout) // a failed one may have changed things too
@@ -73,6 +66,18 @@ func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protoc
 		a.hints.notified(owner, shapeOf(after, r.Instance))
 	}
 	return answer, ctx.Err()
+}
+
+// answerOf is how an apply ended on its runtime.
+func answerOf(err error) protocol.ApplyAnswer {
+	var fenced *runtimes.FencedError
+	switch {
+	case err == nil:
+		return protocol.ApplyAnswer{}
+	case errors.As(err, &fenced):
+		return fencedOff(fenced)
+	}
+	return protocol.ApplyAnswer{Err: runtimes.Clip(err.Error(), 1000), Permanent: runtimes.IsPermanent(err)}
 }
 
 // alone waits until nothing else of that key runs in this worker, and returns what lets the next one
