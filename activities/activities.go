@@ -24,8 +24,9 @@ type Activities struct {
 	Store     *store.Store
 	Client    client.Client // to notify services of publications and changes
 	Factories map[entities.RuntimeKind]Factory
-	// Epoch of the installation: claims of a lower one are refused.
-	Epoch int64
+	// Installation is its id, for ever. Epoch is its epoch: claims of a lower one are refused.
+	Installation string
+	Epoch        int64
 	// Clusters are where checks and extensions run as Jobs. Nil: they do not.
 	Clusters custom.Clusters
 

@@ -45,18 +45,16 @@ func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protoc
 			return protocol.ApplyAnswer{Reading: &before}, ctx.Err()
 		}
 	}
-	by, why, err := a.fence(ctx, r.Application, r.Service, r.Instance, r.Sequence)
+	in.Fence = a.fenceOf(r.Instance, r.Sequence)
+	by, why, err := a.fence(ctx, owner, in.Fence)
 	if err != nil {
 		return protocol.ApplyAnswer{Err: runtimes.Clip(err.Error(), 1000), Unready: true}, ctx.Err()
 	}
 	if by != nil {
 		return protocol.ApplyAnswer{Err: why, Fenced: by}, ctx.Err()
 	}
-	answer := protocol.ApplyAnswer{}
-	if err := a.apply(ctx, line, in, r.Timeout); err != nil {
-		answer.Err, answer.Permanent = runtimes.Clip(err.Error(), 1000), runtimes.IsPermanent(err)
-	}
-	if !line.observable() {
+	answer := answerOf(a.apply(ctx, line, in, r.Timeout))
+	if answer.Fenced != nil || !line.observable() {
 		return answer, ctx.Err()
 	}
 	after, output := line.observe(ctx, in, r.FetchTimeout) // a failed one may have changed things too
@@ -68,6 +66,18 @@ func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protoc
 		a.hints.notified(owner, shapeOf(after, r.Instance))
 	}
 	return answer, ctx.Err()
+}
+
+// answerOf is how an apply ended on its runtime.
+func answerOf(err error) protocol.ApplyAnswer {
+	var fenced *runtimes.FencedError
+	switch {
+	case err == nil:
+		return protocol.ApplyAnswer{}
+	case errors.As(err, &fenced):
+		return fencedOff(fenced)
+	}
+	return protocol.ApplyAnswer{Err: runtimes.Clip(err.Error(), 1000), Permanent: runtimes.IsPermanent(err)}
 }
 
 // alone waits until nothing else of that key runs in this worker, and returns what lets the next one
@@ -172,7 +182,8 @@ func (a *Activities) remove(ctx context.Context, owner runtimes.Owner, r protoco
 	if !ok {
 		return fmt.Errorf("runtime %s (%s) cannot remove what it runs; remove it by hand, then delete without removal", r.Runtime, line.definition.Kind)
 	}
-	by, why, err := a.fence(ctx, r.Application, r.Service, protocol.InstanceRef{ID: r.Instance.ID}, r.Sequence)
+	in.Fence = a.fenceOf(protocol.InstanceRef{ID: r.Instance.ID}, r.Sequence)
+	by, why, err := a.fence(ctx, owner, in.Fence)
 	if err != nil {
 		return err
 	}

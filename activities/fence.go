@@ -8,14 +8,15 @@ import (
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/store"
+	"github.com/converge-engine/converge/runtimes"
 )
 
 // fence claims an instance for what is about to be written there, so that nothing is ever written after something later
 // (F2): whatever an operator does to workflows and workers, at most one sequence of targets goes forward. It returns the
 // claim that stands in the way, if one does, and why; that of another epoch, where the installation was moved, has no
-// sequence. A workflow that counts no targets is not fenced: it is of an older version.
-func (a *Activities) fence(ctx context.Context, application, service string, to protocol.InstanceRef, sequence int64) (by *protocol.Claim, why string, err error) {
-	if sequence == 0 {
+// sequence. Without a fence nothing does.
+func (a *Activities) fence(ctx context.Context, in runtimes.Owner, f *runtimes.Fence) (by *protocol.Claim, why string, err error) {
+	if f == nil {
 		return nil, "", nil
 	}
 	if i, err := a.Store.Installation(ctx); err == nil && i.Epoch > a.Epoch {
@@ -23,20 +24,17 @@ func (a *Activities) fence(ctx context.Context, application, service string, to 
 	} else if err != nil && !store.IsNotFound(err) {
 		return nil, "", err
 	}
-	claim := protocol.Claim{Epoch: a.Epoch, Sequence: sequence, FullVersion: to.FullVersion, At: time.Now().UTC()}
-	if to.FullVersion != "" {
-		claim.Target = entities.DigestOf([]string{to.FullVersion, to.Payload})
-	}
-	by, err = a.Store.Claim(ctx, application, service, to.ID.Key(), claim)
+	claim := protocol.Claim{Epoch: f.Epoch, Sequence: f.Sequence, Target: f.Target, FullVersion: f.FullVersion, At: time.Now().UTC()}
+	by, err = a.Store.Claim(ctx, in.Application, in.Service, in.ID.Key(), claim)
 	if err != nil {
-		return nil, "", fmt.Errorf("claim %s: %w", to.ID, err)
+		return nil, "", fmt.Errorf("claim %s: %w", in.ID, err)
 	}
 	if by != nil {
 		what := by.FullVersion
 		if what == "" {
 			what = "its removal"
 		}
-		why = fmt.Sprintf("refused, since %s was claimed for it later (%d) by a run that is not known here (%d)", what, by.Sequence, sequence)
+		why = fmt.Sprintf("refused, since %s was claimed for it later (%d) by a run that is not known here (%d)", what, by.Sequence, f.Sequence)
 	}
 	return by, why, nil
 }
@@ -47,4 +45,27 @@ func whereTo(i protocol.Installation) string {
 		return "exported by " + i.Exported + ", to go on elsewhere"
 	}
 	return fmt.Sprintf("moved to the namespace %s (%s)", i.Namespace, i.NamespaceID)
+}
+
+// fenceOf is the place of a target, or of a removal, among all that an instance ever had. A workflow that counts none is not
+// fenced: it is of an older version.
+func (a *Activities) fenceOf(to protocol.InstanceRef, sequence int64) *runtimes.Fence {
+	if sequence == 0 {
+		return nil
+	}
+	f := &runtimes.Fence{Installation: a.Installation, Epoch: a.Epoch, Sequence: sequence, FullVersion: to.FullVersion}
+	if to.FullVersion != "" {
+		f.Target = entities.DigestOf([]string{to.FullVersion, to.Payload})
+	}
+	return f
+}
+
+// fencedOff is the answer of an apply that the runtime itself refused, since something later stands there. From where the
+// installation was moved to it has no sequence: counting above it would not help here.
+func fencedOff(e *runtimes.FencedError) protocol.ApplyAnswer {
+	by := &protocol.Claim{Epoch: e.By.Epoch, Target: e.By.Target, FullVersion: e.By.FullVersion}
+	if e.By.Epoch == e.Refused.Epoch {
+		by.Sequence = e.By.Sequence
+	}
+	return protocol.ApplyAnswer{Err: e.Error(), Fenced: by}
 }

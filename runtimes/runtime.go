@@ -37,6 +37,9 @@ type Instance struct {
 	// Key names this unit of work (the owner's key and the target): applies with one key are the same
 	// apply, run again.
 	Key string
+	// Fence is the place of an apply or a removal among all of the instance. Nil when nothing is to be written, and from a
+	// workflow that counts none.
+	Fence *Fence
 }
 
 // Runtime is a connection to where things run. Implementations are safe for concurrent use.
@@ -50,7 +53,7 @@ type Runtime interface {
 	// Apply moves the instance to in.FullVersion and in.Payload. It may return before the
 	// objects are stable. It is idempotent: after a crash the same Key is applied again, and an
 	// apply of what is already there changes nothing. An error wrapped by Permanent is not
-	// retried; every other one is. Apply leaves no process of its own behind when ctx ends.
+	// retried; every other one is, but a *FencedError: something later stands there. Apply leaves no process of its own behind when ctx ends.
 	Apply(ctx context.Context, in Instance) (Output, error)
 }
 

@@ -87,7 +87,7 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 		clusters.Close()
 		return nil, errors.Join(err, store.Close())
 	}
-	a.Epoch = installation.Epoch
+	a.Installation, a.Epoch = installation.ID, installation.Epoch
 	kept := activities.NewCheckpoints(store)
 	left := func() {} // in order
 	closeAll := func() {

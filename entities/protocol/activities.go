@@ -109,7 +109,8 @@ type ApplyAnswer struct {
 	// Unready: the apply could not even begin (the store was away, say). That is no failure of the
 	// release.
 	Unready bool `json:"unready,omitempty"`
-	// Fenced: it was refused before it changed anything, by this claim.
+	// Fenced: it was refused, by this claim, before it changed anything, or before it changed more on a runtime that saw a
+	// later one come.
 	Fenced *Claim `json:"fenced,omitempty"`
 	// Reading was taken right after the apply.
 	Reading *entities.Reading `json:"reading,omitempty"`

@@ -84,7 +84,7 @@ func (s *State) ApplyUnready(id entities.InstanceID, target entities.Target, rea
 	d.Apply.Next = now.Add(max(rt.Timing.RetryBackoff, unreadyPause))
 }
 
-// ApplyFenced takes in that an apply was refused before it changed anything: a later target was claimed for the instance, by
+// ApplyFenced takes in that an apply was refused: a later target was claimed for the instance, or is on the runtime, by
 // a run that this one knows nothing of (F2). That is no attempt. The present target is not applied until a person says so; where
 // by is 0, the installation was moved, that would not help.
 func (s *State) ApplyFenced(id entities.InstanceID, target entities.Target, by int64, why string, now time.Time) {

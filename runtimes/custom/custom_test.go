@@ -75,6 +75,7 @@ func TestEnvironment_C7(t *testing.T) {
 		},
 	})
 	in := web("v2-i3")
+	in.Fence = &runtimes.Fence{Epoch: 2, Sequence: 17}
 	in.Payload.Address = map[string]string{"namespace": "shop", "role-arn": "arn:x"}
 	in.Payload.Custom.Env = map[string]entities.Value{
 		"ZONE": {Literal: "us"}, "EMPTY": {}, "OVERRIDDEN": {Literal: "here"}, "PVN_SERVICE": {Literal: "forged"},
@@ -82,7 +83,7 @@ func TestEnvironment_C7(t *testing.T) {
 	out, err := rt.Apply(t.Context(), in)
 	require.NoError(t, err)
 	require.Equal(t, strings.Join([]string{
-		"CONVERGE_ADDRESS_NAMESPACE=shop", "CONVERGE_ADDRESS_ROLE_ARN=arn:x", "EMPTY=", "HOME=/home/worker", "LANG=de",
+		"CONVERGE_ADDRESS_NAMESPACE=shop", "CONVERGE_ADDRESS_ROLE_ARN=arn:x", "CONVERGE_EPOCH=2", "CONVERGE_SEQUENCE=17", "EMPTY=", "HOME=/home/worker", "LANG=de",
 		"OVERRIDDEN=here", "PATH=" + os.Getenv("PATH"),
 		"PVN_APPLICATION=hello", "PVN_INSTANCE=main", "PVN_RELEASE_CHANNEL=staging", "PVN_SERVICE=web", "PVN_SERVICE_ID=hello/web/1", "PVN_SERVICE_VERSION=v2-i3",
 		"TMPDIR=" + os.Getenv("TMPDIR"), "TOKEN=***", "USER=worker", "ZONE=us", "",

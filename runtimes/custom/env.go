@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -91,6 +92,10 @@ func variables(in runtimes.Instance) map[string]string {
 	}
 	if in.ID.Name != "" {
 		vars["PVN_INSTANCE"] = in.ID.Name
+	}
+	if in.Fence != nil {
+		vars["CONVERGE_EPOCH"] = strconv.FormatInt(in.Fence.Epoch, 10)
+		vars["CONVERGE_SEQUENCE"] = strconv.FormatInt(in.Fence.Sequence, 10)
 	}
 	if in.Payload != nil {
 		for name, value := range in.Payload.Address {

@@ -30,6 +30,8 @@ type apply struct {
 	prune   bool
 	makes   bool // the namespace of the instance, when it is not there
 	objects []declared
+	fence   *runtimes.Fence              // nil: not fenced
+	noted   *unstructured.Unstructured   // the inventory since this apply noted it
 	earlier []*unstructured.Unstructured // inventories in namespaces in which the instance once was
 	account *account
 }
@@ -87,7 +89,7 @@ func (r *Runtime) begin(ctx context.Context, in runtimes.Instance) (*apply, erro
 		return nil, explain(ctx, "read the payload", err)
 	}
 	return &apply{
-		Runtime: r, clients: clients, owner: in.Owner, home: homeOf(in), objects: objects, account: &account{},
+		Runtime: r, clients: clients, owner: in.Owner, home: homeOf(in), objects: objects, account: &account{}, fence: in.Fence,
 		adopt: in.Payload.Kubernetes.Adopt, prune: in.Payload.Kubernetes.Prune, makes: in.Payload.Kubernetes.CreateNamespace,
 	}, nil
 }
@@ -97,14 +99,12 @@ func (a *apply) run(ctx context.Context, trials []*trial) error {
 	if err := a.makeHome(ctx, trials); err != nil {
 		return err
 	}
-	remembered := false
 	groups := inWaves(trials, func(t *trial) int { return t.wave })
 	for i, wave := range groups {
-		if wave[0].wave != firstWave && !remembered {
+		if a.noted == nil && !slices.ContainsFunc(wave, a.isNewHome) {
 			if err := a.remember(ctx); err != nil {
 				return err
 			}
-			remembered = true
 		}
 		if err := a.wave(ctx, wave, i == 0); err != nil {
 			return err
@@ -115,12 +115,17 @@ func (a *apply) run(ctx context.Context, trials []*trial) error {
 			}
 		}
 	}
-	if !remembered {
+	if a.noted == nil {
 		if err := a.remember(ctx); err != nil {
 			return err
 		}
 	}
 	return a.leave(ctx, trials)
+}
+
+// isNewHome reports whether an object is the namespace of the instance, and not there yet: so neither is an inventory.
+func (a *apply) isNewHome(t *trial) bool {
+	return t.live == nil && idOf(t.Unstructured).kind == kindNamespace && t.GetName() == a.home
 }
 
 // wave applies the objects of one wave. What could not be tried before, because its kind or its
@@ -129,7 +134,7 @@ func (a *apply) run(ctx context.Context, trials []*trial) error {
 func (a *apply) wave(ctx context.Context, wave []*trial, first bool) error {
 	for _, t := range wave {
 		if t.outcome == tooEarly || t.outcome == created && !first {
-			*t = *a.try(ctx, t.declared)
+			*t = *a.tryServed(ctx, t.declared)
 		}
 	}
 	if err := problems(wave); err != nil {
@@ -146,16 +151,39 @@ func (a *apply) wave(ctx context.Context, wave []*trial, first bool) error {
 	return nil
 }
 
+// servedWithin is how long a kind may take to be served once its definition is ready.
+const servedWithin = 5 * time.Second
+
+// tryServed tries an object whose kind may have been defined a moment ago.
+func (a *apply) tryServed(ctx context.Context, d declared) *trial {
+	again := time.NewTicker(100 * time.Millisecond)
+	defer again.Stop()
+	for until := time.Now().Add(servedWithin); ; {
+		t := a.try(ctx, d)
+		if !defines(a.objects, d) || !apierrors.IsNotFound(t.err) || isMissingNamespace(t.err) || time.Now().After(until) {
+			return t
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return t
+		}
+	}
+}
+
 // carryOut does what a trial showed to be needed.
 func (a *apply) carryOut(ctx context.Context, t *trial) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	switch t.outcome {
-	case unchanged:
+	if t.outcome == unchanged {
 		a.account.same++
 		return nil
-	case recreated:
+	}
+	if err := a.unfenced(ctx); err != nil {
+		return err
+	}
+	if t.outcome == recreated {
 		if err := a.remove(ctx, t); err != nil {
 			return err
 		}

@@ -47,7 +47,7 @@ func (n noted) WrappedRoundTripper() http.RoundTripper { return n.RoundTripper }
 func (n noted) RoundTrip(req *http.Request) (*http.Response, error) {
 	n.desk.mu.Lock()
 	n.desk.asked++
-	if req.Method != http.MethodGet && !strings.Contains(req.URL.RawQuery, "dryRun") && !strings.Contains(req.URL.Path, "authorization") {
+	if isWrite(req) {
 		n.desk.writes = append(n.desk.writes, req.Method+" "+req.URL.Path)
 	}
 	fault := n.desk.fault
@@ -56,6 +56,10 @@ func (n noted) RoundTrip(req *http.Request) (*http.Response, error) {
 		return n.RoundTripper.RoundTrip(req)
 	}
 	return fault(req, func() (*http.Response, error) { return n.RoundTripper.RoundTrip(req) })
+}
+
+func isWrite(req *http.Request) bool {
+	return req.Method != http.MethodGet && !strings.Contains(req.URL.RawQuery, "dryRun") && !strings.Contains(req.URL.Path, "authorization")
 }
 
 // wrote returns what was written since the last call, and how many requests there were in all.

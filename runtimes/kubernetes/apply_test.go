@@ -19,11 +19,11 @@ func TestApplyAgainWritesNothing_A9_A11(t *testing.T) {
 	d := reach(t).desk()
 	v1 := d.instance("v1", deploymentOf("web:1", 2, ""), configOf("settings", "b"))
 	require.Equal(t, []string{"created ConfigMap/settings", "created Deployment/web"}, d.applied(v1))
-	at := "/api/v1/namespaces/" + d.namespace + "/configmaps/"
+	at := "/api/v1/namespaces/" + d.namespace + "/configmaps"
 	writes, _ := d.wrote()
 	require.Equal(t, []string{
-		"PATCH " + at + "converge." + d.namespace + ".web.prod", // first, so that whatever is made is found again
-		"PATCH " + at + "settings",
+		"POST " + at, // the inventory, first, so that whatever is made is found again
+		"PATCH " + at + "/settings",
 		"PATCH /apis/apps/v1/namespaces/" + d.namespace + "/deployments/web",
 	}, writes)
 

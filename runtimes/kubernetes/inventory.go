@@ -15,7 +15,8 @@ import (
 )
 
 // The inventory of an instance is the parent of its ApplySet: a ConfigMap that remembers of which
-// kinds, in which namespaces, there are objects of it. Which ones they are, their labels say.
+// kinds, in which namespaces, there are objects of it. Which ones they are, their labels say. It also
+// holds the fence of the instance (fence.go).
 
 var kindParent = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 
@@ -76,41 +77,78 @@ func (a *apply) parent(ctx context.Context) (*unstructured.Unstructured, resourc
 			return o, r, nil
 		}
 	}
-	live, err := a.clients.at(r, a.home).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, r, nil
-	}
-	return live, r, explain(ctx, "read the inventory "+name, err)
+	live, err := a.liveParent(ctx, r)
+	return live, r, err
 }
 
-// remember notes where objects are and will be, before they are applied: whatever happens then, they
-// are found again.
+// liveParent asks the server for the inventory; nil when there is none.
+func (a *apply) liveParent(ctx context.Context, r resource) (*unstructured.Unstructured, error) {
+	live, err := a.clients.at(r, a.home).Get(ctx, parentName(a.owner), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return live, explain(ctx, "read the inventory "+parentName(a.owner), err)
+}
+
+// remember notes where objects are and will be, and for which target, before they are applied: whatever
+// happens then, they are found again, and nothing earlier is applied any more (F2).
 func (a *apply) remember(ctx context.Context) error {
 	parent, r, err := a.parent(ctx)
 	if err != nil {
 		return err
 	}
-	return a.note(ctx, r, parent, a.known(parent))
+	return a.note(ctx, r, parent, a.known)
 }
 
-// note writes the inventory, when it changes.
-func (a *apply) note(ctx context.Context, r resource, parent *unstructured.Unstructured, all extent) error {
-	wanted := a.parentOf(all)
-	if parent != nil && same(parent.GetLabels(), wanted.GetLabels()) && same(parent.GetAnnotations(), wanted.GetAnnotations()) {
-		return nil
-	}
-	text, err := wanted.MarshalJSON()
-	if err != nil {
-		return runtimes.Permanent(err)
-	}
-	t := &trial{declared: declared{Unstructured: wanted, text: text}, at: r, live: parent}
-	if parent != nil {
-		if err := a.mayTake(t, parent); err != nil {
+// notings bounds how often an inventory is read again that somebody else writes at the same time.
+const notings = 10
+
+// note writes the inventory, when it changes, with what is to be in it beside the fence. It does so only over the
+// one that it has read, and refuses what is fenced off there.
+func (a *apply) note(ctx context.Context, r resource, parent *unstructured.Unstructured, all func(parent *unstructured.Unstructured) extent) error {
+	for n := 1; ; n++ {
+		if err := a.admit(append(slices.Clone(a.earlier), parent)...); err != nil {
+			return err
+		}
+		wanted := a.parentOf(all(parent))
+		if err := a.mark(wanted, parent); err != nil {
+			return err
+		}
+		if parent != nil && same(parent.GetLabels(), wanted.GetLabels()) && same(parent.GetAnnotations(), wanted.GetAnnotations()) {
+			a.noted = parent
+			return nil
+		}
+		written, err := a.overwrite(ctx, r, parent, wanted)
+		if err == nil {
+			a.tellTakeover(parent)
+			a.noted = written
+		}
+		if err == nil || !isConflict(err) || n == notings {
+			return err
+		}
+		if parent, err = a.liveParent(ctx, r); err != nil {
 			return err
 		}
 	}
-	_, err = a.send(ctx, t, false)
-	return err
+}
+
+// overwrite writes the inventory over the one that was read, or makes it where none was. It is a conflict when another one is
+// there by now. Its fields are nobody else's to own.
+func (a *apply) overwrite(ctx context.Context, r resource, parent, wanted *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if parent == nil { // an apply cannot say that there is to be none
+		made, err := a.clients.at(r, a.home).Create(ctx, wanted, metav1.CreateOptions{FieldManager: FieldManager})
+		return made, explain(ctx, "make the inventory "+idOf(wanted).String(), err)
+	}
+	wanted.SetResourceVersion(parent.GetResourceVersion())
+	text, err := wanted.MarshalJSON()
+	if err != nil {
+		return nil, runtimes.Permanent(err)
+	}
+	t := &trial{declared: declared{Unstructured: wanted, text: text}, at: r, live: parent, force: true}
+	if err := a.mayTake(t, parent); err != nil {
+		return nil, err
+	}
+	return a.send(ctx, t, false)
 }
 
 // parentOf is the inventory as it is applied. It carries the labels of the instance, which lets it be
@@ -175,9 +213,10 @@ func (l leftover) kept() bool {
 // leave ends an apply: what is no longer declared is removed when the payload says so, once all that
 // is declared is ready, and stays where it is otherwise (D10). The inventory then shrinks to what is.
 func (a *apply) leave(ctx context.Context, trials []*trial) error {
-	parent, r, err := a.parent(ctx)
+	parent := a.noted
+	r, err := a.cluster.resource(ctx, kindParent)
 	if err != nil {
-		return err
+		return explain(ctx, "read the inventory "+parentName(a.owner), err)
 	}
 	left, unknown, err := a.leftovers(ctx, a.known(parent))
 	if err != nil {
@@ -203,7 +242,8 @@ func (a *apply) leave(ctx context.Context, trials []*trial) error {
 	if len(unknown) > 0 {
 		there.namespaces = append(there.namespaces, a.known(parent).namespaces...)
 	}
-	return a.note(ctx, r, parent, there.sorted())
+	there = there.sorted()
+	return a.note(ctx, r, parent, func(*unstructured.Unstructured) extent { return there })
 }
 
 // pruneAll removes leftovers, later waves first, and returns those that stay.
@@ -212,6 +252,9 @@ func (a *apply) pruneAll(ctx context.Context, left []leftover) (stay []leftover,
 		if l.kept() {
 			stay = append(stay, l)
 			continue
+		}
+		if err := a.unfenced(ctx); err != nil {
+			return nil, err
 		}
 		deleted, err := a.delete(ctx, l, metav1.DeletePropagationBackground) // what it made goes after it
 		if err != nil {

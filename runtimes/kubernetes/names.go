@@ -37,6 +37,8 @@ const (
 	// AnnotationRecreate "true" allows an object that cannot be changed in place (a Job) to be deleted
 	// and made again.
 	AnnotationRecreate = "converge/recreate"
+	// AnnotationFence is on the inventory of an instance alone: the runtimes.Fence of the last apply, as JSON.
+	AnnotationFence = "converge/fence"
 )
 
 // Annotations and labels of an ApplySet's parent, as the specification names them.

@@ -95,12 +95,13 @@ func (a *apply) wasOurs(live *unstructured.Unstructured) bool {
 
 // appliedByUs reports whether an object was applied under our name, here or by an earlier worker. Labels
 // alone do not say that: whoever clones an object copies them, and so do controllers (Endpoints have
-// those of their Service).
+// those of their Service). An inventory is made by a create.
 func appliedByUs(o *unstructured.Unstructured) bool {
 	entries, _ := inside(o.Object, "metadata")["managedFields"].([]any)
+	inventory := o.GetAnnotations()[annotationTooling] == tooling
 	return slices.ContainsFunc(entries, func(each any) bool {
 		entry, _ := each.(map[string]any)
-		return entry["manager"] == FieldManager && entry["operation"] == string(metav1.ManagedFieldsOperationApply)
+		return entry["manager"] == FieldManager && (inventory || entry["operation"] == string(metav1.ManagedFieldsOperationApply))
 	})
 }
 

@@ -38,10 +38,19 @@ func (r *Runtime) takeDown(ctx context.Context, in runtimes.Instance) error {
 	if err != nil {
 		return err
 	}
-	a := &apply{Runtime: r, clients: clients, owner: in.Owner, home: homeOf(in), account: &account{}}
+	a := &apply{Runtime: r, clients: clients, owner: in.Owner, home: homeOf(in), account: &account{}, fence: in.Fence}
 	parent, at, err := a.parent(ctx)
 	if err != nil {
 		return err
+	}
+	if err := a.admit(a.earlier...); err != nil {
+		return err
+	}
+	if parent != nil && a.fence != nil {
+		if err := a.note(ctx, at, parent, a.known); err != nil {
+			return err
+		}
+		parent = a.noted
 	}
 	all, err := a.everything(ctx, a.known(parent))
 	if err != nil {
@@ -138,6 +147,9 @@ func (a *apply) removeWave(ctx context.Context, wave []goner) error {
 		}
 		if used {
 			continue
+		}
+		if err := a.unfenced(ctx); err != nil {
+			return err
 		}
 		if _, err := a.delete(ctx, g.leftover, propagation(idOf(g.Unstructured).kind)); err != nil {
 			return explain(ctx, "delete "+idOf(g.Unstructured).String(), err)

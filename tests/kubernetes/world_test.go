@@ -39,8 +39,16 @@ const kubeRuntime = `{kubeconfig: "KUBECONFIG", context: CONTEXT, failAfter: 500
 // newKubeWorld copies the example and keeps those services. Nothing is published yet.
 func newKubeWorld(t *testing.T, services ...string) *kubeWorld {
 	t.Helper()
+	w := newKubeWorldIn(t, shared.World(t), services...)
+	t.Cleanup(func() { w.Retire(services...) }) // before the namespaces go: a service would want them back
+	return w
+}
+
+// newKubeWorldIn is newKubeWorld in a world that there is. Nobody retires its services.
+func newKubeWorldIn(t *testing.T, in *stage.World, services ...string) *kubeWorld {
+	t.Helper()
 	cluster := kubetest.Start(t)
-	w := &kubeWorld{World: shared.World(t), cluster: cluster, staging: cluster.Namespace(t), production: cluster.Namespace(t)}
+	w := &kubeWorld{World: in, cluster: cluster, staging: cluster.Namespace(t), production: cluster.Namespace(t)}
 	w.copyExample()
 	w.edit(configFile, "name: shop\n", "name: "+w.App+"\n")
 	for channel, namespace := range map[string]string{"staging": w.staging, "production": w.production} {
@@ -50,7 +58,6 @@ func newKubeWorld(t *testing.T, services ...string) *kubeWorld {
 	w.edit(configFile, "KUBECONFIG", cluster.Kubeconfig)
 	w.edit(configFile, "CONTEXT", cluster.Name)
 	w.keep(services)
-	t.Cleanup(func() { w.Retire(services...) }) // before the namespaces go: a service would want them back
 	return w
 }
 
