@@ -68,7 +68,7 @@ func (c commanded) awaitApplies(n int) {
 // startProcess starts a worker as a process of its own.
 func (c commanded) startProcess() *exec.Cmd {
 	c.T.Helper()
-	worker := exec.Command(filepath.Join(shared.Programs(c.T), "converge"), "worker", "--address", c.Address, "--store", c.Store)
+	worker := exec.Command(shared.Converge(c.T), "worker", "--address", c.Address, "--store", c.Store)
 	worker.Stderr = os.Stderr
 	require.NoError(c.T, worker.Start())
 	c.T.Cleanup(func() {

@@ -15,5 +15,6 @@ var shared = stage.New(nil)
 
 func TestMain(m *testing.M) {
 	custom.RunWatchdog()
+	shared.AtOnce = 8 // most of them wait for timeouts of the product
 	os.Exit(shared.Main(m))
 }

@@ -79,6 +79,7 @@ func timely(w *stage.World, times int) time.Duration {
 // While the store is away, or hangs, a release waits for it; pauses are answered at once, a rollback is applied, and
 // status says what waits. Once it is back, the releases go out in the order in which they were accepted.
 func TestStoreOutageHoldsUpOnlyWhatNeedsTheStore(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name string
 		away func(*stage.World) func()
@@ -153,6 +154,7 @@ func TestTenThousandSignals(t *testing.T) {
 	}
 	for _, away := range []bool{false, true} {
 		t.Run(map[bool]string{false: "the store answers", true: "the store is away"}[away], func(t *testing.T) {
+			t.Parallel() // the one beside the other; no other test runs beside them, which take all that there is
 			w := shared.OwnServer(t, 0)
 			w.Write(stage.TwoChannels + stage.Web)
 			w.Publish()
