@@ -18,7 +18,7 @@ import (
 // Another Temporal takes over the store of one that is lost: all that was declared is managed again within a minute, with
 // what waits, what is paused and what was approved. Should the old one live after all, nothing that it wants is applied any
 // more. A worker that is not told to take over refuses to start.
-func TestStoreOutlivesTemporal(t *testing.T) {
+func TestStoreOutlivesTemporal_F2(t *testing.T) {
 	t.Parallel()
 	old := shared.OwnServer(t, 0)
 	old.Write(approvals + stage.Web)

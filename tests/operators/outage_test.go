@@ -78,7 +78,7 @@ func timely(w *stage.World, times int) time.Duration {
 
 // While the store is away, or hangs, a release waits for it; pauses are answered at once, a rollback is applied, and
 // status says what waits. Once it is back, the releases go out in the order in which they were accepted.
-func TestStoreOutageHoldsUpOnlyWhatNeedsTheStore(t *testing.T) {
+func TestStoreOutageHoldsUpOnlyWhatNeedsTheStore_F5(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name string
@@ -148,7 +148,7 @@ func noFailedTasks(w *stage.World, id string) (events int) {
 
 // Ten thousand signals that came while no worker ran are carried out in their order, and none is lost; with the store
 // away, too, whose releases wait meanwhile. No workflow task fails of it.
-func TestTenThousandSignals(t *testing.T) {
+func TestTenThousandSignals_F6(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it sends twenty thousand signals; not with -short")
 	}

@@ -135,7 +135,7 @@ func (w *world) examine() (found []string) {
 
 // Idle services, the application and the runtime move to the version that becomes current; a service with an apply under
 // way stays until that ends, is released to meanwhile, and follows. The old version is then drained.
-func TestWorkflowsMoveToTheCurrentVersion(t *testing.T) {
+func TestWorkflowsMoveToTheCurrentVersion_F3(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 4)
 	stop := w.serve("one")

@@ -143,11 +143,17 @@ func (s *Stage) Unserved(t *testing.T, o embedded.Options) *World {
 	server, err := embedded.Start(t.Context(), o)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Stop()) })
-	c, err := client.Dial(client.Options{HostPort: server.Address(), Logger: Quiet{}})
+	return s.At(t, server.Address())
+}
+
+// At is Unserved on a server that is there already.
+func (s *Stage) At(t *testing.T, address string) *World {
+	t.Helper()
+	c, err := client.Dial(client.Options{HostPort: address, Logger: Quiet{}})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	w := &World{T: t, Client: c, App: temporaltest.Unique(t), Dir: t.TempDir(), Store: t.TempDir(), Fake: fake.New(nil)}
-	w.Address = server.Address()
+	w.Address = address
 	w.StartWorkerAs = func(o worker.Options) (stop func()) {
 		t.Helper()
 		o.Store = w.Store
