@@ -22,8 +22,8 @@ import (
 
 // outage is how long the store is away in TestLongStoreOutage. The longest pauses between two tries, a minute for what
 // waits in a service and for what an application tells its services, are reached after 62 and 63 seconds; the other tries
-// come at even distances (checkpoints 5 s, looks 8 s, applies that cannot begin 15 s), and no timeout of what goes on
-// meanwhile is between 30 seconds and an hour. So an hour would show nothing else than this. `make outage` takes minutes.
+// come at even distances (checkpoints 5 s, looks 8 s, applies that cannot begin 15 s). What only minutes reach, such as the
+// whole look after five and all that piles up, `make outage` shows.
 var outage = flag.Duration("outage", 70*time.Second, "how long the store is away")
 
 // loseAll takes the whole store away: whatever is read, written or listed there fails.
