@@ -12,9 +12,11 @@ KUBE ?= .cache/kube
 SEED ?= 0
 RELEASES ?= 1000
 KILLS ?= 100
+# Of `make outage`.
+MINUTES ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help build install test race lint fmt vet workflowcheck tidy generated check upgrade-demo bench chaos fuzz histories freeze-histories freeze-contracts temporal-cli chromium monitoring kube kube-build kube-test manifests
+.PHONY: help build install test race lint fmt vet workflowcheck tidy generated check upgrade-demo bench chaos outage fuzz histories freeze-histories freeze-contracts temporal-cli chromium monitoring kube kube-build kube-test manifests
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +76,9 @@ bench: ## Measure: latency, events and CPU of a release, gates, idle services, s
 
 chaos: ## Kill, freeze and cut off workers, server and store under a stream of every verb (SEED, RELEASES, KILLS; half an hour)
 	go run ./tests/chaos -seed $(SEED) -releases $(RELEASES) -kills $(KILLS)
+
+outage: ## Take the store away from live services for MINUTES (10), and say how soon everything went on
+	go test ./tests/operators -count=1 -v -timeout 60m -run TestLongStoreOutage -args -outage $(MINUTES)m
 
 fuzz: ## Run every fuzz target for FUZZTIME (20s)
 	@for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u); do \

@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/incarnation"
 )
@@ -80,10 +81,28 @@ func (a *Activities) StartInstallation(ctx context.Context, begin protocol.Begin
 	if err != nil {
 		return err
 	}
+	held, err := a.restored(ctx, i)
+	if err != nil {
+		return err
+	}
 	_, err = a.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID: protocol.InstallationID(), TaskQueue: protocol.TaskQueue, WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 		StaticSummary: "installation " + i.ID, StaticDetails: "Whether everything is paused, and which store this namespace goes with. Its status query says so.",
 		Memo: map[string]any{MemoInstallation: i.ID, MemoStore: a.Store.URL()},
-	}, protocol.InstallationWorkflow, protocol.InstallationInput{ID: i.ID, Logic: protocol.Logic, Beginning: begin})
+	}, protocol.InstallationWorkflow, protocol.InstallationInput{ID: i.ID, Logic: protocol.Logic, Pause: held, Beginning: begin})
 	return err
+}
+
+// restored is the pause with which an installation begins that was restored from a backup: nobody knows what was done after it.
+func (a *Activities) restored(ctx context.Context, i protocol.Installation) (*entities.Pause, error) {
+	if i.BackupOf.IsZero() {
+		return nil, nil
+	}
+	pauses, err := a.Store.Pauses(ctx, "", nil)
+	for _, p := range pauses {
+		if p.Scope == entities.ScopeInstallation && p.Pause.At.After(i.BackupOf) {
+			return p.Pause, err
+		}
+	}
+	return nil, err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"time"
 
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
@@ -21,6 +22,9 @@ type Deployment struct {
 	SetCurrent bool
 	// Wave is how many workflows of other versions are woken in a second; 0 is 50.
 	Wave int
+	// PollLasts is how long workers may be silent before they are taken for gone; 0 fits every server that is not set to answer
+	// polls sooner than after a minute.
+	PollLasts time.Duration
 }
 
 func (d Deployment) versioned() bool { return d.Name != "" || d.Build != "" }
@@ -62,7 +66,7 @@ func (d Deployment) rollout(c client.Client, namespace string) (stop func()) {
 		namespace = client.DefaultNamespace
 	}
 	r := deployment.Rollout{
-		Namespace: deployment.Namespace{Client: c, Name: namespace}, Version: d.version(), SetCurrent: d.SetCurrent,
+		Namespace: deployment.Namespace{Client: c, Name: namespace, PollLasts: d.PollLasts}, Version: d.version(), SetCurrent: d.SetCurrent,
 		Wave: d.Wave, Log: slog.Default(),
 	}
 	if r.Wave == 0 {

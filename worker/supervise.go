@@ -354,9 +354,6 @@ func (s *supervisor) bringBack(ctx context.Context, id string, manifest incarnat
 	}
 	asked := endedByVerb(why)
 	again := protocol.Restart{At: now, Why: why, Hold: hold && !asked}
-	if c.N > 0 && !c.At.After(s.of.BackupOf) {
-		again.Why, again.Backup = "its installation was restored", s.of.BackupOf
-	}
 	err = s.restart(ctx, id, manifest, again)
 	if errors.Is(err, activities.ErrUnmanaged) { // which the checkpoint of its application did not say yet
 		return nil

@@ -15,7 +15,7 @@ import (
 // Installation is the life of an installation in its namespace (F4): by its memo workers know which store the namespace goes
 // with, and it remembers whether everything is paused (A16).
 func Installation(ctx workflow.Context, in protocol.InstallationInput) error {
-	i := &installation{id: in.ID, state: &installationState{}}
+	i := &installation{id: in.ID, held: in.Pause, state: &installationState{}}
 	i.shell = &shell{
 		ctx: ctx, of: i, name: "everything",
 		logic: in.Logic, whole: i.state, version: installationVersion, desk: &i.state.Desk, verbs: verb.Installation(),
@@ -46,6 +46,7 @@ type installation struct {
 	*shell
 	pauses
 	id    string
+	held  *entities.Pause // from the beginning
 	state *installationState
 	shown string
 }
@@ -115,7 +116,17 @@ func (i *installation) accepted() string {
 
 func (i *installation) dropped() { i.running = false }
 
-func (i *installation) adoptedState(_ string, why *protocol.Restart) {
+func (i *installation) begins(int64) { i.hold() }
+
+// hold pauses everything from the beginning.
+func (i *installation) hold() {
+	if i.held != nil && i.state.Pause == nil {
+		i.state.Pause = i.held
+	}
 	i.state.Announcing = i.state.Announcing || i.state.Pause != nil
+}
+
+func (i *installation) adoptedState(_ string, why *protocol.Restart) {
+	i.hold()
 	i.note(entities.EventRestart, nil, "the installation goes on from its checkpoint: "+restarted(why), "")
 }

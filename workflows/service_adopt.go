@@ -3,7 +3,6 @@ package workflows
 import (
 	"cmp"
 	"fmt"
-	"time"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
@@ -36,11 +35,7 @@ func (s *service) adoptedState(store string, why *protocol.Restart) {
 	text := "goes on from its checkpoint: " + restarted(why)
 	s.state.Record(now, "", text)
 	s.note(entities.EventRestart, nil, text, "")
-	switch {
-	case why == nil:
-	case !why.Backup.IsZero():
-		s.state.HoldBack("it goes on from the backup of "+why.Backup.Format(time.DateTime)+" UTC: what was done since is not known here", now)
-	case why.Hold:
+	if why != nil && why.Hold {
 		s.state.HoldBack("its workflow was gone three times within an hour, the last time because "+why.Why, now)
 	}
 }

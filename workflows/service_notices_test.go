@@ -13,7 +13,7 @@ import (
 
 // Of what an application announces, the last counts by its own counting, whatever the clocks of workers say, and
 // whatever arrives late. Notices of older versions go by incarnation and clock, as they did.
-func TestNoticesAreOrderedByTheApplication_D15(t *testing.T) {
+func TestNoticesAreOrderedByTheApplication_D15_F6(t *testing.T) {
 	type notice struct {
 		incarnation int64
 		order       [2]int64 // newest, count; zero: none

@@ -30,7 +30,7 @@ var otherViews = map[string]func(*state.State, *decide.Decision) shown{
 
 // A history replays whatever the words and statuses are that its states are shown in; it did not when what is shown was
 // not recorded, which is why runs that began then keep their words.
-func TestWhatIsShownNeverBreaksAReplay(t *testing.T) {
+func TestWhatIsShownNeverBreaksAReplay_F3(t *testing.T) {
 	for name, view := range otherViews {
 		t.Run(name, func(t *testing.T) {
 			for _, run := range recordedServices(t, "v2") {

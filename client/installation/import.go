@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/store"
 )
@@ -26,7 +27,7 @@ type Import struct {
 	Store     *store.Store
 	By        string
 	// Restore takes a backup for what it is a copy of, which is lost; of what was done since nothing is known, so that
-	// services come back paused. Without, only an installation that was ended where it was is taken.
+	// everything comes back paused. Without, only an installation that was ended where it was is taken.
 	Restore bool
 }
 
@@ -63,6 +64,11 @@ func (i Import) Read(ctx context.Context, from io.Reader) (Imported, error) {
 	if out.Workflows, err = i.fill(ctx, r); err != nil {
 		return out, err
 	}
+	if !out.Installation.BackupOf.IsZero() && !out.InPlace {
+		if err := i.pause(ctx, h); err != nil {
+			return out, err
+		}
+	}
 	stands, err := i.Store.CreateInstallation(ctx, out.Installation)
 	if err != nil {
 		return out, err
@@ -71,6 +77,14 @@ func (i Import) Read(ctx context.Context, from io.Reader) (Imported, error) {
 		return out, fmt.Errorf("the store %s was taken by another installation meanwhile: %s in the namespace %s [store-taken]", i.Store.URL(), stands.ID, stands.Namespace)
 	}
 	return out, i.Store.EndImport(ctx)
+}
+
+// pause pauses everything: what was done since the backup is not known.
+func (i Import) pause(ctx context.Context, h Header) error {
+	reason := fmt.Sprintf("restored from the backup of %s UTC; what was done since is not known here", h.At.UTC().Format(time.DateTime))
+	return i.Store.PutPause(ctx, "", protocol.ScopePause{
+		Scope: entities.ScopeInstallation, Pause: &entities.Pause{Scope: entities.ScopeInstallation, By: i.By, Reason: reason, At: time.Now().UTC()},
+	})
 }
 
 // place decides what the installation is from now on, or why the archive cannot go there.

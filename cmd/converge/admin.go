@@ -175,7 +175,7 @@ everything within a minute. The installation keeps its id; its epoch rises, so t
 may still run elsewhere is refused.
 
 With --restore the archive may be a backup, of an installation that is lost. What was done
-since is not known then: services come back paused. Where only the store is lost, and the
+since is not known then: everything comes back paused. Where only the store is lost, and the
 workflows still run, they go on with what they know.`,
 		Example: `  converge admin import --restore --store s3://releases backup.tar.gz
   converge admin export --from dev | converge admin import --profile prod --store s3://releases`,
@@ -224,6 +224,9 @@ func (o *importOptions) run(ctx context.Context) error {
 	if out.InPlace {
 		o.f.note("the workflows of the namespace go on with what they know")
 	} else {
+		if !out.Installation.BackupOf.IsZero() {
+			o.f.note("everything is paused, since what was done after the backup is not known here: look, then converge resume --all")
+		}
 		o.f.note("they are looked after again within a minute of: converge worker --store %s", s.URL())
 	}
 	return nil

@@ -44,8 +44,6 @@ type Restart struct {
 	Why string    `json:"why"` // "its workflow was terminated"
 	// Hold: it is the third within an hour, so that the service comes back paused.
 	Hold bool `json:"hold,omitempty"`
-	// Backup is when the backup was made that it goes on from, if it does: the service comes back paused then, too.
-	Backup time.Time `json:"backup,omitzero"`
 }
 
 // AdoptRequest asks for the newest checkpoint of a workflow, and for what was accepted after it (local activity).
@@ -111,6 +109,6 @@ type Installation struct {
 	// Exported says who had it taken along to another place. Nothing is started or applied from this store any more.
 	Exported string `json:"exported,omitempty"`
 	// BackupOf is when the backup was made that the store was filled with, if it was: what it says may be outdated, so that
-	// services come back paused.
+	// everything comes back paused.
 	BackupOf time.Time `json:"backupOf,omitzero"`
 }

@@ -67,6 +67,8 @@ type RuntimeInput struct {
 type InstallationInput struct {
 	ID    string `json:"id"` // of its record in the store
 	Logic int    `json:"logic,omitempty"`
+	// Pause: everything begins paused, whatever is known of it.
+	Pause *entities.Pause `json:"pause,omitempty"`
 	Carried
 	Beginning
 }

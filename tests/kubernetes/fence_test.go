@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/tests/kubetest"
 	"github.com/converge-engine/converge/worker"
 	"github.com/converge-engine/converge/worker/embedded"
 )
@@ -18,7 +19,7 @@ import (
 // the cluster remembers keeps it from applying anything any more, and it says so.
 func TestMovedInstallationIsNotAppliedOver(t *testing.T) {
 	t.Parallel()
-	old := newKubeWorldIn(t, shared.OwnServer(t, 0), "web")
+	old := newKubeWorldIn(t, shared.OwnServer(t, 0), kubetest.Start(t), kubeRuntime, "web")
 	old.Publish()
 	old.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 	old.StopWorker()

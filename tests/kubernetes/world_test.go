@@ -39,21 +39,26 @@ const kubeRuntime = `{kubeconfig: "KUBECONFIG", context: CONTEXT, failAfter: 500
 // newKubeWorld copies the example and keeps those services. Nothing is published yet.
 func newKubeWorld(t *testing.T, services ...string) *kubeWorld {
 	t.Helper()
-	w := newKubeWorldIn(t, shared.World(t), services...)
+	return newKubeWorldOn(t, kubetest.Start(t), kubeRuntime, services...)
+}
+
+// newKubeWorldOn is newKubeWorld on a cluster, with runtimes that say this of their connection.
+func newKubeWorldOn(t *testing.T, cluster *kubetest.Cluster, runtime string, services ...string) *kubeWorld {
+	t.Helper()
+	w := newKubeWorldIn(t, shared.World(t), cluster, runtime, services...)
 	t.Cleanup(func() { w.Retire(services...) }) // before the namespaces go: a service would want them back
 	return w
 }
 
-// newKubeWorldIn is newKubeWorld in a world that there is. Nobody retires its services.
-func newKubeWorldIn(t *testing.T, in *stage.World, services ...string) *kubeWorld {
+// newKubeWorldIn is newKubeWorldOn in a world that there is. Nobody retires its services.
+func newKubeWorldIn(t *testing.T, in *stage.World, cluster *kubetest.Cluster, runtime string, services ...string) *kubeWorld {
 	t.Helper()
-	cluster := kubetest.Start(t)
 	w := &kubeWorld{World: in, cluster: cluster, staging: cluster.Namespace(t), production: cluster.Namespace(t)}
 	w.copyExample()
 	w.edit(configFile, "name: shop\n", "name: "+w.App+"\n")
 	for channel, namespace := range map[string]string{"staging": w.staging, "production": w.production} {
 		w.edit(configFile, fmt.Sprintf("{name: %s, namespace: shop-%s}", channel, channel), fmt.Sprintf("{name: %s-%s, namespace: %s}", w.App, channel, namespace))
-		w.pattern(configFile, `(?s)name: `+channel+`\nkubernetes: \{[^\n]*`, fmt.Sprintf("name: %s-%s\nkubernetes: %s", w.App, channel, kubeRuntime))
+		w.pattern(configFile, `(?s)name: `+channel+`\nkubernetes: \{[^\n]*`, fmt.Sprintf("name: %s-%s\nkubernetes: %s", w.App, channel, runtime))
 	}
 	w.edit(configFile, "KUBECONFIG", cluster.Kubeconfig)
 	w.edit(configFile, "CONTEXT", cluster.Name)
@@ -124,7 +129,12 @@ func (w *kubeWorld) deployment(namespace, name string) *appsv1.Deployment {
 // patchWeb changes the Deployment web as somebody else does.
 func (w *kubeWorld) patchWeb(namespace, by, patch string) {
 	w.T.Helper()
-	_, err := w.cluster.Client.AppsV1().Deployments(namespace).Patch(w.T.Context(), "web", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: by})
+	w.patchDeployment(namespace, "web", by, patch)
+}
+
+func (w *kubeWorld) patchDeployment(namespace, name, by, patch string) {
+	w.T.Helper()
+	_, err := w.cluster.Client.AppsV1().Deployments(namespace).Patch(w.T.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: by})
 	require.NoError(w.T, err)
 }
 

@@ -40,7 +40,7 @@ func runOf(w *stage.World, id string) string {
 
 // A service whose cancellation is requested in the middle of an apply ends it, goes on, takes updates and signals,
 // repairs drift, and says what to do instead.
-func TestCancelledServiceGoesOn(t *testing.T) {
+func TestCancelledServiceGoesOn_F1(t *testing.T) {
 	t.Parallel()
 	w := shared.World(t)
 	w.Write(stage.TwoChannels + stage.Web)

@@ -68,7 +68,7 @@ func (c commanded) awaitApplies(n int) {
 // startProcess starts a worker as a process of its own.
 func (c commanded) startProcess() *exec.Cmd {
 	c.T.Helper()
-	worker := exec.Command(filepath.Join(shared.Programs(c.T), "converge"), "worker", "--address", c.Address, "--store", c.Store)
+	worker := exec.Command(shared.Converge(c.T), "worker", "--address", c.Address, "--store", c.Store)
 	worker.Stderr = os.Stderr
 	require.NoError(c.T, worker.Start())
 	c.T.Cleanup(func() {
@@ -81,7 +81,7 @@ func (c commanded) startProcess() *exec.Cmd {
 }
 
 // A command that does not end by itself, on a worker that is cut off, has ended before another worker begins it.
-func TestCutOffCommandEndsBeforeAnotherBegins(t *testing.T) {
+func TestCutOffCommandEndsBeforeAnotherBegins_F2(t *testing.T) {
 	t.Parallel()
 	c := newCommanded(t)
 	proxy, err := line.New(c.Address)
@@ -105,7 +105,7 @@ func TestCutOffCommandEndsBeforeAnotherBegins(t *testing.T) {
 }
 
 // Nor does it on a worker that stands still for a minute, which then goes on.
-func TestCommandOfFrozenWorkerEndsBeforeAnotherBegins(t *testing.T) {
+func TestCommandOfFrozenWorkerEndsBeforeAnotherBegins_F2(t *testing.T) {
 	t.Parallel()
 	c := newCommanded(t)
 	worker := c.startProcess()

@@ -46,7 +46,7 @@ func applicationStatus(w *stage.World) (status protocol.ApplicationStatus) {
 
 // A service whose run takes no more signals holds up no other: all others are notified of what is published and of pauses,
 // the application says which could not be, and tells it once it can be told.
-func TestFloodedServiceHoldsUpNoOther(t *testing.T) {
+func TestFloodedServiceHoldsUpNoOther_F1_F5(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServerWith(t, embedded.Options{SignalsPerRun: 50})
 	const flooded = "web-03" // others come before it, and after

@@ -84,7 +84,7 @@ var ends = []end{
 
 // A service whose workflow is ended for good is managed again within a minute, with all that people did: what runs, what
 // waits, what was approved and paused. Drift that came meanwhile is repaired.
-func TestEndedServiceIsManagedAgain(t *testing.T) {
+func TestEndedServiceIsManagedAgain_F1(t *testing.T) {
 	t.Parallel()
 	for _, how := range ends {
 		t.Run(how.name, func(t *testing.T) {
@@ -137,7 +137,7 @@ func journal(s protocol.Status) (text string) {
 }
 
 // A service whose workflow was failed, by a worker of somebody else's say, is managed again as well.
-func TestFailedServiceIsManagedAgain(t *testing.T) {
+func TestFailedServiceIsManagedAgain_F1(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
 	w.Write(stage.TwoChannels + stage.Web)
@@ -159,6 +159,19 @@ func TestFailedServiceIsManagedAgain(t *testing.T) {
 // fail answers the next task of a workflow, in place of a worker, with that the workflow has failed.
 func fail(w *stage.World, id string) {
 	w.T.Helper()
+	answer(w, id, &commandpb.Command{
+		CommandType: enumspb.COMMAND_TYPE_FAIL_WORKFLOW_EXECUTION,
+		Attributes: &commandpb.Command_FailWorkflowExecutionCommandAttributes{
+			FailWorkflowExecutionCommandAttributes: &commandpb.FailWorkflowExecutionCommandAttributes{
+				Failure: &failurepb.Failure{Message: "an operator's test"},
+			},
+		},
+	})
+}
+
+// answer answers the next task of a workflow, in place of a worker, with a command.
+func answer(w *stage.World, id string, command *commandpb.Command) {
+	w.T.Helper()
 	server := w.Client.WorkflowService()
 	ctx, stop := context.WithTimeout(w.T.Context(), stage.Patience)
 	defer stop()
@@ -171,14 +184,7 @@ func fail(w *stage.World, id string) {
 			continue // nobody asks for it any more; its worker gets it once it has timed out
 		}
 		_, err = server.RespondWorkflowTaskCompleted(ctx, &workflowservice.RespondWorkflowTaskCompletedRequest{
-			Namespace: "default", TaskToken: task.GetTaskToken(), Commands: []*commandpb.Command{{
-				CommandType: enumspb.COMMAND_TYPE_FAIL_WORKFLOW_EXECUTION,
-				Attributes: &commandpb.Command_FailWorkflowExecutionCommandAttributes{
-					FailWorkflowExecutionCommandAttributes: &commandpb.FailWorkflowExecutionCommandAttributes{
-						Failure: &failurepb.Failure{Message: "an operator's test"},
-					},
-				},
-			}},
+			Namespace: "default", TaskToken: task.GetTaskToken(), Commands: []*commandpb.Command{command},
 		})
 		require.NoError(w.T, err)
 		return

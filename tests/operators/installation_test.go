@@ -27,7 +27,7 @@ import (
 func TestInstallationMoves_F4(t *testing.T) {
 	t.Parallel()
 	old := shared.OwnServer(t, 0)
-	bin := shared.Programs(t)
+	bin := shared.Converge(t)
 	old.Write(approvals + stage.Web + strings.NewReplacer("web", "api").Replace(stage.Web) + strings.NewReplacer("web", "lb").Replace(stage.Web))
 	old.Publish()
 	for _, service := range []string{"web", "api", "lb"} {
@@ -87,7 +87,7 @@ func TestInstallationMoves_F4(t *testing.T) {
 func TestExportedInstallationStaysEnded_F4(t *testing.T) {
 	t.Parallel()
 	old := shared.OwnServer(t, 0)
-	bin := shared.Programs(t)
+	bin := shared.Converge(t)
 	old.Write(stage.TwoChannels + stage.Web)
 	old.Publish()
 	old.Release("web", "v1")
@@ -123,12 +123,12 @@ func TestExportedInstallationStaysEnded_F4(t *testing.T) {
 	require.Equal(t, applies+1, instance.Applies())
 }
 
-// Everything is lost but last night's backup: services come back paused, since nobody knows what was done after it, and go
-// on when people say so.
+// Everything is lost but last night's backup: it comes back paused, since nobody knows what was done after it, and goes on
+// when people say so.
 func TestRestoreFromBackup_F4(t *testing.T) {
 	t.Parallel()
 	old := shared.OwnServer(t, 0)
-	bin := shared.Programs(t)
+	bin := shared.Converge(t)
 	old.Write(stage.TwoChannels + stage.Web)
 	old.Publish()
 	old.Release("web", "v1")
@@ -152,10 +152,10 @@ func TestRestoreFromBackup_F4(t *testing.T) {
 	w.StartWorkerAs(worker.Options{})
 	managedAgain(w, w.ID("web"), "", since)
 	s := w.Await("web", "staging PAUSED v1, production PAUSED v1")
-	require.Contains(t, journal(s)+reasons(s), "it goes on from the backup of")
+	require.Contains(t, journal(s)+reasons(s), "restored from the backup of")
 	require.Equal(t, "v2", w.Fake.At(w.App, "web", "production").Version(), "nothing was taken back")
 	w.Release("web", "v3")
-	w.Act("web", protocol.Resume, `{"by":"alice"}`)
+	require.Equal(t, "everything goes on\n", cli(w, "resume", "--all", "--yes"))
 	w.Await("web", "staging CONVERGED v3, production CONVERGED v3")
 }
 
@@ -163,7 +163,7 @@ func TestRestoreFromBackup_F4(t *testing.T) {
 func TestRestoreOfTheStore_F4(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
-	bin := shared.Programs(t)
+	bin := shared.Converge(t)
 	w.Write(stage.TwoChannels + stage.Web)
 	w.Publish()
 	w.Release("web", "v1")
@@ -240,8 +240,8 @@ func TestPauseOfEverything_A16(t *testing.T) {
 func move(t *testing.T, bin string, from, to *stage.World) (said string) {
 	t.Helper()
 	var talk bytes.Buffer
-	source := exec.CommandContext(t.Context(), filepath.Join(bin, "converge"), "admin", "export", "--from", "dev", "--address", from.Address, "--store", from.Store, "--yes")
-	target := exec.CommandContext(t.Context(), filepath.Join(bin, "converge"), "admin", "import", "--address", to.Address, "--store", to.Store)
+	source := exec.CommandContext(t.Context(), bin, "admin", "export", "--from", "dev", "--address", from.Address, "--store", from.Store, "--yes")
+	target := exec.CommandContext(t.Context(), bin, "admin", "import", "--address", to.Address, "--store", to.Store)
 	pipe, err := source.StdoutPipe()
 	require.NoError(t, err)
 	var sourceTalk bytes.Buffer
@@ -261,7 +261,7 @@ func export(t *testing.T, bin string, w *stage.World, arguments ...string) strin
 
 // run runs the program and returns all that it says.
 func run(bin string, w *stage.World, arguments ...string) (string, error) {
-	out, err := exec.CommandContext(w.T.Context(), filepath.Join(bin, "converge"), append(arguments, "--address", w.Address)...).CombinedOutput()
+	out, err := exec.CommandContext(w.T.Context(), bin, append(arguments, "--address", w.Address)...).CombinedOutput()
 	return string(out), err
 }
 

@@ -65,20 +65,27 @@ func hang(w *stage.World, folder string) (answers func()) {
 // timely requires that pauses and their ends are answered well within a second, and returns the longest that one took.
 func timely(w *stage.World, times int) time.Duration {
 	w.T.Helper()
-	longest := time.Duration(0)
+	longest := pauseAndResume(w, times)
+	require.Less(w.T, longest, time.Second)
+	return longest
+}
+
+// pauseAndResume pauses web and ends that, so many times, and returns the longest that an answer took.
+func pauseAndResume(w *stage.World, times int) (longest time.Duration) {
+	w.T.Helper()
 	for n := range 2 * times {
 		verb := []string{protocol.Pause, protocol.Resume}[n%2]
 		begun := time.Now()
 		w.Act("web", verb, `{"channel":"staging","by":"ann","reason":"incident 12"}`)
 		longest = max(longest, time.Since(begun))
 	}
-	require.Less(w.T, longest, time.Second)
 	return longest
 }
 
 // While the store is away, or hangs, a release waits for it; pauses are answered at once, a rollback is applied, and
 // status says what waits. Once it is back, the releases go out in the order in which they were accepted.
-func TestStoreOutageHoldsUpOnlyWhatNeedsTheStore(t *testing.T) {
+func TestStoreOutageHoldsUpOnlyWhatNeedsTheStore_F5(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name string
 		away func(*stage.World) func()
@@ -147,12 +154,14 @@ func noFailedTasks(w *stage.World, id string) (events int) {
 
 // Ten thousand signals that came while no worker ran are carried out in their order, and none is lost; with the store
 // away, too, whose releases wait meanwhile. No workflow task fails of it.
-func TestTenThousandSignals(t *testing.T) {
+func TestTenThousandSignals_F6(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it sends twenty thousand signals; not with -short")
 	}
+	t.Parallel()
 	for _, away := range []bool{false, true} {
 		t.Run(map[bool]string{false: "the store answers", true: "the store is away"}[away], func(t *testing.T) {
+			t.Parallel()
 			w := shared.OwnServer(t, 0)
 			w.Write(stage.TwoChannels + stage.Web)
 			w.Publish()

@@ -2,6 +2,7 @@ package operators
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,16 +20,39 @@ import (
 // reset resets a run to an event, as `temporal workflow reset` does.
 func reset(w *stage.World, id, run string, event int64) (string, error) {
 	w.T.Helper()
+	return resetTo(w, id, run, event)
+}
+
+// resetWithout is reset with `--reapply-exclude All`: the run is not sent again what came after the event.
+func resetWithout(w *stage.World, id, run string, event int64) (string, error) {
+	w.T.Helper()
+	return resetTo(w, id, run, event, enumspb.RESET_REAPPLY_EXCLUDE_TYPE_SIGNAL, enumspb.RESET_REAPPLY_EXCLUDE_TYPE_UPDATE)
+}
+
+func resetTo(w *stage.World, id, run string, event int64, without ...enumspb.ResetReapplyExcludeType) (string, error) {
+	w.T.Helper()
 	answer, err := w.Client.ResetWorkflowExecution(w.T.Context(), &workflowservice.ResetWorkflowExecutionRequest{
 		Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: id, RunId: run},
 		Reason: "an operator's test", WorkflowTaskFinishEventId: event, RequestId: fmt.Sprint(run, event, time.Now().UnixNano()),
+		ResetReapplyExcludeTypes: without,
 	})
 	return answer.GetRunId(), err
 }
 
+// completed are the events of a run that end workflow tasks: those to which it can be reset.
+func completed(w *stage.World, id string) (events []int64) {
+	w.T.Helper()
+	for _, e := range w.History(id) {
+		if e.EventType == enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED {
+			events = append(events, e.EventId)
+		}
+	}
+	return events
+}
+
 // A service whose run is reset to any event of three releases, one of which was approved by a signal, stays at the newest:
 // nothing that was applied before is applied again, and nobody has to approve anything twice.
-func TestResetServiceStaysWhereItWas(t *testing.T) {
+func TestResetServiceStaysWhereItWas_F1_F2(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
 	w.Write(approvals + stage.Web)
@@ -50,12 +74,7 @@ func TestResetServiceStaysWhereItWas(t *testing.T) {
 	const want = "staging CONVERGED v3, production CONVERGED v3"
 	id := w.ID("web")
 	first := runOf(w, id)
-	var events []int64
-	for _, e := range w.History(id) {
-		if e.EventType == enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED {
-			events = append(events, e.EventId)
-		}
-	}
+	events := completed(w, id)
 	require.Greater(t, len(events), 10)
 	applied := len(w.Fake.Applies())
 	for _, event := range events {
@@ -74,6 +93,44 @@ func TestResetServiceStaysWhereItWas(t *testing.T) {
 	w.Release("web", "v4")
 	w.Act("web", protocol.Approve, `{"by":"alice","version":"v4","topic":"production"}`)
 	w.Await("web", "staging CONVERGED v4, production CONVERGED v4")
+}
+
+// A reset that leaves out what came after its event, as an operator may wish, takes nothing back either: what was accepted is in
+// the checkpoint, and what came after that, while no worker ran, in the history of the run that was reset.
+func TestResetWithoutReapplyTakesNothingBack_F1_F2(t *testing.T) {
+	t.Parallel()
+	w := shared.OwnServer(t, 0)
+	w.Write(stage.TwoChannels + stage.Web)
+	w.Publish()
+	for _, version := range []string{"v1", "v2"} {
+		w.Release("web", version)
+		w.Await("web", fmt.Sprintf("staging CONVERGED %[1]s, production CONVERGED %[1]s", version))
+	}
+	w.Signal("web", protocol.Pause, `{"by":"bob","channel":"production","reason":"drill"}`)
+	w.Await("web", "staging CONVERGED v2, production PAUSED v2")
+	id := w.ID("web")
+	first := runOf(w, id)
+	for _, event := range completed(w, id) {
+		run, err := resetWithout(w, id, first, event)
+		require.NoError(t, err, "event %d", event)
+		since := time.Now()
+		w.AwaitThat("web", "the newest after a reset to event "+fmt.Sprint(event), func(s protocol.Status) bool {
+			return stage.Channels(s) == "staging CONVERGED v2, production PAUSED v2" && strings.Contains(journal(s), "goes on from its checkpoint")
+		})
+		require.Less(t, time.Since(since), aMinute)
+		require.Equal(t, run, runOf(w, id))
+	}
+	w.StopWorker()
+	w.Signal("web", protocol.Release, `{"by":"ci","version":"v3"}`)
+	_, err := resetWithout(w, id, runOf(w, id), completed(w, id)[0])
+	require.NoError(t, err)
+	w.StartWorker()
+	w.Await("web", "staging CONVERGED v3, production PAUSED v2")
+	w.Act("web", protocol.Resume, `{"by":"bob","channel":"production"}`)
+	w.Await("web", "staging CONVERGED v3, production CONVERGED v3")
+	for name, versions := range appliedTo(w, "web/staging", "web/production") { // what was just being applied may be so again
+		require.Equal(t, []string{"v1", "v2", "v3"}, slices.Compact(versions), name)
+	}
 }
 
 func approvalsOf(s protocol.Status, version string) []entities.Approval {

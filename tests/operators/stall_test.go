@@ -69,7 +69,8 @@ func (s stalled) await(what string, so func(*workflowpb.PendingActivityInfo) boo
 
 // A stall below the heartbeat timeout restarts nothing, not even when it begins where a worker that sends one heartbeat
 // in eight seconds, as the SDK does by itself, would lose the only one that still came in time.
-func TestStallBelowTheHeartbeatTimeoutRestartsNothing(t *testing.T) {
+func TestStallBelowTheHeartbeatTimeoutRestartsNothing_F7(t *testing.T) {
+	t.Parallel()
 	for _, d := range []time.Duration{time.Second, 5 * time.Second} {
 		t.Run(d.String(), func(t *testing.T) {
 			t.Parallel()
@@ -100,7 +101,8 @@ func stallBelow(t *testing.T, d time.Duration) {
 }
 
 // A longer one does, and the apply that was cut off ends before the next one begins.
-func TestStallAboveTheHeartbeatTimeoutOverlapsNothing(t *testing.T) {
+func TestStallAboveTheHeartbeatTimeoutOverlapsNothing_F2(t *testing.T) {
+	t.Parallel()
 	for _, d := range []time.Duration{15 * time.Second, time.Minute} {
 		t.Run(d.String(), func(t *testing.T) {
 			t.Parallel()
@@ -116,7 +118,7 @@ func TestStallAboveTheHeartbeatTimeoutOverlapsNothing(t *testing.T) {
 
 // Nor does it where another worker takes over: the one that is cut off, for as long as that takes, has ended its apply
 // by then.
-func TestCutOffWorkerEndsItsApplyBeforeAnotherBegins(t *testing.T) {
+func TestCutOffWorkerEndsItsApplyBeforeAnotherBegins_F2(t *testing.T) {
 	t.Parallel()
 	s := newStalled(t)
 	t.Cleanup(s.StopWorker)

@@ -21,7 +21,7 @@ func ended(t *testing.T, process *exec.Cmd) time.Duration {
 
 // A worker that is stopped lets an apply end, for longer than the heartbeat timeout, and its heartbeats go on: nobody takes
 // it over. Meanwhile it takes on nothing new. It stops when the apply has ended.
-func TestStoppingWorkerLetsApplyEnd(t *testing.T) {
+func TestStoppingWorkerLetsApplyEnd_F7(t *testing.T) {
 	t.Parallel()
 	c := newCommanded(t)
 	worker := c.startProcess()

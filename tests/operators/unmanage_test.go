@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -28,7 +27,7 @@ custom: {env: {VERSION: "${{ version }}"}}
 // cli runs the program, and returns what it prints.
 func cli(w *stage.World, arguments ...string) string {
 	w.T.Helper()
-	cmd := exec.CommandContext(w.T.Context(), filepath.Join(shared.Programs(w.T), "converge"), append(arguments, "--address", w.Address)...)
+	cmd := exec.CommandContext(w.T.Context(), shared.Converge(w.T), append(arguments, "--address", w.Address)...)
 	out, err := cmd.Output()
 	require.NoError(w.T, err, "%v: %s", arguments, out)
 	return string(out)

@@ -10,7 +10,8 @@ import (
 
 // The upgrade of `make upgrade-demo`, of few services: two builds of the worker as processes, one decides otherwise; no
 // history fails to replay, where all do when workers are replaced in place.
-func TestUpgradeDemo(t *testing.T) {
+func TestUpgradeDemo_F3(t *testing.T) {
+	t.Parallel()
 	report, err := scene.Play(t.Context(), t.TempDir(), 30, t.Logf)
 	require.NoError(t, err)
 	t.Logf("\n%s", report)

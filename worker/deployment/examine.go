@@ -47,13 +47,13 @@ func (n Namespace) Examine(ctx context.Context) (Report, error) {
 	}
 	serving := 0
 	for _, at := range polled {
-		if time.Since(at) < PollLasts {
+		if time.Since(at) < n.pollLasts() {
 			serving++
 		}
 	}
 	r.looked("who serves the task queue: workers of %d versions", serving)
 	if serving == 0 {
-		r.found(NoWorkers, "namespace "+n.Name, "nobody has asked for work for "+PollLasts.String(), "start one: converge worker")
+		r.found(NoWorkers, "namespace "+n.Name, "nobody has asked for work for "+n.pollLasts().String(), "start one: converge worker")
 	}
 	names, err := n.Deployments(ctx)
 	if err != nil {
@@ -75,7 +75,7 @@ func (n Namespace) examineDeployment(ctx context.Context, name string, polled ma
 	current := info.RoutingConfig.CurrentVersion
 	for _, summary := range info.VersionSummaries {
 		v := summary.Version
-		served := time.Since(polled[v]) < PollLasts
+		served := time.Since(polled[v]) < n.pollLasts()
 		if current == nil && served {
 			r.found(NoCurrentVersion, Text(v), "its workers get no new workflows", setCurrentCommand(v))
 		}

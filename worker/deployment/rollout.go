@@ -125,12 +125,12 @@ func (r *Rollout) round(ctx context.Context) (more bool, err error) {
 func (r *Rollout) abandoned(v Version, polled time.Time) bool {
 	if !polled.IsZero() {
 		delete(r.unseen, v)
-		return time.Since(polled) >= PollLasts
+		return time.Since(polled) >= r.pollLasts()
 	}
 	if r.unseen[v].IsZero() {
 		r.unseen[v] = time.Now()
 	}
-	return time.Since(r.unseen[v]) >= PollLasts
+	return time.Since(r.unseen[v]) >= r.pollLasts()
 }
 
 // A workflow that was woken follows by itself once it is at rest, and is looked at again seldom; soon where nobody may be
@@ -183,15 +183,15 @@ func (r *Rollout) move(ctx context.Context, e *commonpb.WorkflowExecution, from 
 		return nil
 	case task == nil:
 		return r.Client.SignalWorkflow(ctx, e.WorkflowId, e.RunId, protocol.SignalWake, protocol.Wake{Version: Text(r.Version)})
-	case abandoned && unanswered(task, time.Now()):
+	case abandoned && r.unanswered(task, time.Now()):
 		return r.takeOver(ctx, e, from)
 	}
 	return nil // it has a task, which tells it
 }
 
 // unanswered: a task has waited as long as no worker that is there lets one wait.
-func unanswered(task *workflowpb.PendingWorkflowTaskInfo, now time.Time) bool {
-	return task.State == enumspb.PENDING_WORKFLOW_TASK_STATE_SCHEDULED && now.Sub(task.ScheduledTime.AsTime()) >= PollLasts
+func (n Namespace) unanswered(task *workflowpb.PendingWorkflowTaskInfo, now time.Time) bool {
+	return task.State == enumspb.PENDING_WORKFLOW_TASK_STATE_SCHEDULED && now.Sub(task.ScheduledTime.AsTime()) >= n.pollLasts()
 }
 
 // takeOver carries a workflow on in the middle of its run, which its history allows as it does where workers are replaced

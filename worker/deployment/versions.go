@@ -6,6 +6,7 @@
 package deployment
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +35,12 @@ func Text(v Version) string { return v.DeploymentName + ":" + v.BuildID }
 type Namespace struct {
 	Client client.Client
 	Name   string
+	// PollLasts is how long a worker that waits for work may be silent; 0: 75 seconds, since a poll that gets none ends after
+	// a minute, unless a server is set to end it sooner. The server remembers workers that have stopped for longer.
+	PollLasts time.Duration
 }
+
+func (n Namespace) pollLasts() time.Duration { return cmp.Or(n.PollLasts, 75*time.Second) }
 
 // Deployment says which builds of a deployment there are, and which one is current; there is none that no worker has
 // polled for yet.
@@ -63,10 +69,6 @@ func (n Namespace) Deployments(ctx context.Context) ([]string, error) {
 	}
 	return names, nil
 }
-
-// PollLasts is how long a worker that waits for work may be silent: a poll that gets none ends after a minute. The server
-// remembers workers that have stopped for longer.
-const PollLasts = 75 * time.Second
 
 // Polled says when workers of each version last asked for tasks, of workflows or of activities: while a worker carries on
 // workflows that it holds in memory, it may not ask for others for long. The version of workers that have none is zero.

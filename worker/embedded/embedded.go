@@ -49,6 +49,9 @@ type Options struct {
 	// DrainedWithin is how soon the server finds that a version of workers has no workflows left; 0 is its own default of
 	// some minutes.
 	DrainedWithin time.Duration
+	// PollsEnd is how soon the server answers a worker that waits for work when there is none; 0 is its own default of a
+	// minute. Tests see with it that workers are gone.
+	PollsEnd time.Duration
 	// Log receives the server's errors, and its warnings as debug records; nil discards both.
 	Log *slog.Logger
 
@@ -113,6 +116,9 @@ func start(ctx context.Context, o Options) (*Server, error) {
 	if o.DrainedWithin > 0 {
 		dynamic.set(dynamicconfig.VersionDrainageStatusVisibilityGracePeriod.Key(), o.DrainedWithin)
 		dynamic.set(dynamicconfig.VersionDrainageStatusRefreshInterval.Key(), o.DrainedWithin)
+	}
+	if o.PollsEnd > 0 {
+		dynamic.set(dynamicconfig.MatchingLongPollExpirationInterval.Key(), o.PollsEnd)
 	}
 	if o.tune != nil {
 		o.tune(dynamic)

@@ -21,18 +21,29 @@ import (
 	"github.com/converge-engine/converge/tests/temporaltest"
 )
 
-// build makes the two programs in a folder.
-func (s *Stage) build() (string, error) {
+// build makes programs in a folder.
+func (s *Stage) build(programs ...string) (string, error) {
 	dir, err := s.folder("bin")
 	if err != nil {
 		return "", err
 	}
-	const programs = "github.com/converge-engine/converge/cmd/"
-	out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", dir, programs+"converge", programs+"converge-dev").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build the programs: %w\n%s", err, out)
+	args := []string{"build", "-ldflags=-s -w", "-o", dir}
+	for _, name := range programs {
+		args = append(args, "github.com/converge-engine/converge/cmd/"+name)
+	}
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build %s: %w\n%s", strings.Join(programs, ", "), err, out)
 	}
 	return dir, nil
+}
+
+// Converge is the path of converge, built once for all tests that run it alone: converge-dev has the server in it, and takes
+// longer.
+func (s *Stage) Converge(t *testing.T) string {
+	t.Helper()
+	dir, err := s.converge()
+	require.NoError(t, err)
+	return filepath.Join(dir, "converge")
 }
 
 // Programs is a folder with converge and converge-dev, built once for all tests that run them.

@@ -6,6 +6,7 @@
 package stage
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -36,7 +37,12 @@ const Patience = 3 * time.Minute
 // Stage is what the tests of one program share: a server, a worker with its store and its fake runtime, the programs of
 // this repository. Each is started or built for the first test that wants it.
 type Stage struct {
+	// AtOnce is how many tests run at the same time, unless -parallel says otherwise; 0: four, more than there are cores, and
+	// so few that on a loaded machine no product's timeout of seconds ends. More, where most of them wait for minutes.
+	AtOnce int
+
 	factories map[entities.RuntimeKind]activities.Factory
+	converge  func() (string, error)
 	programs  func() (string, error)
 	ports     sync.Map // those that were given
 
@@ -53,13 +59,10 @@ type Stage struct {
 // built-in ones.
 func New(factories map[entities.RuntimeKind]activities.Factory) *Stage {
 	s := &Stage{factories: factories}
-	s.programs = sync.OnceValues(s.build)
+	s.converge = sync.OnceValues(func() (string, error) { return s.build("converge") })
+	s.programs = sync.OnceValues(func() (string, error) { return s.build("converge", "converge-dev") })
 	return s
 }
-
-// atOnce is how many tests run at the same time unless -parallel says otherwise: more than there are cores, and
-// so few that on a loaded machine no product's timeout of seconds ends.
-const atOnce = "4"
 
 // Main runs the tests and ends what they shared. It returns the exit code.
 func (s *Stage) Main(m *testing.M) int {
@@ -67,7 +70,7 @@ func (s *Stage) Main(m *testing.M) int {
 	chosen := false
 	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
 	if !chosen {
-		if err := flag.Set("test.parallel", atOnce); err != nil {
+		if err := flag.Set("test.parallel", fmt.Sprint(cmp.Or(s.AtOnce, 4))); err != nil {
 			panic(err) // there is such a flag
 		}
 	}
@@ -141,11 +144,17 @@ func (s *Stage) Unserved(t *testing.T, o embedded.Options) *World {
 	server, err := embedded.Start(t.Context(), o)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Stop()) })
-	c, err := client.Dial(client.Options{HostPort: server.Address(), Logger: Quiet{}})
+	return s.At(t, server.Address())
+}
+
+// At is Unserved on a server that is there already.
+func (s *Stage) At(t *testing.T, address string) *World {
+	t.Helper()
+	c, err := client.Dial(client.Options{HostPort: address, Logger: Quiet{}})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	w := &World{T: t, Client: c, App: temporaltest.Unique(t), Dir: t.TempDir(), Store: t.TempDir(), Fake: fake.New(nil)}
-	w.Address = server.Address()
+	w.Address = address
 	w.StartWorkerAs = func(o worker.Options) (stop func()) {
 		t.Helper()
 		o.Store = w.Store
