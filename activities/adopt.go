@@ -39,12 +39,29 @@ func (a *Activities) Adopt(ctx context.Context, r protocol.AdoptRequest) (protoc
 		if from, err = a.firstMissed(ctx, c); err != nil {
 			return protocol.AdoptAnswer{}, err
 		}
+		if answer.Holds, err = a.inForce(ctx, r.ID); err != nil {
+			return protocol.AdoptAnswer{}, err
+		}
 		if answer.Carried, err = a.packed(ctx, c); err != nil {
 			return protocol.AdoptAnswer{}, err
 		}
 	}
 	answer.Missed, answer.Next, err = a.missed(ctx, r, c, from)
 	return answer, err
+}
+
+// inForce are the pauses in force that may concern a service.
+func (a *Activities) inForce(ctx context.Context, id string) ([]protocol.ScopePause, error) {
+	application, _, ok := protocol.ParseServiceID(id)
+	if !ok {
+		return nil, nil
+	}
+	runtimes, err := a.Store.PausedRuntimes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pauses, err := a.Store.Pauses(ctx, application, runtimes)
+	return append([]protocol.ScopePause{}, pauses...), err // absent means something else than none
 }
 
 // elsewhere stands for the runs of a workflow before its installation was moved: what they accepted after the checkpoint came

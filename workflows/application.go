@@ -245,8 +245,8 @@ func (a *application) mark(c *protocol.Checkpoint) {
 func (a *application) dropped() { a.notifying, a.running, a.down.running = false, false, false }
 
 // adoptedState: what services know is said to them again from what all were known to know.
-func (a *application) adoptedState(store string, why *protocol.Restart) {
-	a.state.Store = cmp.Or(store, a.state.Store)
+func (a *application) adoptedState(c protocol.AdoptAnswer, why *protocol.Restart) {
+	a.state.Store = cmp.Or(c.Store, a.state.Store)
 	a.state.Announcing = a.state.Announcing || a.state.Pause != nil
 	a.state.Ending = len(a.state.Unmanaged) > 0
 	a.note(entities.EventRestart, nil, a.name+" goes on from its checkpoint: "+restarted(why), "")

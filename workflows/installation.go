@@ -126,7 +126,7 @@ func (i *installation) hold() {
 	i.state.Announcing = i.state.Announcing || i.state.Pause != nil
 }
 
-func (i *installation) adoptedState(_ string, why *protocol.Restart) {
+func (i *installation) adoptedState(_ protocol.AdoptAnswer, why *protocol.Restart) {
 	i.hold()
 	i.note(entities.EventRestart, nil, "the installation goes on from its checkpoint: "+restarted(why), "")
 }

@@ -296,7 +296,7 @@ func (r *runtime) accepted() string {
 func (r *runtime) dropped() { r.running = false }
 
 // adoptedState: leases that were granted meanwhile are asked about before others are.
-func (r *runtime) adoptedState(_ string, why *protocol.Restart) {
+func (r *runtime) adoptedState(_ protocol.AdoptAnswer, why *protocol.Restart) {
 	r.state.Announcing = r.state.Announcing || r.state.Pause != nil
 	r.note(entities.EventRestart, nil, r.name+" goes on from its checkpoint: "+restarted(why), "")
 }

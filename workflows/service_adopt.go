@@ -3,6 +3,8 @@ package workflows
 import (
 	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
@@ -28,14 +30,33 @@ func (s *service) dropped() {
 
 func (s *service) begins(floor int64) { s.state.Floor = max(s.state.Floor, floor) }
 
-func (s *service) adoptedState(store string, why *protocol.Restart) {
+func (s *service) adoptedState(c protocol.AdoptAnswer, why *protocol.Restart) {
 	now := s.now()
-	s.state.Store = cmp.Or(store, s.state.Store)
+	s.state.Store = cmp.Or(c.Store, s.state.Store)
+	if c.Holds != nil {
+		s.pausesAre(c.Holds)
+	}
 	s.state.Interrupted(now, now.Add(letGo))
 	text := "goes on from its checkpoint: " + restarted(why)
 	s.state.Record(now, "", text)
 	s.note(entities.EventRestart, nil, text, "")
 	if why != nil && why.Hold {
 		s.state.HoldBack("its workflow was gone three times within an hour, the last time because "+why.Why, now)
+	}
+}
+
+// pausesAre takes in which pauses of something wider are in force: one may have begun or ended while nobody was there to be told.
+func (s *service) pausesAre(inForce []protocol.ScopePause) {
+	now, scopes := s.now(), map[string]bool{}
+	for _, p := range inForce {
+		if name, of := strings.CutPrefix(p.Scope, entities.ScopeRuntime); !of || s.on(name) {
+			scopes[p.Scope] = true
+			s.state.SetPause(p.Scope, p.Pause, now)
+		}
+	}
+	for _, p := range slices.Clone(s.state.Pauses) {
+		if p.Scope != "" && !scopes[p.Scope] {
+			s.state.SetPause(p.Scope, nil, now)
+		}
 	}
 }

@@ -41,8 +41,8 @@ type entity interface {
 	dropped()
 	// begins says above what a workflow counts of which nothing is left but its numbers.
 	begins(floor int64)
-	// adoptedState follows when a state was taken over from a checkpoint in a store: in it are things under way that are not.
-	adoptedState(store string, why *protocol.Restart)
+	// adoptedState follows when a state was taken over from a checkpoint: in it are things under way that are not.
+	adoptedState(c protocol.AdoptAnswer, why *protocol.Restart)
 	// next is the workflow type and the input of the next run, which carries the state.
 	next(protocol.Carried) (workflowType string, input any)
 }

@@ -231,7 +231,7 @@ func (s *shell) takeOver(c protocol.AdoptAnswer, missed []*state.Message, restar
 	s.replaces()
 	s.trail = trail{task: workflow.GetInfo(s.ctx).GetCurrentHistoryLength(), lines: s.desk.AuditLines}
 	s.desk.Inbox = append(s.desk.Inbox, missed...)
-	s.of.adoptedState(c.Store, restart)
+	s.of.adoptedState(c, restart)
 	return nil
 }
 

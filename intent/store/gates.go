@@ -227,6 +227,18 @@ func (s *Store) Pauses(ctx context.Context, application string, runtimes []strin
 	return pauses, nil
 }
 
+// PausedRuntimes are the names of the runtimes of which a pause is in force, sorted.
+func (s *Store) PausedRuntimes(ctx context.Context) (names []string, err error) {
+	prefix := pauseKey("", entities.ScopeRuntime)
+	keys, err := s.blobs.list(ctx, prefix)
+	for _, key := range keys {
+		if name := strings.TrimPrefix(key, prefix); !strings.HasPrefix(name, ".") { // what a writer that died left behind
+			names = append(names, name)
+		}
+	}
+	return names, err
+}
+
 // unreadable is a pause whose record is damaged: in force, until it is paused and resumed once more.
 func unreadable(key string) protocol.ScopePause {
 	scope := strings.TrimPrefix(key, "holds/")
