@@ -73,7 +73,7 @@ func (h *helloWorld) serves(url, text string) {
 }
 
 // The README, from the first command on: real processes on loopback ports.
-func TestHelloFromTheReadme_C9_D7(t *testing.T) {
+func TestHelloFromTheReadme_C9_D7_F4(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds the programs and runs real processes; not with -short")

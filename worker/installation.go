@@ -24,16 +24,9 @@ import (
 // epoch is raised, and workers where it was are refused from then on (F4). An owner takes its own store along without being
 // told, and nobody else's: a store that others work from is not taken from them by starting `converge dev` beside it.
 func join(ctx context.Context, c client.Client, s *store.Store, o Options) (protocol.Installation, error) {
-	namespace := o.Namespace
-	if namespace == "" {
-		namespace = client.DefaultNamespace
-	}
-	d, err := c.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: namespace})
+	here, err := newInstallation(ctx, c, o)
 	if err != nil {
-		return protocol.Installation{}, fmt.Errorf("namespace %s: %w", namespace, err)
-	}
-	here := protocol.Installation{
-		ID: rand.Text(), Epoch: 1, Namespace: namespace, NamespaceID: d.GetNamespaceInfo().GetId(), At: time.Now().UTC(), By: o.Owner,
+		return here, err
 	}
 	if archive, err := s.Importing(ctx); err != nil || archive != "" {
 		return protocol.Installation{}, cmp.Or(err, error(&HalfImportedError{s.URL()}))
@@ -53,9 +46,27 @@ func join(ctx context.Context, c client.Client, s *store.Store, o Options) (prot
 	if stands.NamespaceID == here.NamespaceID && stands.Exported == "" {
 		return stands, nil
 	}
-	if own := o.Owner != "" && o.Owner == stands.By && stands.Exported == ""; !own && !o.TakeOver {
-		return stands, &ElsewhereError{Store: s.URL(), Installation: stands, Namespace: namespace, NamespaceID: here.NamespaceID}
+	return takeOver(ctx, s, stands, here, o)
+}
+
+// newInstallation is the record of one that begins in a namespace.
+func newInstallation(ctx context.Context, c client.Client, o Options) (protocol.Installation, error) {
+	namespace := cmp.Or(o.Namespace, client.DefaultNamespace)
+	d, err := c.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: namespace})
+	if err != nil {
+		return protocol.Installation{}, fmt.Errorf("namespace %s: %w", namespace, err)
 	}
+	return protocol.Installation{
+		ID: rand.Text(), Epoch: 1, Namespace: namespace, NamespaceID: d.GetNamespaceInfo().GetId(), At: time.Now().UTC(), By: o.Owner,
+	}, nil
+}
+
+// takeOver moves the installation that a store belongs to here, if that is wanted.
+func takeOver(ctx context.Context, s *store.Store, stands, here protocol.Installation, o Options) (protocol.Installation, error) {
+	if own := o.Owner != "" && o.Owner == stands.By && stands.Exported == ""; !own && !o.TakeOver {
+		return stands, &ElsewhereError{Store: s.URL(), Installation: stands, Namespace: here.Namespace, NamespaceID: here.NamespaceID}
+	}
+	var err error
 	here.ID, here.Epoch, here.BackupOf = stands.ID, stands.Epoch+1, stands.BackupOf
 	if stands, err = s.CreateInstallation(ctx, here); err == nil && (stands.NamespaceID != here.NamespaceID || stands.Exported != "") {
 		err = fmt.Errorf("the store %s was moved by somebody else just now, to the namespace %s (%s)", s.URL(), stands.Namespace, stands.NamespaceID)

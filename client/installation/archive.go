@@ -103,7 +103,7 @@ type reader struct {
 func newReader(from io.Reader) (*reader, Header, error) {
 	zip, err := gzip.NewReader(from)
 	if err != nil {
-		return nil, Header{}, fmt.Errorf("no archive: %v [not-an-archive]", err) // the end of the input among others
+		return nil, Header{}, errors.New("no archive: " + err.Error() + " [not-an-archive]") // not io.EOF, which is no mistake to others
 	}
 	r := &reader{zip: zip, tar: tar.NewReader(zip), digest: sha256.New()}
 	name, data, err := r.next()
