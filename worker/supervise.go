@@ -353,6 +353,9 @@ func (s *supervisor) bringBack(ctx context.Context, id string, manifest incarnat
 		return nil
 	}
 	asked := endedByVerb(why)
+	if why == deleted && s.of.Epoch > 1 && c.N > 0 && c.At.Before(s.of.At) { // it ran where the installation was before
+		why, asked = movedHere, true
+	}
 	again := protocol.Restart{At: now, Why: why, Hold: hold && !asked}
 	err = s.restart(ctx, id, manifest, again)
 	if errors.Is(err, activities.ErrUnmanaged) { // which the checkpoint of its application did not say yet
@@ -367,6 +370,12 @@ func (s *supervisor) bringBack(ctx context.Context, id string, manifest incarnat
 	}
 	return s.store.PutRestart(ctx, id, now)
 }
+
+// Why a workflow is started again. One that ran where its installation was before has come to no harm.
+const (
+	deleted   = "its workflow was deleted"
+	movedHere = "its installation was moved here"
+)
 
 // endedByVerb: somebody had it kept down, and now looked after again. That is no harm done to it.
 func endedByVerb(why string) bool { return strings.Contains(why, ": "+protocol.UnmanagedBy) }
@@ -387,7 +396,7 @@ func (s *supervisor) ended(ctx context.Context, id string) (why string, gone boo
 	d, err := s.client.DescribeWorkflowExecution(ctx, id, "")
 	var absent *serviceerror.NotFound
 	if errors.As(err, &absent) {
-		return "its workflow was deleted", true, nil
+		return deleted, true, nil
 	}
 	if err != nil {
 		return "", false, err

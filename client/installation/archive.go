@@ -102,6 +102,9 @@ type reader struct {
 // newReader refuses what is no archive.
 func newReader(from io.Reader) (*reader, Header, error) {
 	zip, err := gzip.NewReader(from)
+	if errors.Is(err, io.EOF) {
+		return nil, Header{}, errors.New("the archive is empty: whatever was to write it has failed [not-an-archive]")
+	}
 	if err != nil {
 		return nil, Header{}, errors.New("no archive: " + err.Error() + " [not-an-archive]") // not io.EOF, which is no mistake to others
 	}

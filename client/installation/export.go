@@ -139,7 +139,7 @@ func (e Export) terminate(ctx context.Context, i protocol.Installation) (int, er
 			return len(ended), err
 		}
 		for _, id := range running {
-			err := e.Client.TerminateWorkflow(ctx, id, "", fmt.Sprintf("installation %s exported by %s", i.ID, i.Exported))
+			err := e.Client.TerminateWorkflow(ctx, id, "", "installation "+i.ID+protocol.ExportedBy+i.Exported)
 			if err != nil && !gone(err) {
 				return len(ended), fmt.Errorf("end %s: %w", id, err)
 			}

@@ -35,6 +35,8 @@ type API interface {
 	Services(ctx context.Context, application string) ([]serviceName, error)
 	// Gone lists the services, likewise, whose last run has ended otherwise than in order. Some may run again since.
 	Gone(ctx context.Context, application string) ([]serviceName, error)
+	// Ended is the reason for which the last run of a workflow was terminated; empty when it was not.
+	Ended(ctx context.Context, workflowID string) (reason string, err error)
 	// Applications lists the running applications, sorted.
 	Applications(ctx context.Context) ([]string, error)
 	// Temporal is the connection itself and its namespace, for publishing and for the worker.
@@ -214,6 +216,24 @@ func (a *temporalAPI) Gone(ctx context.Context, application string) ([]serviceNa
 		}
 	}
 	return sortNames(names), err
+}
+
+func (a *temporalAPI) Ended(ctx context.Context, workflowID string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	d, err := a.client.DescribeWorkflowExecution(ctx, workflowID, "")
+	if notFound := new(serviceerror.NotFound); errors.As(err, &notFound) {
+		return "", nil
+	}
+	if err != nil || d.GetWorkflowExecutionInfo().GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED {
+		return "", a.translate(workflowID, err)
+	}
+	last := a.client.GetWorkflowHistory(ctx, workflowID, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT)
+	if !last.HasNext() {
+		return "", nil
+	}
+	e, err := last.Next()
+	return e.GetWorkflowExecutionTerminatedEventAttributes().GetReason(), a.translate(workflowID, err)
 }
 
 func (a *temporalAPI) Applications(ctx context.Context) ([]string, error) {

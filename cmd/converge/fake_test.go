@@ -32,6 +32,7 @@ type fakeAPI struct {
 	answer   any              // of updates
 	refuse   []error          // of updates, first come
 	gone     []serviceName    // services that ended otherwise than in order
+	ended    string           // why the installation's workflow was terminated
 }
 
 func (f *fakeAPI) Query(_ context.Context, id, _ string, into any) error {
@@ -90,6 +91,8 @@ func (f *fakeAPI) Services(_ context.Context, application string) ([]serviceName
 func (f *fakeAPI) Gone(_ context.Context, application string) ([]serviceName, error) {
 	return slices.DeleteFunc(slices.Clone(f.gone), func(n serviceName) bool { return application != "" && n.application != application }), nil
 }
+
+func (f *fakeAPI) Ended(context.Context, string) (string, error) { return f.ended, nil }
 
 func (f *fakeAPI) Applications(context.Context) ([]string, error) {
 	var names []string

@@ -31,8 +31,16 @@ func (f *Factory) unmanaged(ctx context.Context, t target) ([]protocol.Status, e
 		}
 	}
 	why := map[serviceName]string{}
+	expected := broughtBack
+	if len(gone) > 0 {
+		if reason, err := api.Ended(ctx, protocol.InstallationID()); err != nil {
+			return nil, err
+		} else if strings.Contains(reason, protocol.ExportedBy) {
+			expected = reason + ", to go on elsewhere; nothing is looked after here any more"
+		}
+	}
 	for _, n := range gone {
-		why[n] = broughtBack
+		why[n] = expected
 	}
 	for _, application := range applications {
 		down, err := f.keptDown(ctx, application)

@@ -21,6 +21,9 @@ type Unmanaged struct {
 	At     time.Time `json:"at"`
 }
 
+// ExportedBy is in the reason for which workflows are ended whose installation goes on elsewhere.
+const ExportedBy = " exported by "
+
 // UnmanagedBy is how the reason begins for which the workflow of an unmanaged service is ended.
 const UnmanagedBy = "unmanaged by "
 

@@ -62,7 +62,8 @@ func TestInstallationMoves_F4(t *testing.T) {
 		managedAgain(w, w.ID(service), "", began)
 	}
 	t.Logf("moved, and managed again, after %s", time.Since(began).Round(100*time.Millisecond))
-	w.Await("web", "staging CONVERGED v2, production PAUSED v1")
+	s := w.Await("web", "staging CONVERGED v2, production PAUSED v1")
+	require.Contains(t, journal(s), "its installation was moved here")
 	w.Await("lb", "staging CONVERGED v2, production WAITING_MANUAL_APPROVAL")
 	w.Await("api", "staging PAUSED v1, production CONVERGED v1")
 	w.Act("web", protocol.Resume, `{"by":"bob","channel":"production"}`)
@@ -114,6 +115,8 @@ func TestExportedInstallationStaysEnded_F4(t *testing.T) {
 	require.Equal(t, applies, instance.Applies())
 	awaitEnded(old, old.ID("web"))
 	awaitEnded(old, protocol.ApplicationID(old.App))
+
+	require.Contains(t, cli(old, "status"), "to go on elsewhere; nothing is looked after here any more")
 
 	old.StopWorker() // the archive was lost: it goes on where it was
 	since := time.Now()
