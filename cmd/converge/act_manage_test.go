@@ -89,3 +89,11 @@ func TestStatusOfUnmanaged(t *testing.T) {
 	_, said = newConsole(t, down).run(t, "status")
 	require.Equal(t, api, said)
 }
+
+// Where an installation was exported from, nobody is told that its services come back.
+func TestStatusOfAnExportedInstallation_F4(t *testing.T) {
+	api := &fakeAPI{gone: []serviceName{{"shop", "web"}}, ended: "installation I" + protocol.ExportedBy + "alice"}
+	code, said := newConsole(t, api).run(t, "status shop")
+	require.Zero(t, code)
+	require.Equal(t, "web\t-\tUNMANAGED\t\t\t\tinstallation I exported by alice, to go on elsewhere; nothing is looked after here any more\n", said)
+}
