@@ -178,7 +178,7 @@ func TestVersionWithoutWorkersIsLeft(t *testing.T) {
 	w.serve("two")
 	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
 		found := w.examine()
-		return slices.Contains(found, deployment.VersionWithoutWorkers+" converge:one: 4 workflows are pinned to it and nobody serves it"), strings.Join(found, "\n")
+		return slices.Contains(found, deployment.VersionWithoutWorkers+" converge:one: 5 workflows are pinned to it and nobody serves it"), strings.Join(found, "\n")
 	})
 	w.arrive("two", w.ids(w.services...)...)
 	t.Logf("taken over within %s", time.Since(began).Round(time.Second))

@@ -52,6 +52,9 @@ const (
 	deployment = "converge"
 )
 
+// besides services, the application and the installation have a workflow.
+const besides = 2
+
 // Play plays it in a folder, and says on the way what it does.
 func Play(ctx context.Context, dir string, services int, say func(string, ...any)) (r Report, err error) {
 	r.Services, r.ControlServices = services, min(20, services)
@@ -149,7 +152,7 @@ func (s *site) upgrade(ctx context.Context, dir string, r *Report, say func(stri
 // moved waits until all services are on the new version, and converged at what was released to them.
 func (s *site) moved(ctx context.Context, services int) error {
 	const on = "ExecutionStatus='Running' AND TemporalWorkerDeploymentVersion='" + deployment + ":after'"
-	if err := s.await(ctx, services+1, on); err != nil { // and the application
+	if err := s.await(ctx, services+besides, on); err != nil {
 		return err
 	}
 	return s.await(ctx, services, on+" AND WorkflowType='Service' AND ConvergeStatus='CONVERGED'")
@@ -183,7 +186,7 @@ func (s *site) judge(ctx context.Context, r *Report, workers ...*program) (err e
 	if err != nil {
 		return err
 	}
-	r.Left = r.Services + 1 - on
+	r.Left = r.Services + besides - on
 	if r.NonDeterministic, r.Failed, err = s.failedTasks(ctx); err != nil {
 		return err
 	}
