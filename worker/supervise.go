@@ -352,10 +352,10 @@ func (s *supervisor) bringBack(ctx context.Context, id string, manifest incarnat
 	if now.Before(next) {
 		return nil
 	}
-	asked := endedByVerb(why)
-	if why == deleted && s.of.Epoch > 1 && c.N > 0 && c.At.Before(s.of.At) { // it ran where the installation was before
-		why, asked = movedHere, true
+	if why == deleted && s.ranElsewhere(c) {
+		why = movedHere
 	}
+	asked := why == movedHere || endedByVerb(why)
 	again := protocol.Restart{At: now, Why: why, Hold: hold && !asked}
 	err = s.restart(ctx, id, manifest, again)
 	if errors.Is(err, activities.ErrUnmanaged) { // which the checkpoint of its application did not say yet
@@ -369,6 +369,11 @@ func (s *supervisor) bringBack(ctx context.Context, id string, manifest incarnat
 		return nil
 	}
 	return s.store.PutRestart(ctx, id, now)
+}
+
+// ranElsewhere: a checkpoint was written where the installation was before.
+func (s *supervisor) ranElsewhere(c protocol.Checkpoint) bool {
+	return s.of.Epoch > 1 && c.N > 0 && c.At.Before(s.of.At)
 }
 
 // Why a workflow is started again. One that ran where its installation was before has come to no harm.
