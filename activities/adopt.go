@@ -60,8 +60,7 @@ func (a *Activities) inForce(ctx context.Context, id string) ([]protocol.ScopePa
 	if err != nil {
 		return nil, err
 	}
-	pauses, err := a.Store.Pauses(ctx, application, runtimes)
-	return append([]protocol.ScopePause{}, pauses...), err // absent means something else than none
+	return a.Store.Pauses(ctx, application, runtimes)
 }
 
 // elsewhere stands for the runs of a workflow before its installation was moved: what they accepted after the checkpoint came

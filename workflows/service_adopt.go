@@ -3,7 +3,6 @@ package workflows
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/converge-engine/converge/entities"
@@ -33,9 +32,7 @@ func (s *service) begins(floor int64) { s.state.Floor = max(s.state.Floor, floor
 func (s *service) adoptedState(c protocol.AdoptAnswer, why *protocol.Restart) {
 	now := s.now()
 	s.state.Store = cmp.Or(c.Store, s.state.Store)
-	if c.Holds != nil {
-		s.pausesAre(c.Holds)
-	}
+	s.hold(c.Holds)
 	s.state.Interrupted(now, now.Add(letGo))
 	text := "goes on from its checkpoint: " + restarted(why)
 	s.state.Record(now, "", text)
@@ -45,18 +42,12 @@ func (s *service) adoptedState(c protocol.AdoptAnswer, why *protocol.Restart) {
 	}
 }
 
-// pausesAre takes in which pauses of something wider are in force: one may have begun or ended while nobody was there to be told.
-func (s *service) pausesAre(inForce []protocol.ScopePause) {
-	now, scopes := s.now(), map[string]bool{}
+// hold takes in pauses of something wider that are in force: one may have begun while nobody was there to be told. It ends
+// none: one that the store does not have may have been announced before it could be kept there.
+func (s *service) hold(inForce []protocol.ScopePause) {
 	for _, p := range inForce {
 		if name, of := strings.CutPrefix(p.Scope, entities.ScopeRuntime); !of || s.on(name) {
-			scopes[p.Scope] = true
-			s.state.SetPause(p.Scope, p.Pause, now)
-		}
-	}
-	for _, p := range slices.Clone(s.state.Pauses) {
-		if p.Scope != "" && !scopes[p.Scope] {
-			s.state.SetPause(p.Scope, nil, now)
+			s.state.SetPause(p.Scope, p.Pause, s.now())
 		}
 	}
 }

@@ -70,9 +70,9 @@ type AdoptAnswer struct {
 	Over bool  `json:"over,omitempty"`
 	// Store is where the checkpoint is: the installation may have been moved since.
 	Store string `json:"store,omitempty"`
-	// Holds are the pauses in force of everything, of the application of a service, and of all runtimes: one may have begun or
-	// ended while there was no run to be told. Absent: not asked.
-	Holds []ScopePause `json:"holds"`
+	// Holds are the pauses in force of everything, of the application of a service, and of all runtimes: one may have begun
+	// while there was no run to be told.
+	Holds []ScopePause `json:"holds,omitempty"`
 	// Floor is the highest sequence that was ever claimed for an instance of a service of which nothing else is known.
 	Floor int64 `json:"floor,omitempty"`
 	Carried
