@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"go.temporal.io/api/serviceerror"
@@ -36,7 +35,7 @@ type Export struct {
 // Exported is what an archive holds.
 type Exported struct {
 	Installation protocol.Installation
-	Workflows    int // that have a checkpoint in it
+	Workflows    int // that go on from a checkpoint in it
 	Messages     int // that they had accepted after that
 	// Damaged are workflows that are left out, since no checkpoint of theirs is whole, and why.
 	Damaged map[string]error
@@ -64,7 +63,7 @@ func (e Export) Write(ctx context.Context, to io.Writer) (Exported, error) {
 		return out, err
 	}
 	out.Damaged, err = e.Store.Each(ctx, func(key string, data []byte) error {
-		if strings.HasPrefix(key, "checkpoints/") {
+		if continues(key, data) != "" {
 			out.Workflows++
 		}
 		return w.add(key, data)

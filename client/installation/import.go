@@ -52,10 +52,9 @@ func (i Import) Read(ctx context.Context, from io.Reader) (Imported, error) {
 		return Imported{}, err
 	}
 	out := Imported{Header: h}
-	if out.Installation, err = i.place(ctx, h); err != nil {
+	if out.Installation, out.InPlace, err = i.place(ctx, h); err != nil {
 		return out, err
 	}
-	out.InPlace = out.Installation.NamespaceID == h.Installation.NamespaceID && !h.Moves()
 	if stands, err := i.Store.BeginImport(ctx, h.ID); err != nil {
 		return out, err
 	} else if stands != h.ID {
@@ -87,39 +86,39 @@ func (i Import) pause(ctx context.Context, h Header) error {
 	})
 }
 
-// place decides what the installation is from now on, or why the archive cannot go there.
-func (i Import) place(ctx context.Context, h Header) (protocol.Installation, error) {
+// place decides what the installation is from now on, or why the archive cannot go there. It is in place where the workflows
+// of the archive still run: they know more. Where they are gone too, a backup is all that anybody knows.
+func (i Import) place(ctx context.Context, h Header) (here protocol.Installation, inPlace bool, err error) {
 	d, err := i.Client.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: i.Namespace})
 	if err != nil {
-		return protocol.Installation{}, fmt.Errorf("namespace %s: %w", i.Namespace, err)
+		return here, false, fmt.Errorf("namespace %s: %w", i.Namespace, err)
 	}
-	here := protocol.Installation{
+	here = protocol.Installation{
 		ID: h.Installation.ID, Epoch: h.Installation.Epoch, Namespace: i.Namespace, NamespaceID: d.GetNamespaceInfo().GetId(), At: time.Now().UTC(),
 	}
 	if err := i.free(ctx, h); err != nil {
-		return here, err
+		return here, false, err
 	}
-	if here.NamespaceID == h.Installation.NamespaceID && !h.Moves() {
-		here.BackupOf = h.At
-		return here, nil
-	}
-	if !h.Moves() && !i.Restore {
-		return here, fmt.Errorf("this is a backup of an installation that may still go on in the namespace %s (%s), and would apply everything a second time: "+
-			"to move it use converge admin export --from; if it is lost, --restore [backup]", h.Installation.Namespace, h.Installation.NamespaceID)
+	running := map[string]bool{}
+	if err := listed(ctx, i.Client, i.Namespace, running); err != nil {
+		return here, false, err
 	}
 	if !h.Moves() {
 		here.BackupOf = h.At
+		if here.NamespaceID == h.Installation.NamespaceID && len(running) > 0 {
+			return here, true, nil
+		}
+		if !i.Restore {
+			return here, false, fmt.Errorf("this is a backup of an installation that may still go on in the namespace %s (%s), and would apply everything a second time: "+
+				"to move it use converge admin export --from; if it is lost, --restore [backup]", h.Installation.Namespace, h.Installation.NamespaceID)
+		}
 	}
 	here.Epoch++
-	running := map[string]bool{}
-	if err := listed(ctx, i.Client, i.Namespace, running); err != nil {
-		return here, err
-	}
 	if len(running) > 0 {
-		return here, fmt.Errorf("workflows of Converge run in the namespace %s already, such as %s: import into one of its own [namespace-taken]",
+		return here, false, fmt.Errorf("workflows of Converge run in the namespace %s already, such as %s: import into one of its own [namespace-taken]",
 			i.Namespace, slices.Sorted(maps.Keys(running))[0])
 	}
-	return here, nil
+	return here, false, nil
 }
 
 // free refuses a store that another installation has, or where this one has gone on since the archive was made.

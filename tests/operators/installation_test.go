@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/entities/protocol"
@@ -237,6 +238,41 @@ func TestPauseOfEverything_A16(t *testing.T) {
 	require.Equal(t, "everything goes on\n", cli(w, "resume", "--all", "--yes"))
 	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
 	w.Await("api", "staging CONVERGED v1, production CONVERGED v1")
+}
+
+// The store is lost and the workflows were ended: nobody knows more than the backup, so nothing is taken back to it before
+// people say so, though the namespace is the one that it is of.
+func TestRestoreWhereNothingRuns_F4(t *testing.T) {
+	t.Parallel()
+	w := shared.OwnServer(t, 0)
+	bin := shared.Converge(t)
+	w.Write(stage.TwoChannels + stage.Web)
+	w.Publish()
+	w.Release("web", "v1")
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	awaitCheckpoint(w, w.ID("web"))
+	archive := filepath.Join(t.TempDir(), "backup.tar.gz")
+	export(t, bin, w, archive)
+	w.Release("web", "v2")
+	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
+	w.StopWorker()
+	for _, id := range []string{w.ID("web"), protocol.ApplicationID(w.App), protocol.InstallationID()} {
+		require.NoError(t, w.Client.TerminateWorkflow(t.Context(), id, "", "lost"))
+	}
+	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { // the server's list is a little late
+		n, err := w.Client.CountWorkflow(t.Context(), &workflowservice.CountWorkflowExecutionsRequest{Namespace: embedded.Namespace, Query: protocol.Living})
+		return err == nil && n.Count == 0, fmt.Sprint(n, err)
+	})
+	w.Store = t.TempDir()
+	said, err := run(bin, w, "admin", "import", "--store", w.Store, archive)
+	require.Error(t, err)
+	require.Contains(t, said, "--restore [backup]")
+	said, err = run(bin, w, "admin", "import", "--restore", "--store", w.Store, archive)
+	require.NoError(t, err, said)
+	require.Contains(t, said, "converge resume --all")
+	w.StartWorkerAs(worker.Options{})
+	w.Await("web", "staging PAUSED v1, production PAUSED v1")
+	require.Equal(t, "v2", w.Fake.At(w.App, "web", "production").Version(), "nothing was taken back")
 }
 
 // move runs the two commands, one feeding the other.
