@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/runtimes"
 	"github.com/converge-engine/converge/runtimes/custom"
@@ -27,13 +28,17 @@ type Activities struct {
 	// Installation is its id, for ever. Epoch is its epoch: claims of a lower one are refused.
 	Installation string
 	Epoch        int64
+	// Eager is that of the worker's connection; nil: each attempt that changes something waits for its first heartbeat.
+	Eager *Eager
 	// Clusters are where checks and extensions run as Jobs. Nil: they do not.
 	Clusters custom.Clusters
 
 	hints   *hints
 	issuers issuers // whose tokens were verified lately
 	recall  recall  // of checks that had news a moment ago
-	holds   holds   // pauses in force
+
+	pauses lately[[]protocol.ScopePause] // in force, by application and runtime
+	record lately[protocol.Installation] // of the store, by nothing
 
 	mu      sync.Mutex
 	lines   map[string]connection    // by runtime and digest of its definition

@@ -39,7 +39,7 @@ func (a *Activities) Adopt(ctx context.Context, r protocol.AdoptRequest) (protoc
 		if from, err = a.firstMissed(ctx, c); err != nil {
 			return protocol.AdoptAnswer{}, err
 		}
-		if answer.Holds, err = a.inForce(ctx, r.ID); err != nil {
+		if answer.Holds, answer.Ended, err = a.pausesOf(ctx, r.ID); err != nil {
 			return protocol.AdoptAnswer{}, err
 		}
 		if answer.Carried, err = a.packed(ctx, c); err != nil {
@@ -50,17 +50,21 @@ func (a *Activities) Adopt(ctx context.Context, r protocol.AdoptRequest) (protoc
 	return answer, err
 }
 
-// inForce are the pauses in force that may concern a service.
-func (a *Activities) inForce(ctx context.Context, id string) ([]protocol.ScopePause, error) {
+// pausesOf are the pauses in force that may concern a service, and the last ones that have ended.
+func (a *Activities) pausesOf(ctx context.Context, id string) (inForce []protocol.ScopePause, ended []protocol.PauseEnded, err error) {
 	application, _, ok := protocol.ParseServiceID(id)
 	if !ok {
-		return nil, nil
+		return nil, nil, nil
 	}
 	runtimes, err := a.Store.PausedRuntimes(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return a.Store.Pauses(ctx, application, runtimes)
+	if inForce, err = a.Store.Pauses(ctx, application, runtimes); err != nil {
+		return nil, nil, err
+	}
+	ended, err = a.Store.PausesEnded(ctx, application)
+	return inForce, ended, err
 }
 
 // elsewhere stands for the runs of a workflow before its installation was moved: what they accepted after the checkpoint came

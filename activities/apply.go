@@ -1,9 +1,11 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -27,15 +29,15 @@ func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protoc
 		return protocol.ApplyAnswer{}, err
 	}
 	defer done()
-	line, in, err := a.prepareApply(ctx, owner, r)
+	line, in, by, why, err := a.ready(ctx, owner, r)
+	if lost := life.heard(ctx); lost != nil {
+		return protocol.ApplyAnswer{}, lost
+	}
 	if err != nil {
 		return protocol.ApplyAnswer{Err: runtimes.Clip(err.Error(), 1000), Unready: true}, ctx.Err()
 	}
-	if err := life.heard(ctx); err != nil {
-		return protocol.ApplyAnswer{}, err
-	}
-	if err := a.held(ctx, r.Application, r.Runtime); err != nil {
-		return protocol.ApplyAnswer{Err: runtimes.Clip(err.Error(), 1000), Unready: true}, ctx.Err()
+	if by != nil {
+		return protocol.ApplyAnswer{Err: why, Fenced: by}, ctx.Err()
 	}
 	if line.watches {
 		a.hints.forget(owner)
@@ -44,14 +46,6 @@ func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protoc
 		if before, _ := line.observe(ctx, in, r.FetchTimeout); current(before, in.FullVersion).Stable {
 			return protocol.ApplyAnswer{Reading: &before}, ctx.Err()
 		}
-	}
-	in.Fence = a.fenceOf(r.Instance, r.Sequence)
-	by, why, err := a.fence(ctx, owner, in.Fence)
-	if err != nil {
-		return protocol.ApplyAnswer{Err: runtimes.Clip(err.Error(), 1000), Unready: true}, ctx.Err()
-	}
-	if by != nil {
-		return protocol.ApplyAnswer{Err: why, Fenced: by}, ctx.Err()
 	}
 	answer := answerOf(a.apply(ctx, line, in, r.Timeout))
 	if answer.Fenced != nil || !line.observable() {
@@ -66,6 +60,23 @@ func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protoc
 		a.hints.notified(owner, shapeOf(after, r.Instance))
 	}
 	return answer, ctx.Err()
+}
+
+// ready asks at once for all that stands between an apply and its first write, beside the first heartbeat: what is to be
+// applied and where, the claim that stands in the way, and the pauses in force. To have claimed what is then not applied
+// does no harm.
+func (a *Activities) ready(ctx context.Context, owner runtimes.Owner, r protocol.ApplyRequest) (
+	line connection, in runtimes.Instance, by *protocol.Claim, why string, err error,
+) {
+	fence := a.fenceOf(r.Instance, r.Sequence)
+	var asked sync.WaitGroup
+	var held, unclaimed error
+	asked.Go(func() { held = a.held(ctx, r.Application, r.Runtime) })
+	asked.Go(func() { by, why, unclaimed = a.fence(ctx, owner, fence) })
+	line, in, err = a.prepareApply(ctx, owner, r)
+	asked.Wait()
+	in.Fence = fence
+	return line, in, by, why, cmp.Or(err, held, unclaimed)
 }
 
 // answerOf is how an apply ended on its runtime.
@@ -164,6 +175,9 @@ func (a *Activities) Remove(ctx context.Context, r protocol.RemoveRequest) (prot
 	defer done()
 	if err := life.heard(ctx); err != nil {
 		return protocol.RemoveAnswer{}, err
+	}
+	if err := a.held(ctx, r.Application, r.Runtime); err != nil {
+		return protocol.RemoveAnswer{Err: runtimes.Clip(err.Error(), 1000)}, ctx.Err()
 	}
 	if err := a.remove(ctx, owner, r); err != nil {
 		return protocol.RemoveAnswer{Err: runtimes.Clip(err.Error(), 1000)}, ctx.Err()

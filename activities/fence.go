@@ -19,10 +19,18 @@ func (a *Activities) fence(ctx context.Context, in runtimes.Owner, f *runtimes.F
 	if f == nil {
 		return nil, "", nil
 	}
-	if i, err := a.Store.Installation(ctx); err == nil && i.Epoch > a.Epoch {
-		return &protocol.Claim{Epoch: i.Epoch}, "refused, since the installation was " + whereTo(i), nil
-	} else if err != nil && !store.IsNotFound(err) {
+	i, err := a.record.get("", func() (protocol.Installation, error) {
+		i, err := a.Store.Installation(ctx)
+		if store.IsNotFound(err) {
+			err = nil
+		}
+		return i, err
+	})
+	if err != nil {
 		return nil, "", err
+	}
+	if i.Epoch > a.Epoch {
+		return &protocol.Claim{Epoch: i.Epoch}, "refused, since the installation was " + whereTo(i), nil
 	}
 	claim := protocol.Claim{Epoch: f.Epoch, Sequence: f.Sequence, Target: f.Target, FullVersion: f.FullVersion, At: time.Now().UTC()}
 	by, err = a.Store.Claim(ctx, in.Application, in.Service, in.ID.Key(), claim)

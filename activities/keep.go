@@ -46,8 +46,11 @@ func (a *Activities) History(ctx context.Context, r protocol.HistoryRequest) err
 // partSize bounds what Restore answers at once, in bytes.
 const partSize = 44 << 10
 
-// Spill keeps state that is too large to be carried from one run to the next.
+// Spill keeps state that is too large to be carried from one run to the next. Without any it says whether the store would.
 func (a *Activities) Spill(ctx context.Context, r protocol.SpillRequest) (string, error) {
+	if len(r.Packed) == 0 {
+		return "", a.Store.TakesState(ctx)
+	}
 	return a.Store.PutState(ctx, r.Packed)
 }
 

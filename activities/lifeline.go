@@ -27,7 +27,7 @@ type lifeline struct {
 	token    []byte
 	patience time.Duration             // without a heartbeat that arrived
 	reached  atomic.Pointer[time.Time] // when the last one was sent that did
-	first    chan struct{}             // closed once one did
+	first    chan struct{}             // closed once one did, or none has to
 	end      context.CancelCauseFunc
 }
 
@@ -42,9 +42,14 @@ func (a *Activities) lifeline(ctx context.Context) (context.Context, *lifeline) 
 		close(l.first)
 		return ctx, l
 	}
-	began := time.Now()
+	began, eager := a.Eager.take(l.token)
+	if !eager {
+		began = time.Now()
+	} else {
+		close(l.first)
+	}
 	l.reached.Store(&began)
-	go l.beats(ctx)
+	go l.beats(ctx, eager)
 	return runtimes.WithLifeline(ctx, l.until), l
 }
 
@@ -55,7 +60,8 @@ func (l *lifeline) until() time.Time { return l.reached.Load().Add(l.patience) }
 func (l *lifeline) stop() { l.end(nil) }
 
 // heard waits until a heartbeat has reached the server, which says that the attempt is still this worker's. Before that
-// nothing is touched: what took long to get here may be another worker's by now.
+// nothing is touched: what took long to get here may be another worker's by now. What is known not to have taken long does
+// not wait.
 func (l *lifeline) heard(ctx context.Context) error {
 	select {
 	case <-l.first:
@@ -65,10 +71,17 @@ func (l *lifeline) heard(ctx context.Context) error {
 	}
 }
 
-func (l *lifeline) beats(ctx context.Context) {
+func (l *lifeline) beats(ctx context.Context, heard bool) {
 	ticker := time.NewTicker(beat)
 	defer ticker.Stop()
-	for heard := false; ; {
+	for again := heard; ; again = true {
+		if again {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+		}
 		sent := time.Now()
 		limited, done := context.WithDeadline(ctx, l.until())
 		err := l.a.Client.RecordActivityHeartbeat(limited, l.token)
@@ -82,11 +95,6 @@ func (l *lifeline) beats(ctx context.Context) {
 			}
 		case givenUp(err) || !time.Now().Before(l.until()):
 			l.end(fmt.Errorf("%w: %w", runtimes.ErrCutOff, err))
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
 		}
 	}
 }

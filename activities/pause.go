@@ -24,8 +24,8 @@ func (a *Activities) Pause(ctx context.Context, r protocol.AnnouncePause) (proto
 	if everything := r.Scope == entities.ScopeInstallation; (r.Application == "") == (r.Runtime == "" && !everything) {
 		return protocol.AnnounceAnswer{}, refuse("pause of %q: expected an application, a runtime or the installation", r.Scope)
 	}
-	kept := a.Store.PutPause(ctx, r.Application, r.ScopePause)
-	a.holds.forget()
+	kept := a.keepPause(ctx, r)
+	a.pauses.forget()
 	services, err := a.concerned(ctx, r)
 	if err != nil {
 		return protocol.AnnounceAnswer{}, errors.Join(kept, err)
@@ -35,6 +35,16 @@ func (a *Activities) Pause(ctx context.Context, r protocol.AnnouncePause) (proto
 	}}
 	err = all.all(ctx, services)
 	return protocol.AnnounceAnswer{Unreached: all.missed}, errors.Join(kept, err)
+}
+
+// keepPause keeps a pause, or that it has ended: of which one, for services that were told of it and are away just now.
+func (a *Activities) keepPause(ctx context.Context, r protocol.AnnouncePause) error {
+	if r.Pause == nil && !r.Ended.IsZero() {
+		if err := a.Store.PutPauseEnded(ctx, r.Application, protocol.PauseEnded{Scope: r.Scope, Began: r.Ended}); err != nil {
+			return err
+		}
+	}
+	return a.Store.PutPause(ctx, r.Application, r.ScopePause)
 }
 
 // concerned lists the workflow ids of the services to announce it to, in order: of an application those that it

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/enums/v1"
@@ -123,7 +124,16 @@ func TestContinueAsNewOutlivesTheStore(t *testing.T) {
 		w.Act("web", protocol.Refresh, `{"by":"ann"}`)
 	}
 	require.Equal(t, first, w.runID("web"))
+	var longest time.Duration // of an answer, over some of the times that the state is offered again
+	for since := time.Now(); time.Since(since) < 8*time.Second; {
+		asked := time.Now()
+		w.Act("web", protocol.Pause, `{"by":"bob","reason":"meanwhile"}`)
+		longest = max(longest, time.Since(asked))
+		w.Act("web", protocol.Resume, `{"by":"bob"}`)
+	}
 	w.Act("web", protocol.Pause, `{"by":"bob","reason":"meanwhile"}`)
+	t.Logf("a pause took %s at most", longest)
+	require.Less(t, longest, 3*time.Second)
 	found()
 	temporaltest.WaitFor(t, 2*stage.Patience, func() (bool, string) { return w.runID("web") != first, "still the first run" })
 	s := w.AwaitThat("web", "restored", func(s protocol.Status) bool { return len(s.Pauses) == channelsHere+1 })

@@ -39,11 +39,16 @@ type Options struct {
 	StopTimeout time.Duration
 	// Deployment is the version that this worker serves, where versions overlap; zero: workers are replaced in place.
 	Deployment Deployment
+	// Eager is that of the client's connection. Nil: each apply waits until the server has heard of it.
+	Eager *Eager
 	// Interceptors stand around the workflows and activities of this worker, the first outermost (tracing, tests).
 	Interceptors []interceptor.WorkerInterceptor
 	// Factories add kinds of runtime to the built-in ones (tests and simulations).
 	Factories map[entities.RuntimeKind]activities.Factory
 }
+
+// Eager notes on a connection, with its DialOption, which applies came at once with what started them.
+type Eager = activities.Eager
 
 // cachedWorkflows is how many services one worker keeps in memory between turns (about 20 KiB
 // each); one that was dropped is replayed when something happens to it.
@@ -80,7 +85,7 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 	known := factories(clusters)
 	maps.Copy(known, o.Factories)
 	a := activities.New(store, c, known)
-	a.Clusters = clusters
+	a.Clusters, a.Eager = clusters, o.Eager
 	installation, err := belongs(ctx, c, o, store)
 	if err != nil {
 		a.Close()

@@ -16,6 +16,8 @@ import (
 // pauseState is what an application and a runtime remember of their pause (A16).
 type pauseState struct {
 	Pause *entities.Pause `json:"pause,omitempty"`
+	// Ended is when the last pause that has ended had begun.
+	Ended time.Time `json:"ended,omitzero"`
 	// Announcing: services are still to be notified that it began or ended.
 	Announcing bool `json:"announcing,omitempty"`
 	// Unheard could not be notified of what all others know of it.
@@ -54,6 +56,7 @@ func (p *pauses) resume(r verb.Request, who entities.Who) (state.Effect, error) 
 		return nil, fmt.Errorf("%s is not paused%s", p.name, p.hint)
 	}
 	return func() string {
+		p.of.Ended = p.of.Pause.At
 		p.of.Pause, p.of.Announcing = nil, true
 		p.note(entities.EventPause, &who, p.name+" resumed", r.Reason)
 		return p.name + " goes on"
@@ -75,6 +78,9 @@ func (p *pauses) announce() {
 	}
 	r := p.request()
 	r.Scope, r.Pause = p.scope, p.of.Pause
+	if r.Pause == nil {
+		r.Ended = p.of.Ended
+	}
 	if !p.of.Announcing && p.of.Unheard.More == 0 {
 		r.Only = p.of.Unheard.Services
 	}

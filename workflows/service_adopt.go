@@ -32,7 +32,7 @@ func (s *service) begins(floor int64) { s.state.Floor = max(s.state.Floor, floor
 func (s *service) adoptedState(c protocol.AdoptAnswer, why *protocol.Restart) {
 	now := s.now()
 	s.state.Store = cmp.Or(c.Store, s.state.Store)
-	s.hold(c.Holds)
+	s.hold(c.Holds, c.Ended)
 	s.state.Interrupted(now, now.Add(letGo))
 	text := "goes on from its checkpoint: " + restarted(why)
 	s.state.Record(now, "", text)
@@ -42,9 +42,17 @@ func (s *service) adoptedState(c protocol.AdoptAnswer, why *protocol.Restart) {
 	}
 }
 
-// hold takes in pauses of something wider that are in force: one may have begun while nobody was there to be told. It ends
-// none: one that the store does not have may have been announced before it could be kept there.
-func (s *service) hold(inForce []protocol.ScopePause) {
+// hold takes in pauses of something wider that are in force: one may have begun while nobody was there to be told. And it
+// ends those that the store says have ended. That the store does not have one says nothing: it may have been announced before
+// it could be kept there.
+func (s *service) hold(inForce []protocol.ScopePause, ended []protocol.PauseEnded) {
+	for _, e := range ended {
+		for _, p := range s.state.Pauses {
+			if p.Scope == e.Scope && !p.At.After(e.Began) {
+				s.state.SetPause(e.Scope, nil, s.now())
+			}
+		}
+	}
 	for _, p := range inForce {
 		if name, of := strings.CutPrefix(p.Scope, entities.ScopeRuntime); !of || s.on(name) {
 			s.state.SetPause(p.Scope, p.Pause, s.now())

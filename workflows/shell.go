@@ -96,6 +96,7 @@ type shell struct {
 	asked                int   // length of history when that was asked last
 	handed               bool  // the newest checkpoint was handed over by this worker
 	base                 int64 // of the numbers of this run's checkpoints
+	takesState           bool  // the store said that it would, since it did not
 	storing              bool  // audit lines are on their way to the store
 	trail                trail // how much of the audit trail is committed
 	busy                 int   // what is in flight that no run may end with

@@ -26,6 +26,7 @@ type localCall struct {
 	name    string
 	request any
 	patient time.Duration // in all, with tries
+	tries   int32         // 0: as many as there is time for
 	of      outside       // that it asks
 }
 
@@ -34,7 +35,7 @@ func (c localCall) do(ctx workflow.Context, answer any) error {
 	ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
 		ScheduleToCloseTimeout: c.patient,
 		RetryPolicy: &temporal.RetryPolicy{
-			InitialInterval: 100 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 2 * time.Second,
+			InitialInterval: 100 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 2 * time.Second, MaximumAttempts: c.tries,
 		},
 	})
 	return c.concluded(workflow.ExecuteLocalActivity(ctx, c.name, c.request).Get(ctx, answer))
@@ -84,12 +85,15 @@ func (s *shell) fromStore(ctx workflow.Context, name string, request, answer any
 	call := localCall{name: name, request: request, patient: briefly, of: theStore}
 	var err error
 	switch {
-	case name == protocol.ActivitySpill || name == protocol.ActivityRestore || name == protocol.ActivityAdopt: // no event has room for what they carry
-		call.patient = asLongAs
-		err = call.do(ctx, answer)
 	case ctx.Value(besideKey{}) != nil:
 		call.patient = aWhile
 		err = call.doBeside(ctx, answer)
+	case name == protocol.ActivityRestore || name == protocol.ActivityAdopt: // no event has room for what they carry
+		call.patient = asLongAs
+		err = call.do(ctx, answer)
+	case name == protocol.ActivitySpill && s.takesState: // nor for this
+		call.patient, call.tries = asLongAs, 1
+		err = call.do(ctx, answer)
 	default:
 		if s.outages[theStore].tries > 0 && !s.patient(theStore) {
 			call.patient = asLongAs

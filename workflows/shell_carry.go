@@ -28,11 +28,15 @@ func (s *shell) endRun() error {
 // returns nil when this run has to go on for now: the store does not take the state, without which
 // the workflow would be lost, or an update came while it did.
 func (s *shell) continueAsNew() error {
+	if s.asksForState() {
+		return nil
+	}
 	s.collect()
 	s.desk.Checkpoint.N = s.place() // the next run goes on from there
 	s.storeTrail()                  // what it does not take now is carried along
 	s.reached(theStore)             // else the next run would begin with a trouble that is over; one that is not comes back
 	carried, err := s.packAll()
+	s.takesState = false
 	switch {
 	case isStoreError(err) && s.calm():
 		s.backOff(theNextRun, err)
@@ -46,6 +50,22 @@ func (s *shell) continueAsNew() error {
 	}
 	workflowType, in := s.of.next(carried)
 	return workflow.NewContinueAsNewErrorWithOptions(s.ctx, onward, workflowType, in)
+}
+
+// asksForState: the store did not take the state the last time, while everybody waited. Before it gets it again it is asked
+// beside the task whether it would, until it does. A run that was in that state before there was this question does not ask.
+func (s *shell) asksForState() bool {
+	if s.outages[theNextRun].tries == 0 || s.takesState ||
+		workflow.GetVersion(s.ctx, "ask-before-spilling", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		return false
+	}
+	s.await(func(ctx workflow.Context) {
+		err := s.fromStore(beside(ctx), protocol.ActivitySpill, protocol.SpillRequest{}, nil)
+		if s.takesState = err == nil; !s.takesState {
+			s.backOff(theNextRun, err)
+		}
+	})
+	return true
 }
 
 // onward: the next run begins on the version of workers that is current then, and is pinned to it. Without versions it

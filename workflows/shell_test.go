@@ -163,7 +163,9 @@ func (p *play) keepsState(stored *protocol.Packed, fails *int) {
 		return nil
 	}
 	p.env.RegisterActivityWithOptions(func(_ context.Context, r protocol.SpillRequest) (string, error) {
-		*stored = r.Packed
+		if len(r.Packed) > 0 {
+			*stored = r.Packed
+		}
 		return "digest", failing()
 	}, activity.RegisterOptions{Name: protocol.ActivitySpill})
 	p.env.RegisterActivityWithOptions(func(_ context.Context, r protocol.RestoreRequest) (protocol.RestoreAnswer, error) {

@@ -12,6 +12,7 @@ import (
 
 	"go.temporal.io/sdk/client"
 	sdklog "go.temporal.io/sdk/log"
+	"google.golang.org/grpc"
 
 	"github.com/converge-engine/converge/intent/compile"
 	"github.com/converge-engine/converge/intent/config"
@@ -76,12 +77,16 @@ func check(dir string) error {
 
 // serve runs the worker and the follower on a server that is up.
 func serve(ctx context.Context, o options, server *embedded.Server, store string, log *slog.Logger, out io.Writer) error {
-	c, err := client.Dial(client.Options{HostPort: server.Address(), Logger: sdklog.NewStructuredLogger(log), Identity: "converge dev"})
+	eager := &worker.Eager{}
+	c, err := client.Dial(client.Options{
+		HostPort: server.Address(), Logger: sdklog.NewStructuredLogger(log), Identity: "converge dev",
+		ConnectionOptions: client.ConnectionOptions{DialOptions: []grpc.DialOption{eager.DialOption()}},
+	})
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	stop, err := worker.Start(ctx, c, worker.Options{Store: store, Owner: "converge dev"})
+	stop, err := worker.Start(ctx, c, worker.Options{Store: store, Owner: "converge dev", Eager: eager})
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"go.temporal.io/sdk/contrib/envconfig"
 	sdklog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
+	"google.golang.org/grpc"
 
 	"github.com/converge-engine/converge/entities/protocol"
 )
@@ -61,6 +62,7 @@ type connection struct {
 	address, namespace, profile string
 	local                       bool      // the server of converge dev, whatever the environment says
 	log                         io.Writer // for the SDK's own words; nil: none
+	dial                        []grpc.DialOption
 }
 
 const (
@@ -93,6 +95,7 @@ func (c connection) options() (client.Options, error) {
 	o.Identity = "converge"
 	o.Logger = sdklog.NewStructuredLogger(slog.New(c.handler()))
 	o.ConnectionOptions.GetSystemInfoTimeout = dialTimeout
+	o.ConnectionOptions.DialOptions = append(o.ConnectionOptions.DialOptions, c.dial...)
 	return o, nil
 }
 

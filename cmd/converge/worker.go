@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
 
 	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/worker"
@@ -75,7 +76,8 @@ func (o *workerOptions) run(ctx context.Context) error {
 		}
 		store = filepath.Join(root, ".converge", "store")
 	}
-	o.f.conn.log = o.f.Err
+	eager := &worker.Eager{}
+	o.f.conn.log, o.f.conn.dial = o.f.Err, []grpc.DialOption{eager.DialOption()}
 	api, err := o.f.client(ctx)
 	if err != nil {
 		return err
@@ -83,5 +85,5 @@ func (o *workerOptions) run(ctx context.Context) error {
 	o.f.note("serving; store %s. Ctrl-C ends it, what runs goes on.", store)
 	c, namespace := api.Temporal()
 	context.AfterFunc(ctx, func() { o.f.note("stopping; applies have %s to end. Ctrl-C again ends it at once.", o.stop) })
-	return worker.Run(ctx, c, worker.Options{Store: store, Runtime: o.runtime, Namespace: namespace, StopTimeout: o.stop, TakeOver: o.takeOver, Deployment: o.version})
+	return worker.Run(ctx, c, worker.Options{Store: store, Runtime: o.runtime, Namespace: namespace, StopTimeout: o.stop, TakeOver: o.takeOver, Deployment: o.version, Eager: eager})
 }

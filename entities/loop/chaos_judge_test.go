@@ -56,10 +56,12 @@ func (c *chaos) judgeChange(ch state.Change, mode decide.Mode, d *decide.Decisio
 	}
 	switch ch.Kind {
 	case state.ChangePromote, state.ChangeUnchanged:
-		if pinned || mode.Drain {
+		r := c.s.ReleaseByID(ch.Release)
+		leftOver := r.Phases[ch.Channel].Phase == maestro.InProgress && ch.Kind == state.ChangeUnchanged // it ends, nothing begins
+		if pinned || mode.Drain && !leftOver {
 			refuse("while pinned or draining")
 		}
-		if r := c.s.ReleaseByID(ch.Release); r.Phases[ch.Channel].Phase == maestro.InProgress && ch.Kind == state.ChangeUnchanged {
+		if leftOver {
 			c.judgeLeftOver(r, ch, refuse)
 			break
 		}

@@ -73,6 +73,8 @@ type AdoptAnswer struct {
 	// Holds are the pauses in force of everything, of the application of a service, and of all runtimes: one may have begun
 	// while there was no run to be told.
 	Holds []ScopePause `json:"holds,omitempty"`
+	// Ended are the last pauses of the same that have ended: one may have while there was no run to be told.
+	Ended []PauseEnded `json:"ended,omitempty"`
 	// Floor is the highest sequence that was ever claimed for an instance of a service of which nothing else is known.
 	Floor int64 `json:"floor,omitempty"`
 	Carried

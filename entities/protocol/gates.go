@@ -44,6 +44,12 @@ type ScopePause struct {
 	Pause *entities.Pause `json:"pause,omitempty"`
 }
 
+// PauseEnded says of something that is not paused when the last pause of it that has ended had begun.
+type PauseEnded struct {
+	Scope string    `json:"scope"`
+	Began time.Time `json:"began"`
+}
+
 // LeaseSignal names a lease, and the runtime that grants it.
 type LeaseSignal struct {
 	ID      string `json:"id"`
@@ -179,6 +185,8 @@ type AnnouncePause struct {
 	Application string `json:"application,omitempty"` // whose services; of a runtime, empty
 	Runtime     string `json:"runtime,omitempty"`
 	Manifest    string `json:"manifest,omitempty"` // of the application
+	// Ended is when the last pause that has ended had begun, where Pause is nil.
+	Ended time.Time `json:"ended,omitzero"`
 	// Only are the workflow ids of services that could not be told before: nobody else is.
 	Only []string `json:"only,omitempty"`
 }

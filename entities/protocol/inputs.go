@@ -81,7 +81,8 @@ type ApplicationPin struct {
 	At          time.Time    `json:"at"`
 }
 
-// SpillRequest writes packed state to the store (local activity); the answer is its digest.
+// SpillRequest writes packed state to the store (local activity); the answer is its digest. One without state asks whether
+// the store would take it.
 type SpillRequest struct {
 	Packed Packed `json:"packed"`
 }

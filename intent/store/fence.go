@@ -8,15 +8,20 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// keptClaims is how many claims of an instance are kept: only the latest counts.
-const keptClaims = 3
+// Only the latest claim of an instance counts. Some are kept, and some more until they are removed together: nobody waits
+// for that before each apply.
+const (
+	keptClaims = 3
+	mostClaims = 12
+)
 
 // Claim claims an instance ("production/main") for a target before it is applied, and returns the claim that stands in the
 // way: a later one, or one of the same sequence for another target. Nil: none does. It is written before it is compared, so
 // that of two at once the earlier one gives way (F2).
 func (s *Store) Claim(ctx context.Context, application, service, instance string, claim protocol.Claim) (*protocol.Claim, error) {
 	prefix := fencePrefix(application, service) + instance + "/"
-	stands, _, err := createRecord(ctx, s, fmt.Sprintf("%s%06d-%019d", prefix, claim.Epoch, claim.Sequence), claim, claimed)
+	own := fmt.Sprintf("%s%06d-%019d", prefix, claim.Epoch, claim.Sequence)
+	stands, _, err := writeRecord(ctx, s, own, claim, claimed)
 	if err != nil {
 		return nil, err
 	}
@@ -27,17 +32,19 @@ func (s *Store) Claim(ctx context.Context, application, service, instance string
 	if err != nil {
 		return nil, err
 	}
-	latest, err := readRecord(ctx, s, keys[len(keys)-1], claimed)
-	if err != nil {
-		return nil, err
+	if last := keys[len(keys)-1]; last > own {
+		latest, err := readRecord(ctx, s, last, claimed)
+		return &latest, err
 	}
-	if latest.Later(&claim) {
-		return &latest, nil
+	if len(keys) < mostClaims {
+		return nil, nil
 	}
-	for ; len(keys) > keptClaims && err == nil; keys = keys[1:] {
-		err = s.blobs.remove(ctx, keys[0])
+	for _, old := range keys[:len(keys)-keptClaims] {
+		if err := s.blobs.remove(ctx, old); err != nil {
+			return nil, err
+		}
 	}
-	return nil, err
+	return nil, nil
 }
 
 func claimed(c protocol.Claim) bool { return c.Sequence > 0 }

@@ -203,6 +203,38 @@ func (s *Store) PutPause(ctx context.Context, application string, pause protocol
 	return s.blobs.write(ctx, key, data)
 }
 
+// PutPauseEnded keeps which pause of something has ended, where services find it that were away then.
+func (s *Store) PutPauseEnded(ctx context.Context, application string, ended protocol.PauseEnded) error {
+	data, err := json.Marshal(ended)
+	if err != nil {
+		return fmt.Errorf("write that the pause of %s has ended to the store: %w", ended.Scope, err)
+	}
+	return s.blobs.write(ctx, endedPauses+pauseName(application, ended.Scope), data)
+}
+
+// PausesEnded are the last pauses that have ended of everything, of an application and of runtimes. One whose record is
+// damaged is left out: a service that was told of it goes by that, until it is paused and resumed once more.
+func (s *Store) PausesEnded(ctx context.Context, application string) (all []protocol.PauseEnded, err error) {
+	keys, err := s.blobs.list(ctx, endedPauses)
+	for _, key := range keys {
+		if name, of := strings.CutPrefix(key, endedPauses+"application/"); of && name != application {
+			continue
+		}
+		data, err := s.blobs.read(ctx, key)
+		if IsNotFound(err) {
+			continue // what a writer had under another name just now
+		}
+		if err != nil {
+			return nil, err
+		}
+		var ended protocol.PauseEnded
+		if json.Unmarshal(data, &ended) == nil && key == endedPauses+pauseName(application, ended.Scope) {
+			all = append(all, ended)
+		}
+	}
+	return all, err
+}
+
 // Pauses returns the pauses in force of everything, of an application and of runtimes, in that order.
 func (s *Store) Pauses(ctx context.Context, application string, runtimes []string) ([]protocol.ScopePause, error) {
 	keys := []string{pauseKey("", entities.ScopeInstallation), pauseKey(application, entities.ScopeApplication)}
@@ -250,10 +282,14 @@ func unreadable(key string) protocol.ScopePause {
 	}}
 }
 
-// pauseKey: a runtime's pause is everybody's, whichever application asks.
-func pauseKey(application, scope string) string {
+const endedPauses = "resumed/"
+
+func pauseKey(application, scope string) string { return "holds/" + pauseName(application, scope) }
+
+// pauseName: a runtime's pause is everybody's, whichever application asks.
+func pauseName(application, scope string) string {
 	if scope == entities.ScopeApplication {
-		return "holds/application/" + application
+		return "application/" + application
 	}
-	return "holds/" + scope
+	return scope
 }

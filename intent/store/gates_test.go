@@ -133,6 +133,20 @@ func TestStoreKeepsPauses_A16(t *testing.T) {
 		pauses, err = s.Pauses(ctx, "shop", []string{"eu"})
 		require.NoError(t, err)
 		require.Equal(t, []protocol.ScopePause{runtime}, pauses)
+
+		all := protocol.PauseEnded{Scope: entities.ScopeInstallation, Began: auditStart}
+		eu := protocol.PauseEnded{Scope: protocol.RuntimeID("eu"), Began: auditStart}
+		shop := protocol.PauseEnded{Scope: entities.ScopeApplication, Began: auditStart}
+		for application, ended := range map[string]protocol.PauseEnded{"": all, "shop": shop, "other": eu} {
+			require.NoError(t, s.PutPauseEnded(ctx, application, ended))
+		}
+		require.NoError(t, s.blobs.write(ctx, endedPauses+"runtime/us", []byte("{")))
+		ended, err := s.PausesEnded(ctx, "shop")
+		require.NoError(t, err)
+		require.ElementsMatch(t, []protocol.PauseEnded{all, eu, shop}, ended)
+		ended, err = s.PausesEnded(ctx, "other")
+		require.NoError(t, err)
+		require.ElementsMatch(t, []protocol.PauseEnded{all, eu}, ended)
 	})
 }
 

@@ -20,16 +20,21 @@ func createRecord[T any](ctx context.Context, s *Store, key string, record T, fi
 	if stands, err := readRecord(ctx, s, key, fits); !IsNotFound(err) {
 		return stands, false, err
 	}
+	return writeRecord(ctx, s, key, record, fits)
+}
+
+// writeRecord is createRecord of what is likely not there yet.
+func writeRecord[T any](ctx context.Context, s *Store, key string, record T, fits func(T) bool) (T, bool, error) {
 	data, err := sealed(key, record)
 	if err != nil {
 		return record, false, err
 	}
 	created, err := s.blobs.create(ctx, key, data)
-	if err != nil {
-		return record, false, err
+	if created || err != nil {
+		return record, created, err
 	}
 	stands, err := readRecord(ctx, s, key, fits)
-	return stands, created, err
+	return stands, false, err
 }
 
 // mend writes a record in the place of one that is damaged.

@@ -177,6 +177,11 @@ func (s *Store) PutState(ctx context.Context, state []byte) (string, error) {
 	return digest, s.put(ctx, "states/"+digest, digest, state)
 }
 
+// TakesState fails if the store does not take any state now.
+func (s *Store) TakesState(ctx context.Context) error {
+	return s.blobs.write(ctx, "states/"+canonical.Hash(nil), nil)
+}
+
 // State returns the bytes of a digest.
 func (s *Store) State(ctx context.Context, digest string) ([]byte, error) {
 	data, err := s.get(ctx, "states/"+digest, digest)

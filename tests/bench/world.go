@@ -42,9 +42,10 @@ func newWorldWith(ctx context.Context, dir string, more map[entities.RuntimeKind
 		return nil, err
 	}
 	quiet := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	eager := &worker.Eager{}
 	w.client, err = client.DialContext(ctx, client.Options{
 		HostPort: w.server.address, Logger: log.NewStructuredLogger(quiet), Interceptors: []interceptor.ClientInterceptor{w.trace},
-		ConnectionOptions: client.ConnectionOptions{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(w.trace.call)}},
+		ConnectionOptions: client.ConnectionOptions{DialOptions: []grpc.DialOption{eager.DialOption(), grpc.WithChainUnaryInterceptor(w.trace.call)}},
 	})
 	if err != nil {
 		return nil, errors.Join(err, w.server.stop())
@@ -53,7 +54,7 @@ func newWorldWith(ctx context.Context, dir string, more map[entities.RuntimeKind
 		entities.RuntimeFake: func(entities.RuntimeDefinition) (runtimes.Runtime, error) { return w.stage, nil },
 	}
 	maps.Copy(factories, more)
-	w.stop, err = worker.Start(ctx, w.client, worker.Options{Store: w.store(), Factories: factories})
+	w.stop, err = worker.Start(ctx, w.client, worker.Options{Store: w.store(), Factories: factories, Eager: eager})
 	if err != nil {
 		w.client.Close()
 		return nil, errors.Join(err, w.server.stop())

@@ -155,6 +155,7 @@ func records() []Contract {
 		{"record of a log entry, by key", 1, false, store.LogEntry{}, "PutLogKey"},
 		{"record of audit lines", 1, false, entities.AuditLine{}, "AppendAudit"},
 		{"record of a pause", 1, false, protocol.ScopePause{}, "PutPause"},
+		{"record of a pause that has ended", 1, false, protocol.PauseEnded{}, "PutPauseEnded"},
 		{"record of a checkpoint", 1, false, protocol.Checkpoint{}, "PutCheckpoint"},
 		{"record of a claim", 1, false, protocol.Claim{}, "Claim"},
 		{"record of an installation", 1, false, protocol.Installation{}, "CreateInstallation"},

@@ -2,11 +2,15 @@ package operators
 
 import (
 	"context"
+	"fmt"
+	"path"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	workflowpb "go.temporal.io/api/workflow/v1"
+	"google.golang.org/grpc"
 
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/tests/internal/line"
@@ -133,4 +137,36 @@ func TestCutOffWorkerEndsItsApplyBeforeAnotherBegins_F2(t *testing.T) {
 	s.letGo()
 	s.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 	require.Empty(t, s.Fake.Overlaps())
+}
+
+// An apply that came at once with what started it waits for no heartbeat, and ends before one is due; one that a worker
+// polled for shows the server first that it is alive.
+func TestPromptApplyWaitsForNoHeartbeat_F7(t *testing.T) {
+	t.Parallel()
+	w := shared.OwnServer(t, 0)
+	w.StopWorker()
+	var beats atomic.Int64
+	w.StartWorkerOver(func(ctx context.Context, method string, req, reply any, c *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
+		if path.Base(method) == "RecordActivityTaskHeartbeat" {
+			beats.Add(1)
+		}
+		return invoke(ctx, method, req, reply, c, o...)
+	})
+	w.Write(stage.TwoChannels + stage.Web)
+	w.Publish()
+	beats.Store(0) // of publishing
+	eager, polled := 0, 0
+	for n := range 10 {
+		before := beats.Load()
+		version := fmt.Sprintf("v%d", n)
+		w.Release("web", version)
+		w.Await("web", "staging CONVERGED "+version+", production CONVERGED "+version)
+		if beats.Load() == before {
+			eager++
+		} else {
+			polled++
+		}
+	}
+	t.Logf("%d releases without a heartbeat, %d with", eager, polled)
+	require.NotZero(t, eager)
 }

@@ -1,6 +1,7 @@
 package operators
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os/exec"
@@ -28,8 +29,10 @@ custom: {env: {VERSION: "${{ version }}"}}
 func cli(w *stage.World, arguments ...string) string {
 	w.T.Helper()
 	cmd := exec.CommandContext(w.T.Context(), shared.Converge(w.T), append(arguments, "--address", w.Address)...)
+	var talk bytes.Buffer
+	cmd.Stderr = &talk
 	out, err := cmd.Output()
-	require.NoError(w.T, err, "%v: %s", arguments, out)
+	require.NoError(w.T, err, "%v: %s%s", arguments, out, &talk)
 	return string(out)
 }
 
@@ -95,6 +98,35 @@ func TestUnmanagedStaysDown(t *testing.T) {
 	require.Contains(t, journal(s), "goes on from its checkpoint: managed again by ")
 	w.AwaitThat("web", "what was published meanwhile", func(s protocol.Status) bool { return s.Incarnation == 2 })
 	require.Equal(t, 1, w.Fake.At(w.App, "web", "staging").Applies(), "nothing is applied for this")
+}
+
+// A pause that ended while its service was away is over for it too; one that began meanwhile is not.
+func TestPauseThatEndedMeanwhileIsOver_A16(t *testing.T) {
+	t.Parallel()
+	w := shared.OwnServer(t, 0)
+	w.Write(stage.TwoChannels + stage.Web)
+	w.Publish()
+	w.Release("web", "v1")
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	cli(w, "pause", w.App, "--yes", "--reason", "drill")
+	w.Await("web", "staging PAUSED v1, production PAUSED v1")
+	away := func() {
+		cli(w, "unmanage", w.App+"/web", "--reason", "moves away")
+		awaitEnded(w, w.ID("web"))
+	}
+	away()
+	cli(w, "resume", w.App, "--yes")
+	cli(w, "manage", w.App+"/web")
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+
+	cli(w, "pause", w.App, "--yes", "--reason", "another")
+	w.Await("web", "staging PAUSED v1, production PAUSED v1")
+	away()
+	cli(w, "resume", w.App, "--yes")
+	cli(w, "pause", w.App, "--yes", "--reason", "a third")
+	cli(w, "manage", w.App+"/web")
+	s := w.Await("web", "staging PAUSED v1, production PAUSED v1")
+	require.Contains(t, reasons(s), "a third")
 }
 
 // awaitNotified waits until all services that are looked after know an incarnation.

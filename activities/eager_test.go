@@ -1,0 +1,43 @@
+package activities
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// An attempt waits for no heartbeat only when it was asked for a moment ago: not when that is unknown, long ago by either
+// clock, or asked a second time.
+func TestOnlyWhatWasAskedForJustNowIsEager_F7(t *testing.T) {
+	answer := func(activity, token string) *workflowservice.RespondWorkflowTaskCompletedResponse {
+		return &workflowservice.RespondWorkflowTaskCompletedResponse{ActivityTasks: []*workflowservice.PollActivityTaskQueueResponse{
+			{TaskToken: []byte(token), ActivityType: &commonpb.ActivityType{Name: activity}},
+		}}
+	}
+	eager := func(e *Eager, token string) bool { _, ok := e.take([]byte(token)); return ok }
+	e := &Eager{}
+	now := time.Now()
+	e.note(answer(protocol.ActivityApply, "now"), now)
+	e.note(answer(protocol.ActivityApply, "late"), now.Add(-beat))
+	e.note(answer(protocol.ActivityObserve, "reading"), now)
+	require.True(t, eager(e, "now"))
+	require.False(t, eager(e, "now"), "each is one attempt")
+	require.False(t, eager(e, "late"))
+	require.False(t, eager(e, "reading"))
+	require.False(t, eager(e, "of a poll"))
+	require.False(t, eager(nil, "now"))
+
+	suspended := now.Round(0).Add(-time.Hour) // by the wall's clock alone: the other stood still
+	e.note(answer(protocol.ActivityRemove, "before"), suspended)
+	require.False(t, eager(e, "before"))
+	for n := range 5000 {
+		e.note(answer(protocol.ActivityApply, fmt.Sprint(n)), now.Add(time.Duration(n)*10*time.Millisecond))
+	}
+	require.LessOrEqual(t, len(e.asked), 1000, "those that are never taken are forgotten")
+}
