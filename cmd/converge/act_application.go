@@ -48,7 +48,7 @@ func (f *Factory) actOnWhole(ctx context.Context, w whole, verb string, act prot
 
 // application pauses or resumes all services of an application at once, those to come included (A16).
 func (o *scopeOptions) application(ctx context.Context) error {
-	names, err := o.f.services(ctx, o.target)
+	names, err := o.f.servicesOf(ctx, o.target.application)
 	if err != nil {
 		return err
 	}
@@ -57,6 +57,24 @@ func (o *scopeOptions) application(ctx context.Context) error {
 	}
 	act := o.f.newAct(o.reason)
 	return o.f.actOnWhole(ctx, wholeApplication(o.target.application), o.verb, act, act)
+}
+
+// servicesOf names the services of an application that run. There may be none, as while all are unmanaged: what is said of
+// the application holds for them all the same, once they are back.
+func (f *Factory) servicesOf(ctx context.Context, application string) ([]serviceName, error) {
+	names, err := f.services(ctx, target{serviceName: serviceName{application: application}, all: true})
+	if err == nil || transient(err) {
+		return names, err
+	}
+	api, e := f.client(ctx)
+	if e != nil {
+		return nil, e
+	}
+	var status protocol.ApplicationStatus
+	if e = api.Query(ctx, protocol.ApplicationID(application), protocol.QueryStatus, &status); e != nil {
+		return nil, err
+	}
+	return nil, nil
 }
 
 // onRuntime pauses or resumes a runtime: nothing is applied there, whatever the service (A16). A runtime
@@ -167,7 +185,7 @@ func (o *incarnationOptions) run(ctx context.Context) error {
 	if o.verb == protocol.Pin && o.incarnation < 1 {
 		return fmt.Errorf("which incarnation? usage: converge pin %s --incarnation N; see: converge incarnations %s", o.application, o.application)
 	}
-	names, err := o.f.services(ctx, target{serviceName: serviceName{application: o.application}, all: true})
+	names, err := o.f.servicesOf(ctx, o.application)
 	if err != nil {
 		return err
 	}
