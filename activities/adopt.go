@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
@@ -22,6 +23,19 @@ const missedAtOnce = 32 << 10
 // what closed runs accepted after it (F1). Its state is answered like that of a run that continues as new, and read in
 // parts when it is large.
 func (a *Activities) Adopt(ctx context.Context, r protocol.AdoptRequest) (protocol.AdoptAnswer, error) {
+	answer, err := a.adopt(ctx, r)
+	if kind, _, _ := strings.Cut(r.ID, "/"); err == nil && r.After == (protocol.Cursor{}) && (kind == "runtime" || r.ID == protocol.InstallationID()) {
+		rules, unread := a.Store.Rules(ctx)
+		if unread == nil {
+			answer.Rules = &rules
+		} else if !store.IsDamaged(unread) { // what is damaged is told to whoever asks for something
+			return answer, unread
+		}
+	}
+	return answer, err
+}
+
+func (a *Activities) adopt(ctx context.Context, r protocol.AdoptRequest) (protocol.AdoptAnswer, error) {
 	c, err := a.Store.Checkpoint(ctx, r.ID)
 	nothing := store.IsNotFound(err)
 	if err != nil && !nothing {

@@ -2,6 +2,7 @@ package entities
 
 import (
 	"cmp"
+	"slices"
 	"time"
 )
 
@@ -61,7 +62,11 @@ type Pause struct {
 	By      string    `json:"by"`
 	Reason  string    `json:"reason,omitempty"`
 	At      time.Time `json:"at"`
+	Except  []string  `json:"except,omitempty"` // of everything: the applications that it leaves alone
 }
+
+// Spares tells whether a pause leaves an application alone.
+func (p *Pause) Spares(application string) bool { return slices.Contains(p.Except, application) }
 
 // Refusal is a signal that did not validate: it changed nothing and is kept for `status`.
 type Refusal struct {

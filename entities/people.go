@@ -26,6 +26,13 @@ type Grant struct {
 	To       []string `json:"to"`                 // "alice@shop.dev", "group:sre"
 }
 
+// Rules are who callers are and what they may do with what belongs to no application: runtimes, and everything (F4).
+type Rules struct {
+	Identity *Identity `json:"identity,omitempty"`
+	// Grants name scopes ("runtime/eu") where those of an application name channels.
+	Grants []Grant `json:"grants,omitempty"`
+}
+
 // Identity is how callers prove who they are: an OIDC ID token in the payload.
 type Identity struct {
 	Issuer   string `json:"issuer"`

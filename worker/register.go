@@ -58,6 +58,8 @@ func registerActivities(w worker.ActivityRegistry, a *activities.Activities) {
 	register(protocol.ActivityAnnounce, a.Announce)
 	register(protocol.ActivityPause, a.Pause)
 	register(protocol.ActivityUnmanage, a.Unmanage)
+	register(protocol.ActivityRules, a.Rules)
+	register(protocol.ActivityConfigure, a.Configure)
 }
 
 // registerRuntimeActivities lists those that touch a runtime: all that a remote worker polls for.

@@ -21,6 +21,7 @@ func Installation(ctx workflow.Context, in protocol.InstallationInput) error {
 		logic: in.Logic, whole: i.state, version: installationVersion, desk: &i.state.Desk, verbs: verb.Installation(),
 		stops: []string{"to stop all applies, converge pause --all"},
 	}
+	i.answers = map[string]answering{protocol.Configure: i.configure}
 	i.pauses = pauses{
 		shell: i.shell, of: &i.state.pauseState, scope: entities.ScopeInstallation,
 		request: func() protocol.AnnouncePause { return protocol.AnnouncePause{} },
@@ -37,6 +38,7 @@ const installationVersion = 1
 // installationState is what an Installation workflow knows; bounded.
 type installationState struct {
 	pauseState
+	rulesKnown
 	state.Desk
 }
 
@@ -51,8 +53,13 @@ type installation struct {
 	shown string
 }
 
-// rules: no application says who may do what to all.
-func (i *installation) rules() (*entities.Identity, []entities.Grant, bool) { return nil, nil, false }
+func (i *installation) rules() (*entities.Identity, []entities.Grant, bool) { return i.state.rules() }
+
+func (i *installation) knows(rules protocol.Rules) { i.state.knows(rules) }
+
+func (i *installation) consult(ctx workflow.Context) error {
+	return i.consultRules(ctx, &i.state.rulesKnown)
+}
 
 // flushAt: the store keeps the lines of applications only, so that a bounded tail stays in state.
 func (i *installation) flushAt() int { return 0 }
@@ -75,7 +82,7 @@ func (i *installation) turn() {
 func (i *installation) status() (protocol.InstallationStatus, error) {
 	s := i.state
 	return protocol.InstallationStatus{
-		Schema: "converge.installation/v1", ID: i.id, Pause: s.Pause, Announcing: s.Announcing,
+		Schema: "converge.installation/v1", ID: i.id, Pause: s.Pause, Rules: s.Rules, Announcing: s.Announcing,
 		Refused: s.Refused, Audit: s.Audit, Problem: s.Problem,
 	}, nil
 }
@@ -104,6 +111,8 @@ func (i *installation) judge(row *verb.Row, q verb.Request, who entities.Who) (s
 		return i.pause(q, who)
 	case protocol.Resume:
 		return i.resume(q, who)
+	case protocol.Configure:
+		return nil, nil // it is carried out by itself (configure)
 	}
 	return nil, fmt.Errorf("no such verb %q", row.Name)
 }

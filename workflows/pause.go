@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -44,9 +45,13 @@ func (p *pauses) pause(r verb.Request, who entities.Who) (state.Effect, error) {
 		return nil, fmt.Errorf("%s is paused already, by %s", p.name, old.By)
 	}
 	return func() string {
-		p.of.Pause, p.of.Announcing = &entities.Pause{Scope: p.scope, By: who.Name, Reason: r.Reason, At: p.now()}, true
+		p.of.Pause, p.of.Announcing = &entities.Pause{Scope: p.scope, By: who.Name, Reason: r.Reason, At: p.now(), Except: r.Except}, true
 		p.note(entities.EventPause, &who, p.name+" paused", r.Reason)
-		return p.name + " is paused; an apply in flight is left to finish"
+		text := p.name + " is paused"
+		if len(r.Except) > 0 {
+			text += " but for " + strings.Join(r.Except, ", ")
+		}
+		return text + "; an apply in flight is left to finish"
 	}, nil
 }
 

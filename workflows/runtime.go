@@ -46,6 +46,7 @@ const runtimeVersion = 1
 type runtimeState struct {
 	lease.Ledger
 	pauseState
+	rulesKnown
 	state.Desk
 }
 
@@ -61,7 +62,18 @@ type runtime struct {
 }
 
 // rules: a runtime belongs to no application that could say who may do what.
-func (r *runtime) rules() (*entities.Identity, []entities.Grant, bool) { return nil, nil, false }
+func (r *runtime) rules() (*entities.Identity, []entities.Grant, bool) { return r.state.rules() }
+
+func (r *runtime) knows(rules protocol.Rules) { r.state.knows(rules) }
+
+func (r *runtime) consult(ctx workflow.Context) error {
+	return r.consultRules(ctx, &r.state.rulesKnown)
+}
+
+// channels: grants name this runtime where those of an application name channels.
+func (r *runtime) channels(*verb.Row, verb.Request) ([]string, error) {
+	return []string{entities.ScopeRuntime + r.runtime}, nil
+}
 
 // flushAt: the store keeps the lines of applications only, so that a bounded tail stays in state.
 func (r *runtime) flushAt() int { return 0 }

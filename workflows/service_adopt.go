@@ -55,7 +55,7 @@ func (s *service) hold(inForce []protocol.ScopePause, ended []protocol.PauseEnde
 	}
 	for _, p := range inForce {
 		if name, of := strings.CutPrefix(p.Scope, entities.ScopeRuntime); !of || s.on(name) {
-			s.state.SetPause(p.Scope, p.Pause, s.now())
+			s.setPause(p)
 		}
 	}
 }

@@ -54,7 +54,7 @@ func (s *service) on(runtime string) bool {
 
 func (s *service) setPause(p protocol.ScopePause) {
 	var pause *entities.Pause
-	if p.Pause != nil {
+	if p.Pause != nil && !p.Pause.Spares(s.application) {
 		pause = &entities.Pause{By: p.Pause.By, Reason: p.Pause.Reason, At: p.Pause.At}
 	}
 	s.state.SetPause(p.Scope, pause, s.now())

@@ -211,6 +211,11 @@ func (s *shell) adopt(restart *protocol.Restart) error {
 		return err
 	}
 	s.of.begins(answer.Floor)
+	defer func() { // after the state was taken over
+		if r, ok := s.of.(interface{ knows(protocol.Rules) }); ok && answer.Rules != nil {
+			r.knows(*answer.Rules)
+		}
+	}()
 	if answer.N == 0 {
 		return nil
 	}

@@ -15,7 +15,25 @@ import (
 )
 
 // errNoIdentity: a token that nobody could verify must not look like a proof.
-var errNoIdentity = errors.New("this application declares no identity: nothing says who issues its tokens; ask without one, or declare `identity`")
+func (s *shell) errNoIdentity() error {
+	whose := "this application declares"
+	if _, elsewhere := s.of.(consulting); elsewhere {
+		whose = "the rules of the installation declare"
+	}
+	return fmt.Errorf("%s no identity: nothing says who issues its tokens; ask without one, or declare `identity`", whose)
+}
+
+// consulting is an entity whose rules are elsewhere.
+type consulting interface {
+	// consult asks for them. While they cannot be had, those that are known hold.
+	consult(workflow.Context) error
+}
+
+// consults: the rules are asked for before a verb is judged by them.
+func (s *shell) consults(row *verb.Row, r verb.Request) (consulting, bool) {
+	c, ok := s.of.(consulting)
+	return c, ok && row.Guard != verb.Open && !row.FromService(r)
+}
 
 // guarded: it takes a grant, or proof, to use a verb here. Elsewhere a token is not looked at.
 func (s *shell) guarded(row *verb.Row) bool {
@@ -27,11 +45,12 @@ func (s *shell) guarded(row *verb.Row) bool {
 func (s *shell) checkProof(row *verb.Row, r verb.Request, proven bool) error {
 	identity, _, _ := s.of.rules()
 	switch guarded := s.guarded(row); {
+	case row.FromService(r) && !proven:
 	case !guarded && r.Token != "" && r.By == "":
 		return errors.New(`"by" is missing; expected who asks`)
 	case !guarded:
 	case r.Token != "" && identity == nil:
-		return errNoIdentity
+		return s.errNoIdentity()
 	case r.Token == "" && !proven && identity.Demands(row.Name):
 		return fmt.Errorf(`%s needs proof of who asks: "token" is missing; expected an ID token of %s for %s`, row.Name, identity.Issuer, identity.Audience)
 	}
@@ -41,6 +60,11 @@ func (s *shell) checkProof(row *verb.Row, r verb.Request, proven bool) error {
 // identify tells who asks: proven by a token, or as stated. It takes no lock, so that an issuer
 // that does not answer holds nobody else up.
 func (s *shell) identify(ctx workflow.Context, row *verb.Row, r verb.Request) (entities.Who, error) {
+	if c, ok := s.consults(row, r); ok {
+		if err := c.consult(ctx); err != nil {
+			return entities.Who{}, err
+		}
+	}
 	if err := s.checkProof(row, r, false); err != nil {
 		return entities.Who{}, refused(err)
 	}
@@ -67,8 +91,8 @@ func (s *shell) identify(ctx workflow.Context, row *verb.Row, r verb.Request) (e
 // authorize judges again, under the lock, whether this caller may do that: the rules may have
 // changed since it asked.
 func (s *shell) authorize(row *verb.Row, r verb.Request, who entities.Who) error {
-	if !s.guarded(row) || !s.of.known() {
-		return nil // no verb does anything yet
+	if !s.guarded(row) || !s.of.known() || row.FromService(r) {
+		return nil // no verb does anything yet, or it is no person's
 	}
 	if err := s.checkProof(row, verb.Request{}, who.Proven); err != nil {
 		return err

@@ -48,10 +48,14 @@ func (s *shell) validate(ctx workflow.Context, row *verb.Row, raw json.RawMessag
 	if _, done := s.desk.Answered(row.Name, r.RequestID); done || s.adopting || !s.restored || !s.of.known() {
 		return nil
 	}
+	stated := entities.Who{Name: r.By}
+	if _, later := s.consults(row, r); later {
+		_, err = s.of.judge(row, r, stated)
+		return err
+	}
 	if err := s.checkProof(row, r, false); err != nil {
 		return err
 	}
-	stated := entities.Who{Name: r.By}
 	switch {
 	case row.Store:
 		_, err = s.of.judge(row, r, stated)

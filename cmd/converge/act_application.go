@@ -96,8 +96,16 @@ func (o *scopeOptions) onRuntime(ctx context.Context) error {
 	return o.f.actOnWhole(ctx, w, o.verb, act, act)
 }
 
-// alone refuses --all beside a name.
+// alone refuses --all beside a name, and --except without it.
 func (o *scopeOptions) alone(args []string) error {
+	if !o.all {
+		return fmt.Errorf("--except: expected --all beside it, of which it leaves something alone")
+	}
+	for _, name := range o.except {
+		if err := checkName("an application", name); err != nil {
+			return fmt.Errorf("--except: %w", err)
+		}
+	}
 	if len(args) > 0 || o.channel != "" {
 		return fmt.Errorf("--all: that is everything; name nothing beside it")
 	}
@@ -106,10 +114,17 @@ func (o *scopeOptions) alone(args []string) error {
 
 // everything pauses or resumes all services of all applications, those to come included (A16).
 func (o *scopeOptions) everything(ctx context.Context) error {
-	if err := o.f.confirm(ctx, o.yes, o.verb+" all services of all applications"); err != nil {
+	question := o.verb + " all services of all applications"
+	if len(o.except) > 0 {
+		question += " but " + strings.Join(o.except, ", ")
+	}
+	if err := o.f.confirm(ctx, o.yes, question); err != nil {
 		return err
 	}
 	act := o.f.newAct(o.reason)
+	if o.verb == protocol.Pause {
+		return o.f.actOnWhole(ctx, wholeInstallation(), o.verb, act, protocol.PauseAllRequest{Act: act, Except: o.except})
+	}
 	return o.f.actOnWhole(ctx, wholeInstallation(), o.verb, act, act)
 }
 

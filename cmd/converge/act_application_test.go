@@ -25,7 +25,7 @@ func TestVerbsOnAWhole_A16_A17_A24(t *testing.T) {
 		{line: "resume shop --yes", want: "done\n", sent: []string{`application/shop resume {"by":"alice","requestId":"ID"}`}},
 		{
 			line: "pause runtime/edge --yes", want: "done\n",
-			sent: []string{`runtime/edge start {"runtime":"edge","logic":2,"adopt":true}`, `runtime/edge pause {"by":"alice","requestId":"ID"}`},
+			sent: []string{`runtime/edge start {"runtime":"edge","logic":3,"adopt":true}`, `runtime/edge pause {"by":"alice","requestId":"ID"}`},
 		},
 		{line: "pause runtime/edge", code: 1, want: "! converge: pause whatever runs on runtime edge needs --yes when nobody can be asked\n"},
 		{line: "pause runtime/edg --yes", code: 1, want: "! converge: no service uses a runtime edg; did you mean edge?\n"},
@@ -47,6 +47,8 @@ func TestVerbsOnAWhole_A16_A17_A24(t *testing.T) {
 			sent: []string{`application/shop pin {"by":"alice","requestId":"ID","incarnation":41}`},
 		},
 		{line: "pin shop", code: 1, want: "! converge: which incarnation? usage: converge pin shop --incarnation N; see: converge incarnations shop\n"},
+		{line: "pause --all --except shop --yes", want: "done\n", sent: []string{`installation pause {"by":"alice","requestId":"ID","except":["shop"]}`}},
+		{line: "pause --except shop --yes", code: 1, want: "! converge: --except: expected --all beside it, of which it leaves something alone\n"},
 		{line: "pin shop/web staging v9 --incarnation 3", code: 1, want: "! converge: --incarnation is for a whole application: converge pin APP --incarnation N\n"},
 		{line: "unpin shop --yes", want: "done\n", sent: []string{`application/shop unpin {"by":"alice","requestId":"ID"}`}},
 		{line: "unpin shop/web staging", want: "done\n", sent: []string{`service/shop/web unpin {"by":"alice","requestId":"ID","channel":"staging"}`}},

@@ -21,13 +21,14 @@ const localServer = "dev"
 func newCmdAdmin(f *Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "admin",
-		Short: "Move the whole installation, or back it up",
+		Short: "Move the whole installation, back it up, or set its rules",
 		Long: `Take the whole installation, all applications and services with what is in flight, to
-another store and another Temporal namespace; or make a backup of it.`,
+another store and another Temporal namespace; make a backup of it; or say who may do what
+with runtimes and with everything.`,
 		Example: `  converge admin export --from dev | converge admin import --profile prod --store s3://releases
   converge admin export backup.tar.gz`,
 	}
-	cmd.AddCommand(newCmdExport(f, nil), newCmdImport(f, nil))
+	cmd.AddCommand(newCmdExport(f, nil), newCmdImport(f, nil), newCmdRules(f, nil))
 	return cmd
 }
 

@@ -17,6 +17,7 @@ type scopeOptions struct {
 	target  target
 	runtime string // instead of a target
 	all     bool   // likewise
+	except  []string
 	channel string
 	reason  string
 	yes     bool
@@ -31,7 +32,7 @@ is left to finish. Services that come later are paused too.`,
 		Example: `  converge pause shop/web --channel prod-eu --reason "incident 12"
   converge pause shop --yes
   converge pause runtime/eks-eu --yes --reason "cluster upgrade"
-  converge pause --all --yes --reason "incident 12"`,
+  converge pause --all --except status-page --yes --reason "incident 12"`,
 	})
 }
 
@@ -61,13 +62,13 @@ func newScopeCmd(f *Factory, verb string, runF func(context.Context, *scopeOptio
 		cmd.Use += "|runtime/NAME"
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if o.all && len(args) == 0 {
+		if (o.all || len(o.except) > 0) && len(args) == 0 {
 			return nil
 		}
 		return asUsed(cmd, args)
 	}
 	cmd.RunE = running(o, runF, o.run, func(args []string) (err error) {
-		if o.all {
+		if o.all || len(o.except) > 0 {
 			return o.alone(args)
 		}
 		if name, ok := strings.CutPrefix(args[0], "runtime/"); ok && verb != protocol.Refresh {
@@ -79,6 +80,9 @@ func newScopeCmd(f *Factory, verb string, runF func(context.Context, *scopeOptio
 	})
 	if verb != protocol.Refresh {
 		cmd.Flags().BoolVar(&o.all, "all", false, "everything: all services of all applications")
+	}
+	if verb == protocol.Pause {
+		cmd.Flags().StringSliceVar(&o.except, "except", nil, "with --all: applications that are left alone")
 	}
 	cmd.Flags().StringVarP(&o.channel, "channel", "c", "", "this release channel only")
 	cmd.Flags().StringVar(&o.reason, "reason", "", "why, shown to everybody who asks")

@@ -75,6 +75,8 @@ type AdoptAnswer struct {
 	Holds []ScopePause `json:"holds,omitempty"`
 	// Ended are the last pauses of the same that have ended: one may have while there was no run to be told.
 	Ended []PauseEnded `json:"ended,omitempty"`
+	// Rules are those of the installation, for a Runtime and for the Installation itself.
+	Rules *Rules `json:"rules,omitempty"`
 	// Floor is the highest sequence that was ever claimed for an instance of a service of which nothing else is known.
 	Floor int64 `json:"floor,omitempty"`
 	Carried

@@ -92,6 +92,7 @@ type InstallationStatus struct {
 	Schema string          `json:"schema"` // converge.installation/v1
 	ID     string          `json:"id"`
 	Pause  *entities.Pause `json:"pause,omitempty"`
+	Rules  Rules           `json:"rules,omitzero"`
 	// Announcing: it is being announced to services that a pause began or ended.
 	Announcing bool                 `json:"announcing,omitempty"`
 	Refused    []entities.Refusal   `json:"refused,omitempty"`

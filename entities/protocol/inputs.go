@@ -27,7 +27,7 @@ type Beginning struct {
 
 // Logic is the number of the logic by which workers of this version begin a run. A run keeps to the logic that its
 // input names, as its history demands: none is that of workers that did not name it yet.
-const Logic = LogicKeepsCommitted
+const Logic = LogicGoesByRules
 
 const (
 	// LogicRecordsShown is the logic by which what a service shows is recorded before it is shown.
@@ -35,6 +35,9 @@ const (
 	// LogicKeepsCommitted is the logic by which the audit trail in the store has lines of earlier workflow tasks only, and
 	// checkpoints are ordered by those tasks: what a task did that was lost is taken for nothing that happened.
 	LogicKeepsCommitted = 2
+	// LogicGoesByRules is the logic by which a Runtime and an Installation ask for the rules of the installation before
+	// they carry out what people send.
+	LogicGoesByRules = 3
 )
 
 // ServiceInput starts a Service workflow, or carries its state into the next run.

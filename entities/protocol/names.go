@@ -65,6 +65,11 @@ const (
 	Delete   = "delete"
 )
 
+// Rules of the installation are set by a verb of its own.
+const (
+	Configure = "configure"
+)
+
 // Signals between workflows, and of workers to them; nobody else sends them.
 const (
 	SignalScopePause = "scope-pause" // Application, Runtime or Installation → Service: a pause of it begins or ends (ScopePause)
@@ -121,6 +126,9 @@ const (
 	ActivityAnnounce  = "Announce" // sends an audit line to webhooks
 	ActivityPause     = "Pause"    // announces a pause to the services of an application or a runtime
 	ActivityUnmanage  = "Unmanage" // ends the workflows of services that are kept down
+
+	ActivityRules     = "Rules"     // local: the rules of the installation
+	ActivityConfigure = "Configure" // local: keeps them
 )
 
 // Search attributes.

@@ -69,6 +69,8 @@ type Request struct {
 	Release     protocol.ReleaseRequest // of a Service's release
 	Publish     protocol.PublishRequest // of an Application's publish
 	Lease       entities.LeaseRequest   // of a Runtime's request
+	Except      []string                // applications, of an Installation's pause
+	Rules       entities.Rules          // of an Installation's configure
 }
 
 // payload is the type of a verb's payload, and how it becomes a Request.
@@ -125,6 +127,9 @@ func (row *Row) read(raw json.RawMessage, as func(string, json.RawMessage, any) 
 	return r, nil
 }
 
+// FromService tells whether a request is what a service sends, which says not who asks.
+func (row *Row) FromService(r Request) bool { return row.unsigned && r.By == "" && r.Token == "" }
+
 // Find is the row of a verb, or nil.
 func Find(rows []Row, name string) *Row {
 	for n := range rows {
@@ -145,9 +150,11 @@ func Names(rows []Row) []string {
 }
 
 // Grantable are the verbs that a grant, or an identity that asks for proof, may name, sorted.
-func Grantable() []string {
+func Grantable() []string { return grantable(Service(), Application()) }
+
+func grantable(tables ...[]Row) []string {
 	var out []string
-	for _, rows := range [][]Row{Service(), Application()} {
+	for _, rows := range tables {
 		for n := range rows {
 			if rows[n].Guard != Open && !slices.Contains(out, rows[n].Name) {
 				out = append(out, rows[n].Name)
@@ -230,9 +237,58 @@ func namesService(r Request) error {
 }
 
 var installation = [...]Row{
-	{Name: protocol.Pause, Description: "pauses everything: all services of all applications", payload: justAct},
+	{
+		Name: protocol.Pause, Description: "pauses everything: all services of all applications", complete: checkExcept,
+		payload: of(func(r *Request, p *protocol.PauseAllRequest) { r.Act, r.Except = p.Act, p.Except }),
+	},
 	{Name: protocol.Resume, Description: "ends the pause of everything", payload: justAct},
+	{
+		Name: protocol.Configure, Description: "sets who may do what with runtimes and with everything", Store: true, complete: checkRules,
+		payload: of(func(r *Request, p *protocol.ConfigureRequest) { r.Act, r.Rules = p.Act, p.Rules }),
+	},
 }
+
+// maxExcept bounds the applications that a pause of everything leaves alone.
+const maxExcept = 50
+
+func checkExcept(r Request) error {
+	if len(r.Except) > maxExcept {
+		return fmt.Errorf(`"except" names %d applications; at most %d`, len(r.Except), maxExcept)
+	}
+	for _, name := range r.Except {
+		if name == "" || len(name) > MaxName {
+			return fmt.Errorf(`"except" names %q; expected names of applications`, Clip(name, 60))
+		}
+	}
+	return nil
+}
+
+// checkRules refuses rules that nobody could go by.
+func checkRules(r Request) error {
+	if i := r.Rules.Identity; i != nil && (i.Issuer == "" || i.Audience == "") {
+		return errors.New(`"identity" needs "issuer" and "audience"`)
+	}
+	known := append(slices.Clone(ruled), "*")
+	for n, g := range r.Rules.Grants {
+		if len(g.Verbs) == 0 || len(g.To) == 0 {
+			return fmt.Errorf(`grant %d: "verbs" and "to" are needed`, n+1)
+		}
+		for _, v := range g.Verbs {
+			if !slices.Contains(known, v) {
+				return fmt.Errorf("grant %d: there is no verb %q here; expected one of %s", n+1, Clip(v, 60), strings.Join(known, ", "))
+			}
+		}
+		for _, scope := range g.Channels {
+			if name, of := strings.CutPrefix(scope, entities.ScopeRuntime); !of || name == "" {
+				return fmt.Errorf(`grant %d: %q is no runtime; expected runtime/NAME`, n+1, Clip(scope, 60))
+			}
+		}
+	}
+	return nil
+}
+
+// ruled are the verbs that the rules of the installation may name: those of runtimes and its own.
+var ruled = []string{protocol.Configure, protocol.Grant, protocol.Pause, protocol.SignalGive, protocol.Resume}
 
 var runtime = [...]Row{
 	{

@@ -114,6 +114,7 @@ func compile(config *Loaded, partial bool) (*Compiled, strict.Problems) {
 	own := c.defineRuntimes()
 	c.defineProtections()
 	c.defineExtensions()
+	c.elsewhere()
 	app := config.Application
 	if app == nil {
 		if !partial {

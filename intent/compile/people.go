@@ -21,7 +21,7 @@ func (c *compiler) definePeople(app *config.Document[config.Application], doc *i
 	doc.Identity = c.identity(app)
 	for i, grant := range app.Spec.Authorization {
 		at := strict.Index("authorization", i)
-		c.people(app, at+".to", grant.To, "")
+		c.people(ofApplication(app), at+".to", grant.To, "")
 		doc.Grants = append(doc.Grants, entities.Grant{Verbs: grant.Verbs, Channels: c.grantedIn(app, at, grant), To: grant.To})
 	}
 	first := map[config.Name]int{}
@@ -36,33 +36,48 @@ func (c *compiler) definePeople(app *config.Document[config.Application], doc *i
 	}
 }
 
+// of is a document that says who callers are, and what it is called.
+type of struct {
+	*strict.Decoder
+	what string
+}
+
+func ofApplication(app *config.Document[config.Application]) of {
+	return of{app.Decoder, "an Application"}
+}
+
 func (c *compiler) identity(app *config.Document[config.Application]) *entities.Identity {
 	i := app.Spec.Identity
 	if i == nil {
 		return nil
 	}
-	c.plainURL(app, "identity.issuer", i.Issuer)
-	c.plainURL(app, "identity.keysUrl", i.KeysURL)
-	if app.Has("identity.audience") && !app.Faulty("identity.audience") {
-		if fault := notEmpty("whom tokens are made for")(i.Audience); fault != nil {
-			c.report(app.Decoder, "identity.audience", *fault)
-		}
-		c.noSubstitution(app.Decoder, "identity.audience", "an Application", i.Audience)
-	}
-	return &entities.Identity{
-		Issuer: i.Issuer, Audience: i.Audience, KeysURL: i.KeysURL, UserClaim: i.UserClaim, GroupsClaim: i.GroupsClaim, Required: i.Required,
-	}
+	out := c.issued(ofApplication(app), i.Issued)
+	out.Required = i.Required
+	return out
 }
 
-// plainURL checks an address of the application, in which nothing is substituted.
-func (c *compiler) plainURL(app *config.Document[config.Application], at, text string) {
-	if !app.Has(at) || app.Faulty(at) {
+// issued checks whose tokens are believed.
+func (c *compiler) issued(d of, i config.Issued) *entities.Identity {
+	c.plainURL(d, "identity.issuer", i.Issuer)
+	c.plainURL(d, "identity.keysUrl", i.KeysURL)
+	if d.Has("identity.audience") && !d.Faulty("identity.audience") {
+		if fault := notEmpty("whom tokens are made for")(i.Audience); fault != nil {
+			c.report(d.Decoder, "identity.audience", *fault)
+		}
+		c.noSubstitution(d.Decoder, "identity.audience", d.what, i.Audience)
+	}
+	return &entities.Identity{Issuer: i.Issuer, Audience: i.Audience, KeysURL: i.KeysURL, UserClaim: i.UserClaim, GroupsClaim: i.GroupsClaim}
+}
+
+// plainURL checks an address in which nothing is substituted.
+func (c *compiler) plainURL(d of, at, text string) {
+	if !d.Has(at) || d.Faulty(at) {
 		return
 	}
 	if config.HasSubstitution(text) {
-		c.noSubstitution(app.Decoder, at, "an Application", text)
+		c.noSubstitution(d.Decoder, at, d.what, text)
 	} else if fault := checkURL(text); fault != nil {
-		c.report(app.Decoder, at, *fault)
+		c.report(d.Decoder, at, *fault)
 	}
 }
 
@@ -100,21 +115,21 @@ func (c *compiler) listed(d *strict.Decoder, at string, names []config.Name, cho
 }
 
 // people checks names of people and groups; or says what else than some may be given.
-func (c *compiler) people(app *config.Document[config.Application], at string, all []string, or string) {
-	if len(all) == 0 && app.Has(at) && !app.Faulty(at) {
-		c.report(app.Decoder, at, strict.Fault{Code: "missing-field", Message: "the list is empty", Expected: "names of people, or of groups as group:NAME" + or})
+func (c *compiler) people(d of, at string, all []string, or string) {
+	if len(all) == 0 && d.Has(at) && !d.Faulty(at) {
+		c.report(d.Decoder, at, strict.Fault{Code: "missing-field", Message: "the list is empty", Expected: "names of people, or of groups as group:NAME" + or})
 	}
 	seen := map[string]bool{}
 	for i, name := range all {
 		location := strict.Index(at, i)
 		switch {
-		case app.Faulty(location):
+		case d.Faulty(location):
 		case config.HasSubstitution(name):
-			c.noSubstitution(app.Decoder, location, "an Application", name)
+			c.noSubstitution(d.Decoder, location, d.what, name)
 		case !personRE.MatchString(name):
-			c.report(app.Decoder, location, strict.Fault{Code: "bad-name", Message: fmt.Sprintf("%q is no person and no group", strict.Clip(name)), Expected: "a name without spaces, such as alice@shop.dev or group:sre"})
+			c.report(d.Decoder, location, strict.Fault{Code: "bad-name", Message: fmt.Sprintf("%q is no person and no group", strict.Clip(name)), Expected: "a name without spaces, such as alice@shop.dev or group:sre"})
 		case seen[name]:
-			c.report(app.Decoder, location, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("%q is listed twice", name)})
+			c.report(d.Decoder, location, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("%q is listed twice", name)})
 		}
 		seen[name] = true
 	}
@@ -122,7 +137,7 @@ func (c *compiler) people(app *config.Document[config.Application], at string, a
 
 func (c *compiler) notification(app *config.Document[config.Application], at string, n config.Notification) entities.Notification {
 	if n.URL.WorkerEnv == "" {
-		c.plainURL(app, at+".url", n.URL.Literal)
+		c.plainURL(ofApplication(app), at+".url", n.URL.Literal)
 	}
 	events := []string(n.Events)
 	if slices.Contains(events, config.Everything) {
@@ -137,7 +152,7 @@ func (c *compiler) approval(app *config.Document[config.Application], at, topic 
 	if by.MinApprovers != nil {
 		needed = *by.MinApprovers
 	}
-	c.people(app, at+".approvers", by.Approvers, "; no such field for anybody")
+	c.people(ofApplication(app), at+".approvers", by.Approvers, "; no such field for anybody")
 	people := slices.Compact(slices.Sorted(slices.Values(by.Approvers)))
 	groups := slices.ContainsFunc(people, func(name string) bool { return strings.HasPrefix(name, "group:") })
 	switch {

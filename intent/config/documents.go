@@ -39,6 +39,7 @@ type Reader struct {
 	Config   *Config
 	problems Problems
 	Decoders []*strict.Decoder
+	kinds    []string // that may stand here
 	Broken   bool // a document could not be read at all: what refers to it is not checked
 }
 
@@ -139,6 +140,8 @@ func (l *Reader) document(file string, node *yaml.Node) {
 		l.Config.Protections = decoded(l, d, node, l.Config.Protections)
 	case "Extension":
 		l.Config.Extensions = decoded(l, d, node, l.Config.Extensions)
+	case installation:
+		l.Config.Installations = decoded(l, d, node, l.Config.Installations)
 	}
 }
 
@@ -163,6 +166,7 @@ func (l *Reader) addApplication(doc *Document[Application]) {
 	l.Config.Application = doc
 }
 
+// kinds are those of an application; an Installation is known too, and stands elsewhere.
 var kinds = []string{"Application", "Service", "Runtime", "Protection", "Extension"}
 
 // kind reads a document's kind, and refuses other versions of the format.
@@ -181,14 +185,14 @@ func (l *Reader) kind(d *strict.Decoder, node *yaml.Node) (string, bool) {
 		return "", false
 	}
 	if head.kind == nil {
-		d.Fail("kind", node, Fault{Code: "missing-field", Message: `a document begins with "apiVersion" and "kind"; "kind" is missing`, Expected: strict.OneOf(kinds)})
+		d.Fail("kind", node, Fault{Code: "missing-field", Message: `a document begins with "apiVersion" and "kind"; "kind" is missing`, Expected: strict.OneOf(l.kinds)})
 		return "", false
 	}
 	kind := head.kind.Value
-	if slices.Contains(kinds, kind) {
+	if slices.Contains(l.kinds, kind) || kind == installation {
 		return kind, true
 	}
-	fault := strict.Unknown("unknown-kind", fmt.Sprintf("there is no kind %q", strict.Clip(kind)), kind, kinds)
+	fault := strict.Unknown("unknown-kind", fmt.Sprintf("there is no kind %q", strict.Clip(kind)), kind, l.kinds)
 	d.Fail("kind", head.kind, fault)
 	return "", false
 }
@@ -301,13 +305,15 @@ type Config struct {
 	Runtimes    []*Document[Runtime]
 	Protections []*Document[Protection]
 	Extensions  []*Document[Extension]
-	Contents    map[string]string // of the files that services pass on, by path from dir
-	Files       []string          // every file that was read, by path from Dir: what to watch
+	// Installations belong elsewhere: no application has one.
+	Installations []*Document[Installation]
+	Contents      map[string]string // of the files that services pass on, by path from dir
+	Files         []string          // every file that was read, by path from Dir: what to watch
 }
 
 // Read reads the documents of a directory, and the files that services pass on.
 func Read(fsys fs.FS, dir string, options Options) (*Reader, error) {
-	l := &Reader{FS: fsys, Config: &Config{Dir: dir, Options: options, Contents: map[string]string{}}}
+	l := &Reader{FS: fsys, kinds: kinds, Config: &Config{Dir: dir, Options: options, Contents: map[string]string{}}}
 	names, err := configurationFiles(fsys)
 	if err != nil {
 		return nil, err

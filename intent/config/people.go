@@ -13,6 +13,13 @@ import (
 
 // Identity is how callers prove who they are: by an OIDC ID token that comes with what they ask.
 type Identity struct {
+	Issued
+	// Verbs that are refused without proof, or "*" for all that change something.
+	Required Verbs `json:"required,omitempty"`
+}
+
+// Issued says whose tokens are believed, and what they say.
+type Issued struct {
 	// Who issues the tokens, as their iss claim says it.
 	Issuer string `json:"issuer"`
 	// Whom the tokens are for, as their aud claim says it.
@@ -23,8 +30,6 @@ type Identity struct {
 	UserClaim string `json:"userClaim,omitempty"`
 	// The claim that lists the caller's groups.
 	GroupsClaim string `json:"groupsClaim,omitempty" jsonschema:"default=groups"`
-	// Verbs that are refused without proof, or "*" for all that change something.
-	Required Verbs `json:"required,omitempty"`
 }
 
 // Authorization grants verbs to people and groups. A verb that no grant names may be used by anybody.

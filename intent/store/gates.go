@@ -235,7 +235,8 @@ func (s *Store) PausesEnded(ctx context.Context, application string) (all []prot
 	return all, err
 }
 
-// Pauses returns the pauses in force of everything, of an application and of runtimes, in that order.
+// Pauses returns the pauses in force of everything, of an application and of runtimes, in that order, but for one that
+// leaves that application alone.
 func (s *Store) Pauses(ctx context.Context, application string, runtimes []string) ([]protocol.ScopePause, error) {
 	keys := []string{pauseKey("", entities.ScopeInstallation), pauseKey(application, entities.ScopeApplication)}
 	for _, name := range runtimes {
@@ -253,6 +254,9 @@ func (s *Store) Pauses(ctx context.Context, application string, runtimes []strin
 		var pause protocol.ScopePause
 		if err := json.Unmarshal(data, &pause); err != nil || pause.Pause == nil {
 			pause = unreadable(key)
+		}
+		if pause.Pause.Spares(application) {
+			continue
 		}
 		pauses = append(pauses, pause)
 	}

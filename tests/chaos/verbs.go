@@ -21,6 +21,7 @@ import (
 
 const (
 	giveUp    = 3 * time.Minute  // on a verb that is not answered
+	fewTries  = 5                // at least
 	oneTry    = 10 * time.Second // of an update
 	inBetween = 200 * time.Millisecond
 )
@@ -173,10 +174,10 @@ type refusal struct{ reason string }
 
 func (r *refusal) Error() string { return r.reason }
 
-// ask repeats an act under one request id until it is answered. An error is a *refusal, or that of the last try.
+// ask repeats an act under one request id until it is answered. An error is a *refusal, or that of the last try: nobody gives
+// up before several, since the machine that all of this runs on may have stood still itself.
 func (p *people) ask(ctx context.Context, a *record.Act) error {
-	ctx, cancel := context.WithTimeout(ctx, giveUp)
-	defer cancel()
+	began := time.Now()
 	try := p.update
 	switch {
 	case a.Service == "":
@@ -193,6 +194,9 @@ func (p *people) ask(ctx context.Context, a *record.Act) error {
 		}
 		if errors.As(err, new(*refusal)) {
 			return err
+		}
+		if a.Tries >= fewTries && time.Since(began) > giveUp {
+			return fmt.Errorf("after %d tries: %w", a.Tries, err)
 		}
 		select {
 		case <-ctx.Done():

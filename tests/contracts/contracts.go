@@ -120,6 +120,8 @@ func activities() []Contract {
 		{protocol.ActivityCheck, protocol.CheckRequest{}, protocol.CheckAnswer{}},
 		{protocol.ActivityPreflight, protocol.CheckRequest{}, protocol.CheckAnswer{}},
 		{protocol.ActivityExtension, protocol.ExtensionRequest{}, protocol.ExtensionAnswer{}},
+		{protocol.ActivityRules, protocol.RulesRequest{}, protocol.Rules{}},
+		{protocol.ActivityConfigure, protocol.Rules{}, protocol.Rules{}},
 		{protocol.ActivityRemove, protocol.RemoveRequest{}, protocol.RemoveAnswer{}},
 		{protocol.ActivityVerify, protocol.VerifyRequest{}, protocol.VerifyAnswer{}},
 		{protocol.ActivityLease, protocol.LeaseCall{}, nil},
@@ -159,6 +161,7 @@ func records() []Contract {
 		{"record of a checkpoint", 1, false, protocol.Checkpoint{}, "PutCheckpoint"},
 		{"record of a claim", 1, false, protocol.Claim{}, "Claim"},
 		{"record of an installation", 1, false, protocol.Installation{}, "CreateInstallation"},
+		{"record of rules", 1, false, protocol.Rules{}, "CreateRules"},
 		{"record of what was accepted elsewhere", 1, false, protocol.MissedMessages{}, "MissedRecord"},
 		{"record of a worker that lives", 1, false, store.Presence{}, "PutPresence"},
 	}

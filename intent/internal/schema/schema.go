@@ -30,7 +30,7 @@ func Generate() ([]byte, error) {
 		Description: "One document of converge.yaml or *.converge.yaml.",
 		Definitions: jsonschema.Definitions{},
 	}
-	for _, kind := range []any{config.Application{}, config.Service{}, config.Runtime{}, config.Protection{}, config.Extension{}} {
+	for _, kind := range []any{config.Application{}, config.Service{}, config.Runtime{}, config.Protection{}, config.Extension{}, config.Installation{}} {
 		name := reflect.TypeOf(kind).Name()
 		for key, definition := range reflector.Reflect(kind).Definitions {
 			root.Definitions[key] = definition

@@ -1,0 +1,53 @@
+package compile
+
+import (
+	"io/fs"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/internal/strict"
+)
+
+// Rules compiles a file that holds one document of kind Installation (F4). An error of type Problems lists what is wrong.
+func Rules(fsys fs.FS, name string) (entities.Rules, error) {
+	doc, read := config.ReadInstallation(fsys, name)
+	c := &compiler{}
+	var rules entities.Rules
+	if doc != nil {
+		rules = c.rules(doc)
+	}
+	if problems := append(read.Problems(), c.problems...); len(problems) > 0 {
+		return entities.Rules{}, problems.Sorted()
+	}
+	return rules, nil
+}
+
+func (c *compiler) rules(doc *config.Document[config.Installation]) (rules entities.Rules) {
+	d := of{doc.Decoder, "an Installation"}
+	if i := doc.Spec.Identity; i != nil {
+		rules.Identity = c.issued(d, i.Issued)
+		rules.Identity.Required = i.Required
+	}
+	for n, grant := range doc.Spec.Authorization {
+		at := strict.Index("authorization", n)
+		c.people(d, at+".to", grant.To, "")
+		if d.Has(at+".runtimes") && len(grant.Runtimes) == 0 && !d.Faulty(at+".runtimes") {
+			c.report(d.Decoder, at+".runtimes", strict.Fault{Code: "missing-field", Message: "the list is empty", Expected: "at least one, or no such field for all, and for everything"})
+		}
+		var scopes []string
+		for _, runtime := range grant.Runtimes {
+			scopes = append(scopes, entities.ScopeRuntime+string(runtime))
+		}
+		rules.Grants = append(rules.Grants, entities.Grant{Verbs: grant.Verbs, Channels: scopes, To: grant.To})
+	}
+	return rules
+}
+
+// elsewhere refuses documents that no application has.
+func (c *compiler) elsewhere() {
+	for _, doc := range c.config.Installations {
+		c.report(doc.Decoder, "kind", strict.Fault{
+			Code: "misplaced", Message: "an Installation is part of no application", Expected: "a file of its own, elsewhere; it is set with: converge admin rules FILE",
+		})
+	}
+}

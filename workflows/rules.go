@@ -1,0 +1,65 @@
+package workflows
+
+import (
+	"fmt"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/verb"
+)
+
+// This file holds the rules of what belongs to no application (F4): who may do what with a runtime, and with everything.
+// The store says which they are. They are asked for before each verb, and what was known last holds while it does not answer.
+
+// rulesKnown are the rules of the installation as a workflow last read them.
+type rulesKnown struct {
+	Rules protocol.Rules `json:"rules,omitzero"`
+}
+
+func (k *rulesKnown) rules() (*entities.Identity, []entities.Grant, bool) {
+	return k.Rules.Identity, k.Rules.Grants, k.Rules.Number > 0
+}
+
+// knows takes over the rules that a run begins with.
+func (k *rulesKnown) knows(r protocol.Rules) { k.Rules = r }
+
+// consultRules reads them. A run that was begun before there were any asks under a name of its own each time.
+func (s *shell) consultRules(ctx workflow.Context, known *rulesKnown) error {
+	if s.logic < protocol.LogicGoesByRules {
+		change := fmt.Sprintf("rules-%d", workflow.GetInfo(s.ctx).GetCurrentHistoryLength())
+		if workflow.GetVersion(s.ctx, change, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+			return nil
+		}
+	}
+	var now protocol.Rules
+	err := s.fromStore(ctx, protocol.ActivityRules, protocol.RulesRequest{}, &now)
+	switch {
+	case err == nil:
+		known.Rules = now
+	case known.Rules.Number == 0 && !isStoreError(err): // damaged: there are some
+		return err
+	}
+	return nil
+}
+
+// configure sets the rules: those that held so far have said that this caller may.
+func (i *installation) configure(ctx workflow.Context, r verb.Request, who entities.Who) (any, error) {
+	held := i.state.Rules
+	if entities.DigestOf(held.Rules) == entities.DigestOf(r.Rules) {
+		return protocol.Answer{Message: fmt.Sprintf("rules %d say that already; nothing changed", held.Number)}, nil
+	}
+	next := protocol.Rules{Number: held.Number + 1, Rules: r.Rules, At: i.now(), By: who}
+	var stands protocol.Rules
+	if err := i.fromStore(ctx, protocol.ActivityConfigure, next, &stands); err != nil {
+		return nil, err
+	}
+	i.state.Rules = stands
+	if entities.DigestOf(stands.Rules) != entities.DigestOf(next.Rules) {
+		return nil, refused(fmt.Errorf("%s set rules %d meanwhile; look at them first: converge admin rules", stands.By.Name, stands.Number))
+	}
+	text := fmt.Sprintf("rules %d hold from now on", stands.Number)
+	i.note(entities.EventRules, &who, text, r.Reason)
+	return protocol.Answer{Message: joined(text, replaced(r, who))}, nil
+}
