@@ -19,6 +19,7 @@ const (
 	EventDelete    = "delete"
 	EventRestart   = "restart" // its workflow was gone or reset, and goes on from a checkpoint
 	EventManage    = "manage"  // unmanage too
+	EventPublish   = "publish" // an application has a new incarnation, or comes from elsewhere
 	EventRules     = "rules"   // an incarnation that loosens what a waiting release must pass
 )
 
@@ -26,7 +27,7 @@ const (
 func EventKinds() []string {
 	return []string{
 		EventRelease, EventTarget, EventSucceeded, EventFailed, EventRollback, EventApproval, EventWaiting, EventBypass,
-		EventPause, EventPin, EventCancel, EventRetry, EventDelete, EventRestart, EventManage, EventRules,
+		EventPause, EventPin, EventCancel, EventRetry, EventDelete, EventRestart, EventManage, EventPublish, EventRules,
 	}
 }
 

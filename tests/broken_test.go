@@ -180,22 +180,23 @@ func TestStoreComesBack(t *testing.T) {
 	require.Zero(t, timers, "nothing is due")
 }
 
-// An application that was once published into a store that no worker reads is not deaf for ever.
-func TestPublicationIntoTheWrongStoreIsSuperseded(t *testing.T) {
+// What was written into a store that no worker reads is not published: nothing changes, and the next publication is taken.
+func TestPublicationIntoTheWrongStoreIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.Write(stage.TwoChannels + stage.Web)
 	w.Publish()
-	into := func(store string) publish.Result {
-		result, err := publish.Publish(t.Context(), publish.Options{
+	into := func(store string) (publish.Result, error) {
+		return publish.Publish(t.Context(), publish.Options{
 			Client: w.Client, Dir: w.Dir, StoreURL: store, By: "test", Fake: true, TakeOver: true,
 		})
-		require.NoError(t, err)
-		return result
 	}
 	w.Write(stage.TwoChannels + strings.Replace(stage.Web, "default: hello", "default: wrong", 1))
-	require.False(t, into(t.TempDir()).Notified)
+	_, err := into(t.TempDir())
+	require.ErrorContains(t, err, "nothing was published: the store has no incarnations/")
 	w.Write(stage.TwoChannels + strings.Replace(stage.Web, "default: hello", "default: right", 1))
-	require.True(t, into(w.Store).Notified)
-	w.AwaitThat("web", "incarnation 3", func(s protocol.Status) bool { return s.Incarnation == 3 })
+	result, err := into(w.Store)
+	require.NoError(t, err)
+	require.True(t, result.Notified)
+	w.AwaitThat("web", "incarnation 2", func(s protocol.Status) bool { return s.Incarnation == 2 })
 }

@@ -60,6 +60,7 @@ func registerActivities(w worker.ActivityRegistry, a *activities.Activities) {
 	register(protocol.ActivityUnmanage, a.Unmanage)
 	register(protocol.ActivityRules, a.Rules)
 	register(protocol.ActivityConfigure, a.Configure)
+	register(protocol.ActivityConfirm, a.Confirm)
 }
 
 // registerRuntimeActivities lists those that touch a runtime: all that a remote worker polls for.

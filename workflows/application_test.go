@@ -34,14 +34,16 @@ type house struct {
 	ended       []string // "m1 web unmanaged by alice: moving"
 	ending      func(protocol.UnmanageRequest) (protocol.UnmanageAnswer, error)
 	trail       []string
-	unavailable map[string]bool // activities that do not answer
-	silent      int             // notifications that hang until they are stopped
+	published   []entities.AuditLine
+	compiled    protocol.ConfirmAnswer // what the store has of each incarnation
+	unavailable map[string]bool        // activities that do not answer
+	silent      int                    // notifications that hang until they are stopped
 	last        time.Duration
 	answers     []string
 }
 
 func newHouse(t *testing.T) *house {
-	h := &house{T: t, env: (&testsuite.WorkflowTestSuite{}).NewTestWorkflowEnvironment(), unavailable: map[string]bool{}}
+	h := &house{T: t, compiled: protocol.ConfirmAnswer{Services: 2}, env: (&testsuite.WorkflowTestSuite{}).NewTestWorkflowEnvironment(), unavailable: map[string]bool{}}
 	h.env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&Arrivals{}}})
 	h.env.SetTestTimeout(time.Minute)
 	h.begun = h.env.Now()
@@ -71,6 +73,13 @@ func newHouse(t *testing.T) *house {
 		h.notified, h.orders = append(h.notified, text), append(h.orders, r.Order)
 		return protocol.NotifyAnswer{}, nil
 	})
+	register(protocol.ActivityConfirm, func(_ context.Context, r protocol.ConfirmRequest) (protocol.ConfirmAnswer, error) {
+		require.Equal(t, "shop", r.Application)
+		if strings.HasPrefix(r.Hash, "h") {
+			return h.compiled, nil
+		}
+		return protocol.ConfirmAnswer{}, temporal.NewNonRetryableApplicationError("nothing was published", protocol.ErrRefused, nil)
+	})
 	register(protocol.ActivityPause, func(_ context.Context, r protocol.AnnouncePause) error {
 		word := "over"
 		if r.Pause != nil {
@@ -96,7 +105,14 @@ func newHouse(t *testing.T) *house {
 		if h.unavailable[protocol.ActivityHistory] {
 			return errors.New("connection refused")
 		}
-		h.trail = append(h.trail, audited(r.Lines)...)
+		for _, l := range r.Lines {
+			if l.Kind == entities.EventPublish {
+				h.published = append(h.published, l)
+			} else {
+				l.N -= int64(len(h.published)) // counted without publications
+				h.trail = append(h.trail, audited([]entities.AuditLine{l})...)
+			}
+		}
 		return nil
 	})
 	register(protocol.ActivityVerify, func(_ context.Context, r protocol.VerifyRequest) (protocol.VerifyAnswer, error) {
@@ -270,8 +286,8 @@ func TestPauseOfApplication_A16(t *testing.T) {
 func TestWhoMayPauseAnApplication_A14(t *testing.T) {
 	h := newHouse(t)
 	p := publication(1)
-	p.Identity = &entities.Identity{Issuer: "https://id.example", Audience: "converge", Required: []string{"pause"}}
-	p.Grants = []entities.Grant{{Verbs: []string{"pause", "pin"}, To: []string{"group:sre"}}, {Verbs: []string{"pin"}, Channels: []string{"staging"}, To: []string{"bob"}}}
+	h.compiled.Identity = &entities.Identity{Issuer: "https://id.example", Audience: "converge", Required: []string{"pause"}}
+	h.compiled.Grants = []entities.Grant{{Verbs: []string{"pause", "pin"}, To: []string{"group:sre"}}, {Verbs: []string{"pin"}, Channels: []string{"staging"}, To: []string{"bob"}}}
 	h.sends(0, protocol.Publish, p)
 	h.updates(1*second, protocol.Pause, protocol.Act{By: "alice"}, `pause needs proof of who asks: "token" is missing; expected an ID token of https://id.example for converge`)
 	h.updates(2*second, protocol.Pause, protocol.Act{By: "alice", Token: "forged"}, "the token has expired")
@@ -285,6 +301,42 @@ func TestWhoMayPauseAnApplication_A14(t *testing.T) {
 	require.Equal(t, "the token has expired", next.Refused[0].Reason)
 	require.Equal(t, "alice", next.Pause.By)
 	require.Equal(t, []string{"1 alice: shop paused"}, h.trail)
+}
+
+// Who may publish is judged by the rules before, and the rules that hold from then on are those of the store, whatever the
+// publication says of them; as update and as signal. What the store does not have is refused, and holds up nothing.
+func TestWhoMayPublish_A14_D5(t *testing.T) {
+	h := newHouse(t)
+	h.compiled.Grants = []entities.Grant{{Verbs: []string{protocol.Publish}, To: []string{"ci", "dave"}}, {Verbs: []string{protocol.TakeOver}, To: []string{"ci"}}}
+	h.publishes(0, 1)
+	by := func(who string, n int) protocol.PublishRequest {
+		p := publication(n)
+		p.By, p.Grants = who, []entities.Grant{{Verbs: []string{"*"}, To: []string{"mallory"}}}
+		return p
+	}
+	elsewhere := func(who string, n int) protocol.PublishRequest {
+		p := by(who, n)
+		p.Store, p.TakeOver = "/elsewhere", true
+		return p
+	}
+	unknown := by("ci", 9)
+	unknown.Hash = "x9"
+	const refusal = "mallory may not publish; allowed: ci, dave"
+	h.updates(1*second, protocol.Publish, by("mallory", 2), refusal)
+	h.sends(2*second, protocol.Publish, by("mallory", 2))
+	h.updates(3*second, protocol.Publish, by("mallory", 1), refusal)
+	h.updates(4*second, protocol.Publish, unknown, "nothing was published")
+	h.sends(5*second, protocol.Publish, unknown)
+	h.updates(6*second, protocol.Publish, elsewhere("dave", 2), "dave may not takeOver; allowed: ci")
+	h.sends(7*second, protocol.Publish, by("dave", 2))
+	h.updates(8*second, protocol.Publish, by("mallory", 3), refusal)
+	h.sends(9*second, protocol.Publish, elsewhere("ci", 3))
+	state := h.play(nil)
+	require.Equal(t, []string{" → m1 as 1", "m1 → m2 as 2", "m2 → m3 as 3"}, h.notified)
+	require.Len(t, state.Refused, 2)
+	require.Equal(t, "/elsewhere", state.Store)
+	require.Equal(t, h.compiled.Grants, state.Grants)
+	require.Equal(t, []string{"1 ci: incarnation 1 from", "2 dave: incarnation 2 from", "3 ci: incarnation 3 from, taken over"}, audited(h.published))
 }
 
 // The second run goes on where the first one ended, with what was not announced.
@@ -303,7 +355,7 @@ func TestSecondRunOfAnApplication(t *testing.T) {
 	last := again.play(state)
 	require.Equal(t, []string{"m1 → m1 as 1 pinned, recorded 3", "m1 → m3 as 3"}, again.notified)
 	require.Equal(t, []string{"shop application m1 paused by alice"}, again.pauses)
-	require.Equal(t, []string{"3 alice: shop unpinned"}, again.trail)
+	require.Equal(t, []string{"5 alice: shop unpinned"}, again.trail) // two were published before
 	require.Equal(t, int64(3), last.Notified.Number)
 	require.Equal(t, "alice", last.Pause.By)
 }
@@ -324,7 +376,7 @@ func TestWhatIsNewerCutsIn(t *testing.T) {
 func guardedHouse(t *testing.T) *house {
 	h := newHouse(t)
 	p := publication(1)
-	p.Identity = &entities.Identity{Issuer: "https://id.example", Audience: "converge", Required: []string{"pause"}}
+	h.compiled.Identity = &entities.Identity{Issuer: "https://id.example", Audience: "converge", Required: []string{"pause"}}
 	h.sends(0, protocol.Publish, p)
 	return h
 }
@@ -370,7 +422,7 @@ func TestApplicationKeepsItsTrail(t *testing.T) {
 	h.sends(second, protocol.Pause, protocol.Act{By: "alice"})
 	state := h.play(nil)
 	require.Empty(t, h.trail)
-	require.Len(t, state.Audit, 1)
+	require.Len(t, state.Audit, 2)
 	require.Empty(t, state.Problem)
 
 	again := newHouse(t)

@@ -3,6 +3,7 @@ package workflows
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -52,10 +53,20 @@ func (a *application) checkPublication(p protocol.PublishRequest) error {
 
 // publish makes an incarnation the newest. The same content as the newest gets no new number; old
 // content again does (D5), and newest goes by number.
-func (a *application) publish(_ workflow.Context, r verb.Request, _ entities.Who) (any, error) {
+//
+// It is judged by the rules that hold so far. Those that hold from then on are what the store has, not what was sent.
+func (a *application) publish(ctx workflow.Context, r verb.Request, who entities.Who) (any, error) {
 	p := r.Publish
 	if err := a.checkPublication(p); err != nil {
 		return nil, refused(err)
+	}
+	moves := a.newest().Number != 0 && (p.Origin.Path != a.state.Origin.Path || p.Store != a.state.Store)
+	if err := entities.Authorize(a.state.Grants, protocol.TakeOver, nil, who); err != nil && moves {
+		return nil, refused(err)
+	}
+	confirmed, err := a.confirm(ctx, &p)
+	if err != nil {
+		return nil, err
 	}
 	answer := protocol.PublishAnswer{Incarnation: a.newest().Number, Hash: p.Hash, Unchanged: p.Manifest == a.state.Manifest}
 	if p.Hash != a.newest().Hash {
@@ -67,10 +78,46 @@ func (a *application) publish(_ workflow.Context, r verb.Request, _ entities.Who
 	}
 	a.state.Manifest, a.state.Store, a.state.Origin = p.Manifest, p.Store, p.Origin
 	a.state.Identity, a.state.Grants = p.Identity, p.Grants
+	if confirmed && !answer.Unchanged {
+		text := strings.TrimSpace(fmt.Sprintf("incarnation %d from %s", answer.Incarnation, whence(p.Origin)))
+		if moves {
+			text += ", taken over"
+		}
+		a.note(entities.EventPublish, &who, text, r.Reason)
+	}
 	if a.state.Pin != nil {
 		answer.Pinned = a.state.Pin.Incarnation.Number
 	}
 	return answer, nil
+}
+
+// confirm takes who may do what from the store. A run that was begun by an earlier version asks under a name of its own each
+// time.
+func (a *application) confirm(ctx workflow.Context, p *protocol.PublishRequest) (confirmed bool, err error) {
+	if a.logic < protocol.LogicGoesByRules {
+		change := fmt.Sprintf("confirm-%d", workflow.GetInfo(a.ctx).GetCurrentHistoryLength())
+		if workflow.GetVersion(a.ctx, change, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+			return false, nil
+		}
+	}
+	var answer protocol.ConfirmAnswer
+	err = a.fromStore(ctx, protocol.ActivityConfirm, protocol.ConfirmRequest{Application: a.name, Hash: p.Hash, Manifest: p.Manifest}, &answer)
+	if err == nil {
+		p.Identity, p.Grants, p.Services = answer.Identity, answer.Grants, answer.Services
+	}
+	return err == nil, err
+}
+
+// whence is where a configuration comes from, for people.
+func whence(o protocol.Origin) string {
+	text := o.Path
+	if o.Commit != "" {
+		text += "@" + verb.Clip(o.Commit, 12)
+	}
+	if o.Dirty {
+		text += " (with changes that are not committed)"
+	}
+	return text
 }
 
 // pinnable is the incarnation that a pin names.

@@ -84,7 +84,7 @@ func (p *publication) request(ctx context.Context) (protocol.PublishRequest, err
 	id := make([]byte, 8)
 	_, _ = rand.Read(id) // never fails (crypto/rand)
 	return protocol.PublishRequest{
-		Act:  protocol.Act{By: p.options.By, RequestID: hex.EncodeToString(id)},
+		Act:  protocol.Act{By: p.options.By, RequestID: hex.EncodeToString(id), Token: p.options.Token},
 		Hash: p.result.Hash, Manifest: p.manifest.Digest(), Services: len(p.specs), Store: p.store.URL(),
 		Origin: OriginOf(ctx, p.options.Dir), Causes: p.options.Causes, After: p.before.Newest, TakeOver: p.options.TakeOver,
 		Floor: floor, Identity: identity, Grants: grants,

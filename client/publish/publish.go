@@ -38,6 +38,7 @@ type Options struct {
 	Dir      string
 	StoreURL string   // a URL or a directory
 	By       string   // who publishes
+	Token    string   // that proves it; empty: nothing does
 	Causes   []string // what led to it, for the incarnation's record
 	TakeOver bool     // although the application comes from another directory so far
 	DryRun   bool     // compile and compare only

@@ -65,7 +65,7 @@ func (f *follower) settled(before string) bool {
 // on as it was.
 func (f *follower) apply(ctx context.Context) {
 	result, err := publish.Publish(ctx, publish.Options{
-		Client: f.client, Dir: f.dir, StoreURL: f.store, By: "dev", Causes: []string{"saved in " + f.dir},
+		Client: f.client, Dir: f.dir, StoreURL: f.store, By: "dev", Token: os.Getenv("CONVERGE_TOKEN"), Causes: []string{"saved in " + f.dir},
 	})
 	switch {
 	case ctx.Err() != nil:

@@ -64,7 +64,7 @@ func (o *applyOptions) run(ctx context.Context) error {
 	}
 	c, _ := api.Temporal()
 	result, err := publish.Publish(ctx, publish.Options{
-		Client: c, Dir: o.dir, StoreURL: store, By: o.f.by(), Causes: o.causes, TakeOver: o.takeOver, DryRun: o.dryRun,
+		Client: c, Dir: o.dir, StoreURL: store, By: o.f.by(), Token: o.f.newAct("").Token, Causes: o.causes, TakeOver: o.takeOver, DryRun: o.dryRun,
 	})
 	if err := o.f.published(result, err); err != nil {
 		return err

@@ -70,6 +70,9 @@ const (
 	Configure = "configure"
 )
 
+// TakeOver is what a grant says of a publication that moves an application to another directory or store.
+const TakeOver = "takeOver"
+
 // Signals between workflows, and of workers to them; nobody else sends them.
 const (
 	SignalScopePause = "scope-pause" // Application, Runtime or Installation → Service: a pause of it begins or ends (ScopePause)
@@ -129,6 +132,7 @@ const (
 
 	ActivityRules     = "Rules"     // local: the rules of the installation
 	ActivityConfigure = "Configure" // local: keeps them
+	ActivityConfirm   = "Confirm"   // local: what the store has of a publication
 )
 
 // Search attributes.

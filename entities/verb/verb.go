@@ -150,7 +150,9 @@ func Names(rows []Row) []string {
 }
 
 // Grantable are the verbs that a grant, or an identity that asks for proof, may name, sorted.
-func Grantable() []string { return grantable(Service(), Application()) }
+func Grantable() []string {
+	return slices.Sorted(slices.Values(append(grantable(Service(), Application()), protocol.TakeOver)))
+}
 
 func grantable(tables ...[]Row) []string {
 	var out []string
@@ -198,7 +200,7 @@ var (
 
 var application = [...]Row{
 	{
-		Name: protocol.Publish, Description: "makes a compiled incarnation the newest", Guard: Open,
+		Name: protocol.Publish, Description: "makes a compiled incarnation the newest",
 		payload: of(func(r *Request, p *protocol.PublishRequest) { r.Act, r.Publish = p.Act, *p }),
 		complete: func(r Request) error {
 			if r.Publish.Hash == "" || r.Publish.Manifest == "" {

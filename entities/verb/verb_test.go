@@ -172,9 +172,10 @@ func TestGuards_A14(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{
-		"approve", "bypass", "cancel", "delete", "manage", "pause", "pin", "refresh", "reject", "release", "resume", "retry",
-		"rollback", "unmanage", "unpin",
+		"approve", "bypass", "cancel", "delete", "manage", "pause", "pin", "publish", "refresh", "reject", "release", "resume", "retry",
+		"rollback", "takeOver", "unmanage", "unpin",
 	}, Grantable())
+	require.ElementsMatch(t, grantable(Runtime(), Installation()), ruled)
 }
 
 // A verb concerns the channel that it names, those of its topic, or all.

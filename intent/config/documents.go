@@ -40,7 +40,7 @@ type Reader struct {
 	problems Problems
 	Decoders []*strict.Decoder
 	kinds    []string // that may stand here
-	Broken   bool // a document could not be read at all: what refers to it is not checked
+	Broken   bool     // a document could not be read at all: what refers to it is not checked
 }
 
 func (l *Reader) fail(file string, line, column int, fault Fault) {

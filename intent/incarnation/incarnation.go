@@ -173,6 +173,11 @@ func (i *Incarnation) Service(name string) (*Service, bool) {
 	return service, ok
 }
 
+// People are how callers prove who they are, and who may do what.
+func (i *Incarnation) People() (*entities.Identity, []entities.Grant) {
+	return i.doc.Identity, i.doc.Grants
+}
+
 // Only is the incarnation with one of its services.
 func (i *Incarnation) Only(service string) *Incarnation {
 	doc := i.services[service]

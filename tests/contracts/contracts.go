@@ -120,6 +120,7 @@ func activities() []Contract {
 		{protocol.ActivityCheck, protocol.CheckRequest{}, protocol.CheckAnswer{}},
 		{protocol.ActivityPreflight, protocol.CheckRequest{}, protocol.CheckAnswer{}},
 		{protocol.ActivityExtension, protocol.ExtensionRequest{}, protocol.ExtensionAnswer{}},
+		{protocol.ActivityConfirm, protocol.ConfirmRequest{}, protocol.ConfirmAnswer{}},
 		{protocol.ActivityRules, protocol.RulesRequest{}, protocol.Rules{}},
 		{protocol.ActivityConfigure, protocol.Rules{}, protocol.Rules{}},
 		{protocol.ActivityRemove, protocol.RemoveRequest{}, protocol.RemoveAnswer{}},

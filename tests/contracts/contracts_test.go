@@ -119,6 +119,7 @@ func names(t *testing.T) map[string]string {
 var unshared = map[string]string{
 	"QueryState":    "not public; it is the state of the service",
 	"Grant":         "a verb of Runtime", // by its row
+	"TakeOver":      "what a grant may name",
 	"ErrRefused":    "an error",
 	"ErrStore":      "an error",
 	"ErrIssuer":     "an error",

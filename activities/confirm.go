@@ -1,0 +1,39 @@
+package activities
+
+import (
+	"context"
+	"slices"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/store"
+)
+
+// Confirm reads what a publication names, and answers what the store says of it, whatever the publication itself says (G1).
+func (a *Activities) Confirm(ctx context.Context, r protocol.ConfirmRequest) (protocol.ConfirmAnswer, error) {
+	inc, err := a.Store.Incarnation(ctx, r.Hash)
+	if err != nil {
+		return protocol.ConfirmAnswer{}, unpublished(err)
+	}
+	if inc.Application() != r.Application {
+		return protocol.ConfirmAnswer{}, refuse("incarnation %s is of %s, not of %s", r.Hash, inc.Application(), r.Application)
+	}
+	manifest, err := a.Store.Manifest(ctx, r.Manifest)
+	if err != nil {
+		return protocol.ConfirmAnswer{}, unpublished(err)
+	}
+	if has, wants := entities.SortedKeys(manifest), inc.Services(); !slices.Equal(has, slices.Sorted(slices.Values(wants))) {
+		return protocol.ConfirmAnswer{}, refuse("manifest %s is not of incarnation %s: they have other services", r.Manifest, r.Hash)
+	}
+	answer := protocol.ConfirmAnswer{Services: len(manifest)}
+	answer.Identity, answer.Grants = inc.People()
+	return answer, nil
+}
+
+// unpublished refuses what the store does not have: waiting for it would hold up all that comes later.
+func unpublished(err error) error {
+	if store.IsNotFound(err) || store.IsDamaged(err) {
+		return refuse("nothing was published: %s; publish with: converge apply DIR", err)
+	}
+	return err
+}

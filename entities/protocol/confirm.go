@@ -1,0 +1,18 @@
+package protocol
+
+import "github.com/converge-engine/converge/entities"
+
+// ConfirmRequest asks what the store has of a publication (local activity). One of which it lacks something, or that is of
+// another application, is refused (G1).
+type ConfirmRequest struct {
+	Application string `json:"application"`
+	Hash        string `json:"hash"`     // of the incarnation
+	Manifest    string `json:"manifest"` // digest
+}
+
+// ConfirmAnswer is what the incarnation itself says: who may do what, and how many services it has.
+type ConfirmAnswer struct {
+	Identity *entities.Identity `json:"identity,omitempty"`
+	Grants   []entities.Grant   `json:"grants,omitempty"`
+	Services int                `json:"services"`
+}
