@@ -76,6 +76,14 @@ type InstanceSpec struct {
 	// Template is the digest of the payload before a version and release parameters are filled
 	// in: equal templates mean that a change of configuration did not touch this instance.
 	Template string `json:"template"`
+	// MovedFrom says that the instance was on another runtime before.
+	MovedFrom *MovedFrom `json:"movedFrom,omitempty"`
+}
+
+// MovedFrom is the runtime that an instance was on before, and whether what it leaves there is taken down.
+type MovedFrom struct {
+	Runtime string `json:"runtime"`
+	Remove  bool   `json:"remove,omitempty"`
 }
 
 // RuntimeSpec is the part of a runtime that the decision needs.
