@@ -38,16 +38,16 @@ type chaos struct {
 	runs    map[string]state.ExtensionOp
 	audited int64
 
-	rt       map[entities.InstanceID]entities.Reading // what a runtime would report of an instance, if it is honest
-	brought  map[entities.InstanceID]map[string]bool  // full versions that a release brought there
-	newest   map[entities.InstanceID]int              // sequence of the newest release that was ever its target
-	entered  map[string]int                           // channel → sequence of the newest release that entered
-	waits    map[string]bool                          // channel/release: a pin has it enter once more
+	rt       map[entities.InstanceID]entities.Reading  // what a runtime would report of an instance, if it is honest
+	brought  map[entities.InstanceID]map[string]bool   // full versions that a release brought there
+	newest   map[entities.InstanceID]int               // sequence of the newest release that was ever its target
+	entered  map[string]int                            // channel → sequence of the newest release that entered
+	waits    map[string]bool                           // channel/release: a pin has it enter once more
 	rendered map[string]map[entities.InstanceID]string // release id → the runtime that was declared when it was opened
 	at       map[entities.InstanceID]map[string]string // payload → the runtime that a release brought it to
 	behind   map[entities.InstanceID]entities.Reading  // what is on the other runtime
-	sequence map[string]int                           // release id → order of opening
-	over     map[string]bool                          // release id → was over when last seen
+	sequence map[string]int                            // release id → order of opening
+	over     map[string]bool                           // release id → was over when last seen
 }
 
 // setting is what may be drawn in a world.
@@ -72,7 +72,7 @@ func newChaos(t *rapid.T, of setting, tame bool) *chaos {
 		rt: map[entities.InstanceID]entities.Reading{}, brought: map[entities.InstanceID]map[string]bool{},
 		newest: map[entities.InstanceID]int{}, entered: map[string]int{}, waits: map[string]bool{},
 		rendered: map[string]map[entities.InstanceID]string{}, at: map[entities.InstanceID]map[string]string{},
-		behind: map[entities.InstanceID]entities.Reading{},
+		behind:   map[entities.InstanceID]entities.Reading{},
 		sequence: map[string]int{}, over: map[string]bool{},
 	}
 	if c.gated {

@@ -232,7 +232,9 @@ func (s *story) declareInstances(c *entities.ChannelSpec, key, value string) boo
 		set(func(i *entities.InstanceSpec) { i.Runtime = value })
 	case "movedFrom": // and ":remove"
 		from, then, _ := strings.Cut(value, ":")
-		set(func(i *entities.InstanceSpec) { i.MovedFrom = &entities.MovedFrom{Runtime: from, Remove: then == "remove"} })
+		set(func(i *entities.InstanceSpec) {
+			i.MovedFrom = &entities.MovedFrom{Runtime: from, Remove: then == "remove"}
+		})
 	case "template":
 		set(func(i *entities.InstanceSpec) { i.Template = value })
 	case "instances":

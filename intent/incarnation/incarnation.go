@@ -88,6 +88,7 @@ type Instance struct {
 	Files            []string                  `json:"files,omitempty"`
 	Kubernetes       *Kubernetes               `json:"kubernetes,omitempty"`
 	NoRollback       bool                      `json:"noRollback,omitempty"`
+	MovedFrom        *entities.MovedFrom       `json:"movedFrom,omitempty"`
 
 	// Their definitions are named by digests that hold wherever the directory lies.
 	Checks     []entities.Check     `json:"checks,omitempty"`
