@@ -67,7 +67,18 @@ type ChannelSpec struct {
 	ProgressDeadline time.Duration     `json:"progressDeadline"`
 	// NoRollback turns automatic rollback off (A22).
 	NoRollback bool `json:"noRollback,omitempty"`
+	// OnDelete says what becomes of what runs here once it is no longer declared; empty: what the service says.
+	OnDelete OnDelete `json:"onDelete,omitempty"`
 }
+
+// OnDelete says what becomes of what is no longer declared.
+type OnDelete string
+
+// What is no longer declared is left in place, or taken down (A24).
+const (
+	DeleteOrphans OnDelete = "orphan"
+	DeleteRemoves OnDelete = "remove"
+)
 
 // InstanceSpec is one instance of the service in a channel.
 type InstanceSpec struct {

@@ -75,7 +75,7 @@ func (d *Decision) orphan(s *state.State, i *state.Instance, first bool, now tim
 	switch {
 	case facts.Deleted:
 		return facts, "taken down"
-	case !s.Removes():
+	case !s.Removes(i):
 		return facts, "no longer declared; its objects were left in place"
 	case !s.Removable(i.ID):
 		return facts, "no longer declared; runtime " + runtime + " cannot remove: its objects were left in place"
@@ -114,7 +114,7 @@ func (d *Decision) remove(s *state.State, i *state.Instance, now time.Time, mode
 func removedBefore(s *state.State, id entities.InstanceID) entities.InstanceID {
 	first := id
 	for _, other := range entities.SortedIDs(s.Instances) {
-		if s.Declared(other) || !s.Removable(other) || s.IsGone(other) {
+		if s.Declared(other) || !s.Removable(other) || s.IsGone(other) || !s.Removes(s.Instances[other]) {
 			continue
 		}
 		if o := s.Instances[other]; o.Removed && o.Delivery.Apply.Running {

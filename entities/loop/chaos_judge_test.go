@@ -36,6 +36,9 @@ func (c *chaos) judge(d *decide.Decision, mode decide.Mode) {
 			c.judgeClearing(op, mode, d)
 			continue
 		}
+		if i := c.s.Instances[op.Instance]; c.s.Deletion == nil && i.OnDelete == entities.DeleteOrphans {
+			c.t.Fatalf("never to be removed, as its channel said:\n%s", d)
+		}
 		_, paused := c.s.PauseOf(op.Instance)
 		_, applying := c.applies[op.Instance]
 		if paused || applying || mode.Drain || c.s.Declared(op.Instance) || removing > 0 {
@@ -62,7 +65,7 @@ func (c *chaos) judgeClearing(op state.RemoveOp, mode decide.Mode, d *decide.Dec
 	_, twice := c.removes[op.Instance]
 	i := c.s.Instances[op.Instance]
 	spec, declared := c.s.Spec.Instance(op.Instance)
-	said := !declared && c.s.Removes() || declared && spec.MovedFrom != nil && spec.MovedFrom.Runtime == op.From && spec.MovedFrom.Remove
+	said := !declared && c.s.Removes(i) || declared && spec.MovedFrom != nil && spec.MovedFrom.Runtime == op.From && spec.MovedFrom.Remove
 	ready := !declared || i.Delivery.Converged && i.Delivery.Rollback == nil && !i.Delivery.Apply.Running
 	if paused || twice || mode.Drain || !said || !ready || i.Runtime == op.From || i.LeftOn(op.From) == nil {
 		c.t.Fatalf("never to be removed from %s:\n%s", op.From, d)

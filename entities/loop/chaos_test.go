@@ -123,6 +123,7 @@ func (c *chaos) declareChannel(n int) {
 			c.drawInstances(s)
 		}
 		s.Conditions, s.Checks, s.Extensions = nil, nil, nil
+		s.OnDelete = entities.OnDelete(c.pick("", "orphan", "remove"))
 		for up := range n {
 			if c.known(nameOf(up)) && (c.setting.gated && up == n-1 || rapid.Bool().Draw(c.t, "after")) {
 				s.Conditions = append(s.Conditions, stableAfter(nameOf(up)))

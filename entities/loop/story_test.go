@@ -207,6 +207,8 @@ func (s *story) declareChannel(c *entities.ChannelSpec, key, value string) bool 
 		c.NoRollback = value != "auto"
 	case "drift":
 		c.Drift = entities.Drift(value)
+	case "onDelete":
+		c.OnDelete = entities.OnDelete(value)
 	case "deadline":
 		c.ProgressDeadline = s.duration(value)
 	default:

@@ -42,6 +42,8 @@ type Instance struct {
 	Approval ApplyApproval       `json:"approval,omitzero"`
 	// LastRuntime is its runtime as it was, once it is no longer declared.
 	LastRuntime *entities.RuntimeSpec `json:"lastRuntime,omitempty"`
+	// OnDelete is what its channel said of that when it was last declared.
+	OnDelete entities.OnDelete `json:"onDelete,omitempty"`
 	// Removed: what ran here was begun to be taken down.
 	Removed bool `json:"removed,omitempty"`
 	// Left is what it left on other runtimes when it moved, oldest first.

@@ -194,7 +194,7 @@ func (i *Instance) forgetLeft(runtime string) {
 // moved from, or the whole service goes.
 func (s *State) RemovesLeft(i *Instance, l *Left) bool {
 	if s.Deletion != nil || !s.Declared(i.ID) {
-		return s.Removes()
+		return s.Removes(i)
 	}
 	spec, _ := s.Spec.Instance(i.ID)
 	return spec.MovedFrom != nil && spec.MovedFrom.Runtime == l.Runtime && spec.MovedFrom.Remove

@@ -122,7 +122,7 @@ func (s *State) declare(id entities.InstanceID, runtime string, now time.Time) {
 			*d = Delivery{Apply: d.Apply, Lease: d.Lease, Sequence: d.Sequence}
 		}
 	}
-	i.LastRuntime = nil
+	i.LastRuntime, i.OnDelete = nil, ""
 	if i.Runtime == "" || d.Target == nil && i.Runtime != runtime {
 		i.moveTo(runtime, now)
 	}
@@ -137,7 +137,8 @@ func (s *State) retire(spec *entities.Spec) {
 	for _, id := range s.Spec.IDs() {
 		if _, kept := spec.Instance(id); !kept {
 			_, rt := s.Runtime(id)
-			s.Instance(id).LastRuntime = &rt
+			c, _ := s.Spec.Channel(id.Channel)
+			s.Instance(id).LastRuntime, s.Instance(id).OnDelete = &rt, c.OnDelete
 		}
 	}
 	if len(spec.Channels) > 0 {
@@ -231,8 +232,14 @@ func (s *State) Removable(id entities.InstanceID) bool {
 	return i != nil && i.Delivery.Target != nil && rt.CanRemove
 }
 
-// Removes tells whether what is no longer declared is taken down, rather than left in place.
-func (s *State) Removes() bool { return s.Deletion != nil || s.Spec != nil && s.Spec.Remove }
+// Removes tells whether an instance that is no longer declared is taken down, rather than left in place: with the whole
+// service, or because its channel said so, else the service.
+func (s *State) Removes(i *Instance) bool {
+	if s.Deletion != nil || i.OnDelete != "" {
+		return s.Deletion != nil || i.OnDelete == entities.DeleteRemoves
+	}
+	return s.Spec != nil && s.Spec.Remove
+}
 
 // Removed takes in how taking down an instance ended; an empty err is success. A failed one is tried
 // again for as long as it takes, ever more slowly.

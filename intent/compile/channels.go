@@ -33,7 +33,10 @@ func (c *compiler) defineChannels(app *config.Document[config.Application]) {
 			continue
 		}
 		first[channel.Name] = app.At(path + ".name").Line
-		c.channels = append(c.channels, incarnation.Channel{Name: string(channel.Name), Labels: channel.Labels, Constants: channel.Constants, NoRollback: isFalse(channel.AutoRollback)})
+		c.channels = append(c.channels, incarnation.Channel{
+			Name: string(channel.Name), Labels: channel.Labels, Constants: channel.Constants,
+			NoRollback: isFalse(channel.AutoRollback), OnDelete: entities.OnDelete(channel.OnDelete),
+		})
 		c.channelRuntimes(app, path, channel)
 	}
 }

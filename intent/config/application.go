@@ -42,11 +42,14 @@ type ReleaseChannel struct {
 	Extensions []ExtensionUse `json:"extensions,omitempty"`
 	// Whether a release that fails here is rolled back by itself; false holds for every service.
 	AutoRollback *bool `json:"autoRollback,omitempty" jsonschema:"default=true"`
+	// What becomes of what runs here when the channel is no longer declared, or a service goes here no
+	// more: orphan leaves it, remove takes it down. Without it the services' own onDelete says so.
+	OnDelete OnDelete `json:"onDelete,omitempty"`
 }
 
 // Planned names the fields that later versions accept.
 func (ReleaseChannel) Planned() []string {
-	return []string{"postconditions", "renamedFrom", "onDelete", "description"}
+	return []string{"postconditions", "renamedFrom", "description"}
 }
 
 // RuntimeRef names a runtime of a channel and the address there.

@@ -49,6 +49,7 @@ type Channel struct {
 	Constants  map[string]string    `json:"constants,omitempty"`
 	Conditions []entities.Condition `json:"conditions,omitempty"`
 	NoRollback bool                 `json:"noRollback,omitempty"`
+	OnDelete   entities.OnDelete    `json:"onDelete,omitempty"`
 }
 
 // Service is what all channels of a service share, and its instances.

@@ -108,7 +108,7 @@ func (i *Incarnation) spec(doc *Service, known map[string]entities.RuntimeDefini
 			Conditions: conditionsAmong(i.doc.Channels, channel, func(name string) bool { _, ok := doc.instance(name); return ok }),
 			Checks:     instance.Checks, Extensions: instance.Extensions,
 			Drift: instance.Drift, ProgressDeadline: time.Duration(instance.ProgressDeadline),
-			NoRollback: instance.NoRollback || channel.NoRollback || runtime.NoRollback,
+			NoRollback: instance.NoRollback || channel.NoRollback || runtime.NoRollback, OnDelete: channel.OnDelete,
 		})
 	}
 	return spec, nil
