@@ -178,7 +178,7 @@ func (p *publication) compare(ctx context.Context) error {
 func (p *publication) moves(ctx context.Context, hash string) error {
 	before, err := p.store.Incarnation(ctx, hash)
 	if err != nil {
-		if store.IsNotFound(err) { // in another store so far, or none
+		if store.IsNotFound(err) || store.IsDamaged(err) { // in another store so far, or none, or lost: it is written again
 			return nil
 		}
 		return err
