@@ -24,7 +24,7 @@ func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protoc
 	ctx, life := a.lifeline(ctx)
 	defer life.stop()
 	owner := runtimes.Owner{Application: r.Application, Service: r.Service, ID: r.Instance.ID}
-	done, err := a.alone(ctx, owner.Key())
+	done, err := a.alone(ctx, owner.Key()+"@"+r.Runtime)
 	if err != nil {
 		return protocol.ApplyAnswer{}, err
 	}
@@ -168,7 +168,7 @@ func (a *Activities) Remove(ctx context.Context, r protocol.RemoveRequest) (prot
 	ctx, life := a.lifeline(ctx)
 	defer life.stop()
 	owner := runtimes.Owner{Application: r.Application, Service: r.Service, ID: r.Instance.ID}
-	done, err := a.alone(ctx, owner.Key())
+	done, err := a.alone(ctx, owner.Key()+"@"+r.Runtime)
 	if err != nil {
 		return protocol.RemoveAnswer{}, err
 	}
@@ -179,10 +179,39 @@ func (a *Activities) Remove(ctx context.Context, r protocol.RemoveRequest) (prot
 	if err := a.held(ctx, r.Application, r.Runtime); err != nil {
 		return protocol.RemoveAnswer{Err: runtimes.Clip(err.Error(), 1000)}, ctx.Err()
 	}
-	if err := a.remove(ctx, owner, r); err != nil {
+	renamed, err := a.renamed(ctx, r)
+	if renamed {
+		return protocol.RemoveAnswer{Renamed: true}, ctx.Err()
+	}
+	if err == nil {
+		err = a.remove(ctx, owner, r)
+	}
+	if err != nil {
 		return protocol.RemoveAnswer{Err: runtimes.Clip(err.Error(), 1000)}, ctx.Err()
 	}
 	return protocol.RemoveAnswer{}, ctx.Err()
+}
+
+// renamed tells whether what is to be removed was left on the very runtime that the instance is on, by another name.
+func (a *Activities) renamed(ctx context.Context, r protocol.RemoveRequest) (bool, error) {
+	if r.Successor == nil {
+		return false, nil
+	}
+	left, err := a.connect(ctx, r.Runtime, r.RuntimeDigest)
+	if err != nil {
+		return false, err
+	}
+	now, err := a.connect(ctx, r.Successor.Runtime, r.Successor.RuntimeDigest)
+	return err == nil && left.definition.SamePlace(now.definition), err
+}
+
+// claim claims an instance for a removal. One of what was left on another runtime goes by the claim of what came after
+// it: it is refused once there is a later one.
+func (a *Activities) claim(ctx context.Context, owner runtimes.Owner, r protocol.RemoveRequest, own *runtimes.Fence) (*protocol.Claim, string, error) {
+	if after := r.Successor; after != nil {
+		own = a.fenceOf(after.Instance, after.Sequence)
+	}
+	return a.fence(ctx, owner, own)
 }
 
 func (a *Activities) remove(ctx context.Context, owner runtimes.Owner, r protocol.RemoveRequest) error {
@@ -197,7 +226,7 @@ func (a *Activities) remove(ctx context.Context, owner runtimes.Owner, r protoco
 		return fmt.Errorf("runtime %s (%s) cannot remove what it runs; remove it by hand, then delete without removal", r.Runtime, line.definition.Kind)
 	}
 	in.Fence = a.fenceOf(protocol.InstanceRef{ID: r.Instance.ID}, r.Sequence)
-	by, why, err := a.fence(ctx, owner, in.Fence)
+	by, why, err := a.claim(ctx, owner, r, in.Fence)
 	if err != nil {
 		return err
 	}

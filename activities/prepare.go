@@ -69,7 +69,7 @@ func (a *Activities) prepare(ctx context.Context, r protocol.PrepareRequest) (pr
 		Known: known, Incarnation: record.Incarnation, Hash: record.Hash, Payloads: map[entities.InstanceID]protocol.PreparedPayload{},
 	}
 	for id, payload := range payloads {
-		prepared := protocol.PreparedPayload{}
+		prepared := protocol.PreparedPayload{Runtime: payload.Runtime}
 		if prepared.Digest, err = a.Store.PutPayload(ctx, payload); err != nil {
 			return answer, err
 		}

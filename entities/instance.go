@@ -55,6 +55,8 @@ type Target struct {
 	FullVersion string `json:"fullVersion"`
 	Incarnation int64  `json:"incarnation"`
 	Payload     string `json:"payload"` // digest
+	// Runtime that the payload was rendered for, where that is not the one which the configuration names now.
+	Runtime string `json:"runtime,omitempty"`
 }
 
 // Same tells whether two targets put the same thing there; the incarnation that said so may differ (A9).

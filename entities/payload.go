@@ -82,6 +82,31 @@ type RuntimeDefinition struct {
 	NoRollback     bool `json:"noRollback,omitempty"`
 }
 
+// SamePlace tells whether two definitions, of whatever names and settings, surely reach the same place.
+func (d RuntimeDefinition) SamePlace(o RuntimeDefinition) bool {
+	type place struct {
+		Kind                     RuntimeKind
+		Dir, Kubeconfig, Context string
+		Apply                    []string
+		Env                      map[string]Value
+		Job                      *CommandJob
+	}
+	of := func(d RuntimeDefinition) place {
+		p := place{Kind: d.Kind}
+		if d.Kubernetes != nil {
+			p.Kubeconfig, p.Context = d.Kubernetes.Kubeconfig, d.Kubernetes.Context
+		}
+		if d.Custom != nil {
+			p.Apply, p.Env, p.Job = d.Custom.Apply.Argv, d.Custom.Env, d.Custom.Job
+		}
+		if d.Custom != nil || p.Kubeconfig != "" {
+			p.Dir = d.Dir
+		}
+		return p
+	}
+	return d.Kind != RuntimeFake && DigestOf(of(d)) == DigestOf(of(o))
+}
+
 // KubernetesRuntime is a connection to a cluster. Both fields empty: what the worker's own
 // environment says (KUBECONFIG, ~/.kube/config), or the service account of the pod it runs in.
 type KubernetesRuntime struct {

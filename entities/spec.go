@@ -67,7 +67,18 @@ type ChannelSpec struct {
 	ProgressDeadline time.Duration     `json:"progressDeadline"`
 	// NoRollback turns automatic rollback off (A22).
 	NoRollback bool `json:"noRollback,omitempty"`
+	// OnDelete says what becomes of what runs here once it is no longer declared; empty: what the service says.
+	OnDelete OnDelete `json:"onDelete,omitempty"`
 }
+
+// OnDelete says what becomes of what is no longer declared.
+type OnDelete string
+
+// What is no longer declared is left in place, or taken down (A24).
+const (
+	DeleteOrphans OnDelete = "orphan"
+	DeleteRemoves OnDelete = "remove"
+)
 
 // InstanceSpec is one instance of the service in a channel.
 type InstanceSpec struct {
@@ -76,6 +87,14 @@ type InstanceSpec struct {
 	// Template is the digest of the payload before a version and release parameters are filled
 	// in: equal templates mean that a change of configuration did not touch this instance.
 	Template string `json:"template"`
+	// MovedFrom says that the instance was on another runtime before.
+	MovedFrom *MovedFrom `json:"movedFrom,omitempty"`
+}
+
+// MovedFrom is the runtime that an instance was on before, and whether what it leaves there is taken down.
+type MovedFrom struct {
+	Runtime string `json:"runtime"`
+	Remove  bool   `json:"remove,omitempty"`
 }
 
 // RuntimeSpec is the part of a runtime that the decision needs.

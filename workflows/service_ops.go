@@ -108,6 +108,10 @@ func (s *service) queueOfExtension(op state.ExtensionOp) string {
 // remove takes down what an instance is made of (A24).
 func (s *service) remove(op state.RemoveOp) {
 	name, rt := s.state.Runtime(op.Instance) // it may be no longer declared
+	sequence, successor := s.state.Instance(op.Instance).Delivery.Sequence, (*protocol.Successor)(nil)
+	if op.From != "" {
+		name, rt, sequence, successor = s.left(op, name, rt)
+	}
 	timeout := rt.Timing.ApplyTimeout
 	if timeout <= 0 {
 		timeout = removeTimeout
@@ -117,15 +121,30 @@ func (s *service) remove(op state.RemoveOp) {
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityRemove, protocol.RemoveRequest{
 		Application: s.application, Service: s.service, ServiceID: s.state.Spec.ServiceID,
 		Runtime: name, RuntimeDigest: rt.Digest, Timeout: timeout, Instance: instanceRef(op.Instance, op.Target),
-		Sequence: s.state.Instance(op.Instance).Delivery.Sequence,
+		Sequence: sequence, Successor: successor,
 	})
 	s.await(func(ctx workflow.Context) {
 		var answer protocol.RemoveAnswer
 		if err := future.Get(ctx, &answer); err != nil {
 			answer.Err = "interrupted: " + rootCause(err)
 		}
+		if answer.Renamed {
+			s.state.Renamed(op, workflow.Now(ctx))
+			return
+		}
 		s.state.Removed(op, answer.Err, workflow.Now(ctx))
 	})
+}
+
+// left says of what an instance has left on another runtime where that is, what its place is among all targets of the
+// instance, and what came after it, on the runtime that the instance is on now.
+func (s *service) left(op state.RemoveOp, now string, rt entities.RuntimeSpec) (string, entities.RuntimeSpec, int64, *protocol.Successor) {
+	i := s.state.Instance(op.Instance)
+	after := &protocol.Successor{Runtime: now, RuntimeDigest: rt.Digest, Sequence: i.Delivery.Sequence}
+	if t := i.Delivery.Target; t != nil {
+		after.Instance = instanceRef(op.Instance, *t)
+	}
+	return op.From, *s.state.RuntimeNamed(op.From), i.LeftOn(op.From).Sequence, after
 }
 
 // announce sends to every webhook one line after another, for as long as it takes: one that does not answer

@@ -31,6 +31,9 @@ func (s *service) release(ctx workflow.Context, r verb.Request, who entities.Who
 	if err != nil {
 		return nil, err
 	}
+	if err := s.elsewhere(r.Version, prepared); err != nil {
+		return nil, refused(err)
+	}
 	if _, err := s.judge(row, r, who); err != nil { // something came between: its rules and channels hold
 		return nil, refused(err)
 	}
@@ -41,6 +44,19 @@ func (s *service) release(ctx workflow.Context, r verb.Request, who entities.Who
 			r.Version, prepared.Incarnation, spec.Incarnation), note)
 	}
 	return protocol.ReleaseAnswer{ID: opened.ID, Version: opened.FullVersion, Incarnation: opened.Incarnation, Note: note}, nil
+}
+
+// elsewhere refuses a known version that was made for another runtime than the configuration names by now: what it is made of
+// does not fit there.
+func (s *service) elsewhere(version string, prepared protocol.PrepareAnswer) error {
+	for _, id := range entities.SortedIDs(prepared.Payloads) {
+		declared, ok := s.state.Spec.Instance(id)
+		if made := prepared.Payloads[id].Runtime; ok && made != "" && made != declared.Runtime {
+			return fmt.Errorf("%s was made for runtime %s in %s, by incarnation %d, and the configuration names %s there by now; name a new version",
+				version, made, s.state.Shown(id), prepared.Incarnation, declared.Runtime)
+		}
+	}
+	return nil
 }
 
 func (s *service) open(n state.NewRelease, prepared protocol.PrepareAnswer) *state.Release {
@@ -126,6 +142,9 @@ func (s *service) openPublished(ctx workflow.Context, p protocol.ServicePublish,
 	prepared, err := s.prepare(ctx, request)
 	if isOutage(err) {
 		return err
+	}
+	if err == nil {
+		err = s.elsewhere(o.FullVersion, prepared)
 	}
 	if err != nil { // it cannot be rendered: nothing is released, and status says why
 		s.trouble("", fmt.Sprintf("incarnation %d is not released: %s", p.Incarnation, errorText(err)))

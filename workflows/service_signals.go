@@ -49,7 +49,7 @@ func (s *service) on(runtime string) bool {
 		return false
 	}
 	_, on := s.state.Spec.Runtimes[runtime]
-	return on
+	return on || s.state.Uses(runtime)
 }
 
 func (s *service) setPause(p protocol.ScopePause) {
@@ -68,7 +68,7 @@ func (s *service) takePauses(spec *entities.Spec, pauses []protocol.ScopePause) 
 	}
 	for _, p := range append([]entities.Pause{}, s.state.Pauses...) {
 		name, of := strings.CutPrefix(p.Scope, entities.ScopeRuntime)
-		if _, on := spec.Runtimes[name]; of && !on {
+		if _, on := spec.Runtimes[name]; of && !on && !s.state.Uses(name) {
 			s.setPause(protocol.ScopePause{Scope: p.Scope})
 		}
 	}

@@ -66,7 +66,7 @@ func (s *service) apply(op state.ApplyOp) {
 			return
 		}
 		s.state.ApplyEnded(op.Instance, op.Target, answer.Err, answer.Permanent, now)
-		if answer.Reading != nil {
+		if answer.Reading != nil && s.isOn(op.Instance, name) {
 			s.state.Observed(op.Instance, op.Target.FullVersion, *answer.Reading, true, now)
 		}
 	})
@@ -74,7 +74,8 @@ func (s *service) apply(op state.ApplyOp) {
 
 // ask asks an exit-code runtime about a version that is not yet the target (C7).
 func (s *service) ask(op state.AskOp) {
-	name, rt := s.state.Runtime(op.Instance)
+	name, bound := s.state.Bound(op.Instance, op.Target) // it may be about to move there
+	rt := *bound
 	request := s.observeRequest(name, rt, 0)
 	request.Instances = []protocol.InstanceRef{instanceRef(op.Instance, op.Target)}
 	future := s.observe(s.work, request, rt, "ask about "+op.Target.FullVersion+" in "+s.state.Shown(op.Instance))
@@ -128,7 +129,7 @@ func (s *service) arrangeWatches() {
 }
 
 func (s *service) startWatch(w decide.Watch) {
-	rt := *s.state.Spec.Runtime(w.Runtime)
+	rt := *s.state.RuntimeNamed(w.Runtime)
 	interval, word := rt.Timing.SteadyPollInterval, "watch"
 	if w.Moving {
 		interval, word = rt.Timing.PollInterval, "follow"
@@ -147,6 +148,12 @@ func (s *service) startWatch(w decide.Watch) {
 	s.watches[w.Key()] = running
 	future := s.observe(ctx, request, rt, word+names+" on "+w.Runtime)
 	workflow.Go(ctx, func(ctx workflow.Context) { s.watched(ctx, running, future) })
+}
+
+// isOn tells whether an instance is still on a runtime: what is read there afterwards says nothing of it.
+func (s *service) isOn(id entities.InstanceID, runtime string) bool {
+	now, _ := s.state.Runtime(id)
+	return now == runtime
 }
 
 // applyEnded is when the last apply of an instance ended.
@@ -169,9 +176,12 @@ func (s *service) watched(ctx workflow.Context, w *watch, future workflow.Future
 	for _, one := range w.Watched {
 		reading, seen := answer.Readings[one.Instance]
 		if err != nil {
-			reading = s.unreadable(err, w.Runtime, *s.state.Spec.Runtime(w.Runtime))
+			reading = s.unreadable(err, w.Runtime, *s.state.RuntimeNamed(w.Runtime))
 		} else if !seen {
 			continue
+		}
+		if !s.isOn(one.Instance, w.Runtime) {
+			continue // it has moved meanwhile
 		}
 		fresh := s.applyEnded(one.Instance).Equal(w.ended[one.Instance])
 		s.state.Observed(one.Instance, one.Target.FullVersion, reading, fresh, workflow.Now(ctx))

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -152,6 +153,9 @@ func (p *publication) compare(ctx context.Context) error {
 	p.before = before
 	p.result.Previous, p.result.Incarnation = before.Newest, before.Newest
 	newest := newestOf(before)
+	if err := p.moves(ctx, newest.Hash); err != nil {
+		return err
+	}
 	p.result.Unchanged = newest.Hash == p.result.Hash && before.Manifest == p.manifest.Digest()
 	last, err := p.store.Manifest(ctx, before.Manifest)
 	if p.result.Unchanged && err == nil {
@@ -168,6 +172,22 @@ func (p *publication) compare(ctx context.Context) error {
 	}
 	p.result.Difference, err = p.difference(ctx, newest.Hash)
 	return err
+}
+
+// moves refuses to put services on other runtimes than the newest incarnation does, where it is not said that they move from
+// there.
+func (p *publication) moves(ctx context.Context, hash string) error {
+	before, err := p.store.Incarnation(ctx, hash)
+	if err != nil {
+		if store.IsNotFound(err) || store.IsDamaged(err) { // in another store so far, or none, or lost: it is written again
+			return nil
+		}
+		return err
+	}
+	if lines := incarnation.Moves(before, p.compiled.Incarnation); len(lines) > 0 {
+		return fmt.Errorf("%w: %s [moved-runtime]", ErrRefused, strings.Join(lines, "\n"))
+	}
+	return nil
 }
 
 // difference compares with an incarnation, or with nothing when the store does not have it.

@@ -31,7 +31,8 @@ func (v *view) act(i *instance) {
 // mayAct: nothing forbids an apply from the outset.
 func (v *view) mayAct(i *instance) bool {
 	d := &i.Delivery
-	return !v.changed && !i.paused && !v.mode.holds(i.RollingBack()) && d.Target != nil && !d.Apply.Running && d.Failure == ""
+	return !v.changed && !i.paused && !v.mode.holds(i.RollingBack()) && d.Target != nil && !d.Apply.Running && d.Failure == "" &&
+		i.LeftOn(i.Runtime) == nil // else it is still being taken down
 }
 
 // applyTimeout is how long an apply may take that begins now. None is left once the progress deadline
@@ -95,11 +96,12 @@ func (v *view) repairHeld(i *instance) bool {
 // takeLease tells whether an apply of the target may start as far as leases go; where it has none
 // yet, it asks for one.
 func (v *view) takeLease(i *instance, t entities.Target) bool {
-	if i.runtime.MaxApplies <= 0 {
+	name, runtime := v.s.Bound(i.ID, t)
+	if runtime.MaxApplies <= 0 {
 		return true
 	}
 	l := i.Delivery.Lease
-	if l != nil && (l.Used || l.Version != t.FullVersion || l.Runtime != i.Runtime) {
+	if l != nil && (l.Used || l.Version != t.FullVersion || l.Runtime != name) {
 		return false // of another apply: it is given back first
 	}
 	i.lease = true
@@ -108,7 +110,7 @@ func (v *view) takeLease(i *instance, t entities.Target) bool {
 	}
 	v.askLease(i, t)
 	j := Judgement{Kind: KindLease, ID: string(KindLease), Verdict: entities.Wait, Reason: v.of(i, fmt.Sprintf(
-		"waits for a place on %s, where %d may be applied at once", i.Runtime, i.runtime.MaxApplies))}
+		"waits for a place on %s, where %d may be applied at once", name, runtime.MaxApplies))}
 	if l != nil {
 		j.Since = l.Asked
 	}
@@ -125,9 +127,10 @@ func (v *view) takeLease(i *instance, t entities.Target) bool {
 // askLease asks for a lease, and now and then again while it does not come.
 func (v *view) askLease(i *instance, t entities.Target) {
 	l := i.Delivery.Lease
+	name, runtime := v.s.Bound(i.ID, t)
 	op := state.LeaseOp{
-		Instance: i.ID, Runtime: i.Runtime, Version: t.FullVersion,
-		Rollback: i.RollingBack(), Limit: i.runtime.MaxApplies, Timeout: i.runtime.Timing.ApplyTimeout,
+		Instance: i.ID, Runtime: name, Version: t.FullVersion,
+		Rollback: i.RollingBack(), Limit: runtime.MaxApplies, Timeout: runtime.Timing.ApplyTimeout,
 	}
 	switch {
 	case v.mode.holds(op.Rollback):

@@ -183,12 +183,12 @@ func (v *view) gather() (known int) {
 		id := v.spec.ID(*spec)
 		v.insts = append(v.insts, instance{})
 		i := &v.insts[n]
-		i.Instance, i.runtime = v.s.Instances[id], v.s.Spec.Runtime(spec.Runtime)
-		if i.Instance == nil {
+		if i.Instance = v.s.Instances[id]; i.Instance == nil {
 			i.Instance = &state.Instance{ID: id, Runtime: spec.Runtime}
 		} else {
 			known++
 		}
+		i.runtime = v.s.RuntimeNamed(i.Runtime) // where it is, whatever is declared by now
 		i.Entity = v.entity(i.runtime.Kind, i.Instance)
 		i.current = i.Fetch(i.Delivery.Target)
 		_, i.paused = v.s.PauseOf(id)
@@ -209,6 +209,7 @@ func (v *view) decide() {
 	}
 	v.stopAsking()
 	v.returnLeases()
+	v.clearUp()
 	v.conclude()
 	v.d.wakeBy(v.out.Due)
 }

@@ -33,6 +33,7 @@ type ChannelDecision struct {
 	Reasons   []Reason           // why the status is not CONVERGED
 	Due       time.Time          // when something is due here by itself
 	Wanted    *state.Wanted      // what its gates want to be evaluated; nil: nothing
+	Left      []LeftBehind       // on runtimes that its instances are not on any more
 }
 
 // InstanceDecision is the status of one instance of several.
@@ -40,6 +41,13 @@ type InstanceDecision struct {
 	ID      entities.InstanceID
 	Status  entities.Status
 	Current entities.Current
+}
+
+// LeftBehind is what an instance has left on a runtime that it is not on any more, and what becomes of it.
+type LeftBehind struct {
+	ID   entities.InstanceID
+	Left *state.Left
+	Text string
 }
 
 // Reason is one line of why a status is what it is. The text is for people; what kind of line it is says Code.
@@ -179,6 +187,9 @@ func (c *ChannelDecision) write(b *strings.Builder) {
 			fmt.Fprintf(b, "  %s %s\n", i.ID, i.Status)
 		}
 	}
+	for _, l := range c.Left {
+		fmt.Fprintf(b, "  %s %s\n", l.ID, l.Text)
+	}
 }
 
 // writeGates prints the work of gates and of taking things down.
@@ -210,6 +221,10 @@ func (d *Decision) writeGates(b *strings.Builder) {
 		fmt.Fprintf(b, "%s %s of %s for %s\n", verb, o.ID, o.Runtime, o.Instance)
 	}
 	for _, o := range d.Removes {
-		fmt.Fprintf(b, "remove %s %s\n", o.Instance, o.Target.FullVersion)
+		from := ""
+		if o.From != "" {
+			from = " from " + o.From
+		}
+		fmt.Fprintf(b, "remove %s %s%s\n", o.Instance, o.Target.FullVersion, from)
 	}
 }

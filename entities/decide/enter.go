@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -41,12 +42,14 @@ func (v *view) enter(next *state.Release) {
 		}
 		switch why, known := v.unchanged(i, next); {
 		case i.paused && why == "":
-			paused = i.ID.Name
+			paused = i.ID.Name + " is paused"
 		case !known:
 			v.render(i, next)
 			rendering = true
 		case why != "":
 			unchanged = why
+		case v.heldThere(i, next) != "":
+			paused = v.heldThere(i, next)
 		default:
 			moves = append(moves, i)
 		}
@@ -57,10 +60,23 @@ func (v *view) enter(next *state.Release) {
 	case len(moves) > 0:
 		v.depart(next, moves)
 	case paused != "":
-		v.wait(KindPaused, paused+" is paused, and nothing else is to move")
+		v.wait(KindPaused, paused+", and nothing else is to move")
 	default:
 		v.change(state.Change{Kind: state.ChangeUnchanged, Release: next.ID, Instances: v.ids(), Cause: unchanged})
 	}
+}
+
+// heldThere says which pause holds an instance where a release takes it, on a runtime that it is not on yet; or "".
+func (v *view) heldThere(i *instance, r *state.Release) string {
+	to, _ := v.s.Bound(i.ID, r.Target(i.ID))
+	if to == i.Runtime {
+		return ""
+	}
+	pause, held := v.s.PauseOn(i.ID, to)
+	if !held {
+		return ""
+	}
+	return fmt.Sprintf("%s, where it moves, is paused by %s%s", to, pause.By, entities.Because(pause.Reason))
 }
 
 // unchanged says why a release has nothing to deliver to an instance, or "". Not known: it is to be rendered first.
@@ -133,7 +149,7 @@ func (v *view) follow() {
 		switch why, known := v.unchanged(i, r); {
 		case !known:
 			v.render(i, r)
-		case why == "":
+		case why == "" && v.heldThere(i, r) == "":
 			moves = append(moves, state.Move{Instance: i.ID, Target: r.Target(i.ID)})
 		}
 	}
@@ -155,7 +171,7 @@ func (v *view) answered(next *state.Release, insts []*instance, moves []state.Mo
 	}
 	all := true
 	for n, i := range insts {
-		if i.runtime.Mode == entities.FetchExitCode {
+		if v.asked(i, moves[n].Target) {
 			all = v.answer(i, &moves[n], others) && all
 		}
 	}
@@ -165,21 +181,29 @@ func (v *view) answered(next *state.Release, insts []*instance, moves []state.Mo
 // awaits: an answer about the target is still to come, or is to be asked for again a little later.
 func (v *view) awaits(i *instance, t entities.Target) bool {
 	a := i.Observed.Asked
-	return i.runtime.Mode == entities.FetchExitCode && a != nil && a.Target.Same(t) &&
+	return v.asked(i, t) && a != nil && a.Target.Same(t) &&
 		(a.Running || a.Reading.Err != nil && v.now.Before(v.askedAgain(i)))
 }
 
+// asked tells whether the runtime that a target goes to is asked about it first.
+func (v *view) asked(i *instance, t entities.Target) bool {
+	_, runtime := v.s.Bound(i.ID, t)
+	return runtime.Mode == entities.FetchExitCode
+}
+
 func (v *view) askedAgain(i *instance) time.Time {
-	return i.Observed.Asked.Reading.At.Add(i.runtime.Timing.RetryBackoff)
+	_, runtime := v.s.Bound(i.ID, i.Observed.Asked.Target)
+	return i.Observed.Asked.Reading.At.Add(runtime.Timing.RetryBackoff)
 }
 
 // answer adds what the runtime of an instance answered, or asks it. Others: it is not the only one that is waited for.
 func (v *view) answer(i *instance, m *state.Move, others bool) bool {
 	a := i.Observed.Asked
 	asked := a != nil && a.Target.Same(m.Target)
-	limit := i.runtime.Timing.PollInterval
+	_, runtime := v.s.Bound(i.ID, m.Target)
+	limit := runtime.Timing.PollInterval
 	if v.fleet() {
-		limit += i.runtime.Timing.FetchTimeout
+		limit += runtime.Timing.FetchTimeout
 	}
 	switch {
 	case !asked, a.Running, a.Reading.Err == nil && !others && v.now.Sub(a.Reading.At) > limit:

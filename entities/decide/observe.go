@@ -40,11 +40,11 @@ func Watches(s *state.State) []Watch {
 	for n := range s.Spec.Channels {
 		c := &s.Spec.Channels[n]
 		for _, spec := range c.Instances {
-			rt, i := s.Spec.Runtime(spec.Runtime), s.Instances[c.ID(spec)]
-			if i == nil || !observable(rt, i) || i.Delivery.Apply.Running {
+			i := s.Instances[c.ID(spec)]
+			if i == nil || !observable(s.RuntimeNamed(i.Runtime), i) || i.Delivery.Apply.Running {
 				continue
 			}
-			w := Watch{Runtime: spec.Runtime, Moving: moving(i)}
+			w := Watch{Runtime: i.Runtime, Moving: moving(i)}
 			if byKey[w.Key()] == nil {
 				byKey[w.Key()] = &w
 			}

@@ -39,7 +39,8 @@ func (d *Decision) orphanedIn(s *state.State, channel string, ids []entities.Ins
 	var parts []entities.Current
 	for _, id := range ids {
 		i := s.Instances[id]
-		f, reason := d.orphan(s, i, now, mode)
+		first := d.leftOf(&c, s, i, now, mode)
+		f, reason := d.orphan(s, i, first, now, mode)
 		current := serviceInstance{i}.Fetch(i.Delivery.Target)
 		facts, parts = append(facts, f), append(parts, current)
 		if len(ids) > 1 {
@@ -50,6 +51,7 @@ func (d *Decision) orphanedIn(s *state.State, channel string, ids []entities.Ins
 	}
 	if n := slices.IndexFunc(d.Channels, func(c ChannelDecision) bool { return c.Channel == channel }); n >= 0 {
 		d.Channels[n].Instances = append(d.Channels[n].Instances, c.Instances...)
+		d.Channels[n].Left = append(d.Channels[n].Left, c.Left...)
 		return
 	}
 	c.Status, c.Current = entities.StatusOf(entities.Facts{}.RollUp(facts)), entities.RollUp(parts)
@@ -60,8 +62,9 @@ func (d *Decision) orphanedIn(s *state.State, channel string, ids []entities.Ins
 }
 
 // orphan decides about one instance that is no longer declared: left in place and shown (D10), or
-// taken down when the configuration or a person said so, the last channel first, one after another.
-func (d *Decision) orphan(s *state.State, i *state.Instance, now time.Time, mode Mode) (entities.Facts, string) {
+// taken down when the configuration or a person said so, the last channel first, one after another. First: what it has left
+// on other runtimes goes before it.
+func (d *Decision) orphan(s *state.State, i *state.Instance, first bool, now time.Time, mode Mode) (entities.Facts, string) {
 	facts := entities.Facts{Orphaned: true, Deleted: s.IsGone(i.ID)}
 	runtime, _ := s.Runtime(i.ID)
 	pause, paused := s.PauseOf(i.ID)
@@ -72,7 +75,7 @@ func (d *Decision) orphan(s *state.State, i *state.Instance, now time.Time, mode
 	switch {
 	case facts.Deleted:
 		return facts, "taken down"
-	case !s.Removes():
+	case !s.Removes(i):
 		return facts, "no longer declared; its objects were left in place"
 	case !s.Removable(i.ID):
 		return facts, "no longer declared; runtime " + runtime + " cannot remove: its objects were left in place"
@@ -82,6 +85,8 @@ func (d *Decision) orphan(s *state.State, i *state.Instance, now time.Time, mode
 		return facts, "an apply is still running; it is taken down afterwards"
 	case running:
 		return facts, "being taken down"
+	case first:
+		return facts, "to be taken down after what it left elsewhere"
 	}
 	return facts, d.remove(s, i, now, mode)
 }
@@ -109,7 +114,7 @@ func (d *Decision) remove(s *state.State, i *state.Instance, now time.Time, mode
 func removedBefore(s *state.State, id entities.InstanceID) entities.InstanceID {
 	first := id
 	for _, other := range entities.SortedIDs(s.Instances) {
-		if s.Declared(other) || !s.Removable(other) || s.IsGone(other) {
+		if s.Declared(other) || !s.Removable(other) || s.IsGone(other) || !s.Removes(s.Instances[other]) {
 			continue
 		}
 		if o := s.Instances[other]; o.Removed && o.Delivery.Apply.Running {

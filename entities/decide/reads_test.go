@@ -19,8 +19,9 @@ const stateOf = "github.com/converge-engine/converge/entities/state"
 // reading lists the methods of State that a decision may call: they write nothing. (Bypass returns an effect, which
 // is carried out elsewhere.)
 var reading = []string{
-	"Brought", "Bypass", "CheckBypass", "Declared", "Evaluation", "FindOpen", "IsGone", "Known", "PauseIn", "PauseOf", "PinOf",
-	"ReleaseByID", "Removable", "Removes", "Runtime", "ShownPeople", "TallyText",
+	"Bound", "Brought", "Bypass", "CheckBypass", "Declared", "Evaluation", "FindOpen", "IsGone", "Known", "LeavesToRemove",
+	"PauseIn", "PauseOf", "PauseOn", "PinOf", "ReleaseByID", "Removable", "Removes", "RemovesLeft", "Runtime",
+	"RuntimeNamed", "ShownPeople", "TallyText",
 }
 
 // Nothing in this package writes into a state: no field of its types is assigned to, nothing is put into a map or a

@@ -154,7 +154,12 @@ func (c *chaos) changeConfig() {
 }
 
 func (c *chaos) moveInstance() {
-	c.anyDeclared().Runtime = c.pick(c.runtimes...)
+	i := c.anyDeclared()
+	from := i.Runtime
+	i.Runtime, i.MovedFrom = c.pick(c.runtimes...), nil
+	if c.oneIn(2, "moved from") {
+		i.MovedFrom = &entities.MovedFrom{Runtime: from, Remove: c.oneIn(2, "cleared")}
+	}
 	c.publishNow()
 }
 

@@ -25,12 +25,26 @@ func (c *chaos) judge(d *decide.Decision, mode decide.Mode) {
 		applied[op.Instance] = true
 		c.judgeApply(op, mode, d)
 	}
+	removing := 0 // instances; what they left elsewhere goes by itself
+	for _, op := range c.removes {
+		if op.From == "" {
+			removing++
+		}
+	}
 	for _, op := range d.Removes {
+		if op.From != "" {
+			c.judgeClearing(op, mode, d)
+			continue
+		}
+		if i := c.s.Instances[op.Instance]; c.s.Deletion == nil && i.OnDelete == entities.DeleteOrphans {
+			c.t.Fatalf("never to be removed, as its channel said:\n%s", d)
+		}
 		_, paused := c.s.PauseOf(op.Instance)
 		_, applying := c.applies[op.Instance]
-		if paused || applying || mode.Drain || c.s.Declared(op.Instance) || len(c.removes) > 0 || len(d.Removes) > 1 {
+		if paused || applying || mode.Drain || c.s.Declared(op.Instance) || removing > 0 {
 			c.t.Fatalf("never to be removed:\n%s", d)
 		}
+		removing++
 	}
 	for _, op := range d.Preflights {
 		if p, runs := c.preflights[op.Channel]; runs || mode.Drain {
@@ -42,6 +56,19 @@ func (c *chaos) judge(d *decide.Decision, mode decide.Mode) {
 		if r := c.s.ReleaseByID(op.Release); paused || mode.Drain || r.Phases[op.Channel].Phase.Over() {
 			c.t.Fatalf("an extension while paused, draining, or of a release that is over:\n%s", d)
 		}
+	}
+}
+
+// judgeClearing: what was left on another runtime goes only where that is declared, and once nothing would return to it.
+func (c *chaos) judgeClearing(op state.RemoveOp, mode decide.Mode, d *decide.Decision) {
+	_, paused := c.s.PauseOn(op.Instance, op.From)
+	_, twice := c.removes[op.Instance]
+	i := c.s.Instances[op.Instance]
+	spec, declared := c.s.Spec.Instance(op.Instance)
+	said := !declared && c.s.Removes(i) || declared && spec.MovedFrom != nil && spec.MovedFrom.Runtime == op.From && spec.MovedFrom.Remove
+	ready := !declared || i.Delivery.Converged && i.Delivery.Rollback == nil && !i.Delivery.Apply.Running
+	if paused || twice || mode.Drain || !said || !ready || i.Runtime == op.From || i.LeftOn(op.From) == nil {
+		c.t.Fatalf("never to be removed from %s:\n%s", op.From, d)
 	}
 }
 
@@ -113,9 +140,10 @@ func (c *chaos) judgeMoves(ch state.Change, refuse func(string)) {
 		}
 		c.newest[m.Instance] = c.sequence[r.ID]
 		if c.brought[m.Instance] == nil {
-			c.brought[m.Instance] = map[string]bool{}
+			c.brought[m.Instance], c.at[m.Instance] = map[string]bool{}, map[string]string{}
 		}
 		c.brought[m.Instance][m.Target.FullVersion] = true
+		c.at[m.Instance][m.Target.Payload] = c.rendered[r.ID][m.Instance]
 	}
 }
 
@@ -256,9 +284,17 @@ func (c *chaos) judgeApprovals(r *state.Release, cond entities.Condition, refuse
 
 // judgeApply: one at a time, of the present target, with what its runtime asks for.
 func (c *chaos) judgeApply(op state.ApplyOp, mode decide.Mode, d *decide.Decision) {
+	on, _ := c.s.Runtime(op.Instance)
+	if clearing, runs := c.removes[op.Instance]; runs && clearing.From == on {
+		c.t.Fatalf("applied to %s while what was left there is taken down:\n%s", on, d)
+	}
+	if at := c.at[op.Instance][op.Target.Payload]; at != on {
+		c.t.Fatalf("%s was brought to %s, and is applied to %s:\n%s", op.Target.FullVersion, at, on, d)
+	}
 	_, paused := c.s.PauseOf(op.Instance)
 	_, twice := c.applies[op.Instance]
-	_, removing := c.removes[op.Instance]
+	removal, removing := c.removes[op.Instance]
+	removing = removing && removal.From == ""
 	i := c.s.Instances[op.Instance]
 	drained := mode.Drain && !(mode.Rollbacks && i.RollingBack())
 	if paused || twice || removing || drained || i.Delivery.Target == nil || *i.Delivery.Target != op.Target || op.Timeout <= 0 {

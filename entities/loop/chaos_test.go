@@ -38,13 +38,16 @@ type chaos struct {
 	runs    map[string]state.ExtensionOp
 	audited int64
 
-	rt       map[entities.InstanceID]entities.Reading // what a runtime would report of an instance, if it is honest
-	brought  map[entities.InstanceID]map[string]bool  // full versions that a release brought there
-	newest   map[entities.InstanceID]int              // sequence of the newest release that was ever its target
-	entered  map[string]int                           // channel → sequence of the newest release that entered
-	waits    map[string]bool                          // channel/release: a pin has it enter once more
-	sequence map[string]int                           // release id → order of opening
-	over     map[string]bool                          // release id → was over when last seen
+	rt       map[entities.InstanceID]entities.Reading  // what a runtime would report of an instance, if it is honest
+	brought  map[entities.InstanceID]map[string]bool   // full versions that a release brought there
+	newest   map[entities.InstanceID]int               // sequence of the newest release that was ever its target
+	entered  map[string]int                            // channel → sequence of the newest release that entered
+	waits    map[string]bool                           // channel/release: a pin has it enter once more
+	rendered map[string]map[entities.InstanceID]string // release id → the runtime that was declared when it was opened
+	at       map[entities.InstanceID]map[string]string // payload → the runtime that a release brought it to
+	behind   map[entities.InstanceID]entities.Reading  // what is on the other runtime
+	sequence map[string]int                            // release id → order of opening
+	over     map[string]bool                           // release id → was over when last seen
 }
 
 // setting is what may be drawn in a world.
@@ -68,6 +71,8 @@ func newChaos(t *rapid.T, of setting, tame bool) *chaos {
 		ledgers: map[string]*ledger{}, runs: map[string]state.ExtensionOp{},
 		rt: map[entities.InstanceID]entities.Reading{}, brought: map[entities.InstanceID]map[string]bool{},
 		newest: map[entities.InstanceID]int{}, entered: map[string]int{}, waits: map[string]bool{},
+		rendered: map[string]map[entities.InstanceID]string{}, at: map[entities.InstanceID]map[string]string{},
+		behind:   map[entities.InstanceID]entities.Reading{},
 		sequence: map[string]int{}, over: map[string]bool{},
 	}
 	if c.gated {
@@ -118,6 +123,7 @@ func (c *chaos) declareChannel(n int) {
 			c.drawInstances(s)
 		}
 		s.Conditions, s.Checks, s.Extensions = nil, nil, nil
+		s.OnDelete = entities.OnDelete(c.pick("", "orphan", "remove"))
 		for up := range n {
 			if c.known(nameOf(up)) && (c.setting.gated && up == n-1 || rapid.Bool().Draw(c.t, "after")) {
 				s.Conditions = append(s.Conditions, stableAfter(nameOf(up)))
@@ -185,12 +191,14 @@ func (c *chaos) known(channel string) bool {
 func (c *chaos) publishNow() {
 	before := map[entities.InstanceID]string{}
 	for _, id := range entities.SortedIDs(c.s.Instances) {
-		before[id], _ = c.s.Runtime(id)
+		if i := c.s.Instances[id]; i.Delivery.Target != nil {
+			before[id], _ = c.s.Runtime(id)
+		}
 	}
 	c.opened(c.publish())
 	for id, runtime := range before {
-		if now, _ := c.s.Runtime(id); now != runtime {
-			delete(c.rt, id) // nothing is there
+		if now, _ := c.s.Runtime(id); now != runtime && c.present(id) != "" {
+			c.t.Fatalf("a publication moves %s from %s to %s", id, runtime, now)
 		}
 	}
 	c.settle()
@@ -199,6 +207,11 @@ func (c *chaos) publishNow() {
 func (c *chaos) opened(r *state.Release) {
 	if r != nil && c.sequence[r.ID] == 0 {
 		c.sequence[r.ID] = len(c.sequence) + 1
+		c.rendered[r.ID] = map[entities.InstanceID]string{}
+		for _, id := range c.s.Spec.IDs() {
+			declared, _ := c.s.Spec.Instance(id)
+			c.rendered[r.ID][id] = declared.Runtime
+		}
 	}
 }
 
@@ -250,7 +263,9 @@ func (c *chaos) settle() {
 			c.t.Fatalf("Decide edited its input:\n%s", d)
 		}
 		c.judge(d, mode)
+		was := c.places()
 		c.s.Commit(d.Changes, &d.Work, c.now)
+		c.moved(was)
 		c.begin(d)
 		if !d.Acts() {
 			break
@@ -271,6 +286,25 @@ func (c *chaos) settle() {
 	c.renders = c.decision.Renders
 	c.judgeState(mode)
 	c.judgeWake(mode)
+}
+
+func (c *chaos) places() map[entities.InstanceID]string {
+	all := map[entities.InstanceID]string{}
+	for id := range c.s.Instances {
+		all[id], _ = c.s.Runtime(id)
+	}
+	return all
+}
+
+// moved has nothing be where an instance has moved to, and keeps what is where it was.
+func (c *chaos) moved(was map[entities.InstanceID]string) {
+	for id, runtime := range was {
+		now, _ := c.s.Runtime(id)
+		if c.s.Instances[id] == nil || now == runtime {
+			continue
+		}
+		c.rt[id], c.behind[id] = c.behind[id], c.rt[id]
+	}
 }
 
 // begin takes note of the work that a pass starts.

@@ -207,6 +207,8 @@ func (s *story) declareChannel(c *entities.ChannelSpec, key, value string) bool 
 		c.NoRollback = value != "auto"
 	case "drift":
 		c.Drift = entities.Drift(value)
+	case "onDelete":
+		c.OnDelete = entities.OnDelete(value)
 	case "deadline":
 		c.ProgressDeadline = s.duration(value)
 	default:
@@ -230,6 +232,11 @@ func (s *story) declareInstances(c *entities.ChannelSpec, key, value string) boo
 	switch key {
 	case "runtime":
 		set(func(i *entities.InstanceSpec) { i.Runtime = value })
+	case "movedFrom": // and ":remove"
+		from, then, _ := strings.Cut(value, ":")
+		set(func(i *entities.InstanceSpec) {
+			i.MovedFrom = &entities.MovedFrom{Runtime: from, Remove: then == "remove"}
+		})
 	case "template":
 		set(func(i *entities.InstanceSpec) { i.Template = value })
 	case "instances":

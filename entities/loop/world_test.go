@@ -92,6 +92,13 @@ func stableAfter(channels ...string) entities.Condition {
 func (w *world) publish() *state.Release {
 	w.next.Incarnation++
 	spec := reread(&w.next) // so that what is changed for the next one does not reach it
+	for _, c := range spec.Channels {
+		for n := range c.Instances {
+			if i := &c.Instances[n]; i.Runtime != "local" { // a payload names its runtime
+				i.Template += " on " + i.Runtime
+			}
+		}
+	}
 	o := w.s.TakeSpec(spec, fmt.Sprintf("spec-%d", spec.Incarnation), w.now)
 	if o == nil {
 		return nil

@@ -56,6 +56,7 @@ type PrepareAnswer struct {
 type PreparedPayload struct {
 	Digest       string `json:"digest"`
 	UnderPresent string `json:"underPresent,omitempty"`
+	Runtime      string `json:"runtime,omitempty"` // that it was rendered for
 }
 
 // InstanceRef names an instance and the target that it is observed at or moved to.

@@ -147,11 +147,24 @@ type RemoveRequest struct {
 	Instance      InstanceRef   `json:"instance"`
 	Timeout       time.Duration `json:"timeout"`
 	Sequence      int64         `json:"sequence,omitempty"` // as of an apply
+	// Successor: what is removed was left on a runtime that the instance is not on any more.
+	Successor *Successor `json:"successor,omitempty"`
+}
+
+// Successor is where an instance is that has left something on another runtime, and its present target there. Nothing is
+// removed once something later was claimed for the instance, nor where both runtimes reach the same place.
+type Successor struct {
+	Runtime       string      `json:"runtime"`
+	RuntimeDigest string      `json:"runtimeDigest"`
+	Instance      InstanceRef `json:"instance"`
+	Sequence      int64       `json:"sequence"`
 }
 
 // RemoveAnswer says whether all is gone; an empty Err is yes.
 type RemoveAnswer struct {
 	Err string `json:"err,omitempty"`
+	// Renamed: nothing was removed, since the runtime is that of the successor by another name.
+	Renamed bool `json:"renamed,omitempty"`
 }
 
 // VerifyRequest asks who a token proves.

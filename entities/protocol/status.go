@@ -58,6 +58,19 @@ type ChannelStatus struct {
 	StableSince time.Time          `json:"stableSince,omitzero"`
 	Rollback    *entities.Rollback `json:"rollback,omitempty"`
 	LeaseAsked  time.Time          `json:"leaseAsked,omitzero"` // it waits for a place on its runtime since then
+	// MovesTo is the runtime that the configuration names, while the release that takes the channel there is still to come.
+	MovesTo string `json:"movesTo,omitempty"`
+	// Left is what its instances have left on runtimes that they are not on any more.
+	Left []LeftStatus `json:"left,omitempty"`
+}
+
+// LeftStatus is what an instance has left on a runtime that it moved from, orphaned.
+type LeftStatus struct {
+	Instance string    `json:"instance"` // "production", or "production/eu-3" in a fleet
+	Runtime  string    `json:"runtime"`
+	Version  string    `json:"version"` // full version that was the target there
+	At       time.Time `json:"at"`      // when it moved
+	Text     string    `json:"text"`    // what it is, and what becomes of it
 }
 
 // CheckStatus is the newest reading of a check.

@@ -15,6 +15,7 @@ func (s *State) Interrupted(now, next time.Time) {
 			a.Running, a.Ended, a.Next = false, now, next
 			i.Observed.Fresh = false
 		}
+		i.interruptedLeft(next)
 		i.Observed.Requested = true // much may have happened
 		if o := &i.Observed; o.Asked != nil && o.Asked.Running {
 			o.Asked = nil
@@ -30,6 +31,19 @@ func (s *State) Interrupted(now, next time.Time) {
 			if e := r.Extensions[key]; e.Running {
 				e.Running, e.Next = false, next
 			}
+		}
+	}
+}
+
+// interruptedLeft is the same for what it has left on other runtimes: where it came back meanwhile, the next apply waits.
+func (i *Instance) interruptedLeft(next time.Time) {
+	if i.LeftOn(i.Runtime) != nil {
+		i.forgetLeft(i.Runtime)
+		i.Delivery.Apply.Next = next
+	}
+	for n := range i.Left {
+		if a := &i.Left[n].Apply; a.Running {
+			a.Running, a.Next = false, next
 		}
 	}
 }

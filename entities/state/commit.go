@@ -34,6 +34,10 @@ func (s *State) Commit(changes []Change, w *Work, now time.Time) {
 	}
 	for _, op := range w.Removes {
 		i := s.Instance(op.Instance)
+		if l := i.LeftOn(op.From); op.From != "" {
+			l.Apply.Running, l.Apply.Started = true, now
+			continue
+		}
 		if !i.Removed { // nothing that was applied here comes after it
 			i.Delivery.Sequence++
 		}
@@ -119,7 +123,7 @@ func (s *State) promote(c Change, now time.Time) {
 	s.noteChange(c, entities.EventTarget, move, now)
 	for _, m := range c.Moves {
 		i := s.Instance(m.Instance)
-		i.setTarget(m.Target, now)
+		s.setTarget(i, m.Target, now)
 		if m.Reading != nil {
 			i.observe(*m.Reading, now)
 			i.Observed.Fresh = true
@@ -137,7 +141,7 @@ func (s *State) moved(moves []Move) string {
 	if t := s.Instance(first.Instance).Delivery.Target; t != nil {
 		from = t.FullVersion + " → "
 	}
-	text := "target " + from + first.Target.FullVersion
+	text := "target " + from + first.Target.FullVersion + s.elsewhere(first)
 	if c, ok := s.Spec.Channel(first.Instance.Channel); ok && len(c.Instances) > 1 {
 		text += fmt.Sprintf(" in %d of %d", len(moves), len(c.Instances))
 	}

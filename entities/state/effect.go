@@ -199,7 +199,7 @@ func (s *State) retryRolledBack(r *Release, spec *entities.ChannelSpec, who enti
 		s.noteAct(entities.EventTarget, who, r, spec.Name, text, "retried", now)
 		s.Channel(spec.Name).targetSet()
 		for _, m := range moves {
-			s.Instance(m.Instance).setTarget(m.Target, now)
+			s.setTarget(s.Instance(m.Instance), m.Target, now)
 		}
 		s.goOn(r, spec, who, now)
 	}, nil

@@ -134,11 +134,11 @@ func (s *State) pinned(c Change, now time.Time) {
 	for _, m := range c.Moves {
 		i := s.Instance(m.Instance)
 		if before := i.Delivery.BeforePin; !pinned && before != nil {
-			i.returnTo(before.Target, now)
+			s.returnTo(i, before.Target, now)
 			i.Delivery.Rollback = before.Rollback
 			continue
 		}
-		i.pinTo(m.Target, now)
+		s.pinTo(i, m.Target, now)
 	}
 }
 
@@ -153,7 +153,7 @@ func (p *Pin) to(r *Release) bool {
 }
 
 // pinTo moves the instance to the target of a pin, and keeps what it returns to afterwards.
-func (i *Instance) pinTo(t entities.Target, now time.Time) {
+func (s *State) pinTo(i *Instance, t entities.Target, now time.Time) {
 	d := &i.Delivery
 	before := d.BeforePin
 	if before == nil && (d.Converged || d.Rollback != nil) {
@@ -162,7 +162,7 @@ func (i *Instance) pinTo(t entities.Target, now time.Time) {
 			before.Rollback.Failed = time.Time{}
 		}
 	}
-	i.returnTo(t, now)
+	s.returnTo(i, t, now)
 	if before != nil && before.Target.Same(t) {
 		d.Rollback = before.Rollback
 	} else {
@@ -195,6 +195,11 @@ func (s *State) PauseOf(id entities.InstanceID) (entities.Pause, bool) {
 		return entities.Pause{}, false
 	}
 	runtime, _ := s.Runtime(id)
+	return s.PauseOn(id, runtime)
+}
+
+// PauseOn returns the pause that holds what an instance has on a runtime.
+func (s *State) PauseOn(id entities.InstanceID, runtime string) (entities.Pause, bool) {
 	return s.nearest(func(p entities.Pause) int { return nearness(p, id.Channel, runtime) })
 }
 

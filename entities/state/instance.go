@@ -36,14 +36,18 @@ type Gates struct {
 // what a person said about its applies.
 type Instance struct {
 	ID       entities.InstanceID `json:"id"`
-	Runtime  string              `json:"runtime,omitempty"` // where all that follows was seen and done
+	Runtime  string              `json:"runtime,omitempty"` // where it is: all that follows was seen and done there
 	Observed Observation         `json:"observed,omitzero"`
 	Delivery Delivery            `json:"delivery,omitzero"`
 	Approval ApplyApproval       `json:"approval,omitzero"`
 	// LastRuntime is its runtime as it was, once it is no longer declared.
 	LastRuntime *entities.RuntimeSpec `json:"lastRuntime,omitempty"`
+	// OnDelete is what its channel said of that when it was last declared.
+	OnDelete entities.OnDelete `json:"onDelete,omitempty"`
 	// Removed: what ran here was begun to be taken down.
 	Removed bool `json:"removed,omitempty"`
+	// Left is what it left on other runtimes when it moved, oldest first.
+	Left []Left `json:"left,omitempty"`
 }
 
 // Observation is what was read of an instance.
@@ -176,8 +180,12 @@ func (d *Delivery) bad(t entities.Target) {
 	}
 }
 
-// setTarget moves the instance to a target. An apply that runs is of what was the target: it ends first.
-func (i *Instance) setTarget(t entities.Target, now time.Time) {
+// setTarget moves an instance to a target, on the runtime that its payload is for. An apply that runs is of what was the
+// target: it ends first.
+func (s *State) setTarget(i *Instance, t entities.Target, now time.Time) {
+	if runtime, _ := s.Bound(i.ID, t); runtime != i.Runtime {
+		i.moveTo(runtime, now)
+	}
 	d := &i.Delivery
 	d.Target, d.Since = &t, now
 	d.Sequence, d.Fenced = d.Sequence+1, 0
@@ -189,8 +197,8 @@ func (i *Instance) setTarget(t entities.Target, now time.Time) {
 
 // returnTo sets a target that was there before: it is applied even when what is there looks like it,
 // since what was just there may still be on its way.
-func (i *Instance) returnTo(t entities.Target, now time.Time) {
-	i.setTarget(t, now)
+func (s *State) returnTo(i *Instance, t entities.Target, now time.Time) {
+	s.setTarget(i, t, now)
 	i.Delivery.Reapply = true
 }
 

@@ -25,6 +25,7 @@ type Opening struct {
 // anything is only known once it is rendered.
 func (s *State) TakeSpec(spec *entities.Spec, digest string, now time.Time) *Opening {
 	s.retire(spec)
+	s.stay(spec)
 	s.noteLoosened(s.Spec, spec, now)
 	s.Spec, s.SpecDigest, s.Problem, s.Trouble = spec, digest, "", ""
 	s.Record(now, "", fmt.Sprintf("incarnation %d", spec.Incarnation))
@@ -32,9 +33,10 @@ func (s *State) TakeSpec(spec *entities.Spec, digest string, now time.Time) *Ope
 	for n, c := range spec.Channels {
 		s.Channel(c.Name).Position = n
 		for _, i := range c.Instances {
-			s.declare(c.ID(i), i.Runtime)
+			s.declare(c.ID(i), i.Runtime, now)
 		}
 	}
+	s.forgetRuntimes()
 	s.settleDeletion(now)
 	newest, offered := s.Newest(), s.offered()
 	s.WaitingConfig = 0
@@ -84,7 +86,7 @@ func (s *State) leaveRemoved(now time.Time) {
 		}
 	}
 	for _, id := range entities.SortedIDs(s.Instances) {
-		if i := s.Instances[id]; i.Delivery.Target == nil && i.Delivery.Lease == nil && !s.Declared(id) {
+		if i := s.Instances[id]; i.Delivery.Target == nil && i.Delivery.Lease == nil && len(i.Left) == 0 && !s.Declared(id) {
 			s.drop(id)
 		}
 	}
@@ -102,29 +104,28 @@ func (s *State) drop(id entities.InstanceID) {
 	}
 }
 
-// declare says on which runtime an instance lives. What was taken down, or is just being, is applied again;
-// on another runtime nothing is known and nothing was done yet: its target is applied there.
-func (s *State) declare(id entities.InstanceID, runtime string) {
+// declare says on which runtime an instance is to be. What was taken down, or is just being, is applied again, unless
+// another runtime is named by now: then nothing is left to stay there. What is delivered stays where it is
+// until a release takes it to the other runtime.
+func (s *State) declare(id entities.InstanceID, runtime string, now time.Time) {
 	i := s.Instance(id)
 	d := &i.Delivery
 	if i.LastRuntime != nil && i.Removed {
 		i.Removed, d.Converged, i.Observed.Digest, i.Observed.Fresh = false, false, "", false
 		s.Channel(id.Channel).endWindow()
 		d.Apply = Apply{Running: d.Apply.Running, Started: d.Apply.Started}
-	}
-	i.LastRuntime = nil
-	if i.Runtime != "" && i.Runtime != runtime {
-		c := s.Channel(id.Channel)
-		c.endWindow()
-		c.Checks = nil
-		i.Observed, i.Approval = Observation{}, ApplyApproval{}
-		*d = Delivery{
-			Target: d.Target, Since: d.Since, LastGood: d.LastGood, Failure: d.Failure, Earlier: d.Earlier,
-			Rollback: d.Rollback, BeforePin: d.BeforePin, Lease: d.Lease,
-			Apply: Apply{Running: d.Apply.Running, Started: d.Apply.Started},
+		if i.Runtime != runtime {
+			if s.IsGone(id) {
+				d.Target = nil
+			}
+			i.moveTo(runtime, now)
+			*d = Delivery{Apply: d.Apply, Lease: d.Lease, Sequence: d.Sequence}
 		}
 	}
-	i.Runtime = runtime
+	i.LastRuntime, i.OnDelete = nil, ""
+	if i.Runtime == "" || d.Target == nil && i.Runtime != runtime {
+		i.moveTo(runtime, now)
+	}
 }
 
 // retire keeps of the old spec what is still needed of what the new one no longer declares: the
@@ -136,7 +137,8 @@ func (s *State) retire(spec *entities.Spec) {
 	for _, id := range s.Spec.IDs() {
 		if _, kept := spec.Instance(id); !kept {
 			_, rt := s.Runtime(id)
-			s.Instance(id).LastRuntime = &rt
+			c, _ := s.Spec.Channel(id.Channel)
+			s.Instance(id).LastRuntime, s.Instance(id).OnDelete = &rt, c.OnDelete
 		}
 	}
 	if len(spec.Channels) > 0 {
@@ -211,7 +213,7 @@ func (s *State) Gone() bool {
 	// In any order: the answer is the same.
 	//workflowcheck:ignore
 	for id, i := range s.Instances {
-		if i.Delivery.Apply.Running || s.Removable(id) && !s.IsGone(id) {
+		if i.Delivery.Apply.Running || s.Removable(id) && !s.IsGone(id) || s.LeavesToRemove(i) {
 			return false
 		}
 	}
@@ -230,14 +232,24 @@ func (s *State) Removable(id entities.InstanceID) bool {
 	return i != nil && i.Delivery.Target != nil && rt.CanRemove
 }
 
-// Removes tells whether what is no longer declared is taken down, rather than left in place.
-func (s *State) Removes() bool { return s.Deletion != nil || s.Spec != nil && s.Spec.Remove }
+// Removes tells whether an instance that is no longer declared is taken down, rather than left in place: with the whole
+// service, or because its channel said so, else the service.
+func (s *State) Removes(i *Instance) bool {
+	if s.Deletion != nil || i.OnDelete != "" {
+		return s.Deletion != nil || i.OnDelete == entities.DeleteRemoves
+	}
+	return s.Spec != nil && s.Spec.Remove
+}
 
 // Removed takes in how taking down an instance ended; an empty err is success. A failed one is tried
 // again for as long as it takes, ever more slowly.
 func (s *State) Removed(op RemoveOp, err string, now time.Time) {
 	i := s.Instances[op.Instance]
 	if i == nil {
+		return
+	}
+	if op.From != "" {
+		s.leftRemoved(i, op, err, now)
 		return
 	}
 	a := &i.Delivery.Apply

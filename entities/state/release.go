@@ -23,6 +23,8 @@ type Release struct {
 	// rendered from.
 	Payloads  map[entities.InstanceID]string `json:"payloads"`
 	Templates map[entities.InstanceID]string `json:"templates,omitempty"`
+	// Runtimes that payloads were rendered for, where the configuration names another one by now.
+	Runtimes map[entities.InstanceID]string `json:"runtimes,omitempty"`
 	// Present: for a config release, what its configuration renders to under the version that an
 	// instance already has; filled when its turn comes there.
 	Present map[entities.InstanceID]entities.Target `json:"present,omitempty"`
@@ -86,7 +88,7 @@ func (r *Release) Over() bool {
 
 // Target is what the release would put into an instance.
 func (r *Release) Target(id entities.InstanceID) entities.Target {
-	return entities.Target{FullVersion: r.FullVersion, Incarnation: r.Incarnation, Payload: r.Payloads[id]}
+	return entities.Target{FullVersion: r.FullVersion, Incarnation: r.Incarnation, Payload: r.Payloads[id], Runtime: r.Runtimes[id]}
 }
 
 // phases says how far the release is everywhere.

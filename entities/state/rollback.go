@@ -27,14 +27,14 @@ func (s *State) rollback(c Change, who *entities.Who, now time.Time) {
 	s.Record(now, c.Channel, fmt.Sprintf("%s (rolled back%s%s)", s.moved(c.Moves), by, entities.Because(c.Cause)))
 	s.note(entities.AuditLine{
 		At: now, Kind: entities.EventRollback, Who: who, Channel: c.Channel, Release: r.ID, Version: left,
-		Text: fmt.Sprintf("rolled back from %s to %s", left, to), Reason: c.Cause,
+		Text: fmt.Sprintf("rolled back from %s to %s%s", left, to, s.elsewhere(c.Moves[0])), Reason: c.Cause,
 	})
 	s.Channel(c.Channel).targetSet()
 	for _, m := range c.Moves {
 		i := s.Instance(m.Instance)
 		from := *i.Delivery.Target
 		i.Delivery.bad(from)
-		i.returnTo(m.Target, now)
+		s.returnTo(i, m.Target, now)
 		i.Delivery.Rollback = &entities.Rollback{Release: r.ID, From: from.FullVersion, Who: who, Reason: c.Cause, At: now}
 	}
 }

@@ -43,6 +43,9 @@ type State struct {
 	Deletion    *Deletion            `json:"deletion,omitempty"`
 	// Floor is where instances begin to count their targets: above those that are forgotten.
 	Floor int64 `json:"floor,omitempty"`
+	// Runtimes are those that something here is on, or may return to, though the configuration names them no longer: as they
+	// were when it did.
+	Runtimes map[string]*entities.RuntimeSpec `json:"runtimes,omitempty"`
 	Desk
 }
 
@@ -244,18 +247,20 @@ func (s *State) Declared(id entities.InstanceID) bool {
 	return ok
 }
 
-// Runtime is the runtime that an instance lives on, by name and as the decision sees it; of one that is no
-// longer declared, as it was when it still was.
+// Runtime is the runtime that an instance is on, by name and as the decision sees it: the declared one, unless it was
+// delivered to another and has not moved yet. Of one that is no longer declared, as it was when it still was.
 func (s *State) Runtime(id entities.InstanceID) (string, entities.RuntimeSpec) {
-	if i, ok := s.Spec.Instance(id); ok {
-		return i.Runtime, *s.Spec.Runtime(i.Runtime)
-	}
-	if i := s.Instances[id]; i != nil && i.LastRuntime != nil {
+	i := s.Instances[id]
+	spec, declared := s.Spec.Instance(id)
+	switch {
+	case declared && (i == nil || i.Runtime == ""):
+		return spec.Runtime, *s.Spec.Runtime(spec.Runtime)
+	case i == nil:
+		return "", entities.RuntimeSpec{}
+	case !declared && i.LastRuntime != nil:
 		return i.Runtime, *i.LastRuntime
-	} else if i != nil {
-		return i.Runtime, entities.RuntimeSpec{}
 	}
-	return "", entities.RuntimeSpec{}
+	return i.Runtime, *s.RuntimeNamed(i.Runtime)
 }
 
 // Shown names an instance to a person: by its channel alone where it is the only one there.

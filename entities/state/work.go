@@ -114,8 +114,9 @@ type LeaseOp struct {
 	Timeout  time.Duration // of the apply: past it the Runtime workflow asks whether it is still held
 }
 
-// RemoveOp takes down what an instance is made of.
+// RemoveOp takes down what an instance is made of, or what it left on a runtime that it is not on any more.
 type RemoveOp struct {
 	Instance entities.InstanceID
 	Target   entities.Target
+	From     string // the runtime where it was left; "": where the instance is
 }

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -34,7 +35,7 @@ func Of(s *state.State, d *decide.Decision) protocol.Status {
 		if c.ObservedAt.After(out.ObservedAt) {
 			out.ObservedAt = c.ObservedAt
 		}
-		out.Channels = append(out.Channels, c)
+		out.Channels, out.Notes = append(out.Channels, c), append(out.Notes, moves(&c)...)
 	}
 	worst := entities.Worst(all...)
 	if s.Gone() {
@@ -112,18 +113,47 @@ func channel(s *state.State, c *decide.ChannelDecision) protocol.ChannelStatus {
 		})
 	}
 	instances(s, &out, c)
+	for _, i := range insts {
+		if to := s.Declares(i.ID); to != "" {
+			out.MovesTo = to
+		}
+	}
+	for _, l := range c.Left {
+		out.Left = append(out.Left, protocol.LeftStatus{
+			Instance: l.ID.String(), Runtime: l.Left.Runtime, Version: l.Left.Target.FullVersion, At: l.Left.At, Text: l.Text,
+		})
+	}
 	return out
 }
 
-// runtimes names the runtime of a channel, where all its instances are on one.
+// moves says what is still on another runtime than the configuration names, and what was left on others.
+func moves(c *protocol.ChannelStatus) []string {
+	var lines []string
+	if c.MovesTo != "" {
+		lines = append(lines, fmt.Sprintf("%s is on %s until a release takes it to %s", c.Name, cmp.Or(c.Runtime, "other runtimes"), c.MovesTo))
+	}
+	for n, l := range c.Left {
+		if n == shownLeft {
+			return append(lines, fmt.Sprintf("%s: %d more were left elsewhere", c.Name, len(c.Left)-n))
+		}
+		lines = append(lines, l.Instance+": "+l.Text)
+	}
+	return lines
+}
+
+// shownLeft is how many things that were left on other runtimes are named for a channel.
+const shownLeft = 3
+
+// runtimes names the runtime that a channel is on, where all its instances are on one.
 func runtimes(s *state.State, channel string) string {
 	c, _ := s.Spec.Channel(channel)
 	name := ""
 	for _, i := range c.Instances {
-		if name != "" && i.Runtime != name {
+		on, _ := s.Runtime(c.ID(i))
+		if name != "" && on != name {
 			return ""
 		}
-		name = i.Runtime
+		name = on
 	}
 	return name
 }

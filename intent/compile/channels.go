@@ -33,7 +33,10 @@ func (c *compiler) defineChannels(app *config.Document[config.Application]) {
 			continue
 		}
 		first[channel.Name] = app.At(path + ".name").Line
-		c.channels = append(c.channels, incarnation.Channel{Name: string(channel.Name), Labels: channel.Labels, Constants: channel.Constants, NoRollback: isFalse(channel.AutoRollback)})
+		c.channels = append(c.channels, incarnation.Channel{
+			Name: string(channel.Name), Labels: channel.Labels, Constants: channel.Constants,
+			NoRollback: isFalse(channel.AutoRollback), OnDelete: entities.OnDelete(channel.OnDelete),
+		})
 		c.channelRuntimes(app, path, channel)
 	}
 }
@@ -98,10 +101,25 @@ func (c *compiler) channelRuntimes(app *config.Document[config.Application], pat
 					Code: "missing-field", Message: fmt.Sprintf("runtime %q is a cluster, and no namespace is named", string(ref.Name)), Expected: "the namespace for objects of this release channel",
 				})
 			}
-			c.refs[string(channel.Name)] = append(c.refs[string(channel.Name)], runtimeRef{string(ref.Name), ref.Namespace, at})
+			c.refs[string(channel.Name)] = append(c.refs[string(channel.Name)], runtimeRef{string(ref.Name), ref.Namespace, at, c.movedFrom(app, at, ref)})
 		} else if !c.partial && !c.misnamed && ref.Name.Check() == nil {
 			c.report(app.Decoder, at+".name", c.unknownRuntime(string(ref.Name)))
 		}
+	}
+}
+
+// movedFrom is the runtime that services were on before; nil: none is named.
+func (c *compiler) movedFrom(app *config.Document[config.Application], at string, ref config.RuntimeRef) *entities.MovedFrom {
+	switch from := ref.MovedFrom; {
+	case from == nil || from.Runtime == "": // which is reported while decoding
+		return nil
+	case from.Runtime == ref.Name:
+		c.report(app.Decoder, at+".movedFrom.runtime", strict.Fault{
+			Code: "bad-value", Message: fmt.Sprintf("runtime %q is the one that services move to", string(ref.Name)), Expected: "the one that they were on before",
+		})
+		return nil
+	default:
+		return &entities.MovedFrom{Runtime: string(from.Runtime), Remove: from.Then == "remove"}
 	}
 }
 

@@ -89,6 +89,7 @@ type compiler struct {
 // runtimeRef is a runtime of a channel that exists.
 type runtimeRef struct {
 	name, namespace, path string
+	movedFrom             *entities.MovedFrom
 }
 
 // channelTrouble is one trouble that several channels have.

@@ -51,6 +51,7 @@ func (s *serviceCompiler) gates(in *substitute.Scope, ref runtimeRef, d *draft, 
 	into.Extensions = s.runs(in, ref, append(extensions, d.extensions...))
 	into.NoRollback = d.noRollback
 	s.removable(in.Channel, ref)
+	s.compiler.removable(app, in.Channel, ref)
 }
 
 // removable refuses a service that shall be removed where nothing can be.
@@ -60,6 +61,18 @@ func (s *serviceCompiler) removable(channel string, ref runtimeRef) {
 		return
 	}
 	s.reportIn(s.Decoder, "onDelete", channel, substitute.Trouble{InChannel: true, Fault: strict.Fault{
+		Code: "bad-value", Message: fmt.Sprintf("runtime %q cannot remove anything", ref.name), Expected: `"custom.remove" on the runtime, or "orphan" here`,
+	}})
+}
+
+// removable refuses a channel that shall be taken down where nothing can be.
+func (c *compiler) removable(app *config.Document[config.Application], channel string, ref runtimeRef) {
+	i := slices.IndexFunc(app.Spec.ReleaseChannels, func(r config.ReleaseChannel) bool { return string(r.Name) == channel })
+	runtime, known := c.runtimes[ref.name]
+	if i < 0 || app.Spec.ReleaseChannels[i].OnDelete != "remove" || !known || incarnation.CanRemove(runtime) {
+		return
+	}
+	c.reportIn(app.Decoder, strict.Index("releaseChannels", i)+".onDelete", channel, substitute.Trouble{Fault: strict.Fault{ // once for all services
 		Code: "bad-value", Message: fmt.Sprintf("runtime %q cannot remove anything", ref.name), Expected: `"custom.remove" on the runtime, or "orphan" here`,
 	}})
 }

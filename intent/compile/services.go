@@ -219,7 +219,7 @@ func (s *serviceCompiler) instance(channel incarnation.Channel, d *draft, doc *i
 	}
 	ref, ok := s.pick(channel.Name, d)
 	if ok {
-		instance.Runtime, instance.Kind = ref.name, s.runtimes[ref.name].Kind
+		instance.Runtime, instance.Kind, instance.MovedFrom = ref.name, s.runtimes[ref.name].Kind, ref.movedFrom
 		if ref.namespace != "" {
 			instance.Address = map[string]string{"namespace": ref.namespace}
 		}

@@ -42,11 +42,14 @@ type ReleaseChannel struct {
 	Extensions []ExtensionUse `json:"extensions,omitempty"`
 	// Whether a release that fails here is rolled back by itself; false holds for every service.
 	AutoRollback *bool `json:"autoRollback,omitempty" jsonschema:"default=true"`
+	// What becomes of what runs here when the channel is no longer declared, or a service goes here no
+	// more: orphan leaves it, remove takes it down. Without it the services' own onDelete says so.
+	OnDelete OnDelete `json:"onDelete,omitempty"`
 }
 
 // Planned names the fields that later versions accept.
 func (ReleaseChannel) Planned() []string {
-	return []string{"postconditions", "renamedFrom", "onDelete", "description"}
+	return []string{"postconditions", "renamedFrom", "description"}
 }
 
 // RuntimeRef names a runtime of a channel and the address there.
@@ -56,7 +59,25 @@ type RuntimeRef struct {
 	// The namespace, for runtimes that have them. It may use ${{ channel }}, ${{ service }},
 	// ${{ application }}, ${{ labels.KEY }} and ${{ constants.KEY }}.
 	Namespace string `json:"namespace,omitempty"`
+	// The runtime that services of this channel were on before they move to this one. Without it such a
+	// change is refused.
+	MovedFrom *MovedFrom `json:"movedFrom,omitempty"`
 }
+
+// MovedFrom names the runtime that services leave, and what becomes of what they leave there.
+type MovedFrom struct {
+	// The name of the runtime; it need not be defined any more.
+	Runtime Name `json:"runtime"`
+	// What becomes of the objects there, once the service has converged on its new runtime: keep leaves
+	// them, and they are shown as orphaned; remove takes them down.
+	Then MovedThen `json:"then,omitempty" jsonschema:"default=keep"`
+}
+
+// MovedThen is keep or remove.
+type MovedThen string
+
+// Values lists what may stand in the file.
+func (MovedThen) Values() []string { return []string{"keep", "remove"} }
 
 // Precondition is one condition for entering a channel. Exactly one field is given.
 type Precondition struct {

@@ -278,6 +278,9 @@ func (i *Instance) rules() map[string]string {
 	if i.NoRollback {
 		flat["autoRollback"] = "false"
 	}
+	if i.MovedFrom != nil {
+		flat["movedFrom"] = compact(i.MovedFrom)
+	}
 	for _, check := range i.Checks {
 		path := "checks." + check.ID
 		flat[path] = string(check.Kind) + ", definition " + check.Definition
@@ -333,6 +336,9 @@ func (i *Incarnation) channelRules() map[string]string {
 		}
 		if c.NoRollback {
 			flat[c.Name+".autoRollback"] = "false"
+		}
+		if c.OnDelete != "" {
+			flat[c.Name+".onDelete"] = string(c.OnDelete)
 		}
 	}
 	for n, grant := range i.doc.Grants {

@@ -49,6 +49,7 @@ type Channel struct {
 	Constants  map[string]string    `json:"constants,omitempty"`
 	Conditions []entities.Condition `json:"conditions,omitempty"`
 	NoRollback bool                 `json:"noRollback,omitempty"`
+	OnDelete   entities.OnDelete    `json:"onDelete,omitempty"`
 }
 
 // Service is what all channels of a service share, and its instances.
@@ -88,6 +89,7 @@ type Instance struct {
 	Files            []string                  `json:"files,omitempty"`
 	Kubernetes       *Kubernetes               `json:"kubernetes,omitempty"`
 	NoRollback       bool                      `json:"noRollback,omitempty"`
+	MovedFrom        *entities.MovedFrom       `json:"movedFrom,omitempty"`
 
 	// Their definitions are named by digests that hold wherever the directory lies.
 	Checks     []entities.Check     `json:"checks,omitempty"`

@@ -102,14 +102,41 @@ func (i *Incarnation) spec(doc *Service, known map[string]entities.RuntimeDefini
 		spec.Runtimes[instance.Runtime] = &declared
 		spec.Channels = append(spec.Channels, entities.ChannelSpec{
 			Name: channel.Name, Labels: channel.Labels,
-			Instances:  []entities.InstanceSpec{{Name: entities.OnlyInstance, Runtime: instance.Runtime, Template: entities.DigestOf(template)}},
+			Instances: []entities.InstanceSpec{{
+				Name: entities.OnlyInstance, Runtime: instance.Runtime, Template: entities.DigestOf(template), MovedFrom: instance.MovedFrom,
+			}},
 			Conditions: conditionsAmong(i.doc.Channels, channel, func(name string) bool { _, ok := doc.instance(name); return ok }),
 			Checks:     instance.Checks, Extensions: instance.Extensions,
 			Drift: instance.Drift, ProgressDeadline: time.Duration(instance.ProgressDeadline),
-			NoRollback: instance.NoRollback || channel.NoRollback || runtime.NoRollback,
+			NoRollback: instance.NoRollback || channel.NoRollback || runtime.NoRollback, OnDelete: channel.OnDelete,
 		})
 	}
 	return spec, nil
+}
+
+// Moves says, a line each, which services an incarnation puts on other runtimes than one before it, without saying that they
+// move from there. A nil one before it is none.
+func Moves(before, inc *Incarnation) []string {
+	var lines []string
+	if before == nil {
+		return nil
+	}
+	for n := range inc.doc.Services {
+		service := &inc.doc.Services[n]
+		was, ok := before.Service(service.Name)
+		if !ok {
+			continue
+		}
+		for _, now := range service.Channels {
+			old, ok := was.instance(now.Channel)
+			if !ok || old.Runtime == now.Runtime || now.MovedFrom != nil && now.MovedFrom.Runtime == old.Runtime {
+				continue
+			}
+			lines = append(lines, fmt.Sprintf("%s goes from runtime %s to %s in %s; if it is to move, say so there: {name: %s, movedFrom: {runtime: %s, then: keep}} (or remove)",
+				service.Name, old.Runtime, now.Runtime, now.Channel, now.Runtime, old.Runtime))
+		}
+	}
+	return lines
 }
 
 // paramSpecs lists the parameters; one is required when some channel has no value for it.

@@ -1,0 +1,44 @@
+package incarnation_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/intent/incarnation"
+	"github.com/converge-engine/converge/tests/intenttest"
+)
+
+const places = `apiVersion: converge/v1
+kind: Application
+name: shop
+releaseChannels: [{name: prod, runtimes: [ON]}]
+---
+{apiVersion: converge/v1, kind: Runtime, name: eu, custom: {apply: {command: [./eu]}}}
+---
+{apiVersion: converge/v1, kind: Runtime, name: us, custom: {apply: {command: [./us]}}}
+---
+{apiVersion: converge/v1, kind: Service, name: web, RUNTIME}
+`
+
+// A service that goes to another runtime says from which one it moves. That is a rule: it changes no payload.
+func TestMoves(t *testing.T) {
+	on := func(runtimes, wanted string) *incarnation.Incarnation {
+		return intenttest.Text(t, strings.NewReplacer("ON", runtimes, "RUNTIME", "runtime: "+wanted).Replace(places)).Incarnation
+	}
+	eu := on("{name: eu}, {name: us}", "eu")
+	require.Empty(t, incarnation.Moves(nil, eu))
+	require.Empty(t, incarnation.Moves(eu, on("{name: eu}", "eu")))
+	refused := []string{"web goes from runtime eu to us in prod; if it is to move, say so there: {name: us, movedFrom: {runtime: eu, then: keep}} (or remove)"}
+	require.Equal(t, refused, incarnation.Moves(eu, on("{name: eu}, {name: us}", "us")))
+	require.Equal(t, refused, incarnation.Moves(eu, on("{name: us, movedFrom: {runtime: old}}", "us")))
+	moved := on("{name: us, movedFrom: {runtime: eu, then: remove}}", "us")
+	require.Empty(t, incarnation.Moves(eu, moved))
+
+	there, err := on("{name: us}", "us").Template("web", "prod")
+	require.NoError(t, err)
+	said, err := moved.Template("web", "prod")
+	require.NoError(t, err)
+	require.Equal(t, there, said)
+}
