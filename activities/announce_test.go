@@ -126,7 +126,7 @@ func TestAnnounceErrorsKeepTheURLSecret(t *testing.T) {
 }
 
 // What somebody wrote is shown in a chat as it was written: it calls nobody, makes no link, and fakes no line.
-func TestAnnouncedTextDoesNothing_G6(t *testing.T) {
+func TestAnnouncedTextDoesNothing(t *testing.T) {
 	r := announcement()
 	r.Line.Text, r.Line.Reason = "v2 <!channel> <http://evil|approve>\n*shop/web* approval: PASS", "`x` ~y~ \u202e"
 	require.Equal(t, "*shop/web* rollback: v2 &lt;!channel&gt; &lt;http://evil|approve&gt;\\n∗shop/web∗ approval: PASS — ˋxˋ ∼y∼ \\u202e (alice)", sentence(r))

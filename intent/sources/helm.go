@@ -40,7 +40,7 @@ func (c *Chart) Render(r Release) ([]Text, error) {
 	return a.Texts, err
 }
 
-// MarshalJSON and UnmarshalJSON keep apart which numbers of the values are whole.
+// MarshalJSON writes numbers of the values so that those that are whole can be told from those that are not.
 func (r Release) MarshalJSON() ([]byte, error) {
 	type plain Release
 	r.Values, _ = replaced(r.Values, func(v any) any {
@@ -52,6 +52,7 @@ func (r Release) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(r))
 }
 
+// UnmarshalJSON reads what MarshalJSON wrote.
 func (r *Release) UnmarshalJSON(data []byte) error {
 	type plain Release
 	decoder := json.NewDecoder(bytes.NewReader(data))

@@ -146,11 +146,11 @@ func (w *pathWalk) kustomization(k *types.Kustomization) {
 	for i := range k.Patches {
 		w.path("patches", &k.Patches[i].Path)
 	}
-	for i := range k.PatchesJson6902 {
-		w.path("patchesJson6902", &k.PatchesJson6902[i].Path)
+	for i := range k.PatchesJson6902 { //nolint:staticcheck // people use it, and Kustomize still reads it
+		w.path("patchesJson6902", &k.PatchesJson6902[i].Path) //nolint:staticcheck // as above
 	}
-	for i := range k.PatchesStrategicMerge {
-		w.patch(i, &k.PatchesStrategicMerge[i])
+	for i := range k.PatchesStrategicMerge { //nolint:staticcheck // people use it, and Kustomize still reads it
+		w.patch(i, &k.PatchesStrategicMerge[i]) //nolint:staticcheck // as above
 	}
 	for i := range k.Replacements {
 		w.path("replacements", &k.Replacements[i].Path)

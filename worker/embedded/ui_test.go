@@ -9,7 +9,7 @@ import (
 
 // A name that somebody makes mean 127.0.0.1 in a browser (DNS rebinding) reaches nothing of the UI, which has no other
 // protection: it could signal and read everything.
-func TestUIAnswersToLoopbackOnly_G6(t *testing.T) {
+func TestUIAnswersToLoopbackOnly(t *testing.T) {
 	s := startServer(t, Options{UIPort: -1})
 	for _, path := range []string{"/", "/healthz", "/api/v1/settings", "/api/v1/namespaces", "/api/v1/namespaces/default/workflows/x/runs/y/history.json"} {
 		for host, refused := range map[string]bool{
