@@ -21,7 +21,9 @@ func TestNothingReachesATerminalUnescaped(t *testing.T) {
 		"table": func(s Screen) error {
 			return s.Table(Table{Header: []string{"A", "B"}, Rows: [][]string{{"a", hostile}}, Right: 1})
 		},
-		"frame": func(s Screen) error { return NewLive(Screen{Out: s.Out}).Frame(s.String(Table{Header: []string{"A"}, Rows: [][]string{{hostile}}})) },
+		"frame": func(s Screen) error {
+			return NewLive(Screen{Out: s.Out}).Frame(s.String(Table{Header: []string{"A"}, Rows: [][]string{{hostile}}}))
+		},
 	} {
 		for _, tty := range []bool{false, true} {
 			var out bytes.Buffer
