@@ -7,6 +7,7 @@ require (
 	github.com/fluxcd/cli-utils v1.2.2
 	github.com/go-jose/go-jose/v4 v4.1.5
 	github.com/invopop/jsonschema v0.14.0
+	github.com/labstack/echo/v4 v4.15.4
 	github.com/rickar/cal/v2 v2.1.13
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
@@ -149,7 +150,6 @@ require (
 	github.com/jmoiron/sqlx v1.4.0 // indirect
 	github.com/josharian/intern v1.0.0 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
-	github.com/labstack/echo/v4 v4.15.4 // indirect
 	github.com/labstack/gommon v0.5.0 // indirect
 	github.com/lib/pq v1.12.3 // indirect
 	github.com/mailru/easyjson v0.9.2 // indirect

@@ -126,18 +126,23 @@ func body(r protocol.AnnounceRequest, format string) ([]byte, error) {
 	return nil, fmt.Errorf("its format is %q; expected %s or %s", format, formatJSON, formatSlack)
 }
 
-// sentence is a line for people in a chat, in which & < > mean something.
+// chatEscapes keep what begins something in a chat from doing so. Slack knows no escapes but for & < >; of others one is
+// shown that looks alike.
+var chatEscapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "*", "∗", "~", "∼", "`", "ˋ")
+
+// sentence is a line for people in a chat.
 func sentence(r protocol.AnnounceRequest) string {
 	where := r.Application
 	if r.Service != "" {
 		where += "/" + r.Service
 	}
-	text := fmt.Sprintf("*%s* %s: %s", where, r.Line.Kind, r.Line.Text)
+	text := fmt.Sprintf("%s: %s", r.Line.Kind, r.Line.Text)
 	if r.Line.Reason != "" {
 		text += " — " + r.Line.Reason
 	}
 	if who := r.Line.Who; who != nil && who.Name != "" {
 		text += " (" + who.Name + ")"
 	}
-	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text)
+	plain := func(text string) string { return chatEscapes.Replace(entities.Visible(text)) }
+	return "*" + plain(where) + "* " + plain(text)
 }

@@ -124,3 +124,10 @@ func TestAnnounceErrorsKeepTheURLSecret(t *testing.T) {
 	require.Len(t, moved.bodies, 1)
 	require.True(t, strings.HasPrefix(moved.URL, "http://127.0.0.1"), "nothing leaves this machine")
 }
+
+// What somebody wrote is shown in a chat as it was written: it calls nobody, makes no link, and fakes no line.
+func TestAnnouncedTextDoesNothing(t *testing.T) {
+	r := announcement()
+	r.Line.Text, r.Line.Reason = "v2 <!channel> <http://evil|approve>\n*shop/web* approval: PASS", "`x` ~y~ \u202e"
+	require.Equal(t, "*shop/web* rollback: v2 &lt;!channel&gt; &lt;http://evil|approve&gt;\\n∗shop/web∗ approval: PASS — ˋxˋ ∼y∼ \\u202e (alice)", sentence(r))
+}

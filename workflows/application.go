@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/explain"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/state"
 	"github.com/converge-engine/converge/entities/verb"
@@ -135,13 +136,13 @@ func (a *application) details() string {
 	if newest.Number == 0 {
 		return "nothing published yet"
 	}
-	text := fmt.Sprintf("**incarnation %d** by %s, %d services, from %s", newest.Number, newest.By, newest.Services, newest.Origin.Path)
+	text := fmt.Sprintf("**incarnation %d** by %s, %d services, from %s", newest.Number, explain.Plain(newest.By), newest.Services, explain.Plain(newest.Origin.Path))
 	if a.state.Pause != nil {
 		text += "\n\n" + a.state.since()
 	}
 	text += a.state.unmanagedText()
 	if p := a.state.Pin; p != nil {
-		text += fmt.Sprintf("\n\n**pinned to incarnation %d** by %s since %s", p.Incarnation.Number, p.Who.Name, p.At.UTC().Format(time.DateTime)) + because(p.Reason)
+		text += fmt.Sprintf("\n\n**pinned to incarnation %d** by %s since %s", p.Incarnation.Number, explain.Plain(p.Who.Name), p.At.UTC().Format(time.DateTime)) + because(p.Reason)
 		if newest.Number != p.Incarnation.Number {
 			text += fmt.Sprintf("; incarnation %d waits", newest.Number)
 		}
@@ -150,12 +151,12 @@ func (a *application) details() string {
 		text += fmt.Sprintf("\n\nnotifying services (all know incarnation %d)", a.state.Notified.Number)
 	}
 	if a.state.Problem != "" {
-		text += "\n\n" + a.state.Problem
+		text += "\n\n" + explain.Plain(a.state.Problem)
 	}
 	return text
 }
 
-func because(reason string) string { return entities.Because(inCell(reason)) }
+func because(reason string) string { return entities.Because(explain.Plain(reason)) }
 
 // wanted is what services should know: the pinned incarnation, or else the newest (D15).
 func (a *application) wanted() notice {

@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/explain"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/state"
 	"github.com/converge-engine/converge/entities/verb"
@@ -222,10 +223,10 @@ func (m *managedState) named() string {
 // unmanagedText is what is kept down, for the Temporal UI.
 func (m *managedState) unmanagedText() (text string) {
 	if all, ok := m.Unmanaged[protocol.AllServices]; ok {
-		text = fmt.Sprintf("\n\n**unmanaged by %s** since %s%s", all.By, all.At.UTC().Format(time.DateTime), because(all.Reason))
+		text = fmt.Sprintf("\n\n**unmanaged by %s** since %s%s", explain.Plain(all.By), all.At.UTC().Format(time.DateTime), because(all.Reason))
 	}
 	if names := m.named(); names != "" {
-		text += "\n\n**unmanaged**: " + names
+		text += "\n\n**unmanaged**: " + explain.Plain(names)
 	}
 	return text
 }

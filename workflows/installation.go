@@ -7,6 +7,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/explain"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/state"
 	"github.com/converge-engine/converge/entities/verb"
@@ -97,7 +98,7 @@ func (i *installation) show() {
 		text += "\n\nnotifying services"
 	}
 	if i.state.Problem != "" {
-		text += "\n\n" + i.state.Problem
+		text += "\n\n" + explain.Plain(i.state.Problem)
 	}
 	if text != i.shown {
 		workflow.SetCurrentDetails(i.ctx, text)

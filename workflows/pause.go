@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/explain"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/state"
 	"github.com/converge-engine/converge/entities/verb"
@@ -136,5 +137,5 @@ func (p *pauses) tellsAgain() time.Time {
 
 // since is a pause in words, for the Temporal UI.
 func (p *pauseState) since() string {
-	return fmt.Sprintf("**paused by %s** since %s%s", p.Pause.By, p.Pause.At.UTC().Format(time.DateTime), because(p.Pause.Reason))
+	return fmt.Sprintf("**paused by %s** since %s%s", explain.Plain(p.Pause.By), p.Pause.At.UTC().Format(time.DateTime), because(p.Pause.Reason))
 }

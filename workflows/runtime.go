@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/explain"
 	"github.com/converge-engine/converge/entities/lease"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/state"
@@ -177,7 +178,7 @@ func (s *runtimeState) details() string {
 		b.WriteString("\n\nnotifying services")
 	}
 	if s.Problem != "" {
-		b.WriteString("\n\n" + s.Problem)
+		b.WriteString("\n\n" + explain.Plain(s.Problem))
 	}
 	if len(s.Held)+len(s.Waiting) == 0 {
 		return b.String()
@@ -198,14 +199,9 @@ func (s *runtimeState) details() string {
 		case h.Rollback:
 			note = "rollback"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", inCell(h.Name()), word, h.Since.UTC().Format(time.TimeOnly), note)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", explain.Plain(h.Name()), word, h.Since.UTC().Format(time.TimeOnly), note)
 	}
 	return b.String()
-}
-
-// inCell keeps text from ending a cell of a Markdown table.
-func inCell(text string) string {
-	return strings.NewReplacer("|", `\|`, "\n", " ", "\r", " ").Replace(text)
 }
 
 // auditLease is the kind of line about what became of a lease other than by its holder.

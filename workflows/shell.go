@@ -290,7 +290,7 @@ func (s *shell) room() error {
 	if len(s.desk.Inbox) < state.MaxInbox && s.held < state.MaxInboxBytes {
 		return nil
 	}
-	return fmt.Errorf("%d signals wait already, the most that are kept; send it again once they are carried out%s", len(s.desk.Inbox), because(s.desk.Problem))
+	return fmt.Errorf("%d signals wait already, the most that are kept; send it again once they are carried out%s", len(s.desk.Inbox), entities.Because(entities.Visible(s.desk.Problem)))
 }
 
 // write puts a message into the inbox.

@@ -70,7 +70,7 @@ func (f *follower) apply(ctx context.Context) {
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		fmt.Fprintf(f.out, "%s\n", err)
+		fmt.Fprintf(f.out, "%s\n", entities.VisibleLines(err.Error()))
 	default:
 		f.report.published(result)
 	}
@@ -175,7 +175,7 @@ func (r *report) journal(s protocol.Status) {
 		width = max(width, len(name))
 	}
 	for _, text := range explain.Journal(lines, s, time.Now()) {
-		fmt.Fprintf(r.out, "%-*s  %s\n", width, s.Service, text)
+		fmt.Fprintf(r.out, "%-*s  %s\n", width, s.Service, entities.Visible(text))
 	}
 	if _, ok := r.printed[s.Service]; !ok {
 		r.printed[s.Service] = 0

@@ -254,7 +254,14 @@ func logLines(e store.LogEntry, now time.Time) []string {
 		lines = append(lines, "  $ "+e.Command)
 	}
 	if e.Error != "" {
-		lines = append(lines, "  ! "+strings.ReplaceAll(e.Error, "\n", "\n    "))
+		first := true
+		for line := range strings.Lines(e.Error) {
+			mark := "    "
+			if first {
+				mark, first = "  ! ", false
+			}
+			lines = append(lines, mark+strings.TrimSuffix(line, "\n"))
+		}
 	}
 	lines = append(lines, indented("  ", e.Stdout)...)
 	return append(lines, indented("  stderr: ", e.Stderr)...)

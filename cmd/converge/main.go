@@ -13,11 +13,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/converge-engine/converge/intent/sources"
 	"github.com/converge-engine/converge/runtimes/custom"
 )
 
 func main() {
 	custom.RunWatchdog()
+	sources.RunRenderer()
 	ctx, stop := interruptible()
 	f := newFactory()
 	code := run(ctx, f, os.Args[1:])

@@ -6,9 +6,12 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/converge-engine/converge/intent/sources"
 )
 
 func TestMain(m *testing.M) {
+	sources.RunRenderer() // which `converge` starts, and here that is this program
 	testscript.Main(m, map[string]func(){"converge": main})
 }
 

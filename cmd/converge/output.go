@@ -41,7 +41,7 @@ type Factory struct {
 
 func newFactory() *Factory {
 	return &Factory{
-		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
+		In: os.Stdin, Out: show.Safe(os.Stdout), Err: show.Safe(os.Stderr),
 		Env: os.Getenv, WorkDir: os.Getwd, Now: time.Now, Sleep: sleep,
 		AskTTY: term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stderr.Fd())),
 		Dial:   dial,

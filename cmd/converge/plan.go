@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -168,7 +167,7 @@ func (o *planOptions) print(plan *preview.Plan) error {
 		err = o.f.screen().JSON(plan)
 	} else {
 		text := planText{screen: o.f.screen(), full: o.full, plan: plan}
-		_, err = io.WriteString(o.f.Out, text.String())
+		err = text.screen.Laid(text.String())
 	}
 	switch {
 	case err != nil:

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/converge-engine/converge/cmd/internal/show"
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/explain"
 	"github.com/converge-engine/converge/entities/protocol"
 )
@@ -65,8 +65,8 @@ func (o *statusOptions) run(ctx context.Context) error {
 	if o.f.json() {
 		return errors.Join(o.f.screen().JSON(o.document(all)), err)
 	}
-	text := statusText(o.f.screen(), all, o.f.Now())
-	if _, e := fmt.Fprint(o.f.Out, text); e != nil {
+	screen := o.f.screen()
+	if e := screen.Laid(statusText(screen, all, o.f.Now())); e != nil {
 		return e
 	}
 	return err
@@ -194,7 +194,9 @@ func statusText(screen show.Screen, all []protocol.Status, now time.Time) string
 	}
 	text := screen.String(t)
 	if len(overview.Lines) > 0 {
-		text += strings.Join(overview.Lines, "\n") + "\n"
+		for _, line := range overview.Lines {
+			text += entities.Visible(line) + "\n"
+		}
 	}
 	return text
 }

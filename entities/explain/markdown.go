@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
@@ -106,9 +107,14 @@ func newest(s protocol.Status) time.Time {
 	return latest.UTC()
 }
 
-var markdownEscapes = strings.NewReplacer("|", "\\|", "<", "&lt;")
+// markdownEscapes keep what begins something in Markdown from doing so: a cell, HTML, a link or an image, emphasis. Code
+// is only shown otherwise, and an underscore in a word begins nothing.
+var markdownEscapes = strings.NewReplacer(
+	"\\", "\\\\", "|", "\\|", "<", "&lt;", "&", "&amp;", "[", "\\[", "]", "\\]", "*", "\\*", "~", "\\~",
+)
 
 // markdownText keeps a value inside its cell.
-func markdownText(text string, limit int) string {
-	return markdownEscapes.Replace(oneLine(text, limit))
-}
+func markdownText(text string, limit int) string { return Plain(oneLine(text, limit)) }
+
+// Plain is text that the Temporal UI shows as it is, on one line: no Markdown, nothing that cannot be seen.
+func Plain(text string) string { return markdownEscapes.Replace(entities.Visible(text)) }

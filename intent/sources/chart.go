@@ -23,10 +23,7 @@ import (
 )
 
 // Chart is a Helm chart as it was read. It is never edited.
-type Chart struct {
-	name  string
-	files []*archive.BufferedFile
-}
+type Chart struct{ files []*archive.BufferedFile }
 
 // ReadChart reads a chart from a directory of fsys, and returns the files it read. What .helmignore
 // names is left out.
@@ -83,16 +80,19 @@ func OpenChart(data []byte) (*Chart, error) {
 }
 
 func newChart(files []*archive.BufferedFile) (*Chart, error) {
-	c := &Chart{files: files}
-	loaded, err := c.load()
-	if err != nil {
+	if _, err := render(order{Chart: files}); err != nil {
 		return nil, err
 	}
-	c.name = loaded.Name()
-	if loaded.Metadata.Type == "library" {
-		return nil, fmt.Errorf("%s is a library, which has no objects of its own", c.name)
+	return &Chart{files: files}, nil
+}
+
+// usable refuses a chart that cannot be rendered, whatever its values.
+func (c *Chart) usable() error {
+	loaded, err := c.load()
+	if err == nil && loaded.Metadata.Type == "library" {
+		err = fmt.Errorf("%s is a library, which has no objects of its own", loaded.Name())
 	}
-	return c, nil
+	return err
 }
 
 // load makes a chart that may be edited: rendering merges the values of its parts into it.

@@ -2,8 +2,10 @@ package sources
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"path"
 	"regexp"
 	"slices"
@@ -34,14 +36,60 @@ type Release struct {
 // values. It renders twice, with other tokens and other answers of clocks and random sources, and
 // refuses what differs in more than the tokens.
 func (c *Chart) Render(r Release) ([]Text, error) {
-	first, err := c.render(r, doubles{})
+	a, err := render(order{Chart: c.files, Release: &r})
+	return a.Texts, err
+}
+
+// MarshalJSON writes numbers of the values so that those that are whole can be told from those that are not.
+func (r Release) MarshalJSON() ([]byte, error) {
+	type plain Release
+	r.Values, _ = replaced(r.Values, func(v any) any {
+		if f, ok := v.(float64); ok && f == math.Trunc(f) {
+			return json.RawMessage(strconv.FormatFloat(f, 'e', -1, 64))
+		}
+		return v
+	}).(map[string]any)
+	return json.Marshal(plain(r))
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (r *Release) UnmarshalJSON(data []byte) error {
+	type plain Release
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	if err := decoder.Decode((*plain)(r)); err != nil {
+		return err
+	}
+	r.Values, _ = replaced(r.Values, number).(map[string]any)
+	return nil
+}
+
+// number is the int64, uint64 or float64 of a number.
+func number(v any) any {
+	n, ok := v.(json.Number)
+	if !ok {
+		return v
+	}
+	if i, err := n.Int64(); err == nil {
+		return i
+	}
+	if u, err := strconv.ParseUint(n.String(), 10, 64); err == nil {
+		return u
+	}
+	f, _ := n.Float64()
+	return f
+}
+
+// render is Render, here.
+func (c *Chart) render(r Release) ([]Text, error) {
+	first, err := c.once(r, doubles{})
 	if err != nil {
 		return nil, err
 	}
 	swap := strings.NewReplacer(Version, other(Version), FullVersion, other(FullVersion)).Replace
 	again := r
 	again.Values, _ = replaceTexts(r.Values, swap).(map[string]any)
-	second, err := c.render(again, doubles{second: true})
+	second, err := c.once(again, doubles{second: true})
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +99,7 @@ func (c *Chart) Render(r Release) ([]Text, error) {
 		return first, nil
 	}
 	// Which of the two it is: with the same tokens, only the clock and chance are left.
-	third, err := c.render(r, doubles{second: true})
+	third, err := c.once(r, doubles{second: true})
 	if err != nil {
 		return nil, err
 	}
@@ -99,8 +147,8 @@ func compared(first, second []Text, equal func(a, b Text) bool) error {
 	return nil
 }
 
-// render renders once.
-func (c *Chart) render(r Release, d doubles) ([]Text, error) {
+// once renders once.
+func (c *Chart) once(r Release, d doubles) ([]Text, error) {
 	loaded, err := c.load()
 	if err != nil {
 		return nil, err
@@ -117,9 +165,16 @@ func (c *Chart) render(r Release, d doubles) ([]Text, error) {
 		return nil, errors.New(oneLine(err.Error()))
 	}
 	options := common.ReleaseOptions{Name: r.Name, Namespace: r.Namespace, Revision: 1, IsInstall: true}
-	values, err := util.ToRenderValuesWithSchemaValidation(loaded, given, options, capabilities, fetches(loaded))
+	values, err := util.ToRenderValuesWithSchemaValidation(loaded, given, options, capabilities, true)
 	if err != nil {
 		return nil, errors.New(oneLine(Reopen(err.Error())))
+	}
+	all, err := values.Table("Values")
+	if err == nil {
+		err = validate(loaded, all)
+	}
+	if err != nil {
+		return nil, err
 	}
 	rendered, err := engine.Engine{CustomTemplateFuncs: d.functions()}.Render(loaded, values)
 	if err != nil {
@@ -139,18 +194,6 @@ func capabilitiesFor(c *chart.Chart) (*common.Capabilities, error) {
 	capabilities := common.DefaultCapabilities.Copy()
 	capabilities.KubeVersion = *version
 	return capabilities, nil
-}
-
-// fetches reports whether a schema of the chart or its parts refers to another address. Such values are
-// not checked, because nothing is fetched.
-func fetches(c *chart.Chart) bool {
-	for line := range strings.Lines(string(c.Schema)) {
-		_, reference, found := strings.Cut(line, `"$ref"`)
-		if found && strings.Contains(reference, "://") {
-			return true
-		}
-	}
-	return slices.ContainsFunc(c.Dependencies(), fetches)
 }
 
 // collect puts the texts in order and leaves out notes and what is empty.
@@ -288,21 +331,29 @@ func orBlank(line string) string {
 
 // replaceTexts is a copy of values with every text replaced.
 func replaceTexts(v any, replace func(string) string) any {
+	return replaced(v, func(v any) any {
+		if text, ok := v.(string); ok {
+			return replace(text)
+		}
+		return v
+	})
+}
+
+// replaced is a copy of values with all that is no mapping and no list replaced.
+func replaced(v any, replace func(any) any) any {
 	switch x := v.(type) {
 	case map[string]any:
 		all := make(map[string]any, len(x))
 		for key, item := range x {
-			all[key] = replaceTexts(item, replace)
+			all[key] = replaced(item, replace)
 		}
 		return all
 	case []any:
 		all := make([]any, 0, len(x))
 		for _, item := range x {
-			all = append(all, replaceTexts(item, replace))
+			all = append(all, replaced(item, replace))
 		}
 		return all
-	case string:
-		return replace(x)
 	}
-	return v
+	return replace(v)
 }

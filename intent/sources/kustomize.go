@@ -1,16 +1,17 @@
 package sources
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 
-	"go.yaml.in/yaml/v3"
 	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/converge-engine/converge/intent/internal/strict"
@@ -21,246 +22,251 @@ var kustomizationNames = []string{"kustomization.yaml", "kustomization.yml", "Ku
 // Kustomize builds the kustomization in a directory of fsys. It also returns the files that were
 // read, those of a build that failed included. Remote bases, plugins and charts are refused.
 func Kustomize(fsys fs.FS, dir string) (Text, []string, error) {
-	t := &tree{fsys: fsys, read: map[string]bool{}}
-	data, err := build(t, dir)
+	g := &gatherer{fsys: fsys, files: map[string][]byte{}, read: map[string]bool{}}
+	err := g.kustomization(dir)
+	read := strict.Keys(g.read)
 	if err != nil {
-		if t.refused != nil {
-			return Text{}, strict.Keys(t.read), t.refused
-		}
-		return Text{}, strict.Keys(t.read), errors.New(oneLine(err.Error()))
+		return Text{}, read, err
 	}
-	return Text{Name: "kustomization " + dir, Data: data}, strict.Keys(t.read), nil
+	answer, err := render(order{Kustomization: dir, Files: g.files})
+	if err != nil {
+		return Text{}, read, err
+	}
+	return Text{Name: "kustomization " + dir, Data: answer.Texts[0].Data}, read, nil
 }
 
-// build keeps kustomize's own failures from ending the process.
-func build(t *tree, dir string) (data []byte, err error) {
+// gatherer collects all that a kustomization is made of before anything is built. Kustomize sees no other files than
+// these, and of each kustomization not what somebody wrote but what was checked: decoded by Kustomize's own decoder,
+// and written again with no other fields and no other paths.
+type gatherer struct {
+	fsys  fs.FS
+	files map[string][]byte
+	read  map[string]bool
+	size  int64
+}
+
+// kustomization gathers the one in a directory and all that it names.
+func (g *gatherer) kustomization(dir string) error {
+	name, text, err := g.find(dir)
+	if err != nil || g.files[name] != nil {
+		return err
+	}
+	k := &types.Kustomization{}
+	if err := k.Unmarshal(text); err != nil {
+		return fmt.Errorf("%s: %s", name, oneLine(err.Error()))
+	}
+	k.FixKustomization() // fields of old names become those of today
+	if field := plugin(k); field != "" {
+		return &Refusal{fmt.Sprintf("%s: %s needs a plugin, and plugins are off", name, field), "no such field; a chart stands as kubernetes.helm"}
+	}
+	g.files[name] = []byte{} // it may come round to itself, which Kustomize refuses
+	w := &pathWalk{gatherer: g, name: name, dir: dir}
+	w.kustomization(k)
+	if w.err != nil {
+		return w.err
+	}
+	g.files[name], err = json.Marshal(k)
+	return err
+}
+
+// find returns the one kustomization of a directory.
+func (g *gatherer) find(dir string) (name string, text []byte, err error) {
+	for _, base := range kustomizationNames {
+		candidate := path.Join(dir, base)
+		if _, err := fs.Stat(g.fsys, candidate); err != nil {
+			continue
+		}
+		if name != "" {
+			return "", nil, fmt.Errorf("%s and %s are both there", name, base)
+		}
+		name = candidate
+	}
+	if name == "" {
+		return "", nil, fmt.Errorf("there is no kustomization.yaml in %s", dir)
+	}
+	text, err = g.text(name)
+	return name, text, err
+}
+
+// text reads a file.
+func (g *gatherer) text(name string) ([]byte, error) {
+	info, err := fs.Stat(g.fsys, name)
+	if err != nil {
+		return nil, fmt.Errorf("%s cannot be read: %w", name, strict.Reason(err))
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is no regular file", name)
+	}
+	if !g.read[name] {
+		g.size += info.Size()
+	}
+	if g.size > MaxTree {
+		return nil, fmt.Errorf("the files of the kustomization have more than %d bytes", MaxTree)
+	}
+	text, err := fs.ReadFile(g.fsys, name)
+	if err != nil {
+		return nil, fmt.Errorf("%s cannot be read: %w", name, strict.Reason(err))
+	}
+	g.read[name] = true
+	return text, nil
+}
+
+// plugin names a field of a kustomization by which something would be run, if it has one.
+func plugin(k *types.Kustomization) string {
+	switch {
+	case len(k.Generators) > 0:
+		return "generators"
+	case len(k.Transformers) > 0:
+		return "transformers"
+	case len(k.Validators) > 0:
+		return "validators"
+	case len(k.HelmCharts) > 0 || len(k.HelmChartInflationGenerator) > 0:
+		return "helmCharts"
+	case k.HelmGlobals != nil:
+		return "helmGlobals"
+	}
+	return ""
+}
+
+// pathWalk visits every path in a kustomization, gathers what is there, and writes the path in a form that cannot be
+// taken for an address. It stops at the first that leads nowhere inside.
+type pathWalk struct {
+	*gatherer
+	name, dir string // of the kustomization and of its directory
+	err       error
+}
+
+// kustomization visits the fields that hold paths; a test knows of each field of Kustomize's type which it is.
+func (w *pathWalk) kustomization(k *types.Kustomization) {
+	w.list("resources", k.Resources)
+	w.list("components", k.Components)
+	w.list("crds", k.Crds)
+	w.list("configurations", k.Configurations)
+	w.entry("openapi", k.OpenAPI, "path")
+	for i := range k.Patches {
+		w.path("patches", &k.Patches[i].Path)
+	}
+	for i := range k.PatchesJson6902 { //nolint:staticcheck // people use it, and Kustomize still reads it
+		w.path("patchesJson6902", &k.PatchesJson6902[i].Path) //nolint:staticcheck // as above
+	}
+	for i := range k.PatchesStrategicMerge { //nolint:staticcheck // people use it, and Kustomize still reads it
+		w.patch(i, &k.PatchesStrategicMerge[i]) //nolint:staticcheck // as above
+	}
+	for i := range k.Replacements {
+		w.path("replacements", &k.Replacements[i].Path)
+	}
+	for i := range k.ConfigMapGenerator {
+		w.pairs("configMapGenerator", &k.ConfigMapGenerator[i].KvPairSources)
+	}
+	for i := range k.SecretGenerator {
+		w.pairs("secretGenerator", &k.SecretGenerator[i].KvPairSources)
+	}
+}
+
+func (w *pathWalk) list(field string, paths []string) {
+	for i := range paths {
+		if paths[i] == "" {
+			w.refuse(field, paths[i])
+		}
+		w.path(field, &paths[i])
+	}
+}
+
+// entry visits a path that is a value of a mapping.
+func (w *pathWalk) entry(field string, of map[string]string, key string) {
+	if at, given := of[key]; given {
+		w.path(field, &at)
+		of[key] = at
+	}
+}
+
+// pairs visits the files of a generator; one may have its key before it: key=path.
+func (w *pathWalk) pairs(field string, from *types.KvPairSources) {
+	for i, text := range from.FileSources {
+		key, file, keyed := strings.Cut(text, "=")
+		if !keyed {
+			file = key
+			key = path.Base(file)
+		}
+		w.path(field, &file)
+		from.FileSources[i] = key + "=" + file
+	}
+	w.list(field, from.EnvSources)
+}
+
+// patch makes a file of a patch that is written out: of a text Kustomize tries both.
+func (w *pathWalk) patch(i int, patch *types.PatchStrategicMerge) {
+	at := string(*patch)
+	if strings.ContainsAny(at, "\n{") {
+		at = fmt.Sprintf("patchesStrategicMerge[%d]", i)
+		w.files[path.Join(w.dir, at)] = []byte(*patch)
+		*patch = types.PatchStrategicMerge("./" + at)
+		return
+	}
+	w.path("patchesStrategicMerge", &at)
+	*patch = types.PatchStrategicMerge(at)
+}
+
+// path gathers what a path leads to. What it becomes begins with a dot, as no address of a repository or of a server
+// does.
+func (w *pathWalk) path(field string, at *string) {
+	if w.err != nil || *at == "" {
+		return
+	}
+	full, ok := w.inside(*at)
+	if !ok {
+		w.refuse(field, *at)
+		return
+	}
+	info, err := fs.Stat(w.fsys, full)
+	switch {
+	case err != nil:
+		w.err = &Refusal{fmt.Sprintf("%s: %s: there is no %q", w.name, field, *at), "a file or directory in the directory of the configuration; nothing is fetched"}
+	case info.IsDir():
+		w.err = w.gatherer.kustomization(full)
+	case slices.Contains(kustomizationNames, path.Base(full)):
+		w.err = &Refusal{fmt.Sprintf("%s: %s: %q is a kustomization", w.name, field, *at), "its directory"}
+	case w.files[full] == nil:
+		w.files[full], w.err = w.text(full)
+	}
+	if *at = path.Clean(*at); !strings.HasPrefix(*at, "../") {
+		*at = "./" + *at
+	}
+}
+
+// inside returns where a path of the kustomization leads, as fs.FS names it, if it is one and leads nowhere outside.
+func (w *pathWalk) inside(at string) (string, bool) {
+	odd := func(r rune) bool { return r == '\\' || r == ':' || unicode.IsControl(r) }
+	full := path.Join(w.dir, at)
+	return full, !path.IsAbs(at) && !strings.ContainsFunc(at, odd) && fs.ValidPath(full)
+}
+
+func (w *pathWalk) refuse(field, at string) {
+	if w.err == nil {
+		w.err = &Refusal{fmt.Sprintf("%s: %s: %q is no path inside", w.name, field, strict.Clip(at)), "a path to a file or directory in the directory of the configuration; nothing is fetched"}
+	}
+}
+
+// build builds a kustomization from what was gathered, in memory. It keeps kustomize's own failures from ending the
+// process.
+func build(files map[string][]byte, dir string) (data []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("kustomize failed: %v", r)
 		}
 	}()
-	objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(t, path.Join("/", dir))
+	memory := filesys.MakeFsInMemory()
+	for _, name := range strict.Keys(files) {
+		if err := memory.WriteFile("/"+name, files[name]); err != nil {
+			return nil, err
+		}
+	}
+	objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(memory, path.Join("/", dir))
 	if err != nil {
-		return nil, err
+		return nil, errors.New(oneLine(err.Error()))
 	}
 	return objects.AsYaml()
 }
 
-// fetched are the fields of a kustomization whose texts are paths, or hold some.
-var (
-	fetched = []string{"resources", "bases", "components", "crds", "configurations"}
-	pathed  = []string{"patches", "patchesStrategicMerge", "patchesJson6902", "replacements", "openapi", "configMapGenerator", "secretGenerator"}
-	plugins = []string{"generators", "transformers", "validators", "helmCharts", "helmChartInflationGenerator", "helmGlobals"}
-)
-
-// refuse refuses what would be fetched or run. Kustomize reads every kustomization through the tree
-// before it follows it.
-func refuse(t *tree, name string, data []byte) *Refusal {
-	var fields map[string]any
-	if err := yaml.Unmarshal(data, &fields); err != nil {
-		return nil //nolint:nilerr // kustomize itself says what is wrong with it
-	}
-	for _, field := range plugins {
-		if fields[field] != nil {
-			return &Refusal{fmt.Sprintf("%s: %s needs a plugin, and plugins are off", name, field), "no such field; a chart stands as kubernetes.helm"}
-		}
-	}
-	for _, field := range fetched {
-		for _, entry := range texts(fields[field]) {
-			if at := path.Join(path.Dir(name), entry); remote(entry) || strings.HasPrefix(at, "../") || !t.Exists(at) {
-				return &Refusal{fmt.Sprintf("%s: %s: there is no %q", name, field, entry), "a file or directory in the directory of the configuration; nothing is fetched"}
-			}
-		}
-	}
-	for _, field := range pathed {
-		for _, entry := range paths(fields[field]) {
-			if remote(entry) {
-				return &Refusal{fmt.Sprintf("%s: %s: %q is elsewhere", name, field, entry), "a copy beside the kustomization; nothing is fetched"}
-			}
-		}
-	}
-	return nil
-}
-
-// texts lists the texts of a list.
-func texts(v any) []string {
-	var all []string
-	items, _ := v.([]any)
-	for _, item := range items {
-		if text, ok := item.(string); ok {
-			all = append(all, text)
-		}
-	}
-	return all
-}
-
-// paths lists what may be a path in a field: texts of lists, and the entries path, files, envs and
-// env of mappings. A file of a generator may have its key before it: key=path.
-func paths(v any) []string {
-	var all []string
-	switch x := v.(type) {
-	case []any:
-		for _, item := range x {
-			if text, ok := item.(string); ok {
-				all = append(all, text)
-			}
-			all = append(all, paths(item)...)
-		}
-	case map[string]any:
-		for _, key := range []string{"path", "env"} {
-			if text, ok := x[key].(string); ok {
-				all = append(all, text)
-			}
-		}
-		for _, text := range append(texts(x["files"]), texts(x["envs"])...) {
-			_, file, keyed := strings.Cut(text, "=")
-			if !keyed {
-				file = text
-			}
-			all = append(all, file)
-		}
-	}
-	return all
-}
-
 // oneLine joins the lines of an error.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
-
-// tree shows a file system to kustomize: nothing can be written, and nothing outside is there. It
-// notes what is read.
-type tree struct {
-	fsys fs.FS
-	read map[string]bool
-	size int64
-	// refused is why a kustomization was not read; kustomize itself takes it for one that is not there.
-	refused *Refusal
-}
-
-var errReadOnly = errors.New("nothing is written when compiling")
-
-// inside is a path of kustomize, for which the tree begins at /, as fs.FS names it.
-func inside(name string) string {
-	name = path.Clean("/" + filepath.ToSlash(name))
-	if name == "/" {
-		return "."
-	}
-	return name[1:]
-}
-
-func (t *tree) stat(name string) (fs.FileInfo, error) { return fs.Stat(t.fsys, inside(name)) }
-
-// ReadFile reads a file and refuses a kustomization that would reach out.
-func (t *tree) ReadFile(name string) ([]byte, error) {
-	name = inside(name)
-	info, err := fs.Stat(t.fsys, name)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is no regular file", name)
-	}
-	if !t.read[name] {
-		t.size += info.Size()
-	}
-	if t.size > MaxTree {
-		return nil, fmt.Errorf("the files of the kustomization have more than %d bytes", MaxTree)
-	}
-	data, err := fs.ReadFile(t.fsys, name)
-	if err != nil {
-		return nil, err
-	}
-	t.read[name] = true
-	if slices.Contains(kustomizationNames, path.Base(name)) {
-		if r := refuse(t, name, data); r != nil {
-			t.refused = r
-			return nil, r
-		}
-	}
-	return data, nil
-}
-
-// Exists implements filesys.FileSystem.
-func (t *tree) Exists(name string) bool {
-	_, err := t.stat(name)
-	return err == nil
-}
-
-// IsDir implements filesys.FileSystem.
-func (t *tree) IsDir(name string) bool {
-	info, err := t.stat(name)
-	return err == nil && info.IsDir()
-}
-
-// CleanedAbs implements filesys.FileSystem.
-func (t *tree) CleanedAbs(name string) (filesys.ConfirmedDir, string, error) {
-	info, err := t.stat(name)
-	if err != nil {
-		return "", "", fmt.Errorf("there is no %s in the directory of the configuration", inside(name))
-	}
-	full := path.Clean("/" + filepath.ToSlash(name))
-	if info.IsDir() {
-		return filesys.ConfirmedDir(full), "", nil
-	}
-	return filesys.ConfirmedDir(path.Dir(full)), path.Base(full), nil
-}
-
-// ReadDir implements filesys.FileSystem.
-func (t *tree) ReadDir(name string) ([]string, error) {
-	entries, err := fs.ReadDir(t.fsys, inside(name))
-	var names []string
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	return names, err
-}
-
-// Glob implements filesys.FileSystem.
-func (t *tree) Glob(pattern string) ([]string, error) {
-	names, err := fs.Glob(t.fsys, inside(pattern))
-	for i := range names {
-		names[i] = "/" + names[i]
-	}
-	return names, err
-}
-
-// Walk implements filesys.FileSystem.
-func (t *tree) Walk(name string, visit filepath.WalkFunc) error {
-	return fs.WalkDir(t.fsys, inside(name), func(found string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return visit("/"+found, nil, err)
-		}
-		info, err := entry.Info()
-		return visit("/"+found, info, err)
-	})
-}
-
-// Open implements filesys.FileSystem.
-func (*tree) Open(string) (filesys.File, error) { return nil, errReadOnly }
-
-// Create implements filesys.FileSystem.
-func (*tree) Create(string) (filesys.File, error) { return nil, errReadOnly }
-
-// Mkdir implements filesys.FileSystem.
-func (*tree) Mkdir(string) error { return errReadOnly }
-
-// MkdirAll implements filesys.FileSystem.
-func (*tree) MkdirAll(string) error { return errReadOnly }
-
-// RemoveAll implements filesys.FileSystem.
-func (*tree) RemoveAll(string) error { return errReadOnly }
-
-// WriteFile implements filesys.FileSystem.
-func (*tree) WriteFile(string, []byte) error { return errReadOnly }
-
-// remote reports whether a path would be fetched from somewhere.
-func remote(name string) bool {
-	if strings.Contains(name, "\n") {
-		return false // a patch, written out
-	}
-	for _, prefix := range []string{"git@", "git::", "gh:", "github.com/", "github.com:"} {
-		if strings.HasPrefix(strings.ToLower(name), prefix) {
-			return true
-		}
-	}
-	return strings.Contains(name, "://")
-}

@@ -12,10 +12,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"sync"
 	"time"
 
-	uiserver "github.com/temporalio/ui-server/v2/server"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/server/common/authorization"
 	"go.temporal.io/server/common/dynamicconfig"
@@ -64,7 +64,7 @@ type Server struct {
 	ports    ports
 	database *database
 	temporal temporal.Server
-	ui       *uiserver.Server
+	ui       *http.Server
 	log      *serverLog
 	stop     func() error
 }
@@ -187,12 +187,12 @@ func (s *Server) becomeReady(ctx context.Context, attributes map[string]enumspb.
 	if s.ports.ui.number == 0 {
 		return nil
 	}
-	s.ui = newUI(s.ports.ui, s.Address())
-	go func() {
-		if err := s.ui.Start(); err != nil {
-			s.log.Error("the Web UI ended: " + err.Error())
-		}
-	}()
+	served, err := newUI(s.ports.ui, s.Address())
+	if err != nil {
+		return fmt.Errorf("the Web UI: %w", err)
+	}
+	s.ui = served
+	go s.serveUI()
 	return waitForUI(ctx, s.UIAddress())
 }
 
@@ -204,7 +204,7 @@ func (s *Server) Stop() error { return s.stop() }
 func (s *Server) stopAll() error {
 	s.log.stopping()
 	if s.ui != nil {
-		s.ui.Stop()
+		_ = s.ui.Close() // what is under way there is nobody's loss
 	}
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.temporal.Stop() }()

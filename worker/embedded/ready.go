@@ -3,12 +3,8 @@ package embedded
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"time"
 
-	uiserver "github.com/temporalio/ui-server/v2/server"
-	uiconfig "github.com/temporalio/ui-server/v2/server/config"
-	uioptions "github.com/temporalio/ui-server/v2/server/server_options"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/api/workflowservice/v1"
@@ -80,40 +76,6 @@ func missingAttributes(ctx context.Context, operator operatorservice.OperatorSer
 		}
 	}
 	return missing, nil
-}
-
-// newUI keeps the UI from fetching its makers' news. Its Start ends the whole process when it cannot listen, so the
-// port has been tried before.
-func newUI(at port, frontend string) *uiserver.Server {
-	return uiserver.NewServer(uioptions.WithConfigProvider(&uiconfig.Config{
-		Host:                loopback,
-		Port:                at.number,
-		TemporalGRPCAddress: frontend,
-		EnableUI:            true,
-		DefaultNamespace:    Namespace,
-		CORS:                uiconfig.CORS{CookieInsecure: true}, // plain HTTP, on loopback
-		HideLogs:            true,
-		DisableNewsFetch:    true,
-	}))
-}
-
-func waitForUI(ctx context.Context, url string) error {
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	return until(ctx, "the Web UI answers", func() error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/healthz", nil)
-		if err != nil {
-			return err
-		}
-		response, err := client.Do(request)
-		if err != nil {
-			return err
-		}
-		defer response.Body.Close()
-		if response.StatusCode != http.StatusOK {
-			return fmt.Errorf("it answers %s", response.Status)
-		}
-		return nil
-	})
 }
 
 // until asks at short intervals until ready returns nil or ctx ends; then the error says what was waited for and the

@@ -12,6 +12,8 @@ import (
 	"io"
 	"os"
 	"strings"
+	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"golang.org/x/term"
@@ -30,6 +32,9 @@ type Screen struct {
 
 // NewScreen looks at what out is. The environment is asked for NO_COLOR and TERM.
 func NewScreen(out io.Writer, env func(string) string) Screen {
+	if safe, ok := out.(*safe); ok {
+		out = safe.Writer // a screen writes nothing that it did not look at
+	}
 	s := Screen{Out: out}
 	f, ok := out.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
@@ -47,7 +52,20 @@ func NewScreen(out io.Writer, env func(string) string) Screen {
 	return s
 }
 
-// Table is rows under a header. Cells hold no tabs and no newlines.
+// Safe is a writer that shows what cannot be seen instead of doing it, whatever it is given: all but lines and tabs
+// (entities.VisibleLines). What has colours or moves on the screen is written by a Screen.
+func Safe(out io.Writer) io.Writer { return &safe{out} }
+
+type safe struct{ io.Writer }
+
+func (s *safe) Write(p []byte) (int, error) {
+	if _, err := io.WriteString(s.Writer, entities.VisibleLines(string(p))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// Table is rows under a header. What of a cell cannot be seen, tabs and line ends too, is shown.
 type Table struct {
 	Header []string
 	Rows   [][]string
@@ -57,6 +75,7 @@ type Table struct {
 
 // String lays the table out for the screen: aligned on a terminal, tabs and no header when piped.
 func (s Screen) String(t Table) string {
+	t = visible(t)
 	if !s.TTY {
 		return tabs(t)
 	}
@@ -69,10 +88,30 @@ func (s Screen) Table(t Table) error {
 	return err
 }
 
-// Lines writes lines as they are.
+// visible is a table in which all can be seen.
+func visible(t Table) Table {
+	rows := make([][]string, 0, len(t.Rows))
+	for _, row := range t.Rows {
+		cells := make([]string, 0, len(row))
+		for _, cell := range row {
+			cells = append(cells, entities.Visible(cell))
+		}
+		rows = append(rows, cells)
+	}
+	t.Rows = rows
+	return t
+}
+
+// Laid writes text that String, Paint and Sign made, as it is.
+func (s Screen) Laid(text string) error {
+	_, err := io.WriteString(s.Out, text)
+	return err
+}
+
+// Lines writes lines: each is one, whatever it holds.
 func (s Screen) Lines(lines ...string) error {
 	for _, l := range lines {
-		if _, err := fmt.Fprintln(s.Out, l); err != nil {
+		if _, err := fmt.Fprintln(s.Out, entities.Visible(l)); err != nil {
 			return err
 		}
 	}
@@ -80,18 +119,33 @@ func (s Screen) Lines(lines ...string) error {
 }
 
 // JSON writes v as an indented document and a newline.
-func (s Screen) JSON(v any) error {
-	e := json.NewEncoder(s.Out)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
-}
+func (s Screen) JSON(v any) error { return s.encode(v, "  ") }
 
 // JSONLine writes v as one line: a stream of them is what `--watch --output json` gives.
-func (s Screen) JSONLine(v any) error {
-	e := json.NewEncoder(s.Out)
+func (s Screen) JSONLine(v any) error { return s.encode(v, "") }
+
+// encode writes JSON in which nothing does anything to a terminal: what the standard library leaves as it is stands in
+// texts alone, and means the same there when it is escaped.
+func (s Screen) encode(v any, indent string) error {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	return e.Encode(v)
+	e.SetIndent("", indent)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	var escaped strings.Builder
+	for _, r := range b.String() {
+		if unicode.IsPrint(r) || r == '\n' {
+			escaped.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(&escaped, `\u%04x`, unit)
+		}
+	}
+	_, err := io.WriteString(s.Out, escaped.String())
+	return err
 }
 
 func tabs(t Table) string {

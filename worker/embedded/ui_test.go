@@ -1,0 +1,28 @@
+package embedded
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A name that somebody makes mean 127.0.0.1 in a browser (DNS rebinding) reaches nothing of the UI, which has no other
+// protection: it could signal and read everything.
+func TestUIAnswersToLoopbackOnly(t *testing.T) {
+	s := startServer(t, Options{UIPort: -1})
+	for _, path := range []string{"/", "/healthz", "/api/v1/settings", "/api/v1/namespaces", "/api/v1/namespaces/default/workflows/x/runs/y/history.json"} {
+		for host, refused := range map[string]bool{
+			"rebound.example": true, "rebound.example:8233": true, "localhost.rebound.example": true, "127.0.0.1.rebound.example": true, "10.0.0.1": true,
+			"localhost": false, "LOCALHOST:80": false, "127.0.0.1:8233": false, "[::1]:8233": false,
+		} {
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.UIAddress()+path, nil)
+			require.NoError(t, err)
+			request.Host = host
+			response, err := http.DefaultTransport.RoundTrip(request)
+			require.NoError(t, err)
+			require.NoError(t, response.Body.Close())
+			require.Equal(t, refused, response.StatusCode == http.StatusMisdirectedRequest, "%s of %q: %s", path, host, response.Status)
+		}
+	}
+}
