@@ -70,7 +70,7 @@ func judgeRollback(p *admission, _ entities.Stage) {
 	for n := range p.insts {
 		i := &p.insts[n]
 		b := i.Delivery.Rollback
-		if b == nil || i.Delivery.Converged || !b.Failed.IsZero() && !p.release.At.Before(b.Failed) {
+		if b == nil || i.Delivery.Converged || p.release.PastRollback(p.spec.Name, b) {
 			continue
 		}
 		to := i.Delivery.Target.FullVersion
