@@ -43,6 +43,9 @@ type chaos struct {
 	newest   map[entities.InstanceID]int              // sequence of the newest release that was ever its target
 	entered  map[string]int                           // channel → sequence of the newest release that entered
 	waits    map[string]bool                          // channel/release: a pin has it enter once more
+	retried  map[string]bool                          // channel/release: a person has it enter once more after a rollback
+	phase    map[string]maestro.Phase                 // channel/release: when last seen
+	unheard  map[string]int                           // channel/release: so many approvals were given before it failed
 	sequence map[string]int                           // release id → order of opening
 	over     map[string]bool                          // release id → was over when last seen
 }
@@ -68,6 +71,7 @@ func newChaos(t *rapid.T, of setting, tame bool) *chaos {
 		ledgers: map[string]*ledger{}, runs: map[string]state.ExtensionOp{},
 		rt: map[entities.InstanceID]entities.Reading{}, brought: map[entities.InstanceID]map[string]bool{},
 		newest: map[entities.InstanceID]int{}, entered: map[string]int{}, waits: map[string]bool{},
+		retried: map[string]bool{}, phase: map[string]maestro.Phase{}, unheard: map[string]int{},
 		sequence: map[string]int{}, over: map[string]bool{},
 	}
 	if c.gated {
@@ -251,6 +255,7 @@ func (c *chaos) settle() {
 		}
 		c.judge(d, mode)
 		c.s.Commit(d.Changes, &d.Work, c.now)
+		c.notePhases()
 		c.begin(d)
 		if !d.Acts() {
 			break
