@@ -9,6 +9,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/decide"
 	"github.com/converge-engine/converge/entities/loop"
+	"github.com/converge-engine/converge/entities/loosen"
 	"github.com/converge-engine/converge/entities/state"
 )
 
@@ -92,6 +93,7 @@ func stableAfter(channels ...string) entities.Condition {
 func (w *world) publish() *state.Release {
 	w.next.Incarnation++
 	spec := reread(&w.next) // so that what is changed for the next one does not reach it
+	w.s.NoteLoosened(spec.Incarnation, "alice", loosen.Rules(w.s.Spec, spec, loosen.Definitions{}), w.now)
 	o := w.s.TakeSpec(spec, fmt.Sprintf("spec-%d", spec.Incarnation), w.now)
 	if o == nil {
 		return nil
