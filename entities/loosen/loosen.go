@@ -119,7 +119,7 @@ func definition(old, now *entities.Check, of Definitions) []string {
 	if o == nil || n == nil {
 		return []string{"judged otherwise; how it was is not known any more"}
 	}
-	return values(o, n)
+	return values(now.Kind, o, n)
 }
 
 func extensions(old, now *entities.ChannelSpec, of Definitions) []string {

@@ -77,8 +77,10 @@ func TestRules(t *testing.T) {
 		"another channel":   {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Name, c.Checks = "new", nil }, ""},
 		"a grant less":      {func(s *entities.Spec, _ *entities.ChannelSpec) { s.Grants = nil }, "anybody may approve\nanybody may bypass\nanybody may do what no other grant names"},
 		"granted to more":   {func(s *entities.Spec, _ *entities.ChannelSpec) { s.Grants[0].To = []string{"alice", "bob"} }, "bob may approve\nbob may bypass"},
-		"granted in more": {func(s *entities.Spec, _ *entities.ChannelSpec) { s.Grants[1].Channels = nil },
-			"group:sre may approve\ngroup:sre may bypass\ngroup:sre may do what no other grant names"},
+		"granted in more": {
+			func(s *entities.Spec, _ *entities.ChannelSpec) { s.Grants[1].Channels = nil },
+			"group:sre may approve\ngroup:sre may bypass\ngroup:sre may do what no other grant names",
+		},
 		"no proof":       {func(s *entities.Spec, _ *entities.ChannelSpec) { s.Identity.Required = []string{"approve"} }, "bypass takes no proof"},
 		"no identity":    {func(s *entities.Spec, _ *entities.ChannelSpec) { s.Identity = nil }, "nobody proves who they are"},
 		"another issuer": {func(s *entities.Spec, _ *entities.ChannelSpec) { s.Identity.Issuer = "https://evil" }, "people prove who they are to https://evil in another way"},
@@ -146,14 +148,14 @@ func TestValues(t *testing.T) {
 		"matchers":            {alerts(map[string]string{"service": "web"}), alerts(map[string]string{"service": "web", "severity": "page"}), "only alerts with severity=page"},
 		"fewer matchers":      {alerts(map[string]string{"service": "web"}), alerts(nil), ""},
 		"always":              {always(entities.Fail), always(entities.Pass), "always passes"},
-		"another command":     {command("/a", "x"), command("/a", "true"), "runs something else"},
+		"another command":     {command("/a", "x"), command("/a", "true"), "judged otherwise"},
 		"another directory":   {command("/a", "x"), command("/b", "x"), ""},
-		"capacity":            {entities.CheckDefinition{Capacity: &entities.CapacityCheck{Use: "a"}}, entities.CheckDefinition{Capacity: &entities.CapacityCheck{Use: "0"}}, "judged by other values"},
+		"capacity":            {entities.CheckDefinition{Capacity: &entities.CapacityCheck{Use: "a"}}, entities.CheckDefinition{Capacity: &entities.CapacityCheck{Use: "0"}}, "judged otherwise"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			spec := func(definition string) *entities.Spec {
-				return &entities.Spec{Channels: []entities.ChannelSpec{{Name: "prod", Checks: []entities.Check{{ID: "x", Definition: definition}}}}}
+				return &entities.Spec{Channels: []entities.ChannelSpec{{Name: "prod", Checks: []entities.Check{{ID: "x", Kind: kind(&c.old), Definition: definition}}}}}
 			}
 			check := func(digest string) *entities.CheckDefinition {
 				return map[string]*entities.CheckDefinition{"old": &c.old, "now": &c.now}[digest]
@@ -162,4 +164,20 @@ func TestValues(t *testing.T) {
 			require.Equal(t, c.want, strings.ReplaceAll(got, "prod: x: ", ""))
 		})
 	}
+}
+
+func kind(d *entities.CheckDefinition) entities.CheckKind {
+	for _, of := range []struct {
+		set  bool
+		kind entities.CheckKind
+	}{
+		{d.AllowedTimes != nil, entities.CheckAllowedTimes}, {d.DeniedVersions != nil, entities.CheckDeniedVersions},
+		{d.Prometheus != nil, entities.CheckPrometheus}, {d.Alertmanager != nil, entities.CheckAlertmanager},
+		{d.HTTP != nil, entities.CheckHTTP}, {d.Always != nil, entities.CheckAlways}, {d.Command != nil, entities.CheckCommand},
+	} {
+		if of.set {
+			return of.kind
+		}
+	}
+	return entities.CheckCapacity
 }

@@ -10,27 +10,39 @@ import (
 )
 
 // values compares how a check of one kind is judged, by what it compares with.
-func values(o, n *entities.CheckDefinition) []string {
-	switch {
-	case o.AllowedTimes != nil && n.AllowedTimes != nil:
-		return times(o.AllowedTimes, n.AllowedTimes)
-	case o.DeniedVersions != nil && n.DeniedVersions != nil:
-		return each("does not deny ", without(o.DeniedVersions.Versions, n.DeniedVersions.Versions))
-	case o.Prometheus != nil && n.Prometheus != nil:
-		return query(o.Prometheus, n.Prometheus)
-	case o.Alertmanager != nil && n.Alertmanager != nil:
-		return alerts(o.Alertmanager, n.Alertmanager)
-	case o.HTTP != nil && n.HTTP != nil:
-		return answers(o.HTTP, n.HTTP)
-	case o.Always != nil && n.Always != nil:
-		if n.Always.Verdict == entities.Pass && o.Always.Verdict != entities.Pass {
-			return []string{"always passes"}
-		}
-		return nil
-	case o.Command != nil && n.Command != nil: // where it lies is not what it says
-		return otherwise(differ(o.Command, n.Command), "runs something else")
+func values(kind entities.CheckKind, o, n *entities.CheckDefinition) []string {
+	switch kind {
+	case entities.CheckAllowedTimes:
+		return compared(o.AllowedTimes, n.AllowedTimes, times)
+	case entities.CheckDeniedVersions:
+		return compared(o.DeniedVersions, n.DeniedVersions, denied)
+	case entities.CheckPrometheus:
+		return compared(o.Prometheus, n.Prometheus, query)
+	case entities.CheckAlertmanager:
+		return compared(o.Alertmanager, n.Alertmanager, alerts)
+	case entities.CheckHTTP:
+		return compared(o.HTTP, n.HTTP, answers)
+	case entities.CheckAlways:
+		return compared(o.Always, n.Always, verdicts)
 	}
-	return otherwise(differ([]any{o.Capacity, o.Dependency}, []any{n.Capacity, n.Dependency}), "judged by other values")
+	// Where a command lies is not what it runs.
+	return otherwise(differ([]any{o.Command, o.Capacity, o.Dependency}, []any{n.Command, n.Capacity, n.Dependency}), "judged otherwise")
+}
+
+// compared compares two definitions that are whole.
+func compared[D any](o, n *D, by func(o, n *D) []string) []string {
+	if o == nil || n == nil {
+		return otherwise(o != n, "judged otherwise")
+	}
+	return by(o, n)
+}
+
+func denied(o, n *entities.DeniedVersions) []string {
+	return each("does not deny ", without(o.Versions, n.Versions))
+}
+
+func verdicts(o, n *entities.AlwaysCheck) []string {
+	return otherwise(n.Verdict == entities.Pass && o.Verdict != entities.Pass, "always passes")
 }
 
 func otherwise(so bool, text string) []string {
