@@ -171,9 +171,13 @@ func kind(d *entities.CheckDefinition) entities.CheckKind {
 		set  bool
 		kind entities.CheckKind
 	}{
-		{d.AllowedTimes != nil, entities.CheckAllowedTimes}, {d.DeniedVersions != nil, entities.CheckDeniedVersions},
-		{d.Prometheus != nil, entities.CheckPrometheus}, {d.Alertmanager != nil, entities.CheckAlertmanager},
-		{d.HTTP != nil, entities.CheckHTTP}, {d.Always != nil, entities.CheckAlways}, {d.Command != nil, entities.CheckCommand},
+		{d.AllowedTimes != nil, entities.CheckAllowedTimes},
+		{d.DeniedVersions != nil, entities.CheckDeniedVersions},
+		{d.Prometheus != nil, entities.CheckPrometheus},
+		{d.Alertmanager != nil, entities.CheckAlertmanager},
+		{d.HTTP != nil, entities.CheckHTTP},
+		{d.Always != nil, entities.CheckAlways},
+		{d.Command != nil, entities.CheckCommand},
 	} {
 		if of.set {
 			return of.kind
