@@ -24,6 +24,9 @@ func (a *Activities) LoadSpec(ctx context.Context, r protocol.LoadSpecRequest) (
 	if answer.Pauses, err = a.Store.Pauses(ctx, spec.Application, entities.SortedKeys(spec.Runtimes)); err != nil {
 		return answer, err
 	}
+	if answer.Loosened, answer.Compared, err = a.loosened(ctx, r.Before, &spec); err != nil {
+		return answer, err
+	}
 	if !protocol.Large(spec) {
 		answer.Spec = &spec
 		return answer, nil

@@ -18,6 +18,8 @@ type Approval struct {
 	Comment string    `json:"comment,omitempty"`
 	// Version is the full version whose apply was approved, where every apply asks for it (C10).
 	Version string `json:"version,omitempty"`
+	// Withdrawn says, by channel, why it no longer counts there: the release failed or was rolled back since.
+	Withdrawn map[string]string `json:"withdrawn,omitempty"`
 }
 
 // Rejection says who rejected a release, and why.

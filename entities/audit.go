@@ -44,3 +44,10 @@ type AuditLine struct {
 	Text    string    `json:"text"`
 	Reason  string    `json:"reason,omitempty"`
 }
+
+// Loosening is something that a configuration asks for less than the one before: of a channel, or, without one, of the whole
+// service.
+type Loosening struct {
+	Channel string `json:"channel,omitempty"`
+	Text    string `json:"text"`
+}

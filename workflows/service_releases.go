@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/loosen"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/state"
 	"github.com/converge-engine/converge/entities/verb"
@@ -77,10 +78,11 @@ func (s *service) publish(ctx workflow.Context, raw json.RawMessage) error {
 	if s.overtaken(p) {
 		return nil
 	}
-	spec, err := s.loadSpec(ctx, p)
+	spec, loosened, err := s.loadSpec(ctx, p)
 	if err != nil {
 		return err
 	}
+	s.state.NoteLoosened(p.Incarnation, p.By, loosened, s.now())
 	s.state.Store, s.state.PublishedAt = p.Store, p.At
 	if p.Order.Compare(s.state.Published) > 0 {
 		s.state.Published = p.Order
@@ -102,28 +104,32 @@ func (s *service) overtaken(p protocol.ServicePublish) bool {
 	return old != nil && p.Incarnation < old.Incarnation && !p.Pinned || p.At.Before(s.state.PublishedAt)
 }
 
-// loadSpec reads the spec by digest. An empty digest: the service is no longer declared, and what
-// it runs is left in place, orphaned (D10).
-func (s *service) loadSpec(ctx workflow.Context, p protocol.ServicePublish) (*entities.Spec, error) {
-	spec := &entities.Spec{Application: s.application, Service: s.service}
+// loadSpec reads the spec by digest, and what it asks for less of a release that waits. An empty digest: the service is no
+// longer declared, and what it runs is left in place, orphaned (D10).
+func (s *service) loadSpec(ctx workflow.Context, p protocol.ServicePublish) (spec *entities.Spec, loosened []entities.Loosening, err error) {
+	spec = &entities.Spec{Application: s.application, Service: s.service}
 	if p.Spec != "" {
 		var answer protocol.LoadSpecAnswer
-		err := s.fromStore(ctx, protocol.ActivityLoadSpec, protocol.LoadSpecRequest{
-			Application: s.application, Service: s.service, Digest: p.Spec,
-		}, &answer)
-		if err != nil {
-			return nil, err
+		request := protocol.LoadSpecRequest{Application: s.application, Service: s.service, Digest: p.Spec}
+		if s.state.Waits() {
+			request.Before = s.state.SpecDigest
+		}
+		if err := s.fromStore(ctx, protocol.ActivityLoadSpec, request, &answer); err != nil {
+			return nil, nil, err
 		}
 		if spec = answer.Spec; spec == nil {
 			spec = &entities.Spec{}
 			if err := answer.Packed.Unpack(spec); err != nil {
-				return nil, refused(fmt.Errorf("spec %s: %w", p.Spec, err))
+				return nil, nil, refused(fmt.Errorf("spec %s: %w", p.Spec, err))
 			}
+		}
+		if loosened = answer.Loosened; !answer.Compared {
+			loosened = loosen.Rules(s.state.Spec, spec, loosen.Definitions{})
 		}
 		s.takePauses(spec, answer.Pauses)
 	}
 	spec.Incarnation, spec.Hash = p.Incarnation, p.Hash
-	return spec, nil
+	return spec, loosened, nil
 }
 
 // openPublished opens the release of a publication, unless rendering shows that a change of

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/converge-engine/converge/entities"
-	"github.com/converge-engine/converge/entities/protocol"
 )
 
 // mostAsked bounds how many services are asked in search of a circle.
@@ -16,7 +15,7 @@ const mostAsked = 20
 var dependsOn = [...]string{"service-stable/", "version-order/", "static-order/", "capacity-order/"}
 
 // circle looks for a way along which the other service waits for this one: from service to service by
-// the conditions that block the next release of each. Empty: there is none, or somebody could not be
+// the conditions that block the next release of each, or its repair. Empty: there is none, or somebody could not be
 // asked. What others say may be some seconds old, so a circle may be seen that is just being broken; the
 // next evaluation does not see it any more.
 func (p Sources) circle(ctx context.Context, a Asked, first other) string {
@@ -44,7 +43,7 @@ type search struct {
 // walk returns the sources on the way from at to the goal, which is the last; nil when there is no way.
 func (s *search) walk(ctx context.Context, at node, o other) []node {
 	var next []node
-	for _, c := range o.channel.Conditions {
+	for _, c := range o.blocked() {
 		to, ok := waitsFor(at, c)
 		switch {
 		case !ok:
@@ -70,13 +69,29 @@ func (s *search) walk(ctx context.Context, at node, o other) []node {
 	return nil
 }
 
-// waitsFor is the node that a condition of a service waits for.
-func waitsFor(at node, c protocol.ConditionStatus) (node, bool) {
-	if v := entities.Verdict(c.Verdict); v != entities.Wait && v != entities.Fail {
-		return node{}, false
+// blocked are the ids of what keeps the channel from moving on: conditions of its next release, and checks that a repair asks.
+func (o other) blocked() []string {
+	var ids []string
+	add := func(id, verdict string) {
+		if v := entities.Verdict(verdict); v == entities.Wait || v == entities.Fail {
+			ids = append(ids, id)
+		}
 	}
+	for _, c := range o.channel.Conditions {
+		add(c.ID, c.Verdict)
+	}
+	for _, c := range o.channel.Checks {
+		if id, repair := strings.CutPrefix(c.ID, entities.RepairKey("")); repair {
+			add(id, c.Verdict)
+		}
+	}
+	return ids
+}
+
+// waitsFor is the node that a condition of a service waits for.
+func waitsFor(at node, id string) (node, bool) {
 	for _, begin := range dependsOn {
-		if name, ok := strings.CutPrefix(c.ID, begin); ok {
+		if name, ok := strings.CutPrefix(id, begin); ok {
 			service, channel, elsewhere := strings.Cut(name, "@")
 			if !elsewhere {
 				channel = at.channel

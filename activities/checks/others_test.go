@@ -140,6 +140,37 @@ func TestDeadlock_D21(t *testing.T) {
 	require.Equal(t, "WAIT api in prod is WAITING_PRECONDITIONS", evaluate(map[string]protocol.Status{"api": passed}))
 }
 
+// Two that are each other's condition and ill at once never repair each other: that is a deadlock too, whether the other waits
+// with its repair or with its next release.
+func TestDeadlockOfRepairs_D21(t *testing.T) {
+	t.Parallel()
+	ill := func(service string, checks ...protocol.CheckStatus) map[string]protocol.Status {
+		s := inProd(entities.StatusDegraded, "v1", "v1")
+		s.Channels[0].Checks = checks
+		return map[string]protocol.Status{service: s}
+	}
+	of := func(id string, v entities.Verdict) protocol.CheckStatus {
+		return protocol.CheckStatus{ID: entities.RepairKey(id), Verdict: string(v)}
+	}
+	repair := on(entities.CheckServiceStable, entities.Dependency{Service: "api"})
+	repair.Evaluation.Release = ""
+	evaluate := func(others map[string]protocol.Status) string {
+		r := checks.Evaluate(t.Context(), world(others).Sources(), repair)
+		return string(r.Verdict) + " " + r.Reason
+	}
+	const waits = "WAIT api in prod is DEGRADED"
+	deadlock := "FAIL deadlock: web in prod waits for api, which waits for web. api in prod is DEGRADED"
+	require.Equal(t, waits, evaluate(ill("api")))
+	require.Equal(t, waits, evaluate(ill("api", of("office-hours", entities.Wait), of("service-stable/web", entities.Pass))))
+	require.Equal(t, waits, evaluate(ill("api", of("service-stable/web", entities.Error))), "nothing is known")
+	require.Equal(t, waits, evaluate(ill("api", protocol.CheckStatus{ID: "service-stable/web", Verdict: "WAIT"})), "of a release that is not next")
+	require.Equal(t, deadlock, evaluate(ill("api", of("service-stable/web", entities.Wait))))
+	require.Equal(t, deadlock, evaluate(ill("api", of("service-stable/web", entities.Fail))), "who found it first")
+	released := inProd(entities.StatusPreconditions, "v1", "v2")
+	require.Equal(t, "FAIL deadlock: web in prod waits for api, which waits for web. api in prod is WAITING_PRECONDITIONS",
+		evaluate(map[string]protocol.Status{"api": waiting(released, "service-stable/web")}))
+}
+
 // capacities is a world in which web has replicas, before and after, and the versions of routes a weight.
 func capacities(s protocol.Status, mine [2]any, others map[string]any) World {
 	w := world(map[string]protocol.Status{"routes": s})

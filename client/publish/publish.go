@@ -43,6 +43,8 @@ type Options struct {
 	Causes   []string // what led to it, for the incarnation's record
 	TakeOver bool     // although the application comes from another directory so far
 	DryRun   bool     // compile and compare only
+	// Before is told what is about to be published, before it is; an error keeps it from that. Nil: nobody is.
+	Before func(Result) error
 	// Fake accepts runtimes of kind fake: tests and simulations.
 	Fake bool
 }
@@ -65,6 +67,11 @@ func Publish(ctx context.Context, o Options) (Result, error) {
 	}
 	if err := p.compare(ctx); err != nil || o.DryRun || p.result.Unchanged {
 		return p.result, err
+	}
+	if o.Before != nil {
+		if err := o.Before(p.result); err != nil {
+			return Result{}, err
+		}
 	}
 	if err := p.write(ctx); err != nil {
 		return Result{}, fmt.Errorf("publish %s: %w", p.application, err)
@@ -167,6 +174,9 @@ func (p *publication) compare(ctx context.Context) error {
 		return err
 	}
 	p.result.Changed, p.result.Removed = p.manifest.Since(last)
+	if p.result.Loosened, err = p.loosened(ctx, last); err != nil {
+		return err
+	}
 	if !p.options.DryRun {
 		return nil
 	}

@@ -2,7 +2,9 @@ package publish
 
 import (
 	"fmt"
+	"strings"
 
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/intent/config"
 	"github.com/converge-engine/converge/intent/incarnation"
 )
@@ -21,8 +23,26 @@ type Result struct {
 	Store       string   `json:"store"`
 	Pinned      int64    `json:"pinned,omitempty"` // the application is pinned to this incarnation: what was published waits
 	Notified    bool     `json:"notified"`         // every service knows; if not, they are notified later, or no worker reads the store
+	// Loosened is what is asked for less than by what is newest: of releases that wait, too, at once.
+	Loosened []Loosened `json:"loosened,omitempty"`
 	// Difference is given for a dry run, against what is newest.
 	Difference *incarnation.Difference `json:"difference,omitempty"`
+}
+
+// Loosened is something that services ask for less.
+type Loosened struct {
+	entities.Loosening
+	Services []string `json:"services"`
+}
+
+// String names the services, or how many they are where they are many.
+func (l Loosened) String() string {
+	const most = 3
+	of := strings.Join(l.Services[:min(most, len(l.Services))], ", ")
+	if more := len(l.Services) - most; more > 0 {
+		of += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Sprintf("%s%s: %s", of, entities.In(l.Channel), l.Text)
 }
 
 // String is the line that ends an apply.

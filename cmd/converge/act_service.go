@@ -154,9 +154,12 @@ stays so, and is still enforced.`,
 
 func newCmdRetry(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
 	return newVersionCmd(f, protocol.Retry, runF, cobra.Command{
-		Use:     "SVC VERSION",
-		Short:   "Start a failed release again",
-		Long:    `Start a release again where it failed.`,
+		Use:   "SVC VERSION",
+		Short: "Start a failed release again",
+		Long: `Start a release again where it failed. Where it is still the target, it is applied again,
+and no gate is asked. Where it was rolled back, it is to enter once more: every gate is
+asked anew, approvals included, and bypass lets it pass one. Where the rollback to the
+version failed, that is tried again. In the channels behind, what failed is approved anew.`,
 		Example: `  converge retry shop/web v9 --channel canary`,
 	})
 }

@@ -30,8 +30,10 @@ func newCmdApply(f *Factory, runF func(context.Context, *applyOptions) error) *c
 		Short: "Publish a configuration as the newest incarnation",
 		Long: `Compile the configuration in a directory and publish it: it becomes the newest
 incarnation of its application, as a whole or not at all. Rules take effect at once; what a
-service runs changes through its release channels. Content that is newest already is
-not published again.`,
+service runs changes through its release channels. What it asks for less than before
+is said before it is published, since releases that wait need not pass it any more: the
+history of each service names who published it. Content that is newest already is not
+published again.`,
 		Example: `  converge apply examples/hello --dry-run
   converge apply examples/hello`,
 		Args: asUsed,
@@ -65,6 +67,7 @@ func (o *applyOptions) run(ctx context.Context) error {
 	c, _ := api.Temporal()
 	result, err := publish.Publish(ctx, publish.Options{
 		Client: c, Dir: o.dir, StoreURL: store, By: o.f.by(), Token: o.f.newAct("").Token, Causes: o.causes, TakeOver: o.takeOver, DryRun: o.dryRun,
+		Before: func(r publish.Result) error { o.f.loosened(r); return nil },
 	})
 	if err := o.f.published(result, err); err != nil {
 		return err
@@ -91,12 +94,25 @@ func (f *Factory) published(result publish.Result, err error) error {
 	case f.json():
 		return f.screen().JSON(result)
 	}
+	if result.DryRun {
+		f.loosened(result)
+	}
 	if d := result.Difference; d != nil {
 		if _, err := io.WriteString(f.Out, d.String()); err != nil {
 			return err
 		}
 	}
 	return f.screen().Lines(result.String())
+}
+
+// loosened says what a configuration asks for less, before it is in force.
+func (f *Factory) loosened(r publish.Result) {
+	if f.json() {
+		return // it is in the document
+	}
+	for _, l := range r.Loosened {
+		f.note("asks for less: %s", l)
+	}
 }
 
 // storeOf is where an application's incarnations are: named by a flag or CONVERGE_STORE, else what

@@ -98,8 +98,8 @@ func turnsOf(s *state.State) []maestro.Turn {
 			}
 		}
 		channels[n].Name, channels[n].After, channels[n].By = c.Name, after[first:], by[first:]
-		if failed := rollbackFailed(s, c); !failed.IsZero() {
-			channels[n].Held = func(r int) bool { return s.Releases[r].At.Before(failed) }
+		if failed := rollbackFailed(s, c); failed != nil {
+			channels[n].Held = func(r int) bool { return !s.Releases[r].PastRollback(c.Name, failed) }
 		} else if len(c.Checks)+len(c.Extensions)+len(c.Conditions) > 0 {
 			channels[n].Held = func(r int) bool { return refused(s.Releases[r], c) }
 		}

@@ -55,9 +55,9 @@ func (p *admission) addApproval(j Judgement, before bool) {
 
 // judgeApproval passes when enough distinct people who may approve have done so.
 func (p *admission) judgeApproval(c entities.Condition) Judgement {
-	t := p.release.Tally(c)
+	t := p.release.Tally(p.spec.Name, c)
 	j := Judgement{
-		Kind: KindApproval, ID: c.ID, Subject: c.Topic, Verdict: entities.Wait, Since: t.Since, Reason: p.s.TallyText(p.release, c),
+		Kind: KindApproval, ID: c.ID, Subject: c.Topic, Verdict: entities.Wait, Since: t.Since, Reason: p.s.TallyText(p.release, p.spec.Name, c),
 		Have: p.s.ShownPeople(p.release, t.Have), Need: t.Need,
 	}
 	switch {

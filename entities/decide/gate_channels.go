@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/maestro"
@@ -70,7 +71,7 @@ func judgeRollback(p *admission, _ entities.Stage) {
 	for n := range p.insts {
 		i := &p.insts[n]
 		b := i.Delivery.Rollback
-		if b == nil || i.Delivery.Converged || !b.Failed.IsZero() && !p.release.At.Before(b.Failed) {
+		if b == nil || i.Delivery.Converged || p.release.PastRollback(p.spec.Name, b) {
 			continue
 		}
 		to := i.Delivery.Target.FullVersion
@@ -108,7 +109,7 @@ func unblockPin(v *view, _ *Judgement, _ *state.Release) string {
 func judgeChannelsStable(p *admission, _ entities.Stage) {
 	for _, c := range p.spec.Conditions {
 		if c.Kind == entities.ChannelStable {
-			p.add(judgeChannelStable(c, p.release))
+			p.add(p.judgeChannelStable(c, p.release))
 		}
 	}
 }
@@ -138,22 +139,21 @@ func unknownConditions(v *view, entered bool) []string {
 
 // judgeChannelStable passes when the release has succeeded in all named channels. A success is
 // part of the release, so it is sticky for that release even if the channel moves on (A8).
-func judgeChannelStable(c entities.Condition, r *state.Release) Judgement {
+func (v *view) judgeChannelStable(c entities.Condition, r *state.Release) Judgement {
 	j := Judgement{Kind: KindChannelStable, ID: c.ID, Verdict: entities.Pass}
 	var reasons []string
 	for _, name := range c.Channels {
-		p := r.Phases[name]
-		if p == nil {
-			continue // the channel was added after the release: it has nothing to say about it
+		verdict, why, since := stableIn(name, r)
+		if r.Phases[name] == nil {
+			j.Unblock = fmt.Sprintf("converge release %s/%s %s, or: %s", v.s.Application, v.s.Service, r.Version, v.command("bypass", r, v.spec.Name, c.ID, "--reason …"))
 		}
-		v, why := stableIn(name, p, r.FullVersion)
-		if v.Worse(j.Verdict) {
-			j.Verdict, reasons = v, nil
+		if verdict.Worse(j.Verdict) {
+			j.Verdict, reasons = verdict, nil
 		}
-		if v == j.Verdict {
+		if verdict == j.Verdict {
 			reasons = append(reasons, why)
-			if p.Since.After(j.Since) {
-				j.Since = p.Since
+			if since.After(j.Since) {
+				j.Since = since
 			}
 		}
 	}
@@ -162,16 +162,22 @@ func judgeChannelStable(c entities.Condition, r *state.Release) Judgement {
 	return j
 }
 
-func stableIn(channel string, p *state.PhaseState, version string) (entities.Verdict, string) {
+// stableIn judges a release by another channel. One that was added after the release was made is a gate like any other: it
+// never passed that one, and will not (G2).
+func stableIn(channel string, r *state.Release) (v entities.Verdict, why string, since time.Time) {
+	p := r.Phases[channel]
+	if p == nil {
+		return entities.Fail, fmt.Sprintf("%s was released before there was a channel %s, and does not go there", r.FullVersion, channel), r.At
+	}
 	switch p.Phase {
 	case maestro.Succeeded:
-		return entities.Pass, fmt.Sprintf("%s stable at %s", channel, version)
+		return entities.Pass, fmt.Sprintf("%s stable at %s", channel, r.FullVersion), p.Since
 	case maestro.Pending:
-		return entities.Wait, fmt.Sprintf("%s has not entered %s yet", version, channel)
+		return entities.Wait, fmt.Sprintf("%s has not entered %s yet", r.FullVersion, channel), p.Since
 	case maestro.InProgress:
-		return entities.Wait, fmt.Sprintf("%s is going out to %s", version, channel)
+		return entities.Wait, fmt.Sprintf("%s is going out to %s", r.FullVersion, channel), p.Since
 	default:
-		return entities.Fail, fmt.Sprintf("%s %s in %s", version, p.Phase, channel)
+		return entities.Fail, fmt.Sprintf("%s %s in %s", r.FullVersion, p.Phase, channel), p.Since
 	}
 }
 

@@ -140,10 +140,10 @@ func (c *chaos) judgeMoves(ch state.Change, refuse func(string)) {
 		}
 		c.newest[m.Instance] = c.sequence[r.ID]
 		if c.brought[m.Instance] == nil {
-			c.brought[m.Instance], c.at[m.Instance] = map[string]bool{}, map[string]string{}
+			c.brought[m.Instance], c.ranAt[m.Instance] = map[string]bool{}, map[string]string{}
 		}
 		c.brought[m.Instance][m.Target.FullVersion] = true
-		c.at[m.Instance][m.Target.Payload] = c.rendered[r.ID][m.Instance]
+		c.ranAt[m.Instance][m.Target.Payload] = c.rendered[r.ID][m.Instance]
 	}
 }
 
@@ -167,7 +167,7 @@ func (c *chaos) judgeEntry(ch state.Change, refuse func(string)) {
 			refuse("while an apply runs")
 		case reads && i.Observed.Reading.Err != nil && !c.waived[waiver(r.ID, ch.Channel, "reading")]:
 			refuse("though nothing is known")
-		case b != nil && !i.Delivery.Converged && (b.Failed.IsZero() || r.At.Before(b.Failed)):
+		case b != nil && !i.Delivery.Converged && (b.Failed.IsZero() || r.At.Before(b.Failed)) && !c.retriedPast(r, ch.Channel, b):
 			refuse("past a rollback")
 		}
 	}
@@ -188,13 +188,14 @@ func (c *chaos) judgeEntry(ch state.Change, refuse func(string)) {
 		refuse("after a newer one, or twice")
 	}
 	delete(c.waits, key)
+	delete(c.retried, key)
 	c.entered[ch.Channel] = c.sequence[r.ID]
 }
 
 // passedOver: a release that will not come by itself. (Written apart from maestro and decide.)
 func (c *chaos) passedOver(r *state.Release, spec *entities.ChannelSpec) bool {
 	for _, i := range c.s.In(spec.Name) {
-		if b := i.Delivery.Rollback; b != nil && !b.Failed.IsZero() && r.At.Before(b.Failed) {
+		if b := i.Delivery.Rollback; b != nil && !b.Failed.IsZero() && r.At.Before(b.Failed) && !c.retriedPast(r, spec.Name, b) {
 			return true
 		}
 	}
@@ -213,16 +214,62 @@ func (c *chaos) passedOver(r *state.Release, spec *entities.ChannelSpec) bool {
 	return len(r.Phases[spec.Name].Refused) > 0 || c.doomed(r, spec.Name)
 }
 
+// retriedPast: a person retries the release that the rollback took back.
+func (c *chaos) retriedPast(r *state.Release, channel string, b *entities.Rollback) bool {
+	return b.Release == r.ID && c.retried[channel+"/"+r.ID]
+}
+
+// notePhases sees what people have a release enter once more, and how many of its approvals count no longer: those from
+// before it failed further up, or was rolled back here.
+func (c *chaos) notePhases() {
+	for _, r := range c.s.Releases {
+		for channel, p := range r.Phases {
+			key := channel + "/" + r.ID
+			before := c.phase[key]
+			c.phase[key] = p.Phase
+			switch {
+			case before == p.Phase:
+			case before == maestro.RolledBack && p.Phase == maestro.Pending:
+				c.waits[key], c.retried[key] = true, true
+			case p.Phase == maestro.RolledBack:
+				c.unheard[key] = len(r.Approvals)
+				c.failedAbove(r, channel)
+			case p.Phase == maestro.Failed:
+				c.failedAbove(r, channel)
+			}
+		}
+	}
+}
+
+// failedAbove: what was said of a release counts no longer where it would enter after the channel in which it failed.
+func (c *chaos) failedAbove(r *state.Release, failed string) {
+	below := map[string]bool{failed: true}
+	for range c.s.Spec.Channels { // as deep as it may be
+		for _, spec := range c.s.Spec.Channels {
+			for _, cond := range spec.Conditions {
+				for _, up := range cond.Channels {
+					below[spec.Name] = below[spec.Name] || below[up]
+				}
+			}
+		}
+	}
+	for channel, p := range r.Phases {
+		if below[channel] && p.Phase == maestro.Pending {
+			c.unheard[channel+"/"+r.ID] = len(r.Approvals)
+		}
+	}
+}
+
 // doomed: something above the channel ended this release for good.
 func (c *chaos) doomed(r *state.Release, channel string) bool {
 	spec, _ := c.s.Spec.Channel(channel)
 	for _, cond := range spec.Conditions {
 		for _, up := range cond.Channels {
 			p := r.Phases[up]
-			if p == nil || c.waived[waiver(r.ID, channel, cond.ID)] {
+			if c.waived[waiver(r.ID, channel, cond.ID)] {
 				continue
 			}
-			if p.Phase.Over() && p.Phase != maestro.Succeeded || p.Phase == maestro.Pending && c.doomed(r, up) {
+			if p == nil || p.Phase.Over() && p.Phase != maestro.Succeeded || p.Phase == maestro.Pending && c.doomed(r, up) {
 				return true
 			}
 		}
@@ -238,10 +285,10 @@ func (c *chaos) judgeGates(r *state.Release, ch state.Change, refuse func(string
 		switch {
 		case waived(cond.ID):
 		case cond.Kind == entities.ManualApproval:
-			c.judgeApprovals(r, cond, refuse)
+			c.judgeApprovals(r, ch.Channel, cond, refuse)
 		default:
 			for _, up := range cond.Channels {
-				if p := r.Phases[up]; p != nil && p.Phase != maestro.Succeeded {
+				if p := r.Phases[up]; p == nil || p.Phase != maestro.Succeeded {
 					refuse("past " + up)
 				}
 			}
@@ -266,13 +313,14 @@ func (c *chaos) judgeGates(r *state.Release, ch state.Change, refuse func(string
 	}
 }
 
-func (c *chaos) judgeApprovals(r *state.Release, cond entities.Condition, refuse func(string)) {
+func (c *chaos) judgeApprovals(r *state.Release, channel string, cond entities.Condition, refuse func(string)) {
 	who := map[string]bool{}
-	for _, a := range r.Approvals {
+	for n, a := range r.Approvals {
 		switch {
 		case a.Topic != cond.Topic:
 		case a.Reject:
 			refuse("though it was rejected")
+		case n < c.unheard[channel+"/"+r.ID]: // it failed since
 		case slices.Contains(cond.Approvers, a.Who.Name):
 			who[a.Who.Name] = true
 		}
@@ -288,7 +336,7 @@ func (c *chaos) judgeApply(op state.ApplyOp, mode decide.Mode, d *decide.Decisio
 	if clearing, runs := c.removes[op.Instance]; runs && clearing.From == on {
 		c.t.Fatalf("applied to %s while what was left there is taken down:\n%s", on, d)
 	}
-	if at := c.at[op.Instance][op.Target.Payload]; at != on {
+	if at := c.ranAt[op.Instance][op.Target.Payload]; at != on {
 		c.t.Fatalf("%s was brought to %s, and is applied to %s:\n%s", op.Target.FullVersion, at, on, d)
 	}
 	_, paused := c.s.PauseOf(op.Instance)

@@ -44,10 +44,13 @@ type chaos struct {
 	entered  map[string]int                            // channel → sequence of the newest release that entered
 	waits    map[string]bool                           // channel/release: a pin has it enter once more
 	rendered map[string]map[entities.InstanceID]string // release id → the runtime that was declared when it was opened
-	at       map[entities.InstanceID]map[string]string // payload → the runtime that a release brought it to
+	ranAt    map[entities.InstanceID]map[string]string // payload → the runtime that a release brought it to
 	behind   map[entities.InstanceID]entities.Reading  // what is on the other runtime
 	sequence map[string]int                            // release id → order of opening
 	over     map[string]bool                           // release id → was over when last seen
+	retried  map[string]bool                           // channel/release: a person has it enter once more after a rollback
+	phase    map[string]maestro.Phase                  // channel/release: when last seen
+	unheard  map[string]int                            // channel/release: so many approvals were given before it failed
 }
 
 // setting is what may be drawn in a world.
@@ -71,8 +74,9 @@ func newChaos(t *rapid.T, of setting, tame bool) *chaos {
 		ledgers: map[string]*ledger{}, runs: map[string]state.ExtensionOp{},
 		rt: map[entities.InstanceID]entities.Reading{}, brought: map[entities.InstanceID]map[string]bool{},
 		newest: map[entities.InstanceID]int{}, entered: map[string]int{}, waits: map[string]bool{},
-		rendered: map[string]map[entities.InstanceID]string{}, at: map[entities.InstanceID]map[string]string{},
-		behind:   map[entities.InstanceID]entities.Reading{},
+		rendered: map[string]map[entities.InstanceID]string{}, ranAt: map[entities.InstanceID]map[string]string{},
+		behind:  map[entities.InstanceID]entities.Reading{},
+		retried: map[string]bool{}, phase: map[string]maestro.Phase{}, unheard: map[string]int{},
 		sequence: map[string]int{}, over: map[string]bool{},
 	}
 	if c.gated {
@@ -266,6 +270,7 @@ func (c *chaos) settle() {
 		was := c.places()
 		c.s.Commit(d.Changes, &d.Work, c.now)
 		c.moved(was)
+		c.notePhases()
 		c.begin(d)
 		if !d.Acts() {
 			break

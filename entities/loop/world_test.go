@@ -9,6 +9,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/decide"
 	"github.com/converge-engine/converge/entities/loop"
+	"github.com/converge-engine/converge/entities/loosen"
 	"github.com/converge-engine/converge/entities/state"
 )
 
@@ -99,6 +100,7 @@ func (w *world) publish() *state.Release {
 			}
 		}
 	}
+	w.s.NoteLoosened(spec.Incarnation, "alice", loosen.Rules(w.s.Spec, spec, loosen.Definitions{}), w.now)
 	o := w.s.TakeSpec(spec, fmt.Sprintf("spec-%d", spec.Incarnation), w.now)
 	if o == nil {
 		return nil

@@ -35,7 +35,7 @@ func (p Phase) dead() bool {
 	return p == Failed || p == RolledBack || p == Skipped || p == Cancelled
 }
 
-// Release is a release as maestro sees it. A channel without a phase does not concern it.
+// Release is a release as maestro sees it. A channel without a phase does not concern it: it never succeeds there.
 type Release interface {
 	PhaseIn(channel string) (Phase, bool)
 	// Waives tells whether a person lets it pass a condition of a channel (A15).
@@ -157,8 +157,10 @@ func (a *arranger[R]) stuck(i, at int) string {
 		if n < len(c.By) && a.releases[i].Waives(c.Name, c.By[n]) {
 			continue
 		}
-		p, _ := a.releases[i].PhaseIn(up)
-		if p.dead() {
+		p, concerned := a.releases[i].PhaseIn(up)
+		if !concerned && a.place(up, at) != None {
+			why = "does not go to " + up
+		} else if p.dead() {
 			why = fmt.Sprintf("%s in %s", p, up)
 		} else if p == Pending {
 			why = a.stuck(i, a.place(up, at))

@@ -97,8 +97,8 @@ func TestArrange_A18_B1_B2_B4_B6_B7_B10(t *testing.T) {
 			"a holder - newest 0 next -\nb holder - newest 0 next -\nc holder - newest - next 0\nd holder - newest - next 0 stuck: failed in b",
 		},
 		{
-			"a channel without a phase does not concern the release", line, "S-P P-P",
-			"a holder - newest 0 next 1\nb holder - newest - next -\nc holder - newest - next 0",
+			"a release never succeeds in a channel that came after it", line, "S-P PPP",
+			"a holder - newest 0 next 1\nb holder - newest - next 1\nc holder - newest - next 1",
 		},
 		{
 			"a cancelled release is not in the way", line, "SCC PPP",

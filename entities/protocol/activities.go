@@ -11,6 +11,8 @@ type LoadSpecRequest struct {
 	Application string `json:"application"`
 	Service     string `json:"service"`
 	Digest      string `json:"digest"`
+	// Before is the digest of the spec in force, where releases wait: what the new one asks for less is wanted, too.
+	Before string `json:"before,omitempty"`
 }
 
 // LoadSpecAnswer is the spec, packed when it is large.
@@ -19,6 +21,9 @@ type LoadSpecAnswer struct {
 	Packed Packed         `json:"packed,omitempty"`
 	// Pauses in force of what the service is part of: its application and its runtimes.
 	Pauses []ScopePause `json:"pauses,omitempty"`
+	// Loosened is what the spec asks for less than the one before, by values as well; Compared says that both could be read.
+	Loosened []entities.Loosening `json:"loosened,omitempty"`
+	Compared bool                 `json:"compared,omitempty"`
 }
 
 // PrepareRequest asks that a version is rendered, once and for ever (local activity). The version

@@ -27,15 +27,16 @@ type Tally struct {
 // Given tells whether enough people have approved, and nobody rejected.
 func (t Tally) Given() bool { return t.Rejected == nil && len(t.Have) >= t.Need }
 
-// Tally counts the distinct people who may approve and have done so.
-func (r *Release) Tally(c entities.Condition) Tally {
+// Tally counts the distinct people who may approve and have done so, by what holds in a channel.
+func (r *Release) Tally(channel string, c entities.Condition) Tally {
 	t := Tally{Need: max(c.MinApprovers, 1)}
 	for i := range r.Approvals {
 		a := &r.Approvals[i]
-		switch {
+		switch _, withdrawn := a.Withdrawn[channel]; {
 		case a.Topic != c.Topic:
 		case a.Reject:
 			return Tally{Need: t.Need, Rejected: a, Since: a.At}
+		case withdrawn:
 		case mayApprove(c, a.Who) && !slices.Contains(t.Have, a.Who.Name):
 			t.Have = append(t.Have, a.Who.Name)
 			if a.At.After(t.Since) {
@@ -46,10 +47,10 @@ func (r *Release) Tally(c entities.Condition) Tally {
 	return t
 }
 
-// TallyText says how far an approval is: "1 of 2 (alice), by any of group:sre except alice". Where callers
-// can prove who they are, one who did not is shown as such.
-func (s *State) TallyText(r *Release, c entities.Condition) string {
-	t := r.Tally(c)
+// TallyText says how far an approval is: "1 of 2 (alice), by any of group:sre except alice", and whose was withdrawn. Where
+// callers can prove who they are, one who did not is shown as such.
+func (s *State) TallyText(r *Release, channel string, c entities.Condition) string {
+	t := r.Tally(channel, c)
 	if t.Rejected != nil {
 		return t.Rejected.Rejection()
 	}
@@ -58,9 +59,25 @@ func (s *State) TallyText(r *Release, c entities.Condition) string {
 		text += " (" + strings.Join(s.ShownPeople(r, t.Have), ", ") + ")"
 	}
 	if !t.Given() {
-		text += ", by " + whoMay(c, t.Have)
+		text += ", by " + whoMay(c, t.Have) + s.withdrawnText(r, channel, c.Topic, t.Have)
 	}
 	return text
+}
+
+// withdrawnText says whose approval counts no longer in a channel, and why: "; withdrawn: alice (v2 failed in staging)".
+func (s *State) withdrawnText(r *Release, channel, topic string, again []string) string {
+	var who []string
+	why := ""
+	for i := range r.Approvals {
+		a := &r.Approvals[i]
+		if because, withdrawn := a.Withdrawn[channel]; withdrawn && a.Topic == topic && !slices.Contains(slices.Concat(who, again), a.Who.Name) {
+			who, why = append(who, a.Who.Name), because
+		}
+	}
+	if len(who) == 0 {
+		return ""
+	}
+	return "; withdrawn: " + strings.Join(s.ShownPeople(r, who), ", ") + " (" + why + ")"
 }
 
 // ShownPeople names people who approved. Where callers can prove who they are, one who did not is shown as such.
@@ -144,7 +161,7 @@ func (s *State) checkApproval(r *Release, a entities.Approval) error {
 		case old.Topic != a.Topic:
 		case old.Reject:
 			return fmt.Errorf("%s was %s, for %s; that is final", r.FullVersion, old.Rejection(), a.Topic)
-		case old.Who.Name == a.Who.Name && !a.Reject:
+		case old.Who.Name == a.Who.Name && !a.Reject && s.counts(r, old):
 			return fmt.Errorf("%s has already approved %s for %s; it takes somebody else", a.Who.Name, r.FullVersion, a.Topic)
 		}
 	}
@@ -165,6 +182,15 @@ func (s *State) checkApproval(r *Release, a entities.Approval) error {
 		return fmt.Errorf("%s is not among those who approve %s: %s", a.Who.Name, a.Topic, entities.Everybody(list))
 	}
 	return nil
+}
+
+// counts tells whether an approval counts wherever the release is still to come.
+func (s *State) counts(r *Release, a *entities.Approval) bool {
+	return !slices.ContainsFunc(s.asking(a.Topic), func(ask asks) bool {
+		_, withdrawn := a.Withdrawn[ask.channel]
+		p := r.in(ask.channel)
+		return withdrawn && p != nil && p.Phase == maestro.Pending
+	})
 }
 
 // reject ends the release in the channels of the topic that it has not entered.
@@ -193,9 +219,9 @@ func (s *State) progress(r *Release, topic string) string {
 	most := ""
 	for _, ask := range s.asking(topic) {
 		if ask.condition.MinApprovers > 1 {
-			most = ": " + s.TallyText(r, ask.condition)
+			most = ": " + s.TallyText(r, ask.channel, ask.condition)
 		}
-		if !r.Tally(ask.condition).Given() {
+		if !r.Tally(ask.channel, ask.condition).Given() {
 			break
 		}
 	}

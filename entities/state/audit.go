@@ -103,57 +103,45 @@ func (s *State) AnnounceWaiting(channel string, r *Release, conditions []string,
 	s.note(line)
 }
 
-// noteLoosened writes what a new spec loosens for releases that wait: an approval that asks for fewer
-// people, or a condition or check that is gone.
-func (s *State) noteLoosened(before, spec *entities.Spec, now time.Time) {
-	if before == nil {
-		return
+// NoteLoosened writes what an incarnation, before it is taken over, loosens for releases that wait: a line for each channel
+// that asks for less, and one for what concerns them all. By published it.
+func (s *State) NoteLoosened(incarnation int64, by string, all []entities.Loosening, now time.Time) {
+	var in []string // channels, in order; "" is all of them
+	texts := map[string][]string{}
+	for _, l := range all {
+		if texts[l.Channel] == nil {
+			in = append(in, l.Channel)
+		}
+		texts[l.Channel] = append(texts[l.Channel], l.Text)
 	}
-	for _, c := range spec.Channels {
-		old, _ := before.Channel(c.Name)
-		r := s.Waiting(c.Name)
+	for _, channel := range in {
+		r := s.waitingAnywhere(channel)
 		if r == nil {
 			continue
 		}
-		if loosened := loosened(old, c); len(loosened) > 0 {
-			s.note(entities.AuditLine{
-				At: now, Kind: entities.EventRules, Channel: c.Name, Release: r.ID, Version: r.FullVersion,
-				Text: fmt.Sprintf("incarnation %d asks for less: %s", spec.Incarnation, strings.Join(loosened, ", ")),
-			})
+		line := entities.AuditLine{
+			At: now, Kind: entities.EventRules, Channel: channel, Release: r.ID, Version: r.FullVersion,
+			Text: fmt.Sprintf("incarnation %d asks for less: %s", incarnation, strings.Join(texts[channel], ", ")),
 		}
+		if by != "" {
+			line.Who = &entities.Who{Name: by}
+		}
+		s.note(line)
 	}
 }
 
-// loosened lists what the rules of a channel ask for no longer.
-func loosened(old, c entities.ChannelSpec) []string {
-	var out []string
-	for _, o := range old.Conditions {
-		at := slices.IndexFunc(c.Conditions, func(n entities.Condition) bool { return n.ID == o.ID })
-		switch {
-		case at < 0:
-			out = append(out, "no "+o.ID)
-		case c.Conditions[at].MinApprovers < o.MinApprovers:
-			out = append(out, fmt.Sprintf("%s from %d instead of %d", o.ID, c.Conditions[at].MinApprovers, o.MinApprovers))
-		case len(o.Approvers) > 0 && widened(o.Approvers, c.Conditions[at].Approvers):
-			out = append(out, o.ID+" from more people")
+// waitingAnywhere is the oldest release that waits in a channel, or, of none, in any.
+func (s *State) waitingAnywhere(channel string) *Release {
+	if channel != "" {
+		return s.Waiting(channel)
+	}
+	for _, c := range s.Spec.ChannelNames() {
+		if r := s.Waiting(c); r != nil {
+			return r
 		}
 	}
-	for _, o := range old.Checks {
-		at := slices.IndexFunc(c.Checks, func(n entities.Check) bool { return n.ID == o.ID })
-		if at < 0 {
-			out = append(out, "no "+o.ID)
-			continue
-		}
-		for _, stage := range o.At {
-			if !slices.ContainsFunc(c.Checks[at].At, func(n entities.CheckAt) bool { return n.Stage == stage.Stage }) {
-				out = append(out, fmt.Sprintf("no %s at %s", o.ID, stage.Stage))
-			}
-		}
-	}
-	return out
+	return nil
 }
 
-// widened: somebody may approve who could not before.
-func widened(old, now []string) bool {
-	return len(now) == 0 || slices.ContainsFunc(now, func(n string) bool { return !slices.Contains(old, n) })
-}
+// Waits tells whether a release is still to come anywhere.
+func (s *State) Waits() bool { return s.Spec != nil && s.waitingAnywhere("") != nil }

@@ -192,7 +192,10 @@ func (s *State) converged(c Change, now time.Time) {
 
 func (s *State) fail(c Change, now time.Time) {
 	s.Channel(c.Channel).endWindow()
-	s.setPhase(c, maestro.Failed, now)
+	if r := s.ReleaseByID(c.Release); r != nil {
+		s.setPhase(c, maestro.Failed, now)
+		defer s.withdraw(r, c.Channel, false, r.FullVersion+" failed in "+c.Channel, now)
+	}
 	text := "failed"
 	for _, id := range c.Instances {
 		d := &s.Instance(id).Delivery

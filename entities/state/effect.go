@@ -63,14 +63,15 @@ func (s *State) Refresh(channel string) (Effect, error) {
 }
 
 // Retry starts a failed release again where it failed, and tries one that waits for its
-// next attempt at once (A18). Its gates were passed: they are not asked again. Where it was rolled
-// back this is how a person lifts the bar; where it is the rollback that failed, that is tried again.
+// next attempt at once (A18). Where it is still the target its gates were passed: they are not asked again. Where it was
+// rolled back this is how a person lifts the bar: it is next in line once more, and every gate is asked anew. Where it is the
+// rollback that failed, that is tried again.
 func (s *State) Retry(version, channel string, who entities.Who, now time.Time) (Effect, error) {
 	r, err := s.Find(version, channel)
 	if err != nil && !s.failedRollbackTo(version, channel) {
 		return nil, err
 	}
-	var again, barred []string
+	var again, anew, barred []string
 	var effects []func()
 	for n := range s.Spec.Channels {
 		spec := &s.Spec.Channels[n]
@@ -78,6 +79,8 @@ func (s *State) Retry(version, channel string, who entities.Who, now time.Time) 
 			continue
 		}
 		switch effect, why := s.retryIn(spec, version, r, who, now); {
+		case effect != nil && s.reenters(r, spec.Name):
+			anew, effects = append(anew, spec.Name), append(effects, effect)
 		case effect != nil:
 			again, effects = append(again, spec.Name), append(effects, effect)
 		case why != nil:
@@ -85,7 +88,7 @@ func (s *State) Retry(version, channel string, who entities.Who, now time.Time) 
 		}
 	}
 	switch {
-	case len(again) > 0:
+	case len(effects) > 0:
 	case len(barred) > 0:
 		return nil, fmt.Errorf("%s cannot start again: %s", version, strings.Join(barred, ", "))
 	case r == nil:
@@ -93,7 +96,7 @@ func (s *State) Retry(version, channel string, who entities.Who, now time.Time) 
 	default:
 		return nil, fmt.Errorf("%s did not fail where it is the target: %s", r.FullVersion, r.phases())
 	}
-	full, where := version, strings.Join(again, ", ")
+	full := version
 	if r != nil {
 		full = r.FullVersion
 	}
@@ -101,20 +104,44 @@ func (s *State) Retry(version, channel string, who entities.Who, now time.Time) 
 		for _, effect := range effects {
 			effect()
 		}
-		s.Record(now, channel, fmt.Sprintf("%s retried by %s in %s", full, who.Name, where))
-		s.noteAct(entities.EventRetry, who, r, channel, "retried in "+where, "", now)
-		return fmt.Sprintf("%s starts again in %s", full, where)
+		s.retried(full, r, channel, who, again, "retried in ", now)
+		s.retried(full, r, channel, who, anew, "retried, to pass all gates again, in ", now)
+		return retryAnswer(full, again, anew)
 	}, nil
+}
+
+// retried writes down where a person retried a release.
+func (s *State) retried(full string, r *Release, channel string, who entities.Who, where []string, text string, now time.Time) {
+	if len(where) == 0 {
+		return
+	}
+	text += strings.Join(where, ", ")
+	s.Record(now, channel, full+" "+text+" by "+who.Name)
+	s.noteAct(entities.EventRetry, who, r, channel, text, "", now)
+}
+
+func retryAnswer(full string, again, anew []string) string {
+	var says []string
+	if len(again) > 0 {
+		says = append(says, "starts again in "+strings.Join(again, ", "))
+	}
+	if len(anew) > 0 {
+		says = append(says, "was rolled back in "+strings.Join(anew, ", ")+": it enters again there once all gates pass anew, approvals included")
+	}
+	return full + " " + strings.Join(says, "; ")
+}
+
+// reenters tells whether a retry has a release enter a channel once more, rather than go on there.
+func (s *State) reenters(r *Release, channel string) bool {
+	p := r.in(channel)
+	return p != nil && p.Phase == maestro.RolledBack && s.hasTarget(channel)
 }
 
 // retryIn is what starts a release again in one channel, or nil; an error says why it may not although it
 // failed.
 func (s *State) retryIn(spec *entities.ChannelSpec, version string, r *Release, who entities.Who, now time.Time) (func(), error) {
 	failed := s.failedRollbacks(spec.Name, version)
-	var p *PhaseState
-	if r != nil {
-		p = r.Phases[spec.Name]
-	}
+	p := r.in(spec.Name)
 	switch {
 	case len(failed) > 0:
 		return func() {
@@ -126,12 +153,13 @@ func (s *State) retryIn(spec *entities.ChannelSpec, version string, r *Release, 
 		}, nil
 	case p == nil:
 		return nil, nil
-	case p.Phase == maestro.Pending:
-		if !retriable(r, spec) {
-			return nil, nil
-		}
+	case p.Phase == maestro.Pending && retriable(r, spec):
 		return func() { retryExtensions(r, spec, now) }, nil
-	case p.Phase == maestro.RolledBack && s.hasTarget(spec.Name):
+	case p.Phase == maestro.Pending && !p.Retried.IsZero():
+		return nil, fmt.Errorf("it waits for the gates there already")
+	case p.Phase == maestro.Pending:
+		return nil, nil
+	case s.reenters(r, spec.Name):
 		return s.retryRolledBack(r, spec, who, now)
 	}
 	return s.retryFailed(r, spec, who, now), nil
@@ -158,20 +186,19 @@ func (s *State) retryFailed(r *Release, spec *entities.ChannelSpec, who entities
 		for _, i := range at {
 			i.restart(now)
 		}
-		s.goOn(r, spec, who, now)
+		retryExtensions(r, spec, now)
+		if p.Phase == maestro.Failed || p.Phase == maestro.RolledBack {
+			r.Phases[spec.Name] = &PhaseState{Phase: maestro.InProgress, Since: now, Reason: "retried by " + who.Name}
+		}
 	}
 }
 
-// goOn has a release that failed go on in a channel.
-func (s *State) goOn(r *Release, spec *entities.ChannelSpec, who entities.Who, now time.Time) {
-	retryExtensions(r, spec, now)
-	if p := r.Phases[spec.Name]; p.Phase == maestro.Failed || p.Phase == maestro.RolledBack {
-		r.Phases[spec.Name] = &PhaseState{Phase: maestro.InProgress, Since: now, Reason: "retried by " + who.Name}
-	}
-}
-
-// retryRolledBack lets a person try a release again where it was rolled back: it is the target once more.
+// retryRolledBack lets a person try a release again where it was rolled back. It is next in line once more, and what let it
+// pass the gates then lets it pass no longer: a check may say FAIL by now, and those who approved did not know.
 func (s *State) retryRolledBack(r *Release, spec *entities.ChannelSpec, who entities.Who, now time.Time) (func(), error) {
+	if newer := s.enteredSince(r, spec.Name); newer != nil {
+		return nil, fmt.Errorf("%s entered since", newer.FullVersion)
+	}
 	var back []*Instance
 	for _, i := range s.In(spec.Name) {
 		if b := i.Delivery.Rollback; b != nil && b.Release == r.ID && r.Payloads[i.ID] != "" {
@@ -189,20 +216,20 @@ func (s *State) retryRolledBack(r *Release, spec *entities.ChannelSpec, who enti
 	if p, ok := s.PinOf(spec.Name); ok {
 		return nil, fmt.Errorf("pinned by %s", p.Who.Name)
 	}
-	var moves []Move
-	for _, i := range back {
-		moves = append(moves, Move{Instance: i.ID, Target: r.Target(i.ID)})
-	}
 	return func() {
-		text := s.moved(moves)
-		s.Record(now, spec.Name, text+" (retried by "+who.Name+")")
-		s.noteAct(entities.EventTarget, who, r, spec.Name, text, "retried", now)
-		s.Channel(spec.Name).targetSet()
-		for _, m := range moves {
-			s.setTarget(s.Instance(m.Instance), m.Target, now)
-		}
-		s.goOn(r, spec, who, now)
+		retryExtensions(r, spec, now)
+		r.Phases[spec.Name] = &PhaseState{Phase: maestro.Pending, Since: now, Reason: "retried by " + who.Name, Retried: now}
 	}, nil
+}
+
+// enteredSince is a newer release that entered a channel, or nil.
+func (s *State) enteredSince(r *Release, channel string) *Release {
+	for _, newer := range s.Releases[slices.Index(s.Releases, r)+1:] {
+		if p, ok := newer.PhaseIn(channel); ok && p.Entered() {
+			return newer
+		}
+	}
+	return nil
 }
 
 // failedRollbackTo tells whether an instance stands at a rollback to that version that failed; its release

@@ -12,7 +12,7 @@ import (
 
 // Pin keeps a channel at its present version or at one of its earlier good ones, whatever is
 // released, until it is unpinned (A17). A target that is not the present one is moved to without
-// asking gates; a pause holds that. A release that is in progress elsewhere waits again.
+// asking gates, which is recorded; a pause holds that. A release that is in progress elsewhere waits again.
 func (s *State) Pin(channel, version string, who entities.Who, reason string, now time.Time) (Effect, error) {
 	if err := s.checkChannel(channel); err != nil {
 		return nil, err
@@ -32,8 +32,22 @@ func (s *State) Pin(channel, version string, who entities.Who, reason string, no
 		text := "pinned to " + version
 		s.Record(now, channel, text+" by "+who.Name+entities.Because(reason))
 		s.note(entities.AuditLine{At: now, Kind: entities.EventPin, Who: &who, Channel: channel, Version: version, Text: text, Reason: reason})
+		for _, i := range s.In(channel) {
+			if t, ok := targets[i.ID.Name]; ok && !i.Delivery.Target.Same(t) {
+				s.noteUnasked(channel, version, who, "by the pin", reason, now)
+				break
+			}
+		}
 		return s.scope(channel) + " is " + text
 	}, nil
+}
+
+// noteUnasked records that a person moves a channel to what was good there without asking its gates.
+func (s *State) noteUnasked(channel, version string, who entities.Who, by, reason string, now time.Time) {
+	s.note(entities.AuditLine{
+		At: now, Kind: entities.EventBypass, Who: &who, Channel: channel, Version: version,
+		Text: "gates of " + version + " are not asked " + by, Reason: reason,
+	})
 }
 
 // same tells whether a pin has just these targets.
@@ -63,6 +77,12 @@ func (s *State) Unpin(channel string, who entities.Who, reason string, now time.
 		text := "unpinned from " + p.Version
 		s.Record(now, channel, text+" by "+who.Name+entities.Because(reason))
 		s.note(entities.AuditLine{At: now, Kind: entities.EventPin, Who: &who, Channel: channel, Version: p.Version, Text: text, Reason: reason})
+		for _, i := range s.In(channel) {
+			if before := i.Delivery.BeforePin; before != nil {
+				s.noteUnasked(channel, before.Target.FullVersion, who, "by the unpin", reason, now)
+				break
+			}
+		}
 		return s.scope(channel) + " is " + text
 	}, nil
 }

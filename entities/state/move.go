@@ -82,12 +82,22 @@ func (s *State) stay(spec *entities.Spec) {
 	if s.Spec == nil {
 		return
 	}
+	for _, id := range s.Spec.IDs() { // what is declared no longer may be declared elsewhere later
+		if was, _ := s.Spec.Instance(id); !declares(spec, id) {
+			s.stayOn(id, was.Runtime)
+		}
+	}
 	kept := maps.Clone(s.Runtimes)
 	if kept == nil {
 		kept = map[string]*entities.RuntimeSpec{}
 	}
 	maps.Copy(kept, s.Spec.Runtimes)
 	s.Runtimes = kept
+}
+
+func declares(spec *entities.Spec, id entities.InstanceID) bool {
+	_, ok := spec.Instance(id)
+	return ok
 }
 
 // stayOn names the runtime of everything of an instance that has none of its own yet.

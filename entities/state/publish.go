@@ -26,7 +26,6 @@ type Opening struct {
 func (s *State) TakeSpec(spec *entities.Spec, digest string, now time.Time) *Opening {
 	s.retire(spec)
 	s.stay(spec)
-	s.noteLoosened(s.Spec, spec, now)
 	s.Spec, s.SpecDigest, s.Problem, s.Trouble = spec, digest, "", ""
 	s.Record(now, "", fmt.Sprintf("incarnation %d", spec.Incarnation))
 	s.leaveRemoved(now)

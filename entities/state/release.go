@@ -45,6 +45,8 @@ type PhaseState struct {
 	CalledOff bool `json:"calledOff,omitempty"`
 	// Refused are the checks that said FAIL before the release entered: a newer one may pass it (B10).
 	Refused []string `json:"refused,omitempty"`
+	// Retried: it was rolled back here, and a person has it enter once more since then.
+	Retried time.Time `json:"retried,omitzero"`
 }
 
 // Config tells whether only a configuration change made this release (B9).
@@ -56,6 +58,22 @@ func (r *Release) PhaseIn(channel string) (maestro.Phase, bool) {
 		return p.Phase, true
 	}
 	return "", false
+}
+
+// in is how far a release is in a channel; nil: it does not concern it, or there is no release.
+func (r *Release) in(channel string) *PhaseState {
+	if r == nil {
+		return nil
+	}
+	return r.Phases[channel]
+}
+
+// PastRollback tells whether a rollback that is under way in a channel, or failed there, does not hold the release: it was
+// made after the failure, or is what was taken back, and a person retries it.
+func (r *Release) PastRollback(channel string, b *entities.Rollback) bool {
+	p := r.in(channel)
+	retried := p != nil && b.Release == r.ID && !p.Retried.IsZero()
+	return retried || !b.Failed.IsZero() && !r.At.Before(b.Failed)
 }
 
 // Waives implements maestro.Release: a bypassed condition names channels that the release need not

@@ -29,6 +29,7 @@ func (s *State) rollback(c Change, who *entities.Who, now time.Time) {
 		At: now, Kind: entities.EventRollback, Who: who, Channel: c.Channel, Release: r.ID, Version: left,
 		Text: fmt.Sprintf("rolled back from %s to %s%s", left, to, s.elsewhere(c.Moves[0])), Reason: c.Cause,
 	})
+	s.withdraw(r, c.Channel, true, r.FullVersion+" was rolled back in "+c.Channel, now)
 	s.Channel(c.Channel).targetSet()
 	for _, m := range c.Moves {
 		i := s.Instance(m.Instance)
@@ -68,13 +69,13 @@ func (s *State) RollBack(version, channel string, who entities.Who, reason strin
 		return nil, fmt.Errorf("%s cannot be rolled back: %s", r.FullVersion, strings.Join(left, ", "))
 	}
 	return func() string {
-		text := s.rollBack(r, changes, who, now)
 		for _, c := range s.phaseChannels(r, channel) {
 			if r.Phases[c].Phase == maestro.Pending {
 				r.cancel(c, "rolled back by "+who.Name+entities.Because(reason), now)
 				r.Phases[c].CalledOff = true
 			}
 		}
+		text := s.rollBack(r, changes, who, now)
 		if len(left) > 0 {
 			text += "; left alone: " + strings.Join(left, ", ")
 		}

@@ -210,8 +210,8 @@ type edge struct {
 	by       dependency
 }
 
-// deadlocks refuses orders that no release could satisfy: two services that each let the other go first
-// by capacity (D21), and services that wait for each other by order.
+// deadlocks refuses conditions that no release could satisfy: two services that each let the other go first by capacity (D21),
+// and services that wait for each other.
 func (c *compiler) deadlocks() {
 	reported := map[string]bool{}
 	for _, e := range c.edges {
@@ -231,14 +231,16 @@ func (c *compiler) deadlocks() {
 			}
 		}
 	}
-	c.orderCycles()
+	c.waitCycles()
 }
 
-// orderCycles walks along static order and version order.
-func (c *compiler) orderCycles() {
+// waitCycles walks along all conditions but capacity, which lets services pass that do not change it. Along the others none
+// of a circle comes before the next: before its first release, where each has a release to come, and, since a repair asks
+// them too, once all of them are ill.
+func (c *compiler) waitCycles() {
 	next := map[instance][]edge{}
 	for _, e := range c.edges {
-		if e.by.kind == entities.CheckStaticOrder || e.by.kind == entities.CheckVersionOrder {
+		if e.by.kind != entities.CheckCapacityOrder {
 			next[e.from] = append(next[e.from], e)
 		}
 	}
@@ -247,7 +249,7 @@ func (c *compiler) orderCycles() {
 	var visit func(at instance, trail []edge)
 	visit = func(at instance, trail []edge) {
 		if i := slices.IndexFunc(trail, func(e edge) bool { return e.from == at }); i >= 0 {
-			c.reportOrder(trail[i:], reported)
+			c.reportCycle(trail[i:], reported)
 			return
 		}
 		if done[at] {
@@ -263,7 +265,7 @@ func (c *compiler) orderCycles() {
 	}
 }
 
-func (c *compiler) reportOrder(cycle []edge, reported map[string]bool) {
+func (c *compiler) reportCycle(cycle []edge, reported map[string]bool) {
 	var names []string
 	for _, e := range cycle {
 		names = append(names, e.from.service)
@@ -273,7 +275,19 @@ func (c *compiler) reportOrder(cycle []edge, reported map[string]bool) {
 		return // in another channel
 	}
 	reported[id] = true
+	text := cycle[0].from.service + " in " + cycle[0].from.channel
+	for n, e := range cycle {
+		if n > 0 {
+			text += ", which"
+		}
+		text += " waits for " + e.to.service
+		if e.to.channel != e.from.channel {
+			text += " in " + e.to.channel
+		}
+		text += fmt.Sprintf(" (%s, %s:%d)", e.by.id(), e.by.d.File, e.by.d.At(e.by.at).Line)
+	}
 	c.report(cycle[0].by.d, cycle[0].by.at, strict.Fault{
-		Code: "cycle", Message: "services wait for each other by their order: " + strings.Join(append(names, names[0]), " → "),
+		Code: "cycle", Message: "services wait for each other, and would all stand still once all of them are ill, or have a release to come: " + text,
+		Expected: "one of these conditions less, or one that looks at another release channel",
 	})
 }

@@ -34,6 +34,31 @@ func (s *Store) Extension(ctx context.Context, digest string) (entities.Extensio
 	return getJSON[entities.ExtensionDefinition](ctx, s, "extensions/", digest)
 }
 
+// Definitions give how checks are judged and what extensions run, or nil where it is lost. What else went wrong while they
+// were read is in the error that failed points to.
+func (s *Store) Definitions(ctx context.Context) (check func(string) *entities.CheckDefinition, extension func(string) *entities.ExtensionDefinition, failed *error) {
+	failed = new(error)
+	check = func(digest string) *entities.CheckDefinition {
+		d, err := s.Check(ctx, digest)
+		return kept(&d, err, failed)
+	}
+	extension = func(digest string) *entities.ExtensionDefinition {
+		d, err := s.Extension(ctx, digest)
+		return kept(&d, err, failed)
+	}
+	return check, extension, failed
+}
+
+func kept[D any](d *D, err error, failed *error) *D {
+	switch {
+	case err == nil:
+		return d
+	case !IsNotFound(err) && !IsDamaged(err):
+		*failed = err
+	}
+	return nil
+}
+
 // AppendAudit keeps lines of the audit trail of a service, or of an application when service is
 // empty. Lines that are there already are left as they are, so that the same ones may be appended
 // again, alone or together with later ones. A line is known by its number and its time: a service

@@ -284,7 +284,7 @@ func (r *Record) accounts() accounts {
 	out := accounts{}
 	for _, service := range entities.SortedKeys(r.History) {
 		for _, l := range r.History[service] {
-			if l.Who == nil {
+			if l.Who == nil || l.Kind == entities.EventRules { // what a publication loosens names who published it
 				continue
 			}
 			who := service + " " + l.Who.Name

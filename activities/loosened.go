@@ -1,0 +1,33 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/loosen"
+	"github.com/converge-engine/converge/intent/store"
+)
+
+// mostLoosened bounds what is said of one service.
+const mostLoosened = 100
+
+// loosened says what a spec asks for less than the one of a digest. Not compared: that one is not wanted, or there no more.
+func (a *Activities) loosened(ctx context.Context, before string, spec *entities.Spec) (all []entities.Loosening, compared bool, err error) {
+	if before == "" {
+		return nil, false, nil
+	}
+	old, err := a.Store.Spec(ctx, before)
+	if store.IsNotFound(err) || store.IsDamaged(err) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	check, extension, failed := a.Store.Definitions(ctx)
+	all = loosen.Rules(&old, spec, loosen.Definitions{Check: check, Extension: extension})
+	if more := len(all) - mostLoosened; more > 0 {
+		all = append(all[:mostLoosened:mostLoosened], entities.Loosening{Text: fmt.Sprintf("%d rules more ask for less", more)})
+	}
+	return all, *failed == nil, *failed
+}

@@ -1,0 +1,94 @@
+package publish
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/loosen"
+	"github.com/converge-engine/converge/intent/incarnation"
+	"github.com/converge-engine/converge/intent/store"
+)
+
+// loosened lists what changed services ask for less than by what is newest, in the order in which they declare it; what is
+// the same of several is listed once.
+func (p *publication) loosened(ctx context.Context, last incarnation.Manifest) ([]Loosened, error) {
+	found := make([][]entities.Loosening, len(p.result.Changed))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(writers)
+	for n, service := range p.result.Changed {
+		if last[service] == "" {
+			continue
+		}
+		g.Go(func() (err error) {
+			found[n], err = p.loosenedBy(ctx, service, last[service])
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	var out []Loosened
+	for n, service := range p.result.Changed {
+		for _, l := range found[n] {
+			at := slices.IndexFunc(out, func(o Loosened) bool { return o.Loosening == l })
+			if at < 0 {
+				at, out = len(out), append(out, Loosened{Loosening: l})
+			}
+			out[at].Services = append(out[at].Services, service)
+		}
+	}
+	return out, nil
+}
+
+// loosenedBy compares a service with what it was; of one whose rules the store has lost nothing is known.
+func (p *publication) loosenedBy(ctx context.Context, service, digest string) ([]entities.Loosening, error) {
+	before, err := p.store.Spec(ctx, digest)
+	if store.IsNotFound(err) || store.IsDamaged(err) {
+		return []entities.Loosening{{Text: "what it asked for is not known any more"}}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("rules of %s so far: %w", service, err)
+	}
+	check, extension, failed := p.store.Definitions(ctx)
+	now := p.definitions(service)
+	spec := p.specs[service]
+	all := loosen.Rules(&before, &spec, loosen.Definitions{
+		Check: func(digest string) *entities.CheckDefinition {
+			if d, ok := now().checks[digest]; ok {
+				return &d
+			}
+			return check(digest)
+		},
+		Extension: func(digest string) *entities.ExtensionDefinition {
+			if d, ok := now().extensions[digest]; ok {
+				return &d
+			}
+			return extension(digest)
+		},
+	})
+	return all, *failed
+}
+
+// definitions are what checks and extensions are made of that is just compiled, by their digests in the store.
+type definitions struct {
+	checks     map[string]entities.CheckDefinition
+	extensions map[string]entities.ExtensionDefinition
+}
+
+func (p *publication) definitions(service string) func() definitions {
+	return sync.OnceValue(func() definitions {
+		d := definitions{map[string]entities.CheckDefinition{}, map[string]entities.ExtensionDefinition{}}
+		for _, c := range p.compiled.Checks(service) {
+			d.checks[entities.DigestOf(c)] = c
+		}
+		for _, e := range p.compiled.Extensions(service) {
+			d.extensions[entities.DigestOf(e)] = e
+		}
+		return d
+	})
+}

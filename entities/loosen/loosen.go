@@ -1,0 +1,240 @@
+// Package loosen says what a new configuration of a service asks for less than the one in force: rules take effect at once,
+// for releases that wait too, so that whoever publishes and whoever reads the history is told (G2). It sees values as well
+// as names: a limit that is raised, a freeze that is dropped. Where two values cannot be ordered, such as two queries, a
+// change counts as one that may ask for less. It decides nothing and imports what is declared alone.
+package loosen
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// Definitions give how checks are judged and what extensions run, by their digests; nil: of none that is known.
+type Definitions struct {
+	Check     func(digest string) *entities.CheckDefinition
+	Extension func(digest string) *entities.ExtensionDefinition
+}
+
+// Rules lists what a service asks for less, channel by channel; what concerns all channels stands last, without one. A
+// channel that is new, or gone, asks for nothing less.
+func Rules(before, after *entities.Spec, of Definitions) []entities.Loosening {
+	var out []entities.Loosening
+	if before == nil || after == nil || len(after.Channels) == 0 {
+		return nil
+	}
+	for n := range after.Channels {
+		now := &after.Channels[n]
+		old, ok := before.Channel(now.Name)
+		if !ok {
+			continue
+		}
+		for _, text := range slices.Concat(conditions(&old, now), checks(&old, now, of), extensions(&old, now, of), applies(before, after, &old, now)) {
+			out = append(out, entities.Loosening{Channel: now.Name, Text: text})
+		}
+	}
+	for _, text := range append(grants(before.Grants, after.Grants, after.ChannelNames()), identity(before.Identity, after.Identity)...) {
+		out = append(out, entities.Loosening{Text: text})
+	}
+	return out
+}
+
+func conditions(old, now *entities.ChannelSpec) []string {
+	var out []string
+	for _, o := range old.Conditions {
+		at := slices.IndexFunc(now.Conditions, func(n entities.Condition) bool { return n.ID == o.ID })
+		if at < 0 {
+			out = append(out, "no "+o.ID)
+			continue
+		}
+		n := &now.Conditions[at]
+		if n.MinApprovers < o.MinApprovers {
+			out = append(out, fmt.Sprintf("%s from %d instead of %d", o.ID, n.MinApprovers, o.MinApprovers))
+		}
+		if o.Kind == entities.ManualApproval && len(o.Approvers) > 0 {
+			if len(n.Approvers) == 0 {
+				out = append(out, o.ID+" from anybody")
+			} else if more := without(n.Approvers, o.Approvers); len(more) > 0 {
+				out = append(out, o.ID+" from "+strings.Join(more, ", ")+", too")
+			}
+		}
+		if gone := without(o.Channels, n.Channels); len(gone) > 0 {
+			out = append(out, o.ID+" without "+strings.Join(gone, ", "))
+		}
+	}
+	return out
+}
+
+func checks(old, now *entities.ChannelSpec, of Definitions) []string {
+	var out []string
+	for i := range old.Checks {
+		o := &old.Checks[i]
+		at := slices.IndexFunc(now.Checks, func(n entities.Check) bool { return n.ID == o.ID })
+		if at < 0 {
+			out = append(out, "no "+o.ID)
+			continue
+		}
+		n := &now.Checks[at]
+		for _, text := range append(stages(o, n), definition(o, n, of)...) {
+			out = append(out, o.ID+": "+text)
+		}
+	}
+	return out
+}
+
+// stages compares when a check is asked.
+func stages(old, now *entities.Check) []string {
+	var out []string
+	for _, o := range old.At {
+		switch n := now.Asked(o.Stage); {
+		case n == nil:
+			out = append(out, "not at "+string(o.Stage))
+		case o.Fails && !n.Fails:
+			out = append(out, "at "+string(o.Stage)+" it blocks and does not fail")
+		case n.For < o.For || n.Delay+n.For < o.Delay+o.For:
+			out = append(out, fmt.Sprintf("watches for %s instead of %s", n.Delay+n.For, o.Delay+o.For))
+		case n.Delay > o.Delay:
+			out = append(out, fmt.Sprintf("watches from %s on instead of %s", n.Delay, o.Delay))
+		}
+	}
+	if old.Repairs && !now.Repairs {
+		out = append(out, "repairs do not ask it")
+	}
+	return out
+}
+
+func definition(old, now *entities.Check, of Definitions) []string {
+	if old.Definition == now.Definition {
+		return nil
+	}
+	if old.Kind != now.Kind {
+		return []string{fmt.Sprintf("judged by %s instead of %s", now.Kind, old.Kind)}
+	}
+	if of.Check == nil {
+		return nil
+	}
+	o, n := of.Check(old.Definition), of.Check(now.Definition)
+	if o == nil || n == nil {
+		return []string{"judged otherwise; how it was is not known any more"}
+	}
+	return values(now.Kind, o, n)
+}
+
+func extensions(old, now *entities.ChannelSpec, of Definitions) []string {
+	var out []string
+	for _, o := range old.Extensions {
+		at := slices.IndexFunc(now.Extensions, func(n entities.Extension) bool { return n.Name == o.Name })
+		switch {
+		case at < 0:
+			out = append(out, "no extension/"+o.Name)
+		case o.Stage != now.Extensions[at].Stage:
+			out = append(out, fmt.Sprintf("extension/%s at %s instead of %s", o.Name, now.Extensions[at].Stage, o.Stage))
+		case of.Extension != nil && o.Definition != now.Extensions[at].Definition && runsOtherwise(of.Extension(o.Definition), of.Extension(now.Extensions[at].Definition)):
+			out = append(out, "extension/"+o.Name+" runs something else")
+		}
+	}
+	return out
+}
+
+func runsOtherwise(o, n *entities.ExtensionDefinition) bool {
+	return o == nil || n == nil || differ(o.Command, n.Command) || differ(o.Env, n.Env) || differ(o.Job, n.Job)
+}
+
+// applies compares what follows a release, and who is asked before each apply.
+func applies(before, after *entities.Spec, old, now *entities.ChannelSpec) []string {
+	var out []string
+	if now.NoRollback && !old.NoRollback {
+		out = append(out, "what fails is not rolled back")
+	}
+	for _, o := range old.Instances {
+		n, declared := after.Instance(now.ID(o))
+		text := fmt.Sprintf("applies on %s are not approved", n.Runtime)
+		if declared && before.Runtime(o.Runtime).ApproveApplies && !after.Runtime(n.Runtime).ApproveApplies && !slices.Contains(out, text) {
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+// grants compares who may do what: a verb that no grant names is free.
+func grants(old, now []entities.Grant, channels []string) []string {
+	var out []string
+	for _, verb := range verbs(old) {
+		what := strings.ReplaceAll(verb, "*", "do what no other grant names")
+		if _, still := granted(now, verb, ""); !still {
+			out = append(out, "anybody may "+what)
+			continue
+		}
+		everywhere := more(old, now, verb, "")
+		if len(everywhere) > 0 {
+			out = append(out, strings.Join(everywhere, ", ")+" may "+what)
+		}
+		for _, c := range channels {
+			if there := without(more(old, now, verb, c), everywhere); len(there) > 0 {
+				out = append(out, strings.Join(there, ", ")+" may "+what+entities.In(c))
+			}
+		}
+	}
+	return out
+}
+
+// more are those to whom a verb is granted and was not.
+func more(old, now []entities.Grant, verb, channel string) []string {
+	before, _ := granted(old, verb, channel)
+	after, _ := granted(now, verb, channel)
+	return without(after, before)
+}
+
+// verbs that grants name, in order.
+func verbs(grants []entities.Grant) []string {
+	var out []string
+	for _, g := range grants {
+		out = append(out, without(g.Verbs, out)...)
+	}
+	return out
+}
+
+// granted lists to whom a verb is granted in a channel; no channel: in all of them. Guarded: some grant names the verb.
+func granted(grants []entities.Grant, verb, channel string) (to []string, guarded bool) {
+	for _, g := range grants {
+		if !slices.Contains(g.Verbs, verb) && !slices.Contains(g.Verbs, "*") {
+			continue
+		}
+		guarded = true
+		if len(g.Channels) == 0 || slices.Contains(g.Channels, channel) {
+			to = append(to, without(g.To, to)...)
+		}
+	}
+	return to, guarded
+}
+
+func identity(old, now *entities.Identity) []string {
+	switch {
+	case old == nil:
+		return nil
+	case now == nil:
+		return []string{"nobody proves who they are"}
+	}
+	var out []string
+	a, b := *old, *now
+	a.Required, b.Required = nil, nil
+	if differ(a, b) {
+		out = append(out, "people prove who they are to "+now.Issuer+" in another way")
+	}
+	if slices.Contains(now.Required, "*") {
+		return out
+	}
+	for _, verb := range without(old.Required, now.Required) {
+		out = append(out, strings.ReplaceAll(verb+" takes no proof", "* takes", "what is not named takes"))
+	}
+	return out
+}
+
+// without lists what of a is not in b.
+func without(a, b []string) []string {
+	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return slices.Contains(b, s) })
+}
+
+func differ(a, b any) bool { return entities.DigestOf(a) != entities.DigestOf(b) }

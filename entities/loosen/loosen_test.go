@@ -1,0 +1,187 @@
+package loosen_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/loosen"
+)
+
+// rules are a service in one channel that asks for something of every kind.
+func rules() *entities.Spec {
+	return &entities.Spec{
+		Channels: []entities.ChannelSpec{{
+			Name:      "prod",
+			Instances: []entities.InstanceSpec{{Name: entities.OnlyInstance, Runtime: "rt"}},
+			Conditions: []entities.Condition{
+				{ID: "channel-stable/tier=test", Kind: entities.ChannelStable, Channels: []string{"canary", "staging"}},
+				{ID: "approval/go", Kind: entities.ManualApproval, Topic: "go", MinApprovers: 2, Approvers: []string{"alice", "group:sre"}},
+			},
+			Checks: []entities.Check{{
+				ID: "slo", Kind: entities.CheckPrometheus, Definition: "old", Repairs: true,
+				At: []entities.CheckAt{{Stage: entities.Deployment, Fails: true}, {Stage: entities.PostDeployment, Delay: time.Minute, For: 10 * time.Minute}},
+			}},
+			Extensions: []entities.Extension{{Name: "migrate", Stage: entities.PostApproval, Definition: "old"}},
+		}},
+		Runtimes: map[string]*entities.RuntimeSpec{"rt": {ApproveApplies: true}},
+		Grants:   []entities.Grant{{Verbs: []string{"approve", "bypass"}, To: []string{"alice"}}, {Verbs: []string{"*"}, Channels: []string{"prod"}, To: []string{"group:sre"}}},
+		Identity: &entities.Identity{Issuer: "https://id", Required: []string{"approve", "bypass"}},
+	}
+}
+
+func said(all []entities.Loosening) string {
+	var lines []string
+	for _, l := range all {
+		lines = append(lines, strings.TrimPrefix(l.Channel+": "+l.Text, ": "))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// What rules ask for less is seen, by name and by value; what they ask for more is not.
+func TestRules(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*entities.Spec, *entities.ChannelSpec)
+		want   string
+	}{
+		"nothing": {func(*entities.Spec, *entities.ChannelSpec) {}, ""},
+		"more": {func(s *entities.Spec, c *entities.ChannelSpec) {
+			c.Conditions[1].MinApprovers, c.Conditions[1].Approvers = 3, []string{"alice"}
+			c.Checks[0].At[1].For, s.Identity.Required = time.Hour, []string{"*"}
+			c.Checks = append(c.Checks, entities.Check{ID: "more"})
+		}, ""},
+		"no condition":     {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Conditions = c.Conditions[:1] }, "prod: no approval/go"},
+		"fewer approvers":  {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Conditions[1].MinApprovers = 1 }, "prod: approval/go from 1 instead of 2"},
+		"other approvers":  {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Conditions[1].Approvers = []string{"bob", "alice"} }, "prod: approval/go from bob, too"},
+		"anybody":          {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Conditions[1].Approvers = nil }, "prod: approval/go from anybody"},
+		"fewer channels":   {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Conditions[0].Channels = []string{"staging"} }, "prod: channel-stable/tier=test without canary"},
+		"no check":         {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Checks = nil }, "prod: no slo"},
+		"a stage less":     {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Checks[0].At = c.Checks[0].At[1:] }, "prod: slo: not at deployment"},
+		"block":            {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Checks[0].At[0].Fails = false }, "prod: slo: at deployment it blocks and does not fail"},
+		"a shorter window": {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Checks[0].At[1].For = time.Minute }, "prod: slo: watches for 2m0s instead of 11m0s"},
+		"a later window":   {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Checks[0].At[1].Delay = 5 * time.Minute }, "prod: slo: watches from 5m0s on instead of 1m0s"},
+		"repairs":          {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Checks[0].Repairs = false }, "prod: slo: repairs do not ask it"},
+		"another kind": {func(_ *entities.Spec, c *entities.ChannelSpec) {
+			c.Checks[0].Kind, c.Checks[0].Definition = entities.CheckAlways, "new"
+		}, "prod: slo: judged by always instead of prometheus"},
+		"lost":              {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Checks[0].Definition = "new" }, "prod: slo: judged otherwise; how it was is not known any more"},
+		"no extension":      {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Extensions = nil }, "prod: no extension/migrate"},
+		"a later extension": {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Extensions[0].Stage = entities.PostDeployment }, "prod: extension/migrate at postDeployment instead of postApproval"},
+		"another command":   {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Extensions[0].Definition = "new" }, "prod: extension/migrate runs something else"},
+		"no rollback":       {func(_ *entities.Spec, c *entities.ChannelSpec) { c.NoRollback = true }, "prod: what fails is not rolled back"},
+		"applies":           {func(s *entities.Spec, _ *entities.ChannelSpec) { s.Runtimes["rt"] = &entities.RuntimeSpec{} }, "prod: applies on rt are not approved"},
+		"another channel":   {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Name, c.Checks = "new", nil }, ""},
+		"a grant less":      {func(s *entities.Spec, _ *entities.ChannelSpec) { s.Grants = nil }, "anybody may approve\nanybody may bypass\nanybody may do what no other grant names"},
+		"granted to more":   {func(s *entities.Spec, _ *entities.ChannelSpec) { s.Grants[0].To = []string{"alice", "bob"} }, "bob may approve\nbob may bypass"},
+		"granted in more": {
+			func(s *entities.Spec, _ *entities.ChannelSpec) { s.Grants[1].Channels = nil },
+			"group:sre may approve\ngroup:sre may bypass\ngroup:sre may do what no other grant names",
+		},
+		"no proof":       {func(s *entities.Spec, _ *entities.ChannelSpec) { s.Identity.Required = []string{"approve"} }, "bypass takes no proof"},
+		"no identity":    {func(s *entities.Spec, _ *entities.ChannelSpec) { s.Identity = nil }, "nobody proves who they are"},
+		"another issuer": {func(s *entities.Spec, _ *entities.ChannelSpec) { s.Identity.Issuer = "https://evil" }, "people prove who they are to https://evil in another way"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now := rules()
+			c.change(now, &now.Channels[0])
+			of := loosen.Definitions{
+				Check: func(string) *entities.CheckDefinition { return nil },
+				Extension: func(digest string) *entities.ExtensionDefinition {
+					return &entities.ExtensionDefinition{Command: entities.Command{Argv: []string{digest}}}
+				},
+			}
+			require.Equal(t, c.want, said(loosen.Rules(rules(), now, of)))
+		})
+	}
+	require.Empty(t, loosen.Rules(nil, rules(), loosen.Definitions{}))
+	require.Empty(t, loosen.Rules(rules(), &entities.Spec{}, loosen.Definitions{}), "it is declared no longer")
+}
+
+// The values of a check are ordered where they can be.
+func TestValues(t *testing.T) {
+	t.Parallel()
+	n := func(f float64) *float64 { return &f }
+	query := func(less, greater *float64) entities.CheckDefinition {
+		return entities.CheckDefinition{Prometheus: &entities.PrometheusQuery{URL: "u", Query: "q", LessThan: less, GreaterThan: greater}}
+	}
+	times := func(t entities.AllowedTimes) entities.CheckDefinition {
+		return entities.CheckDefinition{AllowedTimes: &t}
+	}
+	http := func(statuses ...int) entities.CheckDefinition {
+		return entities.CheckDefinition{HTTP: &entities.HTTPCheck{URL: "u", Statuses: statuses}}
+	}
+	alerts := func(m map[string]string) entities.CheckDefinition {
+		return entities.CheckDefinition{Alertmanager: &entities.Alerts{URL: "u", Matchers: m}}
+	}
+	denied := func(v ...string) entities.CheckDefinition {
+		return entities.CheckDefinition{DeniedVersions: &entities.DeniedVersions{Versions: v}}
+	}
+	always := func(v entities.Verdict) entities.CheckDefinition {
+		return entities.CheckDefinition{Always: &entities.AlwaysCheck{Verdict: v}}
+	}
+	command := func(dir string, args ...string) entities.CheckDefinition {
+		return entities.CheckDefinition{Dir: dir, Command: &entities.CheckRun{Command: entities.Command{Argv: args}}}
+	}
+	freeze := entities.Freeze{From: "2026-12-20", To: "2027-01-02", Reason: "New Year"}
+	for name, c := range map[string]struct {
+		old, now entities.CheckDefinition
+		want     string
+	}{
+		"raised":              {query(n(0.05), nil), query(n(0.5), nil), "less than 0.5 instead of 0.05"},
+		"lowered":             {query(n(0.05), nil), query(n(0.01), nil), ""},
+		"no limit":            {query(n(0.05), n(1)), query(nil, n(0.5)), "less than anything instead of 0.05\ngreater than 0.5 instead of 1"},
+		"another query":       {query(n(1), nil), entities.CheckDefinition{Prometheus: &entities.PrometheusQuery{URL: "v", Query: "0", LessThan: n(1), Empty: "pass"}}, "asks another query\nasks v instead of u\npasses without a sample"},
+		"a dropped freeze":    {times(entities.AllowedTimes{Freezes: []entities.Freeze{freeze}}), times(entities.AllowedTimes{}), "no freeze from 2026-12-20 to 2027-01-02 (New Year)"},
+		"a shorter freeze":    {times(entities.AllowedTimes{Freezes: []entities.Freeze{freeze}}), times(entities.AllowedTimes{Freezes: []entities.Freeze{{From: "2026-12-20", To: "2026-12-31"}}}), "no freeze from 2026-12-20 to 2027-01-02 (New Year)"},
+		"a longer freeze":     {times(entities.AllowedTimes{Freezes: []entities.Freeze{freeze}}), times(entities.AllowedTimes{Freezes: []entities.Freeze{{From: "2026-12-19", To: "2027-01-02"}}}), ""},
+		"more open":           {times(entities.AllowedTimes{Windows: []entities.TimeWindow{{Days: "Mon"}}}), times(entities.AllowedTimes{Windows: []entities.TimeWindow{{Days: "Mon"}, {Days: "Fri", Hours: "09:00-10:00"}}}), "open Fri 09:00-10:00"},
+		"always open":         {times(entities.AllowedTimes{TimeZone: "UTC", Windows: []entities.TimeWindow{{Days: "Mon"}}}), times(entities.AllowedTimes{TimeZone: "CET"}), "in the time of CET instead of UTC\nopen at any time"},
+		"holidays":            {times(entities.AllowedTimes{HolidayCountries: []string{"FR"}, Holidays: []string{"2026-12-24"}}), times(entities.AllowedTimes{}), "open on holidays of FR\nopen on 2026-12-24"},
+		"denied no longer":    {denied("v1", "v13*"), denied("v1", "v2"), "does not deny v13*"},
+		"statuses":            {http(204), http(), "any status of 200 to 299 passes"},
+		"statuses by default": {http(), http(200, 503), "status 503 passes"},
+		"matchers":            {alerts(map[string]string{"service": "web"}), alerts(map[string]string{"service": "web", "severity": "page"}), "only alerts with severity=page"},
+		"fewer matchers":      {alerts(map[string]string{"service": "web"}), alerts(nil), ""},
+		"always":              {always(entities.Fail), always(entities.Pass), "always passes"},
+		"another command":     {command("/a", "x"), command("/a", "true"), "judged otherwise"},
+		"another directory":   {command("/a", "x"), command("/b", "x"), ""},
+		"capacity":            {entities.CheckDefinition{Capacity: &entities.CapacityCheck{Use: "a"}}, entities.CheckDefinition{Capacity: &entities.CapacityCheck{Use: "0"}}, "judged otherwise"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			spec := func(definition string) *entities.Spec {
+				return &entities.Spec{Channels: []entities.ChannelSpec{{Name: "prod", Checks: []entities.Check{{ID: "x", Kind: kind(&c.old), Definition: definition}}}}}
+			}
+			check := func(digest string) *entities.CheckDefinition {
+				return map[string]*entities.CheckDefinition{"old": &c.old, "now": &c.now}[digest]
+			}
+			got := said(loosen.Rules(spec("old"), spec("now"), loosen.Definitions{Check: check}))
+			require.Equal(t, c.want, strings.ReplaceAll(got, "prod: x: ", ""))
+		})
+	}
+}
+
+func kind(d *entities.CheckDefinition) entities.CheckKind {
+	for _, of := range []struct {
+		set  bool
+		kind entities.CheckKind
+	}{
+		{d.AllowedTimes != nil, entities.CheckAllowedTimes},
+		{d.DeniedVersions != nil, entities.CheckDeniedVersions},
+		{d.Prometheus != nil, entities.CheckPrometheus},
+		{d.Alertmanager != nil, entities.CheckAlertmanager},
+		{d.HTTP != nil, entities.CheckHTTP},
+		{d.Always != nil, entities.CheckAlways},
+		{d.Command != nil, entities.CheckCommand},
+	} {
+		if of.set {
+			return of.kind
+		}
+	}
+	return entities.CheckCapacity
+}

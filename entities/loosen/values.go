@@ -1,0 +1,144 @@
+package loosen
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// values compares how a check of one kind is judged, by what it compares with.
+func values(kind entities.CheckKind, o, n *entities.CheckDefinition) []string {
+	switch kind {
+	case entities.CheckAllowedTimes:
+		return compared(o.AllowedTimes, n.AllowedTimes, times)
+	case entities.CheckDeniedVersions:
+		return compared(o.DeniedVersions, n.DeniedVersions, denied)
+	case entities.CheckPrometheus:
+		return compared(o.Prometheus, n.Prometheus, query)
+	case entities.CheckAlertmanager:
+		return compared(o.Alertmanager, n.Alertmanager, alerts)
+	case entities.CheckHTTP:
+		return compared(o.HTTP, n.HTTP, answers)
+	case entities.CheckAlways:
+		return compared(o.Always, n.Always, verdicts)
+	}
+	// Where a command lies is not what it runs.
+	return otherwise(differ([]any{o.Command, o.Capacity, o.Dependency}, []any{n.Command, n.Capacity, n.Dependency}), "judged otherwise")
+}
+
+// compared compares two definitions that are whole.
+func compared[D any](o, n *D, by func(o, n *D) []string) []string {
+	if o == nil || n == nil {
+		return otherwise(o != n, "judged otherwise")
+	}
+	return by(o, n)
+}
+
+func denied(o, n *entities.DeniedVersions) []string {
+	return each("does not deny ", without(o.Versions, n.Versions))
+}
+
+func verdicts(o, n *entities.AlwaysCheck) []string {
+	return otherwise(n.Verdict == entities.Pass && o.Verdict != entities.Pass, "always passes")
+}
+
+func otherwise(so bool, text string) []string {
+	if so {
+		return []string{text}
+	}
+	return nil
+}
+
+func each(text string, of []string) []string {
+	if len(of) == 0 {
+		return nil
+	}
+	return []string{text + strings.Join(of, ", ")}
+}
+
+func times(o, n *entities.AllowedTimes) []string {
+	out := otherwise(o.TimeZone != n.TimeZone, "in the time of "+n.TimeZone+" instead of "+o.TimeZone)
+	for _, f := range o.Freezes {
+		if slices.ContainsFunc(n.Freezes, func(by entities.Freeze) bool { return covers(by, f) }) {
+			continue
+		}
+		text := "no freeze from " + f.From + " to " + f.To
+		if f.Reason != "" {
+			text += " (" + f.Reason + ")"
+		}
+		out = append(out, text)
+	}
+	out = append(out, each("open on holidays of ", without(o.HolidayCountries, n.HolidayCountries))...)
+	out = append(out, each("open on ", without(o.Holidays, n.Holidays))...)
+	if len(n.Windows) == 0 {
+		return append(out, otherwise(len(o.Windows) > 0, "open at any time")...)
+	}
+	if len(o.Windows) == 0 {
+		return out
+	}
+	for _, w := range n.Windows {
+		if !slices.Contains(o.Windows, w) {
+			out = append(out, strings.TrimSpace("open "+strings.TrimSpace(w.Days+" "+w.Hours)))
+		}
+	}
+	return out
+}
+
+// covers: one span holds another. Times of one form are ordered as texts; those of two forms are not compared.
+func covers(by, f entities.Freeze) bool {
+	comparable := len(by.From) == len(f.From) && len(by.To) == len(f.To) && !strings.ContainsAny(by.From+by.To+f.From+f.To, "Z+")
+	return by.From == f.From && by.To == f.To || comparable && by.From <= f.From && by.To >= f.To
+}
+
+func query(o, n *entities.PrometheusQuery) []string {
+	out := otherwise(o.Query != n.Query, "asks another query")
+	out = append(out, otherwise(o.URL != n.URL, "asks "+n.URL+" instead of "+o.URL)...)
+	if o.LessThan != nil && (n.LessThan == nil || *n.LessThan > *o.LessThan) {
+		out = append(out, "less than "+number(n.LessThan)+" instead of "+number(o.LessThan))
+	}
+	if o.GreaterThan != nil && (n.GreaterThan == nil || *n.GreaterThan < *o.GreaterThan) {
+		out = append(out, "greater than "+number(n.GreaterThan)+" instead of "+number(o.GreaterThan))
+	}
+	return append(out, otherwise(n.Empty == "pass" && o.Empty != "pass", "passes without a sample")...)
+}
+
+func number(n *float64) string {
+	if n == nil {
+		return "anything"
+	}
+	return fmt.Sprint(*n)
+}
+
+// alerts: with fewer matchers more alerts are of concern.
+func alerts(o, n *entities.Alerts) []string {
+	out := otherwise(o.URL != n.URL, "asks "+n.URL+" instead of "+o.URL)
+	for _, label := range slices.Sorted(maps.Keys(n.Matchers)) {
+		if v := n.Matchers[label]; o.Matchers[label] != v {
+			out = append(out, "only alerts with "+label+"="+v)
+		}
+	}
+	return out
+}
+
+func answers(o, n *entities.HTTPCheck) []string {
+	out := otherwise(o.URL != n.URL, "asks "+n.URL+" instead of "+o.URL)
+	out = append(out, otherwise(differ(o.Headers, n.Headers), "asks with other headers")...)
+	old := o.Statuses
+	if len(old) == 0 {
+		for s := 200; s < 300; s++ {
+			old = append(old, s)
+		}
+	}
+	if len(n.Statuses) == 0 {
+		return append(out, otherwise(len(o.Statuses) > 0, "any status of 200 to 299 passes")...)
+	}
+	for _, s := range n.Statuses {
+		if !slices.Contains(old, s) {
+			out = append(out, fmt.Sprintf("status %d passes", s))
+		}
+	}
+	return out
+}
