@@ -30,6 +30,9 @@ func writeRecord[T any](ctx context.Context, s *Store, key string, record T, fit
 		return record, false, err
 	}
 	created, err := s.blobs.create(ctx, key, data)
+	if created {
+		s.cache.put(key, data, len(data))
+	}
 	if created || err != nil {
 		return record, created, err
 	}
