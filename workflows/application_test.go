@@ -365,8 +365,8 @@ func TestWhatIsNewerCutsIn(t *testing.T) {
 	h := newHouse(t)
 	h.silent = 20
 	h.publishes(0, 1)
-	h.env.RegisterDelayedCallback(func() { h.silent = 0 }, 30*second)
-	h.publishes(31*second, 2)
+	h.env.RegisterDelayedCallback(func() { h.silent = 0 }, 40*second)
+	h.publishes(20*second, 2) // between two tries
 	h.sends(120*second, protocol.Pin, pinTo(1, "alice", ""))
 	h.play(nil)
 	require.Equal(t, []string{" → m2 as 2, recorded 1", "m2 → m1 as 1 pinned"}, h.notified)

@@ -227,21 +227,36 @@ func (s *shell) keepTrail() {
 		return
 	}
 	s.storing = true
-	s.await(func(ctx workflow.Context) {
-		if committed == 0 && workflow.Sleep(ctx, time.Millisecond) != nil {
-			return // the run has ended
-		}
-		if s.patient(theTrail) {
-			ctx = beside(ctx)
-		}
-		err := s.storeLines(ctx)
-		s.storing = false
-		if err != nil {
-			s.backOff(theTrail, err)
-			return
-		}
-		s.outages[theTrail] = outage{}
-	})
+	switch {
+	case committed > 0:
+		s.await(s.trailStored)
+	case s.logic < protocol.LogicGoesByRules:
+		s.await(func(ctx workflow.Context) {
+			if workflow.Sleep(ctx, time.Millisecond) == nil {
+				s.trailStored(ctx)
+			}
+		})
+	default: // it may take the server a second: a run that ends meanwhile takes the lines along
+		workflow.Go(s.ctx, func(ctx workflow.Context) {
+			if workflow.Sleep(ctx, time.Millisecond) == nil {
+				s.await(s.trailStored)
+			}
+		})
+	}
+}
+
+// trailStored writes what is committed, or has it tried again later.
+func (s *shell) trailStored(ctx workflow.Context) {
+	if s.patient(theTrail) {
+		ctx = beside(ctx)
+	}
+	err := s.storeLines(ctx)
+	s.storing = false
+	if err != nil {
+		s.backOff(theTrail, err)
+		return
+	}
+	s.outages[theTrail] = outage{}
 }
 
 // storeTrail writes what there is before a run ends. What the store does not take, and what the last workflow task noted,
