@@ -91,7 +91,9 @@ func (s *State) stay(spec *entities.Spec) {
 	if kept == nil {
 		kept = map[string]*entities.RuntimeSpec{}
 	}
-	maps.Copy(kept, s.Spec.Runtimes)
+	for _, name := range entities.SortedKeys(s.Spec.Runtimes) {
+		kept[name] = s.Spec.Runtimes[name]
+	}
 	s.Runtimes = kept
 }
 
