@@ -144,7 +144,7 @@ func (o *exportOptions) where() (string, error) {
 // write writes the archive. A file is what it was before until all of it is written.
 func (o *exportOptions) write(ctx context.Context, e installation.Export) (out installation.Exported, err error) {
 	if o.file == "" {
-		return e.Write(ctx, o.f.Out)
+		return e.Write(ctx, o.f.Raw)
 	}
 	file, err := os.CreateTemp(filepath.Dir(o.file), "."+filepath.Base(o.file)+".*")
 	if err != nil {

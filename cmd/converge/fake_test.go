@@ -130,7 +130,7 @@ func newConsole(t *testing.T, api *fakeAPI) *console {
 	c := &console{api: api}
 	dir := t.TempDir()
 	c.Factory = &Factory{
-		In: strings.NewReader(""), Out: &c.out, Err: &c.err,
+		In: strings.NewReader(""), Out: &c.out, Err: &c.err, Raw: &c.out,
 		Env:     func(name string) string { return map[string]string{"CONVERGE_BY": "alice"}[name] },
 		WorkDir: func() (string, error) { return dir, nil },
 		Now:     func() time.Time { return now.Add(c.slept) },

@@ -24,6 +24,7 @@ import (
 type Factory struct {
 	In       io.Reader
 	Out, Err io.Writer
+	Raw      io.Writer // for what is no text: an archive
 	Env      func(string) string
 	WorkDir  func() (string, error)
 	Now      func() time.Time
@@ -41,7 +42,7 @@ type Factory struct {
 
 func newFactory() *Factory {
 	return &Factory{
-		In: os.Stdin, Out: show.Safe(os.Stdout), Err: show.Safe(os.Stderr),
+		In: os.Stdin, Out: show.Safe(os.Stdout), Err: show.Safe(os.Stderr), Raw: os.Stdout,
 		Env: os.Getenv, WorkDir: os.Getwd, Now: time.Now, Sleep: sleep,
 		AskTTY: term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stderr.Fd())),
 		Dial:   dial,
