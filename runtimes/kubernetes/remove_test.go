@@ -97,8 +97,12 @@ func TestRemoveLeavesADefinitionInUse_A24(t *testing.T) {
 		"spec: {group: " + group + ", scope: Namespaced, names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList}, " +
 		"versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}"
 	v1 := d.instance("v1", definition, "{apiVersion: "+group+"/v1, kind: Widget, metadata: {name: ours}}")
-	d.applied(v1)
 	widgets := "/apis/" + group + "/v1/namespaces/" + d.namespace + "/widgets"
+	d.applied(d.instance("v0", definition))
+	require.Eventually(t, func() bool { // an API server may take a moment after it says that a kind is established
+		return d.admin.typed.Discovery().RESTClient().Get().AbsPath(widgets).Do(t.Context()).Error() == nil
+	}, 10*time.Second, 10*time.Millisecond)
+	d.applied(v1)
 	theirs := `{"apiVersion":"` + group + `/v1","kind":"Widget","metadata":{"name":"theirs"}}`
 	require.NoError(t, d.admin.typed.Discovery().RESTClient().Post().AbsPath(widgets).Body([]byte(theirs)).
 		SetHeader("Content-Type", "application/json").Do(t.Context()).Error())
