@@ -38,7 +38,6 @@ type Activities struct {
 	recall  recall  // of checks that had news a moment ago
 
 	pauses lately[[]protocol.ScopePause] // in force, by application and runtime
-	record lately[protocol.Installation] // of the store, by nothing
 
 	mu      sync.Mutex
 	lines   map[string]connection    // by runtime and digest of its definition

@@ -19,14 +19,8 @@ func (a *Activities) fence(ctx context.Context, in runtimes.Owner, f *runtimes.F
 	if f == nil {
 		return nil, "", nil
 	}
-	i, err := a.record.get("", func() (protocol.Installation, error) {
-		i, err := a.Store.Installation(ctx)
-		if store.IsNotFound(err) {
-			err = nil
-		}
-		return i, err
-	})
-	if err != nil {
+	i, err := a.Store.Installation(ctx) // each time: where it was moved to, others apply from that moment on
+	if err != nil && !store.IsNotFound(err) {
 		return nil, "", err
 	}
 	if i.Epoch > a.Epoch {

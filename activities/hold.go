@@ -13,8 +13,8 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// holdsFor is how long a worker goes by what it has read of the pauses in force and of the installation's epoch: a pause
-// that is accepted holds for applies that long after it was kept, at most.
+// holdsFor is how long a worker goes by what it has read of the pauses in force: a pause that is accepted holds for
+// applies that long after it was kept, at most.
 const holdsFor = 3 * time.Second
 
 // lately keeps what was read of the store, by key: one read serves many applies.
