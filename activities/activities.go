@@ -10,7 +10,6 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/converge-engine/converge/entities"
-	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/runtimes"
 	"github.com/converge-engine/converge/runtimes/custom"
@@ -36,8 +35,7 @@ type Activities struct {
 	hints   *hints
 	issuers issuers // whose tokens were verified lately
 	recall  recall  // of checks that had news a moment ago
-
-	pauses lately[[]protocol.ScopePause] // in force, by application and runtime
+	holds   holds   // pauses in force
 
 	mu      sync.Mutex
 	lines   map[string]connection    // by runtime and digest of its definition

@@ -68,3 +68,31 @@ func TestDamagedPayloadIsRenderedAgain(t *testing.T) {
 	_, err = open().Prepare(ctx, request)
 	require.ErrorContains(t, err, "so this is not its first release", "a damaged record still says that there was one")
 }
+
+// Rules that are damaged are no outage: whoever knew none would let everybody pass meanwhile (F4).
+func TestDamagedRulesAreToldFromAnOutage_F4(t *testing.T) {
+	dir, ctx := t.TempDir(), t.Context()
+	s, err := store.Open(ctx, dir)
+	require.NoError(t, err)
+	a := New(s, nil, nil)
+	t.Cleanup(a.Close)
+	_, err = a.Configure(ctx, protocol.Rules{Number: 1})
+	require.NoError(t, err)
+	records, err := filepath.Glob(filepath.Join(dir, "rules", "*"))
+	require.NoError(t, err)
+	require.Len(t, records, 1)
+	require.NoError(t, os.WriteFile(records[0], []byte(`{"number":`), 0o600))
+
+	again, err := store.Open(ctx, dir)
+	require.NoError(t, err)
+	a = New(again, nil, nil)
+	t.Cleanup(a.Close)
+	for name, ask := range map[string]func() error{
+		"read": func() error { _, err := a.Rules(ctx, protocol.RulesRequest{}); return err },
+		"set":  func() error { _, err := a.Configure(ctx, protocol.Rules{Number: 1}); return err },
+	} {
+		var app *temporal.ApplicationError
+		require.True(t, errors.As(ask(), &app), name)
+		require.Equal(t, protocol.ErrDamaged, app.Type(), name)
+	}
+}

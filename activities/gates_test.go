@@ -289,9 +289,8 @@ func TestPausesInForceAreReadOnceForManyApplies_A16(t *testing.T) {
 	for range 1000 {
 		require.NoError(t, a.held(t.Context(), "shop", "eu"), "it was read again")
 	}
-	for key, read := range a.pauses.known {
-		read.at = read.at.Add(-holdsFor)
-		a.pauses.known[key] = read
+	for key, read := range a.holds.read {
+		a.holds.read[key] = hold{at: read.at.Add(-holdsFor)}
 	}
 	require.ErrorContains(t, a.held(t.Context(), "shop", "eu"), "runtime/eu is paused by")
 	require.ErrorContains(t, a.held(t.Context(), "other", "eu"), "runtime/eu is paused by")

@@ -17,72 +17,60 @@ import (
 // applies that long after it was kept, at most.
 const holdsFor = 3 * time.Second
 
-// lately keeps what was read of the store, by key: one read serves many applies.
-type lately[T any] struct {
-	mu    sync.Mutex
-	known map[string]known[T]
+// holds are the pauses of applications and runtimes as they were last read: a read of the store serves many applies.
+type holds struct {
+	mu   sync.Mutex
+	read map[string]hold // by application and runtime
 }
 
-type known[T any] struct {
-	at time.Time // when it was asked for
-	v  T
-}
-
-// get returns what was read under a key less than holdsFor ago, or reads it. An error is not kept.
-func (l *lately[T]) get(key string, read func() (T, error)) (T, error) {
-	began := time.Now()
-	if k, ok := l.recall(key, began); ok {
-		return k.v, nil
-	}
-	v, err := read()
-	if err == nil {
-		l.keep(key, known[T]{began, v})
-	}
-	return v, err
-}
-
-func (l *lately[T]) recall(key string, now time.Time) (known[T], bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	k, ok := l.known[key]
-	return k, ok && now.Sub(k.at) < holdsFor
-}
-
-// keep keeps what was read, and drops what is too old to be of use.
-func (l *lately[T]) keep(key string, read known[T]) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	maps.DeleteFunc(l.known, func(_ string, old known[T]) bool { return read.at.Sub(old.at) >= holdsFor })
-	if l.known == nil {
-		l.known = map[string]known[T]{}
-	}
-	l.known[key] = read
-}
-
-// forget makes the next apply read again.
-func (l *lately[T]) forget() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	clear(l.known)
+type hold struct {
+	at     time.Time
+	pauses []protocol.ScopePause
 }
 
 // held says which pause holds an apply of an application on a runtime, whether its service has heard of that or not; or
 // that it cannot be known.
 func (a *Activities) held(ctx context.Context, application, runtime string) error {
-	pauses, err := a.pauses.get(application+"/"+runtime, func() ([]protocol.ScopePause, error) {
+	key := application + "/" + runtime
+	h, known := a.holds.recent(key, time.Now())
+	if !known {
+		began := time.Now()
 		pauses, err := a.Store.Pauses(ctx, application, []string{runtime})
 		var damaged *store.CorruptError
-		if errors.As(err, &damaged) { // what is damaged is no pause; its service may know of one
-			err = nil
+		if err != nil && !errors.As(err, &damaged) { // what is damaged is no pause; its service may know of one
+			return fmt.Errorf("pauses in force: %w", err)
 		}
-		return pauses, err
-	})
-	if err != nil {
-		return fmt.Errorf("pauses in force: %w", err)
+		h = hold{began, pauses}
+		a.holds.keep(key, h)
 	}
-	if len(pauses) == 0 {
+	if len(h.pauses) == 0 {
 		return nil
 	}
-	p := pauses[0]
+	p := h.pauses[0]
 	return fmt.Errorf("%s is paused by %s%s", p.Scope, p.Pause.By, entities.Because(p.Pause.Reason))
+}
+
+func (h *holds) recent(key string, now time.Time) (hold, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	known, ok := h.read[key]
+	return known, ok && now.Sub(known.at) < holdsFor
+}
+
+// keep keeps what was read, and drops what is too old to be of use.
+func (h *holds) keep(key string, read hold) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	maps.DeleteFunc(h.read, func(_ string, old hold) bool { return read.at.Sub(old.at) >= holdsFor })
+	if h.read == nil {
+		h.read = map[string]hold{}
+	}
+	h.read[key] = read
+}
+
+// forget makes the next apply read again.
+func (h *holds) forget() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	clear(h.read)
 }

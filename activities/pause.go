@@ -25,7 +25,7 @@ func (a *Activities) Pause(ctx context.Context, r protocol.AnnouncePause) (proto
 		return protocol.AnnounceAnswer{}, refuse("pause of %q: expected an application, a runtime or the installation", r.Scope)
 	}
 	kept := a.keepPause(ctx, r)
-	a.pauses.forget()
+	a.holds.forget()
 	services, err := a.concerned(ctx, r)
 	if err != nil {
 		return protocol.AnnounceAnswer{}, errors.Join(kept, err)

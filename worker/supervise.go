@@ -27,11 +27,11 @@ const (
 	lookEvery = 8 * time.Second
 	// leaseFor is how long a lease holds that is not renewed, by the clock of whoever waits for it.
 	leaseFor = 24 * time.Second
-	// lookWhole is how often every workflow is looked for by name, though all that was found then runs on.
-	lookWhole = 5 * time.Minute
+	// lookByName is how often every workflow is looked for by name, though all that was found then runs on.
+	lookByName = 5 * time.Minute
 	// settling is how much later than it was started a workflow may be listed.
 	settling = 30 * time.Second
-	// lookForDown is how often, instead, while something is kept down that somebody may start.
+	// lookForDown is how often, instead, while something is kept down that somebody may start, or cannot be looked after.
 	lookForDown = time.Minute
 	// lookTimeout bounds one look.
 	lookTimeout = time.Minute
@@ -184,14 +184,15 @@ func (s *supervisor) sameAsSeen(ctx context.Context) (bool, error) {
 	return later == s.seen.later, err
 }
 
-// see lists what runs.
+// see lists what runs. That is all there is to see only when nothing was started while it was listed: what has ended by then
+// may still be on the list, and what was started not yet on it, so that there seem to be as many as before.
 func (s *supervisor) see(ctx context.Context) (running map[string]string, err error) {
 	running, newest, err := s.list(ctx, protocol.Living)
 	if err != nil {
 		return nil, err
 	}
 	now := time.Now()
-	seen := look{running: int64(len(running)), at: now, again: lookWhole}
+	seen := look{running: int64(len(running)), at: now, again: lookByName}
 	since := newest.Add(time.Second) // those that run were started before that
 	switch {
 	case newest.IsZero():
@@ -199,11 +200,20 @@ func (s *supervisor) see(ctx context.Context) (running map[string]string, err er
 	case now.Sub(newest) < settling: // others that were started before that may not be listed yet
 		seen.again = 0
 	}
-	seen.after = protocol.LivingOnes + " AND StartTime > '" + since.UTC().Format(time.RFC3339) + "'"
-	if seen.later, err = s.count(ctx, seen.after); err == nil {
-		s.seen = seen
+	startedLater := " AND StartTime > '" + since.UTC().Format(time.RFC3339) + "'"
+	seen.after = protocol.LivingOnes + startedLater
+	if seen.later, err = s.count(ctx, seen.after); err != nil {
+		return nil, err
 	}
-	return running, err
+	unlisted, err := s.count(ctx, protocol.Living+startedLater)
+	if err != nil {
+		return nil, err
+	}
+	if unlisted > 0 {
+		seen.again = 0
+	}
+	s.seen = seen
+	return running, nil
 }
 
 func (s *supervisor) count(ctx context.Context, query string) (int64, error) {
@@ -211,11 +221,20 @@ func (s *supervisor) count(ctx context.Context, query string) (int64, error) {
 	return count.GetCount(), err
 }
 
-// look starts what is gone. As long as nothing else runs than was found last, workflows are not looked for by name.
+// look starts what is gone. As long as nothing else runs than was found last, workflows are not looked for by name; a look that
+// did not come to its end has found nothing.
 func (s *supervisor) look(ctx context.Context) error {
 	if same, err := s.sameAsSeen(ctx); err != nil || same {
 		return err
 	}
+	err := s.lookWhole(ctx)
+	if err != nil {
+		s.seen = look{}
+	}
+	return err
+}
+
+func (s *supervisor) lookWhole(ctx context.Context) error {
 	running, err := s.see(ctx)
 	if err != nil {
 		return err
@@ -313,6 +332,7 @@ func (s *supervisor) declared(ctx context.Context) (map[string]declaration, erro
 		c, err := s.store.Checkpoint(ctx, id)
 		if err != nil {
 			s.log.Warn("an application cannot be looked after", "application", name, "error", err)
+			s.seen.again = min(s.seen.again, lookForDown)
 			continue
 		}
 		all[name] = declaration{}
@@ -322,6 +342,7 @@ func (s *supervisor) declared(ctx context.Context) (map[string]declaration, erro
 		manifest, err := s.store.Manifest(ctx, c.Manifest)
 		if err != nil {
 			s.log.Warn("the services of an application cannot be looked after", "application", name, "error", err)
+			s.seen.again = min(s.seen.again, lookForDown)
 			continue
 		}
 		all[name] = declaration{manifest, c.Unmanaged}

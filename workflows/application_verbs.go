@@ -94,11 +94,8 @@ func (a *application) publish(ctx workflow.Context, r verb.Request, who entities
 // confirm takes who may do what from the store. A run that was begun by an earlier version asks under a name of its own each
 // time.
 func (a *application) confirm(ctx workflow.Context, p *protocol.PublishRequest) (confirmed bool, err error) {
-	if a.logic < protocol.LogicGoesByRules {
-		change := fmt.Sprintf("confirm-%d", workflow.GetInfo(a.ctx).GetCurrentHistoryLength())
-		if workflow.GetVersion(a.ctx, change, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
-			return false, nil
-		}
+	if a.logic < protocol.LogicGoesByRules && !a.fromHere("confirm") {
+		return false, nil
 	}
 	var answer protocol.ConfirmAnswer
 	err = a.fromStore(ctx, protocol.ActivityConfirm, protocol.ConfirmRequest{Application: a.name, Hash: p.Hash, Manifest: p.Manifest}, &answer)

@@ -25,13 +25,10 @@ func (k *rulesKnown) rules() (*entities.Identity, []entities.Grant, bool) {
 // knows takes over the rules that a run begins with.
 func (k *rulesKnown) knows(r protocol.Rules) { k.Rules = r }
 
-// consultRules reads them. A run that was begun before there were any asks under a name of its own each time.
+// consultRules reads them. A run that was begun before there were any does so from the first time that a worker knew of them.
 func (s *shell) consultRules(ctx workflow.Context, known *rulesKnown) error {
-	if s.logic < protocol.LogicGoesByRules {
-		change := fmt.Sprintf("rules-%d", workflow.GetInfo(s.ctx).GetCurrentHistoryLength())
-		if workflow.GetVersion(s.ctx, change, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
-			return nil
-		}
+	if s.logic < protocol.LogicGoesByRules && !s.fromHere("rules") {
+		return nil
 	}
 	var now protocol.Rules
 	err := s.fromStore(ctx, protocol.ActivityRules, protocol.RulesRequest{}, &now)

@@ -120,7 +120,7 @@ const changeSending = "bounded-signals"
 // atOnce is how many of so many signals are sent now; the others are when some have arrived.
 func (r *runtime) atOnce(wanted int) int {
 	room := max(maxSending-r.sending, 0)
-	if wanted <= room || workflow.GetVersion(r.ctx, changeSending, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+	if wanted <= room || !changed(r.ctx, changeSending) {
 		return wanted
 	}
 	return room

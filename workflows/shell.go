@@ -221,8 +221,18 @@ const changeCalm = "calm-ending"
 
 // calm is asked only by a run that does not end although it should: one that was in that state when its worker was
 // replaced by a newer one ends as it began to.
-func (s *shell) calm() bool {
-	return workflow.GetVersion(s.ctx, changeCalm, workflow.DefaultVersion, 1) != workflow.DefaultVersion
+func (s *shell) calm() bool { return changed(s.ctx, changeCalm) }
+
+// changed: whoever carries out a run for the first time knows of a change of the workflow code. One that was begun before and is
+// repeated goes on as it began.
+func changed(ctx workflow.Context, change string) bool {
+	return workflow.GetVersion(ctx, change, workflow.DefaultVersion, 1) != workflow.DefaultVersion
+}
+
+// fromHere is changed of what comes again and again in a run, which may have begun before and go on after the change: each time
+// has a name of its own.
+func (s *shell) fromHere(change string) bool {
+	return changed(s.ctx, fmt.Sprintf("%s-%d", change, workflow.GetInfo(s.ctx).GetCurrentHistoryLength()))
 }
 
 // atRest: nothing is in flight that the next run could not start again.

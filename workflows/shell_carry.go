@@ -56,7 +56,7 @@ func (s *shell) continueAsNew() error {
 // beside the task whether it would, until it does. A run that was in that state before there was this question does not ask.
 func (s *shell) asksForState() bool {
 	if s.outages[theNextRun].tries == 0 || s.takesState ||
-		workflow.GetVersion(s.ctx, "ask-before-spilling", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		!changed(s.ctx, "ask-before-spilling") {
 		return false
 	}
 	s.await(func(ctx workflow.Context) {

@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"time"
 
@@ -126,7 +125,7 @@ func (s *shell) mustAdopt() bool {
 	}
 	if at := workflow.GetInfo(s.ctx).GetCurrentHistoryLength(); !s.beyond && at != s.asked {
 		s.asked = at
-		s.beyond = workflow.GetVersion(s.ctx, fmt.Sprintf("adopt-%d", at), workflow.DefaultVersion, 1) != workflow.DefaultVersion
+		s.beyond = s.fromHere("adopt")
 	}
 	return s.beyond
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/temporal"
-	"go.temporal.io/sdk/workflow"
 
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/state"
@@ -73,8 +72,7 @@ func (o *outages) next() time.Time {
 // patient tells that somebody did not answer the last time: it is asked beside the workflow task, where it may take its
 // time. A run that met its first outage before that was possible goes on as it began.
 func (s *shell) patient(of outside) bool {
-	const change = "ask-beside-the-task"
-	return s.outages[of].tries > 0 && workflow.GetVersion(s.ctx, change, workflow.DefaultVersion, 1) > workflow.DefaultVersion
+	return s.outages[of].tries > 0 && changed(s.ctx, "ask-beside-the-task")
 }
 
 // failed counts that somebody did not answer, if that is what an error says.

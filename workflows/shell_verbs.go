@@ -116,7 +116,7 @@ func (s *shell) update(ctx workflow.Context, row *verb.Row, raw json.RawMessage)
 // the run. A run that was begun before updates did so goes on as it began.
 func (s *shell) inTurn(ctx workflow.Context) error {
 	if s.untried == 0 && len(workflow.GetUnhandledSignalNames(ctx)) == 0 ||
-		workflow.GetVersion(s.ctx, "updates-in-turn", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		!changed(s.ctx, "updates-in-turn") {
 		return nil
 	}
 	s.woken = true

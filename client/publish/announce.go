@@ -80,11 +80,15 @@ func (p *publication) request(ctx context.Context) (protocol.PublishRequest, err
 	if len(numbers) > 0 {
 		floor = numbers[len(numbers)-1]
 	}
+	token := p.options.Token
+	if p.before.Newest == 0 { // nothing says yet who issues tokens
+		token = ""
+	}
 	identity, grants := p.people()
 	id := make([]byte, 8)
 	_, _ = rand.Read(id) // never fails (crypto/rand)
 	return protocol.PublishRequest{
-		Act:  protocol.Act{By: p.options.By, RequestID: hex.EncodeToString(id), Token: p.options.Token},
+		Act:  protocol.Act{By: p.options.By, RequestID: hex.EncodeToString(id), Token: token},
 		Hash: p.result.Hash, Manifest: p.manifest.Digest(), Services: len(p.specs), Store: p.store.URL(),
 		Origin: OriginOf(ctx, p.options.Dir), Causes: p.options.Causes, After: p.before.Newest, TakeOver: p.options.TakeOver,
 		Floor: floor, Identity: identity, Grants: grants,

@@ -11,18 +11,21 @@ const rules = "rules/"
 
 // CreateRules writes rules of the installation under their number unless there are some, and returns those that stand.
 func (s *Store) CreateRules(ctx context.Context, r protocol.Rules) (protocol.Rules, error) {
-	stands, _, err := createRecord(ctx, s, fmt.Sprintf("%s%012d", rules, r.Number), r, numbered)
-	return stands, err
+	key := fmt.Sprintf("%s%012d", rules, r.Number)
+	if _, created, err := writeRecord(ctx, s, key, r, numbered); created || err != nil {
+		return r, err
+	}
+	return fetchRecord(ctx, s, key, numbered)
 }
 
 // Rules are those of the highest number; of number 0 when nobody ever set any. Damaged ones are a *CorruptError: those
-// before may have allowed more.
+// before may have allowed more. What was read before is read again: who lost the right to change them removes the newest.
 func (s *Store) Rules(ctx context.Context) (protocol.Rules, error) {
 	keys, err := s.blobs.list(ctx, rules)
 	for n := len(keys) - 1; n >= 0; n-- {
 		var number int64
 		if _, err := fmt.Sscanf(keys[n], rules+"%d", &number); err == nil {
-			return readRecord(ctx, s, keys[n], numbered)
+			return fetchRecord(ctx, s, keys[n], numbered)
 		}
 	}
 	return protocol.Rules{}, err

@@ -51,24 +51,32 @@ func (s *Store) mend(ctx context.Context, key string, record any) error {
 
 // readRecord reads a record that is written once. What is damaged is not remembered: it may be mended.
 func readRecord[T any](ctx context.Context, s *Store, key string, fits func(T) bool) (T, error) {
-	var record T
 	data, known := s.cache.get(key)
 	if !known {
-		read, err := s.blobs.read(ctx, key)
-		if err != nil {
-			return record, err
-		}
-		if !unbroken(read) {
-			return record, &CorruptError{key, "its content is not what its digest says"}
-		}
-		data = read
+		return fetchRecord(ctx, s, key, fits)
 	}
-	raw := data.([]byte)
+	return recordOf(key, data.([]byte), fits)
+}
+
+// fetchRecord is readRecord of what the store has now, though it was read before: somebody may have removed it since.
+func fetchRecord[T any](ctx context.Context, s *Store, key string, fits func(T) bool) (T, error) {
+	var record T
+	raw, err := s.blobs.read(ctx, key)
+	if err != nil {
+		return record, err
+	}
+	if !unbroken(raw) {
+		return record, &CorruptError{key, "its content is not what its digest says"}
+	}
+	if record, err = recordOf(key, raw, fits); err == nil {
+		s.cache.put(key, raw, len(raw))
+	}
+	return record, err
+}
+
+func recordOf[T any](key string, raw []byte, fits func(T) bool) (record T, err error) {
 	if err := json.Unmarshal(raw, &record); err != nil || !fits(record) {
 		return record, &CorruptError{key, "it is no record of that name"}
-	}
-	if !known {
-		s.cache.put(key, raw, len(raw))
 	}
 	return record, nil
 }

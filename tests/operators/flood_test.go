@@ -38,12 +38,6 @@ func flood(w *stage.World, service string) {
 	require.ErrorContains(w.T, err, "exceeded workflow execution limit for signal events")
 }
 
-func applicationStatus(w *stage.World) (status protocol.ApplicationStatus) {
-	w.T.Helper()
-	query(w, protocol.ApplicationID(w.App), &status)
-	return status
-}
-
 // A service whose run takes no more signals holds up no other: all others are notified of what is published and of pauses,
 // the application says which could not be, and tells it once it can be told.
 func TestFloodedServiceHoldsUpNoOther_F1_F5(t *testing.T) {
@@ -55,7 +49,7 @@ func TestFloodedServiceHoldsUpNoOther_F1_F5(t *testing.T) {
 	began := time.Now()
 	require.True(t, w.Publish().Notified)
 	t.Logf("published after %s", time.Since(began))
-	require.Contains(t, applicationStatus(w).Problem, "not notified: "+flooded)
+	require.Contains(t, applicationOf(w).Problem, "not notified: "+flooded)
 	w.Release("web-19", "v1")
 	w.Await("web-19", "staging CONVERGED v1, production CONVERGED v1")
 
@@ -66,12 +60,12 @@ func TestFloodedServiceHoldsUpNoOther_F1_F5(t *testing.T) {
 	w.Await("web-00", "staging PAUSED, production PAUSED")
 	t.Logf("paused after %s", time.Since(began))
 	require.Eventually(t, func() bool {
-		return strings.Contains(applicationStatus(w).Problem, "not notified of a pause or its end: "+w.ID(flooded))
+		return strings.Contains(applicationOf(w).Problem, "not notified of a pause or its end: "+w.ID(flooded))
 	}, stage.Patience, 20*time.Millisecond)
 
 	require.NoError(t, w.Client.TerminateWorkflow(t.Context(), w.ID(flooded), "", "flooded"))
 	w.Await(flooded, "staging PAUSED, production PAUSED") // which it finds in the store
-	require.Eventually(t, func() bool { return applicationStatus(w).Problem == "" }, stage.Patience, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return applicationOf(w).Problem == "" }, stage.Patience, 100*time.Millisecond)
 }
 
 // A pause of a runtime holds for applies even where the service has not heard of it, counts as no failed attempt, and

@@ -26,9 +26,12 @@ import (
 // A minute is how long a service may be unmanaged, whatever was done to it.
 const aMinute = time.Minute
 
-// managedAgain waits until another run of a workflow answers, and returns how long that took.
+// managedAgain waits until another run of a workflow answers, and returns how long that took. It may take as many looks of
+// whoever supervises as are made in a minute; on a machine with too much to do those are made later as well.
 func managedAgain(w *stage.World, id, before string, since time.Time) time.Duration {
 	w.T.Helper()
+	const looksInAMinute = 8
+	epoch, first := looked(w)
 	temporaltest.WaitFor(w.T, stage.Patience, func() (bool, string) {
 		d, err := w.Client.DescribeWorkflowExecution(w.T.Context(), id, "")
 		if err != nil {
@@ -42,9 +45,26 @@ func managedAgain(w *stage.World, id, before string, since time.Time) time.Durat
 		return err == nil, fmt.Sprint(err)
 	})
 	took := time.Since(since)
-	w.T.Logf("%s was managed again after %s", id, took.Round(100*time.Millisecond))
-	require.Less(w.T, took, aMinute)
+	now, last := looked(w)
+	if now == epoch {
+		last -= first
+	}
+	w.T.Logf("%s was managed again after %s, %d looks", id, took.Round(100*time.Millisecond), last)
+	require.LessOrEqual(w.T, last, int64(looksInAMinute))
 	return took
+}
+
+// looked returns how often somebody has looked after what is declared, and in which epoch of the installation.
+func looked(w *stage.World) (epoch, times int64) {
+	w.T.Helper()
+	kept, err := store.Open(w.T.Context(), w.Store)
+	require.NoError(w.T, err)
+	defer kept.Close() // only read
+	installation, err := kept.Installation(w.T.Context())
+	require.NoError(w.T, err)
+	times, _, err = kept.Lease(w.T.Context(), fmt.Sprintf("supervision-%d", installation.Epoch)) // renewed with each look
+	require.NoError(w.T, err)
+	return int64(installation.Epoch), times
 }
 
 // approvals is an application whose production waits for a person.
@@ -194,19 +214,9 @@ func answer(w *stage.World, id string, command *commandpb.Command) {
 // looks waits until whoever supervises has looked so often more.
 func looks(w *stage.World, times int64) {
 	w.T.Helper()
-	kept, err := store.Open(w.T.Context(), w.Store)
-	require.NoError(w.T, err)
-	defer kept.Close() // only read
-	installation, err := kept.Installation(w.T.Context())
-	require.NoError(w.T, err)
-	scope := fmt.Sprintf("supervision-%d", installation.Epoch)
-	before := int64(-1)
+	_, before := looked(w)
 	temporaltest.WaitFor(w.T, stage.Patience, func() (bool, string) {
-		n, _, err := kept.Lease(w.T.Context(), scope) // renewed with each look
-		require.NoError(w.T, err)
-		if before < 0 {
-			before = n
-		}
+		_, n := looked(w)
 		return n >= before+times, fmt.Sprint(n, " after ", before)
 	})
 }
@@ -227,4 +237,23 @@ func TestEndedServiceIsMissedThoughAnotherBegan(t *testing.T) {
 		protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: "other"})
 	require.NoError(t, err)
 	managedAgain(w, id, run, since)
+}
+
+// What could not be looked after in one look, as the store did not have it, is in a later one.
+func TestLookThatCouldNotSeeAllIsMadeAgain_F1(t *testing.T) {
+	t.Parallel()
+	w := shared.OwnServer(t, 0)
+	w.Write(stage.TwoChannels + stage.Web)
+	w.Publish()
+	w.Release("web", "v1")
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.StopWorker()
+	id := w.ID("web")
+	run := runOf(w, id)
+	back := lose(w, "manifests")
+	ends[0].do(w, id)
+	w.StartWorker()
+	looks(w, 6) // until workflows are counted only
+	back()
+	managedAgain(w, id, run, time.Now())
 }

@@ -38,9 +38,7 @@ func setRules(w *stage.World, text, as string) (string, error) {
 
 func installationOf(w *stage.World) (s protocol.InstallationStatus) {
 	w.T.Helper()
-	value, err := w.Client.QueryWorkflow(w.T.Context(), protocol.InstallationID(), "", protocol.QueryStatus)
-	require.NoError(w.T, err)
-	require.NoError(w.T, value.Get(&s))
+	query(w, protocol.InstallationID(), &s)
 	return s
 }
 

@@ -140,9 +140,7 @@ func awaitNotified(w *stage.World, n int64) {
 
 func applicationOf(w *stage.World) (s protocol.ApplicationStatus) {
 	w.T.Helper()
-	value, err := w.Client.QueryWorkflow(w.T.Context(), protocol.ApplicationID(w.App), "", protocol.QueryStatus)
-	require.NoError(w.T, err)
-	require.NoError(w.T, value.Get(&s))
+	query(w, protocol.ApplicationID(w.App), &s)
 	return s
 }
 

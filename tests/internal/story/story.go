@@ -102,6 +102,7 @@ func (p *Player) fill(text string) string {
 // words are what stands for something else, perhaps.
 var words = regexp.MustCompile(`\b[A-Z]+\b`)
 
+// save writes a file as a whole: what reads it at that time sees what was before, or all that is new.
 func (p *Player) save(name, text string) {
 	p.T.Helper()
 	path := filepath.Join(p.Dir, filepath.FromSlash(name))
@@ -110,7 +111,8 @@ func (p *Player) save(name, text string) {
 	if strings.HasPrefix(text, "#!") {
 		mode = 0o700
 	}
-	require.NoError(p.T, os.WriteFile(path, []byte(text), mode))
+	require.NoError(p.T, os.WriteFile(path+"~", []byte(text), mode))
+	require.NoError(p.T, os.Rename(path+"~", path))
 }
 
 func (p *Player) lines(text string) (out []line) {
