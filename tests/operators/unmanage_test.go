@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -125,8 +126,9 @@ func TestPauseThatEndedMeanwhileIsOver_A16(t *testing.T) {
 	cli(w, "resume", w.App, "--yes")
 	cli(w, "pause", w.App, "--yes", "--reason", "a third")
 	cli(w, "manage", w.App+"/web")
-	s := w.Await("web", "staging PAUSED v1, production PAUSED v1")
-	require.Contains(t, reasons(s), "a third")
+	w.AwaitThat("web", "the pause that is in force", func(s protocol.Status) bool {
+		return stage.Channels(s) == "staging PAUSED v1, production PAUSED v1" && strings.Contains(reasons(s), "a third")
+	})
 }
 
 // awaitNotified waits until all services that are looked after know an incarnation.
