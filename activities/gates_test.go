@@ -220,6 +220,8 @@ func TestPauseOfAnApplication_A16(t *testing.T) {
 	require.NoError(t, err)
 	manifest, err := a.Store.PutManifest(t.Context(), incarnation.Manifest{"web": digest, "api": "a", "new": "b"})
 	require.NoError(t, err)
+	require.NoError(t, a.Store.PutNumber(t.Context(), "shop", protocol.Incarnation{Number: 1, Hash: "h", Manifest: manifest}))
+	load := protocol.LoadSpecRequest{Application: "shop", Service: "web", Incarnation: 1, Hash: "h"}
 	pause := protocol.ScopePause{Scope: "application", Pause: pausedFor("outage")}
 
 	_, beats, err := run[any](t, a.Pause, protocol.AnnouncePause{ScopePause: pause, Application: "shop", Manifest: manifest})
@@ -230,7 +232,7 @@ func TestPauseOfAnApplication_A16(t *testing.T) {
 	}, s.sent, "one is not there yet")
 	require.NotEmpty(t, beats)
 
-	answer, _, err := run[protocol.LoadSpecAnswer](t, a.LoadSpec, protocol.LoadSpecRequest{Digest: digest})
+	answer, _, err := run[protocol.LoadSpecAnswer](t, a.LoadSpec, load)
 	require.NoError(t, err)
 	require.Equal(t, []protocol.ScopePause{pause}, answer.Pauses)
 	require.Equal(t, &spec, answer.Spec)
@@ -239,7 +241,7 @@ func TestPauseOfAnApplication_A16(t *testing.T) {
 	_, _, err = run[any](t, a.Pause, protocol.AnnouncePause{ScopePause: pause, Application: "shop", Manifest: manifest})
 	require.NoError(t, err)
 	require.Len(t, s.sent, 4)
-	answer, _, err = run[protocol.LoadSpecAnswer](t, a.LoadSpec, protocol.LoadSpecRequest{Digest: digest})
+	answer, _, err = run[protocol.LoadSpecAnswer](t, a.LoadSpec, load)
 	require.NoError(t, err)
 	require.Empty(t, answer.Pauses)
 

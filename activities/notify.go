@@ -37,6 +37,9 @@ func (a *Activities) Notify(ctx context.Context, r protocol.NotifyRequest) (prot
 	if err != nil {
 		return protocol.NotifyAnswer{}, err
 	}
+	if later, err := a.record(ctx, r); err != nil || later != (entities.NoticeOrder{}) {
+		return protocol.NotifyAnswer{Overtaken: later}, err
+	}
 	changed, removed := to.Since(from)
 	changed = slices.Concat(changed, removed, r.Also, again(r, to))
 	slices.Sort(changed)
@@ -46,6 +49,21 @@ func (a *Activities) Notify(ctx context.Context, r protocol.NotifyRequest) (prot
 	}}
 	err = all.all(ctx, changed)
 	return protocol.NotifyAnswer{Notified: all.told, Unreached: all.missed}, err
+}
+
+// record keeps what services are to go by where they look (G1), and answers the order of what says otherwise and was recorded
+// later: by an application that knows more than whoever asks, or knew more than it does by now.
+func (a *Activities) record(ctx context.Context, r protocol.NotifyRequest) (later entities.NoticeOrder, err error) {
+	if r.Order == (entities.NoticeOrder{}) { // from an older version
+		return later, nil
+	}
+	wanted := protocol.Notice{Order: r.Order, Incarnation: r.Newest, Pinned: r.Pinned}
+	wanted.Incarnation.Manifest = r.To
+	stands, err := a.Store.PutNotice(ctx, r.Application, wanted)
+	if err == nil && !stands.Same(wanted) || store.IsDamaged(err) {
+		return stands.Order, nil
+	}
+	return later, err
 }
 
 func (a *Activities) manifests(ctx context.Context, r protocol.NotifyRequest) (from, to incarnation.Manifest, err error) {

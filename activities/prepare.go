@@ -14,27 +14,6 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// LoadSpec reads a service spec by digest, and the pauses in force of what the service is part of.
-func (a *Activities) LoadSpec(ctx context.Context, r protocol.LoadSpecRequest) (protocol.LoadSpecAnswer, error) {
-	spec, err := a.Store.Spec(ctx, r.Digest)
-	if err != nil {
-		return protocol.LoadSpecAnswer{}, damage(err)
-	}
-	answer := protocol.LoadSpecAnswer{}
-	if answer.Pauses, err = a.Store.Pauses(ctx, spec.Application, entities.SortedKeys(spec.Runtimes)); err != nil {
-		return answer, err
-	}
-	if answer.Loosened, answer.Compared, err = a.loosened(ctx, r.Before, &spec); err != nil {
-		return answer, err
-	}
-	if !protocol.Large(spec) {
-		answer.Spec = &spec
-		return answer, nil
-	}
-	answer.Packed, err = protocol.Pack(spec)
-	return answer, err
-}
-
 // Prepare renders a version for the instances asked for, once and for ever: what a version means is
 // recorded when it is first named, and a known name means those bytes again. What a caller did
 // wrong is refused; everything else is worth another try, but for what is damaged.

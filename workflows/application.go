@@ -219,6 +219,8 @@ func (a *application) notify() {
 		case temporal.IsCanceledError(err):
 		case err != nil: // its worker went away for over an hour: begin again
 			a.trouble(notification, "services are not notified yet: "+rootCause(err))
+		case answer.Overtaken != (entities.NoticeOrder{}): // all is said anew, after that
+			a.state.Notices = answer.Overtaken
 		default:
 			a.state.Notified, a.state.Recorded = wanted, max(a.state.Recorded, recorded)
 			a.passedOver(answer.Unreached, from)

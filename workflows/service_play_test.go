@@ -142,6 +142,9 @@ func (p *play) reading(l entities.Evaluation) entities.CheckReading {
 func (p *play) register() {
 	as := func(name string, f any) { p.env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name}) }
 	as(protocol.ActivityLoadSpec, func(_ context.Context, r protocol.LoadSpecRequest) (protocol.LoadSpecAnswer, error) {
+		if r.Digest == "" {
+			return protocol.LoadSpecAnswer{}, p.fails[protocol.ActivityLoadSpec]
+		}
 		return protocol.LoadSpecAnswer{Spec: p.spec, Pauses: p.pauses}, p.fails[protocol.ActivityLoadSpec]
 	})
 	as(protocol.ActivityPrepare, func(_ context.Context, r protocol.PrepareRequest) (protocol.PrepareAnswer, error) {

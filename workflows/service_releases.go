@@ -78,8 +78,8 @@ func (s *service) publish(ctx workflow.Context, raw json.RawMessage) error {
 	if s.overtaken(p) {
 		return nil
 	}
-	spec, loosened, err := s.loadSpec(ctx, p)
-	if err != nil {
+	spec, loosened, err := s.loadSpec(ctx, &p)
+	if err != nil || s.overtaken(p) { // the store was restored to what it was before
 		return err
 	}
 	s.state.NoteLoosened(p.Incarnation, p.By, loosened, s.now())
@@ -104,25 +104,35 @@ func (s *service) overtaken(p protocol.ServicePublish) bool {
 	return old != nil && p.Incarnation < old.Incarnation && !p.Pinned || p.At.Before(s.state.PublishedAt)
 }
 
-// loadSpec reads the spec by digest, and what it asks for less of a release that waits. An empty digest: the service is no
-// longer declared, and what it runs is left in place, orphaned (D10).
-func (s *service) loadSpec(ctx workflow.Context, p protocol.ServicePublish) (spec *entities.Spec, loosened []entities.Loosening, err error) {
+// loadSpec reads the spec, and what it asks for less of a release that waits. What is published becomes what the store says of it,
+// whatever the signal said (G1). Without a spec the service is no longer declared, and what it runs is left in place, orphaned (D10).
+func (s *service) loadSpec(ctx workflow.Context, p *protocol.ServicePublish) (spec *entities.Spec, loosened []entities.Loosening, err error) {
 	spec = &entities.Spec{Application: s.application, Service: s.service}
+	if p.Spec == "" && s.logic < protocol.LogicGoesByNotices && !s.fromHere("undeclared") {
+		spec.Incarnation, spec.Hash = p.Incarnation, p.Hash
+		return spec, nil, nil
+	}
+	request := protocol.LoadSpecRequest{
+		Application: s.application, Service: s.service, Digest: p.Spec, Incarnation: p.Incarnation, Hash: p.Hash, Order: p.Order,
+	}
+	if s.state.Waits() {
+		request.Before = s.state.SpecDigest
+	}
+	var answer protocol.LoadSpecAnswer
+	if err := s.fromStore(ctx, protocol.ActivityLoadSpec, request, &answer); err != nil {
+		return nil, nil, err
+	}
+	confirm(p, answer)
+	switch {
+	case answer.Spec != nil:
+		spec = answer.Spec
+	case answer.Packed != nil:
+		spec = &entities.Spec{}
+		if err := answer.Packed.Unpack(spec); err != nil {
+			return nil, nil, refused(fmt.Errorf("spec %s: %w", p.Spec, err))
+		}
+	}
 	if p.Spec != "" {
-		var answer protocol.LoadSpecAnswer
-		request := protocol.LoadSpecRequest{Application: s.application, Service: s.service, Digest: p.Spec}
-		if s.state.Waits() {
-			request.Before = s.state.SpecDigest
-		}
-		if err := s.fromStore(ctx, protocol.ActivityLoadSpec, request, &answer); err != nil {
-			return nil, nil, err
-		}
-		if spec = answer.Spec; spec == nil {
-			spec = &entities.Spec{}
-			if err := answer.Packed.Unpack(spec); err != nil {
-				return nil, nil, refused(fmt.Errorf("spec %s: %w", p.Spec, err))
-			}
-		}
 		if loosened = answer.Loosened; !answer.Compared {
 			loosened = loosen.Rules(s.state.Spec, spec, loosen.Definitions{})
 		}
@@ -130,6 +140,18 @@ func (s *service) loadSpec(ctx workflow.Context, p protocol.ServicePublish) (spe
 	}
 	spec.Incarnation, spec.Hash = p.Incarnation, p.Hash
 	return spec, loosened, nil
+}
+
+// confirm puts what the store says in the place of what a signal said.
+func confirm(p *protocol.ServicePublish, answer protocol.LoadSpecAnswer) {
+	n := answer.Notice
+	if n == nil { // from an older version
+		return
+	}
+	*p = protocol.ServicePublish{
+		Incarnation: n.Incarnation.Number, Hash: n.Incarnation.Hash, By: n.Incarnation.By, Spec: answer.Digest, Store: answer.Store,
+		Pinned: n.Pinned, Order: n.Order, At: n.Incarnation.At,
+	}
 }
 
 // openPublished opens the release of a publication, unless rendering shows that a change of

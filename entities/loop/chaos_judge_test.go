@@ -25,9 +25,9 @@ func (c *chaos) judge(d *decide.Decision, mode decide.Mode) {
 		applied[op.Instance] = true
 		c.judgeApply(op, mode, d)
 	}
-	removing := 0 // instances; what they left elsewhere goes by itself
-	for _, op := range c.removes {
-		if op.From == "" {
+	removing := 0 // instances, one by one; what they left elsewhere goes by itself, as does what was declared again meanwhile
+	for id, op := range c.removes {
+		if op.From == "" && !c.s.Declared(id) {
 			removing++
 		}
 	}

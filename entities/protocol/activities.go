@@ -11,12 +11,23 @@ type LoadSpecRequest struct {
 	Application string `json:"application"`
 	Service     string `json:"service"`
 	Digest      string `json:"digest"`
+	// Incarnation, Hash and Order are what the signal said of itself. The store says what is so.
+	Incarnation int64                `json:"incarnation,omitempty"`
+	Hash        string               `json:"hash,omitempty"`
+	Order       entities.NoticeOrder `json:"order,omitzero"`
 	// Before is the digest of the spec in force, where releases wait: what the new one asks for less is wanted, too.
 	Before string `json:"before,omitempty"`
 }
 
-// LoadSpecAnswer is the spec, packed when it is large.
+// LoadSpecAnswer is the spec, packed when it is large, of the newest notice that the store has: none when the service is not
+// declared in it.
 type LoadSpecAnswer struct {
+	// Notice is that notice; nil from an older version, which believed the signal. Digest is that of the spec, and Store the
+	// store's URL as the worker calls it.
+	Notice *Notice `json:"notice,omitempty"`
+	Digest string  `json:"digest,omitempty"`
+	Store  string  `json:"store,omitempty"`
+
 	Spec   *entities.Spec `json:"spec,omitempty"`
 	Packed Packed         `json:"packed,omitempty"`
 	// Pauses in force of what the service is part of: its application and its runtimes.
@@ -163,6 +174,8 @@ type NotifyRequest struct {
 // NotifyAnswer counts the services that were notified, and names those that could not be.
 type NotifyAnswer struct {
 	Notified int `json:"notified"`
+	// Overtaken is the order of a notice that was recorded later: nobody was notified of this one.
+	Overtaken entities.NoticeOrder `json:"overtaken,omitzero"`
 	Unreached
 }
 

@@ -112,6 +112,21 @@ type ServicePublish struct {
 	At     time.Time            `json:"at,omitzero"`
 }
 
+// Notice is what the services of an application are to go by, as the store has it (G1): whatever signal says so, this is what
+// they take over.
+type Notice struct {
+	Order       entities.NoticeOrder `json:"order"`
+	Incarnation Incarnation          `json:"incarnation"`
+	// Pinned: though a newer one is known (D15).
+	Pinned bool `json:"pinned,omitempty"`
+}
+
+// Same tells whether two notices say the same, whenever that was.
+func (n Notice) Same(other Notice) bool {
+	return n.Incarnation.Number == other.Incarnation.Number && n.Incarnation.Hash == other.Incarnation.Hash &&
+		n.Incarnation.Manifest == other.Incarnation.Manifest && n.Pinned == other.Pinned
+}
+
 // ApplicationStatus answers an Application's status query.
 type ApplicationStatus struct {
 	Schema       string             `json:"schema"` // converge.application/v1

@@ -151,6 +151,7 @@ func records() []Contract {
 		{"record of an extension", 1, false, entities.ExtensionDefinition{}, "PutExtension"},
 		{"record of a version", 1, false, store.VersionRecord{}, "CreateVersion"},
 		{"record of a number", 1, false, protocol.Incarnation{}, "PutNumber"},
+		{"record of a notice", 1, false, protocol.Notice{}, "PutNotice"},
 		{"record of a runtime", 1, false, entities.RuntimeDefinition{}, "PutRuntime"},
 		{"record of a runtime, published", 1, false, entities.RuntimeDefinition{}, "PublishRuntime"},
 		{"record of a runtime's owner", 1, false, store.RuntimeOwner{}, "ClaimRuntime"},

@@ -1,0 +1,92 @@
+package activities
+
+import (
+	"context"
+	"slices"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/store"
+)
+
+// LoadSpec reads what a service is to go by: whatever the signal said that had it ask, the newest notice of its application
+// that the store has, the spec that the manifest of that one names for it, and the pauses in force of what it is part of. What
+// the signal says and was never published is refused (G1).
+func (a *Activities) LoadSpec(ctx context.Context, r protocol.LoadSpecRequest) (protocol.LoadSpecAnswer, error) {
+	answer, err := a.loadSpec(ctx, r)
+	return answer, damage(err)
+}
+
+func (a *Activities) loadSpec(ctx context.Context, r protocol.LoadSpecRequest) (protocol.LoadSpecAnswer, error) {
+	answer := protocol.LoadSpecAnswer{Store: a.Store.URL()}
+	notice, err := a.confirmed(ctx, r)
+	if err != nil {
+		return answer, err
+	}
+	manifest, err := a.Store.Manifest(ctx, notice.Incarnation.Manifest)
+	if err != nil {
+		return answer, err
+	}
+	answer.Notice, answer.Digest = &notice, manifest[r.Service]
+	if answer.Digest == "" {
+		return answer, nil
+	}
+	spec, err := a.Store.Spec(ctx, answer.Digest)
+	if err != nil {
+		return answer, err
+	}
+	if spec.Application != r.Application || spec.Service != r.Service {
+		return answer, refuse("spec %s is of %s/%s, not of %s/%s", answer.Digest, spec.Application, spec.Service, r.Application, r.Service)
+	}
+	if answer.Pauses, err = a.Store.Pauses(ctx, spec.Application, entities.SortedKeys(spec.Runtimes)); err != nil {
+		return answer, err
+	}
+	if answer.Loosened, answer.Compared, err = a.loosened(ctx, r.Before, &spec); err != nil {
+		return answer, err
+	}
+	if !protocol.Large(spec) {
+		answer.Spec = &spec
+		return answer, nil
+	}
+	answer.Packed, err = protocol.Pack(spec)
+	return answer, err
+}
+
+// confirmed is the newest notice of an application. A signal that came late has been overtaken by it; one that says that it came
+// later is refused, unless a worker of an older version recorded the number only.
+func (a *Activities) confirmed(ctx context.Context, r protocol.LoadSpecRequest) (protocol.Notice, error) {
+	newest, err := a.Store.NewestNotice(ctx, r.Application)
+	if err != nil && !store.IsNotFound(err) {
+		return newest, err
+	}
+	if r.Incarnation == 0 && r.Hash == "" && err == nil { // a service that was started again only looks
+		return newest, nil
+	}
+	var said protocol.Notice
+	if said.Incarnation, err = a.published(ctx, r); err != nil {
+		return newest, err
+	}
+	switch later := r.Order.Compare(newest.Order) > 0; {
+	case newest.Incarnation.Number == r.Incarnation, !later && newest.Order != (entities.NoticeOrder{}):
+		return newest, nil
+	case r.Incarnation <= newest.Order.Newest:
+		return newest, refuse("nobody published or pinned incarnation %d of %s since incarnation %d", r.Incarnation, r.Application, newest.Incarnation.Number)
+	}
+	numbers, err := a.Store.ListNumbers(ctx, r.Application)
+	if err == nil && r.Incarnation < slices.Max(numbers) {
+		err = refuse("incarnation %d of %s is older than incarnation %d", r.Incarnation, r.Application, slices.Max(numbers))
+	}
+	return said, err // without an order, since nobody says it but the signal
+}
+
+// published is what the store knows of the incarnation that a signal names: it must be that one.
+func (a *Activities) published(ctx context.Context, r protocol.LoadSpecRequest) (protocol.Incarnation, error) {
+	record, err := a.Store.Number(ctx, r.Application, r.Incarnation)
+	if err != nil && !store.IsNotFound(err) {
+		return record, err
+	}
+	if err != nil || record.Hash != r.Hash {
+		return record, refuse("incarnation %d (%s) of %s was never published", r.Incarnation, r.Hash, r.Application)
+	}
+	return record, nil
+}

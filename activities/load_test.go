@@ -1,0 +1,127 @@
+package activities
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/incarnation"
+)
+
+// What a service goes by is the newest notice in the store, whatever a signal says. A signal may come late, or be of a worker
+// that knows of no notices; what it makes up is refused (G1).
+func TestLoadSpecBelievesTheStore(t *testing.T) {
+	a := newActivities(t, &server{})
+	ctx := t.Context()
+	incarnations := map[int64]protocol.Incarnation{}
+	digests := map[int64]string{}
+	for n := int64(1); n <= 4; n++ {
+		spec := entities.Spec{Application: "shop", Service: "web", Description: string(rune('a' + n))}
+		digest, err := a.Store.PutSpec(ctx, spec)
+		require.NoError(t, err)
+		other, err := a.Store.PutSpec(ctx, entities.Spec{Application: "shop", Service: "api"})
+		require.NoError(t, err)
+		manifest, err := a.Store.PutManifest(ctx, incarnation.Manifest{"web": digest, "api": other, "mixed": other})
+		require.NoError(t, err)
+		incarnations[n] = protocol.Incarnation{Number: n, Hash: string(rune('a' + n)), Manifest: manifest, At: time.Unix(n, 0).UTC(), By: "ann"}
+		digests[n] = digest
+	}
+	publish := func(n, count int64, pinned bool) {
+		t.Helper()
+		newest := n
+		for k, i := range incarnations {
+			if _, err := a.Store.Number(ctx, "shop", k); err == nil {
+				newest = max(newest, i.Number)
+			}
+		}
+		require.NoError(t, a.Store.PutNumber(ctx, "shop", incarnations[n]))
+		_, err := a.record(ctx, protocol.NotifyRequest{
+			Application: "shop", Newest: incarnations[n], To: incarnations[n].Manifest, Pinned: pinned, Order: order(newest, count),
+		})
+		require.NoError(t, err)
+	}
+	asks := func(n int64, hash string, o entities.NoticeOrder) (protocol.LoadSpecAnswer, error) {
+		answer, _, err := run[protocol.LoadSpecAnswer](t, a.LoadSpec, protocol.LoadSpecRequest{
+			Application: "shop", Service: "web", Incarnation: n, Hash: hash, Order: o,
+		})
+		return answer, err
+	}
+	gets := func(want, n int64, o entities.NoticeOrder) {
+		t.Helper()
+		answer, err := asks(n, incarnations[n].Hash, o)
+		require.NoError(t, err)
+		require.Equal(t, want, answer.Notice.Incarnation.Number)
+		require.Equal(t, digests[want], answer.Digest)
+		require.Equal(t, "ann", answer.Notice.Incarnation.By)
+	}
+	isRefused := func(text string, n int64, hash string, o entities.NoticeOrder) {
+		t.Helper()
+		_, err := asks(n, hash, o)
+		require.ErrorContains(t, err, text)
+	}
+
+	isRefused("incarnation 1 (b) of shop was never published", 1, "b", order(1, 7))
+	require.NoError(t, a.Store.PutNumber(ctx, "shop", incarnations[1])) // by a worker of an older version
+	gets(1, 1, order(1, 7))
+	publish(2, 8, false)
+	gets(2, 2, order(2, 8))
+	gets(2, 1, order(1, 7))
+	gets(2, 1, entities.NoticeOrder{})
+	isRefused("nobody published or pinned incarnation 1 of shop since incarnation 2", 1, "b", order(9, 9))
+	isRefused("incarnation 2 (other) of shop was never published", 2, "other", order(2, 8))
+	isRefused("was never published", -1, "b", order(2, 8))
+	isRefused("was never published", 1<<62, "b", order(1<<62, 8))
+	publish(1, 9, true)
+	gets(1, 1, order(2, 9))
+	gets(1, 2, order(2, 8))
+	isRefused("nobody published or pinned incarnation 2 of shop since incarnation 1", 2, "c", order(3, 1))
+	require.NoError(t, a.Store.PutNumber(ctx, "shop", incarnations[3])) // by a worker of an older version
+	gets(3, 3, order(3, 1))
+	publish(4, 10, false)
+	gets(4, 4, order(4, 10))
+	answer, err := asks(0, "", entities.NoticeOrder{})
+	require.NoError(t, err)
+	require.Equal(t, int64(4), answer.Notice.Incarnation.Number, "who only looks")
+
+	_, _, err = run[protocol.LoadSpecAnswer](t, a.LoadSpec, protocol.LoadSpecRequest{
+		Application: "shop", Service: "mixed", Incarnation: 4, Hash: incarnations[4].Hash, Order: order(4, 10),
+	})
+	require.ErrorContains(t, err, "is of shop/api, not of shop/mixed")
+	gone, _, err := run[protocol.LoadSpecAnswer](t, a.LoadSpec, protocol.LoadSpecRequest{
+		Application: "shop", Service: "gone", Incarnation: 4, Hash: incarnations[4].Hash, Order: order(4, 10),
+	})
+	require.NoError(t, err)
+	require.Empty(t, gone.Digest)
+	require.Nil(t, gone.Spec)
+}
+
+func order(newest, count int64) entities.NoticeOrder {
+	return entities.NoticeOrder{Newest: newest, Count: count}
+}
+
+// A notice that was overtaken is not recorded; the same once more is. Of many only the last are kept.
+func TestNoticesAreRecordedInOrder(t *testing.T) {
+	a := newActivities(t, &server{})
+	ctx := t.Context()
+	record := func(number, count int64) entities.NoticeOrder {
+		t.Helper()
+		later, err := a.record(ctx, protocol.NotifyRequest{Application: "shop", Newest: protocol.Incarnation{Number: number}, Order: order(9, count)})
+		require.NoError(t, err)
+		return later
+	}
+	require.Zero(t, record(1, 5))
+	require.Zero(t, record(1, 5), "another try")
+	require.Equal(t, order(9, 5), record(2, 5), "another run of the application counts as this one did")
+	require.Equal(t, order(9, 5), record(2, 4), "a worker that was frozen")
+	require.Zero(t, record(2, 6))
+	for count := int64(7); count < 60; count++ {
+		require.Zero(t, record(count, count))
+	}
+	newest, err := a.Store.NewestNotice(ctx, "shop")
+	require.NoError(t, err)
+	require.Equal(t, int64(59), newest.Incarnation.Number)
+	require.Equal(t, order(9, 59), record(5, 8), "one from before those that are kept")
+}

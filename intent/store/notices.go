@@ -1,0 +1,80 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+const notices = "notices/"
+
+// keptNotices is how many notices of an application are kept: the newest counts, those before are for whoever looks into it.
+const keptNotices = 20
+
+// PutNotice records what the services of an application are to go by, under its order (G1), and returns the newest notice that
+// stands then: another one when that one was recorded later, or under the same order.
+func (s *Store) PutNotice(ctx context.Context, application string, n protocol.Notice) (protocol.Notice, error) {
+	keys, err := s.noticesOf(ctx, application)
+	if err != nil {
+		return n, err
+	}
+	if len(keys) > 0 {
+		newest, err := s.notice(ctx, keys[len(keys)-1])
+		if err != nil && !IsDamaged(err) || newest.Order.Compare(n.Order) >= 0 {
+			return newest, err
+		}
+	}
+	stands, created, err := writeRecord(ctx, s, noticeKey(application, n.Order), n, ofOrder(n.Order))
+	for i := 0; created && i <= len(keys)-keptNotices; i++ {
+		if err := s.blobs.remove(ctx, keys[i]); err != nil {
+			return stands, err
+		}
+	}
+	return stands, err
+}
+
+// NewestNotice is what the services of an application are to go by: a *NotFoundError when nothing was recorded yet, and a
+// *CorruptError when the newest is damaged, since those before it do not hold any more.
+func (s *Store) NewestNotice(ctx context.Context, application string) (protocol.Notice, error) {
+	keys, err := s.noticesOf(ctx, application)
+	if err != nil {
+		return protocol.Notice{}, err
+	}
+	if len(keys) == 0 {
+		return protocol.Notice{}, &NotFoundError{notices + application}
+	}
+	return s.notice(ctx, keys[len(keys)-1])
+}
+
+// notice reads a record; of one that is damaged the order is known, by its name.
+func (s *Store) notice(ctx context.Context, key string) (protocol.Notice, error) {
+	var order entities.NoticeOrder
+	if _, err := fmt.Sscanf(key[len(key)-2*orderDigits-1:], "%d-%d", &order.Newest, &order.Count); err != nil {
+		return protocol.Notice{}, &CorruptError{key, "it is named after no order"}
+	}
+	n, err := readRecord(ctx, s, key, ofOrder(order))
+	n.Order = order
+	return n, err
+}
+
+// noticesOf are the keys of an application's notices, oldest first.
+func (s *Store) noticesOf(ctx context.Context, application string) ([]string, error) {
+	prefix := notices + application + "/"
+	keys, err := s.blobs.list(ctx, prefix)
+	keys = slices.DeleteFunc(keys, func(key string) bool { return len(key) != len(prefix)+2*orderDigits+1 })
+	slices.Sort(keys)
+	return keys, err
+}
+
+const orderDigits = 12
+
+func noticeKey(application string, o entities.NoticeOrder) string {
+	return fmt.Sprintf("%s%s/%0*d-%0*d", notices, application, orderDigits, o.Newest, orderDigits, o.Count)
+}
+
+func ofOrder(o entities.NoticeOrder) func(protocol.Notice) bool {
+	return func(n protocol.Notice) bool { return n.Order == o }
+}
