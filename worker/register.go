@@ -59,6 +59,8 @@ func registerActivities(w worker.ActivityRegistry, a *activities.Activities) {
 	register(protocol.ActivityPause, a.Pause)
 	register(protocol.ActivityUnmanage, a.Unmanage)
 	register(protocol.ActivityRules, a.Rules)
+	register(protocol.ActivityInForce, a.InForce)
+	register(protocol.ActivityGranted, a.Granted)
 	register(protocol.ActivityConfigure, a.Configure)
 	register(protocol.ActivityConfirm, a.Confirm)
 }

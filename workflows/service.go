@@ -33,8 +33,8 @@ func newService(ctx workflow.Context, in protocol.ServiceInput) *service {
 		answers: map[string]answering{protocol.Release: s.release},
 		messages: map[string]message{
 			protocol.Publish:          {take: s.publish, needs: theStore},
-			protocol.SignalScopePause: {take: s.scopePause},
-			protocol.SignalGranted:    {take: s.granted},
+			protocol.SignalScopePause: {take: s.scopePause, needs: theAnnouncer},
+			protocol.SignalGranted:    {take: s.granted, needs: theRuntimes},
 			protocol.SignalHeld:       {take: s.held},
 			messageLease:              {take: s.callRuntime, needs: theRuntimes, own: true},
 		},

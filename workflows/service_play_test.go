@@ -41,14 +41,17 @@ type play struct {
 	trail     map[int64]entities.AuditLine
 	announced []int64
 	pauses    []protocol.ScopePause
-	fails     map[string]error  // by activity: as long as it is set
-	hung      map[string][]byte // applies that hang, by "v1 to prod": their task tokens, once they were begun
+	said      map[string]protocol.ScopePause // by scope: what whoever paused it says
+	granted   string                         // all that runtimes have granted
+	fails     map[string]error               // by activity: as long as it is set
+	hung      map[string][]byte              // applies that hang, by "v1 to prod": their task tokens, once they were begun
 }
 
 func newPlay(t *testing.T) *play {
 	p := &play{
 		T: t, env: (&testsuite.WorkflowTestSuite{}).NewTestWorkflowEnvironment(), spec: playSpec(),
 		verdicts: map[string]entities.Verdict{}, trail: map[int64]entities.AuditLine{}, fails: map[string]error{}, hung: map[string][]byte{},
+		said: map[string]protocol.ScopePause{},
 	}
 	p.env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&Arrivals{}}})
 	p.env.SetTestTimeout(time.Minute)
@@ -189,6 +192,17 @@ func (p *play) register() {
 }
 
 func (p *play) registerGates(as func(string, any)) {
+	as(protocol.ActivityInForce, func(_ context.Context, r protocol.InForceRequest) (protocol.ScopePause, error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return protocol.ScopePause{Scope: r.Scope, Pause: p.said[r.Scope].Pause}, p.fails[protocol.ActivityInForce]
+	})
+	as(protocol.ActivityGranted, func(_ context.Context, l protocol.LeaseSignal) (protocol.GrantedAnswer, error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		granted := l.Runtime != "" && strings.Contains(p.granted, `"`+l.ID+`"`)
+		return protocol.GrantedAnswer{Granted: granted}, p.fails[protocol.ActivityGranted]
+	})
 	as(protocol.ActivityCheck, func(_ context.Context, r protocol.CheckRequest) (protocol.CheckAnswer, error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -265,6 +279,22 @@ func (p *play) publishes(d time.Duration) {
 }
 
 func (p *play) sends(d time.Duration, name, payload string) {
+	p.at(d, func() {
+		p.mu.Lock()
+		var pause protocol.ScopePause
+		if name == protocol.SignalScopePause && json.Unmarshal([]byte(payload), &pause) == nil {
+			p.said[pause.Scope] = pause
+		}
+		if name == protocol.SignalGranted {
+			p.granted += payload
+		}
+		p.mu.Unlock()
+		p.env.SignalWorkflow(name, json.RawMessage(payload))
+	})
+}
+
+// forges sends what nobody says who was asked.
+func (p *play) forges(d time.Duration, name, payload string) {
 	p.at(d, func() { p.env.SignalWorkflow(name, json.RawMessage(payload)) })
 }
 

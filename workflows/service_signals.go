@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,8 +24,8 @@ import (
 // made in order and tried again until it arrives, in the next run too.
 const messageLease = "lease-call"
 
-// scopePause takes in that a pause of something wider begins or ends.
-func (s *service) scopePause(_ workflow.Context, raw json.RawMessage) error {
+// scopePause takes in that a pause of something wider begins or ends: a reason to look whether one is in force (G1).
+func (s *service) scopePause(ctx workflow.Context, raw json.RawMessage) error {
 	var p protocol.ScopePause
 	if err := verb.Tolerantly(protocol.SignalScopePause, raw, &p); err != nil {
 		return refused(err)
@@ -39,8 +40,34 @@ func (s *service) scopePause(_ workflow.Context, raw json.RawMessage) error {
 	case p.Pause != nil && of && !s.on(name):
 		return nil // it comes with the configuration of a service that goes there later
 	}
+	if s.confirms("pause") {
+		request := protocol.InForceRequest{Application: s.application, Scope: p.Scope}
+		var inForce protocol.ScopePause
+		if err := s.call(ctx, theAnnouncer, aMoment, protocol.ActivityInForce, request, &inForce); err != nil {
+			return err
+		}
+		p = inForce
+	}
 	s.setPause(p)
 	return nil
+}
+
+// confirms: what a signal says is no fact but a reason to look. A run that was begun before that was so looks from the first time
+// that a worker knows of it.
+func (s *service) confirms(what string) bool {
+	return s.logic >= protocol.LogicGoesByNotices || s.fromHere("confirm-"+what)
+}
+
+// aMoment is how long another workflow may take to say whether what was signalled is so.
+const aMoment = 2 * time.Second
+
+// call reaches a workflow that the service is part of.
+func (s *service) call(ctx workflow.Context, of outside, patient time.Duration, activity string, request, answer any) error {
+	err := localCall{name: activity, request: request, patient: patient, of: of}.do(ctx, answer)
+	if err == nil {
+		s.reached(of)
+	}
+	return err
 }
 
 // on tells whether the service goes to a runtime.
@@ -101,20 +128,29 @@ func (s *service) callRuntime(ctx workflow.Context, raw json.RawMessage) error {
 	if err := verb.Tolerantly(messageLease, raw, &call); err != nil {
 		return refused(err)
 	}
-	err := localCall{name: protocol.ActivityLease, request: call, patient: 10 * time.Second, of: theRuntimes}.do(ctx, nil)
-	if err == nil {
-		s.reached(theRuntimes)
-	}
-	return err
+	return s.call(ctx, theRuntimes, asLongAs, protocol.ActivityLease, call, nil)
 }
 
-// granted takes in a lease. One that is not wanted any more goes back at once.
-func (s *service) granted(_ workflow.Context, raw json.RawMessage) error {
+// granted takes in a lease, when its runtime says so, too (G1). One that is not wanted any more goes back at once.
+func (s *service) granted(ctx workflow.Context, raw json.RawMessage) error {
 	l, err := leaseSignal(protocol.SignalGranted, raw)
-	if err == nil && !s.state.LeaseGranted(l.ID, s.now()) {
+	if err != nil {
+		return refused(err)
+	}
+	if s.state.HoldsLease(l.ID) && s.confirms("granted") {
+		var answer protocol.GrantedAnswer
+		question := protocol.LeaseSignal{ID: l.ID, Runtime: cmp.Or(s.state.LeaseOn(l.ID), l.Runtime)}
+		if err := s.call(ctx, theRuntimes, aMoment, protocol.ActivityGranted, question, &answer); err != nil {
+			return err
+		}
+		if !answer.Granted {
+			return refused(fmt.Errorf("runtime %s has not granted lease %q", question.Runtime, l.ID))
+		}
+	}
+	if !s.state.LeaseGranted(l.ID, s.now()) {
 		s.answerLease(l, false)
 	}
-	return refused(err)
+	return nil
 }
 
 // held answers a Runtime workflow that asks whether a lease is still in use.

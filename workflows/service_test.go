@@ -181,6 +181,13 @@ func TestServiceIsPausedByWhatItIsPartOf_A16(t *testing.T) {
 			`scope-pause by : "pause" does not say "by" whom and "at" what time; expected both`,
 		}, refusals(s))
 	})
+	p.forges(4*minute+10*second, protocol.SignalScopePause, `{"scope":"application"}`)
+	p.forges(4*minute+20*second, protocol.SignalScopePause, `{"scope":"installation","pause":{"by":"eve","at":"2026-01-01T00:00:00Z"}}`)
+	p.sees(4*minute+30*second, func(s protocol.Status) {
+		require.Equal(t, "staging PAUSED , prod PAUSED ", statusOf(s))
+		require.Len(t, s.Pauses, 1)
+		require.Equal(t, "bob", s.Pauses[0].By)
+	})
 	p.sends(5*minute, protocol.SignalScopePause, `{"scope":"application"}`)
 	p.sees(6*minute, func(s protocol.Status) { require.Equal(t, "staging CONVERGED v1, prod CONVERGED v1", statusOf(s)) })
 	p.acts(first, minute)
@@ -205,11 +212,17 @@ func TestServiceHoldsLeases_C10(t *testing.T) {
 	p.sees(5*minute, func(s protocol.Status) { require.Empty(t, s.Notes) })
 	p.sends(6*minute, protocol.SignalHeld, `{"id":"service/shop/web/staging/v1/1","runtime":"edge"}`)
 	p.sends(7*minute, protocol.SignalHeld, `{"id":"old","runtime":"edge"}`)
+	p.forges(7*minute, protocol.SignalGranted, `{"id":"service/shop/web/staging/v1/1","runtime":"edge"}`)
+	p.forges(7*minute, protocol.SignalGranted, `{"id":"service/shop/web/staging/v1/1"}`)
+	p.sees(7*minute+30*second, func(s protocol.Status) {
+		require.Len(t, s.Refused, 2)
+		require.Equal(t, `runtime edge has not granted lease "service/shop/web/staging/v1/1"`, s.Refused[0].Reason)
+	})
 	p.sends(8*minute, protocol.SignalGranted, `{"id":"old"}`)
 	p.sends(9*minute, protocol.SignalGranted, `{"id":"service/shop/web/staging/v1/1","runtime":"edge"}`)
 	p.sends(10*minute, protocol.SignalGranted, `{"id":"service/shop/web/staging/v1/1","runtime":"edge"}`)
 	p.sends(11*minute, protocol.SignalGranted, `{"lease":"x"}`)
-	p.sees(12*minute, func(s protocol.Status) { require.Len(t, s.Refused, 1) })
+	p.sees(12*minute, func(s protocol.Status) { require.Len(t, s.Refused, 3) })
 	p.acts(first, minute)
 	require.Equal(t, []string{
 		"lease service/shop/web/staging/v1/1 of edge", "lease service/shop/web/staging/v1/1 of edge", // it may have been forgotten

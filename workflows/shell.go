@@ -345,7 +345,7 @@ func (s *shell) receive() {
 	}
 	s.desk.Inbox = slices.DeleteFunc(s.desk.Inbox, func(m *state.Message) bool { return done[m] })
 	clear(s.line.done)
-	for _, of := range [...]outside{theStore, theIssuer, theRuntimes, theDamaged} {
+	for _, of := range [...]outside{theStore, theIssuer, theRuntimes, theAnnouncer, theDamaged} {
 		if awaited[of] {
 			continue
 		}

@@ -17,27 +17,32 @@ type outside int
 const (
 	nobody outside = iota
 	theStore
-	theIssuer   // of tokens
-	theRuntimes // Runtime workflows, for leases
-	theTrail    // the store, for audit lines
-	theChecks   // the activity that evaluates checks ended in an error
-	theNextRun  // the store, for state that is too large to be carried
-	theDamaged  // something in the store, until it is written again
+	theIssuer    // of tokens
+	theRuntimes  // Runtime workflows, for leases
+	theTrail     // the store, for audit lines
+	theChecks    // the activity that evaluates checks ended in an error
+	theNextRun   // the store, for state that is too large to be carried
+	theDamaged   // something in the store, until it is written again
+	theAnnouncer // workflows of what a service is part of, for pauses
 	outsides
 )
 
 // errRuntime is the type of an error of a Runtime workflow that could not be reached.
 const errRuntime = "RuntimeWorkflow"
 
+// errAnnouncer is the type of an error of a workflow that could not be asked for its pause.
+const errAnnouncer = "Announcer"
+
 // silences says of each what kind of trouble it is that it does not answer ("": none that is shown), what is said of
 // that, and of what type that error is.
 var silences = [outsides]struct{ trouble, text, errType string }{
-	theStore:    {state.TroubleStore, "the store does not answer: ", protocol.ErrStore},
-	theDamaged:  {"damage", "", protocol.ErrDamaged},
-	theTrail:    {trouble: state.TroubleStore},
-	theNextRun:  {trouble: state.TroubleStore},
-	theIssuer:   {"issuer", "who issues tokens cannot be asked for keys, try again: ", protocol.ErrIssuer},
-	theRuntimes: {"runtime", "the workflow of the runtime cannot be reached: ", errRuntime},
+	theStore:     {state.TroubleStore, "the store does not answer: ", protocol.ErrStore},
+	theDamaged:   {"damage", "", protocol.ErrDamaged},
+	theTrail:     {trouble: state.TroubleStore},
+	theNextRun:   {trouble: state.TroubleStore},
+	theIssuer:    {"issuer", "who issues tokens cannot be asked for keys, try again: ", protocol.ErrIssuer},
+	theAnnouncer: {"pause", "who paused or resumed it cannot be asked: ", errAnnouncer},
+	theRuntimes:  {"runtime", "the workflow of the runtime cannot be reached: ", errRuntime},
 }
 
 // outage is how long something is left alone after it did not answer.
@@ -119,7 +124,7 @@ func outageOf(err error) outside {
 	if !errors.As(err, &app) {
 		return nobody
 	}
-	for _, of := range [...]outside{theStore, theIssuer, theRuntimes, theDamaged} {
+	for _, of := range [...]outside{theStore, theIssuer, theRuntimes, theAnnouncer, theDamaged} {
 		if app.Type() == silences[of].errType {
 			return of
 		}

@@ -63,6 +63,17 @@ type LeaseAct struct {
 	LeaseSignal
 }
 
+// GrantedAnswer says whether a runtime has granted a lease.
+type GrantedAnswer struct {
+	Granted bool `json:"granted,omitempty"`
+}
+
+// InForceRequest asks for the pause of something wider that is in force for a service: Scope is as in ScopePause.
+type InForceRequest struct {
+	Application string `json:"application"`
+	Scope       string `json:"scope"`
+}
+
 // LeaseCall asks the lease activity to signal a Runtime workflow: exactly one of the two.
 type LeaseCall struct {
 	Runtime string                 `json:"runtime"`

@@ -133,6 +133,8 @@ const (
 	ActivityRules     = "Rules"     // local: the rules of the installation
 	ActivityConfigure = "Configure" // local: keeps them
 	ActivityConfirm   = "Confirm"   // local: what the store has of a publication
+	ActivityInForce   = "InForce"   // local: the pause of something wider that is in force
+	ActivityGranted   = "Granted"   // local: whether a runtime has granted a lease
 )
 
 // Search attributes.

@@ -253,6 +253,14 @@ func (s *State) LeaseGranted(id string, now time.Time) bool {
 // HoldsLease answers the Runtime workflow: is that lease still held, or waited for?
 func (s *State) HoldsLease(id string) bool { return s.lease(id) != nil }
 
+// LeaseOn is the runtime of a lease that is held or waited for; empty when there is none.
+func (s *State) LeaseOn(id string) string {
+	if l := s.lease(id); l != nil {
+		return l.Runtime
+	}
+	return ""
+}
+
 func (s *State) lease(id string) *Lease {
 	// In any order: ids are unique.
 	//workflowcheck:ignore

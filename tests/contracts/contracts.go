@@ -121,6 +121,8 @@ func activities() []Contract {
 		{protocol.ActivityPreflight, protocol.CheckRequest{}, protocol.CheckAnswer{}},
 		{protocol.ActivityExtension, protocol.ExtensionRequest{}, protocol.ExtensionAnswer{}},
 		{protocol.ActivityConfirm, protocol.ConfirmRequest{}, protocol.ConfirmAnswer{}},
+		{protocol.ActivityInForce, protocol.InForceRequest{}, protocol.ScopePause{}},
+		{protocol.ActivityGranted, protocol.LeaseSignal{}, protocol.GrantedAnswer{}},
 		{protocol.ActivityRules, protocol.RulesRequest{}, protocol.Rules{}},
 		{protocol.ActivityConfigure, protocol.Rules{}, protocol.Rules{}},
 		{protocol.ActivityRemove, protocol.RemoveRequest{}, protocol.RemoveAnswer{}},

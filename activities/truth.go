@@ -1,0 +1,74 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/activities/checks"
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// This file asks whether what a signal says is so: anybody who can reach a service can send one (G1).
+
+// storeFirst is how long the store is waited for before the workflow that has announced something is asked.
+const storeFirst = 200 * time.Millisecond
+
+// InForce answers the pause of something wider that is in force for a service. The store says so; what it does not have, or
+// while it does not answer, the workflow that was paused says.
+func (a *Activities) InForce(ctx context.Context, r protocol.InForceRequest) (protocol.ScopePause, error) {
+	answer := protocol.ScopePause{Scope: r.Scope}
+	known, err := a.storedPause(ctx, r)
+	if err == nil && known != nil {
+		answer.Pause = known
+		return answer, nil
+	}
+	var says struct {
+		Pause *entities.Pause `json:"pause"`
+	}
+	asked := (services{a}).query(ctx, workflowOf(r), &says)
+	if errors.Is(asked, checks.ErrNoService) { // nobody has paused it, or its pause is in the store
+		asked = err
+	}
+	answer.Pause = says.Pause
+	return answer, asked
+}
+
+func (a *Activities) storedPause(ctx context.Context, r protocol.InForceRequest) (*entities.Pause, error) {
+	ctx, cancel := context.WithTimeout(ctx, storeFirst)
+	defer cancel()
+	var runtimes []string
+	if name, of := strings.CutPrefix(r.Scope, entities.ScopeRuntime); of {
+		runtimes = []string{name}
+	}
+	pauses, err := a.Store.Pauses(ctx, r.Application, runtimes)
+	if at := slices.IndexFunc(pauses, func(p protocol.ScopePause) bool { return p.Scope == r.Scope }); at >= 0 {
+		return pauses[at].Pause, err
+	}
+	return nil, err
+}
+
+// workflowOf is the id of the workflow that people pause.
+func workflowOf(r protocol.InForceRequest) string {
+	switch {
+	case r.Scope == entities.ScopeApplication:
+		return protocol.ApplicationID(r.Application)
+	case r.Scope == entities.ScopeInstallation:
+		return protocol.InstallationID()
+	}
+	return protocol.RuntimeID(strings.TrimPrefix(r.Scope, entities.ScopeRuntime))
+}
+
+// Granted tells whether a runtime has granted a lease.
+func (a *Activities) Granted(ctx context.Context, l protocol.LeaseSignal) (protocol.GrantedAnswer, error) {
+	var says protocol.RuntimeStatus
+	err := (services{a}).query(ctx, protocol.RuntimeID(l.Runtime), &says)
+	if errors.Is(err, checks.ErrNoService) {
+		err = nil
+	}
+	held := slices.ContainsFunc(says.Held, func(h entities.Lease) bool { return h.ID == l.ID })
+	return protocol.GrantedAnswer{Granted: held}, err
+}
