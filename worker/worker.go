@@ -151,7 +151,7 @@ func newWorker(ctx context.Context, c client.Client, o Options, a *activities.Ac
 		WorkerStopTimeout: max(o.StopTimeout, readingStop),
 		// A turn over hundreds of channels takes milliseconds; on a starved machine the SDK's one second is soon over.
 		DeadlockDetectionTimeout: 5 * time.Second,
-		Interceptors:             append(append(slices.Clone(o.Interceptors), &workflows.Arrivals{}), own...),
+		Interceptors:             append(append(slices.Clone(o.Interceptors), &workflows.Arrivals{}, &workflows.Starts{}), own...),
 		DeploymentOptions:        o.Deployment.options(),
 	}
 	if err := o.Deployment.check(o.Runtime); err != nil {

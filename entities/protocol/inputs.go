@@ -17,6 +17,37 @@ type Carried struct {
 	Spilled      string          `json:"spilled,omitempty"` // digest of packed bytes in the store
 }
 
+// Empty: nothing is carried.
+func (c Carried) Empty() bool {
+	return c.StateVersion == 0 && len(c.State) == 0 && len(c.Packed) == 0 && c.Spilled == ""
+}
+
+// Input is what each workflow of Converge is started with.
+type Input interface {
+	// Begins is the id that its workflow has, what the run before carried over, and how a first run begins.
+	Begins() (id string, carried Carried, first Beginning)
+}
+
+// Begins implements Input.
+func (in ServiceInput) Begins() (string, Carried, Beginning) {
+	return ServiceID(in.Application, in.Service), in.Carried, in.Beginning
+}
+
+// Begins implements Input.
+func (in ApplicationInput) Begins() (string, Carried, Beginning) {
+	return ApplicationID(in.Application), in.Carried, in.Beginning
+}
+
+// Begins implements Input.
+func (in RuntimeInput) Begins() (string, Carried, Beginning) {
+	return RuntimeID(in.Runtime), in.Carried, in.Beginning
+}
+
+// Begins implements Input.
+func (in InstallationInput) Begins() (string, Carried, Beginning) {
+	return InstallationID(), in.Carried, in.Beginning
+}
+
 // Beginning says how a first run begins, which carries no state.
 type Beginning struct {
 	// Adopt: with the newest checkpoint that the store has of the workflow.

@@ -30,7 +30,7 @@ func fleetOf(n int) string {
 func flood(w *stage.World, service string) {
 	w.T.Helper()
 	_, err := w.Client.ExecuteWorkflow(w.T.Context(), client.StartWorkflowOptions{ID: w.ID(service), TaskQueue: "nobody"},
-		protocol.ServiceWorkflow, protocol.ServiceInput{Application: w.App, Service: service})
+		protocol.ServiceWorkflow, protocol.ServiceInput{Application: w.App, Service: service, Beginning: protocol.Beginning{Adopt: true}})
 	require.NoError(w.T, err)
 	for err == nil {
 		err = w.Client.SignalWorkflow(w.T.Context(), w.ID(service), "", protocol.Refresh, protocol.Act{By: "flood"})
@@ -100,7 +100,7 @@ func TestManyPlacesAreGrantedInSmallNumbers_C10(t *testing.T) {
 	for n := range leases {
 		lease := entities.LeaseRequest{ID: fmt.Sprint(n), Holder: fmt.Sprintf("service/none/%d", n), What: "x", Limit: leases, Timeout: time.Hour}
 		_, err := w.Client.SignalWithStartWorkflow(t.Context(), id, protocol.SignalLease, lease,
-			client.StartWorkflowOptions{TaskQueue: protocol.TaskQueue}, protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: "many"})
+			client.StartWorkflowOptions{TaskQueue: protocol.TaskQueue}, protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: "many", Beginning: protocol.Beginning{Adopt: true}})
 		require.NoError(t, err)
 	}
 	w.StartWorker()
