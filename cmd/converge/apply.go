@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"path/filepath"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -113,35 +111,4 @@ func (f *Factory) loosened(r publish.Result) {
 	for _, l := range r.Loosened {
 		f.note("asks for less: %s", l)
 	}
-}
-
-// storeOf is where an application's incarnations are: named by a flag or CONVERGE_STORE, else what
-// the application says; for a new one, what another application says, since the workers read one
-// store; else beside its configuration.
-func (f *Factory) storeOf(ctx context.Context, application, dir, flag string) (string, error) {
-	if store := first(flag, f.Env("CONVERGE_STORE")); store != "" {
-		return store, nil
-	}
-	api, err := f.client(ctx)
-	if err != nil {
-		return "", err
-	}
-	c, _ := api.Temporal()
-	others, err := api.Services(ctx, "")
-	if err != nil {
-		return "", err
-	}
-	for _, name := range slices.Concat([]string{application}, applications(others)[:min(1, len(others))]) {
-		if name == "" {
-			continue
-		}
-		status, err := publish.Status(ctx, c, name)
-		if err != nil {
-			return "", err
-		}
-		if status.Store != "" {
-			return status.Store, nil
-		}
-	}
-	return filepath.Join(dir, ".converge", "store"), nil
 }

@@ -101,7 +101,10 @@ func (o *historyOptions) lines(ctx context.Context) ([]entities.AuditLine, error
 		return nil, err
 	}
 	status, gone := o.f.status(ctx, o.service)
-	at := first(o.store, o.f.Env("CONVERGE_STORE"), status.Store)
+	at, err := o.f.ownStore(o.store, status.Store)
+	if err != nil {
+		return nil, err
+	}
 	if gone != nil && at == "" {
 		return nil, gone
 	}
@@ -198,7 +201,11 @@ func (o *logsOptions) run(ctx context.Context) error {
 	if err := checkChannel(s, o.channel); err != nil {
 		return err
 	}
-	store, err := store.Open(ctx, first(o.store, o.f.Env("CONVERGE_STORE"), s.Store))
+	at, err := o.f.ownStore(o.store, s.Store)
+	if err != nil {
+		return err
+	}
+	store, err := store.Open(ctx, at)
 	if err != nil {
 		return err
 	}

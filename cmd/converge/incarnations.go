@@ -42,7 +42,11 @@ func (f *Factory) history(ctx context.Context, application, location string) (*h
 		services, _ := api.Services(ctx, "")
 		return nil, fmt.Errorf("no application %s%s", application, suggestion(application, applications(services)))
 	}
-	store, err := store.Open(ctx, first(location, f.Env("CONVERGE_STORE"), status.Store))
+	at, err := f.ownStore(location, status.Store)
+	if err != nil {
+		return nil, err
+	}
+	store, err := store.Open(ctx, at)
 	return &history{status, store}, err
 }
 

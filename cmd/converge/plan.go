@@ -126,7 +126,11 @@ func (o *planOptions) planRelease(ctx context.Context) (*preview.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	planner, err := o.planner(ctx, api, o.service.application, first(o.store, o.f.Env("CONVERGE_STORE"), application.Store))
+	at, err := o.f.ownStore(o.store, application.Store)
+	if err != nil {
+		return nil, err
+	}
+	planner, err := o.planner(ctx, api, o.service.application, at)
 	if err != nil {
 		return nil, err
 	}

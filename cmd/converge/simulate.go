@@ -135,7 +135,11 @@ func (o *simulateOptions) evaluator(ctx context.Context, s *state.State) (*offli
 	if s.Spec == nil {
 		return v, nil
 	}
-	store, err := store.Open(ctx, first(o.store, o.f.Env("CONVERGE_STORE"), s.Store))
+	at, err := o.f.ownStore(o.store, s.Store)
+	if err != nil {
+		return nil, err
+	}
+	store, err := store.Open(ctx, at)
 	if err != nil {
 		return nil, err
 	}

@@ -64,7 +64,7 @@ func looked(w *stage.World) (epoch, times int64) {
 	require.NoError(w.T, err)
 	times, _, err = kept.Lease(w.T.Context(), fmt.Sprintf("supervision-%d", installation.Epoch)) // renewed with each look
 	require.NoError(w.T, err)
-	return int64(installation.Epoch), times
+	return installation.Epoch, times
 }
 
 // approvals is an application whose production waits for a person.

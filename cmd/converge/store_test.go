@@ -1,0 +1,35 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// A store that a workflow states is opened when it is a directory here; any other only when the user named it.
+func TestStatedStoreIsNotOpened(t *testing.T) {
+	for _, tt := range []struct{ flag, stated, want, refused string }{
+		{"", "/var/lib/converge/store", "/var/lib/converge/store", ""},
+		{"", "file:///var/lib/converge", "file:///var/lib/converge", ""},
+		{"", "s3://evil?endpoint=https://evil.example", "", `the store is "s3://evil?endpoint=https://evil.example", as the workflow says`},
+		{"", "file:///tmp/x?secret_key_path=/etc/passwd", "", "as the workflow says"},
+		{"s3://mine", "s3://evil", "s3://mine", ""},
+	} {
+		c := newConsole(t, &fakeAPI{})
+		got, err := c.ownStore(tt.flag, tt.stated)
+		if tt.refused != "" {
+			require.ErrorContains(t, err, tt.refused)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, tt.want, got)
+	}
+	s := moment("prod CONVERGED v9 v9 succeeded")
+	s.Store = "s3://evil?endpoint=http://127.0.0.1:1"
+	for _, line := range []string{"history shop/web", "logs shop/web prod"} {
+		_, said := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {s, protocol.HistoryAnswer{}}}}).run(t, line)
+		require.Contains(t, said, "if that is yours, say so: --store URL, or CONVERGE_STORE [stated-store]", line)
+	}
+}
