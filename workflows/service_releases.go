@@ -82,7 +82,7 @@ func (s *service) publish(ctx workflow.Context, raw json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	s.state.NoteLoosened(p.Incarnation, p.By, loosened, s.now())
+	s.state.NoteLoosened(p.Incarnation, entities.Who{Name: p.By, Proven: p.Proven}, loosened, s.now())
 	s.state.Store, s.state.PublishedAt = p.Store, p.At
 	if p.Order.Compare(s.state.Published) > 0 {
 		s.state.Published = p.Order
@@ -160,7 +160,8 @@ func (s *service) openPublished(ctx workflow.Context, p protocol.ServicePublish,
 		s.state.Newest().Templates = templates(s.state.Spec)
 		return nil
 	}
-	s.open(state.NewRelease{Version: o.Version, FullVersion: o.FullVersion, By: p.By}, prepared)
+	who := entities.Who{Name: p.By, Proven: p.Proven}
+	s.open(state.NewRelease{Version: o.Version, FullVersion: o.FullVersion, By: p.By, Who: &who}, prepared)
 	return nil
 }
 

@@ -105,6 +105,7 @@ type ServicePublish struct {
 	Spec        string `json:"spec,omitempty"` // digest in the store
 	Store       string `json:"store"`
 	By          string `json:"by"`
+	Proven      bool   `json:"proven,omitempty"` // By is who a token proved
 	// Pinned: it is taken over though a newer one is known (D15). Order is that of the notice among all of the
 	// application: nothing overrides what came later. At is when notifying began, which older versions go by.
 	Pinned bool                 `json:"pinned,omitempty"`
@@ -139,6 +140,7 @@ type Incarnation struct {
 	Services int       `json:"services"`
 	At       time.Time `json:"at"`
 	By       string    `json:"by"`
+	Proven   bool      `json:"proven,omitempty"` // By is who a token proved
 	Origin   Origin    `json:"origin"`
 	Causes   []string  `json:"causes,omitempty"`
 }

@@ -105,7 +105,7 @@ func (s *State) AnnounceWaiting(channel string, r *Release, conditions []string,
 
 // NoteLoosened writes what an incarnation, before it is taken over, loosens for releases that wait: a line for each channel
 // that asks for less, and one for what concerns them all. By published it.
-func (s *State) NoteLoosened(incarnation int64, by string, all []entities.Loosening, now time.Time) {
+func (s *State) NoteLoosened(incarnation int64, by entities.Who, all []entities.Loosening, now time.Time) {
 	var in []string // channels, in order; "" is all of them
 	texts := map[string][]string{}
 	for _, l := range all {
@@ -123,8 +123,8 @@ func (s *State) NoteLoosened(incarnation int64, by string, all []entities.Loosen
 			At: now, Kind: entities.EventRules, Channel: channel, Release: r.ID, Version: r.FullVersion,
 			Text: fmt.Sprintf("incarnation %d asks for less: %s", incarnation, strings.Join(texts[channel], ", ")),
 		}
-		if by != "" {
-			line.Who = &entities.Who{Name: by}
+		if by.Name != "" {
+			line.Who = &by
 		}
 		s.note(line)
 	}
