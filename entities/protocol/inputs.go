@@ -27,7 +27,7 @@ type Beginning struct {
 
 // Logic is the number of the logic by which workers of this version begin a run. A run keeps to the logic that its
 // input names, as its history demands: none is that of workers that did not name it yet.
-const Logic = LogicGoesByRules
+const Logic = LogicKeepsAllTrails
 
 const (
 	// LogicRecordsShown is the logic by which what a service shows is recorded before it is shown.
@@ -38,6 +38,9 @@ const (
 	// LogicGoesByRules is the logic by which a Runtime and an Installation ask for the rules of the installation before
 	// they carry out what people send.
 	LogicGoesByRules = 3
+	// LogicKeepsAllTrails is the logic by which a Runtime and an Installation write their audit lines to the store, as a
+	// Service and an Application do.
+	LogicKeepsAllTrails = 4
 )
 
 // ServiceInput starts a Service workflow, or carries its state into the next run.

@@ -15,6 +15,7 @@ import (
 // note keeps an audit line, and announces it where a notification asks for its kind.
 func (s *State) note(line entities.AuditLine) {
 	line = s.Note(line)
+	line.Prev = "" // nobody who is notified could compare it
 	if s.Spec != nil && slices.ContainsFunc(s.Spec.Notifications, func(n entities.Notification) bool { return slices.Contains(n.Events, line.Kind) }) {
 		s.Announcements = entities.KeepLast(append(s.Announcements, line), MaxAnnouncements)
 	}
