@@ -68,6 +68,9 @@ func (a *application) publish(ctx workflow.Context, r verb.Request, who entities
 	if err != nil {
 		return nil, err
 	}
+	if len(p.Missing) > p.Services {
+		return nil, refused(fmt.Errorf(`"missing" names %d services, and there are %d`, len(p.Missing), p.Services))
+	}
 	answer := protocol.PublishAnswer{Incarnation: a.newest().Number, Hash: p.Hash, Unchanged: p.Manifest == a.state.Manifest}
 	if p.Hash != a.newest().Hash {
 		answer.Incarnation, answer.Unchanged = max(a.newest().Number, p.Floor)+1, false
@@ -84,6 +87,9 @@ func (a *application) publish(ctx workflow.Context, r verb.Request, who entities
 			text += ", taken over"
 		}
 		a.note(entities.EventPublish, &who, text, r.Reason)
+	}
+	for _, service := range p.Missing {
+		a.startAgain(service, "its workflow was gone when "+who.Name+" applied its configuration again")
 	}
 	if a.state.Pin != nil {
 		answer.Pinned = a.state.Pin.Incarnation.Number

@@ -76,6 +76,9 @@ type PublishRequest struct {
 	// workflow goes on numbering from there.
 	Floor    int64 `json:"floor,omitempty"`
 	TakeOver bool  `json:"takeOver,omitempty"`
+	// Missing are services whose workflows are gone: they are started again, whether anything changed or not. Older versions
+	// refuse what names any.
+	Missing []string `json:"missing,omitempty"`
 	// Identity and Grants of the application: who may pause and pin all of it.
 	Identity *entities.Identity `json:"identity,omitempty"`
 	Grants   []entities.Grant   `json:"grants,omitempty"`

@@ -15,6 +15,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/temporaltest"
 )
@@ -255,4 +256,47 @@ func converge(w *stage.World, arguments ...string) string {
 	out, err := exec.CommandContext(w.T.Context(), shared.Converge(w.T), append(arguments, "--address", w.Address)...).CombinedOutput()
 	require.NoError(w.T, err, "%s", out)
 	return string(out)
+}
+
+// A service that somebody ended is started again by the next apply, although nothing changed in the configuration, and goes on
+// where it was; so is one whose application was ended with it. One that is kept down stays so.
+func TestApplyStartsAgainWhatIsMissing_D13(t *testing.T) {
+	t.Parallel()
+	w := shared.OwnServer(t, 0)
+	w.Write(stage.TwoChannels + stage.Web + strings.Replace(stage.Web, "name: web", "name: api", 1))
+	w.Publish()
+	for _, service := range []string{"web", "api"} {
+		w.Release(service, "v1")
+		w.Await(service, "staging CONVERGED v1, production CONVERGED v1")
+	}
+	w.Act("web", protocol.Pause, `{"channel":"staging","by":"ann","reason":"to be kept"}`)
+	require.Empty(t, w.Publish().Started)
+	unsupervised(w)
+	for _, id := range []string{w.ID("web"), w.ID("api")} {
+		require.NoError(t, w.Client.TerminateWorkflow(t.Context(), id, "", "to be free of it"))
+	}
+	result := w.Publish()
+	require.Equal(t, []string{"api", "web"}, result.Started)
+	require.True(t, result.Unchanged)
+	w.Await("web", "staging PAUSED v1, production CONVERGED v1")
+	said, _ := history(w, w.App+"/web")
+	require.Contains(t, said, "goes on from its checkpoint: its workflow was gone when test applied its configuration again")
+	require.Contains(t, whole(w, w.App+"/web"), "as they were noted")
+}
+
+// unsupervised keeps the workers for half a minute from starting by themselves what is gone.
+func unsupervised(w *stage.World) {
+	w.T.Helper()
+	at, err := store.Open(w.T.Context(), w.Store)
+	require.NoError(w.T, err)
+	defer at.Close()
+	of, err := at.Installation(w.T.Context())
+	require.NoError(w.T, err)
+	scope := fmt.Sprintf("supervision-%d", of.Epoch)
+	for taken := false; !taken; {
+		n, _, err := at.Lease(w.T.Context(), scope)
+		require.NoError(w.T, err)
+		taken, err = at.TakeLease(w.T.Context(), scope, n+1, "a test")
+		require.NoError(w.T, err)
+	}
 }
