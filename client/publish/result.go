@@ -48,6 +48,13 @@ func (l Loosened) String() string {
 
 // String is the line that ends an apply.
 func (r Result) String() string {
+	if len(r.Started) > 0 && !r.DryRun {
+		return r.outcome() + "; started again: " + strings.Join(r.Started, ", ")
+	}
+	return r.outcome()
+}
+
+func (r Result) outcome() string {
 	name := fmt.Sprintf("incarnation %d of %s", r.Incarnation, r.Application)
 	switch {
 	case r.DryRun && r.Unchanged:

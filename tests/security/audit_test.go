@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
@@ -145,6 +147,68 @@ func rechain(t *testing.T, w *stage.World) {
 		}
 		put(t, file, out.String())
 	}
+}
+
+// The chain goes on through whatever operators do: runs that end and begin anew, a run that is reset, and one that is started
+// again from a checkpoint that knows less than the store has of the trail. No line is lost, and none stands for another.
+func TestChainSurvivesWhatOperatorsDo_D13(t *testing.T) {
+	t.Parallel()
+	w := shared.OwnServer(t, 150)
+	w.Write(stage.TwoChannels + stage.Web)
+	w.Publish()
+	w.Release("web", "v1")
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	run := func() string {
+		d, err := w.Client.DescribeWorkflowExecution(t.Context(), w.ID("web"), "")
+		require.NoError(t, err)
+		return d.WorkflowExecutionInfo.Execution.RunId
+	}
+	first := run()
+	acts(w, 60, "ann")
+	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { // for it to continue as new
+		w.Act("web", protocol.Refresh, `{"by":"ann"}`)
+		return run() != first, first
+	})
+	require.Contains(t, whole(w, w.App+"/web"), "as they were noted")
+
+	_, err := w.Client.ResetWorkflowExecution(t.Context(), &workflowservice.ResetWorkflowExecutionRequest{
+		Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: w.ID("web"), RunId: run()},
+		Reason: "an operator's test", WorkflowTaskFinishEventId: firstTask(w), RequestId: "reset",
+	})
+	require.NoError(t, err)
+	acts(w, 10, "bob")
+	require.Contains(t, whole(w, w.App+"/web"), "as they were noted")
+
+	acts(w, 30, "carl")
+	w.StopWorker()
+	checkpoints, err := filepath.Glob(filepath.Join(w.Store, "checkpoints", "service", w.App, "web", "0*"))
+	require.NoError(t, err)
+	slices.Sort(checkpoints)
+	for _, newer := range checkpoints[1:] {
+		require.NoError(t, os.Remove(newer))
+	}
+	require.NoError(t, w.Client.TerminateWorkflow(t.Context(), w.ID("web"), "", "as an operator does"))
+	w.StartWorker()
+	w.AwaitThat("web", "a service that runs", func(protocol.Status) bool { return true })
+	acts(w, 30, "dora")
+	said := whole(w, w.App+"/web")
+	require.Contains(t, said, "as they were noted")
+	said, _ = history(w, w.App+"/web")
+	for who, n := range map[string]int{"ann": 60, "bob": 10, "dora": 30} {
+		require.Equal(t, n, strings.Count(said, who+"?\tpause"), "of %s: %s", who, said)
+	}
+	require.GreaterOrEqual(t, strings.Count(said, "carl?\tpause"), 30, "what the checkpoint did not know was done again: %s", said)
+}
+
+// firstTask is the event that ends the first workflow task of the present run.
+func firstTask(w *stage.World) int64 {
+	w.T.Helper()
+	for _, e := range w.History(w.ID("web")) {
+		if e.GetWorkflowTaskCompletedEventAttributes() != nil {
+			return e.GetEventId()
+		}
+	}
+	return 0
 }
 
 // An act that was answered outlives the workflow that answered it, whichever way it was asked for and whether the store answers or
