@@ -80,7 +80,7 @@ var provenOfInstallation = map[string]provenAct{
 
 // Whoever proves by a token who they are is audited as proven, whatever they do and whatever name they state, as an update and
 // as a signal: every verb of every workflow that changes something leaves such a line, and none under the name that was stated.
-func TestActsByTokenAreAuditedAsProven_A14_D13(t *testing.T) {
+func TestActsByTokenAreAuditedAsProven_A14_G7(t *testing.T) {
 	for _, kind := range []struct {
 		name  string
 		rows  []verb.Row

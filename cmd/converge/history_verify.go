@@ -35,7 +35,7 @@ func (o *historyOptions) say(r trail.Report) error {
 	if o.f.json() {
 		return o.f.screen().JSON(map[string]any{"schema": "converge.history-verified/v1", "of": o.id(), "report": r})
 	}
-	text := fmt.Sprintf("%s: %d lines", o.name(), r.Lines)
+	text := fmt.Sprintf("%s: %s", o.name(), count(r.Lines, "line"))
 	if r.Unchained > 0 {
 		text += fmt.Sprintf(", %d not chained, of a version before there were hashes", r.Unchained)
 	}
@@ -44,7 +44,7 @@ func (o *historyOptions) say(r trail.Report) error {
 	}
 	switch {
 	case len(r.Problems) > 0:
-		text += fmt.Sprintf("; %d problems", len(r.Problems))
+		text += fmt.Sprintf("; %s", count(len(r.Problems), "problem"))
 	case r.End > 0:
 		text += fmt.Sprintf("; as they were noted, up to line %d", r.End)
 	default:

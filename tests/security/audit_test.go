@@ -62,7 +62,7 @@ func chunks(w *stage.World) []string {
 
 // Whoever can write to the store cannot change what was done: a line that is changed, removed, inserted or cut off is named, and
 // so is a trail that was made anew from one end to the other, whether the service runs or only its checkpoint is left.
-func TestTamperedTrailIsFound_D13(t *testing.T) {
+func TestTamperedTrailIsFound_G7(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
 	w.Write(stage.TwoChannels + stage.Web)
@@ -151,7 +151,7 @@ func rechain(t *testing.T, w *stage.World) {
 
 // The chain goes on through whatever operators do: runs that end and begin anew, a run that is reset, and one that is started
 // again from a checkpoint that knows less than the store has of the trail. No line is lost, and none stands for another.
-func TestChainSurvivesWhatOperatorsDo_D13(t *testing.T) {
+func TestChainSurvivesWhatOperatorsDo_G7(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 150)
 	w.Write(stage.TwoChannels + stage.Web)
@@ -214,7 +214,7 @@ func firstTask(w *stage.World) int64 {
 // An act that was answered outlives the workflow that answered it, whichever way it was asked for and whether the store answers or
 // not: it is recovered from the checkpoint, or from the history of the run that was terminated, and is in the trail once. While
 // the store does not answer, that is said.
-func TestAnsweredActsOutliveTheirWorkflow_D13(t *testing.T) {
+func TestAnsweredActsOutliveTheirWorkflow_G7(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
 	w.Write(stage.TwoChannels + stage.Web + strings.Replace(stage.Web, "name: web", "name: api", 1) + strings.Replace(stage.Web, "name: web", "name: jobs", 1))
@@ -260,7 +260,7 @@ func TestAnsweredActsOutliveTheirWorkflow_D13(t *testing.T) {
 
 // What people do to an application, a runtime and everything has a history of its own, which is chained as well, and is found in
 // that of each service that it concerns: who paused, pinned and published.
-func TestHistoriesOfWhatIsWider_D13(t *testing.T) {
+func TestHistoriesOfWhatIsWider_G7(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
 	w.Write(stage.TwoChannels + stage.Web)
@@ -324,7 +324,7 @@ func converge(w *stage.World, arguments ...string) string {
 
 // A service that somebody ended is started again by the next apply, although nothing changed in the configuration, and goes on
 // where it was; so is one whose application was ended with it. One that is kept down stays so.
-func TestApplyStartsAgainWhatIsMissing_D13(t *testing.T) {
+func TestApplyStartsAgainWhatIsMissing_G7(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
 	w.Write(stage.TwoChannels + stage.Web + strings.Replace(stage.Web, "name: web", "name: api", 1))
