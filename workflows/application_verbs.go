@@ -81,7 +81,10 @@ func (a *application) publish(ctx workflow.Context, r verb.Request, who entities
 	}
 	a.state.Manifest, a.state.Store, a.state.Origin = p.Manifest, p.Store, p.Origin
 	a.state.Identity, a.state.Grants = p.Identity, p.Grants
-	if confirmed && !answer.Unchanged {
+	if confirmed != nil && a.logic >= protocol.LogicKeepsAllTrails {
+		a.state.Notifications = confirmed.Notifications
+	}
+	if confirmed != nil && !answer.Unchanged {
 		text := strings.TrimSpace(fmt.Sprintf("incarnation %d from %s", answer.Incarnation, whence(p.Origin)))
 		if moves {
 			text += ", taken over"
@@ -99,16 +102,17 @@ func (a *application) publish(ctx workflow.Context, r verb.Request, who entities
 
 // confirm takes who may do what from the store. A run that was begun by an earlier version asks under a name of its own each
 // time.
-func (a *application) confirm(ctx workflow.Context, p *protocol.PublishRequest) (confirmed bool, err error) {
+func (a *application) confirm(ctx workflow.Context, p *protocol.PublishRequest) (*protocol.ConfirmAnswer, error) {
 	if a.logic < protocol.LogicGoesByRules && !a.fromHere("confirm") {
-		return false, nil
+		return nil, nil
 	}
 	var answer protocol.ConfirmAnswer
-	err = a.fromStore(ctx, protocol.ActivityConfirm, protocol.ConfirmRequest{Application: a.name, Hash: p.Hash, Manifest: p.Manifest}, &answer)
-	if err == nil {
-		p.Identity, p.Grants, p.Services = answer.Identity, answer.Grants, answer.Services
+	err := a.fromStore(ctx, protocol.ActivityConfirm, protocol.ConfirmRequest{Application: a.name, Hash: p.Hash, Manifest: p.Manifest}, &answer)
+	if err != nil {
+		return nil, err
 	}
-	return err == nil, err
+	p.Identity, p.Grants, p.Services = answer.Identity, answer.Grants, answer.Services
+	return &answer, nil
 }
 
 // whence is where a configuration comes from, for people.

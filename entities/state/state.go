@@ -33,10 +33,6 @@ type State struct {
 	Lines       int64                             `json:"lines,omitempty"`   // journal lines ever written
 	// WaitingConfig is the incarnation whose configuration waits for the next release (configChanges: hold).
 	WaitingConfig int64 `json:"waitingConfig,omitempty"`
-	// Announcements are audit lines that some notification is still to send; Announced is the number of the
-	// last line that each has sent, by its name, while there are more.
-	Announcements []entities.AuditLine `json:"announcements,omitempty"`
-	Announced     map[string]int64     `json:"announced,omitempty"`
 	// Published is the order of the newest notice that was taken over: none from before it counts any more (D15).
 	// PublishedAt is when the application began to send it, for notices of older versions, which have no order.
 	Published   entities.NoticeOrder `json:"published,omitzero"`
@@ -47,6 +43,7 @@ type State struct {
 	// Runtimes are those that something here is on, or may return to, though the configuration names them no longer: as they
 	// were when it did.
 	Runtimes map[string]*entities.RuntimeSpec `json:"runtimes,omitempty"`
+	Outbox
 	Desk
 }
 
