@@ -65,11 +65,11 @@ func (a *application) publish(ctx workflow.Context, r verb.Request, who entities
 		return nil, refused(err)
 	}
 	confirmed, err := a.confirm(ctx, &p)
+	if err == nil {
+		err = a.startMissing(p, who)
+	}
 	if err != nil {
 		return nil, err
-	}
-	if len(p.Missing) > p.Services {
-		return nil, refused(fmt.Errorf(`"missing" names %d services, and there are %d`, len(p.Missing), p.Services))
 	}
 	answer := protocol.PublishAnswer{Incarnation: a.newest().Number, Hash: p.Hash, Unchanged: p.Manifest == a.state.Manifest}
 	if p.Hash != a.newest().Hash {
@@ -91,13 +91,21 @@ func (a *application) publish(ctx workflow.Context, r verb.Request, who entities
 		}
 		a.note(entities.EventPublish, &who, text, r.Reason)
 	}
-	for _, service := range p.Missing {
-		a.startAgain(service, "its workflow was gone when "+who.Name+" applied its configuration again")
-	}
 	if a.state.Pin != nil {
 		answer.Pinned = a.state.Pin.Incarnation.Number
 	}
 	return answer, nil
+}
+
+// startMissing has services started again whose workflows a publication names as gone.
+func (a *application) startMissing(p protocol.PublishRequest, who entities.Who) error {
+	if len(p.Missing) > p.Services {
+		return refused(fmt.Errorf(`"missing" names %d services, and there are %d`, len(p.Missing), p.Services))
+	}
+	for _, service := range p.Missing {
+		a.startAgain(service, "its workflow was gone when "+who.Name+" applied its configuration again")
+	}
+	return nil
 }
 
 // confirm takes who may do what from the store. A run that was begun by an earlier version asks under a name of its own each
