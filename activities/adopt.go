@@ -24,6 +24,10 @@ const missedAtOnce = 32 << 10
 // parts when it is large.
 func (a *Activities) Adopt(ctx context.Context, r protocol.AdoptRequest) (protocol.AdoptAnswer, error) {
 	answer, err := a.adopt(ctx, r)
+	if err == nil && r.After == (protocol.Cursor{}) {
+		application, service := protocol.TrailOf(r.ID)
+		answer.Trail, err = a.Store.TrailEnd(ctx, application, service)
+	}
 	if kind, _, _ := strings.Cut(r.ID, "/"); err == nil && r.After == (protocol.Cursor{}) && (kind == "runtime" || r.ID == protocol.InstallationID()) {
 		rules, unread := a.Store.Rules(ctx)
 		if unread == nil {

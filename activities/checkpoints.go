@@ -17,6 +17,8 @@ const (
 	// checkpointWriters is how many are written at a time.
 	checkpointWriters = 4
 	checkpointTimeout = 30 * time.Second
+	// checkpointLate is how long one is on its way when the store answers.
+	checkpointLate = 2 * time.Second
 )
 
 // Checkpoints keeps checkpoints of this worker's workflows in the store, each soon after its workflow task, the newest of a
@@ -31,6 +33,7 @@ type Checkpoints struct {
 	queue   []string             // of these, those whose turn it is
 	resting map[string]bool      // being written, or not taken a moment ago
 	since   map[string]time.Time // by workflow id: when the first was taken that may not be in the store
+	away    bool                 // the store did not answer the last time
 	closing bool
 	writers sync.WaitGroup
 }
@@ -93,6 +96,7 @@ func (c *Checkpoints) write() {
 		c.mu.Unlock()
 		err := c.put(one)
 		c.mu.Lock()
+		c.away = err != nil
 		if err == nil {
 			if _, newer := c.newest[id]; !newer {
 				delete(c.since, id)
@@ -139,6 +143,22 @@ func (c *Checkpoints) KeptUpTo(now time.Time) time.Time {
 		}
 	}
 	return now
+}
+
+// Saw notes whether the store answered somebody else of this worker.
+func (c *Checkpoints) Saw(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.away = err != nil
+}
+
+// Away implements workflows.Watcher: the store did not answer this worker the last time, or takes long over it.
+func (c *Checkpoints) Away() bool {
+	now := time.Now()
+	late := now.Sub(c.KeptUpTo(now)) > checkpointLate
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.away || late
 }
 
 // Close tries once more to write what waits, and ends it. It tells whether all is in the store.

@@ -25,7 +25,7 @@ func (a *Activities) Confirm(ctx context.Context, r protocol.ConfirmRequest) (pr
 	if has, wants := entities.SortedKeys(manifest), inc.Services(); !slices.Equal(has, slices.Sorted(slices.Values(wants))) {
 		return protocol.ConfirmAnswer{}, refuse("manifest %s is not of incarnation %s: they have other services", r.Manifest, r.Hash)
 	}
-	answer := protocol.ConfirmAnswer{Services: len(manifest)}
+	answer := protocol.ConfirmAnswer{Services: len(manifest), Notifications: inc.Notifications()}
 	answer.Identity, answer.Grants = inc.People()
 	return answer, nil
 }

@@ -1,6 +1,11 @@
 package entities
 
-import "time"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"time"
+)
 
 // Kinds of AuditLine, and of the events that a Notification may name.
 const (
@@ -32,9 +37,11 @@ func EventKinds() []string {
 }
 
 // AuditLine is one decision that changed a target, one human act or one bypass: when, who, what, why
-// and for which release. N counts up without gaps over a service's life.
+// and for which release. N counts up without gaps over a service's life, and each line names the one before by its hash: who
+// changes, removes or inserts one changes all hashes after it, up to that of the last, which the workflow knows.
 type AuditLine struct {
 	N       int64     `json:"n"`
+	Prev    string    `json:"prev,omitempty"` // Hash of the line before; none: the first, or one of a version before there were
 	At      time.Time `json:"at"`
 	Kind    string    `json:"kind"`
 	Who     *Who      `json:"who,omitempty"` // nil: Converge itself
@@ -43,6 +50,33 @@ type AuditLine struct {
 	Version string    `json:"version,omitempty"` // full version
 	Text    string    `json:"text"`
 	Reason  string    `json:"reason,omitempty"`
+}
+
+// Hash is the SHA-256, in hex, of the line as JSON: just the bytes that the store has of it.
+func (l AuditLine) Hash() string {
+	raw, err := json.Marshal(l)
+	if err != nil {
+		panic("entities: a line of the audit trail cannot be written: " + err.Error()) // it has no field that could not be
+	}
+	return HashOfLine(raw)
+}
+
+// HashOfLine is the hash of a line that was read from the store, with fields of newer versions too.
+func HashOfLine(raw []byte) string {
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:])
+}
+
+// KeptLine is a line with the hash of what is kept of it.
+type KeptLine struct {
+	AuditLine
+	Hash string
+}
+
+// TrailEnd is the last line that was ever noted, by its number and its hash; the zero value: none is known.
+type TrailEnd struct {
+	N    int64  `json:"n"`
+	Hash string `json:"hash"`
 }
 
 // Loosening is something that a configuration asks for less than the one before: of a channel, or, without one, of the whole

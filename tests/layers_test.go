@@ -46,6 +46,7 @@ var layers = []layer{
 	{folder: "entities/."},
 	{folder: "entities/maestro"},
 	{folder: "entities/order"},
+	{folder: "entities/trail", ours: []string{"entities/."}},
 	{folder: "entities/protocol", ours: []string{"entities/."}},
 	{folder: "entities/loosen", ours: []string{"entities/."}},
 	{folder: "entities/lease", ours: []string{"entities/."}},

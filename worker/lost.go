@@ -47,7 +47,9 @@ type sighting struct {
 
 // present says of this worker that it lives.
 func (s *supervisor) present(ctx context.Context, now time.Time) error {
-	return s.store.PutPresence(ctx, s.holder, store.Presence{At: now, Kept: s.kept(now)})
+	err := s.store.PutPresence(ctx, s.holder, store.Presence{At: now, Kept: s.kept(now)})
+	s.saw(err)
+	return err
 }
 
 // leave says that this worker is stopped, and that there is nothing to see to.

@@ -15,7 +15,7 @@ func TestSilentWorkers(t *testing.T) {
 	kept, err := store.Open(t.Context(), t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, kept.Close()) })
-	s := &supervisor{store: kept, holder: "me", kept: func(now time.Time) time.Time { return now }}
+	s := &supervisor{store: kept, holder: "me", kept: func(now time.Time) time.Time { return now }, saw: func(error) {}}
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	says := func(worker string) {
 		require.NoError(t, kept.PutPresence(t.Context(), worker, store.Presence{At: now.Add(time.Hour), Kept: now})) // another clock

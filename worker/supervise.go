@@ -58,6 +58,7 @@ type supervisor struct {
 	since  time.Time                     // when it was first seen
 	seen   look                          // the last whole look
 	kept   func(now time.Time) time.Time // up to when what this worker was handed is in the store
+	saw    func(error)                   // whether the store answers
 	others others
 }
 
@@ -77,7 +78,7 @@ func newSupervisor(c client.Client, namespace string, a *activities.Activities, 
 	}
 	return &supervisor{
 		client: c, namespace: namespace, store: a.Store, restart: a.Restart, end: a.EndUnmanaged, log: slog.Default(),
-		of: of, scope: fmt.Sprintf("supervision-%d", of.Epoch), holder: rand.Text(), kept: kept.KeptUpTo,
+		of: of, scope: fmt.Sprintf("supervision-%d", of.Epoch), holder: rand.Text(), kept: kept.KeptUpTo, saw: kept.Saw,
 	}
 }
 

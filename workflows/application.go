@@ -30,6 +30,7 @@ func Application(ctx workflow.Context, in protocol.ApplicationInput) error {
 		stops:   []string{"to stop changes, converge pause " + in.Application},
 		answers: map[string]answering{protocol.Publish: a.publish},
 	}
+	a.noted, a.announcing = a.tell, map[string]bool{}
 	a.pauses = pauses{
 		shell: a.shell, of: &a.state.pauseState, scope: entities.ScopeApplication, hint: "; a service or a channel that is has a pause of its own",
 		request: func() protocol.AnnouncePause {
@@ -64,6 +65,9 @@ type applicationState struct {
 	// Identity and Grants of what is newest: who may do what with the whole application.
 	Identity *entities.Identity `json:"identity,omitempty"`
 	Grants   []entities.Grant   `json:"grants,omitempty"`
+	// Notifications of what is newest are sent what people do to the whole application.
+	Notifications []entities.Notification `json:"notifications,omitempty"`
+	state.Outbox
 	pauseState
 	managedState
 	state.Desk
@@ -85,6 +89,25 @@ type application struct {
 	present   notice // what services are being notified of
 	stop      workflow.CancelFunc
 	down      managing
+	// announcing are the notifications that a line is on its way to.
+	announcing map[string]bool
+}
+
+// tell has a line announced.
+func (a *application) tell(line entities.AuditLine) { a.state.Announce(a.state.Notifications, line) }
+
+// notifyPeople has notifications send what they are to. Runs of earlier versions have none.
+func (a *application) notifyPeople() {
+	if len(a.state.Announcements) == 0 || a.drains() {
+		return
+	}
+	a.state.ForgetSent(a.state.Notifications)
+	a.announceAll(&a.state.Outbox, a.state.Notifications, a.announcing, func(to string, line entities.AuditLine, err error, _ time.Time) {
+		a.state.Sent(a.state.Notifications, to, line.N)
+		if err != nil {
+			a.trouble("webhook", to+" was not notified of \""+line.Text+"\": "+rootCause(err))
+		}
+	})
 }
 
 // flushAt: people act upon whole applications seldom.
@@ -112,6 +135,7 @@ func (a *application) turn() {
 	a.end()
 	a.notify()
 	a.announce()
+	a.notifyPeople()
 	again := earliest(a.tellsAgain(), a.endsAgain())
 	if !a.notifying {
 		again = earliest(again, a.state.Unreached.Next)
@@ -245,7 +269,9 @@ func (a *application) mark(c *protocol.Checkpoint) {
 	c.Unmanaged = a.state.reasons()
 }
 
-func (a *application) dropped() { a.notifying, a.running, a.down.running = false, false, false }
+func (a *application) dropped() {
+	a.notifying, a.running, a.down.running, a.announcing = false, false, false, map[string]bool{}
+}
 
 // adoptedState: what services know is said to them again from what all were known to know.
 func (a *application) adoptedState(c protocol.AdoptAnswer, why *protocol.Restart) {

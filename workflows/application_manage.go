@@ -89,14 +89,19 @@ func (a *application) manage(r verb.Request, who entities.Who) (state.Effect, er
 	}
 	return func() string {
 		delete(a.state.Unmanaged, service)
-		if a.state.Again == nil {
-			a.state.Again = map[string]string{}
-		}
-		a.state.Again[service] = "managed again by " + who.Name + entities.Because(clip(r.Reason))
+		a.startAgain(service, "managed again by "+who.Name+entities.Because(clip(r.Reason)))
 		a.remanage()
 		a.note(entities.EventManage, &who, name+" managed again", r.Reason)
 		return fmt.Sprintf("%s is looked after again%s", name, a.state.others())
 	}, nil
+}
+
+// startAgain has a service started by the next notification, unless it is kept down.
+func (a *application) startAgain(service, why string) {
+	if a.state.Again == nil {
+		a.state.Again = map[string]string{}
+	}
+	a.state.Again[service] = why
 }
 
 // concerned is the service that a request names, or all, and its name for people.

@@ -431,3 +431,28 @@ func TestApplicationKeepsItsTrail(t *testing.T) {
 	require.Equal(t, []string{"1 alice: shop paused", "2 alice: shop resumed"}, again.trail)
 	require.Empty(t, last.Audit)
 }
+
+// The notifications of what is newest are sent what people do to the whole application, in order, in the next run too.
+func TestApplicationAnnounces_G7(t *testing.T) {
+	h := newHouse(t)
+	var sent []string
+	takes := errors.New("404")
+	h.env.RegisterActivityWithOptions(func(_ context.Context, r protocol.AnnounceRequest) error {
+		if takes == nil {
+			sent = append(sent, fmt.Sprintf("%s%s %s by %s proven %t", r.Application, r.Service, r.Line.Text, r.Line.Who.Name, r.Line.Who.Proven))
+		}
+		return takes
+	}, activity.RegisterOptions{Name: protocol.ActivityAnnounce})
+	h.compiled.Notifications = []entities.Notification{{Name: "chat", Events: []string{entities.EventPause, entities.EventPublish}}}
+	h.publishes(0, 1)
+	h.env.RegisterDelayedCallback(func() { takes = nil }, 10*second)
+	h.sends(20*second, protocol.Pause, protocol.Act{By: "alice"})
+	h.sends(30*second, protocol.Pin, pinTo(1, "alice", "")) // which nobody asks for
+	h.sends(40*second, protocol.Resume, protocol.Act{By: "bob"})
+	state := h.play(nil)
+	require.Equal(t, []string{
+		"shop incarnation 1 from by ci proven false", "shop shop paused by alice proven false", "shop shop resumed by bob proven false",
+	}, sent)
+	require.Empty(t, state.Announcements)
+	require.Empty(t, state.Problem)
+}

@@ -65,6 +65,9 @@ func (a *application) publish(ctx workflow.Context, r verb.Request, who entities
 		return nil, refused(err)
 	}
 	confirmed, err := a.confirm(ctx, &p)
+	if err == nil {
+		err = a.startMissing(p, who)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -73,12 +76,15 @@ func (a *application) publish(ctx workflow.Context, r verb.Request, who entities
 		answer.Incarnation, answer.Unchanged = max(a.newest().Number, p.Floor)+1, false
 		a.state.Incarnations = entities.KeepLast(append(a.state.Incarnations, protocol.Incarnation{
 			Number: answer.Incarnation, Hash: p.Hash, Manifest: p.Manifest, Services: p.Services,
-			At: a.now(), By: p.By, Origin: p.Origin, Causes: p.Causes,
+			At: a.now(), By: who.Name, Proven: who.Proven, Origin: p.Origin, Causes: p.Causes,
 		}), maxIncarnations)
 	}
 	a.state.Manifest, a.state.Store, a.state.Origin = p.Manifest, p.Store, p.Origin
 	a.state.Identity, a.state.Grants = p.Identity, p.Grants
-	if confirmed && !answer.Unchanged {
+	if confirmed != nil && a.logic >= protocol.LogicKeepsAllTrails {
+		a.state.Notifications = confirmed.Notifications
+	}
+	if confirmed != nil && !answer.Unchanged {
 		text := strings.TrimSpace(fmt.Sprintf("incarnation %d from %s", answer.Incarnation, whence(p.Origin)))
 		if moves {
 			text += ", taken over"
@@ -91,18 +97,30 @@ func (a *application) publish(ctx workflow.Context, r verb.Request, who entities
 	return answer, nil
 }
 
+// startMissing has services started again whose workflows a publication names as gone.
+func (a *application) startMissing(p protocol.PublishRequest, who entities.Who) error {
+	if len(p.Missing) > p.Services {
+		return refused(fmt.Errorf(`"missing" names %d services, and there are %d`, len(p.Missing), p.Services))
+	}
+	for _, service := range p.Missing {
+		a.startAgain(service, "its workflow was gone when "+who.Name+" applied its configuration again")
+	}
+	return nil
+}
+
 // confirm takes who may do what from the store. A run that was begun by an earlier version asks under a name of its own each
 // time.
-func (a *application) confirm(ctx workflow.Context, p *protocol.PublishRequest) (confirmed bool, err error) {
+func (a *application) confirm(ctx workflow.Context, p *protocol.PublishRequest) (*protocol.ConfirmAnswer, error) {
 	if a.logic < protocol.LogicGoesByRules && !a.fromHere("confirm") {
-		return false, nil
+		return nil, nil
 	}
 	var answer protocol.ConfirmAnswer
-	err = a.fromStore(ctx, protocol.ActivityConfirm, protocol.ConfirmRequest{Application: a.name, Hash: p.Hash, Manifest: p.Manifest}, &answer)
-	if err == nil {
-		p.Identity, p.Grants, p.Services = answer.Identity, answer.Grants, answer.Services
+	err := a.fromStore(ctx, protocol.ActivityConfirm, protocol.ConfirmRequest{Application: a.name, Hash: p.Hash, Manifest: p.Manifest}, &answer)
+	if err != nil {
+		return nil, err
 	}
-	return err == nil, err
+	p.Identity, p.Grants, p.Services = answer.Identity, answer.Grants, answer.Services
+	return &answer, nil
 }
 
 // whence is where a configuration comes from, for people.

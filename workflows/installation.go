@@ -18,7 +18,7 @@ import (
 func Installation(ctx workflow.Context, in protocol.InstallationInput) error {
 	i := &installation{id: in.ID, held: in.Pause, state: &installationState{}}
 	i.shell = &shell{
-		ctx: ctx, of: i, name: "everything",
+		ctx: ctx, of: i, name: "everything", application: protocol.InstallationTrail,
 		logic: in.Logic, whole: i.state, version: installationVersion, desk: &i.state.Desk, verbs: verb.Installation(),
 		stops: []string{"to stop all applies, converge pause --all"},
 	}
@@ -40,6 +40,7 @@ const installationVersion = 1
 type installationState struct {
 	pauseState
 	rulesKnown
+	recent
 	state.Desk
 }
 
@@ -62,11 +63,8 @@ func (i *installation) consult(ctx workflow.Context) error {
 	return i.consultRules(ctx, &i.state.rulesKnown)
 }
 
-// flushAt: the store keeps the lines of applications only, so that a bounded tail stays in state.
-func (i *installation) flushAt() int { return 0 }
-
-// maxInstallationAudit bounds the audit lines that an Installation keeps.
-const maxInstallationAudit = 50
+// flushAt: as of a runtime.
+func (i *installation) flushAt() int { return i.flushes() }
 
 func (i *installation) next(c protocol.Carried) (string, any) {
 	return protocol.InstallationWorkflow, protocol.InstallationInput{ID: i.id, Logic: protocol.Logic, Carried: c}
@@ -74,7 +72,7 @@ func (i *installation) next(c protocol.Carried) (string, any) {
 
 // turn announces a pause.
 func (i *installation) turn() {
-	i.state.Audit = entities.KeepLast(i.state.Audit, maxInstallationAudit)
+	i.state.recall(&i.state.Desk, i.flushAt() > 0)
 	i.announce()
 	i.wakeAt(i.tellsAgain(), func(time.Time) string { return "try again" })
 	i.show()
@@ -84,7 +82,7 @@ func (i *installation) status() (protocol.InstallationStatus, error) {
 	s := i.state
 	return protocol.InstallationStatus{
 		Schema: "converge.installation/v1", ID: i.id, Pause: s.Pause, Rules: s.Rules, Announcing: s.Announcing,
-		Refused: s.Refused, Audit: s.Audit, Problem: s.Problem,
+		Refused: s.Refused, Audit: s.Recent, Problem: s.Problem,
 	}, nil
 }
 

@@ -27,6 +27,7 @@ func Runtime(ctx workflow.Context, in protocol.RuntimeInput) error {
 	r := &runtime{runtime: in.Runtime, state: &runtimeState{}}
 	r.shell = &shell{
 		ctx: ctx, of: r, name: "runtime " + in.Runtime,
+		application: protocol.RuntimeTrails, service: in.Runtime,
 		logic: in.Logic, whole: r.state, version: runtimeVersion, desk: &r.state.Desk, verbs: verb.Runtime(),
 		stops: []string{"to stop applies there, converge pause runtime/" + in.Runtime},
 	}
@@ -48,6 +49,7 @@ type runtimeState struct {
 	lease.Ledger
 	pauseState
 	rulesKnown
+	recent
 	state.Desk
 }
 
@@ -76,11 +78,8 @@ func (r *runtime) channels(*verb.Row, verb.Request) ([]string, error) {
 	return []string{entities.ScopeRuntime + r.runtime}, nil
 }
 
-// flushAt: the store keeps the lines of applications only, so that a bounded tail stays in state.
-func (r *runtime) flushAt() int { return 0 }
-
-// maxRuntimeAudit bounds the audit lines that a Runtime keeps.
-const maxRuntimeAudit = 50
+// flushAt: as of a service. A run that was begun before the store got these lines keeps the newest in state.
+func (r *runtime) flushAt() int { return r.flushes() }
 
 func (r *runtime) next(c protocol.Carried) (string, any) {
 	return protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: r.runtime, Logic: protocol.Logic, Carried: c}
@@ -88,7 +87,7 @@ func (r *runtime) next(c protocol.Carried) (string, any) {
 
 // turn grants what can be granted, asks whom it is time to ask, and announces a pause.
 func (r *runtime) turn() {
-	r.state.Audit = entities.KeepLast(r.state.Audit, maxRuntimeAudit)
+	r.state.recall(&r.state.Desk, r.flushAt() > 0)
 	r.announce()
 	if !r.drains() {
 		now := r.now()
@@ -149,7 +148,7 @@ func (r *runtime) status() (protocol.RuntimeStatus, error) {
 	s := r.state
 	return protocol.RuntimeStatus{
 		Schema: "converge.runtime/v1", Runtime: r.runtime, Limit: s.Limit, Pause: s.Pause, Announcing: s.Announcing,
-		Held: s.Held, Waiting: s.Waiting, Refused: s.Refused, Audit: s.Audit, Problem: s.Problem,
+		Held: s.Held, Waiting: s.Waiting, Refused: s.Refused, Audit: s.Recent, Problem: s.Problem,
 	}, nil
 }
 

@@ -184,7 +184,6 @@ func (s *service) answerQueries() error {
 			status := view.Of(s.state, s.decision)
 			return protocol.Explanation{Lines: explain.Lines(status, "", s.now()), Status: status}, nil
 		}},
-		{protocol.QueryHistory, s.history},
 		{protocol.QueryState, s.snapshot},
 	} {
 		if err := workflow.SetQueryHandler(s.ctx, q.name, q.answer); err != nil {
@@ -192,18 +191,6 @@ func (s *service) answerQueries() error {
 		}
 	}
 	return nil
-}
-
-// history answers the lines that the store does not have yet.
-func (s *service) history() (protocol.HistoryAnswer, error) {
-	stored := s.state.AuditLines
-	if len(s.state.Audit) > 0 {
-		stored = s.state.Audit[0].N - 1
-	}
-	return protocol.HistoryAnswer{
-		Schema: protocol.HistorySchema, Application: s.application, Service: s.service,
-		Stored: stored, Lines: append([]entities.AuditLine{}, s.state.Audit...),
-	}, nil
 }
 
 // snapshot answers the state query. What waits to be carried out is left out: it may hold tokens.

@@ -82,7 +82,7 @@ func (s *service) publish(ctx workflow.Context, raw json.RawMessage) error {
 	if err != nil || s.overtaken(p) { // the store was restored to what it was before
 		return err
 	}
-	s.state.NoteLoosened(p.Incarnation, p.By, loosened, s.now())
+	s.state.NoteLoosened(p.Incarnation, entities.Who{Name: p.By, Proven: p.Proven}, loosened, s.now())
 	s.state.Store, s.state.PublishedAt = p.Store, p.At
 	if p.Order.Compare(s.state.Published) > 0 {
 		s.state.Published = p.Order
@@ -149,7 +149,7 @@ func confirm(p *protocol.ServicePublish, answer protocol.LoadSpecAnswer) {
 		return
 	}
 	*p = protocol.ServicePublish{
-		Incarnation: n.Incarnation.Number, Hash: n.Incarnation.Hash, By: n.Incarnation.By, Spec: answer.Digest, Store: answer.Store,
+		Incarnation: n.Incarnation.Number, Hash: n.Incarnation.Hash, By: n.Incarnation.By, Proven: n.Incarnation.Proven, Spec: answer.Digest, Store: answer.Store,
 		Pinned: n.Pinned, Order: n.Order, At: n.Incarnation.At,
 	}
 }
@@ -182,7 +182,8 @@ func (s *service) openPublished(ctx workflow.Context, p protocol.ServicePublish,
 		s.state.Newest().Templates = templates(s.state.Spec)
 		return nil
 	}
-	s.open(state.NewRelease{Version: o.Version, FullVersion: o.FullVersion, By: p.By}, prepared)
+	who := entities.Who{Name: p.By, Proven: p.Proven}
+	s.open(state.NewRelease{Version: o.Version, FullVersion: o.FullVersion, By: p.By, Who: &who}, prepared)
 	return nil
 }
 

@@ -75,12 +75,13 @@ type shell struct {
 	version              int         // of the state's form
 	desk                 *state.Desk // what it remembers of those who talk to it
 	verbs                []verb.Row
-	messages             map[string]message   // by name: from other workflows, or written by the workflow itself
-	answers              map[string]answering // verbs that answer more than a line
-	stops                []string             // what a person does instead of cancelling the workflow
-	requested            workflow.Context     // done once somebody requests cancellation
-	work                 workflow.Context     // of what is under way
-	dropWork             workflow.CancelFunc  // cancels that
+	messages             map[string]message       // by name: from other workflows, or written by the workflow itself
+	answers              map[string]answering     // verbs that answer more than a line
+	noted                func(entities.AuditLine) // nil: nobody else wants to know what was noted
+	stops                []string                 // what a person does instead of cancelling the workflow
+	requested            workflow.Context         // done once somebody requests cancellation
+	work                 workflow.Context         // of what is under way
+	dropWork             workflow.CancelFunc      // cancels that
 	lock                 workflow.Mutex
 	restored             bool  // state is what the last run left
 	cancelled            bool  // somebody requested cancellation in this run

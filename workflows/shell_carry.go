@@ -189,7 +189,22 @@ func (s *shell) fetchSpilled(digest string) (protocol.Packed, error) {
 
 // note keeps an audit line; nobody in particular is Converge itself.
 func (s *shell) note(kind string, who *entities.Who, text, reason string) {
-	s.desk.Note(entities.AuditLine{At: s.now(), Kind: kind, Who: who, Text: clip(text), Reason: clip(reason)})
+	line := s.desk.Note(entities.AuditLine{At: s.now(), Kind: kind, Who: who, Text: clip(text), Reason: clip(reason)})
+	if s.noted != nil {
+		s.noted(line)
+	}
+}
+
+// history answers the lines that the store does not have yet.
+func (s *shell) history() (protocol.HistoryAnswer, error) {
+	stored, last := s.desk.AuditLines, s.desk.TrailEnd()
+	if len(s.desk.Audit) > 0 {
+		stored = s.desk.Audit[0].N - 1
+	}
+	return protocol.HistoryAnswer{
+		Schema: protocol.HistorySchema, Application: s.application, Service: s.service,
+		Stored: stored, Lines: append([]entities.AuditLine{}, s.desk.Audit...), Last: &last,
+	}, nil
 }
 
 // trail is how much of the audit trail was noted by which workflow task.

@@ -24,6 +24,12 @@ type Checkpointer interface {
 	Take(c protocol.Checkpoint, state []byte)
 }
 
+// Watcher is a Checkpointer that knows whether the store answers at present.
+type Watcher interface {
+	// Away returns at once.
+	Away() bool
+}
+
 // Checkpoints is the interceptor that hands a worker's Checkpointer to its workflows.
 type Checkpoints struct {
 	interceptor.WorkerInterceptorBase
@@ -161,6 +167,7 @@ func (s *shell) readopt(why string, reset bool) error {
 	}
 	s.collect()
 	if answer.N <= s.desk.Checkpoint.N || answer.Over {
+		s.desk.Follow(answer.Trail)
 		if reset {
 			s.replaces()
 			s.desk.Inbox = unheard(s.desk.Inbox, heard)
@@ -216,9 +223,11 @@ func (s *shell) adopt(restart *protocol.Restart) error {
 		}
 	}()
 	if answer.N == 0 {
+		s.desk.Follow(answer.Trail)
 		return nil
 	}
 	if answer.Over {
+		s.desk.Follow(answer.Trail)
 		s.desk.Checkpoint.N = answer.N
 		s.replaces()
 		return nil
@@ -232,6 +241,7 @@ func (s *shell) takeOver(c protocol.AdoptAnswer, missed []*state.Message, restar
 		return err
 	}
 	s.desk.Checkpoint.N = c.N
+	s.desk.Follow(c.Trail)
 	s.replaces()
 	s.trail = trail{task: workflow.GetInfo(s.ctx).GetCurrentHistoryLength(), lines: s.desk.AuditLines}
 	s.desk.Inbox = append(s.desk.Inbox, missed...)

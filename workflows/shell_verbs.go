@@ -20,6 +20,9 @@ func (s *shell) listen() error {
 	if err := workflow.SetQueryHandler(s.ctx, protocol.QueryCheckpoint, s.handOverAgain); err != nil {
 		return err
 	}
+	if err := workflow.SetQueryHandler(s.ctx, protocol.QueryHistory, s.history); err != nil {
+		return err
+	}
 	for n := range s.verbs {
 		row := &s.verbs[n]
 		options := workflow.UpdateHandlerOptions{
@@ -109,7 +112,30 @@ func (s *shell) update(ctx workflow.Context, row *verb.Row, raw json.RawMessage)
 	if row.Store {
 		return s.inLine(ctx, perform)
 	}
-	return s.locked(ctx, perform)
+	out, err := s.locked(ctx, perform)
+	if s.answers[row.Name] != nil { // whatever it answers needs the store
+		return out, err
+	}
+	return s.pending(out), err
+}
+
+// pending says in an answer that the store does not have the line of what was done, where the worker knows that the store does
+// not answer although the workflow does not yet. It is no part of what is remembered, since a replay knows nothing of it; the
+// line is in the history of the workflow from which this answer is.
+func (s *shell) pending(out json.RawMessage) json.RawMessage {
+	worker, ok := s.ctx.Value(checkpointerKey{}).(Watcher)
+	if !ok || out == nil || workflow.IsReplaying(s.ctx) || len(s.desk.Audit) == 0 || s.desk.AuditPending() != "" || !worker.Away() {
+		return out
+	}
+	var answer protocol.Answer
+	if json.Unmarshal(out, &answer) != nil {
+		return out
+	}
+	answer.Message = joined(answer.Message, state.AuditPending(len(s.desk.Audit)))
+	if with, err := json.Marshal(answer); err == nil {
+		return with
+	}
+	return out
 }
 
 // inTurn has an update wait for the signals that came before it, unless they wait themselves: the loop may be busy ending

@@ -49,6 +49,9 @@ func (p *publication) announce(ctx context.Context) error {
 		}
 	}
 	p.awaitServices(ctx)
+	if len(p.result.Started) > 0 {
+		p.awaitStarted(ctx)
+	}
 	return nil
 }
 
@@ -91,7 +94,7 @@ func (p *publication) request(ctx context.Context) (protocol.PublishRequest, err
 		Act:  protocol.Act{By: p.options.By, RequestID: hex.EncodeToString(id), Token: token},
 		Hash: p.result.Hash, Manifest: p.manifest.Digest(), Services: len(p.specs), Store: p.store.URL(),
 		Origin: OriginOf(ctx, p.options.Dir), Causes: p.options.Causes, After: p.before.Newest, TakeOver: p.options.TakeOver,
-		Floor: floor, Identity: identity, Grants: grants,
+		Floor: floor, Identity: identity, Grants: grants, Missing: p.result.Started,
 	}, nil
 }
 

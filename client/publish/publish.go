@@ -65,7 +65,7 @@ func Publish(ctx context.Context, o Options) (Result, error) {
 	if err := p.compile(ctx); err != nil {
 		return Result{}, err
 	}
-	if err := p.compare(ctx); err != nil || o.DryRun || p.result.Unchanged {
+	if err := p.compare(ctx); err != nil || o.DryRun || p.result.Unchanged && len(p.result.Started) == 0 {
 		return p.result, err
 	}
 	if o.Before != nil {
@@ -165,6 +165,13 @@ func (p *publication) compare(ctx context.Context) error {
 	}
 	p.result.Unchanged = newest.Hash == p.result.Hash && before.Manifest == p.manifest.Digest()
 	last, err := p.store.Manifest(ctx, before.Manifest)
+	if !p.options.DryRun {
+		gone, unasked := p.missing(ctx, last)
+		if unasked != nil {
+			return noAnswer(unasked, "look which services of "+p.application+" run")
+		}
+		p.result.Started = gone
+	}
 	if p.result.Unchanged && err == nil {
 		p.result.Notified = before.NotifiedOf == before.Manifest
 		return nil

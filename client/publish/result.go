@@ -20,6 +20,7 @@ type Result struct {
 	Services    []string `json:"services"`
 	Changed     []string `json:"changed,omitempty"` // services whose rules or payload differ from before
 	Removed     []string `json:"removed,omitempty"` // services no longer declared: orphaned
+	Started     []string `json:"started,omitempty"` // services whose workflows were gone: they are started again
 	Store       string   `json:"store"`
 	Pinned      int64    `json:"pinned,omitempty"` // the application is pinned to this incarnation: what was published waits
 	Notified    bool     `json:"notified"`         // every service knows; if not, they are notified later, or no worker reads the store
@@ -47,6 +48,13 @@ func (l Loosened) String() string {
 
 // String is the line that ends an apply.
 func (r Result) String() string {
+	if len(r.Started) > 0 && !r.DryRun {
+		return r.outcome() + "; started again: " + strings.Join(r.Started, ", ")
+	}
+	return r.outcome()
+}
+
+func (r Result) outcome() string {
 	name := fmt.Sprintf("incarnation %d of %s", r.Incarnation, r.Application)
 	switch {
 	case r.DryRun && r.Unchanged:

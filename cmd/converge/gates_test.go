@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/state"
 	"github.com/converge-engine/converge/intent/store"
 )
 
@@ -143,3 +145,66 @@ func TestHistory(t *testing.T) {
 	_, said = run("history shop/web --channel staging")
 	require.Equal(t, "! nothing of that kind happened to shop/web\n", said)
 }
+
+// A history is that of a service, an application, a runtime or the installation; nothing else is.
+func TestHistoryOfWhatIsWider_G7(t *testing.T) {
+	dir := t.TempDir()
+	kept, err := store.Open(context.Background(), dir)
+	require.NoError(t, err)
+	noted := func(desk *state.Desk, n int, kind, text string) {
+		desk.Note(entities.AuditLine{At: at(n), Kind: kind, Who: &entities.Who{Name: "bob", Proven: true}, Text: text})
+	}
+	var service, application, runtime, everything state.Desk
+	noted(&application, 1, entities.EventPublish, "incarnation 1")
+	noted(&application, 2, entities.EventPublish, "incarnation 2")
+	noted(&service, 3, entities.EventRelease, "release of v1")
+	noted(&everything, 4, entities.EventPause, "everything paused")
+	noted(&runtime, 5, auditOther, "a lease")
+	noted(&runtime, 6, entities.EventPause, "runtime edge paused")
+	noted(&application, 7, entities.EventPublish, "incarnation 3")
+	noted(&service, 8, entities.EventPause, "paused")
+	for _, trail := range []struct {
+		id   string
+		desk *state.Desk
+	}{{"service/shop/web", &service}, {"application/shop", &application}, {"runtime/edge", &runtime}, {"installation", &everything}} {
+		app, svc := protocol.TrailOf(trail.id)
+		require.NoError(t, kept.AppendAudit(t.Context(), app, svc, trail.desk.Audit))
+	}
+	require.NoError(t, kept.Close())
+	s := moment("prod CONVERGED v1 v1 succeeded")
+	s.Store, s.Channels[0].Runtime = dir, "edge"
+	end := service.TrailEnd()
+	run := func(line string) (code int, texts []string) {
+		code, said := newConsole(t, &fakeAPI{statuses: map[string][]any{
+			"service/shop/web": {s, protocol.HistoryAnswer{Last: &end}},
+			"application/shop": {protocol.ApplicationStatus{Store: dir}, protocol.HistoryAnswer{}},
+		}}).run(t, line)
+		for row := range strings.Lines(said) {
+			fields := strings.Split(strings.TrimSpace(row), "\t")
+			texts = append(texts, fields[len(fields)-1])
+		}
+		return code, texts
+	}
+	for line, want := range map[string][]string{
+		"history shop/web":                   {"incarnation 2", "release of v1", "everything paused", "runtime edge paused", "incarnation 3", "paused"},
+		"history shop/web --kind release":    {"release of v1"},
+		"history shop":                       {"incarnation 1", "incarnation 2", "incarnation 3"},
+		"history runtime/edge":               {"a lease", "runtime edge paused"},
+		"history --installation":             {"everything paused"},
+		"history shop/web --verify":          {"shop/web: 2 lines; as they were noted, up to line 2"},
+		"history runtime/edge --verify":      {"runtime/edge: 2 lines; whole in themselves, but nobody says where they end"},
+		"history --installation shop":        {"! converge: --installation: name nothing beside it"},
+		"history runtime/Edge":               {`! converge: "Edge" is no name of a runtime; expected lower-case letters, digits and hyphens`},
+		"history runtime/edge --kind gossip": {"! converge: --kind gossip: expected one of " + strings.Join(entities.EventKinds(), ", ")},
+	} {
+		_, said := run(line)
+		require.Equal(t, want, said, line)
+	}
+	end.N, end.Hash = 3, "another"
+	code, said := run("history shop/web --verify")
+	require.Equal(t, exitError, code)
+	require.Equal(t, []string{"shop/web: 2 lines; 1 problem", "line 3 was cut off at the end"}, said)
+}
+
+// auditOther is a kind that concerns no service.
+const auditOther = "lease"

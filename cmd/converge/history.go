@@ -20,6 +20,9 @@ import (
 type historyOptions struct {
 	f       *Factory
 	service serviceName
+	whole   string // workflow id of an application, a runtime or the installation, instead of a service
+	all     bool   // the installation
+	verify  bool
 	channel string
 	store   string
 	kinds   []string
@@ -29,26 +32,32 @@ type historyOptions struct {
 func newCmdHistory(f *Factory, runF func(context.Context, *historyOptions) error) *cobra.Command {
 	o := &historyOptions{f: f}
 	cmd := &cobra.Command{
-		Use:   "history SVC",
+		Use:   "history SVC|APP|runtime/NAME",
 		Short: "Show who and what changed a service, and why",
 		Long: `Show every decision that changed a target, every act of a person and every bypass,
 oldest first: when, who, what and why. It is kept in the store for good. An identity
-that was not proven by a token is marked with a question mark.`,
+that was not proven by a token is marked with a question mark. What people did to the
+application of a service, to its runtimes and to everything is shown among its own;
+an application, a runtime and the installation have histories of their own.
+
+With --verify all of it is read from the store and compared with what was noted: lines
+that were changed, removed, inserted or cut off at the end are named, and the exit
+status is 1.`,
 		Example: `  converge history shop/web
-  converge history web --channel prod-eu --kind bypass --kind rollback -o json`,
-		Args: asUsed,
-		RunE: running(o, runF, o.run, func(args []string) error {
-			if err := f.readService(args, &o.service); err != nil {
-				return err
+  converge history web --channel prod-eu --kind bypass --kind rollback -o json
+  converge history shop
+  converge history runtime/eks-eu
+  converge history --installation --verify`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if o.all && len(args) == 0 {
+				return nil
 			}
-			for _, kind := range o.kinds {
-				if !slices.Contains(entities.EventKinds(), kind) {
-					return fmt.Errorf("--kind %s: expected one of %s", kind, strings.Join(entities.EventKinds(), ", "))
-				}
-			}
-			return nil
-		}),
+			return asUsed(cmd, args)
+		},
+		RunE: running(o, runF, o.run, o.read),
 	}
+	cmd.Flags().BoolVar(&o.all, "installation", false, "of the installation: what concerns everything")
+	cmd.Flags().BoolVar(&o.verify, "verify", false, "compare what the store has with what was noted")
 	cmd.Flags().StringVarP(&o.channel, "channel", "c", "", "of this release channel only")
 	cmd.Flags().StringSliceVar(&o.kinds, "kind", nil, "of these kinds only (release, target, approval, bypass, rollback…)")
 	cmd.Flags().IntVar(&o.last, "last", 0, "the last so many only")
@@ -56,19 +65,47 @@ that was not proven by a token is marked with a question mark.`,
 	return cmd
 }
 
+func (o *historyOptions) read(args []string) error {
+	for _, kind := range o.kinds {
+		if !slices.Contains(entities.EventKinds(), kind) {
+			return fmt.Errorf("--kind %s: expected one of %s", kind, strings.Join(entities.EventKinds(), ", "))
+		}
+	}
+	if o.all {
+		o.whole = protocol.InstallationID()
+		if len(args) > 0 {
+			return fmt.Errorf("--installation: name nothing beside it")
+		}
+		return nil
+	}
+	if name, ok := strings.CutPrefix(args[0], "runtime/"); ok {
+		o.whole = protocol.RuntimeID(name)
+		return checkName("a runtime", name)
+	}
+	of, err := o.f.parseTarget(args[0])
+	if o.service = of.serviceName; of.all {
+		o.service, o.whole = serviceName{}, protocol.ApplicationID(of.application)
+	}
+	return err
+}
+
 func (o *historyOptions) run(ctx context.Context) error {
+	if o.verify {
+		return o.runVerify(ctx)
+	}
 	lines, err := o.lines(ctx)
 	if err != nil {
 		return err
 	}
 	lines = o.chosen(lines)
 	if o.f.json() {
+		application, service := protocol.TrailOf(o.id())
 		return o.f.screen().JSON(map[string]any{
-			"schema": protocol.HistorySchema, "application": o.service.application, "service": o.service.service, "lines": lines,
+			"schema": protocol.HistorySchema, "application": application, "service": service, "lines": lines,
 		})
 	}
 	if len(lines) == 0 {
-		o.f.note("nothing of that kind happened to %s", o.service)
+		o.f.note("nothing of that kind happened to %s", o.name())
 		return nil
 	}
 	table := show.Table{Header: []string{"TIME", "WHO", "WHAT", "CHANNEL", "VERSION", "TEXT"}}
@@ -93,60 +130,8 @@ func shownWho(w *entities.Who) string {
 	return w.Name + "?"
 }
 
-// lines are those of the store, and the newest, which only the workflow has. A service that is gone
-// has its history all the same.
-func (o *historyOptions) lines(ctx context.Context) ([]entities.AuditLine, error) {
-	api, err := o.f.client(ctx)
-	if err != nil {
-		return nil, err
-	}
-	status, gone := o.f.status(ctx, o.service)
-	at, err := o.f.ownStore(o.store, status.Store)
-	if err != nil {
-		return nil, err
-	}
-	if gone != nil && at == "" {
-		return nil, gone
-	}
-	store, err := store.Open(ctx, at)
-	if err != nil {
-		return nil, err
-	}
-	defer store.Close() // only read
-	var newest protocol.HistoryAnswer
-	if gone == nil { // asked first: a line that moves to the store in between is seen twice, never missed
-		if err := api.Query(ctx, o.service.id(), protocol.QueryHistory, &newest); err != nil {
-			return nil, err
-		}
-	}
-	lines, err := store.Audit(ctx, o.service.application, o.service.service)
-	if err != nil {
-		return nil, fmt.Errorf("history of %s: %w", o.service, err)
-	}
-	if len(lines) == 0 && gone != nil {
-		return nil, gone
-	}
-	kept := map[int64]bool{}
-	for _, l := range lines {
-		kept[l.N] = true
-	}
-	for _, l := range newest.Lines {
-		if !kept[l.N] || l.N > newest.Stored && !contains(lines, l) {
-			lines = append(lines, l)
-		}
-	}
-	return lines, nil
-}
-
-// contains: a service that was begun anew counts from one again, so a number alone says nothing.
-func contains(lines []entities.AuditLine, l entities.AuditLine) bool {
-	return slices.ContainsFunc(lines, func(other entities.AuditLine) bool {
-		return other.N == l.N && other.At.Equal(l.At) && other.Text == l.Text
-	})
-}
-
-func (o *historyOptions) chosen(lines []entities.AuditLine) []entities.AuditLine {
-	out := []entities.AuditLine{}
+func (o *historyOptions) chosen(lines []shownLine) []shownLine {
+	out := []shownLine{}
 	for _, l := range lines {
 		if (o.channel == "" || l.Channel == o.channel) && (len(o.kinds) == 0 || slices.Contains(o.kinds, l.Kind)) {
 			out = append(out, l)

@@ -100,7 +100,7 @@ func (w *world) publish() *state.Release {
 			}
 		}
 	}
-	w.s.NoteLoosened(spec.Incarnation, "alice", loosen.Rules(w.s.Spec, spec, loosen.Definitions{}), w.now)
+	w.s.NoteLoosened(spec.Incarnation, entities.Who{Name: "alice"}, loosen.Rules(w.s.Spec, spec, loosen.Definitions{}), w.now)
 	o := w.s.TakeSpec(spec, fmt.Sprintf("spec-%d", spec.Incarnation), w.now)
 	if o == nil {
 		return nil

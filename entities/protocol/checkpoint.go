@@ -3,6 +3,8 @@ package protocol
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/converge-engine/converge/entities"
 )
 
 // CheckpointSchema names the form of a checkpoint.
@@ -77,6 +79,8 @@ type AdoptAnswer struct {
 	Ended []PauseEnded `json:"ended,omitempty"`
 	// Rules are those of the installation, for a Runtime and for the Installation itself.
 	Rules *Rules `json:"rules,omitempty"`
+	// Trail is the last line that the store has of the workflow's audit trail: the next one follows it.
+	Trail *entities.TrailEnd `json:"trail,omitempty"`
 	// Floor is the highest sequence that was ever claimed for an instance of a service of which nothing else is known.
 	Floor int64 `json:"floor,omitempty"`
 	Carried

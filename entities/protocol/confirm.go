@@ -15,4 +15,6 @@ type ConfirmAnswer struct {
 	Identity *entities.Identity `json:"identity,omitempty"`
 	Grants   []entities.Grant   `json:"grants,omitempty"`
 	Services int                `json:"services"`
+	// Notifications are sent what people do to the whole application.
+	Notifications []entities.Notification `json:"notifications,omitempty"`
 }

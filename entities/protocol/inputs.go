@@ -69,8 +69,11 @@ const (
 	// LogicGoesByRules is the logic by which a Runtime and an Installation ask for the rules of the installation before
 	// they carry out what people send.
 	LogicGoesByRules = 3
+	// LogicKeepsAllTrails is the logic by which a Runtime and an Installation write their audit lines to the store, as a
+	// Service and an Application do.
+	LogicKeepsAllTrails = 4
 	// LogicGoesByNotices is the logic by which a Service asks the store before it takes over that it is no longer declared.
-	LogicGoesByNotices = 4
+	LogicGoesByNotices = 5
 )
 
 // ServiceInput starts a Service workflow, or carries its state into the next run.

@@ -183,4 +183,6 @@ type HistoryAnswer struct {
 	Service     string               `json:"service"`
 	Stored      int64                `json:"stored"` // number of the last line in the store
 	Lines       []entities.AuditLine `json:"lines"`  // oldest first
+	// Last is the last line that was ever noted: by its hash all lines can be verified.
+	Last *entities.TrailEnd `json:"last,omitempty"`
 }

@@ -76,6 +76,9 @@ type PublishRequest struct {
 	// workflow goes on numbering from there.
 	Floor    int64 `json:"floor,omitempty"`
 	TakeOver bool  `json:"takeOver,omitempty"`
+	// Missing are services whose workflows are gone: they are started again, whether anything changed or not. Older versions
+	// refuse what names any.
+	Missing []string `json:"missing,omitempty"`
 	// Identity and Grants of the application: who may pause and pin all of it.
 	Identity *entities.Identity `json:"identity,omitempty"`
 	Grants   []entities.Grant   `json:"grants,omitempty"`
@@ -105,6 +108,7 @@ type ServicePublish struct {
 	Spec        string `json:"spec,omitempty"` // digest in the store
 	Store       string `json:"store"`
 	By          string `json:"by"`
+	Proven      bool   `json:"proven,omitempty"` // By is who a token proved
 	// Pinned: it is taken over though a newer one is known (D15). Order is that of the notice among all of the
 	// application: nothing overrides what came later. At is when notifying began, which older versions go by.
 	Pinned bool                 `json:"pinned,omitempty"`
@@ -154,6 +158,7 @@ type Incarnation struct {
 	Services int       `json:"services"`
 	At       time.Time `json:"at"`
 	By       string    `json:"by"`
+	Proven   bool      `json:"proven,omitempty"` // By is who a token proved
 	Origin   Origin    `json:"origin"`
 	Causes   []string  `json:"causes,omitempty"`
 }

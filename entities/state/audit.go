@@ -2,7 +2,6 @@ package state
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -13,48 +12,23 @@ import (
 // and every outcome. State is only its outbox; the whole of it lies in the store.
 
 // note keeps an audit line, and announces it where a notification asks for its kind.
-func (s *State) note(line entities.AuditLine) {
-	line = s.Note(line)
-	if s.Spec != nil && slices.ContainsFunc(s.Spec.Notifications, func(n entities.Notification) bool { return slices.Contains(n.Events, line.Kind) }) {
-		s.Announcements = entities.KeepLast(append(s.Announcements, line), MaxAnnouncements)
+func (s *State) note(line entities.AuditLine) { s.Announce(s.notifications(), s.Note(line)) }
+
+// notifications are those that the service asks for.
+func (s *State) notifications() []entities.Notification {
+	if s.Spec == nil {
+		return nil
 	}
+	return s.Spec.Notifications
 }
 
-// NextAnnouncement is the oldest line that a notification asks for and has not sent yet.
-func (s *State) NextAnnouncement(n entities.Notification) (entities.AuditLine, bool) {
-	for _, l := range s.Announcements {
-		if l.N > s.Announced[n.Name] && slices.Contains(n.Events, l.Kind) {
-			return l, true
-		}
-	}
-	return entities.AuditLine{}, false
-}
-
-// AnnouncedTo notes that a notification has sent a line, and so all before it. Each sends its lines in
-// order, whatever the others do.
+// AnnouncedTo notes that a notification has sent a line, and so all before it.
 func (s *State) AnnouncedTo(notification string, line int64) {
-	if s.Announced == nil {
-		s.Announced = map[string]int64{}
-	}
-	s.Announced[notification] = line
-	s.ForgetAnnounced()
+	s.Sent(s.notifications(), notification, line)
 }
 
 // ForgetAnnounced forgets the announcements that no notification is to send any more.
-func (s *State) ForgetAnnounced() {
-	var all []entities.Notification
-	if s.Spec != nil {
-		all = s.Spec.Notifications
-	}
-	s.Announcements = slices.DeleteFunc(s.Announcements, func(l entities.AuditLine) bool {
-		return !slices.ContainsFunc(all, func(n entities.Notification) bool {
-			return l.N > s.Announced[n.Name] && slices.Contains(n.Events, l.Kind)
-		})
-	})
-	if len(s.Announcements) == 0 {
-		s.Announcements, s.Announced = nil, nil
-	}
-}
+func (s *State) ForgetAnnounced() { s.ForgetSent(s.notifications()) }
 
 // noteChange writes the audit line of a change that concerns a target.
 func (s *State) noteChange(c Change, kind, text string, now time.Time) {
@@ -105,7 +79,7 @@ func (s *State) AnnounceWaiting(channel string, r *Release, conditions []string,
 
 // NoteLoosened writes what an incarnation, before it is taken over, loosens for releases that wait: a line for each channel
 // that asks for less, and one for what concerns them all. By published it.
-func (s *State) NoteLoosened(incarnation int64, by string, all []entities.Loosening, now time.Time) {
+func (s *State) NoteLoosened(incarnation int64, by entities.Who, all []entities.Loosening, now time.Time) {
 	var in []string // channels, in order; "" is all of them
 	texts := map[string][]string{}
 	for _, l := range all {
@@ -123,8 +97,8 @@ func (s *State) NoteLoosened(incarnation int64, by string, all []entities.Loosen
 			At: now, Kind: entities.EventRules, Channel: channel, Release: r.ID, Version: r.FullVersion,
 			Text: fmt.Sprintf("incarnation %d asks for less: %s", incarnation, strings.Join(texts[channel], ", ")),
 		}
-		if by != "" {
-			line.Who = &entities.Who{Name: by}
+		if by.Name != "" {
+			line.Who = &by
 		}
 		s.note(line)
 	}

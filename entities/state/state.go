@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/converge-engine/converge/entities"
@@ -32,10 +33,6 @@ type State struct {
 	Lines       int64                             `json:"lines,omitempty"`   // journal lines ever written
 	// WaitingConfig is the incarnation whose configuration waits for the next release (configChanges: hold).
 	WaitingConfig int64 `json:"waitingConfig,omitempty"`
-	// Announcements are audit lines that some notification is still to send; Announced is the number of the
-	// last line that each has sent, by its name, while there are more.
-	Announcements []entities.AuditLine `json:"announcements,omitempty"`
-	Announced     map[string]int64     `json:"announced,omitempty"`
 	// Published is the order of the newest notice that was taken over: none from before it counts any more (D15).
 	// PublishedAt is when the application began to send it, for notices of older versions, which have no order.
 	Published   entities.NoticeOrder `json:"published,omitzero"`
@@ -46,6 +43,7 @@ type State struct {
 	// Runtimes are those that something here is on, or may return to, though the configuration names them no longer: as they
 	// were when it did.
 	Runtimes map[string]*entities.RuntimeSpec `json:"runtimes,omitempty"`
+	Outbox
 	Desk
 }
 
@@ -59,9 +57,11 @@ type Desk struct {
 	// a run is reset are known by them.
 	Heard      []string   `json:"heard,omitempty"`
 	Checkpoint Checkpoint `json:"checkpoint,omitzero"`
-	// Audit holds the lines that are not yet in the store, oldest first; AuditLines counts all ever written.
+	// Audit holds the lines that are not yet in the store, oldest first; AuditLines counts all ever written, and AuditHead
+	// is the hash of the last one: none, where a version before there were hashes wrote it.
 	Audit      []entities.AuditLine `json:"audit,omitempty"`
 	AuditLines int64                `json:"auditLines,omitempty"`
+	AuditHead  string               `json:"auditHead,omitempty"`
 	// Problem says what could not be done so far (a store that does not answer, an incarnation that cannot be
 	// taken over), until it was.
 	Problem string `json:"problem,omitempty"`
@@ -153,13 +153,36 @@ func (d *Desk) Answer(verb, id string, answer json.RawMessage) {
 // Hear notes the digest of a signal that has no request id.
 func (d *Desk) Hear(digest string) { d.Heard = entities.KeepLast(append(d.Heard, digest), MaxHeard) }
 
-// Note numbers an audit line and keeps it until the store has it.
+// Note numbers an audit line, chains it to the one before, and keeps it until the store has it.
 func (d *Desk) Note(line entities.AuditLine) entities.AuditLine {
 	d.AuditLines++
-	line.N = d.AuditLines
+	line.N, line.At, line.Prev = d.AuditLines, line.At.UTC(), d.lastHash()
+	line.Text, line.Reason = strings.ToValidUTF8(line.Text, "\ufffd"), strings.ToValidUTF8(line.Reason, "\ufffd")
+	d.AuditHead = line.Hash()
 	d.Audit = append(d.Audit, line)
 	d.Audit = d.Audit[max(0, len(d.Audit)-MaxAudit):]
 	return line
+}
+
+// lastHash is the hash of the line that was noted last, as far as it is known.
+func (d *Desk) lastHash() string {
+	if n := len(d.Audit); d.AuditHead == "" && n > 0 {
+		return d.Audit[n-1].Hash()
+	}
+	return d.AuditHead
+}
+
+// Follow has the next line follow the last one that the store has, if that is later than all that is known here: another run
+// wrote it.
+func (d *Desk) Follow(end *entities.TrailEnd) {
+	if end != nil && end.N > d.AuditLines {
+		d.AuditLines, d.AuditHead = end.N, end.Hash
+	}
+}
+
+// TrailEnd is the last line that was noted.
+func (d *Desk) TrailEnd() entities.TrailEnd {
+	return entities.TrailEnd{N: d.AuditLines, Hash: d.lastHash()}
 }
 
 // AuditPending says that lines wait for a store that does not answer, or nothing.
@@ -167,7 +190,12 @@ func (d *Desk) AuditPending() string {
 	if d.Trouble != TroubleStore || len(d.Audit) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("audit pending: %d lines wait for the store", len(d.Audit))
+	return AuditPending(len(d.Audit))
+}
+
+// AuditPending says that so many lines wait for the store.
+func AuditPending(lines int) string {
+	return fmt.Sprintf("audit pending: %d lines wait for the store", lines)
 }
 
 // TroubleStore is the kind of problem that the store does not answer.

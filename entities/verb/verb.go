@@ -206,7 +206,7 @@ var application = [...]Row{
 			if r.Publish.Hash == "" || r.Publish.Manifest == "" {
 				return errors.New(`"hash" and "manifest" are needed; publish with: converge apply DIR`)
 			}
-			return nil
+			return checkMissing(r.Publish.Missing)
 		},
 	},
 	{Name: protocol.Pause, Description: "pauses all services of the application", payload: justAct},
@@ -228,6 +228,16 @@ var application = [...]Row{
 	{
 		Name: protocol.Manage, Description: "looks after a service, or all of them, again", payload: ofService, complete: namesService,
 	},
+}
+
+// checkMissing refuses what is no name of a service.
+func checkMissing(services []string) error {
+	for _, name := range services {
+		if name == "" || name == protocol.AllServices || len(name) > MaxName {
+			return fmt.Errorf(`"missing" names %q; expected names of services`, Clip(name, 60))
+		}
+	}
+	return nil
 }
 
 // namesService refuses what stands for all services elsewhere.

@@ -180,6 +180,9 @@ func (i *Incarnation) People() (*entities.Identity, []entities.Grant) {
 	return i.doc.Identity, i.doc.Grants
 }
 
+// Notifications are those that the application asks for.
+func (i *Incarnation) Notifications() []entities.Notification { return i.doc.Notifications }
+
 // Only is the incarnation with one of its services.
 func (i *Incarnation) Only(service string) *Incarnation {
 	doc := i.services[service]

@@ -1,0 +1,88 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/incarnation"
+)
+
+// missing names the services that were declared before, are so still, and have no workflow that runs: somebody ended it. Those
+// that are kept down are none of them. What changed is started anyway, but for what an application that is gone itself knew.
+func (p *publication) missing(ctx context.Context, last incarnation.Manifest) ([]string, error) {
+	var known []string
+	for service := range p.manifest {
+		_, declared := last[service]
+		if _, down := p.before.Unmanaged.Of(service); declared && !down {
+			known = append(known, service)
+		}
+	}
+	if p.before.Newest == 0 {
+		ids, err := p.store.Checkpointed(ctx, protocol.ServiceID(p.application, ""))
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range ids {
+			if _, service, _ := protocol.ParseServiceID(id); p.manifest[service] != "" {
+				known = append(known, service)
+			}
+		}
+	}
+	return p.gone(ctx, known)
+}
+
+// gone are those of some services whose workflows do not run, sorted. Each is asked about, since lists of workflows lag behind.
+func (p *publication) gone(ctx context.Context, services []string) (gone []string, err error) {
+	var mu sync.Mutex
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(writers)
+	for _, service := range services {
+		g.Go(func() error {
+			runs, err := p.runs(ctx, service)
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil && !runs {
+				gone = append(gone, service)
+			}
+			return err
+		})
+	}
+	err = g.Wait()
+	slices.Sort(gone)
+	return gone, err
+}
+
+func (p *publication) runs(ctx context.Context, service string) (bool, error) {
+	described, err := p.options.Client.DescribeWorkflowExecution(ctx, protocol.ServiceID(p.application, service), "")
+	if errors.As(err, new(*serviceerror.NotFound)) {
+		return false, nil
+	}
+	status := described.GetWorkflowExecutionInfo().GetStatus()
+	return status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING || status == enumspb.WORKFLOW_EXECUTION_STATUS_PAUSED, err
+}
+
+// awaitStarted waits a while until what was missing runs again.
+func (p *publication) awaitStarted(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, announceTimeout)
+	defer cancel()
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		gone, err := p.gone(ctx, p.result.Started)
+		if err != nil || len(gone) == 0 {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			p.result.Notified = false
+			return
+		case <-time.After(wait):
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/trail"
+	"github.com/converge-engine/converge/intent/store"
+)
+
+// runVerify compares all that the store has of a trail with what its workflow, or its newest checkpoint, says of its end.
+func (o *historyOptions) runVerify(ctx context.Context) error {
+	at, _, _, err := o.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer at.Close() // only read
+	report, err := o.verified(ctx, at)
+	if err != nil {
+		return fmt.Errorf("history of %s: %w", o.name(), err)
+	}
+	if err := o.say(report); err != nil {
+		return err
+	}
+	if len(report.Problems) > 0 {
+		return exit(exitError)
+	}
+	return nil
+}
+
+func (o *historyOptions) say(r trail.Report) error {
+	if o.f.json() {
+		return o.f.screen().JSON(map[string]any{"schema": "converge.history-verified/v1", "of": o.id(), "report": r})
+	}
+	text := fmt.Sprintf("%s: %s", o.name(), count(r.Lines, "line"))
+	if r.Unchained > 0 {
+		text += fmt.Sprintf(", %d not chained, of a version before there were hashes", r.Unchained)
+	}
+	if r.Beside > 0 {
+		text += fmt.Sprintf(", %d of a run that was ended, beside the chain", r.Beside)
+	}
+	switch {
+	case len(r.Problems) > 0:
+		text += fmt.Sprintf("; %s", count(len(r.Problems), "problem"))
+	case r.End > 0:
+		text += fmt.Sprintf("; as they were noted, up to line %d", r.End)
+	default:
+		text += "; whole in themselves, but nobody says where they end"
+	}
+	lines := []string{text}
+	for _, p := range r.Problems {
+		lines = append(lines, p.Text)
+	}
+	return o.f.screen().Lines(lines...)
+}
+
+// looks is how often a trail is read that grows meanwhile.
+const looks = 5
+
+// verified reads a trail between two questions to its workflow, until nothing was noted in between.
+func (o *historyOptions) verified(ctx context.Context, at *store.Store) (trail.Report, error) {
+	application, service := protocol.TrailOf(o.id())
+	before, _, err := o.newest(ctx, o.id())
+	for look := 1; err == nil; look++ {
+		lines, damaged, err := at.KeptAudit(ctx, application, service)
+		if err != nil {
+			return trail.Report{}, err
+		}
+		after, runs, err := o.newest(ctx, o.id())
+		if err != nil {
+			return trail.Report{}, err
+		}
+		if runs && after.Last != nil && (before.Last == nil || *after.Last != *before.Last) && look < looks {
+			before = after
+			continue
+		}
+		end, carried, err := o.end(ctx, at, after, runs)
+		for _, l := range slices.Concat(before.Lines, after.Lines, carried) {
+			lines = append(lines, entities.KeptLine{AuditLine: l, Hash: l.Hash()})
+		}
+		report := trail.Verify(lines, end)
+		for _, d := range damaged {
+			report.Problems = append(report.Problems, trail.Problem{What: trail.Changed, Text: d.Error()})
+		}
+		return report, err
+	}
+	return trail.Report{}, err
+}
+
+// end is what the workflow says of the end of its trail, or, of one that is gone, its newest checkpoint, and the lines which
+// that has and the store does not.
+func (o *historyOptions) end(ctx context.Context, at *store.Store, answer protocol.HistoryAnswer, runs bool) (trail.End, []entities.AuditLine, error) {
+	if runs && answer.Last != nil {
+		return trail.End{TrailEnd: *answer.Last, Exact: true}, nil, nil
+	}
+	c, err := at.Checkpoint(ctx, o.id())
+	if store.IsNotFound(err) {
+		return trail.End{}, nil, nil
+	}
+	if err != nil {
+		return trail.End{}, nil, fmt.Errorf("the newest checkpoint: %w", err)
+	}
+	var last struct {
+		Lines int64                `json:"auditLines"`
+		Head  string               `json:"auditHead"`
+		Audit []entities.AuditLine `json:"audit"`
+	}
+	if err := c.State.Unpack(&last); err != nil {
+		return trail.End{}, nil, fmt.Errorf("the newest checkpoint: %w", err)
+	}
+	return trail.End{TrailEnd: entities.TrailEnd{N: last.Lines, Hash: last.Head}}, last.Audit, nil
+}

@@ -1,0 +1,178 @@
+package trail
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// chain is what a workflow notes: lines of these texts, each an hour after the one before it.
+func chain(after *entities.KeptLine, texts ...string) (out []entities.KeptLine) {
+	for _, text := range texts {
+		l := entities.AuditLine{N: 1, At: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Kind: entities.EventPause, Text: text}
+		if text == "again" {
+			l.Kind = entities.EventRestart
+		}
+		if after != nil {
+			l.N, l.At, l.Prev = after.N+1, after.At.Add(time.Hour), after.Hash
+		}
+		out = append(out, kept(l))
+		after = &out[len(out)-1]
+	}
+	return out
+}
+
+func kept(l entities.AuditLine) entities.KeptLine {
+	return entities.KeptLine{AuditLine: l, Hash: l.Hash()}
+}
+
+func endOf(lines []entities.KeptLine, exact bool) End {
+	last := lines[len(lines)-1]
+	return End{TrailEnd: entities.TrailEnd{N: last.N, Hash: last.Hash}, Exact: exact}
+}
+
+func numbered(n int) (texts []string) {
+	for i := range n {
+		texts = append(texts, fmt.Sprint("line ", i+1))
+	}
+	return texts
+}
+
+func said(r Report) string {
+	var all []string
+	for _, p := range r.Problems {
+		all = append(all, p.Text)
+	}
+	return strings.Join(all, "; ")
+}
+
+// What was changed, removed, inserted or cut off is found by its number; what was not is whole.
+func TestVerify(t *testing.T) {
+	whole := chain(nil, numbered(9)...)
+	changed := func(n int, text string) entities.KeptLine {
+		l := whole[n-1].AuditLine
+		l.Text = text
+		return kept(l)
+	}
+	without := func(ns ...int) (out []entities.KeptLine) {
+		for _, l := range whole {
+			if !strings.Contains(fmt.Sprint(ns), fmt.Sprint(l.N)) {
+				out = append(out, l)
+			}
+		}
+		return out
+	}
+	stripped := func() (out []entities.KeptLine) {
+		for _, l := range whole {
+			l.AuditLine.Prev = ""
+			out = append(out, kept(l.AuditLine))
+		}
+		return out
+	}
+	for name, tt := range map[string]struct {
+		lines []entities.KeptLine
+		end   End
+		want  string
+	}{
+		"as it was":                     {whole, endOf(whole, true), ""},
+		"with more since a checkpoint":  {whole, endOf(whole[:6], false), ""},
+		"with an end that nobody says":  {whole, End{}, ""},
+		"changed":                       {append(without(5), changed(5, "x")), endOf(whole, true), "line 5 is not as it was noted"},
+		"the last one changed":          {append(without(9), changed(9, "x")), endOf(whole, true), "line 9 is not as it was noted"},
+		"the first one changed":         {append(without(1), changed(1, "x")), endOf(whole, true), "line 1 is not as it was noted"},
+		"removed":                       {without(4, 5), endOf(whole, true), "lines 4 to 5 were removed"},
+		"the first ones removed":        {without(1, 2), endOf(whole, true), "lines 1 to 2 were removed"},
+		"cut off":                       {whole[:7], endOf(whole, true), "lines 8 to 9 were cut off at the end"},
+		"cut off, as a checkpoint says": {whole[:5], endOf(whole[:6], false), "line 6 was cut off at the end"},
+		"all of it":                     {nil, endOf(whole, true), "lines 1 to 9 were cut off at the end"},
+		"inserted":                      {append(without(), chain(&whole[3], "x")...), endOf(whole, true), "line 5 was never noted, or is not where it was"},
+		"appended":                      {append(without(), chain(&whole[8], "x")...), endOf(whole, true), "line 10 was never noted, or is not where it was"},
+		"without any hash":              {stripped(), endOf(whole, true), "line 9 is not as it was noted"},
+		"everything made anew":          {chain(nil, strings.Split("a b c d e f g h i", " ")...), endOf(whole, true), "line 9 is not as it was noted"},
+		"two of them":                   {append(without(2, 7), changed(7, "x")), endOf(whole, true), "line 2 was removed; line 7 is not as it was noted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, tt.want, said(Verify(tt.lines, tt.end)))
+		})
+	}
+}
+
+// A workflow that was reset, or started again, goes on from its checkpoint: what it went on without is beside the chain.
+func TestLinesOfARunThatWasLeft(t *testing.T) {
+	before := chain(nil, numbered(5)...)
+	lost := chain(&before[4], "lost 1", "lost 2")
+	on := chain(&before[4], "again", "on")
+	all := append(append(before, lost...), on...)
+	r := Verify(all, endOf(on, true))
+	require.Empty(t, r.Problems)
+	require.Equal(t, Report{Lines: 9, Chained: 7, Beside: 2, End: 7}, r)
+	require.NotEmpty(t, Verify(append(all, chain(&before[2], "forged")...), endOf(on, true)).Problems)
+}
+
+// Lines of versions before there were hashes are counted, and protected by the first one that is chained to them.
+func TestLinesOfBefore(t *testing.T) {
+	var old []entities.KeptLine
+	for _, l := range chain(nil, numbered(4)...) {
+		l.AuditLine.Prev = ""
+		old = append(old, kept(l.AuditLine))
+	}
+	on := chain(&old[3], "a", "b")
+	all := append(append([]entities.KeptLine{}, old...), on...)
+	r := Verify(all, endOf(on, true))
+	require.Empty(t, r.Problems)
+	require.Equal(t, 3, r.Unchained, "the first line of all has none before it")
+	gap := append(append([]entities.KeptLine{}, old[:1]...), all[2:]...)
+	require.Equal(t, "line 2 was removed", said(Verify(gap, endOf(on, true))))
+	forged := old[3].AuditLine
+	forged.Text = "x"
+	require.Equal(t, "line 4 is not as it was noted", said(Verify(append(append([]entities.KeptLine{}, old[:3]...), kept(forged), on[0], on[1]), endOf(on, true))))
+}
+
+// A service that was taken down and declared again counted from one again.
+func TestLivesBefore(t *testing.T) {
+	first := chain(nil, numbered(6)...)
+	var second []entities.KeptLine
+	prev := ""
+	for n, text := range numbered(3) {
+		l := entities.AuditLine{N: int64(n + 1), At: first[5].At.Add(time.Duration(n+1) * time.Hour), Text: "anew " + text, Prev: prev}
+		second = append(second, kept(l))
+		prev = l.Hash()
+	}
+	r := Verify(append(append([]entities.KeptLine{}, first...), second...), endOf(second, true))
+	require.Empty(t, r.Problems)
+	require.Equal(t, 9, r.Chained)
+}
+
+// Whatever one thing is done to a trail whose end is known, that is found; and nothing is found where nothing was done.
+func TestVerifyFindsWhateverIsDone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		whole := chain(nil, numbered(rapid.IntRange(1, 30).Draw(t, "lines"))...)
+		end := endOf(whole, true)
+		if r := Verify(rapid.Permutation(whole).Draw(t, "order"), end); len(r.Problems) > 0 || r.Chained != len(whole) {
+			t.Fatalf("whole, but %+v", r)
+		}
+		at := rapid.IntRange(0, len(whole)-1).Draw(t, "at")
+		done := append([]entities.KeptLine{}, whole...)
+		switch rapid.SampledFrom([]What{Changed, Removed, Inserted, CutOff}).Draw(t, "what") {
+		case Changed:
+			l := done[at].AuditLine
+			l.Who = &entities.Who{Name: "mallory"}
+			done[at] = kept(l)
+		case Removed:
+			done = append(done[:at], done[at+1:]...)
+		case Inserted:
+			done = append(done, chain(&whole[at], "x")...)
+		case CutOff:
+			done = done[:at]
+		}
+		if r := Verify(done, end); len(r.Problems) == 0 {
+			t.Fatalf("nothing was found: %+v", r)
+		}
+	})
+}

@@ -1,0 +1,45 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+// announced takes in that a line was sent to a notification, or why it never will be.
+type announced func(to string, line entities.AuditLine, err error, now time.Time)
+
+// announceAll sends to every webhook one line after another, for as long as it takes: one that does not answer
+// keeps no other from its lines. Underway has those that are being sent to.
+func (s *shell) announceAll(outbox *state.Outbox, all []entities.Notification, underway map[string]bool, done announced) {
+	for _, n := range all {
+		if line, ok := outbox.NextAnnouncement(n); ok && !underway[n.Name] {
+			s.announceTo(n, line, underway, done)
+		}
+	}
+}
+
+func (s *shell) announceTo(to entities.Notification, line entities.AuditLine, underway map[string]bool, done announced) {
+	underway[to.Name] = true
+	ctx := workflow.WithActivityOptions(s.work, workflow.ActivityOptions{
+		StartToCloseTimeout: time.Minute,
+		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 10 * time.Minute},
+		Summary:             summary("announce to " + to.Name + ": " + line.Text),
+	})
+	future := workflow.ExecuteActivity(ctx, protocol.ActivityAnnounce, protocol.AnnounceRequest{
+		Application: s.application, Service: s.service, Line: line, Notifications: []entities.Notification{to},
+	})
+	workflow.Go(s.ctx, func(ctx workflow.Context) {
+		err := future.Get(ctx, nil)
+		if temporal.IsCanceledError(err) {
+			return // given up: it is announced again
+		}
+		underway[to.Name], s.woken = false, true
+		done(to.Name, line, err, workflow.Now(ctx))
+	})
+}

@@ -1,0 +1,233 @@
+package workflows
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/verb"
+)
+
+// provenAct is a verb that somebody asks for by a token: what comes before it, each "VERB PAYLOAD" by others, and the kind of
+// line that it leaves.
+type provenAct struct {
+	before  []string
+	payload string
+	kind    string
+	fails   bool // applies do
+}
+
+const released = `release {"version":"v1","by":"ci"}`
+
+// provenOfService are the verbs of a service that change something.
+var provenOfService = map[string]provenAct{
+	protocol.Release:  {nil, `"version":"v1"`, entities.EventRelease, false},
+	protocol.Pause:    {nil, `"channel":"staging"`, entities.EventPause, false},
+	protocol.Resume:   {[]string{`pause {"channel":"staging","by":"ci"}`}, `"channel":"staging"`, entities.EventPause, false},
+	protocol.Cancel:   {[]string{released}, `"version":"v1"`, entities.EventCancel, false},
+	protocol.Retry:    {[]string{released}, `"version":"v1"`, entities.EventRetry, true},
+	protocol.Approve:  {[]string{released}, `"version":"v1","topic":"go-live"`, entities.EventApproval, false},
+	protocol.Reject:   {[]string{released}, `"version":"v1","topic":"go-live"`, entities.EventApproval, false},
+	protocol.Bypass:   {[]string{released}, `"version":"v1","channel":"prod","condition":"approval/go-live","reason":"fire"`, entities.EventBypass, false},
+	protocol.Pin:      {[]string{released}, `"version":"v1","channel":"staging"`, entities.EventPin, false},
+	protocol.Unpin:    {[]string{released, `pin {"version":"v1","channel":"staging","by":"ci"}`}, `"channel":"staging"`, entities.EventPin, false},
+	protocol.Rollback: {[]string{released, `release {"version":"v2","by":"ci"}`}, `"version":"v2","channel":"staging"`, entities.EventRollback, false},
+	protocol.Delete:   {[]string{`publish {"incarnation":2,"hash":"h2","store":"s","by":"ci"}`}, "", entities.EventDelete, false},
+}
+
+var provenOfApplication = map[string]provenAct{
+	protocol.Publish:  {nil, `"hash":"h2","manifest":"m2","services":2,"store":"/store"`, entities.EventPublish, false},
+	protocol.Pause:    {nil, "", entities.EventPause, false},
+	protocol.Resume:   {[]string{`pause {"by":"ci"}`}, "", entities.EventPause, false},
+	protocol.Pin:      {nil, `"incarnation":1`, entities.EventPin, false},
+	protocol.Unpin:    {[]string{`pin {"by":"ci","incarnation":1}`}, "", entities.EventPin, false},
+	protocol.Unmanage: {nil, `"service":"web","reason":"moving"`, entities.EventManage, false},
+	protocol.Manage:   {[]string{`unmanage {"by":"ci","service":"web","reason":"moving"}`}, `"service":"web"`, entities.EventManage, false},
+}
+
+const (
+	leaseA = `request {"id":"a","holder":"service/shop/a","limit":1,"timeout":600000000000}`
+	leaseB = `request {"id":"b","holder":"service/shop/b","limit":1,"timeout":600000000000}`
+)
+
+// provenOfRuntime leaves out what services say to a runtime: request and keep.
+var provenOfRuntime = map[string]provenAct{
+	protocol.SignalGive: {[]string{leaseA}, `"id":"a"`, auditLease, false},
+	protocol.Grant:      {[]string{leaseA, leaseB}, `"id":"b"`, auditLease, false},
+	protocol.Pause:      {nil, "", entities.EventPause, false},
+	protocol.Resume:     {[]string{`pause {"by":"ci"}`}, "", entities.EventPause, false},
+}
+
+var provenOfInstallation = map[string]provenAct{
+	protocol.Pause:     {nil, "", entities.EventPause, false},
+	protocol.Resume:    {[]string{`pause {"by":"ci"}`}, "", entities.EventPause, false},
+	protocol.Configure: {nil, `"grants":[{"verbs":["pause"],"to":["alice","ci"]}]`, entities.EventRules, false},
+}
+
+// Whoever proves by a token who they are is audited as proven, whatever they do and whatever name they state, as an update and
+// as a signal: every verb of every workflow that changes something leaves such a line, and none under the name that was stated.
+func TestActsByTokenAreAuditedAsProven_A14_G7(t *testing.T) {
+	for _, kind := range []struct {
+		name  string
+		rows  []verb.Row
+		acts  map[string]provenAct
+		but   []string // verbs that change nothing, or are no person's
+		plays func(*testing.T, provenAct, string, bool) []entities.AuditLine
+	}{
+		{"service", verb.Service(), provenOfService, []string{protocol.Refresh}, provenService},
+		{"application", verb.Application(), provenOfApplication, nil, provenWhole},
+		{"runtime", verb.Runtime(), provenOfRuntime, []string{protocol.SignalLease, protocol.SignalKeep}, provenWhole},
+		{"installation", verb.Installation(), provenOfInstallation, nil, provenWhole},
+	} {
+		require.ElementsMatch(t, verb.Names(kind.rows), append(entities.SortedKeys(kind.acts), kind.but...), kind.name)
+		for _, name := range entities.SortedKeys(kind.acts) {
+			for _, update := range []bool{true, false} {
+				as := map[bool]string{true: "update", false: "signal"}[update]
+				t.Run(kind.name+"/"+name+" as "+as, func(t *testing.T) {
+					lines := kind.plays(t, kind.acts[name], name, update)
+					require.True(t, slices.ContainsFunc(lines, func(l entities.AuditLine) bool {
+						return l.Kind == kind.acts[name].kind && l.Who != nil && l.Who.Name == "alice" && l.Who.Proven
+					}), "of %s", shownLines(lines))
+					for _, l := range lines {
+						require.False(t, l.Who != nil && (l.Who.Name == "mallory" || l.Who.Name == "alice" && !l.Who.Proven), "of %s", shownLines(lines))
+					}
+				})
+			}
+		}
+	}
+}
+
+func shownLines(lines []entities.AuditLine) string {
+	raw, err := json.MarshalIndent(lines, "", " ")
+	return fmt.Sprint(string(raw), err)
+}
+
+// byToken is a payload of somebody who says to be mallory, and proves to be alice.
+func byToken(more string) json.RawMessage {
+	payload := `{"by":"mallory","token":"token-of-alice/sre"`
+	if more != "" {
+		payload += "," + more
+	}
+	return json.RawMessage(payload + "}")
+}
+
+func provenService(t *testing.T, act provenAct, name string, update bool) (lines []entities.AuditLine) {
+	p := newPlay(t)
+	p.asks("go-live", 1)
+	p.spec.Identity = &entities.Identity{Issuer: "https://id.shop.dev", Audience: "converge"}
+	if act.fails {
+		p.failing(protocol.ActivityApply, errors.New("no"))
+	}
+	p.publishes(0)
+	at := second
+	for _, one := range act.before {
+		before, payload, _ := strings.Cut(one, " ")
+		p.sends(at, before, payload)
+		at += time.Minute
+	}
+	if update {
+		p.asksFor(at, name, string(byToken(act.payload)))
+	} else {
+		p.sends(at, name, string(byToken(act.payload)))
+	}
+	p.at(at+minute, func() { lines = p.history().Lines })
+	p.env.RegisterDelayedCallback(func() {
+		p.grow(4)
+		p.env.SetContinueAsNewSuggested(true)
+		p.env.SignalWorkflow(protocol.Refresh, json.RawMessage(`{"by":"the end"}`))
+	}, at+2*minute)
+	p.env.ExecuteWorkflow(Service, first)
+	for _, l := range p.trail {
+		lines = append(lines, l)
+	}
+	return lines
+}
+
+// provenWhole plays an application, a runtime or the installation, by the name of the test.
+func provenWhole(t *testing.T, act provenAct, name string, update bool) (lines []entities.AuditLine) {
+	env := (&testsuite.WorkflowTestSuite{}).NewTestWorkflowEnvironment()
+	env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&Arrivals{}}})
+	env.SetTestTimeout(time.Minute)
+	env.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(nil).Maybe()
+	grow := growing(env)
+	identity := &entities.Identity{Issuer: "https://id.shop.dev", Audience: "converge"}
+	rules := protocol.Rules{Number: 1, Rules: entities.Rules{Identity: identity}}
+	var told []string // services, of who published
+	as := func(name string, f any) { env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name}) }
+	as(protocol.ActivityVerify, func(_ context.Context, r protocol.VerifyRequest) (protocol.VerifyAnswer, error) {
+		return protocol.VerifyAnswer{Who: entities.Who{Name: "alice"}}, nil
+	})
+	as(protocol.ActivityConfirm, func(context.Context, protocol.ConfirmRequest) (protocol.ConfirmAnswer, error) {
+		return protocol.ConfirmAnswer{Identity: identity, Services: 2}, nil
+	})
+	as(protocol.ActivityNotify, func(_ context.Context, r protocol.NotifyRequest) (protocol.NotifyAnswer, error) {
+		told = append(told, r.Newest.By)
+		return protocol.NotifyAnswer{}, nil
+	})
+	as(protocol.ActivityPause, func(context.Context, protocol.AnnouncePause) error { return nil })
+	as(protocol.ActivityUnmanage, func(context.Context, protocol.UnmanageRequest) (protocol.UnmanageAnswer, error) {
+		return protocol.UnmanageAnswer{}, nil
+	})
+	as(protocol.ActivityRules, func(context.Context, protocol.RulesRequest) (protocol.Rules, error) { return rules, nil })
+	as(protocol.ActivityConfigure, func(_ context.Context, r protocol.Rules) (protocol.Rules, error) { return r, nil })
+	as(protocol.ActivityHistory, func(_ context.Context, r protocol.HistoryRequest) error {
+		lines = append(lines, r.Lines...)
+		return nil
+	})
+	sends := func(d time.Duration, name string, payload any) {
+		env.RegisterDelayedCallback(func() { grow(4); env.SignalWorkflow(name, payload) }, d)
+	}
+	sends(0, protocol.Publish, publication(1)) // of others it is no verb
+	at := 10 * second
+	for _, one := range act.before {
+		before, payload, _ := strings.Cut(one, " ")
+		sends(at, before, json.RawMessage(payload))
+		at += 10 * second
+	}
+	env.RegisterDelayedCallback(func() {
+		grow(4)
+		if !update {
+			env.SignalWorkflow(name, byToken(act.payload))
+			return
+		}
+		env.UpdateWorkflow(name, "", &testsuite.TestUpdateCallback{
+			OnAccept: func() {}, OnReject: func(err error) { require.NoError(t, err) },
+			OnComplete: func(_ any, err error) { require.NoError(t, err) },
+		}, byToken(act.payload))
+	}, at)
+	env.RegisterDelayedCallback(func() {
+		answer, err := env.QueryWorkflow(protocol.QueryHistory)
+		require.NoError(t, err)
+		var h protocol.HistoryAnswer
+		require.NoError(t, answer.Get(&h))
+		lines = append(lines, h.Lines...)
+		grow(4)
+		env.SetContinueAsNewSuggested(true)
+		env.SignalWorkflow("end", protocol.Act{By: "the end"})
+	}, at+time.Minute)
+	switch strings.Split(t.Name(), "/")[1] {
+	case "application":
+		env.ExecuteWorkflow(Application, protocol.ApplicationInput{Application: "shop", Logic: protocol.Logic})
+	case "runtime":
+		env.ExecuteWorkflow(Runtime, protocol.RuntimeInput{Runtime: "edge", Logic: protocol.Logic})
+	default:
+		env.ExecuteWorkflow(Installation, protocol.InstallationInput{ID: "i", Logic: protocol.Logic})
+	}
+	require.True(t, env.IsWorkflowCompleted())
+	require.NotContains(t, told, "mallory")
+	return lines
+}
