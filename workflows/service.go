@@ -58,7 +58,7 @@ type service struct {
 	decision   *decide.Decision
 	watches    map[string]*watch
 	checking   *checking
-	justRead   map[entities.Evaluation]entities.CheckReading // by what woke this turn; Known is left out
+	justRead   map[entities.Evaluation]entities.CheckReading // by Question: by what woke this turn
 	announcing map[string]bool                               // by notification: an announcement is on its way
 	rendering  bool                                          // beside the workflow task
 	goneAt     time.Time                                     // when all was taken down
@@ -105,6 +105,7 @@ func (s *service) next(c protocol.Carried) (string, any) {
 // another decision at once; then work starts, observations are arranged, and people are notified.
 func (s *service) turn() {
 	s.state.Version = state.Version // whatever form the last run left it in
+	s.tellErrors()
 	s.decision = loop.Settle(s.state, s.now(), s.mode())
 	d := s.decision
 	s.render(d.Renders)

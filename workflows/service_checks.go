@@ -83,7 +83,9 @@ func (s *service) evaluateHere(ctx workflow.Context, checks []entities.Evaluatio
 }
 
 func covers(checks, wanted []entities.Evaluation) bool {
-	return !slices.ContainsFunc(wanted, func(e entities.Evaluation) bool { return !slices.Contains(checks, e) })
+	return !slices.ContainsFunc(wanted, func(w entities.Evaluation) bool {
+		return !slices.ContainsFunc(checks, func(e entities.Evaluation) bool { return e.Known == w.Known && e.Question() == w.Question() })
+	})
 }
 
 func (s *service) startChecking(checks []entities.Evaluation) {
@@ -123,8 +125,7 @@ func (s *service) checked(ctx workflow.Context, c *checking, checks []entities.E
 	for _, e := range checks {
 		if reading, seen := answer.Readings[e.Key()]; seen {
 			s.state.Evaluated(e, reading, now)
-			e.Known = ""
-			s.justRead[e] = reading
+			s.justRead[e.Question()] = reading
 		}
 	}
 }
@@ -138,8 +139,7 @@ const justReadFor = 2 * time.Second
 func (s *service) readJustNow(checks []entities.Evaluation) (map[string]entities.CheckReading, bool) {
 	out := map[string]entities.CheckReading{}
 	for _, e := range checks {
-		e.Known = ""
-		reading, read := s.justRead[e]
+		reading, read := s.justRead[e.Question()]
 		if !read || s.now().Sub(reading.At).Abs() > justReadFor {
 			return nil, false
 		}
@@ -168,4 +168,15 @@ func firsts[T any](all []T, most int, name func(T) string) (text string) {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
+}
+
+// tellErrors has people hear of checks that cannot be evaluated. A run that was begun when nobody did goes on so up to here.
+func (s *service) tellErrors() {
+	untold := s.state.Untold()
+	if len(untold) == 0 || s.logic < protocol.LogicTellsErrors && !s.fromHere("tell-errors") {
+		return
+	}
+	for _, u := range untold {
+		s.state.Tell(u, s.now())
+	}
 }

@@ -27,7 +27,7 @@ type Beginning struct {
 
 // Logic is the number of the logic by which workers of this version begin a run. A run keeps to the logic that its
 // input names, as its history demands: none is that of workers that did not name it yet.
-const Logic = LogicGoesByRules
+const Logic = LogicTellsErrors
 
 const (
 	// LogicRecordsShown is the logic by which what a service shows is recorded before it is shown.
@@ -38,6 +38,8 @@ const (
 	// LogicGoesByRules is the logic by which a Runtime and an Installation ask for the rules of the installation before
 	// they carry out what people send.
 	LogicGoesByRules = 3
+	// LogicTellsErrors is the logic by which people hear of checks that cannot be evaluated, several times in a row.
+	LogicTellsErrors = 4
 )
 
 // ServiceInput starts a Service workflow, or carries its state into the next run.
