@@ -198,6 +198,7 @@ type Evaluation struct {
 	Known       string        `json:"known,omitempty"`   // CheckReading.Digest of what is known; "": any reading is news
 	Errors      int           `json:"errors,omitempty"`  // in a row, as is known
 	Interval    time.Duration `json:"interval"`
+	Runtime     string        `json:"runtime,omitempty"` // whose own worker evaluates it; "": any worker
 }
 
 // Question is an evaluation without what is known of it.

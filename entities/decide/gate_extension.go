@@ -47,6 +47,11 @@ func (v *view) judgeExtension(r *state.Release, e *entities.Extension, ready boo
 		j.Verdict, j.Reason = entities.Pass, "succeeded"+elsewhere
 	case st != nil && st.Failed:
 		j.Verdict, j.Reason = entities.Fail, "failed "+entities.Times(st.Attempts)+entities.Because(st.Err)+elsewhere
+	case st != nil && !st.Untaken.IsZero():
+		if !st.Running && ready {
+			v.startExtension(r, e)
+		}
+		j.Reason, j.Since = entities.NoWorker+": "+st.Err, st.Untaken
 	case st != nil && st.Running:
 		j.Reason = fmt.Sprintf("runs, attempt %d%s", st.Attempts+1, elsewhere)
 	case st != nil && v.now.Before(st.Next):

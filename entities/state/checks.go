@@ -20,6 +20,9 @@ func (s *State) Evaluation(channel *entities.ChannelSpec, c *entities.Check, r *
 	if len(channel.Instances) == 0 {
 		return e
 	}
+	if c.Remote {
+		e.Runtime = channel.Instances[0].Runtime
+	}
 	id := channel.ID(channel.Instances[0])
 	if i := s.Instances[id]; i != nil && i.Delivery.Target != nil {
 		t := i.Delivery.Target

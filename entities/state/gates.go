@@ -15,6 +15,8 @@ type ExtensionState struct {
 	Running bool `json:"running,omitempty"`
 	Done    bool `json:"done,omitempty"`   // succeeded
 	Failed  bool `json:"failed,omitempty"` // attempts are spent
+	// Untaken: since then no worker takes it.
+	Untaken time.Time `json:"untaken,omitzero"`
 	entities.ExtensionProgress
 }
 

@@ -211,6 +211,9 @@ func reasonSince(status entities.Status, c *state.Channel, insts []*state.Instan
 		if status == entities.StatusUnknown && !i.Observed.ErrSince.IsZero() {
 			return i.Observed.ErrSince
 		}
+		if status == entities.StatusUnknown && !i.Delivery.Apply.Untaken.IsZero() {
+			return i.Delivery.Apply.Untaken
+		}
 	}
 	return c.Since
 }

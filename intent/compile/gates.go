@@ -47,7 +47,7 @@ func (s *serviceCompiler) gates(in *substitute.Scope, ref runtimeRef, d *draft, 
 		protections = append(protections, protectionUses(app.Decoder, at+".protections", channel.Protections)...)
 		extensions = extensionUses(app.Decoder, at+".extensions", channel.Extensions)
 	}
-	into.Checks = append(s.dependencyChecks(in), s.checks(in, append(protections, d.protections...))...)
+	into.Checks = append(s.dependencyChecks(in), s.checks(in, ref, append(protections, d.protections...))...)
 	into.Extensions = s.runs(in, ref, append(extensions, d.extensions...))
 	into.NoRollback = d.noRollback
 	s.removable(in.Channel, ref)
