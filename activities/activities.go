@@ -31,7 +31,10 @@ type Activities struct {
 	Eager *Eager
 	// Clusters are where checks and extensions run as Jobs. Nil: they do not.
 	Clusters custom.Clusters
+	// Roots are where this worker has the directories of applications.
+	Roots Roots
 
+	published published
 	hints   *hints
 	issuers issuers // whose tokens were verified lately
 	recall  recall  // of checks that had news a moment ago
@@ -75,19 +78,22 @@ func (c connection) observable() bool {
 	return c.definition.Custom == nil || c.definition.Custom.Fetch != nil
 }
 
-// connect returns the runtime of that definition, made once per worker: definitions are immutable,
-// so a changed one has another digest.
+// connect returns the runtime of that definition, made once per worker and place of its directory: definitions are
+// immutable, so a changed one has another digest.
 func (a *Activities) connect(ctx context.Context, name, digest string) (connection, error) {
-	key := name + "/" + digest
+	definition, err := a.Store.Runtime(ctx, name, digest)
+	if err == nil {
+		definition, err = a.placed(ctx, definition)
+	}
+	if err != nil {
+		return connection{}, fmt.Errorf("runtime %s: %w", name, err)
+	}
+	key := name + "/" + digest + "/" + definition.Dir
 	a.mu.Lock()
 	line, ok := a.lines[key]
 	a.mu.Unlock()
 	if ok {
 		return line, nil
-	}
-	definition, err := a.Store.Runtime(ctx, name, digest)
-	if err != nil {
-		return connection{}, fmt.Errorf("runtime %s: %w", name, err)
 	}
 	factory, ok := a.Factories[definition.Kind]
 	if !ok {

@@ -66,8 +66,8 @@ type ReadingError struct {
 	Message string `json:"message"`
 }
 
-// NoWorker is the code of a reading that nobody took, since no worker polls the queue of a runtime that has its own.
-const NoWorker = "no-worker"
+// CodeNoWorker is the code of a reading that nobody took, since no worker polls the queue of a runtime that has its own.
+const CodeNoWorker = "no-worker"
 
 // Error makes a ReadingError an error, so that runtimes can return it.
 func (e *ReadingError) Error() string { return e.Message }

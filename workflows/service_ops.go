@@ -85,7 +85,7 @@ func unevaluated(checks []entities.Evaluation, err error, now time.Time) map[str
 	for _, e := range checks {
 		reason := rootCause(err)
 		if e.Runtime != "" && untaken(err) {
-			reason = entities.NoWorker + ": " + noWorker(e.Runtime).Message
+			reason = entities.CodeNoWorker + ": " + noWorker(e.Runtime).Message
 		}
 		out[e.Key()] = entities.CheckReading{Verdict: entities.Error, Reason: clip(reason), At: now}
 	}

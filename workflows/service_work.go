@@ -47,7 +47,7 @@ func untaken(err error) bool {
 }
 
 func noWorker(runtime string) *entities.ReadingError {
-	return &entities.ReadingError{Code: entities.NoWorker, Message: "no worker polls " + protocol.RuntimeTaskQueue(runtime)}
+	return &entities.ReadingError{Code: entities.CodeNoWorker, Message: "no worker polls " + protocol.RuntimeTaskQueue(runtime)}
 }
 
 // lasting are the options of an activity that heartbeats and is begun anew on another worker when its own is lost. Absent
@@ -249,7 +249,7 @@ func (s *service) observe(ctx workflow.Context, r protocol.ObserveRequest, rt en
 func (s *service) absentFor(r protocol.ObserveRequest) (since time.Time) {
 	for _, ref := range r.Instances {
 		i := s.state.Instances[ref.ID]
-		if i == nil || i.Observed.Reading.Err == nil || i.Observed.Reading.Err.Code != entities.NoWorker {
+		if i == nil || i.Observed.Reading.Err == nil || i.Observed.Reading.Err.Code != entities.CodeNoWorker {
 			return time.Time{}
 		}
 		if since.IsZero() || i.Observed.ErrSince.After(since) {

@@ -51,7 +51,7 @@ func (v *view) judgeExtension(r *state.Release, e *entities.Extension, ready boo
 		if !st.Running && ready {
 			v.startExtension(r, e)
 		}
-		j.Reason, j.Since = entities.NoWorker+": "+st.Err, st.Untaken
+		j.Reason, j.Since = entities.CodeNoWorker+": "+st.Err, st.Untaken
 	case st != nil && st.Running:
 		j.Reason = fmt.Sprintf("runs, attempt %d%s", st.Attempts+1, elsewhere)
 	case st != nil && v.now.Before(st.Next):

@@ -138,7 +138,7 @@ func (v *view) explainApply(i *instance) {
 	d := &i.Delivery
 	switch a := &d.Apply; {
 	case !a.Untaken.IsZero():
-		v.say(i, ReasonFailure, "%s: %s; %s is applied once one does", entities.NoWorker, a.Err, d.Target.FullVersion)
+		v.say(i, ReasonFailure, "%s: %s; %s is applied once one does", entities.CodeNoWorker, a.Err, d.Target.FullVersion)
 	case a.Running && a.Attempts > 0:
 		v.say(i, ReasonProgress, "applying %s, attempt %d", d.Target.FullVersion, a.Attempts+1)
 	case a.Running:

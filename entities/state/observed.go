@@ -107,7 +107,7 @@ func (s *State) ApplyUntaken(id entities.InstanceID, target entities.Target, e *
 // Unreached tells whether an apply waits for a reading, which shows that a worker is there again.
 func (i *Instance) Unreached() bool {
 	e := i.Observed.Reading.Err
-	return !i.Delivery.Apply.Untaken.IsZero() && e != nil && e.Code == entities.NoWorker
+	return !i.Delivery.Apply.Untaken.IsZero() && e != nil && e.Code == entities.CodeNoWorker
 }
 
 // ApplyFenced takes in that an apply was refused: a later target was claimed for the instance, or is on the runtime, by
@@ -172,7 +172,7 @@ func (i *Instance) observe(r entities.Reading, now time.Time) {
 	o := &i.Observed
 	o.Requested, o.At = false, now
 	o.Digest = r.Digest()
-	if r.Err == nil || r.Err.Code != entities.NoWorker {
+	if r.Err == nil || r.Err.Code != entities.CodeNoWorker {
 		i.Delivery.Apply.Untaken = time.Time{}
 	}
 	if r.Err == nil {
