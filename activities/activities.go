@@ -35,10 +35,10 @@ type Activities struct {
 	Roots Roots
 
 	published published
-	hints   *hints
-	issuers issuers // whose tokens were verified lately
-	recall  recall  // of checks that had news a moment ago
-	holds   holds   // pauses in force
+	hints     *hints
+	issuers   issuers // whose tokens were verified lately
+	recall    recall  // of checks that had news a moment ago
+	holds     holds   // pauses in force
 
 	mu      sync.Mutex
 	lines   map[string]connection    // by runtime and digest of its definition
@@ -154,10 +154,10 @@ func (a *Activities) payload(ctx context.Context, in runtimes.Instance, digest s
 		return p, lost
 	}
 	rendered, err := a.render(ctx, in.Service, []entities.InstanceID{in.ID}, record)
-	if err != nil || entities.DigestOf(rendered[in.ID]) != digest {
+	if err != nil || !entities.SameDigest(entities.DigestOf(rendered[in.ID]), digest) {
 		return p, lost
 	}
-	if _, err := a.Store.PutPayload(ctx, rendered[in.ID]); err != nil {
+	if err := a.Store.RestorePayload(ctx, digest, rendered[in.ID]); err != nil {
 		return p, err
 	}
 	return rendered[in.ID], nil
