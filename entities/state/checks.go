@@ -126,10 +126,8 @@ type Untold struct {
 // Tell says that a check cannot be evaluated: in the journal, in the audit trail, and to those who asked to be notified.
 func (s *State) Tell(u Untold, now time.Time) {
 	u.Told = u.Errors
-	text := fmt.Sprintf("%s cannot be evaluated, %d times in a row", u.Check, u.Errors)
-	if !u.Retry.IsZero() {
-		text += ", is tried again at " + u.Retry.UTC().Format("15:04:05 MST")
-	}
+	text := fmt.Sprintf("%s cannot be evaluated, %d times in a row; it is tried again after %s",
+		u.Check, u.Errors, entities.ErrorPause(s.Interval(u.Channel, u.Check), u.Errors))
 	s.Record(now, u.Channel, text+": "+u.Reason)
 	line := entities.AuditLine{At: now, Kind: entities.EventError, Channel: u.Channel, Release: u.Release, Text: text, Reason: u.Reason}
 	if r := s.ReleaseByID(u.Release); r != nil {

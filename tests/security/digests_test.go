@@ -31,7 +31,7 @@ fake: {pollInterval: 100ms, steadyPollInterval: 300ms}
 
 // Everything that rules and payloads consist of is named by the whole SHA-256 of its content, in the store and by what names
 // it: two of one name cannot be made, and what was put in the place of something is not taken for it.
-func TestContentIsNamedByWholeDigests_G1(t *testing.T) {
+func TestContentIsNamedByWholeDigests(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServerWith(t, embedded.Options{})
 	w.Write(digested + stage.Web)
