@@ -31,11 +31,14 @@ type Activities struct {
 	Eager *Eager
 	// Clusters are where checks and extensions run as Jobs. Nil: they do not.
 	Clusters custom.Clusters
+	// Roots are where this worker has the directories of applications.
+	Roots Roots
 
-	hints   *hints
-	issuers issuers // whose tokens were verified lately
-	recall  recall  // of checks that had news a moment ago
-	holds   holds   // pauses in force
+	published published
+	hints     *hints
+	issuers   issuers // whose tokens were verified lately
+	recall    recall  // of checks that had news a moment ago
+	holds     holds   // pauses in force
 
 	mu      sync.Mutex
 	lines   map[string]connection    // by runtime and digest of its definition
@@ -75,19 +78,22 @@ func (c connection) observable() bool {
 	return c.definition.Custom == nil || c.definition.Custom.Fetch != nil
 }
 
-// connect returns the runtime of that definition, made once per worker: definitions are immutable,
-// so a changed one has another digest.
+// connect returns the runtime of that definition, made once per worker and place of its directory: definitions are
+// immutable, so a changed one has another digest.
 func (a *Activities) connect(ctx context.Context, name, digest string) (connection, error) {
-	key := name + "/" + digest
+	definition, err := a.Store.Runtime(ctx, name, digest)
+	if err == nil {
+		definition, err = a.placed(ctx, definition)
+	}
+	if err != nil {
+		return connection{}, fmt.Errorf("runtime %s: %w", name, err)
+	}
+	key := name + "/" + digest + "/" + definition.Dir
 	a.mu.Lock()
 	line, ok := a.lines[key]
 	a.mu.Unlock()
 	if ok {
 		return line, nil
-	}
-	definition, err := a.Store.Runtime(ctx, name, digest)
-	if err != nil {
-		return connection{}, fmt.Errorf("runtime %s: %w", name, err)
 	}
 	factory, ok := a.Factories[definition.Kind]
 	if !ok {
@@ -148,10 +154,10 @@ func (a *Activities) payload(ctx context.Context, in runtimes.Instance, digest s
 		return p, lost
 	}
 	rendered, err := a.render(ctx, in.Service, []entities.InstanceID{in.ID}, record)
-	if err != nil || entities.DigestOf(rendered[in.ID]) != digest {
+	if err != nil || !entities.SameDigest(entities.DigestOf(rendered[in.ID]), digest) {
 		return p, lost
 	}
-	if _, err := a.Store.PutPayload(ctx, rendered[in.ID]); err != nil {
+	if err := a.Store.RestorePayload(ctx, digest, rendered[in.ID]); err != nil {
 		return p, err
 	}
 	return rendered[in.ID], nil

@@ -88,6 +88,11 @@ func (a *Activities) evaluate(ctx context.Context, r protocol.CheckRequest, e en
 	if err != nil {
 		return unevaluated("its definition cannot be read: " + err.Error())
 	}
+	if definition.Command != nil && needsDirFor(definition.Command.Job) {
+		if definition.Dir, err = a.dir(reading, r.Application, definition.Dir); err != nil {
+			return unevaluated(err.Error())
+		}
+	}
 	asked := checks.Asked{Definition: definition, Evaluation: e, ServiceID: r.ServiceID}
 	if e.FullVersion != "" {
 		if record, err := a.Store.Version(reading, r.Application, r.Service, e.FullVersion); err == nil {

@@ -12,7 +12,6 @@ import (
 
 const (
 	checkInterval = 30 * time.Second // where nothing else is said
-	slowestErrors = 5 * time.Minute  // between readings of a check that cannot be evaluated (D16)
 	calendar      = time.Hour        // between readings of what only time and the definition change
 )
 
@@ -72,8 +71,11 @@ func (r *checkRound) watch(ctx context.Context, e entities.Evaluation, due time.
 		if ctx.Err() != nil {
 			return // it is over: what it says now counts for nothing
 		}
-		news := e.Known == "" || reading.Digest() != e.Known
 		due = r.schedule.evaluated(e, reading, began)
+		if reading.Verdict == entities.Error {
+			reading.Errors, reading.Retry = r.schedule.errors(e), due
+		}
+		news := e.Known == "" || reading.Digest() != e.Known || entities.ErrorsAreNews(reading.Errors)
 		r.read(e.Key(), reading, counted, news)
 		counted = false
 		if news {
@@ -115,8 +117,8 @@ func (s *schedule) evaluated(e entities.Evaluation, reading entities.CheckReadin
 	p := pace{}
 	switch {
 	case reading.Verdict == entities.Error:
-		p.Errors = s.at[e.Key()].Errors + 1
-		interval = min(interval<<min(p.Errors-1, 10), max(slowestErrors, interval))
+		p.Errors = max(s.at[e.Key()].Errors, e.Errors) + 1
+		interval = entities.ErrorPause(interval, p.Errors)
 	case e.Kind.Offline():
 		interval = max(interval, calendar)
 	}
@@ -129,6 +131,13 @@ func (s *schedule) evaluated(e entities.Evaluation, reading entities.CheckReadin
 	}
 	s.at[e.Key()] = p
 	return p.Next
+}
+
+// errors is how often in a row a check could not be evaluated.
+func (s *schedule) errors(e entities.Evaluation) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.at[e.Key()].Errors
 }
 
 // next is when the first of the checks is due.
@@ -204,13 +213,11 @@ func (r *recall) take(service string, checks []entities.Evaluation, s *schedule,
 	s.at, s.cuts = map[string]pace{}, old.cuts
 	before := map[string]entities.Evaluation{}
 	for _, e := range old.checks {
-		e.Known = ""
-		before[e.Key()] = e
+		before[e.Key()] = e.Question()
 	}
 	for _, e := range checks {
 		key, known := e.Key(), e.Known != ""
-		e.Known = ""
-		if p, paced := old.at[key]; paced && known && before[key] == e {
+		if p, paced := old.at[key]; paced && known && before[key] == e.Question() {
 			s.at[key] = p
 		}
 	}

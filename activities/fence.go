@@ -57,7 +57,7 @@ func (a *Activities) fenceOf(to protocol.InstanceRef, sequence int64) *runtimes.
 	}
 	f := &runtimes.Fence{Installation: a.Installation, Epoch: a.Epoch, Sequence: sequence, FullVersion: to.FullVersion}
 	if to.FullVersion != "" {
-		f.Target = entities.DigestOf([]string{to.FullVersion, to.Payload})
+		f.Target = entities.ShortDigestOf([]string{to.FullVersion, to.Payload})
 	}
 	return f
 }

@@ -43,6 +43,7 @@ func TestInstancesOfAChannel(t *testing.T) {
 	compiled, err := compile.Compile(config)
 	require.NoError(t, err)
 	a := newActivities(t, &server{})
+	a.Roots = Roots{"": t.TempDir()}
 	a.Factories = map[entities.RuntimeKind]Factory{
 		entities.RuntimeCustom: func(d entities.RuntimeDefinition) (runtimes.Runtime, error) { return custom.New(d) },
 	}

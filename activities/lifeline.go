@@ -84,7 +84,7 @@ func (l *lifeline) beats(ctx context.Context, heard bool) {
 		}
 		sent := time.Now()
 		limited, done := context.WithDeadline(ctx, l.until())
-		err := l.a.Client.RecordActivityHeartbeat(limited, l.token)
+		err := l.a.Client.RecordActivityHeartbeat(limited, l.token, begun)
 		done()
 		switch {
 		case err == nil:
@@ -98,6 +98,9 @@ func (l *lifeline) beats(ctx context.Context, heard bool) {
 		}
 	}
 }
+
+// begun is what a heartbeat says. Should no other worker take over, the workflow knows by it that somebody had begun.
+const begun = "begun"
 
 // givenUp tells whether the server answered a heartbeat with that the attempt is over.
 func givenUp(err error) bool {

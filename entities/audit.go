@@ -25,6 +25,7 @@ const (
 	EventRestart   = "restart" // its workflow was gone or reset, and goes on from a checkpoint
 	EventManage    = "manage"  // unmanage too
 	EventPublish   = "publish" // an application has a new incarnation, or comes from elsewhere
+	EventError     = "error"   // a check cannot be evaluated, several times in a row
 	EventRules     = "rules"   // an incarnation that loosens what a waiting release must pass
 )
 
@@ -32,7 +33,7 @@ const (
 func EventKinds() []string {
 	return []string{
 		EventRelease, EventTarget, EventSucceeded, EventFailed, EventRollback, EventApproval, EventWaiting, EventBypass,
-		EventPause, EventPin, EventCancel, EventRetry, EventDelete, EventRestart, EventManage, EventPublish, EventRules,
+		EventPause, EventPin, EventCancel, EventRetry, EventDelete, EventRestart, EventManage, EventPublish, EventRules, EventError,
 	}
 }
 

@@ -14,7 +14,8 @@ type CheckDefinition struct {
 	Channel     string    `json:"channel"`
 	ID          string    `json:"id"`
 	Kind        CheckKind `json:"kind"`
-	Dir         string    `json:"dir,omitempty"` // absolute; relative commands start here
+	// Dir is where relative commands start: relative to the application's directory; absolute, as versions before wrote it.
+	Dir string `json:"dir,omitempty"`
 
 	AllowedTimes   *AllowedTimes    `json:"allowedTimes,omitempty"`
 	DeniedVersions *DeniedVersions  `json:"deniedVersions,omitempty"`
@@ -131,7 +132,7 @@ type ExtensionDefinition struct {
 	ServiceID   string           `json:"serviceId"`
 	Channel     string           `json:"channel"` // of the first that needs it
 	Name        string           `json:"name"`
-	Dir         string           `json:"dir,omitempty"`
+	Dir         string           `json:"dir,omitempty"` // as of a check
 	Command     Command          `json:"command"`
 	Env         map[string]Value `json:"env,omitempty"`
 	Job         *CommandJob      `json:"job,omitempty"` // nil: a process on the worker's machine

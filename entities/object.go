@@ -1,9 +1,6 @@
 package entities
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"sort"
 	"time"
 )
@@ -66,6 +63,9 @@ type ReadingError struct {
 	Message string `json:"message"`
 }
 
+// CodeNoWorker is the code of a reading that nobody took, since no worker polls the queue of a runtime that has its own.
+const CodeNoWorker = "no-worker"
+
 // Error makes a ReadingError an error, so that runtimes can return it.
 func (e *ReadingError) Error() string { return e.Message }
 
@@ -109,18 +109,5 @@ func (r Reading) Digest() string {
 	sort.Slice(objects, func(i, j int) bool {
 		return objects[i].Type+"/"+objects[i].Name < objects[j].Type+"/"+objects[j].Name
 	})
-	return DigestOf(code, objects, r.Omitted)
-}
-
-// DigestOf is the short content hash (16 hex digits of SHA-256 over the JSON of the parts) by
-// which payloads, specs and readings are compared. Maps are hashed in key order.
-func DigestOf(parts ...any) string {
-	h := sha256.New()
-	enc := json.NewEncoder(h)
-	for _, p := range parts {
-		if err := enc.Encode(p); err != nil {
-			panic("entities: value cannot be digested: " + err.Error()) // a programming error: only our own types come here
-		}
-	}
-	return hex.EncodeToString(h.Sum(nil)[:8])
+	return ShortDigestOf(code, objects, r.Omitted)
 }

@@ -2,6 +2,7 @@ package entities
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 )
 
@@ -70,7 +71,7 @@ type RuntimeDefinition struct {
 	Name       string             `json:"name"`
 	Kind       RuntimeKind        `json:"kind"`
 	Owner      string             `json:"owner,omitempty"` // application that defines it
-	Dir        string             `json:"dir,omitempty"`   // absolute directory of the declaring file; relative commands start here
+	Dir        string             `json:"dir,omitempty"`   // where relative commands start, relative to the directory of the owner; absolute, as versions before wrote it
 	Remote     bool               `json:"remote,omitempty"`
 	Custom     *CustomRuntime     `json:"custom,omitempty"`
 	Kubernetes *KubernetesRuntime `json:"kubernetes,omitempty"`
@@ -101,6 +102,9 @@ func (d RuntimeDefinition) SamePlace(o RuntimeDefinition) bool {
 		}
 		if d.Custom != nil || p.Kubeconfig != "" {
 			p.Dir = d.Dir
+			if !strings.HasPrefix(d.Dir, "/") { // of two applications it means two places
+				p.Dir = d.Owner + ":" + d.Dir
+			}
 		}
 		return p
 	}

@@ -30,7 +30,8 @@ type Check struct {
 	Definition string        `json:"definition"` // digest in the store
 	At         []CheckAt     `json:"at"`         // at least one
 	Repairs    bool          `json:"repairs,omitempty"`
-	Interval   time.Duration `json:"interval"` // between evaluations while a release waits for it
+	Interval   time.Duration `json:"interval"`         // between evaluations while a release waits for it
+	Remote     bool          `json:"remote,omitempty"` // evaluated by the worker of the channel's runtime
 }
 
 // CheckAt says when in a release's life a check is asked.

@@ -167,6 +167,10 @@ type CheckReading struct {
 	Reason  string    `json:"reason,omitempty"`
 	Next    time.Time `json:"next,omitzero"` // when it may next change by itself
 	At      time.Time `json:"at"`
+	// Errors is how often in a row it could not be evaluated, and Retry when it is tried again, where whoever evaluated
+	// it knows.
+	Errors int       `json:"errors,omitempty"`
+	Retry  time.Time `json:"retry,omitzero"`
 }
 
 // Digest tells readings apart that matter: a new reason alone is no news, a new time is.
@@ -192,7 +196,15 @@ type Evaluation struct {
 	Payload     string        `json:"payload,omitempty"` // digest, of the version asked about
 	Present     string        `json:"present,omitempty"` // digest of the payload that is there now
 	Known       string        `json:"known,omitempty"`   // CheckReading.Digest of what is known; "": any reading is news
+	Errors      int           `json:"errors,omitempty"`  // in a row, as is known
 	Interval    time.Duration `json:"interval"`
+	Runtime     string        `json:"runtime,omitempty"` // whose own worker evaluates it; "": any worker
+}
+
+// Question is an evaluation without what is known of it.
+func (e Evaluation) Question() Evaluation {
+	e.Known, e.Errors = "", 0
+	return e
 }
 
 // Key tells the evaluations of one service apart.

@@ -585,7 +585,7 @@ func TestDocsCustomRuntime(t *testing.T) {
 		}
 	}
 	known := found(t, `(?:ReadingError\{Code: |Code[A-Z][A-Za-z]+ += )"([a-z-]+)"`,
-		"runtimes/*.go", "runtimes/custom/*.go", "activities/*.go", "workflows/*.go")
+		"runtimes/*.go", "runtimes/custom/*.go", "activities/*.go", "workflows/*.go", "entities/object.go")
 	require.Equal(t, sorted(known), sorted(codes), "%s and %s", p.path, clusters.path)
 }
 

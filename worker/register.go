@@ -50,8 +50,6 @@ func registerActivities(w worker.ActivityRegistry, a *activities.Activities) {
 	register(protocol.ActivitySpill, a.Spill)
 	register(protocol.ActivityRestore, a.Restore)
 	register(protocol.ActivityAdopt, a.Adopt)
-	register(protocol.ActivityCheck, a.Check)
-	register(protocol.ActivityPreflight, a.Preflight)
 	register(protocol.ActivityVerify, a.Verify)
 	register(protocol.ActivityLease, a.Lease)
 	register(protocol.ActivityHistory, a.History)
@@ -71,6 +69,8 @@ func registerRuntimeActivities(w worker.ActivityRegistry, a *activities.Activiti
 	w.RegisterActivityWithOptions(a.Apply, activity.RegisterOptions{Name: protocol.ActivityApply})
 	w.RegisterActivityWithOptions(a.Extension, activity.RegisterOptions{Name: protocol.ActivityExtension})
 	w.RegisterActivityWithOptions(a.Remove, activity.RegisterOptions{Name: protocol.ActivityRemove})
+	w.RegisterActivityWithOptions(a.Check, activity.RegisterOptions{Name: protocol.ActivityCheck})
+	w.RegisterActivityWithOptions(a.Preflight, activity.RegisterOptions{Name: protocol.ActivityPreflight})
 	w.RegisterActivityWithOptions(a.Preview, activity.RegisterOptions{Name: protocol.ActivityPreview})
 }
 

@@ -27,6 +27,9 @@ type Options struct {
 	// Runtime makes this the remote worker of that runtime: it polls runtime/<name> for readings and
 	// applies, and nothing else. Empty: the common queue, workflows included.
 	Runtime string
+	// Roots are where this worker has the directories of applications, by application, "" for all others; of those that
+	// are not named it takes the directory that they were published from.
+	Roots map[string]string
 	// Namespace is the Temporal namespace, for checking its search attributes.
 	Namespace string
 	// TakeOver moves an installation here whose store belongs to another namespace.
@@ -85,7 +88,7 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 	known := factories(clusters)
 	maps.Copy(known, o.Factories)
 	a := activities.New(store, c, known)
-	a.Clusters, a.Eager = clusters, o.Eager
+	a.Clusters, a.Eager, a.Roots = clusters, o.Eager, o.Roots
 	installation, err := belongs(ctx, c, o, store)
 	if err != nil {
 		a.Close()

@@ -24,7 +24,7 @@ func Service(ctx workflow.Context, in protocol.ServiceInput) error {
 func newService(ctx workflow.Context, in protocol.ServiceInput) *service {
 	s := &service{
 		runs: in.Runs, view: viewed, state: state.New(in.Application, in.Service), decision: &decide.Decision{},
-		watches: map[string]*watch{}, justRead: map[entities.Evaluation]entities.CheckReading{}, announcing: map[string]bool{},
+		watches: map[string]*watch{}, checking: map[string]*checking{}, absent: map[string]time.Time{}, justRead: map[entities.Evaluation]entities.CheckReading{}, announcing: map[string]bool{},
 	}
 	s.shell = &shell{
 		ctx: ctx, of: s, name: in.Application + "/" + in.Service, application: in.Application, service: in.Service,
@@ -57,8 +57,9 @@ type service struct {
 	state      *state.State
 	decision   *decide.Decision
 	watches    map[string]*watch
-	checking   *checking
-	justRead   map[entities.Evaluation]entities.CheckReading // by what woke this turn; Known is left out
+	checking   map[string]*checking                          // by the runtime whose own worker evaluates; "": any
+	absent     map[string]time.Time                          // runtimes whose own worker has taken no checks since then
+	justRead   map[entities.Evaluation]entities.CheckReading // by Question: by what woke this turn
 	announcing map[string]bool                               // by notification: an announcement is on its way
 	rendering  bool                                          // beside the workflow task
 	goneAt     time.Time                                     // when all was taken down
@@ -105,6 +106,7 @@ func (s *service) next(c protocol.Carried) (string, any) {
 // another decision at once; then work starts, observations are arranged, and people are notified.
 func (s *service) turn() {
 	s.state.Version = state.Version // whatever form the last run left it in
+	s.tellErrors()
 	s.decision = loop.Settle(s.state, s.now(), s.mode())
 	d := s.decision
 	s.render(d.Renders)
@@ -134,7 +136,7 @@ func (s *service) turn() {
 		return // the next turn comes at once, and knows what woke this one
 	}
 	clear(s.justRead)
-	if s.checking == nil || !s.checking.here { // else there is more to show in a moment
+	if !s.checksHere() { // else there is more to show in a moment
 		s.show()
 	}
 }

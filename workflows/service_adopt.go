@@ -23,7 +23,7 @@ func (s *service) accepted() string {
 func (s *service) mark(*protocol.Checkpoint) {}
 
 func (s *service) dropped() {
-	s.watches, s.checking, s.announcing = map[string]*watch{}, nil, map[string]bool{}
+	s.watches, s.checking, s.announcing = map[string]*watch{}, map[string]*checking{}, map[string]bool{}
 	clear(s.justRead)
 }
 

@@ -18,9 +18,10 @@ const checkTimeout = 11 * time.Minute
 
 // checking is the evaluation of checks that is under way: it returns when one is not as known.
 type checking struct {
-	checks []entities.Evaluation // that it stands for
-	here   bool                  // in this worker: it is over in no time
-	cancel workflow.CancelFunc
+	checks  []entities.Evaluation // that it stands for
+	runtime string                // whose own worker evaluates them; "": any
+	here    bool                  // in this worker: it is over in no time
+	cancel  workflow.CancelFunc
 }
 
 // arrangeChecks makes the checks that are being evaluated what they should be. All of a service are evaluated by
@@ -30,15 +31,37 @@ func (s *service) arrangeChecks() {
 	if s.leaving() || s.woken {
 		return // the next run, or the next turn, which comes at once, starts its own
 	}
-	wanted := s.withoutPreflights(s.decision.Evaluations(s.state))
-	if c := s.checking; c != nil {
-		if len(wanted) > 0 && covers(c.checks, wanted) {
+	wanted := byRuntime(s.withoutPreflights(s.decision.Evaluations(s.state)))
+	for _, runtime := range entities.SortedKeys(s.checking) {
+		if wanted[runtime] == nil {
+			s.stopChecking(runtime)
+		}
+	}
+	for _, runtime := range entities.SortedKeys(wanted) {
+		s.arrangeChecksOf(runtime, wanted[runtime])
+	}
+}
+
+func (s *service) stopChecking(runtime string) {
+	s.checking[runtime].cancel()
+	delete(s.checking, runtime)
+}
+
+// checksHere tells whether checks are being evaluated in this workflow task.
+func (s *service) checksHere() bool {
+	c := s.checking[""]
+	return c != nil && c.here
+}
+
+// arrangeChecksOf does that for those which a runtime's own worker evaluates, or any.
+func (s *service) arrangeChecksOf(runtime string, wanted []entities.Evaluation) {
+	if c := s.checking[runtime]; c != nil {
+		if covers(c.checks, wanted) {
 			return
 		}
-		c.cancel()
-		s.checking = nil
+		s.stopChecking(runtime)
 	}
-	if len(wanted) == 0 || s.outages.open(theChecks) {
+	if s.outages.open(theChecks) {
 		return
 	}
 	unknown := slices.DeleteFunc(slices.Clone(wanted), func(e entities.Evaluation) bool { return e.Known != "" })
@@ -46,7 +69,15 @@ func (s *service) arrangeChecks() {
 		s.evaluateFirst(wanted, unknown)
 		return
 	}
-	s.startChecking(wanted)
+	s.startChecking(runtime, wanted)
+}
+
+// queueOfChecks is where checks are evaluated that a runtime's own worker evaluates, or any.
+func queueOfChecks(runtime string) string {
+	if runtime == "" {
+		return ""
+	}
+	return protocol.RuntimeTaskQueue(runtime)
 }
 
 // withoutPreflights leaves out what a preflight is evaluating anyway.
@@ -69,7 +100,7 @@ func (s *service) evaluateFirst(wanted, unknown []entities.Evaluation) {
 	c := &checking{checks: wanted, here: true}
 	var ctx workflow.Context
 	ctx, c.cancel = workflow.WithCancel(s.work)
-	s.checking = c
+	s.checking[""] = c
 	future := s.evaluateHere(ctx, unknown)
 	s.await(func(ctx workflow.Context) { s.checked(ctx, c, unknown, future) })
 }
@@ -83,19 +114,23 @@ func (s *service) evaluateHere(ctx workflow.Context, checks []entities.Evaluatio
 }
 
 func covers(checks, wanted []entities.Evaluation) bool {
-	return !slices.ContainsFunc(wanted, func(e entities.Evaluation) bool { return !slices.Contains(checks, e) })
+	return !slices.ContainsFunc(wanted, func(w entities.Evaluation) bool {
+		return !slices.ContainsFunc(checks, func(e entities.Evaluation) bool { return e.Known == w.Known && e.Question() == w.Question() })
+	})
 }
 
-func (s *service) startChecking(checks []entities.Evaluation) {
-	c := &checking{checks: checks}
+func (s *service) startChecking(runtime string, checks []entities.Evaluation) {
+	c := &checking{checks: checks, runtime: runtime}
 	var ctx workflow.Context
 	ctx, c.cancel = workflow.WithCancel(s.work)
-	s.checking = c
+	s.checking[runtime] = c
+	queue := queueOfChecks(runtime)
 	interval := time.Second
 	for _, e := range checks {
 		interval = max(interval, e.Interval)
 	}
 	future := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue: queue, ScheduleToStartTimeout: absence(queue, s.absent[runtime], s.now()),
 		StartToCloseTimeout: checkTimeout, HeartbeatTimeout: heartbeat,
 		// The activity asks for its next attempt itself; the policy must not be slower than it asks.
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 1, MaximumInterval: interval},
@@ -109,22 +144,30 @@ func (s *service) startChecking(checks []entities.Evaluation) {
 func (s *service) checked(ctx workflow.Context, c *checking, checks []entities.Evaluation, future workflow.Future) {
 	var answer protocol.CheckAnswer
 	err := future.Get(ctx, &answer)
-	if s.checking != c {
+	if s.checking[c.runtime] != c {
 		return // replaced meanwhile
 	}
-	s.checking, s.woken = nil, true
+	delete(s.checking, c.runtime)
+	s.woken = true
 	now := workflow.Now(ctx)
-	if err != nil {
+	switch {
+	case c.runtime != "" && untaken(err):
+		if s.absent[c.runtime].IsZero() {
+			s.absent[c.runtime] = now
+		}
+	case err != nil:
 		s.backOff(theChecks, err)
-		answer.Readings = unevaluated(checks, err, now)
-	} else {
+	default:
 		s.outages[theChecks] = outage{}
+		delete(s.absent, c.runtime)
+	}
+	if err != nil {
+		answer.Readings = unevaluated(checks, err, now)
 	}
 	for _, e := range checks {
 		if reading, seen := answer.Readings[e.Key()]; seen {
 			s.state.Evaluated(e, reading, now)
-			e.Known = ""
-			s.justRead[e] = reading
+			s.justRead[e.Question()] = reading
 		}
 	}
 }
@@ -138,8 +181,7 @@ const justReadFor = 2 * time.Second
 func (s *service) readJustNow(checks []entities.Evaluation) (map[string]entities.CheckReading, bool) {
 	out := map[string]entities.CheckReading{}
 	for _, e := range checks {
-		e.Known = ""
-		reading, read := s.justRead[e]
+		reading, read := s.justRead[e.Question()]
 		if !read || s.now().Sub(reading.At).Abs() > justReadFor {
 			return nil, false
 		}
@@ -168,4 +210,15 @@ func firsts[T any](all []T, most int, name func(T) string) (text string) {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
+}
+
+// tellErrors has people hear of checks that cannot be evaluated. A run that was begun when nobody did goes on so up to here.
+func (s *service) tellErrors() {
+	untold := s.state.Untold()
+	if len(untold) == 0 || s.logic < protocol.LogicTellsErrors && !s.fromHere("tell-errors") {
+		return
+	}
+	for _, u := range untold {
+		s.state.Tell(u, s.now())
+	}
 }

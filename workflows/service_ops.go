@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -27,30 +28,47 @@ func (s *service) preflight(op state.PreflightOp) {
 		s.woken = true
 		return
 	}
-	future := s.evaluateOnce(op)
+	byRuntime := byRuntime(op.Checks)
+	futures := map[string]workflow.Future{}
+	for _, runtime := range entities.SortedKeys(byRuntime) {
+		futures[runtime] = s.evaluateOnce(op, runtime, byRuntime[runtime])
+	}
 	s.await(func(ctx workflow.Context) {
-		var answer protocol.CheckAnswer
-		err := future.Get(ctx, &answer)
-		now := workflow.Now(ctx)
-		if err != nil {
-			answer.Readings = unevaluated(op.Checks, err, now)
+		readings := map[string]entities.CheckReading{}
+		for _, runtime := range entities.SortedKeys(futures) {
+			var answer protocol.CheckAnswer
+			if err := futures[runtime].Get(ctx, &answer); err != nil {
+				answer.Readings = unevaluated(byRuntime[runtime], err, workflow.Now(ctx))
+			}
+			maps.Copy(readings, answer.Readings)
 		}
-		s.state.PreflightDone(op, answer.Readings, now)
+		s.state.PreflightDone(op, readings, workflow.Now(ctx))
 	})
 }
 
-// evaluateOnce evaluates all checks of a preflight, in this workflow task if none of them asks anybody.
-func (s *service) evaluateOnce(op state.PreflightOp) workflow.Future {
-	if offline(op.Checks) {
-		return s.evaluateHere(s.work, op.Checks)
+// byRuntime are checks by the runtime whose own worker evaluates them; "": any worker.
+func byRuntime(checks []entities.Evaluation) map[string][]entities.Evaluation {
+	out := map[string][]entities.Evaluation{}
+	for _, e := range checks {
+		out[e.Runtime] = append(out[e.Runtime], e)
 	}
-	text := fmt.Sprintf("preflight %s for %s", versionOf(op.Checks), op.Channel)
+	return out
+}
+
+// evaluateOnce evaluates the checks of a preflight that a runtime's own worker evaluates, or any: in this workflow task if
+// none of them asks anybody.
+func (s *service) evaluateOnce(op state.PreflightOp, runtime string, checks []entities.Evaluation) workflow.Future {
+	if offline(checks) {
+		return s.evaluateHere(s.work, checks)
+	}
+	text := fmt.Sprintf("preflight %s for %s", versionOf(checks), op.Channel)
 	if op.Window {
-		text = fmt.Sprintf("last evaluation of %s in %s", versionOf(op.Checks), op.Channel)
+		text = fmt.Sprintf("last evaluation of %s in %s", versionOf(checks), op.Channel)
 	}
-	options := lasting("", preflightTimeout, text)
+	queue := queueOfChecks(runtime)
+	options := lasting(queue, preflightTimeout, absence(queue, s.absent[runtime], s.now()), text)
 	options.RetryPolicy = &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumAttempts: 3}
-	return workflow.ExecuteActivity(workflow.WithActivityOptions(s.work, options), protocol.ActivityPreflight, s.checkRequest(op.Checks))
+	return workflow.ExecuteActivity(workflow.WithActivityOptions(s.work, options), protocol.ActivityPreflight, s.checkRequest(checks))
 }
 
 // versionOf is what the checks of one preflight are asked about.
@@ -65,7 +83,11 @@ func versionOf(checks []entities.Evaluation) string {
 func unevaluated(checks []entities.Evaluation, err error, now time.Time) map[string]entities.CheckReading {
 	out := map[string]entities.CheckReading{}
 	for _, e := range checks {
-		out[e.Key()] = entities.CheckReading{Verdict: entities.Error, Reason: clip(rootCause(err)), At: now}
+		reason := rootCause(err)
+		if e.Runtime != "" && untaken(err) {
+			reason = entities.CodeNoWorker + ": " + noWorker(e.Runtime).Message
+		}
+		out[e.Key()] = entities.CheckReading{Verdict: entities.Error, Reason: clip(reason), At: now}
 	}
 	return out
 }
@@ -81,7 +103,9 @@ func (s *service) extend(op state.ExtensionOp) {
 		return // pruned in the same turn; nobody waits for it
 	}
 	text := fmt.Sprintf("run %s for %s in %s", e.Name, r.FullVersion, op.Channel)
-	ctx := workflow.WithActivityOptions(s.work, lasting(s.queueOfExtension(op), e.Timeout+margin, text))
+	queue := s.queueOfExtension(op)
+	absent := absence(queue, r.Extensions[e.RunKey()].Untaken, s.now())
+	ctx := workflow.WithActivityOptions(s.work, lasting(queue, e.Timeout+margin, absent, text))
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityExtension, protocol.ExtensionRequest{
 		Application: s.application, Service: s.service, ServiceID: s.state.Spec.ServiceID,
 		Channel: op.Channel, Release: op.Release, Version: r.Version, FullVersion: r.FullVersion,
@@ -89,7 +113,12 @@ func (s *service) extend(op state.ExtensionOp) {
 	})
 	s.await(func(ctx workflow.Context) {
 		var answer protocol.ExtensionAnswer
-		if err := future.Get(ctx, &answer); err != nil {
+		err := future.Get(ctx, &answer)
+		switch {
+		case untaken(err):
+			s.state.ExtensionUntaken(op, "no worker polls "+queue, workflow.Now(ctx))
+			return
+		case err != nil:
 			answer.Err = "interrupted: " + rootCause(err)
 		}
 		s.state.ExtensionEnded(op, answer.Err, verb.Clip(answer.Tail, maxTail), answer.Log, workflow.Now(ctx))
@@ -117,7 +146,7 @@ func (s *service) remove(op state.RemoveOp) {
 		timeout = removeTimeout
 	}
 	text := fmt.Sprintf("remove %s from %s", op.Target.FullVersion, s.state.Shown(op.Instance))
-	ctx := workflow.WithActivityOptions(s.work, lasting(queueOf(name, rt), timeout+margin, text))
+	ctx := workflow.WithActivityOptions(s.work, lasting(queueOf(name, rt), timeout+margin, 0, text))
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityRemove, protocol.RemoveRequest{
 		Application: s.application, Service: s.service, ServiceID: s.state.Spec.ServiceID,
 		Runtime: name, RuntimeDigest: rt.Digest, Timeout: timeout, Instance: instanceRef(op.Instance, op.Target),

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -20,14 +21,43 @@ const (
 	takeover  = 3 * time.Second  // then another one may begin: what the lost one had begun has ended by then
 	margin    = 30 * time.Second // for an activity to end by itself before the server ends it
 	patience  = 2 * time.Minute  // for another worker to take over, or for a first one to appear
+
+	// For a worker of a runtime that has its own to take something: that none does must show. Once it shows, the waits grow
+	// with the time that it takes; what waits begins at once when there is one.
+	firstAbsence = 30 * time.Second
+	lastAbsence  = 5 * time.Minute
 )
 
-// lasting are the options of an activity that heartbeats and is begun anew on another worker when its own is lost.
-func lasting(queue string, timeout time.Duration, text string) workflow.ActivityOptions {
+// absence is how long something waits in the queue of a runtime's own worker that has taken nothing since then; zero: it
+// has so far. In the common queue things wait for as long as it takes.
+func absence(queue string, since, now time.Time) time.Duration {
+	switch {
+	case queue == protocol.TaskQueue || queue == "":
+		return 0
+	case since.IsZero():
+		return firstAbsence
+	}
+	return min(max(now.Sub(since), firstAbsence), lastAbsence)
+}
+
+// untaken tells whether an error is that no worker took an activity, and none had begun it before.
+func untaken(err error) bool {
+	var timeout *temporal.TimeoutError
+	return errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START && !timeout.HasLastHeartbeatDetails()
+}
+
+func noWorker(runtime string) *entities.ReadingError {
+	return &entities.ReadingError{Code: entities.CodeNoWorker, Message: "no worker polls " + protocol.RuntimeTaskQueue(runtime)}
+}
+
+// lasting are the options of an activity that heartbeats and is begun anew on another worker when its own is lost. Absent
+// is how long it waits for one to take it, 0 where that is not looked at.
+func lasting(queue string, timeout, absent time.Duration, text string) workflow.ActivityOptions {
 	return workflow.ActivityOptions{
 		TaskQueue:              queue,
 		StartToCloseTimeout:    timeout,
-		ScheduleToCloseTimeout: timeout + patience,
+		ScheduleToStartTimeout: absent,
+		ScheduleToCloseTimeout: timeout + max(patience, absent),
 		HeartbeatTimeout:       heartbeat,
 		RetryPolicy:            &temporal.RetryPolicy{InitialInterval: takeover, BackoffCoefficient: 1},
 		Summary:                summary(text),
@@ -43,7 +73,9 @@ func instanceRef(id entities.InstanceID, t entities.Target) protocol.InstanceRef
 func (s *service) apply(op state.ApplyOp) {
 	name, rt := s.state.Runtime(op.Instance)
 	text := fmt.Sprintf("apply %s to %s", op.Target.FullVersion, s.state.Shown(op.Instance))
-	ctx := workflow.WithActivityOptions(s.work, lasting(queueOf(name, rt), op.Timeout+rt.Timing.FetchTimeout+margin, text))
+	queue := queueOf(name, rt)
+	absent := absence(queue, s.state.Instance(op.Instance).Delivery.Apply.Untaken, s.now())
+	ctx := workflow.WithActivityOptions(s.work, lasting(queue, op.Timeout+rt.Timing.FetchTimeout+margin, absent, text))
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityApply, protocol.ApplyRequest{
 		Application: s.application, Service: s.service, ServiceID: s.state.Spec.ServiceID,
 		Runtime: name, RuntimeDigest: rt.Digest, Attempt: op.Attempt, Instance: instanceRef(op.Instance, op.Target),
@@ -54,6 +86,9 @@ func (s *service) apply(op state.ApplyOp) {
 		err := future.Get(ctx, &answer)
 		now := workflow.Now(ctx)
 		switch {
+		case untaken(err):
+			s.state.ApplyUntaken(op.Instance, op.Target, noWorker(name), now)
+			return
 		case err != nil:
 			s.state.ApplyLost(op.Instance, op.Target, "interrupted: "+rootCause(err), now)
 			return
@@ -206,10 +241,22 @@ func (s *service) observe(ctx workflow.Context, r protocol.ObserveRequest, rt en
 		},
 		Summary: text,
 	}
-	if rt.Remote { // somebody else's worker: that there is none must show
-		options.ScheduleToStartTimeout = patience
-	}
+	options.ScheduleToStartTimeout = absence(options.TaskQueue, s.absentFor(r), s.now())
 	return workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), protocol.ActivityObserve, r)
+}
+
+// absentFor is since when no worker took an observation of these instances; zero: of one it did, or nothing is known.
+func (s *service) absentFor(r protocol.ObserveRequest) (since time.Time) {
+	for _, ref := range r.Instances {
+		i := s.state.Instances[ref.ID]
+		if i == nil || i.Observed.Reading.Err == nil || i.Observed.Reading.Err.Code != entities.CodeNoWorker {
+			return time.Time{}
+		}
+		if since.IsZero() || i.Observed.ErrSince.After(since) {
+			since = i.Observed.ErrSince
+		}
+	}
+	return since
 }
 
 // unreadable turns an observation that did not end into a reading that says why.
@@ -217,7 +264,7 @@ func (s *service) unreadable(err error, runtime string, rt entities.RuntimeSpec)
 	e := &entities.ReadingError{Code: "unobservable", Message: rootCause(err)}
 	var timeout *temporal.TimeoutError
 	if errors.As(err, &timeout) && rt.Remote {
-		e = &entities.ReadingError{Code: "no-worker", Message: "no worker polls " + queueOf(runtime, rt)}
+		e = noWorker(runtime)
 	}
 	return entities.Reading{Err: e, At: s.now()}
 }

@@ -308,7 +308,7 @@ func unheard(messages []*state.Message, heard []string) []*state.Message {
 }
 
 func digestOf(name string, payload json.RawMessage) string {
-	return entities.DigestOf([]string{name, string(payload)})
+	return entities.ShortDigestOf([]string{name, string(payload)})
 }
 
 // withRequestID puts a request id into a payload that has none; what is no object is left as it is.

@@ -201,7 +201,7 @@ func rulesOnly(d *incarnation.Difference) *incarnation.Difference {
 func templatesDiffer(old, now entities.Spec) bool {
 	for _, id := range now.IDs() {
 		before, ok := old.Instance(id)
-		if after, _ := now.Instance(id); !ok || before.Template != after.Template {
+		if after, _ := now.Instance(id); !ok || !entities.SameDigest(before.Template, after.Template) {
 			return true
 		}
 	}

@@ -43,6 +43,9 @@ func (p *publication) announce(ctx context.Context) error {
 		return noAnswer(err, "announce it")
 	}
 	p.result.Incarnation, p.result.Unchanged, p.result.Pinned = answer.Incarnation, answer.Unchanged, answer.Pinned
+	if err := p.store.PutDirectory(ctx, p.application, p.dir); err != nil {
+		return err
+	}
 	for _, d := range p.compiled.Runtimes {
 		if _, err := p.store.PublishRuntime(ctx, d); err != nil {
 			return err

@@ -65,7 +65,7 @@ func Publish(ctx context.Context, o Options) (Result, error) {
 	if err := p.compile(ctx); err != nil {
 		return Result{}, err
 	}
-	if err := p.compare(ctx); err != nil || o.DryRun || p.result.Unchanged && len(p.result.Started) == 0 {
+	if err := p.compare(ctx); err != nil || o.DryRun || p.result.Unchanged && !o.TakeOver && len(p.result.Started) == 0 {
 		return p.result, err
 	}
 	if o.Before != nil {
@@ -88,6 +88,7 @@ type publication struct {
 	store       *store.Store
 	application string
 	compiled    *compile.Compiled
+	dir         string // absolute
 	specs       map[string]entities.Spec
 	manifest    incarnation.Manifest
 	before      protocol.ApplicationStatus
@@ -111,7 +112,7 @@ func (p *publication) compile(ctx context.Context) error {
 	if err != nil {
 		return p.rejected(ctx, err)
 	}
-	p.application = p.compiled.Incarnation.Application()
+	p.application, p.dir = p.compiled.Incarnation.Application(), config.Dir
 	if p.specs, err = p.compiled.Specs(); err != nil {
 		return err
 	}
@@ -260,6 +261,9 @@ func (p *publication) write(ctx context.Context) error {
 	if err := p.writeDefinitions(ctx); err != nil {
 		return err
 	}
+	if err := p.writeDirectory(ctx); err != nil {
+		return err
+	}
 	var g errgroup.Group
 	g.SetLimit(writers)
 	for _, service := range p.result.Changed {
@@ -279,6 +283,15 @@ func (p *publication) write(ctx context.Context) error {
 	}
 	_, err := p.store.PutManifest(ctx, p.manifest)
 	return err
+}
+
+// writeDirectory says where the application is published from, if nothing does yet. Of one that moves that is said once it
+// was accepted.
+func (p *publication) writeDirectory(ctx context.Context) error {
+	if _, err := p.store.Directory(ctx, p.application); !store.IsNotFound(err) && !store.IsDamaged(err) {
+		return err
+	}
+	return p.store.PutDirectory(ctx, p.application, p.dir)
 }
 
 // writeDefinitions puts how checks are evaluated and what extensions run into the store, before the specs

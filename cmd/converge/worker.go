@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +19,8 @@ type workerOptions struct {
 	f       *Factory
 	store   string
 	runtime string
+	// roots as they were given: DIR or APPLICATION=DIR.
+	roots []string
 	// takeOver moves an installation here.
 	takeOver bool
 	stop     time.Duration
@@ -41,6 +45,7 @@ with. The workers of the build that is current wake the others in waves; each be
 its next run there. --set-current makes a build the current one as soon as it serves,
 unless it was that before and was replaced.`,
 		Example: `  converge worker --store s3://releases?region=eu-west-1
+  converge worker --root shop=/srv/shop --root /srv/others
   converge worker --runtime edge --store s3://releases?region=eu-west-1
   converge worker --deployment converge --build v1.5.0 --set-current`,
 		Args: asUsed,
@@ -48,6 +53,7 @@ unless it was that before and was replaced.`,
 	}
 	cmd.Flags().StringVar(&o.store, "store", "", "incarnation store: a URL or a directory (CONVERGE_STORE; default: .converge/store of the directory's application)")
 	cmd.Flags().StringVar(&o.runtime, "runtime", "", "serve this remote runtime only")
+	cmd.Flags().StringArrayVar(&o.roots, "root", nil, "directory of an application, in which its commands start: DIR for all, or APPLICATION=DIR; repeatable (default: the one that it was published from)")
 	cmd.Flags().BoolVar(&o.takeOver, "take-over", false, "move the installation of the store to this namespace, from one that is gone")
 	cmd.Flags().DurationVar(&o.stop, "stop-timeout", worker.DefaultStopTimeout, "how long applies may take to end when the worker stops")
 	cmd.Flags().StringVar(&o.version.Name, "deployment", "", "worker deployment that this is a version of (default: none, workers are replaced in place)")
@@ -60,10 +66,35 @@ func (o *workerOptions) check() error {
 	if o.stop < 0 {
 		return fmt.Errorf("worker: --stop-timeout %s: expected none below 0", o.stop)
 	}
-	return nil
+	_, err := rootsOf(o.roots)
+	return err
+}
+
+// rootsOf reads the directories of applications; "" is that of all which are not named.
+func rootsOf(given []string) (map[string]string, error) {
+	roots := map[string]string{}
+	for _, text := range given {
+		application, dir, named := strings.Cut(text, "=")
+		if !named {
+			application, dir = "", text
+		}
+		absolute, err := filepath.Abs(dir)
+		if info, there := os.Stat(absolute); dir == "" || err != nil || there != nil || !info.IsDir() {
+			return nil, fmt.Errorf("worker: --root %s: expected a directory, or APPLICATION=DIR", text)
+		}
+		if roots[application] != "" {
+			return nil, fmt.Errorf("worker: --root %s: there are two of the same", text)
+		}
+		roots[application] = absolute
+	}
+	return roots, nil
 }
 
 func (o *workerOptions) run(ctx context.Context) error {
+	roots, err := rootsOf(o.roots)
+	if err != nil {
+		return err
+	}
 	store := first(o.store, o.f.Env("CONVERGE_STORE"))
 	if store == "" {
 		dir, err := o.f.WorkDir()
@@ -85,5 +116,5 @@ func (o *workerOptions) run(ctx context.Context) error {
 	o.f.note("serving; store %s. Ctrl-C ends it, what runs goes on.", store)
 	c, namespace := api.Temporal()
 	context.AfterFunc(ctx, func() { o.f.note("stopping; applies have %s to end. Ctrl-C again ends it at once.", o.stop) })
-	return worker.Run(ctx, c, worker.Options{Store: store, Runtime: o.runtime, Namespace: namespace, StopTimeout: o.stop, TakeOver: o.takeOver, Deployment: o.version, Eager: eager})
+	return worker.Run(ctx, c, worker.Options{Store: store, Runtime: o.runtime, Namespace: namespace, StopTimeout: o.stop, TakeOver: o.takeOver, Deployment: o.version, Eager: eager, Roots: roots})
 }

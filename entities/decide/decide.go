@@ -291,7 +291,8 @@ func (i *instance) standsStill() bool {
 
 // unknown: nothing is known of what runs here, though it could be.
 func (i *instance) unknown() bool {
-	return observable(i.runtime, i.Instance) && (i.Observed.Reading.Err != nil || i.Observed.Digest == "")
+	return !i.Delivery.Apply.Untaken.IsZero() ||
+		observable(i.runtime, i.Instance) && (i.Observed.Reading.Err != nil || i.Observed.Digest == "")
 }
 
 // conclude reads the status off the facts and writes down the reasons.

@@ -44,7 +44,11 @@ func (v *view) judgeCheck(c *entities.Check, r *state.Release) Judgement {
 		return Judgement{Kind: KindCheck, ID: c.ID, Verdict: entities.Wait, Reason: "not evaluated yet"}
 	}
 	j := Judgement{Kind: KindCheck, ID: c.ID, Verdict: st.Verdict, Reason: st.Reason, Since: st.Since, Next: st.Next}
-	if st.Verdict == entities.Error && st.Errors > 1 {
+	if st.Verdict != entities.Error {
+		return j
+	}
+	j.Next, j.Errors, j.Interval = st.Retry, st.Errors, c.Interval
+	if st.Errors > 1 {
 		j.Reason += "; " + ordinal(st.Errors) + " failure"
 	}
 	return j

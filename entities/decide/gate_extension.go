@@ -47,19 +47,33 @@ func (v *view) judgeExtension(r *state.Release, e *entities.Extension, ready boo
 		j.Verdict, j.Reason = entities.Pass, "succeeded"+elsewhere
 	case st != nil && st.Failed:
 		j.Verdict, j.Reason = entities.Fail, "failed "+entities.Times(st.Attempts)+entities.Because(st.Err)+elsewhere
-	case st != nil && st.Running:
-		j.Reason = fmt.Sprintf("runs, attempt %d%s", st.Attempts+1, elsewhere)
-	case st != nil && v.now.Before(st.Next):
-		j.Reason, j.Next = "failed "+entities.Times(st.Attempts)+entities.Because(st.Err), st.Next
-		if ready {
-			v.due(st.Next)
-		}
+	case st != nil && (st.Running || !st.Untaken.IsZero() || v.now.Before(st.Next)):
+		v.extensionUnderWay(&j, r, e, ready, elsewhere)
 	case !ready:
 		return notAsked(KindExtension, j.ID, "runs once what comes before passes")
 	default:
 		j.Reason = v.startExtension(r, e)
 	}
 	return j
+}
+
+// extensionUnderWay says how far an extension is that was started: it waits for a worker, runs, or is tried again.
+func (v *view) extensionUnderWay(j *Judgement, r *state.Release, e *entities.Extension, ready bool, elsewhere string) {
+	st := r.Extensions[e.RunKey()]
+	switch {
+	case !st.Untaken.IsZero():
+		if !st.Running && ready {
+			v.startExtension(r, e)
+		}
+		j.Reason, j.Since = entities.CodeNoWorker+": "+st.Err, st.Untaken
+	case st.Running:
+		j.Reason = fmt.Sprintf("runs, attempt %d%s", st.Attempts+1, elsewhere)
+	default:
+		j.Reason, j.Next = "failed "+entities.Times(st.Attempts)+entities.Because(st.Err), st.Next
+		if ready {
+			v.due(st.Next)
+		}
+	}
 }
 
 func unblockExtension(v *view, _ *Judgement, r *state.Release) string {

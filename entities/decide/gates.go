@@ -112,6 +112,9 @@ type Judgement struct {
 	Since   time.Time
 	Next    time.Time // when it may next change by itself
 	Unblock string    // what a person can do
+	// Errors in a row of a check that cannot be evaluated, and the Interval that its tries grow from.
+	Errors   int
+	Interval time.Duration
 	// Have are the people who approved, and Need is how many it takes.
 	Have []string
 	Need int

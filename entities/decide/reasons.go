@@ -121,9 +121,11 @@ func (v *view) explainInstance(i *instance) {
 			v.say(i, ReasonProgress, "its objects are stable now; retry accepts it")
 		}
 	case entities.StatusUnknown:
-		if e := i.Observed.Reading.Err; e != nil {
+		switch e := i.Observed.Reading.Err; {
+		case !d.Apply.Untaken.IsZero(): // that is said of the apply
+		case e != nil:
 			v.say(i, ReasonFailure, "%s: %s", e.Code, e.Message)
-		} else {
+		default:
 			v.say(i, ReasonProgress, "no reading yet")
 		}
 		v.explainApply(i)
@@ -135,6 +137,8 @@ func (v *view) explainInstance(i *instance) {
 func (v *view) explainApply(i *instance) {
 	d := &i.Delivery
 	switch a := &d.Apply; {
+	case !a.Untaken.IsZero():
+		v.say(i, ReasonFailure, "%s: %s; %s is applied once one does", entities.CodeNoWorker, a.Err, d.Target.FullVersion)
 	case a.Running && a.Attempts > 0:
 		v.say(i, ReasonProgress, "applying %s, attempt %d", d.Target.FullVersion, a.Attempts+1)
 	case a.Running:

@@ -114,6 +114,9 @@ func (w *writer) readings(c protocol.ChannelStatus) {
 		if k.Errors > 1 {
 			text += fmt.Sprintf("; failed to judge %d times", k.Errors)
 		}
+		if k.Verdict == "ERROR" && !k.Next.IsZero() {
+			text += ", retry in " + Duration(entities.NextTry(k.Interval, k.Errors, k.Next, w.now).Sub(w.now))
+		}
 		w.line(" %-5s %-*s  %s", k.Verdict, width, k.ID, joined("; ", text, since(k.Since, w.now)))
 	}
 }

@@ -113,8 +113,8 @@ func again(k protocol.ConditionStatus, now time.Time) string {
 	switch {
 	case k.Verdict == "PASS" || k.NextCheck.IsZero():
 		return ""
-	case k.Verdict == "ERROR" && k.NextCheck.After(now):
-		return ", retry in " + Duration(k.NextCheck.Sub(now))
+	case k.Verdict == "ERROR":
+		return ", retry in " + Duration(entities.NextTry(k.Interval, k.Errors, k.NextCheck, now).Sub(now))
 	case k.NextCheck.After(now):
 		return " (in " + Duration(k.NextCheck.Sub(now)) + ")"
 	}

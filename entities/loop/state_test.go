@@ -199,3 +199,58 @@ func TestApplyUnready(t *testing.T) {
 		now = now.Add(5 * time.Minute)
 	}
 }
+
+// The first publication after an upgrade names what is there by whole digests: that is no change, and opens no release.
+func TestWholeDigestsOfWhatIsThereOpenNoRelease(t *testing.T) {
+	now := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
+	before, after := entities.DigestOf("payload"), entities.DigestOf("another")
+	spec := func(number int64, template string) *entities.Spec {
+		return &entities.Spec{
+			Application: "shop", Service: "web", Incarnation: number, ConfigChanges: "release",
+			Channels: []entities.ChannelSpec{{Name: "staging", Instances: []entities.InstanceSpec{{Name: entities.OnlyInstance, Runtime: "rt", Template: template}}}},
+			Runtimes: map[string]*entities.RuntimeSpec{"rt": {Kind: entities.RuntimeCustom}},
+		}
+	}
+	id := entities.Only("staging")
+	s := state.New("shop", "web")
+	s.TakeSpec(spec(1, before[:16]), "d", now)
+	s.OpenRelease(state.NewRelease{
+		Version: "v1", FullVersion: "v1", By: "alice", Payloads: map[entities.InstanceID]string{id: before[:16]},
+	}, now)
+	require.Nil(t, s.TakeSpec(spec(2, before), "e", now))
+	require.NotNil(t, s.TakeSpec(spec(3, after), "f", now))
+}
+
+// An apply that no worker takes has not failed. Where the runtime can be observed the next one waits for a reading, else it
+// is wanted at once; neither attempts nor the deadline count, however long it takes.
+func TestApplyUntaken_D17(t *testing.T) {
+	for _, observable := range []bool{true, false} {
+		now := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
+		s := state.New("shop", "web")
+		s.TakeSpec(&entities.Spec{
+			Application: "shop", Service: "web", Incarnation: 1,
+			Channels: []entities.ChannelSpec{{Name: "staging", Instances: []entities.InstanceSpec{{Name: entities.OnlyInstance, Runtime: "rt"}}, ProgressDeadline: time.Minute}},
+			Runtimes: map[string]*entities.RuntimeSpec{"rt": {Kind: entities.RuntimeCustom, Remote: true, Observable: observable, Mode: entities.FetchStructured, Timing: entities.RuntimeTiming{MaxAttempts: 1, ApplyTimeout: time.Minute}}},
+		}, "d", now)
+		id := entities.Only("staging")
+		s.Observed(id, "", entities.Reading{At: now}, true, now)
+		s.OpenRelease(state.NewRelease{Version: "v1", FullVersion: "v1", By: "alice", Payloads: map[entities.InstanceID]string{id: "p"}}, now)
+		d := loop.Settle(s, now, decide.Mode{})
+		for range 5 {
+			require.Len(t, d.Applies, 1)
+			target := d.Applies[0].Target
+			now = now.Add(5 * time.Minute)
+			s.ApplyUntaken(id, target, &entities.ReadingError{Code: entities.CodeNoWorker, Message: "no worker polls runtime/rt"}, now)
+			d = loop.Settle(s, now, decide.Mode{})
+			require.Equal(t, entities.StatusUnknown, d.Channels[0].Status)
+			require.Equal(t, []string{"no-worker: no worker polls runtime/rt; v1 is applied once one does"}, d.Channels[0].Texts())
+			if observable {
+				require.Empty(t, d.Applies, "it waits for a reading")
+				s.Observed(id, "v1", entities.Reading{At: now}, true, now)
+				d = loop.Settle(s, now, decide.Mode{})
+			}
+		}
+		require.Zero(t, s.Instances[id].Delivery.Apply.Attempts)
+		require.Empty(t, s.Instances[id].Delivery.Failure)
+	}
+}

@@ -58,7 +58,7 @@ type Beginning struct {
 
 // Logic is the number of the logic by which workers of this version begin a run. A run keeps to the logic that its
 // input names, as its history demands: none is that of workers that did not name it yet.
-const Logic = LogicGoesByNotices
+const Logic = LogicTellsErrors
 
 const (
 	// LogicRecordsShown is the logic by which what a service shows is recorded before it is shown.
@@ -74,6 +74,8 @@ const (
 	LogicKeepsAllTrails = 4
 	// LogicGoesByNotices is the logic by which a Service asks the store before it takes over that it is no longer declared.
 	LogicGoesByNotices = 5
+	// LogicTellsErrors is the logic by which people hear of checks that cannot be evaluated, several times in a row.
+	LogicTellsErrors = 6
 )
 
 // ServiceInput starts a Service workflow, or carries its state into the next run.

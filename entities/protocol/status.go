@@ -80,8 +80,10 @@ type CheckStatus struct {
 	Reason  string    `json:"reason,omitempty"`
 	Since   time.Time `json:"since,omitzero"` // of the verdict
 	At      time.Time `json:"at,omitzero"`    // of the reading
-	Next    time.Time `json:"next,omitzero"`  // when it may change by itself
+	Next    time.Time `json:"next,omitzero"`  // when it may change by itself, or is tried again
 	Errors  int       `json:"errors,omitempty"`
+	// Interval that tries of what cannot be evaluated grow from, in nanoseconds.
+	Interval time.Duration `json:"interval,omitempty"`
 }
 
 // PinStatus is a channel that is held at a target.
@@ -122,6 +124,9 @@ type ConditionStatus struct {
 	Need       int      `json:"need,omitempty"`
 	// Elsewhere is the channel that a shared extension ran for, when that is another one.
 	Elsewhere string `json:"elsewhere,omitempty"`
+	// Errors in a row of a check that cannot be evaluated, and the Interval, in nanoseconds, that its tries grow from.
+	Errors   int           `json:"errors,omitempty"`
+	Interval time.Duration `json:"interval,omitempty"`
 }
 
 // ReleaseStatus is one release and its phase in each channel.

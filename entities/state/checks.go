@@ -20,6 +20,9 @@ func (s *State) Evaluation(channel *entities.ChannelSpec, c *entities.Check, r *
 	if len(channel.Instances) == 0 {
 		return e
 	}
+	if c.Remote {
+		e.Runtime = channel.Instances[0].Runtime
+	}
 	id := channel.ID(channel.Instances[0])
 	if i := s.Instances[id]; i != nil && i.Delivery.Target != nil {
 		t := i.Delivery.Target
@@ -34,7 +37,7 @@ func (s *State) Evaluation(channel *entities.ChannelSpec, c *entities.Check, r *
 // Known fills in what is known of a check.
 func (s *State) Known(e entities.Evaluation) entities.Evaluation {
 	if st := s.Channels[e.Channel].Reading(e); st != nil {
-		e.Known = st.Digest()
+		e.Known, e.Errors = st.Digest(), st.Errors
 	}
 	return e
 }
@@ -69,11 +72,12 @@ func (s *State) Evaluated(e entities.Evaluation, r entities.CheckReading, now ti
 		return
 	}
 	st := &CheckState{Release: e.Release, Definition: e.Definition, CheckReading: r, Since: now}
-	if before != nil && before.Verdict == r.Verdict {
-		st.Since, st.Errors = before.Since, before.Errors
+	if before == nil || before.Verdict != r.Verdict {
+		before = &CheckState{Since: now}
 	}
+	st.Since, st.Told = before.Since, before.Told
 	if r.Verdict == entities.Error {
-		st.Errors++
+		st.Errors = max(r.Errors, before.Errors+1)
 	}
 	if c.Checks == nil {
 		c.Checks = map[string]*CheckState{}
@@ -82,6 +86,54 @@ func (s *State) Evaluated(e entities.Evaluation, r entities.CheckReading, now ti
 	if r := s.ReleaseByID(e.Release); r != nil {
 		r.Phases[e.Channel].refuse(e.ID, st.Verdict)
 	}
+}
+
+// Interval of a check of a channel, by the key of its readings; 0: it is not declared.
+func (s *State) Interval(channel, reading string) time.Duration {
+	if s.Spec == nil {
+		return 0
+	}
+	spec, _ := s.Spec.Channel(channel)
+	for n := range spec.Checks {
+		if c := &spec.Checks[n]; reading == c.ID || reading == entities.RepairKey(c.ID) {
+			return c.Interval
+		}
+	}
+	return 0
+}
+
+// Untold are the readings of checks that could not be evaluated so often in a row that people are to hear of it: three
+// times, and each time that this doubles (D16).
+func (s *State) Untold() []Untold {
+	var out []Untold
+	for _, channel := range entities.SortedKeys(s.Channels) {
+		checks := s.Channels[channel].Checks
+		for _, key := range entities.SortedKeys(checks) {
+			if st := checks[key]; st.Verdict == entities.Error && entities.ErrorsUntold(st.Errors, st.Told) {
+				out = append(out, Untold{channel, strings.TrimPrefix(key, entities.RepairKey("")), st})
+			}
+		}
+	}
+	return out
+}
+
+// Untold is a check that people are to hear of.
+type Untold struct {
+	Channel, Check string
+	*CheckState
+}
+
+// Tell says that a check cannot be evaluated: in the journal, in the audit trail, and to those who asked to be notified.
+func (s *State) Tell(u Untold, now time.Time) {
+	u.Told = u.Errors
+	text := fmt.Sprintf("%s cannot be evaluated, %d times in a row; it is tried again after %s",
+		u.Check, u.Errors, entities.ErrorPause(s.Interval(u.Channel, u.Check), u.Errors))
+	s.Record(now, u.Channel, text+": "+u.Reason)
+	line := entities.AuditLine{At: now, Kind: entities.EventError, Channel: u.Channel, Release: u.Release, Text: text, Reason: u.Reason}
+	if r := s.ReleaseByID(u.Release); r != nil {
+		line.Version = r.FullVersion
+	}
+	s.note(line)
 }
 
 // concerns: the check is declared as it was asked, and what it was asked about is still going on.

@@ -15,6 +15,8 @@ type ExtensionState struct {
 	Running bool `json:"running,omitempty"`
 	Done    bool `json:"done,omitempty"`   // succeeded
 	Failed  bool `json:"failed,omitempty"` // attempts are spent
+	// Untaken: since then no worker takes it.
+	Untaken time.Time `json:"untaken,omitzero"`
 	entities.ExtensionProgress
 }
 
@@ -24,8 +26,8 @@ type CheckState struct {
 	entities.CheckReading
 	// Definition that was judged: a reading under another one does not count.
 	Definition string    `json:"definition,omitempty"`
-	Since      time.Time `json:"since"`            // of this verdict
-	Errors     int       `json:"errors,omitempty"` // in a row (D16)
+	Since      time.Time `json:"since"`          // of this verdict
+	Told       int       `json:"told,omitempty"` // how many errors in a row people were told of last
 }
 
 // Preflight is the one evaluation of everything external right before a target is set (A10), or at the

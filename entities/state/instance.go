@@ -108,6 +108,7 @@ type Apply struct {
 	Err      string    `json:"err,omitempty"`
 	Next     time.Time `json:"next,omitzero"`    // not before
 	Overdue  time.Time `json:"overdue,omitzero"` // the progress deadline has passed, and a last reading was asked for
+	Untaken  time.Time `json:"untaken,omitzero"` // since then no worker takes it
 }
 
 // ApplyApproval is a person's word on an apply, where every apply is approved (C10).

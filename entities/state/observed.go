@@ -32,7 +32,7 @@ func (s *State) applyStarted(op ApplyOp, now time.Time) {
 func (s *State) ApplyEnded(id entities.InstanceID, target entities.Target, err string, permanent bool, now time.Time) {
 	i := s.Instance(id)
 	d := &i.Delivery
-	d.Apply.Running, d.Apply.Ended = false, now
+	d.Apply.Running, d.Apply.Ended, d.Apply.Untaken = false, now, time.Time{}
 	i.Observed.Requested = true // until something is read, nobody knows what the apply did
 	if !s.Declared(id) {
 		d.Apply = Apply{Ended: now} // should the instance come back, it is applied again
@@ -75,13 +75,39 @@ func (s *State) ApplyLost(id entities.InstanceID, target entities.Target, reason
 func (s *State) ApplyUnready(id entities.InstanceID, target entities.Target, reason string, now time.Time) {
 	i := s.Instance(id)
 	d := &i.Delivery
-	d.Apply.Running, d.Apply.Ended, i.Observed.Requested = false, now, true
+	d.Apply.Running, d.Apply.Ended, d.Apply.Untaken, i.Observed.Requested = false, now, time.Time{}, true
 	if d.Target == nil || !d.Target.Same(target) {
 		return
 	}
 	_, rt := s.Runtime(id)
 	d.Apply.Err, d.Apply.First = reason, time.Time{}
 	d.Apply.Next = now.Add(max(rt.Timing.RetryBackoff, unreadyPause))
+}
+
+// ApplyUntaken takes in that no worker took an apply. Nothing has begun: neither attempts nor the deadline count, and it is
+// the runtime that nothing is known of. Where it can be observed, the next apply waits for a reading, for which a worker has
+// to be there; else the apply itself waits.
+func (s *State) ApplyUntaken(id entities.InstanceID, target entities.Target, e *entities.ReadingError, now time.Time) {
+	i := s.Instance(id)
+	d := &i.Delivery
+	d.Apply.Running, d.Apply.Ended, i.Observed.Requested = false, now, true
+	if d.Target == nil || !d.Target.Same(target) {
+		return
+	}
+	d.Apply.Err, d.Apply.First, d.Apply.Next = e.Message, time.Time{}, now
+	if d.Apply.Untaken.IsZero() {
+		d.Apply.Untaken = now
+	}
+	if _, rt := s.Runtime(id); rt.Observable {
+		i.observe(entities.Reading{Err: e, At: now}, now)
+		i.Observed.Requested = true
+	}
+}
+
+// Unreached tells whether an apply waits for a reading, which shows that a worker is there again.
+func (i *Instance) Unreached() bool {
+	e := i.Observed.Reading.Err
+	return !i.Delivery.Apply.Untaken.IsZero() && e != nil && e.Code == entities.CodeNoWorker
 }
 
 // ApplyFenced takes in that an apply was refused: a later target was claimed for the instance, or is on the runtime, by
@@ -146,6 +172,9 @@ func (i *Instance) observe(r entities.Reading, now time.Time) {
 	o := &i.Observed
 	o.Requested, o.At = false, now
 	o.Digest = r.Digest()
+	if r.Err == nil || r.Err.Code != entities.CodeNoWorker {
+		i.Delivery.Apply.Untaken = time.Time{}
+	}
 	if r.Err == nil {
 		o.Reading, o.ErrSince = r, time.Time{}
 		return
@@ -185,7 +214,7 @@ func (s *State) ExtensionEnded(op ExtensionOp, err, tail, log string, now time.T
 	if st.Done {
 		return
 	}
-	st.Running, st.Since, st.Err, st.Tail, st.Log = false, now, err, tail, log
+	st.Running, st.Since, st.Err, st.Tail, st.Log, st.Untaken = false, now, err, tail, log, time.Time{}
 	st.Attempts++
 	e := &op.Extension
 	switch {
@@ -197,6 +226,19 @@ func (s *State) ExtensionEnded(op ExtensionOp, err, tail, log string, now time.T
 		s.Record(now, op.Channel, fmt.Sprintf("extension %s of %s failed %s: %s", e.Name, r.FullVersion, entities.Times(st.Attempts), err))
 	default:
 		st.Next = now.Add(backoff(entities.RuntimeTiming{RetryBackoff: e.RetryBackoff, RetryMax: e.RetryMax}, st.Attempts))
+	}
+}
+
+// ExtensionUntaken takes in that no worker took a run of an extension. That is no attempt: it waits for one.
+func (s *State) ExtensionUntaken(op ExtensionOp, why string, now time.Time) {
+	r := s.ReleaseByID(op.Release)
+	if r == nil || r.Extensions[op.Extension.RunKey()] == nil {
+		return
+	}
+	st := r.Extensions[op.Extension.RunKey()]
+	st.Running, st.Err, st.Next = false, why, now
+	if st.Untaken.IsZero() {
+		st.Untaken = now
 	}
 }
 

@@ -60,7 +60,7 @@ func (s *State) TakeSpec(spec *entities.Spec, digest string, now time.Time) *Ope
 func templatesDiffer(r *Release, spec *entities.Spec) bool {
 	for _, c := range spec.Channels {
 		for _, i := range c.Instances {
-			if r.Templates[c.ID(i)] != i.Template {
+			if !entities.SameDigest(r.Templates[c.ID(i)], i.Template) {
 				return true
 			}
 		}

@@ -84,7 +84,7 @@ func channel(s *state.State, c *decide.ChannelDecision) protocol.ChannelStatus {
 	insts := s.In(c.Channel)
 	out := protocol.ChannelStatus{
 		Name: c.Channel, Runtime: runtimes(s, c.Channel), Status: string(c.Status), Current: entities.ShownVersions(c.Current.Active),
-		Since: remembered.Since, Conditions: []protocol.ConditionStatus{}, Objects: []entities.Object{}, Checks: checks(remembered),
+		Since: remembered.Since, Conditions: []protocol.ConditionStatus{}, Objects: []entities.Object{}, Checks: checks(s, c.Channel, remembered),
 	}
 	for _, i := range insts {
 		addInstance(&out, i)
@@ -109,7 +109,7 @@ func channel(s *state.State, c *decide.ChannelDecision) protocol.ChannelStatus {
 		out.Conditions = append(out.Conditions, protocol.ConditionStatus{
 			ID: j.ID, Kind: string(j.Kind), Subject: j.Subject, Verdict: string(j.Verdict), Code: string(j.Code), Reason: j.Reason,
 			Since: j.Since, NextCheck: j.Next, Unblock: j.Unblock, Bypassable: j.Bypassable, Plain: j.Plain,
-			Elsewhere: j.Elsewhere, ApprovedBy: j.Have, Need: j.Need,
+			Elsewhere: j.Elsewhere, ApprovedBy: j.Have, Need: j.Need, Errors: j.Errors, Interval: j.Interval,
 		})
 	}
 	instances(s, &out, c)
@@ -211,6 +211,9 @@ func reasonSince(status entities.Status, c *state.Channel, insts []*state.Instan
 		if status == entities.StatusUnknown && !i.Observed.ErrSince.IsZero() {
 			return i.Observed.ErrSince
 		}
+		if status == entities.StatusUnknown && !i.Delivery.Apply.Untaken.IsZero() {
+			return i.Delivery.Apply.Untaken
+		}
 	}
 	return c.Since
 }
@@ -246,13 +249,17 @@ func unblock(s *state.State, c *decide.ChannelDecision, insts []*state.Instance)
 }
 
 // checks are the newest readings of checks that are asked now.
-func checks(c *state.Channel) []protocol.CheckStatus {
+func checks(s *state.State, channel string, c *state.Channel) []protocol.CheckStatus {
 	var out []protocol.CheckStatus
 	for _, id := range entities.SortedKeys(c.Checks) {
 		st := c.Checks[id]
-		out = append(out, protocol.CheckStatus{
+		line := protocol.CheckStatus{
 			ID: id, Verdict: string(st.Verdict), Reason: st.Reason, Since: st.Since, At: st.At, Next: st.Next, Errors: st.Errors,
-		})
+		}
+		if st.Verdict == entities.Error {
+			line.Next, line.Interval = st.Retry, s.Interval(channel, id)
+		}
+		out = append(out, line)
 	}
 	return out
 }

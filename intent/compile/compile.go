@@ -40,11 +40,7 @@ type Compiled struct {
 // Specs are the service specs of the incarnation, by service. How their checks are evaluated and what their
 // extensions run is returned by Checks and Extensions.
 func (c *Compiled) Specs() (map[string]entities.Spec, error) {
-	specs, err := incarnation.Specs(c.Incarnation, c.known)
-	for name, spec := range specs {
-		specs[name] = c.definitions.inStore(spec)
-	}
-	return specs, err
+	return incarnation.Specs(c.Incarnation, c.known)
 }
 
 // Compile makes the incarnation of a configuration. It reads nothing, and the same sources give
@@ -106,7 +102,7 @@ func compile(config *Loaded, partial bool) (*Compiled, strict.Problems) {
 		refs: map[string][]runtimeRef{}, runtimes: map[string]entities.RuntimeDefinition{},
 		bundles: map[string]bundle.Bundle{}, claims: map[claimKey]claim{},
 		protections: map[string]*protectionDoc{}, extensions: map[string]*extensionDoc{},
-		definitions: definitions{config.Dir, map[string]entities.CheckDefinition{}, map[string]entities.ExtensionDefinition{}}, shared: map[string]entities.ExtensionDefinition{},
+		definitions: definitions{map[string]entities.CheckDefinition{}, map[string]entities.ExtensionDefinition{}}, shared: map[string]entities.ExtensionDefinition{},
 		goes: map[string][]string{}, parameterTypes: map[string]map[string]entities.ParamType{}, waits: map[string][]dependency{},
 	}
 	for _, known := range config.Options.Runtimes {

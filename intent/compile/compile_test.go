@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -29,7 +28,7 @@ func TestIncarnationOfTheShop_D4(t *testing.T) {
 	intenttest.Golden(t, "shop.specs.json", intenttest.Indented(t, withoutDigests(specs)))
 	runtimes := compiled.Runtimes
 	for i := range runtimes {
-		require.True(t, filepath.IsAbs(runtimes[i].Dir))
+		require.Equal(t, ".", runtimes[i].Dir)
 		runtimes[i].Dir = ""
 	}
 	intenttest.Golden(t, "shop.runtimes.json", intenttest.Indented(t, runtimes))
@@ -76,6 +75,25 @@ func TestDirectoryIsNotPartOfAnIncarnation_D4(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.CopyFS(dir, os.DirFS("testdata/shop")))
 	require.Equal(t, intenttest.Dir(t, "testdata/shop").Incarnation.Bytes(), intenttest.Dir(t, dir).Incarnation.Bytes())
+}
+
+// Nor of anything else that has a digest: specs, runtimes, checks, what extensions run. The directory of a file in it is.
+func TestDirectoryIsPartOfNoDigest_D4(t *testing.T) {
+	for _, of := range []string{"testdata/shop", "testdata/gates"} {
+		dir := t.TempDir()
+		require.NoError(t, os.CopyFS(dir, os.DirFS(of)))
+		one, other := intenttest.Dir(t, of), intenttest.Dir(t, dir)
+		require.Equal(t, one.Runtimes, other.Runtimes)
+		specs, err := one.Specs()
+		require.NoError(t, err)
+		others, err := other.Specs()
+		require.NoError(t, err)
+		require.Equal(t, incarnation.ManifestOf(specs), incarnation.ManifestOf(others))
+		for _, service := range one.Incarnation.Services() {
+			require.Equal(t, one.Checks(service), other.Checks(service))
+			require.Equal(t, one.Extensions(service), other.Extensions(service))
+		}
+	}
 }
 
 func TestIncarnationIsReadBackWhole_D5(t *testing.T) {

@@ -184,11 +184,9 @@ func (s *serviceCompiler) extension(in *substitute.Scope, ref runtimeRef, use ex
 		Name: use.id, Dir: path.Dir(f.d.File),
 	}
 	f.run(run, &definition)
-	remote := run.Worker == "remote"
+	remote := run.Worker == remotely
 	if remote && ref.name != "" && !s.compiler.runtimes[ref.name].Remote {
-		s.reportIn(f.d, strict.Field(f.at, "worker"), in.Channel, substitute.Trouble{InChannel: true, Fault: strict.Fault{
-			Code: "bad-value", Message: fmt.Sprintf("runtime %q of service %s has no worker of its own", ref.name, in.Service), Expected: `"worker: remote" on the runtime, or "local" here`,
-		}})
+		s.reportIn(f.d, strict.Field(f.at, "worker"), in.Channel, substitute.Trouble{InChannel: true, Fault: noWorker(ref, in)})
 	}
 	key := s.sharedKey(f, use, run)
 	retry := s.retrying(nil, "", run.Retry)

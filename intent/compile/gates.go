@@ -3,7 +3,6 @@ package compile
 import (
 	"cmp"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -47,7 +46,7 @@ func (s *serviceCompiler) gates(in *substitute.Scope, ref runtimeRef, d *draft, 
 		protections = append(protections, protectionUses(app.Decoder, at+".protections", channel.Protections)...)
 		extensions = extensionUses(app.Decoder, at+".extensions", channel.Extensions)
 	}
-	into.Checks = append(s.dependencyChecks(in), s.checks(in, append(protections, d.protections...))...)
+	into.Checks = append(s.dependencyChecks(in), s.checks(in, ref, append(protections, d.protections...))...)
 	into.Extensions = s.runs(in, ref, append(extensions, d.extensions...))
 	into.NoRollback = d.noRollback
 	s.removable(in.Channel, ref)
@@ -77,42 +76,11 @@ func (c *compiler) removable(app *config.Document[config.Application], channel s
 	}})
 }
 
-// definitions are how checks are evaluated and what extensions run, by the digests by which an incarnation
-// names them. Their directories are relative, so that an incarnation is the same wherever it was
-// compiled; what is stored and run has absolute ones.
+// definitions are how checks are evaluated and what extensions run, by the digests by which an incarnation and the store
+// name them. Their directories are relative to that of the application, so that all is the same wherever it was compiled.
 type definitions struct {
-	dir        string
 	checks     map[string]entities.CheckDefinition
 	extensions map[string]entities.ExtensionDefinition
-}
-
-func (d definitions) check(digest string) entities.CheckDefinition {
-	definition := d.checks[digest]
-	if definition.Dir != "" {
-		definition.Dir = filepath.Join(d.dir, filepath.FromSlash(definition.Dir))
-	}
-	return definition
-}
-
-func (d definitions) extension(digest string) entities.ExtensionDefinition {
-	definition := d.extensions[digest]
-	definition.Dir = filepath.Join(d.dir, filepath.FromSlash(definition.Dir))
-	return definition
-}
-
-// inStore names definitions by the digests that they have in the store.
-func (d definitions) inStore(spec entities.Spec) entities.Spec {
-	for i, channel := range spec.Channels {
-		channel.Checks, channel.Extensions = slices.Clone(channel.Checks), slices.Clone(channel.Extensions)
-		for n, check := range channel.Checks {
-			channel.Checks[n].Definition = entities.DigestOf(d.check(check.Definition))
-		}
-		for n, extension := range channel.Extensions {
-			channel.Extensions[n].Definition = entities.DigestOf(d.extension(extension.Definition))
-		}
-		spec.Channels[i] = channel
-	}
-	return spec
 }
 
 // Checks returns how the checks of a service are evaluated, each once and in order. They are put into the
@@ -121,7 +89,7 @@ func (c *Compiled) Checks(service string) []entities.CheckDefinition {
 	var all []entities.CheckDefinition
 	for _, i := range c.instances(service) {
 		for _, check := range i.Checks {
-			all = append(all, c.definitions.check(check.Definition))
+			all = append(all, c.definitions.checks[check.Definition])
 		}
 	}
 	return all
@@ -135,7 +103,7 @@ func (c *Compiled) Extensions(service string) []entities.ExtensionDefinition {
 	for _, i := range c.instances(service) {
 		for _, e := range i.Extensions {
 			if !seen[e.Definition] {
-				all = append(all, c.definitions.extension(e.Definition))
+				all = append(all, c.definitions.extensions[e.Definition])
 			}
 			seen[e.Definition] = true
 		}

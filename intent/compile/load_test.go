@@ -88,7 +88,7 @@ func TestFilesThatWereRead(t *testing.T) {
 	require.Equal(t, []string{"app.converge.yaml", "edge/converge.yaml", "web/data/a.txt", "web/web.converge.yaml"}, config.Files)
 	compiled, err := compile.Compile(config)
 	require.NoError(t, err)
-	require.Equal(t, filepath.Join(dir, "edge"), compiled.Runtimes[0].Dir)
+	require.Equal(t, "edge", compiled.Runtimes[0].Dir)
 	payloads, err := incarnation.Render(compiled.Incarnation, "web", incarnation.RenderInput{Version: "v1"})
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"data/a.txt": "A"}, payloads["prod"].Custom.Files)

@@ -126,8 +126,36 @@ func (c *compiler) checkStages(use protectionUse) {
 }
 
 // checks compiles the protections of the service in one channel.
-func (s *serviceCompiler) checks(in *substitute.Scope, uses []protectionUse) []entities.Check {
-	return strict.Map(distinct(s, in, uses), func(use protectionUse) entities.Check { return s.check(in, use) })
+func (s *serviceCompiler) checks(in *substitute.Scope, ref runtimeRef, uses []protectionUse) []entities.Check {
+	return strict.Map(distinct(s, in, uses), func(use protectionUse) entities.Check {
+		check := s.check(in, use)
+		check.Remote = use.Worker == remotely && s.hasWorker(in, ref, use, check.Kind)
+		return check
+	})
+}
+
+// remotely is where what the worker of a channel's runtime does is done.
+const remotely config.WorkerLocation = "remote"
+
+// hasWorker refuses a protection of which nobody needs to be asked, or whose runtime has no worker of its own.
+func (s *serviceCompiler) hasWorker(in *substitute.Scope, ref runtimeRef, use protectionUse, kind entities.CheckKind) bool {
+	fault := strict.Fault{Code: "bad-value", Expected: `"local" here`}
+	switch {
+	case kind.Offline():
+		fault.Message = fmt.Sprintf("%s asks nobody, wherever it is", kind)
+	case ref.name != "" && !s.compiler.runtimes[ref.name].Remote:
+		fault = noWorker(ref, in)
+	default:
+		return true
+	}
+	s.reportIn(use.d, use.at+".worker", in.Channel, substitute.Trouble{InChannel: true, Fault: fault})
+	return false
+}
+
+func noWorker(ref runtimeRef, in *substitute.Scope) strict.Fault {
+	return strict.Fault{
+		Code: "bad-value", Message: fmt.Sprintf("runtime %q of service %s has no worker of its own", ref.name, in.Service), Expected: `"worker: remote" on the runtime, or "local" here`,
+	}
 }
 
 func (s *serviceCompiler) check(in *substitute.Scope, use protectionUse) entities.Check {

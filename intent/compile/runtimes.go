@@ -3,7 +3,6 @@ package compile
 import (
 	"fmt"
 	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -47,7 +46,7 @@ func (c *compiler) defineRuntime(doc *config.Document[config.Runtime]) entities.
 	spec := doc.Spec
 	definition := entities.RuntimeDefinition{
 		Name:   string(spec.Name),
-		Dir:    filepath.Join(c.config.Dir, filepath.FromSlash(filepath.Dir(doc.File))),
+		Dir:    path.Dir(doc.File),
 		Remote: spec.Worker == "remote", ApproveApplies: spec.Approval == "everyApply", NoRollback: isFalse(spec.AutoRollback),
 	}
 	c.maxApplies(doc, &definition)

@@ -39,6 +39,8 @@ type ProtectionUse struct {
 	// The time between readings while a release waits for it: 30s; 1m for job, and 5m for allowedTimes,
 	// deniedVersions and always, which say themselves when they change.
 	Interval Duration `json:"interval,omitempty"`
+	// Where it is evaluated: in any worker (local), or in the worker of the channel's runtime (remote).
+	Worker WorkerLocation `json:"worker,omitempty" jsonschema:"default=local"`
 }
 
 // ProtectionStage is a stage in the life of a release at which a protection is asked. Exactly one field

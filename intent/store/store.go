@@ -166,6 +166,11 @@ func (s *Store) PutPayload(ctx context.Context, payload entities.Payload) (strin
 	return s.putJSON(ctx, "payloads/", payload)
 }
 
+// RestorePayload writes a payload again that was lost, under the digest that names it, which may be the beginning of one.
+func (s *Store) RestorePayload(ctx context.Context, digest string, payload entities.Payload) error {
+	return s.putJSONAs(ctx, "payloads/", digest, payload)
+}
+
 // Payload returns the payload of a digest.
 func (s *Store) Payload(ctx context.Context, digest string) (entities.Payload, error) {
 	return getJSON[entities.Payload](ctx, s, "payloads/", digest)
@@ -191,11 +196,15 @@ func (s *Store) State(ctx context.Context, digest string) ([]byte, error) {
 // putJSON keeps a value under entities.DigestOf it, as the bytes that the digest is of.
 func (s *Store) putJSON(ctx context.Context, folder string, v any) (string, error) {
 	digest := entities.DigestOf(v)
+	return digest, s.putJSONAs(ctx, folder, digest, v)
+}
+
+func (s *Store) putJSONAs(ctx context.Context, folder, digest string, v any) error {
 	var b bytes.Buffer
 	if err := json.NewEncoder(&b).Encode(v); err != nil {
-		return "", fmt.Errorf("write %s%s to the store: %w", folder, digest, err)
+		return fmt.Errorf("write %s%s to the store: %w", folder, digest, err)
 	}
-	return digest, s.put(ctx, folder+digest, digest, b.Bytes())
+	return s.put(ctx, folder+digest, digest, b.Bytes())
 }
 
 func getJSON[T any](ctx context.Context, s *Store, folder, digest string) (T, error) {
@@ -222,7 +231,8 @@ func (s *Store) put(ctx context.Context, key, digest string, data []byte) error 
 	return nil
 }
 
-// get reads content and checks it against its digest, a SHA-256 in hex or the beginning of one.
+// get reads content and checks it against its digest, a SHA-256 in hex, or, of what versions before wrote, the
+// beginning of one.
 func (s *Store) get(ctx context.Context, key, digest string) ([]byte, error) {
 	if data, ok := s.cache.get(key); ok {
 		return data.([]byte), nil

@@ -1,0 +1,108 @@
+package activities
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/store"
+)
+
+// Roots are where this worker has the directories of applications, in which their commands start: by application, and ""
+// for all others. Of one that is not named it is the directory that it was published from.
+type Roots map[string]string
+
+// published are the directories that applications were published from, as the store said a moment ago.
+type published struct {
+	mu sync.Mutex
+	of map[string]publishedDir
+}
+
+type publishedDir struct {
+	dir string
+	at  time.Time
+}
+
+// publishedFor is how long the answer of the store is good for.
+const publishedFor = 10 * time.Second
+
+func (p *published) dir(ctx context.Context, s *store.Store, application string) (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if known, ok := p.of[application]; ok && time.Since(known.at) < publishedFor {
+		return known.dir, nil
+	}
+	dir, err := s.Directory(ctx, application)
+	if store.IsNotFound(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if p.of == nil {
+		p.of = map[string]publishedDir{}
+	}
+	p.of[application] = publishedDir{dir, time.Now()}
+	return dir, nil
+}
+
+// dir is where this worker has a directory of an application that a definition names. It has to be there: what starts
+// in it would fail otherwise for no fault of its own.
+func (a *Activities) dir(ctx context.Context, application, relative string) (string, error) {
+	if relative == "" || filepath.IsAbs(relative) { // written by a version that named them so
+		return relative, nil
+	}
+	local := filepath.FromSlash(relative)
+	if !filepath.IsLocal(local) {
+		return "", fmt.Errorf("directory %s is outside of the application's", relative)
+	}
+	root := cmp.Or(a.Roots[application], a.Roots[""])
+	if root == "" {
+		var err error
+		if root, err = a.published.dir(ctx, a.Store, application); err != nil {
+			return "", fmt.Errorf("directory of application %s: %w", application, err)
+		}
+	}
+	dir := filepath.Join(root, local)
+	if info, err := os.Stat(dir); root == "" || err != nil || !info.IsDir() {
+		return "", fmt.Errorf("this worker does not have the directory %s of application %s; name where it is: converge worker --root %s=DIR",
+			cmp.Or(dir, relative), application, application)
+	}
+	return dir, nil
+}
+
+// needsDir tells whether something of a runtime is found by its directory.
+func needsDir(d entities.RuntimeDefinition) bool {
+	switch {
+	case d.Custom != nil && d.Custom.Job != nil:
+		return relativePath(d.Custom.Job.Cluster.Kubeconfig)
+	case d.Kubernetes != nil:
+		return relativePath(d.Kubernetes.Kubeconfig)
+	}
+	return d.Custom != nil
+}
+
+func relativePath(name string) bool { return name != "" && !filepath.IsAbs(name) }
+
+// needsDirFor tells the same of a check or an extension.
+func needsDirFor(job *entities.CommandJob) bool {
+	return job == nil || relativePath(job.Cluster.Kubeconfig)
+}
+
+// placed is a runtime's definition with its directory as this worker has it.
+func (a *Activities) placed(ctx context.Context, d entities.RuntimeDefinition) (entities.RuntimeDefinition, error) {
+	if !needsDir(d) {
+		if !filepath.IsAbs(d.Dir) {
+			d.Dir = ""
+		}
+		return d, nil
+	}
+	dir, err := a.dir(ctx, d.Owner, d.Dir)
+	d.Dir = dir
+	return d, err
+}

@@ -1,0 +1,63 @@
+package activities
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/store"
+)
+
+// A directory that a definition names is looked for where this worker has the application, else where that was published
+// from; one outside of it is refused, and one that is not there is named with what to do.
+func TestDirectoryOfAnApplication(t *testing.T) {
+	ctx := t.Context()
+	s, err := store.Open(ctx, t.TempDir())
+	require.NoError(t, err)
+	from, root, other := t.TempDir(), t.TempDir(), t.TempDir()
+	for _, dir := range []string{from, root, other} {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, "edge"), 0o700))
+	}
+	require.NoError(t, s.PutDirectory(ctx, "shop", from))
+	for name, c := range map[string]struct {
+		roots           Roots
+		application, at string
+		want, refused   string
+	}{
+		"where it was published from": {nil, "shop", "edge", filepath.Join(from, "edge"), ""},
+		"of all":                      {Roots{"": root}, "shop", "edge", filepath.Join(root, "edge"), ""},
+		"its own":                     {Roots{"": root, "shop": other}, "shop", ".", other, ""},
+		"of another":                  {Roots{"web": other}, "shop", ".", from, ""},
+		"by a version before":         {Roots{"": root}, "shop", "/srv/gone", "/srv/gone", ""},
+		"outside":                     {Roots{"": root}, "shop", "../x", "", "directory ../x is outside of the application's"},
+		"missing":                     {Roots{"shop": root}, "shop", "gone", "", "name where it is: converge worker --root shop=DIR"},
+		"unknown":                     {nil, "web", "edge", "", "this worker does not have the directory edge of application web"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, err := (&Activities{Store: s, Roots: c.roots}).dir(ctx, c.application, c.at)
+			if c.refused != "" {
+				require.ErrorContains(t, err, c.refused)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, c.want, dir)
+		})
+	}
+}
+
+// Where nothing is found by it, nobody needs the directory.
+func TestDirectoryIsNotNeeded(t *testing.T) {
+	a := &Activities{}
+	for _, d := range []entities.RuntimeDefinition{
+		{Kind: entities.RuntimeKubernetes, Dir: ".", Kubernetes: &entities.KubernetesRuntime{Context: "prod"}},
+		{Kind: entities.RuntimeFake, Dir: "."},
+		{Kind: entities.RuntimeCustom, Dir: ".", Custom: &entities.CustomRuntime{Job: &entities.CommandJob{}}},
+	} {
+		placed, err := a.placed(t.Context(), d)
+		require.NoError(t, err)
+		require.Empty(t, placed.Dir)
+	}
+}
