@@ -10,6 +10,8 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -105,7 +107,7 @@ func (i *issuer) claims(t *testing.T, own map[string]any) []byte {
 }
 
 func (i *issuer) request(token string) protocol.VerifyRequest {
-	return protocol.VerifyRequest{Identity: entities.Identity{Issuer: i.URL, Audience: "converge"}, Token: token}
+	return protocol.VerifyRequest{Identity: entities.Identity{Issuer: i.URL, Audience: "converge"}, Token: token, RequestID: "r"}
 }
 
 // Who approves is proven by a token.
@@ -165,6 +167,9 @@ func TestVerifyRefuses_A14(t *testing.T) {
 		"no JSON":          {"a.b.c", "is no ID token"},
 		"huge":             {strings.Repeat("a", 20000) + ".b.c", "is no ID token"},
 		"expired":          {i.sign(t, key, map[string]any{"exp": past}), "the token expired at " + time.Unix(past, 0).UTC().Format(time.RFC3339)},
+		"too old":          {i.sign(t, key, map[string]any{"iat": time.Now().Add(-61 * time.Minute).Unix()}), "; at most 1h0m0s ago is believed"},
+		"of no age":        {i.sign(t, key, map[string]any{"iat": 0}), "expected the claim iat"},
+		"of tomorrow":      {i.sign(t, key, map[string]any{"iat": time.Now().Add(24 * time.Hour).Unix()}), "which is still to come"},
 		"never expires":    {i.sign(t, key, map[string]any{"exp": nil}), "no time at which it expires"},
 		"not yet":          {i.sign(t, key, map[string]any{"nbf": time.Now().Add(time.Hour).Unix()}), "not before"},
 		"other issuer":     {i.sign(t, key, map[string]any{"iss": "https://evil.example"}), `is issued by "https://evil.example", expected "` + i.URL + `"`},
@@ -190,6 +195,42 @@ func TestVerifyRefuses_A14(t *testing.T) {
 	r.Identity.Audience = ""
 	_, _, err := run[protocol.VerifyAnswer](t, a.Verify, r)
 	requireRefused(t, err, "names no issuer or no audience")
+	r = i.request(i.sign(t, key, map[string]any{"iat": time.Now().Add(-time.Minute).Unix()}))
+	r.Identity.MaxAge = 30 * time.Second
+	_, _, err = run[protocol.VerifyAnswer](t, a.Verify, r)
+	requireRefused(t, err, "; at most 30s ago is believed")
+	r = i.request(good)
+	r.RequestID = ""
+	_, _, err = run[protocol.VerifyAnswer](t, a.Verify, r)
+	requireRefused(t, err, "has no request id")
+}
+
+// A token serves one request of all that workers of one store verify. Without the store it serves none, unless what is asked
+// cannot wait.
+func TestATokenServesOneRequest(t *testing.T) {
+	key := ecKey(t, "k1")
+	i := newIssuer(t, key)
+	a := newActivities(t, &server{})
+	serves := func(r protocol.VerifyRequest, id, of string) error {
+		r.RequestID, r.Of = id, of
+		_, _, err := run[protocol.VerifyAnswer](t, a.Verify, r)
+		return err
+	}
+	first := i.request(i.sign(t, key, nil))
+	require.NoError(t, serves(first, "r1", "approve v1"))
+	require.NoError(t, serves(first, "r1", "approve v1"), "a retry")
+	requireRefused(t, serves(first, "r2", "approve v1"), "the token has served another request at ")
+	requireRefused(t, serves(first, "r1", "approve v2"), "the token has served another request at ")
+	require.NoError(t, serves(i.request(i.sign(t, key, map[string]any{"jti": "another"})), "r2", "approve v1"))
+
+	folder := filepath.Join(a.Store.URL(), "tokens")
+	require.NoError(t, os.RemoveAll(folder))
+	require.NoError(t, os.WriteFile(folder, nil, 0o600)) // nothing can be written there
+	err := applicationError(t, serves(i.request(i.sign(t, key, map[string]any{"jti": "third"})), "r3", ""))
+	require.Equal(t, protocol.ErrStore, err.Type())
+	urgent := i.request(i.sign(t, key, map[string]any{"jti": "fourth"}))
+	urgent.Urgent = true
+	require.NoError(t, serves(urgent, "r4", ""))
 }
 
 // A key that the issuer took back is not trusted for long.

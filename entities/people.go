@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // This file holds who may do what. A verb that no grant names is free; from the first grant that
@@ -41,9 +42,14 @@ type Identity struct {
 	KeysURL     string `json:"keysUrl,omitempty"`
 	UserClaim   string `json:"userClaim,omitempty"`   // default "email", then "sub"
 	GroupsClaim string `json:"groupsClaim,omitempty"` // default "groups"
+	// MaxAge is how long ago a token may have been issued; zero: an hour.
+	MaxAge time.Duration `json:"maxAge,omitempty"`
 	// Required: verbs that are refused without proof; "*" is every verb that changes something.
 	Required []string `json:"required,omitempty"`
 }
+
+// Age is how long ago a token may have been issued.
+func (i *Identity) Age() time.Duration { return cmp.Or(i.MaxAge, time.Hour) }
 
 // Authorize says why a caller may not do something in all of the channels given, or nil. No channels: it
 // concerns the whole of what the grants are of, and takes a grant for all channels.

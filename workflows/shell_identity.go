@@ -74,18 +74,45 @@ func (s *shell) identify(ctx workflow.Context, row *verb.Row, r verb.Request) (e
 	identity, _, _ := s.of.rules()
 	var answer protocol.VerifyAnswer
 	err := localCall{
-		name: protocol.ActivityVerify, request: protocol.VerifyRequest{Identity: *identity, Token: r.Token}, patient: 6 * time.Second, of: theIssuer,
+		name: protocol.ActivityVerify, patient: 6 * time.Second, of: theIssuer,
+		request: protocol.VerifyRequest{
+			Identity: *identity, Token: r.Token, RequestID: r.RequestID, Of: entities.DigestOf([]string{s.wherever(), r.Verb, r.Content}), Urgent: row.Urgent(),
+		},
 	}.do(ctx, &answer)
+	if isStoreError(err) {
+		s.reached(theIssuer)
+	}
 	if err != nil {
 		return entities.Who{}, err
 	}
 	s.reached(theIssuer)
+	if !row.Urgent() {
+		s.reached(theStore)
+	}
 	who := answer.Who
 	if who.Name == "" {
 		return entities.Who{}, refused(errors.New("the token names nobody"))
 	}
 	who.Proven = true
 	return who, nil
+}
+
+// replayableUntil is until when a token that proved somebody just now may be sent again; zero: it was none.
+func (s *shell) replayableUntil(who entities.Who) time.Time {
+	identity, _, _ := s.of.rules()
+	if !who.Proven || identity == nil {
+		return time.Time{}
+	}
+	return s.now().Add(identity.Age())
+}
+
+// wherever is where a token may serve one request: here, or in all services of an application that a person asks something
+// of at once.
+func (s *shell) wherever() string {
+	if s.service != "" {
+		return s.application + "/*"
+	}
+	return s.name
 }
 
 // authorize judges again, under the lock, whether this caller may do that: the rules may have

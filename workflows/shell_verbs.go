@@ -155,6 +155,12 @@ func (s *shell) signalled(ctx workflow.Context, m *state.Message) error {
 	if err != nil {
 		return refused(err)
 	}
+	if r.Token != "" && r.RequestID == "" { // one that is sent again is the same request
+		id := "signal-" + digestOf(m.Verb, m.Payload)
+		if _, done := s.desk.Answered(row.Name, id); !done || s.fromHere("signal-again") {
+			r.RequestID = id
+		}
+	}
 	who := m.Who
 	if who == nil {
 		proven, err := s.identify(ctx, row, r)
@@ -164,7 +170,7 @@ func (s *shell) signalled(ctx workflow.Context, m *state.Message) error {
 		who = &proven
 	}
 	if r.Token != "" {
-		m.Payload, m.Who = withoutToken(m.Payload, who.Name), who
+		m.Payload, m.Who = withRequestID(withoutToken(m.Payload, who.Name), r.RequestID), who
 	}
 	_, err = s.perform(ctx, row, r, *who)
 	return err
@@ -186,7 +192,7 @@ func (s *shell) perform(ctx workflow.Context, row *verb.Row, r verb.Request, who
 	if err != nil {
 		return nil, fmt.Errorf("answer to %s: %w", row.Name, err)
 	}
-	s.desk.Answer(row.Name, r.RequestID, out)
+	s.desk.Answer(state.Request{ID: r.RequestID, Verb: row.Name, Answer: out, Until: s.replayableUntil(who)}, s.now())
 	return out, nil
 }
 

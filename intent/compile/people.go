@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/intent/config"
@@ -35,6 +36,9 @@ func (c *compiler) definePeople(app *config.Document[config.Application], doc *i
 		doc.Notifications = append(doc.Notifications, c.notification(app, at, n))
 	}
 }
+
+// maxTokenAge bounds how long a token may be believed: for so long it is known which request it served.
+const maxTokenAge = 24 * time.Hour
 
 // of is a document that says who callers are, and what it is called.
 type of struct {
@@ -66,7 +70,12 @@ func (c *compiler) issued(d of, i config.Issued) *entities.Identity {
 		}
 		c.noSubstitution(d.Decoder, "identity.audience", d.what, i.Audience)
 	}
-	return &entities.Identity{Issuer: i.Issuer, Audience: i.Audience, KeysURL: i.KeysURL, UserClaim: i.UserClaim, GroupsClaim: i.GroupsClaim}
+	if age := i.MaxAge.Or(time.Minute); (age <= 0 || age > maxTokenAge) && !d.Faulty("identity.maxAge") {
+		c.report(d.Decoder, "identity.maxAge", strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no age of a token", string(i.MaxAge)), Expected: "more than nothing, and at most 24h"})
+	}
+	return &entities.Identity{
+		Issuer: i.Issuer, Audience: i.Audience, KeysURL: i.KeysURL, UserClaim: i.UserClaim, GroupsClaim: i.GroupsClaim, MaxAge: i.MaxAge.Or(0),
+	}
 }
 
 // plainURL checks an address in which nothing is substituted.

@@ -30,6 +30,8 @@ type Issued struct {
 	UserClaim string `json:"userClaim,omitempty"`
 	// The claim that lists the caller's groups.
 	GroupsClaim string `json:"groupsClaim,omitempty" jsonschema:"default=groups"`
+	// How long ago a token may have been issued, whatever it says itself; at most 24h.
+	MaxAge Duration `json:"maxAge,omitempty" jsonschema:"default=1h"`
 }
 
 // Authorization grants verbs to people and groups. A verb that no grant names may be used by anybody.
