@@ -184,23 +184,32 @@ func texts(raw json.RawMessage) []string {
 
 func clip(text string) string { return text[:min(len(text), longestName)] }
 
+const email = "email" // the claim
+
 // holder is who a verified token names. An address that the issuer has not verified is no name.
 func holder(identity entities.Identity, claims map[string]any) (entities.Who, error) {
-	who := entities.Who{Proven: true}
+	subject, _ := claims["sub"].(string)
+	if subject == "" || len(subject) > longestName {
+		return entities.Who{}, refuse("the token does not say whose it is: expected the claim sub, a text of at most %d bytes", longestName)
+	}
 	names := []string{identity.UserClaim}
 	if identity.UserClaim == "" {
-		names = []string{"email", "sub"}
-		if verified, said := claims["email_verified"]; said && verified != true && verified != "true" {
-			names = names[1:]
-		}
+		names = []string{email, "sub"}
 	}
-	for _, name := range names {
-		if who.Name, _ = claims[name].(string); who.Name != "" {
+	verified := claims["email_verified"] == true || claims["email_verified"] == "true"
+	who := entities.Who{Proven: true, Subject: identity.Issuer + " " + subject}
+	for _, claim := range names {
+		if who.Name, _ = claims[claim].(string); who.Name != "" && (claim != email || verified) {
 			break
 		}
 	}
-	if who.Name == "" || len(who.Name) > longestName {
+	switch err := entities.CheckName(who.Name); {
+	case identity.UserClaim == email && !verified:
+		return entities.Who{}, refuse("the token's email is no name: its issuer has not verified it (email_verified)")
+	case who.Name == "" || len(who.Name) > longestName:
 		return entities.Who{}, refuse("the token does not name its holder: expected the claim %s, a text of at most %d bytes", strings.Join(names, " or "), longestName)
+	case err != nil:
+		return entities.Who{}, refuse("the token's holder could be taken for somebody else: %s", err)
 	}
 	claim := identity.GroupsClaim
 	if claim == "" {
@@ -211,7 +220,7 @@ func holder(identity entities.Identity, claims map[string]any) (entities.Who, er
 		return entities.Who{}, refuse("the token's claim %s cannot be read: %s", claim, err)
 	}
 	for _, group := range texts(raw) {
-		if group != "" && len(group) <= longestName && len(who.Groups) < mostGroups {
+		if group != "" && len(group) <= longestName && len(who.Groups) < mostGroups && entities.CheckName(group) == nil {
 			who.Groups = append(who.Groups, group)
 		}
 	}

@@ -97,7 +97,7 @@ func (i *issuer) sign(t *testing.T, key jose.JSONWebKey, own map[string]any) str
 func (i *issuer) claims(t *testing.T, own map[string]any) []byte {
 	t.Helper()
 	claims := map[string]any{
-		"iss": i.URL, "aud": "converge", "sub": "u-1", "email": "alice@shop.dev", "groups": []string{"sre", "dev"},
+		"iss": i.URL, "aud": "converge", "sub": "u-1", "email": "alice@shop.dev", "email_verified": true, "groups": []string{"sre", "dev"},
 		"iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(),
 	}
 	maps.Copy(claims, own)
@@ -120,16 +120,18 @@ func TestVerify_A14(t *testing.T) {
 		require.NoError(t, err)
 		return answer.Who
 	}
-	alice := entities.Who{Name: "alice@shop.dev", Groups: []string{"sre", "dev"}, Proven: true}
+	alice := entities.Who{Name: "alice@shop.dev", Groups: []string{"sre", "dev"}, Proven: true, Subject: i.URL + " u-1"}
 	require.Equal(t, alice, whoIs(i.request(i.sign(t, key, nil))))
 	require.Equal(t, alice, whoIs(i.request(i.sign(t, key, map[string]any{"aud": []string{"other", "converge"}, "email_verified": true}))))
 	require.Equal(t, map[string]int{"/.well-known/openid-configuration": 1, "/keys": 1}, i.asked, "keys are kept for a while")
 
 	require.Equal(t, "u-1", whoIs(i.request(i.sign(t, key, map[string]any{"email_verified": false}))).Name, "an address that nobody verified")
+	require.Equal(t, "u-1", whoIs(i.request(i.sign(t, key, map[string]any{"email_verified": nil}))).Name, "nor said that")
 	require.Equal(t, "u-1", whoIs(i.request(i.sign(t, key, map[string]any{"email": ""}))).Name)
+	require.Equal(t, []string{"sre"}, whoIs(i.request(i.sign(t, key, map[string]any{"groups": []string{"sre", "ѕre", "a\u200bb"}}))).Groups)
 	named := i.request(i.sign(t, key, map[string]any{"login": "al", "team": "core"}))
 	named.Identity.UserClaim, named.Identity.GroupsClaim = "login", "team"
-	require.Equal(t, entities.Who{Name: "al", Groups: []string{"core"}, Proven: true}, whoIs(named))
+	require.Equal(t, entities.Who{Name: "al", Groups: []string{"core"}, Proven: true, Subject: i.URL + " u-1"}, whoIs(named))
 
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
 	require.NoError(t, err)
@@ -182,7 +184,9 @@ func TestVerifyRefuses_A14(t *testing.T) {
 		"forged signature": {parts[0] + "." + parts[1] + "." + part("nonsense"), "signature is not valid"},
 		"another's key":    {i.sign(t, ecKey(t, "k1"), nil), "signature is not valid"},
 		"an unknown key":   {i.sign(t, ecKey(t, "k9"), nil), "signature is not valid"},
-		"nobody":           {i.sign(t, key, map[string]any{"email": nil, "sub": nil}), "does not name its holder: expected the claim email or sub"},
+		"nobody":           {i.sign(t, key, map[string]any{"sub": nil}), "does not say whose it is: expected the claim sub"},
+		"looks like alice": {i.sign(t, key, map[string]any{"email": "аlice@shop.dev"}), "has letters of Cyrillic and of Latin"},
+		"hidden letters":   {i.sign(t, key, map[string]any{"email": "alice\u200b@shop.dev"}), "cannot be seen"},
 		"too long a name":  {i.sign(t, key, map[string]any{"email": strings.Repeat("a", 300)}), "does not name its holder"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -199,6 +203,10 @@ func TestVerifyRefuses_A14(t *testing.T) {
 	r.Identity.MaxAge = 30 * time.Second
 	_, _, err = run[protocol.VerifyAnswer](t, a.Verify, r)
 	requireRefused(t, err, "; at most 30s ago is believed")
+	r = i.request(i.sign(t, key, map[string]any{"email_verified": false}))
+	r.Identity.UserClaim = "email"
+	_, _, err = run[protocol.VerifyAnswer](t, a.Verify, r)
+	requireRefused(t, err, "the token's email is no name: its issuer has not verified it")
 	r = i.request(good)
 	r.RequestID = ""
 	_, _, err = run[protocol.VerifyAnswer](t, a.Verify, r)

@@ -64,6 +64,11 @@ func (a *application) publish(ctx workflow.Context, r verb.Request, who entities
 	if err := entities.Authorize(a.state.Grants, protocol.TakeOver, nil, who); err != nil && moves {
 		return nil, refused(err)
 	}
+	if moves && !who.Proven && a.state.Identity.Restricts(a.state.Grants, protocol.TakeOver) {
+		if err := a.sinceHere(errors.New("to take the application over needs proof of who asks, since it is said who may")); err != nil {
+			return nil, err
+		}
+	}
 	confirmed, err := a.confirm(ctx, &p)
 	if err != nil {
 		return nil, err
@@ -73,7 +78,7 @@ func (a *application) publish(ctx workflow.Context, r verb.Request, who entities
 		answer.Incarnation, answer.Unchanged = max(a.newest().Number, p.Floor)+1, false
 		a.state.Incarnations = entities.KeepLast(append(a.state.Incarnations, protocol.Incarnation{
 			Number: answer.Incarnation, Hash: p.Hash, Manifest: p.Manifest, Services: p.Services,
-			At: a.now(), By: p.By, Origin: p.Origin, Causes: p.Causes,
+			At: a.now(), By: who.Name, Origin: p.Origin, Causes: p.Causes,
 		}), maxIncarnations)
 	}
 	a.state.Manifest, a.state.Store, a.state.Origin = p.Manifest, p.Store, p.Origin

@@ -57,6 +57,32 @@ func (s *shell) checkProof(row *verb.Row, r verb.Request, proven bool) error {
 	return nil
 }
 
+// restricting is an entity that names who may do some things, beside what grants say.
+type restricting interface {
+	restricts(verb.Request) bool
+}
+
+// checkWhom refuses a verb that is left to people who are named, where they could prove who they are, and this one does not.
+func (s *shell) checkWhom(row *verb.Row, r verb.Request, proven bool) error {
+	identity, grants, _ := s.of.rules()
+	if proven || r.Token != "" || identity == nil || !s.guarded(row) || row.FromService(r) {
+		return nil
+	}
+	of, named := s.of.(restricting)
+	if identity.Restricts(grants, row.Name) || named && of.restricts(r) {
+		return fmt.Errorf(`%s needs proof of who asks, since it is said who may: "token" is missing; expected an ID token of %s for %s`, row.Name, identity.Issuer, identity.Audience)
+	}
+	return nil
+}
+
+// sinceHere is what is refused from this version on: a run that carried it out before goes on as it began.
+func (s *shell) sinceHere(err error) error {
+	if err == nil || !s.fromHere("people") {
+		return nil
+	}
+	return refused(err)
+}
+
 // identify tells who asks: proven by a token, or as stated. It takes no lock, so that an issuer
 // that does not answer holds nobody else up.
 func (s *shell) identify(ctx workflow.Context, row *verb.Row, r verb.Request) (entities.Who, error) {
@@ -68,12 +94,19 @@ func (s *shell) identify(ctx workflow.Context, row *verb.Row, r verb.Request) (e
 	if err := s.checkProof(row, r, false); err != nil {
 		return entities.Who{}, refused(err)
 	}
+	err := r.CheckSpelling()
+	if err == nil {
+		err = s.checkWhom(row, r, false)
+	}
+	if err := s.sinceHere(err); err != nil {
+		return entities.Who{}, err
+	}
 	if r.Token == "" || !s.guarded(row) {
 		return entities.Who{Name: r.By}, nil
 	}
 	identity, _, _ := s.of.rules()
 	var answer protocol.VerifyAnswer
-	err := localCall{
+	err = localCall{
 		name: protocol.ActivityVerify, patient: 6 * time.Second, of: theIssuer,
 		request: protocol.VerifyRequest{
 			Identity: *identity, Token: r.Token, RequestID: r.RequestID, Of: entities.DigestOf([]string{s.wherever(), r.Verb, r.Content}), Urgent: row.Urgent(),
@@ -122,6 +155,9 @@ func (s *shell) authorize(row *verb.Row, r verb.Request, who entities.Who) error
 		return nil // no verb does anything yet, or it is no person's
 	}
 	if err := s.checkProof(row, verb.Request{}, who.Proven); err != nil {
+		return err
+	}
+	if err := s.sinceHere(s.checkWhom(row, r, who.Proven)); err != nil {
 		return err
 	}
 	channels, err := s.of.channels(row, r)

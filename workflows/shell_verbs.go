@@ -45,8 +45,11 @@ func (s *shell) validate(ctx workflow.Context, row *verb.Row, raw json.RawMessag
 	if err != nil {
 		return err
 	}
-	if _, done := s.desk.Answered(row.Name, r.RequestID); done || s.adopting || !s.restored || !s.of.known() {
+	if _, done := s.desk.Answered(row.Name, r.RequestID); done {
 		return nil
+	}
+	if err := r.CheckSpelling(); err != nil || s.adopting || !s.restored || !s.of.known() {
+		return err
 	}
 	stated := entities.Who{Name: r.By}
 	if _, later := s.consults(row, r); later {
@@ -54,6 +57,9 @@ func (s *shell) validate(ctx workflow.Context, row *verb.Row, raw json.RawMessag
 		return err
 	}
 	if err := s.checkProof(row, r, false); err != nil {
+		return err
+	}
+	if err := s.checkWhom(row, r, false); err != nil {
 		return err
 	}
 	switch {

@@ -403,6 +403,22 @@ func checkAct(a protocol.Act) error {
 	})
 }
 
+// CheckSpelling refuses names that could be taken for others.
+func (r Request) CheckSpelling() error {
+	names := []field{{"by", r.By, 0}, {"id", r.ID, 0}}
+	for n := range r.Rules.Grants {
+		for _, to := range r.Rules.Grants[n].To {
+			names = append(names, field{"to", to, 0})
+		}
+	}
+	for _, f := range names {
+		if err := entities.CheckName(f.text); err != nil {
+			return fmt.Errorf(`"%s": %w`, f.name, err)
+		}
+	}
+	return nil
+}
+
 // invisible: a character that shows nothing, or does something to a terminal.
 func invisible(r rune) bool { return !unicode.IsPrint(r) }
 

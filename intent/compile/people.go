@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/config"
 	"github.com/converge-engine/converge/intent/incarnation"
 	"github.com/converge-engine/converge/intent/internal/strict"
@@ -20,6 +21,7 @@ var personRE = regexp.MustCompile(`^(group:)?[^\s:][^\s]*$`)
 // definePeople compiles who callers are, what they may do, and who is notified.
 func (c *compiler) definePeople(app *config.Document[config.Application], doc *incarnation.Document) {
 	doc.Identity = c.identity(app)
+	c.provesReleasers(doc.Identity)
 	for i, grant := range app.Spec.Authorization {
 		at := strict.Index("authorization", i)
 		c.people(ofApplication(app), at+".to", grant.To, "")
@@ -137,6 +139,8 @@ func (c *compiler) people(d of, at string, all []string, or string) {
 			c.noSubstitution(d.Decoder, location, d.what, name)
 		case !personRE.MatchString(name):
 			c.report(d.Decoder, location, strict.Fault{Code: "bad-name", Message: fmt.Sprintf("%q is no person and no group", strict.Clip(name)), Expected: "a name without spaces, such as alice@shop.dev or group:sre"})
+		case entities.CheckName(name) != nil:
+			c.report(d.Decoder, location, strict.Fault{Code: "bad-name", Message: entities.CheckName(name).Error(), Expected: "a name that is taken for no other"})
 		case seen[name]:
 			c.report(d.Decoder, location, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("%q is listed twice", name)})
 		}
@@ -174,7 +178,7 @@ func (c *compiler) approval(app *config.Document[config.Application], at, topic 
 			Expected: fmt.Sprintf("at most %d, more approvers, or a group", len(people)),
 		})
 	}
-	return entities.Condition{ID: "approval/" + topic, Kind: entities.ManualApproval, Topic: topic, MinApprovers: needed, Approvers: by.Approvers}
+	return entities.Condition{ID: "approval/" + topic, Kind: entities.ManualApproval, Topic: topic, MinApprovers: needed, Approvers: by.Approvers, NotReleaser: by.NotReleaser}
 }
 
 // defineConditions resolves the preconditions of every channel to channels (A8).
@@ -253,6 +257,21 @@ func (c *compiler) approvals(app *config.Document[config.Application], path stri
 		})
 	default:
 		c.addCondition(app, path, c.approval(app, path+".sharedManualApproval", string(shared.Name), shared.ManualApproval), channel)
+	}
+}
+
+// provesReleasers has releases and publications take proof where an approval asks who released.
+func (c *compiler) provesReleasers(identity *entities.Identity) {
+	asks := func(channel incarnation.Channel) bool {
+		return slices.ContainsFunc(channel.Conditions, func(o entities.Condition) bool { return o.NotReleaser })
+	}
+	if identity == nil || slices.Contains(identity.Required, config.Everything) || !slices.ContainsFunc(c.channels, asks) {
+		return
+	}
+	for _, verb := range [...]string{protocol.Publish, protocol.Release} {
+		if !slices.Contains(identity.Required, verb) {
+			identity.Required = append(slices.Clone(identity.Required), verb)
+		}
 	}
 }
 

@@ -70,6 +70,8 @@ type ManualApproval struct {
 	MinApprovers *int `json:"minApprovers,omitempty" jsonschema:"default=1,minimum=1"`
 	// Who may: names of people, and of groups as group:NAME; anybody when not given.
 	Approvers []string `json:"approvers,omitempty"`
+	// Whether somebody else has to approve than who released it.
+	NotReleaser bool `json:"notReleaser,omitempty" jsonschema:"default=false"`
 }
 
 // SharedManualApproval passes once people have approved the release, in all channels that name the same
