@@ -192,25 +192,11 @@ func holder(identity entities.Identity, claims map[string]any) (entities.Who, er
 	if subject == "" || len(subject) > longestName {
 		return entities.Who{}, refuse("the token does not say whose it is: expected the claim sub, a text of at most %d bytes", longestName)
 	}
-	names := []string{identity.UserClaim}
-	if identity.UserClaim == "" {
-		names = []string{email, "sub"}
+	name, err := called(identity, claims)
+	if err != nil {
+		return entities.Who{}, err
 	}
-	verified := claims["email_verified"] == true || claims["email_verified"] == "true"
-	who := entities.Who{Proven: true, Subject: identity.Issuer + " " + subject}
-	for _, claim := range names {
-		if who.Name, _ = claims[claim].(string); who.Name != "" && (claim != email || verified) {
-			break
-		}
-	}
-	switch err := entities.CheckName(who.Name); {
-	case identity.UserClaim == email && !verified:
-		return entities.Who{}, refuse("the token's email is no name: its issuer has not verified it (email_verified)")
-	case who.Name == "" || len(who.Name) > longestName:
-		return entities.Who{}, refuse("the token does not name its holder: expected the claim %s, a text of at most %d bytes", strings.Join(names, " or "), longestName)
-	case err != nil:
-		return entities.Who{}, refuse("the token's holder could be taken for somebody else: %s", err)
-	}
+	who := entities.Who{Name: name, Proven: true, Subject: identity.Issuer + " " + subject}
 	claim := identity.GroupsClaim
 	if claim == "" {
 		claim = "groups"
@@ -225,6 +211,31 @@ func holder(identity entities.Identity, claims map[string]any) (entities.Who, er
 		}
 	}
 	return who, nil
+}
+
+// called is the name of a token's holder: an address that its issuer has not verified is none.
+func called(identity entities.Identity, claims map[string]any) (string, error) {
+	verified := claims["email_verified"] == true || claims["email_verified"] == "true"
+	if identity.UserClaim == email && !verified {
+		return "", refuse("the token's email is no name: its issuer has not verified it (email_verified)")
+	}
+	names := []string{identity.UserClaim}
+	if identity.UserClaim == "" {
+		names = []string{email, "sub"}
+	}
+	var name string
+	for _, claim := range names {
+		if name, _ = claims[claim].(string); name != "" && (claim != email || verified) {
+			break
+		}
+	}
+	if name == "" || len(name) > longestName {
+		return "", refuse("the token does not name its holder: expected the claim %s, a text of at most %d bytes", strings.Join(names, " or "), longestName)
+	}
+	if err := entities.CheckName(name); err != nil {
+		return "", refuse("the token's holder could be taken for somebody else: %s", err)
+	}
+	return name, nil
 }
 
 // issuers keep the keys of issuers for a while. The zero value knows none.
@@ -251,7 +262,7 @@ func (i *issuers) keys(ctx context.Context, identity entities.Identity, now time
 	url := identity.KeysURL
 	if url == "" {
 		provider, err := oidc.NewProvider(ctx, identity.Issuer)
-		if err != nil && strings.Contains(err.Error(), "issuer did not match") {
+		if errors.As(err, new(*oidc.IssuerMismatchError)) {
 			return nil, refuse("identity's issuer is %q, but what is there names itself differently: %s", identity.Issuer, strings.TrimPrefix(err.Error(), "oidc: "))
 		}
 		if err != nil {

@@ -63,8 +63,20 @@ var scripts = [...]script{
 
 // latin are the letters of ASCII and those of languages with accents, composed. Unicode has many more that look like them.
 var latin = &unicode.RangeTable{R16: []unicode.Range16{
-	{'A', 'Z', 1}, {'a', 'z', 1}, {'À', 'Ö', 1}, {'Ø', 'ö', 1}, {'ø', 'İ', 1}, {'Ĵ', 'ķ', 1}, {'Ĺ', 'ľ', 1}, {'Ł', 'ň', 1}, {'Ŋ', 'ž', 1},
-	{'Ơ', 'ơ', 1}, {'Ư', 'ư', 1}, {'Ș', 'ț', 1}, {'Ḁ', 'ẙ', 1}, {'Ạ', 'ỹ', 1},
+	{'A', 'Z', 1},
+	{'a', 'z', 1},
+	{'À', 'Ö', 1},
+	{'Ø', 'ö', 1},
+	{'ø', 'İ', 1},
+	{'Ĵ', 'ķ', 1},
+	{'Ĺ', 'ľ', 1},
+	{'Ł', 'ň', 1},
+	{'Ŋ', 'ž', 1},
+	{'Ơ', 'ơ', 1},
+	{'Ư', 'ư', 1},
+	{'Ș', 'ț', 1},
+	{'Ḁ', 'ẙ', 1},
+	{'Ạ', 'ỹ', 1},
 }}
 
 func scriptOf(r rune) *script {

@@ -63,7 +63,7 @@ func (f *Factory) forgetLogin() error {
 func (f *Factory) loginToken(ctx context.Context) (string, error) {
 	name, err := f.loginFile()
 	if err != nil {
-		return "", nil //nolint:nilerr // there can be none
+		return "", nil // there can be none
 	}
 	data, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -180,25 +180,33 @@ func (s *State) checkApproval(r *Release, a entities.Approval) error {
 	if r.Over() {
 		return fmt.Errorf("%s is over: %s", r.FullVersion, r.phases())
 	}
-	open, may, own, list := false, false, false, []string{}
-	for _, ask := range asking {
+	open := slices.ContainsFunc(asking, func(ask asks) bool {
 		p := r.Phases[ask.channel]
-		open = open || p != nil && p.Phase == maestro.Pending
-		by := ask.condition
-		by.NotReleaser = by.NotReleaser && !a.Reject // who released it may take it back
-		may = may || r.mayApprove(by, a.Who)
-		own = own || by.NotReleaser && a.Who.Same(r.releaser())
-		list = append(list, ask.condition.Approvers...)
-	}
-	switch {
-	case !open:
+		return p != nil && p.Phase == maestro.Pending
+	})
+	if !open {
 		return fmt.Errorf("%s waits for %s in no channel: %s", r.FullVersion, a.Topic, r.phases())
-	case !may && own:
-		return fmt.Errorf("%s released %s; it takes somebody else to approve %s", a.Who.Name, r.FullVersion, a.Topic)
-	case !may:
-		return fmt.Errorf("%s is not among those who approve %s: %s", a.Who.Name, a.Topic, entities.Everybody(list))
 	}
-	return nil
+	return r.checkApprover(asking, a)
+}
+
+// checkApprover refuses who may not approve wherever it is asked for. Who released it may take it back.
+func (r *Release) checkApprover(asking []asks, a entities.Approval) error {
+	var list []string
+	own := false
+	for _, ask := range asking {
+		by := ask.condition
+		by.NotReleaser = by.NotReleaser && !a.Reject
+		if r.mayApprove(by, a.Who) {
+			return nil
+		}
+		own = own || by.NotReleaser && a.Who.Same(r.releaser())
+		list = append(list, by.Approvers...)
+	}
+	if own {
+		return fmt.Errorf("%s released %s; it takes somebody else to approve %s", a.Who.Name, r.FullVersion, a.Topic)
+	}
+	return fmt.Errorf("%s is not among those who approve %s: %s", a.Who.Name, a.Topic, entities.Everybody(list))
 }
 
 // counts tells whether an approval counts wherever the release is still to come.
