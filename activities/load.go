@@ -63,7 +63,7 @@ func (a *Activities) confirmed(ctx context.Context, r protocol.LoadSpecRequest) 
 		return newest, nil
 	}
 	var said protocol.Notice
-	if said.Incarnation, err = a.published(ctx, r); err != nil {
+	if said.Incarnation, err = a.recorded(ctx, r); err != nil {
 		return newest, err
 	}
 	switch later := r.Order.Compare(newest.Order) > 0; {
@@ -79,8 +79,8 @@ func (a *Activities) confirmed(ctx context.Context, r protocol.LoadSpecRequest) 
 	return said, err // without an order, since nobody says it but the signal
 }
 
-// published is what the store knows of the incarnation that a signal names: it must be that one.
-func (a *Activities) published(ctx context.Context, r protocol.LoadSpecRequest) (protocol.Incarnation, error) {
+// recorded is what the store knows of the incarnation that a signal names: it must be that one.
+func (a *Activities) recorded(ctx context.Context, r protocol.LoadSpecRequest) (protocol.Incarnation, error) {
 	record, err := a.Store.Number(ctx, r.Application, r.Incarnation)
 	if err != nil && !store.IsNotFound(err) {
 		return record, err

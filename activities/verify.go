@@ -17,6 +17,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/store"
 )
 
 const (
@@ -25,6 +26,8 @@ const (
 	longestName = 256             // of a name or a group, in bytes
 	mostGroups  = 200
 	longToken   = 16 << 10
+	clocksApart = time.Minute            // an issuer's and ours
+	storeSlow   = 500 * time.Millisecond // to write what a token has served: the workflow task waits for it
 )
 
 // signatures are the algorithms that a token may be signed with. Those whose key both sides know
@@ -33,41 +36,90 @@ var signatures = [...]string{
 	oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.EdDSA,
 }
 
-// Verify finds out who an OIDC ID token proves (A14). A token that is not valid is refused, with
-// what is wrong with it. An issuer that cannot be reached is no refusal: nothing is known, and the
-// error says to try again.
+// Verify finds out who an OIDC ID token proves (A14), and has the token serve this one request (G3). A token that is not
+// valid, or has served another, is refused, with what is wrong with it. An issuer that cannot be reached is no refusal, nor
+// is a store: nothing is known, and the error says to try again.
 func (a *Activities) Verify(ctx context.Context, r protocol.VerifyRequest) (protocol.VerifyAnswer, error) {
 	now := time.Now()
-	if err := claimed(r, now); err != nil {
+	token, err := a.verified(ctx, r, now)
+	if err != nil {
 		return protocol.VerifyAnswer{}, err
+	}
+	var payload json.RawMessage
+	var claims map[string]any
+	if err := errors.Join(token.Claims(&payload), token.Claims(&claims)); err != nil {
+		return protocol.VerifyAnswer{}, refuse("the token's claims cannot be read: %s", err)
+	}
+	who, err := holder(r.Identity, claims)
+	if err != nil {
+		return protocol.VerifyAnswer{}, err
+	}
+	return protocol.VerifyAnswer{Who: who}, a.serve(ctx, r, payload, token.Expiry, now)
+}
+
+// serve has a token serve a request. What it says is its name: its signature, and how it is encoded, may be written in more
+// ways than one.
+func (a *Activities) serve(ctx context.Context, r protocol.VerifyRequest, payload []byte, expires, now time.Time) error {
+	if r.RequestID == "" {
+		return refuse("a token serves one request, and this one has no request id")
+	}
+	limited, cancel := context.WithTimeout(ctx, storeSlow)
+	defer cancel()
+	use := protocol.TokenUse{RequestID: r.RequestID, Of: r.Of, At: now.UTC()}
+	stands, err := a.Store.UseToken(limited, payload, expires, use)
+	switch {
+	case store.IsDamaged(err):
+		return refuse("which request the token has served cannot be told any more (%s); get a new one", err)
+	case err != nil && r.Urgent:
+		return nil
+	case err != nil:
+		return temporal.NewNonRetryableApplicationError(err.Error(), protocol.ErrStore, nil)
+	case !stands.Serves(r.RequestID, r.Of):
+		return refuse("the token has served another request at %s; get a new one", stands.At.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// verified is a token of which all is as the identity demands.
+func (a *Activities) verified(ctx context.Context, r protocol.VerifyRequest, now time.Time) (*oidc.IDToken, error) {
+	if err := claimed(r, now); err != nil {
+		return nil, err
 	}
 	keys, err := a.issuers.keys(ctx, r.Identity, now)
 	if err != nil {
-		return protocol.VerifyAnswer{}, err
+		return nil, err
 	}
 	asked := &asking{KeySet: keys}
 	token, err := oidc.NewVerifier(r.Identity.Issuer, asked, &oidc.Config{
 		ClientID: r.Identity.Audience, SupportedSigningAlgs: signatures[:], Now: func() time.Time { return now },
 	}).Verify(ctx, r.Token)
 	if asked.unreached != nil {
-		return protocol.VerifyAnswer{}, unreached(r.Identity.Issuer, asked.unreached)
+		return nil, unreached(r.Identity.Issuer, asked.unreached)
 	}
 	if err != nil {
 		var expired *oidc.TokenExpiredError
 		switch {
 		case errors.As(err, &expired):
-			return protocol.VerifyAnswer{}, refuse("the token expired at %s; get a new one", expired.Expiry.UTC().Format(time.RFC3339))
+			return nil, refuse("the token expired at %s; get a new one", expired.Expiry.UTC().Format(time.RFC3339))
 		case asked.forged:
-			return protocol.VerifyAnswer{}, refuse("the token's signature is not valid: it is forged, or %s has taken back the key that signed it; get a new one", r.Identity.Issuer)
+			return nil, refuse("the token's signature is not valid: it is forged, or %s has taken back the key that signed it; get a new one", r.Identity.Issuer)
 		}
-		return protocol.VerifyAnswer{}, refuse("the token is not valid: %s", strings.TrimPrefix(err.Error(), "oidc: "))
+		return nil, refuse("the token is not valid: %s", strings.TrimPrefix(err.Error(), "oidc: "))
 	}
-	var claims map[string]any
-	if err := token.Claims(&claims); err != nil {
-		return protocol.VerifyAnswer{}, refuse("the token's claims cannot be read: %s", err)
+	return token, inTime(token, r.Identity.Age(), now)
+}
+
+// inTime refuses a token that was issued too long ago, whenever it expires, or says not when.
+func inTime(token *oidc.IDToken, age time.Duration, now time.Time) error {
+	switch at := token.IssuedAt; {
+	case at.Unix() <= 0:
+		return refuse("the token does not say when it was issued: expected the claim iat")
+	case at.After(now.Add(clocksApart)):
+		return refuse("the token was issued at %s, which is still to come", at.UTC().Format(time.RFC3339))
+	case now.Sub(at) > age:
+		return refuse("the token was issued at %s; at most %s ago is believed; get a new one", at.UTC().Format(time.RFC3339), age)
 	}
-	who, err := holder(r.Identity, claims)
-	return protocol.VerifyAnswer{Who: who}, err
+	return nil
 }
 
 // claims are what of a token is read before it is verified, to say clearly what is wrong with
@@ -132,24 +184,19 @@ func texts(raw json.RawMessage) []string {
 
 func clip(text string) string { return text[:min(len(text), longestName)] }
 
+const email = "email" // the claim
+
 // holder is who a verified token names. An address that the issuer has not verified is no name.
 func holder(identity entities.Identity, claims map[string]any) (entities.Who, error) {
-	who := entities.Who{Proven: true}
-	names := []string{identity.UserClaim}
-	if identity.UserClaim == "" {
-		names = []string{"email", "sub"}
-		if verified, said := claims["email_verified"]; said && verified != true && verified != "true" {
-			names = names[1:]
-		}
+	subject, _ := claims["sub"].(string)
+	if subject == "" || len(subject) > longestName {
+		return entities.Who{}, refuse("the token does not say whose it is: expected the claim sub, a text of at most %d bytes", longestName)
 	}
-	for _, name := range names {
-		if who.Name, _ = claims[name].(string); who.Name != "" {
-			break
-		}
+	name, err := called(identity, claims)
+	if err != nil {
+		return entities.Who{}, err
 	}
-	if who.Name == "" || len(who.Name) > longestName {
-		return entities.Who{}, refuse("the token does not name its holder: expected the claim %s, a text of at most %d bytes", strings.Join(names, " or "), longestName)
-	}
+	who := entities.Who{Name: name, Proven: true, Subject: identity.Issuer + " " + subject}
 	claim := identity.GroupsClaim
 	if claim == "" {
 		claim = "groups"
@@ -159,11 +206,36 @@ func holder(identity entities.Identity, claims map[string]any) (entities.Who, er
 		return entities.Who{}, refuse("the token's claim %s cannot be read: %s", claim, err)
 	}
 	for _, group := range texts(raw) {
-		if group != "" && len(group) <= longestName && len(who.Groups) < mostGroups {
+		if group != "" && len(group) <= longestName && len(who.Groups) < mostGroups && entities.CheckName(group) == nil {
 			who.Groups = append(who.Groups, group)
 		}
 	}
 	return who, nil
+}
+
+// called is the name of a token's holder: an address that its issuer has not verified is none.
+func called(identity entities.Identity, claims map[string]any) (string, error) {
+	verified := claims["email_verified"] == true || claims["email_verified"] == "true"
+	if identity.UserClaim == email && !verified {
+		return "", refuse("the token's email is no name: its issuer has not verified it (email_verified)")
+	}
+	names := []string{identity.UserClaim}
+	if identity.UserClaim == "" {
+		names = []string{email, "sub"}
+	}
+	var name string
+	for _, claim := range names {
+		if name, _ = claims[claim].(string); name != "" && (claim != email || verified) {
+			break
+		}
+	}
+	if name == "" || len(name) > longestName {
+		return "", refuse("the token does not name its holder: expected the claim %s, a text of at most %d bytes", strings.Join(names, " or "), longestName)
+	}
+	if err := entities.CheckName(name); err != nil {
+		return "", refuse("the token's holder could be taken for somebody else: %s", err)
+	}
+	return name, nil
 }
 
 // issuers keep the keys of issuers for a while. The zero value knows none.
@@ -190,7 +262,7 @@ func (i *issuers) keys(ctx context.Context, identity entities.Identity, now time
 	url := identity.KeysURL
 	if url == "" {
 		provider, err := oidc.NewProvider(ctx, identity.Issuer)
-		if err != nil && strings.Contains(err.Error(), "issuer did not match") {
+		if errors.As(err, new(*oidc.IssuerMismatchError)) {
 			return nil, refuse("identity's issuer is %q, but what is there names itself differently: %s", identity.Issuer, strings.TrimPrefix(err.Error(), "oidc: "))
 		}
 		if err != nil {

@@ -10,6 +10,8 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -95,7 +97,7 @@ func (i *issuer) sign(t *testing.T, key jose.JSONWebKey, own map[string]any) str
 func (i *issuer) claims(t *testing.T, own map[string]any) []byte {
 	t.Helper()
 	claims := map[string]any{
-		"iss": i.URL, "aud": "converge", "sub": "u-1", "email": "alice@shop.dev", "groups": []string{"sre", "dev"},
+		"iss": i.URL, "aud": "converge", "sub": "u-1", "email": "alice@shop.dev", "email_verified": true, "groups": []string{"sre", "dev"},
 		"iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(),
 	}
 	maps.Copy(claims, own)
@@ -105,7 +107,7 @@ func (i *issuer) claims(t *testing.T, own map[string]any) []byte {
 }
 
 func (i *issuer) request(token string) protocol.VerifyRequest {
-	return protocol.VerifyRequest{Identity: entities.Identity{Issuer: i.URL, Audience: "converge"}, Token: token}
+	return protocol.VerifyRequest{Identity: entities.Identity{Issuer: i.URL, Audience: "converge"}, Token: token, RequestID: "r"}
 }
 
 // Who approves is proven by a token.
@@ -118,16 +120,18 @@ func TestVerify_A14(t *testing.T) {
 		require.NoError(t, err)
 		return answer.Who
 	}
-	alice := entities.Who{Name: "alice@shop.dev", Groups: []string{"sre", "dev"}, Proven: true}
+	alice := entities.Who{Name: "alice@shop.dev", Groups: []string{"sre", "dev"}, Proven: true, Subject: i.URL + " u-1"}
 	require.Equal(t, alice, whoIs(i.request(i.sign(t, key, nil))))
 	require.Equal(t, alice, whoIs(i.request(i.sign(t, key, map[string]any{"aud": []string{"other", "converge"}, "email_verified": true}))))
 	require.Equal(t, map[string]int{"/.well-known/openid-configuration": 1, "/keys": 1}, i.asked, "keys are kept for a while")
 
 	require.Equal(t, "u-1", whoIs(i.request(i.sign(t, key, map[string]any{"email_verified": false}))).Name, "an address that nobody verified")
+	require.Equal(t, "u-1", whoIs(i.request(i.sign(t, key, map[string]any{"email_verified": nil}))).Name, "nor said that")
 	require.Equal(t, "u-1", whoIs(i.request(i.sign(t, key, map[string]any{"email": ""}))).Name)
+	require.Equal(t, []string{"sre"}, whoIs(i.request(i.sign(t, key, map[string]any{"groups": []string{"sre", "ѕre", "a\u200bb"}}))).Groups)
 	named := i.request(i.sign(t, key, map[string]any{"login": "al", "team": "core"}))
 	named.Identity.UserClaim, named.Identity.GroupsClaim = "login", "team"
-	require.Equal(t, entities.Who{Name: "al", Groups: []string{"core"}, Proven: true}, whoIs(named))
+	require.Equal(t, entities.Who{Name: "al", Groups: []string{"core"}, Proven: true, Subject: i.URL + " u-1"}, whoIs(named))
 
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
 	require.NoError(t, err)
@@ -165,6 +169,9 @@ func TestVerifyRefuses_A14(t *testing.T) {
 		"no JSON":          {"a.b.c", "is no ID token"},
 		"huge":             {strings.Repeat("a", 20000) + ".b.c", "is no ID token"},
 		"expired":          {i.sign(t, key, map[string]any{"exp": past}), "the token expired at " + time.Unix(past, 0).UTC().Format(time.RFC3339)},
+		"too old":          {i.sign(t, key, map[string]any{"iat": time.Now().Add(-61 * time.Minute).Unix()}), "; at most 1h0m0s ago is believed"},
+		"of no age":        {i.sign(t, key, map[string]any{"iat": 0}), "expected the claim iat"},
+		"of tomorrow":      {i.sign(t, key, map[string]any{"iat": time.Now().Add(24 * time.Hour).Unix()}), "which is still to come"},
 		"never expires":    {i.sign(t, key, map[string]any{"exp": nil}), "no time at which it expires"},
 		"not yet":          {i.sign(t, key, map[string]any{"nbf": time.Now().Add(time.Hour).Unix()}), "not before"},
 		"other issuer":     {i.sign(t, key, map[string]any{"iss": "https://evil.example"}), `is issued by "https://evil.example", expected "` + i.URL + `"`},
@@ -177,7 +184,9 @@ func TestVerifyRefuses_A14(t *testing.T) {
 		"forged signature": {parts[0] + "." + parts[1] + "." + part("nonsense"), "signature is not valid"},
 		"another's key":    {i.sign(t, ecKey(t, "k1"), nil), "signature is not valid"},
 		"an unknown key":   {i.sign(t, ecKey(t, "k9"), nil), "signature is not valid"},
-		"nobody":           {i.sign(t, key, map[string]any{"email": nil, "sub": nil}), "does not name its holder: expected the claim email or sub"},
+		"nobody":           {i.sign(t, key, map[string]any{"sub": nil}), "does not say whose it is: expected the claim sub"},
+		"looks like alice": {i.sign(t, key, map[string]any{"email": "аlice@shop.dev"}), "has letters of Cyrillic and of Latin"},
+		"hidden letters":   {i.sign(t, key, map[string]any{"email": "alice\u200b@shop.dev"}), "cannot be seen"},
 		"too long a name":  {i.sign(t, key, map[string]any{"email": strings.Repeat("a", 300)}), "does not name its holder"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -190,6 +199,46 @@ func TestVerifyRefuses_A14(t *testing.T) {
 	r.Identity.Audience = ""
 	_, _, err := run[protocol.VerifyAnswer](t, a.Verify, r)
 	requireRefused(t, err, "names no issuer or no audience")
+	r = i.request(i.sign(t, key, map[string]any{"iat": time.Now().Add(-time.Minute).Unix()}))
+	r.Identity.MaxAge = 30 * time.Second
+	_, _, err = run[protocol.VerifyAnswer](t, a.Verify, r)
+	requireRefused(t, err, "; at most 30s ago is believed")
+	r = i.request(i.sign(t, key, map[string]any{"email_verified": false}))
+	r.Identity.UserClaim = "email"
+	_, _, err = run[protocol.VerifyAnswer](t, a.Verify, r)
+	requireRefused(t, err, "the token's email is no name: its issuer has not verified it")
+	r = i.request(good)
+	r.RequestID = ""
+	_, _, err = run[protocol.VerifyAnswer](t, a.Verify, r)
+	requireRefused(t, err, "has no request id")
+}
+
+// A token serves one request of all that workers of one store verify. Without the store it serves none, unless what is asked
+// cannot wait.
+func TestATokenServesOneRequest(t *testing.T) {
+	key := ecKey(t, "k1")
+	i := newIssuer(t, key)
+	a := newActivities(t, &server{})
+	serves := func(r protocol.VerifyRequest, id, of string) error {
+		r.RequestID, r.Of = id, of
+		_, _, err := run[protocol.VerifyAnswer](t, a.Verify, r)
+		return err
+	}
+	first := i.request(i.sign(t, key, nil))
+	require.NoError(t, serves(first, "r1", "approve v1"))
+	require.NoError(t, serves(first, "r1", "approve v1"), "a retry")
+	requireRefused(t, serves(first, "r2", "approve v1"), "the token has served another request at ")
+	requireRefused(t, serves(first, "r1", "approve v2"), "the token has served another request at ")
+	require.NoError(t, serves(i.request(i.sign(t, key, map[string]any{"jti": "another"})), "r2", "approve v1"))
+
+	folder := filepath.Join(a.Store.URL(), "tokens")
+	require.NoError(t, os.RemoveAll(folder))
+	require.NoError(t, os.WriteFile(folder, nil, 0o600)) // nothing can be written there
+	err := applicationError(t, serves(i.request(i.sign(t, key, map[string]any{"jti": "third"})), "r3", ""))
+	require.Equal(t, protocol.ErrStore, err.Type())
+	urgent := i.request(i.sign(t, key, map[string]any{"jti": "fourth"}))
+	urgent.Urgent = true
+	require.NoError(t, serves(urgent, "r4", ""))
 }
 
 // A key that the issuer took back is not trusted for long.

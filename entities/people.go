@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // This file holds who may do what. A verb that no grant names is free; from the first grant that
@@ -15,6 +16,13 @@ type Who struct {
 	Name   string   `json:"name"`
 	Groups []string `json:"groups,omitempty"`
 	Proven bool     `json:"proven,omitempty"`
+	// Subject is the issuer and its own name of the caller, which never becomes another's.
+	Subject string `json:"subject,omitempty"`
+}
+
+// Same tells whether two are one person, as far as can be told: by subject, whatever they are called by now, or by name.
+func (w Who) Same(other Who) bool {
+	return w.Name == other.Name || w.Subject != "" && w.Subject == other.Subject
 }
 
 // Grant says who may do what (authorization of the application). Verbs and channels that are not
@@ -41,9 +49,14 @@ type Identity struct {
 	KeysURL     string `json:"keysUrl,omitempty"`
 	UserClaim   string `json:"userClaim,omitempty"`   // default "email", then "sub"
 	GroupsClaim string `json:"groupsClaim,omitempty"` // default "groups"
+	// MaxAge is how long ago a token may have been issued; zero: an hour.
+	MaxAge time.Duration `json:"maxAge,omitempty"`
 	// Required: verbs that are refused without proof; "*" is every verb that changes something.
 	Required []string `json:"required,omitempty"`
 }
+
+// Age is how long ago a token may have been issued.
+func (i *Identity) Age() time.Duration { return cmp.Or(i.MaxAge, time.Hour) }
 
 // Authorize says why a caller may not do something in all of the channels given, or nil. No channels: it
 // concerns the whole of what the grants are of, and takes a grant for all channels.
@@ -93,6 +106,11 @@ func (w Who) Among(list []string) bool {
 // so all but refresh. Without an Identity nothing does.
 func (i *Identity) Demands(verb string) bool {
 	return i != nil && (slices.Contains(i.Required, verb) || verb != "refresh" && slices.Contains(i.Required, "*"))
+}
+
+// Restricts tells whether a verb takes proof since grants say who may use it: without, anybody could state a name of theirs.
+func (i *Identity) Restricts(grants []Grant, verb string) bool {
+	return i != nil && slices.ContainsFunc(grants, func(g Grant) bool { return g.names(verb) })
 }
 
 // In says where something is, at the end of a sentence, or nothing.

@@ -125,6 +125,7 @@ type Condition struct {
 	Topic        string   `json:"topic,omitempty"`
 	MinApprovers int      `json:"minApprovers,omitempty"`
 	Approvers    []string `json:"approvers,omitempty"` // "alice", "group:sre"
+	NotReleaser  bool     `json:"notReleaser,omitempty"`
 }
 
 // ConditionKind names a way to judge a condition.

@@ -119,6 +119,9 @@ func newHouse(t *testing.T) *house {
 		if h.unavailable[protocol.ActivityVerify] {
 			return protocol.VerifyAnswer{}, errors.New("connection refused")
 		}
+		if r.Token == "bob's" {
+			return protocol.VerifyAnswer{Who: entities.Who{Name: "bob"}}, nil
+		}
 		if r.Token != "alice's" {
 			return protocol.VerifyAnswer{}, temporal.NewNonRetryableApplicationError("the token has expired", protocol.ErrRefused, nil)
 		}
@@ -292,11 +295,14 @@ func TestWhoMayPauseAnApplication_A14(t *testing.T) {
 	h.updates(1*second, protocol.Pause, protocol.Act{By: "alice"}, `pause needs proof of who asks: "token" is missing; expected an ID token of https://id.example for converge`)
 	h.updates(2*second, protocol.Pause, protocol.Act{By: "alice", Token: "forged"}, "the token has expired")
 	h.sends(3*second, protocol.Pause, protocol.Act{By: "alice", Token: "forged"})
-	h.updates(4*second, protocol.Pin, pinTo(1, "bob", ""), "bob may not pin; allowed: group:sre")
+	pin := pinTo(1, "bob", "")
+	h.updates(4*second, protocol.Pin, pin, `pin needs proof of who asks, since it is said who may: "token" is missing; expected an ID token of https://id.example for converge`)
+	pin.Token = "bob's"
+	h.updates(4500*time.Millisecond, protocol.Pin, pin, "bob may not pin; allowed: group:sre")
 	h.updates(5*second, protocol.Pause, protocol.Act{By: "mallory", Token: "alice's"},
 		`shop is paused; an apply in flight is left to finish; asked by alice, as the token proves, not by "mallory"`)
 	next := h.play(nil)
-	require.Len(t, h.answers, 4)
+	require.Len(t, h.answers, 5)
 	require.Len(t, next.Refused, 1)
 	require.Equal(t, "the token has expired", next.Refused[0].Reason)
 	require.Equal(t, "alice", next.Pause.By)

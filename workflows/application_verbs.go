@@ -61,8 +61,10 @@ func (a *application) publish(ctx workflow.Context, r verb.Request, who entities
 		return nil, refused(err)
 	}
 	moves := a.newest().Number != 0 && (p.Origin.Path != a.state.Origin.Path || p.Store != a.state.Store)
-	if err := entities.Authorize(a.state.Grants, protocol.TakeOver, nil, who); err != nil && moves {
-		return nil, refused(err)
+	if moves {
+		if err := a.mayTakeOver(who); err != nil {
+			return nil, err
+		}
 	}
 	confirmed, err := a.confirm(ctx, &p)
 	if err == nil {
@@ -106,6 +108,17 @@ func (a *application) startMissing(p protocol.PublishRequest, who entities.Who) 
 		a.startAgain(service, "its workflow was gone when "+who.Name+" applied its configuration again")
 	}
 	return nil
+}
+
+// mayTakeOver refuses who may not move the application to another directory or store.
+func (a *application) mayTakeOver(who entities.Who) error {
+	if err := entities.Authorize(a.state.Grants, protocol.TakeOver, nil, who); err != nil {
+		return refused(err)
+	}
+	if who.Proven || !a.state.Identity.Restricts(a.state.Grants, protocol.TakeOver) {
+		return nil
+	}
+	return a.sinceHere(errors.New("to take the application over needs proof of who asks, since it is said who may"))
 }
 
 // confirm takes who may do what from the store. A run that was begun by an earlier version asks under a name of its own each

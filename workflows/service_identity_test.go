@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
@@ -138,4 +139,29 @@ func TestServiceKeepsNoTokenWhileTheStoreIsAway_A14(t *testing.T) {
 	})
 	p.acts(next, minute)
 	require.NotContains(t, p.work(), "verify")
+}
+
+// While the store cannot say whether a token was used, what came with it waits as it does for the issuer, and nobody else.
+func TestServiceHoldsATokenWhileTheStoreIsAway(t *testing.T) {
+	p := guarded(t)
+	p.spec.Identity.Required = []string{"approve"}
+	p.spec.Grants = nil
+	p.failing(protocol.ActivityVerify, temporal.NewNonRetryableApplicationError("the disk is full", protocol.ErrStore, nil))
+	p.sends(minute, protocol.Approve, `{"version":"v1","topic":"go-live","token":"token-of-alice/sre"}`)
+	p.sends(minute, protocol.Pause, `{"channel":"staging","by":"bob"}`)
+	update := p.asksFor(2*minute, protocol.Approve, `{"version":"v1","topic":"go-live","token":"token-of-alice/sre"}`)
+	p.sees(3*minute, func(s protocol.Status) {
+		require.Len(t, s.Pauses, 1)
+		require.Empty(t, s.Refused)
+		require.Empty(t, s.Releases[0].Approvals)
+		require.Contains(t, s.Notes, "the store does not answer: the disk is full")
+	})
+	p.at(4*minute, func() { p.failing(protocol.ActivityVerify, nil) })
+	p.sees(6*minute, func(s protocol.Status) {
+		require.Len(t, s.Releases[0].Approvals, 1)
+		require.Empty(t, s.Notes)
+	})
+	next := p.acts(first, minute)
+	require.ErrorContains(t, update.err, "the disk is full")
+	require.NotContains(t, p.carried(next), "token-of")
 }

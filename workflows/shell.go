@@ -401,8 +401,13 @@ func (s *shell) needed(m *state.Message) outside {
 	if s.outages.open(of) {
 		return of
 	}
-	if row != nil && s.outages.open(theIssuer) && s.guarded(row) && hasToken(m.Payload) {
-		return theIssuer
+	if row == nil || !s.guarded(row) || !hasToken(m.Payload) {
+		return nobody
+	}
+	for _, of := range [...]outside{theIssuer, theStore} { // the one verifies it, the other says whether it was used
+		if s.outages.open(of) && (of == theIssuer || !row.Urgent()) {
+			return of
+		}
 	}
 	return nobody
 }

@@ -61,6 +61,9 @@ func (c localCall) concluded(err error) error {
 	if app != nil && app.Type() == protocol.ErrDamaged {
 		return app
 	}
+	if app != nil && app.Type() == protocol.ErrStore {
+		c.of = theStore // which an activity for something else needed too
+	}
 	if temporal.IsTimeoutError(err) {
 		return temporal.NewApplicationError(fmt.Sprintf("%sno answer within %s", silences[c.of].text, c.patient), silences[c.of].errType, cutShort)
 	}

@@ -57,6 +57,32 @@ func (s *shell) checkProof(row *verb.Row, r verb.Request, proven bool) error {
 	return nil
 }
 
+// restricting is an entity that names who may do some things, beside what grants say.
+type restricting interface {
+	restricts(verb.Request) bool
+}
+
+// checkWhom refuses a verb that is left to people who are named, where they could prove who they are, and this one does not.
+func (s *shell) checkWhom(row *verb.Row, r verb.Request, proven bool) error {
+	identity, grants, _ := s.of.rules()
+	if proven || r.Token != "" || identity == nil || !s.guarded(row) || row.FromService(r) {
+		return nil
+	}
+	of, named := s.of.(restricting)
+	if identity.Restricts(grants, row.Name) || named && of.restricts(r) {
+		return fmt.Errorf(`%s needs proof of who asks, since it is said who may: "token" is missing; expected an ID token of %s for %s`, row.Name, identity.Issuer, identity.Audience)
+	}
+	return nil
+}
+
+// sinceHere is what is refused from this version on: a run that carried it out before goes on as it began.
+func (s *shell) sinceHere(err error) error {
+	if err == nil || !s.fromHere("people") {
+		return nil
+	}
+	return refused(err)
+}
+
 // identify tells who asks: proven by a token, or as stated. It takes no lock, so that an issuer
 // that does not answer holds nobody else up.
 func (s *shell) identify(ctx workflow.Context, row *verb.Row, r verb.Request) (entities.Who, error) {
@@ -68,24 +94,58 @@ func (s *shell) identify(ctx workflow.Context, row *verb.Row, r verb.Request) (e
 	if err := s.checkProof(row, r, false); err != nil {
 		return entities.Who{}, refused(err)
 	}
+	err := r.CheckSpelling()
+	if err == nil {
+		err = s.checkWhom(row, r, false)
+	}
+	if err := s.sinceHere(err); err != nil {
+		return entities.Who{}, err
+	}
 	if r.Token == "" || !s.guarded(row) {
 		return entities.Who{Name: r.By}, nil
 	}
 	identity, _, _ := s.of.rules()
 	var answer protocol.VerifyAnswer
-	err := localCall{
-		name: protocol.ActivityVerify, request: protocol.VerifyRequest{Identity: *identity, Token: r.Token}, patient: 6 * time.Second, of: theIssuer,
+	err = localCall{
+		name: protocol.ActivityVerify, patient: 6 * time.Second, of: theIssuer,
+		request: protocol.VerifyRequest{
+			Identity: *identity, Token: r.Token, RequestID: r.RequestID, Of: entities.DigestOf([]string{s.wherever(), r.Verb, r.Content}), Urgent: row.Urgent(),
+		},
 	}.do(ctx, &answer)
+	if isStoreError(err) {
+		s.reached(theIssuer)
+	}
 	if err != nil {
 		return entities.Who{}, err
 	}
 	s.reached(theIssuer)
+	if !row.Urgent() {
+		s.reached(theStore)
+	}
 	who := answer.Who
 	if who.Name == "" {
 		return entities.Who{}, refused(errors.New("the token names nobody"))
 	}
 	who.Proven = true
 	return who, nil
+}
+
+// replayableUntil is until when a token that proved somebody just now may be sent again; zero: it was none.
+func (s *shell) replayableUntil(who entities.Who) time.Time {
+	identity, _, _ := s.of.rules()
+	if !who.Proven || identity == nil {
+		return time.Time{}
+	}
+	return s.now().Add(identity.Age())
+}
+
+// wherever is where a token may serve one request: here, or in all services of an application that a person asks something
+// of at once.
+func (s *shell) wherever() string {
+	if s.service != "" {
+		return s.application + "/*"
+	}
+	return s.name
 }
 
 // authorize judges again, under the lock, whether this caller may do that: the rules may have
@@ -95,6 +155,9 @@ func (s *shell) authorize(row *verb.Row, r verb.Request, who entities.Who) error
 		return nil // no verb does anything yet, or it is no person's
 	}
 	if err := s.checkProof(row, verb.Request{}, who.Proven); err != nil {
+		return err
+	}
+	if err := s.sinceHere(s.checkWhom(row, r, who.Proven)); err != nil {
 		return err
 	}
 	channels, err := s.of.channels(row, r)

@@ -48,8 +48,11 @@ func (s *shell) validate(ctx workflow.Context, row *verb.Row, raw json.RawMessag
 	if err != nil {
 		return err
 	}
-	if _, done := s.desk.Answered(row.Name, r.RequestID); done || s.adopting || !s.restored || !s.of.known() {
+	if _, done := s.desk.Answered(row.Name, r.RequestID); done {
 		return nil
+	}
+	if err := r.CheckSpelling(); err != nil || s.adopting || !s.restored || !s.of.known() {
+		return err
 	}
 	stated := entities.Who{Name: r.By}
 	if _, later := s.consults(row, r); later {
@@ -57,6 +60,9 @@ func (s *shell) validate(ctx workflow.Context, row *verb.Row, raw json.RawMessag
 		return err
 	}
 	if err := s.checkProof(row, r, false); err != nil {
+		return err
+	}
+	if err := s.checkWhom(row, r, false); err != nil {
 		return err
 	}
 	switch {
@@ -181,6 +187,12 @@ func (s *shell) signalled(ctx workflow.Context, m *state.Message) error {
 	if err != nil {
 		return refused(err)
 	}
+	if r.Token != "" && r.RequestID == "" { // one that is sent again is the same request
+		id := "signal-" + digestOf(m.Verb, m.Payload)
+		if _, done := s.desk.Answered(row.Name, id); !done || s.fromHere("signal-again") {
+			r.RequestID = id
+		}
+	}
 	who := m.Who
 	if who == nil {
 		proven, err := s.identify(ctx, row, r)
@@ -190,7 +202,7 @@ func (s *shell) signalled(ctx workflow.Context, m *state.Message) error {
 		who = &proven
 	}
 	if r.Token != "" {
-		m.Payload, m.Who = withoutToken(m.Payload, who.Name), who
+		m.Payload, m.Who = withRequestID(withoutToken(m.Payload, who.Name), r.RequestID), who
 	}
 	_, err = s.perform(ctx, row, r, *who)
 	return err
@@ -212,7 +224,7 @@ func (s *shell) perform(ctx workflow.Context, row *verb.Row, r verb.Request, who
 	if err != nil {
 		return nil, fmt.Errorf("answer to %s: %w", row.Name, err)
 	}
-	s.desk.Answer(row.Name, r.RequestID, out)
+	s.desk.Answer(state.Request{ID: r.RequestID, Verb: row.Name, Answer: out, Until: s.replayableUntil(who)}, s.now())
 	return out, nil
 }
 

@@ -20,7 +20,22 @@ const (
 
 // newAct is what every act of this caller carries.
 func (f *Factory) newAct(reason string) protocol.Act {
-	return protocol.Act{By: f.by(), RequestID: newRequestID(), Reason: reason, Token: first(f.token, f.Env("CONVERGE_TOKEN"))}
+	return protocol.Act{By: f.by(), RequestID: newRequestID(), Reason: reason, Token: f.proof()}
+}
+
+// noToken has an act go without a token although there is a login.
+const noToken = "none"
+
+// proof is a token for one act: one that was given, or else one of the login. Why there is none stops the act.
+func (f *Factory) proof() string {
+	token := first(f.token, f.Env("CONVERGE_TOKEN"))
+	if token == "" {
+		token, f.unproven = f.loginToken(context.Background())
+	}
+	if token == noToken {
+		return ""
+	}
+	return token
 }
 
 // act sends an act to a service and waits for the answer. A lost connection is tried again under
@@ -38,6 +53,9 @@ func (f *Factory) act(ctx context.Context, n serviceName, verb, requestID string
 
 // send sends an act to a workflow, as often as it takes.
 func (f *Factory) send(ctx context.Context, workflowID, verb, requestID string, payload, into any) error {
+	if f.unproven != nil {
+		return f.unproven
+	}
 	api, err := f.client(ctx)
 	if err != nil {
 		return err

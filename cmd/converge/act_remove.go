@@ -45,8 +45,8 @@ func (o *deleteOptions) run(ctx context.Context) error {
 
 // takeDown asks services to take down what they run, and prints a line for each.
 func (f *Factory) takeDown(ctx context.Context, names []serviceName, reason string) error {
+	act := f.newAct(reason) // one, whose token serves it everywhere
 	answers, err := each(ctx, names, func(ctx context.Context, n serviceName) (string, error) {
-		act := f.newAct(reason)
 		var answer protocol.Answer
 		err := f.act(ctx, n, protocol.Delete, act.RequestID, act, &answer)
 		return answer.Message, err

@@ -62,9 +62,16 @@ func (o *applyOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	token := ""
+	if !o.dryRun {
+		token = o.f.proof()
+	}
+	if o.f.unproven != nil {
+		return o.f.unproven
+	}
 	c, _ := api.Temporal()
 	result, err := publish.Publish(ctx, publish.Options{
-		Client: c, Dir: o.dir, StoreURL: store, By: o.f.by(), Token: o.f.newAct("").Token, Causes: o.causes, TakeOver: o.takeOver, DryRun: o.dryRun,
+		Client: c, Dir: o.dir, StoreURL: store, By: o.f.by(), Token: token, Causes: o.causes, TakeOver: o.takeOver, DryRun: o.dryRun,
 		Before: func(r publish.Result) error { o.f.loosened(r); return nil },
 	})
 	if err := o.f.published(result, err); err != nil {

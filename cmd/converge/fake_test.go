@@ -131,7 +131,9 @@ func newConsole(t *testing.T, api *fakeAPI) *console {
 	dir := t.TempDir()
 	c.Factory = &Factory{
 		In: strings.NewReader(""), Out: &c.out, Err: &c.err, Raw: &c.out,
-		Env:     func(name string) string { return map[string]string{"CONVERGE_BY": "alice"}[name] },
+		Env: func(name string) string {
+			return map[string]string{"CONVERGE_BY": "alice", "CONVERGE_CONFIG_DIR": dir}[name]
+		},
 		WorkDir: func() (string, error) { return dir, nil },
 		Now:     func() time.Time { return now.Add(c.slept) },
 		Sleep:   c.sleep,

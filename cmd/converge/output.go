@@ -36,8 +36,10 @@ type Factory struct {
 
 	conn   connection
 	format string
-	token  string // proves who asks; empty: CONVERGE_TOKEN, or none
-	api    API
+	token  string // proves who asks; empty: CONVERGE_TOKEN, or the login
+	// unproven is why there is no token although there is a login.
+	unproven error
+	api      API
 }
 
 func newFactory() *Factory {
@@ -65,7 +67,7 @@ func (f *Factory) addFlags(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.format, "output", "o", "text", "text or json")
 	flags.StringVar(&f.conn.address, "address", "", "Temporal server, host:port (TEMPORAL_ADDRESS)")
 	flags.StringVarP(&f.conn.namespace, "namespace", "n", "", "Temporal namespace (TEMPORAL_NAMESPACE)")
-	flags.StringVar(&f.token, "token", "", "OIDC ID token that proves who asks (CONVERGE_TOKEN)")
+	flags.StringVar(&f.token, "token", "", "OIDC ID token that proves who asks, or none in spite of a login (CONVERGE_TOKEN)")
 	flags.StringVar(&f.conn.profile, "profile", "", "profile in Temporal's configuration file (TEMPORAL_PROFILE)")
 }
 

@@ -106,8 +106,8 @@ func (o *scopeOptions) run(ctx context.Context) error {
 	if err := o.f.confirmAll(ctx, o.yes, o.verb, names); err != nil {
 		return err
 	}
+	request := protocol.ScopeRequest{Act: o.f.newAct(o.reason), Channel: o.channel} // one, whose token serves it everywhere
 	answers, err := each(ctx, names, func(ctx context.Context, n serviceName) (string, error) {
-		request := protocol.ScopeRequest{Act: o.f.newAct(o.reason), Channel: o.channel}
 		var answer protocol.Answer
 		err := o.f.act(ctx, n, o.verb, request.RequestID, request, &answer)
 		return answer.Message, err

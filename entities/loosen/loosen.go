@@ -60,6 +60,9 @@ func conditions(old, now *entities.ChannelSpec) []string {
 				out = append(out, o.ID+" from "+strings.Join(more, ", ")+", too")
 			}
 		}
+		if o.NotReleaser && !n.NotReleaser {
+			out = append(out, o.ID+" from who released it, too")
+		}
 		if gone := without(o.Channels, n.Channels); len(gone) > 0 {
 			out = append(out, o.ID+" without "+strings.Join(gone, ", "))
 		}

@@ -178,10 +178,15 @@ type RemoveAnswer struct {
 	Renamed bool `json:"renamed,omitempty"`
 }
 
-// VerifyRequest asks who a token proves.
+// VerifyRequest asks who a token proves, and whether it is still to serve this request.
 type VerifyRequest struct {
 	Identity entities.Identity `json:"identity"`
 	Token    string            `json:"token"`
+	// RequestID and Of (a digest of what is asked, and where) are the one request that the token is to serve.
+	RequestID string `json:"requestId,omitempty"`
+	Of        string `json:"of,omitempty"`
+	// Urgent: it is not held while the store does not answer, which then does not know that the token was used.
+	Urgent bool `json:"urgent,omitempty"`
 }
 
 // VerifyAnswer is who it is. A token that does not hold is an ErrRefused.

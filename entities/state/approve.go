@@ -30,6 +30,7 @@ func (t Tally) Given() bool { return t.Rejected == nil && len(t.Have) >= t.Need 
 // Tally counts the distinct people who may approve and have done so, by what holds in a channel.
 func (r *Release) Tally(channel string, c entities.Condition) Tally {
 	t := Tally{Need: max(c.MinApprovers, 1)}
+	var counted []entities.Who
 	for i := range r.Approvals {
 		a := &r.Approvals[i]
 		switch _, withdrawn := a.Withdrawn[channel]; {
@@ -37,8 +38,8 @@ func (r *Release) Tally(channel string, c entities.Condition) Tally {
 		case a.Reject:
 			return Tally{Need: t.Need, Rejected: a, Since: a.At}
 		case withdrawn:
-		case mayApprove(c, a.Who) && !slices.Contains(t.Have, a.Who.Name):
-			t.Have = append(t.Have, a.Who.Name)
+		case r.mayApprove(c, a.Who) && !slices.ContainsFunc(counted, a.Who.Same):
+			t.Have, counted = append(t.Have, a.Who.Name), append(counted, a.Who)
 			if a.At.After(t.Since) {
 				t.Since = a.At
 			}
@@ -59,7 +60,7 @@ func (s *State) TallyText(r *Release, channel string, c entities.Condition) stri
 		text += " (" + strings.Join(s.ShownPeople(r, t.Have), ", ") + ")"
 	}
 	if !t.Given() {
-		text += ", by " + whoMay(c, t.Have) + s.withdrawnText(r, channel, c.Topic, t.Have)
+		text += ", by " + r.whoMay(c, t.Have) + s.withdrawnText(r, channel, c.Topic, t.Have)
 	}
 	return text
 }
@@ -97,20 +98,31 @@ func (s *State) ShownPeople(r *Release, who []string) []string {
 	return shown
 }
 
-func mayApprove(c entities.Condition, who entities.Who) bool {
-	return len(c.Approvers) == 0 || who.Among(c.Approvers)
+func (r *Release) mayApprove(c entities.Condition, who entities.Who) bool {
+	return (len(c.Approvers) == 0 || who.Among(c.Approvers)) && !(c.NotReleaser && who.Same(r.releaser()))
 }
 
+// releaser is who released it.
+func (r *Release) releaser() entities.Who { return entities.Who{Name: r.By, Subject: r.Subject} }
+
 // whoMay says who can still approve: "any of group:sre except alice".
-func whoMay(c entities.Condition, have []string) string {
+func (r *Release) whoMay(c entities.Condition, have []string) string {
 	text := "anybody"
 	if len(c.Approvers) > 0 {
 		text = "any of " + strings.Join(c.Approvers, ", ")
+	}
+	if c.NotReleaser {
+		have = append([]string{r.By + ", who released it"}, have...)
 	}
 	if len(have) > 0 {
 		text += " except " + strings.Join(have, ", ")
 	}
 	return text
+}
+
+// Restricted tells whether an approval of the topic names who may give it.
+func (s *State) Restricted(topic string) bool {
+	return slices.ContainsFunc(s.asking(topic), func(ask asks) bool { return len(ask.condition.Approvers) > 0 || ask.condition.NotReleaser })
 }
 
 // RejectedIn tells whether a release was rejected for a topic that the channel asks for, as it may be
@@ -161,27 +173,40 @@ func (s *State) checkApproval(r *Release, a entities.Approval) error {
 		case old.Topic != a.Topic:
 		case old.Reject:
 			return fmt.Errorf("%s was %s, for %s; that is final", r.FullVersion, old.Rejection(), a.Topic)
-		case old.Who.Name == a.Who.Name && !a.Reject && s.counts(r, old):
+		case old.Who.Same(a.Who) && !a.Reject && s.counts(r, old):
 			return fmt.Errorf("%s has already approved %s for %s; it takes somebody else", a.Who.Name, r.FullVersion, a.Topic)
 		}
 	}
 	if r.Over() {
 		return fmt.Errorf("%s is over: %s", r.FullVersion, r.phases())
 	}
-	open, may, list := false, false, []string{}
-	for _, ask := range asking {
+	open := slices.ContainsFunc(asking, func(ask asks) bool {
 		p := r.Phases[ask.channel]
-		open = open || p != nil && p.Phase == maestro.Pending
-		may = may || mayApprove(ask.condition, a.Who)
-		list = append(list, ask.condition.Approvers...)
-	}
-	switch {
-	case !open:
+		return p != nil && p.Phase == maestro.Pending
+	})
+	if !open {
 		return fmt.Errorf("%s waits for %s in no channel: %s", r.FullVersion, a.Topic, r.phases())
-	case !may:
-		return fmt.Errorf("%s is not among those who approve %s: %s", a.Who.Name, a.Topic, entities.Everybody(list))
 	}
-	return nil
+	return r.checkApprover(asking, a)
+}
+
+// checkApprover refuses who may not approve wherever it is asked for. Who released it may take it back.
+func (r *Release) checkApprover(asking []asks, a entities.Approval) error {
+	var list []string
+	own := false
+	for _, ask := range asking {
+		by := ask.condition
+		by.NotReleaser = by.NotReleaser && !a.Reject
+		if r.mayApprove(by, a.Who) {
+			return nil
+		}
+		own = own || by.NotReleaser && a.Who.Same(r.releaser())
+		list = append(list, by.Approvers...)
+	}
+	if own {
+		return fmt.Errorf("%s released %s; it takes somebody else to approve %s", a.Who.Name, r.FullVersion, a.Topic)
+	}
+	return fmt.Errorf("%s is not among those who approve %s: %s", a.Who.Name, a.Topic, entities.Everybody(list))
 }
 
 // counts tells whether an approval counts wherever the release is still to come.

@@ -18,6 +18,7 @@ type Release struct {
 	Incarnation int64     `json:"incarnation"`
 	Hash        string    `json:"hash"`
 	By          string    `json:"by"`
+	Subject     string    `json:"subject,omitempty"` // of who released it, where that was proven
 	At          time.Time `json:"at"`
 	// Payloads and Templates: digest by instance, of the rendered payload and of what it was
 	// rendered from.
@@ -191,6 +192,13 @@ type NewRelease struct {
 	Who         *entities.Who // for the audit trail; nil: By, stated
 }
 
+func (n *NewRelease) subject() string {
+	if n.Who == nil {
+		return ""
+	}
+	return n.Who.Subject
+}
+
 // OpenRelease adds a release, pending in every channel that it has a payload for; one whose id is
 // known is returned as it is (B7). A config release that is not yet promoted anywhere is replaced
 // by a newer one.
@@ -204,7 +212,7 @@ func (s *State) OpenRelease(n NewRelease, now time.Time) *Release {
 	}
 	r := &Release{
 		ID: n.ID, Version: n.Version, FullVersion: n.FullVersion, Incarnation: n.Incarnation, Hash: n.Hash,
-		By: n.By, At: now, Payloads: n.Payloads, Templates: map[entities.InstanceID]string{}, Phases: map[string]*PhaseState{},
+		By: n.By, Subject: n.subject(), At: now, Payloads: n.Payloads, Templates: map[entities.InstanceID]string{}, Phases: map[string]*PhaseState{},
 	}
 	if r.ID == "" {
 		r.ID = fmt.Sprint(s.LastRelease)

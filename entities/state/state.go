@@ -81,6 +81,7 @@ const (
 	MaxFinishedReleases = 10
 	MaxOpenReleases     = 50
 	MaxRequests         = 100
+	MaxProvenRequests   = 1000 // whose tokens may come again
 	MaxHeard            = 100
 	MaxRefused          = 10
 	MaxJournal          = 40
@@ -112,6 +113,8 @@ type Request struct {
 	ID     string          `json:"id"`
 	Verb   string          `json:"verb"`
 	Answer json.RawMessage `json:"answer"`
+	// Until: its token may come again until then, and must not be carried out again.
+	Until time.Time `json:"until,omitzero"`
 }
 
 // New is the state of a service of which nothing is known yet.
@@ -143,10 +146,22 @@ func (d *Desk) Answered(verb, id string) (json.RawMessage, bool) {
 	return nil, false
 }
 
-// Answer remembers what a request id was answered.
-func (d *Desk) Answer(verb, id string, answer json.RawMessage) {
-	if id != "" {
-		d.Requests = entities.KeepLast(append(d.Requests, Request{ID: id, Verb: verb, Answer: answer}), MaxRequests)
+// Answer remembers what a request id was answered. Others do not push it out as long as its token may come again, if it
+// came with one.
+func (d *Desk) Answer(r Request, now time.Time) {
+	if r.ID == "" {
+		return
+	}
+	d.Requests = append(d.Requests, r)
+	room, proven := MaxRequests, MaxProvenRequests
+	for n := len(d.Requests) - 1; n >= 0; n-- {
+		of := &room
+		if d.Requests[n].Until.After(now) {
+			of = &proven
+		}
+		if *of--; *of < 0 {
+			d.Requests = slices.Delete(d.Requests, n, n+1)
+		}
 	}
 }
 

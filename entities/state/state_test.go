@@ -20,9 +20,9 @@ func TestBounds(t *testing.T) {
 	for i := range 500 {
 		s.Record(dawn, "", fmt.Sprint("line ", i))
 		s.Refuse("release", "bob", fmt.Sprint("refusal ", i), dawn)
-		s.Answer("release", fmt.Sprint("ci-", i), json.RawMessage(fmt.Sprint(i)))
+		s.Answer(Request{Verb: "release", ID: fmt.Sprint("ci-", i), Answer: json.RawMessage(fmt.Sprint(i))}, dawn)
 	}
-	s.Answer("release", "", json.RawMessage("0"))
+	s.Answer(Request{Verb: "release", Answer: json.RawMessage("0")}, dawn)
 	require.Len(t, s.Journal, MaxJournal)
 	require.Equal(t, entities.JournalLine{N: 500, At: dawn, Text: "line 499"}, s.Journal[MaxJournal-1], "lines are numbered on")
 	require.Len(t, s.Refused, MaxRefused)
@@ -36,6 +36,22 @@ func TestBounds(t *testing.T) {
 		_, ok = s.Answered(unknown.verb, unknown.id)
 		require.False(t, ok, unknown)
 	}
+}
+
+// Whoever can send requests that take no proof does not make a workflow forget one whose token may come again.
+func TestAProvenRequestIsNotPushedOut(t *testing.T) {
+	s := New("shop", "web")
+	s.Answer(Request{Verb: "pause", ID: "alice", Until: dawn.Add(time.Hour)}, dawn)
+	for i := range 3 * MaxRequests {
+		s.Answer(Request{Verb: "refresh", ID: fmt.Sprint("flood-", i)}, dawn)
+	}
+	_, known := s.Answered("pause", "alice")
+	require.True(t, known)
+	require.Len(t, s.Requests, MaxRequests+1)
+	s.Answer(Request{Verb: "refresh", ID: "later"}, dawn.Add(time.Hour))
+	_, known = s.Answered("pause", "alice")
+	require.False(t, known, "its token is not believed any more")
+	require.Len(t, s.Requests, MaxRequests)
 }
 
 func TestCheckRelease(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -58,6 +59,7 @@ const (
 type Request struct {
 	protocol.Act
 	Verb        string
+	Content     string // digest of all that came with a token, but for the token
 	Version     string
 	Channel     string
 	Topic       string
@@ -111,6 +113,9 @@ func (row *Row) read(raw json.RawMessage, as func(string, json.RawMessage, any) 
 		return Request{}, err
 	}
 	row.payload.into(&r, p)
+	if r.Token != "" {
+		r.Content = contentOf(raw)
+	}
 	if !row.unsigned || r.By != "" {
 		if err := checkAct(r.Act); err != nil {
 			return Request{}, err
@@ -127,8 +132,20 @@ func (row *Row) read(raw json.RawMessage, as func(string, json.RawMessage, any) 
 	return r, nil
 }
 
+// contentOf is the digest of what a payload has beside its token, however that is written.
+func contentOf(raw json.RawMessage) string {
+	var fields map[string]json.RawMessage
+	_ = json.Unmarshal(raw, &fields) // it was decoded before
+	maps.DeleteFunc(fields, func(name string, _ json.RawMessage) bool { return strings.EqualFold(name, "token") })
+	return entities.DigestOf(fields)
+}
+
 // FromService tells whether a request is what a service sends, which says not who asks.
 func (row *Row) FromService(r Request) bool { return row.unsigned && r.By == "" && r.Token == "" }
+
+// Urgent tells whether a verb is carried out while the store does not answer, proof or not: what goes wrong just then has to
+// be stopped and taken back (F5).
+func (row *Row) Urgent() bool { return row.Name == protocol.Pause || row.Name == protocol.Rollback }
 
 // Find is the row of a verb, or nil.
 func Find(rows []Row, name string) *Row {
@@ -394,6 +411,22 @@ func checkAct(a protocol.Act) error {
 	return firstTooLong([]field{
 		{"token", a.Token, MaxToken}, {"by", a.By, MaxName}, {"requestId", a.RequestID, MaxName}, {"reason", a.Reason, MaxReason},
 	})
+}
+
+// CheckSpelling refuses names that could be taken for others.
+func (r Request) CheckSpelling() error {
+	names := []field{{"by", r.By, 0}, {"id", r.ID, 0}}
+	for n := range r.Rules.Grants {
+		for _, to := range r.Rules.Grants[n].To {
+			names = append(names, field{"to", to, 0})
+		}
+	}
+	for _, f := range names {
+		if err := entities.CheckName(f.text); err != nil {
+			return fmt.Errorf(`"%s": %w`, f.name, err)
+		}
+	}
+	return nil
 }
 
 // invisible: a character that shows nothing, or does something to a terminal.

@@ -158,7 +158,8 @@ func TestDecode(t *testing.T) {
 	require.Equal(t, map[string]any{"n": 1.0}, r.Release.Parameters)
 	r, err = Find(Application(), "pin").Decode(json.RawMessage(`{"token":"t","incarnation":3}`))
 	require.NoError(t, err)
-	require.Equal(t, Request{Act: protocol.Act{Token: "t"}, Verb: "pin", Incarnation: 3}, r)
+	require.Equal(t, Request{Act: protocol.Act{Token: "t"}, Verb: "pin", Content: r.Content, Incarnation: 3}, r)
+	require.NotEmpty(t, r.Content)
 }
 
 // What an identity asks proof of under "*", and what a grant may name, is what the rows say.

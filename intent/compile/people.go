@@ -6,8 +6,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/config"
 	"github.com/converge-engine/converge/intent/incarnation"
 	"github.com/converge-engine/converge/intent/internal/strict"
@@ -19,6 +21,7 @@ var personRE = regexp.MustCompile(`^(group:)?[^\s:][^\s]*$`)
 // definePeople compiles who callers are, what they may do, and who is notified.
 func (c *compiler) definePeople(app *config.Document[config.Application], doc *incarnation.Document) {
 	doc.Identity = c.identity(app)
+	c.provesReleasers(doc.Identity)
 	for i, grant := range app.Spec.Authorization {
 		at := strict.Index("authorization", i)
 		c.people(ofApplication(app), at+".to", grant.To, "")
@@ -35,6 +38,9 @@ func (c *compiler) definePeople(app *config.Document[config.Application], doc *i
 		doc.Notifications = append(doc.Notifications, c.notification(app, at, n))
 	}
 }
+
+// maxTokenAge bounds how long a token may be believed: for so long it is known which request it served.
+const maxTokenAge = 24 * time.Hour
 
 // of is a document that says who callers are, and what it is called.
 type of struct {
@@ -66,7 +72,12 @@ func (c *compiler) issued(d of, i config.Issued) *entities.Identity {
 		}
 		c.noSubstitution(d.Decoder, "identity.audience", d.what, i.Audience)
 	}
-	return &entities.Identity{Issuer: i.Issuer, Audience: i.Audience, KeysURL: i.KeysURL, UserClaim: i.UserClaim, GroupsClaim: i.GroupsClaim}
+	if age := i.MaxAge.Or(time.Minute); (age <= 0 || age > maxTokenAge) && !d.Faulty("identity.maxAge") {
+		c.report(d.Decoder, "identity.maxAge", strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no age of a token", string(i.MaxAge)), Expected: "more than nothing, and at most 24h"})
+	}
+	return &entities.Identity{
+		Issuer: i.Issuer, Audience: i.Audience, KeysURL: i.KeysURL, UserClaim: i.UserClaim, GroupsClaim: i.GroupsClaim, MaxAge: i.MaxAge.Or(0),
+	}
 }
 
 // plainURL checks an address in which nothing is substituted.
@@ -128,6 +139,8 @@ func (c *compiler) people(d of, at string, all []string, or string) {
 			c.noSubstitution(d.Decoder, location, d.what, name)
 		case !personRE.MatchString(name):
 			c.report(d.Decoder, location, strict.Fault{Code: "bad-name", Message: fmt.Sprintf("%q is no person and no group", strict.Clip(name)), Expected: "a name without spaces, such as alice@shop.dev or group:sre"})
+		case entities.CheckName(name) != nil:
+			c.report(d.Decoder, location, strict.Fault{Code: "bad-name", Message: entities.CheckName(name).Error(), Expected: "a name that is taken for no other"})
 		case seen[name]:
 			c.report(d.Decoder, location, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("%q is listed twice", name)})
 		}
@@ -165,7 +178,7 @@ func (c *compiler) approval(app *config.Document[config.Application], at, topic 
 			Expected: fmt.Sprintf("at most %d, more approvers, or a group", len(people)),
 		})
 	}
-	return entities.Condition{ID: "approval/" + topic, Kind: entities.ManualApproval, Topic: topic, MinApprovers: needed, Approvers: by.Approvers}
+	return entities.Condition{ID: "approval/" + topic, Kind: entities.ManualApproval, Topic: topic, MinApprovers: needed, Approvers: by.Approvers, NotReleaser: by.NotReleaser}
 }
 
 // defineConditions resolves the preconditions of every channel to channels (A8).
@@ -244,6 +257,21 @@ func (c *compiler) approvals(app *config.Document[config.Application], path stri
 		})
 	default:
 		c.addCondition(app, path, c.approval(app, path+".sharedManualApproval", string(shared.Name), shared.ManualApproval), channel)
+	}
+}
+
+// provesReleasers has releases and publications take proof where an approval asks who released.
+func (c *compiler) provesReleasers(identity *entities.Identity) {
+	asks := func(channel incarnation.Channel) bool {
+		return slices.ContainsFunc(channel.Conditions, func(o entities.Condition) bool { return o.NotReleaser })
+	}
+	if identity == nil || slices.Contains(identity.Required, config.Everything) || !slices.ContainsFunc(c.channels, asks) {
+		return
+	}
+	for _, verb := range [...]string{protocol.Publish, protocol.Release} {
+		if !slices.Contains(identity.Required, verb) {
+			identity.Required = append(slices.Clone(identity.Required), verb)
+		}
 	}
 }
 

@@ -30,6 +30,8 @@ type Issued struct {
 	UserClaim string `json:"userClaim,omitempty"`
 	// The claim that lists the caller's groups.
 	GroupsClaim string `json:"groupsClaim,omitempty" jsonschema:"default=groups"`
+	// How long ago a token may have been issued, whatever it says itself; at most 24h.
+	MaxAge Duration `json:"maxAge,omitempty" jsonschema:"default=1h"`
 }
 
 // Authorization grants verbs to people and groups. A verb that no grant names may be used by anybody.
@@ -68,6 +70,8 @@ type ManualApproval struct {
 	MinApprovers *int `json:"minApprovers,omitempty" jsonschema:"default=1,minimum=1"`
 	// Who may: names of people, and of groups as group:NAME; anybody when not given.
 	Approvers []string `json:"approvers,omitempty"`
+	// Whether somebody else has to approve than who released it.
+	NotReleaser bool `json:"notReleaser,omitempty" jsonschema:"default=false"`
 }
 
 // SharedManualApproval passes once people have approved the release, in all channels that name the same

@@ -22,7 +22,7 @@ const MaxArchived = 64 << 20
 var folders = map[string]archived{
 	"incarnations/": byDigest, "specs/": byDigest, "manifests/": byDigest, "payloads/": byDigest,
 	"states/": byDigest, "bundles/": byDigest, "checks/": byDigest, "extensions/": byDigest,
-	"numbers/": asItIs, "runtimes/": asItIs, "versions/": asItIs, "audit/": asItIs, "logs/": asItIs, "holds/": asItIs, endedPauses: asItIs, rules: asItIs, notices: asItIs, directories: asItIs,
+	"numbers/": asItIs, "runtimes/": asItIs, "versions/": asItIs, "audit/": asItIs, "logs/": asItIs, "holds/": asItIs, endedPauses: asItIs, rules: asItIs, notices: asItIs, directories: asItIs, tokens: asItIs,
 	"fence/":    asItIs,
 	checkpoints: chosen, missedMessages: chosen,
 	installations: notAtAll, "leases/": notAtAll, "restarts/": notAtAll, "workers/": notAtAll,

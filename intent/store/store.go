@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/intent/bundle"
@@ -37,6 +38,8 @@ type Store struct {
 	dir   string // set when it is a local directory
 	blobs blobs
 	cache *cache
+
+	forgotten atomic.Value // the day on which records of old tokens were removed
 }
 
 // NotFoundError says that the store has no such thing.

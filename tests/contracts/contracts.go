@@ -166,6 +166,7 @@ func records() []Contract {
 		{"record of a claim", 1, false, protocol.Claim{}, "Claim"},
 		{"record of an installation", 1, false, protocol.Installation{}, "CreateInstallation"},
 		{"record of rules", 1, false, protocol.Rules{}, "CreateRules"},
+		{"record of a token's use", 1, false, protocol.TokenUse{}, "UseToken"},
 		{"record of what was accepted elsewhere", 1, false, protocol.MissedMessages{}, "MissedRecord"},
 		{"record of a directory", 1, false, store.Directory{}, "PutDirectory"},
 		{"record of a worker that lives", 1, false, store.Presence{}, "PutPresence"},

@@ -98,7 +98,12 @@ func (s *site) posts(path string) []string {
 // expired, and forged, which is signed with another key.
 func (s *site) sign(t *testing.T, claims map[string]any) string {
 	t.Helper()
-	all := map[string]any{"iss": s.URL, "aud": "converge", "sub": "somebody", "exp": time.Now().Add(time.Hour).Unix()}
+	all := map[string]any{
+		"iss": s.URL, "aud": "converge", "jti": rand.Text(), "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(),
+	}
+	if email, ok := claims["email"]; ok {
+		all["sub"], all["email_verified"] = email, true
+	}
 	key := s.key
 	for name, value := range claims {
 		switch name {

@@ -209,6 +209,7 @@ func (p *Player) refuses(l line, payload json.RawMessage) {
 	require.Equal(p.T, before, after, "%s, as an update", p.at)
 	require.Equal(p.T, refusals, still, "an update that is refused is returned to who asks: %s", p.at)
 
+	payload = p.payload(l.rest) // a token serves one request
 	require.NoError(p.T, p.Client.SignalWorkflow(p.T.Context(), l.id, "", l.command, payload))
 	temporaltest.WaitFor(p.T, patience, func() (bool, string) {
 		after, still = p.seen(l)

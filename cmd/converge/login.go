@@ -1,0 +1,239 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/spf13/cobra"
+	"golang.org/x/oauth2"
+)
+
+// loginOptions are those of login.
+type loginOptions struct {
+	f        *Factory
+	issuer   string
+	clientID string
+	scopes   []string
+	device   bool
+	timeout  time.Duration
+}
+
+func newCmdLogin(f *Factory, runF func(context.Context, *loginOptions) error) *cobra.Command {
+	o := &loginOptions{f: f}
+	cmd := &cobra.Command{
+		Use:   "login ISSUER",
+		Short: "Prove who you are to an issuer of tokens, for the verbs that follow",
+		Long: `Prove who you are to the issuer that an application's identity names. Open the page that
+is printed in a browser on this machine; with --device, enter a code on another one.
+
+What it answers is kept in a file that only you can read, until converge logout. Each verb
+takes a token of its own from there, unless --token or CONVERGE_TOKEN gives one, or none.`,
+		Example: `  converge login https://id.shop.dev
+  converge login https://id.shop.dev --device --client-id converge-cli`,
+		Args: cobra.ExactArgs(1),
+		RunE: running(o, runF, o.run, func(args []string) error {
+			o.issuer = args[0]
+			return nil
+		}),
+	}
+	cmd.Flags().StringVar(&o.clientID, "client-id", "converge", "what the issuer knows this program by; tokens are for it (identity.audience)")
+	cmd.Flags().StringSliceVar(&o.scopes, "scope", []string{"email", "groups", oidc.ScopeOfflineAccess}, "what to ask for beside openid")
+	cmd.Flags().BoolVar(&o.device, "device", false, "enter a code on another device")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long to wait for the person")
+	return cmd
+}
+
+func newCmdLogout(f *Factory, _ func(context.Context) error) *cobra.Command {
+	return &cobra.Command{
+		Use:   "logout",
+		Short: "Forget what login kept",
+		Long: `Forget what converge login kept on this machine. Verbs then go without a token, unless
+--token or CONVERGE_TOKEN gives one.`,
+		Example: "  converge logout",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if err := f.forgetLogin(); err != nil {
+				return err
+			}
+			f.note("logged out")
+			return nil
+		},
+	}
+}
+
+func (o *loginOptions) run(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("nobody logged in within %s", o.timeout))
+	defer cancel()
+	l := login{Issuer: o.issuer, ClientID: o.clientID, Scopes: o.scopes}
+	config, provider, err := l.config(ctx)
+	if err != nil {
+		return err
+	}
+	nonce, ask := rand.Text(), o.browser
+	if o.device || config.Endpoint.AuthURL == "" {
+		nonce, ask = "", o.code
+	}
+	token, err := ask(ctx, config, nonce)
+	if err != nil {
+		return fmt.Errorf("login at %s: %w", o.issuer, cmp.Or(ended(ctx), err))
+	}
+	id, err := l.take(ctx, provider, token)
+	if err != nil {
+		return err
+	}
+	if nonce != "" && id.Nonce != nonce {
+		return fmt.Errorf("login at %s: the token is for another login", o.issuer)
+	}
+	if err := o.f.keepLogin(l); err != nil {
+		return err
+	}
+	o.f.note("logged in as %s", nameIn(id))
+	if l.Refresh == "" {
+		o.f.note("%s gave nothing to renew it with: it serves one verb, until %s", o.issuer, l.Expiry.Local().Format(time.TimeOnly))
+	}
+	return nil
+}
+
+// ended is why waiting ended, if it did.
+func ended(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return context.Cause(ctx)
+}
+
+// code has a code entered on another device (RFC 8628).
+func (o *loginOptions) code(ctx context.Context, config *oauth2.Config, _ string) (*oauth2.Token, error) {
+	if config.Endpoint.DeviceAuthURL == "" {
+		return nil, errors.New("it has no login by another device")
+	}
+	device, err := config.DeviceAuth(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o.f.note("open %s and enter the code %s", device.VerificationURI, device.UserCode)
+	return config.DeviceAccessToken(ctx, device)
+}
+
+// browser has a page opened, which comes back to this machine with a code that only who began this can use (RFC 7636, 8252).
+func (o *loginOptions) browser(ctx context.Context, config *oauth2.Config, nonce string) (*oauth2.Token, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	config.RedirectURL = "http://" + l.Addr().String() + "/"
+	verifier, back := oauth2.GenerateVerifier(), returning{state: rand.Text(), codes: make(chan string, 1)}
+	server := &http.Server{Handler: back, ReadHeaderTimeout: 10 * time.Second}
+	go func() { _ = server.Serve(l) }() // ends when it is closed
+	defer func() { _ = server.Close() }()
+	o.f.note("open %s", config.AuthCodeURL(back.state, oauth2.S256ChallengeOption(verifier), oidc.Nonce(nonce)))
+	select {
+	case code := <-back.codes:
+		return config.Exchange(ctx, code, oauth2.VerifierOption(verifier))
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// returning takes the code of the login that has this state, once.
+type returning struct {
+	state string
+	codes chan string
+}
+
+// ServeHTTP implements http.Handler.
+func (b returning) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	code := r.FormValue("code")
+	if r.FormValue("state") != b.state || code == "" {
+		http.Error(w, "this is no answer to converge login: "+fmt.Sprintf("%q", r.FormValue("error")), http.StatusBadRequest)
+		return
+	}
+	select {
+	case b.codes <- code:
+		fmt.Fprintln(w, "You are logged in; this page can be closed.")
+	default:
+		http.Error(w, "this login is over", http.StatusGone)
+	}
+}
+
+// nameIn is who a token is of, for people.
+func nameIn(id *oidc.IDToken) string {
+	var claims struct {
+		Email string `json:"email"`
+	}
+	_ = id.Claims(&claims) // then it is the subject
+	return cmp.Or(claims.Email, id.Subject)
+}
+
+// login is what is kept of one.
+type login struct {
+	Issuer   string    `json:"issuer"`
+	ClientID string    `json:"clientId"`
+	Scopes   []string  `json:"scopes,omitempty"`
+	Token    string    `json:"token,omitempty"` // not used yet
+	Expiry   time.Time `json:"expiry,omitzero"` // of that
+	Refresh  string    `json:"refresh,omitempty"`
+}
+
+func (l *login) config(ctx context.Context) (*oauth2.Config, *oidc.Provider, error) {
+	provider, err := oidc.NewProvider(ctx, l.Issuer)
+	if err != nil {
+		return nil, nil, fmt.Errorf("issuer %s: %w", l.Issuer, cmp.Or(ended(ctx), err))
+	}
+	return &oauth2.Config{ClientID: l.ClientID, Endpoint: provider.Endpoint(), Scopes: append([]string{oidc.ScopeOpenID}, l.Scopes...)}, provider, nil
+}
+
+// take verifies what the issuer answered, and keeps it.
+func (l *login) take(ctx context.Context, provider *oidc.Provider, token *oauth2.Token) (*oidc.IDToken, error) {
+	raw, ok := token.Extra("id_token").(string)
+	if !ok {
+		return nil, fmt.Errorf("issuer %s answered without an ID token", l.Issuer)
+	}
+	id, err := provider.Verifier(&oidc.Config{ClientID: l.ClientID}).Verify(ctx, raw)
+	if err != nil {
+		return nil, fmt.Errorf("issuer %s: %w", l.Issuer, err)
+	}
+	l.Token, l.Expiry, l.Refresh = raw, id.Expiry, cmp.Or(token.RefreshToken, l.Refresh)
+	return id, nil
+}
+
+// renewed is a login with a token that was not used yet.
+func (l *login) renewed(ctx context.Context, now time.Time) error {
+	if l.Token != "" && now.Before(l.Expiry) {
+		return nil
+	}
+	again := "converge login " + l.Issuer
+	if l.Refresh == "" {
+		why := "your login has served a verb already"
+		if l.Token != "" {
+			why = "your login expired at " + l.Expiry.Local().Format(time.DateTime)
+		}
+		return fmt.Errorf("%s; log in again: %s", why, again)
+	}
+	config, provider, err := l.config(ctx)
+	if err != nil {
+		return err
+	}
+	token, err := config.TokenSource(ctx, &oauth2.Token{RefreshToken: l.Refresh}).Token()
+	if refused := new(oauth2.RetrieveError); errors.As(err, &refused) {
+		return fmt.Errorf("your login is over (%s); log in again: %s", cmp.Or(refused.ErrorCode, refused.Response.Status), again)
+	}
+	if err == nil {
+		_, err = l.take(ctx, provider, token)
+	}
+	return err
+}
+
+func (l *login) bytes() []byte {
+	data, _ := json.MarshalIndent(l, "", "  ") // texts and a time
+	return append(data, '\n')
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/tests/idptest"
+)
+
+// loggedIn is a console whose person has logged in, by a code or by a browser that visits what is printed.
+func loggedIn(t *testing.T, issuer *idptest.Issuer, args ...string) *console {
+	t.Helper()
+	c := newConsole(t, nil)
+	c.Now = time.Now
+	read, write := io.Pipe()
+	c.Err = io.MultiWriter(&c.err, write)
+	go func() {
+		buffer := make([]byte, 4096)
+		for {
+			n, err := read.Read(buffer)
+			if err != nil {
+				return
+			}
+			if page, ok := strings.CutPrefix(strings.TrimSpace(string(buffer[:n])), "open "); ok && !strings.Contains(page, " ") {
+				if answer, err := http.Get(page); err == nil { //nolint:gosec // our own issuer
+					_ = answer.Body.Close()
+				}
+			}
+		}
+	}()
+	t.Cleanup(func() { _ = write.Close() })
+	require.Equal(t, 0, run(t.Context(), c.Factory, append([]string{"login", issuer.URL}, args...)), "%s", &c.err)
+	require.Contains(t, c.err.String(), "logged in as alice@shop.dev")
+	return c
+}
+
+// A login, in either way, gives each verb a token of its own, which nobody else can read, until it is over.
+func TestLogin(t *testing.T) {
+	for name, args := range map[string][]string{"browser": nil, "device": {"--device"}} {
+		t.Run(name, func(t *testing.T) {
+			issuer := idptest.New(t)
+			c := loggedIn(t, issuer, args...)
+			file, err := c.loginFile()
+			require.NoError(t, err)
+			info, err := os.Stat(file)
+			require.NoError(t, err)
+			require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+
+			first, second := c.newAct("").Token, c.newAct("").Token
+			require.NoError(t, c.unproven)
+			require.Len(t, strings.Split(first, "."), 3)
+			require.NotEqual(t, first, second, "a token serves one request")
+			kept, err := os.ReadFile(file)
+			require.NoError(t, err)
+			require.NotContains(t, string(kept), second, "what was used is not kept")
+			c.token = noToken
+			require.Empty(t, c.newAct("").Token)
+			c.token = ""
+
+			issuer.Revoke()
+			require.Equal(t, exitError, run(t.Context(), c.Factory, []string{"pause", "shop/web"}))
+			require.Contains(t, c.err.String(), "your login is over (invalid_grant); log in again: converge login "+issuer.URL)
+
+			require.Equal(t, 0, run(t.Context(), c.Factory, []string{"logout"}))
+			require.NoFileExists(t, file)
+			require.Empty(t, c.newAct("").Token)
+			require.NoError(t, c.unproven)
+			left, err := filepath.Glob(filepath.Join(filepath.Dir(file), "*login*"))
+			require.NoError(t, err)
+			require.Empty(t, left)
+		})
+	}
+}
+
+// A login that nothing renews serves one verb, and none once it has expired.
+func TestLoginThatIsNotRenewed(t *testing.T) {
+	issuer := idptest.New(t)
+	issuer.NoRefresh = true
+	c := loggedIn(t, issuer, "--device")
+	require.Contains(t, c.err.String(), "it serves one verb, until ")
+	require.NotEmpty(t, c.proof())
+	require.Empty(t, c.proof())
+	require.EqualError(t, c.unproven, "your login has served a verb already; log in again: converge login "+issuer.URL)
+
+	c = loggedIn(t, issuer, "--device")
+	c.Now = func() time.Time { return time.Now().Add(time.Hour) }
+	require.Empty(t, c.proof())
+	require.ErrorContains(t, c.unproven, "your login expired at ")
+}
