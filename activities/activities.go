@@ -13,6 +13,7 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/runtimes"
 	"github.com/converge-engine/converge/runtimes/custom"
+	"github.com/converge-engine/converge/runtimes/secret"
 )
 
 // Factory makes the adapter of one kind of runtime from a definition.
@@ -31,6 +32,8 @@ type Activities struct {
 	Eager *Eager
 	// Clusters are where checks and extensions run as Jobs. Nil: they do not.
 	Clusters custom.Clusters
+	// Secrets are what references to secrets stand for in this worker. Nil: none may be had.
+	Secrets secret.Source
 
 	hints   *hints
 	issuers issuers // whose tokens were verified lately

@@ -35,7 +35,7 @@ type RuntimeCustom struct {
 	// The command that takes a service down. Without it, nothing that runs here can be removed.
 	Remove *RemoveCommand `json:"remove,omitempty"`
 	// Environment variables for the commands.
-	Env map[EnvName]EnvValue `json:"env,omitempty"`
+	Env map[OwnEnvName]EnvValue `json:"env,omitempty"`
 	// Runs the commands as Kubernetes Jobs, in an image, instead of on the worker's machine.
 	Job *CommandJob `json:"job,omitempty"`
 	// The same as maxConcurrentApplies of the runtime; one of the two may be given.
