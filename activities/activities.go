@@ -39,6 +39,7 @@ type Activities struct {
 	issuers issuers // whose tokens were verified lately
 	recall  recall  // of checks that had news a moment ago
 	holds   holds   // pauses in force
+	owners  owners  // of runtimes, and what they allow
 
 	mu      sync.Mutex
 	lines   map[string]connection    // by runtime and digest of its definition

@@ -221,7 +221,10 @@ func (s *serviceCompiler) instance(channel incarnation.Channel, d *draft, doc *i
 	if ok {
 		instance.Runtime, instance.Kind, instance.MovedFrom = ref.name, s.runtimes[ref.name].Kind, ref.movedFrom
 		if ref.namespace != "" {
-			instance.Address = map[string]string{"namespace": ref.namespace}
+			instance.Address = map[string]string{entities.AddressNamespace: ref.namespace}
+		}
+		if ref.account != "" {
+			instance.Address[entities.AddressServiceAccount] = ref.account
 		}
 	}
 	for _, name := range strict.Keys(d.parameters) {
