@@ -115,7 +115,10 @@ func makeHome(dir string) (string, error) {
 		return "", err
 	}
 	home := filepath.Join(dir, ".converge")
-	if err := os.MkdirAll(home, 0o755); err != nil {
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		return "", fmt.Errorf("make a place for state: %w", err)
+	}
+	if err := os.Chmod(home, 0o700); err != nil { //nolint:gosec // a directory is entered; one of before was everybody's to read
 		return "", fmt.Errorf("make a place for state: %w", err)
 	}
 	ignore := filepath.Join(home, ".gitignore")
