@@ -18,6 +18,7 @@ import (
 	"gocloud.dev/blob/s3blob"
 	"gocloud.dev/gcerrors"
 
+	"github.com/converge-engine/converge/intent/internal/seal"
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
@@ -152,7 +153,26 @@ const memoryURL = "mem://"
 
 // Open opens a store: a directory, which is created, or file:///dir, mem:// (empty, and gone with
 // the process) or s3://bucket/prefix?region=eu-west-1 (credentials as the AWS tools find them).
+//
+// Content that holds secrets is encrypted with the keys that CONVERGE_STORE_KEY refers to.
 func Open(ctx context.Context, location string) (*Store, error) {
+	return OpenWith(ctx, location, os.Getenv("CONVERGE_STORE_KEY"))
+}
+
+// OpenWith is Open with keys by reference: file:/path or env:NAME, the newest first, with commas between them.
+func OpenWith(ctx context.Context, location, keys string) (*Store, error) {
+	ring, err := seal.Load(keys)
+	if err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	s, err := open(ctx, location)
+	if err == nil {
+		s.keys = ring
+	}
+	return s, err
+}
+
+func open(ctx context.Context, location string) (*Store, error) {
 	scheme, _, isURL := strings.Cut(location, "://")
 	switch {
 	case location == "":
