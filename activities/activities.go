@@ -13,6 +13,7 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/runtimes"
 	"github.com/converge-engine/converge/runtimes/custom"
+	"github.com/converge-engine/converge/runtimes/secret"
 )
 
 // Factory makes the adapter of one kind of runtime from a definition.
@@ -33,12 +34,15 @@ type Activities struct {
 	Clusters custom.Clusters
 	// Roots are where this worker has the directories of applications.
 	Roots Roots
+	// Secrets are what references to secrets stand for in this worker. Nil: none may be had.
+	Secrets secret.Source
 
 	published published
 	hints     *hints
 	issuers   issuers // whose tokens were verified lately
 	recall    recall  // of checks that had news a moment ago
 	holds     holds   // pauses in force
+	owners    owners  // of runtimes, and what they allow
 
 	mu      sync.Mutex
 	lines   map[string]connection    // by runtime and digest of its definition

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/runtimes/secret"
 )
 
 // EventSchema names what a webhook gets.
@@ -57,7 +57,7 @@ func (a *Activities) Announce(ctx context.Context, r protocol.AnnounceRequest) e
 			continue
 		}
 		all.Go(func() {
-			err := post(ctx, r, n)
+			err := a.post(ctx, r, n)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -73,13 +73,10 @@ func (a *Activities) Announce(ctx context.Context, r protocol.AnnounceRequest) e
 }
 
 // post calls one webhook. Its URL may be a secret, so no error has it.
-func post(ctx context.Context, r protocol.AnnounceRequest, n entities.Notification) error {
-	address := n.URL.Literal
-	if name := n.URL.WorkerEnv; name != "" {
-		var ok bool
-		if address, ok = os.LookupEnv(name); !ok {
-			return fmt.Errorf("its url is to come from the worker's environment variable %s, which is not set there", name)
-		}
+func (a *Activities) post(ctx context.Context, r protocol.AnnounceRequest, n entities.Notification) error {
+	address, err := secret.Resolve(ctx, a.Secrets, "its url", n.URL)
+	if err != nil {
+		return err
 	}
 	body, err := body(r, n.Format)
 	if err != nil {

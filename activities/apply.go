@@ -34,7 +34,8 @@ func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protoc
 		return protocol.ApplyAnswer{}, lost
 	}
 	if err != nil {
-		return protocol.ApplyAnswer{Err: runtimes.Clip(err.Error(), 1000), Unready: true}, ctx.Err()
+		permanent := runtimes.IsPermanent(err) // its owner does not allow it
+		return protocol.ApplyAnswer{Err: runtimes.Clip(err.Error(), 1000), Permanent: permanent, Unready: !permanent}, ctx.Err()
 	}
 	if by != nil {
 		return protocol.ApplyAnswer{Err: why, Fenced: by}, ctx.Err()
@@ -129,6 +130,9 @@ func (a *Activities) prepareApply(ctx context.Context, owner runtimes.Owner, r p
 		Owner: owner, ServiceID: r.ServiceID, FullVersion: r.Instance.FullVersion,
 		Key: fmt.Sprintf("%s/%s/%s", owner.Key(), r.Instance.FullVersion, r.Instance.Payload),
 	}, r.Instance.Payload)
+	if err == nil {
+		err = a.mayUse(ctx, line, &in, 0)
+	}
 	return line, in, err
 }
 

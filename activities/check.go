@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
 	"sync"
 	"time"
 
@@ -112,7 +111,7 @@ func (a *Activities) evaluate(ctx context.Context, r protocol.CheckRequest, e en
 // sources is what checks can ask from this worker.
 func (a *Activities) sources() checks.Sources {
 	return checks.Sources{
-		HTTP: http.DefaultClient, Commands: checks.On(a.Clusters), Services: services{a}, Payloads: a.Store, Getenv: os.LookupEnv,
+		HTTP: http.DefaultClient, Commands: checks.On(a.Clusters), Services: services{a}, Payloads: a.Store, Secrets: a.Secrets,
 	}
 }
 

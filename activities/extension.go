@@ -49,6 +49,7 @@ func (a *Activities) Extension(ctx context.Context, r protocol.ExtensionRequest)
 		return protocol.ExtensionAnswer{}, err
 	}
 	once := extensionRun(r, definition)
+	once.Secrets = a.Secrets
 	once.One, once.Key = one, fmt.Sprintf("%s/%s/%d", r.Release, r.FullVersion, r.Attempt)
 	output, signal, err := custom.RunOnce(ctx, a.Clusters, once)
 	if ctx.Err() != nil {

@@ -25,6 +25,7 @@ import (
 	"github.com/converge-engine/converge/intent/incarnation"
 	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/runtimes"
+	"github.com/converge-engine/converge/runtimes/secret"
 )
 
 // server is the little of Temporal that these activities use. What is not here panics.
@@ -121,6 +122,7 @@ func newActivities(t *testing.T, s *server) *Activities {
 	store, err := store.Open(t.Context(), t.TempDir())
 	require.NoError(t, err)
 	a := New(store, s, nil)
+	a.Secrets = secret.Environment{Allowed: []string{"*"}}
 	t.Cleanup(a.Close)
 	return a
 }

@@ -54,6 +54,9 @@ func (a *Activities) observeOne(ctx context.Context, r protocol.ObserveRequest, 
 	in, err := a.instance(ctx, runtimes.Instance{
 		Owner: ownerOf(r, ref.ID), ServiceID: r.ServiceID, FullVersion: ref.FullVersion,
 	}, ref.Payload)
+	if err == nil {
+		err = a.mayUse(ctx, line, &in, lookedUp)
+	}
 	if err != nil {
 		return unready(err)
 	}

@@ -99,7 +99,7 @@ func (a *Activities) version(ctx context.Context, r protocol.PrepareRequest) (st
 		if fault := config.CheckVersion(r.Version); fault != nil {
 			return record, false, refuse("version %s", fault)
 		}
-		return record, false, nil
+		return record, false, a.settable(ctx, r.Service, record)
 	}
 	base, err := a.Store.Version(ctx, r.Application, r.Service, r.Version)
 	if err != nil {
@@ -144,6 +144,21 @@ func (a *Activities) sameParameters(ctx context.Context, r protocol.PrepareReque
 	}
 	if entities.DigestOf(given) != entities.DigestOf(recorded) {
 		return refuse("%s is known with other parameters; a known name means the same bytes again, so name a new version", r.FullVersion)
+	}
+	return nil
+}
+
+// settable refuses a release whose parameters are not for releases to set.
+func (a *Activities) settable(ctx context.Context, service string, record store.VersionRecord) error {
+	if len(record.Parameters)+len(record.ChannelParameters) == 0 {
+		return nil
+	}
+	inc, err := a.Store.Incarnation(ctx, record.Hash)
+	if err != nil {
+		return err
+	}
+	if err := incarnation.Settable(inc, service, inputOf(record)); err != nil {
+		return refuse("%s", err)
 	}
 	return nil
 }

@@ -69,6 +69,9 @@ func (a *Activities) preparePreview(ctx context.Context, r protocol.PreviewReque
 		Owner: owner, ServiceID: r.Item.ServiceID, FullVersion: r.Item.FullVersion,
 		Key: fmt.Sprintf("%s/%s/preview", owner.Key(), r.Item.FullVersion),
 	}, r.Item.Payload)
+	if err == nil {
+		err = a.mayUse(ctx, line, &in, 0)
+	}
 	return line, in, a.elsewhere(err)
 }
 

@@ -81,6 +81,8 @@ type RuntimeDefinition struct {
 	MaxApplies     int  `json:"maxApplies,omitempty"`
 	ApproveApplies bool `json:"approveApplies,omitempty"`
 	NoRollback     bool `json:"noRollback,omitempty"`
+	// Allow says who may use it; nil: everybody. What counts is the newest declaration, whichever digest a service knows.
+	Allow *RuntimeAllow `json:"allow,omitempty"`
 }
 
 // SamePlace tells whether two definitions, of whatever names and settings, surely reach the same place.

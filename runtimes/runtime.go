@@ -40,6 +40,8 @@ type Instance struct {
 	// Fence is the place of an apply or a removal among all of the instance. Nil when nothing is to be written, and from a
 	// workflow that counts none.
 	Fence *Fence
+	// Allow is what the runtime's owner allows its objects to be; nil: anything.
+	Allow *entities.RuntimeAllow
 }
 
 // Runtime is a connection to where things run. Implementations are safe for concurrent use.

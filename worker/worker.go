@@ -17,6 +17,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/runtimes/kubernetes"
+	"github.com/converge-engine/converge/runtimes/secret"
 	"github.com/converge-engine/converge/workflows"
 )
 
@@ -37,6 +38,9 @@ type Options struct {
 	// Owner has stores of its own, which it takes along without being told: `converge dev`, whose server begins anew with
 	// another schema. Empty: nobody in particular.
 	Owner string
+	// AllowEnv are the variables of the worker's environment that a configuration may name by workerEnv: NAME, or PREFIX*.
+	// Empty: none.
+	AllowEnv []string
 	// StopTimeout is how long applies may take to end when the worker stops; meanwhile it takes on nothing new, and its
 	// heartbeats go on. 0: five seconds.
 	StopTimeout time.Duration
@@ -85,10 +89,11 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 		return nil, err
 	}
 	clusters := &kubernetes.Clusters{}
-	known := factories(clusters)
+	secrets := secret.Environment{Allowed: o.AllowEnv}
+	known := factories(clusters, secrets)
 	maps.Copy(known, o.Factories)
 	a := activities.New(store, c, known)
-	a.Clusters, a.Eager, a.Roots = clusters, o.Eager, o.Roots
+	a.Clusters, a.Eager, a.Roots, a.Secrets = clusters, o.Eager, o.Roots, secrets
 	installation, err := belongs(ctx, c, o, store)
 	if err != nil {
 		a.Close()

@@ -18,6 +18,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/runtimes"
 	"github.com/converge-engine/converge/runtimes/custom"
+	"github.com/converge-engine/converge/runtimes/secret"
 )
 
 // Asked is what a check is asked.
@@ -45,7 +46,7 @@ type Sources struct {
 	Commands Commands
 	Services Services
 	Payloads Payloads
-	Getenv   func(name string) (string, bool) // of the worker: os.LookupEnv
+	Secrets  secret.Source
 }
 
 // Commands runs commands; On makes one. It keeps the promises of custom.RunOnce.

@@ -52,7 +52,7 @@ func (c command) once(a Asked, d *entities.CheckRun) custom.Once {
 	}
 	return custom.Once{
 		What: string(a.Definition.Kind), Purpose: "check", Dir: a.Definition.Dir, Argv: d.Command.Argv, Env: d.Env, Job: d.Job,
-		Timeout: timeout, Lookup: c.sources.lookup, Asks: true,
+		Timeout: timeout, Secrets: c.sources.Secrets, Asks: true,
 		Instance: runtimes.Instance{
 			Owner: runtimes.Owner{
 				Application: a.Definition.Application, Service: a.Definition.Service, ID: entities.InstanceID{Channel: a.Definition.Channel},
@@ -60,14 +60,6 @@ func (c command) once(a Asked, d *entities.CheckRun) custom.Once {
 			ServiceID: a.ServiceID, FullVersion: a.Evaluation.FullVersion,
 		},
 	}
-}
-
-// lookup is Getenv, or an environment without anything in it.
-func (p Sources) lookup(name string) (string, bool) {
-	if p.Getenv == nil {
-		return "", false
-	}
-	return p.Getenv(name)
 }
 
 func exited(program string, out runtimes.Output) (entities.CheckReading, error) {

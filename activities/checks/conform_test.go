@@ -14,11 +14,12 @@ import (
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/runtimes"
 	"github.com/converge-engine/converge/runtimes/custom"
+	source "github.com/converge-engine/converge/runtimes/secret"
 )
 
 const secret = "hunter22-of-the-worker"
 
-func getenv(name string) (string, bool) { return secret, name == "TOKEN" }
+var token = source.Environment{Allowed: []string{"*"}, Lookup: func(name string) (string, bool) { return secret, name == "TOKEN" }}
 
 // asked is a question about v2-i7 of shop/web in prod.
 func asked(kind entities.CheckKind, change func(*entities.CheckDefinition)) checks.Asked {
@@ -83,7 +84,7 @@ func TestCommand_A20(t *testing.T) {
 	dir := t.TempDir()
 	script := "#!/bin/sh\necho one\necho \"$PVN_APPLICATION/$PVN_SERVICE $PVN_SERVICE_ID $PVN_SERVICE_VERSION $PVN_RELEASE_CHANNEL $#:$1 $MINE\"\nexit $CODE\n"
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "smoke"), []byte(script), 0o755)) //nolint:gosec // it is to be executed
-	sources := checks.Sources{Commands: checks.On(nil), Getenv: getenv}
+	sources := checks.Sources{Commands: checks.On(nil), Secrets: token}
 	row := func(code string, change func(*entities.CheckRun)) checks.Asked {
 		return asked(entities.CheckCommand, func(d *entities.CheckDefinition) {
 			d.Dir = dir
@@ -125,7 +126,7 @@ type recorded struct{ once *custom.Once }
 
 func (r recorded) Run(_ context.Context, o custom.Once) (runtimes.Output, string, error) {
 	if r.once != nil {
-		o.Lookup = nil // no two functions are equal
+		o.Secrets = nil // no two functions are equal
 		*r.once = o
 	}
 	return runtimes.Output{ExitCode: 3, Stdout: "not\nready\n"}, "", nil

@@ -72,7 +72,7 @@ func (r *request) do(ctx context.Context) (answer, error) {
 	if r.sources.HTTP == nil {
 		return answer{}, errors.New("there is no network here")
 	}
-	r.secrets = secrets{getenv: r.sources.Getenv}
+	r.secrets = secrets{from: r.sources.Secrets}
 	timeout := r.timeout
 	if timeout <= 0 {
 		timeout = defaultHTTPTimeout
@@ -124,7 +124,7 @@ func (r *request) request(ctx context.Context) (*http.Request, error) {
 	}
 	req.Header.Set("User-Agent", "converge")
 	for _, name := range slices.Sorted(maps.Keys(r.headers)) {
-		value, err := r.secrets.resolve("header "+name, r.headers[name])
+		value, err := r.secrets.resolve(ctx, "header "+name, r.headers[name])
 		if err != nil {
 			return nil, err
 		}
@@ -134,7 +134,7 @@ func (r *request) request(ctx context.Context) (*http.Request, error) {
 		}
 	}
 	if r.token != nil {
-		token, err := r.secrets.resolve("the token", *r.token)
+		token, err := r.secrets.resolve(ctx, "the token", *r.token)
 		if err != nil {
 			return nil, err
 		}

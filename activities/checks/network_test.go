@@ -21,7 +21,7 @@ func serving(t *testing.T, handle http.HandlerFunc) (string, checks.Sources) {
 	t.Helper()
 	s := httptest.NewServer(handle)
 	t.Cleanup(s.Close)
-	return s.URL, checks.Sources{HTTP: s.Client(), Getenv: getenv}
+	return s.URL, checks.Sources{HTTP: s.Client(), Secrets: token}
 }
 
 func host(t *testing.T, raw string) string {

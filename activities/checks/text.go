@@ -1,7 +1,7 @@
 package checks
 
 import (
-	"fmt"
+	"context"
 	"regexp"
 	"strings"
 	"unicode"
@@ -10,6 +10,7 @@ import (
 	"github.com/converge-engine/converge/entities/order"
 	"github.com/converge-engine/converge/runtimes"
 	"github.com/converge-engine/converge/runtimes/custom"
+	"github.com/converge-engine/converge/runtimes/secret"
 )
 
 // open is what text of a definition may leave open until it is evaluated.
@@ -110,25 +111,18 @@ func oneLine(text string, limit int) string {
 	return runtimes.Clip(strings.Join(strings.Fields(text), " "), limit)
 }
 
-// secrets resolves references to the worker's environment and remembers what must not be shown.
+// secrets resolves references and remembers what must not be shown.
 type secrets struct {
-	getenv func(string) (string, bool)
+	from   secret.Source
 	values []string
 }
 
-func (s *secrets) resolve(what string, v entities.Value) (string, error) {
-	if v.WorkerEnv == "" {
-		return v.Literal, nil
+func (s *secrets) resolve(ctx context.Context, what string, v entities.Value) (string, error) {
+	text, err := secret.Resolve(ctx, s.from, what, v)
+	if err == nil && v.WorkerEnv != "" {
+		s.values = append(s.values, text)
 	}
-	if s.getenv == nil {
-		return "", fmt.Errorf("%s is to come from the worker's environment, and there is none here", what)
-	}
-	value, ok := s.getenv(v.WorkerEnv)
-	if !ok {
-		return "", fmt.Errorf("%s is to come from the worker's environment variable %s, which is not set there", what, v.WorkerEnv)
-	}
-	s.values = append(s.values, value)
-	return value, nil
+	return text, err
 }
 
 // hide takes what was resolved out of text.

@@ -10,6 +10,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/runtimes"
 	"github.com/converge-engine/converge/runtimes/custom"
+	source "github.com/converge-engine/converge/runtimes/secret"
 )
 
 // World is an application in memory. It is not to be changed while it is asked.
@@ -69,7 +70,7 @@ func Hanging(asked func()) checks.Sources {
 	h := hanging{asked}
 	return checks.Sources{
 		HTTP: &http.Client{Transport: h}, Commands: h, Services: h, Payloads: h,
-		Getenv: func(string) (string, bool) { return "a secret", true },
+		Secrets: source.Environment{Allowed: []string{"*"}, Lookup: func(string) (string, bool) { return "a secret", true }},
 	}
 }
 

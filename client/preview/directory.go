@@ -60,7 +60,11 @@ func (d *directory) compile(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("read the runtimes published so far: %w", err)
 	}
-	config, err := compile.LoadWith(dir, config.Options{Runtimes: known, AllowFake: d.planner.Fake})
+	digest, err := d.planner.Store.SecretDigest(ctx)
+	if err != nil {
+		return err
+	}
+	config, err := compile.LoadWith(dir, config.Options{Runtimes: known, SecretDigest: digest, AllowFake: d.planner.Fake})
 	if err != nil {
 		return err
 	}

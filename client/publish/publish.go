@@ -20,6 +20,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/bundle"
 	"github.com/converge-engine/converge/intent/compile"
 	"github.com/converge-engine/converge/intent/config"
 	"github.com/converge-engine/converge/intent/incarnation"
@@ -105,7 +106,11 @@ func (p *publication) compile(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the runtimes published so far: %w", err)
 	}
-	config, err := compile.LoadWith(p.options.Dir, config.Options{Runtimes: known, AllowFake: p.options.Fake})
+	digest, err := p.store.SecretDigest(ctx)
+	if err != nil {
+		return err
+	}
+	config, err := compile.LoadWith(p.options.Dir, config.Options{Runtimes: known, SecretDigest: digest, AllowFake: p.options.Fake})
 	if err == nil {
 		p.compiled, err = compile.Compile(config)
 	}
@@ -119,10 +124,11 @@ func (p *publication) compile(ctx context.Context) error {
 	if err := p.reachable(); err != nil {
 		return err
 	}
+	clear := digest == nil && slices.ContainsFunc(p.compiled.Bundles, bundle.Bundle.Secret)
 	p.manifest = incarnation.ManifestOf(p.specs)
 	p.result = Result{
 		Application: p.application, Hash: p.compiled.Incarnation.Hash(), Services: p.compiled.Incarnation.Services(),
-		Store: p.store.URL(), DryRun: p.options.DryRun,
+		Store: p.store.URL(), DryRun: p.options.DryRun, SecretsInClear: clear,
 	}
 	return nil
 }

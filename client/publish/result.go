@@ -23,7 +23,9 @@ type Result struct {
 	Started     []string `json:"started,omitempty"` // services whose workflows were gone: they are started again
 	Store       string   `json:"store"`
 	Pinned      int64    `json:"pinned,omitempty"` // the application is pinned to this incarnation: what was published waits
-	Notified    bool     `json:"notified"`         // every service knows; if not, they are notified later, or no worker reads the store
+	// SecretsInClear: there are Secrets among the objects, and the store has no key to encrypt them with.
+	SecretsInClear bool `json:"secretsInClear,omitempty"`
+	Notified       bool `json:"notified"` // every service knows; if not, they are notified later, or no worker reads the store
 	// Loosened is what is asked for less than by what is newest: of releases that wait, too, at once.
 	Loosened []Loosened `json:"loosened,omitempty"`
 	// Difference is given for a dry run, against what is newest.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/converge-engine/converge/intent/compile"
 	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/runtimes/secret"
 	"github.com/converge-engine/converge/worker"
 	"github.com/converge-engine/converge/worker/embedded"
 )
@@ -24,11 +25,20 @@ type options struct {
 	dir          string
 	port, uiPort int
 	db           string
+	allowEnv     []string
 }
 
 // run starts everything, applies the directory, and follows it until ctx ends. What is wrong with
 // the directory is said before anything is started.
 func run(ctx context.Context, o options, out io.Writer) error {
+	if len(o.allowEnv) == 0 {
+		o.allowEnv = []string{os.Getenv("CONVERGE_ALLOW_ENV")}
+	}
+	allowed, err := secret.ParseAllowed(o.allowEnv...)
+	if err != nil {
+		return fmt.Errorf("--allow-env: %w", err)
+	}
+	o.allowEnv = allowed
 	if err := check(o.dir); err != nil {
 		return err
 	}
@@ -86,7 +96,7 @@ func serve(ctx context.Context, o options, server *embedded.Server, store string
 		return err
 	}
 	defer c.Close()
-	stop, err := worker.Start(ctx, c, worker.Options{Store: store, Owner: "converge dev", Eager: eager})
+	stop, err := worker.Start(ctx, c, worker.Options{Store: store, Owner: "converge dev", Eager: eager, AllowEnv: o.allowEnv})
 	if err != nil {
 		return err
 	}
@@ -105,7 +115,10 @@ func makeHome(dir string) (string, error) {
 		return "", err
 	}
 	home := filepath.Join(dir, ".converge")
-	if err := os.MkdirAll(home, 0o755); err != nil {
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		return "", fmt.Errorf("make a place for state: %w", err)
+	}
+	if err := os.Chmod(home, 0o700); err != nil { //nolint:gosec // a directory is entered; one of before was everybody's to read
 		return "", fmt.Errorf("make a place for state: %w", err)
 	}
 	ignore := filepath.Join(home, ".gitignore")

@@ -28,7 +28,7 @@ with runtimes and with everything.`,
 		Example: `  converge admin export --from dev | converge admin import --profile prod --store s3://releases
   converge admin export backup.tar.gz`,
 	}
-	cmd.AddCommand(newCmdExport(f, nil), newCmdImport(f, nil), newCmdRules(f, nil))
+	cmd.AddCommand(newCmdExport(f, nil), newCmdImport(f, nil), newCmdRekey(f, nil), newCmdRules(f, nil))
 	return cmd
 }
 

@@ -30,7 +30,10 @@ The server is in a program of its own, converge-dev, which is built when it is n
 installed. Its flags:
       --port int       port of Temporal on the loopback address (default 7233)
       --ui-port int    port of the Web UI on the loopback address (default 8233)
-      --db string      SQLite file (default: in DIR/.converge)`,
+      --db string      SQLite file (default: in DIR/.converge)
+      --allow-env strings
+                       variables of this environment that a configuration may name by
+                       workerEnv, as NAME or PREFIX* (CONVERGE_ALLOW_ENV)`,
 		Example: `  converge dev examples/hello
   converge dev --port 7300 --ui-port 8300`,
 		DisableFlagParsing: true,

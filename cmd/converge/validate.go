@@ -105,6 +105,9 @@ func (f *Factory) compileDir(ctx context.Context, dir, location string) (*compil
 		if options.Runtimes, err = store.Runtimes(ctx); err != nil {
 			return nil, err
 		}
+		if options.SecretDigest, err = store.SecretDigest(ctx); err != nil {
+			return nil, err
+		}
 	}
 	config, err := compile.LoadWith(dir, options)
 	if err != nil {

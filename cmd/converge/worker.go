@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/converge-engine/converge/client/publish"
+	"github.com/converge-engine/converge/runtimes/secret"
 	"github.com/converge-engine/converge/worker"
 )
 
@@ -24,6 +25,7 @@ type workerOptions struct {
 	// takeOver moves an installation here.
 	takeOver bool
 	stop     time.Duration
+	allowEnv []string
 	version  worker.Deployment
 }
 
@@ -55,6 +57,7 @@ unless it was that before and was replaced.`,
 	cmd.Flags().StringVar(&o.runtime, "runtime", "", "serve this remote runtime only")
 	cmd.Flags().StringArrayVar(&o.roots, "root", nil, "directory of an application, in which its commands start: DIR for all, or APPLICATION=DIR; repeatable (default: the one that it was published from)")
 	cmd.Flags().BoolVar(&o.takeOver, "take-over", false, "move the installation of the store to this namespace, from one that is gone")
+	cmd.Flags().StringSliceVar(&o.allowEnv, "allow-env", nil, "variables of this environment that a configuration may name by workerEnv, as NAME or PREFIX* (CONVERGE_ALLOW_ENV)")
 	cmd.Flags().DurationVar(&o.stop, "stop-timeout", worker.DefaultStopTimeout, "how long applies may take to end when the worker stops")
 	cmd.Flags().StringVar(&o.version.Name, "deployment", "", "worker deployment that this is a version of (default: none, workers are replaced in place)")
 	cmd.Flags().StringVar(&o.version.Build, "build", "", "build id of this version, with --deployment")
@@ -65,6 +68,9 @@ unless it was that before and was replaced.`,
 func (o *workerOptions) check() error {
 	if o.stop < 0 {
 		return fmt.Errorf("worker: --stop-timeout %s: expected none below 0", o.stop)
+	}
+	if _, err := secret.ParseAllowed(o.allowEnv...); err != nil {
+		return fmt.Errorf("worker: --allow-env: %w", err)
 	}
 	_, err := rootsOf(o.roots)
 	return err
@@ -107,6 +113,10 @@ func (o *workerOptions) run(ctx context.Context) error {
 		}
 		store = filepath.Join(root, ".converge", "store")
 	}
+	allowed, err := secret.ParseAllowed(first(strings.Join(o.allowEnv, ","), o.f.Env("CONVERGE_ALLOW_ENV")))
+	if err != nil {
+		return fmt.Errorf("worker: CONVERGE_ALLOW_ENV: %w", err)
+	}
 	eager := &worker.Eager{}
 	o.f.conn.log, o.f.conn.dial = o.f.Err, []grpc.DialOption{eager.DialOption()}
 	api, err := o.f.client(ctx)
@@ -116,5 +126,5 @@ func (o *workerOptions) run(ctx context.Context) error {
 	o.f.note("serving; store %s. Ctrl-C ends it, what runs goes on.", store)
 	c, namespace := api.Temporal()
 	context.AfterFunc(ctx, func() { o.f.note("stopping; applies have %s to end. Ctrl-C again ends it at once.", o.stop) })
-	return worker.Run(ctx, c, worker.Options{Store: store, Runtime: o.runtime, Namespace: namespace, StopTimeout: o.stop, TakeOver: o.takeOver, Deployment: o.version, Eager: eager, Roots: roots})
+	return worker.Run(ctx, c, worker.Options{Store: store, Runtime: o.runtime, Namespace: namespace, StopTimeout: o.stop, TakeOver: o.takeOver, Deployment: o.version, Eager: eager, Roots: roots, AllowEnv: allowed})
 }

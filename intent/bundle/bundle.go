@@ -29,16 +29,33 @@ const AnnotationSubstitute = "converge/substitute"
 type Bundle struct {
 	data   []byte
 	digest string
+	secret bool
 }
 
 // New makes the bundle of objects that are canonical JSON themselves.
-func New(objects [][]byte) Bundle {
+func New(objects [][]byte) Bundle { return named(objects, canonical.Hash) }
+
+// NewSecret is New of objects some of which are Secrets. They are named by a digest that nobody can make who guesses them;
+// nil: as others are.
+func NewSecret(objects [][]byte, digest func([]byte) string) Bundle {
+	if digest == nil {
+		digest = canonical.Hash
+	}
+	b := named(objects, digest)
+	b.secret = true
+	return b
+}
+
+func named(objects [][]byte, digest func([]byte) string) Bundle {
 	var b bytes.Buffer
 	b.WriteByte('[')
 	b.Write(bytes.Join(objects, []byte(",\n")))
 	b.WriteString("]\n")
-	return Bundle{data: b.Bytes(), digest: canonical.Hash(b.Bytes())}
+	return Bundle{data: b.Bytes(), digest: digest(b.Bytes())}
 }
+
+// Secret tells whether the bundle was made of objects some of which are Secrets.
+func (b Bundle) Secret() bool { return b.secret }
 
 // Stored is a bundle whose bytes were found to be those of its digest.
 func Stored(data []byte, digest string) Bundle { return Bundle{data: data, digest: digest} }

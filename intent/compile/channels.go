@@ -101,12 +101,41 @@ func (c *compiler) channelRuntimes(app *config.Document[config.Application], pat
 					Code: "missing-field", Message: fmt.Sprintf("runtime %q is a cluster, and no namespace is named", string(ref.Name)), Expected: "the namespace for objects of this release channel",
 				})
 			}
-			c.refs[string(channel.Name)] = append(c.refs[string(channel.Name)], runtimeRef{string(ref.Name), ref.Namespace, at, c.movedFrom(app, at, ref)})
+			c.mayUse(app, at, ref, known)
+			c.refs[string(channel.Name)] = append(c.refs[string(channel.Name)], runtimeRef{string(ref.Name), ref.Namespace, at, ref.ServiceAccount, c.movedFrom(app, at, ref)})
 		} else if !c.partial && !c.misnamed && ref.Name.Check() == nil {
 			c.report(app.Decoder, at+".name", c.unknownRuntime(string(ref.Name)))
 		}
 	}
 }
+
+// mayUse refuses a runtime that its owner does not allow, as far as that is known now. The worker judges again, by what the
+// owner says then.
+func (c *compiler) mayUse(app *config.Document[config.Application], at string, ref config.RuntimeRef, runtime entities.RuntimeDefinition) {
+	account := ref.ServiceAccount
+	switch {
+	case account == "" || app.Faulty(at+".serviceAccount"):
+	case runtime.Kind != entities.RuntimeKubernetes:
+		c.report(app.Decoder, at+".serviceAccount", strict.Fault{Code: "wrong-kind", Message: fmt.Sprintf("runtime %q is no cluster", runtime.Name), Expected: "no service account"})
+		return
+	case !accountRE.MatchString(account):
+		c.report(app.Decoder, at+".serviceAccount", strict.Fault{Code: "bad-name", Message: fmt.Sprintf("%q is no service account", account), Expected: "its name, or NAMESPACE/NAME"})
+		return
+	}
+	if runtime.Owner == "" { // defined here
+		runtime.Owner = string(app.Spec.Name)
+	}
+	if runtime.Allow != nil && config.HasSubstitution(ref.Namespace) {
+		open := *runtime.Allow
+		open.Namespaces, runtime.Allow = nil, &open
+	}
+	address := map[string]string{entities.AddressNamespace: ref.Namespace, entities.AddressServiceAccount: account}
+	if why := runtime.Refuses(string(app.Spec.Name), address); why != "" {
+		c.report(app.Decoder, at, strict.Fault{Code: "not-allowed", Message: why, Expected: "what the owner of the runtime allows"})
+	}
+}
+
+var accountRE = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/)?[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
 
 // movedFrom is the runtime that services were on before; nil: none is named.
 func (c *compiler) movedFrom(app *config.Document[config.Application], at string, ref config.RuntimeRef) *entities.MovedFrom {

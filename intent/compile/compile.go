@@ -85,6 +85,7 @@ type compiler struct {
 // runtimeRef is a runtime of a channel that exists.
 type runtimeRef struct {
 	name, namespace, path string
+	account               string // as which it is used; empty: the worker's own
 	movedFrom             *entities.MovedFrom
 }
 

@@ -196,14 +196,15 @@ func (b *objectSet) bundle(doc *incarnation.Kubernetes) incarnation.ObjectList {
 	for _, o := range sorted {
 		kinds[o.v.ID()]++
 	}
-	key, size := strings.Builder{}, 0
+	key, size, secret := strings.Builder{}, 0, false
 	var data [][]byte
 	for _, o := range sorted {
 		id := o.v.ID()
 		if kinds[id] > 1 {
 			id = o.v.Kind + "." + o.v.Group + strings.TrimPrefix(id, o.v.Kind)
 		}
-		list[id] = o.v.Digest[:12]
+		list[id] = b.digestOf(o.v)[:12]
+		secret = secret || isSecret(o.v)
 		key.WriteString(o.v.Digest)
 		size += len(o.v.Data) + len(",\n")
 		data = append(data, o.v.Data)
@@ -215,10 +216,24 @@ func (b *objectSet) bundle(doc *incarnation.Kubernetes) incarnation.ObjectList {
 	made, ok := b.bundles[key.String()]
 	if !ok {
 		made = bundle.New(data)
+		if secret {
+			made = bundle.NewSecret(data, b.config.Options.SecretDigest)
+		}
 		b.bundles[key.String()] = made
 	}
 	doc.Bundle = made.Digest()
 	return list
+}
+
+// isSecret reports whether an object holds secrets.
+func isSecret(o *sources.Object) bool { return o.Group == "" && o.Kind == "Secret" }
+
+// digestOf is the digest of an object, by which nobody can confirm a guess of a Secret.
+func (c *compiler) digestOf(o *sources.Object) string {
+	if digest := c.config.Options.SecretDigest; digest != nil && isSecret(o) {
+		return digest(o.Data)
+	}
+	return o.Digest
 }
 
 // allBundles lists the bundles made, by digest.

@@ -49,6 +49,7 @@ func (c *compiler) defineRuntime(doc *config.Document[config.Runtime]) entities.
 		Dir:    path.Dir(doc.File),
 		Remote: spec.Worker == "remote", ApproveApplies: spec.Approval == "everyApply", NoRollback: isFalse(spec.AutoRollback),
 	}
+	definition.Allow = allowOf(spec.Allow)
 	c.maxApplies(doc, &definition)
 	switch {
 	case spec.Fake != nil && !c.config.Options.AllowFake:
@@ -68,6 +69,20 @@ func (c *compiler) defineRuntime(doc *config.Document[config.Runtime]) entities.
 		c.report(doc.Decoder, "custom", strict.Fault{Code: "missing-field", Message: "the runtime does not say how it works", Expected: `"custom" or "kubernetes"`})
 	}
 	return definition
+}
+
+// allowOf is who may use a runtime; nil: everybody.
+func allowOf(allow *config.RuntimeAllow) *entities.RuntimeAllow {
+	if allow == nil {
+		return nil
+	}
+	text := func(p config.NamePattern) string { return string(p) }
+	return &entities.RuntimeAllow{
+		Applications: strict.Map(allow.Applications, text), Namespaces: strict.Map(allow.Namespaces, text), ServiceAccounts: strict.Map(allow.ServiceAccounts, text),
+		Kinds: strict.Map(allow.Kinds, func(k config.AllowedKind) entities.AllowedKind {
+			return entities.AllowedKind{Group: string(k.Group), Kind: string(k.Kind)}
+		}),
+	}
 }
 
 // maxApplies checks the bound on applies, which may stand in two fields but only in one at once.
@@ -222,7 +237,7 @@ func (c *compiler) exitCodes(d *strict.Decoder, path string, codes []int) {
 }
 
 // plainEnv is the environment of a runtime, which belongs to no service.
-func (c *compiler) plainEnv(d *strict.Decoder, path string, env map[config.EnvName]config.EnvValue) map[string]entities.Value {
+func (c *compiler) plainEnv(d *strict.Decoder, path string, env map[config.OwnEnvName]config.EnvValue) map[string]entities.Value {
 	if len(env) == 0 {
 		return nil
 	}

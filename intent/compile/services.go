@@ -100,7 +100,7 @@ func (s *serviceCompiler) parameters() []incarnation.Parameter {
 			continue
 		}
 		s.types[string(p.Name)] = entities.ParamType(p.Type)
-		all = append(all, incarnation.Parameter{Name: string(p.Name), Type: entities.ParamType(p.Type), Description: p.Description})
+		all = append(all, incarnation.Parameter{Name: string(p.Name), Type: entities.ParamType(p.Type), Description: p.Description, Overridable: p.Overridable})
 	}
 	return all
 }
@@ -221,7 +221,10 @@ func (s *serviceCompiler) instance(channel incarnation.Channel, d *draft, doc *i
 	if ok {
 		instance.Runtime, instance.Kind, instance.MovedFrom = ref.name, s.runtimes[ref.name].Kind, ref.movedFrom
 		if ref.namespace != "" {
-			instance.Address = map[string]string{"namespace": ref.namespace}
+			instance.Address = map[string]string{entities.AddressNamespace: ref.namespace}
+		}
+		if ref.account != "" {
+			instance.Address[entities.AddressServiceAccount] = ref.account
 		}
 	}
 	for _, name := range strict.Keys(d.parameters) {
@@ -293,14 +296,21 @@ func (s *serviceCompiler) substitutions(in *substitute.Scope, d *draft, ref runt
 	}
 }
 
-// given refuses a parameter without a value where no release is made by a person who could give it.
+// given refuses a parameter without a value where no release is made by a person who could give it, or none may.
 func (s *serviceCompiler) given(channel, name string, d *draft) {
-	if _, ok := d.parameters[name]; ok || s.Spec.Version == "" && s.Spec.InitialVersion == "" || s.Faulty("parameters") {
+	if _, ok := d.parameters[name]; ok || s.Faulty("parameters") {
 		return
 	}
-	at := slices.IndexFunc(s.Spec.Parameters, func(p config.Parameter) bool { return string(p.Name) == name })
+	at := slices.IndexFunc(s.Spec.Parameters, func(p config.ServiceParameter) bool { return string(p.Name) == name })
+	p, missing := s.Spec.Parameters[at], "for the version that this file releases"
+	switch {
+	case !(incarnation.Parameter{Type: entities.ParamType(p.Type), Overridable: p.Overridable}).MayBeGiven():
+		missing = "and no release may give one"
+	case s.Spec.Version == "" && s.Spec.InitialVersion == "":
+		return
+	}
 	s.reportIn(s.Decoder, strict.Index("parameters", at), channel, substitute.Trouble{InChannel: true, Fault: strict.Fault{
-		Code: "missing-parameter", Message: fmt.Sprintf("parameter %q has no value for the version that this file releases", name),
+		Code: "missing-parameter", Message: fmt.Sprintf("parameter %q has no value %s", name, missing),
 		Expected: "a default, or a value in perReleaseChannel",
 	}})
 }

@@ -59,6 +59,9 @@ type RuntimeRef struct {
 	// The namespace, for runtimes that have them. It may use ${{ channel }}, ${{ service }},
 	// ${{ application }}, ${{ labels.KEY }} and ${{ constants.KEY }}.
 	Namespace string `json:"namespace,omitempty"`
+	// The Kubernetes service account as which objects are applied and removed: a name in that namespace, or NAMESPACE/NAME.
+	// Without it, whom the worker's own credentials are for.
+	ServiceAccount string `json:"serviceAccount,omitempty"`
 	// The runtime that services of this channel were on before they move to this one. Without it such a
 	// change is refused.
 	MovedFrom *MovedFrom `json:"movedFrom,omitempty"`

@@ -291,6 +291,8 @@ type Options struct {
 	AllowFake bool
 	// Runtimes are definitions of other applications that release channels may name.
 	Runtimes []entities.RuntimeDefinition
+	// SecretDigest names content that holds Secrets; nil: its SHA-256 does, by which a guess can be confirmed.
+	SecretDigest func(content []byte) string
 
 	// Client fetches charts; the default one when nil.
 	Client *http.Client

@@ -1,5 +1,11 @@
 package config
 
+import (
+	"regexp"
+
+	"github.com/converge-engine/converge/intent/internal/strict"
+)
+
 // Runtime is a connection to where services run. It is published on its own and owned by the
 // application that first defines it; changing it releases nothing.
 type Runtime struct {
@@ -20,6 +26,44 @@ type Runtime struct {
 	Approval ApprovalRule `json:"approval,omitempty" jsonschema:"default=none"`
 	// Whether releases that fail on it are rolled back by themselves; false holds for every service.
 	AutoRollback *bool `json:"autoRollback,omitempty" jsonschema:"default=true"`
+	// Who may use it, and for what. Without it, everybody may for everything.
+	Allow *RuntimeAllow `json:"allow,omitempty"`
+}
+
+// RuntimeAllow says who may use a runtime. A list that is not given allows all; in names * stands for anything.
+type RuntimeAllow struct {
+	// The applications, beside the one that defines it.
+	Applications []NamePattern `json:"applications,omitempty"`
+	// The namespaces of instances and of their objects. Objects of the whole cluster are then allowed only where their kind
+	// is listed by its full name.
+	Namespaces []NamePattern `json:"namespaces,omitempty"`
+	// The kinds of objects.
+	Kinds []AllowedKind `json:"kinds,omitempty"`
+	// The service accounts as which release channels may have it used. They must name one of them.
+	ServiceAccounts []NamePattern `json:"serviceAccounts,omitempty"`
+}
+
+// AllowedKind is a kind of Kubernetes object.
+type AllowedKind struct {
+	// The API group; without it, that of the core (ConfigMap, Service).
+	Group NamePattern `json:"group,omitempty"`
+	// The kind.
+	Kind NamePattern `json:"kind"`
+}
+
+// NamePattern is a name in which * stands for any part of one.
+type NamePattern string
+
+const namePatternPattern = `^[A-Za-z0-9*]([A-Za-z0-9*./-]*[A-Za-z0-9*])?$`
+
+var namePatternRE = regexp.MustCompile(namePatternPattern)
+
+// Pattern is for the JSON schema.
+func (NamePattern) Pattern() string { return namePatternPattern }
+
+// Check refuses what no name could be like.
+func (p NamePattern) Check() *Fault {
+	return strict.Unless(namePatternRE.MatchString(string(p)), "bad-name", "%q is no name, nor a pattern of names", string(p), "letters, digits, hyphens and dots, with * for any part of it")
 }
 
 // Planned names the fields that later versions accept.
@@ -35,7 +79,7 @@ type RuntimeCustom struct {
 	// The command that takes a service down. Without it, nothing that runs here can be removed.
 	Remove *RemoveCommand `json:"remove,omitempty"`
 	// Environment variables for the commands.
-	Env map[EnvName]EnvValue `json:"env,omitempty"`
+	Env map[OwnEnvName]EnvValue `json:"env,omitempty"`
 	// Runs the commands as Kubernetes Jobs, in an image, instead of on the worker's machine.
 	Job *CommandJob `json:"job,omitempty"`
 	// The same as maxConcurrentApplies of the runtime; one of the two may be given.

@@ -36,8 +36,10 @@ type (
 	Name string
 	// ParameterName is the name of a parameter.
 	ParameterName string
-	// EnvName is the name of an environment variable.
+	// EnvName is the name of an environment variable that a service gives to commands.
 	EnvName string
+	// OwnEnvName is the name of an environment variable that whoever owns the commands gives to them.
+	OwnEnvName string
 	// WorkerEnvName is the name of an environment variable of the worker.
 	WorkerEnvName string
 	// Version is a version's name, as runtimes see it.
@@ -101,6 +103,9 @@ func (ParameterName) Pattern() string { return parameterPattern }
 func (EnvName) Pattern() string { return envPattern }
 
 // Pattern is for the JSON schema.
+func (OwnEnvName) Pattern() string { return envPattern }
+
+// Pattern is for the JSON schema.
 func (WorkerEnvName) Pattern() string { return envPattern }
 
 // Pattern is for the JSON schema.
@@ -119,9 +124,17 @@ func (n ParameterName) Check() *Fault {
 	return strict.Unless(parameterRE.MatchString(string(n)) && len(n) <= 63, "bad-name", "%q is no name of a parameter", string(n), "letters, digits, hyphens and underscores, a letter first, at most 63 of them")
 }
 
+// Check refuses what OwnEnvName does, and by what loaders and shells are told what to run.
+func (n EnvName) Check() *Fault {
+	if fault := OwnEnvName(n).Check(); fault != nil {
+		return fault
+	}
+	return strict.Unless(!entities.SteersPrograms(string(n)), "bad-name", "%q says what programs run, or where they are found", string(n), "another name; PATH and the like are for the runtime to set")
+}
+
 // Check refuses what no environment variable can be called. Names beginning with PVN_ belong to
 // the contract of C7, those with CONVERGE_ to what is to come.
-func (n EnvName) Check() *Fault {
+func (n OwnEnvName) Check() *Fault {
 	if fault := WorkerEnvName(n).Check(); fault != nil {
 		return fault
 	}

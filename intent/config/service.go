@@ -13,7 +13,7 @@ type Service struct {
 	// The version that is released once, when nothing was released yet.
 	InitialVersion Version `json:"initialVersion,omitempty"`
 	// Values that a release may set and payloads may use as ${{ params.NAME }}.
-	Parameters []Parameter `json:"parameters,omitempty"`
+	Parameters []ServiceParameter `json:"parameters,omitempty"`
 	// What a change of configuration without a new version does: release it as a config release
 	// (the default), or keep it until the next release.
 	ConfigChanges ConfigChanges `json:"configChanges,omitempty" jsonschema:"default=release"`
@@ -62,6 +62,14 @@ type Parameter struct {
 	Default *Literal `json:"default,omitempty"`
 	// What it is for, for people.
 	Description string `json:"description,omitempty"`
+}
+
+// ServiceParameter is a parameter of a service, which a release may give a value to.
+type ServiceParameter struct {
+	Parameter
+	// Whether a release may give a value. Of a secretRef it may not, unless this says so: whoever releases would choose
+	// which secret a command gets.
+	Overridable *bool `json:"overridable,omitempty"`
 }
 
 // ServiceCustom is what the commands of a custom runtime receive of a service. It is the payload:

@@ -73,6 +73,16 @@ type Parameter struct {
 	Name        string             `json:"name"`
 	Type        entities.ParamType `json:"type"`
 	Description string             `json:"description,omitempty"`
+	// Overridable says whether a release may give a value; nil: unless it is a secret.
+	Overridable *bool `json:"overridable,omitempty"`
+}
+
+// MayBeGiven tells whether a release may give a value.
+func (p Parameter) MayBeGiven() bool {
+	if p.Overridable != nil {
+		return *p.Overridable
+	}
+	return p.Type != entities.ParamSecret
 }
 
 // Instance is a service in a channel: its rules, and what its payload is rendered from. Texts

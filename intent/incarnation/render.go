@@ -286,6 +286,35 @@ func Given(inc *Incarnation, service string, in RenderInput) (RenderInput, error
 	return in, nil
 }
 
+// Settable refuses parameters that only the configuration sets: secrets, and what else it says so of. It is asked when a
+// version is first named; what a version meant since then stays. The error is a *strict.Fault.
+func Settable(inc *Incarnation, service string, in RenderInput) error {
+	doc, ok := inc.Service(service)
+	if !ok {
+		return unknownService(inc, service)
+	}
+	given := []map[string]any{in.Parameters}
+	for _, channel := range strict.Keys(in.ChannelParameters) {
+		given = append(given, in.ChannelParameters[channel])
+	}
+	for _, values := range given {
+		for _, name := range strict.Keys(values) {
+			if doc.declaredFixed(name) {
+				return &strict.Fault{
+					Code: "fixed-parameter", Message: fmt.Sprintf("parameter %s of %s is set in the configuration only", name, service),
+					Expected: "its default or perReleaseChannel to say it, or overridable: true where it is declared",
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// declaredFixed tells whether the declaration of a parameter keeps releases from setting it.
+func (s *Service) declaredFixed(name string) bool {
+	return slices.ContainsFunc(s.Parameters, func(p Parameter) bool { return p.Name == name && !p.MayBeGiven() })
+}
+
 // Carry returns what of a release's parameters still means something in another incarnation: those
 // that it declares with a type they fit and lets releases set, for channels that the service still
 // goes to. A config
@@ -312,7 +341,7 @@ func (s *Service) carry(channel string, values map[string]any) map[string]any {
 	carried := map[string]any{}
 	for name, v := range values {
 		kind, declared := types[name]
-		if _, fault := substitute.FitText(v, kind); declared && fault == nil && !s.fixed(channel, name) {
+		if _, fault := substitute.FitText(v, kind); declared && fault == nil && !s.fixed(channel, name) && !s.declaredFixed(name) {
 			carried[name] = v
 		}
 	}

@@ -145,6 +145,32 @@ func TestReleaseParameters(t *testing.T) {
 	}
 }
 
+// A release names no secrets but where the configuration lets it, and sets nothing that the configuration keeps.
+func TestReleaseChoosesNoSecret_G5(t *testing.T) {
+	for _, row := range []struct{ release, declared, wrong string }{
+		{`{"Parameters":{"secret":{"workerEnv":"NEW"}}}`, "", "secret"},
+		{`{"ChannelParameters":{"prod":{"secret":{"workerEnv":"NEW"}}}}`, "", "secret"},
+		{`{"Parameters":{"secret":{"workerEnv":"NEW"}}}`, "overridable: true, ", ""},
+		{`{"Parameters":{"secret":{"workerEnv":"NEW"}}}`, "overridable: false, ", "secret"},
+		{`{"Parameters":{"text":"b"}}`, "", ""},
+	} {
+		declared := strings.Replace(intenttest.TypedService, "type: secretRef, ", "type: secretRef, "+row.declared, 1)
+		inc := intenttest.Text(t, intenttest.One(declared)).Incarnation
+		in := incarnation.RenderInput{Version: "v1"}
+		require.NoError(t, json.Unmarshal([]byte(row.release), &in))
+		err := incarnation.Settable(inc, "web", in)
+		carried := incarnation.Carry(inc, "web", in)
+		if row.wrong == "" {
+			require.NoError(t, err, row)
+			require.Equal(t, in.Parameters, carried.Parameters)
+			continue
+		}
+		require.EqualError(t, err, "parameter "+row.wrong+" of web is set in the configuration only; expected its default or perReleaseChannel to say it, or overridable: true where it is declared [fixed-parameter]")
+		require.Empty(t, carried.Parameters, "nor does a version of before bring it along")
+		require.Empty(t, carried.ChannelParameters["prod"])
+	}
+}
+
 func TestRenderRefusesWhatItDoesNotKnow(t *testing.T) {
 	inc := intenttest.Shop(t).Incarnation
 	_, err := incarnation.Render(inc, "wbe", incarnation.RenderInput{Version: "v1"})

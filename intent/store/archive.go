@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/converge-engine/converge/intent/internal/canonical"
+	"github.com/converge-engine/converge/intent/internal/seal"
 )
 
 // MaxArchived bounds one thing in an archive, in bytes: no store writes larger ones.
@@ -22,7 +23,7 @@ const MaxArchived = 64 << 20
 var folders = map[string]archived{
 	"incarnations/": byDigest, "specs/": byDigest, "manifests/": byDigest, "payloads/": byDigest,
 	"states/": byDigest, "bundles/": byDigest, "checks/": byDigest, "extensions/": byDigest,
-	"numbers/": asItIs, "runtimes/": asItIs, "versions/": asItIs, "audit/": asItIs, "logs/": asItIs, "holds/": asItIs, endedPauses: asItIs, rules: asItIs, notices: asItIs, directories: asItIs, tokens: asItIs,
+	"keys/": asItIs, "numbers/": asItIs, "runtimes/": asItIs, "versions/": asItIs, "audit/": asItIs, "logs/": asItIs, "holds/": asItIs, endedPauses: asItIs, rules: asItIs, notices: asItIs, directories: asItIs, tokens: asItIs,
 	"fence/":    asItIs,
 	checkpoints: chosen, missedMessages: chosen,
 	installations: notAtAll, "leases/": notAtAll, "restarts/": notAtAll, "workers/": notAtAll,
@@ -134,6 +135,7 @@ func archivable(key string, data []byte) error {
 		return errors.New("no store has such a folder")
 	case kind == notAtAll:
 		return errors.New("no part of an archive")
+	case folder == "bundles/" && seal.Is(data): // what it is shows when it is opened
 	case kind == byDigest && (len(rest) < 16 || !strings.HasPrefix(canonical.Hash(data), rest)):
 		return errors.New("its content has another digest")
 	case folder == checkpoints:

@@ -18,6 +18,7 @@ import (
 	"gocloud.dev/blob/s3blob"
 	"gocloud.dev/gcerrors"
 
+	"github.com/converge-engine/converge/intent/internal/seal"
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
@@ -85,6 +86,40 @@ type directory struct {
 	dir string
 }
 
+// write is a bucket's, of a file that nobody else may read: the driver leaves that to the umask.
+func (d *directory) write(ctx context.Context, key string, data []byte) error {
+	ours := func(as func(any) bool) error {
+		var f *os.File
+		if as(&f) {
+			return f.Chmod(ownFile)
+		}
+		return nil
+	}
+	if err := d.WriteAll(ctx, key, data, &blob.WriterOptions{BeforeWrite: ours}); err != nil {
+		return fmt.Errorf("write %s to the store: %w", key, err)
+	}
+	return nil
+}
+
+// What a store keeps is for those who run it: rules, parameters, objects, who did what.
+const (
+	ownFile = 0o600
+	ownDir  = 0o700
+)
+
+// closed closes to others what a version of before has left open to them. What is no store alone stays as it is.
+func closed(dir string) {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if _, ours := folders[e.Name()+"/"]; !ours {
+			return
+		}
+	}
+	if err == nil {
+		_ = os.Chmod(dir, ownDir) //nolint:gosec // a directory is entered; it is somebody else's if this fails
+	}
+}
+
 func (d *directory) create(_ context.Context, key string, data []byte) (bool, error) {
 	target := filepath.Join(d.dir, filepath.FromSlash(key))
 	created, err := linkNew(target, data)
@@ -95,7 +130,7 @@ func (d *directory) create(_ context.Context, key string, data []byte) (bool, er
 }
 
 func linkNew(target string, data []byte) (bool, error) {
-	if err := os.MkdirAll(filepath.Dir(target), 0o777); err != nil {
+	if err := os.MkdirAll(filepath.Dir(target), ownDir); err != nil {
 		return false, err
 	}
 	f, err := os.CreateTemp(filepath.Dir(target), ".new-*.tmp")
@@ -104,7 +139,7 @@ func linkNew(target string, data []byte) (bool, error) {
 	}
 	defer os.Remove(f.Name())
 	_, err = f.Write(data)
-	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
+	if err = errors.Join(err, f.Chmod(ownFile), f.Close()); err != nil {
 		return false, err
 	}
 	err = os.Link(f.Name(), target)
@@ -118,7 +153,26 @@ const memoryURL = "mem://"
 
 // Open opens a store: a directory, which is created, or file:///dir, mem:// (empty, and gone with
 // the process) or s3://bucket/prefix?region=eu-west-1 (credentials as the AWS tools find them).
+//
+// Content that holds secrets is encrypted with the keys that CONVERGE_STORE_KEY refers to.
 func Open(ctx context.Context, location string) (*Store, error) {
+	return OpenWith(ctx, location, os.Getenv("CONVERGE_STORE_KEY"))
+}
+
+// OpenWith is Open with keys by reference: file:/path or env:NAME, the newest first, with commas between them.
+func OpenWith(ctx context.Context, location, keys string) (*Store, error) {
+	ring, err := seal.Load(keys)
+	if err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	s, err := open(ctx, location)
+	if err == nil {
+		s.keys = ring
+	}
+	return s, err
+}
+
+func open(ctx context.Context, location string) (*Store, error) {
 	scheme, _, isURL := strings.Cut(location, "://")
 	switch {
 	case location == "":
@@ -150,12 +204,13 @@ func newStore(location, dir string, b blobs) *Store {
 func openDirectory(dir string) (*Store, error) {
 	absolute, err := filepath.Abs(dir)
 	if err == nil {
-		err = os.MkdirAll(absolute, 0o777)
+		err = os.MkdirAll(absolute, ownDir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", dir, strict.Reason(err))
 	}
-	b, err := fileblob.OpenBucket(absolute, &fileblob.Options{NoTempDir: true, Metadata: fileblob.MetadataDontWrite})
+	closed(absolute)
+	b, err := fileblob.OpenBucket(absolute, &fileblob.Options{NoTempDir: true, DirFileMode: ownDir, Metadata: fileblob.MetadataDontWrite})
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}

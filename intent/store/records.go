@@ -138,6 +138,15 @@ func (s *Store) Runtime(ctx context.Context, name, digest string) (entities.Runt
 	return getJSON[entities.RuntimeDefinition](ctx, s, "runtimes/"+name+"/", digest)
 }
 
+// CurrentRuntime returns the newest definition of a runtime: what its owner says now.
+func (s *Store) CurrentRuntime(ctx context.Context, name string) (entities.RuntimeDefinition, error) {
+	digest, err := s.blobs.read(ctx, "runtimes/"+name+"/current")
+	if err != nil {
+		return entities.RuntimeDefinition{}, err
+	}
+	return s.Runtime(ctx, name, string(digest))
+}
+
 // OwnedError says that a runtime is defined by another application already.
 type OwnedError struct{ Runtime, Owner string }
 

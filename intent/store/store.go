@@ -19,9 +19,9 @@ import (
 	"sync/atomic"
 
 	"github.com/converge-engine/converge/entities"
-	"github.com/converge-engine/converge/intent/bundle"
 	"github.com/converge-engine/converge/intent/incarnation"
 	"github.com/converge-engine/converge/intent/internal/canonical"
+	"github.com/converge-engine/converge/intent/internal/seal"
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
@@ -38,6 +38,7 @@ type Store struct {
 	dir   string // set when it is a local directory
 	blobs blobs
 	cache *cache
+	keys  *seal.Ring // of what holds secrets; nil: none
 
 	forgotten atomic.Value // the day on which records of old tokens were removed
 }
@@ -252,20 +253,6 @@ func (s *Store) get(ctx context.Context, key, digest string) ([]byte, error) {
 	}
 	s.cache.put(key, data, len(data))
 	return data, nil
-}
-
-// PutBundle keeps a bundle under its digest.
-func (s *Store) PutBundle(ctx context.Context, b bundle.Bundle) error {
-	return s.put(ctx, "bundles/"+b.Digest(), b.Digest(), b.Bytes())
-}
-
-// Bundle returns the bundle of a digest.
-func (s *Store) Bundle(ctx context.Context, digest string) (bundle.Bundle, error) {
-	data, err := s.get(ctx, "bundles/"+digest, digest)
-	if err != nil {
-		return bundle.Bundle{}, err
-	}
-	return bundle.Stored(data, digest), nil
 }
 
 // maxCached bounds the bytes that a store holds in memory.

@@ -41,7 +41,7 @@ var errTooLarge = errors.New("output too large")
 // run resolves what the command gets, has it run, and sorts its ends: what could not start, what was
 // ended by us, and what ended by itself.
 func (r *Runtime) run(ctx context.Context, c call, in runtimes.Instance) (res result) {
-	env, secrets, err := r.environment(in)
+	env, secrets, err := r.environment(ctx, in)
 	res = newResult(c, secrets)
 	if err != nil {
 		res.end(runtimes.CodeFetchFailed, err)

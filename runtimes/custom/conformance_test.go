@@ -13,6 +13,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/runtimes/runtimetest"
+	"github.com/converge-engine/converge/runtimes/secret"
 )
 
 func TestConformance(t *testing.T) {
@@ -49,9 +50,12 @@ func TestConformance(t *testing.T) {
 }
 
 // newRuntime makes one with short waits for what ignores signals or holds pipes.
+// everything of the worker's environment may be named.
+var everything = secret.Environment{Allowed: []string{"*"}}
+
 func newRuntime(t *testing.T, dir string, c entities.CustomRuntime) *Runtime {
 	t.Helper()
-	rt, err := New(entities.RuntimeDefinition{Name: "local", Kind: entities.RuntimeCustom, Dir: dir, Custom: &c})
+	rt, err := NewOn(entities.RuntimeDefinition{Name: "local", Kind: entities.RuntimeCustom, Dir: dir, Custom: &c}, Worker{Secrets: everything})
 	require.NoError(t, err)
 	return rt
 }

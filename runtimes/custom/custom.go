@@ -16,6 +16,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/runtimes"
+	"github.com/converge-engine/converge/runtimes/secret"
 )
 
 // Bounds of what a command may print, in bytes (C6).
@@ -33,8 +34,15 @@ const (
 
 // Runtime runs the commands of one definition. It is immutable, so safe for concurrent use.
 type Runtime struct {
-	def    entities.RuntimeDefinition
-	runner runner
+	def     entities.RuntimeDefinition
+	runner  runner
+	secrets secret.Source
+}
+
+// Worker is what commands are given by the worker that they run on.
+type Worker struct {
+	Clusters Clusters      // where they run as Jobs; nil: they do not
+	Secrets  secret.Source // nil: there are none
 }
 
 var (
@@ -45,20 +53,20 @@ var (
 
 // New checks the definition; it starts nothing and does not ask whether the commands exist, since
 // another worker may be the one that has them. Its commands run on this machine.
-func New(def entities.RuntimeDefinition) (*Runtime, error) { return NewIn(def, nil) }
+func New(def entities.RuntimeDefinition) (*Runtime, error) { return NewOn(def, Worker{}) }
 
-// NewIn is New for a definition whose commands may run as Jobs in one of the clusters.
-func NewIn(def entities.RuntimeDefinition, clusters Clusters) (*Runtime, error) {
+// NewOn is New for a definition whose commands may name secrets of the worker, and run as Jobs in its clusters.
+func NewOn(def entities.RuntimeDefinition, on Worker) (*Runtime, error) {
 	if err := check(def); err != nil {
 		return nil, fmt.Errorf("runtime %s: %w", def.Name, err)
 	}
 	if def.Custom.Job != nil {
-		if clusters == nil {
+		if on.Clusters == nil {
 			return nil, fmt.Errorf("runtime %s: its commands run as Jobs, and no clusters are known here", def.Name)
 		}
-		return &Runtime{def: def, runner: &jobs{def: def, clusters: clusters}}, nil
+		return &Runtime{def: def, runner: &jobs{def: def, clusters: on.Clusters}, secrets: on.Secrets}, nil
 	}
-	return &Runtime{def: def, runner: &local{dir: def.Dir, grace: defaultGrace, drain: defaultDrain}}, nil
+	return &Runtime{def: def, runner: &local{dir: def.Dir, grace: defaultGrace, drain: defaultDrain}, secrets: on.Secrets}, nil
 }
 
 func check(def entities.RuntimeDefinition) error {

@@ -71,22 +71,21 @@ func TestEnvironment_C7(t *testing.T) {
 		Apply: entities.Command{Argv: []string{"env"}},
 		Env: map[string]entities.Value{
 			"TOKEN": {WorkerEnv: "WORKER_TOKEN"}, "ZONE": {Literal: "eu"}, "LANG": {Literal: "de"},
-			"OVERRIDDEN": {WorkerEnv: "NOT_SET_AND_NOT_NEEDED"},
 		},
 	})
 	in := web("v2-i3")
 	in.Fence = &runtimes.Fence{Epoch: 2, Sequence: 17}
 	in.Payload.Address = map[string]string{"namespace": "shop", "role-arn": "arn:x"}
 	in.Payload.Custom.Env = map[string]entities.Value{
-		"ZONE": {Literal: "us"}, "EMPTY": {}, "OVERRIDDEN": {Literal: "here"}, "PVN_SERVICE": {Literal: "forged"},
+		"ZONE": {Literal: "us"}, "EMPTY": {}, "MINE": {Literal: "here"}, "TOKEN": {WorkerEnv: "NOT_SET_AND_NOT_NEEDED"}, "PVN_SERVICE": {Literal: "forged"},
 	}
 	out, err := rt.Apply(t.Context(), in)
 	require.NoError(t, err)
 	require.Equal(t, strings.Join([]string{
 		"CONVERGE_ADDRESS_NAMESPACE=shop", "CONVERGE_ADDRESS_ROLE_ARN=arn:x", "CONVERGE_EPOCH=2", "CONVERGE_SEQUENCE=17", "EMPTY=", "HOME=/home/worker", "LANG=de",
-		"OVERRIDDEN=here", "PATH=" + os.Getenv("PATH"),
+		"MINE=here", "PATH=" + os.Getenv("PATH"),
 		"PVN_APPLICATION=hello", "PVN_INSTANCE=main", "PVN_RELEASE_CHANNEL=staging", "PVN_SERVICE=web", "PVN_SERVICE_ID=hello/web/1", "PVN_SERVICE_VERSION=v2-i3",
-		"TMPDIR=" + os.Getenv("TMPDIR"), "TOKEN=***", "USER=worker", "ZONE=us", "",
+		"TMPDIR=" + os.Getenv("TMPDIR"), "TOKEN=***", "USER=worker", "ZONE=eu", "",
 	}, "\n"), out.Stdout)
 }
 

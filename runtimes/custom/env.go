@@ -2,6 +2,7 @@ package custom
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/runtimes"
+	"github.com/converge-engine/converge/runtimes/secret"
 )
 
 // inherited is all that a local command gets of the worker's environment. The rest is the worker's own
@@ -24,24 +26,39 @@ var inherited = [...]string{"PATH", "HOME", "LANG", "TMPDIR", "USER"}
 // filesVariable holds the directory of a payload's files.
 const filesVariable = "CONVERGE_FILES"
 
-// environment is what a command of the runtime sees (C7) wherever it runs, later wins: the runtime's env,
-// the payload's env, and what Converge itself sets.
-func (r *Runtime) environment(in runtimes.Instance) (env, secrets map[string]string, err error) {
+// environment is what a command of the runtime sees (C7) wherever it runs, later wins: the payload's env, the
+// runtime's env, and what Converge itself sets. A service gives values to commands that are somebody else's: it
+// changes none that their owner gave, and none that say what they run.
+func (r *Runtime) environment(ctx context.Context, in runtimes.Instance) (env, secrets map[string]string, err error) {
 	values := map[string]entities.Value{}
-	maps.Copy(values, r.def.Custom.Env)
 	if in.Payload != nil && in.Payload.Custom != nil {
 		maps.Copy(values, in.Payload.Custom.Env)
 	}
-	if env, secrets, err = resolve(values, in, os.LookupEnv); err != nil {
+	if err := noSteering(values); err != nil {
+		return nil, nil, fmt.Errorf("service %s: %w", in.Service, err)
+	}
+	maps.Copy(values, r.def.Custom.Env)
+	if env, secrets, err = resolve(ctx, values, in, r.secrets); err != nil {
 		err = fmt.Errorf("runtime %s: %w", r.def.Name, err)
 	}
 	return env, secrets, err
 }
 
+// noSteering refuses variables by which loaders and shells are told what to run. Compiling does too, on the machine of
+// whoever publishes.
+func noSteering(values map[string]entities.Value) error {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if entities.SteersPrograms(name) {
+			return runtimes.Permanent(fmt.Errorf("%s says what programs run, and is not for it to set", name))
+		}
+	}
+	return nil
+}
+
 // resolve fills in the values of an environment and adds what Converge itself sets, which wins. Secrets
 // are resolved here, when a command is about to start, and returned apart by the name of their variable;
 // even with an error, so that they can be redacted.
-func resolve(values map[string]entities.Value, in runtimes.Instance, lookup func(string) (string, bool)) (env, secrets map[string]string, err error) {
+func resolve(ctx context.Context, values map[string]entities.Value, in runtimes.Instance, from secret.Source) (env, secrets map[string]string, err error) {
 	env, secrets = map[string]string{}, map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		v := values[name]
@@ -49,11 +66,11 @@ func resolve(values map[string]entities.Value, in runtimes.Instance, lookup func
 			env[name] = v.Literal
 			continue
 		}
-		secret, ok := lookup(v.WorkerEnv)
-		if !ok {
-			return nil, secrets, fmt.Errorf("%s is to come from the worker's environment variable %s, which is not set there", name, v.WorkerEnv)
+		text, err := secret.Resolve(ctx, from, name, v)
+		if err != nil {
+			return nil, secrets, err
 		}
-		secrets[name] = secret
+		secrets[name] = text
 	}
 	for name, value := range variables(in) {
 		delete(secrets, name)

@@ -46,7 +46,7 @@ func inJobs(t *testing.T, wrapper string, c entities.CustomRuntime) *Runtime {
 	t.Helper()
 	plane := kubetest.Start(t)
 	c.Job = &entities.CommandJob{Namespace: plane.Namespace(t), Image: "tool:1", Wrapper: wrapper}
-	rt, err := NewIn(entities.RuntimeDefinition{Name: "cluster", Kind: entities.RuntimeCustom, Custom: &c}, oneCluster{plane.Client})
+	rt, err := NewOn(entities.RuntimeDefinition{Name: "cluster", Kind: entities.RuntimeCustom, Custom: &c}, Worker{Clusters: oneCluster{plane.Client}, Secrets: everything})
 	require.NoError(t, err)
 	return rt
 }
@@ -89,7 +89,7 @@ func TestConformanceAsJobs_A11_C1(t *testing.T) {
 
 // The same variables and files; stderr apart; and no secret in what is kept.
 func TestApplyAsJob_C3_C7(t *testing.T) {
-	t.Setenv("WORKER_TOKEN", secret)
+	t.Setenv("WORKER_TOKEN", hidden)
 	rt := inJobs(t, buildWrapper(t), entities.CustomRuntime{
 		Apply: sh(`env | grep -E '^(PVN|CONVERGE_ADDRESS|ZONE)' | sort; cat "$CONVERGE_FILES/routes/a.json"; echo "token $TOKEN" >&2; exit 3`),
 		Env:   map[string]entities.Value{"TOKEN": {WorkerEnv: "WORKER_TOKEN"}, "ZONE": {Literal: "us"}},
@@ -164,6 +164,6 @@ func TestJobsNeedAPlace(t *testing.T) {
 	_, err := New(def)
 	require.EqualError(t, err, "runtime x: its commands run as Jobs, and no clusters are known here")
 	def.Custom.Job.Image = ""
-	_, err = NewIn(def, oneCluster{})
+	_, err = NewOn(def, Worker{Clusters: oneCluster{}})
 	require.EqualError(t, err, "runtime x: its job has no namespace or no image")
 }

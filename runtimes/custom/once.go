@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/runtimes"
+	"github.com/converge-engine/converge/runtimes/secret"
 )
 
 // Once is a command that belongs to no runtime: a check or an extension (A20, A21). It runs as the
@@ -32,8 +32,8 @@ type Once struct {
 	One, Key string
 	// Asks: the command is a question, asked again and again; what it leaves behind is ended.
 	Asks bool
-	// Lookup resolves references to the worker's environment; nil is os.LookupEnv.
-	Lookup func(name string) (string, bool)
+	// Secrets are what references to secrets stand for; nil: there are none.
+	Secrets secret.Source
 }
 
 // RunOnce runs a command to its end, whatever its exit code and the signal that ended it (empty for
@@ -44,11 +44,7 @@ func RunOnce(ctx context.Context, clusters Clusters, o Once) (out runtimes.Outpu
 	if err := o.check(clusters); err != nil {
 		return runtimes.Output{ExitCode: -1}, "", runtimes.Permanent(fmt.Errorf("%s: %w", o.What, err))
 	}
-	lookup := o.Lookup
-	if lookup == nil {
-		lookup = os.LookupEnv
-	}
-	env, secrets, err := resolve(o.Env, o.Instance, lookup)
+	env, secrets, err := resolve(ctx, o.Env, o.Instance, o.Secrets)
 	res := newResult(call{doing: o.What, argv: o.Argv, timeout: o.Timeout}, secrets)
 	res.sweep = o.Asks
 	if err != nil {
@@ -77,7 +73,7 @@ func (o Once) check(clusters Clusters) error {
 	case o.Job != nil && clusters == nil:
 		return errors.New("it is to run as a Job, and no clusters are known here")
 	}
-	return nil
+	return noSteering(o.Env)
 }
 
 // Redact takes secrets out of text: as they are, as they look inside JSON, and line by line.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/runtimes"
+	"github.com/converge-engine/converge/runtimes/secret"
 )
 
 func once(argv ...string) Once {
@@ -18,7 +19,7 @@ func once(argv ...string) Once {
 			Owner:     runtimes.Owner{Application: "shop", Service: "web", ID: entities.InstanceID{Channel: "prod"}},
 			ServiceID: "id-1", FullVersion: "v2",
 		},
-		Lookup: func(name string) (string, bool) { return "hunter22", name == "PASSWORD" },
+		Secrets: secret.Environment{Allowed: []string{"*"}, Lookup: func(name string) (string, bool) { return "hunter22", name == "PASSWORD" }},
 	}
 }
 

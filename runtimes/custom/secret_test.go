@@ -11,19 +11,20 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/runtimes"
 )
 
-const secret = `s3cr3t"<value>`
+const hidden = `s3cr3t"<value>`
 
 // No secret leaves by any of the ways out: output, error, object.
 func TestSecretsStayInside(t *testing.T) {
-	t.Setenv("WORKER_TOKEN", secret)
+	t.Setenv("WORKER_TOKEN", hidden)
 	env := map[string]entities.Value{"TOKEN": {WorkerEnv: "WORKER_TOKEN"}}
 	none := func(v any) {
 		t.Helper()
 		text, err := json.Marshal(v)
 		require.NoError(t, err)
-		for _, form := range []string{secret, `s3cr3t`} {
+		for _, form := range []string{hidden, `s3cr3t`} {
 			require.NotContains(t, string(text), form)
 		}
 		require.Contains(t, string(text), mask)
@@ -46,7 +47,7 @@ END`)
 	objects, output, err := newRuntime(t, t.TempDir(), shown).ObserveOutput(t.Context(), web("v1"))
 	require.NoError(t, err)
 	none(objects)
-	require.NotContains(t, strings.ReplaceAll(output.Stdout, "\n", ""), secret)
+	require.NotContains(t, strings.ReplaceAll(output.Stdout, "\n", ""), hidden)
 	require.Equal(t, "v1", objects[0].Versions[1].Version)
 
 	malformed := fetching(entities.FetchStructured, `printf '%s' '{"objects": [{"name": "a", "objectType": "b", "status": "'; printf '%048d' 0; echo 's3cr3t\"<value>"}]}'`)
@@ -58,10 +59,10 @@ END`)
 
 func TestMissingSecret(t *testing.T) {
 	rt := newRuntime(t, t.TempDir(), entities.CustomRuntime{
-		Apply: sh("true"), Env: map[string]entities.Value{"TOKEN": {WorkerEnv: "CONVERGE_TEST_NOT_SET"}},
+		Apply: sh("true"), Env: map[string]entities.Value{"TOKEN": {WorkerEnv: "TEST_NOT_SET"}},
 	})
 	_, err := rt.Apply(t.Context(), web("v1"))
-	require.EqualError(t, err, "apply hello/web to staging: runtime local: TOKEN is to come from the worker's environment variable CONVERGE_TEST_NOT_SET, which is not set there")
+	require.EqualError(t, err, "apply hello/web to staging: runtime local: TOKEN is to come from the worker's environment variable TEST_NOT_SET, which is not set there")
 }
 
 // A "secret" as short as a digit must not make a version unrecognisable for ever.
@@ -133,4 +134,35 @@ func TestTailProperty(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A service gives values to commands that are somebody else's: it replaces none of theirs, and does not say what they
+// run.
+func TestServiceDoesNotSteerTheCommandsOfARuntime_G5(t *testing.T) {
+	rt := newRuntime(t, t.TempDir(), applying(`printenv TARGET MINE`))
+	rt.def.Custom.Env = map[string]entities.Value{"TARGET": {Literal: "theirs"}}
+	in := web("v1")
+	in.Payload.Custom.Env = map[string]entities.Value{"TARGET": {Literal: "forged"}, "MINE": {Literal: "mine"}}
+	out, err := rt.Apply(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, "theirs\nmine\n", out.Stdout)
+	for _, name := range []string{"PATH", "BASH_ENV", "LD_PRELOAD", "GIT_SSH_COMMAND", "PYTHONPATH"} {
+		in.Payload.Custom.Env = map[string]entities.Value{name: {Literal: "/tmp/evil"}}
+		_, err := rt.Apply(t.Context(), in)
+		require.EqualError(t, err, "apply hello/web to staging: service web: "+name+" says what programs run, and is not for it to set")
+		require.True(t, runtimes.IsPermanent(err))
+		o := once("true")
+		o.Env = in.Payload.Custom.Env
+		_, _, err = RunOnce(t.Context(), nil, o)
+		require.ErrorContains(t, err, name+" says what programs run")
+	}
+}
+
+// What was not allowed is not given to the commands of anybody, set or not.
+func TestWorkersOwnEnvironmentStaysItsOwn_G5(t *testing.T) {
+	t.Setenv("TEMPORAL_API_KEY", hidden)
+	c := applying(`printenv STOLEN`)
+	c.Env = map[string]entities.Value{"STOLEN": {WorkerEnv: "TEMPORAL_API_KEY"}}
+	_, err := newRuntime(t, t.TempDir(), c).Apply(t.Context(), web("v1"))
+	require.EqualError(t, err, "apply hello/web to staging: runtime local: STOLEN is to come from the worker's environment variable TEMPORAL_API_KEY, which this worker lets nobody have; start it with --allow-env TEMPORAL_API_KEY if it should")
 }

@@ -31,6 +31,7 @@ type apply struct {
 	makes   bool // the namespace of the instance, when it is not there
 	objects []declared
 	fence   *runtimes.Fence              // nil: not fenced
+	allow   *entities.RuntimeAllow       // nil: anything
 	noted   *unstructured.Unstructured   // the inventory since this apply noted it
 	earlier []*unstructured.Unstructured // inventories in namespaces in which the instance once was
 	account *account
@@ -77,7 +78,7 @@ func (r *Runtime) begin(ctx context.Context, in runtimes.Instance) (*apply, erro
 	if in.Payload == nil || in.Payload.Kubernetes == nil {
 		return nil, runtimes.Permanent(errors.New("the payload has no Kubernetes objects"))
 	}
-	clients, err := r.cluster.connect(ctx)
+	clients, err := r.acting(ctx, in)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +90,7 @@ func (r *Runtime) begin(ctx context.Context, in runtimes.Instance) (*apply, erro
 		return nil, explain(ctx, "read the payload", err)
 	}
 	return &apply{
-		Runtime: r, clients: clients, owner: in.Owner, home: homeOf(in), objects: objects, account: &account{}, fence: in.Fence,
+		Runtime: r, clients: clients, owner: in.Owner, home: homeOf(in), objects: objects, account: &account{}, fence: in.Fence, allow: in.Allow,
 		adopt: in.Payload.Kubernetes.Adopt, prune: in.Payload.Kubernetes.Prune, makes: in.Payload.Kubernetes.CreateNamespace,
 	}, nil
 }

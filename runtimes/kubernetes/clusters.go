@@ -75,7 +75,8 @@ type cluster struct {
 	stop context.CancelFunc
 
 	mu        sync.Mutex
-	connected *clients // nil until the connection was found
+	connected *clients            // nil until the connection was found
+	acting    map[string]*clients // by the user as which they act
 	kinds     kinds
 	views     *views
 }
@@ -107,7 +108,7 @@ func (c *cluster) connect(ctx context.Context) (*clients, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.connected, err = newClients(wire)
+	c.connected, err = newClients(wire, wire)
 	return c.connected, err
 }
 
@@ -122,12 +123,12 @@ func (c *cluster) close() {
 
 // newClients makes clients that set no pace of their own: the server's priority and fairness does,
 // and answers 429 with the time to wait, which they keep to.
-func newClients(wire *wire) (*clients, error) {
+func newClients(wire *wire, through http.RoundTripper) (*clients, error) {
 	config := &rest.Config{
-		Host: wire.first.String(), Transport: wire, UserAgent: userAgent(), QPS: -1,
+		Host: wire.first.String(), Transport: through, UserAgent: userAgent(), QPS: -1,
 		WarningHandlerWithContext: warningsToCaller{},
 	}
-	spoken := &http.Client{Transport: wire}
+	spoken := &http.Client{Transport: through}
 	dyn, err := dynamic.NewForConfigAndClient(config, spoken)
 	if err != nil {
 		return nil, err

@@ -156,7 +156,7 @@ func (ob *observation) ask(ctx context.Context, live *unstructured.Unstructured,
 	if err != nil {
 		return verdict{}, live, readingError(doing, err)
 	}
-	clients, err := ob.cluster.connect(ctx)
+	clients, err := ob.acting(ctx, ob.in)
 	if err != nil {
 		return verdict{}, live, readingError(doing, err)
 	}

@@ -34,7 +34,7 @@ func (r *Runtime) Remove(ctx context.Context, in runtimes.Instance) error {
 }
 
 func (r *Runtime) takeDown(ctx context.Context, in runtimes.Instance) error {
-	clients, err := r.cluster.connect(ctx)
+	clients, err := r.acting(ctx, in)
 	if err != nil {
 		return err
 	}

@@ -76,6 +76,9 @@ func (a *apply) try(ctx context.Context, d declared) *trial {
 	if err != nil {
 		return t.refuse(explain(ctx, "apply "+idOf(d.Unstructured).String(), err))
 	}
+	if err := a.allowed(t); err != nil {
+		return t.refuse(err)
+	}
 	if t.live, err = a.present(ctx, t); err != nil {
 		return t.refuse(err)
 	}

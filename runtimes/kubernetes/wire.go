@@ -42,6 +42,7 @@ type line struct {
 	server *url.URL
 	print  string // equal for equal descriptions
 	trip   http.RoundTripper
+	acts   string // for whom the credentials act already; empty: for themselves
 }
 
 func newWire(from source, wrap func(http.RoundTripper) http.RoundTripper) (*wire, error) {
@@ -74,7 +75,7 @@ func (w *wire) open(described connection) (line, error) {
 	if w.wrap != nil {
 		trip = w.wrap(trip)
 	}
-	return line{server: server, print: described.print, trip: trip}, nil
+	return line{server: server, print: described.print, trip: trip, acts: described.config.Impersonate.UserName}, nil
 }
 
 func (w *wire) current() line {

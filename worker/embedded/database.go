@@ -83,7 +83,7 @@ func openDatabase(file string, attributes map[string]enumspb.IndexedValueType) (
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("database %s: its directory cannot be made: %w", path, err)
 	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
@@ -94,10 +94,36 @@ func openDatabase(file string, attributes map[string]enumspb.IndexedValueType) (
 		return nil, err
 	}
 	db := &database{sql: fileConfig(path), lock: lock, path: path}
-	if err := db.prepare(path, attributes); err != nil {
+	if err = created(path); err == nil {
+		err = db.prepare(path, attributes)
+	}
+	if err == nil {
+		err = keepToOurselves(path)
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("database %s %w", path, err), lock.release())
 	}
 	return db, nil
+}
+
+// created makes a file that is not there before SQLite does, which would leave it to the umask who may read it. What
+// SQLite makes beside it gets the same rights.
+func created(path string) error {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("cannot be made: %w", err)
+	}
+	return file.Close()
+}
+
+// keepToOurselves takes from everybody else what a version of before has let them read.
+func keepToOurselves(path string) error {
+	for _, beside := range []string{"", "-wal", "-shm", ".lock", openSuffix} {
+		if err := os.Chmod(path+beside, 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // newMemoryDatabase names each database apart, since one process may run several servers. Its schema is set up by the
@@ -236,7 +262,7 @@ func (d *database) opened() error {
 	if sizeOf(d.path+"-wal") <= 0 {
 		return nil // nothing is in it that could be lost
 	}
-	return os.WriteFile(d.path+openSuffix, nil, 0o644)
+	return os.WriteFile(d.path+openSuffix, nil, 0o600)
 }
 
 // sizeOf is that of a file in bytes, negative when there is none.

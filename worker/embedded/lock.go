@@ -18,7 +18,7 @@ type fileLock struct{ file *os.File }
 
 // lockDatabase locks dbFile by the file of that name with .lock appended, where the holder writes its process id.
 func lockDatabase(dbFile string) (*fileLock, error) {
-	file, err := os.OpenFile(dbFile+".lock", os.O_RDWR|os.O_CREATE, 0o644)
+	file, err := os.OpenFile(dbFile+".lock", os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("database %s: its directory cannot be written to: %w", dbFile, err)
 	}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/converge-engine/converge/intent/store"
+)
+
+type rekeyOptions struct {
+	f     *Factory
+	store string
+}
+
+func newCmdRekey(f *Factory, runF func(context.Context, *rekeyOptions) error) *cobra.Command {
+	o := &rekeyOptions{f: f}
+	cmd := &cobra.Command{
+		Use:   "rekey",
+		Short: "Encrypt what the store has of Secrets with its newest key",
+		Long: `Encrypt all that the store has of Secrets with the first of the keys that
+CONVERGE_STORE_KEY refers to, as in file:/etc/converge/new.key,file:/etc/converge/old.key.
+Afterwards the others are needed no more. It may run beside workers, and again after it
+was cut off.`,
+		Example: `  converge admin rekey --store s3://releases`,
+		Args:    asUsed,
+		RunE:    running(o, runF, o.run, func([]string) error { return nil }),
+	}
+	cmd.Flags().StringVar(&o.store, "store", "", "the store: a URL or a directory (CONVERGE_STORE)")
+	return cmd
+}
+
+func (o *rekeyOptions) run(ctx context.Context) error {
+	location := first(o.store, o.f.Env("CONVERGE_STORE"))
+	if location == "" {
+		return errors.New("admin rekey: no store; name it with --store or CONVERGE_STORE")
+	}
+	s, err := store.Open(ctx, location)
+	if err != nil {
+		return err
+	}
+	defer s.Close() // nothing is being written any more
+	written, err := s.Rekey(ctx)
+	if err != nil {
+		return fmt.Errorf("admin rekey: %w", err)
+	}
+	o.f.note("%d bundles that were encrypted with older keys are encrypted with the newest", written)
+	return nil
+}

@@ -1,0 +1,101 @@
+package entities
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// RuntimeAllow is who may use a runtime and for what, as its owner says. A list that is not given allows all of its kind.
+// Names may have * in them.
+type RuntimeAllow struct {
+	Applications []string      `json:"applications,omitempty"` // beside the owner
+	Namespaces   []string      `json:"namespaces,omitempty"`
+	Kinds        []AllowedKind `json:"kinds,omitempty"`
+	// ServiceAccounts are those as which instances may act; where there are any, they must act as one.
+	ServiceAccounts []string `json:"serviceAccounts,omitempty"`
+}
+
+// AllowedKind is a kind of Kubernetes object; the group of what comes with the core is empty.
+type AllowedKind struct {
+	Group string `json:"group,omitempty"`
+	Kind  string `json:"kind"`
+}
+
+// Where on a runtime an instance is, by the names that Payload.Address has.
+const (
+	AddressNamespace      = "namespace"
+	AddressServiceAccount = "serviceAccount"
+)
+
+// Refuses says why an instance may not use the runtime; empty: it may. Its objects are asked about one by one. Without an
+// address nothing was ever applied, and only the application counts.
+func (d RuntimeDefinition) Refuses(application string, address map[string]string) string {
+	a := d.Allow
+	if a == nil {
+		return ""
+	}
+	if application != d.Owner && len(a.Applications) > 0 && !matchesOne(a.Applications, application) {
+		return fmt.Sprintf("runtime %s is not for application %s; its owner allows %s", d.Name, application, OneOf(a.Applications))
+	}
+	if address == nil {
+		return ""
+	}
+	if why := a.refusesNamespace(address[AddressNamespace]); why != "" {
+		return fmt.Sprintf("runtime %s %s", d.Name, why)
+	}
+	if account := address[AddressServiceAccount]; len(a.ServiceAccounts) > 0 && !matchesOne(a.ServiceAccounts, account) {
+		return fmt.Sprintf("runtime %s is used as a service account only, %s; the release channel names %q", d.Name, OneOf(a.ServiceAccounts), account)
+	}
+	return ""
+}
+
+func (a *RuntimeAllow) refusesNamespace(namespace string) string {
+	if len(a.Namespaces) == 0 || matchesOne(a.Namespaces, namespace) {
+		return ""
+	}
+	return fmt.Sprintf("is not for namespace %q; its owner allows %s", namespace, OneOf(a.Namespaces))
+}
+
+// RefusesObject says why an object may not be applied to the runtime; empty: it may. One of the whole cluster has no
+// namespace: where namespaces are listed, its kind must be listed too, in full, since it could reach all of them.
+func (a *RuntimeAllow) RefusesObject(kind AllowedKind, namespace string) string {
+	if a == nil {
+		return ""
+	}
+	named := kind.String()
+	listed := slices.ContainsFunc(a.Kinds, func(k AllowedKind) bool { return k.matches(kind) })
+	switch {
+	case len(a.Kinds) > 0 && !listed:
+		return fmt.Sprintf("is not for %s; its owner allows %s", named, OneOf(kindNames(a.Kinds)))
+	case namespace != "":
+		return a.refusesNamespace(namespace)
+	case len(a.Namespaces) > 0 && !slices.Contains(a.Kinds, kind):
+		return fmt.Sprintf("is not for %s, which belongs to the whole cluster; its owner allows namespaces, and no such kind by its name", named)
+	}
+	return ""
+}
+
+// String is Deployment.apps, or ConfigMap.
+func (k AllowedKind) String() string { return strings.TrimSuffix(k.Kind+"."+k.Group, ".") }
+
+func (k AllowedKind) matches(o AllowedKind) bool {
+	return matchesOne([]string{k.Kind}, o.Kind) && (k.Group == o.Group || matchesOne([]string{cmp.Or(k.Group, "-")}, o.Group))
+}
+
+func kindNames(kinds []AllowedKind) (names []string) {
+	for _, k := range kinds {
+		names = append(names, k.String())
+	}
+	return names
+}
+
+// matchesOne tells whether a name is that of a pattern among some. A broken pattern is nobody's.
+func matchesOne(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		ok, err := path.Match(pattern, name)
+		return ok && err == nil
+	})
+}

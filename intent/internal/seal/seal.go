@@ -1,0 +1,162 @@
+// Package seal encrypts what a store keeps of secrets, with keys that are not in the store. It imports the standard
+// library only.
+package seal
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// header begins what is sealed; the id of the key and a line end follow.
+const header = "converge-sealed/v1 "
+
+// Ring is keys, the newest first: it encrypts, all of them decrypt. Nil has none. Safe for concurrent use.
+type Ring struct{ keys []key }
+
+type key struct {
+	id   string
+	aead cipher.AEAD
+}
+
+// Load reads keys by reference: file:/path and env:NAME, with commas between them, the newest first. Each holds keys, one a
+// line: 32 random bytes in base64. No reference is no ring.
+func Load(references string) (*Ring, error) {
+	r := &Ring{}
+	for _, reference := range strings.Split(references, ",") {
+		if reference = strings.TrimSpace(reference); reference == "" {
+			continue
+		}
+		text, err := read(reference)
+		if errors.Is(err, errNoReference) { // it may be a key itself
+			return nil, err
+		}
+		if err != nil {
+			return nil, fmt.Errorf("key %s: %w", reference, err)
+		}
+		if err := r.add(text); err != nil {
+			return nil, fmt.Errorf("key %s: %w", reference, err)
+		}
+	}
+	if len(r.keys) == 0 {
+		return nil, nil
+	}
+	return r, nil
+}
+
+func read(reference string) (string, error) {
+	kind, name, _ := strings.Cut(reference, ":")
+	switch kind {
+	case "file":
+		text, err := os.ReadFile(strings.TrimPrefix(name, "//"))
+		return string(text), err
+	case "env":
+		if text := os.Getenv(name); text != "" {
+			return text, nil
+		}
+		return "", errors.New("the variable is not set")
+	}
+	return "", errNoReference
+}
+
+var errNoReference = errors.New("a key of the store is named by reference; expected file:/path or env:NAME")
+
+// add takes keys in. No error shows one.
+func (r *Ring) add(text string) error {
+	before := len(r.keys)
+	for n, line := range strings.Split(text, "\n") {
+		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		secret, err := base64.StdEncoding.DecodeString(line)
+		if err != nil || len(secret) != 32 {
+			return fmt.Errorf("line %d is no key; expected 32 random bytes in base64, as of: head -c 32 /dev/urandom | base64", n+1)
+		}
+		k, err := newKey(secret)
+		if err != nil {
+			return err
+		}
+		r.keys = append(r.keys, k)
+	}
+	if len(r.keys) == before {
+		return errors.New("it holds no key")
+	}
+	return nil
+}
+
+func newKey(secret []byte) (key, error) {
+	content, err := hkdf.Key(sha256.New, secret, nil, "converge content", 32)
+	named, err2 := hkdf.Key(sha256.New, secret, nil, "converge key id", 6)
+	block, err3 := aes.NewCipher(content)
+	if err := cmp.Or(err, err2, err3); err != nil {
+		return key{}, err
+	}
+	aead, err := cipher.NewGCM(block)
+	return key{hex.EncodeToString(named), aead}, err
+}
+
+// Is tells whether bytes are sealed.
+func Is(data []byte) bool { return bytes.HasPrefix(data, []byte(header)) }
+
+// Seal encrypts bytes with the newest key. They are opened under the same name only, so that nobody who can write where
+// they lie puts one in the place of another.
+func (r *Ring) Seal(name string, plain []byte) []byte {
+	k := r.keys[0]
+	out := []byte(header + k.id + "\n")
+	nonce := make([]byte, k.aead.NonceSize())
+	_, _ = rand.Read(nonce) // it never fails
+	return k.aead.Seal(append(out, nonce...), nonce, plain, []byte(header+k.id+"\n"+name))
+}
+
+// Newest tells whether bytes are sealed with the newest key.
+func (r *Ring) Newest(sealed []byte) bool {
+	return r != nil && bytes.HasPrefix(sealed, []byte(header+r.keys[0].id+"\n"))
+}
+
+// ErrNoKey is that bytes are sealed with a key that is not in the ring.
+var ErrNoKey = errors.New("it is encrypted, and this process does not have the key; name it by CONVERGE_STORE_KEY")
+
+// ErrBroken is that bytes are not what was sealed under that name.
+var ErrBroken = errors.New("it is not what was encrypted under its name")
+
+// Open decrypts bytes. The error is ErrNoKey or ErrBroken.
+func (r *Ring) Open(name string, sealed []byte) ([]byte, error) {
+	first, rest, _ := bytes.Cut(sealed, []byte("\n"))
+	id := strings.TrimPrefix(string(first), header)
+	if r == nil {
+		return nil, fmt.Errorf("%w (its id is %q)", ErrNoKey, id)
+	}
+	for _, k := range r.keys {
+		if k.id != id {
+			continue
+		}
+		size := k.aead.NonceSize()
+		if len(rest) < size {
+			return nil, ErrBroken
+		}
+		plain, err := k.aead.Open(nil, rest[:size], rest[size:], []byte(header+id+"\n"+name))
+		if err != nil {
+			return nil, ErrBroken
+		}
+		return plain, nil
+	}
+	return nil, fmt.Errorf("%w (its id is %q)", ErrNoKey, id)
+}
+
+// Digest names content so that nobody without the secret can find out whether a guess is right: HMAC-SHA256, in hex.
+func Digest(secret, content []byte) string {
+	mac := hmac.New(sha256.New, secret)
+	mac.Write(content)
+	return hex.EncodeToString(mac.Sum(nil))
+}

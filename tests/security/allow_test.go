@@ -1,0 +1,66 @@
+package security
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/client/publish"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/runtimes/fake"
+	"github.com/converge-engine/converge/tests/internal/stage"
+)
+
+const ownersRuntime = `apiVersion: converge/v1
+kind: Application
+name: APP
+releaseChannels:
+- {name: production, runtimes: [{name: OWNER-rt}]}
+`
+
+// An application that a runtime's owner no longer allows changes nothing there any more, although its service knows the
+// declaration of before and is told nothing: by an update, by a signal, by a repair. The trail says that it failed.
+func TestRuntimeIsForWhomItsOwnerAllows_G8(t *testing.T) {
+	t.Parallel()
+	owner, other := shared.World(t), shared.World(t)
+	declare := func(allow string) {
+		owner.Write(strings.ReplaceAll(ownersRuntime, "OWNER", "APP") + "---\napiVersion: converge/v1\nkind: Runtime\nname: APP-rt\n" + allow +
+			"fake: {pollInterval: 100ms, steadyPollInterval: 300ms}\n" + stage.Web)
+		owner.Publish()
+	}
+	declare("")
+	other.Write(strings.ReplaceAll(ownersRuntime, "OWNER", owner.App) + stage.Web + "autoRollback: false\n")
+	other.Publish()
+	other.Release("web", "v1")
+	other.Await("web", "production CONVERGED v1")
+
+	declare("allow: {applications: [nobody-else]}\n")
+	owner.Release("web", "v1")
+	owner.Await("web", "production CONVERGED v1")
+	before := appliesOf(other)
+	other.Release("web", "v2")
+	refused := func(s protocol.Status) bool {
+		text, err := json.Marshal(s.Channels)
+		return err == nil && strings.Contains(string(text), "is not for application "+other.App+"; its owner allows one of nobody-else")
+	}
+	require.True(t, refused(other.Await("web", "production FAILED v2")))
+	other.Signal("web", protocol.Release, `{"by":"mallory","version":"v3"}`)
+	require.True(t, refused(other.AwaitThat("web", "v3", func(s protocol.Status) bool { return s.Channels[0].Desired == "v3" })))
+	require.Equal(t, before, appliesOf(other))
+	require.Contains(t, trail(t, other), "failed")
+
+	_, err := publish.Publish(t.Context(), publish.Options{Client: other.Client, Dir: other.Dir, StoreURL: other.Store, By: "mallory", Fake: true})
+	require.ErrorContains(t, err, "is not for application "+other.App)
+}
+
+// appliesOf are the applies of an application on the runtime in memory, which all share.
+func appliesOf(w *stage.World) (all []fake.Apply) {
+	for _, a := range w.Fake.Applies() {
+		if strings.HasPrefix(a.Instance, w.App+"/") {
+			all = append(all, a)
+		}
+	}
+	return all
+}
