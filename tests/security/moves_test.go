@@ -50,7 +50,7 @@ func TestAnotherRuntimeIsAConfigRelease(t *testing.T) {
 	w.Release("web", "v1")
 	w.Act("web", protocol.Approve, `{"by":"alice","version":"v1","topic":"go-live"}`)
 	w.Await("web", "production CONVERGED v1")
-	applied := w.Fake.Applies()
+	applied := appliesOf(w)
 
 	on("{name: APP-b}")
 	_, err := publish.Publish(t.Context(), publish.Options{Client: w.Client, Dir: w.Dir, StoreURL: w.Store, By: "mallory", Fake: true})
@@ -70,7 +70,7 @@ func TestAnotherRuntimeIsAConfigRelease(t *testing.T) {
 	w.Act("web", protocol.Refresh, `{"by":"mallory"}`)
 	w.Signal("web", protocol.Retry, `{"by":"mallory","version":"v1-i2"}`)
 	w.AwaitThat("web", "a refusal", func(s protocol.Status) bool { return len(s.Refused) > 0 })
-	require.Equal(t, applied, w.Fake.Applies(), "nothing was applied past the gates")
+	require.Equal(t, applied, appliesOf(w), "nothing was applied past the gates")
 
 	open(t, w.Dir)
 	s = w.AwaitThat("web", "it on the other runtime", func(s protocol.Status) bool {
@@ -79,7 +79,7 @@ func TestAnotherRuntimeIsAConfigRelease(t *testing.T) {
 	require.Equal(t, w.App+"-b", s.Channels[0].Runtime)
 	require.Len(t, s.Channels[0].Left, 1)
 	require.Equal(t, "v1 was left on "+w.App+"-a: orphaned, it stays there", s.Channels[0].Left[0].Text)
-	require.Len(t, w.Fake.Applies(), len(applied)+1)
+	require.Len(t, appliesOf(w), len(applied)+1)
 	require.Contains(t, trail(t, w), "target v1 → v1-i2 on "+w.App+"-b instead of "+w.App+"-a")
 }
 
