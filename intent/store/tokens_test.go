@@ -23,13 +23,13 @@ func TestUseToken(t *testing.T) {
 		s.cache = newCache()
 		require.Equal(t, "r1", use("alice", "r2", noon), "another worker")
 		use("bob", "r3", noon.AddDate(0, 0, 1))
-		require.Len(t, s.keys(t, tokens), 2)
+		require.Len(t, keysUnder(t, s, tokens), 2)
 		use("carol", "r4", noon.AddDate(0, 0, 2))
-		require.Len(t, s.keys(t, tokens), 2)
+		require.Len(t, keysUnder(t, s, tokens), 2)
 	})
 }
 
-func (s *Store) keys(t *testing.T, prefix string) []string {
+func keysUnder(t *testing.T, s *Store, prefix string) []string {
 	t.Helper()
 	keys, err := s.blobs.list(t.Context(), prefix)
 	require.NoError(t, err)
