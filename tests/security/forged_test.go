@@ -57,7 +57,7 @@ func incarnations(t *testing.T, w *stage.World) (all []protocol.ServicePublish) 
 
 // Whoever can signal a service makes it believe no other rules than those that were published last, by no number, order, time,
 // digest or store; what comes later is taken over all the same. The status says what was refused.
-func TestForgedPublicationChangesNothing(t *testing.T) {
+func TestForgedPublicationChangesNothing_G1(t *testing.T) {
 	t.Parallel()
 	w := shared.World(t)
 	publishes(w, "")

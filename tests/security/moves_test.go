@@ -38,7 +38,7 @@ fake: {pollInterval: 100ms, steadyPollInterval: 300ms}
 
 // A channel that the configuration puts on another runtime stays where it is until a config release has passed every gate:
 // nothing is applied meanwhile. It is refused where it is not said that it moves. The trail names the move.
-func TestAnotherRuntimeIsAConfigRelease(t *testing.T) {
+func TestAnotherRuntimeIsAConfigRelease_G2(t *testing.T) {
 	t.Parallel()
 	w := shared.World(t)
 	on := func(runtime string) {

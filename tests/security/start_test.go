@@ -19,7 +19,7 @@ import (
 
 // Whoever can start a workflow makes a service believe no state: a first run that brings some, that knows nothing, that is named
 // otherwise than its input, or that would come back with the same input, ends at once. What is declared is looked after again.
-func TestForgedStartBringsNoState(t *testing.T) {
+func TestForgedStartBringsNoState_G1(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
 	publishes(w, ", {manualApproval: {}}")
