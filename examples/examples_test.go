@@ -18,7 +18,8 @@ import (
 	"github.com/converge-engine/converge/runtimes/runtimetest"
 )
 
-// compiled loads an example from a copy of its own, so that what it leaves behind goes with the test.
+// compiled loads an example from a copy of its own, so that what it leaves behind goes with the test. Its runtimes are placed there, as
+// a worker places them.
 func compiled(t *testing.T, example string) *compile.Compiled {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), example)
@@ -30,6 +31,10 @@ func compiled(t *testing.T, example string) *compile.Compiled {
 	require.NoError(t, err)
 	c, err := compile.Compile(config)
 	require.NoError(t, err)
+	for i := range c.Runtimes {
+		require.True(t, filepath.IsLocal(c.Runtimes[i].Dir))
+		c.Runtimes[i].Dir = filepath.Join(dir, c.Runtimes[i].Dir)
+	}
 	return c
 }
 
