@@ -87,10 +87,9 @@ func (a *Activities) evaluate(ctx context.Context, r protocol.CheckRequest, e en
 	if err != nil {
 		return unevaluated("its definition cannot be read: " + err.Error())
 	}
-	if definition.Command != nil && needsDirFor(definition.Command.Job) {
-		if definition.Dir, err = a.dir(reading, r.Application, definition.Dir); err != nil {
-			return unevaluated(err.Error())
-		}
+	needed := definition.Command != nil && needsDirFor(definition.Command.Job)
+	if definition.Dir, err = a.dirIf(reading, needed, r.Application, definition.Dir); err != nil {
+		return unevaluated(err.Error())
 	}
 	asked := checks.Asked{Definition: definition, Evaluation: e, ServiceID: r.ServiceID}
 	if e.FullVersion != "" {

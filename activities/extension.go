@@ -40,10 +40,8 @@ func (a *Activities) Extension(ctx context.Context, r protocol.ExtensionRequest)
 	if err != nil {
 		return protocol.ExtensionAnswer{}, fmt.Errorf("extension %s of %s/%s: %w", r.Name, r.Application, r.Service, err)
 	}
-	if needsDirFor(definition.Job) {
-		if definition.Dir, err = a.dir(ctx, r.Application, definition.Dir); err != nil {
-			return protocol.ExtensionAnswer{}, fmt.Errorf("extension %s of %s/%s: %w", r.Name, r.Application, r.Service, err)
-		}
+	if definition.Dir, err = a.dirIf(ctx, needsDirFor(definition.Job), r.Application, definition.Dir); err != nil {
+		return protocol.ExtensionAnswer{}, fmt.Errorf("extension %s of %s/%s: %w", r.Name, r.Application, r.Service, err)
 	}
 	if err := life.heard(ctx); err != nil {
 		return protocol.ExtensionAnswer{}, err

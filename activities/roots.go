@@ -96,13 +96,18 @@ func needsDirFor(job *entities.CommandJob) bool {
 
 // placed is a runtime's definition with its directory as this worker has it.
 func (a *Activities) placed(ctx context.Context, d entities.RuntimeDefinition) (entities.RuntimeDefinition, error) {
-	if !needsDir(d) {
-		if !filepath.IsAbs(d.Dir) {
-			d.Dir = ""
-		}
-		return d, nil
-	}
-	dir, err := a.dir(ctx, d.Owner, d.Dir)
+	dir, err := a.dirIf(ctx, needsDir(d), d.Owner, d.Dir)
 	d.Dir = dir
 	return d, err
+}
+
+// dirIf is dir where something is found by it; else there is none, unless a version before wrote one down.
+func (a *Activities) dirIf(ctx context.Context, needed bool, application, relative string) (string, error) {
+	if !needed {
+		if filepath.IsAbs(relative) {
+			return relative, nil
+		}
+		return "", nil
+	}
+	return a.dir(ctx, application, relative)
 }

@@ -211,21 +211,7 @@ func (a *application) notify() {
 	if a.notifying || a.down.running || known && !a.state.Unreached.due(a.now()) {
 		return
 	}
-	a.state.Notices = a.state.Notices.After(a.newest().Number, a.now())
-	from := a.state.Notified.Manifest
-	if a.state.Unreached.More > 0 {
-		from = a.state.Unreached.Since
-	}
-	request := protocol.NotifyRequest{
-		Application: a.name, From: from, To: wanted.Manifest, Newest: a.incarnation(wanted.Number), Store: a.state.Store,
-		Pinned: wanted.Pinned, Order: a.state.Notices, At: a.now(), Also: a.state.Unreached.Services,
-		Unmanaged: entities.SortedKeys(a.state.Unmanaged), Again: maps.Clone(a.state.Again),
-	}
-	for _, i := range a.state.Incarnations {
-		if i.Number > a.state.Recorded && i.Number != wanted.Number {
-			request.Passed = append(request.Passed, i)
-		}
-	}
+	request := a.notification(wanted)
 	ctx, stop := workflow.WithCancel(a.work)
 	a.notifying, a.present, a.stop = true, wanted, stop
 	recorded := a.newest().Number
@@ -247,10 +233,29 @@ func (a *application) notify() {
 			a.state.Notices = answer.Overtaken
 		default:
 			a.state.Notified, a.state.Recorded = wanted, max(a.state.Recorded, recorded)
-			a.passedOver(answer.Unreached, from)
+			a.passedOver(answer.Unreached, request.From)
 			a.state.begun(request.Again)
 		}
 	})
+}
+
+// notification is what services are notified by, in its order.
+func (a *application) notification(wanted notice) protocol.NotifyRequest {
+	a.state.Notices = a.state.Notices.After(a.newest().Number, a.now())
+	request := protocol.NotifyRequest{
+		Application: a.name, From: a.state.Notified.Manifest, To: wanted.Manifest, Newest: a.incarnation(wanted.Number), Store: a.state.Store,
+		Pinned: wanted.Pinned, Order: a.state.Notices, At: a.now(), Also: a.state.Unreached.Services,
+		Unmanaged: entities.SortedKeys(a.state.Unmanaged), Again: maps.Clone(a.state.Again),
+	}
+	if a.state.Unreached.More > 0 {
+		request.From = a.state.Unreached.Since
+	}
+	for _, i := range a.state.Incarnations {
+		if i.Number > a.state.Recorded && i.Number != wanted.Number {
+			request.Passed = append(request.Passed, i)
+		}
+	}
+	return request
 }
 
 // accepted: all that an application knows was accepted; it changes seldom.

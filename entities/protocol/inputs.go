@@ -17,7 +17,7 @@ type Carried struct {
 	Spilled      string          `json:"spilled,omitempty"` // digest of packed bytes in the store
 }
 
-// Empty: nothing is carried.
+// Empty tells that nothing is carried.
 func (c Carried) Empty() bool {
 	return c.StateVersion == 0 && len(c.State) == 0 && len(c.Packed) == 0 && c.Spilled == ""
 }

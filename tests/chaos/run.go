@@ -194,11 +194,20 @@ func arrivedIn(channel, version string) record.Rest {
 // collect asks for what Converge says happened, and reads what did.
 func collect(ctx context.Context, w *world, r *record.Record) error {
 	for _, service := range w.services {
-		var history struct{ Lines []entities.AuditLine }
+		var history struct {
+			Lines []struct {
+				entities.AuditLine
+				Of string // what is wider, whose line it is
+			}
+		}
 		if err := w.converge(ctx, "nobody", &history, "history", application+"/"+service, "--output", "json"); err != nil {
 			return err
 		}
-		r.History[service] = history.Lines
+		for _, l := range history.Lines {
+			if l.Of == "" {
+				r.History[service] = append(r.History[service], l.AuditLine)
+			}
+		}
 	}
 	var published []protocol.Incarnation
 	if err := w.converge(ctx, "nobody", &published, "incarnations", application, "--last", "0", "--output", "json"); err != nil {

@@ -189,7 +189,7 @@ func TestChainSurvivesWhatOperatorsDo_G7(t *testing.T) {
 	}
 	require.NoError(t, w.Client.TerminateWorkflow(t.Context(), w.ID("web"), "", "as an operator does"))
 	w.StartWorker()
-	w.AwaitThat("web", "a service that runs", func(protocol.Status) bool { return true })
+	runsAgain(w, w.ID("web"))
 	acts(w, 30, "dora")
 	said := whole(w, w.App+"/web")
 	require.Contains(t, said, "as they were noted")

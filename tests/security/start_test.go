@@ -79,11 +79,7 @@ func TestForgedStartBringsNoState_G1(t *testing.T) {
 			require.ErrorContains(t, err, "this is no start of Converge", what)
 		}
 	}
-	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
-		d, err := w.Client.DescribeWorkflowExecution(t.Context(), id, "")
-		require.NoError(t, err)
-		return d.WorkflowExecutionInfo.Status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, d.WorkflowExecutionInfo.Status.String()
-	})
+	runsAgain(w, id)
 	w.Await("web", waits)
 	require.Zero(t, w.Fake.At(w.App, "web", "production").Applies())
 	w.Act("web", protocol.Approve, `{"by":"alice","version":"v1","topic":"production"}`)
@@ -113,4 +109,14 @@ func withoutApproval(t *testing.T, w *stage.World, id string) json.RawMessage {
 	plain, err = json.Marshal(all)
 	require.NoError(t, err)
 	return plain
+}
+
+// runsAgain waits until a workflow that was ended runs.
+func runsAgain(w *stage.World, id string) {
+	w.T.Helper()
+	temporaltest.WaitFor(w.T, stage.Patience, func() (bool, string) {
+		d, err := w.Client.DescribeWorkflowExecution(w.T.Context(), id, "")
+		require.NoError(w.T, err)
+		return d.WorkflowExecutionInfo.Status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, d.WorkflowExecutionInfo.Status.String()
+	})
 }
