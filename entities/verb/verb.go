@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -136,7 +135,11 @@ func (row *Row) read(raw json.RawMessage, as func(string, json.RawMessage, any) 
 func contentOf(raw json.RawMessage) string {
 	var fields map[string]json.RawMessage
 	_ = json.Unmarshal(raw, &fields) // it was decoded before
-	maps.DeleteFunc(fields, func(name string, _ json.RawMessage) bool { return strings.EqualFold(name, "token") })
+	for _, name := range entities.SortedKeys(fields) {
+		if strings.EqualFold(name, "token") {
+			delete(fields, name)
+		}
+	}
 	return entities.DigestOf(fields)
 }
 
