@@ -31,8 +31,9 @@ const (
 	lookByName = 5 * time.Minute
 	// settling is how much later than it was started a workflow may be listed.
 	settling = 30 * time.Second
-	// lookForDown is how often, instead, while something is kept down that somebody may start, or cannot be looked after.
-	lookForDown = time.Minute
+	// lookForDown is how often, instead, while something is kept down that somebody may start, or cannot be looked after. What
+	// can be again is to be managed within a minute, so it is well below that.
+	lookForDown = 30 * time.Second
 	// lookTimeout bounds one look.
 	lookTimeout = time.Minute
 	// pageSize is how many workflows the server lists at once, at most.
