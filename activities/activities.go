@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/runtimes"
 	"github.com/converge-engine/converge/runtimes/custom"
@@ -37,12 +38,13 @@ type Activities struct {
 	// Secrets are what references to secrets stand for in this worker. Nil: none may be had.
 	Secrets secret.Source
 
-	published published
-	hints     *hints
-	issuers   issuers // whose tokens were verified lately
-	recall    recall  // of checks that had news a moment ago
-	holds     holds   // pauses in force
-	owners    owners  // of runtimes, and what they allow
+	hints   *hints
+	issuers issuers // whose tokens were verified lately
+	recall  recall  // of checks that had news a moment ago
+
+	holds     lately[[]protocol.ScopePause]      // pauses in force, by application and runtime
+	owners    lately[entities.RuntimeDefinition] // the newest declarations of runtimes, by name
+	published lately[string]                     // the directories that applications were published from, by application
 
 	mu      sync.Mutex
 	lines   map[string]connection    // by runtime and digest of its definition

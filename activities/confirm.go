@@ -25,7 +25,12 @@ func (a *Activities) Confirm(ctx context.Context, r protocol.ConfirmRequest) (pr
 	if has, wants := entities.SortedKeys(manifest), inc.Services(); !slices.Equal(has, slices.Sorted(slices.Values(wants))) {
 		return protocol.ConfirmAnswer{}, refuse("manifest %s is not of incarnation %s: they have other services", r.Manifest, r.Hash)
 	}
-	answer := protocol.ConfirmAnswer{Services: len(manifest), Notifications: inc.Notifications()}
+	numbers, err := a.Store.ListNumbers(ctx, r.Application)
+	if err != nil {
+		return protocol.ConfirmAnswer{}, err
+	}
+	floor := slices.Max(append(numbers, 0))
+	answer := protocol.ConfirmAnswer{Services: len(manifest), Notifications: inc.Notifications(), Floor: &floor}
 	answer.Identity, answer.Grants = inc.People()
 	return answer, nil
 }

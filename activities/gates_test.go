@@ -294,7 +294,7 @@ func TestPausesInForceAreReadOnceForManyApplies_A16(t *testing.T) {
 		require.NoError(t, a.held(t.Context(), "shop", "eu"), "it was read again")
 	}
 	for key, read := range a.holds.read {
-		a.holds.read[key] = hold{at: read.at.Add(-holdsFor)}
+		a.holds.read[key] = known[[]protocol.ScopePause]{at: read.at.Add(-holdsFor)}
 	}
 	require.ErrorContains(t, a.held(t.Context(), "shop", "eu"), "runtime/eu is paused by")
 	require.ErrorContains(t, a.held(t.Context(), "other", "eu"), "runtime/eu is paused by")

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"sync"
 	"time"
 
 	"github.com/converge-engine/converge/entities"
@@ -17,60 +15,23 @@ import (
 // applies that long after it was kept, at most.
 const holdsFor = 3 * time.Second
 
-// holds are the pauses of applications and runtimes as they were last read: a read of the store serves many applies.
-type holds struct {
-	mu   sync.Mutex
-	read map[string]hold // by application and runtime
-}
-
-type hold struct {
-	at     time.Time
-	pauses []protocol.ScopePause
-}
-
 // held says which pause holds an apply of an application on a runtime, whether its service has heard of that or not; or
 // that it cannot be known.
 func (a *Activities) held(ctx context.Context, application, runtime string) error {
-	key := application + "/" + runtime
-	h, known := a.holds.recent(key, time.Now())
-	if !known {
-		began := time.Now()
+	pauses, err := a.holds.get(application+"/"+runtime, holdsFor, func() ([]protocol.ScopePause, error) {
 		pauses, err := a.Store.Pauses(ctx, application, []string{runtime})
 		var damaged *store.CorruptError
-		if err != nil && !errors.As(err, &damaged) { // what is damaged is no pause; its service may know of one
-			return fmt.Errorf("pauses in force: %w", err)
+		if errors.As(err, &damaged) { // what is damaged is no pause; its service may know of one
+			err = nil
 		}
-		h = hold{began, pauses}
-		a.holds.keep(key, h)
+		return pauses, err
+	})
+	if err != nil {
+		return fmt.Errorf("pauses in force: %w", err)
 	}
-	if len(h.pauses) == 0 {
+	if len(pauses) == 0 {
 		return nil
 	}
-	p := h.pauses[0]
+	p := pauses[0]
 	return fmt.Errorf("%s is paused by %s%s", p.Scope, p.Pause.By, entities.Because(p.Pause.Reason))
-}
-
-func (h *holds) recent(key string, now time.Time) (hold, bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	known, ok := h.read[key]
-	return known, ok && now.Sub(known.at) < holdsFor
-}
-
-// keep keeps what was read, and drops what is too old to be of use.
-func (h *holds) keep(key string, read hold) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	maps.DeleteFunc(h.read, func(_ string, old hold) bool { return read.at.Sub(old.at) >= holdsFor })
-	if h.read == nil {
-		h.read = map[string]hold{}
-	}
-	h.read[key] = read
-}
-
-// forget makes the next apply read again.
-func (h *holds) forget() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	clear(h.read)
 }

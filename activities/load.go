@@ -73,8 +73,8 @@ func (a *Activities) confirmed(ctx context.Context, r protocol.LoadSpecRequest) 
 		return newest, refuse("nobody published or pinned incarnation %d of %s since incarnation %d", r.Incarnation, r.Application, newest.Incarnation.Number)
 	}
 	numbers, err := a.Store.ListNumbers(ctx, r.Application)
-	if err == nil && r.Incarnation < slices.Max(numbers) {
-		err = refuse("incarnation %d of %s is older than incarnation %d", r.Incarnation, r.Application, slices.Max(numbers))
+	if highest := slices.Max(append(numbers, 0)); err == nil && r.Incarnation < highest {
+		err = refuse("incarnation %d of %s is older than incarnation %d", r.Incarnation, r.Application, highest)
 	}
 	return said, err // without an order, since nobody says it but the signal
 }

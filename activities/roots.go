@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/converge-engine/converge/entities"
@@ -17,38 +16,16 @@ import (
 // for all others. Of one that is not named it is the directory that it was published from.
 type Roots map[string]string
 
-// published are the directories that applications were published from, as the store said a moment ago.
-type published struct {
-	mu sync.Mutex
-	of map[string]publishedDir
-}
-
-type publishedDir struct {
-	dir string
-	at  time.Time
-}
-
-// publishedFor is how long the answer of the store is good for.
+// publishedFor is how long the answer of the store is good for that says where an application was published from.
 const publishedFor = 10 * time.Second
 
-func (p *published) dir(ctx context.Context, s *store.Store, application string) (string, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if known, ok := p.of[application]; ok && time.Since(known.at) < publishedFor {
-		return known.dir, nil
-	}
-	dir, err := s.Directory(ctx, application)
+// publishedFrom is where an application was published from; empty: nobody said.
+func (a *Activities) publishedFrom(ctx context.Context, application string) (string, error) {
+	dir, err := a.published.get(application, publishedFor, func() (string, error) { return a.Store.Directory(ctx, application) })
 	if store.IsNotFound(err) {
-		return "", nil
+		err = nil
 	}
-	if err != nil {
-		return "", err
-	}
-	if p.of == nil {
-		p.of = map[string]publishedDir{}
-	}
-	p.of[application] = publishedDir{dir, time.Now()}
-	return dir, nil
+	return dir, err
 }
 
 // dir is where this worker has a directory of an application that a definition names. It has to be there: what starts
@@ -64,7 +41,7 @@ func (a *Activities) dir(ctx context.Context, application, relative string) (str
 	root := cmp.Or(a.Roots[application], a.Roots[""])
 	if root == "" {
 		var err error
-		if root, err = a.published.dir(ctx, a.Store, application); err != nil {
+		if root, err = a.publishedFrom(ctx, application); err != nil {
 			return "", fmt.Errorf("directory of application %s: %w", application, err)
 		}
 	}

@@ -133,6 +133,9 @@ func (a *application) confirm(ctx workflow.Context, p *protocol.PublishRequest) 
 		return nil, err
 	}
 	p.Identity, p.Grants, p.Services = answer.Identity, answer.Grants, answer.Services
+	if answer.Floor != nil {
+		p.Floor = *answer.Floor
+	}
 	return &answer, nil
 }
 

@@ -55,8 +55,7 @@ func (s *shell) continueAsNew() error {
 // asksForState: the store did not take the state the last time, while everybody waited. Before it gets it again it is asked
 // beside the task whether it would, until it does. A run that was in that state before there was this question does not ask.
 func (s *shell) asksForState() bool {
-	if s.outages[theNextRun].tries == 0 || s.takesState ||
-		!changed(s.ctx, "ask-before-spilling") {
+	if s.outages[theNextRun].tries == 0 || s.takesState || !changed(s.ctx, "ask-before-spilling") {
 		return false
 	}
 	s.await(func(ctx workflow.Context) {

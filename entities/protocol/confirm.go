@@ -15,6 +15,8 @@ type ConfirmAnswer struct {
 	Identity *entities.Identity `json:"identity,omitempty"`
 	Grants   []entities.Grant   `json:"grants,omitempty"`
 	Services int                `json:"services"`
+	// Floor is the highest number that the store has of the application; nil from an older version, which believed the publication.
+	Floor *int64 `json:"floor,omitempty"`
 	// Notifications are sent what people do to the whole application.
 	Notifications []entities.Notification `json:"notifications,omitempty"`
 }

@@ -28,6 +28,7 @@ func (s *Store) PutNotice(ctx context.Context, application string, n protocol.No
 		}
 	}
 	stands, created, err := writeRecord(ctx, s, noticeKey(application, n.Order), n, ofOrder(n.Order))
+	stands.Order = n.Order // of what is damaged it is known as well
 	for i := 0; created && i <= len(keys)-keptNotices; i++ {
 		if err := s.blobs.remove(ctx, keys[i]); err != nil {
 			return stands, err

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -122,4 +123,25 @@ func TestForgedPublicationChangesNothing_G1(t *testing.T) {
 	w.AwaitThat("web", "what was published last", func(s protocol.Status) bool { return s.Incarnation == 3 })
 	w.Act("web", protocol.Approve, `{"by":"alice","version":"v1","topic":"go-live"}`)
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+}
+
+// The number of an incarnation comes from the store: a publication that names one out of range, or far ahead, gets the next.
+func TestPublicationTakesItsNumberFromTheStore_G1(t *testing.T) {
+	t.Parallel()
+	w := shared.World(t)
+	publishes(w, "")
+	publishes(w, ", {manualApproval: {}}")
+	s, err := store.Open(t.Context(), w.Store)
+	require.NoError(t, err)
+	defer s.Close() // only read
+	for n, floor := range []int64{math.MaxInt64, 1 << 40} { // of what was published before, one after the other
+		record, err := s.Number(t.Context(), w.App, int64(n+1))
+		require.NoError(t, err)
+		var answer protocol.PublishAnswer
+		require.NoError(t, w.Update(protocol.ApplicationID(w.App), protocol.Publish, protocol.PublishRequest{
+			Act: protocol.Act{By: "mallory", RequestID: fmt.Sprint("r", n)}, Hash: record.Hash, Manifest: record.Manifest, Services: record.Services,
+			Store: w.Store, Origin: record.Origin, Floor: floor,
+		}, &answer))
+		require.Equal(t, int64(3+n), answer.Incarnation)
+	}
 }
