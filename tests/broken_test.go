@@ -42,10 +42,7 @@ func marshal(t *testing.T, v any) string {
 func TestHugeAndBrokenSignalsAreRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.Write(stage.TwoChannels + stage.Web)
-	w.Publish()
-	w.Release("web", "v1")
-	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.RunWeb()
 
 	long := noise(400<<10, 0) // more than any server warns of, and no more than the embedded one takes
 	w.Signal("web", protocol.Pause, marshal(t, map[string]string{"by": long}))
@@ -152,10 +149,7 @@ func (w *world) runID(service string) string {
 func TestStoreComesBack(t *testing.T) {
 	t.Parallel()
 	w := shortRuns(t, 0)
-	w.Write(stage.TwoChannels + stage.Web)
-	w.Publish()
-	w.Release("web", "v1")
-	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.RunWeb()
 	w.Act("web", protocol.Pause, `{"by":"ann","channel":"production"}`)
 	w.Write(stage.TwoChannels + strings.Replace(stage.Web, "default: hello", "default: bye", 1))
 	w.Publish()

@@ -114,10 +114,7 @@ func TestKnownVersionMeansTheSameBytes(t *testing.T) {
 func TestRemovedChannelIsOrphaned_D10(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.Write(stage.TwoChannels + stage.Web)
-	w.Publish()
-	w.Release("web", "v1")
-	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.RunWeb()
 	w.Write(stage.TwoChannels + stage.Web + "releaseChannels: [staging]\n")
 	w.Publish()
 	w.Await("web", "staging CONVERGED v1, production ORPHANED v1")

@@ -32,10 +32,7 @@ func TestReleaseGoesThroughTheChannels_A8_A9(t *testing.T) {
 func TestFixSupersedesFailure_B10(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.Write(stage.TwoChannels + stage.Web)
-	w.Publish()
-	w.Release("web", "v1")
-	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.RunWeb()
 	w.Fake.At(w.App, "web", "staging").FailAppliesForGood(1, "no such image")
 	w.Release("web", "v2")
 	s := w.Await("web", "staging ROLLED_BACK v1, production BLOCKED v1")
@@ -48,10 +45,7 @@ func TestFixSupersedesFailure_B10(t *testing.T) {
 func TestDriftIsRepaired_A12(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.Write(stage.TwoChannels + stage.Web)
-	w.Publish()
-	w.Release("web", "v1")
-	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.RunWeb()
 	staging := w.Fake.At(w.App, "web", "staging")
 	staging.SetVersion("by-hand")
 	w.AwaitThat("web", "repaired", func(protocol.Status) bool { return staging.Version() == "v1" })
@@ -62,10 +56,7 @@ func TestDriftIsRepaired_A12(t *testing.T) {
 // Alone, since it measures.
 func TestIdleServiceWritesNoHistory(t *testing.T) {
 	w := newWorld(t)
-	w.Write(stage.TwoChannels + stage.Web)
-	w.Publish()
-	w.Release("web", "v1")
-	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.RunWeb()
 	staging := w.Fake.At(w.App, "web", "staging")
 	looks := staging.Readings()
 	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { return staging.Readings() >= looks+2, "looking" })

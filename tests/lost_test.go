@@ -38,10 +38,7 @@ func TestInitialVersionIsOnlyForTheFirstRelease(t *testing.T) {
 func TestLostStoreIsFilledAgain(t *testing.T) {
 	t.Parallel()
 	w := shortRuns(t, 0)
-	w.Write(stage.TwoChannels + stage.Web)
-	w.Publish()
-	w.Release("web", "v1")
-	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.RunWeb()
 	entries, err := os.ReadDir(w.Store)
 	require.NoError(t, err)
 	for _, e := range entries {

@@ -140,10 +140,7 @@ func TestPlanOfARelease(t *testing.T) {
 func TestPlanIsRefusedAsAReleaseIs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.Write(stage.TwoChannels + stage.Web)
-	w.Publish()
-	w.Release("web", "v1")
-	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.RunWeb()
 	for _, r := range []preview.Release{
 		{Version: "v 2"},
 		{Version: "v2-i9"},

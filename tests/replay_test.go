@@ -60,10 +60,7 @@ func replayer(t *testing.T) worker.WorkflowReplayer {
 func TestForeignHistoryDoesNotReplay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.Write(stage.TwoChannels + stage.Web)
-	w.Publish()
-	w.Release("web", "v1")
-	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.RunWeb()
 	events := w.History(w.ID("web"))
 	require.NoError(t, replayer(t).ReplayWorkflowHistory(stage.Quiet{}, &historypb.History{Events: events}))
 	for _, e := range events {

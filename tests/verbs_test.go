@@ -30,10 +30,7 @@ func TestRequestIDIsOneAct_B7(t *testing.T) {
 func TestRefusedVerbs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.Write(stage.TwoChannels + stage.Web)
-	w.Publish()
-	w.Release("web", "v1")
-	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.RunWeb()
 	for _, c := range []struct{ verb, payload, want string }{
 		{"release", `{"version":"v2"}`, `"by" is missing; expected who asks`},
 		{"release", `{"by":"bob"}`, `no version given`},
@@ -67,10 +64,7 @@ func TestRefusedVerbs(t *testing.T) {
 func TestPauseCancelRetry_A16_A18(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.Write(stage.TwoChannels + stage.Web)
-	w.Publish()
-	w.Release("web", "v1")
-	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.RunWeb()
 	require.Equal(t, w.App+"/web production is paused", w.Act("web", "pause", `{"channel":"production","by":"bob","reason":"incident 12"}`))
 	w.Release("web", "v2")
 	s := w.Await("web", "staging CONVERGED v2, production PAUSED v1")
@@ -112,10 +106,7 @@ func TestExplain_A13(t *testing.T) {
 func TestSignalsKeepTheirOrder_B7(t *testing.T) {
 	t.Parallel()
 	w := shortRuns(t, 0)
-	w.Write(stage.TwoChannels + stage.Web)
-	w.Publish()
-	w.Release("web", "v1")
-	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.RunWeb()
 	w.StopWorker()
 	for _, s := range [][2]string{
 		{"pause", `{"channel":"staging","by":"bob"}`},

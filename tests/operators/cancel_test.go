@@ -71,10 +71,7 @@ func TestCancelledServiceGoesOn_F1(t *testing.T) {
 func TestCancelledServiceContinuesAsNew(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 60)
-	w.Write(stage.TwoChannels + stage.Web)
-	w.Publish()
-	w.Release("web", "v1")
-	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.RunWeb()
 	first := runOf(w, w.ID("web"))
 	require.NoError(t, w.Client.CancelWorkflow(t.Context(), w.ID("web"), ""))
 	w.AwaitThat("web", "refused", func(s protocol.Status) bool { return len(s.Refused) == 1 })

@@ -18,10 +18,7 @@ import (
 func TestResetWithoutCheckpointsIsNotAppliedBackwards_F2(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
-	w.Write(stage.TwoChannels + stage.Web)
-	w.Publish()
-	w.Release("web", "v1")
-	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.RunWeb()
 	id := w.ID("web")
 	run, events := runOf(w, id), completed(w, id)
 	last := events[len(events)-1]

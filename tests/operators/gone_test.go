@@ -160,10 +160,7 @@ func journal(s protocol.Status) (text string) {
 func TestFailedServiceIsManagedAgain_F1(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
-	w.Write(stage.TwoChannels + stage.Web)
-	w.Publish()
-	w.Release("web", "v1")
-	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.RunWeb()
 	id := w.ID("web")
 	run := runOf(w, id)
 	w.StopWorker()
@@ -225,10 +222,7 @@ func looks(w *stage.World, times int64) {
 func TestEndedServiceIsMissedThoughAnotherBegan(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
-	w.Write(stage.TwoChannels + stage.Web)
-	w.Publish()
-	w.Release("web", "v1")
-	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.RunWeb()
 	looks(w, 6) // until workflows are counted only
 	id := w.ID("web")
 	run, since := runOf(w, id), time.Now()
@@ -243,10 +237,7 @@ func TestEndedServiceIsMissedThoughAnotherBegan(t *testing.T) {
 func TestLookThatCouldNotSeeAllIsMadeAgain_F1(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
-	w.Write(stage.TwoChannels + stage.Web)
-	w.Publish()
-	w.Release("web", "v1")
-	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.RunWeb()
 	w.StopWorker()
 	id := w.ID("web")
 	run := runOf(w, id)

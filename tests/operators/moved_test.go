@@ -64,10 +64,7 @@ func TestStoreOutlivesTemporal_F2(t *testing.T) {
 func TestEndedApplicationIsManagedAgain(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
-	w.Write(stage.TwoChannels + stage.Web)
-	w.Publish()
-	w.Release("web", "v1")
-	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.RunWeb()
 	id := protocol.ApplicationID(w.App)
 	var answer protocol.Answer
 	require.NoError(t, w.Update(id, protocol.Pause, protocol.Act{By: "alice", Reason: "drill"}, &answer))
@@ -87,10 +84,7 @@ func TestEndedApplicationIsManagedAgain(t *testing.T) {
 func TestWhatTheCheckpointMissedIsCarriedOut(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
-	w.Write(stage.TwoChannels + stage.Web)
-	w.Publish()
-	w.Release("web", "v1")
-	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.RunWeb()
 	w.StopWorker()
 	w.Signal("web", protocol.Pause, `{"by":"alice","channel":"production"}`)
 	w.Signal("web", protocol.Release, `{"by":"ci","version":"v2"}`)
@@ -108,10 +102,7 @@ func TestWhatTheCheckpointMissedIsCarriedOut(t *testing.T) {
 func TestThirdRestartComesBackPaused(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
-	w.Write(stage.TwoChannels + stage.Web)
-	w.Publish()
-	w.Release("web", "v1")
-	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.RunWeb()
 	restartedBefore(w, w.ID("web"), 50*time.Minute, 40*time.Minute)
 	id := w.ID("web")
 	run, since := runOf(w, id), time.Now()

@@ -96,10 +96,7 @@ func TestStoreOutageHoldsUpOnlyWhatNeedsTheStore_F5(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			w := shared.OwnServer(t, 0)
-			w.Write(stage.TwoChannels + stage.Web)
-			w.Publish()
-			w.Release("web", "v1")
-			w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+			w.RunWeb()
 			w.Release("web", "v2")
 			w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
 			w.StopWorker()
@@ -163,10 +160,7 @@ func TestTenThousandSignals_F6(t *testing.T) {
 		t.Run(map[bool]string{false: "the store answers", true: "the store is away"}[away], func(t *testing.T) {
 			t.Parallel()
 			w := shared.OwnServer(t, 0)
-			w.Write(stage.TwoChannels + stage.Web)
-			w.Publish()
-			w.Release("web", "v1")
-			w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+			w.RunWeb()
 			w.StopWorker()
 			back := func() {}
 			if away {

@@ -47,10 +47,7 @@ func installationOf(w *stage.World) (s protocol.InstallationStatus) {
 func TestRulesOfTheInstallation_F4(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
-	w.Write(stage.TwoChannels + stage.Web)
-	w.Publish()
-	w.Release("web", "v1")
-	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.RunWeb()
 	runtime := w.App + "-rt"
 	ask := func(id, verb, by, more string) error {
 		var answer protocol.Answer

@@ -114,10 +114,7 @@ func TestLostWorkflowTaskLeavesNoLine(t *testing.T) {
 	cut := &losing{which: storesLines}
 	w.StartWorkerOver(cut.call)
 	t.Cleanup(func() { w.StopWorker() })
-	w.Write(stage.TwoChannels + stage.Web)
-	w.Publish()
-	w.Release("web", "v1")
-	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.RunWeb()
 	cut.meanwhile = func() {
 		w.Signal("web", protocol.Pause, `{"channel":"production","by":"bob","reason":"meanwhile"}`)
 	}
@@ -180,10 +177,7 @@ func checkpointsOf(w *stage.World, service string) []string {
 func TestCheckpointOfALostWorkflowTaskIsNotAdopted(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
-	w.Write(stage.TwoChannels + stage.Web)
-	w.Publish()
-	w.Release("web", "v1")
-	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.RunWeb()
 	w.StopWorker()
 	before := checkpointsOf(w, "web")
 	w.Signal("web", protocol.Pause, `{"channel":"production","by":"bob","reason":"a drill"}`)

@@ -105,10 +105,7 @@ func TestUnmanagedStaysDown(t *testing.T) {
 func TestPauseThatEndedMeanwhileIsOver_A16(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
-	w.Write(stage.TwoChannels + stage.Web)
-	w.Publish()
-	w.Release("web", "v1")
-	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.RunWeb()
 	cli(w, "pause", w.App, "--yes", "--reason", "drill")
 	w.Await("web", "staging PAUSED v1, production PAUSED v1")
 	away := func() {
@@ -150,10 +147,7 @@ func applicationOf(w *stage.World) (s protocol.ApplicationStatus) {
 func TestUnmanagedApplicationStaysDown(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
-	w.Write(stage.TwoChannels + stage.Web)
-	w.Publish()
-	w.Release("web", "v1")
-	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.RunWeb()
 	cli(w, "unmanage", w.App, "--reason", "drill", "--yes")
 	awaitEnded(w, w.ID("web"))
 	w.Write(stage.TwoChannels + stage.Web + beside)

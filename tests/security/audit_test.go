@@ -65,10 +65,7 @@ func chunks(w *stage.World) []string {
 func TestTamperedTrailIsFound_G7(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
-	w.Write(stage.TwoChannels + stage.Web)
-	w.Publish()
-	w.Release("web", "v1")
-	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.RunWeb()
 	acts(w, 50, "mallory")
 	web := w.App + "/web"
 	said := whole(w, web)
@@ -154,10 +151,7 @@ func rechain(t *testing.T, w *stage.World) {
 func TestChainSurvivesWhatOperatorsDo_G7(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 150)
-	w.Write(stage.TwoChannels + stage.Web)
-	w.Publish()
-	w.Release("web", "v1")
-	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.RunWeb()
 	run := func() string {
 		d, err := w.Client.DescribeWorkflowExecution(t.Context(), w.ID("web"), "")
 		require.NoError(t, err)
@@ -263,10 +257,7 @@ func TestAnsweredActsOutliveTheirWorkflow_G7(t *testing.T) {
 func TestHistoriesOfWhatIsWider_G7(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
-	w.Write(stage.TwoChannels + stage.Web)
-	w.Publish()
-	w.Release("web", "v1")
-	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.RunWeb()
 	runtime := "runtime/" + w.App + "-rt"
 	converge(w, "pause", runtime, "--yes", "--reason", "of the runtime")
 	converge(w, "resume", runtime, "--yes")

@@ -138,6 +138,15 @@ func (w *World) updateOnce(call, id, verb string, payload any) (raw json.RawMess
 	return raw, err
 }
 
+// RunWeb publishes the service web with TwoChannels, and has v1 of it run in both.
+func (w *World) RunWeb() {
+	w.T.Helper()
+	w.Write(TwoChannels + Web)
+	w.Publish()
+	w.Release("web", "v1")
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+}
+
 // Release releases a version by an update.
 func (w *World) Release(service, version string) protocol.ReleaseAnswer {
 	w.T.Helper()
