@@ -27,6 +27,7 @@ const (
 	mostGroups  = 200
 	longToken   = 16 << 10
 	clocksApart = time.Minute            // an issuer's and ours
+	mostLate    = 23 * time.Hour         // a request may be, of those that came while nobody could look at their tokens
 	storeSlow   = 500 * time.Millisecond // to write what a token has served: the workflow task waits for it
 )
 
@@ -41,7 +42,7 @@ var signatures = [...]string{
 // is a store: nothing is known, and the error says to try again.
 func (a *Activities) Verify(ctx context.Context, r protocol.VerifyRequest) (protocol.VerifyAnswer, error) {
 	now := time.Now()
-	token, err := a.verified(ctx, r, now)
+	token, err := a.verified(ctx, r, asOf(r.At, now))
 	if err != nil {
 		return protocol.VerifyAnswer{}, err
 	}
@@ -55,6 +56,18 @@ func (a *Activities) Verify(ctx context.Context, r protocol.VerifyRequest) (prot
 		return protocol.VerifyAnswer{}, err
 	}
 	return protocol.VerifyAnswer{Who: who}, a.serve(ctx, r, payload, token.Expiry, now)
+}
+
+// asOf is when a token had to be valid: when the request came that it is for. What the token has served is known for a day after
+// it expired, so it is not believed for longer than that.
+func asOf(came, now time.Time) time.Time {
+	if came.IsZero() || came.After(now) {
+		return now
+	}
+	if longest := now.Add(-mostLate); came.Before(longest) {
+		return longest
+	}
+	return came
 }
 
 // serve has a token serve a request. What it says is its name: its signature, and how it is encoded, may be written in more
@@ -85,7 +98,7 @@ func (a *Activities) verified(ctx context.Context, r protocol.VerifyRequest, now
 	if err := claimed(r, now); err != nil {
 		return nil, err
 	}
-	keys, err := a.issuers.keys(ctx, r.Identity, now)
+	keys, err := a.issuers.keys(ctx, r.Identity, time.Now())
 	if err != nil {
 		return nil, err
 	}

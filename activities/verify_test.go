@@ -153,6 +153,43 @@ func TestVerifyByKeysURL_A14(t *testing.T) {
 	require.Equal(t, map[string]int{"/elsewhere": 1}, i.asked)
 }
 
+// A token that expired while its request waited, for an issuer that was away or a workflow that was gone, was valid when that came.
+// What it has served is kept for a day, so that nothing later is believed.
+func TestVerifyJudgesByWhenItCame_G3(t *testing.T) {
+	key := ecKey(t, "k1")
+	i := newIssuer(t, key)
+	a := newActivities(t, &server{})
+	now := time.Now()
+	token := func(issued, expires time.Duration) protocol.VerifyRequest {
+		return i.request(i.sign(t, key, map[string]any{"jti": rand.Text(), "iat": now.Add(issued).Unix(), "exp": now.Add(expires).Unix()}))
+	}
+	waited := token(-3*time.Hour, -2*time.Hour)
+	waited.At = now.Add(-150 * time.Minute)
+	answer, _, err := run[protocol.VerifyAnswer](t, a.Verify, waited)
+	require.NoError(t, err)
+	require.Equal(t, "alice@shop.dev", answer.Who.Name)
+	waited.RequestID = "another"
+	_, _, err = run[protocol.VerifyAnswer](t, a.Verify, waited)
+	requireRefused(t, err, "the token has served another request")
+
+	for name, c := range map[string]struct {
+		issued, expires, came time.Duration
+		text                  string
+	}{
+		"expired before it came": {-3 * time.Hour, -2 * time.Hour, -time.Hour, "the token expired"},
+		"issued after it came":   {-time.Minute, time.Hour, -time.Hour, "is still to come"},
+		"came too long ago":      {-49 * time.Hour, -48 * time.Hour, -48*time.Hour - time.Minute, "the token expired"},
+		"comes later":            {-3 * time.Hour, -2 * time.Hour, time.Hour, "the token expired"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := token(c.issued, c.expires)
+			r.At = now.Add(c.came)
+			_, _, err := run[protocol.VerifyAnswer](t, a.Verify, r)
+			requireRefused(t, err, c.text)
+		})
+	}
+}
+
 // Bad tokens are refused, each with what is wrong with it.
 func TestVerifyRefuses_A14(t *testing.T) {
 	key := ecKey(t, "k1")

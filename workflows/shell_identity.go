@@ -20,7 +20,7 @@ func (s *shell) errNoIdentity() error {
 	if _, elsewhere := s.of.(consulting); elsewhere {
 		whose = "the rules of the installation declare"
 	}
-	return fmt.Errorf("%s no identity: nothing says who issues its tokens; ask without one, or declare `identity`", whose)
+	return fmt.Errorf("%s %s; ask without one, or declare `identity`", whose, protocol.NoIdentity)
 }
 
 // consulting is an entity whose rules are elsewhere.
@@ -109,7 +109,7 @@ func (s *shell) identify(ctx workflow.Context, row *verb.Row, r verb.Request) (e
 	err = localCall{
 		name: protocol.ActivityVerify, patient: 6 * time.Second, of: theIssuer,
 		request: protocol.VerifyRequest{
-			Identity: *identity, Token: r.Token, RequestID: r.RequestID, Of: entities.DigestOf([]string{s.wherever(), r.Verb, r.Content}), Urgent: row.Urgent(),
+			Identity: *identity, Token: r.Token, At: r.At, RequestID: r.RequestID, Of: entities.DigestOf([]string{s.wherever(), r.Verb, r.Content}), Urgent: row.Urgent(),
 		},
 	}.do(ctx, &answer)
 	if isStoreError(err) {

@@ -187,6 +187,7 @@ func (s *shell) signalled(ctx workflow.Context, m *state.Message) error {
 	if err != nil {
 		return refused(err)
 	}
+	r.At = m.At
 	if r.Token != "" && r.RequestID == "" { // one that is sent again is the same request
 		id := "signal-" + digestOf(m.Verb, m.Payload)
 		if _, done := s.desk.Answered(row.Name, id); !done || s.fromHere("signal-again") {

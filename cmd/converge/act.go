@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -29,13 +31,35 @@ const noToken = "none"
 // proof is a token for one act: one that was given, or else one of the login. Why there is none stops the act.
 func (f *Factory) proof() string {
 	token := first(f.token, f.Env("CONVERGE_TOKEN"))
-	if token == "" {
+	if f.byLogin() {
 		token, f.unproven = f.loginToken(context.Background())
 	}
 	if token == noToken {
 		return ""
 	}
 	return token
+}
+
+// byLogin: nobody said which token verbs go with, so that it is one of the login, if there is one.
+func (f *Factory) byLogin() bool { return first(f.token, f.Env("CONVERGE_TOKEN")) == "" }
+
+// vain: it was refused since it came with a token of the login, which nothing there can verify.
+func (f *Factory) vain(err error) bool {
+	return f.byLogin() && err != nil && strings.Contains(err.Error(), protocol.NoIdentity)
+}
+
+// withoutToken is a payload as somebody sends it who cannot prove who they are.
+func withoutToken(payload any) (map[string]json.RawMessage, error) {
+	data, err := json.Marshal(payload)
+	if err != nil {
+		return nil, err
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return nil, err
+	}
+	delete(fields, "token")
+	return fields, nil
 }
 
 // act sends an act to a service and waits for the answer. A lost connection is tried again under
@@ -64,6 +88,13 @@ func (f *Factory) send(ctx context.Context, workflowID, verb, requestID string, 
 		limited, cancel := context.WithTimeout(ctx, actTimeout)
 		err = api.Update(limited, workflowID, verb, requestID, payload, into)
 		cancel()
+		if attempt < actAttempts && f.vain(err) {
+			if payload, err = withoutToken(payload); err != nil {
+				return err
+			}
+			f.note("%s knows no issuer of tokens: asked as %s, without your login", workflowID, f.by())
+			continue
+		}
 		if !errors.Is(err, errLost) || attempt == actAttempts {
 			return err
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"os"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/tests/idptest"
 )
 
@@ -77,6 +79,26 @@ func TestLogin(t *testing.T) {
 			require.Empty(t, left)
 		})
 	}
+}
+
+// Where nothing says who issues tokens, a login is in nobody's way: the verb is sent again without it, and that is said. A token
+// that somebody gave is meant, and what it is refused with is an error.
+func TestLoginWhereNoIdentityIsKnown(t *testing.T) {
+	c := loggedIn(t, idptest.New(t), "--device")
+	refusal := &refusedError{"this application declares " + protocol.NoIdentity}
+	c.api = &fakeAPI{statuses: map[string][]any{"service/shop/web": {protocol.Status{}}}, refuse: []error{refusal}, answer: protocol.Answer{Message: "paused"}}
+	c.Dial = func(context.Context, connection) (API, error) { return c.api, nil }
+	require.Equal(t, 0, run(t.Context(), c.Factory, []string{"pause", "shop/web", "--reason", "drill"}), "%s", &c.err)
+	sent := c.api.updates
+	require.Len(t, sent, 2)
+	require.Contains(t, sent[0], `"token":"`)
+	require.NotContains(t, sent[1], "token")
+	require.Contains(t, sent[1], `"reason":"drill"`)
+	require.Contains(t, c.err.String(), "service/shop/web knows no issuer of tokens: asked as ")
+
+	c.api, c.Factory.api = &fakeAPI{refuse: []error{refusal}}, nil
+	require.Equal(t, exitError, run(t.Context(), c.Factory, []string{"pause", "shop/web", "--token", "a.b.c"}))
+	require.Len(t, c.api.updates, 1)
 }
 
 // A login that nothing renews serves one verb, and none once it has expired.

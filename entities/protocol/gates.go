@@ -185,9 +185,14 @@ type VerifyRequest struct {
 	// RequestID and Of (a digest of what is asked, and where) are the one request that the token is to serve.
 	RequestID string `json:"requestId,omitempty"`
 	Of        string `json:"of,omitempty"`
+	// At is when the request came, if that is a while ago: the token had to be valid then. Zero: now.
+	At time.Time `json:"at,omitzero"`
 	// Urgent: it is not held while the store does not answer, which then does not know that the token was used.
 	Urgent bool `json:"urgent,omitempty"`
 }
+
+// NoIdentity is part of what a token is refused with where nothing says who issues tokens.
+const NoIdentity = "no identity: nothing says who issues its tokens"
 
 // VerifyAnswer is who it is. A token that does not hold is an ErrRefused.
 type VerifyAnswer struct {

@@ -58,7 +58,8 @@ const (
 type Request struct {
 	protocol.Act
 	Verb        string
-	Content     string // digest of all that came with a token, but for the token
+	At          time.Time // when it came, where that is a while ago
+	Content     string    // digest of all that came with a token, but for the token
 	Version     string
 	Channel     string
 	Topic       string
