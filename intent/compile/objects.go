@@ -203,7 +203,7 @@ func (b *objectSet) bundle(doc *incarnation.Kubernetes) incarnation.ObjectList {
 		if kinds[id] > 1 {
 			id = o.v.Kind + "." + o.v.Group + strings.TrimPrefix(id, o.v.Kind)
 		}
-		list[id] = b.digestOf(o.v)[:12]
+		list[id] = b.digestOf(o.v)
 		secret = secret || isSecret(o.v)
 		key.WriteString(o.v.Digest)
 		size += len(o.v.Data) + len(",\n")

@@ -138,8 +138,8 @@ func (i *Incarnation) side(service, channel string) (side, bool, error) {
 	}
 	flat := payloadPaths(template)
 	if k := instance.Kubernetes; k != nil {
-		for id, digest := range doc.Objects[k.Bundle] { // by the beginnings of their digests
-			flat["objects."+id] = "sha256 " + digest
+		for id, digest := range doc.Objects[k.Bundle] {
+			flat["objects."+id] = sha256 + digest
 		}
 	}
 	return side{flat, instance.rules()}, true, nil
@@ -163,12 +163,35 @@ func changes(old, now map[string]string) []Change {
 	for _, path := range union(strict.Keys(old), strict.Keys(now)) {
 		before, had := old[path]
 		after, has := now[path]
-		if kind := kindOf(had, has); kind != Changed || before != after {
+		if kind := kindOf(had, has); kind != Changed || !same(before, after) {
 			all = append(all, Change{Path: path, Kind: kind, Old: before, New: after})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Change) int { return strings.Compare(a.Path, b.Path) })
 	return all
+}
+
+// sha256 is before a digest.
+const sha256 = "sha256 "
+
+// fewDigits are those of a digest that people are shown, and that older versions kept of an object's.
+const fewDigits = 12
+
+// same compares two values, of which one may be a digest that an older version kept the beginning of.
+func same(a, b string) bool {
+	if len(a) > len(b) {
+		a, b = b, a
+	}
+	return a == b || strings.HasPrefix(a, sha256) && len(a) == len(sha256)+fewDigits && strings.HasPrefix(b, a)
+}
+
+// brief shows the beginning of a digest instead of all of it, where that tells it from the other.
+func brief(value, other string) string {
+	before, digest, ok := strings.Cut(value, sha256)
+	if short := before + sha256 + digest[:min(fewDigits, len(digest))]; ok && !strings.HasPrefix(other, short) {
+		return short
+	}
+	return value
 }
 
 // union lists the names of both, those of b first, each once.
@@ -207,11 +230,11 @@ func printGroup(b *strings.Builder, title, indent string, all []Change) {
 	for _, c := range all {
 		switch c.Kind {
 		case Added:
-			fmt.Fprintf(b, "%s+ %s  %s\n", indent, c.Path, c.New)
+			fmt.Fprintf(b, "%s+ %s  %s\n", indent, c.Path, brief(c.New, c.Old))
 		case Removed:
-			fmt.Fprintf(b, "%s- %s  %s\n", indent, c.Path, c.Old)
+			fmt.Fprintf(b, "%s- %s  %s\n", indent, c.Path, brief(c.Old, c.New))
 		default:
-			fmt.Fprintf(b, "%s~ %s  %s → %s\n", indent, c.Path, c.Old, c.New)
+			fmt.Fprintf(b, "%s~ %s  %s → %s\n", indent, c.Path, brief(c.Old, c.New), brief(c.New, c.Old))
 		}
 	}
 }
@@ -248,7 +271,7 @@ func payloadPaths(p entities.Payload) map[string]string {
 		}
 	}
 	for name, content := range p.Custom.Files {
-		flat["files."+name] = fmt.Sprintf("%d bytes, sha256 %s", len(content), canonical.Hash([]byte(content))[:8])
+		flat["files."+name] = fmt.Sprintf("%d bytes, %s%s", len(content), sha256, canonical.Hash([]byte(content)))
 	}
 	return flat
 }

@@ -117,8 +117,8 @@ type Kubernetes struct {
 	CreateNamespace bool `json:"createNamespace,omitempty"`
 }
 
-// ObjectList says what is in a bundle without its content: the beginning of each object's digest, by
-// what people call it: Deployment/web.
+// ObjectList says what is in a bundle without its content: each object's digest, of which older versions kept the first 12
+// digits, by what people call it: Deployment/web.
 type ObjectList map[string]string
 
 // Period is a duration that JSON shows as people write it.
