@@ -66,15 +66,18 @@ func Publish(ctx context.Context, o Options) (Result, error) {
 	if err := p.compile(ctx); err != nil {
 		return Result{}, err
 	}
-	if err := p.compare(ctx); err != nil || o.DryRun || p.result.Unchanged && !o.TakeOver && len(p.result.Started) == 0 {
+	if err := p.compare(ctx); err != nil || o.DryRun {
 		return p.result, err
+	}
+	if p.result.Unchanged && !o.TakeOver && len(p.result.Started) == 0 {
+		return p.result, p.mend(ctx)
 	}
 	if o.Before != nil {
 		if err := o.Before(p.result); err != nil {
 			return Result{}, err
 		}
 	}
-	if err := p.write(ctx); err != nil {
+	if err := p.write(ctx, p.result.Changed); err != nil {
 		return Result{}, fmt.Errorf("publish %s: %w", p.application, err)
 	}
 	if err := p.announce(ctx); err != nil {
@@ -183,8 +186,8 @@ func (p *publication) compare(ctx context.Context) error {
 		p.result.Notified = before.NotifiedOf == before.Manifest
 		return nil
 	}
-	p.result.Unchanged = false                // a store that lost its content gets it again
-	if err != nil && !store.IsNotFound(err) { // in another store so far: then everything counts as changed
+	p.result.Unchanged = false                                         // a store that lost its content gets it again
+	if err != nil && !store.IsNotFound(err) && !store.IsDamaged(err) { // in another store so far: then everything counts as changed
 		return err
 	}
 	p.result.Changed, p.result.Removed = p.manifest.Since(last)
@@ -217,7 +220,7 @@ func (p *publication) moves(ctx context.Context, hash string) error {
 // difference compares with an incarnation, or with nothing when the store does not have it.
 func (p *publication) difference(ctx context.Context, hash string) (*incarnation.Difference, error) {
 	before, err := p.store.Incarnation(ctx, hash)
-	if err != nil && !store.IsNotFound(err) {
+	if err != nil && !store.IsNotFound(err) && !store.IsDamaged(err) {
 		return nil, err
 	}
 	return incarnation.Diff(before, p.compiled.Incarnation)
@@ -253,9 +256,18 @@ func newestOf(s protocol.ApplicationStatus) protocol.Incarnation {
 	return protocol.Incarnation{}
 }
 
-// write puts everything that the incarnation needs into the store. All of it is named by its
+// mend writes again what the store has of what is newest that is lost or damaged, as its errors say that publishing does. What
+// is whole is read and stays.
+func (p *publication) mend(ctx context.Context) error {
+	if err := p.write(ctx, p.result.Services); err != nil {
+		return fmt.Errorf("write what is newest of %s again: %w", p.application, err)
+	}
+	return nil
+}
+
+// write puts everything that the incarnation needs into the store, of these services. All of it is named by its
 // content, so what is not published in the end harms nobody.
-func (p *publication) write(ctx context.Context) error {
+func (p *publication) write(ctx context.Context, services []string) error {
 	for _, d := range p.compiled.Runtimes {
 		if err := p.store.ClaimRuntime(ctx, d.Name, d.Owner); err != nil {
 			return err
@@ -264,7 +276,7 @@ func (p *publication) write(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := p.writeDefinitions(ctx); err != nil {
+	if err := p.writeDefinitions(ctx, services); err != nil {
 		return err
 	}
 	if err := p.writeDirectory(ctx); err != nil {
@@ -272,7 +284,7 @@ func (p *publication) write(ctx context.Context) error {
 	}
 	var g errgroup.Group
 	g.SetLimit(writers)
-	for _, service := range p.result.Changed {
+	for _, service := range services {
 		g.Go(func() error {
 			_, err := p.store.PutSpec(ctx, p.specs[service])
 			return err
@@ -302,10 +314,10 @@ func (p *publication) writeDirectory(ctx context.Context) error {
 
 // writeDefinitions puts how checks are evaluated and what extensions run into the store, before the specs
 // that name them.
-func (p *publication) writeDefinitions(ctx context.Context) error {
+func (p *publication) writeDefinitions(ctx context.Context, services []string) error {
 	var g errgroup.Group
 	g.SetLimit(writers)
-	for _, service := range p.result.Changed {
+	for _, service := range services {
 		for _, definition := range p.compiled.Checks(service) {
 			g.Go(func() error {
 				_, err := p.store.PutCheck(ctx, definition)
