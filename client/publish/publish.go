@@ -124,7 +124,7 @@ func (p *publication) compile(ctx context.Context) error {
 	if p.specs, err = p.compiled.Specs(); err != nil {
 		return err
 	}
-	if err := p.reachable(); err != nil {
+	if err := p.store.Reach(p.compiled.Runtimes); err != nil {
 		return err
 	}
 	clear := digest == nil && slices.ContainsFunc(p.compiled.Bundles, bundle.Bundle.Secret)
@@ -149,16 +149,6 @@ func (p *publication) rejected(ctx context.Context, err error) error {
 		}
 	}
 	return out
-}
-
-// reachable refuses a remote runtime whose worker could not read the store.
-func (p *publication) reachable() error {
-	for _, d := range p.compiled.Runtimes {
-		if d.Remote && p.store.Local() {
-			return fmt.Errorf("runtime %s has a remote worker, which cannot reach the store %s; give one that it can with --store, such as s3://bucket", d.Name, p.store.URL())
-		}
-	}
-	return nil
 }
 
 // compare asks for what is newest and says what differs.
