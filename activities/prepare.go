@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"go.temporal.io/sdk/temporal"
 
@@ -216,9 +217,11 @@ func (a *Activities) underPresent(ctx context.Context, r protocol.PrepareRequest
 	return entities.DigestOf(payloads[id]), nil
 }
 
-// refuse is an error that no retry mends: the caller asked for something impossible.
+// refuse is an error that no retry mends: the caller asked for something impossible. What it quotes of that may be any bytes, and
+// a workflow that answered others than UTF-8 could not go on: the server takes none.
 func refuse(format string, args ...any) error {
-	return temporal.NewNonRetryableApplicationError(fmt.Sprintf(format, args...), protocol.ErrRefused, nil)
+	text := strings.ToValidUTF8(fmt.Sprintf(format, args...), "\ufffd")
+	return temporal.NewNonRetryableApplicationError(text, protocol.ErrRefused, nil)
 }
 
 // Draft is what a version means, or would mean, without being remembered for it.

@@ -18,6 +18,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/store"
+	"github.com/converge-engine/converge/runtimes"
 )
 
 const (
@@ -195,7 +196,7 @@ func texts(raw json.RawMessage) []string {
 	return all
 }
 
-func clip(text string) string { return text[:min(len(text), longestName)] }
+func clip(text string) string { return runtimes.Clip(text, longestName) }
 
 const email = "email" // the claim
 

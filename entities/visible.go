@@ -1,9 +1,11 @@
 package entities
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // Visible is text as people may be shown it, on one line: whatever cannot be seen, or does something to what shows it (line
@@ -16,16 +18,21 @@ func VisibleLines(text string) string { return visible(text, "\n\t") }
 
 func visible(text, kept string) string {
 	odd := func(r rune) bool { return !unicode.IsPrint(r) && r != '\u00a0' && !strings.ContainsRune(kept, r) }
-	if strings.IndexFunc(text, odd) < 0 {
+	if utf8.ValidString(text) && strings.IndexFunc(text, odd) < 0 {
 		return text
 	}
 	var b strings.Builder
-	for _, r := range text {
-		if odd(r) {
+	for len(text) > 0 {
+		r, n := utf8.DecodeRuneInString(text)
+		switch {
+		case r == utf8.RuneError && n == 1:
+			fmt.Fprintf(&b, `\x%02x`, text[0])
+		case odd(r):
 			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
-		} else {
-			b.WriteRune(r)
+		default:
+			b.WriteString(text[:n])
 		}
+		text = text[n:]
 	}
 	return b.String()
 }

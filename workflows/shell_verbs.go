@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -256,12 +257,12 @@ func joined(message, note string) string {
 	return message + "; " + note
 }
 
-// refused marks an error as one that a caller made; nil stays nil.
+// refused marks an error as one that a caller made; nil stays nil. It is UTF-8, as the server takes no other answer.
 func refused(err error) error {
 	if err == nil {
 		return nil
 	}
-	return temporal.NewNonRetryableApplicationError(err.Error(), protocol.ErrRefused, nil)
+	return temporal.NewNonRetryableApplicationError(strings.ToValidUTF8(err.Error(), "\ufffd"), protocol.ErrRefused, nil)
 }
 
 // errorText is the message of an error without Temporal's additions.

@@ -66,15 +66,18 @@ func Publish(ctx context.Context, o Options) (Result, error) {
 	if err := p.compile(ctx); err != nil {
 		return Result{}, err
 	}
-	if err := p.compare(ctx); err != nil || o.DryRun || p.result.Unchanged && !o.TakeOver && len(p.result.Started) == 0 {
+	if err := p.compare(ctx); err != nil || o.DryRun {
 		return p.result, err
+	}
+	if p.result.Unchanged && !o.TakeOver && len(p.result.Started) == 0 {
+		return p.result, p.mend(ctx)
 	}
 	if o.Before != nil {
 		if err := o.Before(p.result); err != nil {
 			return Result{}, err
 		}
 	}
-	if err := p.write(ctx); err != nil {
+	if err := p.write(ctx, p.result.Changed); err != nil {
 		return Result{}, fmt.Errorf("publish %s: %w", p.application, err)
 	}
 	if err := p.announce(ctx); err != nil {
@@ -121,7 +124,7 @@ func (p *publication) compile(ctx context.Context) error {
 	if p.specs, err = p.compiled.Specs(); err != nil {
 		return err
 	}
-	if err := p.reachable(); err != nil {
+	if err := p.store.Reach(p.compiled.Runtimes); err != nil {
 		return err
 	}
 	clear := digest == nil && slices.ContainsFunc(p.compiled.Bundles, bundle.Bundle.Secret)
@@ -146,16 +149,6 @@ func (p *publication) rejected(ctx context.Context, err error) error {
 		}
 	}
 	return out
-}
-
-// reachable refuses a remote runtime whose worker could not read the store.
-func (p *publication) reachable() error {
-	for _, d := range p.compiled.Runtimes {
-		if d.Remote && p.store.Local() {
-			return fmt.Errorf("runtime %s has a remote worker, which cannot reach the store %s; give one that it can with --store, such as s3://bucket", d.Name, p.store.URL())
-		}
-	}
-	return nil
 }
 
 // compare asks for what is newest and says what differs.
@@ -183,8 +176,8 @@ func (p *publication) compare(ctx context.Context) error {
 		p.result.Notified = before.NotifiedOf == before.Manifest
 		return nil
 	}
-	p.result.Unchanged = false                // a store that lost its content gets it again
-	if err != nil && !store.IsNotFound(err) { // in another store so far: then everything counts as changed
+	p.result.Unchanged = false                                         // a store that lost its content gets it again
+	if err != nil && !store.IsNotFound(err) && !store.IsDamaged(err) { // in another store so far: then everything counts as changed
 		return err
 	}
 	p.result.Changed, p.result.Removed = p.manifest.Since(last)
@@ -217,7 +210,7 @@ func (p *publication) moves(ctx context.Context, hash string) error {
 // difference compares with an incarnation, or with nothing when the store does not have it.
 func (p *publication) difference(ctx context.Context, hash string) (*incarnation.Difference, error) {
 	before, err := p.store.Incarnation(ctx, hash)
-	if err != nil && !store.IsNotFound(err) {
+	if err != nil && !store.IsNotFound(err) && !store.IsDamaged(err) {
 		return nil, err
 	}
 	return incarnation.Diff(before, p.compiled.Incarnation)
@@ -253,9 +246,18 @@ func newestOf(s protocol.ApplicationStatus) protocol.Incarnation {
 	return protocol.Incarnation{}
 }
 
-// write puts everything that the incarnation needs into the store. All of it is named by its
+// mend writes again what the store has of what is newest that is lost or damaged, as its errors say that publishing does. What
+// is whole is read and stays.
+func (p *publication) mend(ctx context.Context) error {
+	if err := p.write(ctx, p.result.Services); err != nil {
+		return fmt.Errorf("write what is newest of %s again: %w", p.application, err)
+	}
+	return nil
+}
+
+// write puts everything that the incarnation needs into the store, of these services. All of it is named by its
 // content, so what is not published in the end harms nobody.
-func (p *publication) write(ctx context.Context) error {
+func (p *publication) write(ctx context.Context, services []string) error {
 	for _, d := range p.compiled.Runtimes {
 		if err := p.store.ClaimRuntime(ctx, d.Name, d.Owner); err != nil {
 			return err
@@ -264,7 +266,7 @@ func (p *publication) write(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := p.writeDefinitions(ctx); err != nil {
+	if err := p.writeDefinitions(ctx, services); err != nil {
 		return err
 	}
 	if err := p.writeDirectory(ctx); err != nil {
@@ -272,7 +274,7 @@ func (p *publication) write(ctx context.Context) error {
 	}
 	var g errgroup.Group
 	g.SetLimit(writers)
-	for _, service := range p.result.Changed {
+	for _, service := range services {
 		g.Go(func() error {
 			_, err := p.store.PutSpec(ctx, p.specs[service])
 			return err
@@ -302,10 +304,10 @@ func (p *publication) writeDirectory(ctx context.Context) error {
 
 // writeDefinitions puts how checks are evaluated and what extensions run into the store, before the specs
 // that name them.
-func (p *publication) writeDefinitions(ctx context.Context) error {
+func (p *publication) writeDefinitions(ctx context.Context, services []string) error {
 	var g errgroup.Group
 	g.SetLimit(writers)
-	for _, service := range p.result.Changed {
+	for _, service := range services {
 		for _, definition := range p.compiled.Checks(service) {
 			g.Go(func() error {
 				_, err := p.store.PutCheck(ctx, definition)

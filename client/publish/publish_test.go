@@ -100,8 +100,8 @@ func TestDefinitionsAreWritten(t *testing.T) {
 	store, err := store.Open(t.Context(), t.TempDir())
 	require.NoError(t, err)
 	defer store.Close()
-	p := &publication{store: store, compiled: compiled, specs: specs, result: Result{Changed: []string{"web", "lb", "routes"}}}
-	require.NoError(t, p.writeDefinitions(t.Context()))
+	p := &publication{store: store, compiled: compiled, specs: specs}
+	require.NoError(t, p.writeDefinitions(t.Context(), []string{"web", "lb", "routes"}))
 	checks, extensions := 0, 0
 	for service, spec := range specs {
 		for _, channel := range spec.Channels {

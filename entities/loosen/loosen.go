@@ -164,7 +164,10 @@ func applies(before, after *entities.Spec, old, now *entities.ChannelSpec) []str
 // grants compares who may do what: a verb that no grant names is free.
 func grants(old, now []entities.Grant, channels []string) []string {
 	var out []string
-	for _, verb := range verbs(old) {
+	for _, verb := range verbs(slices.Concat(old, now)) {
+		if _, guarded := granted(old, verb, ""); !guarded {
+			continue
+		}
 		what := strings.ReplaceAll(verb, "*", "do what no other grant names")
 		if _, still := granted(now, verb, ""); !still {
 			out = append(out, "anybody may "+what)

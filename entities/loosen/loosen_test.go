@@ -77,6 +77,12 @@ func TestRules(t *testing.T) {
 		"another channel":   {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Name, c.Checks = "new", nil }, ""},
 		"a grant less":      {func(s *entities.Spec, _ *entities.ChannelSpec) { s.Grants = nil }, "anybody may approve\nanybody may bypass\nanybody may do what no other grant names"},
 		"granted to more":   {func(s *entities.Spec, _ *entities.ChannelSpec) { s.Grants[0].To = []string{"alice", "bob"} }, "bob may approve\nbob may bypass"},
+		"granted by name": {
+			func(s *entities.Spec, _ *entities.ChannelSpec) {
+				s.Grants = append(s.Grants, entities.Grant{Verbs: []string{"release"}, To: []string{"bob"}})
+			},
+			"bob may release",
+		},
 		"granted in more": {
 			func(s *entities.Spec, _ *entities.ChannelSpec) { s.Grants[1].Channels = nil },
 			"group:sre may approve\ngroup:sre may bypass\ngroup:sre may do what no other grant names",

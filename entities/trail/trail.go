@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/converge-engine/converge/entities"
 )
@@ -54,7 +55,7 @@ type End struct {
 
 // Verify compares lines, in any order, with each other and with the end that they should have.
 func Verify(lines []entities.KeptLine, end End) Report {
-	v := verifier{byHash: map[string]*entities.KeptLine{}, seen: map[string]bool{}, next: map[string]*entities.KeptLine{}}
+	v := verifier{byHash: map[string]*entities.KeptLine{}, seen: map[string]bool{}, next: map[string]*entities.KeptLine{}, parts: map[string]*entities.KeptLine{}}
 	for _, l := range lines {
 		if v.byHash[l.Hash] == nil {
 			v.byHash[l.Hash] = &l
@@ -78,6 +79,7 @@ type verifier struct {
 	byHash map[string]*entities.KeptLine
 	seen   map[string]bool
 	next   map[string]*entities.KeptLine // what follows a line in the chain
+	parts  map[string]*entities.KeptLine // where a line parts from the chain, as far as that has been followed
 	first  *entities.KeptLine            // that was reached last
 	report Report
 }
@@ -136,6 +138,7 @@ func (v *verifier) after(of *entities.KeptLine) map[string]bool {
 
 // follow goes from a line to those before it, and says where that leads to none.
 func (v *verifier) follow(l *entities.KeptLine) {
+	clear(v.parts)
 	for l != nil && !v.seen[l.Hash] {
 		v.take(l)
 		before := v.byHash[l.Prev]
@@ -171,9 +174,15 @@ func (v *verifier) take(l *entities.KeptLine) {
 
 // below is the line with the next lower number, of the same life where there are several.
 func (v *verifier) below(of *entities.KeptLine) (found *entities.KeptLine) {
-	for _, l := range v.sorted {
-		if !v.seen[l.Hash] && l.N < of.N && !l.At.After(of.At) && (found == nil || l.N >= found.N) {
-			found = l
+	later, _ := slices.BinarySearchFunc(v.sorted, of.At, func(l *entities.KeptLine, at time.Time) int {
+		return cmp.Or(l.At.Compare(at), -1) // those of that very time are not later
+	})
+	for _, l := range slices.Backward(v.sorted[:later]) {
+		if v.seen[l.Hash] || l.N >= of.N || found != nil && l.N <= found.N {
+			continue
+		}
+		if found = l; l.N == of.N-1 {
+			break
 		}
 	}
 	return found
@@ -184,13 +193,12 @@ func (v *verifier) lifeBefore() *entities.KeptLine {
 	if v.first == nil || v.first.N != 1 {
 		return nil
 	}
-	var found *entities.KeptLine
-	for _, l := range v.sorted {
-		if !v.seen[l.Hash] && !v.branches(l) && l.At.Before(v.first.At) {
-			found = l
+	for _, l := range slices.Backward(v.sorted) {
+		if !v.seen[l.Hash] && l.At.Before(v.first.At) && !v.branches(l) {
+			return l
 		}
 	}
-	return found
+	return nil
 }
 
 // rest judges what no chain leads to.
@@ -209,14 +217,26 @@ func (v *verifier) rest() {
 // branches tells whether a line follows from one of the chain.
 func (v *verifier) branches(l *entities.KeptLine) bool { return v.parting(l) != nil }
 
-// parting is the line of the chain from which another one follows.
+// parting is the line of the chain from which another one follows. A trail is long, and lines follow from each other: what was
+// found of one is not looked for again.
 func (v *verifier) parting(l *entities.KeptLine) *entities.KeptLine {
+	var passed []string
+	from := l
 	for range v.sorted {
-		if l = v.byHash[l.Prev]; l == nil || v.seen[l.Hash] {
+		known, ok := v.parts[from.Hash]
+		if ok {
+			from = known
+			break
+		}
+		passed = append(passed, from.Hash)
+		if from = v.byHash[from.Prev]; from == nil || v.seen[from.Hash] {
 			break
 		}
 	}
-	return l
+	for _, hash := range passed {
+		v.parts[hash] = from
+	}
+	return from
 }
 
 // restarted tells whether the chain goes on, where a line parts from it, with a workflow that was started again.

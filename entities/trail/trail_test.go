@@ -176,3 +176,20 @@ func TestVerifyFindsWhateverIsDone(t *testing.T) {
 		}
 	})
 }
+
+// A trail of years is verified in a moment: the time that it takes grows with its lines, and not with their square.
+func TestVerifyLongTrails(t *testing.T) {
+	const lines, atMost = 20_000, 20 * time.Second // a fraction of a second, and with the square two minutes
+	before := chain(nil, numbered(lines)...)
+	after := []entities.KeptLine{kept(entities.AuditLine{N: 1, At: before[lines-1].At.Add(time.Hour), Text: "declared again"})}
+	after = append(after, chain(&after[0], numbered(lines)...)...)
+	forged := chain(&after[0], numbered(lines)...)[1:]
+	for n := range forged {
+		forged[n].Text = "forged"
+		forged[n] = kept(forged[n].AuditLine)
+	}
+	began := time.Now()
+	require.Empty(t, Verify(append(append([]entities.KeptLine{}, before...), after...), endOf(after, true)).Problems)
+	require.Len(t, Verify(append(append([]entities.KeptLine{}, after...), forged...), endOf(after, true)).Problems, len(forged))
+	require.Less(t, time.Since(began), atMost)
+}

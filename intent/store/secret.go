@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -88,16 +87,19 @@ func (s *Store) Bundle(ctx context.Context, digest string) (bundle.Bundle, error
 	if data, ok := s.cache.get(key); ok {
 		return bundle.Stored(data.([]byte), digest), nil
 	}
-	raw, err := s.blobs.read(ctx, key)
-	if err == nil && seal.Is(raw) {
-		data, err := s.open(key, raw)
-		if err != nil {
-			return bundle.Bundle{}, err
-		}
-		s.cache.put(key, data, len(data))
-		return bundle.Stored(bytes.Clone(data), digest), nil
+	if !isDigest(digest) {
+		return bundle.Bundle{}, &NotFoundError{key}
 	}
-	data, err := s.get(ctx, key, digest)
+	data, err := s.blobs.read(ctx, key)
+	switch {
+	case err != nil:
+	case !seal.Is(data):
+		err = s.checked(key, digest, data)
+	default:
+		if data, err = s.open(key, data); err == nil {
+			s.cache.put(key, data, len(data))
+		}
+	}
 	if err != nil {
 		return bundle.Bundle{}, err
 	}
@@ -124,8 +126,11 @@ func (s *Store) Rekey(ctx context.Context) (written int, err error) {
 		if err != nil {
 			return err
 		}
-		written++
-		return s.blobs.write(ctx, key, s.keys.Seal(key, plain))
+		err = s.blobs.write(ctx, key, s.keys.Seal(key, plain))
+		if err == nil {
+			written++
+		}
+		return err
 	})
 	return written, err
 }

@@ -241,18 +241,29 @@ func (s *Store) get(ctx context.Context, key, digest string) ([]byte, error) {
 	if data, ok := s.cache.get(key); ok {
 		return data.([]byte), nil
 	}
-	if raw, err := hex.DecodeString(digest); err != nil || len(raw) < 8 || len(raw) > sha256.Size {
+	if !isDigest(digest) {
 		return nil, &NotFoundError{key}
 	}
 	data, err := s.blobs.read(ctx, key)
 	if err != nil {
 		return nil, err
 	}
+	return data, s.checked(key, digest, data)
+}
+
+// isDigest tells whether content can be named so: otherwise there is none.
+func isDigest(name string) bool {
+	raw, err := hex.DecodeString(name)
+	return err == nil && len(raw) >= 8 && len(raw) <= sha256.Size
+}
+
+// checked compares content that was read with its digest, and remembers it.
+func (s *Store) checked(key, digest string, data []byte) error {
 	if hash := canonical.Hash(data); hash[:len(digest)] != digest {
-		return nil, &CorruptError{key, "its content has the digest " + hash[:len(digest)]}
+		return &CorruptError{key, "its content has the digest " + hash[:len(digest)]}
 	}
 	s.cache.put(key, data, len(data))
-	return data, nil
+	return nil
 }
 
 // maxCached bounds the bytes that a store holds in memory.

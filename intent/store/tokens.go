@@ -2,8 +2,10 @@ package store
 
 import (
 	"context"
-	"strings"
+	"slices"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/internal/canonical"
@@ -22,18 +24,37 @@ func (s *Store) UseToken(ctx context.Context, token []byte, expires time.Time, u
 	return stands, err
 }
 
-// forgetTokens removes, once a day, the records of tokens that nobody believes any more. What goes wrong is tried tomorrow.
+// How long, and how many at a time, records of old tokens are removed.
+const (
+	forgetWithin = time.Minute
+	forgetAtOnce = 16
+)
+
+// forgetTokens removes, once a day, the records of tokens that nobody believes any more: beside the request that was the first of
+// the day, for which a workflow task waits. What goes wrong is tried tomorrow.
 func (s *Store) forgetTokens(ctx context.Context, now time.Time) {
 	today := now.UTC().Format(time.DateOnly)
 	if before, _ := s.forgotten.Swap(today).(string); before == today {
 		return
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), forgetWithin)
+	go func() {
+		defer cancel()
+		_ = s.removeTokens(ctx, now.UTC().AddDate(0, 0, -1))
+	}()
+}
+
+// removeTokens removes the records of tokens that expired before a day.
+func (s *Store) removeTokens(ctx context.Context, day time.Time) error {
 	keys, err := s.blobs.list(ctx, tokens)
-	yesterday := tokens + now.UTC().AddDate(0, 0, -1).Format(time.DateOnly)
-	for _, key := range keys {
-		if err != nil || strings.Compare(key, yesterday) >= 0 {
-			return
-		}
-		err = s.blobs.remove(ctx, key)
+	if err != nil {
+		return err
 	}
+	first, _ := slices.BinarySearch(keys, tokens+day.Format(time.DateOnly))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(forgetAtOnce)
+	for _, key := range keys[:first] {
+		g.Go(func() error { return s.blobs.remove(ctx, key) })
+	}
+	return g.Wait()
 }

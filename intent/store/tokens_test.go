@@ -1,6 +1,8 @@
 package store
 
 import (
+	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -25,8 +27,45 @@ func TestUseToken(t *testing.T) {
 		use("bob", "r3", noon.AddDate(0, 0, 1))
 		require.Len(t, keysUnder(t, s, tokens), 2)
 		use("carol", "r4", noon.AddDate(0, 0, 2))
-		require.Len(t, keysUnder(t, s, tokens), 2)
+		require.Eventually(t, func() bool { return len(keysUnder(t, s, tokens)) == 2 }, 10*time.Second, time.Millisecond)
 	})
+}
+
+// Whoever comes first in a day does not wait until the records of days before are removed, and however little time they have,
+// all of them are.
+func TestTokensAreForgottenBesideRequests(t *testing.T) {
+	s, err := Open(t.Context(), memoryURL)
+	require.NoError(t, err)
+	noon := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	use := func(ctx context.Context, token string, at time.Time) {
+		_, err := s.UseToken(ctx, []byte(token), at, protocol.TokenUse{RequestID: "r", At: at})
+		require.NoError(t, err)
+	}
+	for n := range 50 {
+		use(t.Context(), fmt.Sprint("old ", n), noon)
+	}
+	held := &holding{blobs: s.blobs, until: make(chan struct{})}
+	s.blobs = held
+	hurried, cancel := context.WithCancel(t.Context())
+	use(hurried, "new", noon.AddDate(0, 0, 3))
+	cancel()
+	close(held.until)
+	require.Eventually(t, func() bool { return len(keysUnder(t, s, tokens)) == 1 }, 10*time.Second, time.Millisecond)
+}
+
+// holding are blobs of which none is removed before a time.
+type holding struct {
+	blobs
+	until chan struct{}
+}
+
+func (h *holding) remove(ctx context.Context, key string) error {
+	select {
+	case <-h.until:
+		return h.blobs.remove(ctx, key)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func keysUnder(t *testing.T, s *Store, prefix string) []string {

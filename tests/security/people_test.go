@@ -203,3 +203,18 @@ func TestAPersonIsOnePerson_G3(t *testing.T) {
 func approving(token string) string {
 	return fmt.Sprintf(`{"version":"v1","topic":"go-live","token":%q}`, token)
 }
+
+// What a token says of itself is anybody's to write: bytes that are no text are refused as any other mistake, and the workflow
+// goes on.
+func TestATokenThatIsNoText(t *testing.T) {
+	t.Parallel()
+	w, issuer := worldOf(t, proven)
+	w.Release("web", "v1")
+	part := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+	for name, audience := range map[string]string{"bytes": "\xff\x9b", "cut within a letter": "x" + strings.Repeat("€", 200)} {
+		token := part(`{"alg":"ES256"}`) + "." + part(`{"iss":"`+issuer.URL+`","aud":"`+audience+`"}`) + "." + part("x")
+		tried(t, w, "web", protocol.Pause, func() string { return fmt.Sprintf(`{"token":%q}`, token) }, "the token is for the audience")
+		require.Empty(t, w.Status("web").Pauses, name)
+	}
+	require.NotEmpty(t, w.Act("web", protocol.Pause, fmt.Sprintf(`{"token":%q}`, issuer.TokenOf(t, "alice@shop.dev"))))
+}
