@@ -163,7 +163,7 @@ func (a *Activities) payload(ctx context.Context, in runtimes.Instance, digest s
 	if err != nil || !entities.SameDigest(entities.DigestOf(rendered[in.ID]), digest) {
 		return p, lost
 	}
-	if err := a.Store.RestorePayload(ctx, digest, rendered[in.ID]); err != nil {
+	if err := a.Store.RestorePayload(ctx, digest, rendered[in.ID]); err != nil && !store.IsReadOnly(err) {
 		return p, err
 	}
 	return rendered[in.ID], nil

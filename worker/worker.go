@@ -88,6 +88,9 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 	if err != nil {
 		return nil, err
 	}
+	if o.Runtime != "" {
+		store.Remotely()
+	}
 	clusters := &kubernetes.Clusters{}
 	secrets := secret.Environment{Allowed: o.AllowEnv}
 	known := factories(clusters, secrets)

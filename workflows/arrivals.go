@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"slices"
+	"strings"
 
 	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/workflow"
@@ -32,10 +33,23 @@ func (i *arrivalsInbound) ExecuteWorkflow(ctx workflow.Context, in *interceptor.
 	return i.Next.ExecuteWorkflow(workflow.WithValue(ctx, arrivalKey{}, &i.order), in)
 }
 
-// HandleSignal notes the name; the signal itself goes to its channel.
+// HandleSignal notes the name; the signal itself goes to its channel, if it may have one.
 func (i *arrivalsInbound) HandleSignal(ctx workflow.Context, in *interceptor.HandleSignalInput) error {
 	i.order.names = append(i.order.names, in.SignalName)
+	if reserved(in.SignalName) {
+		return nil
+	}
 	return i.Next.HandleSignal(ctx, in)
+}
+
+// reserved: a name that anybody can send, and that a workflow of the SDK panics of when it asks for it: it would fail, again
+// and again, of one signal.
+func reserved(signal string) bool { return strings.HasPrefix(signal, "__temporal_") }
+
+// reservedCame tells whether a signal has come that no channel has.
+func reservedCame(ctx workflow.Context) bool {
+	order, ok := ctx.Value(arrivalKey{}).(*arrivalOrder)
+	return ok && slices.ContainsFunc(order.names, reserved)
 }
 
 type arrivalKey struct{}

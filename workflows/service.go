@@ -32,7 +32,7 @@ func newService(ctx workflow.Context, in protocol.ServiceInput) *service {
 		stops:   []string{"to take the service down, converge delete " + in.Application + "/" + in.Service, "to stop changes, converge pause " + in.Application + "/" + in.Service},
 		answers: map[string]answering{protocol.Release: s.release},
 		messages: map[string]message{
-			protocol.Publish:          {take: s.publish, needs: theStore},
+			protocol.Publish:          {take: s.publish, needs: theStore, look: `{}`},
 			protocol.SignalScopePause: {take: s.scopePause, needs: theAnnouncer},
 			protocol.SignalGranted:    {take: s.granted, needs: theRuntimes},
 			protocol.SignalHeld:       {take: s.held},

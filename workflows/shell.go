@@ -2,11 +2,13 @@ package workflows
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/converge-engine/converge/entities"
@@ -105,6 +107,7 @@ type shell struct {
 	outages              outages
 	line                 line
 	held                 int // bytes of payloads in the inbox
+	hints                int // of other workflows in the inbox
 	untried              int // signals in the inbox that no pass has come to
 	passes               int // through the inbox
 }
@@ -113,7 +116,8 @@ type shell struct {
 type message struct {
 	take  func(workflow.Context, json.RawMessage) error
 	needs outside
-	own   bool // no signal
+	own   bool   // no signal
+	look  string // what says as much as any number of them; empty: nothing
 }
 
 // answering carries out a verb that has an answer of its own, under the lock.
@@ -167,7 +171,7 @@ func (s *shell) live(in protocol.Carried, first protocol.Beginning) error {
 // hasNews wakes the loop. Signals of a name that nobody listens to are news too: they are refused
 // visibly instead of being lost. So is a request to cancel, and that the run was reset.
 func (s *shell) hasNews() bool {
-	return s.woken || len(workflow.GetUnhandledSignalNames(s.ctx)) > 0 || s.requested.Err() != nil && !s.cancelled || s.mustAdopt() || s.fenced
+	return s.woken || len(workflow.GetUnhandledSignalNames(s.ctx)) > 0 || reservedCame(s.ctx) || s.requested.Err() != nil && !s.cancelled || s.mustAdopt() || s.fenced
 }
 
 // uncancelled is a context that a request to cancel the workflow does not reach: what lives for ever ends by a verb
@@ -257,9 +261,9 @@ func (s *shell) now() time.Time { return workflow.Now(s.ctx) }
 // name that no verb answers to are refused visibly instead of being lost, as is a request to cancel.
 func (s *shell) collect() {
 	s.refuseCancellation()
-	s.held = 0
+	s.held, s.hints = 0, 0
 	for _, m := range s.desk.Inbox {
-		s.held += len(m.Payload)
+		s.holds(m)
 	}
 	noted, rest := arrived(s.ctx)
 	for _, name := range noted {
@@ -273,27 +277,70 @@ func (s *shell) collect() {
 
 // take receives one signal, if there is one of that name.
 func (s *shell) take(name string) bool {
-	var raw json.RawMessage
-	if !workflow.GetSignalChannel(s.ctx, name).ReceiveAsync(&raw) {
+	if reserved(name) {
+		s.refuse(name, nil, s.noVerb().Error(), s.now())
+		return true
+	}
+	var came converter.RawValue
+	if !workflow.GetSignalChannel(s.ctx, name).ReceiveAsync(&came) {
 		return false
 	}
-	if name == protocol.SignalWake {
+	raw, readable := signalPayload(came)
+	switch {
+	case !readable && !s.readsOneThing("unreadable"): // it was passed over
+		return s.take(name)
+	case name == protocol.SignalWake:
 		s.woken = true
 		return true
 	}
+	if err := s.takes(name, raw); err != nil {
+		s.refuse(name, raw, err.Error(), s.now())
+		return true
+	}
+	if m := s.messages[name]; m.take != nil && s.crowded() && s.readsOneThing("crowded") {
+		s.makeDo(name, raw)
+		return true
+	}
+	s.write(name, raw)
+	s.untried++
+	s.hear(name, raw)
+	return true
+}
+
+// signalPayload is the JSON that a signal brought, or what it brought instead, which the SDK would pass over.
+func signalPayload(came converter.RawValue) (raw json.RawMessage, readable bool) {
+	payload := came.Payload()
+	if err := converter.GetDefaultDataConverter().FromPayload(payload, &raw); err != nil {
+		return payload.GetData(), false
+	}
+	return raw, true
+}
+
+// readsOneThing: since that logic, or in a run that was begun before from here on.
+func (s *shell) readsOneThing(what string) bool {
+	return s.logic >= protocol.LogicReadsOneThing || s.fromHere(what)
+}
+
+func (s *shell) noVerb() error {
+	return errors.New("no such verb; expected one of " + strings.Join(verb.Names(s.verbs), ", "))
+}
+
+// takes refuses a signal that no pass through the inbox could carry out, and one that there is no room for.
+func (s *shell) takes(name string, raw json.RawMessage) error {
 	m, known := s.messages[name]
 	if verb.Find(s.verbs, name) == nil && (!known || m.own) {
-		s.refuse(name, raw, "no such verb; expected one of "+strings.Join(verb.Names(s.verbs), ", "), s.now())
-	} else if err := verb.CheckRaw(name, raw); err != nil {
-		s.refuse(name, raw, err.Error(), s.now())
-	} else if err := s.room(); !known && err != nil {
-		s.refuse(name, raw, err.Error(), s.now())
-	} else {
-		s.write(name, raw)
-		s.untried++
-		s.hear(name, raw)
+		return s.noVerb()
 	}
-	return true
+	if err := verb.CheckRaw(name, raw); err != nil {
+		return err
+	}
+	if err := verb.CheckForm(name, raw); err != nil && s.readsOneThing("form") {
+		return err
+	}
+	if !known {
+		return s.room()
+	}
+	return nil
 }
 
 // room refuses what the inbox has no room for: all of it goes from run to run. What other workflows say it always has.
@@ -304,11 +351,35 @@ func (s *shell) room() error {
 	return fmt.Errorf("%d signals wait already, the most that are kept; send it again once they are carried out%s", len(s.desk.Inbox), entities.Because(entities.Visible(s.desk.Problem)))
 }
 
+// crowded: so many hints of other workflows wait that a hostile one must have sent them.
+func (s *shell) crowded() bool {
+	return s.hints >= state.MaxHints || s.held >= 2*state.MaxInboxBytes
+}
+
+// makeDo keeps of a hint that there is no room for that it is time to look, where that says enough.
+func (s *shell) makeDo(name string, raw json.RawMessage) {
+	look := s.messages[name].look
+	if look == "" {
+		s.refuse(name, raw, fmt.Sprintf("%d signals of other workflows wait already, the most that are kept", s.hints), s.now())
+	} else if !slices.ContainsFunc(s.desk.Inbox, func(m *state.Message) bool { return m.Verb == name && string(m.Payload) == look }) {
+		s.write(name, json.RawMessage(look))
+	}
+}
+
 // write puts a message into the inbox.
 func (s *shell) write(name string, raw json.RawMessage) {
-	s.held += len(raw)
-	s.desk.Inbox = append(s.desk.Inbox, &state.Message{Verb: name, Payload: raw, At: s.now()})
+	m := &state.Message{Verb: name, Payload: raw, At: s.now()}
+	s.holds(m)
+	s.desk.Inbox = append(s.desk.Inbox, m)
 	s.woken = true
+}
+
+// holds counts what the inbox holds.
+func (s *shell) holds(m *state.Message) {
+	s.held += len(m.Payload)
+	if known, ok := s.messages[m.Verb]; ok && !known.own {
+		s.hints++
+	}
 }
 
 // waits tells whether a message of that name waits in the inbox.

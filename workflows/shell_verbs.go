@@ -49,8 +49,11 @@ func (s *shell) validate(ctx workflow.Context, row *verb.Row, raw json.RawMessag
 	if err != nil {
 		return err
 	}
-	if _, done := s.desk.Answered(row.Name, r.RequestID); done {
-		return nil
+	if err := verb.CheckForm(row.Name, raw); err != nil {
+		return err
+	}
+	if before, done := s.desk.Answered(row.Name, r.RequestID); done {
+		return before.Same(r.Asks, statedBy(r))
 	}
 	if err := r.CheckSpelling(); err != nil || s.adopting || !s.restored || !s.of.known() {
 		return err
@@ -108,8 +111,8 @@ func (s *shell) update(ctx workflow.Context, row *verb.Row, raw json.RawMessage)
 	if err != nil {
 		return nil, refused(err)
 	}
-	if before, done := s.desk.Answered(row.Name, r.RequestID); done {
-		return repeated(row, before), nil
+	if out, done, err := s.again(row, r, statedBy(r)); done {
+		return out, err
 	}
 	who, err := s.identify(ctx, row, r)
 	if err != nil {
@@ -212,8 +215,8 @@ func (s *shell) signalled(ctx workflow.Context, m *state.Message) error {
 
 // perform carries out one verb. The answer of a repeated request id is the one given then.
 func (s *shell) perform(ctx workflow.Context, row *verb.Row, r verb.Request, who entities.Who) (json.RawMessage, error) {
-	if before, done := s.desk.Answered(row.Name, r.RequestID); done {
-		return repeated(row, before), nil
+	if out, done, err := s.again(row, r, who.Name); done {
+		return out, err
 	}
 	if err := s.authorize(row, r, who); err != nil {
 		return nil, refused(err)
@@ -226,7 +229,9 @@ func (s *shell) perform(ctx workflow.Context, row *verb.Row, r verb.Request, who
 	if err != nil {
 		return nil, fmt.Errorf("answer to %s: %w", row.Name, err)
 	}
-	s.desk.Answer(state.Request{ID: r.RequestID, Verb: row.Name, Answer: out, Until: s.replayableUntil(who)}, s.now())
+	s.desk.Answer(state.Request{
+		ID: r.RequestID, Verb: row.Name, Of: r.Asks, By: who.Name, Answer: out, Until: s.replayableUntil(who),
+	}, s.now())
 	return out, nil
 }
 
@@ -239,6 +244,26 @@ func (s *shell) answer(ctx workflow.Context, row *verb.Row, r verb.Request, who 
 		return nil, refused(err)
 	}
 	return protocol.Answer{Message: joined(joined(effect(), replaced(r, who)), s.desk.AuditPending())}, nil
+}
+
+// again is what a request was answered that comes once more. Another one under its id is refused.
+func (s *shell) again(row *verb.Row, r verb.Request, by string) (out json.RawMessage, done bool, err error) {
+	before, done := s.desk.Answered(row.Name, r.RequestID)
+	if !done {
+		return nil, false, nil
+	}
+	if err := before.Same(r.Asks, by); err != nil && s.readsOneThing("request-id") {
+		return nil, true, refused(err)
+	}
+	return repeated(row, before.Answer), true, nil
+}
+
+// statedBy is who asks, as far as that is known before a token is looked at.
+func statedBy(r verb.Request) string {
+	if r.Token != "" {
+		return ""
+	}
+	return r.By
 }
 
 // repeated is the answer once given, marked as such where the verb's answer has room for it.

@@ -90,7 +90,7 @@ func serve(ctx context.Context, o options, server *embedded.Server, store string
 	eager := &worker.Eager{}
 	c, err := client.Dial(client.Options{
 		HostPort: server.Address(), Logger: sdklog.NewStructuredLogger(log), Identity: "converge dev",
-		ConnectionOptions: client.ConnectionOptions{DialOptions: []grpc.DialOption{eager.DialOption()}},
+		ConnectionOptions: client.ConnectionOptions{DialOptions: []grpc.DialOption{eager.DialOption(), worker.Bounded()}},
 	})
 	if err != nil {
 		return err

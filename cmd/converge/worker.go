@@ -118,7 +118,7 @@ func (o *workerOptions) run(ctx context.Context) error {
 		return fmt.Errorf("worker: CONVERGE_ALLOW_ENV: %w", err)
 	}
 	eager := &worker.Eager{}
-	o.f.conn.log, o.f.conn.dial = o.f.Err, []grpc.DialOption{eager.DialOption()}
+	o.f.conn.log, o.f.conn.dial = o.f.Err, []grpc.DialOption{eager.DialOption(), worker.Bounded()}
 	api, err := o.f.client(ctx)
 	if err != nil {
 		return err

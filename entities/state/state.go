@@ -94,6 +94,8 @@ const (
 	// MaxInbox and MaxInboxBytes bound the signals that wait, and their payloads: as many as a server takes in one run.
 	MaxInbox      = 10_000
 	MaxInboxBytes = 4 << 20
+	// MaxHints bounds the signals of other workflows that wait, of which there are few.
+	MaxHints = 1000
 	// FlushAudit is how many audit lines wait before they are written to the store.
 	FlushAudit = 20
 )
@@ -113,6 +115,9 @@ type Request struct {
 	ID     string          `json:"id"`
 	Verb   string          `json:"verb"`
 	Answer json.RawMessage `json:"answer"`
+	// Of is the digest of what was asked for, and By who asked; none, of an earlier version: not known.
+	Of string `json:"of,omitempty"`
+	By string `json:"by,omitempty"`
 	// Until: its token may come again until then, and must not be carried out again.
 	Until time.Time `json:"until,omitzero"`
 }
@@ -133,17 +138,22 @@ func (d *Desk) Refuse(verb, by, reason string, now time.Time) {
 	d.Refused = entities.KeepLast(append(d.Refused, entities.Refusal{Verb: verb, By: by, Reason: reason, At: now}), MaxRefused)
 }
 
-// Answered returns the answer once given to a request id.
-func (d *Desk) Answered(verb, id string) (json.RawMessage, bool) {
-	if id == "" {
-		return nil, false
+// Answered returns what was answered to a request id.
+func (d *Desk) Answered(verb, id string) (Request, bool) {
+	at := slices.IndexFunc(d.Requests, func(r Request) bool { return r.ID == id && r.Verb == verb })
+	if id == "" || at < 0 {
+		return Request{}, false
 	}
-	for _, r := range d.Requests {
-		if r.ID == id && r.Verb == verb {
-			return r.Answer, true
-		}
+	return d.Requests[at], true
+}
+
+// Same refuses a request that comes under the id of this one and asks for something else, or is somebody else's. Nobody:
+// whose it is is not known yet.
+func (r *Request) Same(of, by string) error {
+	if r.Of == "" || of == "" || r.Of == of && (by == "" || by == r.By) {
+		return nil
 	}
-	return nil, false
+	return fmt.Errorf("request id %q has served another %s, by %s; expected one of its own for each request", r.ID, r.Verb, r.By)
 }
 
 // Answer remembers what a request id was answered. Others do not push it out as long as its token may come again, if it

@@ -31,11 +31,21 @@ func TestBounds(t *testing.T) {
 
 	answer, ok := s.Answered("release", "ci-499")
 	require.True(t, ok)
-	require.Equal(t, "499", string(answer))
+	require.Equal(t, "499", string(answer.Answer))
 	for _, unknown := range []struct{ verb, id string }{{"release", "ci-399"}, {"pause", "ci-499"}, {"release", ""}} {
 		_, ok = s.Answered(unknown.verb, unknown.id)
 		require.False(t, ok, unknown)
 	}
+}
+
+// A request id is of one request: of the same content, and of whoever asked first.
+func TestARequestIDServesOneRequest(t *testing.T) {
+	of := Request{ID: "r1", Verb: "release", Of: "v1", By: "ci"}
+	require.NoError(t, of.Same("v1", "ci"))
+	require.NoError(t, of.Same("v1", ""), "whose it is is not known yet")
+	require.EqualError(t, of.Same("v2", "ci"), `request id "r1" has served another release, by ci; expected one of its own for each request`)
+	require.Error(t, of.Same("v1", "mallory"))
+	require.NoError(t, (&Request{ID: "r1", Verb: "release"}).Same("v2", "bob"), "of an earlier version")
 }
 
 // Whoever can send requests that take no proof does not make a workflow forget one whose token may come again.

@@ -60,6 +60,7 @@ type Request struct {
 	Verb        string
 	At          time.Time // when it came, where that is a while ago
 	Content     string    // digest of all that came with a token, but for the token
+	Asks        string    // digest of what is asked for under a request id, whoever asks
 	Version     string
 	Channel     string
 	Topic       string
@@ -114,7 +115,10 @@ func (row *Row) read(raw json.RawMessage, as func(string, json.RawMessage, any) 
 	}
 	row.payload.into(&r, p)
 	if r.Token != "" {
-		r.Content = contentOf(raw)
+		r.Content = contentOf(raw, "token")
+	}
+	if r.RequestID != "" {
+		r.Asks = contentOf(raw, "token", "by", "requestId")
 	}
 	if !row.unsigned || r.By != "" {
 		if err := checkAct(r.Act); err != nil {
@@ -132,12 +136,12 @@ func (row *Row) read(raw json.RawMessage, as func(string, json.RawMessage, any) 
 	return r, nil
 }
 
-// contentOf is the digest of what a payload has beside its token, however that is written.
-func contentOf(raw json.RawMessage) string {
+// contentOf is the digest of what a payload has beside some fields, however these are written.
+func contentOf(raw json.RawMessage, but ...string) string {
 	var fields map[string]json.RawMessage
 	_ = json.Unmarshal(raw, &fields) // it was decoded before
 	for _, name := range entities.SortedKeys(fields) {
-		if strings.EqualFold(name, "token") {
+		if slices.ContainsFunc(but, func(field string) bool { return strings.EqualFold(name, field) }) {
 			delete(fields, name)
 		}
 	}
@@ -373,10 +377,20 @@ func CheckRaw(verb string, raw json.RawMessage) error {
 		return fmt.Errorf("%s without a payload; expected JSON as in docs/protocol.md", verb)
 	case len(raw) > MaxPayload:
 		return fmt.Errorf("payload of %s: %d bytes; at most %d", verb, len(raw), MaxPayload)
+	case strings.HasPrefix(string(raw), tooLarge):
+		return fmt.Errorf("payload of %s: %s", verb, strings.Trim(string(raw[1:]), `"`))
 	case !json.Valid(raw):
 		return fmt.Errorf("payload of %s: not JSON; expected JSON as in docs/protocol.md", verb)
 	}
 	return nil
+}
+
+// tooLarge is how what stands for a payload that is too large begins, which is no payload.
+const tooLarge = `"too large: `
+
+// TooLarge stands for a payload of so many bytes where that itself would be too much to hand on.
+func TooLarge(bytes int) json.RawMessage {
+	return fmt.Appendf(nil, `%s%d bytes; at most %d"`, tooLarge, bytes, MaxPayload)
 }
 
 // Strictly decodes what a person sends, within bounds, refusing fields that its type does not have: one that is misspelt

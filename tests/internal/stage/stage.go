@@ -180,7 +180,7 @@ func (s *Stage) At(t *testing.T, address string) *World {
 func (s *Stage) work(address string, runtime *fake.Runtime, o worker.Options, between ...grpc.UnaryClientInterceptor) (stop func(), err error) {
 	o.Eager = &worker.Eager{}
 	c, err := client.Dial(client.Options{HostPort: address, Logger: Quiet{}, ConnectionOptions: client.ConnectionOptions{
-		DialOptions: []grpc.DialOption{o.Eager.DialOption(), grpc.WithChainUnaryInterceptor(between...)},
+		DialOptions: []grpc.DialOption{o.Eager.DialOption(), worker.Bounded(), grpc.WithChainUnaryInterceptor(between...)},
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", address, err)

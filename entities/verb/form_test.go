@@ -1,0 +1,44 @@
+package verb
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A payload means one thing to whoever reads it, and can be read again wherever it was put.
+func TestPayloadMeansOneThing(t *testing.T) {
+	deep := func(n int) string { return `{"a":` + strings.Repeat("[", n) + strings.Repeat("]", n) + "}" }
+	for _, c := range []struct{ name, payload, why string }{
+		{"plain", `{"by":"ann","reason":"x"}`, ""},
+		{"a scalar", `7`, ""},
+		{"twice", `{"by":"alice","by":"mallory"}`, `payload of pause: "by" is there twice`},
+		{"twice, in capitals", `{"by":"alice","BY":"mallory"}`, `"BY" is there twice`},
+		{"twice, as encoding/json folds", `{"token":"a","to\u212aen":"b"}`, "is there twice"},
+		{"twice, written otherwise", `{"by":"alice","\u0062y":"mallory"}`, `"by" is there twice`},
+		{"twice, below", `{"identity":{"issuer":"a","Issuer":"b"}}`, `"Issuer" is there twice`},
+		{"twice, in a list", `{"grants":[{"to":["a"]},{"to":["a"],"to":["b"]}]}`, `"to" is there twice`},
+		{"in two objects", `{"a":{"by":"x"},"b":{"by":"y"}}`, ""},
+		{"parameters that differ by case", `{"parameters":{"Size":"1","size":"2"}}`, ""},
+		{"a parameter twice", `{"channelParameters":{"staging":{"size":"1","size":"2"}}}`, `"size" is there twice`},
+		{"no UTF-8", "{\"by\":\"al\xffice\"}", "payload of pause: not UTF-8"},
+		{"deep", deep(maxDepth - 1), ""},
+		{"too deep", deep(maxDepth), "nested deeper than 100 levels"},
+		{"far too deep", deep(9_990), "nested deeper than 100 levels"},
+	} {
+		require.True(t, json.Valid([]byte(c.payload)), c.name)
+		err := CheckForm("pause", json.RawMessage(c.payload))
+		if c.why == "" {
+			require.NoError(t, err, c.name)
+		} else {
+			require.ErrorContains(t, err, c.why, c.name)
+		}
+	}
+}
+
+// What stands for a payload that is too large says so.
+func TestTooLargeIsSaid(t *testing.T) {
+	require.EqualError(t, CheckRaw("pause", TooLarge(1<<20)), "payload of pause: too large: 1048576 bytes; at most 65536")
+}

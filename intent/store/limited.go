@@ -1,0 +1,62 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// remotely are the folders that a remote worker writes: its claims, and what its commands printed.
+var remotely = []string{"fence/", "logs/"}
+
+// ReadOnlyError says that this process may not write there.
+type ReadOnlyError struct{ Key string }
+
+// Error names the key, and where it may write.
+func (e *ReadOnlyError) Error() string {
+	return fmt.Sprintf("a remote worker does not write %s: %s only [read-only]", e.Key, strings.Join(remotely, " and "))
+}
+
+// IsReadOnly reports whether an error means that this process may not write there.
+func IsReadOnly(err error) bool {
+	var e *ReadOnlyError
+	return errors.As(err, &e)
+}
+
+// Remotely has this process write and remove only what a remote worker has to, whatever it is asked for. It keeps to that what
+// Converge does there, not the process: that takes a policy of the bucket (docs/operating.md).
+func (s *Store) Remotely() { s.blobs = limited{s.blobs} }
+
+// limited is blobs of which only some are written.
+type limited struct{ blobs }
+
+func (l limited) allowed(key string) error {
+	of := func(folder string) bool { return strings.HasPrefix(key, folder) && !strings.Contains(key, "..") }
+	if slices.ContainsFunc(remotely, of) {
+		return nil
+	}
+	return &ReadOnlyError{key}
+}
+
+func (l limited) write(ctx context.Context, key string, data []byte) error {
+	if err := l.allowed(key); err != nil {
+		return err
+	}
+	return l.blobs.write(ctx, key, data)
+}
+
+func (l limited) create(ctx context.Context, key string, data []byte) (bool, error) {
+	if err := l.allowed(key); err != nil {
+		return false, err
+	}
+	return l.blobs.create(ctx, key, data)
+}
+
+func (l limited) remove(ctx context.Context, key string) error {
+	if err := l.allowed(key); err != nil {
+		return err
+	}
+	return l.blobs.remove(ctx, key)
+}
