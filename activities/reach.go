@@ -98,14 +98,13 @@ func (r *reach) note(services []string, errs []error) error {
 			r.told++
 		}
 	}
+	if at := slices.IndexFunc(errs, func(err error) bool { return err != nil && !itsOwn(err) }); at >= 0 && r.told == 0 {
+		return fmt.Errorf("notify %s: %w", services[at], errs[at]) // all are told again, and none is missed
+	}
 	for n, err := range errs {
-		if err == nil {
-			continue
+		if err != nil {
+			r.miss(services[n], err)
 		}
-		if r.told == 0 && !itsOwn(err) {
-			return fmt.Errorf("notify %s: %w", services[n], err)
-		}
-		r.miss(services[n], err)
 	}
 	r.last = services[len(services)-1]
 	return nil

@@ -124,7 +124,7 @@ func (p *publication) compile(ctx context.Context) error {
 	if p.specs, err = p.compiled.Specs(); err != nil {
 		return err
 	}
-	if err := p.store.Reach(p.compiled.Runtimes); err != nil {
+	if err := p.reachable(); err != nil {
 		return err
 	}
 	clear := digest == nil && slices.ContainsFunc(p.compiled.Bundles, bundle.Bundle.Secret)
@@ -150,6 +150,9 @@ func (p *publication) rejected(ctx context.Context, err error) error {
 	}
 	return out
 }
+
+// reachable refuses a remote runtime whose worker could not read the store.
+func (p *publication) reachable() error { return p.store.Reach(p.compiled.Runtimes) }
 
 // compare asks for what is newest and says what differs.
 func (p *publication) compare(ctx context.Context) error {

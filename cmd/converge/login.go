@@ -9,11 +9,14 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/spf13/cobra"
 	"golang.org/x/oauth2"
+
+	"github.com/converge-engine/converge/entities"
 )
 
 // loginOptions are those of login.
@@ -59,8 +62,8 @@ func newCmdLogout(f *Factory, _ func(context.Context) error) *cobra.Command {
 --token or CONVERGE_TOKEN gives one.`,
 		Example: "  converge logout",
 		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			if err := f.forgetLogin(); err != nil {
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.forgetLogin(cmd.Context()); err != nil {
 				return err
 			}
 			f.note("logged out")
@@ -92,7 +95,7 @@ func (o *loginOptions) run(ctx context.Context) error {
 	if nonce != "" && id.Nonce != nonce {
 		return fmt.Errorf("login at %s: the token is for another login", o.issuer)
 	}
-	if err := o.f.keepLogin(l); err != nil {
+	if err := o.f.withLogin(ctx, func(file string) error { return keepLogin(file, l) }); err != nil {
 		return err
 	}
 	o.f.note("logged in as %s", nameIn(id))
@@ -130,39 +133,59 @@ func (o *loginOptions) browser(ctx context.Context, config *oauth2.Config, nonce
 		return nil, err
 	}
 	config.RedirectURL = "http://" + l.Addr().String() + "/"
-	verifier, back := oauth2.GenerateVerifier(), returning{state: rand.Text(), codes: make(chan string, 1)}
+	verifier, back := oauth2.GenerateVerifier(), returning{state: rand.Text(), answers: make(chan returned, 1)}
 	server := &http.Server{Handler: back, ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = server.Serve(l) }() // ends when it is closed
-	defer func() { _ = server.Close() }()
+	defer shut(server)
 	o.f.note("open %s", config.AuthCodeURL(back.state, oauth2.S256ChallengeOption(verifier), oidc.Nonce(nonce)))
 	select {
-	case code := <-back.codes:
-		return config.Exchange(ctx, code, oauth2.VerifierOption(verifier))
+	case answer := <-back.answers:
+		if answer.refusal != "" {
+			return nil, fmt.Errorf("it refused: %s", answer.refusal)
+		}
+		return config.Exchange(ctx, answer.code, oauth2.VerifierOption(verifier))
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-// returning takes the code of the login that has this state, once.
-type returning struct {
-	state string
-	codes chan string
+// shut ends a server once the page is shown that it is showing, which says how the login went.
+func shut(server *http.Server) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if server.Shutdown(ctx) != nil {
+		_ = server.Close()
+	}
 }
+
+// returning takes the answer to the login that has this state, once.
+type returning struct {
+	state   string
+	answers chan returned
+}
+
+// returned is a code, or why there is none (RFC 6749, 4.1.2.1).
+type returned struct{ code, refusal string }
 
 // ServeHTTP implements http.Handler.
 func (b returning) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	code := r.FormValue("code")
-	if r.FormValue("state") != b.state || code == "" {
-		http.Error(w, "this is no answer to converge login: "+fmt.Sprintf("%q", r.FormValue("error")), http.StatusBadRequest)
+	answer := returned{code: r.FormValue("code"), refusal: strings.TrimSpace(r.FormValue("error") + " " + r.FormValue("error_description"))}
+	if r.FormValue("state") != b.state || answer == (returned{}) {
+		http.Error(w, "this is no answer to converge login", http.StatusBadRequest)
 		return
 	}
 	select {
-	case b.codes <- code:
-		fmt.Fprintln(w, "You are logged in; this page can be closed.")
+	case b.answers <- answer:
 	default:
 		http.Error(w, "this login is over", http.StatusGone)
+		return
 	}
+	if answer.refusal != "" {
+		http.Error(w, "You are not logged in: "+entities.Visible(answer.refusal), http.StatusForbidden)
+		return
+	}
+	fmt.Fprintln(w, "You are logged in; this page can be closed.")
 }
 
 // nameIn is who a token is of, for people.

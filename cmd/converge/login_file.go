@@ -24,8 +24,9 @@ func (f *Factory) loginFile() (string, error) {
 	return filepath.Join(dir, "login.json"), nil
 }
 
-// keepLogin replaces the file as a whole.
-func (f *Factory) keepLogin(l login) error {
+// withLogin does something with the login's file while no other process does. Verbs run beside each other: each takes a token of
+// its own from the login, and what that is renewed with holds once.
+func (f *Factory) withLogin(ctx context.Context, do func(file string) error) error {
 	name, err := f.loginFile()
 	if err != nil {
 		return err
@@ -33,6 +34,42 @@ func (f *Factory) keepLogin(l login) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return err
 	}
+	unlock, err := locked(ctx, name+".lock")
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return do(name)
+}
+
+const (
+	lockAsked = 20 * time.Millisecond // how often
+	lockLeft  = 2 * actTimeout        // by a process that was killed: no other has it for so long
+)
+
+// locked makes a file that nobody else has made. Locks of the system's own are not the same everywhere.
+func locked(ctx context.Context, name string) (unlock func(), err error) {
+	for {
+		file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL, 0o600)
+		if err == nil {
+			return func() { _ = errors.Join(file.Close(), os.Remove(name)) }, nil
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return nil, err
+		}
+		if info, err := os.Stat(name); err == nil && time.Since(info.ModTime()) > lockLeft {
+			_ = os.Remove(name)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("another command has your login (%s): %w", name, ctx.Err())
+		case <-time.After(lockAsked):
+		}
+	}
+}
+
+// keepLogin replaces the file as a whole.
+func keepLogin(name string, l login) error {
 	file, err := os.CreateTemp(filepath.Dir(name), ".login-") // 0600
 	if err != nil {
 		return err
@@ -47,41 +84,53 @@ func (f *Factory) keepLogin(l login) error {
 	return nil
 }
 
-func (f *Factory) forgetLogin() error {
-	name, err := f.loginFile()
-	if err != nil {
+func (f *Factory) forgetLogin(ctx context.Context) error {
+	if name, err := f.loginFile(); err != nil || !exists(name) {
 		return err
 	}
-	if err := os.Remove(name); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+	return f.withLogin(ctx, func(file string) error {
+		if err := os.Remove(file); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	})
 }
 
 // loginToken is a token of the login that there is, for one verb; empty: there is no login. What is left of the login is
 // kept before the token is used: it serves one request.
-func (f *Factory) loginToken(ctx context.Context) (string, error) {
-	name, err := f.loginFile()
-	if err != nil {
-		return "", nil // there can be none
-	}
-	data, err := os.ReadFile(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	var l login
-	if err == nil {
-		err = json.Unmarshal(data, &l)
-	}
-	if err != nil {
-		return "", fmt.Errorf("read your login: %w; forget it with: converge logout", err)
+func (f *Factory) loginToken(ctx context.Context) (token string, err error) {
+	if name, err := f.loginFile(); err != nil || !exists(name) {
+		return "", nil // nor can there be one
 	}
 	ctx, cancel := context.WithTimeout(ctx, actTimeout)
 	defer cancel()
-	if err := l.renewed(ctx, f.Now().Add(time.Second)); err != nil {
-		return "", err
-	}
-	token := l.Token
-	l.Token = ""
-	return token, f.keepLogin(l)
+	err = f.withLogin(ctx, func(file string) error {
+		data, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		var l login
+		if err == nil {
+			err = json.Unmarshal(data, &l)
+		}
+		if err != nil {
+			return fmt.Errorf("read your login: %w; forget it with: converge logout", err)
+		}
+		if err := l.renewed(ctx, f.Now().Add(time.Second)); err != nil {
+			return err
+		}
+		left := l
+		left.Token = ""
+		if err := keepLogin(file, left); err != nil {
+			return err
+		}
+		token = l.Token
+		return nil
+	})
+	return token, err
+}
+
+func exists(file string) bool {
+	_, err := os.Lstat(file)
+	return !errors.Is(err, fs.ErrNotExist)
 }

@@ -6,18 +6,30 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/tests/idptest"
 )
 
-// loggedIn is a console whose person has logged in, by a code or by a browser that visits what is printed.
+// loggedIn is a console whose person has logged in.
 func loggedIn(t *testing.T, issuer *idptest.Issuer, args ...string) *console {
+	t.Helper()
+	c := withBrowser(t)
+	require.Equal(t, 0, run(t.Context(), c.Factory, append([]string{"login", issuer.URL}, args...)), "%s", &c.err)
+	require.Contains(t, c.err.String(), "logged in as alice@shop.dev")
+	return c
+}
+
+// withBrowser is a console beside a browser that visits what is printed.
+func withBrowser(t *testing.T) *console {
 	t.Helper()
 	c := newConsole(t, nil)
 	c.Now = time.Now
@@ -38,8 +50,6 @@ func loggedIn(t *testing.T, issuer *idptest.Issuer, args ...string) *console {
 		}
 	}()
 	t.Cleanup(func() { _ = write.Close() })
-	require.Equal(t, 0, run(t.Context(), c.Factory, append([]string{"login", issuer.URL}, args...)), "%s", &c.err)
-	require.Contains(t, c.err.String(), "logged in as alice@shop.dev")
 	return c
 }
 
@@ -115,4 +125,53 @@ func TestLoginThatIsNotRenewed(t *testing.T) {
 	c.Now = func() time.Time { return time.Now().Add(time.Hour) }
 	require.Empty(t, c.proof())
 	require.ErrorContains(t, c.unproven, "your login expired at ")
+}
+
+// Verbs that run beside each other take a token each, although what a login is renewed with holds once.
+func TestVerbsBesideEachOtherTakeATokenEach(t *testing.T) {
+	c := loggedIn(t, idptest.New(t), "--device")
+	const verbs = 8
+	tokens := make([]string, verbs)
+	var all sync.WaitGroup
+	for n := range tokens {
+		all.Go(func() {
+			var err error
+			tokens[n], err = c.loginToken(t.Context())
+			assert.NoError(t, err)
+		})
+	}
+	all.Wait()
+	slices.Sort(tokens)
+	require.NotEmpty(t, tokens[0])
+	require.Len(t, slices.Compact(tokens), verbs)
+}
+
+// A command that was killed keeps no other from the login for ever; one that has it does, and is named.
+func TestLockOfALoginThatNobodyHas(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "login.json.lock")
+	unlock, err := locked(t.Context(), name)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = locked(ctx, name)
+	require.ErrorContains(t, err, "another command has your login ("+name+")")
+	unlock()
+	require.NoFileExists(t, name)
+
+	_, err = locked(t.Context(), name)
+	require.NoError(t, err)
+	long := time.Now().Add(-lockLeft - time.Second)
+	require.NoError(t, os.Chtimes(name, long, long))
+	unlock, err = locked(t.Context(), name)
+	require.NoError(t, err)
+	unlock()
+}
+
+// Who is refused by the issuer is told at once, and not when nobody has come for minutes.
+func TestLoginThatIsRefused(t *testing.T) {
+	issuer := idptest.New(t)
+	issuer.Refuses = "access_denied"
+	c := withBrowser(t)
+	require.Equal(t, exitError, run(t.Context(), c.Factory, []string{"login", issuer.URL, "--timeout", "20s"}))
+	require.Contains(t, c.err.String(), "login at "+issuer.URL+": it refused: access_denied")
 }

@@ -58,7 +58,7 @@ func (p *admission) judgeApproval(c entities.Condition) Judgement {
 	t := p.release.Tally(p.spec.Name, c)
 	j := Judgement{
 		Kind: KindApproval, ID: c.ID, Subject: c.Topic, Verdict: entities.Wait, Since: t.Since, Reason: p.s.TallyText(p.release, p.spec.Name, c),
-		Have: p.s.ShownPeople(p.release, t.Have), Need: t.Need,
+		Have: p.s.ShownPeople(p.release, c.Topic, t.Have), Need: t.Need,
 	}
 	switch {
 	case t.Rejected != nil:

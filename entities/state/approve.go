@@ -57,7 +57,7 @@ func (s *State) TallyText(r *Release, channel string, c entities.Condition) stri
 	}
 	text := fmt.Sprintf("%d of %d", len(t.Have), t.Need)
 	if len(t.Have) > 0 {
-		text += " (" + strings.Join(s.ShownPeople(r, t.Have), ", ") + ")"
+		text += " (" + strings.Join(s.ShownPeople(r, c.Topic, t.Have), ", ") + ")"
 	}
 	if !t.Given() {
 		text += ", by " + r.whoMay(c, t.Have) + s.withdrawnText(r, channel, c.Topic, t.Have)
@@ -78,11 +78,11 @@ func (s *State) withdrawnText(r *Release, channel, topic string, again []string)
 	if len(who) == 0 {
 		return ""
 	}
-	return "; withdrawn: " + strings.Join(s.ShownPeople(r, who), ", ") + " (" + why + ")"
+	return "; withdrawn: " + strings.Join(s.ShownPeople(r, topic, who), ", ") + " (" + why + ")"
 }
 
-// ShownPeople names people who approved. Where callers can prove who they are, one who did not is shown as such.
-func (s *State) ShownPeople(r *Release, who []string) []string {
+// ShownPeople names people who approved for a topic. Where callers can prove who they are, one who did not for that is shown as such.
+func (s *State) ShownPeople(r *Release, topic string, who []string) []string {
 	if s.Spec.Identity == nil {
 		return who
 	}
@@ -90,7 +90,7 @@ func (s *State) ShownPeople(r *Release, who []string) []string {
 	for i, name := range who {
 		shown[i] = name + " stated"
 		for _, a := range r.Approvals {
-			if a.Who.Name == name && a.Who.Proven {
+			if a.Topic == topic && a.Who.Name == name && a.Who.Proven {
 				shown[i] = name
 			}
 		}

@@ -223,56 +223,6 @@ var (
 	ofLease   = of(func(r *Request, p *protocol.LeaseAct) { r.Act, r.ID = p.Act, p.ID })
 )
 
-var application = [...]Row{
-	{
-		Name: protocol.Publish, Description: "makes a compiled incarnation the newest",
-		payload: of(func(r *Request, p *protocol.PublishRequest) { r.Act, r.Publish = p.Act, *p }),
-		complete: func(r Request) error {
-			if r.Publish.Hash == "" || r.Publish.Manifest == "" {
-				return errors.New(`"hash" and "manifest" are needed; publish with: converge apply DIR`)
-			}
-			return checkMissing(r.Publish.Missing)
-		},
-	},
-	{Name: protocol.Pause, Description: "pauses all services of the application", payload: justAct},
-	{Name: protocol.Resume, Description: "ends the pause of the application", payload: justAct},
-	{
-		Name: protocol.Pin, Description: "keeps all services at an incarnation, whatever is published",
-		payload: of(func(r *Request, p *protocol.IncarnationPin) { r.Act, r.Incarnation = p.Act, p.Incarnation }),
-	},
-	{Name: protocol.Unpin, Description: "ends the pin of the application: services go to the newest incarnation", payload: justAct},
-	{
-		Name: protocol.Unmanage, Description: "keeps a service, or all of them, down: nobody looks after what it runs", payload: ofService,
-		complete: func(r Request) error {
-			if strings.TrimSpace(r.Reason) == "" {
-				return errors.New(`"reason" is missing: whoever finds a service down wants to know why`)
-			}
-			return namesService(r)
-		},
-	},
-	{
-		Name: protocol.Manage, Description: "looks after a service, or all of them, again", payload: ofService, complete: namesService,
-	},
-}
-
-// checkMissing refuses what is no name of a service.
-func checkMissing(services []string) error {
-	for _, name := range services {
-		if name == "" || name == protocol.AllServices || len(name) > MaxName {
-			return fmt.Errorf(`"missing" names %q; expected names of services`, Clip(name, 60))
-		}
-	}
-	return nil
-}
-
-// namesService refuses what stands for all services elsewhere.
-func namesService(r Request) error {
-	if r.Service == protocol.AllServices {
-		return errors.New(`"service" is "*"; leave it out for the whole application`)
-	}
-	return nil
-}
-
 var installation = [...]Row{
 	{
 		Name: protocol.Pause, Description: "pauses everything: all services of all applications", complete: checkExcept,
@@ -326,40 +276,6 @@ func checkRules(r Request) error {
 
 // ruled are the verbs that the rules of the installation may name: those of runtimes and its own.
 var ruled = []string{protocol.Configure, protocol.Grant, protocol.Pause, protocol.SignalGive, protocol.Resume}
-
-var runtime = [...]Row{
-	{
-		Name: protocol.SignalLease, Description: "asks for a lease: a place among the applies that run at once", Guard: Open, unsigned: true,
-		payload: of(func(r *Request, p *entities.LeaseRequest) { r.Lease = *p }), complete: checkLease,
-	},
-	{Name: protocol.SignalKeep, Description: "says that a lease is still held", Guard: Open, unsigned: true, payload: ofLease, complete: needsLease},
-	{Name: protocol.SignalGive, Description: "gives a lease back, or takes it back from its holder", unsigned: true, payload: ofLease, complete: needsLease},
-	{Name: protocol.Grant, Description: "lets a lease that waits go now, whatever the limit", payload: ofLease, complete: needsLease},
-	{Name: protocol.Pause, Description: "pauses everything that lives on the runtime", payload: justAct},
-	{Name: protocol.Resume, Description: "ends the pause of the runtime", payload: justAct},
-}
-
-func needsLease(r Request) error {
-	if r.ID == "" {
-		return errors.New(`"id" is missing; expected that of a lease`)
-	}
-	return nil
-}
-
-// checkLease refuses what is no request for a lease.
-func checkLease(r Request) error {
-	switch l := r.Lease; {
-	case l.ID == "" || l.Holder == "":
-		return errors.New(`"id" and "holder" are needed: of the lease, and of the workflow that asks for it`)
-	case len(l.ID) > 2*MaxName || len(l.Holder) > MaxName:
-		return fmt.Errorf(`"id" or "holder" is too long; at most %d and %d bytes`, 2*MaxName, MaxName)
-	case l.Limit < 1:
-		return fmt.Errorf(`"limit" is %d; expected at least 1: where nothing is bounded no lease is asked for`, l.Limit)
-	case l.Timeout <= 0:
-		return fmt.Errorf(`"timeout" is %s; expected how long an apply may take`, l.Timeout)
-	}
-	return nil
-}
 
 // Bounds in bytes of what anybody may send. All of it stays in state for a while, and state that
 // outgrows what the server accepts at once would end the workflow for good.

@@ -123,15 +123,16 @@ func (s *Store) Audit(ctx context.Context, application, service string) ([]entit
 	if err != nil {
 		return nil, err
 	}
+	there, damaged, err := eachChunk(ctx, chunks, s.auditLines)
+	if err != nil {
+		return nil, err
+	}
 	var lines []entities.AuditLine
-	for _, c := range chunks {
-		there, err := s.auditLines(ctx, c.key)
-		if IsDamaged(err) {
-			there = []entities.AuditLine{{N: c.from, At: c.at, Kind: "damaged", Text: fmt.Sprintf("lines %d to %d: %s", c.from, c.to, err)}}
-		} else if err != nil {
-			return nil, err
+	for n, c := range chunks {
+		if damaged[n] != nil {
+			there[n] = []entities.AuditLine{{N: c.from, At: c.at, Kind: "damaged", Text: fmt.Sprintf("lines %d to %d: %s", c.from, c.to, damaged[n])}}
 		}
-		lines = append(lines, there...)
+		lines = append(lines, there[n]...)
 	}
 	return inOrder(lines), nil // what writers at once kept overlaps
 }

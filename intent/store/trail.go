@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/converge-engine/converge/entities"
 )
 
@@ -17,18 +19,36 @@ func (s *Store) KeptAudit(ctx context.Context, application, service string) (lin
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, c := range chunks {
-		there, err := s.keptLines(ctx, c.key)
-		if IsDamaged(err) {
-			damaged = append(damaged, err)
-			continue
+	there, failed, err := eachChunk(ctx, chunks, s.keptLines)
+	for n := range chunks {
+		if failed[n] != nil {
+			damaged = append(damaged, failed[n])
 		}
-		if err != nil {
-			return nil, nil, err
-		}
-		lines = append(lines, there...)
+		lines = append(lines, there[n]...)
 	}
-	return lines, damaged, nil
+	return lines, damaged, err
+}
+
+// chunksAtOnce is how many pieces of a trail are read at a time: one of years has thousands.
+const chunksAtOnce = 16
+
+// eachChunk reads all pieces of a trail, and says which of them are damaged.
+func eachChunk[L any](ctx context.Context, chunks []auditChunk, read func(ctx context.Context, key string) ([]L, error)) (lines [][]L, damaged []error, err error) {
+	lines, damaged = make([][]L, len(chunks)), make([]error, len(chunks))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(chunksAtOnce)
+	for n, c := range chunks {
+		g.Go(func() error {
+			there, err := read(ctx, c.key)
+			if IsDamaged(err) {
+				damaged[n] = err
+				return nil
+			}
+			lines[n] = there
+			return err
+		})
+	}
+	return lines, damaged, g.Wait()
 }
 
 // TrailEnd returns the last line that is kept of an audit trail, or nil. What is damaged is passed over.

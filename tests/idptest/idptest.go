@@ -31,6 +31,8 @@ type Issuer struct {
 	mu sync.Mutex
 	// NoRefresh: it gives nothing to renew a login with.
 	NoRefresh bool
+	// Refuses is why nobody is logged in by a browser; empty: alice is.
+	Refuses   string
 	challenge string // of the login by a browser that is under way
 	nonce     string
 	refresh   string // the one that holds
@@ -67,12 +69,15 @@ func answer(w http.ResponseWriter, v any) {
 	_ = json.NewEncoder(w).Encode(v) // a test that gets less than this fails
 }
 
-// authorize sends a browser back with a code at once: who sits there is alice.
+// authorize sends a browser back with a code at once, since who sits there is alice, or with why there is none.
 func (i *Issuer) authorize(w http.ResponseWriter, r *http.Request) {
 	i.mu.Lock()
 	i.challenge, i.nonce = r.FormValue("code_challenge"), r.FormValue("nonce")
 	i.mu.Unlock()
 	back := url.Values{"code": {"code"}, "state": {r.FormValue("state")}}
+	if i.Refuses != "" {
+		back = url.Values{"error": {i.Refuses}, "state": back["state"]}
+	}
 	http.Redirect(w, r, r.FormValue("redirect_uri")+"?"+back.Encode(), http.StatusFound)
 }
 
