@@ -80,7 +80,7 @@ var serverModules = []string{"go.temporal.io/server", "github.com/temporalio/ui-
 
 const serverPackage = "worker/embedded"
 
-var serverPrograms = []string{"cmd/converge-dev", "tests", serverPackage}
+var serverPrograms = []string{"cmd/converge-dev", "tests", "examples/authorizer", serverPackage}
 
 func TestLayers(t *testing.T) {
 	t.Parallel()
@@ -198,7 +198,7 @@ func refused(deps []string, why string, is func(string) bool) []string {
 // serverViolations keep the Temporal server in its place: linked by one package, reached by one program and the tests.
 func serverViolations(p goPackage) []string {
 	mayReach := slices.ContainsFunc(serverPrograms, func(folder string) bool { return in(p.ImportPath, ours(folder)) })
-	mayImport := in(p.ImportPath, ours(serverPackage)) || in(p.ImportPath, ours("tests"))
+	mayImport := in(p.ImportPath, ours(serverPackage)) || in(p.ImportPath, ours("tests")) || in(p.ImportPath, ours("examples/authorizer"))
 	imports, why := p.Imports, "only "+serverPackage+" imports it"
 	if !mayReach {
 		imports, why = p.Deps, "only cmd/converge-dev and tests link the server"

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 // testSeed draws the short storm.
 const testSeed = 650
 
-var short = size{releases: 12, kills: 4, freezes: 1, cuts: 1, services: 3, signals: 20}
+var short = size{releases: 12, kills: 4, freezes: 1, cuts: 1, services: 3, signals: 20, attacks: 150}
 
 // The short form of `make chaos`.
 func TestShortStorm(t *testing.T) {
@@ -41,6 +41,7 @@ func TestShortStorm(t *testing.T) {
 	require.NoError(t, err)
 	r.Took = time.Since(began)
 	require.NoError(t, report(t.Output(), r))
+	require.Len(t, r.Attacks, short.attacks)
 	for _, f := range record.Judge(r) {
 		require.NotZero(t, f.Compared, "%s had nothing to compare", f.Check)
 	}
@@ -60,7 +61,7 @@ func said(t *testing.T, dir string) {
 
 // What a seed draws is the same each time, and another seed draws something else.
 func TestPlanFollowsFromItsSeed(t *testing.T) {
-	long := size{releases: 1000, kills: 100, freezes: 33, cuts: 33, services: 6, signals: 20, long: true}
+	long := size{releases: 1000, kills: 100, freezes: 33, cuts: 33, services: 6, signals: 20, attacks: 2000, long: true}
 	require.Equal(t, draw(7, long).String(), draw(7, long).String())
 	require.NotEqual(t, draw(7, long).String(), draw(8, long).String())
 }
@@ -75,7 +76,7 @@ func TestPlanHasEverything(t *testing.T) {
 		seed uint64
 		size size
 	}{
-		"long":  {1, size{releases: 1000, kills: 100, freezes: 33, cuts: 33, services: 6, signals: 20, long: true}},
+		"long":  {1, size{releases: 1000, kills: 100, freezes: 33, cuts: 33, services: 6, signals: 20, attacks: 2000, long: true}},
 		"short": {testSeed, short},
 	} {
 		t.Run(name, func(t *testing.T) {

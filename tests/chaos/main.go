@@ -45,6 +45,7 @@ func command(ctx context.Context) error {
 	flag.IntVar(&s.cuts, "cuts", -1, "how many lines are cut or stalled; -1: a third of the kills")
 	flag.IntVar(&s.services, "services", 6, "how many services there are")
 	flag.IntVar(&s.signals, "signals", 20, "percent of releases that come by a signal")
+	flag.IntVar(&s.attacks, "attacks", -1, "how many messages a hostile client sends; -1: two for each release")
 	keep := flag.Bool("keep", false, "keep the directory with logs, database and store, also of a run without violations")
 	show := flag.Bool("plan", false, "print the plan and do nothing")
 	judge := flag.String("judge", "", "judge the record of an earlier run in this directory instead")
@@ -57,6 +58,9 @@ func command(ctx context.Context) error {
 	}
 	if s.cuts < 0 {
 		s.cuts = s.kills / 3
+	}
+	if s.attacks < 0 {
+		s.attacks = 2 * s.releases
 	}
 	if s.services < 1 || s.releases < s.services {
 		return errors.New("there has to be a service, and a release for each")

@@ -15,6 +15,7 @@ type size struct {
 	releases, kills, freezes, cuts int
 	services                       int
 	signals                        int  // percent of releases that come by a signal; of pauses and resumptions half as many more
+	attacks                        int  // messages of a hostile client
 	long                           bool // some freezes and cuts outlast a heartbeat timeout
 }
 
@@ -62,6 +63,8 @@ type plan struct {
 	size   size
 	lanes  map[string][]step // by service; that of the application is ""
 	faults []fault
+	// attacks are what a hostile client sends meanwhile.
+	attacks []attack
 }
 
 // String is for comparing.
@@ -74,6 +77,9 @@ func (p plan) String() string {
 	}
 	for _, f := range p.faults {
 		fmt.Fprintf(&b, "after %d: %s %s %s\n", f.after, f.kind, f.target, f.lasts)
+	}
+	for _, a := range p.attacks {
+		fmt.Fprintln(&b, a)
 	}
 	return b.String()
 }
@@ -111,6 +117,7 @@ func draw(seed uint64, s size) plan {
 	d.application(s)
 	p.lanes[""] = d.lane
 	p.faults = d.faults(s)
+	p.attacks = drawAttacks(seed, s)
 	return p
 }
 

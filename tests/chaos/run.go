@@ -57,7 +57,7 @@ func run(ctx context.Context, p plan, dir string, talk io.Writer) (*record.Recor
 	}
 	people.mu.Lock()
 	defer people.mu.Unlock()
-	r.Acts, r.Faults, r.Gaps = people.acts, faults.done, probe.gaps
+	r.Acts, r.Faults, r.Gaps, r.Attacks = people.acts, faults.done, probe.gaps, people.attacks
 	return r, collect(ctx, w, r)
 }
 
@@ -93,6 +93,7 @@ func storm(ctx context.Context, p plan, people *people, faults *faults) error {
 		g.Go(func() error { return people.lane(ctx, p.lanes[lane]) })
 	}
 	g.Go(func() error { return faults.run(ctx, p.faults) })
+	g.Go(func() error { return people.attack(ctx, p.attacks) })
 	return g.Wait()
 }
 
@@ -252,6 +253,9 @@ func summary(r *record.Record) string {
 		if a.Done.Sub(a.Sent) > slowest.Done.Sub(slowest.Sent) {
 			slowest = a
 		}
+	}
+	for _, a := range r.Attacks {
+		add("attacks", map[bool]string{true: "arrived", false: "did not arrive"}[a.Sent])
 	}
 	for _, f := range r.Faults {
 		add(f.Kind+"s", f.Target)

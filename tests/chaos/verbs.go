@@ -33,6 +33,7 @@ type people struct {
 	mu       sync.Mutex
 	changed  *sync.Cond
 	acts     []record.Act
+	attacks  []record.Attack
 	released int
 }
 

@@ -18,6 +18,7 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/server/common/authorization"
+	"go.temporal.io/server/common/config"
 	"go.temporal.io/server/common/dynamicconfig"
 	"go.temporal.io/server/temporal"
 )
@@ -52,6 +53,9 @@ type Options struct {
 	// PollsEnd is how soon the server answers a worker that waits for work when there is none; 0 is its own default of a
 	// minute. Tests see with it that workers are gone.
 	PollsEnd time.Duration
+	// Authorizer and ClaimMapper say who may call what; nil: everybody everything. What the server asks of itself has no token.
+	Authorizer  authorization.Authorizer
+	ClaimMapper authorization.ClaimMapper
 	// Log receives the server's errors, and its warnings as debug records; nil discards both.
 	Log *slog.Logger
 
@@ -123,7 +127,7 @@ func start(ctx context.Context, o Options) (*Server, error) {
 	if o.tune != nil {
 		o.tune(dynamic)
 	}
-	if err := s.launch(ctx, dynamic); err != nil {
+	if err := s.launch(ctx, o, dynamic); err != nil {
 		return nil, err
 	}
 	err = s.becomeReady(ctx, o.SearchAttributes, dynamic)
@@ -143,10 +147,10 @@ func start(ctx context.Context, o Options) (*Server, error) {
 // launch starts the services and returns when they have started, which is before they serve. The server can only be
 // stopped once it has started, so a launch that is given up is waited for and stopped in the background; the database
 // stays locked until then.
-func (s *Server) launch(ctx context.Context, dynamic *settings) error {
+func (s *Server) launch(ctx context.Context, o Options, dynamic *settings) error {
 	started := make(chan error, 1)
 	// A goroutine of its own, because a fatal error of the server blocks the goroutine that it happens in.
-	go func() { started <- s.startServices(dynamic) }()
+	go func() { started <- s.startServices(o, dynamic) }()
 	select {
 	case err := <-started:
 		if err != nil {
@@ -163,16 +167,20 @@ func (s *Server) launch(ctx context.Context, dynamic *settings) error {
 	}
 }
 
-func (s *Server) startServices(dynamic *settings) error {
+func (s *Server) startServices(o Options, dynamic *settings) error {
 	cfg, hosts := s.ports.serverConfig(s.database)
-	server, err := temporal.NewServer(
+	options := []temporal.ServerOption{
 		temporal.WithConfig(cfg),
 		temporal.ForServices(temporal.DefaultServices),
 		temporal.WithStaticHosts(hosts),
 		temporal.WithLogger(s.log),
 		temporal.WithAuthorizer(authorization.NewNoopAuthorizer()),
 		temporal.WithDynamicConfigClient(dynamic),
-	)
+	}
+	if o.Authorizer != nil {
+		options = append(options, temporal.WithAuthorizer(o.Authorizer), temporal.WithClaimMapper(func(*config.Config) authorization.ClaimMapper { return o.ClaimMapper }))
+	}
+	server, err := temporal.NewServer(options...)
 	if err != nil {
 		return err
 	}

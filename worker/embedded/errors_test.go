@@ -56,7 +56,7 @@ func TestFatalErrorOfTheServerFailsTheStart(t *testing.T) {
 
 	ctx, fail := context.WithCancelCause(deadline(t))
 	s := &Server{ports: p, database: db, log: newServerLog(nil, fail)}
-	err = s.launch(ctx, newSettings())
+	err = s.launch(ctx, Options{}, newSettings())
 	require.ErrorContains(t, err, "Failed to start gRPC listener")
 	require.ErrorContains(t, err, "address already in use")
 }

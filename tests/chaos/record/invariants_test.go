@@ -106,9 +106,10 @@ func good() *Record {
 		Rest: map[string][]Rest{"s1": {
 			{Staging, "CONVERGED", "v3", "v3", "v3"}, {Production, "ROLLED_BACK", "v1", "v1", "v1"},
 		}},
-		Final: map[string][]Rest{"s1": end("v9")},
-		Last:  map[string]string{"s1": "v9"},
-		Gaps:  []Gap{{Service: "s1", From: at(3), To: at(12)}},
+		Final:   map[string][]Rest{"s1": end("v9")},
+		Last:    map[string]string{"s1": "v9"},
+		Attacks: []Attack{{What: "mallory of service/shop/s1: signal", At: at(2), Sent: true}, {What: "one that was cut off", At: at(3)}},
+		Gaps:    []Gap{{Service: "s1", From: at(3), To: at(12)}},
 	}
 }
 
@@ -123,6 +124,7 @@ decided      ok             8 applies
 gates        ok             4 applies
 answered     ok             15 verbs
 kept         ok             14 verbs
+hostile      ok             1 attacks
 published    ok             1 publications
 numbered     ok             28 lines of history
 paused       ok             1 pauses
@@ -215,6 +217,10 @@ func TestEachCheckFindsWhatIsPlanted(t *testing.T) {
 		{"kept", "c13 publish had more than one effect on s1: [release  v3-i2 release  v3-i3]", func(r *Record) {
 			r.with("rejected production", told(13, "c13 release - v3-i2 release of v3-i2"))
 			r.with("rejected production", told(13, "c13 release - v3-i3 release of v3-i3"))
+		}},
+		{"hostile", "mallory of service/shop/s1: signal was answered at 10:00:02.000: done", func(r *Record) { r.Attacks[0].Answered = "done" }},
+		{"hostile", "s1: history tells of a hostile client at 10:00:07.000: paused by mallory", func(r *Record) {
+			r.with("paused", told(7, "- problem production - paused by mallory"))
 		}},
 		{"published", "c13 publish was answered as incarnation 2, and is [2 3]", func(r *Record) { r.Incarnations[3] = "c13" }},
 		{"published", "c13 publish was answered as incarnation 2, and is []", func(r *Record) { delete(r.Incarnations, 2) }},

@@ -190,6 +190,14 @@ type Gap struct {
 	Gone    bool      `json:"gone,omitempty"`
 }
 
+// Attack is a message of a hostile client, which changes nothing.
+type Attack struct {
+	What     string    `json:"what"`
+	At       time.Time `json:"at"`
+	Sent     bool      `json:"sent"`               // it arrived
+	Answered string    `json:"answered,omitempty"` // as if it had been right
+}
+
 // Record is all that is judged.
 type Record struct {
 	Seed         uint64                          `json:"seed"`
@@ -206,5 +214,7 @@ type Record struct {
 	Final map[string][]Rest `json:"final"`
 	Last  map[string]string `json:"last"`
 	Gaps  []Gap             `json:"gaps"`
-	Notes []string          `json:"notes,omitempty"` // on the run, for people
+	// Attacks are what a hostile client sent meanwhile.
+	Attacks []Attack `json:"attacks,omitempty"`
+	Notes   []string `json:"notes,omitempty"` // on the run, for people
 }
