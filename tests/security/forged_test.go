@@ -133,7 +133,7 @@ func TestPublicationTakesItsNumberFromTheStore_G1(t *testing.T) {
 	publishes(w, ", {manualApproval: {}}")
 	s, err := store.Open(t.Context(), w.Store)
 	require.NoError(t, err)
-	defer s.Close() // only read
+	defer s.Close()                                         // only read
 	for n, floor := range []int64{math.MaxInt64, 1 << 40} { // of what was published before, one after the other
 		record, err := s.Number(t.Context(), w.App, int64(n+1))
 		require.NoError(t, err)
