@@ -244,6 +244,9 @@ func (r *runtime) request(q entities.LeaseRequest) (state.Effect, error) {
 	if err := r.state.Check(q); err != nil {
 		return nil, err
 	}
+	if err := r.state.Others(q); err != nil && r.logic >= protocol.LogicReadsOneThing {
+		return nil, err
+	}
 	return func() string {
 		if held := r.state.Request(q, r.now()); held != nil { // its holder may not have heard
 			if r.atOnce(1) == 1 {

@@ -45,11 +45,8 @@ func (s *shell) listen() error {
 // validate judges an update without I/O, so that one that is refused writes nothing. A request id
 // that was answered before always passes.
 func (s *shell) validate(ctx workflow.Context, row *verb.Row, raw json.RawMessage) error {
-	r, err := decodeUpdate(ctx, row, raw)
+	r, err := readUpdate(ctx, row, raw)
 	if err != nil {
-		return err
-	}
-	if err := verb.CheckForm(row.Name, raw); err != nil {
 		return err
 	}
 	if before, done := s.desk.Answered(row.Name, r.RequestID); done {
@@ -168,6 +165,15 @@ func (s *shell) locked(ctx workflow.Context, do func(workflow.Context) (json.Raw
 	}
 	defer s.lock.Unlock()
 	return do(ctx)
+}
+
+// readUpdate is decodeUpdate of one that nobody has accepted yet.
+func readUpdate(ctx workflow.Context, row *verb.Row, raw json.RawMessage) (verb.Request, error) {
+	r, err := decodeUpdate(ctx, row, raw)
+	if err == nil {
+		err = verb.CheckForm(row.Name, raw)
+	}
+	return r, err
 }
 
 // decodeUpdate is Decode for an update. The id of the update stands for a request id that is not given: one that the

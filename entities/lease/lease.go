@@ -40,6 +40,16 @@ func (l *Ledger) Check(r entities.LeaseRequest) error {
 	return nil
 }
 
+// Others refuses a request under the id of a lease that somebody else holds or waits for.
+func (l *Ledger) Others(r entities.LeaseRequest) error {
+	for _, of := range [...][]entities.Lease{l.Held, l.Waiting} {
+		if i := Find(of, r.ID); i >= 0 && of[i].Holder != r.Holder {
+			return fmt.Errorf("lease %q is of %s, not of %s", r.ID, of[i].Holder, r.Holder)
+		}
+	}
+	return nil
+}
+
 // Request notes that a lease is wanted, which Check has let pass. One that is held already is returned: it is to
 // be granted again. One that waits keeps its place. The limit that it names counts from now on.
 func (l *Ledger) Request(r entities.LeaseRequest, now time.Time) (held *entities.Lease) {

@@ -143,6 +143,17 @@ func TestLostHolder(t *testing.T) {
 	require.Zero(t, l.Due())
 }
 
+// A lease is of who asked for it first: nobody takes over its id.
+func TestLeaseIsOfItsHolder(t *testing.T) {
+	l := &Ledger{Limit: 1}
+	l.Request(entities.LeaseRequest{ID: "1", Holder: "a", Limit: 1}, time.Time{})
+	require.NoError(t, l.Others(entities.LeaseRequest{ID: "1", Holder: "a"}))
+	require.NoError(t, l.Others(entities.LeaseRequest{ID: "2", Holder: "b"}))
+	require.EqualError(t, l.Others(entities.LeaseRequest{ID: "1", Holder: "b"}), `lease "1" is of a, not of b`)
+	l.Grant(time.Time{}, 1)
+	require.Error(t, l.Others(entities.LeaseRequest{ID: "1", Holder: "b"}))
+}
+
 // Those who wait are bounded; who has a place keeps it.
 func TestLineIsBounded(t *testing.T) {
 	l := &Ledger{Limit: 1, Waiting: make([]entities.Lease, MaxWaiting)}

@@ -165,7 +165,7 @@ func (w *world) attack(ctx context.Context, a attack, last *record.Act) (answere
 		err = handle.Get(ctx, &answer)
 	}
 	if err == nil {
-		return fmt.Sprintf("%s", answer), nil
+		return string(answer), nil
 	}
 	return "", ctx.Err() // refused, if there was an answer at all
 }
