@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -70,6 +71,9 @@ func (o *historyOptions) read(args []string) error {
 		if !slices.Contains(entities.EventKinds(), kind) {
 			return fmt.Errorf("--kind %s: expected one of %s", kind, strings.Join(entities.EventKinds(), ", "))
 		}
+	}
+	if o.verify && (o.channel != "" || len(o.kinds) > 0 || o.last != 0) {
+		return errors.New("--verify: expected none of --channel, --kind and --last beside it; a trail is verified as a whole")
 	}
 	if o.all {
 		o.whole = protocol.InstallationID()
