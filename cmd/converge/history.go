@@ -190,7 +190,7 @@ func (o *logsOptions) run(ctx context.Context) error {
 	if err := checkChannel(s, o.channel); err != nil {
 		return err
 	}
-	at, err := o.f.ownStore(o.store, s.Store)
+	at, err := o.f.storeRead(o.store, s.Store)
 	if err != nil {
 		return err
 	}
