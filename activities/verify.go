@@ -28,6 +28,7 @@ const (
 	mostGroups  = 200
 	longToken   = 16 << 10
 	clocksApart = time.Minute            // an issuer's and ours
+	longestAge  = 24 * time.Hour         // that a configuration lets tokens have
 	mostLate    = 23 * time.Hour         // a request may be, of those that came while nobody could look at their tokens
 	storeSlow   = 500 * time.Millisecond // to write what a token has served: the workflow task waits for it
 )
@@ -72,10 +73,13 @@ func asOf(came, now time.Time) time.Time {
 }
 
 // serve has a token serve a request. What it says is its name: its signature, and how it is encoded, may be written in more
-// ways than one.
+// ways than one. That is known for as long as the token may be believed, however late it expires.
 func (a *Activities) serve(ctx context.Context, r protocol.VerifyRequest, payload []byte, expires, now time.Time) error {
 	if r.RequestID == "" {
 		return refuse("a token serves one request, and this one has no request id")
+	}
+	if latest := now.Add(max(r.Identity.Age(), longestAge)); expires.After(latest) {
+		expires = latest
 	}
 	limited, cancel := context.WithTimeout(ctx, storeSlow)
 	defer cancel()

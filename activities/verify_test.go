@@ -278,6 +278,25 @@ func TestATokenServesOneRequest(t *testing.T) {
 	require.NoError(t, serves(urgent, "r4", ""))
 }
 
+// What a token has served is kept for as long as it may be believed, and not until it expires, which may be never.
+func TestWhatATokenServedIsKeptAsLongAsItIsBelieved(t *testing.T) {
+	key := ecKey(t, "k1")
+	i := newIssuer(t, key)
+	a := newActivities(t, &server{})
+	for _, expires := range []time.Time{time.Now().AddDate(10, 0, 0), time.Now().AddDate(9000, 0, 0)} {
+		_, _, err := run[protocol.VerifyAnswer](t, a.Verify, i.request(i.sign(t, key, map[string]any{"exp": expires.Unix()})))
+		require.NoError(t, err)
+	}
+	days, err := os.ReadDir(filepath.Join(a.Store.URL(), "tokens"))
+	require.NoError(t, err)
+	for _, day := range days {
+		at, err := time.Parse(time.DateOnly, day.Name())
+		require.NoError(t, err)
+		require.WithinDuration(t, time.Now().Add(longestAge), at, 25*time.Hour)
+	}
+	require.NotEmpty(t, days)
+}
+
 // A key that the issuer took back is not trusted for long.
 func TestVerifyAfterKeysRotated_A14(t *testing.T) {
 	old, key := ecKey(t, "old"), ecKey(t, "new")

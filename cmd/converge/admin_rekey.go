@@ -42,10 +42,16 @@ func (o *rekeyOptions) run(ctx context.Context) error {
 		return err
 	}
 	defer s.Close() // nothing is being written any more
-	written, err := s.Rekey(ctx)
+	written, damaged, err := s.Rekey(ctx)
 	if err != nil {
 		return fmt.Errorf("admin rekey: %w", err)
 	}
 	o.f.note("%d bundles that were encrypted with older keys are encrypted with the newest", written)
+	for _, why := range damaged {
+		o.f.note("left as it is: %v", why)
+	}
+	if len(damaged) > 0 {
+		return exit(exitFailed)
+	}
 	return nil
 }

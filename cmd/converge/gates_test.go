@@ -194,6 +194,7 @@ func TestHistoryOfWhatIsWider_G7(t *testing.T) {
 		"history shop/web --verify":          {"shop/web: 2 lines; as they were noted, up to line 2"},
 		"history runtime/edge --verify":      {"runtime/edge: 2 lines; whole in themselves, but nobody says where they end"},
 		"history --installation shop":        {"! converge: --installation: name nothing beside it"},
+		"history shop/web --verify --last 3": {"! converge: --verify: expected none of --channel, --kind and --last beside it; a trail is verified as a whole"},
 		"history runtime/Edge":               {`! converge: "Edge" is no name of a runtime; expected lower-case letters, digits and hyphens`},
 		"history runtime/edge --kind gossip": {"! converge: --kind gossip: expected one of " + strings.Join(entities.EventKinds(), ", ")},
 	} {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -70,6 +71,9 @@ func (o *historyOptions) read(args []string) error {
 		if !slices.Contains(entities.EventKinds(), kind) {
 			return fmt.Errorf("--kind %s: expected one of %s", kind, strings.Join(entities.EventKinds(), ", "))
 		}
+	}
+	if o.verify && (o.channel != "" || len(o.kinds) > 0 || o.last != 0) {
+		return errors.New("--verify: expected none of --channel, --kind and --last beside it; a trail is verified as a whole")
 	}
 	if o.all {
 		o.whole = protocol.InstallationID()
@@ -186,7 +190,7 @@ func (o *logsOptions) run(ctx context.Context) error {
 	if err := checkChannel(s, o.channel); err != nil {
 		return err
 	}
-	at, err := o.f.ownStore(o.store, s.Store)
+	at, err := o.f.storeRead(o.store, s.Store)
 	if err != nil {
 		return err
 	}

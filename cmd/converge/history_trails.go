@@ -49,7 +49,7 @@ func (o *historyOptions) open(ctx context.Context) (at *store.Store, status prot
 	} else if first(o.store, o.f.Env("CONVERGE_STORE")) == "" {
 		stated, gone = o.storeOfAny(ctx)
 	}
-	location, err := o.f.ownStore(o.store, stated)
+	location, err := o.f.storeRead(o.store, stated)
 	if err != nil {
 		return nil, status, gone, err
 	}

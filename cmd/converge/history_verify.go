@@ -64,7 +64,10 @@ const looks = 5
 func (o *historyOptions) verified(ctx context.Context, at *store.Store) (trail.Report, error) {
 	application, service := protocol.TrailOf(o.id())
 	before, _, err := o.newest(ctx, o.id())
-	for look := 1; err == nil; look++ {
+	if err != nil {
+		return trail.Report{}, err
+	}
+	for look := 1; ; look++ {
 		lines, damaged, err := at.KeptAudit(ctx, application, service)
 		if err != nil {
 			return trail.Report{}, err
@@ -78,6 +81,9 @@ func (o *historyOptions) verified(ctx context.Context, at *store.Store) (trail.R
 			continue
 		}
 		end, carried, err := o.end(ctx, at, after, runs)
+		if err != nil {
+			return trail.Report{}, err
+		}
 		for _, l := range slices.Concat(before.Lines, after.Lines, carried) {
 			lines = append(lines, entities.KeptLine{AuditLine: l, Hash: l.Hash()})
 		}
@@ -85,9 +91,8 @@ func (o *historyOptions) verified(ctx context.Context, at *store.Store) (trail.R
 		for _, d := range damaged {
 			report.Problems = append(report.Problems, trail.Problem{What: trail.Changed, Text: d.Error()})
 		}
-		return report, err
+		return report, nil
 	}
-	return trail.Report{}, err
 }
 
 // end is what the workflow says of the end of its trail, or, of one that is gone, its newest checkpoint, and the lines which

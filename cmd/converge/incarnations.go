@@ -42,7 +42,7 @@ func (f *Factory) history(ctx context.Context, application, location string) (*h
 		services, _ := api.Services(ctx, "")
 		return nil, fmt.Errorf("no application %s%s", application, suggestion(application, applications(services)))
 	}
-	at, err := f.ownStore(location, status.Store)
+	at, err := f.storeRead(location, status.Store)
 	if err != nil {
 		return nil, err
 	}

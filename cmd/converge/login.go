@@ -136,7 +136,7 @@ func (o *loginOptions) browser(ctx context.Context, config *oauth2.Config, nonce
 	verifier, back := oauth2.GenerateVerifier(), returning{state: rand.Text(), answers: make(chan returned, 1)}
 	server := &http.Server{Handler: back, ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = server.Serve(l) }() // ends when it is closed
-	defer shut(server)
+	defer shutDown(server)
 	o.f.note("open %s", config.AuthCodeURL(back.state, oauth2.S256ChallengeOption(verifier), oidc.Nonce(nonce)))
 	select {
 	case answer := <-back.answers:
@@ -149,8 +149,8 @@ func (o *loginOptions) browser(ctx context.Context, config *oauth2.Config, nonce
 	}
 }
 
-// shut ends a server once the page is shown that it is showing, which says how the login went.
-func shut(server *http.Server) {
+// shutDown ends a server once the page is shown that it is showing, which says how the login went.
+func shutDown(server *http.Server) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if server.Shutdown(ctx) != nil {

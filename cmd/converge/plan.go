@@ -126,7 +126,7 @@ func (o *planOptions) planRelease(ctx context.Context) (*preview.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	at, err := o.f.ownStore(o.store, application.Store)
+	at, err := o.f.storeRead(o.store, application.Store)
 	if err != nil {
 		return nil, err
 	}

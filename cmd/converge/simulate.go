@@ -135,7 +135,7 @@ func (o *simulateOptions) evaluator(ctx context.Context, s *state.State) (*offli
 	if s.Spec == nil {
 		return v, nil
 	}
-	at, err := o.f.ownStore(o.store, s.Store)
+	at, err := o.f.storeRead(o.store, s.Store)
 	if err != nil {
 		return nil, err
 	}

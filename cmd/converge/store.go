@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,6 +24,19 @@ func (f *Factory) ownStore(flag, stated string) (string, error) {
 		return "", fmt.Errorf("the store is %q, as the workflow says; if that is yours, say so: --store URL, or CONVERGE_STORE [stated-store]", stated)
 	}
 	return stated, nil
+}
+
+// storeRead is ownStore for what is only read. A stated directory that is not here is one of another machine: opening it would
+// make it, and find nothing there.
+func (f *Factory) storeRead(flag, stated string) (string, error) {
+	at, err := f.ownStore(flag, stated)
+	if err != nil || first(flag, f.Env("CONVERGE_STORE")) != "" || at == "" {
+		return at, err
+	}
+	if info, err := os.Stat(filepath.FromSlash(strings.TrimPrefix(at, "file://"))); err != nil || !info.IsDir() {
+		return "", fmt.Errorf("the store is the directory %q, as the workflow says, which is not on this machine; say where it is to be had: --store URL, or CONVERGE_STORE [store-elsewhere]", at)
+	}
+	return at, nil
 }
 
 // storeOf is where an application's incarnations are: named by a flag or CONVERGE_STORE, else what

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -31,5 +32,12 @@ func TestStatedStoreIsNotOpened(t *testing.T) {
 	for _, line := range []string{"history shop/web", "logs shop/web prod"} {
 		_, said := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {s, protocol.HistoryAnswer{}}}}).run(t, line)
 		require.Contains(t, said, "if that is yours, say so: --store URL, or CONVERGE_STORE [stated-store]", line)
+	}
+
+	s.Store = filepath.Join(t.TempDir(), "elsewhere")
+	for _, line := range []string{"history shop/web", "history shop/web --verify", "logs shop/web prod"} {
+		_, said := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {s, protocol.HistoryAnswer{}}}}).run(t, line)
+		require.Contains(t, said, "which is not on this machine; say where it is to be had: --store URL, or CONVERGE_STORE [store-elsewhere]", line)
+		require.NoDirExists(t, s.Store, line)
 	}
 }

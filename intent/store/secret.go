@@ -106,14 +106,14 @@ func (s *Store) Bundle(ctx context.Context, digest string) (bundle.Bundle, error
 	return bundle.Stored(data, digest), nil
 }
 
-// Rekey encrypts all that is encrypted with the newest key, and returns how many bundles that were. What is damaged is left
-// as it is.
-func (s *Store) Rekey(ctx context.Context) (written int, err error) {
+// Rekey encrypts all that is encrypted with the newest key, and returns how many bundles that were, and what is wrong with those
+// that are damaged, which are left as they are.
+func (s *Store) Rekey(ctx context.Context) (written int, damaged []error, err error) {
 	if s.keys == nil {
-		return 0, errors.New("no key is named; name them by CONVERGE_STORE_KEY, the newest first")
+		return 0, nil, errors.New("no key is named; name them by CONVERGE_STORE_KEY, the newest first")
 	}
 	if _, err := s.SecretDigest(ctx); err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	err = s.eachIn(ctx, "bundles/", func(key string, raw []byte) error {
 		if !seal.Is(raw) || s.keys.Newest(raw) {
@@ -121,16 +121,16 @@ func (s *Store) Rekey(ctx context.Context) (written int, err error) {
 		}
 		plain, err := s.open(key, raw)
 		if IsDamaged(err) {
+			damaged = append(damaged, err)
 			return nil
 		}
-		if err != nil {
-			return err
+		if err == nil {
+			err = s.blobs.write(ctx, key, s.keys.Seal(key, plain))
 		}
-		err = s.blobs.write(ctx, key, s.keys.Seal(key, plain))
 		if err == nil {
 			written++
 		}
 		return err
 	})
-	return written, err
+	return written, damaged, err
 }
