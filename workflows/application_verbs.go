@@ -60,7 +60,11 @@ func (a *application) publish(ctx workflow.Context, r verb.Request, who entities
 	if err := a.checkPublication(p); err != nil {
 		return nil, refused(err)
 	}
-	moves := a.newest().Number != 0 && (p.Origin.Path != a.state.Origin.Path || p.Store != a.state.Store)
+	if err := a.mayBegin(ctx, r, who); err != nil {
+		return nil, err
+	}
+	first := a.newest().Number == 0
+	moves := !first && (p.Origin.Path != a.state.Origin.Path || p.Store != a.state.Store)
 	if moves {
 		if err := a.mayTakeOver(who); err != nil {
 			return nil, err
@@ -90,6 +94,9 @@ func (a *application) publish(ctx workflow.Context, r verb.Request, who entities
 		text := strings.TrimSpace(fmt.Sprintf("incarnation %d from %s", answer.Incarnation, whence(p.Origin)))
 		if moves {
 			text += ", taken over"
+		}
+		if first && a.founding != nil && a.founding.Number > 0 {
+			text += fmt.Sprintf(", a new application by rules %d", a.founding.Number)
 		}
 		a.note(entities.EventPublish, &who, text, r.Reason)
 	}
