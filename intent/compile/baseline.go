@@ -53,7 +53,7 @@ func (c *compiler) baseline(d of, b *config.Baseline) *entities.Baseline {
 	return out
 }
 
-func baselineUses(d *strict.Decoder, all []config.BaselineProtection) []protectionUse {
+func baselineUses(d *strict.Decoder, all []config.BaselineProtectionUse) []protectionUse {
 	var uses []protectionUse
 	for n, p := range all {
 		use := config.ProtectionUse{Name: p.Name, ProtectionKind: p.ProtectionKind, Lifecycle: p.Lifecycle, Repairs: p.Repairs, Interval: p.Interval}
@@ -62,7 +62,7 @@ func baselineUses(d *strict.Decoder, all []config.BaselineProtection) []protecti
 	return uses
 }
 
-func (c *compiler) baselineCheck(d of, use protectionUse, p config.BaselineProtection) entities.BaselineCheck {
+func (c *compiler) baselineCheck(d of, use protectionUse, p config.BaselineProtectionUse) entities.BaselineCheck {
 	for _, kind := range use.Kinds() {
 		if !kind.Shared() {
 			c.report(use.d, use.at+"."+string(kind), strict.Fault{

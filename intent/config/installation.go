@@ -27,7 +27,7 @@ type Installation struct {
 // Baseline is what every application gets, and none can loosen.
 type Baseline struct {
 	// Protections of release channels, as those of an application. They are called baseline/NAME.
-	Protections []BaselineProtection `json:"protections,omitempty"`
+	Protections []BaselineProtectionUse `json:"protections,omitempty"`
 	// Approvals that releases need; people approve them as baseline/NAME.
 	Approvals []BaselineApproval `json:"approvals,omitempty"`
 	// Who may bypass these: names of people, and of groups as group:NAME. When not given, whoever an application lets bypass.
@@ -38,9 +38,9 @@ type Baseline struct {
 	Limits *BaselineLimits `json:"limits,omitempty"`
 }
 
-// BaselineProtection is a protection of every channel that it is for, evaluated by allowedTimes, deniedVersions, prometheus,
+// BaselineProtectionUse is a protection of every channel that it is for, evaluated by allowedTimes, deniedVersions, prometheus,
 // alertmanager, http or always.
-type BaselineProtection struct {
+type BaselineProtectionUse struct {
 	// What explain shows and bypass names, after baseline/.
 	Name Name `json:"name"`
 	ProtectionKind
