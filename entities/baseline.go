@@ -137,18 +137,28 @@ func (b *Baseline) Check() error {
 	}
 	seen := map[string]bool{}
 	for _, c := range b.Checks {
-		if !OfBaseline(c.ID) || seen[c.ID] || len(c.At) == 0 || !c.Kind.Shared() || c.How.Kind != c.Kind || c.How.ID != c.ID || c.How.Application != "" {
+		if seen[c.ID] || !c.whole() {
 			return fmt.Errorf(`"baseline": %q is no protection of a baseline, or there are two`, c.ID)
 		}
 		seen[c.ID] = true
 	}
 	for _, a := range b.Approvals {
-		if !OfBaseline(a.Topic) || seen[a.ID] || a.ID != string(ManualApproval)+"/"+a.Topic || a.Kind != ManualApproval || a.MinApprovers < 1 {
+		if seen[a.ID] || !a.whole() {
 			return fmt.Errorf(`"baseline": %q is no approval of a baseline, or there are two`, a.ID)
 		}
 		seen[a.ID] = true
 	}
 	return nil
+}
+
+// whole: it is under a name of the baseline, and says how and when it is judged, for all services alike.
+func (c *BaselineCheck) whole() bool {
+	return OfBaseline(c.ID) && len(c.At) > 0 && c.Kind.Shared() && c.How.Kind == c.Kind && c.How.ID == c.ID && c.How.Application == ""
+}
+
+// whole: it is under a name of the baseline, and takes somebody.
+func (a *BaselineApproval) whole() bool {
+	return OfBaseline(a.Topic) && a.ID == string(ManualApproval)+"/"+a.Topic && a.Kind == ManualApproval && a.MinApprovers > 0
 }
 
 // Shared tells whether a check of a kind can be the same for all services: it needs nothing of an application's own.

@@ -104,6 +104,18 @@ func TestBaselineHoldsAtOnceForAll_G2(t *testing.T) {
 	}, texts)
 }
 
+// A service whose workflow was gone when the baseline was set has it once it is started again, from a checkpoint of before.
+func TestServiceThatWasGoneHasTheBaseline_G2(t *testing.T) {
+	t.Parallel()
+	w := shared.OwnServerWith(t, embedded.Options{})
+	publishes(w, ", {manualApproval: {}}")
+	w.Release("web", "v1")
+	w.Await("web", "staging CONVERGED v1, production WAITING_MANUAL_APPROVAL")
+	require.NoError(t, w.Client.TerminateWorkflow(t.Context(), w.ID("web"), "", "gone"))
+	require.NoError(t, sets(t, w, freeze, "olga", ""))
+	w.AwaitThat("web", "the baseline", frozen)
+}
+
 func journalled(s protocol.Status, word string) (all []string) {
 	for _, l := range s.Journal {
 		if strings.Contains(l.Text, word) {
@@ -169,7 +181,9 @@ func TestPublicationWithoutTheBaselineGetsIt_G1(t *testing.T) {
 	w.Signal("web", protocol.Publish, string(message))
 	w.AwaitThat("web", "what was published", func(s protocol.Status) bool { return len(journalled(s, "the baseline of")) > 1 })
 	w.Release("web", "v1")
-	w.AwaitThat("web", "frozen", func(s protocol.Status) bool { return strings.HasPrefix(stage.Channels(s), "staging CONVERGED v1") && frozen(s) })
+	w.AwaitThat("web", "frozen", func(s protocol.Status) bool {
+		return strings.HasPrefix(stage.Channels(s), "staging CONVERGED v1") && frozen(s)
+	})
 	require.NotContains(t, gates(w.Status("web"), "production"), "mine", "it counts the same word")
 	bypass := `{"by":"mallory","version":"v1","channel":"production","condition":"baseline/freeze","reason":"mine"}`
 	require.ErrorContains(t, w.Update(w.ID("web"), protocol.Bypass, raw(bypass), &protocol.Answer{}), "mallory may not bypass that; allowed: platform")
