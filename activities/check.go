@@ -87,6 +87,7 @@ func (a *Activities) evaluate(ctx context.Context, r protocol.CheckRequest, e en
 	if err != nil {
 		return unevaluated("its definition cannot be read: " + err.Error())
 	}
+	definition = definition.Of(r.Application, r.Service, e.Channel)
 	needed := definition.Command != nil && needsDirFor(definition.Command.Job)
 	if definition.Dir, err = a.dirIf(reading, needed, r.Application, definition.Dir); err != nil {
 		return unevaluated(err.Error())

@@ -25,6 +25,13 @@ func (a *Activities) Confirm(ctx context.Context, r protocol.ConfirmRequest) (pr
 	if has, wants := entities.SortedKeys(manifest), inc.Services(); !slices.Equal(has, slices.Sorted(slices.Values(wants))) {
 		return protocol.ConfirmAnswer{}, refuse("manifest %s is not of incarnation %s: they have other services", r.Manifest, r.Hash)
 	}
+	rules, err := a.Store.Rules(ctx)
+	if err == nil {
+		err = a.confirmBaseline(ctx, rules, inc, manifest)
+	}
+	if err != nil {
+		return protocol.ConfirmAnswer{}, damage(err)
+	}
 	numbers, err := a.Store.ListNumbers(ctx, r.Application)
 	if err != nil {
 		return protocol.ConfirmAnswer{}, err
@@ -32,6 +39,7 @@ func (a *Activities) Confirm(ctx context.Context, r protocol.ConfirmRequest) (pr
 	floor := slices.Max(append(numbers, 0))
 	answer := protocol.ConfirmAnswer{Services: len(manifest), Notifications: inc.Notifications(), Floor: &floor}
 	answer.Identity, answer.Grants = inc.People()
+	answer.Identity = rules.Identify(answer.Identity)
 	return answer, nil
 }
 

@@ -10,8 +10,8 @@ import (
 )
 
 // LoadSpec reads what a service is to go by: whatever the signal said that had it ask, the newest notice of its application
-// that the store has, the spec that the manifest of that one names for it, and the pauses in force of what it is part of. What
-// the signal says and was never published is refused (G1).
+// that the store has, the spec that the manifest of that one names for it, with the baseline of the installation that is in force
+// now, and the pauses in force of what it is part of. What the signal says and was never published is refused (G1).
 func (a *Activities) LoadSpec(ctx context.Context, r protocol.LoadSpecRequest) (protocol.LoadSpecAnswer, error) {
 	answer, err := a.loadSpec(ctx, r)
 	return answer, damage(err)
@@ -44,6 +44,11 @@ func (a *Activities) loadSpec(ctx context.Context, r protocol.LoadSpecRequest) (
 	if answer.Loosened, answer.Compared, err = a.loosened(ctx, r.Before, &spec); err != nil {
 		return answer, err
 	}
+	rules, err := a.Store.Rules(ctx) // damaged ones are asked for again: nobody is let past what they may have said
+	if err != nil {
+		return answer, err
+	}
+	rules.Impose(rules.Number, &spec)
 	if !protocol.Large(spec) {
 		answer.Spec = &spec
 		return answer, nil

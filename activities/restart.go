@@ -44,7 +44,11 @@ func (a *Activities) Restart(ctx context.Context, id string, manifest incarnatio
 	if _, unmanaged := status.Unmanaged.Of(service); unmanaged {
 		return ErrUnmanaged
 	}
-	return a.notifyOr(ctx, lastNotice(status), service, manifest[service], &why)
+	last, err := a.looking(ctx, lastNotice(status))
+	if err != nil {
+		return err
+	}
+	return a.notifyOr(ctx, last, service, manifest[service], &why)
 }
 
 // lastNotice is what an application has notified its services of.

@@ -13,8 +13,16 @@ func (a *Activities) Rules(ctx context.Context, _ protocol.RulesRequest) (protoc
 	return rules, damage(err)
 }
 
-// Configure keeps rules of the installation, unless there are some of that number, and answers those that stand.
+// Configure keeps rules of the installation, unless there are some of that number, and answers those that stand. How the checks
+// of a baseline are evaluated is in the store before the rules that name them.
 func (a *Activities) Configure(ctx context.Context, r protocol.Rules) (protocol.Rules, error) {
+	if r.Baseline != nil {
+		for _, c := range r.Baseline.Checks {
+			if _, err := a.Store.PutCheck(ctx, c.How); err != nil {
+				return protocol.Rules{}, damage(err)
+			}
+		}
+	}
 	stands, err := a.Store.CreateRules(ctx, r)
 	return stands, damage(err)
 }

@@ -7,7 +7,8 @@ import "time"
 
 // CheckDefinition is how a check is judged; it lies in the store under its digest. Text in it may
 // leave ${{ version }} and ${{ fullVersion }} open; they are filled in when it is judged. Exactly the
-// field of its kind is set.
+// field of its kind is set. One of the baseline is of no application: where it is judged says of which, and fills in
+// ${{ application }}, ${{ service }} and ${{ channel }} too.
 type CheckDefinition struct {
 	Application string    `json:"application"`
 	Service     string    `json:"service"`
@@ -26,6 +27,14 @@ type CheckDefinition struct {
 	Capacity       *CapacityCheck   `json:"capacity,omitempty"`
 	Always         *AlwaysCheck     `json:"always,omitempty"`
 	Dependency     *Dependency      `json:"dependency,omitempty"` // of the kinds on other services
+}
+
+// Of is the definition of one channel: one of the baseline is the same for all.
+func (d CheckDefinition) Of(application, service, channel string) CheckDefinition {
+	if d.Application == "" {
+		d.Application, d.Service, d.Channel = application, service, channel
+	}
+	return d
 }
 
 // AllowedTimes passes within its windows and outside of holidays and freezes, in a time zone.

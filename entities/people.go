@@ -37,8 +37,10 @@ type Grant struct {
 // Rules are who callers are and what they may do with what belongs to no application: runtimes, and everything (F4).
 type Rules struct {
 	Identity *Identity `json:"identity,omitempty"`
-	// Grants name scopes ("runtime/eu") where those of an application name channels.
+	// Grants name scopes ("runtime/eu", "application/shop-*") where those of an application name channels.
 	Grants []Grant `json:"grants,omitempty"`
+	// Baseline is what every application gets.
+	Baseline *Baseline `json:"baseline,omitempty"`
 }
 
 // Identity is how callers prove who they are: an OIDC ID token in the payload.

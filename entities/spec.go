@@ -34,6 +34,8 @@ type Spec struct {
 	Notifications []Notification `json:"notifications,omitempty"`
 	// Remove: when the service is no longer declared, its objects are removed instead of left (A24).
 	Remove bool `json:"remove,omitempty"`
+	// Baseline: what the installation demands is part of it. Nothing that is published says so.
+	Baseline *Baselined `json:"baseline,omitempty"`
 }
 
 // ConfigChanges says what a configuration-only change does.

@@ -351,7 +351,8 @@ func constants(t *testing.T, dir string) map[string]constant.Value {
 func TestDocsLimits(t *testing.T) {
 	folders := map[string]string{
 		"config": "intent/config", "sources": "intent/sources", "bundle": "intent/bundle", "incarnation": "intent/incarnation",
-		"store": "intent/store", "state": "entities/state", "verb": "entities/verb", "strict": "intent/internal/strict", "custom": "runtimes/custom",
+		"compile": "intent/compile", "store": "intent/store", "state": "entities/state", "verb": "entities/verb",
+		"strict": "intent/internal/strict", "custom": "runtimes/custom",
 	}
 	checked := 0
 	for _, row := range table(t, readPage(t, "docs/operating.md").section(t, "## Limits"), "| what | limit | beyond it | in the code |") {

@@ -63,6 +63,7 @@ func registerActivities(w worker.ActivityRegistry, a *activities.Activities) {
 	register(protocol.ActivityGranted, a.Granted)
 	register(protocol.ActivityConfigure, a.Configure)
 	register(protocol.ActivityConfirm, a.Confirm)
+	register(protocol.ActivityBaseline, a.Baseline)
 }
 
 // registerRuntimeActivities lists those that touch a runtime: all that a remote worker polls for.

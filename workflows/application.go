@@ -91,6 +91,8 @@ type application struct {
 	down      managing
 	// announcing are the notifications that a line is on its way to.
 	announcing map[string]bool
+	// founding are the rules of the installation, by which the first publication is judged.
+	founding *protocol.Rules
 }
 
 // tell has a line announced.
@@ -113,8 +115,12 @@ func (a *application) notifyPeople() {
 // flushAt: people act upon whole applications seldom.
 func (a *application) flushAt() int { return 1 }
 
-// rules are those of what is newest.
+// rules are those of what is newest, and before that of the installation, as far as they are of applications.
 func (a *application) rules() (*entities.Identity, []entities.Grant, bool) {
+	if a.founding != nil && a.newest().Number == 0 {
+		identity, grants := a.founding.Begins(a.name, protocol.Publish)
+		return identity, grants, true
+	}
 	return a.state.Identity, a.state.Grants, true
 }
 

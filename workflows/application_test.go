@@ -80,6 +80,7 @@ func newHouse(t *testing.T) *house {
 		}
 		return protocol.ConfirmAnswer{}, temporal.NewNonRetryableApplicationError("nothing was published", protocol.ErrRefused, nil)
 	})
+	register(protocol.ActivityRules, func(context.Context, protocol.RulesRequest) (protocol.Rules, error) { return protocol.Rules{}, nil })
 	register(protocol.ActivityPause, func(_ context.Context, r protocol.AnnouncePause) error {
 		word := "over"
 		if r.Pause != nil {

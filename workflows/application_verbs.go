@@ -60,11 +60,10 @@ func (a *application) publish(ctx workflow.Context, r verb.Request, who entities
 	if err := a.checkPublication(p); err != nil {
 		return nil, refused(err)
 	}
-	moves := a.newest().Number != 0 && (p.Origin.Path != a.state.Origin.Path || p.Store != a.state.Store)
-	if moves {
-		if err := a.mayTakeOver(who); err != nil {
-			return nil, err
-		}
+	first := a.newest().Number == 0
+	moves := !first && (p.Origin.Path != a.state.Origin.Path || p.Store != a.state.Store)
+	if err := a.mayPlace(ctx, r, who, moves); err != nil {
+		return nil, err
 	}
 	confirmed, err := a.confirm(ctx, &p)
 	if err == nil {
@@ -88,15 +87,31 @@ func (a *application) publish(ctx workflow.Context, r verb.Request, who entities
 	}
 	if confirmed != nil && !answer.Unchanged {
 		text := strings.TrimSpace(fmt.Sprintf("incarnation %d from %s", answer.Incarnation, whence(p.Origin)))
-		if moves {
-			text += ", taken over"
-		}
-		a.note(entities.EventPublish, &who, text, r.Reason)
+		a.note(entities.EventPublish, &who, text+a.placed(first, moves), r.Reason)
 	}
 	if a.state.Pin != nil {
 		answer.Pinned = a.state.Pin.Incarnation.Number
 	}
 	return answer, nil
+}
+
+// mayPlace refuses who may not publish an application that is new, or move one.
+func (a *application) mayPlace(ctx workflow.Context, r verb.Request, who entities.Who, moves bool) error {
+	if moves {
+		return a.mayTakeOver(who)
+	}
+	return a.mayBegin(ctx, r, who)
+}
+
+// placed says of a publication that the application is new, or was moved.
+func (a *application) placed(first, moves bool) string {
+	switch {
+	case moves:
+		return ", taken over"
+	case first && a.founding != nil && a.founding.Number > 0:
+		return fmt.Sprintf(", a new application by rules %d", a.founding.Number)
+	}
+	return ""
 }
 
 // startMissing has services started again whose workflows a publication names as gone.

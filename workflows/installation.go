@@ -40,6 +40,7 @@ const installationVersion = 1
 type installationState struct {
 	pauseState
 	rulesKnown
+	spreadState
 	recent
 	state.Desk
 }
@@ -53,14 +54,27 @@ type installation struct {
 	held  *entities.Pause // from the beginning
 	state *installationState
 	shown string
+	// telling: services are being told to look at the baseline of the rules of a number.
+	telling     bool
+	told        int64
+	stopTelling workflow.CancelFunc
 }
+
+func (i *installation) ruledElsewhere(*verb.Row) bool { return true }
 
 func (i *installation) rules() (*entities.Identity, []entities.Grant, bool) { return i.state.rules() }
 
-func (i *installation) knows(rules protocol.Rules) { i.state.knows(rules) }
+func (i *installation) knows(rules protocol.Rules) {
+	before := i.state.Rules
+	i.state.knows(rules)
+	i.compare(before)
+}
 
 func (i *installation) consult(ctx workflow.Context) error {
-	return i.consultRules(ctx, &i.state.rulesKnown)
+	before := i.state.Rules
+	err := i.consultRules(ctx, &i.state.rulesKnown)
+	i.compare(before)
+	return err
 }
 
 // flushAt: as of a runtime.
@@ -74,7 +88,8 @@ func (i *installation) next(c protocol.Carried) (string, any) {
 func (i *installation) turn() {
 	i.state.recall(&i.state.Desk, i.flushAt() > 0)
 	i.announce()
-	i.wakeAt(i.tellsAgain(), func(time.Time) string { return "try again" })
+	i.spread()
+	i.wakeAt(earliest(i.tellsAgain(), i.looksAgain()), func(time.Time) string { return "try again" })
 	i.show()
 }
 
@@ -92,7 +107,7 @@ func (i *installation) show() {
 	if i.state.Pause != nil {
 		text = i.state.since()
 	}
-	if i.state.Announcing {
+	if i.state.Announcing || i.state.Spread != 0 {
 		text += "\n\nnotifying services"
 	}
 	if i.state.Problem != "" {
@@ -122,7 +137,7 @@ func (i *installation) accepted() string {
 	return entities.DigestOf(st)
 }
 
-func (i *installation) dropped() { i.running = false }
+func (i *installation) dropped() { i.running, i.telling = false, false }
 
 func (i *installation) begins(int64) { i.hold() }
 

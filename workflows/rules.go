@@ -57,6 +57,10 @@ func (i *installation) configure(ctx workflow.Context, r verb.Request, who entit
 		return nil, refused(fmt.Errorf("%s set rules %d meanwhile; look at them first: converge admin rules", stands.By.Name, stands.Number))
 	}
 	text := fmt.Sprintf("rules %d hold from now on", stands.Number)
+	i.compare(held)
+	if change := entities.BaselineChange(held.Baseline, stands.Baseline); change != "" {
+		text += "; of the baseline: " + change
+	}
 	i.note(entities.EventRules, &who, text, r.Reason)
 	return protocol.Answer{Message: joined(text, replaced(r, who))}, nil
 }

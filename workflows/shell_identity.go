@@ -15,9 +15,9 @@ import (
 )
 
 // errNoIdentity: a token that nobody could verify must not look like a proof.
-func (s *shell) errNoIdentity() error {
+func (s *shell) errNoIdentity(row *verb.Row) error {
 	whose := "this application declares"
-	if _, elsewhere := s.of.(consulting); elsewhere {
+	if c, ok := s.of.(consulting); ok && c.ruledElsewhere(row) {
 		whose = "the rules of the installation declare"
 	}
 	return fmt.Errorf("%s %s; ask without one, or declare `identity`", whose, protocol.NoIdentity)
@@ -25,6 +25,8 @@ func (s *shell) errNoIdentity() error {
 
 // consulting is an entity whose rules are elsewhere.
 type consulting interface {
+	// ruledElsewhere tells whether those for a verb are.
+	ruledElsewhere(*verb.Row) bool
 	// consult asks for them. While they cannot be had, those that are known hold.
 	consult(workflow.Context) error
 }
@@ -32,7 +34,7 @@ type consulting interface {
 // consults: the rules are asked for before a verb is judged by them.
 func (s *shell) consults(row *verb.Row, r verb.Request) (consulting, bool) {
 	c, ok := s.of.(consulting)
-	return c, ok && row.Guard != verb.Open && !row.FromService(r)
+	return c, ok && c.ruledElsewhere(row) && row.Guard != verb.Open && !row.FromService(r)
 }
 
 // guarded: it takes a grant, or proof, to use a verb here. Elsewhere a token is not looked at.
@@ -50,7 +52,7 @@ func (s *shell) checkProof(row *verb.Row, r verb.Request, proven bool) error {
 		return errors.New(`"by" is missing; expected who asks`)
 	case !guarded:
 	case r.Token != "" && identity == nil:
-		return s.errNoIdentity()
+		return s.errNoIdentity(row)
 	case r.Token == "" && !proven && identity.Demands(row.Name):
 		return fmt.Errorf(`%s needs proof of who asks: "token" is missing; expected an ID token of %s for %s`, row.Name, identity.Issuer, identity.Audience)
 	}

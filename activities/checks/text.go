@@ -14,7 +14,7 @@ import (
 )
 
 // open is what text of a definition may leave open until it is evaluated.
-var open = regexp.MustCompile(`\$\{\{\s*(version|fullVersion)\s*\}\}`)
+var open = regexp.MustCompile(`\$\{\{\s*(version|fullVersion|application|service|channel)\s*\}\}`)
 
 // version is what a person or CI named.
 func (a Asked) version() string {
@@ -24,18 +24,25 @@ func (a Asked) version() string {
 	return order.Named(a.Evaluation.FullVersion)
 }
 
-// fill puts the versions into text. Quoting is the user's: in a command and its environment the text
-// stays one argument.
+// fill puts the versions into text, and of which channel it is. Quoting is the user's: in a command and its environment the
+// text stays one argument.
 func (a Asked) fill(text string) string {
 	return open.ReplaceAllStringFunc(text, func(match string) string {
-		if strings.Contains(match, "fullVersion") {
+		switch open.FindStringSubmatch(match)[1] {
+		case "fullVersion":
 			return a.Evaluation.FullVersion
+		case "application":
+			return a.Definition.Application
+		case "service":
+			return a.Definition.Service
+		case "channel":
+			return a.Definition.Channel
 		}
 		return a.version()
 	})
 }
 
-// filled is what is asked, with the versions in the definition's text. What was given stays as it is.
+// filled is what is asked, with the definition's text filled in. What was given stays as it is.
 func (a Asked) filled() Asked {
 	d := &a.Definition
 	if d.DeniedVersions != nil {

@@ -87,8 +87,10 @@ func (p *publication) request(ctx context.Context) (protocol.PublishRequest, err
 		floor = numbers[len(numbers)-1]
 	}
 	token := p.options.Token
-	if p.before.Newest == 0 { // nothing says yet who issues tokens
-		token = ""
+	if p.before.Newest == 0 { // the installation says who issues tokens, if anybody does yet
+		if identity, _ := p.rules.Begins(p.application, protocol.Publish); identity == nil {
+			token = ""
+		}
 	}
 	identity, grants := p.people()
 	id := make([]byte, 8)

@@ -96,6 +96,7 @@ type publication struct {
 	specs       map[string]entities.Spec
 	manifest    incarnation.Manifest
 	before      protocol.ApplicationStatus
+	rules       protocol.Rules // of the installation
 	result      Result
 }
 
@@ -127,11 +128,15 @@ func (p *publication) compile(ctx context.Context) error {
 	if err := p.reachable(); err != nil {
 		return err
 	}
+	if p.rules, err = p.store.Rules(ctx); err != nil {
+		return fmt.Errorf("read the rules of the installation: %w", err)
+	}
 	clear := digest == nil && slices.ContainsFunc(p.compiled.Bundles, bundle.Bundle.Secret)
 	p.manifest = incarnation.ManifestOf(p.specs)
 	p.result = Result{
 		Application: p.application, Hash: p.compiled.Incarnation.Hash(), Services: p.compiled.Incarnation.Services(),
 		Store: p.store.URL(), DryRun: p.options.DryRun, SecretsInClear: clear,
+		Baseline: p.baseline(),
 	}
 	return nil
 }

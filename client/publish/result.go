@@ -28,6 +28,8 @@ type Result struct {
 	Notified       bool `json:"notified"` // every service knows; if not, they are notified later, or no worker reads the store
 	// Loosened is what is asked for less than by what is newest: of releases that wait, too, at once.
 	Loosened []Loosened `json:"loosened,omitempty"`
+	// Baseline is what the installation demands of it, beside what it says itself.
+	Baseline []Demanded `json:"baseline,omitempty"`
 	// Difference is given for a dry run, against what is newest.
 	Difference *incarnation.Difference `json:"difference,omitempty"`
 }

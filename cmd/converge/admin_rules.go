@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -26,11 +28,13 @@ func newCmdRules(f *Factory, runF func(context.Context, *rulesOptions) error) *c
 	o := &rulesOptions{f: f}
 	cmd := &cobra.Command{
 		Use:   "rules [FILE]",
-		Short: "Show or set who may do what with runtimes and with everything",
+		Short: "Show or set who may do what with everything, and what every application gets",
 		Long: `Show the rules of the installation: who may pause and resume a runtime or everything, take
-a lease back or let one go out of turn, and change these rules; and how callers prove who
-they are. With FILE, one document of kind Installation, set them. Those that hold so far
-say who may. What is no verb of them is free to all who can signal a workflow.`,
+a lease back or let one go out of turn, publish a new application, and change these rules;
+how callers prove who they are; and the baseline, protections, approvals and limits that
+every application gets and none can loosen. With FILE, one document of kind Installation,
+set them. Those that hold so far say who may. What is no verb of them is free to all who
+can signal a workflow. Another baseline holds at once, for what is published already too.`,
 		Example: `  converge admin rules
   converge admin rules installation.yaml --reason "only the platform team pauses everything"`,
 		Args: asUsed,
@@ -54,11 +58,28 @@ func (o *rulesOptions) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("admin rules: nothing was changed:\n%w", err)
 	}
-	if err := o.f.confirm(ctx, o.yes, "set the rules of the installation to:\n"+rulesText(rules)+"\n"); err != nil {
+	question := "set the rules of the installation to:\n" + rulesText(rules) + "\n"
+	if change := o.change(ctx, rules); change != "" {
+		question += "of the baseline: " + change + "\n"
+	}
+	if err := o.f.confirm(ctx, o.yes, question); err != nil {
 		return err
 	}
 	act := o.f.newAct(o.reason)
 	return o.f.actOnWhole(ctx, wholeInstallation(), protocol.Configure, act, protocol.ConfigureRequest{Act: act, Rules: rules})
+}
+
+// change is what becomes otherwise for all applications, as far as that is known now; the workflow says it again.
+func (o *rulesOptions) change(ctx context.Context, rules entities.Rules) string {
+	var s protocol.InstallationStatus
+	api, err := o.f.client(ctx)
+	if err == nil {
+		err = api.Query(ctx, protocol.InstallationID(), protocol.QueryStatus, &s)
+	}
+	if err != nil {
+		return ""
+	}
+	return entities.BaselineChange(s.Rules.Baseline, rules.Baseline)
 }
 
 func (o *rulesOptions) show(ctx context.Context) error {
@@ -102,13 +123,71 @@ func rulesText(r entities.Rules) string {
 	}
 	for _, g := range r.Grants {
 		where := "everything and every runtime"
+		if slices.Equal(g.Verbs, []string{protocol.Publish}) {
+			where = "any new application"
+		}
 		if len(g.Channels) > 0 {
 			where = strings.Join(g.Channels, ", ")
 		}
 		lines = append(lines, fmt.Sprintf("%s of %s: %s", strings.Join(g.Verbs, ", "), where, strings.Join(g.To, ", ")))
 	}
+	lines = append(lines, baselineText(r.Baseline)...)
 	if len(lines) == 0 {
 		return "nothing is restricted"
 	}
 	return strings.Join(lines, "\n")
+}
+
+// baselineText says in a line each what every application gets.
+func baselineText(b *entities.Baseline) (lines []string) {
+	if b == nil {
+		return nil
+	}
+	for _, c := range b.Checks {
+		lines = append(lines, fmt.Sprintf("%s (%s)%s", c.ID, c.Kind, whereText(c.Where)))
+	}
+	for _, a := range b.Approvals {
+		by := "anybody"
+		if len(a.Approvers) > 0 {
+			by = strings.Join(a.Approvers, ", ")
+		}
+		text := fmt.Sprintf("%s from %d of %s", a.ID, a.MinApprovers, by)
+		if a.NotReleaser {
+			text += " but for who released"
+		}
+		lines = append(lines, text+whereText(a.Where))
+	}
+	if len(b.Bypass) > 0 {
+		lines = append(lines, "bypassed by "+strings.Join(b.Bypass, ", "))
+	}
+	if len(b.Required) > 0 {
+		lines = append(lines, "proof in every application to "+strings.Join(b.Required, ", "))
+	}
+	if n := b.Limits.Services; n > 0 {
+		lines = append(lines, fmt.Sprintf("at most %d services in an application", n))
+	}
+	if n := b.Limits.Channels; n > 0 {
+		lines = append(lines, fmt.Sprintf("at most %d release channels in an application", n))
+	}
+	if len(b.Limits.RuntimesOf) > 0 {
+		lines = append(lines, "runtimes of "+strings.Join(b.Limits.RuntimesOf, ", ")+" alone")
+	}
+	for n := range lines {
+		lines[n] = "baseline: " + lines[n]
+	}
+	return lines
+}
+
+// whereText says which channels something is for.
+func whereText(w entities.Where) string {
+	text := ""
+	for _, part := range []struct {
+		what  string
+		names []string
+	}{{" in channels ", w.Channels}, {" on runtimes ", w.Runtimes}, {" of applications ", w.Applications}} {
+		if len(part.names) > 0 {
+			text += part.what + strings.Join(part.names, ", ")
+		}
+	}
+	return cmp.Or(text, " everywhere")
 }

@@ -116,13 +116,16 @@ func (f *Factory) published(result publish.Result, err error) error {
 	return f.screen().Lines(result.String())
 }
 
-// loosened says what a configuration asks for less, before it is in force.
+// loosened says what a configuration asks for less, and what the installation demands of it, before it is in force.
 func (f *Factory) loosened(r publish.Result) {
 	if f.json() {
 		return // it is in the document
 	}
 	if r.SecretsInClear {
 		f.note("the Secrets of %s lie in the store in clear: give this command and all workers a key for it, by CONVERGE_STORE_KEY", r.Application)
+	}
+	for _, d := range r.Baseline {
+		f.note("%s", d)
 	}
 	for _, l := range r.Loosened {
 		f.note("asks for less: %s", l)

@@ -125,13 +125,14 @@ func (o *simulateOptions) moment() (*time.Location, time.Time, error) {
 
 // offline evaluates checks in virtual time.
 type offline struct {
-	definitions map[string]entities.CheckDefinition // by digest
-	assumed     []string
+	application, service string
+	definitions          map[string]entities.CheckDefinition // by digest
+	assumed              []string
 }
 
 // evaluator reads the definitions of all checks that ask nothing outside.
 func (o *simulateOptions) evaluator(ctx context.Context, s *state.State) (*offline, error) {
-	v := &offline{definitions: map[string]entities.CheckDefinition{}}
+	v := &offline{definitions: map[string]entities.CheckDefinition{}, application: s.Application, service: s.Service}
 	if s.Spec == nil {
 		return v, nil
 	}
@@ -150,9 +151,11 @@ func (o *simulateOptions) evaluator(ctx context.Context, s *state.State) (*offli
 				v.assumed = append(v.assumed, channel.Name+"/"+c.ID)
 				continue
 			}
-			if v.definitions[c.Definition], err = store.Check(ctx, c.Definition); err != nil {
+			definition, err := store.Check(ctx, c.Definition)
+			if err != nil {
 				return nil, fmt.Errorf("check %s of %s: %w", c.ID, channel.Name, err)
 			}
+			v.definitions[c.Definition] = definition
 		}
 	}
 	return v, nil
@@ -163,5 +166,5 @@ func (v *offline) reading(e entities.Evaluation, at time.Time) entities.CheckRea
 	if !known {
 		return entities.CheckReading{Verdict: entities.Pass, Reason: "assumed to pass", At: at}
 	}
-	return checks.Evaluate(context.Background(), checks.Sources{}, checks.Asked{Definition: definition, Evaluation: e, Now: at})
+	return checks.Evaluate(context.Background(), checks.Sources{}, checks.Asked{Definition: definition.Of(v.application, v.service, e.Channel), Evaluation: e, Now: at})
 }

@@ -135,6 +135,7 @@ const (
 	ActivityConfirm   = "Confirm"   // local: what the store has of a publication
 	ActivityInForce   = "InForce"   // local: the pause of something wider that is in force
 	ActivityGranted   = "Granted"   // local: whether a runtime has granted a lease
+	ActivityBaseline  = "Baseline"  // has services look what is in force, since the baseline is another one
 )
 
 // Search attributes.

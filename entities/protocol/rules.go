@@ -15,6 +15,12 @@ type Rules struct {
 	By entities.Who `json:"by"`
 }
 
+// BaselineRequest has all services look which rules they are to go by (G2), or those that could not be told before.
+type BaselineRequest struct {
+	Rules int64    `json:"rules"` // number
+	Only  []string `json:"only,omitempty"`
+}
+
 // RulesRequest asks for the rules of the installation (local activity).
 type RulesRequest struct{}
 

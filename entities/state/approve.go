@@ -421,6 +421,8 @@ func (s *State) CheckBypass(r *Release, b entities.Bypass) error {
 		return fmt.Errorf("nobody is named who bypasses it")
 	case strings.TrimSpace(b.Reason) == "":
 		return fmt.Errorf("a bypass needs a reason")
+	case s.Spec.MayBypass(b.Condition, b.Who) != nil:
+		return s.Spec.MayBypass(b.Condition, b.Who)
 	case r.Phases[b.Channel] == nil:
 		return fmt.Errorf("%s does not concern %s", r.FullVersion, b.Channel)
 	case r.Phases[b.Channel].Phase.Over():

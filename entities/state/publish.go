@@ -27,7 +27,11 @@ func (s *State) TakeSpec(spec *entities.Spec, digest string, now time.Time) *Ope
 	s.retire(spec)
 	s.stay(spec)
 	s.Spec, s.SpecDigest, s.Problem, s.Trouble = spec, digest, "", ""
-	s.Record(now, "", fmt.Sprintf("incarnation %d", spec.Incarnation))
+	text := fmt.Sprintf("incarnation %d", spec.Incarnation)
+	if spec.Baseline != nil {
+		text += fmt.Sprintf(", with the baseline of rules %d", spec.Baseline.Rules)
+	}
+	s.Record(now, "", text)
 	s.leaveRemoved(now)
 	for n, c := range spec.Channels {
 		s.Channel(c.Name).Position = n

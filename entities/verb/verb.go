@@ -266,16 +266,20 @@ func checkRules(r Request) error {
 			}
 		}
 		for _, scope := range g.Channels {
-			if name, of := strings.CutPrefix(scope, entities.ScopeRuntime); !of || name == "" {
-				return fmt.Errorf(`grant %d: %q is no runtime; expected runtime/NAME`, n+1, Clip(scope, 60))
+			name, of := strings.CutPrefix(scope, entities.ScopeRuntime)
+			if !of {
+				name, of = strings.CutPrefix(scope, entities.ScopeApplications)
+			}
+			if !of || name == "" {
+				return fmt.Errorf(`grant %d: %q is no runtime and no application; expected runtime/NAME or application/NAME`, n+1, Clip(scope, 60))
 			}
 		}
 	}
-	return nil
+	return r.Rules.Baseline.Check()
 }
 
-// ruled are the verbs that the rules of the installation may name: those of runtimes and its own.
-var ruled = []string{protocol.Configure, protocol.Grant, protocol.Pause, protocol.SignalGive, protocol.Resume}
+// ruled are the verbs that the rules of the installation may name: those of runtimes and its own, and the first publication.
+var ruled = []string{protocol.Configure, protocol.Grant, protocol.Pause, protocol.Publish, protocol.SignalGive, protocol.Resume}
 
 // Bounds in bytes of what anybody may send. All of it stays in state for a while, and state that
 // outgrows what the server accepts at once would end the workflow for good.
@@ -354,6 +358,9 @@ func (r Request) CheckSpelling() error {
 		for _, to := range r.Rules.Grants[n].To {
 			names = append(names, field{"to", to, 0})
 		}
+	}
+	for _, person := range r.Rules.Baseline.People() {
+		names = append(names, field{"baseline", person, 0})
 	}
 	for _, f := range names {
 		if err := entities.CheckName(f.text); err != nil {

@@ -11,12 +11,15 @@ import (
 // Rules compiles a file that holds one document of kind Installation (F4). An error of type Problems lists what is wrong.
 func Rules(fsys fs.FS, name string) (entities.Rules, error) {
 	doc, read := config.ReadInstallation(fsys, name)
-	c := &compiler{}
+	c := &compiler{byPosition: map[string]*channelTrouble{}}
 	var rules entities.Rules
 	if doc != nil {
 		rules = c.rules(doc)
 	}
-	if problems := append(read.Problems(), c.problems...); len(problems) > 0 {
+	for _, trouble := range c.byPosition { // of no channel in particular
+		trouble.trouble.InChannel = false
+	}
+	if problems := append(read.Problems(), c.all()...); len(problems) > 0 {
 		return entities.Rules{}, problems.Sorted()
 	}
 	return rules, nil
@@ -38,8 +41,11 @@ func (c *compiler) rules(doc *config.Document[config.Installation]) (rules entit
 		for _, runtime := range grant.Runtimes {
 			scopes = append(scopes, entities.ScopeRuntime+string(runtime))
 		}
+		scopes = append(scopes, c.beginners(d, at, grant)...)
 		rules.Grants = append(rules.Grants, entities.Grant{Verbs: grant.Verbs, Channels: scopes, To: grant.To})
 	}
+	rules.Baseline = c.baseline(d, doc.Spec.Baseline)
+	c.boundRules(d, rules)
 	return rules
 }
 

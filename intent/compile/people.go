@@ -160,20 +160,20 @@ func (c *compiler) notification(app *config.Document[config.Application], at str
 }
 
 // approval compiles an approval: by a channel's own topic, or by a shared one (A14).
-func (c *compiler) approval(app *config.Document[config.Application], at, topic string, by config.ManualApproval) entities.Condition {
+func (c *compiler) approval(d of, at, topic string, by config.ManualApproval) entities.Condition {
 	needed := 1
 	if by.MinApprovers != nil {
 		needed = *by.MinApprovers
 	}
-	c.people(ofApplication(app), at+".approvers", by.Approvers, "; no such field for anybody")
+	c.people(d, at+".approvers", by.Approvers, "; no such field for anybody")
 	people := slices.Compact(slices.Sorted(slices.Values(by.Approvers)))
 	groups := slices.ContainsFunc(people, func(name string) bool { return strings.HasPrefix(name, "group:") })
 	switch {
-	case app.Faulty(at + ".minApprovers"):
+	case d.Faulty(at + ".minApprovers"):
 	case needed < 1:
-		c.report(app.Decoder, at+".minApprovers", strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%d approvers would be none", needed), Expected: "at least 1"})
+		c.report(d.Decoder, at+".minApprovers", strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%d approvers would be none", needed), Expected: "at least 1"})
 	case needed > len(people) && len(people) > 0 && !groups:
-		c.report(app.Decoder, at+".minApprovers", strict.Fault{
+		c.report(d.Decoder, at+".minApprovers", strict.Fault{
 			Code: "bad-value", Message: fmt.Sprintf("%d approvers are needed, and only %s may approve", needed, strings.Join(people, ", ")),
 			Expected: fmt.Sprintf("at most %d, more approvers, or a group", len(people)),
 		})
@@ -246,7 +246,7 @@ func (c *compiler) addCondition(app *config.Document[config.Application], path s
 // approvals compiles the preconditions that people answer.
 func (c *compiler) approvals(app *config.Document[config.Application], path string, p config.Precondition, channel *incarnation.Channel) {
 	if p.ManualApproval != nil {
-		c.addCondition(app, path, c.approval(app, path+".manualApproval", channel.Name, *p.ManualApproval), channel)
+		c.addCondition(app, path, c.approval(ofApplication(app), path+".manualApproval", channel.Name, *p.ManualApproval), channel)
 	}
 	shared := p.SharedManualApproval
 	switch {
@@ -256,7 +256,7 @@ func (c *compiler) approvals(app *config.Document[config.Application], path stri
 			Code: "duplicate-name", Message: fmt.Sprintf("%q is a release channel, and so the name of its own approval", string(shared.Name)), Expected: "another name",
 		})
 	default:
-		c.addCondition(app, path, c.approval(app, path+".sharedManualApproval", string(shared.Name), shared.ManualApproval), channel)
+		c.addCondition(app, path, c.approval(ofApplication(app), path+".sharedManualApproval", string(shared.Name), shared.ManualApproval), channel)
 	}
 }
 

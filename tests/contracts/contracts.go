@@ -125,6 +125,7 @@ func activities() []Contract {
 		{protocol.ActivityGranted, protocol.LeaseSignal{}, protocol.GrantedAnswer{}},
 		{protocol.ActivityRules, protocol.RulesRequest{}, protocol.Rules{}},
 		{protocol.ActivityConfigure, protocol.Rules{}, protocol.Rules{}},
+		{protocol.ActivityBaseline, protocol.BaselineRequest{}, protocol.AnnounceAnswer{}},
 		{protocol.ActivityRemove, protocol.RemoveRequest{}, protocol.RemoveAnswer{}},
 		{protocol.ActivityVerify, protocol.VerifyRequest{}, protocol.VerifyAnswer{}},
 		{protocol.ActivityLease, protocol.LeaseCall{}, nil},

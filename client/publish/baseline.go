@@ -1,0 +1,61 @@
+package publish
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// Demanded are gates that the baseline of the installation adds to channels of services.
+type Demanded struct {
+	Rules    int64    `json:"rules"` // number
+	Channel  string   `json:"channel"`
+	Gates    []string `json:"gates"`
+	Services []string `json:"services"`
+}
+
+// String is a line for people.
+func (d Demanded) String() string {
+	of := Loosened{Services: d.Services, Loosening: entities.Loosening{Channel: d.Channel, Text: strings.Join(d.Gates, ", ")}}
+	return fmt.Sprintf("by the baseline (rules %d): %s", d.Rules, of)
+}
+
+// baseline lists what the installation demands of the services that are published, the same of several once. The worker sees
+// to it, by the rules that are in force then.
+func (p *publication) baseline() []Demanded {
+	var out []Demanded
+	for _, service := range entities.SortedKeys(p.specs) {
+		spec := p.specs[service]
+		spec.Channels = slices.Clone(spec.Channels)
+		p.rules.Impose(p.rules.Number, &spec)
+		for _, c := range spec.Channels {
+			demanded := gatesOfBaseline(c)
+			if len(demanded) == 0 {
+				continue
+			}
+			at := slices.IndexFunc(out, func(d Demanded) bool { return d.Channel == c.Name && slices.Equal(d.Gates, demanded) })
+			if at < 0 {
+				at, out = len(out), append(out, Demanded{Rules: p.rules.Number, Channel: c.Name, Gates: demanded})
+			}
+			out[at].Services = append(out[at].Services, service)
+		}
+	}
+	return out
+}
+
+func gatesOfBaseline(c entities.ChannelSpec) []string {
+	var ids []string
+	for _, k := range c.Checks {
+		if entities.OfBaseline(k.ID) {
+			ids = append(ids, k.ID)
+		}
+	}
+	for _, k := range c.Conditions {
+		if entities.OfBaseline(k.ID) {
+			ids = append(ids, k.ID)
+		}
+	}
+	return ids
+}

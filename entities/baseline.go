@@ -1,0 +1,320 @@
+package entities
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// This file holds what an installation demands of every application, whatever its configuration says (G2): protections and
+// approvals that are added to its channels, who may bypass them, and limits. Nothing of an application can have their names,
+// since a name has no slash.
+
+// baselineName begins the ids of protections, and the topics of approvals, that come from the installation.
+const baselineName = "baseline/"
+
+// BaselineID is the id of a protection of the baseline, and the topic of an approval.
+func BaselineID(name string) string { return baselineName + name }
+
+// OfBaseline tells whether a gate is one of the installation's.
+func OfBaseline(id string) bool {
+	return strings.HasPrefix(strings.TrimPrefix(id, string(ManualApproval)+"/"), baselineName)
+}
+
+// Baseline is what every application gets, and none can loosen or take away.
+type Baseline struct {
+	Checks    []BaselineCheck    `json:"checks,omitempty"`
+	Approvals []BaselineApproval `json:"approvals,omitempty"`
+	// Bypass lists who may bypass these; nobody listed: whoever an application lets bypass.
+	Bypass []string `json:"bypass,omitempty"`
+	// Required: verbs that every application refuses without proof.
+	Required []string `json:"required,omitempty"`
+	Limits   Limits   `json:"limits,omitzero"`
+}
+
+// BaselineCheck is a protection of every channel that it is for. Text in its definition may leave ${{ application }},
+// ${{ service }} and ${{ channel }} open, beside the version.
+type BaselineCheck struct {
+	Check
+	How   CheckDefinition `json:"how"`
+	Where Where           `json:"where,omitzero"`
+}
+
+// BaselineApproval is an approval of every channel that it is for.
+type BaselineApproval struct {
+	Condition
+	Where Where `json:"where,omitzero"`
+}
+
+// Where selects channels by patterns of names ("prod-*"). What is empty selects all; of what is not, each must match.
+type Where struct {
+	Applications []string `json:"applications,omitempty"`
+	Channels     []string `json:"channels,omitempty"`
+	Runtimes     []string `json:"runtimes,omitempty"`
+}
+
+// Limits bound an application when it is published. Zero is no bound.
+type Limits struct {
+	Services int `json:"services,omitempty"`
+	Channels int `json:"channels,omitempty"`
+	// RuntimesOf are the applications whose runtimes may be used; none named: all.
+	RuntimesOf []string `json:"runtimesOf,omitempty"`
+}
+
+// Baselined says which rules of the installation a spec has a baseline of, and who may bypass what that adds.
+type Baselined struct {
+	Rules  int64    `json:"rules"`
+	Bypass []string `json:"bypass,omitempty"`
+}
+
+// Impose makes the baseline of rules with a number part of a spec, in the place of whatever the spec says of one itself.
+func (r *Rules) Impose(number int64, spec *Spec) {
+	spec.Baseline = nil
+	for n := range spec.Channels {
+		c := &spec.Channels[n]
+		c.Checks = slices.DeleteFunc(slices.Clone(c.Checks), func(k Check) bool { return OfBaseline(k.ID) })
+		c.Conditions = slices.DeleteFunc(slices.Clone(c.Conditions), func(k Condition) bool { return OfBaseline(k.ID) || OfBaseline(k.Topic) })
+		if r.Baseline != nil {
+			r.Baseline.guard(spec.Application, c)
+		}
+	}
+	if r.Baseline == nil {
+		return
+	}
+	spec.Baseline = &Baselined{Rules: number, Bypass: r.Baseline.Bypass}
+	spec.Identity = r.Identify(spec.Identity)
+}
+
+// guard adds what is for a channel, before what it declares itself.
+func (b *Baseline) guard(application string, c *ChannelSpec) {
+	var checks []Check
+	for _, k := range b.Checks {
+		if k.Where.matches(application, c) {
+			k.Definition = DigestOf(k.How)
+			checks = append(checks, k.Check)
+		}
+	}
+	var conditions []Condition
+	for _, a := range b.Approvals {
+		if a.Where.matches(application, c) {
+			conditions = append(conditions, a.Condition)
+		}
+	}
+	c.Checks, c.Conditions = append(checks, c.Checks...), append(conditions, c.Conditions...)
+	if len(c.Checks) == 0 {
+		c.Checks = nil
+	}
+	if len(c.Conditions) == 0 {
+		c.Conditions = nil
+	}
+}
+
+func (w Where) matches(application string, c *ChannelSpec) bool {
+	on := slices.ContainsFunc(c.Instances, func(i InstanceSpec) bool { return like(w.Runtimes, i.Runtime) })
+	return like(w.Applications, application) && like(w.Channels, c.Name) && (on || len(w.Runtimes) == 0)
+}
+
+// like tells whether a name matches one of some patterns, or there are none.
+func like(patterns []string, name string) bool {
+	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool {
+		matched, err := path.Match(p, name)
+		return matched || err != nil // what nobody can read is for all
+	})
+}
+
+// MaxBaseline bounds the protections and approvals of a baseline: every service has them in every channel.
+const MaxBaseline = 30
+
+// Check refuses a baseline that nobody could go by. Nil is none.
+func (b *Baseline) Check() error {
+	if b == nil {
+		return nil
+	}
+	if n := len(b.Checks) + len(b.Approvals); n > MaxBaseline {
+		return fmt.Errorf(`"baseline" has %d protections and approvals; at most %d`, n, MaxBaseline)
+	}
+	seen := map[string]bool{}
+	for _, c := range b.Checks {
+		if seen[c.ID] || !c.whole() {
+			return fmt.Errorf(`"baseline": %q is no protection of a baseline, or there are two`, c.ID)
+		}
+		seen[c.ID] = true
+	}
+	for _, a := range b.Approvals {
+		if seen[a.ID] || !a.whole() {
+			return fmt.Errorf(`"baseline": %q is no approval of a baseline, or there are two`, a.ID)
+		}
+		seen[a.ID] = true
+	}
+	return nil
+}
+
+// whole: it is under a name of the baseline, and says how and when it is judged, for all services alike.
+func (c *BaselineCheck) whole() bool {
+	return OfBaseline(c.ID) && len(c.At) > 0 && c.Kind.Shared() && c.How.Kind == c.Kind && c.How.ID == c.ID && c.How.Application == ""
+}
+
+// whole: it is under a name of the baseline, and takes somebody.
+func (a *BaselineApproval) whole() bool {
+	return OfBaseline(a.Topic) && a.ID == string(ManualApproval)+"/"+a.Topic && a.Kind == ManualApproval && a.MinApprovers > 0
+}
+
+// Shared tells whether a check of a kind can be the same for all services: it needs nothing of an application's own.
+func (k CheckKind) Shared() bool { return slices.Contains(SharedKinds(), k) }
+
+// SharedKinds are the kinds of check that a baseline may have.
+func SharedKinds() []CheckKind {
+	return []CheckKind{CheckAllowedTimes, CheckDeniedVersions, CheckPrometheus, CheckAlertmanager, CheckHTTP, CheckAlways}
+}
+
+// People are the names of people and groups that a baseline has. Nil has none.
+func (b *Baseline) People() []string {
+	if b == nil {
+		return nil
+	}
+	all := slices.Clone(b.Bypass)
+	for _, a := range b.Approvals {
+		all = append(all, a.Approvers...)
+	}
+	return all
+}
+
+// names tells whether it matters who people are: an approval says by whom it is given, or something takes proof.
+func (b *Baseline) names() bool {
+	return len(b.Bypass)+len(b.Required) > 0 || slices.ContainsFunc(b.Approvals, func(a BaselineApproval) bool {
+		return len(a.Approvers) > 0 || a.NotReleaser
+	})
+}
+
+// Identify is how callers of an application prove who they are: as the installation says where its baseline names people, so
+// that no application declares an issuer of its own to be them.
+func (r *Rules) Identify(own *Identity) *Identity {
+	if r.Identity == nil || r.Baseline == nil || !r.Baseline.names() {
+		return own
+	}
+	imposed := *r.Identity
+	imposed.Required = slices.Clone(r.Baseline.Required)
+	if slices.ContainsFunc(r.Baseline.Approvals, func(a BaselineApproval) bool { return a.NotReleaser }) {
+		imposed.Required = append(imposed.Required, "publish", "release")
+	}
+	if own != nil {
+		imposed.Required = append(imposed.Required, own.Required...)
+	}
+	slices.Sort(imposed.Required)
+	imposed.Required = slices.Compact(imposed.Required)
+	return &imposed
+}
+
+// CheckIdentity refuses an identity of an application in whose place another one would come.
+func (r *Rules) CheckIdentity(own *Identity) error {
+	now := r.Identify(own)
+	if own == nil || own.Issuer == now.Issuer && own.Audience == now.Audience && own.UserClaim == now.UserClaim && own.GroupsClaim == now.GroupsClaim {
+		return nil
+	}
+	return fmt.Errorf("the baseline of the installation names people, as tokens of %s for %s do; `identity` declares another issuer, audience or claims", now.Issuer, now.Audience)
+}
+
+// MayBypass says why somebody may not bypass a gate of the baseline, or nil.
+func (s *Spec) MayBypass(id string, who Who) error {
+	if !s.GuardsBypass(id) || who.Among(s.Baseline.Bypass) {
+		return nil
+	}
+	return fmt.Errorf("%s is of the baseline of the installation, and %s may not bypass that; allowed: %s", id, cmp.Or(who.Name, "somebody without a name"), Everybody(s.Baseline.Bypass))
+}
+
+// GuardsBypass tells whether it is said who may bypass a gate of the baseline.
+func (s *Spec) GuardsBypass(id string) bool {
+	return s != nil && s.Baseline != nil && len(s.Baseline.Bypass) > 0 && OfBaseline(id)
+}
+
+// ScopeApplications begins the scope of a grant for applications: "application/shop-*", by a pattern of names.
+const ScopeApplications = "application/"
+
+// Begins are the rules for publishing an application for the first time: how callers prove who they are, and the grants that
+// are for it. It is free until a grant, or what takes proof, names the verb itself.
+func (r *Rules) Begins(application, verb string) (*Identity, []Grant) {
+	var identity *Identity
+	if r.Identity != nil {
+		narrow := *r.Identity
+		narrow.Required = slices.DeleteFunc(slices.Clone(narrow.Required), func(v string) bool { return v != verb })
+		identity = &narrow
+	}
+	if !slices.ContainsFunc(r.Grants, func(g Grant) bool { return slices.Contains(g.Verbs, verb) }) {
+		if !identity.Demands(verb) {
+			identity = nil
+		}
+		return identity, nil
+	}
+	grants := []Grant{{Verbs: []string{verb}}} // so that it takes one
+	for _, g := range r.Grants {
+		if g.names(verb) && g.of(application) {
+			grants = append(grants, Grant{Verbs: []string{verb}, To: g.To})
+		}
+	}
+	return identity, grants
+}
+
+// of tells whether a grant of the installation is for an application, rather than for a runtime.
+func (g Grant) of(application string) bool {
+	return len(g.Channels) == 0 || slices.ContainsFunc(g.Channels, func(scope string) bool {
+		pattern, applies := strings.CutPrefix(scope, ScopeApplications)
+		matched, err := path.Match(pattern, application)
+		return applies && matched && err == nil
+	})
+}
+
+// Exceeds says why an application may not have so many services and channels, or nil.
+func (l Limits) Exceeds(services, channels int) error {
+	switch {
+	case l.Services > 0 && services > l.Services:
+		return fmt.Errorf("%d services, and the installation allows an application %d", services, l.Services)
+	case l.Channels > 0 && channels > l.Channels:
+		return fmt.Errorf("%d release channels, and the installation allows an application %d", channels, l.Channels)
+	}
+	return nil
+}
+
+// BaselineChange says what another baseline has less, or otherwise, and what more: ids with a sign before.
+func BaselineChange(before, after *Baseline) string {
+	old, now := before.items(), after.items()
+	var out []string
+	for _, id := range SortedKeys(old) {
+		switch digest, still := now[id]; {
+		case !still:
+			out = append(out, "no "+id)
+		case digest != old[id]:
+			out = append(out, "another "+id)
+		}
+	}
+	for _, id := range SortedKeys(now) {
+		if _, known := old[id]; !known {
+			out = append(out, "a new "+id)
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// items are the parts of a baseline, by their id, as digests.
+func (b *Baseline) items() map[string]string {
+	all := map[string]string{}
+	if b == nil {
+		return all
+	}
+	for _, c := range b.Checks {
+		all[c.ID] = DigestOf(c)
+	}
+	for _, a := range b.Approvals {
+		all[a.ID] = DigestOf(a)
+	}
+	for what, v := range map[string]any{"bypass": b.Bypass, "required": b.Required} {
+		if text := v.([]string); len(text) > 0 {
+			all[what] = DigestOf(v)
+		}
+	}
+	if b.Limits.Services+b.Limits.Channels+len(b.Limits.RuntimesOf) > 0 {
+		all["limits"] = DigestOf(b.Limits)
+	}
+	return all
+}

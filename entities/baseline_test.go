@@ -1,0 +1,117 @@
+package entities
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func baselineRules() Rules {
+	return Rules{
+		Identity: &Identity{Issuer: "https://id.shop.dev", Audience: "converge"},
+		Baseline: &Baseline{
+			Checks: []BaselineCheck{{Check: Check{ID: "baseline/freeze", Kind: CheckAlways}, How: CheckDefinition{ID: "baseline/freeze", Kind: CheckAlways}, Where: Where{Runtimes: []string{"eks-*"}}}},
+			Approvals: []BaselineApproval{{
+				Condition: Condition{ID: "approval/baseline/go", Kind: ManualApproval, Topic: "baseline/go", MinApprovers: 2, Approvers: []string{"group:sre"}},
+				Where:     Where{Channels: []string{"prod*"}},
+			}},
+			Bypass: []string{"group:platform"}, Required: []string{"approve"},
+		},
+	}
+}
+
+// What a spec says of a baseline itself, by whatever way it was published, makes room for what is in force.
+func TestImposeTakesTheBaselineInForceOnly_G2(t *testing.T) {
+	rules := baselineRules()
+	declared := func() Spec {
+		return Spec{
+			Application: "shop", Service: "web", Baseline: &Baselined{Rules: 9, Bypass: []string{"mallory"}},
+			Channels: []ChannelSpec{
+				{Name: "staging", Instances: []InstanceSpec{{Name: "main", Runtime: "eks-eu"}}},
+				{
+					Name: "prod-eu", Instances: []InstanceSpec{{Name: "main", Runtime: "elsewhere"}},
+					Checks:     []Check{{ID: "mine"}, {ID: "baseline/freeze", Kind: CheckAlways, Definition: "one that passes"}},
+					Conditions: []Condition{{ID: "approval/baseline/go", Kind: ManualApproval, Topic: "baseline/go", MinApprovers: 1}},
+				},
+			},
+		}
+	}
+	spec := declared()
+	rules.Impose(3, &spec)
+	require.Equal(t, &Baselined{Rules: 3, Bypass: []string{"group:platform"}}, spec.Baseline)
+	freeze := rules.Baseline.Checks[0].Check
+	freeze.Definition = DigestOf(rules.Baseline.Checks[0].How)
+	require.Equal(t, []Check{freeze}, spec.Channels[0].Checks, "selected by its runtime")
+	require.Empty(t, spec.Channels[0].Conditions)
+	require.Equal(t, []Check{{ID: "mine"}}, spec.Channels[1].Checks, "not on such a runtime")
+	require.Equal(t, []Condition{rules.Baseline.Approvals[0].Condition}, spec.Channels[1].Conditions)
+	require.Equal(t, []string{"approve"}, spec.Identity.Required)
+
+	require.NoError(t, spec.MayBypass("baseline/freeze", Who{Name: "ann", Groups: []string{"platform"}}))
+	require.EqualError(t, spec.MayBypass("approval/baseline/go", Who{Name: "mallory"}),
+		"approval/baseline/go is of the baseline of the installation, and mallory may not bypass that; allowed: group:platform")
+	require.NoError(t, spec.MayBypass("mine", Who{Name: "mallory"}))
+
+	again := spec
+	rules.Impose(3, &again)
+	require.Equal(t, spec, again)
+
+	none := declared()
+	(&Rules{}).Impose(0, &none)
+	require.Nil(t, none.Baseline)
+	require.Equal(t, []Check{{ID: "mine"}}, none.Channels[1].Checks)
+	require.Empty(t, none.Channels[1].Conditions)
+}
+
+// Where the baseline names people, they are those of the installation's tokens, whatever an application says of its own.
+func TestBaselineNamesPeopleByTheInstallation_G3(t *testing.T) {
+	rules := baselineRules()
+	own := &Identity{Issuer: "https://evil.example", Audience: "converge", Required: []string{"release"}}
+	require.EqualError(t, rules.CheckIdentity(own),
+		"the baseline of the installation names people, as tokens of https://id.shop.dev for converge do; `identity` declares another issuer, audience or claims")
+	require.Equal(t, &Identity{Issuer: "https://id.shop.dev", Audience: "converge", Required: []string{"approve", "release"}}, rules.Identify(own))
+	require.NoError(t, rules.CheckIdentity(nil))
+
+	rules.Baseline = &Baseline{Checks: rules.Baseline.Checks}
+	require.NoError(t, rules.CheckIdentity(own), "a protection names nobody")
+	require.Equal(t, own, rules.Identify(own))
+}
+
+func TestWhoMayBegin_G1(t *testing.T) {
+	identity := &Identity{Issuer: "https://id.shop.dev", Required: []string{"configure"}}
+	rules := Rules{Identity: identity, Grants: []Grant{
+		{Verbs: []string{"*"}, To: []string{"root"}},
+		{Verbs: []string{"*"}, Channels: []string{"runtime/eu"}, To: []string{"eve"}},
+	}}
+	who, grants := rules.Begins("shop", "publish")
+	require.Nil(t, who, "no grant names it")
+	require.Empty(t, grants)
+
+	rules.Grants = append(rules.Grants, Grant{Verbs: []string{"publish"}, Channels: []string{"application/shop-*"}, To: []string{"ann"}})
+	for _, c := range []struct{ application, who, want string }{
+		{"shop-eu", "ann", ""},
+		{"shop-eu", "root", ""},
+		{"shop", "ann", "ann may not publish; allowed: root"},
+		{"shop-eu", "eve", "eve may not publish; allowed: root, ann"},
+		{"shop-eu", "", "somebody without a name may not publish; allowed: root, ann"},
+	} {
+		who, grants = rules.Begins(c.application, "publish")
+		require.True(t, who.Restricts(grants, "publish"), "which takes proof")
+		require.False(t, who.Demands("configure"))
+		err := Authorize(grants, "publish", nil, Who{Name: c.who})
+		if c.want == "" {
+			require.NoError(t, err)
+		} else {
+			require.EqualError(t, err, c.want)
+		}
+	}
+}
+
+func TestBaselineChange(t *testing.T) {
+	before, after := baselineRules().Baseline, baselineRules().Baseline
+	after.Checks, after.Bypass, after.Limits.Services = nil, nil, 3
+	after.Approvals[0].MinApprovers = 1
+	require.Equal(t, "another approval/baseline/go, no baseline/freeze, no bypass, a new limits", BaselineChange(before, after))
+	require.Empty(t, BaselineChange(before, before))
+	require.Equal(t, "no approval/baseline/go, no baseline/freeze, no bypass, no required", BaselineChange(before, nil))
+}

@@ -1,0 +1,149 @@
+package compile
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/internal/strict"
+	"github.com/converge-engine/converge/intent/internal/substitute"
+)
+
+// maxRules bounds the rules of an installation in bytes: workflows read them whole.
+const maxRules = 32 << 10
+
+// open stands for the names that are known once a protection of the baseline is evaluated.
+var open = substitute.Scope{Application: "${{ application }}", Service: "${{ service }}", Channel: "${{ channel }}", Owner: "the baseline"}
+
+// baseline compiles what every application gets.
+func (c *compiler) baseline(d of, b *config.Baseline) *entities.Baseline {
+	if b == nil {
+		return nil
+	}
+	out := &entities.Baseline{Bypass: b.Bypass, Required: b.Required}
+	c.people(d, "baseline.bypass", b.Bypass, "; no such field for whoever an application lets")
+	checkUses(c, baselineUses(d.Decoder, b.Protections), c.checkProtection)
+	for n, use := range baselineUses(d.Decoder, b.Protections) {
+		out.Checks = append(out.Checks, c.baselineCheck(d, use, b.Protections[n]))
+	}
+	first := map[config.Name]bool{}
+	for n, a := range b.Approvals {
+		at := strict.Index("baseline.approvals", n)
+		if first[a.Name] && a.Name != "" {
+			c.report(d.Decoder, at+".name", strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("there are two approvals %q here", string(a.Name)), Expected: `another "name" for one of them`})
+		}
+		first[a.Name] = true
+		out.Approvals = append(out.Approvals, entities.BaselineApproval{
+			Condition: c.approval(d, at, entities.BaselineID(string(a.Name)), a.ManualApproval), Where: c.where(d, at+".where", a.Where),
+		})
+	}
+	if n := len(out.Checks) + len(out.Approvals); n > entities.MaxBaseline {
+		c.report(d.Decoder, "baseline", strict.Fault{Code: "too-large", Message: fmt.Sprintf("there are %d protections and approvals", n), Expected: fmt.Sprintf("at most %d", entities.MaxBaseline)})
+	}
+	if l := b.Limits; l != nil {
+		out.Limits = entities.Limits{
+			Services: c.most(d, "baseline.limits.services", l.Services), Channels: c.most(d, "baseline.limits.releaseChannels", l.ReleaseChannels),
+			RuntimesOf: strict.Map(l.RuntimesOf, func(n config.Name) string { return string(n) }),
+		}
+	}
+	return out
+}
+
+func baselineUses(d *strict.Decoder, all []config.BaselineProtectionUse) []protectionUse {
+	var uses []protectionUse
+	for n, p := range all {
+		use := config.ProtectionUse{Name: p.Name, ProtectionKind: p.ProtectionKind, Lifecycle: p.Lifecycle, Repairs: p.Repairs, Interval: p.Interval}
+		uses = append(uses, protectionUse{use, placeOf(d, strict.Index("baseline.protections", n), "protection", p.Name, "")})
+	}
+	return uses
+}
+
+func (c *compiler) baselineCheck(d of, use protectionUse, p config.BaselineProtectionUse) entities.BaselineCheck {
+	for _, kind := range use.Kinds() {
+		if !kind.Shared() {
+			c.report(use.d, use.at+"."+string(kind), strict.Fault{
+				Code: "bad-value", Message: fmt.Sprintf("%s needs something of an application's own", kind), Expected: strict.OneOf(sharedKinds()),
+			})
+			return entities.BaselineCheck{}
+		}
+	}
+	id := entities.BaselineID(use.id)
+	how := entities.CheckDefinition{ID: id}
+	scope := open
+	(&filling{c: c, d: use.d, at: use.at, scope: &scope}).kind(use.ProtectionKind, &how)
+	check := entities.Check{ID: id, Kind: how.Kind, At: stagesOf(use.Lifecycle, how.Kind), Repairs: repairs(use.ProtectionKind), Interval: use.Interval.Or(intervalOf(how.Kind))}
+	if use.Repairs != nil {
+		check.Repairs = *use.Repairs
+	}
+	return entities.BaselineCheck{Check: check, How: how, Where: c.where(d, use.at+".where", p.Where)}
+}
+
+func sharedKinds() []string {
+	return strict.Map(entities.SharedKinds(), func(k entities.CheckKind) string { return string(k) })
+}
+
+// where checks patterns of names.
+func (c *compiler) where(d of, at string, w *config.BaselineWhere) entities.Where {
+	if w == nil {
+		return entities.Where{}
+	}
+	if len(w.Applications)+len(w.ReleaseChannels)+len(w.Runtimes) == 0 && !d.Faulty(at) {
+		c.report(d.Decoder, at, strict.Fault{Code: "missing-field", Message: "nothing is selected", Expected: "applications, releaseChannels or runtimes; or no such field for all"})
+	}
+	c.patterns(d, at+".applications", w.Applications)
+	c.patterns(d, at+".releaseChannels", w.ReleaseChannels)
+	c.patterns(d, at+".runtimes", w.Runtimes)
+	return entities.Where{Applications: w.Applications, Channels: w.ReleaseChannels, Runtimes: w.Runtimes}
+}
+
+// patterns checks a list of names, or patterns of them.
+func (c *compiler) patterns(d of, at string, all []string) {
+	if len(all) == 0 && d.Has(at) && !d.Faulty(at) {
+		c.report(d.Decoder, at, strict.Fault{Code: "missing-field", Message: "the list is empty", Expected: "at least one, or no such field for all"})
+	}
+	for n, pattern := range all {
+		location := strict.Index(at, n)
+		if _, err := path.Match(pattern, ""); (err != nil || pattern == "") && !d.Faulty(location) {
+			c.report(d.Decoder, location, strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no pattern of names", strict.Clip(pattern)), Expected: "a name, or a pattern such as prod-*"})
+		}
+	}
+}
+
+// most is a bound; none is 0.
+func (c *compiler) most(d of, at string, n *int) int {
+	if n == nil {
+		return 0
+	}
+	if *n < 1 && !d.Faulty(at) {
+		c.report(d.Decoder, at, strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%d would allow nothing", *n), Expected: "at least 1"})
+	}
+	return *n
+}
+
+// beginners are the scopes of a grant for new applications.
+func (c *compiler) beginners(d of, at string, grant config.InstallationAuthorization) []string {
+	if !d.Has(at + ".applications") {
+		return nil
+	}
+	if !slices.Equal(grant.Verbs, []string{protocol.Publish}) && !d.Faulty(at+".verbs") {
+		c.report(d.Decoder, at+".applications", strict.Fault{
+			Code: "one-of", Message: "applications have other verbs of their own, which their own configurations grant", Expected: "verbs: [publish], in a grant of its own",
+		})
+	}
+	if len(grant.Runtimes) > 0 {
+		c.report(d.Decoder, at+".applications", strict.Fault{Code: "one-of", Message: `"runtimes" and "applications" are both given`, Expected: "one of them"})
+	}
+	c.patterns(d, at+".applications", grant.Applications)
+	return strict.Map(grant.Applications, func(pattern string) string { return entities.ScopeApplications + pattern })
+}
+
+// boundRules refuses rules that are too large to be read each time somebody asks for something.
+func (c *compiler) boundRules(d of, rules entities.Rules) {
+	if data, err := json.Marshal(rules); err != nil || len(data) > maxRules {
+		c.report(d.Decoder, "kind", strict.Fault{Code: "too-large", Message: fmt.Sprintf("the rules have %d bytes", len(data)), Expected: fmt.Sprintf("at most %d", maxRules)})
+	}
+}
