@@ -118,7 +118,7 @@ func (o *workerOptions) run(ctx context.Context) error {
 		return fmt.Errorf("worker: CONVERGE_ALLOW_ENV: %w", err)
 	}
 	eager := &worker.Eager{}
-	o.f.conn.log, o.f.conn.dial = o.f.Err, []grpc.DialOption{eager.DialOption()}
+	o.f.conn.own, o.f.conn.log, o.f.conn.dial = true, o.f.Err, []grpc.DialOption{eager.DialOption()}
 	api, err := o.f.client(ctx)
 	if err != nil {
 		return err
@@ -126,5 +126,5 @@ func (o *workerOptions) run(ctx context.Context) error {
 	o.f.note("serving; store %s. Ctrl-C ends it, what runs goes on.", store)
 	c, namespace := api.Temporal()
 	context.AfterFunc(ctx, func() { o.f.note("stopping; applies have %s to end. Ctrl-C again ends it at once.", o.stop) })
-	return worker.Run(ctx, c, worker.Options{Store: store, Runtime: o.runtime, Namespace: namespace, StopTimeout: o.stop, TakeOver: o.takeOver, Deployment: o.version, Eager: eager, Roots: roots, AllowEnv: allowed})
+	return worker.Run(ctx, c, worker.Options{Store: store, Runtime: o.runtime, Namespace: namespace, StopTimeout: o.stop, TakeOver: o.takeOver, Deployment: o.version, Eager: eager, Roots: roots, AllowEnv: allowed, Payloads: o.f.conn.payloads})
 }
