@@ -245,3 +245,43 @@ func TestEncryptionIsSwitchedOnUnderARunningService_G5_G6(t *testing.T) {
 	again.Know(nil)
 	require.NoError(t, replays(t, again, w.History(w.ID("web"))))
 }
+
+// The command line reads with the key, or by a codec server that knows who asks, and else says what is missing.
+func TestCommandLineReadsEncryptedPayloads_G5(t *testing.T) {
+	t.Parallel()
+	w := shared.Unserved(t, embedded.Options{})
+	key := newKey(t)
+	w.Client = connected(t, w, keyed(t, "true", key))
+	w.StartWorkerAs(worker.Options{Payloads: keyed(t, "true", key)})
+	w.Write(stage.TwoChannels + stage.Web)
+	w.Publish()
+	secret := rand.Text()
+	handler, err := codecserver.New(codecserver.Options{Codec: keyed(t, "true", key), Secret: secret})
+	require.NoError(t, err)
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	converge := func(env []string, args ...string) string {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), stage.Patience)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, shared.Converge(t), append(args, "--address", w.Address)...)
+		cmd.Env = append(os.Environ(), append(env, "TEMPORAL_CONFIG_FILE=/dev/null", "CONVERGE_TOKEN=none")...)
+		out, _ := cmd.CombinedOutput() // what it says is looked at
+		return string(out)
+	}
+	service, withKey := w.App+"/web", []string{"CONVERGE_STORE_KEY=" + key}
+	asking := func(token string) []string {
+		return []string{"TEMPORAL_CODEC_ENDPOINT=" + server.URL, "TEMPORAL_CODEC_AUTH=" + token}
+	}
+	require.Contains(t, converge(withKey, "release", service, "v1", "--encrypt-payloads"), "v1")
+	w.Await("web", converged)
+	require.Contains(t, converge(withKey, "status", service), "CONVERGED")
+	require.Contains(t, converge(nil, "status", service), "name it by CONVERGE_STORE_KEY")
+	require.Contains(t, converge(nil, "pin", service, "staging", "v9"), "name the key by CONVERGE_STORE_KEY, or a codec server by TEMPORAL_CODEC_ENDPOINT")
+	require.Contains(t, converge(asking(secret), "status", service), "say who asks: Authorization: Bearer TOKEN")
+	require.Contains(t, converge(asking("Bearer "+secret), "status", service), "CONVERGED")
+	require.Empty(t, clear(t, everything(t, w)))
+	require.NotContains(t, converge(asking("Bearer "+secret), "pause", service, "--channel", "staging", "--reason", canary), "usage")
+	w.AwaitThat("web", "a pause", func(s protocol.Status) bool { return s.Channels[0].Status == "PAUSED" })
+	require.Empty(t, clear(t, everything(t, w)), "what the server was sent was encrypted")
+}
