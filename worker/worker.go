@@ -43,6 +43,8 @@ type Options struct {
 	// AllowEnv are the variables of the worker's environment that a configuration may name by workerEnv: NAME, or PREFIX*.
 	// Empty: none.
 	AllowEnv []string
+	// AllowSecret are the secrets of clusters and of AWS that it may name by kubernetesSecret and awsSecret. Empty: none.
+	AllowSecret secret.Elsewhere
 	// Payloads is what the client's connection encrypts and decrypts payloads with, its Converters being the client's. Nil: nothing is.
 	Payloads *codec.Codec
 	// StopTimeout is how long applies may take to end when the worker stops; meanwhile it takes on nothing new, and its
@@ -99,7 +101,10 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 		return nil, errors.Join(err, store.Close())
 	}
 	clusters := &kubernetes.Clusters{}
-	secrets := secret.Environment{Allowed: o.AllowEnv}
+	secrets := &secret.Worker{
+		Environment: secret.Environment{Allowed: o.AllowEnv}, Elsewhere: o.AllowSecret,
+		Kubernetes: secret.Clusters{Client: clusters.Client}, AWS: &secret.SecretsManager{},
+	}
 	known := factories(clusters, secrets)
 	maps.Copy(known, o.Factories)
 	a := activities.New(store, c, known)

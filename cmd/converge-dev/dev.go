@@ -27,6 +27,7 @@ type options struct {
 	port, uiPort int
 	db           string
 	allowEnv     []string
+	allowSecret  []string
 }
 
 // run starts everything, applies the directory, and follows it until ctx ends. What is wrong with
@@ -40,6 +41,12 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		return fmt.Errorf("--allow-env: %w", err)
 	}
 	o.allowEnv = allowed
+	if len(o.allowSecret) == 0 {
+		o.allowSecret = []string{os.Getenv("CONVERGE_ALLOW_SECRET")}
+	}
+	if o.allowSecret, err = secret.ParseElsewhere(o.allowSecret...); err != nil {
+		return fmt.Errorf("--allow-secret: %w", err)
+	}
 	if err := check(o.dir); err != nil {
 		return err
 	}
@@ -103,7 +110,7 @@ func serve(ctx context.Context, o options, server *embedded.Server, store string
 		return err
 	}
 	defer c.Close()
-	stop, err := worker.Start(ctx, c, worker.Options{Store: store, Owner: "converge dev", Eager: eager, AllowEnv: o.allowEnv, Payloads: payloads})
+	stop, err := worker.Start(ctx, c, worker.Options{Store: store, Owner: "converge dev", Eager: eager, AllowEnv: o.allowEnv, AllowSecret: o.allowSecret, Payloads: payloads})
 	if err != nil {
 		return err
 	}
