@@ -11,6 +11,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/codec"
 	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/runtimes"
 	"github.com/converge-engine/converge/runtimes/custom"
@@ -37,6 +38,8 @@ type Activities struct {
 	Roots Roots
 	// Secrets are what references to secrets stand for in this worker. Nil: none may be had.
 	Secrets secret.Source
+	// Payloads is the codec of the client. Nil: nothing is encrypted.
+	Payloads *codec.Codec
 
 	hints   *hints
 	issuers issuers // whose tokens were verified lately

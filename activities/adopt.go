@@ -10,9 +10,9 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/sdk/converter"
 
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/codec"
 	"github.com/converge-engine/converge/intent/store"
 )
 
@@ -148,7 +148,10 @@ func (a *Activities) missed(ctx context.Context, r protocol.AdoptRequest, c prot
 			return nil, protocol.Cursor{}, err
 		}
 		for _, e := range events {
-			m, ok := message(e)
+			m, ok, err := a.message(e)
+			if err != nil {
+				return nil, from, err
+			}
 			if !ok {
 				continue
 			}
@@ -219,8 +222,8 @@ func refusedLeftOut(events []*historypb.HistoryEvent) []*historypb.HistoryEvent 
 }
 
 // message is what an event says that a workflow accepted.
-func message(e *historypb.HistoryEvent) (protocol.Missed, bool) {
-	m := protocol.Missed{At: e.GetEventTime().AsTime()}
+func (a *Activities) message(e *historypb.HistoryEvent) (m protocol.Missed, is bool, err error) {
+	m.At = e.GetEventTime().AsTime()
 	payloads := e.GetWorkflowExecutionSignaledEventAttributes().GetInput()
 	if signal := e.GetWorkflowExecutionSignaledEventAttributes(); signal != nil {
 		m.Verb = signal.GetSignalName()
@@ -228,12 +231,14 @@ func message(e *historypb.HistoryEvent) (protocol.Missed, bool) {
 		request := update.GetAcceptedRequest()
 		m.Verb, m.UpdateID, payloads = request.GetInput().GetName(), request.GetMeta().GetUpdateId(), request.GetInput().GetArgs()
 	} else {
-		return m, false
+		return m, false, nil
 	}
 	var raw json.RawMessage
-	if err := converter.GetDefaultDataConverter().FromPayloads(payloads, &raw); err != nil {
-		return m, false // it was refused then, too
+	if err := a.Payloads.Read(payloads, &raw); codec.IsNoKey(err) {
+		return m, false, err
+	} else if err != nil {
+		return m, false, nil // it was refused then, too
 	}
 	m.Payload = raw
-	return m, true
+	return m, true, nil
 }

@@ -49,11 +49,10 @@ func (a *Activities) Verify(ctx context.Context, r protocol.VerifyRequest) (prot
 		return protocol.VerifyAnswer{}, err
 	}
 	var payload json.RawMessage
-	var claims map[string]any
-	if err := errors.Join(token.Claims(&payload), token.Claims(&claims)); err != nil {
-		return protocol.VerifyAnswer{}, refuse("the token's claims cannot be read: %s", err)
+	if err := token.Claims(&payload); err != nil {
+		return protocol.VerifyAnswer{}, unreadable(err)
 	}
-	who, err := holder(r.Identity, claims)
+	who, err := holderOf(r.Identity, token)
 	if err != nil {
 		return protocol.VerifyAnswer{}, err
 	}
@@ -71,6 +70,25 @@ func asOf(came, now time.Time) time.Time {
 	}
 	return came
 }
+
+// Whose finds out who a token proves, as Verify does. It changes nothing, and the token may serve again.
+func (a *Activities) Whose(ctx context.Context, identity entities.Identity, token string) (entities.Who, error) {
+	verified, err := a.verified(ctx, protocol.VerifyRequest{Identity: identity, Token: token}, time.Now())
+	if err != nil {
+		return entities.Who{}, err
+	}
+	return holderOf(identity, verified)
+}
+
+func holderOf(identity entities.Identity, token *oidc.IDToken) (entities.Who, error) {
+	var claims map[string]any
+	if err := token.Claims(&claims); err != nil {
+		return entities.Who{}, unreadable(err)
+	}
+	return holder(identity, claims)
+}
+
+func unreadable(err error) error { return refuse("the token's claims cannot be read: %s", err) }
 
 // serve has a token serve a request. What it says is its name: its signature, and how it is encoded, may be written in more
 // ways than one. That is known for as long as the token may be believed, however late it expires.

@@ -59,10 +59,38 @@ type CustomPayload struct {
 }
 
 // Value is a literal or a reference to a secret that the worker resolves when a command starts
-// (never stored, never in history). Exactly one field is set; both empty is the empty literal.
+// (never stored, never in history). One of Literal, WorkerEnv, KubernetesSecret and AWSSecret is set; none is the empty literal.
 type Value struct {
 	Literal   string `json:"value,omitempty"`
 	WorkerEnv string `json:"workerEnv,omitempty"` // name of an environment variable of the worker
+	// KubernetesSecret is the name of a Secret in Namespace, of the cluster that Context of the worker's kubeconfig is, or its
+	// own; Key is which of its values.
+	KubernetesSecret string `json:"kubernetesSecret,omitempty"`
+	Namespace        string `json:"namespace,omitempty"`
+	Context          string `json:"context,omitempty"`
+	// AWSSecret is the name or ARN of a secret of AWS Secrets Manager in Region, or the worker's; VersionStage is which of its
+	// versions, AWSCURRENT when empty, and Key which field of a JSON object, all of it when empty.
+	AWSSecret    string `json:"awsSecret,omitempty"`
+	Region       string `json:"region,omitempty"`
+	VersionStage string `json:"versionStage,omitempty"`
+	Key          string `json:"key,omitempty"`
+}
+
+// IsSecret tells whether a value is a reference to a secret.
+func (v Value) IsSecret() bool { return v.WorkerEnv != "" || v.KubernetesSecret != "" || v.AWSSecret != "" }
+
+// Reference is a reference as a configuration has it.
+func (v Value) Reference() string {
+	var fields []string
+	for _, field := range [...]struct{ name, value string }{
+		{"workerEnv", v.WorkerEnv}, {"kubernetesSecret", v.KubernetesSecret}, {"awsSecret", v.AWSSecret}, {"namespace", v.Namespace},
+		{"context", v.Context}, {"region", v.Region}, {"versionStage", v.VersionStage}, {"key", v.Key},
+	} {
+		if field.value != "" {
+			fields = append(fields, field.name+": "+field.value)
+		}
+	}
+	return "{" + strings.Join(fields, ", ") + "}"
 }
 
 // RuntimeDefinition is a connection to where things run. It is published on its own and never

@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"time"
 
+	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/converter"
 
 	"github.com/converge-engine/converge/activities"
 	"github.com/converge-engine/converge/entities/protocol"
@@ -35,7 +35,7 @@ func join(ctx context.Context, c client.Client, s *store.Store, o Options) (prot
 	if err != nil && !store.IsNotFound(err) {
 		return stands, err
 	}
-	if err := agree(ctx, c, s, stands, here); err != nil {
+	if err := agree(ctx, c, s, stands, here, o); err != nil {
 		return stands, err
 	}
 	if stands.ID == "" {
@@ -75,7 +75,7 @@ func takeOver(ctx context.Context, s *store.Store, stands, here protocol.Install
 }
 
 // agree refuses a store whose installation, if it has one, is not that of the namespace, if that has one.
-func agree(ctx context.Context, c client.Client, s *store.Store, stands, here protocol.Installation) error {
+func agree(ctx context.Context, c client.Client, s *store.Store, stands, here protocol.Installation, o Options) error {
 	d, err := c.DescribeWorkflowExecution(ctx, protocol.InstallationID(), "")
 	var none *serviceerror.NotFound
 	if errors.As(err, &none) || err == nil && d.GetWorkflowExecutionInfo().GetCloseTime() != nil {
@@ -87,7 +87,7 @@ func agree(ctx context.Context, c client.Client, s *store.Store, stands, here pr
 	memo := d.GetWorkflowExecutionInfo().GetMemo().GetFields()
 	e := &DisagreeError{Store: s.URL(), Installation: stands.ID, Namespace: here.Namespace}
 	for name, into := range map[string]*string{activities.MemoInstallation: &e.Other, activities.MemoStore: &e.OtherStore} {
-		if err := converter.GetDefaultDataConverter().FromPayload(memo[name], into); err != nil {
+		if err := o.Payloads.Read(&commonpb.Payloads{Payloads: []*commonpb.Payload{memo[name]}}, into); err != nil {
 			return fmt.Errorf("memo of the workflow %s: %w", protocol.InstallationID(), err)
 		}
 	}

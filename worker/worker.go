@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/converge-engine/converge/activities"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/codec"
 	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/runtimes/kubernetes"
 	"github.com/converge-engine/converge/runtimes/secret"
@@ -41,6 +43,10 @@ type Options struct {
 	// AllowEnv are the variables of the worker's environment that a configuration may name by workerEnv: NAME, or PREFIX*.
 	// Empty: none.
 	AllowEnv []string
+	// AllowSecret are the secrets of clusters and of AWS that it may name by kubernetesSecret and awsSecret. Empty: none.
+	AllowSecret secret.Elsewhere
+	// Payloads is what the client's connection encrypts and decrypts payloads with, its Converters being the client's. Nil: nothing is.
+	Payloads *codec.Codec
 	// StopTimeout is how long applies may take to end when the worker stops; meanwhile it takes on nothing new, and its
 	// heartbeats go on. 0: five seconds.
 	StopTimeout time.Duration
@@ -91,8 +97,17 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 	if o.Runtime != "" {
 		store.Remotely()
 	}
+	if o.Payloads == nil {
+		o.Payloads = &codec.Codec{}
+	}
+	if err := readable(ctx, o.Payloads, store); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
 	clusters := &kubernetes.Clusters{}
-	secrets := secret.Environment{Allowed: o.AllowEnv}
+	secrets := &secret.Worker{
+		Environment: secret.Environment{Allowed: o.AllowEnv}, Elsewhere: o.AllowSecret,
+		Kubernetes: secret.Clusters{Client: clusters.Client}, AWS: &secret.SecretsManager{},
+	}
 	known := factories(clusters, secrets)
 	maps.Copy(known, o.Factories)
 	a := activities.New(store, c, known)
@@ -103,6 +118,7 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 		clusters.Close()
 		return nil, errors.Join(err, store.Close())
 	}
+	a.Payloads = o.Payloads
 	a.Installation, a.Epoch = installation.ID, installation.Epoch
 	kept := activities.NewCheckpoints(store)
 	left := func() {} // in order
@@ -116,6 +132,9 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 	}
 	reading, endReading := context.WithCancel(context.Background())
 	w, err := newWorker(ctx, c, o, a, &readings{until: reading}, &workflows.Checkpoints{To: kept})
+	if err == nil && o.Runtime == "" { // one of a remote runtime may not write that, nor start it
+		err = announce(ctx, o.Payloads, store)
+	}
 	if err == nil && o.Runtime == "" {
 		err = a.StartInstallation(ctx, protocol.Beginning{Adopt: true})
 	}
@@ -132,9 +151,12 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 		supervisor := newSupervisor(c, o.Namespace, a, installation, kept)
 		endSupervision, left = supervisor.start(), supervisor.leave
 	}
+	looking, endLooking := context.WithCancel(context.Background())
+	go lookedFor(looking, o.Payloads, store, slog.Default())
 	stopRollout := o.Deployment.rollout(c, o.Namespace)
 	return func() {
 		stopRollout()
+		endLooking()
 		endSupervision()
 		soon := time.AfterFunc(readingStop, endReading)
 		w.Stop()

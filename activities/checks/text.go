@@ -126,7 +126,7 @@ type secrets struct {
 
 func (s *secrets) resolve(ctx context.Context, what string, v entities.Value) (string, error) {
 	text, err := secret.Resolve(ctx, s.from, what, v)
-	if err == nil && v.WorkerEnv != "" {
+	if err == nil && v.IsSecret() {
 		s.values = append(s.values, text)
 	}
 	return text, err

@@ -16,6 +16,7 @@ import (
 
 	"github.com/converge-engine/converge/activities"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/codec"
 	"github.com/converge-engine/converge/intent/store"
 )
 
@@ -28,6 +29,8 @@ type Export struct {
 	// Move ends the installation where it is, once the first byte of the archive was taken: nothing is applied from there any
 	// more, its workflows are ended, and what they accepted comes along. Without, it is a backup.
 	Move bool
+	// Payloads is the codec of the client. Nil: nothing is encrypted.
+	Payloads *codec.Codec
 	// Said is told what is being done, for people.
 	Said func(format string, args ...any)
 }
@@ -176,7 +179,15 @@ func (e Export) missed(ctx context.Context) ([]protocol.MissedMessages, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &activities.Activities{Store: e.Store, Client: e.Client}
+	known, _, err := e.Store.PayloadKeys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if e.Payloads == nil {
+		e.Payloads = &codec.Codec{}
+	}
+	e.Payloads.Know(known)
+	a := &activities.Activities{Store: e.Store, Client: e.Client, Payloads: e.Payloads}
 	var all []protocol.MissedMessages
 	for _, id := range ids {
 		c, err := e.Store.Checkpoint(ctx, id)

@@ -138,8 +138,11 @@ func flat(p *entities.Payload) map[string]string {
 func flatCustom(p *entities.CustomPayload, out map[string]string) {
 	for name, v := range p.Env {
 		out["env."+name] = value(v.Literal)
-		if v.WorkerEnv != "" {
+		switch {
+		case v.WorkerEnv != "":
 			out["env."+name] = value("${" + v.WorkerEnv + "} of the worker")
+		case v.IsSecret():
+			out["env."+name] = value(v.Reference())
 		}
 	}
 	for name, content := range p.Files {

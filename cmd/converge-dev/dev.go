@@ -14,6 +14,7 @@ import (
 	sdklog "go.temporal.io/sdk/log"
 	"google.golang.org/grpc"
 
+	"github.com/converge-engine/converge/intent/codec"
 	"github.com/converge-engine/converge/intent/compile"
 	"github.com/converge-engine/converge/intent/config"
 	"github.com/converge-engine/converge/runtimes/secret"
@@ -26,6 +27,7 @@ type options struct {
 	port, uiPort int
 	db           string
 	allowEnv     []string
+	allowSecret  []string
 }
 
 // run starts everything, applies the directory, and follows it until ctx ends. What is wrong with
@@ -39,6 +41,12 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		return fmt.Errorf("--allow-env: %w", err)
 	}
 	o.allowEnv = allowed
+	if len(o.allowSecret) == 0 {
+		o.allowSecret = []string{os.Getenv("CONVERGE_ALLOW_SECRET")}
+	}
+	if o.allowSecret, err = secret.ParseElsewhere(o.allowSecret...); err != nil {
+		return fmt.Errorf("--allow-secret: %w", err)
+	}
 	if err := check(o.dir); err != nil {
 		return err
 	}
@@ -88,7 +96,13 @@ func check(dir string) error {
 // serve runs the worker and the follower on a server that is up.
 func serve(ctx context.Context, o options, server *embedded.Server, store string, log *slog.Logger, out io.Writer) error {
 	eager := &worker.Eager{}
+	payloads, err := codec.Load(os.Getenv("CONVERGE_STORE_KEY"), os.Getenv(codec.Setting))
+	if err != nil {
+		return err
+	}
+	data, failures := payloads.Converters()
 	c, err := client.Dial(client.Options{
+		DataConverter: data, FailureConverter: failures,
 		HostPort: server.Address(), Logger: sdklog.NewStructuredLogger(log), Identity: "converge dev",
 		ConnectionOptions: client.ConnectionOptions{DialOptions: []grpc.DialOption{eager.DialOption(), worker.Bounded()}},
 	})
@@ -96,7 +110,7 @@ func serve(ctx context.Context, o options, server *embedded.Server, store string
 		return err
 	}
 	defer c.Close()
-	stop, err := worker.Start(ctx, c, worker.Options{Store: store, Owner: "converge dev", Eager: eager, AllowEnv: o.allowEnv})
+	stop, err := worker.Start(ctx, c, worker.Options{Store: store, Owner: "converge dev", Eager: eager, AllowEnv: o.allowEnv, AllowSecret: o.allowSecret, Payloads: payloads})
 	if err != nil {
 		return err
 	}

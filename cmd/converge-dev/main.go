@@ -66,6 +66,7 @@ where it was.`,
 	cmd.Flags().IntVar(&o.port, "port", 7233, "port of Temporal on the loopback address")
 	cmd.Flags().IntVar(&o.uiPort, "ui-port", 8233, "port of the Web UI on the loopback address")
 	cmd.Flags().StringSliceVar(&o.allowEnv, "allow-env", nil, "variables of this environment that a configuration may name by workerEnv, as NAME or PREFIX* (CONVERGE_ALLOW_ENV)")
+	cmd.Flags().StringSliceVar(&o.allowSecret, "allow-secret", nil, "secrets that a configuration may name: kubernetes:[CONTEXT/]NAMESPACE/NAME, aws:[REGION:]NAME or aws:ARN, * at the end for all that begin so (CONVERGE_ALLOW_SECRET)")
 	cmd.Flags().StringVar(&o.db, "db", "", "SQLite file (default: in DIR/.converge)")
 	return cmd
 }

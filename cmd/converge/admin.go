@@ -98,7 +98,7 @@ func (o *exportOptions) run(ctx context.Context) error {
 			return err
 		}
 	}
-	export := installation.Export{Client: c, Namespace: namespace, Store: s, By: o.f.by(), Move: o.from != "", Said: o.f.note}
+	export := installation.Export{Client: c, Payloads: o.f.conn.payloads, Namespace: namespace, Store: s, By: o.f.by(), Move: o.from != "", Said: o.f.note}
 	out, err := o.write(ctx, export)
 	if err != nil {
 		return fmt.Errorf("admin export: %w", err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/codec"
 )
 
 // API is what verbs ask of Temporal. Errors are errRefused, errNotFound, errNoWorker, errLost, or
@@ -63,6 +65,8 @@ type connection struct {
 	local                       bool      // the server of converge dev, whatever the environment says
 	log                         io.Writer // for the SDK's own words; nil: none
 	dial                        []grpc.DialOption
+	payloads                    *codec.Codec // nil: nothing is encrypted
+	own                         bool         // payloads are read with keys of its own, never by asking a codec server
 }
 
 const (
@@ -74,12 +78,21 @@ const (
 func (c connection) options() (client.Options, error) {
 	var o client.Options
 	if !c.local {
-		var err error
-		o, err = envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{ConfigFileProfile: c.profile})
+		profile, err := envconfig.LoadClientConfigProfile(envconfig.LoadClientConfigProfileOptions{ConfigFileProfile: c.profile})
+		if err == nil {
+			o, err = profile.ToClientOptions(envconfig.ToClientOptionsRequest{})
+		}
 		if err != nil {
 			return o, fmt.Errorf("read Temporal's connection settings: %w", err)
 		}
+		if server := profile.Codec; server != nil && server.Endpoint != "" && !c.own && !c.payloads.Keyed() {
+			c.payloads = codec.Remote(server.Endpoint, server.Auth, cmp.Or(c.namespace, o.Namespace))
+		}
 	}
+	if c.payloads == nil {
+		c.payloads = &codec.Codec{}
+	}
+	o.DataConverter, o.FailureConverter = c.payloads.Converters()
 	if c.address != "" {
 		o.HostPort = c.address
 	}
@@ -292,9 +305,9 @@ func (a *temporalAPI) translate(workflowID string, err error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &application) && application.Type() == protocol.ErrRefused:
-		return &refusedError{application.Message()}
+		return &refusedError{codec.Refusal(application.Message())}
 	case errors.As(err, &application):
-		return errors.New(application.Message())
+		return errors.New(codec.Refusal(application.Message()))
 	case errors.As(err, &noNamespace):
 		return fmt.Errorf("no namespace %q on the Temporal server at %s", a.namespace, a.address)
 	case errors.As(err, &notFound):

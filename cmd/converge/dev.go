@@ -33,7 +33,9 @@ installed. Its flags:
       --db string      SQLite file (default: in DIR/.converge)
       --allow-env strings
                        variables of this environment that a configuration may name by
-                       workerEnv, as NAME or PREFIX* (CONVERGE_ALLOW_ENV)`,
+                       workerEnv, as NAME or PREFIX* (CONVERGE_ALLOW_ENV)
+      --allow-secret strings
+                       secrets of clusters and AWS that it may name (CONVERGE_ALLOW_SECRET)`,
 		Example: `  converge dev examples/hello
   converge dev --port 7300 --ui-port 8300`,
 		DisableFlagParsing: true,

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/converge-engine/converge/cmd/internal/show"
+	"github.com/converge-engine/converge/intent/codec"
 )
 
 // Factory gives verbs their streams, their surroundings and their connection, so that a test can
@@ -34,9 +35,10 @@ type Factory struct {
 	// Dial connects; it is called when a verb first needs Temporal.
 	Dial func(ctx context.Context, c connection) (API, error)
 
-	conn   connection
-	format string
-	token  string // proves who asks; empty: CONVERGE_TOKEN, or the login
+	conn    connection
+	format  string
+	token   string // proves who asks; empty: CONVERGE_TOKEN, or the login
+	encrypt bool
 	// unproven is why there is no token although there is a login.
 	unproven error
 	api      API
@@ -68,6 +70,7 @@ func (f *Factory) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&f.conn.address, "address", "", "Temporal server, host:port (TEMPORAL_ADDRESS)")
 	flags.StringVarP(&f.conn.namespace, "namespace", "n", "", "Temporal namespace (TEMPORAL_NAMESPACE)")
 	flags.StringVar(&f.token, "token", "", "OIDC ID token that proves who asks, or none in spite of a login (CONVERGE_TOKEN)")
+	flags.BoolVar(&f.encrypt, "encrypt-payloads", false, "encrypt what Temporal keeps of this, with the first key of CONVERGE_STORE_KEY (CONVERGE_ENCRYPT_PAYLOADS)")
 	flags.StringVar(&f.conn.profile, "profile", "", "profile in Temporal's configuration file (TEMPORAL_PROFILE)")
 }
 
@@ -92,12 +95,26 @@ func (f *Factory) client(ctx context.Context) (API, error) {
 	if f.api != nil {
 		return f.api, nil
 	}
+	payloads, err := f.codec()
+	if err != nil {
+		return nil, err
+	}
+	f.conn.payloads = payloads
 	api, err := f.Dial(ctx, f.conn)
 	if err != nil {
 		return nil, err
 	}
 	f.api = api
 	return api, nil
+}
+
+// codec is what payloads are encrypted and decrypted with.
+func (f *Factory) codec() (*codec.Codec, error) {
+	setting := f.Env(codec.Setting)
+	if f.encrypt {
+		setting = "true"
+	}
+	return codec.Load(f.Env("CONVERGE_STORE_KEY"), setting)
 }
 
 func (f *Factory) close() {

@@ -26,6 +26,7 @@ type workerOptions struct {
 	takeOver bool
 	stop     time.Duration
 	allowEnv []string
+	allow    []string // secrets
 	version  worker.Deployment
 }
 
@@ -58,6 +59,7 @@ unless it was that before and was replaced.`,
 	cmd.Flags().StringArrayVar(&o.roots, "root", nil, "directory of an application, in which its commands start: DIR for all, or APPLICATION=DIR; repeatable (default: the one that it was published from)")
 	cmd.Flags().BoolVar(&o.takeOver, "take-over", false, "move the installation of the store to this namespace, from one that is gone")
 	cmd.Flags().StringSliceVar(&o.allowEnv, "allow-env", nil, "variables of this environment that a configuration may name by workerEnv, as NAME or PREFIX* (CONVERGE_ALLOW_ENV)")
+	cmd.Flags().StringSliceVar(&o.allow, "allow-secret", nil, "secrets that a configuration may name: kubernetes:[CONTEXT/]NAMESPACE/NAME, aws:[REGION:]NAME or aws:ARN, * at the end for all that begin so (CONVERGE_ALLOW_SECRET)")
 	cmd.Flags().DurationVar(&o.stop, "stop-timeout", worker.DefaultStopTimeout, "how long applies may take to end when the worker stops")
 	cmd.Flags().StringVar(&o.version.Name, "deployment", "", "worker deployment that this is a version of (default: none, workers are replaced in place)")
 	cmd.Flags().StringVar(&o.version.Build, "build", "", "build id of this version, with --deployment")
@@ -71,6 +73,9 @@ func (o *workerOptions) check() error {
 	}
 	if _, err := secret.ParseAllowed(o.allowEnv...); err != nil {
 		return fmt.Errorf("worker: --allow-env: %w", err)
+	}
+	if _, err := secret.ParseElsewhere(o.allow...); err != nil {
+		return fmt.Errorf("worker: --allow-secret: %w", err)
 	}
 	_, err := rootsOf(o.roots)
 	return err
@@ -117,8 +122,12 @@ func (o *workerOptions) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("worker: CONVERGE_ALLOW_ENV: %w", err)
 	}
+	elsewhere, err := secret.ParseElsewhere(first(strings.Join(o.allow, ","), o.f.Env("CONVERGE_ALLOW_SECRET")))
+	if err != nil {
+		return fmt.Errorf("worker: CONVERGE_ALLOW_SECRET: %w", err)
+	}
 	eager := &worker.Eager{}
-	o.f.conn.log, o.f.conn.dial = o.f.Err, []grpc.DialOption{eager.DialOption(), worker.Bounded()}
+	o.f.conn.own, o.f.conn.log, o.f.conn.dial = true, o.f.Err, []grpc.DialOption{eager.DialOption(), worker.Bounded()}
 	api, err := o.f.client(ctx)
 	if err != nil {
 		return err
@@ -126,5 +135,5 @@ func (o *workerOptions) run(ctx context.Context) error {
 	o.f.note("serving; store %s. Ctrl-C ends it, what runs goes on.", store)
 	c, namespace := api.Temporal()
 	context.AfterFunc(ctx, func() { o.f.note("stopping; applies have %s to end. Ctrl-C again ends it at once.", o.stop) })
-	return worker.Run(ctx, c, worker.Options{Store: store, Runtime: o.runtime, Namespace: namespace, StopTimeout: o.stop, TakeOver: o.takeOver, Deployment: o.version, Eager: eager, Roots: roots, AllowEnv: allowed})
+	return worker.Run(ctx, c, worker.Options{Store: store, Runtime: o.runtime, Namespace: namespace, StopTimeout: o.stop, TakeOver: o.takeOver, Deployment: o.version, Eager: eager, Roots: roots, AllowEnv: allowed, AllowSecret: elsewhere, Payloads: o.f.conn.payloads})
 }

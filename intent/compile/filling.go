@@ -131,7 +131,7 @@ func (f *filling) number(at string, n *config.Number) *float64 {
 
 // value is a text or a secret.
 func (f *filling) value(at string, v config.EnvValue) entities.Value {
-	if v.WorkerEnv != "" || f.scope == nil || !config.HasSubstitution(v.Literal) {
+	if entities.Value(v).IsSecret() || f.scope == nil || !config.HasSubstitution(v.Literal) {
 		return entities.Value(v)
 	}
 	result, ok := f.expand(at, v.Literal)

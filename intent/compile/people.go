@@ -149,7 +149,7 @@ func (c *compiler) people(d of, at string, all []string, or string) {
 }
 
 func (c *compiler) notification(app *config.Document[config.Application], at string, n config.Notification) entities.Notification {
-	if n.URL.WorkerEnv == "" {
+	if !entities.Value(n.URL).IsSecret() {
 		c.plainURL(ofApplication(app), at+".url", n.URL.Literal)
 	}
 	events := []string(n.Events)

@@ -203,22 +203,13 @@ func (d Duration) Or(other time.Duration) time.Duration {
 // MaxInt is the largest whole number that JSON carries unchanged.
 const MaxInt = 1<<53 - 1
 
-// EnvValue is the value of an environment variable: text, or {workerEnv: NAME}, the name of a
-// variable of the worker that holds a secret.
+// EnvValue is the value of an environment variable: text, or a reference to a secret.
 type EnvValue entities.Value
 
-// Literal is a value of a parameter: text, a number, a truth value, or {workerEnv: NAME}.
+// Literal is a value of a parameter: text, a number, a truth value, or a reference to a secret.
 type Literal struct {
 	V any // string, int64, float64, bool or entities.Value
 }
-
-// secretRef is the long form of both.
-type secretRef struct {
-	WorkerEnv WorkerEnvName `json:"workerEnv"`
-}
-
-// Planned names the kinds of references that later versions accept.
-func (secretRef) Planned() []string { return []string{"kubernetesSecret", "awsSecret", "key"} }
 
 // Wanted words what may stand in the file.
 func (EnvValue) Wanted() string { return "text, or {workerEnv: NAME}" }
@@ -229,7 +220,7 @@ func (Literal) Wanted() string { return "text, a number, true, false or {workerE
 // DecodeStrict reads either form.
 func (v *EnvValue) DecodeStrict(d *strict.Decoder, path string, node *yaml.Node) {
 	if node.Kind == yaml.MappingNode {
-		v.WorkerEnv = decodeSecret(d, path, node)
+		*v = EnvValue(decodeSecret(d, path, node))
 		return
 	}
 	var text string
@@ -240,7 +231,7 @@ func (v *EnvValue) DecodeStrict(d *strict.Decoder, path string, node *yaml.Node)
 // DecodeStrict reads any of the forms.
 func (l *Literal) DecodeStrict(d *strict.Decoder, path string, node *yaml.Node) {
 	if node.Kind == yaml.MappingNode {
-		l.V = entities.Value{WorkerEnv: decodeSecret(d, path, node)}
+		l.V = decodeSecret(d, path, node)
 		return
 	}
 	value, ok := strict.Scalar(node)
@@ -253,12 +244,6 @@ func (l *Literal) DecodeStrict(d *strict.Decoder, path string, node *yaml.Node) 
 		return
 	}
 	l.V = value
-}
-
-func decodeSecret(d *strict.Decoder, path string, node *yaml.Node) string {
-	var ref secretRef
-	d.Value(path, node, &ref)
-	return string(ref.WorkerEnv)
 }
 
 // Number is a number, or a substitution that stands for one.

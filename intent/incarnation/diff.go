@@ -266,8 +266,8 @@ func payloadPaths(p entities.Payload) map[string]string {
 	}
 	for name, v := range p.Custom.Env {
 		flat["env."+name] = compact(v.Literal)
-		if v.WorkerEnv != "" {
-			flat["env."+name] = "{workerEnv: " + v.WorkerEnv + "}"
+		if v.IsSecret() {
+			flat["env."+name] = v.Reference()
 		}
 	}
 	for name, content := range p.Custom.Files {

@@ -62,7 +62,7 @@ func resolve(ctx context.Context, values map[string]entities.Value, in runtimes.
 	env, secrets = map[string]string{}, map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		v := values[name]
-		if v.WorkerEnv == "" {
+		if !v.IsSecret() {
 			env[name] = v.Literal
 			continue
 		}

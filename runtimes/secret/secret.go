@@ -24,7 +24,7 @@ type Source interface {
 
 // Resolve asks a source for the value of something; without a source nothing is to be had.
 func Resolve(ctx context.Context, from Source, what string, v entities.Value) (string, error) {
-	if v.WorkerEnv == "" {
+	if !v.IsSecret() {
 		return v.Literal, nil
 	}
 	if from == nil {
@@ -69,7 +69,10 @@ func ParseAllowed(list ...string) ([]string, error) {
 // Resolve implements Source.
 func (e Environment) Resolve(_ context.Context, v entities.Value) (string, error) {
 	name := v.WorkerEnv
-	if name == "" {
+	switch {
+	case v.IsSecret() && name == "":
+		return "", fmt.Errorf("%s, and this worker reads its environment only", v.Reference())
+	case name == "":
 		return v.Literal, nil
 	}
 	if !slices.ContainsFunc(e.Allowed, func(pattern string) bool { return allows(pattern, name) }) {

@@ -104,12 +104,16 @@ func mapping(t reflect.Type) *jsonschema.Schema {
 }
 
 func secret() *jsonschema.Schema {
-	properties := jsonschema.NewProperties()
-	properties.Set("workerEnv", &jsonschema.Schema{
-		Type: "string", Pattern: config.WorkerEnvName("").Pattern(),
-		Description: "The name of an environment variable of the worker that holds the secret.",
-	})
-	return &jsonschema.Schema{Type: "object", Properties: properties, Required: []string{"workerEnv"}, AdditionalProperties: jsonschema.FalseSchema}
+	forms := &jsonschema.Schema{}
+	for _, form := range config.SecretForms {
+		properties := jsonschema.NewProperties()
+		required := append([]string{form.Field}, form.Needs...)
+		for _, name := range slices.Concat(required, form.MayHave) {
+			properties.Set(name, &jsonschema.Schema{Type: "string", Pattern: config.SecretPattern(name), Description: config.SecretFields[name]})
+		}
+		forms.OneOf = append(forms.OneOf, &jsonschema.Schema{Type: "object", Properties: properties, Required: required, AdditionalProperties: jsonschema.FalseSchema})
+	}
+	return forms
 }
 
 // refine adds what the compiler checks beyond single fields.

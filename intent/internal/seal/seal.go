@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -124,6 +125,27 @@ func (r *Ring) Newest(sealed []byte) bool {
 	return r != nil && bytes.HasPrefix(sealed, []byte(header+r.keys[0].id+"\n"))
 }
 
+// IDs are those of the keys, the newest first.
+func (r *Ring) IDs() (ids []string) {
+	for _, k := range r.keys {
+		ids = append(ids, k.id)
+	}
+	return ids
+}
+
+// Has tells whether a key is in the ring.
+func (r *Ring) Has(id string) bool { return r != nil && slices.Contains(r.IDs(), id) }
+
+// KeyID is the id of the key that bytes are sealed with; empty when they are not sealed.
+func KeyID(sealed []byte) string {
+	first, _, _ := bytes.Cut(sealed, []byte("\n"))
+	id, is := strings.CutPrefix(string(first), header)
+	if !is {
+		return ""
+	}
+	return id
+}
+
 // ErrNoKey is that bytes are sealed with a key that is not in the ring.
 var ErrNoKey = errors.New("it is encrypted, and this process does not have the key; name it by CONVERGE_STORE_KEY")
 
@@ -132,9 +154,12 @@ var ErrBroken = errors.New("it is not what was encrypted under its name")
 
 // Open decrypts bytes. The error is ErrNoKey or ErrBroken.
 func (r *Ring) Open(name string, sealed []byte) ([]byte, error) {
-	first, rest, _ := bytes.Cut(sealed, []byte("\n"))
-	id := strings.TrimPrefix(string(first), header)
-	if r == nil {
+	id := KeyID(sealed)
+	_, rest, _ := bytes.Cut(sealed, []byte("\n"))
+	switch {
+	case id == "":
+		return nil, ErrBroken
+	case r == nil:
 		return nil, fmt.Errorf("%w (its id is %q)", ErrNoKey, id)
 	}
 	for _, k := range r.keys {

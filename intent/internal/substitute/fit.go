@@ -31,8 +31,8 @@ func PlainValue(v any) any {
 	case int:
 		return int64(x)
 	case map[string]any:
-		if name, ok := x["workerEnv"].(string); ok && len(x) == 1 && config.WorkerEnvName(name).Check() == nil {
-			return entities.Value{WorkerEnv: name}
+		if ref, ok := config.SecretRefOf(x); ok {
+			return ref
 		}
 	}
 	return v

@@ -240,7 +240,7 @@ func (s *Scope) evaluate(name string, kind entities.ParamType) (Value, *Trouble)
 
 // Env renders the value of an environment variable, the only field that takes a secret.
 func (s *Scope) Env(v entities.Value) (entities.Value, *Trouble) {
-	if v.WorkerEnv != "" || !config.HasSubstitution(v.Literal) {
+	if v.IsSecret() || !config.HasSubstitution(v.Literal) {
 		return v, nil
 	}
 	result, t := s.Expand(v.Literal)

@@ -24,6 +24,7 @@ import (
 
 	"github.com/converge-engine/converge/activities"
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/codec"
 	"github.com/converge-engine/converge/runtimes"
 	"github.com/converge-engine/converge/runtimes/fake"
 	"github.com/converge-engine/converge/tests/temporaltest"
@@ -179,7 +180,11 @@ func (s *Stage) At(t *testing.T, address string) *World {
 // work serves with a connection of its own, so that it may outlive the test that starts it.
 func (s *Stage) work(address string, runtime *fake.Runtime, o worker.Options, between ...grpc.UnaryClientInterceptor) (stop func(), err error) {
 	o.Eager = &worker.Eager{}
-	c, err := client.Dial(client.Options{HostPort: address, Logger: Quiet{}, ConnectionOptions: client.ConnectionOptions{
+	if o.Payloads == nil {
+		o.Payloads = &codec.Codec{}
+	}
+	data, failures := o.Payloads.Converters()
+	c, err := client.Dial(client.Options{HostPort: address, Logger: Quiet{}, DataConverter: data, FailureConverter: failures, ConnectionOptions: client.ConnectionOptions{
 		DialOptions: []grpc.DialOption{o.Eager.DialOption(), worker.Bounded(), grpc.WithChainUnaryInterceptor(between...)},
 	}})
 	if err != nil {

@@ -1,0 +1,144 @@
+package codecserver_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/sdk/converter"
+
+	"github.com/converge-engine/converge/client/codecserver"
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/codec"
+	"github.com/converge-engine/converge/tests/idptest"
+)
+
+const secret = "a secret that many know"
+
+// keyed is a codec that encrypts, and a request with something that it has encrypted.
+func keyed(t *testing.T) (*codec.Codec, []byte) {
+	t.Helper()
+	key := make([]byte, 32)
+	_, _ = rand.Read(key)
+	t.Setenv("CODEC_KEY", base64.StdEncoding.EncodeToString(key))
+	c, err := codec.Load("env:CODEC_KEY", "true")
+	require.NoError(t, err)
+	plain, err := converter.GetDefaultDataConverter().ToPayloads("canary")
+	require.NoError(t, err)
+	encrypted, err := c.Encode(plain.GetPayloads())
+	require.NoError(t, err)
+	body, err := json.Marshal(&commonpb.Payloads{Payloads: encrypted})
+	require.NoError(t, err)
+	return c, body
+}
+
+// asked is what a server answers to a request, and what of it a page may see.
+type asked struct {
+	method, path, host, origin, authorization string
+}
+
+func ask(t *testing.T, h http.Handler, a asked, body []byte) (int, string, http.Header) {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), a.method, "http://"+a.host+a.path, bytes.NewReader(body))
+	r.Header.Set("Authorization", a.authorization)
+	if a.origin != "" {
+		r.Header.Set("Origin", a.origin)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	said, err := io.ReadAll(w.Body)
+	require.NoError(t, err)
+	return w.Code, string(said), w.Header()
+}
+
+// Nobody reads a payload who does not know the secret, nor by another name of the server, nor from a page that is not named.
+func TestCodecServerRefuses_G5(t *testing.T) {
+	c, body := keyed(t)
+	h, err := codecserver.New(codecserver.Options{
+		Codec: c, Secret: secret, Origins: []string{"https://temporal.shop.dev"}, Hosts: []string{"codec.shop.dev"},
+	})
+	require.NoError(t, err)
+	good := asked{http.MethodPost, "/decode", "127.0.0.1:8234", "", "Bearer " + secret}
+	canary := base64.StdEncoding.EncodeToString([]byte(`"canary"`))
+	for name, row := range map[string]struct {
+		change func(*asked)
+		code   int
+	}{
+		"as it should be":     {func(*asked) {}, http.StatusOK},
+		"by its own name":     {func(a *asked) { a.host = "codec.shop.dev" }, http.StatusOK},
+		"from a named page":   {func(a *asked) { a.origin = "https://temporal.shop.dev" }, http.StatusOK},
+		"rebound":             {func(a *asked) { a.host = "rebound.example:8234" }, http.StatusMisdirectedRequest},
+		"no token":            {func(a *asked) { a.authorization = "" }, http.StatusUnauthorized},
+		"another token":       {func(a *asked) { a.authorization = "Bearer wrong" }, http.StatusUnauthorized},
+		"not as a bearer":     {func(a *asked) { a.authorization = "Basic " + secret }, http.StatusUnauthorized},
+		"from another page":   {func(a *asked) { a.origin = "https://evil.example" }, http.StatusForbidden},
+		"from no page at all": {func(a *asked) { a.origin = "null" }, http.StatusForbidden},
+		"by GET":              {func(a *asked) { a.method = http.MethodGet }, http.StatusNotFound},
+		"elsewhere":           {func(a *asked) { a.path = "/x/decode" }, http.StatusNotFound},
+	} {
+		a := good
+		row.change(&a)
+		code, said, _ := ask(t, h, a, body)
+		require.Equal(t, row.code, code, "%s: %s", name, said)
+		if code == http.StatusOK {
+			require.Contains(t, said, canary, name)
+		} else {
+			require.NotContains(t, said, canary, name)
+		}
+	}
+	code, _, header := ask(t, h, asked{http.MethodOptions, "/decode", "localhost", "https://temporal.shop.dev", ""}, nil)
+	require.Equal(t, http.StatusNoContent, code)
+	require.Equal(t, "https://temporal.shop.dev", header.Get("Access-Control-Allow-Origin"))
+	code, _, header = ask(t, h, asked{http.MethodOptions, "/decode", "localhost", "https://evil.example", ""}, nil)
+	require.Equal(t, http.StatusForbidden, code)
+	require.Empty(t, header.Get("Access-Control-Allow-Origin"))
+	code, said, _ := ask(t, h, good, bytes.Repeat([]byte(" "), 17<<20))
+	require.Equal(t, http.StatusBadRequest, code, said)
+}
+
+// Who proves to be among those who may reads; who proves to be somebody else does not.
+func TestCodecServerAsksTheIssuer_G5(t *testing.T) {
+	c, body := keyed(t)
+	issuer := idptest.New(t)
+	identity := entities.Identity{Issuer: issuer.URL, Audience: idptest.Audience}
+	h, err := codecserver.New(codecserver.Options{Codec: c, Identity: identity, To: []string{"alice@shop.dev", "group:sre"}})
+	require.NoError(t, err)
+	for name, row := range map[string]struct {
+		claims map[string]any
+		code   int
+	}{
+		"by name":          {map[string]any{"sub": "1", "email": "alice@shop.dev", "email_verified": true}, http.StatusOK},
+		"by group":         {map[string]any{"sub": "2", "groups": []string{"sre"}}, http.StatusOK},
+		"another":          {map[string]any{"sub": "3", "email": "mallory@shop.dev", "email_verified": true}, http.StatusUnauthorized},
+		"not verified":     {map[string]any{"sub": "4", "email": "alice@shop.dev"}, http.StatusUnauthorized},
+		"another audience": {map[string]any{"sub": "2", "groups": []string{"sre"}, "aud": "other"}, http.StatusUnauthorized},
+		"too old":          {map[string]any{"sub": "2", "groups": []string{"sre"}, "iat": time.Now().Add(-2 * time.Hour).Unix()}, http.StatusUnauthorized},
+	} {
+		code, said, _ := ask(t, h, asked{http.MethodPost, "/decode", "localhost", "", "Bearer " + issuer.Token(t, row.claims)}, body)
+		require.Equal(t, row.code, code, "%s: %s", name, said)
+	}
+}
+
+func TestCodecServerIsForSomebody(t *testing.T) {
+	c, _ := keyed(t)
+	for want, o := range map[string]codecserver.Options{
+		"there is no key to decrypt with; name it by CONVERGE_STORE_KEY":                         {Codec: &codec.Codec{}, Secret: secret},
+		"nobody may ask yet; say who may: by an issuer of tokens, or by a secret":                {Codec: c},
+		"the secret has 5 bytes; expected 20 at least":                                           {Codec: c, Secret: "short"},
+		"an issuer takes an audience, and the people or groups who may ask":                      {Codec: c, Identity: entities.Identity{Issuer: "https://id", Audience: "x"}},
+		`origin "*": expected https://HOST, as a browser names it`:                               {Codec: c, Secret: secret, Origins: []string{"*"}},
+		`origin "https://temporal.shop.dev/": expected https://HOST, as a browser names it`:      {Codec: c, Secret: secret, Origins: []string{"https://temporal.shop.dev/"}},
+		`origin "https://temporal.shop.dev/login": expected https://HOST, as a browser names it`: {Codec: c, Secret: secret, Origins: []string{"https://temporal.shop.dev/login"}},
+	} {
+		_, err := codecserver.New(o)
+		require.EqualError(t, err, want)
+	}
+}

@@ -1,0 +1,71 @@
+package codec
+
+import (
+	"context"
+	"encoding/json"
+
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+)
+
+// Converters are what a client of Temporal is made with (client.Options): of payloads, and of failures, whose messages and
+// stack traces are encrypted too.
+func (c *Codec) Converters() (converter.DataConverter, converter.FailureConverter) {
+	data := dataConverter{converter.NewCodecDataConverter(converter.GetDefaultDataConverter(), c), c}
+	return data, temporal.NewDefaultFailureConverter(temporal.DefaultFailureConverterOptions{
+		DataConverter: data, EncodeCommonAttributes: c.Encrypts() != "",
+	})
+}
+
+// dataConverter converts by a codec, in workflows by way of inWorkflow.
+type dataConverter struct {
+	converter.DataConverter
+	codec *Codec
+}
+
+// WithWorkflowContext implements converter.ContextAware.
+func (d dataConverter) WithWorkflowContext(converter.WorkflowContext) converter.DataConverter {
+	return inWorkflow(d)
+}
+
+// WithContext implements converter.ContextAware.
+func (d dataConverter) WithContext(context.Context) converter.DataConverter { return d }
+
+// inWorkflow converts while a workflow decides. Without a key that the installation uses the workflow task fails, with words,
+// and is tried again, here or elsewhere: an error would end the workflow, or lose a signal. What nobody has a key for is no
+// message: it comes as a text that says so, which is refused, with a trace.
+type inWorkflow dataConverter
+
+func (d inWorkflow) FromPayload(payload *commonpb.Payload, into any) error {
+	return d.FromPayloads(&commonpb.Payloads{Payloads: []*commonpb.Payload{payload}}, into)
+}
+
+func (d inWorkflow) FromPayloads(payloads *commonpb.Payloads, into ...any) error {
+	err := d.DataConverter.FromPayloads(payloads, into...)
+	if err == nil || payloads == nil {
+		return err
+	}
+	if d.codec.missing(payloads.GetPayloads()) {
+		panic(err)
+	}
+	if !isMessage(payloads, into) {
+		return err
+	}
+	instead, wrong := converter.GetDefaultDataConverter().ToPayload(err.Error())
+	if wrong != nil {
+		return wrong
+	}
+	switch to := into[0].(type) {
+	case *json.RawMessage:
+		*to, err = instead.GetData(), nil
+	case *converter.RawValue:
+		*to, err = converter.NewRawValue(instead), nil
+	}
+	return err
+}
+
+// isMessage: it is one payload that is encrypted.
+func isMessage(payloads *commonpb.Payloads, into []any) bool {
+	return len(into) == 1 && len(payloads.GetPayloads()) > 0 && Is(payloads.GetPayloads()[0])
+}

@@ -1,0 +1,145 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/internal/strict"
+)
+
+// secretRef is a reference to a secret: one of the first three, and what belongs to it.
+type secretRef struct {
+	WorkerEnv        WorkerEnvName `json:"workerEnv,omitempty"`
+	KubernetesSecret secretPart    `json:"kubernetesSecret,omitempty"`
+	AWSSecret        secretPart    `json:"awsSecret,omitempty"`
+	Namespace        secretPart    `json:"namespace,omitempty"`
+	Context          secretPart    `json:"context,omitempty"`
+	Region           secretPart    `json:"region,omitempty"`
+	VersionStage     secretPart    `json:"versionStage,omitempty"`
+	Key              secretPart    `json:"key,omitempty"`
+}
+
+// secretPart is what says where a secret is: the name of something.
+type secretPart string
+
+// What may be said of where a secret is: names, ARNs and keys, nothing that a command line or an address would mean otherwise.
+const secretPartPattern = `^[A-Za-z0-9][A-Za-z0-9/_+=.@:-]{0,511}$`
+
+var secretPartRE = regexp.MustCompile(secretPartPattern)
+
+// Pattern is for the JSON schema.
+func (secretPart) Pattern() string { return secretPartPattern }
+
+// Check refuses what is no name of a secret, or of where one is.
+func (p secretPart) Check() *Fault {
+	return strict.Unless(secretPartRE.MatchString(string(p)) && !strings.Contains(string(p), ".."), "bad-name", "%q is no name of a secret, nor of what belongs to one", string(p),
+		"letters, digits and /_+=.@:-, a letter or digit first")
+}
+
+// value is what a reference means to a worker.
+func (r secretRef) value() entities.Value {
+	return entities.Value{
+		WorkerEnv: string(r.WorkerEnv), KubernetesSecret: string(r.KubernetesSecret), Namespace: string(r.Namespace), Context: string(r.Context),
+		AWSSecret: string(r.AWSSecret), Region: string(r.Region), VersionStage: string(r.VersionStage), Key: string(r.Key),
+	}
+}
+
+// SecretForms are the kinds of references: the field that names one, the fields that it needs, and those that it may have.
+var SecretForms = [...]struct {
+	Field          string
+	Needs, MayHave []string
+}{
+	{Field: "workerEnv"},
+	{Field: "kubernetesSecret", Needs: []string{"namespace", "key"}, MayHave: []string{"context"}},
+	{Field: "awsSecret", MayHave: []string{"key", "region", "versionStage"}},
+}
+
+// SecretFields describe the fields of references.
+var SecretFields = map[string]string{
+	"workerEnv":        "The name of an environment variable of the worker that holds the secret.",
+	"kubernetesSecret": "The name of a Secret of the worker's cluster.",
+	"namespace":        "The namespace of the Secret.",
+	"context":          "The cluster of the Secret: a context of the worker's kubeconfig. When not given, the current one, or the cluster that the worker runs in.",
+	"awsSecret":        "The name or ARN of a secret of AWS Secrets Manager.",
+	"region":           "The region of the secret. When not given, the worker's.",
+	"versionStage":     "Which version of the secret. When not given, AWSCURRENT.",
+	"key":              "Which of its values: a key of a Secret, or a field of a JSON object.",
+}
+
+// SecretPattern is what the JSON schema says of a field of a reference.
+func SecretPattern(field string) string {
+	if field == "workerEnv" {
+		return envPattern
+	}
+	return secretPartPattern
+}
+
+const secretWanted = "{workerEnv: NAME}, {kubernetesSecret: NAME, namespace: NAMESPACE, key: KEY} or {awsSecret: NAME}"
+
+// wholeSecret says what is missing of a reference, or too much; nil is nothing.
+func wholeSecret(v entities.Value) *Fault {
+	fields := map[string]string{}
+	raw, err := json.Marshal(v)
+	if err != nil || json.Unmarshal(raw, &fields) != nil {
+		return &Fault{Code: "bad-value", Message: "this is no reference to a secret", Expected: secretWanted}
+	}
+	for _, form := range SecretForms {
+		if fields[form.Field] == "" {
+			continue
+		}
+		for _, need := range form.Needs {
+			if fields[need] == "" {
+				return &Fault{Code: "missing-field", Message: fmt.Sprintf("%s does not say its %s", form.Field, need), Expected: secretWanted}
+			}
+		}
+		for name := range fields {
+			if name != form.Field && !slices.Contains(form.Needs, name) && !slices.Contains(form.MayHave, name) {
+				return &Fault{Code: "bad-value", Message: form.Field + " stands beside what does not belong to it", Expected: secretWanted}
+			}
+		}
+		return nil
+	}
+	return &Fault{Code: "missing-field", Message: "this names no secret", Expected: secretWanted}
+}
+
+func decodeSecret(d *strict.Decoder, path string, node *yaml.Node) entities.Value {
+	var ref secretRef
+	before := len(d.Problems)
+	d.Value(path, node, &ref)
+	if len(d.Problems) > before {
+		return entities.Value{}
+	}
+	if fault := wholeSecret(ref.value()); fault != nil {
+		d.Fail(path, node, *fault)
+		return entities.Value{}
+	}
+	return ref.value()
+}
+
+// SecretRefOf is the reference that JSON has: a release gives one so.
+func SecretRefOf(fields map[string]any) (v entities.Value, ok bool) {
+	for name, given := range fields {
+		text, is := given.(string)
+		valid := name != "value" && secretPart(text).Check() == nil
+		if name == "workerEnv" {
+			valid = WorkerEnvName(text).Check() == nil
+		}
+		if !is || !valid {
+			return v, false
+		}
+	}
+	raw, err := json.Marshal(fields)
+	if err != nil {
+		return v, false
+	}
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.DisallowUnknownFields()
+	return v, decoder.Decode(&v) == nil && wholeSecret(v) == nil
+}

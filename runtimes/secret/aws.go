@@ -1,0 +1,74 @@
+package secret
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/arn"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
+	"github.com/aws/aws-sdk-go-v2/service/secretsmanager/types"
+	"github.com/aws/smithy-go"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// SecretsManager reads secrets of AWS Secrets Manager, with credentials and a region as the AWS tools find them
+// (AWS_ENDPOINT_URL_SECRETS_MANAGER and the like included). The zero value is ready.
+type SecretsManager struct {
+	mu     sync.Mutex
+	client *secretsmanager.Client
+}
+
+// Fetch implements Store.
+func (m *SecretsManager) Fetch(ctx context.Context, v entities.Value) ([]byte, error) {
+	client, err := m.connect(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("cannot be asked for: %w", err)
+	}
+	region := v.Region
+	if named, err := arn.Parse(v.AWSSecret); err == nil && region == "" {
+		region = named.Region
+	}
+	out, err := client.GetSecretValue(ctx, &secretsmanager.GetSecretValueInput{SecretId: aws.String(v.AWSSecret), VersionStage: stageOf(v)}, func(o *secretsmanager.Options) {
+		if region != "" {
+			o.Region = region
+		}
+	})
+	var coded smithy.APIError
+	switch {
+	case errors.As(err, new(*types.ResourceNotFoundException)):
+		return nil, errors.New("is not there")
+	case errors.As(err, &coded):
+		return nil, fmt.Errorf("cannot be read: AWS says %s", coded.ErrorCode())
+	case err != nil:
+		return nil, fmt.Errorf("cannot be read: %w", err)
+	case out.SecretString != nil:
+		return []byte(*out.SecretString), nil
+	}
+	return out.SecretBinary, nil
+}
+
+func stageOf(v entities.Value) *string {
+	if v.VersionStage == "" {
+		return nil
+	}
+	return aws.String(v.VersionStage)
+}
+
+// connect finds credentials when first asked; an error is met again, and mended without a restart, at the next.
+func (m *SecretsManager) connect(ctx context.Context) (*secretsmanager.Client, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.client == nil {
+		settings, err := config.LoadDefaultConfig(ctx)
+		if err != nil {
+			return nil, err
+		}
+		m.client = secretsmanager.NewFromConfig(settings)
+	}
+	return m.client, nil
+}
