@@ -16,7 +16,7 @@ KILLS ?= 100
 MINUTES ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help build install test race lint fmt vet workflowcheck tidy generated check upgrade-demo bench chaos outage fuzz histories freeze-histories freeze-contracts temporal-cli chromium monitoring kube kube-build kube-test manifests
+.PHONY: help build install test race lint fmt vet workflowcheck tidy generated check upgrade-demo bench chaos outage fuzz histories freeze-histories freeze-contracts temporal-cli chromium monitoring moto-test sbom vulncheck kube kube-build kube-test manifests
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -99,6 +99,23 @@ freeze-contracts: ## Keep what versions share as VERSION has it, when it is rele
 
 temporal-cli: ## Build the stock temporal CLI into .cache/bin for the tests that call it (minutes, once)
 	go -C tests/temporalcli build -ldflags='-s -w' -o $(CURDIR)/.cache/bin/temporal github.com/temporalio/cli/cmd/temporal
+
+# Of the programs as they were built, from what each says that it was made of.
+sbom: build ## Write what both programs are made of, with licenses, into bin/ (CycloneDX, JSON)
+	for program in converge converge-dev; do \
+		$(TOOL) cyclonedx-gomod bin -json -licenses -version "$$(git describe --always --dirty --tags)" -output bin/$$program.cdx.json bin/$$program || exit 1; \
+	done
+
+# By hand, since it asks a database that is not reachable everywhere; where it is not, this says so and fails.
+vulncheck: ## Look for known vulnerabilities in what is called (needs https://vuln.go.dev)
+	@curl -fsS -m 20 -o /dev/null https://vuln.go.dev/index/db.json || { \
+		echo 'the vulnerability database, https://vuln.go.dev, cannot be reached from here: nothing was checked' >&2; exit 1; }
+	go run golang.org/x/vuln/cmd/govulncheck@latest ./...
+
+# In an environment of Python's own; moto answers as AWS does.
+moto-test: ## Try the reading of secrets against moto's Secrets Manager (needs Python, 60 MB, once)
+	test -x $(CURDIR)/.cache/moto/bin/moto_server || { python3 -m venv .cache/moto && .cache/moto/bin/pip install -q 'moto[server,secretsmanager]'; }
+	CONVERGE_MOTO=$(CURDIR)/.cache/moto/bin/moto_server go test ./runtimes/secret -count=1 -run SecretsManager
 
 chromium: ## Install a browser to look at the UI with (Debian, as root)
 	apt-get update -qq

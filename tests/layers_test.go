@@ -72,6 +72,7 @@ var layers = []layer{
 	{folder: "intent/sources", ours: []string{"entities", "intent/config", "intent/bundle", "intent/internal"}},
 	{folder: "intent/incarnation", ours: []string{"entities", "intent/config", "intent/internal"}},
 	{folder: "intent/compile", ours: []string{"entities", "intent/config", "intent/bundle", "intent/sources", "intent/incarnation", "intent/internal"}},
+	{folder: "intent/codec", ours: []string{"intent/internal"}},
 	{folder: "intent/store", ours: []string{"entities", "intent/config", "intent/bundle", "intent/incarnation", "intent/internal"}},
 }
 

@@ -203,7 +203,7 @@ func throughTheStockCLI(t *testing.T, w *stage.World, key string) {
 
 // Encryption is switched on, off, and its key changed, under a service that runs; histories of before go on. What nobody has
 // a key for is no message: it is refused, with a trace, by signal and by update, and holds nothing up.
-func TestEncryptionIsSwitchedOnUnderARunningService_G5_G6(t *testing.T) {
+func TestEncryptionIsSwitchedOnUnderARunningService_G5(t *testing.T) {
 	t.Parallel()
 	w := shared.Unserved(t, embedded.Options{})
 	old, next := newKey(t), newKey(t)
