@@ -70,17 +70,12 @@ func (a *Activities) checkInitial(ctx context.Context, r protocol.PrepareRequest
 	if !r.Initial {
 		return nil
 	}
-	versions, err := a.Store.Versions(ctx, r.Application, r.Service)
-	if err != nil {
+	before, err := a.Store.OtherVersion(ctx, r.Application, r.Service, r.FullVersion)
+	if err != nil || before == "" {
 		return err
 	}
-	for _, v := range versions {
-		if v != r.FullVersion {
-			return refuse("the store knows %s of %s/%s, so this is not its first release although Temporal remembers none; release what should run: converge release %s/%s VERSION",
-				v, r.Application, r.Service, r.Application, r.Service)
-		}
-	}
-	return nil
+	return refuse("the store knows %s of %s/%s, so this is not its first release although Temporal remembers none; release what should run: converge release %s/%s VERSION",
+		before, r.Application, r.Service, r.Application, r.Service)
 }
 
 // version finds what the version means, or makes up what it will mean from now on.

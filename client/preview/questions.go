@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/verb"
 )
 
 // questions collects what to ask the runtimes and where the answers belong.
@@ -101,7 +101,7 @@ func payloadChanges(before *entities.Payload, now entities.Payload, present, ver
 	maps.Copy(all, next)
 	for _, path := range slices.Sorted(maps.Keys(all)) {
 		if old[path] != next[path] && len(out) < maxChanges {
-			out = append(out, protocol.PreviewField{Path: path, Old: cut(old[path]), New: cut(next[path])})
+			out = append(out, protocol.PreviewField{Path: path, Old: verb.Clip(old[path], maxValue), New: verb.Clip(next[path], maxValue)})
 		}
 	}
 	return out
@@ -157,11 +157,4 @@ func value(v any) string {
 		return fmt.Sprint(v)
 	}
 	return string(data)
-}
-
-func cut(value string) string {
-	if len(value) <= maxValue {
-		return value
-	}
-	return strings.ToValidUTF8(value[:maxValue], "") + "…"
 }

@@ -43,26 +43,29 @@ func ofVersion(fullVersion string) func(VersionRecord) bool {
 	return func(r VersionRecord) bool { return r.FullVersion == fullVersion }
 }
 
-// Versions lists the full versions recorded of a service, in no particular order. One whose record is damaged is
-// listed too, as far as its key says which it is.
-func (s *Store) Versions(ctx context.Context, application, service string) ([]string, error) {
+// OtherVersion returns a full version that is recorded of a service beside one; empty: there is none. One whose record is
+// damaged counts, as far as its key says which it is.
+func (s *Store) OtherVersion(ctx context.Context, application, service, than string) (string, error) {
 	names, err := s.blobs.list(ctx, versionPrefix(application, service))
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	var versions []string
+	own := versionKey(application, service, than)
 	for _, name := range names {
-		record, err := readRecord(ctx, s, name, func(r VersionRecord) bool { return r.FullVersion != "" })
+		if name == own || strings.HasPrefix(path.Base(name), ".") { // what a writer that died left behind
+			continue
+		}
+		record, err := readRecord(ctx, s, name, func(r VersionRecord) bool { return versionKey(application, service, r.FullVersion) == name })
 		switch {
 		case err == nil:
-			versions = append(versions, record.FullVersion)
+			return record.FullVersion, nil
 		case IsDamaged(err):
-			versions = append(versions, versionOf(name))
+			return versionOf(name), nil
 		case !IsNotFound(err):
-			return nil, err
+			return "", err
 		}
 	}
-	return versions, nil
+	return "", nil
 }
 
 // versionOf is the full version that a key is of; of a very long one only its beginning is known.

@@ -155,10 +155,10 @@ func distance(a, b string) int {
 	return last[len(y)]
 }
 
-// Clip keeps a message short.
+// Clip keeps a message short, and cuts no character in two.
 func Clip(text string) string {
 	if len(text) > 60 {
-		return text[:60] + "…"
+		return strings.ToValidUTF8(text[:60], "") + "…"
 	}
 	return text
 }

@@ -47,3 +47,28 @@ func (c *counting) read(ctx context.Context, key string) ([]byte, error) {
 	c.count++
 	return c.blobs.read(ctx, key)
 }
+
+// Whether a service was ever released is found out by one version of it, however many there are.
+func TestOtherVersionReadsOne(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *Store) {
+		other, err := s.OtherVersion(t.Context(), "shop", "web", "v1")
+		require.NoError(t, err)
+		require.Empty(t, other)
+		for _, v := range []string{"v1", "v2", "v3"} {
+			_, _, err := s.CreateVersion(t.Context(), "shop", "web", VersionRecord{Version: v, FullVersion: v, Hash: "hash"})
+			require.NoError(t, err)
+			if v == "v1" {
+				other, err = s.OtherVersion(t.Context(), "shop", "web", "v1")
+				require.NoError(t, err)
+				require.Empty(t, other)
+			}
+		}
+		s.cache = newCache()
+		reads := &counting{blobs: s.blobs}
+		s.blobs = reads
+		other, err = s.OtherVersion(t.Context(), "shop", "web", "v1")
+		require.NoError(t, err)
+		require.Contains(t, []string{"v2", "v3"}, other)
+		require.Equal(t, 1, reads.count)
+	})
+}
