@@ -57,7 +57,10 @@ const (
 // ChannelSpec is one release channel as this service sees it: the instances that live there and
 // the rules for entering it.
 type ChannelSpec struct {
-	Name             string            `json:"name"`
+	Name string `json:"name"`
+	// Key is the name under which the channel first was one, where people call it otherwise by now: runtimes and commands
+	// know it by that (renamedFrom).
+	Key              string            `json:"key,omitempty"`
 	Labels           map[string]string `json:"labels,omitempty"`
 	Instances        []InstanceSpec    `json:"instances"`            // names unique, in the order in which they are shown
 	Conditions       []Condition       `json:"conditions,omitempty"` // preconditions, in file order

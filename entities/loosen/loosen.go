@@ -18,13 +18,14 @@ type Definitions struct {
 	Extension func(digest string) *entities.ExtensionDefinition
 }
 
-// Rules lists what a service asks for less, channel by channel; what concerns all channels stands last, without one. A
+// Rules lists what a service asks for less, channel by channel, whatever they were called; what concerns all channels stands last, without one. A
 // channel that is new, or gone, asks for nothing less.
 func Rules(before, after *entities.Spec, of Definitions) []entities.Loosening {
 	var out []entities.Loosening
 	if before == nil || after == nil || len(after.Channels) == 0 {
 		return nil
 	}
+	before = before.Called(entities.Renamed(before, after))
 	for n := range after.Channels {
 		now := &after.Channels[n]
 		old, ok := before.Channel(now.Name)

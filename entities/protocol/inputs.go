@@ -58,7 +58,7 @@ type Beginning struct {
 
 // Logic is the number of the logic by which workers of this version begin a run. A run keeps to the logic that its
 // input names, as its history demands: none is that of workers that did not name it yet.
-const Logic = LogicTellsErrors
+const Logic = LogicRenames
 
 const (
 	// LogicRecordsShown is the logic by which what a service shows is recorded before it is shown.
@@ -76,6 +76,8 @@ const (
 	LogicGoesByNotices = 5
 	// LogicTellsErrors is the logic by which people hear of checks that cannot be evaluated, several times in a row.
 	LogicTellsErrors = 6
+	// LogicRenames is the logic by which a Service has channels be called otherwise.
+	LogicRenames = 7
 )
 
 // ServiceInput starts a Service workflow, or carries its state into the next run.

@@ -24,12 +24,16 @@ type Opening struct {
 // one, or a config release when a payload changed (B9). Whether a config release really changes
 // anything is only known once it is rendered.
 func (s *State) TakeSpec(spec *entities.Spec, digest string, now time.Time) *Opening {
+	s.Awaiting = nil
 	s.retire(spec)
 	s.stay(spec)
 	s.Spec, s.SpecDigest, s.Problem, s.Trouble = spec, digest, "", ""
 	s.Record(now, "", fmt.Sprintf("incarnation %d", spec.Incarnation))
 	s.leaveRemoved(now)
 	for n, c := range spec.Channels {
+		if s.Channels[c.Name] == nil {
+			s.Channel(c.Name).Key = c.Key
+		}
 		s.Channel(c.Name).Position = n
 		for _, i := range c.Instances {
 			s.declare(c.ID(i), i.Runtime, now)

@@ -38,6 +38,7 @@ type State struct {
 	Published   entities.NoticeOrder `json:"published,omitzero"`
 	PublishedAt time.Time            `json:"publishedAt,omitzero"`
 	Deletion    *Deletion            `json:"deletion,omitempty"`
+	Awaiting    *Awaiting            `json:"awaiting,omitempty"`
 	// Floor is where instances begin to count their targets: above those that are forgotten.
 	Floor int64 `json:"floor,omitempty"`
 	// Runtimes are those that something here is on, or may return to, though the configuration names them no longer: as they

@@ -28,6 +28,9 @@ func (Application) Planned() []string {
 type ReleaseChannel struct {
 	// The channel's name, unique in the application.
 	Name Name `json:"name"`
+	// The name that the channel had before. What is remembered of it goes on under the new name, and what runs there stays
+	// as it is. It may stay here for good, and then has no effect any more.
+	RenamedFrom Name `json:"renamedFrom,omitempty"`
 	// Labels that selectors match, and that payloads may use as ${{ labels.KEY }}.
 	Labels map[string]string `json:"labels,omitempty"`
 	// The runtimes that services of this channel may run on.
@@ -49,7 +52,7 @@ type ReleaseChannel struct {
 
 // Planned names the fields that later versions accept.
 func (ReleaseChannel) Planned() []string {
-	return []string{"postconditions", "renamedFrom", "description"}
+	return []string{"postconditions", "description"}
 }
 
 // RuntimeRef names a runtime of a channel and the address there.

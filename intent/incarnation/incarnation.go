@@ -44,12 +44,16 @@ type Document struct {
 
 // Channel is a release channel.
 type Channel struct {
-	Name       string               `json:"name"`
-	Labels     map[string]string    `json:"labels,omitempty"`
-	Constants  map[string]string    `json:"constants,omitempty"`
-	Conditions []entities.Condition `json:"conditions,omitempty"`
-	NoRollback bool                 `json:"noRollback,omitempty"`
-	OnDelete   entities.OnDelete    `json:"onDelete,omitempty"`
+	Name string `json:"name"`
+	// RenamedFrom is the name before; Key is the first one, by which runtimes know the channel, where that is another one. Whoever
+	// publishes says it, by what is newest (Follow).
+	RenamedFrom string               `json:"renamedFrom,omitempty"`
+	Key         string               `json:"key,omitempty"`
+	Labels      map[string]string    `json:"labels,omitempty"`
+	Constants   map[string]string    `json:"constants,omitempty"`
+	Conditions  []entities.Condition `json:"conditions,omitempty"`
+	NoRollback  bool                 `json:"noRollback,omitempty"`
+	OnDelete    entities.OnDelete    `json:"onDelete,omitempty"`
 }
 
 // Service is what all channels of a service share, and its instances.
