@@ -34,6 +34,8 @@ type Spec struct {
 	Notifications []Notification `json:"notifications,omitempty"`
 	// Remove: when the service is no longer declared, its objects are removed instead of left (A24).
 	Remove bool `json:"remove,omitempty"`
+	// AskGates: a rollback by hand passes all gates, as a release does (G2).
+	AskGates bool `json:"askGates,omitempty"`
 }
 
 // ConfigChanges says what a configuration-only change does.

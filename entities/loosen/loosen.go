@@ -36,6 +36,9 @@ func Rules(before, after *entities.Spec, of Definitions) []entities.Loosening {
 			out = append(out, entities.Loosening{Channel: now.Name, Text: text})
 		}
 	}
+	if before.AskGates && !after.AskGates {
+		out = append(out, entities.Loosening{Text: "a rollback by hand asks no gates"})
+	}
 	for _, text := range append(grants(before.Grants, after.Grants, after.ChannelNames()), identity(before.Identity, after.Identity)...) {
 		out = append(out, entities.Loosening{Text: text})
 	}

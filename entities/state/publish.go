@@ -41,7 +41,7 @@ func (s *State) TakeSpec(spec *entities.Spec, digest string, now time.Time) *Ope
 	}
 	s.forgetRuntimes()
 	s.settleDeletion(now)
-	newest, offered := s.Newest(), s.offered()
+	newest, offered := s.Offered(), s.offered()
 	s.WaitingConfig = 0
 	switch {
 	case spec.Version != "" && (newest == nil || newest.Version != spec.Version):

@@ -230,6 +230,16 @@ func (s *State) Newest() *Release {
 	return s.Releases[len(s.Releases)-1]
 }
 
+// Offered is the newest release that was made to go forward, or nil.
+func (s *State) Offered() *Release {
+	for n := len(s.Releases) - 1; n >= 0; n-- {
+		if r := s.Releases[n]; !r.Return {
+			return r
+		}
+	}
+	return nil
+}
+
 // ReleaseByID returns the release of that id, or nil.
 func (s *State) ReleaseByID(id string) *Release {
 	if n := slices.IndexFunc(s.Releases, func(r *Release) bool { return r.ID == id }); n >= 0 {

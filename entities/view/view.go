@@ -48,6 +48,7 @@ func Of(s *state.State, d *decide.Decision) protocol.Status {
 	if s.WaitingConfig > 0 {
 		out.Notes = append(out.Notes, fmt.Sprintf("config i%d waits for the next release", s.WaitingConfig))
 	}
+	out.Notes = append(out.Notes, s.Returns()...)
 	if waits := s.AwaitingText(); waits != "" {
 		out.Notes = append(out.Notes, waits)
 	}

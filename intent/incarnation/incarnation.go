@@ -66,10 +66,11 @@ type Service struct {
 	ConfigChanges    entities.ConfigChanges `json:"configChanges"`
 	ProgressDeadline Period                 `json:"progressDeadline"`
 	Parameters       []Parameter            `json:"parameters,omitempty"`
-	Files            map[string]string      `json:"files,omitempty"`   // path → content, of all channels
-	Objects          map[string]ObjectList  `json:"objects,omitempty"` // of each bundle that a channel names
-	Remove           bool                   `json:"remove,omitempty"`  // when it is no longer declared
-	Channels         []Instance             `json:"channels"`          // in the application's order
+	Files            map[string]string      `json:"files,omitempty"`    // path → content, of all channels
+	Objects          map[string]ObjectList  `json:"objects,omitempty"`  // of each bundle that a channel names
+	Remove           bool                   `json:"remove,omitempty"`   // when it is no longer declared
+	AskGates         bool                   `json:"askGates,omitempty"` // before a rollback by hand
+	Channels         []Instance             `json:"channels"`           // in the application's order
 }
 
 // Parameter is a parameter that a service declares.
