@@ -182,7 +182,7 @@ func (s *service) openPublished(ctx workflow.Context, p protocol.ServicePublish,
 		return nil
 	}
 	if o.Of != nil && sameAs(o.Of, prepared) {
-		s.state.Newest().Templates = templates(s.state.Spec)
+		s.state.Offered().Templates = templates(s.state.Spec)
 		return nil
 	}
 	who := entities.Who{Name: p.By, Proven: p.Proven}
