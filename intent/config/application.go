@@ -25,7 +25,7 @@ type Application struct {
 type Rollback struct {
 	// Whether the gates of a channel are asked before a person takes a release back there to what was good before: skip does
 	// it at once, and the audit trail says so; ask has it wait for all of them, as a release does.
-	Gates RollbackGates `json:"gates" jsonschema:"default=skip"`
+	Gates RollbackGates `json:"gates,omitempty" jsonschema:"default=skip"`
 }
 
 // RollbackGates is skip or ask.
