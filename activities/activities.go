@@ -162,7 +162,7 @@ func (a *Activities) payload(ctx context.Context, in runtimes.Instance, digest s
 	if err != nil {
 		return p, lost
 	}
-	rendered, err := a.render(ctx, in.Service, []entities.InstanceID{in.ID}, record)
+	rendered, err := a.render(ctx, protocol.PrepareRequest{Service: in.Service}, []entities.InstanceID{in.ID}, record)
 	if err != nil || !entities.SameDigest(entities.DigestOf(rendered[in.ID]), digest) {
 		return p, lost
 	}

@@ -92,7 +92,7 @@ func (a *Activities) evaluate(ctx context.Context, r protocol.CheckRequest, e en
 	if definition.Dir, err = a.dirIf(reading, needed, r.Application, definition.Dir); err != nil {
 		return unevaluated(err.Error())
 	}
-	asked := checks.Asked{Definition: definition, Evaluation: e, ServiceID: r.ServiceID}
+	asked := checks.Asked{Definition: definition, Evaluation: e, ServiceID: r.ServiceID, Channel: entities.NameIn(r.Keys, definition.Channel)}
 	if e.FullVersion != "" {
 		if record, err := a.Store.Version(reading, r.Application, r.Service, e.FullVersion); err == nil {
 			asked.Version = record.Version

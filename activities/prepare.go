@@ -39,7 +39,7 @@ func (a *Activities) prepare(ctx context.Context, r protocol.PrepareRequest) (pr
 	if err != nil {
 		return protocol.PrepareAnswer{}, err
 	}
-	payloads, err := a.render(ctx, r.Service, r.Instances, record)
+	payloads, err := a.render(ctx, r, r.Instances, record)
 	if err != nil {
 		return protocol.PrepareAnswer{}, err
 	}
@@ -113,9 +113,29 @@ func (a *Activities) carried(ctx context.Context, service string, record store.V
 	if err != nil {
 		return record, err
 	}
+	if record.ChannelParameters, err = a.calledIn(ctx, inc, record); err != nil {
+		return record, err
+	}
 	kept := incarnation.Carry(inc, service, inputOf(record))
 	record.Hash, record.Parameters, record.ChannelParameters = hash, kept.Parameters, kept.ChannelParameters
 	return record, nil
+}
+
+// calledIn are the parameters that a record has for single channels, by what these are called in another configuration.
+func (a *Activities) calledIn(ctx context.Context, inc *incarnation.Incarnation, record store.VersionRecord) (map[string]map[string]any, error) {
+	known := inc.Channels()
+	if !slices.ContainsFunc(entities.SortedKeys(record.ChannelParameters), func(c string) bool { return !slices.Contains(known, c) }) {
+		return record.ChannelParameters, nil
+	}
+	made, err := a.Store.Incarnation(ctx, record.Hash)
+	if err != nil {
+		return nil, err
+	}
+	keys, called := made.Keys(), map[string]map[string]any{}
+	for channel, values := range record.ChannelParameters {
+		called[inc.Named(channel, keys)] = values
+	}
+	return called, nil
 }
 
 // sameParameters refuses a known version with other parameters than it was made with. None given
@@ -166,25 +186,25 @@ func inputOf(record store.VersionRecord) incarnation.RenderInput {
 	}
 }
 
-// render renders a version for instances: each gets what its channel renders to.
-func (a *Activities) render(ctx context.Context, service string, ids []entities.InstanceID, record store.VersionRecord) (map[entities.InstanceID]entities.Payload, error) {
+// render renders a version for instances: each gets what its channel renders to, whatever that was called then.
+func (a *Activities) render(ctx context.Context, r protocol.PrepareRequest, ids []entities.InstanceID, record store.VersionRecord) (map[entities.InstanceID]entities.Payload, error) {
 	inc, err := a.Store.Incarnation(ctx, record.Hash)
 	if err != nil {
 		return nil, err
 	}
 	in := inputOf(record)
 	for _, id := range ids {
-		if !slices.Contains(in.Channels, id.Channel) {
-			in.Channels = append(in.Channels, id.Channel)
+		if called := inc.Named(id.Channel, r.Keys); !slices.Contains(in.Channels, called) {
+			in.Channels = append(in.Channels, called)
 		}
 	}
-	rendered, err := incarnation.Render(inc, service, in)
+	rendered, err := incarnation.Render(inc, r.Service, in)
 	if err != nil {
 		return nil, refuse("%s", err)
 	}
 	payloads := map[entities.InstanceID]entities.Payload{}
 	for _, id := range ids {
-		if payload, known := rendered[id.Channel]; known {
+		if payload, known := rendered[inc.Named(id.Channel, r.Keys)]; known {
 			payloads[id] = payload
 		}
 	}
@@ -205,7 +225,7 @@ func (a *Activities) underPresent(ctx context.Context, r protocol.PrepareRequest
 	if there, err = a.carried(ctx, r.Service, there, record.Hash); err != nil {
 		return "", err
 	}
-	payloads, err := a.render(ctx, r.Service, []entities.InstanceID{id}, there)
+	payloads, err := a.render(ctx, r, []entities.InstanceID{id}, there)
 	if err != nil {
 		return "", err
 	}
@@ -233,7 +253,7 @@ func (a *Activities) Draft(ctx context.Context, r protocol.PrepareRequest) (Draf
 	if err != nil {
 		return Draft{}, err
 	}
-	payloads, err := a.render(ctx, r.Service, r.Instances, record)
+	payloads, err := a.render(ctx, r, r.Instances, record)
 	return Draft{Known: known, Record: record, Payloads: payloads}, err
 }
 

@@ -36,6 +36,8 @@ type Spec struct {
 	Remove bool `json:"remove,omitempty"`
 	// Baseline: what the installation demands is part of it. Nothing that is published says so.
 	Baseline *Baselined `json:"baseline,omitempty"`
+	// AskGates: a rollback by hand passes all gates, as a release does (G2).
+	AskGates bool `json:"askGates,omitempty"`
 }
 
 // ConfigChanges says what a configuration-only change does.
@@ -59,7 +61,10 @@ const (
 // ChannelSpec is one release channel as this service sees it: the instances that live there and
 // the rules for entering it.
 type ChannelSpec struct {
-	Name             string            `json:"name"`
+	Name string `json:"name"`
+	// Key is the name under which the channel first was one, where people call it otherwise by now: runtimes and commands
+	// know it by that (renamedFrom).
+	Key              string            `json:"key,omitempty"`
 	Labels           map[string]string `json:"labels,omitempty"`
 	Instances        []InstanceSpec    `json:"instances"`            // names unique, in the order in which they are shown
 	Conditions       []Condition       `json:"conditions,omitempty"` // preconditions, in file order

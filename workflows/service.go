@@ -28,7 +28,7 @@ func newService(ctx workflow.Context, in protocol.ServiceInput) *service {
 	}
 	s.shell = &shell{
 		ctx: ctx, of: s, name: in.Application + "/" + in.Service, application: in.Application, service: in.Service,
-		logic: in.Logic, whole: s.state, version: state.Version, desk: &s.state.Desk, verbs: verb.Service(),
+		logic: in.Logic, whole: s.state, version: state.Newest, form: s.state.Form, desk: &s.state.Desk, verbs: verb.Service(),
 		stops:   []string{"to take the service down, converge delete " + in.Application + "/" + in.Service, "to stop changes, converge pause " + in.Application + "/" + in.Service},
 		answers: map[string]answering{protocol.Release: s.release},
 		messages: map[string]message{
@@ -69,10 +69,18 @@ type service struct {
 func (s *service) known() bool { return s.state.Spec != nil }
 
 func (s *service) judge(row *verb.Row, r verb.Request, who entities.Who) (state.Effect, error) {
-	return row.Do(s.state, r, who, s.now())
+	return row.Do(s.state, s.named(r), who, s.now())
 }
 
-func (s *service) checkNames(r verb.Request) error { return verb.CheckNames(s.state, r) }
+func (s *service) checkNames(r verb.Request) error { return verb.CheckNames(s.state, s.named(r)) }
+
+// named: who watches a runtime knows a channel by the name that it had first.
+func (s *service) named(r verb.Request) verb.Request {
+	if r.Verb == protocol.Refresh && r.Channel != "" {
+		r.Channel = s.state.Named(entities.InstanceID{Channel: r.Channel}).Channel
+	}
+	return r
+}
 
 func (s *service) rules() (*entities.Identity, []entities.Grant, bool) {
 	if s.state.Spec == nil {
@@ -87,6 +95,7 @@ func (s *service) restricts(r verb.Request) bool {
 }
 
 func (s *service) channels(row *verb.Row, r verb.Request) ([]string, error) {
+	r = s.named(r)
 	if err := s.state.CheckNames("", r.Channel); err != nil {
 		return nil, err
 	}
@@ -110,7 +119,7 @@ func (s *service) next(c protocol.Carried) (string, any) {
 // turn decides, and does what the decision says, in this order: questions answered from the store lead to
 // another decision at once; then work starts, observations are arranged, and people are notified.
 func (s *service) turn() {
-	s.state.Version = state.Version // whatever form the last run left it in
+	s.state.Version = s.state.Form() // whatever form the last run left it in
 	s.tellErrors()
 	s.decision = loop.Settle(s.state, s.now(), s.mode())
 	d := s.decision
@@ -136,6 +145,7 @@ func (s *service) turn() {
 	s.arrangeWatches()
 	s.arrangeChecks()
 	s.announce()
+	s.lookAgain()
 	s.wakeAt(earliest(d.Wake, s.lastAnnouncementsBy()), s.dueSummary)
 	if s.woken {
 		return // the next turn comes at once, and knows what woke this one

@@ -108,7 +108,7 @@ func (s *service) extend(op state.ExtensionOp) {
 	ctx := workflow.WithActivityOptions(s.work, lasting(queue, e.Timeout+margin, absent, text))
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityExtension, protocol.ExtensionRequest{
 		Application: s.application, Service: s.service, ServiceID: s.state.Spec.ServiceID,
-		Channel: op.Channel, Release: op.Release, Version: r.Version, FullVersion: r.FullVersion,
+		Channel: s.state.Key(entities.InstanceID{Channel: op.Channel}).Channel, Release: op.Release, Version: r.Version, FullVersion: r.FullVersion,
 		Name: e.Name, Key: e.RunKey(), Definition: e.Definition, Attempt: op.Attempt, Timeout: e.Timeout,
 	})
 	s.await(func(ctx workflow.Context) {
@@ -149,10 +149,12 @@ func (s *service) remove(op state.RemoveOp) {
 	ctx := workflow.WithActivityOptions(s.work, lasting(queueOf(name, rt), timeout+margin, 0, text))
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityRemove, protocol.RemoveRequest{
 		Application: s.application, Service: s.service, ServiceID: s.state.Spec.ServiceID,
-		Runtime: name, RuntimeDigest: rt.Digest, Timeout: timeout, Instance: instanceRef(op.Instance, op.Target),
+		Runtime: name, RuntimeDigest: rt.Digest, Timeout: timeout, Instance: s.instanceRef(op.Instance, op.Target),
 		Sequence: sequence, Successor: successor,
 	})
+	key := s.state.Key(op.Instance)
 	s.await(func(ctx workflow.Context) {
+		op.Instance = s.state.Named(key)
 		var answer protocol.RemoveAnswer
 		if err := future.Get(ctx, &answer); err != nil {
 			answer.Err = "interrupted: " + rootCause(err)
@@ -171,7 +173,7 @@ func (s *service) left(op state.RemoveOp, now string, rt entities.RuntimeSpec) (
 	i := s.state.Instance(op.Instance)
 	after := &protocol.Successor{Runtime: now, RuntimeDigest: rt.Digest, Sequence: i.Delivery.Sequence}
 	if t := i.Delivery.Target; t != nil {
-		after.Instance = instanceRef(op.Instance, *t)
+		after.Instance = s.instanceRef(op.Instance, *t)
 	}
 	return op.From, *s.state.RuntimeNamed(op.From), i.LeftOn(op.From).Sequence, after
 }

@@ -83,6 +83,9 @@ func (s *service) publish(ctx workflow.Context, raw json.RawMessage) error {
 	if err != nil || s.overtaken(p) { // the store was restored to what it was before
 		return err
 	}
+	if waits, err := s.rename(spec, p); waits || err != nil {
+		return err
+	}
 	s.state.NoteLoosened(p.Incarnation, entities.Who{Name: p.By, Proven: p.Proven}, loosened, s.now())
 	s.state.Store, s.state.PublishedAt = p.Store, p.At
 	if p.Order.Compare(s.state.Published) > 0 {
@@ -180,7 +183,7 @@ func (s *service) openPublished(ctx workflow.Context, p protocol.ServicePublish,
 		return nil
 	}
 	if o.Of != nil && sameAs(o.Of, prepared) {
-		s.state.Newest().Templates = templates(s.state.Spec)
+		s.state.Offered().Templates = templates(s.state.Spec)
 		return nil
 	}
 	who := entities.Who{Name: p.By, Proven: p.Proven}
@@ -263,7 +266,7 @@ func (s *service) renderChannel(ctx workflow.Context, ops []state.RenderOp) {
 }
 
 func (s *service) prepare(ctx workflow.Context, r protocol.PrepareRequest) (protocol.PrepareAnswer, error) {
-	r.Application, r.Service = s.application, s.service
+	r.Application, r.Service, r.Keys = s.application, s.service, s.state.Keys()
 	var answer protocol.PrepareAnswer
 	err := s.fromStore(ctx, protocol.ActivityPrepare, r, &answer)
 	return answer, err

@@ -64,9 +64,9 @@ func lasting(queue string, timeout, absent time.Duration, text string) workflow.
 	}
 }
 
-// instanceRef names an instance and a target of it to an activity.
-func instanceRef(id entities.InstanceID, t entities.Target) protocol.InstanceRef {
-	return protocol.InstanceRef{ID: id, FullVersion: t.FullVersion, Payload: t.Payload}
+// instanceRef names an instance and a target of it to an activity. What comes back is for what the instance is called then.
+func (s *service) instanceRef(id entities.InstanceID, t entities.Target) protocol.InstanceRef {
+	return protocol.InstanceRef{ID: s.state.Key(id), FullVersion: t.FullVersion, Payload: t.Payload}
 }
 
 // apply starts one apply. That it failed is its answer; an error means that no worker ended it.
@@ -78,12 +78,14 @@ func (s *service) apply(op state.ApplyOp) {
 	ctx := workflow.WithActivityOptions(s.work, lasting(queue, op.Timeout+rt.Timing.FetchTimeout+margin, absent, text))
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityApply, protocol.ApplyRequest{
 		Application: s.application, Service: s.service, ServiceID: s.state.Spec.ServiceID,
-		Runtime: name, RuntimeDigest: rt.Digest, Attempt: op.Attempt, Instance: instanceRef(op.Instance, op.Target),
+		Runtime: name, RuntimeDigest: rt.Digest, Attempt: op.Attempt, Instance: s.instanceRef(op.Instance, op.Target),
 		Timeout: op.Timeout, FetchTimeout: rt.Timing.FetchTimeout, Sequence: s.state.Instance(op.Instance).Delivery.Sequence,
 	})
+	key := s.state.Key(op.Instance)
 	s.await(func(ctx workflow.Context) {
 		var answer protocol.ApplyAnswer
 		err := future.Get(ctx, &answer)
+		op.Instance = s.state.Named(key)
 		now := workflow.Now(ctx)
 		switch {
 		case untaken(err):
@@ -112,12 +114,14 @@ func (s *service) ask(op state.AskOp) {
 	name, bound := s.state.Bound(op.Instance, op.Target) // it may be about to move there
 	rt := *bound
 	request := s.observeRequest(name, rt, 0)
-	request.Instances = []protocol.InstanceRef{instanceRef(op.Instance, op.Target)}
+	request.Instances = []protocol.InstanceRef{s.instanceRef(op.Instance, op.Target)}
 	future := s.observe(s.work, request, rt, "ask about "+op.Target.FullVersion+" in "+s.state.Shown(op.Instance))
+	key := s.state.Key(op.Instance)
 	s.await(func(ctx workflow.Context) {
 		var answer protocol.ObserveAnswer
 		err := future.Get(ctx, &answer)
-		reading := answer.Readings[op.Instance]
+		op.Instance = s.state.Named(key)
+		reading := answer.Readings[key]
 		if err != nil {
 			reading = s.unreadable(err, name, rt)
 		}
@@ -172,7 +176,7 @@ func (s *service) startWatch(w decide.Watch) {
 	request := s.observeRequest(w.Runtime, rt, interval)
 	running := &watch{Watch: w, ended: map[entities.InstanceID]time.Time{}}
 	for _, one := range w.Watched {
-		ref := instanceRef(one.Instance, one.Target)
+		ref := s.instanceRef(one.Instance, one.Target)
 		ref.Known = one.Known
 		request.Instances = append(request.Instances, ref)
 		running.ended[one.Instance] = s.applyEnded(one.Instance)
@@ -209,7 +213,7 @@ func (s *service) watched(ctx workflow.Context, w *watch, future workflow.Future
 	delete(s.watches, w.Key())
 	s.woken = true
 	for _, one := range w.Watched {
-		reading, seen := answer.Readings[one.Instance]
+		reading, seen := answer.Readings[s.state.Key(one.Instance)]
 		if err != nil {
 			reading = s.unreadable(err, w.Runtime, *s.state.RuntimeNamed(w.Runtime))
 		} else if !seen {

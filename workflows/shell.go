@@ -74,7 +74,8 @@ type shell struct {
 	application, service string
 	logic                int         // protocol.Logic of the worker that began the run
 	whole                any         // its state; desk is a part
-	version              int         // of the state's form
+	version              int         // of the newest form of the state that is known
+	form                 func() int  // of the form that the state has; nil: the newest
 	desk                 *state.Desk // what it remembers of those who talk to it
 	verbs                []verb.Row
 	messages             map[string]message       // by name: from other workflows, or written by the workflow itself

@@ -88,13 +88,21 @@ func (s *shell) packAll() (protocol.Carried, error) {
 	}
 }
 
+// formNow is the number of the form that the state has: an older one than the newest, where that is enough.
+func (s *shell) formNow() int {
+	if s.form != nil {
+		return s.form()
+	}
+	return s.version
+}
+
 // packedLimit is the size in bytes of packed state up to which it is carried from run to run; beyond
 // that it goes to the store, so that no payload passes 64 KiB (base64 in JSON adds a third).
 const packedLimit = 44 << 10
 
 // pack makes what the next run begins with from state.
 func (s *shell) pack() (protocol.Carried, error) {
-	out := protocol.Carried{StateVersion: s.version}
+	out := protocol.Carried{StateVersion: s.formNow()}
 	plain, err := json.Marshal(s.whole)
 	if err == nil && len(plain) <= protocol.PlainLimit {
 		out.State = plain

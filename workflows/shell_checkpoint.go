@@ -85,7 +85,7 @@ func (s *shell) handOver(over bool) {
 	info := workflow.GetInfo(s.ctx)
 	c := protocol.Checkpoint{
 		ID: info.WorkflowExecution.ID, N: s.place(), Run: info.WorkflowExecution.RunID, Event: int64(info.GetCurrentHistoryLength()),
-		At: s.now().UTC(), Over: over, StateVersion: s.version,
+		At: s.now().UTC(), Over: over, StateVersion: s.formNow(),
 	}
 	s.of.mark(&c)
 	to.Take(c, plain)

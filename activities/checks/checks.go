@@ -29,6 +29,8 @@ type Asked struct {
 	Version string
 	// ServiceID is what commands get (C7).
 	ServiceID string
+	// Channel is what they know the channel by: the name that it had first.
+	Channel string
 	Now       time.Time
 }
 

@@ -40,6 +40,9 @@ func (p *Planner) Directory(ctx context.Context, dir string, newest func(applica
 	if d.before, err = newest(application); err != nil {
 		return nil, err
 	}
+	if err := d.follow(ctx); err != nil {
+		return nil, err
+	}
 	if d.after, err = d.number(ctx, application); err != nil {
 		return nil, err
 	}
@@ -71,10 +74,20 @@ func (d *directory) compile(ctx context.Context, dir string) error {
 	if d.compiled, err = compile.Compile(config); err != nil {
 		return err
 	}
-	if d.specs, err = d.compiled.Specs(); err != nil {
+	return d.planner.Store.Reach(d.compiled.Runtimes)
+}
+
+// follow has it go on from what is newest.
+func (d *directory) follow(ctx context.Context) error {
+	before, err := d.planner.Store.Incarnation(ctx, newestHash(d.before))
+	if err != nil && !store.IsNotFound(err) {
 		return err
 	}
-	return d.planner.Store.Reach(d.compiled.Runtimes)
+	if err := d.compiled.Follow(before); err != nil {
+		return &Refused{err.Error()}
+	}
+	d.specs, err = d.compiled.Specs()
+	return err
 }
 
 // number is the one that the incarnation would get, as far as is known.
@@ -121,7 +134,9 @@ func (d *directory) compare(ctx context.Context, plan *Plan) error {
 			continue
 		}
 		g.Go(func() (err error) {
+			before, now := old[name], d.specs[name]
 			statuses[n], err = d.planner.Status(asking, name)
+			called(&statuses[n], entities.Renamed(&before, &now))
 			return err
 		})
 	}
@@ -202,7 +217,15 @@ func rulesOnly(d *incarnation.Difference) *incarnation.Difference {
 	return &out
 }
 
-func templatesDiffer(old, now entities.Spec) bool {
+// called has a status speak of channels by other names.
+func called(s *protocol.Status, names map[string]string) {
+	for n := range s.Channels {
+		s.Channels[n].Name = entities.NameIn(names, s.Channels[n].Name)
+	}
+}
+
+func templatesDiffer(before, now entities.Spec) bool {
+	old := before.Called(entities.Renamed(&before, &now))
 	for _, id := range now.IDs() {
 		before, ok := old.Instance(id)
 		if after, _ := now.Instance(id); !ok || !entities.SameDigest(before.Template, after.Template) {
@@ -246,7 +269,7 @@ func (d *directory) newestIs(ctx context.Context, status protocol.Status, versio
 func (d *directory) version(ctx context.Context, service *Service, spec entities.Spec, status protocol.Status) error {
 	draft, err := d.planner.draft(ctx, protocol.PrepareRequest{
 		Application: spec.Application, Service: spec.Service, Version: service.Version, FullVersion: service.Version,
-		Incarnation: d.after, Hash: d.compiled.Incarnation.Hash(), Instances: spec.IDs(),
+		Incarnation: d.after, Hash: d.compiled.Incarnation.Hash(), Instances: spec.IDs(), Keys: spec.Keys(),
 	})
 	if err != nil {
 		return err
@@ -288,7 +311,7 @@ func (d *directory) instance(ctx context.Context, service *Service, spec entitie
 	}
 	request := protocol.PrepareRequest{
 		Application: spec.Application, Service: spec.Service, Instances: []entities.InstanceID{id},
-		Version: at, FullVersion: at, Incarnation: record.Incarnation, Hash: record.Hash,
+		Version: at, FullVersion: at, Incarnation: record.Incarnation, Hash: record.Hash, Keys: spec.Keys(),
 	}
 	now, err := d.planner.draft(ctx, request)
 	if err != nil {

@@ -30,7 +30,7 @@ func (q *questions) about(ctx context.Context, s *Service, spec *entities.Spec, 
 	runtime := spec.Runtime(instance.Runtime) // where it goes now, whichever it was rendered for
 	s.Channels = append(s.Channels, Channel{Instance: id, Runtime: instance.Runtime, Present: present, Version: version})
 	q.items = append(q.items, protocol.PreviewItem{
-		Service: spec.Service, ServiceID: spec.ServiceID, Channel: id.Channel, Instance: id.Name, Runtime: instance.Runtime,
+		Service: spec.Service, ServiceID: spec.ServiceID, Channel: payload.Channel, Instance: id.Name, Runtime: instance.Runtime,
 		RuntimeDigest: runtime.Digest, Remote: runtime.Remote, FullVersion: version, Payload: digest,
 	})
 	q.payloads = append(q.payloads, payload)
@@ -56,6 +56,7 @@ func (q *questions) answer(ctx context.Context, plan *Plan, service, what string
 		for c := range plan.Services[s].Channels {
 			channel := &plan.Services[s].Channels[c]
 			channel.ItemPreview = answers[n]
+			channel.Channel = channel.Instance.Channel // the runtime may know it by another name
 			if channel.Unseen() {
 				channel.Sent = q.sent(ctx, plan.Services[s].Service, *channel, q.payloads[n])
 			}
@@ -73,6 +74,7 @@ func (q *questions) sent(ctx context.Context, service string, c Channel, payload
 	if c.Present != "" {
 		draft, err := q.planner.draft(ctx, protocol.PrepareRequest{
 			Application: q.application, Service: service, Version: c.Present, FullVersion: c.Present, Instances: []entities.InstanceID{c.Instance},
+			Keys: map[string]string{c.Instance.Channel: payload.Channel},
 		})
 		if there, ok := draft.Payloads[c.Instance]; ok && err == nil {
 			before = &there

@@ -58,7 +58,7 @@ func (p *Planner) Release(ctx context.Context, r Release) (*Plan, error) {
 	}
 	draft, err := p.draft(ctx, protocol.PrepareRequest{
 		Application: spec.Application, Service: r.Service, Version: r.Version, FullVersion: r.Version,
-		Incarnation: spec.Incarnation, Hash: spec.Hash, Instances: spec.IDs(),
+		Incarnation: spec.Incarnation, Hash: spec.Hash, Instances: spec.IDs(), Keys: spec.Keys(),
 		Parameters: r.Parameters, ChannelParameters: r.ChannelParameters,
 	})
 	if err != nil {

@@ -122,10 +122,16 @@ func (p *publication) compile(ctx context.Context) error {
 		return p.rejected(ctx, err)
 	}
 	p.application, p.dir = p.compiled.Incarnation.Application(), config.Dir
-	if p.specs, err = p.compiled.Specs(); err != nil {
+	if err := p.reachable(); err != nil {
 		return err
 	}
-	if err := p.reachable(); err != nil {
+	if p.before, err = Status(ctx, p.options.Client, p.application); err != nil {
+		return err
+	}
+	if err := p.follow(ctx, newestOf(p.before).Hash); err != nil {
+		return err
+	}
+	if p.specs, err = p.compiled.Specs(); err != nil {
 		return err
 	}
 	if p.rules, err = p.store.Rules(ctx); err != nil {
@@ -161,16 +167,9 @@ func (p *publication) reachable() error { return p.store.Reach(p.compiled.Runtim
 
 // compare asks for what is newest and says what differs.
 func (p *publication) compare(ctx context.Context) error {
-	before, err := Status(ctx, p.options.Client, p.application)
-	if err != nil {
-		return err
-	}
-	p.before = before
+	before := p.before
 	p.result.Previous, p.result.Incarnation = before.Newest, before.Newest
 	newest := newestOf(before)
-	if err := p.moves(ctx, newest.Hash); err != nil {
-		return err
-	}
 	p.result.Unchanged = newest.Hash == p.result.Hash && before.Manifest == p.manifest.Digest()
 	last, err := p.store.Manifest(ctx, before.Manifest)
 	if !p.options.DryRun {
@@ -192,6 +191,9 @@ func (p *publication) compare(ctx context.Context) error {
 	if p.result.Loosened, err = p.loosened(ctx, last); err != nil {
 		return err
 	}
+	if err := p.renamed(ctx, last); err != nil {
+		return err
+	}
 	if !p.options.DryRun {
 		return nil
 	}
@@ -199,15 +201,18 @@ func (p *publication) compare(ctx context.Context) error {
 	return err
 }
 
-// moves refuses to put services on other runtimes than the newest incarnation does, where it is not said that they move from
-// there.
-func (p *publication) moves(ctx context.Context, hash string) error {
+// follow has the incarnation go on from the newest one: what it calls otherwise is still the same. It refuses to put services
+// on other runtimes than that does, where it is not said that they move from there.
+func (p *publication) follow(ctx context.Context, hash string) error {
 	before, err := p.store.Incarnation(ctx, hash)
 	if err != nil {
 		if store.IsNotFound(err) || store.IsDamaged(err) { // in another store so far, or none, or lost: it is written again
 			return nil
 		}
 		return err
+	}
+	if err := p.compiled.Follow(before); err != nil {
+		return fmt.Errorf("%w: %w [renamed]", ErrRefused, err)
 	}
 	if lines := incarnation.Moves(before, p.compiled.Incarnation); len(lines) > 0 {
 		return fmt.Errorf("%w: %s [moved-runtime]", ErrRefused, strings.Join(lines, "\n"))

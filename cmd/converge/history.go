@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -199,7 +200,7 @@ func (o *logsOptions) run(ctx context.Context) error {
 		return err
 	}
 	defer store.Close() // only read
-	entries, err := store.Logs(ctx, o.service.application, o.service.service, o.channel)
+	entries, err := store.Logs(ctx, o.service.application, o.service.service, knownBy(s, o.channel))
 	if err != nil {
 		return err
 	}
@@ -216,6 +217,16 @@ func (o *logsOptions) run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// knownBy is what runtimes know a channel by: what was kept of it is kept under that.
+func knownBy(s protocol.Status, channel string) string {
+	for _, c := range s.Channels {
+		if c.Name == channel {
+			return cmp.Or(c.Key, channel)
+		}
+	}
+	return channel
 }
 
 func (o *logsOptions) chosen(entries []store.LogEntry) []store.LogEntry {

@@ -141,6 +141,10 @@ func unknownConditions(v *view, entered bool) []string {
 // part of the release, so it is sticky for that release even if the channel moves on (A8).
 func (v *view) judgeChannelStable(c entities.Condition, r *state.Release) Judgement {
 	j := Judgement{Kind: KindChannelStable, ID: c.ID, Verdict: entities.Pass}
+	if r.Return {
+		j.Reason = r.FullVersion + " was good here before"
+		return j
+	}
 	var reasons []string
 	for _, name := range c.Channels {
 		verdict, why, since := stableIn(name, r)

@@ -264,6 +264,8 @@ func (s *story) service(settings []string) {
 			s.next.InitialVersion = value
 		case "remove":
 			s.next.Remove = value == "yes"
+		case "gates": // of a rollback by hand
+			s.next.AskGates = value == "ask"
 		case "configChanges":
 			s.next.ConfigChanges = entities.ConfigChanges(value)
 		default:

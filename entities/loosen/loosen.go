@@ -18,13 +18,14 @@ type Definitions struct {
 	Extension func(digest string) *entities.ExtensionDefinition
 }
 
-// Rules lists what a service asks for less, channel by channel; what concerns all channels stands last, without one. A
+// Rules lists what a service asks for less, channel by channel, whatever they were called; what concerns all channels stands last, without one. A
 // channel that is new, or gone, asks for nothing less.
 func Rules(before, after *entities.Spec, of Definitions) []entities.Loosening {
 	var out []entities.Loosening
 	if before == nil || after == nil || len(after.Channels) == 0 {
 		return nil
 	}
+	before = before.Called(entities.Renamed(before, after))
 	for n := range after.Channels {
 		now := &after.Channels[n]
 		old, ok := before.Channel(now.Name)
@@ -34,6 +35,9 @@ func Rules(before, after *entities.Spec, of Definitions) []entities.Loosening {
 		for _, text := range slices.Concat(conditions(&old, now), checks(&old, now, of), extensions(&old, now, of), applies(before, after, &old, now)) {
 			out = append(out, entities.Loosening{Channel: now.Name, Text: text})
 		}
+	}
+	if before.AskGates && !after.AskGates {
+		out = append(out, entities.Loosening{Text: "a rollback by hand asks no gates"})
 	}
 	for _, text := range append(grants(before.Grants, after.Grants, after.ChannelNames()), identity(before.Identity, after.Identity)...) {
 		out = append(out, entities.Loosening{Text: text})

@@ -191,3 +191,23 @@ func kind(d *entities.CheckDefinition) entities.CheckKind {
 	}
 	return entities.CheckCapacity
 }
+
+// Another name hides nothing, and is nothing less by itself.
+func TestRulesOfAChannelThatIsCalledOtherwise(t *testing.T) {
+	t.Parallel()
+	now := rules()
+	now.Channels[0].Name, now.Channels[0].Key = "live", "prod"
+	now.Grants[1].Channels = []string{"live"}
+	require.Empty(t, said(loosen.Rules(rules(), now, loosen.Definitions{})))
+	now.Channels[0].Conditions[1].MinApprovers = 1
+	require.Equal(t, "live: approval/go from 1 instead of 2", said(loosen.Rules(rules(), now, loosen.Definitions{})))
+}
+
+// That a rollback by hand asks the gates no longer is less.
+func TestRulesOfRollbacks(t *testing.T) {
+	t.Parallel()
+	strict := rules()
+	strict.AskGates = true
+	require.Equal(t, "a rollback by hand asks no gates", said(loosen.Rules(strict, rules(), loosen.Definitions{})))
+	require.Empty(t, said(loosen.Rules(rules(), strict, loosen.Definitions{})))
+}

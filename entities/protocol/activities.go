@@ -57,6 +57,8 @@ type PrepareRequest struct {
 	// Present: instance → full version that is there. For a config release the payload is also
 	// rendered under it, to see whether anything changed.
 	Present map[entities.InstanceID]string `json:"present,omitempty"`
+	// Keys are the channels that had another name first, with that: the recorded incarnation may know them by an earlier one.
+	Keys map[string]string `json:"keys,omitempty"`
 }
 
 // PrepareAnswer names what was rendered.
@@ -77,7 +79,7 @@ type PreparedPayload struct {
 
 // InstanceRef names an instance and the target that it is observed at or moved to.
 type InstanceRef struct {
-	ID          entities.InstanceID `json:"id"` // "production/main"
+	ID          entities.InstanceID `json:"id"` // "production/main", by the name that the channel had first
 	FullVersion string              `json:"fullVersion,omitempty"`
 	Payload     string              `json:"payload,omitempty"` // digest in the store, empty when nothing was applied
 	// Known is the digest of the reading that is already known; an observation returns when there is

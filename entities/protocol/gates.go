@@ -118,6 +118,8 @@ type CheckRequest struct {
 	Service     string                `json:"service"`
 	ServiceID   string                `json:"serviceId"`
 	Checks      []entities.Evaluation `json:"checks"`
+	// Keys are the channels that had another name first, with that: commands know them by it.
+	Keys map[string]string `json:"keys,omitempty"`
 }
 
 // CheckAnswer holds readings by Evaluation.Key.

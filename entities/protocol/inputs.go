@@ -76,9 +76,11 @@ const (
 	LogicGoesByNotices = 5
 	// LogicTellsErrors is the logic by which people hear of checks that cannot be evaluated, several times in a row.
 	LogicTellsErrors = 6
+	// LogicRenames is the logic by which a Service has channels be called otherwise.
+	LogicRenames = 7
 	// LogicReadsOneThing is the logic by which a signal is refused that cannot be read, or that could be read in two ways, and
 	// a request id that comes again with another content.
-	LogicReadsOneThing = 7
+	LogicReadsOneThing = 8
 )
 
 // ServiceInput starts a Service workflow, or carries its state into the next run.

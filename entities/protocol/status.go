@@ -36,6 +36,7 @@ type Status struct {
 // ChannelStatus is one channel of a service.
 type ChannelStatus struct {
 	Name       string            `json:"name"`
+	Key        string            `json:"key,omitempty"` // what runtimes know it by, if it had another name first
 	Runtime    string            `json:"runtime"`
 	Status     string            `json:"status"`
 	Current    string            `json:"current"` // active version(s) the runtime reports, "" for none

@@ -121,8 +121,12 @@ func (s *State) promote(c Change, now time.Time) {
 	move := s.moved(c.Moves)
 	s.Record(now, c.Channel, move+" ("+c.Cause+")")
 	s.noteChange(c, entities.EventTarget, move, now)
+	returns := s.ReleaseByID(c.Release).takesBack()
 	for _, m := range c.Moves {
 		i := s.Instance(m.Instance)
+		if t := i.Delivery.Target; returns && t != nil {
+			i.Delivery.bad(*t) // a person took it back
+		}
 		s.setTarget(i, m.Target, now)
 		if m.Reading != nil {
 			i.observe(*m.Reading, now)

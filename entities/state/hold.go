@@ -24,6 +24,9 @@ func (s *State) Pin(channel, version string, who entities.Who, reason string, no
 	if len(targets) == 0 {
 		return nil, fmt.Errorf("%s was not converged at %q; expected %s", s.scope(channel), version, entities.OneOf(known))
 	}
+	if why := s.asksGatesOf(channel, version, targets); why != nil {
+		return nil, why
+	}
 	if old, ok := s.PinOf(channel); ok && old.Version == version && old.same(targets) {
 		return already("%s is already pinned to %s by %s", s.scope(channel), version, old.Who.Name)
 	}

@@ -9,6 +9,8 @@ import (
 
 // Channel is what is remembered of a release channel as a whole.
 type Channel struct {
+	// Key is the name that it had first, where that is another one: what runtimes know it by.
+	Key string `json:"key,omitempty"`
 	// Position of the channel in the spec when it was last declared.
 	Position int `json:"position,omitempty"`
 	Gates    `json:"gates,omitzero"`

@@ -24,6 +24,7 @@ type Opening struct {
 // one, or a config release when a payload changed (B9). Whether a config release really changes
 // anything is only known once it is rendered.
 func (s *State) TakeSpec(spec *entities.Spec, digest string, now time.Time) *Opening {
+	s.Awaiting = nil
 	s.retire(spec)
 	s.stay(spec)
 	s.Spec, s.SpecDigest, s.Problem, s.Trouble = spec, digest, "", ""
@@ -34,6 +35,9 @@ func (s *State) TakeSpec(spec *entities.Spec, digest string, now time.Time) *Ope
 	s.Record(now, "", text)
 	s.leaveRemoved(now)
 	for n, c := range spec.Channels {
+		if s.Channels[c.Name] == nil {
+			s.Channel(c.Name).Key = c.Key
+		}
 		s.Channel(c.Name).Position = n
 		for _, i := range c.Instances {
 			s.declare(c.ID(i), i.Runtime, now)
@@ -41,7 +45,7 @@ func (s *State) TakeSpec(spec *entities.Spec, digest string, now time.Time) *Ope
 	}
 	s.forgetRuntimes()
 	s.settleDeletion(now)
-	newest, offered := s.Newest(), s.offered()
+	newest, offered := s.Offered(), s.offered()
 	s.WaitingConfig = 0
 	switch {
 	case spec.Version != "" && (newest == nil || newest.Version != spec.Version):

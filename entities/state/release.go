@@ -30,6 +30,8 @@ type Release struct {
 	// instance already has; filled when its turn comes there.
 	Present map[entities.InstanceID]entities.Target `json:"present,omitempty"`
 	Phases  map[string]*PhaseState                  `json:"phases"` // by channel
+	// Return: a person takes another one back by it, to what was good where it goes.
+	Return bool `json:"return,omitempty"`
 
 	Approvals  []entities.Approval        `json:"approvals,omitempty"`
 	Bypasses   []entities.Bypass          `json:"bypasses,omitempty"`
@@ -78,9 +80,9 @@ func (r *Release) PastRollback(channel string, b *entities.Rollback) bool {
 }
 
 // Waives implements maestro.Release: a bypassed condition names channels that the release need not
-// have succeeded in.
+// have succeeded in. What was good in a channel before returns there without that.
 func (r *Release) Waives(channel, condition string) bool {
-	return r.Bypassed(channel, condition) != nil
+	return r.Return || r.Bypassed(channel, condition) != nil
 }
 
 // Bypassed is the bypass of a condition of a channel, or nil.
@@ -262,6 +264,9 @@ func (s *State) inheritCancels(r *Release, now time.Time) {
 func (s *State) offered() *Release {
 	for n := len(s.Releases) - 1; n >= 0; n-- {
 		r := s.Releases[n]
+		if r.Return {
+			continue
+		}
 		// In any order: the answer is the same.
 		//workflowcheck:ignore
 		for c := range r.Phases {

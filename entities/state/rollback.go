@@ -42,7 +42,7 @@ func (s *State) rollback(c Change, who *entities.Who, now time.Time) {
 
 // RollBack takes a release back in each channel that it entered and is at (A22): to the
 // previous good target, past all gates, which is recorded. What of it is still to come is
-// cancelled. An empty version is the newest release that is somewhere. Pinned and paused channels,
+// cancelled. Where the configuration has gates asked, it is a release that returns, and waits for them. An empty version is the newest release that is somewhere. Pinned and paused channels,
 // and those without an earlier good target, are left alone and named.
 func (s *State) RollBack(version, channel string, who entities.Who, reason string, now time.Time) (Effect, error) {
 	r, err := s.toRollBack(version, channel)
@@ -68,6 +68,9 @@ func (s *State) RollBack(version, channel string, who entities.Who, reason strin
 	default:
 		return nil, fmt.Errorf("%s cannot be rolled back: %s", r.FullVersion, strings.Join(left, ", "))
 	}
+	if s.Spec.AskGates && s.open() >= MaxOpenReleases {
+		return nil, fmt.Errorf("%d releases are in flight, the most that are kept; cancel some first", s.open())
+	}
 	return func() string {
 		for _, c := range s.phaseChannels(r, channel) {
 			if r.Phases[c].Phase == maestro.Pending {
@@ -75,7 +78,12 @@ func (s *State) RollBack(version, channel string, who entities.Who, reason strin
 				r.Phases[c].CalledOff = true
 			}
 		}
-		text := s.rollBack(r, changes, who, now)
+		text := ""
+		if s.Spec.AskGates {
+			text = s.askBack(r, changes, who, now)
+		} else {
+			text = s.rollBack(r, changes, who, now)
+		}
 		if len(left) > 0 {
 			text += "; left alone: " + strings.Join(left, ", ")
 		}
@@ -97,8 +105,13 @@ func (s *State) rollBack(r *Release, changes []Change, who entities.Who, now tim
 // rollbackMoves are the targets that a rollback of a release sets in a channel, and what it leaves alone there
 // and why.
 func (s *State) rollbackMoves(channel string, r *Release) (moves []Move, left []string) {
+	back := s.returning(channel)
 	for _, i := range s.In(channel) {
 		if !i.IsAt(r) {
+			continue
+		}
+		if back != nil {
+			left = append(left, s.Shown(i.ID)+" (it goes back to "+back.FullVersion+" once all gates pass)")
 			continue
 		}
 		if why := s.notBack(i); why != "" {

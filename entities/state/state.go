@@ -38,6 +38,7 @@ type State struct {
 	Published   entities.NoticeOrder `json:"published,omitzero"`
 	PublishedAt time.Time            `json:"publishedAt,omitzero"`
 	Deletion    *Deletion            `json:"deletion,omitempty"`
+	Awaiting    *Awaiting            `json:"awaiting,omitempty"`
 	// Floor is where instances begin to count their targets: above those that are forgotten.
 	Floor int64 `json:"floor,omitempty"`
 	// Runtimes are those that something here is on, or may return to, though the configuration names them no longer: as they
@@ -237,6 +238,16 @@ func (s *State) Newest() *Release {
 		return nil
 	}
 	return s.Releases[len(s.Releases)-1]
+}
+
+// Offered is the newest release that was made to go forward, or nil.
+func (s *State) Offered() *Release {
+	for n := len(s.Releases) - 1; n >= 0; n-- {
+		if r := s.Releases[n]; !r.Return {
+			return r
+		}
+	}
+	return nil
 }
 
 // ReleaseByID returns the release of that id, or nil.

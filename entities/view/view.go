@@ -48,6 +48,10 @@ func Of(s *state.State, d *decide.Decision) protocol.Status {
 	if s.WaitingConfig > 0 {
 		out.Notes = append(out.Notes, fmt.Sprintf("config i%d waits for the next release", s.WaitingConfig))
 	}
+	out.Notes = append(out.Notes, s.Returns()...)
+	if waits := s.AwaitingText(); waits != "" {
+		out.Notes = append(out.Notes, waits)
+	}
 	if s.Problem != "" {
 		out.Notes = append(out.Notes, s.Problem)
 	}
@@ -83,7 +87,7 @@ func channel(s *state.State, c *decide.ChannelDecision) protocol.ChannelStatus {
 	}
 	insts := s.In(c.Channel)
 	out := protocol.ChannelStatus{
-		Name: c.Channel, Runtime: runtimes(s, c.Channel), Status: string(c.Status), Current: entities.ShownVersions(c.Current.Active),
+		Name: c.Channel, Key: remembered.Key, Runtime: runtimes(s, c.Channel), Status: string(c.Status), Current: entities.ShownVersions(c.Current.Active),
 		Since: remembered.Since, Conditions: []protocol.ConditionStatus{}, Objects: []entities.Object{}, Checks: checks(s, c.Channel, remembered),
 	}
 	for _, i := range insts {

@@ -34,10 +34,34 @@ func (c *compiler) defineChannels(app *config.Document[config.Application]) {
 		}
 		first[channel.Name] = app.At(path + ".name").Line
 		c.channels = append(c.channels, incarnation.Channel{
-			Name: string(channel.Name), Labels: channel.Labels, Constants: channel.Constants,
+			Name: string(channel.Name), RenamedFrom: string(channel.RenamedFrom), Labels: channel.Labels, Constants: channel.Constants,
 			NoRollback: isFalse(channel.AutoRollback), OnDelete: entities.OnDelete(channel.OnDelete),
 		})
 		c.channelRuntimes(app, path, channel)
+	}
+	c.renamedChannels(app, first)
+}
+
+// renamedChannels checks what channels were called before: something that is none any more, and was one channel.
+func (c *compiler) renamedChannels(app *config.Document[config.Application], declared map[config.Name]int) {
+	from := map[config.Name]config.Name{}
+	for i, channel := range app.Spec.ReleaseChannels {
+		old := channel.RenamedFrom
+		fault := strict.Fault{Code: "bad-value", Expected: "the name that this one had before, and that no other one has"}
+		switch line, still := declared[old]; {
+		case old == "":
+			continue
+		case old == channel.Name:
+			fault.Message = fmt.Sprintf("release channel %q is renamed from itself", string(old))
+		case still:
+			fault.Message = fmt.Sprintf("release channel %q is still declared at %s:%d", string(old), app.File, line)
+		case from[old] != "":
+			fault.Message = fmt.Sprintf("release channel %q is renamed from %q, too", string(from[old]), string(old))
+		default:
+			from[old] = channel.Name
+			continue
+		}
+		c.report(app.Decoder, strict.Index("releaseChannels", i)+".renamedFrom", fault)
 	}
 }
 

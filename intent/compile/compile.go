@@ -43,6 +43,16 @@ func (c *Compiled) Specs() (map[string]entities.Spec, error) {
 	return incarnation.Specs(c.Incarnation, c.known)
 }
 
+// Follow has the incarnation go on from the one before it, nil: there is none: what it calls otherwise stays what it is there. It
+// is an error that two things would be one.
+func (c *Compiled) Follow(before *incarnation.Incarnation) error {
+	followed, err := incarnation.Follow(before, c.Incarnation)
+	if err == nil {
+		c.Incarnation = followed
+	}
+	return err
+}
+
 // Compile makes the incarnation of a configuration. It reads nothing, and the same sources give
 // the same bytes (D4). An error of type Problems lists what is wrong; what Load accepted has none.
 func Compile(config *Loaded) (*Compiled, error) {

@@ -44,7 +44,7 @@ func (s *serviceCompiler) compile() incarnation.Service {
 		Version: string(spec.Version), InitialVersion: string(spec.InitialVersion),
 		ConfigChanges:    entities.ConfigChanges(cmp.Or(string(spec.ConfigChanges), "release")),
 		ProgressDeadline: incarnation.Period(s.atLeast(s.Decoder, "progressDeadline", spec.ProgressDeadline, span{defaultProgress, time.Millisecond})),
-		Parameters:       s.parameters(), Remove: spec.OnDelete == "remove",
+		Parameters:       s.parameters(), Remove: spec.OnDelete == "remove", AskGates: s.asksGates(),
 	}
 	s.versions(&doc)
 	s.channels = s.goesTo()
@@ -251,6 +251,18 @@ func (s *serviceCompiler) instance(channel incarnation.Channel, d *draft, doc *i
 		instance.Kubernetes, doc.Objects[made.Bundle] = made, list
 	}
 	return instance
+}
+
+// asksGates tells whether a rollback by hand has to pass the gates: a service is never less strict than its application.
+func (s *serviceCompiler) asksGates() bool {
+	all, own := s.config.Application.Spec.Rollback, s.Spec.Rollback
+	asked := all != nil && all.Gates == "ask"
+	if asked && own != nil && own.Gates == "skip" && !s.Faulty("rollback.gates") {
+		s.report(s.Decoder, "rollback.gates", strict.Fault{
+			Code: "bad-value", Message: "the application has the gates asked before every rollback by hand", Expected: "ask, or nothing",
+		})
+	}
+	return asked || own != nil && own.Gates == "ask"
 }
 
 // unresolved reports whether a channel names a runtime that is reported as unknown already.

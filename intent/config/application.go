@@ -11,6 +11,8 @@ type Application struct {
 	ReleaseChannels []ReleaseChannel `json:"releaseChannels"`
 	// Protections of all channels.
 	Protections []ProtectionUse `json:"protections,omitempty"`
+	// What a rollback by hand has to pass, in all services.
+	Rollback *Rollback `json:"rollback,omitempty"`
 	// How callers prove who they are.
 	Identity *Identity `json:"identity,omitempty"`
 	// Who may do what. A verb that nothing here names may be used by anybody.
@@ -18,6 +20,19 @@ type Application struct {
 	// Who is notified of what happens. Nothing is substituted.
 	Notifications []Notification `json:"notifications,omitempty"`
 }
+
+// Rollback says what a rollback by hand has to pass.
+type Rollback struct {
+	// Whether the gates of a channel are asked before a person takes a release back there to what was good before: skip does
+	// it at once, and the audit trail says so; ask has it wait for all of them, as a release does.
+	Gates RollbackGates `json:"gates,omitempty" jsonschema:"default=skip"`
+}
+
+// RollbackGates is skip or ask.
+type RollbackGates string
+
+// Values lists what may stand in the file.
+func (RollbackGates) Values() []string { return []string{"skip", "ask"} }
 
 // Planned names the fields that later versions accept.
 func (Application) Planned() []string {
@@ -28,6 +43,9 @@ func (Application) Planned() []string {
 type ReleaseChannel struct {
 	// The channel's name, unique in the application.
 	Name Name `json:"name"`
+	// The name that the channel had before. What is remembered of it goes on under the new name, and what runs there stays
+	// as it is. It may stay here for good, and then has no effect any more.
+	RenamedFrom Name `json:"renamedFrom,omitempty"`
 	// Labels that selectors match, and that payloads may use as ${{ labels.KEY }}.
 	Labels map[string]string `json:"labels,omitempty"`
 	// The runtimes that services of this channel may run on.
@@ -49,7 +67,7 @@ type ReleaseChannel struct {
 
 // Planned names the fields that later versions accept.
 func (ReleaseChannel) Planned() []string {
-	return []string{"postconditions", "renamedFrom", "description"}
+	return []string{"postconditions", "description"}
 }
 
 // RuntimeRef names a runtime of a channel and the address there.

@@ -28,6 +28,8 @@ type Service struct {
 	Kubernetes *ServiceKubernetes `json:"kubernetes,omitempty"`
 	// Whether a release that fails is rolled back by itself to what was good before.
 	AutoRollback *bool `json:"autoRollback,omitempty" jsonschema:"default=true"`
+	// What a rollback by hand has to pass. Where the application has gates asked, so does every service.
+	Rollback *Rollback `json:"rollback,omitempty"`
 	// What happens to its objects when it is no longer declared: orphan leaves them, remove takes them
 	// down.
 	OnDelete OnDelete `json:"onDelete,omitempty" jsonschema:"default=orphan"`

@@ -44,12 +44,16 @@ type Document struct {
 
 // Channel is a release channel.
 type Channel struct {
-	Name       string               `json:"name"`
-	Labels     map[string]string    `json:"labels,omitempty"`
-	Constants  map[string]string    `json:"constants,omitempty"`
-	Conditions []entities.Condition `json:"conditions,omitempty"`
-	NoRollback bool                 `json:"noRollback,omitempty"`
-	OnDelete   entities.OnDelete    `json:"onDelete,omitempty"`
+	Name string `json:"name"`
+	// RenamedFrom is the name before; Key is the first one, by which runtimes know the channel, where that is another one. Whoever
+	// publishes says it, by what is newest (Follow).
+	RenamedFrom string               `json:"renamedFrom,omitempty"`
+	Key         string               `json:"key,omitempty"`
+	Labels      map[string]string    `json:"labels,omitempty"`
+	Constants   map[string]string    `json:"constants,omitempty"`
+	Conditions  []entities.Condition `json:"conditions,omitempty"`
+	NoRollback  bool                 `json:"noRollback,omitempty"`
+	OnDelete    entities.OnDelete    `json:"onDelete,omitempty"`
 }
 
 // Service is what all channels of a service share, and its instances.
@@ -62,10 +66,11 @@ type Service struct {
 	ConfigChanges    entities.ConfigChanges `json:"configChanges"`
 	ProgressDeadline Period                 `json:"progressDeadline"`
 	Parameters       []Parameter            `json:"parameters,omitempty"`
-	Files            map[string]string      `json:"files,omitempty"`   // path → content, of all channels
-	Objects          map[string]ObjectList  `json:"objects,omitempty"` // of each bundle that a channel names
-	Remove           bool                   `json:"remove,omitempty"`  // when it is no longer declared
-	Channels         []Instance             `json:"channels"`          // in the application's order
+	Files            map[string]string      `json:"files,omitempty"`    // path → content, of all channels
+	Objects          map[string]ObjectList  `json:"objects,omitempty"`  // of each bundle that a channel names
+	Remove           bool                   `json:"remove,omitempty"`   // when it is no longer declared
+	AskGates         bool                   `json:"askGates,omitempty"` // before a rollback by hand
+	Channels         []Instance             `json:"channels"`           // in the application's order
 }
 
 // Parameter is a parameter that a service declares.

@@ -92,7 +92,7 @@ func (i *Incarnation) Template(service, channel string) (entities.Payload, error
 func (i *Incarnation) scope(doc *Service, instance *Instance) *substitute.Scope {
 	channel := i.channel(instance.Channel)
 	return &substitute.Scope{
-		Application: i.doc.Application, Service: doc.Name, Channel: instance.Channel,
+		Application: i.doc.Application, Service: doc.Name, Channel: instance.Channel, Identity: channel.Identity(),
 		Labels: channel.Labels, Constants: channel.Constants, Types: doc.types(), Declared: instance.Parameters,
 	}
 }
@@ -100,7 +100,7 @@ func (i *Incarnation) scope(doc *Service, instance *Instance) *substitute.Scope 
 // payload renders an instance. Only parameters and constants that it uses become part of it.
 func (s *Service) payload(instance *Instance, scope *substitute.Scope) (entities.Payload, *substitute.Trouble) {
 	payload := entities.Payload{
-		Application: scope.Application, Service: s.Name, Channel: instance.Channel,
+		Application: scope.Application, Service: s.Name, Channel: scope.Identity,
 		Runtime: instance.Runtime, Kind: instance.Kind,
 	}
 	custom, t := s.custom(instance, scope)

@@ -83,7 +83,7 @@ func (i *Incarnation) spec(doc *Service, known map[string]entities.RuntimeDefini
 		Version: doc.Version, InitialVersion: doc.InitialVersion, DeclaredAt: doc.DeclaredAt,
 		ConfigChanges: doc.ConfigChanges, ProgressDeadline: time.Duration(doc.ProgressDeadline),
 		Runtimes: map[string]*entities.RuntimeSpec{},
-		Grants:   i.doc.Grants, Identity: i.doc.Identity, Notifications: i.doc.Notifications, Remove: doc.Remove,
+		Grants:   i.doc.Grants, Identity: i.doc.Identity, Notifications: i.doc.Notifications, Remove: doc.Remove, AskGates: doc.AskGates,
 	}
 	for _, channel := range i.doc.Channels {
 		instance, ok := doc.instance(channel.Name)
@@ -101,7 +101,7 @@ func (i *Incarnation) spec(doc *Service, known map[string]entities.RuntimeDefini
 		declared := runtimeSpec(runtime)
 		spec.Runtimes[instance.Runtime] = &declared
 		spec.Channels = append(spec.Channels, entities.ChannelSpec{
-			Name: channel.Name, Labels: channel.Labels,
+			Name: channel.Name, Key: channel.Key, Labels: channel.Labels,
 			Instances: []entities.InstanceSpec{{
 				Name: entities.OnlyInstance, Runtime: instance.Runtime, Template: entities.DigestOf(template), MovedFrom: instance.MovedFrom,
 			}},
@@ -128,7 +128,7 @@ func Moves(before, inc *Incarnation) []string {
 			continue
 		}
 		for _, now := range service.Channels {
-			old, ok := was.instance(now.Channel)
+			old, ok := was.instance(before.named(inc.channel(now.Channel).Identity()))
 			if !ok || old.Runtime == now.Runtime || now.MovedFrom != nil && now.MovedFrom.Runtime == old.Runtime {
 				continue
 			}

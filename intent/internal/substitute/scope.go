@@ -35,6 +35,7 @@ type Trouble struct {
 // Scope is everything that `${{ }}` may name for one service in one channel.
 type Scope struct {
 	Application, Service, Channel string
+	Identity                      string // of the channel: what runtimes know it by
 	Version, FullVersion          string // both empty: symbolic
 	Labels, Constants             map[string]string
 	Types                         map[string]entities.ParamType

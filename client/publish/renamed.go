@@ -1,0 +1,86 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"go.temporal.io/api/serviceerror"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/state"
+	"github.com/converge-engine/converge/intent/incarnation"
+	"github.com/converge-engine/converge/intent/store"
+)
+
+// renamed refuses to call channels otherwise while releases are on their way there, or where something is left of another one by
+// that name. A service that has a release only afterwards waits by itself.
+func (p *publication) renamed(ctx context.Context, last incarnation.Manifest) error {
+	var mu sync.Mutex
+	var lines []string
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(writers)
+	for _, service := range p.result.Changed {
+		if last[service] == "" {
+			continue
+		}
+		g.Go(func() error {
+			why, err := p.renamedIn(ctx, service, last[service])
+			mu.Lock()
+			defer mu.Unlock()
+			if why != "" {
+				lines = append(lines, service+": "+why)
+			}
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil || len(lines) == 0 {
+		return err
+	}
+	slices.Sort(lines)
+	return fmt.Errorf("%w: %s [renamed]", ErrRefused, strings.Join(lines, "\n"))
+}
+
+// renamedIn says why a service cannot take over new names of its channels now, or nothing.
+func (p *publication) renamedIn(ctx context.Context, service, digest string) (string, error) {
+	before, err := p.store.Spec(ctx, digest)
+	if store.IsNotFound(err) || store.IsDamaged(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("rules of %s so far: %w", service, err)
+	}
+	spec := p.specs[service]
+	if len(entities.Renamed(&before, &spec)) == 0 {
+		return "", nil
+	}
+	s, err := p.state(ctx, service)
+	if err != nil || s == nil {
+		return "", err
+	}
+	if err := s.CheckSpec(&spec); err != nil {
+		return err.Error(), nil
+	}
+	return s.OnTheWay(s.Renames(&spec)), nil
+}
+
+// state is what a service remembers; nil: there is none.
+func (p *publication) state(ctx context.Context, service string) (*state.State, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	answer, err := p.options.Client.QueryWorkflow(ctx, protocol.ServiceID(p.application, service), "", protocol.QueryState)
+	var absent *serviceerror.NotFound
+	if errors.As(err, &absent) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, noAnswer(err, "ask "+p.application+"/"+service)
+	}
+	var s state.State
+	return &s, answer.Get(&s)
+}

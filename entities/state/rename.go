@@ -1,0 +1,293 @@
+package state
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// This file takes over that people call a channel otherwise. The channel stays what it is: what is remembered of it goes to
+// the new name, and what runtimes know it by, its key, is the name that it had first. So nothing is applied for a name.
+
+// Newest is the newest number of the form of State that is known: the one in which a channel has another name than its key. A
+// worker that knows Version alone would take what runs there for somebody else's.
+const Newest = 2
+
+// Form is the number of the state's form.
+func (s *State) Form() int {
+	// In any order: the answer is the same.
+	//workflowcheck:ignore
+	for _, c := range s.Channels {
+		if c.Key != "" {
+			return Newest
+		}
+	}
+	return Version
+}
+
+// key of a channel by its name.
+func (s *State) key(channel string) string {
+	if c := s.Channels[channel]; c != nil {
+		return cmp.Or(c.Key, channel)
+	}
+	if spec, ok := s.Spec.Channel(channel); ok {
+		return spec.Identity()
+	}
+	return channel
+}
+
+// Key is an instance as runtimes, commands and claims know it.
+func (s *State) Key(id entities.InstanceID) entities.InstanceID {
+	return entities.InstanceID{Channel: s.key(id.Channel), Name: id.Name}
+}
+
+// Keys are the channels that runtimes know by another name, with that.
+func (s *State) Keys() map[string]string {
+	var keys map[string]string
+	// In any order: the answer is the same.
+	//workflowcheck:ignore
+	for name, c := range s.Channels {
+		if c.Key != "" {
+			if keys == nil {
+				keys = map[string]string{}
+			}
+			keys[name] = c.Key
+		}
+	}
+	return keys
+}
+
+// Named is what an instance is called that runtimes know by a key.
+func (s *State) Named(key entities.InstanceID) entities.InstanceID {
+	if c := s.Channels[key.Channel]; c != nil && c.Key == "" {
+		return key
+	}
+	for _, name := range entities.SortedKeys(s.Channels) {
+		if s.key(name) == key.Channel {
+			return entities.InstanceID{Channel: name, Name: key.Name}
+		}
+	}
+	return key
+}
+
+// Renames says which channels a new spec calls otherwise than they are called here: the new names by the old ones.
+func (s *State) Renames(spec *entities.Spec) map[string]string {
+	names := map[string]string{}
+	for n := range spec.Channels {
+		now := &spec.Channels[n]
+		if _, declared := s.Spec.Channel(now.Name); declared || s.Channels[now.Name] != nil {
+			continue
+		}
+		for _, old := range entities.SortedKeys(s.Channels) {
+			if _, still := spec.Channel(old); !still && s.key(old) == now.Identity() {
+				names[old] = now.Name
+			}
+		}
+	}
+	return names
+}
+
+// Awaiting is an incarnation that is not taken over yet: it calls channels otherwise to which releases are on their way.
+type Awaiting struct {
+	Incarnation int64             `json:"incarnation"`
+	Names       map[string]string `json:"names"` // the new ones by the old ones
+	// Publish is the signal that is looked at again once all have arrived.
+	Publish json.RawMessage `json:"publish"`
+}
+
+// OnTheWay says which release keeps channels from being called otherwise, by the new names; "": none does.
+func (s *State) OnTheWay(names map[string]string) string {
+	for _, old := range entities.SortedKeys(names) {
+		for _, r := range s.Releases {
+			if p := r.in(old); p != nil && !p.Phase.Over() {
+				return fmt.Sprintf("%s is called %s once no release is on its way there: %s is %s", old, names[old], r.FullVersion, p.Phase)
+			}
+		}
+	}
+	return ""
+}
+
+// Await keeps an incarnation until the releases that it would cut off from their channels have arrived there.
+func (s *State) Await(a Awaiting, now time.Time) {
+	if s.Awaiting == nil || s.Awaiting.Incarnation != a.Incarnation {
+		s.Record(now, "", fmt.Sprintf("incarnation %d waits: %s", a.Incarnation, s.OnTheWay(a.Names)))
+	}
+	s.Awaiting = &a
+}
+
+// Arrived is what was awaited, once nothing is on its way any more.
+func (s *State) Arrived() (json.RawMessage, bool) {
+	if s.Awaiting == nil || s.OnTheWay(s.Awaiting.Names) != "" {
+		return nil, false
+	}
+	raw := s.Awaiting.Publish
+	s.Awaiting = nil
+	return raw, true
+}
+
+// AwaitingText says what keeps the newest incarnation, or nothing.
+func (s *State) AwaitingText() string {
+	if s.Awaiting == nil {
+		return ""
+	}
+	return fmt.Sprintf("incarnation %d waits: %s", s.Awaiting.Incarnation, s.OnTheWay(s.Awaiting.Names))
+}
+
+// CheckSpec refuses a spec in which two channels would be one where they run: one bears the name that another had first, or
+// that something still has which was left.
+func (s *State) CheckSpec(spec *entities.Spec) error {
+	by := map[string]string{}
+	for n := range spec.Channels {
+		name := spec.Channels[n].Name
+		key := spec.Channels[n].Identity()
+		if s.Channels[name] != nil {
+			key = s.key(name)
+		}
+		if other, taken := by[key]; taken {
+			return fmt.Errorf("release channels %s and %s are the same where they run: %s is what %s was called first; choose another name", other, name, key, other)
+		}
+		by[key] = name
+	}
+	return s.checkLeft(spec)
+}
+
+// checkLeft refuses to give a channel the name of another one of which something is left.
+func (s *State) checkLeft(spec *entities.Spec) error {
+	for n := range spec.Channels {
+		c := &spec.Channels[n]
+		if s.Channels[c.Name] == nil || s.key(c.Name) == c.Identity() {
+			continue
+		}
+		for _, old := range entities.SortedKeys(s.Channels) {
+			if _, still := spec.Channel(old); !still && c.Key != "" && s.key(old) == c.Key {
+				return fmt.Errorf("%s is to be called %s, and something is left of a release channel that was called so; choose another name", old, c.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// TakeNames has channels be called as a new spec calls them. It comes before TakeSpec, to which a channel by a new name is a new
+// one.
+func (s *State) TakeNames(spec *entities.Spec, who entities.Who, now time.Time) {
+	names := s.Renames(spec)
+	if len(names) == 0 {
+		return
+	}
+	for _, old := range entities.SortedKeys(names) {
+		s.renameChannel(old, names[old])
+		for _, r := range s.Releases {
+			r.rename(old, names[old], spec)
+		}
+		text := fmt.Sprintf("%s is called %s from incarnation %d on", old, names[old], spec.Incarnation)
+		s.Record(now, names[old], text)
+		s.note(entities.AuditLine{At: now, Kind: entities.EventPublish, Who: &who, Channel: names[old], Text: text})
+	}
+	s.Spec = s.Spec.Called(names)
+}
+
+// renameChannel gives another name to all that is remembered of a channel itself. What its checks read is read again.
+func (s *State) renameChannel(old, name string) {
+	c := s.Channels[old]
+	c.Key = s.key(old)
+	if c.Key == name {
+		c.Key = ""
+	}
+	c.targetSet()
+	delete(s.Channels, old)
+	s.Channels[name] = c
+	for _, id := range entities.SortedIDs(s.Instances) {
+		if i := s.Instances[id]; id.Channel == old {
+			delete(s.Instances, id)
+			i.ID.Channel = name
+			s.Instances[i.ID] = i
+			i.renameTopic(old, name)
+		}
+	}
+	for n := range s.Pins {
+		if s.Pins[n].Channel == old {
+			s.Pins[n].Channel = name
+		}
+	}
+	for n := range s.Pauses {
+		if p := &s.Pauses[n]; p.Channel == old && p.Scope == "" {
+			p.Channel = name
+		}
+	}
+	if s.Deletion != nil {
+		for n := range s.Deletion.Gone {
+			if s.Deletion.Gone[n].Channel == old {
+				s.Deletion.Gone[n].Channel = name
+			}
+		}
+	}
+}
+
+// renameTopic: the approval of the next apply was given for the channel.
+func (i *Instance) renameTopic(old, name string) {
+	if a := i.Approval.Given; a != nil && a.Topic == ApplyTopic+old {
+		given := *a // others hold it too
+		given.Topic = ApplyTopic + name
+		i.Approval.Given = &given
+	}
+}
+
+// rename gives another name to all that a release says of a channel. What was approved under the channel's own name stays
+// approved, where that is the topic from now on.
+func (r *Release) rename(old, name string, spec *entities.Spec) {
+	renameIn(r.Payloads, old, name)
+	renameIn(r.Templates, old, name)
+	renameIn(r.Runtimes, old, name)
+	renameIn(r.Present, old, name)
+	names := map[string]string{old: name}
+	if p := r.Phases[old]; p != nil {
+		delete(r.Phases, old)
+		r.Phases[name] = p
+	}
+	topic := !asked(spec, old)
+	for n := range r.Approvals {
+		a := &r.Approvals[n]
+		if topic && a.Topic == old {
+			a.Topic = name
+		}
+		if why, withdrawn := a.Withdrawn[old]; withdrawn {
+			all := map[string]string{name: why}
+			for _, c := range entities.SortedKeys(a.Withdrawn) {
+				if c != old {
+					all[c] = a.Withdrawn[c]
+				}
+			}
+			a.Withdrawn = all
+		}
+	}
+	for n := range r.Bypasses {
+		b := &r.Bypasses[n]
+		b.Condition = entities.ConditionIn(names, b.Channel, b.Condition)
+		b.Channel = entities.NameIn(names, b.Channel)
+	}
+	for _, key := range entities.SortedKeys(r.Extensions) {
+		e := r.Extensions[key]
+		e.Channel = entities.NameIn(names, e.Channel)
+	}
+}
+
+// renameIn moves what a map has of the instances of a channel.
+func renameIn[T any](all map[entities.InstanceID]T, old, name string) {
+	for _, id := range entities.SortedIDs(all) {
+		if id.Channel == old {
+			all[entities.InstanceID{Channel: name, Name: id.Name}] = all[id]
+			delete(all, id)
+		}
+	}
+}
+
+// asked tells whether a spec asks for the approval of a topic.
+func asked(spec *entities.Spec, topic string) bool {
+	return slices.ContainsFunc(spec.Channels, func(c entities.ChannelSpec) bool {
+		return slices.ContainsFunc(c.Conditions, func(cond entities.Condition) bool { return cond.Topic == topic })
+	})
+}

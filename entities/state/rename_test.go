@@ -1,0 +1,122 @@
+package state
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/maestro"
+)
+
+// calling is a spec with one channel of that name, and the key that it has where it runs.
+func calling(name, key string) *entities.Spec {
+	return &entities.Spec{
+		Application: "shop", Service: "web", Incarnation: 2, Runtimes: map[string]*entities.RuntimeSpec{"rt": {}},
+		Channels: []entities.ChannelSpec{{
+			Name: name, Key: key, Instances: []entities.InstanceSpec{{Name: entities.OnlyInstance, Runtime: "rt", Template: "t"}},
+			Conditions: []entities.Condition{{ID: "approval/" + name, Kind: entities.ManualApproval, Topic: name}},
+		}},
+	}
+}
+
+// remembered is all that a state can remember of a channel.
+func remembered(channel string) *State {
+	id := entities.Only(channel)
+	s := New("shop", "web")
+	s.TakeSpec(calling(channel, ""), "one", dawn)
+	there := entities.Target{FullVersion: "v1", Payload: "p1"}
+	i := s.Instance(id)
+	i.Delivery.Target, i.Delivery.LastGood, i.Delivery.Converged, i.Delivery.Sequence = &there, &there, true, 7
+	i.Approval.Given = &entities.Approval{Topic: ApplyTopic + channel, Version: "v1"}
+	s.Pins = []Pin{{Channel: channel, Version: "v1", Targets: map[string]entities.Target{entities.OnlyInstance: there}}}
+	s.Pauses = []entities.Pause{{Channel: channel, By: "bob"}, {Scope: entities.ScopeApplication, By: "eve"}}
+	s.Releases = []*Release{{
+		ID: "1", Version: "v1", FullVersion: "v1", Payloads: map[entities.InstanceID]string{id: "p1"}, Templates: map[entities.InstanceID]string{id: "t"},
+		Phases:    map[string]*PhaseState{channel: {Phase: maestro.RolledBack, CalledOff: true}},
+		Approvals: []entities.Approval{{Topic: channel, Who: entities.Who{Name: "alice"}, Withdrawn: map[string]string{channel: "it failed", "other": "too"}}},
+		Bypasses:  []entities.Bypass{{Channel: channel, Condition: "approval/" + channel, Who: entities.Who{Name: "carol"}}},
+		Present:   map[entities.InstanceID]entities.Target{id: there},
+		Runtimes:  map[entities.InstanceID]string{id: "rt"},
+		Extensions: map[string]*ExtensionState{
+			"post-approval/migrate@" + channel: {Done: true, ExtensionProgress: entities.ExtensionProgress{Channel: channel}},
+		},
+	}}
+	return s
+}
+
+// All that is remembered of a channel is remembered under its new name, and nothing is released for that. A way back leads
+// to what was there.
+func TestAChannelIsCalledOtherwise(t *testing.T) {
+	s := remembered("production")
+	require.Equal(t, Version, s.Form())
+	spec := calling("prod", "production")
+	require.Equal(t, map[string]string{"production": "prod"}, s.Renames(spec))
+	require.NoError(t, s.CheckSpec(spec))
+	require.Empty(t, s.OnTheWay(s.Renames(spec)))
+	s.TakeNames(spec, entities.Who{Name: "dave"}, dawn)
+	require.Nil(t, s.TakeSpec(spec, "two", dawn), "nothing is released")
+
+	require.Equal(t, Newest, s.Form())
+	require.Equal(t, entities.Only("production"), s.Key(entities.Only("prod")))
+	require.Equal(t, entities.Only("prod"), s.Named(entities.Only("production")))
+	require.Equal(t, map[string]string{"prod": "production"}, s.Keys())
+	require.Equal(t, "production is called prod from incarnation 2 on", s.Audit[len(s.Audit)-1].Text)
+	require.Equal(t, "dave", s.Audit[len(s.Audit)-1].Who.Name)
+	raw, err := json.Marshal(struct {
+		A, B, C, D, E any
+	}{s.Instances, s.Pins, s.Pauses, s.Releases, s.Channels})
+	require.NoError(t, err)
+	want := remembered("prod")
+	want.Channels["prod"].Key = "production"
+	asIfBefore, err := json.Marshal(struct {
+		A, B, C, D, E any
+	}{want.Instances, want.Pins, want.Pauses, want.Releases, want.Channels})
+	require.NoError(t, err)
+	var a, b any
+	require.NoError(t, json.Unmarshal(raw, &a))
+	require.NoError(t, json.Unmarshal(asIfBefore, &b))
+	release := func(v any) map[string]any { return v.(map[string]any)["D"].([]any)[0].(map[string]any) }
+	delete(release(a), "extensions") // which keeps the name of its run
+	delete(release(b), "extensions")
+	require.Equal(t, b, a)
+
+	back := calling("production", "")
+	s.TakeNames(back, entities.Who{}, dawn)
+	require.Nil(t, s.TakeSpec(back, "three", dawn))
+	require.Equal(t, Version, s.Form())
+	require.Equal(t, int64(7), s.Instance(entities.Only("production")).Delivery.Sequence)
+}
+
+// What was kept by a version before there were names is of the channel whose name it bears.
+func TestAStateWithoutKeys(t *testing.T) {
+	s := remembered("production")
+	raw, err := json.Marshal(s)
+	require.NoError(t, err)
+	require.NotContains(t, string(raw), `"key"`)
+	require.Equal(t, entities.Only("production"), s.Key(entities.Only("production")))
+	require.Nil(t, s.Keys())
+	spec := calling("prod", "") // an older version publishes no identities: then it is another channel
+	require.Empty(t, s.Renames(spec))
+}
+
+// A release on its way keeps a channel's name, and two channels never are one where they run.
+func TestNamesThatAreRefused(t *testing.T) {
+	s := remembered("production")
+	s.Releases[0].Phases["production"].Phase = maestro.Pending
+	names := s.Renames(calling("prod", "production"))
+	require.Equal(t, "production is called prod once no release is on its way there: v1 is pending", s.OnTheWay(names))
+
+	s = remembered("production")
+	both := calling("prod", "production")
+	both.Channels = append(both.Channels, calling("production", "").Channels...)
+	require.ErrorContains(t, s.CheckSpec(both), "the same where they run")
+
+	s = remembered("production")
+	i := s.Instance(entities.Only("prod")) // something is left of another time
+	i.Delivery.Target = &entities.Target{FullVersion: "v0"}
+	s.Channel("prod")
+	require.EqualError(t, s.CheckSpec(calling("prod", "production")),
+		"production is to be called prod, and something is left of a release channel that was called so; choose another name")
+}

@@ -1,0 +1,116 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/maestro"
+)
+
+// This file holds rollbacks by hand of services whose configuration has gates asked for them: what was good before comes as a
+// release, for the channels where another one is taken back, and ahead of all that are still to come there.
+
+// askBack opens the releases that take one back, one for each version that it goes back to. The one that is taken back does
+// not come again by a change of configuration.
+func (s *State) askBack(r *Release, changes []Change, who entities.Who, now time.Time) string {
+	var back []string
+	byVersion := map[string]*Release{}
+	for _, c := range changes {
+		r.Phases[c.Channel].CalledOff = true
+		for _, m := range c.Moves {
+			version := m.Target.FullVersion
+			if byVersion[version] == nil {
+				byVersion[version] = s.openReturn(m.Target, who, now)
+			}
+			byVersion[version].returns(m, now)
+			if text := c.Channel + " to " + version; !slices.Contains(back, text) {
+				back = append(back, text)
+			}
+		}
+		to := c.Moves[0].Target.FullVersion
+		s.noteAct(entities.EventRollback, who, r, c.Channel, "to be rolled back to "+to+", which passes all gates first", c.Cause, now)
+	}
+	for _, version := range entities.SortedKeys(byVersion) {
+		s.ahead(byVersion[version])
+	}
+	return fmt.Sprintf("%s goes back in %s once all gates pass, as for a release (rollback.gates is ask)", r.FullVersion, strings.Join(back, ", "))
+}
+
+// openReturn opens a release of what was good somewhere, which goes nowhere yet.
+func (s *State) openReturn(t entities.Target, who entities.Who, now time.Time) *Release {
+	r := s.OpenRelease(NewRelease{
+		Version: t.FullVersion, FullVersion: t.FullVersion, Incarnation: t.Incarnation, By: who.Name, Who: &who,
+		Payloads: map[entities.InstanceID]string{},
+	}, now)
+	r.Return = true
+	return r
+}
+
+// returns has the release go to an instance.
+func (r *Release) returns(m Move, now time.Time) {
+	r.Payloads[m.Instance] = m.Target.Payload
+	if m.Target.Runtime != "" {
+		if r.Runtimes == nil {
+			r.Runtimes = map[entities.InstanceID]string{}
+		}
+		r.Runtimes[m.Instance] = m.Target.Runtime
+	}
+	r.Phases[m.Instance.Channel] = &PhaseState{Phase: maestro.Pending, Since: now}
+}
+
+// takesBack tells whether another release is taken back by this one.
+func (r *Release) takesBack() bool { return r != nil && r.Return }
+
+// returning is a release that is to take another one back in a channel, or nil.
+func (s *State) returning(channel string) *Release {
+	for _, r := range s.Releases {
+		if p := r.in(channel); r.Return && p != nil && p.Phase == maestro.Pending {
+			return r
+		}
+	}
+	return nil
+}
+
+// ahead puts a release before all that are still to come where it goes: right behind the last one that entered there.
+func (s *State) ahead(r *Release) {
+	others := slices.DeleteFunc(slices.Clone(s.Releases), func(o *Release) bool { return o == r })
+	at := 0
+	for n, o := range others {
+		for _, c := range entities.SortedKeys(r.Phases) {
+			if p := o.in(c); p != nil && (p.Phase.Entered() || o.Return && p.Phase == maestro.Pending) {
+				at = n + 1
+			}
+		}
+	}
+	s.Releases = slices.Insert(others, at, r)
+}
+
+// asksGatesOf refuses to pin a channel to something that is not there, where the way back leads through gates.
+func (s *State) asksGatesOf(channel, version string, targets map[string]entities.Target) error {
+	if !s.Spec.AskGates {
+		return nil
+	}
+	for _, i := range s.In(channel) {
+		if t, ok := targets[i.ID.Name]; ok && !i.Delivery.Target.Same(t) {
+			return fmt.Errorf("%s is not at %s, and a way back passes all gates there (rollback.gates is ask); roll back first: converge rollback %s/%s --channel %s",
+				s.scope(channel), version, s.Application, s.Service, channel)
+		}
+	}
+	return nil
+}
+
+// Returns says which releases wait to take another one back, a line each.
+func (s *State) Returns() []string {
+	var out []string
+	for _, r := range s.Releases {
+		for _, c := range entities.SortedKeys(r.Phases) {
+			if r.Return && r.Phases[c].Phase == maestro.Pending {
+				out = append(out, fmt.Sprintf("%s goes back to %s once all gates pass, as %s asked for (rollback.gates is ask)", c, r.FullVersion, r.By))
+			}
+		}
+	}
+	return out
+}

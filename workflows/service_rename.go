@@ -1,0 +1,40 @@
+package workflows
+
+import (
+	"encoding/json"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+// rename has channels be called as a spec calls them, before it is taken over. It waits while a release is on its way to one of
+// them, and is refused where two channels would be one by that. A run that was begun when a new name was a new channel goes on
+// so up to here.
+func (s *service) rename(spec *entities.Spec, p protocol.ServicePublish) (waits bool, err error) {
+	names, wrong := s.state.Renames(spec), s.state.CheckSpec(spec)
+	if len(names) == 0 && wrong == nil || s.logic < protocol.LogicRenames && !s.fromHere("renames") {
+		return false, nil
+	}
+	if wrong != nil {
+		return false, refused(wrong)
+	}
+	if s.state.OnTheWay(names) != "" {
+		raw, err := json.Marshal(p)
+		s.state.Await(state.Awaiting{Incarnation: p.Incarnation, Names: names, Publish: raw}, s.now())
+		return true, err
+	}
+	s.state.TakeNames(spec, entities.Who{Name: p.By, Proven: p.Proven}, s.now())
+	for _, key := range entities.SortedKeys(s.watches) { // what they see would be of another name
+		s.watches[key].cancel()
+		delete(s.watches, key)
+	}
+	return false, nil
+}
+
+// lookAgain takes up an incarnation that waited, once nothing is on its way any more.
+func (s *service) lookAgain() {
+	if raw, arrived := s.state.Arrived(); arrived {
+		s.write(protocol.Publish, raw)
+	}
+}
