@@ -158,6 +158,7 @@ func (s *Server) Client(change ...func(*ecs.Options)) *ecs.Client {
 	return ecs.New(ecs.Options{
 		Region:       s.options.Region,
 		BaseEndpoint: aws.String(s.URL),
+		HTTPClient:   HTTPClient(),
 		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
 			return aws.Credentials{AccessKeyID: "AKIAFAKE", SecretAccessKey: "fake"}, nil
 		}),

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -172,6 +173,7 @@ func (s *Server) fail(w http.ResponseWriter, err error) {
 func (s *Server) send(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("X-Amzn-Requestid", fmt.Sprintf("%x", time.Now().UnixNano()))
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
 }
