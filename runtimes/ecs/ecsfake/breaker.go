@@ -99,9 +99,9 @@ func (s *Server) succeeded(p *deployment) {
 	p.rollsBack = false
 }
 
-// counted notes a task of the service that failed as a deployment counts it (API Deployment, failedTasks), and throttles
-// the scheduler after a few in a row (guide service-throttle-logic).
-func (s *Server) counted(v *service, p *deployment) {
+// startFailed notes a task that never was RUNNING, and throttles the scheduler after a few in a row; how many, and how
+// the pauses grow, is not documented (guide service-throttle-logic).
+func (s *Server) startFailed(v *service, p *deployment) {
 	p.count()
 	if p.failed >= 3 {
 		pause := s.options.Timing.Restart
@@ -111,7 +111,7 @@ func (s *Server) counted(v *service, p *deployment) {
 		pause = min(pause, longestPause)
 		p.retry = s.clock.now.Add(pause)
 		s.after(pause, func() { s.touch(v) })
-		s.event(v, "(service %s) is unable to consistently start tasks successfully.", v.name())
+		s.warn(v, "(service "+v.name()+") is unable to consistently start tasks successfully.")
 	}
 	s.touch(v)
 }

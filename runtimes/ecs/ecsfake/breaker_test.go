@@ -63,7 +63,7 @@ var broken = map[string]struct {
 	exitCode  *int32
 }{
 	"image":    {ecsfake.CannotPull("web:2"), "CannotPullContainerError: pull image manifest has been retried 1 time(s): failed to resolve ref web:2: not found", "TaskFailedToStart", nil},
-	"exits":    {ecsfake.Exits(1, 0), "Essential container in task exited", "EssentialContainerExited", aws.Int32(1)},
+	"exits":    {ecsfake.ExitsEarly(1), "Essential container in task exited", "EssentialContainerExited", aws.Int32(1)},
 	"sick":     {ecsfake.Behaviour{Unhealthy: true}, "Task failed container health checks", "ServiceSchedulerInitiated", aws.Int32(0)},
 	"no place": {ecsfake.Behaviour{Unplaceable: true}, "", "", nil},
 }
@@ -154,7 +154,7 @@ func TestFailedDeploymentStaysWhereNothingRollsBack(t *testing.T) {
 
 func TestBreakerThatIsOffLetsFailuresGoOn(t *testing.T) {
 	l := newLab(t, ecsfake.Options{})
-	l.Behave("web:1", ecsfake.Exits(1, 0))
+	l.Behave("web:1", ecsfake.ExitsEarly(1))
 	l.create(l.register("web", "web:1"), 1)
 	l.Advance(20 * time.Minute)
 	early := l.web().Deployments[0]
@@ -162,20 +162,51 @@ func TestBreakerThatIsOffLetsFailuresGoOn(t *testing.T) {
 	require.Greater(t, early.FailedTasks, int32(5))
 	l.Advance(4 * time.Hour)
 	require.Less(t, l.web().Deployments[0].FailedTasks-early.FailedTasks, int32(15), "starts are throttled, at last to one in 27 minutes")
-	require.Contains(t, messages(l.web()), "(service web) is unable to consistently start tasks successfully.")
+	impaired := 0
+	for _, message := range messages(l.web()) {
+		if message == "(service web) is unable to consistently start tasks successfully." {
+			impaired++
+		}
+	}
+	require.Equal(t, 1, impaired, "it is said once in six hours")
 	l.Behave("web:1", ecsfake.Behaviour{})
 	require.Equal(t, "PRIMARY web:1 COMPLETED 1+0/1 failed 0", rollout(l.settled()))
 }
 
-// API Deployment, failedTasks: what was RUNNING and has no check to fail does not count.
-func TestTasksThatExitLaterTripNoBreaker(t *testing.T) {
+// API Deployment, failedTasks: what was RUNNING and has no check to fail does not count. Nor is it throttled (guide
+// service-throttle-logic).
+func TestTasksThatWereRunningTripNoBreaker(t *testing.T) {
+	for _, after := range []time.Duration{0, 20 * time.Second} {
+		l := newLab(t, ecsfake.Options{})
+		l.Behave("web:1", ecsfake.Exits(1, after))
+		l.create(l.register("web", "web:1"), 1, breaker(true))
+		l.Advance(50 * time.Minute)
+		require.Equal(t, types.DeploymentRolloutStateInProgress, l.web().Deployments[0].RolloutState)
+		require.Zero(t, l.web().Deployments[0].FailedTasks)
+		stopped := l.tasks(func(in *ecs.ListTasksInput) { in.DesiredStatus = types.DesiredStatusStopped })
+		require.Greater(t, len(stopped), 80)
+		require.EqualValues(t, 1, *stopped[0].Containers[0].ExitCode)
+		require.NotContains(t, messages(l.web()), "(service web) is unable to consistently start tasks successfully.")
+	}
+}
+
+func TestUnhealthyTasksTellOfTheirTargetGroup(t *testing.T) {
 	l := newLab(t, ecsfake.Options{})
-	l.Behave("web:1", ecsfake.Exits(1, 20*time.Second))
-	l.create(l.register("web", "web:1"), 1, breaker(true))
-	l.Advance(time.Hour)
-	require.Equal(t, types.DeploymentRolloutStateInProgress, l.web().Deployments[0].RolloutState)
-	require.Zero(t, l.web().Deployments[0].FailedTasks)
-	require.Greater(t, len(l.tasks(func(in *ecs.ListTasksInput) { in.DesiredStatus = types.DesiredStatusStopped })), 20)
+	l.Behave("web:1", ecsfake.Behaviour{Unhealthy: true})
+	l.register("web", "web:1", func(in *ecs.RegisterTaskDefinitionInput) {
+		in.ContainerDefinitions[0].PortMappings = []types.PortMapping{{ContainerPort: aws.Int32(80)}}
+	})
+	l.create("web", 1, breaker(true), balanced("web", 80), func(in *ecs.CreateServiceInput) {
+		in.HealthCheckGracePeriodSeconds = aws.Int32(120)
+	})
+	l.Advance(2 * time.Minute)
+	require.Empty(t, l.tasks(func(in *ecs.ListTasksInput) { in.DesiredStatus = types.DesiredStatusStopped }), "the grace period lasts")
+	require.Equal(t, "PRIMARY web:1 FAILED 0+0/1 failed 3", rollout(l.settled()))
+	task := l.tasks(func(in *ecs.ListTasksInput) { in.DesiredStatus = types.DesiredStatusStopped })[0]
+	require.Equal(t, "Task failed ELB health checks in (target-group arn:group)", *task.StoppedReason)
+	require.True(t, slices.ContainsFunc(messages(l.web()), func(message string) bool {
+		return strings.HasSuffix(message, "(port 80) is unhealthy in (target-group arn:group) due to (reason Health checks failed).")
+	}))
 }
 
 func TestHealthyTaskResetsTheCount(t *testing.T) {
@@ -183,7 +214,7 @@ func TestHealthyTaskResetsTheCount(t *testing.T) {
 		t.Run(fmt.Sprint(reset), func(t *testing.T) {
 			l := newLab(t, ecsfake.Options{})
 			l.register("web", "web:1", checked)
-			l.Behave("web:1", ecsfake.Exits(1, 0))
+			l.Behave("web:1", ecsfake.ExitsEarly(1))
 			l.create("web:1", 1, func(in *ecs.CreateServiceInput) {
 				breaker(true)(in)
 				in.DeploymentConfiguration.DeploymentCircuitBreaker.ResetOnHealthyTask = &reset

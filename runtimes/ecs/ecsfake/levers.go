@@ -16,10 +16,13 @@ type Behaviour struct {
 	// PullError stops tasks while PENDING with this reason, such as "CannotPullContainerError: …" (guide
 	// task_cannot_pull_image). Write CannotPull for the usual one.
 	PullError string
-	// ExitCode ends the first container so long after the task was RUNNING; ExitAfter 0 before it ever is. A task that
-	// was RUNNING does not count as failed (API Deployment, failedTasks), and so trips no breaker.
+	// ExitCode ends the first container so long after the task was RUNNING, where 0 is at once. Such a task does not
+	// count as failed (API Deployment, failedTasks; guide service-throttle-logic: "the task already moved to the RUNNING
+	// state"), and so trips no breaker; aws/copilot-cli#1879 and aws/containers-roadmap#1206 saw that.
 	ExitCode  *int32
 	ExitAfter time.Duration
+	// Early has it end before the task is RUNNING, as a container does on which another depends: that counts.
+	Early bool
 	// Unhealthy fails the health checks, where the container has one or the service a load balancer. Without any nobody
 	// sees it, as on AWS.
 	Unhealthy bool
@@ -34,10 +37,13 @@ func CannotPull(image string) Behaviour {
 	return Behaviour{PullError: "CannotPullContainerError: pull image manifest has been retried 1 time(s): failed to resolve ref " + image + ": not found"}
 }
 
-// Exits is a container that ends with a code so long after its start.
+// Exits is a container that ends with a code so long after its task was RUNNING.
 func Exits(code int32, after time.Duration) Behaviour {
 	return Behaviour{ExitCode: aws.Int32(code), ExitAfter: after}
 }
+
+// ExitsEarly is one that ends before its task is RUNNING.
+func ExitsEarly(code int32) Behaviour { return Behaviour{ExitCode: aws.Int32(code), Early: true} }
 
 // Run is how a one-off task ends.
 type Run struct {

@@ -216,7 +216,7 @@ func (s *Server) start(v *service) {
 func (s *Server) unplaceable(v *service, p *deployment) bool {
 	full := s.behaviour(p.definition).Unplaceable || !p.fargate() && v.cluster.instances == 0
 	if full {
-		s.event(v, "(service %s) was unable to place a task because no container instance met all of its requirements.", v.name())
+		s.warn(v, "(service "+v.name()+") was unable to place a task because no container instance met all of its requirements.")
 		p.count()
 		p.retry = s.clock.now.Add(s.options.Timing.Restart)
 		s.after(s.options.Timing.Restart, func() { s.touch(v) })
@@ -255,7 +255,7 @@ func (s *Server) finish(v *service) {
 	v.completed = p
 	s.succeeded(p)
 	s.event(v, "(service %s) (deployment %s) deployment completed.", v.name(), p.id)
-	s.event(v, "(service %s) has reached a steady state.", v.name())
+	s.event(v, "%s", v.steady())
 }
 
 // bake is whether a deployment has been watched for so long since it got there.
@@ -280,6 +280,22 @@ func (s *Server) event(v *service, format string, args ...any) {
 	v.events = slices.Insert(v.events, 0, e)
 	v.events = v.events[:min(len(v.events), 100)]
 }
+
+// warn adds an event, unless it was said within six hours and the service was not steady since (guide
+// service-event-messages).
+func (s *Server) warn(v *service, message string) {
+	for _, e := range v.events {
+		if text(e.Message) == v.steady() || s.clock.now.Sub(*e.CreatedAt) >= 6*time.Hour {
+			break
+		}
+		if text(e.Message) == message {
+			return
+		}
+	}
+	s.event(v, "%s", message)
+}
+
+func (v *service) steady() string { return "(service " + v.name() + ") has reached a steady state." }
 
 // stopAll stops what a service runs.
 func (s *Server) stopAll(v *service) {

@@ -1,6 +1,7 @@
 package ecsfake
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -153,7 +154,7 @@ func (t *task) pulled() {
 	case b.PullError != "":
 		t.contain(func(c *types.Container) { c.Reason = &b.PullError })
 		t.ends(types.TaskStopCodeTaskFailedToStart, b.PullError, true)
-	case b.ExitCode != nil && b.ExitAfter == 0:
+	case b.ExitCode != nil && b.Early:
 		t.view.PullStoppedAt = moments(t.server.clock.now)
 		t.exits(*b.ExitCode, true)
 	default:
@@ -221,8 +222,8 @@ func (t *task) health(status types.HealthStatus) {
 	}
 }
 
-// sick has the scheduler stop an unhealthy task; one of its own making runs on. The reasons are those of guide
-// stopped-task-error-codes.
+// sick has the scheduler stop an unhealthy task, which counts as failed; a one-off task runs on. The reasons are those of
+// guide stopped-task-error-codes, the events those of guide service-unhealthy-event-messages.
 func (t *task) sick() {
 	t.health(types.HealthStatusUnhealthy)
 	if t.service == nil {
@@ -231,10 +232,11 @@ func (t *task) sick() {
 	reason, told := "Task failed container health checks", "failed container health checks."
 	if b := t.deployment.balancers; len(b) > 0 && !t.definition.checkedHealth() {
 		group := "(target-group " + text(b[0].TargetGroupArn) + ")"
-		reason, told = "Task failed ELB health checks in "+group, "is unhealthy in "+group+" due to (reason Health checks failed)."
+		reason = "Task failed ELB health checks in " + group
+		told = fmt.Sprintf("(port %d) is unhealthy in %s due to (reason Health checks failed).", aws.ToInt32(b[0].ContainerPort), group)
 	}
 	t.server.event(t.service, "(service %s) (task %s) %s", t.service.name(), t.id, told)
-	t.server.counted(t.service, t.deployment)
+	t.deployment.count()
 	t.stop(types.TaskStopCodeServiceSchedulerInitiated, reason)
 }
 
@@ -248,7 +250,7 @@ func (t *task) exits(code int32, failed bool) {
 func (t *task) ends(code types.TaskStopCode, reason string, failed bool) {
 	t.leave(code, reason)
 	if failed && t.service != nil {
-		t.server.counted(t.service, t.deployment)
+		t.server.startFailed(t.service, t.deployment)
 	}
 	t.view.ExecutionStoppedAt = moments(t.server.clock.now)
 	t.deprovision()
