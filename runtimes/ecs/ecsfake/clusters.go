@@ -107,7 +107,7 @@ func (s *Server) listClusters(in *ecs.ListClustersInput) (*ecs.ListClustersOutpu
 			arns = append(arns, text(c.view.ClusterArn))
 		}
 	}
-	arns, next, err := page(arns, 100, 100, in.MaxResults, in.NextToken)
+	arns, next, err := page(arns, 100, in.MaxResults, in.NextToken)
 	if err != nil {
 		return nil, err
 	}

@@ -195,7 +195,7 @@ func (s *Server) listServiceDeployments(in *deploymentsListed) (*ecs.ListService
 			arns = append(arns, r.arn())
 		}
 	}
-	arns, next, err := page(arns, 100, 20, in.MaxResults, in.NextToken)
+	arns, next, err := page(arns, 20, in.MaxResults, in.NextToken)
 	if err != nil {
 		return nil, err
 	}

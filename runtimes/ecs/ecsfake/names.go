@@ -57,12 +57,13 @@ func text(p *string) string { return aws.ToString(p) }
 
 func moments(t time.Time) *time.Time { return &t }
 
-// page gives the part of a sorted list that a call asks for, and the token for the next. Tokens are opaque (API ListServices).
-func page(items []string, limit, otherwise int32, size *int32, token *string) ([]string, *string, error) {
+// page gives the part of a sorted list that a call asks for, and the token for the next. Of all lists it is
+// at most a hundred items, and tokens are opaque (API ListServices).
+func page(items []string, otherwise int32, size *int32, token *string) ([]string, *string, error) {
 	n := otherwise
 	if size != nil {
-		if n = *size; n < 1 || n > limit {
-			return nil, nil, invalid("maxResults must be between 1 and %d.", limit)
+		if n = *size; n < 1 || n > 100 {
+			return nil, nil, invalid("maxResults must be between 1 and 100.")
 		}
 	}
 	start := 0

@@ -58,8 +58,10 @@ func (r *ranTasks) again(in *ecs.RunTaskInput) (*ecs.RunTaskOutput, error) {
 		arns = append(arns, text(t.view.TaskArn))
 	}
 	if !same(*in, r.request) {
-		return nil, &apiError{code: "ConflictException", resources: arns,
-			message: "The provided clientToken is already in use with a different RunTask request."}
+		return nil, &apiError{
+			code: "ConflictException", resources: arns,
+			message: "The provided clientToken is already in use with a different RunTask request.",
+		}
 	}
 	return out, nil
 }
@@ -73,11 +75,10 @@ func count(in *ecs.RunTaskInput) int {
 
 // wishes is where a task is to run.
 func wishes(in *ecs.RunTaskInput) shape {
-	return shape{launchType: in.LaunchType, strategy: in.CapacityProviderStrategy}
+	return shape{launchType: in.LaunchType, strategy: in.CapacityProviderStrategy, network: in.NetworkConfiguration}
 }
 
 func checkRun(d *definition, in *ecs.RunTaskInput) error {
-	vpc := d.view.NetworkMode == types.NetworkModeAwsvpc
 	switch {
 	case count(in) < 1 || count(in) > 10:
 		return invalid("Count must be between 1 and 10.")
@@ -85,14 +86,9 @@ func checkRun(d *definition, in *ecs.RunTaskInput) error {
 		return invalid("The client token must be at most 64 characters.")
 	case len(text(in.StartedBy)) > 128:
 		return invalid("startedBy must be at most 128 characters.")
-	case in.LaunchType != "" && len(in.CapacityProviderStrategy) > 0:
-		return invalid("Specifying both a launch type and capacity provider strategy is not supported. Remove one and try again.")
-	case wishes(in).fargate() && !slices.Contains(d.view.Compatibilities, types.CompatibilityFargate):
-		return invalid("Task definition does not support launch_type FARGATE.")
-	case vpc && in.NetworkConfiguration == nil:
-		return invalid("Network Configuration must be provided when networkMode 'awsvpc' is specified.")
-	case !vpc && in.NetworkConfiguration != nil:
-		return invalid("Network Configuration is not valid for the given networkMode of this task definition.")
+	}
+	if err := wishes(in).fits(d); err != nil {
+		return err
 	}
 	if in.Overrides != nil {
 		for _, o := range in.Overrides.ContainerOverrides {

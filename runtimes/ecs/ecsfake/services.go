@@ -106,7 +106,7 @@ func (s *Server) createService(in *ecs.CreateServiceInput) (*ecs.CreateServiceOu
 	if v.controller() != types.DeploymentControllerTypeExternal {
 		s.deploy(v)
 	}
-	return &ecs.CreateServiceOutput{Service: s.describe(v, true)}, nil
+	return &ecs.CreateServiceOutput{Service: s.describe(v)}, nil
 }
 
 // created answers a request for a service that is there: with it for the same client token and the same wishes (API
@@ -118,7 +118,7 @@ func (s *Server) created(v *service, in *ecs.CreateServiceInput) (*ecs.CreateSer
 	if in.ClientToken == nil || !same(*in, v.request) {
 		return nil, invalid("Creation of service was not idempotent.")
 	}
-	return &ecs.CreateServiceOutput{Service: s.describe(v, true)}, nil
+	return &ecs.CreateServiceOutput{Service: s.describe(v)}, nil
 }
 
 // same compares two requests by what they say.
@@ -237,13 +237,13 @@ func (s *Server) updateService(in *ecs.UpdateServiceInput) (*ecs.UpdateServiceOu
 		s.deploy(v)
 	}
 	s.touch(v)
-	return &ecs.UpdateServiceOutput{Service: s.describe(v, true)}, nil
+	return &ecs.UpdateServiceOutput{Service: s.describe(v)}, nil
 }
 
 // change applies an update to a copy of a service, and refuses what may not be.
 func (s *Server) change(v *service, in *ecs.UpdateServiceInput) error {
-	if c := in.DeploymentController; c != nil && c.Type != v.controller() || in.GatewayConnectors != nil {
-		return refuse("UnsupportedFeatureException", "changes of the deployment controller and gateways are not modelled by this fake")
+	if err := v.modelled(in); err != nil {
+		return err
 	}
 	if err := foreign(v.controller(), in); err != nil {
 		return err
@@ -262,6 +262,20 @@ func (s *Server) change(v *service, in *ecs.UpdateServiceInput) error {
 		v.desired = *in.DesiredCount
 	}
 	v.reshape(in)
+	v.rebase(in)
+	return s.checkShape(v)
+}
+
+// modelled refuses what would otherwise be dropped in silence.
+func (v *service) modelled(in *ecs.UpdateServiceInput) error {
+	if c := in.DeploymentController; c != nil && c.Type != v.controller() || in.GatewayConnectors != nil {
+		return refuse("UnsupportedFeatureException", "changes of the deployment controller and gateways are not modelled by this fake")
+	}
+	return modelledConfiguration(in.DeploymentConfiguration)
+}
+
+// rebase takes over what an update says and needs no deployment.
+func (v *service) rebase(in *ecs.UpdateServiceInput) {
 	b := &v.base
 	b.DeploymentConfiguration = v.configured(in.DeploymentConfiguration)
 	set(&b.HealthCheckGracePeriodSeconds, in.HealthCheckGracePeriodSeconds)
@@ -283,7 +297,6 @@ func (s *Server) change(v *service, in *ecs.UpdateServiceInput) error {
 	if in.PlacementStrategy != nil {
 		b.PlacementStrategy = in.PlacementStrategy
 	}
-	return s.checkShape(v)
 }
 
 // reshape takes over what an update says of the shape; empty lists remove (API UpdateService).
@@ -371,7 +384,7 @@ func (s *Server) deleteService(in *ecs.DeleteServiceInput) (*ecs.DeleteServiceOu
 		s.after(time.Second, func() { s.touch(v) })
 		s.stopAll(v)
 	}
-	return &ecs.DeleteServiceOutput{Service: s.describe(v, true)}, nil
+	return &ecs.DeleteServiceOutput{Service: s.describe(v)}, nil
 }
 
 // drained makes a service INACTIVE when all its tasks are STOPPING or STOPPED, and forgets it later; its service

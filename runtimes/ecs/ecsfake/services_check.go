@@ -13,9 +13,10 @@ func (s *Server) checkService(v *service, in *ecs.CreateServiceInput) error {
 	if in.ClientToken != nil && len(*in.ClientToken) > 36 {
 		return invalid("The client token must be at most 36 characters.")
 	}
+	if err := modelledConfiguration(in.DeploymentConfiguration); err != nil {
+		return err
+	}
 	switch {
-	case in.LaunchType != "" && len(in.CapacityProviderStrategy) > 0:
-		return invalid("Specifying both a launch type and capacity provider strategy is not supported. Remove one and try again.")
 	case v.daemon() && in.DesiredCount != nil:
 		return invalid("The daemon scheduling strategy does not support a desired count for services. Remove the desired count value and try again.")
 	case !v.daemon() && in.DesiredCount == nil && v.controller() != types.DeploymentControllerTypeExternal:
@@ -31,6 +32,14 @@ func (s *Server) checkService(v *service, in *ecs.CreateServiceInput) error {
 	return s.checkShape(v)
 }
 
+// modelledConfiguration refuses what would otherwise be dropped in silence.
+func modelledConfiguration(c *types.DeploymentConfiguration) error {
+	if c != nil && (len(c.LifecycleHooks) > 0 || c.EarlySuccessCriteria != nil || c.CanaryConfiguration != nil || c.LinearConfiguration != nil) {
+		return refuse("UnsupportedFeatureException", "lifecycle hooks, early success, canary and linear are not modelled by this fake")
+	}
+	return nil
+}
+
 // checkShape refuses a service whose parts do not fit together.
 func (s *Server) checkShape(v *service) error {
 	if v.desired < 0 {
@@ -43,44 +52,62 @@ func (s *Server) checkShape(v *service) error {
 	if d == nil {
 		return nil
 	}
-	vpc := d.view.NetworkMode == types.NetworkModeAwsvpc
+	if err := v.shape.fits(d); err != nil {
+		return err
+	}
 	switch {
-	case v.shape.fargate() && !slices.Contains(d.view.Compatibilities, types.CompatibilityFargate):
-		return invalid("Task definition does not support launch_type FARGATE.")
 	case v.shape.fargate() && v.daemon():
 		return invalid("The daemon scheduling strategy is not supported on Fargate.")
-	case vpc && v.shape.network == nil:
-		return invalid("Network Configuration must be provided when networkMode 'awsvpc' is specified.")
-	case !vpc && v.shape.network != nil:
-		return invalid("Network Configuration is not valid for the given networkMode of this task definition.")
 	case v.base.HealthCheckGracePeriodSeconds != nil && *v.base.HealthCheckGracePeriodSeconds > 0 && !v.shape.checkedHealth():
 		return invalid("Health check grace period is only valid for services configured to use load balancers")
 	}
 	return checkBalancers(d, v.shape.balancers)
 }
 
-// checkConfiguration refuses a deployment configuration that API DeploymentConfiguration does not allow.
+// fits refuses to run a definition where it cannot.
+func (a shape) fits(d *definition) error {
+	vpc := d.view.NetworkMode == types.NetworkModeAwsvpc
+	switch {
+	case a.launchType != "" && len(a.strategy) > 0:
+		return invalid("Specifying both a launch type and capacity provider strategy is not supported. Remove one and try again.")
+	case a.fargate() && !slices.Contains(d.view.Compatibilities, types.CompatibilityFargate):
+		return invalid("Task definition does not support launch_type FARGATE.")
+	case vpc && a.network == nil:
+		return invalid("Network Configuration must be provided when networkMode 'awsvpc' is specified.")
+	case !vpc && a.network != nil:
+		return invalid("Network Configuration is not valid for the given networkMode of this task definition.")
+	}
+	return nil
+}
+
+// checkConfiguration refuses a deployment configuration that API DeploymentConfiguration does not allow, or that is not
+// modelled.
 func (v *service) checkConfiguration() error {
 	c := v.base.DeploymentConfiguration
 	low, high := aws.ToInt32(c.MinimumHealthyPercent), aws.ToInt32(c.MaximumPercent)
-	alarmed := c.Alarms != nil && c.Alarms.Enable
 	switch {
-	case low < 0 || high < 0 || high > 200 || low > 100:
-		return invalid("minimumHealthyPercent must be between 0 and 100, maximumPercent between 0 and 200.")
-	case high <= low && high == 0:
-		return invalid("maximumPercent must be more than 0.")
+	case low < 0 || low > 100 || high < 1 || high > 200:
+		return invalid("minimumHealthyPercent must be between 0 and 100, maximumPercent between 1 and 200.")
 	case v.daemon() && high > 100 && low > 0:
 		return invalid("The daemon scheduling strategy does not support values above 100 for maximumPercent with minimumHealthyPercent above 0.")
-	case c.Strategy == types.DeploymentStrategyLinear || c.Strategy == types.DeploymentStrategyCanary || len(c.LifecycleHooks) > 0 || c.EarlySuccessCriteria != nil:
-		return refuse("UnsupportedFeatureException", "strategy %s, lifecycle hooks and early success are not modelled by this fake", c.Strategy)
+	case c.Strategy == types.DeploymentStrategyLinear || c.Strategy == types.DeploymentStrategyCanary:
+		return refuse("UnsupportedFeatureException", "strategy %s is not modelled by this fake", c.Strategy)
 	case c.Strategy == types.DeploymentStrategyBlueGreen && c.BakeTimeInMinutes == nil:
 		return invalid("bakeTimeInMinutes is required with the BLUE_GREEN deployment strategy.")
-	case c.DeploymentCircuitBreaker.Enable && v.controller() != types.DeploymentControllerTypeEcs:
+	}
+	return checkDetection(c, v.controller())
+}
+
+// checkDetection refuses a breaker or alarms that nobody would look at (guide deployment-failure-detection).
+func checkDetection(c *types.DeploymentConfiguration, controller types.DeploymentControllerType) error {
+	ours := controller == types.DeploymentControllerTypeEcs
+	switch alarmed := c.Alarms != nil && c.Alarms.Enable; {
+	case c.DeploymentCircuitBreaker.Enable && !ours:
 		return invalid("Deployment circuit breaker feature can only be enabled with ECS deployment controller.")
+	case alarmed && !ours:
+		return invalid("Deployment alarms can only be enabled with ECS deployment controller.")
 	case alarmed && len(c.Alarms.AlarmNames) == 0:
 		return invalid("Alarm names are required when deployment alarms are enabled.")
-	case alarmed && v.controller() != types.DeploymentControllerTypeEcs:
-		return invalid("Deployment alarms can only be enabled with ECS deployment controller.")
 	}
 	return nil
 }

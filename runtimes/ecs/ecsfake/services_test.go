@@ -45,6 +45,9 @@ func TestCreatingAServiceIsRefused(t *testing.T) {
 		"balancer's port":         {balanced("web", 81), "InvalidParameterException: The container web did not have a container port 81 defined."},
 		"blue/green without bake": {func(in *ecs.CreateServiceInput) { configuration(in).Strategy = types.DeploymentStrategyBlueGreen }, "InvalidParameterException: bakeTimeInMinutes"},
 		"canary":                  {func(in *ecs.CreateServiceInput) { configuration(in).Strategy = types.DeploymentStrategyCanary }, "UnsupportedFeatureException"},
+		"hooks": {func(in *ecs.CreateServiceInput) {
+			configuration(in).LifecycleHooks = []types.DeploymentLifecycleHook{{HookTargetArn: aws.String("arn:x"), RoleArn: aws.String("arn:y")}}
+		}, "UnsupportedFeatureException"},
 		"breaker of CodeDeploy": {func(in *ecs.CreateServiceInput) {
 			balanced("web", 80)(in)
 			breaker(true)(in)

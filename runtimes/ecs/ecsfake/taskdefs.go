@@ -61,7 +61,7 @@ func (s *Server) registered(in *ecs.RegisterTaskDefinitionInput, revision int32)
 		ContainerDefinitions: filled(in), Cpu: units(in.Cpu, "vcpu"), Memory: units(in.Memory, "gb"),
 		EnableFaultInjection: in.EnableFaultInjection, EphemeralStorage: in.EphemeralStorage,
 		ExecutionRoleArn: in.ExecutionRoleArn, TaskRoleArn: in.TaskRoleArn,
-		InferenceAccelerators: in.InferenceAccelerators, IpcMode: in.IpcMode, PidMode: in.PidMode,
+		IpcMode: in.IpcMode, PidMode: in.PidMode,
 		NetworkMode: in.NetworkMode, PlacementConstraints: in.PlacementConstraints, ProxyConfiguration: in.ProxyConfiguration,
 		RequiresCompatibilities: in.RequiresCompatibilities, RuntimePlatform: in.RuntimePlatform, Volumes: in.Volumes,
 		Compatibilities: []types.Compatibility{types.CompatibilityEc2},
@@ -304,7 +304,7 @@ func (s *Server) listTaskDefinitions(in *ecs.ListTaskDefinitionsInput) (*ecs.Lis
 	if in.Sort == types.SortOrderDesc {
 		slices.Reverse(arns)
 	}
-	arns, next, err := page(arns, 100, 100, in.MaxResults, in.NextToken)
+	arns, next, err := page(arns, 100, in.MaxResults, in.NextToken)
 	if err != nil {
 		return nil, err
 	}
@@ -327,7 +327,7 @@ func (s *Server) listTaskDefinitionFamilies(in *ecs.ListTaskDefinitionFamiliesIn
 		}
 		names = append(names, name)
 	}
-	names, next, err := page(names, 100, 100, in.MaxResults, in.NextToken)
+	names, next, err := page(names, 100, in.MaxResults, in.NextToken)
 	if err != nil {
 		return nil, err
 	}

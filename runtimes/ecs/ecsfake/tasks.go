@@ -362,7 +362,7 @@ func (s *Server) listTasks(in *ecs.ListTasksInput) (*ecs.ListTasksOutput, error)
 			arns = append(arns, text(t.view.TaskArn))
 		}
 	}
-	arns, next, err := page(arns, 100, 100, in.MaxResults, in.NextToken)
+	arns, next, err := page(arns, 100, in.MaxResults, in.NextToken)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 // remember keeps what readers see of a service before a write, while reads lag.
 func (s *Server) remember(v *service) {
 	if s.levers.lag > 0 {
-		v.seen.was(s.describe(v, true), s.clock.now.Add(s.levers.lag))
+		v.seen.was(s.describe(v), s.clock.now.Add(s.levers.lag))
 	}
 }
 
@@ -21,7 +21,7 @@ func (s *Server) visible(v *service) *types.Service {
 	if view, past := v.seen.seen(s.clock.now); past {
 		return view
 	}
-	return s.describe(v, true)
+	return s.describe(v)
 }
 
 // describeServices knows ten names at a time; what is not there is a failure in an answer of 200 (API DescribeServices).
@@ -72,7 +72,7 @@ func (s *Server) listServices(in *ecs.ListServicesInput) (*ecs.ListServicesOutpu
 		}
 		arns = append(arns, v.arn)
 	}
-	arns, next, err := page(arns, 100, 10, in.MaxResults, in.NextToken)
+	arns, next, err := page(arns, 10, in.MaxResults, in.NextToken)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (s *Server) listed(v *service) *listing {
 }
 
 // describe is a service as it is now.
-func (s *Server) describe(v *service, tags bool) *types.Service {
+func (s *Server) describe(v *service) *types.Service {
 	view := v.base
 	view.Status, view.DesiredCount = aws.String(v.status), int32(v.wanted())
 	view.Events, view.Deployments = slices.Clone(v.events), []types.Deployment{}
@@ -130,9 +130,7 @@ func (s *Server) describe(v *service, tags bool) *types.Service {
 			view.TaskSets = append(view.TaskSets, taskSet(v, p))
 		}
 	}
-	if tags {
-		view.Tags = slices.Clone(v.tags)
-	}
+	view.Tags = slices.Clone(v.tags)
 	return &view
 }
 
