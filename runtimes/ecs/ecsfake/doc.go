@@ -6,10 +6,14 @@
 // "API X" is https://docs.aws.amazon.com/AmazonECS/latest/APIReference/API_X.html, whose text is also that of the SDK's
 // own comments. "Not documented" marks what we chose.
 //
+// Where a page says less than a test needs (how long things take, what most refusals say, what a list sorts by), the
+// wording and the numbers are ours. Tests that depend on such a thing show nothing about AWS.
+//
 // # What is modelled
 //
 //   - The wire: header X-Amz-Target, signed requests of the server's region (signatures are not verified), errors as
-//     400 or 500 with __type. Numbers and booleans that are zero are left out of answers; Go clients cannot tell.
+//     400 or 500 with __type. Numbers and booleans that are zero are left out of answers; Go clients cannot tell. Other
+//     clients of the SDK than those of Client should use HTTPClient.
 //   - Clusters: create, describe, list, delete (API CreateCluster, DeleteCluster).
 //   - Task definitions: revisions that only count up, tags, ACTIVE, INACTIVE and DELETE_IN_PROGRESS, defaults that AWS
 //     fills in, numbers out of "1 vCPU" and "1 GB", Fargate's table of sizes (API RegisterTaskDefinition,
@@ -44,5 +48,6 @@
 //   - Unhealthy tasks of a completed deployment are stopped first and replaced then; AWS starts the replacement first
 //     where maximumPercent allows it (guide ecs_services).
 //   - Availability zones and their rebalancing; the order in which tasks of one deployment are stopped.
+//   - Service-linked roles, permissions, and account settings: the lever AccessDenied stands for all of them.
 //   - A write is never late for another write: UpdateService right after CreateService works, however long reads lag.
 package ecsfake
