@@ -9,7 +9,9 @@ import (
 // Group is a set of operations that share one token bucket per account and region (guide request-throttling).
 type Group string
 
-// The groups. Rates are those of guide request-throttling, but for TagReads, of which we found none.
+// The groups. Rates are those of guide request-throttling; those of cluster writes, task reads and tag reads, and the refill
+// of cluster reads, could not be looked up there and are set like their neighbours'. So is which group some calls about
+// service deployments belong to.
 const (
 	ServiceReads         Group = "service reads"
 	ServiceWrites        Group = "service writes"
