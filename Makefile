@@ -16,7 +16,7 @@ KILLS ?= 100
 MINUTES ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help build install test race lint fmt vet workflowcheck tidy generated check upgrade-demo bench chaos outage fuzz histories freeze-histories freeze-contracts temporal-cli chromium monitoring moto-test sbom vulncheck kube kube-build kube-test manifests
+.PHONY: help build install test race lint fmt vet workflowcheck tidy generated check upgrade-demo bench chaos outage fuzz histories freeze-histories freeze-contracts temporal-cli chromium monitoring moto sbom vulncheck kube kube-build kube-test manifests
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -112,11 +112,6 @@ vulncheck: ## Look for known vulnerabilities in what is called (needs https://vu
 		echo 'the vulnerability database, https://vuln.go.dev, cannot be reached from here: nothing was checked' >&2; exit 1; }
 	go run golang.org/x/vuln/cmd/govulncheck@latest ./...
 
-# In an environment of Python's own; moto answers as AWS does.
-moto-test: ## Try the reading of secrets against moto's Secrets Manager (needs Python, 60 MB, once)
-	test -x $(CURDIR)/.cache/moto/bin/moto_server || { python3 -m venv .cache/moto && .cache/moto/bin/pip install -q 'moto[server,secretsmanager]'; }
-	CONVERGE_MOTO=$(CURDIR)/.cache/moto/bin/moto_server go test ./runtimes/secret -count=1 -run SecretsManager
-
 chromium: ## Install a browser to look at the UI with (Debian, as root)
 	apt-get update -qq
 	apt-get install -y --no-install-recommends chromium
@@ -129,6 +124,13 @@ monitoring: .cache/monitoring/usr/bin/prometheus ## Fetch Prometheus and Alertma
 	mkdir -p .cache/monitoring
 	cd .cache/monitoring && { apt-get download prometheus prometheus-alertmanager || { apt-get update -qq && apt-get download prometheus prometheus-alertmanager; }; }
 	cd .cache/monitoring && for package in *.deb; do dpkg -x $$package . ; done && rm -f *.deb
+
+# An independent implementation of the ECS API to compare ours with; nothing else here is in Python, and nothing else needs it.
+moto: .cache/moto/bin/moto_server ## Install moto_server for the tests that ask it what they ask our own (PyPI, 320 MB, once)
+
+.cache/moto/bin/moto_server:
+	python3 -m venv .cache/moto
+	.cache/moto/bin/pip install --quiet --disable-pip-version-check 'moto[server]==5.2.5'
 
 kube-build: ## Build the Kubernetes control plane for tests into .cache/bin, if needed (5 to 10 minutes, once)
 	go run ./tests/kubetest/build kubelab

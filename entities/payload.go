@@ -77,7 +77,9 @@ type Value struct {
 }
 
 // IsSecret tells whether a value is a reference to a secret.
-func (v Value) IsSecret() bool { return v.WorkerEnv != "" || v.KubernetesSecret != "" || v.AWSSecret != "" }
+func (v Value) IsSecret() bool {
+	return v.WorkerEnv != "" || v.KubernetesSecret != "" || v.AWSSecret != ""
+}
 
 // Reference is a reference as a configuration has it.
 func (v Value) Reference() string {

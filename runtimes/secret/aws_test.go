@@ -3,11 +3,8 @@ package secret_test
 import (
 	"context"
 	"encoding/json"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
 	"testing"
 	"time"
 
@@ -18,6 +15,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/runtimes/secret"
+	"github.com/converge-engine/converge/tests/mototest"
 )
 
 func awsAt(t *testing.T, url string) {
@@ -33,27 +31,12 @@ func awsAt(t *testing.T, url string) {
 // moto starts a server that answers as AWS Secrets Manager does, and creates a secret in it, which then has a newer version.
 func moto(t *testing.T) {
 	t.Helper()
-	program := os.Getenv("CONVERGE_MOTO")
-	if program == "" {
-		t.Skip("no moto: run make moto-test")
-	}
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := listener.Addr().(*net.TCPAddr)
-	require.NoError(t, listener.Close())
-	_, port, err := net.SplitHostPort(address.String())
-	require.NoError(t, err)
-	server := exec.CommandContext(t.Context(), program, "-H", "127.0.0.1", "-p", port)
-	require.NoError(t, server.Start())
-	t.Cleanup(func() { _, _ = server.Process.Kill(), server.Wait() })
-	awsAt(t, "http://"+address.String())
+	awsAt(t, mototest.Start(t))
 	settings, err := config.LoadDefaultConfig(t.Context())
 	require.NoError(t, err)
 	client := secretsmanager.NewFromConfig(settings)
-	require.Eventually(t, func() bool {
-		_, err := client.CreateSecret(t.Context(), &secretsmanager.CreateSecretInput{Name: aws.String("shop/db"), SecretString: aws.String(`{"password":"hunter1"}`)})
-		return err == nil
-	}, time.Minute, 100*time.Millisecond)
+	_, err = client.CreateSecret(t.Context(), &secretsmanager.CreateSecretInput{Name: aws.String("shop/db"), SecretString: aws.String(`{"password":"hunter1"}`)})
+	require.NoError(t, err)
 	_, err = client.PutSecretValue(t.Context(), &secretsmanager.PutSecretValueInput{SecretId: aws.String("shop/db"), SecretString: aws.String(`{"password":"hunter2"}`)})
 	require.NoError(t, err)
 }

@@ -1,0 +1,130 @@
+package ecsfake
+
+import (
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ecs"
+	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
+)
+
+// ranTasks is what a client token of RunTask stands for.
+type ranTasks struct {
+	request ecs.RunTaskInput
+	tasks   []*task
+}
+
+// runTask starts up to ten tasks of their own (API RunTask). What cannot be placed is a failure in an answer of 200 (guide
+// api_failures_messages).
+func (s *Server) runTask(in *ecs.RunTaskInput) (*ecs.RunTaskOutput, error) {
+	c, err := s.cluster(in.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	if ran := c.tokens[text(in.ClientToken)]; in.ClientToken != nil && ran != nil {
+		return ran.again(in)
+	}
+	d, err := s.usable(in.TaskDefinition)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkRun(d, in); err != nil {
+		return nil, err
+	}
+	out := &ecs.RunTaskOutput{Tasks: []types.Task{}, Failures: []types.Failure{}}
+	var tasks []*task
+	for range count(in) {
+		if s.behaviour(d).Unplaceable || !wishes(in).fargate() && c.instances == 0 {
+			out.Failures = append(out.Failures, types.Failure{Arn: c.view.ClusterArn, Reason: aws.String("RESOURCE:MEMORY")})
+			continue
+		}
+		t := s.runOne(c, d, in)
+		tasks = append(tasks, t)
+		out.Tasks = append(out.Tasks, t.view)
+	}
+	if in.ClientToken != nil {
+		c.tokens[*in.ClientToken] = &ranTasks{*in, tasks}
+	}
+	return out, nil
+}
+
+// again answers a client token that was used before: the same wishes get the same tasks, others a conflict (API RunTask,
+// ConflictException).
+func (r *ranTasks) again(in *ecs.RunTaskInput) (*ecs.RunTaskOutput, error) {
+	out := &ecs.RunTaskOutput{Tasks: []types.Task{}, Failures: []types.Failure{}}
+	arns := []string{}
+	for _, t := range r.tasks {
+		out.Tasks = append(out.Tasks, t.view)
+		arns = append(arns, text(t.view.TaskArn))
+	}
+	if !same(*in, r.request) {
+		return nil, &apiError{
+			code: "ConflictException", resources: arns,
+			message: "The provided clientToken is already in use with a different RunTask request.",
+		}
+	}
+	return out, nil
+}
+
+func count(in *ecs.RunTaskInput) int {
+	if in.Count == nil {
+		return 1
+	}
+	return int(*in.Count)
+}
+
+// wishes is where a task is to run.
+func wishes(in *ecs.RunTaskInput) shape {
+	return shape{launchType: in.LaunchType, strategy: in.CapacityProviderStrategy, network: in.NetworkConfiguration}
+}
+
+func checkRun(d *definition, in *ecs.RunTaskInput) error {
+	switch {
+	case count(in) < 1 || count(in) > 10:
+		return invalid("Count must be between 1 and 10.")
+	case in.ClientToken != nil && len(*in.ClientToken) > 64:
+		return invalid("The client token must be at most 64 characters.")
+	case len(text(in.StartedBy)) > 128:
+		return invalid("startedBy must be at most 128 characters.")
+	}
+	if err := wishes(in).fits(d); err != nil {
+		return err
+	}
+	if in.Overrides != nil {
+		for _, o := range in.Overrides.ContainerOverrides {
+			if !slices.ContainsFunc(d.view.ContainerDefinitions, func(c types.ContainerDefinition) bool { return text(c.Name) == text(o.Name) }) {
+				return invalid("Override for container named %s is not a container in the TaskDefinition.", text(o.Name))
+			}
+		}
+	}
+	return checkTags(nil, in.Tags)
+}
+
+func (s *Server) runOne(c *cluster, d *definition, in *ecs.RunTaskInput) *task {
+	t := s.newTask(c, d)
+	t.view.StartedBy, t.view.Overrides, t.view.LaunchType = in.StartedBy, in.Overrides, in.LaunchType
+	if t.view.Group = in.Group; in.Group == nil {
+		t.view.Group = aws.String("family:" + text(d.view.Family))
+	}
+	if in.PropagateTags == types.PropagateTagsTaskDefinition {
+		t.tags = slices.Clone(d.tags)
+	}
+	t.tags = tagged(t.tags, in.Tags)
+	t.run = s.run(command(d, in.Overrides))
+	t.hidden = s.clock.now.Add(s.levers.lag)
+	t.begin()
+	return t
+}
+
+// command is what the first container runs.
+func command(d *definition, overrides *types.TaskOverride) []string {
+	first := d.view.ContainerDefinitions[0]
+	if overrides != nil {
+		for _, o := range overrides.ContainerOverrides {
+			if text(o.Name) == text(first.Name) && len(o.Command) > 0 {
+				return o.Command
+			}
+		}
+	}
+	return first.Command
+}

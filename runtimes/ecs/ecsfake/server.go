@@ -1,0 +1,256 @@
+package ecsfake
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ecs"
+)
+
+// Options say what the fake begins with. The zero value is an account in us-east-1 at a fixed hour.
+type Options struct {
+	// Region and Account appear in every ARN; by default us-east-1 and 123456789012. Requests signed for another region
+	// are refused.
+	Region, Account string
+	// Start is the first time on the clock; by default 2026-01-05 09:00 UTC.
+	Start time.Time
+	// Speed makes the clock follow the real one, so many times as fast. At 0 it moves by Advance alone.
+	Speed float64
+	// Timing says how long things take; a duration of zero there means its default.
+	Timing Timing
+	// Rollback says what a rollback does with deployments' ids.
+	Rollback Rollback
+	// Instances is the number of container instances of each new cluster, for tasks on EC2; by default 2. A cluster
+	// without any is made with the lever Instances.
+	Instances int
+	// LimitClock is what the token buckets are refilled by; by default the fake's own clock. Clients that wait in real
+	// time need time.Now.
+	LimitClock func() time.Time
+}
+
+// Rollback is what a rollback does. Guide deployment-circuit-breaker says that the last deployment in a COMPLETED state
+// "changes from a COMPLETED to IN_PROGRESS", and guide ecs_service_deployment_events that a rollback deployment is
+// "started". Both are seen in reports.
+type Rollback int
+
+const (
+	// RollbackPromotes makes the last completed deployment PRIMARY again, with its id.
+	RollbackPromotes Rollback = iota
+	// RollbackStartsAnew starts a new deployment, with an id of its own, of what the last completed one ran.
+	RollbackStartsAnew
+)
+
+// Timing is how long things take on the fake's clock. None of it is documented, but for Settled and Restart.
+type Timing struct {
+	Provision   time.Duration // PROVISIONING, network mode awsvpc only: 10 s
+	Pull        time.Duration // PENDING: 10 s
+	Health      time.Duration // RUNNING until HEALTHY: 10 s
+	Unhealthy   time.Duration // RUNNING until UNHEALTHY and replaced, at least the grace period: 30 s
+	Deactivate  time.Duration // DEACTIVATING: 10 s
+	Stop        time.Duration // STOPPING: 5 s
+	Deprovision time.Duration // DEPROVISIONING: 5 s
+	// Settled is how long a task without any health check must run before it counts as healthy: 40 s, as API
+	// DeploymentConfiguration says of minimumHealthyPercent.
+	Settled time.Duration
+	// Restart is the pause after the third failed task in a row, doubled with each further one up to 27 minutes, the
+	// most that guide service-throttle-logic names: 10 s.
+	Restart time.Duration
+	// AlarmBake is how long alarms are watched after the last old task is gone: 60 s. AWS computes it (guide
+	// deployment-alarm-failure).
+	AlarmBake time.Duration
+	// Run is how long a one-off task runs of which no lever says otherwise: 5 s.
+	Run time.Duration
+	// Purge is how long an INACTIVE service can be described: 1 h.
+	Purge time.Duration
+}
+
+func (t Timing) orDefaults() Timing {
+	for _, d := range []struct {
+		field     *time.Duration
+		otherwise time.Duration
+	}{
+		{&t.Provision, 10 * time.Second},
+		{&t.Pull, 10 * time.Second},
+		{&t.Health, 10 * time.Second},
+		{&t.Unhealthy, 30 * time.Second},
+		{&t.Deactivate, 10 * time.Second},
+		{&t.Stop, 5 * time.Second},
+		{&t.Deprovision, 5 * time.Second},
+		{&t.Settled, 40 * time.Second},
+		{&t.Restart, 10 * time.Second},
+		{&t.AlarmBake, time.Minute},
+		{&t.Run, 5 * time.Second},
+		{&t.Purge, time.Hour},
+	} {
+		if *d.field == 0 {
+			*d.field = d.otherwise
+		}
+	}
+	return t
+}
+
+// Server is one account in one region. All its methods may be called at any time from anywhere.
+type Server struct {
+	// URL is where it listens, on loopback.
+	URL string
+
+	options    Options
+	http       *http.Server
+	operations map[string]handler
+	levers     levers
+
+	// mu guards all that follows: one request at a time looks at the world and changes it.
+	mu        sync.Mutex
+	clock     clock
+	ids       ids
+	clusters  map[string]*cluster
+	families  map[string]*family
+	unsettled []*service
+}
+
+// New starts a fake, which listens until Close.
+func New(options Options) (*Server, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listen for the ECS API: %w", err)
+	}
+	s := &Server{
+		URL:      "http://" + listener.Addr().String(),
+		options:  options.orDefaults(),
+		clusters: map[string]*cluster{},
+		families: map[string]*family{},
+	}
+	s.clock = newClock(s.options.Start, s.options.Speed)
+	s.levers = newLevers(s.options)
+	s.operations = s.modelled()
+	s.http = &http.Server{Handler: s, ReadHeaderTimeout: time.Minute}
+	go func() { _ = s.http.Serve(listener) }()
+	return s, nil
+}
+
+func (o Options) orDefaults() Options {
+	if o.Region == "" {
+		o.Region = "us-east-1"
+	}
+	if o.Account == "" {
+		o.Account = "123456789012"
+	}
+	if o.Start.IsZero() {
+		o.Start = time.Date(2026, 1, 5, 9, 0, 0, 0, time.UTC)
+	}
+	if o.Instances == 0 {
+		o.Instances = 2
+	}
+	o.Timing = o.Timing.orDefaults()
+	return o
+}
+
+// Close ends the listener and every connection, the hanging ones too.
+func (s *Server) Close() error { return s.http.Close() }
+
+// Client returns a client of the SDK for this server, with keys that mean nothing, after the given changes.
+func (s *Server) Client(change ...func(*ecs.Options)) *ecs.Client {
+	return ecs.New(ecs.Options{
+		Region:       s.options.Region,
+		BaseEndpoint: aws.String(s.URL),
+		HTTPClient:   HTTPClient(),
+		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+			return aws.Credentials{AccessKeyID: "AKIAFAKE", SecretAccessKey: "fake"}, nil
+		}),
+	}, change...)
+}
+
+// Now is the time on the fake's clock.
+func (s *Server) Now() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.follow()
+	return s.clock.now
+}
+
+// Advance moves the clock, and with it the tasks and deployments whose time comes.
+func (s *Server) Advance(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.follow()
+	s.until(s.clock.now.Add(d))
+}
+
+// follow catches up with the real clock where Options.Speed asks for that.
+func (s *Server) follow() {
+	if target := s.clock.followed(time.Now()); target.After(s.clock.now) {
+		s.until(target)
+	}
+}
+
+// until lets everything happen that is due by target, each thing at its time.
+func (s *Server) until(target time.Time) {
+	s.settle()
+	for {
+		next := s.clock.due(target)
+		if next == nil {
+			break
+		}
+		s.clock.now = next.at
+		next.fire()
+		s.settle()
+	}
+	s.clock.now = target
+}
+
+// settle lets the scheduler look at the services that something happened to.
+func (s *Server) settle() {
+	for len(s.unsettled) > 0 {
+		v := s.unsettled[0]
+		s.unsettled = s.unsettled[1:]
+		v.unsettled = false
+		s.schedule(v)
+	}
+}
+
+// touch has the scheduler look at a service before anybody else does.
+func (s *Server) touch(v *service) {
+	if !v.unsettled {
+		v.unsettled = true
+		s.unsettled = append(s.unsettled, v)
+	}
+}
+
+func (s *Server) after(d time.Duration, fire func()) { s.clock.after(d, fire) }
+
+// modelled lists every operation that the fake knows.
+func (s *Server) modelled() map[string]handler {
+	return map[string]handler{
+		"CreateCluster":              answer(s.createCluster),
+		"DeleteCluster":              answer(s.deleteCluster),
+		"DescribeClusters":           answer(s.describeClusters),
+		"ListClusters":               answer(s.listClusters),
+		"RegisterTaskDefinition":     answer(s.registerTaskDefinition),
+		"DeregisterTaskDefinition":   answer(s.deregisterTaskDefinition),
+		"DeleteTaskDefinitions":      answer(s.deleteTaskDefinitions),
+		"DescribeTaskDefinition":     answer(s.describeTaskDefinition),
+		"ListTaskDefinitions":        answer(s.listTaskDefinitions),
+		"ListTaskDefinitionFamilies": answer(s.listTaskDefinitionFamilies),
+		"CreateService":              answer(s.createService),
+		"UpdateService":              answer(s.updateService),
+		"DeleteService":              answer(s.deleteService),
+		"DescribeServices":           answer(s.describeServices),
+		"ListServices":               answer(s.listServices),
+		"DescribeServiceDeployments": answer(s.describeServiceDeployments),
+		"ListServiceDeployments":     answer(s.listServiceDeployments),
+		"DescribeServiceRevisions":   answer(s.describeServiceRevisions),
+		"StopServiceDeployment":      answer(s.stopServiceDeployment),
+		"RunTask":                    answer(s.runTask),
+		"StopTask":                   answer(s.stopTask),
+		"DescribeTasks":              answer(s.describeTasks),
+		"ListTasks":                  answer(s.listTasks),
+		"TagResource":                answer(s.tagResource),
+		"UntagResource":              answer(s.untagResource),
+		"ListTagsForResource":        answer(s.listTagsForResource),
+	}
+}

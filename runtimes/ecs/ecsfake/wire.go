@@ -1,0 +1,179 @@
+package ecsfake
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/ecs/schemas"
+	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+	"github.com/aws/smithy-go/transport/http/protocol/awsjson"
+)
+
+const (
+	target      = "AmazonEC2ContainerServiceV20141113."
+	contentType = "application/x-amz-json-1.1"
+	// No request of ECS is allowed to be larger than a task definition, 64 KiB (guide service-quotas), by much.
+	largest = 1 << 20
+)
+
+// handler answers one operation; it is called with the world locked.
+type handler func(body []byte) (smithy.Serializable, error)
+
+// answer makes a handler of a method in terms of the SDK's structs. Names are matched without regard to case, and so the
+// SDK's inputs can be read as they are.
+func answer[In any, Out smithy.Serializable](call func(*In) (Out, error)) handler {
+	return func(body []byte) (smithy.Serializable, error) {
+		in := new(In)
+		if err := json.Unmarshal(body, in); err != nil {
+			return nil, &apiError{code: "SerializationException", message: err.Error()}
+		}
+		out, err := call(in)
+		if err != nil {
+			return nil, err
+		}
+		return out, nil
+	}
+}
+
+// apiError is what the API answers instead of a result.
+type apiError struct {
+	code, message string
+	// status is 400 unless it says otherwise.
+	status int
+	// resources are the ids that a ConflictException carries.
+	resources []string
+}
+
+func (e *apiError) Error() string { return e.code + ": " + e.message }
+
+func refuse(code, format string, args ...any) error {
+	return &apiError{code: code, message: fmt.Sprintf(format, args...)}
+}
+
+func invalid(format string, args ...any) error {
+	return refuse("InvalidParameterException", format, args...)
+}
+
+func client(format string, args ...any) error { return refuse("ClientException", format, args...) }
+
+// ServeHTTP answers one request of the API.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	operation, known := strings.CutPrefix(r.Header.Get("X-Amz-Target"), target)
+	body, err := io.ReadAll(io.LimitReader(r.Body, largest))
+	if err != nil {
+		return
+	}
+	handle := s.operations[operation]
+	switch {
+	case r.Method != http.MethodPost || !known || r.Header.Get("Content-Type") != contentType:
+		s.fail(w, refuse("UnknownOperationException", "not a request of the ECS API"))
+		return
+	case handle == nil:
+		s.fail(w, refuse("UnknownOperationException", "%s is not modelled by this fake", operation))
+		return
+	}
+	s.serve(w, r, operation, func() ([]byte, error) { return s.perform(handle, body) })
+}
+
+// serve is a request on its way through the levers.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, operation string, perform func() ([]byte, error)) {
+	if err := s.signed(r); err != nil {
+		s.fail(w, err)
+		return
+	}
+	s.levers.called(operation)
+	trouble := s.levers.trouble(operation)
+	if trouble.before(w, r) {
+		return
+	}
+	err := trouble.refusal()
+	if err == nil {
+		err = s.levers.admit(operation, s.Now)
+	}
+	if err != nil {
+		s.levers.refusedBy(operation, err)
+		s.fail(w, err)
+		return
+	}
+	out, err := perform()
+	if trouble.after(w) {
+		return
+	}
+	if err != nil {
+		s.fail(w, err)
+		return
+	}
+	s.send(w, http.StatusOK, out)
+}
+
+// signed refuses what AWS would before it looks at a request: one without a signature, or signed for another region.
+func (s *Server) signed(r *http.Request) error {
+	authorization := r.Header.Get("Authorization")
+	if authorization == "" {
+		return refuse("MissingAuthenticationTokenException", "Missing Authentication Token")
+	}
+	if !strings.Contains(authorization, "/"+s.options.Region+"/ecs/aws4_request") {
+		return refuse("InvalidSignatureException", "Credential should be scoped to a valid region, not %s.", authorization)
+	}
+	return nil
+}
+
+// perform runs an operation and writes its answer down while the world stands still.
+func (s *Server) perform(handle handler, body []byte) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.follow()
+	out, err := handle(body)
+	s.settle()
+	if err != nil {
+		return nil, err
+	}
+	return encode(out)
+}
+
+// encode writes a result by the SDK's own serialisers. The protocol has them for requests, and both directions look alike.
+func encode(out smithy.Serializable) ([]byte, error) {
+	request, ok := smithyhttp.NewStackRequest().(*smithyhttp.Request)
+	if !ok {
+		return nil, fmt.Errorf("smithy-go makes another kind of request")
+	}
+	// The operation's name goes into a header that nobody reads.
+	operation := smithy.NewOperationSchema(schemas.DescribeServices, schemas.DescribeServicesRequest, schemas.DescribeServicesResponse)
+	protocol := awsjson.New11(schemas.AmazonEC2ContainerServiceV20141113)
+	if err := protocol.SerializeRequest(context.Background(), operation, out, request); err != nil {
+		return nil, fmt.Errorf("encode %T: %w", out, err)
+	}
+	return io.ReadAll(request.GetStream())
+}
+
+func (s *Server) fail(w http.ResponseWriter, err error) {
+	refusal, ok := err.(*apiError) //nolint:errorlint // nothing wraps it
+	if !ok {
+		refusal = &apiError{code: "ServerException", message: err.Error(), status: http.StatusInternalServerError}
+	}
+	status := refusal.status
+	if status == 0 {
+		status = http.StatusBadRequest
+	}
+	body := map[string]any{"__type": refusal.code, "message": refusal.message}
+	if len(refusal.resources) > 0 {
+		body["resourceIds"] = refusal.resources
+	}
+	out, _ := json.Marshal(body)
+	s.send(w, status, out)
+}
+
+func (s *Server) send(w http.ResponseWriter, status int, body []byte) {
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("X-Amzn-Requestid", fmt.Sprintf("%x", time.Now().UnixNano()))
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}
