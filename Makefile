@@ -100,10 +100,11 @@ freeze-contracts: ## Keep what versions share as VERSION has it, when it is rele
 temporal-cli: ## Build the stock temporal CLI into .cache/bin for the tests that call it (minutes, once)
 	go -C tests/temporalcli build -ldflags='-s -w' -o $(CURDIR)/.cache/bin/temporal github.com/temporalio/cli/cmd/temporal
 
-# Of the programs as they were built, from what each says that it was made of.
+# Of the programs as they were built, from what each says that it was made of. GOPROXY: nobody is asked about ourselves.
 sbom: build ## Write what both programs are made of, with licenses, into bin/ (CycloneDX, JSON)
+	$(TOOL) cyclonedx-gomod version > /dev/null
 	for program in converge converge-dev; do \
-		$(TOOL) cyclonedx-gomod bin -json -licenses -version "$$(git describe --always --dirty --tags)" -output bin/$$program.cdx.json bin/$$program || exit 1; \
+		GOPROXY=off $(TOOL) cyclonedx-gomod bin -json -licenses -version "$$(git describe --always --dirty --tags)" -output bin/$$program.cdx.json bin/$$program || exit 1; \
 	done
 
 # By hand, since it asks a database that is not reachable everywhere; where it is not, this says so and fails.
