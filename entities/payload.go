@@ -77,14 +77,22 @@ type Value struct {
 }
 
 // IsSecret tells whether a value is a reference to a secret.
-func (v Value) IsSecret() bool { return v.WorkerEnv != "" || v.KubernetesSecret != "" || v.AWSSecret != "" }
+func (v Value) IsSecret() bool {
+	return v.WorkerEnv != "" || v.KubernetesSecret != "" || v.AWSSecret != ""
+}
 
 // Reference is a reference as a configuration has it.
 func (v Value) Reference() string {
 	var fields []string
 	for _, field := range [...]struct{ name, value string }{
-		{"workerEnv", v.WorkerEnv}, {"kubernetesSecret", v.KubernetesSecret}, {"awsSecret", v.AWSSecret}, {"namespace", v.Namespace},
-		{"context", v.Context}, {"region", v.Region}, {"versionStage", v.VersionStage}, {"key", v.Key},
+		{"workerEnv", v.WorkerEnv},
+		{"kubernetesSecret", v.KubernetesSecret},
+		{"awsSecret", v.AWSSecret},
+		{"namespace", v.Namespace},
+		{"context", v.Context},
+		{"region", v.Region},
+		{"versionStage", v.VersionStage},
+		{"key", v.Key},
 	} {
 		if field.value != "" {
 			fields = append(fields, field.name+": "+field.value)
