@@ -234,11 +234,12 @@ func (a *Activities) message(e *historypb.HistoryEvent) (m protocol.Missed, is b
 		return m, false, nil
 	}
 	var raw json.RawMessage
-	if err := a.Payloads.Read(payloads, &raw); codec.IsNoKey(err) {
+	switch err = a.Payloads.Read(payloads, &raw); {
+	case codec.IsNoKey(err):
 		return m, false, err
-	} else if err != nil {
-		return m, false, nil // it was refused then, too
+	case err == nil:
+		m.Payload, is = raw, true
+	default: // it was refused then, too
 	}
-	m.Payload = raw
-	return m, true, nil
+	return m, is, nil
 }

@@ -85,8 +85,14 @@ func (v Value) IsSecret() bool {
 func (v Value) Reference() string {
 	var fields []string
 	for _, field := range [...]struct{ name, value string }{
-		{"workerEnv", v.WorkerEnv}, {"kubernetesSecret", v.KubernetesSecret}, {"awsSecret", v.AWSSecret}, {"namespace", v.Namespace},
-		{"context", v.Context}, {"region", v.Region}, {"versionStage", v.VersionStage}, {"key", v.Key},
+		{"workerEnv", v.WorkerEnv},
+		{"kubernetesSecret", v.KubernetesSecret},
+		{"awsSecret", v.AWSSecret},
+		{"namespace", v.Namespace},
+		{"context", v.Context},
+		{"region", v.Region},
+		{"versionStage", v.VersionStage},
+		{"key", v.Key},
 	} {
 		if field.value != "" {
 			fields = append(fields, field.name+": "+field.value)

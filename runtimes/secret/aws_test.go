@@ -65,7 +65,7 @@ func TestSecretsManagerAnswers_G5(t *testing.T) {
 	asked := make(chan string, 10)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked <- r.Header.Get("Authorization")
-		var in struct{ SecretId string } //nolint:revive // what the protocol calls it
+		var in struct{ SecretId string }
 		_ = json.NewDecoder(r.Body).Decode(&in)
 		w.Header().Set("Content-Type", "application/x-amz-json-1.1")
 		if in.SecretId == "denied" {

@@ -27,7 +27,9 @@ func inCluster(namespace, name, in string) entities.Value {
 	return entities.Value{KubernetesSecret: name, Namespace: namespace, Context: in, Key: "password"}
 }
 
-func inAWS(name, region string) entities.Value { return entities.Value{AWSSecret: name, Region: region} }
+func inAWS(name, region string) entities.Value {
+	return entities.Value{AWSSecret: name, Region: region}
+}
 
 // Of what a worker can read elsewhere a configuration has only what whoever started the worker named: that namespace, that
 // cluster, that region, and nothing that looks alike.
@@ -83,7 +85,9 @@ func TestFieldOfASecret_G5(t *testing.T) {
 	require.NoError(t, err)
 	from := &kept{value: `{"password":"hunter2","port":5432}`}
 	w := &secret.Worker{Elsewhere: all, AWS: from}
-	resolve := func(key string) (string, error) { return w.Resolve(t.Context(), entities.Value{AWSSecret: "db", Key: key}) }
+	resolve := func(key string) (string, error) {
+		return w.Resolve(t.Context(), entities.Value{AWSSecret: "db", Key: key})
+	}
 	for range 2 {
 		text, err := resolve("password")
 		require.NoError(t, err)

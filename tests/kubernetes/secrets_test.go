@@ -67,7 +67,9 @@ func TestCommandGetsASecretOfTheCluster_G5(t *testing.T) {
 	}
 	released := func(version, want string) {
 		w.Release("web", version)
-		w.AwaitThat("web", version, func(s protocol.Status) bool { return s.Channels[0].Status == "CONVERGED" && s.Channels[0].Current == version })
+		w.AwaitThat("web", version, func(s protocol.Status) bool {
+			return s.Channels[0].Status == "CONVERGED" && s.Channels[0].Current == version
+		})
 		text, err := os.ReadFile(got)
 		require.NoError(t, err)
 		require.Equal(t, want+"\n", string(text))
