@@ -114,7 +114,7 @@ func (row *Row) read(raw json.RawMessage, as func(string, json.RawMessage, any) 
 	}
 	row.payload.into(&r, p)
 	if r.Token != "" {
-		r.Content = contentOf(raw)
+		r.Content = ContentOf(raw)
 	}
 	if !row.unsigned || r.By != "" {
 		if err := checkAct(r.Act); err != nil {
@@ -132,8 +132,8 @@ func (row *Row) read(raw json.RawMessage, as func(string, json.RawMessage, any) 
 	return r, nil
 }
 
-// contentOf is the digest of what a payload has beside its token, however that is written.
-func contentOf(raw json.RawMessage) string {
+// ContentOf is the digest of what a payload has beside its token, however that is written.
+func ContentOf(raw json.RawMessage) string {
 	var fields map[string]json.RawMessage
 	_ = json.Unmarshal(raw, &fields) // it was decoded before
 	for _, name := range entities.SortedKeys(fields) {
