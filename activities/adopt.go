@@ -11,6 +11,7 @@ import (
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
 
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/codec"
 	"github.com/converge-engine/converge/intent/store"
@@ -28,6 +29,9 @@ func (a *Activities) Adopt(ctx context.Context, r protocol.AdoptRequest) (protoc
 		application, service := protocol.TrailOf(r.ID)
 		answer.Trail, err = a.Store.TrailEnd(ctx, application, service)
 	}
+	if err == nil && r.After == (protocol.Cursor{}) && r.ID == protocol.InstallationID() {
+		answer.Holds, err = a.heldFromTheBeginning(ctx)
+	}
 	if kind, _, _ := strings.Cut(r.ID, "/"); err == nil && r.After == (protocol.Cursor{}) && (kind == "runtime" || r.ID == protocol.InstallationID()) {
 		rules, unread := a.Store.Rules(ctx)
 		if unread == nil {
@@ -37,6 +41,22 @@ func (a *Activities) Adopt(ctx context.Context, r protocol.AdoptRequest) (protoc
 		}
 	}
 	return answer, err
+}
+
+// heldFromTheBeginning is the pause with which the installation begins, or none.
+func (a *Activities) heldFromTheBeginning(ctx context.Context) ([]protocol.ScopePause, error) {
+	i, err := a.Store.Installation(ctx)
+	if store.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	held, err := a.restored(ctx, i)
+	if held == nil {
+		return nil, err
+	}
+	return []protocol.ScopePause{{Scope: entities.ScopeInstallation, Pause: held}}, err
 }
 
 func (a *Activities) adopt(ctx context.Context, r protocol.AdoptRequest) (protocol.AdoptAnswer, error) {

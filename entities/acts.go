@@ -2,6 +2,7 @@ package entities
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 )
@@ -20,6 +21,16 @@ type Approval struct {
 	Version string `json:"version,omitempty"`
 	// Withdrawn says, by channel, why it no longer counts there: the release failed or was rolled back since.
 	Withdrawn map[string]string `json:"withdrawn,omitempty"`
+}
+
+// Withdraw has it count no longer in a channel. Copies of it are left as they are.
+func (a *Approval) Withdraw(channel, why string) {
+	withdrawn := maps.Clone(a.Withdrawn)
+	if withdrawn == nil {
+		withdrawn = map[string]string{}
+	}
+	withdrawn[channel] = why
+	a.Withdrawn = withdrawn
 }
 
 // Rejection says who rejected a release, and why.

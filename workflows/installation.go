@@ -141,6 +141,17 @@ func (i *installation) dropped() { i.running, i.telling = false, false }
 
 func (i *installation) begins(int64) { i.hold() }
 
+// holds takes from the store whether everything is paused from the beginning: whoever started the workflow may say so too (G1).
+func (i *installation) holds(inForce []protocol.ScopePause) {
+	if i.held == nil || !changed(i.ctx, "held-by-the-store") {
+		return
+	}
+	i.held = nil
+	for _, p := range inForce {
+		i.held = p.Pause
+	}
+}
+
 // hold pauses everything from the beginning.
 func (i *installation) hold() {
 	if i.held != nil && i.state.Pause == nil {

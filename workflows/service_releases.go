@@ -92,6 +92,9 @@ func (s *service) publish(ctx workflow.Context, raw json.RawMessage) error {
 		s.state.Published = p.Order
 	}
 	opening := s.state.TakeSpec(spec, p.Spec, s.now())
+	if s.state.Disallowed() && s.fromHere("disallowed") {
+		s.state.WithdrawDisallowed(s.now())
+	}
 	if opening == nil {
 		return nil
 	}

@@ -128,6 +128,7 @@ type answering func(workflow.Context, verb.Request, entities.Who) (any, error)
 func (s *shell) live(in protocol.Carried, first protocol.Beginning) error {
 	s.requested = s.ctx
 	s.ctx = uncancelled(s.ctx)
+	s.goByOwnLogic()
 	s.lock, s.line.mutex = workflow.NewMutex(s.ctx), workflow.NewMutex(s.ctx)
 	s.beginWork()
 	// Handlers first: an update that comes while spilled state is being fetched would find none.
@@ -166,6 +167,17 @@ func (s *shell) live(in protocol.Carried, first protocol.Beginning) error {
 			return err
 		}
 		s.idle = false
+	}
+}
+
+// goByOwnLogic has a first run go by the logic of the worker that begins it, whatever its input says: whoever started it may want it
+// to forget what was mended since. A run that was begun before that was so keeps to its input.
+func (s *shell) goByOwnLogic() {
+	if s.logic == protocol.Logic || workflow.GetInfo(s.ctx).ContinuedExecutionRunID != "" {
+		return
+	}
+	if own := workflow.GetVersion(s.ctx, "logic", workflow.DefaultVersion, protocol.Logic); own != workflow.DefaultVersion {
+		s.logic = int(own)
 	}
 }
 

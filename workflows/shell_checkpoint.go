@@ -216,6 +216,9 @@ func (s *shell) adopt(restart *protocol.Restart) error {
 	if err != nil {
 		return err
 	}
+	if h, ok := s.of.(interface{ holds([]protocol.ScopePause) }); ok {
+		h.holds(answer.Holds)
+	}
 	s.of.begins(answer.Floor)
 	defer func() { // after the state was taken over
 		if r, ok := s.of.(interface{ knows(protocol.Rules) }); ok && answer.Rules != nil {

@@ -177,11 +177,15 @@ func readUpdate(ctx workflow.Context, row *verb.Row, raw json.RawMessage) (verb.
 }
 
 // decodeUpdate is Decode for an update. The id of the update stands for a request id that is not given: one that the
-// server hands on after a reset, or that is found in the history of a closed run, is carried out once.
+// server hands on after a reset, or that is found in the history of a closed run, is carried out once. A token that it came
+// with has served it with that id, as which it comes then.
 func decodeUpdate(ctx workflow.Context, row *verb.Row, raw json.RawMessage) (verb.Request, error) {
 	r, err := row.Decode(raw)
 	if info := workflow.GetCurrentUpdateInfo(ctx); err == nil && r.RequestID == "" && info != nil {
 		r.RequestID = info.ID
+		if r.Token != "" {
+			r.Content = verb.ContentOf(withRequestID(raw, info.ID))
+		}
 	}
 	return r, err
 }

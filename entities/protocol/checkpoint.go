@@ -73,7 +73,7 @@ type AdoptAnswer struct {
 	// Store is where the checkpoint is: the installation may have been moved since.
 	Store string `json:"store,omitempty"`
 	// Holds are the pauses in force of everything, of the application of a service, and of all runtimes: one may have begun
-	// while there was no run to be told.
+	// while there was no run to be told. For the Installation: the pause of everything with which it begins, of a backup.
 	Holds []ScopePause `json:"holds,omitempty"`
 	// Ended are the last pauses of the same that have ended: one may have while there was no run to be told.
 	Ended []PauseEnded `json:"ended,omitempty"`

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -24,14 +23,19 @@ func (s *State) withdraw(r *Release, channel string, again bool, why string, now
 			continue
 		}
 		if of := append(s.withdrawTopics(r, c, why), s.withdrawApplies(r, c)...); len(of) > 0 {
-			text := "approval withdrawn: " + strings.Join(of, ", ")
-			s.Record(now, c, r.FullVersion+" "+text+entities.Because(why))
-			s.note(entities.AuditLine{
-				At: now, Kind: entities.EventApproval, Channel: c, Release: r.ID, Version: r.FullVersion, Text: text, Reason: why,
-			})
-			s.Channel(c).Announced = "" // whoever is told that an approval is waited for is told again
+			s.noteWithdrawn(r, c, of, why, now)
 		}
 	}
+}
+
+// noteWithdrawn writes down what was withdrawn in a channel.
+func (s *State) noteWithdrawn(r *Release, channel string, of []string, why string, now time.Time) {
+	text := "approval withdrawn: " + strings.Join(of, ", ")
+	s.Record(now, channel, r.FullVersion+" "+text+entities.Because(why))
+	s.note(entities.AuditLine{
+		At: now, Kind: entities.EventApproval, Channel: channel, Release: r.ID, Version: r.FullVersion, Text: text, Reason: why,
+	})
+	s.Channel(channel).Announced = "" // whoever is told that an approval is waited for is told again
 }
 
 // withdrawTopics withdraws what was said of topics that a channel asks for, and lists it.
@@ -44,12 +48,7 @@ func (s *State) withdrawTopics(r *Release, channel, why string) []string {
 		if _, already := a.Withdrawn[channel]; a.Reject || already {
 			continue
 		}
-		withdrawn := maps.Clone(a.Withdrawn) // of the value, which others may hold
-		if withdrawn == nil {
-			withdrawn = map[string]string{}
-		}
-		withdrawn[channel] = why
-		if a.Withdrawn = withdrawn; asked {
+		if a.Withdraw(channel, why); asked {
 			of = append(of, a.Topic+" by "+a.Who.Name)
 		}
 	}

@@ -115,7 +115,7 @@ func (row *Row) read(raw json.RawMessage, as func(string, json.RawMessage, any) 
 	}
 	row.payload.into(&r, p)
 	if r.Token != "" {
-		r.Content = contentOf(raw, "token")
+		r.Content = ContentOf(raw)
 	}
 	if r.RequestID != "" {
 		r.Asks = contentOf(raw, "token", "by", "requestId")
@@ -136,7 +136,12 @@ func (row *Row) read(raw json.RawMessage, as func(string, json.RawMessage, any) 
 	return r, nil
 }
 
-// contentOf is the digest of what a payload has beside some fields, however these are written.
+// ContentOf is the digest of what a payload has beside its token, however that is written.
+func ContentOf(raw json.RawMessage) string {
+	return contentOf(raw, "token")
+}
+
+// contentOf is the digest of what a payload has beside some fields.
 func contentOf(raw json.RawMessage, but ...string) string {
 	var fields map[string]json.RawMessage
 	_ = json.Unmarshal(raw, &fields) // it was decoded before

@@ -27,8 +27,8 @@ import (
 	"github.com/converge-engine/converge/worker/embedded"
 )
 
-// encoded is a payload that says of itself how it is encoded; empty: it says nothing.
-func encoded(as, data string) *commonpb.Payload {
+// inEncoding is a payload that says of itself how it is encoded; empty: it says nothing.
+func inEncoding(as, data string) *commonpb.Payload {
 	p := &commonpb.Payload{Data: []byte(data)}
 	if as != "" {
 		p.Metadata = map[string][]byte{"encoding": []byte(as)}
@@ -86,7 +86,7 @@ type poisoned struct {
 }
 
 func poison(verb string) []poisoned {
-	plain := func(data string) *commonpb.Payloads { return sent(encoded("json/plain", data)) }
+	plain := func(data string) *commonpb.Payloads { return sent(inEncoding("json/plain", data)) }
 	nested := func(n int) string {
 		return `{"by":"mallory","x":` + strings.Repeat("[", n) + strings.Repeat("]", n) + "}"
 	}
@@ -109,13 +109,13 @@ func poison(verb string) []poisoned {
 		{"a list", plain(`[{"by":"mallory"}]`), of + "cannot unmarshal array", of + "cannot unmarshal array"},
 		{"nothing", sent(), verb + " without a payload", verb + " without a payload"},
 		{"no input at all", nil, verb + " without a payload", verb + " without a payload"},
-		{"nil", sent(encoded("binary/null", "")), verb + " without a payload", verb + " without a payload"},
-		{"bytes", sent(encoded("binary/plain", "\xff\x00x")), of + "not JSON", of + "not JSON"},
-		{"protobuf", sent(encoded("binary/protobuf", "\x0a\x05alice")), undecodable, of + "not JSON"},
-		{"protobuf as JSON", sent(encoded("json/protobuf", `{"by":"mallory","sudo":1}`)), undecodable, `unknown field "sudo"`},
-		{"an encoding of nobody", sent(encoded("x/y", `{"by":"mallory","sudo":1}`)), undecodable, `unknown field "sudo"`},
-		{"no encoding", sent(encoded("", `{"by":"mallory","sudo":1}`)), undecodable, `unknown field "sudo"`},
-		{"two payloads, of which the first counts", sent(encoded("json/plain", `{"sudo":1}`), encoded("json/plain", `{"by":"alice"}`)), `unknown field "sudo"`, `unknown field "sudo"`},
+		{"nil", sent(inEncoding("binary/null", "")), verb + " without a payload", verb + " without a payload"},
+		{"bytes", sent(inEncoding("binary/plain", "\xff\x00x")), of + "not JSON", of + "not JSON"},
+		{"protobuf", sent(inEncoding("binary/protobuf", "\x0a\x05alice")), undecodable, of + "not JSON"},
+		{"protobuf as JSON", sent(inEncoding("json/protobuf", `{"by":"mallory","sudo":1}`)), undecodable, `unknown field "sudo"`},
+		{"an encoding of nobody", sent(inEncoding("x/y", `{"by":"mallory","sudo":1}`)), undecodable, `unknown field "sudo"`},
+		{"no encoding", sent(inEncoding("", `{"by":"mallory","sudo":1}`)), undecodable, `unknown field "sudo"`},
+		{"two payloads, of which the first counts", sent(inEncoding("json/plain", `{"sudo":1}`), inEncoding("json/plain", `{"by":"alice"}`)), `unknown field "sudo"`, `unknown field "sudo"`},
 		{"a reason without end", plain(`{"by":"mallory","reason":"` + strings.Repeat("x", 3000) + `"}`), `"reason" is 3000 bytes long`, `"reason" is 3000 bytes long`},
 	}
 }
@@ -123,7 +123,7 @@ func poison(verb string) []poisoned {
 // Whatever comes to a verb of a service, an application, a runtime or the installation is refused and says why, to whoever waits
 // for an answer and in the status: no payload, name or query has a workflow task fail, and none is passed over in silence. In the
 // histories there is nothing of it, and the next verb is carried out.
-func TestPoisonIsRefusedByEveryWorkflow_G1(t *testing.T) {
+func TestPoisonIsRefusedByEveryWorkflow_G1_G6(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
 	w.Write(stage.TwoChannels + stage.Web)
@@ -139,7 +139,7 @@ func TestPoisonIsRefusedByEveryWorkflow_G1(t *testing.T) {
 			require.ErrorContains(t, updates(w, id, protocol.Pause, p.payload), p.update, "%s: update of %s", p.name, id)
 			refusedSignal(w, id, protocol.Pause, p.payload, p.signal, p.name)
 		}
-		good := sent(encoded("json/plain", `{"by":"mallory"}`))
+		good := sent(inEncoding("json/plain", `{"by":"mallory"}`))
 		for _, name := range []string{"frobnicate", "Pause", "__temporal_pause", "__stack_trace", "lease-call", "pause\n", strings.Repeat("x", 999)} {
 			require.ErrorContains(t, updates(w, id, name, good), "unknown update", name)
 			refusedSignal(w, id, name, good, "no such verb; expected one of", name)
@@ -147,12 +147,12 @@ func TestPoisonIsRefusedByEveryWorkflow_G1(t *testing.T) {
 		require.Error(t, updates(w, id, strings.Repeat("x", 1001), good))
 		require.Error(t, signals(w, id, strings.Repeat("x", 1001), good))
 		oddQueries(w, id)
-		require.NoError(t, updates(w, id, protocol.Pause, sent(encoded("json/plain", `{"by":"alice","reason":"a drill"}`))), id)
-		require.NoError(t, updates(w, id, protocol.Resume, sent(encoded("json/plain", `{"by":"alice"}`))), id)
+		require.NoError(t, updates(w, id, protocol.Pause, sent(inEncoding("json/plain", `{"by":"alice","reason":"a drill"}`))), id)
+		require.NoError(t, updates(w, id, protocol.Resume, sent(inEncoding("json/plain", `{"by":"alice"}`))), id)
 		require.Zero(t, failedTasks(w, id), id)
 	}
 	for _, number := range []string{"9223372036854775808", "-1", "1e400", "1.5", `"1"`} {
-		payload := sent(encoded("json/plain", `{"by":"mallory","incarnation":`+number+`}`))
+		payload := sent(inEncoding("json/plain", `{"by":"mallory","incarnation":`+number+`}`))
 		require.Error(t, updates(w, protocol.ApplicationID(w.App), protocol.Pin, payload), number)
 		refusedSignal(w, protocol.ApplicationID(w.App), protocol.Pin, payload, "", number)
 	}
@@ -192,7 +192,7 @@ func oddQueries(w *stage.World, id string) {
 		return err
 	}
 	for _, name := range []string{protocol.QueryStatus, protocol.QueryHistory, "__stack_trace"} {
-		for _, args := range []*commonpb.Payloads{sent(encoded("x/y", "\xff")), sent(encoded("json/plain", strings.Repeat("[", 50_000))), sent(encoded("json/plain", `"`+noise(400<<10)+`"`)), sent(nil)} {
+		for _, args := range []*commonpb.Payloads{sent(inEncoding("x/y", "\xff")), sent(inEncoding("json/plain", strings.Repeat("[", 50_000))), sent(inEncoding("json/plain", `"`+noise(400<<10)+`"`)), sent(nil)} {
 			require.NoError(w.T, ask(name, args), name)
 		}
 	}
@@ -232,7 +232,7 @@ func TestFloodOfJunkLosesNothing_G1_F6(t *testing.T) {
 	forged, err := json.Marshal(protocol.ServicePublish{Incarnation: 1 << 40, Hash: "00", Spec: "00"})
 	require.NoError(t, err)
 	junk := []*commonpb.Payloads{
-		sent(encoded("json/plain", `{"by":"alice","by":"mallory"}`)), sent(encoded("json/plain", `{"by":`)), sent(encoded("x/y", "\xff")), nil,
+		sent(inEncoding("json/plain", `{"by":"alice","by":"mallory"}`)), sent(inEncoding("json/plain", `{"by":`)), sent(inEncoding("x/y", "\xff")), nil,
 	}
 	began := time.Now()
 	for n := range all {
@@ -241,7 +241,7 @@ func TestFloodOfJunkLosesNothing_G1_F6(t *testing.T) {
 			verb := []string{protocol.Pause, protocol.Resume}[n/5%2]
 			w.Signal("web", verb, fmt.Sprintf(`{"channel":"staging","by":"ann","reason":"%d"}`, n))
 		case n%5 == 1:
-			require.NoError(t, signals(w, w.ID("web"), protocol.Publish, sent(encoded("json/plain", string(forged)))))
+			require.NoError(t, signals(w, w.ID("web"), protocol.Publish, sent(inEncoding("json/plain", string(forged)))))
 		default:
 			name := []string{protocol.Pause, "frobnicate", protocol.SignalGranted, protocol.SignalScopePause}[n%4]
 			require.NoError(t, signals(w, w.ID("web"), name, junk[n%len(junk)]))

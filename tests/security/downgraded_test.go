@@ -1,0 +1,61 @@
+package security
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/tests/internal/stage"
+	"github.com/converge-engine/converge/tests/temporaltest"
+)
+
+// replaced ends a workflow by starting it anew, as whoever may start workflows can.
+func replacedBy(t *testing.T, w *stage.World, id, workflow string, input any) {
+	t.Helper()
+	_, err := w.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
+		ID: id, TaskQueue: protocol.TaskQueue, WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_TERMINATE_EXISTING,
+	}, workflow, input)
+	require.NoError(t, err)
+}
+
+// Whoever starts a workflow does not choose by which version's logic it runs: one of before audit lines were kept in the store
+// would lose them.
+func TestStartedWorkflowKeepsItsTrail_G7(t *testing.T) {
+	t.Parallel()
+	w := shared.OwnServer(t, 0)
+	w.RunWeb()
+	replacedBy(t, w, protocol.InstallationID(), protocol.InstallationWorkflow, protocol.InstallationInput{ID: "x", Beginning: protocol.Beginning{Adopt: true}})
+	for n := range 60 {
+		var answer protocol.Answer
+		verb := []string{protocol.Pause, protocol.Resume}[n%2]
+		require.NoError(t, w.Update(protocol.InstallationID(), verb, json.RawMessage(fmt.Sprintf(`{"by":"frank","reason":"act %d."}`, n)), &answer))
+	}
+	said, code := history(w, "--installation", "--verify")
+	require.Zero(t, code, said)
+	said, _ = history(w, "--installation")
+	require.Contains(t, said, "(act 0.)")
+}
+
+// Nor does the one who starts the installation pause everything by it: that takes the verb.
+func TestStartPausesNothing_G1(t *testing.T) {
+	t.Parallel()
+	w := shared.OwnServer(t, 0)
+	w.RunWeb()
+	replacedBy(t, w, protocol.InstallationID(), protocol.InstallationWorkflow, protocol.InstallationInput{
+		ID: "x", Logic: protocol.Logic, Beginning: protocol.Beginning{Adopt: true}, Pause: &entities.Pause{By: "alice", At: time.Now().Add(1000 * time.Hour)},
+	})
+	var s protocol.InstallationStatus
+	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
+		answer, err := w.Client.QueryWorkflow(t.Context(), protocol.InstallationID(), "", protocol.QueryStatus)
+		return err == nil && answer.Get(&s) == nil && s.Schema != "", fmt.Sprint(err)
+	})
+	require.Nil(t, s.Pause)
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+}
