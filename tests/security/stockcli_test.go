@@ -2,7 +2,6 @@ package security
 
 import (
 	"fmt"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -27,12 +26,6 @@ authorization:
 - {verbs: ["*"], to: [alice@shop.dev]}
 - {verbs: [refresh], to: [mallory@shop.dev]}
 `
-
-// stock runs the temporal CLI as it comes, and returns what it says.
-func stock(w *stage.World, arguments ...string) (string, error) {
-	out, err := exec.CommandContext(w.T.Context(), temporaltest.CLI(w.T), append(arguments, "--address", w.Address)...).CombinedOutput()
-	return string(out), err
-}
 
 // exploit is a message that would get somebody past a gate, and what is said of it.
 type exploit struct {
@@ -87,11 +80,11 @@ func TestExploitsByStockCLI_G1(t *testing.T) {
 		{"a lease that nobody holds", web, protocol.SignalHeld, `{"id":"x","runtime":"x"}`, nobody, ""},
 		{"what only the workflow tells itself", web, "lease-call", `{"runtime":"x","give":"x"}`, nobody, noVerb},
 	} {
-		said, err := stock(w, "workflow", "update", "execute", "--workflow-id", e.id, "--name", e.verb, "--input", e.payload)
+		said, err := stock(t, w, "workflow", "update", "execute", "--workflow-id", e.id, "--name", e.verb, "--input", e.payload)
 		require.Error(t, err, e.name)
 		require.Contains(t, said, e.update, e.name)
 		before := standing(t, w.Client, e.id).Refused
-		said, err = stock(w, "workflow", "signal", "--workflow-id", e.id, "--name", e.verb, "--input", e.payload)
+		said, err = stock(t, w, "workflow", "signal", "--workflow-id", e.id, "--name", e.verb, "--input", e.payload)
 		require.NoError(t, err, "%s: %s", e.name, said)
 		temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
 			fresh := slices.DeleteFunc(standing(t, w.Client, e.id).Refused, func(r entities.Refusal) bool { return slices.Contains(before, r) })
@@ -99,7 +92,7 @@ func TestExploitsByStockCLI_G1(t *testing.T) {
 		})
 		require.Equal(t, waits, stage.Channels(w.Status("web")), e.name)
 	}
-	said, err := stock(w, "workflow", "start", "--type", protocol.ServiceWorkflow, "--task-queue", protocol.TaskQueue, "--workflow-id", w.ID("evil"),
+	said, err := stock(t, w, "workflow", "start", "--type", protocol.ServiceWorkflow, "--task-queue", protocol.TaskQueue, "--workflow-id", w.ID("evil"),
 		"--input", fmt.Sprintf(`{"application":%q,"service":"evil","stateVersion":1,"state":{"application":%q,"service":"web"}}`, w.App, w.App))
 	require.NoError(t, err, said)
 	require.ErrorContains(t, w.Client.GetWorkflow(t.Context(), w.ID("evil"), "").Get(t.Context(), nil), "this is no start of Converge")
