@@ -170,5 +170,6 @@ func records() []Contract {
 		{"record of what was accepted elsewhere", 1, false, protocol.MissedMessages{}, "MissedRecord"},
 		{"record of a directory", 1, false, store.Directory{}, "PutDirectory"},
 		{"record of a worker that lives", 1, false, store.Presence{}, "PutPresence"},
+		{"record of a key of payloads", 1, false, store.PayloadKey{}, "PutPayloadKey"},
 	}
 }
