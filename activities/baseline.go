@@ -46,7 +46,7 @@ func (a *Activities) haveLook(ctx context.Context, id string) error {
 	}
 	return present(a.Client.SignalWorkflow(ctx, id, "", protocol.Publish, protocol.ServicePublish{
 		Incarnation: n.Incarnation.Number, Hash: n.Incarnation.Hash, Spec: manifest[service], Store: a.Store.URL(),
-		By: n.Incarnation.By, Proven: n.Incarnation.Proven, Pinned: n.Pinned, Order: n.Order, At: n.Incarnation.At,
+		By: n.Incarnation.By, Proven: n.Incarnation.Proven, Subject: n.Incarnation.Subject, Pinned: n.Pinned, Order: n.Order, At: n.Incarnation.At,
 	}))
 }
 

@@ -107,7 +107,8 @@ func leftOut(r protocol.NotifyRequest, service string) bool {
 func (a *Activities) notifyOr(ctx context.Context, r protocol.NotifyRequest, service, digest string, restart *protocol.Restart) error {
 	id := protocol.ServiceID(r.Application, service)
 	message := protocol.ServicePublish{
-		Incarnation: r.Newest.Number, Hash: r.Newest.Hash, Spec: digest, Store: r.Store, By: r.Newest.By, Proven: r.Newest.Proven,
+		Incarnation: r.Newest.Number, Hash: r.Newest.Hash, Spec: digest, Store: r.Store,
+		By: r.Newest.By, Proven: r.Newest.Proven, Subject: r.Newest.Subject,
 		Pinned: r.Pinned, Order: r.Order, At: r.At,
 	}
 	if digest == "" {

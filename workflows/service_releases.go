@@ -86,7 +86,7 @@ func (s *service) publish(ctx workflow.Context, raw json.RawMessage) error {
 	if waits, err := s.rename(spec, p); waits || err != nil {
 		return err
 	}
-	s.state.NoteLoosened(p.Incarnation, entities.Who{Name: p.By, Proven: p.Proven}, loosened, s.now())
+	s.state.NoteLoosened(p.Incarnation, entities.Who{Name: p.By, Proven: p.Proven, Subject: p.Subject}, loosened, s.now())
 	s.state.Store, s.state.PublishedAt = p.Store, p.At
 	if p.Order.Compare(s.state.Published) > 0 {
 		s.state.Published = p.Order
@@ -156,7 +156,8 @@ func confirm(p *protocol.ServicePublish, answer protocol.LoadSpecAnswer) {
 		return
 	}
 	*p = protocol.ServicePublish{
-		Incarnation: n.Incarnation.Number, Hash: n.Incarnation.Hash, By: n.Incarnation.By, Proven: n.Incarnation.Proven, Spec: answer.Digest, Store: answer.Store,
+		Incarnation: n.Incarnation.Number, Hash: n.Incarnation.Hash, Spec: answer.Digest, Store: answer.Store,
+		By: n.Incarnation.By, Proven: n.Incarnation.Proven, Subject: n.Incarnation.Subject,
 		Pinned: n.Pinned, Order: n.Order, At: n.Incarnation.At,
 	}
 }
@@ -189,7 +190,7 @@ func (s *service) openPublished(ctx workflow.Context, p protocol.ServicePublish,
 		s.state.Offered().Templates = templates(s.state.Spec)
 		return nil
 	}
-	who := entities.Who{Name: p.By, Proven: p.Proven}
+	who := entities.Who{Name: p.By, Proven: p.Proven, Subject: p.Subject}
 	s.open(state.NewRelease{Version: o.Version, FullVersion: o.FullVersion, By: p.By, Who: &who}, prepared)
 	return nil
 }

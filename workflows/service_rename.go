@@ -24,7 +24,7 @@ func (s *service) rename(spec *entities.Spec, p protocol.ServicePublish) (waits 
 		s.state.Await(state.Awaiting{Incarnation: p.Incarnation, Names: names, Publish: raw}, s.now())
 		return true, err
 	}
-	s.state.TakeNames(spec, entities.Who{Name: p.By, Proven: p.Proven}, s.now())
+	s.state.TakeNames(spec, entities.Who{Name: p.By, Proven: p.Proven, Subject: p.Subject}, s.now())
 	for _, key := range entities.SortedKeys(s.watches) { // what they see would be of another name
 		s.watches[key].cancel()
 		delete(s.watches, key)

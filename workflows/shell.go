@@ -86,24 +86,25 @@ type shell struct {
 	work                 workflow.Context         // of what is under way
 	dropWork             workflow.CancelFunc      // cancels that
 	lock                 workflow.Mutex
-	restored             bool  // state is what the last run left
-	cancelled            bool  // somebody requested cancellation in this run
-	begun                bool  // the first turn is over
-	idle                 bool  // between two turns
-	woken                bool  // something happened since the last turn
-	answered             bool  // an update was answered in this run
-	postponed            bool  // the end of this run was postponed for it
-	adopting             bool  // a checkpoint is being taken over
-	adopted              bool  // it was, after a reset
-	fenced               bool  // an apply was refused, since something later is known elsewhere
-	beyond               bool  // of what a reset run was made from: it has to adopt
-	asked                int   // length of history when that was asked last
-	handed               bool  // the newest checkpoint was handed over by this worker
-	base                 int64 // of the numbers of this run's checkpoints
-	takesState           bool  // the store said that it would, since it did not
-	storing              bool  // audit lines are on their way to the store
-	trail                trail // how much of the audit trail is committed
-	busy                 int   // what is in flight that no run may end with
+	restored             bool   // state is what the last run left
+	cancelled            bool   // somebody requested cancellation in this run
+	begun                bool   // the first turn is over
+	idle                 bool   // between two turns
+	woken                bool   // something happened since the last turn
+	answered             bool   // an update was answered in this run
+	postponed            bool   // the end of this run was postponed for it
+	adopting             bool   // a checkpoint is being taken over
+	adopted              bool   // it was, after a reset
+	fenced               bool   // an apply was refused, since something later is known elsewhere
+	beyond               bool   // of what a reset run was made from: it has to adopt
+	asked                int    // length of history when that was asked last
+	handed               bool   // the newest checkpoint was handed over by this worker
+	base                 int64  // of the numbers of this run's checkpoints
+	takesState           bool   // the store said that it would, since it did not
+	storing              bool   // audit lines are on their way to the store
+	trail                trail  // how much of the audit trail is committed
+	followed             string // of the audit trail, which no checkpoint knew
+	busy                 int    // what is in flight that no run may end with
 	timer                timer
 	outages              outages
 	line                 line

@@ -196,6 +196,9 @@ func (s *shell) fetchSpilled(digest string) (protocol.Packed, error) {
 
 // note keeps an audit line; nobody in particular is Converge itself.
 func (s *shell) note(kind string, who *entities.Who, text, reason string) {
+	if kind == entities.EventRestart {
+		reason = joined(reason, s.followed)
+	}
 	line := s.desk.Note(entities.AuditLine{At: s.now(), Kind: kind, Who: who, Text: clip(text), Reason: clip(reason)})
 	if s.noted != nil {
 		s.noted(line)

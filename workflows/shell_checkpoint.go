@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
@@ -244,12 +245,21 @@ func (s *shell) takeOver(c protocol.AdoptAnswer, missed []*state.Message, restar
 		return err
 	}
 	s.desk.Checkpoint.N = c.N
-	s.desk.Follow(c.Trail)
+	s.follow(c.Trail)
 	s.replaces()
 	s.trail = trail{task: workflow.GetInfo(s.ctx).GetCurrentHistoryLength(), lines: s.desk.AuditLines}
 	s.desk.Inbox = append(s.desk.Inbox, missed...)
 	s.of.adoptedState(c, restart)
 	return nil
+}
+
+// follow has the audit trail go on from its end in the store. What that has beyond the checkpoint was written by the run before,
+// or by whoever can write to the store: the line that says that the workflow goes on says so too (G7).
+func (s *shell) follow(end *entities.TrailEnd) {
+	known := s.desk.AuditLines
+	if s.desk.Follow(end); s.desk.AuditLines > known {
+		s.followed = fmt.Sprintf("lines %d to %d of its history are in the store, and were not in its checkpoint", known+1, s.desk.AuditLines)
+	}
 }
 
 // fetchCheckpoint asks the store for what is newer than a number, page by page. It waits for as long as that takes: acting

@@ -42,6 +42,9 @@ func (o *historyOptions) say(r trail.Report) error {
 	if r.Beside > 0 {
 		text += fmt.Sprintf(", %d of a run that was ended, beside the chain", r.Beside)
 	}
+	if r.Earlier > 0 {
+		text += fmt.Sprintf(", %d of before it began with line 1, which nothing vouches for", r.Earlier)
+	}
 	switch {
 	case len(r.Problems) > 0:
 		text += fmt.Sprintf("; %s", count(len(r.Problems), "problem"))

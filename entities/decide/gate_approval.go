@@ -32,7 +32,7 @@ func judgeApprovals(p *admission, _ entities.Stage) {
 		i := &p.insts[n]
 		switch {
 		case !i.runtime.ApproveApplies:
-		case !i.Approves(p.release.FullVersion):
+		case !i.ApprovesEntry(p.release):
 			j.Verdict, j.Since, j.Reason = entities.Wait, since, "every apply is approved here, by anybody"
 		case j.Verdict == entities.Pass:
 			j.Since, j.Reason = i.Approval.Given.At, "approved by "+i.Approval.Given.Who.Name

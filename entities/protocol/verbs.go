@@ -109,6 +109,7 @@ type ServicePublish struct {
 	Store       string `json:"store"`
 	By          string `json:"by"`
 	Proven      bool   `json:"proven,omitempty"` // By is who a token proved
+	Subject     string `json:"subject,omitempty"`
 	// Pinned: it is taken over though a newer one is known (D15). Order is that of the notice among all of the
 	// application: nothing overrides what came later. At is when notifying began, which older versions go by.
 	Pinned bool                 `json:"pinned,omitempty"`
@@ -159,6 +160,7 @@ type Incarnation struct {
 	At       time.Time `json:"at"`
 	By       string    `json:"by"`
 	Proven   bool      `json:"proven,omitempty"` // By is who a token proved
+	Subject  string    `json:"subject,omitempty"`
 	Origin   Origin    `json:"origin"`
 	Causes   []string  `json:"causes,omitempty"`
 }

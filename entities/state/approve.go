@@ -327,7 +327,7 @@ func (s *State) applyAsked(r *Release, channel string) applyAsked {
 		at := i.present() == r.FullVersion
 		asked.there = asked.there || at
 		switch {
-		case i.Approves(r.FullVersion):
+		case i.ApprovesEntry(r), !asked.pending && i.Approves(r.FullVersion):
 			asked.given = i.Approval.Given
 		case asked.pending || at && !i.Approval.Asked.IsZero():
 			asked.to = append(asked.to, i)
@@ -344,9 +344,9 @@ func (s *State) approveApply(r *Release, channel string, a entities.Approval) (E
 		return nil, fmt.Errorf("no apply of %s will come in %s: %s", r.FullVersion, channel, r.phases())
 	case !asked.pending && a.Reject:
 		return nil, fmt.Errorf("%s is the target of %s already; take it back with: converge rollback", r.FullVersion, channel)
-	case len(asked.to) == 0 && asked.given != nil:
+	case len(asked.to) == 0 && asked.given != nil && !a.Reject:
 		return nil, fmt.Errorf("the apply of %s in %s is already approved, by %s", r.FullVersion, channel, asked.given.Who.Name)
-	case len(asked.to) == 0:
+	case len(asked.to) == 0 && !a.Reject:
 		return nil, fmt.Errorf("no apply of %s waits for approval in %s", r.FullVersion, channel)
 	case a.Reject:
 		return func() string {
@@ -356,7 +356,7 @@ func (s *State) approveApply(r *Release, channel string, a entities.Approval) (E
 		}, nil
 	default:
 		return func() string {
-			a.Version = r.FullVersion
+			a.Version, a.Release = r.FullVersion, r.ID
 			for _, i := range asked.to {
 				i.Approval = ApplyApproval{Given: &a}
 			}
@@ -369,6 +369,12 @@ func (s *State) approveApply(r *Release, channel string, a entities.Approval) (E
 // Approves tells whether the next apply of a version is approved here.
 func (i *Instance) Approves(version string) bool {
 	return i.Approval.Given != nil && i.Approval.Given.Version == version
+}
+
+// ApprovesEntry tells whether the apply with which a release enters is approved here: that of this very release, since another of
+// the same version is approved anew.
+func (i *Instance) ApprovesEntry(r *Release) bool {
+	return i.Approves(r.FullVersion) && (i.Approval.Given.Release == "" || i.Approval.Given.Release == r.ID)
 }
 
 // ForgetApprovals drops the approvals of applies that will not come any more in a channel. Of those that are
@@ -391,7 +397,7 @@ func (s *State) applyComes(i *Instance, degraded bool) bool {
 	}
 	return slices.ContainsFunc(s.Releases, func(r *Release) bool {
 		p := r.Phases[i.ID.Channel]
-		return r.FullVersion == version && p != nil && p.Phase == maestro.Pending
+		return r.FullVersion == version && p != nil && p.Phase == maestro.Pending && i.ApprovesEntry(r)
 	})
 }
 

@@ -65,7 +65,7 @@ func (s *State) wordsOn(r *Release, channel string) []*entities.Approval {
 		}
 	}
 	for _, i := range s.approvedApplies(channel) {
-		if i.Approves(r.FullVersion) {
+		if i.ApprovesEntry(r) {
 			return append(out, i.Approval.Given)
 		}
 	}

@@ -59,7 +59,7 @@ func (s *State) withdrawTopics(r *Release, channel, why string) []string {
 func (s *State) withdrawApplies(r *Release, channel string) []string {
 	var of []string
 	for _, i := range s.In(channel) {
-		if !i.Approves(r.FullVersion) {
+		if !i.ApprovesEntry(r) {
 			continue
 		}
 		if said := ApplyTopic + channel + " by " + i.Approval.Given.Who.Name; !slices.Contains(of, said) {

@@ -22,6 +22,9 @@ type Report struct {
 	Chained   int `json:"chained"`   // that are just as the end of the trail says
 	Unchained int `json:"unchained"` // that have no hash of the one before: of versions before there were
 	Beside    int `json:"beside"`    // that a run had written which the workflow went on without
+	// Earlier are those of what the service was before it was taken down, where it counted from one again: nothing vouches
+	// for them, and anybody could have put them there.
+	Earlier int `json:"earlier,omitempty"`
 	// End is the last line that is vouched for by the workflow or its checkpoint, by its number; 0: by nobody.
 	End      int64     `json:"end,omitempty"`
 	Problems []Problem `json:"problems,omitempty"` // by number
@@ -64,10 +67,9 @@ func Verify(lines []entities.KeptLine, end End) Report {
 	}
 	slices.SortStableFunc(v.sorted, func(a, b *entities.KeptLine) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.N, b.N)) })
 	v.report.Lines = len(v.sorted)
-	from := v.end(end)
-	for from != nil {
+	for from := v.end(end); from != nil; from = v.lifeBefore() {
 		v.follow(from)
-		from = v.lifeBefore()
+		v.earlier = true
 	}
 	v.rest()
 	slices.SortStableFunc(v.report.Problems, func(a, b Problem) int { return cmp.Compare(a.From, b.From) })
@@ -81,7 +83,9 @@ type verifier struct {
 	next   map[string]*entities.KeptLine // what follows a line in the chain
 	parts  map[string]*entities.KeptLine // where a line parts from the chain, as far as that has been followed
 	first  *entities.KeptLine            // that was reached last
-	report Report
+	// earlier: what is followed now is of a life before.
+	earlier bool
+	report  Report
 }
 
 // end is where to begin, from the end backwards.
@@ -165,11 +169,14 @@ func (v *verifier) follow(l *entities.KeptLine) {
 
 func (v *verifier) take(l *entities.KeptLine) {
 	v.seen[l.Hash], v.first = true, l
-	if l.Prev == "" && l.N > 1 {
+	switch {
+	case v.earlier:
+		v.report.Earlier++
+	case l.Prev == "" && l.N > 1:
 		v.report.Unchained++
-		return
+	default:
+		v.report.Chained++
 	}
-	v.report.Chained++
 }
 
 // below is the line with the next lower number, of the same life where there are several.

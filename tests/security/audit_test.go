@@ -355,3 +355,34 @@ func unsupervised(w *stage.World) {
 		require.NoError(w.T, err)
 	}
 }
+
+// A line that somebody adds to the end of a trail in the store is followed by a workflow that is started again, since the run before
+// may have written it: that is said, so that it is told from what was noted.
+func TestLinesThatNoCheckpointKnewAreNamed_G7(t *testing.T) {
+	t.Parallel()
+	w := shared.OwnServer(t, 0)
+	w.RunWeb()
+	acts(w, 50, "ann")
+	keptCheckpoints(t, w, "web")
+	w.StopWorker()
+	at, err := store.Open(t.Context(), w.Store)
+	require.NoError(t, err)
+	defer at.Close()
+	c, err := at.Checkpoint(t.Context(), w.ID("web"))
+	require.NoError(t, err)
+	var last struct {
+		Lines int64  `json:"auditLines"`
+		Head  string `json:"auditHead"`
+	}
+	require.NoError(t, c.State.Unpack(&last))
+	require.NoError(t, at.AppendAudit(t.Context(), w.App, "web", []entities.AuditLine{{
+		N: last.Lines + 1, Prev: last.Head, At: c.At, Kind: entities.EventApproval, Who: &entities.Who{Name: "alice", Proven: true}, Text: "approved go-live",
+	}}))
+	require.NoError(t, w.Client.TerminateWorkflow(t.Context(), w.ID("web"), "", "as an operator does"))
+	w.StartWorker()
+	runsAgain(w, w.ID("web"))
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	require.Contains(t, whole(w, w.App+"/web"), "as they were noted", "the chain goes through it")
+	said, _ := history(w, w.App+"/web")
+	require.Contains(t, said, fmt.Sprintf("lines %d to %d of its history are in the store, and were not in its checkpoint", last.Lines+1, last.Lines+1))
+}

@@ -1,0 +1,54 @@
+package loop_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/decide"
+	"github.com/converge-engine/converge/entities/maestro"
+)
+
+// applied is a channel on a runtime where every apply is approved, with two releases of one version that wait.
+func applied(t *testing.T) *world {
+	t.Helper()
+	w := newWorld()
+	w.channel("prod", func(*entities.ChannelSpec) {})
+	for _, rt := range w.next.Runtimes {
+		rt.ApproveApplies = true
+	}
+	w.publish()
+	w.firstReadings()
+	w.open("v1", "v1", "first")
+	w.open("v1", "v1", "second")
+	return w
+}
+
+func (w *world) says(reject bool, who string) (string, error) {
+	return done(w.s.Approve("v1", entities.Approval{Topic: "apply/prod", Who: entities.Who{Name: who}, At: w.now, Reject: reject}))
+}
+
+// The approval of an apply is of one release: when that is cancelled, another of the same version is approved anew.
+func TestApprovalOfAnApplyIsOfItsRelease_C10(t *testing.T) {
+	t.Parallel()
+	w := applied(t)
+	_, err := w.says(false, "alice")
+	require.NoError(t, err)
+	_, err = done(w.s.Cancel("v1", "", entities.Who{Name: "alice"}, "not this one", w.now))
+	require.NoError(t, err)
+	w.decide(decide.Mode{})
+	w.obey()
+	require.Equal(t, maestro.Pending, w.s.ReleaseByID("second").Phases["prod"].Phase)
+}
+
+// One that was approved can be rejected for as long as it has not begun.
+func TestApprovedApplyCanBeRejected_C10(t *testing.T) {
+	t.Parallel()
+	w := applied(t)
+	_, err := w.says(false, "alice")
+	require.NoError(t, err)
+	_, err = w.says(true, "bob")
+	require.NoError(t, err)
+	require.Equal(t, maestro.Cancelled, w.s.ReleaseByID("first").Phases["prod"].Phase)
+}
