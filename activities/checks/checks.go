@@ -31,7 +31,7 @@ type Asked struct {
 	ServiceID string
 	// Channel is what they know the channel by: the name that it had first.
 	Channel string
-	Now       time.Time
+	Now     time.Time
 }
 
 // Evaluator evaluates checks of one kind. Evaluate may be called again and at the same time; it returns soon

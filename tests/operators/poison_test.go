@@ -157,7 +157,7 @@ func TestPoisonedWorkflowHoldsUpNoOther_F1_F3_F5(t *testing.T) {
 		}
 		w.Signal(name, protocol.Release, `{"by":"ci","version":"v2"}`)
 	}
-	for name, why := range map[string]string{"mended": "a mistake in the worker", "newer": "is newer than this worker knows (1): upgrade the worker"} {
+	for name, why := range map[string]string{"mended": "a mistake in the worker", "newer": fmt.Sprintf("is newer than this worker knows (%d): upgrade the worker", state.Newest)} {
 		temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
 			said := failure(w, w.ID(name))
 			return strings.Contains(said, why), said
