@@ -120,9 +120,12 @@ func (r *Release) whoMay(c entities.Condition, have []string) string {
 	return text
 }
 
-// Restricted tells whether an approval of the topic names who may give it.
+// Restricted tells whether it matters who approves a topic: an approval names who may, or takes more than one person.
 func (s *State) Restricted(topic string) bool {
-	return slices.ContainsFunc(s.asking(topic), func(ask asks) bool { return len(ask.condition.Approvers) > 0 || ask.condition.NotReleaser })
+	return slices.ContainsFunc(s.asking(topic), func(ask asks) bool {
+		c := ask.condition
+		return len(c.Approvers) > 0 || c.NotReleaser || c.MinApprovers > 1
+	})
 }
 
 // RejectedIn tells whether a release was rejected for a topic that the channel asks for, as it may be
