@@ -308,10 +308,11 @@ func (b *Baseline) items() map[string]string {
 	for _, a := range b.Approvals {
 		all[a.ID] = DigestOf(a)
 	}
-	for what, v := range map[string]any{"bypass": b.Bypass, "required": b.Required} {
-		if text := v.([]string); len(text) > 0 {
-			all[what] = DigestOf(v)
-		}
+	if len(b.Bypass) > 0 {
+		all["bypass"] = DigestOf(b.Bypass)
+	}
+	if len(b.Required) > 0 {
+		all["required"] = DigestOf(b.Required)
 	}
 	if b.Limits.Services+b.Limits.Channels+len(b.Limits.RuntimesOf) > 0 {
 		all["limits"] = DigestOf(b.Limits)

@@ -87,21 +87,30 @@ func Run(ctx context.Context, c client.Client, o Options) error {
 	return nil
 }
 
-// Start begins to serve and returns what stops it. It fails at once on what would otherwise fail
-// later and quietly: a store that does not open, a namespace without the search attributes.
-func Start(ctx context.Context, c client.Client, o Options) (stop func(), err error) {
-	store, err := store.Open(ctx, o.Store)
+// open opens the store, as far as a worker may write to it, and only if it can read what others encrypt.
+func open(ctx context.Context, o Options) (*store.Store, error) {
+	s, err := store.Open(ctx, o.Store)
 	if err != nil {
 		return nil, err
 	}
 	if o.Runtime != "" {
-		store.Remotely()
+		s.Remotely()
 	}
+	if err := readable(ctx, o.Payloads, s); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// Start begins to serve and returns what stops it. It fails at once on what would otherwise fail
+// later and quietly: a store that does not open, a namespace without the search attributes.
+func Start(ctx context.Context, c client.Client, o Options) (stop func(), err error) {
 	if o.Payloads == nil {
 		o.Payloads = &codec.Codec{}
 	}
-	if err := readable(ctx, o.Payloads, store); err != nil {
-		return nil, errors.Join(err, store.Close())
+	store, err := open(ctx, o)
+	if err != nil {
+		return nil, err
 	}
 	clusters := &kubernetes.Clusters{}
 	secrets := &secret.Worker{

@@ -64,7 +64,7 @@ func (p *publication) renamedIn(ctx context.Context, service, digest string) (st
 		return "", err
 	}
 	if err := s.CheckSpec(&spec); err != nil {
-		return err.Error(), nil
+		return err.Error(), nil //nolint:nilerr // why it is refused is what was asked
 	}
 	return s.OnTheWay(s.Renames(&spec)), nil
 }
