@@ -55,7 +55,7 @@ func TestApprovalsFollowTheRules_G3(t *testing.T) {
 			w.Write(stricter(base) + stage.Web)
 			w.Publish()
 			s := w.AwaitThat("web", "the new rules", func(s protocol.Status) bool { return s.Incarnation == 2 })
-			require.Equal(t, "WAITING_MANUAL_APPROVAL", string(s.Channels[0].Status))
+			require.EqualValues(t, "WAITING_MANUAL_APPROVAL", s.Channels[0].Status)
 			require.Len(t, s.Channels[0].Conditions, 1)
 			require.Contains(t, s.Channels[0].Conditions[0].Reason, "0 of 1")
 			require.Contains(t, s.Channels[0].Conditions[0].Reason, "; withdrawn: bob@shop.dev stated (")
