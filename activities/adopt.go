@@ -182,12 +182,9 @@ func (a *Activities) missed(ctx context.Context, r protocol.AdoptRequest, c prot
 			out, from.Event = append(out, m), e.GetEventId()
 		}
 		if next == "" && from.Run != r.Run {
-			if next, err = a.runAfter(ctx, r, from.Run); err != nil {
+			if next, err = a.followedBy(ctx, r, from.Run); err != nil {
 				return nil, protocol.Cursor{}, err
 			}
-		}
-		if next == "" && r.Own && from.Run != r.Run {
-			next = r.Run
 		}
 		from = protocol.Cursor{Run: next}
 	}
@@ -211,6 +208,15 @@ func (a *Activities) missedElsewhere(ctx context.Context, r protocol.AdoptReques
 		return rest, protocol.Cursor{Run: r.Run}, nil
 	}
 	return rest, protocol.Cursor{}, nil
+}
+
+// followedBy is the run to read after one that was ended: the next one, and last, if that is wanted, the one that asks.
+func (a *Activities) followedBy(ctx context.Context, r protocol.AdoptRequest, run string) (string, error) {
+	next, err := a.runAfter(ctx, r, run)
+	if next == "" && err == nil && r.Own {
+		next = r.Run
+	}
+	return next, err
 }
 
 // runAfter is the next run of a workflow that was ended and started again, but for the one that asks: it may have been ended
