@@ -4,12 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
@@ -180,8 +184,10 @@ func (a *Activities) missed(ctx context.Context, r protocol.AdoptRequest, c prot
 			}
 			out, from.Event = append(out, m), e.GetEventId()
 		}
-		if next == "" && r.Own && from.Run != r.Run {
-			next = r.Run
+		if next == "" && from.Run != r.Run {
+			if next, err = a.followedBy(ctx, r, from.Run); err != nil {
+				return nil, protocol.Cursor{}, err
+			}
 		}
 		from = protocol.Cursor{Run: next}
 	}
@@ -207,8 +213,56 @@ func (a *Activities) missedElsewhere(ctx context.Context, r protocol.AdoptReques
 	return rest, protocol.Cursor{}, nil
 }
 
+// followedBy is the run to read after one that was ended: the next one, and last, if that is wanted, the one that asks.
+func (a *Activities) followedBy(ctx context.Context, r protocol.AdoptRequest, run string) (string, error) {
+	next, err := a.runAfter(ctx, r, run)
+	if next == "" && err == nil && r.Own {
+		next = r.Run
+	}
+	return next, err
+}
+
+// runAfter is the next run of a workflow that was ended and started again, but for the one that asks: it may have been ended
+// before it left a checkpoint. None of a run whose history is gone.
+func (a *Activities) runAfter(ctx context.Context, r protocol.AdoptRequest, run string) (string, error) {
+	began, err := a.startOf(ctx, r.ID, run)
+	if err != nil || began.IsZero() || strings.Contains(r.ID, "'") { // no name has one
+		return "", err
+	}
+	request := &workflowservice.ListWorkflowExecutionsRequest{
+		Query: fmt.Sprintf("WorkflowId = '%s' AND StartTime > '%s'", r.ID, began.Format(time.RFC3339Nano)),
+	}
+	var next *workflowpb.WorkflowExecutionInfo
+	for {
+		page, err := a.Client.ListWorkflow(ctx, request)
+		if err != nil {
+			return "", err
+		}
+		for _, e := range page.GetExecutions() {
+			earlier := next == nil || e.GetStartTime().AsTime().Before(next.GetStartTime().AsTime())
+			if id := e.GetExecution().GetRunId(); id != r.Run && id != run && earlier {
+				next = e
+			}
+		}
+		if request.NextPageToken = page.GetNextPageToken(); len(request.NextPageToken) == 0 {
+			return next.GetExecution().GetRunId(), nil
+		}
+	}
+}
+
+// startOf is when a run began; zero when nobody knows any more.
+func (a *Activities) startOf(ctx context.Context, id, run string) (time.Time, error) {
+	d, err := a.Client.DescribeWorkflowExecution(ctx, id, run)
+	var gone *serviceerror.NotFound
+	if errors.As(err, &gone) {
+		return time.Time{}, nil
+	}
+	return d.GetWorkflowExecutionInfo().GetStartTime().AsTime(), err
+}
+
 // eventsAfter are the events of a run after a place, and the run that it continued as.
 func (a *Activities) eventsAfter(ctx context.Context, id string, from protocol.Cursor) (events []*historypb.HistoryEvent, next string, err error) {
+	reset := false
 	all := a.Client.GetWorkflowHistory(ctx, id, from.Run, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for all.HasNext() {
 		e, err := all.Next()
@@ -222,7 +276,13 @@ func (a *Activities) eventsAfter(ctx context.Context, id string, from protocol.C
 		if e.GetEventId() > from.Event {
 			events = append(events, e)
 		}
+		if from.Event == 0 && e.GetWorkflowTaskFailedEventAttributes().GetCause() == enumspb.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW {
+			reset = true
+		}
 		next = e.GetWorkflowExecutionContinuedAsNewEventAttributes().GetNewExecutionRunId()
+	}
+	if reset { // what it was handed on from the run before is in the history of that
+		events = nil
 	}
 	return refusedLeftOut(events), next, nil
 }

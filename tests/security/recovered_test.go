@@ -45,3 +45,25 @@ func TestProvenActsOutliveTheirWorkflow_G7(t *testing.T) {
 	require.Empty(t, s.Refused)
 	require.Contains(t, s.Channels[0].Conditions[0].Reason, "1 of 2 (alice@shop.dev)")
 }
+
+// So is one of a run that was started again and ended before it left a checkpoint: not only the run whose checkpoint it is counts.
+func TestActsOfARunInBetweenAreKept_G7(t *testing.T) {
+	t.Parallel()
+	w, issuer := ownWorldOf(t, proven)
+	w.Release("web", "v1")
+	w.AwaitThat("web", "it waiting", func(s protocol.Status) bool { return s.Channels[0].Status == "WAITING_MANUAL_APPROVAL" })
+	checkpoints := keptCheckpoints(t, w, "web")
+	ended := func() {
+		w.StopWorker()
+		require.NoError(t, w.Client.TerminateWorkflow(t.Context(), w.ID("web"), "", "as an operator does"))
+		checkpoints.restore()
+		w.StartWorker()
+		runsAgain(w, w.ID("web"))
+	}
+	ended()
+	w.Act("web", protocol.Approve, approving(issuer.TokenOf(t, "alice@shop.dev")))
+	ended()
+	w.AwaitThat("web", "the approval", func(s protocol.Status) bool {
+		return strings.Contains(s.Channels[0].Conditions[0].Reason, "1 of 2 (alice@shop.dev)")
+	})
+}
