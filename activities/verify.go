@@ -28,7 +28,6 @@ const (
 	mostGroups  = 200
 	longToken   = 16 << 10
 	clocksApart = time.Minute            // an issuer's and ours
-	longestAge  = 24 * time.Hour         // that a configuration lets tokens have
 	mostLate    = 23 * time.Hour         // a request may be, of those that came while nobody could look at their tokens
 	storeSlow   = 500 * time.Millisecond // to write what a token has served: the workflow task waits for it
 )
@@ -43,7 +42,10 @@ var signatures = [...]string{
 // valid, or has served another, is refused, with what is wrong with it. An issuer that cannot be reached is no refusal, nor
 // is a store: nothing is known, and the error says to try again.
 func (a *Activities) Verify(ctx context.Context, r protocol.VerifyRequest) (protocol.VerifyAnswer, error) {
-	now := time.Now()
+	return a.verify(ctx, r, time.Now())
+}
+
+func (a *Activities) verify(ctx context.Context, r protocol.VerifyRequest, now time.Time) (protocol.VerifyAnswer, error) {
 	token, err := a.verified(ctx, r, asOf(r.At, now))
 	if err != nil {
 		return protocol.VerifyAnswer{}, err
@@ -56,7 +58,7 @@ func (a *Activities) Verify(ctx context.Context, r protocol.VerifyRequest) (prot
 	if err != nil {
 		return protocol.VerifyAnswer{}, err
 	}
-	return protocol.VerifyAnswer{Who: who}, a.serve(ctx, r, payload, token.Expiry, now)
+	return protocol.VerifyAnswer{Who: who}, a.serve(ctx, r, payload, believedUntil(token), now)
 }
 
 // asOf is when a token had to be valid: when the request came that it is for. What the token has served is known for a day after
@@ -90,19 +92,25 @@ func holderOf(identity entities.Identity, token *oidc.IDToken) (entities.Who, er
 
 func unreadable(err error) error { return refuse("the token's claims cannot be read: %s", err) }
 
+// believedUntil is when nobody believes a token any more, however late it expires. The token alone says it, so that it is the
+// same whenever, and under whatever rules, the token is used: what it has served is looked for by it.
+func believedUntil(token *oidc.IDToken) time.Time {
+	if latest := token.IssuedAt.Add(entities.MaxTokenAge); token.Expiry.After(latest) {
+		return latest
+	}
+	return token.Expiry
+}
+
 // serve has a token serve a request. What it says is its name: its signature, and how it is encoded, may be written in more
-// ways than one. That is known for as long as the token may be believed, however late it expires.
-func (a *Activities) serve(ctx context.Context, r protocol.VerifyRequest, payload []byte, expires, now time.Time) error {
+// ways than one. That is known for as long as the token may be believed.
+func (a *Activities) serve(ctx context.Context, r protocol.VerifyRequest, payload []byte, until, now time.Time) error {
 	if r.RequestID == "" {
 		return refuse("a token serves one request, and this one has no request id")
-	}
-	if latest := now.Add(max(r.Identity.Age(), longestAge)); expires.After(latest) {
-		expires = latest
 	}
 	limited, cancel := context.WithTimeout(ctx, storeSlow)
 	defer cancel()
 	use := protocol.TokenUse{RequestID: r.RequestID, Of: r.Of, At: now.UTC()}
-	stands, err := a.Store.UseToken(limited, payload, expires, use)
+	stands, err := a.Store.UseToken(limited, payload, until, use)
 	switch {
 	case store.IsDamaged(err):
 		return refuse("which request the token has served cannot be told any more (%s); get a new one", err)

@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -292,9 +293,26 @@ func TestWhatATokenServedIsKeptAsLongAsItIsBelieved(t *testing.T) {
 	for _, day := range days {
 		at, err := time.Parse(time.DateOnly, day.Name())
 		require.NoError(t, err)
-		require.WithinDuration(t, time.Now().Add(longestAge), at, 25*time.Hour)
+		require.WithinDuration(t, time.Now().Add(entities.MaxTokenAge), at, 25*time.Hour)
 	}
 	require.NotEmpty(t, days)
+}
+
+// It is known on another day as well, however late the token expires.
+func TestATokenServesOneRequestOnWhateverDay_G3(t *testing.T) {
+	key := ecKey(t, "k1")
+	i := newIssuer(t, key)
+	a := newActivities(t, &server{})
+	midnight := time.Now().UTC().Truncate(24 * time.Hour)
+	token := i.sign(t, key, map[string]any{"iat": midnight.Add(-20 * time.Minute).Unix(), "exp": midnight.AddDate(0, 1, 0).Unix()})
+	serves := func(request string, now time.Time) error {
+		r := i.request(token)
+		r.RequestID = request
+		_, _, err := run[protocol.VerifyAnswer](t, func(ctx context.Context, r protocol.VerifyRequest) (protocol.VerifyAnswer, error) { return a.verify(ctx, r, now) }, r)
+		return err
+	}
+	require.NoError(t, serves("r1", midnight.Add(-10*time.Minute)))
+	requireRefused(t, serves("r2", midnight.Add(10*time.Minute)), "the token has served another request")
 }
 
 // A key that the issuer took back is not trusted for long.

@@ -57,8 +57,11 @@ type Identity struct {
 	Required []string `json:"required,omitempty"`
 }
 
+// MaxTokenAge bounds how long a token is believed, whatever rules say: for so long it is known which request it served (G3).
+const MaxTokenAge = 24 * time.Hour
+
 // Age is how long ago a token may have been issued.
-func (i *Identity) Age() time.Duration { return cmp.Or(i.MaxAge, time.Hour) }
+func (i *Identity) Age() time.Duration { return min(cmp.Or(i.MaxAge, time.Hour), MaxTokenAge) }
 
 // Authorize says why a caller may not do something in all of the channels given, or nil. No channels: it
 // concerns the whole of what the grants are of, and takes a grant for all channels.

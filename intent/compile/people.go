@@ -39,9 +39,6 @@ func (c *compiler) definePeople(app *config.Document[config.Application], doc *i
 	}
 }
 
-// maxTokenAge bounds how long a token may be believed: for so long it is known which request it served.
-const maxTokenAge = 24 * time.Hour
-
 // of is a document that says who callers are, and what it is called.
 type of struct {
 	*strict.Decoder
@@ -72,7 +69,7 @@ func (c *compiler) issued(d of, i config.Issued) *entities.Identity {
 		}
 		c.noSubstitution(d.Decoder, "identity.audience", d.what, i.Audience)
 	}
-	if age := i.MaxAge.Or(time.Minute); (age <= 0 || age > maxTokenAge) && !d.Faulty("identity.maxAge") {
+	if age := i.MaxAge.Or(time.Minute); (age <= 0 || age > entities.MaxTokenAge) && !d.Faulty("identity.maxAge") {
 		c.report(d.Decoder, "identity.maxAge", strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no age of a token", string(i.MaxAge)), Expected: "more than nothing, and at most 24h"})
 	}
 	return &entities.Identity{
