@@ -122,8 +122,8 @@ func (a *Activities) connect(ctx context.Context, name, digest string) (connecti
 		return made, nil
 	}
 	if w, ok := runtime.(runtimes.Watcher); ok {
-		line.watches = true
 		line.stop = w.Watch(func(owner runtimes.Owner) { a.hints.hint(owner, name) })
+		line.watches = line.stop != nil
 	}
 	a.lines[key] = line
 	return line, nil

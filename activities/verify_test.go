@@ -308,7 +308,9 @@ func TestATokenServesOneRequestOnWhateverDay_G3(t *testing.T) {
 	serves := func(request string, now time.Time) error {
 		r := i.request(token)
 		r.RequestID = request
-		_, _, err := run[protocol.VerifyAnswer](t, func(ctx context.Context, r protocol.VerifyRequest) (protocol.VerifyAnswer, error) { return a.verify(ctx, r, now) }, r)
+		_, _, err := run[protocol.VerifyAnswer](t, func(ctx context.Context, r protocol.VerifyRequest) (protocol.VerifyAnswer, error) {
+			return a.verify(ctx, r, now)
+		}, r)
 		return err
 	}
 	require.NoError(t, serves("r1", midnight.Add(-10*time.Minute)))

@@ -188,9 +188,12 @@ type CustomRuntime struct {
 	Fetch *Command  `json:"fetch,omitempty"`
 	Mode  FetchMode `json:"mode,omitempty"`
 	// Remove takes an instance down (A24); nil: what it runs can only be left.
-	Remove *Command         `json:"remove,omitempty"`
-	Env    map[string]Value `json:"env,omitempty"`
-	Job    *CommandJob      `json:"job,omitempty"` // nil: commands are processes of the worker's machine
+	Remove *Command `json:"remove,omitempty"`
+	// Plan says what an apply would change; nil: nobody can. Watch goes on, and prints a line when something may have changed.
+	Plan  *Command         `json:"plan,omitempty"`
+	Watch *Command         `json:"watch,omitempty"`
+	Env   map[string]Value `json:"env,omitempty"`
+	Job   *CommandJob      `json:"job,omitempty"` // nil: commands are processes of the worker's machine
 }
 
 // CommandJob is where a custom runtime's commands run as Kubernetes Jobs instead.

@@ -94,7 +94,8 @@ type Watcher interface {
 	// Watch calls hint whenever something that Observe reports of an instance may have changed: soon,
 	// from any goroutine, many times for one change, sometimes for none, and not for what was there
 	// when the watch began. hint returns quickly. A lost hint costs time and never correctness: the
-	// next observation finds out. Watch returns at once and goes on until stop is called.
+	// next observation finds out. Watch returns at once and goes on until stop is called; a nil stop says that this
+	// one learns of nothing.
 	Watch(hint func(Owner)) (stop func())
 }
 

@@ -3,7 +3,6 @@ package compile
 import (
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -119,31 +118,6 @@ func (c *compiler) defineKubernetes(doc *config.Document[config.Runtime], k *con
 	c.noSubstitution(doc.Decoder, "kubernetes.kubeconfig", "a runtime", k.Kubeconfig)
 }
 
-func (c *compiler) defineCustom(doc *config.Document[config.Runtime], custom *config.RuntimeCustom, definition *entities.RuntimeDefinition) {
-	timing := c.timing(doc, "custom", paceOf(*custom))
-	timing.ApplyTimeout = c.atLeast(doc.Decoder, "custom.apply.timeout", custom.Apply.Timeout, span{defaultApplyTimeout, time.Millisecond})
-	c.command(doc.Decoder, "custom.apply.command", custom.Apply.Command)
-	c.exitCodes(doc.Decoder, "custom.apply.retryableExitCodes", custom.Apply.RetryableExitCodes)
-	definition.Custom = &entities.CustomRuntime{
-		Apply: entities.Command{Argv: custom.Apply.Command, Timeout: timing.ApplyTimeout, RetryableExitCodes: custom.Apply.RetryableExitCodes},
-		Env:   c.plainEnv(doc.Decoder, "custom.env", custom.Env),
-		Job:   c.commandJob(doc.Decoder, "custom.job", custom.Job),
-	}
-	if fetch := custom.Fetch; fetch != nil {
-		timing.FetchTimeout = c.atLeast(doc.Decoder, "custom.fetch.timeout", fetch.Timeout, span{defaultFetchTimeout, time.Millisecond})
-		c.command(doc.Decoder, "custom.fetch.command", fetch.Command)
-		definition.Custom.Fetch = &entities.Command{Argv: fetch.Command, Timeout: timing.FetchTimeout}
-		definition.Custom.Mode = entities.FetchMode(fetch.Mode)
-	}
-	if remove := custom.Remove; remove != nil {
-		c.command(doc.Decoder, "custom.remove.command", remove.Command)
-		definition.Custom.Remove = &entities.Command{
-			Argv: remove.Command, Timeout: c.atLeast(doc.Decoder, "custom.remove.timeout", remove.Timeout, span{defaultApplyTimeout, time.Millisecond}),
-		}
-	}
-	definition.Timing = timing
-}
-
 // timing fills in the defaults.
 func (c *compiler) timing(doc *config.Document[config.Runtime], at string, pace config.Pace) entities.RuntimeTiming {
 	d := doc.Decoder
@@ -213,100 +187,4 @@ func (c *compiler) atLeast(d *strict.Decoder, path string, given config.Duration
 		c.report(d, path, strict.Fault{Code: "bad-duration", Message: fmt.Sprintf("%q is too short", string(given)), Expected: fmt.Sprintf("at least %v", within.least)})
 	}
 	return v
-}
-
-func (c *compiler) command(d *strict.Decoder, path string, argv []string) {
-	if len(argv) == 0 && d.Has(path) && !d.Faulty(path) {
-		c.report(d, path, strict.Fault{Code: "missing-field", Message: "the command is empty", Expected: "a program and its arguments"})
-	}
-	for i, arg := range argv {
-		at := strict.Index(path, i)
-		if i == 0 && arg == "" && !d.Faulty(at) {
-			c.report(d, at, strict.Fault{Code: "missing-field", Message: "the program is empty", Expected: "a program's name or path"})
-		}
-		c.noSubstitution(d, at, "a command", arg)
-	}
-}
-
-func (c *compiler) exitCodes(d *strict.Decoder, path string, codes []int) {
-	for i, code := range codes {
-		if code < 1 || code > 255 {
-			c.report(d, strict.Index(path, i), strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%d is no exit code of a failure", code), Expected: "1 to 255"})
-		}
-	}
-}
-
-// plainEnv is the environment of a runtime, which belongs to no service.
-func (c *compiler) plainEnv(d *strict.Decoder, path string, env map[config.OwnEnvName]config.EnvValue) map[string]entities.Value {
-	if len(env) == 0 {
-		return nil
-	}
-	plain := map[string]entities.Value{}
-	for name, v := range env {
-		plain[string(name)] = entities.Value(v)
-	}
-	for _, name := range strict.Keys(plain) {
-		c.noSubstitution(d, strict.Key(path, name), "a runtime", plain[name].Literal)
-	}
-	return plain
-}
-
-// jobPoll is the default time between readings while something moves, where a reading is a Job: it takes
-// seconds, and a handful of objects in the cluster.
-const jobPoll = "30s"
-
-var (
-	dnsLabelRE     = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-	dnsSubdomainRE = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
-	imageRE        = regexp.MustCompile(`^[^\s]+$`)
-)
-
-// paceOf is how often the runtime is asked.
-func paceOf(r config.RuntimeCustom) config.Pace {
-	pace := r.Pace
-	if r.Job != nil && pace.PollInterval == "" {
-		pace.PollInterval = jobPoll
-	}
-	return pace
-}
-
-// commandJob checks where commands run as Jobs.
-func (c *compiler) commandJob(d *strict.Decoder, at string, job *config.CommandJob) *entities.CommandJob {
-	if job == nil {
-		return nil
-	}
-	where := "a runtime"
-	if at != "custom.job" {
-		where = "the settings of a Job"
-	}
-	for _, field := range []struct {
-		name, value string
-		fits        bool
-		wanted      string
-	}{
-		{"kubeconfig", job.Kubeconfig, true, ""},
-		{"context", job.Context, true, ""},
-		{"namespace", job.Namespace, dnsLabelRE.MatchString(job.Namespace), "small letters, digits and dashes, at most 63"},
-		{"image", job.Image, imageRE.MatchString(job.Image), "an image's name, such as registry.shop.dev/edge:3"},
-		{"serviceAccount", job.ServiceAccount, dnsSubdomainRE.MatchString(job.ServiceAccount), "a service account's name"},
-		{"wrapper", job.Wrapper, path.IsAbs(job.Wrapper) && !strings.HasSuffix(job.Wrapper, "/"), "an absolute path in the image, such as /converge-wrapper"},
-	} {
-		location := strict.Field(at, field.name)
-		if !d.Has(location) || d.Faulty(location) {
-			continue
-		}
-		if config.HasSubstitution(field.value) {
-			c.noSubstitution(d, location, where, field.value)
-		} else if !field.fits {
-			c.report(d, location, strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q is not possible here", field.value), Expected: field.wanted})
-		}
-	}
-	return jobEntity(job)
-}
-
-func jobEntity(job *config.CommandJob) *entities.CommandJob {
-	return &entities.CommandJob{
-		Cluster:   entities.KubernetesRuntime{Kubeconfig: job.Kubeconfig, Context: job.Context},
-		Namespace: job.Namespace, Image: job.Image, ServiceAccount: job.ServiceAccount, Wrapper: job.Wrapper,
-	}
 }

@@ -69,27 +69,6 @@ func (p NamePattern) Check() *Fault {
 // Planned names the fields that later versions accept.
 func (Runtime) Planned() []string { return []string{"ecs", "description"} }
 
-// RuntimeCustom is a runtime made of commands. They start in the directory of this file, without a shell.
-type RuntimeCustom struct {
-	// The command that moves a service to a version.
-	Apply ApplyCommand `json:"apply"`
-	// The command that says what is there. Without it, apply runs once for each version and its
-	// success is the state.
-	Fetch *FetchCommand `json:"fetch,omitempty"`
-	// The command that takes a service down. Without it, nothing that runs here can be removed.
-	Remove *RemoveCommand `json:"remove,omitempty"`
-	// Environment variables for the commands.
-	Env map[OwnEnvName]EnvValue `json:"env,omitempty"`
-	// Runs the commands as Kubernetes Jobs, in an image, instead of on the worker's machine.
-	Job *CommandJob `json:"job,omitempty"`
-	// The same as maxConcurrentApplies of the runtime; one of the two may be given.
-	MaxConcurrentApplies *int `json:"maxConcurrentApplies,omitempty" jsonschema:"minimum=1"`
-	Pace
-}
-
-// Planned names the fields that later versions accept.
-func (RuntimeCustom) Planned() []string { return []string{"plan", "watch"} }
-
 // RuntimeFake is a runtime in memory, for tests and simulations.
 type RuntimeFake struct {
 	Pace
@@ -107,36 +86,6 @@ type Pace struct {
 	Retry *Retry `json:"retry,omitempty"`
 }
 
-// ApplyCommand moves a service to a version.
-type ApplyCommand struct {
-	// The program and its arguments.
-	Command []string `json:"command"`
-	// How long it may take.
-	Timeout Duration `json:"timeout,omitempty" jsonschema:"default=10m"`
-	// When given, any other exit code but 0 has failed for good; when not, every failure is tried
-	// again.
-	RetryableExitCodes []int `json:"retryableExitCodes,omitempty"`
-}
-
-// RemoveCommand takes a service down.
-type RemoveCommand struct {
-	// The program and its arguments.
-	Command []string `json:"command"`
-	// How long it may take.
-	Timeout Duration `json:"timeout,omitempty" jsonschema:"default=10m"`
-}
-
-// FetchCommand says what is there.
-type FetchCommand struct {
-	// The program and its arguments.
-	Command []string `json:"command"`
-	// How it answers: structured prints a JSON document, exitCode exits with 0 for nothing to do and
-	// 2 for something to do.
-	Mode FetchMode `json:"mode"`
-	// How long it may take.
-	Timeout Duration `json:"timeout,omitempty" jsonschema:"default=30s"`
-}
-
 // Retry is how a failed apply is tried again.
 type Retry struct {
 	// How often one target is applied before it has failed for good.
@@ -152,28 +101,6 @@ type ApprovalRule string
 
 // Values lists what may stand in the file.
 func (ApprovalRule) Values() []string { return []string{"none", "everyApply"} }
-
-// CommandJob is where commands run as Kubernetes Jobs. Kubeconfig and context say which cluster, as
-// in a runtime of kind kubernetes.
-type CommandJob struct {
-	// The path of a kubeconfig, relative to this file. Without it the worker's own environment says
-	// where the cluster is.
-	Kubeconfig string `json:"kubeconfig,omitempty"`
-	// The context in it; without it, its current one.
-	Context string `json:"context,omitempty"`
-	// The namespace of the Jobs.
-	Namespace string `json:"namespace"`
-	// The image that has the commands.
-	Image string `json:"image"`
-	// The service account of the Jobs' pods. Without it they get no token.
-	ServiceAccount string `json:"serviceAccount,omitempty"`
-	// The path of converge-wrapper in the image, which keeps stdout and stderr apart. Without it the
-	// log is taken as it is.
-	Wrapper string `json:"wrapper,omitempty"`
-}
-
-// Planned names the fields that later versions accept.
-func (CommandJob) Planned() []string { return []string{"resources", "nodeSelector", "tolerations"} }
 
 // Kinds counts the kinds that a runtime claims to be.
 func (r Runtime) Kinds() int {

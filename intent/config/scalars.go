@@ -54,6 +54,8 @@ type (
 	ParamType string
 	// FetchMode is structured or exitCode.
 	FetchMode string
+	// OtherFetchMode is STRUCTURED_OUTPUT, which other deployers call structured.
+	OtherFetchMode string
 	// WorkerLocation is local or remote.
 	WorkerLocation string
 )
@@ -89,6 +91,9 @@ func (ParamType) Values() []string { return []string{"string", "int", "float", "
 
 // Values lists what may stand in the file.
 func (FetchMode) Values() []string { return []string{"structured", "exitCode"} }
+
+// Values lists what may stand in the file.
+func (OtherFetchMode) Values() []string { return []string{"STRUCTURED_OUTPUT"} }
 
 // Values lists what may stand in the file.
 func (WorkerLocation) Values() []string { return []string{"local", "remote"} }

@@ -17,10 +17,10 @@ import (
 // call is one command to run for an instance.
 type call struct {
 	doing   string // how its errors begin: "apply shop/web to staging"
+	purpose string // apply, fetch, plan or remove; a Job carries it as a label
 	argv    []string
 	timeout time.Duration
-	remove  bool
-	fetch   bool // its stdout is wanted as a whole, and its errors are reading errors
+	answers bool // its stdout is an answer, wanted as a whole, and its errors are reading errors
 }
 
 // result is how a call went. Either err is set, ready to be returned, or the command ran to its end
@@ -47,14 +47,11 @@ func (r *Runtime) run(ctx context.Context, c call, in runtimes.Instance) (res re
 		res.end(runtimes.CodeFetchFailed, err)
 		return res
 	}
-	w := work{env: env, secrets: secrets, labels: labels{"fetch", in.Owner, r.def.Name}}
+	w := work{env: env, secrets: secrets, labels: labels{c.purpose, in.Owner, r.def.Name}}
 	if in.Payload != nil && in.Payload.Custom != nil {
 		w.files = in.Payload.Custom.Files
 	}
-	if c.remove {
-		w.labels.purpose = "remove"
-	} else if !c.fetch {
-		w.labels.purpose = "apply"
+	if c.purpose == "apply" {
 		w.one, w.key = in.Owner.Key()+"/"+r.def.Name, in.Key
 	}
 	r.runner.run(ctx, &res, w)
@@ -71,7 +68,7 @@ func newResult(c call, secrets map[string]string) result {
 // which says nothing about the runtime.
 func (res *result) end(code string, err error) {
 	err = res.fail("%w", err)
-	if res.fetch && code != "" {
+	if res.answers && code != "" {
 		err = readingError(code, err)
 	}
 	res.err = err
@@ -103,7 +100,7 @@ func (res *result) lastOutput() string {
 		if last := strings.TrimSpace(lines[len(lines)-1]); last != "" {
 			return ": " + runtimes.Clip(last, 256)
 		}
-		if res.fetch {
+		if res.answers {
 			break // its stdout is data, not talk
 		}
 	}
@@ -134,9 +131,9 @@ type head struct {
 }
 
 func (h *head) Write(b []byte) (int, error) {
-	room := h.limit - h.buf.Len()
-	h.buf.Write(b[:min(room, len(b))])
-	if len(b) > room && !h.over {
+	kept := max(0, min(h.room(), len(b)))
+	h.buf.Write(b[:kept])
+	if kept < len(b) && !h.over {
 		h.over = true
 		h.full()
 	}
@@ -166,7 +163,7 @@ type runner interface {
 	run(ctx context.Context, res *result, w work)
 }
 
-// capture is where a command's output goes: redacted ends for people, and of a fetch the whole.
+// capture is where a command's output goes: redacted ends for people, and of an answer the whole.
 type capture struct {
 	stdout, stderr *tail
 	whole          *head
@@ -174,6 +171,14 @@ type capture struct {
 
 func (res *result) capture(full func()) capture {
 	return capture{stdout: res.redact.tail(MaxTail), stderr: res.redact.tail(MaxTail), whole: &head{limit: MaxDocument, full: full}}
+}
+
+// put captures streams that somebody else has kept, of which the beginning may be missing.
+func (c capture) put(redact *redactor, stdout []byte, stdoutCut bool, stderr []byte, stderrCut bool) {
+	stdout = redact.whole(stdout, stdoutCut)
+	_, _ = c.whole.Write(stdout) // none of them fails
+	_, _ = c.stdout.Write(stdout)
+	_, _ = c.stderr.Write(redact.whole(stderr, stderrCut))
 }
 
 // keep notes what was captured, and when.

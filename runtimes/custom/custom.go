@@ -28,15 +28,17 @@ const (
 const (
 	defaultApplyTimeout = 10 * time.Minute
 	defaultFetchTimeout = 30 * time.Second
+	defaultPlanTimeout  = time.Minute
 	defaultGrace        = 5 * time.Second // between SIGTERM and SIGKILL
 	defaultDrain        = 2 * time.Second // for whoever still holds a finished command's pipes
 )
 
-// Runtime runs the commands of one definition. It is immutable, so safe for concurrent use.
+// Runtime runs the commands of one definition. It is safe for concurrent use.
 type Runtime struct {
 	def     entities.RuntimeDefinition
 	runner  runner
 	secrets secret.Source
+	known   owners // where a watch may notice something
 }
 
 // Worker is what commands are given by the worker that they run on.
@@ -49,6 +51,8 @@ var (
 	_ runtimes.Runtime = (*Runtime)(nil)
 	_ runtimes.Logger  = (*Runtime)(nil)
 	_ runtimes.Remover = (*Runtime)(nil)
+	_ runtimes.Planner = (*Runtime)(nil)
+	_ runtimes.Watcher = (*Runtime)(nil)
 )
 
 // New checks the definition; it starts nothing and does not ask whether the commands exist, since
@@ -78,15 +82,24 @@ func check(def entities.RuntimeDefinition) error {
 		return errors.New("has no commands")
 	case def.Dir != "" && !filepath.IsAbs(def.Dir):
 		return fmt.Errorf("directory %s is relative; expected an absolute one", def.Dir)
-	case len(c.Apply.Argv) == 0 || c.Apply.Argv[0] == "":
+	case isEmpty(&c.Apply):
 		return errors.New("apply has no command")
-	case c.Remove != nil && (len(c.Remove.Argv) == 0 || c.Remove.Argv[0] == ""):
+	case isEmpty(c.Remove):
 		return errors.New("remove has no command")
+	case isEmpty(c.Plan):
+		return errors.New("plan has no command")
+	case isEmpty(c.Watch):
+		return errors.New("watch has no command")
+	case c.Watch != nil && c.Job != nil:
+		return errors.New("watch cannot run as a Job, which ends")
 	case c.Job != nil && (c.Job.Namespace == "" || c.Job.Image == ""):
 		return errors.New("its job has no namespace or no image")
 	}
 	return checkFetch(c)
 }
+
+// isEmpty reports whether a command is declared and names no program.
+func isEmpty(c *entities.Command) bool { return c != nil && (len(c.Argv) == 0 || c.Argv[0] == "") }
 
 func checkFetch(c *entities.CustomRuntime) error {
 	switch {
@@ -94,7 +107,7 @@ func checkFetch(c *entities.CustomRuntime) error {
 		return fmt.Errorf("mode is %s, but there is no fetch command", c.Mode)
 	case c.Fetch == nil:
 		return nil
-	case len(c.Fetch.Argv) == 0 || c.Fetch.Argv[0] == "":
+	case isEmpty(c.Fetch):
 		return errors.New("fetch has no command")
 	case c.Mode != entities.FetchExitCode && c.Mode != entities.FetchStructured:
 		return fmt.Errorf("fetch has mode %q; expected %s or %s", c.Mode, entities.FetchExitCode, entities.FetchStructured)
@@ -107,6 +120,7 @@ func checkFetch(c *entities.CustomRuntime) error {
 func (r *Runtime) Apply(ctx context.Context, in runtimes.Instance) (runtimes.Output, error) {
 	cmd := r.def.Custom.Apply
 	call := call{
+		purpose: "apply",
 		doing:   fmt.Sprintf("apply %s/%s to %s", in.Application, in.Service, in.ID),
 		timeout: cmp.Or(cmd.Timeout, r.def.Timing.ApplyTimeout, defaultApplyTimeout),
 		argv:    cmd.Argv,
@@ -126,6 +140,7 @@ func (r *Runtime) Observe(ctx context.Context, in runtimes.Instance) ([]entities
 
 // ObserveOutput implements runtimes.Logger.
 func (r *Runtime) ObserveOutput(ctx context.Context, in runtimes.Instance) ([]entities.Object, runtimes.Output, error) {
+	r.known.add(in.Owner)
 	switch r.def.Custom.Mode {
 	case entities.FetchStructured:
 		return r.structured(ctx, in)
@@ -141,10 +156,11 @@ func (r *Runtime) ObserveOutput(ctx context.Context, in runtimes.Instance) ([]en
 func (r *Runtime) fetch(ctx context.Context, in runtimes.Instance) result {
 	cmd := r.def.Custom.Fetch
 	return r.run(ctx, call{
+		purpose: "fetch",
 		doing:   fmt.Sprintf("fetch %s/%s in %s", in.Application, in.Service, in.ID),
 		timeout: cmp.Or(cmd.Timeout, r.def.Timing.FetchTimeout, defaultFetchTimeout),
 		argv:    cmd.Argv,
-		fetch:   true,
+		answers: true,
 	}, in)
 }
 
@@ -159,13 +175,18 @@ func (r *Runtime) structured(ctx context.Context, in runtimes.Instance) ([]entit
 		return nil, res.out, readingError(runtimes.CodeFetchFailed, res.exited())
 	}
 	objects, err := document{show: res.redact.text}.parse(res.stdout)
-	if err != nil && res.merged {
-		err = fmt.Errorf("%w (stderr is in it too: the job has no converge-wrapper)", err)
-	}
 	if err != nil {
-		return nil, res.out, readingError(runtimes.CodeMalformed, res.fail("%s: malformed output: %w", res.argv[0], err))
+		return nil, res.out, res.malformed(err)
 	}
 	return res.redact.objects(objects, in.FullVersion), res.out, nil
+}
+
+// malformed is the error of an answer that is no document.
+func (res *result) malformed(err error) error {
+	if res.merged {
+		err = fmt.Errorf("%w (stderr is in it too: the job has no converge-wrapper)", err)
+	}
+	return readingError(runtimes.CodeMalformed, res.fail("%s: malformed output: %w", res.argv[0], err))
 }
 
 // exitCode turns 0 and 2 into an object, since this mode reports none (C2). The question it answers
@@ -208,10 +229,10 @@ func (r *Runtime) Remove(ctx context.Context, in runtimes.Instance) error {
 		return ctx.Err()
 	}
 	res := r.run(ctx, call{
+		purpose: "remove",
 		doing:   fmt.Sprintf("remove %s/%s from %s", in.Application, in.Service, in.ID),
 		timeout: cmp.Or(cmd.Timeout, r.def.Timing.ApplyTimeout, defaultApplyTimeout),
 		argv:    cmd.Argv,
-		remove:  true,
 	}, in)
 	if res.err != nil || res.out.ExitCode == 0 {
 		return res.err

@@ -35,21 +35,13 @@ type document struct {
 }
 
 func (d document) parse(stdout []byte) ([]entities.Object, error) {
-	root, err := d.decode(stdout)
+	items, err := d.listed(stdout, "objects", "[] when nothing is there")
 	if err != nil {
 		return nil, err
 	}
-	fields, ok := root.(map[string]any)
-	if !ok {
-		return nil, fmt.Errorf("line 1, column 1: %s; expected an object with \"objects\"", d.describe(root))
-	}
-	list, ok := fields["objects"]
-	if !ok || list == nil {
-		return nil, fmt.Errorf("objects: %s; expected a list ([] when nothing is there)", d.describeField(fields, "objects"))
-	}
 	objects := []entities.Object{}
 	seen := map[[2]string]int{}
-	for i, item := range d.list("objects", list) {
+	for i, item := range items {
 		path := fmt.Sprintf("objects[%d]", i)
 		o := d.object(path, item)
 		key := [2]string{o.Type, o.Name}
@@ -63,6 +55,24 @@ func (d document) parse(stdout []byte) ([]entities.Object, error) {
 		return nil, d.err
 	}
 	return objects, nil
+}
+
+// listed reads a document that holds one list, and returns what is in it.
+func (d document) listed(stdout []byte, field, none string) ([]any, error) {
+	root, err := d.decode(stdout)
+	if err != nil {
+		return nil, err
+	}
+	fields, ok := root.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("line 1, column 1: %s; expected an object with %q", d.describe(root), field)
+	}
+	list, ok := fields[field]
+	if !ok || list == nil {
+		return nil, fmt.Errorf("%s: %s; expected a list (%s)", field, d.describeField(fields, field), none)
+	}
+	items := d.list(field, list)
+	return items, d.err
 }
 
 // decode reads the one JSON value that there should be.

@@ -65,17 +65,14 @@ func (j *jobs) request(res *result, w work) job.Request {
 		Prefix: fmt.Sprintf("converge-%s-%s-%s", owner.Service, shown, w.labels.purpose),
 		Labels: labels, Image: settings.Image, ServiceAccount: settings.ServiceAccount, Wrapper: settings.Wrapper,
 		Command: res.argv, Env: w.env, Secrets: w.secrets, Files: w.files, FilesVariable: filesVariable,
-		Timeout: res.timeout, Limit: MaxDocument, StopAtLimit: res.fetch,
+		Timeout: res.timeout, Limit: MaxDocument, StopAtLimit: res.answers,
 	}
 }
 
 // keep notes what a Job printed, with secrets taken out, whether it ended well or not.
 func (j *jobs) keep(res *result, got job.Result, started time.Time) {
 	c := res.capture(func() {})
-	stdout, stderr := res.redact.whole(got.Stdout, got.StdoutTruncated), res.redact.whole(got.Stderr, got.StderrTruncated)
-	_, _ = c.whole.Write(stdout) // none of them fails
-	_, _ = c.stdout.Write(stdout)
-	_, _ = c.stderr.Write(stderr)
+	c.put(res.redact, got.Stdout, got.StdoutTruncated, got.Stderr, got.StderrTruncated)
 	if got.Merged {
 		_, _ = c.stderr.Write([]byte(merged))
 	}
@@ -93,7 +90,7 @@ const merged = "(stdout and stderr are merged in the log: no converge-wrapper re
 func (j *jobs) ended(res *result, got job.Result) {
 	res.out.ExitCode, res.signal = got.ExitCode, got.Signal
 	switch {
-	case res.fetch && (got.StdoutTruncated || len(got.Stdout) > MaxDocument):
+	case res.answers && (got.StdoutTruncated || len(got.Stdout) > MaxDocument):
 		res.tooLarge()
 	case got.TimedOut:
 		res.timedOut()

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/converge-engine/converge/runtimes"
+	"github.com/converge-engine/converge/runtimes/kubernetes/job/report"
 )
 
 // local runs commands as processes of this machine, in the directory of the definition.
@@ -24,9 +25,7 @@ type local struct {
 }
 
 func (l *local) run(ctx context.Context, res *result, w work) {
-	all := inherit()
-	maps.Copy(all, w.env)
-	maps.Copy(all, w.secrets)
+	files := ""
 	if len(w.files) > 0 {
 		dir, err := writeFiles(w.files)
 		defer func() { _ = os.RemoveAll(dir) }() // nothing to do about it: the directory is the system's to clean
@@ -34,18 +33,29 @@ func (l *local) run(ctx context.Context, res *result, w work) {
 			res.end(runtimes.CodeFetchFailed, err)
 			return
 		}
-		all[filesVariable] = dir
+		files = dir
 	}
-	env := make([]string, 0, len(all))
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		env = append(env, name+"="+all[name])
-	}
-	path, err := l.program(res.argv[0], all["PATH"])
+	path, env, err := l.prepare(res.argv, w, files)
 	if err != nil {
 		res.end(runtimes.CodeCommandNotFound, err)
 		return
 	}
 	l.execute(ctx, res, path, env)
+}
+
+// prepare finds the program, and puts together what it sees; files is the directory of its files.
+func (l *local) prepare(argv []string, w work, files string) (path string, env []string, err error) {
+	all := inherit()
+	maps.Copy(all, w.env)
+	maps.Copy(all, w.secrets)
+	if files != "" {
+		all[filesVariable] = files
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		env = append(env, name+"="+all[name])
+	}
+	path, err = l.program(argv[0], all["PATH"])
+	return path, env, err
 }
 
 func (l *local) execute(ctx context.Context, res *result, path string, env []string) {
@@ -54,20 +64,32 @@ func (l *local) execute(ctx context.Context, res *result, path string, env []str
 	bounded, stop := context.WithCancelCause(bounded)
 	defer stop(nil)
 
-	c := res.capture(func() { stop(errTooLarge) })
-	p := process{path: path, argv: res.argv, dir: l.dir, env: env, stdout: c.stdout, stderr: c.stderr, grace: l.grace, drain: l.drain, sweep: res.sweep || res.fetch}
-	if res.fetch {
-		p.stdout = io.MultiWriter(c.whole, c.stdout) // neither of them fails
+	c := res.capture(func() {
+		if res.answers {
+			stop(errTooLarge)
+		}
+	})
+	p := process{
+		path: path, argv: res.argv, dir: l.dir, env: env, grace: l.grace, drain: l.drain, sweep: res.sweep || res.answers,
+		stdout: io.MultiWriter(c.whole, c.stdout), stderr: c.stderr, // neither of them fails
 	}
 	started := time.Now()
 	exit, err := p.run(bounded)
-	res.keep(c, started, time.Since(started))
+	took := time.Since(started)
+	doc, wrapped := report.Find(c.whole.buf.Bytes())
+	if wrapped {
+		c, exit = res.unwrap(c, doc), exit.of(doc)
+	}
+	res.keep(c, started, took)
 	res.out.ExitCode, res.signal = exit.code, exit.signal
 
 	switch {
-	case c.whole.over:
+	case c.whole.over && res.answers:
 		res.tooLarge()
 	case err == nil && exit.ended: // by itself, maybe just in time
+		if wrapped {
+			res.ended(doc)
+		}
 	case ctx.Err() != nil:
 		res.interrupted(ctx)
 	case bounded.Err() != nil:

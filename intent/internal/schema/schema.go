@@ -129,6 +129,9 @@ func refine(definitions jsonschema.Definitions) {
 	definitions["Protection"].OneOf = kinds
 	definitions["ProtectionUse"].OneOf = append(append([]*jsonschema.Schema{}, kinds...), &jsonschema.Schema{Required: []string{"ref"}})
 	definitions["ExtensionUse"].OneOf = []*jsonschema.Schema{{Required: []string{"command"}}, {Required: []string{"ref"}}}
+	for _, name := range []string{"ApplyCommand", "FetchCommand", "RemoveCommand", "PlanCommand", "WatchCommand"} {
+		definitions[name].OneOf = []*jsonschema.Schema{{Required: []string{"command"}}, {Required: []string{"program"}}}
+	}
 	definitions["Extension"].Required = append(definitions["Extension"].Required, "command")
 	definitions["Authorization"].Not = &jsonschema.Schema{Required: []string{"releaseChannels", "selector"}}
 	definitions["Runtime"].OneOf = []*jsonschema.Schema{{Required: []string{"custom"}}, {Required: []string{"kubernetes"}}}

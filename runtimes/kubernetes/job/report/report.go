@@ -18,6 +18,9 @@ import (
 // Schema names the document. Within it fields are only added.
 const Schema = "converge.command/v1"
 
+// Opening is what every document begins with.
+const Opening = `{"schema":"` + Schema + `"`
+
 // Bounds of what the wrapper keeps of each stream, in bytes, unless set otherwise.
 const (
 	LimitStdout = 256 << 10 // a whole structured answer (C6)
@@ -130,7 +133,7 @@ func encode(v any) ([]byte, error) {
 func Find(log []byte) (doc Document, ok bool) {
 	log = bytes.TrimSpace(log)
 	line := log[bytes.LastIndexByte(log, '\n')+1:]
-	at := bytes.Index(line, []byte(`{"schema":"`+Schema+`"`)) // after what somebody printed without a line's end
+	at := bytes.Index(line, []byte(Opening)) // after what somebody printed without a line's end
 	if at < 0 {
 		return Document{}, false
 	}

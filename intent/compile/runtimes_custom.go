@@ -1,0 +1,186 @@
+package compile
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/internal/strict"
+)
+
+const defaultPlanTimeout = time.Minute
+
+func (c *compiler) defineCustom(doc *config.Document[config.Runtime], custom *config.RuntimeCustom, definition *entities.RuntimeDefinition) {
+	d := doc.Decoder
+	timing := c.timing(doc, "custom", paceOf(*custom))
+	c.exitCodes(d, "custom.apply.retryableExitCodes", custom.Apply.RetryableExitCodes)
+	apply := c.runtimeCommand(d, "custom.apply", custom.Apply.Program, custom.Apply.Timeout, defaultApplyTimeout)
+	apply.RetryableExitCodes = custom.Apply.RetryableExitCodes
+	timing.ApplyTimeout = apply.Timeout
+	definition.Custom = &entities.CustomRuntime{
+		Apply: *apply,
+		Env:   c.plainEnv(d, "custom.env", custom.Env),
+		Job:   c.commandJob(d, "custom.job", custom.Job),
+	}
+	if fetch := custom.Fetch; fetch != nil {
+		definition.Custom.Fetch = c.runtimeCommand(d, "custom.fetch", fetch.Program, fetch.Timeout, defaultFetchTimeout)
+		definition.Custom.Mode = c.fetchMode(d, *fetch)
+		timing.FetchTimeout = definition.Custom.Fetch.Timeout
+	}
+	if remove := custom.Remove; remove != nil {
+		definition.Custom.Remove = c.runtimeCommand(d, "custom.remove", remove.Program, remove.Timeout, defaultApplyTimeout)
+	}
+	if plan := custom.Plan; plan != nil {
+		definition.Custom.Plan = c.runtimeCommand(d, "custom.plan", plan.Program, plan.Timeout, defaultPlanTimeout)
+	}
+	definition.Custom.Watch = c.watchCommand(d, *custom)
+	definition.Timing = timing
+}
+
+// watchCommand is one that never ends, so that it is none for a Job.
+func (c *compiler) watchCommand(d *strict.Decoder, custom config.RuntimeCustom) *entities.Command {
+	if custom.Watch == nil {
+		return nil
+	}
+	if custom.Job != nil {
+		c.report(d, "custom.watch", strict.Fault{Code: "one-of", Message: "a Job ends, and a watch goes on", Expected: `"watch" where commands run on the worker's machine, without "job"`})
+	}
+	return c.runtimeCommand(d, "custom.watch", custom.Watch.Program, "", 0)
+}
+
+// runtimeCommand checks a command of a runtime, whichever of its two names it is under.
+func (c *compiler) runtimeCommand(d *strict.Decoder, at string, program config.Program, timeout config.Duration, otherwise time.Duration) *entities.Command {
+	command := &entities.Command{Argv: program.Command}
+	own, other := d.Has(at+".command"), d.Has(at+".program")
+	switch {
+	case own && other:
+		c.report(d, at+".program", strict.Fault{Code: "one-of", Message: "the command is given twice", Expected: `either "command" or "program"`})
+	case own:
+		c.command(d, at+".command", command.Argv)
+	case program.Program != nil:
+		command.Argv = program.Program.Cmd
+		c.command(d, at+".program.cmd", command.Argv)
+	case !other && d.Has(at) && !d.Faulty(at):
+		c.report(d, at+".command", strict.Fault{Code: "missing-field", Message: `"command" is missing`, Expected: "a program and its arguments"})
+	}
+	if otherwise > 0 {
+		command.Timeout = c.atLeast(d, at+".timeout", timeout, span{otherwise, time.Millisecond})
+	}
+	return command
+}
+
+// fetchMode is how fetch answers. Where commands are programs, exit codes need not be said.
+func (c *compiler) fetchMode(d *strict.Decoder, fetch config.FetchCommand) entities.FetchMode {
+	own, other := d.Has("custom.fetch.mode"), d.Has("custom.fetch.fetchMode")
+	switch {
+	case own && other:
+		c.report(d, "custom.fetch.fetchMode", strict.Fault{Code: "one-of", Message: "the mode is given twice", Expected: `either "mode" or "fetchMode"`})
+	case other:
+		return entities.FetchStructured
+	case !own && d.Has("custom.fetch.program"):
+		return entities.FetchExitCode
+	case !own && d.Has("custom.fetch") && !d.Faulty("custom.fetch"):
+		c.report(d, "custom.fetch.mode", strict.Fault{Code: "missing-field", Message: `"mode" is missing`, Expected: "one of structured, exitCode"})
+	}
+	return entities.FetchMode(fetch.Mode)
+}
+
+func (c *compiler) command(d *strict.Decoder, path string, argv []string) {
+	if len(argv) == 0 && d.Has(path) && !d.Faulty(path) {
+		c.report(d, path, strict.Fault{Code: "missing-field", Message: "the command is empty", Expected: "a program and its arguments"})
+	}
+	for i, arg := range argv {
+		at := strict.Index(path, i)
+		if i == 0 && arg == "" && !d.Faulty(at) {
+			c.report(d, at, strict.Fault{Code: "missing-field", Message: "the program is empty", Expected: "a program's name or path"})
+		}
+		c.noSubstitution(d, at, "a command", arg)
+	}
+}
+
+func (c *compiler) exitCodes(d *strict.Decoder, path string, codes []int) {
+	for i, code := range codes {
+		if code < 1 || code > 255 {
+			c.report(d, strict.Index(path, i), strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%d is no exit code of a failure", code), Expected: "1 to 255"})
+		}
+	}
+}
+
+// plainEnv is the environment of a runtime, which belongs to no service.
+func (c *compiler) plainEnv(d *strict.Decoder, path string, env map[config.OwnEnvName]config.EnvValue) map[string]entities.Value {
+	if len(env) == 0 {
+		return nil
+	}
+	plain := map[string]entities.Value{}
+	for name, v := range env {
+		plain[string(name)] = entities.Value(v)
+	}
+	for _, name := range strict.Keys(plain) {
+		c.noSubstitution(d, strict.Key(path, name), "a runtime", plain[name].Literal)
+	}
+	return plain
+}
+
+// jobPoll is the default time between readings while something moves, where a reading is a Job: it takes
+// seconds, and a handful of objects in the cluster.
+const jobPoll = "30s"
+
+var (
+	dnsLabelRE     = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	dnsSubdomainRE = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
+	imageRE        = regexp.MustCompile(`^[^\s]+$`)
+)
+
+// paceOf is how often the runtime is asked.
+func paceOf(r config.RuntimeCustom) config.Pace {
+	pace := r.Pace
+	if r.Job != nil && pace.PollInterval == "" {
+		pace.PollInterval = jobPoll
+	}
+	return pace
+}
+
+// commandJob checks where commands run as Jobs.
+func (c *compiler) commandJob(d *strict.Decoder, at string, job *config.CommandJob) *entities.CommandJob {
+	if job == nil {
+		return nil
+	}
+	where := "a runtime"
+	if at != "custom.job" {
+		where = "the settings of a Job"
+	}
+	for _, field := range []struct {
+		name, value string
+		fits        bool
+		wanted      string
+	}{
+		{"kubeconfig", job.Kubeconfig, true, ""},
+		{"context", job.Context, true, ""},
+		{"namespace", job.Namespace, dnsLabelRE.MatchString(job.Namespace), "small letters, digits and dashes, at most 63"},
+		{"image", job.Image, imageRE.MatchString(job.Image), "an image's name, such as registry.shop.dev/edge:3"},
+		{"serviceAccount", job.ServiceAccount, dnsSubdomainRE.MatchString(job.ServiceAccount), "a service account's name"},
+		{"wrapper", job.Wrapper, path.IsAbs(job.Wrapper) && !strings.HasSuffix(job.Wrapper, "/"), "an absolute path in the image, such as /converge-wrapper"},
+	} {
+		location := strict.Field(at, field.name)
+		if !d.Has(location) || d.Faulty(location) {
+			continue
+		}
+		if config.HasSubstitution(field.value) {
+			c.noSubstitution(d, location, where, field.value)
+		} else if !field.fits {
+			c.report(d, location, strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q is not possible here", field.value), Expected: field.wanted})
+		}
+	}
+	return jobEntity(job)
+}
+
+func jobEntity(job *config.CommandJob) *entities.CommandJob {
+	return &entities.CommandJob{
+		Cluster:   entities.KubernetesRuntime{Kubeconfig: job.Kubeconfig, Context: job.Context},
+		Namespace: job.Namespace, Image: job.Image, ServiceAccount: job.ServiceAccount, Wrapper: job.Wrapper,
+	}
+}

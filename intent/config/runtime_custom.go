@@ -1,0 +1,101 @@
+package config
+
+// RuntimeCustom is a runtime made of commands. They start in the directory of this file, without a shell.
+type RuntimeCustom struct {
+	// The command that moves a service to a version.
+	Apply ApplyCommand `json:"apply"`
+	// The command that says what is there. Without it, apply runs once for each version and its
+	// success is the state.
+	Fetch *FetchCommand `json:"fetch,omitempty"`
+	// The command that takes a service down. Without it, nothing that runs here can be removed.
+	Remove *RemoveCommand `json:"remove,omitempty"`
+	// The command that says what apply would change. Without it, nobody can.
+	Plan *PlanCommand `json:"plan,omitempty"`
+	// The command that notices changes. Without it, they are found when fetch runs next.
+	Watch *WatchCommand `json:"watch,omitempty"`
+	// Environment variables for the commands.
+	Env map[OwnEnvName]EnvValue `json:"env,omitempty"`
+	// Runs the commands as Kubernetes Jobs, in an image, instead of on the worker's machine.
+	Job *CommandJob `json:"job,omitempty"`
+	// The same as maxConcurrentApplies of the runtime; one of the two may be given.
+	MaxConcurrentApplies *int `json:"maxConcurrentApplies,omitempty" jsonschema:"minimum=1"`
+	Pace
+}
+
+// Program is a program and its arguments, under one of two names.
+type Program struct {
+	// The program and its arguments.
+	Command []string `json:"command,omitempty"`
+	// The same, as {cmd: [...]}: what configurations for other deployers call it.
+	Program *ProgramCmd `json:"program,omitempty"`
+}
+
+// ProgramCmd is the other spelling of a command.
+type ProgramCmd struct {
+	// The program and its arguments.
+	Cmd []string `json:"cmd"`
+}
+
+// ApplyCommand moves a service to a version.
+type ApplyCommand struct {
+	Program
+	// How long it may take.
+	Timeout Duration `json:"timeout,omitempty" jsonschema:"default=10m"`
+	// When given, any other exit code but 0 has failed for good; when not, every failure is tried
+	// again.
+	RetryableExitCodes []int `json:"retryableExitCodes,omitempty"`
+}
+
+// RemoveCommand takes a service down.
+type RemoveCommand struct {
+	Program
+	// How long it may take.
+	Timeout Duration `json:"timeout,omitempty" jsonschema:"default=10m"`
+}
+
+// FetchCommand says what is there.
+type FetchCommand struct {
+	Program
+	// How it answers: structured prints a JSON document, exitCode exits with 0 for nothing to do and
+	// 2 for something to do.
+	Mode FetchMode `json:"mode,omitempty"`
+	// What configurations for other deployers call it. A program without it answers by exit codes.
+	FetchMode OtherFetchMode `json:"fetchMode,omitempty"`
+	// How long it may take.
+	Timeout Duration `json:"timeout,omitempty" jsonschema:"default=30s"`
+}
+
+// PlanCommand prints a JSON document of what apply would change, and changes nothing.
+type PlanCommand struct {
+	Program
+	// How long it may take.
+	Timeout Duration `json:"timeout,omitempty" jsonschema:"default=1m"`
+}
+
+// WatchCommand goes on for as long as the worker does, and prints a line when something may have changed: the service and the
+// channel, such as "web prod", or nothing more, for all that runs here.
+type WatchCommand struct {
+	Program
+}
+
+// CommandJob is where commands run as Kubernetes Jobs. Kubeconfig and context say which cluster, as
+// in a runtime of kind kubernetes.
+type CommandJob struct {
+	// The path of a kubeconfig, relative to this file. Without it the worker's own environment says
+	// where the cluster is.
+	Kubeconfig string `json:"kubeconfig,omitempty"`
+	// The context in it; without it, its current one.
+	Context string `json:"context,omitempty"`
+	// The namespace of the Jobs.
+	Namespace string `json:"namespace"`
+	// The image that has the commands.
+	Image string `json:"image"`
+	// The service account of the Jobs' pods. Without it they get no token.
+	ServiceAccount string `json:"serviceAccount,omitempty"`
+	// The path of converge-wrapper in the image, which keeps stdout and stderr apart. Without it the
+	// log is taken as it is.
+	Wrapper string `json:"wrapper,omitempty"`
+}
+
+// Planned names the fields that later versions accept.
+func (CommandJob) Planned() []string { return []string{"resources", "nodeSelector", "tolerations"} }

@@ -1,0 +1,102 @@
+package custom
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// Plan implements runtimes.Planner by running the plan command. It gets the environment and the files that apply would
+// get, exits with 0 whatever would change, and prints what that is:
+//
+//	{"changes": [{"action": "update", "objectType": "Function", "name": "web", "fields": [{"path": "memory", "old": "128", "new": "256"}]}]}
+//
+// Without the command nobody can tell: errors.ErrUnsupported.
+func (r *Runtime) Plan(ctx context.Context, in runtimes.Instance) ([]runtimes.Change, error) {
+	cmd := r.def.Custom.Plan
+	if cmd == nil {
+		return nil, fmt.Errorf("runtime %s has no plan command: %w", r.def.Name, errors.ErrUnsupported)
+	}
+	res := r.run(ctx, call{
+		purpose: "plan",
+		doing:   fmt.Sprintf("plan %s/%s in %s", in.Application, in.Service, in.ID),
+		timeout: cmp.Or(cmd.Timeout, defaultPlanTimeout),
+		argv:    cmd.Argv,
+		answers: true,
+	}, in)
+	if res.err != nil {
+		return nil, res.err
+	}
+	if res.out.ExitCode != 0 {
+		return nil, readingError(runtimes.CodeFetchFailed, res.exited())
+	}
+	changes, err := document{show: res.redact.text}.changes(res.stdout)
+	if err != nil {
+		return nil, res.malformed(err)
+	}
+	return res.redact.changes(changes), nil
+}
+
+// actions are what a plan may say of an object.
+var actions = []runtimes.Action{
+	runtimes.ActionCreate, runtimes.ActionUpdate, runtimes.ActionRecreate, runtimes.ActionPrune, runtimes.ActionOrphan, runtimes.ActionRefuse,
+}
+
+// changes reads what a plan prints, as strictly as what a fetch prints: a required text is not empty, an optional field that
+// is null counts as absent, and unknown fields are ignored.
+func (d document) changes(stdout []byte) ([]runtimes.Change, error) {
+	items, err := d.listed(stdout, "changes", "[] when nothing would change")
+	var changes []runtimes.Change
+	for i, item := range items {
+		changes = append(changes, d.change(fmt.Sprintf("changes[%d]", i), item))
+	}
+	return changes, cmp.Or(err, d.err)
+}
+
+func (d *document) change(path string, v any) runtimes.Change {
+	f := d.fields(path, v)
+	c := runtimes.Change{
+		Action:    runtimes.Action(d.required(path, f, "action")),
+		Type:      d.required(path, f, "objectType"),
+		Name:      d.required(path, f, "name"),
+		Namespace: d.text(path, f, "namespace"),
+		Message:   d.text(path, f, "message"),
+	}
+	if !slices.Contains(actions, c.Action) {
+		d.wrong(path+".action", "%s; expected create, update, recreate, prune, orphan or refuse", d.quote(string(c.Action)))
+	}
+	for i, item := range d.list(path+".fields", f["fields"]) {
+		at := fmt.Sprintf("%s.fields[%d]", path, i)
+		field := d.fields(at, item)
+		c.Fields = append(c.Fields, runtimes.FieldChange{
+			Path: d.required(at, field, "path"), Old: d.text(at, field, "old"), New: d.text(at, field, "new"),
+		})
+	}
+	for i, item := range d.list(path+".conflicts", f["conflicts"]) {
+		text, ok := item.(string)
+		if !ok {
+			d.wrong(fmt.Sprintf("%s.conflicts[%d]", path, i), "%s; expected a string", d.describe(item))
+		}
+		c.Conflicts = append(c.Conflicts, text)
+	}
+	return c
+}
+
+// changes redacts every text of a plan.
+func (r *redactor) changes(changes []runtimes.Change) []runtimes.Change {
+	for i := range changes {
+		c := &changes[i]
+		c.Type, c.Name, c.Namespace, c.Message = r.text(c.Type), r.text(c.Name), r.text(c.Namespace), r.text(c.Message)
+		for j := range c.Fields {
+			c.Fields[j] = runtimes.FieldChange{Path: r.text(c.Fields[j].Path), Old: r.text(c.Fields[j].Old), New: r.text(c.Fields[j].New)}
+		}
+		for j := range c.Conflicts {
+			c.Conflicts[j] = r.text(c.Conflicts[j])
+		}
+	}
+	return changes
+}
