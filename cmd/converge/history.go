@@ -163,7 +163,8 @@ func newCmdLogs(f *Factory, runF func(context.Context, *logsOptions) error) *cob
 		Use:   "logs SVC CHANNEL",
 		Short: "Show what the last applies, fetches and extensions printed",
 		Long: `Show what commands printed in a channel: the last applies, the last fetches that said
-something new and the last runs of extensions, oldest first, bounded and without secrets.`,
+something new and the last runs of extensions, oldest first, bounded and without secrets;
+then what the runtime reports of each object, with links to logs elsewhere.`,
 		Example: `  converge logs shop/web staging
   converge logs web prod-eu --kind apply --last 1`,
 		Args: asUsed,
@@ -216,7 +217,16 @@ func (o *logsOptions) run(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return o.f.screen().Lines(o.reported(s)...)
+}
+
+// reported is what the runtime says of the channel's objects, and where they have logs of their own.
+func (o *logsOptions) reported(s protocol.Status) []string {
+	i := slices.IndexFunc(s.Channels, func(c protocol.ChannelStatus) bool { return c.Name == o.channel })
+	if i < 0 || o.kind != "" || o.last > 0 || len(s.Channels[i].Objects) == 0 {
+		return nil
+	}
+	return append([]string{"What the runtime reports:"}, explain.Objects(s.Channels[i], o.f.Now())...)
 }
 
 // knownBy is what runtimes know a channel by: what was kept of it is kept under that.

@@ -21,9 +21,10 @@ import (
 const perService = 10 * time.Millisecond
 
 type statusOptions struct {
-	f      *Factory
-	target target
-	watch  bool
+	f       *Factory
+	target  target
+	watch   bool
+	objects bool
 }
 
 func newCmdStatus(f *Factory, runF func(context.Context, *statusOptions) error) *cobra.Command {
@@ -38,6 +39,7 @@ what runs, what it is moving to, and what it waits for.
 JSON document per change with --output json.`,
 		Example: `  converge status
   converge status shop --watch
+  converge status shop/web --objects
   converge status shop/web --output json`,
 		Args: asUsed,
 		RunE: running(o, runF, o.run, func(args []string) (err error) {
@@ -47,6 +49,7 @@ JSON document per change with --output json.`,
 			return err
 		}),
 	}
+	cmd.Flags().BoolVar(&o.objects, "objects", false, "list the objects of each channel too, with versions, replicas, links and events")
 	cmd.Flags().BoolVar(&o.watch, "watch", false, "keep it up to date until Ctrl-C")
 	return cmd
 }
@@ -66,7 +69,7 @@ func (o *statusOptions) run(ctx context.Context) error {
 		return errors.Join(o.f.screen().JSON(o.document(all)), err)
 	}
 	screen := o.f.screen()
-	if e := screen.Laid(statusText(screen, all, o.f.Now())); e != nil {
+	if e := screen.Laid(o.text(screen, all, o.f.Now())); e != nil {
 		return e
 	}
 	return err
@@ -171,7 +174,28 @@ func (o *statusOptions) frame(screen show.Screen, live *show.Live, all []protoco
 	if !screen.TTY {
 		now = time.Time{}
 	}
-	return live.Frame(statusText(screen, all, now))
+	return live.Frame(o.text(screen, all, now))
+}
+
+func (o *statusOptions) text(screen show.Screen, all []protocol.Status, now time.Time) string {
+	text := statusText(screen, all, now)
+	if !o.objects {
+		return text
+	}
+	for _, s := range all {
+		for _, c := range s.Channels {
+			text += fmt.Sprintf("\n%s/%s %s", s.Application, s.Service, c.Name)
+			lines := explain.Objects(c, o.f.Now())
+			if len(lines) == 0 {
+				text += ": no objects"
+			}
+			text += "\n"
+			for _, line := range lines {
+				text += entities.Visible(line) + "\n"
+			}
+		}
+	}
+	return text
 }
 
 // statusText lays out the overview. A zero time leaves ages out.

@@ -191,6 +191,25 @@ func TestStatusShowsWhoAnswered(t *testing.T) {
 	require.Equal(t, exitError, code)
 }
 
+// Whatever runs, healthy or not, is listed with what a person can follow from it, and nothing in it is more than text (C9).
+func TestStatusListsObjects_C9_G6(t *testing.T) {
+	s := moment("staging CONVERGED v9 v9 succeeded, prod CONVERGED v9 v9 succeeded")
+	s.Channels[0].Objects = []entities.Object{{
+		Name: "web", Type: "Function", Status: entities.ObjectSucceeded, Message: "fine\x1b[2J",
+		Versions: []entities.ObjectVersion{{Version: "v9", Active: true, Replicas: 2, AvailableReplicas: 2}},
+		Links:    []entities.Link{{Type: "DETAIL", URL: "https://console.shop.dev/web", Name: "web"}, {Type: "LOG", URL: "https://logs.shop.dev/web", Name: "web"}},
+		Events:   []entities.Event{{Timestamp: at(5), Message: "started\nPASS"}},
+	}}
+	api := func() *fakeAPI { return &fakeAPI{statuses: map[string][]any{"service/shop/web": {s}}} }
+	objects := ` SUCCEEDED Function/web v9 2/2: fine\x1b[2J
+      10:50:05 started PASS
+      web (details): https://console.shop.dev/web
+      web (log): https://logs.shop.dev/web
+`
+	_, said := newConsole(t, api()).run(t, "status shop/web --objects")
+	require.Equal(t, "web\tstaging\tCONVERGED\tv9\tv9\t20s\t\nweb\tprod\tCONVERGED\tv9\tv9\t20s\t\n\nshop/web staging\n"+objects+"\nshop/web prod: no objects\n", said)
+}
+
 // What concerns every service is not printed a thousand times.
 func TestErrorsOfManyAreCounted(t *testing.T) {
 	statuses := map[string][]any{}
@@ -225,12 +244,13 @@ web	staging	CONVERGED	v9	v9
 // Times are written in the time zone of whoever reads.
 func TestExplainInLocalTime(t *testing.T) {
 	s := moment("staging CONVERGED v9 v9 succeeded", "2 staging CONVERGED at v9")
-	s.Channels[0].Objects = []entities.Object{{Name: "web", Status: entities.ObjectSucceeded}}
+	s.Channels[0].Objects = []entities.Object{{Name: "web", Type: "process", Status: entities.ObjectSucceeded}}
 	s.Channels[0].ObservedAt = at(10)
 	c := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {s}}})
 	c.Now = func() time.Time { return now.In(time.FixedZone("CET", 3600)) }
 	_, said := c.run(t, "explain shop/web staging")
 	require.Equal(t, `shop/web staging runs v9, as desired, since 11:50 (20s ago).
+ SUCCEEDED process/web
 What happened:
  11:50:02 staging  CONVERGED at v9
 Last news from the runtime 11:50:10 CET (10s ago).

@@ -23,13 +23,14 @@ const markdownHead = "| channel" + gap + " | current" + gap + " | target" + gap 
 
 // Markdown is what the Temporal UI shows as the workflow's current details: a bold headline and a
 // table. Times are UTC and absolute, because nothing renders it again while time passes; a day is
-// named when it is not that of the newest thing in the status. When it would grow beyond
+// named when it is not that of the newest thing in the status. Under it are objects, with links. When it would grow beyond
 // MarkdownLimit, channels that converged are counted instead of listed, then the rest is cut.
 func Markdown(s protocol.Status) string {
 	ref := newest(s)
 	head := fmt.Sprintf("**%s** · incarnation %d\n", markdownText(cmp.Or(s.Headline, name(s)), 300), s.Incarnation)
 	if rows, ok := markdownRows(s.Channels, ref, MarkdownLimit-len(head)); ok {
-		return head + rows.String()
+		text := head + rows.String()
+		return text + after("\n", markdownObjects(s.Channels, min(objectsRoom, MarkdownLimit-len(text)-1)))
 	}
 	var moving []protocol.ChannelStatus
 	for _, c := range s.Channels {
@@ -48,6 +49,9 @@ func Markdown(s protocol.Status) string {
 	}
 	return text
 }
+
+// objectsRoom is for objects, which nobody reads by the hundred there.
+const objectsRoom = 3 << 10
 
 // markdownFoot is room for the lines that count what is not listed.
 const markdownFoot = 400
