@@ -221,6 +221,7 @@ func (s source) load() (connection, error) {
 	if err != nil {
 		return connection{}, fmt.Errorf("kubeconfig %s: %w", s.where(rules), err)
 	}
+	signsForEKS(config)
 	return connection{config: config, print: string(print)}, nil
 }
 

@@ -1,0 +1,190 @@
+package kubernetes
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsconfig "github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// Kubeconfigs of EKS start a program for each token: `aws eks get-token`, or aws-iam-authenticator. Both sign a request to STS
+// and send nothing, so a worker does it itself, and its image needs neither. What a token is made of is documented with
+// aws-iam-authenticator (API authorization from outside a cluster).
+
+const (
+	eksPrefix  = "k8s-aws-v1."
+	eksHeader  = "x-k8s-aws-id"
+	eksSigned  = "60"             // seconds that the signed request says it is good for; the cluster takes it for 15 minutes
+	eksRenewed = 10 * time.Minute // before that is over
+)
+
+// eks is a cluster of EKS, and who asks it.
+type eks struct {
+	cluster, region, role, profile string
+}
+
+// eksFlags are those of the two programs that are understood, and eksIgnored those that change nothing here.
+var eksFlags = map[string]func(*eks) *string{
+	"--cluster-name": func(e *eks) *string { return &e.cluster }, "--cluster-id": func(e *eks) *string { return &e.cluster }, "-i": func(e *eks) *string { return &e.cluster },
+	"--region": func(e *eks) *string { return &e.region }, "--profile": func(e *eks) *string { return &e.profile },
+	"--role-arn": func(e *eks) *string { return &e.role }, "--role": func(e *eks) *string { return &e.role }, "-r": func(e *eks) *string { return &e.role },
+	"--output": func(*eks) *string { return new(string) },
+}
+
+var eksVariables = map[string]func(*eks) *string{
+	"AWS_PROFILE": eksFlags["--profile"], "AWS_REGION": eksFlags["--region"], "AWS_DEFAULT_REGION": eksFlags["--region"],
+	"AWS_STS_REGIONAL_ENDPOINTS": eksFlags["--output"], // they are regional
+}
+
+// eksOf tells which cluster a credential plugin gets tokens for. One with arguments that are not understood is left to do it.
+func eksOf(plugin *clientcmdapi.ExecConfig) (e eks, ok bool) {
+	if plugin == nil {
+		return e, false
+	}
+	for _, v := range plugin.Env {
+		into, known := eksVariables[v.Name]
+		if !known {
+			return e, false
+		}
+		*into(&e) = v.Value
+	}
+	var words []string
+	for args := slices.Clone(plugin.Args); len(args) > 0; {
+		word := args[0]
+		args = args[1:]
+		if !strings.HasPrefix(word, "-") {
+			words = append(words, word)
+			continue
+		}
+		flag, value, given := strings.Cut(word, "=")
+		into, known := eksFlags[flag]
+		if !given && len(args) > 0 {
+			value, args, given = args[0], args[1:], true
+		}
+		if !known || !given {
+			return e, false
+		}
+		*into(&e) = value
+	}
+	program := strings.TrimSuffix(filepath.Base(strings.ReplaceAll(plugin.Command, `\`, "/")), ".exe")
+	asks := program == "aws" && slices.Equal(words, []string{"eks", "get-token"}) || program == "aws-iam-authenticator" && slices.Equal(words, []string{"token"})
+	return e, asks && e.cluster != ""
+}
+
+// signsForEKS has a connection get its tokens here, where its kubeconfig names a program of EKS.
+func signsForEKS(config *rest.Config) {
+	e, ok := eksOf(config.ExecProvider)
+	if !ok {
+		return
+	}
+	if region := eksHost.FindStringSubmatch(config.Host); e.region == "" && region != nil {
+		e.region = region[1]
+	}
+	config.ExecProvider = nil
+	tokens := &eksTokens{of: e}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &signing{tokens: tokens, next: next} })
+}
+
+// eksHost is the address of a cluster: https://0123.gr7.eu-west-1.eks.amazonaws.com.
+var eksHost = regexp.MustCompile(`\.([a-z0-9-]+)\.eks\.amazonaws\.com`)
+
+// signing adds a token to each request. One that is not accepted is not used again.
+type signing struct {
+	tokens *eksTokens
+	next   http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (s *signing) RoundTrip(req *http.Request) (*http.Response, error) {
+	token, err := s.tokens.get(req.Context())
+	if err != nil {
+		return nil, err
+	}
+	req = req.Clone(req.Context())
+	req.Header.Set("Authorization", "Bearer "+token)
+	resp, err := s.next.RoundTrip(req)
+	if err == nil && resp.StatusCode == http.StatusUnauthorized {
+		s.tokens.drop(token)
+	}
+	return resp, err
+}
+
+// eksTokens makes tokens, and keeps the last one for as long as it is good. Credentials are found as the AWS tools find them.
+type eksTokens struct {
+	of eks
+
+	mu      sync.Mutex
+	presign *sts.PresignClient
+	token   string
+	until   time.Time
+}
+
+func (t *eksTokens) drop(token string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.token == token {
+		t.token = ""
+	}
+}
+
+func (t *eksTokens) get(ctx context.Context) (string, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.token != "" && time.Now().Before(t.until) {
+		return t.token, nil
+	}
+	token, err := t.sign(ctx)
+	if err != nil {
+		return "", fmt.Errorf("token for the EKS cluster %s: %w", t.of.cluster, err)
+	}
+	t.token, t.until = token, time.Now().Add(eksRenewed)
+	return token, nil
+}
+
+// sign signs a request to STS that asks who it is from, and sends nothing: the cluster does.
+func (t *eksTokens) sign(ctx context.Context) (string, error) {
+	if err := t.connect(ctx); err != nil {
+		return "", err
+	}
+	signed, err := t.presign.PresignGetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+	if err != nil {
+		return "", err
+	}
+	return eksPrefix + base64.RawURLEncoding.EncodeToString([]byte(signed.URL)), nil
+}
+
+func (t *eksTokens) connect(ctx context.Context) error {
+	if t.presign != nil {
+		return nil
+	}
+	settings, err := awsconfig.LoadDefaultConfig(ctx, awsconfig.WithSharedConfigProfile(t.of.profile))
+	if err != nil {
+		return err
+	}
+	settings.Region = cmp.Or(t.of.region, settings.Region)
+	if settings.Region == "" {
+		return fmt.Errorf("no region is known; expected --region in the kubeconfig, or AWS_REGION in the worker's environment")
+	}
+	if t.of.role != "" {
+		settings.Credentials = aws.NewCredentialsCache(stscreds.NewAssumeRoleProvider(sts.NewFromConfig(settings), t.of.role))
+	}
+	t.presign = sts.NewPresignClient(sts.NewFromConfig(settings), sts.WithPresignClientFromClientOptions(sts.WithAPIOptions(
+		smithyhttp.SetHeaderValue(eksHeader, t.of.cluster), smithyhttp.SetHeaderValue("X-Amz-Expires", eksSigned),
+	)))
+	return nil
+}
