@@ -101,5 +101,6 @@ defines it. The connection follows the temporal CLI: --address, --namespace and
 		newCmdUnmanage(f, nil), newCmdManage(f, nil),
 		orApplication(f, newCmdPin(f, nil)), orApplication(f, newCmdUnpin(f, nil)), newCmdRollback(f, nil), newCmdDelete(f, nil))
 	add("see", newCmdStatus(f, nil), newCmdExplain(f, nil), newCmdHistory(f, nil), newCmdLogs(f, nil), newCmdRefresh(f, nil), newCmdDoctor(f, nil))
+	add("run", newCmdAcceptance(f, nil))
 	return root
 }
