@@ -42,8 +42,9 @@ func newCmdAcceptance(f *Factory, runF func(context.Context, *acceptanceOptions)
 released, released again, broken, taken back and removed, by the verbs that people use and
 the workers that run. Each thing is printed with whether it held, and what was made for it is
 removed, whatever happened. The application stays in the installation, without services.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Example: `  converge acceptance kubernetes --context eks-eu`,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newCmdAcceptanceKubernetes(f, runF))
 	return cmd
