@@ -39,9 +39,9 @@ func newCmdAcceptance(f *Factory, runF func(context.Context, *acceptanceOptions)
 		Use:   "acceptance",
 		Short: "Try a real cluster or account with a tiny service of its own",
 		Long: `Try everything that a place has to do, where it really is: a service of its own is
-released, released again, broken, taken back and removed, by the verbs that people use and
-the workers that run. Each thing is printed with whether it held, and what was made for it is
-removed, whatever happened. The application stays in the installation, without services.`,
+released, released again, broken, taken back and removed, by the verbs that people use
+and the workers that run. Each thing is printed with whether it held. What was made for
+it is removed, whatever happened; the application stays, without services.`,
 		Example: `  converge acceptance kubernetes --context eks-eu`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
