@@ -105,6 +105,7 @@ func (f *Factory) compileDir(ctx context.Context, dir, location string) (*compil
 		if options.Runtimes, err = store.Runtimes(ctx); err != nil {
 			return nil, err
 		}
+		options.Published = store.Published(ctx)
 		if options.SecretDigest, err = store.SecretDigest(ctx); err != nil {
 			return nil, err
 		}
