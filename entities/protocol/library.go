@@ -10,7 +10,7 @@ import (
 type LibraryName struct {
 	Name    string `json:"name"`
 	Version int64  `json:"version"`
-	Digest  string `json:"digest"` // SHA-256 of its content in the store, in hex
+	Digest  string `json:"content"` // SHA-256 of its content in the store, in hex
 }
 
 // LibraryRequest is the payload of an Installation's publish-library. The content is in the store before.

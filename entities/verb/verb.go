@@ -301,7 +301,7 @@ func checkLibrary(r Request) error {
 	case l.Version < 1 || l.Version > maxLibraryVersion:
 		return fmt.Errorf(`"version" is %d; expected a whole number from 1 on`, l.Version)
 	case !digestRE.MatchString(l.Digest):
-		return fmt.Errorf(`"digest" is %q; expected the SHA-256 of the content in the store`, Clip(l.Digest, 70))
+		return fmt.Errorf(`"content" is %q; expected the SHA-256 of what the store has`, Clip(l.Digest, 70))
 	}
 	return nil
 }
