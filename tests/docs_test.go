@@ -474,7 +474,7 @@ func TestDocsKindsListTheirFields(t *testing.T) {
 		Definitions map[string]definition `json:"$defs"`
 	}
 	require.NoError(t, json.Unmarshal(config.JSONSchema(), &schema))
-	for kind, path := range map[string]string{"Application": "application", "Service": "service", "Runtime": "runtime", "Protection": "protection", "Extension": "extension", "Installation": "installation"} {
+	for kind, path := range map[string]string{"Application": "application", "Service": "service", "Runtime": "runtime", "Protection": "protection", "Extension": "extension", "Installation": "installation", "Library": "library"} {
 		want := map[string]string{}
 		fieldsOf(schema.Definitions, kind, "", want)
 		p := readPage(t, "docs/spec/"+path+".md")

@@ -68,7 +68,7 @@ func (d LibraryDigest) Check() *Fault {
 
 // MaxLibrary bounds the content of a library in bytes, MaxLibraryFiles its files.
 const (
-	MaxLibrary      = MaxAsset
+	MaxLibrary      = 150_000
 	MaxLibraryFiles = 100
 )
 
