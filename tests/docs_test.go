@@ -438,6 +438,11 @@ func TestDocsConfigurationsLoad(t *testing.T) {
 				require.NoError(t, err, "%s:%d", p.path, b.line)
 				continue
 			}
+			if strings.Contains(b.text, "kind: Library") {
+				_, err := compile.Library(os.DirFS(dir))
+				require.NoError(t, err, "%s:%d", p.path, b.line)
+				continue
+			}
 			config, err := compile.Load(dir)
 			require.NoError(t, err, "%s:%d", p.path, b.line)
 			_, err = compile.Compile(config)
