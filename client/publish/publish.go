@@ -116,7 +116,7 @@ func (p *publication) compile(ctx context.Context) error {
 		return err
 	}
 	config, err := compile.LoadWith(p.options.Dir, config.Options{
-		Runtimes: known, SecretDigest: digest, AllowFake: p.options.Fake, Published: p.store.Published(ctx),
+		Runtimes: known, SecretDigest: digest, AllowFake: p.options.Fake, Published: p.store.Imports(ctx),
 	})
 	if err == nil {
 		p.imported = config.Imported

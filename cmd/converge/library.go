@@ -189,7 +189,7 @@ func (o *libraryOptions) get(ctx context.Context) error {
 		return err
 	}
 	defer at.Close() // only read
-	content, err := at.Published(ctx)(o.name, int(o.version))
+	content, err := at.Imports(ctx)(o.name, int(o.version))
 	if err != nil {
 		return err
 	}

@@ -63,8 +63,8 @@ func (s *Store) Libraries(ctx context.Context) (map[string][]int64, error) {
 	return all, nil
 }
 
-// Published returns what compiling asks for the libraries of imports. What is not there is a *strict.Fault that lists what is.
-func (s *Store) Published(ctx context.Context) func(name string, version int) (config.LibraryContent, error) {
+// Imports returns what compiling asks for the libraries of imports. What is not there is a *strict.Fault that lists what is.
+func (s *Store) Imports(ctx context.Context) func(name string, version int) (config.LibraryContent, error) {
 	return func(name string, version int) (config.LibraryContent, error) {
 		record, err := s.Library(ctx, name, int64(version))
 		if IsNotFound(err) {
