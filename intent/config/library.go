@@ -360,9 +360,11 @@ func (l *Reader) ownNames(app *Document[Application]) map[string]string {
 func channelKey(c ReleaseChannel) string {
 	return fmt.Sprintf("the release channel %q", string(c.Name))
 }
+
 func protectionKey(p *Document[Protection]) string {
 	return fmt.Sprintf("the Protection %q", string(p.Spec.Name))
 }
+
 func useKey(p ProtectionUse) string {
 	return fmt.Sprintf("the protection %q of all channels", string(cmp.Or(p.Name, p.Ref)))
 }

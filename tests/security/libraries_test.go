@@ -134,6 +134,8 @@ func TestReleasesPassWhatIsImported_G2(t *testing.T) {
 	require.Zero(t, code, said)
 	require.Regexp(t, `petra.*approval/production from 1 instead of 2`, said)
 
+	require.Regexp(t, `(?m)^  ~ imports.org  1 \(`+digest[:12]+`\) → 2 \([0-9a-f]{12}\)$`, converge(w, "diff", w.App, "1", "2", "--store", w.Store))
+
 	said, code = history(w, "--installation")
 	require.Zero(t, code, said)
 	require.Contains(t, said, "library org 1 is published: "+digest)
