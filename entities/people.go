@@ -3,6 +3,7 @@ package entities
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -76,7 +77,7 @@ func Authorize(grants []Grant, verb string, channels []string, who Who) error {
 		var may []string
 		granted := false
 		for _, g := range grants {
-			if !g.names(verb) || len(g.Channels) > 0 && !slices.Contains(g.Channels, c) {
+			if !g.names(verb) || !g.covers(c) {
 				continue
 			}
 			granted = granted || who.Among(g.To)
@@ -88,6 +89,19 @@ func Authorize(grants []Grant, verb string, channels []string, who Who) error {
 	}
 	return nil
 }
+
+// covers tells whether a grant holds in a channel, or where a scope says. Libraries may be named by patterns.
+func (g Grant) covers(channel string) bool {
+	return len(g.Channels) == 0 || slices.ContainsFunc(g.Channels, func(scope string) bool {
+		pattern, libraries := strings.CutPrefix(scope, ScopeLibraries)
+		name, library := strings.CutPrefix(channel, ScopeLibraries)
+		matched, err := path.Match(pattern, name)
+		return scope == channel || libraries && library && matched && err == nil
+	})
+}
+
+// ScopeLibraries begins the scope of a grant for libraries: "library/org-*", by a pattern of names.
+const ScopeLibraries = "library/"
 
 func (g Grant) names(verb string) bool {
 	return slices.Contains(g.Verbs, verb) || slices.Contains(g.Verbs, "*")

@@ -438,6 +438,11 @@ func TestDocsConfigurationsLoad(t *testing.T) {
 				require.NoError(t, err, "%s:%d", p.path, b.line)
 				continue
 			}
+			if strings.Contains(b.text, "kind: Library") {
+				_, err := compile.Library(os.DirFS(dir))
+				require.NoError(t, err, "%s:%d", p.path, b.line)
+				continue
+			}
 			config, err := compile.Load(dir)
 			require.NoError(t, err, "%s:%d", p.path, b.line)
 			_, err = compile.Compile(config)
@@ -474,7 +479,7 @@ func TestDocsKindsListTheirFields(t *testing.T) {
 		Definitions map[string]definition `json:"$defs"`
 	}
 	require.NoError(t, json.Unmarshal(config.JSONSchema(), &schema))
-	for kind, path := range map[string]string{"Application": "application", "Service": "service", "Runtime": "runtime", "Protection": "protection", "Extension": "extension", "Installation": "installation"} {
+	for kind, path := range map[string]string{"Application": "application", "Service": "service", "Runtime": "runtime", "Protection": "protection", "Extension": "extension", "Installation": "installation", "Library": "library"} {
 		want := map[string]string{}
 		fieldsOf(schema.Definitions, kind, "", want)
 		p := readPage(t, "docs/spec/"+path+".md")

@@ -64,6 +64,7 @@ func registerActivities(w worker.ActivityRegistry, a *activities.Activities) {
 	register(protocol.ActivityConfigure, a.Configure)
 	register(protocol.ActivityConfirm, a.Confirm)
 	register(protocol.ActivityBaseline, a.Baseline)
+	register(protocol.ActivityLibrary, a.Library)
 }
 
 // registerRuntimeActivities lists those that touch a runtime: all that a remote worker polls for.

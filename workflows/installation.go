@@ -22,7 +22,7 @@ func Installation(ctx workflow.Context, in protocol.InstallationInput) error {
 		logic: in.Logic, whole: i.state, version: installationVersion, desk: &i.state.Desk, verbs: verb.Installation(),
 		stops: []string{"to stop all applies, converge pause --all"},
 	}
-	i.answers = map[string]answering{protocol.Configure: i.configure}
+	i.answers = map[string]answering{protocol.Configure: i.configure, protocol.PublishLibrary: i.publishLibrary}
 	i.pauses = pauses{
 		shell: i.shell, of: &i.state.pauseState, scope: entities.ScopeInstallation,
 		request: func() protocol.AnnouncePause { return protocol.AnnouncePause{} },
@@ -125,8 +125,8 @@ func (i *installation) judge(row *verb.Row, q verb.Request, who entities.Who) (s
 		return i.pause(q, who)
 	case protocol.Resume:
 		return i.resume(q, who)
-	case protocol.Configure:
-		return nil, nil // it is carried out by itself (configure)
+	case protocol.Configure, protocol.PublishLibrary:
+		return nil, nil // each is carried out by itself
 	}
 	return nil, fmt.Errorf("no such verb %q", row.Name)
 }

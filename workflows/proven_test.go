@@ -73,9 +73,10 @@ var provenOfRuntime = map[string]provenAct{
 }
 
 var provenOfInstallation = map[string]provenAct{
-	protocol.Pause:     {nil, "", entities.EventPause, false},
-	protocol.Resume:    {[]string{`pause {"by":"ci"}`}, "", entities.EventPause, false},
-	protocol.Configure: {nil, `"grants":[{"verbs":["pause"],"to":["alice","ci"]}]`, entities.EventRules, false},
+	protocol.Pause:          {nil, "", entities.EventPause, false},
+	protocol.Resume:         {[]string{`pause {"by":"ci"}`}, "", entities.EventPause, false},
+	protocol.Configure:      {nil, `"grants":[{"verbs":["pause"],"to":["alice","ci"]}]`, entities.EventRules, false},
+	protocol.PublishLibrary: {nil, `"name":"org","version":1,"content":"` + strings.Repeat("0", 64) + `"`, entities.EventPublish, false},
 }
 
 // Whoever proves by a token who they are is audited as proven, whatever they do and whatever name they state, as an update and
@@ -183,6 +184,7 @@ func provenWhole(t *testing.T, act provenAct, name string, update bool) (lines [
 		return protocol.UnmanageAnswer{}, nil
 	})
 	as(protocol.ActivityRules, func(context.Context, protocol.RulesRequest) (protocol.Rules, error) { return rules, nil })
+	as(protocol.ActivityLibrary, func(_ context.Context, r protocol.Library) (protocol.Library, error) { return r, nil })
 	as(protocol.ActivityConfigure, func(_ context.Context, r protocol.Rules) (protocol.Rules, error) { return r, nil })
 	as(protocol.ActivityHistory, func(_ context.Context, r protocol.HistoryRequest) error {
 		lines = append(lines, r.Lines...)

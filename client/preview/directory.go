@@ -67,7 +67,7 @@ func (d *directory) compile(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	config, err := compile.LoadWith(dir, config.Options{Runtimes: known, SecretDigest: digest, AllowFake: d.planner.Fake})
+	config, err := compile.LoadWith(dir, config.Options{Runtimes: known, SecretDigest: digest, AllowFake: d.planner.Fake, Published: d.planner.Store.Imports(ctx)})
 	if err != nil {
 		return err
 	}

@@ -92,6 +92,7 @@ type publication struct {
 	store       *store.Store
 	application string
 	compiled    *compile.Compiled
+	imported    []config.Imported
 	dir         string // absolute
 	specs       map[string]entities.Spec
 	manifest    incarnation.Manifest
@@ -114,8 +115,11 @@ func (p *publication) compile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	config, err := compile.LoadWith(p.options.Dir, config.Options{Runtimes: known, SecretDigest: digest, AllowFake: p.options.Fake})
+	config, err := compile.LoadWith(p.options.Dir, config.Options{
+		Runtimes: known, SecretDigest: digest, AllowFake: p.options.Fake, Published: p.store.Imports(ctx),
+	})
 	if err == nil {
+		p.imported = config.Imported
 		p.compiled, err = compile.Compile(config)
 	}
 	if err != nil {
@@ -213,6 +217,9 @@ func (p *publication) follow(ctx context.Context, hash string) error {
 	}
 	if err := p.compiled.Follow(before); err != nil {
 		return fmt.Errorf("%w: %w [renamed]", ErrRefused, err)
+	}
+	if err := p.sameLibraries(before); err != nil {
+		return fmt.Errorf("%w: %w [library-differs]", ErrRefused, err)
 	}
 	if lines := incarnation.Moves(before, p.compiled.Incarnation); len(lines) > 0 {
 		return fmt.Errorf("%w: %s [moved-runtime]", ErrRefused, strings.Join(lines, "\n"))

@@ -85,6 +85,9 @@ func check(dir string) error {
 		return fmt.Errorf("%s: %s; expected %s\nwrite one to start from with: converge init %s",
 			dir, problems[0].Message, problems[0].Expected, dir)
 	}
+	if !slices.ContainsFunc(problems, func(p config.Problem) bool { return p.Code != config.UnknownLibrary }) {
+		return nil // it is looked up in the store, once there is one
+	}
 	several := slices.DeleteFunc(slices.Clone(problems), func(p config.Problem) bool { return p.Code != "duplicate-application" })
 	if len(several) > 0 { // all else follows from it
 		return fmt.Errorf("%s has more than one application in it; nothing was started:\n%w\nname the directory of one, such as: converge dev %s",

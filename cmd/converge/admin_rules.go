@@ -126,6 +126,9 @@ func rulesText(r entities.Rules) string {
 		if slices.Equal(g.Verbs, []string{protocol.Publish}) {
 			where = "any new application"
 		}
+		if slices.Equal(g.Verbs, []string{protocol.PublishLibrary}) {
+			where = "any library"
+		}
 		if len(g.Channels) > 0 {
 			where = strings.Join(g.Channels, ", ")
 		}

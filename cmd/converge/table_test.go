@@ -16,7 +16,7 @@ func TestEveryVerbHasACommand(t *testing.T) {
 	for _, c := range newRoot(newFactory()).Commands() {
 		commands[c.Name()] = true
 	}
-	admin := map[string]bool{protocol.Configure: true} // converge admin rules
+	admin := map[string]bool{protocol.Configure: true, protocol.PublishLibrary: true} // converge admin rules, converge library publish
 	without := map[string]bool{protocol.SignalLease: true, protocol.SignalKeep: true, protocol.Grant: true}
 	checked := 0
 	for _, table := range [][]verb.Row{verb.Service(), verb.Application(), verb.Runtime(), verb.Installation()} {

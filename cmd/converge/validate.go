@@ -59,8 +59,11 @@ func (o *dirOptions) validate(ctx context.Context) error {
 		return o.f.screen().JSON([]config.Problem{})
 	}
 	inc := compiled.Incarnation
-	return o.f.screen().Lines(fmt.Sprintf("%s is valid: %s, %s", inc.Application(),
-		count(len(inc.Services()), "service"), count(len(inc.Channels()), "release channel")))
+	text := fmt.Sprintf("%s is valid: %s, %s", inc.Application(), count(len(inc.Services()), "service"), count(len(inc.Channels()), "release channel"))
+	for _, library := range inc.Imports() {
+		text += fmt.Sprintf(", library %s %d", library.Name, library.Version)
+	}
+	return o.f.screen().Lines(text)
 }
 
 func (o *dirOptions) compile(ctx context.Context) error {
@@ -105,6 +108,7 @@ func (f *Factory) compileDir(ctx context.Context, dir, location string) (*compil
 		if options.Runtimes, err = store.Runtimes(ctx); err != nil {
 			return nil, err
 		}
+		options.Published = store.Imports(ctx)
 		if options.SecretDigest, err = store.SecretDigest(ctx); err != nil {
 			return nil, err
 		}

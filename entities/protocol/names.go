@@ -70,6 +70,9 @@ const (
 	Configure = "configure"
 )
 
+// PublishLibrary is an Installation's verb: a library is published under its name and version (LibraryRequest).
+const PublishLibrary = "publish-library"
+
 // TakeOver is what a grant says of a publication that moves an application to another directory or store.
 const TakeOver = "takeOver"
 
@@ -136,6 +139,7 @@ const (
 	ActivityInForce   = "InForce"   // local: the pause of something wider that is in force
 	ActivityGranted   = "Granted"   // local: whether a runtime has granted a lease
 	ActivityBaseline  = "Baseline"  // has services look what is in force, since the baseline is another one
+	ActivityLibrary   = "Library"   // local: keeps that a library is published
 )
 
 // Search attributes.

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -74,6 +75,7 @@ type Request struct {
 	Lease       entities.LeaseRequest   // of a Runtime's request
 	Except      []string                // applications, of an Installation's pause
 	Rules       entities.Rules          // of an Installation's configure
+	Library     protocol.LibraryName    // of an Installation's publish-library
 }
 
 // payload is the type of a verb's payload, and how it becomes a Request.
@@ -238,6 +240,10 @@ var installation = [...]Row{
 		Name: protocol.Configure, Description: "sets who may do what with runtimes and with everything", Store: true, complete: checkRules,
 		payload: of(func(r *Request, p *protocol.ConfigureRequest) { r.Act, r.Rules = p.Act, p.Rules }),
 	},
+	{
+		Name: protocol.PublishLibrary, Description: "publishes a library, for applications to import", Store: true, complete: checkLibrary,
+		payload: of(func(r *Request, p *protocol.LibraryRequest) { r.Act, r.Library = p.Act, p.LibraryName }),
+	},
 }
 
 // maxExcept bounds the applications that a pause of everything leaves alone.
@@ -275,16 +281,42 @@ func checkRules(r Request) error {
 			if !of {
 				name, of = strings.CutPrefix(scope, entities.ScopeApplications)
 			}
+			if !of {
+				name, of = strings.CutPrefix(scope, entities.ScopeLibraries)
+			}
 			if !of || name == "" {
-				return fmt.Errorf(`grant %d: %q is no runtime and no application; expected runtime/NAME or application/NAME`, n+1, Clip(scope, 60))
+				return fmt.Errorf(`grant %d: %q is no runtime, application or library; expected runtime/NAME, application/NAME or library/NAME`, n+1, Clip(scope, 60))
 			}
 		}
 	}
 	return r.Rules.Baseline.Check()
 }
 
+// checkLibrary refuses what could be no library; what it holds is looked at in the store.
+func checkLibrary(r Request) error {
+	l := r.Library
+	switch {
+	case !libraryRE.MatchString(l.Name):
+		return fmt.Errorf(`"name" is %q; expected the name of a library`, Clip(l.Name, 60))
+	case l.Version < 1 || l.Version > maxLibraryVersion:
+		return fmt.Errorf(`"version" is %d; expected a whole number from 1 on`, l.Version)
+	case !digestRE.MatchString(l.Digest):
+		return fmt.Errorf(`"content" is %q; expected the SHA-256 of what the store has`, Clip(l.Digest, 70))
+	}
+	return nil
+}
+
+const maxLibraryVersion = 1_000_000
+
+var (
+	libraryRE = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	digestRE  = regexp.MustCompile(`^[0-9a-f]{64}$`)
+)
+
 // ruled are the verbs that the rules of the installation may name: those of runtimes and its own, and the first publication.
-var ruled = []string{protocol.Configure, protocol.Grant, protocol.Pause, protocol.Publish, protocol.SignalGive, protocol.Resume}
+var ruled = []string{
+	protocol.Configure, protocol.Grant, protocol.Pause, protocol.Publish, protocol.PublishLibrary, protocol.SignalGive, protocol.Resume,
+}
 
 // Bounds in bytes of what anybody may send. All of it stays in state for a while, and state that
 // outgrows what the server accepts at once would end the workflow for good.

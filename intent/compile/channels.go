@@ -17,10 +17,8 @@ var keyRE = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$`)
 
 // defineChannels checks the release channels but for their conditions.
 func (c *compiler) defineChannels(app *config.Document[config.Application]) {
-	if len(app.Spec.ReleaseChannels) == 0 && app.Has("releaseChannels") && !app.Faulty("releaseChannels") {
-		c.report(app.Decoder, "releaseChannels", strict.Fault{Code: "missing-field", Message: "there are no release channels", Expected: "at least one"})
-	}
-	first := map[config.Name]int{}
+	c.anyChannel(app)
+	first := map[config.Name]string{}
 	for i, channel := range app.Spec.ReleaseChannels {
 		path := strict.Index("releaseChannels", i)
 		c.plainMap(app.Decoder, path+".labels", "label", channel.Labels)
@@ -28,11 +26,11 @@ func (c *compiler) defineChannels(app *config.Document[config.Application]) {
 		if channel.Name == "" {
 			continue // reported while decoding
 		}
-		if line, twice := first[channel.Name]; twice {
-			c.report(app.Decoder, path+".name", duplicate("release channel", channel.Name, app.File, line))
+		if place, twice := first[channel.Name]; twice {
+			c.report(app.Decoder, path+".name", duplicate("release channel", channel.Name, place))
 			continue
 		}
-		first[channel.Name] = app.At(path + ".name").Line
+		first[channel.Name] = app.Place(path + ".name")
 		c.channels = append(c.channels, incarnation.Channel{
 			Name: string(channel.Name), RenamedFrom: string(channel.RenamedFrom), Labels: channel.Labels, Constants: channel.Constants,
 			NoRollback: isFalse(channel.AutoRollback), OnDelete: entities.OnDelete(channel.OnDelete),
@@ -42,19 +40,30 @@ func (c *compiler) defineChannels(app *config.Document[config.Application]) {
 	c.renamedChannels(app, first)
 }
 
+// anyChannel refuses an application without release channels, of its own or imported.
+func (c *compiler) anyChannel(app *config.Document[config.Application]) {
+	switch given, imports := app.Has("releaseChannels"), app.Has("imports"); {
+	case len(app.Spec.ReleaseChannels) > 0 || app.Faulty("releaseChannels"):
+	case !given && !imports && !app.Planned(): // a planned field may stand for it
+		c.report(app.Decoder, "releaseChannels", strict.Fault{Code: "missing-field", Message: `"releaseChannels" is missing`, Expected: "a list"})
+	case given && !imports, imports && !c.partial:
+		c.report(app.Decoder, "releaseChannels", strict.Fault{Code: "missing-field", Message: "there are no release channels", Expected: "at least one"})
+	}
+}
+
 // renamedChannels checks what channels were called before: something that is none any more, and was one channel.
-func (c *compiler) renamedChannels(app *config.Document[config.Application], declared map[config.Name]int) {
+func (c *compiler) renamedChannels(app *config.Document[config.Application], declared map[config.Name]string) {
 	from := map[config.Name]config.Name{}
 	for i, channel := range app.Spec.ReleaseChannels {
 		old := channel.RenamedFrom
 		fault := strict.Fault{Code: "bad-value", Expected: "the name that this one had before, and that no other one has"}
-		switch line, still := declared[old]; {
+		switch place, still := declared[old]; {
 		case old == "":
 			continue
 		case old == channel.Name:
 			fault.Message = fmt.Sprintf("release channel %q is renamed from itself", string(old))
 		case still:
-			fault.Message = fmt.Sprintf("release channel %q is still declared at %s:%d", string(old), app.File, line)
+			fault.Message = fmt.Sprintf("release channel %q is still declared at %s", string(old), place)
 		case from[old] != "":
 			fault.Message = fmt.Sprintf("release channel %q is renamed from %q, too", string(from[old]), string(old))
 		default:
@@ -65,8 +74,8 @@ func (c *compiler) renamedChannels(app *config.Document[config.Application], dec
 	}
 }
 
-func duplicate(what string, name config.Name, file string, line int) strict.Fault {
-	return strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("%s %q is already declared at %s:%d", what, string(name), file, line), Expected: "another name"}
+func duplicate(what string, name config.Name, place string) strict.Fault {
+	return strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("%s %q is already declared at %s", what, string(name), place), Expected: "another name"}
 }
 
 // firsts returns the documents of a kind whose name no earlier one has. The others are refused, naming both (D2).
@@ -76,7 +85,7 @@ func firsts[T any](c *compiler, kind string, docs []*config.Document[T], name fu
 	for _, doc := range docs {
 		n := name(doc.Spec)
 		if earlier := first[n]; earlier != nil && n != "" {
-			c.report(doc.Decoder, "name", duplicate(kind, n, earlier.File, earlier.At("name").Line))
+			c.report(doc.Decoder, "name", duplicate(kind, n, earlier.Place("name")))
 			continue
 		}
 		first[n] = doc

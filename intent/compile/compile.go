@@ -107,8 +107,8 @@ type channelTrouble struct {
 	channels []string
 }
 
-func compile(config *Loaded, partial bool) (*Compiled, strict.Problems) {
-	c := &compiler{
+func newCompiler(config *Loaded, partial bool) *compiler {
+	return &compiler{
 		config: config.Config, inputs: config.inputs, partial: partial, byPosition: map[string]*channelTrouble{},
 		refs: map[string][]runtimeRef{}, runtimes: map[string]entities.RuntimeDefinition{},
 		bundles: map[string]bundle.Bundle{}, claims: map[claimKey]claim{},
@@ -116,6 +116,10 @@ func compile(config *Loaded, partial bool) (*Compiled, strict.Problems) {
 		definitions: definitions{map[string]entities.CheckDefinition{}, map[string]entities.ExtensionDefinition{}}, shared: map[string]entities.ExtensionDefinition{},
 		goes: map[string][]string{}, parameterTypes: map[string]map[string]entities.ParamType{}, waits: map[string][]dependency{},
 	}
+}
+
+func compile(config *Loaded, partial bool) (*Compiled, strict.Problems) {
+	c := newCompiler(config, partial)
 	for _, known := range config.Options.Runtimes {
 		c.runtimes[known.Name] = known
 	}
@@ -130,7 +134,7 @@ func compile(config *Loaded, partial bool) (*Compiled, strict.Problems) {
 		}
 		return nil, c.all()
 	}
-	doc := incarnation.Document{Schema: incarnation.Schema, Application: string(app.Spec.Name), Description: app.Spec.Description}
+	doc := incarnation.Document{Schema: incarnation.Schema, Application: string(app.Spec.Name), Description: app.Spec.Description, Imports: c.imports()}
 	c.defineChannels(app)
 	c.knowServices()
 	c.defineConditions(app)
@@ -264,6 +268,9 @@ func LoadWith(dir string, options config.Options) (*Loaded, error) {
 		return nil, fmt.Errorf("load %s: %w", dir, strict.Reason(err))
 	}
 	defer root.Close()
+	options.OpenDirectory = func(path string) (*os.Root, error) {
+		return os.OpenRoot(filepath.Join(absolute, filepath.FromSlash(path)))
+	}
 	return LoadFS(root.FS(), absolute, options)
 }
 

@@ -284,7 +284,7 @@ func (c *compiler) reportCycle(cycle []edge, reported map[string]bool) {
 		if e.to.channel != e.from.channel {
 			text += " in " + e.to.channel
 		}
-		text += fmt.Sprintf(" (%s, %s:%d)", e.by.id(), e.by.d.File, e.by.d.At(e.by.at).Line)
+		text += fmt.Sprintf(" (%s, %s)", e.by.id(), e.by.d.Place(e.by.at))
 	}
 	c.report(cycle[0].by.d, cycle[0].by.at, strict.Fault{
 		Code: "cycle", Message: "services wait for each other, and would all stand still once all of them are ill, or have a release to come: " + text,

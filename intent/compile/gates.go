@@ -161,7 +161,7 @@ func distinct[U used](s *serviceCompiler, in *substitute.Scope, uses []U) []U {
 		}
 		if earlier := all[at].where(); earlier.d != p.d || listOf(earlier.at) != listOf(p.at) {
 			s.reportIn(p.d, p.at, in.Channel, substitute.Trouble{InChannel: true, Fault: strict.Fault{
-				Code: "duplicate-name", Message: fmt.Sprintf("service %s has %s %q from %s:%d, too,", in.Service, article(p.what), p.id, earlier.d.File, earlier.d.At(earlier.at).Line),
+				Code: "duplicate-name", Message: fmt.Sprintf("service %s has %s %q from %s, too,", in.Service, article(p.what), p.id, earlier.d.Place(earlier.at)),
 				Expected: `another "name" for one of them`,
 			}})
 		}

@@ -42,6 +42,7 @@ func (c *compiler) rules(doc *config.Document[config.Installation]) (rules entit
 			scopes = append(scopes, entities.ScopeRuntime+string(runtime))
 		}
 		scopes = append(scopes, c.beginners(d, at, grant)...)
+		scopes = append(scopes, c.libraries(d, at, grant)...)
 		rules.Grants = append(rules.Grants, entities.Grant{Verbs: grant.Verbs, Channels: scopes, To: grant.To})
 	}
 	rules.Baseline = c.baseline(d, doc.Spec.Baseline)
@@ -51,6 +52,12 @@ func (c *compiler) rules(doc *config.Document[config.Installation]) (rules entit
 
 // elsewhere refuses documents that no application has.
 func (c *compiler) elsewhere() {
+	for _, doc := range c.config.Libraries {
+		c.report(doc.Decoder, "kind", strict.Fault{
+			Code: "misplaced", Message: "a Library is part of no application",
+			Expected: "a directory of its own, beside this one or below one whose name begins with a dot; applications name it under imports",
+		})
+	}
 	for _, doc := range c.config.Installations {
 		c.report(doc.Decoder, "kind", strict.Fault{
 			Code: "misplaced", Message: "an Installation is part of no application", Expected: "a file of its own, elsewhere; it is set with: converge admin rules FILE",

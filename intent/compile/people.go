@@ -27,13 +27,13 @@ func (c *compiler) definePeople(app *config.Document[config.Application], doc *i
 		c.people(ofApplication(app), at+".to", grant.To, "")
 		doc.Grants = append(doc.Grants, entities.Grant{Verbs: grant.Verbs, Channels: c.grantedIn(app, at, grant), To: grant.To})
 	}
-	first := map[config.Name]int{}
+	first := map[config.Name]string{}
 	for i, n := range app.Spec.Notifications {
 		at := strict.Index("notifications", i)
-		if line, twice := first[n.Name]; twice && n.Name != "" {
-			c.report(app.Decoder, at+".name", duplicate("notification", n.Name, app.File, line))
+		if place, twice := first[n.Name]; twice && n.Name != "" {
+			c.report(app.Decoder, at+".name", duplicate("notification", n.Name, place))
 		} else {
-			first[n.Name] = app.At(at + ".name").Line
+			first[n.Name] = app.Place(at + ".name")
 		}
 		doc.Notifications = append(doc.Notifications, c.notification(app, at, n))
 	}
@@ -182,7 +182,7 @@ func (c *compiler) approval(d of, at, topic string, by config.ManualApproval) en
 func (c *compiler) defineConditions(app *config.Document[config.Application]) {
 	for i, channel := range app.Spec.ReleaseChannels {
 		at := slices.IndexFunc(c.channels, func(d incarnation.Channel) bool { return d.Name == string(channel.Name) })
-		if at < 0 || app.At(strict.Index("releaseChannels", i)+".name").Line != c.lineOf(app, channel.Name) {
+		if at < 0 || channelNamed(app.Spec.ReleaseChannels, channel.Name) != i {
 			continue // reported: a second channel of that name
 		}
 		for j, precondition := range channel.Preconditions {
@@ -192,10 +192,9 @@ func (c *compiler) defineConditions(app *config.Document[config.Application]) {
 	}
 }
 
-// lineOf is where the first channel of a name is declared.
-func (c *compiler) lineOf(app *config.Document[config.Application], name config.Name) int {
-	i := slices.IndexFunc(app.Spec.ReleaseChannels, func(r config.ReleaseChannel) bool { return r.Name == name })
-	return app.At(strict.Index("releaseChannels", i) + ".name").Line
+// channelNamed is the first channel of a name; -1: there is none.
+func channelNamed(all []config.ReleaseChannel, name config.Name) int {
+	return slices.IndexFunc(all, func(r config.ReleaseChannel) bool { return r.Name == name })
 }
 
 func (c *compiler) defineCondition(app *config.Document[config.Application], path string, precondition config.Precondition, channel *incarnation.Channel) {

@@ -8,9 +8,11 @@ type Application struct {
 	Description string `json:"description,omitempty"`
 	// The places that services go to, and the rules for entering each. Their order is only that of
 	// display; preconditions order them.
-	ReleaseChannels []ReleaseChannel `json:"releaseChannels"`
+	ReleaseChannels []ReleaseChannel `json:"releaseChannels,omitempty"`
 	// Protections of all channels.
 	Protections []ProtectionUse `json:"protections,omitempty"`
+	// Libraries whose release channels and protections this application has too.
+	Imports []Import `json:"imports,omitempty"`
 	// What a rollback by hand has to pass, in all services.
 	Rollback *Rollback `json:"rollback,omitempty"`
 	// How callers prove who they are.
@@ -36,7 +38,7 @@ func (RollbackGates) Values() []string { return []string{"skip", "ask"} }
 
 // Planned names the fields that later versions accept.
 func (Application) Planned() []string {
-	return []string{"extensions", "setupCallback", "aggregator", "maestro", "imports"}
+	return []string{"extensions", "setupCallback", "aggregator", "maestro"}
 }
 
 // ReleaseChannel is a named place that services go to: staging, prod-us.

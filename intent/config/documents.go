@@ -14,6 +14,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"os"
 	"path"
 	"regexp"
 	"slices"
@@ -64,6 +65,11 @@ func (l *Reader) source(name string) {
 		l.fail(name, 1, 1, *fault)
 		return
 	}
+	l.text(name, text)
+}
+
+// text reads what a file says.
+func (l *Reader) text(name string, text []byte) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	for {
 		var node yaml.Node
@@ -142,6 +148,8 @@ func (l *Reader) document(file string, node *yaml.Node) {
 		l.Config.Extensions = decoded(l, d, node, l.Config.Extensions)
 	case installation:
 		l.Config.Installations = decoded(l, d, node, l.Config.Installations)
+	case library:
+		l.Config.Libraries = decoded(l, d, node, l.Config.Libraries)
 	}
 }
 
@@ -166,7 +174,7 @@ func (l *Reader) addApplication(doc *Document[Application]) {
 	l.Config.Application = doc
 }
 
-// kinds are those of an application; an Installation is known too, and stands elsewhere.
+// kinds are those of an application; an Installation and a Library are known too, and stand elsewhere.
 var kinds = []string{"Application", "Service", "Runtime", "Protection", "Extension"}
 
 // kind reads a document's kind, and refuses other versions of the format.
@@ -189,7 +197,7 @@ func (l *Reader) kind(d *strict.Decoder, node *yaml.Node) (string, bool) {
 		return "", false
 	}
 	kind := head.kind.Value
-	if slices.Contains(l.kinds, kind) || kind == installation {
+	if slices.Contains(l.kinds, kind) || kind == installation || kind == library {
 		return kind, true
 	}
 	fault := strict.Unknown("unknown-kind", fmt.Sprintf("there is no kind %q", strict.Clip(kind)), kind, l.kinds)
@@ -296,6 +304,12 @@ type Options struct {
 
 	// Client fetches charts; the default one when nil.
 	Client *http.Client
+
+	// Published is the content of a library that was published under a name and a version. A *Fault says that there is none; nil:
+	// nobody can be asked.
+	Published func(name string, version int) (LibraryContent, error)
+	// OpenDirectory opens the directory of a library, by its path from Dir; nil: none can be.
+	OpenDirectory func(path string) (*os.Root, error)
 }
 
 // Config is the configuration of one application as it was read.
@@ -307,10 +321,13 @@ type Config struct {
 	Runtimes    []*Document[Runtime]
 	Protections []*Document[Protection]
 	Extensions  []*Document[Extension]
-	// Installations belong elsewhere: no application has one.
+	// Installations and Libraries belong elsewhere: no application has one.
 	Installations []*Document[Installation]
-	Contents      map[string]string // of the files that services pass on, by path from dir
-	Files         []string          // every file that was read, by path from Dir: what to watch
+	Libraries     []*Document[Library]
+	// Imported are the libraries whose parts are among the application's.
+	Imported []Imported
+	Contents map[string]string // of the files that services pass on, by path from dir
+	Files    []string          // every file that was read, by path from Dir: what to watch
 }
 
 // Read reads the documents of a directory, and the files that services pass on.
@@ -329,7 +346,7 @@ func Read(fsys fs.FS, dir string, options Options) (*Reader, error) {
 		l.source(name)
 	}
 	l.contents()
-	return l, nil
+	return l, l.imports()
 }
 
 // configurationFiles lists the configuration files in order of their path.

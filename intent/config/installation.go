@@ -99,6 +99,8 @@ type InstallationAuthorization struct {
 	// The names, or patterns of them such as shop-*, that an application may have which is published for the first time. When
 	// not given, any.
 	Applications []string `json:"applications,omitempty"`
+	// The names, or patterns of them such as org-*, of libraries that may be published. When not given, any.
+	Libraries []string `json:"libraries,omitempty"`
 	// Names of people, and of groups as group:NAME.
 	To []string `json:"to"`
 }
@@ -108,7 +110,7 @@ type InstallationVerbs []string
 
 // Choices lists the names that may stand in the file.
 func (InstallationVerbs) Choices() []string {
-	return []string{protocol.Pause, protocol.Resume, protocol.SignalGive, protocol.Grant, protocol.Configure, protocol.Publish}
+	return []string{protocol.Pause, protocol.Resume, protocol.SignalGive, protocol.Grant, protocol.Configure, protocol.Publish, protocol.PublishLibrary}
 }
 
 // Wanted words what may stand in the file.

@@ -364,6 +364,9 @@ func (i *Incarnation) channelRules() map[string]string {
 			flat[c.Name+".onDelete"] = string(c.OnDelete)
 		}
 	}
+	for _, library := range i.doc.Imports {
+		flat["imports."+library.Name] = fmt.Sprintf("%d (%s)", library.Version, library.Digest[:min(len(library.Digest), fewDigits)])
+	}
 	for n, grant := range i.doc.Grants {
 		flat[fmt.Sprintf("authorization[%d]", n)] = compact(grant)
 	}

@@ -36,10 +36,19 @@ type Document struct {
 	Description string    `json:"description,omitempty"`
 	Channels    []Channel `json:"channels"` // in an order that respects conditions
 	Services    []Service `json:"services"` // by name
+	// Imports are the libraries whose channels and protections are among those above and below, as the application lists them.
+	Imports []Import `json:"imports,omitempty"`
 
 	Grants        []entities.Grant        `json:"grants,omitempty"`
 	Identity      *entities.Identity      `json:"identity,omitempty"`
 	Notifications []entities.Notification `json:"notifications,omitempty"`
+}
+
+// Import is a library by the content that it had.
+type Import struct {
+	Name    string `json:"name"`
+	Version int    `json:"version"`
+	Digest  string `json:"digest"` // SHA-256 of the content, in hex
 }
 
 // Channel is a release channel.
@@ -194,6 +203,9 @@ func (i *Incarnation) Service(name string) (*Service, bool) {
 func (i *Incarnation) People() (*entities.Identity, []entities.Grant) {
 	return i.doc.Identity, i.doc.Grants
 }
+
+// Imports are the libraries that it was compiled with.
+func (i *Incarnation) Imports() []Import { return i.doc.Imports }
 
 // Notifications are those that the application asks for.
 func (i *Incarnation) Notifications() []entities.Notification { return i.doc.Notifications }

@@ -10,6 +10,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/verb"
+	"github.com/converge-engine/converge/intent/config"
 	"github.com/converge-engine/converge/intent/incarnation"
 	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/workflows"
@@ -126,6 +127,7 @@ func activities() []Contract {
 		{protocol.ActivityRules, protocol.RulesRequest{}, protocol.Rules{}},
 		{protocol.ActivityConfigure, protocol.Rules{}, protocol.Rules{}},
 		{protocol.ActivityBaseline, protocol.BaselineRequest{}, protocol.AnnounceAnswer{}},
+		{protocol.ActivityLibrary, protocol.Library{}, protocol.Library{}},
 		{protocol.ActivityRemove, protocol.RemoveRequest{}, protocol.RemoveAnswer{}},
 		{protocol.ActivityVerify, protocol.VerifyRequest{}, protocol.VerifyAnswer{}},
 		{protocol.ActivityLease, protocol.LeaseCall{}, nil},
@@ -167,6 +169,8 @@ func records() []Contract {
 		{"record of a claim", 1, false, protocol.Claim{}, "Claim"},
 		{"record of an installation", 1, false, protocol.Installation{}, "CreateInstallation"},
 		{"record of rules", 1, false, protocol.Rules{}, "CreateRules"},
+		{"record of a library", 1, false, protocol.Library{}, "CreateLibrary"},
+		{"record of a library's content", 1, false, config.LibraryContent{}, "PutLibraryContent"},
 		{"record of a token's use", 1, false, protocol.TokenUse{}, "UseToken"},
 		{"record of what was accepted elsewhere", 1, false, protocol.MissedMessages{}, "MissedRecord"},
 		{"record of a directory", 1, false, store.Directory{}, "PutDirectory"},

@@ -30,7 +30,7 @@ func Generate() ([]byte, error) {
 		Description: "One document of converge.yaml or *.converge.yaml.",
 		Definitions: jsonschema.Definitions{},
 	}
-	for _, kind := range []any{config.Application{}, config.Service{}, config.Runtime{}, config.Protection{}, config.Extension{}, config.Installation{}} {
+	for _, kind := range []any{config.Application{}, config.Service{}, config.Runtime{}, config.Protection{}, config.Extension{}, config.Installation{}, config.Library{}} {
 		name := reflect.TypeOf(kind).Name()
 		for key, definition := range reflector.Reflect(kind).Definitions {
 			root.Definitions[key] = definition
@@ -121,6 +121,7 @@ func refine(definitions jsonschema.Definitions) {
 	either := []*jsonschema.Schema{{Required: []string{"releaseChannel"}}, {Required: []string{"selector"}}}
 	definitions["ReleaseChannelStable"].OneOf = either
 	definitions["ChannelOverride"].OneOf = either
+	definitions["Application"].AnyOf = []*jsonschema.Schema{{Required: []string{"releaseChannels"}}, {Required: []string{"imports"}}}
 	definitions["Service"].Not = &jsonschema.Schema{Required: []string{"version", "initialVersion"}}
 	for _, name := range []string{"Precondition", "ProtectionStage"} {
 		definitions[name].OneOf = oneEach(definitions[name], nil)

@@ -56,6 +56,7 @@ type Decoder struct {
 	Limit int
 
 	at      map[string]Position
+	grafts  []graft
 	values  int
 	merging map[*yaml.Node]bool
 	within  map[*yaml.Node]bool
@@ -96,6 +97,9 @@ func (d *Decoder) limit() int {
 // At returns where the value of path stands; for a value that is not there, where the nearest one
 // around it does.
 func (d *Decoder) At(path string) Position {
+	if from, path := d.origin(path); from != d {
+		return from.At(path)
+	}
 	for {
 		if p, ok := d.at[path]; ok {
 			return p
@@ -114,6 +118,9 @@ func (d *Decoder) Report(path string, fault Fault) {
 
 // Problem is a fault at the position of path.
 func (d *Decoder) Problem(path string, fault Fault) Problem {
+	if from, path := d.origin(path); from != d {
+		return from.Problem(path, fault)
+	}
 	at := d.At(path)
 	return Problem{d.File, at.Line, at.Column, d.Shown(path), fault}
 }
@@ -230,13 +237,17 @@ func parent(path string) string {
 
 // Has reports whether the document gives a value at path.
 func (d *Decoder) Has(path string) bool {
-	_, ok := d.at[path]
+	from, path := d.origin(path)
+	_, ok := from.at[path]
 	return ok
 }
 
 // Faulty reports whether decoding found something wrong at path or below, so that what follows from
 // that is not reported as well.
 func (d *Decoder) Faulty(path string) bool {
+	if from, path := d.origin(path); from != d {
+		return from.Faulty(path)
+	}
 	return slices.ContainsFunc(d.Problems, func(p Problem) bool {
 		return p.Path == path || strings.HasPrefix(p.Path, path+".") || strings.HasPrefix(p.Path, path+"[")
 	})

@@ -1,0 +1,32 @@
+package activities
+
+import (
+	"context"
+
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/store"
+)
+
+// Library keeps that a library is published, unless something is under its name and version already, and answers what stands
+// there. Its content is read from the store first, as strictly as when it is imported (G1).
+func (a *Activities) Library(ctx context.Context, r protocol.Library) (protocol.Library, error) {
+	content, err := a.Store.LibraryContent(ctx, r.Digest)
+	if err != nil {
+		if store.IsNotFound(err) || store.IsDamaged(err) {
+			err = refuse("there is no such content: %s; publish with: converge library publish DIR", err)
+		}
+		return protocol.Library{}, err
+	}
+	doc, problems := config.ParseLibrary(content, "")
+	switch {
+	case len(problems) > 0:
+		return protocol.Library{}, refuse("%s is no library: %s", r.Digest, problems[0])
+	case doc.Content.Digest() != r.Digest:
+		return protocol.Library{}, refuse("%s holds more than a library", r.Digest)
+	case doc.Content.Name != r.Name || int64(doc.Content.Version) != r.Version:
+		return protocol.Library{}, refuse("%s is library %s %d, not %s %d", r.Digest, doc.Content.Name, doc.Content.Version, r.Name, r.Version)
+	}
+	stands, err := a.Store.CreateLibrary(ctx, r)
+	return stands, damage(err)
+}

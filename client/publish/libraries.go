@@ -1,0 +1,21 @@
+package publish
+
+import (
+	"fmt"
+
+	"github.com/converge-engine/converge/intent/incarnation"
+)
+
+// sameLibraries refuses a library that had other content under its version when what is newest was published: somebody has changed
+// what the store says. One that is read from a directory may change until it is published.
+func (p *publication) sameLibraries(before *incarnation.Incarnation) error {
+	for _, now := range p.imported {
+		for _, library := range before.Imports() {
+			if now.Path == "" && library.Name == now.Name && library.Version == now.Version && library.Digest != now.Digest {
+				return fmt.Errorf("library %s %d was %s when what is newest was published, and is %s in the store now; publish it under another version",
+					now.Name, now.Version, library.Digest, now.Digest)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/converge-engine/converge/cmd/internal/show"
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/explain"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/compile"
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/store"
+)
+
+func newCmdLibrary(f *Factory) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "library",
+		Short: "Publish what applications share: release channels and protections",
+		Long: `Publish libraries: release channels and protections that applications import by name and
+version, so that each need not say them itself. A version means one content, for good.`,
+		Example: `  converge library publish libraries/org
+  converge library list`,
+	}
+	cmd.AddCommand(newCmdLibraryPublish(f, nil), newCmdLibraryList(f, nil), newCmdLibraryGet(f, nil))
+	return cmd
+}
+
+type libraryOptions struct {
+	f       *Factory
+	dir     string
+	name    string
+	version int64
+	store   string
+	reason  string
+	dryRun  bool
+}
+
+func newCmdLibraryPublish(f *Factory, runF func(context.Context, *libraryOptions) error) *cobra.Command {
+	o := &libraryOptions{f: f}
+	cmd := &cobra.Command{
+		Use:   "publish [DIR]",
+		Short: "Publish a library under its name and version",
+		Long: `Check the library in a directory, print everything that is wrong with it, and publish it
+under the name and the version that it has. Another content under the same version is
+refused; the same one is nothing new. Who may is said by the rules of the installation.
+No application changes by it: each names the version that it imports.`,
+		Example: `  converge library publish libraries/org --dry-run
+  converge library publish libraries/org --reason "a freeze at the end of the year"`,
+		Args: asUsed,
+		RunE: running(o, runF, o.publish, readDir(&o.dir)),
+	}
+	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
+	cmd.Flags().StringVar(&o.reason, "reason", "", "why, kept with the audit line")
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "check it and print its digest, publish nothing; no server is needed")
+	return cmd
+}
+
+func newCmdLibraryList(f *Factory, runF func(context.Context, *libraryOptions) error) *cobra.Command {
+	o := &libraryOptions{f: f}
+	cmd := &cobra.Command{
+		Use:     "list [NAME]",
+		Short:   "List the libraries that are published",
+		Long:    `List the versions of all libraries, or of one, oldest first: digest, when, and by whom.`,
+		Example: `  converge library list org`,
+		Args:    asUsed,
+		RunE: running(o, runF, o.list, func(args []string) error {
+			o.name = first(append(args, "")...)
+			return nil
+		}),
+	}
+	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
+	return cmd
+}
+
+func newCmdLibraryGet(f *Factory, runF func(context.Context, *libraryOptions) error) *cobra.Command {
+	o := &libraryOptions{f: f}
+	cmd := &cobra.Command{
+		Use:   "get NAME VERSION DIR",
+		Short: "Write a library that is published to a directory",
+		Long: `Write the files of a library to a directory, to be read from there by the path of an
+import where no store can be reached. One below a directory whose name begins with a dot
+may lie within that of the application. Files that are there are left alone.`,
+		Example: `  converge library get org 3 .libraries/org`,
+		Args:    asUsed,
+		RunE: running(o, runF, o.get, func(args []string) (err error) {
+			o.name, o.dir = args[0], args[2]
+			if o.version, err = strconv.ParseInt(args[1], 10, 64); err != nil {
+				return fmt.Errorf("library get: %q is no version; expected a whole number", args[1])
+			}
+			return nil
+		}),
+	}
+	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
+	return cmd
+}
+
+func (o *libraryOptions) publish(ctx context.Context) error {
+	root, err := os.OpenRoot(o.dir) // nothing outside is read, not even through a link
+	if err != nil {
+		return fmt.Errorf("library %s: %w", o.dir, err)
+	}
+	defer root.Close() // only read
+	content, err := compile.Library(root.FS())
+	if err != nil {
+		return o.f.problems(err, "; nothing published")
+	}
+	named := protocol.LibraryName{Name: content.Name, Version: int64(content.Version), Digest: content.Digest()}
+	what := fmt.Sprintf("library %s %d", named.Name, named.Version)
+	if o.dryRun {
+		if o.f.json() {
+			return o.f.screen().JSON(named)
+		}
+		return o.f.screen().Lines(fmt.Sprintf("not published: %s is valid: %s", what, named.Digest))
+	}
+	at, err := o.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer at.Close() // all is written
+	if _, err := at.PutLibraryContent(ctx, content); err != nil {
+		return err
+	}
+	act := o.f.newAct(o.reason)
+	into := wholeInstallation()
+	into.name = what
+	return o.f.actOnWhole(ctx, into, protocol.PublishLibrary, act, protocol.LibraryRequest{Act: act, LibraryName: named})
+}
+
+// open opens the store that libraries are in: of the installation, so that any application says which.
+func (o *libraryOptions) open(ctx context.Context) (*store.Store, error) {
+	at, err := o.f.storeOf(ctx, "", "", o.store)
+	if err != nil {
+		return nil, err
+	}
+	if first(o.store, o.f.Env("CONVERGE_STORE")) == "" {
+		if at, err = o.f.storeRead("", at); err != nil {
+			return nil, errors.New("no application says where the store is; name it with --store or CONVERGE_STORE")
+		}
+	}
+	return store.Open(ctx, at)
+}
+
+func (o *libraryOptions) list(ctx context.Context) error {
+	at, err := o.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer at.Close() // only read
+	known, err := at.Libraries(ctx)
+	if err != nil {
+		return err
+	}
+	if o.name != "" && known[o.name] == nil {
+		return fmt.Errorf("no library %s%s", o.name, suggestion(o.name, entities.SortedKeys(known)))
+	}
+	all := []protocol.Library{}
+	for _, name := range entities.SortedKeys(known) {
+		for _, version := range known[name] {
+			if o.name != "" && o.name != name {
+				continue
+			}
+			l, err := at.Library(ctx, name, version)
+			if err != nil {
+				return err
+			}
+			all = append(all, l)
+		}
+	}
+	if o.f.json() {
+		return o.f.screen().JSON(all)
+	}
+	t := show.Table{Header: []string{"NAME", "VERSION", "DIGEST", "AGE", "BY"}}
+	for _, l := range all {
+		t.Rows = append(t.Rows, []string{l.Name, strconv.FormatInt(l.Version, 10), l.Digest, explain.Duration(o.f.Now().Sub(l.At)), nameOfWho(l.By)})
+	}
+	return o.f.screen().Table(t)
+}
+
+func (o *libraryOptions) get(ctx context.Context) error {
+	at, err := o.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer at.Close() // only read
+	content, err := at.Imports(ctx)(o.name, int(o.version))
+	if err != nil {
+		return err
+	}
+	if _, problems := config.ParseLibrary(content, o.name); len(problems) > 0 { // names of files are among what it checks
+		return o.f.problems(problems, "; nothing written")
+	}
+	if err := os.MkdirAll(o.dir, 0o755); err != nil { //nolint:gosec // as what is beside it in a repository
+		return fmt.Errorf("library get: %w", err)
+	}
+	root, err := os.OpenRoot(o.dir)
+	if err != nil {
+		return fmt.Errorf("library get: %w", err)
+	}
+	defer root.Close() // each file is closed
+	for _, name := range entities.SortedKeys(content.Files) {
+		f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if err == nil {
+			_, err = f.WriteString(content.Files[name])
+			err = errors.Join(err, f.Close())
+		}
+		if err != nil {
+			return fmt.Errorf("library get: %w", err)
+		}
+	}
+	return o.f.screen().Lines(fmt.Sprintf("library %s %d is in %s: import it by path: %s", o.name, o.version, o.dir, filepath.ToSlash(o.dir)))
+}

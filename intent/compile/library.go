@@ -1,0 +1,77 @@
+package compile
+
+import (
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/incarnation"
+	"github.com/converge-engine/converge/intent/internal/strict"
+)
+
+// Library reads the library of a directory and checks it by itself: what the applications have that import it, runtimes and
+// names, is checked there. An error of type Problems lists what is wrong.
+func Library(fsys fs.FS) (config.LibraryContent, error) {
+	read, problems, err := config.ReadLibrary(fsys)
+	if err != nil {
+		return config.LibraryContent{}, err
+	}
+	if read != nil {
+		problems = append(problems, checkLibrary(read)...)
+	}
+	if len(problems) > 0 {
+		return config.LibraryContent{}, problems.Sorted()
+	}
+	return read.Content, nil
+}
+
+// checkLibrary has a library be all that there is of an application, but for services and runtimes.
+func checkLibrary(of *config.LibraryDocuments) strict.Problems {
+	app := &config.Document[config.Application]{Decoder: &strict.Decoder{File: of.File}}
+	app.Spec.ReleaseChannels, app.Spec.Protections = of.Spec.ReleaseChannels, of.Spec.Protections
+	app.Graft("releaseChannels", of.Decoder, "releaseChannels")
+	app.Graft("protections", of.Decoder, "protections")
+	c := newCompiler(&Loaded{Config: &config.Config{Application: app, Protections: of.Shared}}, false)
+	c.misnamed = true // the runtimes are not known
+	c.defineProtections()
+	if len(of.Spec.ReleaseChannels) > 0 {
+		c.defineChannels(app)
+	}
+	c.defineConditions(app)
+	c.defineGates(app)
+	c.order(app)
+	boundEach(c, of.Document)
+	if len(of.Spec.ReleaseChannels)+len(of.Spec.Protections)+len(of.Shared) == 0 && len(of.Problems) == 0 {
+		c.report(of.Decoder, "", strict.Fault{Code: "missing-field", Message: "there is nothing in this library", Expected: "releaseChannels, protections, or documents of kind Protection"})
+	}
+	return c.all()
+}
+
+// imports names what the application imports, by its content.
+func (c *compiler) imports() []incarnation.Import {
+	return strict.Map(c.config.Imported, func(i config.Imported) incarnation.Import {
+		return incarnation.Import{Name: i.Name, Version: i.Version, Digest: i.Digest}
+	})
+}
+
+// libraries are the scopes of a grant for libraries.
+func (c *compiler) libraries(d of, at string, grant config.InstallationAuthorization) []string {
+	if !d.Has(at + ".libraries") {
+		return nil
+	}
+	if !slices.Equal(grant.Verbs, []string{protocol.PublishLibrary}) && !d.Faulty(at+".verbs") {
+		c.report(d.Decoder, at+".libraries", strict.Fault{
+			Code: "one-of", Message: "other verbs have nothing to do with libraries", Expected: "verbs: [publish-library], in a grant of its own",
+		})
+	}
+	for _, other := range []string{"runtimes", "applications"} {
+		if d.Has(at + "." + other) {
+			c.report(d.Decoder, at+".libraries", strict.Fault{Code: "one-of", Message: fmt.Sprintf(`%q and "libraries" are both given`, other), Expected: "one of them"})
+		}
+	}
+	c.patterns(d, at+".libraries", grant.Libraries)
+	return strict.Map(grant.Libraries, func(pattern string) string { return entities.ScopeLibraries + pattern })
+}

@@ -1,0 +1,405 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/internal/strict"
+)
+
+// Library has release channels and protections that several applications share. It stands in a directory of its own, with
+// the documents of kind Protection that it refers to, and is published under its name and version, once.
+type Library struct {
+	Header
+	// Its version. Other content takes another one.
+	Version LibraryVersion `json:"version" jsonschema:"minimum=1,maximum=1000000"`
+	// What it is for, for people.
+	Description string `json:"description,omitempty"`
+	// Release channels of every application that imports it.
+	ReleaseChannels []ReleaseChannel `json:"releaseChannels,omitempty"`
+	// Protections of all channels of every application that imports it.
+	Protections []ProtectionUse `json:"protections,omitempty"`
+}
+
+// Planned names the fields that later versions accept.
+func (Library) Planned() []string { return []string{"imports", "notifications", "extensions"} }
+
+// Import takes in a library: what it has is as if the application said it itself.
+type Import struct {
+	// The name of a Library.
+	Name Name `json:"name"`
+	// Its version, that one and no other.
+	Version LibraryVersion `json:"version" jsonschema:"minimum=1,maximum=1000000"`
+	// The SHA-256 that its content must have, as it is printed when it is published.
+	Digest LibraryDigest `json:"digest,omitempty"`
+	// Its directory, relative to that of this file, where it is to be read from there. If that version is published as well, it has
+	// to have the same content.
+	Path string `json:"path,omitempty"`
+}
+
+// LibraryVersion is the version of a library, counted from one.
+type LibraryVersion int
+
+const maxLibraryVersion = 1_000_000
+
+// Check refuses what is no version.
+func (v LibraryVersion) Check() *Fault {
+	return strict.Unless(v >= 1 && v <= maxLibraryVersion, "bad-value", "%q is no version of a library", fmt.Sprint(int(v)), "a whole number from 1 on: 3")
+}
+
+// LibraryDigest names the content of a library: its SHA-256 in hex.
+type LibraryDigest string
+
+// Pattern is for the JSON schema.
+func (LibraryDigest) Pattern() string { return `^[0-9a-f]{64}$` }
+
+// Check refuses what is no digest.
+func (d LibraryDigest) Check() *Fault {
+	right := len(d) == 64 && strings.Trim(string(d), "0123456789abcdef") == ""
+	return strict.Unless(right, "bad-value", "%q is no digest of a library", string(d), "64 hexadecimal digits, as they are printed when it is published")
+}
+
+// MaxLibrary bounds the content of a library in bytes, MaxLibraryFiles its files.
+const (
+	MaxLibrary      = 150_000
+	MaxLibraryFiles = 100
+)
+
+// LibraryContent is what a library says: its files as they are. It is published by the digest of this.
+type LibraryContent struct {
+	Name    string            `json:"name"`
+	Version int               `json:"version"`
+	Files   map[string]string `json:"files"` // by name; there are no directories
+}
+
+// Digest is the SHA-256 of the content, in hex.
+func (l LibraryContent) Digest() string { return entities.DigestOf(l) }
+
+// Imported is a library whose parts an application has.
+type Imported struct {
+	Name    string
+	Version int
+	Digest  string
+	Path    string // of its directory, from that of the application; empty: it is published
+}
+
+// library is the kind of a document that is part of no application.
+const library = "Library"
+
+// LibraryDocuments are the documents of a library.
+type LibraryDocuments struct {
+	*Document[Library]
+	Shared  []*Document[Protection]
+	Content LibraryContent
+}
+
+// ReadLibrary reads the library of a directory: converge.yaml and *.converge.yaml, and nothing below. It is nil where the problems
+// are such that there is none.
+func ReadLibrary(fsys fs.FS) (*LibraryDocuments, Problems, error) { return readLibrary(fsys, "") }
+
+func readLibrary(fsys fs.FS, under string) (*LibraryDocuments, Problems, error) {
+	entries, err := fs.ReadDir(fsys, ".")
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the library: %w", strict.Reason(err))
+	}
+	l := &Reader{FS: fsys, Config: &Config{}}
+	content, size := LibraryContent{Files: map[string]string{}}, 0
+	for _, entry := range entries {
+		name := entry.Name()
+		if entry.IsDir() || !IsSource(name) {
+			continue
+		}
+		text, fault := l.Read(name, MaxLibrary)
+		size += len(text)
+		switch {
+		case fault == nil && strings.HasSuffix(name, ".yml"):
+			fault = &Fault{Code: "misnamed-file", Message: "a file of this name is not read", Expected: "the ending .yaml"}
+		case fault == nil && (size > MaxLibrary || len(content.Files) == MaxLibraryFiles):
+			fault = tooLarge()
+		}
+		if fault != nil {
+			l.fail(path.Join(under, name), 1, 1, *fault)
+			return nil, l.problems, nil
+		}
+		content.Files[name] = string(text)
+	}
+	doc, problems := ParseLibrary(content, under)
+	return doc, problems, nil
+}
+
+func tooLarge() *Fault {
+	return &Fault{Code: "too-large", Message: "the library is too large", Expected: fmt.Sprintf("at most %d bytes in %d files", MaxLibrary, MaxLibraryFiles)}
+}
+
+// ParseLibrary reads the content of a library, strictly and within bounds, wherever it is from; under is put before the names of
+// its files in problems. It is nil where the problems are such that there is none.
+func ParseLibrary(content LibraryContent, under string) (*LibraryDocuments, Problems) {
+	l := &Reader{kinds: []string{library, "Protection"}, Config: &Config{}}
+	at, size := path.Join(under, "converge.yaml"), 0
+	for _, name := range slices.Sorted(maps.Keys(content.Files)) {
+		size += len(content.Files[name])
+		if !IsSource(name) || strings.ContainsAny(name, `/\`) || strings.HasSuffix(name, ".yml") {
+			l.fail(at, 1, 1, Fault{Code: "misnamed-file", Message: fmt.Sprintf("the library has a file %q", strict.Clip(name)), Expected: "converge.yaml or NAME.converge.yaml"})
+			return nil, l.problems
+		}
+	}
+	if size > MaxLibrary || len(content.Files) > MaxLibraryFiles {
+		l.fail(at, 1, 1, *tooLarge())
+		return nil, l.problems
+	}
+	for _, name := range slices.Sorted(maps.Keys(content.Files)) {
+		l.text(path.Join(under, name), []byte(content.Files[name]))
+	}
+	doc := l.oneLibrary(at)
+	if doc == nil {
+		return nil, l.Problems()
+	}
+	is := LibraryContent{string(doc.Spec.Name), int(doc.Spec.Version), content.Files}
+	if content.Name != "" && (content.Name != is.Name || content.Version != is.Version) {
+		doc.Report("name", Fault{Code: "library-differs", Message: fmt.Sprintf("this is library %s %d", is.Name, is.Version), Expected: fmt.Sprintf("%s %d", content.Name, content.Version)})
+	}
+	l.onlyShared(doc)
+	return &LibraryDocuments{Document: doc, Shared: l.Config.Protections, Content: is}, l.Problems()
+}
+
+// oneLibrary is the document that says what the library is.
+func (l *Reader) oneLibrary(file string) *Document[Library] {
+	for _, stray := range l.Config.Installations {
+		stray.Report("kind", Fault{Code: "misplaced", Message: "an Installation is part of no library", Expected: "a file of its own, elsewhere"})
+	}
+	all := l.Config.Libraries
+	switch {
+	case len(all) == 0 && !l.Broken:
+		l.fail(file, 1, 1, Fault{Code: "no-library", Message: "there is no Library in this directory", Expected: "one document of kind Library"})
+		return nil
+	case len(all) == 0:
+		return nil
+	}
+	for _, second := range all[1:] {
+		second.Report("kind", Fault{Code: "duplicate-name", Message: "there already is a Library at " + all[0].Place(""), Expected: "one Library in a directory"})
+	}
+	return all[0]
+}
+
+// onlyShared refuses what lies with an application: commands run in its directory.
+func (l *Reader) onlyShared(doc *Document[Library]) {
+	for i, channel := range doc.Spec.ReleaseChannels {
+		at := strict.Index("releaseChannels", i)
+		onlySharedUses(doc, at+".protections", channel.Protections)
+		if len(channel.Extensions) > 0 {
+			doc.Report(at+".extensions", Fault{Code: "bad-value", Message: "extensions run commands, which lie with an application", Expected: "them in the application"})
+		}
+	}
+	onlySharedUses(doc, "protections", doc.Spec.Protections)
+	for _, p := range l.Config.Protections {
+		onlySharedKind(p.Decoder, "", p.Spec.ProtectionKind)
+	}
+}
+
+func onlySharedUses(doc *Document[Library], at string, all []ProtectionUse) {
+	for i, use := range all {
+		onlySharedKind(doc.Decoder, strict.Index(at, i), use.ProtectionKind)
+	}
+}
+
+func onlySharedKind(d *strict.Decoder, at string, kind ProtectionKind) {
+	for _, k := range kind.Kinds() {
+		if k != entities.CheckCommand && k != entities.CheckJob {
+			continue
+		}
+		d.Report(strict.Field(at, string(k)), Fault{
+			Code: "bad-value", Message: "it runs a command, which lies with an application", Expected: "another kind, or the protection in the application",
+		})
+	}
+}
+
+// imports takes in what the application imports, behind what it has itself.
+func (l *Reader) imports() error {
+	app := l.Config.Application
+	if app == nil {
+		return nil
+	}
+	names := l.ownNames(app)
+	for i, wanted := range app.Spec.Imports {
+		at := strict.Index("imports", i)
+		twice := slices.ContainsFunc(app.Spec.Imports[:i], func(o Import) bool { return o.Name == wanted.Name })
+		if twice && !app.Faulty(at) {
+			app.Report(at+".name", Fault{Code: "duplicate-name", Message: fmt.Sprintf("library %q is imported twice", string(wanted.Name)), Expected: "one version of it"})
+		}
+		if twice || app.Faulty(at) {
+			l.Broken = true
+			continue
+		}
+		doc, err := l.imported(app, at, wanted)
+		if err != nil {
+			return err
+		}
+		if doc == nil {
+			l.Broken = true // what refers to it is not checked
+			continue
+		}
+		l.graft(app, at, doc, names)
+		l.Config.Imported = append(l.Config.Imported, Imported{string(wanted.Name), int(wanted.Version), doc.Content.Digest(), wanted.Path})
+	}
+	return nil
+}
+
+// imported reads one library; nil: it cannot be had, which is reported.
+func (l *Reader) imported(app *Document[Application], at string, wanted Import) (*LibraryDocuments, error) {
+	content, absent, err := l.published(wanted)
+	if err != nil {
+		return nil, err
+	}
+	var doc *LibraryDocuments
+	var problems Problems
+	switch {
+	case wanted.Path != "":
+		doc, problems = l.beside(app, at, wanted.Path)
+	case absent != nil:
+		app.Report(at, *absent)
+	default:
+		doc, problems = ParseLibrary(content, fmt.Sprintf("%s@%d", wanted.Name, wanted.Version))
+	}
+	if l.problems = append(l.problems, problems...); len(problems) > 0 || doc == nil {
+		return nil, nil //nolint:nilnil // reported
+	}
+	fault := Fault{Code: "library-differs"}
+	digest, is := doc.Content.Digest(), fmt.Sprintf("library %s %d", doc.Content.Name, doc.Content.Version)
+	switch {
+	case is != fmt.Sprintf("library %s %d", wanted.Name, wanted.Version):
+		fault.Message, fault.Expected = "what is there is "+is, fmt.Sprintf("%s %d", wanted.Name, wanted.Version)
+	case wanted.Digest != "" && string(wanted.Digest) != digest:
+		fault.Message, fault.Expected = fmt.Sprintf("the content of %s is %s", is, digest), string(wanted.Digest)
+	case absent == nil && content.Digest() != digest:
+		fault.Message, fault.Expected = is+" is published with other content than there is in this directory", "the same content, or another version"
+	default:
+		return doc, nil
+	}
+	app.Report(at, fault)
+	return nil, nil //nolint:nilnil // reported
+}
+
+// published asks for a library as it was published, and says why there is none.
+func (l *Reader) published(wanted Import) (content LibraryContent, absent *Fault, err error) {
+	ask := l.Config.Options.Published
+	if ask == nil {
+		return content, &Fault{
+			Code: UnknownLibrary, Message: fmt.Sprintf("library %s %d cannot be looked up, as no store is named", wanted.Name, wanted.Version),
+			Expected: `--store or CONVERGE_STORE, or "path" to its directory`,
+		}, nil
+	}
+	content, err = ask(string(wanted.Name), int(wanted.Version))
+	if errors.As(err, &absent) {
+		return content, absent, nil
+	}
+	if err != nil {
+		err = fmt.Errorf("look up library %s %d: %w", wanted.Name, wanted.Version, err)
+	}
+	return content, nil, err
+}
+
+// UnknownLibrary is the code of an import that nobody has published, or that nobody could be asked for.
+const UnknownLibrary = "unknown-library"
+
+// beside reads a library from a directory of its own.
+func (l *Reader) beside(app *Document[Application], at, name string) (*LibraryDocuments, Problems) {
+	clean := path.Join(path.Dir(app.File), name)
+	fault := Fault{
+		Code: "no-library", Message: fmt.Sprintf("%q cannot be read", strict.Clip(name)),
+		Expected: "the directory of a Library, relative to that of this file, with slashes",
+	}
+	if path.IsAbs(name) || strings.Contains(name, `\`) || l.Config.Options.OpenDirectory == nil {
+		app.Report(at+".path", fault)
+		return nil, nil
+	}
+	root, err := l.Config.Options.OpenDirectory(clean)
+	if err == nil {
+		defer root.Close() // only read
+		var doc *LibraryDocuments
+		var problems Problems
+		if doc, problems, err = readLibrary(root.FS(), clean); err == nil {
+			l.Config.Files = append(l.Config.Files, filesOf(doc, clean)...)
+			return doc, problems
+		}
+	}
+	fault.Message += ": " + strict.Reason(err).Error()
+	app.Report(at+".path", fault)
+	return nil, nil
+}
+
+// filesOf are the files of a library, as they are called from the directory of the application.
+func filesOf(doc *LibraryDocuments, under string) []string {
+	if doc == nil {
+		return nil
+	}
+	return strict.Map(slices.Sorted(maps.Keys(doc.Content.Files)), func(name string) string { return path.Join(under, name) })
+}
+
+// ownNames are the names that an application has itself, and where.
+func (l *Reader) ownNames(app *Document[Application]) map[string]string {
+	names := map[string]string{}
+	for i, c := range app.Spec.ReleaseChannels {
+		names[channelKey(c)] = app.Place(strict.Index("releaseChannels", i))
+	}
+	for i, p := range app.Spec.Protections {
+		names[useKey(p)] = app.Place(strict.Index("protections", i))
+	}
+	for _, p := range l.Config.Protections {
+		names[protectionKey(p)] = p.Place("name")
+	}
+	return names
+}
+
+func channelKey(c ReleaseChannel) string {
+	return fmt.Sprintf("the release channel %q", string(c.Name))
+}
+
+func protectionKey(p *Document[Protection]) string {
+	return fmt.Sprintf("the Protection %q", string(p.Spec.Name))
+}
+
+func useKey(p ProtectionUse) string {
+	return fmt.Sprintf("the protection %q of all channels", string(cmp.Or(p.Name, p.Ref)))
+}
+
+// graft has the parts of a library be the application's, but for those whose names something before it has: nothing stands in the
+// place of anything else.
+func (l *Reader) graft(app *Document[Application], at string, from *LibraryDocuments, names map[string]string) {
+	own := map[string]string{}
+	free := func(key, place string) bool {
+		if taken, is := names[key]; is {
+			app.Report(at, Fault{
+				Code: "duplicate-name", Message: fmt.Sprintf("library %s %d has %s at %s, and so has %s", from.Content.Name, from.Content.Version, key, place, taken),
+				Expected: "another name for one of them",
+			})
+			return false
+		}
+		own[key] = place
+		return true
+	}
+	for i, c := range from.Spec.ReleaseChannels {
+		if path := strict.Index("releaseChannels", i); free(channelKey(c), from.Place(path)) {
+			app.Graft(strict.Index("releaseChannels", len(app.Spec.ReleaseChannels)), from.Decoder, path)
+			app.Spec.ReleaseChannels = append(app.Spec.ReleaseChannels, c)
+		}
+	}
+	for i, p := range from.Spec.Protections {
+		if path := strict.Index("protections", i); free(useKey(p), from.Place(path)) {
+			app.Graft(strict.Index("protections", len(app.Spec.Protections)), from.Decoder, path)
+			app.Spec.Protections = append(app.Spec.Protections, p)
+		}
+	}
+	for _, p := range from.Shared {
+		if free(protectionKey(p), p.Place("name")) {
+			l.Config.Protections = append(l.Config.Protections, p)
+		}
+	}
+	maps.Copy(names, own)
+}
