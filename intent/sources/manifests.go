@@ -123,7 +123,9 @@ func (l *objectLoader) manifests(full string) *strict.Fault {
 			return fault
 		}
 		left -= int64(len(text))
-		from.Manifests[name] = l.manifest(name, text)
+		if from.Manifests[name], fault = l.manifest(name, text); fault != nil {
+			return fault
+		}
 	}
 	return nil
 }
@@ -173,8 +175,12 @@ func (l *objectLoader) isManifest(name string) bool {
 }
 
 // manifest reads the objects of a manifest.
-func (l *objectLoader) manifest(name string, text []byte) []*Object {
-	r := &objectReader{file: name}
+func (l *objectLoader) manifest(name string, text []byte) ([]*Object, *strict.Fault) {
+	encrypted, fault := l.encryptedManifest(name, text)
+	if fault != nil {
+		return nil, fault
+	}
+	r := &objectReader{file: name, encrypted: encrypted}
 	if err := r.read(text); err != nil {
 		l.into.Incomplete = true
 		l.Syntax(name, text, err)
@@ -183,7 +189,7 @@ func (l *objectLoader) manifest(name string, text []byte) []*Object {
 		l.into.Incomplete = l.into.Incomplete || len(d.Problems) > 0
 	}
 	l.Decoders = append(l.Decoders, r.decoders...)
-	return r.objects
+	return r.objects, nil
 }
 
 // read reads all documents of a text; the error is the parser's.

@@ -1,0 +1,119 @@
+package sources
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/internal/strict"
+	"github.com/converge-engine/converge/intent/sops"
+)
+
+// encrypted are files that SOPS encrypted, among which the one is found that a value stands in.
+type encrypted []encryptedFile
+
+type encryptedFile struct {
+	*sops.File
+	name string
+	text []byte
+}
+
+// of finds the file of an encrypted value.
+func (all encrypted) of(value string) *encryptedFile {
+	i := slices.IndexFunc(all, func(f encryptedFile) bool { return f.Has(value) })
+	if i < 0 {
+		return nil
+	}
+	return &all[i]
+}
+
+// isEncrypted tells whether SOPS encrypted a file; what cannot be parsed is reported elsewhere.
+func isEncrypted(text []byte) bool {
+	if !bytes.Contains(text, []byte(sops.Field)) || !bytes.Contains(text, []byte("lastmodified")) {
+		return false
+	}
+	var node yaml.Node
+	if config.DecodeNode(yaml.NewDecoder(bytes.NewReader(text)), &node) != nil || len(node.Content) == 0 {
+		return false
+	}
+	meta := entry(node.Content[0], sops.Field)
+	return entry(meta, "mac") != nil && entry(meta, "lastmodified") != nil
+}
+
+// encryptedIn reads the encrypted ones among the files of a kustomization. What is wrong with one counts only if it
+// became an object.
+func encryptedIn(fsys fs.FS, files []string) (all encrypted) {
+	for _, name := range files {
+		if !slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)) {
+			continue
+		}
+		text, err := fs.ReadFile(fsys, name)
+		if err != nil || !isEncrypted(text) {
+			continue
+		}
+		if f, err := sops.Read(text); err == nil {
+			all = append(all, encryptedFile{f, name, text})
+		}
+	}
+	return all
+}
+
+// encrypted takes in an object that SOPS encrypted: it stays so, and beside what can be seen of it lies the whole file, which
+// is decrypted where the object is applied. Only Secrets are: other kinds are shown to people. Kinds of others may have
+// metadata of SOPS for a controller of their own.
+func (c *objectCheck) encrypted(among encrypted) {
+	found := sops.FirstSealed(c.fields)
+	is := sops.Is(c.fields)
+	ours := c.object.Group == "" && (c.object.Kind == "Secret" || c.object.Kind == "ConfigMap")
+	if !is && (found == "" || !ours) || is && strings.Contains(c.object.Group, ".") && !strings.HasSuffix(c.object.Group, ".k8s.io") {
+		return
+	}
+	refuse := func(at, message, expected string) {
+		c.Report(at, strict.Fault{Code: "encrypted", Message: message, Expected: expected})
+	}
+	delete(c.fields, sops.Field)
+	file := among.of(found)
+	switch {
+	case found == "" && c.object.Kind != "Secret": // it stands in a file with one that is
+	case found == "":
+		refuse("", "SOPS encrypted nothing in this Secret", `--encrypted-regex "^(data|stringData)$"`)
+	case c.object.Kind != "Secret":
+		refuse("kind", "this is encrypted by SOPS, and what is decrypted of it would be shown in plans and drift", "a Secret")
+	case file == nil:
+		refuse("", "this is encrypted by SOPS, and the file that SOPS encrypted is not at hand: the MAC in it is of the whole file",
+			"the file itself among manifests, or among the resources of a kustomization")
+	default:
+		if err := file.Fits(c.fields); err != nil {
+			refuse("", err.Error(), "the values of "+file.name)
+		}
+		c.object.Encrypted = true
+		c.sealed = string(file.text)
+	}
+}
+
+// asItIs refuses substitutions in what is encrypted, since the MAC covers all of it.
+func (c *objectCheck) asItIs() {
+	for _, text := range c.object.Texts {
+		c.Report(text.Path, strict.Fault{Code: "no-substitution", Message: "nothing is substituted in what SOPS encrypted, since its MAC covers all of it", Expected: `text without "${{"`})
+	}
+	c.object.Texts = nil
+	c.fields[sops.Field] = c.sealed
+}
+
+// encryptedManifest reads an encrypted manifest.
+func (l *objectLoader) encryptedManifest(name string, text []byte) (encrypted, *strict.Fault) {
+	if !isEncrypted(text) {
+		return nil, nil
+	}
+	f, err := sops.Read(text)
+	if err != nil {
+		return nil, &strict.Fault{Code: "encrypted", Message: fmt.Sprintf("%s is encrypted by SOPS, and cannot be used: %v", name, err)}
+	}
+	return encrypted{{f, name, text}}, nil
+}
