@@ -68,7 +68,15 @@ func shown(names []string) string {
 		more = fmt.Sprintf(" and %d more", len(names)-most)
 		names = names[:most]
 	}
-	return strings.Join(strict.Map(names, strict.Clip), ", ") + more
+	return strings.Join(strict.Map(names, short), ", ") + more
+}
+
+// short is a recipient whole, unless it is one of those that fill a page.
+func short(name string) string {
+	if len(name) <= len("age1")+58 {
+		return name
+	}
+	return name[:40] + "…"
 }
 
 // open decrypts the values of a file, by their texts, and holds all of the file to its MAC.
@@ -134,7 +142,7 @@ func (f *File) key(with []age.Identity) ([]byte, error) {
 			secret, err = io.ReadAll(io.LimitReader(from, 33))
 		}
 		if err != nil || len(secret) != 32 {
-			return nil, fmt.Errorf("the key for %s in it is damaged", strict.Clip(r.name))
+			return nil, fmt.Errorf("the key for %s in it is damaged", short(r.name))
 		}
 		return secret, nil
 	}

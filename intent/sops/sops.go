@@ -34,6 +34,9 @@ const (
 	maxRecipients = 100
 )
 
+// ofSecret is how deep the values of a Secret lie: data.KEY.
+const ofSecret = 3
+
 // File is an encrypted file, as far as it is known without a key. It is never edited.
 type File struct {
 	documents  []*yaml.Node // mappings, without the metadata
@@ -170,7 +173,7 @@ func (f *File) walk(node *yaml.Node, path []string, depth int, encrypts rule) er
 	if node.ShortTag() == "!!null" {
 		return nil
 	}
-	l, err := leafOf(node, path, encrypts(path))
+	l, err := leafOf(node, path, encrypts(path), depth)
 	if err != nil {
 		return at(err.Error())
 	}
@@ -200,7 +203,7 @@ func (f *File) mapping(node *yaml.Node, path []string, depth int, encrypts rule)
 }
 
 // leafOf reads a scalar, which is encrypted if it shall be and not otherwise.
-func leafOf(node *yaml.Node, path []string, encrypted bool) (leaf, error) {
+func leafOf(node *yaml.Node, path []string, encrypted bool, depth int) (leaf, error) {
 	l := leaf{path: path}
 	if !slices.Contains([]string{"!!str", "!!int", "!!float", "!!bool", "!!timestamp"}, node.ShortTag()) || node.Decode(&l.value) != nil {
 		return l, errors.New("is of a type that SOPS does not encrypt")
@@ -220,6 +223,9 @@ func leafOf(node *yaml.Node, path []string, encrypted bool) (leaf, error) {
 		return l, errors.New("is not encrypted, and by the metadata of SOPS it should be")
 	case len(path) < 2 || path[0] != "data" && path[0] != "stringData":
 		return l, errors.New(`is encrypted, and of a Secret that can be only what is in data and stringData: encrypt it with --encrypted-regex "^(data|stringData)$"`)
+	}
+	if depth != ofSecret {
+		return l, errors.New("is encrypted inside a list or a mapping, and what a Secret holds is neither")
 	}
 	seal, err := unpack(text)
 	l.seal, l.text = &seal, text
