@@ -37,7 +37,7 @@ installed. Its flags:
       --allow-secret strings
                        secrets of clusters and AWS that it may name (CONVERGE_ALLOW_SECRET)
       --sops-age-key-file file
-                       age identities for what SOPS encrypted (SOPS_AGE_KEY_FILE, SOPS_AGE_KEY)`,
+                       age identities for SOPS (SOPS_AGE_KEY_FILE, SOPS_AGE_KEY)`,
 		Example: `  converge dev examples/hello
   converge dev --port 7300 --ui-port 8300`,
 		DisableFlagParsing: true,
