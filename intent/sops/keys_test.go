@@ -47,7 +47,7 @@ func TestIdentities(t *testing.T) {
 }
 
 // An identity of one application decrypts nothing for another, whoever copies the file there.
-func TestIdentityOfAnApplication_G8(t *testing.T) {
+func TestIdentityOfAnApplication_G5(t *testing.T) {
 	keys, err := sops.Load([]string{"billing=" + keyFile(t, "key.txt", 0o600), keyFile(t, "other.txt", 0o600)}, variables(nil))
 	require.NoError(t, err)
 	_, err = open(t, keys, objects(t, read(t, "secret.yaml"))[0]) // for shop

@@ -29,6 +29,7 @@ const Field = "sops"
 // Bounds of a file. A Secret has a megabyte at most.
 const (
 	maxText       = 4 << 20
+	maxCopies     = 16 << 20 // bytes in a bundle, which has the text with each of its documents
 	maxDepth      = 50
 	maxLeaves     = 20_000
 	maxRecipients = 100
@@ -86,6 +87,9 @@ func Read(text []byte) (*File, error) {
 	f := &File{}
 	if err := f.parse(text); err != nil {
 		return nil, err
+	}
+	if n := len(f.documents); n*len(text) > maxCopies {
+		return nil, fmt.Errorf("it has %d documents, each of which is kept with all of its %d bytes; expected fewer in one file", n, len(text))
 	}
 	var meta *yaml.Node
 	for i, document := range f.documents {

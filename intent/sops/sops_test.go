@@ -190,10 +190,11 @@ func TestHostileFiles_G4(t *testing.T) {
 	wide := "    a: [" + strings.Repeat("x,", 20_001) + "]\n"
 	entry := text[strings.Index(text, "        - enc"):strings.Index(text, "    encrypted_regex")]
 	for want, text := range map[string][]byte{
-		"it has 4194305 bytes; expected at most 4194304": bytes.Repeat([]byte("#"), 4<<20+1),
-		"metadata.a lies deeper than 50 levels":          with(deep),
-		"it has more than 20000 values":                  with(wide),
-		"it has 101 recipients; expected at most 100":    []byte(strings.Replace(text, entry, strings.Repeat(entry, 101), 1)),
+		"it has 4194305 bytes; expected at most 4194304":    bytes.Repeat([]byte("#"), 4<<20+1),
+		"metadata.a lies deeper than 50 levels":             with(deep),
+		"it has more than 20000 values":                     with(wide),
+		"it has 101 recipients; expected at most 100":       []byte(strings.Replace(text, entry, strings.Repeat(entry, 101), 1)),
+		"it has 9000 documents, each of which is kept with": []byte(text + strings.Repeat("---\n{a: b}\n", 8999)),
 		"it is no YAML": with("    a: " + strings.Repeat("[", 20_000)),
 	} {
 		_, err := sops.Read(text)
@@ -216,6 +217,17 @@ func TestOtherRecipientsAreNotAsked(t *testing.T) {
 	got, err := open(t, keysOf(t, "key.txt"), objects(t, text)[0])
 	require.NoError(t, err)
 	require.Equal(t, "hunter2hunter2", got["stringData"].(map[string]any)["password"])
+}
+
+// What an observation of an encrypted Secret takes more than of another.
+func BenchmarkOpen(b *testing.B) {
+	keys := keysOf(b, "key.txt")
+	raw, err := json.Marshal(objects(b, read(b, "secret.yaml"))[0])
+	require.NoError(b, err)
+	for b.Loop() {
+		_, err := keys.Open("shop", raw)
+		require.NoError(b, err)
+	}
 }
 
 // FuzzOpen: whatever a file is, nothing panics, no error shows what was decrypted, and what is decrypted is what SOPS
