@@ -142,7 +142,7 @@ func hostile(t *testing.T, name string) string {
 
 // Kinds that a controller in the cluster decrypts are not ours.
 func TestEncryptedForAController(t *testing.T) {
-	text := strings.NewReplacer("apiVersion: v1", "apiVersion: isindir.github.com/v1alpha3", "kind: Secret", "kind: SopsSecret").Replace(encrypted(t, "secret.yaml"))
+	text := strings.NewReplacer("apiVersion: v1", "apiVersion: isindir.github.com/v1alpha3", "kind: Secret", "kind: SopsSecret", "stringData:", "spec:").Replace(encrypted(t, "secret.yaml"))
 	compiled := intenttest.Text(t, cluster("kubernetes: {manifests: [a.yaml]}"), "a.yaml", text)
 	objects := decrypted(t, compiled)
 	require.Len(t, objects, 1)

@@ -3,7 +3,7 @@
 //
 // It is hermetic: no cluster, no clock, no randomness, no network but for a chart that is pinned by its
 // digest. It reads only below the file system that it is given, refuses what leads out of it, and fills in
-// nothing. Of intent it imports config and bundle.
+// nothing. Of intent it imports config, bundle and sops.
 package sources
 
 import (

@@ -20,13 +20,22 @@ type encrypted []encryptedFile
 
 type encryptedFile struct {
 	*sops.File
-	name string
-	text []byte
+	name  string
+	text  []byte
+	wrong error // why it cannot be used: there is no File then
 }
 
-// of finds the file of an encrypted value.
+func newEncryptedFile(name string, text []byte) encryptedFile {
+	f, err := sops.Read(text)
+	return encryptedFile{f, name, text, err}
+}
+
+// of finds the file of an encrypted value, or else one that it may be in and that cannot be used.
 func (all encrypted) of(value string) *encryptedFile {
-	i := slices.IndexFunc(all, func(f encryptedFile) bool { return f.Has(value) })
+	i := slices.IndexFunc(all, func(f encryptedFile) bool { return f.wrong == nil && f.Has(value) })
+	if i < 0 {
+		i = slices.IndexFunc(all, func(f encryptedFile) bool { return f.wrong != nil })
+	}
 	if i < 0 {
 		return nil
 	}
@@ -54,11 +63,8 @@ func encryptedIn(fsys fs.FS, files []string) (all encrypted) {
 			continue
 		}
 		text, err := fs.ReadFile(fsys, name)
-		if err != nil || !isEncrypted(text) {
-			continue
-		}
-		if f, err := sops.Read(text); err == nil {
-			all = append(all, encryptedFile{f, name, text})
+		if err == nil && isEncrypted(text) {
+			all = append(all, newEncryptedFile(name, text))
 		}
 	}
 	return all
@@ -80,6 +86,8 @@ func (c *objectCheck) encrypted(among encrypted) {
 	delete(c.fields, sops.Field)
 	file := among.of(found)
 	switch {
+	case file != nil && file.wrong != nil:
+		refuse("", fmt.Sprintf("%s is encrypted by SOPS, and cannot be used: %v", file.name, file.wrong), "")
 	case found == "" && c.object.Kind != "Secret": // it stands in a file with one that is
 	case found == "":
 		refuse("", "SOPS encrypted nothing in this Secret", `--encrypted-regex "^(data|stringData)$"`)
@@ -104,16 +112,4 @@ func (c *objectCheck) asItIs() {
 	}
 	c.object.Texts = nil
 	c.fields[sops.Field] = c.sealed
-}
-
-// encryptedManifest reads an encrypted manifest.
-func (l *objectLoader) encryptedManifest(name string, text []byte) (encrypted, *strict.Fault) {
-	if !isEncrypted(text) {
-		return nil, nil
-	}
-	f, err := sops.Read(text)
-	if err != nil {
-		return nil, &strict.Fault{Code: "encrypted", Message: fmt.Sprintf("%s is encrypted by SOPS, and cannot be used: %v", name, err)}
-	}
-	return encrypted{{f, name, text}}, nil
 }

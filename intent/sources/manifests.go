@@ -123,9 +123,7 @@ func (l *objectLoader) manifests(full string) *strict.Fault {
 			return fault
 		}
 		left -= int64(len(text))
-		if from.Manifests[name], fault = l.manifest(name, text); fault != nil {
-			return fault
-		}
+		from.Manifests[name] = l.manifest(name, text)
 	}
 	return nil
 }
@@ -175,12 +173,11 @@ func (l *objectLoader) isManifest(name string) bool {
 }
 
 // manifest reads the objects of a manifest.
-func (l *objectLoader) manifest(name string, text []byte) ([]*Object, *strict.Fault) {
-	encrypted, fault := l.encryptedManifest(name, text)
-	if fault != nil {
-		return nil, fault
+func (l *objectLoader) manifest(name string, text []byte) []*Object {
+	r := &objectReader{file: name}
+	if isEncrypted(text) {
+		r.encrypted = encrypted{newEncryptedFile(name, text)}
 	}
-	r := &objectReader{file: name, encrypted: encrypted}
 	if err := r.read(text); err != nil {
 		l.into.Incomplete = true
 		l.Syntax(name, text, err)
@@ -189,7 +186,7 @@ func (l *objectLoader) manifest(name string, text []byte) ([]*Object, *strict.Fa
 		l.into.Incomplete = l.into.Incomplete || len(d.Problems) > 0
 	}
 	l.Decoders = append(l.Decoders, r.decoders...)
-	return r.objects, nil
+	return r.objects
 }
 
 // read reads all documents of a text; the error is the parser's.
