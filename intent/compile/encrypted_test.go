@@ -101,23 +101,31 @@ func TestEncryptedWhereItCannotBe_G5(t *testing.T) {
 		files []string
 	}{
 		"v.yaml is encrypted by SOPS, and a chart is rendered where there is no key": {
-			"kubernetes: {helm: {chart: chart, valuesFiles: [v.yaml]}}", append(chart, configMap("a"), "v.yaml", encrypted(t, "values.yaml"))},
+			"kubernetes: {helm: {chart: chart, valuesFiles: [v.yaml]}}", append(chart, configMap("a"), "v.yaml", encrypted(t, "values.yaml")),
+		},
 		"this is encrypted by SOPS, and the file that SOPS encrypted is not at hand": {
-			"kubernetes: {helm: {chart: chart}}", append(chart, secret)},
+			"kubernetes: {helm: {chart: chart}}", append(chart, secret),
+		},
 		"Secret/db: this is encrypted by SOPS, and the file": {"kubernetes: {manifests: [a.yaml]}", []string{"a.yaml", without}},
 		"this is encrypted by SOPS, and what is decrypted of it would be shown in plans and drift; expected a Secret": {
-			"kubernetes: {manifests: [a.yaml]}", []string{"a.yaml", encrypted(t, "config.yaml")}},
+			"kubernetes: {manifests: [a.yaml]}", []string{"a.yaml", encrypted(t, "config.yaml")},
+		},
 		"a.yaml is encrypted by SOPS, and cannot be used: apiVersion is encrypted, and of a Secret": {
-			"kubernetes: {manifests: [a.yaml]}", []string{"a.yaml", encrypted(t, "whole.yaml")}},
+			"kubernetes: {manifests: [a.yaml]}", []string{"a.yaml", encrypted(t, "whole.yaml")},
+		},
 		"a.yaml is encrypted by SOPS, and cannot be used: it is encrypted for pgp only": {
-			"kubernetes: {manifests: [a.yaml]}", []string{"a.yaml", hostile(t, "pgp.yaml")}},
+			"kubernetes: {manifests: [a.yaml]}", []string{"a.yaml", hostile(t, "pgp.yaml")},
+		},
 		"SOPS encrypted nothing in this Secret": {"kubernetes: {manifests: [a.yaml]}", []string{"a.yaml", nothing(secret)}},
 		"Secret/db metadata.labels.tier: nothing is substituted in what SOPS encrypted, since its MAC covers all of it": {
-			"kubernetes: {manifests: [a.yaml]}", []string{"a.yaml", strings.Replace(secret, "tier: back", `tier: "${{ version }}"`, 1)}},
+			"kubernetes: {manifests: [a.yaml]}", []string{"a.yaml", strings.Replace(secret, "tier: back", `tier: "${{ version }}"`, 1)},
+		},
 		"data[\"s.yaml\"] (kustomization k): this is a file that SOPS encrypted, and would be applied as it is": {
-			"kubernetes: {kustomize: k}", []string{"k/kustomization.yaml", "secretGenerator: [{name: a, files: [s.yaml]}]", "k/s.yaml", secret}},
+			"kubernetes: {kustomize: k}", []string{"k/kustomization.yaml", "secretGenerator: [{name: a, files: [s.yaml]}]", "k/s.yaml", secret},
+		},
 		"Secret/db (kustomization k): stringData.admin is encrypted, and not so in the file that SOPS encrypted; expected the values of k/a.yaml": {
-			"kubernetes: {kustomize: k}", []string{"k/kustomization.yaml", "{resources: [a.yaml], patches: [{target: {name: db}, patch: '[{\"op\": \"move\", \"from\": \"/stringData/user\", \"path\": \"/stringData/admin\"}]'}]}", "k/a.yaml", secret}},
+			"kubernetes: {kustomize: k}", []string{"k/kustomization.yaml", "{resources: [a.yaml], patches: [{target: {name: db}, patch: '[{\"op\": \"move\", \"from\": \"/stringData/user\", \"path\": \"/stringData/admin\"}]'}]}", "k/a.yaml", secret},
+		},
 	} {
 		loaded, err := intenttest.Load(cluster(c.body), c.files...)
 		if err == nil {

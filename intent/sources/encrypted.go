@@ -71,38 +71,54 @@ func encryptedIn(fsys fs.FS, files []string) (all encrypted) {
 }
 
 // encrypted takes in an object that SOPS encrypted: it stays so, and beside what can be seen of it lies the whole file, which
-// is decrypted where the object is applied. Only Secrets are: other kinds are shown to people. Kinds of others may have
-// metadata of SOPS for a controller of their own.
+// is decrypted where the object is applied. Only Secrets are: other kinds are shown to people.
 func (c *objectCheck) encrypted(among encrypted) {
 	found := sops.FirstSealed(c.fields)
-	is := sops.Is(c.fields)
-	ours := c.object.Group == "" && (c.object.Kind == "Secret" || c.object.Kind == "ConfigMap")
-	if !is && (found == "" || !ours) || is && strings.Contains(c.object.Group, ".") && !strings.HasSuffix(c.object.Group, ".k8s.io") {
+	if !c.concernsUs(found) {
 		return
-	}
-	refuse := func(at, message, expected string) {
-		c.Report(at, strict.Fault{Code: "encrypted", Message: message, Expected: expected})
 	}
 	delete(c.fields, sops.Field)
 	file := among.of(found)
+	if fault := c.undecipherable(found, file); fault != nil {
+		c.Report("", *fault)
+		c.object.Encrypted = c.object.Kind == "Secret"
+	} else if found != "" {
+		c.object.Encrypted, c.sealed = true, string(file.text)
+	}
+}
+
+// concernsUs tells whether SOPS encrypted an object for us: kinds of others may have its metadata for a controller of their
+// own, and their own cipher texts.
+func (c *objectCheck) concernsUs(found string) bool {
+	group := c.object.Group
+	if sops.Is(c.fields) {
+		return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")
+	}
+	return found != "" && group == "" && (c.object.Kind == "Secret" || c.object.Kind == "ConfigMap")
+}
+
+// undecipherable is why an object cannot be decrypted, or nil. One that is no Secret may stand in a file with one that is.
+func (c *objectCheck) undecipherable(found string, file *encryptedFile) *strict.Fault {
+	because := func(message, expected string) *strict.Fault {
+		return &strict.Fault{Code: "encrypted", Message: message, Expected: expected}
+	}
 	switch {
 	case file != nil && file.wrong != nil:
-		refuse("", fmt.Sprintf("%s is encrypted by SOPS, and cannot be used: %v", file.name, file.wrong), "")
-	case found == "" && c.object.Kind != "Secret": // it stands in a file with one that is
+		return because(fmt.Sprintf("%s is encrypted by SOPS, and cannot be used: %v", file.name, file.wrong), "")
+	case found == "" && c.object.Kind != "Secret":
+		return nil
 	case found == "":
-		refuse("", "SOPS encrypted nothing in this Secret", `--encrypted-regex "^(data|stringData)$"`)
+		return because("SOPS encrypted nothing in this Secret", `--encrypted-regex "^(data|stringData)$"`)
 	case c.object.Kind != "Secret":
-		refuse("kind", "this is encrypted by SOPS, and what is decrypted of it would be shown in plans and drift", "a Secret")
+		return because("this is encrypted by SOPS, and what is decrypted of it would be shown in plans and drift", "a Secret")
 	case file == nil:
-		refuse("", "this is encrypted by SOPS, and the file that SOPS encrypted is not at hand: the MAC in it is of the whole file",
+		return because("this is encrypted by SOPS, and the file that SOPS encrypted is not at hand: the MAC in it is of the whole file",
 			"the file itself among manifests, or among the resources of a kustomization")
-	default:
-		if err := file.Fits(c.fields); err != nil {
-			refuse("", err.Error(), "the values of "+file.name)
-		}
-		c.object.Encrypted = true
-		c.sealed = string(file.text)
 	}
+	if err := file.Fits(c.fields); err != nil {
+		return because(err.Error(), "the values of "+file.name)
+	}
+	return nil
 }
 
 // asItIs refuses substitutions in what is encrypted, since the MAC covers all of it.

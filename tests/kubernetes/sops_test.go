@@ -175,7 +175,9 @@ func TestEncryptedSecretIsAppliedDecrypted_G5(t *testing.T) {
 	require.Equal(t, "back", applied.Labels["tier"])
 
 	s.edited("password", "eve-was-here")
-	temporaltest.WaitFor(t, byWatch, func() (bool, string) { return textsOf(s.secret())["password"] == "hunter2hunter2", "it is not put back" })
+	temporaltest.WaitFor(t, byWatch, func() (bool, string) {
+		return textsOf(s.secret())["password"] == "hunter2hunter2", "it is not put back"
+	})
 	st := s.AwaitThat("web", "its repair", func(st protocol.Status) bool {
 		return channelOf(st, "production").Status == "CONVERGED" && strings.Contains(fmt.Sprint(st.Journal), "data.password")
 	})

@@ -59,8 +59,10 @@ func TestRecord(t *testing.T) {
 		"recipients.yaml":        {plain: secret, recipients: []string{theirs, ours}, rules: usual},
 		"post-quantum.yaml":      {plain: secret, recipients: []string{pq.Recipient().String()}, rules: usual},
 		"types.yaml":             {plain: "apiVersion: v1\nkind: Secret\nmetadata: {name: t}\nstringData: {i: 42, f: 1.50, b: true, d: 2001-02-03T04:05:06Z}\n", recipients: []string{ours}, rules: usual},
-		"secret.json": {plain: `{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "db"}, "stringData": {"password": "hunter2hunter2"}}`,
-			format: "json", recipients: []string{ours}, rules: usual},
+		"secret.json": {
+			plain:  `{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "db"}, "stringData": {"password": "hunter2hunter2"}}`,
+			format: "json", recipients: []string{ours}, rules: usual,
+		},
 	} {
 		write(name, string(encrypt(t, o)))
 		write(filepath.Join("plain", name), o.plain)
