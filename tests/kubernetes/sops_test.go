@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -70,7 +71,7 @@ func (s *sopsWorld) encrypts(name string, oldnew ...string) {
 	require.NoError(s.T, os.WriteFile(filepath.Join(s.Dir, "db.yaml"), []byte(strings.NewReplacer(oldnew...).Replace(string(text))), 0o600))
 }
 
-// Write notes what a program says.
+// note keeps what a program says.
 func (s *sopsWorld) note(text []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,12 +199,12 @@ func TestEncryptedSecretIsAppliedDecrypted_G5(t *testing.T) {
 	s.nowhere()
 }
 
-// What was changed after it was encrypted is not applied, whoever has the key; what runs stays.
+// What was changed after it was encrypted is not applied, whoever has the key; what runs stays, and is taken down without one.
 func TestChangedEncryptedSecretIsNotApplied_G5(t *testing.T) {
 	t.Parallel()
 	s := newSopsWorld(t)
 	s.encrypts("secret.yaml")
-	s.worker("key.txt")
+	stop := s.worker("key.txt")
 	s.shows("apply", s.Dir, "--store", s.Store)
 	s.shows("release", s.App+"/web", "v1")
 	s.AwaitThat("web", "convergence", func(st protocol.Status) bool { return channelOf(st, "production").Status == "CONVERGED" })
@@ -213,6 +214,18 @@ func TestChangedEncryptedSecretIsNotApplied_G5(t *testing.T) {
 		return strings.Contains(fmt.Sprint(st.Journal)+reasons(st, "production"), "its MAC does not hold: something in the file was changed after it was encrypted")
 	})
 	require.Equal(t, "back", s.secret().Labels["tier"])
+
+	stop()
+	s.worker() // without a key: what is taken down need not be read
+	config, err := os.ReadFile(filepath.Join(s.Dir, "converge.yaml"))
+	require.NoError(t, err)
+	s.Write(strings.Replace(string(config), "name: web", "name: other", 1))
+	s.shows("apply", s.Dir, "--store", s.Store)
+	s.shows("delete", s.App+"/web", "--yes")
+	temporaltest.WaitFor(t, byWatch, func() (bool, string) {
+		_, err := s.cluster.Client.CoreV1().Secrets(s.namespace).Get(t.Context(), "db", metav1.GetOptions{})
+		return apierrors.IsNotFound(err), fmt.Sprint(err)
+	})
 	s.nowhere()
 }
 
