@@ -1,7 +1,7 @@
 # The commands of this repository. `make check` is exactly what CI runs.
 
 TOOL := go tool -modfile=tools/go.mod
-CHECKS := build vet test race kube-test lint workflowcheck tidy generated
+CHECKS := build vet test race kube-test sops-test lint workflowcheck tidy generated
 # Packages that do not link the Temporal server: quick to build in any way.
 LIGHT := ./entities/... ./intent/... ./client/... ./runtimes/... ./activities/... ./workflows/... ./cmd/converge/...
 FUZZTIME ?= 20s
@@ -16,7 +16,7 @@ KILLS ?= 100
 MINUTES ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help build install test race lint fmt vet workflowcheck tidy generated check upgrade-demo bench chaos outage fuzz histories freeze-histories freeze-contracts temporal-cli chromium monitoring moto sbom vulncheck kube kube-build kube-test manifests
+.PHONY: help build install test race lint fmt vet workflowcheck tidy generated check upgrade-demo bench chaos outage fuzz histories freeze-histories freeze-contracts temporal-cli chromium monitoring moto sbom vulncheck kube kube-build kube-test sops-test manifests
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,7 @@ tidy: ## Check that every go.mod and go.sum is tidy
 	go -C tools mod tidy -diff
 	go -C tests/temporalcli mod tidy -diff
 	go -C tests/kube mod tidy -diff
+	go -C tests/sops mod tidy -diff
 
 generated: ## Check that go generate changes nothing
 	@state() { { git status --porcelain; git diff; } | git hash-object --stdin; }; \
@@ -142,6 +143,10 @@ manifests: ## Fetch public manifests and a chart into .cache/manifests for the t
 kube-test: ## Test and lint the Kubernetes control plane's own code
 	go -C tests/kube test ./...
 	cd tests/kube && go tool -modfile=../../tools/go.mod golangci-lint run
+
+sops-test: ## Hold our decryption of SOPS files to SOPS itself
+	go -C tests/sops test ./...
+	cd tests/sops && go tool -modfile=../../tools/go.mod golangci-lint run
 
 kube: kube-build ## Run two clusters, staging and production, until Ctrl-C: kubeconfig in $(KUBE)
 	@echo "When ready, in another terminal: export KUBECONFIG=$(abspath $(KUBE))/kubeconfig"

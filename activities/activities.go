@@ -12,6 +12,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/codec"
+	"github.com/converge-engine/converge/intent/sops"
 	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/runtimes"
 	"github.com/converge-engine/converge/runtimes/custom"
@@ -38,6 +39,8 @@ type Activities struct {
 	Roots Roots
 	// Secrets are what references to secrets stand for in this worker. Nil: none may be had.
 	Secrets secret.Source
+	// Sops are the keys that this worker has for what SOPS encrypted. Nil: none.
+	Sops *sops.Keys
 	// Payloads is the codec of the client. Nil: nothing is encrypted.
 	Payloads *codec.Codec
 

@@ -75,6 +75,9 @@ func (a *Activities) ready(ctx context.Context, owner runtimes.Owner, r protocol
 	asked.Go(func() { held = a.held(ctx, r.Application, r.Runtime) })
 	asked.Go(func() { by, why, unclaimed = a.fence(ctx, owner, fence) })
 	line, in, err = a.prepareApply(ctx, owner, r)
+	if err == nil {
+		err = a.decrypt(&in)
+	}
 	asked.Wait()
 	in.Fence = fence
 	return line, in, by, why, cmp.Or(err, held, unclaimed)

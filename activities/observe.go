@@ -57,6 +57,9 @@ func (a *Activities) observeOne(ctx context.Context, r protocol.ObserveRequest, 
 	if err == nil {
 		err = a.mayUse(ctx, line, &in, lookedUp)
 	}
+	if err == nil {
+		err = a.decrypt(&in)
+	}
 	if err != nil {
 		return unready(err)
 	}

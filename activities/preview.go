@@ -72,6 +72,9 @@ func (a *Activities) preparePreview(ctx context.Context, r protocol.PreviewReque
 	if err == nil {
 		err = a.mayUse(ctx, line, &in, 0)
 	}
+	if err == nil {
+		err = a.decrypt(&in)
+	}
 	return line, in, a.elsewhere(err)
 }
 

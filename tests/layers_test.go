@@ -69,9 +69,10 @@ var layers = []layer{
 	// nor the store knows what one was compiled from.
 	{folder: "intent/config", ours: []string{"entities", "intent/internal/strict"}},
 	{folder: "intent/bundle", ours: []string{"entities", "intent/config", "intent/internal"}},
-	{folder: "intent/sources", ours: []string{"entities", "intent/config", "intent/bundle", "intent/internal"}},
+	{folder: "intent/sops", ours: []string{"intent/internal"}},
+	{folder: "intent/sources", ours: []string{"entities", "intent/config", "intent/bundle", "intent/sops", "intent/internal"}},
 	{folder: "intent/incarnation", ours: []string{"entities", "intent/config", "intent/internal"}},
-	{folder: "intent/compile", ours: []string{"entities", "intent/config", "intent/bundle", "intent/sources", "intent/incarnation", "intent/internal"}},
+	{folder: "intent/compile", ours: []string{"entities", "intent/config", "intent/bundle", "intent/sops", "intent/sources", "intent/incarnation", "intent/internal"}},
 	{folder: "intent/codec", ours: []string{"intent/internal"}},
 	{folder: "intent/store", ours: []string{"entities", "intent/config", "intent/bundle", "intent/incarnation", "intent/internal"}},
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/codec"
+	"github.com/converge-engine/converge/intent/sops"
 	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/runtimes/kubernetes"
 	"github.com/converge-engine/converge/runtimes/secret"
@@ -45,6 +46,8 @@ type Options struct {
 	AllowEnv []string
 	// AllowSecret are the secrets of clusters and of AWS that it may name by kubernetesSecret and awsSecret. Empty: none.
 	AllowSecret secret.Elsewhere
+	// Sops are the keys for what SOPS encrypted. Nil: none.
+	Sops *sops.Keys
 	// Payloads is what the client's connection encrypts and decrypts payloads with, its Converters being the client's. Nil: nothing is.
 	Payloads *codec.Codec
 	// StopTimeout is how long applies may take to end when the worker stops; meanwhile it takes on nothing new, and its
@@ -120,7 +123,7 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 	known := factories(clusters, secrets)
 	maps.Copy(known, o.Factories)
 	a := activities.New(store, c, known)
-	a.Clusters, a.Eager, a.Roots, a.Secrets = clusters, o.Eager, o.Roots, secrets
+	a.Clusters, a.Eager, a.Roots, a.Secrets, a.Sops = clusters, o.Eager, o.Roots, secrets, o.Sops
 	installation, err := belongs(ctx, c, o, store)
 	if err != nil {
 		a.Close()

@@ -17,6 +17,7 @@ import (
 	"github.com/converge-engine/converge/intent/codec"
 	"github.com/converge-engine/converge/intent/compile"
 	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/sops"
 	"github.com/converge-engine/converge/runtimes/secret"
 	"github.com/converge-engine/converge/worker"
 	"github.com/converge-engine/converge/worker/embedded"
@@ -28,6 +29,8 @@ type options struct {
 	db           string
 	allowEnv     []string
 	allowSecret  []string
+	ageKeys      []string // FILE or APPLICATION=FILE
+	keys         *sops.Keys
 }
 
 // run starts everything, applies the directory, and follows it until ctx ends. What is wrong with
@@ -46,6 +49,9 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	}
 	if o.allowSecret, err = secret.ParseElsewhere(o.allowSecret...); err != nil {
 		return fmt.Errorf("--allow-secret: %w", err)
+	}
+	if o.keys, err = sops.Load(o.ageKeys, os.Getenv); err != nil {
+		return err
 	}
 	if err := check(o.dir); err != nil {
 		return err
@@ -113,7 +119,7 @@ func serve(ctx context.Context, o options, server *embedded.Server, store string
 		return err
 	}
 	defer c.Close()
-	stop, err := worker.Start(ctx, c, worker.Options{Store: store, Owner: "converge dev", Eager: eager, AllowEnv: o.allowEnv, AllowSecret: o.allowSecret, Payloads: payloads})
+	stop, err := worker.Start(ctx, c, worker.Options{Store: store, Owner: "converge dev", Eager: eager, AllowEnv: o.allowEnv, AllowSecret: o.allowSecret, Sops: o.keys, Payloads: payloads})
 	if err != nil {
 		return err
 	}

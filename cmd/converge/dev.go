@@ -35,7 +35,9 @@ installed. Its flags:
                        variables of this environment that a configuration may name by
                        workerEnv, as NAME or PREFIX* (CONVERGE_ALLOW_ENV)
       --allow-secret strings
-                       secrets of clusters and AWS that it may name (CONVERGE_ALLOW_SECRET)`,
+                       secrets of clusters and AWS that it may name (CONVERGE_ALLOW_SECRET)
+      --sops-age-key-file file
+                       age identities for SOPS (SOPS_AGE_KEY_FILE, SOPS_AGE_KEY)`,
 		Example: `  converge dev examples/hello
   converge dev --port 7300 --ui-port 8300`,
 		DisableFlagParsing: true,

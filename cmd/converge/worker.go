@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/converge-engine/converge/client/publish"
+	"github.com/converge-engine/converge/intent/sops"
 	"github.com/converge-engine/converge/runtimes/secret"
 	"github.com/converge-engine/converge/worker"
 )
@@ -27,6 +28,7 @@ type workerOptions struct {
 	stop     time.Duration
 	allowEnv []string
 	allow    []string // secrets
+	ageKeys  []string // FILE or APPLICATION=FILE
 	version  worker.Deployment
 }
 
@@ -60,6 +62,7 @@ unless it was that before and was replaced.`,
 	cmd.Flags().BoolVar(&o.takeOver, "take-over", false, "move the installation of the store to this namespace, from one that is gone")
 	cmd.Flags().StringSliceVar(&o.allowEnv, "allow-env", nil, "variables of this environment that a configuration may name by workerEnv, as NAME or PREFIX* (CONVERGE_ALLOW_ENV)")
 	cmd.Flags().StringSliceVar(&o.allow, "allow-secret", nil, "secrets that a configuration may name: kubernetes:[CONTEXT/]NAMESPACE/NAME, aws:[REGION:]NAME or aws:ARN, * at the end for all that begin so (CONVERGE_ALLOW_SECRET)")
+	cmd.Flags().StringArrayVar(&o.ageKeys, "sops-age-key-file", nil, "file of age identities for what SOPS encrypted: FILE for all applications, or APPLICATION=FILE; repeatable (default: SOPS_AGE_KEY_FILE and SOPS_AGE_KEY)")
 	cmd.Flags().DurationVar(&o.stop, "stop-timeout", worker.DefaultStopTimeout, "how long applies may take to end when the worker stops")
 	cmd.Flags().StringVar(&o.version.Name, "deployment", "", "worker deployment that this is a version of (default: none, workers are replaced in place)")
 	cmd.Flags().StringVar(&o.version.Build, "build", "", "build id of this version, with --deployment")
@@ -126,6 +129,10 @@ func (o *workerOptions) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("worker: CONVERGE_ALLOW_SECRET: %w", err)
 	}
+	keys, err := sops.Load(o.ageKeys, o.f.Env)
+	if err != nil {
+		return fmt.Errorf("worker: %w", err)
+	}
 	eager := &worker.Eager{}
 	o.f.conn.own, o.f.conn.log, o.f.conn.dial = true, o.f.Err, []grpc.DialOption{eager.DialOption(), worker.Bounded()}
 	api, err := o.f.client(ctx)
@@ -135,5 +142,5 @@ func (o *workerOptions) run(ctx context.Context) error {
 	o.f.note("serving; store %s. Ctrl-C ends it, what runs goes on.", store)
 	c, namespace := api.Temporal()
 	context.AfterFunc(ctx, func() { o.f.note("stopping; applies have %s to end. Ctrl-C again ends it at once.", o.stop) })
-	return worker.Run(ctx, c, worker.Options{Store: store, Runtime: o.runtime, Namespace: namespace, StopTimeout: o.stop, TakeOver: o.takeOver, Deployment: o.version, Eager: eager, Roots: roots, AllowEnv: allowed, AllowSecret: elsewhere, Payloads: o.f.conn.payloads})
+	return worker.Run(ctx, c, worker.Options{Store: store, Runtime: o.runtime, Namespace: namespace, StopTimeout: o.stop, TakeOver: o.takeOver, Deployment: o.version, Eager: eager, Roots: roots, AllowEnv: allowed, AllowSecret: elsewhere, Sops: keys, Payloads: o.f.conn.payloads})
 }

@@ -111,8 +111,11 @@ func fillObject(raw []byte, values map[string]any) ([]byte, error) {
 	return canonical.JSON(filled)
 }
 
-// KeepsText reports whether an object asks for its text to stay as it is.
+// KeepsText reports whether an object asks for its text to stay as it is, or was encrypted by SOPS and cannot be changed.
 func KeepsText(object map[string]any) bool {
+	if _, sealed := object["sops"].(string); sealed {
+		return true
+	}
 	metadata, _ := object["metadata"].(map[string]any)
 	annotations, _ := metadata["annotations"].(map[string]any)
 	return annotations[AnnotationSubstitute] == "false"

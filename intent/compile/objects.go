@@ -225,8 +225,9 @@ func (b *objectSet) bundle(doc *incarnation.Kubernetes) incarnation.ObjectList {
 	return list
 }
 
-// isSecret reports whether an object holds secrets.
-func isSecret(o *sources.Object) bool { return o.Group == "" && o.Kind == "Secret" }
+// isSecret reports whether an object holds secrets that anybody could read. The cipher text of SOPS is none, and lies in the
+// repository too.
+func isSecret(o *sources.Object) bool { return o.Group == "" && o.Kind == "Secret" && !o.Encrypted }
 
 // digestOf is the digest of an object, by which nobody can confirm a guess of a Secret.
 func (c *compiler) digestOf(o *sources.Object) string {

@@ -3,7 +3,7 @@
 //
 // It is hermetic: no cluster, no clock, no randomness, no network but for a chart that is pinned by its
 // digest. It reads only below the file system that it is given, refuses what leads out of it, and fills in
-// nothing. Of intent it imports config and bundle.
+// nothing. Of intent it imports config, bundle and sops.
 package sources
 
 import (
@@ -21,6 +21,7 @@ import (
 	"github.com/converge-engine/converge/intent/config"
 	"github.com/converge-engine/converge/intent/internal/canonical"
 	"github.com/converge-engine/converge/intent/internal/strict"
+	"github.com/converge-engine/converge/intent/sops"
 )
 
 // Built are the objects of a kustomization or of a chart, and what is wrong with them. They have no
@@ -30,11 +31,12 @@ type Built struct {
 	Faults  []strict.Fault
 }
 
-// readTexts reads the objects of rendered texts; byHelm says that tokens and hooks may stand in them.
-func readTexts(texts []Text, byHelm bool) *Built {
+// readTexts reads the objects of rendered texts; byHelm says that tokens and hooks may stand in them. What SOPS encrypted is
+// one of the files that are given.
+func readTexts(texts []Text, byHelm bool, among encrypted) *Built {
 	all := &Built{}
 	for _, text := range texts {
-		r := &objectReader{file: text.Name, origin: text.Name, rendered: byHelm}
+		r := &objectReader{file: text.Name, origin: text.Name, rendered: byHelm, encrypted: among}
 		if err := r.read(text.Data); err != nil {
 			all.Faults = append(all.Faults, strict.Fault{Code: "syntax", Message: fmt.Sprintf("%s is no YAML: %s", text.Name, strings.TrimPrefix(err.Error(), "yaml: "))})
 		}
@@ -58,7 +60,7 @@ func (l *objectLoader) kustomization(full string) []strict.Fault {
 		if err != nil {
 			from.Built[full] = &Built{Faults: []strict.Fault{refusal("kustomize", "the kustomization cannot be built: ", err)}}
 		} else {
-			from.Built[full] = readTexts([]Text{text}, false)
+			from.Built[full] = readTexts([]Text{text}, false, encryptedIn(l.FS, files))
 		}
 	}
 	return from.Built[full].Faults
@@ -107,6 +109,12 @@ func (l *objectLoader) valuesFile(full string) *strict.Fault {
 	values, ok := v.(map[string]any)
 	if bounded && !ok {
 		file.Fail("", node.Content[0], strict.Fault{Code: "wrong-type", Message: "this is " + strict.Describe(node.Content[0]), Expected: "a mapping of values"})
+	}
+	if sops.Is(values) {
+		return &strict.Fault{
+			Code: "encrypted", Message: full + " is encrypted by SOPS, and a chart is rendered where there is no key",
+			Expected: "values without secrets, and an encrypted Secret of its own that the chart is told to use",
+		}
 	}
 	file.Values = values
 	return nil
@@ -210,7 +218,7 @@ func (from *Objects) Render(key string, chart *Chart, release Release) *Built {
 		if err != nil {
 			from.rendered[memo] = &Built{Faults: []strict.Fault{refusal("chart", "the chart cannot be used: ", err)}}
 		} else {
-			from.rendered[memo] = readTexts(texts, true)
+			from.rendered[memo] = readTexts(texts, true, nil)
 		}
 	}
 	return from.rendered[memo]

@@ -175,6 +175,9 @@ func (l *objectLoader) isManifest(name string) bool {
 // manifest reads the objects of a manifest.
 func (l *objectLoader) manifest(name string, text []byte) []*Object {
 	r := &objectReader{file: name}
+	if isEncrypted(text) {
+		r.encrypted = encrypted{newEncryptedFile(name, text)}
+	}
 	if err := r.read(text); err != nil {
 		l.into.Incomplete = true
 		l.Syntax(name, text, err)

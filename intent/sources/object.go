@@ -41,6 +41,7 @@ type Object struct {
 	Data                         []byte // canonical JSON
 	Digest                       string
 	Texts                        []ObjectText // that hold substitutions
+	Encrypted                    bool         // by SOPS, and so it stays until it is applied
 }
 
 // ObjectText is a scalar with a substitution.
@@ -53,6 +54,8 @@ type objectReader struct {
 	rendered bool // by Helm: tokens stand for the version, and there may be hooks
 	objects  []*Object
 	decoders []*strict.Decoder // with the problems found
+	// encrypted is the file, or are those that the text was built from, as far as SOPS encrypted them.
+	encrypted encrypted
 }
 
 // document reads one YAML document: an object, or a list of them.
@@ -78,7 +81,7 @@ func (r *objectReader) document(node *yaml.Node) {
 		return
 	}
 	c := &objectCheck{Decoder: d, fields: fields, object: &Object{Decoder: d, Origin: r.origin}}
-	if c.check(node) {
+	if c.check(node, r.encrypted) {
 		r.objects = append(r.objects, c.object)
 	}
 }
@@ -121,20 +124,25 @@ type objectCheck struct {
 	metadata map[string]any
 	object   *Object
 	literal  bool
+	sealed   string // the file that SOPS encrypted
 }
 
 // check reports whether the object can be named, so that its channels can be checked, too.
-func (c *objectCheck) check(node *yaml.Node) bool {
+func (c *objectCheck) check(node *yaml.Node, among encrypted) bool {
 	c.header(node)
 	if len(c.Problems) > 0 {
 		return false
 	}
+	c.encrypted(among)
 	c.drop()
 	c.notes("labels")
 	c.notes("annotations")
 	c.literal = bundle.KeepsText(c.fields)
 	c.scan("", c.fields)
 	c.secret()
+	if c.object.Encrypted {
+		c.asItIs()
+	}
 	data, err := canonical.JSON(c.fields)
 	if err != nil {
 		c.Report("", strict.Fault{Code: "wrong-type", Message: "this cannot be JSON: " + err.Error()})
@@ -296,6 +304,12 @@ func (c *objectCheck) secret() {
 	entries, _ := c.fields[field].(map[string]any)
 	for _, key := range strict.Keys(entries) {
 		text, _ := entries[key].(string)
+		if c.object.Origin != "" && isEncrypted([]byte(decoded(text))) {
+			c.Report(strict.Key(field, key), strict.Fault{
+				Code: "encrypted", Message: "this is a file that SOPS encrypted, and would be applied as it is",
+				Expected: "an encrypted Secret among the resources",
+			})
+		}
 		if config.HasSubstitution(decoded(text)) {
 			c.Report(strict.Key(field, key), strict.Fault{
 				Code: "encoded-substitution", Message: `this is base64 of text with a "${{", which would stay as it is`,

@@ -165,4 +165,10 @@ func TestWorkersOwnEnvironmentStaysItsOwn_G5(t *testing.T) {
 	c.Env = map[string]entities.Value{"STOLEN": {WorkerEnv: "TEMPORAL_API_KEY"}}
 	_, err := newRuntime(t, t.TempDir(), c).Apply(t.Context(), web("v1"))
 	require.EqualError(t, err, "apply hello/web to staging: runtime local: STOLEN is to come from the worker's environment variable TEMPORAL_API_KEY, which this worker lets nobody have; start it with --allow-env TEMPORAL_API_KEY if it should")
+	t.Setenv("SOPS_AGE_KEY", hidden)
+	t.Setenv("SOPS_AGE_KEY_FILE", hidden)
+	out, err := newRuntime(t, t.TempDir(), applying(`env; exit 3`)).Apply(t.Context(), web("v1"))
+	require.Error(t, err)
+	require.Contains(t, out.Stdout, "PVN_SERVICE=")
+	require.NotContains(t, out.Stdout, "SOPS_")
 }

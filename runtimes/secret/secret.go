@@ -47,7 +47,7 @@ type Environment struct {
 var patternRE = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*\*?|\*)$`)
 
 // own are the variables that a worker and the tools in it read themselves: a pattern that is wider does not mean them.
-var own = []string{"TEMPORAL_*", "CONVERGE_*", "AWS_*", "AZURE_*", "GOOGLE_*", "GCP_*", "KUBECONFIG", "VAULT_*"}
+var own = []string{"TEMPORAL_*", "CONVERGE_*", "AWS_*", "AZURE_*", "GOOGLE_*", "GCP_*", "KUBECONFIG", "SOPS_*", "VAULT_*"}
 
 // ParseAllowed reads a list as flags and CONVERGE_ALLOW_ENV have it: names and prefixes with * behind them, with commas
 // between them.

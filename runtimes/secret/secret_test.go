@@ -26,6 +26,8 @@ func TestOnlyWhatIsAllowedIsRead_G5(t *testing.T) {
 		{"AWS_SECRET_ACCESS_KEY", "AWS_SECRET_ACCESS_KEY", ""},
 		{"*", "KUBECONFIG", "lets nobody have"},
 		{"*", "CONVERGE_STORE_KEY", "lets nobody have"},
+		{"*", "SOPS_AGE_KEY", "lets nobody have"},
+		{"SOPS*", "SOPS_AGE_KEY_FILE", "lets nobody have"},
 		{"*", "UNSET", "which is not set there"},
 	} {
 		allowed, err := secret.ParseAllowed(row.allowed)

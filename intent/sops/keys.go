@@ -1,0 +1,121 @@
+package sops
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+
+	"filippo.io/age"
+)
+
+// Keys are the age identities of a worker, and for which applications each is. Nil has none. Safe for concurrent use.
+type Keys struct{ identities map[string][]age.Identity } // by application; "": for all
+
+// The variables that SOPS itself takes identities from.
+const (
+	FileVariable = "SOPS_AGE_KEY_FILE"
+	KeyVariable  = "SOPS_AGE_KEY"
+)
+
+// Load reads identities from files, each FILE, or APPLICATION=FILE for those of one application only. Without any it reads
+// those that SOPS itself would: the file that SOPS_AGE_KEY_FILE names, and SOPS_AGE_KEY. A file that others may read or
+// write is refused. No error shows an identity.
+func Load(files []string, lookup func(name string) string) (*Keys, error) {
+	k := &Keys{identities: map[string][]age.Identity{}}
+	if len(files) > 0 {
+		for _, given := range files {
+			application, file, named := strings.Cut(given, "=")
+			if !named {
+				application, file = "", given
+			}
+			if err := k.file(application, file); err != nil {
+				return nil, err
+			}
+		}
+		return k, nil
+	}
+	if text := lookup(KeyVariable); text != "" {
+		if err := k.add("", text); err != nil {
+			return nil, fmt.Errorf("age identities of %s: %w", KeyVariable, err)
+		}
+	}
+	if file := lookup(FileVariable); file != "" {
+		if err := k.file("", file); err != nil {
+			return nil, fmt.Errorf("%s: %w", FileVariable, err)
+		}
+	}
+	return k, nil
+}
+
+func (k *Keys) file(application, name string) error {
+	info, err := os.Stat(name)
+	if err == nil && runtime.GOOS != "windows" {
+		err = private(info)
+	}
+	var text []byte
+	if err == nil {
+		text, err = os.ReadFile(name)
+	}
+	if err == nil {
+		err = k.add(application, string(text))
+	}
+	if err != nil {
+		return fmt.Errorf("age identities of %s: %w", name, reason(err))
+	}
+	return nil
+}
+
+// private refuses a file that others may read, or that more than its owner may write. Its group may read it, as of what
+// a cluster mounts.
+func private(info fs.FileInfo) error {
+	if !info.Mode().IsRegular() {
+		return errors.New("it is no regular file")
+	}
+	if mode := info.Mode().Perm(); mode&0o027 != 0 {
+		return fmt.Errorf("others can read or change it (%#o); chmod 600 would keep it from them", mode)
+	}
+	return nil
+}
+
+// reason leaves out the name of a file, which stands before it.
+func reason(err error) error {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		return at.Err
+	}
+	return err
+}
+
+func (k *Keys) add(application, text string) error {
+	found, err := age.ParseIdentities(strings.NewReader(text))
+	if err != nil {
+		return errors.New("it holds something else; expected lines that begin with AGE-SECRET-KEY-, as of age-keygen")
+	}
+	k.identities[application] = append(k.identities[application], found...)
+	return nil
+}
+
+// of are the identities for an application.
+func (k *Keys) of(application string) []age.Identity {
+	if k == nil {
+		return nil
+	}
+	return slices.Concat(k.identities[application], k.identities[""])
+}
+
+// recipientsOf names identities by what is public of them.
+func recipientsOf(all []age.Identity) (names []string) {
+	for _, each := range all {
+		switch i := each.(type) {
+		case *age.X25519Identity:
+			names = append(names, i.Recipient().String())
+		case *age.HybridIdentity:
+			names = append(names, i.Recipient().String())
+		}
+	}
+	return names
+}

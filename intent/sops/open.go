@@ -1,0 +1,202 @@
+package sops
+
+import (
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/sha512"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"filippo.io/age"
+	"filippo.io/age/armor"
+
+	"github.com/converge-engine/converge/intent/internal/canonical"
+	"github.com/converge-engine/converge/intent/internal/strict"
+)
+
+// ErrNoKey is that none of the identities can decrypt a file: one that can may be given later.
+var ErrNoKey = errors.New("this worker has no age identity for it")
+
+// Open decrypts an object of a bundle: the values that SOPS encrypted, once the MAC of their file holds. What is not
+// encrypted stays what it is. The error is ErrNoKey where a key would mend it; no error shows what was decrypted.
+func (k *Keys) Open(application string, raw json.RawMessage) (json.RawMessage, error) {
+	if !bytes.Contains(raw, []byte(`"`+Field+`":"`)) {
+		return raw, nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	var object map[string]any
+	if err := decoder.Decode(&object); err != nil {
+		return nil, fmt.Errorf("read an object of a bundle: %w", err)
+	}
+	text, ok := object[Field].(string)
+	if !ok || object["apiVersion"] != "v1" || object["kind"] != "Secret" {
+		return raw, nil
+	}
+	delete(object, Field)
+	metadata, _ := object["metadata"].(map[string]any)
+	doing := fmt.Sprintf("decrypt Secret %v", metadata["name"])
+	f, err := Read([]byte(text))
+	if err != nil {
+		return nil, fmt.Errorf("%s, which SOPS encrypted: %w", doing, err)
+	}
+	if err := f.Fits(object); err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, err)
+	}
+	plain, err := f.open(k.of(application))
+	if err != nil {
+		return nil, fmt.Errorf("%s, which SOPS encrypted for %s: %w", doing, shown(f.Recipients()), err)
+	}
+	if err := eachSealed(object, func(_, _, text string) (any, error) { return plain[text], nil }); err != nil {
+		return nil, err
+	}
+	return canonical.JSON(object)
+}
+
+// shown names a few recipients.
+func shown(names []string) string {
+	const most = 5
+	more := ""
+	if len(names) > most {
+		more = fmt.Sprintf(" and %d more", len(names)-most)
+		names = names[:most]
+	}
+	return strings.Join(strict.Map(names, short), ", ") + more
+}
+
+// short is a recipient whole, unless it is one of those that fill a page.
+func short(name string) string {
+	if len(name) <= len("age1")+58 {
+		return name
+	}
+	return name[:40] + "…"
+}
+
+// open decrypts the values of a file, by their texts, and holds all of the file to its MAC.
+func (f *File) open(with []age.Identity) (map[string]any, error) {
+	secret, err := f.key(with)
+	if err != nil {
+		return nil, err
+	}
+	block, err := aes.NewCipher(secret)
+	if err != nil {
+		return nil, err
+	}
+	aead, err := cipher.NewGCMWithNonceSize(block, 32)
+	if err != nil {
+		return nil, err
+	}
+	plain := map[string]any{}
+	var covered bytes.Buffer
+	if f.onlySealed {
+		covered.Write(onlySealedBegins[:])
+	}
+	for _, l := range f.leaves {
+		if l.seal != nil {
+			if l.value, err = l.seal.open(aead, strings.Join(l.path, ":")+":"); err != nil {
+				return nil, fmt.Errorf("%s %w", strict.Clip(strings.Join(l.path, ".")), err)
+			}
+			plain[l.text] = l.value
+		}
+		if l.seal != nil || !f.onlySealed {
+			covered.Write(bytesOf(l.value))
+		}
+	}
+	stated, err := f.mac.open(aead, f.modified)
+	if err != nil {
+		return nil, errors.New("its MAC cannot be decrypted: the file was changed, its lastmodified for one; encrypt it again")
+	}
+	sum := fmt.Sprintf("%X", sha512.Sum512(covered.Bytes()))
+	if text, _ := stated.(string); subtle.ConstantTimeCompare([]byte(text), []byte(sum)) != 1 {
+		return nil, errors.New("its MAC does not hold: something in the file was changed after it was encrypted, which may be what stands in clear; encrypt it again")
+	}
+	return plain, nil
+}
+
+// onlySealedBegins begins what a MAC of encrypted values alone is of, so that it never is one of all: SHA-256 of "sops".
+var onlySealedBegins = [32]byte{
+	0x8a, 0x3f, 0xd2, 0xad, 0x54, 0xce, 0x66, 0x52, 0x7b, 0x10, 0x34, 0xf3, 0xd1, 0x47, 0xbe, 0xb,
+	0xb, 0x97, 0x5b, 0x3b, 0xf4, 0x4f, 0x72, 0xc6, 0xfd, 0xad, 0xec, 0x81, 0x76, 0xf2, 0x7d, 0x69,
+}
+
+// key decrypts the key of the file.
+func (f *File) key(with []age.Identity) ([]byte, error) {
+	for _, r := range f.recipients {
+		if len(with) == 0 {
+			break
+		}
+		from, err := age.Decrypt(armor.NewReader(strings.NewReader(r.enc)), with...)
+		var other *age.NoIdentityMatchError
+		if errors.As(err, &other) {
+			continue
+		}
+		var secret []byte
+		if err == nil {
+			secret, err = io.ReadAll(io.LimitReader(from, 33))
+		}
+		if err != nil || len(secret) != 32 {
+			return nil, fmt.Errorf("the key for %s in it is damaged", short(r.name))
+		}
+		return secret, nil
+	}
+	if len(with) == 0 {
+		return nil, fmt.Errorf("%w: it has none; start it with --sops-age-key-file", ErrNoKey)
+	}
+	return nil, fmt.Errorf("%w: it has those of %s", ErrNoKey, shown(recipientsOf(with)))
+}
+
+// open decrypts a value. What is wrong with one is said without it.
+func (s *sealed) open(aead cipher.AEAD, place string) (any, error) {
+	plain, err := aead.Open(nil, s.iv, append(bytes.Clone(s.data), s.auth...), []byte(place))
+	if err != nil {
+		return nil, errors.New("cannot be decrypted: it was changed, or moved from elsewhere")
+	}
+	text := string(plain)
+	var v any = text
+	switch s.kind {
+	case "int":
+		v, err = strconv.Atoi(text)
+	case "float":
+		v, err = strconv.ParseFloat(text, 64)
+	case "bool":
+		v, err = strconv.ParseBool(text)
+	case "time":
+		var t time.Time
+		err = t.UnmarshalText(plain)
+		v = t
+	}
+	if err != nil {
+		return nil, errors.New("is not of the type that it is said to be")
+	}
+	return v, nil
+}
+
+// bytesOf is a value as a MAC covers it.
+func bytesOf(v any) []byte {
+	switch x := v.(type) {
+	case int:
+		return strconv.AppendInt(nil, int64(x), 10)
+	case float64:
+		return strconv.AppendFloat(nil, x, 'f', -1, 64)
+	case bool:
+		if x {
+			return []byte("True")
+		}
+		return []byte("False")
+	case time.Time:
+		text, err := x.MarshalText()
+		if err != nil { // a year that no text has: the MAC will not hold
+			return nil
+		}
+		return text
+	}
+	text, _ := v.(string)
+	return []byte(text)
+}
