@@ -8,6 +8,9 @@ import (
 
 // This file tells what is called otherwise from what is another thing: a channel is the same as long as its identity is.
 
+// Title is what people call the service.
+func (s *Spec) Title() string { return cmp.Or(s.Name, s.Service) }
+
 // Identity is what runtimes and commands know the channel by: the name that it had first.
 func (c *ChannelSpec) Identity() string { return cmp.Or(c.Key, c.Name) }
 

@@ -54,7 +54,7 @@ func TestAChannelIsCalledOtherwise(t *testing.T) {
 	spec := calling("prod", "production")
 	require.Equal(t, map[string]string{"production": "prod"}, s.Renames(spec))
 	require.NoError(t, s.CheckSpec(spec))
-	require.Empty(t, s.OnTheWay(s.Renames(spec)))
+	require.Empty(t, s.OnTheWay(s.Renames(spec)), "")
 	s.TakeNames(spec, entities.Who{Name: "dave"}, dawn)
 	require.Nil(t, s.TakeSpec(spec, "two", dawn), "nothing is released")
 
