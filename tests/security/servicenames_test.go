@@ -147,7 +147,7 @@ func TestAnotherNameOfAServiceAppliesNothing_G2(t *testing.T) {
 	says(w, "resume", name, "--channel", "production")
 
 	history := says(w, "history", name)
-	require.Contains(t, history, "approved v1 for production")
+	require.Contains(t, history, "approved production")
 	require.Contains(t, history, "web is called frontend from incarnation 2 on")
 	require.Contains(t, says(w, "history", name, "--verify"), "as they were noted")
 	require.Contains(t, says(w, "logs", name, "test"), "apply v2")
