@@ -106,3 +106,35 @@ func ConditionIn(names map[string]string, channel, id string) string {
 
 // NameIn is what something is called by other names, by the ones before; its own where they have none for it.
 func NameIn(names map[string]string, name string) string { return cmp.Or(names[name], name) }
+
+// OthersRenamed says which services that a spec's checks wait for another spec calls otherwise: the new names by the old ones.
+func OthersRenamed(before, after *Spec) map[string]string {
+	names := map[string]string{}
+	for _, name := range SortedKeys(before.Others) {
+		names[name] = before.Others[name]
+	}
+	for _, name := range SortedKeys(after.Others) {
+		key, old := after.Others[name], after.Others[name]
+		for _, o := range SortedKeys(before.Others) {
+			if before.Others[o] == key {
+				old = o
+			}
+		}
+		names[old] = name
+	}
+	return names
+}
+
+// IDIn is the id that a check has once other services are called otherwise: it names the one that is waited for.
+func (c *Check) IDIn(names map[string]string) string {
+	kind, on, named := strings.Cut(c.ID, "/")
+	if !named || !c.Kind.OnOthers() {
+		return c.ID
+	}
+	service, channel, elsewhere := strings.Cut(on, "@")
+	id := kind + "/" + NameIn(names, service)
+	if elsewhere {
+		id += "@" + channel
+	}
+	return id
+}

@@ -48,6 +48,13 @@ func (a *temporalAPI) known(ctx context.Context, workflowID string, call func(id
 	return call(id)
 }
 
+// noteName says what a service is called that was asked by the name that it had first.
+func (f *Factory) noteName(n serviceName, s protocol.Status) {
+	if s.Key != "" && s.Key == n.service {
+		f.note("%s is called %s/%s by now", n, s.Application, s.Service)
+	}
+}
+
 // known is the workflow id of a service, as far as its application answers.
 func (f *Factory) known(ctx context.Context, n serviceName) string {
 	api, err := f.client(ctx)

@@ -114,6 +114,7 @@ func TestAnotherNameOfAServiceAppliesNothing_G2(t *testing.T) {
 	result := w.Publish()
 	require.Empty(t, result.Removed)
 	require.Equal(t, []string{"api", "frontend"}, result.Changed)
+	require.Empty(t, result.Loosened, "api waits for the same service")
 	s := w.AwaitThat("web", "the new name", func(s protocol.Status) bool { return s.Incarnation == 2 })
 	require.Equal(t, []string{"frontend", "web"}, []string{s.Service, s.Key})
 	require.Equal(t, "test PAUSED v1, production CONVERGED v1", stage.Channels(s))
@@ -373,7 +374,7 @@ func TestOthersWaitForAServiceByItsNewName_G2(t *testing.T) {
 }
 
 // An installation that moves to another server and another store takes the ids along, and the names that people use.
-func TestTheServiceIDMovesWithTheInstallation_F4(t *testing.T) {
+func TestTheServiceIDMovesWithTheInstallation(t *testing.T) {
 	t.Parallel()
 	old := shared.OwnServer(t, 0)
 	calls(old, "web")
