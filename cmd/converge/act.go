@@ -119,7 +119,6 @@ func (f *Factory) query(ctx context.Context, n serviceName, what string, into an
 
 func (f *Factory) status(ctx context.Context, n serviceName) (s protocol.Status, err error) {
 	err = f.query(ctx, n, protocol.QueryStatus, &s)
-	f.noteName(n, s)
 	return s, err
 }
 

@@ -208,8 +208,8 @@ func TestRulesOfRollbacks(t *testing.T) {
 	t.Parallel()
 	strict := rules()
 	strict.AskGates = true
-	require.Equal(t, "a rollback by hand asks no gates", said(loosen.Rules(strict, rules(), loosen.loosen.Definitions{})))
-	require.Empty(t, said(loosen.Rules(rules(), strict, loosen.loosen.Definitions{})))
+	require.Equal(t, "a rollback by hand asks no gates", said(loosen.Rules(strict, rules(), loosen.Definitions{})))
+	require.Empty(t, said(loosen.Rules(rules(), strict, loosen.Definitions{})))
 }
 
 // Who waits for a service that is called otherwise waits for the same.

@@ -133,6 +133,7 @@ func TestAnotherNameOfAServiceAppliesNothing_G2(t *testing.T) {
 	w.Await("web", "test CONVERGED v1, production CONVERGED v1")
 	require.Contains(t, says(w, "explain", name), name)
 	require.Contains(t, says(w, "status", w.App), "frontend")
+	require.Contains(t, says(w, "explain", w.App+"/web"), w.App+"/web is called "+name+" by now")
 	require.Equal(t, []string{"web " + w.App + ".web test v1"}, applied(w))
 	require.Equal(t, 1, production.Applies())
 
