@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -87,12 +88,14 @@ func (a *Activities) evaluate(ctx context.Context, r protocol.CheckRequest, e en
 	if err != nil {
 		return unevaluated("its definition cannot be read: " + err.Error())
 	}
-	definition = definition.Of(r.Application, r.Service, e.Channel)
+	definition = definition.Of(r.Application, cmp.Or(r.Name, r.Service), e.Channel)
 	needed := definition.Command != nil && needsDirFor(definition.Command.Job)
 	if definition.Dir, err = a.dirIf(reading, needed, r.Application, definition.Dir); err != nil {
 		return unevaluated(err.Error())
 	}
-	asked := checks.Asked{Definition: definition, Evaluation: e, ServiceID: r.ServiceID, Channel: entities.NameIn(r.Keys, definition.Channel)}
+	asked := checks.Asked{
+		Definition: definition, Evaluation: e, ServiceID: r.ServiceID, Service: r.Service, Channel: entities.NameIn(r.Keys, definition.Channel),
+	}
 	if e.FullVersion != "" {
 		if record, err := a.Store.Version(reading, r.Application, r.Service, e.FullVersion); err == nil {
 			asked.Version = record.Version
@@ -104,14 +107,14 @@ func (a *Activities) evaluate(ctx context.Context, r protocol.CheckRequest, e en
 	}
 	return within(ctx, limit, func(ctx context.Context) entities.CheckReading {
 		asked.Now = time.Now().UTC()
-		return checks.Evaluate(ctx, a.sources(), asked)
+		return checks.Evaluate(ctx, a.sources(r.Others), asked)
 	})
 }
 
-// sources is what checks can ask from this worker.
-func (a *Activities) sources() checks.Sources {
+// sources is what checks can ask from this worker. Others are what services were called first that are called otherwise.
+func (a *Activities) sources(others map[string]string) checks.Sources {
 	return checks.Sources{
-		HTTP: http.DefaultClient, Commands: checks.On(a.Clusters), Services: services{a}, Payloads: a.Store, Secrets: a.Secrets,
+		HTTP: http.DefaultClient, Commands: checks.On(a.Clusters), Services: calledServices{services{a}, others}, Payloads: a.Store, Secrets: a.Secrets,
 	}
 }
 

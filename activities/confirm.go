@@ -22,7 +22,7 @@ func (a *Activities) Confirm(ctx context.Context, r protocol.ConfirmRequest) (pr
 	if err != nil {
 		return protocol.ConfirmAnswer{}, unpublished(err)
 	}
-	if has, wants := entities.SortedKeys(manifest), inc.Services(); !slices.Equal(has, slices.Sorted(slices.Values(wants))) {
+	if has, wants := entities.SortedKeys(manifest), inc.ServiceKeys(); !slices.Equal(has, wants) {
 		return protocol.ConfirmAnswer{}, refuse("manifest %s is not of incarnation %s: they have other services", r.Manifest, r.Hash)
 	}
 	rules, err := a.Store.Rules(ctx)
@@ -40,6 +40,7 @@ func (a *Activities) Confirm(ctx context.Context, r protocol.ConfirmRequest) (pr
 	answer := protocol.ConfirmAnswer{Services: len(manifest), Notifications: inc.Notifications(), Floor: &floor}
 	answer.Identity, answer.Grants = inc.People()
 	answer.Identity = rules.Identify(answer.Identity)
+	answer.Names, answer.Keys = inc.ServiceNames(), inc.ServiceKeys()
 	return answer, nil
 }
 

@@ -124,9 +124,9 @@ func (a *Activities) notifyOr(ctx context.Context, r protocol.NotifyRequest, ser
 	}
 	_, err = a.Client.SignalWithStartWorkflow(ctx, id, protocol.Publish, message, client.StartWorkflowOptions{
 		TaskQueue:             protocol.TaskQueue,
-		StaticSummary:         r.Application + "/" + service,
+		StaticSummary:         r.Application + "/" + spec.Title(),
 		StaticDetails:         details(spec, r),
-		TypedSearchAttributes: temporal.NewSearchAttributes(attrApplication.ValueSet(r.Application), attrService.ValueSet(service)),
+		TypedSearchAttributes: temporal.NewSearchAttributes(attrApplication.ValueSet(r.Application), attrService.ValueSet(spec.Title())),
 	}, protocol.ServiceWorkflow, protocol.ServiceInput{
 		Application: r.Application, Service: service, Logic: protocol.Logic, Beginning: protocol.Beginning{Adopt: true, Restart: restart},
 	})
@@ -144,6 +144,6 @@ func details(spec entities.Spec, r protocol.NotifyRequest) string {
 		channels = append(channels, c.Name)
 	}
 	fmt.Fprintf(&b, "Channels in order: %s\n\nFrom %s\n\nWhy it is as it is: `converge explain %s/%s`",
-		strings.Join(channels, " → "), r.Newest.Origin.Path, spec.Application, spec.Service)
+		strings.Join(channels, " → "), r.Newest.Origin.Path, spec.Application, spec.Title())
 	return b.String()
 }

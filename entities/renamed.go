@@ -8,6 +8,9 @@ import (
 
 // This file tells what is called otherwise from what is another thing: a channel is the same as long as its identity is.
 
+// Title is what people call the service.
+func (s *Spec) Title() string { return cmp.Or(s.Name, s.Service) }
+
 // Identity is what runtimes and commands know the channel by: the name that it had first.
 func (c *ChannelSpec) Identity() string { return cmp.Or(c.Key, c.Name) }
 
@@ -103,3 +106,35 @@ func ConditionIn(names map[string]string, channel, id string) string {
 
 // NameIn is what something is called by other names, by the ones before; its own where they have none for it.
 func NameIn(names map[string]string, name string) string { return cmp.Or(names[name], name) }
+
+// OthersRenamed says which services that a spec's checks wait for another spec calls otherwise: the new names by the old ones.
+func OthersRenamed(before, after *Spec) map[string]string {
+	names := map[string]string{}
+	for _, name := range SortedKeys(before.Others) {
+		names[name] = before.Others[name]
+	}
+	for _, name := range SortedKeys(after.Others) {
+		key, old := after.Others[name], after.Others[name]
+		for _, o := range SortedKeys(before.Others) {
+			if before.Others[o] == key {
+				old = o
+			}
+		}
+		names[old] = name
+	}
+	return names
+}
+
+// IDIn is the id that a check has once other services are called otherwise: it names the one that is waited for.
+func (c *Check) IDIn(names map[string]string) string {
+	kind, on, named := strings.Cut(c.ID, "/")
+	if !named || !c.Kind.OnOthers() {
+		return c.ID
+	}
+	service, channel, elsewhere := strings.Cut(on, "@")
+	id := kind + "/" + NameIn(names, service)
+	if elsewhere {
+		id += "@" + channel
+	}
+	return id
+}

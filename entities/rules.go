@@ -67,6 +67,11 @@ const (
 	CheckCapacityOrder CheckKind = "capacityOrder"
 )
 
+// OnOthers tells whether a kind is judged by what another service says.
+func (k CheckKind) OnOthers() bool {
+	return k == CheckServiceStable || k == CheckVersionOrder || k == CheckStaticOrder || k == CheckCapacityOrder
+}
+
 // Offline tells whether a kind is judged from its definition, the version and the time alone: at once,
 // without asking anybody.
 func (k CheckKind) Offline() bool {

@@ -11,8 +11,14 @@ import (
 // deadlines. A Service workflow reads it once per changed digest. At most 32 KiB as JSON.
 type Spec struct {
 	Application string `json:"application"`
-	Service     string `json:"service"`
-	ServiceID   string `json:"serviceId"` // PVN_SERVICE_ID: stable over the service's life (C7)
+	// Service is what the service was called first: workflows, the store and runtimes know it by that. Name is what people call
+	// it, where that is another name by now (renamedFrom).
+	Service   string `json:"service"`
+	Name      string `json:"name,omitempty"`
+	ServiceID string `json:"serviceId"` // PVN_SERVICE_ID: stable over the service's life (C7)
+	// Others are, by what people call them, what the services were called first that are called otherwise by now, where this one
+	// waits for others.
+	Others map[string]string `json:"others,omitempty"`
 	// Incarnation and Hash name the snapshot this spec was first published with; they are set by
 	// whoever publishes and are not part of the spec's digest.
 	Incarnation int64         `json:"incarnation,omitempty"`
@@ -255,7 +261,7 @@ const (
 // CheckRelease says why a service that is declared so does not take a release, or nil: of a version, with values
 // for these parameters, some of them for these channels alone.
 func (s *Spec) CheckRelease(version string, parameters, channels []string) error {
-	name := s.Application + "/" + s.Service
+	name := s.Application + "/" + s.Title()
 	switch {
 	case len(s.Channels) == 0:
 		return fmt.Errorf("%s is no longer declared", name)

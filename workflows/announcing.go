@@ -24,6 +24,14 @@ func (s *shell) announceAll(outbox *state.Outbox, all []entities.Notification, u
 	}
 }
 
+// titled is what people call the service; of what is none it is empty.
+func (s *shell) titled() string {
+	if s.title == nil {
+		return s.service
+	}
+	return s.title()
+}
+
 func (s *shell) announceTo(to entities.Notification, line entities.AuditLine, underway map[string]bool, done announced) {
 	underway[to.Name] = true
 	ctx := workflow.WithActivityOptions(s.work, workflow.ActivityOptions{
@@ -32,7 +40,7 @@ func (s *shell) announceTo(to entities.Notification, line entities.AuditLine, un
 		Summary:             summary("announce to " + to.Name + ": " + line.Text),
 	})
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityAnnounce, protocol.AnnounceRequest{
-		Application: s.application, Service: s.service, Line: line, Notifications: []entities.Notification{to},
+		Application: s.application, Service: s.titled(), Line: line, Notifications: []entities.Notification{to},
 	})
 	workflow.Go(s.ctx, func(ctx workflow.Context) {
 		err := future.Get(ctx, nil)

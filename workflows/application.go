@@ -62,6 +62,8 @@ type applicationState struct {
 	// Recorded is the highest incarnation that the store has by its number.
 	Recorded int64                    `json:"recorded,omitempty"`
 	Pin      *protocol.ApplicationPin `json:"pin,omitempty"`
+	// Names are kept of services that are not declared any more, too: they are the same once they are again.
+	Names protocol.ServiceNames `json:"names,omitempty"`
 	// Identity and Grants of what is newest: who may do what with the whole application.
 	Identity *entities.Identity `json:"identity,omitempty"`
 	Grants   []entities.Grant   `json:"grants,omitempty"`
@@ -156,7 +158,7 @@ func (a *application) status() (protocol.ApplicationStatus, error) {
 		Schema: "converge.application/v1", Application: a.name, Newest: a.newest().Number, Store: s.Store, Origin: s.Origin,
 		Manifest: s.Manifest, NotifiedOf: s.Notified.Manifest, Notified: s.Notified.Number, Incarnations: s.Incarnations,
 		Refused: s.Refused, Pin: s.Pin, Pause: s.Pause, Announcing: s.Announcing, Problem: s.Problem,
-		Unmanaged: s.Unmanaged,
+		Unmanaged: s.Unmanaged, Names: s.Names,
 	}, nil
 }
 

@@ -109,7 +109,8 @@ func (a *application) concerned(r verb.Request) (service, name string) {
 	if r.Service == "" {
 		return protocol.AllServices, a.name
 	}
-	return r.Service, a.name + "/" + r.Service
+	service = a.state.Names.Key(r.Service)
+	return service, a.name + "/" + a.state.Names.Title(service)
 }
 
 // remanage begins anew with what is under way, whatever that is: it may end or start the wrong ones.
@@ -202,7 +203,7 @@ func (m *managedState) reasons() map[string]string {
 }
 
 // others says which services are unmanaged besides, for people.
-func (m *managedState) others() string {
+func (m *applicationState) others() string {
 	if names := m.named(); names != "" {
 		return "; unmanaged by themselves: " + names
 	}
@@ -210,12 +211,12 @@ func (m *managedState) others() string {
 }
 
 // named are the first few services that are unmanaged by themselves.
-func (m *managedState) named() string {
+func (m *applicationState) named() string {
 	const shown = 5
 	var names []string
 	for _, service := range entities.SortedKeys(m.Unmanaged) {
 		if service != protocol.AllServices {
-			names = append(names, service)
+			names = append(names, m.Names.Title(service))
 		}
 	}
 	text := strings.Join(names[:min(len(names), shown)], ", ")
@@ -226,7 +227,7 @@ func (m *managedState) named() string {
 }
 
 // unmanagedText is what is kept down, for the Temporal UI.
-func (m *managedState) unmanagedText() (text string) {
+func (m *applicationState) unmanagedText() (text string) {
 	if all, ok := m.Unmanaged[protocol.AllServices]; ok {
 		text = fmt.Sprintf("\n\n**unmanaged by %s** since %s%s", explain.Plain(all.By), all.At.UTC().Format(time.DateTime), because(all.Reason))
 	}

@@ -67,6 +67,9 @@ func (a *application) publish(ctx workflow.Context, r verb.Request, who entities
 	}
 	confirmed, err := a.confirm(ctx, &p)
 	if err == nil {
+		err = a.checkNamed(confirmed)
+	}
+	if err == nil {
 		err = a.startMissing(p, who)
 	}
 	if err != nil {
@@ -82,6 +85,7 @@ func (a *application) publish(ctx workflow.Context, r verb.Request, who entities
 	}
 	a.state.Manifest, a.state.Store, a.state.Origin = p.Manifest, p.Store, p.Origin
 	a.state.Identity, a.state.Grants = p.Identity, p.Grants
+	a.takeNames(confirmed)
 	if confirmed != nil && a.logic >= protocol.LogicKeepsAllTrails {
 		a.state.Notifications = confirmed.Notifications
 	}

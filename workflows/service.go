@@ -27,7 +27,7 @@ func newService(ctx workflow.Context, in protocol.ServiceInput) *service {
 		watches: map[string]*watch{}, checking: map[string]*checking{}, absent: map[string]time.Time{}, justRead: map[entities.Evaluation]entities.CheckReading{}, announcing: map[string]bool{},
 	}
 	s.shell = &shell{
-		ctx: ctx, of: s, name: in.Application + "/" + in.Service, application: in.Application, service: in.Service,
+		ctx: ctx, of: s, name: in.Application + "/" + in.Service, application: in.Application, service: in.Service, title: s.state.Title,
 		logic: in.Logic, whole: s.state, version: state.Newest, form: s.state.Form, desk: &s.state.Desk, verbs: verb.Service(),
 		stops:   []string{"to take the service down, converge delete " + in.Application + "/" + in.Service, "to stop changes, converge pause " + in.Application + "/" + in.Service},
 		answers: map[string]answering{protocol.Release: s.release},

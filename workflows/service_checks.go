@@ -193,6 +193,7 @@ func (s *service) readJustNow(checks []entities.Evaluation) (map[string]entities
 func (s *service) checkRequest(checks []entities.Evaluation) protocol.CheckRequest {
 	return protocol.CheckRequest{
 		Application: s.application, Service: s.service, ServiceID: s.state.Spec.ServiceID, Checks: checks, Keys: s.state.Keys(),
+		Name: s.state.Spec.Name, Others: s.state.Spec.Others,
 	}
 }
 

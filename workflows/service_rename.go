@@ -8,20 +8,20 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// rename has channels be called as a spec calls them, before it is taken over. It waits while a release is on its way to one of
-// them, and is refused where two channels would be one by that. A run that was begun when a new name was a new channel goes on
+// rename has channels, and the service itself, be called as a spec calls them, before it is taken over. It waits while a release
+// is on its way to one of them, and is refused where two channels would be one by that. A run that was begun when a new name was a new channel goes on
 // so up to here.
 func (s *service) rename(spec *entities.Spec, p protocol.ServicePublish) (waits bool, err error) {
-	names, wrong := s.state.Renames(spec), s.state.CheckSpec(spec)
-	if len(names) == 0 && wrong == nil || s.logic < protocol.LogicRenames && !s.fromHere("renames") {
+	names, title, wrong := s.state.Renames(spec), s.state.Retitled(spec), s.state.CheckSpec(spec)
+	if len(names) == 0 && title == "" && wrong == nil || s.logic < protocol.LogicRenames && !s.fromHere("renames") {
 		return false, nil
 	}
 	if wrong != nil {
 		return false, refused(wrong)
 	}
-	if s.state.OnTheWay(names) != "" {
+	if s.state.OnTheWay(names, title) != "" {
 		raw, err := json.Marshal(p)
-		s.state.Await(state.Awaiting{Incarnation: p.Incarnation, Names: names, Publish: raw}, s.now())
+		s.state.Await(state.Awaiting{Incarnation: p.Incarnation, Names: names, Title: title, Publish: raw}, s.now())
 		return true, err
 	}
 	s.state.TakeNames(spec, entities.Who{Name: p.By, Proven: p.Proven, Subject: p.Subject}, s.now())

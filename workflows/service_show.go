@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -21,6 +22,7 @@ import (
 
 // Search attributes that a Service keeps up to date.
 var (
+	attrService    = temporal.NewSearchAttributeKeyKeyword(protocol.AttrService)
 	attrStatus     = temporal.NewSearchAttributeKeyKeyword(protocol.AttrStatus)
 	attrVersion    = temporal.NewSearchAttributeKeyKeyword(protocol.AttrVersion)
 	attrWaitingFor = temporal.NewSearchAttributeKeyKeywordList(protocol.AttrWaitingFor)
@@ -37,16 +39,22 @@ type attributes struct {
 	Status     string   `json:"status,omitempty"`
 	Version    string   `json:"version,omitempty"`
 	WaitingFor []string `json:"waitingFor,omitempty"`
+	// Service is what the service is called; "": as first, which it begins with.
+	Service string `json:"service,omitempty"`
 }
 
 func (a attributes) equal(b attributes) bool {
-	return a.Status == b.Status && a.Version == b.Version && slices.Equal(a.WaitingFor, b.WaitingFor)
+	return a.Service == b.Service && a.Status == b.Status && a.Version == b.Version && slices.Equal(a.WaitingFor, b.WaitingFor)
 }
 
 // viewed is what a state looks like.
 func viewed(s *state.State, d *decide.Decision) shown {
 	status := view.Of(s, d)
-	return shown{explain.Markdown(status), attributes{status.Status, status.Version, view.WaitingFor(d)}}
+	now := attributes{Status: status.Status, Version: status.Version, WaitingFor: view.WaitingFor(d)}
+	if status.Key != "" {
+		now.Service = status.Service
+	}
+	return shown{explain.Markdown(status), now}
 }
 
 // show shows what has changed since it was last shown.
@@ -61,6 +69,9 @@ func (s *service) show() {
 	}
 	attributes := s.toShow(now.attributes)
 	var updates []temporal.SearchAttributeUpdate
+	if attributes.Service != s.shown.Service {
+		updates = append(updates, attrService.ValueSet(cmp.Or(attributes.Service, s.service)))
+	}
 	if attributes.Status != s.shown.Status {
 		updates = append(updates, attrStatus.ValueSet(attributes.Status))
 	}

@@ -72,11 +72,12 @@ type shell struct {
 	name string // for people: "shop/web"
 	// application and service own the audit lines.
 	application, service string
-	logic                int         // protocol.Logic of the worker that began the run
-	whole                any         // its state; desk is a part
-	version              int         // of the newest form of the state that is known
-	form                 func() int  // of the form that the state has; nil: the newest
-	desk                 *state.Desk // what it remembers of those who talk to it
+	title                func() string // what people call the service; nil: it is none
+	logic                int           // protocol.Logic of the worker that began the run
+	whole                any           // its state; desk is a part
+	version              int           // of the newest form of the state that is known
+	form                 func() int    // of the form that the state has; nil: the newest
+	desk                 *state.Desk   // what it remembers of those who talk to it
 	verbs                []verb.Row
 	messages             map[string]message       // by name: from other workflows, or written by the workflow itself
 	answers              map[string]answering     // verbs that answer more than a line

@@ -29,9 +29,9 @@ type Asked struct {
 	Version string
 	// ServiceID is what commands get (C7).
 	ServiceID string
-	// Channel is what they know the channel by: the name that it had first.
-	Channel string
-	Now     time.Time
+	// Service and Channel are what they know these by: the names that they had first.
+	Service, Channel string
+	Now              time.Time
 }
 
 // Evaluator evaluates checks of one kind. Evaluate may be called again and at the same time; it returns soon

@@ -56,7 +56,8 @@ func (c command) once(a Asked, d *entities.CheckRun) custom.Once {
 		Timeout: timeout, Secrets: c.sources.Secrets, Asks: true,
 		Instance: runtimes.Instance{
 			Owner: runtimes.Owner{
-				Application: a.Definition.Application, Service: a.Definition.Service, ID: entities.InstanceID{Channel: cmp.Or(a.Channel, a.Definition.Channel)},
+				Application: a.Definition.Application, Service: cmp.Or(a.Service, a.Definition.Service),
+				ID: entities.InstanceID{Channel: cmp.Or(a.Channel, a.Definition.Channel)},
 			},
 			ServiceID: a.ServiceID, FullVersion: a.Evaluation.FullVersion,
 		},

@@ -1,6 +1,7 @@
 package preview
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,7 +55,12 @@ func (p *Planner) Directory(ctx context.Context, dir string, newest func(applica
 	if err := d.compare(ctx, plan); err != nil {
 		return nil, fmt.Errorf("plan %s: %w", application, err)
 	}
-	return plan, d.answer(ctx, plan, "*", "plan "+application)
+	if err := d.answer(ctx, plan, "*", "plan "+application); err != nil {
+		return nil, err
+	}
+	plan.entitle(d.compiled.Incarnation.ServiceNames())
+	plan.entitle(d.before.Names) // of what is no longer declared
+	return plan, nil
 }
 
 // compile does what a publication does, up to where that claims anything.
@@ -83,7 +89,7 @@ func (d *directory) follow(ctx context.Context) error {
 	if err != nil && !store.IsNotFound(err) {
 		return err
 	}
-	if err := d.compiled.Follow(before); err != nil {
+	if err := d.compiled.Follow(before, d.before.Names); err != nil {
 		return &Refused{err.Error()}
 	}
 	d.specs, err = d.compiled.Specs()
@@ -249,7 +255,7 @@ func (d *directory) service(ctx context.Context, spec entities.Spec, status prot
 		service.Version, service.Incarnation = version, d.after
 		return service, d.version(ctx, &service, spec, status)
 	case !released:
-		service.Notes = []string{fmt.Sprintf("nothing was released yet: nothing runs until converge release %s/%s VERSION", spec.Application, spec.Service)}
+		service.Notes = []string{fmt.Sprintf("nothing was released yet: nothing runs until converge release %s/%s VERSION", spec.Application, spec.Title())}
 		return service, nil
 	}
 	return service, d.configuration(ctx, &service, spec, status)
@@ -261,7 +267,7 @@ func (d *directory) newestIs(ctx context.Context, status protocol.Status, versio
 		return false
 	}
 	full := status.Releases[0].Version
-	record, err := d.planner.Store.Version(ctx, status.Application, status.Service, full)
+	record, err := d.planner.Store.Version(ctx, status.Application, cmp.Or(status.Key, status.Service), full)
 	return full == version || err == nil && record.Version == version
 }
 

@@ -45,6 +45,8 @@ type Release struct {
 // Release plans the release of a version: from the newest incarnation, or, when the name is known,
 // as it was made.
 func (p *Planner) Release(ctx context.Context, r Release) (*Plan, error) {
+	called := r.Service
+	r.Service = r.Application.Names.Key(called) // what the store knows it by
 	spec, err := p.spec(ctx, r.Application, r.Service)
 	if err != nil {
 		return nil, err
@@ -81,7 +83,21 @@ func (p *Planner) Release(ctx context.Context, r Release) (*Plan, error) {
 		}
 	}
 	plan := &Plan{Application: spec.Application, Incarnation: r.Application.Newest, Services: []Service{service}}
-	return plan, q.answer(ctx, plan, r.Service, "plan "+spec.Application+"/"+r.Service+" "+r.Version)
+	if err := q.answer(ctx, plan, r.Service, "plan "+spec.Application+"/"+called+" "+r.Version); err != nil {
+		return nil, err
+	}
+	plan.entitle(r.Application.Names)
+	return plan, nil
+}
+
+// entitle has a plan speak of services as people do.
+func (p *Plan) entitle(names protocol.ServiceNames) {
+	for n := range p.Services {
+		p.Services[n].Service = names.Title(p.Services[n].Service)
+	}
+	for n := range p.Removed {
+		p.Removed[n] = names.Title(p.Removed[n])
+	}
 }
 
 // spec reads the rules of a service in the newest incarnation.

@@ -99,7 +99,7 @@ func (p *publication) request(ctx context.Context) (protocol.PublishRequest, err
 		Act:  protocol.Act{By: p.options.By, RequestID: hex.EncodeToString(id), Token: token},
 		Hash: p.result.Hash, Manifest: p.manifest.Digest(), Services: len(p.specs), Store: p.store.URL(),
 		Origin: OriginOf(ctx, p.options.Dir), Causes: p.options.Causes, After: p.before.Newest, TakeOver: p.options.TakeOver,
-		Floor: floor, Identity: identity, Grants: grants, Missing: p.result.Started,
+		Floor: floor, Identity: identity, Grants: grants, Missing: p.started,
 	}, nil
 }
 

@@ -39,7 +39,7 @@ func (p *publication) baseline() []Demanded {
 			if at < 0 {
 				at, out = len(out), append(out, Demanded{Rules: p.rules.Number, Channel: c.Name, Gates: demanded})
 			}
-			out[at].Services = append(out[at].Services, service)
+			out[at].Services = append(out[at].Services, spec.Title())
 		}
 	}
 	return out

@@ -9,6 +9,9 @@ import (
 // sameLibraries refuses a library that had other content under its version when what is newest was published: somebody has changed
 // what the store says. One that is read from a directory may change until it is published.
 func (p *publication) sameLibraries(before *incarnation.Incarnation) error {
+	if before == nil {
+		return nil
+	}
 	for _, now := range p.imported {
 		for _, library := range before.Imports() {
 			if now.Path == "" && library.Name == now.Name && library.Version == now.Version && library.Digest != now.Digest {

@@ -17,10 +17,10 @@ import (
 // loosened lists what changed services ask for less than by what is newest, in the order in which they declare it; what is
 // the same of several is listed once.
 func (p *publication) loosened(ctx context.Context, last incarnation.Manifest) ([]Loosened, error) {
-	found := make([][]entities.Loosening, len(p.result.Changed))
+	found := make([][]entities.Loosening, len(p.changed))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(writers)
-	for n, service := range p.result.Changed {
+	for n, service := range p.changed {
 		if last[service] == "" {
 			continue
 		}
@@ -33,13 +33,13 @@ func (p *publication) loosened(ctx context.Context, last incarnation.Manifest) (
 		return nil, err
 	}
 	var out []Loosened
-	for n, service := range p.result.Changed {
+	for n, service := range p.changed {
 		for _, l := range found[n] {
 			at := slices.IndexFunc(out, func(o Loosened) bool { return o.Loosening == l })
 			if at < 0 {
 				at, out = len(out), append(out, Loosened{Loosening: l})
 			}
-			out[at].Services = append(out[at].Services, service)
+			out[at].Services = append(out[at].Services, p.titleOf(service))
 		}
 	}
 	return out, nil

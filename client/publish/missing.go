@@ -74,7 +74,7 @@ func (p *publication) awaitStarted(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, announceTimeout)
 	defer cancel()
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		gone, err := p.gone(ctx, p.result.Started)
+		gone, err := p.gone(ctx, p.started)
 		if err != nil || len(gone) == 0 {
 			return
 		}

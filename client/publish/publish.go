@@ -77,7 +77,7 @@ func Publish(ctx context.Context, o Options) (Result, error) {
 			return Result{}, err
 		}
 	}
-	if err := p.write(ctx, p.result.Changed); err != nil {
+	if err := p.write(ctx, p.changed); err != nil {
 		return Result{}, fmt.Errorf("publish %s: %w", p.application, err)
 	}
 	if err := p.announce(ctx); err != nil {
@@ -99,6 +99,8 @@ type publication struct {
 	before      protocol.ApplicationStatus
 	rules       protocol.Rules // of the installation
 	result      Result
+	// changed and started are services as workflows and the store know them: by the names that they had first.
+	changed, started []string
 }
 
 // compile loads and compiles, with the runtimes that other applications have published.
@@ -132,7 +134,7 @@ func (p *publication) compile(ctx context.Context) error {
 	if p.before, err = Status(ctx, p.options.Client, p.application); err != nil {
 		return err
 	}
-	if err := p.follow(ctx, newestOf(p.before).Hash); err != nil {
+	if err := p.follow(ctx); err != nil {
 		return err
 	}
 	if p.specs, err = p.compiled.Specs(); err != nil {
@@ -144,7 +146,7 @@ func (p *publication) compile(ctx context.Context) error {
 	clear := digest == nil && slices.ContainsFunc(p.compiled.Bundles, bundle.Bundle.Secret)
 	p.manifest = incarnation.ManifestOf(p.specs)
 	p.result = Result{
-		Application: p.application, Hash: p.compiled.Incarnation.Hash(), Services: p.compiled.Incarnation.Services(),
+		Application: p.application, Hash: p.compiled.Incarnation.Hash(), Services: p.compiled.Incarnation.Services(), Names: p.compiled.Incarnation.ServiceNames(),
 		Store: p.store.URL(), DryRun: p.options.DryRun, SecretsInClear: clear,
 		Baseline: p.baseline(),
 	}
@@ -181,7 +183,7 @@ func (p *publication) compare(ctx context.Context) error {
 		if unasked != nil {
 			return noAnswer(unasked, "look which services of "+p.application+" run")
 		}
-		p.result.Started = gone
+		p.started, p.result.Started = gone, p.titles(gone)
 	}
 	if p.result.Unchanged && err == nil {
 		p.result.Notified = before.NotifiedOf == before.Manifest
@@ -191,7 +193,8 @@ func (p *publication) compare(ctx context.Context) error {
 	if err != nil && !store.IsNotFound(err) && !store.IsDamaged(err) { // in another store so far: then everything counts as changed
 		return err
 	}
-	p.result.Changed, p.result.Removed = p.manifest.Since(last)
+	changed, removed := p.manifest.Since(last)
+	p.changed, p.result.Changed, p.result.Removed = changed, p.titles(changed), p.titles(removed)
 	if p.result.Loosened, err = p.loosened(ctx, last); err != nil {
 		return err
 	}
@@ -207,24 +210,78 @@ func (p *publication) compare(ctx context.Context) error {
 
 // follow has the incarnation go on from the newest one: what it calls otherwise is still the same. It refuses to put services
 // on other runtimes than that does, where it is not said that they move from there.
-func (p *publication) follow(ctx context.Context, hash string) error {
-	before, err := p.store.Incarnation(ctx, hash)
-	if err != nil {
-		if store.IsNotFound(err) || store.IsDamaged(err) { // in another store so far, or none, or lost: it is written again
-			return nil
-		}
+func (p *publication) follow(ctx context.Context) error {
+	before, err := p.newest(ctx)
+	if err != nil && !store.IsNotFound(err) && !store.IsDamaged(err) {
 		return err
 	}
-	if err := p.compiled.Follow(before); err != nil {
+	if err != nil { // in another store so far, or none, or lost: it is written again
+		before = nil
+	}
+	if err := p.compiled.Follow(before, p.before.Names); err != nil {
 		return fmt.Errorf("%w: %w [renamed]", ErrRefused, err)
 	}
 	if err := p.sameLibraries(before); err != nil {
 		return fmt.Errorf("%w: %w [library-differs]", ErrRefused, err)
 	}
+	if err := p.unfollowed(ctx, before); err != nil {
+		return err
+	}
 	if lines := incarnation.Moves(before, p.compiled.Incarnation); len(lines) > 0 {
 		return fmt.Errorf("%w: %s [moved-runtime]", ErrRefused, strings.Join(lines, "\n"))
 	}
 	return nil
+}
+
+// newest is the newest incarnation, as far as the store has it: of an application whose workflow is gone, too.
+func (p *publication) newest(ctx context.Context) (*incarnation.Incarnation, error) {
+	newest := newestOf(p.before)
+	if p.before.Newest == 0 {
+		numbers, err := p.store.ListNumbers(ctx, p.application)
+		if err != nil || len(numbers) == 0 {
+			return nil, err
+		}
+		if newest, err = p.store.Number(ctx, p.application, numbers[len(numbers)-1]); err != nil {
+			return nil, err
+		}
+	}
+	return p.store.Incarnation(ctx, newest.Hash)
+}
+
+// unfollowed refuses to have services take the place of others by their names where it cannot be read what those were, and they
+// run.
+func (p *publication) unfollowed(ctx context.Context, before *incarnation.Incarnation) error {
+	if before != nil {
+		return nil
+	}
+	for _, from := range p.compiled.Incarnation.Unfollowed() {
+		runs, err := p.runs(ctx, from)
+		if err != nil {
+			return noAnswer(err, "look whether "+from+" runs")
+		}
+		if runs {
+			return fmt.Errorf("%w: the store does not have the newest incarnation, in which %s was called so; publish it there first, with --take-over, and then under the new name [renamed]",
+				ErrRefused, from)
+		}
+	}
+	return nil
+}
+
+// titleOf is what people call a service that was called so first.
+func (p *publication) titleOf(service string) string {
+	if spec, declared := p.specs[service]; declared {
+		return spec.Title()
+	}
+	return p.before.Names.Title(service)
+}
+
+func (p *publication) titles(services []string) []string {
+	var titles []string
+	for _, service := range services {
+		titles = append(titles, p.titleOf(service))
+	}
+	slices.Sort(titles)
+	return titles
 }
 
 // difference compares with an incarnation, or with nothing when the store does not have it.
@@ -269,7 +326,7 @@ func newestOf(s protocol.ApplicationStatus) protocol.Incarnation {
 // mend writes again what the store has of what is newest that is lost or damaged, as its errors say that publishing does. What
 // is whole is read and stays.
 func (p *publication) mend(ctx context.Context) error {
-	if err := p.write(ctx, p.result.Services); err != nil {
+	if err := p.write(ctx, p.compiled.Incarnation.ServiceKeys()); err != nil {
 		return fmt.Errorf("write what is newest of %s again: %w", p.application, err)
 	}
 	return nil

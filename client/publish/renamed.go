@@ -18,14 +18,14 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// renamed refuses to call channels otherwise while releases are on their way there, or where something is left of another one by
-// that name. A service that has a release only afterwards waits by itself.
+// renamed refuses to call channels and services otherwise while releases are on their way there, or where something is left of
+// another one by that name. A service that has a release only afterwards waits by itself.
 func (p *publication) renamed(ctx context.Context, last incarnation.Manifest) error {
 	var mu sync.Mutex
 	var lines []string
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(writers)
-	for _, service := range p.result.Changed {
+	for _, service := range p.changed {
 		if last[service] == "" {
 			continue
 		}
@@ -34,7 +34,7 @@ func (p *publication) renamed(ctx context.Context, last incarnation.Manifest) er
 			mu.Lock()
 			defer mu.Unlock()
 			if why != "" {
-				lines = append(lines, service+": "+why)
+				lines = append(lines, p.titleOf(service)+": "+why)
 			}
 			return err
 		})
@@ -46,7 +46,7 @@ func (p *publication) renamed(ctx context.Context, last incarnation.Manifest) er
 	return fmt.Errorf("%w: %s [renamed]", ErrRefused, strings.Join(lines, "\n"))
 }
 
-// renamedIn says why a service cannot take over new names of its channels now, or nothing.
+// renamedIn says why a service cannot take over new names, of its channels or of its own, now; or nothing.
 func (p *publication) renamedIn(ctx context.Context, service, digest string) (string, error) {
 	before, err := p.store.Spec(ctx, digest)
 	if store.IsNotFound(err) || store.IsDamaged(err) {
@@ -56,8 +56,15 @@ func (p *publication) renamedIn(ctx context.Context, service, digest string) (st
 		return "", fmt.Errorf("rules of %s so far: %w", service, err)
 	}
 	spec := p.specs[service]
-	if len(entities.Renamed(&before, &spec)) == 0 {
+	titled := before.Title() != spec.Title()
+	if !titled && len(entities.Renamed(&before, &spec)) == 0 {
 		return "", nil
+	}
+	if titled && spec.Title() != service {
+		if other, err := p.runs(ctx, spec.Title()); err != nil || other {
+			return fmt.Sprintf("a service that was called %s before still runs, and would be met by that name; take it down first: converge delete %s/%s",
+				spec.Title(), p.application, spec.Title()), err
+		}
 	}
 	s, err := p.state(ctx, service)
 	if err != nil || s == nil {
@@ -66,7 +73,7 @@ func (p *publication) renamedIn(ctx context.Context, service, digest string) (st
 	if err := s.CheckSpec(&spec); err != nil {
 		return err.Error(), nil //nolint:nilerr // why it is refused is what was asked
 	}
-	return s.OnTheWay(s.Renames(&spec)), nil
+	return s.OnTheWay(s.Renames(&spec), s.Retitled(&spec)), nil
 }
 
 // state is what a service remembers; nil: there is none.
@@ -79,7 +86,7 @@ func (p *publication) state(ctx context.Context, service string) (*state.State, 
 		return nil, nil
 	}
 	if err != nil {
-		return nil, noAnswer(err, "ask "+p.application+"/"+service)
+		return nil, noAnswer(err, "ask "+p.application+"/"+p.titleOf(service))
 	}
 	var s state.State
 	return &s, answer.Get(&s)

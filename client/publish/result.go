@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/config"
 	"github.com/converge-engine/converge/intent/incarnation"
 )
@@ -18,11 +19,13 @@ type Result struct {
 	DryRun      bool     `json:"dryRun,omitempty"`
 	Previous    int64    `json:"previous,omitempty"` // the newest before, 0 for none
 	Services    []string `json:"services"`
-	Changed     []string `json:"changed,omitempty"` // services whose rules or payload differ from before
-	Removed     []string `json:"removed,omitempty"` // services no longer declared: orphaned
-	Started     []string `json:"started,omitempty"` // services whose workflows were gone: they are started again
-	Store       string   `json:"store"`
-	Pinned      int64    `json:"pinned,omitempty"` // the application is pinned to this incarnation: what was published waits
+	// Names are the services that are called otherwise than first.
+	Names   protocol.ServiceNames `json:"names,omitempty"`
+	Changed []string              `json:"changed,omitempty"` // services whose rules or payload differ from before
+	Removed []string              `json:"removed,omitempty"` // services no longer declared: orphaned
+	Started []string              `json:"started,omitempty"` // services whose workflows were gone: they are started again
+	Store   string                `json:"store"`
+	Pinned  int64                 `json:"pinned,omitempty"` // the application is pinned to this incarnation: what was published waits
 	// SecretsInClear: there are Secrets among the objects, and the store has no key to encrypt them with.
 	SecretsInClear bool `json:"secretsInClear,omitempty"`
 	Notified       bool `json:"notified"` // every service knows; if not, they are notified later, or no worker reads the store

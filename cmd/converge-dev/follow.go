@@ -113,6 +113,7 @@ type report struct {
 	screen   show.Screen
 	app      string
 	services []string
+	names    protocol.ServiceNames
 	printed  map[string]int64 // by service: last journal line printed
 	shown    string           // the last table, without ages
 	hinted   bool
@@ -124,7 +125,7 @@ func newReport(c client.Client, o options, out io.Writer) *report {
 
 // published takes in what is declared now.
 func (r *report) published(p publish.Result) {
-	r.app, r.services = p.Application, p.Services
+	r.app, r.services, r.names = p.Application, p.Services, p.Names
 	if !p.Unchanged {
 		fmt.Fprintln(r.out, p)
 	}
@@ -152,7 +153,7 @@ func (r *report) status(ctx context.Context, service string) (protocol.Status, e
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	var s protocol.Status
-	value, err := r.client.QueryWorkflow(ctx, protocol.ServiceID(r.app, service), "", protocol.QueryStatus)
+	value, err := r.client.QueryWorkflow(ctx, protocol.ServiceID(r.app, r.names.Key(service)), "", protocol.QueryStatus)
 	if err != nil {
 		return s, err
 	}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -165,12 +166,17 @@ type temporalAPI struct {
 	// process distinguishes this run of the program from another with the same request id: the server
 	// repeats its answer to the one, the workflow says to the other that it knows the request.
 	process string
+	keys    sync.Map // workflow ids of services by those that their names would be, where these are no first names
 }
 
 func (a *temporalAPI) Temporal() (client.Client, string) { return a.client, a.namespace }
 func (a *temporalAPI) Close()                            { a.client.Close() }
 
 func (a *temporalAPI) Query(ctx context.Context, workflowID, query string, into any) error {
+	return a.known(ctx, workflowID, func(id string) error { return a.query(ctx, id, query, into) })
+}
+
+func (a *temporalAPI) query(ctx context.Context, workflowID, query string, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	answer, err := a.client.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{
@@ -187,6 +193,10 @@ func (a *temporalAPI) Query(ctx context.Context, workflowID, query string, into 
 }
 
 func (a *temporalAPI) Update(ctx context.Context, workflowID, verb, requestID string, act, into any) error {
+	return a.known(ctx, workflowID, func(id string) error { return a.update(ctx, id, verb, requestID, act, into) })
+}
+
+func (a *temporalAPI) update(ctx context.Context, workflowID, verb, requestID string, act, into any) error {
 	handle, err := a.client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
 		WorkflowID: workflowID, UpdateName: verb, UpdateID: requestID + "/" + a.process, Args: []any{act},
 		WaitForStage: client.WorkflowUpdateStageCompleted,
@@ -208,8 +218,8 @@ func (a *temporalAPI) Start(ctx context.Context, workflowID, workflowType string
 func (a *temporalAPI) Services(ctx context.Context, application string) ([]serviceName, error) {
 	var names []serviceName
 	err := a.list(ctx, ofApplication("ExecutionStatus='Running'", application), func(e *workflowpb.WorkflowExecutionInfo) {
-		if app, svc, ok := protocol.ParseServiceID(e.Execution.WorkflowId); ok {
-			names = append(names, serviceName{app, svc})
+		if n, ok := calledIn(e); ok {
+			names = append(names, n)
 		}
 	})
 	return sortNames(names), err
@@ -219,8 +229,7 @@ func (a *temporalAPI) Gone(ctx context.Context, application string) ([]serviceNa
 	last := map[serviceName]*workflowpb.WorkflowExecutionInfo{}
 	const ended = "ExecutionStatus IN ('Completed','Terminated','Failed','TimedOut','Canceled')"
 	err := a.list(ctx, ofApplication(ended, application), func(e *workflowpb.WorkflowExecutionInfo) {
-		app, svc, ok := protocol.ParseServiceID(e.Execution.WorkflowId)
-		n := serviceName{app, svc}
+		n, ok := calledIn(e)
 		if before := last[n]; ok && (before == nil || e.StartTime.AsTime().After(before.StartTime.AsTime())) {
 			last[n] = e
 		}

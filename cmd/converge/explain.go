@@ -34,6 +34,7 @@ func (o *explainOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	o.f.noteName(o.service, s)
 	if o.channel != "" {
 		if err := checkChannel(s, o.channel); err != nil {
 			return err

@@ -22,6 +22,7 @@ import (
 type historyOptions struct {
 	f       *Factory
 	service serviceName
+	known   string // the workflow id of the service
 	whole   string // workflow id of an application, a runtime or the installation, instead of a service
 	all     bool   // the installation
 	verify  bool
@@ -201,7 +202,7 @@ func (o *logsOptions) run(ctx context.Context) error {
 		return err
 	}
 	defer store.Close() // only read
-	entries, err := store.Logs(ctx, o.service.application, o.service.service, knownBy(s, o.channel))
+	entries, err := store.Logs(ctx, s.Application, cmp.Or(s.Key, s.Service), knownBy(s, o.channel))
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +26,7 @@ func (o *historyOptions) id() string {
 	if o.whole != "" {
 		return o.whole
 	}
-	return o.service.id()
+	return cmp.Or(o.known, o.service.id())
 }
 
 // name is that for people.
@@ -44,6 +45,7 @@ func (o *historyOptions) name() string {
 func (o *historyOptions) open(ctx context.Context) (at *store.Store, status protocol.Status, gone error, err error) {
 	stated := ""
 	if o.whole == "" {
+		o.known = o.f.known(ctx, o.service)
 		status, gone = o.f.status(ctx, o.service)
 		stated = status.Store
 	} else if first(o.store, o.f.Env("CONVERGE_STORE")) == "" {

@@ -132,7 +132,7 @@ type offline struct {
 
 // evaluator reads the definitions of all checks that ask nothing outside.
 func (o *simulateOptions) evaluator(ctx context.Context, s *state.State) (*offline, error) {
-	v := &offline{definitions: map[string]entities.CheckDefinition{}, application: s.Application, service: s.Service}
+	v := &offline{definitions: map[string]entities.CheckDefinition{}, application: s.Application, service: s.Title()}
 	if s.Spec == nil {
 		return v, nil
 	}

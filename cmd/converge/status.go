@@ -109,6 +109,7 @@ func (o *statusOptions) askOne(ctx context.Context) ([]protocol.Status, error) {
 	}
 	var s protocol.Status
 	if err = api.Query(ctx, o.target.id(), protocol.QueryStatus, &s); err == nil {
+		o.f.noteName(o.target.serviceName, s)
 		return []protocol.Status{s}, nil
 	}
 	if !errors.Is(err, errNotFound) {

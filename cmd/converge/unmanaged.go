@@ -77,7 +77,11 @@ func (f *Factory) keptDown(ctx context.Context, application string) (protocol.Un
 	if errors.Is(err, errNotFound) {
 		err = nil
 	}
-	return s.Unmanaged, err
+	down := protocol.UnmanagedServices{}
+	for service, u := range s.Unmanaged {
+		down[s.Names.Title(service)] = u
+	}
+	return down, err
 }
 
 // explainDown adds what an application says of its services. Where all are kept down and none of them is known by name

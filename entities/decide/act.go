@@ -181,7 +181,7 @@ func (v *view) applyUnapproved(i *instance) bool {
 	j := Judgement{
 		Kind: KindApproval, ID: id, Subject: state.ApplyTopic + v.spec.Name, Verdict: entities.Wait, Since: i.Approval.Asked,
 		Reason:  v.of(i, "an apply of "+version+" waits for a person's approval"),
-		Unblock: fmt.Sprintf("converge approve %s/%s %s %s", v.s.Application, v.s.Service, version, state.ApplyTopic+v.spec.Name),
+		Unblock: fmt.Sprintf("converge approve %s/%s %s %s", v.s.Application, v.s.Title(), version, state.ApplyTopic+v.spec.Name),
 	}
 	if !v.mayExplain() {
 		return true

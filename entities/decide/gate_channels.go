@@ -100,7 +100,7 @@ func judgePin(p *admission, _ entities.Stage) {
 }
 
 func unblockPin(v *view, _ *Judgement, _ *state.Release) string {
-	return fmt.Sprintf("converge unpin %s/%s %s", v.s.Application, v.s.Service, v.spec.Name)
+	return fmt.Sprintf("converge unpin %s/%s %s", v.s.Application, v.s.Title(), v.spec.Name)
 }
 
 // What follows are the gates that other channels are: the release has succeeded where it must have, and can still
@@ -149,7 +149,7 @@ func (v *view) judgeChannelStable(c entities.Condition, r *state.Release) Judgem
 	for _, name := range c.Channels {
 		verdict, why, since := stableIn(name, r)
 		if r.Phases[name] == nil {
-			j.Unblock = fmt.Sprintf("converge release %s/%s %s, or: %s", v.s.Application, v.s.Service, r.Version, v.command("bypass", r, v.spec.Name, c.ID, "--reason …"))
+			j.Unblock = fmt.Sprintf("converge release %s/%s %s, or: %s", v.s.Application, v.s.Title(), r.Version, v.command("bypass", r, v.spec.Name, c.ID, "--reason …"))
 		}
 		if verdict.Worse(j.Verdict) {
 			j.Verdict, reasons = verdict, nil

@@ -203,7 +203,7 @@ func (p *admission) since() time.Time {
 
 // command is what a person types about a release.
 func (v *view) command(verb string, r *state.Release, more ...string) string {
-	text := fmt.Sprintf("converge %s %s/%s %s", verb, v.s.Application, v.s.Service, r.FullVersion)
+	text := fmt.Sprintf("converge %s %s/%s %s", verb, v.s.Application, v.s.Title(), r.FullVersion)
 	return strings.Join(append([]string{text}, more...), " ")
 }
 

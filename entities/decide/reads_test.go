@@ -21,7 +21,7 @@ const stateOf = "github.com/converge-engine/converge/entities/state"
 var reading = []string{
 	"Bound", "Brought", "Bypass", "CheckBypass", "Declared", "Evaluation", "FindOpen", "IsGone", "Known", "LeavesToRemove",
 	"PauseIn", "PauseOf", "PauseOn", "PinOf", "ReleaseByID", "Removable", "Removes", "RemovesLeft", "Runtime",
-	"RuntimeNamed", "ShownPeople", "TallyText",
+	"RuntimeNamed", "ShownPeople", "TallyText", "Title",
 }
 
 // Nothing in this package writes into a state: no field of its types is assigned to, nothing is put into a map or a

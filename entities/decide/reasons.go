@@ -196,5 +196,5 @@ func (v *view) explainRollback(i *instance) {
 
 // retry is what a person can do about a version that failed.
 func (v *view) retry(version string) string {
-	return fmt.Sprintf("release a fix, or: converge retry %s/%s %s", v.s.Application, v.s.Service, version)
+	return fmt.Sprintf("release a fix, or: converge retry %s/%s %s", v.s.Application, v.s.Title(), version)
 }

@@ -26,13 +26,14 @@ func Rules(before, after *entities.Spec, of Definitions) []entities.Loosening {
 		return nil
 	}
 	before = before.Called(entities.Renamed(before, after))
+	others := entities.OthersRenamed(before, after)
 	for n := range after.Channels {
 		now := &after.Channels[n]
 		old, ok := before.Channel(now.Name)
 		if !ok {
 			continue
 		}
-		for _, text := range slices.Concat(conditions(&old, now), checks(&old, now, of), extensions(&old, now, of), applies(before, after, &old, now)) {
+		for _, text := range slices.Concat(conditions(&old, now), checks(&old, now, of, others), extensions(&old, now, of), applies(before, after, &old, now)) {
 			out = append(out, entities.Loosening{Channel: now.Name, Text: text})
 		}
 	}
@@ -74,17 +75,19 @@ func conditions(old, now *entities.ChannelSpec) []string {
 	return out
 }
 
-func checks(old, now *entities.ChannelSpec, of Definitions) []string {
+// checks compares what is asked, of other services by their new names (others).
+func checks(old, now *entities.ChannelSpec, of Definitions, others map[string]string) []string {
 	var out []string
 	for i := range old.Checks {
-		o := &old.Checks[i]
+		o := old.Checks[i]
+		o.ID = o.IDIn(others)
 		at := slices.IndexFunc(now.Checks, func(n entities.Check) bool { return n.ID == o.ID })
 		if at < 0 {
 			out = append(out, "no "+o.ID)
 			continue
 		}
 		n := &now.Checks[at]
-		for _, text := range append(stages(o, n), definition(o, n, of)...) {
+		for _, text := range append(stages(&o, n), definition(&o, n, of, others)...) {
 			out = append(out, o.ID+": "+text)
 		}
 	}
@@ -112,7 +115,7 @@ func stages(old, now *entities.Check) []string {
 	return out
 }
 
-func definition(old, now *entities.Check, of Definitions) []string {
+func definition(old, now *entities.Check, of Definitions, others map[string]string) []string {
 	if old.Definition == now.Definition {
 		return nil
 	}
@@ -125,6 +128,11 @@ func definition(old, now *entities.Check, of Definitions) []string {
 	o, n := of.Check(old.Definition), of.Check(now.Definition)
 	if o == nil || n == nil {
 		return []string{"judged otherwise; how it was is not known any more"}
+	}
+	if o.Dependency != nil {
+		was, on := *o, *o.Dependency
+		on.Service = entities.NameIn(others, on.Service)
+		was.Dependency, o = &on, &was
 	}
 	return values(now.Kind, o, n)
 }

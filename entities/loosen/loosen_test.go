@@ -211,3 +211,22 @@ func TestRulesOfRollbacks(t *testing.T) {
 	require.Equal(t, "a rollback by hand asks no gates", said(loosen.Rules(strict, rules(), loosen.Definitions{})))
 	require.Empty(t, said(loosen.Rules(rules(), strict, loosen.Definitions{})))
 }
+
+// Who waits for a service that is called otherwise waits for the same.
+func TestAnotherNameOfWhatIsWaitedForIsNotLooser(t *testing.T) {
+	waiting := func(name string, others map[string]string) *entities.Spec {
+		return &entities.Spec{Others: others, Channels: []entities.ChannelSpec{{Name: "production", Checks: []entities.Check{
+			{ID: "service-stable/" + name + "@staging", Kind: entities.CheckServiceStable, Definition: name},
+		}}}}
+	}
+	of := loosen.Definitions{Check: func(digest string) *entities.CheckDefinition {
+		return &entities.CheckDefinition{Dependency: &entities.Dependency{Service: digest, Channel: "staging"}}
+	}}
+	web, frontend := waiting("web", nil), waiting("frontend", map[string]string{"frontend": "web"})
+	ui := waiting("ui", map[string]string{"ui": "web"})
+	for _, c := range [][2]*entities.Spec{{web, frontend}, {frontend, ui}, {ui, web}, {web, web}} {
+		require.Empty(t, loosen.Rules(c[0], c[1], of))
+	}
+	require.NotEmpty(t, loosen.Rules(web, waiting("frontend", nil), of), "another service")
+	require.NotEmpty(t, loosen.Rules(frontend, waiting("api", map[string]string{"frontend": "web"}), of))
+}

@@ -19,4 +19,8 @@ type ConfirmAnswer struct {
 	Floor *int64 `json:"floor,omitempty"`
 	// Notifications are sent what people do to the whole application.
 	Notifications []entities.Notification `json:"notifications,omitempty"`
+	// Names are the services that are called otherwise than first; nil from an older version.
+	Names ServiceNames `json:"names,omitempty"`
+	// Keys are what all services were called first.
+	Keys []string `json:"keys,omitempty"`
 }

@@ -120,6 +120,9 @@ type CheckRequest struct {
 	Checks      []entities.Evaluation `json:"checks"`
 	// Keys are the channels that had another name first, with that: commands know them by it.
 	Keys map[string]string `json:"keys,omitempty"`
+	// Name is what people call the service, and Others what other services of that name were called first, where that differs.
+	Name   string            `json:"name,omitempty"`
+	Others map[string]string `json:"others,omitempty"`
 }
 
 // CheckAnswer holds readings by Evaluation.Key.

@@ -15,6 +15,7 @@ type Status struct {
 	Schema      string                 `json:"schema"`
 	Application string                 `json:"application"`
 	Service     string                 `json:"service"`
+	Key         string                 `json:"key,omitempty"` // what it was called first, where that is another name
 	Description string                 `json:"description,omitempty"`
 	Status      string                 `json:"status"` // of the worst channel
 	Version     string                 `json:"version,omitempty"`

@@ -148,6 +148,7 @@ type ApplicationStatus struct {
 	Pause        *entities.Pause    `json:"pause,omitempty"`
 	Announcing   bool               `json:"announcing,omitempty"` // that a pause began or ended, to services
 	Unmanaged    UnmanagedServices  `json:"unmanaged,omitempty"`  // services that are kept down
+	Names        ServiceNames       `json:"names,omitempty"`
 	Problem      string             `json:"problem,omitempty"`
 }
 

@@ -93,7 +93,7 @@ func Run(in Input) (*Timeline, error) {
 	p := &play{Input: in, s: s, now: in.At, end: in.At.Add(orElse(in.Until, defaultUntil))}
 	p.Apply, p.Extension = orElse(in.Apply, defaultWork), orElse(in.Extension, defaultWork)
 	p.release = p.open()
-	p.timeline = &Timeline{Application: s.Application, Service: s.Service, Version: in.Version, From: in.At}
+	p.timeline = &Timeline{Application: s.Application, Service: s.Title(), Version: in.Version, From: in.At}
 	for _, c := range s.Spec.Channels {
 		if p.release.Phases[c.Name] != nil {
 			p.timeline.Channels = append(p.timeline.Channels, Channel{Name: c.Name})

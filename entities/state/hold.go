@@ -325,7 +325,7 @@ func (s *State) where(p entities.Pause) string {
 
 // ResumeWith is the command that ends a pause.
 func (s *State) ResumeWith(p entities.Pause) string {
-	name := s.Application + "/" + s.Service
+	name := s.Application + "/" + s.Title()
 	switch {
 	case p.Scope == entities.ScopeApplication:
 		return "converge resume " + s.Application

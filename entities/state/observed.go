@@ -115,7 +115,7 @@ func (i *Instance) Unreached() bool {
 // by is 0, the installation was moved, that would not help.
 func (s *State) ApplyFenced(id entities.InstanceID, target entities.Target, by int64, why string, now time.Time) {
 	if by > 0 {
-		why += fmt.Sprintf("; to have %s all the same: converge retry %s/%s %s --channel %s", target.FullVersion, s.Application, s.Service, target.FullVersion, id.Channel)
+		why += fmt.Sprintf("; to have %s all the same: converge retry %s/%s %s --channel %s", target.FullVersion, s.Application, s.Title(), target.FullVersion, id.Channel)
 	}
 	s.ApplyUnready(id, target, why, now)
 	if d := &s.Instance(id).Delivery; d.Target != nil && d.Target.Same(target) {

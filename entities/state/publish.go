@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -151,9 +152,7 @@ func (s *State) retire(spec *entities.Spec) {
 	if len(spec.Channels) > 0 {
 		return
 	}
-	if spec.ServiceID == "" {
-		spec.ServiceID = s.Spec.ServiceID
-	}
+	spec.ServiceID, spec.Name = cmp.Or(spec.ServiceID, s.Spec.ServiceID), cmp.Or(spec.Name, s.Spec.Name)
 	if spec.Grants == nil {
 		spec.Grants = s.Spec.Grants
 	}

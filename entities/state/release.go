@@ -161,7 +161,7 @@ func (r *Release) unpromoted() bool {
 // update is validated before anything is written.
 func (s *State) CheckRelease(version string, parameters []string, channels []string) error {
 	if s.Spec == nil {
-		return fmt.Errorf("%s/%s has no configuration yet; publish it with: converge apply DIR", s.Application, s.Service)
+		return fmt.Errorf("%s/%s has no configuration yet; publish it with: converge apply DIR", s.Application, s.Title())
 	}
 	if err := s.Spec.CheckRelease(version, parameters, channels); err != nil {
 		return err

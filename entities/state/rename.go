@@ -13,8 +13,8 @@ import (
 // This file takes over that people call a channel otherwise. The channel stays what it is: what is remembered of it goes to
 // the new name, and what runtimes know it by, its key, is the name that it had first. So nothing is applied for a name.
 
-// Newest is the newest number of the form of State that is known: the one in which a channel has another name than its key. A
-// worker that knows Version alone would take what runs there for somebody else's.
+// Newest is the newest number of the form of State that is known: the one in which a channel, or the service, has another name
+// than first. A worker that knows Version alone would take what runs there for somebody else's.
 const Newest = 2
 
 // Form is the number of the state's form.
@@ -25,6 +25,9 @@ func (s *State) Form() int {
 		if c.Key != "" {
 			return Newest
 		}
+	}
+	if s.Title() != s.Service {
+		return Newest
 	}
 	return Version
 }
@@ -94,13 +97,29 @@ func (s *State) Renames(spec *entities.Spec) map[string]string {
 // Awaiting is an incarnation that is not taken over yet: it calls channels otherwise to which releases are on their way.
 type Awaiting struct {
 	Incarnation int64             `json:"incarnation"`
-	Names       map[string]string `json:"names"` // the new ones by the old ones
+	Names       map[string]string `json:"names"`           // of channels: the new ones by the old ones
+	Title       string            `json:"title,omitempty"` // what the service is to be called; "": as before
 	// Publish is the signal that is looked at again once all have arrived.
 	Publish json.RawMessage `json:"publish"`
 }
 
-// OnTheWay says which release keeps channels from being called otherwise, by the new names; "": none does.
-func (s *State) OnTheWay(names map[string]string) string {
+// Retitled is what a spec calls the service, where that is not what it is called here; "": as here.
+func (s *State) Retitled(spec *entities.Spec) string {
+	if s.Spec == nil || len(spec.Channels) == 0 || spec.Title() == s.Title() {
+		return ""
+	}
+	return spec.Title()
+}
+
+// OnTheWay says which release keeps channels, or the service (title), from being called otherwise, by the new names; "": none does.
+func (s *State) OnTheWay(names map[string]string, title string) string {
+	for _, r := range s.Releases {
+		for _, channel := range entities.SortedKeys(r.Phases) {
+			if p := r.Phases[channel]; title != "" && !p.Phase.Over() {
+				return fmt.Sprintf("%s is called %s once no release of it is on its way: %s is %s in %s", s.Title(), title, r.FullVersion, p.Phase, channel)
+			}
+		}
+	}
 	for _, old := range entities.SortedKeys(names) {
 		for _, r := range s.Releases {
 			if p := r.in(old); p != nil && !p.Phase.Over() {
@@ -114,14 +133,14 @@ func (s *State) OnTheWay(names map[string]string) string {
 // Await keeps an incarnation until the releases that it would cut off from their channels have arrived there.
 func (s *State) Await(a Awaiting, now time.Time) {
 	if s.Awaiting == nil || s.Awaiting.Incarnation != a.Incarnation {
-		s.Record(now, "", fmt.Sprintf("incarnation %d waits: %s", a.Incarnation, s.OnTheWay(a.Names)))
+		s.Record(now, "", fmt.Sprintf("incarnation %d waits: %s", a.Incarnation, s.OnTheWay(a.Names, a.Title)))
 	}
 	s.Awaiting = &a
 }
 
 // Arrived is what was awaited, once nothing is on its way any more.
 func (s *State) Arrived() (json.RawMessage, bool) {
-	if s.Awaiting == nil || s.OnTheWay(s.Awaiting.Names) != "" {
+	if s.Awaiting == nil || s.OnTheWay(s.Awaiting.Names, s.Awaiting.Title) != "" {
 		return nil, false
 	}
 	raw := s.Awaiting.Publish
@@ -134,7 +153,7 @@ func (s *State) AwaitingText() string {
 	if s.Awaiting == nil {
 		return ""
 	}
-	return fmt.Sprintf("incarnation %d waits: %s", s.Awaiting.Incarnation, s.OnTheWay(s.Awaiting.Names))
+	return fmt.Sprintf("incarnation %d waits: %s", s.Awaiting.Incarnation, s.OnTheWay(s.Awaiting.Names, s.Awaiting.Title))
 }
 
 // CheckSpec refuses a spec in which two channels would be one where they run: one bears the name that another had first, or
@@ -171,13 +190,15 @@ func (s *State) checkLeft(spec *entities.Spec) error {
 	return nil
 }
 
-// TakeNames has channels be called as a new spec calls them. It comes before TakeSpec, to which a channel by a new name is a new
+// TakeNames has channels be called as a new spec calls them, and notes what the service is called by it. It comes before TakeSpec, to which a channel by a new name is a new
 // one.
 func (s *State) TakeNames(spec *entities.Spec, who entities.Who, now time.Time) {
-	names := s.Renames(spec)
-	if len(names) == 0 {
-		return
+	if title := s.Retitled(spec); title != "" {
+		text := fmt.Sprintf("%s is called %s from incarnation %d on", s.Title(), title, spec.Incarnation)
+		s.Record(now, "", text)
+		s.note(entities.AuditLine{At: now, Kind: entities.EventPublish, Who: &who, Text: text})
 	}
+	names := s.Renames(spec)
 	for _, old := range entities.SortedKeys(names) {
 		s.renameChannel(old, names[old])
 		for _, r := range s.Releases {

@@ -54,7 +54,7 @@ func TestAChannelIsCalledOtherwise(t *testing.T) {
 	spec := calling("prod", "production")
 	require.Equal(t, map[string]string{"production": "prod"}, s.Renames(spec))
 	require.NoError(t, s.CheckSpec(spec))
-	require.Empty(t, s.OnTheWay(s.Renames(spec)))
+	require.Empty(t, s.OnTheWay(s.Renames(spec), ""))
 	s.TakeNames(spec, entities.Who{Name: "dave"}, dawn)
 	require.Nil(t, s.TakeSpec(spec, "two", dawn), "nothing is released")
 
@@ -106,7 +106,7 @@ func TestNamesThatAreRefused(t *testing.T) {
 	s := remembered("production")
 	s.Releases[0].Phases["production"].Phase = maestro.Pending
 	names := s.Renames(calling("prod", "production"))
-	require.Equal(t, "production is called prod once no release is on its way there: v1 is pending", s.OnTheWay(names))
+	require.Equal(t, "production is called prod once no release is on its way there: v1 is pending", s.OnTheWay(names, ""))
 
 	s = remembered("production")
 	both := calling("prod", "production")

@@ -96,7 +96,7 @@ func (s *State) asksGatesOf(channel, version string, targets map[string]entities
 	for _, i := range s.In(channel) {
 		if t, ok := targets[i.ID.Name]; ok && !i.Delivery.Target.Same(t) {
 			return fmt.Errorf("%s is not at %s, and a way back passes all gates there (rollback.gates is ask); roll back first: converge rollback %s/%s --channel %s",
-				s.scope(channel), version, s.Application, s.Service, channel)
+				s.scope(channel), version, s.Application, s.Title(), channel)
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -347,18 +348,26 @@ func (s *State) CheckNames(version, channel string) error {
 
 func (s *State) checkChannel(channel string) error {
 	if s.Spec == nil {
-		return fmt.Errorf("%s/%s has no configuration yet", s.Application, s.Service)
+		return fmt.Errorf("%s/%s has no configuration yet", s.Application, s.Title())
 	}
 	if _, ok := s.Spec.Channel(channel); channel != "" && !ok {
-		return fmt.Errorf("%s/%s has no release channel %q; expected %s", s.Application, s.Service, channel, entities.OneOf(s.Spec.ChannelNames()))
+		return fmt.Errorf("%s/%s has no release channel %q; expected %s", s.Application, s.Title(), channel, entities.OneOf(s.Spec.ChannelNames()))
 	}
 	return nil
+}
+
+// Title is what people call the service.
+func (s *State) Title() string {
+	if s.Spec == nil {
+		return s.Service
+	}
+	return cmp.Or(s.Spec.Name, s.Service)
 }
 
 // scope names the service, or a channel of it, to a person.
 func (s *State) scope(channel string) string {
 	if channel == "" {
-		return s.Application + "/" + s.Service
+		return s.Application + "/" + s.Title()
 	}
-	return s.Application + "/" + s.Service + " " + channel
+	return s.Application + "/" + s.Title() + " " + channel
 }

@@ -137,7 +137,7 @@ func CheckNames(s *state.State, r Request) error {
 		return err
 	}
 	if r.Topic != "" && len(s.TopicChannels(r.Topic)) == 0 {
-		return fmt.Errorf("%s/%s has no approval %q", s.Application, s.Service, r.Topic)
+		return fmt.Errorf("%s/%s has no approval %q", s.Application, s.Title(), r.Topic)
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 // Of is what a state and the last decision made from it look like from outside.
 func Of(s *state.State, d *decide.Decision) protocol.Status {
 	out := protocol.Status{
-		Schema: protocol.StatusSchema, Application: s.Application, Service: s.Service, Store: s.Store,
+		Schema: protocol.StatusSchema, Application: s.Application, Service: s.Title(), Key: key(s), Store: s.Store,
 		Channels: []protocol.ChannelStatus{}, Releases: []protocol.ReleaseStatus{}, Pins: pins(s),
 		Pauses: append([]entities.Pause{}, s.Pauses...), Refused: append([]entities.Refusal{}, s.Refused...),
 		Journal: slices.Clone(s.Journal), Status: string(entities.StatusUnknown), Deletion: deletion(s),
@@ -59,6 +59,14 @@ func Of(s *state.State, d *decide.Decision) protocol.Status {
 		out.Notes = append(out.Notes, pending)
 	}
 	return out
+}
+
+// key is what the service was called first, where it is called otherwise by now.
+func key(s *state.State) string {
+	if s.Title() == s.Service {
+		return ""
+	}
+	return s.Service
 }
 
 func pins(s *state.State) []protocol.PinStatus {
@@ -225,7 +233,7 @@ func reasonSince(status entities.Status, c *state.Channel, insts []*state.Instan
 // unblock is the command that would change a status which does not end by itself.
 func unblock(s *state.State, c *decide.ChannelDecision, insts []*state.Instance) string {
 	retry := func(version string) string {
-		return fmt.Sprintf("release a fix, or: converge retry %s/%s %s", s.Application, s.Service, version)
+		return fmt.Sprintf("release a fix, or: converge retry %s/%s %s", s.Application, s.Title(), version)
 	}
 	switch c.Status {
 	case entities.StatusPaused:

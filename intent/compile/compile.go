@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/bundle"
 	"github.com/converge-engine/converge/intent/config"
 	"github.com/converge-engine/converge/intent/incarnation"
@@ -43,10 +44,13 @@ func (c *Compiled) Specs() (map[string]entities.Spec, error) {
 	return incarnation.Specs(c.Incarnation, c.known)
 }
 
-// Follow has the incarnation go on from the one before it, nil: there is none: what it calls otherwise stays what it is there. It
-// is an error that two things would be one.
-func (c *Compiled) Follow(before *incarnation.Incarnation) error {
+// Follow has the incarnation go on from the one before it, nil: there is none: what it calls otherwise stays what it is there. Of
+// services that that does not know, known says what they were called first. It is an error that two things would be one.
+func (c *Compiled) Follow(before *incarnation.Incarnation, known protocol.ServiceNames) error {
 	followed, err := incarnation.Follow(before, c.Incarnation)
+	if err == nil {
+		followed, err = incarnation.FollowServices(before, followed, known)
+	}
 	if err == nil {
 		c.Incarnation = followed
 	}

@@ -23,6 +23,7 @@ func (c *compiler) defineServices(app *config.Document[config.Application]) []in
 		s.ownGates()
 		all = append(all, s.compile())
 	}
+	c.renamedServices()
 	slices.SortFunc(all, func(a, b incarnation.Service) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
@@ -40,7 +41,7 @@ type serviceCompiler struct {
 func (s *serviceCompiler) compile() incarnation.Service {
 	spec := s.Spec
 	doc := incarnation.Service{
-		Name: string(spec.Name), Description: spec.Description,
+		Name: string(spec.Name), RenamedFrom: string(spec.RenamedFrom), Description: spec.Description,
 		Version: string(spec.Version), InitialVersion: string(spec.InitialVersion),
 		ConfigChanges:    entities.ConfigChanges(cmp.Or(string(spec.ConfigChanges), "release")),
 		ProgressDeadline: incarnation.Period(s.atLeast(s.Decoder, "progressDeadline", spec.ProgressDeadline, span{defaultProgress, time.Millisecond})),

@@ -3,6 +3,9 @@ package config
 // Service is what a team releases. It goes through the application's release channels.
 type Service struct {
 	Header
+	// The name that the service had before. What is remembered of it goes on under the new name, and what it runs stays as it
+	// is. It may stay here for good, and then has no effect any more.
+	RenamedFrom Name `json:"renamedFrom,omitempty"`
 	// What the service is, for people.
 	Description string `json:"description,omitempty"`
 	// The runtime it runs on; needed only where several of a channel's runtimes could run it.
@@ -49,7 +52,7 @@ type Service struct {
 // Planned names the fields that later versions accept.
 func (Service) Planned() []string {
 	return []string{
-		"requires", "ecs", "maestro", "setupCallback", "aggregator", "reconcilers", "integrations", "dns", "renamedFrom", "movedFrom", "labels",
+		"requires", "ecs", "maestro", "setupCallback", "aggregator", "reconcilers", "integrations", "dns", "movedFrom", "labels",
 	}
 }
 

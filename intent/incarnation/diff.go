@@ -1,6 +1,7 @@
 package incarnation
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -72,8 +73,8 @@ func Diff(a, b *Incarnation) (*Difference, error) {
 		d.From = a.Hash()
 	}
 	d.Rules = changes(a.channelRules(), b.channelRules())
-	for _, name := range slices.Sorted(slices.Values(union(a.Services(), b.Services()))) {
-		service, err := diffService(a, b, name)
+	for _, key := range slices.Sorted(slices.Values(union(a.ServiceKeys(), b.ServiceKeys()))) {
+		service, err := diffService(a, b, key)
 		if err != nil {
 			return nil, err
 		}
@@ -84,15 +85,18 @@ func Diff(a, b *Incarnation) (*Difference, error) {
 	return d, nil
 }
 
-func diffService(a, b *Incarnation, name string) (ServiceDifference, error) {
-	old, before := a.Service(name)
-	now, after := b.Service(name)
-	d := ServiceDifference{Service: name, Kind: kindOf(before, after), Rules: changes(old.rules(), now.rules())}
-	if d.Kind != Changed {
+func diffService(a, b *Incarnation, key string) (ServiceDifference, error) {
+	old, before := a.byKey(key)
+	now, after := b.byKey(key)
+	d := ServiceDifference{Service: cmp.Or(now.title(), old.title()), Kind: kindOf(before, after), Rules: changes(old.rules(), now.rules())}
+	switch {
+	case d.Kind != Changed:
 		d.Rules = nil
+	case old.Name != now.Name:
+		d.Rules = append(d.Rules, Change{Path: "name", Kind: Changed, Old: old.Name, New: now.Name})
 	}
 	for _, channel := range union(a.Channels(), b.Channels()) {
-		c, err := diffChannel(a, b, name, channel)
+		c, err := diffChannel(a, b, key, channel)
 		if err != nil {
 			return d, err
 		}
@@ -102,6 +106,21 @@ func diffService(a, b *Incarnation, name string) (ServiceDifference, error) {
 		d.Channels = append(d.Channels, c)
 	}
 	return d, nil
+}
+
+// byKey is the service that was called so first.
+func (i *Incarnation) byKey(key string) (*Service, bool) {
+	if s := i.services[key]; s != nil && s.Identity() == key {
+		return s, true
+	}
+	return nil, false
+}
+
+func (s *Service) title() string {
+	if s == nil {
+		return ""
+	}
+	return s.Name
 }
 
 func diffChannel(a, b *Incarnation, service, channel string) (ChannelDifference, error) {
@@ -124,7 +143,7 @@ func diffChannel(a, b *Incarnation, service, channel string) (ChannelDifference,
 type side struct{ payload, rules map[string]string }
 
 func (i *Incarnation) side(service, channel string) (side, bool, error) {
-	doc, ok := i.Service(service)
+	doc, ok := i.byKey(service)
 	if !ok {
 		return side{}, false, nil
 	}

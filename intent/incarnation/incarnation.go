@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/internal/canonical"
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
@@ -67,7 +68,10 @@ type Channel struct {
 
 // Service is what all channels of a service share, and its instances.
 type Service struct {
-	Name             string                 `json:"name"`
+	Name string `json:"name"`
+	// As of a channel; workflows and the store know a service by its first name, too.
+	RenamedFrom      string                 `json:"renamedFrom,omitempty"`
+	Key              string                 `json:"key,omitempty"`
 	Description      string                 `json:"description,omitempty"`
 	Version          string                 `json:"version,omitempty"`
 	InitialVersion   string                 `json:"initialVersion,omitempty"`
@@ -171,6 +175,9 @@ func Parse(data []byte) (*Incarnation, error) {
 	for i := range inc.doc.Services {
 		inc.services[inc.doc.Services[i].Name] = &inc.doc.Services[i]
 	}
+	for i := range inc.doc.Services {
+		inc.services[inc.doc.Services[i].Identity()] = &inc.doc.Services[i]
+	}
 	return inc, nil
 }
 
@@ -193,7 +200,23 @@ func (i *Incarnation) Services() []string {
 	return strict.Map(i.doc.Services, func(s Service) string { return s.Name })
 }
 
-// Service returns a service by its name.
+// ServiceKeys are what the services were called first, sorted: workflows, the store and manifests know them by that.
+func (i *Incarnation) ServiceKeys() []string {
+	return slices.Sorted(slices.Values(strict.Map(i.doc.Services, func(s Service) string { return s.Identity() })))
+}
+
+// ServiceNames are what people call the services that are called otherwise than first, by what they were called first.
+func (i *Incarnation) ServiceNames() protocol.ServiceNames {
+	var names protocol.ServiceNames
+	for n := range i.doc.Services {
+		if s := &i.doc.Services[n]; s.Key != "" {
+			names = with(names, s.Key, s.Name)
+		}
+	}
+	return names
+}
+
+// Service returns a service by its name, or by what it was called first: no other one may be called so.
 func (i *Incarnation) Service(name string) (*Service, bool) {
 	service, ok := i.services[name]
 	return service, ok
@@ -215,7 +238,7 @@ func (i *Incarnation) Only(service string) *Incarnation {
 	doc := i.services[service]
 	part := i.doc
 	part.Services = []Service{*doc}
-	return &Incarnation{doc: part, services: map[string]*Service{service: doc}}
+	return &Incarnation{doc: part, services: map[string]*Service{doc.Name: doc, doc.Identity(): doc}}
 }
 
 func (i *Incarnation) channel(name string) *Channel {

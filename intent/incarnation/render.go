@@ -100,7 +100,7 @@ func (i *Incarnation) scope(doc *Service, instance *Instance) *substitute.Scope 
 // payload renders an instance. Only parameters and constants that it uses become part of it.
 func (s *Service) payload(instance *Instance, scope *substitute.Scope) (entities.Payload, *substitute.Trouble) {
 	payload := entities.Payload{
-		Application: scope.Application, Service: s.Name, Channel: scope.Identity,
+		Application: scope.Application, Service: s.Identity(), Channel: scope.Identity,
 		Runtime: instance.Runtime, Kind: instance.Kind,
 	}
 	custom, t := s.custom(instance, scope)

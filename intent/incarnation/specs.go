@@ -45,7 +45,7 @@ func Specs(inc *Incarnation, runtimes []entities.RuntimeDefinition) (map[string]
 func boundSpec(spec entities.Spec) error {
 	if n := len(spec.Channels); n > maxChannels {
 		return &strict.Fault{
-			Code: "too-many-channels", Message: fmt.Sprintf("service %s goes to %d release channels", spec.Service, n),
+			Code: "too-many-channels", Message: fmt.Sprintf("service %s goes to %d release channels", spec.Title(), n),
 			Expected: fmt.Sprintf("at most %d", maxChannels),
 		}
 	}
@@ -54,7 +54,7 @@ func boundSpec(spec entities.Spec) error {
 	}
 	if packed, err := protocol.Pack(spec); err != nil || len(packed) > MaxSpec {
 		return &strict.Fault{
-			Code: "spec-too-large", Message: fmt.Sprintf("the rules of service %s have %d bytes, packed", spec.Service, len(packed)),
+			Code: "spec-too-large", Message: fmt.Sprintf("the rules of service %s have %d bytes, packed", spec.Title(), len(packed)),
 			Expected: fmt.Sprintf("at most %d: fewer release channels, labels, preconditions or protections", MaxSpec),
 		}
 	}
@@ -78,12 +78,15 @@ func CanRemove(d entities.RuntimeDefinition) bool { return d.Custom == nil || d.
 
 func (i *Incarnation) spec(doc *Service, known map[string]entities.RuntimeDefinition) (entities.Spec, error) {
 	spec := entities.Spec{
-		Application: i.doc.Application, Service: doc.Name, ServiceID: i.doc.Application + "." + doc.Name,
+		Application: i.doc.Application, Service: doc.Identity(), ServiceID: i.doc.Application + "." + doc.Identity(), Others: i.others(doc),
 		Description: doc.Description, Parameters: doc.paramSpecs(),
 		Version: doc.Version, InitialVersion: doc.InitialVersion, DeclaredAt: doc.DeclaredAt,
 		ConfigChanges: doc.ConfigChanges, ProgressDeadline: time.Duration(doc.ProgressDeadline),
 		Runtimes: map[string]*entities.RuntimeSpec{},
 		Grants:   i.doc.Grants, Identity: i.doc.Identity, Notifications: i.doc.Notifications, Remove: doc.Remove, AskGates: doc.AskGates,
+	}
+	if doc.Key != "" {
+		spec.Name = doc.Name
 	}
 	for _, channel := range i.doc.Channels {
 		instance, ok := doc.instance(channel.Name)
@@ -123,7 +126,7 @@ func Moves(before, inc *Incarnation) []string {
 	}
 	for n := range inc.doc.Services {
 		service := &inc.doc.Services[n]
-		was, ok := before.Service(service.Name)
+		was, ok := before.Service(service.Identity())
 		if !ok {
 			continue
 		}

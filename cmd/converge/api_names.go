@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/sdk/converter"
+
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// This file finds services by the names that people have for them. A workflow's id is the name that its service had first,
+// which no other service may bear; so what is found by it is right, and only what is not found may be called otherwise by now.
+
+// calledIn is what people call the service that a listed workflow is.
+func calledIn(e *workflowpb.WorkflowExecutionInfo) (serviceName, bool) {
+	application, service, ok := protocol.ParseServiceID(e.GetExecution().GetWorkflowId())
+	var shown string
+	if attribute := e.GetSearchAttributes().GetIndexedFields()[protocol.AttrService]; attribute != nil {
+		if err := converter.GetDefaultDataConverter().FromPayload(attribute, &shown); err == nil && isName(shown) {
+			service = shown
+		}
+	}
+	return serviceName{application, service}, ok
+}
+
+// known calls a workflow, and if there is none of that id, and it is one of a service, the one that its application knows by
+// that name.
+func (a *temporalAPI) known(ctx context.Context, workflowID string, call func(id string) error) error {
+	if id, ok := a.keys.Load(workflowID); ok {
+		return call(id.(string)) //nolint:forcetypeassert // nothing else is stored
+	}
+	err := call(workflowID)
+	application, service, ok := protocol.ParseServiceID(workflowID)
+	if !ok || !errors.Is(err, errNotFound) {
+		return err
+	}
+	var status protocol.ApplicationStatus
+	if a.query(ctx, protocol.ApplicationID(application), protocol.QueryStatus, &status) != nil {
+		return err
+	}
+	id := protocol.ServiceID(application, status.Names.Key(service))
+	if id == workflowID {
+		return err
+	}
+	a.keys.Store(workflowID, id)
+	return call(id)
+}
+
+// noteName says what a service is called that was asked by the name that it had first.
+func (f *Factory) noteName(n serviceName, s protocol.Status) {
+	if s.Key != "" && s.Key == n.service {
+		f.note("%s is called %s/%s by now", n, s.Application, s.Service)
+	}
+}
+
+// known is the workflow id of a service, as far as its application answers.
+func (f *Factory) known(ctx context.Context, n serviceName) string {
+	api, err := f.client(ctx)
+	if err != nil {
+		return n.id()
+	}
+	var status protocol.ApplicationStatus
+	if api.Query(ctx, protocol.ApplicationID(n.application), protocol.QueryStatus, &status) != nil {
+		return n.id()
+	}
+	return protocol.ServiceID(n.application, status.Names.Key(n.service))
+}

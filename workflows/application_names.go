@@ -1,0 +1,40 @@
+package workflows
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// checkNamed refuses a publication in which a service that is known by the name that it had first is another one by the name that
+// it has: there would be two, and both would apply. Whoever published it did not know of other names.
+func (a *application) checkNamed(c *protocol.ConfirmAnswer) error {
+	if c == nil {
+		return nil
+	}
+	for _, key := range entities.SortedKeys(a.state.Names) {
+		if title := a.state.Names[key]; slices.Contains(c.Keys, title) {
+			return refused(fmt.Errorf("%s/%s is the service that was called %s first, and what is published takes it for a new one; publish it with: converge apply DIR, of this version or later",
+				a.name, title, key))
+		}
+	}
+	return nil
+}
+
+// takeNames remembers what services are called by now.
+func (a *application) takeNames(c *protocol.ConfirmAnswer) {
+	if c == nil {
+		return
+	}
+	for _, key := range c.Keys {
+		delete(a.state.Names, key)
+	}
+	for _, key := range entities.SortedKeys(c.Names) {
+		if a.state.Names == nil {
+			a.state.Names = protocol.ServiceNames{}
+		}
+		a.state.Names[key] = c.Names[key]
+	}
+}
