@@ -154,7 +154,7 @@ func (k *Kubernetes) payload(scope *substitute.Scope) (*entities.KubernetesPaylo
 	if k == nil {
 		return nil, nil
 	}
-	payload := &entities.KubernetesPayload{Bundle: k.Bundle, Prune: k.Prune, Adopt: k.Adopt, CreateNamespace: k.CreateNamespace}
+	payload := &entities.KubernetesPayload{Bundled: entities.Bundled{Bundle: k.Bundle}, Prune: k.Prune, Adopt: k.Adopt, CreateNamespace: k.CreateNamespace}
 	for _, name := range k.Names {
 		v, t := scope.Lookup(name)
 		if t != nil {
