@@ -279,7 +279,7 @@ func (b *objectSet) unique() {
 			continue
 		}
 		if earlier := own[key]; earlier != nil {
-			b.failAt(o, "metadata.name", substitute.Trouble{Fault: strict.Fault{
+			b.failAt(o, o.v.NamedAt, substitute.Trouble{Fault: strict.Fault{
 				Code: "duplicate-object", Message: fmt.Sprintf("%s/%s is declared twice, first in %s", key.kind, key.name, earlier.Source), Expected: "one declaration",
 			}})
 			continue
@@ -296,12 +296,12 @@ func (b *objectSet) claim(key claimKey, o located[*sources.Object]) {
 	case !taken:
 		b.claims[key] = claim{service, b.scope.Channel, o.v.Source}
 	case earlier.service != service:
-		b.failAt(o, "metadata.name", substitute.Trouble{InChannel: true, Fault: strict.Fault{
+		b.failAt(o, o.v.NamedAt, substitute.Trouble{InChannel: true, Fault: strict.Fault{
 			Code: "duplicate-object", Message: fmt.Sprintf("%s of runtime %s is declared by service %q too, in %s,", key, key.runtime, earlier.service, earlier.source),
 			Expected: "one service to declare it",
 		}})
 	default:
-		b.failAt(o, "metadata.name", substitute.Trouble{InChannel: true, Fault: strict.Fault{
+		b.failAt(o, o.v.NamedAt, substitute.Trouble{InChannel: true, Fault: strict.Fault{
 			Code: "duplicate-object", Message: fmt.Sprintf("%s of runtime %s belongs to release channel %s, and cannot be declared again", key, key.runtime, earlier.channel),
 			Expected: onceOnly(o.v),
 		}})

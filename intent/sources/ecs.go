@@ -100,7 +100,7 @@ func (l *objectLoader) task(s *config.Document[config.Service], where, field str
 	}
 	at := c.At(c.at)
 	l.into.Tasks[TaskKey(s, where)] = &Object{
-		Decoder: c.Decoder, Source: fmt.Sprintf("%s:%d", c.File, at.Line), Group: GroupECS, Kind: kind.kind, Name: name,
+		Decoder: c.Decoder, Source: fmt.Sprintf("%s:%d", c.File, at.Line), Group: GroupECS, Kind: kind.kind, Name: name, NamedAt: strict.Field(c.at, kind.named),
 		Data: data, Digest: canonical.Hash(data), Texts: c.texts,
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
@@ -21,6 +22,9 @@ type Accounts struct {
 	// Configure, when set before the first use, changes the SDK's settings of every client: tests bring their own HTTP
 	// client by it.
 	Configure func(*ecs.Options)
+
+	// Every, when set before the first use, is how often a service is read, instead of every 5 s.
+	Every time.Duration
 
 	timing   *timing // of tests; nil: the default
 	mu       sync.Mutex
@@ -52,6 +56,9 @@ func (a *Accounts) cluster(named entities.ECSRuntime) *cluster {
 	timing := defaultTiming()
 	if a.timing != nil {
 		timing = *a.timing
+	}
+	if a.Every > 0 {
+		timing.watch, timing.fresh = a.Every, a.Every/2
 	}
 	made := newCluster(a.account(named), named.Cluster, timing)
 	if a.closed {
