@@ -165,7 +165,7 @@ func TestHandMadeChangesArePutBack(t *testing.T) {
 func TestThrottledAccountDelaysARelease(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.aws.Break(ecsfake.Fault{Kind: ecsfake.Throttled, Operations: []string{"RegisterTaskDefinition", "UpdateService"}, Times: 3})
+	w.aws.Break(ecsfake.Fault{Kind: ecsfake.Throttled, Operations: []string{"RegisterTaskDefinition", "UpdateService"}, Times: 2})
 	w.Release("web", "v2")
 	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
 	status, err := json.Marshal(w.Status("web"))
