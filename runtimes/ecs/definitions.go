@@ -46,16 +46,16 @@ func (c *cluster) defined(ctx context.Context, arn string) (*definition, error) 
 	if err != nil {
 		return nil, err
 	}
-	return a.keep(out.TaskDefinition, out.Tags), nil
+	return a.keep(out.TaskDefinition, out.Tags, time.Time{}), nil
 }
 
 // maxDefinitions bounds what is remembered; beyond it all is asked again.
 const maxDefinitions = 20_000
 
-func (a *account) keep(d *types.TaskDefinition, tags []types.Tag) *definition {
+func (a *account) keep(d *types.TaskDefinition, tags []types.Tag, registered time.Time) *definition {
 	made := &definition{
 		arn: text(d.TaskDefinitionArn), owner: valueOf(tags, TagOwner), hash: valueOf(tags, TagDefinition),
-		version: decodeVersion(valueOf(tags, TagVersion)), logs: logsOf(d),
+		version: decodeVersion(valueOf(tags, TagVersion)), logs: logsOf(d), registered: registered,
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -165,9 +165,7 @@ func (c *cluster) register(ctx context.Context, owner runtimes.Owner, version st
 	if err != nil {
 		return nil, err
 	}
-	made := c.account.keep(out.TaskDefinition, in.Tags)
-	made.registered = time.Now()
-	return made, nil
+	return c.account.keep(out.TaskDefinition, in.Tags, time.Now()), nil
 }
 
 const (

@@ -79,6 +79,13 @@ func (p *pace) take(g group) time.Duration {
 	return wait
 }
 
+// give takes back the promise of a call that is not made.
+func (p *pace) give(g group) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.buckets[g].tokens++
+}
+
 func (b *bucket) refill(now time.Time) {
 	b.tokens = min(b.burst, b.tokens+now.Sub(b.at).Seconds()*b.perSecond)
 	b.at = now
@@ -124,6 +131,7 @@ func (p *pace) wait(ctx context.Context, g group) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
+		p.give(g)
 		if errors.Is(context.Cause(ctx), context.Canceled) {
 			return context.Cause(ctx)
 		}

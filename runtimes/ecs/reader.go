@@ -117,9 +117,11 @@ func (c *cluster) read(ctx context.Context, owner runtimes.Owner, name string, s
 			defer c.mu.Unlock()
 			return nil, e.err
 		}
-		if e.wanted.Before(since) {
-			e.wanted = since
+		wanted := since
+		if e.err != nil && e.tried.After(since) {
+			wanted = time.Now() // what failed before is not waited for
 		}
+		e.wanted = later(e.wanted, wanted)
 		done := e.done
 		c.start()
 		c.mu.Unlock()
@@ -243,17 +245,28 @@ func (c *cluster) describe(names []string) {
 			err = file(out, found)
 		}
 	}
+	for _, tell := range c.noted(names, found, began, err) {
+		tell()
+	}
+}
+
+// noted files what a reading found, and returns the hints to give.
+func (c *cluster) noted(names []string, found map[string]*types.Service, began time.Time, err error) (hints []func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, name := range names {
 		e := c.entry(name)
 		e.reading, e.tried, e.err = false, began, err
 		if err == nil && e.take(found[name], began) {
-			c.tell(e)
+			owner := e.owner
+			for _, hint := range c.watchers {
+				hints = append(hints, func() { hint(owner) })
+			}
 		}
 		close(e.done)
 		e.done = make(chan struct{})
 	}
+	return hints
 }
 
 // file files the services of an answer by name. A service that is missing, or INACTIVE, is not there; a name may fail for
@@ -288,13 +301,6 @@ func (e *entry) take(s *types.Service, began time.Time) (changed bool) {
 	print := printOf(s)
 	changed, e.service, e.print = print != e.print, s, print
 	return changed
-}
-
-// tell hints at a service's owner; c.mu is held.
-func (c *cluster) tell(e *entry) {
-	for _, hint := range c.watchers {
-		hint(e.owner)
-	}
 }
 
 // wrote notes what a write answered: it is what there is, until reads know of it too.
