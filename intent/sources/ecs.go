@@ -161,7 +161,7 @@ func (c *taskCheck) mapping(at string, to reflect.Type, given map[string]any) {
 	}
 	for _, name := range strict.Keys(given) {
 		path := strict.Key(at, name)
-		into := reflect.TypeFor[string]()
+		var into reflect.Type
 		switch to.Kind() {
 		case reflect.Map:
 			into = to.Elem()
@@ -199,29 +199,22 @@ func (c *taskCheck) scalar(at string, to reflect.Type, v any) {
 		}
 		return
 	}
-	_, isBool := v.(bool)
-	kind := reflect.ValueOf(v).Kind()
-	switch to.Kind() {
+	fits := false
+	switch kind := reflect.ValueOf(v).Kind(); to.Kind() {
 	case reflect.String:
-		if !isText {
-			c.wrong(at, shownKind(v), to)
-			return
-		}
-		c.oneOf(at, to, text)
+		fits = isText
 	case reflect.Bool:
-		if !isBool {
-			c.wrong(at, shownKind(v), to)
-		}
+		fits = kind == reflect.Bool
 	case reflect.Int32, reflect.Int64:
-		if kind < reflect.Int || kind > reflect.Uint64 {
-			c.wrong(at, shownKind(v), to)
-		}
+		fits = kind >= reflect.Int && kind <= reflect.Uint64
 	case reflect.Float32, reflect.Float64:
-		if kind < reflect.Int || kind > reflect.Float64 {
-			c.wrong(at, shownKind(v), to)
-		}
-	default:
+		fits = kind >= reflect.Int && kind <= reflect.Float64
+	}
+	switch {
+	case !fits:
 		c.wrong(at, shownKind(v), to)
+	case isText:
+		c.oneOf(at, to, text)
 	}
 }
 

@@ -45,11 +45,10 @@ func (a *apply) plan(ctx context.Context) (changes []runtimes.Change, err error)
 		}
 		changes = append(changes, change)
 	}
-	change, err := a.serviceChange(made)
-	if change != nil {
+	if change := a.serviceChange(made); change != nil {
 		changes = append(changes, *change)
 	}
-	return changes, err
+	return changes, nil
 }
 
 // definitionChanges is what a new task definition would change of the one that runs.
@@ -76,14 +75,14 @@ func (a *apply) definitionChanges(ctx context.Context, running string) ([]runtim
 }
 
 // serviceChange is what would happen to the service; nil: nothing.
-func (a *apply) serviceChange(made *definition) (*runtimes.Change, error) {
+func (a *apply) serviceChange(made *definition) *runtimes.Change {
 	change := &runtimes.Change{Action: runtimes.ActionCreate, Type: "Service", Name: a.want.name()}
 	if a.service == nil || text(a.service.Status) == statusDraining {
-		return change, nil
+		return change
 	}
 	if err := a.admit(); err != nil {
 		change.Action, change.Message = runtimes.ActionRefuse, err.Error()
-		return change, nil //nolint:nilerr // that is what would happen
+		return change
 	}
 	if made == nil {
 		made = &definition{arn: a.want.family() + ":new"}
@@ -91,10 +90,10 @@ func (a *apply) serviceChange(made *definition) (*runtimes.Change, error) {
 	update, fields, err := a.changes(made)
 	if err != nil {
 		change.Action, change.Message = runtimes.ActionRefuse, err.Error()
-		return change, nil //nolint:nilerr // that is what would happen
+		return change
 	}
 	if update == nil {
-		return nil, nil
+		return nil
 	}
 	change.Action = runtimes.ActionUpdate
 	live := there(a.service)
@@ -105,5 +104,5 @@ func (a *apply) serviceChange(made *definition) (*runtimes.Change, error) {
 		}
 		change.Fields = append(change.Fields, differences(name, a.want.serviceFields[name], live[name])...)
 	}
-	return change, nil
+	return change
 }

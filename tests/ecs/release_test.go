@@ -38,7 +38,9 @@ var accounts = &ecsruntime.Accounts{
 	},
 }
 
-func onFake(d entities.RuntimeDefinition) (runtimes.Runtime, error) { return ecsruntime.New(d, accounts) }
+func onFake(d entities.RuntimeDefinition) (runtimes.Runtime, error) {
+	return ecsruntime.New(d, accounts)
+}
 
 // configuration is one service in two channels, each on a cluster of its own.
 const configuration = `apiVersion: converge/v1
@@ -127,7 +129,9 @@ func TestImageThatFailsIsBarredAndNeverReachesProduction(t *testing.T) {
 	w.aws.Behave("shop/web:v2", ecsfake.CannotPull("shop/web:v2"))
 	w.aws.ResetCalls()
 	w.Release("web", "v2")
-	w.AwaitThat("web", "rolled back", func(s protocol.Status) bool { return stage.Channels(s) == "staging ROLLED_BACK v1, production BLOCKED v1" })
+	w.AwaitThat("web", "rolled back", func(s protocol.Status) bool {
+		return stage.Channels(s) == "staging ROLLED_BACK v1, production BLOCKED v1"
+	})
 	w.explained("rolled back by ECS: ECS deployment circuit breaker: tasks failed to start.")
 	require.Equal(t, 1, w.aws.Calls()["RegisterTaskDefinition"])
 	require.Equal(t, 1, w.aws.Calls()["UpdateService"], "ECS rolled back by itself, and nobody applied v2 again")
@@ -142,7 +146,9 @@ func TestProgressDeadlineEndsWhatNoBreakerSees(t *testing.T) {
 	w := newWorld(t)
 	w.aws.Behave("shop/web:v2", ecsfake.Exits(1, time.Second))
 	w.Release("web", "v2")
-	w.AwaitThat("web", "rolled back", func(s protocol.Status) bool { return stage.Channels(s) == "staging ROLLED_BACK v1, production BLOCKED v1" })
+	w.AwaitThat("web", "rolled back", func(s protocol.Status) bool {
+		return stage.Channels(s) == "staging ROLLED_BACK v1, production BLOCKED v1"
+	})
 	w.explained("not stable within 6s")
 }
 
