@@ -142,10 +142,10 @@ func (a *Activities) instance(ctx context.Context, in runtimes.Instance, payload
 	if err != nil {
 		return in, fmt.Errorf("payload of %s: %w", in.Owner, err)
 	}
-	if k := p.Kubernetes; k != nil {
-		bundle, err := a.Store.Bundle(ctx, k.Bundle)
+	if b := p.Bundled(); b != nil {
+		bundle, err := a.Store.Bundle(ctx, b.Bundle)
 		if err == nil {
-			k.Objects, err = bundle.Objects(k.Values)
+			b.Objects, err = bundle.Objects(b.Values)
 		}
 		if err != nil {
 			return in, fmt.Errorf("objects of %s: %w", in.Owner, err)

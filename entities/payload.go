@@ -13,6 +13,7 @@ type RuntimeKind string
 const (
 	RuntimeCustom     RuntimeKind = "custom"
 	RuntimeKubernetes RuntimeKind = "kubernetes"
+	RuntimeECS        RuntimeKind = "ecs"
 	RuntimeFake       RuntimeKind = "fake" // in memory: tests and simulate
 )
 
@@ -29,15 +30,47 @@ type Payload struct {
 	Constants   map[string]string  `json:"constants,omitempty"`
 	Custom      *CustomPayload     `json:"custom,omitempty"`
 	Kubernetes  *KubernetesPayload `json:"kubernetes,omitempty"`
+	ECS         *ECSPayload        `json:"ecs,omitempty"`
 }
 
-// KubernetesPayload is the part of a payload that a Kubernetes runtime receives. Objects are large,
-// so the payload names them by the digest of a bundle, which lies in the store on its own.
-type KubernetesPayload struct {
+// Bundled are the objects of a payload. They are large, so the payload names them by the digest of a bundle, which lies
+// in the store on its own.
+type Bundled struct {
 	// Bundle is the digest of the objects as compiled, with their substitutions open, and Values is
 	// what each substitution in them stands for, by name ("params.replicas").
 	Bundle string         `json:"bundle"`
 	Values map[string]any `json:"values,omitempty"`
+	// Objects is the bundle with its values filled in, one JSON object each, in the order of the
+	// bundle. It is set when a payload is read for a runtime, and is no part of what is stored.
+	Objects []json.RawMessage `json:"-"`
+}
+
+// Bundled are the objects of the payload; nil: what its runtime receives is not made of objects.
+func (p *Payload) Bundled() *Bundled {
+	switch {
+	case p.Kubernetes != nil:
+		return &p.Kubernetes.Bundled
+	case p.ECS != nil:
+		return &p.ECS.Bundled
+	}
+	return nil
+}
+
+// ECSPayload is the part of a payload that an ECS runtime receives: the task definition and the service, in that order,
+// as the AWS CLI takes them (register-task-definition and create-service --cli-input-json).
+type ECSPayload struct {
+	Bundled
+	// Adopt: a service of that name which exists already and belongs to somebody else, or to nobody, is taken over
+	// instead of refused.
+	Adopt bool `json:"adopt,omitempty"`
+	// Prune: revisions of the task definition that this instance registered, and that are neither used nor among the
+	// newest, are deregistered.
+	Prune bool `json:"prune,omitempty"`
+}
+
+// KubernetesPayload is the part of a payload that a Kubernetes runtime receives.
+type KubernetesPayload struct {
+	Bundled
 	// Adopt: objects that exist already and belong to somebody else, or to nobody, are taken over
 	// instead of refused; so are fields that another manager declares.
 	Adopt bool `json:"adopt,omitempty"`
@@ -47,9 +80,6 @@ type KubernetesPayload struct {
 	// CreateNamespace: the instance's namespace is made when it is not there. It is nobody's then, and
 	// never removed.
 	CreateNamespace bool `json:"createNamespace,omitempty"`
-	// Objects is the bundle with its values filled in, one JSON object each, in the order of the
-	// bundle. It is set when a payload is read for a runtime, and is no part of what is stored.
-	Objects []json.RawMessage `json:"-"`
 }
 
 // CustomPayload is the part of a payload that a custom runtime's commands receive.
@@ -111,6 +141,7 @@ type RuntimeDefinition struct {
 	Remote     bool               `json:"remote,omitempty"`
 	Custom     *CustomRuntime     `json:"custom,omitempty"`
 	Kubernetes *KubernetesRuntime `json:"kubernetes,omitempty"`
+	ECS        *ECSRuntime        `json:"ecs,omitempty"`
 	Timing     RuntimeTiming      `json:"timing"`
 	// MaxApplies bounds the applies that run at once; zero is no bound. ApproveApplies: a person
 	// approves every apply (C10). NoRollback turns automatic rollback off for all services on it (A22).
@@ -129,9 +160,10 @@ func (d RuntimeDefinition) SamePlace(o RuntimeDefinition) bool {
 		Apply                    []string
 		Env                      map[string]Value
 		Job                      *CommandJob
+		ECS                      *ECSRuntime
 	}
 	of := func(d RuntimeDefinition) place {
-		p := place{Kind: d.Kind}
+		p := place{Kind: d.Kind, ECS: d.ECS}
 		if d.Kubernetes != nil {
 			p.Kubeconfig, p.Context = d.Kubernetes.Kubeconfig, d.Kubernetes.Context
 		}
@@ -157,6 +189,16 @@ type KubernetesRuntime struct {
 	// FailAfter is how long a pod of the target version may keep failing to start (an image that
 	// cannot be pulled, a container that crashes again and again) before its object has FAILED.
 	FailAfter time.Duration `json:"failAfter,omitempty"`
+}
+
+// ECSRuntime is a cluster of Amazon ECS. Credentials are those that the AWS tools find by themselves in the worker's
+// environment; with a role, those that it gives for them.
+type ECSRuntime struct {
+	Cluster    string `json:"cluster"` // a name or an ARN
+	Region     string `json:"region,omitempty"`
+	RoleARN    string `json:"roleArn,omitempty"`
+	ExternalID string `json:"externalId,omitempty"` // that the role asks for
+	Endpoint   string `json:"endpoint,omitempty"`   // of the ECS API; empty: AWS's own
 }
 
 // RuntimeTiming holds the settings of C10 that the decision needs. Zero values are filled with

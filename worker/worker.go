@@ -19,6 +19,7 @@ import (
 	"github.com/converge-engine/converge/intent/codec"
 	"github.com/converge-engine/converge/intent/sops"
 	"github.com/converge-engine/converge/intent/store"
+	"github.com/converge-engine/converge/runtimes/ecs"
 	"github.com/converge-engine/converge/runtimes/kubernetes"
 	"github.com/converge-engine/converge/runtimes/secret"
 	"github.com/converge-engine/converge/workflows"
@@ -115,12 +116,12 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 	if err != nil {
 		return nil, err
 	}
-	clusters := &kubernetes.Clusters{}
+	clusters, accounts := &kubernetes.Clusters{}, &ecs.Accounts{}
 	secrets := &secret.Worker{
 		Environment: secret.Environment{Allowed: o.AllowEnv}, Elsewhere: o.AllowSecret,
 		Kubernetes: secret.Clusters{Client: clusters.Client}, AWS: &secret.SecretsManager{},
 	}
-	known := factories(clusters, secrets)
+	known := factories(clusters, accounts, secrets)
 	maps.Copy(known, o.Factories)
 	a := activities.New(store, c, known)
 	a.Clusters, a.Eager, a.Roots, a.Secrets, a.Sops = clusters, o.Eager, o.Roots, secrets, o.Sops
@@ -128,6 +129,7 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 	if err != nil {
 		a.Close()
 		clusters.Close()
+		accounts.Close()
 		return nil, errors.Join(err, store.Close())
 	}
 	a.Payloads = o.Payloads
@@ -140,6 +142,7 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 			left()
 		}
 		clusters.Close()
+		accounts.Close()
 		_ = store.Close() // nothing is being written any more
 	}
 	reading, endReading := context.WithCancel(context.Background())

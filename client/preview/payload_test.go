@@ -44,7 +44,7 @@ func TestPayload(t *testing.T) {
 	require.Equal(t, []protocol.PreviewField{{Path: "version", New: `"v1"`}, {Path: "runtime", New: `"edge"`}}, payloadChanges(nil, entities.Payload{Runtime: "edge"}, "", "v1"))
 
 	bundle := func(digest string, replicas int) entities.Payload {
-		return entities.Payload{Kubernetes: &entities.KubernetesPayload{Bundle: digest, Values: map[string]any{"params.replicas": replicas}}}
+		return entities.Payload{Kubernetes: &entities.KubernetesPayload{Bundled: entities.Bundled{Bundle: digest, Values: map[string]any{"params.replicas": replicas}}}}
 	}
 	before := bundle("aa", 1)
 	require.Equal(t, []protocol.PreviewField{{Path: "objects", Old: `"aa"`, New: `"bb"`}, {Path: "values.params.replicas", Old: "1", New: "2"}},

@@ -125,9 +125,9 @@ func flat(p *entities.Payload) map[string]string {
 	for name, v := range p.Constants {
 		out["constants."+name] = value(v)
 	}
-	if p.Kubernetes != nil {
-		out["objects"] = value(p.Kubernetes.Bundle)
-		for name, v := range p.Kubernetes.Values {
+	if b := p.Bundled(); b != nil {
+		out["objects"] = value(b.Bundle)
+		for name, v := range b.Values {
 			out["values."+name] = value(v)
 		}
 	}

@@ -122,6 +122,11 @@ func KeepsText(object map[string]any) bool {
 }
 
 func objectTitle(object map[string]any) string {
+	for kind, name := range map[string]string{"the task definition": "family", "the service": "serviceName"} {
+		if object["kind"] == nil && object[name] != nil {
+			return fmt.Sprintf("%s %v", kind, object[name])
+		}
+	}
 	metadata, _ := object["metadata"].(map[string]any)
 	return fmt.Sprintf("%v/%v", object["kind"], metadata["name"])
 }

@@ -322,7 +322,7 @@ func (s *serviceCompiler) suits(channel string, ref runtimeRef, d *draft) bool {
 	if wrong == nil {
 		return true
 	}
-	if s.Faulty("kubernetes") || s.Faulty("custom") || s.Faulty("perReleaseChannel") {
+	if s.Faulty("kubernetes") || s.Faulty("ecs") || s.Faulty("custom") || s.Faulty("perReleaseChannel") {
 		return false
 	}
 	fault := wrong.v
@@ -333,8 +333,11 @@ func (s *serviceCompiler) suits(channel string, ref runtimeRef, d *draft) bool {
 
 // wants is the kind of runtime that a service is written for.
 func (d *draft) wants() entities.RuntimeKind {
-	if d.kubernetes != nil {
+	switch {
+	case d.kubernetes != nil:
 		return entities.RuntimeKubernetes
+	case d.ecs != nil:
+		return entities.RuntimeECS
 	}
 	return entities.RuntimeCustom
 }
@@ -342,6 +345,9 @@ func (d *draft) wants() entities.RuntimeKind {
 // misfit says what keeps a service off runtimes of a kind; nil is nothing. Runtimes in memory take
 // anything.
 func (d *draft) misfit(kind entities.RuntimeKind) *located[strict.Fault] {
+	if kind == entities.RuntimeECS || d.ecs != nil {
+		return d.ecsMisfit(kind)
+	}
 	switch {
 	case kind == entities.RuntimeKubernetes && d.customAt != "":
 		return &located[strict.Fault]{strict.Fault{Code: "wrong-kind", Message: "runs no commands", Expected: `"kubernetes" instead of "custom"`}, d.customAt}

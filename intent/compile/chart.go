@@ -177,7 +177,7 @@ func (f *valuesFiller) fill(path string, v any) any {
 func (f *valuesFiller) text(path, text string) any {
 	result, t := f.scope.Expand(text)
 	if t == nil && result.Kind == entities.ParamSecret {
-		t = &substitute.Trouble{Fault: secretInObject()}
+		t = &substitute.Trouble{Fault: secretInObject(secretsOfKubernetes)}
 	}
 	if t == nil {
 		return result.V

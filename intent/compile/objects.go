@@ -82,7 +82,7 @@ func (s *serviceCompiler) compileObjects(scope *substitute.Scope, d *kubernetesD
 	set.gather()
 	set.chart(doc)
 	set.unique()
-	set.substitute(doc)
+	doc.Names = set.substitute(secretsOfKubernetes)
 	if len(set.objects) == 0 && !set.faulty && !s.inputs.Incomplete && !s.Faulty(d.at) {
 		set.fail(d.at, strict.Fault{Code: "no-objects", Message: "the service is made of no objects", Expected: "manifests, a kustomization or a chart with at least one"})
 	}
@@ -159,13 +159,14 @@ func (b *objectSet) add(from *sources.Built, at string) {
 }
 
 // substitute tries every text of the objects and notes which names they use.
-func (b *objectSet) substitute(doc *incarnation.Kubernetes) {
+// Secret says what a secret is to be instead.
+func (b *objectSet) substitute(secret string) []string {
 	names := map[string]bool{}
 	for _, o := range b.objects {
 		for _, text := range o.v.Texts {
 			v, t := b.scope.Expand(text.Text)
 			if t == nil && v.Kind == entities.ParamSecret {
-				t = &substitute.Trouble{Fault: secretInObject()}
+				t = &substitute.Trouble{Fault: secretInObject(secret)}
 			}
 			if t != nil && t.Param == "" { // else it is reported where the parameter is
 				b.failAt(o, text.Path, *t)
@@ -175,13 +176,15 @@ func (b *objectSet) substitute(doc *incarnation.Kubernetes) {
 			}
 		}
 	}
-	doc.Names = strict.Keys(names)
+	return strict.Keys(names)
 }
 
-func secretInObject() strict.Fault {
+const secretsOfKubernetes = "a Kubernetes Secret that the object refers to"
+
+func secretInObject(expected string) strict.Fault {
 	return strict.Fault{
 		Code: "secret-in-object", Message: "a secret of the worker cannot become part of an object",
-		Expected: "a Kubernetes Secret that the object refers to",
+		Expected: expected,
 	}
 }
 
@@ -277,7 +280,7 @@ func (b *objectSet) unique() {
 			continue
 		}
 		if earlier := own[key]; earlier != nil {
-			b.failAt(o, "metadata.name", substitute.Trouble{Fault: strict.Fault{
+			b.failAt(o, o.v.NamedAt, substitute.Trouble{Fault: strict.Fault{
 				Code: "duplicate-object", Message: fmt.Sprintf("%s/%s is declared twice, first in %s", key.kind, key.name, earlier.Source), Expected: "one declaration",
 			}})
 			continue
@@ -294,12 +297,12 @@ func (b *objectSet) claim(key claimKey, o located[*sources.Object]) {
 	case !taken:
 		b.claims[key] = claim{service, b.scope.Channel, o.v.Source}
 	case earlier.service != service:
-		b.failAt(o, "metadata.name", substitute.Trouble{InChannel: true, Fault: strict.Fault{
+		b.failAt(o, o.v.NamedAt, substitute.Trouble{InChannel: true, Fault: strict.Fault{
 			Code: "duplicate-object", Message: fmt.Sprintf("%s of runtime %s is declared by service %q too, in %s,", key, key.runtime, earlier.service, earlier.source),
 			Expected: "one service to declare it",
 		}})
 	default:
-		b.failAt(o, "metadata.name", substitute.Trouble{InChannel: true, Fault: strict.Fault{
+		b.failAt(o, o.v.NamedAt, substitute.Trouble{InChannel: true, Fault: strict.Fault{
 			Code: "duplicate-object", Message: fmt.Sprintf("%s of runtime %s belongs to release channel %s, and cannot be declared again", key, key.runtime, earlier.channel),
 			Expected: onceOnly(o.v),
 		}})
@@ -308,6 +311,9 @@ func (b *objectSet) claim(key claimKey, o located[*sources.Object]) {
 
 // onceOnly says how two channels on one cluster stay out of each other's way.
 func onceOnly(o *sources.Object) string {
+	if o.Group == sources.GroupECS {
+		return "a name of its own such as " + o.Name + "-${{ channel }}"
+	}
 	if o.Kind == "CustomResourceDefinition" {
 		return "it in one release channel only; includeCRDs: false leaves out those of a chart"
 	}

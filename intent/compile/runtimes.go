@@ -52,9 +52,9 @@ func (c *compiler) defineRuntime(doc *config.Document[config.Runtime]) entities.
 	c.maxApplies(doc, &definition)
 	switch {
 	case spec.Fake != nil && !c.config.Options.AllowFake:
-		c.report(doc.Decoder, "fake", strict.Fault{Code: "unknown-field", Message: `runtimes of kind "fake" are for tests and simulations`, Expected: "custom or kubernetes"})
+		c.report(doc.Decoder, "fake", strict.Fault{Code: "unknown-field", Message: `runtimes of kind "fake" are for tests and simulations`, Expected: "custom, kubernetes or ecs"})
 	case spec.Kinds() > 1:
-		c.report(doc.Decoder, "", strict.Fault{Code: "one-of", Message: "a runtime is of one kind", Expected: "either custom or kubernetes"})
+		c.report(doc.Decoder, "", strict.Fault{Code: "one-of", Message: "a runtime is of one kind", Expected: "either custom, kubernetes or ecs"})
 	case spec.Fake != nil:
 		definition.Kind = entities.RuntimeFake
 		definition.Timing = c.timing(doc, "fake", spec.Fake.Pace)
@@ -64,8 +64,11 @@ func (c *compiler) defineRuntime(doc *config.Document[config.Runtime]) entities.
 	case spec.Kubernetes != nil:
 		definition.Kind = entities.RuntimeKubernetes
 		c.defineKubernetes(doc, spec.Kubernetes, &definition)
-	case !doc.Faulty("custom") && !doc.Faulty("kubernetes") && !doc.Faulty("fake") && !doc.Planned():
-		c.report(doc.Decoder, "custom", strict.Fault{Code: "missing-field", Message: "the runtime does not say how it works", Expected: `"custom" or "kubernetes"`})
+	case spec.ECS != nil:
+		definition.Kind = entities.RuntimeECS
+		c.defineECS(doc, spec.ECS, &definition)
+	case !doc.Faulty("custom") && !doc.Faulty("kubernetes") && !doc.Faulty("ecs") && !doc.Faulty("fake") && !doc.Planned():
+		c.report(doc.Decoder, "custom", strict.Fault{Code: "missing-field", Message: "the runtime does not say how it works", Expected: `"custom", "kubernetes" or "ecs"`})
 	}
 	return definition
 }

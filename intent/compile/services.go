@@ -119,6 +119,7 @@ type draft struct {
 	files      []string
 	customAt   string // where custom was given last
 	kubernetes *kubernetesDraft
+	ecs        *ecsDraft
 	deadline   time.Duration
 	drift      entities.Drift
 	noRollback bool
@@ -148,6 +149,7 @@ func (s *serviceCompiler) draft() map[string]*draft {
 		}
 		d.custom("custom", s.Spec.Custom)
 		d.objects(s.Decoder, "kubernetes", s.Spec.Kubernetes)
+		d.tasks("ecs", s.Spec.ECS)
 		drafts[channel] = d
 	}
 	return drafts
@@ -186,6 +188,7 @@ func (s *serviceCompiler) override(drafts map[string]*draft) {
 			}
 			d.custom(at+".custom", o.Custom)
 			d.objects(s.Decoder, at+".kubernetes", o.Kubernetes)
+			d.tasks(at+".ecs", o.ECS)
 			d.deadline = o.ProgressDeadline.Or(d.deadline)
 			d.drift = entities.Drift(cmp.Or(string(o.Drift), string(d.drift)))
 			if o.AutoRollback != nil {
@@ -244,14 +247,29 @@ func (s *serviceCompiler) instance(channel incarnation.Channel, d *draft, doc *i
 	scope := s.scope(channel, d)
 	s.substitutions(scope, d, ref)
 	s.gates(scope, ref, d, &instance)
-	if ok && d.kubernetes != nil {
+	if !ok {
+		return instance
+	}
+	if d.kubernetes != nil {
 		made, list := s.compileObjects(scope, d.kubernetes, ref)
-		if doc.Objects == nil {
-			doc.Objects = map[string]incarnation.ObjectList{}
-		}
-		instance.Kubernetes, doc.Objects[made.Bundle] = made, list
+		instance.Kubernetes = made
+		doc.Objects = withList(doc.Objects, made.Bundle, list)
+	}
+	if d.ecs != nil {
+		made, list := s.compileTasks(scope, d.ecs, ref)
+		instance.ECS = made
+		doc.Objects = withList(doc.Objects, made.Bundle, list)
 	}
 	return instance
+}
+
+// withList adds what is in a bundle to a map that is nil while it is empty.
+func withList(all map[string]incarnation.ObjectList, bundle string, list incarnation.ObjectList) map[string]incarnation.ObjectList {
+	if all == nil {
+		all = map[string]incarnation.ObjectList{}
+	}
+	all[bundle] = list
+	return all
 }
 
 // asksGates tells whether a rollback by hand has to pass the gates: a service is never less strict than its application.

@@ -14,6 +14,8 @@ type Runtime struct {
 	Custom *RuntimeCustom `json:"custom,omitempty"`
 	// A Kubernetes cluster.
 	Kubernetes *RuntimeKubernetes `json:"kubernetes,omitempty"`
+	// A cluster of Amazon ECS.
+	ECS *RuntimeECS `json:"ecs,omitempty"`
 	// A runtime in memory, for tests and simulations.
 	Fake *RuntimeFake `json:"fake,omitempty" jsonschema:"-"`
 	// Where its commands run: in any worker (local), or only in a worker started for this runtime
@@ -67,7 +69,7 @@ func (p NamePattern) Check() *Fault {
 }
 
 // Planned names the fields that later versions accept.
-func (Runtime) Planned() []string { return []string{"ecs", "description"} }
+func (Runtime) Planned() []string { return []string{"description"} }
 
 // RuntimeFake is a runtime in memory, for tests and simulations.
 type RuntimeFake struct {
@@ -105,7 +107,7 @@ func (ApprovalRule) Values() []string { return []string{"none", "everyApply"} }
 // Kinds counts the kinds that a runtime claims to be.
 func (r Runtime) Kinds() int {
 	n := 0
-	for _, given := range []bool{r.Custom != nil, r.Kubernetes != nil, r.Fake != nil} {
+	for _, given := range []bool{r.Custom != nil, r.Kubernetes != nil, r.ECS != nil, r.Fake != nil} {
 		if given {
 			n++
 		}

@@ -29,6 +29,8 @@ type Service struct {
 	Custom *ServiceCustom `json:"custom,omitempty"`
 	// The objects that make up the service on a Kubernetes runtime.
 	Kubernetes *ServiceKubernetes `json:"kubernetes,omitempty"`
+	// The task definition and the service that make it up on an ECS runtime.
+	ECS *ServiceECS `json:"ecs,omitempty"`
 	// Whether a release that fails is rolled back by itself to what was good before.
 	AutoRollback *bool `json:"autoRollback,omitempty" jsonschema:"default=true"`
 	// What a rollback by hand has to pass. Where the application has gates asked, so does every service.
@@ -52,7 +54,7 @@ type Service struct {
 // Planned names the fields that later versions accept.
 func (Service) Planned() []string {
 	return []string{
-		"requires", "ecs", "maestro", "setupCallback", "aggregator", "reconcilers", "integrations", "dns", "movedFrom", "labels",
+		"requires", "maestro", "setupCallback", "aggregator", "reconcilers", "integrations", "dns", "movedFrom", "labels",
 	}
 }
 
@@ -105,6 +107,8 @@ type ChannelOverride struct {
 	Custom *ServiceCustom `json:"custom,omitempty"`
 	// What of the objects is different there: maps merge by key, lists and single values replace.
 	Kubernetes *ServiceKubernetes `json:"kubernetes,omitempty"`
+	// What of the task definition and the service is different there: each replaces the one for all.
+	ECS *ServiceECS `json:"ecs,omitempty"`
 	// Whether a release that fails there is rolled back by itself.
 	AutoRollback *bool `json:"autoRollback,omitempty"`
 	// Further protections there.
@@ -114,7 +118,7 @@ type ChannelOverride struct {
 }
 
 // Planned names the fields that later versions accept.
-func (ChannelOverride) Planned() []string { return []string{"ecs", "maestro"} }
+func (ChannelOverride) Planned() []string { return []string{"maestro"} }
 
 // Dependency is what a service waits for of another one of the application.
 type Dependency struct {

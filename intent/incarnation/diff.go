@@ -156,10 +156,8 @@ func (i *Incarnation) side(service, channel string) (side, bool, error) {
 		return side{}, false, err
 	}
 	flat := payloadPaths(template)
-	if k := instance.Kubernetes; k != nil {
-		for id, digest := range doc.Objects[k.Bundle] {
-			flat["objects."+id] = sha256 + digest
-		}
+	for id, digest := range doc.Objects[instance.bundle()] {
+		flat["objects."+id] = sha256 + digest
 	}
 	return side{flat, instance.rules()}, true, nil
 }
@@ -274,7 +272,12 @@ func payloadPaths(p entities.Payload) map[string]string {
 	if k := p.Kubernetes; k != nil {
 		flat["prune"], flat["adopt"] = compact(k.Prune), compact(k.Adopt)
 		flat["createNamespace"] = compact(k.CreateNamespace)
-		for name, v := range k.Values {
+	}
+	if e := p.ECS; e != nil {
+		flat["prune"], flat["adopt"] = compact(e.Prune), compact(e.Adopt)
+	}
+	if b := p.Bundled(); b != nil {
+		for name, v := range b.Values {
 			if strings.HasPrefix(name, "labels.") {
 				flat[name] = compact(v)
 			}

@@ -116,6 +116,7 @@ type Instance struct {
 	Env              map[string]entities.Value `json:"env,omitempty"`
 	Files            []string                  `json:"files,omitempty"`
 	Kubernetes       *Kubernetes               `json:"kubernetes,omitempty"`
+	ECS              *ECS                      `json:"ecs,omitempty"`
 	NoRollback       bool                      `json:"noRollback,omitempty"`
 	MovedFrom        *entities.MovedFrom       `json:"movedFrom,omitempty"`
 
@@ -133,6 +134,25 @@ type Kubernetes struct {
 	Adopt  bool     `json:"adopt,omitempty"`
 
 	CreateNamespace bool `json:"createNamespace,omitempty"`
+}
+
+// ECS is what a service in a channel is made of on an ECS runtime: a bundle of its task definition and its service.
+type ECS struct {
+	Bundle string   `json:"bundle"`
+	Names  []string `json:"names,omitempty"` // that its substitutions name
+	Prune  bool     `json:"prune,omitempty"`
+	Adopt  bool     `json:"adopt,omitempty"`
+}
+
+// bundle is the digest of the objects of an instance; empty: it is made of none.
+func (i *Instance) bundle() string {
+	switch {
+	case i.Kubernetes != nil:
+		return i.Kubernetes.Bundle
+	case i.ECS != nil:
+		return i.ECS.Bundle
+	}
+	return ""
 }
 
 // ObjectList says what is in a bundle without its content: each object's digest, of which older versions kept the first 12

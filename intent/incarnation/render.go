@@ -111,6 +111,9 @@ func (s *Service) payload(instance *Instance, scope *substitute.Scope) (entities
 	if payload.Kubernetes, t = instance.Kubernetes.payload(scope); t != nil {
 		return payload, t
 	}
+	if payload.ECS, t = instance.ECS.payload(scope); t != nil {
+		return payload, t
+	}
 	for name, v := range scope.Params {
 		if v.Kind == entities.ParamSecret {
 			continue // named where it is used
@@ -154,15 +157,31 @@ func (k *Kubernetes) payload(scope *substitute.Scope) (*entities.KubernetesPaylo
 	if k == nil {
 		return nil, nil
 	}
-	payload := &entities.KubernetesPayload{Bundle: k.Bundle, Prune: k.Prune, Adopt: k.Adopt, CreateNamespace: k.CreateNamespace}
-	for _, name := range k.Names {
+	payload := &entities.KubernetesPayload{Bundled: entities.Bundled{Bundle: k.Bundle}, Prune: k.Prune, Adopt: k.Adopt, CreateNamespace: k.CreateNamespace}
+	var t *substitute.Trouble
+	payload.Values, t = valuesOf(k.Names, scope)
+	return payload, t
+}
+
+// payload names the task definition and the service, and what their substitutions stand for; of nothing it is nil.
+func (e *ECS) payload(scope *substitute.Scope) (*entities.ECSPayload, *substitute.Trouble) {
+	if e == nil {
+		return nil, nil
+	}
+	values, t := valuesOf(e.Names, scope)
+	return &entities.ECSPayload{Bundled: entities.Bundled{Bundle: e.Bundle, Values: values}, Prune: e.Prune, Adopt: e.Adopt}, t
+}
+
+// valuesOf are what the names in a bundle stand for; of none it is nil.
+func valuesOf(names []string, scope *substitute.Scope) (values map[string]any, t *substitute.Trouble) {
+	for _, name := range names {
 		v, t := scope.Lookup(name)
 		if t != nil {
 			return nil, t
 		}
-		payload.Values = with(payload.Values, name, v.V)
+		values = with(values, name, v.V)
 	}
-	return payload, nil
+	return values, nil
 }
 
 // with adds an entry to a map that is nil while it is empty.

@@ -25,6 +25,7 @@ type Objects struct {
 	Built     map[string]*Built    // of kustomizations, by their directory
 	Charts    map[string]*Chart
 	Values    map[string]*valuesFile
+	Tasks     map[string]*Object // task definitions and services of ECS, by TaskKey
 	// incomplete: something could not be read, and was reported.
 	Incomplete bool
 
@@ -42,12 +43,14 @@ type objectLoader struct {
 func Read(from *config.Reader) *Objects {
 	l := &objectLoader{Reader: from, into: &Objects{
 		Listed: map[string][]string{}, Manifests: map[string][]*Object{}, Built: map[string]*Built{},
-		Charts: map[string]*Chart{}, Values: map[string]*valuesFile{}, rendered: map[string]*Built{},
+		Charts: map[string]*Chart{}, Values: map[string]*valuesFile{}, Tasks: map[string]*Object{}, rendered: map[string]*Built{},
 	}}
 	for _, s := range l.Config.Services {
 		l.serviceObjects(s, "kubernetes", s.Spec.Kubernetes)
+		l.serviceTasks(s, "ecs", s.Spec.ECS)
 		for i, o := range s.Spec.PerReleaseChannel {
 			l.serviceObjects(s, strict.Index("perReleaseChannel", i)+".kubernetes", o.Kubernetes)
+			l.serviceTasks(s, strict.Index("perReleaseChannel", i)+".ecs", o.ECS)
 		}
 	}
 	return l.into

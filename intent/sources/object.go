@@ -38,6 +38,7 @@ type Object struct {
 	Source string // what declares it, for people
 
 	Group, Kind, Namespace, Name string
+	NamedAt                      string // path of the name
 	Data                         []byte // canonical JSON
 	Digest                       string
 	Texts                        []ObjectText // that hold substitutions
@@ -80,7 +81,7 @@ func (r *objectReader) document(node *yaml.Node) {
 	if r.rendered && !hook(fields) {
 		return
 	}
-	c := &objectCheck{Decoder: d, fields: fields, object: &Object{Decoder: d, Origin: r.origin}}
+	c := &objectCheck{Decoder: d, fields: fields, object: &Object{Decoder: d, Origin: r.origin, NamedAt: "metadata.name"}}
 	if c.check(node, r.encrypted) {
 		r.objects = append(r.objects, c.object)
 	}

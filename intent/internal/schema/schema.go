@@ -50,6 +50,8 @@ func scalar(t reflect.Type) *jsonschema.Schema {
 	switch v := reflect.Zero(t).Interface().(type) {
 	case config.Values:
 		return &jsonschema.Schema{Type: "object"}
+	case config.ECSDocument:
+		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "string"}, {Type: "object"}}}
 	case config.EnvValue:
 		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "string"}, secret()}}
 	case config.Number:
@@ -135,7 +137,7 @@ func refine(definitions jsonschema.Definitions) {
 	}
 	definitions["Extension"].Required = append(definitions["Extension"].Required, "command")
 	definitions["Authorization"].Not = &jsonschema.Schema{Required: []string{"releaseChannels", "selector"}}
-	definitions["Runtime"].OneOf = []*jsonschema.Schema{{Required: []string{"custom"}}, {Required: []string{"kubernetes"}}}
+	definitions["Runtime"].OneOf = []*jsonschema.Schema{{Required: []string{"custom"}}, {Required: []string{"kubernetes"}}, {Required: []string{"ecs"}}}
 }
 
 // oneEach asks for exactly one of the properties but for those left out.

@@ -1,0 +1,124 @@
+package compile
+
+import (
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/bundle"
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/incarnation"
+	"github.com/converge-engine/converge/intent/internal/strict"
+	"github.com/converge-engine/converge/intent/internal/substitute"
+	"github.com/converge-engine/converge/intent/sources"
+)
+
+// ecsDraft is what the layers of a service add up to for its task definition and service in one channel.
+type ecsDraft struct {
+	at                  string // where it was given last
+	definition, service string // paths of the two, or empty
+	prune, adopt        bool
+}
+
+// tasks merges one layer: each document replaces the one before.
+func (d *draft) tasks(at string, e *config.ServiceECS) {
+	if e == nil {
+		return
+	}
+	if d.ecs == nil {
+		d.ecs = &ecsDraft{}
+	}
+	d.ecs.at = at
+	if e.TaskDefinition != nil {
+		d.ecs.definition = at + ".taskDefinition"
+	}
+	if e.Service != nil {
+		d.ecs.service = at + ".service"
+	}
+	if e.Prune != nil {
+		d.ecs.prune = *e.Prune
+	}
+	if e.Adopt != nil {
+		d.ecs.adopt = *e.Adopt
+	}
+}
+
+// ecsMisfit says what keeps a service off a runtime where one of the two is for ECS; nil is nothing.
+func (d *draft) ecsMisfit(kind entities.RuntimeKind) *located[strict.Fault] {
+	wrong := func(at, message, expected string) *located[strict.Fault] {
+		return &located[strict.Fault]{strict.Fault{Code: "wrong-kind", Message: message, Expected: expected}, at}
+	}
+	switch {
+	case kind == entities.RuntimeFake:
+		return nil
+	case kind != entities.RuntimeECS:
+		return wrong(d.ecs.at, "takes no task definition", fmt.Sprintf("%q instead of \"ecs\", or a runtime of kind ecs", string(kind)))
+	case d.customAt != "":
+		return wrong(d.customAt, "runs no commands", `"ecs" instead of "custom"`)
+	case d.kubernetes != nil:
+		return wrong(d.kubernetes.at, "takes no objects", `"ecs" instead of "kubernetes"`)
+	case d.ecs == nil:
+		return &located[strict.Fault]{strict.Fault{
+			Code: "missing-field", Message: "does not know what the service is made of", Expected: `"ecs" with a task definition and a service`,
+		}, "ecs"}
+	}
+	return nil
+}
+
+// defineECS checks a cluster of ECS.
+func (c *compiler) defineECS(doc *config.Document[config.Runtime], e *config.RuntimeECS, definition *entities.RuntimeDefinition) {
+	definition.Timing = c.timing(doc, "ecs", e.Pace)
+	definition.Timing.ApplyTimeout = c.atLeast(doc.Decoder, "ecs.applyTimeout", e.ApplyTimeout, span{defaultApplyTimeout, time.Second})
+	definition.ECS = &entities.ECSRuntime{
+		Cluster: e.Cluster, Region: string(e.Region), RoleARN: string(e.RoleARN), ExternalID: e.ExternalID, Endpoint: e.Endpoint,
+	}
+	for field, text := range map[string]string{"cluster": e.Cluster, "externalId": e.ExternalID, "endpoint": e.Endpoint} {
+		c.noSubstitution(doc.Decoder, "ecs."+field, "a runtime", text)
+	}
+	if e.Cluster == "" && doc.Has("ecs.cluster") && !doc.Faulty("ecs.cluster") {
+		c.report(doc.Decoder, "ecs.cluster", strict.Fault{Code: "missing-field", Message: "no cluster is named", Expected: "its name or its ARN"})
+	}
+	if at, err := url.Parse(e.Endpoint); e.Endpoint != "" && (err != nil || at.Host == "" || at.Scheme != "https" && at.Scheme != "http") {
+		c.report(doc.Decoder, "ecs.endpoint", strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no address", strict.Clip(e.Endpoint)), Expected: "such as https://ecs.eu-west-1.amazonaws.com"})
+	}
+}
+
+// compileTasks checks the task definition and the service in one channel and makes their bundle. What a release gives stays
+// open.
+func (s *serviceCompiler) compileTasks(scope *substitute.Scope, d *ecsDraft, ref runtimeRef) (*incarnation.ECS, incarnation.ObjectList) {
+	set := &objectSet{serviceCompiler: s, scope: scope, draft: &kubernetesDraft{at: d.at}, ref: ref}
+	var data [][]byte
+	list := incarnation.ObjectList{}
+	for _, document := range []struct{ field, at string }{{"taskDefinition", d.definition}, {"service", d.service}} {
+		if document.at == "" {
+			if !s.Faulty(d.at) {
+				set.fail(d.at, strict.Fault{Code: "missing-field", Message: fmt.Sprintf("the service has no %q", document.field), Expected: "a mapping, or the path of a file with one"})
+			}
+			continue
+		}
+		o := s.inputs.Tasks[sources.TaskKey(s.Document, document.at)]
+		if o == nil {
+			continue // reported
+		}
+		set.objects = append(set.objects, located[*sources.Object]{o, document.at})
+		data = append(data, o.Data)
+		list[o.ID()] = o.Digest
+	}
+	doc := &incarnation.ECS{Prune: d.prune, Adopt: d.adopt, Names: set.substitute(`the container's "secrets", which ECS reads from Secrets Manager or SSM`)}
+	set.uniqueTasks()
+	made := bundle.New(data)
+	s.bundles["ecs "+made.Digest()] = made
+	doc.Bundle = made.Digest()
+	return doc, list
+}
+
+// uniqueTasks refuses a service of ECS that is declared for the same cluster already. Task definitions may share a family:
+// their revisions are told apart.
+func (b *objectSet) uniqueTasks() {
+	for _, o := range b.objects {
+		if name, t := b.scope.Text(o.v.Name); t == nil && o.v.Kind == "Service" {
+			b.claim(claimKey{b.ref.name, sources.GroupECS, o.v.Kind, "", name}, o)
+		}
+	}
+}

@@ -1,0 +1,256 @@
+package sources
+
+import (
+	"bytes"
+	"fmt"
+	"path"
+	"reflect"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/ecs"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/internal/canonical"
+	"github.com/converge-engine/converge/intent/internal/strict"
+)
+
+// GroupECS is the group of what makes up a service on ECS; its kinds are TaskDefinition and Service.
+const GroupECS = "ecs"
+
+// taskKind is what one of the two documents of a service on ECS is.
+type taskKind struct {
+	kind, named string            // its kind, and the field with its name
+	takes       reflect.Type      // what the SDK takes
+	refused     map[string]string // fields, and what is expected instead
+}
+
+func taskKinds() map[string]taskKind {
+	return map[string]taskKind{
+		"taskDefinition": {"TaskDefinition", "family", reflect.TypeFor[ecs.RegisterTaskDefinitionInput](), nil},
+		"service": {"Service", "serviceName", reflect.TypeFor[ecs.CreateServiceInput](), map[string]string{
+			"cluster": "no such field: the runtime names the cluster", "taskDefinition": `no such field: it is "taskDefinition" beside the service`,
+			"clientToken": "no such field: Converge makes one",
+		}},
+	}
+}
+
+// TaskKey is where Objects has the document at a path of a service.
+func TaskKey(s *config.Document[config.Service], at string) string {
+	return s.File + "#" + string(s.Spec.Name) + "#" + at
+}
+
+// serviceTasks reads what a service on ECS is made of.
+func (l *objectLoader) serviceTasks(s *config.Document[config.Service], at string, e *config.ServiceECS) {
+	if e == nil {
+		return
+	}
+	for field, document := range map[string]*config.ECSDocument{"taskDefinition": e.TaskDefinition, "service": e.Service} {
+		where := at + "." + field
+		switch {
+		case document == nil || s.Faulty(where):
+		case document.Fields != nil:
+			l.task(s, where, field, &taskCheck{Decoder: s.Decoder, at: where}, document.Fields)
+		default:
+			l.at(s, where, document.File, single(func(full string) *strict.Fault { return l.taskFile(s, where, field, full) }))
+		}
+	}
+}
+
+// taskFile reads a document from a file of its own.
+func (l *objectLoader) taskFile(s *config.Document[config.Service], where, field, full string) *strict.Fault {
+	text, fault := l.Read(full, config.MaxSource)
+	if fault != nil {
+		return fault
+	}
+	var node yaml.Node
+	if err := config.DecodeNode(yaml.NewDecoder(bytes.NewReader(text)), &node); err != nil || len(node.Content) == 0 {
+		l.into.Incomplete = true
+		if err == nil || len(bytes.TrimSpace(text)) == 0 {
+			return &strict.Fault{Code: "wrong-type", Message: path.Base(full) + " is empty", Expected: "a mapping"}
+		}
+		l.Syntax(full, text, err)
+		return nil
+	}
+	d := &strict.Decoder{File: full}
+	l.Decoders = append(l.Decoders, d)
+	fields, ok := d.Any("", node.Content[0]).(map[string]any)
+	if !ok {
+		d.Fail("", node.Content[0], strict.Fault{Code: "wrong-type", Message: "this is " + strict.Describe(node.Content[0]), Expected: "a mapping"})
+		return nil
+	}
+	l.task(s, where, field, &taskCheck{Decoder: d}, fields)
+	return nil
+}
+
+// task checks a document, and notes it where it is right.
+func (l *objectLoader) task(s *config.Document[config.Service], where, field string, c *taskCheck, fields map[string]any) {
+	kind := taskKinds()[field]
+	before := len(c.Problems)
+	c.document(kind, fields)
+	if len(c.Problems) > before {
+		l.into.Incomplete = true
+		return
+	}
+	name, _ := fields[kind.named].(string)
+	data, err := canonical.JSON(fields)
+	if err != nil {
+		c.Report(c.at, strict.Fault{Code: "wrong-type", Message: "this cannot be JSON: " + err.Error()})
+		return
+	}
+	at := c.At(c.at)
+	l.into.Tasks[TaskKey(s, where)] = &Object{
+		Decoder: c.Decoder, Source: fmt.Sprintf("%s:%d", c.File, at.Line), Group: GroupECS, Kind: kind.kind, Name: name, NamedAt: strict.Field(c.at, kind.named),
+		Data: data, Digest: canonical.Hash(data), Texts: c.texts,
+	}
+}
+
+// taskCheck checks a document against what the SDK takes, and notes its texts with substitutions.
+type taskCheck struct {
+	*strict.Decoder
+	at    string // path of the document
+	texts []ObjectText
+}
+
+func (c *taskCheck) document(kind taskKind, fields map[string]any) {
+	c.value(c.at, kind.takes, fields)
+	for _, name := range strict.Keys(kind.refused) {
+		if _, given := fields[name]; given {
+			c.Report(strict.Field(c.at, name), strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q cannot be said here", name), Expected: kind.refused[name]})
+		}
+	}
+	if name, _ := fields[kind.named].(string); name == "" {
+		c.Report(strict.Field(c.at, kind.named), strict.Fault{Code: "missing-field", Message: fmt.Sprintf("%q is missing", kind.named), Expected: "text"})
+	}
+	if kind.kind == "TaskDefinition" && fields["containerDefinitions"] == nil {
+		c.Report(strict.Field(c.at, "containerDefinitions"), strict.Fault{Code: "missing-field", Message: `"containerDefinitions" is missing`, Expected: "a list with at least one"})
+	}
+	if controller, _ := fields["deploymentController"].(map[string]any); controller["type"] != nil && controller["type"] != "ECS" {
+		c.Report(strict.Field(c.at, "deploymentController.type"), strict.Fault{
+			Code: "bad-value", Message: fmt.Sprintf("the deployment controller %v rolls the service by itself", controller["type"]), Expected: "ECS, or no such field",
+		})
+	}
+}
+
+// value checks a value against a type of the SDK.
+func (c *taskCheck) value(at string, to reflect.Type, v any) {
+	if to.Kind() == reflect.Pointer {
+		to = to.Elem()
+	}
+	switch x := v.(type) {
+	case nil:
+	case map[string]any:
+		c.mapping(at, to, x)
+	case []any:
+		if to.Kind() != reflect.Slice {
+			c.wrong(at, "a list", to)
+			return
+		}
+		for i, item := range x {
+			c.value(strict.Index(at, i), to.Elem(), item)
+		}
+	default:
+		c.scalar(at, to, v)
+	}
+}
+
+func (c *taskCheck) mapping(at string, to reflect.Type, given map[string]any) {
+	if to.Kind() != reflect.Struct && to.Kind() != reflect.Map {
+		c.wrong(at, "a mapping", to)
+		return
+	}
+	for _, name := range strict.Keys(given) {
+		path := strict.Key(at, name)
+		var into reflect.Type
+		switch to.Kind() {
+		case reflect.Map:
+			into = to.Elem()
+		default:
+			names := fieldNames(to)
+			field, ok := to.FieldByName(names[name])
+			if !ok {
+				c.Report(path, strict.Unknown("unknown-field", fmt.Sprintf("there is no field %q", name), name, strict.Keys(names)))
+				continue
+			}
+			into = field.Type
+		}
+		c.value(path, into, given[name])
+	}
+}
+
+// fieldNames are the fields of one of the SDK's structs by the names that AWS writes.
+func fieldNames(of reflect.Type) map[string]string {
+	names := map[string]string{}
+	for i := range of.NumField() {
+		if f := of.Field(i); f.IsExported() && f.Type.Kind() != reflect.Interface && f.Name != "ResultMetadata" {
+			names[strings.ToLower(f.Name[:1])+f.Name[1:]] = f.Name
+		}
+	}
+	return names
+}
+
+// scalar checks text, a number, true or false. What is substituted is checked when it is.
+func (c *taskCheck) scalar(at string, to reflect.Type, v any) {
+	text, isText := v.(string)
+	if isText && config.HasSubstitution(text) {
+		c.texts = append(c.texts, ObjectText{at, text})
+		if to.Kind() == reflect.Slice || to.Kind() == reflect.Struct || to.Kind() == reflect.Map {
+			c.wrong(at, "text", to)
+		}
+		return
+	}
+	fits := false
+	switch kind := reflect.ValueOf(v).Kind(); to.Kind() {
+	case reflect.String:
+		fits = isText
+	case reflect.Bool:
+		fits = kind == reflect.Bool
+	case reflect.Int32, reflect.Int64:
+		fits = kind >= reflect.Int && kind <= reflect.Uint64
+	case reflect.Float32, reflect.Float64:
+		fits = kind >= reflect.Int && kind <= reflect.Float64
+	}
+	switch {
+	case !fits:
+		c.wrong(at, shownKind(v), to)
+	case isText:
+		c.oneOf(at, to, text)
+	}
+}
+
+// oneOf refuses what is none of the values that the SDK knows.
+func (c *taskCheck) oneOf(at string, to reflect.Type, text string) {
+	method := reflect.New(to).MethodByName("Values")
+	if !method.IsValid() {
+		return
+	}
+	var names []string
+	known := method.Call(nil)[0]
+	for i := range known.Len() {
+		names = append(names, known.Index(i).String())
+	}
+	for _, name := range names {
+		if name == text {
+			return
+		}
+	}
+	c.Report(at, strict.Unknown("bad-value", fmt.Sprintf("%q is not possible here", strict.Clip(text)), text, names))
+}
+
+func (c *taskCheck) wrong(at, is string, to reflect.Type) {
+	wanted := map[reflect.Kind]string{
+		reflect.Struct: "a mapping", reflect.Map: "a mapping", reflect.Slice: "a list", reflect.String: "text", reflect.Bool: "true or false",
+		reflect.Int32: "a whole number", reflect.Int64: "a whole number", reflect.Float32: "a number", reflect.Float64: "a number",
+	}
+	c.Report(at, strict.Fault{Code: "wrong-type", Message: "this is " + is, Expected: wanted[to.Kind()]})
+}
+
+func shownKind(v any) string {
+	switch v.(type) {
+	case string:
+		return "text"
+	case bool:
+		return "true or false"
+	}
+	return "a number"
+}

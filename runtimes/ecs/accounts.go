@@ -1,0 +1,153 @@
+package ecs
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
+	"github.com/aws/aws-sdk-go-v2/service/ecs"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// Accounts are the connections of one worker, shared by all runtimes that name the same account, region or cluster in the
+// same way. The zero value is ready. Safe for concurrent use.
+type Accounts struct {
+	// Configure, when set before the first use, changes the SDK's settings of every client: tests bring their own HTTP
+	// client by it.
+	Configure func(*ecs.Options)
+
+	// Every, when set before the first use, is how often a service is read, instead of every 5 s.
+	Every time.Duration
+
+	timing   *timing // of tests; nil: the default
+	mu       sync.Mutex
+	accounts map[entities.ECSRuntime]*account // by what names it, the cluster left out
+	clusters map[entities.ECSRuntime]*cluster
+	paces    map[entities.ECSRuntime]*pace
+	closed   bool
+}
+
+// Close ends all reading. What is asked afterwards is refused.
+func (a *Accounts) Close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.closed = true
+	for _, c := range a.clusters {
+		c.stop()
+	}
+}
+
+func (a *Accounts) cluster(named entities.ECSRuntime) *cluster {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if known := a.clusters[named]; known != nil {
+		return known
+	}
+	if a.clusters == nil {
+		a.clusters, a.accounts, a.paces = map[entities.ECSRuntime]*cluster{}, map[entities.ECSRuntime]*account{}, map[entities.ECSRuntime]*pace{}
+	}
+	timing := defaultTiming()
+	if a.timing != nil {
+		timing = *a.timing
+	}
+	if a.Every > 0 {
+		timing.watch, timing.fresh = a.Every, a.Every/2
+	}
+	made := newCluster(a.account(named), named.Cluster, timing)
+	if a.closed {
+		made.stop()
+	}
+	a.clusters[named] = made
+	return made
+}
+
+// account is one set of credentials in one region; a.mu is held.
+func (a *Accounts) account(named entities.ECSRuntime) *account {
+	named.Cluster = ""
+	if known := a.accounts[named]; known != nil {
+		return known
+	}
+	made := &account{named: named, pace: a.pace(named), configure: a.Configure, definitions: map[string]*definition{}}
+	a.accounts[named] = made
+	return made
+}
+
+// pace is shared by all roles of one account: AWS counts for the account and region. The account is that of the role, or
+// the worker's own, whichever it is.
+func (a *Accounts) pace(named entities.ECSRuntime) *pace {
+	place := entities.ECSRuntime{Region: named.Region, Endpoint: named.Endpoint}
+	if parts := strings.Split(named.RoleARN, ":"); len(parts) > 4 {
+		place.RoleARN = parts[4]
+	}
+	if known := a.paces[place]; known != nil {
+		return known
+	}
+	made := newPace()
+	a.paces[place] = made
+	return made
+}
+
+var errClosed = errors.New("the connection to ECS is closed: this worker stops")
+
+// account speaks to ECS with one set of credentials in one region.
+type account struct {
+	named     entities.ECSRuntime
+	pace      *pace
+	configure func(*ecs.Options)
+
+	mu          sync.Mutex
+	connected   *ecs.Client
+	definitions map[string]*definition // by ARN: what a revision says never changes
+}
+
+// client finds credentials and a region when first asked; an error is met again, and mended without a restart, at the next.
+// It sends nothing.
+func (a *account) client(ctx context.Context) (*ecs.Client, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.connected != nil {
+		return a.connected, nil
+	}
+	var options []func(*config.LoadOptions) error
+	if a.named.Region != "" {
+		options = append(options, config.WithRegion(a.named.Region))
+	}
+	settings, err := config.LoadDefaultConfig(ctx, options...)
+	if err != nil {
+		return nil, err
+	}
+	if settings.Region == "" {
+		return nil, errors.New("no region is named: neither by the runtime nor by the worker's environment")
+	}
+	if a.named.RoleARN != "" {
+		settings.Credentials = aws.NewCredentialsCache(stscreds.NewAssumeRoleProvider(sts.NewFromConfig(settings), a.named.RoleARN, a.assumes))
+	}
+	a.connected = ecs.NewFromConfig(settings, a.configured)
+	return a.connected, nil
+}
+
+func (a *account) assumes(o *stscreds.AssumeRoleOptions) {
+	o.RoleSessionName = "converge"
+	if a.named.ExternalID != "" {
+		o.ExternalID = &a.named.ExternalID
+	}
+}
+
+// configured has nothing tried again by the SDK: it would register a definition twice whose answer was lost (call says
+// what is tried again).
+func (a *account) configured(o *ecs.Options) {
+	o.Retryer = aws.NopRetryer{}
+	if a.named.Endpoint != "" {
+		o.BaseEndpoint = &a.named.Endpoint
+	}
+	if a.configure != nil {
+		a.configure(o)
+	}
+}

@@ -1,0 +1,228 @@
+package ecs
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/ecs"
+	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
+
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// definition is what is remembered of a revision of a task definition. What it says never changes; whether it is ACTIVE does.
+type definition struct {
+	arn, owner, hash, version string
+	logs                      []logs
+	registered                time.Time // here; zero: by somebody else, or before
+}
+
+// logs is where a container's output goes.
+type logs struct{ container, group, region string }
+
+// maxSearched bounds how many of the newest revisions of a family are looked at for one that says the same. What is older
+// than that is registered again.
+const maxSearched = 50
+
+// defined describes a revision, once.
+func (c *cluster) defined(ctx context.Context, arn string) (*definition, error) {
+	a := c.account
+	a.mu.Lock()
+	known := a.definitions[arn]
+	a.mu.Unlock()
+	if known != nil {
+		return known, nil
+	}
+	client, err := a.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out, err := call(ctx, c, definitionReads, client.DescribeTaskDefinition, &ecs.DescribeTaskDefinitionInput{
+		TaskDefinition: &arn, Include: []types.TaskDefinitionField{types.TaskDefinitionFieldTags},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return a.keep(out.TaskDefinition, out.Tags, time.Time{}), nil
+}
+
+// maxDefinitions bounds what is remembered; beyond it all is asked again.
+const maxDefinitions = 20_000
+
+func (a *account) keep(d *types.TaskDefinition, tags []types.Tag, registered time.Time) *definition {
+	made := &definition{
+		arn: text(d.TaskDefinitionArn), owner: valueOf(tags, TagOwner), hash: valueOf(tags, TagDefinition),
+		version: decodeVersion(valueOf(tags, TagVersion)), logs: logsOf(d), registered: registered,
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.definitions) >= maxDefinitions {
+		clear(a.definitions)
+	}
+	a.definitions[made.arn] = made
+	return made
+}
+
+func (a *account) forget(arn string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.definitions, arn)
+}
+
+func logsOf(d *types.TaskDefinition) (all []logs) {
+	for _, c := range d.ContainerDefinitions {
+		if l := c.LogConfiguration; l != nil && l.LogDriver == types.LogDriverAwslogs && l.Options["awslogs-group"] != "" {
+			all = append(all, logs{text(c.Name), l.Options["awslogs-group"], l.Options["awslogs-region"]})
+		}
+	}
+	return all
+}
+
+// find looks for an ACTIVE revision that was registered for the owner from the same document, the newest first; nil: there
+// is none. The one that runs is looked at first: most often nothing of the task definition changed. One that was registered
+// here a moment ago may not be listed yet.
+func (c *cluster) find(ctx context.Context, owner runtimes.Owner, d *declared, running string) (*definition, error) {
+	if running != "" {
+		if known, err := c.defined(ctx, running); err != nil || known.is(owner, d) {
+			return known, err
+		}
+	}
+	active, err := c.revisions(ctx, d.family())
+	if err != nil {
+		return nil, err
+	}
+	for _, arn := range active[:min(len(active), maxSearched)] {
+		if known, err := c.defined(ctx, arn); err != nil || known.is(owner, d) {
+			return known, err
+		}
+	}
+	return c.account.lately(owner, d, time.Now().Add(-c.timing.settle)), nil
+}
+
+// lately is a revision that was registered here since some time; nil: none was.
+func (a *account) lately(owner runtimes.Owner, d *declared, since time.Time) *definition {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, known := range a.definitions {
+		if known.registered.After(since) && known.is(owner, d) {
+			return known
+		}
+	}
+	return nil
+}
+
+func (k *definition) is(owner runtimes.Owner, d *declared) bool {
+	return k.owner == owner.Key() && k.hash == d.hash
+}
+
+// revisions lists the ACTIVE revisions of a family, the newest first.
+func (c *cluster) revisions(ctx context.Context, family string) ([]string, error) {
+	client, err := c.account.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	in := &ecs.ListTaskDefinitionsInput{FamilyPrefix: &family, Status: types.TaskDefinitionStatusActive, Sort: types.SortOrderDesc}
+	var all []string
+	for {
+		out, err := call(ctx, c, definitionReads, client.ListTaskDefinitions, in)
+		if err != nil {
+			return nil, err
+		}
+		for _, arn := range out.TaskDefinitionArns {
+			if familyOf(arn) == family { // it is a prefix, where a server takes it for one
+				all = append(all, arn)
+			}
+		}
+		if in.NextToken = out.NextToken; in.NextToken == nil {
+			return all, nil
+		}
+	}
+}
+
+// familyOf cuts the family out of arn:aws:ecs:eu-west-1:123456789012:task-definition/web:7.
+func familyOf(arn string) string {
+	name := arn[strings.LastIndex(arn, "/")+1:]
+	family, _, _ := strings.Cut(name, ":")
+	return family
+}
+
+// short is web:7.
+func short(arn string) string { return arn[strings.LastIndex(arn, "/")+1:] }
+
+// register registers a revision, with tags that say of what and for whom. It is not idempotent, so it is done once only:
+// when its answer is lost, the next apply finds what it made.
+func (c *cluster) register(ctx context.Context, owner runtimes.Owner, version string, d *declared) (*definition, error) {
+	client, err := c.account.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	in := *d.definition
+	in.Tags = append(slices.Clone(in.Tags), tag(TagOwner, owner.Key()), tag(TagDefinition, d.hash), tag(TagVersion, encodeVersion(version)))
+	out, err := call(ctx, c, definitionWrites, client.RegisterTaskDefinition, &in)
+	if err != nil {
+		return nil, err
+	}
+	return c.account.keep(out.TaskDefinition, in.Tags, time.Now()), nil
+}
+
+const (
+	keptRevisions = 10 // of an instance, besides those that are used
+	prunedAtOnce  = 5  // an apply deregisters no more: ECS allows one a second
+)
+
+// prune deregisters revisions of the instance that are neither used nor among its newest. UpdateService refuses what was
+// deregistered; a rollback to one registers it again.
+func (c *cluster) prune(ctx context.Context, owner runtimes.Owner, family string, used []string, keep int) (gone []string, err error) {
+	active, err := c.revisions(ctx, family)
+	if err != nil {
+		return nil, err
+	}
+	client, err := c.account.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, arn := range active[:min(len(active), maxSearched)] {
+		known, err := c.defined(ctx, arn)
+		if err != nil {
+			return gone, err
+		}
+		if known.owner != owner.Key() || slices.Contains(used, arn) {
+			continue
+		}
+		if keep > 0 {
+			keep--
+			continue
+		}
+		if len(gone) == prunedAtOnce {
+			return gone, nil
+		}
+		if _, err := call(ctx, c, definitionWrites, client.DeregisterTaskDefinition, &ecs.DeregisterTaskDefinitionInput{TaskDefinition: &arn}); err != nil {
+			return gone, err
+		}
+		c.account.forget(arn)
+		gone = append(gone, short(arn))
+	}
+	return gone, nil
+}
+
+// definitionsOf are the revisions that a service's deployments name, its own first.
+func definitionsOf(s *types.Service) []string {
+	if s == nil {
+		return nil
+	}
+	all := map[string]bool{}
+	first := text(s.TaskDefinition)
+	for _, d := range s.Deployments {
+		all[text(d.TaskDefinition)] = true
+	}
+	delete(all, first)
+	delete(all, "")
+	rest := slices.Sorted(maps.Keys(all))
+	if first == "" {
+		return rest
+	}
+	return append([]string{first}, rest...)
+}

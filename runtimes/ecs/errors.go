@@ -1,0 +1,131 @@
+package ecs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+
+	"github.com/aws/smithy-go"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// explain says why something could not be done, in the words of ECS and with what to do about it, and whether another
+// attempt can mend it: what ECS finds wrong in what was declared is permanent; permissions, quotas, what is on its way
+// and faults of its own are not. An ended ctx stays what it is.
+func explain(doing string, err error) error {
+	var fenced *runtimes.FencedError
+	switch {
+	case err == nil, errors.As(err, &fenced):
+		return err
+	case runtimes.IsPermanent(err):
+		return runtimes.Permanent(fmt.Errorf("%s: %w", doing, err))
+	}
+	said := &refusal{doing: doing, err: err}
+	said.hint = hints()[codeOf(err)]
+	if isPermanent(err) {
+		return runtimes.Permanent(said)
+	}
+	return said
+}
+
+type refusal struct {
+	doing, hint string
+	err         error
+}
+
+func (r *refusal) Error() string {
+	text := r.doing + ": " + plainly(r.err)
+	if r.hint != "" {
+		text += " (" + r.hint + ")"
+	}
+	return text
+}
+
+func (r *refusal) Unwrap() error { return r.err }
+
+// hints are what to do about an error, by its code.
+func hints() map[string]string {
+	return map[string]string{
+		"AccessDeniedException":       "give that role or user the permission; docs/ecs.md lists those that are needed",
+		"ClusterNotFoundException":    "create the cluster, or mend its name or region in the runtime",
+		"ExpiredTokenException":       "the credentials have expired",
+		"UnrecognizedClientException": "the credentials are not accepted",
+		"InvalidSignatureException":   "the credentials are not accepted, or a clock is wrong",
+		"ServiceNotActiveException":   "it is being deleted; it can be made again when that is done",
+		"LimitExceededException":      "free or raise the quota of the account",
+		"BlockedException":            "AWS has blocked the account",
+		"PlatformUnknownException":    "the platform version is not there",
+		"UnsupportedFeatureException": "this region or cluster does not have it",
+		"ServerException":             "the fault is on the side of ECS",
+	}
+}
+
+// isPermanent reports whether ECS found fault with what was asked. Of the same code are refusals of a moment: a service
+// that drains, reads that lag, a role that was made just now.
+func isPermanent(err error) bool {
+	switch codeOf(err) {
+	case "InvalidParameterException", "ClientException", "UnsupportedFeatureException", "PlatformUnknownException", "PlatformTaskDefinitionIncompatibilityException":
+	default:
+		return false
+	}
+	for _, passing := range []string{"still Draining", "was not idempotent", "service linked role", "Unable to assume", "inactive", "does not exist", "not found"} {
+		if strings.Contains(err.Error(), passing) {
+			return false
+		}
+	}
+	return true
+}
+
+// plainly leaves out what the SDK says around an error: the operation, the number of the request.
+func plainly(err error) string {
+	var api smithy.APIError
+	if errors.As(err, &api) {
+		return strings.Join(strings.Fields(api.ErrorCode()+": "+api.ErrorMessage()), " ")
+	}
+	var at *url.Error
+	if errors.As(err, &at) {
+		return at.Err.Error()
+	}
+	return err.Error()
+}
+
+// readingError says why something could not be read. An interruption from outside says nothing about ECS and stays what
+// it is.
+func readingError(doing string, err error) error {
+	if errors.Is(err, context.Canceled) {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	text := doing + ": " + plainly(err)
+	if hint := hints()[codeOf(err)]; hint != "" {
+		text += " (" + hint + ")"
+	}
+	return &entities.ReadingError{Code: readingCode(err), Message: text}
+}
+
+func readingCode(err error) string {
+	var (
+		slowed  *slowedError
+		api     smithy.APIError
+		network net.Error
+	)
+	switch code := codeOf(err); {
+	case errors.As(err, &slowed):
+		return codeThrottled
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
+		return runtimes.CodeTimeout
+	case code == "AccessDeniedException":
+		return runtimes.CodeForbidden
+	case code == "ExpiredTokenException", code == "UnrecognizedClientException", code == "InvalidSignatureException", code == "MissingAuthenticationTokenException":
+		return runtimes.CodeUnauthorized
+	case code == "ClusterNotFoundException":
+		return runtimes.CodeUnreachable
+	case errors.As(err, &network) && !errors.As(err, &api):
+		return runtimes.CodeUnreachable
+	}
+	return runtimes.CodeFetchFailed
+}

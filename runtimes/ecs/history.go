@@ -1,0 +1,101 @@
+package ecs
+
+import (
+	"context"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/ecs"
+	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
+
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// undone is what was found out about the service deployments of a service while it was in one state.
+type undone struct {
+	stamp, hash string
+	why         string
+}
+
+// deploymentsRead is how many of the newest service deployments are looked at, and revisions that one call takes.
+const deploymentsRead = 20
+
+// rolledBack says why the newest deployment of what is declared was rolled back; empty: it was not, or there was none. ECS
+// remembers for 90 days, and so nobody else has to. It is asked only about services that do not run what they should, and
+// only when something happened to them since.
+func (c *cluster) rolledBack(ctx context.Context, s *types.Service, owner runtimes.Owner, d *declared) (string, error) {
+	stamp := stampOf(s)
+	c.mu.Lock()
+	known := c.entry(text(s.ServiceName)).undone
+	c.mu.Unlock()
+	if known.stamp == stamp && known.hash == d.hash {
+		return known.why, nil
+	}
+	why, err := c.takenBack(ctx, s, owner, d)
+	if err != nil {
+		return "", err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.entry(text(s.ServiceName)).undone = undone{stamp: stamp, hash: d.hash, why: why}
+	return why, nil
+}
+
+func (c *cluster) takenBack(ctx context.Context, s *types.Service, owner runtimes.Owner, d *declared) (string, error) {
+	client, err := c.account.client(ctx)
+	if err != nil {
+		return "", err
+	}
+	most := int32(deploymentsRead)
+	list, err := call(ctx, c, serviceReads, client.ListServiceDeployments, &ecs.ListServiceDeploymentsInput{
+		Cluster: &c.name, Service: s.ServiceArn, MaxResults: &most,
+	})
+	if err != nil || len(list.ServiceDeployments) == 0 {
+		return "", err
+	}
+	var arns []string
+	for _, one := range list.ServiceDeployments {
+		arns = append(arns, text(one.TargetServiceRevisionArn))
+	}
+	out, err := call(ctx, c, serviceReads, client.DescribeServiceRevisions, &ecs.DescribeServiceRevisionsInput{ServiceRevisionArns: distinct(arns)})
+	if err != nil {
+		return "", err
+	}
+	runs := map[string]string{} // task definition by revision of the service
+	for _, r := range out.ServiceRevisions {
+		runs[text(r.ServiceRevisionArn)] = text(r.TaskDefinition)
+	}
+	for _, one := range list.ServiceDeployments { // the newest first
+		known, err := c.defined(ctx, runs[text(one.TargetServiceRevisionArn)])
+		if err != nil {
+			return "", err
+		}
+		if known.is(owner, d) {
+			return backOf(one), nil
+		}
+	}
+	return "", nil
+}
+
+// backOf says why a service deployment was rolled back. One that was STOPPED was overtaken by another: somebody changed
+// the service meanwhile, which is for an apply to mend.
+func backOf(d types.ServiceDeploymentBrief) string {
+	if !strings.HasPrefix(string(d.Status), "ROLLBACK_") {
+		return ""
+	}
+	why := "rolled back by ECS"
+	if d.StatusReason != nil {
+		why += ": " + *d.StatusReason
+	}
+	return why
+}
+
+func distinct(all []string) (once []string) {
+	seen := map[string]bool{"": true}
+	for _, one := range all {
+		if !seen[one] {
+			seen[one] = true
+			once = append(once, one)
+		}
+	}
+	return once
+}

@@ -1,0 +1,243 @@
+package ecs
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// observation is one Observe.
+type observation struct {
+	*Runtime
+	in          runtimes.Instance
+	want        *declared
+	service     *types.Service
+	definitions map[string]*definition // of the deployments, by ARN
+}
+
+// Observe implements runtimes.Runtime from what is read for all services of the cluster. A service that is missing, or
+// INACTIVE, is an object without versions.
+func (r *Runtime) Observe(ctx context.Context, in runtimes.Instance) ([]entities.Object, error) {
+	if err := ctx.Err(); err != nil || in.Payload == nil {
+		return nil, err
+	}
+	doing := "observe " + in.Owner.String()
+	want, err := declare(in.Payload)
+	if err != nil {
+		return nil, readingError(doing, err)
+	}
+	ob := &observation{Runtime: r, in: in, want: want, definitions: map[string]*definition{}}
+	if ob.service, err = r.cluster.read(ctx, in.Owner, want.name(), time.Now().Add(-r.cluster.timing.fresh)); err != nil {
+		return nil, readingError(doing, err)
+	}
+	object, err := ob.object(ctx)
+	if err != nil {
+		return nil, readingError(doing, err)
+	}
+	return []entities.Object{object}, nil
+}
+
+// object reports the service.
+func (ob *observation) object(ctx context.Context) (entities.Object, error) {
+	o := entities.Object{Name: ob.want.name(), Type: "Service", Status: entities.ObjectPending}
+	if ob.service == nil {
+		o.Message = "not there"
+		return o, nil
+	}
+	if owner := valueOf(ob.service.Tags, TagOwner); owner != ob.in.Owner.Key() {
+		o.Message = "it is there, and belongs to " + ownerShown(owner)
+		return o, nil
+	}
+	for _, arn := range definitionsOf(ob.service) {
+		d, err := ob.cluster.defined(ctx, arn)
+		if err != nil {
+			return o, err
+		}
+		ob.definitions[arn] = d
+	}
+	o.Versions, o.Links = ob.versions(), ob.links()
+	o.Status, o.Message = ob.health()
+	if err := ob.judge(ctx, &o); err != nil {
+		return o, err
+	}
+	o.Events = ob.events()
+	if o.Status != entities.ObjectSucceeded {
+		o.Events = append(o.Events, ob.cluster.stoppedTasks(ctx, ob.service)...)
+	}
+	return o, nil
+}
+
+// versions are those of the deployments: the PRIMARY one is what the service runs, others as long as tasks of them run.
+func (ob *observation) versions() []entities.ObjectVersion {
+	var all []entities.ObjectVersion
+	for _, d := range primaryFirst(ob.service) {
+		primary := text(d.Status) == "PRIMARY"
+		v := entities.ObjectVersion{
+			Version: ob.versionOf(text(d.TaskDefinition)), Active: primary || d.RunningCount+d.PendingCount > 0,
+			Replicas: int(d.RunningCount + d.PendingCount), AvailableReplicas: int(d.RunningCount),
+		}
+		if primary {
+			v.TargetReplicas = int(d.DesiredCount)
+		}
+		at := slices.IndexFunc(all, func(o entities.ObjectVersion) bool { return o.Version == v.Version })
+		if at < 0 {
+			all = append(all, v)
+			continue
+		}
+		all[at].Active = all[at].Active || v.Active
+		all[at].Replicas += v.Replicas
+		all[at].AvailableReplicas += v.AvailableReplicas
+	}
+	return all
+}
+
+func primaryFirst(s *types.Service) []types.Deployment {
+	all := slices.Clone(s.Deployments)
+	slices.SortStableFunc(all, func(a, b types.Deployment) int {
+		return strings.Compare(text(b.Status), text(a.Status)) // PRIMARY, then ACTIVE
+	})
+	return all
+}
+
+func primaryOf(s *types.Service) *types.Deployment {
+	for i := range s.Deployments {
+		if text(s.Deployments[i].Status) == "PRIMARY" {
+			return &s.Deployments[i]
+		}
+	}
+	return nil
+}
+
+// versionOf is the version that a revision runs: the one that is asked about where it says what that says, else the one
+// that it was registered for. Of what somebody else registered it is not known.
+func (ob *observation) versionOf(arn string) string {
+	d := ob.definitions[arn]
+	switch {
+	case d == nil || d.owner != ob.in.Owner.Key():
+		return ""
+	case d.hash == ob.want.hash:
+		return ob.in.FullVersion
+	}
+	return d.version
+}
+
+// wanted reports whether a deployment runs what is asked about.
+func (ob *observation) wanted(d *types.Deployment) bool {
+	known := ob.definitions[text(d.TaskDefinition)]
+	return known != nil && known.is(ob.in.Owner, ob.want)
+}
+
+// health is how the service is by itself: what it does with its PRIMARY deployment. A state of the rollout that is absent
+// speaks neither for nor against it.
+func (ob *observation) health() (entities.ObjectStatus, string) {
+	s, p := ob.service, primaryOf(ob.service)
+	switch {
+	case text(s.Status) == statusDraining:
+		return entities.ObjectPending, fmt.Sprintf("it is being deleted (DRAINING); %d tasks still run", s.RunningCount)
+	case controllerOf(s) != types.DeploymentControllerTypeEcs:
+		return entities.ObjectFailed, fmt.Sprintf("it is rolled by the deployment controller %s; expected ECS", controllerOf(s))
+	case p == nil:
+		return entities.ObjectPending, "it has no PRIMARY deployment"
+	case p.RolloutState == types.DeploymentRolloutStateFailed:
+		return entities.ObjectFailed, text(p.RolloutStateReason)
+	case p.RolloutState == types.DeploymentRolloutStateInProgress:
+		return entities.ObjectPending, rolling(p)
+	case p.RunningCount != p.DesiredCount || p.PendingCount > 0:
+		return entities.ObjectPending, fmt.Sprintf("%d of %d tasks run", p.RunningCount, p.DesiredCount)
+	}
+	for _, d := range s.Deployments {
+		if text(d.Id) != text(p.Id) && d.RunningCount+d.PendingCount > 0 {
+			return entities.ObjectPending, fmt.Sprintf("%d tasks of %s still run", d.RunningCount+d.PendingCount, short(text(d.TaskDefinition)))
+		}
+	}
+	return entities.ObjectSucceeded, ""
+}
+
+func rolling(p *types.Deployment) string {
+	line := fmt.Sprintf("%s is being deployed: %d of %d tasks run", short(text(p.TaskDefinition)), p.RunningCount, p.DesiredCount)
+	if p.FailedTasks > 0 {
+		line += fmt.Sprintf(", %d failed to start", p.FailedTasks)
+	}
+	return line
+}
+
+// judge marks what is asked about as failed where ECS took it back, and as drifted where the service is not as declared.
+func (ob *observation) judge(ctx context.Context, o *entities.Object) error {
+	p := primaryOf(ob.service)
+	if p == nil || ob.in.FullVersion == "" || text(ob.service.Status) == statusDraining {
+		return nil
+	}
+	drift := ob.drift()
+	if ob.wanted(p) && drift == "" {
+		return nil
+	}
+	why, err := ob.tookBack(ctx)
+	if err != nil {
+		return err
+	}
+	switch {
+	case why != "":
+		o.Status, o.Message = entities.ObjectFailed, why
+		if !ob.wanted(p) && !slices.ContainsFunc(o.Versions, func(v entities.ObjectVersion) bool { return v.Version == ob.in.FullVersion }) {
+			o.Versions = append(o.Versions, entities.ObjectVersion{Version: ob.in.FullVersion})
+		}
+	case ob.wanted(p):
+		o.Versions[0].Drifted = true
+		o.Message = strings.TrimPrefix(o.Message+"; not as declared: "+drift, "; ")
+	}
+	if !ob.wanted(p) && o.Message == "" {
+		o.Message = "it runs " + short(text(p.TaskDefinition))
+	}
+	return nil
+}
+
+// tookBack says why ECS took back what is asked about; empty: it did not. While tasks of it are still there its deployment
+// says so, afterwards the service deployment alone.
+func (ob *observation) tookBack(ctx context.Context) (string, error) {
+	for i := range ob.service.Deployments {
+		if d := &ob.service.Deployments[i]; ob.wanted(d) && d.RolloutState == types.DeploymentRolloutStateFailed {
+			return "rolled back by ECS: " + text(d.RolloutStateReason), nil
+		}
+	}
+	return ob.cluster.rolledBack(ctx, ob.service, ob.in.Owner, ob.want)
+}
+
+// drift names the declared fields that are not so.
+func (ob *observation) drift() string {
+	var all []string
+	live := there(ob.service)
+	for _, name := range ob.want.unlike(ob.service) {
+		for _, d := range differences(name, ob.want.serviceFields[name], live[name]) {
+			all = append(all, fmt.Sprintf("%s is %s, declared %s", d.Path, orNothing(d.Old), d.New))
+		}
+	}
+	const shownFields = 3
+	if more := len(all) - shownFields; more > 0 {
+		all = append(all[:shownFields], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(all, ", ")
+}
+
+func orNothing(s string) string {
+	if s == "" {
+		return "not set"
+	}
+	return s
+}
+
+// events are what ECS says of the service, the newest.
+func (ob *observation) events() (all []entities.Event) {
+	for _, e := range ob.service.Events[:min(len(ob.service.Events), runtimes.MaxEvents)] {
+		if e.CreatedAt != nil {
+			all = append(all, entities.Event{Timestamp: e.CreatedAt.UTC(), Message: text(e.Message)})
+		}
+	}
+	return all
+}

@@ -1,0 +1,108 @@
+package ecs
+
+import (
+	"context"
+	"reflect"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/ecs"
+
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// Plan implements runtimes.Planner. What would be registered is compared with the task definition that runs.
+func (r *Runtime) Plan(ctx context.Context, in runtimes.Instance) ([]runtimes.Change, error) {
+	if err := ctx.Err(); err != nil || in.Payload == nil {
+		return nil, err
+	}
+	a := &apply{Runtime: r, in: in}
+	changes, err := a.plan(ctx)
+	if err != nil {
+		return nil, readingError("plan "+in.FullVersion+" in "+in.Owner.String(), err)
+	}
+	return changes, nil
+}
+
+func (a *apply) plan(ctx context.Context) (changes []runtimes.Change, err error) {
+	if a.want, err = declare(a.in.Payload); err != nil {
+		return nil, err
+	}
+	if a.service, err = a.cluster.read(ctx, a.in.Owner, a.want.name(), time.Now().Add(-a.cluster.timing.fresh)); err != nil {
+		return nil, err
+	}
+	running := ""
+	if a.service != nil {
+		running = text(a.service.TaskDefinition)
+	}
+	made, err := a.cluster.find(ctx, a.in.Owner, a.want, running)
+	if err != nil {
+		return nil, err
+	}
+	if made == nil {
+		change := runtimes.Change{Action: runtimes.ActionCreate, Type: "TaskDefinition", Name: a.want.family()}
+		if change.Fields, err = a.definitionChanges(ctx, running); err != nil {
+			return nil, err
+		}
+		changes = append(changes, change)
+	}
+	if change := a.serviceChange(made); change != nil {
+		changes = append(changes, *change)
+	}
+	return changes, nil
+}
+
+// definitionChanges is what a new task definition would change of the one that runs.
+func (a *apply) definitionChanges(ctx context.Context, running string) ([]runtimes.FieldChange, error) {
+	if running == "" {
+		return nil, nil
+	}
+	client, err := a.cluster.account.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out, err := call(ctx, a.cluster, definitionReads, client.DescribeTaskDefinition, &ecs.DescribeTaskDefinitionInput{TaskDefinition: &running})
+	if err != nil {
+		return nil, err
+	}
+	live, _ := plain(reflect.ValueOf(*out.TaskDefinition)).(map[string]any)
+	wanted := map[string]any{}
+	for name, v := range a.want.definitionFields {
+		if name != "tags" {
+			wanted[name] = v
+		}
+	}
+	return differences("", wanted, live), nil
+}
+
+// serviceChange is what would happen to the service; nil: nothing.
+func (a *apply) serviceChange(made *definition) *runtimes.Change {
+	change := &runtimes.Change{Action: runtimes.ActionCreate, Type: "Service", Name: a.want.name()}
+	if a.service == nil || text(a.service.Status) == statusDraining {
+		return change
+	}
+	if err := a.admit(); err != nil {
+		change.Action, change.Message = runtimes.ActionRefuse, err.Error()
+		return change
+	}
+	if made == nil {
+		made = &definition{arn: a.want.family() + ":new"}
+	}
+	update, fields, err := a.changes(made)
+	if err != nil {
+		change.Action, change.Message = runtimes.ActionRefuse, err.Error()
+		return change
+	}
+	if update == nil {
+		return nil
+	}
+	change.Action = runtimes.ActionUpdate
+	live := there(a.service)
+	for _, name := range fields {
+		if name == "taskDefinition" {
+			change.Fields = append(change.Fields, runtimes.FieldChange{Path: name, Old: shown(short(text(a.service.TaskDefinition))), New: shown(short(made.arn))})
+			continue
+		}
+		change.Fields = append(change.Fields, differences(name, a.want.serviceFields[name], live[name])...)
+	}
+	return change
+}

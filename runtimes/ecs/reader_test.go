@@ -1,0 +1,183 @@
+package ecs
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ecs"
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/runtimes"
+	"github.com/converge-engine/converge/runtimes/ecs/ecsfake"
+)
+
+// What an apply asks of ECS, counted: docs/ecs.md has the same table.
+func TestCallsOfAnApply(t *testing.T) {
+	l := newLab(t, ecsfake.Options{})
+	counted := func(do func()) map[string]int {
+		l.ResetCalls()
+		do()
+		return l.Calls()
+	}
+	require.Equal(t, map[string]int{"DescribeServices": 2, "ListTaskDefinitions": 1, "RegisterTaskDefinition": 1, "CreateService": 1},
+		counted(func() { l.apply(at("v1", 1)) }), "the first version")
+	l.advance(at("v1", 1), stable("v1"))
+	require.Equal(t, map[string]int{"DescribeServices": 1}, counted(func() { l.apply(at("v1", 1)) }), "nothing to do")
+	require.Equal(t, map[string]int{"DescribeServices": 2, "ListTaskDefinitions": 1, "RegisterTaskDefinition": 1, "TagResource": 1, "UpdateService": 1},
+		counted(func() { l.apply(at("v2", 2)) }), "a new version")
+	l.advance(at("v2", 2), stable("v2"))
+	require.Equal(t, map[string]int{"DescribeServices": 1, "ListTaskDefinitions": 1, "TagResource": 1, "UpdateService": 1},
+		counted(func() { l.apply(at("v1", 3)) }), "an old version that is remembered")
+	l.advance(at("v1", 3), stable("v1"))
+	require.Equal(t, map[string]int{"DescribeServices": 1}, counted(func() { l.observe(at("v1", 3)) }), "a look at what is well")
+}
+
+// crowd makes services on the cluster without a runtime, and instances of them.
+func (l *lab) crowd(n int) []runtimes.Instance {
+	l.Helper()
+	want, err := declare(at("v1", 1).Payload)
+	require.NoError(l, err)
+	out, err := l.client.RegisterTaskDefinition(l.ctx, want.definition)
+	require.NoError(l, err)
+	all := make([]runtimes.Instance, n)
+	for i := range all {
+		name := fmt.Sprintf("web%04d", i)
+		in := at("v1", 1, with("serviceName", name), with("desiredCount", 0))
+		in.Owner.Service = name
+		all[i] = in
+		_, err := l.client.CreateService(l.ctx, &ecs.CreateServiceInput{
+			Cluster: aws.String("shop"), ServiceName: &name, TaskDefinition: out.TaskDefinition.TaskDefinitionArn, DesiredCount: aws.Int32(0),
+		})
+		require.NoError(l, err)
+	}
+	l.Advance(5 * time.Minute)
+	return all
+}
+
+// A thousand services that are asked about at once are read in tens, within what ECS allows: a hundred calls. Each is then
+// read again every 25 seconds, which is 4 calls a second of the 20 that are allowed.
+func TestThousandServicesAreReadWithinTheLimits(t *testing.T) {
+	l := newLab(t, ecsfake.Options{LimitClock: time.Now})
+	const services = 1000
+	all := l.crowd(services)
+	l.Runtime = l.worker(func(t *timing) { t.gather, t.fresh = 50*time.Millisecond, time.Minute })
+	l.Limit(true)
+	l.ResetCalls()
+	var wait sync.WaitGroup
+	for _, in := range all {
+		wait.Go(func() {
+			if _, err := l.Runtime.Observe(l.ctx, in); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+	require.Empty(t, l.Throttled())
+	calls := l.Calls()["DescribeServices"]
+	t.Logf("%d services: %d calls", services, calls)
+	require.GreaterOrEqual(t, calls, services/atOnce)
+	require.LessOrEqual(t, calls, services/atOnce+readers+1)
+
+	for _, row := range []struct {
+		services int
+		perSweep time.Duration
+	}{{10, 5 * time.Second}, {100, 5 * time.Second}, {1000, 25 * time.Second}} {
+		timing := defaultTiming()
+		every := max(timing.watch, time.Duration(row.services)*timing.each)
+		require.Equal(t, row.perSweep, every)
+		perSecond := float64(row.services) / atOnce / every.Seconds()
+		t.Logf("%d services: %.0f calls in an idle minute; ECS allows %.0f", row.services, perSecond*60, rates()[serviceReads].perSecond*60)
+		require.Less(t, perSecond, rates()[serviceReads].perSecond*share/2)
+	}
+}
+
+// A burst of writes is slowed down to what ECS allows, and none is refused: it takes longer, and nothing fails.
+func TestBurstIsSlowedDownAndNotRefused(t *testing.T) {
+	l := newLab(t, ecsfake.Options{LimitClock: time.Now})
+	l.Limit(true)
+	var wait sync.WaitGroup
+	const services = 18 // ECS allows 20 registrations at once and one a second then; we keep to 16
+	for i := range services {
+		wait.Go(func() {
+			name := fmt.Sprintf("web%d", i)
+			in := at("v1", 1, with("serviceName", name))
+			in.Owner.Service = name
+			if _, err := l.Runtime.Apply(l.ctx, in); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+	require.Empty(t, l.Throttled())
+}
+
+// An account that somebody else has used up: an apply waits and goes on, a reading says what it waits for.
+func TestThrottledAccountDelaysAndFailsNothing(t *testing.T) {
+	l := newLab(t, ecsfake.Options{})
+	l.Break(ecsfake.Fault{Kind: ecsfake.Throttled, Operations: []string{"RegisterTaskDefinition"}, Times: 1})
+	l.apply(at("v1", 1))
+	require.Equal(t, 2, l.Calls()["RegisterTaskDefinition"])
+	l.advance(at("v1", 1), stable("v1"))
+
+	mend := l.Break(ecsfake.Fault{Kind: ecsfake.Throttled})
+	soon, cancel := context.WithTimeout(l.ctx, 300*time.Millisecond)
+	defer cancel()
+	_, err := l.Runtime.Observe(soon, at("v1", 1))
+	var reading *entities.ReadingError
+	require.ErrorAs(t, err, &reading)
+	require.Equal(t, "throttled", reading.Code)
+	require.Equal(t, "observe demo/web in staging: ECS allows no more service reads in this account and region at present; it is tried again when it does", reading.Message)
+	mend()
+	require.Equal(t, "SUCCEEDED; v1* 2/2", line(l.observe(at("v1", 1))))
+}
+
+// Readings of several services go together, whoever asks; a change that somebody else makes is hinted at, without a poll.
+func TestReaderHintsAtChanges(t *testing.T) {
+	l := newLab(t, ecsfake.Options{})
+	l.Runtime = l.worker(func(t *timing) { t.watch, t.each, t.fresh = 20*time.Millisecond, 0, time.Minute })
+	hints := make(chan runtimes.Owner, 100)
+	defer l.Runtime.Watch(func(owner runtimes.Owner) { hints <- owner })()
+	in := at("v1", 1)
+	l.settledAsRead(in)
+	for len(hints) > 0 {
+		<-hints
+	}
+	l.update(func(u *ecs.UpdateServiceInput) { u.DesiredCount = aws.Int32(5) })
+	select {
+	case owner := <-hints:
+		require.Equal(t, in.Owner, owner)
+	case <-l.ctx.Done():
+		t.Fatal("no hint")
+	}
+	require.Contains(t, line(l.observe(in)), "desiredCount is 5, declared 2")
+}
+
+// settledAsRead applies, and waits for what the reader finds by itself.
+func (l *lab) settledAsRead(in runtimes.Instance) {
+	l.Helper()
+	l.apply(in)
+	require.Eventually(l.T, func() bool {
+		l.Advance(5 * time.Second)
+		return stable(in.FullVersion)(l.observe(in))
+	}, time.Minute, 5*time.Millisecond)
+}
+
+// Runtimes of one account and region share what is allowed there, whatever role they have in it; those of others do not.
+func TestPaceIsSharedByAccountAndRegion(t *testing.T) {
+	accounts := &Accounts{}
+	defer accounts.Close()
+	of := func(name, region, role string) *cluster {
+		return accounts.cluster(entities.ECSRuntime{Cluster: name, Region: region, RoleARN: role})
+	}
+	a := of("a", "eu-west-1", "arn:aws:iam::111111111111:role/deploy")
+	require.Same(t, a, of("a", "eu-west-1", "arn:aws:iam::111111111111:role/deploy"))
+	require.Same(t, a.account, of("b", "eu-west-1", "arn:aws:iam::111111111111:role/deploy").account)
+	require.Same(t, a.account.pace, of("b", "eu-west-1", "arn:aws:iam::111111111111:role/other").account.pace)
+	require.NotSame(t, a.account.pace, of("a", "us-east-1", "arn:aws:iam::111111111111:role/deploy").account.pace)
+	require.NotSame(t, a.account.pace, of("a", "eu-west-1", "arn:aws:iam::222222222222:role/deploy").account.pace)
+}

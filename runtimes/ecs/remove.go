@@ -1,0 +1,77 @@
+package ecs
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/ecs"
+	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
+
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// Remove implements runtimes.Remover: the service of the instance is scaled to nothing, deleted when nothing runs of it any
+// more, and the task definitions that were registered for it are deregistered. What is not ours is left.
+func (r *Runtime) Remove(ctx context.Context, in runtimes.Instance) error {
+	if err := ctx.Err(); err != nil || in.Payload == nil {
+		return err
+	}
+	a := &apply{Runtime: r, in: in}
+	return explain("remove "+in.Owner.String(), a.remove(ctx))
+}
+
+func (a *apply) remove(ctx context.Context) (err error) {
+	if a.want, err = declare(a.in.Payload); err != nil {
+		return err
+	}
+	client, err := a.cluster.account.client(ctx)
+	if err != nil {
+		return err
+	}
+	for {
+		a.service, err = a.cluster.read(ctx, a.in.Owner, a.want.name(), time.Now())
+		if err != nil {
+			return err
+		}
+		if a.service == nil {
+			_, err := a.cluster.prune(ctx, a.in.Owner, a.want.family(), nil, 0)
+			return err
+		}
+		if valueOf(a.service.Tags, TagOwner) != a.in.Owner.Key() {
+			return nil
+		}
+		if err := a.drain(ctx, client); err != nil {
+			return err
+		}
+		if err := pause(ctx, a.cluster.timing.wait); err != nil {
+			return fmt.Errorf("the service %s still has %d tasks: %w", a.want.name(), a.service.RunningCount+a.service.PendingCount, err)
+		}
+	}
+}
+
+// drain takes the next step on the way of a service to be gone.
+func (a *apply) drain(ctx context.Context, client *ecs.Client) error {
+	daemon := a.service.SchedulingStrategy == types.SchedulingStrategyDaemon
+	switch {
+	case text(a.service.Status) == statusDraining:
+		return nil
+	case a.fenced() != nil:
+		return a.fenced()
+	case !daemon && a.service.DesiredCount > 0:
+		none := int32(0)
+		out, err := call(ctx, a.cluster, serviceWrites, client.UpdateService, &ecs.UpdateServiceInput{Cluster: &a.cluster.name, Service: a.service.ServiceName, DesiredCount: &none})
+		if err == nil {
+			out.Service.Tags = a.service.Tags
+			a.cluster.wrote(a.want.name(), a.service, out.Service)
+		}
+		return err
+	case !daemon && a.service.RunningCount+a.service.PendingCount > 0:
+		return nil
+	}
+	_, err := call(ctx, a.cluster, serviceWrites, client.DeleteService, &ecs.DeleteServiceInput{Cluster: &a.cluster.name, Service: a.service.ServiceName, Force: &daemon})
+	if codeOf(err) == "InvalidParameterException" || codeOf(err) == "ServiceNotActiveException" || codeOf(err) == "ServiceNotFoundException" {
+		return nil // it has tasks that the reading did not show, or is gone: the next look says
+	}
+	return err
+}

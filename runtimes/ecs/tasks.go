@@ -1,0 +1,125 @@
+package ecs
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/ecs"
+	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// stopped is what the tasks of a service that stopped lately said.
+type stopped struct {
+	at     time.Time // when they were looked at
+	events []entities.Event
+}
+
+const (
+	tasksRead  = 100 // that DescribeTasks takes
+	tasksShown = 5
+)
+
+// stoppedTasks says why tasks of a service's present deployments stopped: their real reason, which no event of the service
+// has. It is looked for now and then while a service is not well, and only as long as ECS allows enough calls for what is
+// needed more; when it cannot be read nothing else is lost.
+func (c *cluster) stoppedTasks(ctx context.Context, s *types.Service) []entities.Event {
+	c.mu.Lock()
+	e := c.entry(text(s.ServiceName))
+	known := e.stopped
+	due := time.Since(known.at) >= c.timing.tasks && c.account.pace.spare(taskReads)
+	if due {
+		e.stopped.at = time.Now()
+	}
+	c.mu.Unlock()
+	if !due {
+		return known.events
+	}
+	tasks, err := c.tasks(ctx, s)
+	if err != nil {
+		return known.events
+	}
+	events := reasons(tasks, s)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.entry(text(s.ServiceName)).stopped.events = events
+	return events
+}
+
+// tasks reads those that are to have stopped. They are filtered by their deployment afterwards: ListTasks takes startedBy
+// without any other filter only.
+func (c *cluster) tasks(ctx context.Context, s *types.Service) ([]types.Task, error) {
+	client, err := c.account.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	most := int32(tasksRead)
+	list, err := call(ctx, c, taskReads, client.ListTasks, &ecs.ListTasksInput{
+		Cluster: &c.name, ServiceName: s.ServiceName, DesiredStatus: types.DesiredStatusStopped, MaxResults: &most,
+	})
+	if err != nil || len(list.TaskArns) == 0 {
+		return nil, err
+	}
+	out, err := call(ctx, c, taskReads, client.DescribeTasks, &ecs.DescribeTasksInput{Cluster: &c.name, Tasks: list.TaskArns})
+	if err != nil {
+		return nil, err
+	}
+	return out.Tasks, nil
+}
+
+// reasons are the newest tasks of a service's present deployments that stopped by themselves.
+func reasons(tasks []types.Task, s *types.Service) (events []entities.Event) {
+	started := map[string]bool{}
+	for _, d := range s.Deployments {
+		started[text(d.Id)] = true
+	}
+	tasks = slices.DeleteFunc(slices.Clone(tasks), func(t types.Task) bool {
+		return !started[text(t.StartedBy)] || t.StopCode == types.TaskStopCodeServiceSchedulerInitiated && exitOf(t) == "" || endOf(t).IsZero()
+	})
+	slices.SortFunc(tasks, func(a, b types.Task) int {
+		return cmp.Or(endOf(b).Compare(endOf(a)), cmp.Compare(text(a.TaskArn), text(b.TaskArn)))
+	})
+	for _, t := range tasks[:min(len(tasks), tasksShown)] {
+		line := fmt.Sprintf("task %s of %s stopped: %s", idOf(text(t.TaskArn)), short(text(t.TaskDefinitionArn)), text(t.StoppedReason))
+		if exit := exitOf(t); exit != "" {
+			line += " (" + exit + ")"
+		}
+		events = append(events, entities.Event{Timestamp: endOf(t), Message: line})
+	}
+	return events
+}
+
+// idOf is the beginning of a task's id.
+func idOf(arn string) string {
+	id := arn[strings.LastIndex(arn, "/")+1:]
+	const enough = 8
+	return id[:min(len(id), enough)]
+}
+
+func endOf(t types.Task) time.Time {
+	for _, at := range []*time.Time{t.StoppedAt, t.StoppingAt} {
+		if at != nil {
+			return at.UTC()
+		}
+	}
+	return time.Time{}
+}
+
+// exitOf says what the containers of a task ended with, but for those that ended well.
+func exitOf(t types.Task) string {
+	var all []string
+	for _, c := range t.Containers {
+		switch {
+		case c.ExitCode != nil && *c.ExitCode != 0:
+			all = append(all, fmt.Sprintf("%s exited with %d", text(c.Name), *c.ExitCode))
+		case text(c.Reason) != "":
+			all = append(all, text(c.Name)+": "+text(c.Reason))
+		}
+	}
+	return strings.Join(all, "; ")
+}

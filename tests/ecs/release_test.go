@@ -1,0 +1,180 @@
+// Package ecs_test releases to Amazon ECS as operators see it: the whole product, with an embedded Temporal server, on the
+// fake of the API.
+package ecs_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ecs"
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/activities"
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/runtimes"
+	ecsruntime "github.com/converge-engine/converge/runtimes/ecs"
+	"github.com/converge-engine/converge/runtimes/ecs/ecsfake"
+	"github.com/converge-engine/converge/tests/internal/stage"
+)
+
+// shared is what the tests of this package share.
+var shared = stage.New(map[entities.RuntimeKind]activities.Factory{entities.RuntimeECS: onFake})
+
+func TestMain(m *testing.M) { os.Exit(shared.Main(m)) }
+
+var accounts = &ecsruntime.Accounts{
+	Every: 100 * time.Millisecond,
+	Configure: func(o *ecs.Options) {
+		o.HTTPClient = ecsfake.HTTPClient()
+		o.Credentials = aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+			return aws.Credentials{AccessKeyID: "AKIAFAKE", SecretAccessKey: "fake"}, nil
+		})
+	},
+}
+
+func onFake(d entities.RuntimeDefinition) (runtimes.Runtime, error) {
+	return ecsruntime.New(d, accounts)
+}
+
+// configuration is one service in two channels, each on a cluster of its own.
+const configuration = `apiVersion: converge/v1
+kind: Application
+name: APP
+releaseChannels:
+- {name: staging, runtimes: [{name: APP-staging}]}
+- {name: production, runtimes: [{name: APP-production}], preconditions: [{releaseChannelStable: {releaseChannel: staging}}]}
+---
+{apiVersion: converge/v1, kind: Runtime, name: APP-staging, ecs: {cluster: staging, region: us-east-1, endpoint: "URL", pollInterval: 100ms, steadyPollInterval: 1s, retry: {backoff: 100ms, maxBackoff: 1s}}}
+---
+{apiVersion: converge/v1, kind: Runtime, name: APP-production, ecs: {cluster: production, region: us-east-1, endpoint: "URL", pollInterval: 100ms, steadyPollInterval: 1s, retry: {backoff: 100ms, maxBackoff: 1s}}}
+---
+apiVersion: converge/v1
+kind: Service
+name: web
+progressDeadline: 6s
+parameters:
+- {name: tasks, type: int, default: 2}
+ecs:
+  taskDefinition:
+    family: web
+    containerDefinitions:
+    - {name: web, image: "shop/web:${{ version }}", memory: 128, environment: [{name: TASKS, value: "${{ params.tasks }}"}]}
+  service:
+    serviceName: web-${{ channel }}
+    desiredCount: ${{ params.tasks }}
+    deploymentConfiguration: {deploymentCircuitBreaker: {enable: true, rollback: true}}
+`
+
+// world is an application on a fake of its own, whose minute takes a second.
+type world struct {
+	*stage.World
+	aws *ecsfake.Server
+	ecs *ecs.Client
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	const speed = 100
+	server, err := ecsfake.New(ecsfake.Options{Speed: speed})
+	require.NoError(t, err)
+	t.Cleanup(func() { server.Close() })
+	w := &world{shared.World(t), server, server.Client()}
+	for _, name := range []string{"staging", "production"} {
+		_, err := w.ecs.CreateCluster(t.Context(), &ecs.CreateClusterInput{ClusterName: &name})
+		require.NoError(t, err)
+	}
+	w.Write(strings.ReplaceAll(configuration, "URL", server.URL))
+	w.Publish()
+	t.Cleanup(func() { w.Retire("web") })
+	w.Release("web", "v1")
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	return w
+}
+
+// explained waits until explain holds a text.
+func (w *world) explained(text string) {
+	w.T.Helper()
+	w.AwaitThat("web", text, func(protocol.Status) bool {
+		value, err := w.Client.QueryWorkflow(w.T.Context(), w.ID("web"), "", protocol.QueryExplain)
+		var answer json.RawMessage
+		return err == nil && value.Get(&answer) == nil && strings.Contains(string(answer), text)
+	})
+}
+
+func (w *world) count(channel string, n int32) {
+	w.T.Helper()
+	_, err := w.ecs.UpdateService(w.T.Context(), &ecs.UpdateServiceInput{Cluster: &channel, Service: aws.String("web-" + channel), DesiredCount: &n})
+	require.NoError(w.T, err)
+}
+
+func (w *world) desired(channel string) int32 {
+	out, err := w.ecs.DescribeServices(w.T.Context(), &ecs.DescribeServicesInput{Cluster: &channel, Services: []string{"web-" + channel}})
+	if err != nil || len(out.Services) == 0 {
+		return -1
+	}
+	return out.Services[0].DesiredCount
+}
+
+// An image that cannot be pulled fails in staging: ECS takes it back, the release is over there and never reaches
+// production, nothing is applied again, and the next version goes through both.
+func TestImageThatFailsIsBarredAndNeverReachesProduction(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.aws.Behave("shop/web:v2", ecsfake.CannotPull("shop/web:v2"))
+	w.aws.ResetCalls()
+	w.Release("web", "v2")
+	w.AwaitThat("web", "rolled back", func(s protocol.Status) bool {
+		return stage.Channels(s) == "staging ROLLED_BACK v1, production BLOCKED v1"
+	})
+	w.explained("rolled back by ECS: ECS deployment circuit breaker: tasks failed to start.")
+	require.Equal(t, 1, w.aws.Calls()["RegisterTaskDefinition"])
+	require.Equal(t, 1, w.aws.Calls()["UpdateService"], "ECS rolled back by itself, and nobody applied v2 again")
+
+	w.Release("web", "v3")
+	w.Await("web", "staging CONVERGED v3, production CONVERGED v3")
+}
+
+// Tasks that run and then exit trip no breaker: the progress deadline ends it, and the version before is put back.
+func TestProgressDeadlineEndsWhatNoBreakerSees(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.aws.Behave("shop/web:v2", ecsfake.Exits(1, time.Second))
+	w.Release("web", "v2")
+	w.AwaitThat("web", "rolled back", func(s protocol.Status) bool {
+		return stage.Channels(s) == "staging ROLLED_BACK v1, production BLOCKED v1"
+	})
+	w.explained("not stable within 6s")
+}
+
+// What somebody changes or deletes by hand is put back.
+func TestHandMadeChangesArePutBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.count("production", 5)
+	require.Eventually(t, func() bool { return w.desired("production") == 2 }, time.Minute, 50*time.Millisecond)
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+
+	_, err := w.ecs.DeleteService(t.Context(), &ecs.DeleteServiceInput{Cluster: aws.String("staging"), Service: aws.String("web-staging"), Force: aws.Bool(true)})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return w.desired("staging") == 2 }, time.Minute, 50*time.Millisecond)
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	require.Equal(t, 2, w.aws.Calls()["RegisterTaskDefinition"], "one for each channel, whatever was put back")
+}
+
+// An account that is used up delays a release and fails nothing.
+func TestThrottledAccountDelaysARelease(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.aws.Break(ecsfake.Fault{Kind: ecsfake.Throttled, Operations: []string{"RegisterTaskDefinition", "UpdateService"}, Times: 2})
+	w.Release("web", "v2")
+	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
+	status, err := json.Marshal(w.Status("web"))
+	require.NoError(t, err)
+	require.NotContains(t, string(status), "FAILED")
+}
