@@ -42,11 +42,12 @@ func newCmdAcceptance(f *Factory, runF func(context.Context, *acceptanceOptions)
 released, released again, broken, taken back and removed, by the verbs that people use
 and the workers that run. Each thing is printed with whether it held. What was made for
 it is removed, whatever happened; the application stays, without services.`,
-		Example: `  converge acceptance kubernetes --context eks-eu`,
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Example: `  converge acceptance kubernetes --context eks-eu
+  converge acceptance ecs --cluster test --region eu-west-1`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newCmdAcceptanceKubernetes(f, runF))
+	cmd.AddCommand(newCmdAcceptanceKubernetes(f, runF), newCmdAcceptanceECS(f, runF))
 	return cmd
 }
 
@@ -66,14 +67,14 @@ func newCmdAcceptanceKubernetes(f *Factory, runF func(context.Context, *acceptan
 	cmd.Flags().StringVar(&at, "context", "", "context in the kubeconfig of the workers (default: its current one)")
 	cmd.Flags().StringVar(&namespace, "in", "default", "namespace of the cluster, which has to exist")
 	cmd.Flags().StringVar(&image, "image", "registry.k8s.io/pause", "image that can be pulled there")
-	o.flags(cmd)
+	o.flags(cmd, 10*time.Minute)
 	return cmd
 }
 
-func (o *acceptanceOptions) flags(cmd *cobra.Command) {
+func (o *acceptanceOptions) flags(cmd *cobra.Command, patience time.Duration) {
 	cmd.Flags().StringSliceVar(&o.versions, "versions", []string{"3.9", "3.10"}, "two tags of the image that work")
 	cmd.Flags().StringVar(&o.broken, "broken", "nopull", "a tag of it that does not exist")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 10*time.Minute, "for each thing that is tried")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", patience, "for each thing that is tried")
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
 }
 
