@@ -44,6 +44,7 @@ var rows = [...]row{
 	{"decision", "the pure decision over 30,000 instances, and through 500 channels", 3 * time.Minute, measureDecision},
 	{"watch", "a change by hand on Kubernetes to its repair, watching against polling", 10 * time.Minute, measureWatch},
 	{"fleet", "a release of many Deployments, and what they cost at rest", 25 * time.Minute, measureFleet},
+	{"ecs", "calls of Amazon ECS for a release, and at rest", 10 * time.Minute, measureECS},
 	{"startup", "how long converge takes to start", 5 * time.Minute, measureStartup},
 }
 
