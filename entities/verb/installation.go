@@ -1,0 +1,100 @@
+package verb
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+var installation = [...]Row{
+	{
+		Name: protocol.Pause, Description: "pauses everything: all services of all applications", complete: checkExcept,
+		payload: of(func(r *Request, p *protocol.PauseAllRequest) { r.Act, r.Except = p.Act, p.Except }),
+	},
+	{Name: protocol.Resume, Description: "ends the pause of everything", payload: justAct},
+	{
+		Name: protocol.Configure, Description: "sets who may do what with runtimes and with everything", Store: true, complete: checkRules,
+		payload: of(func(r *Request, p *protocol.ConfigureRequest) { r.Act, r.Rules = p.Act, p.Rules }),
+	},
+	{
+		Name: protocol.PublishLibrary, Description: "publishes a library, for applications to import", Store: true, complete: checkLibrary,
+		payload: of(func(r *Request, p *protocol.LibraryRequest) { r.Act, r.Library = p.Act, p.LibraryName }),
+	},
+}
+
+// maxExcept bounds the applications that a pause of everything leaves alone.
+const maxExcept = 50
+
+func checkExcept(r Request) error {
+	if len(r.Except) > maxExcept {
+		return fmt.Errorf(`"except" names %d applications; at most %d`, len(r.Except), maxExcept)
+	}
+	for _, name := range r.Except {
+		if name == "" || len(name) > MaxName {
+			return fmt.Errorf(`"except" names %q; expected names of applications`, Clip(name, 60))
+		}
+	}
+	return nil
+}
+
+// checkRules refuses rules that nobody could go by.
+func checkRules(r Request) error {
+	if i := r.Rules.Identity; i != nil && (i.Issuer == "" || i.Audience == "") {
+		return errors.New(`"identity" needs "issuer" and "audience"`)
+	}
+	known := append(slices.Clone(ruled), "*")
+	for n, g := range r.Rules.Grants {
+		if len(g.Verbs) == 0 || len(g.To) == 0 {
+			return fmt.Errorf(`grant %d: "verbs" and "to" are needed`, n+1)
+		}
+		for _, v := range g.Verbs {
+			if !slices.Contains(known, v) {
+				return fmt.Errorf("grant %d: there is no verb %q here; expected one of %s", n+1, Clip(v, 60), strings.Join(known, ", "))
+			}
+		}
+		for _, scope := range g.Channels {
+			name, of := strings.CutPrefix(scope, entities.ScopeRuntime)
+			if !of {
+				name, of = strings.CutPrefix(scope, entities.ScopeApplications)
+			}
+			if !of {
+				name, of = strings.CutPrefix(scope, entities.ScopeLibraries)
+			}
+			if !of || name == "" {
+				return fmt.Errorf(`grant %d: %q is no runtime, application or library; expected runtime/NAME, application/NAME or library/NAME`, n+1, Clip(scope, 60))
+			}
+		}
+	}
+	return r.Rules.Baseline.Check()
+}
+
+// checkLibrary refuses what could be no library; what it holds is looked at in the store.
+func checkLibrary(r Request) error {
+	l := r.Library
+	switch {
+	case !libraryRE.MatchString(l.Name):
+		return fmt.Errorf(`"name" is %q; expected the name of a library`, Clip(l.Name, 60))
+	case l.Version < 1 || l.Version > maxLibraryVersion:
+		return fmt.Errorf(`"version" is %d; expected a whole number from 1 on`, l.Version)
+	case !digestRE.MatchString(l.Digest):
+		return fmt.Errorf(`"content" is %q; expected the SHA-256 of what the store has`, Clip(l.Digest, 70))
+	}
+	return nil
+}
+
+const maxLibraryVersion = 1_000_000
+
+var (
+	libraryRE = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	digestRE  = regexp.MustCompile(`^[0-9a-f]{64}$`)
+)
+
+// ruled are the verbs that the rules of the installation may name: those of runtimes and its own, and the first publication.
+var ruled = []string{
+	protocol.Configure, protocol.Grant, protocol.Pause, protocol.Publish, protocol.PublishLibrary, protocol.SignalGive, protocol.Resume,
+}
