@@ -21,24 +21,40 @@ type initOptions struct {
 	f    *Factory
 	dir  string
 	name string
+
+	from, cluster, region, role string
 }
 
 func newCmdInit(f *Factory, runF func(context.Context, *initOptions) error) *cobra.Command {
 	o := &initOptions{f: f}
 	cmd := &cobra.Command{
 		Use:   "init [DIR]",
-		Short: "Write a small application to start from",
+		Short: "Write a small application to start from, or one of what runs",
 		Long: `Write converge.yaml and a custom runtime of a few lines, which work as they are.
-Nothing that exists is overwritten.`,
-		Example: `  converge init shop && cd shop && converge dev`,
-		Args:    asUsed,
-		RunE:    running(o, runF, o.run, readDir(&o.dir)),
+With --from ecs, write what runs on a cluster of Amazon ECS instead, as it is: taking it
+over registers and rolls nothing. Nothing that exists is overwritten.`,
+		Example: `  converge init shop && cd shop && converge dev
+  converge init shop --from ecs --cluster prod --region eu-west-1`,
+		Args: asUsed,
+		RunE: running(o, runF, o.run, readDir(&o.dir)),
 	}
+	cmd.Flags().StringVar(&o.from, "from", "", "write what runs there instead: ecs")
+	cmd.Flags().StringVar(&o.cluster, "cluster", "", "with --from ecs: the cluster")
+	cmd.Flags().StringVar(&o.region, "region", "", "with --from ecs: its region")
+	cmd.Flags().StringVar(&o.role, "role-arn", "", "with --from ecs: a role to assume, now and by the workers")
 	cmd.Flags().StringVar(&o.name, "name", "", "name of the application (default: that of the directory)")
 	return cmd
 }
 
-func (o *initOptions) run(context.Context) error {
+func (o *initOptions) run(ctx context.Context) error {
+	switch {
+	case o.from == "ecs":
+		return o.fromECS(ctx)
+	case o.from != "":
+		return fmt.Errorf("--from %q: expected ecs", o.from)
+	case o.cluster+o.region+o.role != "":
+		return errors.New("--cluster, --region and --role-arn go with --from ecs")
+	}
 	name, err := o.applicationName()
 	if err != nil {
 		return err

@@ -63,6 +63,14 @@ func (a *apply) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if made == nil && a.want.adopt && running != "" {
+		if made, err = a.cluster.takeOver(ctx, a.in.Owner, a.in.FullVersion, a.want, running); err != nil {
+			return err
+		}
+		if made != nil {
+			a.say("took over the task definition %s as it is", short(running))
+		}
+	}
 	if made == nil {
 		if made, err = a.register(ctx); err != nil {
 			return err

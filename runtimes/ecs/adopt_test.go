@@ -1,0 +1,110 @@
+package ecs
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ecs"
+	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/runtimes"
+	"github.com/converge-engine/converge/runtimes/ecs/ecsfake"
+)
+
+// byHand makes a service as somebody does with the AWS CLI.
+func (l *lab) byHand(name string) {
+	l.Helper()
+	definition, err := l.client.RegisterTaskDefinition(l.ctx, &ecs.RegisterTaskDefinitionInput{
+		Family: aws.String(name), NetworkMode: types.NetworkModeBridge,
+		ContainerDefinitions: []types.ContainerDefinition{{
+			Name: aws.String("web"), Image: aws.String("shop/web:v1"), Memory: aws.Int32(128), Essential: aws.Bool(true),
+			PortMappings: []types.PortMapping{{ContainerPort: aws.Int32(8080), HostPort: aws.Int32(8080), Protocol: types.TransportProtocolTcp}},
+			Environment:  []types.KeyValuePair{{Name: aws.String("A"), Value: aws.String("1")}},
+		}},
+	})
+	require.NoError(l, err)
+	_, err = l.client.CreateService(l.ctx, &ecs.CreateServiceInput{
+		Cluster: aws.String("shop"), ServiceName: &name, TaskDefinition: definition.TaskDefinition.TaskDefinitionArn, DesiredCount: aws.Int32(3),
+		DeploymentConfiguration: &types.DeploymentConfiguration{MinimumHealthyPercent: aws.Int32(50), MaximumPercent: aws.Int32(200)},
+	})
+	require.NoError(l, err)
+}
+
+// taken is an instance of what was found.
+func taken(t *testing.T, found Found, version string, n int64) runtimes.Instance {
+	t.Helper()
+	in := at(version, n)
+	in.Owner.Service = found.Name
+	in.Payload.ECS = &entities.ECSPayload{Adopt: true}
+	for _, document := range []map[string]any{found.Definition, found.Service} {
+		data, err := json.Marshal(document)
+		require.NoError(t, err)
+		in.Payload.ECS.Objects = append(in.Payload.ECS.Objects, data)
+	}
+	return in
+}
+
+// What was made by hand is found as a configuration would say it, and taken over as it runs: nothing is registered and nothing is
+// rolled, until something changes.
+func TestTakingOverRegistersAndRollsNothing(t *testing.T) {
+	l := newLab(t, ecsfake.Options{})
+	l.byHand("legacy")
+	l.byHand("other")
+	l.Advance(10 * 60e9)
+	all, err := l.Discover(l.ctx)
+	require.NoError(t, err)
+	require.Equal(t, []string{"legacy", "other"}, []string{all[0].Name, all[1].Name})
+	require.NotContains(t, all[0].Service, "desiredCount", "somebody may scale it")
+	require.NotContains(t, all[0].Definition, "revision")
+
+	in := taken(t, all[0], "v1", 1)
+	l.ResetCalls()
+	l.apply(in)
+	require.Equal(t, 2, writes(l.Calls()), "%v", l.Calls())
+	require.Equal(t, 2, l.Calls()["TagResource"], "of the service, and of its task definition")
+	l.advance(in, stable("v1"))
+	l.ResetCalls()
+	l.apply(in)
+	require.Zero(t, writes(l.Calls()))
+
+	found, err := l.Discover(l.ctx)
+	require.NoError(t, err)
+	require.Equal(t, [2]string{in.Owner.Key(), ""}, [2]string{found[0].Owner, found[1].Owner})
+
+	changed := taken(t, all[0], "v2", 2)
+	changed.Payload.ECS.Objects[0] = json.RawMessage(`{"family": "legacy", "containerDefinitions": [{"name": "web", "image": "shop/web:v2", "memory": 128}]}`)
+	l.ResetCalls()
+	l.apply(changed)
+	require.Equal(t, 1, l.Calls()["RegisterTaskDefinition"])
+	require.Equal(t, 1, l.Calls()["UpdateService"])
+	l.advance(changed, stable("v2"))
+}
+
+// What says something else than what is declared, if only one thing more, is no version of ours.
+func TestOnlyWhatSaysTheSameIsTakenOver(t *testing.T) {
+	there := &types.TaskDefinition{
+		Family: aws.String("web"), Revision: 3, Status: types.TaskDefinitionStatusActive,
+		ContainerDefinitions: []types.ContainerDefinition{{Name: aws.String("web"), Image: aws.String("i"), Memory: aws.Int32(128), Essential: aws.Bool(true), Environment: []types.KeyValuePair{}}},
+	}
+	says := func(document string) bool {
+		d := &declared{definition: &ecs.RegisterTaskDefinitionInput{}}
+		var err error
+		d.definitionFields, err = decode([]byte(document), d.definition)
+		require.NoError(t, err)
+		return d.says(there)
+	}
+	require.True(t, says(`{"family": "web", "containerDefinitions": [{"name": "web", "image": "i", "memory": 128}]}`))
+	require.True(t, says(`{"family": "web", "containerDefinitions": [{"name": "web", "image": "i", "memory": 128, "cpu": 0, "essential": true, "mountPoints": []}], "tags": [{"key": "a", "value": "b"}]}`))
+	require.False(t, says(`{"family": "web", "containerDefinitions": [{"name": "web", "image": "j", "memory": 128}]}`))
+	require.False(t, says(`{"family": "web", "containerDefinitions": [{"name": "web", "image": "i", "memory": 128, "essential": false}]}`))
+	require.False(t, says(`{"family": "web", "containerDefinitions": [{"name": "web", "image": "i", "memory": 128, "user": "root"}]}`))
+	there.ContainerDefinitions[0].Command = []string{"a", "b"}
+	require.True(t, says(`{"family": "web", "containerDefinitions": [{"name": "web", "image": "i", "memory": 128, "command": ["a", "b"]}]}`))
+	require.False(t, says(`{"family": "web", "containerDefinitions": [{"name": "web", "image": "i", "memory": 128, "command": ["b", "a"]}]}`), "the order of words means something")
+	there.ContainerDefinitions[0].Command = nil
+	there.ContainerDefinitions[0].User = aws.String("root")
+	require.False(t, says(`{"family": "web", "containerDefinitions": [{"name": "web", "image": "i", "memory": 128}]}`))
+}
