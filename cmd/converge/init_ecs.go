@@ -111,7 +111,11 @@ func (w *writtenECS) service(f ecsruntime.Found) error {
 		return nil
 	}
 	for _, document := range []map[string]any{f.Definition, f.Service} {
-		if data, err := json.Marshal(document); err != nil || bytes.Contains(data, []byte("${{")) {
+		data, err := json.Marshal(document)
+		if err != nil {
+			return err
+		}
+		if bytes.Contains(data, []byte("${{")) {
 			w.left = append(w.left, f.Name+" has a value with ${{ in it, which would be filled in")
 			return nil
 		}

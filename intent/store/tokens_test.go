@@ -36,6 +36,8 @@ func TestUseToken(t *testing.T) {
 func TestTokensAreForgottenBesideRequests(t *testing.T) {
 	s, err := Open(t.Context(), memoryURL)
 	require.NoError(t, err)
+	held := &holding{blobs: s.blobs, until: make(chan struct{})}
+	s.blobs = held // before anybody looks: something is removed beside each first request of a day
 	noon := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	use := func(ctx context.Context, token string, at time.Time) {
 		_, err := s.UseToken(ctx, []byte(token), at, protocol.TokenUse{RequestID: "r", At: at})
@@ -44,8 +46,6 @@ func TestTokensAreForgottenBesideRequests(t *testing.T) {
 	for n := range 50 {
 		use(t.Context(), fmt.Sprint("old ", n), noon)
 	}
-	held := &holding{blobs: s.blobs, until: make(chan struct{})}
-	s.blobs = held
 	hurried, cancel := context.WithCancel(t.Context())
 	use(hurried, "new", noon.AddDate(0, 0, 3))
 	cancel()

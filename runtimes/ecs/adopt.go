@@ -2,7 +2,6 @@ package ecs
 
 import (
 	"context"
-	"encoding/json"
 	"reflect"
 	"slices"
 	"strings"
@@ -81,18 +80,7 @@ var answered = []string{"taskDefinitionArn", "revision", "status", "requiresAttr
 func trimmed(v any) any {
 	switch x := v.(type) {
 	case map[string]any:
-		out := map[string]any{}
-		for name, one := range x {
-			if kept := trimmed(one); kept != nil && !filledIn(name, kept, x) {
-				out[name] = kept
-			} else if slices.Contains(meant, name) && one != nil && kept == nil {
-				out[name] = one
-			}
-		}
-		if len(out) == 0 {
-			return nil
-		}
-		return out
+		return trimmedFields(x)
 	case []any:
 		var out []any
 		for _, one := range x {
@@ -105,20 +93,27 @@ func trimmed(v any) any {
 			return nil
 		}
 		return out
-	case string:
-		if x == "" {
-			return nil
-		}
-	case bool:
-		if !x {
-			return nil
-		}
-	case json.Number:
-		if x == "0" {
-			return nil
-		}
+	}
+	if v == nil || scalar(v) == "" {
+		return nil
 	}
 	return v
+}
+
+func trimmedFields(fields map[string]any) any {
+	out := map[string]any{}
+	for name, one := range fields {
+		switch kept := trimmed(one); {
+		case kept != nil && !filledIn(name, kept, fields):
+			out[name] = kept
+		case kept == nil && one != nil && slices.Contains(meant, name):
+			out[name] = one
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
 }
 
 // meant are fields in which nothing is not the same as nothing said.
