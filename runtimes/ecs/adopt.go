@@ -14,7 +14,8 @@ import (
 )
 
 // A service that somebody made by hand is taken over as it is: where its task definition says what is declared, that revision is
-// given our tags instead of being registered once more, so that nothing is rolled.
+// given our tags instead of being registered once more, so that nothing is rolled. It stays theirs who registered it: it is never
+// deregistered.
 
 // takeOver makes the revision that runs the owner's, where it belongs to nobody and says what is declared; nil: it does not.
 func (c *cluster) takeOver(ctx context.Context, owner runtimes.Owner, version string, d *declared, running string) (*definition, error) {
@@ -30,7 +31,7 @@ func (c *cluster) takeOver(ctx context.Context, owner runtimes.Owner, version st
 	if err != nil || out.TaskDefinition.Status != types.TaskDefinitionStatusActive || !d.says(out.TaskDefinition) {
 		return nil, err
 	}
-	tags := []types.Tag{tag(TagOwner, owner.Key()), tag(TagDefinition, d.hash), tag(TagVersion, encodeVersion(version))}
+	tags := []types.Tag{tag(TagOwner, owner.Key()), tag(TagDefinition, d.hash), tag(TagVersion, encodeVersion(version)), tag(TagAdopted, "true")}
 	if _, err := call(ctx, c, tagWrites, client.TagResource, &ecs.TagResourceInput{ResourceArn: &running, Tags: tags}); err != nil {
 		return nil, err
 	}

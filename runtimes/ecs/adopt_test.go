@@ -81,6 +81,10 @@ func TestTakingOverRegistersAndRollsNothing(t *testing.T) {
 	require.Equal(t, 1, l.Calls()["RegisterTaskDefinition"])
 	require.Equal(t, 1, l.Calls()["UpdateService"])
 	l.advance(changed, stable("v2"))
+
+	gone, err := l.worker().cluster.prune(l.ctx, in.Owner, "legacy", nil, 0)
+	require.NoError(t, err)
+	require.Equal(t, []string{"legacy:2"}, gone, "what somebody else registered may run elsewhere, and stays")
 }
 
 // What says something else than what is declared, if only one thing more, is no version of ours.

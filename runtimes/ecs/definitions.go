@@ -17,6 +17,7 @@ import (
 type definition struct {
 	arn, owner, hash, version string
 	logs                      []logs
+	adopted                   bool      // somebody else registered it, and may use it elsewhere
 	registered                time.Time // here; zero: by somebody else, or before
 }
 
@@ -55,7 +56,7 @@ const maxDefinitions = 20_000
 func (a *account) keep(d *types.TaskDefinition, tags []types.Tag, registered time.Time) *definition {
 	made := &definition{
 		arn: text(d.TaskDefinitionArn), owner: valueOf(tags, TagOwner), hash: valueOf(tags, TagDefinition),
-		version: decodeVersion(valueOf(tags, TagVersion)), logs: logsOf(d), registered: registered,
+		version: decodeVersion(valueOf(tags, TagVersion)), logs: logsOf(d), adopted: valueOf(tags, TagAdopted) != "", registered: registered,
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -173,8 +174,8 @@ const (
 	prunedAtOnce  = 5  // an apply deregisters no more: ECS allows one a second
 )
 
-// prune deregisters revisions of the instance that are neither used nor among its newest. UpdateService refuses what was
-// deregistered; a rollback to one registers it again.
+// prune deregisters revisions of the instance that are neither used nor among its newest, but for those that were taken over: other
+// services may run them. UpdateService refuses what was deregistered; a rollback to one registers it again.
 func (c *cluster) prune(ctx context.Context, owner runtimes.Owner, family string, used []string, keep int) (gone []string, err error) {
 	active, err := c.revisions(ctx, family)
 	if err != nil {
@@ -189,7 +190,7 @@ func (c *cluster) prune(ctx context.Context, owner runtimes.Owner, family string
 		if err != nil {
 			return gone, err
 		}
-		if known.owner != owner.Key() || slices.Contains(used, arn) {
+		if known.owner != owner.Key() || known.adopted || slices.Contains(used, arn) {
 			continue
 		}
 		if keep > 0 {

@@ -18,6 +18,8 @@ const (
 	TagVersion = "converge:version"
 	// TagDefinition is the SHA-256 of what a task definition was registered from.
 	TagDefinition = "converge:definition"
+	// TagAdopted is on a task definition that somebody else registered.
+	TagAdopted = "converge:adopted"
 	// TagService is the SHA-256 of what a service was declared as.
 	TagService = "converge:service"
 	// TagFence is the place of the last target among all of the instance: installation, epoch, sequence, target.
