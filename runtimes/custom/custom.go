@@ -39,6 +39,8 @@ type Runtime struct {
 	runner  runner
 	secrets secret.Source
 	known   owners // where a watch may notice something
+	// unobserved is how long a watch goes on when nobody observes.
+	unobserved time.Duration
 }
 
 // Worker is what commands are given by the worker that they run on.
@@ -64,13 +66,16 @@ func NewOn(def entities.RuntimeDefinition, on Worker) (*Runtime, error) {
 	if err := check(def); err != nil {
 		return nil, fmt.Errorf("runtime %s: %w", def.Name, err)
 	}
-	if def.Custom.Job != nil {
-		if on.Clusters == nil {
-			return nil, fmt.Errorf("runtime %s: its commands run as Jobs, and no clusters are known here", def.Name)
-		}
-		return &Runtime{def: def, runner: &jobs{def: def, clusters: on.Clusters}, secrets: on.Secrets}, nil
+	r := &Runtime{def: def, secrets: on.Secrets, unobserved: max(unobserved, 2*def.Timing.SteadyPollInterval)}
+	if def.Custom.Job == nil {
+		r.runner = &local{dir: def.Dir, grace: defaultGrace, drain: defaultDrain}
+		return r, nil
 	}
-	return &Runtime{def: def, runner: &local{dir: def.Dir, grace: defaultGrace, drain: defaultDrain}, secrets: on.Secrets}, nil
+	if on.Clusters == nil {
+		return nil, fmt.Errorf("runtime %s: its commands run as Jobs, and no clusters are known here", def.Name)
+	}
+	r.runner = &jobs{def: def, clusters: on.Clusters}
+	return r, nil
 }
 
 func check(def entities.RuntimeDefinition) error {
@@ -140,7 +145,9 @@ func (r *Runtime) Observe(ctx context.Context, in runtimes.Instance) ([]entities
 
 // ObserveOutput implements runtimes.Logger.
 func (r *Runtime) ObserveOutput(ctx context.Context, in runtimes.Instance) ([]entities.Object, runtimes.Output, error) {
-	r.known.add(in.Owner)
+	if r.def.Custom.Watch != nil {
+		r.known.add(in.Owner)
+	}
 	switch r.def.Custom.Mode {
 	case entities.FetchStructured:
 		return r.structured(ctx, in)

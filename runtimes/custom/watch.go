@@ -21,6 +21,7 @@ const (
 	longestLine  = 1 << 10 // bytes; a longer one means everything
 	mostNoticed  = 1000    // lines in a pass; more mean everything
 	watchLogTail = 1 << 10
+	unobserved   = 15 * time.Minute // that a watch goes on when nobody observes, at least
 )
 
 // Watch implements runtimes.Watcher by the watch command, which goes on for as long as this worker uses the runtime. Each line
@@ -28,7 +29,7 @@ const (
 // channel and the instance, where what is left out means all. An empty line means everything. One that ends is started again.
 //
 // It gets the runtime's environment, and nothing of a service. Its stderr is for people; the end of it is logged when the
-// command ends.
+// command ends. It runs only while somebody observes: a definition that nobody uses any more has no process.
 func (r *Runtime) Watch(hint func(runtimes.Owner)) (stop func()) {
 	commands, local := r.runner.(*local)
 	if r.def.Custom.Watch == nil || !local {
@@ -42,14 +43,18 @@ func (r *Runtime) Watch(hint func(runtimes.Owner)) (stop func()) {
 	return func() { cancel(); done.Wait() }
 }
 
-// keepWatching runs the command again and again, with longer pauses for one that ends at once.
+// keepWatching runs the command while somebody observes, again and again, with longer pauses for one that ends at once.
 func (r *Runtime) keepWatching(ctx context.Context, commands *local, noticed *notices) {
 	pause := watchAgain
-	for ctx.Err() == nil {
+	for r.known.await(ctx) {
 		began := time.Now()
-		err := r.watch(ctx, commands, noticed)
-		if ctx.Err() != nil {
-			return
+		wanted, cancel := context.WithCancel(ctx)
+		go r.known.awaitNone(wanted, r.unobserved, cancel)
+		err := r.watch(wanted, commands, noticed)
+		ended := wanted.Err() == nil
+		cancel()
+		if !ended {
+			continue // nobody observes any more, or nobody watches
 		}
 		if time.Since(began) > watchSeldom {
 			pause = watchAgain
@@ -170,19 +175,68 @@ func (n *notices) pass(ctx context.Context, each func(string)) {
 	}
 }
 
-// owners are the instances that were observed here.
+// owners are the instances that are observed here, and when each was last.
 type owners struct {
-	mu  sync.Mutex
-	all map[runtimes.Owner]bool
+	mu    sync.Mutex
+	all   map[runtimes.Owner]time.Time
+	first chan struct{} // closed when there is one
 }
 
 func (o *owners) add(owner runtimes.Owner) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.all == nil {
-		o.all = map[runtimes.Owner]bool{}
+	o.make()
+	if len(o.all) == 0 {
+		close(o.first)
 	}
-	o.all[owner] = true
+	o.all[owner] = time.Now()
+}
+
+// make is for whoever comes first; o.mu is held.
+func (o *owners) make() {
+	if o.all == nil {
+		o.all, o.first = map[runtimes.Owner]time.Time{}, make(chan struct{})
+	}
+}
+
+// await waits until something is observed, and tells whether it is.
+func (o *owners) await(ctx context.Context) bool {
+	o.mu.Lock()
+	o.make()
+	first := o.first
+	o.mu.Unlock()
+	select {
+	case <-first:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// awaitNone calls none once nothing was observed for a while. What was not is forgotten.
+func (o *owners) awaitNone(ctx context.Context, patience time.Duration, none func()) {
+	for {
+		select {
+		case <-time.After(patience / 2):
+		case <-ctx.Done():
+			return
+		}
+		o.mu.Lock()
+		for owner, at := range o.all {
+			if time.Since(at) > patience {
+				delete(o.all, owner)
+			}
+		}
+		left := len(o.all)
+		if left == 0 {
+			o.first = make(chan struct{})
+		}
+		o.mu.Unlock()
+		if left == 0 {
+			none()
+			return
+		}
+	}
 }
 
 // each calls hint for those that a line means.

@@ -98,3 +98,27 @@ func TestWatchThatEndsBeginsAgain(t *testing.T) {
 
 	require.Nil(t, newRuntime(t, dir, applying("true")).Watch(func(runtimes.Owner) {}), "without the command it watches nothing")
 }
+
+// A definition that is used no more, since a newer one is published, has no process; once it is used again it has one.
+func TestWatchThatNobodyNeedsEnds(t *testing.T) {
+	dir := t.TempDir()
+	watch := sh(`echo x >>runs; trap 'echo gone >>runs; exit' TERM; while :; do sleep 0.01; done`)
+	rt := newRuntime(t, dir, entities.CustomRuntime{Apply: sh("true"), Fetch: new(sh(`echo '{"objects": []}'`)), Mode: entities.FetchStructured, Watch: &watch})
+	rt.unobserved = 200 * time.Millisecond
+	runs := func(want string) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			text, _ := os.ReadFile(filepath.Join(dir, "runs"))
+			return string(text) == want
+		}, 10*time.Second, time.Millisecond, want)
+	}
+	observe := func() {
+		_, err := rt.Observe(t.Context(), runtimes.Instance{Owner: owner("shop", "web", "prod", "main")})
+		require.NoError(t, err)
+	}
+	t.Cleanup(rt.Watch(func(runtimes.Owner) {}))
+	observe()
+	runs("x\ngone\n")
+	observe()
+	runs("x\ngone\nx\ngone\n")
+}
