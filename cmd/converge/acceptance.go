@@ -83,7 +83,7 @@ func (o *acceptanceOptions) check() error {
 	if len(o.versions) != 2 || o.versions[0] == o.versions[1] {
 		return errors.New("--versions: expected two different tags")
 	}
-	if first(o.f.token, o.f.Env("CONVERGE_TOKEN")) != "" {
+	if o.f.givesToken() {
 		return errors.New("a token serves one request, and this makes several: log in with converge login instead")
 	}
 	for _, name := range entities.SortedKeys(o.values) {
@@ -236,7 +236,7 @@ func (o *acceptanceOptions) carryOut(ctx context.Context, args ...string) (said 
 	var out bytes.Buffer
 	f := *o.f
 	f.In, f.Out, f.Err, f.AskTTY, f.api = strings.NewReader(""), &out, &out, false, nil
-	for flag, value := range map[string]string{"address": o.f.conn.address, "namespace": o.f.conn.namespace, "profile": o.f.conn.profile} {
+	for flag, value := range map[string]string{"token": o.f.token, "address": o.f.conn.address, "namespace": o.f.conn.namespace, "profile": o.f.conn.profile} {
 		if value != "" {
 			args = append(args, "--"+flag, value)
 		}

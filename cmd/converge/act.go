@@ -43,6 +43,12 @@ func (f *Factory) proof() string {
 // byLogin: nobody said which token verbs go with, so that it is one of the login, if there is one.
 func (f *Factory) byLogin() bool { return first(f.token, f.Env("CONVERGE_TOKEN")) == "" }
 
+// givesToken tells whether a token was given, which serves one request.
+func (f *Factory) givesToken() bool {
+	token := first(f.token, f.Env("CONVERGE_TOKEN"))
+	return token != "" && token != noToken
+}
+
 // vain: it was refused since it came with a token of the login, which nothing there can verify.
 func (f *Factory) vain(err error) bool {
 	return f.byLogin() && err != nil && strings.Contains(err.Error(), protocol.NoIdentity)

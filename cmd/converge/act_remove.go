@@ -87,7 +87,7 @@ func (r *removal) prepare(ctx context.Context, f *Factory, dir string) error {
 	if len(r.names) == 0 {
 		return nil
 	}
-	if token := first(f.token, f.Env("CONVERGE_TOKEN")); token != "" && token != noToken {
+	if f.givesToken() {
 		return fmt.Errorf("--remove: a token serves one request, and publishing is one: leave it out, and then, with another token: converge delete %s", r.names[0])
 	}
 	words := make([]string, len(r.names))

@@ -175,3 +175,13 @@ func TestLoginThatIsRefused(t *testing.T) {
 	require.Equal(t, exitError, run(t.Context(), c.Factory, []string{"login", issuer.URL, "--timeout", "20s"}))
 	require.Contains(t, c.err.String(), "login at "+issuer.URL+": it refused: access_denied")
 }
+
+// A command that makes several requests takes no token that serves one, but does with none at all.
+func TestAcceptanceTakesNoToken_G3(t *testing.T) {
+	for token, refused := range map[string]bool{"x.y.z": true, noToken: false, "": false} {
+		c := newConsole(t, nil)
+		c.token = token
+		o := &acceptanceOptions{f: c.Factory, versions: []string{"1", "2"}}
+		require.Equal(t, refused, o.check() != nil, token)
+	}
+}

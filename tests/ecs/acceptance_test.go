@@ -36,11 +36,7 @@ releaseChannels: [{name: prod, runtimes: [{name: none}]}]
 ---
 {apiVersion: converge/v1, kind: Service, name: other, initialVersion: v1}
 `), 0o600))
-	d := shared.Dev(t, dir)
-	d.Env = []string{
-		"AWS_ENDPOINT_URL_ECS=" + server.URL, "AWS_ACCESS_KEY_ID=AKIAFAKE", "AWS_SECRET_ACCESS_KEY=fake",
-		"AWS_EC2_METADATA_DISABLED=true", "AWS_CONFIG_FILE=/dev/null", "AWS_SHARED_CREDENTIALS_FILE=/dev/null",
-	}
+	d := dev(t, dir, server)
 	d.Start()
 	d.Await("shop/other", "prod CONVERGED v1")
 	for _, more := range [][]string{nil, {"--subnet", "subnet-1", "--subnet", "subnet-2", "--public-ip"}} {

@@ -44,11 +44,7 @@ func TestConfigurationFromAClusterDeploysNothing_A11(t *testing.T) {
 	create("blue", "shop/blue:1", types.DeploymentControllerTypeExternal)
 
 	dir := filepath.Join(t.TempDir(), "shop")
-	d := shared.Dev(t, dir)
-	d.Env = []string{
-		"AWS_ENDPOINT_URL_ECS=" + server.URL, "AWS_ACCESS_KEY_ID=AKIAFAKE", "AWS_SECRET_ACCESS_KEY=fake",
-		"AWS_EC2_METADATA_DISABLED=true", "AWS_CONFIG_FILE=/dev/null", "AWS_SHARED_CREDENTIALS_FILE=/dev/null",
-	}
+	d := dev(t, dir, server)
 	require.NoError(t, os.MkdirAll(dir, 0o755))
 	out, code := d.Converge("init", dir, "--from", "ecs", "--cluster", "prod", "--region", "us-east-1")
 	require.Zero(t, code, out)

@@ -178,3 +178,14 @@ func TestThrottledAccountDelaysARelease(t *testing.T) {
 	require.NoError(t, err)
 	require.NotContains(t, string(status), "FAILED")
 }
+
+// dev prepares the programs, whose workers find the fake as they would find AWS.
+func dev(t *testing.T, dir string, fake *ecsfake.Server) *stage.Dev {
+	t.Helper()
+	d := shared.Dev(t, dir)
+	d.Env = []string{
+		"AWS_ENDPOINT_URL_ECS=" + fake.URL, "AWS_ACCESS_KEY_ID=AKIAFAKE", "AWS_SECRET_ACCESS_KEY=fake",
+		"AWS_EC2_METADATA_DISABLED=true", "AWS_CONFIG_FILE=/dev/null", "AWS_SHARED_CREDENTIALS_FILE=/dev/null",
+	}
+	return d
+}
