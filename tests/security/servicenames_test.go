@@ -214,10 +214,9 @@ func TestAReleaseOnItsWayKeepsTheNameOfItsService_G2(t *testing.T) {
 	unknown(w, "frontend")
 }
 
-// The first name of a service belongs to it: nobody new may bear it, and who publishes without knowing of other names is
-// refused, or there would be two that apply.
-func TestAFirstNameBelongsToItsService_G2(t *testing.T) {
-	t.Parallel()
+// calledOtherwise is a world in which web is at v1 everywhere, and is called frontend by now.
+func calledOtherwise(t *testing.T) *stage.World {
+	t.Helper()
 	w := shared.World(t)
 	calls(w, "web")
 	w.Publish()
@@ -227,6 +226,14 @@ func TestAFirstNameBelongsToItsService_G2(t *testing.T) {
 	calls(w, "frontend, renamedFrom: web")
 	w.Publish()
 	w.AwaitThat("web", "the new name", func(s protocol.Status) bool { return s.Service == "frontend" })
+	return w
+}
+
+// The first name of a service belongs to it: nobody new may bear it, and who publishes without knowing of other names is
+// refused, or there would be two that apply.
+func TestAFirstNameBelongsToItsService_G2(t *testing.T) {
+	t.Parallel()
+	w := calledOtherwise(t)
 
 	unaware := publishUnaware(w)
 	var answer protocol.PublishAnswer
@@ -346,15 +353,7 @@ func TestAnotherNameOfAServiceListsWhatItDrops_G2(t *testing.T) {
 // What waits for a service waits for it by its new name.
 func TestOthersWaitForAServiceByItsNewName_G2(t *testing.T) {
 	t.Parallel()
-	w := shared.World(t)
-	calls(w, "web")
-	w.Publish()
-	w.Release("web", "v1")
-	w.Act("web", protocol.Approve, `{"by":"alice","version":"v1","topic":"production"}`)
-	w.Await("web", "test CONVERGED v1, production CONVERGED v1")
-	calls(w, "frontend, renamedFrom: web")
-	w.Publish()
-	w.AwaitThat("web", "the new name", func(s protocol.Status) bool { return s.Service == "frontend" })
+	w := calledOtherwise(t)
 	instance := w.Fake.At(w.App, "web", "production")
 	goOn := instance.HangApplies()
 	w.Release("web", "v2")
