@@ -103,6 +103,7 @@ type command struct {
 	logs      logs
 	arn       string // of the task; empty: none is known
 	asked     bool   // one may have been started
+	stopping  bool   // it stops already
 	wait      string // what is waited for
 }
 
@@ -278,6 +279,7 @@ func (c *command) verdict(t *types.Task) (ended bool, err error) {
 	}
 	c.wait = fmt.Sprintf("task %s is %s", idOf(c.arn), text(t.LastStatus))
 	over := text(t.LastStatus) == "STOPPED"
+	c.stopping = text(t.DesiredStatus) == "STOPPED"
 	at := slices.IndexFunc(t.Containers, func(o types.Container) bool { return text(o.Name) == c.container })
 	switch {
 	case t.StopCode != "" && t.StopCode != types.TaskStopCodeEssentialContainerExited:
@@ -379,10 +381,7 @@ func (c *command) end(ctx context.Context) {
 		}
 		c.arn = text(mine[0].TaskArn)
 	}
-	if c.arn == "" {
-		return
-	}
-	if task, err := c.describe(ctx); err == nil && task != nil && text(task.DesiredStatus) == "STOPPED" {
+	if c.arn == "" || c.stopping {
 		return
 	}
 	_ = c.stop(ctx, c.arn) // nothing more can be done: the next attempt of One stops it
