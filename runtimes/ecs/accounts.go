@@ -27,7 +27,7 @@ type Accounts struct {
 	// ConfigureLogs is the same for the clients of CloudWatch Logs.
 	ConfigureLogs func(*cloudwatchlogs.Options)
 
-	// Every, when set before the first use, is how often a service is read, instead of every 5 s.
+	// Every, when set before the first use, is how often a service or a task is read, instead of every 5 s.
 	Every time.Duration
 
 	timing   *timing // of tests; nil: the default
@@ -62,7 +62,7 @@ func (a *Accounts) cluster(named entities.ECSRuntime) *cluster {
 		timing = *a.timing
 	}
 	if a.Every > 0 {
-		timing.watch, timing.fresh = a.Every, a.Every/2
+		timing.watch, timing.fresh, timing.wait = a.Every, a.Every/2, a.Every
 	}
 	made := newCluster(a.account(named), named.Cluster, timing)
 	if a.closed {

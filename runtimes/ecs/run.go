@@ -103,6 +103,8 @@ type command struct {
 	logs      logs
 	arn       string // of the task; empty: none is known
 	asked     bool   // one may have been started
+	began     time.Time
+	seen      bool   // it was described
 	stopping  bool   // it stops already
 	wait      string // what is waited for
 }
@@ -149,7 +151,7 @@ func (c *command) attempt(ctx context.Context, n int) (*types.Task, error) {
 	if err != nil || arn == "" {
 		return nil, err
 	}
-	c.arn = arn
+	c.arn, c.began = arn, time.Now()
 	for first := true; ; first = false {
 		task, err := c.describe(ctx)
 		if err != nil {
@@ -274,9 +276,13 @@ func (c *command) describe(ctx context.Context) (*types.Task, error) {
 // container that is stopped from outside has one as well.
 func (c *command) verdict(t *types.Task) (ended bool, err error) {
 	if t == nil {
+		if time.Since(c.began) > c.cluster.timing.settle || c.seen {
+			return false, failure(runtimes.CodeFetchFailed, "task %s is not described any more: ECS forgets one an hour after its end", idOf(c.arn))
+		}
 		c.wait = "task " + idOf(c.arn) + " is not seen yet"
 		return false, nil
 	}
+	c.seen = true
 	c.wait = fmt.Sprintf("task %s is %s", idOf(c.arn), text(t.LastStatus))
 	over := text(t.LastStatus) == "STOPPED"
 	c.stopping = text(t.DesiredStatus) == "STOPPED"

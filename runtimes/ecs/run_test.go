@@ -387,6 +387,17 @@ func TestWhereATaskRuns_C10(t *testing.T) {
 	require.Equal(t, `["",[{"CapacityProvider":"spot","Base":0,"Weight":0}],null]`, where(func(w *entities.CommandTask) { w.CapacityProvider = "spot" }))
 }
 
+// A task that ECS has forgotten is lost: nobody waits for it until the time is over.
+func TestForgottenTask_A20(t *testing.T) {
+	t.Parallel()
+	c := &command{arn: "arn:aws:ecs:us-east-1:123456789012:task/shop/0123", cluster: &cluster{timing: *quick()}, began: time.Now()}
+	_, err := c.verdict(nil)
+	require.NoError(t, err, "reads may lag")
+	c.seen = true
+	_, err = c.verdict(nil)
+	require.ErrorContains(t, err, "task 0123 is not described any more")
+}
+
 // A container beside the one that counts does not go on alone.
 func TestContainersBesideAreStopped_A20(t *testing.T) {
 	t.Parallel()
