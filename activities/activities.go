@@ -16,7 +16,6 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/runtimes"
 	"github.com/converge-engine/converge/runtimes/custom"
-	"github.com/converge-engine/converge/runtimes/secret"
 )
 
 // Factory makes the adapter of one kind of runtime from a definition.
@@ -33,12 +32,10 @@ type Activities struct {
 	Epoch        int64
 	// Eager is that of the worker's connection; nil: each attempt that changes something waits for its first heartbeat.
 	Eager *Eager
-	// Clusters are where checks and extensions run as Jobs. Nil: they do not.
-	Clusters custom.Clusters
+	// Commands are where checks and extensions run, and what references to secrets stand for in this worker.
+	Commands custom.Worker
 	// Roots are where this worker has the directories of applications.
 	Roots Roots
-	// Secrets are what references to secrets stand for in this worker. Nil: none may be had.
-	Secrets secret.Source
 	// Sops are the keys that this worker has for what SOPS encrypted. Nil: none.
 	Sops *sops.Keys
 	// Payloads is the codec of the client. Nil: nothing is encrypted.

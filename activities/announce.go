@@ -74,7 +74,7 @@ func (a *Activities) Announce(ctx context.Context, r protocol.AnnounceRequest) e
 
 // post calls one webhook. Its URL may be a secret, so no error has it.
 func (a *Activities) post(ctx context.Context, r protocol.AnnounceRequest, n entities.Notification) error {
-	address, err := secret.Resolve(ctx, a.Secrets, "its url", n.URL)
+	address, err := secret.Resolve(ctx, a.Commands.Secrets, "its url", n.URL)
 	if err != nil {
 		return err
 	}

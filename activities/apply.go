@@ -95,6 +95,12 @@ func answerOf(err error) protocol.ApplyAnswer {
 	return protocol.ApplyAnswer{Err: runtimes.Clip(err.Error(), 1000), Permanent: runtimes.IsPermanent(err)}
 }
 
+// try names this attempt: an activity that is begun anew, after its worker was lost, is the same one, and the next attempt another.
+func try(ctx context.Context) string {
+	info := activity.GetInfo(ctx)
+	return info.WorkflowExecution.RunID + "/" + info.ActivityID
+}
+
 // alone waits until nothing else of that key runs in this worker, and returns what lets the next one
 // begin.
 func (a *Activities) alone(ctx context.Context, key string) (done func(), err error) {
@@ -131,7 +137,7 @@ func (a *Activities) prepareApply(ctx context.Context, owner runtimes.Owner, r p
 	}
 	in, err := a.instance(ctx, runtimes.Instance{
 		Owner: owner, ServiceID: r.ServiceID, FullVersion: r.Instance.FullVersion,
-		Key: fmt.Sprintf("%s/%s/%s", owner.Key(), r.Instance.FullVersion, r.Instance.Payload),
+		Key: fmt.Sprintf("%s/%s/%s", owner.Key(), r.Instance.FullVersion, r.Instance.Payload), Try: try(ctx),
 	}, r.Instance.Payload)
 	if err == nil {
 		err = a.mayUse(ctx, line, &in, 0)

@@ -89,7 +89,7 @@ func (a *Activities) evaluate(ctx context.Context, r protocol.CheckRequest, e en
 		return unevaluated("its definition cannot be read: " + err.Error())
 	}
 	definition = definition.Of(r.Application, cmp.Or(r.Name, r.Service), e.Channel)
-	needed := definition.Command != nil && needsDirFor(definition.Command.Job)
+	needed := definition.Command != nil && needsDirFor(definition.Command.Job, definition.Command.Task)
 	if definition.Dir, err = a.dirIf(reading, needed, r.Application, definition.Dir); err != nil {
 		return unevaluated(err.Error())
 	}
@@ -114,7 +114,7 @@ func (a *Activities) evaluate(ctx context.Context, r protocol.CheckRequest, e en
 // sources is what checks can ask from this worker. Others are what services were called first that are called otherwise.
 func (a *Activities) sources(others map[string]string) checks.Sources {
 	return checks.Sources{
-		HTTP: http.DefaultClient, Commands: checks.On(a.Clusters), Services: calledServices{services{a}, others}, Payloads: a.Store, Secrets: a.Secrets,
+		HTTP: http.DefaultClient, Commands: checks.On(a.Commands), Services: calledServices{services{a}, others}, Payloads: a.Store, Secrets: a.Commands.Secrets,
 	}
 }
 
@@ -126,7 +126,7 @@ func limitOf(d entities.CheckDefinition) time.Duration {
 		limit = d.HTTP.Timeout
 	case d.Command != nil && d.Command.Command.Timeout > 0:
 		limit = d.Command.Command.Timeout + commandMargin
-	case d.Command != nil && d.Command.Job != nil:
+	case d.Command != nil && (d.Command.Job != nil || d.Command.Task != nil):
 		limit = jobTimeout + commandMargin
 	case d.Command != nil:
 		limit = commandTimeout + commandMargin

@@ -116,6 +116,7 @@ func TestChecksSayHowLongTheyMayTake(t *testing.T) {
 	require.Equal(t, 3*time.Second, limitOf(entities.CheckDefinition{HTTP: &entities.HTTPCheck{Timeout: 3 * time.Second}}))
 	require.Equal(t, 35*time.Second, limitOf(command(0, nil)))
 	require.Equal(t, 5*time.Minute+5*time.Second, limitOf(command(0, &entities.CommandJob{})))
+	require.Equal(t, 5*time.Minute+5*time.Second, limitOf(entities.CheckDefinition{Command: &entities.CheckRun{Task: &entities.CommandTask{}}}))
 	require.Equal(t, 65*time.Second, limitOf(command(time.Minute, nil)))
 	require.Equal(t, 10*time.Minute, limitOf(command(time.Hour, nil)))
 }

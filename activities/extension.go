@@ -26,7 +26,7 @@ const (
 
 // Extension runs an extension once (A21). A command that failed, or could not be started, is an
 // answer; an error means that the worker could not end it, or not read what to run, and it begins
-// again. A process ends with its worker, and is run again; a Job is taken over by its name.
+// again. A process ends with its worker, and is run again; a Job is taken over by its name, a task by its attempt.
 func (a *Activities) Extension(ctx context.Context, r protocol.ExtensionRequest) (protocol.ExtensionAnswer, error) {
 	ctx, life := a.lifeline(ctx)
 	defer life.stop()
@@ -40,16 +40,15 @@ func (a *Activities) Extension(ctx context.Context, r protocol.ExtensionRequest)
 	if err != nil {
 		return protocol.ExtensionAnswer{}, fmt.Errorf("extension %s of %s/%s: %w", r.Name, r.Application, r.Service, err)
 	}
-	if definition.Dir, err = a.dirIf(ctx, needsDirFor(definition.Job), r.Application, definition.Dir); err != nil {
+	if definition.Dir, err = a.dirIf(ctx, needsDirFor(definition.Job, definition.Task), r.Application, definition.Dir); err != nil {
 		return protocol.ExtensionAnswer{}, fmt.Errorf("extension %s of %s/%s: %w", r.Name, r.Application, r.Service, err)
 	}
 	if err := life.heard(ctx); err != nil {
 		return protocol.ExtensionAnswer{}, err
 	}
 	once := extensionRun(r, definition)
-	once.Secrets = a.Secrets
-	once.One, once.Key = one, fmt.Sprintf("%s/%s/%d", r.Release, r.FullVersion, r.Attempt)
-	output, signal, err := custom.RunOnce(ctx, a.Clusters, once)
+	once.One, once.Key, once.Try = one, fmt.Sprintf("%s/%s/%d", r.Release, r.FullVersion, r.Attempt), try(ctx)
+	output, signal, err := custom.RunOnce(ctx, a.Commands, once)
 	if ctx.Err() != nil {
 		return protocol.ExtensionAnswer{}, ctx.Err()
 	}
@@ -89,7 +88,7 @@ func extensionRun(r protocol.ExtensionRequest, d entities.ExtensionDefinition) c
 	}
 	return custom.Once{
 		What:    fmt.Sprintf("extension %s of %s/%s in %s", r.Name, r.Application, r.Service, r.Channel),
-		Purpose: "extension", Dir: d.Dir, Argv: argv, Env: env, Job: d.Job, Timeout: timeout,
+		Purpose: "extension", Dir: d.Dir, Argv: argv, Env: env, Job: d.Job, Task: d.Task, Timeout: timeout,
 		Instance: runtimes.Instance{
 			Owner:     runtimes.Owner{Application: r.Application, Service: r.Service, ID: entities.InstanceID{Channel: r.Channel}},
 			ServiceID: r.ServiceID, FullVersion: r.FullVersion,
@@ -116,6 +115,9 @@ func ended(program string, o runtimes.Output, signal string, err error) string {
 	lines := strings.Split(lastOf(o), "\n")
 	if last := strings.TrimSpace(lines[len(lines)-1]); last != "" {
 		how += ": " + last
+	}
+	if o.Place != "" {
+		how = runtimes.Clip(how, tailSize/2) + " (" + o.Place + ")"
 	}
 	return runtimes.Clip(how, tailSize)
 }

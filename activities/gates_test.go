@@ -122,7 +122,7 @@ func newActivities(t *testing.T, s *server) *Activities {
 	store, err := store.Open(t.Context(), t.TempDir())
 	require.NoError(t, err)
 	a := New(store, s, nil)
-	a.Secrets = secret.Environment{Allowed: []string{"*"}}
+	a.Commands.Secrets = secret.Environment{Allowed: []string{"*"}}
 	t.Cleanup(a.Close)
 	return a
 }

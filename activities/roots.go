@@ -58,6 +58,8 @@ func needsDir(d entities.RuntimeDefinition) bool {
 	switch {
 	case d.Custom != nil && d.Custom.Job != nil:
 		return relativePath(d.Custom.Job.Cluster.Kubeconfig)
+	case d.Custom != nil && d.Custom.Task != nil:
+		return false
 	case d.Kubernetes != nil:
 		return relativePath(d.Kubernetes.Kubeconfig)
 	}
@@ -67,8 +69,8 @@ func needsDir(d entities.RuntimeDefinition) bool {
 func relativePath(name string) bool { return name != "" && !filepath.IsAbs(name) }
 
 // needsDirFor tells the same of a check or an extension.
-func needsDirFor(job *entities.CommandJob) bool {
-	return job == nil || relativePath(job.Cluster.Kubeconfig)
+func needsDirFor(job *entities.CommandJob, task *entities.CommandTask) bool {
+	return needsDir(entities.RuntimeDefinition{Custom: &entities.CustomRuntime{Job: job, Task: task}})
 }
 
 // placed is a runtime's definition with its directory as this worker has it.

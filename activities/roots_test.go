@@ -55,6 +55,7 @@ func TestDirectoryIsNotNeeded(t *testing.T) {
 		{Kind: entities.RuntimeKubernetes, Dir: ".", Kubernetes: &entities.KubernetesRuntime{Context: "prod"}},
 		{Kind: entities.RuntimeFake, Dir: "."},
 		{Kind: entities.RuntimeCustom, Dir: ".", Custom: &entities.CustomRuntime{Job: &entities.CommandJob{}}},
+		{Kind: entities.RuntimeCustom, Dir: ".", Custom: &entities.CustomRuntime{Task: &entities.CommandTask{}}},
 	} {
 		placed, err := a.placed(t.Context(), d)
 		require.NoError(t, err)

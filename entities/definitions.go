@@ -23,7 +23,7 @@ type CheckDefinition struct {
 	Prometheus     *PrometheusQuery `json:"prometheus,omitempty"`
 	Alertmanager   *Alerts          `json:"alertmanager,omitempty"`
 	HTTP           *HTTPCheck       `json:"http,omitempty"`
-	Command        *CheckRun        `json:"command,omitempty"` // also of kind job
+	Command        *CheckRun        `json:"command,omitempty"` // also of kinds job and task
 	Capacity       *CapacityCheck   `json:"capacity,omitempty"`
 	Always         *AlwaysCheck     `json:"always,omitempty"`
 	Dependency     *Dependency      `json:"dependency,omitempty"` // of the kinds on other services
@@ -93,12 +93,13 @@ type HTTPCheck struct {
 	Timeout  time.Duration    `json:"timeout,omitempty"`
 }
 
-// CheckRun is a command, on the worker's machine or as a Job: 0 passes, 2 waits, 3 fails, anything
+// CheckRun is a command, on the worker's machine, as a Job or as a task: 0 passes, 2 waits, 3 fails, anything
 // else is an ERROR. The last line of stdout is the reason.
 type CheckRun struct {
 	Command Command          `json:"command"`
 	Env     map[string]Value `json:"env,omitempty"`
 	Job     *CommandJob      `json:"job,omitempty"`
+	Task    *CommandTask     `json:"task,omitempty"`
 }
 
 // CapacityCheck passes while what will serve is at least the recent maximum use (D19), both by
@@ -144,5 +145,6 @@ type ExtensionDefinition struct {
 	Dir         string           `json:"dir,omitempty"` // as of a check
 	Command     Command          `json:"command"`
 	Env         map[string]Value `json:"env,omitempty"`
-	Job         *CommandJob      `json:"job,omitempty"` // nil: a process on the worker's machine
+	Job         *CommandJob      `json:"job,omitempty"` // nil, and no task: a process on the worker's machine
+	Task        *CommandTask     `json:"task,omitempty"`
 }

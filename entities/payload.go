@@ -2,6 +2,7 @@ package entities
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 )
@@ -160,6 +161,7 @@ func (d RuntimeDefinition) SamePlace(o RuntimeDefinition) bool {
 		Apply                    []string
 		Env                      map[string]Value
 		Job                      *CommandJob
+		Task                     *CommandTask
 		ECS                      *ECSRuntime
 	}
 	of := func(d RuntimeDefinition) place {
@@ -168,7 +170,7 @@ func (d RuntimeDefinition) SamePlace(o RuntimeDefinition) bool {
 			p.Kubeconfig, p.Context = d.Kubernetes.Kubeconfig, d.Kubernetes.Context
 		}
 		if d.Custom != nil {
-			p.Apply, p.Env, p.Job = d.Custom.Apply.Argv, d.Custom.Env, d.Custom.Job
+			p.Apply, p.Env, p.Job, p.Task = d.Custom.Apply.Argv, d.Custom.Env, d.Custom.Job, d.Custom.Task
 		}
 		if d.Custom != nil || p.Kubeconfig != "" {
 			p.Dir = d.Dir
@@ -235,7 +237,8 @@ type CustomRuntime struct {
 	Plan  *Command         `json:"plan,omitempty"`
 	Watch *Command         `json:"watch,omitempty"`
 	Env   map[string]Value `json:"env,omitempty"`
-	Job   *CommandJob      `json:"job,omitempty"` // nil: commands are processes of the worker's machine
+	Job   *CommandJob      `json:"job,omitempty"` // nil, and no task: commands are processes of the worker's machine
+	Task  *CommandTask     `json:"task,omitempty"`
 }
 
 // CommandJob is where a custom runtime's commands run as Kubernetes Jobs instead.
@@ -246,6 +249,43 @@ type CommandJob struct {
 	ServiceAccount string            `json:"serviceAccount,omitempty"`
 	// Wrapper is the path of converge-wrapper in the image; empty: none, and the log is taken as it is.
 	Wrapper string `json:"wrapper,omitempty"`
+}
+
+// CommandTask is where commands run as tasks of Amazon ECS instead, each in one of its own (RunTask).
+type CommandTask struct {
+	Cluster          ECSRuntime `json:"cluster"`
+	TaskDefinition   string     `json:"taskDefinition"`      // family:revision, or an ARN with a revision
+	Container        string     `json:"container,omitempty"` // that runs the command; empty: the first essential one
+	LaunchType       string     `json:"launchType,omitempty"`
+	CapacityProvider string     `json:"capacityProvider,omitempty"`
+	Subnets          []string   `json:"subnets,omitempty"`
+	SecurityGroups   []string   `json:"securityGroups,omitempty"`
+	AssignPublicIP   bool       `json:"assignPublicIp,omitempty"`
+	// Wrapper is the path of converge-wrapper in the image; empty: none, and the log is taken as it is.
+	Wrapper string `json:"wrapper,omitempty"`
+}
+
+// Place says where it runs, for people, with a link to the tasks of the cluster where the region is known.
+func (t CommandTask) Place() string {
+	name, region := t.Cluster.Cluster, t.Cluster.Region
+	if parts := strings.Split(name, ":"); len(parts) > 5 { // arn:aws:ecs:eu-west-1:123456789012:cluster/shop
+		region, name = parts[3], name[strings.LastIndex(name, "/")+1:]
+	}
+	if region == "" {
+		return "an ECS task in cluster " + name
+	}
+	return fmt.Sprintf("an ECS task in cluster %s (%s/ecs/v2/clusters/%s/tasks?region=%s)", name, AWSConsole(region), name, region)
+}
+
+// AWSConsole is the address of the console of AWS for a region.
+func AWSConsole(region string) string {
+	switch {
+	case strings.HasPrefix(region, "cn-"):
+		return "https://" + region + ".console.amazonaws.cn"
+	case strings.HasPrefix(region, "us-gov-"):
+		return "https://" + region + ".console.amazonaws-us-gov.com"
+	}
+	return "https://" + region + ".console.aws.amazon.com"
 }
 
 // Command is a program and its arguments. RetryableExitCodes: when given, an apply that exits

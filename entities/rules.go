@@ -58,6 +58,7 @@ const (
 	CheckHTTP           CheckKind = "http"
 	CheckCommand        CheckKind = "command"
 	CheckJob            CheckKind = "job"
+	CheckTask           CheckKind = "task"
 	CheckCapacity       CheckKind = "capacity"
 	CheckAlways         CheckKind = "always"
 	// On other services, observed from their workflows (D20–D22).
@@ -93,6 +94,7 @@ type Extension struct {
 	RetryBackoff time.Duration `json:"retryBackoff"` // doubles up to RetryMax
 	RetryMax     time.Duration `json:"retryMax"`
 	Remote       bool          `json:"remote,omitempty"`
+	Place        string        `json:"place,omitempty"` // where it runs, for people; empty: nothing is said of it
 }
 
 // Notification tells somewhere outside of chosen events (at least once).

@@ -37,6 +37,9 @@ type Instance struct {
 	// Key names this unit of work (the owner's key and the target): applies with one key are the same
 	// apply, run again.
 	Key string
+	// Try names one attempt at an apply: the one that another worker begins anew, when the first was lost, has the same. Empty
+	// where nobody counts them.
+	Try string
 	// Fence is the place of an apply or a removal among all of the instance. Nil when nothing is to be written, and from a
 	// workflow that counts none.
 	Fence *Fence
@@ -67,6 +70,7 @@ type Output struct {
 	Stderr   string        `json:"stderr,omitempty"`
 	Started  time.Time     `json:"started,omitzero"`
 	Duration time.Duration `json:"duration,omitempty"`
+	Place    string        `json:"place,omitempty"` // where it ran, for people, unless that was the worker's machine
 }
 
 // Logger is a runtime whose observations leave output worth keeping (C3: stderr is kept for debugging).

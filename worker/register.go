@@ -20,14 +20,12 @@ import (
 	"github.com/converge-engine/converge/runtimes/custom"
 	"github.com/converge-engine/converge/runtimes/ecs"
 	"github.com/converge-engine/converge/runtimes/kubernetes"
-	"github.com/converge-engine/converge/runtimes/secret"
 	"github.com/converge-engine/converge/workflows"
 )
 
 // factories lists the kinds of runtime; a new one is a folder under runtimes/ and a line here.
-// Clusters and accounts are the connections that the worker's runtimes share, secrets what they may ask the worker for.
-func factories(clusters *kubernetes.Clusters, accounts *ecs.Accounts, secrets secret.Source) map[entities.RuntimeKind]activities.Factory {
-	on := custom.Worker{Clusters: clusters, Secrets: secrets}
+// Clusters and accounts are the connections that the worker's runtimes share, on is what it has for commands.
+func factories(clusters *kubernetes.Clusters, accounts *ecs.Accounts, on custom.Worker) map[entities.RuntimeKind]activities.Factory {
 	return map[entities.RuntimeKind]activities.Factory{
 		entities.RuntimeCustom:     func(d entities.RuntimeDefinition) (runtimes.Runtime, error) { return custom.NewOn(d, on) },
 		entities.RuntimeKubernetes: func(d entities.RuntimeDefinition) (runtimes.Runtime, error) { return kubernetes.New(d, clusters) },

@@ -19,6 +19,7 @@ import (
 	"github.com/converge-engine/converge/intent/codec"
 	"github.com/converge-engine/converge/intent/sops"
 	"github.com/converge-engine/converge/intent/store"
+	"github.com/converge-engine/converge/runtimes/custom"
 	"github.com/converge-engine/converge/runtimes/ecs"
 	"github.com/converge-engine/converge/runtimes/kubernetes"
 	"github.com/converge-engine/converge/runtimes/secret"
@@ -121,10 +122,11 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 		Environment: secret.Environment{Allowed: o.AllowEnv}, Elsewhere: o.AllowSecret,
 		Kubernetes: secret.Clusters{Client: clusters.Client}, AWS: &secret.SecretsManager{},
 	}
-	known := factories(clusters, accounts, secrets)
+	on := custom.Worker{Clusters: clusters, Tasks: accounts, Secrets: secrets}
+	known := factories(clusters, accounts, on)
 	maps.Copy(known, o.Factories)
 	a := activities.New(store, c, known)
-	a.Clusters, a.Eager, a.Roots, a.Secrets, a.Sops = clusters, o.Eager, o.Roots, secrets, o.Sops
+	a.Commands, a.Eager, a.Roots, a.Sops = on, o.Eager, o.Roots, o.Sops
 	installation, err := belongs(ctx, c, o, store)
 	if err != nil {
 		a.Close()

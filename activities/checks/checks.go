@@ -75,13 +75,13 @@ type Services interface {
 	Parameters(ctx context.Context, application, service, channel, fullVersion string) (map[string]any, error)
 }
 
-// On runs commands on this machine, and as Jobs in the clusters.
-func On(clusters custom.Clusters) Commands { return machine{clusters} }
+// On runs commands on this machine, and where the worker can have them run.
+func On(worker custom.Worker) Commands { return machine{worker} }
 
-type machine struct{ clusters custom.Clusters }
+type machine struct{ worker custom.Worker }
 
 func (m machine) Run(ctx context.Context, o custom.Once) (runtimes.Output, string, error) {
-	return custom.RunOnce(ctx, m.clusters, o)
+	return custom.RunOnce(ctx, m.worker, o)
 }
 
 // kinds is the one list of evaluators.
@@ -96,6 +96,7 @@ func kinds(p Sources) map[entities.CheckKind]Evaluator {
 		entities.CheckHTTP:           httpCheck{p},
 		entities.CheckCommand:        command{p},
 		entities.CheckJob:            command{p},
+		entities.CheckTask:           command{p},
 		entities.CheckServiceStable:  serviceStable{p},
 		entities.CheckVersionOrder:   versionOrder{p},
 		entities.CheckStaticOrder:    staticOrder{p},

@@ -12,13 +12,13 @@ import (
 	"github.com/converge-engine/converge/runtimes/custom"
 )
 
-// How long a command may take when nothing is said: a Job waits for a node and an image too.
+// How long a command may take when nothing is said: a Job or a task waits for a place and an image too.
 const (
 	defaultCommandTimeout = 30 * time.Second
 	defaultJobTimeout     = 5 * time.Minute
 )
 
-// command evaluates the exit code of a process or of a Job: 0 passes, 2 waits, 3 fails (A20). The last
+// command evaluates the exit code of a process, a Job or a task: 0 passes, 2 waits, 3 fails (A20). The last
 // line that it prints is the reason.
 type command struct{ sources Sources }
 
@@ -30,7 +30,9 @@ func (c command) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, 
 	case c.sources.Commands == nil:
 		return unevaluated("no commands are run here")
 	case (a.Definition.Kind == entities.CheckJob) != (d.Job != nil):
-		return unevaluated("a check of kind %s has no job, or one of kind %s has one", entities.CheckJob, entities.CheckCommand)
+		return unevaluated("a check of kind %s has no job, or one of another kind has one", entities.CheckJob)
+	case (a.Definition.Kind == entities.CheckTask) != (d.Task != nil):
+		return unevaluated("a check of kind %s has no task, or one of another kind has one", entities.CheckTask)
 	}
 	out, signal, err := c.sources.Commands.Run(ctx, c.once(a, d))
 	switch {
@@ -46,14 +48,14 @@ func (c command) once(a Asked, d *entities.CheckRun) custom.Once {
 	timeout := d.Command.Timeout
 	switch {
 	case timeout > 0:
-	case d.Job != nil:
+	case d.Job != nil || d.Task != nil:
 		timeout = defaultJobTimeout
 	default:
 		timeout = defaultCommandTimeout
 	}
 	return custom.Once{
-		What: string(a.Definition.Kind), Purpose: "check", Dir: a.Definition.Dir, Argv: d.Command.Argv, Env: d.Env, Job: d.Job,
-		Timeout: timeout, Secrets: c.sources.Secrets, Asks: true,
+		What: string(a.Definition.Kind), Purpose: "check", Dir: a.Definition.Dir, Argv: d.Command.Argv, Env: d.Env, Job: d.Job, Task: d.Task,
+		Timeout: timeout, Asks: true,
 		Instance: runtimes.Instance{
 			Owner: runtimes.Owner{
 				Application: a.Definition.Application, Service: cmp.Or(a.Service, a.Definition.Service),

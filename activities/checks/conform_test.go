@@ -84,7 +84,7 @@ func TestCommand_A20(t *testing.T) {
 	dir := t.TempDir()
 	script := "#!/bin/sh\necho one\necho \"$PVN_APPLICATION/$PVN_SERVICE $PVN_SERVICE_ID $PVN_SERVICE_VERSION $PVN_RELEASE_CHANNEL $#:$1 $MINE\"\nexit $CODE\n"
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "smoke"), []byte(script), 0o755)) //nolint:gosec // it is to be executed
-	sources := checks.Sources{Commands: checks.On(nil), Secrets: token}
+	sources := checks.Sources{Commands: checks.On(custom.Worker{Secrets: token})}
 	row := func(code string, change func(*entities.CheckRun)) checks.Asked {
 		return asked(entities.CheckCommand, func(d *entities.CheckDefinition) {
 			d.Dir = dir
@@ -117,7 +117,7 @@ func TestCommand_A20(t *testing.T) {
 			shell("exec sleep 600")(r)
 			r.Command.Timeout = 20 * time.Millisecond
 		}), Want: entities.Error, Says: "command: sh did not finish within 20ms and was ended"},
-		{Name: "with a job", Sources: sources, Asked: row("", func(r *entities.CheckRun) { r.Job = &entities.CommandJob{} }), Want: entities.Error, Says: "a check of kind job has no job, or one of kind command has one"},
+		{Name: "with a job", Sources: sources, Asked: row("", func(r *entities.CheckRun) { r.Job = &entities.CommandJob{} }), Want: entities.Error, Says: "a check of kind job has no job, or one of another kind has one"},
 	}})
 }
 
@@ -126,7 +126,6 @@ type recorded struct{ once *custom.Once }
 
 func (r recorded) Run(_ context.Context, o custom.Once) (runtimes.Output, string, error) {
 	if r.once != nil {
-		o.Secrets = nil // no two functions are equal
 		*r.once = o
 	}
 	return runtimes.Output{ExitCode: 3, Stdout: "not\nready\n"}, "", nil
@@ -144,8 +143,8 @@ func TestJob_A20(t *testing.T) {
 	})
 	Conform(t, Kind{Kind: entities.CheckJob, Rows: []Row{
 		{Name: "by exit code", Sources: checks.Sources{Commands: recorded{}}, Asked: a, Want: entities.Fail, Says: "ready"},
-		{Name: "without a job", Sources: checks.Sources{Commands: recorded{}}, Asked: without, Want: entities.Error, Says: "a check of kind job has no job, or one of kind command has one"},
-		{Name: "no clusters", Sources: checks.Sources{Commands: checks.On(nil)}, Asked: a, Want: entities.Error, Says: "job: it is to run as a Job, and no clusters are known here"},
+		{Name: "without a job", Sources: checks.Sources{Commands: recorded{}}, Asked: without, Want: entities.Error, Says: "a check of kind job has no job, or one of another kind has one"},
+		{Name: "no clusters", Sources: checks.Sources{Commands: checks.On(custom.Worker{})}, Asked: a, Want: entities.Error, Says: "job: it is to run as a Job, and no clusters are known here"},
 	}})
 	var once custom.Once
 	require.Equal(t, entities.Fail, checks.Evaluate(t.Context(), checks.Sources{Commands: recorded{&once}}, a).Verdict)
@@ -158,6 +157,26 @@ func TestJob_A20(t *testing.T) {
 		},
 	}, once)
 	require.Equal(t, "smoke:${{ version }}", cluster.Image, "what was asked has been edited")
+}
+
+// A check that runs as a task of ECS is one of kind task, and no other.
+func TestTask_A20(t *testing.T) {
+	t.Parallel()
+	where := &entities.CommandTask{Cluster: entities.ECSRuntime{Cluster: "shop"}, TaskDefinition: "smoke:7"}
+	on := func(kind entities.CheckKind, task *entities.CommandTask) checks.Asked {
+		return asked(kind, func(d *entities.CheckDefinition) {
+			d.Command = &entities.CheckRun{Command: entities.Command{Argv: []string{"smoke", "${{ fullVersion }}"}}, Task: task}
+		})
+	}
+	Conform(t, Kind{Kind: entities.CheckTask, Rows: []Row{
+		{Name: "by exit code", Sources: checks.Sources{Commands: recorded{}}, Asked: on(entities.CheckTask, where), Want: entities.Fail, Says: "ready"},
+		{Name: "without a task", Sources: checks.Sources{Commands: recorded{}}, Asked: on(entities.CheckTask, nil), Want: entities.Error, Says: "a check of kind task has no task, or one of another kind has one"},
+		{Name: "another kind", Sources: checks.Sources{Commands: recorded{}}, Asked: on(entities.CheckCommand, where), Want: entities.Error, Says: "a check of kind task has no task, or one of another kind has one"},
+		{Name: "nowhere", Sources: checks.Sources{Commands: checks.On(custom.Worker{})}, Asked: on(entities.CheckTask, where), Want: entities.Error, Says: "task: it is to run as a task of ECS, and none can be run here"},
+	}})
+	var once custom.Once
+	require.Equal(t, entities.Fail, checks.Evaluate(t.Context(), checks.Sources{Commands: recorded{&once}}, on(entities.CheckTask, where)).Verdict)
+	require.Equal(t, []any{where, []string{"smoke", "v2-i7"}, 5 * time.Minute}, []any{once.Task, once.Argv, once.Timeout})
 }
 
 // A kind that this version does not know is an ERROR, never a PASS.

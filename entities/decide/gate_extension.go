@@ -67,7 +67,11 @@ func (v *view) extensionUnderWay(j *Judgement, r *state.Release, e *entities.Ext
 		}
 		j.Reason, j.Since = entities.CodeNoWorker+": "+st.Err, st.Untaken
 	case st.Running:
-		j.Reason = fmt.Sprintf("runs, attempt %d%s", st.Attempts+1, elsewhere)
+		where := ""
+		if e.Place != "" {
+			where = " as " + e.Place
+		}
+		j.Reason = fmt.Sprintf("runs%s, attempt %d%s", where, st.Attempts+1, elsewhere)
 	default:
 		j.Reason, j.Next = "failed "+entities.Times(st.Attempts)+entities.Because(st.Err), st.Next
 		if ready {

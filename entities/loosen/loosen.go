@@ -154,7 +154,7 @@ func extensions(old, now *entities.ChannelSpec, of Definitions) []string {
 }
 
 func runsOtherwise(o, n *entities.ExtensionDefinition) bool {
-	return o == nil || n == nil || differ(o.Command, n.Command) || differ(o.Env, n.Env) || differ(o.Job, n.Job)
+	return o == nil || n == nil || differ(o.Command, n.Command) || differ(o.Env, n.Env) || differ(o.Job, n.Job) || differ(o.Task, n.Task)
 }
 
 // applies compares what follows a release, and who is asked before each apply.

@@ -70,17 +70,26 @@ func (d *draft) ecsMisfit(kind entities.RuntimeKind) *located[strict.Fault] {
 func (c *compiler) defineECS(doc *config.Document[config.Runtime], e *config.RuntimeECS, definition *entities.RuntimeDefinition) {
 	definition.Timing = c.timing(doc, "ecs", e.Pace)
 	definition.Timing.ApplyTimeout = c.atLeast(doc.Decoder, "ecs.applyTimeout", e.ApplyTimeout, span{defaultApplyTimeout, time.Second})
-	definition.ECS = &entities.ECSRuntime{
-		Cluster: e.Cluster, Region: string(e.Region), RoleARN: string(e.RoleARN), ExternalID: e.ExternalID, Endpoint: e.Endpoint,
-	}
+	definition.ECS = ecsEntity(e.ECSCluster)
+	c.ecsCluster(doc.Decoder, "ecs", "a runtime", e.ECSCluster)
+}
+
+// ecsCluster checks which cluster is meant.
+func (c *compiler) ecsCluster(d *strict.Decoder, at, where string, e config.ECSCluster) {
 	for field, text := range map[string]string{"cluster": e.Cluster, "externalId": e.ExternalID, "endpoint": e.Endpoint} {
-		c.noSubstitution(doc.Decoder, "ecs."+field, "a runtime", text)
+		c.noSubstitution(d, strict.Field(at, field), where, text)
 	}
-	if e.Cluster == "" && doc.Has("ecs.cluster") && !doc.Faulty("ecs.cluster") {
-		c.report(doc.Decoder, "ecs.cluster", strict.Fault{Code: "missing-field", Message: "no cluster is named", Expected: "its name or its ARN"})
+	if cluster := strict.Field(at, "cluster"); e.Cluster == "" && d.Has(cluster) && !d.Faulty(cluster) {
+		c.report(d, cluster, strict.Fault{Code: "missing-field", Message: "no cluster is named", Expected: "its name or its ARN"})
 	}
-	if at, err := url.Parse(e.Endpoint); e.Endpoint != "" && (err != nil || at.Host == "" || at.Scheme != "https" && at.Scheme != "http") {
-		c.report(doc.Decoder, "ecs.endpoint", strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no address", strict.Clip(e.Endpoint)), Expected: "such as https://ecs.eu-west-1.amazonaws.com"})
+	if to, err := url.Parse(e.Endpoint); e.Endpoint != "" && (err != nil || to.Host == "" || to.Scheme != "https" && to.Scheme != "http") {
+		c.report(d, strict.Field(at, "endpoint"), strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no address", strict.Clip(e.Endpoint)), Expected: "such as https://ecs.eu-west-1.amazonaws.com"})
+	}
+}
+
+func ecsEntity(e config.ECSCluster) *entities.ECSRuntime {
+	return &entities.ECSRuntime{
+		Cluster: e.Cluster, Region: string(e.Region), RoleARN: string(e.RoleARN), ExternalID: e.ExternalID, Endpoint: e.Endpoint,
 	}
 }
 

@@ -59,6 +59,7 @@ func (c *compiler) defineExtensions() {
 // checkRun checks what an extension runs, once.
 func (c *compiler) checkRun(f *filling, run config.ExtensionRun) {
 	f.run(run, &entities.ExtensionDefinition{})
+	c.oneTaskOrJob(f.d, f.at, run.Job, run.Task)
 	c.retrying(f.d, strict.Field(f.at, "retry"), run.Retry)
 	c.atLeast(f.d, strict.Field(f.at, "timeout"), run.Timeout, span{defaultApplyTimeout, time.Millisecond})
 	if f.d.Has(strict.Field(f.at, "sharedInstanceKey")) {
@@ -72,6 +73,9 @@ func (f *filling) run(run config.ExtensionRun, into *entities.ExtensionDefinitio
 	into.Env = f.env(strict.Field(f.at, "env"), run.Env)
 	if run.Job != nil {
 		into.Job = f.job(strict.Field(f.at, "job"), run.Job)
+	}
+	if run.Task != nil {
+		into.Task = f.task(strict.Field(f.at, "task"), run.Task, strict.Field(f.at, "env"), run.Env, into.Env)
 	}
 }
 
@@ -97,7 +101,7 @@ func (c *compiler) checkExtension(use extensionUse) {
 }
 
 func (c *compiler) checkExtensionRef(use extensionUse) {
-	for _, field := range []string{"command", "env", "job", "worker"} {
+	for _, field := range []string{"command", "env", "job", "task", "worker"} {
 		if use.d.Has(use.at + "." + field) {
 			c.report(use.d, use.at+"."+field, strict.Fault{Code: "one-of", Message: fmt.Sprintf(`"ref" and %q are both given`, field), Expected: "one of them"})
 		}
@@ -193,6 +197,9 @@ func (s *serviceCompiler) extension(in *substitute.Scope, ref runtimeRef, use ex
 	compiled := entities.Extension{
 		Name: use.id, Stage: entities.Stage(use.Lifecycle), Key: key, Timeout: run.Timeout.Or(defaultApplyTimeout),
 		MaxAttempts: retry.attempts, RetryBackoff: retry.backoff, RetryMax: retry.longest, Remote: remote,
+	}
+	if definition.Task != nil {
+		compiled.Place = definition.Task.Place()
 	}
 	compiled.After = strict.Map(use.DependsOn, func(name config.Name) string { return string(name) })
 	compiled.Definition = s.share(use, compiled, definition)

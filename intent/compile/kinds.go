@@ -57,6 +57,13 @@ func (f *filling) kind(k config.ProtectionKind, into *entities.CheckDefinition) 
 			Command: f.command(at, k.Job.Command, f.period(at+".timeout", k.Job.Timeout, span{defaultJobTimeout, time.Second})),
 			Env:     f.env(at+".env", k.Job.Env), Job: f.job(at, &k.Job.CommandJob),
 		}
+	case entities.CheckTask:
+		run := &entities.CheckRun{
+			Command: f.command(at, k.Task.Command, f.period(at+".timeout", k.Task.Timeout, span{defaultJobTimeout, time.Second})),
+			Env:     f.env(at+".env", k.Task.Env),
+		}
+		run.Task = f.task(at, &k.Task.CommandTask, at+".env", k.Task.Env, run.Env)
+		into.Dir, into.Command = path.Dir(f.d.File), run
 	case entities.CheckCapacity:
 		into.Capacity = f.capacity(at, k.Capacity)
 	case entities.CheckAlways:

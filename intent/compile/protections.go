@@ -213,7 +213,7 @@ func stagesOf(lifecycle []config.ProtectionStage, kind entities.CheckKind) []ent
 
 func intervalOf(kind entities.CheckKind) time.Duration {
 	switch {
-	case kind == entities.CheckJob:
+	case kind == entities.CheckJob, kind == entities.CheckTask:
 		return jobInterval
 	case changesByItself(kind):
 		return slowInterval

@@ -25,6 +25,13 @@ func (c *compiler) defineCustom(doc *config.Document[config.Runtime], custom *co
 		Apply: *apply,
 		Env:   c.plainEnv(d, "custom.env", custom.Env),
 		Job:   c.commandJob(d, "custom.job", custom.Job),
+		Task:  c.commandTask(d, "custom.task", custom.Task),
+	}
+	c.oneTaskOrJob(d, "custom", custom.Job, custom.Task)
+	for _, name := range strict.Keys(definition.Custom.Env) {
+		if custom.Task != nil && definition.Custom.Env[name].IsSecret() {
+			c.report(d, strict.Key("custom.env", name), openSecret(name))
+		}
 	}
 	if fetch := custom.Fetch; fetch != nil {
 		definition.Custom.Fetch = c.runtimeCommand(d, "custom.fetch", fetch.Program, fetch.Timeout, defaultFetchTimeout)
@@ -41,13 +48,13 @@ func (c *compiler) defineCustom(doc *config.Document[config.Runtime], custom *co
 	definition.Timing = timing
 }
 
-// watchCommand is one that never ends, so that it is none for a Job.
+// watchCommand is one that never ends, so that it is none for a Job or a task.
 func (c *compiler) watchCommand(d *strict.Decoder, custom config.RuntimeCustom) *entities.Command {
 	if custom.Watch == nil {
 		return nil
 	}
-	if custom.Job != nil {
-		c.report(d, "custom.watch", strict.Fault{Code: "one-of", Message: "a Job ends, and a watch goes on", Expected: `"watch" where commands run on the worker's machine, without "job"`})
+	if custom.Job != nil || custom.Task != nil {
+		c.report(d, "custom.watch", strict.Fault{Code: "one-of", Message: "a Job or a task ends, and a watch goes on", Expected: `"watch" where commands run on the worker's machine, without "job" and "task"`})
 	}
 	return c.runtimeCommand(d, "custom.watch", custom.Watch.Program, "", 0)
 }
@@ -125,7 +132,7 @@ func (c *compiler) plainEnv(d *strict.Decoder, path string, env map[config.OwnEn
 	return plain
 }
 
-// jobPoll is the default time between readings while something moves, where a reading is a Job: it takes
+// jobPoll is the default time between readings while something moves, where a reading is a Job or a task: it takes
 // seconds, and a handful of objects in the cluster.
 const jobPoll = "30s"
 
@@ -138,7 +145,7 @@ var (
 // paceOf is how often the runtime is asked.
 func paceOf(r config.RuntimeCustom) config.Pace {
 	pace := r.Pace
-	if r.Job != nil && pace.PollInterval == "" {
+	if (r.Job != nil || r.Task != nil) && pace.PollInterval == "" {
 		pace.PollInterval = jobPoll
 	}
 	return pace

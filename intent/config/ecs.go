@@ -11,6 +11,14 @@ import (
 
 // RuntimeECS is a cluster of Amazon ECS. Credentials are what the AWS tools find in the worker's environment.
 type RuntimeECS struct {
+	ECSCluster
+	// How long an apply may take, the waits for what ECS allows included.
+	ApplyTimeout Duration `json:"applyTimeout,omitempty" jsonschema:"default=10m"`
+	Pace
+}
+
+// ECSCluster says which cluster of ECS, and who asks it.
+type ECSCluster struct {
 	// The name or the ARN of the cluster.
 	Cluster string `json:"cluster"`
 	// The region; what the worker's environment says when not given.
@@ -21,10 +29,50 @@ type RuntimeECS struct {
 	ExternalID string `json:"externalId,omitempty"`
 	// The address of the ECS API; AWS's own when not given.
 	Endpoint string `json:"endpoint,omitempty"`
-	// How long an apply may take, the waits for what ECS allows included.
-	ApplyTimeout Duration `json:"applyTimeout,omitempty" jsonschema:"default=10m"`
-	Pace
 }
+
+// CommandTask is where commands run as tasks of Amazon ECS, each in one of its own. Nothing of it is made: the task definition
+// is there.
+type CommandTask struct {
+	ECSCluster
+	// The task definition, with its revision: family:revision or an ARN.
+	TaskDefinition TaskDefinition `json:"taskDefinition"`
+	// The container that runs the command instead of its own, and whose exit code counts; the first essential one when not given.
+	Container string `json:"container,omitempty"`
+	// What the tasks run on; what the cluster says when neither this nor capacityProvider is given.
+	LaunchType LaunchType `json:"launchType,omitempty"`
+	// The capacity provider that they run on.
+	CapacityProvider string `json:"capacityProvider,omitempty"`
+	// The subnets of the tasks, which the network mode awsvpc needs.
+	Subnets []string `json:"subnets,omitempty"`
+	// The security groups of the tasks; the network's default one when not given.
+	SecurityGroups []string `json:"securityGroups,omitempty"`
+	// Gives the tasks a public address.
+	AssignPublicIP bool `json:"assignPublicIp,omitempty"`
+	// The path of converge-wrapper in the image, which keeps stdout and stderr apart. Without it the log is taken as it is.
+	Wrapper string `json:"wrapper,omitempty"`
+}
+
+// TaskDefinition is migrate:7. Without a revision it would mean another one tomorrow.
+type TaskDefinition string
+
+const taskDefinitionPattern = `^(arn:[a-z0-9-]+:ecs:[a-z0-9-]+:[0-9]{12}:task-definition/)?[A-Za-z0-9_-]{1,255}:[1-9][0-9]*$`
+
+var taskDefinitionRE = regexp.MustCompile(taskDefinitionPattern)
+
+// Pattern is for the JSON schema.
+func (TaskDefinition) Pattern() string { return taskDefinitionPattern }
+
+// Check refuses what names no revision.
+func (t TaskDefinition) Check() *Fault {
+	return strict.Unless(taskDefinitionRE.MatchString(string(t)), "bad-value", "%q is no revision of a task definition", string(t), "its family and revision, such as migrate:7, or an ARN with both")
+}
+
+// LaunchType is what a task runs on.
+type LaunchType string
+
+// Values lists what may stand in the file.
+func (LaunchType) Values() []string { return []string{"EC2", "FARGATE", "EXTERNAL"} }
 
 // Region is eu-west-1.
 type Region string

@@ -211,7 +211,7 @@ func onlySharedUses(doc *Document[Library], at string, all []ProtectionUse) {
 
 func onlySharedKind(d *strict.Decoder, at string, kind ProtectionKind) {
 	for _, k := range kind.Kinds() {
-		if k != entities.CheckCommand && k != entities.CheckJob {
+		if k != entities.CheckCommand && k != entities.CheckJob && k != entities.CheckTask {
 			continue
 		}
 		d.Report(strict.Field(at, string(k)), Fault{

@@ -36,7 +36,7 @@ type ProtectionUse struct {
 	// Whether repairs of drift ask it too: freezes (allowedTimes with nothing but freezes) and capacity
 	// do unless this says otherwise, others do not.
 	Repairs *bool `json:"repairs,omitempty"`
-	// The time between readings while a release waits for it: 30s; 1m for job, and 5m for allowedTimes,
+	// The time between readings while a release waits for it: 30s; 1m for job and task, and 5m for allowedTimes,
 	// deniedVersions and always, which say themselves when they change.
 	Interval Duration `json:"interval,omitempty"`
 	// Where it is evaluated: in any worker (local), or in the worker of the channel's runtime (remote).
@@ -98,6 +98,8 @@ type ProtectionKind struct {
 	Command *CommandProtection `json:"command,omitempty"`
 	// Asks a command, run as a Kubernetes Job, which answers in the same way.
 	Job *JobProtection `json:"job,omitempty"`
+	// Asks a command, run as a task of Amazon ECS, which answers in the same way.
+	Task *TaskProtection `json:"task,omitempty"`
 	// Passes while what will serve is at least the recent maximum use.
 	Capacity *CapacityProtection `json:"capacity,omitempty"`
 	// Gives a fixed verdict, for trying out.
@@ -209,6 +211,17 @@ type JobProtection struct {
 	CommandJob
 }
 
+// TaskProtection asks a command that runs as a task of Amazon ECS.
+type TaskProtection struct {
+	// The program and its arguments.
+	Command []string `json:"command"`
+	// Environment variables for it. No secrets: who may describe the task reads them.
+	Env map[EnvName]EnvValue `json:"env,omitempty"`
+	// How long it may take.
+	Timeout Duration `json:"timeout,omitempty" jsonschema:"default=5m"`
+	CommandTask
+}
+
 // CapacityProtection passes while what will serve is at least the recent maximum use.
 type CapacityProtection struct {
 	// The address of a Prometheus server.
@@ -256,6 +269,7 @@ func (k ProtectionKind) names() []kindName {
 		{entities.CheckHTTP, k.HTTP != nil},
 		{entities.CheckCommand, k.Command != nil},
 		{entities.CheckJob, k.Job != nil},
+		{entities.CheckTask, k.Task != nil},
 		{entities.CheckCapacity, k.Capacity != nil},
 		{entities.CheckAlways, k.Always != nil},
 	}
@@ -331,6 +345,8 @@ type ExtensionRun struct {
 	Env map[EnvName]EnvValue `json:"env,omitempty"`
 	// Runs it as a Kubernetes Job, in an image, instead of on the worker's machine.
 	Job *CommandJob `json:"job,omitempty"`
+	// Runs it as a task of Amazon ECS instead. Its env holds no secrets then: who may describe the task reads it.
+	Task *CommandTask `json:"task,omitempty"`
 	// Where it runs: in any worker (local), or in the worker of the channel's runtime (remote).
 	Worker WorkerLocation `json:"worker,omitempty" jsonschema:"default=local"`
 	// How long one attempt may take.

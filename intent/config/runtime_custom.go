@@ -17,6 +17,8 @@ type RuntimeCustom struct {
 	Env map[OwnEnvName]EnvValue `json:"env,omitempty"`
 	// Runs the commands as Kubernetes Jobs, in an image, instead of on the worker's machine.
 	Job *CommandJob `json:"job,omitempty"`
+	// Runs the commands as tasks of Amazon ECS instead. Their env holds no secrets then: who may describe the task reads it.
+	Task *CommandTask `json:"task,omitempty"`
 	// The same as maxConcurrentApplies of the runtime; one of the two may be given.
 	MaxConcurrentApplies *int `json:"maxConcurrentApplies,omitempty" jsonschema:"minimum=1"`
 	Pace

@@ -32,8 +32,9 @@ type result struct {
 	signal string // that ended it, if one did
 	stdout []byte // raw, of a fetch
 	redact *redactor
-	merged bool // stdout has stderr in it
-	sweep  bool // what the command leaves running is ended
+	merged bool   // stdout has stderr in it
+	place  string // where it ran, for people, unless that was this machine
+	sweep  bool   // what the command leaves running is ended
 }
 
 var errTooLarge = errors.New("output too large")
@@ -52,7 +53,7 @@ func (r *Runtime) run(ctx context.Context, c call, in runtimes.Instance) (res re
 		w.files = in.Payload.Custom.Files
 	}
 	if c.purpose == "apply" {
-		w.one, w.key = in.Owner.Key()+"/"+r.def.Name, in.Key
+		w.one, w.key, w.try = in.Owner.Key()+"/"+r.def.Name, in.Key, in.Try
 	}
 	r.runner.run(ctx, &res, w)
 	return res
@@ -111,6 +112,9 @@ func (res *result) lastOutput() string {
 // wraps can still be asked for, but only through errors.Is and errors.As.
 func (res *result) fail(format string, args ...any) error {
 	err := fmt.Errorf("%s: %w", res.doing, fmt.Errorf(format, args...))
+	if res.place != "" {
+		err = fmt.Errorf("%w (%s)", err, res.place)
+	}
 	return redactedError{text: res.redact.text(err.Error()), err: err}
 }
 
@@ -147,6 +151,7 @@ type work struct {
 	files   map[string]string // relative path → content
 	one     string            // of an apply: the instance, for which there is one at a time
 	key     string            // of an apply: equal for one that is run again
+	try     string            // of an apply: this attempt at it
 	labels  labels
 }
 

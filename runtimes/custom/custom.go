@@ -46,6 +46,7 @@ type Runtime struct {
 // Worker is what commands are given by the worker that they run on.
 type Worker struct {
 	Clusters Clusters      // where they run as Jobs; nil: they do not
+	Tasks    Tasks         // by which they run as tasks of ECS; nil: they do not
 	Secrets  secret.Source // nil: there are none
 }
 
@@ -61,22 +62,34 @@ var (
 // another worker may be the one that has them. Its commands run on this machine.
 func New(def entities.RuntimeDefinition) (*Runtime, error) { return NewOn(def, Worker{}) }
 
-// NewOn is New for a definition whose commands may name secrets of the worker, and run as Jobs in its clusters.
+// NewOn is New for a definition whose commands may name secrets of the worker, and run as Jobs or as tasks.
 func NewOn(def entities.RuntimeDefinition, on Worker) (*Runtime, error) {
 	if err := check(def); err != nil {
 		return nil, fmt.Errorf("runtime %s: %w", def.Name, err)
 	}
 	r := &Runtime{def: def, secrets: on.Secrets, unobserved: max(unobserved, 2*def.Timing.SteadyPollInterval)}
-	if def.Custom.Job == nil {
-		r.runner = &local{dir: def.Dir, grace: defaultGrace, drain: defaultDrain}
-		return r, nil
-	}
-	if on.Clusters == nil {
+	switch {
+	case def.Custom.Job != nil && on.Clusters == nil:
 		return nil, fmt.Errorf("runtime %s: its commands run as Jobs, and no clusters are known here", def.Name)
+	case def.Custom.Task != nil && on.Tasks == nil:
+		return nil, fmt.Errorf("runtime %s: its commands run as tasks of ECS, and none can be run here", def.Name)
 	}
-	r.runner = &jobs{def: def, clusters: on.Clusters}
+	r.runner = on.runner(def)
 	return r, nil
 }
+
+// runner is where the commands of a definition run.
+func (on Worker) runner(def entities.RuntimeDefinition) runner {
+	switch c := def.Custom; {
+	case c.Job != nil:
+		return &jobs{def: def, clusters: on.Clusters}
+	case c.Task != nil:
+		return &tasks{where: *c.Task, on: on.Tasks}
+	}
+	return &local{dir: def.Dir, grace: defaultGrace, drain: defaultDrain}
+}
+
+var errTwoPlaces = errors.New("it is to run as a Job and as a task; expected one of them")
 
 func check(def entities.RuntimeDefinition) error {
 	c := def.Custom
@@ -95,10 +108,14 @@ func check(def entities.RuntimeDefinition) error {
 		return errors.New("plan has no command")
 	case isEmpty(c.Watch):
 		return errors.New("watch has no command")
-	case c.Watch != nil && c.Job != nil:
-		return errors.New("watch cannot run as a Job, which ends")
+	case c.Job != nil && c.Task != nil:
+		return errTwoPlaces
+	case c.Watch != nil && (c.Job != nil || c.Task != nil):
+		return errors.New("watch cannot run as a Job or a task, which end")
 	case c.Job != nil && (c.Job.Namespace == "" || c.Job.Image == ""):
 		return errors.New("its job has no namespace or no image")
+	case c.Task != nil && (c.Task.Cluster.Cluster == "" || c.Task.TaskDefinition == ""):
+		return errors.New("its task has no cluster or no task definition")
 	}
 	return checkFetch(c)
 }

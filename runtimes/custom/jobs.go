@@ -40,10 +40,10 @@ func (j *jobs) run(ctx context.Context, res *result, w work) {
 	}
 	started := time.Now()
 	got, err := job.Run(ctx, client, j.request(res, w))
-	j.keep(res, got, started)
+	res.remote(got, started)
 	switch {
 	case err == nil:
-		j.ended(res, got)
+		res.endedRemotely(got, "image "+settings.Image)
 	case ctx.Err() != nil:
 		res.interrupted(ctx)
 	default:
@@ -69,8 +69,8 @@ func (j *jobs) request(res *result, w work) job.Request {
 	}
 }
 
-// keep notes what a Job printed, with secrets taken out, whether it ended well or not.
-func (j *jobs) keep(res *result, got job.Result, started time.Time) {
+// remote notes what a Job or a task printed, with secrets taken out, whether it ended well or not.
+func (res *result) remote(got job.Result, started time.Time) {
 	c := res.capture(func() {})
 	c.put(res.redact, got.Stdout, got.StdoutTruncated, got.Stderr, got.StderrTruncated)
 	if got.Merged {
@@ -86,8 +86,8 @@ func (j *jobs) keep(res *result, got job.Result, started time.Time) {
 // merged says why stderr is empty, and what may be wrong with stdout.
 const merged = "(stdout and stderr are merged in the log: no converge-wrapper reported)\n"
 
-// ended sorts how a command ended that ran, or that the wrapper could not run.
-func (j *jobs) ended(res *result, got job.Result) {
+// endedRemotely sorts how a command ended that ran, or that the wrapper could not run where it was to.
+func (res *result) endedRemotely(got job.Result, where string) {
 	res.out.ExitCode, res.signal = got.ExitCode, got.Signal
 	switch {
 	case res.answers && (got.StdoutTruncated || len(got.Stdout) > MaxDocument):
@@ -95,7 +95,7 @@ func (j *jobs) ended(res *result, got job.Result) {
 	case got.TimedOut:
 		res.timedOut()
 	case got.Problem != "" && (got.ExitCode == 126 || got.ExitCode == 127):
-		res.end(runtimes.CodeCommandNotFound, fmt.Errorf("in image %s: %s", j.def.Custom.Job.Image, got.Problem))
+		res.end(runtimes.CodeCommandNotFound, fmt.Errorf("in %s: %s", where, got.Problem))
 	case got.Problem != "":
 		res.end(runtimes.CodeFetchFailed, errors.New(got.Problem))
 	}

@@ -19,9 +19,11 @@ func once(argv ...string) Once {
 			Owner:     runtimes.Owner{Application: "shop", Service: "web", ID: entities.InstanceID{Channel: "prod"}},
 			ServiceID: "id-1", FullVersion: "v2",
 		},
-		Secrets: secret.Environment{Allowed: []string{"*"}, Lookup: func(name string) (string, bool) { return "hunter22", name == "PASSWORD" }},
 	}
 }
+
+// here is a worker that knows one secret.
+var here = Worker{Secrets: secret.Environment{Allowed: []string{"*"}, Lookup: func(name string) (string, bool) { return "hunter22", name == "PASSWORD" }}}
 
 // A command of no runtime gets the variables of a runtime's command, but for the instance: it
 // is about all of a channel.
@@ -29,7 +31,7 @@ func TestOnceGetsTheVariablesOfARuntimesCommand_A20_A21_C7(t *testing.T) {
 	t.Parallel()
 	o := once("sh", "-c", `echo "$PVN_APPLICATION $PVN_SERVICE $PVN_SERVICE_ID $PVN_SERVICE_VERSION $PVN_RELEASE_CHANNEL ${PVN_INSTANCE-none} $MINE"; exit 2`)
 	o.Env = map[string]entities.Value{"MINE": {Literal: "a b"}, "PVN_SERVICE": {Literal: "forged"}}
-	out, signal, err := RunOnce(t.Context(), nil, o)
+	out, signal, err := RunOnce(t.Context(), here, o)
 	require.NoError(t, err)
 	require.Empty(t, signal)
 	require.Equal(t, 2, out.ExitCode)
@@ -40,7 +42,7 @@ func TestOnceKeepsSecretsToItself(t *testing.T) {
 	t.Parallel()
 	o := once("sh", "-c", `echo "out $P"; echo "err $P" >&2; exit 1`)
 	o.Env = map[string]entities.Value{"P": {WorkerEnv: "PASSWORD"}}
-	out, _, err := RunOnce(t.Context(), nil, o)
+	out, _, err := RunOnce(t.Context(), here, o)
 	require.NoError(t, err)
 	require.Equal(t, "out ***\n", out.Stdout)
 	require.Equal(t, "err ***\n", out.Stderr)
@@ -55,6 +57,8 @@ func TestOnceSaysWhyThereIsNoEnd(t *testing.T) {
 	slow.Timeout = 50 * time.Millisecond
 	elsewhere := once("true")
 	elsewhere.Job = &entities.CommandJob{Namespace: "n", Image: "i"}
+	task := once("true")
+	task.Task = &entities.CommandTask{TaskDefinition: "smoke:7"}
 	for _, row := range []struct {
 		name string
 		once Once
@@ -65,16 +69,17 @@ func TestOnceSaysWhyThereIsNoEnd(t *testing.T) {
 		{"secret not set", unset, "P is to come from the worker's environment variable NOWHERE, which is not set there"},
 		{"too slow", slow, "sh did not finish within 50ms and was ended"},
 		{"no clusters", elsewhere, "no clusters are known here"},
+		{"no tasks", task, "none can be run here"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			_, _, err := RunOnce(t.Context(), nil, row.once)
+			_, _, err := RunOnce(t.Context(), here, row.once)
 			require.ErrorContains(t, err, "check smoke of shop/web in prod: "+"")
 			require.ErrorContains(t, err, row.says)
 		})
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, _, err := RunOnce(gone, nil, once("true"))
+	_, _, err := RunOnce(gone, here, once("true"))
 	require.ErrorIs(t, err, context.Canceled)
 }

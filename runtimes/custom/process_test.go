@@ -177,7 +177,7 @@ func TestQuestionsLeaveNothingRunning_A20(t *testing.T) {
 	o.Dir, o.Asks = t.TempDir(), true
 	alive := pipe(t, filepath.Join(o.Dir, "alive"))
 	require.NoError(t, exec.Command("mkfifo", filepath.Join(o.Dir, "ready")).Run())
-	out, _, err := RunOnce(t.Context(), nil, o)
+	out, _, err := RunOnce(t.Context(), here, o)
 	require.NoError(t, err)
 	require.Equal(t, 2, out.ExitCode)
 	gone(t, <-alive)

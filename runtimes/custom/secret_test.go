@@ -153,7 +153,7 @@ func TestServiceDoesNotSteerTheCommandsOfARuntime_G5(t *testing.T) {
 		require.True(t, runtimes.IsPermanent(err))
 		o := once("true")
 		o.Env = in.Payload.Custom.Env
-		_, _, err = RunOnce(t.Context(), nil, o)
+		_, _, err = RunOnce(t.Context(), here, o)
 		require.ErrorContains(t, err, name+" says what programs run")
 	}
 }

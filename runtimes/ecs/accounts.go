@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 	"github.com/aws/aws-sdk-go-v2/service/ecs"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 
@@ -23,7 +24,10 @@ type Accounts struct {
 	// client by it.
 	Configure func(*ecs.Options)
 
-	// Every, when set before the first use, is how often a service is read, instead of every 5 s.
+	// ConfigureLogs is the same for the clients of CloudWatch Logs.
+	ConfigureLogs func(*cloudwatchlogs.Options)
+
+	// Every, when set before the first use, is how often a service or a task is read, instead of every 5 s.
 	Every time.Duration
 
 	timing   *timing // of tests; nil: the default
@@ -58,7 +62,7 @@ func (a *Accounts) cluster(named entities.ECSRuntime) *cluster {
 		timing = *a.timing
 	}
 	if a.Every > 0 {
-		timing.watch, timing.fresh = a.Every, a.Every/2
+		timing.watch, timing.fresh, timing.wait = a.Every, a.Every/2, a.Every
 	}
 	made := newCluster(a.account(named), named.Cluster, timing)
 	if a.closed {
@@ -74,7 +78,7 @@ func (a *Accounts) account(named entities.ECSRuntime) *account {
 	if known := a.accounts[named]; known != nil {
 		return known
 	}
-	made := &account{named: named, pace: a.pace(named), configure: a.Configure, definitions: map[string]*definition{}}
+	made := &account{named: named, pace: a.pace(named), configure: a.Configure, configureLogs: a.ConfigureLogs, definitions: map[string]*definition{}}
 	a.accounts[named] = made
 	return made
 }
@@ -98,13 +102,16 @@ var errClosed = errors.New("the connection to ECS is closed: this worker stops")
 
 // account speaks to ECS with one set of credentials in one region.
 type account struct {
-	named     entities.ECSRuntime
-	pace      *pace
-	configure func(*ecs.Options)
+	named         entities.ECSRuntime
+	pace          *pace
+	configure     func(*ecs.Options)
+	configureLogs func(*cloudwatchlogs.Options)
 
 	mu          sync.Mutex
+	settings    aws.Config
 	connected   *ecs.Client
-	definitions map[string]*definition // by ARN: what a revision says never changes
+	logs        map[string]*cloudwatchlogs.Client // by region
+	definitions map[string]*definition            // by ARN: what a revision says never changes
 }
 
 // client finds credentials and a region when first asked; an error is met again, and mended without a restart, at the next.
@@ -129,8 +136,33 @@ func (a *account) client(ctx context.Context) (*ecs.Client, error) {
 	if a.named.RoleARN != "" {
 		settings.Credentials = aws.NewCredentialsCache(stscreds.NewAssumeRoleProvider(sts.NewFromConfig(settings), a.named.RoleARN, a.assumes))
 	}
-	a.connected = ecs.NewFromConfig(settings, a.configured)
+	a.settings, a.connected = settings, ecs.NewFromConfig(settings, a.configured)
 	return a.connected, nil
+}
+
+// logsClient asks CloudWatch Logs, with the same credentials, in the region that a log is in; empty: the account's.
+func (a *account) logsClient(ctx context.Context, region string) (*cloudwatchlogs.Client, error) {
+	if _, err := a.client(ctx); err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if known := a.logs[region]; known != nil {
+		return known, nil
+	}
+	if a.logs == nil {
+		a.logs = map[string]*cloudwatchlogs.Client{}
+	}
+	a.logs[region] = cloudwatchlogs.NewFromConfig(a.settings, func(o *cloudwatchlogs.Options) {
+		o.Retryer = aws.NopRetryer{}
+		if region != "" {
+			o.Region = region
+		}
+		if a.configureLogs != nil {
+			a.configureLogs(o)
+		}
+	})
+	return a.logs[region], nil
 }
 
 func (a *account) assumes(o *stscreds.AssumeRoleOptions) {

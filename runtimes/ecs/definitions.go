@@ -17,12 +17,13 @@ import (
 type definition struct {
 	arn, owner, hash, version string
 	logs                      []logs
+	first                     string    // its first essential container
 	adopted                   bool      // somebody else registered it, and may use it elsewhere
 	registered                time.Time // here; zero: by somebody else, or before
 }
 
 // logs is where a container's output goes.
-type logs struct{ container, group, region string }
+type logs struct{ container, group, region, prefix string }
 
 // maxSearched bounds how many of the newest revisions of a family are looked at for one that says the same. What is older
 // than that is registered again.
@@ -56,7 +57,7 @@ const maxDefinitions = 20_000
 func (a *account) keep(d *types.TaskDefinition, tags []types.Tag, registered time.Time) *definition {
 	made := &definition{
 		arn: text(d.TaskDefinitionArn), owner: valueOf(tags, TagOwner), hash: valueOf(tags, TagDefinition),
-		version: decodeVersion(valueOf(tags, TagVersion)), logs: logsOf(d), adopted: valueOf(tags, TagAdopted) != "", registered: registered,
+		version: decodeVersion(valueOf(tags, TagVersion)), logs: logsOf(d), first: firstOf(d), adopted: valueOf(tags, TagAdopted) != "", registered: registered,
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -76,10 +77,30 @@ func (a *account) forget(arn string) {
 func logsOf(d *types.TaskDefinition) (all []logs) {
 	for _, c := range d.ContainerDefinitions {
 		if l := c.LogConfiguration; l != nil && l.LogDriver == types.LogDriverAwslogs && l.Options["awslogs-group"] != "" {
-			all = append(all, logs{text(c.Name), l.Options["awslogs-group"], l.Options["awslogs-region"]})
+			all = append(all, logs{text(c.Name), l.Options["awslogs-group"], l.Options["awslogs-region"], l.Options["awslogs-stream-prefix"]})
 		}
 	}
 	return all
+}
+
+// logsOf is where the output of a container goes; none where that is not known.
+func (k *definition) logsOf(container string) logs {
+	for _, l := range k.logs {
+		if l.container == container {
+			return l
+		}
+	}
+	return logs{}
+}
+
+// firstOf is the first essential container, as all are of which nothing is said.
+func firstOf(d *types.TaskDefinition) string {
+	for _, c := range d.ContainerDefinitions {
+		if c.Essential == nil || *c.Essential {
+			return text(c.Name)
+		}
+	}
+	return ""
 }
 
 // find looks for an ACTIVE revision that was registered for the owner from the same document, the newest first; nil: there

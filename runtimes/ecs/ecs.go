@@ -48,6 +48,7 @@ type timing struct {
 	settle   time.Duration // how long reads may lag behind a write
 	wait     time.Duration // between two looks at what drains
 	tasks    time.Duration // between two looks at the tasks of a service that does not get well
+	log      time.Duration // between two looks at a log that is not there yet
 	call     time.Duration // that one call may take
 	interest time.Duration // how long a service is read that nobody asks about
 }
@@ -55,6 +56,6 @@ type timing struct {
 func defaultTiming() timing {
 	return timing{
 		watch: 5 * time.Second, each: 25 * time.Millisecond, fresh: 3 * time.Second, gather: 10 * time.Millisecond,
-		settle: 2 * time.Minute, wait: 5 * time.Second, tasks: 15 * time.Second, call: 20 * time.Second, interest: 15 * time.Minute,
+		settle: 2 * time.Minute, wait: 5 * time.Second, tasks: 15 * time.Second, log: time.Second, call: 20 * time.Second, interest: 15 * time.Minute,
 	}
 }

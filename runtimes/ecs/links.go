@@ -15,7 +15,7 @@ func (ob *observation) links() []entities.Link {
 	if len(parts) <= region || parts[region] == "" {
 		return nil
 	}
-	console := consoleOf(parts[1], parts[region])
+	console := entities.AWSConsole(parts[region])
 	cluster := text(ob.service.ClusterArn)
 	links := []entities.Link{{
 		Type: "DETAIL", Name: "console",
@@ -31,23 +31,12 @@ func (ob *observation) links() []entities.Link {
 		if l.region == "" {
 			l.region = parts[region]
 		}
-		if to := consoleOf(parts[1], l.region) + "/cloudwatch/home?region=" + l.region + "#logsV2:log-groups/log-group/" + escapedTwice(l.group); !seen[to] {
+		if to := entities.AWSConsole(l.region) + "/cloudwatch/home?region=" + l.region + "#logsV2:log-groups/log-group/" + escapedTwice(l.group); !seen[to] {
 			seen[to] = true
 			links = append(links, entities.Link{Type: "LOG", Name: l.container, URL: to})
 		}
 	}
 	return links
-}
-
-// consoleOf is where the console of a partition is, for a region.
-func consoleOf(partition, region string) string {
-	switch partition {
-	case "aws-cn":
-		return "https://" + region + ".console.amazonaws.cn"
-	case "aws-us-gov":
-		return "https://" + region + ".console.amazonaws-us-gov.com"
-	}
-	return "https://" + region + ".console.aws.amazon.com"
 }
 
 // escapedTwice is how CloudWatch's console has the name of a log group behind the #, with $ for the second %.

@@ -19,17 +19,20 @@ const (
 	definitionReads  group = "task definition reads"
 	definitionWrites group = "task definition writes"
 	taskReads        group = "task reads"
+	taskRuns         group = "starts and stops of tasks"
+	logReads         group = "reads of logs"
 	tagWrites        group = "tag writes"
 )
 
 // rate is a bucket: how many calls at once, and how many come back in a second.
 type rate struct{ burst, perSecond float64 }
 
-// rates are what ECS allows (developer guide, request-throttling). That of task reads could not be looked up there and is
-// set like its neighbour's.
+// rates are what ECS allows (developer guide, request-throttling), and CloudWatch Logs (quotas, GetLogEvents). That of task reads
+// could not be looked up there and is set like its neighbour's.
 func rates() map[group]rate {
 	return map[group]rate{
 		serviceReads: {100, 20}, serviceWrites: {50, 5}, definitionReads: {50, 20}, definitionWrites: {20, 1}, taskReads: {100, 20}, tagWrites: {20, 10},
+		taskRuns: {100, 40}, logReads: {25, 25},
 	}
 }
 
@@ -146,7 +149,7 @@ const codeThrottled = "throttled"
 type slowedError struct{ group group }
 
 func (e *slowedError) Error() string {
-	return fmt.Sprintf("ECS allows no more %s in this account and region at present; it is tried again when it does", e.group)
+	return fmt.Sprintf("AWS allows no more %s in this account and region at present; it is tried again when it does", e.group)
 }
 
 // transientAttempts bounds how often a read is tried again that failed on the way, or in the server.
@@ -179,6 +182,7 @@ func call[In, Out, Option any](ctx context.Context, c *cluster, g group, ask fun
 	}
 }
 
+// reads tells what may be asked twice: what reads, and what starts a task, by its token, or stops one.
 func reads(g group) bool { return g != serviceWrites && g != definitionWrites && g != tagWrites }
 
 func isThrottled(err error) bool {

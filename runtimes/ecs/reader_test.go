@@ -131,7 +131,7 @@ func TestThrottledAccountDelaysAndFailsNothing(t *testing.T) {
 	var reading *entities.ReadingError
 	require.ErrorAs(t, err, &reading)
 	require.Equal(t, "throttled", reading.Code)
-	require.Equal(t, "observe demo/web in staging: ECS allows no more service reads in this account and region at present; it is tried again when it does", reading.Message)
+	require.Equal(t, "observe demo/web in staging: AWS allows no more service reads in this account and region at present; it is tried again when it does", reading.Message)
 	mend()
 	require.Equal(t, "SUCCEEDED; v1* 2/2", line(l.observe(at("v1", 1))))
 }

@@ -22,6 +22,8 @@ const (
 	TagAdopted = "converge:adopted"
 	// TagService is the SHA-256 of what a service was declared as.
 	TagService = "converge:service"
+	// TagTask is what a command is for that runs as a task of its own.
+	TagTask = "converge:task"
 	// TagFence is the place of the last target among all of the instance: installation, epoch, sequence, target.
 	TagFence = "converge:fence"
 )

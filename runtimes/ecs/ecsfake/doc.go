@@ -32,7 +32,7 @@
 //     (guide blue-green-deployment-how-it-works).
 //   - Tasks: PROVISIONING, PENDING, RUNNING, DEACTIVATING, STOPPING, DEPROVISIONING, STOPPED (guide
 //     task-lifecycle-explanation), health, exit codes, reasons (guide stopped-task-error-codes), an hour of memory
-//     (API DescribeTasks), one-off tasks (API RunTask, StopTask).
+//     (API DescribeTasks), one-off tasks (API RunTask, StopTask) and their logs, of which CloudWatch Logs' GetLogEvents reads.
 //   - Eventual consistency (API RunTask), limits of ten, twenty and a hundred per call, paging, token buckets (guide
 //     request-throttling).
 //   - Deployment controllers CODE_DEPLOY and EXTERNAL as far as to see that they are not ours to roll.
@@ -41,7 +41,7 @@
 //
 //   - Placement, capacity and its arithmetic: an instance has room for anything. Capacity providers are names.
 //   - Load balancers, Service Connect, Cloud Map, VPC Lattice, volumes and secrets: passed through; a task behind a load
-//     balancer is healthy when Behaviour says so. CloudWatch, logs, EventBridge, IAM and STS are other services.
+//     balancer is healthy when Behaviour says so. CloudWatch, EventBridge, IAM and STS are other services.
 //   - Task sets, lifecycle hooks, LINEAR and CANARY, early success criteria, task protection, ECS Exec, express
 //     services, managed daemons and gateways, capacity provider calls: refused as not modelled, not ignored, where a
 //     request could ask for them.

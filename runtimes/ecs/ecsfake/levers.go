@@ -50,6 +50,8 @@ type Run struct {
 	ExitCode int32
 	// For is how long it runs: 0 means Timing.Run, below 0 until it is stopped.
 	For time.Duration
+	// Log is what it prints when it starts, an event each, where its first container has the driver awslogs with a group.
+	Log []string
 }
 
 // Kind is what goes wrong with a request.
@@ -111,7 +113,7 @@ func (s *Server) Behave(key string, behaviour Behaviour) {
 	s.levers.behaviours[key] = behaviour
 }
 
-// Command says how one-off tasks end whose first container's command, joined with spaces, is this.
+// Command says how one-off tasks end whose first container's command, joined with spaces, is this, or ends so behind "--".
 func (s *Server) Command(command string, run Run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -301,7 +303,11 @@ func (s *Server) behaviour(d *definition) Behaviour {
 
 // run is how a one-off task with such a command ends.
 func (s *Server) run(command []string) Run {
-	run := s.levers.runs[strings.Join(command, " ")]
+	joined := strings.Join(command, " ")
+	run, known := s.levers.runs[joined]
+	if _, within, wrapped := strings.Cut(joined, " -- "); wrapped && !known {
+		run = s.levers.runs[within]
+	}
 	if run.For == 0 {
 		run.For = s.options.Timing.Run
 	}

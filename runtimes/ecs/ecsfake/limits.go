@@ -21,6 +21,7 @@ const (
 	ClusterWrites        Group = "cluster writes"
 	TaskReads            Group = "task reads"
 	TaskRuns             Group = "task runs"
+	LogReads             Group = "log reads"
 	TagReads             Group = "tag reads"
 	TagWrites            Group = "tag writes"
 )
@@ -39,6 +40,7 @@ func Rates() map[Group]Rate {
 		ClusterWrites:        {20, 1},
 		TaskReads:            {100, 20},
 		TaskRuns:             {100, 40},
+		LogReads:             {25, 25}, // CloudWatch Logs, service quotas
 		TagReads:             {50, 20},
 		TagWrites:            {20, 10},
 	}
@@ -63,6 +65,8 @@ func GroupOf(operation string) Group {
 		return TaskReads
 	case "RunTask", "StopTask":
 		return TaskRuns
+	case "GetLogEvents":
+		return LogReads
 	case "ListTagsForResource":
 		return TagReads
 	case "TagResource", "UntagResource":

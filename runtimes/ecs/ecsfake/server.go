@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	logs "github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs/types"
 	"github.com/aws/aws-sdk-go-v2/service/ecs"
 )
 
@@ -65,6 +66,8 @@ type Timing struct {
 	AlarmBake time.Duration
 	// Run is how long a one-off task runs of which no lever says otherwise: 5 s.
 	Run time.Duration
+	// Log is how long after it was printed a line can be read: 2 s.
+	Log time.Duration
 	// Purge is how long an INACTIVE service can be described: 1 h.
 	Purge time.Duration
 }
@@ -85,6 +88,7 @@ func (t Timing) orDefaults() Timing {
 		{&t.Restart, 10 * time.Second},
 		{&t.AlarmBake, time.Minute},
 		{&t.Run, 5 * time.Second},
+		{&t.Log, 2 * time.Second},
 		{&t.Purge, time.Hour},
 	} {
 		if *d.field == 0 {
@@ -110,6 +114,7 @@ type Server struct {
 	ids       ids
 	clusters  map[string]*cluster
 	families  map[string]*family
+	logs      map[stream][]logs.OutputLogEvent
 	unsettled []*service
 }
 
@@ -124,6 +129,7 @@ func New(options Options) (*Server, error) {
 		options:  options.orDefaults(),
 		clusters: map[string]*cluster{},
 		families: map[string]*family{},
+		logs:     map[stream][]logs.OutputLogEvent{},
 	}
 	s.clock = newClock(s.options.Start, s.options.Speed)
 	s.levers = newLevers(s.options)
@@ -252,5 +258,6 @@ func (s *Server) modelled() map[string]handler {
 		"TagResource":                answer(s.tagResource),
 		"UntagResource":              answer(s.untagResource),
 		"ListTagsForResource":        answer(s.listTagsForResource),
+		"GetLogEvents":               answer(s.getLogEvents),
 	}
 }

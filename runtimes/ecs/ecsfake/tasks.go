@@ -173,6 +173,7 @@ func (t *task) contain(change func(*types.Container)) {
 func (t *task) runs() {
 	t.becomes("RUNNING")
 	t.view.StartedAt = moments(t.server.clock.now)
+	t.print()
 	switch b := t.behaviour; {
 	case b.ExitCode != nil:
 		t.after(b.ExitAfter, func() { t.exits(*b.ExitCode, false) })

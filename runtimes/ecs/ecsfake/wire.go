@@ -65,7 +65,7 @@ func client(format string, args ...any) error { return refuse("ClientException",
 
 // ServeHTTP answers one request of the API.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	operation, known := strings.CutPrefix(r.Header.Get("X-Amz-Target"), target)
+	operation, known := strings.CutPrefix(strings.Replace(r.Header.Get("X-Amz-Target"), logsTarget, target, 1), target)
 	body, err := io.ReadAll(io.LimitReader(r.Body, largest))
 	if err != nil {
 		return
@@ -119,7 +119,11 @@ func (s *Server) signed(r *http.Request) error {
 	if authorization == "" {
 		return refuse("MissingAuthenticationTokenException", "Missing Authentication Token")
 	}
-	if !strings.Contains(authorization, "/"+s.options.Region+"/ecs/aws4_request") {
+	service := "ecs"
+	if strings.HasPrefix(r.Header.Get("X-Amz-Target"), logsTarget) {
+		service = "logs"
+	}
+	if !strings.Contains(authorization, "/"+s.options.Region+"/"+service+"/aws4_request") {
 		return refuse("InvalidSignatureException", "Credential should be scoped to a valid region, not %s.", authorization)
 	}
 	return nil

@@ -45,8 +45,14 @@ func (a *attempt) result(ctx context.Context, pod *corev1.Pod) (Result, error) {
 }
 
 func documented(doc report.Document, state *corev1.ContainerStateTerminated) Result {
+	doc.Signal = killed(doc.Signal, state)
+	return ResultOf(doc)
+}
+
+// ResultOf is how a command went by a document about it.
+func ResultOf(doc report.Document) Result {
 	return Result{
-		ExitCode: doc.ExitCode, Signal: killed(doc.Signal, state), TimedOut: doc.TimedOut, Problem: doc.Error,
+		ExitCode: doc.ExitCode, Signal: doc.Signal, TimedOut: doc.TimedOut, Problem: doc.Error,
 		Stdout: doc.Stdout.Data, Stderr: doc.Stderr.Data,
 		StdoutTruncated: doc.Stdout.Truncated(), StderrTruncated: doc.Stderr.Truncated(),
 		Started: doc.StartedAt, Duration: time.Duration(doc.Duration),

@@ -1,0 +1,69 @@
+package custom
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/runtimes"
+	"github.com/converge-engine/converge/runtimes/ecs"
+	"github.com/converge-engine/converge/runtimes/kubernetes/job"
+)
+
+// Tasks runs commands as tasks of Amazon ECS; an *ecs.Accounts does, whose RunTask is the contract.
+type Tasks interface {
+	RunTask(ctx context.Context, r ecs.TaskRequest) (ecs.TaskResult, error)
+}
+
+// tasks runs commands as tasks of Amazon ECS, under the same contract as local ones (C2, C3, C6, C7). An apply has one task per
+// instance at a time, whatever the number of workers; a fetch has its own.
+type tasks struct {
+	where entities.CommandTask
+	on    Tasks
+}
+
+func (t *tasks) run(ctx context.Context, res *result, w work) {
+	if err := readable(w); err != nil {
+		res.end(runtimes.CodeFetchFailed, runtimes.Permanent(err))
+		return
+	}
+	started := time.Now()
+	got, err := t.on.RunTask(ctx, ecs.TaskRequest{
+		Where: t.where, One: w.one, Try: w.try, Command: res.argv, Env: w.env,
+		Tags:    map[string]string{ecs.TagOwner: w.labels.owner.Key(), ecs.TagTask: w.labels.purpose},
+		Timeout: res.timeout, Limit: MaxDocument, StopAtLimit: res.answers,
+	})
+	ended := job.ResultOf(got.Document)
+	ended.Merged = got.Merged && got.NoLog == ""
+	res.remote(ended, started)
+	res.place = got.Place
+	if got.NoLog != "" {
+		res.out.Stderr += "(what it printed is not known: " + got.NoLog + ")\n"
+	}
+	switch {
+	case err != nil && ctx.Err() != nil:
+		res.interrupted(ctx)
+	case err != nil:
+		res.end(ecs.TaskCode(err), err)
+	case res.answers && got.NoLog != "":
+		res.end(runtimes.CodeFetchFailed, fmt.Errorf("%s exited %d, and what it printed is not known: %s", res.argv[0], got.ExitCode, got.NoLog))
+	default:
+		res.endedRemotely(ended, "the image of "+t.where.TaskDefinition)
+	}
+}
+
+// readable refuses what would lie open in the description of a task, and in CloudTrail, and what cannot be brought there.
+func readable(w work) error {
+	switch {
+	case len(w.secrets) > 0:
+		return fmt.Errorf("%s: secrets are not given to a task of ECS, whose environment can be read in its description; name them in the \"secrets\" of the task definition's container, from Secrets Manager or SSM",
+			strings.Join(slices.Sorted(maps.Keys(w.secrets)), ", "))
+	case len(w.files) > 0:
+		return fmt.Errorf("the service has files (%s), which cannot be brought into a task of ECS", strings.Join(slices.Sorted(maps.Keys(w.files)), ", "))
+	}
+	return nil
+}

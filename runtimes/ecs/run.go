@@ -1,0 +1,416 @@
+package ecs
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/ecs"
+	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/runtimes"
+	"github.com/converge-engine/converge/runtimes/kubernetes/job/report"
+)
+
+// TaskRequest is a command to run as a task of its own.
+type TaskRequest struct {
+	Where entities.CommandTask
+	// One, when not empty, names that of which there is one task at a time in the cluster. Try names the attempt: a task that
+	// an interrupted attempt of that name began is waited for, or its result taken; any other of One is stopped first.
+	// Without a Try each run has its own.
+	One, Try string
+	Tags     map[string]string // for people
+
+	Command []string
+	Env     map[string]string // not for secrets: who may describe the task reads it
+	// Timeout is for everything, waiting for capacity and for the image included.
+	Timeout time.Duration
+	// StopAtLimit ends a command that prints more than Limit bytes to stdout; this and Limit need the wrapper.
+	Limit       int
+	StopAtLimit bool
+}
+
+// TaskResult is how a command went.
+type TaskResult struct {
+	// Place is the task, with a link to it, for people; empty: there is none.
+	Place string
+	// Document is the wrapper's, or one made of what ECS and the log say.
+	report.Document
+	// Merged: there was no wrapper, so that stdout is the log with both streams in it.
+	Merged bool
+	// NoLog is why nothing is known of what was printed.
+	NoLog string
+}
+
+// TaskError is why a task has no exit code. Code is one of a reading.
+type TaskError struct{ Code, Message string }
+
+func (e *TaskError) Error() string { return e.Message }
+
+func failure(code, format string, args ...any) error {
+	return &TaskError{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// TaskCode is the code of an error of RunTask, as a reading has it.
+func TaskCode(err error) string {
+	var known *TaskError
+	if errors.As(err, &known) {
+		return known.Code
+	}
+	return readingCode(err)
+}
+
+// RunTask runs a command as a task of its own to its end (A20, A21, C1). A command that ran is no error, however it ended. A
+// *TaskError says why there is no exit code; another error is of the API, or of ctx, permanent where ECS finds fault with
+// what was asked. A task whose end was not seen is stopped, within half a minute after ctx ended.
+func (a *Accounts) RunTask(ctx context.Context, r TaskRequest) (TaskResult, error) {
+	if err := ctx.Err(); err != nil {
+		return TaskResult{}, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, r.Timeout)
+	defer cancel()
+	c := &command{TaskRequest: r, cluster: a.cluster(r.Where.Cluster), until: time.Now().Add(r.Timeout), wait: "nothing was started yet"}
+	res, err := c.run(bounded)
+	res.Place = c.place()
+	var known *TaskError
+	var slowed *slowedError
+	switch {
+	case err == nil || ctx.Err() != nil || errors.As(err, &known) || errors.As(err, &slowed):
+		return res, err
+	case bounded.Err() != nil:
+		return res, failure(runtimes.CodeTimeout, "%s did not finish within %s: %s", r.Command[0], r.Timeout, c.wait)
+	}
+	return res, explain("run a task in cluster "+c.cluster.name, err)
+}
+
+// command is one RunTask of ours.
+type command struct {
+	TaskRequest
+	cluster   *cluster
+	until     time.Time
+	container string
+	logs      logs
+	arn       string // of the task; empty: none is known
+	asked     bool   // one may have been started
+	began     time.Time
+	seen      bool   // it was described
+	stopping  bool   // it stops already
+	wait      string // what is waited for
+}
+
+// Bounds of a run.
+const (
+	mostTries = 10               // of one attempt, when earlier ones were stopped by us
+	cleanup   = 30 * time.Second // for stopping, when the caller's context has ended
+)
+
+// stoppedByUs is the reason of a task that an interrupted attempt stopped: its end is no result.
+const stoppedByUs = "converge: nobody waits for it any more"
+
+func (c *command) run(ctx context.Context) (TaskResult, error) {
+	d, err := c.cluster.defined(ctx, c.Where.TaskDefinition)
+	if err != nil {
+		return TaskResult{}, err
+	}
+	c.container = cmp.Or(c.Where.Container, d.first)
+	c.logs = d.logsOf(c.container)
+	if err := c.clear(ctx); err != nil {
+		return TaskResult{}, err
+	}
+	c.Try = cmp.Or(c.Try, rand.Text())
+	for n := range mostTries {
+		task, err := c.attempt(ctx, n)
+		switch {
+		case err != nil:
+			res := c.lastOutput(ctx)
+			c.end(ctx)
+			return res, err
+		case task != nil:
+			res := c.result(ctx, task)
+			c.end(ctx) // others of its containers may run on
+			return res, nil
+		}
+	}
+	return TaskResult{}, failure(runtimes.CodeFetchFailed, "the tasks of %d attempts were stopped before", mostTries)
+}
+
+// attempt starts a task and waits for the end of its container; nil: it is one of before, that was stopped by us.
+func (c *command) attempt(ctx context.Context, n int) (*types.Task, error) {
+	arn, err := c.start(ctx, n)
+	if err != nil || arn == "" {
+		return nil, err
+	}
+	c.arn, c.began = arn, time.Now()
+	for first := true; ; first = false {
+		task, err := c.describe(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if first && task != nil && text(task.StoppedReason) == stoppedByUs {
+			c.arn = ""
+			return nil, nil
+		}
+		ended, err := c.verdict(task)
+		if ended || err != nil {
+			return task, err
+		}
+		if err := sleep(ctx, c.cluster.timing.wait); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// start starts the task of an attempt, or finds the one that was started for it: by the client token, which ECS remembers for as
+// long as the task is there and an hour more, at most a day (API reference, ECS_Idempotency). Empty: it was remembered, and started
+// nothing.
+func (c *command) start(ctx context.Context, n int) (string, error) {
+	client, err := c.cluster.account.client(ctx)
+	if err != nil {
+		return "", err
+	}
+	c.asked, c.wait = true, "the task is about to be started"
+	out, err := call(ctx, c.cluster, taskRuns, client.RunTask, c.input(n))
+	var conflict *types.ConflictException
+	switch {
+	case errors.As(err, &conflict) && len(conflict.ResourceIds) > 0: // it was started, with another deadline
+		return conflict.ResourceIds[0], nil
+	case err != nil:
+		return "", err
+	case len(out.Tasks) > 0:
+		return text(out.Tasks[0].TaskArn), nil
+	}
+	for _, f := range out.Failures {
+		return "", failure(runtimes.CodeFetchFailed, "no task of %s was started: %s", short(c.Where.TaskDefinition), strings.TrimSpace(text(f.Reason)+" "+text(f.Detail)))
+	}
+	return "", nil
+}
+
+func (c *command) input(n int) *ecs.RunTaskInput {
+	w := c.Where
+	in := &ecs.RunTaskInput{
+		Cluster: &c.cluster.name, TaskDefinition: &w.TaskDefinition, ClientToken: new(c.token(n)), StartedBy: new(c.startedBy()), Group: new(c.group()),
+		Overrides: &types.TaskOverride{ContainerOverrides: []types.ContainerOverride{{Name: &c.container, Command: c.argv()}}},
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
+		o := &in.Overrides.ContainerOverrides[0]
+		o.Environment = append(o.Environment, types.KeyValuePair{Name: new(name), Value: new(c.Env[name])})
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.Tags)) {
+		in.Tags = append(in.Tags, tag(key, c.Tags[key]))
+	}
+	if w.CapacityProvider != "" {
+		in.CapacityProviderStrategy = []types.CapacityProviderStrategyItem{{CapacityProvider: &w.CapacityProvider}}
+	} else {
+		in.LaunchType = types.LaunchType(w.LaunchType)
+	}
+	if len(w.Subnets) > 0 {
+		network := &types.AwsVpcConfiguration{Subnets: w.Subnets, SecurityGroups: w.SecurityGroups, AssignPublicIp: types.AssignPublicIpDisabled}
+		if w.AssignPublicIP {
+			network.AssignPublicIp = types.AssignPublicIpEnabled
+		}
+		in.NetworkConfiguration = &types.NetworkConfiguration{AwsvpcConfiguration: network}
+	}
+	return in
+}
+
+// argv is what the container runs. The wrapper ends the command a little before our patience does, so that its document comes
+// in time.
+func (c *command) argv() []string {
+	if c.Where.Wrapper == "" {
+		return c.Command
+	}
+	margin := min(10*time.Second, c.Timeout/10) // the log comes late
+	argv := []string{c.Where.Wrapper, "exec", "--deadline", c.until.Add(-margin).UTC().Format(time.RFC3339Nano)}
+	if c.Limit > 0 {
+		argv = append(argv, "--limit", strconv.Itoa(c.Limit))
+	}
+	if c.StopAtLimit {
+		argv = append(argv, "--stop-at-limit")
+	}
+	return append(append(argv, "--"), c.Command...)
+}
+
+// startedBy is by what the tasks of One are listed, group by what one knows those of this attempt: its name and all that is run,
+// but for the deadline.
+func (c *command) startedBy() string {
+	return "converge/" + sum(cmp.Or(c.One, c.Try))
+}
+
+func (c *command) group() string {
+	return "converge-" + sum(c.One, c.Try, c.Where, c.Command, c.Env, c.Timeout, c.Limit)
+}
+
+func (c *command) token(n int) string { return sum(c.group(), n) + sum(n, c.group()) }
+
+func sum(of ...any) string {
+	data, _ := json.Marshal(of) // of texts and numbers it never fails
+	hash := sha256.Sum256(data)
+	return hex.EncodeToString(hash[:16])
+}
+
+// describe reads the task; nil: reads lag, and it is not seen yet.
+func (c *command) describe(ctx context.Context) (*types.Task, error) {
+	client, err := c.cluster.account.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out, err := call(ctx, c.cluster, taskReads, client.DescribeTasks, &ecs.DescribeTasksInput{Cluster: &c.cluster.name, Tasks: []string{c.arn}})
+	if err != nil || len(out.Tasks) == 0 {
+		return nil, err
+	}
+	return &out.Tasks[0], nil
+}
+
+// verdict decides whether the container has ended, or will never run. Only where it ended by itself is its exit code one: a
+// container that is stopped from outside has one as well.
+func (c *command) verdict(t *types.Task) (ended bool, err error) {
+	if t == nil {
+		if time.Since(c.began) > c.cluster.timing.settle || c.seen {
+			return false, failure(runtimes.CodeFetchFailed, "task %s is not described any more: ECS forgets one an hour after its end", idOf(c.arn))
+		}
+		c.wait = "task " + idOf(c.arn) + " is not seen yet"
+		return false, nil
+	}
+	c.seen = true
+	c.wait = fmt.Sprintf("task %s is %s", idOf(c.arn), text(t.LastStatus))
+	over := text(t.LastStatus) == "STOPPED"
+	c.stopping = text(t.DesiredStatus) == "STOPPED"
+	at := slices.IndexFunc(t.Containers, func(o types.Container) bool { return text(o.Name) == c.container })
+	switch {
+	case t.StopCode != "" && t.StopCode != types.TaskStopCodeEssentialContainerExited:
+		return false, c.unended(t)
+	case at >= 0 && t.Containers[at].ExitCode != nil && (t.StopCode != "" || text(t.Containers[at].LastStatus) == "STOPPED"):
+		return true, nil
+	case over:
+		return false, c.unended(t)
+	}
+	return false, nil
+}
+
+// unended says why a task has no exit code, with what ECS gives as reasons.
+func (c *command) unended(t *types.Task) error {
+	why := text(t.StoppedReason)
+	for _, o := range t.Containers {
+		if reason := text(o.Reason); reason != "" && !strings.Contains(why, reason) {
+			why += "; " + text(o.Name) + ": " + reason
+		}
+	}
+	code := runtimes.CodeFetchFailed
+	if strings.Contains(why, "executable file not found") || strings.Contains(why, "no such file or directory") {
+		code = runtimes.CodeCommandNotFound
+	}
+	how := "was stopped"
+	if t.StopCode == types.TaskStopCodeTaskFailedToStart {
+		how = "did not start"
+	}
+	return failure(code, "task %s of %s %s: %s (%s)", idOf(c.arn), short(text(t.TaskDefinitionArn)), how, why, t.StopCode)
+}
+
+// clear stops what runs for One and is not of this attempt, and waits until it has ended.
+func (c *command) clear(ctx context.Context) error {
+	if c.One == "" {
+		return nil
+	}
+	others, err := c.running(ctx, func(t types.Task) bool { return text(t.Group) != c.group() })
+	for _, other := range others {
+		if err = c.stop(ctx, text(other.TaskArn)); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// running lists the tasks of One, or of this run, that are to run. The filter goes with no other (API ListTasks, startedBy).
+func (c *command) running(ctx context.Context, which func(types.Task) bool) ([]types.Task, error) {
+	client, err := c.cluster.account.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list, err := call(ctx, c.cluster, taskReads, client.ListTasks, &ecs.ListTasksInput{Cluster: &c.cluster.name, StartedBy: new(c.startedBy())})
+	if err != nil || len(list.TaskArns) == 0 {
+		return nil, err
+	}
+	out, err := call(ctx, c.cluster, taskReads, client.DescribeTasks, &ecs.DescribeTasksInput{Cluster: &c.cluster.name, Tasks: list.TaskArns})
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(out.Tasks, func(t types.Task) bool { return !which(t) }), nil
+}
+
+// stop stops a task, and returns when it has ended.
+func (c *command) stop(ctx context.Context, arn string) error {
+	client, err := c.cluster.account.client(ctx)
+	if err != nil {
+		return err
+	}
+	reason := stoppedByUs
+	_, err = call(ctx, c.cluster, taskRuns, client.StopTask, &ecs.StopTaskInput{Cluster: &c.cluster.name, Task: &arn, Reason: &reason})
+	if err != nil {
+		return err
+	}
+	one := command{cluster: c.cluster, arn: arn}
+	for {
+		task, err := one.describe(ctx)
+		if err != nil || task == nil || text(task.LastStatus) == "STOPPED" {
+			return err
+		}
+		if err := sleep(ctx, c.cluster.timing.wait); err != nil {
+			return err
+		}
+	}
+}
+
+// end stops what was started and has not ended, also where the answer that named it was lost. It waits until that is over,
+// unless the worker is cut off.
+func (c *command) end(ctx context.Context) {
+	patience := cleanup
+	if errors.Is(context.Cause(ctx), runtimes.ErrCutOff) {
+		patience = runtimes.CutGrace
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	if c.arn == "" && c.asked {
+		mine, err := c.running(ctx, func(t types.Task) bool { return text(t.Group) == c.group() })
+		if err != nil || len(mine) == 0 {
+			return
+		}
+		c.arn = text(mine[0].TaskArn)
+	}
+	if c.arn == "" || c.stopping {
+		return
+	}
+	_ = c.stop(ctx, c.arn) // nothing more can be done: the next attempt of One stops it
+}
+
+// place names the task and where the console shows it.
+func (c *command) place() string {
+	parts := strings.Split(c.arn, ":")
+	if len(parts) < 6 {
+		return ""
+	}
+	name := strings.Split(parts[5], "/") // task/shop/0123
+	id, cluster, region := name[len(name)-1], name[max(0, len(name)-2)], parts[3]
+	return fmt.Sprintf("ECS task %s: %s/ecs/v2/clusters/%s/tasks/%s/configuration?region=%s", idOf(c.arn), entities.AWSConsole(region), cluster, id, region)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,149 @@
+package ecs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
+	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
+
+	"github.com/converge-engine/converge/runtimes"
+	"github.com/converge-engine/converge/runtimes/kubernetes/job/report"
+)
+
+const (
+	largestLog   = 4 << 20 // bytes kept of a log's end; a document has less
+	pagesOfLog   = 10      // read at most; one has up to 1 MiB (API GetLogEvents)
+	readTimes    = 20      // while the log is not there yet, or grows
+	largestEvent = 262_000 // bytes from which on the agent of awslogs may have cut a line in two
+)
+
+// result puts together how the container of a task ended, out of what ECS says and the log.
+func (c *command) result(ctx context.Context, t *types.Task) TaskResult {
+	at := slices.IndexFunc(t.Containers, func(o types.Container) bool { return text(o.Name) == c.container })
+	container := t.Containers[at]
+	bare := TaskResult{Merged: true, Document: report.Document{ExitCode: int(*container.ExitCode)}}
+	if strings.Contains(text(container.Reason), "OutOfMemory") {
+		bare.Signal = "killed (" + text(container.Reason) + ")"
+	}
+	if t.StartedAt != nil {
+		bare.StartedAt = t.StartedAt.UTC()
+		end := endOf(*t)
+		if t.ExecutionStoppedAt != nil {
+			end = t.ExecutionStoppedAt.UTC()
+		}
+		bare.Duration = report.Duration(max(0, end.Sub(bare.StartedAt)))
+	}
+	log, whole, err := c.settledLog(ctx, text(container.RuntimeId))
+	if doc, ok := report.Find(log); ok {
+		if bare.Signal != "" {
+			doc.Signal = bare.Signal
+		}
+		return TaskResult{Document: doc}
+	}
+	if err != nil {
+		bare.NoLog = err.Error()
+	}
+	bare.Stdout = streamOf(log, whole)
+	return bare
+}
+
+func streamOf(log []byte, whole bool) report.Stream {
+	s := report.Stream{Data: log, Bytes: int64(len(log))}
+	if !whole {
+		s.Bytes++
+	}
+	return s
+}
+
+// settledLog reads the log of a container that has ended until it is there: with a wrapper until its document is, else until
+// two readings say the same. What the agent holds back comes within some seconds.
+func (c *command) settledLog(ctx context.Context, id string) (log []byte, whole bool, err error) {
+	before := []byte(nil)
+	for range readTimes {
+		log, whole, err = c.log(ctx, id)
+		var missing *missingLog
+		switch _, found := report.Find(log); {
+		case errors.As(err, &missing) && missing.final, err != nil && missing == nil, found:
+			return log, whole, err
+		case err == nil && c.Where.Wrapper == "" && len(log) > 0 && string(log) == string(before):
+			return log, whole, nil
+		}
+		before = log
+		if sleep(ctx, c.cluster.timing.log) != nil {
+			break
+		}
+	}
+	return log, whole, err
+}
+
+// missingLog is why there is no log; final: nor will there be.
+type missingLog struct {
+	why   string
+	final bool
+}
+
+func (m *missingLog) Error() string { return m.why }
+
+// log reads the end of a container's log; whole reports that its beginning is there.
+func (c *command) log(ctx context.Context, id string) (log []byte, whole bool, err error) {
+	if c.logs.group == "" {
+		return nil, true, &missingLog{fmt.Sprintf("container %s has no log driver awslogs with a group", c.container), true}
+	}
+	stream := id // what Docker calls the container, where there is no prefix (guide using_awslogs)
+	if c.logs.prefix != "" {
+		stream = c.logs.prefix + "/" + c.container + "/" + c.arn[strings.LastIndex(c.arn, "/")+1:]
+	}
+	client, err := c.cluster.account.logsClient(ctx, c.logs.region)
+	if err != nil {
+		return nil, true, err
+	}
+	in := &cloudwatchlogs.GetLogEventsInput{LogGroupName: &c.logs.group, LogStreamName: &stream}
+	for range pagesOfLog {
+		out, err := call(ctx, c.cluster, logReads, client.GetLogEvents, in)
+		switch {
+		case codeOf(err) == "ResourceNotFoundException":
+			return log, true, &missingLog{fmt.Sprintf("log group %s has no stream %s", c.logs.group, stream), false}
+		case err != nil:
+			return log, false, fmt.Errorf("log group %s cannot be read: %s", c.logs.group, plainly(err))
+		}
+		var page []byte
+		for _, e := range out.Events {
+			page = append(page, text(e.Message)...)
+			if len(text(e.Message)) < largestEvent {
+				page = append(page, '\n')
+			}
+		}
+		log = append(page, log...)
+		if _, found := report.Find(log); found || len(log) > largestLog {
+			return log[max(0, len(log)-largestLog):], false, nil
+		}
+		if text(out.NextBackwardToken) == text(in.NextToken) {
+			return log, true, nil
+		}
+		in.NextToken = out.NextBackwardToken
+	}
+	return log, false, nil
+}
+
+// lastOutput reads what a task has printed that is about to be stopped because its time is over.
+func (c *command) lastOutput(ctx context.Context) TaskResult {
+	res := TaskResult{Document: report.Document{ExitCode: -1}}
+	if c.arn == "" || c.logs.prefix == "" || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return res
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanup/6)
+	defer cancel()
+	log, whole, err := c.log(ctx, "")
+	if err != nil || len(log) == 0 {
+		return res
+	}
+	lines := strings.Split(strings.TrimSpace(string(log)), "\n")
+	c.wait += "; it said last: " + runtimes.Clip(lines[len(lines)-1], 256)
+	res.Stdout, res.Merged, res.StartedAt = streamOf(log, whole), true, time.Now().Add(-c.Timeout)
+	return res
+}

@@ -1,0 +1,103 @@
+package ecs_test
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ecs"
+	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/runtimes/ecs/ecsfake"
+)
+
+const withTasks = `apiVersion: converge/v1
+kind: Application
+name: shop
+releaseChannels:
+- name: prod
+  runtimes: [{name: none}]
+  protections:
+  - {name: smoke, task: {command: [smoke], cluster: tools, region: us-east-1, taskDefinition: "tool:1"}, lifecycle: [{preApproval: {}}]}
+  extensions:
+  - name: migrate
+    lifecycle: postApproval
+    command: [migrate, "${{ version }}"]
+    env: {LEVEL: full}
+    retry: {maxAttempts: 2, backoff: 10ms}
+    task: {cluster: tools, region: us-east-1, taskDefinition: "tool:1"}
+---
+{apiVersion: converge/v1, kind: Runtime, name: none, custom: {apply: {command: ["true"]}}}
+---
+{apiVersion: converge/v1, kind: Service, name: web}
+`
+
+// A protection and an extension run as tasks: while one runs explain says where, one that fails names its reason and its task, and a
+// retry is a task of its own.
+func TestReleaseWithTasks_A20_A21(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds the programs; not with -short")
+	}
+	server, err := ecsfake.New(ecsfake.Options{Speed: 100})
+	require.NoError(t, err)
+	t.Cleanup(func() { server.Close() })
+	client := server.Client()
+	_, err = client.CreateCluster(t.Context(), &ecs.CreateClusterInput{ClusterName: aws.String("tools")})
+	require.NoError(t, err)
+	_, err = client.RegisterTaskDefinition(t.Context(), &ecs.RegisterTaskDefinitionInput{Family: aws.String("tool"), ContainerDefinitions: []types.ContainerDefinition{{
+		Name: aws.String("tool"), Image: aws.String("tool:1"), Memory: aws.Int32(128),
+		LogConfiguration: &types.LogConfiguration{LogDriver: types.LogDriverAwslogs, Options: map[string]string{"awslogs-group": "tools", "awslogs-stream-prefix": "converge"}},
+	}}})
+	require.NoError(t, err)
+	server.Command("smoke", ecsfake.Run{Log: []string{"all is well"}})
+	server.Command("migrate v1", ecsfake.Run{For: -1})
+	server.Command("migrate v2", ecsfake.Run{ExitCode: 4, Log: []string{"table is locked"}})
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "shop.converge.yaml"), []byte(withTasks), 0o600))
+	d := dev(t, dir, server)
+	d.Env = append(d.Env, "AWS_ENDPOINT_URL_CLOUDWATCH_LOGS="+server.URL)
+	d.Start()
+	d.Await("shop/web", "prod IDLE")
+
+	explained := func(text string) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			out, _ := d.Converge("explain", "shop/web")
+			return strings.Contains(out, text)
+		}, 2*time.Minute, 100*time.Millisecond)
+	}
+	_, code := d.Converge("release", "shop/web", "v1")
+	require.Zero(t, code)
+	explained("runs as an ECS task in cluster tools (https://us-east-1.console.aws.amazon.com/ecs/v2/clusters/tools/tasks?region=us-east-1), attempt 1")
+	require.Equal(t, []string{"migrate v1", "smoke"}, commands(t, client))
+
+	_, code = d.Converge("release", "shop/web", "v2")
+	require.Zero(t, code)
+	explained("failed twice: migrate exited 4: table is locked (ECS task ")
+}
+
+// commands are what ran as tasks so far, each once.
+func commands(t *testing.T, client *ecs.Client) []string {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, status := range []types.DesiredStatus{types.DesiredStatusRunning, types.DesiredStatusStopped} {
+		list, err := client.ListTasks(t.Context(), &ecs.ListTasksInput{Cluster: aws.String("tools"), DesiredStatus: status})
+		require.NoError(t, err)
+		if len(list.TaskArns) == 0 {
+			continue
+		}
+		out, err := client.DescribeTasks(t.Context(), &ecs.DescribeTasksInput{Cluster: aws.String("tools"), Tasks: list.TaskArns})
+		require.NoError(t, err)
+		for _, task := range out.Tasks {
+			seen[strings.Join(task.Overrides.ContainerOverrides[0].Command, " ")] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(seen))
+}
