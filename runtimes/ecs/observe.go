@@ -41,7 +41,17 @@ func (r *Runtime) Observe(ctx context.Context, in runtimes.Instance) ([]entities
 	if err != nil {
 		return nil, readingError(doing, err)
 	}
+	if ob.ours() && staged(ob.service) {
+		if stage := staging(ob.service, ob.cluster.stageOf(ctx, ob.service)); stage != nil {
+			return []entities.Object{object, *stage}, nil
+		}
+	}
 	return []entities.Object{object}, nil
+}
+
+// ours reports whether the service is there and belongs to the instance.
+func (ob *observation) ours() bool {
+	return ob.service != nil && valueOf(ob.service.Tags, TagOwner) == ob.in.Owner.Key()
 }
 
 // object reports the service.
@@ -51,8 +61,8 @@ func (ob *observation) object(ctx context.Context) (entities.Object, error) {
 		o.Message = "not there"
 		return o, nil
 	}
-	if owner := valueOf(ob.service.Tags, TagOwner); owner != ob.in.Owner.Key() {
-		o.Message = "it is there, and belongs to " + ownerShown(owner)
+	if !ob.ours() {
+		o.Message = "it is there, and belongs to " + ownerShown(valueOf(ob.service.Tags, TagOwner))
 		return o, nil
 	}
 	for _, arn := range definitionsOf(ob.service) {

@@ -55,6 +55,7 @@ type entry struct {
 
 	undone  undone // of its service deployments, as they were when it was last asked
 	stopped stopped
+	stage   stage
 }
 
 // written is what a write left, while reads may still show what was before it.
