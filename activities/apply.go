@@ -92,7 +92,7 @@ func answerOf(err error) protocol.ApplyAnswer {
 	case errors.As(err, &fenced):
 		return fencedOff(fenced)
 	}
-	return protocol.ApplyAnswer{Err: runtimes.Clip(err.Error(), 1000), Permanent: runtimes.IsPermanent(err)}
+	return protocol.ApplyAnswer{Err: runtimes.Clip(err.Error(), 1000), Permanent: runtimes.IsPermanent(err), Unready: runtimes.IsUnready(err)}
 }
 
 // alone waits until nothing else of that key runs in this worker, and returns what lets the next one

@@ -23,6 +23,9 @@ type Accounts struct {
 	// client by it.
 	Configure func(*ecs.Options)
 
+	// Patience, when set before the first use, is how long an apply waits for what ECS allows before it says so, instead of 1 min.
+	Patience time.Duration
+
 	// Every, when set before the first use, is how often a service is read, instead of every 5 s.
 	Every time.Duration
 
@@ -59,6 +62,9 @@ func (a *Accounts) cluster(named entities.ECSRuntime) *cluster {
 	}
 	if a.Every > 0 {
 		timing.watch, timing.fresh = a.Every, a.Every/2
+	}
+	if a.Patience > 0 {
+		timing.patience = a.Patience
 	}
 	made := newCluster(a.account(named), named.Cluster, timing)
 	if a.closed {

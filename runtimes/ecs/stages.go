@@ -38,7 +38,7 @@ func (c *cluster) stageOf(ctx context.Context, s *types.Service) *types.ServiceD
 	if known.deployment != text(s.CurrentServiceDeployment) {
 		known = stage{deployment: text(s.CurrentServiceDeployment)}
 	}
-	if time.Since(known.at) < c.timing.tasks || !c.account.pace.spare(serviceReads) {
+	if time.Since(known.at) < c.timing.fresh || !c.account.pace.spare(serviceReads) {
 		c.mu.Unlock()
 		return known.found
 	}
@@ -115,7 +115,7 @@ func during(s *types.Service, d *types.ServiceDeployment) string {
 	if bake := s.DeploymentConfiguration.BakeTimeInMinutes; bake != nil && d.LifecycleStage == types.ServiceDeploymentLifecycleStageBakeTime && d.UpdatedAt != nil {
 		// That a stage moves updatedAt is not documented, and so it is about then.
 		until := d.UpdatedAt.Add(time.Duration(*bake) * time.Minute)
-		line += fmt.Sprintf(", for %d minutes, until about %s", *bake, until.UTC().Format("15:04 UTC"))
+		line += fmt.Sprintf(", for %d minutes, until about %s", *bake, until.UTC().Format(clock))
 	}
 	for _, h := range d.LifecycleHookDetails {
 		line += waitsFor(h)
@@ -127,7 +127,7 @@ func during(s *types.Service, d *types.ServiceDeployment) string {
 func waitsFor(h types.DeploymentLifecycleHookDetail) string {
 	expires := ""
 	if h.ExpiresAt != nil {
-		expires = fmt.Sprintf("; at %s ECS takes it for %s", h.ExpiresAt.UTC().Format("15:04 UTC"), h.TimeoutAction)
+		expires = fmt.Sprintf("; at %s ECS takes it for %s", h.ExpiresAt.UTC().Format(clock), h.TimeoutAction)
 	}
 	switch h.Status {
 	case types.DeploymentLifecycleHookStatusAwaitingAction:

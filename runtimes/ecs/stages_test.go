@@ -53,6 +53,7 @@ func (l *lab) stagesOf(in runtimes.Instance) (names []string, last entities.Curr
 	target := &entities.Target{FullVersion: in.FullVersion}
 	digests := map[string]bool{}
 	for range 720 {
+		l.Runtime = l.worker() // whose calls are not held back
 		_, all := l.reading(in)
 		if len(all) > 1 && (len(names) == 0 || names[len(names)-1] != all[1].Name) {
 			names = append(names, all[1].Name)

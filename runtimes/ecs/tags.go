@@ -22,6 +22,8 @@ const (
 	TagAdopted = "converge:adopted"
 	// TagService is the SHA-256 of what a service was declared as.
 	TagService = "converge:service"
+	// TagLeft names services that the instance has besides, by names that are not declared any more.
+	TagLeft = "converge:left"
 	// TagFence is the place of the last target among all of the instance: installation, epoch, sequence, target.
 	TagFence = "converge:fence"
 )
