@@ -184,7 +184,7 @@ func TestCrashBetweenRegisterAndUpdateIsSeen(t *testing.T) {
 	d.Kill()
 	d.Start()
 	require.Eventually(t, func() bool { return server.Calls()["UpdateService"] > 1 }, time.Minute, 10*time.Millisecond)
-	out, _ = d.Converge("explain", "shop/web", "--channel", "staging")
+	out, _ = d.Converge("explain", "shop/web", "staging")
 	require.Contains(t, out, "runs v1; moving to v2")
 	require.Contains(t, out, "applying v2")
 	mend()
