@@ -226,7 +226,9 @@ func reading(objects []entities.Object, err error) entities.Reading {
 	if !errors.As(err, &r.Err) {
 		r.Err = &entities.ReadingError{Code: "fetch-failed", Message: err.Error()}
 	}
-	r.Err = &entities.ReadingError{Code: r.Err.Code, Message: runtimes.Clip(r.Err.Message, 1000)}
+	bounded := *r.Err
+	bounded.Message = runtimes.Clip(bounded.Message, 1000)
+	r.Err = &bounded
 	return r
 }
 

@@ -92,7 +92,7 @@ func answerOf(err error) protocol.ApplyAnswer {
 	case errors.As(err, &fenced):
 		return fencedOff(fenced)
 	}
-	return protocol.ApplyAnswer{Err: runtimes.Clip(err.Error(), 1000), Permanent: runtimes.IsPermanent(err)}
+	return protocol.ApplyAnswer{Err: runtimes.Clip(err.Error(), 1000), Permanent: runtimes.IsPermanent(err), Unready: runtimes.IsUnready(err)}
 }
 
 // try names this attempt: an activity that is begun anew, after its worker was lost, is the same one, and the next attempt another.

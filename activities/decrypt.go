@@ -11,10 +11,10 @@ import (
 // decrypt decrypts the objects of an instance that SOPS encrypted, for a runtime that is about to see them and for nobody
 // else. Where a key is missing the error is not permanent: a worker may get it.
 func (a *Activities) decrypt(in *runtimes.Instance) error {
-	if in.Payload == nil || in.Payload.Kubernetes == nil {
+	if in.Payload == nil || in.Payload.Bundled() == nil {
 		return nil
 	}
-	objects := in.Payload.Kubernetes.Objects
+	objects := in.Payload.Bundled().Objects
 	for i, raw := range objects {
 		plain, err := a.Sops.Open(in.Application, raw)
 		if err != nil {

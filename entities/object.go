@@ -61,6 +61,8 @@ type Event struct {
 type ReadingError struct {
 	Code    string `json:"code"` // fetch-failed, malformed-output, timeout, output-too-large, unreachable …
 	Message string `json:"message"`
+	// Throttled: the runtime's API allows no more calls at present, which is nobody's failure: no deadline ends meanwhile.
+	Throttled bool `json:"throttled,omitempty"`
 }
 
 // CodeNoWorker is the code of a reading that nobody took, since no worker polls the queue of a runtime that has its own.

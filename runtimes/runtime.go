@@ -58,7 +58,8 @@ type Runtime interface {
 	// Apply moves the instance to in.FullVersion and in.Payload. It may return before the
 	// objects are stable. It is idempotent: after a crash the same Key is applied again, and an
 	// apply of what is already there changes nothing. An error wrapped by Permanent is not
-	// retried; every other one is, but a *FencedError: something later stands there. Apply leaves no process of its own behind when ctx ends.
+	// retried; every other one is, but a *FencedError: something later stands there. One wrapped by Unready is no attempt, and
+	// the progress deadline begins with the next one. Apply leaves no process of its own behind when ctx ends.
 	Apply(ctx context.Context, in Instance) (Output, error)
 }
 
@@ -91,6 +92,20 @@ func Permanent(err error) error { return permanentError{err} }
 func IsPermanent(err error) bool {
 	var p permanentError
 	return errors.As(err, &p)
+}
+
+// unreadyError marks a failure that is no attempt.
+type unreadyError struct{ error }
+
+func (u unreadyError) Unwrap() error { return u.error }
+
+// Unready marks err as what held an apply up before anything of what runs began to change, and passes by itself.
+func Unready(err error) error { return unreadyError{err} }
+
+// IsUnready reports whether err was marked by Unready.
+func IsUnready(err error) bool {
+	var u unreadyError
+	return errors.As(err, &u)
 }
 
 // Watcher is a runtime that learns of changes by itself, so that polling is only the safety net.

@@ -202,11 +202,12 @@ func (v *view) judgeProgress(r *state.Release, i *instance) {
 		v.due(deadline)
 		return
 	}
-	if v.lastReading(i, deadline) {
+	e := i.Observed.Reading.Err
+	if v.lastReading(i, deadline) || e != nil && e.Throttled {
 		return
 	}
 	why := i.current.Reason
-	switch e := i.Observed.Reading.Err; {
+	switch {
 	case a.Err != "":
 		why = a.Err
 	case e != nil:

@@ -200,6 +200,39 @@ func TestApplyUnready(t *testing.T) {
 	}
 }
 
+// Nobody can say whether a release is stable while the runtime's API allows no more calls: its deadline waits for a reading, and
+// that one decides.
+func TestThrottledReadingHoldsTheDeadlineUp(t *testing.T) {
+	id := entities.Only("staging")
+	for _, row := range []struct {
+		then entities.ObjectStatus
+		want entities.Status
+	}{{entities.ObjectSucceeded, entities.StatusConverged}, {entities.ObjectPending, entities.StatusFailed}} {
+		now := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
+		s := state.New("shop", "web")
+		s.TakeSpec(&entities.Spec{
+			Application: "shop", Service: "web", Incarnation: 1,
+			Channels: []entities.ChannelSpec{{Name: "staging", Instances: []entities.InstanceSpec{{Name: entities.OnlyInstance, Runtime: "rt"}}, ProgressDeadline: time.Minute}},
+			Runtimes: map[string]*entities.RuntimeSpec{"rt": {Kind: entities.RuntimeECS, Observable: true, Mode: entities.FetchStructured, Timing: entities.RuntimeTiming{MaxAttempts: 1, ApplyTimeout: time.Minute}}},
+		}, "d", now)
+		s.Observed(id, "", entities.Reading{At: now}, true, now)
+		s.OpenRelease(state.NewRelease{Version: "v1", FullVersion: "v1", By: "alice", Payloads: map[entities.InstanceID]string{id: "p"}}, now)
+		d := loop.Settle(s, now, decide.Mode{})
+		require.Len(t, d.Applies, 1)
+		s.ApplyEnded(id, d.Applies[0].Target, "", false, now)
+		for range 10 {
+			now = now.Add(time.Minute)
+			s.Observed(id, "v1", entities.Reading{At: now, Err: &entities.ReadingError{Code: "throttled", Message: "no more calls", Throttled: true}}, true, now)
+			d = loop.Settle(s, now, decide.Mode{})
+			require.Equal(t, entities.StatusUnknown, d.Channels[0].Status)
+			require.Equal(t, []string{"throttled: no more calls"}, d.Channels[0].Texts())
+		}
+		s.Observed(id, "v1", entities.Reading{At: now, Objects: []entities.Object{{Name: "web", Status: row.then, Versions: []entities.ObjectVersion{{Version: "v1", Active: true}}}}}, true, now)
+		d = loop.Settle(s, now, decide.Mode{})
+		require.Equal(t, row.want, d.Channels[0].Status)
+	}
+}
+
 // The first publication after an upgrade names what is there by whole digests: that is no change, and opens no release.
 func TestWholeDigestsOfWhatIsThereOpenNoRelease(t *testing.T) {
 	now := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)

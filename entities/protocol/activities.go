@@ -125,8 +125,8 @@ type ApplyRequest struct {
 type ApplyAnswer struct {
 	Err       string `json:"err,omitempty"`
 	Permanent bool   `json:"permanent,omitempty"`
-	// Unready: the apply could not even begin (the store was away, say). That is no failure of the
-	// release.
+	// Unready: the apply could not even begin (the store was away, or the runtime's API allows no more calls, say). That is
+	// no failure of the release.
 	Unready bool `json:"unready,omitempty"`
 	// Fenced: it was refused, by this claim, before it changed anything, or before it changed more on a runtime that saw a
 	// later one come.

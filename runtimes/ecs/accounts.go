@@ -27,6 +27,9 @@ type Accounts struct {
 	// ConfigureLogs is the same for the clients of CloudWatch Logs.
 	ConfigureLogs func(*cloudwatchlogs.Options)
 
+	// Patience, when set before the first use, is how long an apply waits for what ECS allows before it says so, instead of 1 min.
+	Patience time.Duration
+
 	// Every, when set before the first use, is how often a service or a task is read, instead of every 5 s.
 	Every time.Duration
 
@@ -63,6 +66,9 @@ func (a *Accounts) cluster(named entities.ECSRuntime) *cluster {
 	}
 	if a.Every > 0 {
 		timing.watch, timing.fresh, timing.wait = a.Every, a.Every/2, a.Every
+	}
+	if a.Patience > 0 {
+		timing.patience = a.Patience
 	}
 	made := newCluster(a.account(named), named.Cluster, timing)
 	if a.closed {

@@ -148,35 +148,16 @@ func (r *Runtime) Discover(ctx context.Context) ([]Found, error) {
 	if err != nil {
 		return nil, err
 	}
-	var arns []string
-	in := &ecs.ListServicesInput{Cluster: &r.cluster.name}
-	for {
-		out, err := call(ctx, r.cluster, serviceReads, client.ListServices, in)
-		if err != nil {
-			return nil, err
-		}
-		arns = append(arns, out.ServiceArns...)
-		if in.NextToken = out.NextToken; in.NextToken == nil {
-			break
-		}
-	}
 	var all []Found
-	for some := range slices.Chunk(arns, atOnce) {
-		out, err := call(ctx, r.cluster, serviceReads, client.DescribeServices, &ecs.DescribeServicesInput{
-			Cluster: &r.cluster.name, Services: some, Include: []types.ServiceField{types.ServiceFieldTags},
-		})
-		if err != nil {
-			return nil, err
+	err = r.cluster.all(ctx, func(s *types.Service) error {
+		found, err := r.found(ctx, client, s)
+		if err == nil && text(s.Status) == "ACTIVE" {
+			all = append(all, found)
 		}
-		for i := range out.Services {
-			found, err := r.found(ctx, client, &out.Services[i])
-			if err != nil {
-				return nil, err
-			}
-			if text(out.Services[i].Status) == "ACTIVE" {
-				all = append(all, found)
-			}
-		}
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
 	slices.SortFunc(all, func(a, b Found) int { return strings.Compare(a.Name, b.Name) })
 	return all, nil

@@ -25,6 +25,7 @@ type apply struct {
 	want    *declared
 	service *types.Service // as it is; nil: it is not there
 	did     []string
+	left    []string // services of the instance by other names
 }
 
 // Apply implements runtimes.Runtime: the task definition is found by what it says, or registered; the service is created,
@@ -176,6 +177,9 @@ func (a *apply) tags() []types.Tag {
 	if a.in.Fence != nil {
 		tags = append(tags, tag(TagFence, encodeFence(*a.in.Fence)))
 	}
+	if left := leftTag(a.left); left != "" {
+		tags = append(tags, tag(TagLeft, left))
+	}
 	return tags
 }
 
@@ -183,6 +187,9 @@ func (a *apply) write(ctx context.Context, made *definition) error {
 	client, err := a.cluster.account.client(ctx)
 	if err != nil {
 		return err
+	}
+	if a.service == nil || len(lacking(a.tags(), a.service.Tags)) > 0 {
+		a.lookForOthers(ctx)
 	}
 	if a.service == nil {
 		return a.create(ctx, client, made)

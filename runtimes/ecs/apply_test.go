@@ -255,7 +255,7 @@ func TestRemoveDrainsFirst(t *testing.T) {
 	require.Equal(t, 1, calls["UpdateService"], "desired 0 before anything is deleted")
 	require.Equal(t, 1, calls["DeleteService"])
 	require.Empty(t, l.revisions())
-	require.Equal(t, "PENDING; not there", line(l.observe(at("v2", 3))))
+	require.Equal(t, "PENDING; there is no such service on the cluster shop: it was not created yet, or somebody deleted it", line(l.observe(at("v2", 3))))
 	require.Equal(t, "SUCCEEDED; v2* 2/2", line(l.settled(at("v2", 4))))
 }
 
@@ -299,7 +299,7 @@ func TestServiceInDraining(t *testing.T) {
 	_, err := l.client.DeleteService(l.ctx, &ecs.DeleteServiceInput{Cluster: aws.String("shop"), Service: aws.String("web"), Force: aws.Bool(true)})
 	require.NoError(t, err)
 	require.Contains(t, line(l.observe(at("v1", 1))), "PENDING; v1*")
-	require.Contains(t, line(l.observe(at("v1", 1))), "it is being deleted (DRAINING)")
+	require.Contains(t, line(l.observe(at("v1", 1))), "somebody deletes it (DRAINING); ")
 	ended, cancel := context.WithTimeout(l.ctx, 200*time.Millisecond)
 	defer cancel()
 	_, err = l.Runtime.Apply(ended, at("v1", 1))

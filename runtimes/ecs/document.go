@@ -104,8 +104,8 @@ func fitScalar(to reflect.Type, v any, path string) (any, error) {
 			return json.Number(strconv.FormatInt(n, 10)), nil
 		}
 	case reflect.Float32, reflect.Float64:
-		if _, err := strconv.ParseFloat(text, to.Bits()); err == nil {
-			return json.Number(text), nil
+		if n, err := strconv.ParseFloat(text, to.Bits()); err == nil {
+			return json.Number(fmt.Sprint(n)), nil // 5.0 is 5, as it is read back
 		}
 	}
 	return nil, fmt.Errorf("%s cannot be %q", path, text)

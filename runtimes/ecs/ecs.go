@@ -50,12 +50,15 @@ type timing struct {
 	tasks    time.Duration // between two looks at the tasks of a service that does not get well
 	log      time.Duration // between two looks at a log that is not there yet
 	call     time.Duration // that one call may take
+	listed   time.Duration // how old a list of all services may be
+	patience time.Duration // how long an apply waits for what ECS allows before it says so
 	interest time.Duration // how long a service is read that nobody asks about
 }
 
 func defaultTiming() timing {
 	return timing{
 		watch: 5 * time.Second, each: 25 * time.Millisecond, fresh: 3 * time.Second, gather: 10 * time.Millisecond,
-		settle: 2 * time.Minute, wait: 5 * time.Second, tasks: 15 * time.Second, log: time.Second, call: 20 * time.Second, interest: 15 * time.Minute,
+		settle: 2 * time.Minute, wait: 5 * time.Second, tasks: 15 * time.Second, log: time.Second, call: 20 * time.Second,
+		patience: time.Minute, listed: 10 * time.Minute, interest: 15 * time.Minute,
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 // explain says why something could not be done, in the words of ECS and with what to do about it, and whether another
 // attempt can mend it: what ECS finds wrong in what was declared is permanent; permissions, quotas, what is on its way
-// and faults of its own are not. An ended ctx stays what it is.
+// and faults of its own are not. What it allows no more of at present is no attempt at all. An ended ctx stays what it is.
 func explain(doing string, err error) error {
 	var fenced *runtimes.FencedError
 	switch {
@@ -26,6 +26,9 @@ func explain(doing string, err error) error {
 		return runtimes.Permanent(fmt.Errorf("%s: %w", doing, err))
 	}
 	said := &refusal{doing: doing, err: err}
+	if slowed := (*slowedError)(nil); errors.As(err, &slowed) {
+		return runtimes.Unready(said) // what rolls the service is the last write of an apply
+	}
 	said.hint = hints()[codeOf(err)]
 	if isPermanent(err) {
 		return runtimes.Permanent(said)
@@ -104,7 +107,8 @@ func readingError(doing string, err error) error {
 	if hint := hints()[codeOf(err)]; hint != "" {
 		text += " (" + hint + ")"
 	}
-	return &entities.ReadingError{Code: readingCode(err), Message: text}
+	code := readingCode(err)
+	return &entities.ReadingError{Code: code, Message: text, Throttled: code == codeThrottled}
 }
 
 func readingCode(err error) string {

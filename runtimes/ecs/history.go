@@ -14,43 +14,45 @@ import (
 type undone struct {
 	stamp, hash string
 	why         string
+	definition  string // that it was of
 }
 
 // deploymentsRead is how many of the newest service deployments are looked at, and revisions that one call takes.
 const deploymentsRead = 20
 
-// rolledBack says why the newest deployment of what is declared was rolled back; empty: it was not, or there was none. ECS
+// rolledBack says why the newest deployment of what is declared was rolled back, and of which revision; empty: it was not, or there was none. ECS
 // remembers for 90 days, and so nobody else has to. It is asked only about services that do not run what they should, and
 // only when something happened to them since.
-func (c *cluster) rolledBack(ctx context.Context, s *types.Service, owner runtimes.Owner, d *declared) (string, error) {
+func (c *cluster) rolledBack(ctx context.Context, s *types.Service, owner runtimes.Owner, d *declared) (undone, error) {
 	stamp := stampOf(s)
 	c.mu.Lock()
 	known := c.entry(text(s.ServiceName)).undone
 	c.mu.Unlock()
 	if known.stamp == stamp && known.hash == d.hash {
-		return known.why, nil
+		return known, nil
 	}
-	why, err := c.takenBack(ctx, s, owner, d)
+	found, err := c.takenBack(ctx, s, owner, d)
 	if err != nil {
-		return "", err
+		return found, err
 	}
+	found.stamp, found.hash = stamp, d.hash
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.entry(text(s.ServiceName)).undone = undone{stamp: stamp, hash: d.hash, why: why}
-	return why, nil
+	c.entry(text(s.ServiceName)).undone = found
+	return found, nil
 }
 
-func (c *cluster) takenBack(ctx context.Context, s *types.Service, owner runtimes.Owner, d *declared) (string, error) {
+func (c *cluster) takenBack(ctx context.Context, s *types.Service, owner runtimes.Owner, d *declared) (found undone, err error) {
 	client, err := c.account.client(ctx)
 	if err != nil {
-		return "", err
+		return found, err
 	}
 	most := int32(deploymentsRead)
 	list, err := call(ctx, c, serviceReads, client.ListServiceDeployments, &ecs.ListServiceDeploymentsInput{
 		Cluster: &c.name, Service: s.ServiceArn, MaxResults: &most,
 	})
 	if err != nil || len(list.ServiceDeployments) == 0 {
-		return "", err
+		return found, err
 	}
 	var arns []string
 	for _, one := range list.ServiceDeployments {
@@ -58,7 +60,7 @@ func (c *cluster) takenBack(ctx context.Context, s *types.Service, owner runtime
 	}
 	out, err := call(ctx, c, serviceReads, client.DescribeServiceRevisions, &ecs.DescribeServiceRevisionsInput{ServiceRevisionArns: distinct(arns)})
 	if err != nil {
-		return "", err
+		return found, err
 	}
 	runs := map[string]string{} // task definition by revision of the service
 	for _, r := range out.ServiceRevisions {
@@ -67,13 +69,13 @@ func (c *cluster) takenBack(ctx context.Context, s *types.Service, owner runtime
 	for _, one := range list.ServiceDeployments { // the newest first
 		known, err := c.defined(ctx, runs[text(one.TargetServiceRevisionArn)])
 		if err != nil {
-			return "", err
+			return found, err
 		}
 		if known.is(owner, d) {
-			return backOf(one), nil
+			return undone{why: backOf(one), definition: known.arn}, nil
 		}
 	}
-	return "", nil
+	return found, nil
 }
 
 // backOf says why a service deployment was rolled back. One that was STOPPED was overtaken by another: somebody changed

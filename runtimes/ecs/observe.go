@@ -20,6 +20,7 @@ type observation struct {
 	want        *declared
 	service     *types.Service
 	definitions map[string]*definition // of the deployments, by ARN
+	back        string                 // the revision that ECS took back
 }
 
 // Observe implements runtimes.Runtime from what is read for all services of the cluster. A service that is missing, or
@@ -41,18 +42,35 @@ func (r *Runtime) Observe(ctx context.Context, in runtimes.Instance) ([]entities
 	if err != nil {
 		return nil, readingError(doing, err)
 	}
-	return []entities.Object{object}, nil
+	if !ob.ours() {
+		return []entities.Object{object}, nil
+	}
+	all, err := ob.leftBehind(ctx)
+	if err != nil {
+		return nil, readingError(doing, err)
+	}
+	if staged(ob.service) {
+		if stage := staging(ob.service, ob.cluster.stageOf(ctx, ob.service)); stage != nil {
+			all = append(all, *stage)
+		}
+	}
+	return append([]entities.Object{object}, all...), nil
+}
+
+// ours reports whether the service is there and belongs to the instance.
+func (ob *observation) ours() bool {
+	return ob.service != nil && valueOf(ob.service.Tags, TagOwner) == ob.in.Owner.Key()
 }
 
 // object reports the service.
 func (ob *observation) object(ctx context.Context) (entities.Object, error) {
 	o := entities.Object{Name: ob.want.name(), Type: "Service", Status: entities.ObjectPending}
 	if ob.service == nil {
-		o.Message = "not there"
+		o.Message = fmt.Sprintf("there is no such service on the cluster %s: it was not created yet, or somebody deleted it", ob.cluster.name)
 		return o, nil
 	}
-	if owner := valueOf(ob.service.Tags, TagOwner); owner != ob.in.Owner.Key() {
-		o.Message = "it is there, and belongs to " + ownerShown(owner)
+	if !ob.ours() {
+		o.Message = "it is there, and belongs to " + ownerShown(valueOf(ob.service.Tags, TagOwner))
 		return o, nil
 	}
 	for _, arn := range definitionsOf(ob.service) {
@@ -69,7 +87,11 @@ func (ob *observation) object(ctx context.Context) (entities.Object, error) {
 	}
 	o.Events = ob.events()
 	if o.Status != entities.ObjectSucceeded {
-		o.Events = append(o.Events, ob.cluster.stoppedTasks(ctx, ob.service)...)
+		stopped := ob.cluster.stoppedTasks(ctx, ob.service, ob.back)
+		o.Events = append(o.Events, stopped...)
+		if len(stopped) > 0 {
+			o.Message = strings.TrimPrefix(strings.TrimSuffix(o.Message, ".")+"; "+stopped[0].Message, "; ")
+		}
 	}
 	return o, nil
 }
@@ -140,7 +162,7 @@ func (ob *observation) health() (entities.ObjectStatus, string) {
 	s, p := ob.service, primaryOf(ob.service)
 	switch {
 	case text(s.Status) == statusDraining:
-		return entities.ObjectPending, fmt.Sprintf("it is being deleted (DRAINING); %d tasks still run", s.RunningCount)
+		return entities.ObjectPending, "somebody deletes it (DRAINING); it can be made again once its tasks have ended"
 	case controllerOf(s) != types.DeploymentControllerTypeEcs:
 		return entities.ObjectFailed, fmt.Sprintf("it is rolled by the deployment controller %s; expected ECS", controllerOf(s))
 	case p == nil:
@@ -193,7 +215,7 @@ func (ob *observation) judge(ctx context.Context, o *entities.Object) error {
 		o.Message = strings.TrimPrefix(o.Message+"; not as declared: "+drift, "; ")
 	}
 	if !ob.wanted(p) && o.Message == "" {
-		o.Message = "it runs " + short(text(p.TaskDefinition))
+		o.Message = ob.instead(p)
 	}
 	return nil
 }
@@ -203,11 +225,31 @@ func (ob *observation) judge(ctx context.Context, o *entities.Object) error {
 func (ob *observation) tookBack(ctx context.Context) (string, error) {
 	for i := range ob.service.Deployments {
 		if d := &ob.service.Deployments[i]; ob.wanted(d) && d.RolloutState == types.DeploymentRolloutStateFailed {
+			ob.back = text(d.TaskDefinition)
 			return "rolled back by ECS: " + text(d.RolloutStateReason), nil
 		}
 	}
-	return ob.cluster.rolledBack(ctx, ob.service, ob.in.Owner, ob.want)
+	found, err := ob.cluster.rolledBack(ctx, ob.service, ob.in.Owner, ob.want)
+	if found.why != "" {
+		ob.back = found.definition
+	}
+	return found.why, err
 }
+
+// instead says what runs that is not what is asked about.
+func (ob *observation) instead(p *types.Deployment) string {
+	line := "it runs " + short(text(p.TaskDefinition))
+	if d := ob.definitions[text(p.TaskDefinition)]; d == nil || d.owner != ob.in.Owner.Key() {
+		line += ", which somebody else registered"
+		if p.CreatedAt != nil {
+			line += " and deployed at " + p.CreatedAt.UTC().Format(clock)
+		}
+	}
+	return line
+}
+
+// clock is how times are written in messages.
+const clock = "15:04 UTC"
 
 // drift names the declared fields that are not so.
 func (ob *observation) drift() string {

@@ -34,10 +34,11 @@ func TestBreakerRollsBack(t *testing.T) {
 		l.Behave("shop/web:v2", ecsfake.CannotPull("shop/web:v2"))
 		l.apply(at("v2", 2))
 		o := l.advance(at("v2", 2), failed("v2"))
-		require.Contains(t, line(o), "rolled back by ECS: ECS deployment circuit breaker: tasks failed to start.")
-		require.Contains(t, messages(o), "task "+firstTask(t, o)+" of web:2 stopped: CannotPullContainerError: pull image manifest has been retried 1 time(s): failed to resolve ref shop/web:v2: not found (web: CannotPullContainerError: pull image manifest has been retried 1 time(s): failed to resolve ref shop/web:v2: not found)")
+		require.Contains(t, line(o), "rolled back by ECS: ECS deployment circuit breaker: tasks failed to start")
+		require.Contains(t, messages(o), "task "+firstTask(t, o)+" of web:2 stopped: CannotPullContainerError: pull image manifest has been retried 1 time(s): failed to resolve ref shop/web:v2: not found")
 
-		l.Advance(time.Hour)
+		require.Contains(t, o.Message, "tasks failed to start; task "+firstTask(t, o)+" of web:2 stopped: CannotPullContainerError", "and why")
+		l.Advance(2 * time.Hour) // then ECS has forgotten the tasks
 		for _, rt := range []*Runtime{l.Runtime, l.worker()} {
 			l.Runtime = rt
 			require.Equal(t, "FAILED; v1* 2/2; v2 0/0; rolled back by ECS: ECS deployment circuit breaker: tasks failed to start.", line(l.observe(at("v2", 2))))
@@ -78,7 +79,7 @@ func TestFirstDeploymentHasNothingToRollBackTo(t *testing.T) {
 	l.Behave("shop/web:v1", ecsfake.CannotPull("shop/web:v1"))
 	l.apply(at("v1", 1))
 	o := l.advance(at("v1", 1), failed("v1"))
-	require.Equal(t, "FAILED; v1* 0/0; ECS deployment circuit breaker: tasks failed to start.", line(o))
+	require.Equal(t, "FAILED; v1* 0/0; ECS deployment circuit breaker: tasks failed to start; task "+firstTask(t, o)+" of web:1 stopped: CannotPullContainerError: pull image manifest has been retried 1 time(s): failed to resolve ref shop/web:v1: not found", line(o))
 }
 
 // A rollback of a service whose task definition did not change.
@@ -151,7 +152,7 @@ func TestManualChangeOfTheTaskDefinition(t *testing.T) {
 	require.NoError(t, err)
 	l.update(func(u *ecs.UpdateServiceInput) { u.TaskDefinition = foreign.TaskDefinition.TaskDefinitionArn })
 	o := l.advance(in, func(o entities.Object) bool { return o.Status == entities.ObjectSucceeded })
-	require.Equal(t, "SUCCEEDED; * 2/2; it runs web:2", line(o), "what somebody else registered has no version that is known")
+	require.Equal(t, "SUCCEEDED; * 2/2; it runs web:2, which somebody else registered and deployed at 09:00 UTC", line(o), "what somebody else registered has no version that is known")
 	require.Equal(t, "updated the service web: taskDefinition\n", l.apply(in))
 	require.Equal(t, "SUCCEEDED; v1* 2/2", line(l.advance(in, stable("v1"))))
 	require.Equal(t, []string{"web:2", "web:1"}, l.revisions())
@@ -175,9 +176,9 @@ func TestServiceDeletedByHand(t *testing.T) {
 	_, err := l.client.DeleteService(l.ctx, &ecs.DeleteServiceInput{Cluster: aws.String("shop"), Service: aws.String("web"), Force: aws.Bool(true)})
 	require.NoError(t, err)
 	l.Advance(5 * time.Minute)
-	require.Equal(t, "PENDING; not there", line(l.observe(in)))
+	require.Equal(t, "PENDING; there is no such service on the cluster shop: it was not created yet, or somebody deleted it", line(l.observe(in)))
 	l.Advance(2 * time.Hour) // INACTIVE becomes MISSING
-	require.Equal(t, "PENDING; not there", line(l.observe(in)))
+	require.Equal(t, "PENDING; there is no such service on the cluster shop: it was not created yet, or somebody deleted it", line(l.observe(in)))
 	require.Equal(t, "created the service web with web:1\n", l.apply(in))
 	require.Equal(t, "SUCCEEDED; v1* 2/2", line(l.advance(in, stable("v1"))))
 }

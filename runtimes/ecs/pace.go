@@ -121,18 +121,21 @@ func (p *pace) ok(g group) {
 	p.buckets[g].pause = 0
 }
 
-// wait returns when a call of a group may be made. Before it would wait for longer than ctx lasts it waits for ctx: what
-// is said then is why.
-func (p *pace) wait(ctx context.Context, g group) error {
+// wait returns when a call of a group may be made, or, at the end of ctx or of its patience, why it may not.
+func (p *pace) wait(ctx context.Context, g group, patience time.Duration) error {
 	wait := p.take(g)
 	if wait == 0 {
 		return ctx.Err()
 	}
-	timer := time.NewTimer(wait)
+	timer := time.NewTimer(min(wait, max(0, patience)))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return nil
+		if wait <= patience {
+			return nil
+		}
+		p.give(g)
+		return &slowedError{g}
 	case <-ctx.Done():
 		p.give(g)
 		if errors.Is(context.Cause(ctx), context.Canceled) {
@@ -155,12 +158,13 @@ func (e *slowedError) Error() string {
 // transientAttempts bounds how often a read is tried again that failed on the way, or in the server.
 const transientAttempts = 3
 
-// call asks ECS for something within what it allows. One that comes too fast is made again, for as long as ctx lasts: it
-// changed nothing. One that failed on the way, or in the server, is made again only where it reads: a write may have
+// call asks ECS for something within what it allows. One that comes too fast is made again, for as long as ctx and patience
+// last: it changed nothing. One that failed on the way, or in the server, is made again only where it reads: a write may have
 // arrived.
 func call[In, Out, Option any](ctx context.Context, c *cluster, g group, ask func(context.Context, *In, ...Option) (*Out, error), in *In) (*Out, error) {
+	began := time.Now()
 	for failed := 1; ; {
-		if err := c.account.pace.wait(ctx, g); err != nil {
+		if err := c.account.pace.wait(ctx, g, c.timing.patience-time.Since(began)); err != nil {
 			return nil, err
 		}
 		bounded, cancel := context.WithTimeout(ctx, c.timing.call)

@@ -32,6 +32,9 @@ type cluster struct {
 	wake chan struct{} // somebody wants to know
 	slot chan struct{} // calls under way
 
+	listing chan struct{} // whoever lists all services; it guards owners
+	owners  owners
+
 	mu       sync.Mutex
 	started  bool
 	entries  map[string]*entry // by name of the service
@@ -55,6 +58,7 @@ type entry struct {
 
 	undone  undone // of its service deployments, as they were when it was last asked
 	stopped stopped
+	stage   stage
 }
 
 // written is what a write left, while reads may still show what was before it.
@@ -67,7 +71,7 @@ func newCluster(a *account, name string, timing timing) *cluster {
 	ctx, stop := context.WithCancel(context.Background())
 	return &cluster{
 		account: a, name: name, timing: timing, ctx: ctx, stop: stop,
-		wake: make(chan struct{}, 1), slot: make(chan struct{}, readers),
+		wake: make(chan struct{}, 1), slot: make(chan struct{}, readers), listing: make(chan struct{}, 1),
 		entries: map[string]*entry{}, watchers: map[int]func(runtimes.Owner){},
 	}
 }

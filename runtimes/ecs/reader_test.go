@@ -24,7 +24,7 @@ func TestCallsOfAnApply(t *testing.T) {
 		do()
 		return l.Calls()
 	}
-	require.Equal(t, map[string]int{"DescribeServices": 2, "ListTaskDefinitions": 1, "RegisterTaskDefinition": 1, "CreateService": 1},
+	require.Equal(t, map[string]int{"DescribeServices": 2, "ListServices": 1, "ListTaskDefinitions": 1, "RegisterTaskDefinition": 1, "CreateService": 1},
 		counted(func() { l.apply(at("v1", 1)) }), "the first version")
 	l.advance(at("v1", 1), stable("v1"))
 	require.Equal(t, map[string]int{"DescribeServices": 1}, counted(func() { l.apply(at("v1", 1)) }), "nothing to do")
@@ -124,16 +124,28 @@ func TestThrottledAccountDelaysAndFailsNothing(t *testing.T) {
 	require.Equal(t, 2, l.Calls()["RegisterTaskDefinition"])
 	l.advance(at("v1", 1), stable("v1"))
 
+	l.Runtime = l.worker(func(t *timing) { t.patience = 100 * time.Millisecond })
+	stop := l.Break(ecsfake.Fault{Kind: ecsfake.Throttled, Operations: []string{"UpdateService"}})
+	_, err := l.Runtime.Apply(l.ctx, at("v2", 2))
+	require.EqualError(t, err, "apply v2 to demo/web in staging: AWS allows no more service writes in this account and region at present; it is tried again when it does")
+	require.True(t, runtimes.IsUnready(err), "which is no attempt")
+	require.False(t, runtimes.IsPermanent(err))
+	stop()
+	l.Runtime = l.worker()
+	l.settled(at("v2", 2))
+	require.Equal(t, []string{"web:2", "web:1"}, l.revisions())
+
 	mend := l.Break(ecsfake.Fault{Kind: ecsfake.Throttled})
 	soon, cancel := context.WithTimeout(l.ctx, 300*time.Millisecond)
 	defer cancel()
-	_, err := l.Runtime.Observe(soon, at("v1", 1))
+	_, err = l.Runtime.Observe(soon, at("v2", 2))
 	var reading *entities.ReadingError
 	require.ErrorAs(t, err, &reading)
 	require.Equal(t, "throttled", reading.Code)
+	require.True(t, reading.Throttled)
 	require.Equal(t, "observe demo/web in staging: AWS allows no more service reads in this account and region at present; it is tried again when it does", reading.Message)
 	mend()
-	require.Equal(t, "SUCCEEDED; v1* 2/2", line(l.observe(at("v1", 1))))
+	require.Equal(t, "SUCCEEDED; v2* 2/2", line(l.observe(at("v2", 2))))
 }
 
 // Readings of several services go together, whoever asks; a change that somebody else makes is hinted at, without a poll.

@@ -29,23 +29,31 @@ func (a *apply) remove(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	others, err := a.cluster.others(ctx, a.in.Owner, a.want.name())
+	if err != nil {
+		return err
+	}
+	for _, name := range append([]string{a.want.name()}, others...) {
+		if err := a.end(ctx, client, name); err != nil {
+			return err
+		}
+	}
+	_, err = a.cluster.prune(ctx, a.in.Owner, a.want.family(), nil, 0)
+	return err
+}
+
+// end deletes a service of the instance, and returns when it is gone.
+func (a *apply) end(ctx context.Context, client *ecs.Client, name string) (err error) {
 	for {
-		a.service, err = a.cluster.read(ctx, a.in.Owner, a.want.name(), time.Now())
-		if err != nil {
+		a.service, err = a.cluster.read(ctx, a.in.Owner, name, time.Now())
+		if err != nil || a.service == nil || valueOf(a.service.Tags, TagOwner) != a.in.Owner.Key() {
 			return err
-		}
-		if a.service == nil {
-			_, err := a.cluster.prune(ctx, a.in.Owner, a.want.family(), nil, 0)
-			return err
-		}
-		if valueOf(a.service.Tags, TagOwner) != a.in.Owner.Key() {
-			return nil
 		}
 		if err := a.drain(ctx, client); err != nil {
 			return err
 		}
 		if err := pause(ctx, a.cluster.timing.wait); err != nil {
-			return fmt.Errorf("the service %s still has %d tasks: %w", a.want.name(), a.service.RunningCount+a.service.PendingCount, err)
+			return fmt.Errorf("the service %s still has %d tasks: %w", name, a.service.RunningCount+a.service.PendingCount, err)
 		}
 	}
 }
@@ -63,7 +71,7 @@ func (a *apply) drain(ctx context.Context, client *ecs.Client) error {
 		out, err := call(ctx, a.cluster, serviceWrites, client.UpdateService, &ecs.UpdateServiceInput{Cluster: &a.cluster.name, Service: a.service.ServiceName, DesiredCount: &none})
 		if err == nil {
 			out.Service.Tags = a.service.Tags
-			a.cluster.wrote(a.want.name(), a.service, out.Service)
+			a.cluster.wrote(text(a.service.ServiceName), a.service, out.Service)
 		}
 		return err
 	case !daemon && a.service.RunningCount+a.service.PendingCount > 0:

@@ -24,6 +24,8 @@ const (
 	TagService = "converge:service"
 	// TagTask is what a command is for that runs as a task of its own.
 	TagTask = "converge:task"
+	// TagLeft names services that the instance has besides, by names that are not declared any more.
+	TagLeft = "converge:left"
 	// TagFence is the place of the last target among all of the instance: installation, epoch, sequence, target.
 	TagFence = "converge:fence"
 )

@@ -17,6 +17,7 @@ import (
 // stopped is what the tasks of a service that stopped lately said.
 type stopped struct {
 	at     time.Time // when they were looked at
+	back   string    // the revision that ECS had taken back then
 	events []entities.Event
 }
 
@@ -25,16 +26,16 @@ const (
 	tasksShown = 5
 )
 
-// stoppedTasks says why tasks of a service's present deployments stopped: their real reason, which no event of the service
+// stoppedTasks says why tasks of a service's present deployments stopped, and those of a revision that ECS took back: their real reason, which no event of the service
 // has. It is looked for now and then while a service is not well, and only as long as ECS allows enough calls for what is
 // needed more; when it cannot be read nothing else is lost.
-func (c *cluster) stoppedTasks(ctx context.Context, s *types.Service) []entities.Event {
+func (c *cluster) stoppedTasks(ctx context.Context, s *types.Service, back string) []entities.Event {
 	c.mu.Lock()
 	e := c.entry(text(s.ServiceName))
 	known := e.stopped
-	due := time.Since(known.at) >= c.timing.tasks && c.account.pace.spare(taskReads)
+	due := (time.Since(known.at) >= c.timing.tasks || back != known.back) && c.account.pace.spare(taskReads)
 	if due {
-		e.stopped.at = time.Now()
+		e.stopped.at, e.stopped.back = time.Now(), back
 	}
 	c.mu.Unlock()
 	if !due {
@@ -44,7 +45,7 @@ func (c *cluster) stoppedTasks(ctx context.Context, s *types.Service) []entities
 	if err != nil {
 		return known.events
 	}
-	events := reasons(tasks, s)
+	events := reasons(tasks, s, back)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.entry(text(s.ServiceName)).stopped.events = events
@@ -72,14 +73,15 @@ func (c *cluster) tasks(ctx context.Context, s *types.Service) ([]types.Task, er
 	return out.Tasks, nil
 }
 
-// reasons are the newest tasks of a service's present deployments that stopped by themselves.
-func reasons(tasks []types.Task, s *types.Service) (events []entities.Event) {
+// reasons are the newest tasks of a service's present deployments, or of a revision, that stopped by themselves.
+func reasons(tasks []types.Task, s *types.Service, back string) (events []entities.Event) {
 	started := map[string]bool{}
 	for _, d := range s.Deployments {
 		started[text(d.Id)] = true
 	}
 	tasks = slices.DeleteFunc(slices.Clone(tasks), func(t types.Task) bool {
-		return !started[text(t.StartedBy)] || t.StopCode == types.TaskStopCodeServiceSchedulerInitiated && exitOf(t) == "" || endOf(t).IsZero()
+		of := started[text(t.StartedBy)] || back != "" && text(t.TaskDefinitionArn) == back
+		return !of || t.StopCode == types.TaskStopCodeServiceSchedulerInitiated && exitOf(t) == "" || endOf(t).IsZero()
 	})
 	slices.SortFunc(tasks, func(a, b types.Task) int {
 		return cmp.Or(endOf(b).Compare(endOf(a)), cmp.Compare(text(a.TaskArn), text(b.TaskArn)))
@@ -117,7 +119,7 @@ func exitOf(t types.Task) string {
 		switch {
 		case c.ExitCode != nil && *c.ExitCode != 0:
 			all = append(all, fmt.Sprintf("%s exited with %d", text(c.Name), *c.ExitCode))
-		case text(c.Reason) != "":
+		case text(c.Reason) != "" && text(c.Reason) != text(t.StoppedReason):
 			all = append(all, text(c.Name)+": "+text(c.Reason))
 		}
 	}

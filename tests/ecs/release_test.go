@@ -12,6 +12,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ecs"
+	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/activities"
@@ -29,7 +30,7 @@ var shared = stage.New(map[entities.RuntimeKind]activities.Factory{entities.Runt
 func TestMain(m *testing.M) { os.Exit(shared.Main(m)) }
 
 var accounts = &ecsruntime.Accounts{
-	Every: 100 * time.Millisecond,
+	Every: 100 * time.Millisecond, Patience: 2 * time.Second,
 	Configure: func(o *ecs.Options) {
 		o.HTTPClient = ecsfake.HTTPClient()
 		o.Credentials = aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
@@ -80,8 +81,14 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	const speed = 100
-	server, err := ecsfake.New(ecsfake.Options{Speed: speed})
+	return newWorldOf(t, configuration, ecsfake.Options{})
+}
+
+// newWorldOf is one of another configuration, or on another fake.
+func newWorldOf(t *testing.T, configuration string, options ecsfake.Options) *world {
+	t.Helper()
+	options.Speed = 100
+	server, err := ecsfake.New(options)
 	require.NoError(t, err)
 	t.Cleanup(func() { server.Close() })
 	w := &world{shared.World(t), server, server.Client()}
@@ -114,11 +121,19 @@ func (w *world) count(channel string, n int32) {
 }
 
 func (w *world) desired(channel string) int32 {
+	if s := w.described(channel); s != nil {
+		return s.DesiredCount
+	}
+	return -1
+}
+
+// described is the service of a channel as ECS has it; nil: it is not there.
+func (w *world) described(channel string) *types.Service {
 	out, err := w.ecs.DescribeServices(w.T.Context(), &ecs.DescribeServicesInput{Cluster: &channel, Services: []string{"web-" + channel}})
 	if err != nil || len(out.Services) == 0 {
-		return -1
+		return nil
 	}
-	return out.Services[0].DesiredCount
+	return &out.Services[0]
 }
 
 // An image that cannot be pulled fails in staging: ECS takes it back, the release is over there and never reaches
@@ -132,7 +147,7 @@ func TestImageThatFailsIsBarredAndNeverReachesProduction(t *testing.T) {
 	w.AwaitThat("web", "rolled back", func(s protocol.Status) bool {
 		return stage.Channels(s) == "staging ROLLED_BACK v1, production BLOCKED v1"
 	})
-	w.explained("rolled back by ECS: ECS deployment circuit breaker: tasks failed to start.")
+	w.explained("rolled back by ECS: ECS deployment circuit breaker: tasks failed to start")
 	require.Equal(t, 1, w.aws.Calls()["RegisterTaskDefinition"])
 	require.Equal(t, 1, w.aws.Calls()["UpdateService"], "ECS rolled back by itself, and nobody applied v2 again")
 

@@ -1,42 +1,215 @@
 package ecsfake
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ecs"
 	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
 )
 
-// The stages of BLUE_GREEN of guide blue-green-deployment-how-it-works, without traffic: the shifts take no time, and
-// nobody but the stage and the weights tells of them. The green deployment is PRIMARY all the time (not documented).
+// The strategies that shift traffic, BLUE_GREEN, LINEAR and CANARY, go through the stages of API ServiceDeployment,
+// lifecycleStage (guides blue-green-deployment-how-it-works, canary-deployment, deployment-lifecycle-hooks). There is no
+// traffic: nobody but the stage and the weights tells of the shifts. Not documented: that the green deployment is PRIMARY all
+// the time (kayac/ecspresso#860 shows it), that a stage moves updatedAt, and that the first deployment of a service has
+// nothing to shift from and goes through no stage.
 
-func (v *service) blueGreen() bool {
-	return v.base.DeploymentConfiguration.Strategy == types.DeploymentStrategyBlueGreen
+// stages are those that every deployment goes through. RECONCILE_SERVICE is for one that begins while another is under way.
+func stages() []types.ServiceDeploymentLifecycleStage {
+	return []types.ServiceDeploymentLifecycleStage{
+		types.ServiceDeploymentLifecycleStagePreScaleUp, types.ServiceDeploymentLifecycleStageScaleUp, types.ServiceDeploymentLifecycleStagePostScaleUp,
+		types.ServiceDeploymentLifecycleStageTestTrafficShift, types.ServiceDeploymentLifecycleStagePostTestTrafficShift,
+		"PRE_PRODUCTION_TRAFFIC_SHIFT", // which the SDK has for hooks alone
+		types.ServiceDeploymentLifecycleStageProductionTrafficShift, types.ServiceDeploymentLifecycleStagePostProductionTrafficShift,
+		types.ServiceDeploymentLifecycleStageBakeTime, types.ServiceDeploymentLifecycleStageCleanUp,
+	}
 }
 
-// bluesStay is whether the old tasks may not be stopped yet: before the clean-up. A rollback stops the green ones at once.
-func (v *service) bluesStay() bool {
-	p := v.primary()
-	return v.blueGreen() && p.inProgress() && !p.rollsBack && p.record.view.LifecycleStage != types.ServiceDeploymentLifecycleStageCleanUp
+// shifting is how far a service deployment is with that.
+type shifting struct {
+	step      int             // of the production traffic
+	continued map[string]bool // hooks that paused it, by id
 }
 
-// shifted moves a blue/green deployment, whose green tasks are all healthy, on to its clean-up; it is true when that is
-// done, and at once for a rolling one, for a rollback, and where there is nothing to shift from.
-func (s *Server) shifted(v *service) bool {
-	p := v.primary()
-	if !v.blueGreen() || p.rollsBack || len(v.deployments) == 1 {
+func (v *service) shifts() bool {
+	switch v.base.DeploymentConfiguration.Strategy {
+	case types.DeploymentStrategyBlueGreen, types.DeploymentStrategyLinear, types.DeploymentStrategyCanary:
 		return true
 	}
-	stage := &p.record.view.LifecycleStage
-	if *stage == types.ServiceDeploymentLifecycleStageScaleUp {
-		*stage = types.ServiceDeploymentLifecycleStageBakeTime
-		p.record.shift(100)
-	}
-	if *stage == types.ServiceDeploymentLifecycleStageBakeTime &&
-		s.bake(v, p, time.Duration(aws.ToInt32(v.base.DeploymentConfiguration.BakeTimeInMinutes))*time.Minute) {
-		*stage = types.ServiceDeploymentLifecycleStageCleanUp
+	return false
+}
+
+// inStages is whether the PRIMARY deployment goes through stages: a rollback does not, nor what has nothing to shift from.
+func (v *service) inStages() bool {
+	p := v.primary()
+	return v.shifts() && p.inProgress() && !p.rollsBack && len(v.deployments) > 1
+}
+
+func (v *service) stage() types.ServiceDeploymentLifecycleStage {
+	return v.primary().record.view.LifecycleStage
+}
+
+// shifted is whether the old tasks are not needed any more.
+func (v *service) shifted() bool {
+	return !v.inStages() || v.stage() == types.ServiceDeploymentLifecycleStageCleanUp
+}
+
+// bluesStay is whether the old tasks may not be stopped yet. A rollback stops the green ones at once.
+func (v *service) bluesStay() bool { return !v.shifted() }
+
+// awaitsScaleUp is whether no green task may start yet.
+func (v *service) awaitsScaleUp() bool {
+	return v.inStages() && v.stage() == types.ServiceDeploymentLifecycleStagePreScaleUp
+}
+
+// shift moves a deployment on through its stages as far as it comes now.
+func (s *Server) shift(v *service) {
+	for v.inStages() && s.past(v) {
+		p := v.primary()
 		p.baking = false
+		r := p.record
+		r.view.LifecycleStage = stages()[slices.Index(stages(), v.stage())+1]
+		r.view.UpdatedAt = moments(s.clock.now)
 		s.touch(v)
 	}
-	return *stage == types.ServiceDeploymentLifecycleStageCleanUp
+}
+
+// past is whether a stage has ended.
+func (s *Server) past(v *service) bool {
+	p := v.primary()
+	if !s.hooked(v) {
+		return false
+	}
+	switch v.stage() {
+	case types.ServiceDeploymentLifecycleStageScaleUp:
+		n := len(p.live())
+		return n == v.wanted() && healthy(p.tasks) == n
+	case types.ServiceDeploymentLifecycleStageProductionTrafficShift:
+		return s.moved(v)
+	case types.ServiceDeploymentLifecycleStageBakeTime:
+		return s.bake(v, p, minutes(v.base.DeploymentConfiguration.BakeTimeInMinutes, 0))
+	case types.ServiceDeploymentLifecycleStageCleanUp:
+		return false
+	}
+	return true
+}
+
+func minutes(given *int32, otherwise int32) time.Duration {
+	if given != nil {
+		otherwise = *given
+	}
+	return time.Duration(otherwise) * time.Minute
+}
+
+// moved is whether all production traffic went over, step by step (API LinearConfiguration, CanaryConfiguration).
+func (s *Server) moved(v *service) bool {
+	p := v.primary()
+	percents, pause := v.steps()
+	for {
+		p.record.weigh(percents[p.record.step])
+		if p.record.step == len(percents)-1 {
+			return true
+		}
+		if !s.bake(v, p, pause) {
+			return false
+		}
+		p.baking = false
+		p.record.step++
+	}
+}
+
+// steps are the percentages of the production traffic, and how long each but the last is watched.
+func (v *service) steps() (percents []float64, pause time.Duration) {
+	c := v.base.DeploymentConfiguration
+	switch c.Strategy {
+	case types.DeploymentStrategyCanary:
+		canary := aws.ToFloat64(or(c.CanaryConfiguration).CanaryPercent)
+		if canary == 0 {
+			canary = 5
+		}
+		return []float64{canary, 100}, minutes(or(c.CanaryConfiguration).CanaryBakeTimeInMinutes, 10)
+	case types.DeploymentStrategyLinear:
+		step := aws.ToFloat64(or(c.LinearConfiguration).StepPercent)
+		if step == 0 {
+			step = 10
+		}
+		for at := step; at < 100; at += step {
+			percents = append(percents, at)
+		}
+		return append(percents, 100), minutes(or(c.LinearConfiguration).StepBakeTimeInMinutes, 6)
+	}
+	return []float64{100}, 0
+}
+
+// or is what a pointer points to, or the zero value.
+func or[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
+// hooked is whether the hooks of the present stage have all succeeded; one that failed has the deployment rolled back (guide
+// deployment-lifecycle-hooks).
+func (s *Server) hooked(v *service) bool {
+	r := v.primary().record
+	r.view.LifecycleHookDetails = nil
+	passed := true
+	for i, hook := range v.base.DeploymentConfiguration.LifecycleHooks {
+		if !slices.Contains(hook.LifecycleStages, types.DeploymentLifecycleHookStage(v.stage())) {
+			continue
+		}
+		d := s.asked(r, hook, fmt.Sprintf("ecs-hook-%d-%s", i, v.stage()))
+		r.view.LifecycleHookDetails = append(r.view.LifecycleHookDetails, d)
+		if d.Status == types.DeploymentLifecycleHookStatusFailed {
+			s.fails(v, failure{"lifecycle hook failed.", "Lifecycle hook " + text(d.TargetArn) + " failed at " + string(v.stage()) + ".", true})
+			return false
+		}
+		passed = passed && d.Status == types.DeploymentLifecycleHookStatusSucceeded
+	}
+	return passed
+}
+
+// asked is what a hook says now. One that pauses goes on when somebody says so (guide pause-lifecycle-hooks).
+func (s *Server) asked(r *record, hook types.DeploymentLifecycleHook, id string) types.DeploymentLifecycleHookDetail {
+	d := types.DeploymentLifecycleHookDetail{HookId: &id, TargetArn: hook.HookTargetArn, TargetType: hook.TargetType, Status: types.DeploymentLifecycleHookStatusSucceeded}
+	switch said := s.levers.hooks[text(hook.HookTargetArn)]; {
+	case hook.TargetType == types.DeploymentLifecycleHookTargetTypePause && !r.continued[id]:
+		d.Status = types.DeploymentLifecycleHookStatusAwaitingAction
+	case hook.TargetType != types.DeploymentLifecycleHookTargetTypePause && said != "":
+		d.Status = said
+	}
+	return d
+}
+
+// continueServiceDeployment lets a paused deployment go on, or rolls it back (guide continue-service-deployment).
+func (s *Server) continueServiceDeployment(in *ecs.ContinueServiceDeploymentInput) (*ecs.ContinueServiceDeploymentOutput, error) {
+	r := s.record(text(in.ServiceDeploymentArn))
+	if r == nil {
+		return nil, refuse("ServiceDeploymentNotFoundException", "The service deployment does not exist.")
+	}
+	waits := slices.ContainsFunc(r.view.LifecycleHookDetails, func(d types.DeploymentLifecycleHookDetail) bool {
+		return text(d.HookId) == text(in.HookId) && d.Status == types.DeploymentLifecycleHookStatusAwaitingAction
+	})
+	if !waits || r.service.primary() != r.primary {
+		return nil, invalid("The hook does not await an action.")
+	}
+	s.remember(r.service)
+	if in.Action == types.DeploymentLifecycleHookActionRollback {
+		s.fails(r.service, failure{"rolled back at a pause hook.", "Rolled back at a pause hook by a user.", true})
+	} else {
+		if r.continued == nil {
+			r.continued = map[string]bool{}
+		}
+		r.continued[text(in.HookId)] = true
+	}
+	s.touch(r.service)
+	return &ecs.ContinueServiceDeploymentOutput{ServiceDeploymentArn: in.ServiceDeploymentArn}, nil
+}
+
+// weigh gives so many percent of the production traffic to the new revision.
+func (r *record) weigh(percent float64) {
+	r.view.TargetServiceRevision = &types.ServiceRevisionSummary{RequestedProductionTrafficWeight: &percent}
 }

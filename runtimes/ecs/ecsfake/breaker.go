@@ -83,8 +83,8 @@ func (s *Server) rollBack(v *service, reason string) {
 	r := &failed.record.view
 	r.Status, r.StatusReason, r.UpdatedAt = types.ServiceDeploymentStatusRollbackInProgress, aws.String(reason), moments(s.clock.now)
 	r.Rollback = &types.Rollback{Reason: aws.String(reason), StartedAt: moments(s.clock.now), ServiceRevisionArn: back.revision.ServiceRevisionArn}
-	if v.blueGreen() {
-		failed.record.shift(0)
+	if v.shifts() {
+		failed.record.weigh(0)
 	}
 }
 

@@ -21,7 +21,8 @@ type record struct {
 	failures int32
 	tripped  bool
 	alarms   []string
-	sources  []*deployment
+	shifting
+	sources []*deployment
 }
 
 // newRecord begins a service deployment, and stops the one that it supersedes (which status that gets is not documented).
@@ -38,8 +39,8 @@ func (s *Server) newRecord(v *service, p *deployment) *record {
 		CreatedAt: moments(s.clock.now), StartedAt: moments(s.clock.now), UpdatedAt: moments(s.clock.now),
 		DeploymentConfiguration: v.base.DeploymentConfiguration,
 	}
-	if v.blueGreen() {
-		r.view.LifecycleStage = types.ServiceDeploymentLifecycleStageScaleUp
+	if v.shifts() {
+		r.view.LifecycleStage = stages()[0]
 	}
 	v.records = slices.Insert(v.records, 0, r)
 	return r
@@ -71,11 +72,6 @@ func (r *record) end(now time.Time, status types.ServiceDeploymentStatus, reason
 	if reason != "" {
 		r.view.StatusReason = aws.String(reason)
 	}
-}
-
-// shift gives so many percent of the traffic to the new revision.
-func (r *record) shift(percent float64) {
-	r.view.TargetServiceRevision = &types.ServiceRevisionSummary{RequestedProductionTrafficWeight: &percent}
 }
 
 func (r *record) arn() string { return text(r.view.ServiceDeploymentArn) }

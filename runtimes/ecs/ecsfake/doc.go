@@ -28,8 +28,9 @@
 //     starts a new deployment of what it ran: the documentation allows both readings, see Rollback.
 //   - Service deployments and revisions, and stopping one (guide service-deployment, service-revision,
 //     stop-service-deployment).
-//   - BLUE_GREEN by its lifecycle stages, without traffic: the green tasks start, bake, and the blue ones are cleaned up
-//     (guide blue-green-deployment-how-it-works).
+//   - BLUE_GREEN, LINEAR and CANARY by their lifecycle stages, without traffic: the green tasks start, hooks are asked,
+//     weights move, it bakes, and the blue tasks are cleaned up (guides blue-green-deployment-how-it-works,
+//     canary-deployment, deployment-lifecycle-hooks, pause-lifecycle-hooks).
 //   - Tasks: PROVISIONING, PENDING, RUNNING, DEACTIVATING, STOPPING, DEPROVISIONING, STOPPED (guide
 //     task-lifecycle-explanation), health, exit codes, reasons (guide stopped-task-error-codes), an hour of memory
 //     (API DescribeTasks), one-off tasks (API RunTask, StopTask) and their logs, of which CloudWatch Logs' GetLogEvents reads.
@@ -42,7 +43,7 @@
 //   - Placement, capacity and its arithmetic: an instance has room for anything. Capacity providers are names.
 //   - Load balancers, Service Connect, Cloud Map, VPC Lattice, volumes and secrets: passed through; a task behind a load
 //     balancer is healthy when Behaviour says so. CloudWatch, EventBridge, IAM and STS are other services.
-//   - Task sets, lifecycle hooks, LINEAR and CANARY, early success criteria, task protection, ECS Exec, express
+//   - Task sets, early success criteria, timeouts of lifecycle hooks, task protection, ECS Exec, express
 //     services, managed daemons and gateways, capacity provider calls: refused as not modelled, not ignored, where a
 //     request could ask for them.
 //   - Unhealthy tasks of a completed deployment are stopped first and replaced then; AWS starts the replacement first

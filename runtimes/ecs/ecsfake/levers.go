@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
 )
 
 // Behaviour is what tasks do; the zero value starts, becomes healthy and runs until it is stopped.
@@ -94,6 +95,7 @@ type levers struct {
 	behaviours map[string]Behaviour
 	runs       map[string]Run
 	alarms     map[string]bool
+	hooks      map[string]types.DeploymentLifecycleHookStatus
 	lag        time.Duration
 }
 
@@ -101,7 +103,7 @@ func newLevers(options Options) levers {
 	return levers{
 		buckets: buckets{rates: Rates(), full: map[Group]*bucket{}, clock: options.LimitClock},
 		calls:   map[string]int{}, refused: map[string]int{},
-		behaviours: map[string]Behaviour{}, runs: map[string]Run{}, alarms: map[string]bool{},
+		behaviours: map[string]Behaviour{}, runs: map[string]Run{}, alarms: map[string]bool{}, hooks: map[string]types.DeploymentLifecycleHookStatus{},
 	}
 }
 
@@ -126,6 +128,19 @@ func (s *Server) Alarm(name string, on bool) {
 	defer s.mu.Unlock()
 	s.follow()
 	s.levers.alarms[name] = on
+	s.touchAll()
+}
+
+// Hook says how the Lambda function of a lifecycle hook answers from now on; SUCCEEDED is what it does without this.
+func (s *Server) Hook(arn string, status types.DeploymentLifecycleHookStatus) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.follow()
+	s.levers.hooks[arn] = status
+	s.touchAll()
+}
+
+func (s *Server) touchAll() {
 	for _, c := range s.clusters {
 		for _, v := range c.services {
 			s.touch(v)

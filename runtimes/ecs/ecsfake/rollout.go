@@ -121,6 +121,7 @@ func (s *Server) schedule(v *service) {
 		return
 	}
 	s.judge(v)
+	s.shift(v)
 	s.replace(v)
 	s.start(v)
 	s.finish(v)
@@ -194,10 +195,10 @@ func named(tasks []*task) string {
 func (s *Server) start(v *service) {
 	p := v.primary()
 	room := v.wanted() - len(p.live())
-	if _, upper := v.bounds(); !v.blueGreen() {
+	if _, upper := v.bounds(); !v.shifts() {
 		room = min(room, upper-len(v.live()))
 	}
-	if p.state == types.DeploymentRolloutStateFailed || room <= 0 || s.clock.now.Before(p.retry) {
+	if p.state == types.DeploymentRolloutStateFailed || v.awaitsScaleUp() || room <= 0 || s.clock.now.Before(p.retry) {
 		s.tellStuck(v, room)
 		return
 	}
@@ -229,7 +230,7 @@ func (s *Server) unplaceable(v *service, p *deployment) bool {
 func (s *Server) tellStuck(v *service, room int) {
 	p := v.primary()
 	settled := !slices.ContainsFunc(v.tasks(), func(t *task) bool { return t.leaving || !t.healthy })
-	if room > 0 || p.stuck || !p.inProgress() || v.blueGreen() || len(p.live()) >= v.wanted() || !settled {
+	if room > 0 || p.stuck || !p.inProgress() || v.shifts() || len(p.live()) >= v.wanted() || !settled {
 		return
 	}
 	p.stuck = true
@@ -248,7 +249,7 @@ func (s *Server) finish(v *service) {
 	if n := len(p.live()); n != v.wanted() || healthy(p.tasks) != n {
 		return
 	}
-	if !s.shifted(v) || len(v.deployments) > 1 || !s.bake(v, p, s.alarmBake(v)) {
+	if !v.shifted() || len(v.deployments) > 1 || !s.bake(v, p, s.alarmBake(v)) {
 		return
 	}
 	p.tell(s.clock.now, types.DeploymentRolloutStateCompleted, "ECS deployment %s completed.", p.id)

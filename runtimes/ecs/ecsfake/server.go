@@ -251,6 +251,7 @@ func (s *Server) modelled() map[string]handler {
 		"ListServiceDeployments":     answer(s.listServiceDeployments),
 		"DescribeServiceRevisions":   answer(s.describeServiceRevisions),
 		"StopServiceDeployment":      answer(s.stopServiceDeployment),
+		"ContinueServiceDeployment":  answer(s.continueServiceDeployment),
 		"RunTask":                    answer(s.runTask),
 		"StopTask":                   answer(s.stopTask),
 		"DescribeTasks":              answer(s.describeTasks),

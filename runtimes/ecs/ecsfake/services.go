@@ -201,6 +201,11 @@ func (v *service) configured(in *types.DeploymentConfiguration) *types.Deploymen
 	set(&out.DeploymentCircuitBreaker, in.DeploymentCircuitBreaker)
 	set(&out.Alarms, in.Alarms)
 	set(&out.BakeTimeInMinutes, in.BakeTimeInMinutes)
+	set(&out.CanaryConfiguration, in.CanaryConfiguration)
+	set(&out.LinearConfiguration, in.LinearConfiguration)
+	if in.LifecycleHooks != nil {
+		out.LifecycleHooks = in.LifecycleHooks
+	}
 	if in.Strategy != "" {
 		out.Strategy = in.Strategy
 	}

@@ -34,8 +34,8 @@ func (s *Server) checkService(v *service, in *ecs.CreateServiceInput) error {
 
 // modelledConfiguration refuses what would otherwise be dropped in silence.
 func modelledConfiguration(c *types.DeploymentConfiguration) error {
-	if c != nil && (len(c.LifecycleHooks) > 0 || c.EarlySuccessCriteria != nil || c.CanaryConfiguration != nil || c.LinearConfiguration != nil) {
-		return refuse("UnsupportedFeatureException", "lifecycle hooks, early success, canary and linear are not modelled by this fake")
+	if c != nil && c.EarlySuccessCriteria != nil {
+		return refuse("UnsupportedFeatureException", "early success is not modelled by this fake")
 	}
 	return nil
 }
@@ -90,8 +90,8 @@ func (v *service) checkConfiguration() error {
 		return invalid("minimumHealthyPercent must be between 0 and 100, maximumPercent between 1 and 200.")
 	case v.daemon() && high > 100 && low > 0:
 		return invalid("The daemon scheduling strategy does not support values above 100 for maximumPercent with minimumHealthyPercent above 0.")
-	case c.Strategy == types.DeploymentStrategyLinear || c.Strategy == types.DeploymentStrategyCanary:
-		return refuse("UnsupportedFeatureException", "strategy %s is not modelled by this fake", c.Strategy)
+	case c.Strategy != types.DeploymentStrategyBlueGreen && v.shifts() && len(v.shape.balancers) == 0 && v.shape.connect == nil:
+		return invalid("The %s deployment strategy needs a load balancer or Service Connect.", c.Strategy)
 	case c.Strategy == types.DeploymentStrategyBlueGreen && c.BakeTimeInMinutes == nil:
 		return invalid("bakeTimeInMinutes is required with the BLUE_GREEN deployment strategy.")
 	}

@@ -44,9 +44,9 @@ func TestCreatingAServiceIsRefused(t *testing.T) {
 		"balancer's container":    {balanced("x", 80), "InvalidParameterException: The container x does not exist in the task definition."},
 		"balancer's port":         {balanced("web", 81), "InvalidParameterException: The container web did not have a container port 81 defined."},
 		"blue/green without bake": {func(in *ecs.CreateServiceInput) { configuration(in).Strategy = types.DeploymentStrategyBlueGreen }, "InvalidParameterException: bakeTimeInMinutes"},
-		"canary":                  {func(in *ecs.CreateServiceInput) { configuration(in).Strategy = types.DeploymentStrategyCanary }, "UnsupportedFeatureException"},
-		"hooks": {func(in *ecs.CreateServiceInput) {
-			configuration(in).LifecycleHooks = []types.DeploymentLifecycleHook{{HookTargetArn: aws.String("arn:x"), RoleArn: aws.String("arn:y")}}
+		"canary":                  {func(in *ecs.CreateServiceInput) { configuration(in).Strategy = types.DeploymentStrategyCanary }, "InvalidParameterException: The CANARY deployment strategy needs a load balancer"},
+		"early success": {func(in *ecs.CreateServiceInput) {
+			configuration(in).EarlySuccessCriteria = &types.DeploymentEarlySuccessCriteria{}
 		}, "UnsupportedFeatureException"},
 		"breaker of CodeDeploy": {func(in *ecs.CreateServiceInput) {
 			balanced("web", 80)(in)

@@ -1,0 +1,135 @@
+package ecs
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/ecs"
+	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// A service that is declared by another name is another one for ECS. What the instance ran by the name before is left where it is:
+// the tag TagLeft of the service names it, so that it is reported until somebody deletes it. Removing the instance removes both.
+
+// owners are the services of a cluster by whose they are, as they were listed last.
+type owners struct {
+	at    time.Time
+	names map[string][]string // by the key of the owner
+}
+
+// others are services of an instance by other names than one. The cluster is listed for all who ask, now and then.
+func (c *cluster) others(ctx context.Context, owner runtimes.Owner, name string) ([]string, error) {
+	select {
+	case c.listing <- struct{}{}:
+		defer func() { <-c.listing }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if time.Since(c.owners.at) > c.timing.listed || c.owners.at.IsZero() {
+		listed, err := c.listOwners(ctx)
+		if err != nil {
+			return nil, err
+		}
+		c.owners = listed
+	}
+	key := owner.Key()
+	if !slices.Contains(c.owners.names[key], name) { // it is about to be
+		c.owners.names[key] = append(c.owners.names[key], name)
+	}
+	return slices.DeleteFunc(slices.Clone(c.owners.names[key]), func(other string) bool { return other == name }), nil
+}
+
+func (c *cluster) listOwners(ctx context.Context) (owners, error) {
+	listed := owners{at: time.Now(), names: map[string][]string{}}
+	err := c.all(ctx, func(s *types.Service) error {
+		if owner := valueOf(s.Tags, TagOwner); owner != "" {
+			listed.names[owner] = append(listed.names[owner], text(s.ServiceName))
+		}
+		return nil
+	})
+	return listed, err
+}
+
+// all describes every service of the cluster.
+func (c *cluster) all(ctx context.Context, each func(*types.Service) error) error {
+	client, err := c.account.client(ctx)
+	if err != nil {
+		return err
+	}
+	most := int32(listedAtOnce)
+	in := &ecs.ListServicesInput{Cluster: &c.name, MaxResults: &most}
+	for {
+		list, err := call(ctx, c, serviceReads, client.ListServices, in)
+		if err != nil {
+			return err
+		}
+		for some := range slices.Chunk(list.ServiceArns, atOnce) {
+			out, err := call(ctx, c, serviceReads, client.DescribeServices, &ecs.DescribeServicesInput{
+				Cluster: &c.name, Services: some, Include: []types.ServiceField{types.ServiceFieldTags},
+			})
+			if err != nil {
+				return err
+			}
+			for i := range out.Services {
+				if err := each(&out.Services[i]); err != nil {
+					return err
+				}
+			}
+		}
+		if in.NextToken = list.NextToken; in.NextToken == nil {
+			return nil
+		}
+	}
+}
+
+const listedAtOnce = 100 // services that ListServices answers with
+
+// lookForOthers notes what the instance has by other names. When that cannot be listed nothing else is lost.
+func (a *apply) lookForOthers(ctx context.Context) {
+	others, err := a.cluster.others(ctx, a.in.Owner, a.want.name())
+	if err != nil {
+		a.say("could not look for services that are left by other names: %s", plainly(err))
+		return
+	}
+	a.left = others
+	for _, name := range others {
+		a.say("left the service %s, which is declared by this name no longer", name)
+	}
+}
+
+// leftTag names services, as many as a tag takes.
+func leftTag(names []string) string {
+	const length = 256 // of a tag's value
+	value := ""
+	for _, name := range names {
+		if len(value)+1+len(name) <= length {
+			value = strings.TrimPrefix(value+" "+name, " ")
+		}
+	}
+	return value
+}
+
+// leftBehind reports services that the instance has by other names, while they are there.
+func (ob *observation) leftBehind(ctx context.Context) (all []entities.Object, err error) {
+	for _, name := range strings.Fields(valueOf(ob.service.Tags, TagLeft)) {
+		s, err := ob.cluster.read(ctx, ob.in.Owner, name, time.Now().Add(-ob.cluster.timing.fresh))
+		if err != nil {
+			return nil, err
+		}
+		if s == nil || name == ob.want.name() || valueOf(s.Tags, TagOwner) != ob.in.Owner.Key() {
+			continue
+		}
+		all = append(all, entities.Object{
+			Name: name, Type: "Service", Status: entities.ObjectSucceeded, Orphaned: true,
+			Message: fmt.Sprintf("left when the service was named %s instead, with %d tasks; to end it: aws ecs delete-service --force --cluster %s --service %s",
+				ob.want.name(), s.RunningCount, ob.cluster.name, name),
+		})
+	}
+	return all, nil
+}

@@ -1,0 +1,77 @@
+package ecs
+
+import (
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ecs"
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/runtimes"
+	"github.com/converge-engine/converge/runtimes/ecs/ecsfake"
+)
+
+// renamed declares the service, and its family, by another name.
+func renamed(name string) func(*site) {
+	return func(s *site) {
+		s.change = func(definition, service map[string]any) { definition["family"], service["serviceName"] = name, name }
+	}
+}
+
+// A service that is declared by another name is made anew. What ran by the name before stays, is said to by whoever looks, a new
+// worker too, counts neither way, and goes with the instance, or when somebody deletes it.
+func TestRenamedServiceIsNotForgotten(t *testing.T) {
+	l := newLab(t, ecsfake.Options{})
+	l.settled(at("v1", 1))
+	foreign := at("v1", 1, renamed("other"))
+	foreign.Owner.Service = "other"
+	l.settled(foreign)
+	in := at("v2", 2, renamed("site"))
+	require.Contains(t, l.apply(in), "left the service web, which is declared by this name no longer\ncreated the service site with site:1\n")
+	l.advance(in, func(entities.Object) bool {
+		_, all := l.reading(in)
+		return entities.FetchObjects(all, &entities.Target{FullVersion: "v2"}).Stable
+	})
+	want := []string{"site SUCCEEDED; v2* 2/2",
+		"web SUCCEEDED; left when the service was named site instead, with 2 tasks; to end it: aws ecs delete-service --force --cluster shop --service web"}
+	lines, all := l.reading(in)
+	require.Equal(t, want, lines)
+	require.True(t, all[1].Orphaned)
+	l.Runtime = l.worker()
+	lines, _ = l.reading(in)
+	require.Equal(t, want, lines)
+
+	t.Run("and back again", func(t *testing.T) {
+		back := at("v3", 3)
+		l.apply(back)
+		l.Advance(10 * time.Minute)
+		lines, _ := l.reading(back)
+		require.Equal(t, "web SUCCEEDED; v3* 2/2", lines[0])
+		require.Contains(t, lines[1], "site SUCCEEDED; left when the service was named web instead")
+	})
+	_, err := l.client.DeleteService(l.ctx, &ecs.DeleteServiceInput{Cluster: aws.String("shop"), Service: aws.String("site"), Force: aws.Bool(true)})
+	require.NoError(t, err)
+	l.Advance(10 * time.Minute)
+	lines, _ = l.reading(at("v3", 3))
+	require.Equal(t, []string{"web SUCCEEDED; v3* 2/2"}, lines)
+
+	l.apply(at("v4", 4, renamed("site")))
+	l.Advance(10 * time.Minute)
+	l.Runtime = l.worker()
+	l.remove(at("v4", 5, renamed("site")))
+	require.Equal(t, "INACTIVE", *l.web().Status)
+	require.Equal(t, "other SUCCEEDED; v1* 2/2", "other "+line(l.observe(foreign)), "what belongs to others stays")
+}
+
+// Who may not list services is not held up: it is said.
+func TestServicesThatCannotBeListed(t *testing.T) {
+	l := newLab(t, ecsfake.Options{})
+	l.Break(ecsfake.Fault{Kind: ecsfake.AccessDenied, Operations: []string{"ListServices"}})
+	require.Contains(t, l.apply(at("v1", 1)), "could not look for services that are left by other names: AccessDeniedException")
+	var said runtimes.Output
+	said, err := l.Runtime.Apply(l.ctx, at("v1", 1))
+	require.NoError(t, err)
+	require.Empty(t, said.Stdout)
+}

@@ -1,0 +1,139 @@
+package ecs
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/ecs"
+	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// A service whose strategy is BLUE_GREEN, LINEAR or CANARY is taken through stages by ECS, hooks and a bake time among them: what
+// ran before stays until they are over, and ECS goes back to it when a hook or an alarm says so.
+
+// stage is how far ECS is with that, when it was last asked.
+type stage struct {
+	at         time.Time // when it was asked
+	deployment string
+	found      *types.ServiceDeployment // nil: nothing is known
+}
+
+// staged reports whether the PRIMARY deployment goes through stages.
+func staged(s *types.Service) bool {
+	p, c := primaryOf(s), s.DeploymentConfiguration
+	return p != nil && p.RolloutState == types.DeploymentRolloutStateInProgress && s.CurrentServiceDeployment != nil &&
+		c != nil && c.Strategy != "" && c.Strategy != types.DeploymentStrategyRolling
+}
+
+// stageOf asks how far ECS is, now and then, as long as it allows enough calls for what is needed more; when that cannot be read
+// nothing else is lost.
+func (c *cluster) stageOf(ctx context.Context, s *types.Service) *types.ServiceDeployment {
+	c.mu.Lock()
+	e := c.entry(text(s.ServiceName))
+	known := e.stage
+	if known.deployment != text(s.CurrentServiceDeployment) {
+		known = stage{deployment: text(s.CurrentServiceDeployment)}
+	}
+	if time.Since(known.at) < c.timing.fresh || !c.account.pace.spare(serviceReads) {
+		c.mu.Unlock()
+		return known.found
+	}
+	known.at = time.Now()
+	e.stage = known
+	c.mu.Unlock()
+	client, err := c.account.client(ctx)
+	if err != nil {
+		return known.found
+	}
+	out, err := call(ctx, c, serviceReads, client.DescribeServiceDeployments, &ecs.DescribeServiceDeploymentsInput{ServiceDeploymentArns: []string{known.deployment}})
+	if err != nil || len(out.ServiceDeployments) == 0 {
+		return known.found
+	}
+	known.found = &out.ServiceDeployments[0]
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.entry(text(s.ServiceName)).stage = known
+	return known.found
+}
+
+// staging reports the deployment as an object of its own, whose name has all that is news of it.
+func staging(s *types.Service, d *types.ServiceDeployment) *entities.Object {
+	if d == nil || d.LifecycleStage == "" {
+		return nil
+	}
+	parts := []string{string(d.LifecycleStage)}
+	if weight, ok := weightOf(d); ok {
+		parts = append(parts, weight)
+	}
+	o := &entities.Object{Type: "ServiceDeployment", Status: entities.ObjectPending, Message: during(s, d)}
+	for _, h := range d.LifecycleHookDetails {
+		parts = append(parts, "hook "+string(h.Status))
+		if h.Status == types.DeploymentLifecycleHookStatusAwaitingAction && d.UpdatedAt != nil {
+			o.Events = append(o.Events, entities.Event{Timestamp: d.UpdatedAt.UTC(), Message: fmt.Sprintf(
+				"to go on, or back with ROLLBACK: aws ecs continue-service-deployment --action CONTINUE --hook-id %s --service-deployment-arn %s", text(h.HookId), text(d.ServiceDeploymentArn))})
+		}
+	}
+	o.Name = text(s.ServiceName) + " " + strings.Join(parts, ", ")
+	return o
+}
+
+// weightOf is the part of the production traffic that goes to what is being deployed.
+func weightOf(d *types.ServiceDeployment) (string, bool) {
+	if d.TargetServiceRevision == nil || d.TargetServiceRevision.RequestedProductionTrafficWeight == nil {
+		return "", false
+	}
+	return fmt.Sprintf("%g%%", *d.TargetServiceRevision.RequestedProductionTrafficWeight), true
+}
+
+// meanings are the stages in words (API ServiceDeployment, lifecycleStage).
+func meanings() map[types.ServiceDeploymentLifecycleStage]string {
+	return map[types.ServiceDeploymentLifecycleStage]string{
+		types.ServiceDeploymentLifecycleStageReconcileService:           "ECS settles the deployment before it first",
+		types.ServiceDeploymentLifecycleStagePreScaleUp:                 "no task of it has started yet",
+		types.ServiceDeploymentLifecycleStageScaleUp:                    "its tasks start, and get no traffic yet",
+		types.ServiceDeploymentLifecycleStagePostScaleUp:                "its tasks run, and get no traffic yet",
+		types.ServiceDeploymentLifecycleStageTestTrafficShift:           "test traffic moves to it",
+		types.ServiceDeploymentLifecycleStagePostTestTrafficShift:       "it gets the test traffic, and no production traffic yet",
+		"PRE_PRODUCTION_TRAFFIC_SHIFT":                                  "production traffic is about to move to it",
+		types.ServiceDeploymentLifecycleStageProductionTrafficShift:     "production traffic moves to it",
+		types.ServiceDeploymentLifecycleStagePostProductionTrafficShift: "it gets the production traffic",
+		types.ServiceDeploymentLifecycleStageBakeTime:                   "it gets the production traffic and is watched; what ran before still runs",
+		types.ServiceDeploymentLifecycleStageCleanUp:                    "what ran before is being stopped",
+	}
+}
+
+// during says what ECS is doing, until when, and what it waits for.
+func during(s *types.Service, d *types.ServiceDeployment) string {
+	line := fmt.Sprintf("%s, stage %s: %s", s.DeploymentConfiguration.Strategy, d.LifecycleStage, meanings()[d.LifecycleStage])
+	if weight, ok := weightOf(d); ok && d.LifecycleStage == types.ServiceDeploymentLifecycleStageProductionTrafficShift {
+		line += fmt.Sprintf(" (%s so far)", weight)
+	}
+	if bake := s.DeploymentConfiguration.BakeTimeInMinutes; bake != nil && d.LifecycleStage == types.ServiceDeploymentLifecycleStageBakeTime && d.UpdatedAt != nil {
+		// That a stage moves updatedAt is not documented, and so it is about then.
+		until := d.UpdatedAt.Add(time.Duration(*bake) * time.Minute)
+		line += fmt.Sprintf(", for %d minutes, until about %s", *bake, until.UTC().Format(clock))
+	}
+	for _, h := range d.LifecycleHookDetails {
+		line += waitsFor(h)
+	}
+	return line
+}
+
+// waitsFor says what a hook does to the deployment.
+func waitsFor(h types.DeploymentLifecycleHookDetail) string {
+	expires := ""
+	if h.ExpiresAt != nil {
+		expires = fmt.Sprintf("; at %s ECS takes it for %s", h.ExpiresAt.UTC().Format(clock), h.TimeoutAction)
+	}
+	switch h.Status {
+	case types.DeploymentLifecycleHookStatusAwaitingAction:
+		return "; a hook has paused it until somebody says how to go on" + expires
+	case types.DeploymentLifecycleHookStatusInProgress:
+		return "; it waits for the hook " + text(h.TargetArn) + expires
+	}
+	return ""
+}
