@@ -1,10 +1,12 @@
 package tests
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	historypb "go.temporal.io/api/history/v1"
 
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/tests/internal/stage"
@@ -40,7 +42,7 @@ func applicationStatus(w *stage.World) (s protocol.ApplicationStatus) {
 	return s
 }
 
-// ids are those of a service's releases, oldest first.
+// ids are those of a service's releases, newest first.
 func ids(s protocol.Status) (out []string) {
 	for _, r := range s.Releases {
 		out = append(out, r.ID+" "+r.Version)
@@ -125,4 +127,62 @@ func TestJointReleaseIsRefusedWhole_B8(t *testing.T) {
 		return false, err.Error()
 	})
 	w.Await("web", "staging CONVERGED v1, production WAITING_MANUAL_APPROVAL")
+}
+
+// Releases of several services that come at once, over as many runs as it takes, are carried out in one order everywhere: that in
+// which they were accepted.
+func TestJointReleasesKeepOneOrder_B8(t *testing.T) {
+	t.Parallel()
+	w := shortRuns(t, 60)
+	w.Write(stage.TwoChannels + stage.Web + strings.Replace(stage.Web, "name: web", "name: api", 1))
+	w.Publish()
+	const many = 9 // as many as are kept once they are over
+	var last string
+	for n := range many {
+		last = fmt.Sprint("v", n)
+		payload := protocol.JointRequest{
+			Act: protocol.Act{By: "ci"}, ID: "joint-" + last, Services: versionsOf(map[string]string{"web": last, "api": last}),
+		}
+		require.NoError(t, w.Client.SignalWorkflow(t.Context(), protocol.ApplicationID(w.App), "", protocol.Release, payload))
+	}
+	want := "staging CONVERGED " + last + ", production CONVERGED " + last
+	w.Await("web", want)
+	w.Await("api", want)
+	var order []string
+	for n := many - 1; n >= 0; n-- {
+		order = append(order, fmt.Sprintf("joint-v%d v%d", n, n))
+	}
+	require.Equal(t, order, ids(w.Status("web")))
+	require.Equal(t, order, ids(w.Status("api")))
+	require.Greater(t, w.runsOf(protocol.ApplicationID(w.App)), 1, "the runs were short")
+	for _, j := range applicationStatus(w.World).Releases {
+		require.Equal(t, protocol.JointCommitted, j.Phase)
+		require.Empty(t, j.Waiting)
+	}
+	for _, id := range []string{protocol.ApplicationID(w.App), w.ID("web")} {
+		require.NoError(t, replayer(t).ReplayWorkflowHistory(stage.Quiet{}, &historypb.History{Events: w.History(id)}))
+	}
+}
+
+// A service that nobody looks after has all of a release refused; one that is paused takes its part, which waits there.
+func TestJointReleaseOfServicesThatAreDownOrPaused_B8(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.Write(stage.TwoChannels + stage.Web + strings.Replace(stage.Web, "name: web", "name: api", 1))
+	w.Publish()
+	w.Release("web", "v1")
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.Act("api", protocol.Pause, `{"by":"bob","reason":"drill"}`)
+	_, err := jointly(w.World, "autumn", versionsOf(map[string]string{"web": "v2", "api": "w2"}))
+	require.NoError(t, err)
+	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
+	require.Equal(t, []string{"autumn w2"}, ids(w.Await("api", "staging PAUSED, production PAUSED")))
+
+	var said protocol.Answer
+	require.NoError(t, w.Update(protocol.ApplicationID(w.App), protocol.Unmanage, protocol.ManageRequest{
+		Act: protocol.Act{By: "bob", Reason: "moving"}, Service: "api",
+	}, &said))
+	_, err = jointly(w.World, "", versionsOf(map[string]string{"web": "v3", "api": "w3"}))
+	require.ErrorContains(t, err, w.App+"/api is unmanaged by bob: moving")
+	require.Len(t, w.Status("web").Releases, 2)
 }
