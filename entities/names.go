@@ -6,6 +6,9 @@ import (
 	"unicode"
 )
 
+// ByID begins what stands for a version where a release is named by its id: "@ID".
+const ByID = "@"
+
 // CheckName refuses a name of a person, a group or a thing that could be taken for another one: with characters that cannot
 // be seen, letters of more than one script, or letters that only look like those of ASCII. What it accepts is ASCII, or looks
 // like no ASCII name.

@@ -28,7 +28,9 @@ func Application(ctx workflow.Context, in protocol.ApplicationInput) error {
 		ctx: ctx, of: a, name: in.Application, application: in.Application,
 		logic: in.Logic, whole: a.state, version: applicationVersion, desk: &a.state.Desk, verbs: verb.Application(),
 		stops:   []string{"to stop changes, converge pause " + in.Application},
-		answers: map[string]answering{protocol.Publish: a.publish},
+		answers: map[string]answering{protocol.Publish: a.publish, protocol.Release: a.propose},
+		follows: map[string]following{protocol.Release: a.decided},
+		form:    a.state.form,
 	}
 	a.noted, a.announcing = a.tell, map[string]bool{}
 	a.pauses = pauses{
@@ -43,9 +45,14 @@ func Application(ctx workflow.Context, in protocol.ApplicationInput) error {
 	return a.live(in.Carried, in.Beginning)
 }
 
-// applicationVersion is the number of the form of applicationState; a change that older workers could not read
-// raises it.
-const applicationVersion = 1
+// The numbers of the forms of applicationState; a change that older workers could not read takes another.
+const (
+	applicationFirst = 1
+	// applicationDecides: joint releases are being decided, or carried out. A worker that does not know it would forget them.
+	applicationDecides = 2
+	// applicationVersion is the newest that is known.
+	applicationVersion = applicationDecides
+)
 
 // applicationState is everything an Application workflow knows; the incarnations are a bounded
 // tail, the store has all of them by number.
@@ -69,6 +76,8 @@ type applicationState struct {
 	Grants   []entities.Grant   `json:"grants,omitempty"`
 	// Notifications of what is newest are sent what people do to the whole application.
 	Notifications []entities.Notification `json:"notifications,omitempty"`
+	// Joints are the joint releases that are not carried out everywhere yet, and the last ones that are, oldest first.
+	Joints []*joint `json:"joints,omitempty"`
 	state.Outbox
 	pauseState
 	managedState
@@ -91,6 +100,7 @@ type application struct {
 	present   notice // what services are being notified of
 	stop      workflow.CancelFunc
 	down      managing
+	deciding  bool // a joint release is being decided, or carried out
 	// announcing are the notifications that a line is on its way to.
 	announcing map[string]bool
 	// founding are the rules of the installation, by which the first publication is judged.
@@ -144,7 +154,8 @@ func (a *application) turn() {
 	a.notify()
 	a.announce()
 	a.notifyPeople()
-	again := earliest(a.tellsAgain(), a.endsAgain())
+	a.decide()
+	again := earliest(earliest(a.tellsAgain(), a.endsAgain()), a.decidesAgain())
 	if !a.notifying {
 		again = earliest(again, a.state.Unreached.Next)
 	}
@@ -158,7 +169,7 @@ func (a *application) status() (protocol.ApplicationStatus, error) {
 		Schema: "converge.application/v1", Application: a.name, Newest: a.newest().Number, Store: s.Store, Origin: s.Origin,
 		Manifest: s.Manifest, NotifiedOf: s.Notified.Manifest, Notified: s.Notified.Number, Incarnations: s.Incarnations,
 		Refused: s.Refused, Pin: s.Pin, Pause: s.Pause, Announcing: s.Announcing, Problem: s.Problem,
-		Unmanaged: s.Unmanaged, Names: s.Names,
+		Unmanaged: s.Unmanaged, Names: s.Names, Releases: s.joints(),
 	}, nil
 }
 
@@ -283,7 +294,7 @@ func (a *application) mark(c *protocol.Checkpoint) {
 }
 
 func (a *application) dropped() {
-	a.notifying, a.running, a.down.running, a.announcing = false, false, false, map[string]bool{}
+	a.notifying, a.running, a.down.running, a.deciding, a.announcing = false, false, false, false, map[string]bool{}
 }
 
 // adoptedState: what services know is said to them again from what all were known to know.

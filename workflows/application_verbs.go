@@ -20,6 +20,8 @@ func (a *application) judge(row *verb.Row, r verb.Request, who entities.Who) (st
 	switch row.Name {
 	case protocol.Publish:
 		return nil, a.checkPublication(r.Publish)
+	case protocol.Release:
+		return nil, a.checkJoint(r)
 	case protocol.Pause:
 		return a.pause(r, who)
 	case protocol.Resume:

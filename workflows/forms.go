@@ -15,7 +15,7 @@ type Form struct {
 func Forms() map[string]Form {
 	return map[string]Form{
 		protocol.ServiceWorkflow:      {state.Version, state.State{}},
-		protocol.ApplicationWorkflow:  {applicationVersion, applicationState{}},
+		protocol.ApplicationWorkflow:  {applicationFirst, applicationState{}},
 		protocol.RuntimeWorkflow:      {runtimeVersion, runtimeState{}},
 		protocol.InstallationWorkflow: {installationVersion, installationState{}},
 	}

@@ -30,13 +30,14 @@ func newService(ctx workflow.Context, in protocol.ServiceInput) *service {
 		ctx: ctx, of: s, name: in.Application + "/" + in.Service, application: in.Application, service: in.Service, title: s.state.Title,
 		logic: in.Logic, whole: s.state, version: state.Newest, form: s.state.Form, desk: &s.state.Desk, verbs: verb.Service(),
 		stops:   []string{"to take the service down, converge delete " + in.Application + "/" + in.Service, "to stop changes, converge pause " + in.Application + "/" + in.Service},
-		answers: map[string]answering{protocol.Release: s.release},
+		answers: map[string]answering{protocol.Release: s.release, protocol.Reserve: s.reserve, protocol.Conclude: s.conclude},
 		messages: map[string]message{
 			protocol.Publish:          {take: s.publish, needs: theStore, look: `{}`},
 			protocol.SignalScopePause: {take: s.scopePause, needs: theAnnouncer},
 			protocol.SignalGranted:    {take: s.granted, needs: theRuntimes},
 			protocol.SignalHeld:       {take: s.held},
 			messageLease:              {take: s.callRuntime, needs: theRuntimes, own: true},
+			messageDue:                {take: s.concludeDue, needs: theStore, own: true},
 		},
 	}
 	return s
@@ -146,7 +147,7 @@ func (s *service) turn() {
 	s.arrangeChecks()
 	s.announce()
 	s.lookAgain()
-	s.wakeAt(earliest(d.Wake, s.lastAnnouncementsBy()), s.dueSummary)
+	s.wakeAt(earliest(earliest(d.Wake, s.lastAnnouncementsBy()), s.promisesDue()), s.dueSummary)
 	if s.woken {
 		return // the next turn comes at once, and knows what woke this one
 	}

@@ -26,11 +26,8 @@ func (s *service) release(ctx workflow.Context, r verb.Request, who entities.Who
 		Version: r.Version, FullVersion: r.Version, Incarnation: spec.Incarnation, Hash: spec.Hash,
 		Instances: spec.IDs(), Parameters: r.Release.Parameters, ChannelParameters: r.Release.ChannelParameters,
 	})
-	if outageOf(err) == theDamaged { // what waits for it to be mended would be opened after what comes later
-		return nil, refused(errors.New(errorText(err)))
-	}
 	if err != nil {
-		return nil, err
+		return nil, unlessDamaged(err)
 	}
 	if err := s.elsewhere(r.Version, prepared); err != nil {
 		return nil, refused(err)
@@ -45,6 +42,15 @@ func (s *service) release(ctx workflow.Context, r verb.Request, who entities.Who
 			r.Version, prepared.Incarnation, spec.Incarnation), note)
 	}
 	return protocol.ReleaseAnswer{ID: opened.ID, Version: opened.FullVersion, Incarnation: opened.Incarnation, Note: note}, nil
+}
+
+// unlessDamaged has what only a repair of the store would mend refused: what waits for that would be opened after what comes
+// later.
+func unlessDamaged(err error) error {
+	if outageOf(err) == theDamaged {
+		return refused(errors.New(errorText(err)))
+	}
+	return err
 }
 
 // elsewhere refuses a known version that was made for another runtime than the configuration names by now: what it is made of

@@ -78,6 +78,7 @@ type shell struct {
 	verbs                []verb.Row
 	messages             map[string]message       // by name: from other workflows, or written by the workflow itself
 	answers              map[string]answering     // verbs that answer more than a line
+	follows              map[string]following     // verbs whose updates are answered later than they are accepted
 	noted                func(entities.AuditLine) // nil: nobody else wants to know what was noted
 	stops                []string                 // what a person does instead of cancelling the workflow
 	requested            workflow.Context         // done once somebody requests cancellation
@@ -122,6 +123,9 @@ type message struct {
 
 // answering carries out a verb that has an answer of its own, under the lock.
 type answering func(workflow.Context, verb.Request, entities.Who) (any, error)
+
+// following waits, without the lock, for what follows from a verb that was accepted, and answers that.
+type following func(workflow.Context, json.RawMessage) (json.RawMessage, error)
 
 // live is the life of an entity, from run to run.
 func (s *shell) live(in protocol.Carried, first protocol.Beginning) error {

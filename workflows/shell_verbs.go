@@ -91,9 +91,18 @@ func (s *shell) ready() bool {
 	return !s.adopting && (s.restored && s.of.known() || s.begun && !s.waits(protocol.Publish))
 }
 
-// update carries out one update: validated before it was accepted, then again under the lock,
-// because other verbs may have come between.
+// update carries out one update, and answers once what follows from it is known.
 func (s *shell) update(ctx workflow.Context, row *verb.Row, raw json.RawMessage) (json.RawMessage, error) {
+	out, err := s.updated(ctx, row, raw)
+	if follow := s.follows[row.Name]; follow != nil && err == nil {
+		return follow(ctx, out)
+	}
+	return out, err
+}
+
+// updated carries out one update: validated before it was accepted, then again under the lock,
+// because other verbs may have come between.
+func (s *shell) updated(ctx workflow.Context, row *verb.Row, raw json.RawMessage) (json.RawMessage, error) {
 	if err := s.settled(ctx); err != nil {
 		return nil, err
 	}

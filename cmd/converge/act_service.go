@@ -18,6 +18,7 @@ type serviceOptions struct {
 	f       *Factory
 	verb    string
 	service serviceName
+	joint   *jointName // instead: all services of a joint release
 
 	version, channel, topic, condition string
 	reason, comment                    string
@@ -34,16 +35,33 @@ func newServiceCmd[R any](f *Factory, verb string, runF func(context.Context, *s
 	}
 	cmd := &texts
 	cmd.Use = verb + " " + cmd.Use
-	cmd.Args = asUsed
+	ofRelease := len(words) > 0 && words[0] == &o.version // which may be a joint one
+	if ofRelease {
+		cmd.Long += "\n\nOf a release of several services give APP@ID in the place of SVC VERSION."
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if ofRelease {
+			args = spelledOut(args)
+		}
+		return asUsed(cmd, args)
+	}
 	cmd.RunE = running(o, runF, func(ctx context.Context) error {
-		act := f.newAct(o.reason)
-		var answer protocol.Answer
-		if err := f.act(ctx, o.service, verb, act.RequestID, request(o, act), &answer); err != nil {
+		act := f.newAct(o.reason) // one, whose token serves it everywhere
+		send := func(ctx context.Context, n serviceName) (string, error) {
+			var answer protocol.Answer
+			err := f.act(ctx, n, verb, act.RequestID, request(o, act), &answer)
+			return answer.Message, err
+		}
+		if o.joint != nil {
+			return o.actOnParts(ctx, send)
+		}
+		message, err := send(ctx, o.service)
+		if err != nil {
 			return err
 		}
-		return f.answered([]serviceName{o.service}, []string{answer.Message}, nil)
+		return f.answered([]serviceName{o.service}, []string{message}, nil)
 	}, func(args []string) error {
-		if err := f.readService(args, &o.service, words...); err != nil {
+		if err := o.read(args, words, ofRelease); err != nil {
 			return err
 		}
 		if verb == protocol.Bypass && o.reason == "" {
@@ -54,6 +72,19 @@ func newServiceCmd[R any](f *Factory, verb string, runF func(context.Context, *s
 	return cmd, o
 }
 
+// read reads SVC and the words after it, or, where a version comes next, APP@ID in the place of both.
+func (o *serviceOptions) read(args []string, words []*string, ofRelease bool) error {
+	joint, named, err := parseJoint(args[0])
+	if !named || !ofRelease {
+		return o.f.readService(args, &o.service, words...)
+	}
+	o.joint = &joint
+	for i, word := range spelledOut(args)[1:] {
+		*words[i] = word
+	}
+	return err
+}
+
 func newCmdApprove(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
 	return newApprovalCmd(f, protocol.Approve, runF, cobra.Command{
 		Short: "Approve a release, for one channel or one shared approval",
@@ -62,7 +93,8 @@ approval such as go-live, or apply/CHANNEL where every apply is approved.
 
 Where the application asks for proof of who approves, give an OIDC ID token with
 --token or CONVERGE_TOKEN.`,
-		Example: `  converge approve shop/web v9 go-live --comment "tested by QA"`,
+		Example: `  converge approve shop/web v9 go-live --comment "tested by QA"
+  converge approve shop@autumn go-live`,
 	})
 }
 
@@ -148,7 +180,8 @@ func newCmdCancel(f *Factory, runF func(context.Context, *serviceOptions) error)
 		Short: "Stop a release from going any further",
 		Long: `Stop a release from entering further channels. Where it is already the target it
 stays so, and is still enforced.`,
-		Example: `  converge cancel shop/web v9 --reason "wrong build"`,
+		Example: `  converge cancel shop/web v9 --reason "wrong build"
+  converge cancel shop@autumn`,
 	})
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -12,24 +13,38 @@ import (
 type explainOptions struct {
 	f       *Factory
 	service serviceName
+	joint   *jointName // instead: the services of a joint release
 	channel string
 }
 
 func newCmdExplain(f *Factory, runF func(context.Context, *explainOptions) error) *cobra.Command {
 	o := &explainOptions{f: f}
 	return &cobra.Command{
-		Use:   "explain SVC [CHANNEL]",
+		Use:   "explain SVC|APP@ID [CHANNEL]",
 		Short: "Say why a service is as it is, and what would change that",
 		Long: `Say for each channel what runs, which conditions are unmet and since when, what
 failed and with which message, what moves next and when, and the command that helps.`,
 		Example: `  converge explain shop/web
-  converge explain web prod-eu`,
+  converge explain web prod-eu
+  converge explain shop@autumn`,
 		Args: asUsed,
-		RunE: running(o, runF, o.run, func(args []string) error { return f.readService(args, &o.service, &o.channel) }),
+		RunE: running(o, runF, o.run, func(args []string) error {
+			j, joint, err := parseJoint(args[0])
+			if !joint {
+				return f.readService(args, &o.service, &o.channel)
+			}
+			if o.joint = &j; len(args) > 1 {
+				o.channel = args[1]
+			}
+			return err
+		}),
 	}
 }
 
 func (o *explainOptions) run(ctx context.Context) error {
+	if o.joint != nil {
+		return o.parts(ctx)
+	}
 	s, err := o.f.status(ctx, o.service)
 	if err != nil {
 		return err
@@ -45,4 +60,22 @@ func (o *explainOptions) run(ctx context.Context) error {
 		return o.f.screen().JSON(protocol.Explanation{Lines: lines, Status: s})
 	}
 	return o.f.screen().Lines(lines...)
+}
+
+// parts explains the services of a joint release, one after the other.
+func (o *explainOptions) parts(ctx context.Context) error {
+	all, err := o.f.statusOfParts(ctx, *o.joint)
+	if err != nil && len(all) == 0 {
+		return err
+	}
+	lines, documents := partsText(*o.joint, all), []protocol.Explanation{}
+	for _, s := range all {
+		of := explain.Lines(s, o.channel, o.f.Now())
+		lines = append(append(lines, ""), of...)
+		documents = append(documents, protocol.Explanation{Lines: of, Status: s})
+	}
+	if o.f.json() {
+		return errors.Join(o.f.screen().JSON(documents), err)
+	}
+	return errors.Join(o.f.screen().Lines(lines...), err)
 }

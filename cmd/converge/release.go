@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +22,8 @@ type releaseOptions struct {
 	service   serviceName
 	version   string
 	params    []string
+	parts     []string // of several services: SVC=VERSION each
+	id        string
 	requestID string
 	reason    string
 	wait      bool
@@ -31,9 +34,12 @@ type releaseOptions struct {
 func newCmdRelease(f *Factory, runF func(context.Context, *releaseOptions) error) *cobra.Command {
 	o := &releaseOptions{f: f}
 	cmd := &cobra.Command{
-		Use:   "release SVC VERSION",
-		Short: "Release a version of a service",
+		Use:   "release SVC VERSION | release APP SVC=VERSION...",
+		Short: "Release a version of a service, or of several under one id",
 		Long: `Release a version of a service: it goes through the release channels, each under its rules.
+Versions of several services of an application are one release: all accepted or none. Its
+address is APP@ID, which status, explain, wait, approve, reject, bypass, cancel, retry and
+rollback take in place of SVC VERSION. Parameters are then given as SVC/name=value.
 
 A new name takes the newest incarnation; a known name means the same bytes again.
 Parameters are given as name=value for all channels or CHANNEL:name=value for one.
@@ -41,10 +47,20 @@ true, false and numbers are sent as such; put a value in double quotes to send t
 --wait follows the release: Ctrl-C stops watching, never the release.`,
 		Example: `  converge release shop/web v9 --wait
   converge release web v9 -p replicas=3 -p 'tag="007"' -p canary:replicas=1
-  converge release shop/web v9 --wait --stop-at-approval --timeout 30m --request-id ci-811`,
+  converge release shop/web v9 --wait --stop-at-approval --timeout 30m --request-id ci-811
+  converge release shop web=v9 api=v4 --id autumn --wait`,
 		Args: releaseArgs,
-		RunE: running(o, runF, o.run, func(args []string) error { return f.readService(args, &o.service, &o.version) }),
+		RunE: running(o, runF, o.run, func(args []string) error {
+			if isJoint(args) {
+				return o.readJoint(args)
+			}
+			if o.id != "" {
+				return fmt.Errorf("--id is for a release of several services: converge release APP SVC=VERSION...")
+			}
+			return f.readService(args, &o.service, &o.version)
+		}),
 	}
+	cmd.Flags().StringVar(&o.id, "id", "", "of several services: the id of their release (default: made up)")
 	cmd.Flags().StringArrayVarP(&o.params, "param", "p", nil, "parameter: name=value or CHANNEL:name=value (repeatable)")
 	cmd.Flags().StringVar(&o.requestID, "request-id", "", "the same id is the same release (default: random)")
 	cmd.Flags().StringVar(&o.reason, "reason", "", "why, kept with the release")
@@ -54,17 +70,22 @@ true, false and numbers are sent as such; put a value in double quotes to send t
 	return cmd
 }
 
-// releaseArgs refuses the form for several services by name, so that nobody takes it for a typo.
+// isJoint tells whether a release names versions of several services.
+func isJoint(args []string) bool {
+	return slices.ContainsFunc(args, func(a string) bool { return strings.Contains(a, "=") })
+}
+
 func releaseArgs(cmd *cobra.Command, args []string) error {
-	for _, a := range args {
-		if strings.Contains(a, "=") {
-			return fmt.Errorf("releasing several services under one id (%s) is not available yet; release them one by one", a)
-		}
+	if isJoint(args) {
+		return nil
 	}
 	return asUsed(cmd, args)
 }
 
 func (o *releaseOptions) run(ctx context.Context) error {
+	if len(o.parts) > 0 {
+		return o.jointly(ctx)
+	}
 	request, err := o.request()
 	if err != nil {
 		return err
@@ -87,12 +108,19 @@ func (o *releaseOptions) request() (protocol.ReleaseRequest, error) {
 	if o.requestID != "" {
 		r.RequestID = o.requestID
 	}
-	if !o.wait && (o.stop || o.timeout != 0) {
-		return r, fmt.Errorf("--stop-at-approval and --timeout need --wait")
+	if err := o.checkFlags(); err != nil {
+		return r, err
 	}
 	var err error
 	r.Parameters, r.ChannelParameters, err = parseParams(o.params)
 	return r, err
+}
+
+func (o *releaseOptions) checkFlags() error {
+	if !o.wait && (o.stop || o.timeout != 0) {
+		return fmt.Errorf("--stop-at-approval and --timeout need --wait")
+	}
+	return nil
 }
 
 func (o *releaseOptions) accepted(a protocol.ReleaseAnswer) error {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,6 +24,7 @@ const perService = 10 * time.Millisecond
 type statusOptions struct {
 	f       *Factory
 	target  target
+	joint   *jointName // instead: the services of a joint release
 	watch   bool
 	objects bool
 }
@@ -30,7 +32,7 @@ type statusOptions struct {
 func newCmdStatus(f *Factory, runF func(context.Context, *statusOptions) error) *cobra.Command {
 	o := &statusOptions{f: f}
 	cmd := &cobra.Command{
-		Use:   "status [APP|SVC]",
+		Use:   "status [APP|SVC|APP@ID]",
 		Short: "Show what runs in each channel and what it waits for",
 		Long: `Show each channel of a service, of an application's services, or of all of them:
 what runs, what it is moving to, and what it waits for.
@@ -40,12 +42,18 @@ JSON document per change with --output json.`,
 		Example: `  converge status
   converge status shop --watch
   converge status shop/web --objects
+  converge status shop@autumn
   converge status shop/web --output json`,
 		Args: asUsed,
 		RunE: running(o, runF, o.run, func(args []string) (err error) {
-			if o.target = (target{all: true}); len(args) > 0 {
-				o.target, err = f.parseTarget(args[0])
+			if o.target = (target{all: true}); len(args) == 0 {
+				return nil
 			}
+			if j, joint, err := parseJoint(args[0]); joint {
+				o.joint = &j
+				return err
+			}
+			o.target, err = f.parseTarget(args[0])
 			return err
 		}),
 	}
@@ -77,6 +85,9 @@ func (o *statusOptions) run(ctx context.Context) error {
 
 // ask returns the services that answered, and what was wrong with the others.
 func (o *statusOptions) ask(ctx context.Context) ([]protocol.Status, error) {
+	if o.joint != nil {
+		return o.f.statusOfParts(ctx, *o.joint)
+	}
 	if !o.target.all {
 		return o.askOne(ctx)
 	}
@@ -124,7 +135,7 @@ func (o *statusOptions) askOne(ctx context.Context) ([]protocol.Status, error) {
 
 // document is one status for a service, a list for more.
 func (o *statusOptions) document(all []protocol.Status) any {
-	if !o.target.all && len(all) == 1 {
+	if !o.target.all && o.joint == nil && len(all) == 1 {
 		return all[0]
 	}
 	if all == nil {
@@ -179,7 +190,11 @@ func (o *statusOptions) frame(screen show.Screen, live *show.Live, all []protoco
 }
 
 func (o *statusOptions) text(screen show.Screen, all []protocol.Status, now time.Time) string {
-	text := statusText(screen, all, now)
+	text := ""
+	if o.joint != nil {
+		text = entities.VisibleLines(strings.Join(partsText(*o.joint, all), "\n")) + "\n"
+	}
+	text += statusText(screen, all, now)
 	if !o.objects {
 		return text
 	}

@@ -17,7 +17,7 @@ func TestEveryVerbHasACommand(t *testing.T) {
 		commands[c.Name()] = true
 	}
 	admin := map[string]bool{protocol.Configure: true, protocol.PublishLibrary: true} // converge admin rules, converge library publish
-	without := map[string]bool{protocol.SignalLease: true, protocol.SignalKeep: true, protocol.Grant: true}
+	without := map[string]bool{protocol.SignalLease: true, protocol.SignalKeep: true, protocol.Grant: true, protocol.Reserve: true, protocol.Conclude: true}
 	checked := 0
 	for _, table := range [][]verb.Row{verb.Service(), verb.Application(), verb.Runtime(), verb.Installation()} {
 		for _, row := range table {

@@ -16,6 +16,7 @@ import (
 type waitOptions struct {
 	f       *Factory
 	service serviceName
+	joint   *jointName // instead: the services of a joint release
 	version string
 	channel string
 	timeout time.Duration
@@ -24,16 +25,24 @@ type waitOptions struct {
 func newCmdWait(f *Factory, runF func(context.Context, *waitOptions) error) *cobra.Command {
 	o := &waitOptions{f: f}
 	cmd := &cobra.Command{
-		Use:   "wait SVC [VERSION]",
+		Use:   "wait SVC [VERSION] | wait APP@ID",
 		Short: "Wait until a service, or one release of it, has settled",
 		Long: `Wait until nothing moves by itself any more: everywhere, or in one channel.
 
-With VERSION, its newest release is waited for; without, the service as it is.
+With VERSION, its newest release is waited for; without, the service as it is. Of APP@ID,
+a release of several services, all are waited for, and the gravest exit status counts.
 Waiting costs no history. Ctrl-C stops waiting and nothing else.`,
 		Example: `  converge wait shop/web
-  converge wait shop/web v9 --channel staging --timeout 10m`,
+  converge wait shop/web v9 --channel staging --timeout 10m
+  converge wait shop@autumn`,
 		Args: asUsed,
-		RunE: running(o, runF, o.run, func(args []string) error { return f.readService(args, &o.service, &o.version) }),
+		RunE: running(o, runF, o.run, func(args []string) error {
+			if j, joint, err := parseJoint(args[0]); joint {
+				o.joint = &j
+				return err
+			}
+			return f.readService(args, &o.service, &o.version)
+		}),
 	}
 	cmd.Flags().StringVarP(&o.channel, "channel", "c", "", "wait for this release channel only")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "exit 3 after this long (default: never)")
@@ -41,6 +50,13 @@ Waiting costs no history. Ctrl-C stops waiting and nothing else.`,
 }
 
 func (o *waitOptions) run(ctx context.Context) error {
+	if o.joint != nil {
+		names, err := o.f.partsOf(ctx, *o.joint)
+		if err != nil {
+			return err
+		}
+		return o.f.concludeAll(ctx, names, goal{release: o.joint.id, channel: o.channel}, o.timeout)
+	}
 	s, err := o.f.status(ctx, o.service)
 	if err != nil && (o.version != "" || !errors.Is(err, errNoWorker)) {
 		return err // without a status it cannot be known which release is meant

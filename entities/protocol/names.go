@@ -132,6 +132,10 @@ const (
 	ActivityAnnounce  = "Announce" // sends an audit line to webhooks
 	ActivityPause     = "Pause"    // announces a pause to the services of an application or a runtime
 	ActivityUnmanage  = "Unmanage" // ends the workflows of services that are kept down
+	ActivityPropose   = "Propose"  // local: writes down a joint release
+	ActivityDecide    = "Decide"   // asks services for their parts of a joint release, decides, and has them carry that out
+	ActivityReserve   = "Reserve"  // local: tries a service's part of a joint release
+	ActivityOutcome   = "Outcome"  // local: what was decided of a joint release
 
 	ActivityRules     = "Rules"     // local: the rules of the installation
 	ActivityConfigure = "Configure" // local: keeps them

@@ -17,8 +17,8 @@ type Act struct {
 	Token string `json:"token,omitempty"`
 }
 
-// ReleaseRequest asks that a version of the service goes out. ID is given only when one release
-// names versions for several services of an application: it is shared by all of them (B8).
+// ReleaseRequest asks that a version of the service goes out. ID names the release; of one over several services of an
+// application, JointRequest is the payload (B8).
 type ReleaseRequest struct {
 	Act
 	Version string `json:"version"`
@@ -149,6 +149,7 @@ type ApplicationStatus struct {
 	Announcing   bool               `json:"announcing,omitempty"` // that a pause began or ended, to services
 	Unmanaged    UnmanagedServices  `json:"unmanaged,omitempty"`  // services that are kept down
 	Names        ServiceNames       `json:"names,omitempty"`
+	Releases     []JointStatus      `json:"releases,omitempty"` // the last joint releases, oldest first
 	Problem      string             `json:"problem,omitempty"`
 }
 

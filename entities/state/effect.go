@@ -71,6 +71,9 @@ func (s *State) Retry(version, channel string, who entities.Who, now time.Time) 
 	if err != nil && !s.failedRollbackTo(version, channel) {
 		return nil, err
 	}
+	if r != nil && strings.HasPrefix(version, entities.ByID) {
+		version = r.FullVersion
+	}
 	var again, anew, barred []string
 	var effects []func()
 	for n := range s.Spec.Channels {

@@ -166,7 +166,7 @@ func (s *State) CheckRelease(version string, parameters []string, channels []str
 	if err := s.Spec.CheckRelease(version, parameters, channels); err != nil {
 		return err
 	}
-	if n := s.open(); n >= MaxOpenReleases {
+	if n := s.open() + len(s.Reservations); n >= MaxOpenReleases {
 		return fmt.Errorf("%d releases are in flight, the most that are kept; cancel some first", n)
 	}
 	return nil
@@ -308,10 +308,16 @@ func (s *State) Brought(i *Instance) *Release {
 	return nil
 }
 
-// Find returns the newest release of a full version, else of a version.
+// Find returns the release of "@ID", the newest of a full version, else of a version.
 func (s *State) Find(version, channel string) (*Release, error) {
 	if err := s.checkChannel(channel); err != nil {
 		return nil, err
+	}
+	if id, named := strings.CutPrefix(version, entities.ByID); named {
+		if r := s.ReleaseByID(id); r != nil {
+			return r, nil
+		}
+		return nil, fmt.Errorf("%s has no release %s, or forgot it since it is over", s.scope(""), id)
 	}
 	var known []string
 	var found *Release
@@ -333,8 +339,8 @@ func (s *State) Find(version, channel string) (*Release, error) {
 // releases of one version it is the older that waits for people, and the younger waits behind it.
 func (s *State) FindOpen(version, channel string) (*Release, error) {
 	newest, err := s.Find(version, channel)
-	if err != nil {
-		return nil, err
+	if err != nil || strings.HasPrefix(version, entities.ByID) {
+		return newest, err
 	}
 	for _, r := range s.Releases {
 		if !r.Over() && r.FullVersion == newest.FullVersion {

@@ -13,21 +13,31 @@ import (
 // This file takes over that people call a channel otherwise. The channel stays what it is: what is remembered of it goes to
 // the new name, and what runtimes know it by, its key, is the name that it had first. So nothing is applied for a name.
 
-// Newest is the newest number of the form of State that is known: the one in which a channel, or the service, has another name
-// than first. A worker that knows Version alone would take what runs there for somebody else's.
-const Newest = 2
+// The numbers of the forms of State beyond Version.
+const (
+	// Renamed: a channel, or the service, has another name than first. A worker that does not know it would take what runs there
+	// for somebody else's.
+	Renamed = 2
+	// Promised: there are promises of joint releases. A worker that does not know it would forget them.
+	Promised = 3
+	// Newest is the newest number that is known.
+	Newest = Promised
+)
 
 // Form is the number of the state's form.
 func (s *State) Form() int {
+	if len(s.Reservations) > 0 {
+		return Promised
+	}
 	// In any order: the answer is the same.
 	//workflowcheck:ignore
 	for _, c := range s.Channels {
 		if c.Key != "" {
-			return Newest
+			return Renamed
 		}
 	}
 	if s.Title() != s.Service {
-		return Newest
+		return Renamed
 	}
 	return Version
 }

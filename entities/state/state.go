@@ -45,6 +45,10 @@ type State struct {
 	// Runtimes are those that something here is on, or may return to, though the configuration names them no longer: as they
 	// were when it did.
 	Runtimes map[string]*entities.RuntimeSpec `json:"runtimes,omitempty"`
+	// Reservations are promises of joint releases, in the order in which they were made, and LastJoint is when the last joint
+	// release was proposed that was carried out.
+	Reservations []Reservation `json:"reservations,omitempty"`
+	LastJoint    time.Time     `json:"lastJoint,omitzero"`
 	Outbox
 	Desk
 }

@@ -1,10 +1,13 @@
 package verb
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
@@ -20,6 +23,10 @@ var application = [...]Row{
 			}
 			return checkMissing(r.Publish.Missing)
 		},
+	},
+	{
+		Name: protocol.Release, Description: "releases versions of several services under one id: all of them, or none", Store: true, Parts: true,
+		payload: of(func(r *Request, p *protocol.JointRequest) { r.Act, r.ID, r.Joint = p.Act, p.ID, *p }), complete: checkJoint, Repeat: repeatJoint,
 	},
 	{Name: protocol.Pause, Description: "pauses all services of the application", payload: justAct},
 	{Name: protocol.Resume, Description: "ends the pause of the application", payload: justAct},
@@ -40,6 +47,32 @@ var application = [...]Row{
 	{
 		Name: protocol.Manage, Description: "looks after a service, or all of them, again", payload: ofService, complete: namesService,
 	},
+}
+
+// checkJoint refuses what could be no joint release.
+func checkJoint(r Request) error {
+	if len(r.Joint.Services) == 0 {
+		return errors.New(`"services" is missing; expected the version of each, such as {"web": {"version": "v2"}}`)
+	}
+	if id := r.Joint.ID; id != "" && !jointRE.MatchString(id) {
+		return fmt.Errorf(`"id" is %q; expected 1 to 63 lower-case letters, digits and hyphens, beginning with a letter`, Clip(id, 60))
+	}
+	for _, name := range entities.SortedKeys(r.Joint.Services) {
+		if name == "" || name == protocol.AllServices || len(name) > MaxName {
+			return fmt.Errorf(`"services" names %q; expected names of services`, Clip(name, 60))
+		}
+		if r.Joint.Services[name].Version == "" {
+			return fmt.Errorf(`"services" names no "version" of %s`, name)
+		}
+	}
+	return nil
+}
+
+// jointRE is the id of a joint release: never like the numbers that a service gives its own.
+var jointRE = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+func repeatJoint(before json.RawMessage) json.RawMessage {
+	return marked(before, func(answer *protocol.JointAnswer) { answer.Repeated = true })
 }
 
 // checkMissing refuses what is no name of a service.

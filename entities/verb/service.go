@@ -104,6 +104,14 @@ var service = [...]Row{
 			return s.Delete(who, r.Reason, now)
 		},
 	},
+	{
+		Name: protocol.Reserve, Description: "promises the part that the service has in a joint release", Guard: Open, unsigned: true, Store: true,
+		Do: nothingYet, payload: ofJoint, complete: needsJoint,
+	},
+	{
+		Name: protocol.Conclude, Description: "carries out what was decided of a joint release", Guard: Open, unsigned: true, Store: true,
+		Do: nothingYet, payload: ofJoint, complete: needsJoint,
+	},
 }
 
 // oneOrAll: the channel that is named, or all.
@@ -142,6 +150,20 @@ func CheckNames(s *state.State, r Request) error {
 	return nil
 }
 
+var ofJoint = of(func(r *Request, p *protocol.JointHint) { r.ID = p.ID })
+
+func needsJoint(r Request) error {
+	if !jointRE.MatchString(r.ID) {
+		return errors.New(`"id" is missing; expected that of a joint release`)
+	}
+	return nil
+}
+
+// nothingYet: what it does stands in the store.
+func nothingYet(*state.State, Request, entities.Who, time.Time) (state.Effect, error) {
+	return nil, nil
+}
+
 func approve(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
 	return s.Approve(r.Version, entities.Approval{Topic: r.Topic, Who: who, At: now, Reject: r.Verb == protocol.Reject, Comment: r.Comment})
 }
@@ -151,15 +173,23 @@ func checkRelease(s *state.State, r Request, _ entities.Who, _ time.Time) (state
 	for _, channel := range channels {
 		names = append(names, entities.SortedKeys(r.Release.ChannelParameters[channel])...)
 	}
+	if err := s.CheckReserved(r.Version); err != nil {
+		return nil, err
+	}
 	return nil, s.CheckRelease(r.Version, names, channels)
 }
 
 func repeatRelease(before json.RawMessage) json.RawMessage {
-	var answer protocol.ReleaseAnswer
+	return marked(before, func(answer *protocol.ReleaseAnswer) { answer.Repeated = true })
+}
+
+// marked is an answer given before with something more in it.
+func marked[A any](before json.RawMessage, mark func(*A)) json.RawMessage {
+	var answer A
 	if json.Unmarshal(before, &answer) != nil {
 		return before
 	}
-	answer.Repeated = true
+	mark(&answer)
 	if out, err := json.Marshal(answer); err == nil {
 		return out
 	}

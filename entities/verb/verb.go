@@ -27,6 +27,8 @@ type Row struct {
 	Guard       Guard
 	// Store: what is asked for is read from the store, so that it waits while that does not answer.
 	Store bool
+	// Parts: the services that are concerned judge by their own grants who may; here it only is found out who asks.
+	Parts bool
 	// Channels are those of a service that a request concerns, for which it takes a grant; nil: the whole.
 	Channels func(*state.State, Request) []string
 	// Do is what the verb does to a service, or why it may not be done. Of a verb that reads the store it says only
@@ -70,6 +72,7 @@ type Request struct {
 	Service     string                  // of an Application's unmanage and manage
 	Release     protocol.ReleaseRequest // of a Service's release
 	Publish     protocol.PublishRequest // of an Application's publish
+	Joint       protocol.JointRequest   // of an Application's release
 	Lease       entities.LeaseRequest   // of a Runtime's request
 	Except      []string                // applications, of an Installation's pause
 	Rules       entities.Rules          // of an Installation's configure

@@ -91,6 +91,7 @@ func answers() []Contract {
 	return []Contract{
 		{"answer to verbs", 1, false, protocol.Answer{}, ""},
 		{"answer to release", 1, false, protocol.ReleaseAnswer{}, protocol.Release},
+		{"answer to a joint release", 1, false, protocol.JointAnswer{}, protocol.Release},
 		{"answer to publish", 1, false, protocol.PublishAnswer{}, protocol.Publish},
 		{"Service query status", 1, false, protocol.Status{}, protocol.QueryStatus},
 		{"Service query explain", 1, false, protocol.Explanation{}, protocol.QueryExplain},
@@ -135,6 +136,10 @@ func activities() []Contract {
 		{protocol.ActivityAnnounce, protocol.AnnounceRequest{}, nil},
 		{protocol.ActivityPause, protocol.AnnouncePause{}, nil},
 		{protocol.ActivityUnmanage, protocol.UnmanageRequest{}, protocol.UnmanageAnswer{}},
+		{protocol.ActivityPropose, protocol.ProposeRequest{}, protocol.ProposeAnswer{}},
+		{protocol.ActivityDecide, protocol.DecideRequest{}, protocol.DecideAnswer{}},
+		{protocol.ActivityReserve, protocol.ReserveRequest{}, protocol.ReserveAnswer{}},
+		{protocol.ActivityOutcome, protocol.OutcomeRequest{}, protocol.OutcomeAnswer{}},
 	} {
 		out = append(out, Contract{"request to activity " + a.name, 1, false, a.request, a.name})
 		if a.answer != nil {
@@ -169,6 +174,8 @@ func records() []Contract {
 		{"record of a claim", 1, false, protocol.Claim{}, "Claim"},
 		{"record of an installation", 1, false, protocol.Installation{}, "CreateInstallation"},
 		{"record of rules", 1, false, protocol.Rules{}, "CreateRules"},
+		{"record of a joint release", 1, false, protocol.Joint{}, "CreateJoint"},
+		{"record of what was decided of a joint release", 1, false, protocol.JointDecision{}, "CreateJointDecision"},
 		{"record of a library", 1, false, protocol.Library{}, "CreateLibrary"},
 		{"record of a library's content", 1, false, config.LibraryContent{}, "PutLibraryContent"},
 		{"record of a token's use", 1, false, protocol.TokenUse{}, "UseToken"},

@@ -1,0 +1,310 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/client/publish"
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// This file holds what is said of one release over several services of an application (B8), which is addressed as APP@ID.
+
+// jointName addresses a joint release.
+type jointName struct{ application, id string }
+
+func (j jointName) String() string { return j.application + entities.ByID + j.id }
+
+// parseJoint reads APP@ID. Ok: it has that form.
+func parseJoint(arg string) (j jointName, ok bool, err error) {
+	app, id, ok := strings.Cut(arg, entities.ByID)
+	if !ok || strings.Contains(app, "/") {
+		return j, false, nil
+	}
+	return jointName{app, id}, true, errors.Join(checkName("an application", app), checkName("a release", id))
+}
+
+// spelledOut are the words of a verb for SVC VERSION where APP@ID stands for both: the release by its id is what each of its
+// services takes for a version.
+func spelledOut(args []string) []string {
+	if len(args) == 0 {
+		return args
+	}
+	j, named, _ := parseJoint(args[0])
+	if !named {
+		return args
+	}
+	return append([]string{args[0], entities.ByID + j.id}, args[1:]...)
+}
+
+// readParts reads SVC=VERSION... and the parameters of each service, given as SVC/name=value or SVC/CHANNEL:name=value.
+func readParts(words, params []string) (map[string]protocol.ServiceVersion, error) {
+	parts, of := map[string]protocol.ServiceVersion{}, map[string][]string{}
+	for _, word := range words {
+		service, version, ok := strings.Cut(word, "=")
+		if !ok || version == "" {
+			return nil, fmt.Errorf("%q: expected SVC=VERSION, as all services of a release have one id", word)
+		}
+		if _, twice := parts[service]; twice {
+			return nil, fmt.Errorf("%s is named twice", service)
+		}
+		if err := checkName("a service", service); err != nil {
+			return nil, err
+		}
+		parts[service] = protocol.ServiceVersion{Version: version}
+	}
+	for _, flag := range params {
+		service, param, ok := strings.Cut(flag, "/")
+		if _, named := parts[service]; !ok || !named {
+			return nil, fmt.Errorf("-p %s: expected SVC/name=value or SVC/CHANNEL:name=value, of a service of the release", flag)
+		}
+		of[service] = append(of[service], param)
+	}
+	for _, service := range entities.SortedKeys(of) {
+		part := parts[service]
+		var err error
+		if part.Parameters, part.ChannelParameters, err = parseParams(of[service]); err != nil {
+			return nil, err
+		}
+		parts[service] = part
+	}
+	return parts, nil
+}
+
+// readJoint reads [APP] SVC=VERSION... of a release. The application may be dropped inside a directory that defines it.
+func (o *releaseOptions) readJoint(args []string) error {
+	if !strings.Contains(args[0], "=") {
+		o.service.application, o.parts = args[0], args[1:]
+		return checkName("an application", args[0])
+	}
+	dir, err := o.f.WorkDir()
+	if err != nil {
+		return err
+	}
+	if o.service.application, _ = publish.FindApplication(dir); o.service.application == "" {
+		return errors.New("which application? it may be dropped only inside a directory that defines it")
+	}
+	o.parts = args
+	return nil
+}
+
+// jointly releases the versions of several services, all or none.
+func (o *releaseOptions) jointly(ctx context.Context) error {
+	request, err := o.jointRequest()
+	if err != nil {
+		return err
+	}
+	var answer protocol.JointAnswer
+	w := wholeApplication(o.service.application)
+	switch err = o.f.send(ctx, w.id, protocol.Release, request.RequestID, request, &answer); {
+	case errors.Is(err, errNotFound):
+		return fmt.Errorf("release %s: %s", w.name, w.absent)
+	case transient(err):
+		return fmt.Errorf("release %s: %w; whether it was accepted is not known: see converge status %s", w.name, err, w.name)
+	case err != nil:
+		return err
+	}
+	if err := o.jointAccepted(answer); err != nil || !o.wait {
+		return err
+	}
+	g := goal{release: answer.ID, approval: approvalIsWaited}
+	if o.stop {
+		g.approval = approvalEndsNow
+	}
+	var names []serviceName
+	for _, service := range entities.SortedKeys(answer.Services) {
+		names = append(names, serviceName{o.service.application, service})
+	}
+	return o.f.concludeAll(ctx, names, g, o.timeout)
+}
+
+func (o *releaseOptions) jointRequest() (protocol.JointRequest, error) {
+	r := protocol.JointRequest{Act: o.f.newAct(o.reason), ID: o.id}
+	if o.requestID != "" {
+		r.RequestID = o.requestID
+	}
+	if err := o.checkFlags(); err != nil {
+		return r, err
+	}
+	var err error
+	r.Services, err = readParts(o.parts, o.params)
+	return r, err
+}
+
+func (o *releaseOptions) jointAccepted(a protocol.JointAnswer) error {
+	screen := o.f.screen()
+	if o.f.json() {
+		if o.wait {
+			return screen.JSONLine(a)
+		}
+		return screen.JSON(a)
+	}
+	var parts []string
+	for _, service := range entities.SortedKeys(a.Services) {
+		parts = append(parts, service+" "+a.Services[service])
+	}
+	line := fmt.Sprintf("release %s: %s", a.ID, strings.Join(parts, ", "))
+	if a.Repeated {
+		line += " (accepted before)"
+	}
+	return screen.Lines(line)
+}
+
+// partsOf names the services of a joint release: as its application says, or, where that has forgotten it, those that know it.
+func (f *Factory) partsOf(ctx context.Context, j jointName) ([]serviceName, error) {
+	api, err := f.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var application protocol.ApplicationStatus
+	err = api.Query(ctx, protocol.ApplicationID(j.application), protocol.QueryStatus, &application)
+	if err != nil && !errors.Is(err, errNotFound) {
+		return nil, err
+	}
+	var names []serviceName
+	for _, r := range application.Releases {
+		if r.ID != j.id {
+			continue
+		}
+		if r.Phase == protocol.JointAborted {
+			return nil, fmt.Errorf("release %s was refused whole: %s", j, r.Why)
+		}
+		for _, service := range entities.SortedKeys(r.Services) {
+			names = append(names, serviceName{j.application, service})
+		}
+		return names, nil
+	}
+	services, err := f.services(ctx, target{serviceName: serviceName{application: j.application}, all: true})
+	if err != nil {
+		return nil, err
+	}
+	all, err := each(ctx, services, f.status)
+	for _, s := range all {
+		if _, ok := releaseByID(s, j.id); ok {
+			names = append(names, nameOf(s))
+		}
+	}
+	if err == nil && len(names) == 0 {
+		err = fmt.Errorf("no service of %s knows a release %s; those that are over are forgotten after a while", j.application, j.id)
+	}
+	return names, err
+}
+
+// statusOfParts asks the services of a joint release, and leaves of each the part that it has in it.
+func (f *Factory) statusOfParts(ctx context.Context, j jointName) ([]protocol.Status, error) {
+	names, err := f.partsOf(ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	all, err := each(ctx, names, f.status)
+	all = slices.DeleteFunc(all, func(s protocol.Status) bool { return s.Service == "" })
+	for n := range all {
+		all[n].Releases = slices.DeleteFunc(all[n].Releases, func(r protocol.ReleaseStatus) bool { return r.ID != j.id })
+	}
+	return all, err
+}
+
+// partsText says how far each part of a joint release is, a line for each service.
+func partsText(j jointName, all []protocol.Status) (lines []string) {
+	for _, s := range all {
+		part := "not begun"
+		if len(s.Releases) > 0 {
+			r := s.Releases[0]
+			var phases []string
+			for _, c := range s.Channels {
+				if p, ok := r.Phases[c.Name]; ok {
+					phases = append(phases, c.Name+" "+p)
+				}
+			}
+			part = r.Version + ": " + strings.Join(phases, ", ")
+		}
+		lines = append(lines, fmt.Sprintf("RELEASE %s %s %s", j.id, s.Service, part))
+	}
+	return lines
+}
+
+// actOnParts sends one act to all services of a joint release.
+func (o *serviceOptions) actOnParts(ctx context.Context, send func(context.Context, serviceName) (string, error)) error {
+	names, err := o.f.partsOf(ctx, *o.joint)
+	if err != nil {
+		return err
+	}
+	answers, err := each(ctx, names, send)
+	return o.f.answered(names, answers, err)
+}
+
+// graveness orders the exit codes of several services: the first that one of them has is that of all.
+var graveness = [...]int{exitInterrupted, exitError, exitFailed, exitPerson, exitTimeout}
+
+// concludeAll waits for several services at once, says how each ended, and returns the gravest exit code.
+func (f *Factory) concludeAll(ctx context.Context, names []serviceName, g goal, timeout time.Duration) error {
+	type ended struct {
+		out outcome
+		err error
+	}
+	if _, err := f.client(ctx); err != nil {
+		return err
+	}
+	all, _ := each(ctx, names, func(ctx context.Context, n serviceName) (ended, error) {
+		w := follower{f: f, api: f.api, name: n, goal: g, timeout: timeout, saw: func(protocol.Status) error { return nil }}
+		_, out, err := w.followOpened(ctx)
+		return ended{out, err}, nil
+	})
+	codes := map[int]bool{}
+	for n, e := range all {
+		code, why := e.out.code, e.out.why
+		var coded *exitErr
+		switch {
+		case errors.As(e.err, &coded):
+			code, why = coded.code, coded.Error()
+		case e.err != nil:
+			code, why = exitError, e.err.Error()
+		}
+		codes[code] = true
+		if err := f.saidOf(names[n], code, why, e.out.next); err != nil {
+			return err
+		}
+	}
+	for _, code := range graveness {
+		if codes[code] {
+			return exit(code)
+		}
+	}
+	return nil
+}
+
+func (f *Factory) saidOf(n serviceName, code int, why, next string) error {
+	if f.json() {
+		return f.screen().JSONLine(map[string]any{"service": n.String(), "exit": code, "why": why})
+	}
+	text := why + "."
+	if next != "" {
+		text += " " + next
+	}
+	if code != exitDone {
+		text += " See: converge explain " + n.String()
+	}
+	return f.screen().Lines(text)
+}
+
+// followOpened follows a release once the service has it: that takes a moment after it was committed.
+func (w *follower) followOpened(ctx context.Context) (protocol.Status, outcome, error) {
+	for range openTries {
+		s, err := w.f.status(ctx, w.name)
+		if _, ok := releaseByID(s, w.goal.release); ok || w.goal.release == "" || err != nil && !transient(err) {
+			break
+		}
+		if w.f.Sleep(ctx, pollSoon) != nil {
+			break
+		}
+	}
+	return w.follow(ctx)
+}
+
+// openTries is how often that is looked for.
+const openTries = int(time.Minute / pollSoon)

@@ -1,0 +1,103 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// This file holds what a service promises of joint releases (B8): one release that names versions of several services.
+
+// Reservation is the promise to open a release, once it is known that all other services of it have promised their parts. It holds
+// up nothing but its own version.
+type Reservation struct {
+	ID          string    `json:"id"` // of the release
+	Version     string    `json:"version"`
+	Incarnation int64     `json:"incarnation"` // that a new version takes, whatever is published meanwhile
+	Hash        string    `json:"hash"`
+	By          string    `json:"by"`
+	At          time.Time `json:"at"`    // it was proposed
+	Until       time.Time `json:"until"` // then it is asked what was decided
+}
+
+// MaxReservations bounds the promises that wait for what is decided.
+const MaxReservations = 20
+
+// CheckReservation says why a joint release cannot be promised, or nil.
+func (s *State) CheckReservation(id string) error {
+	switch {
+	case s.ReleaseByID(id) != nil:
+		return fmt.Errorf("%s has a release %s already", s.scope(""), id)
+	case len(s.Reservations) >= MaxReservations:
+		return fmt.Errorf("%d joint releases wait for what is decided of them, the most that are kept", len(s.Reservations))
+	}
+	return nil
+}
+
+// CheckReserved refuses a version that a joint release is just about to give its meaning.
+func (s *State) CheckReserved(version string) error {
+	for _, r := range s.Reservations {
+		if r.Version == version {
+			return fmt.Errorf("%s of %s is part of release %s, of which is being decided; ask again in a moment", version, s.scope(""), r.ID)
+		}
+	}
+	return nil
+}
+
+// Reserve promises.
+func (s *State) Reserve(r Reservation, now time.Time) {
+	s.Reservations = append(s.Reservations, r)
+	s.Record(now, "", fmt.Sprintf("release %s: %s promised, by %s", r.ID, r.Version, r.By))
+}
+
+// Reserved is the promise that was made of a release, or nil.
+func (s *State) Reserved(id string) *Reservation {
+	if n := slices.IndexFunc(s.Reservations, func(r Reservation) bool { return r.ID == id }); n >= 0 {
+		return &s.Reservations[n]
+	}
+	return nil
+}
+
+// Conclude ends a promise: it was carried out, or nothing came of it.
+func (s *State) Conclude(id, why string, now time.Time) {
+	if s.Reserved(id) == nil {
+		return
+	}
+	s.Reservations = slices.DeleteFunc(s.Reservations, func(r Reservation) bool { return r.ID == id })
+	if why != "" {
+		s.Record(now, "", fmt.Sprintf("release %s: nothing comes of it: %s", id, why))
+	}
+}
+
+// Carried notes that a joint release was carried out that was proposed then.
+func (s *State) Carried(proposed time.Time) {
+	if proposed.After(s.LastJoint) {
+		s.LastJoint = proposed
+	}
+}
+
+// CarriedBefore tells whether a joint release that nothing is known of was carried out, and forgotten since. An application
+// has them carried out in the order in which they were proposed.
+func (s *State) CarriedBefore(proposed time.Time) bool { return !proposed.After(s.LastJoint) }
+
+// ReservedUntil is when the first promise is due; zero: there is none.
+func (s *State) ReservedUntil() time.Time {
+	var first time.Time
+	for _, r := range s.Reservations {
+		if first.IsZero() || r.Until.Before(first) {
+			first = r.Until
+		}
+	}
+	return first
+}
+
+// DueReservations are the releases whose promises are due, oldest first.
+func (s *State) DueReservations(now time.Time) []string {
+	var due []string
+	for _, r := range s.Reservations {
+		if !now.Before(r.Until) {
+			due = append(due, r.ID)
+		}
+	}
+	return due
+}

@@ -1,0 +1,278 @@
+package workflows
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/verb"
+)
+
+// This file coordinates joint releases (B8): one after the other, in the order in which they were accepted. What was proposed and
+// decided stands in the store; what is kept here is how far that is.
+
+// joint is a joint release. Services are named by the names that they had first.
+type joint struct {
+	ID        string            `json:"id"`
+	Services  map[string]string `json:"services"` // version
+	Who       entities.Who      `json:"who"`
+	Reason    string            `json:"reason,omitempty"`
+	At        time.Time         `json:"at"`
+	Decided   bool              `json:"decided,omitempty"`
+	Committed bool              `json:"committed,omitempty"`
+	Why       string            `json:"why,omitempty"` // it was aborted
+	// Waiting are the services that have not carried out yet what was decided; they are asked again.
+	Waiting []string          `json:"waiting,omitempty"`
+	Failed  map[string]string `json:"failed,omitempty"` // services that could not
+	Tries   int               `json:"tries,omitempty"`
+	Next    time.Time         `json:"next,omitzero"`
+}
+
+// over: nothing is to be done any more.
+func (j *joint) over() bool { return j.Decided && len(j.Waiting) == 0 }
+
+// Bounds of the joint releases that are kept.
+const (
+	maxJoints       = 50 // that are not over
+	maxFinishedJoin = 20 // that are, oldest first
+)
+
+// form is the number of the form that the state has.
+func (s *applicationState) form() int {
+	if slices.ContainsFunc(s.Joints, func(j *joint) bool { return !j.over() }) {
+		return applicationDecides
+	}
+	return applicationFirst
+}
+
+func (s *applicationState) joint(id string) *joint {
+	if n := slices.IndexFunc(s.Joints, func(j *joint) bool { return j.ID == id }); n >= 0 {
+		return s.Joints[n]
+	}
+	return nil
+}
+
+// checkJoint refuses a joint release that cannot be proposed now.
+func (a *application) checkJoint(r verb.Request) error {
+	open := 0
+	for _, j := range a.state.Joints {
+		if !j.over() {
+			open++
+		}
+	}
+	switch {
+	case len(a.state.Incarnations) == 0:
+		return errors.New("nothing was published yet")
+	case open >= maxJoints:
+		return fmt.Errorf("%d releases of several services are under way, the most that are kept", open)
+	}
+	for _, name := range entities.SortedKeys(r.Joint.Services) {
+		if u, down := a.state.Unmanaged.Of(a.state.Names.Key(name)); down {
+			return fmt.Errorf("%s/%s is unmanaged by %s: %s", a.name, name, u.By, u.Reason)
+		}
+	}
+	return nil
+}
+
+// propose accepts a joint release: it is written down, to be decided. The answer says which it is.
+func (a *application) propose(ctx workflow.Context, r verb.Request, who entities.Who) (any, error) {
+	if err := a.checkJoint(r); err != nil {
+		return nil, refused(err)
+	}
+	proposal := protocol.Joint{Application: a.name, ID: r.ID, Services: map[string]protocol.ServiceVersion{}, Who: who, At: a.now()}
+	for _, name := range entities.SortedKeys(r.Joint.Services) {
+		proposal.Services[a.state.Names.Key(name)] = r.Joint.Services[name]
+	}
+	if proposal.ID == "" {
+		proposal.ID = a.jointID(r)
+	}
+	var answer protocol.ProposeAnswer
+	request := protocol.ProposeRequest{Joint: proposal, Manifest: a.wanted().Manifest}
+	if err := a.fromStore(ctx, protocol.ActivityPropose, request, &answer); err != nil {
+		return nil, unlessDamaged(err)
+	}
+	known := a.state.joint(proposal.ID) != nil
+	if !known {
+		a.accept(answer, r.Reason)
+	}
+	out := protocol.JointAnswer{ID: proposal.ID, Services: map[string]string{}, Repeated: known || answer.Decision != nil}
+	for _, name := range entities.SortedKeys(r.Joint.Services) {
+		out.Services[name] = r.Joint.Services[name].Version
+	}
+	return out, nil
+}
+
+// jointID is the id of a joint release that was given none: the same request has the same.
+func (a *application) jointID(r verb.Request) string {
+	of := []string{a.name, r.RequestID, r.Asks}
+	if r.RequestID == "" { // a signal
+		of = append(of, entities.DigestOf(r.Joint.Services), a.now().UTC().Format(time.RFC3339Nano))
+	}
+	return "r-" + entities.DigestOf(of)[:12]
+}
+
+// accept keeps a joint release to be decided, or, where that is decided already, to be carried out.
+func (a *application) accept(p protocol.ProposeAnswer, reason string) {
+	j := &joint{ID: p.Joint.ID, Services: map[string]string{}, Who: p.Joint.Who, Reason: clip(reason), At: p.Joint.At}
+	for _, service := range entities.SortedKeys(p.Joint.Services) {
+		j.Services[service] = p.Joint.Services[service].Version
+		j.Waiting = append(j.Waiting, service)
+	}
+	if d := p.Decision; d != nil {
+		j.Decided, j.Committed, j.Why = true, d.Committed, d.Why
+		if !d.Committed {
+			j.Waiting = nil
+		}
+	}
+	finished := maxFinishedJoin
+	for n := len(a.state.Joints) - 1; n >= 0; n-- {
+		if a.state.Joints[n].over() {
+			if finished--; finished < 0 {
+				a.state.Joints = slices.Delete(a.state.Joints, n, n+1)
+			}
+		}
+	}
+	a.state.Joints = append(a.state.Joints, j)
+}
+
+// decided waits until it is known what becomes of a joint release. One that was aborted is refused, whole.
+func (a *application) decided(ctx workflow.Context, out json.RawMessage) (json.RawMessage, error) {
+	var answer protocol.JointAnswer
+	if err := json.Unmarshal(out, &answer); err != nil {
+		return nil, fmt.Errorf("answer to release: %w", err)
+	}
+	known := func() bool { j := a.state.joint(answer.ID); return j == nil || j.Decided }
+	if err := workflow.Await(ctx, known); err != nil {
+		return nil, err
+	}
+	if j := a.state.joint(answer.ID); j != nil && !j.Committed {
+		return nil, refused(fmt.Errorf("release %s is refused whole: %s", j.ID, j.Why))
+	}
+	return out, nil
+}
+
+// nextJoint is the first joint release that something is to be done for now.
+func (a *application) nextJoint() *joint {
+	for _, j := range a.state.Joints {
+		if !j.over() && !a.now().Before(j.Next) {
+			return j
+		}
+	}
+	return nil
+}
+
+// decide has the services of the next joint release promise their parts, and carry out what follows.
+func (a *application) decide() {
+	j := a.nextJoint()
+	if j == nil || a.deciding || j.Decided && a.drains() { // somebody may wait for the decision, and no run ends before it
+		return
+	}
+	a.deciding = true
+	ctx := workflow.WithActivityOptions(a.work, workflow.ActivityOptions{
+		StartToCloseTimeout: time.Hour, HeartbeatTimeout: heartbeat,
+		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 15 * time.Second},
+		Summary:     summary("release " + j.ID + ": " + a.state.versions(j)),
+	})
+	future := workflow.ExecuteActivity(ctx, protocol.ActivityDecide, protocol.DecideRequest{Application: a.name, ID: j.ID, Services: j.Waiting})
+	a.await(func(ctx workflow.Context) {
+		var answer protocol.DecideAnswer
+		err := future.Get(ctx, &answer)
+		switch {
+		case temporal.IsCanceledError(err):
+			return // what is under way was dropped
+		case err != nil: // its worker went away for over an hour, or a record is damaged: it is asked again
+			a.trouble(joining, "release "+j.ID+" is not decided: "+rootCause(err))
+			j.Tries++
+			j.Next = workflow.Now(ctx).Add(slowestTelling)
+		default:
+			a.takeDecision(j, answer)
+		}
+		a.deciding = false
+	})
+}
+
+// joining is the kind of trouble that a joint release is not carried out everywhere.
+const joining = "release"
+
+// takeDecision takes in what was decided, and who has not carried it out yet.
+func (a *application) takeDecision(j *joint, answer protocol.DecideAnswer) {
+	if !j.Decided {
+		j.Decided, j.Committed, j.Why = true, answer.Decision.Committed, answer.Decision.Why
+		text := "release " + j.ID + " of " + a.state.versions(j)
+		if !j.Committed {
+			text += " refused whole: " + j.Why
+		}
+		a.note(entities.EventRelease, &j.Who, text, j.Reason)
+	}
+	j.Waiting = answer.Services
+	for _, service := range entities.SortedKeys(answer.Failed) {
+		if j.Failed == nil {
+			j.Failed = map[string]string{}
+		}
+		j.Failed[service] = clip(answer.Failed[service])
+	}
+	a.clear(joining)
+	if len(j.Waiting) == 0 {
+		return
+	}
+	j.Next = a.now().Add(min(time.Second<<min(j.Tries, 10), slowestTelling))
+	j.Tries++
+	a.trouble(joining, clip(fmt.Sprintf("release %s is not carried out by %s yet, and asked again (%s)", j.ID, strings.Join(j.Waiting, ", "), answer.Why)))
+}
+
+// decidesAgain is when services are asked again that have not carried out a joint release; zero while one is being decided.
+func (a *application) decidesAgain() time.Time {
+	var next time.Time
+	if a.deciding || a.drains() {
+		return next
+	}
+	for _, j := range a.state.Joints {
+		if !j.over() {
+			next = earliest(next, j.Next)
+		}
+	}
+	return next
+}
+
+// versions are those of a joint release, for people: "api v2, web v3".
+func (s *applicationState) versions(j *joint) string {
+	var parts []string
+	for _, service := range entities.SortedKeys(j.Services) {
+		parts = append(parts, s.Names.Title(service)+" "+j.Services[service])
+	}
+	return strings.Join(parts, ", ")
+}
+
+// joints is what status shows of the joint releases.
+func (s *applicationState) joints() []protocol.JointStatus {
+	var out []protocol.JointStatus
+	for _, j := range s.Joints {
+		shown := protocol.JointStatus{
+			ID: j.ID, Services: map[string]string{}, By: j.Who.Name, At: j.At, Phase: protocol.JointDeciding, Why: j.Why, Failed: j.Failed,
+		}
+		switch {
+		case j.Committed:
+			shown.Phase = protocol.JointCommitted
+		case j.Decided:
+			shown.Phase = protocol.JointAborted
+		}
+		for _, service := range entities.SortedKeys(j.Services) {
+			shown.Services[s.Names.Title(service)] = j.Services[service]
+		}
+		if j.Decided {
+			for _, service := range j.Waiting {
+				shown.Waiting = append(shown.Waiting, s.Names.Title(service))
+			}
+		}
+		out = append(out, shown)
+	}
+	return out
+}

@@ -1,0 +1,168 @@
+package workflows
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/state"
+	"github.com/converge-engine/converge/entities/verb"
+)
+
+// This file is a service's part in joint releases (B8): it promises to open a release, and does once the store says that all
+// other services of it have promised theirs. What it is asked by its application is a reason to look, no fact.
+
+// messageDue is a message that the service writes into its own inbox: promises are due of which nobody said what was decided.
+const messageDue = "joint-due"
+
+// reserve promises the part of a joint release, judged and rendered as a release is. Nothing of it stays but the promise.
+func (s *service) reserve(ctx workflow.Context, r verb.Request, _ entities.Who) (any, error) {
+	if old := s.state.Reserved(r.ID); old != nil {
+		return promised(*old), nil
+	}
+	if s.state.Spec == nil {
+		return nil, refused(s.state.CheckRelease("", nil, nil))
+	}
+	spec := s.state.Spec
+	request := protocol.ReserveRequest{ID: r.ID, PrepareRequest: protocol.PrepareRequest{
+		Application: s.application, Service: s.service, Keys: s.state.Keys(),
+		Incarnation: spec.Incarnation, Hash: spec.Hash, Instances: spec.IDs(),
+	}}
+	var answer protocol.ReserveAnswer
+	if err := s.fromStore(ctx, protocol.ActivityReserve, request, &answer); err != nil {
+		return nil, unlessDamaged(err)
+	}
+	part := answer.Joint.Services[s.service]
+	if err := s.mayReserve(r.ID, part, answer); err != nil {
+		return nil, refused(err)
+	}
+	promise := state.Reservation{
+		ID: r.ID, Version: part.Version, Incarnation: spec.Incarnation, Hash: spec.Hash, By: answer.Joint.Who.Name,
+		At: answer.Joint.At, Until: s.now().Add(protocol.JointPromise),
+	}
+	s.state.Reserve(promise, s.now())
+	return promised(promise), nil
+}
+
+func promised(r state.Reservation) protocol.Answer {
+	return protocol.Answer{Message: fmt.Sprintf("%s is promised for release %s", r.Version, r.ID)}
+}
+
+// mayReserve refuses what a release of the part would be refused for, as if whoever proposed the joint release asked for it here.
+func (s *service) mayReserve(id string, part protocol.ServiceVersion, answer protocol.ReserveAnswer) error {
+	if answer.Decision != nil {
+		return fmt.Errorf("release %s is decided already", id)
+	}
+	if err := s.state.CheckReservation(id); err != nil {
+		return err
+	}
+	who, row := answer.Joint.Who, verb.Find(s.verbs, protocol.Release)
+	r := verb.Request{
+		Act: protocol.Act{By: who.Name}, Verb: protocol.Release, Version: part.Version,
+		Release: protocol.ReleaseRequest{Version: part.Version, Parameters: part.Parameters, ChannelParameters: part.ChannelParameters},
+	}
+	if err := s.authorize(row, r, who); err != nil {
+		return errors.New(errorText(err))
+	}
+	if _, err := s.judge(row, r, who); err != nil {
+		return err
+	}
+	return s.elsewhere(part.Version, answer.Prepared)
+}
+
+// conclude carries out what was decided of a joint release, and before it what was decided of those that were promised earlier.
+func (s *service) conclude(ctx workflow.Context, r verb.Request, _ entities.Who) (any, error) {
+	for _, earlier := range append([]state.Reservation{}, s.state.Reservations...) {
+		if earlier.ID == r.ID {
+			break
+		}
+		if _, err := s.concludeOne(ctx, earlier.ID, false); isOutage(err) {
+			return nil, err
+		}
+	}
+	message, err := s.concludeOne(ctx, r.ID, false)
+	return protocol.Answer{Message: message}, err
+}
+
+// concludeDue carries out what was decided of promises that are due. Of what nobody has decided nothing comes, nor of what the
+// store knows nothing of any more.
+func (s *service) concludeDue(ctx workflow.Context, _ json.RawMessage) error {
+	for _, id := range s.state.DueReservations(s.now()) {
+		_, err := s.concludeOne(ctx, id, true)
+		if isOutage(err) {
+			return err
+		}
+		if err != nil {
+			s.state.Conclude(id, errorText(err), s.now())
+		}
+	}
+	return nil
+}
+
+// concludeOne asks the store what was decided, and carries that out.
+func (s *service) concludeOne(ctx workflow.Context, id string, abort bool) (string, error) {
+	var answer protocol.OutcomeAnswer
+	request := protocol.OutcomeRequest{Application: s.application, ID: id, Abort: abort}
+	if err := s.fromStore(ctx, protocol.ActivityOutcome, request, &answer); err != nil {
+		return "", err
+	}
+	part, named := answer.Joint.Services[s.service]
+	switch {
+	case !named:
+		return "", refused(fmt.Errorf("release %s names no version of %s", id, s.name))
+	case answer.Decision == nil:
+		return "", refused(fmt.Errorf("nothing is decided of release %s yet", id))
+	case !answer.Decision.Committed:
+		s.state.Conclude(id, answer.Decision.Why, s.now())
+		return "nothing comes of release " + id, nil
+	case s.state.ReleaseByID(id) != nil || s.state.Reserved(id) == nil && s.state.CarriedBefore(answer.Joint.At):
+		s.state.Conclude(id, "", s.now())
+		return fmt.Sprintf("release %s is carried out already", id), nil
+	}
+	return s.openJoint(ctx, answer.Joint, part)
+}
+
+// openJoint opens the part of a joint release that was committed. What cannot be rendered after all is not opened: that happens
+// only where the promise was lost, and something else came between.
+func (s *service) openJoint(ctx workflow.Context, j protocol.Joint, part protocol.ServiceVersion) (string, error) {
+	if s.state.Spec == nil {
+		return "", refused(s.state.CheckRelease(part.Version, nil, nil))
+	}
+	request := protocol.PrepareRequest{
+		Version: part.Version, FullVersion: part.Version, Incarnation: s.state.Spec.Incarnation, Hash: s.state.Spec.Hash,
+		Instances: s.state.Spec.IDs(), Parameters: part.Parameters, ChannelParameters: part.ChannelParameters,
+	}
+	if promise := s.state.Reserved(j.ID); promise != nil {
+		request.Incarnation, request.Hash = promise.Incarnation, promise.Hash
+	}
+	prepared, err := s.prepare(ctx, request)
+	if isOutage(err) {
+		return "", err
+	}
+	if err != nil {
+		s.state.Conclude(j.ID, errorText(err), s.now())
+		return "", refused(errors.New(errorText(err)))
+	}
+	opened := s.open(state.NewRelease{ID: j.ID, Version: part.Version, FullVersion: part.Version, By: j.Who.Name, Who: &j.Who}, prepared)
+	s.state.Conclude(j.ID, "", s.now())
+	s.state.Carried(j.At)
+	return fmt.Sprintf("release %s: %s from incarnation %d", opened.ID, opened.FullVersion, opened.Incarnation), nil
+}
+
+// promisesDue is when somebody has to ask what was decided; zero: nothing was promised, or it is being asked.
+func (s *service) promisesDue() time.Time {
+	due := s.state.ReservedUntil()
+	if due.IsZero() || s.waits(messageDue) {
+		return time.Time{}
+	}
+	if !s.now().Before(due) {
+		s.write(messageDue, json.RawMessage(`{}`))
+		return time.Time{}
+	}
+	return due
+}

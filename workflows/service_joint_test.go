@@ -1,0 +1,117 @@
+package workflows
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+// autumn is a joint release that names v2 of web.
+var autumn = protocol.Joint{
+	Application: "shop", ID: "autumn", Who: entities.Who{Name: "alice"}, At: time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC),
+	Services: map[string]protocol.ServiceVersion{"web": {Version: "v2"}, "api": {Version: "w2"}},
+}
+
+// proposes has the store know autumn, and what was decided of it; without a decision, whoever aborts it decides.
+func (p *play) proposes(decision *protocol.JointDecision) {
+	as := func(name string, f any) { p.env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name}) }
+	as(protocol.ActivityReserve, func(_ context.Context, r protocol.ReserveRequest) (protocol.ReserveAnswer, error) {
+		return protocol.ReserveAnswer{Joint: autumn}, p.does(protocol.ActivityReserve, "reserve %s", r.ID)
+	})
+	as(protocol.ActivityOutcome, func(_ context.Context, r protocol.OutcomeRequest) (protocol.OutcomeAnswer, error) {
+		if r.Abort && decision == nil {
+			decision = &protocol.JointDecision{ID: r.ID, Why: "nobody came"}
+		}
+		return protocol.OutcomeAnswer{Joint: autumn, Decision: decision}, p.does(protocol.ActivityOutcome, "ask")
+	})
+}
+
+// promising is a run that promises v2, waits for what is decided, and is to end; and what the next run gets.
+func promising(t *testing.T) (*play, protocol.ServiceInput, *asked) {
+	p := newPlay(t)
+	p.proposes(nil)
+	p.publishes(0)
+	p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	promise := p.asksFor(minute, protocol.Reserve, `{"id":"autumn"}`)
+	again := p.asksFor(minute+second, protocol.Reserve, `{"id": "autumn"}`)
+	early := p.asksFor(minute+2*second, protocol.Conclude, `{"id":"autumn"}`)
+	same := p.asksFor(minute+3*second, protocol.Release, `{"version":"v2","by":"ci"}`)
+	p.sends(minute+4*second, protocol.Release, `{"version":"v3","by":"ci"}`)
+	next := p.acts(first, 10*second)
+	require.NoError(t, promise.err)
+	require.Equal(t, promise.message, again.message)
+	require.ErrorContains(t, early.err, "nothing is decided of release autumn yet")
+	require.Equal(t, "staging CONVERGED v3, prod CONVERGED v3", statusOf(p.status()), "a promise holds nothing else up")
+	return p, next, same
+}
+
+// A promise outlives its run, in a form that no older worker takes for its own, and lets everything else go on but the version
+// that it is about to give a meaning to.
+func TestPromiseOutlivesItsRun_B8(t *testing.T) {
+	_, next, same := promising(t)
+	require.ErrorContains(t, same.err, "v2 of shop/web is part of release autumn")
+	require.Equal(t, state.Promised, next.StateVersion)
+	s := &state.State{}
+	require.NoError(t, json.Unmarshal(next.State, s))
+	require.Len(t, s.Reservations, 1)
+}
+
+// A service that hears no more of a joint release asks the store once its promise is due. Where nobody has decided, it decides
+// itself that nothing comes of it; what was committed is opened, once, however often it is told.
+func TestDuePromiseAsksWhatWasDecided_B8(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		decision *protocol.JointDecision
+		want     string
+	}{
+		{"nothing", nil, "staging CONVERGED v3, prod CONVERGED v3"},
+		{"committed", &protocol.JointDecision{ID: "autumn", Committed: true}, "staging CONVERGED v2, prod CONVERGED v2"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			before, next, _ := promising(t)
+			p := newPlay(t)
+			p.follows(before)
+			p.proposes(tt.decision)
+			p.sees(minute, func(s protocol.Status) {
+				require.Equal(t, "staging CONVERGED v3, prod CONVERGED v3", statusOf(s), "nobody said anything yet")
+			})
+			p.sees(5*minute, func(s protocol.Status) { require.Equal(t, tt.want, statusOf(s)) })
+			again := p.asksFor(6*minute, protocol.Conclude, `{"id":"autumn"}`)
+			last := p.stateOf(p.acts(next, minute))
+			require.NoError(t, again.err)
+			require.Empty(t, last.Reservations)
+			require.Equal(t, tt.decision != nil, last.ReleaseByID("autumn") != nil)
+		})
+	}
+}
+
+// What was carried out and forgotten since does not come again, whoever says so.
+func TestForgottenJointReleaseIsNotOpenedAgain_B8(t *testing.T) {
+	p := newPlay(t)
+	p.proposes(&protocol.JointDecision{ID: "autumn", Committed: true})
+	p.publishes(0)
+	lost := p.asksFor(minute, protocol.Conclude, `{"id":"autumn"}`)
+	last := p.stateOf(p.acts(first, minute))
+	require.Equal(t, "release autumn: v2 from incarnation 1", lost.message, "its promise was lost, what was decided was not")
+	require.Len(t, last.Releases, 1)
+
+	last.Releases = nil // as it is once enough others are over
+	raw, err := json.Marshal(last)
+	require.NoError(t, err)
+	later := newPlay(t)
+	later.follows(p)
+	later.proposes(&protocol.JointDecision{ID: "autumn", Committed: true})
+	again := later.asksFor(2*minute, protocol.Conclude, `{"id":"autumn"}`)
+	in := protocol.ServiceInput{Application: "shop", Service: "web", Logic: protocol.Logic, Carried: protocol.Carried{StateVersion: state.Version, State: raw}}
+	last = later.stateOf(later.acts(in, minute))
+	require.Equal(t, "release autumn is carried out already", again.message)
+	require.Empty(t, last.Releases)
+}
