@@ -261,7 +261,7 @@ func (w *writer) journal(channel string) {
 	if len(kept) == 0 {
 		return
 	}
-	w.line("What happened:")
+	w.line("What happened (times are %s):", w.now.Format("MST"))
 	for _, l := range Journal(kept, w.status, w.now) {
 		w.line(" %s", l)
 	}
@@ -276,15 +276,15 @@ func Journal(lines []entities.JournalLine, s protocol.Status, now time.Time) []s
 	out := make([]string, 0, len(lines))
 	for _, j := range lines {
 		if j.Channel == "" {
-			out = append(out, clock(j.At, now, true)+" "+j.Text)
+			out = append(out, stamp(j.At, now, true)+" "+j.Text)
 			continue
 		}
-		out = append(out, fmt.Sprintf("%s %-*s  %s", clock(j.At, now, true), width, j.Channel, j.Text))
+		out = append(out, fmt.Sprintf("%s %-*s  %s", stamp(j.At, now, true), width, j.Channel, j.Text))
 	}
 	return out
 }
 
-// seen dates the answer and names the time zone that every time above is in.
+// seen dates the answer.
 func (w *writer) seen(channel string) {
 	seen := w.status.ObservedAt
 	for _, c := range w.status.Channels {
@@ -292,12 +292,11 @@ func (w *writer) seen(channel string) {
 			seen = c.ObservedAt
 		}
 	}
-	zone := w.now.Format("MST")
 	if seen.IsZero() {
-		w.line("Nothing was read from a runtime yet; times are %s.", zone)
+		w.line("Nothing was read from a runtime yet.")
 		return
 	}
-	w.line("Last news from the runtime %s %s (%s ago).", clock(seen, w.now, true), zone, Duration(w.now.Sub(seen)))
+	w.line("Last news from the runtime %s (%s ago).", clock(seen, w.now, true), Duration(w.now.Sub(seen)))
 }
 
 // unblock writes the command that would move it. A known verb alone is completed to a command.
@@ -326,7 +325,7 @@ func command(s protocol.Status, c protocol.ChannelStatus, condition, what string
 
 // refusal writes a signal that changed nothing.
 func refusal(r entities.Refusal, now time.Time) string {
-	return fmt.Sprintf("! signal %s from %s refused %s ago: %s", r.Verb, cmp.Or(r.By, "nobody"), Duration(now.Sub(r.At)), oneLine(r.Reason, textLimit))
+	return fmt.Sprintf("! signal %s from %s refused %s: %s", r.Verb, cmp.Or(r.By, "nobody"), ago(r.At, now), oneLine(r.Reason, textLimit))
 }
 
 func channelNames(s protocol.Status) []string {
