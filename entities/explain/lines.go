@@ -60,6 +60,7 @@ func (w *writer) line(format string, args ...any) {
 func (w *writer) channel(c protocol.ChannelStatus) {
 	w.line("%s", headline(w.status, c, w.now))
 	w.conditions(c)
+	w.root(c)
 	w.readings(c)
 	w.reasons(c)
 	w.lease(c)
@@ -71,6 +72,14 @@ func (w *writer) channel(c protocol.ChannelStatus) {
 	w.past(c)
 	w.behind(c)
 	w.next(c)
+}
+
+// root says what a release waits for in the end, where that lies in another channel.
+func (w *writer) root(c protocol.ChannelStatus) {
+	at := root(w.status, c)
+	if why := holds(w.status, at, w.now); at.Name != c.Name && why != "" {
+		w.line("Root cause: %s.", why)
+	}
 }
 
 // conditions aligns the verdicts on what the next release waits for.

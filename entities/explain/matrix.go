@@ -103,6 +103,9 @@ func fold(lines []line) []line {
 // releaseWaits says what a release waits for where it comes next.
 func releaseWaits(s protocol.Status, r protocol.ReleaseStatus, now time.Time) string {
 	for _, c := range s.Channels {
+		if r.Phases[c.Name] == inProgress {
+			return "" // it moves, and the channel says how far
+		}
 		if r.Phases[c.Name] != pending {
 			continue
 		}
@@ -112,8 +115,8 @@ func releaseWaits(s protocol.Status, r protocol.ReleaseStatus, now time.Time) st
 		if all := unmet(c); len(all) > 0 {
 			return oneLine(inShort(all[0], now), 60)
 		}
-		if ahead := c.Desired; ahead != "" && ahead != r.Version {
-			return "behind " + ahead
+		if ahead, ok := releaseIn(s, c); ok && ahead.ID != r.ID && underWay([]string{ahead.Phases[c.Name]}) {
+			return "behind " + ahead.Version
 		}
 		return ""
 	}
@@ -134,7 +137,7 @@ func matrix(channels []string, lines []line) Matrix {
 	m.Header = append(m.Header, "WAITS FOR")
 	for _, l := range lines {
 		slices.Reverse(l.versions)
-		row := []string{l.service + " " + ends(l.versions)}
+		row := []string{joined(" ", l.service, ends(l.versions))}
 		for _, n := range starts {
 			row = append(row, shownPhase(l.phases[n]))
 		}

@@ -74,8 +74,11 @@ func ago(t, now time.Time) string {
 
 // since writes "since 10:41 (9m ago)", or nothing when it is not known.
 func since(t, now time.Time) string {
-	if t.IsZero() {
+	switch {
+	case t.IsZero():
 		return ""
+	case now.IsZero():
+		return "since " + clock(t, now, false)
 	}
 	return "since " + clock(t, now, false) + " (" + Duration(now.Sub(t)) + " ago)"
 }
