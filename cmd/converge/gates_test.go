@@ -134,7 +134,7 @@ func TestHistory(t *testing.T) {
 	run := func(line string) (int, string) {
 		return newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {s, protocol.HistoryAnswer{Stored: 2, Lines: []entities.AuditLine{second, third}}}}}).run(t, line)
 	}
-	stamp := func(l entities.AuditLine) string { return l.At.Local().Format(time.DateTime) }
+	stamp := func(l entities.AuditLine) string { return l.At.Local().Format(dateTime) }
 	code, said := run("history shop/web")
 	require.Equal(t, stamp(first)+"\tconverge\ttarget\tprod\tv9\ttarget v8 → v9\n"+
 		stamp(second)+"\teve\tbypass\tprod\tv9\tbypassed hours (fire)\n"+
