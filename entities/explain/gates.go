@@ -111,10 +111,7 @@ func (w *writer) readings(c protocol.ChannelStatus) {
 	default:
 		return
 	}
-	width := 0
-	for _, k := range c.Checks {
-		width = max(width, len(k.ID))
-	}
+	width := judgedWidth(c)
 	for _, k := range c.Checks {
 		text := oneLine(k.Reason, textLimit)
 		if k.Errors > 1 {

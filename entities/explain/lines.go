@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
@@ -76,18 +77,15 @@ func (w *writer) channel(c protocol.ChannelStatus) {
 
 // root says what a release waits for in the end, where that lies in another channel.
 func (w *writer) root(c protocol.ChannelStatus) {
-	at := root(w.status, c)
-	if why := holds(w.status, at, w.now); at.Name != c.Name && why != "" {
+	at, r := root(w.status, c)
+	if why := holds(w.status, at, r, w.now); at.Name != c.Name && why != "" {
 		w.line("Root cause: %s.", why)
 	}
 }
 
 // conditions aligns the verdicts on what the next release waits for.
 func (w *writer) conditions(c protocol.ChannelStatus) {
-	width := 0
-	for _, k := range c.Conditions {
-		width = max(width, len(k.ID))
-	}
+	width := judgedWidth(c)
 	for _, k := range c.Conditions {
 		text := joined("; ", oneLine(w.said(c, k), textLimit)+again(k, w.now), since(k.Since, w.now))
 		w.line(" %-5s %-*s  %s", k.Verdict, width, k.ID, text)
@@ -97,6 +95,19 @@ func (w *writer) conditions(c protocol.ChannelStatus) {
 			w.unblock(c, k.ID, k.Unblock)
 		}
 	}
+}
+
+// judgedWidth is that of the ids of all that is judged in a channel, so that the verdicts on what waits and those on what is
+// there stand below each other.
+func judgedWidth(c protocol.ChannelStatus) int {
+	width := 0
+	for _, k := range c.Conditions {
+		width = max(width, utf8.RuneCountInString(k.ID))
+	}
+	for _, k := range c.Checks {
+		width = max(width, utf8.RuneCountInString(k.ID))
+	}
+	return width
 }
 
 // instances lists those of a fleet that are not as desired.

@@ -319,7 +319,11 @@ func (m *maker) holds(r *release, channel string) []hold {
 	for _, c := range m.Status.Channels {
 		for _, k := range c.Conditions {
 			if c.Name == channel && c.Desired == r.version && k.Verdict != "PASS" && k.Code != "not-asked" {
-				out = append(out, hold{what: k.ID + entities.Because(k.Reason), from: cmp.Or(k.Since, m.Now)})
+				what := k.Reason
+				if !k.Plain {
+					what = k.ID + entities.Because(what)
+				}
+				out = append(out, hold{what: what, from: cmp.Or(k.Since, m.Now)})
 			}
 		}
 	}
@@ -394,8 +398,8 @@ func Lines(entries []Entry, now time.Time, zone *time.Location) []string {
 func told(e Entry, now time.Time, zone *time.Location) string {
 	first, last := e.Spans[0], e.Spans[len(e.Spans)-1]
 	text := ""
-	if first.Kind == chart.Waits && len(e.Spans) > 1 {
-		text = "waited " + explain.Duration(first.To.Sub(first.From)) + because(first) + "; "
+	if long := first.To.Sub(first.From); first.Kind == chart.Waits && len(e.Spans) > 1 && long >= time.Second {
+		text = "waited " + explain.Duration(long) + because(first) + "; "
 	}
 	if last.To.IsZero() {
 		return text + string(last.Kind) + " since " + chart.Moment(last.From, now, zone) + because(last)
