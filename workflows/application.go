@@ -185,7 +185,7 @@ func (a *application) details() string {
 	}
 	text += a.state.unmanagedText()
 	if p := a.state.Pin; p != nil {
-		text += fmt.Sprintf("\n\n**pinned to incarnation %d** by %s since %s", p.Incarnation.Number, explain.Plain(p.Who.Name), p.At.UTC().Format(time.DateTime)) + because(p.Reason)
+		text += fmt.Sprintf("\n\n**pinned to incarnation %d** by %s since %s", p.Incarnation.Number, explain.Plain(p.Who.Name), p.At.UTC().Format(dateTime)) + because(p.Reason)
 		if newest.Number != p.Incarnation.Number {
 			text += fmt.Sprintf("; incarnation %d waits", newest.Number)
 		}

@@ -229,7 +229,7 @@ func (m *applicationState) named() string {
 // unmanagedText is what is kept down, for the Temporal UI.
 func (m *applicationState) unmanagedText() (text string) {
 	if all, ok := m.Unmanaged[protocol.AllServices]; ok {
-		text = fmt.Sprintf("\n\n**unmanaged by %s** since %s%s", explain.Plain(all.By), all.At.UTC().Format(time.DateTime), because(all.Reason))
+		text = fmt.Sprintf("\n\n**unmanaged by %s** since %s%s", explain.Plain(all.By), all.At.UTC().Format(dateTime), because(all.Reason))
 	}
 	if names := m.named(); names != "" {
 		text += "\n\n**unmanaged**: " + explain.Plain(names)

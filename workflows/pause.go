@@ -135,7 +135,10 @@ func (p *pauses) tellsAgain() time.Time {
 	return p.of.Unheard.Next
 }
 
+// dateTime is how the Temporal UI's details write a moment: it is UTC.
+const dateTime = time.DateTime + " MST"
+
 // since is a pause in words, for the Temporal UI.
 func (p *pauseState) since() string {
-	return fmt.Sprintf("**paused by %s** since %s%s", explain.Plain(p.Pause.By), p.Pause.At.UTC().Format(time.DateTime), because(p.Pause.Reason))
+	return fmt.Sprintf("**paused by %s** since %s%s", explain.Plain(p.Pause.By), p.Pause.At.UTC().Format(dateTime), because(p.Pause.Reason))
 }

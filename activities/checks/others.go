@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/explain"
 	"github.com/converge-engine/converge/entities/maestro"
 	"github.com/converge-engine/converge/entities/protocol"
 )
@@ -57,6 +59,7 @@ func (p Sources) onOther(ctx context.Context, a Asked, evaluate func(other) (ent
 	if circle := p.circle(ctx, a, o); circle != "" {
 		return fail("deadlock: %s. %s", circle, r.Reason)
 	}
+	r.Reason += entities.Because(o.cause())
 	return r, nil
 }
 
@@ -117,6 +120,16 @@ func (o other) stuck() bool {
 		return true
 	}
 	return false
+}
+
+// cause is what holds the channel in the end, where it does not go on by itself: in words that change only with that, since
+// each reading that is new is kept.
+func (o other) cause() string {
+	switch entities.Status(o.channel.Status) {
+	case entities.StatusPaused, entities.StatusManualApproval, entities.StatusPreconditions, entities.StatusBlocked:
+		return explain.Cause(o.status, o.channel, time.Time{})
+	}
+	return ""
 }
 
 // delayed is WAIT, or FAIL when the other will not move on by itself.

@@ -2,6 +2,7 @@ package checks_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -28,7 +29,7 @@ func inProd(status entities.Status, target, desired string, releases ...protocol
 // waiting adds conditions that are not met.
 func waiting(s protocol.Status, conditions ...string) protocol.Status {
 	for _, id := range conditions {
-		s.Channels[0].Conditions = append(s.Channels[0].Conditions, protocol.ConditionStatus{ID: id, Verdict: "WAIT"})
+		s.Channels[0].Conditions = append(s.Channels[0].Conditions, protocol.ConditionStatus{ID: id, Kind: "check", Verdict: "WAIT"})
 	}
 	return s
 }
@@ -69,6 +70,13 @@ func TestServiceStable(t *testing.T) {
 	} {
 		rows = append(rows, Row{Name: string(status), Sources: api(inProd(status, "v5", "v5")), Asked: a, Want: verdict, Says: "api in prod is " + string(status)})
 	}
+	paused := inProd(entities.StatusPaused, "v5", "v5")
+	paused.Application, paused.Service = "shop", "api"
+	paused.Pauses = []entities.Pause{{By: "bob", Reason: "incident 12", At: time.Date(2026, 11, 20, 10, 41, 0, 0, time.UTC)}}
+	rows = append(rows, Row{
+		Name: "paused by somebody", Sources: api(paused), Asked: a, Want: entities.Wait,
+		Says: "api in prod is PAUSED: api is paused by bob (incident 12) since 2026-11-20 10:41 UTC",
+	})
 	Conform(t, Kind{Kind: entities.CheckServiceStable, Rows: rows})
 }
 

@@ -59,9 +59,9 @@ func TestStatusOfUnmanaged(t *testing.T) {
 		whole = "*\t-\tUNMANAGED\t\t\t\tunmanaged by bob: drill\n"
 	)
 	for _, tt := range []struct{ line, want string }{
-		{"status", api + db + web},
-		{"status shop", api + db + web},
-		{"status shop/db", db},
+		{"status", header + api + db + web},
+		{"status shop", header + api + db + web},
+		{"status shop/db", header + db},
 		{"status shop/api -o json", `{
   "schema": "converge.status/v1",
   "application": "shop",
@@ -84,10 +84,10 @@ func TestStatusOfUnmanaged(t *testing.T) {
 	all := protocol.UnmanagedServices{protocol.AllServices: {By: "bob", Reason: "drill"}}
 	down := &fakeAPI{statuses: map[string][]any{"application/shop": {protocol.ApplicationStatus{Unmanaged: all}}}}
 	_, said := newConsole(t, down).run(t, "status shop")
-	require.Equal(t, whole, said, "the server has forgotten their runs")
+	require.Equal(t, header+whole, said, "the server has forgotten their runs")
 	down.gone = []serviceName{{"shop", "api"}}
 	_, said = newConsole(t, down).run(t, "status")
-	require.Equal(t, api, said)
+	require.Equal(t, header+api, said)
 }
 
 // Where an installation was exported from, nobody is told that its services come back.
@@ -95,5 +95,5 @@ func TestStatusOfAnExportedInstallation_F4(t *testing.T) {
 	api := &fakeAPI{gone: []serviceName{{"shop", "web"}}, ended: "installation I" + protocol.ExportedBy + "alice"}
 	code, said := newConsole(t, api).run(t, "status shop")
 	require.Zero(t, code)
-	require.Equal(t, "web\t-\tUNMANAGED\t\t\t\tinstallation I exported by alice, to go on elsewhere; nothing is looked after here any more\n", said)
+	require.Equal(t, header+"web\t-\tUNMANAGED\t\t\t\tinstallation I exported by alice, to go on elsewhere; nothing is looked after here any more\n", said)
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +29,8 @@ func TestGateFlags(t *testing.T) {
 	check("reject", &serviceOptions{f: f, verb: "reject", service: web, version: "v9", topic: "go-live"}, reject, err)
 	bypass, err := parsed(t, f, newCmdBypass, "shop/web", "v9", "prod", "office-hours", "--reason", "incident 12")
 	check("bypass", &serviceOptions{f: f, verb: "bypass", service: web, version: "v9", channel: "prod", condition: "office-hours", reason: "incident 12"}, bypass, err)
+	drawn, err := parsed(t, f, newCmdTimeline, "shop", "--last", "3", "--svg", "a.svg", "--store", "/s")
+	check("timeline", &timelineOptions{f: f, target: target{serviceName{application: "shop"}, true}, last: 3, svg: "a.svg", store: "/s"}, drawn, err)
 	rollback, err := parsed(t, f, newCmdRollback, "shop/web", "v9", "-c", "prod", "--reason", "errors")
 	check("rollback", &serviceOptions{f: f, verb: "rollback", service: web, version: "v9", channel: "prod", reason: "errors"}, rollback, err)
 	rollback, err = parsed(t, f, newCmdRollback, "shop/web")
@@ -134,7 +138,7 @@ func TestHistory(t *testing.T) {
 	run := func(line string) (int, string) {
 		return newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {s, protocol.HistoryAnswer{Stored: 2, Lines: []entities.AuditLine{second, third}}}}}).run(t, line)
 	}
-	stamp := func(l entities.AuditLine) string { return l.At.Local().Format(time.DateTime) }
+	stamp := func(l entities.AuditLine) string { return l.At.Local().Format(dateTime) }
 	code, said := run("history shop/web")
 	require.Equal(t, stamp(first)+"\tconverge\ttarget\tprod\tv9\ttarget v8 → v9\n"+
 		stamp(second)+"\teve\tbypass\tprod\tv9\tbypassed hours (fire)\n"+
@@ -144,6 +148,38 @@ func TestHistory(t *testing.T) {
 	require.Equal(t, stamp(third)+"\tbob?\tpin\tprod\tv9\tpinned to v7 (printing)\n", said)
 	_, said = run("history shop/web --channel staging")
 	require.Equal(t, "! nothing of that kind happened to shop/web\n", said)
+}
+
+// What a timeline draws is what the history says, here and as a picture.
+func TestTimeline_B6(t *testing.T) {
+	dir := t.TempDir()
+	store, err := store.Open(context.Background(), dir)
+	require.NoError(t, err)
+	line := func(n int, kind string) entities.AuditLine {
+		return entities.AuditLine{N: int64(n), At: at(n), Kind: kind, Channel: "prod", Release: "19", Version: "v<9>"}
+	}
+	require.NoError(t, store.AppendAudit(t.Context(), "shop", "web", []entities.AuditLine{
+		line(1, entities.EventRelease), line(2, entities.EventTarget), line(9, entities.EventSucceeded),
+	}))
+	require.NoError(t, store.Close())
+	s := moment("prod CONVERGED v<9> v<9> succeeded")
+	s.Store = dir
+	run := func(line string) (int, string) {
+		return newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {s, protocol.HistoryAnswer{}, state.State{}, s}}}).run(t, line)
+	}
+	chart := filepath.Join(dir, "web.svg")
+	code, said := run("timeline shop/web --svg " + chart)
+	require.Equal(t, `web
+           from Fri 20 Nov 10:50 UTC to Fri 20 Nov 10:50 UTC
+v<9> prod  ░░▒▒▒▒▒▒▒▒▒▒▒▒▒▒████████████████████████  waited 1s; runs since Fri 20 Nov 10:50 UTC
+           ░ waits  ▒ deploys  ▓ soaks  █ runs  × fails
+`, said)
+	require.Equal(t, exitDone, code)
+	svg, err := os.ReadFile(chart)
+	require.NoError(t, err)
+	require.Contains(t, string(svg), ">v&lt;9&gt; prod<")
+	_, said = run("timeline shop/web -o json")
+	require.Contains(t, said, `"kind": "runs"`)
 }
 
 // A history is that of a service, an application, a runtime or the installation; nothing else is.

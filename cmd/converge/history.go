@@ -120,10 +120,13 @@ func (o *historyOptions) run(ctx context.Context) error {
 		if l.Reason != "" {
 			text += " (" + l.Reason + ")"
 		}
-		table.Rows = append(table.Rows, []string{l.At.Local().Format(time.DateTime), shownWho(l.Who), l.Kind, l.Channel, l.Version, text})
+		table.Rows = append(table.Rows, []string{l.At.Local().Format(dateTime), shownWho(l.Who), l.Kind, l.Channel, l.Version, text})
 	}
 	return o.f.screen().Table(table)
 }
+
+// dateTime is how a moment is written where any day may be meant.
+const dateTime = time.DateTime + " MST"
 
 // shownWho marks who was not proven; nobody is Converge itself.
 func shownWho(w *entities.Who) string {
@@ -256,7 +259,7 @@ func (o *logsOptions) chosen(entries []store.LogEntry) []store.LogEntry {
 // logLines heads an entry with what ran, how it ended and how long it took; what it printed is
 // indented, with stderr marked.
 func logLines(e store.LogEntry, now time.Time) []string {
-	head := fmt.Sprintf("%s %s", e.At.In(now.Location()).Format("2006-01-02 15:04:05"), e.Kind)
+	head := fmt.Sprintf("%s %s", e.At.In(now.Location()).Format(dateTime), e.Kind)
 	if e.Name != "" {
 		head += " " + e.Name
 	}

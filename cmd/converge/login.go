@@ -100,7 +100,7 @@ func (o *loginOptions) run(ctx context.Context) error {
 	}
 	o.f.note("logged in as %s", nameIn(id))
 	if l.Refresh == "" {
-		o.f.note("%s gave nothing to renew it with: it serves one verb, until %s", o.issuer, l.Expiry.Local().Format(time.TimeOnly))
+		o.f.note("%s gave nothing to renew it with: it serves one verb, until %s", o.issuer, l.Expiry.Local().Format(time.TimeOnly+" MST"))
 	}
 	return nil
 }
@@ -238,7 +238,7 @@ func (l *login) renewed(ctx context.Context, now time.Time) error {
 	if l.Refresh == "" {
 		why := "your login has served a verb already"
 		if l.Token != "" {
-			why = "your login expired at " + l.Expiry.Local().Format(time.DateTime)
+			why = "your login expired at " + l.Expiry.Local().Format(dateTime)
 		}
 		return fmt.Errorf("%s; log in again: %s", why, again)
 	}

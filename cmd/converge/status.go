@@ -221,24 +221,38 @@ func statusText(screen show.Screen, all []protocol.Status, now time.Time) string
 	}
 	overview := explain.Table(all, now)
 	t := show.Table{Header: explain.Header[:], Right: 6, Status: 3}
+	if !screen.TTY {
+		t.Rows = append(t.Rows, explain.Header[:])
+	}
 	service := ""
 	for _, row := range overview.Rows {
 		cells := append([]string(nil), row[:]...)
 		if service = first(cells[0], service); !screen.TTY {
 			cells[0] = service // each line stands alone for grep and cut
 		}
-		if now.IsZero() {
-			cells[5] = ""
-		}
 		t.Rows = append(t.Rows, cells)
 	}
 	text := screen.String(t)
-	if len(overview.Lines) > 0 {
-		for _, line := range overview.Lines {
-			text += entities.Visible(line) + "\n"
-		}
+	for _, m := range overview.Releases {
+		text += "\n" + releasesText(screen, m)
+	}
+	if len(overview.Releases) > 0 && len(overview.Lines) > 0 {
+		text += "\n"
+	}
+	for _, line := range overview.Lines {
+		text += entities.Visible(line) + "\n"
 	}
 	return text
+}
+
+// releasesText lays out releases in flight.
+func releasesText(screen show.Screen, m explain.Matrix) string {
+	t := show.Table{Header: m.Header, Phases: true}
+	if !screen.TTY {
+		t.Rows = append(t.Rows, m.Header)
+	}
+	t.Rows = append(t.Rows, m.Rows...)
+	return screen.String(t)
 }
 
 func first(texts ...string) string {

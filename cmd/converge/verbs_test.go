@@ -165,8 +165,8 @@ func TestVerbsSay(t *testing.T) {
 		{line: "wait shop/web v9 --channel staging", want: "web v9 converged in staging.\n"},
 		{line: "wait shop/web v1", code: 1, want: "! converge: no release of shop/web is called v1; listed are v9\n"},
 		{line: "explain shop/web nowhere", code: 1, want: "! converge: shop/web has no release channel \"nowhere\"; expected one of staging, prod\n"},
-		{line: "explain shop/web staging", want: "shop/web staging runs v9, as desired, since 10:50 (20s ago).\nNothing was read from a runtime yet; times are UTC.\n"},
-		{line: "status shop/web", want: "web\tstaging\tCONVERGED\tv9\tv9\t20s\t\nweb\tprod\tPAUSED\tv8\tv9\t20s\t\nRELEASES web v9: prod pending\n"},
+		{line: "explain shop/web staging", want: "shop/web staging runs v9, as desired, since 10:50 UTC (20s ago).\nNothing was read from a runtime yet.\n"},
+		{line: "status shop/web", want: header + "web\tstaging\tCONVERGED\tv9\tv9\t20s\t\nweb\tprod\tPAUSED\tv8\tv9\t20s\t\n\nRELEASE\tstaging\tprod\tWAITS FOR\nweb v9\tsucceeded\tpending\tprod is paused\n"},
 	} {
 		t.Run(tt.line, func(t *testing.T) {
 			c := newConsole(t, &fakeAPI{statuses: two, answer: tt.answer, refuse: tt.refuse})
@@ -180,6 +180,9 @@ func TestVerbsSay(t *testing.T) {
 	}
 }
 
+// header is what a piped status begins with.
+const header = "SERVICE\tCHANNEL\tSTATUS\tCURRENT\tTARGET\tSINCE\tWAITS FOR\n"
+
 // One service that does not answer hides no other.
 func TestStatusShowsWhoAnswered(t *testing.T) {
 	web := moment("staging CONVERGED v9 v9 succeeded, prod CONVERGED v9 v9 succeeded")
@@ -187,7 +190,7 @@ func TestStatusShowsWhoAnswered(t *testing.T) {
 		"service/shop/api": {fmt.Errorf("%w for service/shop/api", errNoWorker)}, "service/shop/web": {web},
 	}})
 	code, said := c.run(t, "status shop")
-	require.Equal(t, "web\tstaging\tCONVERGED\tv9\tv9\t20s\t\nweb\tprod\tCONVERGED\tv9\tv9\t20s\t\n! converge: no worker answers for service/shop/api\n", said)
+	require.Equal(t, header+"web\tstaging\tCONVERGED\tv9\tv9\t20s\t\nweb\tprod\tCONVERGED\tv9\tv9\t20s\t\n! converge: no worker answers for service/shop/api\n", said)
 	require.Equal(t, exitError, code)
 }
 
@@ -202,12 +205,12 @@ func TestStatusListsObjects_C9_G6(t *testing.T) {
 	}}
 	api := func() *fakeAPI { return &fakeAPI{statuses: map[string][]any{"service/shop/web": {s}}} }
 	objects := ` SUCCEEDED Function/web v9 2/2: fine\x1b[2J
-      10:50:05 started PASS
+      10:50:05 UTC started PASS
       web (details): https://console.shop.dev/web
       web (log): https://logs.shop.dev/web
 `
 	_, said := newConsole(t, api()).run(t, "status shop/web --objects")
-	require.Equal(t, "web\tstaging\tCONVERGED\tv9\tv9\t20s\t\nweb\tprod\tCONVERGED\tv9\tv9\t20s\t\n\nshop/web staging\n"+objects+"\nshop/web prod: no objects\n", said)
+	require.Equal(t, header+"web\tstaging\tCONVERGED\tv9\tv9\t20s\t\nweb\tprod\tCONVERGED\tv9\tv9\t20s\t\n\nshop/web staging\n"+objects+"\nshop/web prod: no objects\n", said)
 }
 
 // What concerns every service is not printed a thousand times.
@@ -233,8 +236,9 @@ func TestStatusWatchPiped(t *testing.T) {
 	c := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {moving, moving, fmt.Errorf("%w: reset", errLost), done}}})
 	c.stopAt = 10 * time.Second
 	code, said := c.run(t, "status shop/web --watch")
-	require.Equal(t, `web	staging	CONVERGING	v8	v9		1 of 2 replicas
-RELEASES web v9: staging in progress
+	require.Equal(t, header+`web	staging	CONVERGING	v8	v9		1 of 2 replicas
+RELEASE	staging	WAITS FOR
+web v9	in progress	
 web	staging	CONVERGED	v9	v9		
 ! connection lost: reset; trying again
 `, said)
@@ -249,9 +253,9 @@ func TestExplainInLocalTime(t *testing.T) {
 	c := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {s}}})
 	c.Now = func() time.Time { return now.In(time.FixedZone("CET", 3600)) }
 	_, said := c.run(t, "explain shop/web staging")
-	require.Equal(t, `shop/web staging runs v9, as desired, since 11:50 (20s ago).
+	require.Equal(t, `shop/web staging runs v9, as desired, since 11:50 CET (20s ago).
  SUCCEEDED process/web
-What happened:
+What happened (times are CET):
  11:50:02 staging  CONVERGED at v9
 Last news from the runtime 11:50:10 CET (10s ago).
 `, said)

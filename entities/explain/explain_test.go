@@ -19,8 +19,8 @@ import (
 var update = flag.Bool("update", false, "write the golden texts")
 
 // TestGolden renders every testdata/*.txtar: its comment is the story and its first word the time,
-// the *.json files are the statuses, and the other files are the renderings: "table", "explain",
-// "explain CHANNEL" and "markdown" (the last three of the first status).
+// the *.json files are the statuses, and the other files are the renderings: "table", "table timeless"
+// (for who watches through a pipe), "explain", "explain CHANNEL" and "markdown" (the last three of the first status).
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	require.NoError(t, err)
@@ -73,10 +73,19 @@ func render(what string, services []protocol.Status, now time.Time) string {
 	case "markdown":
 		return Markdown(services[0])
 	default:
+		if channel == "timeless" {
+			now = time.Time{}
+		}
 		o := Table(services, now)
 		lines := []string{strings.Join(Header[:], " | ")}
 		for _, r := range o.Rows {
 			lines = append(lines, strings.TrimRight(strings.Join(r[:], " | "), " |"))
+		}
+		for _, m := range o.Releases {
+			lines = append(lines, strings.Join(m.Header, " | "))
+			for _, r := range m.Rows {
+				lines = append(lines, strings.TrimRight(strings.Join(r, " | "), " |"))
+			}
 		}
 		return strings.Join(append(lines, o.Lines...), "\n") + "\n"
 	}
@@ -139,14 +148,14 @@ func TestClock(t *testing.T) {
 		in   time.Time
 		want string
 	}{
-		{ref.Add(-time.Hour), "09:50"},
-		{ref.Add(-11 * time.Hour), "Thu 23:50"},
-		{ref.Add(70 * time.Hour), "Mon 08:50"},
-		{ref.Add(-8 * 24 * time.Hour), "Nov 12 10:50"},
-		{ref.Add(-400 * 24 * time.Hour), "2025-10-16 10:50"},
+		{ref.Add(-time.Hour), "09:50 UTC"},
+		{ref.Add(-11 * time.Hour), "Thu 23:50 UTC"},
+		{ref.Add(70 * time.Hour), "Mon 08:50 UTC"},
+		{ref.Add(-8 * 24 * time.Hour), "Nov 12 10:50 UTC"},
+		{ref.Add(-400 * 24 * time.Hour), "2025-10-16 10:50 UTC"},
 	} {
 		require.Equal(t, tt.want, clock(tt.in, ref, false))
 	}
 	paris := time.FixedZone("CET", 3600)
-	require.Equal(t, "11:50", clock(ref, ref.In(paris), false))
+	require.Equal(t, "11:50 CET", clock(ref, ref.In(paris), false))
 }

@@ -27,15 +27,19 @@ func Who(w entities.Who) string {
 	return w.Name + "?"
 }
 
-// concerned is the release that a channel is about now: the one that waits for it, or else the newest
+// releaseIn is the release that a channel is about now: the one that waits for it, or else the newest
 // of what is its target.
-func (w *writer) concerned(c protocol.ChannelStatus) (protocol.ReleaseStatus, bool) {
-	for _, r := range w.status.Releases { // newest first
+func releaseIn(s protocol.Status, c protocol.ChannelStatus) (protocol.ReleaseStatus, bool) {
+	for _, r := range s.Releases { // newest first
 		if r.Version == c.Desired && r.Phases[c.Name] != "" {
 			return r, true
 		}
 	}
 	return protocol.ReleaseStatus{}, false
+}
+
+func (w *writer) concerned(c protocol.ChannelStatus) (protocol.ReleaseStatus, bool) {
+	return releaseIn(w.status, c)
 }
 
 // given lists, under an approval, who gave it and with which words.
@@ -56,8 +60,8 @@ func (w *writer) given(c protocol.ChannelStatus, k protocol.ConditionStatus) {
 	}
 }
 
-// printed shows the end of what an extension printed, where it has not simply succeeded. One that is
-// shared ran for another channel, and the condition says for which.
+// printed shows until when an extension may run, and the end of what it printed last, where it has not simply succeeded.
+// One that is shared ran for another channel, and the condition says for which.
 func (w *writer) printed(c protocol.ChannelStatus, k protocol.ConditionStatus) {
 	r, known := w.concerned(c)
 	if k.Kind != extension || !known {
@@ -66,6 +70,9 @@ func (w *writer) printed(c protocol.ChannelStatus, k protocol.ConditionStatus) {
 	for _, e := range r.Extensions {
 		if e.Name != k.Subject || e.State == "done" || e.Channel != c.Name && e.Channel != k.Elsewhere {
 			continue
+		}
+		if !e.Deadline.IsZero() {
+			w.line("         is ended %s", at(e.Deadline, w.now))
 		}
 		for _, l := range lastLines(e.Tail, tailLines) {
 			w.line("         | %s", oneLine(l, textLimit))
@@ -104,10 +111,7 @@ func (w *writer) readings(c protocol.ChannelStatus) {
 	default:
 		return
 	}
-	width := 0
-	for _, k := range c.Checks {
-		width = max(width, len(k.ID))
-	}
+	width := judgedWidth(c)
 	for _, k := range c.Checks {
 		text := oneLine(k.Reason, textLimit)
 		if k.Errors > 1 {

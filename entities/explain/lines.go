@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
@@ -60,6 +61,7 @@ func (w *writer) line(format string, args ...any) {
 func (w *writer) channel(c protocol.ChannelStatus) {
 	w.line("%s", headline(w.status, c, w.now))
 	w.conditions(c)
+	w.root(c)
 	w.readings(c)
 	w.reasons(c)
 	w.lease(c)
@@ -73,12 +75,17 @@ func (w *writer) channel(c protocol.ChannelStatus) {
 	w.next(c)
 }
 
+// root says what a release waits for in the end, where that lies in another channel.
+func (w *writer) root(c protocol.ChannelStatus) {
+	at, r := root(w.status, c)
+	if why := holds(w.status, at, r, w.now); at.Name != c.Name && why != "" {
+		w.line("Root cause: %s.", why)
+	}
+}
+
 // conditions aligns the verdicts on what the next release waits for.
 func (w *writer) conditions(c protocol.ChannelStatus) {
-	width := 0
-	for _, k := range c.Conditions {
-		width = max(width, len(k.ID))
-	}
+	width := judgedWidth(c)
 	for _, k := range c.Conditions {
 		text := joined("; ", oneLine(w.said(c, k), textLimit)+again(k, w.now), since(k.Since, w.now))
 		w.line(" %-5s %-*s  %s", k.Verdict, width, k.ID, text)
@@ -88,6 +95,19 @@ func (w *writer) conditions(c protocol.ChannelStatus) {
 			w.unblock(c, k.ID, k.Unblock)
 		}
 	}
+}
+
+// judgedWidth is that of the ids of all that is judged in a channel, so that the verdicts on what waits and those on what is
+// there stand below each other.
+func judgedWidth(c protocol.ChannelStatus) int {
+	width := 0
+	for _, k := range c.Conditions {
+		width = max(width, utf8.RuneCountInString(k.ID))
+	}
+	for _, k := range c.Checks {
+		width = max(width, utf8.RuneCountInString(k.ID))
+	}
+	return width
 }
 
 // instances lists those of a fleet that are not as desired.
@@ -261,7 +281,7 @@ func (w *writer) journal(channel string) {
 	if len(kept) == 0 {
 		return
 	}
-	w.line("What happened:")
+	w.line("What happened (times are %s):", w.now.Format("MST"))
 	for _, l := range Journal(kept, w.status, w.now) {
 		w.line(" %s", l)
 	}
@@ -276,15 +296,15 @@ func Journal(lines []entities.JournalLine, s protocol.Status, now time.Time) []s
 	out := make([]string, 0, len(lines))
 	for _, j := range lines {
 		if j.Channel == "" {
-			out = append(out, clock(j.At, now, true)+" "+j.Text)
+			out = append(out, stamp(j.At, now, true)+" "+j.Text)
 			continue
 		}
-		out = append(out, fmt.Sprintf("%s %-*s  %s", clock(j.At, now, true), width, j.Channel, j.Text))
+		out = append(out, fmt.Sprintf("%s %-*s  %s", stamp(j.At, now, true), width, j.Channel, j.Text))
 	}
 	return out
 }
 
-// seen dates the answer and names the time zone that every time above is in.
+// seen dates the answer.
 func (w *writer) seen(channel string) {
 	seen := w.status.ObservedAt
 	for _, c := range w.status.Channels {
@@ -292,12 +312,11 @@ func (w *writer) seen(channel string) {
 			seen = c.ObservedAt
 		}
 	}
-	zone := w.now.Format("MST")
 	if seen.IsZero() {
-		w.line("Nothing was read from a runtime yet; times are %s.", zone)
+		w.line("Nothing was read from a runtime yet.")
 		return
 	}
-	w.line("Last news from the runtime %s %s (%s ago).", clock(seen, w.now, true), zone, Duration(w.now.Sub(seen)))
+	w.line("Last news from the runtime %s (%s ago).", clock(seen, w.now, true), Duration(w.now.Sub(seen)))
 }
 
 // unblock writes the command that would move it. A known verb alone is completed to a command.
@@ -326,7 +345,7 @@ func command(s protocol.Status, c protocol.ChannelStatus, condition, what string
 
 // refusal writes a signal that changed nothing.
 func refusal(r entities.Refusal, now time.Time) string {
-	return fmt.Sprintf("! signal %s from %s refused %s ago: %s", r.Verb, cmp.Or(r.By, "nobody"), Duration(now.Sub(r.At)), oneLine(r.Reason, textLimit))
+	return fmt.Sprintf("! signal %s from %s refused %s: %s", r.Verb, cmp.Or(r.By, "nobody"), ago(r.At, now), oneLine(r.Reason, textLimit))
 }
 
 func channelNames(s protocol.Status) []string {

@@ -23,13 +23,15 @@ const markdownHead = "| channel" + gap + " | current" + gap + " | target" + gap 
 
 // Markdown is what the Temporal UI shows as the workflow's current details: a bold headline and a
 // table. Times are UTC and absolute, because nothing renders it again while time passes; a day is
-// named when it is not that of the newest thing in the status. Under it are objects, with links. When it would grow beyond
+// named when it is not that of the newest thing in the status. Under it are the releases in flight, and objects with
+// links. When it would grow beyond
 // MarkdownLimit, channels that converged are counted instead of listed, then the rest is cut.
 func Markdown(s protocol.Status) string {
 	ref := newest(s)
 	head := fmt.Sprintf("**%s** · incarnation %d\n", markdownText(cmp.Or(s.Headline, name(s)), 300), s.Incarnation)
 	if rows, ok := markdownRows(s.Channels, ref, MarkdownLimit-len(head)); ok {
 		text := head + rows.String()
+		text += after("\n", markdownReleases(s, ref, min(releasesRoom, MarkdownLimit-len(text)-1)))
 		return text + after("\n", markdownObjects(s.Channels, min(objectsRoom, MarkdownLimit-len(text)-1)))
 	}
 	var moving []protocol.ChannelStatus
@@ -48,6 +50,42 @@ func Markdown(s protocol.Status) string {
 		text += fmt.Sprintf("\n%s not CONVERGED, not listed: see `converge status %s`\n", plural(cut, "more channel"), name(s))
 	}
 	return text
+}
+
+// releasesRoom is for releases in flight, the newest of them where there are very many.
+const releasesRoom = 2 << 10
+
+// markdownReleases is the matrix of releases in flight, as far as there is room.
+func markdownReleases(s protocol.Status, ref time.Time, limit int) string {
+	all := matrices([]protocol.Status{s}, func(protocol.Status) string { return "" }, ref)
+	if len(all) == 0 {
+		return ""
+	}
+	m := all[0]
+	text := markdownCells(m.Header) + "|" + strings.Repeat("---|", len(m.Header)) + "\n"
+	for n, row := range m.Rows {
+		line, more := markdownCells(row), ""
+		if left := len(m.Rows) - n; left > 1 {
+			more = fmt.Sprintf("\n%d more not listed: see `converge status %s`\n", left, name(s))
+		}
+		if len(text)+len(line)+len(more) > limit {
+			if n == 0 {
+				return ""
+			}
+			return text + more
+		}
+		text += line
+	}
+	return text
+}
+
+// markdownCells is a row of a table.
+func markdownCells(cells []string) string {
+	shown := make([]string, len(cells))
+	for i, cell := range cells {
+		shown[i] = markdownText(cell, 80)
+	}
+	return "| " + strings.Join(shown, gap+" | ") + " |\n"
 }
 
 // objectsRoom is for objects, which nobody reads by the hundred there.
@@ -86,11 +124,7 @@ func markdownRow(c protocol.ChannelStatus, ref time.Time) string {
 		when = clock(c.Since, ref, false)
 	}
 	c.NextChange = time.Time{} // which only makes sense beside a running clock
-	cells := []string{c.Name, c.Current, c.Target, c.Status, when, waitsFor(c, ref)}
-	for i := range cells {
-		cells[i] = markdownText(cells[i], 80)
-	}
-	return "| " + strings.Join(cells, gap+" | ") + " |\n"
+	return markdownCells([]string{c.Name, c.Current, c.Target, c.Status, when, waitsFor(c, ref)})
 }
 
 // newest is the latest time that the status holds: the day that others are told apart from.

@@ -20,16 +20,18 @@ const converged = string(entities.StatusConverged)
 // Row is one line of the table; the service stands in the first of its rows only.
 type Row [len(Header)]string
 
-// Overview is what `converge status` shows: the table, and under it lines about releases, pauses,
-// notes and refused signals.
+// Overview is what `converge status` shows: the table, under it the releases in flight, and lines about pauses, notes and
+// refused signals.
 type Overview struct {
-	Rows  []Row
-	Lines []string
+	Rows     []Row
+	Releases []Matrix
+	Lines    []string
 }
 
 // Table makes the overview of several services. Where there is more than one, a service with all
 // its channels CONVERGED at one version takes one row. Services of more than one application are
-// named application/service.
+// named application/service. A zero time says when things were instead of how long ago, so that the text does not change
+// while nothing does.
 func Table(services []protocol.Status, now time.Time) Overview {
 	t := tabler{now: now, fold: len(services) > 1}
 	for _, s := range services {
@@ -38,9 +40,7 @@ func Table(services []protocol.Status, now time.Time) Overview {
 	for _, s := range services {
 		t.rows(s)
 	}
-	for _, s := range services {
-		t.releases(s)
-	}
+	t.out.Releases = matrices(services, t.name, now)
 	for _, s := range services {
 		t.notes(s)
 	}
@@ -51,7 +51,6 @@ type tabler struct {
 	now        time.Time
 	fold, long bool
 	out        Overview
-	headed     bool // the word RELEASES stands already
 }
 
 func (t *tabler) name(s protocol.Status) string {
@@ -76,7 +75,7 @@ func (t *tabler) rows(s protocol.Status) {
 	}
 	for _, c := range s.Channels {
 		age := ""
-		if !c.Since.IsZero() {
+		if !c.Since.IsZero() && !t.now.IsZero() {
 			age = Duration(t.now.Sub(c.Since))
 		}
 		t.out.Rows = append(t.out.Rows, Row{first, c.Name, c.Status, cmp.Or(c.Current, "-"), cmp.Or(c.Target, "-"), age, waitsFor(c, t.now)})
@@ -138,7 +137,7 @@ func waits(c protocol.ChannelStatus, now time.Time) []string {
 	return all
 }
 
-// inShort is a condition in a few words: "go-live 1/2 (alice)", "office-hours Mon 09:00".
+// inShort is a condition in a few words: "go-live 1/2 (alice)", "office-hours opens Mon 09:00 CET".
 func inShort(k protocol.ConditionStatus, now time.Time) string {
 	name := cmp.Or(k.Subject, k.ID)
 	switch {
@@ -148,7 +147,7 @@ func inShort(k protocol.ConditionStatus, now time.Time) string {
 			count += " (" + strings.Join(k.ApprovedBy, ", ") + ")"
 		}
 		return name + " " + count
-	case k.Verdict == "WAIT" && k.NextCheck.Sub(now) > time.Minute:
+	case k.Verdict == "WAIT" && k.Reason == "" && k.NextCheck.Sub(now) > time.Minute:
 		return name + " " + clock(k.NextCheck, now, false)
 	case k.Plain:
 		return k.Reason
@@ -175,70 +174,15 @@ func unmet(c protocol.ChannelStatus) []protocol.ConditionStatus {
 	return out
 }
 
-// releases writes the releases in flight, and the newest when it did not get through.
-func (t *tabler) releases(s protocol.Status) {
-	for i, r := range s.Releases {
-		if !inFlight(r, i == 0) {
-			continue
-		}
-		lead := "         "
-		if !t.headed {
-			lead, t.headed = "RELEASES ", true
-		}
-		t.out.Lines = append(t.out.Lines, lead+t.name(s)+" "+r.Version+": "+phases(s, r))
-	}
-}
-
-func inFlight(r protocol.ReleaseStatus, newest bool) bool {
-	for _, phase := range r.Phases {
-		switch phase {
-		case "pending", "in progress":
-			return true
-		case "failed", "rolled back":
-			if newest {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// phaseOrder is the order in which phases are shown; what succeeded is not.
-var phaseOrder = []string{"in progress", "failed", "rolled back", "pending", "cancelled", "skipped"}
-
-// phases writes "staging in progress, others pending": channels by phase, without those that are
-// through.
-func phases(s protocol.Status, r protocol.ReleaseStatus) string {
-	by := map[string][]string{}
-	left := 0
-	for _, c := range s.Channels {
-		if p := r.Phases[c.Name]; p != "" && p != "succeeded" {
-			by[p] = append(by[p], c.Name)
-			left++
-		}
-	}
-	var parts []string
-	for _, p := range phaseOrder {
-		names := by[p]
-		if len(names) == 0 {
-			continue
-		}
-		left -= len(names)
-		text := strings.Join(names, ", ")
-		if len(names) > 2 && left == 0 && len(parts) > 0 {
-			text = "others"
-		}
-		parts = append(parts, text+" "+p)
-	}
-	return strings.Join(parts, ", ")
-}
-
 // once adds a line, unless it stands there: many services are held by one pause.
 func (t *tabler) once(line string) {
 	if !slices.Contains(t.out.Lines, line) {
 		t.out.Lines = append(t.out.Lines, line)
 	}
 }
+
+// ago is when something was.
+func (t *tabler) ago(at time.Time) string { return ago(at, t.now) }
 
 func (t *tabler) notes(s protocol.Status) {
 	who := t.name(s)
@@ -247,13 +191,13 @@ func (t *tabler) notes(s protocol.Status) {
 		if p.Scope != "" {
 			what, _ = pauseScope(s, p)
 		}
-		t.once(fmt.Sprintf("PAUSED %s by %s %s ago%s", what, cmp.Or(p.By, "someone"), Duration(t.now.Sub(p.At)), after(": ", p.Reason)))
+		t.once(fmt.Sprintf("PAUSED %s by %s %s%s", what, cmp.Or(p.By, "someone"), t.ago(p.At), after(": ", p.Reason)))
 	}
 	for _, p := range s.Pins {
-		t.once(fmt.Sprintf("PINNED %s %s to %s by %s %s ago%s", who, p.Channel, p.Version, Who(p.Who), Duration(t.now.Sub(p.At)), after(": ", p.Reason)))
+		t.once(fmt.Sprintf("PINNED %s %s to %s by %s %s%s", who, p.Channel, p.Version, Who(p.Who), t.ago(p.At), after(": ", p.Reason)))
 	}
 	if d := s.Deletion; d != nil {
-		t.once(fmt.Sprintf("DELETING %s by %s since %s%s", who, Who(d.Who), Duration(t.now.Sub(d.At)), after(": ", d.Reason)))
+		t.once(fmt.Sprintf("DELETING %s by %s, begun %s%s", who, Who(d.Who), t.ago(d.At), after(": ", d.Reason)))
 	}
 	for _, n := range s.Notes {
 		t.out.Lines = append(t.out.Lines, "NOTE "+who+": "+n)

@@ -34,9 +34,14 @@ func pair(d, big time.Duration, bigName string, small time.Duration, smallName s
 	return text
 }
 
-// clock writes t as seen from ref, in ref's time zone: 10:50 on the same day, Mon 10:50 within six
-// days, else Nov 12 10:50. Seconds are for logs of what happened.
+// clock writes t as seen from ref, in ref's time zone: 10:50 CET on the same day, Mon 10:50 CET within six days, else
+// Nov 12 10:50 CET, and with its year what is of another. Seconds are for what happened, or will soon.
 func clock(t, ref time.Time, seconds bool) string {
+	return stamp(t, ref, seconds) + t.In(ref.Location()).Format(" MST")
+}
+
+// stamp is that without the zone, for the lines of a log under a heading that names it.
+func stamp(t, ref time.Time, seconds bool) string {
 	t = t.In(ref.Location())
 	layout := "15:04"
 	if seconds {
@@ -59,10 +64,21 @@ func clock(t, ref time.Time, seconds bool) string {
 	}
 }
 
+// ago writes "9m ago", or when it was where nobody says what time it is.
+func ago(t, now time.Time) string {
+	if now.IsZero() {
+		return "at " + clock(t, now, false)
+	}
+	return Duration(now.Sub(t)) + " ago"
+}
+
 // since writes "since 10:41 (9m ago)", or nothing when it is not known.
 func since(t, now time.Time) string {
-	if t.IsZero() {
+	switch {
+	case t.IsZero():
 		return ""
+	case now.IsZero():
+		return "since " + clock(t, now, false)
 	}
 	return "since " + clock(t, now, false) + " (" + Duration(now.Sub(t)) + " ago)"
 }

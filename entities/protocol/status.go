@@ -121,6 +121,8 @@ type ConditionStatus struct {
 	Bypassable bool `json:"bypassable,omitempty"`
 	// Plain: the reason says what is judged, so that the id adds nothing.
 	Plain bool `json:"plain,omitempty"`
+	// Channels that the release must have succeeded in, of a channel-stable condition.
+	Channels []string `json:"channels,omitempty"`
 	// ApprovedBy are the people who approved, and Need is how many it takes.
 	ApprovedBy []string `json:"approvedBy,omitempty"`
 	Need       int      `json:"need,omitempty"`
@@ -151,6 +153,8 @@ type ExtensionStatus struct {
 	Key   string `json:"key"` // Extension.RunKey
 	Name  string `json:"name"`
 	State string `json:"state"` // waiting, running, done, failed
+	// Deadline of the run that is under way: later it is ended, which is a failure.
+	Deadline time.Time `json:"deadline,omitzero"`
 	entities.ExtensionProgress
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/chart"
 	"github.com/converge-engine/converge/entities/decide"
 	"github.com/converge-engine/converge/entities/loop"
 	"github.com/converge-engine/converge/entities/maestro"
@@ -37,24 +38,19 @@ type Input struct {
 }
 
 // Kind is what a channel does over a span of time.
-type Kind string
+type Kind = chart.Kind
 
 // The kinds of span.
 const (
-	Waits   Kind = "waits"
-	Deploys Kind = "deploys"
-	Soaks   Kind = "soaks"
-	Runs    Kind = "runs"  // at the version
-	Fails   Kind = "fails" // over, without the version
+	Waits   = chart.Waits
+	Deploys = chart.Deploys
+	Soaks   = chart.Soaks
+	Runs    = chart.Runs
+	Fails   = chart.Fails
 )
 
 // Span is what a channel does from one moment to another. To is zero when it does so for ever.
-type Span struct {
-	Kind    Kind      `json:"kind"`
-	From    time.Time `json:"from"`
-	To      time.Time `json:"to,omitzero"`
-	Reasons []string  `json:"reasons,omitempty"` // what holds it, most telling first
-}
+type Span = chart.Span
 
 // Channel is how a release goes in one channel. A time is zero when it does not come to that.
 type Channel struct {

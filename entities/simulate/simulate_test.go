@@ -62,11 +62,11 @@ func TestWeekOfSoakAfterAWeekend(t *testing.T) { // A8, A14, A19, A20
 	s := shop()
 	got, err := Run(Input{State: s, Version: "v9", At: friday, Judge: judge, Approve: true, Apply: 2 * time.Minute})
 	require.NoError(t, err)
-	require.Equal(t, `CHANNEL     ENTERS            DONE              HELD BY
-staging     Fri 20 Nov 17:30  Fri 20 Nov 17:32
-production  Mon 23 Nov 09:00  Mon 30 Nov 10:02  v9 is going out to staging (until Fri 20 Nov 17:32)`,
+	require.Equal(t, `CHANNEL     ENTERS                DONE                  HELD BY
+staging     Fri 20 Nov 17:30 UTC  Fri 20 Nov 17:32 UTC
+production  Mon 23 Nov 09:00 UTC  Mon 30 Nov 10:02 UTC  v9 is going out to staging (until Fri 20 Nov 17:32 UTC)`,
 		strings.Join(got.Table(time.UTC)[:3], "\n"))
-	require.Contains(t, strings.Join(got.Table(time.UTC), "\n"), "office-hours: opens Mon 09:00 (until Mon 23 Nov 09:00)")
+	require.Contains(t, strings.Join(got.Table(time.UTC), "\n"), "office-hours: opens Mon 09:00 (until Mon 23 Nov 09:00 UTC)")
 	require.False(t, got.CutOff)
 	require.Equal(t, []Kind{Waits, Deploys, Soaks, Runs}, kinds(got.Channels[1]))
 	require.Empty(t, s.Releases, "what is played changes nothing")
@@ -121,7 +121,7 @@ func TestSVG(t *testing.T) {
 	require.Equal(t, svg, draw())
 	require.Less(t, strings.Index(svg, "<title>runs from Fri"), strings.Index(svg, "<title>deploys from Fri"), "what is short is drawn over what is long")
 	require.Contains(t, svg, ">Sat 21 Nov<", "marks are at midnight where the reader is")
-	require.Contains(t, svg, "<title>soaks from Mon 23 Nov 09:01 to Mon 30 Nov 10:01: soaks: error-rate")
+	require.Contains(t, svg, "<title>soaks from Mon 23 Nov 09:01 UTC to Mon 30 Nov 10:01 UTC: soaks: error-rate")
 	d := xml.NewDecoder(strings.NewReader(svg))
 	for {
 		_, err := d.Token()

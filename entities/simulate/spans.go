@@ -85,9 +85,6 @@ func (p *play) holds(channel string) []string {
 		return d.Texts()
 	}
 	var out []string
-	if d.Next.ID != p.release.ID {
-		out = append(out, "behind "+d.Next.FullVersion)
-	}
 	for _, g := range d.Gates {
 		// What is not asked yet says nothing of its own.
 		asked := g.Kind == decide.KindApproval
@@ -97,6 +94,9 @@ func (p *play) holds(channel string) []string {
 	}
 	if d.Status == entities.StatusPaused {
 		out = append(out, d.Texts()...)
+	}
+	if d.Next.ID != p.release.ID { // which holds it no longer than what holds that one
+		out = append(out, "behind "+d.Next.FullVersion)
 	}
 	return out
 }

@@ -43,7 +43,7 @@ func Of(s *state.State, d *decide.Decision) protocol.Status {
 	}
 	out.Status, out.Headline = string(worst), headline(s, d, worst)
 	for n := len(s.Releases) - 1; n >= 0; n-- {
-		out.Releases = append(out.Releases, release(s.Releases[n]))
+		out.Releases = append(out.Releases, release(s, s.Releases[n]))
 	}
 	if s.WaitingConfig > 0 {
 		out.Notes = append(out.Notes, fmt.Sprintf("config i%d waits for the next release", s.WaitingConfig))
@@ -121,7 +121,7 @@ func channel(s *state.State, c *decide.ChannelDecision) protocol.ChannelStatus {
 		out.Conditions = append(out.Conditions, protocol.ConditionStatus{
 			ID: j.ID, Kind: string(j.Kind), Subject: j.Subject, Verdict: string(j.Verdict), Code: string(j.Code), Reason: j.Reason,
 			Since: j.Since, NextCheck: j.Next, Unblock: j.Unblock, Bypassable: j.Bypassable, Plain: j.Plain,
-			Elsewhere: j.Elsewhere, ApprovedBy: j.Have, Need: j.Need, Errors: j.Errors, Interval: j.Interval,
+			Elsewhere: j.Elsewhere, Channels: channelsOf(s, c.Channel, j.ID), ApprovedBy: j.Have, Need: j.Need, Errors: j.Errors, Interval: j.Interval,
 		})
 	}
 	instances(s, &out, c)
@@ -136,6 +136,17 @@ func channel(s *state.State, c *decide.ChannelDecision) protocol.ChannelStatus {
 		})
 	}
 	return out
+}
+
+// channelsOf are the channels that a condition names.
+func channelsOf(s *state.State, channel, condition string) []string {
+	spec, _ := s.Spec.Channel(channel)
+	for _, c := range spec.Conditions {
+		if c.ID == condition {
+			return c.Channels
+		}
+	}
+	return nil
 }
 
 // moves says what is still on another runtime than the configuration names, and what was left on others.
@@ -276,7 +287,7 @@ func checks(s *state.State, channel string, c *state.Channel) []protocol.CheckSt
 	return out
 }
 
-func release(r *state.Release) protocol.ReleaseStatus {
+func release(s *state.State, r *state.Release) protocol.ReleaseStatus {
 	out := protocol.ReleaseStatus{ID: r.ID, Version: r.FullVersion, Incarnation: r.Incarnation, By: r.By, At: r.At, Phases: map[string]string{}}
 	for _, channel := range entities.SortedKeys(r.Phases) {
 		p := r.Phases[channel]
@@ -292,10 +303,21 @@ func release(r *state.Release) protocol.ReleaseStatus {
 	for _, key := range entities.SortedKeys(r.Extensions) {
 		e := r.Extensions[key]
 		out.Extensions = append(out.Extensions, protocol.ExtensionStatus{
-			Key: key, Name: entities.ExtensionName(key), State: extensionState(e), ExtensionProgress: e.ExtensionProgress,
+			Key: key, Name: entities.ExtensionName(key), State: extensionState(e), Deadline: deadline(s.Spec, key, e), ExtensionProgress: e.ExtensionProgress,
 		})
 	}
 	return out
+}
+
+// deadline is when a run of an extension that is under way is ended; zero when none is, or nothing says how long it may take.
+func deadline(spec *entities.Spec, key string, e *state.ExtensionState) time.Time {
+	c, _ := spec.Channel(e.Channel)
+	for _, x := range c.Extensions {
+		if x.RunKey() == key && e.Running && x.Timeout > 0 {
+			return e.Since.Add(x.Timeout)
+		}
+	}
+	return time.Time{}
 }
 
 func extensionState(e *state.ExtensionState) string {

@@ -12,7 +12,7 @@ import (
 // the lines that were not in the last one are appended.
 type Live struct {
 	screen Screen
-	drawn  int             // lines on the terminal
+	drawn  []string        // lines on the terminal
 	seen   map[string]bool // lines of the last frame, when piped
 }
 
@@ -21,27 +21,48 @@ func NewLive(s Screen) *Live { return &Live{screen: s, seen: map[string]bool{}} 
 
 // Below leaves the frame where it is, because something else was written after it: the next one is
 // drawn underneath.
-func (l *Live) Below() { l.drawn = 0 }
+func (l *Live) Below() { l.drawn = nil }
 
 // Frame shows the text. A frame taller than the terminal is cut, with a count of what is missing,
-// and lines wider than it are cut too: a wrapped line would leave a trace behind.
+// and lines wider than it are cut too: a wrapped line would leave a trace behind. Each line is written over the one that
+// stood there, and only its rest is cleared, so that nothing flickers.
 func (l *Live) Frame(text string) error {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	if !l.screen.TTY {
 		return l.append(lines)
 	}
-	lines = l.fit(lines)
+	width, height := l.size()
+	lines = fit(lines, width, height)
 	var b strings.Builder
-	if l.drawn > 0 {
-		fmt.Fprintf(&b, "\x1b[%dA\r", l.drawn)
+	if up := rows(l.drawn, width); up > 0 {
+		fmt.Fprintf(&b, "\x1b[%dA\r", up)
+	}
+	for _, line := range lines {
+		b.WriteString(line + "\x1b[K\n")
 	}
 	b.WriteString("\x1b[J")
-	for _, line := range lines {
-		b.WriteString(line + "\n")
-	}
-	l.drawn = len(lines)
+	l.drawn = lines
 	_, err := io.WriteString(l.screen.Out, b.String())
 	return err
+}
+
+func (l *Live) size() (width, height int) {
+	if l.screen.Size == nil {
+		return 0, 0
+	}
+	return l.screen.Size()
+}
+
+// rows is how many rows lines take by now: a terminal that was made narrower has wrapped them.
+func rows(lines []string, width int) int {
+	n := 0
+	for _, line := range lines {
+		n++
+		if long := visibleLength(line); width > 0 && long > width {
+			n += (long - 1) / width
+		}
+	}
+	return n
 }
 
 func (l *Live) append(lines []string) error {
@@ -59,11 +80,7 @@ func (l *Live) append(lines []string) error {
 	return nil
 }
 
-func (l *Live) fit(lines []string) []string {
-	if l.screen.Size == nil {
-		return lines
-	}
-	width, height := l.screen.Size()
+func fit(lines []string, width, height int) []string {
 	if height > 1 && len(lines) > height-1 {
 		cut := len(lines) - (height - 2)
 		lines = append(append([]string(nil), lines[:height-2]...), fmt.Sprintf("… %d more lines", cut))
@@ -78,10 +95,12 @@ func (l *Live) fit(lines []string) []string {
 
 var escape = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
+func visibleLength(line string) int { return utf8.RuneCountInString(escape.ReplaceAllString(line, "")) }
+
 // cutTo keeps the first width visible characters; escape sequences take no room, and a colour that
 // was begun is ended.
 func cutTo(line string, width int) string {
-	if utf8.RuneCountInString(escape.ReplaceAllString(line, "")) <= width {
+	if visibleLength(line) <= width {
 		return line
 	}
 	var b strings.Builder

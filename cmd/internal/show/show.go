@@ -69,8 +69,9 @@ func (s *safe) Write(p []byte) (int, error) {
 type Table struct {
 	Header []string
 	Rows   [][]string
-	Right  int // 1-based column whose values are aligned to the right (ages); 0 for none
-	Status int // 1-based column that is coloured as a status; 0 for none
+	Right  int  // 1-based column whose values are aligned to the right (ages); 0 for none
+	Status int  // 1-based column that is coloured as a status; 0 for none
+	Phases bool // what is a phase of a release is coloured, wherever it stands
 }
 
 // String lays the table out for the screen: aligned on a terminal, tabs and no header when piped.
@@ -159,13 +160,21 @@ func tabs(t Table) string {
 func (s Screen) aligned(t Table) string {
 	widths, ages := measure(t)
 	var b strings.Builder
-	b.WriteString(s.row(t.Header, widths, 0))
+	b.WriteString(s.row(t.Header, widths, none))
 	for _, row := range t.Rows {
 		cells := append([]string(nil), row...)
 		if i := t.Right - 1; i >= 0 && i < len(cells) {
 			cells[i] = strings.Repeat(" ", ages-utf8.RuneCountInString(cells[i])) + cells[i]
 		}
-		b.WriteString(s.row(cells, widths, t.Status))
+		b.WriteString(s.row(cells, widths, func(column int, cell string) string {
+			switch {
+			case column == t.Status-1:
+				return s.Paint(cell)
+			case t.Phases && column > 0:
+				return s.phase(cell)
+			}
+			return cell
+		}))
 	}
 	return b.String()
 }
@@ -188,7 +197,10 @@ func measure(t Table) (widths []int, ages int) {
 	return widths, ages
 }
 
-func (s Screen) row(cells []string, widths []int, status int) string {
+// none is how a header is painted.
+func none(_ int, cell string) string { return cell }
+
+func (s Screen) row(cells []string, widths []int, paint func(column int, cell string) string) string {
 	var b strings.Builder
 	last := 0
 	for i, cell := range cells {
@@ -197,11 +209,7 @@ func (s Screen) row(cells []string, widths []int, status int) string {
 		}
 	}
 	for i, cell := range cells[:last+1] {
-		shown := cell
-		if i == status-1 {
-			shown = s.Paint(cell)
-		}
-		b.WriteString(shown)
+		b.WriteString(paint(i, cell))
 		if i < last {
 			b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+1))
 		}
@@ -225,6 +233,15 @@ func (s Screen) Paint(status string) string {
 		colour = "33"
 	}
 	return coloured(colour, status)
+}
+
+// phase colours the phase of a release likewise: what waits is left as it is.
+func (s Screen) phase(of string) string {
+	colours := map[string]string{"succeeded": "32", "in progress": "36", "failed": "31", "rolled back": "31"}
+	if colour := colours[of]; s.Colour && colour != "" {
+		return coloured(colour, of)
+	}
+	return of
 }
 
 // Sign colours text by the sign of a change that it stands for: + made, ~ changed, - removed, -/+

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/chart"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/state"
+	"github.com/converge-engine/converge/entities/timeline"
+)
+
+type timelineOptions struct {
+	f      *Factory
+	target target
+	svg    string
+	last   int
+	store  string
+}
+
+func newCmdTimeline(f *Factory, runF func(context.Context, *timelineOptions) error) *cobra.Command {
+	o := &timelineOptions{f: f}
+	cmd := &cobra.Command{
+		Use:   "timeline SVC|APP",
+		Short: "Draw what was and is where and when",
+		Long: `Draw when each of the newest releases waited, went out, ran and failed in each channel,
+as its history and its status say: here, or as an SVG file. A wait is labelled by what
+held it the longest; what a check said at the time is in no history.`,
+		Example: `  converge timeline shop/web
+  converge timeline shop --last 3 --svg shop.svg
+  converge timeline shop/web --output json`,
+		Args: asUsed,
+		RunE: running(o, runF, o.run, func(args []string) (err error) {
+			o.target, err = f.parseTarget(args[0])
+			return err
+		}),
+	}
+	cmd.Flags().StringVar(&o.svg, "svg", "", "write the chart to this SVG file")
+	cmd.Flags().IntVar(&o.last, "last", 5, "the last so many releases of each service; 0 is all")
+	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
+	return cmd
+}
+
+// drawn is one service's part of a timeline.
+type drawn struct {
+	Service string           `json:"service"`
+	Entries []timeline.Entry `json:"entries"`
+}
+
+func (o *timelineOptions) run(ctx context.Context) error {
+	names := []serviceName{o.target.serviceName}
+	if o.target.all {
+		var err error
+		if names, err = o.f.services(ctx, o.target); err != nil {
+			return err
+		}
+	}
+	now := o.f.Now()
+	all, wrong := each(ctx, names, func(ctx context.Context, n serviceName) (drawn, error) { return o.entries(ctx, n, now) })
+	if o.svg != "" {
+		if err := o.write(all, now); err != nil {
+			return errors.Join(err, wrong)
+		}
+	}
+	if o.f.json() {
+		return errors.Join(o.f.screen().JSON(map[string]any{"schema": "converge.timeline/v1", "now": now.UTC(), "services": all}), wrong)
+	}
+	for _, d := range all {
+		if d.Service == "" {
+			continue // it could not be read
+		}
+		if len(d.Entries) == 0 {
+			o.f.note("nothing was released of %s yet", d.Service)
+			continue
+		}
+		if err := o.f.screen().Lines(append([]string{d.Service}, timeline.Lines(d.Entries, now, now.Location())...)...); err != nil {
+			return err
+		}
+	}
+	return wrong
+}
+
+// write writes the chart, of all services one below the other.
+func (o *timelineOptions) write(all []drawn, now time.Time) error {
+	title, zone := o.target.application, now.Location()
+	if !o.target.all {
+		title = o.target.String()
+	}
+	var rows []chart.Row
+	var entries []timeline.Entry
+	for _, d := range all {
+		for _, e := range d.Entries {
+			name := e.Name()
+			if o.target.all {
+				name = d.Service + " " + name
+			}
+			entries, rows = append(entries, e), append(rows, chart.Row{Name: name, Spans: e.Spans})
+		}
+	}
+	c := timeline.Chart(title+" at "+now.Format("Mon 2 Jan 2006 15:04 MST"), entries, now)
+	c.Rows = rows
+	if err := os.WriteFile(o.svg, []byte(c.SVG(zone)), 0o644); err != nil {
+		return fmt.Errorf("write the chart: %w", err)
+	}
+	return nil
+}
+
+// entries reads what is known of a service: its history, and what its workflow says, if there is one.
+func (o *timelineOptions) entries(ctx context.Context, n serviceName, now time.Time) (drawn, error) {
+	history := historyOptions{f: o.f, service: n, store: o.store}
+	lines, err := history.lines(ctx)
+	if err != nil {
+		return drawn{}, err
+	}
+	in := timeline.Input{Now: now, Last: o.last, Needs: map[string][]string{}}
+	for _, l := range lines {
+		in.Lines = append(in.Lines, l.AuditLine)
+	}
+	s := state.State{}
+	if err := o.f.query(ctx, n, protocol.QueryState, &s); err == nil && s.Spec != nil {
+		for _, c := range s.Spec.Channels {
+			for _, condition := range c.Conditions {
+				if condition.Kind == entities.ChannelStable {
+					in.Needs[c.Name] = append(in.Needs[c.Name], condition.Channels...)
+				}
+			}
+		}
+	}
+	if status, err := o.f.status(ctx, n); err == nil {
+		in.Status = status
+	}
+	return drawn{Service: n.service, Entries: timeline.Of(in)}, nil
+}

@@ -1,0 +1,39 @@
+package chart
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var start = time.Date(2026, 12, 30, 9, 0, 0, 0, time.UTC)
+
+func at(h int) time.Time { return start.Add(time.Duration(h) * time.Hour) }
+
+// A wait is labelled by what holds longest from there on, not by what is named first.
+func TestLabelIsWhatHoldsLongest(t *testing.T) {
+	spans := []Span{
+		{Kind: Waits, From: at(0), To: at(1), Reasons: []string{"behind v1", "freeze"}},
+		{Kind: Waits, From: at(1), To: at(24), Reasons: []string{"freeze"}},
+		{Kind: Runs, From: at(24)},
+	}
+	require.Equal(t, "freeze", longest(spans, 0))
+	require.Equal(t, "", longest(spans, 2))
+	require.Equal(t, "a", longest([]Span{{Reasons: []string{"a", "b"}}}, 0), "of the same length the most telling, which is first")
+}
+
+func TestMomentsHaveZoneAndYear(t *testing.T) {
+	require.Equal(t, "Wed 30 Dec 09:00 UTC", Moment(start, at(1), time.UTC))
+	require.Equal(t, "Fri 1 Jan 2027 09:00 UTC", Moment(at(48), start, time.UTC))
+	require.Equal(t, "-", Moment(time.Time{}, start, time.UTC))
+}
+
+// What is short is seen in a line, and what began before it is cut off.
+func TestLine(t *testing.T) {
+	c := Chart{From: at(0), To: at(10), End: at(10)}
+	require.Equal(t, "░▒████×···", c.Line(Row{Spans: []Span{
+		{Kind: Waits, From: at(-5), To: at(1)}, {Kind: Deploys, From: at(1), To: at(1)}, {Kind: Runs, From: at(1), To: at(6)},
+		{Kind: Fails, From: at(6), To: at(7)},
+	}}, 10))
+}

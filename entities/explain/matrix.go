@@ -1,0 +1,181 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// Matrix is the releases in flight of services that have the same channels (B6): a row for each, newest first, with its
+// phase in each channel and, at the end, what it waits for.
+type Matrix struct {
+	Header []string // RELEASE, the channels, WAITS FOR
+	Rows   [][]string
+}
+
+// The phases of a release that is under way in a channel.
+const (
+	pending    = "pending"
+	inProgress = "in progress"
+)
+
+const (
+	foldFrom = 3 // rows or columns that say the same, from which on they are one
+	wide     = 6 // channels that are shown each, whatever they say
+)
+
+// line is a row while it is made.
+type line struct {
+	service  string
+	versions []string // newest first; several that say the same
+	phases   []string // by channel
+	waits    string
+}
+
+// matrices shows services in flight, those with the same channels in one matrix, in order.
+func matrices(services []protocol.Status, name func(protocol.Status) string, now time.Time) []Matrix {
+	var all []Matrix
+	var of []string
+	rows := map[string][]line{}
+	for _, s := range services {
+		lines := inFlight(s, name(s), now)
+		key := strings.Join(channelNames(s), " ")
+		if len(lines) > 0 && rows[key] == nil {
+			of = append(of, key)
+		}
+		rows[key] = append(rows[key], lines...)
+	}
+	for _, key := range of {
+		all = append(all, matrix(strings.Fields(key), rows[key]))
+	}
+	return all
+}
+
+// inFlight are the releases of a service that are under way, and the newest when it did not get through. Neighbours that are
+// as far as each other and wait are one line.
+func inFlight(s protocol.Status, name string, now time.Time) []line {
+	var lines []line
+	for n, r := range s.Releases {
+		l := line{service: name, versions: []string{r.Version}, waits: releaseWaits(s, r, now)}
+		for _, c := range s.Channels {
+			l.phases = append(l.phases, r.Phases[c.Name])
+		}
+		if underWay(l.phases) || n == 0 && slices.ContainsFunc(l.phases, stopped) {
+			lines = append(lines, l)
+		}
+	}
+	return fold(lines)
+}
+
+func underWay(phases []string) bool {
+	return slices.ContainsFunc(phases, func(p string) bool { return p == pending || p == inProgress })
+}
+
+// stopped: a person may have to see to it.
+func stopped(phase string) bool { return phase == "failed" || phase == "rolled back" }
+
+// fold makes one line of many neighbours that say the same. The oldest of them, whose turn it is next, says what holds them.
+func fold(lines []line) []line {
+	var out []line
+	for len(lines) > 0 {
+		n := 1
+		for n < len(lines) && slices.Equal(lines[n].phases, lines[0].phases) && !slices.Contains(lines[0].phases, inProgress) {
+			n++
+		}
+		if n < foldFrom {
+			out, lines = append(out, lines[0]), lines[1:]
+			continue
+		}
+		one := lines[n-1]
+		one.versions, one.waits = nil, fmt.Sprintf("%d wait%s", n, after(": ", one.waits))
+		for _, l := range lines[:n] {
+			one.versions = append(one.versions, l.versions...)
+		}
+		out, lines = append(out, one), lines[n:]
+	}
+	return out
+}
+
+// releaseWaits says what a release waits for where it comes next.
+func releaseWaits(s protocol.Status, r protocol.ReleaseStatus, now time.Time) string {
+	for _, c := range s.Channels {
+		if r.Phases[c.Name] == inProgress {
+			return "" // it moves, and the channel says how far
+		}
+		if r.Phases[c.Name] != pending {
+			continue
+		}
+		if c.Status == string(entities.StatusPaused) {
+			return c.Name + " is paused"
+		}
+		if all := unmet(c); len(all) > 0 {
+			return oneLine(inShort(all[0], now), 60)
+		}
+		if ahead, ok := releaseIn(s, c); ok && ahead.ID != r.ID && underWay([]string{ahead.Phases[c.Name]}) {
+			return "behind " + ahead.Version
+		}
+		return ""
+	}
+	return ""
+}
+
+// matrix lays lines out. Of many channels, neighbours that say the same of every release are one column.
+func matrix(channels []string, lines []line) Matrix {
+	m := Matrix{Header: []string{"RELEASE"}}
+	starts := columns(channels, lines)
+	for n, from := range starts {
+		to := len(channels)
+		if n+1 < len(starts) {
+			to = starts[n+1]
+		}
+		m.Header = append(m.Header, ends(channels[from:to]))
+	}
+	m.Header = append(m.Header, "WAITS FOR")
+	for _, l := range lines {
+		slices.Reverse(l.versions)
+		row := []string{joined(" ", l.service, ends(l.versions))}
+		for _, n := range starts {
+			row = append(row, shownPhase(l.phases[n]))
+		}
+		m.Rows = append(m.Rows, append(row, l.waits))
+	}
+	return m
+}
+
+// columns are the channels at which a column begins.
+func columns(channels []string, lines []line) []int {
+	same := func(a, b int) bool {
+		return !slices.ContainsFunc(lines, func(l line) bool { return l.phases[a] != l.phases[b] })
+	}
+	var starts []int
+	for n := 0; n < len(channels); {
+		to := n + 1
+		for len(channels) > wide && to < len(channels) && same(n, to) {
+			to++
+		}
+		if to-n < foldFrom {
+			to = n + 1
+		}
+		starts, n = append(starts, n), to
+	}
+	return starts
+}
+
+// ends names the first and the last of some.
+func ends(names []string) string {
+	if len(names) < foldFrom {
+		return strings.Join(names, ", ")
+	}
+	return names[0] + " … " + names[len(names)-1]
+}
+
+func shownPhase(phase string) string {
+	if phase == "" {
+		return "-" // it does not go there
+	}
+	return phase
+}

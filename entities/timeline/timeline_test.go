@@ -1,0 +1,124 @@
+package timeline
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+var update = flag.Bool("update", false, "write the golden chart")
+
+var monday = time.Date(2026, 11, 16, 9, 0, 0, 0, time.UTC)
+
+func hours(h float64) time.Time { return monday.Add(time.Duration(h * float64(time.Hour))) }
+
+// week is: v8 goes everywhere; v9 goes to staging, waits a day because somebody paused production, fails there and is rolled
+// back; v10 was called off; v11, with a name that would be markup, waits for an approval.
+func week() Input {
+	line := func(h float64, kind, channel, release, version, text string) entities.AuditLine {
+		return entities.AuditLine{At: hours(h), Kind: kind, Channel: channel, Release: release, Version: version, Text: text}
+	}
+	paused := line(5, entities.EventPause, "production", "", "", "paused")
+	paused.Who, paused.Reason = &entities.Who{Name: "bob"}, "incident 12"
+	return Input{
+		Now: hours(60), Needs: map[string][]string{"production": {"staging"}},
+		Status: protocol.Status{
+			Channels: []protocol.ChannelStatus{
+				{Name: "staging", Target: "v11<b>"},
+				{Name: "production", Target: "v8", Desired: "v11<b>", Conditions: []protocol.ConditionStatus{
+					{ID: "approval/go-live", Verdict: "WAIT", Reason: "0 of 1", Since: hours(52)},
+				}},
+			},
+			Releases: []protocol.ReleaseStatus{{ID: "4", Version: "v11<b>", Phases: map[string]string{"staging": "succeeded", "production": "pending"}}},
+		},
+		Lines: []entities.AuditLine{
+			line(0, entities.EventRelease, "", "1", "v8", ""),
+			line(0, entities.EventTarget, "staging", "1", "v8", ""),
+			line(1, entities.EventSucceeded, "staging", "1", "v8", ""),
+			line(1, entities.EventTarget, "production", "1", "v8", ""),
+			line(3, entities.EventSucceeded, "production", "1", "v8", ""),
+			line(4, entities.EventRelease, "", "2", "v9", ""),
+			line(4, entities.EventTarget, "staging", "2", "v9", ""),
+			paused,
+			line(6, entities.EventSucceeded, "staging", "2", "v9", ""),
+			line(29, entities.EventPause, "production", "", "", "resumed"),
+			line(29, entities.EventTarget, "production", "2", "v9", ""),
+			line(32, entities.EventFailed, "production", "2", "v9", ""),
+			line(33, entities.EventRollback, "production", "2", "v9", ""),
+			line(34, entities.EventSucceeded, "production", "2", "v8", ""),
+			line(40, entities.EventRelease, "", "3", "v10", ""),
+			line(45, entities.EventCancel, "", "3", "v10", ""),
+			line(48, entities.EventRelease, "", "4", "v11<b>", ""),
+			line(48, entities.EventTarget, "staging", "4", "v11<b>", ""),
+			line(52, entities.EventSucceeded, "staging", "4", "v11<b>", ""),
+			line(52, entities.EventWaiting, "production", "4", "v11<b>", "v11<b> waits for approval/go-live"),
+		},
+	}
+}
+
+func TestWhatWasWhereAndWhen_B6(t *testing.T) {
+	var got []string
+	for _, e := range Of(week()) {
+		for _, s := range e.Spans {
+			to := "…"
+			if !s.To.IsZero() {
+				to = fmt.Sprint(s.To.Sub(monday).Hours())
+			}
+			got = append(got, strings.TrimSpace(fmt.Sprintf("%s %s %s %v-%s %s", e.Version, e.Channel, s.Kind, s.From.Sub(monday).Hours(), to, strings.Join(s.Reasons, "; "))))
+		}
+	}
+	require.Equal(t, `v11<b> staging deploys 48-52
+v11<b> staging runs 52-…
+v11<b> production waits 48-… v11<b> waits for approval/go-live; approval/go-live: 0 of 1; not through staging yet
+v10 staging waits 40-45
+v10 production waits 40-45 not through staging yet
+v9 staging deploys 4-6
+v9 staging runs 6-48
+v9 production waits 4-29 paused by bob: incident 12; not through staging yet
+v9 production deploys 29-32
+v9 production fails 32-33
+v8 staging deploys 0-1
+v8 staging runs 1-4
+v8 production waits 0-1 not through staging yet
+v8 production deploys 1-3
+v8 production runs 3-29
+v8 production deploys 33-34
+v8 production runs 34-…`, strings.Join(got, "\n"))
+}
+
+func TestNewestReleases(t *testing.T) {
+	in := week()
+	in.Last = 1
+	require.Len(t, Of(in), 2)
+	require.Empty(t, Of(Input{Now: monday}))
+}
+
+// The chart is the same bytes for the same trail, and what somebody called a version is text in it.
+func TestChart(t *testing.T) {
+	c := Chart("shop/web & <more>\x1b[2J", Of(week()), hours(60))
+	svg := c.SVG(time.UTC)
+	require.NotContains(t, svg, "<b>")
+	require.NotContains(t, svg, "\x1b")
+	if *update {
+		require.NoError(t, os.WriteFile("testdata/week.svg", []byte(svg), 0o644))
+	}
+	golden, err := os.ReadFile("testdata/week.svg")
+	require.NoError(t, err)
+	require.Equal(t, string(golden), svg)
+
+	text := strings.Join(Lines(Of(week()), hours(60), time.UTC), "\n") + "\n"
+	if *update {
+		require.NoError(t, os.WriteFile("testdata/week.txt", []byte(text), 0o644))
+	}
+	golden, err = os.ReadFile("testdata/week.txt")
+	require.NoError(t, err)
+	require.Equal(t, string(golden), text)
+}
