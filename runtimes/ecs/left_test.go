@@ -34,8 +34,10 @@ func TestRenamedServiceIsNotForgotten(t *testing.T) {
 		_, all := l.reading(in)
 		return entities.FetchObjects(all, &entities.Target{FullVersion: "v2"}).Stable
 	})
-	want := []string{"site SUCCEEDED; v2* 2/2",
-		"web SUCCEEDED; left when the service was named site instead, with 2 tasks; to end it: aws ecs delete-service --force --cluster shop --service web"}
+	want := []string{
+		"site SUCCEEDED; v2* 2/2",
+		"web SUCCEEDED; left when the service was named site instead, with 2 tasks; to end it: aws ecs delete-service --force --cluster shop --service web",
+	}
 	lines, all := l.reading(in)
 	require.Equal(t, want, lines)
 	require.True(t, all[1].Orphaned)

@@ -78,12 +78,18 @@ func TestStrategiesThatShiftTraffic(t *testing.T) {
 		configuration map[string]any
 		want          []string
 	}{
-		{map[string]any{"strategy": "BLUE_GREEN", "bakeTimeInMinutes": 1, "lifecycleHooks": []any{hook("AWS_LAMBDA", "POST_SCALE_UP")}},
-			[]string{"web SCALE_UP", "web BAKE_TIME, 100%", "web CLEAN_UP, 100%"}},
-		{map[string]any{"strategy": "CANARY", "bakeTimeInMinutes": 1, "canaryConfiguration": map[string]any{"canaryPercent": "12.50", "canaryBakeTimeInMinutes": 1}},
-			[]string{"web SCALE_UP", "web PRODUCTION_TRAFFIC_SHIFT, 12.5%", "web BAKE_TIME, 100%", "web CLEAN_UP, 100%"}},
-		{map[string]any{"strategy": "LINEAR", "bakeTimeInMinutes": 1, "linearConfiguration": map[string]any{"stepPercent": "50.0", "stepBakeTimeInMinutes": 1}},
-			[]string{"web SCALE_UP", "web PRODUCTION_TRAFFIC_SHIFT, 50%", "web BAKE_TIME, 100%", "web CLEAN_UP, 100%"}},
+		{
+			map[string]any{"strategy": "BLUE_GREEN", "bakeTimeInMinutes": 1, "lifecycleHooks": []any{hook("AWS_LAMBDA", "POST_SCALE_UP")}},
+			[]string{"web SCALE_UP", "web BAKE_TIME, 100%", "web CLEAN_UP, 100%"},
+		},
+		{
+			map[string]any{"strategy": "CANARY", "bakeTimeInMinutes": 1, "canaryConfiguration": map[string]any{"canaryPercent": "12.50", "canaryBakeTimeInMinutes": 1}},
+			[]string{"web SCALE_UP", "web PRODUCTION_TRAFFIC_SHIFT, 12.5%", "web BAKE_TIME, 100%", "web CLEAN_UP, 100%"},
+		},
+		{
+			map[string]any{"strategy": "LINEAR", "bakeTimeInMinutes": 1, "linearConfiguration": map[string]any{"stepPercent": "50.0", "stepBakeTimeInMinutes": 1}},
+			[]string{"web SCALE_UP", "web PRODUCTION_TRAFFIC_SHIFT, 50%", "web BAKE_TIME, 100%", "web CLEAN_UP, 100%"},
+		},
 	} {
 		l := newLab(t, ecsfake.Options{})
 		shifting := balanced(row.configuration)
@@ -126,8 +132,11 @@ func TestRollbacksOfShiftedTraffic(t *testing.T) {
 		why   string
 	}{
 		"alarm": {nil, func(l *lab) { l.Alarm("errors", true) }, "ECS deployment alarms: alarm detected."},
-		"hook": {[]any{hook("AWS_LAMBDA", "POST_PRODUCTION_TRAFFIC_SHIFT")}, func(l *lab) { l.Hook("arn:check", types.DeploymentLifecycleHookStatusFailed) },
-			"Lifecycle hook arn:check failed at POST_PRODUCTION_TRAFFIC_SHIFT."},
+		"hook": {
+			[]any{hook("AWS_LAMBDA", "POST_PRODUCTION_TRAFFIC_SHIFT")},
+			func(l *lab) { l.Hook("arn:check", types.DeploymentLifecycleHookStatusFailed) },
+			"Lifecycle hook arn:check failed at POST_PRODUCTION_TRAFFIC_SHIFT.",
+		},
 		"person": {nil, func(l *lab) {
 			_, err := l.client.StopServiceDeployment(l.ctx, &ecs.StopServiceDeploymentInput{ServiceDeploymentArn: l.web().CurrentServiceDeployment, StopType: "ROLLBACK"})
 			require.NoError(l, err)

@@ -71,8 +71,10 @@ func TestTrafficMovesInSteps(t *testing.T) {
 		want   []string
 	}{
 		{func(c *types.DeploymentConfiguration) { c.Strategy = types.DeploymentStrategyBlueGreen }, []string{"SCALE_UP", "BAKE_TIME 100", "CLEAN_UP 100"}},
-		{func(c *types.DeploymentConfiguration) { c.Strategy = types.DeploymentStrategyCanary },
-			[]string{"SCALE_UP", "PRODUCTION_TRAFFIC_SHIFT 5", "BAKE_TIME 100", "CLEAN_UP 100"}},
+		{
+			func(c *types.DeploymentConfiguration) { c.Strategy = types.DeploymentStrategyCanary },
+			[]string{"SCALE_UP", "PRODUCTION_TRAFFIC_SHIFT 5", "BAKE_TIME 100", "CLEAN_UP 100"},
+		},
 		{func(c *types.DeploymentConfiguration) {
 			c.Strategy = types.DeploymentStrategyLinear
 			c.LinearConfiguration = &types.LinearConfiguration{StepPercent: aws.Float64(40), StepBakeTimeInMinutes: aws.Int32(1)}
