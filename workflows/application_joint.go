@@ -41,8 +41,8 @@ func (j *joint) over() bool { return j.Decided && len(j.Waiting) == 0 }
 
 // Bounds of the joint releases that are kept.
 const (
-	maxJoints       = 50 // that are not over
-	maxFinishedJoin = 20 // that are, oldest first
+	maxJoints         = 50 // that are not over
+	maxFinishedJoints = 20 // that are, oldest forgotten first
 )
 
 // form is the number of the form that the state has.
@@ -132,7 +132,7 @@ func (a *application) accept(p protocol.ProposeAnswer, reason string) {
 			j.Waiting = nil
 		}
 	}
-	finished := maxFinishedJoin
+	finished := maxFinishedJoints
 	for n := len(a.state.Joints) - 1; n >= 0; n-- {
 		if a.state.Joints[n].over() {
 			if finished--; finished < 0 {

@@ -51,6 +51,7 @@ var provenOfService = map[string]provenAct{
 
 var provenOfApplication = map[string]provenAct{
 	protocol.Publish:  {nil, `"hash":"h2","manifest":"m2","services":2,"store":"/store"`, entities.EventPublish, false},
+	protocol.Release:  {nil, `"services":{"web":{"version":"v2"}}`, entities.EventRelease, false},
 	protocol.Pause:    {nil, "", entities.EventPause, false},
 	protocol.Resume:   {[]string{`pause {"by":"ci"}`}, "", entities.EventPause, false},
 	protocol.Pin:      {nil, `"incarnation":1`, entities.EventPin, false},
@@ -89,7 +90,7 @@ func TestActsByTokenAreAuditedAsProven_A14_G7(t *testing.T) {
 		but   []string // verbs that change nothing, or are no person's
 		plays func(*testing.T, provenAct, string, bool) []entities.AuditLine
 	}{
-		{"service", verb.Service(), provenOfService, []string{protocol.Refresh}, provenService},
+		{"service", verb.Service(), provenOfService, []string{protocol.Refresh, protocol.Reserve, protocol.Conclude}, provenService},
 		{"application", verb.Application(), provenOfApplication, nil, provenWhole},
 		{"runtime", verb.Runtime(), provenOfRuntime, []string{protocol.SignalLease, protocol.SignalKeep}, provenWhole},
 		{"installation", verb.Installation(), provenOfInstallation, nil, provenWhole},
@@ -182,6 +183,12 @@ func provenWhole(t *testing.T, act provenAct, name string, update bool) (lines [
 	as(protocol.ActivityPause, func(context.Context, protocol.AnnouncePause) error { return nil })
 	as(protocol.ActivityUnmanage, func(context.Context, protocol.UnmanageRequest) (protocol.UnmanageAnswer, error) {
 		return protocol.UnmanageAnswer{}, nil
+	})
+	as(protocol.ActivityPropose, func(_ context.Context, r protocol.ProposeRequest) (protocol.ProposeAnswer, error) {
+		return protocol.ProposeAnswer{Joint: r.Joint}, nil
+	})
+	as(protocol.ActivityDecide, func(_ context.Context, r protocol.DecideRequest) (protocol.DecideAnswer, error) {
+		return protocol.DecideAnswer{Decision: protocol.JointDecision{ID: r.ID, Committed: true}}, nil
 	})
 	as(protocol.ActivityRules, func(context.Context, protocol.RulesRequest) (protocol.Rules, error) { return rules, nil })
 	as(protocol.ActivityLibrary, func(_ context.Context, r protocol.Library) (protocol.Library, error) { return r, nil })

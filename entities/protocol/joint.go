@@ -102,8 +102,8 @@ type ProposeAnswer struct {
 
 // DecideRequest asks all services for their promises, decides, and has them carry that out.
 type DecideRequest struct {
-	Application string    `json:"application"`
-	ID          string    `json:"id"`
+	Application string   `json:"application"`
+	ID          string   `json:"id"`
 	Services    []string `json:"services"` // those that have not carried it out yet, sorted
 }
 

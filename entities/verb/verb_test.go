@@ -33,6 +33,10 @@ func minimal(entity, verb string) string {
 		return `{"by":"bob","version":"v1","channel":"prod"}`
 	case "service unpin":
 		return `{"by":"bob","channel":"prod"}`
+	case "service reserve", "service conclude":
+		return `{"id":"autumn"}`
+	case "application release":
+		return `{"by":"bob","services":{"web":{"version":"v2"}}}`
 	case "application unmanage":
 		return `{"by":"bob","reason":"moving"}`
 	case "application publish":
