@@ -32,8 +32,11 @@ func TestMomentsHaveZoneAndYear(t *testing.T) {
 // What is short is seen in a line, and what began before it is cut off.
 func TestLine(t *testing.T) {
 	c := Chart{From: at(0), To: at(10), End: at(10)}
-	require.Equal(t, "░▒████×···", c.Line(Row{Spans: []Span{
-		{Kind: Waits, From: at(-5), To: at(1)}, {Kind: Deploys, From: at(1), To: at(1)}, {Kind: Runs, From: at(1), To: at(6)},
+	spans := []Span{
+		{Kind: Waits, From: at(-5), To: at(1)},
+		{Kind: Deploys, From: at(1), To: at(1)},
+		{Kind: Runs, From: at(1), To: at(6)},
 		{Kind: Fails, From: at(6), To: at(7)},
-	}}, 10))
+	}
+	require.Equal(t, "░▒████×···", c.Line(Row{Spans: spans}, 10))
 }
