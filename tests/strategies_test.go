@@ -11,7 +11,7 @@ import (
 )
 
 // approved is TwoChannels with an approval before production.
-var approved = strings.ReplaceAll(stage.TwoChannels, "releaseChannelStable: {releaseChannel: staging}}", "releaseChannelStable: {releaseChannel: staging}}, {manualApproval: {topic: go-live}}")
+var approved = strings.ReplaceAll(stage.TwoChannels, "releaseChannelStable: {releaseChannel: staging}}", "releaseChannelStable: {releaseChannel: staging}}, {sharedManualApproval: {name: go-live}}")
 
 // versions are the full versions that were applied to an instance, in order.
 func versions(w *world, channel string) []string {
@@ -57,7 +57,7 @@ func TestImmediateEndsWhatHangs_B3_F5(t *testing.T) {
 	staging := w.Fake.At(w.App, "web", "staging")
 	letGo := staging.HangApplies()
 	w.Release("web", "v2")
-	w.Await("web", "staging CONVERGING v2, production CONVERGED v1")
+	w.Await("web", "staging CONVERGING v2, production WAITING_PRECONDITIONS v1")
 	require.NoError(t, w.Fake.Await(t.Context(), func() bool { return len(versions(w, "staging")) == 2 }))
 	w.Act("web", protocol.Release, `{"version":"v3","by":"ci","strategy":"immediate"}`)
 	w.AwaitThat("web", "v2 skipped", func(s protocol.Status) bool {

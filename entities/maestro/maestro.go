@@ -130,10 +130,10 @@ func (a *arranger[R]) turn(n int) Turn {
 	good, here := None, None // the newest that succeeded, and that did or is in progress
 	for i, r := range a.releases {
 		p, _ := r.PhaseIn(c.Name)
-		switch {
-		case p == InProgress:
+		switch p {
+		case InProgress:
 			t.Holder, here = i, i
-		case p == Succeeded:
+		case Succeeded:
 			good, here = i, i
 		}
 		if p.Entered() {
@@ -149,20 +149,10 @@ func (a *arranger[R]) turn(n int) Turn {
 			t.Skips = append(t.Skips, i)
 			continue
 		}
-		k := a.rank(i, n)
-		switch {
-		case k > best:
-			best, t.Next, t.Peers = k, i, nil
-		case k == best && k.newest():
-			if k >= arrived {
-				t.Peers = append(t.Peers, t.Next)
-			}
-			t.Next = i
-		}
+		best = t.consider(i, a.rank(i, n), best)
 	}
 	if t.Next != None {
-		t.Stuck = a.stuck(t.Next, n)
-		t.People = best == arrived
+		t.Stuck, t.People = a.stuck(t.Next, n), best == arrived
 		t.Yields = t.Holder != None && t.Holder < t.Next && best >= cleared && a.Strategy(t.Next) == Immediate
 	}
 	if c.Kept && good != None && t.Holder == None {
@@ -171,6 +161,21 @@ func (a *arranger[R]) turn(n int) Turn {
 		}
 	}
 	return t
+}
+
+// consider has a release be next if it is nearer than those before it, and gives the rank of what is.
+func (t *Turn) consider(i int, k, best rank) rank {
+	switch {
+	case k > best:
+		t.Next, t.Peers = i, nil
+		return k
+	case k == best && k.newest():
+		if k >= arrived {
+			t.Peers = append(t.Peers, t.Next)
+		}
+		t.Next = i
+	}
+	return best
 }
 
 // rank is how near a waiting release is to entering: the highest is next.
