@@ -241,13 +241,35 @@ func (a *arranger[R]) ahead(i int, channel string) []string {
 		c := &a.channels[n]
 		p, _ := a.releases[i].PhaseIn(c.Name)
 		for _, up := range c.After {
-			if up == channel && p == Pending && a.stuck(i, n) == "" && !a.Held(i, n) {
+			if up == channel && p == Pending && !a.barred(i, n, map[int]bool{}) {
 				out = append(out, c.Name)
 				break
 			}
 		}
 	}
 	return out
+}
+
+// barred tells whether a release will not come to a channel by itself: it is stuck, or was refused there or on its way.
+func (a *arranger[R]) barred(i, n int, seen map[int]bool) bool {
+	if seen[n] {
+		return false
+	}
+	seen[n] = true
+	if a.stuck(i, n) != "" || a.Held(i, n) {
+		return true
+	}
+	c := &a.channels[n]
+	for k, up := range c.After {
+		if k < len(c.By) && a.releases[i].Waives(c.Name, c.By[k]) {
+			continue
+		}
+		p, _ := a.releases[i].PhaseIn(up)
+		if at := a.place(up, n); p == Pending && at != None && a.barred(i, at, seen) {
+			return true
+		}
+	}
+	return false
 }
 
 // place of a channel in the order given, which stands most often right before the one that names it.

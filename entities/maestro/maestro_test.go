@@ -360,6 +360,9 @@ func TestStrategies_B3_B4_B10(t *testing.T) {
 			"a holder - newest 0 next 1\nb holder - newest - next 1\nc holder - newest - next 1"},
 		{"nor one that was refused there", kept, "SPP PPP", says{"latest-b-c", "latest"},
 			"a holder - newest 0 next 1\nb holder - newest - next 1\nc holder - newest - next 1"},
+		{"nor one that was refused on its way there", []Channel{{Name: "a", Kept: true}, {Name: "b", After: []string{"a"}}, {Name: "c", After: []string{"a", "b"}}},
+			"SPP PPP", says{"latest-b", "latest"},
+			"a holder - newest 0 next 1\nb holder - newest - next 1\nc holder - newest - next 0"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			var releases []phases
