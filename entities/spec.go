@@ -55,7 +55,7 @@ type Maestro struct {
 	HoldUntil string `json:"holdUntil,omitempty"`
 }
 
-// HoldPromoted: a channel is kept for its release until that was promoted into every channel that comes after it.
+// HoldPromoted keeps a channel for its release until that was promoted into every channel that comes after it.
 const HoldPromoted = "promoted"
 
 // ConfigChanges says what a configuration-only change does.

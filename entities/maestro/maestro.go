@@ -126,20 +126,7 @@ type answer struct {
 
 func (a *arranger[R]) turn(n int) Turn {
 	c := &a.channels[n]
-	t := Turn{Channel: c.Name, Holder: None, Newest: None, Next: None, Keeper: None}
-	good, here := None, None // the newest that succeeded, and that did or is in progress
-	for i, r := range a.releases {
-		p, _ := r.PhaseIn(c.Name)
-		switch p {
-		case InProgress:
-			t.Holder, here = i, i
-		case Succeeded:
-			good, here = i, i
-		}
-		if p.Entered() {
-			t.Newest = i
-		}
-	}
+	t, good, here := a.past(c.Name)
 	best := rank(-1)
 	for i, r := range a.releases {
 		if p, _ := r.PhaseIn(c.Name); p != Pending {
@@ -161,6 +148,25 @@ func (a *arranger[R]) turn(n int) Turn {
 		}
 	}
 	return t
+}
+
+// past is who is and was in a channel: of those that succeeded there the newest is good, and here is the newest that did or is
+// in progress.
+func (a *arranger[R]) past(channel string) (t Turn, good, here int) {
+	t, good, here = Turn{Channel: channel, Holder: None, Newest: None, Next: None, Keeper: None}, None, None
+	for i, r := range a.releases {
+		p, _ := r.PhaseIn(channel)
+		switch p {
+		case InProgress:
+			t.Holder, here = i, i
+		case Succeeded:
+			good, here = i, i
+		}
+		if p.Entered() {
+			t.Newest = i
+		}
+	}
+	return t, good, here
 }
 
 // consider has a release be next if it is nearer than those before it, and gives the rank of what is.

@@ -352,17 +352,33 @@ func TestStrategies_B3_B4_B10(t *testing.T) {
 		{"of both kinds the newest that passes", one, "P P P", says{"train", "latest", "train"}, "a holder - newest - next 1"},
 		{"else the train", one, "P P", says{"train+a", "latest?a"}, "a holder - newest - next 0"},
 		{"what goes back is ahead of all", one, "S P P", says{"latest", "returning", "immediate"}, "a holder - newest 0 next 1"},
-		{"kept until it was promoted into all that come after", kept, "SPP PPP", says{"latest", "latest"},
-			"a holder - newest 0 next 1 kept for 0 until b,c\nb holder - newest - next 0\nc holder - newest - next 0"},
-		{"in progress or over there, it was", kept, "SIR PPP", says{"latest", "latest"},
-			"a holder - newest 0 next 1\nb holder 0 newest 0 next 1\nc holder - newest 0 next 1"},
-		{"one that failed keeps nothing", kept, "FPP PPP", says{"latest", "latest"},
-			"a holder - newest 0 next 1\nb holder - newest - next 1\nc holder - newest - next 1"},
-		{"nor one that was refused there", kept, "SPP PPP", says{"latest-b-c", "latest"},
-			"a holder - newest 0 next 1\nb holder - newest - next 1\nc holder - newest - next 1"},
-		{"nor one that was refused on its way there", []Channel{{Name: "a", Kept: true}, {Name: "b", After: []string{"a"}}, {Name: "c", After: []string{"a", "b"}}},
-			"SPP PPP", says{"latest-b", "latest"},
-			"a holder - newest 0 next 1\nb holder - newest - next 1\nc holder - newest - next 0"},
+		{
+			"kept until it was promoted into all that come after", kept, "SPP PPP",
+			says{"latest", "latest"},
+			"a holder - newest 0 next 1 kept for 0 until b,c\nb holder - newest - next 0\nc holder - newest - next 0",
+		},
+		{
+			"in progress or over there, it was", kept, "SIR PPP",
+			says{"latest", "latest"},
+			"a holder - newest 0 next 1\nb holder 0 newest 0 next 1\nc holder - newest 0 next 1",
+		},
+		{
+			"one that failed keeps nothing", kept, "FPP PPP",
+			says{"latest", "latest"},
+			"a holder - newest 0 next 1\nb holder - newest - next 1\nc holder - newest - next 1",
+		},
+		{
+			"nor one that was refused there", kept, "SPP PPP",
+			says{"latest-b-c", "latest"},
+			"a holder - newest 0 next 1\nb holder - newest - next 1\nc holder - newest - next 1",
+		},
+		{
+			"nor one that was refused on its way there",
+			[]Channel{{Name: "a", Kept: true}, {Name: "b", After: []string{"a"}}, {Name: "c", After: []string{"a", "b"}}},
+			"SPP PPP",
+			says{"latest-b", "latest"},
+			"a holder - newest 0 next 1\nb holder - newest - next 1\nc holder - newest - next 0",
+		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			var releases []phases

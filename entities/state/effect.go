@@ -71,7 +71,8 @@ func (s *State) Retry(version, channel string, who entities.Who, now time.Time) 
 	if err != nil && !s.failedRollbackTo(version, channel) {
 		return nil, err
 	}
-	var again, anew, waits, barred []string
+	var where [retryKinds][]string
+	var barred []string
 	var effects []func()
 	for n := range s.Spec.Channels {
 		spec := &s.Spec.Channels[n]
@@ -79,12 +80,9 @@ func (s *State) Retry(version, channel string, who entities.Who, now time.Time) 
 			continue
 		}
 		switch effect, why := s.retryIn(spec, version, r, who, now); {
-		case effect != nil && r.skippedIn(spec.Name):
-			waits, effects = append(waits, spec.Name), append(effects, effect)
-		case effect != nil && s.reenters(r, spec.Name):
-			anew, effects = append(anew, spec.Name), append(effects, effect)
 		case effect != nil:
-			again, effects = append(again, spec.Name), append(effects, effect)
+			k := s.retryKind(r, spec.Name)
+			where[k], effects = append(where[k], spec.Name), append(effects, effect)
 		case why != nil:
 			barred = append(barred, fmt.Sprintf("%s: %s", spec.Name, why))
 		}
@@ -106,10 +104,10 @@ func (s *State) Retry(version, channel string, who entities.Who, now time.Time) 
 		for _, effect := range effects {
 			effect()
 		}
-		s.retried(full, r, channel, who, again, "retried in ", now)
-		s.retried(full, r, channel, who, anew, "retried, to pass all gates again, in ", now)
-		s.retried(full, r, channel, who, waits, "retried, to wait again in ", now)
-		return retryAnswer(full, again, anew, waits)
+		s.retried(full, r, channel, who, where[retryHere], "retried in ", now)
+		s.retried(full, r, channel, who, where[retryAnew], "retried, to pass all gates again, in ", now)
+		s.retried(full, r, channel, who, where[retryWaits], "retried, to wait again in ", now)
+		return retryAnswer(full, where[retryHere], where[retryAnew], where[retryWaits])
 	}, nil
 }
 
@@ -135,6 +133,24 @@ func retryAnswer(full string, again, anew, waits []string) string {
 		says = append(says, "was skipped in "+strings.Join(waits, ", ")+": it waits there again")
 	}
 	return full + " " + strings.Join(says, "; ")
+}
+
+// The ways in which a release starts again in a channel: where it is, once all gates pass anew, or in the line.
+const (
+	retryHere = iota
+	retryAnew
+	retryWaits
+	retryKinds
+)
+
+func (s *State) retryKind(r *Release, channel string) int {
+	switch {
+	case r.skippedIn(channel):
+		return retryWaits
+	case s.reenters(r, channel):
+		return retryAnew
+	}
+	return retryHere
 }
 
 // reenters tells whether a retry has a release enter a channel once more, rather than go on there.
