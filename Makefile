@@ -5,6 +5,7 @@ CHECKS := build vet test race kube-test sops-test lint workflowcheck tidy genera
 # Packages that do not link the Temporal server: quick to build in any way.
 LIGHT := ./entities/... ./intent/... ./client/... ./runtimes/... ./activities/... ./workflows/... ./cmd/converge/...
 FUZZTIME ?= 20s
+INTERLEAVINGS ?= 100000
 SERVICES ?= 1000
 # Where `make kube` keeps its clusters.
 KUBE ?= .cache/kube
@@ -81,13 +82,14 @@ chaos: ## Kill, freeze and cut off workers, server and store under a stream of e
 outage: ## Take the store away from live services for MINUTES (10), and say how soon everything went on
 	go test ./tests/operators -count=1 -v -timeout 60m -run TestLongStoreOutage -args -outage $(MINUTES)m
 
-fuzz: ## Run every fuzz target for FUZZTIME (20s)
+fuzz: ## Run every fuzz target for FUZZTIME (20s), then INTERLEAVINGS (100000) of what may happen to a service
 	@for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u); do \
 		for target in $$(go test -list '^Fuzz' $$dir | grep '^Fuzz'); do \
 			echo "== $$dir $$target"; \
 			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$dir || exit 1; \
 		done; \
 	done
+	go test ./entities/loop -run 'TestChaos|TestStorm_' -rapid.checks $(INTERLEAVINGS) -timeout 0
 
 histories: ## Record the workflow histories again that the tests replay (see CONTRIBUTING.md before doing so)
 	go test ./tests -run TestRecordHistories -count=1 -record

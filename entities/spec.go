@@ -43,8 +43,20 @@ type Spec struct {
 	// Baseline: what the installation demands is part of it. Nothing that is published says so.
 	Baseline *Baselined `json:"baseline,omitempty"`
 	// AskGates: a rollback by hand passes all gates, as a release does (G2).
-	AskGates bool `json:"askGates,omitempty"`
+	AskGates bool    `json:"askGates,omitempty"`
+	Maestro  Maestro `json:"maestro,omitzero"`
 }
+
+// Maestro says how releases in flight follow each other (B3).
+type Maestro struct {
+	// Strategy is latest, train or immediate; empty, of versions before there were any: the oldest that can come is next.
+	Strategy string `json:"strategy,omitempty"`
+	// HoldUntil is what a channel is kept for its release for: HoldPromoted, or nothing.
+	HoldUntil string `json:"holdUntil,omitempty"`
+}
+
+// HoldPromoted keeps a channel for its release until that was promoted into every channel that comes after it.
+const HoldPromoted = "promoted"
 
 // ConfigChanges says what a configuration-only change does.
 type ConfigChanges string

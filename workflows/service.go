@@ -24,7 +24,7 @@ func Service(ctx workflow.Context, in protocol.ServiceInput) error {
 func newService(ctx workflow.Context, in protocol.ServiceInput) *service {
 	s := &service{
 		runs: in.Runs, view: viewed, state: state.New(in.Application, in.Service), decision: &decide.Decision{},
-		watches: map[string]*watch{}, checking: map[string]*checking{}, absent: map[string]time.Time{}, justRead: map[entities.Evaluation]entities.CheckReading{}, announcing: map[string]bool{},
+		watches: map[string]*watch{}, applies: map[entities.InstanceID]workflow.CancelFunc{}, checking: map[string]*checking{}, absent: map[string]time.Time{}, justRead: map[entities.Evaluation]entities.CheckReading{}, announcing: map[string]bool{},
 	}
 	s.shell = &shell{
 		ctx: ctx, of: s, name: in.Application + "/" + in.Service, application: in.Application, service: in.Service, title: s.state.Title,
@@ -58,6 +58,7 @@ type service struct {
 	state      *state.State
 	decision   *decide.Decision
 	watches    map[string]*watch
+	applies    map[entities.InstanceID]workflow.CancelFunc   // that can be asked to end, by the instance's first name
 	checking   map[string]*checking                          // by the runtime whose own worker evaluates; "": any
 	absent     map[string]time.Time                          // runtimes whose own worker has taken no checks since then
 	justRead   map[entities.Evaluation]entities.CheckReading // by Question: by what woke this turn
@@ -127,6 +128,9 @@ func (s *service) turn() {
 	s.render(d.Renders)
 	for _, op := range d.Applies {
 		s.apply(op)
+	}
+	for _, op := range d.Ends {
+		s.endApply(op)
 	}
 	for _, op := range d.Asks {
 		s.ask(op)

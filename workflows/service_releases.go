@@ -9,6 +9,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/loosen"
+	"github.com/converge-engine/converge/entities/maestro"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/state"
 	"github.com/converge-engine/converge/entities/verb"
@@ -35,7 +36,7 @@ func (s *service) release(ctx workflow.Context, r verb.Request, who entities.Who
 	if _, err := s.judge(row, r, who); err != nil { // something came between: its rules and channels hold
 		return nil, refused(err)
 	}
-	opened := s.open(state.NewRelease{ID: r.ID, Version: r.Version, FullVersion: r.Version, By: who.Name, Who: &who}, prepared)
+	opened := s.open(state.NewRelease{ID: r.ID, Version: r.Version, FullVersion: r.Version, By: who.Name, Who: &who, Strategy: maestro.Strategy(r.Release.Strategy)}, prepared)
 	note := replaced(r, who)
 	if prepared.Known && prepared.Incarnation != spec.Incarnation {
 		note = joined(fmt.Sprintf("%s is known: it goes out as it was made, from incarnation %d; for the configuration of incarnation %d name a new version",

@@ -75,16 +75,22 @@ func (s *service) apply(op state.ApplyOp) {
 	text := fmt.Sprintf("apply %s to %s", op.Target.FullVersion, s.state.Shown(op.Instance))
 	queue := queueOf(name, rt)
 	absent := absence(queue, s.state.Instance(op.Instance).Delivery.Apply.Untaken, s.now())
-	ctx := workflow.WithActivityOptions(s.work, lasting(queue, op.Timeout+rt.Timing.FetchTimeout+margin, absent, text))
+	options := lasting(queue, op.Timeout+rt.Timing.FetchTimeout+margin, absent, text)
+	options.WaitForCancellation = s.state.Spec.Maestro.Strategy != "" // what could not be waited for is not asked to end
+	ctx, end := workflow.WithCancel(workflow.WithActivityOptions(s.work, options))
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityApply, protocol.ApplyRequest{
 		Application: s.application, Service: s.service, ServiceID: s.state.Spec.ServiceID,
 		Runtime: name, RuntimeDigest: rt.Digest, Attempt: op.Attempt, Instance: s.instanceRef(op.Instance, op.Target),
 		Timeout: op.Timeout, FetchTimeout: rt.Timing.FetchTimeout, Sequence: s.state.Instance(op.Instance).Delivery.Sequence,
 	})
 	key := s.state.Key(op.Instance)
+	if options.WaitForCancellation {
+		s.applies[key] = end
+	}
 	s.await(func(ctx workflow.Context) {
 		var answer protocol.ApplyAnswer
 		err := future.Get(ctx, &answer)
+		delete(s.applies, key)
 		op.Instance = s.state.Named(key)
 		now := workflow.Now(ctx)
 		switch {
@@ -107,6 +113,13 @@ func (s *service) apply(op state.ApplyOp) {
 			s.state.Observed(op.Instance, op.Target.FullVersion, *answer.Reading, true, now)
 		}
 	})
+}
+
+// endApply asks the apply of an instance to end. What it answers then is taken in as ever.
+func (s *service) endApply(op state.EndOp) {
+	if end := s.applies[s.state.Key(op.Instance)]; end != nil {
+		end()
+	}
 }
 
 // ask asks an exit-code runtime about a version that is not yet the target (C7).

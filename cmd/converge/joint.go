@@ -78,6 +78,9 @@ func readParts(words, params []string) (map[string]protocol.ServiceVersion, erro
 
 // readJoint reads [APP] SVC=VERSION... of a release. The application may be dropped inside a directory that defines it.
 func (o *releaseOptions) readJoint(args []string) error {
+	if o.strategy != "" {
+		return errors.New("--strategy is for a release of one service; each of several goes by its own (maestro.strategy)")
+	}
 	if !strings.Contains(args[0], "=") {
 		o.service.application, o.parts = args[0], args[1:]
 		return checkName("an application", args[0])

@@ -26,6 +26,7 @@ type releaseOptions struct {
 	id        string
 	requestID string
 	reason    string
+	strategy  string
 	wait      bool
 	stop      bool
 	timeout   time.Duration
@@ -44,9 +45,13 @@ rollback take in place of SVC VERSION. Parameters are then given as SVC/name=val
 A new name takes the newest incarnation; a known name means the same bytes again.
 Parameters are given as name=value for all channels or CHANNEL:name=value for one.
 true, false and numbers are sent as such; put a value in double quotes to send text.
+--strategy says how it follows other releases, instead of what the service declares:
+latest has it skip those that wait before it, train has it go in order, and immediate
+also ends what is in progress before it.
 --wait follows the release: Ctrl-C stops watching, never the release.`,
 		Example: `  converge release shop/web v9 --wait
   converge release web v9 -p replicas=3 -p 'tag="007"' -p canary:replicas=1
+  converge release shop/web v10 --strategy immediate --reason "v9 hangs"
   converge release shop/web v9 --wait --stop-at-approval --timeout 30m --request-id ci-811
   converge release shop web=v9 api=v4 --id autumn --wait`,
 		Args: releaseArgs,
@@ -64,6 +69,7 @@ true, false and numbers are sent as such; put a value in double quotes to send t
 	cmd.Flags().StringArrayVarP(&o.params, "param", "p", nil, "parameter: name=value or CHANNEL:name=value (repeatable)")
 	cmd.Flags().StringVar(&o.requestID, "request-id", "", "the same id is the same release (default: random)")
 	cmd.Flags().StringVar(&o.reason, "reason", "", "why, kept with the release")
+	cmd.Flags().StringVar(&o.strategy, "strategy", "", "how it follows other releases: latest, train or immediate (default: as declared)")
 	cmd.Flags().BoolVarP(&o.wait, "wait", "w", false, "follow the release to its end")
 	cmd.Flags().BoolVar(&o.stop, "stop-at-approval", false, "with --wait: exit 8 as soon as an approval can be given")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "with --wait: exit 3 after this long (default: never)")
@@ -104,7 +110,7 @@ func (o *releaseOptions) run(ctx context.Context) error {
 }
 
 func (o *releaseOptions) request() (protocol.ReleaseRequest, error) {
-	r := protocol.ReleaseRequest{Act: o.f.newAct(o.reason), Version: o.version}
+	r := protocol.ReleaseRequest{Act: o.f.newAct(o.reason), Version: o.version, Strategy: o.strategy}
 	if o.requestID != "" {
 		r.RequestID = o.requestID
 	}

@@ -72,52 +72,13 @@ func (t *tables) decide(s *state.State, now time.Time, mode Mode) *Decision {
 			v.turn = turns[n]
 		}
 		known += v.gather()
+		v.keepAsking()
 		v.decide()
 	}
 	if known < len(s.Instances) {
 		d.orphans(s, now, mode)
 	}
 	return d
-}
-
-var noTurn = maestro.Turn{Holder: maestro.None, Newest: maestro.None, Next: maestro.None}
-
-// turnsOf asks maestro, unless every release is over and there is no turn to take.
-func turnsOf(s *state.State) []maestro.Turn {
-	if !slices.ContainsFunc(s.Releases, func(r *state.Release) bool { return isOpen(r, s.Spec) }) {
-		return nil
-	}
-	channels := make([]maestro.Channel, len(s.Spec.Channels))
-	var after, by []string // of all channels, one after the other
-	for n := range s.Spec.Channels {
-		c := &s.Spec.Channels[n]
-		first := len(after)
-		for k := range c.Conditions {
-			for _, up := range c.Conditions[k].Channels {
-				after, by = append(after, up), append(by, c.Conditions[k].ID)
-			}
-		}
-		channels[n].Name, channels[n].After, channels[n].By = c.Name, after[first:], by[first:]
-		if failed := rollbackFailed(s, c); failed != nil {
-			channels[n].Held = func(r int) bool { return !s.Releases[r].PastRollback(c.Name, failed) }
-		} else if len(c.Checks)+len(c.Extensions)+len(c.Conditions) > 0 {
-			channels[n].Held = func(r int) bool { return refused(s.Releases[r], c) }
-		}
-	}
-	return maestro.Arrange(s.Releases, channels)
-}
-
-// isOpen tells whether a release is still to go on somewhere. In channels that are not declared it is over.
-func isOpen(r *state.Release, spec *entities.Spec) bool {
-	if r.Over() { // as most are
-		return false
-	}
-	for n := range spec.Channels {
-		if p := r.Phases[spec.Channels[n].Name]; p != nil && !p.Phase.Over() {
-			return true
-		}
-	}
-	return false
 }
 
 // view is one channel at the moment of deciding.
@@ -139,6 +100,7 @@ type view struct {
 	soaking []string       // how far the post-deployment window is, for people
 	soaked  bool           // that was said
 	said    int            // for how many instances it was said what they wait for
+	yields  bool           // what is in progress starts nothing more: the release that it yields to is about to enter
 }
 
 // instance is one instance of the channel at the moment of deciding.
@@ -245,12 +207,11 @@ func (v *view) fleet() bool { return len(v.insts) > 1 }
 // skipOvertaken ends pending releases that are older than what entered here.
 func (v *view) skipOvertaken() {
 	for _, n := range v.turn.Skips {
-		v.note(state.Change{
-			Kind: state.ChangeSkip, Release: v.s.Releases[n].ID,
-			Cause: v.release(v.turn.Newest).FullVersion + " entered instead",
-		})
+		v.note(state.Change{Kind: state.ChangeSkip, Release: v.s.Releases[n].ID, Cause: supersededBy(v.release(v.turn.Newest))})
 	}
 }
+
+func supersededBy(newer *state.Release) string { return "superseded by " + newer.FullVersion }
 
 // clocks stop the progress deadlines of what stands still, and let them go on (A23).
 func (v *view) clocks() {

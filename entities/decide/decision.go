@@ -105,7 +105,7 @@ func (c *ChannelDecision) Approvals() []Judgement {
 // Acts tells whether the decision changes anything or starts anything.
 func (d *Decision) Acts() bool {
 	w := &d.Work
-	return len(d.Changes)+len(w.Applies)+len(w.Asks)+len(w.Preflights)+len(w.Extensions)+len(w.Leases)+len(w.Removes) > 0
+	return len(d.Changes)+len(w.Applies)+len(w.Asks)+len(w.Preflights)+len(w.Extensions)+len(w.Leases)+len(w.Removes)+len(w.Ends) > 0
 }
 
 // Join appends what another pass decided to change and to start.
@@ -114,6 +114,7 @@ func (d *Decision) Join(o *Decision) {
 	d.Applies, d.Asks = append(d.Applies, o.Applies...), append(d.Asks, o.Asks...)
 	d.Preflights, d.Extensions = append(d.Preflights, o.Preflights...), append(d.Extensions, o.Extensions...)
 	d.Leases, d.Removes = append(d.Leases, o.Leases...), append(d.Removes, o.Removes...)
+	d.Ends = append(d.Ends, o.Ends...)
 }
 
 // Take replaces changes and work by those of another decision, but for what is to be rendered: that is as of now.
@@ -138,6 +139,9 @@ func (d *Decision) String() string {
 	}
 	for _, o := range d.Applies {
 		fmt.Fprintf(&b, "apply %s %s attempt=%d%s\n", o.Instance, o.Target.FullVersion, o.Attempt, entities.Because(o.Cause))
+	}
+	for _, o := range d.Ends {
+		fmt.Fprintf(&b, "end the apply of %s\n", o.Instance)
 	}
 	for _, o := range d.Asks {
 		fmt.Fprintf(&b, "ask %s %s\n", o.Instance, o.Target.FullVersion)

@@ -28,6 +28,9 @@ func (v *view) admitNext() {
 		v.wait(KindDrain, next.FullVersion+" enters once the workflow has continued as new")
 	default:
 		v.enter(next)
+		v.yields = v.turn.Yields && !slices.ContainsFunc(v.out.Gates, func(j Judgement) bool {
+			return j.Verdict != entities.Pass && (j.Verdict != entities.Wait || !j.Next.IsZero())
+		})
 	}
 }
 
@@ -61,6 +64,8 @@ func (v *view) enter(next *state.Release) {
 		v.depart(next, moves)
 	case paused != "":
 		v.wait(KindPaused, paused+", and nothing else is to move")
+	case v.turn.Yields:
+		v.wait(KindInProgress, v.release(v.turn.Holder).FullVersion+" is in progress here, and nothing is to move")
 	default:
 		v.change(state.Change{Kind: state.ChangeUnchanged, Release: next.ID, Instances: v.ids(), Cause: unchanged})
 	}
@@ -124,20 +129,42 @@ func (v *view) depart(next *state.Release, insts []*instance) {
 	for _, i := range insts {
 		promote.Moves = append(promote.Moves, state.Move{Instance: i.ID, Target: next.Target(i.ID)})
 	}
-	if !v.answered(next, insts, promote.Moves) {
+	if v.turn.Yields && v.endsApplies(next) || !v.answered(next, insts, promote.Moves) {
 		return
 	}
 	if v.preflightPaused(next) || !v.takeLease(insts[0], promote.Moves[0].Target) || !v.preflight(next) {
 		return
 	}
+	if v.turn.Yields {
+		v.note(state.Change{Kind: state.ChangeSkip, Release: v.release(v.turn.Holder).ID, Cause: supersededBy(next)})
+	}
 	v.change(promote)
+}
+
+// endsApplies asks the applies of what yields to end, once everything outside lets the release pass that it yields to, and
+// waits for them: they end by themselves within their timeout at the latest (B3).
+func (v *view) endsApplies(next *state.Release) bool {
+	running := slices.IndexFunc(v.insts, func(i instance) bool { return i.Delivery.Apply.Running })
+	if running < 0 {
+		return false
+	}
+	if v.insts[running].Delivery.Apply.Ending.IsZero() && (v.preflightPaused(next) || !v.preflight(next)) {
+		return true
+	}
+	for n := range v.insts {
+		if a := &v.insts[n].Delivery.Apply; a.Running && a.Ending.IsZero() {
+			v.d.Ends = append(v.d.Ends, state.EndOp{Instance: v.insts[n].ID})
+		}
+	}
+	v.wait(KindInProgress, v.of(&v.insts[running], "the apply of "+v.release(v.turn.Holder).FullVersion+" is asked to end"))
+	return true
 }
 
 // follow sets the target of the release in progress where it was not set with the others, because a pause held
 // the instance, or it came later.
 func (v *view) follow() {
 	r := v.release(v.turn.Holder)
-	if r == nil || v.changed || v.pin != nil || v.mode.Drain {
+	if r == nil || v.changed || v.yields || v.pin != nil || v.mode.Drain {
 		return
 	}
 	var moves []state.Move

@@ -15,6 +15,9 @@ import (
 // and nobody holds it where it is.
 
 func judgeInProgress(p *admission, _ entities.Stage) {
+	if p.besides() {
+		return // it yields
+	}
 	if holder := p.view.release(p.turn.Holder); holder != nil {
 		p.add(Judgement{
 			Kind: KindInProgress, ID: string(KindInProgress), Verdict: entities.Wait,
@@ -31,6 +34,31 @@ func judgeInProgress(p *admission, _ entities.Stage) {
 			return
 		}
 	}
+}
+
+// besides: what is in progress yields to the release.
+func (p *admission) besides() bool {
+	return p.turn.Yields && p.release == p.view.release(p.turn.Next)
+}
+
+// judgeHeld holds what comes next while the channel is kept for what succeeded there last (B3). A release that takes another
+// one back is not held.
+func judgeHeld(p *admission, _ entities.Stage) {
+	keeper := p.view.release(p.turn.Keeper)
+	if keeper == nil || p.release.Return {
+		return
+	}
+	p.add(Judgement{
+		Kind: KindHeld, ID: string(KindHeld), Verdict: entities.Wait, Since: keeper.Phases[p.spec.Name].Since,
+		Reason: fmt.Sprintf("kept for %s until it was promoted into %s", keeper.FullVersion, strings.Join(p.turn.KeptFor, ", ")),
+	})
+}
+
+func whereKept(v *view, entered bool) []string {
+	if entered || v.s.Spec.Maestro.HoldUntil != entities.HoldPromoted {
+		return nil
+	}
+	return []string{string(KindHeld)}
 }
 
 // judgeReading: an unknown state is never "no difference", so it holds ordinary promotion (D17).

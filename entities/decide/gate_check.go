@@ -25,9 +25,20 @@ func (p *admission) checks(stage entities.Stage) {
 			p.add(notAsked(KindCheck, c.ID, "evaluated once what comes before passes"))
 			continue
 		}
+		if p.watched() {
+			p.wanted().Besides = p.release.ID
+			p.add(Judgement{Kind: KindCheck, ID: c.ID, Verdict: entities.Pass, Reason: "evaluated right before " + p.release.FullVersion + " enters"})
+			continue
+		}
 		p.want(c, p.release.ID)
 		p.add(p.judgeCheck(c, p.release))
 	}
+}
+
+// watched: checks are evaluated for what is in progress, which yields to the release. A preflight alone asks them about this one.
+func (p *admission) watched() bool {
+	w := p.out.Wanted
+	return p.besides() && w != nil && w.Release == p.view.release(p.turn.Holder).ID
 }
 
 // notAsked is the judgement on what is asked only once everything before it passes: it says nothing of the
@@ -120,7 +131,7 @@ func (v *view) preflight(next *state.Release) bool {
 // held meanwhile.
 func (v *view) preflightPaused(next *state.Release) bool {
 	p := v.remembered().Preflight
-	if p == nil || p.Running || p.Release != next.ID || p.Window || !v.now.Before(p.Next) || v.wanted().Release != next.ID {
+	if p == nil || p.Running || p.Release != next.ID || p.Window || !v.now.Before(p.Next) || !v.wanted().Of(next.ID) {
 		return false // the last: no check is declared any more
 	}
 	v.due(p.Next)

@@ -20,6 +20,7 @@ const (
 	KindReading       Kind = "reading"        // what is there must be known (D17)
 	KindRollback      Kind = "rollback"       // a rollback is under way, or failed
 	KindPin           Kind = "pin"            // the channel is pinned (A17)
+	KindHeld          Kind = "held"           // the channel is kept for the release before (B3)
 	KindChannelStable Kind = "channel-stable" // the release has succeeded in other channels (A8)
 	KindUnknown       Kind = "unknown"        // a condition of a kind that this version does not know
 	KindUpstream      Kind = "upstream"       // a channel further up will not let it come
@@ -77,6 +78,7 @@ var gates = [...]gate{
 	{kind: KindReading, id: "reading", at: []entities.Stage{atEntry}, judge: judgeReading, bypassable: true, plain: true, bypassed: whereObservable},
 	{kind: KindRollback, id: "rollback", at: []entities.Stage{atEntry}, judge: judgeRollback, plain: true, when: entities.Fail, unblock: unblockRollback},
 	{kind: KindPin, id: "pin", at: []entities.Stage{atEntry}, judge: judgePin, plain: true, unblock: unblockPin},
+	{kind: KindHeld, id: "held", at: []entities.Stage{atEntry}, judge: judgeHeld, bypassable: true, plain: true, bypassed: whereKept},
 	{kind: KindChannelStable, id: "channel-stable/CHANNEL", at: []entities.Stage{atEntry}, judge: judgeChannelsStable, bypassable: true, sticky: true, plain: true, bypassed: conditions(entities.ChannelStable), when: entities.Fail, unblock: unblockRetry},
 	{kind: KindUnknown, id: "KIND/NAME", at: []entities.Stage{atEntry}, judge: judgeUnknown, bypassable: true, bypassed: unknownConditions},
 	{kind: KindUpstream, id: "upstream", at: []entities.Stage{atEntry}, judge: judgeUpstream, bypassable: true, sticky: true, plain: true, bypassed: whereStuck, when: entities.Fail, unblock: unblockRetry},

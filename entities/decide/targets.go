@@ -358,14 +358,3 @@ func ids(insts []*instance) []entities.InstanceID {
 	}
 	return out
 }
-
-// rollbackFailed is the rollback that failed in a channel, the last time; nil: none has.
-func rollbackFailed(s *state.State, c *entities.ChannelSpec) *entities.Rollback {
-	var last *entities.Rollback
-	for _, spec := range c.Instances {
-		if i := s.Instances[c.ID(spec)]; i != nil && i.RollbackFailed() && (last == nil || i.Delivery.Rollback.Failed.After(last.Failed)) {
-			last = i.Delivery.Rollback
-		}
-	}
-	return last
-}

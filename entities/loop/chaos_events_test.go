@@ -158,7 +158,11 @@ func (c *chaos) waitingVersion() string {
 
 func (c *chaos) newRelease() {
 	c.n++
-	if r, err := c.release(fmt.Sprintf("v%d", c.n), ""); err == nil {
+	strategy := ""
+	if c.oneIn(4, "of its own") {
+		strategy = c.anyStrategy()
+	}
+	if r, err := c.release(fmt.Sprintf("v%d", c.n), "", strategy); err == nil {
 		c.opened(r)
 	}
 }
@@ -214,6 +218,9 @@ func (c *chaos) growAndShrink() {
 func (c *chaos) changeRules() {
 	c.must(len(c.next.Channels) > 0)
 	name := c.next.Channels[rapid.IntRange(0, len(c.next.Channels)-1).Draw(c.t, "channel")].Name
+	if c.oneIn(4, "another strategy") {
+		c.next.Maestro.Strategy = c.anyStrategy()
+	}
 	c.declareChannel(int(name[1] - '0'))
 	c.publishNow()
 }

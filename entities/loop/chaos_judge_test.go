@@ -17,6 +17,12 @@ func (c *chaos) judge(d *decide.Decision, mode decide.Mode) {
 	for _, ch := range d.Changes {
 		c.judgeChange(ch, mode, d)
 	}
+	for _, op := range d.Ends {
+		next := c.nextIn(op.Instance.Channel, d)
+		if _, runs := c.applies[op.Instance]; !runs || mode.Drain || next == nil || c.s.Strategy(next) != maestro.Immediate {
+			c.t.Fatalf("an apply of %s is never to be asked to end:\n%s", op.Instance, d)
+		}
+	}
 	applied := map[entities.InstanceID]bool{}
 	for _, op := range d.Applies {
 		if applied[op.Instance] {
@@ -59,6 +65,15 @@ func (c *chaos) judge(d *decide.Decision, mode decide.Mode) {
 	}
 }
 
+func (c *chaos) nextIn(channel string, d *decide.Decision) *state.Release {
+	for n := range d.Channels {
+		if d.Channels[n].Channel == channel {
+			return d.Channels[n].Next
+		}
+	}
+	return nil
+}
+
 // judgeClearing: what was left on another runtime goes only where that is declared, and once nothing would return to it.
 func (c *chaos) judgeClearing(op state.RemoveOp, mode decide.Mode, d *decide.Decision) {
 	_, paused := c.s.PauseOn(op.Instance, op.From)
@@ -92,7 +107,7 @@ func (c *chaos) judgeChange(ch state.Change, mode decide.Mode, d *decide.Decisio
 			c.judgeLeftOver(r, ch, refuse)
 			break
 		}
-		c.judgeEntry(ch, refuse)
+		c.judgeEntry(ch, d, refuse)
 		c.judgeGates(c.s.ReleaseByID(ch.Release), ch, refuse)
 	case state.ChangeTarget:
 		if r := c.s.ReleaseByID(ch.Release); pinned || mode.Drain || r.Phases[ch.Channel].Phase != maestro.InProgress {
@@ -132,13 +147,13 @@ func (c *chaos) judgeMoves(ch state.Change, refuse func(string)) {
 	}
 	r := c.s.ReleaseByID(ch.Release)
 	for _, m := range ch.Moves {
-		if c.newest[m.Instance] > c.sequence[r.ID] {
+		if c.newest[m.Instance] > c.sequence[r.ID] && (!c.reopened[ch.Channel+"/"+r.ID] || c.atNewer(m.Instance, r)) {
 			refuse("takes " + m.Instance.String() + " backwards")
 		}
 		if !m.Target.Same(r.Target(m.Instance)) {
 			refuse("sets a target that is not the release's")
 		}
-		c.newest[m.Instance] = c.sequence[r.ID]
+		c.newest[m.Instance] = max(c.newest[m.Instance], c.sequence[r.ID])
 		if c.brought[m.Instance] == nil {
 			c.brought[m.Instance], c.ranAt[m.Instance] = map[string]bool{}, map[string]string{}
 		}
@@ -147,8 +162,50 @@ func (c *chaos) judgeMoves(ch state.Change, refuse func(string)) {
 	}
 }
 
+// atNewer tells whether an instance is at what a newer release alone brought.
+func (c *chaos) atNewer(id entities.InstanceID, r *state.Release) bool {
+	newer := false
+	for _, other := range c.s.Releases {
+		p := other.Phases[id.Channel]
+		if p == nil || p.Phase == maestro.Pending || p.Phase == maestro.Skipped || !c.s.Instances[id].IsAt(other) {
+			continue
+		}
+		if c.sequence[other.ID] <= c.sequence[r.ID] {
+			return false
+		}
+		newer = true
+	}
+	return newer
+}
+
+// mayPass tells whether a release may enter before an older one that waits, by its strategy. (Written apart from maestro.)
+func (c *chaos) mayPass(r, older *state.Release, spec *entities.ChannelSpec) bool {
+	spoken := slices.ContainsFunc(r.Bypasses, func(b entities.Bypass) bool { return b.Channel == spec.Name })
+	for _, a := range r.Approvals {
+		spoken = spoken || slices.ContainsFunc(spec.Conditions, func(cond entities.Condition) bool { return cond.Topic == a.Topic })
+	}
+	for _, i := range c.s.In(spec.Name) {
+		spoken = spoken || i.ApprovesEntry(r)
+	}
+	switch c.s.Strategy(r) {
+	case maestro.Latest, maestro.Immediate:
+		return !older.Return
+	case maestro.Train:
+		return spoken
+	}
+	return false
+}
+
+// yields tells whether a decision has what is in progress yield to a release that may end it.
+func (c *chaos) yields(other, r *state.Release, channel string, d *decide.Decision) bool {
+	return c.s.Strategy(r) == maestro.Immediate && c.sequence[other.ID] < c.sequence[r.ID] &&
+		slices.ContainsFunc(d.Changes, func(ch state.Change) bool {
+			return ch.Kind == state.ChangeSkip && ch.Channel == channel && ch.Release == other.ID
+		})
+}
+
 // judgeEntry: the channel is free, what is there is known, and nothing is overtaken.
-func (c *chaos) judgeEntry(ch state.Change, refuse func(string)) {
+func (c *chaos) judgeEntry(ch state.Change, d *decide.Decision, refuse func(string)) {
 	r := c.s.ReleaseByID(ch.Release)
 	spec, _ := c.s.Spec.Channel(ch.Channel)
 	if r.Phases[ch.Channel].Phase != maestro.Pending {
@@ -176,20 +233,20 @@ func (c *chaos) judgeEntry(ch state.Change, refuse func(string)) {
 		if other == r || p == nil {
 			continue
 		}
-		if p.Phase == maestro.InProgress {
+		if p.Phase == maestro.InProgress && !c.yields(other, r, ch.Channel, d) {
 			refuse("beside " + other.FullVersion)
 		}
-		if p.Phase == maestro.Pending && c.sequence[other.ID] < c.sequence[r.ID] && !c.passedOver(other, &spec) {
+		if p.Phase == maestro.Pending && c.sequence[other.ID] < c.sequence[r.ID] && !c.passedOver(other, &spec) && !c.mayPass(r, other, &spec) {
 			refuse("overtaking " + other.FullVersion)
 		}
 	}
 	newest, key := c.entered[ch.Channel], ch.Channel+"/"+r.ID
-	if newest > c.sequence[r.ID] || newest == c.sequence[r.ID] && !c.waits[key] {
+	if newest > c.sequence[r.ID] && !c.reopened[key] || newest == c.sequence[r.ID] && !c.waits[key] {
 		refuse("after a newer one, or twice")
 	}
 	delete(c.waits, key)
 	delete(c.retried, key)
-	c.entered[ch.Channel] = c.sequence[r.ID]
+	c.entered[ch.Channel] = max(newest, c.sequence[r.ID])
 }
 
 // passedOver: a release that will not come by itself. (Written apart from maestro and decide.)
@@ -229,6 +286,8 @@ func (c *chaos) notePhases() {
 			c.phase[key] = p.Phase
 			switch {
 			case before == p.Phase:
+			case before == maestro.Skipped && p.Phase == maestro.Pending:
+				c.reopened[key] = true
 			case before == maestro.RolledBack && p.Phase == maestro.Pending:
 				c.waits[key], c.retried[key] = true, true
 			case p.Phase == maestro.RolledBack:

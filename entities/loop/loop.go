@@ -44,6 +44,15 @@ func show(s *state.State, c *decide.ChannelDecision, now time.Time) {
 		s.Show(c.Channel, c.Status, c.Texts(), now)
 	}
 	s.Forget(c.Channel, c.Wanted)
+	s.Channel(c.Channel).Candidate = candidate(s, c.Next)
+}
+
+// candidate is the id of a release that goes by a strategy, or "".
+func candidate(s *state.State, r *state.Release) string {
+	if r == nil || s.Strategy(r) == "" {
+		return ""
+	}
+	return r.ID
 }
 
 // forgetApprovals drops the approvals of applies that will not come any more.

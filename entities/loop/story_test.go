@@ -112,7 +112,7 @@ var ordinary = map[string]command{
 	"service": func(s *story, arg []string) string { s.service(arg); return "" },
 	"publish": func(s *story, _ []string) string { s.publish(); return "" },
 	"release": func(s *story, arg []string) string {
-		_, err := s.release(at(arg, 0), at(arg, 1))
+		_, err := s.release(at(arg, 0), at(arg, 1), at(arg, 2)) // release VERSION [ID [STRATEGY]]
 		return refusal("", err)
 	},
 	"pause": func(s *story, arg []string) string {
@@ -264,6 +264,10 @@ func (s *story) service(settings []string) {
 			s.next.InitialVersion = value
 		case "remove":
 			s.next.Remove = value == "yes"
+		case "strategy":
+			s.next.Maestro.Strategy = value
+		case "holdUntil":
+			s.next.Maestro.HoldUntil = value
 		case "gates": // of a rollback by hand
 			s.next.AskGates = value == "ask"
 		case "configChanges":

@@ -10,6 +10,7 @@ import (
 	"github.com/converge-engine/converge/entities/decide"
 	"github.com/converge-engine/converge/entities/loop"
 	"github.com/converge-engine/converge/entities/loosen"
+	"github.com/converge-engine/converge/entities/maestro"
 	"github.com/converge-engine/converge/entities/state"
 )
 
@@ -108,11 +109,13 @@ func (w *world) publish() *state.Release {
 	return w.open(o.Version, o.FullVersion, "")
 }
 
-func (w *world) release(version, id string) (*state.Release, error) {
+func (w *world) release(version, id string, strategy ...string) (*state.Release, error) {
 	if err := w.s.CheckRelease(version, nil, nil); err != nil {
 		return nil, err
 	}
-	return w.open(version, version, id), nil
+	r := w.open(version, version, id)
+	r.Strategy = maestro.Strategy(strings.Join(strategy, ""))
+	return r, nil
 }
 
 func (w *world) open(version, fullVersion, id string) *state.Release {

@@ -40,6 +40,9 @@ func Rules(before, after *entities.Spec, of Definitions) []entities.Loosening {
 	if before.AskGates && !after.AskGates {
 		out = append(out, entities.Loosening{Text: "a rollback by hand asks no gates"})
 	}
+	if before.Maestro.HoldUntil != "" && after.Maestro.HoldUntil == "" {
+		out = append(out, entities.Loosening{Text: "no channel is kept for its release"})
+	}
 	for _, text := range append(grants(before.Grants, after.Grants, after.ChannelNames()), identity(before.Identity, after.Identity)...) {
 		out = append(out, entities.Loosening{Text: text})
 	}

@@ -212,6 +212,17 @@ func TestRulesOfRollbacks(t *testing.T) {
 	require.Empty(t, said(loosen.Rules(rules(), strict, loosen.Definitions{})))
 }
 
+// That a channel is kept for its release no longer is less; another strategy asks for the same.
+func TestRulesOfFollowing_B3_G2(t *testing.T) {
+	t.Parallel()
+	kept := rules()
+	kept.Maestro = entities.Maestro{Strategy: "train", HoldUntil: entities.HoldPromoted}
+	now := rules()
+	now.Maestro.Strategy = "immediate"
+	require.Equal(t, "no channel is kept for its release", said(loosen.Rules(kept, now, loosen.Definitions{})))
+	require.Empty(t, said(loosen.Rules(now, kept, loosen.Definitions{})))
+}
+
 // Who waits for a service that is called otherwise waits for the same.
 func TestAnotherNameOfWhatIsWaitedForIsNotLooser(t *testing.T) {
 	waiting := func(name string, others map[string]string) *entities.Spec {

@@ -1,9 +1,9 @@
 // Package maestro turns the releases in flight into one turn per channel: which release holds the
-// channel, which is next in line, and which have been overtaken. It knows phases and order only;
+// channel, which is next in line, and which have been overtaken. It knows phases, order and strategies only;
 // whether the next release may enter is judged elsewhere.
 //
-// Invariants (B7): a release never overtakes another in a channel, none is lost,
-// and a failed one never blocks the fix behind it (B10). It imports nothing of ours.
+// Invariants (B7): a release never overtakes one that is in progress in a channel (but by Immediate, which says so), none is
+// lost, and a failed one never blocks the fix behind it (B10). It imports nothing of ours.
 package maestro
 
 import "fmt"
@@ -35,11 +35,27 @@ func (p Phase) dead() bool {
 	return p == Failed || p == RolledBack || p == Skipped || p == Cancelled
 }
 
+// Strategy says which of the releases that wait at a channel is next there (B3).
+type Strategy string
+
+// The strategies. None given is how it was before there were any: the oldest that can come, whatever people say.
+const (
+	Latest    Strategy = "latest"    // the newest that passes; older ones are skipped once it enters
+	Train     Strategy = "train"     // the oldest that can come, unless people let a newer one pass
+	Immediate Strategy = "immediate" // as latest, and what is in progress yields
+	Returning Strategy = "returning" // a release that takes another one back: ahead of all
+)
+
+// Strategies are those that can be declared.
+var Strategies = []Strategy{Latest, Train, Immediate}
+
 // Release is a release as maestro sees it. A channel without a phase does not concern it: it never succeeds there.
 type Release interface {
 	PhaseIn(channel string) (Phase, bool)
 	// Waives tells whether a person lets it pass a condition of a channel (A15).
 	Waives(channel, condition string) bool
+	// Reopened tells whether a person has it enter a channel after all, though a newer one entered.
+	Reopened(channel string) bool
 }
 
 // Channel is a place in the order: After names the channels that a release must have succeeded in
@@ -47,10 +63,23 @@ type Release interface {
 type Channel struct {
 	Name  string
 	After []string
-	// Held tells whether a release, by index, is held here and will not come by itself: it is passed
-	// over for one that is not. Nil: none is.
-	Held func(int) bool
-	By   []string
+	By    []string
+	// Kept: nothing enters before what succeeded here last has gone on to all that come after this channel.
+	Kept bool
+}
+
+// Known is what the state itself says of a release in a channel, each by its index: nobody outside is asked.
+type Known interface {
+	// Strategy by which a release goes.
+	Strategy(release int) Strategy
+	// Held: it is refused there and will not come by itself, so that it is passed over for one that is not.
+	Held(release, channel int) bool
+	// Clear: nothing but what is asked outside holds it, once it has succeeded in the channels before.
+	Clear(release, channel int) bool
+	// Spoken: people approved it or let it pass something there.
+	Spoken(release, channel int) bool
+	// Let: people let it pass something there that is asked outside.
+	Let(release, channel int) bool
 }
 
 // None is the index of no release.
@@ -59,17 +88,21 @@ const None = -1
 // Turn is the situation in one channel. Indexes point into the releases given, oldest first.
 type Turn struct {
 	Channel string
-	Holder  int    // the release in progress here, or None
-	Newest  int    // the newest release that ever entered here, or None
-	Next    int    // the release next in line, or None
-	Stuck   string // why Next cannot come by itself: "failed in staging"; empty when it can
-	Skips   []int  // pending releases older than Newest: overtaken
+	Holder  int      // the release in progress here, or None
+	Newest  int      // the newest release that ever entered here, or None
+	Next    int      // the release next in line, or None
+	Stuck   string   // why Next cannot come by itself: "failed in staging"; empty when it can
+	Yields  bool     // Holder makes room for Next
+	People  bool     // Next waits for people
+	Peers   []int    // that are as near as Next and older, where the newest goes first: one that is being asked about goes on
+	Skips   []int    // pending releases older than Newest: overtaken
+	Keeper  int      // the release that the channel is kept for, or None
+	KeptFor []string // the channels that it is to be promoted into first
 }
 
-// Arrange gives the turn of every channel, in the channels' order. Releases are oldest first;
-// channels form a DAG (A1). Strategy: train, each release through every channel in order (B1).
-func Arrange[R Release](releases []R, channels []Channel) []Turn {
-	a := arranger[R]{releases: releases, channels: channels, known: make([][]answer, len(releases))}
+// Arrange gives the turn of every channel, in the channels' order. Releases are oldest first; channels form a DAG (A1).
+func Arrange[R Release](releases []R, channels []Channel, known Known) []Turn {
+	a := arranger[R]{Known: known, releases: releases, channels: channels, known: make([][]answer, len(releases))}
 	turns := make([]Turn, len(channels))
 	for n := range channels {
 		turns[n] = a.turn(n)
@@ -78,6 +111,7 @@ func Arrange[R Release](releases []R, channels []Channel) []Turn {
 }
 
 type arranger[R Release] struct {
+	Known
 	releases []R
 	channels []Channel
 	places   map[string]int // of the channels, once one is looked up
@@ -92,36 +126,156 @@ type answer struct {
 
 func (a *arranger[R]) turn(n int) Turn {
 	c := &a.channels[n]
-	t := Turn{Channel: c.Name, Holder: None, Newest: None, Next: None}
+	t, good, here := a.past(c.Name)
+	best := rank(-1)
 	for i, r := range a.releases {
-		p, _ := r.PhaseIn(c.Name)
-		if p == InProgress {
-			t.Holder = i
+		if p, _ := r.PhaseIn(c.Name); p != Pending {
+			continue
+		}
+		if i < t.Newest && (i < here || !r.Reopened(c.Name)) {
+			t.Skips = append(t.Skips, i)
+			continue
+		}
+		best = t.consider(i, a.rank(i, n), best)
+	}
+	if t.Next != None {
+		t.Stuck, t.People = a.stuck(t.Next, n), best == arrived
+		t.Yields = t.Holder != None && t.Holder < t.Next && best >= cleared && a.Strategy(t.Next) == Immediate
+	}
+	if c.Kept && good != None && t.Holder == None {
+		if t.KeptFor = a.ahead(good, c.Name); len(t.KeptFor) > 0 {
+			t.Keeper = good
+		}
+	}
+	return t
+}
+
+// past is who is and was in a channel: of those that succeeded there the newest is good, and here is the newest that did or is
+// in progress.
+func (a *arranger[R]) past(channel string) (t Turn, good, here int) {
+	t, good, here = Turn{Channel: channel, Holder: None, Newest: None, Next: None, Keeper: None}, None, None
+	for i, r := range a.releases {
+		p, _ := r.PhaseIn(channel)
+		switch p {
+		case InProgress:
+			t.Holder, here = i, i
+		case Succeeded:
+			good, here = i, i
 		}
 		if p.Entered() {
 			t.Newest = i
 		}
 	}
-	held := false
-	for i, r := range a.releases {
-		if p, _ := r.PhaseIn(c.Name); p != Pending {
-			continue
+	return t, good, here
+}
+
+// consider has a release be next if it is nearer than those before it, and gives the rank of what is.
+func (t *Turn) consider(i int, k, best rank) rank {
+	switch {
+	case k > best:
+		t.Next, t.Peers = i, nil
+		return k
+	case k == best && k.newest():
+		if k >= arrived {
+			t.Peers = append(t.Peers, t.Next)
 		}
-		if i < t.Newest {
-			t.Skips = append(t.Skips, i)
-			continue
-		}
-		if t.Next != None && t.Stuck == "" && !held {
-			continue // the oldest that can come is next: no overtaking
-		}
-		stuck := a.stuck(i, n)
-		if t.Next != None && t.Stuck == "" && stuck != "" {
-			continue // one that is held may still come; this one will not
-		}
-		t.Next, t.Stuck = i, stuck
-		held = c.Held != nil && c.Held(i)
+		t.Next = i
 	}
-	return t
+	return best
+}
+
+// rank is how near a waiting release is to entering: the highest is next.
+type rank int
+
+const (
+	stuck   rank = iota // it will not come by itself
+	held                // nor will it: it was refused here
+	line                // it is still to come, or takes its place in the line
+	arrived             // it waits for people
+	spoken              // people let it pass the line
+	cleared             // it passes as far as is known
+	let                 // and people let it pass what is asked outside
+	back                // it takes another release back
+)
+
+// newest tells whether of several the newest is next, else the oldest.
+func (k rank) newest() bool { return k <= held || k == arrived || k == cleared || k == let }
+
+func (a *arranger[R]) rank(i, n int) rank {
+	s := a.Strategy(i)
+	switch {
+	case a.stuck(i, n) != "":
+		return stuck
+	case a.Held(i, n):
+		return held
+	case s == Returning:
+		return back
+	case s == "" || !a.arrived(i, &a.channels[n]):
+		return line
+	}
+	passes := a.Clear(i, n)
+	switch {
+	case s == Train && passes && a.Spoken(i, n):
+		return spoken
+	case s == Train:
+		return line
+	case passes && a.Let(i, n):
+		return let
+	case passes:
+		return cleared
+	}
+	return arrived
+}
+
+// arrived tells whether a release has succeeded wherever it must have.
+func (a *arranger[R]) arrived(i int, c *Channel) bool {
+	for n, up := range c.After {
+		if n < len(c.By) && a.releases[i].Waives(c.Name, c.By[n]) {
+			continue
+		}
+		if p, _ := a.releases[i].PhaseIn(up); p != Succeeded {
+			return false
+		}
+	}
+	return true
+}
+
+// ahead names the channels right after one that a release is still to enter, and can.
+func (a *arranger[R]) ahead(i int, channel string) []string {
+	var out []string
+	for n := range a.channels {
+		c := &a.channels[n]
+		p, _ := a.releases[i].PhaseIn(c.Name)
+		for _, up := range c.After {
+			if up == channel && p == Pending && !a.barred(i, n, map[int]bool{}) {
+				out = append(out, c.Name)
+				break
+			}
+		}
+	}
+	return out
+}
+
+// barred tells whether a release will not come to a channel by itself: it is stuck, or was refused there or on its way.
+func (a *arranger[R]) barred(i, n int, seen map[int]bool) bool {
+	if seen[n] {
+		return false
+	}
+	seen[n] = true
+	if a.stuck(i, n) != "" || a.Held(i, n) {
+		return true
+	}
+	c := &a.channels[n]
+	for k, up := range c.After {
+		if k < len(c.By) && a.releases[i].Waives(c.Name, c.By[k]) {
+			continue
+		}
+		p, _ := a.releases[i].PhaseIn(up)
+		if at := a.place(up, n); p == Pending && at != None && a.barred(i, at, seen) {
+			return true
+		}
+	}
+	return false
 }
 
 // place of a channel in the order given, which stands most often right before the one that names it.

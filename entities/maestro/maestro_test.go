@@ -14,6 +14,32 @@ type phases map[string]Phase
 
 func (p phases) Waives(string, string) bool { return false }
 
+func (p phases) Reopened(channel string) bool { return p[channel+" reopened"] != "" }
+
+// says is what a state knows of releases in channels: for each release a word, of letters as in the table below.
+type says []string
+
+func (s says) has(release int, channel string, letters string) bool {
+	return release < len(s) && strings.Contains(s[release], letters+channel)
+}
+
+func name(channel int) string { return string(rune('a' + channel)) }
+
+func (s says) Strategy(release int) Strategy {
+	for _, one := range append(Strategies, Returning) {
+		if release < len(s) && strings.HasPrefix(s[release], string(one)) {
+			return one
+		}
+	}
+	return ""
+}
+func (s says) Held(release, channel int) bool  { return s.has(release, name(channel), "-") }
+func (s says) Clear(release, channel int) bool { return !s.has(release, name(channel), "?") }
+func (s says) Spoken(release, channel int) bool {
+	return s.has(release, name(channel), "+") || s.Let(release, channel)
+}
+func (s says) Let(release, channel int) bool { return s.has(release, name(channel), "!") }
+
 func (p phases) PhaseIn(channel string) (Phase, bool) {
 	phase, ok := p[channel]
 	return phase, ok
@@ -44,6 +70,18 @@ func (t Turn) String() string {
 	s := fmt.Sprintf("%s holder %s newest %s next %s", t.Channel, n(t.Holder), n(t.Newest), n(t.Next))
 	if t.Stuck != "" {
 		s += " stuck: " + t.Stuck
+	}
+	if t.Yields {
+		s += " yields"
+	}
+	if t.People {
+		s += " people"
+	}
+	if len(t.Peers) > 0 {
+		s += fmt.Sprintf(" before %v", t.Peers)
+	}
+	if t.Keeper != None {
+		s += fmt.Sprintf(" kept for %d until %s", t.Keeper, strings.Join(t.KeptFor, ","))
 	}
 	if len(t.Skips) > 0 {
 		s += fmt.Sprintf(" skips %v", t.Skips)
@@ -116,7 +154,7 @@ func TestArrange_A18_B1_B2_B4_B6_B7_B10(t *testing.T) {
 				releases = append(releases, release(row.channels, word))
 			}
 			var got []string
-			for _, turn := range Arrange(releases, row.channels) {
+			for _, turn := range Arrange(releases, row.channels, says{}) {
 				got = append(got, turn.String())
 			}
 			require.Equal(t, row.want, strings.Join(got, "\n"))
@@ -137,7 +175,7 @@ func TestArrangeWalksEveryChannelOnce(t *testing.T) {
 			channels, r[c.Name] = append(channels, c), Pending
 		}
 	}
-	turns := Arrange([]phases{r}, channels) // the test's own deadline tells if it does not end
+	turns := Arrange([]phases{r}, channels, says{}) // the test's own deadline tells if it does not end
 	require.Equal(t, 0, turns[len(turns)-1].Next)
 }
 
@@ -174,7 +212,7 @@ func (f *fleet) open() {
 // move lets one release enter or end in one channel; it tells whether any could.
 func (f *fleet) move(outcomes ...Phase) bool {
 	var moves []func()
-	for _, turn := range Arrange(f.releases, f.channels) {
+	for _, turn := range Arrange(f.releases, f.channels, says{}) {
 		f.judge(turn)
 		for _, i := range turn.Skips {
 			f.releases[i][turn.Channel] = Skipped
@@ -270,10 +308,106 @@ func TestPhaseOver_B6(t *testing.T) {
 
 // What is held for good is passed over, and told of where nothing else can come.
 func TestHeldIsPassedOver(t *testing.T) {
-	old := func(i int) bool { return i < 2 }
-	channels := []Channel{{Name: "a", Held: old}}
+	old := says{"-a", "-a"}
+	channels := []Channel{{Name: "a"}}
 	one := []phases{release(channels, "R"), release(channels, "P")}
-	require.Equal(t, "a holder - newest 0 next 1", Arrange(one, channels)[0].String())
+	require.Equal(t, "a holder - newest 0 next 1", Arrange(one, channels, old)[0].String())
 	two := append(one, release(channels, "P"), release(channels, "P"))
-	require.Equal(t, "a holder - newest 0 next 2", Arrange(two, channels)[0].String())
+	require.Equal(t, "a holder - newest 0 next 2", Arrange(two, channels, old)[0].String())
+}
+
+// Which release is next by strategies: the words give each one's strategy, and by channel whether it is refused there (-a), lacks
+// people's word (?a), has some (+a), or was let pass something that is asked outside (!a).
+func TestStrategies_B3_B4_B10(t *testing.T) {
+	one := []Channel{{Name: "a"}}
+	line := []Channel{{Name: "a"}, {Name: "b", After: []string{"a"}}}
+	kept := []Channel{{Name: "a", Kept: true}, {Name: "b", After: []string{"a"}}, {Name: "c", After: []string{"a"}}}
+	for _, row := range []struct {
+		name     string
+		channels []Channel
+		releases string
+		says     says
+		want     string
+	}{
+		{"latest: the newest", one, "P P P", says{"latest", "latest", "latest"}, "a holder - newest - next 2 before [0 1]"},
+		{"train: the oldest", one, "P P P", says{"train", "train", "train"}, "a holder - newest - next 0"},
+		{"immediate: as latest", one, "P P", says{"immediate", "immediate"}, "a holder - newest - next 1 before [0]"},
+		{"none given: the oldest, whatever people say", one, "P P", says{"", "+a"}, "a holder - newest - next 0"},
+		{"latest never overtakes what is in progress", one, "I P P", says{"latest", "latest", "latest"}, "a holder 0 newest 0 next 2 before [1]"},
+		{"immediate has what is in progress yield", one, "I P P", says{"latest", "latest", "immediate"}, "a holder 0 newest 0 next 2 yields before [1]"},
+		{"but not while it waits for people", one, "I P", says{"immediate", "immediate?a"}, "a holder 0 newest 0 next 1 people"},
+		{"nor where it was refused", one, "I P", says{"immediate", "immediate-a"}, "a holder 0 newest 0 next 1"},
+		{"what entered skips what waited, and stays so when it fails", one, "P P F P", says{"latest", "train", "latest", "latest"}, "a holder - newest 2 next 3 skips [0 1]"},
+		{"of those that people let pass the newest", one, "P P P", says{"latest", "latest", "latest?a"}, "a holder - newest - next 1 before [0]"},
+		{"none may pass: the newest is told of", one, "P P", says{"latest?a", "latest?a"}, "a holder - newest - next 1 people before [0]"},
+		{"a bypass of what is asked outside goes first", one, "P P", says{"latest!a", "latest"}, "a holder - newest - next 0"},
+		{"the newest of them", one, "P P P", says{"latest!a", "latest!a", "latest"}, "a holder - newest - next 1 before [0]"},
+		{"refused, it is no candidate", one, "P P P", says{"latest", "latest", "latest-a"}, "a holder - newest - next 1 before [0]"},
+		{"stuck, it is none", line, "SP FP", says{"latest", "latest"}, "a holder - newest 1 next -\nb holder - newest - next 0"},
+		{"what has come before what is to come", line, "SP PP", says{"latest", "latest"}, "a holder - newest 0 next 1\nb holder - newest - next 0"},
+		{"of what is to come the oldest: it is here first", line, "IP PP PP", says{"latest", "latest", "latest"}, "a holder 0 newest 0 next 2 before [1]\nb holder - newest - next 0"},
+		{"train: approved, it passes those that wait", one, "P P P", says{"train?a", "train+a", "train+a"}, "a holder - newest - next 1"},
+		{"train: not before it was approved by all", one, "P P", says{"train?a", "train+a?a"}, "a holder - newest - next 0"},
+		{"train: nor before it came", line, "SP IP", says{"train", "train+b"}, "a holder 1 newest 1 next -\nb holder - newest - next 0"},
+		{"of both kinds the newest that passes", one, "P P P", says{"train", "latest", "train"}, "a holder - newest - next 1"},
+		{"else the train", one, "P P", says{"train+a", "latest?a"}, "a holder - newest - next 0"},
+		{"what goes back is ahead of all", one, "S P P", says{"latest", "returning", "immediate"}, "a holder - newest 0 next 1"},
+		{
+			"kept until it was promoted into all that come after", kept, "SPP PPP",
+			says{"latest", "latest"},
+			"a holder - newest 0 next 1 kept for 0 until b,c\nb holder - newest - next 0\nc holder - newest - next 0",
+		},
+		{
+			"in progress or over there, it was", kept, "SIR PPP",
+			says{"latest", "latest"},
+			"a holder - newest 0 next 1\nb holder 0 newest 0 next 1\nc holder - newest 0 next 1",
+		},
+		{
+			"one that failed keeps nothing", kept, "FPP PPP",
+			says{"latest", "latest"},
+			"a holder - newest 0 next 1\nb holder - newest - next 1\nc holder - newest - next 1",
+		},
+		{
+			"nor one that was refused there", kept, "SPP PPP",
+			says{"latest-b-c", "latest"},
+			"a holder - newest 0 next 1\nb holder - newest - next 1\nc holder - newest - next 1",
+		},
+		{
+			"nor one that was refused on its way there",
+			[]Channel{{Name: "a", Kept: true}, {Name: "b", After: []string{"a"}}, {Name: "c", After: []string{"a", "b"}}},
+			"SPP PPP",
+			says{"latest-b", "latest"},
+			"a holder - newest 0 next 1\nb holder - newest - next 1\nc holder - newest - next 0",
+		},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var releases []phases
+			for _, word := range strings.Fields(row.releases) {
+				releases = append(releases, release(row.channels, word))
+			}
+			var got []string
+			for _, turn := range Arrange(releases, row.channels, row.says) {
+				got = append(got, turn.String())
+			}
+			require.Equal(t, row.want, strings.Join(got, "\n"))
+		})
+	}
+}
+
+// What a person reopened is no longer skipped for a newer one that was taken back, but for one that is there or comes.
+func TestReopened_B3(t *testing.T) {
+	channels := []Channel{{Name: "a"}}
+	reopened := phases{"a": Pending, "a reopened": Pending}
+	all := says{"latest", "latest", "latest", "latest"}
+	turn := func(words ...string) string {
+		releases := []phases{release(channels, "S"), reopened}
+		for _, word := range words {
+			releases = append(releases, release(channels, word))
+		}
+		return Arrange(releases, channels, all)[0].String()
+	}
+	require.Equal(t, "a holder - newest 2 next 1", turn("R"))
+	require.Equal(t, "a holder - newest 2 next 3 before [1]", turn("R", "P"))
+	require.Equal(t, "a holder - newest 2 next - skips [1]", turn("S"))
+	require.Equal(t, "a holder 2 newest 2 next - skips [1]", turn("I"))
 }

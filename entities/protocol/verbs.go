@@ -26,6 +26,8 @@ type ReleaseRequest struct {
 	// Parameters apply to all channels, ChannelParameters to one each; later wins.
 	Parameters        map[string]any            `json:"parameters,omitempty"`
 	ChannelParameters map[string]map[string]any `json:"channelParameters,omitempty"`
+	// Strategy by which it follows other releases, instead of that of the service: latest, train or immediate (B3).
+	Strategy string `json:"strategy,omitempty"`
 }
 
 // ReleaseAnswer is what an accepted release is known by.

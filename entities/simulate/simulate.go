@@ -131,8 +131,9 @@ type play struct {
 
 // event is something that ends at a time.
 type event struct {
-	at   time.Time
-	take func()
+	at    time.Time
+	take  func()
+	apply entities.InstanceID // of an apply: which it is of
 }
 
 // open opens the release with payloads of its own, as if it were rendered.
@@ -220,10 +221,14 @@ func (p *play) endDue() {
 // any such.
 func (p *play) begin(d *decide.Decision) bool {
 	for _, op := range d.Applies {
-		p.events = append(p.events, event{p.now.Add(p.Apply), func() { p.applied(op.Instance, op.Target) }})
+		p.events = append(p.events, event{p.now.Add(p.Apply), func() { p.applied(op.Instance, op.Target) }, op.Instance})
+	}
+	for _, op := range d.Ends {
+		p.events = slices.DeleteFunc(p.events, func(e event) bool { return e.apply == op.Instance })
+		p.s.ApplyLost(op.Instance, *p.s.Instances[op.Instance].Delivery.Target, "asked to end", p.now)
 	}
 	for _, op := range d.Extensions {
-		p.events = append(p.events, event{p.now.Add(p.Extension), func() { p.s.ExtensionEnded(op, "", "", "", p.now) }})
+		p.events = append(p.events, event{at: p.now.Add(p.Extension), take: func() { p.s.ExtensionEnded(op, "", "", "", p.now) }})
 	}
 	for _, op := range d.Asks {
 		p.s.AskAnswered(op.Instance, op.Target, entities.Reading{At: p.now, Objects: []entities.Object{{Name: p.s.Service, Type: "simulated", Status: entities.ObjectPending}}})
@@ -244,7 +249,7 @@ func (p *play) begin(d *decide.Decision) bool {
 			granted++
 		}
 	}
-	return len(d.Asks)+len(d.Renders)+len(d.Preflights)+granted > 0
+	return len(d.Ends)+len(d.Asks)+len(d.Renders)+len(d.Preflights)+granted > 0
 }
 
 // applied: the runtime did as it was told, and reports it.

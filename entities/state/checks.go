@@ -246,6 +246,13 @@ type Wanted struct {
 	Release string   // that checks are asked about
 	Checks  []string // ids
 	Repairs []string // ids of checks asked about a repair
+	// Besides is the release that a preflight alone asks about, while the checks are asked about what yields to it.
+	Besides string
+}
+
+// Of tells whether checks are asked about a release.
+func (w *Wanted) Of(release string) bool {
+	return release == w.Release || release != "" && release == w.Besides
 }
 
 // Forget drops what the gates of a channel do not ask for any more: readings live as long as somebody
@@ -271,7 +278,7 @@ func (s *State) Forget(channel string, w *Wanted) {
 	if len(c.Checks) == 0 {
 		c.Checks = nil
 	}
-	if p := c.Preflight; p != nil && (p.used() || !p.Running && p.Release != w.Release) {
+	if p := c.Preflight; p != nil && (p.used() || !p.Running && !w.Of(p.Release)) {
 		c.Preflight = nil
 	}
 }

@@ -32,6 +32,9 @@ func (s *State) Commit(changes []Change, w *Work, now time.Time) {
 	for _, op := range w.Leases {
 		s.leaseAsked(op, now)
 	}
+	for _, op := range w.Ends {
+		s.Instance(op.Instance).Delivery.Apply.Ending = now
+	}
 	for _, op := range w.Removes {
 		i := s.Instance(op.Instance)
 		if l := i.LeftOn(op.From); op.From != "" {
@@ -48,7 +51,7 @@ func (s *State) Commit(changes []Change, w *Work, now time.Time) {
 func (s *State) change(c Change, now time.Time) {
 	switch c.Kind {
 	case ChangeSkip:
-		s.setPhase(c, maestro.Skipped, now)
+		s.skip(c, now)
 	case ChangePromote, ChangeTarget:
 		s.promote(c, now)
 	case ChangeUnchanged:
@@ -111,6 +114,22 @@ func (s *State) clock(c Change, now time.Time) {
 		g.StableSince = g.StableSince.Add(now.Sub(g.StoppedAt))
 		g.StoppedAt = time.Time{}
 	}
+}
+
+// skip ends a release in a channel that another one enters. What yields to that is no good target (B3): where an instance of
+// a fleet had converged at it, nothing returns to it.
+func (s *State) skip(c Change, now time.Time) {
+	r := s.ReleaseByID(c.Release)
+	if r.Phases[c.Channel].Phase == maestro.InProgress {
+		s.Record(now, c.Channel, r.FullVersion+" "+c.Cause)
+		s.Channel(c.Channel).endWindow()
+		for _, i := range s.In(c.Channel) {
+			if i.IsAt(r) && i.Delivery.Converged {
+				i.Delivery.bad(*i.Delivery.Target)
+			}
+		}
+	}
+	s.setPhase(c, maestro.Skipped, now)
 }
 
 func (s *State) promote(c Change, now time.Time) {

@@ -64,8 +64,8 @@ func (s *State) Refresh(channel string) (Effect, error) {
 
 // Retry starts a failed release again where it failed, and tries one that waits for its
 // next attempt at once (A18). Where it is still the target its gates were passed: they are not asked again. Where it was
-// rolled back this is how a person lifts the bar: it is next in line once more, and every gate is asked anew. Where it is the
-// rollback that failed, that is tried again.
+// rolled back this is how a person lifts the bar: it is next in line once more, and every gate is asked anew. Where it was
+// skipped it waits again, if it is newer than what runs there. Where it is the rollback that failed, that is tried again.
 func (s *State) Retry(version, channel string, who entities.Who, now time.Time) (Effect, error) {
 	r, err := s.Find(version, channel)
 	if err != nil && !s.failedRollbackTo(version, channel) {
@@ -74,7 +74,8 @@ func (s *State) Retry(version, channel string, who entities.Who, now time.Time) 
 	if r != nil && strings.HasPrefix(version, entities.ByID) {
 		version = r.FullVersion
 	}
-	var again, anew, barred []string
+	var where [retryKinds][]string
+	var barred []string
 	var effects []func()
 	for n := range s.Spec.Channels {
 		spec := &s.Spec.Channels[n]
@@ -82,10 +83,9 @@ func (s *State) Retry(version, channel string, who entities.Who, now time.Time) 
 			continue
 		}
 		switch effect, why := s.retryIn(spec, version, r, who, now); {
-		case effect != nil && s.reenters(r, spec.Name):
-			anew, effects = append(anew, spec.Name), append(effects, effect)
 		case effect != nil:
-			again, effects = append(again, spec.Name), append(effects, effect)
+			k := s.retryKind(r, spec.Name)
+			where[k], effects = append(where[k], spec.Name), append(effects, effect)
 		case why != nil:
 			barred = append(barred, fmt.Sprintf("%s: %s", spec.Name, why))
 		}
@@ -107,9 +107,10 @@ func (s *State) Retry(version, channel string, who entities.Who, now time.Time) 
 		for _, effect := range effects {
 			effect()
 		}
-		s.retried(full, r, channel, who, again, "retried in ", now)
-		s.retried(full, r, channel, who, anew, "retried, to pass all gates again, in ", now)
-		return retryAnswer(full, again, anew)
+		s.retried(full, r, channel, who, where[retryHere], "retried in ", now)
+		s.retried(full, r, channel, who, where[retryAnew], "retried, to pass all gates again, in ", now)
+		s.retried(full, r, channel, who, where[retryWaits], "retried, to wait again in ", now)
+		return retryAnswer(full, where[retryHere], where[retryAnew], where[retryWaits])
 	}, nil
 }
 
@@ -123,7 +124,7 @@ func (s *State) retried(full string, r *Release, channel string, who entities.Wh
 	s.noteAct(entities.EventRetry, who, r, channel, text, "", now)
 }
 
-func retryAnswer(full string, again, anew []string) string {
+func retryAnswer(full string, again, anew, waits []string) string {
 	var says []string
 	if len(again) > 0 {
 		says = append(says, "starts again in "+strings.Join(again, ", "))
@@ -131,7 +132,28 @@ func retryAnswer(full string, again, anew []string) string {
 	if len(anew) > 0 {
 		says = append(says, "was rolled back in "+strings.Join(anew, ", ")+": it enters again there once all gates pass anew, approvals included")
 	}
+	if len(waits) > 0 {
+		says = append(says, "was skipped in "+strings.Join(waits, ", ")+": it waits there again")
+	}
 	return full + " " + strings.Join(says, "; ")
+}
+
+// The ways in which a release starts again in a channel: where it is, once all gates pass anew, or in the line.
+const (
+	retryHere = iota
+	retryAnew
+	retryWaits
+	retryKinds
+)
+
+func (s *State) retryKind(r *Release, channel string) int {
+	switch {
+	case r.skippedIn(channel):
+		return retryWaits
+	case s.reenters(r, channel):
+		return retryAnew
+	}
+	return retryHere
 }
 
 // reenters tells whether a retry has a release enter a channel once more, rather than go on there.
@@ -164,6 +186,8 @@ func (s *State) retryIn(spec *entities.ChannelSpec, version string, r *Release, 
 		return nil, nil
 	case s.reenters(r, spec.Name):
 		return s.retryRolledBack(r, spec, who, now)
+	case r.skippedIn(spec.Name):
+		return s.retrySkipped(r, spec, who, now)
 	}
 	return s.retryFailed(r, spec, who, now), nil
 }
@@ -218,6 +242,26 @@ func (s *State) retryRolledBack(r *Release, spec *entities.ChannelSpec, who enti
 	}
 	if p, ok := s.PinOf(spec.Name); ok {
 		return nil, fmt.Errorf("pinned by %s", p.Who.Name)
+	}
+	return func() {
+		retryExtensions(r, spec, now)
+		r.Phases[spec.Name] = &PhaseState{Phase: maestro.Pending, Since: now, Reason: "retried by " + who.Name, Retried: now}
+	}, nil
+}
+
+func (r *Release) skippedIn(channel string) bool {
+	p := r.in(channel)
+	return p != nil && p.Phase == maestro.Skipped
+}
+
+// retrySkipped has a release wait again where a newer one entered instead, unless that one, or another newer one, is there: no
+// channel goes back by a retry (B3).
+func (s *State) retrySkipped(r *Release, spec *entities.ChannelSpec, who entities.Who, now time.Time) (func(), error) {
+	for _, newer := range s.Releases[slices.Index(s.Releases, r)+1:] {
+		p, _ := newer.PhaseIn(spec.Name)
+		if p == maestro.InProgress || p == maestro.Succeeded || p.Entered() && s.isAt(spec.Name, newer) {
+			return nil, fmt.Errorf("%s, which is newer, is there; release %s anew to go back to it", newer.FullVersion, r.Version)
+		}
 	}
 	return func() {
 		retryExtensions(r, spec, now)

@@ -19,6 +19,8 @@ type Channel struct {
 	Since  time.Time       `json:"since,omitzero"`
 	// Announced: what was last announced to wait for an approval here: a release (id), or an apply.
 	Announced string `json:"announced,omitempty"`
+	// Candidate is the release (id) that was next here, by a strategy: it goes on as long as nothing says no (B3).
+	Candidate string `json:"candidate,omitempty"`
 }
 
 // Gates is what was read for the gates of a channel: of the release that is next in line, in progress, or
@@ -111,6 +113,7 @@ type Apply struct {
 	Next     time.Time `json:"next,omitzero"`    // not before
 	Overdue  time.Time `json:"overdue,omitzero"` // the progress deadline has passed, and a last reading was asked for
 	Untaken  time.Time `json:"untaken,omitzero"` // since then no worker takes it
+	Ending   time.Time `json:"ending,omitzero"`  // since then it is asked to end
 }
 
 // ApplyApproval is a person's word on an apply, where every apply is approved (C10).

@@ -12,7 +12,7 @@ import (
 func (s *State) applyStarted(op ApplyOp, now time.Time) {
 	i := s.Instance(op.Instance)
 	a := &i.Delivery.Apply
-	a.Running, a.Started = true, now
+	a.Running, a.Started, a.Ending = true, now, time.Time{}
 	if a.First.IsZero() {
 		a.First = now
 	}

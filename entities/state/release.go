@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,6 +33,8 @@ type Release struct {
 	Phases  map[string]*PhaseState                  `json:"phases"` // by channel
 	// Return: a person takes another one back by it, to what was good where it goes.
 	Return bool `json:"return,omitempty"`
+	// Strategy that it was released with; empty: that of the service.
+	Strategy maestro.Strategy `json:"strategy,omitempty"`
 
 	Approvals  []entities.Approval        `json:"approvals,omitempty"`
 	Bypasses   []entities.Bypass          `json:"bypasses,omitempty"`
@@ -48,7 +51,7 @@ type PhaseState struct {
 	CalledOff bool `json:"calledOff,omitempty"`
 	// Refused are the checks that said FAIL before the release entered: a newer one may pass it (B10).
 	Refused []string `json:"refused,omitempty"`
-	// Retried: it was rolled back here, and a person has it enter once more since then.
+	// Retried: it was rolled back or skipped here, and a person has it enter once more since then.
 	Retried time.Time `json:"retried,omitzero"`
 }
 
@@ -83,6 +86,21 @@ func (r *Release) PastRollback(channel string, b *entities.Rollback) bool {
 // have succeeded in. What was good in a channel before returns there without that.
 func (r *Release) Waives(channel, condition string) bool {
 	return r.Return || r.Bypassed(channel, condition) != nil
+}
+
+// Reopened implements maestro.Release.
+func (r *Release) Reopened(channel string) bool {
+	p := r.in(channel)
+	return p != nil && !p.Retried.IsZero()
+}
+
+// Strategy is that by which a release goes.
+func (s *State) Strategy(r *Release) maestro.Strategy {
+	strategy := cmp.Or(r.Strategy, maestro.Strategy(s.Spec.Maestro.Strategy))
+	if r.Return && strategy != "" {
+		return maestro.Returning
+	}
+	return strategy
 }
 
 // Bypassed is the bypass of a condition of a channel, or nil.
@@ -192,6 +210,7 @@ type NewRelease struct {
 	Payloads    map[entities.InstanceID]string
 	By          string
 	Who         *entities.Who // for the audit trail; nil: By, stated
+	Strategy    maestro.Strategy
 }
 
 func (n *NewRelease) subject() string {
@@ -214,7 +233,7 @@ func (s *State) OpenRelease(n NewRelease, now time.Time) *Release {
 	}
 	r := &Release{
 		ID: n.ID, Version: n.Version, FullVersion: n.FullVersion, Incarnation: n.Incarnation, Hash: n.Hash,
-		By: n.By, Subject: n.subject(), At: now, Payloads: n.Payloads, Templates: map[entities.InstanceID]string{}, Phases: map[string]*PhaseState{},
+		By: n.By, Subject: n.subject(), At: now, Strategy: n.Strategy, Payloads: n.Payloads, Templates: map[entities.InstanceID]string{}, Phases: map[string]*PhaseState{},
 	}
 	if r.ID == "" {
 		r.ID = fmt.Sprint(s.LastRelease)

@@ -14,7 +14,7 @@ type ChangeKind string
 
 // The changes a decision makes.
 const (
-	ChangeSkip       ChangeKind = "skip"        // a newer release entered instead
+	ChangeSkip       ChangeKind = "skip"        // a newer release entered instead, or what is in progress yields to one that enters
 	ChangePromote    ChangeKind = "promote"     // a delivery decision: the release enters, targets are set
 	ChangeTarget     ChangeKind = "target"      // an instance follows the release in progress
 	ChangeUnchanged  ChangeKind = "unchanged"   // the release succeeded here without an apply (A9)
@@ -61,6 +61,7 @@ type Work struct {
 	Extensions []ExtensionOp
 	Leases     []LeaseOp
 	Removes    []RemoveOp
+	Ends       []EndOp
 }
 
 // ApplyOp starts an apply of an instance's target.
@@ -70,6 +71,11 @@ type ApplyOp struct {
 	Attempt  int // 1 for the first
 	Timeout  time.Duration
 	Cause    string
+}
+
+// EndOp asks an apply that runs to end, since its release yields to a newer one (B3).
+type EndOp struct {
+	Instance entities.InstanceID
 }
 
 // AskOp asks an exit-code runtime whether there is work to do for a version not yet the target.

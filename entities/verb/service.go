@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/decide"
+	"github.com/converge-engine/converge/entities/maestro"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/state"
 )
@@ -169,6 +171,9 @@ func approve(s *state.State, r Request, who entities.Who, now time.Time) (state.
 }
 
 func checkRelease(s *state.State, r Request, _ entities.Who, _ time.Time) (state.Effect, error) {
+	if strategy := maestro.Strategy(r.Release.Strategy); strategy != "" && !slices.Contains(maestro.Strategies, strategy) {
+		return nil, fmt.Errorf("no strategy %q; expected latest, train or immediate", strategy)
+	}
 	names, channels := entities.SortedKeys(r.Release.Parameters), entities.SortedKeys(r.Release.ChannelParameters)
 	for _, channel := range channels {
 		names = append(names, entities.SortedKeys(r.Release.ChannelParameters[channel])...)

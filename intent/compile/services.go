@@ -46,6 +46,7 @@ func (s *serviceCompiler) compile() incarnation.Service {
 		ConfigChanges:    entities.ConfigChanges(cmp.Or(string(spec.ConfigChanges), "release")),
 		ProgressDeadline: incarnation.Period(s.atLeast(s.Decoder, "progressDeadline", spec.ProgressDeadline, span{defaultProgress, time.Millisecond})),
 		Parameters:       s.parameters(), Remove: spec.OnDelete == "remove", AskGates: s.asksGates(),
+		Maestro: maestro(spec.Maestro),
 	}
 	s.versions(&doc)
 	s.channels = s.goesTo()
@@ -270,6 +271,14 @@ func withList(all map[string]incarnation.ObjectList, bundle string, list incarna
 	}
 	all[bundle] = list
 	return all
+}
+
+// maestro is how releases follow each other: by latest, unless another strategy is declared.
+func maestro(declared *config.Maestro) entities.Maestro {
+	if declared == nil {
+		declared = &config.Maestro{}
+	}
+	return entities.Maestro{Strategy: cmp.Or(string(declared.Strategy), "latest"), HoldUntil: string(declared.HoldUntil)}
 }
 
 // asksGates tells whether a rollback by hand has to pass the gates: a service is never less strict than its application.

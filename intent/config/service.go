@@ -23,6 +23,8 @@ type Service struct {
 	// How long a release may take in a channel, from its first apply to stable objects, before it
 	// has failed there.
 	ProgressDeadline Duration `json:"progressDeadline,omitempty" jsonschema:"default=10m"`
+	// How releases that are under way at once follow each other.
+	Maestro *Maestro `json:"maestro,omitempty"`
 	// What happens when something was changed by hand: enforce repairs it, observe reports it.
 	Drift Drift `json:"drift,omitempty" jsonschema:"default=enforce"`
 	// What the commands of a custom runtime receive.
@@ -54,9 +56,30 @@ type Service struct {
 // Planned names the fields that later versions accept.
 func (Service) Planned() []string {
 	return []string{
-		"requires", "maestro", "setupCallback", "aggregator", "reconcilers", "integrations", "dns", "movedFrom", "labels",
+		"requires", "setupCallback", "aggregator", "reconcilers", "integrations", "dns", "movedFrom", "labels",
 	}
 }
+
+// Maestro says how releases that are under way at once follow each other.
+type Maestro struct {
+	// Which of the releases that wait at a channel enters it: latest is the newest that passes its gates, and those before it are
+	// skipped there; train has each go through every channel in order; immediate is as latest, and ends what is in progress.
+	Strategy Strategy `json:"strategy,omitempty" jsonschema:"default=latest"`
+	// Keeps a channel for its release until that was promoted into every channel that comes after it.
+	HoldUntil HoldUntil `json:"holdUntil,omitempty"`
+}
+
+// Strategy is latest, train or immediate.
+type Strategy string
+
+// Values lists what may stand in the file.
+func (Strategy) Values() []string { return []string{"latest", "train", "immediate"} }
+
+// HoldUntil is promoted.
+type HoldUntil string
+
+// Values lists what may stand in the file.
+func (HoldUntil) Values() []string { return []string{"promoted"} }
 
 // Parameter is a value that a release may set. One without a default must have a value in every
 // channel, from perReleaseChannel or from the release.

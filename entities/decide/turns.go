@@ -1,0 +1,206 @@
+package decide
+
+import (
+	"slices"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/maestro"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+// This file asks maestro which release is next in each channel (B1–B4, B10), and tells it what the state itself knows. Where
+// gates ask outside, one release of a channel is asked about at a time: it goes on until something says no, whatever is
+// released meanwhile, so that releases that come faster than they are asked about get through all the same.
+
+var noTurn = maestro.Turn{Holder: maestro.None, Newest: maestro.None, Next: maestro.None, Keeper: maestro.None}
+
+// turnsOf asks maestro, unless every release is over and there is no turn to take.
+func turnsOf(s *state.State) []maestro.Turn {
+	if !slices.ContainsFunc(s.Releases, func(r *state.Release) bool { return isOpen(r, s.Spec) }) {
+		return nil
+	}
+	channels := make([]maestro.Channel, len(s.Spec.Channels))
+	known := knowledge{s, make([]standing, len(s.Spec.Channels))}
+	var after, by []string // of all channels, one after the other
+	for n := range s.Spec.Channels {
+		c := &s.Spec.Channels[n]
+		first := len(after)
+		for k := range c.Conditions {
+			for _, up := range c.Conditions[k].Channels {
+				after, by = append(after, up), append(by, c.Conditions[k].ID)
+			}
+		}
+		channels[n] = maestro.Channel{
+			Name: c.Name, After: after[first:], By: by[first:], Kept: s.Spec.Maestro.HoldUntil == entities.HoldPromoted,
+		}
+		known.standing[n] = standingOf(s, c)
+	}
+	return maestro.Arrange(s.Releases, channels, &known)
+}
+
+// isOpen tells whether a release is still to go on somewhere. In channels that are not declared it is over.
+func isOpen(r *state.Release, spec *entities.Spec) bool {
+	if r.Over() { // as most are
+		return false
+	}
+	for n := range spec.Channels {
+		if p := r.Phases[spec.Channels[n].Name]; p != nil && !p.Phase.Over() {
+			return true
+		}
+	}
+	return false
+}
+
+// knowledge is what the state says of releases in channels: maestro.Known.
+type knowledge struct {
+	s        *state.State
+	standing []standing // by channel
+}
+
+// standing is how the instances of a channel stand, as far as it concerns all releases that wait there.
+type standing struct {
+	failed   *entities.Rollback // the rollback that failed, the last one; nil: none has
+	under    *entities.Rollback // one that is under way, or nil
+	approves bool               // people approve every apply of some instance
+}
+
+func standingOf(s *state.State, c *entities.ChannelSpec) (st standing) {
+	for _, spec := range c.Instances {
+		i := s.Instances[c.ID(spec)]
+		if i == nil {
+			st.approves = st.approves || s.RuntimeNamed(spec.Runtime).ApproveApplies
+			continue
+		}
+		st.approves = st.approves || s.RuntimeNamed(i.Runtime).ApproveApplies
+		b := i.Delivery.Rollback
+		switch {
+		case i.RollbackFailed():
+			if st.failed == nil || b.Failed.After(st.failed.Failed) {
+				st.failed = b
+			}
+		case b != nil && !i.Delivery.Converged:
+			st.under = b
+		}
+	}
+	return st
+}
+
+func (k *knowledge) Strategy(release int) maestro.Strategy {
+	return k.s.Strategy(k.s.Releases[release])
+}
+
+func (k *knowledge) Held(release, channel int) bool {
+	r, c := k.s.Releases[release], &k.s.Spec.Channels[channel]
+	if failed := k.standing[channel].failed; failed != nil {
+		return !r.PastRollback(c.Name, failed)
+	}
+	return refused(r, c)
+}
+
+func (k *knowledge) Clear(release, channel int) bool {
+	r, c := k.s.Releases[release], &k.s.Spec.Channels[channel]
+	st := &k.standing[channel]
+	if st.under != nil && !r.PastRollback(c.Name, st.under) {
+		return false
+	}
+	for n := range c.Conditions {
+		cond := &c.Conditions[n]
+		switch {
+		case cond.Kind == entities.ChannelStable || r.Bypassed(c.Name, cond.ID) != nil:
+		case cond.Kind != entities.ManualApproval || !r.Tally(c.Name, *cond).Given():
+			return false
+		}
+	}
+	return !st.approves || r.Bypassed(c.Name, applyApprovalID(c.Name)) != nil || !slices.ContainsFunc(c.Instances, func(spec entities.InstanceSpec) bool {
+		i := k.s.Instances[c.ID(spec)]
+		if i == nil {
+			return k.s.RuntimeNamed(spec.Runtime).ApproveApplies
+		}
+		return k.s.RuntimeNamed(i.Runtime).ApproveApplies && !i.ApprovesEntry(r)
+	})
+}
+
+func (k *knowledge) Spoken(release, channel int) bool {
+	r, c := k.s.Releases[release], &k.s.Spec.Channels[channel]
+	return slices.ContainsFunc(r.Bypasses, func(b entities.Bypass) bool { return b.Channel == c.Name }) ||
+		slices.ContainsFunc(c.Conditions, func(cond entities.Condition) bool {
+			return cond.Kind == entities.ManualApproval && len(r.Tally(c.Name, cond).Have) > 0
+		}) ||
+		k.standing[channel].approves && slices.ContainsFunc(k.s.In(c.Name), func(i *state.Instance) bool { return i.ApprovesEntry(r) })
+}
+
+func (k *knowledge) Let(release, channel int) bool {
+	c := &k.s.Spec.Channels[channel]
+	return slices.ContainsFunc(k.s.Releases[release].Bypasses, func(b entities.Bypass) bool {
+		return b.Channel == c.Name && b.Condition != applyApprovalID(c.Name) &&
+			!slices.ContainsFunc(c.Conditions, func(cond entities.Condition) bool { return cond.ID == b.Condition })
+	})
+}
+
+// keepAsking has the release that was asked about so far be next as long as it is as near as the newest and nothing says no.
+func (v *view) keepAsking() {
+	for _, n := range v.turn.Peers {
+		if r := v.s.Releases[n]; r.ID == v.remembered().Candidate {
+			newest := v.turn
+			v.turn.Next, v.turn.Yields = n, newest.Yields && n > newest.Holder && v.s.Strategy(r) == maestro.Immediate
+			if !v.undecided(r) {
+				v.turn = newest
+			}
+			return
+		}
+	}
+}
+
+// undecided tells whether a release is being asked about outside, or could be, and nothing has said no so far.
+func (v *view) undecided(r *state.Release) bool {
+	p := &admission{view: v, release: r, clear: !v.paused}
+	for _, s := range v.steps {
+		if s.stage == atEntry {
+			p.row = s.gate
+			s.gate.judge(p, s.stage)
+		}
+	}
+	if !p.clear || v.answeredError(r) {
+		return false
+	}
+	checks, no := v.checksOpen(r)
+	extensions, failing := v.extensionsOpen(r)
+	return !no && !failing && (checks || extensions || !v.turn.People)
+}
+
+// checksOpen tells whether a check that comes before people are asked was not evaluated yet, and whether any says no.
+func (v *view) checksOpen(r *state.Release) (early, no bool) {
+	for n := range v.spec.Checks {
+		c := &v.spec.Checks[n]
+		if c.Before() == "" || r.Bypassed(v.spec.Name, c.ID) != nil {
+			continue
+		}
+		st := v.remembered().Reading(v.s.Evaluation(v.spec, c, r))
+		early = early || st == nil && c.Before() == entities.PreApproval
+		no = no || st != nil && st.Verdict != entities.Pass
+	}
+	return early, no
+}
+
+// extensionsOpen tells whether an extension that comes before people are asked has not succeeded yet, and whether any failed
+// or finds no worker.
+func (v *view) extensionsOpen(r *state.Release) (early, failing bool) {
+	for n := range v.spec.Extensions {
+		e := &v.spec.Extensions[n]
+		st := r.Extensions[e.RunKey()]
+		if e.Stage == entities.PostDeployment || st != nil && st.Done || r.Bypassed(v.spec.Name, extensionID(e.Name)) != nil {
+			continue
+		}
+		early = early || e.Stage == entities.PreApproval
+		failing = failing || st != nil && (!st.Untaken.IsZero() || !st.Running && st.Attempts > 0)
+	}
+	return early, failing
+}
+
+// answeredError tells whether an exit-code runtime could not say anything about a release.
+func (v *view) answeredError(r *state.Release) bool {
+	return slices.ContainsFunc(v.insts, func(i instance) bool {
+		a := i.Observed.Asked
+		return a != nil && !a.Running && a.Reading.Err != nil && a.Target.Same(r.Target(i.ID))
+	})
+}
