@@ -74,6 +74,7 @@ type groups struct {
 	approve   []string // the commands that give it
 	cancelled []string
 	skipped   []string // a newer release entered instead
+	reported  []string // would be applied, in a channel that only reports
 	done      []string
 }
 
@@ -100,6 +101,9 @@ func outcomeOf(in groups, g goal, what string) outcome {
 		out := in.person(what)
 		out.over = g.approval == approvalEnds
 		return out
+	case len(in.reported) > 0 && len(in.cancelled) == 0:
+		return over(exitDone, joined("; ", what+" would be applied in "+list(in.reported)+", where Converge only reports",
+			after("it converged in ", in.done), after("it waits for that in ", in.queued)))
 	case len(in.queued) > 0:
 		return outcome{why: what + " waits in " + list(in.queued)}
 	case len(in.cancelled) > 0:
@@ -177,6 +181,10 @@ func (g *groups) inProgress(c protocol.ChannelStatus) *[]string {
 		return &g.paused
 	case entities.StatusFailed, entities.StatusFailedRollback:
 		return &g.failed
+	case entities.StatusPreconditions, entities.StatusManualApproval, entities.StatusBlocked:
+		if c.ReportOnly { // what waits is a release behind it
+			return &g.reported
+		}
 	}
 	return &g.moving
 }
@@ -208,6 +216,8 @@ func (g *groups) waiting(c protocol.ChannelStatus) *[]string {
 		return &g.approval
 	case entities.StatusPreconditions:
 		switch {
+		case c.ReportOnly && c.Desired == "":
+			return &g.reported
 		case pinned(c):
 			return &g.pinned
 		case onlyUpstream(c):

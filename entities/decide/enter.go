@@ -127,9 +127,10 @@ func (v *view) depart(next *state.Release, insts []*instance) {
 	if !v.answered(next, insts, promote.Moves) {
 		return
 	}
-	if v.preflightPaused(next) || !v.takeLease(insts[0], promote.Moves[0].Target) || !v.preflight(next) {
+	if v.preflightPaused(next) || !v.reports() && !v.takeLease(insts[0], promote.Moves[0].Target) || !v.preflight(next) {
 		return
 	}
+	v.supersede(next)
 	v.change(promote)
 }
 

@@ -15,7 +15,7 @@ import (
 // and nobody holds it where it is.
 
 func judgeInProgress(p *admission, _ entities.Stage) {
-	if holder := p.view.release(p.turn.Holder); holder != nil {
+	if holder := p.view.release(p.turn.Holder); holder != nil && !p.supersedes() {
 		p.add(Judgement{
 			Kind: KindInProgress, ID: string(KindInProgress), Verdict: entities.Wait,
 			Reason: holder.FullVersion + " is in progress here", Since: holder.Phases[p.spec.Name].Since,
@@ -124,7 +124,7 @@ func judgeUnknown(p *admission, _ entities.Stage) {
 }
 
 func knownCondition(k entities.ConditionKind) bool {
-	return k == entities.ChannelStable || k == entities.ManualApproval
+	return k == entities.ChannelStable || k == entities.ManualApproval || k == entities.OnlyReported
 }
 
 func unknownConditions(v *view, entered bool) []string {

@@ -20,7 +20,7 @@ const stateOf = "github.com/converge-engine/converge/entities/state"
 // is carried out elsewhere.)
 var reading = []string{
 	"Bound", "Brought", "Bypass", "CheckBypass", "Declared", "Evaluation", "FindOpen", "IsGone", "Known", "LeavesToRemove",
-	"PauseIn", "PauseOf", "PauseOn", "PinOf", "ReleaseByID", "Removable", "Removes", "RemovesLeft", "Runtime",
+	"PauseIn", "PauseOf", "PauseOn", "PinOf", "ReleaseByID", "Removable", "Removes", "RemovesLeft", "ReportsOnly", "Runtime",
 	"RuntimeNamed", "ShownPeople", "TallyText", "Title",
 }
 

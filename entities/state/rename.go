@@ -13,21 +13,29 @@ import (
 // This file takes over that people call a channel otherwise. The channel stays what it is: what is remembered of it goes to
 // the new name, and what runtimes know it by, its key, is the name that it had first. So nothing is applied for a name.
 
-// Newest is the newest number of the form of State that is known: the one in which a channel, or the service, has another name
-// than first. A worker that knows Version alone would take what runs there for somebody else's.
-const Newest = 2
+// The numbers of the forms of State after Version. In one a channel, or the service, has another name than first: a worker that
+// knows only Version would take what runs there for somebody else's. In the next something is only reported: a worker that
+// does not know that would write. Newest is the newest that is known.
+const (
+	formRenamed  = 2
+	formReported = 3
+	Newest       = formReported
+)
 
 // Form is the number of the state's form.
 func (s *State) Form() int {
+	if s.reported() {
+		return formReported
+	}
 	// In any order: the answer is the same.
 	//workflowcheck:ignore
 	for _, c := range s.Channels {
 		if c.Key != "" {
-			return Newest
+			return formRenamed
 		}
 	}
 	if s.Title() != s.Service {
-		return Newest
+		return formRenamed
 	}
 	return Version
 }

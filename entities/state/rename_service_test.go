@@ -27,7 +27,7 @@ func TestAServiceIsCalledOtherwise(t *testing.T) {
 	s.TakeNames(spec, entities.Who{Name: "dave"}, dawn)
 	require.Nil(t, s.TakeSpec(spec, "two", dawn), "nothing is released")
 	require.Equal(t, "frontend", s.Title())
-	require.Equal(t, Newest, s.Form(), "a worker that knows no names leaves it alone")
+	require.Equal(t, formRenamed, s.Form(), "a worker that knows no names leaves it alone")
 	last := s.Audit[len(s.Audit)-1]
 	require.Equal(t, "web is called frontend from incarnation 2 on by dave", last.Text+" by "+last.Who.Name)
 	require.Equal(t, "converge resume shop/frontend", s.ResumeWith(entities.Pause{}))

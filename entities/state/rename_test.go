@@ -58,7 +58,7 @@ func TestAChannelIsCalledOtherwise(t *testing.T) {
 	s.TakeNames(spec, entities.Who{Name: "dave"}, dawn)
 	require.Nil(t, s.TakeSpec(spec, "two", dawn), "nothing is released")
 
-	require.Equal(t, Newest, s.Form())
+	require.Equal(t, formRenamed, s.Form())
 	require.Equal(t, entities.Only("production"), s.Key(entities.Only("prod")))
 	require.Equal(t, entities.Only("prod"), s.Named(entities.Only("production")))
 	require.Equal(t, map[string]string{"prod": "production"}, s.Keys())
