@@ -1,6 +1,7 @@
 package entities
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -90,7 +91,7 @@ type ChannelSpec struct {
 // ReportOnly has a channel report and write nothing (A25). A version that does not know that finds a condition of a kind that it
 // does not know, which lets no release in, and a drift policy by which it repairs nothing.
 func (c *ChannelSpec) ReportOnly() {
-	c.Report, c.Drift = c.Drift, DriftObserve
+	c.Report, c.Drift = cmp.Or(c.Drift, DriftEnforce), DriftObserve
 	c.Conditions = append(slices.Clip(c.Conditions), Condition{ID: string(OnlyReported), Kind: OnlyReported})
 }
 

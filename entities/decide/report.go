@@ -50,12 +50,22 @@ func (v *view) explainReport() {
 	}
 }
 
+// toCome tells whether a release is still to bring the target.
+func (v *view) toCome(i *instance) bool {
+	return slices.ContainsFunc(v.s.Releases, func(r *state.Release) bool {
+		p := r.Phases[v.spec.Name]
+		return p != nil && !p.Phase.Over() && i.IsAt(r)
+	})
+}
+
 // would is what would be done to an instance, since when, and why; "" is nothing.
 func (v *view) would(i *instance) string {
 	d := &i.Delivery
 	switch {
 	case !i.idle || d.Target == nil:
 		return ""
+	case !v.reports() && !v.toCome(i):
+		return d.Target.FullVersion + " was only reported here, and was cancelled: it is not applied; release it, or another one"
 	case !v.reports():
 		return d.Target.FullVersion + " was only reported here; it is applied once its gates, asked anew, pass"
 	case d.Failure != "":

@@ -14,9 +14,11 @@ import (
 
 // judge holds one pass to what never may happen.
 func (c *chaos) judge(d *decide.Decision, mode decide.Mode) {
+	c.decided = d.Changes
 	for _, ch := range d.Changes {
 		c.judgeChange(ch, mode, d)
 	}
+	c.judgeWrites(d)
 	applied := map[entities.InstanceID]bool{}
 	for _, op := range d.Applies {
 		if applied[op.Instance] {
@@ -55,6 +57,26 @@ func (c *chaos) judge(d *decide.Decision, mode decide.Mode) {
 		_, paused := c.s.PauseIn(op.Channel)
 		if r := c.s.ReleaseByID(op.Release); paused || mode.Drain || r.Phases[op.Channel].Phase.Over() {
 			c.t.Fatalf("an extension while paused, draining, or of a release that is over:\n%s", d)
+		}
+	}
+}
+
+// judgeWrites: nothing is written where it is only reported, or was when the channel was last declared (A25).
+func (c *chaos) judgeWrites(d *decide.Decision) {
+	var written []string
+	for _, op := range d.Applies {
+		written = append(written, op.Instance.Channel)
+	}
+	for _, op := range d.Removes {
+		written = append(written, op.Instance.Channel)
+	}
+	for _, op := range d.Extensions {
+		written = append(written, op.Channel)
+	}
+	for _, name := range written {
+		spec, declared := c.s.Spec.Channel(name)
+		if spec.Report != "" || !declared && c.s.Channels[name].Reports {
+			c.t.Fatalf("%s only reports:\n%s", name, d)
 		}
 	}
 }
@@ -176,7 +198,9 @@ func (c *chaos) judgeEntry(ch state.Change, refuse func(string)) {
 		if other == r || p == nil {
 			continue
 		}
-		if p.Phase == maestro.InProgress {
+		if p.Phase == maestro.InProgress && !slices.ContainsFunc(c.decided, func(ch state.Change) bool {
+			return spec.Report != "" && ch.Kind == state.ChangeSkip && ch.Channel == spec.Name && ch.Release == other.ID
+		}) {
 			refuse("beside " + other.FullVersion)
 		}
 		if p.Phase == maestro.Pending && c.sequence[other.ID] < c.sequence[r.ID] && !c.passedOver(other, &spec) {
@@ -229,6 +253,8 @@ func (c *chaos) notePhases() {
 			c.phase[key] = p.Phase
 			switch {
 			case before == p.Phase:
+			case before == maestro.InProgress && p.Phase == maestro.Pending:
+				c.waits[key] = true // it was only reported
 			case before == maestro.RolledBack && p.Phase == maestro.Pending:
 				c.waits[key], c.retried[key] = true, true
 			case p.Phase == maestro.RolledBack:
@@ -307,7 +333,7 @@ func (c *chaos) judgeGates(r *state.Release, ch state.Change, refuse func(string
 		}
 	}
 	for _, e := range spec.Extensions {
-		if st := r.Extensions[e.RunKey()]; e.Stage != entities.PostDeployment && (st == nil || !st.Done) && !waived("extension/"+e.Name) {
+		if st := r.Extensions[e.RunKey()]; spec.Report == "" && e.Stage != entities.PostDeployment && (st == nil || !st.Done) && !waived("extension/"+e.Name) {
 			refuse("before " + e.Name + " succeeded")
 		}
 	}
@@ -389,7 +415,7 @@ func (c *chaos) judgeSuccess(ch state.Change, refuse func(string)) {
 	}
 	waived := func(id string) bool { return c.waived[waiver(r.ID, ch.Channel, id)] }
 	for _, e := range spec.Extensions {
-		if st := r.Extensions[e.RunKey()]; e.Stage == entities.PostDeployment && (st == nil || !st.Done) && !waived("extension/"+e.Name) {
+		if st := r.Extensions[e.RunKey()]; spec.Report == "" && e.Stage == entities.PostDeployment && (st == nil || !st.Done) && !waived("extension/"+e.Name) {
 			refuse("before " + e.Name)
 		}
 	}
@@ -488,6 +514,16 @@ func (c *chaos) judgeWake(mode decide.Mode) {
 	}
 }
 
+// onlyReported: what was cancelled while it was only reported is not applied afterwards.
+func (c *chaos) onlyReported(channel string) bool {
+	return slices.ContainsFunc(c.s.In(channel), func(i *state.Instance) bool {
+		return i.Delivery.Reported && !slices.ContainsFunc(c.s.Releases, func(r *state.Release) bool {
+			p := r.Phases[channel]
+			return p != nil && !p.Phase.Over() && i.IsAt(r)
+		})
+	})
+}
+
 // judgeEnd: what could come has come; what could not says why.
 func (c *chaos) judgeEnd() {
 	for _, ch := range c.decision.Channels {
@@ -495,6 +531,11 @@ func (c *chaos) judgeEnd() {
 		case entities.StatusConverged, entities.StatusOrphaned:
 		case entities.StatusFailed, entities.StatusBlocked:
 			if len(c.s.Releases) > 0 {
+				continue
+			}
+			fallthrough
+		case entities.StatusPreconditions:
+			if c.onlyReported(ch.Channel) {
 				continue
 			}
 			fallthrough

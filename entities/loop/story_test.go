@@ -206,12 +206,7 @@ func (s *story) declareChannel(c *entities.ChannelSpec, key, value string) bool 
 	case "rollback": // automatic: most stories say what happens without
 		c.NoRollback = value != "auto"
 	case "enforcement":
-		if c.Report != "" {
-			c.Drift, c.Report, c.Conditions = c.Report, "", c.Conditions[:len(c.Conditions)-1]
-		}
-		if value == "report" {
-			c.ReportOnly()
-		}
+		enforcement(c, value)
 	case "drift":
 		c.Drift = entities.Drift(value)
 	case "onDelete":
