@@ -101,7 +101,7 @@ func outcomeOf(in groups, g goal, what string) outcome {
 		out := in.person(what)
 		out.over = g.approval == approvalEnds
 		return out
-	case len(in.reported) > 0 && len(in.cancelled) == 0:
+	case in.reports():
 		return over(exitDone, joined("; ", what+" would be applied in "+list(in.reported)+", where Converge only reports",
 			after("it converged in ", in.done), after("it waits for that in ", in.queued)))
 	case len(in.queued) > 0:
@@ -113,6 +113,9 @@ func outcomeOf(in groups, g goal, what string) outcome {
 	}
 	return over(exitDone, what+" converged"+after(" in ", in.done))
 }
+
+// reports: nothing but what is only reported is left.
+func (g *groups) reports() bool { return len(g.reported) > 0 && len(g.cancelled) == 0 }
 
 // person: only somebody who approves can move it.
 func (g *groups) person(what string) outcome {

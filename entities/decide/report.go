@@ -69,13 +69,10 @@ func (v *view) would(i *instance) string {
 	case !v.reports():
 		return d.Target.FullVersion + " was only reported here; it is applied once its gates, asked anew, pass"
 	case d.Failure != "":
-		if back := d.ReturnsTo(); back != nil && !v.spec.NoRollback && v.pin == nil && d.Rollback == nil {
-			return "report only: Converge would go back to " + back.FullVersion
-		}
-		return ""
-	case d.Converged && i.current.Known && !i.current.Stable && v.spec.Repairs():
-		return "report only: Converge would repair it to " + d.Target.FullVersion
-	case d.Converged || d.Apply.Running:
+		return v.wouldGoBack(d)
+	case d.Converged:
+		return v.wouldRepair(i)
+	case d.Apply.Running:
 		return ""
 	}
 	if has, why := i.HasWork(d.Target, i.current); !has {
@@ -84,4 +81,18 @@ func (v *view) would(i *instance) string {
 		return fmt.Sprintf("report only: Converge would apply %s since %s: %s", d.Target.FullVersion, clock(d.Since, v.now), why)
 	}
 	return fmt.Sprintf("report only: Converge would apply %s since %s", d.Target.FullVersion, clock(d.Since, v.now))
+}
+
+func (v *view) wouldGoBack(d *state.Delivery) string {
+	if back := d.ReturnsTo(); back != nil && !v.spec.NoRollback && v.pin == nil && d.Rollback == nil {
+		return "report only: Converge would go back to " + back.FullVersion
+	}
+	return ""
+}
+
+func (v *view) wouldRepair(i *instance) string {
+	if i.current.Known && !i.current.Stable && v.spec.Repairs() {
+		return "report only: Converge would repair it to " + i.Delivery.Target.FullVersion
+	}
+	return ""
 }
