@@ -21,6 +21,9 @@ import (
 // first: what the lost worker had finished is not done twice (A11). The lost worker may be this very
 // one, cut off from the server for a while, and its apply still running: that one has to end first.
 func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protocol.ApplyAnswer, error) {
+	if r.ReportOnly {
+		return protocol.ApplyAnswer{Err: reportOnly, Unready: true}, nil
+	}
 	ctx, life := a.lifeline(ctx)
 	defer life.stop()
 	owner := runtimes.Owner{Application: r.Application, Service: r.Service, ID: r.Instance.ID}
@@ -62,6 +65,10 @@ func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protoc
 	}
 	return answer, ctx.Err()
 }
+
+// reportOnly is why nothing is written in a channel that only reports (A25). No decision wants that; whatever does is refused
+// before anything is claimed, connected to or run.
+const reportOnly = "its channel only reports: nothing is written there"
 
 // ready asks at once for all that stands between an apply and its first write, beside the first heartbeat: what is to be
 // applied and where, the claim that stands in the way, and the pauses in force. To have claimed what is then not applied
@@ -178,6 +185,9 @@ func heartbeats(ctx context.Context, details func() []any) {
 // could not end it, and another one begins again, which does no harm: what is gone stays gone. No
 // apply of the instance runs meanwhile in this worker.
 func (a *Activities) Remove(ctx context.Context, r protocol.RemoveRequest) (protocol.RemoveAnswer, error) {
+	if r.ReportOnly {
+		return protocol.RemoveAnswer{Err: reportOnly}, nil
+	}
 	ctx, life := a.lifeline(ctx)
 	defer life.stop()
 	owner := runtimes.Owner{Application: r.Application, Service: r.Service, ID: r.Instance.ID}

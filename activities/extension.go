@@ -28,6 +28,9 @@ const (
 // answer; an error means that the worker could not end it, or not read what to run, and it begins
 // again. A process ends with its worker, and is run again; a Job is taken over by its name, a task by its attempt.
 func (a *Activities) Extension(ctx context.Context, r protocol.ExtensionRequest) (protocol.ExtensionAnswer, error) {
+	if r.ReportOnly {
+		return protocol.ExtensionAnswer{Err: reportOnly}, nil
+	}
 	ctx, life := a.lifeline(ctx)
 	defer life.stop()
 	one := strings.Join([]string{"extension", r.Application, r.Service, r.Key}, "/")

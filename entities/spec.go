@@ -1,6 +1,7 @@
 package entities
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -94,6 +95,21 @@ type ChannelSpec struct {
 	NoRollback bool `json:"noRollback,omitempty"`
 	// OnDelete says what becomes of what runs here once it is no longer declared; empty: what the service says.
 	OnDelete OnDelete `json:"onDelete,omitempty"`
+	// Report: nothing is written here, and what would be is shown (A25). It is the drift policy that would hold; empty: the
+	// channel is enforced.
+	Report Drift `json:"report,omitempty"`
+}
+
+// ReportOnly has a channel report and write nothing (A25). A version that does not know that finds a condition of a kind that it
+// does not know, which lets no release in, and a drift policy by which it repairs nothing.
+func (c *ChannelSpec) ReportOnly() {
+	c.Report, c.Drift = cmp.Or(c.Drift, DriftEnforce), DriftObserve
+	c.Conditions = append(slices.Clip(c.Conditions), Condition{ID: string(OnlyReported), Kind: OnlyReported})
+}
+
+// Repairs tells whether drift is repaired here, or would be.
+func (c *ChannelSpec) Repairs() bool {
+	return c.Drift != DriftObserve || c.Report != "" && c.Report != DriftObserve
 }
 
 // OnDelete says what becomes of what is no longer declared.
@@ -162,6 +178,9 @@ const (
 	ChannelStable  ConditionKind = "channel-stable"
 	ManualApproval ConditionKind = "approval"
 )
+
+// OnlyReported is no gate: it stands among the conditions of a channel that only reports, for versions that do not know such.
+const OnlyReported ConditionKind = "report"
 
 // ParamSpec declares one parameter of a service.
 type ParamSpec struct {

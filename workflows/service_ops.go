@@ -110,6 +110,7 @@ func (s *service) extend(op state.ExtensionOp) {
 		Application: s.application, Service: s.service, ServiceID: s.state.Spec.ServiceID,
 		Channel: s.state.Key(entities.InstanceID{Channel: op.Channel}).Channel, Release: op.Release, Version: r.Version, FullVersion: r.FullVersion,
 		Name: e.Name, Key: e.RunKey(), Definition: e.Definition, Attempt: op.Attempt, Timeout: e.Timeout,
+		ReportOnly: s.state.ReportsOnly(op.Channel),
 	})
 	s.await(func(ctx workflow.Context) {
 		var answer protocol.ExtensionAnswer
@@ -150,7 +151,7 @@ func (s *service) remove(op state.RemoveOp) {
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityRemove, protocol.RemoveRequest{
 		Application: s.application, Service: s.service, ServiceID: s.state.Spec.ServiceID,
 		Runtime: name, RuntimeDigest: rt.Digest, Timeout: timeout, Instance: s.instanceRef(op.Instance, op.Target),
-		Sequence: sequence, Successor: successor,
+		Sequence: sequence, Successor: successor, ReportOnly: s.state.ReportsOnly(op.Instance.Channel),
 	})
 	key := s.state.Key(op.Instance)
 	s.await(func(ctx workflow.Context) {

@@ -82,6 +82,7 @@ func (s *service) apply(op state.ApplyOp) {
 		Application: s.application, Service: s.service, ServiceID: s.state.Spec.ServiceID,
 		Runtime: name, RuntimeDigest: rt.Digest, Attempt: op.Attempt, Instance: s.instanceRef(op.Instance, op.Target),
 		Timeout: op.Timeout, FetchTimeout: rt.Timing.FetchTimeout, Sequence: s.state.Instance(op.Instance).Delivery.Sequence,
+		ReportOnly: s.state.ReportsOnly(op.Instance.Channel),
 	})
 	key := s.state.Key(op.Instance)
 	if options.WaitForCancellation {

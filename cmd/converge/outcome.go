@@ -74,6 +74,7 @@ type groups struct {
 	approve   []string // the commands that give it
 	cancelled []string
 	skipped   []string // a newer release entered instead
+	reported  []string // would be applied, in a channel that only reports
 	done      []string
 }
 
@@ -100,6 +101,9 @@ func outcomeOf(in groups, g goal, what string) outcome {
 		out := in.person(what)
 		out.over = g.approval == approvalEnds
 		return out
+	case in.reports():
+		return over(exitDone, joined("; ", what+" would be applied in "+list(in.reported)+", where Converge only reports",
+			after("it converged in ", in.done), after("it waits for that in ", in.queued)))
 	case len(in.queued) > 0:
 		return outcome{why: what + " waits in " + list(in.queued)}
 	case len(in.cancelled) > 0:
@@ -109,6 +113,9 @@ func outcomeOf(in groups, g goal, what string) outcome {
 	}
 	return over(exitDone, what+" converged"+after(" in ", in.done))
 }
+
+// reports: nothing but what is only reported is left.
+func (g *groups) reports() bool { return len(g.reported) > 0 && len(g.cancelled) == 0 }
 
 // person: only somebody who approves can move it.
 func (g *groups) person(what string) outcome {
@@ -177,6 +184,10 @@ func (g *groups) inProgress(c protocol.ChannelStatus) *[]string {
 		return &g.paused
 	case entities.StatusFailed, entities.StatusFailedRollback:
 		return &g.failed
+	case entities.StatusPreconditions, entities.StatusManualApproval, entities.StatusBlocked:
+		if c.ReportOnly { // what waits is a release behind it
+			return &g.reported
+		}
 	}
 	return &g.moving
 }
@@ -208,6 +219,8 @@ func (g *groups) waiting(c protocol.ChannelStatus) *[]string {
 		return &g.approval
 	case entities.StatusPreconditions:
 		switch {
+		case c.ReportOnly && c.Desired == "":
+			return &g.reported
 		case pinned(c):
 			return &g.pinned
 		case onlyUpstream(c):

@@ -84,6 +84,29 @@ func TestExitForRelease(t *testing.T) {
 	require.Equal(t, over(1, `shop/web has no release channel "c"; expected one of a, b`), exitFor(s, goal{release: "5", channel: "c"}))
 }
 
+// What a channel only reports is not waited for once nothing else moves, and fails nobody (A25).
+func TestExitForAChannelThatOnlyReports_A25(t *testing.T) {
+	exit := func(channels ...string) outcome {
+		s := situation(t, channels...)
+		s.Channels[0].ReportOnly = true
+		if strings.Contains(channels[0], "in progress") {
+			s.Channels[0].Desired = ""
+		}
+		of := exitFor(s, goal{release: "5", approval: approvalIsWaited})
+		if service := exitFor(s, goal{}); of.over {
+			require.Equal(t, of.code, service.code)
+		}
+		return of
+	}
+	waits := "a WAITING_PRECONDITIONS v5 in progress"
+	require.Equal(t, over(0, "web v5 would be applied in a, where Converge only reports"), exit(waits))
+	require.Equal(t, over(0, "web v5 would be applied in a, where Converge only reports; it converged in b"), exit(waits, "b CONVERGED v5 succeeded"))
+	require.Equal(t, over(0, "web v5 would be applied in a, where Converge only reports; it waits for that in b"), exit(waits, "b WAITING_PRECONDITIONS v5 pending"+up))
+	require.Equal(t, outcome{why: "web v5 moves in b"}, exit(waits, "b CONVERGING v5 in progress"))
+	require.Equal(t, failed("web v5 failed in b"), exit(waits, "b FAILED v5 failed"))
+	require.Equal(t, outcome{why: "web v5 moves in a"}, exit("a WAITING_PRECONDITIONS v5 pending / office-hours"), "its gates are still asked")
+}
+
 // Every status of the table, alone in the service: `wait` without a version.
 func TestExitForService(t *testing.T) {
 	want := map[entities.Status]outcome{

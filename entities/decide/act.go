@@ -31,7 +31,7 @@ func (v *view) act(i *instance) {
 // mayAct: nothing forbids an apply from the outset.
 func (v *view) mayAct(i *instance) bool {
 	d := &i.Delivery
-	return !v.changed && !v.yields && !i.paused && !v.mode.holds(i.RollingBack()) && d.Target != nil && !d.Apply.Running && d.Failure == "" && !i.Unreached() &&
+	return !v.changed && !v.yields && !i.paused && !i.idle && !v.mode.holds(i.RollingBack()) && d.Target != nil && !d.Apply.Running && d.Failure == "" && !i.Unreached() &&
 		i.LeftOn(i.Runtime) == nil // else it is still being taken down
 }
 
@@ -55,7 +55,7 @@ func (v *view) applyTimeout(i *instance) time.Duration {
 // yet, for the backoff after a failed one, and, for repairs, where drift is only observed.
 func (v *view) tooEarly(i *instance) bool {
 	d := &i.Delivery
-	if d.Converged && (v.spec.Drift == entities.DriftObserve || !i.Observed.Fresh) {
+	if d.Converged && (!v.spec.Repairs() || !i.Observed.Fresh) {
 		return true
 	}
 	until := d.Apply.Next
@@ -71,7 +71,7 @@ func (v *view) tooEarly(i *instance) bool {
 
 // repairHeld: a repair waits for the checks that repairs ask.
 func (v *view) repairHeld(i *instance) bool {
-	if !i.Delivery.Converged || v.spec.Drift == entities.DriftObserve {
+	if !i.Delivery.Converged || !v.spec.Repairs() {
 		return false
 	}
 	held, again := false, v.out.Wanted != nil && len(v.out.Wanted.Repairs) > 0 // another instance of the channel asked already

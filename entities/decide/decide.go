@@ -110,6 +110,7 @@ type instance struct {
 	runtime *entities.RuntimeSpec
 	current entities.Current
 	paused  bool
+	idle    bool // nothing is applied: the channel only reports, or did when the target was set (A25)
 	facts   entities.Facts
 	lease   bool // an apply is to start now, or would if it had a lease
 	asks    bool // an apply of the present target waits for a person's word
@@ -154,6 +155,7 @@ func (v *view) gather() (known int) {
 		i.Entity = v.entity(i.runtime.Kind, i.Instance)
 		i.current = i.Fetch(i.Delivery.Target)
 		_, i.paused = v.s.PauseOf(id)
+		i.idle = v.reports() || i.Delivery.Reported
 		v.paused = v.paused && i.paused
 	}
 	return known
@@ -243,11 +245,11 @@ func (i *instance) deadlineRuns() bool {
 	return d.Target != nil && !d.Converged && !d.Apply.First.IsZero() && d.StoppedAt.IsZero()
 }
 
-// standsStill: the progress deadline does not run, because of a pause, or because the next attempt
+// standsStill: the progress deadline does not run, because of a pause, since nothing is applied anyway, or because the next attempt
 // waits for a lease or for a person's word (A23).
 func (i *instance) standsStill() bool {
 	l := i.Delivery.Lease
-	return i.paused || l != nil && l.Granted.IsZero() || !i.Approval.Asked.IsZero()
+	return i.paused || i.idle || l != nil && l.Granted.IsZero() || !i.Approval.Asked.IsZero()
 }
 
 // unknown: nothing is known of what runs here, though it could be.
@@ -267,6 +269,7 @@ func (v *view) conclude() {
 		all[n] = v.insts[n].conclude()
 	}
 	f := v.facts.RollUp(all)
+	f.Waits = slices.ContainsFunc(all, func(i entities.Facts) bool { return i.Waits })
 	f.Paused = v.paused
 	for n := range v.out.Gates {
 		j := &v.out.Gates[n]
@@ -295,7 +298,8 @@ func (i *instance) conclude() entities.Facts {
 		f.RollingBack = !f.RollbackFailed && !f.RolledBack
 	}
 	f.Unknown = i.unknown()
-	f.Converging = d.Target != nil && !d.Converged && i.Approval.Asked.IsZero()
+	f.Converging = d.Target != nil && !d.Converged && i.Approval.Asked.IsZero() && !i.waits()
+	f.Waits = i.waits()
 	f.Degraded = d.Converged && i.current.Known && !i.current.Stable
 	return *f
 }

@@ -68,6 +68,7 @@ const (
 	ReasonRollback ReasonCode = "rollback" // what was taken back
 	ReasonCommand  ReasonCode = "command"  // what a person can do
 	ReasonProgress ReasonCode = "progress" // how far it is
+	ReasonReport   ReasonCode = "report"   // what would be done, where that is only reported
 )
 
 // Texts are what reasons say.

@@ -132,12 +132,10 @@ func (v *view) depart(next *state.Release, insts []*instance) {
 	if v.turn.Yields && v.endsApplies(next) || !v.answered(next, insts, promote.Moves) {
 		return
 	}
-	if v.preflightPaused(next) || !v.takeLease(insts[0], promote.Moves[0].Target) || !v.preflight(next) {
+	if v.preflightPaused(next) || !v.reports() && !v.takeLease(insts[0], promote.Moves[0].Target) || !v.preflight(next) {
 		return
 	}
-	if v.turn.Yields {
-		v.note(state.Change{Kind: state.ChangeSkip, Release: v.release(v.turn.Holder).ID, Cause: supersededBy(next)})
-	}
+	v.supersede(next)
 	v.change(promote)
 }
 

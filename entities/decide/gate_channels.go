@@ -18,7 +18,7 @@ func judgeInProgress(p *admission, _ entities.Stage) {
 	if p.besides() {
 		return // it yields
 	}
-	if holder := p.view.release(p.turn.Holder); holder != nil {
+	if holder := p.view.release(p.turn.Holder); holder != nil && !p.supersedes() {
 		p.add(Judgement{
 			Kind: KindInProgress, ID: string(KindInProgress), Verdict: entities.Wait,
 			Reason: holder.FullVersion + " is in progress here", Since: holder.Phases[p.spec.Name].Since,
@@ -152,7 +152,7 @@ func judgeUnknown(p *admission, _ entities.Stage) {
 }
 
 func knownCondition(k entities.ConditionKind) bool {
-	return k == entities.ChannelStable || k == entities.ManualApproval
+	return k == entities.ChannelStable || k == entities.ManualApproval || k == entities.OnlyReported
 }
 
 func unknownConditions(v *view, entered bool) []string {

@@ -49,6 +49,8 @@ func (v *view) judgeExtension(r *state.Release, e *entities.Extension, ready boo
 		j.Verdict, j.Reason = entities.Fail, "failed "+entities.Times(st.Attempts)+entities.Because(st.Err)+elsewhere
 	case st != nil && (st.Running || !st.Untaken.IsZero() || v.now.Before(st.Next)):
 		v.extensionUnderWay(&j, r, e, ready, elsewhere)
+	case v.reports():
+		j.Verdict, j.Reason = entities.Pass, "report only: it would run here"
 	case !ready:
 		return notAsked(KindExtension, j.ID, "runs once what comes before passes")
 	default:

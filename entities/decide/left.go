@@ -41,6 +41,8 @@ func (d *Decision) left(s *state.State, i *state.Instance, l *state.Left, settle
 		return what + ": orphaned, it stays there"
 	case !s.RuntimeNamed(l.Runtime).CanRemove:
 		return what + ": orphaned, since the runtime cannot remove"
+	case s.ReportsOnly(i.ID.Channel):
+		return what + ": orphaned; report only: it would be taken down"
 	case paused:
 		return fmt.Sprintf("%s: taken down after the pause by %s%s", what, pause.By, entities.Because(pause.Reason))
 	case !settled:

@@ -44,7 +44,7 @@ func Watches(s *state.State) []Watch {
 			if i == nil || !observable(s.RuntimeNamed(i.Runtime), i) || i.Delivery.Apply.Running {
 				continue
 			}
-			w := Watch{Runtime: i.Runtime, Moving: moving(i)}
+			w := Watch{Runtime: i.Runtime, Moving: moving(i) && (c.Report == "" || i.Observed.Requested || i.Observed.Digest == "")}
 			if byKey[w.Key()] == nil {
 				byKey[w.Key()] = &w
 			}

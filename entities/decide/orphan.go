@@ -77,6 +77,8 @@ func (d *Decision) orphan(s *state.State, i *state.Instance, first bool, now tim
 		return facts, "taken down"
 	case !s.Removes(i):
 		return facts, "no longer declared; its objects were left in place"
+	case s.ReportsOnly(i.ID.Channel):
+		return facts, "no longer declared; its channel only reported: its objects were left in place"
 	case !s.Removable(i.ID):
 		return facts, "no longer declared; runtime " + runtime + " cannot remove: its objects were left in place"
 	case paused:

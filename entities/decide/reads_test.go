@@ -20,7 +20,7 @@ const stateOf = "github.com/converge-engine/converge/entities/state"
 // is carried out elsewhere.)
 var reading = []string{
 	"Bound", "Brought", "Bypass", "CheckBypass", "Declared", "Evaluation", "FindOpen", "IsGone", "Known", "LeavesToRemove",
-	"In", "PauseIn", "PauseOf", "PauseOn", "PinOf", "ReleaseByID", "Removable", "Removes", "RemovesLeft", "Runtime", "Strategy",
+	"In", "PauseIn", "PauseOf", "PauseOn", "PinOf", "ReleaseByID", "Removable", "Removes", "RemovesLeft", "ReportsOnly", "Runtime", "Strategy",
 	"RuntimeNamed", "ShownPeople", "TallyText", "Title",
 }
 

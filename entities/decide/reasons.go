@@ -21,6 +21,7 @@ func (v *view) explain() {
 	if v.fleet() {
 		v.explainFleet()
 	}
+	v.explainReport()
 	switch v.out.Status {
 	case entities.StatusPaused:
 		v.explainPause()
@@ -172,7 +173,7 @@ func (v *view) explainMoving(i *instance) {
 	default:
 		v.say(i, ReasonProgress, "%s is to be applied", i.Delivery.Target.FullVersion)
 	}
-	if v.out.Status == entities.StatusDegraded && v.spec.Drift == entities.DriftObserve {
+	if v.out.Status == entities.StatusDegraded && !v.spec.Repairs() {
 		v.reason(ReasonProgress, "not repaired: drift is only observed here")
 	}
 }

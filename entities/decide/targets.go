@@ -59,7 +59,7 @@ func (v *view) judgeTarget(j *judged, i *instance, broken string) {
 	switch {
 	case d.Failure != "" && j.holder != nil:
 		v.change(state.Change{Kind: state.ChangeFail, Release: j.holder.ID, Instances: []entities.InstanceID{i.ID}, Cause: v.of(i, d.Failure), Failure: d.Failure})
-	case d.Failure != "":
+	case d.Failure != "", d.Reported: // the latter is to enter anew first
 	case !d.Converged:
 		v.judgeMoving(j, i, broken)
 	case i.current.Stable && d.Apply.Attempts > 0:
@@ -72,7 +72,7 @@ func (v *view) judgeTarget(j *judged, i *instance, broken string) {
 // judgeMoving sees how far a target is that has not converged: its objects become stable, the
 // post-deployment window passes, or something fails.
 func (v *view) judgeMoving(j *judged, i *instance, broken string) {
-	stable := i.current.Stable && (!i.Delivery.Reapply || i.Delivery.Apply.OK)
+	stable := i.current.Stable && (!i.Delivery.Reapply || i.Delivery.Apply.OK || v.reports())
 	soaking := !v.remembered().StableSince.IsZero()
 	switch {
 	case broken != "":
@@ -250,7 +250,7 @@ func (v *view) takeBack() {
 			return
 		}
 	}
-	if v.pin != nil || v.spec.NoRollback || v.mode.holds(true) {
+	if v.pin != nil || v.spec.NoRollback || v.reports() || v.mode.holds(true) {
 		return
 	}
 	for n := range v.insts {

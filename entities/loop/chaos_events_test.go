@@ -22,7 +22,7 @@ func (c *chaos) plainEvents() map[string]func() {
 	resume := func() { _, _ = done(c.s.Resume(any(), bob, c.now)) }
 	return map[string]func(){
 		"release": c.newRelease, "release2": c.newRelease, "release again": c.sameRelease,
-		"config": c.changeConfig, "rules": c.changeRules, "channels": c.comeAndGo, "instances": c.growAndShrink, "moves": c.moveInstance,
+		"config": c.changeConfig, "rules": c.changeRules, "enforcement": c.reportOnly, "channels": c.comeAndGo, "instances": c.growAndShrink, "moves": c.moveInstance,
 		"pause": pause, "resume": resume, "resume2": resume, "refresh": func() { _, _ = done(c.s.Refresh(any())) },
 		"pause scope":  func() { c.s.SetPause(c.anyScope(), &entities.Pause{By: "carol", At: c.now}, c.now) },
 		"resume scope": func() { c.s.SetPause(c.anyScope(), nil, c.now) },
@@ -222,6 +222,13 @@ func (c *chaos) changeRules() {
 		c.next.Maestro.Strategy = c.anyStrategy()
 	}
 	c.declareChannel(int(name[1] - '0'))
+	c.publishNow()
+}
+
+// reportOnly has a channel report, or be enforced again: then what is in progress there enters anew.
+func (c *chaos) reportOnly() {
+	c.must(len(c.next.Channels) > 0)
+	enforcement(&c.next.Channels[rapid.IntRange(0, len(c.next.Channels)-1).Draw(c.t, "channel")], c.pick("report", "enforce"))
 	c.publishNow()
 }
 
@@ -490,6 +497,10 @@ func (c *chaos) observeAll() bool {
 // letGo ends all that people hold.
 func (c *chaos) letGo() {
 	c.tame = true
+	for n := range c.next.Channels {
+		enforcement(&c.next.Channels[n], "enforce")
+	}
+	c.publishNow()
 	for _, p := range slices.Clone(c.s.Pauses) {
 		if p.Scope != "" {
 			c.s.SetPause(p.Scope, nil, c.now)

@@ -14,6 +14,7 @@ import (
 
 // judge holds one pass to what never may happen.
 func (c *chaos) judge(d *decide.Decision, mode decide.Mode) {
+	c.decided = d.Changes
 	for _, ch := range d.Changes {
 		c.judgeChange(ch, mode, d)
 	}
@@ -23,6 +24,7 @@ func (c *chaos) judge(d *decide.Decision, mode decide.Mode) {
 			c.t.Fatalf("an apply of %s is never to be asked to end:\n%s", op.Instance, d)
 		}
 	}
+	c.judgeWrites(d)
 	applied := map[entities.InstanceID]bool{}
 	for _, op := range d.Applies {
 		if applied[op.Instance] {
@@ -72,6 +74,26 @@ func (c *chaos) nextIn(channel string, d *decide.Decision) *state.Release {
 		}
 	}
 	return nil
+}
+
+// judgeWrites: nothing is written where it is only reported, or was when the channel was last declared (A25).
+func (c *chaos) judgeWrites(d *decide.Decision) {
+	var written []string
+	for _, op := range d.Applies {
+		written = append(written, op.Instance.Channel)
+	}
+	for _, op := range d.Removes {
+		written = append(written, op.Instance.Channel)
+	}
+	for _, op := range d.Extensions {
+		written = append(written, op.Channel)
+	}
+	for _, name := range written {
+		spec, declared := c.s.Spec.Channel(name)
+		if spec.Report != "" || !declared && c.s.Channels[name].Reports {
+			c.t.Fatalf("%s only reports:\n%s", name, d)
+		}
+	}
 }
 
 // judgeClearing: what was left on another runtime goes only where that is declared, and once nothing would return to it.
@@ -233,7 +255,9 @@ func (c *chaos) judgeEntry(ch state.Change, d *decide.Decision, refuse func(stri
 		if other == r || p == nil {
 			continue
 		}
-		if p.Phase == maestro.InProgress && !c.yields(other, r, ch.Channel, d) {
+		if p.Phase == maestro.InProgress && !c.yields(other, r, ch.Channel, d) && !slices.ContainsFunc(c.decided, func(ch state.Change) bool {
+			return spec.Report != "" && ch.Kind == state.ChangeSkip && ch.Channel == spec.Name && ch.Release == other.ID
+		}) {
 			refuse("beside " + other.FullVersion)
 		}
 		if p.Phase == maestro.Pending && c.sequence[other.ID] < c.sequence[r.ID] && !c.passedOver(other, &spec) && !c.mayPass(r, other, &spec) {
@@ -288,6 +312,8 @@ func (c *chaos) notePhases() {
 			case before == p.Phase:
 			case before == maestro.Skipped && p.Phase == maestro.Pending:
 				c.reopened[key] = true
+			case before == maestro.InProgress && p.Phase == maestro.Pending:
+				c.waits[key] = true // it was only reported
 			case before == maestro.RolledBack && p.Phase == maestro.Pending:
 				c.waits[key], c.retried[key] = true, true
 			case p.Phase == maestro.RolledBack:
@@ -366,7 +392,7 @@ func (c *chaos) judgeGates(r *state.Release, ch state.Change, refuse func(string
 		}
 	}
 	for _, e := range spec.Extensions {
-		if st := r.Extensions[e.RunKey()]; e.Stage != entities.PostDeployment && (st == nil || !st.Done) && !waived("extension/"+e.Name) {
+		if st := r.Extensions[e.RunKey()]; spec.Report == "" && e.Stage != entities.PostDeployment && (st == nil || !st.Done) && !waived("extension/"+e.Name) {
 			refuse("before " + e.Name + " succeeded")
 		}
 	}
@@ -448,7 +474,7 @@ func (c *chaos) judgeSuccess(ch state.Change, refuse func(string)) {
 	}
 	waived := func(id string) bool { return c.waived[waiver(r.ID, ch.Channel, id)] }
 	for _, e := range spec.Extensions {
-		if st := r.Extensions[e.RunKey()]; e.Stage == entities.PostDeployment && (st == nil || !st.Done) && !waived("extension/"+e.Name) {
+		if st := r.Extensions[e.RunKey()]; spec.Report == "" && e.Stage == entities.PostDeployment && (st == nil || !st.Done) && !waived("extension/"+e.Name) {
 			refuse("before " + e.Name)
 		}
 	}
@@ -547,6 +573,16 @@ func (c *chaos) judgeWake(mode decide.Mode) {
 	}
 }
 
+// onlyReported: what was cancelled while it was only reported is not applied afterwards.
+func (c *chaos) onlyReported(channel string) bool {
+	return slices.ContainsFunc(c.s.In(channel), func(i *state.Instance) bool {
+		return i.Delivery.Reported && !slices.ContainsFunc(c.s.Releases, func(r *state.Release) bool {
+			p := r.Phases[channel]
+			return p != nil && !p.Phase.Over() && i.IsAt(r)
+		})
+	})
+}
+
 // judgeEnd: what could come has come; what could not says why.
 func (c *chaos) judgeEnd() {
 	for _, ch := range c.decision.Channels {
@@ -554,6 +590,11 @@ func (c *chaos) judgeEnd() {
 		case entities.StatusConverged, entities.StatusOrphaned:
 		case entities.StatusFailed, entities.StatusBlocked:
 			if len(c.s.Releases) > 0 {
+				continue
+			}
+			fallthrough
+		case entities.StatusPreconditions:
+			if c.onlyReported(ch.Channel) {
 				continue
 			}
 			fallthrough

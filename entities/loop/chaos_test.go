@@ -24,7 +24,8 @@ import (
 // scope, draining, other runs, runtimes that lie, and channels and instances that come, go and move. It knows what
 // is true outside, and judges every pass and every state (chaos_judge_test.go).
 type chaos struct {
-	settles int // so far
+	settles int            // so far
+	decided []state.Change // by the decision that is judged
 	*world
 	t *rapid.T
 	setting
@@ -132,6 +133,7 @@ func (c *chaos) declareChannel(n int) {
 			c.drawInstances(s)
 		}
 		s.Conditions, s.Checks, s.Extensions = nil, nil, nil
+		s.Drift, s.Report = entities.DriftEnforce, ""
 		s.OnDelete = entities.OnDelete(c.pick("", "orphan", "remove"))
 		for up := range n {
 			if c.known(nameOf(up)) && (c.setting.gated && up == n-1 || rapid.Bool().Draw(c.t, "after")) {
@@ -205,6 +207,7 @@ func (c *chaos) publishNow() {
 		}
 	}
 	c.opened(c.publish())
+	c.notePhases()
 	for id, runtime := range before {
 		if now, _ := c.s.Runtime(id); now != runtime && c.present(id) != "" {
 			c.t.Fatalf("a publication moves %s from %s to %s", id, runtime, now)

@@ -205,6 +205,8 @@ func (s *story) declareChannel(c *entities.ChannelSpec, key, value string) bool 
 		c.Conditions = nil
 	case "rollback": // automatic: most stories say what happens without
 		c.NoRollback = value != "auto"
+	case "enforcement":
+		enforcement(c, value)
 	case "drift":
 		c.Drift = entities.Drift(value)
 	case "onDelete":

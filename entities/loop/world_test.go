@@ -3,6 +3,7 @@ package loop_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -75,6 +76,17 @@ func (w *world) channel(name string, change func(*entities.ChannelSpec)) {
 	}
 	change(&c)
 	w.next.Channels = append(w.next.Channels, c)
+}
+
+// enforcement has a channel be enforced, or only report.
+func enforcement(c *entities.ChannelSpec, value string) {
+	if c.Report != "" {
+		c.Drift, c.Report = c.Report, ""
+		c.Conditions = slices.DeleteFunc(slices.Clone(c.Conditions), func(cond entities.Condition) bool { return cond.Kind == entities.OnlyReported })
+	}
+	if value == "report" {
+		c.ReportOnly()
+	}
 }
 
 // fleet has a channel declare so many instances: eu-1 to eu-N.

@@ -52,6 +52,9 @@ func Rules(before, after *entities.Spec, of Definitions) []entities.Loosening {
 func conditions(old, now *entities.ChannelSpec) []string {
 	var out []string
 	for _, o := range old.Conditions {
+		if o.Kind == entities.OnlyReported {
+			continue // no gate
+		}
 		at := slices.IndexFunc(now.Conditions, func(n entities.Condition) bool { return n.ID == o.ID })
 		if at < 0 {
 			out = append(out, "no "+o.ID)
@@ -163,6 +166,9 @@ func runsOtherwise(o, n *entities.ExtensionDefinition) bool {
 // applies compares what follows a release, and who is asked before each apply.
 func applies(before, after *entities.Spec, old, now *entities.ChannelSpec) []string {
 	var out []string
+	if old.Report != "" && now.Report == "" {
+		out = append(out, "Converge applies, and reported only")
+	}
 	if now.NoRollback && !old.NoRollback {
 		out = append(out, "what fails is not rolled back")
 	}

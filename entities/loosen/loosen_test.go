@@ -241,3 +241,12 @@ func TestAnotherNameOfWhatIsWaitedForIsNotLooser(t *testing.T) {
 	require.NotEmpty(t, loosen.Rules(web, waiting("frontend", nil), of), "another service")
 	require.NotEmpty(t, loosen.Rules(frontend, waiting("api", map[string]string{"frontend": "web"}), of))
 }
+
+// Rules that have a channel applied to that only reported ask for less; the other way they ask for more (A25).
+func TestApplyingAsksForLessThanReporting_A25(t *testing.T) {
+	t.Parallel()
+	reports := rules()
+	reports.Channels[0].ReportOnly()
+	require.Empty(t, loosen.Rules(rules(), reports, loosen.Definitions{}))
+	require.Equal(t, "prod: Converge applies, and reported only", said(loosen.Rules(reports, rules(), loosen.Definitions{})))
+}

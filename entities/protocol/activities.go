@@ -118,6 +118,8 @@ type ApplyRequest struct {
 	FetchTimeout  time.Duration `json:"fetchTimeout"`
 	// Sequence of the target: nothing is applied after a later one was (F2). 0: from a workflow that counts none.
 	Sequence int64 `json:"sequence,omitempty"`
+	// ReportOnly: the channel only reports, and the apply is refused (A25).
+	ReportOnly bool `json:"reportOnly,omitempty"`
 }
 
 // ApplyAnswer is how an apply ended. A failed apply is an answer, not an error of the activity:

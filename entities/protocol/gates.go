@@ -144,6 +144,7 @@ type ExtensionRequest struct {
 	Definition  string        `json:"definition"`
 	Attempt     int           `json:"attempt"`
 	Timeout     time.Duration `json:"timeout"`
+	ReportOnly  bool          `json:"reportOnly,omitempty"` // it is refused (A25)
 }
 
 // ExtensionAnswer is how it went; an empty Err is success.
@@ -165,6 +166,8 @@ type RemoveRequest struct {
 	Sequence      int64         `json:"sequence,omitempty"` // as of an apply
 	// Successor: what is removed was left on a runtime that the instance is not on any more.
 	Successor *Successor `json:"successor,omitempty"`
+	// ReportOnly: the channel only reports, and the removal is refused (A25).
+	ReportOnly bool `json:"reportOnly,omitempty"`
 }
 
 // Successor is where an instance is that has left something on another runtime, and its present target there. Nothing is

@@ -39,6 +39,7 @@ type ChannelStatus struct {
 	Name       string            `json:"name"`
 	Key        string            `json:"key,omitempty"` // what runtimes know it by, if it had another name first
 	Runtime    string            `json:"runtime"`
+	ReportOnly bool              `json:"reportOnly,omitempty"` // nothing is written here; what would be stands among the reasons
 	Status     string            `json:"status"`
 	Current    string            `json:"current"` // active version(s) the runtime reports, "" for none
 	Target     string            `json:"target"`

@@ -138,6 +138,9 @@ func (s *State) promote(c Change, now time.Time) {
 		s.Channel(c.Channel).targetSet()
 	}
 	move := s.moved(c.Moves)
+	if s.ReportsOnly(c.Channel) {
+		move = onlyReported + move
+	}
 	s.Record(now, c.Channel, move+" ("+c.Cause+")")
 	s.noteChange(c, entities.EventTarget, move, now)
 	returns := s.ReleaseByID(c.Release).takesBack()

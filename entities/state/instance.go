@@ -13,7 +13,9 @@ type Channel struct {
 	Key string `json:"key,omitempty"`
 	// Position of the channel in the spec when it was last declared.
 	Position int `json:"position,omitempty"`
-	Gates    `json:"gates,omitzero"`
+	// Reports: nothing was written here when it was last declared (A25).
+	Reports bool `json:"reports,omitempty"`
+	Gates   `json:"gates,omitzero"`
 	// Status that people were last shown, and since when.
 	Status entities.Status `json:"status,omitempty"`
 	Since  time.Time       `json:"since,omitzero"`
@@ -92,6 +94,8 @@ type Delivery struct {
 	Rollback  *entities.Rollback `json:"rollback,omitempty"`
 	// Reapply: the target was there before, and is applied even when what is there looks like it.
 	Reapply bool `json:"reapply,omitempty"`
+	// Reported: the target was not reached while its channel only reported. It is applied once a release enters anew.
+	Reported bool `json:"reported,omitempty"`
 	// BeforePin: what the instance returns to when its channel is pinned no longer.
 	BeforePin *BeforePin `json:"beforePin,omitempty"`
 	Lease     *Lease     `json:"lease,omitempty"`
@@ -196,7 +200,7 @@ func (s *State) setTarget(i *Instance, t entities.Target, now time.Time) {
 	d.Target, d.Since = &t, now
 	d.Sequence, d.Fenced = d.Sequence+1, 0
 	d.Converged, d.Failure = false, ""
-	d.Rollback, d.BeforePin, d.Reapply = nil, nil, false
+	d.Rollback, d.BeforePin, d.Reapply, d.Reported = nil, nil, false, false
 	d.Apply, d.StoppedAt = Apply{Running: d.Apply.Running, Started: d.Apply.Started}, time.Time{}
 	i.Observed.Asked, i.Approval.Asked = nil, time.Time{}
 }

@@ -226,7 +226,7 @@ func (s *State) Uses(runtime string) bool {
 
 // LeavesToRemove tells whether an instance has left something that is to be taken down, and can be.
 func (s *State) LeavesToRemove(i *Instance) bool {
-	return slices.ContainsFunc(i.Left, func(l Left) bool { return s.RemovesLeft(i, &l) && s.RuntimeNamed(l.Runtime).CanRemove })
+	return !s.ReportsOnly(i.ID.Channel) && slices.ContainsFunc(i.Left, func(l Left) bool { return s.RemovesLeft(i, &l) && s.RuntimeNamed(l.Runtime).CanRemove })
 }
 
 // leftRemoved takes in how taking down what was left on a runtime ended.

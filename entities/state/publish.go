@@ -40,6 +40,7 @@ func (s *State) TakeSpec(spec *entities.Spec, digest string, now time.Time) *Ope
 			s.Channel(c.Name).Key = c.Key
 		}
 		s.Channel(c.Name).Position = n
+		s.report(&spec.Channels[n], now)
 		for _, i := range c.Instances {
 			s.declare(c.ID(i), i.Runtime, now)
 		}
@@ -231,11 +232,11 @@ func (s *State) IsGone(id entities.InstanceID) bool {
 	return s.Deletion != nil && slices.Contains(s.Deletion.Gone, id)
 }
 
-// Removable tells that there may be something, and its runtime can remove it.
+// Removable tells that there may be something, its runtime can remove it, and its channel did not only report.
 func (s *State) Removable(id entities.InstanceID) bool {
 	_, rt := s.Runtime(id)
 	i := s.Instances[id]
-	return i != nil && i.Delivery.Target != nil && rt.CanRemove
+	return i != nil && i.Delivery.Target != nil && rt.CanRemove && !s.ReportsOnly(id.Channel)
 }
 
 // Removes tells whether an instance that is no longer declared is taken down, rather than left in place: with the whole

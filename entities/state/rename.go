@@ -20,12 +20,17 @@ const (
 	Renamed = 2
 	// Promised: there are promises of joint releases. A worker that does not know it would forget them.
 	Promised = 3
+	// Reported: something is only reported. A worker that does not know it would write.
+	Reported = 4
 	// Newest is the newest number that is known.
-	Newest = Promised
+	Newest = Reported
 )
 
 // Form is the number of the state's form.
 func (s *State) Form() int {
+	if s.reported() {
+		return Reported
+	}
 	if len(s.Reservations) > 0 {
 		return Promised
 	}

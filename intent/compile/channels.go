@@ -33,7 +33,7 @@ func (c *compiler) defineChannels(app *config.Document[config.Application]) {
 		first[channel.Name] = app.Place(path + ".name")
 		c.channels = append(c.channels, incarnation.Channel{
 			Name: string(channel.Name), RenamedFrom: string(channel.RenamedFrom), Labels: channel.Labels, Constants: channel.Constants,
-			NoRollback: isFalse(channel.AutoRollback), OnDelete: entities.OnDelete(channel.OnDelete),
+			NoRollback: isFalse(channel.AutoRollback), OnDelete: entities.OnDelete(channel.OnDelete), ReportOnly: channel.Enforcement == "report",
 		})
 		c.channelRuntimes(app, path, channel)
 	}

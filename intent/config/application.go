@@ -62,10 +62,18 @@ type ReleaseChannel struct {
 	Extensions []ExtensionUse `json:"extensions,omitempty"`
 	// Whether a release that fails here is rolled back by itself; false holds for every service.
 	AutoRollback *bool `json:"autoRollback,omitempty" jsonschema:"default=true"`
+	// Whether what is wanted here is applied, or nothing is written and what would be done is shown.
+	Enforcement Enforcement `json:"enforcement,omitempty" jsonschema:"default=enforce"`
 	// What becomes of what runs here when the channel is no longer declared, or a service goes here no
 	// more: orphan leaves it, remove takes it down. Without it the services' own onDelete says so.
 	OnDelete OnDelete `json:"onDelete,omitempty"`
 }
+
+// Enforcement is enforce or report.
+type Enforcement string
+
+// Values lists what may stand in the file.
+func (Enforcement) Values() []string { return []string{"enforce", "report"} }
 
 // Planned names the fields that later versions accept.
 func (ReleaseChannel) Planned() []string {

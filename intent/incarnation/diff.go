@@ -382,6 +382,9 @@ func (i *Incarnation) channelRules() map[string]string {
 		if c.NoRollback {
 			flat[c.Name+".autoRollback"] = "false"
 		}
+		if c.ReportOnly {
+			flat[c.Name+".enforcement"] = "report"
+		}
 		if c.OnDelete != "" {
 			flat[c.Name+".onDelete"] = string(c.OnDelete)
 		}

@@ -64,6 +64,7 @@ type Channel struct {
 	Conditions  []entities.Condition `json:"conditions,omitempty"`
 	NoRollback  bool                 `json:"noRollback,omitempty"`
 	OnDelete    entities.OnDelete    `json:"onDelete,omitempty"`
+	ReportOnly  bool                 `json:"reportOnly,omitempty"`
 }
 
 // Service is what all channels of a service share, and its instances.

@@ -113,6 +113,9 @@ func (i *Incarnation) spec(doc *Service, known map[string]entities.RuntimeDefini
 			Drift: instance.Drift, ProgressDeadline: time.Duration(instance.ProgressDeadline),
 			NoRollback: instance.NoRollback || channel.NoRollback || runtime.NoRollback, OnDelete: channel.OnDelete,
 		})
+		if channel.ReportOnly {
+			spec.Channels[len(spec.Channels)-1].ReportOnly()
+		}
 	}
 	return spec, nil
 }

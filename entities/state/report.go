@@ -1,0 +1,71 @@
+package state
+
+import (
+	"slices"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/maestro"
+)
+
+// This file is about channels that only report (A25): targets are set there, and nothing is written.
+
+// onlyReported begins what is said of a target that is set there.
+const onlyReported = "report only: "
+
+// ReportsOnly tells whether nothing is written in a channel: so it says, or so it said when it was last declared.
+func (s *State) ReportsOnly(channel string) bool {
+	c := s.Channels[channel]
+	return c != nil && c.Reports
+}
+
+// reported tells whether something is only reported, or was when its target was set.
+func (s *State) reported() bool {
+	// In any order: the answer is the same.
+	//workflowcheck:ignore
+	for name := range s.Channels {
+		if s.ReportsOnly(name) {
+			return true
+		}
+	}
+	// In any order: the answer is the same.
+	//workflowcheck:ignore
+	for _, i := range s.Instances {
+		if i.Delivery.Reported {
+			return true
+		}
+	}
+	return false
+}
+
+// report takes over whether a channel only reports. When it does no longer, what did not arrive meanwhile enters anew: its
+// gates passed some time ago.
+func (s *State) report(spec *entities.ChannelSpec, now time.Time) {
+	c, reports := s.Channel(spec.Name), spec.Report != ""
+	if c.Reports == reports {
+		return
+	}
+	c.Reports = reports
+	if reports {
+		s.Record(now, spec.Name, "only reports from now on: nothing is applied")
+		return
+	}
+	s.Record(now, spec.Name, "is enforced from now on")
+	_, pinned := s.PinOf(spec.Name)
+	for _, i := range s.In(spec.Name) {
+		if d := &i.Delivery; !pinned && d.Target != nil && !d.Converged && d.Rollback == nil && d.Failure == "" {
+			d.Reported = true
+		}
+	}
+	for _, r := range s.Releases {
+		if p := r.Phases[spec.Name]; p != nil && p.Phase == maestro.InProgress && s.unreached(spec.Name, r) {
+			c.endWindow()
+			s.setPhase(Change{Channel: spec.Name, Release: r.ID, Cause: "it was only reported here: its gates are asked anew"}, maestro.Pending, now)
+		}
+	}
+}
+
+// unreached tells whether some instance of a channel is not where a release is to take it.
+func (s *State) unreached(channel string, r *Release) bool {
+	return slices.ContainsFunc(s.In(channel), func(i *Instance) bool { return r.Payloads[i.ID] != "" && (!i.IsAt(r) || !i.Delivery.Converged) })
+}

@@ -1,0 +1,39 @@
+package state
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// A worker that does not know channels that only report takes no state with one, nor with what was only reported so far.
+func TestAnOlderWorkerLeavesWhatOnlyReportsAlone_A25(t *testing.T) {
+	s := remembered("production")
+	require.Equal(t, Version, s.Form())
+	spec := *s.Spec
+	spec.Channels = append([]entities.ChannelSpec(nil), spec.Channels...)
+	spec.Channels[0].Drift = entities.DriftEnforce
+	spec.Channels[0].ReportOnly()
+	s.TakeSpec(&spec, "two", dawn)
+	require.True(t, s.ReportsOnly("production"))
+	require.Equal(t, Reported, s.Form())
+
+	require.Equal(t, entities.DriftObserve, spec.Channels[0].Drift, "an older one repairs nothing")
+	last := spec.Channels[0].Conditions[len(spec.Channels[0].Conditions)-1]
+	require.Equal(t, entities.ConditionKind("report"), last.Kind, "and lets nothing in")
+	require.True(t, spec.Channels[0].Repairs(), "this one knows what would be repaired")
+	require.False(t, (&entities.ChannelSpec{Drift: entities.DriftObserve, Report: entities.DriftObserve}).Repairs())
+
+	i := s.Instance(entities.Only("production"))
+	i.Delivery.Converged, i.Delivery.Rollback, i.Delivery.Failure, s.Pins = false, nil, "", nil
+	enforced := spec
+	enforced.Channels = append([]entities.ChannelSpec(nil), spec.Channels...)
+	enforced.Channels[0].Report = ""
+	s.TakeSpec(&enforced, "three", dawn)
+	require.True(t, i.Delivery.Reported)
+	require.Equal(t, Reported, s.Form(), "its gates are asked anew first")
+	s.setTarget(i, *i.Delivery.Target, dawn)
+	require.Equal(t, Version, s.Form())
+}
