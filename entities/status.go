@@ -46,6 +46,7 @@ type Facts struct {
 	Degraded                      bool // had converged, now unhealthy or drifted
 	WaitsApproval, Blocked, Waits bool // of the next release
 	RolledBack                    bool
+	Asks                          bool // the apply of the target waits for a person's word
 }
 
 // StatusRow is one row of the status table.
@@ -83,6 +84,13 @@ func StatusOf(f Facts) Status {
 	return rowOf(func(r *StatusRow) bool { return r.Match(f) }).Status
 }
 
+// Health is the status of what is there alone, whoever has paused it and whatever waits to come: CONVERGED is well.
+func (f Facts) Health() Status {
+	f.Paused, f.WaitsApproval, f.Blocked, f.Waits = false, false, false, false
+	f.Converging = f.Converging || f.Asks
+	return StatusOf(f)
+}
+
 // RollUp gives the facts of a channel from those of its instances: one is enough for whatever is the matter
 // there, but a pause, a removal or a channel left in place is only the channel's when it is so of all.
 func (f Facts) RollUp(instances []Facts) Facts {
@@ -93,7 +101,7 @@ func (f Facts) RollUp(instances []Facts) Facts {
 		f.RollbackFailed, f.RollingBack = f.RollbackFailed || i.RollbackFailed, f.RollingBack || i.RollingBack
 		f.Failed, f.Unknown, f.Converging = f.Failed || i.Failed, f.Unknown || i.Unknown, f.Converging || i.Converging
 		f.Degraded, f.RolledBack = f.Degraded || i.Degraded, f.RolledBack || i.RolledBack
-		f.WaitsApproval = f.WaitsApproval || i.WaitsApproval
+		f.WaitsApproval, f.Asks = f.WaitsApproval || i.WaitsApproval, f.Asks || i.Asks
 	}
 	f.Paused, f.Orphaned, f.Deleted = f.Paused || paused, orphaned, deleted
 	return f
@@ -106,6 +114,15 @@ func (s Status) Row() StatusRow {
 		return StatusRow{Status: s, Exit: ExitGoesOn}
 	}
 	return r
+}
+
+// Stuck tells whether what is so does not mend itself: a person or a newer release does.
+func (s Status) Stuck() bool {
+	switch s {
+	case StatusFailed, StatusFailedRollback, StatusRolledBack, StatusBlocked, StatusOrphaned, StatusDeleted:
+		return true
+	}
+	return false
 }
 
 // Worst is the status with the highest severity; CONVERGED when there is none.

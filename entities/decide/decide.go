@@ -306,6 +306,7 @@ func (v *view) conclude() {
 		all[n] = v.insts[n].conclude()
 	}
 	f := v.facts.RollUp(all)
+	v.out.Health = v.health(f)
 	f.Paused = v.paused
 	for n := range v.out.Gates {
 		j := &v.out.Gates[n]
@@ -334,7 +335,9 @@ func (i *instance) conclude() entities.Facts {
 		f.RollingBack = !f.RollbackFailed && !f.RolledBack
 	}
 	f.Unknown = i.unknown()
-	f.Converging = d.Target != nil && !d.Converged && i.Approval.Asked.IsZero()
+	moving := d.Target != nil && !d.Converged
+	f.Asks = moving && !i.Approval.Asked.IsZero()
+	f.Converging = moving && !f.Asks
 	f.Degraded = d.Converged && i.current.Known && !i.current.Stable
 	return *f
 }

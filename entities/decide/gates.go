@@ -77,7 +77,7 @@ var gates = [...]gate{
 	{kind: KindReading, id: "reading", at: []entities.Stage{atEntry}, judge: judgeReading, bypassable: true, plain: true, bypassed: whereObservable},
 	{kind: KindRollback, id: "rollback", at: []entities.Stage{atEntry}, judge: judgeRollback, plain: true, when: entities.Fail, unblock: unblockRollback},
 	{kind: KindPin, id: "pin", at: []entities.Stage{atEntry}, judge: judgePin, plain: true, unblock: unblockPin},
-	{kind: KindChannelStable, id: "channel-stable/CHANNEL", at: []entities.Stage{atEntry}, judge: judgeChannelsStable, bypassable: true, sticky: true, plain: true, bypassed: conditions(entities.ChannelStable), when: entities.Fail, unblock: unblockRetry},
+	{kind: KindChannelStable, id: "channel-stable/CHANNEL", at: []entities.Stage{atEntry}, judge: judgeChannelsStable, bypassable: true, sticky: true, plain: true, bypassed: conditions(entities.ConditionKind.OnChannels), when: entities.Fail, unblock: unblockRetry},
 	{kind: KindUnknown, id: "KIND/NAME", at: []entities.Stage{atEntry}, judge: judgeUnknown, bypassable: true, bypassed: unknownConditions},
 	{kind: KindUpstream, id: "upstream", at: []entities.Stage{atEntry}, judge: judgeUpstream, bypassable: true, sticky: true, plain: true, bypassed: whereStuck, when: entities.Fail, unblock: unblockRetry},
 	{kind: KindCheck, id: "NAME", at: declaredStages, judge: (*admission).checks, bypassable: true, repairs: true, bypassed: checks, when: entities.Fail, unblock: unblockCheck},

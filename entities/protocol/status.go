@@ -40,7 +40,8 @@ type ChannelStatus struct {
 	Key        string            `json:"key,omitempty"` // what runtimes know it by, if it had another name first
 	Runtime    string            `json:"runtime"`
 	Status     string            `json:"status"`
-	Current    string            `json:"current"` // active version(s) the runtime reports, "" for none
+	Health     string            `json:"health,omitempty"` // the status without pauses and what waits to come: CONVERGED is well
+	Current    string            `json:"current"`          // active version(s) the runtime reports, "" for none
 	Target     string            `json:"target"`
 	Desired    string            `json:"desired"`
 	Since      time.Time         `json:"since,omitzero"` // of the status
