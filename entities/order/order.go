@@ -139,17 +139,27 @@ func CompareVersions(a, b string) (c int, how How, ok bool) {
 	case dashed: // one alone
 		return 0, "", false
 	}
-	for _, form := range []*regexp.Regexp{numbered, named} {
-		x, y := form.FindStringSubmatch(a), form.FindStringSubmatch(b)
-		if x != nil && y != nil && strings.EqualFold(x[1], y[1]) && !hex.MatchString(x[1]) && !(form == named && strings.EqualFold(x[1], "v")) {
-			return natural(x[2], y[2]), ByNumber, true
-		}
+	if c, ok := byNumber(a, b); ok {
+		return c, ByNumber, true
 	}
 	x, y := semver.FindStringSubmatch(a), semver.FindStringSubmatch(b)
 	if x == nil || y == nil {
 		return 0, "", false
 	}
 	return semantic(x, y), BySemantic, true
+}
+
+// byNumber orders two versions of one name by the numbers behind it. Several numbers behind a v, or behind nothing, are parts of a
+// semantic version.
+func byNumber(a, b string) (c int, ok bool) {
+	for _, form := range []*regexp.Regexp{numbered, named} {
+		x, y := form.FindStringSubmatch(a), form.FindStringSubmatch(b)
+		if x == nil || y == nil || !strings.EqualFold(x[1], y[1]) || hex.MatchString(x[1]) || form == named && strings.EqualFold(x[1], "v") {
+			continue
+		}
+		return natural(x[2], y[2]), true
+	}
+	return 0, false
 }
 
 // semantic orders two versions by their parts.
