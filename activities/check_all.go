@@ -75,7 +75,7 @@ func (r *checkRound) watch(ctx context.Context, e entities.Evaluation, due time.
 		if reading.Verdict == entities.Error {
 			reading.Errors, reading.Retry = r.schedule.errors(e), due
 		}
-		news := e.Known == "" || reading.Digest() != e.Known || entities.ErrorsAreNews(reading.Errors)
+		news := e.Known == "" || reading.Digest() != e.Known || entities.ErrorsAreNews(reading.Errors) || reading.Tells(e)
 		r.read(e.Key(), reading, counted, news)
 		counted = false
 		if news {

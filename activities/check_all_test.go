@@ -191,3 +191,32 @@ func TestNextTryBetweenNews_D16(t *testing.T) {
 	require.Equal(t, at.Add(4*time.Minute), entities.NextTry(30*time.Second, 3, at, at.Add(time.Second)), "after the fourth")
 	require.Equal(t, at.Add(9*time.Minute), entities.NextTry(30*time.Second, 3, at, at.Add(5*time.Minute)), "after the fifth, five minutes at most")
 }
+
+// A reason that changed is news though the verdict stays, once; the same one never is.
+func TestReasonsAreNewsOnce_A13(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j, began := newEvaluated(), time.Now()
+		j.says["api"] = func(context.Context) entities.CheckReading {
+			r := entities.CheckReading{Verdict: entities.Wait, Reason: "api is CONVERGING", At: time.Now()}
+			if time.Since(began) > 50*time.Second {
+				r.Reason = "api is DEGRADED"
+			}
+			return r
+		}
+		first := j.says["api"](t.Context())
+		e := entities.Evaluation{
+			Channel: "prod", ID: "api", Kind: entities.CheckServiceStable, Interval: 20 * time.Second,
+			Known: first.Digest(), Said: first.Said(), SaidAt: first.At,
+		}
+		var told []time.Duration
+		s := &schedule{}
+		for time.Since(began) < 5*time.Minute {
+			for _, r := range evaluateAll(t.Context(), []entities.Evaluation{e}, s, j.evaluate) {
+				told = append(told, time.Since(began).Round(20*time.Second))
+				e.Said, e.SaidAt = r.Said(), r.At
+			}
+			time.Sleep(max(time.Until(s.next([]entities.Evaluation{e})), time.Second))
+		}
+		require.Equal(t, []time.Duration{time.Minute}, told)
+	})
+}

@@ -159,9 +159,10 @@ type RuntimeSpec struct {
 type Condition struct {
 	ID   string        `json:"id"`
 	Kind ConditionKind `json:"kind"`
-	// Channels: for channel-stable, the channels a release must have succeeded in; selectors are
-	// resolved when compiling.
+	// Channels: the channels a release must have succeeded in; selectors are resolved when compiling.
 	Channels []string `json:"channels,omitempty"`
+	// For: how long ago it must have succeeded in each.
+	For time.Duration `json:"for,omitempty"`
 	// Topic, MinApprovers and Approvers: for approval. No approvers: anybody.
 	Topic        string   `json:"topic,omitempty"`
 	MinApprovers int      `json:"minApprovers,omitempty"`
@@ -172,15 +173,23 @@ type Condition struct {
 // ConditionKind names a way to judge a condition.
 type ConditionKind string
 
-// The kinds of condition that the state itself answers: the release has succeeded in the named
-// channels (A8), and people have approved it (A14; the id is "approval/" and the topic).
+// The kinds of condition that the state itself answers: the release has succeeded in the named channels (A8), so long ago
+// (For), and those are healthy now, whatever runs there; the id of each is "channel-stable/" and the channel. And people have
+// approved it (A14; the id is "approval/" and the topic). A version that does not know a kind says ERROR of it, never PASS.
 const (
-	ChannelStable  ConditionKind = "channel-stable"
-	ManualApproval ConditionKind = "approval"
+	ChannelStable    ConditionKind = "channel-stable"
+	ChannelStableFor ConditionKind = "channel-stable-for"
+	ChannelHealthy   ConditionKind = "channel-healthy" // For is none, or as above
+	ManualApproval   ConditionKind = "approval"
 )
 
 // OnlyReported is no gate: it stands among the conditions of a channel that only reports, for versions that do not know such.
 const OnlyReported ConditionKind = "report"
+
+// OnChannels tells whether a condition of the kind is about other channels.
+func (k ConditionKind) OnChannels() bool {
+	return k == ChannelStable || k == ChannelStableFor || k == ChannelHealthy
+}
 
 // ParamSpec declares one parameter of a service.
 type ParamSpec struct {

@@ -1,6 +1,9 @@
 package entities
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Status is the convergence status of one channel of a service, or of one instance in it.
 type Status string
@@ -46,6 +49,7 @@ type Facts struct {
 	Degraded                      bool // had converged, now unhealthy or drifted
 	WaitsApproval, Blocked, Waits bool // of the next release
 	RolledBack                    bool
+	Asks                          bool // the apply of the target waits for a person's word
 }
 
 // StatusRow is one row of the status table.
@@ -83,6 +87,13 @@ func StatusOf(f Facts) Status {
 	return rowOf(func(r *StatusRow) bool { return r.Match(f) }).Status
 }
 
+// Health is the status of what is there alone, whoever has paused it and whatever waits to come: CONVERGED is well.
+func (f Facts) Health() Status {
+	f.Paused, f.WaitsApproval, f.Blocked, f.Waits = false, false, false, false
+	f.Converging = f.Converging || f.Asks
+	return StatusOf(f)
+}
+
 // RollUp gives the facts of a channel from those of its instances: one is enough for whatever is the matter
 // there, but a pause, a removal or a channel left in place is only the channel's when it is so of all.
 func (f Facts) RollUp(instances []Facts) Facts {
@@ -93,7 +104,7 @@ func (f Facts) RollUp(instances []Facts) Facts {
 		f.RollbackFailed, f.RollingBack = f.RollbackFailed || i.RollbackFailed, f.RollingBack || i.RollingBack
 		f.Failed, f.Unknown, f.Converging = f.Failed || i.Failed, f.Unknown || i.Unknown, f.Converging || i.Converging
 		f.Degraded, f.RolledBack = f.Degraded || i.Degraded, f.RolledBack || i.RolledBack
-		f.WaitsApproval = f.WaitsApproval || i.WaitsApproval
+		f.WaitsApproval, f.Asks = f.WaitsApproval || i.WaitsApproval, f.Asks || i.Asks
 	}
 	f.Paused, f.Orphaned, f.Deleted = f.Paused || paused, orphaned, deleted
 	return f
@@ -106,6 +117,15 @@ func (s Status) Row() StatusRow {
 		return StatusRow{Status: s, Exit: ExitGoesOn}
 	}
 	return r
+}
+
+// Stuck tells whether what is so does not mend itself: a person or a newer release does.
+func (s Status) Stuck() bool {
+	switch s {
+	case StatusFailed, StatusFailedRollback, StatusRolledBack, StatusBlocked, StatusOrphaned, StatusDeleted:
+		return true
+	}
+	return false
 }
 
 // Worst is the status with the highest severity; CONVERGED when there is none.
@@ -173,7 +193,34 @@ type CheckReading struct {
 	Retry  time.Time `json:"retry,omitzero"`
 }
 
-// Digest tells readings apart that matter: a new reason alone is no news, a new time is.
+// Said tells reasons apart: its words before the slash, numbers aside, and all of it after.
+func (r CheckReading) Said() string {
+	words := strings.Map(func(c rune) rune {
+		if c >= '0' && c <= '9' {
+			return -1
+		}
+		return c
+	}, r.Reason)
+	return ShortDigestOf(words) + "/" + ShortDigestOf(r.Reason)
+}
+
+// numbersHold is for how long a reason stands of which only numbers have changed, such as those of a metric: each time they are
+// told of costs history.
+const numbersHold = 5 * time.Minute
+
+// Tells tells whether a reading is to be told of for its reason alone: it says something else than what is known. What another
+// service says is told of to the number.
+func (r CheckReading) Tells(e Evaluation) bool {
+	said := r.Said()
+	if e.Said == "" || said == e.Said {
+		return false
+	}
+	words, _, _ := strings.Cut(said, "/")
+	known, _, _ := strings.Cut(e.Said, "/")
+	return words != known || e.Kind.OnOthers() || r.At.Sub(e.SaidAt) >= numbersHold
+}
+
+// Digest tells verdicts apart, and when they may change: a new reason alone is told of by Tells.
 func (r CheckReading) Digest() string {
 	if r.Verdict == "" {
 		return ""
@@ -197,13 +244,15 @@ type Evaluation struct {
 	Present     string        `json:"present,omitempty"` // digest of the payload that is there now
 	Known       string        `json:"known,omitempty"`   // CheckReading.Digest of what is known; "": any reading is news
 	Errors      int           `json:"errors,omitempty"`  // in a row, as is known
+	Said        string        `json:"said,omitempty"`    // CheckReading.Said of what is known; "": it is not told of
+	SaidAt      time.Time     `json:"saidAt,omitzero"`   // when that was read
 	Interval    time.Duration `json:"interval"`
 	Runtime     string        `json:"runtime,omitempty"` // whose own worker evaluates it; "": any worker
 }
 
 // Question is an evaluation without what is known of it.
 func (e Evaluation) Question() Evaluation {
-	e.Known, e.Errors = "", 0
+	e.Known, e.Errors, e.Said, e.SaidAt = "", 0, "", time.Time{}
 	return e
 }
 

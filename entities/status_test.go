@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -45,8 +46,31 @@ func TestStatusOf(t *testing.T) {
 		})
 	}
 	require.Equal(t, StatusConverged, StatusOf(Facts{}))
-	require.Equal(t, len(rows), reflect.TypeFor[Facts]().NumField(), "every fact has a row")
+	require.Equal(t, len(rows)+1, reflect.TypeFor[Facts]().NumField(), "every fact has a row, but Asks, which is for the health alone")
 	require.Len(t, StatusTable(), len(rows)+1)
+}
+
+// What is paused or waits for its next release is as well as what runs there.
+func TestHealth_D22(t *testing.T) {
+	waits := Facts{Paused: true, WaitsApproval: true, Blocked: true, Waits: true}
+	require.Equal(t, StatusConverged, waits.Health())
+	for want, ill := range map[Status]Facts{
+		StatusConverging: {Converging: true}, StatusDegraded: {Degraded: true}, StatusUnknown: {Unknown: true}, StatusFailed: {Failed: true},
+		StatusRolledBack: {RolledBack: true}, StatusRollingBack: {RollingBack: true}, StatusFailedRollback: {RollbackFailed: true},
+		StatusOrphaned: {Orphaned: true}, StatusDeleted: {Deleted: true},
+	} {
+		require.Equal(t, want, ill.Health())
+		ill.Paused, ill.WaitsApproval, ill.Blocked, ill.Waits = true, true, true, true
+		require.Equal(t, want, ill.Health())
+	}
+	require.Equal(t, StatusConverging, Facts{WaitsApproval: true, Asks: true}.RollUp([]Facts{{}}).Health(), "its apply waits for a person")
+	require.Equal(t, StatusConverging, Facts{}.RollUp([]Facts{{}, {WaitsApproval: true, Asks: true}}).Health())
+}
+
+func TestLength(t *testing.T) {
+	for want, d := range map[string]time.Duration{"168h": 168 * time.Hour, "1h30m": 90 * time.Minute, "10m": 10 * time.Minute, "10s": 10 * time.Second, "1h0m5s": time.Hour + 5*time.Second, "500ms": 500 * time.Millisecond} {
+		require.Equal(t, want, Length(d))
+	}
 }
 
 // A service's status is that of its worst channel.

@@ -39,6 +39,18 @@ func Took(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
+// Length is a length of time as a person writes it: 168h, 1h30m.
+func Length(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
 // KeepLast are the last n of a list.
 func KeepLast[T any](list []T, n int) []T {
 	if len(list) <= n {

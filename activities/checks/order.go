@@ -18,15 +18,18 @@ type versionOrder struct{ sources Sources }
 func (c versionOrder) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
 	return c.sources.onOther(ctx, a, func(o other) (entities.CheckReading, error) {
 		there, mine := order.Named(o.present()), a.version()
+		c, how, ok := order.CompareVersions(there, mine)
 		switch {
 		case mine == "":
 			return unevaluated("no version is asked about")
 		case there == "" || o.channel.Status == string(entities.StatusUnknown):
 			return o.delayed("the version of %s is not known yet; expected at least %s", otherOf(a), mine)
-		case order.CompareVersions(there, mine) < 0:
-			return o.delayed("%s has %s; expected at least %s", otherOf(a), there, mine)
+		case !ok:
+			return unevaluated("%s has %s, which cannot be compared with %s; expected two numbers, semantic versions or time stamps of one form", otherOf(a), there, mine)
+		case c < 0:
+			return o.delayed("%s has %s; expected at least %s (%s)", otherOf(a), there, mine, how)
 		}
-		return pass("%s has %s, which is at least %s", otherOf(a), there, mine)
+		return pass("%s has %s, which is at least %s (%s)", otherOf(a), there, mine, how)
 	})
 }
 

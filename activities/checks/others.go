@@ -114,12 +114,7 @@ func (o other) succeeded() string {
 
 // stuck reports whether the channel will not move on by itself.
 func (o other) stuck() bool {
-	switch entities.Status(o.channel.Status) {
-	case entities.StatusFailed, entities.StatusFailedRollback, entities.StatusRolledBack, entities.StatusBlocked,
-		entities.StatusOrphaned, entities.StatusDeleted:
-		return true
-	}
-	return false
+	return entities.Status(o.channel.Status).Stuck()
 }
 
 // cause is what holds the channel in the end, where it does not go on by itself: in words that change only with that, since

@@ -53,7 +53,7 @@ func api(s protocol.Status) checks.Sources {
 	return world(map[string]protocol.Status{"api": s}).Sources()
 }
 
-func TestServiceStable(t *testing.T) {
+func TestServiceStable_D22(t *testing.T) {
 	t.Parallel()
 	a := on(entities.CheckServiceStable, entities.Dependency{Service: "api"})
 	rows := []Row{
@@ -77,6 +77,23 @@ func TestServiceStable(t *testing.T) {
 		Name: "paused by somebody", Sources: api(paused), Asked: a, Want: entities.Wait,
 		Says: "api in prod is PAUSED: api is paused by bob (incident 12) since 2026-11-20 10:41 UTC",
 	})
+	// What is said of its health counts: it is well though it waits or is paused, and ill though it does.
+	for _, status := range []entities.Status{entities.StatusPaused, entities.StatusPreconditions, entities.StatusManualApproval, entities.StatusBlocked} {
+		says := inProd(status, "v5", "v6")
+		for health, verdict := range map[entities.Status]entities.Verdict{
+			entities.StatusConverged: entities.Pass, entities.StatusConverging: entities.Wait, entities.StatusDegraded: entities.Wait,
+			entities.StatusUnknown: entities.Wait, entities.StatusFailed: entities.Fail, entities.StatusRolledBack: entities.Fail,
+		} {
+			of := says
+			of.Channels = []protocol.ChannelStatus{says.Channels[0]}
+			of.Channels[0].Health = string(health)
+			want := "api in prod is " + string(health)
+			if verdict == entities.Pass {
+				want = "api in prod is healthy at v5, and " + string(status)
+			}
+			rows = append(rows, Row{Name: string(status + " and " + health), Sources: api(of), Asked: a, Want: verdict, Says: want})
+		}
+	}
 	Conform(t, Kind{Kind: entities.CheckServiceStable, Rows: rows})
 }
 
@@ -87,14 +104,15 @@ func TestVersionOrder_D22(t *testing.T) {
 		return Row{Name: name, Sources: api(s), Asked: a, Want: want, Says: says}
 	}
 	Conform(t, Kind{Kind: entities.CheckVersionOrder, Rows: []Row{
-		row("newer", inProd(entities.StatusConverged, "v10", "v10", release("v10", 7, maestro.Succeeded)), entities.Pass, "api in prod has v10, which is at least v2"),
-		row("the same, whatever the configuration", inProd(entities.StatusConverged, "v2-i3", "v2-i3"), entities.Pass, "api in prod has v2, which is at least v2"),
-		row("older", inProd(entities.StatusConverged, "v1", "v1", release("v1", 7, maestro.Succeeded)), entities.Wait, "api in prod has v1; expected at least v2"),
-		row("still on its way", inProd(entities.StatusConverging, "v3", "v3", release("v3", 7, maestro.InProgress), release("v1", 6, maestro.Succeeded)), entities.Wait, "api in prod has v1; expected at least v2"),
-		row("failed on its way", inProd(entities.StatusFailed, "v3", "v3", release("v3", 7, maestro.Failed), release("v1", 6, maestro.Succeeded)), entities.Fail, "api in prod has v1; expected at least v2, and api is FAILED"),
-		row("taken back", inProd(entities.StatusRolledBack, "v1", "v1", release("v3", 7, maestro.RolledBack), release("v1", 6, maestro.Succeeded)), entities.Fail, "api in prod has v1; expected at least v2, and api is ROLLED_BACK"),
-		row("pinned to an older one", inProd(entities.StatusConverged, "v1", "v1", release("v3", 7, maestro.Succeeded), release("v1", 6, maestro.Succeeded)), entities.Wait, "api in prod has v1; expected at least v2"),
+		row("newer", inProd(entities.StatusConverged, "v10", "v10", release("v10", 7, maestro.Succeeded)), entities.Pass, "api in prod has v10, which is at least v2 (by number)"),
+		row("the same, whatever the configuration", inProd(entities.StatusConverged, "v2-i3", "v2-i3"), entities.Pass, "api in prod has v2, which is at least v2 (the same)"),
+		row("older", inProd(entities.StatusConverged, "v1", "v1", release("v1", 7, maestro.Succeeded)), entities.Wait, "api in prod has v1; expected at least v2 (by number)"),
+		row("still on its way", inProd(entities.StatusConverging, "v3", "v3", release("v3", 7, maestro.InProgress), release("v1", 6, maestro.Succeeded)), entities.Wait, "api in prod has v1; expected at least v2 (by number)"),
+		row("failed on its way", inProd(entities.StatusFailed, "v3", "v3", release("v3", 7, maestro.Failed), release("v1", 6, maestro.Succeeded)), entities.Fail, "api in prod has v1; expected at least v2 (by number), and api is FAILED"),
+		row("taken back", inProd(entities.StatusRolledBack, "v1", "v1", release("v3", 7, maestro.RolledBack), release("v1", 6, maestro.Succeeded)), entities.Fail, "api in prod has v1; expected at least v2 (by number), and api is ROLLED_BACK"),
+		row("pinned to an older one", inProd(entities.StatusConverged, "v1", "v1", release("v3", 7, maestro.Succeeded), release("v1", 6, maestro.Succeeded)), entities.Wait, "api in prod has v1; expected at least v2 (by number)"),
 		row("its first", inProd(entities.StatusConverging, "v3", "v3", release("v3", 7, maestro.InProgress)), entities.Wait, "the version of api in prod is not known yet; expected at least v2"),
+		row("of another form", inProd(entities.StatusConverged, "nightly-7", "nightly-7"), entities.Error, "api in prod has nightly-7, which cannot be compared with v2; expected two numbers, semantic versions or time stamps of one form"),
 		row("unknown", inProd(entities.StatusUnknown, "v3", "v3"), entities.Wait, "the version of api in prod is not known yet; expected at least v2"),
 	}})
 }

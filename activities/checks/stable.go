@@ -1,26 +1,31 @@
 package checks
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/converge-engine/converge/entities"
 )
 
-// serviceStable passes while another service is CONVERGED in the channel.
+// serviceStable passes while another service is healthy in the channel: whether it is paused, or its next release waits, says
+// nothing of what runs there. An older version says its status alone.
 type serviceStable struct{ sources Sources }
 
 func (c serviceStable) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
 	return c.sources.onOther(ctx, a, func(o other) (entities.CheckReading, error) {
-		name := otherOf(a)
+		name, status := otherOf(a), o.channel.Status
+		health := cmp.Or(o.channel.Health, status)
 		switch {
-		case o.channel.Status != string(entities.StatusConverged):
+		case health != string(entities.StatusConverged):
 		case o.channel.Target == "": // nothing runs there that could be stable
 			return wait("%s was never released", name)
+		case status != health:
+			return pass("%s is healthy at %s, and %s", name, o.channel.Target, status)
 		default:
-			return pass("%s is %s at %s", name, o.channel.Status, o.channel.Target)
+			return pass("%s is %s at %s", name, status, o.channel.Target)
 		}
-		r, err := wait("%s is %s", name, o.channel.Status)
-		if o.stuck() {
+		r, err := wait("%s is %s", name, health)
+		if entities.Status(health).Stuck() {
 			r.Verdict = entities.Fail
 		}
 		return r, err

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/chart"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/state"
@@ -126,7 +125,7 @@ func (o *timelineOptions) entries(ctx context.Context, n serviceName, now time.T
 	if err := o.f.query(ctx, n, protocol.QueryState, &s); err == nil && s.Spec != nil {
 		for _, c := range s.Spec.Channels {
 			for _, condition := range c.Conditions {
-				if condition.Kind == entities.ChannelStable {
+				if condition.Kind.OnChannels() {
 					in.Needs[c.Name] = append(in.Needs[c.Name], condition.Channels...)
 				}
 			}

@@ -64,7 +64,7 @@ func (t *tables) decide(s *state.State, now time.Time, mode Mode) *Decision {
 		return d
 	}
 	d.Channels = make([]ChannelDecision, len(s.Spec.Channels))
-	turns, known := turnsOf(s), 0
+	turns, known := t.turnsOf(s, now), 0
 	for n := range s.Spec.Channels {
 		*v = view{tables: t, s: s, d: d, spec: &s.Spec.Channels[n], now: now, mode: mode, insts: v.insts[:0], out: &d.Channels[n]}
 		v.turn = noTurn
@@ -73,6 +73,7 @@ func (t *tables) decide(s *state.State, now time.Time, mode Mode) *Decision {
 		}
 		known += v.gather()
 		v.keepAsking()
+		v.awaitRest()
 		v.decide()
 	}
 	if known < len(s.Instances) {
@@ -270,6 +271,7 @@ func (v *view) conclude() {
 	}
 	f := v.facts.RollUp(all)
 	f.Waits = slices.ContainsFunc(all, func(i entities.Facts) bool { return i.Waits })
+	v.out.Health = v.health(f)
 	f.Paused = v.paused
 	for n := range v.out.Gates {
 		j := &v.out.Gates[n]
@@ -298,7 +300,9 @@ func (i *instance) conclude() entities.Facts {
 		f.RollingBack = !f.RollbackFailed && !f.RolledBack
 	}
 	f.Unknown = i.unknown()
-	f.Converging = d.Target != nil && !d.Converged && i.Approval.Asked.IsZero() && !i.waits()
+	moving := d.Target != nil && !d.Converged && !i.waits()
+	f.Asks = moving && !i.Approval.Asked.IsZero()
+	f.Converging = moving && !f.Asks
 	f.Waits = i.waits()
 	f.Degraded = d.Converged && i.current.Known && !i.current.Stable
 	return *f

@@ -26,6 +26,7 @@ type Decision struct {
 type ChannelDecision struct {
 	Channel   string
 	Status    entities.Status
+	Health    entities.Status    // the status of what is there alone (Facts.Health)
 	Current   entities.Current   // of all its instances
 	Instances []InstanceDecision // where there are several
 	Next      *state.Release     // the release next in line, or nil

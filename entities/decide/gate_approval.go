@@ -73,9 +73,11 @@ func unblockApproval(v *view, j *Judgement, r *state.Release) string {
 	return v.command("approve", r, j.Subject)
 }
 
+func manual(k entities.ConditionKind) bool { return k == entities.ManualApproval }
+
 // approvals lists those that can be bypassed.
 func approvals(v *view, entered bool) []string {
-	out := conditions(entities.ManualApproval)(v, entered)
+	out := conditions(manual)(v, entered)
 	if v.approvesApplies() {
 		out = append(out, applyApprovalID(v.spec.Name))
 	}

@@ -136,8 +136,13 @@ func unblockPin(v *view, _ *Judgement, _ *state.Release) string {
 
 func judgeChannelsStable(p *admission, _ entities.Stage) {
 	for _, c := range p.spec.Conditions {
-		if c.Kind == entities.ChannelStable {
-			p.add(p.judgeChannelStable(c, p.release))
+		if !c.Kind.OnChannels() {
+			continue
+		}
+		j := p.judgeChannelStable(c, p.release)
+		p.add(j)
+		if !j.Next.IsZero() {
+			p.due(j.Next)
 		}
 	}
 }
@@ -152,7 +157,7 @@ func judgeUnknown(p *admission, _ entities.Stage) {
 }
 
 func knownCondition(k entities.ConditionKind) bool {
-	return k == entities.ChannelStable || k == entities.ManualApproval || k == entities.OnlyReported
+	return k.OnChannels() || manual(k) || k == entities.OnlyReported
 }
 
 func unknownConditions(v *view, entered bool) []string {
@@ -165,28 +170,27 @@ func unknownConditions(v *view, entered bool) []string {
 	return out
 }
 
-// judgeChannelStable passes when the release has succeeded in all named channels. A success is
-// part of the release, so it is sticky for that release even if the channel moves on (A8).
+// judgeChannelStable passes when the release has succeeded in all named channels, as long ago as is asked, and, where that is
+// asked, they are healthy now. A success is part of the release, so it is sticky for that release even if the channel moves on,
+// and its time runs on (A8). Health is of this very decision, so that no preflight need ask again (A10).
 func (v *view) judgeChannelStable(c entities.Condition, r *state.Release) Judgement {
 	j := Judgement{Kind: KindChannelStable, ID: c.ID, Verdict: entities.Pass}
-	if r.Return {
+	if r.Return && c.Kind != entities.ChannelHealthy {
 		j.Reason = r.FullVersion + " was good here before"
 		return j
 	}
 	var reasons []string
 	for _, name := range c.Channels {
-		verdict, why, since := stableIn(name, r)
-		if r.Phases[name] == nil {
-			j.Unblock = fmt.Sprintf("converge release %s/%s %s, or: %s", v.s.Application, v.s.Title(), r.Version, v.command("bypass", r, v.spec.Name, c.ID, "--reason …"))
+		in := v.stableIn(c, name, r)
+		if in.Verdict.Worse(j.Verdict) {
+			j.Verdict, j.Since, j.Next, reasons = in.Verdict, time.Time{}, time.Time{}, nil
 		}
-		if verdict.Worse(j.Verdict) {
-			j.Verdict, reasons = verdict, nil
+		if in.Unblock != "" {
+			j.Unblock = in.Unblock
 		}
-		if verdict == j.Verdict {
-			reasons = append(reasons, why)
-			if since.After(j.Since) {
-				j.Since = since
-			}
+		if in.Verdict == j.Verdict {
+			reasons = append(reasons, in.Reason)
+			j.Since, j.Next = later(j.Since, in.Since), later(j.Next, in.Next)
 		}
 	}
 	slices.Sort(reasons)
@@ -194,23 +198,105 @@ func (v *view) judgeChannelStable(c entities.Condition, r *state.Release) Judgem
 	return j
 }
 
-// stableIn judges a release by another channel. One that was added after the release was made is a gate like any other: it
-// never passed that one, and will not (G2).
-func stableIn(channel string, r *state.Release) (v entities.Verdict, why string, since time.Time) {
-	p := r.Phases[channel]
-	if p == nil {
-		return entities.Fail, fmt.Sprintf("%s was released before there was a channel %s, and does not go there", r.FullVersion, channel), r.At
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
 	}
+	return a
+}
+
+// stableIn judges a release by one other channel.
+func (v *view) stableIn(c entities.Condition, channel string, r *state.Release) Judgement {
+	j := v.succeededIn(c, channel, r)
+	if c.Kind != entities.ChannelHealthy || j.Verdict != entities.Pass {
+		return j
+	}
+	is, at := v.healthIn(channel)
+	switch {
+	case is != entities.StatusConverged:
+		j.Verdict, j.Since = entities.Wait, time.Time{}
+		j.Reason += fmt.Sprintf(", but %s is %s now", channel, is)
+		if is.Stuck() {
+			j.Verdict, j.Unblock = entities.Fail, "mend that, or: "+v.command("bypass", r, v.spec.Name, c.ID, "--reason …")
+		}
+	default:
+		j.Reason += ", and healthy now at " + at
+	}
+	return j
+}
+
+// succeededIn judges a release by its success in another channel. One that was added after the release was made is a gate like
+// any other: it never passed that one, and will not (G2). Of two releases of one version each succeeds by itself.
+func (v *view) succeededIn(c entities.Condition, channel string, r *state.Release) Judgement {
+	p := r.Phases[channel]
+	switch {
+	case r.Return:
+		return Judgement{Verdict: entities.Pass, Reason: r.FullVersion + " was good here before"}
+	case p == nil:
+		return Judgement{
+			Verdict: entities.Fail, Since: r.At,
+			Reason:  fmt.Sprintf("%s was released before there was a channel %s, and does not go there", r.FullVersion, channel),
+			Unblock: fmt.Sprintf("converge release %s/%s %s, or: %s", v.s.Application, v.s.Title(), r.Version, v.command("bypass", r, v.spec.Name, c.ID, "--reason …")),
+		}
+	}
+	j := Judgement{Verdict: entities.Fail, Reason: fmt.Sprintf("%s %s in %s", r.FullVersion, p.Phase, channel), Since: p.Since}
 	switch p.Phase {
 	case maestro.Succeeded:
-		return entities.Pass, fmt.Sprintf("%s stable at %s", channel, r.FullVersion), p.Since
+		j.Verdict, j.Reason = entities.Pass, fmt.Sprintf("%s stable at %s", channel, r.FullVersion)
+		if c.For > 0 {
+			j.waitOut(c.For, v.now)
+		}
 	case maestro.Pending:
-		return entities.Wait, fmt.Sprintf("%s has not entered %s yet", r.FullVersion, channel), p.Since
+		j.Verdict, j.Reason = entities.Wait, fmt.Sprintf("%s has not entered %s yet", r.FullVersion, channel)
 	case maestro.InProgress:
-		return entities.Wait, fmt.Sprintf("%s is going out to %s", r.FullVersion, channel), p.Since
-	default:
-		return entities.Fail, fmt.Sprintf("%s %s in %s", r.FullVersion, p.Phase, channel), p.Since
+		j.Verdict, j.Reason = entities.Wait, fmt.Sprintf("%s is going out to %s", r.FullVersion, channel)
 	}
+	return j
+}
+
+// waitOut has what passes since a time pass only once that is so long ago.
+func (j *Judgement) waitOut(long time.Duration, now time.Time) {
+	until := j.Since.Add(long)
+	j.Reason += " since " + day(j.Since)
+	if now.Before(until) {
+		j.Verdict, j.Next = entities.Wait, until
+		j.Reason += "; " + entities.Length(long) + " pass on " + day(until)
+		return
+	}
+	j.Since = until
+	j.Reason += ", for more than " + entities.Length(long)
+}
+
+// day is a moment of some day for people.
+func day(t time.Time) string { return t.UTC().Format("Mon 2006-01-02 15:04 MST") }
+
+// healthIn is the health of another channel, and at which version it is, "": at none.
+func (v *view) healthIn(channel string) (is entities.Status, at string) {
+	n := slices.IndexFunc(v.s.Spec.Channels, func(c entities.ChannelSpec) bool { return c.Name == channel })
+	if n < 0 {
+		return entities.StatusUnknown, "" // which is not compiled
+	}
+	o := &view{tables: v.tables, s: v.s, spec: &v.s.Spec.Channels[n], now: v.now, out: &ChannelDecision{}}
+	o.turn.Holder = slices.IndexFunc(v.s.Releases, func(r *state.Release) bool {
+		p, _ := r.PhaseIn(channel)
+		return p == maestro.InProgress
+	})
+	o.gather()
+	facts := make([]entities.Facts, len(o.insts))
+	for n := range o.insts {
+		facts[n] = o.insts[n].conclude()
+		if t := o.insts[n].Delivery.Target; t != nil {
+			at = t.FullVersion
+		}
+	}
+	return o.health(entities.Facts{}.RollUp(facts)), at
+}
+
+// health is how the channel is by the facts of its instances, whoever has paused it and whatever waits to come: CONVERGED is
+// well. While a release is in progress there it is on its way.
+func (v *view) health(f entities.Facts) entities.Status {
+	f.Converging = f.Converging || v.turn.Holder != maestro.None
+	return f.Health()
 }
 
 // judgeUpstream: a failure lies further up than the channels that this one names.
@@ -236,12 +322,12 @@ func whereStuck(v *view, entered bool) []string {
 	return []string{string(KindUpstream)}
 }
 
-// conditions lists the declared conditions of a kind.
-func conditions(kind entities.ConditionKind) func(*view, bool) []string {
+// conditions lists the declared conditions of some kinds.
+func conditions(of func(entities.ConditionKind) bool) func(*view, bool) []string {
 	return func(v *view, entered bool) []string {
 		var out []string
 		for _, c := range v.spec.Conditions {
-			if c.Kind == kind && !entered {
+			if of(c.Kind) && !entered {
 				out = append(out, c.ID)
 			}
 		}

@@ -79,7 +79,7 @@ var gates = [...]gate{
 	{kind: KindRollback, id: "rollback", at: []entities.Stage{atEntry}, judge: judgeRollback, plain: true, when: entities.Fail, unblock: unblockRollback},
 	{kind: KindPin, id: "pin", at: []entities.Stage{atEntry}, judge: judgePin, plain: true, unblock: unblockPin},
 	{kind: KindHeld, id: "held", at: []entities.Stage{atEntry}, judge: judgeHeld, bypassable: true, plain: true, bypassed: whereKept},
-	{kind: KindChannelStable, id: "channel-stable/CHANNEL", at: []entities.Stage{atEntry}, judge: judgeChannelsStable, bypassable: true, sticky: true, plain: true, bypassed: conditions(entities.ChannelStable), when: entities.Fail, unblock: unblockRetry},
+	{kind: KindChannelStable, id: "channel-stable/CHANNEL", at: []entities.Stage{atEntry}, judge: judgeChannelsStable, bypassable: true, sticky: true, plain: true, bypassed: conditions(entities.ConditionKind.OnChannels), when: entities.Fail, unblock: unblockRetry},
 	{kind: KindUnknown, id: "KIND/NAME", at: []entities.Stage{atEntry}, judge: judgeUnknown, bypassable: true, bypassed: unknownConditions},
 	{kind: KindUpstream, id: "upstream", at: []entities.Stage{atEntry}, judge: judgeUpstream, bypassable: true, sticky: true, plain: true, bypassed: whereStuck, when: entities.Fail, unblock: unblockRetry},
 	{kind: KindCheck, id: "NAME", at: declaredStages, judge: (*admission).checks, bypassable: true, repairs: true, bypassed: checks, when: entities.Fail, unblock: unblockCheck},
@@ -248,7 +248,7 @@ func viewOf(s *state.State, channel string, r *state.Release, now time.Time) *vi
 			continue
 		}
 		v := &view{tables: standard, s: s, d: &Decision{}, spec: c, now: now, mode: Mode{Drain: true}, turn: noTurn, out: &ChannelDecision{}}
-		if turns := turnsOf(s); turns != nil {
+		if turns := standard.turnsOf(s, now); turns != nil {
 			v.turn = turns[n]
 		}
 		v.gather()

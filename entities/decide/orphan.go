@@ -55,6 +55,7 @@ func (d *Decision) orphanedIn(s *state.State, channel string, ids []entities.Ins
 		return
 	}
 	c.Status, c.Current = entities.StatusOf(entities.Facts{}.RollUp(facts)), entities.RollUp(parts)
+	c.Health = c.Status
 	if len(ids) == 1 {
 		c.Instances = nil
 	}

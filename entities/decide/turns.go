@@ -2,6 +2,7 @@ package decide
 
 import (
 	"slices"
+	"time"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/maestro"
@@ -15,12 +16,12 @@ import (
 var noTurn = maestro.Turn{Holder: maestro.None, Newest: maestro.None, Next: maestro.None, Keeper: maestro.None}
 
 // turnsOf asks maestro, unless every release is over and there is no turn to take.
-func turnsOf(s *state.State) []maestro.Turn {
+func (t *tables) turnsOf(s *state.State, now time.Time) []maestro.Turn {
 	if !slices.ContainsFunc(s.Releases, func(r *state.Release) bool { return isOpen(r, s.Spec) }) {
 		return nil
 	}
 	channels := make([]maestro.Channel, len(s.Spec.Channels))
-	known := knowledge{s, make([]standing, len(s.Spec.Channels))}
+	known := knowledge{tables: t, s: s, now: now, standing: make([]standing, len(s.Spec.Channels))}
 	var after, by []string // of all channels, one after the other
 	for n := range s.Spec.Channels {
 		c := &s.Spec.Channels[n]
@@ -53,7 +54,9 @@ func isOpen(r *state.Release, spec *entities.Spec) bool {
 
 // knowledge is what the state says of releases in channels: maestro.Known.
 type knowledge struct {
+	*tables
 	s        *state.State
+	now      time.Time
 	standing []standing // by channel
 }
 
@@ -97,6 +100,35 @@ func (k *knowledge) Held(release, channel int) bool {
 	return refused(r, c)
 }
 
+func (k *knowledge) Rested(release, channel int) bool {
+	v := view{tables: k.tables, s: k.s, spec: &k.s.Spec.Channels[channel], now: k.now}
+	return !slices.ContainsFunc(v.spec.Conditions, func(c entities.Condition) bool {
+		return v.rests(c) && v.judgeChannelStable(c, k.s.Releases[release]).Verdict != entities.Pass && k.s.Releases[release].Bypassed(v.spec.Name, c.ID) == nil
+	})
+}
+
+// rests tells whether a condition on other channels asks for more than that the release has succeeded there.
+func (v *view) rests(c entities.Condition) bool {
+	return c.Kind.OnChannels() && c.Kind != entities.ChannelStable
+}
+
+// awaitRest wakes the channel when a release has rested for as long as is asked, whichever is next until then.
+func (v *view) awaitRest() {
+	for _, c := range v.spec.Conditions {
+		if !v.rests(c) || c.For == 0 {
+			continue
+		}
+		for _, r := range v.s.Releases {
+			if p, _ := r.PhaseIn(v.spec.Name); p != maestro.Pending || r.Bypassed(v.spec.Name, c.ID) != nil {
+				continue
+			}
+			if j := v.judgeChannelStable(c, r); !j.Next.IsZero() {
+				v.due(j.Next)
+			}
+		}
+	}
+}
+
 func (k *knowledge) Clear(release, channel int) bool {
 	r, c := k.s.Releases[release], &k.s.Spec.Channels[channel]
 	st := &k.standing[channel]
@@ -106,7 +138,7 @@ func (k *knowledge) Clear(release, channel int) bool {
 	for n := range c.Conditions {
 		cond := &c.Conditions[n]
 		switch {
-		case cond.Kind == entities.ChannelStable || r.Bypassed(c.Name, cond.ID) != nil:
+		case cond.Kind.OnChannels() || cond.Kind == entities.OnlyReported || r.Bypassed(c.Name, cond.ID) != nil:
 		case cond.Kind != entities.ManualApproval || !r.Tally(c.Name, *cond).Given():
 			return false
 		}

@@ -199,6 +199,8 @@ func (s *story) declareChannel(c *entities.ChannelSpec, key, value string) bool 
 	switch key {
 	case "after": // one condition, as of one selector
 		c.Conditions = append(c.Conditions, stableAfter(strings.Split(value, ",")...))
+	case "stable": // staging:168h:healthy
+		c.Conditions = append(c.Conditions, s.stable(strings.Split(value, ":")))
 	case "condition":
 		c.Conditions = append(c.Conditions, entities.Condition{ID: value + "/x", Kind: entities.ConditionKind(value)})
 	case "freely":
@@ -217,6 +219,19 @@ func (s *story) declareChannel(c *entities.ChannelSpec, key, value string) bool 
 		return false
 	}
 	return true
+}
+
+// stable reads `staging,qa:168h`, `staging::healthy` or both.
+func (s *story) stable(parts []string) entities.Condition {
+	c := stableAfter(strings.Split(parts[0], ",")...)
+	c.Kind = entities.ChannelStableFor
+	if long := at(parts, 1); long != "" {
+		c.For = s.duration(long)
+	}
+	if at(parts, 2) == "healthy" {
+		c.Kind = entities.ChannelHealthy
+	}
+	return c
 }
 
 // declareInstances reads `instances=eu-1,eu-2,us-1:other`, and `runtime=code template=t2` of all or, as

@@ -223,7 +223,7 @@ func (w *world) answer(id entities.InstanceID, r entities.Reading) {
 // evaluated takes in what evaluating a check gave, as the activity reports it: what is known is no news. False:
 // it was none.
 func (w *world) evaluated(e entities.Evaluation, r entities.CheckReading) bool {
-	if e.Known != "" && r.Digest() == e.Known {
+	if e.Known != "" && r.Digest() == e.Known && !r.Tells(e) {
 		return false
 	}
 	w.s.Evaluated(e, r, w.now)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/converge-engine/converge/entities"
 )
@@ -77,8 +78,22 @@ func conditions(old, now *entities.ChannelSpec) []string {
 		if gone := without(o.Channels, n.Channels); len(gone) > 0 {
 			out = append(out, o.ID+" without "+strings.Join(gone, ", "))
 		}
+		if n.For < o.For {
+			out = append(out, fmt.Sprintf("%s %s instead of %s", o.ID, ago(n.For), ago(o.For)))
+		}
+		if o.Kind == entities.ChannelHealthy && n.Kind != o.Kind {
+			out = append(out, o.ID+" whether it is healthy now or not")
+		}
 	}
 	return out
+}
+
+// ago is how long ago a release must have succeeded.
+func ago(d time.Duration) string {
+	if d == 0 {
+		return "at any time"
+	}
+	return "for " + entities.Length(d)
 }
 
 // checks compares what is asked, of other services by their new names (others).

@@ -18,7 +18,7 @@ func rules() *entities.Spec {
 			Name:      "prod",
 			Instances: []entities.InstanceSpec{{Name: entities.OnlyInstance, Runtime: "rt"}},
 			Conditions: []entities.Condition{
-				{ID: "channel-stable/tier=test", Kind: entities.ChannelStable, Channels: []string{"canary", "staging"}},
+				{ID: "channel-stable/tier=test", Kind: entities.ChannelHealthy, For: 168 * time.Hour, Channels: []string{"canary", "staging"}},
 				{ID: "approval/go", Kind: entities.ManualApproval, Topic: "go", MinApprovers: 2, Approvers: []string{"alice", "group:sre"}},
 			},
 			Checks: []entities.Check{{
@@ -51,14 +51,20 @@ func TestRules(t *testing.T) {
 		"nothing": {func(*entities.Spec, *entities.ChannelSpec) {}, ""},
 		"more": {func(s *entities.Spec, c *entities.ChannelSpec) {
 			c.Conditions[1].MinApprovers, c.Conditions[1].Approvers = 3, []string{"alice"}
+			c.Conditions[0].For *= 2
 			c.Checks[0].At[1].For, s.Identity.Required = time.Hour, []string{"*"}
 			c.Checks = append(c.Checks, entities.Check{ID: "more"})
 		}, ""},
-		"no condition":     {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Conditions = c.Conditions[:1] }, "prod: no approval/go"},
-		"fewer approvers":  {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Conditions[1].MinApprovers = 1 }, "prod: approval/go from 1 instead of 2"},
-		"other approvers":  {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Conditions[1].Approvers = []string{"bob", "alice"} }, "prod: approval/go from bob, too"},
-		"anybody":          {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Conditions[1].Approvers = nil }, "prod: approval/go from anybody"},
-		"fewer channels":   {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Conditions[0].Channels = []string{"staging"} }, "prod: channel-stable/tier=test without canary"},
+		"no condition":    {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Conditions = c.Conditions[:1] }, "prod: no approval/go"},
+		"fewer approvers": {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Conditions[1].MinApprovers = 1 }, "prod: approval/go from 1 instead of 2"},
+		"other approvers": {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Conditions[1].Approvers = []string{"bob", "alice"} }, "prod: approval/go from bob, too"},
+		"anybody":         {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Conditions[1].Approvers = nil }, "prod: approval/go from anybody"},
+		"fewer channels":  {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Conditions[0].Channels = []string{"staging"} }, "prod: channel-stable/tier=test without canary"},
+		"a shorter time":  {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Conditions[0].For = 24 * time.Hour }, "prod: channel-stable/tier=test for 24h instead of for 168h"},
+		"no time":         {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Conditions[0].For = 0 }, "prod: channel-stable/tier=test at any time instead of for 168h"},
+		"sticky": {func(_ *entities.Spec, c *entities.ChannelSpec) {
+			c.Conditions[0].Kind = entities.ChannelStableFor
+		}, "prod: channel-stable/tier=test whether it is healthy now or not"},
 		"no check":         {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Checks = nil }, "prod: no slo"},
 		"a stage less":     {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Checks[0].At = c.Checks[0].At[1:] }, "prod: slo: not at deployment"},
 		"block":            {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Checks[0].At[0].Fails = false }, "prod: slo: at deployment it blocks and does not fail"},

@@ -74,6 +74,8 @@ type Known interface {
 	Strategy(release int) Strategy
 	// Held: it is refused there and will not come by itself, so that it is passed over for one that is not.
 	Held(release, channel int) bool
+	// Rested: the channels before it are as they must be beyond its success there: for as long as is asked, and well.
+	Rested(release, channel int) bool
 	// Clear: nothing but what is asked outside holds it, once it has succeeded in the channels before.
 	Clear(release, channel int) bool
 	// Spoken: people approved it or let it pass something there.
@@ -210,7 +212,7 @@ func (a *arranger[R]) rank(i, n int) rank {
 		return held
 	case s == Returning:
 		return back
-	case s == "" || !a.arrived(i, &a.channels[n]):
+	case s == "" || !a.arrived(i, &a.channels[n]) || !a.Rested(i, n):
 		return line
 	}
 	passes := a.Clear(i, n)

@@ -33,8 +33,9 @@ func (s says) Strategy(release int) Strategy {
 	}
 	return ""
 }
-func (s says) Held(release, channel int) bool  { return s.has(release, name(channel), "-") }
-func (s says) Clear(release, channel int) bool { return !s.has(release, name(channel), "?") }
+func (s says) Held(release, channel int) bool   { return s.has(release, name(channel), "-") }
+func (s says) Rested(release, channel int) bool { return !s.has(release, name(channel), ".") }
+func (s says) Clear(release, channel int) bool  { return !s.has(release, name(channel), "?") }
 func (s says) Spoken(release, channel int) bool {
 	return s.has(release, name(channel), "+") || s.Let(release, channel)
 }
@@ -330,6 +331,8 @@ func TestStrategies_B3_B4_B10(t *testing.T) {
 		want     string
 	}{
 		{"latest: the newest", one, "P P P", says{"latest", "latest", "latest"}, "a holder - newest - next 2 before [0 1]"},
+		{"latest: the newest of those that have rested", one, "P P P", says{"latest", "latest", "latest.a"}, "a holder - newest - next 1 before [0]"},
+		{"latest: of those that rest the oldest, which has first", one, "P P", says{"latest.a", "latest.a"}, "a holder - newest - next 0"},
 		{"train: the oldest", one, "P P P", says{"train", "train", "train"}, "a holder - newest - next 0"},
 		{"immediate: as latest", one, "P P", says{"immediate", "immediate"}, "a holder - newest - next 1 before [0]"},
 		{"none given: the oldest, whatever people say", one, "P P", says{"", "+a"}, "a holder - newest - next 0"},

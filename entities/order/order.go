@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 )
 
 // Direction is the way a capacity goes.
@@ -87,17 +88,82 @@ var configured = regexp.MustCompile(`-i[0-9]+$`)
 // Named is the version that a person or CI named, of a full version.
 func Named(full string) string { return configured.ReplaceAllString(full, "") }
 
-// semver is what reads as a semantic version, with any number of parts: v8, 1.2, 1.2.3-rc.1+build.
-var semver = regexp.MustCompile(`^[vV]?([0-9]+(?:\.[0-9]+)*)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?$`)
+// How two versions are ordered, in words.
+type How string
 
-// CompareVersions orders two versions (D22): -1 when a is older than b, 0 when they are equal, 1 when
-// a is newer. Two that read as semantic versions are compared as such; all others by their text, in
-// which a run of digits counts as a number: build-9 is older than build-10.
-func CompareVersions(a, b string) int {
+// The ways to order versions. Two that fit none are not compared.
+const (
+	BySame     How = "the same"
+	ByTime     How = "by time stamp"
+	ByNumber   How = "by number"
+	BySemantic How = "as semantic versions"
+)
+
+// semver is what reads as a semantic version, with any number of parts: v8, 1.2, 1.2.3-rc.1+build. numbered is a number behind a
+// name that ends before it: v8, build-10, release-2.11; a name of hex digits may be a part of a commit.
+var (
+	semver   = regexp.MustCompile(`^[vV]?([0-9]+(?:\.[0-9]+)*)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?$`)
+	numbered = regexp.MustCompile(`^([^0-9]*)([0-9]+)$`)
+	named    = regexp.MustCompile(`^([^0-9]*[^0-9a-f][^0-9]*)([0-9]+(?:[._-][0-9]+)+)$`)
+	hex      = regexp.MustCompile(`^[0-9a-f]+$`)
+)
+
+// stamps are the forms of dates and times; without a zone they are UTC.
+var stamps = [...]string{
+	"2006-1-2", "20060102", "2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02-15-04-05", "2006-01-02-15-04",
+	"2006-01-02-150405", "2006-01-02-1504", "20060102T150405Z07:00", "20060102T150405", "20060102-150405", "20060102-1504", "20060102150405", "200601021504",
+}
+
+func stamp(v string) (time.Time, bool) {
+	for _, form := range stamps {
+		if t, err := time.Parse(form, v); err == nil && t.Year() >= 1970 {
+			return t, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// CompareVersions orders two versions (D22): -1 when a is older than b, 0 when they are equal, 1 when a is newer, and how that is
+// known. Two that are the same are equal, two time stamps go by time, two of one name with numbers behind it by those, two semantic
+// versions as such. What is none of these together is not compared, rather than ordered by its text.
+func CompareVersions(a, b string) (c int, how How, ok bool) {
+	if a == b {
+		return 0, BySame, true
+	}
+	s, sOK := stamp(a)
+	t, tOK := stamp(b)
+	dashed := sOK && !hex.MatchString(a) || tOK && !hex.MatchString(b)
+	switch {
+	case sOK && tOK:
+		return s.Compare(t), ByTime, true
+	case dashed: // one alone
+		return 0, "", false
+	}
+	if c, ok := byNumber(a, b); ok {
+		return c, ByNumber, true
+	}
 	x, y := semver.FindStringSubmatch(a), semver.FindStringSubmatch(b)
 	if x == nil || y == nil {
-		return natural(a, b)
+		return 0, "", false
 	}
+	return semantic(x, y), BySemantic, true
+}
+
+// byNumber orders two versions of one name by the numbers behind it. Several numbers behind a v, or behind nothing, are parts of a
+// semantic version.
+func byNumber(a, b string) (c int, ok bool) {
+	for _, form := range []*regexp.Regexp{numbered, named} {
+		x, y := form.FindStringSubmatch(a), form.FindStringSubmatch(b)
+		if x == nil || y == nil || !strings.EqualFold(x[1], y[1]) || hex.MatchString(x[1]) || form == named && strings.EqualFold(x[1], "v") {
+			continue
+		}
+		return natural(x[2], y[2]), true
+	}
+	return 0, false
+}
+
+// semantic orders two versions by their parts.
+func semantic(x, y []string) int {
 	if c := lists(strings.Split(x[1], "."), strings.Split(y[1], "."), "0"); c != 0 {
 		return c
 	}

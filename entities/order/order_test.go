@@ -78,50 +78,73 @@ func TestAhead_D22(t *testing.T) {
 	require.Equal(t, "v9", o.Version)
 }
 
-// Each list is from old to new.
+// Each list is from old to new, and says how it is ordered.
 func TestCompareVersions_D22(t *testing.T) {
 	t.Parallel()
-	for _, list := range [][]string{
-		{"v1", "v2", "v9", "v10", "v10.1", "V11"},
-		{"1.2.3-alpha", "1.2.3-alpha.1", "1.2.3-beta.2", "1.2.3-beta.11", "1.2.3-rc9", "1.2.3-rc10", "1.2.3", "1.2.4", "1.10.0", "2"},
-		{"1.0.0-1", "1.0.0-x", "1.0.0"}, // a number is older than a word
-		{"build-9", "build-10", "build-11a", "build-11b"},
-		{"2026-9-30", "2026-11-2", "2026-11-21"},
-		{"1.0.18446744073709551616", "1.0.18446744073709551617"}, // no number of ours holds that
-		{"release", "release-2"},
-		{"nightly-7", "v1"}, // one that is no semantic version: by text
+	for _, row := range []struct {
+		how  order.How
+		list []string
+	}{
+		{order.ByNumber, []string{"v1", "v2", "v9", "v10", "V11"}},
+		{order.ByNumber, []string{"7", "41", "1764000000"}},
+		{order.ByNumber, []string{"build-9", "build-10"}},
+		{order.ByNumber, []string{"release-2.3", "release-2.11", "release-10.0"}},
+		{order.BySemantic, []string{"1.2.3-alpha", "1.2.3-alpha.1", "1.2.3-beta.2", "1.2.3-beta.11", "1.2.3-rc9", "1.2.3-rc10", "1.2.3", "1.2.4", "1.10.0", "v2"}},
+		{order.BySemantic, []string{"1.0.0-1", "1.0.0-x", "1.0.0"}},                          // a number is older than a word
+		{order.BySemantic, []string{"1.0.18446744073709551616", "1.0.18446744073709551617"}}, // no number of ours holds that
+		{order.BySemantic, []string{"2026.9.1", "2026.11.0", "2026.11.2"}},
+		{order.ByTime, []string{"2026-9-30", "2026-11-2", "2026-11-21"}},
+		{order.ByTime, []string{"20261121", "2026-11-21T10:30:00+02:00", "2026-11-21T09:00:00Z", "20261121-093000", "20261122T000000Z"}},
 	} {
-		for i, a := range list {
-			for j, b := range list {
-				want := 0
+		for i, a := range row.list {
+			for j, b := range row.list {
+				want, by := 0, row.how
 				switch {
 				case i < j:
 					want = -1
 				case i > j:
 					want = 1
+				default:
+					by = order.BySame
 				}
-				require.Equal(t, want, order.CompareVersions(a, b), "%s against %s", a, b)
+				c, how, ok := order.CompareVersions(a, b)
+				require.True(t, ok, "%s against %s", a, b)
+				require.Equal(t, want, c, "%s against %s", a, b)
+				require.Equal(t, by, how, "%s against %s", a, b)
 			}
 		}
 	}
-	require.Zero(t, order.CompareVersions("v1.2", "1.2.0+build.7"))
+	for _, pair := range [][2]string{
+		{"nightly-7", "v1"}, {"a1b2c3d", "b1b2c3d"}, {"ab12345", "ab99999"}, {"release", "release-2"}, {"build-11a", "build-11b"}, {"2026-11-21", "v8"}, {"blue", "green"},
+	} {
+		for _, p := range [][2]string{pair, {pair[1], pair[0]}} {
+			_, _, ok := order.CompareVersions(p[0], p[1])
+			require.False(t, ok, "%s against %s", p[0], p[1])
+		}
+	}
+	c, how, ok := order.CompareVersions("v1.2", "1.2.0+build.7")
+	require.True(t, ok)
+	require.Zero(t, c)
+	require.Equal(t, order.BySemantic, how)
 	require.Equal(t, "v7", order.Named("v7-i42"))
 	require.Equal(t, "v7-i42x", order.Named("v7-i42x"))
 }
 
-// Whatever the versions, the order is one: it turns round, and it is transitive.
+// Whatever the versions, the order turns round, and it is transitive among those that are ordered in one way.
 func TestCompareVersionsIsAnOrder_D22(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		version := rapid.OneOf(rapid.StringMatching(`v?[0-2]{1,2}(\.[0-2]){0,2}(-[ab0-2]{1,2}(\.[a0-2]){0,2})?`), rapid.StringMatching(`[a-b0-2.-]{1,5}`))
+		version := rapid.OneOf(rapid.StringMatching(`v?[0-2]{1,2}(\.[0-2]){0,2}(-[ab0-2]{1,2}(\.[a0-2]){0,2})?`), rapid.StringMatching(`[a-b0-2.-]{1,5}`), rapid.StringMatching(`2026-[12]-1[0-2]`))
 		a, b, c := version.Draw(t, "a"), version.Draw(t, "b"), version.Draw(t, "c")
-		require.Equal(t, order.CompareVersions(a, b), -order.CompareVersions(b, a))
-		x, y, z := semantic(a), semantic(b), semantic(c)
-		if x == y && y == z && order.CompareVersions(a, b) <= 0 && order.CompareVersions(b, c) <= 0 {
-			require.LessOrEqual(t, order.CompareVersions(a, c), 0)
+		ab, how, ok := order.CompareVersions(a, b)
+		ba, back, too := order.CompareVersions(b, a)
+		require.Equal(t, ok, too)
+		require.Equal(t, how, back)
+		require.Equal(t, ab, -ba)
+		bc, next, _ := order.CompareVersions(b, c)
+		ac, last, _ := order.CompareVersions(a, c)
+		if ok && how == next && how == last && ab <= 0 && bc <= 0 {
+			require.LessOrEqual(t, ac, 0)
 		}
 	})
 }
-
-// semantic tells by the public order alone whether a version reads as semantic: a build is ignored.
-func semantic(v string) bool { return order.CompareVersions(v, v+"+x") == 0 }

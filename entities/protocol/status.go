@@ -41,7 +41,8 @@ type ChannelStatus struct {
 	Runtime    string            `json:"runtime"`
 	ReportOnly bool              `json:"reportOnly,omitempty"` // nothing is written here; what would be stands among the reasons
 	Status     string            `json:"status"`
-	Current    string            `json:"current"` // active version(s) the runtime reports, "" for none
+	Health     string            `json:"health,omitempty"` // the status without pauses and what waits to come: CONVERGED is well
+	Current    string            `json:"current"`          // active version(s) the runtime reports, "" for none
 	Target     string            `json:"target"`
 	Desired    string            `json:"desired"`
 	Since      time.Time         `json:"since,omitzero"` // of the status

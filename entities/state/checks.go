@@ -37,7 +37,7 @@ func (s *State) Evaluation(channel *entities.ChannelSpec, c *entities.Check, r *
 // Known fills in what is known of a check.
 func (s *State) Known(e entities.Evaluation) entities.Evaluation {
 	if st := s.Channels[e.Channel].Reading(e); st != nil {
-		e.Known, e.Errors = st.Digest(), st.Errors
+		e.Known, e.Errors, e.Said, e.SaidAt = st.Digest(), st.Errors, st.Said(), st.At
 	}
 	return e
 }

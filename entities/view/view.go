@@ -95,7 +95,7 @@ func channel(s *state.State, c *decide.ChannelDecision) protocol.ChannelStatus {
 	}
 	insts := s.In(c.Channel)
 	out := protocol.ChannelStatus{
-		Name: c.Channel, Key: remembered.Key, Runtime: runtimes(s, c.Channel), Status: string(c.Status), Current: entities.ShownVersions(c.Current.Active),
+		Name: c.Channel, Key: remembered.Key, Runtime: runtimes(s, c.Channel), Status: string(c.Status), Health: string(c.Health), Current: entities.ShownVersions(c.Current.Active),
 		ReportOnly: remembered.Reports, Since: remembered.Since, Conditions: []protocol.ConditionStatus{}, Objects: []entities.Object{}, Checks: checks(s, c.Channel, remembered),
 	}
 	for _, i := range insts {

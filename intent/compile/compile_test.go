@@ -168,6 +168,7 @@ kind: Application
 name: shop
 releaseChannels:
 - {name: last, runtimes: [{name: r}], preconditions: [{releaseChannelStable: {selector: {tier: prod}}}]}
+- {name: week, runtimes: [{name: r}], preconditions: [{releaseChannelStable: {releaseChannel: staging}}, {releaseChannelStable: {releaseChannel: prod-a, for: 168h}}, {releaseChannelStable: {releaseChannel: prod-b, sticky: false}}]}
 - {name: prod-b, runtimes: [{name: r}], labels: {tier: prod}, preconditions: [{releaseChannelStable: {releaseChannel: staging}}]}
 - {name: free, runtimes: [{name: r}]}
 - {name: prod-a, runtimes: [{name: r}], labels: {tier: prod}, preconditions: [{releaseChannelStable: {releaseChannel: staging}}]}
@@ -177,25 +178,33 @@ releaseChannels:
 ---
 {apiVersion: converge/v1, kind: Service, name: all}
 ---
-{apiVersion: converge/v1, kind: Service, name: some, releaseChannels: [staging, prod-b, last]}
+{apiVersion: converge/v1, kind: Service, name: some, releaseChannels: [staging, prod-b, last, week]}
 ---
-{apiVersion: converge/v1, kind: Service, name: ends, releaseChannels: [staging, last]}
+{apiVersion: converge/v1, kind: Service, name: ends, releaseChannels: [staging, last, week]}
 ---
 {apiVersion: converge/v1, kind: Service, name: alone, releaseChannels: [last]}
 `)
-	require.Equal(t, []string{"free", "staging", "prod-b", "prod-a", "last"}, inc.Incarnation.Channels())
+	require.Equal(t, []string{"free", "staging", "prod-b", "prod-a", "last", "week"}, inc.Incarnation.Channels())
 	specs, err := inc.Specs()
 	require.NoError(t, err)
-	last := func(service string) string {
+	in := func(name, service string) string {
 		spec := specs[service]
-		channel, ok := spec.Channel("last")
+		channel, ok := spec.Channel(name)
 		require.True(t, ok)
 		return string(intenttest.Line(t, channel.Conditions))
 	}
+	last := func(service string) string { return in("last", service) }
 	require.Equal(t, `[{"id":"channel-stable/tier=prod","kind":"channel-stable","channels":["prod-b","prod-a"]}]`, last("all"))
 	require.Equal(t, `[{"id":"channel-stable/tier=prod","kind":"channel-stable","channels":["prod-b","staging"]}]`, last("some"))
 	require.Equal(t, `[{"id":"channel-stable/tier=prod","kind":"channel-stable","channels":["staging"]}]`, last("ends"))
 	require.Equal(t, `null`, last("alone"))
+	// What a service leaves out asks of the channels before it what was asked of itself; of two the stricter.
+	require.Equal(t, `[{"id":"channel-stable/staging","kind":"channel-stable","channels":["staging"]},`+
+		`{"id":"channel-stable/prod-a","kind":"channel-stable-for","channels":["prod-a"],"for":604800000000000},`+
+		`{"id":"channel-stable/prod-b","kind":"channel-healthy","channels":["prod-b"]}]`, in("week", "all"))
+	require.Equal(t, `[{"id":"channel-stable/staging","kind":"channel-stable-for","channels":["staging"],"for":604800000000000},`+
+		`{"id":"channel-stable/prod-b","kind":"channel-healthy","channels":["prod-b"]}]`, in("week", "some"))
+	require.Equal(t, `[{"id":"channel-stable/staging","kind":"channel-healthy","channels":["staging"],"for":604800000000000}]`, in("week", "ends"))
 }
 
 func TestDefaults_C10(t *testing.T) {

@@ -219,6 +219,12 @@ func (c *compiler) defineCondition(app *config.Document[config.Application], pat
 	if stable.Selector != nil {
 		condition.ID = "channel-stable/" + selectorText(stable.Selector)
 	}
+	if condition.For = stable.For.Or(0); condition.For > 0 {
+		condition.Kind = entities.ChannelStableFor
+	}
+	if isFalse(stable.Sticky) {
+		condition.Kind = entities.ChannelHealthy
+	}
 	switch {
 	case len(condition.Channels) == 0: // reported
 	case stable.Selector != nil && slices.Contains(condition.Channels, channel.Name):

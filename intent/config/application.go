@@ -131,12 +131,17 @@ type Precondition struct {
 func (Precondition) Planned() []string { return []string{"protection", "allowedTimes", "dependsOn"} }
 
 // ReleaseChannelStable passes once the release has succeeded in a channel, or in all channels that
-// a selector matches. One of the two is given. Once passed, it stays so for that release.
+// a selector matches. One of the two is given. Once succeeded, it stays so for that release.
 type ReleaseChannelStable struct {
 	// The name of the channel.
 	ReleaseChannel Name `json:"releaseChannel,omitempty"`
 	// Labels that a channel must all have.
 	Selector map[string]string `json:"selector,omitempty"`
+	// How long ago the release must have succeeded there. The time runs on, whatever the channel goes on to.
+	For Duration `json:"for,omitempty"`
+	// Whether its success there is enough, whatever happens there later; with false the channel must be healthy now, too, at
+	// whatever version.
+	Sticky *bool `json:"sticky,omitempty" jsonschema:"default=true"`
 }
 
 // OtherService names a service that the other services of a channel depend on. It does not depend on

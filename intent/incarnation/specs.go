@@ -213,12 +213,17 @@ func Upstream(channel Channel) []string {
 func conditionsAmong(channels []Channel, channel Channel, goesTo func(string) bool) []entities.Condition {
 	var result []entities.Condition
 	add := func(condition entities.Condition) {
-		if len(condition.Channels) > 0 && !slices.ContainsFunc(result, func(o entities.Condition) bool { return o.ID == condition.ID }) {
+		at := slices.IndexFunc(result, func(o entities.Condition) bool { return o.ID == condition.ID })
+		switch {
+		case len(condition.Channels) == 0:
+		case at < 0:
 			result = append(result, condition)
+		default:
+			result[at] = stricter(result[at], condition)
 		}
 	}
 	for _, condition := range channel.Conditions {
-		if condition.Kind != entities.ChannelStable {
+		if !condition.Kind.OnChannels() {
 			result = append(result, condition) // of this channel alone
 			continue
 		}
@@ -229,10 +234,25 @@ func conditionsAmong(channels []Channel, channel Channel, goesTo func(string) bo
 			continue
 		}
 		for _, name := range names {
-			add(entities.Condition{ID: "channel-stable/" + name, Kind: entities.ChannelStable, Channels: []string{name}})
+			one := condition
+			one.ID, one.Channels = "channel-stable/"+name, []string{name}
+			add(one)
 		}
 	}
 	return result
+}
+
+// stricter is what two conditions on the same channels ask together.
+func stricter(a, b entities.Condition) entities.Condition {
+	a.For = max(a.For, b.For)
+	switch {
+	case a.Kind == entities.ChannelHealthy:
+	case b.Kind == entities.ChannelHealthy:
+		a.Kind = b.Kind
+	case a.For > 0:
+		a.Kind = entities.ChannelStableFor
+	}
+	return a
 }
 
 // present replaces channels that a service leaves out by those that they wait for.

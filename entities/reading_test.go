@@ -1,0 +1,39 @@
+package entities
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A reason that says something else is told of though the verdict stays; one in which only numbers change, now and then.
+func TestReasonsAreRefreshed_A13(t *testing.T) {
+	noon := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	read := func(reason string, at time.Time) CheckReading {
+		return CheckReading{Verdict: Wait, Reason: reason, At: at}
+	}
+	known := func(kind CheckKind, r CheckReading) Evaluation {
+		return Evaluation{Kind: kind, Known: r.Digest(), Said: r.Said(), SaidAt: r.At}
+	}
+	for name, row := range map[string]struct {
+		kind     CheckKind
+		was, now string
+		after    time.Duration
+		want     bool
+	}{
+		"the same":                      {CheckAlertmanager, "disk full fires", "disk full fires", time.Hour, false},
+		"another alert":                 {CheckAlertmanager, "disk full fires", "CPU hot fires", time.Second, true},
+		"a metric":                      {CheckPrometheus, "0.51% of requests failed", "0.52% of requests failed", time.Minute, false},
+		"a metric after a while":        {CheckPrometheus, "0.51% of requests failed", "0.52% of requests failed", numbersHold, true},
+		"another service's version":     {CheckVersionOrder, "api has v1; expected at least v3", "api has v2; expected at least v3", time.Second, true},
+		"what another service is doing": {CheckServiceStable, "api is CONVERGING", "api is DEGRADED", time.Second, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := known(row.kind, read(row.was, noon))
+			require.Equal(t, row.want, read(row.now, noon.Add(row.after)).Tells(e))
+			require.Equal(t, Evaluation{Kind: row.kind}, e.Question(), "it is no other question")
+		})
+	}
+	require.False(t, read("anything", noon).Tells(Evaluation{Known: "WAIT "}), "an older version does not say what is known")
+}
