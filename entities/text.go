@@ -23,6 +23,14 @@ func OneOf(names []string) string {
 	return "one of " + strings.Join(names, ", ")
 }
 
+// Clip cuts text off, between characters.
+func Clip(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit], "") + "…"
+}
+
 // Times is "once", "2 times" and so on.
 func Times(n int) string {
 	if n == 1 {

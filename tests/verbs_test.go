@@ -65,7 +65,7 @@ func TestPauseCancelRetry_A16_A18(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.RunWeb()
-	require.Equal(t, w.App+"/web production is paused", w.Act("web", "pause", `{"channel":"production","by":"bob","reason":"incident 12"}`))
+	require.Equal(t, w.App+"/web production is paused. nothing is applied in production, paused by bob, until: converge resume "+w.App+"/web --channel production", w.Act("web", "pause", `{"channel":"production","by":"bob","reason":"incident 12"}`))
 	w.Release("web", "v2")
 	s := w.Await("web", "staging CONVERGED v2, production PAUSED v1")
 	require.Equal(t, "paused by bob: incident 12", s.Channels[1].Reasons[0].Text)

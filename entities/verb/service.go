@@ -17,7 +17,7 @@ import (
 
 var service = [...]Row{
 	{
-		Name: protocol.Release, Description: "asks that a version goes out", Store: true, Do: checkRelease, Repeat: repeatRelease,
+		Name: protocol.Release, Description: "asks that a version goes out", Store: true, Do: checkRelease, Repeat: repeatRelease, say: noteRelease,
 		payload: of(func(r *Request, p *protocol.ReleaseRequest) {
 			r.Act, r.Version, r.ID, r.Release = p.Act, p.Version, p.ID, *p
 		}),
@@ -155,13 +155,17 @@ func checkRelease(s *state.State, r Request, _ entities.Who, _ time.Time) (state
 }
 
 func repeatRelease(before json.RawMessage) json.RawMessage {
-	var answer protocol.ReleaseAnswer
-	if json.Unmarshal(before, &answer) != nil {
-		return before
+	return amended(before, func(a *protocol.ReleaseAnswer) { a.Repeated = true })
+}
+
+func noteRelease(answer json.RawMessage, text string) json.RawMessage {
+	return amended(answer, func(a *protocol.ReleaseAnswer) { a.Note = sentences(a.Note, text) })
+}
+
+// Follows says what comes of what the verb did, and what still stands before it (I1). What changes nothing has no consequence.
+func (row *Row) Follows(s *state.State, r Request, now time.Time) string {
+	if row.Guard == Reader {
+		return ""
 	}
-	answer.Repeated = true
-	if out, err := json.Marshal(answer); err == nil {
-		return out
-	}
-	return before
+	return decide.Follows(s, r.Version, row.Concerned(s, r), now)
 }

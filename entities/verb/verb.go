@@ -35,6 +35,7 @@ type Row struct {
 	// Repeat marks the answer that a request id was given before as repeated; nil: it is given again as it is.
 	Repeat func(json.RawMessage) json.RawMessage
 
+	say      func(answer json.RawMessage, text string) json.RawMessage // nil: as of an Answer
 	payload  payload
 	unsigned bool                // a service sends it too, without saying who asks
 	complete func(Request) error // refuses what Needed does not tell
@@ -151,6 +152,38 @@ func contentOf(raw json.RawMessage, but ...string) string {
 		}
 	}
 	return entities.DigestOf(fields)
+}
+
+// Say adds a sentence to an answer of the verb.
+func (row *Row) Say(answer json.RawMessage, text string) json.RawMessage {
+	switch {
+	case text == "":
+		return answer
+	case row.say != nil:
+		return row.say(answer, text)
+	}
+	return amended(answer, func(a *protocol.Answer) { a.Message = sentences(a.Message, text) })
+}
+
+// amended is an answer with a change.
+func amended[A any](answer json.RawMessage, change func(*A)) json.RawMessage {
+	var a A
+	if json.Unmarshal(answer, &a) != nil {
+		return answer
+	}
+	change(&a)
+	if out, err := json.Marshal(a); err == nil {
+		return out
+	}
+	return answer
+}
+
+// sentences are those that there are.
+func sentences(one, other string) string {
+	if one == "" {
+		return other
+	}
+	return one + ". " + other
 }
 
 // FromService tells whether a request is what a service sends, which says not who asks.
@@ -289,9 +322,4 @@ func firstTooLong(fields []field) error {
 }
 
 // Clip cuts text off, between characters.
-func Clip(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	return strings.ToValidUTF8(text[:limit], "") + "…"
-}
+func Clip(text string, limit int) string { return entities.Clip(text, limit) }
