@@ -263,6 +263,7 @@ func (s *shell) answer(ctx workflow.Context, row *verb.Row, r verb.Request, who 
 	if special := s.answers[row.Name]; special != nil {
 		return special(ctx, r, who)
 	}
+	r.Before = row.Changed != "" && !s.fromHere(row.Changed)
 	effect, err := s.of.judge(row, r, who)
 	if err != nil {
 		return nil, refused(err)

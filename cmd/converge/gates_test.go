@@ -53,6 +53,8 @@ func TestGateVerbs(t *testing.T) { // A14, A15, A17, A22
 		"rollback shop/web --reason errors":            `rollback {"by":"alice","requestId":"ID","reason":"errors"}`,
 		"rollback shop/web v9 -c prod":                 `rollback {"by":"alice","requestId":"ID","version":"v9","channel":"prod"}`,
 		"pin shop/web prod v7":                         `pin {"by":"alice","requestId":"ID","channel":"prod","version":"v7"}`,
+		"pin shop/web prod --reason weekend":           `pin {"by":"alice","requestId":"ID","reason":"weekend","channel":"prod"}`,
+		"unpin shop/web prod --stay":                   `unpin {"by":"alice","requestId":"ID","channel":"prod","stay":true}`,
 		"unpin shop/web prod":                          `unpin {"by":"alice","requestId":"ID","channel":"prod"}`,
 		"approve shop/web v9 go-live --token eyJ":      `approve {"by":"alice","requestId":"ID","token":"eyJ","version":"v9","topic":"go-live"}`,
 	} {

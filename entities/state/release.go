@@ -254,7 +254,11 @@ func (s *State) inheritCancels(r *Release, now time.Time) {
 	}
 	for _, c := range entities.SortedKeys(r.Phases) {
 		if of.calledOff(c) && !s.isAt(c, of) {
-			r.cancel(c, fmt.Sprintf("%s was %s here", of.FullVersion, of.Phases[c].Phase), now)
+			was := string(of.Phases[c].Phase)
+			if of.Phases[c].Phase == maestro.Succeeded {
+				was = "called off"
+			}
+			r.cancel(c, fmt.Sprintf("%s was %s here", of.FullVersion, was), now)
 		}
 	}
 }

@@ -74,13 +74,19 @@ var service = [...]Row{
 		},
 	},
 	{
-		Name: protocol.Pin, Description: "keeps a channel at a version, whatever is released", Needed: []string{"channel", "version"}, payload: ofPin, Channels: oneOrAll,
+		Name: protocol.Pin, Description: "keeps a channel at a version, whatever is released", Needed: []string{"channel"}, payload: ofPin, Channels: oneOrAll,
+		complete: func(r Request) error {
+			if r.Stay {
+				return errors.New(`"stay" is for unpin`)
+			}
+			return nil
+		},
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
 			return s.Pin(r.Channel, r.Version, who, r.Reason, now)
 		},
 	},
 	{
-		Name: protocol.Unpin, Description: "ends the pin of a channel", Needed: []string{"channel"}, payload: ofPin, Channels: oneOrAll,
+		Name: protocol.Unpin, Description: "ends the pin of a channel", Needed: []string{"channel"}, payload: ofPin, Changed: "unpin-asks", Channels: oneOrAll,
 		complete: func(r Request) error {
 			if r.Version != "" {
 				return errors.New(`"version" is not for unpin: a channel has one pin`)
@@ -88,7 +94,7 @@ var service = [...]Row{
 			return nil
 		},
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
-			return s.Unpin(r.Channel, who, r.Reason, now)
+			return s.Unpin(state.Unpinning{Channel: r.Channel, Stay: r.Stay, Unasked: r.Before, Who: who, Reason: r.Reason}, now)
 		},
 	},
 	{

@@ -32,6 +32,8 @@ type Row struct {
 	// Do is what the verb does to a service, or why it may not be done. Of a verb that reads the store it says only
 	// the latter, and the effect is nil.
 	Do func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error)
+	// Changed names, in histories, a change of what the verb does: a run that was begun before goes on as it began; "": none.
+	Changed string
 	// Repeat marks the answer that a request id was given before as repeated; nil: it is given again as it is.
 	Repeat func(json.RawMessage) json.RawMessage
 
@@ -66,6 +68,8 @@ type Request struct {
 	Topic       string
 	Condition   string
 	Comment     string
+	Stay        bool                    // of a Service's unpin
+	Before      bool                    // it was carried out before the verb changed (Row.Changed)
 	ID          string                  // of a release, or of a lease
 	Incarnation int64                   // of an Application's pin
 	Service     string                  // of an Application's unmanage and manage
@@ -256,7 +260,9 @@ var (
 			r.Comment = p.Reason
 		}
 	})
-	ofPin     = of(func(r *Request, p *protocol.PinRequest) { r.Act, r.Version, r.Channel = p.Act, p.Version, p.Channel })
+	ofPin = of(func(r *Request, p *protocol.PinRequest) {
+		r.Act, r.Version, r.Channel, r.Stay = p.Act, p.Version, p.Channel, p.Stay
+	})
 	ofService = of(func(r *Request, p *protocol.ManageRequest) { r.Act, r.Service = p.Act, p.Service })
 	ofLease   = of(func(r *Request, p *protocol.LeaseAct) { r.Act, r.ID = p.Act, p.ID })
 )
