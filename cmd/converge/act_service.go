@@ -137,6 +137,23 @@ func newPinCmd(f *Factory, verb string, runF func(context.Context, *serviceOptio
 	return cmd
 }
 
+// newCmdRestart makes restart (I1).
+func newCmdRestart(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
+	cmd, o := newServiceCmd(f, protocol.RestartService, runF, cobra.Command{
+		Use:   "SVC [CHANNEL]",
+		Short: "Have a service begin anew at the version that is there",
+		Long: `Apply the version that is there once more, so that what runs begins anew: on Kubernetes
+pods are replaced as by kubectl rollout restart, on ECS by a new deployment, and a
+command sees PVN_RESTART=1. No gate is asked. A pause holds it, a pin does not.`,
+		Example: `  converge restart shop/web prod-eu --reason "rotated the database password"
+  converge restart shop/web`,
+	}, func(o *serviceOptions, act protocol.Act) protocol.ScopeRequest {
+		return protocol.ScopeRequest{Act: act, Channel: o.channel}
+	})
+	cmd.Flags().StringVar(&o.reason, "reason", "", "why, kept in the history")
+	return cmd
+}
+
 func newCmdRollback(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
 	return newVersionCmd(f, protocol.Rollback, runF, cobra.Command{
 		Use:   "SVC [VERSION]",

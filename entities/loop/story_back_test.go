@@ -36,6 +36,10 @@ var backCommands = map[string]command{
 		s.publish()
 		return ""
 	},
+	// restart CHANNEL why…
+	"restart": func(s *story, arg []string) string {
+		return refusal(done(s.s.Restart(at(arg, 0), bob, rest(arg, 1), s.now)))
+	},
 	"delete": func(s *story, arg []string) string { return refusal(done(s.s.Delete(bob, rest(arg, 0), s.now))) },
 	// removed INSTANCE ok, or what went wrong
 	"removed": func(s *story, arg []string) string {

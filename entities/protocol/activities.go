@@ -85,6 +85,8 @@ type InstanceRef struct {
 	// Known is the digest of the reading that is already known; an observation returns when there is
 	// another. Empty: any reading is news.
 	Known string `json:"known,omitempty"`
+	// Restarted is when a person last had it restarted; zero: never.
+	Restarted time.Time `json:"restarted,omitzero"`
 }
 
 // ObserveRequest asks to observe instances of one service on one runtime until something is not
@@ -118,6 +120,8 @@ type ApplyRequest struct {
 	FetchTimeout  time.Duration `json:"fetchTimeout"`
 	// Sequence of the target: nothing is applied after a later one was (F2). 0: from a workflow that counts none.
 	Sequence int64 `json:"sequence,omitempty"`
+	// Restart: what runs begins anew, though it is at the target.
+	Restart bool `json:"restart,omitempty"`
 }
 
 // ApplyAnswer is how an apply ended. A failed apply is an answer, not an error of the activity:

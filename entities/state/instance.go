@@ -90,6 +90,10 @@ type Delivery struct {
 	Rollback  *entities.Rollback `json:"rollback,omitempty"`
 	// Reapply: the target was there before, and is applied even when what is there looks like it.
 	Reapply bool `json:"reapply,omitempty"`
+	// Restarted is when a person last had the instance restarted: runtimes that write that down keep it, whatever the target.
+	// Restarting: the present target is applied for that.
+	Restarted  time.Time `json:"restarted,omitzero"`
+	Restarting bool      `json:"restarting,omitempty"`
 	// BeforePin: what the instance returns to when its channel is pinned no longer.
 	BeforePin *BeforePin `json:"beforePin,omitempty"`
 	Lease     *Lease     `json:"lease,omitempty"`
@@ -193,7 +197,7 @@ func (s *State) setTarget(i *Instance, t entities.Target, now time.Time) {
 	d.Target, d.Since = &t, now
 	d.Sequence, d.Fenced = d.Sequence+1, 0
 	d.Converged, d.Failure = false, ""
-	d.Rollback, d.BeforePin, d.Reapply = nil, nil, false
+	d.Rollback, d.BeforePin, d.Reapply, d.Restarting = nil, nil, false, false
 	d.Apply, d.StoppedAt = Apply{Running: d.Apply.Running, Started: d.Apply.Started}, time.Time{}
 	i.Observed.Asked, i.Approval.Asked = nil, time.Time{}
 }

@@ -105,6 +105,12 @@ var service = [...]Row{
 		},
 	},
 	{
+		Name: protocol.RestartService, Description: "has a channel, or the service, begin anew at the version that is there", payload: scoped, Channels: oneOrAll,
+		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
+			return s.Restart(r.Channel, who, r.Reason, now)
+		},
+	},
+	{
 		Name: protocol.Delete, Description: "takes down what is no longer declared", payload: justAct,
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
 			return s.Delete(who, r.Reason, now)
