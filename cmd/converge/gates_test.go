@@ -54,6 +54,8 @@ func TestGateVerbs(t *testing.T) { // A14, A15, A17, A22
 		"rollback shop/web v9 -c prod":                 `rollback {"by":"alice","requestId":"ID","version":"v9","channel":"prod"}`,
 		"pin shop/web prod v7":                         `pin {"by":"alice","requestId":"ID","channel":"prod","version":"v7"}`,
 		"pin shop/web prod --reason weekend":           `pin {"by":"alice","requestId":"ID","reason":"weekend","channel":"prod"}`,
+		"restart shop/web":                             `restart {"by":"alice","requestId":"ID"}`,
+		"restart shop/web prod --reason secrets":       `restart {"by":"alice","requestId":"ID","reason":"secrets","channel":"prod"}`,
 		"unpin shop/web prod --stay":                   `unpin {"by":"alice","requestId":"ID","channel":"prod","stay":true}`,
 		"unpin shop/web prod":                          `unpin {"by":"alice","requestId":"ID","channel":"prod"}`,
 		"approve shop/web v9 go-live --token eyJ":      `approve {"by":"alice","requestId":"ID","token":"eyJ","version":"v9","topic":"go-live"}`,
@@ -108,7 +110,7 @@ func TestReleaseWaitsForApproval_A14(t *testing.T) {
 	require.Equal(t, `release 19: web v9 from incarnation 42
 10:50:05 prod  CONVERGED at v9
 web v9 converged in prod.
-! web v9 waits for an approval in prod. Next: converge approve shop/web v9 go-live.
+! web v9 waits for an approval in prod. Next: converge approve shop/web v9 go-live. Ctrl-C stops watching; the release goes on.
 `, said)
 	require.Equal(t, exitDone, code)
 	code, said = run("release shop/web v9 --wait --stop-at-approval", waiting)

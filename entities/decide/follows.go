@@ -80,7 +80,7 @@ func (f *following) text(said []clause) string {
 
 // clause says what becomes of one channel.
 func (f *following) clause(c *ChannelDecision) clause {
-	p, paused := f.pause(c.Channel)
+	p, paused := pauseOf(f.s, c.Channel)
 	mine := f.release != nil && f.phase(c.Channel) == maestro.Pending
 	switch {
 	case paused && c.Status == entities.StatusPaused:
@@ -180,17 +180,6 @@ func (f *following) still(c *ChannelDecision) clause {
 		return clause{before: version + " stays in ", after: ", pinned by " + pin.Who.Name}
 	}
 	return clause{before: version + " stays in "}
-}
-
-// pause is the one that holds a channel, or one of its instances.
-func (f *following) pause(channel string) (entities.Pause, bool) {
-	c, _ := f.s.Spec.Channel(channel)
-	for _, i := range c.Instances {
-		if p, ok := f.s.PauseOf(c.ID(i)); ok {
-			return p, true
-		}
-	}
-	return f.s.PauseIn(channel)
 }
 
 func (f *following) phase(channel string) maestro.Phase {

@@ -18,7 +18,7 @@ func (s *State) Pin(channel, version string, who entities.Who, reason string, no
 		return nil, err
 	}
 	if channel == "" {
-		return nil, fmt.Errorf("no channel given; expected %s", entities.OneOf(s.Spec.ChannelNames()))
+		return nil, fmt.Errorf("no channel given%s", entities.Expected(s.Spec.ChannelNames()))
 	}
 	if version == "" {
 		present, err := s.presentIn(channel)
@@ -29,7 +29,7 @@ func (s *State) Pin(channel, version string, who entities.Who, reason string, no
 	}
 	targets, known := s.pinnable(channel, version)
 	if len(targets) == 0 {
-		return nil, fmt.Errorf("%s was not converged at %q; expected %s", s.scope(channel), version, entities.OneOf(known))
+		return nil, fmt.Errorf("%s was not converged at %q%s", s.scope(channel), version, entities.Expected(known))
 	}
 	if why := s.asksGatesOf(channel, version, targets); why != nil {
 		return nil, why
@@ -66,7 +66,7 @@ func (s *State) presentIn(channel string) (string, error) {
 	case 1:
 		return versions[0], nil
 	}
-	return "", fmt.Errorf("%s is at several versions; expected %s", s.scope(channel), entities.OneOf(versions))
+	return "", fmt.Errorf("%s is at several versions%s", s.scope(channel), entities.Expected(versions))
 }
 
 // noteUnasked records that a person moves a channel to what was good there without asking its gates.

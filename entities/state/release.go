@@ -330,7 +330,7 @@ func (s *State) Find(version, channel string) (*Release, error) {
 	if found != nil {
 		return found, nil
 	}
-	return nil, fmt.Errorf("no release of version %q; expected %s", version, entities.OneOf(known))
+	return nil, fmt.Errorf("no release of version %q%s", version, entities.Expected(known))
 }
 
 // FindOpen returns the oldest release of a version that is not over, else what Find returns: of two
