@@ -104,6 +104,22 @@ func TestApplicationMayBeDropped(t *testing.T) {
 	}
 }
 
+// A word that is no service of the application here, but another application, is that one. What was named is what was meant.
+func TestAnotherApplicationIsMeant(t *testing.T) {
+	c := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {moment("a CONVERGED v1 v1 succeeded")}, "service/blog/shop": {moment("a CONVERGED v1 v1 succeeded")}}})
+	here := target{serviceName: serviceName{"hello", "shop"}, dropped: true}
+	got, err := c.meant(t.Context(), here)
+	require.NoError(t, err)
+	require.Equal(t, target{serviceName: serviceName{application: "shop"}, all: true}, got)
+	for _, same := range []target{
+		{serviceName: serviceName{"blog", "shop"}, dropped: true}, {serviceName: serviceName{"hello", "shop"}}, {serviceName: serviceName{"hello", "blogg"}, dropped: true},
+	} {
+		got, err := c.meant(t.Context(), same)
+		require.NoError(t, err)
+		require.Equal(t, same, got)
+	}
+}
+
 func TestParams(t *testing.T) {
 	all, channels, err := parseParams([]string{
 		"text=plain", "n=3", "big=12345678901234567890", "f=0.5", "e=1e3", "yes=true", "no=false", `quoted="007"`, "padded=007",
