@@ -46,7 +46,7 @@ func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protoc
 	if line.watches {
 		a.hints.forget(owner)
 	}
-	if activity.GetInfo(ctx).Attempt > 1 && line.observable() {
+	if activity.GetInfo(ctx).Attempt > 1 && line.observable() && !r.Restart {
 		if before, _ := line.observe(ctx, in, r.FetchTimeout); current(before, in.FullVersion).Stable {
 			return protocol.ApplyAnswer{Reading: &before}, ctx.Err()
 		}
@@ -145,7 +145,11 @@ func (a *Activities) prepareApply(ctx context.Context, owner runtimes.Owner, r p
 	in, err := a.instance(ctx, runtimes.Instance{
 		Owner: owner, ServiceID: r.ServiceID, FullVersion: r.Instance.FullVersion,
 		Key: fmt.Sprintf("%s/%s/%s", owner.Key(), r.Instance.FullVersion, r.Instance.Payload), Try: try(ctx),
+		Restarted: r.Instance.Restarted, Restart: r.Restart,
 	}, r.Instance.Payload)
+	if r.Restart {
+		in.Key += "/" + r.Instance.Restarted.UTC().Format(time.RFC3339Nano)
+	}
 	if err == nil {
 		err = a.mayUse(ctx, line, &in, 0)
 	}

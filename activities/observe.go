@@ -52,7 +52,7 @@ func (a *Activities) observeOne(ctx context.Context, r protocol.ObserveRequest, 
 		return unready(err)
 	}
 	in, err := a.instance(ctx, runtimes.Instance{
-		Owner: ownerOf(r, ref.ID), ServiceID: r.ServiceID, FullVersion: ref.FullVersion,
+		Owner: ownerOf(r, ref.ID), ServiceID: r.ServiceID, FullVersion: ref.FullVersion, Restarted: ref.Restarted,
 	}, ref.Payload)
 	if err == nil {
 		err = a.mayUse(ctx, line, &in, lookedUp)

@@ -313,12 +313,12 @@ func (s *Spec) CheckRelease(version string, parameters, channels []string) error
 	}
 	for _, p := range parameters {
 		if known := s.ParameterNames(); !slices.Contains(known, p) {
-			return fmt.Errorf("%s has no parameter %q; expected %s", name, p, OneOf(known))
+			return fmt.Errorf("%s has no parameter %q%s", name, p, Expected(known))
 		}
 	}
 	for _, c := range channels {
 		if _, ok := s.Channel(c); !ok {
-			return fmt.Errorf("%s has no release channel %q; expected %s", name, c, OneOf(s.ChannelNames()))
+			return fmt.Errorf("%s has no release channel %q%s", name, c, Expected(s.ChannelNames()))
 		}
 	}
 	return nil

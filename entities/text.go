@@ -15,12 +15,28 @@ func Because(cause string) string {
 	return ": " + cause
 }
 
-// OneOf lists what would have been right, for an error.
+// OneOf lists what is right.
 func OneOf(names []string) string {
 	if len(names) == 0 {
-		return "nothing, there is none yet"
+		return "nothing"
 	}
 	return "one of " + strings.Join(names, ", ")
+}
+
+// Expected lists what would have been right, for the end of an error.
+func Expected(names []string) string {
+	if len(names) == 0 {
+		return "; there is none yet"
+	}
+	return "; expected " + OneOf(names)
+}
+
+// Clip cuts text off, between characters.
+func Clip(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit], "") + "…"
 }
 
 // Times is "once", "2 times" and so on.

@@ -43,6 +43,10 @@ type Instance struct {
 	// Fence is the place of an apply or a removal among all of the instance. Nil when nothing is to be written, and from a
 	// workflow that counts none.
 	Fence *Fence
+	// Restarted is when a person last had it begin anew; zero: never. A runtime that writes that down where it runs keeps it
+	// there. Restart: this apply is for that, and has what runs begin anew though it is at FullVersion.
+	Restarted time.Time
+	Restart   bool
 	// Allow is what the runtime's owner allows its objects to be; nil: anything.
 	Allow *entities.RuntimeAllow
 }
@@ -57,7 +61,7 @@ type Runtime interface {
 
 	// Apply moves the instance to in.FullVersion and in.Payload. It may return before the
 	// objects are stable. It is idempotent: after a crash the same Key is applied again, and an
-	// apply of what is already there changes nothing. An error wrapped by Permanent is not
+	// apply of what is already there changes nothing, unless it is a Restart. An error wrapped by Permanent is not
 	// retried; every other one is, but a *FencedError: something later stands there. One wrapped by Unready is no attempt, and
 	// the progress deadline begins with the next one. Apply leaves no process of its own behind when ctx ends.
 	Apply(ctx context.Context, in Instance) (Output, error)

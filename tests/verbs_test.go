@@ -65,7 +65,7 @@ func TestPauseCancelRetry_A16_A18(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.RunWeb()
-	require.Equal(t, w.App+"/web production is paused", w.Act("web", "pause", `{"channel":"production","by":"bob","reason":"incident 12"}`))
+	require.Equal(t, w.App+"/web production is paused. nothing is applied in production, paused by bob, until: converge resume "+w.App+"/web --channel production", w.Act("web", "pause", `{"channel":"production","by":"bob","reason":"incident 12"}`))
 	w.Release("web", "v2")
 	s := w.Await("web", "staging CONVERGED v2, production PAUSED v1")
 	require.Equal(t, "paused by bob: incident 12", s.Channels[1].Reasons[0].Text)
@@ -80,6 +80,33 @@ func TestPauseCancelRetry_A16_A18(t *testing.T) {
 	w.Await("web", "staging CONVERGED v3, production CONVERGED v3")
 	w.Act("web", "refresh", `{"by":"bob"}`)
 	w.Await("web", "staging CONVERGED v3, production CONVERGED v3")
+	require.Empty(t, w.Fake.Overlaps())
+}
+
+// What runs begins anew at the version that is there, by one apply that is no other's, past a pin, and once a pause is over.
+func TestRestart_I1(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.RunWeb()
+	w.Act("web", "pin", `{"channel":"staging","by":"bob"}`)
+	w.Act("web", "pause", `{"channel":"production","by":"bob"}`)
+	require.Contains(t, w.Act("web", "restart", `{"by":"bob","reason":"rotated secrets"}`),
+		w.App+"/web restarts in staging, production. v1 is going out to staging. nothing is applied in production, paused by bob, until: ")
+	w.Await("web", "staging CONVERGED v1, production PAUSED v1")
+	w.Act("web", "resume", `{"channel":"production","by":"bob"}`)
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	keys := map[string]bool{}
+	var restarts []string
+	for _, a := range w.Fake.Applies() {
+		if strings.HasPrefix(a.Instance, w.App+"/web/") {
+			require.False(t, keys[a.Key], a.Key)
+			keys[a.Key] = true
+			if a.Restart {
+				restarts = append(restarts, strings.TrimPrefix(a.Instance, w.App+"/web/")+" "+a.Version)
+			}
+		}
+	}
+	require.Equal(t, []string{"staging v1", "production v1"}, restarts)
 	require.Empty(t, w.Fake.Overlaps())
 }
 

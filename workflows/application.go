@@ -27,10 +27,10 @@ func Application(ctx workflow.Context, in protocol.ApplicationInput) error {
 	a.shell = &shell{
 		ctx: ctx, of: a, name: in.Application, application: in.Application,
 		logic: in.Logic, whole: a.state, version: applicationVersion, desk: &a.state.Desk, verbs: verb.Application(),
-		stops:   []string{"to stop changes, converge pause " + in.Application},
-		answers: map[string]answering{protocol.Publish: a.publish, protocol.Release: a.propose},
-		follows: map[string]following{protocol.Release: a.decided},
-		form:    a.state.form,
+		stops:    []string{"to stop changes, converge pause " + in.Application},
+		answers:  map[string]answering{protocol.Publish: a.publish, protocol.Release: a.propose},
+		outcomes: map[string]following{protocol.Release: a.decided},
+		form:     a.state.form,
 	}
 	a.noted, a.announcing = a.tell, map[string]bool{}
 	a.pauses = pauses{

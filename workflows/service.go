@@ -74,6 +74,10 @@ func (s *service) judge(row *verb.Row, r verb.Request, who entities.Who) (state.
 	return row.Do(s.state, s.named(r), who, s.now())
 }
 
+func (s *service) follows(row *verb.Row, r verb.Request) string {
+	return row.Follows(s.state, s.named(r), s.now())
+}
+
 func (s *service) checkNames(r verb.Request) error { return verb.CheckNames(s.state, s.named(r)) }
 
 // named: who watches a runtime knows a channel by the name that it had first.

@@ -121,7 +121,7 @@ func TestServiceRefusesWithoutIO(t *testing.T) {
 		{"bypass", `{"version":"v1","channel":"prod","by":"bob","reason":"x"}`, `"condition" is missing`},
 		{"bypass", `{"version":"v1","channel":"prodd","condition":"x","by":"bob","reason":"x"}`, `no release channel "prodd"`},
 		{"bypass", `{"version":"v1","channel":"prod","condition":"x","by":"bob","reason":"x"}`, `no condition "x"`},
-		{"pin", `{"channel":"staging","by":"bob"}`, `"version" is missing`},
+		{"pin", `{"by":"bob"}`, `"channel" is missing`},
 		{"pin", `{"channel":"staging","version":"v7","by":"bob"}`, `expected one of v1`},
 		{"unpin", `{"channel":"staging","version":"v7","by":"bob"}`, `"version" is not for unpin`},
 		{"unpin", `{"channel":"staging","by":"bob"}`, `is not pinned`},

@@ -66,7 +66,11 @@ func lasting(queue string, timeout, absent time.Duration, text string) workflow.
 
 // instanceRef names an instance and a target of it to an activity. What comes back is for what the instance is called then.
 func (s *service) instanceRef(id entities.InstanceID, t entities.Target) protocol.InstanceRef {
-	return protocol.InstanceRef{ID: s.state.Key(id), FullVersion: t.FullVersion, Payload: t.Payload}
+	ref := protocol.InstanceRef{ID: s.state.Key(id), FullVersion: t.FullVersion, Payload: t.Payload}
+	if i := s.state.Instances[id]; i != nil {
+		ref.Restarted = i.Delivery.Restarted
+	}
+	return ref
 }
 
 // apply starts one apply. That it failed is its answer; an error means that no worker ended it.
@@ -83,6 +87,7 @@ func (s *service) apply(op state.ApplyOp) {
 		Runtime: name, RuntimeDigest: rt.Digest, Attempt: op.Attempt, Instance: s.instanceRef(op.Instance, op.Target),
 		Timeout: op.Timeout, FetchTimeout: rt.Timing.FetchTimeout, Sequence: s.state.Instance(op.Instance).Delivery.Sequence,
 		ReportOnly: s.state.ReportsOnly(op.Instance.Channel),
+		Restart:    s.state.Instance(op.Instance).Delivery.Restarting,
 	})
 	key := s.state.Key(op.Instance)
 	if options.WaitForCancellation {

@@ -20,6 +20,8 @@ type entity interface {
 	known() bool
 	// judge says what a verb would do, or why it may not be done now. Nothing has changed yet.
 	judge(row *verb.Row, r verb.Request, who entities.Who) (state.Effect, error)
+	// follows says what comes of what was done, and what still stands before it; "": there is nothing to say.
+	follows(row *verb.Row, r verb.Request) string
 	// checkNames refuses a request that names what does not exist: all that is judged before a token is looked at.
 	checkNames(r verb.Request) error
 	// rules are how callers prove who they are, and what they may do. Not ruled: verbs are free to all.
@@ -50,6 +52,7 @@ type entity interface {
 type plain struct{}
 
 func (plain) known() bool                                        { return true }
+func (plain) follows(*verb.Row, verb.Request) string             { return "" }
 func (plain) over() bool                                         { return false }
 func (plain) begins(int64)                                       {}
 func (plain) mark(*protocol.Checkpoint)                          {}
@@ -78,7 +81,7 @@ type shell struct {
 	verbs                []verb.Row
 	messages             map[string]message       // by name: from other workflows, or written by the workflow itself
 	answers              map[string]answering     // verbs that answer more than a line
-	follows              map[string]following     // verbs whose updates are answered later than they are accepted
+	outcomes             map[string]following     // verbs whose updates are answered later than they are accepted
 	noted                func(entities.AuditLine) // nil: nobody else wants to know what was noted
 	stops                []string                 // what a person does instead of cancelling the workflow
 	requested            workflow.Context         // done once somebody requests cancellation

@@ -94,7 +94,7 @@ func (s *shell) ready() bool {
 // update carries out one update, and answers once what follows from it is known.
 func (s *shell) update(ctx workflow.Context, row *verb.Row, raw json.RawMessage) (json.RawMessage, error) {
 	out, err := s.updated(ctx, row, raw)
-	if follow := s.follows[row.Name]; follow != nil && err == nil {
+	if follow := s.outcomes[row.Name]; follow != nil && err == nil {
 		return follow(ctx, out)
 	}
 	return out, err
@@ -118,12 +118,26 @@ func (s *shell) updated(ctx workflow.Context, row *verb.Row, raw json.RawMessage
 		return nil, refused(err)
 	}
 	if out, done, err := s.again(row, r, statedBy(r)); done {
-		return out, err
+		return s.told(row, r, out), err
 	}
 	who, err := s.identify(ctx, row, r)
 	if err != nil {
 		return nil, err
 	}
+	out, err := s.whenDue(ctx, row, r, who)
+	return s.told(row, r, out), err
+}
+
+// told says in an answer what follows, as of now. It is no part of what is remembered, so that its words change freely.
+func (s *shell) told(row *verb.Row, r verb.Request, out json.RawMessage) json.RawMessage {
+	if out == nil {
+		return nil
+	}
+	return row.Say(out, s.of.follows(row, r))
+}
+
+// whenDue has an update carried out when its turn comes.
+func (s *shell) whenDue(ctx workflow.Context, row *verb.Row, r verb.Request, who entities.Who) (json.RawMessage, error) {
 	perform := func(ctx workflow.Context) (json.RawMessage, error) { return s.perform(ctx, row, r, who) }
 	if row.Store {
 		return s.inLine(ctx, perform)
@@ -258,6 +272,7 @@ func (s *shell) answer(ctx workflow.Context, row *verb.Row, r verb.Request, who 
 	if special := s.answers[row.Name]; special != nil {
 		return special(ctx, r, who)
 	}
+	r.Before = row.Changed != "" && !s.fromHere(row.Changed)
 	effect, err := s.of.judge(row, r, who)
 	if err != nil {
 		return nil, refused(err)

@@ -22,6 +22,7 @@ type serviceOptions struct {
 
 	version, channel, topic, condition string
 	reason, comment                    string
+	stay                               bool
 }
 
 // newServiceCmd makes the command of a verb. The words of its usage line that follow SVC are read into the options, and
@@ -135,28 +136,53 @@ the release and in converge history.`,
 
 func newCmdPin(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
 	return newPinCmd(f, protocol.Pin, runF, cobra.Command{
-		Use:   "SVC CHANNEL VERSION",
+		Use:   "SVC CHANNEL [VERSION]",
 		Short: "Keep a channel at a version, whatever is released",
 		Long: `Keep a release channel at the version that it has, or return it to one that was good
-there before, and keep it there until it is unpinned. Releases wait meanwhile.`,
-		Example: `  converge pin shop/web prod-eu v7 --reason "v8 breaks printing"`,
+there before, and keep it there until it is unpinned. Releases wait meanwhile. Without
+VERSION: the one that is there.`,
+		Example: `  converge pin shop/web prod-eu v7 --reason "v8 breaks printing"
+  converge pin shop/web prod-eu --reason "weekend"`,
 	})
 }
 
 func newCmdUnpin(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
 	return newPinCmd(f, protocol.Unpin, runF, cobra.Command{
-		Use:     "SVC CHANNEL",
-		Short:   "Let releases into a pinned channel again",
-		Example: `  converge unpin shop/web prod-eu`,
+		Use:   "SVC CHANNEL",
+		Short: "Let releases into a pinned channel again",
+		Long: `End a pin: releases that wait go on. Where none waits, what was there before the pin
+comes back once all gates pass; with --stay it does not.`,
+		Example: `  converge unpin shop/web prod-eu
+  converge unpin shop/web prod-eu --stay`,
 	})
 }
 
 // newPinCmd makes pin and unpin (A17).
 func newPinCmd(f *Factory, verb string, runF func(context.Context, *serviceOptions) error, texts cobra.Command) *cobra.Command {
 	cmd, o := newServiceCmd(f, verb, runF, texts, func(o *serviceOptions, act protocol.Act) protocol.PinRequest {
-		return protocol.PinRequest{Act: act, Channel: o.channel, Version: o.version}
+		return protocol.PinRequest{Act: act, Channel: o.channel, Version: o.version, Stay: o.stay}
 	})
+	if verb == protocol.Unpin {
+		cmd.Flags().BoolVar(&o.stay, "stay", false, "keep what it was pinned to, until something newer is released")
+	}
 	cmd.Flags().StringVar(&o.reason, "reason", "", "why, shown to everybody who asks")
+	return cmd
+}
+
+// newCmdRestart makes restart (I1).
+func newCmdRestart(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
+	cmd, o := newServiceCmd(f, protocol.RestartService, runF, cobra.Command{
+		Use:   "SVC [CHANNEL]",
+		Short: "Have a service begin anew at the version that is there",
+		Long: `Apply the version that is there once more, so that what runs begins anew: on Kubernetes
+pods are replaced as by kubectl rollout restart, on ECS by a new deployment, and a
+command sees PVN_RESTART=1. No gate is asked. A pause holds it, a pin does not.`,
+		Example: `  converge restart shop/web prod-eu --reason "rotated the database password"
+  converge restart shop/web`,
+	}, func(o *serviceOptions, act protocol.Act) protocol.ScopeRequest {
+		return protocol.ScopeRequest{Act: act, Channel: o.channel}
+	})
+	cmd.Flags().StringVar(&o.reason, "reason", "", "why, kept in the history")
 	return cmd
 }
 

@@ -48,17 +48,17 @@ func TestFlags(t *testing.T) {
 	status, err := parsed(t, f, newCmdStatus)
 	check("status of all", &statusOptions{f: f, target: target{all: true}}, status, err)
 	status, err = parsed(t, f, newCmdStatus, "shop", "--watch")
-	check("status of an application", &statusOptions{f: f, target: target{serviceName{application: "shop"}, true}, watch: true}, status, err)
+	check("status of an application", &statusOptions{f: f, target: target{serviceName: serviceName{application: "shop"}, all: true}, watch: true}, status, err)
 	status, err = parsed(t, f, newCmdStatus, "shop/web")
-	check("status of a service", &statusOptions{f: f, target: target{web, false}}, status, err)
+	check("status of a service", &statusOptions{f: f, target: target{serviceName: web}}, status, err)
 	explain, err := parsed(t, f, newCmdExplain, "shop/web", "staging")
 	check("explain", &explainOptions{f: f, service: web, channel: "staging"}, explain, err)
 	logs, err := parsed(t, f, newCmdLogs, "shop/web", "staging", "--kind", "apply", "--last", "2", "--store", "/s")
 	check("logs", &logsOptions{f: f, service: web, channel: "staging", kind: "apply", last: 2, store: "/s"}, logs, err)
 	pause, err := parsed(t, f, newCmdPause, "shop", "--reason", "drill", "-y")
-	check("pause", &scopeOptions{f: f, verb: "pause", target: target{serviceName{application: "shop"}, true}, reason: "drill", yes: true}, pause, err)
+	check("pause", &scopeOptions{f: f, verb: "pause", target: target{serviceName: serviceName{application: "shop"}, all: true}, reason: "drill", yes: true}, pause, err)
 	resume, err := parsed(t, f, newCmdResume, "shop/web", "-c", "prod")
-	check("resume", &scopeOptions{f: f, verb: "resume", target: target{web, false}, channel: "prod"}, resume, err)
+	check("resume", &scopeOptions{f: f, verb: "resume", target: target{serviceName: web}, channel: "prod"}, resume, err)
 	cancel, err := parsed(t, f, newCmdCancel, "shop/web", "v9", "--reason", "wrong")
 	check("cancel", &serviceOptions{f: f, verb: "cancel", service: web, version: "v9", reason: "wrong"}, cancel, err)
 	retry, err := parsed(t, f, newCmdRetry, "shop/web", "v9", "-c", "prod")
@@ -94,13 +94,29 @@ func TestApplicationMayBeDropped(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.converge.yaml"), []byte("kind: Service\nname: web\n---\nkind: Application\nname: shop\nmistake: 1\n"), 0o600))
 	for arg, want := range map[string]target{
-		"web":       {web, false},
-		"shop":      {serviceName{application: "shop"}, true},
-		"blog/site": {serviceName{"blog", "site"}, false},
+		"web":       {serviceName: web, dropped: true},
+		"shop":      {serviceName: serviceName{application: "shop"}, all: true},
+		"blog/site": {serviceName: serviceName{"blog", "site"}},
 	} {
 		got, err := c.parseTarget(arg)
 		require.NoError(t, err)
 		require.Equal(t, want, got, arg)
+	}
+}
+
+// A word that is no service of the application here, but another application, is that one. What was named is what was meant.
+func TestAnotherApplicationIsMeant(t *testing.T) {
+	c := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {moment("a CONVERGED v1 v1 succeeded")}, "service/blog/shop": {moment("a CONVERGED v1 v1 succeeded")}}})
+	here := target{serviceName: serviceName{"hello", "shop"}, dropped: true}
+	got, err := c.meant(t.Context(), here)
+	require.NoError(t, err)
+	require.Equal(t, target{serviceName: serviceName{application: "shop"}, all: true}, got)
+	for _, same := range []target{
+		{serviceName: serviceName{"blog", "shop"}, dropped: true}, {serviceName: serviceName{"hello", "shop"}}, {serviceName: serviceName{"hello", "blogg"}, dropped: true},
+	} {
+		got, err := c.meant(t.Context(), same)
+		require.NoError(t, err)
+		require.Equal(t, same, got)
 	}
 }
 

@@ -30,7 +30,7 @@ func TestGateFlags(t *testing.T) {
 	bypass, err := parsed(t, f, newCmdBypass, "shop/web", "v9", "prod", "office-hours", "--reason", "incident 12")
 	check("bypass", &serviceOptions{f: f, verb: "bypass", service: web, version: "v9", channel: "prod", condition: "office-hours", reason: "incident 12"}, bypass, err)
 	drawn, err := parsed(t, f, newCmdTimeline, "shop", "--last", "3", "--svg", "a.svg", "--store", "/s")
-	check("timeline", &timelineOptions{f: f, target: target{serviceName{application: "shop"}, true}, last: 3, svg: "a.svg", store: "/s"}, drawn, err)
+	check("timeline", &timelineOptions{f: f, target: target{serviceName: serviceName{application: "shop"}, all: true}, last: 3, svg: "a.svg", store: "/s"}, drawn, err)
 	rollback, err := parsed(t, f, newCmdRollback, "shop/web", "v9", "-c", "prod", "--reason", "errors")
 	check("rollback", &serviceOptions{f: f, verb: "rollback", service: web, version: "v9", channel: "prod", reason: "errors"}, rollback, err)
 	rollback, err = parsed(t, f, newCmdRollback, "shop/web")
@@ -57,6 +57,10 @@ func TestGateVerbs(t *testing.T) { // A14, A15, A17, A22
 		"rollback shop/web --reason errors":            `rollback {"by":"alice","requestId":"ID","reason":"errors"}`,
 		"rollback shop/web v9 -c prod":                 `rollback {"by":"alice","requestId":"ID","version":"v9","channel":"prod"}`,
 		"pin shop/web prod v7":                         `pin {"by":"alice","requestId":"ID","channel":"prod","version":"v7"}`,
+		"pin shop/web prod --reason weekend":           `pin {"by":"alice","requestId":"ID","reason":"weekend","channel":"prod"}`,
+		"restart shop/web":                             `restart {"by":"alice","requestId":"ID"}`,
+		"restart shop/web prod --reason secrets":       `restart {"by":"alice","requestId":"ID","reason":"secrets","channel":"prod"}`,
+		"unpin shop/web prod --stay":                   `unpin {"by":"alice","requestId":"ID","channel":"prod","stay":true}`,
 		"unpin shop/web prod":                          `unpin {"by":"alice","requestId":"ID","channel":"prod"}`,
 		"approve shop/web v9 go-live --token eyJ":      `approve {"by":"alice","requestId":"ID","token":"eyJ","version":"v9","topic":"go-live"}`,
 	} {
@@ -110,7 +114,7 @@ func TestReleaseWaitsForApproval_A14(t *testing.T) {
 	require.Equal(t, `release 19: web v9 from incarnation 42
 10:50:05 prod  CONVERGED at v9
 web v9 converged in prod.
-! web v9 waits for an approval in prod. Next: converge approve shop/web v9 go-live.
+! web v9 waits for an approval in prod. Next: converge approve shop/web v9 go-live. Ctrl-C stops watching; the release goes on.
 `, said)
 	require.Equal(t, exitDone, code)
 	code, said = run("release shop/web v9 --wait --stop-at-approval", waiting)

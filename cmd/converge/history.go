@@ -269,7 +269,11 @@ func logLines(e store.LogEntry, now time.Time) []string {
 	if e.Attempt > 1 {
 		head += fmt.Sprintf(" attempt %d", e.Attempt)
 	}
-	head += fmt.Sprintf(": exit %d after %s (%s ago)", e.ExitCode, e.Duration.Round(time.Millisecond), explain.Duration(now.Sub(e.At)))
+	ended := fmt.Sprintf("exit %d", e.ExitCode)
+	if e.ExitCode < 0 {
+		ended = "no exit code" // it was ended, or never began
+	}
+	head += fmt.Sprintf(": %s after %s (%s ago)", ended, e.Duration.Round(time.Millisecond), explain.Duration(now.Sub(e.At)))
 	lines := []string{head}
 	if e.Command != "" {
 		lines = append(lines, "  $ "+e.Command)

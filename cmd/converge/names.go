@@ -52,6 +52,8 @@ func (f *Factory) parseService(arg string) (serviceName, error) {
 type target struct {
 	serviceName
 	all bool // every service of the application
+	// dropped: the application is that of the working directory, and was not named.
+	dropped bool
 }
 
 // parseTarget reads SVC or APP: a word with a slash is a service; one without is the application
@@ -67,10 +69,26 @@ func (f *Factory) parseTarget(arg string) (target, error) {
 	if dir, err := f.WorkDir(); err == nil {
 		if app, _ := publish.FindApplication(dir); app != "" && app != arg {
 			n, err := f.parseService(arg)
-			return target{serviceName: n}, err
+			return target{serviceName: n, dropped: true}, err
 		}
 	}
 	return target{serviceName: serviceName{application: arg}, all: true}, checkName("an application", arg)
+}
+
+// meant is another application than that of the working directory, where the word is one and no service here.
+func (f *Factory) meant(ctx context.Context, t target) (target, error) {
+	if !t.dropped {
+		return t, nil
+	}
+	api, err := f.client(ctx)
+	if err != nil {
+		return t, err
+	}
+	all, err := api.Services(ctx, "")
+	if err != nil || slices.Contains(all, t.serviceName) || !slices.Contains(applications(all), t.service) {
+		return t, err
+	}
+	return target{serviceName: serviceName{application: t.service}, all: true}, nil
 }
 
 // missing explains that a service does not exist, with names that are near. A verb never starts

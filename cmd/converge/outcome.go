@@ -64,6 +64,8 @@ func exitFor(s protocol.Status, g goal) outcome {
 // groups holds the channels that count, by what can become of them.
 type groups struct {
 	moving    []string // goes on by itself
+	gated     []string // goes on by itself once its gates pass
+	gates     []string // those
 	queued    []string // goes on when another channel does
 	failed    []string
 	back      []string // rolled back, and stays there
@@ -85,6 +87,8 @@ func outcomeOf(in groups, g goal, what string) outcome {
 		return in.person(what)
 	case len(in.moving) > 0:
 		return outcome{why: what + " moves in " + list(in.moving)}
+	case len(in.gated) > 0:
+		return outcome{why: what + " waits in " + list(in.gated) + after(" for ", in.gates)}
 	case len(in.failed)+len(in.back) > 0:
 		why := joined("; ", after(what+" failed in ", in.failed), after(what+" was rolled back in ", in.back))
 		if held := append(in.blocked, in.queued...); len(held) > 0 {
@@ -226,6 +230,12 @@ func (g *groups) waiting(c protocol.ChannelStatus) *[]string {
 		case onlyUpstream(c):
 			return &g.queued
 		}
+		for _, k := range c.Conditions {
+			if k.Verdict != string(entities.Pass) && !slices.Contains(g.gates, k.ID) {
+				g.gates = append(g.gates, k.ID)
+			}
+		}
+		return &g.gated
 	}
 	return &g.moving
 }

@@ -44,7 +44,7 @@ func TestExitForRelease(t *testing.T) {
 		{"everywhere", []string{"a CONVERGED v5 succeeded", "b CONVERGED v5 succeeded"}, 0, over(0, "web v5 converged in a, b")},
 		{"going out", []string{"a CONVERGING v5 in progress", "b WAITING_PRECONDITIONS v5 pending" + up}, 0, outcome{why: "web v5 moves in a"}},
 		{"between two channels", []string{"a CONVERGED v5 succeeded", "b WAITING_PRECONDITIONS v5 pending" + up}, 0, outcome{why: "web v5 waits in b"}},
-		{"a window", []string{"a CONVERGED v5 succeeded", "b WAITING_PRECONDITIONS v5 pending / office-hours"}, 0, outcome{why: "web v5 moves in b"}},
+		{"a window", []string{"a CONVERGED v5 succeeded", "b WAITING_PRECONDITIONS v5 pending / office-hours"}, 0, outcome{why: "web v5 waits in b for office-hours"}},
 		{"cannot be read", []string{"a UNKNOWN v5 in progress"}, 0, outcome{why: "web v5 moves in a"}},
 		{"degraded on its way", []string{"a DEGRADED v5 in progress"}, 0, outcome{why: "web v5 moves in a"}},
 		{"status of a later version", []string{"a SLEEPING v5 in progress"}, 0, outcome{why: "web v5 moves in a"}},
@@ -121,7 +121,7 @@ func TestExitForService(t *testing.T) {
 		entities.StatusDegraded:       failed("web failed in a"),
 		entities.StatusManualApproval: over(8, "web waits for an approval in a"),
 		entities.StatusBlocked:        failed("web is blocked in a"),
-		entities.StatusPreconditions:  {why: "web moves in a"},
+		entities.StatusPreconditions:  {why: "web waits in a"},
 		entities.StatusRolledBack:     failed("web was rolled back in a"),
 		entities.StatusConverged:      over(0, "web converged in a"),
 	}

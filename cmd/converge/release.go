@@ -236,7 +236,7 @@ func (l *journalLog) ask(s protocol.Status, r protocol.ReleaseStatus) {
 	in := releaseGroups(s, r, goal{})
 	if out := in.person(s.Service + " " + r.Version); len(in.approval) > 0 && out.why != l.asked {
 		l.asked = out.why
-		l.f.note("%s", joined(". ", out.why, out.next))
+		l.f.note("%s", joined(" ", out.why+".", out.next, "Ctrl-C stops watching; the release goes on."))
 	}
 }
 

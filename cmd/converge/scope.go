@@ -90,7 +90,10 @@ func newScopeCmd(f *Factory, verb string, runF func(context.Context, *scopeOptio
 	return cmd
 }
 
-func (o *scopeOptions) run(ctx context.Context) error {
+func (o *scopeOptions) run(ctx context.Context) (err error) {
+	if o.target, err = o.f.meant(ctx, o.target); err != nil {
+		return err
+	}
 	switch {
 	case o.all:
 		return o.everything(ctx)

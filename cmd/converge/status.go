@@ -84,9 +84,12 @@ func (o *statusOptions) run(ctx context.Context) error {
 }
 
 // ask returns the services that answered, and what was wrong with the others.
-func (o *statusOptions) ask(ctx context.Context) ([]protocol.Status, error) {
+func (o *statusOptions) ask(ctx context.Context) (_ []protocol.Status, err error) {
 	if o.joint != nil {
 		return o.f.statusOfParts(ctx, *o.joint)
+	}
+	if o.target, err = o.f.meant(ctx, o.target); err != nil {
+		return nil, err
 	}
 	if !o.target.all {
 		return o.askOne(ctx)

@@ -271,11 +271,14 @@ func Bypass(s *state.State, version string, b entities.Bypass) (state.Effect, er
 	if err := s.CheckBypass(r, b); err != nil {
 		return nil, err
 	}
+	if why := endedOtherwise(s, b); why != nil {
+		return nil, why
+	}
 	if known := Bypassable(s, b.Channel, r, b.At); !slices.Contains(known, b.Condition) {
 		if !BypassableKind(b.Condition) {
-			return nil, fmt.Errorf("%s cannot be bypassed; expected %s", b.Condition, entities.OneOf(known))
+			return nil, fmt.Errorf("%s cannot be bypassed%s", b.Condition, entities.Expected(known))
 		}
-		return nil, fmt.Errorf("%s has no condition %q; expected %s", b.Channel, b.Condition, entities.OneOf(known))
+		return nil, fmt.Errorf("%s has no condition %q%s", b.Channel, b.Condition, entities.Expected(known))
 	}
 	if old := r.Bypassed(b.Channel, b.Condition); old != nil {
 		return says("%s of %s is already %s", b.Condition, b.Channel, old.Text()), nil
@@ -286,6 +289,31 @@ func Bypass(s *state.State, version string, b entities.Bypass) (state.Effect, er
 		}
 	}
 	return s.Bypass(r, b), nil
+}
+
+// endedOtherwise refuses to bypass what a person holds, and names the verb that ends it.
+func endedOtherwise(s *state.State, b entities.Bypass) error {
+	switch b.Condition {
+	case "pause", string(KindPaused):
+		if p, ok := pauseOf(s, b.Channel); ok {
+			return fmt.Errorf("a pause is not bypassed but ended: %s", s.ResumeWith(p))
+		}
+		return fmt.Errorf("%s is not paused", b.Channel)
+	case string(KindPin):
+		return fmt.Errorf("a pin is not bypassed but ended: converge unpin %s/%s %s", s.Application, s.Title(), b.Channel)
+	}
+	return nil
+}
+
+// pauseOf is the pause that holds a channel, or one of its instances.
+func pauseOf(s *state.State, channel string) (entities.Pause, bool) {
+	c, _ := s.Spec.Channel(channel)
+	for _, i := range c.Instances {
+		if p, ok := s.PauseOf(c.ID(i)); ok {
+			return p, true
+		}
+	}
+	return s.PauseIn(channel)
 }
 
 // says is the effect of what is so already: none.

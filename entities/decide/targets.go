@@ -264,8 +264,8 @@ func (v *view) takeBack() {
 // failedHere is the release that an instance is to be rolled back from, and why; or nil.
 func (v *view) failedHere(i *instance) (*state.Release, string) {
 	d := &i.Delivery
-	if d.Target == nil || d.Rollback != nil || i.paused {
-		return nil, ""
+	if d.Target == nil || d.Rollback != nil || d.Restarting || i.paused {
+		return nil, "" // that it does not start anew says nothing against the version
 	}
 	if d.Failure != "" && !d.Apply.Running {
 		r := v.s.Brought(i.Instance)

@@ -44,12 +44,23 @@ func (w *writer) concerned(c protocol.ChannelStatus) (protocol.ReleaseStatus, bo
 
 // given lists, under an approval, who gave it and with which words.
 func (w *writer) given(c protocol.ChannelStatus, k protocol.ConditionStatus) {
-	r, known := w.concerned(c)
-	if k.Kind != approval || !known {
-		return
+	if r, known := w.concerned(c); known && k.Kind == approval {
+		w.approvals(r, k.Subject)
 	}
+}
+
+// givenBefore lists the approvals of a channel that were given to a release whose turn is still to come.
+func (w *writer) givenBefore(c protocol.ChannelStatus, r protocol.ReleaseStatus) {
+	for _, k := range c.Conditions {
+		if k.Kind == approval {
+			w.approvals(r, k.Subject)
+		}
+	}
+}
+
+func (w *writer) approvals(r protocol.ReleaseStatus, topic string) {
 	for _, a := range r.Approvals {
-		if a.Topic != k.Subject {
+		if a.Topic != topic {
 			continue
 		}
 		verb := "approved"

@@ -208,6 +208,7 @@ func (w *writer) behind(c protocol.ChannelStatus) {
 				ahead += " (" + oneLine(reason, textLimit) + ")"
 			}
 			w.line("%s is %s.", r.Version, ahead)
+			w.givenBefore(c, r)
 		case reason != "" && (phase == "failed" || phase == "rolled back" || phase == "skipped") &&
 			c.Status != string(entities.StatusConverged) && c.Status != string(entities.StatusOrphaned) && !shownFailing(c, r.Version) && !overtaken(w.status.Releases[:i], r.Version, c.Name):
 			w.line("%s %s here: %s.", r.Version, phase, oneLine(reason, textLimit))

@@ -17,6 +17,9 @@ var Header = [...]string{"SERVICE", "CHANNEL", "STATUS", "CURRENT", "TARGET", "S
 
 const converged = string(entities.StatusConverged)
 
+// firstRelease is what a channel waits for to which nothing was ever released.
+const firstRelease = "a first release"
+
 // Row is one line of the table; the service stands in the first of its rows only.
 type Row [len(Header)]string
 
@@ -62,7 +65,9 @@ func (t *tabler) name(s protocol.Status) string {
 
 func (t *tabler) rows(s protocol.Status) {
 	if version, ok := settled(s); ok && t.fold {
-		t.out.Rows = append(t.out.Rows, Row{t.name(s), plural(len(s.Channels), "channel"), converged, cmp.Or(version, "-")})
+		row := Row{t.name(s), plural(len(s.Channels), "channel"), converged, cmp.Or(version, "-")}
+		row[len(row)-1] = waitsFor(s.Channels[0], t.now)
+		t.out.Rows = append(t.out.Rows, row)
 		return
 	}
 	first := t.name(s)
@@ -97,7 +102,10 @@ func settled(s protocol.Status) (version string, ok bool) {
 // waitsFor says in a few words what a channel waits for: the first condition that is not passed or
 // else the first reason, and how many more there are.
 func waitsFor(c protocol.ChannelStatus, now time.Time) string {
-	if c.Status == converged {
+	switch {
+	case c.Status == converged && c.Target == "" && c.Current == "":
+		return firstRelease
+	case c.Status == converged:
 		return ""
 	}
 	all := waits(c, now)

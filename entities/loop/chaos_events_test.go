@@ -52,7 +52,10 @@ func (c *chaos) stormEvents() map[string]func() {
 		"pin": func() {
 			c.act(func() (string, error) { return done(c.s.Pin(any(), c.anyVersion(), bob, "", c.now)) })
 		},
-		"unpin": func() { c.act(func() (string, error) { return done(c.s.Unpin(any(), bob, "", c.now)) }) },
+		"unpin": func() {
+			u := state.Unpinning{Channel: any(), Stay: c.pick("stay", "return") == "stay", Who: bob}
+			c.act(func() (string, error) { return done(c.s.Unpin(u, c.now)) })
+		},
 		"rollback": func() {
 			c.act(func() (string, error) { return done(c.s.RollBack(c.anyVersion(), any(), bob, "", c.now)) })
 		},
@@ -509,7 +512,7 @@ func (c *chaos) letGo() {
 		}
 	}
 	for _, p := range slices.Clone(c.s.Pins) {
-		_, _ = done(c.s.Unpin(p.Channel, bob, "", c.now))
+		_, _ = done(c.s.Unpin(state.Unpinning{Channel: p.Channel, Who: bob}, c.now))
 	}
 	for name := range c.truth {
 		c.truth[name] = entities.Pass

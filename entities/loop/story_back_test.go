@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/state"
 )
 
 // This file holds what stories say of rollbacks, pins, pauses from outside, and of taking things down
@@ -19,9 +20,10 @@ var backCommands = map[string]command{
 	"pin": func(s *story, arg []string) string {
 		return refusal(done(s.s.Pin(at(arg, 1), at(arg, 0), bob, rest(arg, 2), s.now)))
 	},
-	"unpin": func(s *story, arg []string) string {
-		return refusal(done(s.s.Unpin(at(arg, 0), bob, rest(arg, 1), s.now)))
-	},
+	// unpin CHANNEL why…; "unpin-stay" and "unpin-unasked" likewise
+	"unpin":         func(s *story, arg []string) string { return s.unpin(state.Unpinning{}, arg) },
+	"unpin-stay":    func(s *story, arg []string) string { return s.unpin(state.Unpinning{Stay: true}, arg) },
+	"unpin-unasked": func(s *story, arg []string) string { return s.unpin(state.Unpinning{Unasked: true}, arg) },
 	// pause-scope SCOPE why…
 	"pause-scope": func(s *story, arg []string) string {
 		s.s.SetPause(arg[0], &entities.Pause{By: "carol", Reason: rest(arg, 1), At: s.now}, s.now)
@@ -33,6 +35,10 @@ var backCommands = map[string]command{
 		s.next.Channels, s.next.Runtimes = nil, nil
 		s.publish()
 		return ""
+	},
+	// restart CHANNEL why…
+	"restart": func(s *story, arg []string) string {
+		return refusal(done(s.s.Restart(at(arg, 0), bob, rest(arg, 1), s.now)))
 	},
 	"delete": func(s *story, arg []string) string { return refusal(done(s.s.Delete(bob, rest(arg, 0), s.now))) },
 	// removed INSTANCE ok, or what went wrong
@@ -48,6 +54,11 @@ var backCommands = map[string]command{
 	},
 	"gone":  func(s *story, _ []string) string { return fmt.Sprintln(s.s.Gone()) },
 	"audit": func(s *story, _ []string) string { return s.audit() },
+}
+
+func (s *story) unpin(u state.Unpinning, arg []string) string {
+	u.Channel, u.Who, u.Reason = at(arg, 0), bob, rest(arg, 1)
+	return refusal(done(s.s.Unpin(u, s.now)))
 }
 
 // audit prints the audit lines since the last time.

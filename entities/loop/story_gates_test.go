@@ -72,6 +72,14 @@ var gateCommands = map[string]command{
 	"lease-granted": func(s *story, arg []string) string {
 		return fmt.Sprintln(s.s.LeaseGranted(s.leases[idOf(arg[0])].ID, s.now))
 	},
+	// follows VERSION CHANNELS…; - is whatever is next, no channel is all
+	"follows": func(s *story, arg []string) string {
+		channels := arg[1:]
+		if len(channels) == 0 {
+			channels = s.s.Spec.ChannelNames()
+		}
+		return decide.Follows(s.s, at(arg, 0), channels, s.now) + "\n"
+	},
 	"why": func(s *story, arg []string) string { return s.why(arg[0]) },
 }
 

@@ -85,6 +85,8 @@ type InstanceRef struct {
 	// Known is the digest of the reading that is already known; an observation returns when there is
 	// another. Empty: any reading is news.
 	Known string `json:"known,omitempty"`
+	// Restarted is when a person last had it restarted; zero: never.
+	Restarted time.Time `json:"restarted,omitzero"`
 }
 
 // ObserveRequest asks to observe instances of one service on one runtime until something is not
@@ -120,6 +122,8 @@ type ApplyRequest struct {
 	Sequence int64 `json:"sequence,omitempty"`
 	// ReportOnly: the channel only reports, and the apply is refused (A25).
 	ReportOnly bool `json:"reportOnly,omitempty"`
+	// Restart: what runs begins anew, though it is at the target.
+	Restart bool `json:"restart,omitempty"`
 }
 
 // ApplyAnswer is how an apply ended. A failed apply is an answer, not an error of the activity:

@@ -25,11 +25,14 @@ type BypassRequest struct {
 	Condition string `json:"condition"` // as `explain` shows it
 }
 
-// PinRequest is the payload of a Service's pin and unpin (A17); unpin takes no version.
+// PinRequest is the payload of a Service's pin and unpin (A17). A pin without a version is to the one that is there; unpin
+// takes none.
 type PinRequest struct {
 	Act
 	Channel string `json:"channel"`
 	Version string `json:"version,omitempty"`
+	// Stay, of an unpin: what the channel was pinned to stays until something newer comes. Older versions refuse it.
+	Stay bool `json:"stay,omitempty"`
 }
 
 // IncarnationPin is the payload of an Application's pin and unpin (A17, D15); unpin takes no number.

@@ -62,7 +62,9 @@ const (
 	Pin      = "pin"
 	Unpin    = "unpin"
 	Rollback = "rollback"
-	Delete   = "delete"
+	// RestartService is a Service's verb; Restart is that of its workflow.
+	RestartService = "restart"
+	Delete         = "delete"
 )
 
 // Rules of the installation are set by a verb of its own.

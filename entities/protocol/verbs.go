@@ -40,7 +40,7 @@ type ReleaseAnswer struct {
 	Note     string `json:"note,omitempty"`
 }
 
-// ScopeRequest is the payload of pause, resume and refresh. An empty channel is the whole service.
+// ScopeRequest is the payload of pause, resume, refresh and restart. An empty channel is the whole service.
 type ScopeRequest struct {
 	Act
 	Channel string `json:"channel,omitempty"`

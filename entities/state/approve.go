@@ -168,7 +168,7 @@ func (s *State) Approve(version string, a entities.Approval) (Effect, error) {
 func (s *State) checkApproval(r *Release, a entities.Approval) error {
 	asking := s.asking(a.Topic)
 	if len(asking) == 0 {
-		return fmt.Errorf("no approval topic %q; expected %s", a.Topic, entities.OneOf(s.topics()))
+		return fmt.Errorf("no approval topic %q%s", a.Topic, entities.Expected(s.topics()))
 	}
 	for i := range r.Approvals {
 		old := &r.Approvals[i]
@@ -425,7 +425,7 @@ func (s *State) Bypass(r *Release, b entities.Bypass) Effect {
 func (s *State) CheckBypass(r *Release, b entities.Bypass) error {
 	switch {
 	case b.Channel == "":
-		return fmt.Errorf("no release channel given; expected %s", entities.OneOf(s.Spec.ChannelNames()))
+		return fmt.Errorf("no release channel given%s", entities.Expected(s.Spec.ChannelNames()))
 	case b.Who.Name == "":
 		return fmt.Errorf("nobody is named who bypasses it")
 	case strings.TrimSpace(b.Reason) == "":

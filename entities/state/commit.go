@@ -190,7 +190,7 @@ func (s *State) converged(c Change, now time.Time) {
 	since := now
 	for _, id := range c.Instances {
 		d := &s.Instance(id).Delivery
-		d.Converged, d.Reapply = true, false
+		d.Converged, d.Reapply, d.Restarting = true, false, false
 		d.good(*d.Target)
 		d.Apply = Apply{Started: d.Apply.Started, Ended: d.Apply.Ended, First: d.Apply.First, OK: true}
 		d.StoppedAt = time.Time{}

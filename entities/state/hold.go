@@ -11,18 +11,25 @@ import (
 )
 
 // Pin keeps a channel at its present version or at one of its earlier good ones, whatever is
-// released, until it is unpinned (A17). A target that is not the present one is moved to without
+// released, until it is unpinned (A17). No version is the one that is there. A target that is not the present one is moved to without
 // asking gates, which is recorded; a pause holds that. A release that is in progress elsewhere waits again.
 func (s *State) Pin(channel, version string, who entities.Who, reason string, now time.Time) (Effect, error) {
 	if err := s.checkChannel(channel); err != nil {
 		return nil, err
 	}
 	if channel == "" {
-		return nil, fmt.Errorf("no channel given; expected %s", entities.OneOf(s.Spec.ChannelNames()))
+		return nil, fmt.Errorf("no channel given%s", entities.Expected(s.Spec.ChannelNames()))
+	}
+	if version == "" {
+		present, err := s.presentIn(channel)
+		if err != nil {
+			return nil, err
+		}
+		version = present
 	}
 	targets, known := s.pinnable(channel, version)
 	if len(targets) == 0 {
-		return nil, fmt.Errorf("%s was not converged at %q; expected %s", s.scope(channel), version, entities.OneOf(known))
+		return nil, fmt.Errorf("%s was not converged at %q%s", s.scope(channel), version, entities.Expected(known))
 	}
 	if why := s.asksGatesOf(channel, version, targets); why != nil {
 		return nil, why
@@ -43,6 +50,23 @@ func (s *State) Pin(channel, version string, who entities.Who, reason string, no
 		}
 		return s.scope(channel) + " is " + text
 	}, nil
+}
+
+// presentIn is the full version that all instances of a channel are to be at.
+func (s *State) presentIn(channel string) (string, error) {
+	var versions []string
+	for _, i := range s.In(channel) {
+		if v := i.present(); v != "" && !slices.Contains(versions, v) {
+			versions = append(versions, v)
+		}
+	}
+	switch len(versions) {
+	case 0:
+		return "", fmt.Errorf("nothing was released to %s yet: there is nothing to pin it to", s.scope(channel))
+	case 1:
+		return versions[0], nil
+	}
+	return "", fmt.Errorf("%s is at several versions%s", s.scope(channel), entities.Expected(versions))
 }
 
 // noteUnasked records that a person moves a channel to what was good there without asking its gates.
@@ -66,28 +90,83 @@ func (p *Pin) same(targets map[string]entities.Target) bool {
 	return true
 }
 
-// Unpin ends a pin: what was promoted before it comes back, what waited goes on.
-func (s *State) Unpin(channel string, who entities.Who, reason string, now time.Time) (Effect, error) {
-	p, ok := s.PinOf(channel)
+// Unpinning is how a channel is unpinned.
+type Unpinning struct {
+	Channel string
+	Stay    bool // at what it was pinned to, until something newer comes
+	Unasked bool // the gates are not asked, as before they were
+	Who     entities.Who
+	Reason  string
+}
+
+// Unpin ends a pin (A17): what waited goes on. Where nothing waits, what was promoted before the pin comes back once all gates
+// pass, as a release, so that nothing comes back that was denied meanwhile.
+func (s *State) Unpin(u Unpinning, now time.Time) (Effect, error) {
+	p, ok := s.PinOf(u.Channel)
 	if !ok {
-		if err := s.checkChannel(channel); err != nil {
+		if err := s.checkChannel(u.Channel); err != nil {
 			return nil, err
 		}
-		return nil, fmt.Errorf("%s is not pinned", s.scope(channel))
+		return nil, fmt.Errorf("%s is not pinned", s.scope(u.Channel))
 	}
 	return func() string {
-		s.Pins = s.otherPins(channel)
+		s.Pins = s.otherPins(u.Channel)
 		text := "unpinned from " + p.Version
-		s.Record(now, channel, text+" by "+who.Name+entities.Because(reason))
-		s.note(entities.AuditLine{At: now, Kind: entities.EventPin, Who: &who, Channel: channel, Version: p.Version, Text: text, Reason: reason})
-		for _, i := range s.In(channel) {
-			if before := i.Delivery.BeforePin; before != nil {
-				s.noteUnasked(channel, before.Target.FullVersion, who, "by the unpin", reason, now)
-				break
+		s.Record(now, u.Channel, text+" by "+u.Who.Name+entities.Because(u.Reason))
+		s.note(entities.AuditLine{At: now, Kind: entities.EventPin, Who: &u.Who, Channel: u.Channel, Version: p.Version, Text: text, Reason: u.Reason})
+		return s.scope(u.Channel) + " is " + text + s.afterPin(u, now)
+	}, nil
+}
+
+// afterPin has what was promoted before a pin come back, or stay away.
+func (s *State) afterPin(u Unpinning, now time.Time) string {
+	var back []Move
+	for _, i := range s.In(u.Channel) {
+		if before := i.Delivery.BeforePin; before != nil {
+			back = append(back, Move{Instance: i.ID, Target: before.Target})
+		}
+	}
+	switch {
+	case len(back) == 0:
+		return ""
+	case u.Unasked:
+		s.noteUnasked(u.Channel, back[0].Target.FullVersion, u.Who, "by the unpin", u.Reason, now)
+		return ""
+	}
+	stays := s.Instance(back[0].Instance).present()
+	for _, m := range back {
+		s.Instance(m.Instance).Delivery.BeforePin = nil
+	}
+	if r := s.waiting(u.Channel); r != nil {
+		return fmt.Sprintf("; %s stays until %s enters", stays, r.FullVersion)
+	}
+	if u.Stay {
+		s.callOff(back)
+		return "; " + stays + " stays until something newer is released"
+	}
+	s.openReturns(back, u.Who, now)
+	return "; it goes back to " + back[0].Target.FullVersion + " once all gates pass"
+}
+
+// waiting is the oldest release that is still to come in a channel, or nil.
+func (s *State) waiting(channel string) *Release {
+	for _, r := range s.Releases {
+		if p := r.in(channel); p != nil && p.Phase == maestro.Pending {
+			return r
+		}
+	}
+	return nil
+}
+
+// callOff has a change of configuration not bring back what instances do not return to.
+func (s *State) callOff(moves []Move) {
+	for _, m := range moves {
+		for _, r := range s.Releases {
+			if p := r.in(m.Instance.Channel); p != nil && p.Phase.Entered() && m.Target.Same(r.Target(m.Instance)) {
+				p.CalledOff = true
 			}
 		}
-		return s.scope(channel) + " is " + text
-	}, nil
+	}
 }
 
 // PinOf returns the pin of a channel.

@@ -96,6 +96,10 @@ type Delivery struct {
 	Reapply bool `json:"reapply,omitempty"`
 	// Reported: the target was not reached while its channel only reported. It is applied once a release enters anew.
 	Reported bool `json:"reported,omitempty"`
+	// Restarted is when a person last had the instance restarted: runtimes that write that down keep it, whatever the target.
+	// Restarting: the present target is applied for that.
+	Restarted  time.Time `json:"restarted,omitzero"`
+	Restarting bool      `json:"restarting,omitempty"`
 	// BeforePin: what the instance returns to when its channel is pinned no longer.
 	BeforePin *BeforePin `json:"beforePin,omitempty"`
 	Lease     *Lease     `json:"lease,omitempty"`
@@ -200,7 +204,7 @@ func (s *State) setTarget(i *Instance, t entities.Target, now time.Time) {
 	d.Target, d.Since = &t, now
 	d.Sequence, d.Fenced = d.Sequence+1, 0
 	d.Converged, d.Failure = false, ""
-	d.Rollback, d.BeforePin, d.Reapply, d.Reported = nil, nil, false, false
+	d.Rollback, d.BeforePin, d.Reapply, d.Reported, d.Restarting = nil, nil, false, false, false
 	d.Apply, d.StoppedAt = Apply{Running: d.Apply.Running, Started: d.Apply.Started}, time.Time{}
 	i.Observed.Asked, i.Approval.Asked = nil, time.Time{}
 }

@@ -273,7 +273,11 @@ func (s *State) inheritCancels(r *Release, now time.Time) {
 	}
 	for _, c := range entities.SortedKeys(r.Phases) {
 		if of.calledOff(c) && !s.isAt(c, of) {
-			r.cancel(c, fmt.Sprintf("%s was %s here", of.FullVersion, of.Phases[c].Phase), now)
+			was := string(of.Phases[c].Phase)
+			if of.Phases[c].Phase == maestro.Succeeded {
+				was = "called off"
+			}
+			r.cancel(c, fmt.Sprintf("%s was %s here", of.FullVersion, was), now)
 		}
 	}
 }
@@ -351,7 +355,7 @@ func (s *State) Find(version, channel string) (*Release, error) {
 	if found != nil {
 		return found, nil
 	}
-	return nil, fmt.Errorf("no release of version %q; expected %s", version, entities.OneOf(known))
+	return nil, fmt.Errorf("no release of version %q%s", version, entities.Expected(known))
 }
 
 // FindOpen returns the oldest release of a version that is not over, else what Find returns: of two

@@ -10,33 +10,45 @@ import (
 	"github.com/converge-engine/converge/entities/maestro"
 )
 
-// This file holds rollbacks by hand of services whose configuration has gates asked for them: what was good before comes as a
-// release, for the channels where another one is taken back, and ahead of all that are still to come there.
+// This file holds what people take back through the gates: rollbacks by hand of services whose configuration has gates asked
+// for them, and the way back after a pin. What was good before comes as a release, for the channels where another one is taken
+// back, and ahead of all that are still to come there.
 
 // askBack opens the releases that take one back, one for each version that it goes back to. The one that is taken back does
 // not come again by a change of configuration.
 func (s *State) askBack(r *Release, changes []Change, who entities.Who, now time.Time) string {
 	var back []string
-	byVersion := map[string]*Release{}
+	var moves []Move
 	for _, c := range changes {
 		r.Phases[c.Channel].CalledOff = true
+		moves = append(moves, c.Moves...)
+	}
+	s.openReturns(moves, who, now)
+	for _, c := range changes {
 		for _, m := range c.Moves {
-			version := m.Target.FullVersion
-			if byVersion[version] == nil {
-				byVersion[version] = s.openReturn(m.Target, who, now)
-			}
-			byVersion[version].returns(m, now)
-			if text := c.Channel + " to " + version; !slices.Contains(back, text) {
+			if text := c.Channel + " to " + m.Target.FullVersion; !slices.Contains(back, text) {
 				back = append(back, text)
 			}
 		}
 		to := c.Moves[0].Target.FullVersion
 		s.noteAct(entities.EventRollback, who, r, c.Channel, "to be rolled back to "+to+", which passes all gates first", c.Cause, now)
 	}
+	return fmt.Sprintf("%s goes back in %s once all gates pass, as for a release (rollback.gates is ask)", r.FullVersion, strings.Join(back, ", "))
+}
+
+// openReturns opens a release for each version that instances go back to, ahead of all that are still to come there.
+func (s *State) openReturns(moves []Move, who entities.Who, now time.Time) {
+	byVersion := map[string]*Release{}
+	for _, m := range moves {
+		version := m.Target.FullVersion
+		if byVersion[version] == nil {
+			byVersion[version] = s.openReturn(m.Target, who, now)
+		}
+		byVersion[version].returns(m, now)
+	}
 	for _, version := range entities.SortedKeys(byVersion) {
 		s.ahead(byVersion[version])
 	}
-	return fmt.Sprintf("%s goes back in %s once all gates pass, as for a release (rollback.gates is ask)", r.FullVersion, strings.Join(back, ", "))
 }
 
 // openReturn opens a release of what was good somewhere, which goes nowhere yet.
@@ -108,7 +120,7 @@ func (s *State) Returns() []string {
 	for _, r := range s.Releases {
 		for _, c := range entities.SortedKeys(r.Phases) {
 			if r.Return && r.Phases[c].Phase == maestro.Pending {
-				out = append(out, fmt.Sprintf("%s goes back to %s once all gates pass, as %s asked for (rollback.gates is ask)", c, r.FullVersion, r.By))
+				out = append(out, fmt.Sprintf("%s goes back to %s once all gates pass, as %s asked for", c, r.FullVersion, r.By))
 			}
 		}
 	}

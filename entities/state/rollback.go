@@ -64,7 +64,7 @@ func (s *State) RollBack(version, channel string, who entities.Who, reason strin
 	switch {
 	case len(changes) > 0:
 	case len(left) == 0:
-		return nil, fmt.Errorf("%s is the target nowhere: %s", r.FullVersion, r.phases())
+		return nil, fmt.Errorf("%s is the target nowhere: %s%s", r.FullVersion, r.phases(), s.leadsTo(r, channel))
 	default:
 		return nil, fmt.Errorf("%s cannot be rolled back: %s", r.FullVersion, strings.Join(left, ", "))
 	}
@@ -89,6 +89,17 @@ func (s *State) RollBack(version, channel string, who entities.Who, reason strin
 		}
 		return text
 	}, nil
+}
+
+// leadsTo says how a channel goes to a release that was good there: a rollback names what it leaves, not where it leads.
+func (s *State) leadsTo(r *Release, channel string) string {
+	for _, c := range s.phaseChannels(r, channel) {
+		if targets, _ := s.pinnable(c, r.FullVersion); len(targets) > 0 {
+			return fmt.Sprintf("; a rollback names the release that is to leave, or none for the newest; to go to %s and stay there: converge pin %s/%s %s %s",
+				r.FullVersion, s.Application, s.Title(), c, r.FullVersion)
+		}
+	}
+	return ""
 }
 
 func (s *State) rollBack(r *Release, changes []Change, who entities.Who, now time.Time) string {

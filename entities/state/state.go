@@ -355,7 +355,7 @@ func (s *State) checkChannel(channel string) error {
 		return fmt.Errorf("%s/%s has no configuration yet", s.Application, s.Title())
 	}
 	if _, ok := s.Spec.Channel(channel); channel != "" && !ok {
-		return fmt.Errorf("%s/%s has no release channel %q; expected %s", s.Application, s.Title(), channel, entities.OneOf(s.Spec.ChannelNames()))
+		return fmt.Errorf("%s/%s has no release channel %q%s", s.Application, s.Title(), channel, entities.Expected(s.Spec.ChannelNames()))
 	}
 	return nil
 }

@@ -72,7 +72,7 @@ func checkJoint(r Request) error {
 var jointRE = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 func repeatJoint(before json.RawMessage) json.RawMessage {
-	return marked(before, func(answer *protocol.JointAnswer) { answer.Repeated = true })
+	return amended(before, func(answer *protocol.JointAnswer) { answer.Repeated = true })
 }
 
 // checkMissing refuses what is no name of a service.

@@ -19,7 +19,7 @@ import (
 
 var service = [...]Row{
 	{
-		Name: protocol.Release, Description: "asks that a version goes out", Store: true, Do: checkRelease, Repeat: repeatRelease,
+		Name: protocol.Release, Description: "asks that a version goes out", Store: true, Do: checkRelease, Repeat: repeatRelease, say: noteRelease,
 		payload: of(func(r *Request, p *protocol.ReleaseRequest) {
 			r.Act, r.Version, r.ID, r.Release = p.Act, p.Version, p.ID, *p
 		}),
@@ -76,13 +76,19 @@ var service = [...]Row{
 		},
 	},
 	{
-		Name: protocol.Pin, Description: "keeps a channel at a version, whatever is released", Needed: []string{"channel", "version"}, payload: ofPin, Channels: oneOrAll,
+		Name: protocol.Pin, Description: "keeps a channel at a version, whatever is released", Needed: []string{"channel"}, payload: ofPin, Channels: oneOrAll,
+		complete: func(r Request) error {
+			if r.Stay {
+				return errors.New(`"stay" is for unpin`)
+			}
+			return nil
+		},
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
 			return s.Pin(r.Channel, r.Version, who, r.Reason, now)
 		},
 	},
 	{
-		Name: protocol.Unpin, Description: "ends the pin of a channel", Needed: []string{"channel"}, payload: ofPin, Channels: oneOrAll,
+		Name: protocol.Unpin, Description: "ends the pin of a channel", Needed: []string{"channel"}, payload: ofPin, Changed: "unpin-asks", Channels: oneOrAll,
 		complete: func(r Request) error {
 			if r.Version != "" {
 				return errors.New(`"version" is not for unpin: a channel has one pin`)
@@ -90,7 +96,7 @@ var service = [...]Row{
 			return nil
 		},
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
-			return s.Unpin(r.Channel, who, r.Reason, now)
+			return s.Unpin(state.Unpinning{Channel: r.Channel, Stay: r.Stay, Unasked: r.Before, Who: who, Reason: r.Reason}, now)
 		},
 	},
 	{
@@ -98,6 +104,12 @@ var service = [...]Row{
 		payload: ofVersion,
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
 			return s.RollBack(r.Version, r.Channel, who, r.Reason, now)
+		},
+	},
+	{
+		Name: protocol.RestartService, Description: "has a channel, or the service, begin anew at the version that is there", payload: scoped, Channels: oneOrAll,
+		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
+			return s.Restart(r.Channel, who, r.Reason, now)
 		},
 	},
 	{
@@ -185,18 +197,17 @@ func checkRelease(s *state.State, r Request, _ entities.Who, _ time.Time) (state
 }
 
 func repeatRelease(before json.RawMessage) json.RawMessage {
-	return marked(before, func(answer *protocol.ReleaseAnswer) { answer.Repeated = true })
+	return amended(before, func(a *protocol.ReleaseAnswer) { a.Repeated = true })
 }
 
-// marked is an answer given before with something more in it.
-func marked[A any](before json.RawMessage, mark func(*A)) json.RawMessage {
-	var answer A
-	if json.Unmarshal(before, &answer) != nil {
-		return before
+func noteRelease(answer json.RawMessage, text string) json.RawMessage {
+	return amended(answer, func(a *protocol.ReleaseAnswer) { a.Note = sentences(a.Note, text) })
+}
+
+// Follows says what comes of what the verb did, and what still stands before it (I1). What changes nothing has no consequence.
+func (row *Row) Follows(s *state.State, r Request, now time.Time) string {
+	if row.Guard == Reader {
+		return ""
 	}
-	mark(&answer)
-	if out, err := json.Marshal(answer); err == nil {
-		return out
-	}
-	return before
+	return decide.Follows(s, r.Version, row.Concerned(s, r), now)
 }

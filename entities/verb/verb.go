@@ -34,9 +34,12 @@ type Row struct {
 	// Do is what the verb does to a service, or why it may not be done. Of a verb that reads the store it says only
 	// the latter, and the effect is nil.
 	Do func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error)
+	// Changed names, in histories, a change of what the verb does: a run that was begun before goes on as it began; "": none.
+	Changed string
 	// Repeat marks the answer that a request id was given before as repeated; nil: it is given again as it is.
 	Repeat func(json.RawMessage) json.RawMessage
 
+	say      func(answer json.RawMessage, text string) json.RawMessage // nil: as of an Answer
 	payload  payload
 	unsigned bool                // a service sends it too, without saying who asks
 	complete func(Request) error // refuses what Needed does not tell
@@ -67,6 +70,8 @@ type Request struct {
 	Topic       string
 	Condition   string
 	Comment     string
+	Stay        bool                    // of a Service's unpin
+	Before      bool                    // it was carried out before the verb changed (Row.Changed)
 	ID          string                  // of a release, or of a lease
 	Incarnation int64                   // of an Application's pin
 	Service     string                  // of an Application's unmanage and manage
@@ -156,6 +161,38 @@ func contentOf(raw json.RawMessage, but ...string) string {
 	return entities.DigestOf(fields)
 }
 
+// Say adds a sentence to an answer of the verb.
+func (row *Row) Say(answer json.RawMessage, text string) json.RawMessage {
+	switch {
+	case text == "":
+		return answer
+	case row.say != nil:
+		return row.say(answer, text)
+	}
+	return amended(answer, func(a *protocol.Answer) { a.Message = sentences(a.Message, text) })
+}
+
+// amended is an answer with a change.
+func amended[A any](answer json.RawMessage, change func(*A)) json.RawMessage {
+	var a A
+	if json.Unmarshal(answer, &a) != nil {
+		return answer
+	}
+	change(&a)
+	if out, err := json.Marshal(a); err == nil {
+		return out
+	}
+	return answer
+}
+
+// sentences are those that there are.
+func sentences(one, other string) string {
+	if one == "" {
+		return other
+	}
+	return one + ". " + other
+}
+
 // FromService tells whether a request is what a service sends, which says not who asks.
 func (row *Row) FromService(r Request) bool { return row.unsigned && r.By == "" && r.Token == "" }
 
@@ -226,7 +263,9 @@ var (
 			r.Comment = p.Reason
 		}
 	})
-	ofPin     = of(func(r *Request, p *protocol.PinRequest) { r.Act, r.Version, r.Channel = p.Act, p.Version, p.Channel })
+	ofPin = of(func(r *Request, p *protocol.PinRequest) {
+		r.Act, r.Version, r.Channel, r.Stay = p.Act, p.Version, p.Channel, p.Stay
+	})
 	ofService = of(func(r *Request, p *protocol.ManageRequest) { r.Act, r.Service = p.Act, p.Service })
 	ofLease   = of(func(r *Request, p *protocol.LeaseAct) { r.Act, r.ID = p.Act, p.ID })
 )
@@ -292,9 +331,4 @@ func firstTooLong(fields []field) error {
 }
 
 // Clip cuts text off, between characters.
-func Clip(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	return strings.ToValidUTF8(text[:limit], "") + "…"
-}
+func Clip(text string, limit int) string { return entities.Clip(text, limit) }

@@ -89,6 +89,18 @@ func TestEnvironment_C7(t *testing.T) {
 	}, "\n"), out.Stdout)
 }
 
+// A command knows that it is to have what runs begin anew.
+func TestRestartIsSaid_I1(t *testing.T) {
+	rt := newRuntime(t, t.TempDir(), applying(`echo "${PVN_RESTART-no}"`))
+	in := web("v1")
+	for _, want := range []string{"no\n", "1\n"} {
+		out, err := rt.Apply(t.Context(), in)
+		require.NoError(t, err)
+		require.Equal(t, want, out.Stdout)
+		in.Restart = true
+	}
+}
+
 func TestFiles(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	rt := newRuntime(t, t.TempDir(), applying(`cd "$CONVERGE_FILES" && echo "$CONVERGE_FILES" >&2 && cat a.txt routes/rules.json`))

@@ -114,6 +114,9 @@ func variables(in runtimes.Instance) map[string]string {
 		vars["CONVERGE_EPOCH"] = strconv.FormatInt(in.Fence.Epoch, 10)
 		vars["CONVERGE_SEQUENCE"] = strconv.FormatInt(in.Fence.Sequence, 10)
 	}
+	if in.Restart {
+		vars["PVN_RESTART"] = "1"
+	}
 	if in.Payload != nil {
 		for name, value := range in.Payload.Address {
 			vars["CONVERGE_ADDRESS_"+variable(name)] = value

@@ -273,6 +273,9 @@ func (a *apply) changes(made *definition) (*ecs.UpdateServiceInput, []string, er
 	if text(a.service.TaskDefinition) != made.arn {
 		document["taskDefinition"] = made.arn
 	}
+	if a.in.Restart {
+		document["forceNewDeployment"] = true
+	}
 	if len(document) == 0 {
 		return nil, nil, nil
 	}

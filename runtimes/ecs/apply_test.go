@@ -45,6 +45,21 @@ func TestVersionComesBackWithItsRevision(t *testing.T) {
 	require.Equal(t, "demo/web/staging/main", valueOf(l.web().Tags, TagOwner))
 }
 
+// A restart is a new deployment of what is there, and one that is asked for once.
+func TestRestartForcesADeployment_I1(t *testing.T) {
+	l := newLab(t, ecsfake.Options{})
+	l.settled(at("v1", 1))
+	before := *l.web().Deployments[0].Id
+	again := at("v1", 2)
+	again.Restart = true
+	require.Equal(t, "updated the service web: forceNewDeployment\n", l.apply(again))
+	again.Restart = false
+	require.Equal(t, "SUCCEEDED; v1* 2/2", line(l.advance(again, stable("v1"))))
+	require.NotEqual(t, before, *l.web().Deployments[0].Id)
+	require.Empty(t, l.apply(again))
+	require.Equal(t, []string{"web:1"}, l.revisions())
+}
+
 // A version that changes the service alone replaces no task.
 func TestServiceAloneChanges(t *testing.T) {
 	l := newLab(t, ecsfake.Options{})

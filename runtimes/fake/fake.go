@@ -48,6 +48,7 @@ type Apply struct {
 	Version  string // full version
 	Payload  string // digest
 	Key      string
+	Restart  bool
 	Started  time.Time
 	Ended    time.Time // zero while it runs
 	Err      string    // empty when it succeeded, or while it runs

@@ -172,7 +172,7 @@ func (p *Instance) begin(in runtimes.Instance, started time.Time) (entry int) {
 	p.running++
 	p.applies++
 	p.rt.log = append(p.rt.log, Apply{
-		Instance: p.name, Version: in.FullVersion, Payload: entities.DigestOf(in.Payload), Key: in.Key, Started: started,
+		Instance: p.name, Version: in.FullVersion, Payload: entities.DigestOf(in.Payload), Key: in.Key, Restart: in.Restart, Started: started,
 	})
 	return len(p.rt.log) - 1
 }

@@ -50,6 +50,21 @@ func TestApplyAgainWritesNothing_A9_A11(t *testing.T) {
 	d.until(v2, "v2", settled("v2"))
 }
 
+// A restart replaces the pods of what runs for good and nothing else, is no drift, and stays in later applies, which replace no
+// pod for its lack.
+func TestRestartReplacesPods_I1(t *testing.T) {
+	d := reach(t).desk()
+	v1 := d.instance("v1", deploymentOf("web:1", 2, ""), configOf("settings", "b"))
+	d.applied(v1)
+	d.until(v1, "v1", settled("v1"))
+	v1.Restarted, v1.Restart = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC), true
+	require.Equal(t, []string{"configured Deployment/web (spec.template.metadata.annotations[converge/restartedAt])", "unchanged 1 object"}, d.applied(v1))
+	require.Equal(t, "2026-11-20T10:00:00Z", inside(d.there("Deployment", "web").Object, "spec", "template", "metadata", "annotations")["converge/restartedAt"])
+	v1.Restart = false
+	d.until(v1, "v1", settled("v1"))
+	require.Equal(t, []string{"unchanged 2 objects"}, d.applied(v1))
+}
+
 // Nothing is changed when one object cannot be applied; all that is wrong is reported at once.
 func TestOneBadObjectStopsAll(t *testing.T) {
 	d := reach(t).desk()

@@ -37,6 +37,8 @@ const (
 	// AnnotationRecreate "true" allows an object that cannot be changed in place (a Job) to be deleted
 	// and made again.
 	AnnotationRecreate = "converge/recreate"
+	// AnnotationRestarted is on pod templates alone: when a person last had the instance restarted, in RFC 3339.
+	AnnotationRestarted = "converge/restartedAt"
 	// AnnotationFence is on the inventory of an instance alone: the runtimes.Fence of the last apply, as JSON.
 	AnnotationFence = "converge/fence"
 )

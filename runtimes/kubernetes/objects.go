@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -199,6 +200,9 @@ func (d *declared) finish(in runtimes.Instance) error {
 			return runtimes.Permanent(fmt.Errorf("%s: %w", idOf(d.Unstructured), err))
 		}
 	}
+	if err := d.restarted(in); err != nil {
+		return runtimes.Permanent(fmt.Errorf("%s: %w", idOf(d.Unstructured), err))
+	}
 	text, err := json.Marshal(d.Object) // with sorted keys
 	if err != nil {
 		return runtimes.Permanent(fmt.Errorf("%s: %w", idOf(d.Unstructured), err))
@@ -206,6 +210,16 @@ func (d *declared) finish(in runtimes.Instance) error {
 	sum := sha256.Sum256(text)
 	d.digest, d.text = hex.EncodeToString(sum[:]), text
 	return nil
+}
+
+// restarted writes into the pod template of what runs for good when it was last restarted, as `kubectl rollout restart` does:
+// pods are replaced once that is another time, and it is there in every later apply, so that none replaces them for its lack.
+func (d *declared) restarted(in runtimes.Instance) error {
+	if in.Restarted.IsZero() || workloadOf[d.GroupVersionKind().GroupKind()] == plain {
+		return nil
+	}
+	at := map[string]string{AnnotationRestarted: in.Restarted.UTC().Format(time.RFC3339)}
+	return merge(d.Object, at, []string{"spec", "template", "metadata", "annotations"})
 }
 
 func merge(o map[string]any, add map[string]string, at []string) error {

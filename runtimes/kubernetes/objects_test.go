@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -111,6 +113,22 @@ func TestDeclareMarksWhatIsOurs(t *testing.T) {
 	b, err := rt.declare(t.Context(), instanceOf(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {k: w}}"))
 	require.NoError(t, err)
 	require.NotEqual(t, a[0].digest, b[0].digest)
+}
+
+// When an instance was restarted stands in the pod templates of what runs for good, and nowhere else.
+func TestDeclareSaysWhenItWasRestarted_I1(t *testing.T) {
+	rt := serving(t)
+	in := instanceOf(t,
+		"{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {template: {spec: {}}}}",
+		"{apiVersion: batch/v1, kind: CronJob, metadata: {name: a}, spec: {jobTemplate: {spec: {template: {spec: {}}}}}}",
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}")
+	in.Restarted = time.Date(2026, 11, 20, 11, 0, 0, 0, time.FixedZone("CET", 3600))
+	got, err := rt.declare(t.Context(), in)
+	require.NoError(t, err)
+	for _, o := range got {
+		require.Equal(t, o.GetKind() == "Deployment", strings.Contains(string(o.text), `"template":{"metadata":{"annotations":{"converge/restartedAt":"2026-11-20T10:00:00Z","converge/version":"v7-i42"}`), string(o.text))
+		require.Equal(t, o.GetKind() == "Deployment", strings.Contains(string(o.text), "restartedAt"))
+	}
 }
 
 func TestDeclareOrdersByWaveAndKind(t *testing.T) {

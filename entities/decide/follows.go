@@ -1,0 +1,196 @@
+package decide
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/maestro"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+// This file says to who did something what follows from it, and what still stands before it (I1). It is for people:
+// nothing branches on it, and nothing of it is remembered.
+
+// Bounds of what is said: who wants to know more asks `explain`.
+const (
+	followedMost = 3   // of each: what is said, the channels of which it is said, the gates of a channel
+	followedText = 160 // bytes of what one gate says
+	followedAll  = 1000
+)
+
+// Follows says what becomes of channels as they are now: what enters there, or what it waits for. A version is the
+// release that somebody cared about; none: whatever is next in line. At most 1,000 bytes and a character, or "".
+func Follows(s *state.State, version string, channels []string, now time.Time) string {
+	if s.Spec == nil {
+		return ""
+	}
+	f := &following{s: s, d: Decide(s, now, Mode{})}
+	if version != "" {
+		f.release, _ = s.FindOpen(version, "")
+	}
+	var said []clause
+	for n := range f.d.Channels {
+		c := &f.d.Channels[n]
+		if _, declared := s.Spec.Channel(c.Channel); declared && slices.Contains(channels, c.Channel) {
+			said = f.add(said, c)
+		}
+	}
+	return f.text(said)
+}
+
+// following is a state with what is decided about it.
+type following struct {
+	s       *state.State
+	d       *Decision
+	release *state.Release // that somebody cared about, or nil
+}
+
+// clause is what is said of channels of which the same is so: their names stand between the two texts.
+type clause struct {
+	before, after string
+	channels      []string
+}
+
+func (f *following) add(said []clause, c *ChannelDecision) []clause {
+	next := f.clause(c)
+	for n := range said {
+		if said[n].before == next.before && said[n].after == next.after {
+			said[n].channels = append(said[n].channels, c.Channel)
+			return said
+		}
+	}
+	next.channels = []string{c.Channel}
+	return append(said, next)
+}
+
+func (f *following) text(said []clause) string {
+	var parts []string
+	for n, c := range said {
+		if n == followedMost {
+			parts = append(parts, fmt.Sprintf("for more: converge explain %s/%s", f.s.Application, f.s.Title()))
+			break
+		}
+		parts = append(parts, c.before+few(c.channels, ", ")+c.after)
+	}
+	return entities.Clip(strings.Join(parts, ". "), followedAll)
+}
+
+// clause says what becomes of one channel.
+func (f *following) clause(c *ChannelDecision) clause {
+	p, paused := pauseOf(f.s, c.Channel)
+	mine := f.release != nil && f.phase(c.Channel) == maestro.Pending
+	switch {
+	case paused && c.Status == entities.StatusPaused:
+		return clause{before: "nothing is applied in ", after: ", paused by " + p.By + ", until: " + f.s.ResumeWith(p) + f.waits(c, mine)}
+	case f.change(c.Channel) != nil:
+		return *f.change(c.Channel)
+	case mine && c.Next != nil && c.Next != f.release:
+		return clause{before: f.release.FullVersion + " waits behind " + c.Next.FullVersion + " in ", after: entities.Because(f.before(c))}
+	case c.Next != nil:
+		text := f.before(c)
+		if text != "" {
+			text = ", after: " + text
+		}
+		return clause{before: c.Next.FullVersion + " enters ", after: " next" + text}
+	case mine:
+		return clause{before: f.release.FullVersion + " waits in "}
+	}
+	return f.still(c)
+}
+
+// waits says what a pause holds up in a channel.
+func (f *following) waits(c *ChannelDecision, mine bool) string {
+	switch {
+	case mine:
+		return "; " + f.release.FullVersion + " waits"
+	case c.Next != nil:
+		return "; " + c.Next.FullVersion + " waits"
+	case slices.ContainsFunc(f.s.In(c.Channel), func(i *state.Instance) bool { return i.Delivery.Apply.Running }):
+		return "; an apply that runs is left to end"
+	}
+	return ""
+}
+
+// change is what is said of a channel whose target is set now, or nil.
+func (f *following) change(channel string) *clause {
+	for _, c := range f.d.Changes {
+		switch {
+		case c.Channel != channel:
+		case c.Kind == state.ChangeUnchanged:
+			return &clause{before: "nothing changes in ", after: entities.Because(c.Cause)}
+		case len(c.Moves) == 0:
+		case c.Kind == state.ChangePromote:
+			return &clause{before: c.Moves[0].Target.FullVersion + " enters ", after: " now"}
+		case c.Kind == state.ChangeRollback:
+			return &clause{before: c.Moves[0].Target.FullVersion + " comes back to ", after: " now"}
+		default:
+			return &clause{before: c.Moves[0].Target.FullVersion + " comes to ", after: " now"}
+		}
+	}
+	return nil
+}
+
+// before is what stands before the release that is next in line: what was asked and does not pass, then what will be
+// asked after that.
+func (f *following) before(c *ChannelDecision) string {
+	var asked, later []string
+	v := view{tables: standard}
+	for _, j := range c.Gates {
+		switch {
+		case j.Verdict == entities.Pass:
+		case j.Code == CodeNotAsked:
+			later = append(later, j.ID)
+		case len(asked) == 0 && j.Unblock != "" && len(j.Reason) <= followedText:
+			asked = append(asked, v.line(j)+" ("+j.Unblock+")")
+		default:
+			asked = append(asked, entities.Clip(v.line(j), followedText))
+		}
+	}
+	var parts []string
+	if len(asked) > 0 {
+		parts = append(parts, few(asked, "; "))
+	}
+	if len(later) > 0 {
+		parts = append(parts, "then "+few(later, ", "))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// still says what a channel is at, where no release waits for it.
+func (f *following) still(c *ChannelDecision) clause {
+	version := ""
+	for _, i := range f.s.In(c.Channel) {
+		if i.Delivery.Target != nil {
+			version = i.Delivery.Target.FullVersion
+		}
+	}
+	switch pin, pinned := f.s.PinOf(c.Channel); {
+	case version == "":
+		return clause{before: "nothing was released to ", after: " yet"}
+	case c.Status == entities.StatusConverging:
+		return clause{before: version + " is going out to "}
+	case c.Status == entities.StatusRollingBack:
+		return clause{before: version + " is coming back to "}
+	case c.Status != entities.StatusConverged && len(c.Reasons) > 0:
+		return clause{before: string(c.Status) + " in ", after: entities.Because(entities.Clip(c.Reasons[0].Text, followedText))}
+	case pinned:
+		return clause{before: version + " stays in ", after: ", pinned by " + pin.Who.Name}
+	}
+	return clause{before: version + " stays in "}
+}
+
+func (f *following) phase(channel string) maestro.Phase {
+	p, _ := f.release.PhaseIn(channel)
+	return p
+}
+
+// few are the first parts of a text, and how many are left out.
+func few(parts []string, sep string) string {
+	if more := len(parts) - followedMost; more > 0 {
+		parts = append(parts[:followedMost:followedMost], fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(parts, sep)
+}

@@ -1,0 +1,72 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// This file holds restarts: what runs begins anew at the version that is there (I1).
+
+// Restart has the instances of a channel, or of the service when channel is empty, begin anew at their targets: by an apply of
+// its own, which a pause holds and a pin does not. No gate is asked, since nothing new goes out. An instance that
+// has not converged is left alone, and named.
+func (s *State) Restart(channel string, who entities.Who, reason string, now time.Time) (Effect, error) {
+	if err := s.checkChannel(channel); err != nil {
+		return nil, err
+	}
+	var again []*Instance
+	var left []string
+	for _, c := range s.Spec.ChannelNames() {
+		if channel != "" && c != channel {
+			continue
+		}
+		for _, i := range s.In(c) {
+			switch d := &i.Delivery; {
+			case d.Target == nil:
+			case !d.Converged && !d.Restarting || d.Apply.Running:
+				left = append(left, s.Shown(i.ID)+" ("+i.present()+" has not converged)")
+			default:
+				again = append(again, i)
+			}
+		}
+	}
+	switch {
+	case len(again) > 0:
+	case len(left) > 0:
+		return nil, fmt.Errorf("nothing can be restarted now: %s", strings.Join(left, ", "))
+	default:
+		return nil, fmt.Errorf("nothing was released to %s yet: there is nothing to restart", s.scope(channel))
+	}
+	return func() string {
+		var where []string
+		for _, i := range again {
+			s.restartInstance(i, now)
+			if c := i.ID.Channel; !slices.Contains(where, c) {
+				where = append(where, c)
+				s.Record(now, c, i.present()+" restarted by "+who.Name+entities.Because(reason))
+				s.note(entities.AuditLine{
+					At: now, Kind: entities.EventTarget, Who: &who, Channel: c, Version: i.present(), Text: "target " + i.present() + " again (restart)", Reason: reason,
+				})
+			}
+		}
+		text := fmt.Sprintf("%s/%s restarts in %s", s.Application, s.Title(), strings.Join(where, ", "))
+		if len(left) > 0 {
+			text += "; left alone: " + strings.Join(left, ", ")
+		}
+		return text
+	}, nil
+}
+
+// restartInstance sets the target that is there once more. What the instance goes back to stays as it is.
+func (s *State) restartInstance(i *Instance, now time.Time) {
+	d := &i.Delivery
+	rollback, before := d.Rollback, d.BeforePin
+	s.returnTo(i, *d.Target, now)
+	d.Rollback, d.BeforePin = rollback, before
+	d.Restarted, d.Restarting = now, true
+	s.Channel(i.ID.Channel).endWindow()
+}
