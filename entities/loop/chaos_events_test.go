@@ -54,7 +54,10 @@ func (c *chaos) stormEvents() map[string]func() {
 		},
 		"unpin": func() {
 			u := state.Unpinning{Channel: any(), Stay: c.pick("stay", "return") == "stay", Who: bob}
-			c.act(func() (string, error) { return done(c.s.Unpin(u, c.now)) })
+			c.act(func() (string, error) {
+				defer c.returned()
+				return done(c.s.Unpin(u, c.now))
+			})
 		},
 		"rollback": func() {
 			c.act(func() (string, error) { return done(c.s.RollBack(c.anyVersion(), any(), bob, "", c.now)) })
@@ -513,6 +516,7 @@ func (c *chaos) letGo() {
 	}
 	for _, p := range slices.Clone(c.s.Pins) {
 		_, _ = done(c.s.Unpin(state.Unpinning{Channel: p.Channel, Who: bob}, c.now))
+		c.returned()
 	}
 	for name := range c.truth {
 		c.truth[name] = entities.Pass

@@ -218,11 +218,32 @@ func (c *chaos) publishNow() {
 
 func (c *chaos) opened(r *state.Release) {
 	if r != nil && c.sequence[r.ID] == 0 {
-		c.sequence[r.ID] = len(c.sequence) + 1
+		c.sequence[r.ID] = (len(c.sequence) + 1) * between
 		c.rendered[r.ID] = map[entities.InstanceID]string{}
 		for _, id := range c.s.Spec.IDs() {
 			declared, _ := c.s.Spec.Instance(id)
 			c.rendered[r.ID][id] = declared.Runtime
+		}
+	}
+}
+
+// between is how far apart the numbers of releases are: what goes back to something comes before those that wait.
+const between = 1 << 20
+
+// returned notes the releases that an unpin has opened.
+func (c *chaos) returned() {
+	for n := len(c.s.Releases) - 1; n >= 0; n-- {
+		r := c.s.Releases[n]
+		if c.sequence[r.ID] != 0 {
+			continue
+		}
+		c.opened(r)
+		if n+1 < len(c.s.Releases) {
+			before := 0
+			if n > 0 {
+				before = c.sequence[c.s.Releases[n-1].ID]
+			}
+			c.sequence[r.ID] = (before + c.sequence[c.s.Releases[n+1].ID]) / 2
 		}
 	}
 }
