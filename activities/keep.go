@@ -18,7 +18,7 @@ func (a *Activities) log(ctx context.Context, in runtimes.Instance, kind store.L
 	}
 	entry := store.LogEntry{
 		Kind: kind, At: o.Started, FullVersion: in.FullVersion, Command: o.Command, ExitCode: o.ExitCode,
-		Stdout: o.Stdout, Stderr: o.Stderr, Duration: o.Duration,
+		Stdout: o.Stdout, Stderr: o.Log(), Duration: o.Duration,
 	}
 	if failed != nil {
 		entry.Error = failed.Error()

@@ -75,8 +75,12 @@ type Output struct {
 	Stderr   string        `json:"stderr,omitempty"`
 	Started  time.Time     `json:"started,omitzero"`
 	Duration time.Duration `json:"duration,omitempty"`
-	Place    string        `json:"place,omitempty"` // where it ran, for people, unless that was the worker's machine
+	Place    string        `json:"place,omitempty"`  // where it ran, for people, unless that was the worker's machine
+	Remark   string        `json:"remark,omitempty"` // what is to be known of the output, a line
 }
+
+// Log is stderr as it is kept, with the remark.
+func (o Output) Log() string { return o.Stderr + o.Remark }
 
 // Logger is a runtime whose observations leave output worth keeping (C3: stderr is kept for debugging).
 type Logger interface {

@@ -108,6 +108,13 @@ func check(def entities.RuntimeDefinition) error {
 		return errors.New("plan has no command")
 	case isEmpty(c.Watch):
 		return errors.New("watch has no command")
+	}
+	return errors.Join(checkPlace(c), checkFetch(c))
+}
+
+// checkPlace checks where the commands run.
+func checkPlace(c *entities.CustomRuntime) error {
+	switch {
 	case c.Job != nil && c.Task != nil:
 		return errTwoPlaces
 	case c.Watch != nil && (c.Job != nil || c.Task != nil):
@@ -117,7 +124,7 @@ func check(def entities.RuntimeDefinition) error {
 	case c.Task != nil && (c.Task.Cluster.Cluster == "" || c.Task.TaskDefinition == ""):
 		return errors.New("its task has no cluster or no task definition")
 	}
-	return checkFetch(c)
+	return nil
 }
 
 // isEmpty reports whether a command is declared and names no program.

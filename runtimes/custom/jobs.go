@@ -74,7 +74,7 @@ func (res *result) remote(got job.Result, started time.Time) {
 	c := res.capture(func() {})
 	c.put(res.redact, got.Stdout, got.StdoutTruncated, got.Stderr, got.StderrTruncated)
 	if got.Merged {
-		_, _ = c.stderr.Write([]byte(merged))
+		res.out.Remark = merged
 	}
 	if got.Started.IsZero() {
 		got.Started, got.Duration = started, time.Since(started)

@@ -42,7 +42,7 @@ func (t *tasks) run(ctx context.Context, res *result, w work) {
 	res.remote(ended, started)
 	res.place = got.Place
 	if got.NoLog != "" {
-		res.out.Stderr += "(what it printed is not known: " + got.NoLog + ")\n"
+		res.out.Remark = "(what it printed is not known: " + got.NoLog + ")\n"
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:

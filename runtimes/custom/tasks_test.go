@@ -133,14 +133,14 @@ func TestOnceAsTask_A20_A21(t *testing.T) {
 	o.Task = &where
 	out, signal, err := RunOnce(t.Context(), worker, o)
 	require.NoError(t, err)
-	require.Equal(t, [4]any{2, "", "not yet\n", merged}, [4]any{out.ExitCode, signal, out.Stdout, out.Stderr})
+	require.Equal(t, [4]any{2, "", "not yet\n", merged}, [4]any{out.ExitCode, signal, out.Stdout, out.Remark})
 	require.Contains(t, out.Place, "ECS task ")
 
 	server.Break(ecsfake.Fault{Kind: ecsfake.AccessDenied, Operations: []string{"GetLogEvents"}})
 	out, _, err = RunOnce(t.Context(), worker, o)
 	require.NoError(t, err)
 	require.Equal(t, 2, out.ExitCode)
-	require.Contains(t, out.Stderr, "(what it printed is not known: log group tools cannot be read: AccessDeniedException")
+	require.Contains(t, out.Remark, "(what it printed is not known: log group tools cannot be read: AccessDeniedException")
 }
 
 func TestTaskThatCannotBe(t *testing.T) {

@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/runtimes/ecs/ecsfake"
+	"github.com/converge-engine/converge/tests/internal/stage"
+	"github.com/converge-engine/converge/tests/temporaltest"
 )
 
 const withTasks = `apiVersion: converge/v1
@@ -57,30 +59,32 @@ func TestReleaseWithTasks_A20_A21(t *testing.T) {
 	}}})
 	require.NoError(t, err)
 	server.Command("smoke", ecsfake.Run{Log: []string{"all is well"}})
-	server.Command("migrate v1", ecsfake.Run{For: -1})
+	server.Command("migrate v1", ecsfake.Run{For: 20 * time.Minute})
 	server.Command("migrate v2", ecsfake.Run{ExitCode: 4, Log: []string{"table is locked"}})
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "shop.converge.yaml"), []byte(withTasks), 0o600))
 	d := dev(t, dir, server)
 	d.Env = append(d.Env, "AWS_ENDPOINT_URL_CLOUDWATCH_LOGS="+server.URL)
 	d.Start()
-	d.Await("shop/web", "prod IDLE")
-
 	explained := func(text string) {
 		t.Helper()
-		require.Eventually(t, func() bool {
+		temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
 			out, _ := d.Converge("explain", "shop/web")
-			return strings.Contains(out, text)
-		}, 2*time.Minute, 100*time.Millisecond)
+			return strings.Contains(out, text), out
+		})
 	}
-	_, code := d.Converge("release", "shop/web", "v1")
-	require.Zero(t, code)
+	require.Eventually(t, func() bool {
+		_, code := d.Converge("release", "shop/web", "v1")
+		return code == 0
+	}, 2*time.Minute, time.Second)
 	explained("runs as an ECS task in cluster tools (https://us-east-1.console.aws.amazon.com/ecs/v2/clusters/tools/tasks?region=us-east-1), attempt 1")
 	require.Equal(t, []string{"migrate v1", "smoke"}, commands(t, client))
 
-	_, code = d.Converge("release", "shop/web", "v2")
+	d.Await("shop/web", "prod CONVERGED v1")
+
+	_, code := d.Converge("release", "shop/web", "v2")
 	require.Zero(t, code)
-	explained("failed twice: migrate exited 4: table is locked (ECS task ")
+	explained("failed 2 times: migrate exited 4: table is locked (ECS task ")
 }
 
 // commands are what ran as tasks so far, each once.
