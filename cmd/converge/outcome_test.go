@@ -104,7 +104,7 @@ func TestExitForAChannelThatOnlyReports_A25(t *testing.T) {
 	require.Equal(t, over(0, "web v5 would be applied in a, where Converge only reports; it waits for that in b"), exit(waits, "b WAITING_PRECONDITIONS v5 pending"+up))
 	require.Equal(t, outcome{why: "web v5 moves in b"}, exit(waits, "b CONVERGING v5 in progress"))
 	require.Equal(t, failed("web v5 failed in b"), exit(waits, "b FAILED v5 failed"))
-	require.Equal(t, outcome{why: "web v5 moves in a"}, exit("a WAITING_PRECONDITIONS v5 pending / office-hours"), "its gates are still asked")
+	require.Equal(t, outcome{why: "web v5 waits in a for office-hours"}, exit("a WAITING_PRECONDITIONS v5 pending / office-hours"), "its gates are still asked")
 }
 
 // Every status of the table, alone in the service: `wait` without a version.

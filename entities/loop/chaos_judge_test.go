@@ -218,6 +218,17 @@ func (c *chaos) mayPass(r, older *state.Release, spec *entities.ChannelSpec) boo
 	return false
 }
 
+// leftBehind tells whether a newer release entered a channel before, and the decision skips this one for that.
+func (c *chaos) leftBehind(older *state.Release, channel string, d *decide.Decision) bool {
+	skipped := slices.ContainsFunc(d.Changes, func(ch state.Change) bool {
+		return ch.Kind == state.ChangeSkip && ch.Channel == channel && ch.Release == older.ID
+	})
+	return skipped && slices.ContainsFunc(c.s.Releases, func(r *state.Release) bool {
+		p, _ := r.PhaseIn(channel)
+		return p.Entered() && c.sequence[r.ID] > c.sequence[older.ID]
+	})
+}
+
 // yields tells whether a decision has what is in progress yield to a release that may end it.
 func (c *chaos) yields(other, r *state.Release, channel string, d *decide.Decision) bool {
 	return c.s.Strategy(r) == maestro.Immediate && c.sequence[other.ID] < c.sequence[r.ID] &&
@@ -260,7 +271,7 @@ func (c *chaos) judgeEntry(ch state.Change, d *decide.Decision, refuse func(stri
 		}) {
 			refuse("beside " + other.FullVersion)
 		}
-		if p.Phase == maestro.Pending && c.sequence[other.ID] < c.sequence[r.ID] && !c.passedOver(other, &spec) && !c.mayPass(r, other, &spec) {
+		if p.Phase == maestro.Pending && c.sequence[other.ID] < c.sequence[r.ID] && !c.passedOver(other, &spec) && !c.mayPass(r, other, &spec) && !c.leftBehind(other, ch.Channel, d) {
 			refuse("overtaking " + other.FullVersion)
 		}
 	}

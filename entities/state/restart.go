@@ -13,7 +13,7 @@ import (
 
 // Restart has the instances of a channel, or of the service when channel is empty, begin anew at their targets: by an apply of
 // its own, which a pause holds and a pin does not. No gate is asked, since nothing new goes out. An instance that
-// has not converged is left alone, and named.
+// has not converged, or whose channel only reports (A25), is left alone, and named.
 func (s *State) Restart(channel string, who entities.Who, reason string, now time.Time) (Effect, error) {
 	if err := s.checkChannel(channel); err != nil {
 		return nil, err
@@ -27,6 +27,8 @@ func (s *State) Restart(channel string, who entities.Who, reason string, now tim
 		for _, i := range s.In(c) {
 			switch d := &i.Delivery; {
 			case d.Target == nil:
+			case s.ReportsOnly(c):
+				left = append(left, s.Shown(i.ID)+" (its channel only reports)")
 			case !d.Converged && !d.Restarting || d.Apply.Running:
 				left = append(left, s.Shown(i.ID)+" ("+i.present()+" has not converged)")
 			default:

@@ -18,6 +18,7 @@ type requests struct {
 	mu       sync.Mutex
 	total    int
 	used     map[string]int // "patch deployments.apps"
+	written  []string       // "PATCH /apis/apps/v1/namespaces/shop/deployments/web", whatever was answered
 }
 
 var recorded struct {
@@ -62,6 +63,25 @@ func (r *requests) verbs() []string {
 	return slices.Sorted(maps.Keys(r.used))
 }
 
+// writtenTo lists the requests so far that write to a namespace, or would have: no dry runs.
+func (r *requests) writtenTo(namespace string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(r.written), func(request string) bool {
+		return !strings.HasSuffix(request, "/namespaces/"+namespace) && !strings.Contains(request, "/namespaces/"+namespace+"/")
+	})
+}
+
+// wrote notes a request that is neither a reading nor a dry run.
+func (r *requests) wrote(req *http.Request) {
+	if req.Method == http.MethodGet || req.Method == http.MethodHead || req.URL.Query().Get("dryRun") != "" {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.written = append(r.written, req.Method+" "+req.URL.Path)
+}
+
 func (r *requests) add(uses []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,6 +99,7 @@ type recorder struct {
 // RoundTrip counts a request before it is sent and what it took, in the words of RBAC, when it was
 // allowed.
 func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
+	r.wrote(req)
 	resp, err := r.next.RoundTrip(req)
 	var uses []string
 	if err == nil && resp.StatusCode != http.StatusForbidden {
