@@ -35,18 +35,19 @@ const released = `release {"version":"v1","by":"ci"}`
 
 // provenOfService are the verbs of a service that change something.
 var provenOfService = map[string]provenAct{
-	protocol.Release:  {nil, `"version":"v1"`, entities.EventRelease, false},
-	protocol.Pause:    {nil, `"channel":"staging"`, entities.EventPause, false},
-	protocol.Resume:   {[]string{`pause {"channel":"staging","by":"ci"}`}, `"channel":"staging"`, entities.EventPause, false},
-	protocol.Cancel:   {[]string{released}, `"version":"v1"`, entities.EventCancel, false},
-	protocol.Retry:    {[]string{released}, `"version":"v1"`, entities.EventRetry, true},
-	protocol.Approve:  {[]string{released}, `"version":"v1","topic":"go-live"`, entities.EventApproval, false},
-	protocol.Reject:   {[]string{released}, `"version":"v1","topic":"go-live"`, entities.EventApproval, false},
-	protocol.Bypass:   {[]string{released}, `"version":"v1","channel":"prod","condition":"approval/go-live","reason":"fire"`, entities.EventBypass, false},
-	protocol.Pin:      {[]string{released}, `"version":"v1","channel":"staging"`, entities.EventPin, false},
-	protocol.Unpin:    {[]string{released, `pin {"version":"v1","channel":"staging","by":"ci"}`}, `"channel":"staging"`, entities.EventPin, false},
-	protocol.Rollback: {[]string{released, `release {"version":"v2","by":"ci"}`}, `"version":"v2","channel":"staging"`, entities.EventRollback, false},
-	protocol.Delete:   {[]string{`publish {"incarnation":2,"hash":"h2","store":"s","by":"ci"}`}, "", entities.EventDelete, false},
+	protocol.Release:        {nil, `"version":"v1"`, entities.EventRelease, false},
+	protocol.Pause:          {nil, `"channel":"staging"`, entities.EventPause, false},
+	protocol.Resume:         {[]string{`pause {"channel":"staging","by":"ci"}`}, `"channel":"staging"`, entities.EventPause, false},
+	protocol.Cancel:         {[]string{released}, `"version":"v1"`, entities.EventCancel, false},
+	protocol.Retry:          {[]string{released}, `"version":"v1"`, entities.EventRetry, true},
+	protocol.Approve:        {[]string{released}, `"version":"v1","topic":"go-live"`, entities.EventApproval, false},
+	protocol.Reject:         {[]string{released}, `"version":"v1","topic":"go-live"`, entities.EventApproval, false},
+	protocol.Bypass:         {[]string{released}, `"version":"v1","channel":"prod","condition":"approval/go-live","reason":"fire"`, entities.EventBypass, false},
+	protocol.Pin:            {[]string{released}, `"version":"v1","channel":"staging"`, entities.EventPin, false},
+	protocol.Unpin:          {[]string{released, `pin {"version":"v1","channel":"staging","by":"ci"}`}, `"channel":"staging"`, entities.EventPin, false},
+	protocol.Rollback:       {[]string{released, `release {"version":"v2","by":"ci"}`}, `"version":"v2","channel":"staging"`, entities.EventRollback, false},
+	protocol.RestartService: {[]string{released}, `"channel":"staging"`, entities.EventTarget, false},
+	protocol.Delete:         {[]string{`publish {"incarnation":2,"hash":"h2","store":"s","by":"ci"}`}, "", entities.EventDelete, false},
 }
 
 var provenOfApplication = map[string]provenAct{

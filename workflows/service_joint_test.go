@@ -100,7 +100,7 @@ func TestForgottenJointReleaseIsNotOpenedAgain_B8(t *testing.T) {
 	p.publishes(0)
 	lost := p.asksFor(minute, protocol.Conclude, `{"id":"autumn"}`)
 	last := p.stateOf(p.acts(first, minute))
-	require.Equal(t, "release autumn: v2 from incarnation 1", lost.message, "its promise was lost, what was decided was not")
+	require.Contains(t, lost.message, "release autumn: v2 from incarnation 1", "its promise was lost, what was decided was not")
 	require.Len(t, last.Releases, 1)
 
 	last.Releases = nil // as it is once enough others are over
@@ -112,6 +112,6 @@ func TestForgottenJointReleaseIsNotOpenedAgain_B8(t *testing.T) {
 	again := later.asksFor(2*minute, protocol.Conclude, `{"id":"autumn"}`)
 	in := protocol.ServiceInput{Application: "shop", Service: "web", Logic: protocol.Logic, Carried: protocol.Carried{StateVersion: state.Version, State: raw}}
 	last = later.stateOf(later.acts(in, minute))
-	require.Equal(t, "release autumn is carried out already", again.message)
+	require.Contains(t, again.message, "release autumn is carried out already")
 	require.Empty(t, last.Releases)
 }

@@ -18,7 +18,10 @@ import (
 func TestResetWithoutCheckpointsIsNotAppliedBackwards_F2(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
-	w.RunWeb()
+	w.Write(stage.TwoChannels + stage.Web + "maestro: {strategy: train}\n") // both releases come again, and neither is skipped
+	w.Publish()
+	w.Release("web", "v1")
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 	id := w.ID("web")
 	run, events := runOf(w, id), completed(w, id)
 	last := events[len(events)-1]
