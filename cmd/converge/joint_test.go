@@ -37,12 +37,18 @@ func TestReleaseOfSeveralServices_B8(t *testing.T) {
 		want     string
 	}{
 		{"release shop web=v9 api=w2 --id autumn", "staging CONVERGED v8 v8 pending", "staging CONVERGED w1 w1 pending", exitDone, said},
-		{"release shop web=v9 api=w2 --id autumn --wait", "staging CONVERGED v9 v9 succeeded", "staging CONVERGED w2 w2 succeeded", exitDone,
-			said + "api w2 converged in staging.\nweb v9 converged in staging.\n"},
-		{"release shop web=v9 api=w2 --id autumn --wait", "staging CONVERGED v9 v9 succeeded", "staging FAILED w1 w2 failed", exitFailed,
-			said + "api w2 failed in staging. Next: retry, cancel, or release a fix. See: converge explain shop/api\nweb v9 converged in staging.\n"},
-		{"release shop web=v9 api=w2 --id autumn --wait --stop-at-approval", "staging WAITING_MANUAL_APPROVAL v8 v9 pending", "staging CONVERGED w2 w2 succeeded", exitPerson,
-			said + "api w2 converged in staging.\nweb v9 waits for an approval in staging. See: converge explain shop/web\n"},
+		{
+			"release shop web=v9 api=w2 --id autumn --wait", "staging CONVERGED v9 v9 succeeded", "staging CONVERGED w2 w2 succeeded", exitDone,
+			said + "api w2 converged in staging.\nweb v9 converged in staging.\n",
+		},
+		{
+			"release shop web=v9 api=w2 --id autumn --wait", "staging CONVERGED v9 v9 succeeded", "staging FAILED w1 w2 failed", exitFailed,
+			said + "api w2 failed in staging. Next: retry, cancel, or release a fix. See: converge explain shop/api\nweb v9 converged in staging.\n",
+		},
+		{
+			"release shop web=v9 api=w2 --id autumn --wait --stop-at-approval", "staging WAITING_MANUAL_APPROVAL v8 v9 pending", "staging CONVERGED w2 w2 succeeded", exitPerson,
+			said + "api w2 converged in staging.\nweb v9 waits for an approval in staging. See: converge explain shop/web\n",
+		},
 	} {
 		c := newConsole(t, &fakeAPI{statuses: autumn(tt.web, tt.api), answer: answer})
 		code, text := c.run(t, tt.line)

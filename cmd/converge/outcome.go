@@ -110,12 +110,20 @@ func outcomeOf(in groups, g goal, what string) outcome {
 			after("it converged in ", in.done), after("it waits for that in ", in.queued)))
 	case len(in.queued) > 0:
 		return outcome{why: what + " waits in " + list(in.queued)}
-	case len(in.cancelled) > 0:
-		return over(exitFailed, what+" was cancelled in "+list(in.cancelled))
-	case len(in.done) == 0 && len(in.skipped) > 0:
-		return over(exitDone, what+" was skipped: a newer release entered "+list(in.skipped))
 	}
-	return over(exitDone, what+" converged"+after(" in ", in.done))
+	return in.over(what)
+}
+
+// over: nothing is left that could move.
+func (g *groups) over(what string) outcome {
+	list := func(names []string) string { return strings.Join(names, ", ") }
+	switch {
+	case len(g.cancelled) > 0:
+		return over(exitFailed, what+" was cancelled in "+list(g.cancelled))
+	case len(g.done) == 0 && len(g.skipped) > 0:
+		return over(exitDone, what+" was skipped: a newer release entered "+list(g.skipped))
+	}
+	return over(exitDone, what+" converged"+after(" in ", g.done))
 }
 
 // reports: nothing but what is only reported is left.

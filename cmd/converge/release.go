@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -60,7 +61,7 @@ also ends what is in progress before it.
 				return o.readJoint(args)
 			}
 			if o.id != "" {
-				return fmt.Errorf("--id is for a release of several services: converge release APP SVC=VERSION...")
+				return errors.New("--id is for a release of several services: converge release APP SVC=VERSION SVC=VERSION")
 			}
 			return f.readService(args, &o.service, &o.version)
 		}),

@@ -25,13 +25,9 @@ func (s *State) Restart(channel string, who entities.Who, reason string, now tim
 			continue
 		}
 		for _, i := range s.In(c) {
-			switch d := &i.Delivery; {
-			case d.Target == nil:
-			case s.ReportsOnly(c):
-				left = append(left, s.Shown(i.ID)+" (its channel only reports)")
-			case !d.Converged && !d.Restarting || d.Apply.Running:
-				left = append(left, s.Shown(i.ID)+" ("+i.present()+" has not converged)")
-			default:
+			if why := s.notRestarted(i); why != "" {
+				left = append(left, s.Shown(i.ID)+" ("+why+")")
+			} else if i.Delivery.Target != nil {
 				again = append(again, i)
 			}
 		}
@@ -61,6 +57,19 @@ func (s *State) Restart(channel string, who entities.Who, reason string, now tim
 		}
 		return text
 	}, nil
+}
+
+// notRestarted says why an instance that is somewhere is left alone, or "".
+func (s *State) notRestarted(i *Instance) string {
+	switch d := &i.Delivery; {
+	case d.Target == nil:
+		return ""
+	case s.ReportsOnly(i.ID.Channel):
+		return "its channel only reports"
+	case !d.Converged && !d.Restarting || d.Apply.Running:
+		return i.present() + " has not converged"
+	}
+	return ""
 }
 
 // restartInstance sets the target that is there once more. What the instance goes back to stays as it is.

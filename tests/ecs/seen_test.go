@@ -143,9 +143,9 @@ func TestBakeTimeIsSeen(t *testing.T) {
 	t.Parallel()
 	w := newWorldOf(t, strings.Replace(strings.Replace(configuration, "progressDeadline: 6s", "progressDeadline: 1m", 1),
 		"deploymentConfiguration: {deploymentCircuitBreaker: {enable: true, rollback: true}}",
-		"deploymentConfiguration: {strategy: BLUE_GREEN, bakeTimeInMinutes: 30, alarms: {alarmNames: [errors], enable: true, rollback: true}}", 1), ecsfake.Options{})
+		"deploymentConfiguration: {strategy: BLUE_GREEN, bakeTimeInMinutes: 10, alarms: {alarmNames: [errors], enable: true, rollback: true}}", 1), ecsfake.Options{})
 	w.Release("web", "v2")
-	w.reads("staging", "ServiceDeployment/web-staging BAKE_TIME, 100%", "BLUE_GREEN, stage BAKE_TIME: it gets the production traffic and is watched; what ran before still runs, for 30 minutes, until about 09:")
+	w.reads("staging", "ServiceDeployment/web-staging BAKE_TIME, 100%", "BLUE_GREEN, stage BAKE_TIME: it gets the production traffic and is watched; what ran before still runs, for 10 minutes, until about 09:")
 	require.Equal(t, "staging CONVERGING v2, production WAITING_PRECONDITIONS v1", stage.Channels(w.Status("web")), "not before the bake time is over")
 	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
 
