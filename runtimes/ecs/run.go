@@ -165,7 +165,7 @@ func (c *command) attempt(ctx context.Context, n int) (*types.Task, error) {
 		if ended || err != nil {
 			return task, err
 		}
-		if err := sleep(ctx, c.cluster.timing.wait); err != nil {
+		if err := pause(ctx, c.cluster.timing.wait); err != nil {
 			return nil, err
 		}
 	}
@@ -365,7 +365,7 @@ func (c *command) stop(ctx context.Context, arn string) error {
 		if err != nil || task == nil || text(task.LastStatus) == "STOPPED" {
 			return err
 		}
-		if err := sleep(ctx, c.cluster.timing.wait); err != nil {
+		if err := pause(ctx, c.cluster.timing.wait); err != nil {
 			return err
 		}
 	}
@@ -402,15 +402,4 @@ func (c *command) place() string {
 	name := strings.Split(parts[5], "/") // task/shop/0123
 	id, cluster, region := name[len(name)-1], name[max(0, len(name)-2)], parts[3]
 	return fmt.Sprintf("ECS task %s: %s/ecs/v2/clusters/%s/tasks/%s/configuration?region=%s", idOf(c.arn), entities.AWSConsole(region), cluster, id, region)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

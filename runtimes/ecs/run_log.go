@@ -74,7 +74,7 @@ func (c *command) settledLog(ctx context.Context, id string) (log []byte, whole 
 			return log, whole, nil
 		}
 		before = log
-		if sleep(ctx, c.cluster.timing.log) != nil {
+		if pause(ctx, c.cluster.timing.log) != nil {
 			break
 		}
 	}

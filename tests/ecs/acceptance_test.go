@@ -19,13 +19,9 @@ func TestAcceptanceOfECS_A11(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the programs; not with -short")
 	}
-	server, err := ecsfake.New(ecsfake.Options{Speed: 100})
-	require.NoError(t, err)
-	t.Cleanup(func() { server.Close() })
+	server := newAWS(t, ecsfake.Options{}, "test")
 	server.Behave("shop/web:nopull", ecsfake.CannotPull("shop/web:nopull"))
 	client := server.Client()
-	_, err = client.CreateCluster(t.Context(), &ecs.CreateClusterInput{ClusterName: aws.String("test")})
-	require.NoError(t, err)
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "shop.converge.yaml"), []byte(`apiVersion: converge/v1
 kind: Application

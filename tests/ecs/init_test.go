@@ -21,12 +21,8 @@ func TestConfigurationFromAClusterDeploysNothing_A11(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the programs; not with -short")
 	}
-	server, err := ecsfake.New(ecsfake.Options{Speed: 100})
-	require.NoError(t, err)
-	t.Cleanup(func() { server.Close() })
+	server := newAWS(t, ecsfake.Options{}, "prod")
 	client := server.Client()
-	_, err = client.CreateCluster(t.Context(), &ecs.CreateClusterInput{ClusterName: aws.String("prod")})
-	require.NoError(t, err)
 	create := func(name, image string, controller types.DeploymentControllerType) {
 		definition, err := client.RegisterTaskDefinition(t.Context(), &ecs.RegisterTaskDefinitionInput{
 			Family: &name, ContainerDefinitions: []types.ContainerDefinition{{Name: aws.String("web"), Image: &image, Memory: aws.Int32(128)}},

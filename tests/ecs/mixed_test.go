@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/ecs"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -72,12 +70,8 @@ spec:
 func TestOneServiceOnThreeKindsOfRuntime_A11(t *testing.T) {
 	t.Parallel()
 	cluster := kubetest.Start(t)
-	server, err := ecsfake.New(ecsfake.Options{Speed: 100})
-	require.NoError(t, err)
-	t.Cleanup(func() { server.Close() })
+	server := newAWS(t, ecsfake.Options{}, "canary")
 	w := &world{shared.World(t), server, server.Client()}
-	_, err = w.ecs.CreateCluster(t.Context(), &ecs.CreateClusterInput{ClusterName: aws.String("canary")})
-	require.NoError(t, err)
 	namespace := cluster.Namespace(t)
 	require.NoError(t, os.WriteFile(filepath.Join(w.Dir, "deployment.yaml"), []byte(deployment), 0o600))
 	w.Write(strings.NewReplacer("URL", server.URL, "NAMESPACE", namespace, "KUBECONFIG", cluster.Kubeconfig, "CONTEXT", cluster.Name).Replace(everywhere))

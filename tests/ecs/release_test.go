@@ -84,18 +84,25 @@ func newWorld(t *testing.T) *world {
 	return newWorldOf(t, configuration, ecsfake.Options{})
 }
 
-// newWorldOf is one of another configuration, or on another fake.
-func newWorldOf(t *testing.T, configuration string, options ecsfake.Options) *world {
+// newAWS is a fake of its own with clusters, whose hundred seconds take one.
+func newAWS(t *testing.T, options ecsfake.Options, clusters ...string) *ecsfake.Server {
 	t.Helper()
 	options.Speed = 100
 	server, err := ecsfake.New(options)
 	require.NoError(t, err)
 	t.Cleanup(func() { server.Close() })
-	w := &world{shared.World(t), server, server.Client()}
-	for _, name := range []string{"staging", "production"} {
-		_, err := w.ecs.CreateCluster(t.Context(), &ecs.CreateClusterInput{ClusterName: &name})
+	for _, name := range clusters {
+		_, err := server.Client().CreateCluster(t.Context(), &ecs.CreateClusterInput{ClusterName: &name})
 		require.NoError(t, err)
 	}
+	return server
+}
+
+// newWorldOf is one of another configuration, or on another fake.
+func newWorldOf(t *testing.T, configuration string, options ecsfake.Options) *world {
+	t.Helper()
+	server := newAWS(t, options, "staging", "production")
+	w := &world{shared.World(t), server, server.Client()}
 	w.Write(strings.ReplaceAll(configuration, "URL", server.URL))
 	w.Publish()
 	t.Cleanup(func() { w.Retire("web") })

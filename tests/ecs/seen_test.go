@@ -161,15 +161,9 @@ func TestCrashBetweenRegisterAndUpdateIsSeen(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the programs; not with -short")
 	}
-	server, err := ecsfake.New(ecsfake.Options{Speed: 100})
-	require.NoError(t, err)
-	t.Cleanup(func() { server.Close() })
+	server := newAWS(t, ecsfake.Options{}, "staging", "production")
 	dir := filepath.Join(t.TempDir(), "shop")
 	d := dev(t, dir, server)
-	for _, name := range []string{"staging", "production"} {
-		_, err := server.Client().CreateCluster(t.Context(), &ecs.CreateClusterInput{ClusterName: &name})
-		require.NoError(t, err)
-	}
 	require.NoError(t, os.MkdirAll(dir, 0o755))
 	text := strings.NewReplacer("APP", "shop", "URL", server.URL, "progressDeadline: 6s", "progressDeadline: 5m\ninitialVersion: v1").Replace(configuration)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "converge.yaml"), []byte(text), 0o600))

@@ -47,13 +47,9 @@ func TestReleaseWithTasks_A20_A21(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the programs; not with -short")
 	}
-	server, err := ecsfake.New(ecsfake.Options{Speed: 100})
-	require.NoError(t, err)
-	t.Cleanup(func() { server.Close() })
+	server := newAWS(t, ecsfake.Options{}, "tools")
 	client := server.Client()
-	_, err = client.CreateCluster(t.Context(), &ecs.CreateClusterInput{ClusterName: aws.String("tools")})
-	require.NoError(t, err)
-	_, err = client.RegisterTaskDefinition(t.Context(), &ecs.RegisterTaskDefinitionInput{Family: aws.String("tool"), ContainerDefinitions: []types.ContainerDefinition{{
+	_, err := client.RegisterTaskDefinition(t.Context(), &ecs.RegisterTaskDefinitionInput{Family: aws.String("tool"), ContainerDefinitions: []types.ContainerDefinition{{
 		Name: aws.String("tool"), Image: aws.String("tool:1"), Memory: aws.Int32(128),
 		LogConfiguration: &types.LogConfiguration{LogDriver: types.LogDriverAwslogs, Options: map[string]string{"awslogs-group": "tools", "awslogs-stream-prefix": "converge"}},
 	}}})
