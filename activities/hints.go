@@ -2,8 +2,11 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
+
+	"go.temporal.io/api/serviceerror"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
@@ -12,6 +15,7 @@ import (
 
 const (
 	hintGap      = 500 * time.Millisecond // between two readings of one instance that hints ask for
+	lastHintGap  = 30 * time.Second       // while they fail: doubled up to this
 	hintReadings = 8                      // under way at a time
 	// newsGap is how soon details follow what the workflow was notified of, where a change that matters wakes
 	// it anyway.
@@ -20,12 +24,12 @@ const (
 
 // hints turn what runtimes learn of changes by themselves into wakes of the services concerned. A
 // hint says only that something may be different, so the instance is observed again, from what the
-// runtime has watched, and compared with what the workflow's observation found last; only a
-// difference that the decision would see wakes the workflow. All of this may be lost: the
-// observation that the server repeats is what correctness rests on.
+// runtime has watched, and compared with what the workflow knows from here; only a difference that
+// the decision would see wakes the workflow. All of this may be lost: the observation that the server
+// repeats is what correctness rests on.
 type hints struct {
 	observe observeOne
-	wake    func(ctx context.Context, owner runtimes.Owner, runtime string)
+	wake    func(ctx context.Context, owner runtimes.Owner, runtime string) error
 	gap     time.Duration
 
 	ctx   context.Context //nolint:containedctx // of the worker: hints come from goroutines that have none
@@ -38,7 +42,8 @@ type hints struct {
 
 // interest is what is known here of an instance that hints may come for.
 type interest struct {
-	known     *observed    // nil: the workflow knows already, or an observation is under way
+	known     *observed    // by the workflow; nil: nothing from here, or it was woken, or is observing or applying
+	until     time.Time    // when another observation must have come, if anybody is still interested
 	turn      int          // of the observation or apply that began last
 	observing bool         // by the workflow: what comes meanwhile waits for its end
 	hinted    bool         // since the last reading began
@@ -57,7 +62,7 @@ type observed struct {
 	request protocol.ObserveRequest // without its instances
 	ref     protocol.InstanceRef
 	shape   string
-	until   time.Time // when another observation must have come, if anybody is still interested
+	until   time.Time // as that of interest, which keeps the latest
 }
 
 func newHints(a *Activities) *hints {
@@ -101,9 +106,9 @@ func (h *hints) set(owner runtimes.Owner, observing bool) (turn int) {
 	return i.turn
 }
 
-// settle is called after an observation. Without anything found nobody is to be woken: the workflow is
-// being notified, or an apply is under way. One that another observation, or an apply, has passed by (it
-// took long, and the workflow gave it up) says nothing any more.
+// settle is called after an observation with what the workflow is being told or knows already. Without
+// anything found nobody is to be woken. One that another observation, or an apply, has passed by (it took long, and the
+// workflow gave it up) says nothing any more.
 func (h *hints) settle(owner runtimes.Owner, turn int, found *observed) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -112,7 +117,13 @@ func (h *hints) settle(owner runtimes.Owner, turn int, found *observed) {
 		return
 	}
 	i.known, i.observing = found, false
-	if found != nil && i.hinted {
+	if found == nil {
+		return
+	}
+	if found.until.After(i.until) {
+		i.until = found.until
+	}
+	if i.hinted {
 		h.follow(owner, i)
 	}
 }
@@ -146,7 +157,7 @@ func (h *hints) hint(owner runtimes.Owner, runtime string) {
 	i := h.owners[owner]
 	if i == nil {
 		h.owners[owner] = &interest{}
-		go h.in(func() { h.wake(h.ctx, owner, runtime) })
+		go h.in(func() { _ = h.wake(h.ctx, owner, runtime) }) // the observation finds out by itself
 		return
 	}
 	i.hinted = true
@@ -162,45 +173,62 @@ func (h *hints) follow(owner runtimes.Owner, i *interest) {
 	go h.run(owner, i)
 }
 
-// run observes an instance until no more hints come, or its workflow has been woken.
+// run observes an instance until no more hints come, or its workflow has been woken. What failed, the reading or the
+// waking, is tried again, ever more slowly: a hint comes only once.
 func (h *hints) run(owner runtimes.Owner, i *interest) {
-	for {
-		h.mu.Lock()
-		found := i.known
-		if !i.hinted || i.observing || found == nil || h.ctx.Err() != nil {
-			i.running = false
-			h.mu.Unlock()
-			return
+	gap := h.gap
+	for found := h.hinted(i); found != nil; found = h.hinted(i) {
+		failed := false
+		h.in(func() { failed = !h.compare(owner, i, found) })
+		if gap = min(2*gap, lastHintGap); !failed {
+			gap = h.gap
 		}
-		i.hinted = false
-		if time.Now().After(found.until) {
-			i.known, i.running = nil, false
-			h.mu.Unlock()
-			return
-		}
-		h.mu.Unlock()
-		h.in(func() { h.compare(owner, i, found) })
 		select {
 		case <-h.ctx.Done():
-		case <-time.After(h.gap):
+		case <-time.After(gap):
 		}
 	}
 }
 
-func (h *hints) compare(owner runtimes.Owner, i *interest, found *observed) {
-	reading := h.observe(h.ctx, found.request, found.ref)
-	if reading.Err != nil || shapeOf(reading, found.ref) == found.shape {
-		return // that nothing is known is for the observation to find out and to repeat
-	}
+// hinted takes the hints that have come, and returns what to compare with; nil: nobody follows them any more.
+func (h *hints) hinted(i *interest) *observed {
 	h.mu.Lock()
-	again := i.known == found
-	if again {
+	defer h.mu.Unlock()
+	found := i.known
+	if found != nil && time.Now().After(i.until) {
 		i.known = nil
 	}
-	h.mu.Unlock()
-	if again {
-		h.wake(h.ctx, owner, found.request.Runtime)
+	i.running = i.hinted && !i.observing && i.known != nil && h.ctx.Err() == nil
+	if !i.running {
+		return nil
 	}
+	i.hinted = false
+	return found
+}
+
+// compare wakes the workflow of an instance that is not as the workflow knows it. That it could not be read or woken is
+// not done, and stays hinted at.
+func (h *hints) compare(owner runtimes.Owner, i *interest, found *observed) (done bool) {
+	reading := h.observe(h.ctx, found.request, found.ref)
+	if reading.Err == nil && shapeOf(reading, found.ref) == found.shape {
+		return true
+	}
+	if reading.Err == nil && h.still(i, found, func() {}) && h.wake(h.ctx, owner, found.request.Runtime) == nil {
+		h.still(i, found, func() { i.known = nil })
+		return true
+	}
+	return !h.still(i, found, func() { i.hinted = true })
+}
+
+// still does something if no observation and no apply has begun since an instance was found like that.
+func (h *hints) still(i *interest, found *observed, do func()) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if i.known != found {
+		return false
+	}
+	do()
+	return true
 }
 
 // in does something in one of a few places, so that a cluster's bad day does not fill the worker.
@@ -214,12 +242,15 @@ func (h *hints) in(do func()) {
 }
 
 // wake asks a service's workflow to observe a channel now, by the verb that people have for it.
-func (a *Activities) wake(ctx context.Context, owner runtimes.Owner, runtime string) {
+func (a *Activities) wake(ctx context.Context, owner runtimes.Owner, runtime string) error {
 	ctx, cancel := context.WithTimeout(ctx, wakeTimeout)
 	defer cancel()
 	request := protocol.ScopeRequest{Act: protocol.Act{By: "watch of " + runtime}, Channel: owner.ID.Channel}
-	// Refused, absent or unreachable: the observation finds out by itself.
-	_ = a.Client.SignalWorkflow(ctx, protocol.ServiceID(owner.Application, owner.Service), "", protocol.Refresh, request)
+	err := a.Client.SignalWorkflow(ctx, protocol.ServiceID(owner.Application, owner.Service), "", protocol.Refresh, request)
+	if absent := new(serviceerror.NotFound); errors.As(err, &absent) {
+		return nil // nobody is interested any more
+	}
+	return err
 }
 
 const wakeTimeout = 10 * time.Second

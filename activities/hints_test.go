@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -35,7 +36,10 @@ func newFixture(t *testing.T) *fixture {
 		defer func() { p.readings <- runtimes.Owner{ID: ref.ID} }()
 		return p.reading()
 	}
-	p.wake = func(_ context.Context, owner runtimes.Owner, _ string) { p.woken <- owner }
+	p.wake = func(_ context.Context, owner runtimes.Owner, _ string) error {
+		p.woken <- owner
+		return nil
+	}
 	t.Cleanup(p.stop)
 	return p
 }
@@ -122,16 +126,44 @@ func TestHintOfProgressWakesNobody(t *testing.T) {
 	require.Empty(t, p.woken)
 }
 
-// What the decision would not see, and what is not known, wakes nobody.
+// What the decision would not see wakes nobody.
 func TestHintWithoutADifferenceWakesNobody(t *testing.T) {
 	p := newFixture(t)
 	p.settled(staging)
 	p.hint(staging, "eu")
 	next(t, p.readings)
-	p.run("v2", &entities.ReadingError{Code: runtimes.CodeTimeout})
 	p.idle(t)
+	require.Empty(t, p.woken)
+}
+
+// A hint comes once: what could not be read is read again, and wakes nobody until it was.
+func TestHintIsFollowedUntilItCouldBeRead(t *testing.T) {
+	p := newFixture(t)
+	p.settled(staging)
+	p.run("v2", &entities.ReadingError{Code: runtimes.CodeTimeout})
 	p.hint(staging, "eu")
 	next(t, p.readings)
+	next(t, p.readings)
+	require.Empty(t, p.woken)
+	p.run("v2", nil)
+	require.Equal(t, staging, next(t, p.woken))
+	p.idle(t)
+}
+
+func TestHintIsFollowedUntilTheServiceWasWoken(t *testing.T) {
+	p := newFixture(t)
+	tries := 0
+	p.wake = func(_ context.Context, owner runtimes.Owner, _ string) error {
+		if tries++; tries < 3 {
+			return errors.New("the server is away")
+		}
+		p.woken <- owner
+		return nil
+	}
+	p.settled(staging)
+	p.run("v2", nil)
+	p.hint(staging, "eu")
+	require.Equal(t, staging, next(t, p.woken))
 	p.idle(t)
 	require.Empty(t, p.woken)
 }

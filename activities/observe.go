@@ -28,7 +28,7 @@ func (a *Activities) Observe(ctx context.Context, r protocol.ObserveRequest) (pr
 	wait := watched.pace(news)
 	if len(news) > 0 || r.Interval == 0 {
 		watched.notified(news)
-		watched.end(false)
+		watched.end(true)
 		return protocol.ObserveAnswer{Readings: news}, nil
 	}
 	watched.end(true)
@@ -164,8 +164,14 @@ func (w *watched) notified(news map[entities.InstanceID]entities.Reading) {
 	}
 }
 
-// end says how the observation ended: as known, so that it is repeated after the interval, or not.
-func (w *watched) end(asKnown bool) {
+// keptFor is how long a reading is compared with at most: until the observation has been repeated, or that of a longer
+// interval which goes on meanwhile.
+func keptFor(interval time.Duration) time.Duration {
+	return max(2*interval, 10*time.Minute) + time.Minute
+}
+
+// end notes what the workflow knows from now on, as before or because it is being told, if the readings were whole.
+func (w *watched) end(whole bool) {
 	if !w.notes {
 		return
 	}
@@ -175,8 +181,8 @@ func (w *watched) end(asKnown bool) {
 	request.Instances = nil
 	for _, ref := range w.request.Instances {
 		var found *observed
-		if shape, done := w.shapes[ref.ID]; done && asKnown {
-			found = &observed{request: request, ref: ref, shape: shape, until: time.Now().Add(2*request.Interval + time.Minute)}
+		if shape, done := w.shapes[ref.ID]; done && whole {
+			found = &observed{request: request, ref: ref, shape: shape, until: time.Now().Add(keptFor(request.Interval))}
 		}
 		w.a.hints.settle(ownerOf(request, ref.ID), w.turns[ref.ID], found)
 	}

@@ -56,6 +56,25 @@ func TestKubernetesDriftIsRepaired_A12(t *testing.T) {
 	})
 }
 
+// A look that finds nothing new leaves the watch as it was.
+func TestKubernetesChangeAfterALookIsSeen_A12(t *testing.T) {
+	t.Parallel()
+	w := newKubeWorld(t, "web")
+	w.Publish()
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	for range 2 {
+		looked := time.Now()
+		w.Act("web", protocol.Refresh, `{"by":"test"}`)
+		w.AwaitThat("web", "the look", func(s protocol.Status) bool { return channelOf(s, "production").ObservedAt.After(looked) })
+	}
+	services := w.cluster.Client.CoreV1().Services(w.production)
+	require.NoError(t, services.Delete(t.Context(), "web", metav1.DeleteOptions{}))
+	temporaltest.WaitFor(t, byWatch, func() (bool, string) {
+		_, err := services.Get(t.Context(), "web", metav1.GetOptions{})
+		return err == nil, fmt.Sprint(err)
+	})
+}
+
 // Under observe, drift is reported and left.
 func TestKubernetesDriftIsReported_A12(t *testing.T) {
 	t.Parallel()
