@@ -16,10 +16,14 @@ import (
 // trivial is the least that a Go program can do.
 const trivial = "package main\n\nfunc main() { println(\"trivial\") }\n"
 
+// manyShown is how many services one status shows at most (I5).
+const manyShown = 300
+
 // program is one command line, and how long it took each time.
 type program struct {
 	what    string
 	command []string
+	goal    time.Duration // 0: none
 	wall    []time.Duration
 	cpu     []time.Duration
 }
@@ -36,18 +40,27 @@ func measureStartup(ctx context.Context, b *bench) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
-	a := application{name: "startup", channels: 2, services: []string{"web"}, version: "v1", steady: time.Hour}
-	if err := w.publish(ctx, a); err != nil {
-		return err
-	}
-	if err := until(ctx, 10*breath, func() (bool, error) { return w.converged(ctx, a, "web", "v1") }); err != nil {
-		return err
+	one := application{name: "startup", channels: 2, services: []string{"web"}, version: "v1", steady: time.Hour}
+	many := application{name: "many", channels: 2, services: serviceNames(manyShown), version: "v1", steady: time.Hour}
+	for _, a := range []application{one, many} {
+		if err := w.publish(ctx, a); err != nil {
+			return err
+		}
+		for _, service := range a.services {
+			if err := until(ctx, 10*breath, func() (bool, error) { return w.converged(ctx, a, service, "v1") }); err != nil {
+				return err
+			}
+		}
 	}
 	converge := filepath.Join(bin, "converge")
 	programs := []*program{
 		{what: "a Go program that prints a word", command: []string{filepath.Join(bin, "trivial")}},
 		{what: "converge --help", command: []string{converge, "--help"}},
-		{what: "converge status, one service", command: []string{converge, "status", "--address", w.server.address}},
+		{what: "converge status, one service", command: []string{converge, "status", one.name, "--address", w.server.address}},
+		{
+			what:    fmt.Sprintf("converge status, %d services", manyShown),
+			command: []string{converge, "status", many.name, "--address", w.server.address}, goal: time.Second,
+		},
 		{what: "converge-dev --help (links the server)", command: []string{filepath.Join(bin, "converge-dev"), "--help"}},
 	}
 	for n := range b.rounds/5 + 2 {
@@ -119,11 +132,15 @@ func (p *program) start(ctx context.Context, dir string, counts bool) error {
 func reportStartup(b *bench, bin string, programs []*program) error {
 	least := report.Dur(report.Median(programs[0].wall))
 	for _, p := range programs[1:] {
-		b.Add(report.Line{
+		l := report.Line{
 			Row: b.row, What: p.what, Measured: report.Dur(report.Median(p.wall)),
 			Spread:    fmt.Sprintf("p95 %s, CPU %s", report.Dur(report.Quantile(p.wall, 0.95)), report.Dur(report.Median(p.cpu))),
 			Reference: &least, Against: "trivial Go program",
-		})
+		}
+		if p.goal > 0 {
+			l.Goal = report.Ref(report.Dur(p.goal))
+		}
+		b.Add(l)
 	}
 	var sizes []string
 	for _, name := range []string{"trivial", "converge", "converge-dev"} {
