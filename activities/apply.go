@@ -51,6 +51,7 @@ func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protoc
 			return protocol.ApplyAnswer{Reading: &before}, ctx.Err()
 		}
 	}
+	life.begins(r.Instance.ID.Channel, "apply of "+r.Instance.FullVersion, r.Timeout)
 	answer := answerOf(a.apply(ctx, line, in, r.Timeout))
 	if answer.Fenced != nil || !line.observable() {
 		return answer, ctx.Err()
@@ -211,6 +212,7 @@ func (a *Activities) Remove(ctx context.Context, r protocol.RemoveRequest) (prot
 		return protocol.RemoveAnswer{Renamed: true}, ctx.Err()
 	}
 	if err == nil {
+		life.begins(r.Instance.ID.Channel, "removal", r.Timeout)
 		err = a.remove(ctx, owner, r)
 	}
 	if err != nil {

@@ -50,6 +50,7 @@ func (a *Activities) Extension(ctx context.Context, r protocol.ExtensionRequest)
 		return protocol.ExtensionAnswer{}, err
 	}
 	once := extensionRun(r, definition)
+	life.begins(r.Channel, "extension "+r.Name+" of "+r.FullVersion, once.Timeout)
 	once.One, once.Key, once.Try = one, fmt.Sprintf("%s/%s/%d", r.Release, r.FullVersion, r.Attempt), try(ctx)
 	output, signal, err := custom.RunOnce(ctx, a.Commands, once)
 	if ctx.Err() != nil {

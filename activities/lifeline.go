@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/runtimes"
 )
 
@@ -29,6 +30,8 @@ type lifeline struct {
 	reached  atomic.Pointer[time.Time] // when the last one was sent that did
 	first    chan struct{}             // closed once one did, or none has to
 	end      context.CancelCauseFunc
+	doing    atomic.Pointer[protocol.Progress] // nil: it has only begun
+	progress *runtimes.Progress
 }
 
 // lifeline begins one, and returns a context that ends when the server gives the attempt up: when it says so, or when no
@@ -49,6 +52,7 @@ func (a *Activities) lifeline(ctx context.Context) (context.Context, *lifeline) 
 		close(l.first)
 	}
 	l.reached.Store(&began)
+	ctx, l.progress = runtimes.WithProgress(ctx)
 	go l.beats(ctx, eager)
 	return runtimes.WithLifeline(ctx, l.until), l
 }
@@ -84,7 +88,7 @@ func (l *lifeline) beats(ctx context.Context, heard bool) {
 		}
 		sent := time.Now()
 		limited, done := context.WithDeadline(ctx, l.until())
-		err := l.a.Client.RecordActivityHeartbeat(limited, l.token, begun)
+		err := l.a.Client.RecordActivityHeartbeat(limited, l.token, l.said())
 		done()
 		switch {
 		case err == nil:
@@ -99,8 +103,27 @@ func (l *lifeline) beats(ctx context.Context, heard bool) {
 	}
 }
 
-// begun is what a heartbeat says. Should no other worker take over, the workflow knows by it that somebody had begun.
-const begun = "begun"
+// begins says what runs from now on, and for how long at most; 0: without a limit.
+func (l *lifeline) begins(channel, what string, timeout time.Duration) {
+	now := time.Now().UTC()
+	doing := &protocol.Progress{Channel: channel, What: what, Since: now}
+	if timeout > 0 {
+		doing.Until = now.Add(timeout)
+	}
+	l.doing.Store(doing)
+}
+
+// said is what a heartbeat says, for people. Should no other worker take over, the workflow knows by it that somebody had
+// begun.
+func (l *lifeline) said() protocol.Progress {
+	doing := l.doing.Load()
+	if doing == nil {
+		return protocol.Progress{}
+	}
+	said := *doing
+	said.Place, said.Tail = l.progress.Said(tailSize)
+	return said
+}
 
 // givenUp tells whether the server answered a heartbeat with that the attempt is over.
 func givenUp(err error) bool {

@@ -212,6 +212,7 @@ func TestKilledInTheMiddleOfARelease_A11(t *testing.T) {
 	}
 	write("apply", `#!/bin/sh
 echo "$PVN_RELEASE_CHANNEL $PVN_SERVICE_VERSION began" >> log
+echo "copying $PVN_SERVICE_VERSION"
 while [ -e "hold-$PVN_RELEASE_CHANNEL" ]; do sleep 0.05; done
 echo "$PVN_SERVICE_VERSION" > "at-$PVN_RELEASE_CHANNEL"
 echo "$PVN_RELEASE_CHANNEL $PVN_SERVICE_VERSION done" >> log
@@ -254,6 +255,12 @@ custom:
 		}
 	}
 	temporaltest.WaitFor(t, stage.Patience, logged("production v2 began"))
+	for _, verb := range []string{"explain", "status"} { // the worker says at its next heartbeat what is printed
+		temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
+			out, _ := d.Converge(verb, "held/web")
+			return strings.Contains(out, "running in production: apply of v2, since") && strings.Contains(out, "  | copying v2"), out
+		})
+	}
 	d.Kill()
 	require.NoError(t, os.Remove(filepath.Join(dir, "hold-production")))
 	d.Start()

@@ -128,6 +128,16 @@ func (f *Factory) status(ctx context.Context, n serviceName) (s protocol.Status,
 	return s, err
 }
 
+// progress is what workers do for a service at this moment. That it is not known is no reason to say less of the rest.
+func (f *Factory) progress(ctx context.Context, n serviceName) []protocol.Progress {
+	api, err := f.client(ctx)
+	if err != nil {
+		return nil
+	}
+	all, _ := api.Progress(ctx, n.id())
+	return all
+}
+
 // services names what a target stands for. An application without services is an error that says
 // what there is.
 func (f *Factory) services(ctx context.Context, t target) ([]serviceName, error) {

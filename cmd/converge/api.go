@@ -18,6 +18,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/contrib/envconfig"
+	"go.temporal.io/sdk/converter"
 	sdklog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"google.golang.org/grpc"
@@ -39,6 +40,8 @@ type API interface {
 	Services(ctx context.Context, application string) ([]serviceName, error)
 	// Gone lists the services, likewise, whose last run has ended otherwise than in order. Some may run again since.
 	Gone(ctx context.Context, application string) ([]serviceName, error)
+	// Progress is what workers say of what they do for a workflow at this moment.
+	Progress(ctx context.Context, workflowID string) ([]protocol.Progress, error)
 	// Ended is the reason for which the last run of a workflow was terminated; empty when it was not.
 	Ended(ctx context.Context, workflowID string) (reason string, err error)
 	// Applications lists the running applications, sorted.
@@ -133,7 +136,7 @@ func dial(ctx context.Context, c connection) (API, error) {
 	if err != nil {
 		return nil, noServer(o.HostPort, err)
 	}
-	return &temporalAPI{client: tc, namespace: o.Namespace, address: o.HostPort, process: newRequestID()}, nil
+	return &temporalAPI{client: tc, namespace: o.Namespace, address: o.HostPort, process: newRequestID(), payloads: o.DataConverter}, nil
 }
 
 func noServer(address string, err error) error {
@@ -165,8 +168,9 @@ type temporalAPI struct {
 	namespace, address string
 	// process distinguishes this run of the program from another with the same request id: the server
 	// repeats its answer to the one, the workflow says to the other that it knows the request.
-	process string
-	keys    sync.Map // workflow ids of services by those that their names would be, where these are no first names
+	process  string
+	payloads converter.DataConverter
+	keys     sync.Map // workflow ids of services by those that their names would be, where these are no first names
 }
 
 func (a *temporalAPI) Temporal() (client.Client, string) { return a.client, a.namespace }
@@ -241,6 +245,26 @@ func (a *temporalAPI) Gone(ctx context.Context, application string) ([]serviceNa
 		}
 	}
 	return sortNames(names), err
+}
+
+func (a *temporalAPI) Progress(ctx context.Context, workflowID string) (all []protocol.Progress, err error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	err = a.known(ctx, workflowID, func(id string) error {
+		d, err := a.client.DescribeWorkflowExecution(ctx, id, "")
+		all = nil
+		for _, pending := range d.GetPendingActivities() {
+			var p protocol.Progress
+			if a.payloads.FromPayloads(pending.GetHeartbeatDetails(), &p) == nil && p.What != "" { // else it is something else's
+				all = append(all, p)
+			}
+		}
+		return a.translate(workflowID, err)
+	})
+	slices.SortFunc(all, func(a, b protocol.Progress) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Channel, b.Channel), cmp.Compare(a.What, b.What))
+	})
+	return all, err
 }
 
 func (a *temporalAPI) Ended(ctx context.Context, workflowID string) (string, error) {

@@ -56,8 +56,12 @@ func (o *explainOptions) run(ctx context.Context) error {
 		}
 	}
 	lines := explain.Lines(s, o.channel, o.f.Now())
+	running := o.f.progress(ctx, o.service)
+	if now := explain.Running(running, o.channel, o.f.Now()); len(now) > 0 {
+		lines = append(append(lines, ""), now...)
+	}
 	if o.f.json() {
-		return o.f.screen().JSON(protocol.Explanation{Lines: lines, Status: s})
+		return o.f.screen().JSON(protocol.Explanation{Lines: lines, Status: s, Running: running})
 	}
 	return o.f.screen().Lines(lines...)
 }

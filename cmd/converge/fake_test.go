@@ -30,9 +30,10 @@ type fakeAPI struct {
 	statuses map[string][]any // by workflow id: protocol.Status or error
 	updates  []string         // "workflow verb payload"
 	answer   any              // of updates
-	refuse   []error          // of updates, first come
-	gone     []serviceName    // services that ended otherwise than in order
-	ended    string           // why the installation's workflow was terminated
+	progress []protocol.Progress
+	refuse   []error       // of updates, first come
+	gone     []serviceName // services that ended otherwise than in order
+	ended    string        // why the installation's workflow was terminated
 }
 
 func (f *fakeAPI) Query(_ context.Context, id, _ string, into any) error {
@@ -49,6 +50,10 @@ func (f *fakeAPI) Query(_ context.Context, id, _ string, into any) error {
 		return err
 	}
 	return copyInto(queue[0], into)
+}
+
+func (f *fakeAPI) Progress(context.Context, string) ([]protocol.Progress, error) {
+	return f.progress, nil
 }
 
 func (f *fakeAPI) Update(_ context.Context, id, verb, requestID string, act, into any) error {

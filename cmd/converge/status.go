@@ -27,6 +27,7 @@ type statusOptions struct {
 	joint   *jointName // instead: the services of a joint release
 	watch   bool
 	objects bool
+	running []protocol.Progress // of the one service that is asked
 }
 
 func newCmdStatus(f *Factory, runF func(context.Context, *statusOptions) error) *cobra.Command {
@@ -124,6 +125,7 @@ func (o *statusOptions) askOne(ctx context.Context) ([]protocol.Status, error) {
 	var s protocol.Status
 	if err = api.Query(ctx, o.target.id(), protocol.QueryStatus, &s); err == nil {
 		o.f.noteName(o.target.serviceName, s)
+		o.running = o.f.progress(ctx, o.target.serviceName)
 		return []protocol.Status{s}, nil
 	}
 	if !errors.Is(err, errNotFound) {
@@ -198,6 +200,9 @@ func (o *statusOptions) text(screen show.Screen, all []protocol.Status, now time
 		text = entities.VisibleLines(strings.Join(partsText(*o.joint, all), "\n")) + "\n"
 	}
 	text += statusText(screen, all, now)
+	if screen.TTY || !o.watch { // else each look would be news
+		text += lined(explain.Running(o.running, "", o.f.Now()))
+	}
 	if !o.objects {
 		return text
 	}
@@ -208,11 +213,16 @@ func (o *statusOptions) text(screen show.Screen, all []protocol.Status, now time
 			if len(lines) == 0 {
 				text += ": no objects"
 			}
-			text += "\n"
-			for _, line := range lines {
-				text += entities.Visible(line) + "\n"
-			}
+			text += "\n" + lined(lines)
 		}
+	}
+	return text
+}
+
+// lined writes lines that may have come from outside.
+func lined(lines []string) (text string) {
+	for _, line := range lines {
+		text += entities.Visible(line) + "\n"
 	}
 	return text
 }
@@ -242,10 +252,7 @@ func statusText(screen show.Screen, all []protocol.Status, now time.Time) string
 	if len(overview.Releases) > 0 && len(overview.Lines) > 0 {
 		text += "\n"
 	}
-	for _, line := range overview.Lines {
-		text += entities.Visible(line) + "\n"
-	}
-	return text
+	return text + lined(overview.Lines)
 }
 
 // releasesText lays out releases in flight.

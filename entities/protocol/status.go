@@ -183,6 +183,19 @@ type Deletion struct {
 type Explanation struct {
 	Lines  []string `json:"lines"`
 	Status Status   `json:"status"`
+	// Running is what workers are doing for the service at this moment. The query knows nothing of it, the command line does.
+	Running []Progress `json:"running,omitempty"`
+}
+
+// Progress is how far an apply, a removal or an extension is: the details of its activity's heartbeats, for people. It is up
+// to some seconds old.
+type Progress struct {
+	Channel string    `json:"channel,omitempty"`
+	What    string    `json:"what,omitempty"`  // "extension smoke of v2"; empty: a worker has taken it, and has not begun
+	Place   string    `json:"place,omitempty"` // where its command runs, unless it is the worker's machine
+	Tail    string    `json:"tail,omitempty"`  // the end of what it has printed so far, at most 500 bytes
+	Since   time.Time `json:"since,omitzero"`
+	Until   time.Time `json:"until,omitzero"` // it is ended then
 }
 
 // HistorySchema names the version of the HistoryAnswer document.

@@ -178,6 +178,13 @@ func (res *result) capture(full func()) capture {
 	return capture{stdout: res.redact.tail(MaxTail), stderr: res.redact.tail(MaxTail), whole: &head{limit: MaxDocument, full: full}}
 }
 
+// last is the end of both streams so far, stderr last: at most limit bytes.
+func (c capture) last(limit int) string {
+	err := strings.TrimSpace(c.stderr.last(limit))
+	out := strings.TrimSpace(c.stdout.last(max(0, limit-len(err)-1)))
+	return strings.TrimSpace(out + "\n" + err)
+}
+
 // put captures streams that somebody else has kept, of which the beginning may be missing.
 func (c capture) put(redact *redactor, stdout []byte, stdoutCut bool, stderr []byte, stderrCut bool) {
 	stdout = redact.whole(stdout, stdoutCut)

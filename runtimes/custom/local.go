@@ -73,6 +73,7 @@ func (l *local) execute(ctx context.Context, res *result, path string, env []str
 		path: path, argv: res.argv, dir: l.dir, env: env, grace: l.grace, drain: l.drain, sweep: res.sweep || res.answers,
 		stdout: io.MultiWriter(c.whole, c.stdout), stderr: c.stderr, // neither of them fails
 	}
+	runtimes.ProgressOf(ctx).Prints(c.last)
 	started := time.Now()
 	exit, err := p.run(bounded)
 	took := time.Since(started)

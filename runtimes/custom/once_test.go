@@ -2,6 +2,9 @@ package custom
 
 import (
 	"context"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,6 +50,29 @@ func TestOnceKeepsSecretsToItself(t *testing.T) {
 	require.Equal(t, "out ***\n", out.Stdout)
 	require.Equal(t, "err ***\n", out.Stderr)
 	require.Equal(t, "x *** y", Redact("x hunter22 y", "hunter22"))
+}
+
+// What it has printed so far can be read while it runs, with secrets taken out.
+func TestOnceShowsWhatItPrints_C9(t *testing.T) {
+	t.Parallel()
+	held := filepath.Join(t.TempDir(), "held")
+	o := once("sh", "-c", `echo "log in with $P"; echo careful >&2; touch "$1.seen"; until test -e "$1"; do sleep 0.01; done; echo done`, "sh", held)
+	o.Env = map[string]entities.Value{"P": {WorkerEnv: "PASSWORD"}}
+	ctx, progress := runtimes.WithProgress(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, _, err := RunOnce(ctx, here, o)
+		ended <- err
+	}()
+	said := func() string {
+		_, tail := progress.Said(100)
+		return tail
+	}
+	require.Eventually(t, func() bool { return strings.HasSuffix(said(), "careful") }, time.Minute, time.Millisecond)
+	require.Equal(t, "log in with ***\ncareful", said())
+	require.NoError(t, os.WriteFile(held, nil, 0o600))
+	require.NoError(t, <-ended)
+	require.Equal(t, "log in with ***\ndone\ncareful", said())
 }
 
 func TestOnceSaysWhyThereIsNoEnd(t *testing.T) {

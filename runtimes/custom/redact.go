@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/converge-engine/converge/entities"
@@ -79,6 +80,11 @@ func (r *redactor) match(b []byte) int {
 	return 0
 }
 
+// begins tells whether b is the beginning of a secret, and not all of it.
+func (r *redactor) begins(b []byte) bool {
+	return slices.ContainsFunc(r.secrets, func(s []byte) bool { return len(b) < len(s) && bytes.HasPrefix(s, b) })
+}
+
 // whole is a stream that was cut without regard to secrets: where its beginning is missing, a piece of
 // one may be left there, and is dropped.
 func (r *redactor) whole(stream []byte, truncated bool) []byte {
@@ -126,6 +132,7 @@ func (r *redactor) objects(objects []entities.Object, version string) []entities
 // tail keeps the redacted end of a stream. Redaction comes before cutting, and looks across writes,
 // so that neither can leave a piece of a secret behind. Secrets that overlap are masked together.
 type tail struct {
+	mu      sync.Mutex // it may be read while it grows
 	r       *redactor
 	limit   int
 	pending []byte // not decided yet: shorter than the longest secret
@@ -139,6 +146,8 @@ func (r *redactor) tail(limit int) *tail { return &tail{r: r, limit: limit} }
 
 // Write never fails.
 func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.pending = append(t.pending, b...)
 	t.decide(max(1, t.r.longest()))
 	return len(b), nil
@@ -171,18 +180,42 @@ func (t *tail) cut(limit int) {
 	}
 }
 
+// last is the end of the stream so far, at most limit bytes, in valid UTF-8. What may turn out to begin a secret is left out.
+func (t *tail) last(limit int) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	sure := 0
+	for sure < len(t.pending) && !t.r.begins(t.pending[sure:]) {
+		sure++
+	}
+	end := tail{
+		r: t.r, limit: limit, covered: t.covered, masked: t.masked,
+		kept: slices.Clone(t.kept[max(0, len(t.kept)-limit):]), pending: slices.Clone(t.pending[:sure]),
+	}
+	end.decide(0)
+	end.cut(limit)
+	return strings.ToValidUTF8(string(wholeRunes(end.kept)), "?")
+}
+
+// wholeRunes leaves out the rest of a character that was cut at the beginning.
+func wholeRunes(b []byte) []byte {
+	for len(b) > 0 && !utf8.RuneStart(b[0]) {
+		b = b[1:]
+	}
+	return b
+}
+
 // String ends the stream and returns what is kept, in valid UTF-8, at most limit bytes. It says so
 // when the beginning is missing.
 func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.decide(0)
 	const room = len("(the first 12345678901234 bytes are left out)\n")
 	if t.dropped == 0 && len(t.kept) <= t.limit {
 		return strings.ToValidUTF8(string(t.kept), "?")
 	}
 	t.cut(t.limit - room)
-	rest := t.kept
-	for len(rest) > 0 && !utf8.RuneStart(rest[0]) {
-		rest = rest[1:]
-	}
+	rest := wholeRunes(t.kept)
 	return fmt.Sprintf("(the first %d bytes are left out)\n%s", t.dropped+len(t.kept)-len(rest), strings.ToValidUTF8(string(rest), "?"))
 }

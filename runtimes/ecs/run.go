@@ -152,6 +152,7 @@ func (c *command) attempt(ctx context.Context, n int) (*types.Task, error) {
 		return nil, err
 	}
 	c.arn, c.began = arn, time.Now()
+	runtimes.ProgressOf(ctx).At(c.place())
 	for first := true; ; first = false {
 		task, err := c.describe(ctx)
 		if err != nil {

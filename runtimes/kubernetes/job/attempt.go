@@ -50,6 +50,7 @@ func (a *attempt) run(ctx context.Context) (res Result, err error) {
 	if err != nil {
 		return Result{}, err
 	}
+	runtimes.ProgressOf(ctx).At("Job " + job.Namespace + "/" + job.Name)
 	res, err = a.await(ctx, job)
 	res.Job, res.Attached = job.Namespace+"/"+job.Name, attached
 	return res, err
