@@ -18,8 +18,9 @@ import (
 
 var update = flag.Bool("update", false, "write what is really drawn")
 
-// weekly goes from staging to prod-1 and prod-2, each of which opens once a week: on Mondays at nine.
-func weekly(strategy string) *state.State {
+// weekly goes from staging to prod-1 and prod-2, each of which opens once a week, on Mondays at nine; or, soaking, each of which
+// takes what has been well for a week in the one before.
+func weekly(strategy string, soaking bool) *state.State {
 	s := shop()
 	s.Spec.Maestro.Strategy = strategy
 	channel := func(name, after string) entities.ChannelSpec {
@@ -27,6 +28,11 @@ func weekly(strategy string) *state.State {
 		c.Name = name
 		if after != "" {
 			c.Conditions = []entities.Condition{{ID: "channel-stable/" + after, Kind: entities.ChannelStable, Channels: []string{after}}}
+		}
+		switch {
+		case after != "" && soaking:
+			c.Conditions[0].Kind, c.Conditions[0].For = entities.ChannelStableFor, 7*day
+		case after != "":
 			c.Checks = []entities.Check{{ID: "mondays", Kind: entities.CheckAllowedTimes, Definition: "d1", At: []entities.CheckAt{{Stage: entities.PreApproval}}}}
 		}
 		return c
@@ -50,9 +56,18 @@ func mondays(_ entities.Evaluation, at time.Time) entities.CheckReading {
 // With a week between promotions, a second release that is made once the first is in prod-1 goes to staging at once, and to prod-1 in the
 // week in which the first goes to prod-2: a release reaches the last channel every week, not every other.
 func TestWeeklyReleases_B2_B3(t *testing.T) {
+	weeklyReleases(t, "weekly", false)
+}
+
+// The same with days as they are written: for: 168h in both.
+func TestReleasesAreWeeklyWherePromotionTakesAWeek_B2_B3(t *testing.T) {
+	weeklyReleases(t, "soaking", true)
+}
+
+func weeklyReleases(t *testing.T, file string, soaking bool) {
 	for _, strategy := range []string{"", string(maestro.Latest), string(maestro.Train)} {
 		t.Run("strategy "+strategy, func(t *testing.T) {
-			s := weekly(strategy)
+			s := weekly(strategy, soaking)
 			var drawn strings.Builder
 			at := time.Date(2026, 11, 18, 12, 0, 0, 0, time.UTC) // a Wednesday
 			for n := 1; n <= 4; n++ {
@@ -63,13 +78,16 @@ func TestWeeklyReleases_B2_B3(t *testing.T) {
 					fmt.Fprintf(&drawn, "%s  %-7s  %s  %s\n", version, c.Name, got.moment(c.Entered, time.UTC), got.moment(c.Succeeded, time.UTC))
 				}
 				if n == 2 && strategy == string(maestro.Latest) {
-					golden(t, "weekly.svg", got.SVG(time.UTC))
+					golden(t, file+".svg", got.SVG(time.UTC))
 				}
 				next := at.Add(7 * day)
+				if soaking { // once it is in prod-1, which the time of an apply puts off
+					next = got.Channels[1].Succeeded.Add(time.Hour)
+				}
 				s = until(t, s, version, at, next)
 				at = next
 			}
-			golden(t, "weekly.txt", drawn.String())
+			golden(t, file+".txt", drawn.String())
 		})
 	}
 }
