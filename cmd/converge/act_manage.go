@@ -56,9 +56,12 @@ func newManageCmd(f *Factory, verb string, runF func(context.Context, *manageOpt
 	return cmd
 }
 
-func (o *manageOptions) run(ctx context.Context) error {
+func (o *manageOptions) run(ctx context.Context) (err error) {
 	if o.verb == protocol.Unmanage && o.reason == "" {
 		return errors.New("--reason is missing: whoever finds a service down wants to know why")
+	}
+	if o.target, err = o.f.meant(ctx, o.target); err != nil {
+		return err
 	}
 	service := ""
 	if !o.target.all {

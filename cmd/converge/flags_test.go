@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
+	"github.com/converge-engine/converge/entities/protocol"
+
 	workers "github.com/converge-engine/converge/worker"
 )
 
@@ -118,6 +120,25 @@ func TestAnotherApplicationIsMeant(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, same, got)
 	}
+}
+
+// The history of another application is found from inside a directory.
+func TestHistoryOfAnotherApplicationIsMeant(t *testing.T) {
+	c := newConsole(t, &fakeAPI{statuses: map[string][]any{"application/blog": {protocol.ApplicationStatus{}}}})
+	o := &historyOptions{f: c.Factory, target: target{serviceName: serviceName{"hello", "blog"}, dropped: true}}
+	_ = o.run(t.Context()) // there is no trail here
+	require.Equal(t, "application/blog", o.whole)
+}
+
+// A runtime that nobody defines here may be another application's: it is said how that is found out.
+func TestValidateSaysWhereRuntimesOfOthersAre_A3(t *testing.T) {
+	c := newConsole(t, &fakeAPI{})
+	dir := t.TempDir()
+	text := "apiVersion: converge/v1\nkind: Application\nname: shop\nreleaseChannels: [{name: prod, runtimes: [{name: edge}]}]\n---\napiVersion: converge/v1\nkind: Service\nname: web\n"
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "shop.converge.yaml"), []byte(text), 0o600))
+	require.Error(t, (&dirOptions{f: c.Factory, dir: dir}).validate(t.Context()))
+	require.Contains(t, c.err.String(), `there is no runtime "edge"`)
+	require.Contains(t, c.err.String(), "name the store that they are applied to: --store URL")
 }
 
 func TestParams(t *testing.T) {

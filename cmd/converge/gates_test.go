@@ -40,7 +40,7 @@ func TestGateFlags(t *testing.T) {
 	unpin, err := parsed(t, f, newCmdUnpin, "shop/web", "prod")
 	check("unpin", &serviceOptions{f: f, verb: "unpin", service: web, channel: "prod"}, unpin, err)
 	history, err := parsed(t, f, newCmdHistory, "shop/web", "-c", "prod", "--kind", "bypass", "--kind", "pin", "--last", "3", "--store", "/s")
-	check("history", &historyOptions{f: f, service: web, channel: "prod", kinds: []string{"bypass", "pin"}, last: 3, store: "/s"}, history, err)
+	check("history", &historyOptions{f: f, target: target{serviceName: web}, channel: "prod", kinds: []string{"bypass", "pin"}, last: 3, store: "/s"}, history, err)
 	simulate, err := parsed(t, f, newCmdSimulate, "shop/web", "v9", "--at", "2026-12-30", "--zone", "Europe/Paris", "--export", "a.svg", "--approved")
 	check("simulate", &simulateOptions{
 		f: f, service: web, version: "v9", at: "2026-12-30", zone: "Europe/Paris", export: "a.svg", approved: true,

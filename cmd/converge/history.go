@@ -21,10 +21,11 @@ import (
 // historyOptions are those of history.
 type historyOptions struct {
 	f       *Factory
-	service serviceName
-	known   string // the workflow id of the service
-	whole   string // workflow id of an application, a runtime or the installation, instead of a service
-	all     bool   // the installation
+	target  target      // as it was named: a service or an application
+	service serviceName // what is meant by it
+	known   string      // the workflow id of the service
+	whole   string      // workflow id of an application, a runtime or the installation, instead of a service
+	all     bool        // the installation
 	verify  bool
 	channel string
 	store   string
@@ -88,14 +89,18 @@ func (o *historyOptions) read(args []string) error {
 		o.whole = protocol.RuntimeID(name)
 		return checkName("a runtime", name)
 	}
-	of, err := o.f.parseTarget(args[0])
-	if o.service = of.serviceName; of.all {
-		o.service, o.whole = serviceName{}, protocol.ApplicationID(of.application)
-	}
+	var err error
+	o.target, err = o.f.parseTarget(args[0])
 	return err
 }
 
-func (o *historyOptions) run(ctx context.Context) error {
+func (o *historyOptions) run(ctx context.Context) (err error) {
+	if o.target, err = o.f.meant(ctx, o.target); err != nil {
+		return err
+	}
+	if o.service = o.target.serviceName; o.target.all {
+		o.service, o.whole = serviceName{}, protocol.ApplicationID(o.target.application)
+	}
 	if o.verify {
 		return o.runVerify(ctx)
 	}

@@ -85,8 +85,14 @@ func (f *Factory) meant(ctx context.Context, t target) (target, error) {
 		return t, err
 	}
 	all, err := api.Services(ctx, "")
-	if err != nil || slices.Contains(all, t.serviceName) || !slices.Contains(applications(all), t.service) {
+	if err != nil || slices.Contains(all, t.serviceName) {
 		return t, err
+	}
+	known := applications(all)
+	if !slices.Contains(known, t.service) {
+		if known, err = api.Applications(ctx); err != nil || !slices.Contains(known, t.service) { // all of its services may be kept down
+			return t, err
+		}
 	}
 	return target{serviceName: serviceName{application: t.service}, all: true}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -51,9 +52,9 @@ func newDirCmd(f *Factory, runF func(context.Context, *dirOptions) error, run fu
 }
 
 func (o *dirOptions) validate(ctx context.Context) error {
-	compiled, err := o.f.compileDir(ctx, o.dir, o.store)
+	compiled, err := o.compiled(ctx, "")
 	if err != nil {
-		return o.f.problems(err, "")
+		return err
 	}
 	if o.f.json() {
 		return o.f.screen().JSON([]config.Problem{})
@@ -67,15 +68,30 @@ func (o *dirOptions) validate(ctx context.Context) error {
 }
 
 func (o *dirOptions) compile(ctx context.Context) error {
-	compiled, err := o.f.compileDir(ctx, o.dir, o.store)
+	compiled, err := o.compiled(ctx, "; nothing compiled")
 	if err != nil {
-		return o.f.problems(err, "; nothing compiled")
+		return err
 	}
 	if o.f.json() {
 		_, err = fmt.Fprintf(o.f.Out, "%s\n", compiled.Incarnation.Bytes())
 		return err
 	}
 	return o.f.screen().Lines(compiled.Incarnation.Hash())
+}
+
+// compiled compiles the directory, or says what is wrong with it, and how it is found out whether a runtime is another
+// application's.
+func (o *dirOptions) compiled(ctx context.Context, consequence string) (*compile.Compiled, error) {
+	compiled, err := o.f.compileDir(ctx, o.dir, o.store)
+	if err == nil {
+		return compiled, nil
+	}
+	var found config.Problems
+	elsewhere := func(p config.Problem) bool { return p.Code == compile.UnknownRuntime }
+	if errors.As(err, &found) && slices.ContainsFunc(found, elsewhere) && first(o.store, o.f.Env("CONVERGE_STORE")) == "" {
+		consequence += "; for the runtimes that other applications define, name the store that they are applied to: --store URL"
+	}
+	return nil, o.f.problems(err, consequence)
 }
 
 func newCmdSchema(f *Factory) *cobra.Command {

@@ -185,9 +185,13 @@ func (c *compiler) movedFrom(app *config.Document[config.Application], at string
 	}
 }
 
+// UnknownRuntime is the code of a problem: a runtime that neither the configuration nor, as far as is known, another one
+// defines.
+const UnknownRuntime = "unknown-runtime"
+
 func (c *compiler) unknownRuntime(name string) strict.Fault {
 	known := strict.Keys(c.runtimes)
-	fault := strict.Unknown("unknown-runtime", fmt.Sprintf("there is no runtime %q", name), name, known)
+	fault := strict.Unknown(UnknownRuntime, fmt.Sprintf("there is no runtime %q", name), name, known)
 	if len(known) == 0 {
 		fault.Expected = "a document of kind Runtime with that name"
 	}
@@ -287,7 +291,7 @@ func (s *serviceCompiler) pick(channel string, d *draft) (runtimeRef, bool) {
 			return refs[i], s.suits(channel, refs[i], d)
 		}
 		if !s.partial && !s.misnamed && !s.Faulty("runtime") {
-			s.reportIn(s.Decoder, "runtime", channel, substitute.Trouble{InChannel: true, Fault: strict.Unknown("unknown-runtime", fmt.Sprintf("there is no runtime %q", wanted), wanted, namesOf(refs))})
+			s.reportIn(s.Decoder, "runtime", channel, substitute.Trouble{InChannel: true, Fault: strict.Unknown(UnknownRuntime, fmt.Sprintf("there is no runtime %q", wanted), wanted, namesOf(refs))})
 		}
 		return runtimeRef{}, false
 	}
