@@ -112,7 +112,7 @@ func TestReleaseWaitsForApproval_A14(t *testing.T) {
 	}
 	code, said := run("release shop/web v9 --wait", waiting, waiting, done)
 	require.Equal(t, `release 19: web v9 from incarnation 42
-10:50:05 prod  CONVERGED at v9
+10:50:05 UTC prod  CONVERGED at v9
 web v9 converged in prod.
 ! web v9 waits for an approval in prod. Next: converge approve shop/web v9 go-live. Ctrl-C stops watching; the release goes on.
 `, said)

@@ -80,21 +80,21 @@ func TestReleaseWait(t *testing.T) {
 		want       string
 	}{
 		{"failed, rolled back, through a lost connection", "release shop/web v9 --wait", failing(), 0, exitFailed, `release 19: web v9 from incarnation 42
-10:50:02 staging  target v8 → v9
-10:50:41 staging  CONVERGED at v9 (39s)
-10:50:41 canary   target v8 → v9
-10:51:15 canary   FAILED CrashLoopBackOff
-10:51:33 canary   ROLLED_BACK; v9 barred here
+10:50:02 UTC staging  target v8 → v9
+10:50:41 UTC staging  CONVERGED at v9 (39s)
+10:50:41 UTC canary   target v8 → v9
+10:51:15 UTC canary   FAILED CrashLoopBackOff
+10:51:33 UTC canary   ROLLED_BACK; v9 barred here
 web v9 was rolled back in canary; prod held by that. Next: retry, cancel, or release a fix. See: converge explain shop/web
 ! connection lost: it went away; trying again
 ! connected again
 `},
 		{"Ctrl-C stops watching", "release shop/web v9 --wait", failing()[:1], 5 * time.Second, exitInterrupted, `release 19: web v9 from incarnation 42
-10:50:02 staging  target v8 → v9
+10:50:02 UTC staging  target v8 → v9
 ! stopped watching; web goes on. See: converge status shop/web
 `},
 		{"timed out", "release shop/web v9 --wait --timeout 5ms", failing()[:1], 0, exitTimeout, `release 19: web v9 from incarnation 42
-10:50:02 staging  target v8 → v9
+10:50:02 UTC staging  target v8 → v9
 ! converge: timed out after 5ms: web v9 moves in staging
 `},
 		{"stop at approval", "release shop/web v9 --wait --stop-at-approval", []any{moment("staging WAITING_MANUAL_APPROVAL v8 v9 pending")}, 0, exitPerson, `release 19: web v9 from incarnation 42

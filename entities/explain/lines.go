@@ -283,13 +283,17 @@ func (w *writer) journal(channel string) {
 		return
 	}
 	w.line("What happened (times are %s):", w.now.Format("MST"))
-	for _, l := range Journal(kept, w.status, w.now) {
+	for _, l := range journalLines(kept, w.status, w.now, stamp) {
 		w.line(" %s", l)
 	}
 }
 
-// Journal writes lines of the journal as `release --wait` prints them: time, channel, text.
+// Journal writes lines of the journal as `release --wait` prints them: time with its zone, channel, text.
 func Journal(lines []entities.JournalLine, s protocol.Status, now time.Time) []string {
+	return journalLines(lines, s, now, clock)
+}
+
+func journalLines(lines []entities.JournalLine, s protocol.Status, now time.Time, when func(t, ref time.Time, seconds bool) string) []string {
 	width := 0
 	for _, c := range s.Channels {
 		width = max(width, len(c.Name))
@@ -297,10 +301,10 @@ func Journal(lines []entities.JournalLine, s protocol.Status, now time.Time) []s
 	out := make([]string, 0, len(lines))
 	for _, j := range lines {
 		if j.Channel == "" {
-			out = append(out, stamp(j.At, now, true)+" "+j.Text)
+			out = append(out, when(j.At, now, true)+" "+j.Text)
 			continue
 		}
-		out = append(out, fmt.Sprintf("%s %-*s  %s", stamp(j.At, now, true), width, j.Channel, j.Text))
+		out = append(out, fmt.Sprintf("%s %-*s  %s", when(j.At, now, true), width, j.Channel, j.Text))
 	}
 	return out
 }
