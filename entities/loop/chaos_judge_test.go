@@ -382,6 +382,12 @@ func (c *chaos) judgeGates(r *state.Release, ch state.Change, refuse func(string
 		case waived(cond.ID):
 		case cond.Kind == entities.ManualApproval:
 			c.judgeApprovals(r, ch.Channel, cond, refuse)
+		case r.Return: // it went there by the same conditions before
+			for _, m := range ch.Moves {
+				if !c.brought[m.Instance][m.Target.FullVersion] {
+					refuse("as what was good there before, which it was not")
+				}
+			}
 		default:
 			for _, up := range cond.Channels {
 				if p := r.Phases[up]; p == nil || p.Phase != maestro.Succeeded {

@@ -239,11 +239,13 @@ func (c *chaos) returned() {
 		}
 		c.opened(r)
 		if n+1 < len(c.s.Releases) {
-			before := 0
-			if n > 0 {
-				before = c.sequence[c.s.Releases[n-1].ID]
+			before, next := 0, c.sequence[c.s.Releases[n+1].ID]
+			for _, number := range c.sequence { // those that are forgotten too
+				if number < next {
+					before = max(before, number)
+				}
 			}
-			c.sequence[r.ID] = (before + c.sequence[c.s.Releases[n+1].ID]) / 2
+			c.sequence[r.ID] = (before + next) / 2
 		}
 	}
 }
