@@ -434,7 +434,7 @@ func (c *chaos) turn() bool {
 	switch {
 	case len(c.runs) > 0:
 		c.endExtension("")
-	case len(c.renders) > 0:
+	case len(c.renders)+len(c.recalls) > 0:
 		c.render()
 	case len(c.asks) > 0:
 		for _, id := range entities.SortedIDs(c.asks) {
@@ -494,7 +494,7 @@ func (c *chaos) observeAll() bool {
 		return true
 	}
 	if !c.decision.Acts() && c.decision.Wake.IsZero() {
-		return len(c.renders)+len(c.applies)+len(c.runs)+len(c.preflights)+len(c.removes)+len(c.asks) > 0 || c.grant() || c.approveWaiting()
+		return len(c.renders)+len(c.recalls)+len(c.applies)+len(c.runs)+len(c.preflights)+len(c.removes)+len(c.asks) > 0 || c.grant() || c.approveWaiting()
 	}
 	c.now = later(c.now, c.decision.Wake)
 	return true

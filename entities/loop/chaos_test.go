@@ -320,7 +320,7 @@ func (c *chaos) settle() {
 	if c.decision.Acts() || loop.Settle(c.s, c.now, mode).Acts() || digest() != settled {
 		c.t.Fatalf("Settle is not idempotent:\n%s", c.decision)
 	}
-	c.renders = c.decision.Renders
+	c.renders, c.recalls = c.decision.Renders, c.decision.Recalls
 	c.judgeState(mode)
 	c.judgeWake(mode)
 }

@@ -184,13 +184,15 @@ func (s *State) CheckRelease(version string, parameters []string, channels []str
 	if err := s.Spec.CheckRelease(version, parameters, channels); err != nil {
 		return err
 	}
-	if n := s.open() + len(s.Reservations); n >= MaxOpenReleases {
-		return fmt.Errorf("%d releases are in flight, the most that are kept; cancel some first", n)
+	if n := s.Open() + len(s.Reservations); n >= MaxOpenReleases {
+		return fmt.Errorf("%d releases are in flight, the most that are kept; end those that are not wanted any more: converge cancel %s/%s --older-than VERSION",
+			n, s.Application, s.Title())
 	}
 	return nil
 }
 
-func (s *State) open() int {
+// Open is how many releases are not over.
+func (s *State) Open() int {
 	n := 0
 	for _, r := range s.Releases {
 		if !r.Over() {
