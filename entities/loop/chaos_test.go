@@ -438,6 +438,21 @@ func TestStorm_A10_A14_A15_A17_A19_A21_A22_A24_B7_B10_C10(t *testing.T) {
 	}
 }
 
+// The same while more releases wait than are kept whole.
+func TestStormWhileManyWait_B3_B4(t *testing.T) {
+	few(t, "5", "15")
+	recalled := 0
+	rapid.Check(t, func(t *rapid.T) {
+		c := newChaos(t, gated, false)
+		c.releaseMany()
+		c.settle()
+		c.repeat(t, c.stormEvents())
+		c.fix()
+		recalled += c.recalled
+	})
+	require.Positive(t, recalled, "no release was looked up in the store")
+}
+
 // The same in channels of 200 instances, for a few steps.
 func TestStormInAFleet_B7_B10(t *testing.T) {
 	few(t, "2", "8")

@@ -29,6 +29,7 @@ type world struct {
 	leases     map[entities.InstanceID]state.LeaseOp
 	renders    []state.RenderOp
 	recalls    []state.RecallOp
+	recalled   int                                       // releases that were looked up in the store
 	store      map[string]map[entities.InstanceID]string // release id → templates that it was rendered from
 	preflights map[string]state.PreflightOp              // by channel
 	extensions map[string]state.ExtensionOp              // by name
@@ -200,6 +201,7 @@ func (w *world) recall(r *state.Release) {
 	if r == nil || !r.Offloaded() {
 		return
 	}
+	w.recalled++
 	made := map[entities.InstanceID]string{}
 	for id, template := range w.store[r.ID] {
 		made[id] = payload(template, r.FullVersion)
