@@ -3,6 +3,7 @@ package loop_test
 import (
 	"crypto/sha256"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,10 +11,12 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/decide"
+	"github.com/converge-engine/converge/entities/explain"
 	"github.com/converge-engine/converge/entities/loop"
 	"github.com/converge-engine/converge/entities/maestro"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/state"
+	"github.com/converge-engine/converge/entities/view"
 )
 
 // manyWait is a service of four channels, one after the other, in which so many releases are through the first and wait for an
@@ -62,6 +65,19 @@ func TestManyWaitingReleasesFitInOnePayload_B3_F8(t *testing.T) {
 	require.NoError(t, err)
 	require.LessOrEqual(t, len(packed), 64<<10, "of %d releases", len(w.s.Releases))
 	require.Equal(t, 1000, w.s.Open())
+}
+
+// What is shown is bounded however many wait: the newest, and whichever is next; the others are counted.
+func TestStatusOfVeryManyIsBounded_B3_F8(t *testing.T) {
+	w := manyWait(t, 3000, "train")
+	status := view.Of(w.s, w.decide(decide.Mode{}))
+	require.Len(t, status.Releases, 1001)
+	require.Equal(t, 1999, status.MoreReleases)
+	require.Equal(t, "v3000", status.Releases[0].Version)
+	require.Equal(t, "v1", status.Releases[1000].Version, "it is next in staging")
+	require.Contains(t, status.Notes, "1999 older releases are not listed")
+	require.Less(t, len(strings.Join(explain.Lines(status, "", w.now), "\n")), 4<<10)
+	require.LessOrEqual(t, len(explain.Markdown(status)), explain.MarkdownLimit)
 }
 
 // What a decision costs grows with the releases that wait as a line does.
