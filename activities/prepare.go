@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -43,7 +44,18 @@ func (a *Activities) prepare(ctx context.Context, r protocol.PrepareRequest) (pr
 	if err != nil {
 		return protocol.PrepareAnswer{}, err
 	}
+	inc, err := a.Store.Incarnation(ctx, record.Hash)
+	if err != nil {
+		return protocol.PrepareAnswer{}, err
+	}
+	made := map[string]string{}
+	for id, payload := range payloads {
+		if made[inc.Named(id.Channel, r.Keys)], err = a.Store.PutPayload(ctx, payload); err != nil {
+			return protocol.PrepareAnswer{}, err
+		}
+	}
 	if !known { // only now: what cannot be rendered is not remembered
+		record.Payloads = made
 		if record, _, err = a.Store.CreateVersion(ctx, r.Application, r.Service, record); err != nil {
 			return protocol.PrepareAnswer{}, err
 		}
@@ -52,10 +64,8 @@ func (a *Activities) prepare(ctx context.Context, r protocol.PrepareRequest) (pr
 		Known: known, Incarnation: record.Incarnation, Hash: record.Hash, Payloads: map[entities.InstanceID]protocol.PreparedPayload{},
 	}
 	for id, payload := range payloads {
-		prepared := protocol.PreparedPayload{Runtime: payload.Runtime}
-		if prepared.Digest, err = a.Store.PutPayload(ctx, payload); err != nil {
-			return answer, err
-		}
+		called := inc.Named(id.Channel, r.Keys)
+		prepared := protocol.PreparedPayload{Runtime: payload.Runtime, Digest: cmp.Or(record.Payloads[called], made[called])}
 		if prepared.UnderPresent, err = a.underPresent(ctx, r, record, id); err != nil {
 			return answer, err
 		}
@@ -117,6 +127,7 @@ func (a *Activities) carried(ctx context.Context, service string, record store.V
 		return record, err
 	}
 	kept := incarnation.Carry(inc, service, inputOf(record))
+	record.Payloads = nil // it renders to something else
 	record.Hash, record.Parameters, record.ChannelParameters = hash, kept.Parameters, kept.ChannelParameters
 	return record, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -110,6 +111,23 @@ func TestActsByTokenAreAuditedAsProven_A14_G7(t *testing.T) {
 					}
 				})
 			}
+		}
+	}
+}
+
+// One act that ends many releases leaves a line of each, by whoever proved to be its author.
+func TestClearingByTokenIsAuditedForEachRelease_A18_G7(t *testing.T) {
+	before := []string{released, `release {"version":"v2","by":"ci"}`, `release {"version":"v3","by":"ci"}`}
+	for _, payload := range []string{`"olderThan":"v3"`, `"except":"v3"`, `"except":"v3","channel":"prod"`} {
+		for _, update := range []bool{true, false} {
+			ended := map[int64]string{} // by line
+			for _, l := range provenService(t, provenAct{before, payload, entities.EventCancel, false}, protocol.Cancel, update) {
+				if l.Kind == entities.EventCancel {
+					require.True(t, l.Who.Proven && l.Who.Name == "alice", "%s: %+v", payload, l)
+					ended[l.N] = l.Version
+				}
+			}
+			require.Equal(t, []string{"v1", "v2"}, slices.Sorted(maps.Values(ended)), payload)
 		}
 	}
 }

@@ -130,6 +130,7 @@ func (s *service) turn() {
 	s.decision = loop.Settle(s.state, s.now(), s.mode())
 	d := s.decision
 	s.render(d.Renders)
+	s.recallAll(d.Recalls)
 	for _, op := range d.Applies {
 		s.apply(op)
 	}

@@ -19,6 +19,9 @@ import (
 // rendered is refused while someone is listening.
 func (s *service) release(ctx workflow.Context, r verb.Request, who entities.Who) (any, error) {
 	row := verb.Find(s.verbs, protocol.Release)
+	if s.few(len(s.state.Reservations)) {
+		return nil, refused(fmt.Errorf("%d releases are in flight, the most that were kept when this run was begun", fewest))
+	}
 	if _, err := s.judge(row, r, who); err != nil {
 		return nil, refused(err)
 	}
@@ -45,6 +48,14 @@ func (s *service) release(ctx workflow.Context, r verb.Request, who entities.Who
 	return protocol.ReleaseAnswer{ID: opened.ID, Version: opened.FullVersion, Incarnation: opened.Incarnation, Note: note}, nil
 }
 
+// fewest is how many releases in flight were kept by versions before.
+const fewest = 50
+
+// few: there are as many, beside so many that are promised, and the run was begun when there were not to be more.
+func (s *service) few(promised int) bool {
+	return s.state.Open()+promised >= fewest && !changed(s.ctx, "many-wait")
+}
+
 // unlessDamaged has what only a repair of the store would mend refused: what waits for that would be opened after what comes
 // later.
 func unlessDamaged(err error) error {
@@ -69,11 +80,17 @@ func (s *service) elsewhere(version string, prepared protocol.PrepareAnswer) err
 
 func (s *service) open(n state.NewRelease, prepared protocol.PrepareAnswer) *state.Release {
 	n.Incarnation, n.Hash = prepared.Incarnation, prepared.Hash
-	n.Payloads = map[entities.InstanceID]string{}
-	for _, id := range entities.SortedIDs(prepared.Payloads) {
-		n.Payloads[id] = prepared.Payloads[id].Digest
-	}
+	n.Payloads = digests(prepared)
 	return s.state.OpenRelease(n, s.now())
+}
+
+// digests are those of what was prepared.
+func digests(prepared protocol.PrepareAnswer) map[entities.InstanceID]string {
+	out := map[entities.InstanceID]string{}
+	for _, id := range entities.SortedIDs(prepared.Payloads) {
+		out[id] = prepared.Payloads[id].Digest
+	}
+	return out
 }
 
 // publish takes over a newly published spec and opens the release that follows from it.
@@ -102,7 +119,11 @@ func (s *service) publish(ctx workflow.Context, raw json.RawMessage) error {
 	if s.state.Disallowed() && s.fromHere("disallowed") {
 		s.state.WithdrawDisallowed(s.now())
 	}
-	if opening == nil {
+	switch {
+	case opening == nil:
+		return nil
+	case opening.Of != nil && s.few(0):
+		s.state.WaitingConfig = spec.Incarnation
 		return nil
 	}
 	return s.openPublished(ctx, p, *opening)
@@ -183,6 +204,9 @@ func (s *service) openPublished(ctx workflow.Context, p protocol.ServicePublish,
 		}
 	}
 	prepared, err := s.prepare(ctx, request)
+	if err == nil && o.Of != nil {
+		err = s.recall(ctx, o.Of)
+	}
 	if isOutage(err) {
 		return err
 	}
@@ -274,6 +298,49 @@ func (s *service) renderChannel(ctx workflow.Context, ops []state.RenderOp) {
 	}
 	s.outages[theStore].tries = 0
 	s.woken = true
+}
+
+// recallAll looks up in the store what releases are made of whose turn has come after they waited behind many.
+func (s *service) recallAll(ops []state.RecallOp) {
+	if len(ops) == 0 || s.rendering || s.outages.open(theStore) {
+		return
+	}
+	recall := func(ctx workflow.Context) {
+		for _, op := range ops {
+			r := s.state.ReleaseByID(op.Release)
+			if r == nil {
+				continue // it was forgotten meanwhile
+			}
+			if err := s.recall(ctx, r); err != nil {
+				s.backOff(theStore, err)
+				return
+			}
+			s.outages[theStore].tries, s.woken = 0, true
+		}
+	}
+	if !s.patient(theStore) {
+		recall(s.ctx)
+		return
+	}
+	s.rendering = true
+	s.await(func(ctx workflow.Context) {
+		recall(beside(ctx))
+		s.rendering = false
+	})
+}
+
+// recall looks up what one release is made of, if the store alone knows.
+func (s *service) recall(ctx workflow.Context, r *state.Release) error {
+	if !r.Offloaded() {
+		return nil
+	}
+	prepared, err := s.prepare(ctx, protocol.PrepareRequest{
+		Version: r.Version, FullVersion: r.FullVersion, Incarnation: r.Incarnation, Hash: r.Hash, Instances: entities.SortedIDs(r.Payloads),
+	})
+	if err != nil {
+		return err
+	}
+	return r.Recalled(digests(prepared))
 }
 
 func (s *service) prepare(ctx workflow.Context, r protocol.PrepareRequest) (protocol.PrepareAnswer, error) {

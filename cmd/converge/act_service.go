@@ -21,6 +21,7 @@ type serviceOptions struct {
 	joint   *jointName // instead: all services of a joint release
 
 	version, channel, topic, condition string
+	olderThan, except                  string
 	reason, comment                    string
 	stay                               bool
 }
@@ -65,8 +66,11 @@ func newServiceCmd[R any](f *Factory, verb string, runF func(context.Context, *s
 		if err := o.read(args, words, ofRelease); err != nil {
 			return err
 		}
-		if verb == protocol.Bypass && o.reason == "" {
+		switch {
+		case verb == protocol.Bypass && o.reason == "":
 			return errors.New("a bypass needs a reason that others will read; give one with --reason")
+		case verb == protocol.Cancel && given(o.version, o.olderThan, o.except) != 1:
+			return errors.New("give one of VERSION, --older-than and --except")
 		}
 		return nil
 	})
@@ -116,6 +120,16 @@ func newApprovalCmd(f *Factory, verb string, runF func(context.Context, *service
 	})
 	cmd.Flags().StringVar(&o.comment, "comment", "", "what others should know, kept in the history")
 	return cmd
+}
+
+// given is how many of some texts there are.
+func given(texts ...string) (n int) {
+	for _, t := range texts {
+		if t != "" {
+			n++
+		}
+	}
+	return n
 }
 
 // newCmdBypass makes bypass (A15).
@@ -201,14 +215,27 @@ The release does not come back by itself; a newer one goes on as usual.`,
 }
 
 func newCmdCancel(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
-	return newVersionCmd(f, protocol.Cancel, runF, cobra.Command{
-		Use:   "SVC VERSION",
-		Short: "Stop a release from going any further",
+	cmd, o := newServiceCmd(f, protocol.Cancel, runF, cobra.Command{
+		Use:   "SVC [VERSION]",
+		Short: "Stop a release from going any further, or many that wait",
 		Long: `Stop a release from entering further channels. Where it is already the target it
-stays so, and is still enforced.`,
+stays so, and is still enforced.
+
+With --older-than, end all that waits and was released before a version; with --except,
+all that waits but that version. What is just going out to a channel goes on there.`,
 		Example: `  converge cancel shop/web v9 --reason "wrong build"
+  converge cancel shop/web --older-than v51
+  converge cancel shop/web --except v51 --channel prod-eu
   converge cancel shop@autumn`,
+	}, func(o *serviceOptions, act protocol.Act) protocol.CancelRequest {
+		return protocol.CancelRequest{
+			VersionRequest: protocol.VersionRequest{Act: act, Version: o.version, Channel: o.channel}, OlderThan: o.olderThan, Except: o.except,
+		}
 	})
+	cmd.Flags().StringVar(&o.olderThan, "older-than", "", "end all that waits and was released before this version")
+	cmd.Flags().StringVar(&o.except, "except", "", "end all that waits but this version")
+	scopedWithReason(cmd, o)
+	return cmd
 }
 
 func newCmdRetry(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
@@ -223,12 +250,16 @@ version failed, that is tried again. In the channels behind, what failed is appr
 	})
 }
 
-// newVersionCmd makes cancel, retry and rollback (A22), which concern one release.
+// newVersionCmd makes retry and rollback (A22), which concern one release.
 func newVersionCmd(f *Factory, verb string, runF func(context.Context, *serviceOptions) error, texts cobra.Command) *cobra.Command {
 	cmd, o := newServiceCmd(f, verb, runF, texts, func(o *serviceOptions, act protocol.Act) protocol.VersionRequest {
 		return protocol.VersionRequest{Act: act, Version: o.version, Channel: o.channel}
 	})
+	scopedWithReason(cmd, o)
+	return cmd
+}
+
+func scopedWithReason(cmd *cobra.Command, o *serviceOptions) {
 	cmd.Flags().StringVarP(&o.channel, "channel", "c", "", "in this release channel only")
 	cmd.Flags().StringVar(&o.reason, "reason", "", "why, kept in the history")
-	return cmd
 }

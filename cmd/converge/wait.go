@@ -83,8 +83,14 @@ func versions(s protocol.Status) string {
 			out = append(out, r.Version)
 		}
 	}
+	if more := len(out) - listed; more > 0 {
+		out = append(out[:listed], fmt.Sprintf("%d older ones", more))
+	}
 	return strings.Join(out, ", ")
 }
+
+// listed is how many versions are named to somebody who named another.
+const listed = 20
 
 // Between two queries while waiting. They cost no history.
 const (

@@ -119,11 +119,22 @@ func (d *Decision) Join(o *Decision) {
 	d.Ends = append(d.Ends, o.Ends...)
 }
 
-// Take replaces changes and work by those of another decision, but for what is to be rendered: that is as of now.
+// Take replaces changes and work by those of another decision, but for what is to be rendered or recalled: that is as of now.
 func (d *Decision) Take(o *Decision) {
-	renders := d.Renders
+	renders, recalls := d.Renders, d.Recalls
 	d.Changes, d.Work = o.Changes, o.Work
-	d.Renders = renders
+	d.Renders, d.Recalls = renders, recalls
+}
+
+// Next are the releases that are next in a channel.
+func (d *Decision) Next() []*state.Release {
+	var out []*state.Release
+	for n := range d.Channels {
+		if r := d.Channels[n].Next; r != nil && !slices.Contains(out, r) {
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 // wakeBy makes sure that the decision is made again at t.
@@ -150,6 +161,9 @@ func (d *Decision) String() string {
 	}
 	for _, o := range d.Renders {
 		fmt.Fprintf(&b, "render %s release=%s under=%s\n", o.Instance, o.Release, o.Present)
+	}
+	for _, o := range d.Recalls {
+		fmt.Fprintf(&b, "recall release=%s\n", o.Release)
 	}
 	d.writeGates(&b)
 	for n := range d.Channels {

@@ -20,6 +20,10 @@ func (v *view) admitNext() {
 		return
 	}
 	v.out.Next = next
+	if next.Offloaded() {
+		v.recall(next)
+		return
+	}
 	p := v.pass(next)
 	v.out.Gates = p.gates
 	switch {
@@ -103,6 +107,14 @@ func (v *view) unchanged(i *instance, r *state.Release) (why string, known bool)
 // render asks what a config release renders to under the version that is there.
 func (v *view) render(i *instance, r *state.Release) {
 	v.d.Renders = append(v.d.Renders, state.RenderOp{Instance: i.ID, Release: r.ID, Present: i.Delivery.Target.FullVersion})
+}
+
+// recall asks what a release is made of that waited for long: its gates may ask about that.
+func (v *view) recall(r *state.Release) {
+	if op := (state.RecallOp{Release: r.ID}); !slices.Contains(v.d.Recalls, op) {
+		v.d.Recalls = append(v.d.Recalls, op)
+	}
+	v.wait(KindRender, "asking the store what "+r.FullVersion+" is made of")
 }
 
 // follows tells whether an instance is where a release wants it: at its target, or untouched by it.

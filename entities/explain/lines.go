@@ -195,25 +195,67 @@ func pauseScope(s protocol.Status, p entities.Pause) (scope, argument string) {
 }
 
 // behind names the releases that queue for this channel after the one it waits for, and what their
-// phase was explained by.
+// phase was explained by. Of many that queue, neighbours of which nothing else is to be said are one line.
 func (w *writer) behind(c protocol.ChannelStatus) {
+	var plain []string // in a row
+	said := 0
 	for i := len(w.status.Releases) - 1; i >= 0; i-- { // oldest first: the order in which they go
 		r := w.status.Releases[i]
-		phase, reason := r.Phases[c.Name], r.Reasons[c.Name]
-		switch {
-		case r.Version == c.Desired || phase == "":
-		case phase == "pending":
-			ahead := joined(" ", "behind", cmp.Or(c.Desired, c.Target))
-			if reason != "" {
-				ahead += " (" + oneLine(reason, textLimit) + ")"
-			}
-			w.line("%s is %s.", r.Version, ahead)
-			w.givenBefore(c, r)
-		case reason != "" && (phase == "failed" || phase == "rolled back" || phase == "skipped") &&
-			c.Status != string(entities.StatusConverged) && c.Status != string(entities.StatusOrphaned) && !shownFailing(c, r.Version) && !overtaken(w.status.Releases[:i], r.Version, c.Name):
-			w.line("%s %s here: %s.", r.Version, phase, oneLine(reason, textLimit))
+		if r.Phases[c.Name] == pending && r.Version != c.Desired && r.Reasons[c.Name] == "" && len(r.Approvals) == 0 {
+			plain = append(plain, r.Version)
+			continue
+		}
+		w.queued(c, plain)
+		plain = nil
+		if said < behindMost && w.explained(c, i) {
+			said++
 		}
 	}
+	w.queued(c, plain)
+}
+
+// Bounds of what is said of releases that queue: how many in a row are named, and of how many something else is said.
+const (
+	queuedMost = 10
+	behindMost = 50
+)
+
+// explained says of one release what its phase in a channel was explained by, if anything.
+func (w *writer) explained(c protocol.ChannelStatus, at int) bool {
+	r := w.status.Releases[at]
+	phase, reason := r.Phases[c.Name], r.Reasons[c.Name]
+	switch {
+	case r.Version == c.Desired || phase == "":
+		return false
+	case phase == pending:
+		text := ahead(c)
+		if reason != "" {
+			text += " (" + oneLine(reason, textLimit) + ")"
+		}
+		w.line("%s is %s.", r.Version, text)
+		w.givenBefore(c, r)
+		return true
+	case reason != "" && (phase == "failed" || phase == "rolled back" || phase == "skipped") &&
+		c.Status != string(entities.StatusConverged) && c.Status != string(entities.StatusOrphaned) && !shownFailing(c, r.Version) && !overtaken(w.status.Releases[:at], r.Version, c.Name):
+		w.line("%s %s here: %s.", r.Version, phase, oneLine(reason, textLimit))
+		return true
+	}
+	return false
+}
+
+func (w *writer) queued(c protocol.ChannelStatus, versions []string) {
+	if n := len(versions); n > queuedMost {
+		w.line("%d releases, %s to %s, are %s.", n, versions[0], versions[n-1], ahead(c))
+		return
+	}
+	for _, v := range versions {
+		w.line("%s is %s.", v, ahead(c))
+	}
+}
+
+// ahead says behind what a release queues.
+func ahead(c protocol.ChannelStatus) string {
+	return joined(" ", "behind", cmp.Or(c.Desired, c.Target))
 }
 
 // shownFailing tells whether the reasons of a channel say already why a version failed there.

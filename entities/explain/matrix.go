@@ -33,6 +33,7 @@ type line struct {
 	service  string
 	versions []string // newest first; several that say the same
 	phases   []string // by channel
+	release  protocol.ReleaseStatus
 	waits    string
 }
 
@@ -60,7 +61,7 @@ func matrices(services []protocol.Status, name func(protocol.Status) string, now
 func inFlight(s protocol.Status, name string, now time.Time) []line {
 	var lines []line
 	for n, r := range s.Releases {
-		l := line{service: name, versions: []string{r.Version}, waits: releaseWaits(s, r, now)}
+		l := line{service: name, versions: []string{r.Version}, release: r}
 		for _, c := range s.Channels {
 			l.phases = append(l.phases, r.Phases[c.Name])
 		}
@@ -68,7 +69,7 @@ func inFlight(s protocol.Status, name string, now time.Time) []line {
 			lines = append(lines, l)
 		}
 	}
-	return fold(lines)
+	return fold(lines, func(r protocol.ReleaseStatus) string { return releaseWaits(s, r, now) })
 }
 
 func underWay(phases []string) bool {
@@ -79,7 +80,7 @@ func underWay(phases []string) bool {
 func stopped(phase string) bool { return phase == "failed" || phase == "rolled back" }
 
 // fold makes one line of many neighbours that say the same. The oldest of them, whose turn it is next, says what holds them.
-func fold(lines []line) []line {
+func fold(lines []line, waits func(protocol.ReleaseStatus) string) []line {
 	var out []line
 	for len(lines) > 0 {
 		n := 1
@@ -87,11 +88,12 @@ func fold(lines []line) []line {
 			n++
 		}
 		if n < foldFrom {
+			lines[0].waits = waits(lines[0].release)
 			out, lines = append(out, lines[0]), lines[1:]
 			continue
 		}
 		one := lines[n-1]
-		one.versions, one.waits = nil, fmt.Sprintf("%d wait%s", n, after(": ", one.waits))
+		one.versions, one.waits = nil, fmt.Sprintf("%d wait%s", n, after(": ", waits(one.release)))
 		for _, l := range lines[:n] {
 			one.versions = append(one.versions, l.versions...)
 		}

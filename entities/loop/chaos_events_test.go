@@ -29,6 +29,17 @@ func (c *chaos) plainEvents() map[string]func() {
 		"cancel": func() {
 			c.act(func() (string, error) { return done(c.s.Cancel(c.anyVersion(), any(), bob, "", c.now)) })
 		},
+		"clear": func() {
+			clearing := state.Clearing{Channel: any(), Who: bob}
+			if clearing.OlderThan = c.anyVersion(); c.oneIn(3, "except") {
+				clearing.OlderThan, clearing.Except = "", clearing.OlderThan
+			}
+			c.act(func() (string, error) { return done(c.s.Clear(clearing, c.now)) })
+		},
+		"many": func() {
+			c.must(len(c.s.Instances) < 50 && c.oneIn(20, "many"))
+			c.releaseMany()
+		},
 		"retry": func() { c.retry(any()) },
 		"end":   end, "end2": end, "end3": end, "look": seen, "look2": seen, "lie": c.lie, "damage": c.damage,
 		"answer": c.answerAny, "render": c.render, "time": c.timePasses, "wake": c.wakeUp, "rest": c.carryOver,
@@ -160,6 +171,14 @@ func (c *chaos) waitingVersion() string {
 		}
 	}
 	return c.anyVersion()
+}
+
+// releaseMany has more releases wait than are kept whole.
+func (c *chaos) releaseMany() {
+	for range state.MaxWhole + 5 {
+		c.n++
+		c.opened(c.mustRelease(fmt.Sprintf("v%d", c.n)))
+	}
 }
 
 func (c *chaos) newRelease() {
@@ -434,7 +453,7 @@ func (c *chaos) turn() bool {
 	switch {
 	case len(c.runs) > 0:
 		c.endExtension("")
-	case len(c.renders) > 0:
+	case len(c.renders)+len(c.recalls) > 0:
 		c.render()
 	case len(c.asks) > 0:
 		for _, id := range entities.SortedIDs(c.asks) {
@@ -494,7 +513,7 @@ func (c *chaos) observeAll() bool {
 		return true
 	}
 	if !c.decision.Acts() && c.decision.Wake.IsZero() {
-		return len(c.renders)+len(c.applies)+len(c.runs)+len(c.preflights)+len(c.removes)+len(c.asks) > 0 || c.grant() || c.approveWaiting()
+		return len(c.renders)+len(c.recalls)+len(c.applies)+len(c.runs)+len(c.preflights)+len(c.removes)+len(c.asks) > 0 || c.grant() || c.approveWaiting()
 	}
 	c.now = later(c.now, c.decision.Wake)
 	return true

@@ -530,9 +530,41 @@ func (c *chaos) judgeState(mode decide.Mode) {
 		}
 	}
 	c.judgeReleases()
+	c.judgeOffloaded()
 	c.judgeAudit()
 	if len(c.s.Journal) > state.MaxJournal || len(c.s.Refused) > state.MaxRefused {
 		c.t.Fatal("the state is not bounded")
+	}
+}
+
+// judgeOffloaded: of releases that wait behind many the store alone knows what they are made of, and nothing is done with what is
+// not known here.
+func (c *chaos) judgeOffloaded() {
+	for _, id := range entities.SortedIDs(c.s.Instances) {
+		d := &c.s.Instances[id].Delivery
+		for _, t := range append([]entities.Target{c.applies[id].Target, c.asks[id].Target}, d.Earlier...) {
+			if t.Payload == state.InStore {
+				c.t.Fatalf("%s: nobody knows what %s is made of", id, t.FullVersion)
+			}
+		}
+		if d.Target != nil && d.Target.Payload == state.InStore || d.LastGood != nil && d.LastGood.Payload == state.InStore {
+			c.t.Fatalf("%s is at what nobody knows", id)
+		}
+	}
+	for _, e := range c.decision.Evaluations(c.s) {
+		if e.Payload == state.InStore {
+			c.t.Fatalf("%s of %s is asked about what nobody knows", e.ID, e.Channel)
+		}
+	}
+	whole := 0
+	for _, r := range c.s.Releases {
+		if !r.Over() && !r.Offloaded() {
+			whole++
+		}
+	}
+	// What an instance is at, or may return to, stays whole besides, and so does what is next or takes something back.
+	if most := state.MaxWhole + 20 + len(c.s.Instances)*(state.MaxEarlier+5); whole > most {
+		c.t.Fatalf("%d releases are whole, of %d", whole, len(c.s.Releases))
 	}
 }
 

@@ -322,7 +322,7 @@ func (c *chaos) settle() {
 	if c.decision.Acts() || loop.Settle(c.s, c.now, mode).Acts() || digest() != settled {
 		c.t.Fatalf("Settle is not idempotent:\n%s", c.decision)
 	}
-	c.renders = c.decision.Renders
+	c.renders, c.recalls = c.decision.Renders, c.decision.Recalls
 	c.judgeState(mode)
 	c.judgeWake(mode)
 }
@@ -438,6 +438,21 @@ func TestStorm_A10_A14_A15_A17_A19_A21_A22_A24_B7_B10_C10(t *testing.T) {
 	if back == 0 && !testing.Short() || entered == 0 { // a short storm rolls back once, on the average
 		t.Fatalf("%d rolled back, %d entered: the test shows nothing", back, entered)
 	}
+}
+
+// The same while more releases wait than are kept whole.
+func TestStormWhileManyWait_B3_B4(t *testing.T) {
+	few(t, "5", "15")
+	recalled := 0
+	rapid.Check(t, func(t *rapid.T) {
+		c := newChaos(t, gated, false)
+		c.releaseMany()
+		c.settle()
+		c.repeat(t, c.stormEvents())
+		c.fix()
+		recalled += c.recalled
+	})
+	require.Positive(t, recalled, "no release was looked up in the store")
 }
 
 // The same in channels of 200 instances, for a few steps.

@@ -30,6 +30,7 @@ func Settle(s *state.State, now time.Time, mode decide.Mode) *decide.Decision {
 		}
 		forgetApprovals(s, d)
 		s.Prune()
+		s.Offload(d.Next())
 		return d
 	}
 }

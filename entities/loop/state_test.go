@@ -11,6 +11,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/decide"
 	"github.com/converge-engine/converge/entities/loop"
+	"github.com/converge-engine/converge/entities/maestro"
 	"github.com/converge-engine/converge/entities/state"
 )
 
@@ -49,11 +50,12 @@ func TestPruneKeepsWhatAChannelIsAt(t *testing.T) {
 func TestReleasesInFlightAreBounded(t *testing.T) {
 	w := oneChannel(t)
 	for i := range state.MaxOpenReleases {
-		_, err := w.release(fmt.Sprint("v", i), "")
-		require.NoError(t, err)
+		w.s.Releases = append(w.s.Releases, &state.Release{
+			ID: fmt.Sprint("r", i), Phases: map[string]*state.PhaseState{"staging": {Phase: maestro.Pending}},
+		})
 	}
 	_, err := w.release("one-more", "")
-	require.EqualError(t, err, "50 releases are in flight, the most that are kept; cancel some first")
+	require.EqualError(t, err, "10000 releases are in flight, the most that are kept; end those that are not wanted any more: converge cancel shop/web --older-than VERSION")
 	w.channel("staging", func(c *entities.ChannelSpec) { c.Instances[0].Template = "t2" })
 	require.Nil(t, w.publish(), "configuration waits for the next release")
 	require.EqualValues(t, 2, w.s.WaitingConfig)

@@ -74,7 +74,7 @@ type command func(*story, []string) string
 
 // run carries out one line.
 func (s *story) run(words []string) string {
-	for _, all := range []map[string]command{ordinary, answers, shown, gateCommands, backCommands} {
+	for _, all := range []map[string]command{ordinary, answers, shown, gateCommands, backCommands, waitingCommands} {
 		if do, ok := all[words[0]]; ok {
 			return do(s, words[1:])
 		}

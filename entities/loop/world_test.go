@@ -3,6 +3,7 @@ package loop_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -27,8 +28,11 @@ type world struct {
 	removes    map[entities.InstanceID]state.RemoveOp
 	leases     map[entities.InstanceID]state.LeaseOp
 	renders    []state.RenderOp
-	preflights map[string]state.PreflightOp // by channel
-	extensions map[string]state.ExtensionOp // by name
+	recalls    []state.RecallOp
+	recalled   int                                       // releases that were looked up in the store
+	store      map[string]map[entities.InstanceID]string // release id → templates that it was rendered from
+	preflights map[string]state.PreflightOp              // by channel
+	extensions map[string]state.ExtensionOp              // by name
 }
 
 var bob = entities.Who{Name: "bob"}
@@ -40,6 +44,7 @@ func newWorld() *world {
 		s: state.New("shop", "web"), now: dawn, decision: &decide.Decision{},
 		applies: map[entities.InstanceID]state.ApplyOp{}, asks: map[entities.InstanceID]state.AskOp{},
 		removes: map[entities.InstanceID]state.RemoveOp{}, leases: map[entities.InstanceID]state.LeaseOp{},
+		store:      map[string]map[entities.InstanceID]string{},
 		preflights: map[string]state.PreflightOp{}, extensions: map[string]state.ExtensionOp{},
 		next: entities.Spec{
 			Application: "shop", Service: "web", ServiceID: "shop/web", DeclaredAt: "web.converge.yaml:7",
@@ -137,9 +142,11 @@ func (w *world) open(version, fullVersion, id string) *state.Release {
 			payloads[c.ID(i)] = payload(i.Template, fullVersion)
 		}
 	}
-	return w.s.OpenRelease(state.NewRelease{
+	r := w.s.OpenRelease(state.NewRelease{
 		ID: id, Version: version, FullVersion: fullVersion, Incarnation: w.s.Spec.Incarnation, Payloads: payloads, By: "alice",
 	}, w.now)
+	w.store[r.ID] = maps.Clone(r.Templates)
+	return r
 }
 
 func payload(template, fullVersion string) string { return template + "@" + fullVersion }
@@ -147,7 +154,7 @@ func payload(template, fullVersion string) string { return template + "@" + full
 // decide settles, and takes note of the work that this starts.
 func (w *world) decide(mode decide.Mode) *decide.Decision {
 	d := loop.Settle(w.s, w.now, mode)
-	w.renders, w.decision = d.Renders, d
+	w.renders, w.recalls, w.decision = d.Renders, d.Recalls, d
 	w.start(d)
 	return d
 }
@@ -178,13 +185,30 @@ func (w *world) start(d *decide.Decision) {
 	}
 }
 
-// render answers what the last decision asked to be rendered.
+// render answers what the last decision asked to be rendered, or to be looked up in the store.
 func (w *world) render() {
 	for _, op := range w.renders {
-		template := w.s.ReleaseByID(op.Release).Templates[op.Instance]
+		template := w.store[op.Release][op.Instance]
 		w.s.Rendered(op.Release, op.Instance, entities.Target{FullVersion: op.Present, Payload: payload(template, op.Present)})
 	}
-	w.renders = nil
+	for _, op := range w.recalls {
+		w.recall(w.s.ReleaseByID(op.Release))
+	}
+	w.renders, w.recalls = nil, nil
+}
+
+func (w *world) recall(r *state.Release) {
+	if r == nil || !r.Offloaded() {
+		return
+	}
+	w.recalled++
+	made := map[entities.InstanceID]string{}
+	for id, template := range w.store[r.ID] {
+		made[id] = payload(template, r.FullVersion)
+	}
+	if err := r.Recalled(made); err != nil {
+		panic(err)
+	}
 }
 
 func (w *world) applyEnded(id entities.InstanceID, err string, permanent bool) {
@@ -245,7 +269,7 @@ func work() entities.Reading {
 func (w *world) obey() {
 	for range 4000 {
 		w.decide(decide.Mode{})
-		if len(w.applies)+len(w.asks)+len(w.renders) == 0 && !w.firstReadings() {
+		if len(w.applies)+len(w.asks)+len(w.renders)+len(w.recalls) == 0 && !w.firstReadings() {
 			return
 		}
 		w.render()

@@ -12,26 +12,28 @@ const StatusSchema = "converge.status/v1"
 
 // Status answers a Service's status query.
 type Status struct {
-	Schema      string                 `json:"schema"`
-	Application string                 `json:"application"`
-	Service     string                 `json:"service"`
-	Key         string                 `json:"key,omitempty"` // what it was called first, where that is another name
-	Description string                 `json:"description,omitempty"`
-	Status      string                 `json:"status"` // of the worst channel
-	Version     string                 `json:"version,omitempty"`
-	Incarnation int64                  `json:"incarnation"`
-	Spec        string                 `json:"spec,omitempty"` // digest of the rules in force
-	Store       string                 `json:"store,omitempty"`
-	ObservedAt  time.Time              `json:"observedAt,omitzero"`
-	Headline    string                 `json:"headline"` // one line: what moves or what it waits for
-	Channels    []ChannelStatus        `json:"channels"`
-	Releases    []ReleaseStatus        `json:"releases"` // newest first
-	Pauses      []entities.Pause       `json:"pauses"`
-	Pins        []PinStatus            `json:"pins"`
-	Refused     []entities.Refusal     `json:"refused"`
-	Deletion    *Deletion              `json:"deletion,omitempty"` // it is being taken down
-	Notes       []string               `json:"notes,omitempty"`    // e.g. "config i42 waits for the next release"
-	Journal     []entities.JournalLine `json:"journal,omitempty"`  // bounded tail, oldest first
+	Schema      string          `json:"schema"`
+	Application string          `json:"application"`
+	Service     string          `json:"service"`
+	Key         string          `json:"key,omitempty"` // what it was called first, where that is another name
+	Description string          `json:"description,omitempty"`
+	Status      string          `json:"status"` // of the worst channel
+	Version     string          `json:"version,omitempty"`
+	Incarnation int64           `json:"incarnation"`
+	Spec        string          `json:"spec,omitempty"` // digest of the rules in force
+	Store       string          `json:"store,omitempty"`
+	ObservedAt  time.Time       `json:"observedAt,omitzero"`
+	Headline    string          `json:"headline"` // one line: what moves or what it waits for
+	Channels    []ChannelStatus `json:"channels"`
+	Releases    []ReleaseStatus `json:"releases"` // newest first, at most 1,000 and what is next or in progress
+	// MoreReleases is how many older ones are not listed.
+	MoreReleases int                    `json:"moreReleases,omitempty"`
+	Pauses       []entities.Pause       `json:"pauses"`
+	Pins         []PinStatus            `json:"pins"`
+	Refused      []entities.Refusal     `json:"refused"`
+	Deletion     *Deletion              `json:"deletion,omitempty"` // it is being taken down
+	Notes        []string               `json:"notes,omitempty"`    // e.g. "config i42 waits for the next release"
+	Journal      []entities.JournalLine `json:"journal,omitempty"`  // bounded tail, oldest first
 }
 
 // ChannelStatus is one channel of a service.

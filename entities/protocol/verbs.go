@@ -46,10 +46,17 @@ type ScopeRequest struct {
 	Channel string `json:"channel,omitempty"`
 }
 
-// VersionRequest is the payload of cancel, retry and rollback (A22). An empty channel is every channel that
-// it concerns. Version is a version or full version; of several releases of it, cancel means the oldest that
-// is not over, retry the newest. For rollback it may be empty: the newest release that entered any of the
-// channels.
+// CancelRequest is the payload of cancel: a release by Version, or, of all that wait, those that were released before OlderThan,
+// or all but Except. One of them is given. Of several releases of a version the oldest that is not over is meant.
+type CancelRequest struct {
+	VersionRequest
+	OlderThan string `json:"olderThan,omitempty"`
+	Except    string `json:"except,omitempty"`
+}
+
+// VersionRequest is the payload of retry and rollback (A22). An empty channel is every channel that
+// it concerns. Version is a version or full version; of several releases of it, retry means the newest.
+// For rollback it may be empty: the newest release that entered any of the channels.
 type VersionRequest struct {
 	Act
 	Version string `json:"version,omitempty"`

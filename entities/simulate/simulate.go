@@ -193,6 +193,15 @@ func (p *play) run() {
 	p.finish(true)
 }
 
+// recall has a release be made of something of its own: what it really is stands in the store.
+func (p *play) recall(r *state.Release) {
+	made := map[entities.InstanceID]string{}
+	for _, id := range entities.SortedIDs(r.Payloads) {
+		made[id] = "simulated " + r.FullVersion
+	}
+	_ = r.Recalled(made) // all are there
+}
+
 // settle decides, judges and answers until nothing more happens at this moment, and then notes what
 // each channel does.
 func (p *play) settle() {
@@ -236,6 +245,9 @@ func (p *play) begin(d *decide.Decision) bool {
 	for _, op := range d.Renders {
 		p.s.Rendered(op.Release, op.Instance, entities.Target{FullVersion: op.Present, Payload: "simulated"})
 	}
+	for _, op := range d.Recalls {
+		p.recall(p.s.ReleaseByID(op.Release))
+	}
 	for _, op := range d.Preflights {
 		readings := map[string]entities.CheckReading{}
 		for _, e := range op.Checks {
@@ -249,7 +261,7 @@ func (p *play) begin(d *decide.Decision) bool {
 			granted++
 		}
 	}
-	return len(d.Ends)+len(d.Asks)+len(d.Renders)+len(d.Preflights)+granted > 0
+	return len(d.Ends)+len(d.Asks)+len(d.Renders)+len(d.Recalls)+len(d.Preflights)+granted > 0
 }
 
 // applied: the runtime did as it was told, and reports it.

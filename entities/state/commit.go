@@ -14,8 +14,16 @@ import (
 // Commit carries a decision into the state that it was made from: its changes, and the work that it starts
 // (marked as running).
 func (s *State) Commit(changes []Change, w *Work, now time.Time) {
+	var skipped map[string]*Release
 	for _, c := range changes {
-		s.change(c, now)
+		if c.Kind != ChangeSkip {
+			s.change(c, now)
+			continue
+		}
+		if skipped == nil { // thousands may have waited
+			skipped = s.byID()
+		}
+		s.skip(c, skipped[c.Release], now)
 	}
 	for _, op := range w.Applies {
 		s.applyStarted(op, now)
@@ -50,8 +58,6 @@ func (s *State) Commit(changes []Change, w *Work, now time.Time) {
 
 func (s *State) change(c Change, now time.Time) {
 	switch c.Kind {
-	case ChangeSkip:
-		s.skip(c, now)
 	case ChangePromote, ChangeTarget:
 		s.promote(c, now)
 	case ChangeUnchanged:
@@ -118,8 +124,7 @@ func (s *State) clock(c Change, now time.Time) {
 
 // skip ends a release in a channel that another one enters. What yields to that is no good target (B3): where an instance of
 // a fleet had converged at it, nothing returns to it.
-func (s *State) skip(c Change, now time.Time) {
-	r := s.ReleaseByID(c.Release)
+func (s *State) skip(c Change, r *Release, now time.Time) {
 	if r.Phases[c.Channel].Phase == maestro.InProgress {
 		s.Record(now, c.Channel, r.FullVersion+" "+c.Cause)
 		s.Channel(c.Channel).endWindow()
@@ -129,7 +134,7 @@ func (s *State) skip(c Change, now time.Time) {
 			}
 		}
 	}
-	s.setPhase(c, maestro.Skipped, now)
+	r.Phases[c.Channel] = &PhaseState{Phase: maestro.Skipped, Since: now, Reason: c.Cause}
 }
 
 func (s *State) promote(c Change, now time.Time) {

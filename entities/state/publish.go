@@ -56,7 +56,7 @@ func (s *State) TakeSpec(spec *entities.Spec, digest string, now time.Time) *Ope
 		return &Opening{Version: spec.InitialVersion, FullVersion: spec.InitialVersion, Cause: spec.DeclaredAt, Initial: true}
 	case offered == nil || !templatesDiffer(newest, spec):
 		return nil
-	case spec.ConfigChanges == entities.ConfigHold || s.open() >= MaxOpenReleases:
+	case spec.ConfigChanges == entities.ConfigHold || s.Open() >= MaxOpenReleases:
 		s.WaitingConfig = spec.Incarnation
 		return nil
 	}

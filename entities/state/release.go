@@ -184,13 +184,15 @@ func (s *State) CheckRelease(version string, parameters []string, channels []str
 	if err := s.Spec.CheckRelease(version, parameters, channels); err != nil {
 		return err
 	}
-	if n := s.open() + len(s.Reservations); n >= MaxOpenReleases {
-		return fmt.Errorf("%d releases are in flight, the most that are kept; cancel some first", n)
+	if n := s.Open() + len(s.Reservations); n >= MaxOpenReleases {
+		return fmt.Errorf("%d releases are in flight, the most that are kept; end those that are not wanted any more: converge cancel %s/%s --older-than VERSION",
+			n, s.Application, s.Title())
 	}
 	return nil
 }
 
-func (s *State) open() int {
+// Open is how many releases are not over.
+func (s *State) Open() int {
 	n := 0
 	for _, r := range s.Releases {
 		if !r.Over() {
@@ -342,20 +344,31 @@ func (s *State) Find(version, channel string) (*Release, error) {
 		}
 		return nil, fmt.Errorf("%s has no release %s, or forgot it since it is over", s.scope(""), id)
 	}
-	var known []string
 	var found *Release
 	for _, r := range s.Releases {
 		if r.FullVersion == version || r.Version == version && (found == nil || found.FullVersion != version) {
 			found = r
 		}
-		if !slices.Contains(known, r.FullVersion) {
-			known = append(known, r.FullVersion)
-		}
 	}
 	if found != nil {
 		return found, nil
 	}
-	return nil, fmt.Errorf("no release of version %q%s", version, entities.Expected(known))
+	return nil, fmt.Errorf("no release of version %q%s", version, entities.Expected(s.newestVersions()))
+}
+
+// shownVersions is how many versions are named to somebody who named none of them.
+const shownVersions = 20
+
+// newestVersions are the full versions of the newest releases, oldest first.
+func (s *State) newestVersions() []string {
+	var out []string
+	for _, r := range slices.Backward(s.Releases) {
+		if !slices.Contains(out, r.FullVersion) && len(out) < shownVersions {
+			out = append(out, r.FullVersion)
+		}
+	}
+	slices.Reverse(out)
+	return out
 }
 
 // FindOpen returns the oldest release of a version that is not over, else what Find returns: of two

@@ -22,12 +22,18 @@ const (
 	Promised = 3
 	// Reported: something is only reported. A worker that does not know it would write.
 	Reported = 4
+	// Offloaded: what releases are made of that wait is in the store alone. A worker that does not know it would look for payloads
+	// that there are not.
+	Offloaded = 5
 	// Newest is the newest number that is known.
-	Newest = Reported
+	Newest = Offloaded
 )
 
 // Form is the number of the state's form.
 func (s *State) Form() int {
+	if slices.ContainsFunc(s.Releases, (*Release).Offloaded) {
+		return Offloaded
+	}
 	if s.reported() {
 		return Reported
 	}

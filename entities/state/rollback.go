@@ -68,9 +68,6 @@ func (s *State) RollBack(version, channel string, who entities.Who, reason strin
 	default:
 		return nil, fmt.Errorf("%s cannot be rolled back: %s", r.FullVersion, strings.Join(left, ", "))
 	}
-	if s.Spec.AskGates && s.open() >= MaxOpenReleases {
-		return nil, fmt.Errorf("%d releases are in flight, the most that are kept; cancel some first", s.open())
-	}
 	return func() string {
 		for _, c := range s.phaseChannels(r, channel) {
 			if r.Phases[c].Phase == maestro.Pending {

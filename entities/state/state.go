@@ -85,7 +85,7 @@ type Checkpoint struct {
 // Bounds of what is kept in state; what is older is dropped, oldest first.
 const (
 	MaxFinishedReleases = 10
-	MaxOpenReleases     = 50
+	MaxOpenReleases     = 10_000
 	MaxRequests         = 100
 	MaxProvenRequests   = 1000 // whose tokens may come again
 	MaxHeard            = 100
@@ -261,6 +261,14 @@ func (s *State) ReleaseByID(id string) *Release {
 		return s.Releases[n]
 	}
 	return nil
+}
+
+func (s *State) byID() map[string]*Release {
+	out := make(map[string]*Release, len(s.Releases))
+	for _, r := range s.Releases {
+		out[r.ID] = r
+	}
+	return out
 }
 
 // Channel returns what is remembered of a channel, made when it is first spoken of.

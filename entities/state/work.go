@@ -57,6 +57,7 @@ type Work struct {
 	Applies    []ApplyOp
 	Asks       []AskOp
 	Renders    []RenderOp
+	Recalls    []RecallOp
 	Preflights []PreflightOp
 	Extensions []ExtensionOp
 	Leases     []LeaseOp
@@ -89,6 +90,11 @@ type RenderOp struct {
 	Instance entities.InstanceID
 	Release  string
 	Present  string // full version
+}
+
+// RecallOp asks the store what a release is made of.
+type RecallOp struct {
+	Release string
 }
 
 // PreflightOp evaluates checks of a channel once more, all at once, before a target is set.

@@ -1,6 +1,7 @@
 package verb
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,8 +38,20 @@ var service = [...]Row{
 		},
 	},
 	{
-		Name: protocol.Cancel, Description: "ends what is still to come of a release", Needed: []string{"version"}, payload: ofVersion, Channels: oneOrAll,
+		Name: protocol.Cancel, Description: "ends what is still to come of a release, or of many that wait", Channels: oneOrAll,
+		payload: of(func(r *Request, p *protocol.CancelRequest) {
+			r.Act, r.Version, r.Channel, r.OlderThan, r.AllBut = p.Act, p.Version, p.Channel, p.OlderThan, p.Except
+		}),
+		complete: func(r Request) error {
+			if given := slices.DeleteFunc([]string{r.Version, r.OlderThan, r.AllBut}, func(v string) bool { return v == "" }); len(given) != 1 {
+				return errors.New(`one of "version", "olderThan" and "except" is needed`)
+			}
+			return nil
+		},
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
+			if r.Version == "" {
+				return s.Clear(state.Clearing{OlderThan: r.OlderThan, Except: r.AllBut, Channel: r.Channel, Who: who, Reason: r.Reason}, now)
+			}
 			return s.Cancel(r.Version, r.Channel, who, r.Reason, now)
 		},
 	},
@@ -151,7 +164,7 @@ func (row *Row) Concerned(s *state.State, r Request) []string {
 
 // CheckNames refuses what does not exist. It is all that can be judged of a request before its token is looked at.
 func CheckNames(s *state.State, r Request) error {
-	version := r.Version
+	version := cmp.Or(r.Version, r.OlderThan, r.AllBut)
 	if r.Verb == protocol.Pin {
 		version = "" // of what a channel was at, which need not be a release that is still known
 	}

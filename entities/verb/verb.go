@@ -66,6 +66,8 @@ type Request struct {
 	Content     string    // digest of all that came with a token, but for the token
 	Asks        string    // digest of what is asked for under a request id, whoever asks
 	Version     string
+	OlderThan   string // of a Service's cancel: a version
+	AllBut      string // of a Service's cancel: a version
 	Channel     string
 	Topic       string
 	Condition   string
@@ -302,6 +304,8 @@ func (row *Row) checkFields(r Request) error {
 	fields := []field{
 		{"id", r.ID, most},
 		{"version", r.Version, MaxName},
+		{"olderThan", r.OlderThan, MaxName},
+		{"except", r.AllBut, MaxName},
 		{"channel", r.Channel, MaxName},
 		{"service", r.Service, MaxName},
 		{"topic", r.Topic, MaxName},

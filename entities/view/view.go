@@ -8,6 +8,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/decide"
+	"github.com/converge-engine/converge/entities/maestro"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/state"
 )
@@ -42,9 +43,7 @@ func Of(s *state.State, d *decide.Decision) protocol.Status {
 		worst = entities.StatusDeleted
 	}
 	out.Status, out.Headline = string(worst), headline(s, d, worst)
-	for n := len(s.Releases) - 1; n >= 0; n-- {
-		out.Releases = append(out.Releases, release(s, s.Releases[n]))
-	}
+	releases(s, d, &out)
 	if s.WaitingConfig > 0 {
 		out.Notes = append(out.Notes, fmt.Sprintf("config i%d waits for the next release", s.WaitingConfig))
 	}
@@ -285,6 +284,39 @@ func checks(s *state.State, channel string, c *state.Channel) []protocol.CheckSt
 		out = append(out, line)
 	}
 	return out
+}
+
+// Bounds of the releases that are listed: of services with many channels fewer are.
+const (
+	shownReleases = 1000
+	leastReleases = 60
+	shownPhases   = 30_000
+)
+
+// releases lists them, newest first. Of very many that wait the older ones are counted only, but for those whose turn it is.
+func releases(s *state.State, d *decide.Decision, out *protocol.Status) {
+	room, next := max(leastReleases, min(shownReleases, shownPhases/max(1, len(d.Channels)))), d.Next()
+	for _, r := range slices.Backward(s.Releases) {
+		if len(out.Releases) >= room && !slices.Contains(next, r) && !inProgress(r) {
+			out.MoreReleases++
+			continue
+		}
+		out.Releases = append(out.Releases, release(s, r))
+	}
+	if out.MoreReleases > 0 {
+		out.Notes = append(out.Notes, fmt.Sprintf("%d older releases are not listed", out.MoreReleases))
+	}
+}
+
+func inProgress(r *state.Release) bool {
+	// In any order: the answer is the same.
+	//workflowcheck:ignore
+	for _, p := range r.Phases {
+		if p.Phase == maestro.InProgress {
+			return true
+		}
+	}
+	return false
 }
 
 func release(s *state.State, r *state.Release) protocol.ReleaseStatus {

@@ -25,6 +25,9 @@ type VersionRecord struct {
 	Hash              string                    `json:"hash"`
 	Parameters        map[string]any            `json:"parameters,omitempty"`
 	ChannelParameters map[string]map[string]any `json:"channelParameters,omitempty"`
+	// Payloads: channel, by the name that it has in the incarnation → digest of what it was rendered to when it was first named.
+	// None: of a version of Converge that did not write them down.
+	Payloads map[string]string `json:"payloads,omitempty"`
 }
 
 // CreateVersion records what a full version of a service means, unless that is recorded: the first

@@ -1,0 +1,35 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// Of hundreds of releases that queue people are told how many, from which to which; one of which more is to be said has its own line.
+func TestManyThatQueueAreOneLine_B3_A13(t *testing.T) {
+	s := protocol.Status{Application: "shop", Service: "web", Channels: []protocol.ChannelStatus{{
+		Name: "prod", Status: "WAITING_MANUAL_APPROVAL", Desired: "v1",
+		Conditions: []protocol.ConditionStatus{{ID: "approval/go", Kind: approval, Subject: "go", Verdict: "WAIT", Reason: "0 of 1, by anybody"}},
+	}}}
+	for n := 300; n > 0; n-- { // newest first
+		s.Releases = append(s.Releases, protocol.ReleaseStatus{ID: fmt.Sprint(n), Version: fmt.Sprintf("v%d", n), Phases: map[string]string{"prod": pending}})
+	}
+	s.Releases[99].Reasons = map[string]string{"prod": "retried by bob"} // v201
+	var said []string
+	for _, line := range Lines(s, "", time.Time{}) {
+		if strings.Contains(line, "behind") {
+			said = append(said, strings.TrimSpace(line))
+		}
+	}
+	require.Equal(t, []string{
+		"199 releases, v2 to v200, are behind v1.",
+		"v201 is behind v1 (retried by bob).",
+		"99 releases, v202 to v300, are behind v1.",
+	}, said)
+}

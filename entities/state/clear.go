@@ -1,0 +1,108 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/maestro"
+)
+
+// This file ends what waits, many releases at once.
+
+// Clearing says which of the releases that wait are to be ended: those that came before OlderThan, or all but Except. One of them
+// is given, a version as Find takes it. An empty channel is all.
+type Clearing struct {
+	OlderThan, Except, Channel string
+	Who                        entities.Who
+	Reason                     string
+}
+
+// Clear ends what waits, in one act. What is on its way in a channel goes on there, and so does what takes a release back.
+func (s *State) Clear(c Clearing, now time.Time) (Effect, error) {
+	mark, err := s.FindOpen(c.OlderThan+c.Except, c.Channel)
+	if err != nil {
+		return nil, err
+	}
+	ended, in := s.toClear(c, mark)
+	if len(ended) == 0 {
+		return nil, fmt.Errorf("nothing waits in %s %s", s.scope(c.Channel), c.of(mark))
+	}
+	where := strings.Join(in, ", ")
+	text := fmt.Sprintf("%s cancelled in %s", c.span(ended, mark), where)
+	return func() string {
+		for _, r := range ended {
+			s.clear(r, c, now)
+		}
+		line := s.Audit[len(s.Audit)-1]
+		line.Text = text
+		s.Announce(s.notifications(), line) // once, for all
+		s.Record(now, c.Channel, fmt.Sprintf("%s by %s%s", text, c.Who.Name, entities.Because(c.Reason)))
+		return text
+	}, nil
+}
+
+// clear ends what waits of one release.
+func (s *State) clear(r *Release, c Clearing, now time.Time) {
+	var in []string
+	for _, channel := range s.pendingIn(r, c.Channel) {
+		r.cancel(channel, "by "+c.Who.Name+entities.Because(c.Reason), now)
+		in = append(in, channel)
+	}
+	s.Note(entities.AuditLine{
+		At: now, Kind: entities.EventCancel, Who: &c.Who, Channel: c.Channel, Release: r.ID, Version: r.FullVersion,
+		Text: "cancelled in " + strings.Join(in, ", "), Reason: c.Reason,
+	})
+}
+
+// toClear are the releases that are ended, oldest first, and the channels where any is, in the spec's order.
+func (s *State) toClear(c Clearing, mark *Release) (ended []*Release, in []string) {
+	channels := map[string]bool{}
+	for _, r := range s.Releases {
+		if r == mark && c.OlderThan != "" {
+			break
+		}
+		pending := s.pendingIn(r, c.Channel)
+		if r.Return || c.Except != "" && r.FullVersion == mark.FullVersion || len(pending) == 0 {
+			continue
+		}
+		ended = append(ended, r)
+		for _, channel := range pending {
+			channels[channel] = true
+		}
+	}
+	for _, channel := range s.Spec.ChannelNames() {
+		if channels[channel] {
+			in = append(in, channel)
+		}
+	}
+	return ended, in
+}
+
+// pendingIn are the channels where a release waits, one or all.
+func (s *State) pendingIn(r *Release, channel string) []string {
+	return slices.DeleteFunc(s.phaseChannels(r, channel), func(c string) bool { return r.Phases[c].Phase != maestro.Pending })
+}
+
+// of says what was to be ended.
+func (c Clearing) of(mark *Release) string {
+	if c.Except != "" {
+		return "but " + mark.FullVersion
+	}
+	return "that is older than " + mark.FullVersion
+}
+
+// span names the releases that are ended, by the first and the last.
+func (c Clearing) span(releases []*Release, mark *Release) string {
+	first, last := releases[0], releases[len(releases)-1]
+	if len(releases) == 1 {
+		return first.FullVersion
+	}
+	but := ""
+	if c.Except != "" {
+		but = " but " + mark.FullVersion
+	}
+	return fmt.Sprintf("%d releases, %s to %s%s,", len(releases), first.FullVersion, last.FullVersion, but)
+}
