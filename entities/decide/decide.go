@@ -79,6 +79,7 @@ func (t *tables) decide(s *state.State, now time.Time, mode Mode) *Decision {
 	if known < len(s.Instances) {
 		d.orphans(s, now, mode)
 	}
+	d.endExtensions(s)
 	return d
 }
 
@@ -169,6 +170,7 @@ func (v *view) decide() {
 	v.judgeTargets()
 	v.admitNext()
 	v.follow()
+	v.endCancelled()
 	for n := range v.insts {
 		v.act(&v.insts[n])
 	}
@@ -300,7 +302,8 @@ func (i *instance) conclude() entities.Facts {
 		f.RollingBack = !f.RollbackFailed && !f.RolledBack
 	}
 	f.Unknown = i.unknown()
-	moving := d.Target != nil && !d.Converged && !i.waits()
+	moving := d.Target != nil && !d.Converged && !i.waits() && (!i.stopped() || d.Apply.Running)
+	f.Cancelled = d.Cancelled != ""
 	f.Asks = moving && !i.Approval.Asked.IsZero()
 	f.Converging = moving && !f.Asks
 	f.Waits = i.waits()

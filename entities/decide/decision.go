@@ -143,6 +143,10 @@ func (d *Decision) String() string {
 		fmt.Fprintf(&b, "apply %s %s attempt=%d%s\n", o.Instance, o.Target.FullVersion, o.Attempt, entities.Because(o.Cause))
 	}
 	for _, o := range d.Ends {
+		if o.Release != "" {
+			fmt.Fprintf(&b, "end the run of %s for release=%s\n", o.Extension, o.Release)
+			continue
+		}
 		fmt.Fprintf(&b, "end the apply of %s\n", o.Instance)
 	}
 	for _, o := range d.Asks {

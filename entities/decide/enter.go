@@ -87,7 +87,7 @@ func (v *view) heldThere(i *instance, r *state.Release) string {
 // unchanged says why a release has nothing to deliver to an instance, or "". Not known: it is to be rendered first.
 func (v *view) unchanged(i *instance, r *state.Release) (why string, known bool) {
 	d := &i.Delivery
-	there := d.Target != nil && d.Converged
+	there := d.Target != nil && d.Converged && d.Cancelled == ""
 	same := there && r.Config() && v.atVersion(i, r.Version)
 	switch {
 	case there && i.IsAt(r) && i.current.Stable:

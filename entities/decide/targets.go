@@ -194,7 +194,7 @@ func (v *view) judgeProgress(r *state.Release, i *instance) {
 		v.fail(r, i, i.current.Failed)
 		return
 	}
-	if a.First.IsZero() || i.standsStill() {
+	if a.First.IsZero() || i.standsStill() || i.stopped() {
 		return
 	}
 	deadline := a.First.Add(v.spec.ProgressDeadline)

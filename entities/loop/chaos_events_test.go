@@ -2,6 +2,7 @@ package loop_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -26,11 +27,9 @@ func (c *chaos) plainEvents() map[string]func() {
 		"pause": pause, "resume": resume, "resume2": resume, "refresh": func() { _, _ = done(c.s.Refresh(any())) },
 		"pause scope":  func() { c.s.SetPause(c.anyScope(), &entities.Pause{By: "carol", At: c.now}, c.now) },
 		"resume scope": func() { c.s.SetPause(c.anyScope(), nil, c.now) },
-		"cancel": func() {
-			c.act(func() (string, error) { return done(c.s.Cancel(c.anyVersion(), any(), bob, "", c.now)) })
-		},
-		"retry": func() { c.retry(any()) },
-		"end":   end, "end2": end, "end3": end, "look": seen, "look2": seen, "lie": c.lie, "damage": c.damage,
+		"cancel":       func() { c.cancel(any()) },
+		"retry":        func() { c.retry(any()) },
+		"end":          end, "end2": end, "end3": end, "look": seen, "look2": seen, "lie": c.lie, "damage": c.damage,
 		"answer": c.answerAny, "render": c.render, "time": c.timePasses, "wake": c.wakeUp, "rest": c.carryOver,
 	}
 }
@@ -104,6 +103,9 @@ func (c *chaos) act(do func() (string, error)) {
 	}
 	c.notePhases()
 	for id, t := range c.at() {
+		if was, known := at[id]; known && was != t && c.spoiled[id][c.s.Instances[id].Delivery.Target.Payload] {
+			c.t.Fatalf("%s moved from %s to %s, which was cancelled", id, was, t)
+		}
 		if was, known := at[id]; known && was != t && !c.bypassedSince(lines, id.Channel) {
 			c.t.Fatalf("%s moved from %s to %s, past all gates and with no bypass", id, was, t)
 		}
@@ -130,6 +132,33 @@ func (c *chaos) bypassedSince(line int64, channel string) bool {
 	return slices.ContainsFunc(c.s.Audit, func(l entities.AuditLine) bool {
 		return l.N > line && l.Kind == entities.EventBypass && l.Channel == channel && l.Who != nil
 	})
+}
+
+// cancel notes what nothing is to lead to any more: where the release is in progress, and was never good.
+func (c *chaos) cancel(channel string) {
+	cancelling := state.Cancelling{Version: c.anyVersion(), Channel: channel, Terminate: c.oneIn(2, "terminate"), Who: bob}
+	r, _ := c.s.FindOpen(cancelling.Version, channel)
+	c.act(func() (string, error) {
+		before := maps.Clone(c.phase)
+		text, err := done(c.s.Cancel(cancelling, c.now))
+		for _, id := range entities.SortedIDs(c.s.Instances) {
+			i := c.s.Instances[id]
+			if err != nil || before[id.Channel+"/"+r.ID] != maestro.InProgress || r.Phases[id.Channel].Phase != maestro.Cancelled || !i.IsAt(r) {
+				continue
+			}
+			if spec, _ := c.s.Spec.Channel(id.Channel); spec.Report == "" && !i.Delivery.Reported && !c.good[id][r.Payloads[id]] {
+				note(c.spoiled, id, r.Payloads[id], true)
+			}
+		}
+		return text, err
+	})
+}
+
+func note(in map[entities.InstanceID]map[string]bool, id entities.InstanceID, what string, is bool) {
+	if in[id] == nil {
+		in[id] = map[string]bool{}
+	}
+	in[id][what] = is
 }
 
 // retry notes what is to enter once more.

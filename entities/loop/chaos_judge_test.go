@@ -19,6 +19,13 @@ func (c *chaos) judge(d *decide.Decision, mode decide.Mode) {
 		c.judgeChange(ch, mode, d)
 	}
 	for _, op := range d.Ends {
+		if r := c.s.ReleaseByID(op.Release); r != nil {
+			c.judgeEndOf(r, op, d)
+			continue
+		}
+		if i := c.s.Instances[op.Instance]; i.Delivery.Cancelled != "" && !i.Delivery.Converged && i.Delivery.Apply.Running {
+			continue
+		}
 		next := c.nextIn(op.Instance.Channel, d)
 		if _, runs := c.applies[op.Instance]; !runs || mode.Drain || next == nil || c.s.Strategy(next) != maestro.Immediate {
 			c.t.Fatalf("an apply of %s is never to be asked to end:\n%s", op.Instance, d)
@@ -64,6 +71,22 @@ func (c *chaos) judge(d *decide.Decision, mode decide.Mode) {
 		if r := c.s.ReleaseByID(op.Release); paused || mode.Drain || r.Phases[op.Channel].Phase.Over() {
 			c.t.Fatalf("an extension while paused, draining, or of a release that is over:\n%s", d)
 		}
+	}
+}
+
+// judgeEndOf: a run of an extension is asked to end only where it was cancelled, once, and where no channel waits for it.
+func (c *chaos) judgeEndOf(r *state.Release, op state.EndOp, d *decide.Decision) {
+	e := r.Extensions[op.Extension]
+	for channel, p := range r.Phases {
+		spec, _ := c.s.Spec.Channel(channel)
+		for _, x := range spec.Extensions {
+			if x.RunKey() == op.Extension && !p.Phase.Over() && !e.Cancelled {
+				c.t.Fatalf("%s waits for a run that is to end:\n%s", channel, d)
+			}
+		}
+	}
+	if !e.Running || !e.Ending.IsZero() {
+		c.t.Fatalf("a run that is never to be asked to end:\n%s", d)
 	}
 }
 
@@ -162,8 +185,31 @@ func (c *chaos) judgeLeftOver(r *state.Release, ch state.Change, refuse func(str
 	}
 }
 
+// judgeSpoiled: nothing leads back to what was cancelled before it was good, but a release of it.
+func (c *chaos) judgeSpoiled(ch state.Change, refuse func(string)) {
+	r := c.s.ReleaseByID(ch.Release)
+	for _, m := range ch.Moves {
+		switch {
+		case ch.Kind == state.ChangePromote || ch.Kind == state.ChangeTarget:
+			note(c.spoiled, m.Instance, m.Target.Payload, false)
+		case c.spoiled[m.Instance][m.Target.Payload]:
+			refuse("leads to " + m.Target.FullVersion + ", which was cancelled")
+		}
+	}
+	for _, i := range c.s.In(ch.Channel) {
+		switch {
+		case r == nil || !i.IsAt(r):
+		case ch.Kind == state.ChangeUnchanged && c.spoiled[i.ID][i.Delivery.Target.Payload]:
+			refuse("though what is there was cancelled")
+		case ch.Kind == state.ChangeUnchanged || ch.Kind == state.ChangeConverged && !ch.Partial:
+			note(c.good, i.ID, i.Delivery.Target.Payload, true)
+		}
+	}
+}
+
 // judgeMoves: no instance goes backwards unless something is taken back, or a person says so.
 func (c *chaos) judgeMoves(ch state.Change, refuse func(string)) {
+	c.judgeSpoiled(ch, refuse)
 	if ch.Kind != state.ChangePromote && ch.Kind != state.ChangeTarget {
 		return
 	}
@@ -321,6 +367,12 @@ func (c *chaos) notePhases() {
 			c.phase[key] = p.Phase
 			switch {
 			case before == p.Phase:
+			case before == maestro.Cancelled && p.Phase == maestro.InProgress: // a person retries it
+				for id, payload := range r.Payloads {
+					if id.Channel == channel {
+						note(c.spoiled, id, payload, false)
+					}
+				}
 			case before == maestro.Skipped && p.Phase == maestro.Pending:
 				c.reopened[key] = true
 			case before == maestro.InProgress && p.Phase == maestro.Pending:
@@ -382,6 +434,7 @@ func (c *chaos) judgeGates(r *state.Release, ch state.Change, refuse func(string
 		case waived(cond.ID):
 		case cond.Kind == entities.ManualApproval:
 			c.judgeApprovals(r, ch.Channel, cond, refuse)
+		case r.Return: // it was good here before
 		default:
 			for _, up := range cond.Channels {
 				if p := r.Phases[up]; p == nil || p.Phase != maestro.Succeeded {
@@ -434,6 +487,9 @@ func (c *chaos) judgeApply(op state.ApplyOp, mode decide.Mode, d *decide.Decisio
 	}
 	if at := c.ranAt[op.Instance][op.Target.Payload]; at != on {
 		c.t.Fatalf("%s was brought to %s, and is applied to %s:\n%s", op.Target.FullVersion, at, on, d)
+	}
+	if i := c.s.Instances[op.Instance]; c.spoiled[op.Instance][op.Target.Payload] && !i.Delivery.Converged {
+		c.t.Fatalf("%s was cancelled, and is applied:\n%s", op.Target.FullVersion, d)
 	}
 	_, paused := c.s.PauseOf(op.Instance)
 	_, twice := c.applies[op.Instance]

@@ -46,7 +46,16 @@ type ScopeRequest struct {
 	Channel string `json:"channel,omitempty"`
 }
 
-// VersionRequest is the payload of cancel, retry and rollback (A22). An empty channel is every channel that
+// CancelRequest is the payload of cancel (A18): a VersionRequest. Terminate: what runs for the release is given no time to end by
+// itself.
+type CancelRequest struct {
+	Act
+	Version   string `json:"version,omitempty"`
+	Channel   string `json:"channel,omitempty"`
+	Terminate bool   `json:"terminate,omitempty"`
+}
+
+// VersionRequest is the payload of retry and rollback (A22). An empty channel is every channel that
 // it concerns. Version is a version or full version; of several releases of it, cancel means the oldest that
 // is not over, retry the newest. For rollback it may be empty: the newest release that entered any of the
 // channels.

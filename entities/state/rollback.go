@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,7 +53,7 @@ func (s *State) RollBack(version, channel string, who entities.Who, reason strin
 	var changes []Change
 	var left []string
 	for _, c := range s.phaseChannels(r, channel) {
-		if !r.Phases[c].Phase.Entered() || r.Phases[c].Phase == maestro.RolledBack {
+		if !s.leavable(r, c) {
 			continue
 		}
 		moves, why := s.rollbackMoves(c, r)
@@ -134,6 +135,14 @@ func (s *State) rollbackMoves(channel string, r *Release) (moves []Move, left []
 	return moves, left
 }
 
+// leavable tells whether a release entered a channel and was not taken back there, cancelled or not.
+func (s *State) leavable(r *Release, channel string) bool {
+	p := r.Phases[channel].Phase
+	return p.Entered() && p != maestro.RolledBack || slices.ContainsFunc(s.In(channel), func(i *Instance) bool {
+		return i.Delivery.Cancelled != "" && i.IsAt(r)
+	})
+}
+
 // notBack says why an instance cannot be rolled back now, or "".
 func (s *State) notBack(i *Instance) string {
 	if p, ok := s.PauseOf(i.ID); ok {
@@ -165,7 +174,7 @@ func (s *State) toRollBack(version, channel string) (*Release, error) {
 	for n := len(s.Releases) - 1; n >= 0; n-- {
 		r := s.Releases[n]
 		for _, c := range s.phaseChannels(r, channel) {
-			if p := r.Phases[c].Phase; p.Entered() && p != maestro.RolledBack && s.isAt(c, r) {
+			if s.leavable(r, c) && s.isAt(c, r) {
 				return r, nil
 			}
 		}

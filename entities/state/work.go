@@ -73,9 +73,12 @@ type ApplyOp struct {
 	Cause    string
 }
 
-// EndOp asks an apply that runs to end, since its release yields to a newer one (B3).
+// EndOp asks an apply that runs to end, since its release yields to a newer one (B3) or was cancelled (I2); or, where a release is
+// named, the run of an extension.
 type EndOp struct {
-	Instance entities.InstanceID
+	Instance  entities.InstanceID
+	Release   string // id
+	Extension string // Extension.RunKey
 }
 
 // AskOp asks an exit-code runtime whether there is work to do for a version not yet the target.

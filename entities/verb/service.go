@@ -37,9 +37,14 @@ var service = [...]Row{
 		},
 	},
 	{
-		Name: protocol.Cancel, Description: "ends what is still to come of a release", Needed: []string{"version"}, payload: ofVersion, Channels: oneOrAll,
+		Name: protocol.Cancel, Description: "ends what is still to come of a release", Needed: []string{"version"}, Changed: "cancel-ends", Channels: oneOrAll,
+		payload: of(func(r *Request, p *protocol.CancelRequest) {
+			r.Act, r.Version, r.Channel, r.Terminate = p.Act, p.Version, p.Channel, p.Terminate
+		}),
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
-			return s.Cancel(r.Version, r.Channel, who, r.Reason, now)
+			return s.Cancel(state.Cancelling{
+				Version: r.Version, Channel: r.Channel, Terminate: r.Terminate, Lasting: r.Before, Who: who, Reason: r.Reason,
+			}, now)
 		},
 	},
 	{

@@ -324,6 +324,8 @@ func extensionState(e *state.ExtensionState) string {
 	switch {
 	case e.Running:
 		return "running"
+	case e.Cancelled && !e.Done:
+		return "cancelled"
 	case e.Done:
 		return "done"
 	case e.Failed:
