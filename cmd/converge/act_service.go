@@ -22,7 +22,7 @@ type serviceOptions struct {
 
 	version, channel, topic, condition string
 	reason, comment                    string
-	stay                               bool
+	stay, terminate                    bool
 }
 
 // newServiceCmd makes the command of a verb. The words of its usage line that follow SVC are read into the options, and
@@ -200,15 +200,26 @@ The release does not come back by itself; a newer one goes on as usual.`,
 	})
 }
 
+// newCmdCancel makes cancel (A18).
 func newCmdCancel(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
-	return newVersionCmd(f, protocol.Cancel, runF, cobra.Command{
+	cmd, o := newServiceCmd(f, protocol.Cancel, runF, cobra.Command{
 		Use:   "SVC VERSION",
-		Short: "Stop a release from going any further",
-		Long: `Stop a release from entering further channels. Where it is already the target it
-stays so, and is still enforced.`,
+		Short: "Stop a release, and end what runs for it",
+		Long: `Stop a release from going any further, and ask its extensions and applies that run to
+end: a command gets SIGTERM, and its time. With --terminate it gets none. Also for what was
+cancelled before and does not end.
+
+Where the release had not succeeded yet, nothing of it is applied any more, and neither a
+rollback nor an unpin leads back to it. Where it had, it stays, and is still enforced.`,
 		Example: `  converge cancel shop/web v9 --reason "wrong build"
+  converge cancel shop/web v9 --terminate
   converge cancel shop@autumn`,
+	}, func(o *serviceOptions, act protocol.Act) protocol.CancelRequest {
+		return protocol.CancelRequest{Act: act, Version: o.version, Channel: o.channel, Terminate: o.terminate}
 	})
+	versionFlags(cmd, o)
+	cmd.Flags().BoolVar(&o.terminate, "terminate", false, "end what runs for it at once, whatever it is in the middle of")
+	return cmd
 }
 
 func newCmdRetry(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
@@ -223,12 +234,16 @@ version failed, that is tried again. In the channels behind, what failed is appr
 	})
 }
 
-// newVersionCmd makes cancel, retry and rollback (A22), which concern one release.
+// newVersionCmd makes retry and rollback (A22), which concern one release.
 func newVersionCmd(f *Factory, verb string, runF func(context.Context, *serviceOptions) error, texts cobra.Command) *cobra.Command {
 	cmd, o := newServiceCmd(f, verb, runF, texts, func(o *serviceOptions, act protocol.Act) protocol.VersionRequest {
 		return protocol.VersionRequest{Act: act, Version: o.version, Channel: o.channel}
 	})
+	versionFlags(cmd, o)
+	return cmd
+}
+
+func versionFlags(cmd *cobra.Command, o *serviceOptions) {
 	cmd.Flags().StringVarP(&o.channel, "channel", "c", "", "in this release channel only")
 	cmd.Flags().StringVar(&o.reason, "reason", "", "why, kept in the history")
-	return cmd
 }

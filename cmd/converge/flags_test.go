@@ -61,6 +61,8 @@ func TestFlags(t *testing.T) {
 	check("resume", &scopeOptions{f: f, verb: "resume", target: target{serviceName: web}, channel: "prod"}, resume, err)
 	cancel, err := parsed(t, f, newCmdCancel, "shop/web", "v9", "--reason", "wrong")
 	check("cancel", &serviceOptions{f: f, verb: "cancel", service: web, version: "v9", reason: "wrong"}, cancel, err)
+	cancel, err = parsed(t, f, newCmdCancel, "shop/web", "v9", "--terminate")
+	check("cancel", &serviceOptions{f: f, verb: "cancel", service: web, version: "v9", terminate: true}, cancel, err)
 	retry, err := parsed(t, f, newCmdRetry, "shop/web", "v9", "-c", "prod")
 	check("retry", &serviceOptions{f: f, verb: "retry", service: web, version: "v9", channel: "prod"}, retry, err)
 	apply, err := parsed(t, f, newCmdApply, "dir", "--dry-run", "--take-over", "--cause", "a", "--cause", "b", "--store", "/s")

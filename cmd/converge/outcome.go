@@ -74,7 +74,7 @@ type groups struct {
 	paused    []string
 	approval  []string // an approval can be given now
 	approve   []string // the commands that give it
-	cancelled []string
+	cancelled []string // also: what is there was cancelled
 	skipped   []string // a newer release entered instead
 	reported  []string // would be applied, in a channel that only reports
 	done      []string
@@ -296,6 +296,8 @@ func serviceGroups(s protocol.Status, g goal) groups {
 			to = &out.paused
 		case status == entities.StatusRolledBack:
 			to = &out.back
+		case status == entities.StatusCancelled:
+			to = &out.cancelled
 		case status.Row().Exit == entities.ExitFailed && status != entities.StatusBlocked:
 			to = &out.failed
 		case status.Row().Exit != entities.ExitConverged:

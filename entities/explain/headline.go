@@ -47,6 +47,8 @@ func matter(c protocol.ChannelStatus) string {
 		return cmp.Or(c.Target, c.Desired) + " failed here"
 	case entities.StatusRollingBack, entities.StatusRolledBack, entities.StatusFailedRollback:
 		return rollback(c)
+	case entities.StatusCancelled:
+		return c.Target + " was cancelled before it had succeeded here"
 	case entities.StatusPaused:
 		return joined(" ", "paused", after("at ", c.Target))
 	case entities.StatusDegraded:

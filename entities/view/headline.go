@@ -45,6 +45,8 @@ func channelHeadline(s *state.State, c *decide.ChannelDecision) string {
 		return pausedHeadline(c)
 	case entities.StatusFailed:
 		return fmt.Sprintf("%s FAILED in %s: %s", i.Delivery.Target.FullVersion, c.Channel, i.Delivery.Failure)
+	case entities.StatusCancelled:
+		return fmt.Sprintf("%s was cancelled in %s %s", i.Delivery.Target.FullVersion, c.Channel, i.Delivery.Cancelled)
 	case entities.StatusRollingBack, entities.StatusRolledBack, entities.StatusFailedRollback:
 		if i.Delivery.Rollback != nil && i.Delivery.Target != nil {
 			return rollbackHeadline(c, i)

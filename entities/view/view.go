@@ -257,6 +257,12 @@ func unblock(s *state.State, c *decide.ChannelDecision, insts []*state.Instance)
 		if approvals := c.Approvals(); len(approvals) > 0 {
 			return approvals[0].Unblock
 		}
+	case entities.StatusCancelled:
+		for _, r := range c.Reasons {
+			if r.Code == decide.ReasonCommand {
+				return r.Text
+			}
+		}
 	case entities.StatusFailed, entities.StatusFailedRollback, entities.StatusRolledBack:
 		for _, i := range insts {
 			d := &i.Delivery
