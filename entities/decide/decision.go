@@ -153,7 +153,11 @@ func (d *Decision) String() string {
 		fmt.Fprintf(&b, "ask %s %s\n", o.Instance, o.Target.FullVersion)
 	}
 	for _, o := range d.Renders {
-		fmt.Fprintf(&b, "render %s release=%s under=%s\n", o.Instance, o.Release, o.Present)
+		keeps := ""
+		if o.Keeps != "" {
+			keeps = " keeps=" + o.Keeps
+		}
+		fmt.Fprintf(&b, "render %s release=%s under=%s%s\n", o.Instance, o.Release, o.Present, keeps)
 	}
 	d.writeGates(&b)
 	for n := range d.Channels {

@@ -18,6 +18,9 @@ func headline(s protocol.Status, c protocol.ChannelStatus, now time.Time) string
 		if c.Target == "" {
 			return head + "; nothing was released here yet."
 		}
+		if c.Lacks != "" {
+			return joined(", ", head+"; "+c.Lacks, when) + "."
+		}
 		return joined(", ", head+", as desired", when) + "."
 	case entities.StatusPreconditions, entities.StatusManualApproval:
 		if c.Desired == "" && c.ReportOnly {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"pgregory.net/rapid"
@@ -141,6 +142,11 @@ func (c *chaos) cancel(channel string) {
 	c.act(func() (string, error) {
 		before := maps.Clone(c.phase)
 		text, err := done(c.s.Cancel(cancelling, c.now))
+		for channel := range c.s.Channels {
+			if key := channel + "/"; err == nil && !r.Config() && !before[key+r.ID].Over() && r.Phases[channel] != nil && r.Phases[channel].Phase == maestro.Cancelled {
+				c.cutOff[key+r.Version] = true
+			}
+		}
 		for _, id := range entities.SortedIDs(c.s.Instances) {
 			i := c.s.Instances[id]
 			if err != nil || before[id.Channel+"/"+r.ID] != maestro.InProgress || r.Phases[id.Channel].Phase != maestro.Cancelled || !i.IsAt(r) {
@@ -274,6 +280,7 @@ func (c *chaos) comeAndGo() {
 	case !c.known(name):
 		c.declareChannel(n)
 	case len(c.next.Channels) > 1:
+		maps.DeleteFunc(c.cutOff, func(key string, _ bool) bool { return strings.HasPrefix(key, name+"/") })
 		c.next.Channels = slices.DeleteFunc(slices.Clone(c.next.Channels), func(s entities.ChannelSpec) bool { return s.Name == name })
 		for n := range c.next.Channels {
 			c.next.Channels[n].Conditions = slices.DeleteFunc(slices.Clone(c.next.Channels[n].Conditions),

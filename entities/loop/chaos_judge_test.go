@@ -2,6 +2,7 @@ package loop_test
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"pgregory.net/rapid"
@@ -191,6 +192,15 @@ func (c *chaos) judgeSpoiled(ch state.Change, refuse func(string)) {
 	for _, m := range ch.Moves {
 		switch {
 		case ch.Kind == state.ChangePromote || ch.Kind == state.ChangeTarget:
+			base, _, _ := strings.Cut(m.Target.FullVersion, "-i")
+			again := slices.ContainsFunc(c.s.Releases, func(o *state.Release) bool {
+				p, concerned := o.PhaseIn(ch.Channel)
+				return o.FullVersion == base && concerned && p != maestro.Cancelled
+			})
+			if c.cutOff[ch.Channel+"/"+base] && r.Config() && !again {
+				refuse("brings " + m.Target.FullVersion + ", which was cancelled")
+			}
+			delete(c.cutOff, ch.Channel+"/"+base)
 			note(c.spoiled, m.Instance, m.Target.Payload, false)
 		case c.spoiled[m.Instance][m.Target.Payload]:
 			refuse("leads to " + m.Target.FullVersion + ", which was cancelled")
@@ -368,6 +378,7 @@ func (c *chaos) notePhases() {
 			switch {
 			case before == p.Phase:
 			case before == maestro.Cancelled && p.Phase == maestro.InProgress: // a person retries it
+				delete(c.cutOff, channel+"/"+r.Version)
 				for id, payload := range r.Payloads {
 					if id.Channel == channel {
 						note(c.spoiled, id, payload, false)
@@ -655,7 +666,7 @@ func (c *chaos) judgeEnd() {
 	for _, ch := range c.decision.Channels {
 		switch ch.Status {
 		case entities.StatusConverged, entities.StatusOrphaned:
-		case entities.StatusFailed, entities.StatusBlocked:
+		case entities.StatusFailed, entities.StatusBlocked, entities.StatusCancelled:
 			if len(c.s.Releases) > 0 {
 				continue
 			}

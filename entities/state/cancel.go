@@ -33,31 +33,86 @@ func (s *State) Cancel(c Cancelling, now time.Time) (Effect, error) {
 	if err != nil {
 		return nil, err
 	}
-	var ends []string
-	for _, name := range s.phaseChannels(r, c.Channel) {
-		if !r.Phases[name].Phase.Over() {
-			ends = append(ends, name)
-		}
+	all := []*Release{r}
+	if c.Version == r.Version && !r.Config() && !c.Lasting {
+		all = append(all, s.configsOf(r)...)
 	}
-	if len(ends) == 0 && !(c.Terminate && s.lasts(r)) {
+	all = slices.DeleteFunc(all, func(r *Release) bool {
+		ends, keeps := s.cancels(r, &c)
+		return len(ends)+len(keeps) == 0 && !(c.Terminate && s.lasts(r))
+	})
+	if len(all) == 0 {
 		return nil, fmt.Errorf("%s is over: %s", r.FullVersion, r.phases())
 	}
 	return func() string {
-		if len(ends) == 0 {
-			return s.terminate(r, &c, now)
+		var texts []string
+		for _, r := range all {
+			texts = append(texts, s.cancelOne(r, &c, now))
 		}
-		where := strings.Join(ends, ", ")
-		for _, name := range ends {
-			s.cancel(r, name, &c, now)
-		}
-		s.noteAct(entities.EventCancel, c.Who, r, c.Channel, "cancelled in "+where, c.Reason, now)
-		s.Record(now, c.Channel, fmt.Sprintf("%s cancelled by %s in %s%s", r.FullVersion, c.Who.Name, where, entities.Because(c.Reason)))
-		text := fmt.Sprintf("%s cancelled in %s", r.FullVersion, where)
-		if c.Lasting {
-			return text
-		}
-		return text + s.asked(r, &c)
+		return strings.Join(texts, ". ")
 	}, nil
+}
+
+// configsOf are the open releases of newer configurations for the version of a release.
+func (s *State) configsOf(r *Release) (out []*Release) {
+	for _, o := range s.Releases {
+		if o != r && o.Config() && o.Version == r.Version && !o.Over() {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// cancels says in which channels a release ends, and in which its configuration comes all the same, under the version that is there: where
+// its version is cancelled, and not itself.
+func (s *State) cancels(r *Release, c *Cancelling) (ends, keeps []string) {
+	for _, name := range s.phaseChannels(r, c.Channel) {
+		p := r.Phases[name]
+		switch other := r.Config() && c.Version == r.Version; {
+		case p.Phase.Over(), other && r.Keeps(name):
+		case other && p.Phase == maestro.Pending && s.hasTarget(name) && !s.isAtVersion(name, r.Version):
+			keeps = append(keeps, name)
+		default:
+			ends = append(ends, name)
+		}
+	}
+	return ends, keeps
+}
+
+// cancelOne ends one release, and says so.
+func (s *State) cancelOne(r *Release, c *Cancelling, now time.Time) string {
+	ends, keeps := s.cancels(r, c)
+	if len(ends)+len(keeps) == 0 {
+		return s.terminate(r, c, now)
+	}
+	for _, name := range ends {
+		s.cancel(r, name, c, now)
+	}
+	for _, name := range keeps {
+		r.keep(name)
+	}
+	var parts []string
+	if len(ends) > 0 {
+		parts = append(parts, "cancelled in "+strings.Join(ends, ", "))
+	}
+	if len(keeps) > 0 {
+		parts = append(parts, fmt.Sprintf("kept in %s as configuration %d for the version that is there", strings.Join(keeps, ", "), r.Incarnation))
+	}
+	text := strings.Join(parts, ", ")
+	s.noteAct(entities.EventCancel, c.Who, r, c.Channel, text, c.Reason, now)
+	if len(ends) > 0 {
+		s.Record(now, c.Channel, fmt.Sprintf("%s cancelled by %s in %s%s", r.FullVersion, c.Who.Name, strings.Join(ends, ", "), entities.Because(c.Reason)))
+	}
+	text = r.FullVersion + " " + text
+	if c.Lasting {
+		return text
+	}
+	return text + s.asked(r, c)
+}
+
+// isAtVersion tells whether any instance of a channel is at a version, under whichever configuration.
+func (s *State) isAtVersion(channel, version string) bool {
+	return slices.ContainsFunc(s.In(channel), func(i *Instance) bool { return s.VersionOf(i) == version })
 }
 
 // cancel ends a release in one channel.
@@ -140,6 +195,11 @@ func (s *State) at(r *Release) (out []*Instance) {
 // cancelledIn tells whether any instance of a channel is at a release that was cancelled before it had succeeded there.
 func (s *State) cancelledIn(channel string) bool {
 	return slices.ContainsFunc(s.In(channel), func(i *Instance) bool { return i.Delivery.Cancelled != "" })
+}
+
+// cancelledAt tells whether any instance of a channel is at a version that was cancelled before it had succeeded there.
+func (s *State) cancelledAt(channel, version string) bool {
+	return slices.ContainsFunc(s.In(channel), func(i *Instance) bool { return i.Delivery.Cancelled != "" && s.VersionOf(i) == version })
 }
 
 // awaits tells whether a channel that the release is not over in waits for a run of an extension.

@@ -202,7 +202,7 @@ func (s *State) retryRolledBack(r *Release, spec *entities.ChannelSpec, who enti
 	}
 	var back []*Instance
 	for _, i := range s.In(spec.Name) {
-		if b := i.Delivery.Rollback; b != nil && b.Release == r.ID && r.Payloads[i.ID] != "" {
+		if b := i.Delivery.Rollback; b != nil && b.Release == r.ID && r.Concerns(i.ID) {
 			back = append(back, i)
 		}
 	}

@@ -203,6 +203,24 @@ func (s *State) Rendered(release string, id entities.InstanceID, present entitie
 	}
 }
 
+// Keep takes in what a config release brings to an instance that keeps its version.
+func (s *State) Keep(release string, id entities.InstanceID, k Kept) {
+	if r := s.ReleaseByID(release); r != nil {
+		if r.Kept == nil {
+			r.Kept = map[entities.InstanceID]Kept{}
+		}
+		r.Kept[id] = k
+	}
+}
+
+// Unrendered takes in that a configuration cannot be rendered under the version that a channel keeps, so that it does not come there.
+func (s *State) Unrendered(release, channel, why string, now time.Time) {
+	if r := s.ReleaseByID(release); r != nil && r.Keeps(channel) {
+		r.cancel(channel, why, now)
+		s.Record(now, channel, r.FullVersion+" "+why)
+	}
+}
+
 // ExtensionEnded takes in how a run of an extension ended; an empty err is success. A failed one is
 // tried again with backoff until its attempts are spent. Tail is the end of its output, log the key
 // of all of it in the store.

@@ -92,6 +92,7 @@ type RenderOp struct {
 	Instance entities.InstanceID
 	Release  string
 	Present  string // full version
+	Keeps    string // the version that the instance keeps, for what the release brings there; "": the release's own
 }
 
 // PreflightOp evaluates checks of a channel once more, all at once, before a target is set.
