@@ -63,6 +63,8 @@ func TestFlags(t *testing.T) {
 	check("cancel", &serviceOptions{f: f, verb: "cancel", service: web, version: "v9", reason: "wrong"}, cancel, err)
 	cancel, err = parsed(t, f, newCmdCancel, "shop/web", "v9", "--terminate")
 	check("cancel", &serviceOptions{f: f, verb: "cancel", service: web, version: "v9", terminate: true}, cancel, err)
+	rollback, err := parsed(t, f, newCmdRollback, "shop/web", "v9", "--while-paused")
+	check("rollback", &serviceOptions{f: f, verb: "rollback", service: web, version: "v9", whilePaused: true}, rollback, err)
 	retry, err := parsed(t, f, newCmdRetry, "shop/web", "v9", "-c", "prod")
 	check("retry", &serviceOptions{f: f, verb: "retry", service: web, version: "v9", channel: "prod"}, retry, err)
 	apply, err := parsed(t, f, newCmdApply, "dir", "--dry-run", "--take-over", "--cause", "a", "--cause", "b", "--store", "/s")

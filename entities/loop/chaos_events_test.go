@@ -60,7 +60,9 @@ func (c *chaos) stormEvents() map[string]func() {
 			})
 		},
 		"rollback": func() {
-			c.act(func() (string, error) { return done(c.s.RollBack(c.anyVersion(), any(), bob, "", c.now)) })
+			c.act(func() (string, error) {
+				return done(c.s.RollBack(state.RollingBack{Version: c.anyVersion(), Channel: any(), Who: bob}, c.now))
+			})
 		},
 		"extension": func() { c.endExtension(c.pick("", "", "exit status 1")) },
 		"stored":    func() { c.s.AuditStored(c.audited) },

@@ -55,10 +55,18 @@ type CancelRequest struct {
 	Terminate bool   `json:"terminate,omitempty"`
 }
 
-// VersionRequest is the payload of retry and rollback (A22). An empty channel is every channel that
+// RollbackRequest is the payload of rollback (A22): a VersionRequest. No version is the newest release that entered any of
+// the channels. WhilePaused: also where its channel, or the service, is paused.
+type RollbackRequest struct {
+	Act
+	Version     string `json:"version,omitempty"`
+	Channel     string `json:"channel,omitempty"`
+	WhilePaused bool   `json:"whilePaused,omitempty"`
+}
+
+// VersionRequest is the payload of retry. An empty channel is every channel that
 // it concerns. Version is a version or full version; of several releases of it, cancel means the oldest that
-// is not over, retry the newest. For rollback it may be empty: the newest release that entered any of the
-// channels.
+// is not over, retry and rollback the newest.
 type VersionRequest struct {
 	Act
 	Version string `json:"version,omitempty"`

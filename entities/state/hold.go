@@ -300,6 +300,13 @@ func (s *State) PauseOf(id entities.InstanceID) (entities.Pause, bool) {
 	return s.PauseOn(id, runtime)
 }
 
+// HeldFromOutside tells whether something that the service is part of is paused, and so the instance: its runtime, its application, or
+// everything.
+func (s *State) HeldFromOutside(id entities.InstanceID) bool {
+	runtime, _ := s.Runtime(id)
+	return slices.ContainsFunc(s.Pauses, func(p entities.Pause) bool { return p.Scope != "" && nearness(p, id.Channel, runtime) > 0 })
+}
+
 // PauseOn returns the pause that holds what an instance has on a runtime.
 func (s *State) PauseOn(id entities.InstanceID, runtime string) (entities.Pause, bool) {
 	return s.nearest(func(p entities.Pause) int { return nearness(p, id.Channel, runtime) })

@@ -157,7 +157,9 @@ func (r *Release) keep(channel string) {
 }
 
 // FullIn is the full version under which the release comes to an instance.
-func (r *Release) FullIn(id entities.InstanceID) string { return cmp.Or(r.Target(id).FullVersion, r.FullVersion) }
+func (r *Release) FullIn(id entities.InstanceID) string {
+	return cmp.Or(r.Target(id).FullVersion, r.FullVersion)
+}
 
 // comesAs tells whether the release comes to any instance under a full version.
 func (r *Release) comesAs(fullVersion string) bool {

@@ -40,9 +40,11 @@ type Change struct {
 	Moves     []Move                // the targets that it sets
 	Target    *entities.Target      // what became stable, or is to be approved; nil: nothing
 	Partial   bool                  // of what converged: the rest of the channel is still to come
-	Window    bool                  // of a clock: that of the channel's post-deployment window too
-	Cause     string
-	Failure   string // of what failed: the cause, without the name of the instance; empty: the cause
+	// WhilePaused: of a rollback that a person asked for while the channel, or the service, is paused.
+	WhilePaused bool
+	Window      bool // of a clock: that of the channel's post-deployment window too
+	Cause       string
+	Failure     string // of what failed: the cause, without the name of the instance; empty: the cause
 }
 
 // Move is a target that is set.

@@ -49,3 +49,19 @@ func TestConfigurationReachesChannelThatKeepsItsVersion_B9_I2_I4(t *testing.T) {
 	require.Equal(t, []string{"v1", "v1-i2", "v1-i3"}, versions(w, "production"))
 	require.Equal(t, []string{"v1", "v2", "v2-i2", "v2-i3", "v2-i4"}, versions(w, "staging"))
 }
+
+// A rollback that says so goes on while its channel is paused, which stays paused.
+func TestRollbackWhilePaused_A16_A22(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.RunWeb()
+	w.Release("web", "v2")
+	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
+	w.Act("web", protocol.Pause, `{"channel":"production","by":"bob"}`)
+	require.Contains(t, w.Act("web", protocol.Rollback, `{"by":"alice"}`),
+		"v2 goes back in staging to v1; left alone: production (paused by bob); to do so while it is paused: converge rollback "+w.App+"/web v2 --while-paused")
+	w.Await("web", "staging ROLLED_BACK v1, production PAUSED v2")
+	require.Contains(t, w.Act("web", protocol.Rollback, `{"by":"alice","version":"v2","whilePaused":true}`), "v2 goes back in production to v1")
+	w.Await("web", "staging ROLLED_BACK v1, production PAUSED v1")
+	require.NoError(t, w.Fake.Await(t.Context(), func() bool { return w.Fake.At(w.App, "web", "production").Version() == "v1" }))
+}
