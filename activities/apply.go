@@ -24,7 +24,7 @@ func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protoc
 	if r.ReportOnly {
 		return protocol.ApplyAnswer{Err: reportOnly, Unready: true}, nil
 	}
-	ctx, life := a.lifeline(ctx)
+	ctx, life := a.lifeline(ctx, r.Instance.ID.Key())
 	defer life.stop()
 	owner := runtimes.Owner{Application: r.Application, Service: r.Service, ID: r.Instance.ID}
 	done, err := a.alone(ctx, owner.Key()+"@"+r.Runtime)
@@ -193,7 +193,7 @@ func (a *Activities) Remove(ctx context.Context, r protocol.RemoveRequest) (prot
 	if r.ReportOnly {
 		return protocol.RemoveAnswer{Err: reportOnly}, nil
 	}
-	ctx, life := a.lifeline(ctx)
+	ctx, life := a.lifeline(ctx, "")
 	defer life.stop()
 	owner := runtimes.Owner{Application: r.Application, Service: r.Service, ID: r.Instance.ID}
 	done, err := a.alone(ctx, owner.Key()+"@"+r.Runtime)

@@ -31,7 +31,7 @@ func (a *Activities) Extension(ctx context.Context, r protocol.ExtensionRequest)
 	if r.ReportOnly {
 		return protocol.ExtensionAnswer{Err: reportOnly}, nil
 	}
-	ctx, life := a.lifeline(ctx)
+	ctx, life := a.lifeline(ctx, entities.ExtensionRun(r.Release, r.Key))
 	defer life.stop()
 	one := strings.Join([]string{"extension", r.Application, r.Service, r.Key}, "/")
 	done, err := a.alone(ctx, one)

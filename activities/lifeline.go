@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -22,25 +23,31 @@ const beat = 2 * time.Second
 //
 // It stands in for the SDK's own heartbeats, which hold one back until 80% of the heartbeat timeout are over and end the
 // activity when that one is held up for the rest: a stall of two seconds ended a healthy apply (F7). A heartbeat that does
-// not arrive is sent again as long as there is time.
+// not arrive is sent again as long as there is time. One that is answered with that the activity is asked to end is followed by more:
+// the attempt stays this worker's while it ends.
 type lifeline struct {
 	a        *Activities
 	token    []byte
+	key      string                    // by which the workflow says that it is terminated (State.Terminated)
 	patience time.Duration             // without a heartbeat that arrived
 	reached  atomic.Pointer[time.Time] // when the last one was sent that did
 	first    chan struct{}             // closed once one did, or none has to
 	end      context.CancelCauseFunc
 	doing    atomic.Pointer[protocol.Progress] // nil: it has only begun
 	progress *runtimes.Progress
+	ended    atomic.Bool   // it is terminated
+	over     chan struct{} // closed once it is stopped
 }
 
 // lifeline begins one, and returns a context that ends when the server gives the attempt up: when it says so, or when no
 // heartbeat has reached it for as long as it waits for one, less a second. So what was cut off has ended before another
 // worker can begin, if it ends within runtimes.CutGrace and the worker is not frozen.
-func (a *Activities) lifeline(ctx context.Context) (context.Context, *lifeline) {
+func (a *Activities) lifeline(ctx context.Context, key string) (context.Context, *lifeline) {
 	ctx, end := context.WithCancelCause(ctx)
 	info := activity.GetInfo(ctx)
-	l := &lifeline{a: a, token: info.TaskToken, patience: info.HeartbeatTimeout - time.Second, first: make(chan struct{}), end: end}
+	l := &lifeline{
+		a: a, token: info.TaskToken, key: key, patience: info.HeartbeatTimeout - time.Second, first: make(chan struct{}), end: end, over: make(chan struct{}),
+	}
 	if a.Client == nil || info.HeartbeatTimeout == 0 { // nobody waits for heartbeats
 		close(l.first)
 		return ctx, l
@@ -53,15 +60,23 @@ func (a *Activities) lifeline(ctx context.Context) (context.Context, *lifeline) 
 	}
 	l.reached.Store(&began)
 	ctx, l.progress = runtimes.WithProgress(ctx)
-	go l.beats(ctx, eager)
-	return runtimes.WithLifeline(ctx, l.until), l
+	go l.beats(context.WithoutCancel(ctx), eager)
+	return runtimes.WithLifeline(ctx, func() time.Time {
+		if l.ended.Load() {
+			return time.Time{}
+		}
+		return l.until()
+	}), l
 }
 
 // until is when the server may give the attempt up, unless it hears of it again.
 func (l *lifeline) until() time.Time { return l.reached.Load().Add(l.patience) }
 
 // stop ends it: nothing outside is changed any more.
-func (l *lifeline) stop() { l.end(nil) }
+func (l *lifeline) stop() {
+	close(l.over)
+	l.end(nil)
+}
 
 // heard waits until a heartbeat has reached the server, which says that the attempt is still this worker's. Before that
 // nothing is touched: what took long to get here may be another worker's by now. What is known not to have taken long does
@@ -71,7 +86,10 @@ func (l *lifeline) heard(ctx context.Context) error {
 	case <-l.first:
 		return ctx.Err()
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		if cause := context.Cause(ctx); !errors.Is(cause, runtimes.ErrAsked) {
+			return cause
+		}
+		return ctx.Err()
 	}
 }
 
@@ -81,7 +99,7 @@ func (l *lifeline) beats(ctx context.Context, heard bool) {
 	for again := heard; ; again = true {
 		if again {
 			select {
-			case <-ctx.Done():
+			case <-l.over:
 				return
 			case <-ticker.C:
 			}
@@ -90,8 +108,13 @@ func (l *lifeline) beats(ctx context.Context, heard bool) {
 		limited, done := context.WithDeadline(ctx, l.until())
 		err := l.a.Client.RecordActivityHeartbeat(limited, l.token, l.said())
 		done()
+		asked := temporal.IsCanceledError(err)
+		if asked {
+			l.end(runtimes.ErrAsked)
+			l.ended.Store(l.ended.Load() || l.terminated(ctx))
+		}
 		switch {
-		case err == nil:
+		case asked, err == nil:
 			l.reached.Store(&sent)
 			if !heard {
 				heard = true
@@ -99,6 +122,7 @@ func (l *lifeline) beats(ctx context.Context, heard bool) {
 			}
 		case givenUp(err) || !time.Now().Before(l.until()):
 			l.end(fmt.Errorf("%w: %w", runtimes.ErrCutOff, err))
+			return
 		}
 	}
 }
@@ -128,6 +152,16 @@ func (l *lifeline) said() protocol.Progress {
 // givenUp tells whether the server answered a heartbeat with that the attempt is over.
 func givenUp(err error) bool {
 	var gone *serviceerror.NotFound
-	return errors.As(err, &gone) || temporal.IsCanceledError(err) ||
+	return errors.As(err, &gone) ||
 		errors.Is(err, activity.ErrActivityPaused) || errors.Is(err, activity.ErrActivityReset)
+}
+
+// terminated asks the workflow whether what it asks to end is to end at once. One that does not answer is asked again.
+func (l *lifeline) terminated(ctx context.Context) bool {
+	limited, done := context.WithTimeout(ctx, beat)
+	defer done()
+	of := activity.GetInfo(ctx).WorkflowExecution
+	value, err := l.a.Client.QueryWorkflow(limited, of.ID, of.RunID, protocol.QueryTerminated)
+	var keys []string
+	return err == nil && value.Get(&keys) == nil && slices.Contains(keys, l.key)
 }

@@ -58,6 +58,8 @@ type Rollback struct {
 	Reason  string    `json:"reason"`          // why
 	At      time.Time `json:"at"`              // when it began
 	Failed  time.Time `json:"failed,omitzero"` // FAILED_ROLLBACK since
+	// WhilePaused: a person asked for it though the channel, or the service, is paused.
+	WhilePaused bool `json:"whilePaused,omitempty"`
 }
 
 // Text says that something was rolled back, by whom and why.

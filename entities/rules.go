@@ -132,6 +132,9 @@ func (c *Check) Asked(stage Stage) *CheckAt {
 // RunKey names one run of an extension among those of a release.
 func (e Extension) RunKey() string { return string(e.Stage) + "/" + e.Name + "@" + e.Key }
 
+// ExtensionRun names the run of an extension for a release.
+func ExtensionRun(release, runKey string) string { return "extension/" + release + "/" + runKey }
+
 // ExtensionName is the name of the extension that a run's key is of.
 func ExtensionName(runKey string) string {
 	_, name, _ := strings.Cut(runKey, "/")

@@ -23,6 +23,7 @@ const (
 	StatusBlocked        Status = "BLOCKED"
 	StatusPreconditions  Status = "WAITING_PRECONDITIONS"
 	StatusRolledBack     Status = "ROLLED_BACK"
+	StatusCancelled      Status = "CANCELLED"
 	StatusConverged      Status = "CONVERGED"
 )
 
@@ -49,6 +50,7 @@ type Facts struct {
 	Degraded                      bool // had converged, now unhealthy or drifted
 	WaitsApproval, Blocked, Waits bool // of the next release
 	RolledBack                    bool
+	Cancelled                     bool // the release of what is there was cancelled before it had succeeded
 	Asks                          bool // the apply of the target waits for a person's word
 }
 
@@ -69,16 +71,17 @@ var statusTable = [...]StatusRow{
 	{StatusDeleted, "removed and taken down", "", ExitConverged, 0, func(f Facts) bool { return f.Deleted }},
 	{StatusOrphaned, "no longer declared, left in place", "declare or remove", ExitGoesOn, 2, func(f Facts) bool { return f.Orphaned }},
 	{StatusPaused, "paused at any scope", "resume", ExitPerson, 5, func(f Facts) bool { return f.Paused }},
-	{StatusFailedRollback, "a rollback target failed", "retry, or a release made afterwards", ExitFailed, 13, func(f Facts) bool { return f.RollbackFailed }},
+	{StatusFailedRollback, "a rollback target failed", "retry, or a release made afterwards", ExitFailed, 14, func(f Facts) bool { return f.RollbackFailed }},
 	{StatusRollingBack, "moving to a rollback target", "converged or failed", ExitGoesOn, 7, func(f Facts) bool { return f.RollingBack }},
-	{StatusFailed, "the release in progress failed here, no rollback", "retry, a newer release, cancel", ExitFailed, 12, func(f Facts) bool { return f.Failed }},
+	{StatusFailed, "the release in progress failed here, no rollback", "retry, a newer release, cancel", ExitFailed, 13, func(f Facts) bool { return f.Failed }},
 	{StatusUnknown, "no reading yet, readings fail, or no worker polls", "a reading", ExitGoesOn, 8, func(f Facts) bool { return f.Unknown }},
 	{StatusConverging, "target set, objects not yet stable", "stable, or deadline", ExitGoesOn, 4, func(f Facts) bool { return f.Converging }},
 	{StatusDegraded, "had converged, now unhealthy or drifted", "repair", ExitFailed, 10, func(f Facts) bool { return f.Degraded }},
 	{StatusManualApproval, "the next release waits, and an approval can be given now", "approve, reject", ExitPerson, 6, func(f Facts) bool { return f.WaitsApproval }},
 	{StatusBlocked, "the next release waits for something that failed", "that one mended, or a newer release", ExitFailed, 9, func(f Facts) bool { return f.Blocked }},
 	{StatusPreconditions, "the next release waits for other conditions", "they pass", ExitGoesOn, 3, func(f Facts) bool { return f.Waits }},
-	{StatusRolledBack, "at its rollback target; the release is barred", "a newer release", ExitFailed, 11, func(f Facts) bool { return f.RolledBack }},
+	{StatusRolledBack, "at its rollback target; the release is barred", "a newer release", ExitFailed, 12, func(f Facts) bool { return f.RolledBack }},
+	{StatusCancelled, "the release was cancelled before it had succeeded here", "rollback, retry, another release", ExitFailed, 11, func(f Facts) bool { return f.Cancelled }},
 	{StatusConverged, "at its target, and that is the desired one", "", ExitConverged, 1, func(Facts) bool { return true }},
 }
 
@@ -104,6 +107,7 @@ func (f Facts) RollUp(instances []Facts) Facts {
 		f.RollbackFailed, f.RollingBack = f.RollbackFailed || i.RollbackFailed, f.RollingBack || i.RollingBack
 		f.Failed, f.Unknown, f.Converging = f.Failed || i.Failed, f.Unknown || i.Unknown, f.Converging || i.Converging
 		f.Degraded, f.RolledBack = f.Degraded || i.Degraded, f.RolledBack || i.RolledBack
+		f.Cancelled = f.Cancelled || i.Cancelled
 		f.WaitsApproval, f.Asks = f.WaitsApproval || i.WaitsApproval, f.Asks || i.Asks
 	}
 	f.Paused, f.Orphaned, f.Deleted = f.Paused || paused, orphaned, deleted
@@ -122,7 +126,7 @@ func (s Status) Row() StatusRow {
 // Stuck tells whether what is so does not mend itself: a person or a newer release does.
 func (s Status) Stuck() bool {
 	switch s {
-	case StatusFailed, StatusFailedRollback, StatusRolledBack, StatusBlocked, StatusOrphaned, StatusDeleted:
+	case StatusFailed, StatusFailedRollback, StatusRolledBack, StatusCancelled, StatusBlocked, StatusOrphaned, StatusDeleted:
 		return true
 	}
 	return false

@@ -24,7 +24,7 @@ func Service(ctx workflow.Context, in protocol.ServiceInput) error {
 func newService(ctx workflow.Context, in protocol.ServiceInput) *service {
 	s := &service{
 		runs: in.Runs, view: viewed, state: state.New(in.Application, in.Service), decision: &decide.Decision{},
-		watches: map[string]*watch{}, applies: map[entities.InstanceID]workflow.CancelFunc{}, checking: map[string]*checking{}, absent: map[string]time.Time{}, justRead: map[entities.Evaluation]entities.CheckReading{}, announcing: map[string]bool{},
+		watches: map[string]*watch{}, applies: map[entities.InstanceID]workflow.CancelFunc{}, extensions: map[string]workflow.CancelFunc{}, checking: map[string]*checking{}, absent: map[string]time.Time{}, justRead: map[entities.Evaluation]entities.CheckReading{}, announcing: map[string]bool{},
 	}
 	s.shell = &shell{
 		ctx: ctx, of: s, name: in.Application + "/" + in.Service, application: in.Application, service: in.Service, title: s.state.Title,
@@ -59,6 +59,7 @@ type service struct {
 	decision   *decide.Decision
 	watches    map[string]*watch
 	applies    map[entities.InstanceID]workflow.CancelFunc   // that can be asked to end, by the instance's first name
+	extensions map[string]workflow.CancelFunc                // likewise, by entities.ExtensionRun
 	checking   map[string]*checking                          // by the runtime whose own worker evaluates; "": any
 	absent     map[string]time.Time                          // runtimes whose own worker has taken no checks since then
 	justRead   map[entities.Evaluation]entities.CheckReading // by Question: by what woke this turn
@@ -135,7 +136,7 @@ func (s *service) turn() {
 		s.apply(op)
 	}
 	for _, op := range d.Ends {
-		s.endApply(op)
+		s.end(op)
 	}
 	for _, op := range d.Asks {
 		s.ask(op)
@@ -212,6 +213,7 @@ func (s *service) answerQueries() error {
 			return protocol.Explanation{Lines: explain.Lines(status, "", s.now()), Status: status}, nil
 		}},
 		{protocol.QueryState, s.snapshot},
+		{protocol.QueryTerminated, func() ([]string, error) { return s.state.Terminated(), nil }},
 	} {
 		if err := workflow.SetQueryHandler(s.ctx, q.name, q.answer); err != nil {
 			return err

@@ -105,7 +105,11 @@ func (s *service) extend(op state.ExtensionOp) {
 	text := fmt.Sprintf("run %s for %s in %s", e.Name, r.FullVersion, op.Channel)
 	queue := s.queueOfExtension(op)
 	absent := absence(queue, r.Extensions[e.RunKey()].Untaken, s.now())
-	ctx := workflow.WithActivityOptions(s.work, lasting(queue, e.Timeout+margin, absent, text))
+	options := lasting(queue, e.Timeout+margin, absent, text)
+	options.WaitForCancellation = s.logic >= protocol.LogicCancelEnds
+	ctx, end := workflow.WithCancel(workflow.WithActivityOptions(s.work, options))
+	run := entities.ExtensionRun(op.Release, e.RunKey())
+	s.extensions[run] = end
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityExtension, protocol.ExtensionRequest{
 		Application: s.application, Service: s.service, ServiceID: s.state.Spec.ServiceID,
 		Channel: s.state.Key(entities.InstanceID{Channel: op.Channel}).Channel, Release: op.Release, Version: r.Version, FullVersion: r.FullVersion,
@@ -115,6 +119,7 @@ func (s *service) extend(op state.ExtensionOp) {
 	s.await(func(ctx workflow.Context) {
 		var answer protocol.ExtensionAnswer
 		err := future.Get(ctx, &answer)
+		delete(s.extensions, run)
 		switch {
 		case untaken(err):
 			s.state.ExtensionUntaken(op, "no worker polls "+queue, workflow.Now(ctx))

@@ -80,6 +80,7 @@ func (s *service) elsewhere(version string, prepared protocol.PrepareAnswer) err
 
 func (s *service) open(n state.NewRelease, prepared protocol.PrepareAnswer) *state.Release {
 	n.Incarnation, n.Hash = prepared.Incarnation, prepared.Hash
+	n.CutsOff = n.Version != n.FullVersion && s.logic < protocol.LogicCancelEnds && !s.fromHere("configuration-reaches")
 	n.Payloads = digests(prepared)
 	return s.state.OpenRelease(n, s.now())
 }
@@ -218,7 +219,7 @@ func (s *service) openPublished(ctx workflow.Context, p protocol.ServicePublish,
 		return nil
 	}
 	if o.Of != nil && sameAs(o.Of, prepared) {
-		s.state.Offered().Templates = templates(s.state.Spec)
+		s.state.Unchanged(s.state.Offered(), templates(s.state.Spec))
 		return nil
 	}
 	who := entities.Who{Name: p.By, Proven: p.Proven, Subject: p.Subject}
@@ -264,7 +265,7 @@ func (s *service) render(ops []state.RenderOp) {
 func (s *service) renderAll(ctx workflow.Context, ops []state.RenderOp) {
 	for len(ops) > 0 && !s.outages.open(theStore) {
 		n := 1
-		for n < len(ops) && ops[n].Release == ops[0].Release && ops[n].Instance.Channel == ops[0].Instance.Channel {
+		for n < len(ops) && ops[n].Release == ops[0].Release && ops[n].Instance.Channel == ops[0].Instance.Channel && ops[n].Keeps == ops[0].Keeps {
 			n++
 		}
 		s.renderChannel(ctx, ops[:n])
@@ -279,6 +280,9 @@ func (s *service) renderChannel(ctx workflow.Context, ops []state.RenderOp) {
 	}
 	request := protocol.PrepareRequest{
 		Version: r.Version, FullVersion: r.FullVersion, Incarnation: r.Incarnation, Hash: r.Hash, Present: map[entities.InstanceID]string{},
+	}
+	if keeps := ops[0].Keeps; keeps != "" {
+		request.Version, request.FullVersion = keeps, fmt.Sprintf("%s-i%d", keeps, r.Incarnation)
 	}
 	for _, op := range ops {
 		request.Instances = append(request.Instances, op.Instance)
@@ -295,6 +299,9 @@ func (s *service) renderChannel(ctx workflow.Context, ops []state.RenderOp) {
 			present.Payload = ""
 		}
 		s.state.Rendered(op.Release, op.Instance, present)
+		if op.Keeps != "" {
+			s.keep(op, request.FullVersion, prepared, err)
+		}
 	}
 	s.outages[theStore].tries = 0
 	s.woken = true
@@ -341,6 +348,17 @@ func (s *service) recall(ctx workflow.Context, r *state.Release) error {
 		return err
 	}
 	return r.Recalled(digests(prepared))
+}
+
+// keep takes in what a configuration is under the version that an instance keeps.
+func (s *service) keep(op state.RenderOp, fullVersion string, prepared protocol.PrepareAnswer, err error) {
+	if err != nil {
+		s.state.Unrendered(op.Release, op.Instance.Channel, fmt.Sprintf("cannot be rendered under %s, which is here: %s", op.Keeps, errorText(err)), s.now())
+		return
+	}
+	s.state.Keep(op.Release, op.Instance, state.Kept{Version: op.Keeps, Target: entities.Target{
+		FullVersion: fullVersion, Incarnation: prepared.Incarnation, Payload: prepared.Payloads[op.Instance].Digest,
+	}})
 }
 
 func (s *service) prepare(ctx workflow.Context, r protocol.PrepareRequest) (protocol.PrepareAnswer, error) {

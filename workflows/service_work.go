@@ -121,9 +121,13 @@ func (s *service) apply(op state.ApplyOp) {
 	})
 }
 
-// endApply asks the apply of an instance to end. What it answers then is taken in as ever.
-func (s *service) endApply(op state.EndOp) {
-	if end := s.applies[s.state.Key(op.Instance)]; end != nil {
+// end asks the apply of an instance, or the run of an extension, to end. What it answers then is taken in as ever.
+func (s *service) end(op state.EndOp) {
+	end := s.applies[s.state.Key(op.Instance)]
+	if op.Release != "" {
+		end = s.extensions[entities.ExtensionRun(op.Release, op.Extension)]
+	}
+	if end != nil {
 		end()
 	}
 }

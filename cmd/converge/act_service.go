@@ -23,7 +23,7 @@ type serviceOptions struct {
 	version, channel, topic, condition string
 	olderThan, except                  string
 	reason, comment                    string
-	stay                               bool
+	stay, terminate, whilePaused       bool
 }
 
 // newServiceCmd makes the command of a verb. The words of its usage line that follow SVC are read into the options, and
@@ -201,45 +201,60 @@ command sees PVN_RESTART=1. No gate is asked. A pause holds it, a pin does not.`
 }
 
 func newCmdRollback(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
-	return newVersionCmd(f, protocol.Rollback, runF, cobra.Command{
+	cmd, o := newServiceCmd(f, protocol.Rollback, runF, cobra.Command{
 		Use:   "SVC [VERSION]",
 		Short: "Take a release back where it is, to what was good before",
 		Long: `Return every release channel that a release entered and that is still at it to the
 target that was good there before. Without VERSION: the newest release that entered
-any channel. No gate is asked; paused and pinned channels are left alone, and named.
+any channel. No gate is asked; paused and pinned channels are left alone, and named. With
+--while-paused a channel, or service, that is paused by itself goes back too, and stays
+paused.
 
 The release does not come back by itself; a newer one goes on as usual.`,
 		Example: `  converge rollback shop/web --reason "errors in checkout"
-  converge rollback shop/web v9 --channel prod-eu`,
+  converge rollback shop/web v9 --channel prod-eu --while-paused`,
+	}, func(o *serviceOptions, act protocol.Act) protocol.RollbackRequest {
+		return protocol.RollbackRequest{Act: act, Version: o.version, Channel: o.channel, WhilePaused: o.whilePaused}
 	})
+	versionFlags(cmd, o)
+	cmd.Flags().BoolVar(&o.whilePaused, "while-paused", false, "also where the channel, or the service, is paused; it stays so")
+	return cmd
 }
 
+// newCmdCancel makes cancel (A18).
 func newCmdCancel(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
 	cmd, o := newServiceCmd(f, protocol.Cancel, runF, cobra.Command{
 		Use:   "SVC [VERSION]",
-		Short: "Stop a release from going any further, or many that wait",
-		Long: `Stop a release from entering further channels. Where it is already the target it
-stays so, and is still enforced.
+		Short: "Stop a release, or many that wait, and end what runs for it",
+		Long: `Stop a release from going any further, and ask its extensions and applies that run to
+end: a command gets SIGTERM, and its time. With --terminate it gets none. Also for what was
+cancelled before and does not end.
+
+Where the release had not succeeded yet, nothing of it is applied any more, and neither a
+rollback nor an unpin leads back to it. Where it had, it stays, and is still enforced.
 
 With --older-than, end all that waits and was released before a version; with --except,
 all that waits but that version. What is just going out to a channel goes on there.`,
 		Example: `  converge cancel shop/web v9 --reason "wrong build"
+  converge cancel shop/web v9 --terminate
   converge cancel shop/web --older-than v51
   converge cancel shop/web --except v51 --channel prod-eu
   converge cancel shop@autumn`,
 	}, func(o *serviceOptions, act protocol.Act) protocol.CancelRequest {
 		return protocol.CancelRequest{
-			VersionRequest: protocol.VersionRequest{Act: act, Version: o.version, Channel: o.channel}, OlderThan: o.olderThan, Except: o.except,
+			VersionRequest: protocol.VersionRequest{Act: act, Version: o.version, Channel: o.channel},
+			Terminate:      o.terminate, OlderThan: o.olderThan, Except: o.except,
 		}
 	})
+	versionFlags(cmd, o)
+	cmd.Flags().BoolVar(&o.terminate, "terminate", false, "end what runs for it at once, whatever it is in the middle of")
 	cmd.Flags().StringVar(&o.olderThan, "older-than", "", "end all that waits and was released before this version")
 	cmd.Flags().StringVar(&o.except, "except", "", "end all that waits but this version")
-	scopedWithReason(cmd, o)
 	return cmd
 }
 
 func newCmdRetry(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
-	return newVersionCmd(f, protocol.Retry, runF, cobra.Command{
+	cmd, o := newServiceCmd(f, protocol.Retry, runF, cobra.Command{
 		Use:   "SVC VERSION",
 		Short: "Start a failed release again",
 		Long: `Start a release again where it failed. Where it is still the target, it is applied again,
@@ -247,19 +262,15 @@ and no gate is asked. Where it was rolled back, it is to enter once more: every 
 asked anew, approvals included, and bypass lets it pass one. Where the rollback to the
 version failed, that is tried again. In the channels behind, what failed is approved anew.`,
 		Example: `  converge retry shop/web v9 --channel canary`,
-	})
-}
-
-// newVersionCmd makes retry and rollback (A22), which concern one release.
-func newVersionCmd(f *Factory, verb string, runF func(context.Context, *serviceOptions) error, texts cobra.Command) *cobra.Command {
-	cmd, o := newServiceCmd(f, verb, runF, texts, func(o *serviceOptions, act protocol.Act) protocol.VersionRequest {
+	}, func(o *serviceOptions, act protocol.Act) protocol.VersionRequest {
 		return protocol.VersionRequest{Act: act, Version: o.version, Channel: o.channel}
 	})
-	scopedWithReason(cmd, o)
+	versionFlags(cmd, o)
 	return cmd
 }
 
-func scopedWithReason(cmd *cobra.Command, o *serviceOptions) {
+// versionFlags are those of verbs that concern one release.
+func versionFlags(cmd *cobra.Command, o *serviceOptions) {
 	cmd.Flags().StringVarP(&o.channel, "channel", "c", "", "in this release channel only")
 	cmd.Flags().StringVar(&o.reason, "reason", "", "why, kept in the history")
 }

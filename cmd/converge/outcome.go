@@ -74,10 +74,11 @@ type groups struct {
 	paused    []string
 	approval  []string // an approval can be given now
 	approve   []string // the commands that give it
-	cancelled []string
+	cancelled []string // also: what is there was cancelled
 	skipped   []string // a newer release entered instead
 	reported  []string // would be applied, in a channel that only reports
 	done      []string
+	lacks     []string // what of the configuration is not where it converged
 }
 
 func outcomeOf(in groups, g goal, what string) outcome {
@@ -123,7 +124,7 @@ func (g *groups) over(what string) outcome {
 	case len(g.done) == 0 && len(g.skipped) > 0:
 		return over(exitDone, what+" was skipped: a newer release entered "+list(g.skipped))
 	}
-	return over(exitDone, what+" converged"+after(" in ", g.done))
+	return over(exitDone, what+" converged"+after(" in ", g.done)+after("; ", g.lacks))
 }
 
 // reports: nothing but what is only reported is left.
@@ -173,7 +174,11 @@ func releaseGroups(s protocol.Status, r protocol.ReleaseStatus, g goal) groups {
 		case maestro.Pending:
 			to = out.pending(c, r.Version)
 		}
-		*to = append(*to, c.Name)
+		name := c.Name
+		if kept := r.Keeps[name]; to == &out.done && kept != "" {
+			name += " as " + kept
+		}
+		*to = append(*to, name)
 	}
 	return out
 }
@@ -296,6 +301,8 @@ func serviceGroups(s protocol.Status, g goal) groups {
 			to = &out.paused
 		case status == entities.StatusRolledBack:
 			to = &out.back
+		case status == entities.StatusCancelled:
+			to = &out.cancelled
 		case status.Row().Exit == entities.ExitFailed && status != entities.StatusBlocked:
 			to = &out.failed
 		case status.Row().Exit != entities.ExitConverged:
@@ -303,7 +310,9 @@ func serviceGroups(s protocol.Status, g goal) groups {
 		case awaited(s, c.Name):
 			to = &out.queued
 		}
-		*to = append(*to, c.Name)
+		if *to = append(*to, c.Name); c.Lacks != "" {
+			out.lacks = append(out.lacks, c.Name+": "+c.Lacks)
+		}
 	}
 	return out
 }

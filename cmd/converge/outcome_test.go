@@ -109,6 +109,12 @@ func TestExitForAChannelThatOnlyReports_A25(t *testing.T) {
 
 // Every status of the table, alone in the service: `wait` without a version.
 func TestExitForService(t *testing.T) {
+	lacks := situation(t, "a CONVERGED v5 -", "b CONVERGED v4 -")
+	lacks.Channels[1].Lacks = "configuration 5 is not here, because v5 was cancelled: by bob"
+	require.Equal(t, over(0, "web converged in a, b; b: configuration 5 is not here, because v5 was cancelled: by bob"), exitFor(lacks, goal{}))
+	keeps := situation(t, "a CONVERGED v5 succeeded", "b CONVERGED v4-i5 succeeded")
+	keeps.Releases[1].Keeps = map[string]string{"b": "v4-i5"}
+	require.Equal(t, over(0, "web v5 converged in a, b as v4-i5"), exitFor(keeps, goal{release: "5"}))
 	want := map[entities.Status]outcome{
 		entities.StatusDeleted:        over(0, "web converged in a"),
 		entities.StatusOrphaned:       over(0, "web converged"),
@@ -123,6 +129,7 @@ func TestExitForService(t *testing.T) {
 		entities.StatusBlocked:        failed("web is blocked in a"),
 		entities.StatusPreconditions:  {why: "web waits in a"},
 		entities.StatusRolledBack:     failed("web was rolled back in a"),
+		entities.StatusCancelled:      over(2, "web was cancelled in a"),
 		entities.StatusConverged:      over(0, "web converged in a"),
 	}
 	for _, row := range entities.StatusTable() {

@@ -31,7 +31,7 @@ func (v *view) act(i *instance) {
 // mayAct: nothing forbids an apply from the outset.
 func (v *view) mayAct(i *instance) bool {
 	d := &i.Delivery
-	return !v.changed && !v.yields && !i.paused && !i.idle && !v.mode.holds(i.RollingBack()) && d.Target != nil && !d.Apply.Running && d.Failure == "" && !i.Unreached() &&
+	return !v.changed && !v.yields && (!i.paused || i.freed) && !i.idle && !v.mode.holds(i.RollingBack()) && d.Target != nil && !d.Apply.Running && d.Failure == "" && !i.stopped() && !i.Unreached() &&
 		i.LeftOn(i.Runtime) == nil // else it is still being taken down
 }
 

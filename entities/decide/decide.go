@@ -79,6 +79,7 @@ func (t *tables) decide(s *state.State, now time.Time, mode Mode) *Decision {
 	if known < len(s.Instances) {
 		d.orphans(s, now, mode)
 	}
+	d.endExtensions(s)
 	return d
 }
 
@@ -111,6 +112,7 @@ type instance struct {
 	runtime *entities.RuntimeSpec
 	current entities.Current
 	paused  bool
+	freed   bool // it is paused, and goes back all the same, as a person asked for
 	idle    bool // nothing is applied: the channel only reports, or did when the target was set (A25)
 	facts   entities.Facts
 	lease   bool // an apply is to start now, or would if it had a lease
@@ -156,6 +158,7 @@ func (v *view) gather() (known int) {
 		i.Entity = v.entity(i.runtime.Kind, i.Instance)
 		i.current = i.Fetch(i.Delivery.Target)
 		_, i.paused = v.s.PauseOf(id)
+		i.freed = i.paused && i.RollingBack() && i.Delivery.Rollback.WhilePaused && i.Delivery.Failure == "" && !v.s.HeldFromOutside(id)
 		i.idle = v.reports() || i.Delivery.Reported
 		v.paused = v.paused && i.paused
 	}
@@ -169,6 +172,7 @@ func (v *view) decide() {
 	v.judgeTargets()
 	v.admitNext()
 	v.follow()
+	v.endCancelled()
 	for n := range v.insts {
 		v.act(&v.insts[n])
 	}
@@ -250,7 +254,7 @@ func (i *instance) deadlineRuns() bool {
 // waits for a lease or for a person's word (A23).
 func (i *instance) standsStill() bool {
 	l := i.Delivery.Lease
-	return i.paused || i.idle || l != nil && l.Granted.IsZero() || !i.Approval.Asked.IsZero()
+	return i.paused && !i.freed || i.idle || l != nil && l.Granted.IsZero() || !i.Approval.Asked.IsZero()
 }
 
 // unknown: nothing is known of what runs here, though it could be.
@@ -272,7 +276,7 @@ func (v *view) conclude() {
 	f := v.facts.RollUp(all)
 	f.Waits = slices.ContainsFunc(all, func(i entities.Facts) bool { return i.Waits })
 	v.out.Health = v.health(f)
-	f.Paused = v.paused
+	f.Paused = v.paused && !slices.ContainsFunc(v.insts, func(i instance) bool { return i.freed })
 	for n := range v.out.Gates {
 		j := &v.out.Gates[n]
 		f.Blocked = f.Blocked || j.Verdict == entities.Fail
@@ -293,14 +297,15 @@ func (v *view) conclude() {
 
 func (i *instance) conclude() entities.Facts {
 	d, f := &i.Delivery, &i.facts
-	f.Paused, f.Failed = i.paused, d.Failure != ""
+	f.Paused, f.Failed = i.paused && !i.freed, d.Failure != ""
 	if b := d.Rollback; b != nil {
 		f.RollbackFailed = !b.Failed.IsZero()
 		f.RolledBack = d.Converged
 		f.RollingBack = !f.RollbackFailed && !f.RolledBack
 	}
 	f.Unknown = i.unknown()
-	moving := d.Target != nil && !d.Converged && !i.waits()
+	moving := d.Target != nil && !d.Converged && !i.waits() && (!i.stopped() || d.Apply.Running)
+	f.Cancelled = d.Cancelled != ""
 	f.Asks = moving && !i.Approval.Asked.IsZero()
 	f.Converging = moving && !f.Asks
 	f.Waits = i.waits()

@@ -154,13 +154,21 @@ func (d *Decision) String() string {
 		fmt.Fprintf(&b, "apply %s %s attempt=%d%s\n", o.Instance, o.Target.FullVersion, o.Attempt, entities.Because(o.Cause))
 	}
 	for _, o := range d.Ends {
+		if o.Release != "" {
+			fmt.Fprintf(&b, "end the run of %s for release=%s\n", o.Extension, o.Release)
+			continue
+		}
 		fmt.Fprintf(&b, "end the apply of %s\n", o.Instance)
 	}
 	for _, o := range d.Asks {
 		fmt.Fprintf(&b, "ask %s %s\n", o.Instance, o.Target.FullVersion)
 	}
 	for _, o := range d.Renders {
-		fmt.Fprintf(&b, "render %s release=%s under=%s\n", o.Instance, o.Release, o.Present)
+		keeps := ""
+		if o.Keeps != "" {
+			keeps = " keeps=" + o.Keeps
+		}
+		fmt.Fprintf(&b, "render %s release=%s under=%s%s\n", o.Instance, o.Release, o.Present, keeps)
 	}
 	for _, o := range d.Recalls {
 		fmt.Fprintf(&b, "recall release=%s\n", o.Release)

@@ -24,6 +24,9 @@ func (v *view) admitNext() {
 		v.recall(next)
 		return
 	}
+	if v.rendersKept(next) {
+		return
+	}
 	p := v.pass(next)
 	v.out.Gates = p.gates
 	switch {
@@ -44,7 +47,7 @@ func (v *view) enter(next *state.Release) {
 	unchanged, paused, rendering := "", "", false
 	for n := range v.insts {
 		i := &v.insts[n]
-		if next.Payloads[i.ID] == "" {
+		if !next.Concerns(i.ID) {
 			continue
 		}
 		switch why, known := v.unchanged(i, next); {
@@ -91,8 +94,8 @@ func (v *view) heldThere(i *instance, r *state.Release) string {
 // unchanged says why a release has nothing to deliver to an instance, or "". Not known: it is to be rendered first.
 func (v *view) unchanged(i *instance, r *state.Release) (why string, known bool) {
 	d := &i.Delivery
-	there := d.Target != nil && d.Converged
-	same := there && r.Config() && v.atVersion(i, r.Version)
+	there := d.Target != nil && d.Converged && d.Cancelled == ""
+	same := there && r.Config() && (r.Keeps(v.spec.Name) || v.atVersion(i, r.Version))
 	switch {
 	case there && i.IsAt(r) && i.current.Stable:
 		return "already there", true
@@ -106,7 +109,31 @@ func (v *view) unchanged(i *instance, r *state.Release) (why string, known bool)
 
 // render asks what a config release renders to under the version that is there.
 func (v *view) render(i *instance, r *state.Release) {
-	v.d.Renders = append(v.d.Renders, state.RenderOp{Instance: i.ID, Release: r.ID, Present: i.Delivery.Target.FullVersion})
+	op := state.RenderOp{Instance: i.ID, Release: r.ID, Present: i.Delivery.Target.FullVersion}
+	if r.Keeps(v.spec.Name) {
+		op.Keeps = v.s.VersionOf(i.Instance)
+	}
+	v.d.Renders = append(v.d.Renders, op)
+}
+
+// rendersKept has rendered what a config release brings to instances that keep their version, before anything is asked about that.
+func (v *view) rendersKept(r *state.Release) bool {
+	if !r.Keeps(v.spec.Name) {
+		return false
+	}
+	rendering := false
+	for n := range v.insts {
+		i := &v.insts[n]
+		if i.Delivery.Target == nil || i.IsAt(r) || r.Present[i.ID].FullVersion == i.Delivery.Target.FullVersion {
+			continue
+		}
+		v.render(i, r)
+		rendering = true
+	}
+	if rendering {
+		v.wait(KindRender, "rendering the configuration of incarnation "+fmt.Sprint(r.Incarnation)+" under the version that is here")
+	}
+	return rendering
 }
 
 // recall asks what a release is made of that waited for long: its gates may ask about that.
@@ -130,7 +157,8 @@ func (v *view) follows(i *instance, r *state.Release) bool {
 // config release brings the version itself, which an earlier release may have failed to bring.
 func (v *view) atVersion(i *instance, version string) bool {
 	return slices.ContainsFunc(v.s.Releases, func(r *state.Release) bool {
-		return r.FullVersion == i.Delivery.Target.FullVersion && r.Version == version
+		k := r.Kept[i.ID]
+		return r.FullVersion == i.Delivery.Target.FullVersion && r.Version == version || k.FullVersion == i.Delivery.Target.FullVersion && k.Version == version
 	})
 }
 
@@ -180,7 +208,7 @@ func (v *view) follow() {
 	var moves []state.Move
 	for n := range v.insts {
 		i := &v.insts[n]
-		if r.Payloads[i.ID] == "" || i.paused || i.Delivery.Apply.Running || i.IsAt(r) {
+		if !r.Concerns(i.ID) || i.paused || i.Delivery.Apply.Running || i.IsAt(r) {
 			continue
 		}
 		switch why, known := v.unchanged(i, r); {

@@ -161,8 +161,9 @@ func (f *following) before(c *ChannelDecision) string {
 
 // still says what a channel is at, where no release waits for it.
 func (f *following) still(c *ChannelDecision) clause {
-	version := ""
+	version, cancelled := "", false
 	for _, i := range f.s.In(c.Channel) {
+		cancelled = cancelled || i.Delivery.Cancelled != ""
 		if i.Delivery.Target != nil {
 			version = i.Delivery.Target.FullVersion
 		}
@@ -170,6 +171,8 @@ func (f *following) still(c *ChannelDecision) clause {
 	switch pin, pinned := f.s.PinOf(c.Channel); {
 	case version == "":
 		return clause{before: "nothing was released to ", after: " yet"}
+	case c.Status == entities.StatusConverging && cancelled:
+		return clause{before: "the apply of " + version + " is to end in "}
 	case c.Status == entities.StatusConverging:
 		return clause{before: version + " is going out to "}
 	case c.Status == entities.StatusRollingBack:

@@ -95,6 +95,8 @@ func (v *view) startExtension(r *state.Release, e *entities.Extension) string {
 	switch missing := v.missing(r, e); {
 	case len(missing) > 0:
 		return "runs after " + strings.Join(missing, ", ")
+	case v.ending(r, e.RunKey()) != nil:
+		return "runs once that for " + v.ending(r, e.RunKey()).FullVersion + " has ended, which is asked to"
 	case v.mode.Drain:
 		return "runs once the workflow has continued as new"
 	}

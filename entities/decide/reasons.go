@@ -130,6 +130,8 @@ func (v *view) explainInstance(i *instance) {
 			v.say(i, ReasonProgress, "no reading yet")
 		}
 		v.explainApply(i)
+	case entities.StatusCancelled:
+		v.explainCancelled(i)
 	case entities.StatusConverging, entities.StatusDegraded:
 		v.explainMoving(i)
 	}
@@ -140,6 +142,10 @@ func (v *view) explainApply(i *instance) {
 	switch a := &d.Apply; {
 	case !a.Untaken.IsZero():
 		v.say(i, ReasonFailure, "%s: %s; %s is applied once one does", entities.CodeNoWorker, a.Err, d.Target.FullVersion)
+	case a.Running && a.Of != "" && a.Of != d.Target.FullVersion:
+		v.say(i, ReasonProgress, "%s is applied once the apply of %s has ended", d.Target.FullVersion, a.Of)
+	case a.Running && !a.Ending.IsZero():
+		v.say(i, ReasonProgress, "the apply of %s is asked to end", d.Target.FullVersion)
 	case a.Running && a.Attempts > 0:
 		v.say(i, ReasonProgress, "applying %s, attempt %d", d.Target.FullVersion, a.Attempts+1)
 	case a.Running:

@@ -107,7 +107,7 @@ func (v *view) allThere(r *state.Release) bool {
 	for n := range v.insts {
 		i := &v.insts[n]
 		d := &i.Delivery
-		if d.Apply.Running || d.Target != nil && !d.Converged || r.Payloads[i.ID] != "" && !v.follows(i, r) {
+		if d.Apply.Running || d.Target != nil && !d.Converged || r.Concerns(i.ID) && !v.follows(i, r) {
 			return false
 		}
 	}
@@ -145,7 +145,7 @@ func (v *view) placed(r *state.Release, insts []*instance) bool {
 	for n := range v.insts {
 		i := &v.insts[n]
 		switch {
-		case r != nil && r.Payloads[i.ID] != "" && !v.follows(i, r):
+		case r != nil && r.Concerns(i.ID) && !v.follows(i, r):
 			return false
 		case i.Delivery.Target != nil && !i.Delivery.Converged && !now[i.ID]:
 			return false
@@ -194,7 +194,7 @@ func (v *view) judgeProgress(r *state.Release, i *instance) {
 		v.fail(r, i, i.current.Failed)
 		return
 	}
-	if a.First.IsZero() || i.standsStill() {
+	if a.First.IsZero() || i.standsStill() || i.stopped() {
 		return
 	}
 	deadline := a.First.Add(v.spec.ProgressDeadline)

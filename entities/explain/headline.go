@@ -18,6 +18,9 @@ func headline(s protocol.Status, c protocol.ChannelStatus, now time.Time) string
 		if c.Target == "" {
 			return head + "; nothing was released here yet."
 		}
+		if c.Lacks != "" {
+			return joined(", ", head+"; "+c.Lacks, when) + "."
+		}
 		return joined(", ", head+", as desired", when) + "."
 	case entities.StatusPreconditions, entities.StatusManualApproval:
 		if c.Desired == "" && c.ReportOnly {
@@ -47,6 +50,8 @@ func matter(c protocol.ChannelStatus) string {
 		return cmp.Or(c.Target, c.Desired) + " failed here"
 	case entities.StatusRollingBack, entities.StatusRolledBack, entities.StatusFailedRollback:
 		return rollback(c)
+	case entities.StatusCancelled:
+		return c.Target + " was cancelled before it had succeeded here"
 	case entities.StatusPaused:
 		return joined(" ", "paused", after("at ", c.Target))
 	case entities.StatusDegraded:

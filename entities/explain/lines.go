@@ -60,6 +60,9 @@ func (w *writer) line(format string, args ...any) {
 // is next.
 func (w *writer) channel(c protocol.ChannelStatus) {
 	w.line("%s", headline(w.status, c, w.now))
+	if c.Lacks != "" && c.Status != converged {
+		w.line(" %s", c.Lacks)
+	}
 	w.conditions(c)
 	w.root(c)
 	w.readings(c)

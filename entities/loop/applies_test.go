@@ -8,6 +8,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/decide"
 	"github.com/converge-engine/converge/entities/maestro"
+	"github.com/converge-engine/converge/entities/state"
 )
 
 // applied is a channel on a runtime where every apply is approved, with two releases of one version that wait.
@@ -35,7 +36,7 @@ func TestApprovalOfAnApplyIsOfItsRelease_C10(t *testing.T) {
 	w := applied(t)
 	_, err := w.says(false, "alice")
 	require.NoError(t, err)
-	_, err = done(w.s.Cancel("v1", "", entities.Who{Name: "alice"}, "not this one", w.now))
+	_, err = done(w.s.Cancel(state.Cancelling{Version: "v1", Who: entities.Who{Name: "alice"}, Reason: "not this one"}, w.now))
 	require.NoError(t, err)
 	w.decide(decide.Mode{})
 	w.obey()

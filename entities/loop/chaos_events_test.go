@@ -2,7 +2,9 @@ package loop_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"pgregory.net/rapid"
@@ -26,11 +28,9 @@ func (c *chaos) plainEvents() map[string]func() {
 		"pause": pause, "resume": resume, "resume2": resume, "refresh": func() { _, _ = done(c.s.Refresh(any())) },
 		"pause scope":  func() { c.s.SetPause(c.anyScope(), &entities.Pause{By: "carol", At: c.now}, c.now) },
 		"resume scope": func() { c.s.SetPause(c.anyScope(), nil, c.now) },
-		"cancel": func() {
-			c.act(func() (string, error) { return done(c.s.Cancel(c.anyVersion(), any(), bob, "", c.now)) })
-		},
+		"cancel":       func() { c.cancel(any()) },
 		"clear": func() {
-			clearing := state.Clearing{Channel: any(), Who: bob}
+			clearing := state.Clearing{Cancelling: state.Cancelling{Channel: any(), Who: bob}}
 			if clearing.OlderThan = c.anyVersion(); c.oneIn(3, "except") {
 				clearing.OlderThan, clearing.Except = "", clearing.OlderThan
 			}
@@ -71,7 +71,9 @@ func (c *chaos) stormEvents() map[string]func() {
 			})
 		},
 		"rollback": func() {
-			c.act(func() (string, error) { return done(c.s.RollBack(c.anyVersion(), any(), bob, "", c.now)) })
+			c.act(func() (string, error) {
+				return done(c.s.RollBack(state.RollingBack{Version: c.anyVersion(), Channel: any(), Who: bob}, c.now))
+			})
 		},
 		"extension": func() { c.endExtension(c.pick("", "", "exit status 1")) },
 		"stored":    func() { c.s.AuditStored(c.audited) },
@@ -115,6 +117,9 @@ func (c *chaos) act(do func() (string, error)) {
 	}
 	c.notePhases()
 	for id, t := range c.at() {
+		if was, known := at[id]; known && was != t && c.spoiled[id][c.s.Instances[id].Delivery.Target.Payload] {
+			c.t.Fatalf("%s moved from %s to %s, which was cancelled", id, was, t)
+		}
 		if was, known := at[id]; known && was != t && !c.bypassedSince(lines, id.Channel) {
 			c.t.Fatalf("%s moved from %s to %s, past all gates and with no bypass", id, was, t)
 		}
@@ -141,6 +146,38 @@ func (c *chaos) bypassedSince(line int64, channel string) bool {
 	return slices.ContainsFunc(c.s.Audit, func(l entities.AuditLine) bool {
 		return l.N > line && l.Kind == entities.EventBypass && l.Channel == channel && l.Who != nil
 	})
+}
+
+// cancel notes what nothing is to lead to any more: where the release is in progress, and was never good.
+func (c *chaos) cancel(channel string) {
+	cancelling := state.Cancelling{Version: c.anyVersion(), Channel: channel, Terminate: c.oneIn(2, "terminate"), Who: bob}
+	r, _ := c.s.FindOpen(cancelling.Version, channel)
+	c.act(func() (string, error) {
+		before := maps.Clone(c.phase)
+		text, err := done(c.s.Cancel(cancelling, c.now))
+		for channel := range c.s.Channels {
+			if key := channel + "/"; err == nil && !r.Config() && !before[key+r.ID].Over() && r.Phases[channel] != nil && r.Phases[channel].Phase == maestro.Cancelled {
+				c.cutOff[key+r.Version] = true
+			}
+		}
+		for _, id := range entities.SortedIDs(c.s.Instances) {
+			i := c.s.Instances[id]
+			if err != nil || before[id.Channel+"/"+r.ID] != maestro.InProgress || r.Phases[id.Channel].Phase != maestro.Cancelled || !i.IsAt(r) {
+				continue
+			}
+			if spec, _ := c.s.Spec.Channel(id.Channel); spec.Report == "" && !i.Delivery.Reported && !c.good[id][r.Payloads[id]] {
+				note(c.spoiled, id, r.Payloads[id], true)
+			}
+		}
+		return text, err
+	})
+}
+
+func note(in map[entities.InstanceID]map[string]bool, id entities.InstanceID, what string, is bool) {
+	if in[id] == nil {
+		in[id] = map[string]bool{}
+	}
+	in[id][what] = is
 }
 
 // retry notes what is to enter once more.
@@ -264,6 +301,7 @@ func (c *chaos) comeAndGo() {
 	case !c.known(name):
 		c.declareChannel(n)
 	case len(c.next.Channels) > 1:
+		maps.DeleteFunc(c.cutOff, func(key string, _ bool) bool { return strings.HasPrefix(key, name+"/") })
 		c.next.Channels = slices.DeleteFunc(slices.Clone(c.next.Channels), func(s entities.ChannelSpec) bool { return s.Name == name })
 		for n := range c.next.Channels {
 			c.next.Channels[n].Conditions = slices.DeleteFunc(slices.Clone(c.next.Channels[n].Conditions),

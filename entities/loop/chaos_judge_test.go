@@ -2,6 +2,7 @@ package loop_test
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"pgregory.net/rapid"
@@ -19,6 +20,13 @@ func (c *chaos) judge(d *decide.Decision, mode decide.Mode) {
 		c.judgeChange(ch, mode, d)
 	}
 	for _, op := range d.Ends {
+		if r := c.s.ReleaseByID(op.Release); r != nil {
+			c.judgeEndOf(r, op, d)
+			continue
+		}
+		if i := c.s.Instances[op.Instance]; i.Delivery.Cancelled != "" && !i.Delivery.Converged && i.Delivery.Apply.Running {
+			continue
+		}
 		next := c.nextIn(op.Instance.Channel, d)
 		if _, runs := c.applies[op.Instance]; !runs || mode.Drain || next == nil || c.s.Strategy(next) != maestro.Immediate {
 			c.t.Fatalf("an apply of %s is never to be asked to end:\n%s", op.Instance, d)
@@ -64,6 +72,22 @@ func (c *chaos) judge(d *decide.Decision, mode decide.Mode) {
 		if r := c.s.ReleaseByID(op.Release); paused || mode.Drain || r.Phases[op.Channel].Phase.Over() {
 			c.t.Fatalf("an extension while paused, draining, or of a release that is over:\n%s", d)
 		}
+	}
+}
+
+// judgeEndOf: a run of an extension is asked to end only where it was cancelled, once, and where no channel waits for it.
+func (c *chaos) judgeEndOf(r *state.Release, op state.EndOp, d *decide.Decision) {
+	e := r.Extensions[op.Extension]
+	for channel, p := range r.Phases {
+		spec, _ := c.s.Spec.Channel(channel)
+		for _, x := range spec.Extensions {
+			if x.RunKey() == op.Extension && !p.Phase.Over() && !e.Cancelled {
+				c.t.Fatalf("%s waits for a run that is to end:\n%s", channel, d)
+			}
+		}
+	}
+	if !e.Running || !e.Ending.IsZero() {
+		c.t.Fatalf("a run that is never to be asked to end:\n%s", d)
 	}
 }
 
@@ -162,8 +186,40 @@ func (c *chaos) judgeLeftOver(r *state.Release, ch state.Change, refuse func(str
 	}
 }
 
+// judgeSpoiled: nothing leads back to what was cancelled before it was good, but a release of it.
+func (c *chaos) judgeSpoiled(ch state.Change, refuse func(string)) {
+	r := c.s.ReleaseByID(ch.Release)
+	for _, m := range ch.Moves {
+		switch {
+		case ch.Kind == state.ChangePromote || ch.Kind == state.ChangeTarget:
+			base, _, _ := strings.Cut(m.Target.FullVersion, "-i")
+			again := slices.ContainsFunc(c.s.Releases, func(o *state.Release) bool {
+				p, concerned := o.PhaseIn(ch.Channel)
+				return o.FullVersion == base && concerned && p != maestro.Cancelled
+			})
+			if c.cutOff[ch.Channel+"/"+base] && r.Config() && !again {
+				refuse("brings " + m.Target.FullVersion + ", which was cancelled")
+			}
+			delete(c.cutOff, ch.Channel+"/"+base)
+			note(c.spoiled, m.Instance, m.Target.Payload, false)
+		case c.spoiled[m.Instance][m.Target.Payload]:
+			refuse("leads to " + m.Target.FullVersion + ", which was cancelled")
+		}
+	}
+	for _, i := range c.s.In(ch.Channel) {
+		switch {
+		case r == nil || !i.IsAt(r):
+		case ch.Kind == state.ChangeUnchanged && c.spoiled[i.ID][i.Delivery.Target.Payload]:
+			refuse("though what is there was cancelled")
+		case ch.Kind == state.ChangeUnchanged || ch.Kind == state.ChangeConverged && !ch.Partial:
+			note(c.good, i.ID, i.Delivery.Target.Payload, true)
+		}
+	}
+}
+
 // judgeMoves: no instance goes backwards unless something is taken back, or a person says so.
 func (c *chaos) judgeMoves(ch state.Change, refuse func(string)) {
+	c.judgeSpoiled(ch, refuse)
 	if ch.Kind != state.ChangePromote && ch.Kind != state.ChangeTarget {
 		return
 	}
@@ -321,6 +377,13 @@ func (c *chaos) notePhases() {
 			c.phase[key] = p.Phase
 			switch {
 			case before == p.Phase:
+			case before == maestro.Cancelled && p.Phase == maestro.InProgress: // a person retries it
+				delete(c.cutOff, channel+"/"+r.Version)
+				for id, payload := range r.Payloads {
+					if id.Channel == channel {
+						note(c.spoiled, id, payload, false)
+					}
+				}
 			case before == maestro.Skipped && p.Phase == maestro.Pending:
 				c.reopened[key] = true
 			case before == maestro.InProgress && p.Phase == maestro.Pending:
@@ -440,6 +503,9 @@ func (c *chaos) judgeApply(op state.ApplyOp, mode decide.Mode, d *decide.Decisio
 	}
 	if at := c.ranAt[op.Instance][op.Target.Payload]; at != on {
 		c.t.Fatalf("%s was brought to %s, and is applied to %s:\n%s", op.Target.FullVersion, at, on, d)
+	}
+	if i := c.s.Instances[op.Instance]; c.spoiled[op.Instance][op.Target.Payload] && !i.Delivery.Converged {
+		c.t.Fatalf("%s was cancelled, and is applied:\n%s", op.Target.FullVersion, d)
 	}
 	_, paused := c.s.PauseOf(op.Instance)
 	_, twice := c.applies[op.Instance]
@@ -637,7 +703,7 @@ func (c *chaos) judgeEnd() {
 	for _, ch := range c.decision.Channels {
 		switch ch.Status {
 		case entities.StatusConverged, entities.StatusOrphaned:
-		case entities.StatusFailed, entities.StatusBlocked:
+		case entities.StatusFailed, entities.StatusBlocked, entities.StatusCancelled:
 			if len(c.s.Releases) > 0 {
 				continue
 			}

@@ -53,6 +53,9 @@ type chaos struct {
 	phase    map[string]maestro.Phase                  // channel/release: when last seen
 	unheard  map[string]int                            // channel/release: so many approvals were given before it failed
 	reopened map[string]bool                           // channel/release: it was skipped, and a person has it wait again
+	good     map[entities.InstanceID]map[string]bool   // payloads of releases that succeeded there
+	cutOff   map[string]bool                           // channel/version: a person cancelled it there, and did not release it anew
+	spoiled  map[entities.InstanceID]map[string]bool   // payloads of releases that were cancelled in progress, and never good there
 }
 
 // setting is what may be drawn in a world.
@@ -80,6 +83,7 @@ func newChaos(t *rapid.T, of setting, tame bool) *chaos {
 		behind:  map[entities.InstanceID]entities.Reading{},
 		retried: map[string]bool{}, phase: map[string]maestro.Phase{}, unheard: map[string]int{}, reopened: map[string]bool{},
 		sequence: map[string]int{}, over: map[string]bool{},
+		cutOff: map[string]bool{}, good: map[entities.InstanceID]map[string]bool{}, spoiled: map[entities.InstanceID]map[string]bool{},
 	}
 	c.next.Maestro.Strategy = c.anyStrategy()
 	if c.oneIn(4, "held until promoted") {

@@ -34,7 +34,7 @@ func TestPruneKeepsWhatAChannelIsAt(t *testing.T) {
 		version := fmt.Sprint("v", i+2)
 		_, err := w.release(version, "")
 		require.NoError(t, err)
-		_, err = done(w.s.Cancel(version, "", bob, "", w.now))
+		_, err = done(w.s.Cancel(state.Cancelling{Version: version, Who: bob}, w.now))
 		require.NoError(t, err)
 		w.obey()
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/decide"
+	"github.com/converge-engine/converge/entities/state"
 )
 
 var update = flag.Bool("update", false, "write what the stories really say")
@@ -120,7 +121,10 @@ var ordinary = map[string]command{
 	},
 	"resume": func(s *story, arg []string) string { return refusal(done(s.s.Resume(at(arg, 0), bob, s.now))) },
 	"cancel": func(s *story, arg []string) string {
-		return refusal(done(s.s.Cancel(at(arg, 0), at(arg, 1), bob, "", s.now)))
+		return s.cancel(state.Cancelling{}, arg)
+	},
+	"terminate": func(s *story, arg []string) string { // cancel --terminate
+		return s.cancel(state.Cancelling{Terminate: true}, arg)
 	},
 	"retry": func(s *story, arg []string) string {
 		return refusal(done(s.s.Retry(at(arg, 0), at(arg, 1), bob, s.now)))
@@ -171,6 +175,11 @@ var shown = map[string]command{
 	"journal": func(s *story, _ []string) string { return s.journal() },
 	"watches": func(s *story, _ []string) string { return s.watches() },
 	"at":      func(s *story, _ []string) string { return s.now.Format("15:04:05") + "\n" },
+}
+
+func (s *story) cancel(c state.Cancelling, arg []string) string {
+	c.Version, c.Channel, c.Who, c.Reason = at(arg, 0), at(arg, 1), bob, rest(arg, 2)
+	return refusal(done(s.s.Cancel(c, s.now)))
 }
 
 func refusal(answer string, err error) string {

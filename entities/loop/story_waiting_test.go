@@ -24,7 +24,7 @@ var waitingCommands = map[string]command{
 	},
 	"tally": func(s *story, _ []string) string { return s.tally() },
 	"clear": func(s *story, arg []string) string { // clear older-than|except VERSION [CHANNEL]
-		c := state.Clearing{Channel: at(arg, 2), Who: bob}
+		c := state.Clearing{Cancelling: state.Cancelling{Channel: at(arg, 2), Who: bob}}
 		if arg[0] == "except" {
 			c.Except = arg[1]
 		} else {

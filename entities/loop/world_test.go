@@ -190,6 +190,10 @@ func (w *world) render() {
 	for _, op := range w.renders {
 		template := w.store[op.Release][op.Instance]
 		w.s.Rendered(op.Release, op.Instance, entities.Target{FullVersion: op.Present, Payload: payload(template, op.Present)})
+		if op.Keeps != "" {
+			full := fmt.Sprintf("%s-i%d", op.Keeps, w.s.ReleaseByID(op.Release).Incarnation)
+			w.s.Keep(op.Release, op.Instance, state.Kept{Version: op.Keeps, Target: entities.Target{FullVersion: full, Payload: payload(template, full)}})
+		}
 	}
 	for _, op := range w.recalls {
 		w.recall(w.s.ReleaseByID(op.Release))

@@ -58,7 +58,7 @@ type Beginning struct {
 
 // Logic is the number of the logic by which workers of this version begin a run. A run keeps to the logic that its
 // input names, as its history demands: none is that of workers that did not name it yet.
-const Logic = LogicReadsOneThing
+const Logic = LogicCancelEnds
 
 const (
 	// LogicRecordsShown is the logic by which what a service shows is recorded before it is shown.
@@ -81,6 +81,9 @@ const (
 	// LogicReadsOneThing is the logic by which a signal is refused that cannot be read, or that could be read in two ways, and
 	// a request id that comes again with another content.
 	LogicReadsOneThing = 8
+	// LogicCancelEnds is the logic by which runs of extensions are asked to end, and configuration reaches channels that keep
+	// another version.
+	LogicCancelEnds = 9
 )
 
 // ServiceInput starts a Service workflow, or carries its state into the next run.

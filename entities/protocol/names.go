@@ -107,6 +107,8 @@ const (
 	QueryExplain = "explain"
 	QueryHistory = "history" // the audit lines that are not in the store yet
 	QueryState   = "state"   // the whole state but for what waits to be carried out, to be played forward
+	// QueryTerminated answers what of a service runs and is to end at once, to the activities that are asked to end.
+	QueryTerminated = "terminated"
 	// QueryCheckpoint has the state handed over to be kept in the store, unless the workflow is in the middle of something, and
 	// answers whether it was. Nothing changes for the workflow.
 	QueryCheckpoint = "checkpoint"

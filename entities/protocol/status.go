@@ -66,6 +66,8 @@ type ChannelStatus struct {
 	LeaseAsked  time.Time          `json:"leaseAsked,omitzero"` // it waits for a place on its runtime since then
 	// MovesTo is the runtime that the configuration names, while the release that takes the channel there is still to come.
 	MovesTo string `json:"movesTo,omitempty"`
+	// Lacks says which configuration has not reached the channel, and why.
+	Lacks string `json:"lacks,omitempty"`
 	// Left is what its instances have left on runtimes that they are not on any more.
 	Left []LeftStatus `json:"left,omitempty"`
 }
@@ -146,6 +148,9 @@ type ReleaseStatus struct {
 	At          time.Time         `json:"at"`
 	Phases      map[string]string `json:"phases"`
 	Reasons     map[string]string `json:"reasons,omitempty"` // channel → why it is in that phase
+	// Keeps are the channels to which only its configuration comes, under the version that is there → that as a full version, once it
+	// is rendered.
+	Keeps map[string]string `json:"keeps,omitempty"`
 
 	Approvals  []entities.Approval `json:"approvals,omitempty"`
 	Bypasses   []entities.Bypass   `json:"bypasses,omitempty"`

@@ -46,17 +46,27 @@ type ScopeRequest struct {
 	Channel string `json:"channel,omitempty"`
 }
 
-// CancelRequest is the payload of cancel: a release by Version, or, of all that wait, those that were released before OlderThan,
-// or all but Except. One of them is given. Of several releases of a version the oldest that is not over is meant.
+// CancelRequest is the payload of cancel (A18): a release by Version, or, of all that wait, those that were released before
+// OlderThan, or all but Except. One of them is given. Of several releases of a version the oldest that is not over is meant.
+// Terminate: what runs for the release is given no time to end by itself.
 type CancelRequest struct {
 	VersionRequest
 	OlderThan string `json:"olderThan,omitempty"`
 	Except    string `json:"except,omitempty"`
+	Terminate bool   `json:"terminate,omitempty"`
 }
 
-// VersionRequest is the payload of retry and rollback (A22). An empty channel is every channel that
-// it concerns. Version is a version or full version; of several releases of it, retry means the newest.
-// For rollback it may be empty: the newest release that entered any of the channels.
+// RollbackRequest is the payload of rollback (A22): a VersionRequest. No version is the newest release that entered any of
+// the channels. WhilePaused: also where its channel, or the service, is paused.
+type RollbackRequest struct {
+	Act
+	Version     string `json:"version,omitempty"`
+	Channel     string `json:"channel,omitempty"`
+	WhilePaused bool   `json:"whilePaused,omitempty"`
+}
+
+// VersionRequest is the payload of retry. An empty channel is every channel that it concerns. Version is a version or full
+// version; of several releases of it, retry means the newest, and so does rollback.
 type VersionRequest struct {
 	Act
 	Version string `json:"version,omitempty"`

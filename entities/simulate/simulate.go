@@ -233,6 +233,10 @@ func (p *play) begin(d *decide.Decision) bool {
 		p.events = append(p.events, event{p.now.Add(p.Apply), func() { p.applied(op.Instance, op.Target) }, op.Instance})
 	}
 	for _, op := range d.Ends {
+		if r := p.s.ReleaseByID(op.Release); r != nil {
+			r.Extensions[op.Extension].Running = false
+			continue
+		}
 		p.events = slices.DeleteFunc(p.events, func(e event) bool { return e.apply == op.Instance })
 		p.s.ApplyLost(op.Instance, *p.s.Instances[op.Instance].Delivery.Target, "asked to end", p.now)
 	}
@@ -244,6 +248,9 @@ func (p *play) begin(d *decide.Decision) bool {
 	}
 	for _, op := range d.Renders {
 		p.s.Rendered(op.Release, op.Instance, entities.Target{FullVersion: op.Present, Payload: "simulated"})
+		if op.Keeps != "" {
+			p.s.Keep(op.Release, op.Instance, state.Kept{Version: op.Keeps, Target: entities.Target{FullVersion: op.Present, Payload: "simulated, kept"}})
+		}
 	}
 	for _, op := range d.Recalls {
 		p.recall(p.s.ReleaseByID(op.Release))

@@ -327,10 +327,10 @@ func (s *State) applyAsked(r *Release, channel string) applyAsked {
 	p := r.Phases[channel]
 	asked := applyAsked{pending: p != nil && p.Phase == maestro.Pending}
 	for _, i := range s.approvedApplies(channel) {
-		at := i.present() == r.FullVersion
+		at := i.present() == r.FullIn(i.ID)
 		asked.there = asked.there || at
 		switch {
-		case i.ApprovesEntry(r), !asked.pending && i.Approves(r.FullVersion):
+		case i.ApprovesEntry(r), !asked.pending && i.Approves(r.FullIn(i.ID)):
 			asked.given = i.Approval.Given
 		case asked.pending || at && !i.Approval.Asked.IsZero():
 			asked.to = append(asked.to, i)
@@ -359,9 +359,11 @@ func (s *State) approveApply(r *Release, channel string, a entities.Approval) (E
 		}, nil
 	default:
 		return func() string {
-			a.Version, a.Release = r.FullVersion, r.ID
+			a.Release = r.ID
 			for _, i := range asked.to {
-				i.Approval = ApplyApproval{Given: &a}
+				given := a
+				given.Version = r.FullIn(i.ID)
+				i.Approval = ApplyApproval{Given: &given}
 			}
 			s.noteApproval(r, a, channel, "approved "+a.Topic)
 			return fmt.Sprintf("the apply of %s in %s is approved by %s", r.FullVersion, channel, a.Who.Name)
@@ -377,7 +379,7 @@ func (i *Instance) Approves(version string) bool {
 // ApprovesEntry tells whether the apply with which a release enters is approved here: that of this very release, since another of
 // the same version is approved anew.
 func (i *Instance) ApprovesEntry(r *Release) bool {
-	return i.Approves(r.FullVersion) && (i.Approval.Given.Release == "" || i.Approval.Given.Release == r.ID)
+	return i.Approves(r.FullIn(i.ID)) && (i.Approval.Given.Release == "" || i.Approval.Given.Release == r.ID)
 }
 
 // ForgetApprovals drops the approvals of applies that will not come any more in a channel. Of those that are
@@ -400,7 +402,7 @@ func (s *State) applyComes(i *Instance, degraded bool) bool {
 	}
 	return slices.ContainsFunc(s.Releases, func(r *Release) bool {
 		p := r.Phases[i.ID.Channel]
-		return r.FullVersion == version && p != nil && p.Phase == maestro.Pending && i.ApprovesEntry(r)
+		return r.FullIn(i.ID) == version && p != nil && p.Phase == maestro.Pending && i.ApprovesEntry(r)
 	})
 }
 

@@ -29,7 +29,8 @@ func (s *State) Evaluation(channel *entities.ChannelSpec, c *entities.Check, r *
 		e.FullVersion, e.Payload, e.Present = t.FullVersion, t.Payload, t.Payload
 	}
 	if r != nil {
-		e.Release, e.FullVersion, e.Payload = r.ID, r.FullVersion, r.Payloads[id]
+		t := r.Target(id)
+		e.Release, e.FullVersion, e.Payload = r.ID, t.FullVersion, t.Payload
 	}
 	return e
 }

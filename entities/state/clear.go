@@ -15,9 +15,8 @@ import (
 // Clearing says which of the releases that wait are to be ended: those that came before OlderThan, or all but Except. One of them
 // is given, a version as Find takes it. An empty channel is all.
 type Clearing struct {
-	OlderThan, Except, Channel string
-	Who                        entities.Who
-	Reason                     string
+	OlderThan, Except string
+	Cancelling        // each of them
 }
 
 // Clear ends what waits, in one act. What is on its way in a channel goes on there, and so does what takes a release back.
@@ -33,28 +32,32 @@ func (s *State) Clear(c Clearing, now time.Time) (Effect, error) {
 	where := strings.Join(in, ", ")
 	text := fmt.Sprintf("%s cancelled in %s", c.span(ended, mark), where)
 	return func() string {
+		asked := ""
 		for _, r := range ended {
-			s.clear(r, c, now)
+			if one := s.clear(r, &c.Cancelling, now); one != "" && asked == "" { // they have the same extensions
+				asked = one
+			}
 		}
 		line := s.Audit[len(s.Audit)-1]
 		line.Text = text
 		s.Announce(s.notifications(), line) // once, for all
 		s.Record(now, c.Channel, fmt.Sprintf("%s by %s%s", text, c.Who.Name, entities.Because(c.Reason)))
-		return text
+		return text + asked
 	}, nil
 }
 
-// clear ends what waits of one release.
-func (s *State) clear(r *Release, c Clearing, now time.Time) {
+// clear ends what waits of one release, and says what of it was asked to end.
+func (s *State) clear(r *Release, c *Cancelling, now time.Time) string {
 	var in []string
 	for _, channel := range s.pendingIn(r, c.Channel) {
-		r.cancel(channel, "by "+c.Who.Name+entities.Because(c.Reason), now)
+		s.cancel(r, channel, c, now)
 		in = append(in, channel)
 	}
 	s.Note(entities.AuditLine{
 		At: now, Kind: entities.EventCancel, Who: &c.Who, Channel: c.Channel, Release: r.ID, Version: r.FullVersion,
 		Text: "cancelled in " + strings.Join(in, ", "), Reason: c.Reason,
 	})
+	return s.asked(r, c)
 }
 
 // toClear are the releases that are ended, oldest first, and the channels where any is, in the spec's order.

@@ -41,6 +41,10 @@ func (s *State) Commit(changes []Change, w *Work, now time.Time) {
 		s.leaseAsked(op, now)
 	}
 	for _, op := range w.Ends {
+		if r := s.ReleaseByID(op.Release); r != nil {
+			r.Extensions[op.Extension].Ending = now
+			continue
+		}
 		s.Instance(op.Instance).Delivery.Apply.Ending = now
 	}
 	for _, op := range w.Removes {
@@ -196,7 +200,9 @@ func (s *State) converged(c Change, now time.Time) {
 	for _, id := range c.Instances {
 		d := &s.Instance(id).Delivery
 		d.Converged, d.Reapply, d.Restarting = true, false, false
-		d.good(*d.Target)
+		if d.Cancelled == "" {
+			d.good(*d.Target)
+		}
 		d.Apply = Apply{Started: d.Apply.Started, Ended: d.Apply.Ended, First: d.Apply.First, OK: true}
 		d.StoppedAt = time.Time{}
 		if d.Rollback != nil {
@@ -214,6 +220,10 @@ func (s *State) converged(c Change, now time.Time) {
 	if rolledBack != nil {
 		s.Record(now, c.Channel, "ROLLED_BACK to "+took+"; "+rolledBack.From+" is barred here")
 		s.noteChange(c, entities.EventSucceeded, "rolled back to "+c.Target.FullVersion, now)
+		return
+	}
+	if c.Release == "" && s.cancelledIn(c.Channel) {
+		s.Record(now, c.Channel, took+" arrived though it was cancelled")
 		return
 	}
 	s.Record(now, c.Channel, "CONVERGED at "+took)
@@ -282,6 +292,7 @@ func (s *State) extensionStarted(op ExtensionOp, now time.Time) {
 		r.Extensions[key] = e
 	}
 	e.Running, e.Channel, e.Since, e.Next = true, op.Channel, now, time.Time{}
+	e.Cancelled, e.Terminated, e.Ending = false, false, time.Time{}
 }
 
 // Show keeps which status a channel is in and since when, and writes the transitions that a person wants

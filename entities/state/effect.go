@@ -20,33 +20,6 @@ func already(format string, args ...any) (Effect, error) {
 	return func() string { return fmt.Sprintf(format, args...) }, nil
 }
 
-// Cancel ends what is still to come of a release: pending phases never start, targets
-// already set stay enforced (A18).
-func (s *State) Cancel(version, channel string, who entities.Who, reason string, now time.Time) (Effect, error) {
-	r, err := s.FindOpen(version, channel)
-	if err != nil {
-		return nil, err
-	}
-	var ends []string
-	for _, c := range s.phaseChannels(r, channel) {
-		if !r.Phases[c].Phase.Over() {
-			ends = append(ends, c)
-		}
-	}
-	if len(ends) == 0 {
-		return nil, fmt.Errorf("%s is over: %s", r.FullVersion, r.phases())
-	}
-	return func() string {
-		for _, c := range ends {
-			r.cancel(c, "by "+who.Name+entities.Because(reason), now)
-		}
-		where := strings.Join(ends, ", ")
-		s.noteAct(entities.EventCancel, who, r, channel, "cancelled in "+where, reason, now)
-		s.Record(now, channel, fmt.Sprintf("%s cancelled by %s in %s%s", r.FullVersion, who.Name, where, entities.Because(reason)))
-		return fmt.Sprintf("%s cancelled in %s", r.FullVersion, where)
-	}, nil
-}
-
 // Refresh asks for a reading now.
 func (s *State) Refresh(channel string) (Effect, error) {
 	if err := s.checkChannel(channel); err != nil {
@@ -198,9 +171,9 @@ func (s *State) retryFailed(r *Release, spec *entities.ChannelSpec, who entities
 	var at []*Instance
 	failed := p.Phase == maestro.Failed || p.Phase == maestro.InProgress
 	for _, i := range s.In(spec.Name) {
-		if i.IsAt(r) && (!i.Delivery.Converged || i.Delivery.Failure != "") {
+		if d := &i.Delivery; i.IsAt(r) && (!d.Converged || d.Failure != "" || d.Cancelled != "") {
 			at = append(at, i)
-			failed = failed || i.Delivery.Failure != ""
+			failed = failed || d.Failure != "" || d.Cancelled != "" && s.enteredSince(r, spec.Name) == nil
 		} else if i.IsAt(r) && p.Phase == maestro.InProgress {
 			at = append(at, i)
 		}
@@ -208,13 +181,14 @@ func (s *State) retryFailed(r *Release, spec *entities.ChannelSpec, who entities
 	if len(at) == 0 || !failed {
 		return nil
 	}
+	cancelled := p.Phase == maestro.Cancelled && s.cancelledIn(spec.Name)
 	return func() {
 		s.Channel(spec.Name).endWindow()
 		for _, i := range at {
 			i.restart(now)
 		}
 		retryExtensions(r, spec, now)
-		if p.Phase == maestro.Failed || p.Phase == maestro.RolledBack {
+		if p.Phase == maestro.Failed || p.Phase == maestro.RolledBack || cancelled {
 			r.Phases[spec.Name] = &PhaseState{Phase: maestro.InProgress, Since: now, Reason: "retried by " + who.Name}
 		}
 	}
@@ -228,7 +202,7 @@ func (s *State) retryRolledBack(r *Release, spec *entities.ChannelSpec, who enti
 	}
 	var back []*Instance
 	for _, i := range s.In(spec.Name) {
-		if b := i.Delivery.Rollback; b != nil && b.Release == r.ID && r.Payloads[i.ID] != "" {
+		if b := i.Delivery.Rollback; b != nil && b.Release == r.ID && r.Concerns(i.ID) {
 			back = append(back, i)
 		}
 	}

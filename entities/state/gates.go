@@ -17,6 +17,10 @@ type ExtensionState struct {
 	Failed  bool `json:"failed,omitempty"` // attempts are spent
 	// Untaken: since then no worker takes it.
 	Untaken time.Time `json:"untaken,omitzero"`
+	// Cancelled: nothing waits for it any more, so that a run is to end; since Ending it is asked to. Terminated: at once.
+	Cancelled  bool      `json:"cancelled,omitempty"`
+	Terminated bool      `json:"terminated,omitempty"`
+	Ending     time.Time `json:"ending,omitzero"`
 	entities.ExtensionProgress
 }
 

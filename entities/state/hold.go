@@ -258,7 +258,7 @@ func (p *Pin) to(r *Release) bool {
 func (s *State) pinTo(i *Instance, t entities.Target, now time.Time) {
 	d := &i.Delivery
 	before := d.BeforePin
-	if before == nil && (d.Converged || d.Rollback != nil) {
+	if before == nil && d.Cancelled == "" && (d.Converged || d.Rollback != nil) {
 		before = &BeforePin{Target: *d.Target, Rollback: d.Rollback}
 		if before.Rollback != nil {
 			before.Rollback.Failed = time.Time{}
@@ -298,6 +298,13 @@ func (s *State) PauseOf(id entities.InstanceID) (entities.Pause, bool) {
 	}
 	runtime, _ := s.Runtime(id)
 	return s.PauseOn(id, runtime)
+}
+
+// HeldFromOutside tells whether something that the service is part of is paused, and so the instance: its runtime, its application, or
+// everything.
+func (s *State) HeldFromOutside(id entities.InstanceID) bool {
+	runtime, _ := s.Runtime(id)
+	return slices.ContainsFunc(s.Pauses, func(p entities.Pause) bool { return p.Scope != "" && nearness(p, id.Channel, runtime) > 0 })
 }
 
 // PauseOn returns the pause that holds what an instance has on a runtime.

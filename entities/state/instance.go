@@ -89,6 +89,9 @@ type Delivery struct {
 	// Failure says why the present target failed here for good, until it is retried or replaced.
 	Failure string `json:"failure,omitempty"`
 	Apply   Apply  `json:"apply,omitzero"`
+	// Cancelled: the release of the present target was cancelled before it had succeeded here, by whom and why. Unless it has
+	// arrived all the same it is applied no more, and nothing leads back to it.
+	Cancelled string `json:"cancelled,omitempty"`
 	// StoppedAt: the progress deadline stands still since then.
 	StoppedAt time.Time          `json:"stoppedAt,omitzero"`
 	Rollback  *entities.Rollback `json:"rollback,omitempty"`
@@ -122,6 +125,9 @@ type Apply struct {
 	Overdue  time.Time `json:"overdue,omitzero"` // the progress deadline has passed, and a last reading was asked for
 	Untaken  time.Time `json:"untaken,omitzero"` // since then no worker takes it
 	Ending   time.Time `json:"ending,omitzero"`  // since then it is asked to end
+	// Of is the full version that runs, which may be that of the target before. Terminated: it is to end at once.
+	Of         string `json:"of,omitempty"`
+	Terminated bool   `json:"terminated,omitempty"`
 }
 
 // ApplyApproval is a person's word on an apply, where every apply is approved (C10).
@@ -203,10 +209,19 @@ func (s *State) setTarget(i *Instance, t entities.Target, now time.Time) {
 	d := &i.Delivery
 	d.Target, d.Since = &t, now
 	d.Sequence, d.Fenced = d.Sequence+1, 0
-	d.Converged, d.Failure = false, ""
+	d.Converged, d.Failure, d.Cancelled = false, "", ""
 	d.Rollback, d.BeforePin, d.Reapply, d.Reported, d.Restarting = nil, nil, false, false, false
-	d.Apply, d.StoppedAt = Apply{Running: d.Apply.Running, Started: d.Apply.Started}, time.Time{}
+	d.Apply, d.StoppedAt = d.Apply.running(), time.Time{}
 	i.Observed.Asked, i.Approval.Asked = nil, time.Time{}
+}
+
+// running is what is known of an apply that runs, whatever becomes of its target.
+func (a Apply) running() Apply {
+	out := Apply{Running: a.Running, Started: a.Started}
+	if a.Running {
+		out.Of, out.Terminated = a.Of, a.Terminated
+	}
+	return out
 }
 
 // returnTo sets a target that was there before: it is applied even when what is there looks like it,
@@ -219,11 +234,13 @@ func (s *State) returnTo(i *Instance, t entities.Target, now time.Time) {
 // restart begins the attempts at the present target anew; an apply that runs is the first of them.
 func (i *Instance) restart(now time.Time) {
 	d := &i.Delivery
-	d.Failure, d.StoppedAt = "", time.Time{}
+	d.Failure, d.Cancelled, d.StoppedAt = "", "", time.Time{}
 	if d.Fenced >= d.Sequence && d.Fenced > 0 { // a person says that this target is the one
 		d.Sequence, d.Fenced = d.Fenced+1, 0
 	}
-	d.Apply = Apply{Running: d.Apply.Running, Started: d.Apply.Started, Ended: d.Apply.Ended}
+	ended := d.Apply.Ended
+	d.Apply = d.Apply.running()
+	d.Apply.Ended = ended
 	if d.Apply.Running {
 		d.Apply.First = now
 	}

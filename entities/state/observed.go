@@ -12,7 +12,7 @@ import (
 func (s *State) applyStarted(op ApplyOp, now time.Time) {
 	i := s.Instance(op.Instance)
 	a := &i.Delivery.Apply
-	a.Running, a.Started, a.Ending = true, now, time.Time{}
+	a.Running, a.Started, a.Ending, a.Terminated, a.Of = true, now, time.Time{}, false, op.Target.FullVersion
 	if a.First.IsZero() {
 		a.First = now
 	}
@@ -49,6 +49,7 @@ func (s *State) ApplyEnded(id entities.InstanceID, target entities.Target, err s
 		d.Apply.Next = now.Add(backoff(rt.Timing, d.Apply.Attempts))
 	case err == "":
 		s.takeAsReading(i, now)
+	case d.Cancelled != "" && !permanent: // it was asked to end
 	default:
 		d.Apply.Attempts++
 		if permanent || d.Apply.Attempts >= rt.Timing.MaxAttempts {
@@ -202,6 +203,24 @@ func (s *State) Rendered(release string, id entities.InstanceID, present entitie
 	}
 }
 
+// Keep takes in what a config release brings to an instance that keeps its version.
+func (s *State) Keep(release string, id entities.InstanceID, k Kept) {
+	if r := s.ReleaseByID(release); r != nil {
+		if r.Kept == nil {
+			r.Kept = map[entities.InstanceID]Kept{}
+		}
+		r.Kept[id] = k
+	}
+}
+
+// Unrendered takes in that a configuration cannot be rendered under the version that a channel keeps, so that it does not come there.
+func (s *State) Unrendered(release, channel, why string, now time.Time) {
+	if r := s.ReleaseByID(release); r != nil && r.Keeps(channel) {
+		r.cancel(channel, why, now)
+		s.Record(now, channel, r.FullVersion+" "+why)
+	}
+}
+
 // ExtensionEnded takes in how a run of an extension ended; an empty err is success. A failed one is
 // tried again with backoff until its attempts are spent. Tail is the end of its output, log the key
 // of all of it in the store.
@@ -215,6 +234,10 @@ func (s *State) ExtensionEnded(op ExtensionOp, err, tail, log string, now time.T
 		return
 	}
 	st.Running, st.Since, st.Err, st.Tail, st.Log, st.Untaken = false, now, err, tail, log, time.Time{}
+	if st.Cancelled && err != "" { // it was asked to end
+		s.Record(now, op.Channel, fmt.Sprintf("extension %s of %s ended, since that was cancelled", op.Extension.Name, r.FullVersion))
+		return
+	}
 	st.Attempts++
 	e := &op.Extension
 	switch {

@@ -66,6 +66,20 @@ func (s *State) TakeSpec(spec *entities.Spec, digest string, now time.Time) *Ope
 	}
 }
 
+// Unchanged takes in that a newly declared configuration renders to what a release carries: it is that of all releases whose
+// configuration was the same.
+func (s *State) Unchanged(of *Release, templates map[entities.InstanceID]string) {
+	was := of.Templates
+	of.Templates = templates
+	for _, r := range s.Releases {
+		for _, id := range entities.SortedIDs(r.Templates) {
+			if t, ok := templates[id]; ok && r != of && entities.SameDigest(r.Templates[id], was[id]) {
+				r.Templates[id] = t
+			}
+		}
+	}
+}
+
 // templatesDiffer: what is newly declared was made from something else than the release, or is new.
 func templatesDiffer(r *Release, spec *entities.Spec) bool {
 	for _, c := range spec.Channels {

@@ -30,7 +30,11 @@ type Release struct {
 	// Present: for a config release, what its configuration renders to under the version that an
 	// instance already has; filled when its turn comes there.
 	Present map[entities.InstanceID]entities.Target `json:"present,omitempty"`
-	Phases  map[string]*PhaseState                  `json:"phases"` // by channel
+	// Keeping: for a config release, the channels in which its version was cancelled, or taken back by a person: only its configuration
+	// comes there, under the version that is there (I2, I4). Kept is what it brings, filled together with Present.
+	Keeping map[string]bool              `json:"keeping,omitempty"`
+	Kept    map[entities.InstanceID]Kept `json:"kept,omitempty"`
+	Phases  map[string]*PhaseState       `json:"phases"` // by channel
 	// Return: a person takes another one back by it, to what was good where it goes.
 	Return bool `json:"return,omitempty"`
 	// Strategy that it was released with; empty: that of the service.
@@ -53,6 +57,12 @@ type PhaseState struct {
 	Refused []string `json:"refused,omitempty"`
 	// Retried: it was rolled back or skipped here, and a person has it enter once more since then.
 	Retried time.Time `json:"retried,omitzero"`
+}
+
+// Kept is a configuration under another version than that of its release.
+type Kept struct {
+	Version string `json:"version"` // as a person or CI named it
+	entities.Target
 }
 
 // Config tells whether only a configuration change made this release (B9).
@@ -125,10 +135,46 @@ func (r *Release) Over() bool {
 	return true
 }
 
-// Target is what the release would put into an instance.
+// Target is what the release would put into an instance; none, where that is still to be rendered.
 func (r *Release) Target(id entities.InstanceID) entities.Target {
+	if r.Keeps(id.Channel) {
+		t := r.Kept[id].Target
+		t.Runtime = r.Runtimes[id]
+		return t
+	}
 	return entities.Target{FullVersion: r.FullVersion, Incarnation: r.Incarnation, Payload: r.Payloads[id], Runtime: r.Runtimes[id]}
 }
+
+// Keeps tells whether only the configuration of the release comes to a channel.
+func (r *Release) Keeps(channel string) bool { return r.Keeping[channel] }
+
+// keep has only the configuration of the release come to a channel.
+func (r *Release) keep(channel string) {
+	if r.Keeping == nil {
+		r.Keeping = map[string]bool{}
+	}
+	r.Keeping[channel] = true
+}
+
+// FullIn is the full version under which the release comes to an instance.
+func (r *Release) FullIn(id entities.InstanceID) string {
+	return cmp.Or(r.Target(id).FullVersion, r.FullVersion)
+}
+
+// comesAs tells whether the release comes to any instance under a full version.
+func (r *Release) comesAs(fullVersion string) bool {
+	// In any order: the answer is the same.
+	//workflowcheck:ignore
+	for _, k := range r.Kept {
+		if k.FullVersion == fullVersion {
+			return true
+		}
+	}
+	return r.FullVersion == fullVersion
+}
+
+// Concerns tells whether the release brings anything to an instance.
+func (r *Release) Concerns(id entities.InstanceID) bool { return r.Target(id).Payload != "" }
 
 // phases says how far the release is everywhere.
 func (r *Release) phases() string {
@@ -213,6 +259,8 @@ type NewRelease struct {
 	By          string
 	Who         *entities.Who // for the audit trail; nil: By, stated
 	Strategy    maestro.Strategy
+	// CutsOff: where a version was cancelled, its configuration does not come either, as before it did.
+	CutsOff bool
 }
 
 func (n *NewRelease) subject() string {
@@ -249,7 +297,7 @@ func (s *State) OpenRelease(n NewRelease, now time.Time) *Release {
 		}
 	}
 	if r.Config() {
-		s.inheritCancels(r, now)
+		s.inheritCancels(r, n.CutsOff, now)
 		s.replaceUnpromoted(r, now)
 	}
 	if r.Incarnation >= s.WaitingConfig {
@@ -267,14 +315,19 @@ func (s *State) OpenRelease(n NewRelease, now time.Time) *Release {
 }
 
 // inheritCancels: where a version was cancelled before it came, a change of configuration does not
-// bring it after all (A18).
-func (s *State) inheritCancels(r *Release, now time.Time) {
+// bring it after all (A18). It comes under the version that is there, if there is one.
+func (s *State) inheritCancels(r *Release, cutsOff bool, now time.Time) {
 	of := s.offered()
 	if of == nil || of.Version != r.Version {
 		return
 	}
 	for _, c := range entities.SortedKeys(r.Phases) {
-		if of.calledOff(c) && !s.isAt(c, of) {
+		switch off := of.Keeps(c) || of.calledOff(c) && !s.isAt(c, of); {
+		case s.cancelledAt(c, r.Version):
+			r.cancel(c, r.Version+" was cancelled before it had succeeded here", now)
+		case off && !cutsOff && s.hasTarget(c):
+			r.keep(c)
+		case off:
 			was := string(of.Phases[c].Phase)
 			if of.Phases[c].Phase == maestro.Succeeded {
 				was = "called off"
@@ -295,12 +348,32 @@ func (s *State) offered() *Release {
 		// In any order: the answer is the same.
 		//workflowcheck:ignore
 		for c := range r.Phases {
-			if !r.calledOff(c) || s.isAt(c, r) {
+			if !r.Keeps(c) && (!r.calledOff(c) || s.isAt(c, r)) {
 				return r
 			}
 		}
 	}
 	return nil
+}
+
+// VersionOf is the version of an instance's present target, as a person or CI named it; "" where that is not known any more.
+func (s *State) VersionOf(i *Instance) string {
+	t, version := i.Delivery.Target, ""
+	if t == nil {
+		return ""
+	}
+	for n := len(s.Releases) - 1; n >= 0; n-- {
+		r := s.Releases[n]
+		switch k := r.Kept[i.ID]; {
+		case k.Version != "" && k.FullVersion == t.FullVersion:
+			return k.Version
+		case r.FullVersion == t.FullVersion && !r.Return:
+			return r.Version
+		case r.FullVersion == t.FullVersion:
+			version = r.Version
+		}
+	}
+	return version
 }
 
 func (s *State) replaceUnpromoted(by *Release, now time.Time) {
@@ -346,7 +419,7 @@ func (s *State) Find(version, channel string) (*Release, error) {
 	}
 	var found *Release
 	for _, r := range s.Releases {
-		if r.FullVersion == version || r.Version == version && (found == nil || found.FullVersion != version) {
+		if r.comesAs(version) || r.Version == version && (found == nil || !found.comesAs(version)) {
 			found = r
 		}
 	}

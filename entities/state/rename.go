@@ -285,10 +285,15 @@ func (r *Release) rename(old, name string, spec *entities.Spec) {
 	renameIn(r.Templates, old, name)
 	renameIn(r.Runtimes, old, name)
 	renameIn(r.Present, old, name)
+	renameIn(r.Kept, old, name)
 	names := map[string]string{old: name}
 	if p := r.Phases[old]; p != nil {
 		delete(r.Phases, old)
 		r.Phases[name] = p
+	}
+	if r.Keeping[old] {
+		delete(r.Keeping, old)
+		r.Keeping[name] = true
 	}
 	topic := !asked(spec, old)
 	for n := range r.Approvals {

@@ -67,5 +67,5 @@ func (s *State) report(spec *entities.ChannelSpec, now time.Time) {
 
 // unreached tells whether some instance of a channel is not where a release is to take it.
 func (s *State) unreached(channel string, r *Release) bool {
-	return slices.ContainsFunc(s.In(channel), func(i *Instance) bool { return r.Payloads[i.ID] != "" && (!i.IsAt(r) || !i.Delivery.Converged) })
+	return slices.ContainsFunc(s.In(channel), func(i *Instance) bool { return r.Concerns(i.ID) && (!i.IsAt(r) || !i.Delivery.Converged) })
 }

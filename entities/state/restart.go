@@ -75,9 +75,9 @@ func (s *State) notRestarted(i *Instance) string {
 // restartInstance sets the target that is there once more. What the instance goes back to stays as it is.
 func (s *State) restartInstance(i *Instance, now time.Time) {
 	d := &i.Delivery
-	rollback, before := d.Rollback, d.BeforePin
+	rollback, before, cancelled := d.Rollback, d.BeforePin, d.Cancelled
 	s.returnTo(i, *d.Target, now)
-	d.Rollback, d.BeforePin = rollback, before
+	d.Rollback, d.BeforePin, d.Cancelled = rollback, before, cancelled
 	d.Restarted, d.Restarting = now, true
 	s.Channel(i.ID.Channel).endWindow()
 }

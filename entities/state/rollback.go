@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,29 +37,39 @@ func (s *State) rollback(c Change, who *entities.Who, now time.Time) {
 		from := *i.Delivery.Target
 		i.Delivery.bad(from)
 		s.returnTo(i, m.Target, now)
-		i.Delivery.Rollback = &entities.Rollback{Release: r.ID, From: from.FullVersion, Who: who, Reason: c.Cause, At: now}
+		i.Delivery.Rollback = &entities.Rollback{Release: r.ID, From: from.FullVersion, Who: who, Reason: c.Cause, At: now, WhilePaused: c.WhilePaused}
 	}
+}
+
+// RollingBack is how a person takes a release back.
+type RollingBack struct {
+	Version     string // "": the newest release that is somewhere
+	Channel     string // "": wherever it is
+	WhilePaused bool   // also where its channel, or the service, is paused, and stays so
+	Who         entities.Who
+	Reason      string
 }
 
 // RollBack takes a release back in each channel that it entered and is at (A22): to the
 // previous good target, past all gates, which is recorded. What of it is still to come is
 // cancelled. Where the configuration has gates asked, it is a release that returns, and waits for them. An empty version is the newest release that is somewhere. Pinned and paused channels,
 // and those without an earlier good target, are left alone and named.
-func (s *State) RollBack(version, channel string, who entities.Who, reason string, now time.Time) (Effect, error) {
-	r, err := s.toRollBack(version, channel)
+func (s *State) RollBack(b RollingBack, now time.Time) (Effect, error) {
+	who, reason, channel := b.Who, b.Reason, b.Channel
+	r, err := s.toRollBack(b.Version, channel)
 	if err != nil {
 		return nil, err
 	}
 	var changes []Change
 	var left []string
 	for _, c := range s.phaseChannels(r, channel) {
-		if !r.Phases[c].Phase.Entered() || r.Phases[c].Phase == maestro.RolledBack {
+		if !s.leavable(r, c) {
 			continue
 		}
-		moves, why := s.rollbackMoves(c, r)
+		moves, why := s.rollbackMoves(c, r, b.WhilePaused)
 		left = append(left, why...)
 		if len(moves) > 0 {
-			changes = append(changes, Change{Channel: c, Release: r.ID, Moves: moves, Cause: reason})
+			changes = append(changes, Change{Channel: c, Release: r.ID, Moves: moves, Cause: reason, WhilePaused: b.WhilePaused})
 		}
 	}
 	switch {
@@ -66,7 +77,7 @@ func (s *State) RollBack(version, channel string, who entities.Who, reason strin
 	case len(left) == 0:
 		return nil, fmt.Errorf("%s is the target nowhere: %s%s", r.FullVersion, r.phases(), s.leadsTo(r, channel))
 	default:
-		return nil, fmt.Errorf("%s cannot be rolled back: %s", r.FullVersion, strings.Join(left, ", "))
+		return nil, fmt.Errorf("%s cannot be rolled back: %s%s", r.FullVersion, strings.Join(left, ", "), s.whilePaused(r, &b))
 	}
 	return func() string {
 		for _, c := range s.phaseChannels(r, channel) {
@@ -82,10 +93,28 @@ func (s *State) RollBack(version, channel string, who entities.Who, reason strin
 			text = s.rollBack(r, changes, who, now)
 		}
 		if len(left) > 0 {
-			text += "; left alone: " + strings.Join(left, ", ")
+			text += "; left alone: " + strings.Join(left, ", ") + s.whilePaused(r, &b)
 		}
 		return text
 	}, nil
+}
+
+// whilePaused says how what is only held by a pause of the service, or of its channels, is taken back all the same; or "".
+func (s *State) whilePaused(r *Release, b *RollingBack) string {
+	held := slices.ContainsFunc(s.phaseChannels(r, b.Channel), func(c string) bool {
+		return slices.ContainsFunc(s.In(c), func(i *Instance) bool {
+			_, paused := s.PauseOf(i.ID)
+			return paused && i.IsAt(r) && s.notBack(i, false) != "" && s.notBack(i, true) == ""
+		})
+	})
+	if !held || s.Spec.AskGates {
+		return ""
+	}
+	channel := ""
+	if b.Channel != "" {
+		channel = " --channel " + b.Channel
+	}
+	return fmt.Sprintf("; to do so while it is paused: converge rollback %s/%s %s%s --while-paused", s.Application, s.Title(), r.FullVersion, channel)
 }
 
 // leadsTo says how a channel goes to a release that was good there: a rollback names what it leaves, not where it leads.
@@ -105,6 +134,9 @@ func (s *State) rollBack(r *Release, changes []Change, who entities.Who, now tim
 		to := c.Moves[0].Target.FullVersion
 		s.rollback(c, &who, now)
 		s.noteAct(entities.EventBypass, who, r, c.Channel, "gates of "+to+" are not asked by the rollback", c.Cause, now)
+		if p, paused := s.pauseShown(c.Channel); c.WhilePaused && paused {
+			s.noteAct(entities.EventBypass, who, r, c.Channel, "the pause by "+p.By+" does not hold the rollback", c.Cause, now)
+		}
 		back = append(back, c.Channel+" to "+to)
 	}
 	return fmt.Sprintf("%s goes back in %s", r.FullVersion, strings.Join(back, ", "))
@@ -112,7 +144,7 @@ func (s *State) rollBack(r *Release, changes []Change, who entities.Who, now tim
 
 // rollbackMoves are the targets that a rollback of a release sets in a channel, and what it leaves alone there
 // and why.
-func (s *State) rollbackMoves(channel string, r *Release) (moves []Move, left []string) {
+func (s *State) rollbackMoves(channel string, r *Release, whilePaused bool) (moves []Move, left []string) {
 	back := s.returning(channel)
 	for _, i := range s.In(channel) {
 		if !i.IsAt(r) {
@@ -122,7 +154,7 @@ func (s *State) rollbackMoves(channel string, r *Release) (moves []Move, left []
 			left = append(left, s.Shown(i.ID)+" (it goes back to "+back.FullVersion+" once all gates pass)")
 			continue
 		}
-		if why := s.notBack(i); why != "" {
+		if why := s.notBack(i, whilePaused && !s.Spec.AskGates); why != "" {
 			left = append(left, s.Shown(i.ID)+" ("+why+")")
 			continue
 		}
@@ -131,9 +163,17 @@ func (s *State) rollbackMoves(channel string, r *Release) (moves []Move, left []
 	return moves, left
 }
 
-// notBack says why an instance cannot be rolled back now, or "".
-func (s *State) notBack(i *Instance) string {
-	if p, ok := s.PauseOf(i.ID); ok {
+// leavable tells whether a release entered a channel and was not taken back there, cancelled or not.
+func (s *State) leavable(r *Release, channel string) bool {
+	p := r.Phases[channel].Phase
+	return p.Entered() && p != maestro.RolledBack || slices.ContainsFunc(s.In(channel), func(i *Instance) bool {
+		return i.Delivery.Cancelled != "" && i.IsAt(r)
+	})
+}
+
+// notBack says why an instance cannot be rolled back now, or "". WhilePaused: a pause of its channel, or of the service, does not count.
+func (s *State) notBack(i *Instance, whilePaused bool) string {
+	if p, ok := s.PauseOf(i.ID); ok && !(whilePaused && !s.HeldFromOutside(i.ID)) {
 		return "paused by " + p.By
 	}
 	if p, ok := s.PinOf(i.ID.Channel); ok {
@@ -162,7 +202,7 @@ func (s *State) toRollBack(version, channel string) (*Release, error) {
 	for n := len(s.Releases) - 1; n >= 0; n-- {
 		r := s.Releases[n]
 		for _, c := range s.phaseChannels(r, channel) {
-			if p := r.Phases[c].Phase; p.Entered() && p != maestro.RolledBack && s.isAt(c, r) {
+			if s.leavable(r, c) && s.isAt(c, r) {
 				return r, nil
 			}
 		}

@@ -40,9 +40,11 @@ type Change struct {
 	Moves     []Move                // the targets that it sets
 	Target    *entities.Target      // what became stable, or is to be approved; nil: nothing
 	Partial   bool                  // of what converged: the rest of the channel is still to come
-	Window    bool                  // of a clock: that of the channel's post-deployment window too
-	Cause     string
-	Failure   string // of what failed: the cause, without the name of the instance; empty: the cause
+	// WhilePaused: of a rollback that a person asked for while the channel, or the service, is paused.
+	WhilePaused bool
+	Window      bool // of a clock: that of the channel's post-deployment window too
+	Cause       string
+	Failure     string // of what failed: the cause, without the name of the instance; empty: the cause
 }
 
 // Move is a target that is set.
@@ -74,9 +76,12 @@ type ApplyOp struct {
 	Cause    string
 }
 
-// EndOp asks an apply that runs to end, since its release yields to a newer one (B3).
+// EndOp asks an apply that runs to end, since its release yields to a newer one (B3) or was cancelled (I2); or, where a release is
+// named, the run of an extension.
 type EndOp struct {
-	Instance entities.InstanceID
+	Instance  entities.InstanceID
+	Release   string // id
+	Extension string // Extension.RunKey
 }
 
 // AskOp asks an exit-code runtime whether there is work to do for a version not yet the target.
@@ -90,6 +95,7 @@ type RenderOp struct {
 	Instance entities.InstanceID
 	Release  string
 	Present  string // full version
+	Keeps    string // the version that the instance keeps, for what the release brings there; "": the release's own
 }
 
 // RecallOp asks the store what a release is made of.

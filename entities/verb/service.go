@@ -38,9 +38,10 @@ var service = [...]Row{
 		},
 	},
 	{
-		Name: protocol.Cancel, Description: "ends what is still to come of a release, or of many that wait", Channels: oneOrAll,
+		Name: protocol.Cancel, Description: "ends what is still to come of a release, or of many that wait", Changed: "cancel-ends", Channels: oneOrAll,
 		payload: of(func(r *Request, p *protocol.CancelRequest) {
 			r.Act, r.Version, r.Channel, r.OlderThan, r.AllBut = p.Act, p.Version, p.Channel, p.OlderThan, p.Except
+			r.Terminate = p.Terminate
 		}),
 		complete: func(r Request) error {
 			if given := slices.DeleteFunc([]string{r.Version, r.OlderThan, r.AllBut}, func(v string) bool { return v == "" }); len(given) != 1 {
@@ -49,10 +50,11 @@ var service = [...]Row{
 			return nil
 		},
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
+			c := state.Cancelling{Version: r.Version, Channel: r.Channel, Terminate: r.Terminate, Lasting: r.Before, Who: who, Reason: r.Reason}
 			if r.Version == "" {
-				return s.Clear(state.Clearing{OlderThan: r.OlderThan, Except: r.AllBut, Channel: r.Channel, Who: who, Reason: r.Reason}, now)
+				return s.Clear(state.Clearing{OlderThan: r.OlderThan, Except: r.AllBut, Cancelling: c}, now)
 			}
-			return s.Cancel(r.Version, r.Channel, who, r.Reason, now)
+			return s.Cancel(c, now)
 		},
 	},
 	{
@@ -114,9 +116,11 @@ var service = [...]Row{
 	},
 	{
 		Name: protocol.Rollback, Description: "takes a release back to what was there before", Channels: oneOrAll,
-		payload: ofVersion,
+		payload: of(func(r *Request, p *protocol.RollbackRequest) {
+			r.Act, r.Version, r.Channel, r.WhilePaused = p.Act, p.Version, p.Channel, p.WhilePaused
+		}),
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
-			return s.RollBack(r.Version, r.Channel, who, r.Reason, now)
+			return s.RollBack(state.RollingBack{Version: r.Version, Channel: r.Channel, WhilePaused: r.WhilePaused, Who: who, Reason: r.Reason}, now)
 		},
 	},
 	{

@@ -73,6 +73,8 @@ type Request struct {
 	Condition   string
 	Comment     string
 	Stay        bool                    // of a Service's unpin
+	WhilePaused bool                    // of a Service's rollback
+	Terminate   bool                    // of a Service's cancel
 	Before      bool                    // it was carried out before the verb changed (Row.Changed)
 	ID          string                  // of a release, or of a lease
 	Incarnation int64                   // of an Application's pin

@@ -7,6 +7,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/decide"
+	"github.com/converge-engine/converge/entities/maestro"
 	"github.com/converge-engine/converge/entities/state"
 )
 
@@ -23,7 +24,7 @@ func headline(s *state.State, d *decide.Decision, worst entities.Status) string 
 	case newest == nil:
 		return "nothing released yet"
 	case worst == entities.StatusConverged:
-		return newest.FullVersion + " converged in every channel"
+		return convergedHeadline(s, newest)
 	}
 	for n := range d.Channels {
 		if c := &d.Channels[n]; c.Status == worst {
@@ -31,6 +32,44 @@ func headline(s *state.State, d *decide.Decision, worst entities.Status) string 
 		}
 	}
 	return string(worst)
+}
+
+// convergedHeadline says what runs where, in as few words as it takes.
+func convergedHeadline(s *state.State, newest *state.Release) string {
+	channels := map[string][]string{}
+	var versions []string
+	lacks := ""
+	for n := range s.Spec.Channels {
+		name := s.Spec.Channels[n].Name
+		version := at(s, newest, name)
+		if channels[version] = append(channels[version], name); len(channels[version]) == 1 {
+			versions = append(versions, version)
+		}
+		if why := s.Lacks(name); why != "" {
+			lacks = "; in " + name + " " + why
+		}
+	}
+	if len(versions) == 1 {
+		return versions[0] + " converged in every channel" + lacks
+	}
+	parts := make([]string, len(versions))
+	for n, version := range versions {
+		parts[n] = version + " converged in " + strings.Join(channels[version], ", ")
+	}
+	return strings.Join(parts, ", ") + lacks
+}
+
+// at is what a channel that has converged is at: the newest release where that has succeeded, with or without a change.
+func at(s *state.State, newest *state.Release, channel string) string {
+	if p, ok := newest.PhaseIn(channel); ok && p == maestro.Succeeded && !newest.Keeps(channel) {
+		return newest.FullVersion
+	}
+	for _, i := range s.In(channel) {
+		if t := i.Delivery.Target; t != nil {
+			return t.FullVersion
+		}
+	}
+	return "nothing"
 }
 
 // channelHeadline says what is the matter with the channel that is worst.
@@ -45,6 +84,8 @@ func channelHeadline(s *state.State, c *decide.ChannelDecision) string {
 		return pausedHeadline(c)
 	case entities.StatusFailed:
 		return fmt.Sprintf("%s FAILED in %s: %s", i.Delivery.Target.FullVersion, c.Channel, i.Delivery.Failure)
+	case entities.StatusCancelled:
+		return fmt.Sprintf("%s was cancelled in %s %s", i.Delivery.Target.FullVersion, c.Channel, i.Delivery.Cancelled)
 	case entities.StatusRollingBack, entities.StatusRolledBack, entities.StatusFailedRollback:
 		if i.Delivery.Rollback != nil && i.Delivery.Target != nil {
 			return rollbackHeadline(c, i)

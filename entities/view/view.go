@@ -36,7 +36,7 @@ func Of(s *state.State, d *decide.Decision) protocol.Status {
 		if c.ObservedAt.After(out.ObservedAt) {
 			out.ObservedAt = c.ObservedAt
 		}
-		out.Channels, out.Notes = append(out.Channels, c), append(out.Notes, moves(&c)...)
+		out.Channels, out.Notes = append(out.Channels, c), append(out.Notes, notes(&c)...)
 	}
 	worst := entities.Worst(all...)
 	if s.Gone() {
@@ -124,6 +124,7 @@ func channel(s *state.State, c *decide.ChannelDecision) protocol.ChannelStatus {
 		})
 	}
 	instances(s, &out, c)
+	out.Lacks = s.Lacks(c.Channel)
 	for _, i := range insts {
 		if to := s.Declares(i.ID); to != "" {
 			out.MovesTo = to
@@ -148,9 +149,12 @@ func channelsOf(s *state.State, channel, condition string) []string {
 	return nil
 }
 
-// moves says what is still on another runtime than the configuration names, and what was left on others.
-func moves(c *protocol.ChannelStatus) []string {
+// notes says what of the configuration is not in a channel, what is still on another runtime than it names, and what was left on others.
+func notes(c *protocol.ChannelStatus) []string {
 	var lines []string
+	if c.Lacks != "" {
+		lines = append(lines, c.Name+": "+c.Lacks)
+	}
 	if c.MovesTo != "" {
 		lines = append(lines, fmt.Sprintf("%s is on %s until a release takes it to %s", c.Name, cmp.Or(c.Runtime, "other runtimes"), c.MovesTo))
 	}
@@ -256,6 +260,12 @@ func unblock(s *state.State, c *decide.ChannelDecision, insts []*state.Instance)
 		if approvals := c.Approvals(); len(approvals) > 0 {
 			return approvals[0].Unblock
 		}
+	case entities.StatusCancelled:
+		for _, r := range c.Reasons {
+			if r.Code == decide.ReasonCommand {
+				return r.Text
+			}
+		}
 	case entities.StatusFailed, entities.StatusFailedRollback, entities.StatusRolledBack:
 		for _, i := range insts {
 			d := &i.Delivery
@@ -324,6 +334,12 @@ func release(s *state.State, r *state.Release) protocol.ReleaseStatus {
 	for _, channel := range entities.SortedKeys(r.Phases) {
 		p := r.Phases[channel]
 		out.Phases[channel] = string(p.Phase)
+		if r.Keeps(channel) {
+			if out.Keeps == nil {
+				out.Keeps = map[string]string{}
+			}
+			out.Keeps[channel] = kept(s, r, channel)
+		}
 		if p.Reason != "" {
 			if out.Reasons == nil {
 				out.Reasons = map[string]string{}
@@ -341,6 +357,17 @@ func release(s *state.State, r *state.Release) protocol.ReleaseStatus {
 	return out
 }
 
+// kept is the full version that a release brings to a channel that keeps its version, or "".
+func kept(s *state.State, r *state.Release, channel string) string {
+	spec, _ := s.Spec.Channel(channel)
+	for _, i := range spec.Instances {
+		if t := r.Target(spec.ID(i)); t.FullVersion != "" {
+			return t.FullVersion
+		}
+	}
+	return ""
+}
+
 // deadline is when a run of an extension that is under way is ended; zero when none is, or nothing says how long it may take.
 func deadline(spec *entities.Spec, key string, e *state.ExtensionState) time.Time {
 	c, _ := spec.Channel(e.Channel)
@@ -356,6 +383,8 @@ func extensionState(e *state.ExtensionState) string {
 	switch {
 	case e.Running:
 		return "running"
+	case e.Cancelled && !e.Done:
+		return "cancelled"
 	case e.Done:
 		return "done"
 	case e.Failed:

@@ -138,7 +138,7 @@ type exit struct {
 
 // run starts the process and returns when it has ended. When ctx ends first, the whole group gets
 // SIGTERM, then after the grace SIGKILL, and the error is that of ctx; the grace is short where another worker is about
-// to take over. Whatever a grandchild does, run returns: the pipes it holds are closed after the drain.
+// to take over, and what is left of the time where the command is only asked to end. Whatever a grandchild does, run returns: the pipes it holds are closed after the drain.
 func (p process) run(ctx context.Context) (exit, error) {
 	if err := ctx.Err(); err != nil {
 		return exit{code: -1}, err
@@ -175,16 +175,21 @@ func (p process) run(ctx context.Context) (exit, error) {
 		return end.exit, end.err
 	case <-ctx.Done():
 	}
-	if errors.Is(context.Cause(ctx), runtimes.ErrCutOff) {
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, runtimes.ErrCutOff):
 		p.grace = min(p.grace, runtimes.CutGrace)
+	case errors.Is(cause, runtimes.ErrAsked):
+		if until, bounded := ctx.Deadline(); bounded {
+			p.grace = max(p.grace, time.Until(until))
+		}
 	}
-	p.endGroup(cmd.Process.Pid, done)
+	p.endGroup(cmd.Process.Pid, done, runtimes.LifelineOf(ctx))
 	return exit{code: -1}, ctx.Err()
 }
 
 // endGroup ends every process of the group. The leader may go at SIGTERM while a child of it still
-// cleans up: the grace is for all of them.
-func (p process) endGroup(group int, done <-chan end) {
+// cleans up: the grace is for all of them, and ends with the lifeline.
+func (p process) endGroup(group int, done <-chan end, life runtimes.Lifeline) {
 	deadline := time.NewTimer(p.grace)
 	defer deadline.Stop()
 	again := time.NewTicker(10 * time.Millisecond) // nobody notifies us of the end of a process that is not our child
@@ -199,6 +204,7 @@ func (p process) endGroup(group int, done <-chan end) {
 		case <-deadline.C:
 			waiting = false
 		case <-again.C:
+			waiting = !life.Over()
 		}
 	}
 	signalGroup(group, syscall.SIGKILL)

@@ -96,6 +96,7 @@ func answers() []Contract {
 		{"Service query status", 1, false, protocol.Status{}, protocol.QueryStatus},
 		{"Service query explain", 1, false, protocol.Explanation{}, protocol.QueryExplain},
 		{"Service query history", 1, false, protocol.HistoryAnswer{}, protocol.QueryHistory},
+		{"Service query terminated", 1, false, []string{}, protocol.QueryTerminated},
 		{"query checkpoint", 1, false, false, protocol.QueryCheckpoint},
 		{"Application query status", 1, false, protocol.ApplicationStatus{}, protocol.QueryStatus},
 		{"Runtime query status", 1, false, protocol.RuntimeStatus{}, protocol.QueryStatus},

@@ -1,0 +1,75 @@
+package operators
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// hanging is a service at v1, with an apply of v2 under way that hangs and ignores SIGTERM.
+func hanging(t *testing.T) commanded {
+	t.Helper()
+	c := newCommanded(t)
+	c.letGo()
+	c.StartWorker()
+	c.Publish()
+	c.Release("web", "v1")
+	c.Await("web", "production CONVERGED v1")
+	c.StopWorker()
+	require.NoError(t, os.Remove(c.Dir+"/go"))
+	return c
+}
+
+// asked waits until status says that the apply is asked to end.
+func (c commanded) asked() {
+	c.T.Helper()
+	c.AwaitThat("web", "asked to end", func(s protocol.Status) bool {
+		return len(s.Channels[0].Reasons) > 0 && s.Channels[0].Reasons[0].Text == "the apply of v2 is asked to end"
+	})
+}
+
+// A command that ignores that it is asked to end goes on while it is only asked, and ends at once when it is terminated. Nothing of
+// the release is applied afterwards, and what comes next is not held up.
+func TestTerminatedCommandEndsAtOnce_A18_I2(t *testing.T) {
+	t.Parallel()
+	c := hanging(t)
+	before := len(c.applies())
+	c.StartWorker()
+	t.Cleanup(c.StopWorker)
+	c.Release("web", "v2")
+	c.awaitApplies(before + 1)
+	require.Equal(t, "v2 cancelled in production; asked to end: the apply in production. the apply of v2 is to end in production",
+		c.Act("web", protocol.Cancel, `{"version":"v2","by":"bob","reason":"wrong build"}`))
+	c.asked()
+	require.Contains(t, c.Act("web", protocol.Cancel, `{"version":"v2","by":"bob","terminate":true}`), "v2: ended at once: the apply in production")
+	s := c.Await("web", "production CANCELLED v2")
+	require.Contains(t, s.Channels[0].Reasons[0].Text, "v2 was cancelled by bob: wrong build, before it had succeeded here")
+	require.Len(t, c.applies(), before+1, "nothing of it was applied again")
+	c.letGo()
+	c.Release("web", "v3")
+	c.Await("web", "production CONVERGED v3")
+}
+
+// A worker that is killed while a command is asked to end has nobody begin it anew.
+func TestCancelledApplyOfAKilledWorkerIsNotBegunAnew_A18_I2(t *testing.T) {
+	t.Parallel()
+	c := hanging(t)
+	before := len(c.applies())
+	worker := c.startProcess()
+	c.Release("web", "v2")
+	c.awaitApplies(before + 1)
+	c.Act("web", protocol.Cancel, `{"version":"v2","by":"bob"}`)
+	c.asked()
+	require.NoError(t, worker.Process.Kill())
+	_ = worker.Wait() // reports the kill
+	c.StartWorker()
+	t.Cleanup(c.StopWorker)
+	c.Await("web", "production CANCELLED v2")
+	require.Len(t, c.applies(), before+1, "nobody began it anew")
+	require.Contains(t, c.Act("web", protocol.Rollback, `{"by":"bob"}`), "v2 goes back in production to v1")
+	c.letGo()
+	c.Await("web", "production ROLLED_BACK v1")
+}
