@@ -89,8 +89,9 @@ func TestCommand_A20(t *testing.T) {
 		return asked(entities.CheckCommand, func(d *entities.CheckDefinition) {
 			d.Dir = dir
 			d.Command = &entities.CheckRun{
-				Command: entities.Command{Argv: []string{"./smoke", "to ${{ version }}; $(false)"}},
-				Env:     map[string]entities.Value{"CODE": {Literal: code}, "MINE": {Literal: "a ${{ fullVersion }}"}},
+				Exit1Fails: true,
+				Command:    entities.Command{Argv: []string{"./smoke", "to ${{ version }}; $(false)"}},
+				Env:        map[string]entities.Value{"CODE": {Literal: code}, "MINE": {Literal: "a ${{ fullVersion }}"}},
 			}
 			change(d.Command)
 		})
@@ -104,8 +105,11 @@ func TestCommand_A20(t *testing.T) {
 		{Name: "0 passes", Sources: sources, Asked: row("0", plain), Want: entities.Pass, Says: says},
 		{Name: "2 waits", Sources: sources, Asked: row("2", plain), Want: entities.Wait, Says: says},
 		{Name: "3 fails", Sources: sources, Asked: row("3", plain), Want: entities.Fail, Says: says},
-		{Name: "1 is an error", Sources: sources, Asked: row("1", plain), Want: entities.Error, Says: "./smoke exited 1: " + says},
-		{Name: "stderr first", Sources: sources, Asked: row("", shell("echo out; echo err >&2; exit 1")), Want: entities.Error, Says: "sh exited 1: err"},
+		{Name: "1 fails", Sources: sources, Asked: row("1", plain), Want: entities.Fail, Says: says},
+		{Name: "1 was an error in what is compiled", Sources: sources, Asked: row("1", func(r *entities.CheckRun) { r.Exit1Fails = false }), Want: entities.Error, Says: "./smoke exited 1: " + says},
+		{Name: "4 is an error", Sources: sources, Asked: row("4", plain), Want: entities.Error, Says: "./smoke exited 4: " + says},
+		{Name: "stderr first", Sources: sources, Asked: row("", shell("echo out; echo err >&2; exit 5")), Want: entities.Error, Says: "sh exited 5: err"},
+		{Name: "a reason on stderr", Sources: sources, Asked: row("", shell("echo err >&2; exit 1")), Want: entities.Fail, Says: "sh exited 1: err"},
 		{Name: "silent", Sources: sources, Asked: row("", shell("exit 2")), Want: entities.Wait, Says: "sh exited 2"},
 		{Name: "killed", Sources: sources, Asked: row("", shell("kill -9 $$")), Want: entities.Error, Says: "sh was ended by signal killed"},
 		{Name: "not there", Sources: sources, Asked: row("", func(r *entities.CheckRun) { r.Command.Argv = []string{"./there-is-none"} }), Want: entities.Error, Says: "command: command not found: there is no " + filepath.Join(dir, "there-is-none")},

@@ -139,6 +139,10 @@ func TestValues(t *testing.T) {
 	command := func(dir string, args ...string) entities.CheckDefinition {
 		return entities.CheckDefinition{Dir: dir, Command: &entities.CheckRun{Command: entities.Command{Argv: args}}}
 	}
+	failing := func(d entities.CheckDefinition) entities.CheckDefinition {
+		d.Command.Exit1Fails = true
+		return d
+	}
 	freeze := entities.Freeze{From: "2026-12-20", To: "2027-01-02", Reason: "New Year"}
 	for name, c := range map[string]struct {
 		old, now entities.CheckDefinition
@@ -161,6 +165,8 @@ func TestValues(t *testing.T) {
 		"fewer matchers":      {alerts(map[string]string{"service": "web"}), alerts(nil), ""},
 		"always":              {always(entities.Fail), always(entities.Pass), "always passes"},
 		"another command":     {command("/a", "x"), command("/a", "true"), "judged otherwise"},
+		"exit code 1 fails":   {command("/a", "x"), failing(command("/a", "x")), ""},
+		"1 fails no longer":   {failing(command("/a", "x")), command("/a", "x"), "judged otherwise"},
 		"another directory":   {command("/a", "x"), command("/b", "x"), ""},
 		"capacity":            {entities.CheckDefinition{Capacity: &entities.CapacityCheck{Use: "a"}}, entities.CheckDefinition{Capacity: &entities.CapacityCheck{Use: "0"}}, "judged otherwise"},
 	} {

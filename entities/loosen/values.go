@@ -24,9 +24,17 @@ func values(kind entities.CheckKind, o, n *entities.CheckDefinition) []string {
 		return compared(o.HTTP, n.HTTP, answers)
 	case entities.CheckAlways:
 		return compared(o.Always, n.Always, verdicts)
+	case entities.CheckCommand, entities.CheckJob, entities.CheckTask:
+		return compared(o.Command, n.Command, runs)
 	}
-	// Where a command lies is not what it runs.
-	return otherwise(differ([]any{o.Command, o.Capacity, o.Dependency}, []any{n.Command, n.Capacity, n.Dependency}), "judged otherwise")
+	return otherwise(differ([]any{o.Capacity, o.Dependency}, []any{n.Capacity, n.Dependency}), "judged otherwise")
+}
+
+// runs compares what is run; where a command lies does not matter, and one more exit code that fails asks for more.
+func runs(o, n *entities.CheckRun) []string {
+	stricter := *o
+	stricter.Exit1Fails = o.Exit1Fails || n.Exit1Fails
+	return otherwise(differ(stricter, *n), "judged otherwise")
 }
 
 // compared compares two definitions that are whole.

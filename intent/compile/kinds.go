@@ -45,30 +45,32 @@ func (f *filling) kind(k config.ProtectionKind, into *entities.CheckDefinition) 
 		into.Alertmanager = f.alerts(at, k.Alertmanager)
 	case entities.CheckHTTP:
 		into.HTTP = f.http(at, k.HTTP)
-	case entities.CheckCommand:
-		into.Dir = path.Dir(f.d.File)
-		into.Command = &entities.CheckRun{
-			Command: f.command(at, k.Command.Command, f.period(at+".timeout", k.Command.Timeout, span{defaultCommandTimeout, time.Millisecond})),
-			Env:     f.env(at+".env", k.Command.Env),
-		}
-	case entities.CheckJob:
-		into.Dir = path.Dir(f.d.File)
-		into.Command = &entities.CheckRun{
-			Command: f.command(at, k.Job.Command, f.period(at+".timeout", k.Job.Timeout, span{defaultJobTimeout, time.Second})),
-			Env:     f.env(at+".env", k.Job.Env), Job: f.job(at, &k.Job.CommandJob),
-		}
-	case entities.CheckTask:
-		run := &entities.CheckRun{
-			Command: f.command(at, k.Task.Command, f.period(at+".timeout", k.Task.Timeout, span{defaultJobTimeout, time.Second})),
-			Env:     f.env(at+".env", k.Task.Env),
-		}
-		run.Task = f.task(at, &k.Task.CommandTask, at+".env", k.Task.Env, run.Env)
-		into.Dir, into.Command = path.Dir(f.d.File), run
+	case entities.CheckCommand, entities.CheckJob, entities.CheckTask:
+		into.Dir, into.Command = path.Dir(f.d.File), f.checkRun(at, k)
 	case entities.CheckCapacity:
 		into.Capacity = f.capacity(at, k.Capacity)
 	case entities.CheckAlways:
 		into.Always = &entities.AlwaysCheck{Verdict: entities.Verdict(k.Always.Verdict), Reason: f.text(at+".reason", k.Always.Reason, nil)}
 	}
+}
+
+// checkRun fills in the command of a check, wherever it runs.
+func (f *filling) checkRun(at string, k config.ProtectionKind) *entities.CheckRun {
+	run := &entities.CheckRun{Exit1Fails: true}
+	fill := func(argv []string, timeout config.Duration, by span, env map[config.EnvName]config.EnvValue) {
+		run.Command, run.Env = f.command(at, argv, f.period(at+".timeout", timeout, by)), f.env(at+".env", env)
+	}
+	switch {
+	case k.Command != nil:
+		fill(k.Command.Command, k.Command.Timeout, span{defaultCommandTimeout, time.Millisecond}, k.Command.Env)
+	case k.Job != nil:
+		fill(k.Job.Command, k.Job.Timeout, span{defaultJobTimeout, time.Second}, k.Job.Env)
+		run.Job = f.job(at, &k.Job.CommandJob)
+	case k.Task != nil:
+		fill(k.Task.Command, k.Task.Timeout, span{defaultJobTimeout, time.Second}, k.Task.Env)
+		run.Task = f.task(at, &k.Task.CommandTask, at+".env", k.Task.Env, run.Env)
+	}
+	return run
 }
 
 func (f *filling) deniedVersions(at string, v *config.DeniedVersions) *entities.DeniedVersions {

@@ -93,8 +93,8 @@ type ProtectionKind struct {
 	Alertmanager *AlertmanagerProtection `json:"alertmanager,omitempty"`
 	// Passes while an address answers well.
 	HTTP *HTTPProtection `json:"http,omitempty"`
-	// Asks a command, run by the worker: exit code 0 passes, 2 waits, 3 fails, anything else is an
-	// error. The last line of its output is the reason.
+	// Asks a command, run by the worker: exit code 0 passes, 1 and 3 fail, 2 waits, anything else is
+	// an error. The last line of its output is the reason.
 	Command *CommandProtection `json:"command,omitempty"`
 	// Asks a command, run as a Kubernetes Job, which answers in the same way.
 	Job *JobProtection `json:"job,omitempty"`

@@ -68,7 +68,7 @@ func newResult(c call, secrets map[string]string) result {
 // end sets the error of a call that gives no answer. An empty code is an interruption from outside,
 // which says nothing about the runtime.
 func (res *result) end(code string, err error) {
-	err = res.fail("%w", err)
+	err, res.out.TimedOut = res.fail("%w", err), code == runtimes.CodeTimeout
 	if res.answers && code != "" {
 		err = readingError(code, err)
 	}
