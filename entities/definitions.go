@@ -25,6 +25,7 @@ type CheckDefinition struct {
 	HTTP           *HTTPCheck       `json:"http,omitempty"`
 	Command        *CheckRun        `json:"command,omitempty"` // also of kinds job and task
 	Capacity       *CapacityCheck   `json:"capacity,omitempty"`
+	CEL            *CELCheck        `json:"cel,omitempty"`
 	Always         *AlwaysCheck     `json:"always,omitempty"`
 	Dependency     *Dependency      `json:"dependency,omitempty"` // of the kinds on other services
 }
@@ -117,6 +118,13 @@ type CapacityCheck struct {
 	Parameter string  `json:"parameter,omitempty"`
 	Per       float64 `json:"per,omitempty"` // of one unit of the parameter; default 1
 	Token     *Value  `json:"token,omitempty"`
+}
+
+// CELCheck passes while an expression in CEL about a CheckInput is true.
+type CELCheck struct {
+	Expression string `json:"expression"`
+	Message    string `json:"message,omitempty"` // what it says when it is false
+	Fails      bool   `json:"fails,omitempty"`   // false is FAIL; otherwise it is WAIT
 }
 
 // AlwaysCheck gives a fixed verdict, for trying out.

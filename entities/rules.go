@@ -60,6 +60,7 @@ const (
 	CheckJob            CheckKind = "job"
 	CheckTask           CheckKind = "task"
 	CheckCapacity       CheckKind = "capacity"
+	CheckCEL            CheckKind = "cel"
 	CheckAlways         CheckKind = "always"
 	// On other services, observed from their workflows (D20–D22).
 	CheckServiceStable CheckKind = "serviceStable"

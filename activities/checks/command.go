@@ -34,7 +34,17 @@ func (c command) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, 
 	case (a.Definition.Kind == entities.CheckTask) != (d.Task != nil):
 		return unevaluated("a check of kind %s has no task, or one of another kind has one", entities.CheckTask)
 	}
-	out, signal, err := c.sources.Commands.Run(ctx, c.once(a, d))
+	limit := largestInput
+	if d.Task != nil {
+		limit = largestTaskInput
+	}
+	_, document, err := c.sources.input(ctx, a, limit)
+	if err != nil {
+		return entities.CheckReading{}, err
+	}
+	once := c.once(a, d)
+	once.Document = string(document)
+	out, signal, err := c.sources.Commands.Run(ctx, once)
 	switch {
 	case err != nil:
 		return entities.CheckReading{}, err

@@ -1,6 +1,7 @@
 package loosen_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -139,6 +140,9 @@ func TestValues(t *testing.T) {
 	command := func(dir string, args ...string) entities.CheckDefinition {
 		return entities.CheckDefinition{Dir: dir, Command: &entities.CheckRun{Command: entities.Command{Argv: args}}}
 	}
+	expression := func(text string, fails bool) entities.CheckDefinition {
+		return entities.CheckDefinition{CEL: &entities.CELCheck{Expression: text, Message: text + fmt.Sprint(fails), Fails: fails}}
+	}
 	failing := func(d entities.CheckDefinition) entities.CheckDefinition {
 		d.Command.Exit1Fails = true
 		return d
@@ -167,6 +171,8 @@ func TestValues(t *testing.T) {
 		"another command":     {command("/a", "x"), command("/a", "true"), "judged otherwise"},
 		"exit code 1 fails":   {command("/a", "x"), failing(command("/a", "x")), ""},
 		"1 fails no longer":   {failing(command("/a", "x")), command("/a", "x"), "judged otherwise"},
+		"another expression":  {expression("true", false), expression("1 < 2", true), "judged by another expression"},
+		"waits when false":    {expression("true", true), expression("true", false), "waits and does not fail"},
 		"another directory":   {command("/a", "x"), command("/b", "x"), ""},
 		"capacity":            {entities.CheckDefinition{Capacity: &entities.CapacityCheck{Use: "a"}}, entities.CheckDefinition{Capacity: &entities.CapacityCheck{Use: "0"}}, "judged otherwise"},
 	} {
@@ -196,6 +202,7 @@ func kind(d *entities.CheckDefinition) entities.CheckKind {
 		{d.HTTP != nil, entities.CheckHTTP},
 		{d.Always != nil, entities.CheckAlways},
 		{d.Command != nil, entities.CheckCommand},
+		{d.CEL != nil, entities.CheckCEL},
 	} {
 		if of.set {
 			return of.kind

@@ -24,6 +24,8 @@ func values(kind entities.CheckKind, o, n *entities.CheckDefinition) []string {
 		return compared(o.HTTP, n.HTTP, answers)
 	case entities.CheckAlways:
 		return compared(o.Always, n.Always, verdicts)
+	case entities.CheckCEL:
+		return compared(o.CEL, n.CEL, expressions)
 	case entities.CheckCommand, entities.CheckJob, entities.CheckTask:
 		return compared(o.Command, n.Command, runs)
 	}
@@ -51,6 +53,11 @@ func denied(o, n *entities.DeniedVersions) []string {
 
 func verdicts(o, n *entities.AlwaysCheck) []string {
 	return otherwise(n.Verdict == entities.Pass && o.Verdict != entities.Pass, "always passes")
+}
+
+func expressions(o, n *entities.CELCheck) []string {
+	out := otherwise(o.Expression != n.Expression, "judged by another expression")
+	return append(out, otherwise(o.Fails && !n.Fails, "waits and does not fail")...)
 }
 
 func otherwise(so bool, text string) []string {

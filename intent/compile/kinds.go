@@ -13,6 +13,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/expression"
 	"github.com/converge-engine/converge/intent/internal/strict"
 	"github.com/converge-engine/converge/intent/internal/substitute"
 )
@@ -49,6 +50,10 @@ func (f *filling) kind(k config.ProtectionKind, into *entities.CheckDefinition) 
 		into.Dir, into.Command = path.Dir(f.d.File), f.checkRun(at, k)
 	case entities.CheckCapacity:
 		into.Capacity = f.capacity(at, k.Capacity)
+	case entities.CheckCEL:
+		into.CEL = &entities.CELCheck{
+			Expression: f.text(at+".expression", k.CEL.Expression, checkExpression), Message: f.text(at+".message", k.CEL.Message, nil), Fails: k.CEL.OnFalse == "fail",
+		}
 	case entities.CheckAlways:
 		into.Always = &entities.AlwaysCheck{Verdict: entities.Verdict(k.Always.Verdict), Reason: f.text(at+".reason", k.Always.Reason, nil)}
 	}
@@ -176,6 +181,13 @@ func (f *filling) job(at string, job *config.CommandJob) *entities.CommandJob {
 func checkURL(text string) *strict.Fault {
 	u, err := url.Parse(strings.NewReplacer("${{ version }}", "v", "${{ fullVersion }}", "v").Replace(text))
 	return strict.Unless(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "", "bad-value", "%q is no address", text, "one that begins with http:// or https://")
+}
+
+func checkExpression(text string) *strict.Fault {
+	if err := expression.Check(text); err != nil {
+		return &strict.Fault{Code: "bad-value", Message: "the expression is none: " + err.Error(), Expected: "CEL that yields true or false"}
+	}
+	return nil
 }
 
 func checkPattern(text string) *strict.Fault {

@@ -102,6 +102,8 @@ type ProtectionKind struct {
 	Task *TaskProtection `json:"task,omitempty"`
 	// Passes while what will serve is at least the recent maximum use.
 	Capacity *CapacityProtection `json:"capacity,omitempty"`
+	// Passes while an expression about the release, its phases and the objects in the channel is true.
+	CEL *CELProtection `json:"cel,omitempty"`
 	// Gives a fixed verdict, for trying out.
 	Always *AlwaysProtection `json:"always,omitempty"`
 }
@@ -240,6 +242,22 @@ type CapacityProtection struct {
 	Token *EnvValue `json:"token,omitempty"`
 }
 
+// CELProtection passes while an expression is true.
+type CELProtection struct {
+	// The expression, in CEL, which yields true or false: objects.all(o, o.status == "SUCCEEDED")
+	Expression string `json:"expression"`
+	// What it says when the expression is false, for people.
+	Message string `json:"message,omitempty"`
+	// What false means: waiting, or failing.
+	OnFalse FalseMeaning `json:"onFalse,omitempty" jsonschema:"default=wait"`
+}
+
+// FalseMeaning is wait or fail.
+type FalseMeaning string
+
+// Values lists what may stand in the file.
+func (FalseMeaning) Values() []string { return []string{"wait", "fail"} }
+
 // AlwaysProtection gives a fixed verdict, for trying out.
 type AlwaysProtection struct {
 	// The verdict.
@@ -271,6 +289,7 @@ func (k ProtectionKind) names() []kindName {
 		{entities.CheckJob, k.Job != nil},
 		{entities.CheckTask, k.Task != nil},
 		{entities.CheckCapacity, k.Capacity != nil},
+		{entities.CheckCEL, k.CEL != nil},
 		{entities.CheckAlways, k.Always != nil},
 	}
 }

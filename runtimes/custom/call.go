@@ -149,6 +149,7 @@ type work struct {
 	env     map[string]string // without what comes from where it runs
 	secrets map[string]string // environment too, not to be seen by others
 	files   map[string]string // relative path → content
+	named   map[string]string // variables that hold where some of them are, by name → relative path
 	one     string            // of an apply: the instance, for which there is one at a time
 	key     string            // of an apply: equal for one that is run again
 	try     string            // of an apply: this attempt at it
