@@ -24,7 +24,7 @@ func rules() *entities.Spec {
 			},
 			Checks: []entities.Check{{
 				ID: "slo", Kind: entities.CheckPrometheus, Definition: "old", Repairs: true,
-				At: []entities.CheckAt{{Stage: entities.Deployment, Fails: true}, {Stage: entities.PostDeployment, Delay: time.Minute, For: 10 * time.Minute}},
+				At: []entities.CheckAt{{Stage: entities.Deployment, Fails: true}, {Stage: entities.PostDeployment, Delay: time.Minute, For: 10 * time.Minute}, {Stage: entities.Postcondition, For: 5 * time.Minute}},
 			}},
 			Extensions: []entities.Extension{{Name: "migrate", Stage: entities.PostApproval, Definition: "old"}},
 		}},
@@ -71,6 +71,8 @@ func TestRules(t *testing.T) {
 		"block":            {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Checks[0].At[0].Fails = false }, "prod: slo: at deployment it blocks and does not fail"},
 		"a shorter window": {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Checks[0].At[1].For = time.Minute }, "prod: slo: watches for 2m0s instead of 11m0s"},
 		"a later window":   {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Checks[0].At[1].Delay = 5 * time.Minute }, "prod: slo: watches from 5m0s on instead of 1m0s"},
+		"a longer wait":    {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Checks[0].At[2].For = time.Hour }, "prod: slo: it may take 1h0m0s instead of 5m0s to hold"},
+		"a shorter wait":   {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Checks[0].At[2].For = time.Minute }, ""},
 		"repairs":          {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Checks[0].Repairs = false }, "prod: slo: repairs do not ask it"},
 		"another kind": {func(_ *entities.Spec, c *entities.ChannelSpec) {
 			c.Checks[0].Kind, c.Checks[0].Definition = entities.CheckAlways, "new"

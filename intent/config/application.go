@@ -58,6 +58,8 @@ type ReleaseChannel struct {
 	Preconditions []Precondition `json:"preconditions,omitempty"`
 	// What else a release must pass here, evaluated again and again while it waits.
 	Protections []ProtectionUse `json:"protections,omitempty"`
+	// What must hold here, once its objects are stable, for a release to have succeeded.
+	Postconditions []PostconditionUse `json:"postconditions,omitempty"`
 	// Commands that run once for each release of a service here.
 	Extensions []ExtensionUse `json:"extensions,omitempty"`
 	// Whether a release that fails here is rolled back by itself; false holds for every service.
@@ -77,7 +79,7 @@ func (Enforcement) Values() []string { return []string{"enforce", "report"} }
 
 // Planned names the fields that later versions accept.
 func (ReleaseChannel) Planned() []string {
-	return []string{"postconditions", "description"}
+	return []string{"description"}
 }
 
 // RuntimeRef names a runtime of a channel and the address there.

@@ -193,6 +193,9 @@ func (l *Reader) onlyShared(doc *Document[Library]) {
 	for i, channel := range doc.Spec.ReleaseChannels {
 		at := strict.Index("releaseChannels", i)
 		onlySharedUses(doc, at+".protections", channel.Protections)
+		for n, p := range channel.Postconditions {
+			onlySharedKind(doc.Decoder, strict.Index(at+".postconditions", n), p.ProtectionKind)
+		}
 		if len(channel.Extensions) > 0 {
 			doc.Report(at+".extensions", Fault{Code: "bad-value", Message: "extensions run commands, which lie with an application", Expected: "them in the application"})
 		}

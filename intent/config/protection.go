@@ -21,6 +21,27 @@ type Protection struct {
 
 // ProtectionUse is a protection of release channels: written out, or by reference.
 type ProtectionUse struct {
+	ProtectionItem
+	// When in the life of a release it is asked: preApproval and postApproval for allowedTimes,
+	// deniedVersions and always, preApproval for the others. Right before anything is applied, all of
+	// them are asked once more.
+	Lifecycle []ProtectionStage `json:"lifecycle,omitempty"`
+	// Whether repairs of drift ask it too: freezes (allowedTimes with nothing but freezes) and capacity
+	// do unless this says otherwise, others do not.
+	Repairs *bool `json:"repairs,omitempty"`
+}
+
+// PostconditionUse is what must hold, once the objects are stable, for a release to have succeeded: written out, or by
+// reference, as a protection.
+type PostconditionUse struct {
+	ProtectionItem
+	// How long it may wait once the objects are stable and all windows of postDeployment have ended; then the release has failed.
+	// The progressDeadline when not given.
+	Within Duration `json:"within,omitempty"`
+}
+
+// ProtectionItem is what a protection and a postcondition have in common.
+type ProtectionItem struct {
 	// What explain shows and bypass names, unique in a channel; the name of what is referred to when
 	// not given.
 	Name Name `json:"name,omitempty"`
@@ -29,13 +50,6 @@ type ProtectionUse struct {
 	// Values for the parameters of what is referred to.
 	Parameters map[ParameterName]Literal `json:"parameters,omitempty"`
 	ProtectionKind
-	// When in the life of a release it is asked: preApproval and postApproval for allowedTimes,
-	// deniedVersions and always, preApproval for the others. Right before anything is applied, all of
-	// them are asked once more.
-	Lifecycle []ProtectionStage `json:"lifecycle,omitempty"`
-	// Whether repairs of drift ask it too: freezes (allowedTimes with nothing but freezes) and capacity
-	// do unless this says otherwise, others do not.
-	Repairs *bool `json:"repairs,omitempty"`
 	// The time between readings while a release waits for it: 30s; 1m for job and task, and 5m for allowedTimes,
 	// deniedVersions and always, which say themselves when they change.
 	Interval Duration `json:"interval,omitempty"`

@@ -44,6 +44,8 @@ type Service struct {
 	Dependencies []Dependency `json:"dependencies,omitempty"`
 	// Protections of its own, beside those of the channels.
 	Protections []ProtectionUse `json:"protections,omitempty"`
+	// Postconditions of its own, beside those of the channels.
+	Postconditions []PostconditionUse `json:"postconditions,omitempty"`
 	// Commands that run once for each release.
 	Extensions []ExtensionUse `json:"extensions,omitempty"`
 	// Changes to the above for some channels, applied in order; later wins.
@@ -136,6 +138,8 @@ type ChannelOverride struct {
 	AutoRollback *bool `json:"autoRollback,omitempty"`
 	// Further protections there.
 	Protections []ProtectionUse `json:"protections,omitempty"`
+	// Further postconditions there.
+	Postconditions []PostconditionUse `json:"postconditions,omitempty"`
 	// Further extensions there.
 	Extensions []ExtensionUse `json:"extensions,omitempty"`
 }
