@@ -17,6 +17,7 @@ import (
 // services.
 func (c *compiler) defineGates(app *config.Document[config.Application]) {
 	checkUses(c, protectionUses(app.Decoder, "protections", app.Spec.Protections), c.checkProtection)
+	checkUses(c, extensionUses(app.Decoder, "extensions", app.Spec.Extensions), c.checkExtension)
 	for i, channel := range app.Spec.ReleaseChannels {
 		at := strict.Index("releaseChannels", i)
 		checkUses(c, protectionUses(app.Decoder, at+".protections", channel.Protections), c.checkProtection)
@@ -43,12 +44,12 @@ func (s *serviceCompiler) ownGates() {
 func (s *serviceCompiler) gates(in *substitute.Scope, ref runtimeRef, d *draft, into *incarnation.Instance) {
 	app := s.config.Application
 	protections := protectionUses(app.Decoder, "protections", app.Spec.Protections)
-	var extensions []extensionUse
+	extensions := extensionUses(app.Decoder, "extensions", app.Spec.Extensions)
 	if i := slices.IndexFunc(app.Spec.ReleaseChannels, func(r config.ReleaseChannel) bool { return string(r.Name) == in.Channel }); i >= 0 {
 		at, channel := strict.Index("releaseChannels", i), app.Spec.ReleaseChannels[i]
 		protections = append(protections, protectionUses(app.Decoder, at+".protections", channel.Protections)...)
 		protections = append(protections, postconditions(app.Decoder, at+".postconditions", channel.Postconditions)...)
-		extensions = extensionUses(app.Decoder, at+".extensions", channel.Extensions)
+		extensions = append(extensions, extensionUses(app.Decoder, at+".extensions", channel.Extensions)...)
 	}
 	into.Checks = append(s.dependencyChecks(in), s.checks(in, ref, d.deadline, append(protections, d.protections...))...)
 	into.Extensions = s.runs(in, ref, append(extensions, d.extensions...))

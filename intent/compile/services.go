@@ -46,7 +46,7 @@ func (s *serviceCompiler) compile() incarnation.Service {
 		ConfigChanges:    entities.ConfigChanges(cmp.Or(string(spec.ConfigChanges), "release")),
 		ProgressDeadline: incarnation.Period(s.atLeast(s.Decoder, "progressDeadline", spec.ProgressDeadline, span{defaultProgress, time.Millisecond})),
 		Parameters:       s.parameters(), Remove: spec.OnDelete == "remove", AskGates: s.asksGates(),
-		Maestro: maestro(spec.Maestro),
+		Maestro: maestro(cmp.Or(spec.Maestro, s.config.Application.Spec.Maestro)),
 	}
 	s.versions(&doc)
 	s.channels = s.goesTo()

@@ -28,9 +28,6 @@ type Library struct {
 	Protections []ProtectionUse `json:"protections,omitempty"`
 }
 
-// Planned names the fields that later versions accept.
-func (Library) Planned() []string { return []string{"imports", "notifications", "extensions"} }
-
 // Import takes in a library: what it has is as if the application said it itself.
 type Import struct {
 	// The name of a Library.

@@ -55,13 +55,6 @@ type Service struct {
 	ReleaseChannels []Name `json:"releaseChannels,omitempty"`
 }
 
-// Planned names the fields that later versions accept.
-func (Service) Planned() []string {
-	return []string{
-		"requires", "setupCallback", "aggregator", "reconcilers", "integrations", "dns", "movedFrom", "labels",
-	}
-}
-
 // Maestro says how releases that are under way at once follow each other.
 type Maestro struct {
 	// Which of the releases that wait at a channel enters it: latest is the newest that passes its gates, and those before it are
@@ -143,9 +136,6 @@ type ChannelOverride struct {
 	// Further extensions there.
 	Extensions []ExtensionUse `json:"extensions,omitempty"`
 }
-
-// Planned names the fields that later versions accept.
-func (ChannelOverride) Planned() []string { return []string{"maestro"} }
 
 // Dependency is what a service waits for of another one of the application.
 type Dependency struct {
