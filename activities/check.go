@@ -107,14 +107,17 @@ func (a *Activities) evaluate(ctx context.Context, r protocol.CheckRequest, e en
 	}
 	return within(ctx, limit, func(ctx context.Context) entities.CheckReading {
 		asked.Now = time.Now().UTC()
-		return checks.Evaluate(ctx, a.sources(r.Others), asked)
+		return checks.Evaluate(ctx, a.sources(r), asked)
 	})
 }
 
-// sources is what checks can ask from this worker. Others are what services were called first that are called otherwise.
-func (a *Activities) sources(others map[string]string) checks.Sources {
+// sources is what checks of a service can ask from this worker.
+func (a *Activities) sources(r protocol.CheckRequest) checks.Sources {
 	return checks.Sources{
-		HTTP: http.DefaultClient, Commands: checks.On(a.Commands), Services: calledServices{services{a}, others}, Payloads: a.Store, Secrets: a.Commands.Secrets,
+		Own: func(ctx context.Context) (protocol.Status, error) {
+			return services{a}.Status(ctx, r.Application, r.Service)
+		},
+		HTTP: http.DefaultClient, Commands: checks.On(a.Commands), Services: calledServices{services{a}, r.Others}, Payloads: a.Store, Secrets: a.Commands.Secrets,
 	}
 }
 

@@ -75,7 +75,9 @@ func TestPreflightAnswersAboutEveryCheck_A10_D16(t *testing.T) {
 	t.Setenv("CHECK_TOKEN", "hunter2hunter2")
 	web := httptest.NewServer(http.NotFoundHandler())
 	web.Close()
-	a := newActivities(t, &server{})
+	a := newActivities(t, &server{answers: map[string]any{protocol.ServiceID("shop", "web"): protocol.Status{
+		Releases: []protocol.ReleaseStatus{{ID: "r1", Version: "v1", By: "ci"}},
+	}}})
 	run1 := func(id string, argv ...string) entities.CheckDefinition {
 		return entities.CheckDefinition{ID: id, Kind: entities.CheckCommand, Command: &entities.CheckRun{
 			Command: entities.Command{Argv: argv, Timeout: 100 * time.Millisecond}, Env: map[string]entities.Value{"TOKEN": {WorkerEnv: "CHECK_TOKEN"}},
@@ -88,6 +90,7 @@ func TestPreflightAnswersAboutEveryCheck_A10_D16(t *testing.T) {
 		a.asking(t, httpGate("down", web.URL), ""),
 		a.asking(t, run1("pass", "sh", "-c", "echo ${{ version }} has $TOKEN"), entities.Pass),
 		a.asking(t, run1("fail", "sh", "-c", "echo no; exit 3"), entities.Fail),
+		a.asking(t, entities.CheckDefinition{ID: "cel", Kind: entities.CheckCEL, CEL: &entities.CELCheck{Expression: `release.by == "ci"`}}, ""),
 		a.asking(t, run1("hung", "sleep", "60"), entities.Pass),
 		a.asking(t, entities.CheckDefinition{ID: "other", Kind: entities.CheckServiceStable, Dependency: &entities.Dependency{Service: "api"}}, ""),
 		a.asking(t, entities.CheckDefinition{ID: "odd", Kind: "odd"}, ""),
@@ -101,7 +104,7 @@ func TestPreflightAnswersAboutEveryCheck_A10_D16(t *testing.T) {
 		require.False(t, answer.Readings[key].At.IsZero(), key)
 	}
 	require.Equal(t, map[string]entities.Verdict{
-		"prod/down": entities.Error, "prod/pass": entities.Pass, "prod/fail": entities.Fail, "prod/hung": entities.Error,
+		"prod/cel": entities.Pass, "prod/down": entities.Error, "prod/pass": entities.Pass, "prod/fail": entities.Fail, "prod/hung": entities.Error,
 		"prod/other": entities.Wait, "prod/odd": entities.Error, "prod/lost": entities.Error,
 	}, verdicts)
 	require.Equal(t, "v1 has ***", answer.Readings["prod/pass"].Reason)

@@ -145,7 +145,7 @@ func (a *Activities) keepExtension(ctx context.Context, r protocol.ExtensionRequ
 	}
 	key, err := a.Store.PutLogKey(ctx, r.Application, r.Service, r.Channel, store.LogEntry{
 		Kind: store.LogExtension, Name: r.Name, At: o.Started, FullVersion: r.FullVersion, Attempt: r.Attempt,
-		Command: o.Command, ExitCode: o.ExitCode, Stdout: o.Stdout, Stderr: o.Log(), Duration: o.Duration, Error: failed,
+		Command: o.Command, ExitCode: o.ExitCode, TimedOut: o.TimedOut, Stdout: o.Stdout, Stderr: o.Log(), Duration: o.Duration, Error: failed,
 	})
 	if err != nil {
 		activity.GetLogger(ctx).Warn("output not kept", "extension", r.Name, "error", err)

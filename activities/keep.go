@@ -17,7 +17,7 @@ func (a *Activities) log(ctx context.Context, in runtimes.Instance, kind store.L
 		return // a runtime without commands
 	}
 	entry := store.LogEntry{
-		Kind: kind, At: o.Started, FullVersion: in.FullVersion, Command: o.Command, ExitCode: o.ExitCode,
+		Kind: kind, At: o.Started, FullVersion: in.FullVersion, Command: o.Command, ExitCode: o.ExitCode, TimedOut: o.TimedOut,
 		Stdout: o.Stdout, Stderr: o.Log(), Duration: o.Duration,
 	}
 	if failed != nil {

@@ -166,7 +166,7 @@ func (k CheckKind) Shared() bool { return slices.Contains(SharedKinds(), k) }
 
 // SharedKinds are the kinds of check that a baseline may have.
 func SharedKinds() []CheckKind {
-	return []CheckKind{CheckAllowedTimes, CheckDeniedVersions, CheckPrometheus, CheckAlertmanager, CheckHTTP, CheckAlways}
+	return []CheckKind{CheckAllowedTimes, CheckDeniedVersions, CheckPrometheus, CheckAlertmanager, CheckHTTP, CheckCEL, CheckAlways}
 }
 
 // People are the names of people and groups that a baseline has. Nil has none.

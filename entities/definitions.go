@@ -25,6 +25,7 @@ type CheckDefinition struct {
 	HTTP           *HTTPCheck       `json:"http,omitempty"`
 	Command        *CheckRun        `json:"command,omitempty"` // also of kinds job and task
 	Capacity       *CapacityCheck   `json:"capacity,omitempty"`
+	CEL            *CELCheck        `json:"cel,omitempty"`
 	Always         *AlwaysCheck     `json:"always,omitempty"`
 	Dependency     *Dependency      `json:"dependency,omitempty"` // of the kinds on other services
 }
@@ -93,13 +94,16 @@ type HTTPCheck struct {
 	Timeout  time.Duration    `json:"timeout,omitempty"`
 }
 
-// CheckRun is a command, on the worker's machine, as a Job or as a task: 0 passes, 2 waits, 3 fails, anything
+// CheckRun is a command, on the worker's machine, as a Job or as a task: 0 passes, 1 and 3 fail, 2 waits, anything
 // else is an ERROR. The last line of stdout is the reason.
 type CheckRun struct {
-	Command Command          `json:"command"`
-	Env     map[string]Value `json:"env,omitempty"`
-	Job     *CommandJob      `json:"job,omitempty"`
-	Task    *CommandTask     `json:"task,omitempty"`
+	Command Command `json:"command"`
+	// Exit1Fails is set by whatever compiles; in what versions before compiled, 1 is an ERROR.
+	Exit1Fails bool `json:"exit1Fails,omitempty"`
+
+	Env  map[string]Value `json:"env,omitempty"`
+	Job  *CommandJob      `json:"job,omitempty"`
+	Task *CommandTask     `json:"task,omitempty"`
 }
 
 // CapacityCheck passes while what will serve is at least the recent maximum use (D19), both by
@@ -114,6 +118,13 @@ type CapacityCheck struct {
 	Parameter string  `json:"parameter,omitempty"`
 	Per       float64 `json:"per,omitempty"` // of one unit of the parameter; default 1
 	Token     *Value  `json:"token,omitempty"`
+}
+
+// CELCheck passes while an expression in CEL about a CheckInput is true.
+type CELCheck struct {
+	Expression string `json:"expression"`
+	Message    string `json:"message,omitempty"` // what it says when it is false
+	Fails      bool   `json:"fails,omitempty"`   // false is FAIL; otherwise it is WAIT
 }
 
 // AlwaysCheck gives a fixed verdict, for trying out.

@@ -20,6 +20,8 @@ const (
 	PostApproval   Stage = "postApproval"
 	Deployment     Stage = "deployment"
 	PostDeployment Stage = "postDeployment"
+	// Postcondition is the last of postDeployment: what must hold for the release to have succeeded. It is no stage of an extension.
+	Postcondition Stage = "postcondition"
 )
 
 // Check is a condition that something outside the workflow judges: a protection (A19, A20) or a
@@ -42,6 +44,7 @@ type CheckAt struct {
 	Fails bool `json:"fails,omitempty"`
 	// Delay and For: at postDeployment, the window begins so long after the objects became stable,
 	// and lasts so long. Any verdict in it that is neither PASS nor ERROR fails the channel.
+	// For, of a postcondition: how long it may WAIT once all windows have ended.
 	Delay time.Duration `json:"delay,omitempty"`
 	For   time.Duration `json:"for,omitempty"`
 }
@@ -60,6 +63,7 @@ const (
 	CheckJob            CheckKind = "job"
 	CheckTask           CheckKind = "task"
 	CheckCapacity       CheckKind = "capacity"
+	CheckCEL            CheckKind = "cel"
 	CheckAlways         CheckKind = "always"
 	// On other services, observed from their workflows (D20–D22).
 	CheckServiceStable CheckKind = "serviceStable"
@@ -147,6 +151,9 @@ type Window struct {
 	Check      *Check
 	Key        string // names it among the windows of the channel
 	Begin, End time.Time
+	// Until is when a postcondition must have passed, at the latest: it may WAIT. Its window has no length, and begins
+	// when the objects became stable. Zero: it is none.
+	Until time.Time
 }
 
 // Windows of a channel whose objects are stable since then.
@@ -157,17 +164,31 @@ func (c *ChannelSpec) Windows(stable time.Time) []Window {
 		for _, at := range check.At {
 			if at.Stage == PostDeployment {
 				begin := stable.Add(at.Delay)
-				out = append(out, Window{check, fmt.Sprintf("%s+%s", check.ID, at.Delay+at.For), begin, begin.Add(at.For)})
+				out = append(out, Window{Check: check, Key: fmt.Sprintf("%s+%s", check.ID, at.Delay+at.For), Begin: begin, End: begin.Add(at.For)})
 			}
+		}
+	}
+	ended := stable
+	for _, w := range out {
+		if w.End.After(ended) {
+			ended = w.End
+		}
+	}
+	for n := range c.Checks {
+		if at := c.Checks[n].Asked(Postcondition); at != nil {
+			out = append(out, Window{Check: &c.Checks[n], Key: c.Checks[n].ID, Begin: stable, End: stable, Until: ended.Add(at.For)})
 		}
 	}
 	return out
 }
 
+// After tells whether a check is asked once the objects are stable.
+func (c *Check) After() bool { return c.Asked(PostDeployment) != nil || c.Asked(Postcondition) != nil }
+
 // Soaks tells whether anything comes between stable objects and success.
 func (c *ChannelSpec) Soaks() bool {
 	for n := range c.Checks {
-		if c.Checks[n].Asked(PostDeployment) != nil {
+		if c.Checks[n].After() {
 			return true
 		}
 	}

@@ -75,8 +75,9 @@ type Output struct {
 	Stderr   string        `json:"stderr,omitempty"`
 	Started  time.Time     `json:"started,omitzero"`
 	Duration time.Duration `json:"duration,omitempty"`
-	Place    string        `json:"place,omitempty"`  // where it ran, for people, unless that was the worker's machine
-	Remark   string        `json:"remark,omitempty"` // what is to be known of the output, a line
+	TimedOut bool          `json:"timedOut,omitempty"` // it was given no more time: there is no exit code
+	Place    string        `json:"place,omitempty"`    // where it ran, for people, unless that was the worker's machine
+	Remark   string        `json:"remark,omitempty"`   // what is to be known of the output, a line
 }
 
 // Log is stderr as it is kept, with the remark.

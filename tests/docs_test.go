@@ -489,6 +489,16 @@ func TestDocsKindsListTheirFields(t *testing.T) {
 		}
 		require.Equal(t, want, have, p.path)
 	}
+	p := readPage(t, "docs/spec/protection.md")
+	after, before := map[string]string{}, map[string]string{}
+	fieldsOf(schema.Definitions, "PostconditionUse", "", after)
+	fieldsOf(schema.Definitions, "ProtectionUse", "", before)
+	for _, row := range table(t, p.section(t, "## Postconditions"), "| field | type | default | meaning |") {
+		before[quoted(row[0])[0]] = strings.Trim(row[2], "`")
+	}
+	for field, otherwise := range after {
+		require.Equal(t, before[field], otherwise, field)
+	}
 	for kind, path := range map[string]string{"Protection": "protection", "Extension": "extension"} {
 		want, shared := map[string]string{}, map[string]string{}
 		fieldsOf(schema.Definitions, kind+"Use", "", want)

@@ -74,7 +74,8 @@ var layers = []layer{
 	{folder: "intent/sops", ours: []string{"intent/internal"}},
 	{folder: "intent/sources", ours: []string{"entities", "intent/config", "intent/bundle", "intent/sops", "intent/internal"}},
 	{folder: "intent/incarnation", ours: []string{"entities", "intent/config", "intent/internal"}},
-	{folder: "intent/compile", ours: []string{"entities", "intent/config", "intent/bundle", "intent/sops", "intent/sources", "intent/incarnation", "intent/internal"}},
+	{folder: "intent/compile", ours: []string{"entities", "intent/config", "intent/bundle", "intent/sops", "intent/sources", "intent/incarnation", "intent/expression", "intent/internal"}},
+	{folder: "intent/expression", ours: []string{"entities/."}},
 	{folder: "intent/codec", ours: []string{"intent/internal"}},
 	{folder: "intent/store", ours: []string{"entities", "intent/config", "intent/bundle", "intent/incarnation", "intent/internal"}},
 }

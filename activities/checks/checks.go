@@ -44,6 +44,8 @@ type Evaluator interface {
 // Sources is what checks can ask. What is nil is not there: a check that needs it is an ERROR. So is
 // `simulate` without a network.
 type Sources struct {
+	// Own is what the status query of the service itself says.
+	Own      func(ctx context.Context) (protocol.Status, error)
 	HTTP     *http.Client
 	Commands Commands
 	Services Services
@@ -90,6 +92,7 @@ func kinds(p Sources) map[entities.CheckKind]Evaluator {
 		entities.CheckAllowedTimes:   allowedTimes{},
 		entities.CheckDeniedVersions: deniedVersions{},
 		entities.CheckAlways:         always{},
+		entities.CheckCEL:            cel{p},
 		entities.CheckPrometheus:     prometheus{p},
 		entities.CheckCapacity:       capacity{p},
 		entities.CheckAlertmanager:   alertmanager{p},

@@ -18,8 +18,8 @@ const (
 	defaultJobTimeout     = 5 * time.Minute
 )
 
-// command evaluates the exit code of a process, a Job or a task: 0 passes, 2 waits, 3 fails (A20). The last
-// line that it prints is the reason.
+// command evaluates the exit code of a process, a Job or a task: 0 passes, 1 and 3 fail, 2 waits (A20).
+// The last line that it prints is the reason.
 type command struct{ sources Sources }
 
 func (c command) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
@@ -34,14 +34,24 @@ func (c command) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, 
 	case (a.Definition.Kind == entities.CheckTask) != (d.Task != nil):
 		return unevaluated("a check of kind %s has no task, or one of another kind has one", entities.CheckTask)
 	}
-	out, signal, err := c.sources.Commands.Run(ctx, c.once(a, d))
+	limit := largestInput
+	if d.Task != nil {
+		limit = largestTaskInput
+	}
+	_, document, err := c.sources.input(ctx, a, limit)
+	if err != nil {
+		return entities.CheckReading{}, err
+	}
+	once := c.once(a, d)
+	once.Document = string(document)
+	out, signal, err := c.sources.Commands.Run(ctx, once)
 	switch {
 	case err != nil:
 		return entities.CheckReading{}, err
 	case signal != "":
 		return unevaluated("%s was ended by signal %s%s", d.Command.Argv[0], signal, said(out.Stderr, out.Stdout))
 	}
-	return exited(d.Command.Argv[0], out)
+	return exited(d, out)
 }
 
 func (c command) once(a Asked, d *entities.CheckRun) custom.Once {
@@ -66,14 +76,15 @@ func (c command) once(a Asked, d *entities.CheckRun) custom.Once {
 	}
 }
 
-func exited(program string, out runtimes.Output) (entities.CheckReading, error) {
-	verdict, ok := map[int]entities.Verdict{0: entities.Pass, 2: entities.Wait, 3: entities.Fail}[out.ExitCode]
-	if !ok {
+func exited(d *entities.CheckRun, out runtimes.Output) (entities.CheckReading, error) {
+	program := d.Command.Argv[0]
+	verdict, ok := map[int]entities.Verdict{0: entities.Pass, 1: entities.Fail, 2: entities.Wait, 3: entities.Fail}[out.ExitCode]
+	if !ok || out.ExitCode == 1 && !d.Exit1Fails {
 		return unevaluated("%s exited %d%s", program, out.ExitCode, said(out.Stderr, out.Stdout))
 	}
 	reason := last(out.Stdout)
 	if reason == "" {
-		reason = fmt.Sprintf("%s exited %d", program, out.ExitCode)
+		reason = fmt.Sprintf("%s exited %d%s", program, out.ExitCode, said(out.Stderr))
 	}
 	return entities.CheckReading{Verdict: verdict, Reason: reason}, nil
 }

@@ -84,13 +84,14 @@ func TestCommand_A20(t *testing.T) {
 	dir := t.TempDir()
 	script := "#!/bin/sh\necho one\necho \"$PVN_APPLICATION/$PVN_SERVICE $PVN_SERVICE_ID $PVN_SERVICE_VERSION $PVN_RELEASE_CHANNEL $#:$1 $MINE\"\nexit $CODE\n"
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "smoke"), []byte(script), 0o755)) //nolint:gosec // it is to be executed
-	sources := checks.Sources{Commands: checks.On(custom.Worker{Secrets: token})}
+	sources := checks.Sources{Own: own, Commands: checks.On(custom.Worker{Secrets: token})}
 	row := func(code string, change func(*entities.CheckRun)) checks.Asked {
 		return asked(entities.CheckCommand, func(d *entities.CheckDefinition) {
 			d.Dir = dir
 			d.Command = &entities.CheckRun{
-				Command: entities.Command{Argv: []string{"./smoke", "to ${{ version }}; $(false)"}},
-				Env:     map[string]entities.Value{"CODE": {Literal: code}, "MINE": {Literal: "a ${{ fullVersion }}"}},
+				Exit1Fails: true,
+				Command:    entities.Command{Argv: []string{"./smoke", "to ${{ version }}; $(false)"}},
+				Env:        map[string]entities.Value{"CODE": {Literal: code}, "MINE": {Literal: "a ${{ fullVersion }}"}},
 			}
 			change(d.Command)
 		})
@@ -104,8 +105,11 @@ func TestCommand_A20(t *testing.T) {
 		{Name: "0 passes", Sources: sources, Asked: row("0", plain), Want: entities.Pass, Says: says},
 		{Name: "2 waits", Sources: sources, Asked: row("2", plain), Want: entities.Wait, Says: says},
 		{Name: "3 fails", Sources: sources, Asked: row("3", plain), Want: entities.Fail, Says: says},
-		{Name: "1 is an error", Sources: sources, Asked: row("1", plain), Want: entities.Error, Says: "./smoke exited 1: " + says},
-		{Name: "stderr first", Sources: sources, Asked: row("", shell("echo out; echo err >&2; exit 1")), Want: entities.Error, Says: "sh exited 1: err"},
+		{Name: "1 fails", Sources: sources, Asked: row("1", plain), Want: entities.Fail, Says: says},
+		{Name: "1 was an error in what is compiled", Sources: sources, Asked: row("1", func(r *entities.CheckRun) { r.Exit1Fails = false }), Want: entities.Error, Says: "./smoke exited 1: " + says},
+		{Name: "4 is an error", Sources: sources, Asked: row("4", plain), Want: entities.Error, Says: "./smoke exited 4: " + says},
+		{Name: "stderr first", Sources: sources, Asked: row("", shell("echo out; echo err >&2; exit 5")), Want: entities.Error, Says: "sh exited 5: err"},
+		{Name: "a reason on stderr", Sources: sources, Asked: row("", shell("echo err >&2; exit 1")), Want: entities.Fail, Says: "sh exited 1: err"},
 		{Name: "silent", Sources: sources, Asked: row("", shell("exit 2")), Want: entities.Wait, Says: "sh exited 2"},
 		{Name: "killed", Sources: sources, Asked: row("", shell("kill -9 $$")), Want: entities.Error, Says: "sh was ended by signal killed"},
 		{Name: "not there", Sources: sources, Asked: row("", func(r *entities.CheckRun) { r.Command.Argv = []string{"./there-is-none"} }), Want: entities.Error, Says: "command: command not found: there is no " + filepath.Join(dir, "there-is-none")},
@@ -142,15 +146,16 @@ func TestJob_A20(t *testing.T) {
 		d.Command = &entities.CheckRun{Command: entities.Command{Argv: []string{"smoke"}}}
 	})
 	Conform(t, Kind{Kind: entities.CheckJob, Rows: []Row{
-		{Name: "by exit code", Sources: checks.Sources{Commands: recorded{}}, Asked: a, Want: entities.Fail, Says: "ready"},
-		{Name: "without a job", Sources: checks.Sources{Commands: recorded{}}, Asked: without, Want: entities.Error, Says: "a check of kind job has no job, or one of another kind has one"},
-		{Name: "no clusters", Sources: checks.Sources{Commands: checks.On(custom.Worker{})}, Asked: a, Want: entities.Error, Says: "job: it is to run as a Job, and no clusters are known here"},
+		{Name: "by exit code", Sources: checks.Sources{Own: own, Commands: recorded{}}, Asked: a, Want: entities.Fail, Says: "ready"},
+		{Name: "without a job", Sources: checks.Sources{Own: own, Commands: recorded{}}, Asked: without, Want: entities.Error, Says: "a check of kind job has no job, or one of another kind has one"},
+		{Name: "no clusters", Sources: checks.Sources{Own: own, Commands: checks.On(custom.Worker{})}, Asked: a, Want: entities.Error, Says: "job: it is to run as a Job, and no clusters are known here"},
 	}})
 	var once custom.Once
-	require.Equal(t, entities.Fail, checks.Evaluate(t.Context(), checks.Sources{Commands: recorded{&once}}, a).Verdict)
+	require.Equal(t, entities.Fail, checks.Evaluate(t.Context(), checks.Sources{Own: own, Commands: recorded{&once}}, a).Verdict)
 	require.Equal(t, custom.Once{
 		What: "job", Purpose: "check", Dir: "/somewhere", Argv: []string{"smoke", "v2-i7"}, Env: map[string]entities.Value{},
 		Job: &entities.CommandJob{Namespace: "ci", Image: "smoke:v2"}, Timeout: 5 * time.Minute, Asks: true,
+		Document: document,
 		Instance: runtimes.Instance{
 			Owner:     runtimes.Owner{Application: "shop", Service: "web", ID: entities.InstanceID{Channel: "prod"}},
 			ServiceID: "id-1", FullVersion: "v2-i7",
@@ -169,13 +174,13 @@ func TestTask_A20(t *testing.T) {
 		})
 	}
 	Conform(t, Kind{Kind: entities.CheckTask, Rows: []Row{
-		{Name: "by exit code", Sources: checks.Sources{Commands: recorded{}}, Asked: on(entities.CheckTask, where), Want: entities.Fail, Says: "ready"},
-		{Name: "without a task", Sources: checks.Sources{Commands: recorded{}}, Asked: on(entities.CheckTask, nil), Want: entities.Error, Says: "a check of kind task has no task, or one of another kind has one"},
-		{Name: "another kind", Sources: checks.Sources{Commands: recorded{}}, Asked: on(entities.CheckCommand, where), Want: entities.Error, Says: "a check of kind task has no task, or one of another kind has one"},
-		{Name: "nowhere", Sources: checks.Sources{Commands: checks.On(custom.Worker{})}, Asked: on(entities.CheckTask, where), Want: entities.Error, Says: "task: it is to run as a task of ECS, and none can be run here"},
+		{Name: "by exit code", Sources: checks.Sources{Own: own, Commands: recorded{}}, Asked: on(entities.CheckTask, where), Want: entities.Fail, Says: "ready"},
+		{Name: "without a task", Sources: checks.Sources{Own: own, Commands: recorded{}}, Asked: on(entities.CheckTask, nil), Want: entities.Error, Says: "a check of kind task has no task, or one of another kind has one"},
+		{Name: "another kind", Sources: checks.Sources{Own: own, Commands: recorded{}}, Asked: on(entities.CheckCommand, where), Want: entities.Error, Says: "a check of kind task has no task, or one of another kind has one"},
+		{Name: "nowhere", Sources: checks.Sources{Own: own, Commands: checks.On(custom.Worker{})}, Asked: on(entities.CheckTask, where), Want: entities.Error, Says: "task: it is to run as a task of ECS, and none can be run here"},
 	}})
 	var once custom.Once
-	require.Equal(t, entities.Fail, checks.Evaluate(t.Context(), checks.Sources{Commands: recorded{&once}}, on(entities.CheckTask, where)).Verdict)
+	require.Equal(t, entities.Fail, checks.Evaluate(t.Context(), checks.Sources{Own: own, Commands: recorded{&once}}, on(entities.CheckTask, where)).Verdict)
 	require.Equal(t, []any{where, []string{"smoke", "v2-i7"}, 5 * time.Minute}, []any{once.Task, once.Argv, once.Timeout})
 }
 

@@ -83,6 +83,11 @@ func (a Asked) filled() Asked {
 		v.URL, v.Use, v.Capacity = a.fill(v.URL), a.fill(v.Use), a.fill(v.Capacity)
 		d.Capacity = &v
 	}
+	if d.CEL != nil {
+		v := *d.CEL
+		v.Message = a.fill(v.Message)
+		d.CEL = &v
+	}
 	if d.Always != nil {
 		v := *d.Always
 		v.Reason = a.fill(v.Reason)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/converge-engine/converge/activities/checks"
 	"github.com/converge-engine/converge/entities"
@@ -65,10 +66,28 @@ func (w World) Payload(_ context.Context, digest string) (entities.Payload, erro
 	return p, nil
 }
 
+// own is what the service itself says: v2 has succeeded in staging, and goes out to prod.
+func own(context.Context) (protocol.Status, error) {
+	return protocol.Status{
+		Channels: []protocol.ChannelStatus{
+			{Name: "staging", Status: "CONVERGED", Current: "v2-i7", Target: "v2-i7", Objects: []entities.Object{{Name: "elsewhere"}}},
+			{Name: "prod", Status: "CONVERGING", Current: "v1", Target: "v2-i7", Omitted: 2, Objects: []entities.Object{
+				{Name: "web", Type: "Deployment", Status: entities.ObjectSucceeded, Versions: []entities.ObjectVersion{{Version: "v2-i7", Active: true}}},
+				{Name: "routes", Type: "Ingress", Message: "no address yet"},
+			}},
+		},
+		Releases: []protocol.ReleaseStatus{{
+			ID: "r2", Version: "v2-i7", Incarnation: 7, By: "ci", At: time.Date(2026, 11, 23, 8, 0, 0, 0, time.UTC),
+			Phases: map[string]string{"staging": "succeeded", "prod": "in progress"},
+		}},
+	}, nil
+}
+
 // Hanging is sources that give no answer before ctx ends; asked is called when one is asked.
 func Hanging(asked func()) checks.Sources {
 	h := hanging{asked}
 	return checks.Sources{
+		Own:  func(ctx context.Context) (protocol.Status, error) { return protocol.Status{}, h.hang(ctx) },
 		HTTP: &http.Client{Transport: h}, Commands: h, Services: h, Payloads: h,
 		Secrets: source.Environment{Allowed: []string{"*"}, Lookup: func(string) (string, bool) { return "a secret", true }},
 	}

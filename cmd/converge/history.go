@@ -275,7 +275,10 @@ func logLines(e store.LogEntry, now time.Time) []string {
 		head += fmt.Sprintf(" attempt %d", e.Attempt)
 	}
 	ended := fmt.Sprintf("exit %d", e.ExitCode)
-	if e.ExitCode < 0 {
+	switch {
+	case e.TimedOut:
+		ended = "timed out"
+	case e.ExitCode < 0:
 		ended = "no exit code" // it was ended, or never began
 	}
 	head += fmt.Sprintf(": %s after %s (%s ago)", ended, e.Duration.Round(time.Millisecond), explain.Duration(now.Sub(e.At)))

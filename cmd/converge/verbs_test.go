@@ -10,6 +10,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/store"
 )
 
 func at(seconds int) time.Time {
@@ -263,4 +264,17 @@ What happened (times are CET):
  11:50:02 staging  CONVERGED at v9
 Last news from the runtime 11:50:10 CET (10s ago).
 `, said)
+}
+
+// A command that was given no more time reads as that, and not as one with an odd exit code.
+func TestLogsOfWhatTimedOut_C6(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
+	head := func(e store.LogEntry) string {
+		e.Kind, e.At, e.Duration = store.LogApply, at, 2*time.Second
+		return logLines(e, at.Add(time.Minute))[0]
+	}
+	require.Equal(t, "2026-11-23 09:00:00 UTC apply: timed out after 2s (1m ago)", head(store.LogEntry{ExitCode: -1, TimedOut: true}))
+	require.Equal(t, "2026-11-23 09:00:00 UTC apply: no exit code after 2s (1m ago)", head(store.LogEntry{ExitCode: -1}))
+	require.Equal(t, "2026-11-23 09:00:00 UTC apply: exit 3 after 2s (1m ago)", head(store.LogEntry{ExitCode: 3}))
 }

@@ -66,13 +66,57 @@ func (v *view) soak(r *state.Release, insts []*instance) {
 			v.soaking = append(v.soaking, j.ID+" "+string(j.Verdict)+entities.Because(j.Reason))
 		}
 	}
-	open, failed := v.judgeWindows(r)
+	windows := slices.DeleteFunc(v.spec.Windows(v.remembered().StableSince), func(w entities.Window) bool {
+		return slices.Contains(v.remembered().Soaked, w.Key) || r.Bypassed(v.spec.Name, w.Check.ID) != nil
+	})
+	first := slices.IndexFunc(windows, func(w entities.Window) bool { return !w.Until.IsZero() })
+	if first < 0 {
+		first = len(windows)
+	}
+	open, failed := v.judgeWindows(r, windows[:first])
+	if failed == "" {
+		failed = v.judgePostconditions(r, windows[first:], !open && p.clear)
+	}
 	switch {
 	case failed != "":
 		v.failAll(r, failed)
-	case !open && p.clear:
+	case !open && p.clear && first == len(windows):
 		v.converge(r, insts)
 	}
+}
+
+// judgePostconditions says which postcondition fails the channel, or "". Each may WAIT for a while; last of all they have to pass
+// together, freshly read.
+func (v *view) judgePostconditions(r *state.Release, all []entities.Window, last bool) (failed string) {
+	var say []string
+	var met []entities.Evaluation
+	var until time.Time
+	for _, w := range all {
+		v.want(w.Check, r.ID)
+		j, broken := v.breaks(w.Check, r)
+		switch late := !v.now.Before(w.Until); {
+		case broken && j.Verdict == entities.Fail:
+			return w.Check.ID + entities.Because(j.Reason)
+		case broken && late:
+			return w.Check.ID + " did not hold by " + clock(w.Until, v.now) + entities.Because(j.Reason)
+		case !late:
+			v.due(w.Until)
+		}
+		if j = v.judgeCheck(w.Check, r); j.Verdict == entities.Pass {
+			met = append(met, v.s.Evaluation(v.spec, w.Check, r))
+		}
+		if w.Until.After(until) {
+			until = w.Until
+		}
+		say = append(say, j.brief())
+	}
+	if len(all) > 0 {
+		v.soaking = append(v.soaking, "postconditions until "+clock(until, v.now)+": "+strings.Join(say, ", "))
+	}
+	if last && len(met) == len(all) {
+		v.readAgain(r, met)
+	}
+	return ""
 }
 
 // extensionFailed says which post-deployment extension has spent its attempts, or "".
@@ -88,14 +132,11 @@ func (v *view) extensionFailed(r *state.Release) string {
 }
 
 // judgeWindows tells whether a window is still open, or which check fails the channel.
-func (v *view) judgeWindows(r *state.Release) (open bool, failed string) {
+func (v *view) judgeWindows(r *state.Release, all []entities.Window) (open bool, failed string) {
 	var say []string
 	var ended []entities.Evaluation
 	var until time.Time
-	for _, w := range v.spec.Windows(v.remembered().StableSince) {
-		if slices.Contains(v.remembered().Soaked, w.Key) || r.Bypassed(v.spec.Name, w.Check.ID) != nil {
-			continue
-		}
+	for _, w := range all {
 		open = true
 		if w.End.After(until) {
 			until = w.End

@@ -460,8 +460,7 @@ func (c *chaos) judgeGates(r *state.Release, ch state.Change, refuse func(string
 		}
 	}
 	for _, check := range spec.Checks {
-		held := slices.ContainsFunc(check.At, func(at entities.CheckAt) bool { return at.Stage != entities.PostDeployment })
-		if !held || waived(check.ID) || ch.Kind != state.ChangePromote {
+		if check.Before() == "" || waived(check.ID) || ch.Kind != state.ChangePromote {
 			continue // nothing is delivered: what was read last is enough
 		}
 		if c.truth[ch.Channel] != entities.Pass {
@@ -562,11 +561,13 @@ func (c *chaos) judgeSuccess(ch state.Change, refuse func(string)) {
 		}
 	}
 	for n := range spec.Checks {
-		if check := &spec.Checks[n]; check.Asked(entities.PostDeployment) == nil || waived(check.ID) {
+		check := &spec.Checks[n]
+		if !check.After() || waived(check.ID) {
 			continue
 		}
-		if !c.passed[ch.Channel+"/"+r.ID] || c.now.Before(c.s.Channels[ch.Channel].StableSince.Add(time.Hour+time.Minute)) {
-			refuse("before its window has passed")
+		window := check.Asked(entities.PostDeployment) != nil
+		if !c.passed[ch.Channel+"/"+r.ID] || window && c.now.Before(c.s.Channels[ch.Channel].StableSince.Add(time.Hour+time.Minute)) {
+			refuse("before what follows its deployment has passed")
 		}
 	}
 }

@@ -171,6 +171,9 @@ func (c *chaos) declareGates(s *entities.ChannelSpec) {
 	if c.oneIn(2, "soaks") {
 		check.At = append(check.At, entities.CheckAt{Stage: entities.PostDeployment, Delay: time.Minute, For: time.Hour})
 	}
+	if c.oneIn(3, "postcondition") {
+		check.At = append(check.At, entities.CheckAt{Stage: entities.Postcondition, For: 10 * time.Minute})
+	}
 	if c.oneIn(2, "smoke") {
 		s.Extensions = append(s.Extensions, entities.Extension{Name: "smoke", Stage: entities.PostDeployment, Key: s.Name, MaxAttempts: 1})
 	}

@@ -122,6 +122,8 @@ func stages(old, now *entities.Check) []string {
 		switch n := now.Asked(o.Stage); {
 		case n == nil:
 			out = append(out, "not at "+string(o.Stage))
+		case o.Stage == entities.Postcondition:
+			out = append(out, otherwise(n.For > o.For, fmt.Sprintf("it may take %s instead of %s to hold", n.For, o.For))...)
 		case o.Fails && !n.Fails:
 			out = append(out, "at "+string(o.Stage)+" it blocks and does not fail")
 		case n.For < o.For || n.Delay+n.For < o.Delay+o.For:

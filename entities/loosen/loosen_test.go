@@ -1,6 +1,7 @@
 package loosen_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -23,7 +24,7 @@ func rules() *entities.Spec {
 			},
 			Checks: []entities.Check{{
 				ID: "slo", Kind: entities.CheckPrometheus, Definition: "old", Repairs: true,
-				At: []entities.CheckAt{{Stage: entities.Deployment, Fails: true}, {Stage: entities.PostDeployment, Delay: time.Minute, For: 10 * time.Minute}},
+				At: []entities.CheckAt{{Stage: entities.Deployment, Fails: true}, {Stage: entities.PostDeployment, Delay: time.Minute, For: 10 * time.Minute}, {Stage: entities.Postcondition, For: 5 * time.Minute}},
 			}},
 			Extensions: []entities.Extension{{Name: "migrate", Stage: entities.PostApproval, Definition: "old"}},
 		}},
@@ -70,6 +71,8 @@ func TestRules(t *testing.T) {
 		"block":            {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Checks[0].At[0].Fails = false }, "prod: slo: at deployment it blocks and does not fail"},
 		"a shorter window": {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Checks[0].At[1].For = time.Minute }, "prod: slo: watches for 2m0s instead of 11m0s"},
 		"a later window":   {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Checks[0].At[1].Delay = 5 * time.Minute }, "prod: slo: watches from 5m0s on instead of 1m0s"},
+		"a longer wait":    {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Checks[0].At[2].For = time.Hour }, "prod: slo: it may take 1h0m0s instead of 5m0s to hold"},
+		"a shorter wait":   {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Checks[0].At[2].For = time.Minute }, ""},
 		"repairs":          {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Checks[0].Repairs = false }, "prod: slo: repairs do not ask it"},
 		"another kind": {func(_ *entities.Spec, c *entities.ChannelSpec) {
 			c.Checks[0].Kind, c.Checks[0].Definition = entities.CheckAlways, "new"
@@ -139,6 +142,13 @@ func TestValues(t *testing.T) {
 	command := func(dir string, args ...string) entities.CheckDefinition {
 		return entities.CheckDefinition{Dir: dir, Command: &entities.CheckRun{Command: entities.Command{Argv: args}}}
 	}
+	expression := func(text string, fails bool) entities.CheckDefinition {
+		return entities.CheckDefinition{CEL: &entities.CELCheck{Expression: text, Message: text + fmt.Sprint(fails), Fails: fails}}
+	}
+	failing := func(d entities.CheckDefinition) entities.CheckDefinition {
+		d.Command.Exit1Fails = true
+		return d
+	}
 	freeze := entities.Freeze{From: "2026-12-20", To: "2027-01-02", Reason: "New Year"}
 	for name, c := range map[string]struct {
 		old, now entities.CheckDefinition
@@ -161,6 +171,10 @@ func TestValues(t *testing.T) {
 		"fewer matchers":      {alerts(map[string]string{"service": "web"}), alerts(nil), ""},
 		"always":              {always(entities.Fail), always(entities.Pass), "always passes"},
 		"another command":     {command("/a", "x"), command("/a", "true"), "judged otherwise"},
+		"exit code 1 fails":   {command("/a", "x"), failing(command("/a", "x")), ""},
+		"1 fails no longer":   {failing(command("/a", "x")), command("/a", "x"), "judged otherwise"},
+		"another expression":  {expression("true", false), expression("1 < 2", true), "judged by another expression"},
+		"waits when false":    {expression("true", true), expression("true", false), "waits and does not fail"},
 		"another directory":   {command("/a", "x"), command("/b", "x"), ""},
 		"capacity":            {entities.CheckDefinition{Capacity: &entities.CapacityCheck{Use: "a"}}, entities.CheckDefinition{Capacity: &entities.CapacityCheck{Use: "0"}}, "judged otherwise"},
 	} {
@@ -190,6 +204,7 @@ func kind(d *entities.CheckDefinition) entities.CheckKind {
 		{d.HTTP != nil, entities.CheckHTTP},
 		{d.Always != nil, entities.CheckAlways},
 		{d.Command != nil, entities.CheckCommand},
+		{d.CEL != nil, entities.CheckCEL},
 	} {
 		if of.set {
 			return of.kind

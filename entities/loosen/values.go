@@ -24,9 +24,19 @@ func values(kind entities.CheckKind, o, n *entities.CheckDefinition) []string {
 		return compared(o.HTTP, n.HTTP, answers)
 	case entities.CheckAlways:
 		return compared(o.Always, n.Always, verdicts)
+	case entities.CheckCEL:
+		return compared(o.CEL, n.CEL, expressions)
+	case entities.CheckCommand, entities.CheckJob, entities.CheckTask:
+		return compared(o.Command, n.Command, runs)
 	}
-	// Where a command lies is not what it runs.
-	return otherwise(differ([]any{o.Command, o.Capacity, o.Dependency}, []any{n.Command, n.Capacity, n.Dependency}), "judged otherwise")
+	return otherwise(differ([]any{o.Capacity, o.Dependency}, []any{n.Capacity, n.Dependency}), "judged otherwise")
+}
+
+// runs compares what is run; where a command lies does not matter, and one more exit code that fails asks for more.
+func runs(o, n *entities.CheckRun) []string {
+	stricter := *o
+	stricter.Exit1Fails = o.Exit1Fails || n.Exit1Fails
+	return otherwise(differ(stricter, *n), "judged otherwise")
 }
 
 // compared compares two definitions that are whole.
@@ -43,6 +53,11 @@ func denied(o, n *entities.DeniedVersions) []string {
 
 func verdicts(o, n *entities.AlwaysCheck) []string {
 	return otherwise(n.Verdict == entities.Pass && o.Verdict != entities.Pass, "always passes")
+}
+
+func expressions(o, n *entities.CELCheck) []string {
+	out := otherwise(o.Expression != n.Expression, "judged by another expression")
+	return append(out, otherwise(o.Fails && !n.Fails, "waits and does not fail")...)
 }
 
 func otherwise(so bool, text string) []string {

@@ -65,7 +65,7 @@ func (p *play) soak(channel string) []string {
 	var by []string
 	spec, _ := p.s.Spec.Channel(channel)
 	for _, c := range spec.Checks {
-		if slices.ContainsFunc(c.At, func(at entities.CheckAt) bool { return at.Stage == entities.PostDeployment }) {
+		if c.After() {
 			by = append(by, c.ID)
 		}
 	}

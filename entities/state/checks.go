@@ -217,6 +217,7 @@ func (s *State) windowRead(op PreflightOp, readings map[string]entities.CheckRea
 		return
 	}
 	again := time.Duration(0)
+	together := !slices.ContainsFunc(op.Checks, func(e entities.Evaluation) bool { return answer(e, readings, now).Verdict != entities.Pass })
 	for _, e := range op.Checks {
 		r := answer(e, readings, now)
 		s.Evaluated(e, r, now)
@@ -224,7 +225,7 @@ func (s *State) windowRead(op PreflightOp, readings map[string]entities.CheckRea
 		case r.Verdict == entities.Error && (again == 0 || e.Interval < again):
 			again = max(e.Interval, time.Second)
 		case r.Verdict == entities.Pass:
-			c.soaked(&spec, e.ID, now)
+			c.soaked(&spec, e.ID, now, together)
 		}
 	}
 	if again > 0 {
@@ -232,10 +233,10 @@ func (s *State) windowRead(op PreflightOp, readings map[string]entities.CheckRea
 	}
 }
 
-// soaked notes that the windows of a check which have ended did so with a fresh PASS.
-func (c *Channel) soaked(spec *entities.ChannelSpec, check string, now time.Time) {
+// soaked notes that the windows of a check which have ended did so with a fresh PASS. Postconditions have to pass together.
+func (c *Channel) soaked(spec *entities.ChannelSpec, check string, now time.Time, together bool) {
 	for _, w := range spec.Windows(c.StableSince) {
-		if w.Check.ID == check && !now.Before(w.End) && !slices.Contains(c.Soaked, w.Key) {
+		if w.Check.ID == check && !now.Before(w.End) && (w.Until.IsZero() || together) && !slices.Contains(c.Soaked, w.Key) {
 			c.Soaked = append(c.Soaked, w.Key)
 		}
 	}

@@ -256,7 +256,7 @@ func (s *State) stable(c Change, now time.Time) {
 	channel.StableSince = now
 	spec, _ := s.Spec.Channel(c.Channel)
 	for n := range spec.Checks {
-		if spec.Checks[n].Asked(entities.PostDeployment) != nil {
+		if spec.Checks[n].After() {
 			delete(channel.Checks, spec.Checks[n].ID) // what counts is read in the window
 		}
 	}

@@ -56,8 +56,10 @@ func (c *compiler) baseline(d of, b *config.Baseline) *entities.Baseline {
 func baselineUses(d *strict.Decoder, all []config.BaselineProtectionUse) []protectionUse {
 	var uses []protectionUse
 	for n, p := range all {
-		use := config.ProtectionUse{Name: p.Name, ProtectionKind: p.ProtectionKind, Lifecycle: p.Lifecycle, Repairs: p.Repairs, Interval: p.Interval}
-		uses = append(uses, protectionUse{use, placeOf(d, strict.Index("baseline.protections", n), "protection", p.Name, "")})
+		use := config.ProtectionUse{
+			ProtectionItem: config.ProtectionItem{Name: p.Name, ProtectionKind: p.ProtectionKind, Interval: p.Interval}, Lifecycle: p.Lifecycle, Repairs: p.Repairs,
+		}
+		uses = append(uses, protectionUse{ProtectionUse: use, place: placeOf(d, strict.Index("baseline.protections", n), "protection", p.Name, "")})
 	}
 	return uses
 }

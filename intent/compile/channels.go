@@ -44,7 +44,7 @@ func (c *compiler) defineChannels(app *config.Document[config.Application]) {
 func (c *compiler) anyChannel(app *config.Document[config.Application]) {
 	switch given, imports := app.Has("releaseChannels"), app.Has("imports"); {
 	case len(app.Spec.ReleaseChannels) > 0 || app.Faulty("releaseChannels"):
-	case !given && !imports && !app.Planned(): // a planned field may stand for it
+	case !given && !imports:
 		c.report(app.Decoder, "releaseChannels", strict.Fault{Code: "missing-field", Message: `"releaseChannels" is missing`, Expected: "a list"})
 	case given && !imports, imports && !c.partial:
 		c.report(app.Decoder, "releaseChannels", strict.Fault{Code: "missing-field", Message: "there are no release channels", Expected: "at least one"})

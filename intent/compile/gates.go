@@ -17,9 +17,11 @@ import (
 // services.
 func (c *compiler) defineGates(app *config.Document[config.Application]) {
 	checkUses(c, protectionUses(app.Decoder, "protections", app.Spec.Protections), c.checkProtection)
+	checkUses(c, extensionUses(app.Decoder, "extensions", app.Spec.Extensions), c.checkExtension)
 	for i, channel := range app.Spec.ReleaseChannels {
 		at := strict.Index("releaseChannels", i)
 		checkUses(c, protectionUses(app.Decoder, at+".protections", channel.Protections), c.checkProtection)
+		checkUses(c, postconditions(app.Decoder, at+".postconditions", channel.Postconditions), c.checkProtection)
 		checkUses(c, extensionUses(app.Decoder, at+".extensions", channel.Extensions), c.checkExtension)
 	}
 }
@@ -27,10 +29,12 @@ func (c *compiler) defineGates(app *config.Document[config.Application]) {
 // ownGates checks the protections and extensions of the service itself, once for all channels.
 func (s *serviceCompiler) ownGates() {
 	checkUses(s.compiler, protectionUses(s.Decoder, "protections", s.Spec.Protections), s.checkProtection)
+	checkUses(s.compiler, postconditions(s.Decoder, "postconditions", s.Spec.Postconditions), s.checkProtection)
 	checkUses(s.compiler, extensionUses(s.Decoder, "extensions", s.Spec.Extensions), s.checkExtension)
 	for i, o := range s.Spec.PerReleaseChannel {
 		at := strict.Index("perReleaseChannel", i)
 		checkUses(s.compiler, protectionUses(s.Decoder, at+".protections", o.Protections), s.checkProtection)
+		checkUses(s.compiler, postconditions(s.Decoder, at+".postconditions", o.Postconditions), s.checkProtection)
 		checkUses(s.compiler, extensionUses(s.Decoder, at+".extensions", o.Extensions), s.checkExtension)
 	}
 }
@@ -40,13 +44,14 @@ func (s *serviceCompiler) ownGates() {
 func (s *serviceCompiler) gates(in *substitute.Scope, ref runtimeRef, d *draft, into *incarnation.Instance) {
 	app := s.config.Application
 	protections := protectionUses(app.Decoder, "protections", app.Spec.Protections)
-	var extensions []extensionUse
+	extensions := extensionUses(app.Decoder, "extensions", app.Spec.Extensions)
 	if i := slices.IndexFunc(app.Spec.ReleaseChannels, func(r config.ReleaseChannel) bool { return string(r.Name) == in.Channel }); i >= 0 {
 		at, channel := strict.Index("releaseChannels", i), app.Spec.ReleaseChannels[i]
 		protections = append(protections, protectionUses(app.Decoder, at+".protections", channel.Protections)...)
-		extensions = extensionUses(app.Decoder, at+".extensions", channel.Extensions)
+		protections = append(protections, postconditions(app.Decoder, at+".postconditions", channel.Postconditions)...)
+		extensions = append(extensions, extensionUses(app.Decoder, at+".extensions", channel.Extensions)...)
 	}
-	into.Checks = append(s.dependencyChecks(in), s.checks(in, ref, append(protections, d.protections...))...)
+	into.Checks = append(s.dependencyChecks(in), s.checks(in, ref, d.deadline, append(protections, d.protections...))...)
 	into.Extensions = s.runs(in, ref, append(extensions, d.extensions...))
 	into.NoRollback = d.noRollback
 	s.removable(in.Channel, ref)

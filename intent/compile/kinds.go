@@ -13,6 +13,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/expression"
 	"github.com/converge-engine/converge/intent/internal/strict"
 	"github.com/converge-engine/converge/intent/internal/substitute"
 )
@@ -45,30 +46,36 @@ func (f *filling) kind(k config.ProtectionKind, into *entities.CheckDefinition) 
 		into.Alertmanager = f.alerts(at, k.Alertmanager)
 	case entities.CheckHTTP:
 		into.HTTP = f.http(at, k.HTTP)
-	case entities.CheckCommand:
-		into.Dir = path.Dir(f.d.File)
-		into.Command = &entities.CheckRun{
-			Command: f.command(at, k.Command.Command, f.period(at+".timeout", k.Command.Timeout, span{defaultCommandTimeout, time.Millisecond})),
-			Env:     f.env(at+".env", k.Command.Env),
-		}
-	case entities.CheckJob:
-		into.Dir = path.Dir(f.d.File)
-		into.Command = &entities.CheckRun{
-			Command: f.command(at, k.Job.Command, f.period(at+".timeout", k.Job.Timeout, span{defaultJobTimeout, time.Second})),
-			Env:     f.env(at+".env", k.Job.Env), Job: f.job(at, &k.Job.CommandJob),
-		}
-	case entities.CheckTask:
-		run := &entities.CheckRun{
-			Command: f.command(at, k.Task.Command, f.period(at+".timeout", k.Task.Timeout, span{defaultJobTimeout, time.Second})),
-			Env:     f.env(at+".env", k.Task.Env),
-		}
-		run.Task = f.task(at, &k.Task.CommandTask, at+".env", k.Task.Env, run.Env)
-		into.Dir, into.Command = path.Dir(f.d.File), run
+	case entities.CheckCommand, entities.CheckJob, entities.CheckTask:
+		into.Dir, into.Command = path.Dir(f.d.File), f.checkRun(at, k)
 	case entities.CheckCapacity:
 		into.Capacity = f.capacity(at, k.Capacity)
+	case entities.CheckCEL:
+		into.CEL = &entities.CELCheck{
+			Expression: f.text(at+".expression", k.CEL.Expression, checkExpression), Message: f.text(at+".message", k.CEL.Message, nil), Fails: k.CEL.OnFalse == "fail",
+		}
 	case entities.CheckAlways:
 		into.Always = &entities.AlwaysCheck{Verdict: entities.Verdict(k.Always.Verdict), Reason: f.text(at+".reason", k.Always.Reason, nil)}
 	}
+}
+
+// checkRun fills in the command of a check, wherever it runs.
+func (f *filling) checkRun(at string, k config.ProtectionKind) *entities.CheckRun {
+	run := &entities.CheckRun{Exit1Fails: true}
+	fill := func(argv []string, timeout config.Duration, by span, env map[config.EnvName]config.EnvValue) {
+		run.Command, run.Env = f.command(at, argv, f.period(at+".timeout", timeout, by)), f.env(at+".env", env)
+	}
+	switch {
+	case k.Command != nil:
+		fill(k.Command.Command, k.Command.Timeout, span{defaultCommandTimeout, time.Millisecond}, k.Command.Env)
+	case k.Job != nil:
+		fill(k.Job.Command, k.Job.Timeout, span{defaultJobTimeout, time.Second}, k.Job.Env)
+		run.Job = f.job(at, &k.Job.CommandJob)
+	case k.Task != nil:
+		fill(k.Task.Command, k.Task.Timeout, span{defaultJobTimeout, time.Second}, k.Task.Env)
+		run.Task = f.task(at, &k.Task.CommandTask, at+".env", k.Task.Env, run.Env)
+	}
+	return run
 }
 
 func (f *filling) deniedVersions(at string, v *config.DeniedVersions) *entities.DeniedVersions {
@@ -174,6 +181,13 @@ func (f *filling) job(at string, job *config.CommandJob) *entities.CommandJob {
 func checkURL(text string) *strict.Fault {
 	u, err := url.Parse(strings.NewReplacer("${{ version }}", "v", "${{ fullVersion }}", "v").Replace(text))
 	return strict.Unless(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "", "bad-value", "%q is no address", text, "one that begins with http:// or https://")
+}
+
+func checkExpression(text string) *strict.Fault {
+	if err := expression.Check(text); err != nil {
+		return &strict.Fault{Code: "bad-value", Message: "the expression is none: " + err.Error(), Expected: "CEL that yields true or false"}
+	}
+	return nil
 }
 
 func checkPattern(text string) *strict.Fault {

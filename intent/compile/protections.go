@@ -19,16 +19,27 @@ const (
 	dependencyInterval = 10 * time.Second
 )
 
-// protectionUse is where a protection is used.
+// protectionUse is where a protection or a postcondition is used.
 type protectionUse struct {
 	config.ProtectionUse
 	place
+	after  bool // it is a postcondition
+	within config.Duration
 }
 
 func protectionUses(d *strict.Decoder, at string, all []config.ProtectionUse) []protectionUse {
 	var uses []protectionUse
 	for i, use := range all {
-		uses = append(uses, protectionUse{use, placeOf(d, strict.Index(at, i), "protection", use.Name, use.Ref)})
+		uses = append(uses, protectionUse{ProtectionUse: use, place: placeOf(d, strict.Index(at, i), "protection", use.Name, use.Ref)})
+	}
+	return uses
+}
+
+func postconditions(d *strict.Decoder, at string, all []config.PostconditionUse) []protectionUse {
+	var uses []protectionUse
+	for i, p := range all {
+		use := config.ProtectionUse{ProtectionItem: p.ProtectionItem}
+		uses = append(uses, protectionUse{ProtectionUse: use, place: placeOf(d, strict.Index(at, i), "postcondition", p.Name, p.Ref), after: true, within: p.Within})
 	}
 	return uses
 }
@@ -80,7 +91,7 @@ func (c *compiler) checkProtection(use protectionUse) {
 	case use.Ref != "" && len(kinds) > 0:
 		c.report(use.d, use.at, strict.Fault{Code: "one-of", Message: fmt.Sprintf(`"ref" and %q are both given`, kinds[0]), Expected: "one of them"})
 	case use.Ref != "":
-		checkRef(c, c.protections, use.place, use.Ref, use.Parameters)
+		checkRef(c, c.protections, place{use.d, use.at, "protection", use.id}, use.Ref, use.Parameters)
 	case len(kinds) == 0 && !faulty && !use.d.Faulty(use.at+".ref"):
 		fault := noKind()
 		fault.Expected = `"ref" or ` + fault.Expected
@@ -96,6 +107,7 @@ func (c *compiler) checkProtection(use protectionUse) {
 	f := &filling{c: c, d: use.d, at: use.at}
 	f.kind(use.ProtectionKind, &entities.CheckDefinition{})
 	c.atLeast(use.d, use.at+".interval", use.Interval, span{defaultInterval, shortestPoll})
+	c.atLeast(use.d, use.at+".within", use.within, span{defaultProgress, time.Millisecond})
 	c.checkStages(use)
 }
 
@@ -126,9 +138,12 @@ func (c *compiler) checkStages(use protectionUse) {
 }
 
 // checks compiles the protections of the service in one channel.
-func (s *serviceCompiler) checks(in *substitute.Scope, ref runtimeRef, uses []protectionUse) []entities.Check {
+func (s *serviceCompiler) checks(in *substitute.Scope, ref runtimeRef, deadline time.Duration, uses []protectionUse) []entities.Check {
 	return strict.Map(distinct(s, in, uses), func(use protectionUse) entities.Check {
 		check := s.check(in, use)
+		if use.after {
+			check.At, check.Repairs = []entities.CheckAt{{Stage: entities.Postcondition, For: use.within.Or(deadline)}}, false
+		}
 		check.Remote = use.Worker == remotely && s.hasWorker(in, ref, use, check.Kind)
 		return check
 	})

@@ -67,7 +67,7 @@ func (c *compiler) defineRuntime(doc *config.Document[config.Runtime]) entities.
 	case spec.ECS != nil:
 		definition.Kind = entities.RuntimeECS
 		c.defineECS(doc, spec.ECS, &definition)
-	case !doc.Faulty("custom") && !doc.Faulty("kubernetes") && !doc.Faulty("ecs") && !doc.Faulty("fake") && !doc.Planned():
+	case !doc.Faulty("custom") && !doc.Faulty("kubernetes") && !doc.Faulty("ecs") && !doc.Faulty("fake"):
 		c.report(doc.Decoder, "custom", strict.Fault{Code: "missing-field", Message: "the runtime does not say how it works", Expected: `"custom", "kubernetes" or "ecs"`})
 	}
 	return definition

@@ -46,7 +46,7 @@ func (s *serviceCompiler) compile() incarnation.Service {
 		ConfigChanges:    entities.ConfigChanges(cmp.Or(string(spec.ConfigChanges), "release")),
 		ProgressDeadline: incarnation.Period(s.atLeast(s.Decoder, "progressDeadline", spec.ProgressDeadline, span{defaultProgress, time.Millisecond})),
 		Parameters:       s.parameters(), Remove: spec.OnDelete == "remove", AskGates: s.asksGates(),
-		Maestro: maestro(spec.Maestro),
+		Maestro: maestro(cmp.Or(spec.Maestro, s.config.Application.Spec.Maestro)),
 	}
 	s.versions(&doc)
 	s.channels = s.goesTo()
@@ -125,7 +125,7 @@ type draft struct {
 	drift      entities.Drift
 	noRollback bool
 
-	protections []protectionUse // of the service
+	protections []protectionUse // of the service, and its postconditions
 	extensions  []extensionUse
 }
 
@@ -140,7 +140,7 @@ func (s *serviceCompiler) draft() map[string]*draft {
 			drift:      entities.Drift(cmp.Or(string(s.Spec.Drift), "enforce")),
 			noRollback: isFalse(s.Spec.AutoRollback),
 
-			protections: protectionUses(s.Decoder, "protections", s.Spec.Protections),
+			protections: append(protectionUses(s.Decoder, "protections", s.Spec.Protections), postconditions(s.Decoder, "postconditions", s.Spec.Postconditions)...),
 			extensions:  extensionUses(s.Decoder, "extensions", s.Spec.Extensions),
 		}
 		for i, p := range s.Spec.Parameters {
@@ -196,6 +196,7 @@ func (s *serviceCompiler) override(drafts map[string]*draft) {
 				d.noRollback = !*o.AutoRollback
 			}
 			d.protections = append(d.protections, protectionUses(s.Decoder, at+".protections", o.Protections)...)
+			d.protections = append(d.protections, postconditions(s.Decoder, at+".postconditions", o.Postconditions)...)
 			d.extensions = append(d.extensions, extensionUses(s.Decoder, at+".extensions", o.Extensions)...)
 		}
 	}

@@ -11,6 +11,10 @@ type Application struct {
 	ReleaseChannels []ReleaseChannel `json:"releaseChannels,omitempty"`
 	// Protections of all channels.
 	Protections []ProtectionUse `json:"protections,omitempty"`
+	// Commands that run once for each release of a service, in all channels.
+	Extensions []ExtensionUse `json:"extensions,omitempty"`
+	// How the releases of a service that are under way at once follow each other, unless it has a maestro of its own.
+	Maestro *Maestro `json:"maestro,omitempty"`
 	// Libraries whose release channels and protections this application has too.
 	Imports []Import `json:"imports,omitempty"`
 	// What a rollback by hand has to pass, in all services.
@@ -36,11 +40,6 @@ type RollbackGates string
 // Values lists what may stand in the file.
 func (RollbackGates) Values() []string { return []string{"skip", "ask"} }
 
-// Planned names the fields that later versions accept.
-func (Application) Planned() []string {
-	return []string{"extensions", "setupCallback", "aggregator", "maestro"}
-}
-
 // ReleaseChannel is a named place that services go to: staging, prod-us.
 type ReleaseChannel struct {
 	// The channel's name, unique in the application.
@@ -48,6 +47,8 @@ type ReleaseChannel struct {
 	// The name that the channel had before. What is remembered of it goes on under the new name, and what runs there stays
 	// as it is. It may stay here for good, and then has no effect any more.
 	RenamedFrom Name `json:"renamedFrom,omitempty"`
+	// What the channel is, for people.
+	Description string `json:"description,omitempty"`
 	// Labels that selectors match, and that payloads may use as ${{ labels.KEY }}.
 	Labels map[string]string `json:"labels,omitempty"`
 	// The runtimes that services of this channel may run on.
@@ -58,6 +59,8 @@ type ReleaseChannel struct {
 	Preconditions []Precondition `json:"preconditions,omitempty"`
 	// What else a release must pass here, evaluated again and again while it waits.
 	Protections []ProtectionUse `json:"protections,omitempty"`
+	// What must hold here, once its objects are stable, for a release to have succeeded.
+	Postconditions []PostconditionUse `json:"postconditions,omitempty"`
 	// Commands that run once for each release of a service here.
 	Extensions []ExtensionUse `json:"extensions,omitempty"`
 	// Whether a release that fails here is rolled back by itself; false holds for every service.
@@ -74,11 +77,6 @@ type Enforcement string
 
 // Values lists what may stand in the file.
 func (Enforcement) Values() []string { return []string{"enforce", "report"} }
-
-// Planned names the fields that later versions accept.
-func (ReleaseChannel) Planned() []string {
-	return []string{"postconditions", "description"}
-}
 
 // RuntimeRef names a runtime of a channel and the address there.
 type RuntimeRef struct {
@@ -126,9 +124,6 @@ type Precondition struct {
 	// in the channel.
 	StaticOrder *OtherService `json:"staticOrder,omitempty"`
 }
-
-// Planned names the fields that later versions accept.
-func (Precondition) Planned() []string { return []string{"protection", "allowedTimes", "dependsOn"} }
 
 // ReleaseChannelStable passes once the release has succeeded in a channel, or in all channels that
 // a selector matches. One of the two is given. Once succeeded, it stays so for that release.

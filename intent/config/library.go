@@ -28,9 +28,6 @@ type Library struct {
 	Protections []ProtectionUse `json:"protections,omitempty"`
 }
 
-// Planned names the fields that later versions accept.
-func (Library) Planned() []string { return []string{"imports", "notifications", "extensions"} }
-
 // Import takes in a library: what it has is as if the application said it itself.
 type Import struct {
 	// The name of a Library.
@@ -193,6 +190,9 @@ func (l *Reader) onlyShared(doc *Document[Library]) {
 	for i, channel := range doc.Spec.ReleaseChannels {
 		at := strict.Index("releaseChannels", i)
 		onlySharedUses(doc, at+".protections", channel.Protections)
+		for n, p := range channel.Postconditions {
+			onlySharedKind(doc.Decoder, strict.Index(at+".postconditions", n), p.ProtectionKind)
+		}
 		if len(channel.Extensions) > 0 {
 			doc.Report(at+".extensions", Fault{Code: "bad-value", Message: "extensions run commands, which lie with an application", Expected: "them in the application"})
 		}

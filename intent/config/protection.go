@@ -21,6 +21,27 @@ type Protection struct {
 
 // ProtectionUse is a protection of release channels: written out, or by reference.
 type ProtectionUse struct {
+	ProtectionItem
+	// When in the life of a release it is asked: preApproval and postApproval for allowedTimes,
+	// deniedVersions and always, preApproval for the others. Right before anything is applied, all of
+	// them are asked once more.
+	Lifecycle []ProtectionStage `json:"lifecycle,omitempty"`
+	// Whether repairs of drift ask it too: freezes (allowedTimes with nothing but freezes) and capacity
+	// do unless this says otherwise, others do not.
+	Repairs *bool `json:"repairs,omitempty"`
+}
+
+// PostconditionUse is what must hold, once the objects are stable, for a release to have succeeded: written out, or by
+// reference, as a protection.
+type PostconditionUse struct {
+	ProtectionItem
+	// How long it may wait once the objects are stable and all windows of postDeployment have ended; then the release has failed.
+	// The progressDeadline when not given.
+	Within Duration `json:"within,omitempty"`
+}
+
+// ProtectionItem is what a protection and a postcondition have in common.
+type ProtectionItem struct {
 	// What explain shows and bypass names, unique in a channel; the name of what is referred to when
 	// not given.
 	Name Name `json:"name,omitempty"`
@@ -29,13 +50,6 @@ type ProtectionUse struct {
 	// Values for the parameters of what is referred to.
 	Parameters map[ParameterName]Literal `json:"parameters,omitempty"`
 	ProtectionKind
-	// When in the life of a release it is asked: preApproval and postApproval for allowedTimes,
-	// deniedVersions and always, preApproval for the others. Right before anything is applied, all of
-	// them are asked once more.
-	Lifecycle []ProtectionStage `json:"lifecycle,omitempty"`
-	// Whether repairs of drift ask it too: freezes (allowedTimes with nothing but freezes) and capacity
-	// do unless this says otherwise, others do not.
-	Repairs *bool `json:"repairs,omitempty"`
 	// The time between readings while a release waits for it: 30s; 1m for job and task, and 5m for allowedTimes,
 	// deniedVersions and always, which say themselves when they change.
 	Interval Duration `json:"interval,omitempty"`
@@ -93,8 +107,8 @@ type ProtectionKind struct {
 	Alertmanager *AlertmanagerProtection `json:"alertmanager,omitempty"`
 	// Passes while an address answers well.
 	HTTP *HTTPProtection `json:"http,omitempty"`
-	// Asks a command, run by the worker: exit code 0 passes, 2 waits, 3 fails, anything else is an
-	// error. The last line of its output is the reason.
+	// Asks a command, run by the worker: exit code 0 passes, 1 and 3 fail, 2 waits, anything else is
+	// an error. The last line of its output is the reason.
 	Command *CommandProtection `json:"command,omitempty"`
 	// Asks a command, run as a Kubernetes Job, which answers in the same way.
 	Job *JobProtection `json:"job,omitempty"`
@@ -102,6 +116,8 @@ type ProtectionKind struct {
 	Task *TaskProtection `json:"task,omitempty"`
 	// Passes while what will serve is at least the recent maximum use.
 	Capacity *CapacityProtection `json:"capacity,omitempty"`
+	// Passes while an expression about the release, its phases and the objects in the channel is true.
+	CEL *CELProtection `json:"cel,omitempty"`
 	// Gives a fixed verdict, for trying out.
 	Always *AlwaysProtection `json:"always,omitempty"`
 }
@@ -240,6 +256,22 @@ type CapacityProtection struct {
 	Token *EnvValue `json:"token,omitempty"`
 }
 
+// CELProtection passes while an expression is true.
+type CELProtection struct {
+	// The expression, in CEL, which yields true or false: objects.all(o, o.status == "SUCCEEDED")
+	Expression string `json:"expression"`
+	// What it says when the expression is false, for people.
+	Message string `json:"message,omitempty"`
+	// What false means: waiting, or failing.
+	OnFalse FalseMeaning `json:"onFalse,omitempty" jsonschema:"default=wait"`
+}
+
+// FalseMeaning is wait or fail.
+type FalseMeaning string
+
+// Values lists what may stand in the file.
+func (FalseMeaning) Values() []string { return []string{"wait", "fail"} }
+
 // AlwaysProtection gives a fixed verdict, for trying out.
 type AlwaysProtection struct {
 	// The verdict.
@@ -271,6 +303,7 @@ func (k ProtectionKind) names() []kindName {
 		{entities.CheckJob, k.Job != nil},
 		{entities.CheckTask, k.Task != nil},
 		{entities.CheckCapacity, k.Capacity != nil},
+		{entities.CheckCEL, k.CEL != nil},
 		{entities.CheckAlways, k.Always != nil},
 	}
 }

@@ -10,6 +10,8 @@ import (
 // application that first defines it; changing it releases nothing.
 type Runtime struct {
 	Header
+	// What the runtime is, for people.
+	Description string `json:"description,omitempty"`
 	// A runtime made of commands.
 	Custom *RuntimeCustom `json:"custom,omitempty"`
 	// A Kubernetes cluster.
@@ -67,9 +69,6 @@ func (NamePattern) Pattern() string { return namePatternPattern }
 func (p NamePattern) Check() *Fault {
 	return strict.Unless(namePatternRE.MatchString(string(p)), "bad-name", "%q is no name, nor a pattern of names", string(p), "letters, digits, hyphens and dots, with * for any part of it")
 }
-
-// Planned names the fields that later versions accept.
-func (Runtime) Planned() []string { return []string{"description"} }
 
 // RuntimeFake is a runtime in memory, for tests and simulations.
 type RuntimeFake struct {

@@ -98,6 +98,3 @@ type CommandJob struct {
 	// log is taken as it is.
 	Wrapper string `json:"wrapper,omitempty"`
 }
-
-// Planned names the fields that later versions accept.
-func (CommandJob) Planned() []string { return []string{"resources", "nodeSelector", "tolerations"} }

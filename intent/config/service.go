@@ -44,6 +44,8 @@ type Service struct {
 	Dependencies []Dependency `json:"dependencies,omitempty"`
 	// Protections of its own, beside those of the channels.
 	Protections []ProtectionUse `json:"protections,omitempty"`
+	// Postconditions of its own, beside those of the channels.
+	Postconditions []PostconditionUse `json:"postconditions,omitempty"`
 	// Commands that run once for each release.
 	Extensions []ExtensionUse `json:"extensions,omitempty"`
 	// Changes to the above for some channels, applied in order; later wins.
@@ -51,13 +53,6 @@ type Service struct {
 	// The channels it goes to; all of the application's when not given. A channel left out also
 	// passes its preconditions on to the channels behind it.
 	ReleaseChannels []Name `json:"releaseChannels,omitempty"`
-}
-
-// Planned names the fields that later versions accept.
-func (Service) Planned() []string {
-	return []string{
-		"requires", "setupCallback", "aggregator", "reconcilers", "integrations", "dns", "movedFrom", "labels",
-	}
 }
 
 // Maestro says how releases that are under way at once follow each other.
@@ -136,12 +131,11 @@ type ChannelOverride struct {
 	AutoRollback *bool `json:"autoRollback,omitempty"`
 	// Further protections there.
 	Protections []ProtectionUse `json:"protections,omitempty"`
+	// Further postconditions there.
+	Postconditions []PostconditionUse `json:"postconditions,omitempty"`
 	// Further extensions there.
 	Extensions []ExtensionUse `json:"extensions,omitempty"`
 }
-
-// Planned names the fields that later versions accept.
-func (ChannelOverride) Planned() []string { return []string{"maestro"} }
 
 // Dependency is what a service waits for of another one of the application.
 type Dependency struct {

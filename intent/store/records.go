@@ -240,7 +240,8 @@ type LogEntry struct {
 	FullVersion string        `json:"fullVersion,omitempty"`
 	Attempt     int           `json:"attempt,omitempty"`
 	Command     string        `json:"command,omitempty"`
-	ExitCode    int           `json:"exitCode"`
+	ExitCode    int           `json:"exitCode"`           // -1: none
+	TimedOut    bool          `json:"timedOut,omitempty"` // it was given no more time
 	Stdout      string        `json:"stdout,omitempty"`
 	Stderr      string        `json:"stderr,omitempty"`
 	Duration    time.Duration `json:"duration,omitempty"`

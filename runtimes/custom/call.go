@@ -68,7 +68,7 @@ func newResult(c call, secrets map[string]string) result {
 // end sets the error of a call that gives no answer. An empty code is an interruption from outside,
 // which says nothing about the runtime.
 func (res *result) end(code string, err error) {
-	err = res.fail("%w", err)
+	err, res.out.TimedOut = res.fail("%w", err), code == runtimes.CodeTimeout
 	if res.answers && code != "" {
 		err = readingError(code, err)
 	}
@@ -149,6 +149,7 @@ type work struct {
 	env     map[string]string // without what comes from where it runs
 	secrets map[string]string // environment too, not to be seen by others
 	files   map[string]string // relative path → content
+	named   map[string]string // variables that hold where some of them are, by name → relative path
 	one     string            // of an apply: the instance, for which there is one at a time
 	key     string            // of an apply: equal for one that is run again
 	try     string            // of an apply: this attempt at it

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -135,6 +136,15 @@ func variable(name string) string {
 		}
 		return '_'
 	}, name)
+}
+
+// paths are the variables that hold where files are, below a directory.
+func (w work) paths(dir string) map[string]string {
+	vars := map[string]string{}
+	for name, file := range w.named {
+		vars[name] = path.Join(dir, file)
+	}
+	return vars
 }
 
 // writeFiles puts a payload's files into a new directory that only this user can read. A path that

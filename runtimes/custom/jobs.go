@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	clientset "k8s.io/client-go/kubernetes"
@@ -53,6 +54,8 @@ func (j *jobs) run(ctx context.Context, res *result, w work) {
 
 func (j *jobs) request(res *result, w work) job.Request {
 	settings, owner := j.def.Custom.Job, w.labels.owner
+	env := w.paths(job.MountPath)
+	maps.Copy(env, w.env)
 	shown, labels := owner.ID.Channel, map[string]string{
 		"converge/job-application": owner.Application, "converge/job-service": owner.Service,
 		"converge/job-channel": owner.ID.Channel, "converge/job-runtime": w.labels.runtime,
@@ -64,7 +67,7 @@ func (j *jobs) request(res *result, w work) job.Request {
 		Namespace: settings.Namespace, Purpose: w.labels.purpose, One: w.one, Key: w.key,
 		Prefix: fmt.Sprintf("converge-%s-%s-%s", owner.Service, shown, w.labels.purpose),
 		Labels: labels, Image: settings.Image, ServiceAccount: settings.ServiceAccount, Wrapper: settings.Wrapper,
-		Command: res.argv, Env: w.env, Secrets: w.secrets, Files: w.files, FilesVariable: filesVariable,
+		Command: res.argv, Env: env, Secrets: w.secrets, Files: w.files, FilesVariable: filesVariable,
 		Timeout: res.timeout, Limit: MaxDocument, StopAtLimit: res.answers,
 	}
 }

@@ -167,3 +167,14 @@ func TestJobsNeedAPlace(t *testing.T) {
 	_, err = NewOn(def, Worker{Clusters: oneCluster{}})
 	require.EqualError(t, err, "runtime x: its job has no namespace or no image")
 }
+
+// A check that runs as a Job finds its document in a file, as one on the worker's machine does.
+func TestOnceAsJobReadsItsDocument_A20(t *testing.T) {
+	plane := kubetest.Start(t)
+	o := once("sh", "-c", `cat "$PVN_CHECK_FILE"; exit 1`)
+	o.Job, o.Document = &entities.CommandJob{Namespace: plane.Namespace(t), Image: "tool:1"}, `{"schema":"converge.check/v1"}`
+	out, _, err := RunOnce(t.Context(), Worker{Clusters: oneCluster{plane.Client}}, o)
+	require.NoError(t, err)
+	require.Equal(t, 1, out.ExitCode)
+	require.Equal(t, o.Document, strings.TrimSpace(out.Stdout))
+}

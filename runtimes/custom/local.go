@@ -50,6 +50,7 @@ func (l *local) prepare(argv []string, w work, files string) (path string, env [
 	maps.Copy(all, w.secrets)
 	if files != "" {
 		all[filesVariable] = files
+		maps.Copy(all, w.paths(files))
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		env = append(env, name+"="+all[name])

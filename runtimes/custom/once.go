@@ -23,6 +23,9 @@ type Once struct {
 	Env     map[string]entities.Value
 	Job     *entities.CommandJob  // it runs as a Job
 	Task    *entities.CommandTask // it runs as a task; neither: a process of this machine
+	// Document is JSON for the command: in a file that PVN_CHECK_FILE names, and in PVN_CHECK itself where no file can be brought,
+	// which is a task of ECS.
+	Document string
 	// Timeout is for everything, of a Job the waiting for a node included.
 	Timeout time.Duration
 	// Instance says what it is about: without a name, all of a channel. A payload is not needed.
@@ -49,10 +52,18 @@ func RunOnce(ctx context.Context, on Worker, o Once) (out runtimes.Output, signa
 		return res.out, "", res.fail("%w", err)
 	}
 	def := entities.RuntimeDefinition{Name: o.Purpose, Dir: o.Dir, Custom: &entities.CustomRuntime{Job: o.Job, Task: o.Task}}
-	on.runner(def).run(ctx, &res, work{
+	w := work{
 		env: env, secrets: secrets, one: o.One, key: o.Key, try: o.Try,
 		labels: labels{o.Purpose, o.Instance.Owner, o.Purpose},
-	})
+	}
+	switch {
+	case o.Document == "":
+	case o.Task != nil:
+		w.env["PVN_CHECK"] = o.Document
+	default:
+		w.files, w.named = map[string]string{"check.json": o.Document}, map[string]string{"PVN_CHECK_FILE": "check.json"}
+	}
+	on.runner(def).run(ctx, &res, w)
 	res.out.Place = res.place
 	return res.out, res.signal, res.err
 }

@@ -99,7 +99,8 @@ func TestOnceSaysWhyThereIsNoEnd(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			_, _, err := RunOnce(t.Context(), here, row.once)
+			out, _, err := RunOnce(t.Context(), here, row.once)
+			require.Equal(t, row.name == "too slow", out.TimedOut)
 			require.ErrorContains(t, err, "check smoke of shop/web in prod: "+"")
 			require.ErrorContains(t, err, row.says)
 		})

@@ -130,9 +130,15 @@ func TestOnceAsTask_A20_A21(t *testing.T) {
 	server, where, worker := onECS(t)
 	server.Command("smoke", ecsfake.Run{ExitCode: 2, Log: []string{"not yet"}})
 	o := once("smoke")
-	o.Task = &where
+	o.Task, o.Document = &where, `{"schema":"converge.check/v1"}`
 	out, signal, err := RunOnce(t.Context(), worker, o)
 	require.NoError(t, err)
+	listed, err := server.Client().ListTasks(t.Context(), &awsecs.ListTasksInput{Cluster: aws.String("shop"), DesiredStatus: types.DesiredStatusStopped})
+	require.NoError(t, err)
+	tasks, err := server.Client().DescribeTasks(t.Context(), &awsecs.DescribeTasksInput{Cluster: aws.String("shop"), Tasks: listed.TaskArns})
+	require.NoError(t, err)
+	require.Contains(t, tasks.Tasks[0].Overrides.ContainerOverrides[0].Environment,
+		types.KeyValuePair{Name: aws.String("PVN_CHECK"), Value: &o.Document}, "no file can be brought to a task")
 	require.Equal(t, [4]any{2, "", "not yet\n", merged}, [4]any{out.ExitCode, signal, out.Stdout, out.Remark})
 	require.Contains(t, out.Place, "ECS task ")
 

@@ -33,11 +33,6 @@ type (
 	Enum interface {
 		Values() []string
 	}
-	// Planner names fields that are documented but not accepted yet, so that they are not called
-	// unknown.
-	Planner interface {
-		Planned() []string
-	}
 )
 
 // maxValues bounds what one document may expand to through aliases.
@@ -251,9 +246,4 @@ func (d *Decoder) Faulty(path string) bool {
 	return slices.ContainsFunc(d.Problems, func(p Problem) bool {
 		return p.Path == path || strings.HasPrefix(p.Path, path+".") || strings.HasPrefix(p.Path, path+"[")
 	})
-}
-
-// Planned reports whether the document has a field that is documented but not accepted yet.
-func (d *Decoder) Planned() bool {
-	return slices.ContainsFunc(d.Problems, func(p Problem) bool { return p.Code == "not-supported-yet" })
 }

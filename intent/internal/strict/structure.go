@@ -45,19 +45,17 @@ func (d *Decoder) structure(path string, node *yaml.Node, to reflect.Value) {
 		return
 	}
 	known := fields(to.Type())
-	given, later := map[string]bool{}, false
+	given := map[string]bool{}
 	for _, p := range d.pairs(path, node) {
 		at := slices.IndexFunc(known, func(f field) bool { return f.name == p.name })
 		if at < 0 {
-			later = d.unknownField(path, p, to.Type(), known) || later
+			d.unknownField(path, p, known)
 			continue
 		}
 		given[p.name] = true
 		d.Value(Field(path, p.name), p.value, to.FieldByIndex(known[at].index).Addr().Interface())
 	}
-	if !later { // a planned field may stand for one that is missing
-		d.missing(path, node, known, given)
-	}
+	d.missing(path, node, known, given)
 }
 
 func (d *Decoder) missing(path string, node *yaml.Node, known []field, given map[string]bool) {
@@ -68,21 +66,13 @@ func (d *Decoder) missing(path string, node *yaml.Node, known []field, given map
 	}
 }
 
-// unknownField refuses a field, and reports whether a later version accepts it.
-func (d *Decoder) unknownField(path string, p pair, t reflect.Type, known []field) bool {
+func (d *Decoder) unknownField(path string, p pair, known []field) {
 	names := Map(known, func(f field) string { return f.name })
-	if planner, ok := reflect.Zero(t).Interface().(Planner); ok && slices.Contains(planner.Planned(), p.name) {
-		d.Fail(Field(path, p.name), p.key, Fault{
-			Code: "not-supported-yet", Message: fmt.Sprintf("%q is not supported yet by this version of Converge; remove it", p.name),
-		})
-		return true
-	}
 	d.Fail(Key(path, p.name), p.key, Fault{
 		Code: "unknown-field", Message: fmt.Sprintf("there is no field %q here", p.name),
 		Expected:   OneOf(names),
 		Suggestion: Nearest(p.name, names),
 	})
-	return false
 }
 
 // pair is one entry of a mapping.

@@ -1,0 +1,34 @@
+package checks
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/expression"
+)
+
+// cel evaluates an expression about what is known of the release (A20).
+type cel struct{ sources Sources }
+
+func (c cel) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
+	d := a.Definition.CEL
+	if d == nil {
+		return incomplete(a)
+	}
+	in, _, err := c.sources.input(ctx, a, largestInput)
+	if err != nil {
+		return entities.CheckReading{}, err
+	}
+	holds, err := expression.Judge(ctx, d.Expression, in)
+	said := cmp.Or(d.Message, "false: "+d.Expression)
+	switch {
+	case err != nil:
+		return entities.CheckReading{}, err
+	case holds:
+		return pass("true: %s", d.Expression)
+	case d.Fails:
+		return fail("%s", said)
+	}
+	return wait("%s", said)
+}

@@ -1,0 +1,50 @@
+package checks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// Bounds of an entities.CheckInput as JSON, in bytes. All overrides of a task of ECS have at most 8,192 characters.
+const (
+	largestInput     = 64 << 10
+	largestTaskInput = 4 << 10
+)
+
+// input is what is known of what is asked about, and its JSON of at most limit bytes. Without it nothing is evaluated: what a
+// check does not see it must not pass.
+func (p Sources) input(ctx context.Context, a Asked, limit int) (entities.CheckInput, []byte, error) {
+	if p.Own == nil {
+		return entities.CheckInput{}, nil, errors.New("what is known of the release cannot be asked here")
+	}
+	status, err := p.Own(ctx)
+	if err != nil {
+		return entities.CheckInput{}, nil, fmt.Errorf("what is known of the release: %w", err)
+	}
+	return inputOf(a, status).Bounded(limit)
+}
+
+func inputOf(a Asked, s protocol.Status) entities.CheckInput {
+	in := entities.CheckInput{
+		Schema: entities.CheckInputSchema, Application: a.Definition.Application, Service: a.Definition.Service, ServiceID: a.ServiceID,
+		Channel: a.Definition.Channel,
+		Release: entities.CheckRelease{ID: a.Evaluation.Release, Version: a.version(), FullVersion: a.Evaluation.FullVersion},
+		Phases:  map[string]string{}, Channels: []entities.CheckChannel{}, Objects: []entities.Object{},
+	}
+	if n := slices.IndexFunc(s.Releases, func(r protocol.ReleaseStatus) bool { return r.ID == a.Evaluation.Release }); n >= 0 {
+		r := s.Releases[n]
+		in.Release.Incarnation, in.Release.By, in.Release.At, in.Phases = r.Incarnation, r.By, r.At, r.Phases
+	}
+	for _, c := range s.Channels {
+		in.Channels = append(in.Channels, entities.CheckChannel{Name: c.Name, Status: c.Status, Health: c.Health, Current: c.Current, Target: c.Target})
+		if c.Name == in.Channel {
+			in.Objects, in.Omitted = append(in.Objects, c.Objects...), c.Omitted
+		}
+	}
+	return in
+}

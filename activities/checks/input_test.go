@@ -1,0 +1,94 @@
+package checks_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/activities/checks"
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/runtimes/custom"
+)
+
+// document is what is known of own, as commands get it.
+const document = `{"schema":"converge.check/v1","application":"shop","service":"web","serviceId":"id-1","channel":"prod",` +
+	`"release":{"id":"r2","version":"v2","fullVersion":"v2-i7","incarnation":7,"by":"ci","at":"2026-11-23T08:00:00Z"},` +
+	`"phases":{"prod":"in progress","staging":"succeeded"},` +
+	`"channels":[{"name":"staging","status":"CONVERGED","health":"","current":"v2-i7","target":"v2-i7"},` +
+	`{"name":"prod","status":"CONVERGING","health":"","current":"v1","target":"v2-i7"}],` +
+	`"objects":[{"name":"web","objectType":"Deployment","versions":[{"version":"v2-i7","active":true}],"status":"SUCCEEDED"},` +
+	`{"name":"routes","objectType":"Ingress","status":"PENDING","message":"no address yet"}],"omitted":2}`
+
+// A command reads what is known of the release from a file. Without that it is not asked.
+func TestCommandReadsWhatIsKnown_A20_D16(t *testing.T) {
+	t.Parallel()
+	a := asked(entities.CheckCommand, func(d *entities.CheckDefinition) {
+		d.Command = &entities.CheckRun{Command: entities.Command{Argv: []string{"sh", "-c", `cat "$PVN_CHECK_FILE"; exit 1`}, Timeout: time.Minute}, Exit1Fails: true}
+	})
+	var once custom.Once
+	checks.Evaluate(t.Context(), checks.Sources{Own: own, Commands: recorded{&once}}, a)
+	require.Equal(t, document, once.Document)
+	out, _, err := custom.RunOnce(t.Context(), custom.Worker{}, once)
+	require.NoError(t, err)
+	require.Equal(t, document, out.Stdout)
+
+	lost := func(context.Context) (protocol.Status, error) { return protocol.Status{}, errors.New("nobody answers") }
+	r := checks.Evaluate(t.Context(), checks.Sources{Own: lost, Commands: recorded{}}, a)
+	require.Equal(t, "ERROR what is known of the release: nobody answers", string(r.Verdict)+" "+r.Reason)
+}
+
+// What does not fit is left out from the end: of a task of ECS there is room for little.
+func TestWhatIsKnownIsBounded_A20(t *testing.T) {
+	t.Parallel()
+	large := func(ctx context.Context) (protocol.Status, error) {
+		s, err := own(ctx)
+		s.Channels[1].Objects = slices.Repeat(s.Channels[1].Objects[:1], 2000)
+		for n := range 100 {
+			s.Channels = append(s.Channels, protocol.ChannelStatus{Name: fmt.Sprint("eu-", n), Status: "CONVERGED"})
+			s.Releases[0].Phases[fmt.Sprint("eu-", n)] = "succeeded"
+		}
+		return s, err
+	}
+	given := func(d *entities.CheckRun, kind entities.CheckKind) (in entities.CheckInput, size int) {
+		d.Command = entities.Command{Argv: []string{"smoke"}}
+		var once custom.Once
+		checks.Evaluate(t.Context(), checks.Sources{Own: large, Commands: recorded{&once}}, asked(kind, func(c *entities.CheckDefinition) { c.Command = d }))
+		require.NoError(t, json.Unmarshal([]byte(once.Document), &in))
+		return in, len(once.Document)
+	}
+	in, size := given(&entities.CheckRun{}, entities.CheckCommand)
+	require.LessOrEqual(t, size, 64<<10)
+	require.NotEmpty(t, in.Objects)
+	require.Equal(t, 2002, len(in.Objects)+in.Omitted)
+	require.Len(t, in.Channels, 102)
+	in, size = given(&entities.CheckRun{Task: &entities.CommandTask{TaskDefinition: "smoke:7"}}, entities.CheckTask)
+	require.LessOrEqual(t, size, 4<<10)
+	require.Equal(t, 2002, in.Omitted)
+	require.Equal(t, []entities.CheckChannel{{Name: "prod", Status: "CONVERGING", Current: "v1", Target: "v2-i7"}}, in.Channels)
+	require.Equal(t, map[string]string{"prod": "in progress"}, in.Phases)
+}
+
+func TestCEL_A20(t *testing.T) {
+	t.Parallel()
+	sources := checks.Sources{Own: own}
+	row := func(expression, message string, fails bool) checks.Asked {
+		return asked(entities.CheckCEL, func(d *entities.CheckDefinition) {
+			d.CEL = &entities.CELCheck{Expression: expression, Message: message, Fails: fails}
+		})
+	}
+	stable := `objects.all(o, o.status == "SUCCEEDED")`
+	Conform(t, Kind{Kind: entities.CheckCEL, Rows: []Row{
+		{Name: "true", Sources: sources, Asked: row(`phases["staging"] == "succeeded"`, "", false), Want: entities.Pass, Says: `true: phases["staging"] == "succeeded"`},
+		{Name: "false", Sources: sources, Asked: row(stable, "", false), Want: entities.Wait, Says: "false: " + stable},
+		{Name: "false fails", Sources: sources, Asked: row(stable, "${{ version }} is not whole", true), Want: entities.Fail, Says: "v2 is not whole"},
+		{Name: "not there", Sources: sources, Asked: row(`phases["x"] == ""`, "", true), Want: entities.Error, Says: "the expression: no such key: x"},
+		{Name: "of another version", Sources: sources, Asked: row(`release.color == "red"`, "", true), Want: entities.Error, Says: "column 8: undefined field 'color'"},
+	}})
+}
