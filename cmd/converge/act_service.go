@@ -193,6 +193,8 @@ func newCmdRollback(f *Factory, runF func(context.Context, *serviceOptions) erro
 		Long: `Return every release channel that a release entered and that is still at it to the
 target that was good there before. Without VERSION: the newest release that entered
 any channel. No gate is asked; paused and pinned channels are left alone, and named.
+Below the version that the service names as noRollbackBelow nothing goes without a bypass
+of no-rollback-below.
 
 The release does not come back by itself; a newer one goes on as usual.`,
 		Example: `  converge rollback shop/web --reason "errors in checkout"

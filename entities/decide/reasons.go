@@ -118,6 +118,10 @@ func (v *view) explainInstance(i *instance) {
 		if v.pin != nil {
 			v.reason(ReasonPin, v.pin.Text())
 		}
+		if back, why := v.s.ReturnsTo(i.Instance); back == nil && why != "" && !v.spec.NoRollback {
+			v.say(i, ReasonRollback, "not rolled back: %s", why)
+			v.reason(ReasonCommand, "release a fix, or, "+v.s.PassFloor(i.Instance))
+		}
 		if i.current.Stable {
 			v.say(i, ReasonProgress, "its objects are stable now; retry accepts it")
 		}

@@ -164,7 +164,7 @@ func TestDifferencesOfGates_D7(t *testing.T) {
 		{"to: [alice]", "to: [bob]"},
 		{"lifecycle: postApproval", "lifecycle: postDeployment, timeout: 1m"},
 		{"{name: shut, always: {verdict: WAIT}}", "{name: open, always: {verdict: PASS}, lifecycle: [postDeployment: {for: 1m}]}"},
-		{"kind: Service, name: web", "kind: Service, name: web, onDelete: remove, autoRollback: false"},
+		{"kind: Service, name: web", "kind: Service, name: web, onDelete: remove, autoRollback: false, noRollbackBelow: v10"},
 	} {
 		require.Contains(t, text, change[0])
 		text = strings.Replace(text, change[0], change[1], 1)

@@ -37,6 +37,8 @@ type Service struct {
 	AutoRollback *bool `json:"autoRollback,omitempty" jsonschema:"default=true"`
 	// What a rollback by hand has to pass. Where the application has gates asked, so does every service.
 	Rollback *Rollback `json:"rollback,omitempty"`
+	// From this version or a later one nothing goes back to an earlier one, by itself or by hand: its migrations cannot.
+	NoRollbackBelow Version `json:"noRollbackBelow,omitempty"`
 	// What happens to its objects when it is no longer declared: orphan leaves them, remove takes them
 	// down.
 	OnDelete OnDelete `json:"onDelete,omitempty" jsonschema:"default=orphan"`

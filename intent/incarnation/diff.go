@@ -307,6 +307,7 @@ func (s *Service) rules() map[string]string {
 	put(flat, "version", s.Version)
 	put(flat, "initialVersion", s.InitialVersion)
 	put(flat, "declaredAt", s.DeclaredAt)
+	put(flat, "noRollbackBelow", s.NoRollbackBelow)
 	if s.Remove {
 		flat["onDelete"] = "remove"
 	}
