@@ -20,7 +20,14 @@ const (
 	PostApproval   Stage = "postApproval"
 	Deployment     Stage = "deployment"
 	PostDeployment Stage = "postDeployment"
+	// OnRollback is no stage of a release that goes on: it was taken back, and what was good before is there. Repeated is where an
+	// extension runs again that has an interval. Nothing waits for either.
+	OnRollback Stage = "rollback"
+	Repeated   Stage = "repeated"
 )
+
+// Before tells whether what runs at a stage runs before the release enters.
+func (s Stage) Before() bool { return s == PreApproval || s == PostApproval || s == Deployment }
 
 // Check is a condition that something outside the workflow judges: a protection (A19, A20) or a
 // condition on another service (D20–D22). How it is judged lies in the store as a CheckDefinition.
@@ -89,6 +96,7 @@ type Extension struct {
 	// Key: extensions of one name, stage and key run once for all the channels that share it. It is
 	// the channel's name unless the configuration says otherwise.
 	Key          string        `json:"key"`
+	Every        time.Duration `json:"every,omitempty"` // runs again so long after it ended, while the release stays; 0: once
 	Timeout      time.Duration `json:"timeout"`
 	MaxAttempts  int           `json:"maxAttempts"`
 	RetryBackoff time.Duration `json:"retryBackoff"` // doubles up to RetryMax
@@ -131,6 +139,12 @@ func (c *Check) Asked(stage Stage) *CheckAt {
 
 // RunKey names one run of an extension among those of a release.
 func (e Extension) RunKey() string { return string(e.Stage) + "/" + e.Name + "@" + e.Key }
+
+// Again is the extension as it runs again, while its release stays: apart from the run that the release waited for.
+func (e Extension) Again() Extension {
+	e.Stage = Repeated
+	return e
+}
 
 // ExtensionName is the name of the extension that a run's key is of.
 func ExtensionName(runKey string) string {

@@ -41,6 +41,9 @@ func (v *view) explain() {
 			}
 		}
 	}
+	for _, text := range v.after {
+		v.reason(ReasonProgress, text)
+	}
 }
 
 // mayExplain tells whether what one more instance waits for is said: of a large fleet only the first are named.

@@ -15,10 +15,15 @@ type ExtensionState struct {
 	Running bool `json:"running,omitempty"`
 	Done    bool `json:"done,omitempty"`   // succeeded
 	Failed  bool `json:"failed,omitempty"` // attempts are spent
+	// Begun counts how often it was begun anew after it had ended.
+	Begun int `json:"begun,omitempty"`
 	// Untaken: since then no worker takes it.
 	Untaken time.Time `json:"untaken,omitzero"`
 	entities.ExtensionProgress
 }
+
+// Over: it has succeeded, or its attempts are spent.
+func (e *ExtensionState) Over() bool { return e.Done || e.Failed }
 
 // CheckState is the newest reading of a check, of the release it was asked about.
 type CheckState struct {

@@ -328,8 +328,11 @@ type ExtensionUse struct {
 	Ref Name `json:"ref,omitempty"`
 	// Values for the parameters of what is referred to.
 	Parameters map[ParameterName]Literal `json:"parameters,omitempty"`
-	// When in the life of a release it runs. What comes after that waits until it has succeeded.
+	// When in the life of a release it runs. What comes after that waits until it has succeeded. With rollback it runs once the
+	// release was taken back and what was good before is there; nothing waits for it.
 	Lifecycle ExtensionStage `json:"lifecycle"`
+	// At postDeployment: it runs again so long after it ended, while the release stays. Nothing waits for that.
+	Every Duration `json:"every,omitempty"`
 	// Other extensions of the channel that must have succeeded before, at the same stage or an earlier
 	// one.
 	DependsOn []Name `json:"dependsOn,omitempty"`
@@ -362,7 +365,7 @@ type ExtensionStage string
 
 // Values lists what may stand in the file.
 func (ExtensionStage) Values() []string {
-	return []string{"preApproval", "postApproval", "postDeployment"}
+	return []string{"preApproval", "postApproval", "postDeployment", "rollback"}
 }
 
 // Overridden is what a reference runs.
