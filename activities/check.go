@@ -107,14 +107,15 @@ func (a *Activities) evaluate(ctx context.Context, r protocol.CheckRequest, e en
 	}
 	return within(ctx, limit, func(ctx context.Context) entities.CheckReading {
 		asked.Now = time.Now().UTC()
-		return checks.Evaluate(ctx, a.sources(r.Others), asked)
+		return checks.Evaluate(ctx, a.sources(r.Application, r.Others), asked)
 	})
 }
 
-// sources is what checks can ask from this worker. Others are what services were called first that are called otherwise.
-func (a *Activities) sources(others map[string]string) checks.Sources {
+// sources is what checks of an application can ask from this worker. Others are what services of it were called first that are
+// called otherwise.
+func (a *Activities) sources(application string, others map[string]string) checks.Sources {
 	return checks.Sources{
-		HTTP: http.DefaultClient, Commands: checks.On(a.Commands), Services: calledServices{services{a}, others}, Payloads: a.Store, Secrets: a.Commands.Secrets,
+		HTTP: http.DefaultClient, Commands: checks.On(a.Commands), Services: calledServices{services{a}, application, others}, Payloads: a.Store, Secrets: a.Commands.Secrets,
 	}
 }
 

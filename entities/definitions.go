@@ -122,9 +122,9 @@ type AlwaysCheck struct {
 	Reason  string  `json:"reason,omitempty"`
 }
 
-// Dependency is a condition on another service of the application.
+// Dependency is a condition on another service.
 type Dependency struct {
-	Service string `json:"service"`
+	Service string `json:"service"`           // of the same application, or APPLICATION/SERVICE
 	Channel string `json:"channel,omitempty"` // empty: the same
 	// Capacity is the parameter that says a service's capacity, of this one and of the other
 	// (capacityOrder).

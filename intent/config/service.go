@@ -145,13 +145,13 @@ type ChannelOverride struct {
 // Planned names the fields that later versions accept.
 func (ChannelOverride) Planned() []string { return []string{"maestro"} }
 
-// Dependency is what a service waits for of another one of the application.
+// Dependency is what a service waits for of another one.
 type Dependency struct {
-	// The name of the other service.
-	Service Name `json:"service"`
+	// The name of the other service; of one of another application orders/api.
+	Service ServiceName `json:"service"`
 	// Stable waits while the other is not stable; versionOrder while its version is older than the one
 	// to be released; staticOrder until it has no release of this configuration or an earlier one still
-	// to come; capacity lets the one of the two go first that must, so that neither serves more than
+	// to come (of another application: no release that was made before); capacity lets the one of the two go first that must, so that neither serves more than
 	// the other can take.
 	Rule DependencyRule `json:"rule"`
 	// The channel of the other; the same when not given.
