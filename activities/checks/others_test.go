@@ -176,7 +176,9 @@ func TestServiceOfAnotherApplication_D22_A13(t *testing.T) {
 	require.Equal(t, "PASS nothing that was released before is open of orders/api in prod", static(31, maestro.Pending))
 
 	// A circle is found through both; db of orders is not db of shop.
-	pending := func(conditions ...string) protocol.Status { return waiting(inProd(entities.StatusPreconditions, "v1", "v2"), conditions...) }
+	pending := func(conditions ...string) protocol.Status {
+		return waiting(inProd(entities.StatusPreconditions, "v1", "v2"), conditions...)
+	}
 	circle := func(orders map[string]protocol.Status) string {
 		return evaluate(entities.CheckServiceStable, api, orders, map[string]protocol.Status{"db": pending("service-stable/web")})
 	}

@@ -154,6 +154,31 @@ func TestSpecsHoldManyProtections(t *testing.T) {
 	require.Less(t, len(packed), incarnation.MaxSpec/2)
 }
 
+// What is declared is asked before repairs, too; what runs is not, since a repair is to bring it back.
+func TestRepairsDoNotWaitForWhatRuns_D19(t *testing.T) {
+	compiled := intenttest.Text(t, `apiVersion: converge/v1
+kind: Application
+name: shop
+releaseChannels:
+- name: prod
+  runtimes: [{name: r}]
+  protections:
+  - {name: declared, capacity: {url: "http://p:9090", use: u, capacity: c}}
+  - {name: runs, capacity: {url: "http://p:9090", use: u, object: web, per: 10}}
+---
+{apiVersion: converge/v1, kind: Runtime, name: r, fake: {}}
+---
+{apiVersion: converge/v1, kind: Service, name: web}
+`)
+	specs, err := compiled.Specs()
+	require.NoError(t, err)
+	repairs := map[string]bool{}
+	for _, c := range specs["web"].Channels[0].Checks {
+		repairs[c.ID] = c.Repairs
+	}
+	require.Equal(t, map[string]bool{"declared": true, "runs": false}, repairs)
+}
+
 // What of the rules differs is reported, path by path, and opens no release.
 func TestDifferencesOfGates_D7(t *testing.T) {
 	before := intenttest.Text(t, smallGates).Incarnation

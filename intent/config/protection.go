@@ -230,11 +230,13 @@ type CapacityProtection struct {
 	Use string `json:"use"`
 	// How far back the maximum is searched.
 	Over Duration `json:"over,omitempty" jsonschema:"default=24h"`
-	// A query of what would serve. Either this or parameter is given.
+	// A query of what would serve. One of this, parameter and object is given.
 	Capacity string `json:"capacity,omitempty"`
 	// The parameter of the service that says what would serve.
 	Parameter ParameterName `json:"parameter,omitempty"`
-	// What one unit of the parameter serves.
+	// The object in the channel whose available replicas say what serves, as the runtime reports it: where an autoscaler decides.
+	Object string `json:"object,omitempty"`
+	// What one unit of the parameter, or one replica, serves.
 	Per *Number `json:"per,omitempty" jsonschema:"default=1"`
 	// A token to send along.
 	Token *EnvValue `json:"token,omitempty"`
