@@ -1,7 +1,9 @@
 package activities
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"maps"
 
 	"github.com/converge-engine/converge/activities/checks"
@@ -10,17 +12,40 @@ import (
 )
 
 // calledServices asks services of which some are called otherwise than first. Rules say what people call them; workflows and the store
-// know them by their first names, which keys has by name.
+// know them by their first names, which keys has by name for an application. Another application is asked for its own, where
+// nothing is found by the name itself: a first name is never another's.
 type calledServices struct {
 	services
-	keys map[string]string
+	application string
+	keys        map[string]string
 }
 
 var _ checks.Services = calledServices{}
 
 // Status implements checks.Services.
 func (c calledServices) Status(ctx context.Context, application, service string) (protocol.Status, error) {
-	return c.services.Status(ctx, application, entities.NameIn(c.keys, service))
+	if application == c.application {
+		return c.services.Status(ctx, application, entities.NameIn(c.keys, service))
+	}
+	status, err := c.services.Status(ctx, application, service)
+	if !errors.Is(err, checks.ErrNoService) {
+		return status, err
+	}
+	names, asked := c.names(ctx, application)
+	if key := names.Key(service); asked == nil && key != service {
+		return c.services.Status(ctx, application, key)
+	}
+	return status, cmp.Or(asked, err)
+}
+
+// names are what another application calls its services.
+func (c calledServices) names(ctx context.Context, application string) (protocol.ServiceNames, error) {
+	var status protocol.ApplicationStatus
+	err := c.query(ctx, protocol.ApplicationID(application), &status)
+	if errors.Is(err, checks.ErrNoService) {
+		return nil, checks.ErrNoApplication
+	}
+	return status.Names, err
 }
 
 // Newest implements checks.Services.
@@ -30,13 +55,27 @@ func (c calledServices) Newest(ctx context.Context, application string) (int64, 
 		return 0, nil, err
 	}
 	specs := maps.Clone(manifest)
-	for name, key := range c.keys {
+	if application == c.application {
+		for name, key := range c.keys {
+			specs[name] = manifest[key]
+		}
+		return number, specs, nil
+	}
+	names, err := c.names(ctx, application)
+	for key, name := range names {
 		specs[name] = manifest[key]
 	}
-	return number, specs, nil
+	return number, specs, err
 }
 
 // Parameters implements checks.Services.
 func (c calledServices) Parameters(ctx context.Context, application, service, channel, fullVersion string) (map[string]any, error) {
-	return c.services.Parameters(ctx, application, entities.NameIn(c.keys, service), channel, fullVersion)
+	if application == c.application {
+		return c.services.Parameters(ctx, application, entities.NameIn(c.keys, service), channel, fullVersion)
+	}
+	names, err := c.names(ctx, application)
+	if err != nil {
+		return nil, err
+	}
+	return c.services.Parameters(ctx, application, names.Key(service), channel, fullVersion)
 }

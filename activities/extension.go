@@ -52,6 +52,9 @@ func (a *Activities) Extension(ctx context.Context, r protocol.ExtensionRequest)
 	once := extensionRun(r, definition)
 	life.begins(r.Channel, "extension "+r.Name+" of "+r.FullVersion, once.Timeout)
 	once.One, once.Key, once.Try = one, fmt.Sprintf("%s/%s/%d", r.Release, r.FullVersion, r.Attempt), try(ctx)
+	if r.Begun > 0 {
+		once.Key += fmt.Sprintf("/%d", r.Begun) // what it printed before is no answer
+	}
 	output, signal, err := custom.RunOnce(ctx, a.Commands, once)
 	if ctx.Err() != nil {
 		return protocol.ExtensionAnswer{}, ctx.Err()
@@ -79,6 +82,9 @@ func extensionRun(r protocol.ExtensionRequest, d entities.ExtensionDefinition) c
 	env["CONVERGE_RELEASE"] = entities.Value{Literal: r.Release}
 	env["CONVERGE_EXTENSION_KEY"] = entities.Value{Literal: r.Key}
 	env["CONVERGE_ATTEMPT"] = entities.Value{Literal: strconv.Itoa(r.Attempt)}
+	if r.BackTo != "" {
+		env["CONVERGE_ROLLED_BACK_TO"] = entities.Value{Literal: r.BackTo}
+	}
 	argv := []string{""} // no command at all is refused where it is run
 	for n, arg := range d.Command.Argv {
 		argv = append(argv[:n], fill(arg))

@@ -50,6 +50,9 @@ type Bypass struct {
 // Text says who bypassed a condition, and why.
 func (b *Bypass) Text() string { return "bypassed by " + b.Who.Name + Because(b.Reason) }
 
+// NoRollbackBelow is what a bypass names that lets a release be taken back below the version that the configuration names.
+const NoRollbackBelow = "no-rollback-below"
+
 // Rollback is under way, or has arrived (A22).
 type Rollback struct {
 	Release string    `json:"release"`         // id of the release that is taken back, barred here

@@ -113,10 +113,12 @@ type CapacityCheck struct {
 	// Use is a query of the present use; its maximum over Over (default 24 h) counts.
 	Use  string        `json:"use"`
 	Over time.Duration `json:"over,omitempty"`
-	// Capacity is a query of what would serve, or Parameter names the parameter that says it.
+	// Capacity is a query of what would serve, or Parameter names the parameter that says it, or Object the object that the
+	// runtime reports in the channel whose available replicas say it.
 	Capacity  string  `json:"capacity,omitempty"`
 	Parameter string  `json:"parameter,omitempty"`
-	Per       float64 `json:"per,omitempty"` // of one unit of the parameter; default 1
+	Object    string  `json:"object,omitempty"`
+	Per       float64 `json:"per,omitempty"` // of one unit of the parameter, or one replica; default 1
 	Token     *Value  `json:"token,omitempty"`
 }
 
@@ -127,15 +129,26 @@ type CELCheck struct {
 	Fails      bool   `json:"fails,omitempty"`   // false is FAIL; otherwise it is WAIT
 }
 
+// SaidOnce tells whether what would serve is said in exactly one way.
+func (c *CapacityCheck) SaidOnce() bool {
+	said := 0
+	for _, by := range []string{c.Capacity, c.Parameter, c.Object} {
+		if by != "" {
+			said++
+		}
+	}
+	return said == 1
+}
+
 // AlwaysCheck gives a fixed verdict, for trying out.
 type AlwaysCheck struct {
 	Verdict Verdict `json:"verdict"`
 	Reason  string  `json:"reason,omitempty"`
 }
 
-// Dependency is a condition on another service of the application.
+// Dependency is a condition on another service.
 type Dependency struct {
-	Service string `json:"service"`
+	Service string `json:"service"`           // of the same application, or APPLICATION/SERVICE
 	Channel string `json:"channel,omitempty"` // empty: the same
 	// Capacity is the parameter that says a service's capacity, of this one and of the other
 	// (capacityOrder).

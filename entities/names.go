@@ -9,6 +9,14 @@ import (
 // ByID begins what stands for a version where a release is named by its id: "@ID".
 const ByID = "@"
 
+// ServiceIn is the application and the name of a service that rules of an application name: its own, or "orders/api".
+func ServiceIn(application, name string) (of, service string) {
+	if other, service, elsewhere := strings.Cut(name, "/"); elsewhere {
+		return other, service
+	}
+	return application, name
+}
+
 // CheckName refuses a name of a person, a group or a thing that could be taken for another one: with characters that cannot
 // be seen, letters of more than one script, or letters that only look like those of ASCII. What it accepts is ASCII, or looks
 // like no ASCII name.

@@ -22,7 +22,14 @@ const (
 	PostDeployment Stage = "postDeployment"
 	// Postcondition is the last of postDeployment: what must hold for the release to have succeeded. It is no stage of an extension.
 	Postcondition Stage = "postcondition"
+	// OnRollback is no stage of a release that goes on: it was taken back, and what was good before is there. Repeated is where an
+	// extension runs again that has an interval. Nothing waits for either.
+	OnRollback Stage = "rollback"
+	Repeated   Stage = "repeated"
 )
+
+// Before tells whether what runs at a stage runs before the release enters.
+func (s Stage) Before() bool { return s == PreApproval || s == PostApproval || s == Deployment }
 
 // Check is a condition that something outside the workflow judges: a protection (A19, A20) or a
 // condition on another service (D20–D22). How it is judged lies in the store as a CheckDefinition.
@@ -93,6 +100,7 @@ type Extension struct {
 	// Key: extensions of one name, stage and key run once for all the channels that share it. It is
 	// the channel's name unless the configuration says otherwise.
 	Key          string        `json:"key"`
+	Every        time.Duration `json:"every,omitempty"` // runs again so long after it ended, while the release stays; 0: once
 	Timeout      time.Duration `json:"timeout"`
 	MaxAttempts  int           `json:"maxAttempts"`
 	RetryBackoff time.Duration `json:"retryBackoff"` // doubles up to RetryMax
@@ -138,6 +146,12 @@ func (e Extension) RunKey() string { return string(e.Stage) + "/" + e.Name + "@"
 
 // ExtensionRun names the run of an extension for a release.
 func ExtensionRun(release, runKey string) string { return "extension/" + release + "/" + runKey }
+
+// Again is the extension as it runs again, while its release stays: apart from the run that the release waited for.
+func (e Extension) Again() Extension {
+	e.Stage = Repeated
+	return e
+}
 
 // ExtensionName is the name of the extension that a run's key is of.
 func ExtensionName(runKey string) string {

@@ -44,8 +44,10 @@ type Spec struct {
 	// Baseline: what the installation demands is part of it. Nothing that is published says so.
 	Baseline *Baselined `json:"baseline,omitempty"`
 	// AskGates: a rollback by hand passes all gates, as a release does (G2).
-	AskGates bool    `json:"askGates,omitempty"`
-	Maestro  Maestro `json:"maestro,omitzero"`
+	AskGates bool `json:"askGates,omitempty"`
+	// NoRollbackBelow: from this version or a later one nothing goes back to an earlier one, whatever failed.
+	NoRollbackBelow string  `json:"noRollbackBelow,omitempty"`
+	Maestro         Maestro `json:"maestro,omitzero"`
 }
 
 // Maestro says how releases in flight follow each other (B3).

@@ -114,7 +114,7 @@ func (s *service) extend(op state.ExtensionOp) {
 		Application: s.application, Service: s.service, ServiceID: s.state.Spec.ServiceID,
 		Channel: s.state.Key(entities.InstanceID{Channel: op.Channel}).Channel, Release: op.Release, Version: r.Version, FullVersion: r.FullVersion,
 		Name: e.Name, Key: e.RunKey(), Definition: e.Definition, Attempt: op.Attempt, Timeout: e.Timeout,
-		ReportOnly: s.state.ReportsOnly(op.Channel),
+		ReportOnly: s.state.ReportsOnly(op.Channel), Begun: r.Extensions[e.RunKey()].Begun, BackTo: op.BackTo,
 	})
 	s.await(func(ctx workflow.Context) {
 		var answer protocol.ExtensionAnswer

@@ -26,8 +26,8 @@ func (c capacity) Evaluate(ctx context.Context, a Asked) (entities.CheckReading,
 	switch {
 	case d == nil:
 		return incomplete(a)
-	case (d.Capacity == "") == (d.Parameter == ""):
-		return unevaluated("what will serve is said by a query or by a parameter; expected exactly one of them")
+	case !d.SaidOnce():
+		return unevaluated("what will serve is said by a query, by a parameter or by an object; expected exactly one of them")
 	case d.Use == "":
 		return unevaluated("it has no query of the present use")
 	}
@@ -72,13 +72,13 @@ func (p promServer) one(ctx context.Context, what, query string) (float64, error
 	return samples[0].value, nil
 }
 
-// serves is what will serve: of the version asked about where a parameter says it.
+// serves is what will serve: of the version asked about where a parameter says it, and of what runs where an object does.
 func (c capacity) serves(ctx context.Context, server promServer, a Asked) (float64, error) {
 	d := a.Definition.Capacity
 	if d.Capacity != "" {
 		return server.one(ctx, "capacity", d.Capacity)
 	}
-	units, err := c.sources.parameter(ctx, a.Evaluation.Payload, d.Parameter)
+	units, err := c.units(ctx, a)
 	if err != nil {
 		return 0, err
 	}
@@ -86,6 +86,45 @@ func (c capacity) serves(ctx context.Context, server promServer, a Asked) (float
 		return units, nil
 	}
 	return units * d.Per, nil
+}
+
+func (c capacity) units(ctx context.Context, a Asked) (float64, error) {
+	if d := a.Definition.Capacity; d.Object == "" {
+		return c.sources.parameter(ctx, a.Evaluation.Payload, d.Parameter)
+	}
+	return c.sources.available(ctx, a)
+}
+
+// available is how many replicas of an object are available in the channel now. Before anything was released there, it is none.
+func (p Sources) available(ctx context.Context, a Asked) (float64, error) {
+	name, at := a.Definition.Capacity.Object, self(a)
+	o, err := p.ask(ctx, at)
+	if err != nil {
+		return 0, err
+	}
+	replicas, found := 0, false
+	var known []string
+	for _, object := range o.channel.Objects {
+		if object.Name != name {
+			known = append(known, object.Name)
+			continue
+		}
+		found = true
+		for _, v := range object.Versions {
+			replicas += v.AvailableReplicas
+		}
+	}
+	switch {
+	case o.channel.Target == "":
+		return 0, nil
+	case o.channel.Status == string(entities.StatusUnknown):
+		return 0, fmt.Errorf("what runs of %s is not known now", at)
+	case o.channel.Omitted > 0:
+		return 0, fmt.Errorf("%s has more objects than are shown, %d; expected a query instead", at, o.channel.Omitted)
+	case !found:
+		return 0, fmt.Errorf("%s has no object %s%s", at, name, entities.Expected(known))
+	}
+	return float64(replicas), nil
 }
 
 // parameter reads a number out of a payload.

@@ -72,7 +72,7 @@ func (c capacityOrder) of(ctx context.Context, a Asked, version string) (float64
 		return 0, nil
 	}
 	d, at := a.Definition.Dependency, otherOf(a)
-	parameters, err := c.sources.Services.Parameters(ctx, a.Definition.Application, at.service, at.channel, version)
+	parameters, err := c.sources.Services.Parameters(ctx, at.application, at.service, at.channel, version)
 	if err != nil {
 		return 0, fmt.Errorf("parameters of %s of %s: %w", version, at, err)
 	}
@@ -88,13 +88,9 @@ func (c capacityOrder) of(ctx context.Context, a Asked, version string) (float64
 }
 
 // behind says which of the two has not yet read the newest incarnation: until both have, their
-// differences are not of one intent (D20). A service is notified of an incarnation only when that changes
+// differences are not of one intent (D20). Of two applications each must have read its own. A service is notified of an incarnation only when that changes
 // something for it, so it is by the rules themselves that they are compared.
 func (c capacityOrder) behind(ctx context.Context, a Asked, o other) (string, error) {
-	newest, specs, err := c.sources.Services.Newest(ctx, a.Definition.Application)
-	if err != nil {
-		return "", fmt.Errorf("newest incarnation of %s: %w", a.Definition.Application, err)
-	}
 	own, err := c.sources.Services.Status(ctx, a.Definition.Application, a.Definition.Service)
 	if errors.Is(err, ErrNoService) {
 		return fmt.Sprintf("%s has not started yet", a.Definition.Service), nil
@@ -103,11 +99,16 @@ func (c capacityOrder) behind(ctx context.Context, a Asked, o other) (string, er
 		return "", fmt.Errorf("service %s: %w", a.Definition.Service, err)
 	}
 	for _, s := range []struct {
-		name, spec string
-		read       int64
-	}{{a.Definition.Service, own.Spec, own.Incarnation}, {otherOf(a).service, o.status.Spec, o.status.Incarnation}} {
-		if s.spec != specs[s.name] {
-			return fmt.Sprintf("%s has read incarnation %d, and %d is the newest: both must have read one", s.name, s.read, newest), nil
+		node
+		spec string
+		read int64
+	}{{self(a), own.Spec, own.Incarnation}, {otherOf(a), o.status.Spec, o.status.Incarnation}} {
+		newest, specs, err := c.sources.Services.Newest(ctx, s.application)
+		if err != nil {
+			return "", fmt.Errorf("newest incarnation of %s: %w", s.application, err)
+		}
+		if s.spec != specs[s.service] {
+			return fmt.Sprintf("%s has read incarnation %d, and %d is the newest: both must have read one", s.title(), s.read, newest), nil
 		}
 	}
 	return "", nil

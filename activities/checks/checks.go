@@ -66,9 +66,13 @@ type Payloads interface {
 // ErrNoService is that a service of the application has not started yet.
 var ErrNoService = errors.New("there is no such service yet")
 
-// Services asks services of an application what they are at. Answers are of now, never kept.
+// ErrNoApplication is that there is no such application.
+var ErrNoApplication = errors.New("there is no such application")
+
+// Services asks services, of any application, what they are at. Answers are of now, never kept.
 type Services interface {
-	// Status is what the service's status query says. A service without a workflow is ErrNoService.
+	// Status is what the service's status query says. A service without a workflow is ErrNoService, one of an
+	// application without one ErrNoApplication.
 	Status(ctx context.Context, application, service string) (protocol.Status, error)
 	// Newest is the newest (or pinned) incarnation of an application, and the digest of each service's
 	// spec in it.

@@ -19,25 +19,23 @@ var dependsOn = [...]string{"service-stable/", "version-order/", "static-order/"
 // asked. What others say may be some seconds old, so a circle may be seen that is just being broken; the
 // next evaluation does not see it any more.
 func (p Sources) circle(ctx context.Context, a Asked, first other) string {
-	me := node{a.Definition.Service, a.Definition.Channel}
-	from := otherOf(a)
-	s := search{sources: p, application: a.Definition.Application, goal: me, seen: map[node]bool{from: true}}
+	me, from := self(a), otherOf(a)
+	s := search{sources: p, goal: me, seen: map[node]bool{from: true}}
 	way := s.walk(ctx, from, first)
 	if way == nil {
 		return ""
 	}
-	text := me.String() + " waits for " + from.service
+	text := me.String() + " waits for " + from.title()
 	for _, link := range way {
-		text += ", which waits for " + link.service
+		text += ", which waits for " + link.title()
 	}
 	return text
 }
 
 type search struct {
-	sources     Sources
-	application string
-	goal        node
-	seen        map[node]bool
+	sources Sources
+	goal    node
+	seen    map[node]bool
 }
 
 // walk returns the sources on the way from at to the goal, which is the last; nil when there is no way.
@@ -58,7 +56,7 @@ func (s *search) walk(ctx context.Context, at node, o other) []node {
 			continue
 		}
 		s.seen[to] = true
-		o, err := s.sources.ask(ctx, s.application, to)
+		o, err := s.sources.ask(ctx, to)
 		if err != nil {
 			continue // nothing is known of it, so nothing is said
 		}
@@ -92,11 +90,8 @@ func (o other) blocked() []string {
 func waitsFor(at node, id string) (node, bool) {
 	for _, begin := range dependsOn {
 		if name, ok := strings.CutPrefix(id, begin); ok {
-			service, channel, elsewhere := strings.Cut(name, "@")
-			if !elsewhere {
-				channel = at.channel
-			}
-			return node{service, channel}, true
+			service, channel, _ := strings.Cut(name, "@")
+			return at.named(service, channel), true
 		}
 	}
 	return node{}, false

@@ -14,6 +14,7 @@ import (
 
 	"github.com/converge-engine/converge/activities/checks"
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
 )
 
 // serving is a server that answers with what a path is given, and the sources to ask it from.
@@ -192,7 +193,40 @@ func TestCapacity_A20_D19(t *testing.T) {
 		{Name: "no number", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Use = "undefined" }), Want: entities.Error, Says: "use: NaN is no number (NaN)"},
 		{Name: "no such parameter", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Parameter = "copies" }), Want: entities.Error, Says: "there is no parameter copies"},
 		{Name: "a parameter that is no number", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Parameter = "name" }), Want: entities.Error, Says: "parameter name is no number"},
-		{Name: "both", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Capacity = "of(v2)" }), Want: entities.Error, Says: "what will serve is said by a query or by a parameter; expected exactly one of them"},
+		{Name: "both", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Capacity = "of(v2)" }), Want: entities.Error, Says: "what will serve is said by a query, by a parameter or by an object; expected exactly one of them"},
+	}})
+}
+
+// Where an autoscaler decides, what runs counts, whatever the version that is asked about declares.
+func TestCapacityOfWhatRuns_A20_D19(t *testing.T) {
+	t.Parallel()
+	server, sources := prom(t, map[string]string{"max_over_time((sum(use))[86400000ms:60000ms])": vector(`{} 120`)})
+	row := func(name string, want entities.Verdict, says string, change func(*protocol.ChannelStatus)) Row {
+		channel := protocol.ChannelStatus{
+			Name: "prod", Status: string(entities.StatusPreconditions), Target: "v1",
+			Objects: []entities.Object{
+				{Name: "web", Type: "Deployment", Versions: []entities.ObjectVersion{
+					{Version: "v1", Active: true, Replicas: 12, AvailableReplicas: 11}, {Version: "v0", Replicas: 1, AvailableReplicas: 1},
+				}},
+				{Name: "batch", Type: "Deployment", Versions: []entities.ObjectVersion{{Version: "v1", AvailableReplicas: 100}}},
+			},
+		}
+		if change != nil {
+			change(&channel)
+		}
+		with := sources
+		with.Services = World{Statuses: map[string]protocol.Status{"web": {Channels: []protocol.ChannelStatus{channel}}}}
+		return Row{Name: name, Sources: with, Want: want, Says: says, Asked: asked(entities.CheckCapacity, func(d *entities.CheckDefinition) {
+			d.Capacity = &entities.CapacityCheck{URL: server, Use: "sum(use)", Object: "web", Per: 10}
+		})}
+	}
+	Conform(t, Kind{Kind: entities.CheckCapacity, Rows: []Row{
+		row("as much passes", entities.Pass, "capacity would be 120; the maximum use in the last 24h0m0s was 120", nil),
+		row("less waits", entities.Wait, "capacity would be 110, less than the maximum use of 120 in the last 24h0m0s", func(c *protocol.ChannelStatus) { c.Objects[0].Versions = c.Objects[0].Versions[:1] }),
+		row("none was released yet", entities.Wait, "capacity would be 0, less than the maximum use of 120 in the last 24h0m0s", func(c *protocol.ChannelStatus) { c.Target, c.Objects = "", nil }),
+		row("not known", entities.Error, "what runs of web in prod is not known now", func(c *protocol.ChannelStatus) { c.Status = string(entities.StatusUnknown) }),
+		row("no such object", entities.Error, "web in prod has no object web; expected one of batch", func(c *protocol.ChannelStatus) { c.Objects = c.Objects[1:] }),
+		row("too many to be shown", entities.Error, "web in prod has more objects than are shown, 3; expected a query instead", func(c *protocol.ChannelStatus) { c.Omitted = 3 }),
 	}})
 }
 

@@ -34,11 +34,15 @@ func (c versionOrder) Evaluate(ctx context.Context, a Asked) (entities.CheckRead
 }
 
 // staticOrder passes once the other service has no release of this incarnation or an earlier one that
-// is still to enter the channel or on its way (D22).
+// is still to enter the channel or on its way (D22). Incarnations of two applications say nothing of each other: there it is
+// when releases were made that counts.
 type staticOrder struct{ sources Sources }
 
 func (c staticOrder) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
 	return c.sources.onOther(ctx, a, func(o other) (entities.CheckReading, error) {
+		if otherOf(a).elsewhere() {
+			return c.byTime(ctx, a, o)
+		}
 		mine, err := c.sources.incarnation(ctx, a)
 		if err != nil {
 			return entities.CheckReading{}, err
@@ -56,19 +60,39 @@ func (c staticOrder) Evaluate(ctx context.Context, a Asked) (entities.CheckReadi
 	})
 }
 
+// byTime passes once the other service has no release open that was made before the one asked about, or, of a repair, at all.
+func (c staticOrder) byTime(ctx context.Context, a Asked, o other) (entities.CheckReading, error) {
+	mine, err := c.sources.asked(ctx, a)
+	if err != nil {
+		return entities.CheckReading{}, err
+	}
+	for _, r := range slices.Backward(o.status.Releases) { // oldest first
+		if p := o.phase(r); (p == maestro.Pending || p == maestro.InProgress) && (mine.At.IsZero() || !r.At.After(mine.At)) {
+			return o.delayed("%s is not yet through %s, and was released before", r.Version, otherOf(a))
+		}
+	}
+	return pass("nothing that was released before is open of %s", otherOf(a))
+}
+
 // incarnation is that of the release asked about, or of what is repaired.
 func (p Sources) incarnation(ctx context.Context, a Asked) (int64, error) {
+	r, err := p.asked(ctx, a)
+	return r.Incarnation, err
+}
+
+// asked is the release asked about, or that of what is repaired; of none that is known, the incarnation that the service goes by.
+func (p Sources) asked(ctx context.Context, a Asked) (protocol.ReleaseStatus, error) {
 	status, err := p.Services.Status(ctx, a.Definition.Application, a.Definition.Service)
 	if err != nil {
-		return 0, fmt.Errorf("service %s: %w", a.Definition.Service, err)
+		return protocol.ReleaseStatus{}, fmt.Errorf("service %s: %w", a.Definition.Service, err)
 	}
 	for _, is := range []func(protocol.ReleaseStatus) bool{
 		func(r protocol.ReleaseStatus) bool { return r.ID == a.Evaluation.Release },
 		func(r protocol.ReleaseStatus) bool { return r.Version == a.Evaluation.FullVersion },
 	} {
 		if n := slices.IndexFunc(status.Releases, is); n >= 0 {
-			return status.Releases[n].Incarnation, nil
+			return status.Releases[n], nil
 		}
 	}
-	return status.Incarnation, nil
+	return protocol.ReleaseStatus{Incarnation: status.Incarnation}, nil
 }

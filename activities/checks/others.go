@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,19 +20,37 @@ type other struct {
 	channel protocol.ChannelStatus
 }
 
-// node names a service in a channel.
-type node struct{ service, channel string }
+// node names a service in a channel, as seen from an application.
+type node struct{ from, application, service, channel string }
 
-func (p node) String() string { return p.service + " in " + p.channel }
+// title is what the service is called there.
+func (p node) title() string {
+	if p.application != p.from {
+		return p.application + "/" + p.service
+	}
+	return p.service
+}
+
+func (p node) String() string { return p.title() + " in " + p.channel }
+
+// elsewhere tells whether the service is one of another application.
+func (p node) elsewhere() bool { return p.application != p.from }
+
+// self is the node that is asked about.
+func self(a Asked) node {
+	d := &a.Definition
+	return node{d.Application, d.Application, d.Service, d.Channel}
+}
 
 // otherOf is the node that a check depends on.
 func otherOf(a Asked) node {
-	d := a.Definition.Dependency
-	at := node{d.Service, d.Channel}
-	if at.channel == "" {
-		at.channel = a.Definition.Channel
-	}
-	return at
+	return self(a).named(a.Definition.Dependency.Service, a.Definition.Dependency.Channel)
+}
+
+// named is the node that rules of a service name: by a service, and a channel, if that is another one.
+func (p node) named(service, channel string) node {
+	application, service := entities.ServiceIn(p.application, service)
+	return node{p.from, application, service, cmp.Or(channel, p.channel)}
 }
 
 // onOther evaluates what another service says. What has not started is waited for; what does not go to
@@ -42,12 +61,16 @@ func (p Sources) onOther(ctx context.Context, a Asked, evaluate func(other) (ent
 		return incomplete(a)
 	}
 	at := otherOf(a)
-	o, err := p.ask(ctx, a.Definition.Application, at)
+	o, err := p.ask(ctx, at)
 	switch {
+	case errors.Is(err, ErrNoApplication):
+		return wait("there is no application %s; expected one that has the service %s", at.application, at.service)
+	case errors.Is(err, ErrNoService) && at.elsewhere():
+		return wait("application %s has no service %s that has started; expected one", at.application, at.service)
 	case errors.Is(err, ErrNoService):
 		return wait("%s has not started yet", at.service)
 	case errors.Is(err, errNoChannel):
-		return fail("%s does not go to %s", at.service, at.channel)
+		return fail("%s does not go to %s", at.title(), at.channel)
 	case err != nil:
 		return entities.CheckReading{}, err
 	}
@@ -65,22 +88,22 @@ func (p Sources) onOther(ctx context.Context, a Asked, evaluate func(other) (ent
 
 var errNoChannel = errors.New("it does not go to that channel")
 
-func (p Sources) ask(ctx context.Context, application string, at node) (other, error) {
+func (p Sources) ask(ctx context.Context, at node) (other, error) {
 	if p.Services == nil {
 		return other{}, errors.New("other services cannot be asked here")
 	}
-	status, err := p.Services.Status(ctx, application, at.service)
+	status, err := p.Services.Status(ctx, at.application, at.service)
 	if err != nil {
-		return other{}, fmt.Errorf("service %s: %w", at.service, err)
+		return other{}, fmt.Errorf("service %s: %w", at.title(), err)
 	}
 	n := slices.IndexFunc(status.Channels, func(c protocol.ChannelStatus) bool { return c.Name == at.channel })
 	switch {
 	case n >= 0:
 		return other{status, status.Channels[n]}, nil
 	case status.Spec == "" && len(status.Channels) == 0: // it has only just begun
-		return other{}, fmt.Errorf("service %s: %w", at.service, ErrNoService)
+		return other{}, fmt.Errorf("service %s: %w", at.title(), ErrNoService)
 	}
-	return other{}, fmt.Errorf("service %s: %w", at.service, errNoChannel)
+	return other{}, fmt.Errorf("service %s: %w", at.title(), errNoChannel)
 }
 
 // phase of a release in the channel.

@@ -135,6 +135,80 @@ func TestStaticOrder_D22(t *testing.T) {
 	}})
 }
 
+// A service of another application is asked like one's own. Where there is none, the reason says what was expected.
+func TestServiceOfAnotherApplication_D22_A13(t *testing.T) {
+	t.Parallel()
+	evaluate := func(kind entities.CheckKind, on entities.Dependency, orders map[string]protocol.Status, here map[string]protocol.Status) string {
+		w := world(here)
+		if orders != nil {
+			w.Elsewhere = map[string]World{"orders": {Incarnation: 1, Statuses: orders}}
+		}
+		a := asked(kind, func(def *entities.CheckDefinition) { def.Dependency = &on })
+		r := checks.Evaluate(t.Context(), w.Sources(), a)
+		return string(r.Verdict) + " " + r.Reason
+	}
+	api := entities.Dependency{Service: "orders/api"}
+	stable := func(orders map[string]protocol.Status) string {
+		return evaluate(entities.CheckServiceStable, api, orders, map[string]protocol.Status{"api": inProd(entities.StatusFailed, "v1", "v1")})
+	}
+	require.Equal(t, "PASS orders/api in prod is CONVERGED at v5", stable(map[string]protocol.Status{"api": inProd(entities.StatusConverged, "v5", "v5")}))
+	require.Equal(t, "WAIT there is no application orders; expected one that has the service api", stable(nil))
+	require.Equal(t, "WAIT application orders has no service api that has started; expected one", stable(map[string]protocol.Status{}))
+	require.Equal(t, "FAIL orders/api does not go to staging", evaluate(entities.CheckServiceStable, entities.Dependency{Service: "orders/api", Channel: "staging"},
+		map[string]protocol.Status{"api": inProd(entities.StatusConverged, "v5", "v5")}, nil))
+	require.Equal(t, "WAIT orders/api in prod has v1; expected at least v2 (by number)", evaluate(entities.CheckVersionOrder, api,
+		map[string]protocol.Status{"api": inProd(entities.StatusConverged, "v1", "v1")}, nil))
+
+	// What was released before goes before, whatever the incarnations are called.
+	at := func(r protocol.ReleaseStatus, minutes int) protocol.ReleaseStatus {
+		r.At = time.Date(2026, 11, 20, 10, minutes, 0, 0, time.UTC)
+		return r
+	}
+	web := map[string]protocol.Status{"web": {Incarnation: 7, Releases: []protocol.ReleaseStatus{at(protocol.ReleaseStatus{ID: "r2", Version: "v2-i7", Incarnation: 7}, 30)}}}
+	static := func(released int, phase maestro.Phase) string {
+		return evaluate(entities.CheckStaticOrder, api, map[string]protocol.Status{
+			"api": inProd(entities.StatusConverging, "v1", "v1", at(release("v5", 900, phase), released)),
+		}, web)
+	}
+	require.Equal(t, "WAIT v5 is not yet through orders/api in prod, and was released before", static(29, maestro.Pending))
+	require.Equal(t, "WAIT v5 is not yet through orders/api in prod, and was released before", static(30, maestro.InProgress))
+	require.Equal(t, "PASS nothing that was released before is open of orders/api in prod", static(29, maestro.Succeeded))
+	require.Equal(t, "PASS nothing that was released before is open of orders/api in prod", static(31, maestro.Pending))
+
+	// A circle is found through both; db of orders is not db of shop.
+	pending := func(conditions ...string) protocol.Status {
+		return waiting(inProd(entities.StatusPreconditions, "v1", "v2"), conditions...)
+	}
+	circle := func(orders map[string]protocol.Status) string {
+		return evaluate(entities.CheckServiceStable, api, orders, map[string]protocol.Status{"db": pending("service-stable/web")})
+	}
+	require.Equal(t, "FAIL deadlock: web in prod waits for orders/api, which waits for orders/db, which waits for web. orders/api in prod is WAITING_PRECONDITIONS",
+		circle(map[string]protocol.Status{"api": pending("static-order/db"), "db": pending("version-order/shop/web@prod")}))
+	require.Equal(t, "WAIT orders/api in prod is WAITING_PRECONDITIONS",
+		circle(map[string]protocol.Status{"api": pending("static-order/db"), "db": pending("version-order/web@prod")}))
+}
+
+// By capacity each of two applications must have read its own newest incarnation.
+func TestCapacityOfAnotherApplication_D20(t *testing.T) {
+	t.Parallel()
+	a := on(entities.CheckCapacityOrder, entities.Dependency{Service: "net/lb", Parameter: "replicas", OtherParameter: "weight", First: "shrinking"})
+	a.Evaluation.Payload, a.Evaluation.Present = "after", "before"
+	lb := inProd(entities.StatusConverged, "l1", "l2", release("l1", 7, maestro.Succeeded))
+	w := world(nil)
+	w.Stored = map[string]entities.Payload{"before": {Parameters: map[string]any{"replicas": 2}}, "after": {Parameters: map[string]any{"replicas": 4}}}
+	net := World{
+		Incarnation: 3, Statuses: map[string]protocol.Status{"lb": lb},
+		Rendered: map[string]map[string]any{"lb@l1": {"weight": 2}, "lb@l2": {"weight": 4}},
+	}
+	w.Elsewhere = map[string]World{"net": net}
+	r := checks.Evaluate(t.Context(), w.Sources(), a)
+	require.Equal(t, entities.Wait, r.Verdict, r.Reason)
+	require.Contains(t, r.Reason, "net/lb in prod goes from 2 to 4 and is to go first when growing")
+	net.Behind = map[string]bool{"lb": true}
+	w.Elsewhere = map[string]World{"net": net}
+	require.Equal(t, "net/lb has read incarnation 7, and 3 is the newest: both must have read one", checks.Evaluate(t.Context(), w.Sources(), a).Reason)
+}
+
 // A wait in a circle is a deadlock that names all who wait.
 func TestDeadlock_D21(t *testing.T) {
 	t.Parallel()

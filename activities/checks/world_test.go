@@ -21,13 +21,30 @@ type World struct {
 	Behind      map[string]bool            // services that have not read the newest incarnation
 	Rendered    map[string]map[string]any  // by "service@version": parameters
 	Stored      map[string]entities.Payload
+	Elsewhere   map[string]World // other applications, by name; shop is this one
+}
+
+// of is the world of an application.
+func (w World) of(application string) (World, error) {
+	if application == "shop" {
+		return w, nil
+	}
+	other, ok := w.Elsewhere[application]
+	if !ok {
+		return other, checks.ErrNoApplication
+	}
+	return other, nil
 }
 
 // Sources answers from the world, and has nothing else.
 func (w World) Sources() checks.Sources { return checks.Sources{Services: w, Payloads: w} }
 
 // Status implements checks.Services.
-func (w World) Status(_ context.Context, _, service string) (protocol.Status, error) {
+func (w World) Status(_ context.Context, application, service string) (protocol.Status, error) {
+	w, err := w.of(application)
+	if err != nil {
+		return protocol.Status{}, err
+	}
 	s, ok := w.Statuses[service]
 	if !ok {
 		return s, checks.ErrNoService
@@ -40,7 +57,11 @@ func (w World) Status(_ context.Context, _, service string) (protocol.Status, er
 }
 
 // Newest implements checks.Services.
-func (w World) Newest(context.Context, string) (int64, map[string]string, error) {
+func (w World) Newest(_ context.Context, application string) (int64, map[string]string, error) {
+	w, err := w.of(application)
+	if err != nil {
+		return 0, nil, err
+	}
 	specs := map[string]string{}
 	for service := range w.Statuses {
 		specs[service] = "spec-" + service
@@ -49,7 +70,11 @@ func (w World) Newest(context.Context, string) (int64, map[string]string, error)
 }
 
 // Parameters implements checks.Services.
-func (w World) Parameters(_ context.Context, _, service, _, version string) (map[string]any, error) {
+func (w World) Parameters(_ context.Context, application, service, _, version string) (map[string]any, error) {
+	w, err := w.of(application)
+	if err != nil {
+		return nil, err
+	}
 	p, ok := w.Rendered[service+"@"+version]
 	if !ok {
 		return nil, fmt.Errorf("nothing is stored of %s %s", service, version)

@@ -209,6 +209,8 @@ target that was good there before. Without VERSION: the newest release that ente
 any channel. No gate is asked; paused and pinned channels are left alone, and named. With
 --while-paused a channel, or service, that is paused by itself goes back too, and stays
 paused.
+Below the version that the service names as noRollbackBelow nothing goes without a bypass
+of no-rollback-below.
 
 The release does not come back by itself; a newer one goes on as usual.`,
 		Example: `  converge rollback shop/web --reason "errors in checkout"

@@ -31,6 +31,12 @@ func TestGateFlags(t *testing.T) {
 	check("bypass", &serviceOptions{f: f, verb: "bypass", service: web, version: "v9", channel: "prod", condition: "office-hours", reason: "incident 12"}, bypass, err)
 	drawn, err := parsed(t, f, newCmdTimeline, "shop", "--last", "3", "--svg", "a.svg", "--store", "/s")
 	check("timeline", &timelineOptions{f: f, target: target{serviceName: serviceName{application: "shop"}, all: true}, last: 3, svg: "a.svg", store: "/s"}, drawn, err)
+	report, err := parsed(t, f, newCmdReport, "shop", "--since", "7d", "-c", "prod", "--svg", "a.svg", "--store", "/s")
+	check("report", &reportOptions{
+		f: f, target: target{serviceName: serviceName{application: "shop"}, all: true}, since: period(7 * day), channels: []string{"prod"}, svg: "a.svg", store: "/s",
+	}, report, err)
+	_, err = parsed(t, f, newCmdReport, "shop", "--since", "soon")
+	require.ErrorContains(t, err, "expected days such as 30d, or a duration such as 12h")
 	rollback, err := parsed(t, f, newCmdRollback, "shop/web", "v9", "-c", "prod", "--reason", "errors")
 	check("rollback", &serviceOptions{f: f, verb: "rollback", service: web, version: "v9", channel: "prod", reason: "errors"}, rollback, err)
 	rollback, err = parsed(t, f, newCmdRollback, "shop/web")
@@ -184,6 +190,51 @@ v<9> prod  ░░▒▒▒▒▒▒▒▒▒▒▒▒▒▒███████
 	require.Contains(t, string(svg), ">v&lt;9&gt; prod<")
 	_, said = run("timeline shop/web -o json")
 	require.Contains(t, said, `"kind": "runs"`)
+}
+
+// A report sums up what the history says, for each service and for all, of the period that is asked for.
+func TestReport(t *testing.T) {
+	dir := t.TempDir()
+	store, err := store.Open(context.Background(), dir)
+	require.NoError(t, err)
+	append := func(service string, lines ...entities.AuditLine) {
+		for n := range lines {
+			lines[n].N, lines[n].Channel = int64(n+1), "prod"
+		}
+		require.NoError(t, store.AppendAudit(t.Context(), "shop", service, lines))
+	}
+	line := func(hours int, kind, version string) entities.AuditLine {
+		return entities.AuditLine{At: now.Add(time.Duration(hours) * time.Hour), Kind: kind, Release: version, Version: version}
+	}
+	append("web", line(-100, entities.EventRelease, "v8"), line(-99, entities.EventTarget, "v8"), line(-98, entities.EventSucceeded, "v8"),
+		line(-90, entities.EventRelease, "v9"), line(-10, entities.EventTarget, "v9"), line(-9, entities.EventRollback, "v9"), line(-8, entities.EventSucceeded, "v8"))
+	append("api", line(-9, entities.EventRelease, "w1"), line(-8, entities.EventTarget, "w1"), line(-3, entities.EventSucceeded, "w1"))
+	require.NoError(t, store.Close())
+	s := moment("prod CONVERGED v8 v8 succeeded")
+	s.Store = dir
+	run := func(line string) (int, string) {
+		answers := func() []any { return []any{s, protocol.HistoryAnswer{}, state.State{}, s} }
+		return newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/api": answers(), "service/shop/web": answers()}}).run(t, line)
+	}
+	code, said := run("report shop --since 4d")
+	require.Equal(t, exitDone, code)
+	require.Equal(t, `api	prod	1	1	1.8	6h	0	0%	0	-
+web	prod	1	0	0.0	-	1	100%	1	1h
+all		2	1	1.8	6h	1	50%	1	1h
+`, said)
+	chart := filepath.Join(dir, "shop.svg")
+	_, said = run("report shop/web --svg " + chart)
+	require.Equal(t, "web\tprod\t2\t1\t0.2\t2h\t1\t50%\t1\t1h\n", said)
+	svg, err := os.ReadFile(chart)
+	require.NoError(t, err)
+	require.Contains(t, string(svg), ">shop/web, the 30d until Fri 20 Nov 2026 10:50 UTC<")
+	_, said = run("report shop/web --since 5h -o json")
+	require.JSONEq(t, `{"schema": "converge.report/v1", "from": "2026-11-20T05:50:20Z", "to": "2026-11-20T10:50:20Z", "releases": 0,
+		"channels": [{"service": "web", "channel": "prod", "releases": 0, "deployments": [],
+			"numbers": {"succeeded": 0, "deploymentFrequencyPerWeek": 0, "failed": 0, "automaticRollbacks": 0, "rollbacksByPeople": 0, "notRestored": 0}}],
+		"total": {"succeeded": 0, "deploymentFrequencyPerWeek": 0, "failed": 0, "automaticRollbacks": 0, "rollbacksByPeople": 0, "notRestored": 0}}`, said)
+	_, said = run("report shop -c nowhere")
+	require.Equal(t, "! no such channel of shop\n", said)
 }
 
 // A history is that of a service, an application, a runtime or the installation; nothing else is.

@@ -100,7 +100,7 @@ defines it. The connection follows the temporal CLI: --address, --namespace and
 	add("gate", newCmdApprove(f, nil), newCmdReject(f, nil), newCmdBypass(f, nil), newCmdPause(f, nil), newCmdResume(f, nil),
 		newCmdUnmanage(f, nil), newCmdManage(f, nil),
 		orApplication(f, newCmdPin(f, nil)), orApplication(f, newCmdUnpin(f, nil)), newCmdRollback(f, nil), newCmdRestart(f, nil), newCmdDelete(f, nil))
-	add("see", newCmdStatus(f, nil), newCmdExplain(f, nil), newCmdHistory(f, nil), newCmdTimeline(f, nil), newCmdLogs(f, nil), newCmdRefresh(f, nil), newCmdDoctor(f, nil))
+	add("see", newCmdStatus(f, nil), newCmdExplain(f, nil), newCmdHistory(f, nil), newCmdTimeline(f, nil), newCmdReport(f, nil), newCmdLogs(f, nil), newCmdRefresh(f, nil), newCmdDoctor(f, nil))
 	add("run", newCmdAcceptance(f, nil))
 	return root
 }

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,12 +51,9 @@ type drawn struct {
 }
 
 func (o *timelineOptions) run(ctx context.Context) error {
-	names := []serviceName{o.target.serviceName}
-	if o.target.all {
-		var err error
-		if names, err = o.f.services(ctx, o.target); err != nil {
-			return err
-		}
+	names, err := o.f.services(ctx, o.target)
+	if err != nil {
+		return err
 	}
 	now := o.f.Now()
 	all, wrong := each(ctx, names, func(ctx context.Context, n serviceName) (drawn, error) { return o.entries(ctx, n, now) })
@@ -104,25 +99,31 @@ func (o *timelineOptions) write(all []drawn, now time.Time) error {
 	}
 	c := timeline.Chart(title+" at "+now.Format("Mon 2 Jan 2006 15:04 MST"), entries, now)
 	c.Rows = rows
-	if err := os.WriteFile(o.svg, []byte(c.SVG(zone)), 0o644); err != nil {
-		return fmt.Errorf("write the chart: %w", err)
-	}
-	return nil
+	return writeChart(o.svg, c.SVG(zone))
 }
 
-// entries reads what is known of a service: its history, and what its workflow says, if there is one.
 func (o *timelineOptions) entries(ctx context.Context, n serviceName, now time.Time) (drawn, error) {
-	history := historyOptions{f: o.f, service: n, store: o.store}
-	lines, err := history.lines(ctx)
+	in, err := o.f.trail(ctx, n, o.store, now)
 	if err != nil {
 		return drawn{}, err
 	}
-	in := timeline.Input{Now: now, Last: o.last, Needs: map[string][]string{}}
+	in.Last = o.last
+	return drawn{Service: n.service, Entries: timeline.Of(in)}, nil
+}
+
+// trail reads what is known of a service: its history, and what its workflow says, if there is one.
+func (f *Factory) trail(ctx context.Context, n serviceName, store string, now time.Time) (timeline.Input, error) {
+	in := timeline.Input{Now: now, Needs: map[string][]string{}}
+	history := historyOptions{f: f, service: n, store: store}
+	lines, err := history.lines(ctx)
+	if err != nil {
+		return in, err
+	}
 	for _, l := range lines {
 		in.Lines = append(in.Lines, l.AuditLine)
 	}
 	s := state.State{}
-	if err := o.f.query(ctx, n, protocol.QueryState, &s); err == nil && s.Spec != nil {
+	if err := f.query(ctx, n, protocol.QueryState, &s); err == nil && s.Spec != nil {
 		for _, c := range s.Spec.Channels {
 			for _, condition := range c.Conditions {
 				if condition.Kind.OnChannels() {
@@ -131,8 +132,8 @@ func (o *timelineOptions) entries(ctx context.Context, n serviceName, now time.T
 			}
 		}
 	}
-	if status, err := o.f.status(ctx, n); err == nil {
+	if status, err := f.status(ctx, n); err == nil {
 		in.Status = status
 	}
-	return drawn{Service: n.service, Entries: timeline.Of(in)}, nil
+	return in, nil
 }

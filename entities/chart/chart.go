@@ -38,6 +38,7 @@ type Span struct {
 type Row struct {
 	Name  string
 	Spans []Span
+	Note  string // under the bar, in an SVG
 }
 
 // Chart is rows over a time that they have in common.
@@ -54,6 +55,7 @@ const (
 	chartWidth = 900 // of the time axis
 	rowHeight  = 34
 	barHeight  = 20
+	noteHeight = 16
 	chartTop   = 64
 	rightSpace = 44
 	perLetter  = 7
@@ -78,23 +80,38 @@ func (c *Chart) SVG(zone *time.Location) string {
 	for _, r := range c.Rows {
 		d.left = max(d.left, min(len([]rune(r.Name))*perLetter+28, leftMost))
 	}
-	height := chartTop + rowHeight*len(c.Rows) + 44
+	bottom := chartTop
+	for _, r := range c.Rows {
+		bottom += r.height()
+	}
+	height := bottom + 44
 	width := d.left + chartWidth + rightSpace
 	fmt.Fprintf(&d.b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d">`+"\n", width, height, width, height)
 	d.b.WriteString(style)
 	d.b.WriteString(`<rect class="paper" width="100%" height="100%"/>` + "\n")
 	d.text(12, 22, "start", "", c.Title)
-	d.axis()
-	for n, r := range c.Rows {
-		y := chartTop + n*rowHeight
+	d.axis(bottom)
+	y := chartTop
+	for _, r := range c.Rows {
 		d.text(12, y+15, "start", "", fit(r.Name, (d.left-20)/perLetter))
 		for _, n := range shortLast(r.Spans) {
 			d.bar(r.Spans, n, y)
 		}
+		if r.Note != "" {
+			d.text(d.left, y+barHeight+noteHeight-2, "start", "faint", r.Note)
+		}
+		y += r.height()
 	}
 	d.legend(height - 14)
 	d.b.WriteString("</svg>\n")
 	return d.b.String()
+}
+
+func (r *Row) height() int {
+	if r.Note != "" {
+		return rowHeight + noteHeight
+	}
+	return rowHeight
 }
 
 // drawing is an SVG while it is written.
@@ -176,9 +193,8 @@ func fit(label string, letters int) string {
 }
 
 // axis draws six to twelve marks at round times.
-func (d *drawing) axis() {
+func (d *drawing) axis(bottom int) {
 	step, layout := markStep(d.End.Sub(d.From))
-	bottom := chartTop + rowHeight*len(d.Rows)
 	for at := midnight(d.From.In(d.zone)); !at.After(d.End); at = at.Add(step) {
 		if at.Before(d.From) {
 			continue

@@ -102,6 +102,7 @@ type view struct {
 	soaking []string       // how far the post-deployment window is, for people
 	soaked  bool           // that was said
 	said    int            // for how many instances it was said what they wait for
+	after   []string       // extensions that hold nothing and failed, for people
 	yields  bool           // what is in progress starts nothing more: the release that it yields to is about to enter
 }
 
@@ -179,6 +180,7 @@ func (v *view) decide() {
 	v.stopAsking()
 	v.returnLeases()
 	v.clearUp()
+	v.afterwards()
 	v.conclude()
 	v.d.wakeBy(v.out.Due)
 }

@@ -89,8 +89,11 @@ func unblockExtension(v *view, _ *Judgement, r *state.Release) string {
 // startExtension starts an extension unless something comes first, and says what.
 func (v *view) startExtension(r *state.Release, e *entities.Extension) string {
 	op := state.ExtensionOp{Channel: v.spec.Name, Release: r.ID, Extension: *e, Attempt: 1}
-	if st := r.Extensions[e.RunKey()]; st != nil {
+	if st := r.Extensions[e.RunKey()]; st != nil && !st.Over() {
 		op.Attempt = st.Attempts + 1
+	}
+	if e.Stage == entities.OnRollback {
+		op.BackTo = v.insts[0].Delivery.Target.FullVersion
 	}
 	switch missing := v.missing(r, e); {
 	case len(missing) > 0:
@@ -100,13 +103,21 @@ func (v *view) startExtension(r *state.Release, e *entities.Extension) string {
 	case v.mode.Drain:
 		return "runs once the workflow has continued as new"
 	}
-	for n := range v.d.Extensions { // another channel that shares it starts it in this very moment
-		if o := &v.d.Extensions[n]; o.Release == r.ID && o.Extension.RunKey() == e.RunKey() {
-			return "runs for " + o.Channel
-		}
+	if by := v.starting(r, e); by != "" { // another channel that shares it starts it in this very moment
+		return "runs for " + by
 	}
 	v.d.Extensions = append(v.d.Extensions, op)
 	return "starts"
+}
+
+// starting is the channel for which an extension starts in this very moment, or "".
+func (v *view) starting(r *state.Release, e *entities.Extension) string {
+	for n := range v.d.Extensions {
+		if o := &v.d.Extensions[n]; o.Release == r.ID && o.Extension.RunKey() == e.RunKey() {
+			return o.Channel
+		}
+	}
+	return ""
 }
 
 // missing are the extensions that must have succeeded first, and have not.
@@ -118,7 +129,7 @@ func (v *view) missing(r *state.Release, e *entities.Extension) []string {
 			continue
 		}
 		st := r.Extensions[first.RunKey()]
-		if (st == nil || !st.Done) && r.Bypassed(v.spec.Name, extensionID(first.Name)) == nil {
+		if (st == nil || !st.Done || v.starting(r, first) != "") && r.Bypassed(v.spec.Name, extensionID(first.Name)) == nil {
 			out = append(out, first.Name)
 		}
 	}
@@ -129,7 +140,7 @@ func (v *view) missing(r *state.Release, e *entities.Extension) []string {
 func extensions(v *view, entered bool) []string {
 	var out []string
 	for n := range v.spec.Extensions {
-		if e := &v.spec.Extensions[n]; !entered || e.Stage == entities.PostDeployment {
+		if e := &v.spec.Extensions[n]; e.Stage == entities.PostDeployment || !entered && e.Stage.Before() {
 			out = append(out, extensionID(e.Name))
 		}
 	}
@@ -140,7 +151,7 @@ func refusedByExtension(r *state.Release, c *entities.ChannelSpec) bool {
 	for n := range c.Extensions {
 		e := &c.Extensions[n]
 		st := r.Extensions[e.RunKey()]
-		if e.Stage != entities.PostDeployment && st != nil && st.Failed && r.Bypassed(c.Name, extensionID(e.Name)) == nil {
+		if e.Stage.Before() && st != nil && st.Failed && r.Bypassed(c.Name, extensionID(e.Name)) == nil {
 			return true
 		}
 	}

@@ -220,6 +220,9 @@ func Bypassable(s *state.State, channel string, r *state.Release, now time.Time)
 			out = append(out, g.bypassed(v, entered)...)
 		}
 	}
+	if s.KeptByFloor(channel, r) {
+		out = append(out, entities.NoRollbackBelow)
+	}
 	return out
 }
 

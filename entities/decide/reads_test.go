@@ -19,8 +19,8 @@ const stateOf = "github.com/converge-engine/converge/entities/state"
 // reading lists the methods of State that a decision may call: they write nothing. (Bypass returns an effect, which
 // is carried out elsewhere.)
 var reading = []string{
-	"Bound", "Brought", "Bypass", "CheckBypass", "Declared", "Evaluation", "FindOpen", "In", "IsGone", "Known", "LeavesToRemove", "VersionOf",
-	"PauseIn", "PauseOf", "PauseOn", "PinOf", "ReleaseByID", "Removable", "Removes", "RemovesLeft", "HeldFromOutside", "ReportsOnly", "ResumeWith", "Runtime", "Strategy",
+	"Bound", "Brought", "Bypass", "CheckBypass", "Declared", "Evaluation", "FindOpen", "In", "IsGone", "KeptByFloor", "Known", "LeavesToRemove", "VersionOf",
+	"PauseIn", "PauseOf", "PassFloor", "PauseOn", "PinOf", "ReleaseByID", "Removable", "Removes", "RemovesLeft", "HeldFromOutside", "ReportsOnly", "ResumeWith", "ReturnsTo", "Runtime", "Strategy",
 	"RuntimeNamed", "ShownPeople", "TallyText", "Title",
 }
 

@@ -41,6 +41,9 @@ func (v *view) explain() {
 			}
 		}
 	}
+	for _, text := range v.after {
+		v.reason(ReasonProgress, text)
+	}
 }
 
 // mayExplain tells whether what one more instance waits for is said: of a large fleet only the first are named.
@@ -117,6 +120,10 @@ func (v *view) explainInstance(i *instance) {
 		v.say(i, ReasonFailure, "%s failed: %s", d.Target.FullVersion, d.Failure)
 		if v.pin != nil {
 			v.reason(ReasonPin, v.pin.Text())
+		}
+		if back, why := v.s.ReturnsTo(i.Instance); back == nil && why != "" && !v.spec.NoRollback {
+			v.say(i, ReasonRollback, "not rolled back: %s", why)
+			v.reason(ReasonCommand, "release a fix, or, "+v.s.PassFloor(i.Instance))
 		}
 		if i.current.Stable {
 			v.say(i, ReasonProgress, "its objects are stable now; retry accepts it")

@@ -69,7 +69,7 @@ func (v *view) would(i *instance) string {
 	case !v.reports():
 		return d.Target.FullVersion + " was only reported here; it is applied once its gates, asked anew, pass"
 	case d.Failure != "":
-		return v.wouldGoBack(d)
+		return v.wouldGoBack(i)
 	case d.Converged:
 		return v.wouldRepair(i)
 	case d.Apply.Running:
@@ -83,8 +83,8 @@ func (v *view) would(i *instance) string {
 	return fmt.Sprintf("report only: Converge would apply %s since %s", d.Target.FullVersion, clock(d.Since, v.now))
 }
 
-func (v *view) wouldGoBack(d *state.Delivery) string {
-	if back := d.ReturnsTo(); back != nil && !v.spec.NoRollback && v.pin == nil && d.Rollback == nil {
+func (v *view) wouldGoBack(i *instance) string {
+	if back, _ := v.s.ReturnsTo(i.Instance); back != nil && !v.spec.NoRollback && v.pin == nil && i.Delivery.Rollback == nil {
 		return "report only: Converge would go back to " + back.FullVersion
 	}
 	return ""

@@ -292,7 +292,7 @@ func (v *view) rollBack(r *state.Release, cause string) bool {
 		if i.paused || i.Delivery.Rollback != nil || !i.IsAt(r) {
 			continue
 		}
-		if back := i.Delivery.ReturnsTo(); back != nil {
+		if back, _ := v.s.ReturnsTo(i.Instance); back != nil {
 			c.Moves = append(c.Moves, state.Move{Instance: i.ID, Target: *back})
 		}
 	}

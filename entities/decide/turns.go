@@ -220,7 +220,7 @@ func (v *view) extensionsOpen(r *state.Release) (early, failing bool) {
 	for n := range v.spec.Extensions {
 		e := &v.spec.Extensions[n]
 		st := r.Extensions[e.RunKey()]
-		if e.Stage == entities.PostDeployment || st != nil && st.Done || r.Bypassed(v.spec.Name, extensionID(e.Name)) != nil {
+		if !e.Stage.Before() || st != nil && st.Done || r.Bypassed(v.spec.Name, extensionID(e.Name)) != nil {
 			continue
 		}
 		early = early || e.Stage == entities.PreApproval

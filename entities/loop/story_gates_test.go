@@ -232,16 +232,19 @@ func (s *story) check(parts []string) entities.Check {
 	return c
 }
 
-// extension reads `extension=migrate:postApproval:after=backup:key=shared`.
+// extension reads `extension=migrate:postApproval:after=backup:key=shared:every=24h`.
 func extension(channel string, parts []string) entities.Extension {
 	e := entities.Extension{
 		Name: parts[0], Stage: entities.Stage(parts[1]), Definition: "e1", Key: channel,
 		Timeout: time.Minute, MaxAttempts: 2, RetryBackoff: 10 * time.Second, RetryMax: time.Minute,
 	}
 	for _, p := range parts[2:] {
-		if k, v, _ := strings.Cut(p, "="); k == "after" {
+		switch k, v, _ := strings.Cut(p, "="); k {
+		case "after":
 			e.After = strings.Split(v, ",")
-		} else {
+		case "every":
+			e.Every, _ = time.ParseDuration(v)
+		default:
 			e.Key = v
 		}
 	}

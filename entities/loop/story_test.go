@@ -296,6 +296,8 @@ func (s *story) service(settings []string) {
 			s.next.Maestro.HoldUntil = value
 		case "gates": // of a rollback by hand
 			s.next.AskGates = value == "ask"
+		case "noRollbackBelow":
+			s.next.NoRollbackBelow = value
 		case "configChanges":
 			s.next.ConfigChanges = entities.ConfigChanges(value)
 		default:

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/order"
 )
 
 // Definitions give how checks are judged and what extensions run, by their digests; nil: of none that is known.
@@ -40,6 +41,9 @@ func Rules(before, after *entities.Spec, of Definitions) []entities.Loosening {
 	}
 	if before.AskGates && !after.AskGates {
 		out = append(out, entities.Loosening{Text: "a rollback by hand asks no gates"})
+	}
+	if now, _, ok := order.CompareVersions(after.NoRollbackBelow, before.NoRollbackBelow); before.NoRollbackBelow != "" && (!ok || now < 0) {
+		out = append(out, entities.Loosening{Text: "a rollback may go below " + before.NoRollbackBelow})
 	}
 	if before.Maestro.HoldUntil != "" && after.Maestro.HoldUntil == "" {
 		out = append(out, entities.Loosening{Text: "no channel is kept for its release"})

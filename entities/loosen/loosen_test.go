@@ -231,6 +231,16 @@ func TestRulesOfRollbacks(t *testing.T) {
 	strict.AskGates = true
 	require.Equal(t, "a rollback by hand asks no gates", said(loosen.Rules(strict, rules(), loosen.Definitions{})))
 	require.Empty(t, said(loosen.Rules(rules(), strict, loosen.Definitions{})))
+	below := func(version string) *entities.Spec {
+		r := rules()
+		r.NoRollbackBelow = version
+		return r
+	}
+	for _, lower := range []string{"", "v9", "2026-11-20"} {
+		require.Equal(t, "a rollback may go below v10", said(loosen.Rules(below("v10"), below(lower), loosen.Definitions{})))
+	}
+	require.Empty(t, said(loosen.Rules(below("v10"), below("v11"), loosen.Definitions{})))
+	require.Empty(t, said(loosen.Rules(below(""), below("v11"), loosen.Definitions{})))
 }
 
 // That a channel is kept for its release no longer is less; another strategy asks for the same.

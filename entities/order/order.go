@@ -123,6 +123,12 @@ func stamp(v string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
+// Ordered tells whether a version is of a form that is ordered at all.
+func Ordered(v string) bool {
+	_, stamped := stamp(v)
+	return stamped || numbered.MatchString(v) || named.MatchString(v) || semver.MatchString(v)
+}
+
 // CompareVersions orders two versions (D22): -1 when a is older than b, 0 when they are equal, 1 when a is newer, and how that is
 // known. Two that are the same are equal, two time stamps go by time, two of one name with numbers behind it by those, two semantic
 // versions as such. What is none of these together is not compared, rather than ordered by its text.

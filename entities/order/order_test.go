@@ -131,6 +131,12 @@ func TestCompareVersions_D22(t *testing.T) {
 }
 
 // Whatever the versions, the order turns round, and it is transitive among those that are ordered in one way.
+func TestOrdered_D22(t *testing.T) {
+	for v, want := range map[string]bool{"v8": true, "build-10": true, "1.2.0-rc.1": true, "release-2.11": true, "2026-11-21": true, "nightly": false, "4f2a91c": false} {
+		require.Equal(t, want, order.Ordered(v), v)
+	}
+}
+
 func TestCompareVersionsIsAnOrder_D22(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -146,8 +146,11 @@ type ExtensionRequest struct {
 	Key         string        `json:"key"` // Extension.RunKey
 	Definition  string        `json:"definition"`
 	Attempt     int           `json:"attempt"`
+	Begun       int           `json:"begun,omitempty"` // how often it was begun anew after it had ended
 	Timeout     time.Duration `json:"timeout"`
 	ReportOnly  bool          `json:"reportOnly,omitempty"` // it is refused (A25)
+	// BackTo is, of a release that was taken back, the full version that is there instead.
+	BackTo string `json:"backTo,omitempty"`
 }
 
 // ExtensionAnswer is how it went; an empty Err is success.

@@ -86,6 +86,11 @@ func Run(in Input) (*Timeline, error) {
 	if err := s.CheckRelease(in.Version, nil, nil); err != nil {
 		return nil, err
 	}
+	for _, c := range s.Spec.Channels { // what runs again and again holds nothing
+		for n := range c.Extensions {
+			c.Extensions[n].Every = 0
+		}
+	}
 	p := &play{Input: in, s: s, now: in.At, end: in.At.Add(orElse(in.Until, defaultUntil))}
 	p.Apply, p.Extension = orElse(in.Apply, defaultWork), orElse(in.Extension, defaultWork)
 	p.release = p.open()

@@ -95,6 +95,19 @@ func TestEndsWhereAPersonIsWaitedFor(t *testing.T) { // A14
 	require.Contains(t, table[len(table)-1], "nothing moves by itself")
 }
 
+// What runs again and again in one channel is not played on while another one waits: nothing moves by it.
+func TestWhatRunsAgainIsNotPlayed(t *testing.T) {
+	s := shop()
+	s.Spec.Channels[0].Extensions = []entities.Extension{
+		{Name: "smoke", Stage: entities.PostDeployment, Key: "staging", Every: time.Minute, Timeout: time.Minute, MaxAttempts: 1},
+	}
+	got, err := Run(Input{State: s, Version: "v9", At: friday, Judge: judge})
+	require.NoError(t, err)
+	table := got.Table(time.UTC)
+	require.Contains(t, table[len(table)-1], "nothing moves by itself")
+	require.Equal(t, time.Minute, s.Spec.Channels[0].Extensions[0].Every)
+}
+
 func TestCutOff(t *testing.T) {
 	never := func(e entities.Evaluation, at time.Time) entities.CheckReading {
 		return entities.CheckReading{Verdict: entities.Wait, Reason: "later", Next: at.Add(time.Hour)}

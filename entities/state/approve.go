@@ -436,7 +436,7 @@ func (s *State) CheckBypass(r *Release, b entities.Bypass) error {
 		return s.Spec.MayBypass(b.Condition, b.Who)
 	case r.Phases[b.Channel] == nil:
 		return fmt.Errorf("%s does not concern %s", r.FullVersion, b.Channel)
-	case r.Phases[b.Channel].Phase.Over():
+	case r.Phases[b.Channel].Phase.Over() && !(b.Condition == entities.NoRollbackBelow && s.KeptByFloor(b.Channel, r)):
 		return fmt.Errorf("%s is over in %s: %s", r.FullVersion, b.Channel, r.Phases[b.Channel].Phase)
 	}
 	return nil

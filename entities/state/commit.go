@@ -291,6 +291,9 @@ func (s *State) extensionStarted(op ExtensionOp, now time.Time) {
 		e = &ExtensionState{}
 		r.Extensions[key] = e
 	}
+	if e.Over() {
+		e.Done, e.Failed, e.Attempts, e.Begun = false, false, 0, e.Begun+1
+	}
 	e.Running, e.Channel, e.Since, e.Next = true, op.Channel, now, time.Time{}
 	e.Cancelled, e.Terminated, e.Ending = false, false, time.Time{}
 }

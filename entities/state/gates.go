@@ -15,6 +15,8 @@ type ExtensionState struct {
 	Running bool `json:"running,omitempty"`
 	Done    bool `json:"done,omitempty"`   // succeeded
 	Failed  bool `json:"failed,omitempty"` // attempts are spent
+	// Begun counts how often it was begun anew after it had ended.
+	Begun int `json:"begun,omitempty"`
 	// Untaken: since then no worker takes it.
 	Untaken time.Time `json:"untaken,omitzero"`
 	// Cancelled: nothing waits for it any more, so that a run is to end; since Ending it is asked to. Terminated: at once.
@@ -23,6 +25,9 @@ type ExtensionState struct {
 	Ending     time.Time `json:"ending,omitzero"`
 	entities.ExtensionProgress
 }
+
+// Over: it has succeeded, or its attempts are spent.
+func (e *ExtensionState) Over() bool { return e.Done || e.Failed }
 
 // CheckState is the newest reading of a check, of the release it was asked about.
 type CheckState struct {

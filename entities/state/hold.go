@@ -34,6 +34,9 @@ func (s *State) Pin(channel, version string, who entities.Who, reason string, no
 	if why := s.asksGatesOf(channel, version, targets); why != nil {
 		return nil, why
 	}
+	if why := s.keptFromPin(channel, targets); why != nil {
+		return nil, why
+	}
 	if old, ok := s.PinOf(channel); ok && old.Version == version && old.same(targets) {
 		return already("%s is already pinned to %s by %s", s.scope(channel), version, old.Who.Name)
 	}

@@ -164,21 +164,6 @@ func (i *Instance) RollbackFailed() bool {
 // RollingBack tells whether a rollback is under way, which no gate holds.
 func (i *Instance) RollingBack() bool { return i.Delivery.Rollback != nil && !i.Delivery.Converged }
 
-// ReturnsTo is the newest good target other than the present one, or nil.
-func (d *Delivery) ReturnsTo() *entities.Target {
-	but := d.Target
-	if d.LastGood != nil && !d.LastGood.Same(*but) {
-		t := *d.LastGood
-		return &t
-	}
-	for n := len(d.Earlier) - 1; n >= 0; n-- {
-		if t := d.Earlier[n]; !t.Same(*but) {
-			return &t
-		}
-	}
-	return nil
-}
-
 // good notes that a target converged: it is the newest good one.
 func (d *Delivery) good(t entities.Target) {
 	if d.LastGood != nil && !d.LastGood.Same(t) {

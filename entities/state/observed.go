@@ -246,7 +246,11 @@ func (s *State) ExtensionEnded(op ExtensionOp, err, tail, log string, now time.T
 		s.Record(now, op.Channel, fmt.Sprintf("extension %s of %s succeeded", e.Name, r.FullVersion))
 	case st.Attempts >= e.MaxAttempts:
 		st.Failed = true
-		s.Record(now, op.Channel, fmt.Sprintf("extension %s of %s failed %s: %s", e.Name, r.FullVersion, entities.Times(st.Attempts), err))
+		text := fmt.Sprintf("extension %s of %s failed %s", e.Name, r.FullVersion, entities.Times(st.Attempts))
+		s.Record(now, op.Channel, text+": "+err)
+		if e.Stage == entities.OnRollback || e.Stage == entities.Repeated { // nothing waits for it, so that nobody would see it
+			s.note(entities.AuditLine{At: now, Kind: entities.EventError, Channel: op.Channel, Release: r.ID, Version: r.FullVersion, Text: text, Reason: err})
+		}
 	default:
 		st.Next = now.Add(backoff(entities.RuntimeTiming{RetryBackoff: e.RetryBackoff, RetryMax: e.RetryMax}, st.Attempts))
 	}

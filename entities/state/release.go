@@ -37,6 +37,8 @@ type Release struct {
 	Phases  map[string]*PhaseState       `json:"phases"` // by channel
 	// Return: a person takes another one back by it, to what was good where it goes.
 	Return bool `json:"return,omitempty"`
+	// TakesBack is the id of that one, where a person asked for a rollback.
+	TakesBack string `json:"takesBack,omitempty"`
 	// Strategy that it was released with; empty: that of the service.
 	Strategy maestro.Strategy `json:"strategy,omitempty"`
 
@@ -511,7 +513,7 @@ func (s *State) needed(r *Release) bool {
 		}
 		d, t := &i.Delivery, r.Target(id)
 		if i.IsAt(r) || d.LastGood != nil && d.LastGood.Same(t) || d.BeforePin != nil && d.BeforePin.Target.Same(t) ||
-			d.Rollback != nil && d.Rollback.Release == r.ID {
+			d.Rollback != nil && d.Rollback.Release == r.ID || s.Brought(i).takes(r) {
 			return true
 		}
 	}

@@ -23,7 +23,9 @@ func (s *State) askBack(r *Release, changes []Change, who entities.Who, now time
 		r.Phases[c.Channel].CalledOff = true
 		moves = append(moves, c.Moves...)
 	}
-	s.openReturns(moves, who, now)
+	for _, by := range s.openReturns(moves, who, now) {
+		by.TakesBack = r.ID
+	}
 	for _, c := range changes {
 		for _, m := range c.Moves {
 			if text := c.Channel + " to " + m.Target.FullVersion; !slices.Contains(back, text) {
@@ -37,7 +39,7 @@ func (s *State) askBack(r *Release, changes []Change, who entities.Who, now time
 }
 
 // openReturns opens a release for each version that instances go back to, ahead of all that are still to come there.
-func (s *State) openReturns(moves []Move, who entities.Who, now time.Time) {
+func (s *State) openReturns(moves []Move, who entities.Who, now time.Time) (opened []*Release) {
 	byVersion := map[string]*Release{}
 	for _, m := range moves {
 		version := m.Target.FullVersion
@@ -48,7 +50,9 @@ func (s *State) openReturns(moves []Move, who entities.Who, now time.Time) {
 	}
 	for _, version := range entities.SortedKeys(byVersion) {
 		s.ahead(byVersion[version])
+		opened = append(opened, byVersion[version])
 	}
+	return opened
 }
 
 // openReturn opens a release of what was good somewhere, which goes nowhere yet.
@@ -72,6 +76,9 @@ func (r *Release) returns(m Move, now time.Time) {
 	}
 	r.Phases[m.Instance.Channel] = &PhaseState{Phase: maestro.Pending, Since: now}
 }
+
+// takes tells whether a release was asked for to take another one back.
+func (r *Release) takes(back *Release) bool { return r != nil && r.TakesBack == back.ID }
 
 // takesBack tells whether another release is taken back by this one.
 func (r *Release) takesBack() bool { return r != nil && r.Return }

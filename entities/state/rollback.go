@@ -158,7 +158,8 @@ func (s *State) rollbackMoves(channel string, r *Release, whilePaused bool) (mov
 			left = append(left, s.Shown(i.ID)+" ("+why+")")
 			continue
 		}
-		moves = append(moves, Move{Instance: i.ID, Target: *i.Delivery.ReturnsTo()})
+		to, _ := s.ReturnsTo(i)
+		moves = append(moves, Move{Instance: i.ID, Target: *to})
 	}
 	return moves, left
 }
@@ -179,12 +180,14 @@ func (s *State) notBack(i *Instance, whilePaused bool) string {
 	if p, ok := s.PinOf(i.ID.Channel); ok {
 		return "pinned by " + p.Who.Name
 	}
-	switch d := &i.Delivery; {
+	switch to, why := s.ReturnsTo(i); {
 	case i.RollbackFailed():
 		return "it is a rollback that failed: retry it, or release a fix"
 	case i.RollingBack():
 		return "it is being rolled back to"
-	case d.ReturnsTo() == nil:
+	case to == nil && why != "":
+		return why + "; " + s.PassFloor(i)
+	case to == nil:
 		return "no earlier good target"
 	}
 	return ""

@@ -117,6 +117,7 @@ type ExtensionOp struct {
 	Release   string
 	Extension entities.Extension
 	Attempt   int
+	BackTo    string // of a release that was taken back: the full version that is there instead
 }
 
 // LeaseOp asks for a lease, or gives one back.

@@ -1,6 +1,6 @@
 // Package timeline says what was and is where and when: for each of the newest releases of a service, and each channel, when it
-// waited, went out, ran and failed. It reads an audit trail and the status, and decides nothing; what no line says it leaves
-// out. It imports entities, the protocol, the words of explain and the chart
+// waited, went out, ran and failed; and what that comes to over a period, in the numbers of software delivery. It reads an
+// audit trail and the status, and decides nothing; what no line says it leaves out. It imports entities, the protocol, the words of explain and the chart
 // that it makes.
 package timeline
 
@@ -71,14 +71,18 @@ type release struct {
 	id, version string
 	at          time.Time
 	over        map[string]time.Time // channels in which it was called off, and "" for all
+	returns     bool                 // somebody takes another one back by it
 }
 
 // run is a time that a channel had a release as its target.
 type run struct {
-	channel, release, version string
-	from, to                  time.Time // to is zero while it has
+	channel, version string
+	of               *release  // nil: none, or one that the trail does not tell of
+	from, to         time.Time // to is zero while it has
 	// succeeded and failed are zero where it did not.
 	succeeded, failed time.Time
+	back              bool                // it was returned to
+	taken             *entities.AuditLine // that took it back
 }
 
 // hold is something that held a channel.
@@ -114,16 +118,12 @@ func (m *maker) line(l entities.AuditLine) {
 		}
 	case entities.EventTarget:
 		m.leave(l.Channel, l.At)
-		m.runs = append(m.runs, run{channel: l.Channel, release: l.Release, version: l.Version, from: l.At})
+		m.runs = append(m.runs, run{channel: l.Channel, of: m.release(l.Release), version: l.Version, from: l.At})
 	case entities.EventSucceeded:
-		if at := m.at(l.Channel); at != nil && at.succeeded.IsZero() {
-			at.succeeded = l.At
-		} else if at == nil { // unchanged there
-			m.runs = append(m.runs, run{channel: l.Channel, release: l.Release, version: l.Version, from: l.At, succeeded: l.At})
-		}
+		m.succeeded(l)
 	case entities.EventFailed:
 		if at := m.at(l.Channel); at != nil {
-			at.failed = l.At
+			at.failed = cmp.Or(at.failed, l.At)
 		}
 	case entities.EventRollback:
 		m.rollback(l)
@@ -133,6 +133,21 @@ func (m *maker) line(l entities.AuditLine) {
 		m.approved(l)
 	case entities.EventPause, entities.EventPin:
 		m.toggle(l)
+	}
+}
+
+// succeeded takes in that what a channel is at has arrived. What had failed, and was tried again, begins anew with that.
+func (m *maker) succeeded(l entities.AuditLine) {
+	at := m.at(l.Channel)
+	switch {
+	case at == nil: // unchanged there
+		m.runs = append(m.runs, run{channel: l.Channel, of: m.release(l.Release), version: l.Version, from: l.At, succeeded: l.At})
+	case !at.succeeded.IsZero():
+	case at.failed.IsZero():
+		at.succeeded = l.At
+	default:
+		at.to = l.At
+		m.runs = append(m.runs, run{channel: at.channel, of: at.of, version: at.version, from: l.At, succeeded: l.At, back: at.back})
 	}
 }
 
@@ -169,12 +184,19 @@ func (m *maker) toggle(l entities.AuditLine) {
 func (m *maker) rollback(l entities.AuditLine) {
 	left := m.at(l.Channel)
 	if left == nil || left.version != l.Version {
-		return // it passes the gates first, and is a target of its own then
+		return
 	}
-	left.failed, left.to = cmp.Or(left.failed, l.At), l.At
+	left.failed, left.taken = cmp.Or(left.failed, l.At), &l
+	for _, r := range m.releases {
+		if l.Who != nil && r.at.Equal(l.At) { // by the same act: it passes the gates first, and is a target of its own then
+			r.returns = true
+			return
+		}
+	}
+	left.to = l.At
 	for _, r := range slices.Backward(m.runs) {
 		if r.channel == l.Channel && r.version != l.Version && !r.succeeded.IsZero() && r.failed.IsZero() {
-			m.runs = append(m.runs, run{channel: l.Channel, release: r.release, version: r.version, from: l.At})
+			m.runs = append(m.runs, run{channel: l.Channel, of: r.of, version: r.version, from: l.At, back: true})
 			return
 		}
 	}
@@ -196,9 +218,12 @@ func (m *maker) at(channel string) *run {
 	return nil
 }
 
+// release is the newest of an id: a service that was begun anew counts from one again.
 func (m *maker) release(id string) *release {
-	if n := slices.IndexFunc(m.releases, func(r *release) bool { return r.id == id }); n >= 0 {
-		return m.releases[n]
+	for _, r := range slices.Backward(m.releases) {
+		if r.id == id {
+			return r
+		}
 	}
 	return nil
 }
@@ -207,7 +232,7 @@ func (m *maker) release(id string) *release {
 func (m *maker) spans(r *release, channel string) []chart.Span {
 	var out []chart.Span
 	for _, x := range m.runs {
-		if x.channel != channel || x.release != r.id {
+		if x.channel != channel || x.of != r {
 			continue
 		}
 		if len(out) == 0 && x.from.After(r.at) {
@@ -275,7 +300,7 @@ func (m *maker) waited(r *release, channel string) (until time.Time, ok bool) {
 	}
 	n := slices.Index(m.releases, r)
 	for _, x := range m.runs { // something newer went there
-		if later := m.release(x.release); x.channel == channel && later != nil && slices.Index(m.releases, later) > n {
+		if x.channel == channel && x.of != nil && slices.Index(m.releases, x.of) > n {
 			return x.from, true
 		}
 	}
@@ -331,7 +356,7 @@ func (m *maker) holds(r *release, channel string) []hold {
 		out = append(out, hold{what: "not through " + first + " yet", from: r.at, to: m.through(r, first)})
 	}
 	for _, x := range m.runs {
-		if x.channel == channel && x.release != r.id {
+		if x.channel == channel && x.of != r {
 			out = append(out, hold{what: x.version + " in progress there", from: x.from, to: cmp.Or(x.succeeded, x.failed, x.to)})
 		}
 	}
@@ -341,7 +366,7 @@ func (m *maker) holds(r *release, channel string) []hold {
 // through is when a release succeeded in a channel; zero: not yet.
 func (m *maker) through(r *release, channel string) time.Time {
 	for _, x := range m.runs {
-		if x.channel == channel && x.release == r.id && !x.succeeded.IsZero() {
+		if x.channel == channel && x.of == r && !x.succeeded.IsZero() {
 			return x.succeeded
 		}
 	}

@@ -372,7 +372,7 @@ func kept(s *state.State, r *state.Release, channel string) string {
 func deadline(spec *entities.Spec, key string, e *state.ExtensionState) time.Time {
 	c, _ := spec.Channel(e.Channel)
 	for _, x := range c.Extensions {
-		if x.RunKey() == key && e.Running && x.Timeout > 0 {
+		if (x.RunKey() == key || x.Again().RunKey() == key) && e.Running && x.Timeout > 0 {
 			return e.Since.Add(x.Timeout)
 		}
 	}

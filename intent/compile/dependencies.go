@@ -131,6 +131,11 @@ func (c *compiler) channelDependency(app *config.Document[config.Application], a
 func (s *serviceCompiler) dependencies() {
 	for i, given := range s.Spec.Dependencies {
 		at := strict.Index("dependencies", i)
+		application, service := entities.ServiceIn(s.application, string(given.Service))
+		elsewhere := application != s.application
+		if !elsewhere {
+			given.Service = config.ServiceName(service)
+		}
 		made := dependency{dependencyKinds[given.Rule], entities.Dependency{Service: string(given.Service), Channel: string(given.ReleaseChannel)}, s.Decoder, at}
 		if given.Rule == "capacity" {
 			made.on.Parameter, made.on.First = string(given.Parameter), string(given.First)
@@ -138,24 +143,25 @@ func (s *serviceCompiler) dependencies() {
 		}
 		switch {
 		case s.Faulty(at):
-		case given.Service == s.Spec.Name:
+		case string(given.Service) == string(s.Spec.Name):
 			s.report(s.Decoder, at+".service", strict.Fault{Code: "cycle", Message: fmt.Sprintf("service %q would wait for itself", string(given.Service)), Expected: "another service"})
-		case !s.other(s.Decoder, at, given.Service, given.ReleaseChannel):
+		case !elsewhere && !s.other(s.Decoder, at, config.Name(given.Service), given.ReleaseChannel):
 		case slices.ContainsFunc(s.waiting, func(o dependency) bool { return o.id() == made.id() }):
 			s.report(s.Decoder, at, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("the service has the dependency %q twice", made.id())})
-		case given.ReleaseChannel == "" && !slices.ContainsFunc(s.channels, func(name string) bool { return slices.Contains(s.goes[string(given.Service)], name) }):
+		case !elsewhere && given.ReleaseChannel == "" && !slices.ContainsFunc(s.channels, func(name string) bool { return slices.Contains(s.goes[string(given.Service)], name) }):
 			s.report(s.Decoder, at+".service", strict.Fault{
 				Code: "no-match", Message: fmt.Sprintf("no release channel has both %s and %s", s.Spec.Name, given.Service), Expected: `"releaseChannel" to say where to look`,
 			})
 		default:
-			s.capacityRule(at, given)
+			s.capacityRule(at, given, elsewhere)
 			s.waiting = append(s.waiting, made)
 		}
 	}
 }
 
-// capacityRule checks the fields that belong to the rule capacity, and only to it.
-func (s *serviceCompiler) capacityRule(at string, given config.Dependency) {
+// capacityRule checks the fields that belong to the rule capacity, and only to it. What parameters a service of another application
+// has is not known here.
+func (s *serviceCompiler) capacityRule(at string, given config.Dependency, elsewhere bool) {
 	if given.Rule != "capacity" {
 		for _, field := range []string{"parameter", "otherParameter", "first"} {
 			if s.Has(at + "." + field) {
@@ -169,7 +175,7 @@ func (s *serviceCompiler) capacityRule(at string, given config.Dependency) {
 	} else if fault := s.numeric(string(s.Spec.Name), given.Parameter); fault != nil {
 		s.report(s.Decoder, at+".parameter", *fault)
 	}
-	if other := config.ParameterName(cmp.Or(string(given.OtherParameter), string(given.Parameter))); other != "" {
+	if other := config.ParameterName(cmp.Or(string(given.OtherParameter), string(given.Parameter))); other != "" && !elsewhere {
 		if fault := s.numeric(string(given.Service), other); fault != nil {
 			s.report(s.Decoder, at+".otherParameter", *fault)
 		}
@@ -186,7 +192,8 @@ func (s *serviceCompiler) dependencyChecks(in *substitute.Scope) []entities.Chec
 	for _, d := range slices.Concat(s.waits[in.Channel], s.waiting) {
 		where := cmp.Or(d.on.Channel, in.Channel)
 		known := slices.ContainsFunc(all, func(c entities.Check) bool { return c.ID == d.id() })
-		if d.on.Service == in.Service || known || !slices.Contains(s.goes[d.on.Service], where) {
+		elsewhere := strings.Contains(d.on.Service, "/")
+		if d.on.Service == in.Service || known || !elsewhere && !slices.Contains(s.goes[d.on.Service], where) {
 			continue
 		}
 		on := d.on
@@ -196,6 +203,9 @@ func (s *serviceCompiler) dependencyChecks(in *substitute.Scope) []entities.Chec
 				Application: in.Application, Service: in.Service, Channel: in.Channel, ID: d.id(), Kind: d.kind, Dependency: &on,
 			}),
 		})
+		if elsewhere { // a circle through another application is found when it comes about
+			continue
+		}
 		s.edges = append(s.edges, edge{instance{in.Service, in.Channel}, instance{d.on.Service, where}, d})
 	}
 	return all

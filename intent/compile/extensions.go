@@ -28,7 +28,7 @@ func extensionUses(d *strict.Decoder, at string, all []config.ExtensionUse) []ex
 }
 
 // stageOrder is the order of the stages at which extensions run.
-var stageOrder = []entities.Stage{entities.PreApproval, entities.PostApproval, entities.Deployment, entities.PostDeployment}
+var stageOrder = []entities.Stage{entities.PreApproval, entities.PostApproval, entities.Deployment, entities.PostDeployment, entities.OnRollback}
 
 func (u extensionUse) stage() int {
 	return slices.Index(stageOrder, entities.Stage(u.Lifecycle))
@@ -93,6 +93,10 @@ func (c *compiler) checkExtension(use extensionUse) {
 		c.report(use.d, use.at+".name", strict.Fault{Code: "missing-field", Message: `"name" is missing`, Expected: "what status shows"})
 	}
 	c.checkRun(&filling{c: c, d: use.d, at: use.at}, use.ExtensionRun)
+	c.atLeast(use.d, use.at+".every", use.Every, span{0, time.Second})
+	if use.d.Has(use.at+".every") && use.Lifecycle != "" && use.Lifecycle != config.ExtensionStage(entities.PostDeployment) {
+		c.report(use.d, use.at+".every", strict.Fault{Code: "one-of", Message: fmt.Sprintf("an extension at %s runs once", use.Lifecycle), Expected: "postDeployment with it"})
+	}
 	for i, name := range use.DependsOn {
 		if string(name) == use.id && name != "" {
 			c.report(use.d, strict.Index(use.at+".dependsOn", i), strict.Fault{Code: "cycle", Message: fmt.Sprintf("extension %q would wait for itself", use.id)})
@@ -141,6 +145,10 @@ func (s *serviceCompiler) dependsOn(channel string, all []extensionUse) {
 					fault.Expected = "another extension of the same channel"
 				}
 				s.reportIn(use.d, at, channel, substitute.Trouble{Fault: fault, InChannel: true})
+			case use.Lifecycle == config.ExtensionStage(entities.OnRollback) && all[of].stage() < use.stage() && all[of].stage() >= 0:
+				s.reportIn(use.d, at, channel, substitute.Trouble{Fault: strict.Fault{
+					Code: "bad-value", Message: fmt.Sprintf("extension %q runs at rollback, where %q may never have run", use.id, name), Expected: "one of rollback",
+				}})
 			case all[of].stage() > use.stage() && use.stage() >= 0:
 				s.reportIn(use.d, at, channel, substitute.Trouble{Fault: strict.Fault{
 					Code: "cycle", Message: fmt.Sprintf("extension %q runs at %s and would wait for %q, which runs later, at %s", use.id, use.Lifecycle, name, all[of].Lifecycle),
@@ -195,7 +203,7 @@ func (s *serviceCompiler) extension(in *substitute.Scope, ref runtimeRef, use ex
 	key := s.sharedKey(f, use, run)
 	retry := s.retrying(nil, "", run.Retry)
 	compiled := entities.Extension{
-		Name: use.id, Stage: entities.Stage(use.Lifecycle), Key: key, Timeout: run.Timeout.Or(defaultApplyTimeout),
+		Name: use.id, Stage: entities.Stage(use.Lifecycle), Key: key, Every: use.Every.Or(0), Timeout: run.Timeout.Or(defaultApplyTimeout),
 		MaxAttempts: retry.attempts, RetryBackoff: retry.backoff, RetryMax: retry.longest, Remote: remote,
 	}
 	if definition.Task != nil {

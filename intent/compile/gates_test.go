@@ -154,6 +154,31 @@ func TestSpecsHoldManyProtections(t *testing.T) {
 	require.Less(t, len(packed), incarnation.MaxSpec/2)
 }
 
+// What is declared is asked before repairs, too; what runs is not, since a repair is to bring it back.
+func TestRepairsDoNotWaitForWhatRuns_D19(t *testing.T) {
+	compiled := intenttest.Text(t, `apiVersion: converge/v1
+kind: Application
+name: shop
+releaseChannels:
+- name: prod
+  runtimes: [{name: r}]
+  protections:
+  - {name: declared, capacity: {url: "http://p:9090", use: u, capacity: c}}
+  - {name: runs, capacity: {url: "http://p:9090", use: u, object: web, per: 10}}
+---
+{apiVersion: converge/v1, kind: Runtime, name: r, fake: {}}
+---
+{apiVersion: converge/v1, kind: Service, name: web}
+`)
+	specs, err := compiled.Specs()
+	require.NoError(t, err)
+	repairs := map[string]bool{}
+	for _, c := range specs["web"].Channels[0].Checks {
+		repairs[c.ID] = c.Repairs
+	}
+	require.Equal(t, map[string]bool{"declared": true, "runs": false}, repairs)
+}
+
 // What of the rules differs is reported, path by path, and opens no release.
 func TestDifferencesOfGates_D7(t *testing.T) {
 	before := intenttest.Text(t, smallGates).Incarnation
@@ -164,7 +189,7 @@ func TestDifferencesOfGates_D7(t *testing.T) {
 		{"to: [alice]", "to: [bob]"},
 		{"lifecycle: postApproval", "lifecycle: postDeployment, timeout: 1m"},
 		{"{name: shut, always: {verdict: WAIT}}", "{name: open, always: {verdict: PASS}, lifecycle: [postDeployment: {for: 1m}]}"},
-		{"kind: Service, name: web", "kind: Service, name: web, onDelete: remove, autoRollback: false"},
+		{"kind: Service, name: web", "kind: Service, name: web, onDelete: remove, autoRollback: false, noRollbackBelow: v10"},
 	} {
 		require.Contains(t, text, change[0])
 		text = strings.Replace(text, change[0], change[1], 1)

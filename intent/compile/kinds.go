@@ -136,15 +136,16 @@ func (f *filling) capacity(at string, c *config.CapacityProtection) *entities.Ca
 		URL: f.text(at+".url", c.URL, checkURL), Use: f.text(at+".use", c.Use, notEmpty("a query in PromQL")),
 		Over:     f.period(at+".over", c.Over, span{defaultOver, shortestOver}),
 		Capacity: f.text(at+".capacity", c.Capacity, notEmpty("a query in PromQL")), Parameter: string(c.Parameter), Token: f.token(at+".token", c.Token),
+		Object: f.text(at+".object", c.Object, notEmpty("the name of an object")),
 	}
 	switch {
 	case f.d.Faulty(at):
-	case c.Capacity == "" && c.Parameter == "":
-		f.once(at, strict.Fault{Code: "one-of", Message: "it is not said what would serve", Expected: `"capacity" or "parameter"`})
-	case c.Capacity != "" && c.Parameter != "":
-		f.once(at, strict.Fault{Code: "one-of", Message: `"capacity" and "parameter" are both given`, Expected: "one of them"})
-	case c.Per != nil && c.Parameter == "":
-		f.once(at+".per", strict.Fault{Code: "one-of", Message: `"per" is what one unit of a parameter serves`, Expected: `"parameter" with it`})
+	case c.Capacity == "" && c.Parameter == "" && c.Object == "":
+		f.once(at, strict.Fault{Code: "one-of", Message: "it is not said what would serve", Expected: `"capacity", "parameter" or "object"`})
+	case !(&entities.CapacityCheck{Capacity: c.Capacity, Parameter: string(c.Parameter), Object: c.Object}).SaidOnce():
+		f.once(at, strict.Fault{Code: "one-of", Message: "what would serve is said more than once", Expected: `one of "capacity", "parameter" and "object"`})
+	case c.Per != nil && c.Capacity != "":
+		f.once(at+".per", strict.Fault{Code: "one-of", Message: `"per" is what one unit of a parameter, or one replica, serves`, Expected: `"parameter" or "object" with it`})
 	}
 	if per := f.number(at+".per", c.Per); per != nil {
 		check.Per = *per

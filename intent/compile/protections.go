@@ -242,5 +242,5 @@ func repairs(kind config.ProtectionKind) bool {
 	if t := kind.AllowedTimes; t != nil {
 		return len(t.Freezes) > 0 && len(t.Windows)+len(t.Holidays)+len(t.HolidayCountries) == 0
 	}
-	return kind.Capacity != nil
+	return kind.Capacity != nil && kind.Capacity.Object == "" // what is there is to be repaired
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/order"
 	"github.com/converge-engine/converge/intent/config"
 	"github.com/converge-engine/converge/intent/incarnation"
 	"github.com/converge-engine/converge/intent/internal/strict"
@@ -46,7 +47,7 @@ func (s *serviceCompiler) compile() incarnation.Service {
 		ConfigChanges:    entities.ConfigChanges(cmp.Or(string(spec.ConfigChanges), "release")),
 		ProgressDeadline: incarnation.Period(s.atLeast(s.Decoder, "progressDeadline", spec.ProgressDeadline, span{defaultProgress, time.Millisecond})),
 		Parameters:       s.parameters(), Remove: spec.OnDelete == "remove", AskGates: s.asksGates(),
-		Maestro: maestro(cmp.Or(spec.Maestro, s.config.Application.Spec.Maestro)),
+		Maestro: maestro(cmp.Or(spec.Maestro, s.config.Application.Spec.Maestro)), NoRollbackBelow: s.noRollbackBelow(),
 	}
 	s.versions(&doc)
 	s.channels = s.goesTo()
@@ -292,6 +293,17 @@ func (s *serviceCompiler) asksGates() bool {
 		})
 	}
 	return asked || own != nil && own.Gates == "ask"
+}
+
+// noRollbackBelow is the version below which nothing goes back: one that can be compared.
+func (s *serviceCompiler) noRollbackBelow() string {
+	v := string(s.Spec.NoRollbackBelow)
+	if v != "" && !s.Faulty("noRollbackBelow") && !order.Ordered(v) {
+		s.report(s.Decoder, "noRollbackBelow", strict.Fault{
+			Code: "bad-version", Message: fmt.Sprintf("%q cannot be compared with others", v), Expected: "a number behind a name (v8), a semantic version, or a time stamp",
+		})
+	}
+	return v
 }
 
 // unresolved reports whether a channel names a runtime that is reported as unknown already.

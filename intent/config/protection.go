@@ -246,11 +246,13 @@ type CapacityProtection struct {
 	Use string `json:"use"`
 	// How far back the maximum is searched.
 	Over Duration `json:"over,omitempty" jsonschema:"default=24h"`
-	// A query of what would serve. Either this or parameter is given.
+	// A query of what would serve. One of this, parameter and object is given.
 	Capacity string `json:"capacity,omitempty"`
 	// The parameter of the service that says what would serve.
 	Parameter ParameterName `json:"parameter,omitempty"`
-	// What one unit of the parameter serves.
+	// The object in the channel whose available replicas say what serves, as the runtime reports it: where an autoscaler decides.
+	Object string `json:"object,omitempty"`
+	// What one unit of the parameter, or one replica, serves.
 	Per *Number `json:"per,omitempty" jsonschema:"default=1"`
 	// A token to send along.
 	Token *EnvValue `json:"token,omitempty"`
@@ -361,8 +363,11 @@ type ExtensionUse struct {
 	Ref Name `json:"ref,omitempty"`
 	// Values for the parameters of what is referred to.
 	Parameters map[ParameterName]Literal `json:"parameters,omitempty"`
-	// When in the life of a release it runs. What comes after that waits until it has succeeded.
+	// When in the life of a release it runs. What comes after that waits until it has succeeded. With rollback it runs once the
+	// release was taken back and what was good before is there; nothing waits for it.
 	Lifecycle ExtensionStage `json:"lifecycle"`
+	// At postDeployment: it runs again so long after it ended, while the release stays. Nothing waits for that.
+	Every Duration `json:"every,omitempty"`
 	// Other extensions of the channel that must have succeeded before, at the same stage or an earlier
 	// one.
 	DependsOn []Name `json:"dependsOn,omitempty"`
@@ -395,7 +400,7 @@ type ExtensionStage string
 
 // Values lists what may stand in the file.
 func (ExtensionStage) Values() []string {
-	return []string{"preApproval", "postApproval", "postDeployment"}
+	return []string{"preApproval", "postApproval", "postDeployment", "rollback"}
 }
 
 // Overridden is what a reference runs.

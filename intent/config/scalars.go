@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -34,6 +35,8 @@ type (
 	FormatVersion string
 	// Name is the name of something declared: it goes into workflow ids, queues and file names.
 	Name string
+	// ServiceName is the name of a service of the application, or of one of another application: orders/api.
+	ServiceName string
 	// ParameterName is the name of a parameter.
 	ParameterName string
 	// EnvName is the name of an environment variable that a service gives to commands.
@@ -62,6 +65,7 @@ type (
 
 const (
 	namePattern      = `^[a-z]([a-z0-9-]*[a-z0-9])?$`
+	servicePattern   = `^([a-z]([a-z0-9-]*[a-z0-9])?/)?[a-z]([a-z0-9-]*[a-z0-9])?$`
 	parameterPattern = `^[A-Za-z][A-Za-z0-9_-]*$`
 	envPattern       = `^[A-Za-z_][A-Za-z0-9_]*$`
 	durationPattern  = `^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
@@ -102,6 +106,9 @@ func (WorkerLocation) Values() []string { return []string{"local", "remote"} }
 func (Name) Pattern() string { return namePattern }
 
 // Pattern is for the JSON schema.
+func (ServiceName) Pattern() string { return servicePattern }
+
+// Pattern is for the JSON schema.
 func (ParameterName) Pattern() string { return parameterPattern }
 
 // Pattern is for the JSON schema.
@@ -122,6 +129,15 @@ func (Duration) Pattern() string { return durationPattern }
 // Check refuses what is no name.
 func (n Name) Check() *Fault {
 	return strict.Unless(nameRE.MatchString(string(n)) && len(n) <= 63, "bad-name", "%q is no name", string(n), "lower-case letters, digits and hyphens, a letter first, at most 63 of them")
+}
+
+// Check refuses what is neither the name of a service nor two names with a slash between them.
+func (n ServiceName) Check() *Fault {
+	application, service, elsewhere := strings.Cut(string(n), "/")
+	if !elsewhere {
+		return Name(n).Check()
+	}
+	return cmp.Or(Name(application).Check(), Name(service).Check())
 }
 
 // Check refuses what is no parameter's name.

@@ -37,6 +37,8 @@ type Service struct {
 	AutoRollback *bool `json:"autoRollback,omitempty" jsonschema:"default=true"`
 	// What a rollback by hand has to pass. Where the application has gates asked, so does every service.
 	Rollback *Rollback `json:"rollback,omitempty"`
+	// From this version or a later one nothing goes back to an earlier one, by itself or by hand: its migrations cannot.
+	NoRollbackBelow Version `json:"noRollbackBelow,omitempty"`
 	// What happens to its objects when it is no longer declared: orphan leaves them, remove takes them
 	// down.
 	OnDelete OnDelete `json:"onDelete,omitempty" jsonschema:"default=orphan"`
@@ -137,13 +139,13 @@ type ChannelOverride struct {
 	Extensions []ExtensionUse `json:"extensions,omitempty"`
 }
 
-// Dependency is what a service waits for of another one of the application.
+// Dependency is what a service waits for of another one.
 type Dependency struct {
-	// The name of the other service.
-	Service Name `json:"service"`
+	// The name of the other service; of one of another application orders/api.
+	Service ServiceName `json:"service"`
 	// Stable waits while the other is not stable; versionOrder while its version is older than the one
 	// to be released; staticOrder until it has no release of this configuration or an earlier one still
-	// to come; capacity lets the one of the two go first that must, so that neither serves more than
+	// to come (of another application: no release that was made before); capacity lets the one of the two go first that must, so that neither serves more than
 	// the other can take.
 	Rule DependencyRule `json:"rule"`
 	// The channel of the other; the same when not given.

@@ -307,6 +307,7 @@ func (s *Service) rules() map[string]string {
 	put(flat, "version", s.Version)
 	put(flat, "initialVersion", s.InitialVersion)
 	put(flat, "declaredAt", s.DeclaredAt)
+	put(flat, "noRollbackBelow", s.NoRollbackBelow)
 	if s.Remove {
 		flat["onDelete"] = "remove"
 	}
@@ -339,6 +340,9 @@ func (i *Instance) rules() map[string]string {
 		flat[path] = fmt.Sprintf("at %s, definition %s", e.Stage, e.Definition)
 		flat[path+".sharedInstanceKey"], flat[path+".timeout"] = e.Key, e.Timeout.String()
 		flat[path+".retry"] = fmt.Sprintf("%d times, after %v to %v", e.MaxAttempts, e.RetryBackoff, e.RetryMax)
+		if e.Every > 0 {
+			flat[path+".every"] = e.Every.String()
+		}
 		if len(e.After) > 0 {
 			flat[path+".dependsOn"] = strings.Join(e.After, ", ")
 		}

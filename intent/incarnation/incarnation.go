@@ -84,6 +84,7 @@ type Service struct {
 	Objects          map[string]ObjectList  `json:"objects,omitempty"`  // of each bundle that a channel names
 	Remove           bool                   `json:"remove,omitempty"`   // when it is no longer declared
 	AskGates         bool                   `json:"askGates,omitempty"` // before a rollback by hand
+	NoRollbackBelow  string                 `json:"noRollbackBelow,omitempty"`
 	Maestro          entities.Maestro       `json:"maestro,omitzero"`
 	Channels         []Instance             `json:"channels"` // in the application's order
 }

@@ -84,6 +84,7 @@ func (i *Incarnation) spec(doc *Service, known map[string]entities.RuntimeDefini
 		ConfigChanges: doc.ConfigChanges, ProgressDeadline: time.Duration(doc.ProgressDeadline),
 		Runtimes: map[string]*entities.RuntimeSpec{},
 		Grants:   i.doc.Grants, Identity: i.doc.Identity, Notifications: i.doc.Notifications, Remove: doc.Remove, AskGates: doc.AskGates, Maestro: doc.Maestro,
+		NoRollbackBelow: doc.NoRollbackBelow,
 	}
 	if doc.Key != "" {
 		spec.Name = doc.Name

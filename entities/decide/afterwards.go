@@ -1,0 +1,115 @@
+package decide
+
+import (
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/maestro"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+// This file holds the extensions that hold nothing (A21): those of a release that was taken back, which run once what is gone
+// back to is there, and those that run again and again while a release stays.
+
+func (v *view) afterwards() {
+	if v.changed || v.paused || v.reports() || v.turn.Holder != maestro.None {
+		return
+	}
+	for n := range v.spec.Extensions {
+		switch e := &v.spec.Extensions[n]; {
+		case e.Stage == entities.OnRollback:
+			if r, at := v.takenBack(); r != nil {
+				v.runAfter(r, *e, at)
+			}
+		case e.Every > 0:
+			if r, since := v.stays(); r != nil {
+				v.runAfter(r, e.Again(), v.lastRun(r, e, since).Add(e.Every))
+			}
+		}
+	}
+}
+
+// runAfter runs an extension once it is due, and has not ended since then.
+func (v *view) runAfter(r *state.Release, e entities.Extension, due time.Time) {
+	st := r.Extensions[e.RunKey()]
+	if st != nil && !st.Over() || st != nil && !st.Since.Before(due) {
+		v.sayAfter(v.judgeExtension(r, &e, true), st)
+		return
+	}
+	if st != nil && st.Failed {
+		v.sayAfter(v.judgeExtension(r, &e, true), st)
+	}
+	if v.now.Before(due) {
+		v.due(due)
+		return
+	}
+	v.startExtension(r, &e)
+}
+
+// sayAfter keeps for people what an extension that failed does.
+func (v *view) sayAfter(j Judgement, st *state.ExtensionState) {
+	if j.Verdict != entities.Pass && (j.Verdict == entities.Fail || st.Attempts > 0 || !st.Untaken.IsZero()) {
+		v.after = append(v.after, v.line(j))
+	}
+}
+
+// takenBack is the release that was taken back to what is there in the whole channel, and since when that was its target; or nil.
+func (v *view) takenBack() (r *state.Release, since time.Time) {
+	for n := range v.insts {
+		d := &v.insts[n].Delivery
+		if d.Target == nil {
+			continue
+		}
+		if !d.Converged || d.Failure != "" {
+			return nil, since
+		}
+		of := d.Rollback
+		if of == nil {
+			continue
+		}
+		if r == nil || d.Since.Before(since) {
+			r, since = v.s.ReleaseByID(of.Release), d.Since
+		}
+	}
+	if r == nil && len(v.insts) > 0 {
+		if by := v.s.Brought(v.insts[0].Instance); by != nil && by.TakesBack != "" {
+			return v.s.ReleaseByID(by.TakesBack), v.insts[0].Delivery.Since
+		}
+	}
+	return r, since
+}
+
+// stays is the release that succeeded in the channel and is there in all of it, and since when; or nil.
+func (v *view) stays() (r *state.Release, since time.Time) {
+	for n := range v.insts {
+		i := &v.insts[n]
+		d := &i.Delivery
+		if d.Target == nil {
+			continue
+		}
+		by := v.s.Brought(i.Instance)
+		if !d.Converged || d.Failure != "" || by == nil || r != nil && r != by {
+			return nil, since
+		}
+		if r = by; d.Since.After(since) {
+			since = d.Since
+		}
+	}
+	if r == nil || r.Phases[v.spec.Name].Phase != maestro.Succeeded {
+		return nil, since
+	}
+	if at := r.Phases[v.spec.Name].Since; at.After(since) {
+		since = at
+	}
+	return r, since
+}
+
+// lastRun is when an extension that runs again last ended, or when the release came that it runs for.
+func (v *view) lastRun(r *state.Release, e *entities.Extension, since time.Time) time.Time {
+	for _, key := range []string{e.RunKey(), e.Again().RunKey()} {
+		if st := r.Extensions[key]; st != nil && st.Over() && st.Since.After(since) {
+			since = st.Since
+		}
+	}
+	return since
+}

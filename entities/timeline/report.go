@@ -1,0 +1,266 @@
+package timeline
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/converge-engine/converge/entities/chart"
+	"github.com/converge-engine/converge/entities/explain"
+)
+
+// This file sums a trail up in the numbers of software delivery that DORA defines (dora.dev): how often, how soon, how often in
+// vain, and how long until that was mended.
+
+// Deployment is what became of a release in a channel, once it succeeded or failed there. What returns to an earlier version,
+// a pin and a restart are none.
+type Deployment struct {
+	Release string `json:"release"` // id
+	Version string `json:"version"`
+	// Accepted, as a release; Started is when its target was set; Succeeded, objects stable and soak over; Failed, at first, or
+	// taken back; Restored is when the channel next had something that succeeded. Zero is what did not happen.
+	Accepted  time.Time `json:"accepted,omitzero"`
+	Started   time.Time `json:"started"`
+	Succeeded time.Time `json:"succeeded,omitzero"`
+	Failed    time.Time `json:"failed,omitzero"`
+	Restored  time.Time `json:"restored,omitzero"`
+	// RolledBackBy is who took it back: "" is nobody.
+	RolledBackBy string `json:"rolledBackBy,omitempty"`
+	Automatic    bool   `json:"automatic,omitempty"` // Converge took it back
+}
+
+// ended is when it first succeeded or failed.
+func (d *Deployment) ended() time.Time {
+	if d.Failed.IsZero() || !d.Succeeded.IsZero() && d.Succeeded.Before(d.Failed) {
+		return d.Succeeded
+	}
+	return d.Failed
+}
+
+// Delivery is what was deployed to a channel of a service over a period, oldest first.
+type Delivery struct {
+	Service     string       `json:"service"`
+	Channel     string       `json:"channel"`
+	Releases    int          `json:"releases"` // accepted in the period for the service, deployed or not
+	Deployments []Deployment `json:"deployments"`
+	Numbers     Numbers      `json:"numbers"`
+
+	spans []chart.Span
+}
+
+// Numbers sum deployments up. Times are medians in seconds, and absent of nothing.
+type Numbers struct {
+	Succeeded int `json:"succeeded"`
+	// PerWeek is the deployment frequency: those that succeeded.
+	PerWeek float64 `json:"deploymentFrequencyPerWeek"`
+	// LeadTime is the lead time for changes, from the acceptance of the release to its success.
+	LeadTime *float64 `json:"leadTimeSeconds,omitempty"`
+	// Failed also counts what people took back after it had succeeded.
+	Failed      int      `json:"failed"`
+	FailureRate *float64 `json:"changeFailureRate,omitempty"` // of all deployments, 0 to 1
+	Automatic   int      `json:"automaticRollbacks"`
+	ByPeople    int      `json:"rollbacksByPeople"`
+	// Recovery is the failed deployment recovery time, from the failure to the next success in the channel.
+	Recovery   *float64 `json:"recoverySeconds,omitempty"`
+	Unrestored int      `json:"notRestored"` // failed, and nothing has succeeded there since
+}
+
+// Report is what went to some channels of a service from a time until now, a Delivery for each. Without channels they are those
+// that no other one waits for: the last ones. A deployment is of the period in which it first succeeded or failed.
+func Report(in Input, from time.Time, channels ...string) []Delivery {
+	m := &maker{Input: in, held: map[string][]hold{}}
+	m.read()
+	if len(channels) == 0 {
+		channels = m.last()
+	}
+	releases := 0
+	for _, r := range m.releases {
+		if !r.returns && !r.at.Before(from) {
+			releases++
+		}
+	}
+	var out []Delivery
+	for _, channel := range channels {
+		if !slices.Contains(m.channels, channel) {
+			continue
+		}
+		d := Delivery{Channel: channel, Releases: releases, Deployments: []Deployment{}}
+		for _, one := range m.deployments(channel) {
+			if !one.ended().Before(from) {
+				d.Deployments = append(d.Deployments, one)
+			}
+		}
+		d.Numbers, d.spans = Sum(d.Deployments, in.Now.Sub(from)), m.course(channel, from)
+		out = append(out, d)
+	}
+	return out
+}
+
+// last are the channels that no other one waits for.
+func (m *maker) last() (out []string) {
+	for _, c := range m.channels {
+		if !slices.ContainsFunc(m.channels, func(other string) bool { return slices.Contains(m.Needs[other], c) }) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// deployments are those of a channel that succeeded or failed.
+func (m *maker) deployments(channel string) []Deployment {
+	var out []Deployment
+	var of []*release
+	for _, x := range m.runs {
+		if x.channel != channel || x.of == nil || x.of.returns || x.back {
+			continue
+		}
+		n := slices.Index(of, x.of)
+		if n < 0 {
+			n, of = len(of), append(of, x.of)
+			out = append(out, Deployment{Release: x.of.id, Version: x.of.version, Accepted: x.of.at, Started: x.from})
+		}
+		d := &out[n]
+		d.Succeeded = cmp.Or(d.Succeeded, x.succeeded)
+		if d.Failed.IsZero() && !x.failed.IsZero() {
+			d.Failed, d.Restored = x.failed, m.restored(channel, x.failed)
+		}
+		if x.taken != nil {
+			d.Automatic, d.RolledBackBy = x.taken.Who == nil, "converge"
+			if x.taken.Who != nil {
+				d.RolledBackBy = x.taken.Who.Name
+			}
+		}
+	}
+	return slices.DeleteFunc(out, func(d Deployment) bool { return d.ended().IsZero() })
+}
+
+// restored is when something first succeeded in a channel after a failure; zero: not yet.
+func (m *maker) restored(channel string, failed time.Time) time.Time {
+	for _, x := range m.runs {
+		if x.channel == channel && x.succeeded.After(failed) {
+			return x.succeeded
+		}
+	}
+	return time.Time{}
+}
+
+// course is what went on in a channel from a time on, each span with its version.
+func (m *maker) course(channel string, from time.Time) []chart.Span {
+	var out []chart.Span
+	for _, x := range m.runs {
+		if x.channel != channel {
+			continue
+		}
+		for _, s := range m.ran(x) {
+			if s.To.IsZero() || s.To.After(from) {
+				s.From, s.Reasons = later(s.From, from), []string{x.version}
+				out = append(out, s)
+			}
+		}
+	}
+	return out
+}
+
+// Sum sums deployments of a period up.
+func Sum(deployments []Deployment, period time.Duration) Numbers {
+	n := Numbers{}
+	var leads, recoveries []time.Duration
+	for _, d := range deployments {
+		if !d.Succeeded.IsZero() {
+			n.Succeeded++
+			leads = append(leads, d.Succeeded.Sub(d.Accepted))
+		}
+		switch {
+		case d.Failed.IsZero():
+			continue
+		case d.Restored.IsZero():
+			n.Unrestored++
+		default:
+			recoveries = append(recoveries, d.Restored.Sub(d.Failed))
+		}
+		n.Failed++
+		if d.Automatic {
+			n.Automatic++
+		} else if d.RolledBackBy != "" {
+			n.ByPeople++
+		}
+	}
+	n.PerWeek = float64(n.Succeeded) / (period.Hours() / (7 * 24))
+	n.LeadTime, n.Recovery = median(leads), median(recoveries)
+	if len(deployments) > 0 {
+		rate := float64(n.Failed) / float64(len(deployments))
+		n.FailureRate = &rate
+	}
+	return n
+}
+
+// median in seconds; nil of nothing.
+func median(all []time.Duration) *float64 {
+	if len(all) == 0 {
+		return nil
+	}
+	slices.Sort(all)
+	middle := ((all[(len(all)-1)/2] + all[len(all)/2]) / 2).Seconds()
+	return &middle
+}
+
+// Total is all deployments of some deliveries as one, over a period. A service that is there with several channels has its
+// releases counted once.
+func Total(all []Delivery, period time.Duration) Delivery {
+	total := Delivery{Deployments: []Deployment{}}
+	var seen []string
+	for _, d := range all {
+		if !slices.Contains(seen, d.Service) {
+			seen = append(seen, d.Service)
+			total.Releases += d.Releases
+		}
+		total.Deployments = append(total.Deployments, d.Deployments...)
+	}
+	total.Numbers = Sum(total.Deployments, period)
+	return total
+}
+
+// ReportHeader heads the Cells of deliveries.
+var ReportHeader = []string{
+	"SERVICE", "CHANNEL", "RELEASES", "DEPLOYED", "PER WEEK", "LEAD TIME", "FAILED", "FAILURE RATE", "ROLLED BACK", "RECOVERED IN",
+}
+
+// Cells are the numbers of a delivery for people.
+func (d *Delivery) Cells() []string {
+	n := d.Numbers
+	rate, back, recovered := "-", fmt.Sprint(n.Automatic), lasts(n.Recovery)
+	if n.FailureRate != nil {
+		rate = fmt.Sprintf("%.0f%%", *n.FailureRate*100)
+	}
+	if n.ByPeople > 0 {
+		back += fmt.Sprintf(" and %d by people", n.ByPeople)
+	}
+	if n.Unrestored > 0 {
+		recovered += fmt.Sprintf(", %d not yet", n.Unrestored)
+	}
+	return []string{
+		d.Service, d.Channel, fmt.Sprint(d.Releases), fmt.Sprint(n.Succeeded), fmt.Sprintf("%.1f", n.PerWeek), lasts(n.LeadTime),
+		fmt.Sprint(n.Failed), rate, back, recovered,
+	}
+}
+
+func lasts(seconds *float64) string {
+	if seconds == nil {
+		return "-"
+	}
+	return explain.Duration(time.Duration(*seconds * float64(time.Second)))
+}
+
+// ReportChart draws what went on in each channel, under its numbers.
+func ReportChart(title string, all []Delivery, from, now time.Time) chart.Chart {
+	c := chart.Chart{Title: title, From: from, To: now, End: now}
+	for _, d := range all {
+		row := chart.Row{Name: d.Service + " " + d.Channel, Spans: d.spans}
+		cells := d.Cells()
+		row.Note = fmt.Sprintf("%s deployed (%s a week), lead time %s; %s failed (%s), recovered in %s; rolled back: %s",
+			cells[3], cells[4], cells[5], cells[6], cells[7], cells[9], cells[8])
+		c.Rows = append(c.Rows, row)
+	}
+	return c
+}

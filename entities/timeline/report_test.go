@@ -1,0 +1,125 @@
+package timeline
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// four weeks of a service in one channel, in days. What each line is to count for is beside it.
+func month() Input {
+	days := func(d float64) time.Time { return hours(24 * d) }
+	line := func(d float64, kind, release, version string) entities.AuditLine {
+		return entities.AuditLine{At: days(d), Kind: kind, Channel: "production", Release: release, Version: version}
+	}
+	by := func(l entities.AuditLine, name string) entities.AuditLine {
+		l.Who = &entities.Who{Name: name}
+		return l
+	}
+	return Input{
+		Now: days(28), Status: protocol.Status{Channels: []protocol.ChannelStatus{{Name: "production"}}},
+		Lines: []entities.AuditLine{
+			line(-9, entities.EventRelease, "1", "v1"), // before the period, both
+			line(-8, entities.EventTarget, "1", "v1"),
+			line(-7, entities.EventSucceeded, "1", "v1"),
+
+			line(-1, entities.EventRelease, "2", "v2"), // accepted before, deployed in the period: lead time 2 days
+			line(0.5, entities.EventTarget, "2", "v2"),
+			line(1, entities.EventSucceeded, "2", "v2"),
+
+			line(2, entities.EventRelease, "3", "v3"), // fails twice, succeeds when tried again: lead time 4 days, recovery 3
+			line(2, entities.EventTarget, "3", "v3"),
+			line(3, entities.EventFailed, "3", "v3"),
+			line(4, entities.EventFailed, "3", "v3"),
+			line(6, entities.EventSucceeded, "3", "v3"),
+
+			line(7, entities.EventRelease, "4", "v4"), // superseded as it went out: nothing
+			line(7, entities.EventTarget, "4", "v4"),
+			line(8, entities.EventRelease, "5", "v5"), // succeeds: lead time 1 day; bob takes it back a day later, recovery 1 day
+			line(8, entities.EventTarget, "5", "v5"),
+			line(9, entities.EventSucceeded, "5", "v5"),
+			by(line(10, entities.EventRollback, "5", "v5"), "bob"),
+			line(11, entities.EventSucceeded, "", "v3"),
+
+			by(line(12, entities.EventTarget, "", "v3"), "bob"), // a restart, and a pin: nothing
+			line(12, entities.EventSucceeded, "", "v3"),
+			line(13, entities.EventTarget, "", "v2"),
+			line(13, entities.EventSucceeded, "", "v2"),
+
+			line(14, entities.EventRelease, "6", "v6"), // succeeds: lead time 0.5 days; carol takes it back through the gates, recovery 2.5 days
+			line(14, entities.EventTarget, "6", "v6"),
+			line(14.5, entities.EventSucceeded, "6", "v6"),
+			by(line(15, entities.EventRelease, "7", "v2"), "carol"),
+			by(line(15, entities.EventRollback, "6", "v6"), "carol"),
+			line(17, entities.EventTarget, "7", "v2"),
+			line(17.5, entities.EventSucceeded, "7", "v2"),
+
+			line(20, entities.EventRelease, "1", "v8"), // the service began anew, and counts from one; Converge takes it back, and that fails too
+			line(20, entities.EventTarget, "1", "v8"),
+			line(21, entities.EventRollback, "1", "v8"),
+			line(22, entities.EventFailed, "", "v2"),
+		},
+	}
+}
+
+// The numbers were added up by hand from the comments of month and week.
+func TestReportIsThatOfTheTrail(t *testing.T) {
+	day := 24 * time.Hour.Seconds()
+	number := func(n float64) *float64 { return &n }
+	got := Report(month(), monday)
+	require.Len(t, got, 1)
+	require.Equal(t, 5, got[0].Releases) // 3, 4, 5, 6 and 1 again; 7 only returns
+	require.Equal(t, Numbers{
+		Succeeded: 4, PerWeek: 1, LeadTime: number(1.5 * day), // of 0.5, 1, 2 and 4 days
+		Failed: 4, FailureRate: number(0.8), Automatic: 1, ByPeople: 2,
+		Recovery: number(2.5 * day), Unrestored: 1, // of 1, 2.5 and 3 days
+	}, got[0].Numbers)
+
+	in := week()
+	got = Report(in, hours(-108))
+	require.Len(t, got, 1, "nothing waits for production")
+	require.Equal(t, Numbers{
+		Succeeded: 1, PerWeek: 1, LeadTime: number(3 * 3600), Failed: 1, FailureRate: number(0.5), Automatic: 1, Recovery: number(2 * 3600),
+	}, got[0].Numbers)
+
+	got = Report(in, hours(30), "staging")
+	require.Len(t, got, 1)
+	require.Equal(t, []Deployment{{Release: "4", Version: "v11<b>", Accepted: hours(48), Started: hours(48), Succeeded: hours(52)}}, got[0].Deployments)
+	require.Empty(t, Report(in, hours(30), "elsewhere"))
+	require.Equal(t, Numbers{}, Report(in, hours(55), "staging")[0].Numbers)
+}
+
+// What failed and was tried again ran from then on, and failed until then.
+func TestRetriedIsNoFailureAnyMore_B6(t *testing.T) {
+	var kinds []string
+	for _, e := range Of(month()) {
+		if e.Version == "v3" {
+			for _, s := range e.Spans {
+				kinds = append(kinds, string(s.Kind)+" until "+s.To.Format("Jan 2"))
+			}
+		}
+	}
+	require.Equal(t, "deploys until Nov 19, fails until Nov 22, runs until Nov 23, deploys until Nov 27, runs until Nov 28", strings.Join(kinds, ", "))
+}
+
+func TestReportChart(t *testing.T) {
+	rows := Report(month(), monday)
+	rows[0].Service = "web & <more>"
+	also := Report(week(), monday)
+	also[0].Service = "api"
+	c := ReportChart("shop, four weeks", append(rows, also...), monday, hours(24*28))
+	svg := c.SVG(time.UTC)
+	require.NotContains(t, svg, "<more>")
+	if *update {
+		require.NoError(t, os.WriteFile("testdata/report.svg", []byte(svg), 0o644))
+	}
+	golden, err := os.ReadFile("testdata/report.svg")
+	require.NoError(t, err)
+	require.Equal(t, string(golden), svg)
+}
