@@ -20,7 +20,7 @@ const stateOf = "github.com/converge-engine/converge/entities/state"
 // is carried out elsewhere.)
 var reading = []string{
 	"Bound", "Brought", "Bypass", "CheckBypass", "Declared", "Evaluation", "FindOpen", "In", "IsGone", "Known", "LeavesToRemove", "VersionOf",
-	"PauseIn", "PauseOf", "PauseOn", "PinOf", "ReleaseByID", "Removable", "Removes", "RemovesLeft", "HeldFromOutside", "ReportsOnly", "ResumeWith", "Runtime", "Strategy",
+	"PauseIn", "PauseOf", "PauseOn", "PinOf", "ReleaseByID", "Removable", "Removes", "RemovesLeft", "DownIn", "HeldFromOutside", "ReportsOnly", "ResumeWith", "Runtime", "Strategy",
 	"RuntimeNamed", "ShownPeople", "TallyText", "Title",
 }
 

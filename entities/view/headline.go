@@ -48,6 +48,9 @@ func convergedHeadline(s *state.State, newest *state.Release) string {
 		if why := s.Lacks(name); why != "" {
 			lacks = "; in " + name + " " + why
 		}
+		if down := s.DownIn(name); down != nil {
+			lacks = "; " + name + " is " + down.Text()
+		}
 	}
 	if len(versions) == 1 {
 		return versions[0] + " converged in every channel" + lacks
@@ -61,6 +64,9 @@ func convergedHeadline(s *state.State, newest *state.Release) string {
 
 // at is what a channel that has converged is at: the newest release where that has succeeded, with or without a change.
 func at(s *state.State, newest *state.Release, channel string) string {
+	if s.DownIn(channel) != nil {
+		return "nothing"
+	}
 	if p, ok := newest.PhaseIn(channel); ok && p == maestro.Succeeded && !newest.Keeps(channel) {
 		return newest.FullVersion
 	}
