@@ -15,6 +15,7 @@ import (
 type deleteOptions struct {
 	f       *Factory
 	service serviceName
+	channel string
 	reason  string
 	yes     bool
 }
@@ -22,14 +23,18 @@ type deleteOptions struct {
 func newCmdDelete(f *Factory, runF func(context.Context, *deleteOptions) error) *cobra.Command {
 	o := &deleteOptions{f: f}
 	cmd := &cobra.Command{
-		Use:   "delete SVC",
-		Short: "Take down a service that is no longer declared",
+		Use:   "delete SVC [CHANNEL]",
+		Short: "Take down one channel, or a service that is no longer declared",
 		Long: `Take down what a service runs, in every channel. It must no longer be declared: a
 service that vanishes from the configuration is left running, as orphaned, until this
-is asked for. Its history stays.`,
-		Example: `  converge delete shop/web --reason "replaced by shop/site" --yes`,
-		Args:    asUsed,
-		RunE:    running(o, runF, o.run, func(args []string) error { return f.readService(args, &o.service) }),
+is asked for. Its history stays.
+
+With CHANNEL: take down what runs in that channel, which stays declared. Nothing enters it
+until converge restart SVC CHANNEL brings back what was there.`,
+		Example: `  converge delete shop/web --reason "replaced by shop/site" --yes
+  converge delete shop/web canary --reason "it eats the orders"`,
+		Args: asUsed,
+		RunE: running(o, runF, o.run, func(args []string) error { return f.readService(args, &o.service, &o.channel) }),
 	}
 	cmd.Flags().StringVar(&o.reason, "reason", "", "why, shown to everybody who asks")
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask before taking it down")
@@ -37,18 +42,22 @@ is asked for. Its history stays.`,
 }
 
 func (o *deleteOptions) run(ctx context.Context) error {
-	if err := o.f.confirm(ctx, o.yes, fmt.Sprintf("take down all that %s runs", o.service)); err != nil {
+	what := fmt.Sprintf("take down all that %s runs", o.service)
+	if o.channel != "" {
+		what += " in " + o.channel
+	}
+	if err := o.f.confirm(ctx, o.yes, what); err != nil {
 		return err
 	}
-	return o.f.takeDown(ctx, []serviceName{o.service}, o.reason)
+	return o.f.takeDown(ctx, []serviceName{o.service}, o.channel, o.reason)
 }
 
 // takeDown asks services to take down what they run, and prints a line for each.
-func (f *Factory) takeDown(ctx context.Context, names []serviceName, reason string) error {
+func (f *Factory) takeDown(ctx context.Context, names []serviceName, channel, reason string) error {
 	act := f.newAct(reason) // one, whose token serves it everywhere
 	answers, err := each(ctx, names, func(ctx context.Context, n serviceName) (string, error) {
 		var answer protocol.Answer
-		err := f.act(ctx, n, protocol.Delete, act.RequestID, act, &answer)
+		err := f.act(ctx, n, protocol.Delete, act.RequestID, protocol.DeleteRequest{Act: act, Channel: channel}, &answer)
 		return answer.Message, err
 	})
 	return f.answered(names, answers, err)
@@ -106,5 +115,5 @@ func (r *removal) carryOut(ctx context.Context, f *Factory, notified bool) error
 	case !notified:
 		return fmt.Errorf("nothing is taken down: services are not notified yet; later: converge delete %s", r.names[0])
 	}
-	return f.takeDown(ctx, r.names, r.reason)
+	return f.takeDown(ctx, r.names, "", r.reason)
 }

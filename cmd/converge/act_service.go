@@ -190,7 +190,9 @@ func newCmdRestart(f *Factory, runF func(context.Context, *serviceOptions) error
 		Short: "Have a service begin anew at the version that is there",
 		Long: `Apply the version that is there once more, so that what runs begins anew: on Kubernetes
 pods are replaced as by kubectl rollout restart, on ECS by a new deployment, and a
-command sees PVN_RESTART=1. No gate is asked. A pause holds it, a pin does not.`,
+command sees PVN_RESTART=1. No gate is asked. A pause holds it, a pin does not.
+
+A channel that was taken down comes back by it, at the version that was there.`,
 		Example: `  converge restart shop/web prod-eu --reason "rotated the database password"
   converge restart shop/web`,
 	}, func(o *serviceOptions, act protocol.Act) protocol.ScopeRequest {

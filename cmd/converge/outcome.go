@@ -216,6 +216,8 @@ func (g *groups) pending(c protocol.ChannelStatus, version string) *[]string {
 	switch {
 	case status == entities.StatusPaused:
 		return &g.paused
+	case status == entities.StatusDeleted: // until somebody brings it back
+		return &g.blocked
 	case c.Desired != version && status != entities.StatusManualApproval:
 		return &g.queued
 	}
@@ -307,7 +309,7 @@ func serviceGroups(s protocol.Status, g goal) groups {
 			to = &out.failed
 		case status.Row().Exit != entities.ExitConverged:
 			to = out.waiting(c)
-		case awaited(s, c.Name):
+		case status != entities.StatusDeleted && awaited(s, c.Name):
 			to = &out.queued
 		}
 		if *to = append(*to, c.Name); c.Lacks != "" {

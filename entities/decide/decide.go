@@ -167,6 +167,9 @@ func (v *view) gather() (known int) {
 }
 
 func (v *view) decide() {
+	if v.isDown() {
+		return
+	}
 	v.skipOvertaken()
 	v.clocks()
 	v.moveToPin()

@@ -207,6 +207,12 @@ func later(a, b time.Time) time.Time {
 
 // stableIn judges a release by one other channel.
 func (v *view) stableIn(c entities.Condition, channel string, r *state.Release) Judgement {
+	if down := v.s.DownIn(channel); down != nil {
+		return Judgement{
+			Verdict: entities.Fail, Since: down.At, Reason: channel + " was " + down.Text(),
+			Unblock: v.bringBack(channel) + ", or: " + v.command("bypass", r, v.spec.Name, c.ID, "--reason …"),
+		}
+	}
 	j := v.succeededIn(c, channel, r)
 	if c.Kind != entities.ChannelHealthy || j.Verdict != entities.Pass {
 		return j

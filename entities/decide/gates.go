@@ -28,6 +28,7 @@ const (
 	KindExtension     Kind = "extension"      // a command has run (A21)
 	KindApproval      Kind = "approval"       // people have approved it, or its apply (A14, C10)
 	KindPaused        Kind = "paused"         // what is left to move is paused
+	KindDown          Kind = "down"           // the channel is taken down
 	KindDrain         Kind = "drain"          // the workflow is about to continue as new
 	KindRender        Kind = "render"         // what a config release would change is being rendered
 	KindAsked         Kind = "asked"          // an exit-code runtime is asked before (C7)
@@ -86,6 +87,7 @@ var gates = [...]gate{
 	{kind: KindExtension, id: "extension/NAME", at: declaredStages, judge: (*admission).extensions, bypassable: true, sticky: true, bypassed: extensions, when: entities.Fail, unblock: unblockExtension},
 	{kind: KindApproval, id: "approval/TOPIC", at: []entities.Stage{atApproval}, judge: judgeApprovals, bypassable: true, sticky: true, bypassed: approvals, when: entities.Wait, unblock: unblockApproval},
 	{kind: KindPaused, id: "paused", plain: true},
+	{kind: KindDown, id: "down", plain: true},
 	{kind: KindDrain, id: "drain", plain: true},
 	{kind: KindRender, id: "render", plain: true},
 	{kind: KindAsked, id: "asked", bypassable: true, plain: true, bypassed: whereAsked},

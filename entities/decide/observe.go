@@ -77,7 +77,7 @@ func moving(i *state.Instance) bool {
 	switch {
 	case i.Observed.Requested || i.Observed.Digest == "":
 		return true
-	case d.Target == nil || d.Failure != "":
+	case d.Target == nil || d.Failure != "" || i.Down:
 		return false
 	case !d.Converged:
 		return true

@@ -94,6 +94,9 @@ func (k *knowledge) Strategy(release int) maestro.Strategy {
 
 func (k *knowledge) Held(release, channel int) bool {
 	r, c := k.s.Releases[release], &k.s.Spec.Channels[channel]
+	if k.s.DownIn(c.Name) != nil {
+		return true
+	}
 	if failed := k.standing[channel].failed; failed != nil {
 		return !r.PastRollback(c.Name, failed)
 	}

@@ -50,6 +50,8 @@ func matter(c protocol.ChannelStatus) string {
 		return cmp.Or(c.Target, c.Desired) + " failed here"
 	case entities.StatusRollingBack, entities.StatusRolledBack, entities.StatusFailedRollback:
 		return rollback(c)
+	case entities.StatusDeleted:
+		return "taken down"
 	case entities.StatusCancelled:
 		return c.Target + " was cancelled before it had succeeded here"
 	case entities.StatusPaused:

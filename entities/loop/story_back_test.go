@@ -45,6 +45,10 @@ var backCommands = map[string]command{
 		return refusal(done(s.s.Restart(at(arg, 0), bob, rest(arg, 1), s.now)))
 	},
 	"delete": func(s *story, arg []string) string { return refusal(done(s.s.Delete(bob, rest(arg, 0), s.now))) },
+	// take-down CHANNEL why…
+	"take-down": func(s *story, arg []string) string {
+		return refusal(done(s.s.TakeDown(arg[0], bob, rest(arg, 1), s.now)))
+	},
 	// removed INSTANCE ok, or what went wrong
 	"removed": func(s *story, arg []string) string {
 		id, text := idOf(arg[0]), rest(arg, 1)

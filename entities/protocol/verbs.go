@@ -73,6 +73,13 @@ type VersionRequest struct {
 	Channel string `json:"channel,omitempty"`
 }
 
+// DeleteRequest is the payload of delete (A24). A channel stays declared and empty until it is restarted; none: the service, which must be
+// declared no longer.
+type DeleteRequest struct {
+	Act
+	Channel string `json:"channel,omitempty"`
+}
+
 // Answer is what every verb without a result of its own answers: one line for a person.
 type Answer struct {
 	Message string `json:"message"`

@@ -57,6 +57,7 @@ func (s *State) Commit(changes []Change, w *Work, now time.Time) {
 			i.Delivery.Sequence++
 		}
 		i.Delivery.Apply.Running, i.Delivery.Apply.Started, i.Removed = true, now, true
+		i.Delivery.Apply.Of = ""
 	}
 }
 

@@ -16,6 +16,8 @@ type Channel struct {
 	// Reports: nothing was written here when it was last declared (A25).
 	Reports bool `json:"reports,omitempty"`
 	Gates   `json:"gates,omitzero"`
+	// Down: a person had what runs here removed, until somebody brings it back.
+	Down *Down `json:"down,omitempty"`
 	// Status that people were last shown, and since when.
 	Status entities.Status `json:"status,omitempty"`
 	Since  time.Time       `json:"since,omitzero"`
@@ -52,6 +54,8 @@ type Instance struct {
 	OnDelete entities.OnDelete `json:"onDelete,omitempty"`
 	// Removed: what ran here was begun to be taken down.
 	Removed bool `json:"removed,omitempty"`
+	// Down: what ran here is removed, and the instance is still declared.
+	Down bool `json:"down,omitempty"`
 	// Left is what it left on other runtimes when it moved, oldest first.
 	Left []Left `json:"left,omitempty"`
 }

@@ -275,7 +275,8 @@ func (s *State) Removed(op RemoveOp, err string, now time.Time) {
 	}
 	a := &i.Delivery.Apply
 	a.Running, a.Ended = false, now
-	if s.Declared(op.Instance) { // it came back meanwhile, and is applied again
+	down := s.isDown(i)
+	if s.Declared(op.Instance) && !down { // it came back meanwhile, and is applied again
 		*a, i.Observed.Requested, i.Observed.Fresh = Apply{Ended: now}, true, false
 		return
 	}
@@ -289,6 +290,11 @@ func (s *State) Removed(op RemoveOp, err string, now time.Time) {
 	text := op.Target.FullVersion + " taken down"
 	s.Record(now, op.Instance.Channel, text)
 	s.note(entities.AuditLine{At: now, Kind: entities.EventDelete, Channel: op.Instance.Channel, Version: op.Target.FullVersion, Text: text})
+	if down {
+		i.Down, i.Delivery.Converged, *a = true, false, Apply{Ended: now}
+		i.Observed.Requested = true
+		return
+	}
 	if s.Deletion == nil { // only the instance is gone
 		s.drop(op.Instance)
 		return

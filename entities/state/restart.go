@@ -11,7 +11,7 @@ import (
 
 // This file holds restarts: what runs begins anew at the version that is there (I1).
 
-// Restart has the instances of a channel, or of the service when channel is empty, begin anew at their targets: by an apply of
+// Restart has the instances of a channel that was taken down come back; else it has the instances of a channel, or of the service when channel is empty, begin anew at their targets: by an apply of
 // its own, which a pause holds and a pin does not. No gate is asked, since nothing new goes out. An instance that
 // has not converged, or whose channel only reports (A25), is left alone, and named.
 func (s *State) Restart(channel string, who entities.Who, reason string, now time.Time) (Effect, error) {
@@ -24,8 +24,13 @@ func (s *State) Restart(channel string, who entities.Who, reason string, now tim
 		if channel != "" && c != channel {
 			continue
 		}
+		down := s.DownIn(c)
+		if down != nil && channel == "" {
+			left = append(left, fmt.Sprintf("%s (%s; converge restart %s/%s %s)", c, down.Text(), s.Application, s.Title(), c))
+			continue
+		}
 		for _, i := range s.In(c) {
-			if why := s.notRestarted(i); why != "" {
+			if why := s.notRestarted(i); why != "" && down == nil {
 				left = append(left, s.Shown(i.ID)+" ("+why+")")
 			} else if i.Delivery.Target != nil {
 				again = append(again, i)
@@ -42,6 +47,9 @@ func (s *State) Restart(channel string, who entities.Who, reason string, now tim
 	return func() string {
 		var where []string
 		for _, i := range again {
+			if s.isDown(i) {
+				s.bringBack(i.ID.Channel)
+			}
 			s.restartInstance(i, now)
 			if c := i.ID.Channel; !slices.Contains(where, c) {
 				where = append(where, c)

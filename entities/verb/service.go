@@ -130,8 +130,12 @@ var service = [...]Row{
 		},
 	},
 	{
-		Name: protocol.Delete, Description: "takes down what is no longer declared", payload: justAct,
+		Name: protocol.Delete, Description: "takes down what is no longer declared, or a channel", Channels: oneOrAll,
+		payload: of(func(r *Request, p *protocol.DeleteRequest) { r.Act, r.Channel = p.Act, p.Channel }),
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
+			if r.Channel != "" {
+				return s.TakeDown(r.Channel, who, r.Reason, now)
+			}
 			return s.Delete(who, r.Reason, now)
 		},
 	},

@@ -36,27 +36,32 @@ func headline(s *state.State, d *decide.Decision, worst entities.Status) string 
 
 // convergedHeadline says what runs where, in as few words as it takes.
 func convergedHeadline(s *state.State, newest *state.Release) string {
-	channels := map[string][]string{}
-	var versions []string
-	lacks := ""
+	channels, versions, but := map[string][]string{}, []string{}, []string{}
 	for n := range s.Spec.Channels {
 		name := s.Spec.Channels[n].Name
+		if down := s.DownIn(name); down != nil {
+			but = append(but, name+" is "+down.Text())
+			continue
+		}
 		version := at(s, newest, name)
 		if channels[version] = append(channels[version], name); len(channels[version]) == 1 {
 			versions = append(versions, version)
 		}
 		if why := s.Lacks(name); why != "" {
-			lacks = "; in " + name + " " + why
+			but = append(but, "in "+name+" "+why)
 		}
-	}
-	if len(versions) == 1 {
-		return versions[0] + " converged in every channel" + lacks
 	}
 	parts := make([]string, len(versions))
 	for n, version := range versions {
 		parts[n] = version + " converged in " + strings.Join(channels[version], ", ")
 	}
-	return strings.Join(parts, ", ") + lacks
+	if len(versions) == 1 && len(channels[versions[0]]) == len(s.Spec.Channels) {
+		parts[0] = versions[0] + " converged in every channel"
+	}
+	if len(parts) > 0 {
+		but = append([]string{strings.Join(parts, ", ")}, but...)
+	}
+	return strings.Join(but, "; ")
 }
 
 // at is what a channel that has converged is at: the newest release where that has succeeded, with or without a change.

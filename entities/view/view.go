@@ -124,7 +124,9 @@ func channel(s *state.State, c *decide.ChannelDecision) protocol.ChannelStatus {
 		})
 	}
 	instances(s, &out, c)
-	out.Lacks = s.Lacks(c.Channel)
+	if s.DownIn(c.Channel) == nil {
+		out.Lacks = s.Lacks(c.Channel)
+	}
 	for _, i := range insts {
 		if to := s.Declares(i.ID); to != "" {
 			out.MovesTo = to
@@ -260,7 +262,7 @@ func unblock(s *state.State, c *decide.ChannelDecision, insts []*state.Instance)
 		if approvals := c.Approvals(); len(approvals) > 0 {
 			return approvals[0].Unblock
 		}
-	case entities.StatusCancelled:
+	case entities.StatusCancelled, entities.StatusDeleted:
 		for _, r := range c.Reasons {
 			if r.Code == decide.ReasonCommand {
 				return r.Text

@@ -211,3 +211,20 @@ func dev(t *testing.T, dir string, fake *ecsfake.Server) *stage.Dev {
 	}
 	return d
 }
+
+// One channel is taken down: its service is gone from ECS, that of the other stays, and a restart makes it anew.
+func TestChannelIsTakenDownOnECS_A24(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	gone := func() bool {
+		s := w.described("production")
+		return s == nil || aws.ToString(s.Status) != "ACTIVE"
+	}
+	w.Act("web", protocol.Delete, `{"channel":"production","by":"bob","reason":"moved"}`)
+	w.Await("web", "staging CONVERGED v1, production DELETED v1")
+	require.True(t, gone())
+	require.EqualValues(t, 2, w.desired("staging"))
+	w.Act("web", protocol.RestartService, `{"channel":"production","by":"bob"}`)
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	require.False(t, gone())
+}

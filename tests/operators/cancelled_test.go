@@ -2,11 +2,13 @@ package operators
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/tests/internal/stage"
 )
 
 // hanging is a service at v1, with an apply of v2 under way that hangs and ignores SIGTERM.
@@ -72,4 +74,25 @@ func TestCancelledApplyOfAKilledWorkerIsNotBegunAnew_A18_I2(t *testing.T) {
 	require.Contains(t, c.Act("web", protocol.Rollback, `{"by":"bob"}`), "v2 goes back in production to v1")
 	c.letGo()
 	c.Await("web", "production ROLLED_BACK v1")
+}
+
+// A channel of commands is taken down by its remove command, and comes back by its apply command.
+func TestChannelOfCommandsIsTakenDown_A24(t *testing.T) {
+	t.Parallel()
+	c := newCommanded(t)
+	c.letGo()
+	c.Write(strings.Replace(commands, "apply: {command: [./apply.sh]}", `apply: {command: [./apply.sh]}, remove: {command: [sh, -c, "echo $PVN_SERVICE_VERSION >>removed"]}`, 1) + stage.Web)
+	c.StartWorker()
+	t.Cleanup(c.StopWorker)
+	c.Publish()
+	c.Release("web", "v1")
+	c.Await("web", "production CONVERGED v1")
+	c.Act("web", protocol.Delete, `{"channel":"production","by":"bob","reason":"moved"}`)
+	s := c.Await("web", "production DELETED v1")
+	require.Equal(t, "production is taken down by bob: moved", s.Headline)
+	removed, err := os.ReadFile(c.Dir + "/removed")
+	require.NoError(t, err)
+	require.Equal(t, "v1\n", string(removed))
+	c.Act("web", protocol.RestartService, `{"channel":"production","by":"bob"}`)
+	c.Await("web", "production CONVERGED v1")
 }

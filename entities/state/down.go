@@ -1,0 +1,91 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/maestro"
+)
+
+// This file takes a single channel down, and brings it back: it stays declared, and nothing runs there meanwhile.
+
+// Down is that a person had a channel taken down.
+type Down struct {
+	Who    entities.Who `json:"who"`
+	Reason string       `json:"reason,omitempty"`
+	At     time.Time    `json:"at"`
+}
+
+// Text says who took it down, and why.
+func (d *Down) Text() string { return "taken down by " + d.Who.Name + entities.Because(d.Reason) }
+
+// DownIn is that a channel is taken down, or nil.
+func (s *State) DownIn(channel string) *Down {
+	if c := s.Channels[channel]; c != nil {
+		return c.Down
+	}
+	return nil
+}
+
+// TakeDown has removed what runs in a channel, which stays declared and empty until somebody restarts it. What is in progress there has to
+// end first.
+func (s *State) TakeDown(channel string, who entities.Who, reason string, now time.Time) (Effect, error) {
+	if err := s.checkChannel(channel); err != nil {
+		return nil, err
+	}
+	if down := s.DownIn(channel); down != nil {
+		return already("%s is already %s", s.scope(channel), down.Text())
+	}
+	if why := s.notDown(channel); why != nil {
+		return nil, why
+	}
+	return func() string {
+		s.Channel(channel).Down = &Down{Who: who, Reason: reason, At: now}
+		s.Channel(channel).endWindow()
+		s.Record(now, channel, s.Channel(channel).Down.Text())
+		s.noteAct(entities.EventDelete, who, nil, channel, "taken down", reason, now)
+		return fmt.Sprintf("%s is being taken down, and stays so until: converge restart %s/%s %s", s.scope(channel), s.Application, s.Title(), channel)
+	}, nil
+}
+
+// notDown says why a channel cannot be taken down now, or nil.
+func (s *State) notDown(channel string) error {
+	for _, r := range s.Releases {
+		if p, _ := r.PhaseIn(channel); p == maestro.InProgress {
+			return fmt.Errorf("%s is in progress in %s: let it arrive, or cancel it first", r.FullVersion, s.scope(channel))
+		}
+	}
+	if s.ReportsOnly(channel) {
+		return fmt.Errorf("%s only reports: what runs there is not ours to remove", s.scope(channel))
+	}
+	some := false
+	for _, i := range s.In(channel) {
+		runtime, rt := s.Runtime(i.ID)
+		switch d := &i.Delivery; {
+		case d.Apply.Running:
+			return fmt.Errorf("an apply of %s runs in %s: let it end, or cancel it first", i.present(), s.Shown(i.ID))
+		case d.Target != nil && !rt.CanRemove:
+			return fmt.Errorf("runtime %s cannot remove what runs in %s", runtime, s.Shown(i.ID))
+		}
+		some = some || i.Delivery.Target != nil
+	}
+	if !some {
+		return fmt.Errorf("nothing was released to %s yet: there is nothing to take down", s.scope(channel))
+	}
+	return nil
+}
+
+// bringBack ends that a channel is taken down: what ran there is applied again.
+func (s *State) bringBack(channel string) {
+	s.Channel(channel).Down = nil
+	for _, i := range s.In(channel) {
+		i.Removed, i.Down = false, false
+	}
+}
+
+// isDown tells whether what ran in an instance is to be removed, or was.
+func (s *State) isDown(i *Instance) bool {
+	return slices.Contains(s.Spec.ChannelNames(), i.ID.Channel) && s.DownIn(i.ID.Channel) != nil
+}
