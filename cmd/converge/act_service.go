@@ -228,9 +228,7 @@ all that waits but that version. What is just going out to a channel goes on the
   converge cancel shop/web --except v51 --channel prod-eu
   converge cancel shop@autumn`,
 	}, func(o *serviceOptions, act protocol.Act) protocol.CancelRequest {
-		return protocol.CancelRequest{
-			VersionRequest: protocol.VersionRequest{Act: act, Version: o.version, Channel: o.channel}, OlderThan: o.olderThan, Except: o.except,
-		}
+		return protocol.CancelRequest{Act: act, Version: o.version, OlderThan: o.olderThan, Except: o.except, Channel: o.channel}
 	})
 	cmd.Flags().StringVar(&o.olderThan, "older-than", "", "end all that waits and was released before this version")
 	cmd.Flags().StringVar(&o.except, "except", "", "end all that waits but this version")

@@ -49,9 +49,11 @@ type ScopeRequest struct {
 // CancelRequest is the payload of cancel: a release by Version, or, of all that wait, those that were released before OlderThan,
 // or all but Except. One of them is given. Of several releases of a version the oldest that is not over is meant.
 type CancelRequest struct {
-	VersionRequest
+	Act
+	Version   string `json:"version,omitempty"`
 	OlderThan string `json:"olderThan,omitempty"`
 	Except    string `json:"except,omitempty"`
+	Channel   string `json:"channel,omitempty"`
 }
 
 // VersionRequest is the payload of retry and rollback (A22). An empty channel is every channel that
