@@ -351,7 +351,7 @@ func constants(t *testing.T, dir string) map[string]constant.Value {
 func TestDocsLimits(t *testing.T) {
 	folders := map[string]string{
 		"config": "intent/config", "sources": "intent/sources", "bundle": "intent/bundle", "incarnation": "intent/incarnation",
-		"compile": "intent/compile", "store": "intent/store", "state": "entities/state", "verb": "entities/verb",
+		"compile": "intent/compile", "store": "intent/store", "state": "entities/state", "verb": "entities/verb", "view": "entities/view",
 		"strict": "intent/internal/strict", "custom": "runtimes/custom",
 	}
 	checked := 0

@@ -246,8 +246,7 @@ all that waits but that version. What is just going out to a channel goes on the
   converge cancel shop@autumn`,
 	}, func(o *serviceOptions, act protocol.Act) protocol.CancelRequest {
 		return protocol.CancelRequest{
-			VersionRequest: protocol.VersionRequest{Act: act, Version: o.version, Channel: o.channel},
-			Terminate:      o.terminate, OlderThan: o.olderThan, Except: o.except,
+			Act: act, Version: o.version, Channel: o.channel, Terminate: o.terminate, OlderThan: o.olderThan, Except: o.except,
 		}
 	})
 	versionFlags(cmd, o)

@@ -50,9 +50,11 @@ type ScopeRequest struct {
 // OlderThan, or all but Except. One of them is given. Of several releases of a version the oldest that is not over is meant.
 // Terminate: what runs for the release is given no time to end by itself.
 type CancelRequest struct {
-	VersionRequest
+	Act
+	Version   string `json:"version,omitempty"`
 	OlderThan string `json:"olderThan,omitempty"`
 	Except    string `json:"except,omitempty"`
+	Channel   string `json:"channel,omitempty"`
 	Terminate bool   `json:"terminate,omitempty"`
 }
 
