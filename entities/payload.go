@@ -249,6 +249,19 @@ type CommandJob struct {
 	ServiceAccount string            `json:"serviceAccount,omitempty"`
 	// Wrapper is the path of converge-wrapper in the image; empty: none, and the log is taken as it is.
 	Wrapper string `json:"wrapper,omitempty"`
+	// Requests and Limits are quantities by resource, as Kubernetes writes them.
+	Requests     map[string]string `json:"requests,omitempty"`
+	Limits       map[string]string `json:"limits,omitempty"`
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	Tolerations  []Toleration      `json:"tolerations,omitempty"`
+}
+
+// Toleration lets a Job's pods onto nodes with a taint, as in Kubernetes.
+type Toleration struct {
+	Key      string `json:"key,omitempty"`
+	Operator string `json:"operator,omitempty"`
+	Value    string `json:"value,omitempty"`
+	Effect   string `json:"effect,omitempty"`
 }
 
 // CommandTask is where commands run as tasks of Amazon ECS instead, each in one of its own (RunTask).

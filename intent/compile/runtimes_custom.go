@@ -1,11 +1,14 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"regexp"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/intent/config"
@@ -182,12 +185,47 @@ func (c *compiler) commandJob(d *strict.Decoder, at string, job *config.CommandJ
 			c.report(d, location, strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q is not possible here", field.value), Expected: field.wanted})
 		}
 	}
+	c.jobNodes(d, at, where, job)
 	return jobEntity(job)
 }
 
+// jobNodes checks what a Job asks of its nodes.
+func (c *compiler) jobNodes(d *strict.Decoder, at, where string, job *config.CommandJob) {
+	resources := cmp.Or(job.Resources, &config.JobResources{})
+	for _, list := range []struct {
+		name    string
+		entries map[string]string
+	}{{"resources.requests", resources.Requests}, {"resources.limits", resources.Limits}} {
+		for _, key := range strict.Keys(list.entries) {
+			if _, err := resource.ParseQuantity(list.entries[key]); err != nil {
+				c.report(d, strict.Key(strict.Field(at, list.name), key), strict.Fault{
+					Code: "bad-value", Message: fmt.Sprintf("%q is no quantity", strict.Clip(list.entries[key])), Expected: "one such as 500m or 256Mi",
+				})
+			}
+		}
+	}
+	for _, key := range strict.Keys(job.NodeSelector) {
+		c.noSubstitution(d, strict.Key(strict.Field(at, "nodeSelector"), key), where, job.NodeSelector[key])
+	}
+	for i, t := range job.Tolerations {
+		at := strict.Index(strict.Field(at, "tolerations"), i)
+		switch {
+		case t.Operator == "Exists" && t.Value != "":
+			c.report(d, at+".value", strict.Fault{Code: "one-of", Message: "Exists tolerates any value", Expected: "no value, or the operator Equal"})
+		case t.Key == "" && t.Operator != "Exists" && !d.Faulty(at):
+			c.report(d, at, strict.Fault{Code: "missing-field", Message: "it tolerates no taint", Expected: `"key", or the operator Exists for all taints`})
+		}
+	}
+}
+
 func jobEntity(job *config.CommandJob) *entities.CommandJob {
+	resources := cmp.Or(job.Resources, &config.JobResources{})
 	return &entities.CommandJob{
 		Cluster:   entities.KubernetesRuntime{Kubeconfig: job.Kubeconfig, Context: job.Context},
 		Namespace: job.Namespace, Image: job.Image, ServiceAccount: job.ServiceAccount, Wrapper: job.Wrapper,
+		Requests: resources.Requests, Limits: resources.Limits, NodeSelector: job.NodeSelector,
+		Tolerations: strict.Map(job.Tolerations, func(t config.JobToleration) entities.Toleration {
+			return entities.Toleration{Key: t.Key, Operator: string(t.Operator), Value: t.Value, Effect: string(t.Effect)}
+		}),
 	}
 }

@@ -97,4 +97,42 @@ type CommandJob struct {
 	// The path of converge-wrapper in the image, which keeps stdout and stderr apart. Without it the
 	// log is taken as it is.
 	Wrapper string `json:"wrapper,omitempty"`
+	// What the pods ask of a node and may use of it, as in Kubernetes.
+	Resources *JobResources `json:"resources,omitempty"`
+	// Labels that a node must have, as in Kubernetes.
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	// Taints of nodes that the pods tolerate, as in Kubernetes.
+	Tolerations []JobToleration `json:"tolerations,omitempty"`
 }
+
+// JobResources are quantities by resource: {cpu: 500m, memory: 256Mi}.
+type JobResources struct {
+	// What is set aside for each pod.
+	Requests map[string]string `json:"requests,omitempty"`
+	// What a pod may use at most.
+	Limits map[string]string `json:"limits,omitempty"`
+}
+
+// JobToleration is a taint that is tolerated.
+type JobToleration struct {
+	// The key of the taint; any when not given.
+	Key string `json:"key,omitempty"`
+	// How the value is compared.
+	Operator TolerationOperator `json:"operator,omitempty" jsonschema:"default=Equal"`
+	// The value of the taint.
+	Value string `json:"value,omitempty"`
+	// The effect of the taint; any when not given.
+	Effect TaintEffect `json:"effect,omitempty"`
+}
+
+// TolerationOperator is Equal or Exists.
+type TolerationOperator string
+
+// Values lists what may stand in the file.
+func (TolerationOperator) Values() []string { return []string{"Equal", "Exists"} }
+
+// TaintEffect is what a taint does.
+type TaintEffect string
+
+// Values lists what may stand in the file.
+func (TaintEffect) Values() []string { return []string{"NoSchedule", "PreferNoSchedule", "NoExecute"} }

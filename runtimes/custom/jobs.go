@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	clientset "k8s.io/client-go/kubernetes"
 
 	"github.com/converge-engine/converge/entities"
@@ -68,8 +71,32 @@ func (j *jobs) request(res *result, w work) job.Request {
 		Prefix: fmt.Sprintf("converge-%s-%s-%s", owner.Service, shown, w.labels.purpose),
 		Labels: labels, Image: settings.Image, ServiceAccount: settings.ServiceAccount, Wrapper: settings.Wrapper,
 		Command: res.argv, Env: env, Secrets: w.secrets, Files: w.files, FilesVariable: filesVariable,
+		Resources:    corev1.ResourceRequirements{Requests: quantities(settings.Requests), Limits: quantities(settings.Limits)},
+		NodeSelector: settings.NodeSelector, Tolerations: tolerations(settings.Tolerations),
 		Timeout: res.timeout, Limit: MaxDocument, StopAtLimit: res.answers,
 	}
+}
+
+// quantities are those of a definition. What is none there is none here: compiling has refused it.
+func quantities(of map[string]string) corev1.ResourceList {
+	var out corev1.ResourceList
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		if q, err := resource.ParseQuantity(of[name]); err == nil {
+			if out == nil {
+				out = corev1.ResourceList{}
+			}
+			out[corev1.ResourceName(name)] = q
+		}
+	}
+	return out
+}
+
+func tolerations(of []entities.Toleration) []corev1.Toleration {
+	var out []corev1.Toleration
+	for _, t := range of {
+		out = append(out, corev1.Toleration{Key: t.Key, Operator: corev1.TolerationOperator(t.Operator), Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
+	}
+	return out
 }
 
 // remote notes what a Job or a task printed, with secrets taken out, whether it ended well or not.

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientset "k8s.io/client-go/kubernetes"
 
@@ -177,4 +179,19 @@ func TestOnceAsJobReadsItsDocument_A20(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, out.ExitCode)
 	require.Equal(t, o.Document, strings.TrimSpace(out.Stdout))
+}
+
+// What a Job asks of its nodes stands in its pods.
+func TestJobSaysWhatItAsksOfNodes_C7(t *testing.T) {
+	t.Parallel()
+	j := jobs{def: entities.RuntimeDefinition{Custom: &entities.CustomRuntime{Job: &entities.CommandJob{
+		Requests: map[string]string{"cpu": "500m"}, Limits: map[string]string{"memory": "1Gi"}, NodeSelector: map[string]string{"pool": "ci"},
+		Tolerations: []entities.Toleration{{Key: "ci", Operator: "Exists", Effect: "NoSchedule"}},
+	}}}}
+	r := j.request(&result{}, work{})
+	require.Equal(t, corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{"cpu": resource.MustParse("500m")}, Limits: corev1.ResourceList{"memory": resource.MustParse("1Gi")},
+	}, r.Resources)
+	require.Equal(t, map[string]string{"pool": "ci"}, r.NodeSelector)
+	require.Equal(t, []corev1.Toleration{{Key: "ci", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}}, r.Tolerations)
 }

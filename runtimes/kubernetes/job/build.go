@@ -82,7 +82,7 @@ func (a *attempt) job() *batchv1.Job {
 func (a *attempt) pod() corev1.PodSpec {
 	r := a.request
 	spec := corev1.PodSpec{
-		RestartPolicy: corev1.RestartPolicyNever, ServiceAccountName: r.ServiceAccount,
+		RestartPolicy: corev1.RestartPolicyNever, ServiceAccountName: r.ServiceAccount, NodeSelector: r.NodeSelector, Tolerations: r.Tolerations,
 		AutomountServiceAccountToken:  new(r.ServiceAccount != ""),
 		TerminationGracePeriodSeconds: new(int64(gracePeriod / time.Second)),
 		SecurityContext:               &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},

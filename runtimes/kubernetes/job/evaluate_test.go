@@ -1,6 +1,7 @@
 package job
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 )
@@ -114,6 +116,23 @@ func TestDigest(t *testing.T) {
 	other = r
 	other.Files = map[string]string{"a": "c"}
 	require.NotEqual(t, r.digest(), other.digest())
+}
+
+// What is asked of nodes stands in the pod, and distinguishes Jobs. Jobs that ask for nothing are those of versions before.
+func TestPodAsksOfNodes_C7(t *testing.T) {
+	plain := Request{Image: "a", Command: []string{"x"}}
+	data, err := json.Marshal(plain)
+	require.NoError(t, err)
+	require.NotContains(t, string(data), "NodeSelector")
+	require.NotContains(t, string(data), "Tolerations")
+	r := plain
+	r.NodeSelector, r.Tolerations = map[string]string{"pool": "ci"}, []corev1.Toleration{{Key: "ci", Operator: corev1.TolerationOpExists}}
+	r.Resources.Requests = corev1.ResourceList{"cpu": resource.MustParse("500m")}
+	require.NotEqual(t, plain.digest(), r.digest())
+	pod := (&attempt{request: r}).pod()
+	require.Equal(t, r.NodeSelector, pod.NodeSelector)
+	require.Equal(t, r.Tolerations, pod.Tolerations)
+	require.Equal(t, r.Resources, pod.Containers[0].Resources)
 }
 
 // Kubernetes' own expansion (k8s.io/kubernetes third_party/forked/golang/expansion) gives back what

@@ -54,6 +54,8 @@ type Request struct {
 	FilesVariable  string            // an environment variable that holds the files' directory, if there are files
 	ServiceAccount string            // empty: the namespace's default, without a token in the pod
 	Resources      corev1.ResourceRequirements
+	NodeSelector   map[string]string   `json:",omitempty"` // nothing of the digest of Jobs that have none
+	Tolerations    []corev1.Toleration `json:",omitempty"`
 	// Wrapper is the path of converge-wrapper in the image. Empty: the command is run by itself, and its
 	// streams are merged.
 	Wrapper string
