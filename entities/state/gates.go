@@ -26,7 +26,7 @@ type ExtensionState struct {
 	entities.ExtensionProgress
 }
 
-// Over: it has succeeded, or its attempts are spent.
+// Over tells whether it has succeeded, or its attempts are spent.
 func (e *ExtensionState) Over() bool { return e.Done || e.Failed }
 
 // CheckState is the newest reading of a check, of the release it was asked about.
