@@ -233,7 +233,7 @@ func (r *Release) skippedIn(channel string) bool {
 func (s *State) retrySkipped(r *Release, spec *entities.ChannelSpec, who entities.Who, now time.Time) (func(), error) {
 	for _, newer := range s.Releases[slices.Index(s.Releases, r)+1:] {
 		p, _ := newer.PhaseIn(spec.Name)
-		if p == maestro.InProgress || p == maestro.Succeeded || p.Entered() && s.isAt(spec.Name, newer) {
+		if p == maestro.InProgress || p == maestro.Succeeded || p.Entered() && s.isAt(spec.Name, newer) || p == maestro.Cancelled && s.leavable(newer, spec.Name) {
 			return nil, fmt.Errorf("%s, which is newer, is there; release %s anew to go back to it", newer.FullVersion, r.Version)
 		}
 	}
