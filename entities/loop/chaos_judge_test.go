@@ -191,7 +191,7 @@ func (c *chaos) judgeSpoiled(ch state.Change, refuse func(string)) {
 	r := c.s.ReleaseByID(ch.Release)
 	for _, m := range ch.Moves {
 		switch {
-		case ch.Kind == state.ChangePromote || ch.Kind == state.ChangeTarget:
+		case (ch.Kind == state.ChangePromote || ch.Kind == state.ChangeTarget) && !r.Return:
 			base, _, _ := strings.Cut(m.Target.FullVersion, "-i")
 			again := slices.ContainsFunc(c.s.Releases, func(o *state.Release) bool {
 				p, concerned := o.PhaseIn(ch.Channel)
@@ -386,6 +386,7 @@ func (c *chaos) notePhases() {
 				}
 			case before == maestro.Skipped && p.Phase == maestro.Pending:
 				c.reopened[key] = true
+				delete(c.cutOff, channel+"/"+r.Version)
 			case before == maestro.InProgress && p.Phase == maestro.Pending:
 				c.waits[key] = true // it was only reported
 			case before == maestro.RolledBack && p.Phase == maestro.Pending:

@@ -419,6 +419,25 @@ func (c *chaos) repeat(t *rapid.T, events map[string]func()) {
 	c.t = t
 }
 
+// What was cancelled before it was good never comes back, whatever fails, is taken back, pinned or unpinned: only a release of it, or a
+// person who retries it, brings it (judgeSpoiled).
+func TestCancelledNeverComesBack_A17_A18_A22_I2(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := newChaos(t, setting{channels: 2, sizes: []int{1, 1, 2}, runtimes: []string{"local"}}, false)
+		for n := range c.next.Channels {
+			c.next.Channels[n].NoRollback = false
+		}
+		c.publishNow()
+		all, events := c.stormEvents(), map[string]func(){}
+		for _, name := range []string{"release", "config", "retry", "end", "look", "render", "pin", "unpin", "rollback"} {
+			events[name] = all[name]
+		}
+		events["cancel"], events["cancel2"], events["look2"] = all["cancel"], all["cancel"], all["look"]
+		events["end2"] = func() { c.endApply(c.pick("ok", "for good")) }
+		c.repeat(t, events)
+	})
+}
+
 // Safety whatever happens to releases and runtimes, and then progress once people and runtimes let it: every
 // release has gone as far as it can.
 func TestChaos_A8_A16_A18_B7_D17(t *testing.T) {

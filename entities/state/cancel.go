@@ -49,8 +49,26 @@ func (s *State) Cancel(c Cancelling, now time.Time) (Effect, error) {
 		for _, r := range all {
 			texts = append(texts, s.cancelOne(r, &c, now))
 		}
+		if c.Version == r.Version && !c.Lasting {
+			s.keepOver(r, s.phaseChannels(r, c.Channel))
+		}
 		return strings.Join(texts, ". ")
 	}, nil
+}
+
+// keepOver has no configuration for a version be one that goes out with it where a person ended the version: not those either that
+// were replaced by newer ones.
+func (s *State) keepOver(r *Release, channels []string) {
+	for _, name := range channels {
+		if r.Config() || !r.calledOff(name) || s.isAt(name, r) {
+			continue
+		}
+		for _, o := range s.Releases {
+			if p := o.in(name); o.Config() && o.Version == r.Version && p != nil && p.Phase.Over() && !s.isAt(name, o) {
+				o.keep(name)
+			}
+		}
+	}
 }
 
 // configsOf are the open releases of newer configurations for the version of a release.
@@ -70,7 +88,7 @@ func (s *State) cancels(r *Release, c *Cancelling) (ends, keeps []string) {
 		p := r.Phases[name]
 		switch other := r.Config() && c.Version == r.Version; {
 		case p.Phase.Over(), other && r.Keeps(name):
-		case other && p.Phase == maestro.Pending && s.hasTarget(name) && !s.isAtVersion(name, r.Version):
+		case other && p.Phase == maestro.Pending && s.keepable(name) && !s.isAtVersion(name, r.Version):
 			keeps = append(keeps, name)
 		default:
 			ends = append(ends, name)
@@ -110,6 +128,9 @@ func (s *State) cancelOne(r *Release, c *Cancelling, now time.Time) string {
 	return text + s.asked(r, c)
 }
 
+// keepable tells whether a channel is at something that newer configuration may come to.
+func (s *State) keepable(channel string) bool { return s.hasTarget(channel) && !s.cancelledIn(channel) }
+
 // isAtVersion tells whether any instance of a channel is at a version, under whichever configuration.
 func (s *State) isAtVersion(channel, version string) bool {
 	return slices.ContainsFunc(s.In(channel), func(i *Instance) bool { return s.VersionOf(i) == version })
@@ -135,8 +156,14 @@ func (s *State) cancel(r *Release, channel string, c *Cancelling, now time.Time)
 			d.bad(*d.Target)
 		}
 	}
-	if entered {
-		s.Channel(channel).endWindow()
+	if !entered {
+		return
+	}
+	s.Channel(channel).endWindow()
+	for _, o := range s.Releases { // what is here is nothing to bring newer configuration to
+		if p := o.in(channel); o.Keeps(channel) && p.Phase == maestro.Pending && s.cancelledIn(channel) {
+			o.cancel(channel, r.FullVersion+" was cancelled before it had succeeded here", now)
+		}
 	}
 }
 

@@ -233,8 +233,8 @@ func (r *Release) skippedIn(channel string) bool {
 func (s *State) retrySkipped(r *Release, spec *entities.ChannelSpec, who entities.Who, now time.Time) (func(), error) {
 	for _, newer := range s.Releases[slices.Index(s.Releases, r)+1:] {
 		p, _ := newer.PhaseIn(spec.Name)
-		left := p.Entered() || p == maestro.Cancelled // which may leave it where it is
-		if p == maestro.InProgress || p == maestro.Succeeded || left && s.isAt(spec.Name, newer) {
+		left := p.Entered() && s.isAt(spec.Name, newer) || p == maestro.Cancelled && s.leavable(newer, spec.Name)
+		if left || p == maestro.InProgress || p == maestro.Succeeded {
 			return nil, fmt.Errorf("%s, which is newer, is there; release %s anew to go back to it", newer.FullVersion, r.Version)
 		}
 	}

@@ -327,7 +327,7 @@ func (s *State) inheritCancels(r *Release, cutsOff bool, now time.Time) {
 		switch off := of.Keeps(c) || of.calledOff(c) && !s.isAt(c, of); {
 		case s.cancelledAt(c, r.Version):
 			r.cancel(c, r.Version+" was cancelled before it had succeeded here", now)
-		case off && !cutsOff && s.hasTarget(c):
+		case off && !cutsOff && s.keepable(c):
 			r.keep(c)
 		case off:
 			was := string(of.Phases[c].Phase)

@@ -25,12 +25,17 @@ const (
 	// Offloaded: what releases are made of that wait is in the store alone. A worker that does not know it would look for payloads
 	// that there are not.
 	Offloaded = 5
+	// Taken: a channel was taken down. A worker that does not know it would bring it back.
+	Taken = 6
 	// Newest is the newest number that is known.
-	Newest = Offloaded
+	Newest = Taken
 )
 
 // Form is the number of the state's form.
 func (s *State) Form() int {
+	if s.taken() {
+		return Taken
+	}
 	if slices.ContainsFunc(s.Releases, (*Release).Offloaded) {
 		return Offloaded
 	}

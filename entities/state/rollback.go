@@ -46,6 +46,7 @@ type RollingBack struct {
 	Version     string // "": the newest release that is somewhere
 	Channel     string // "": wherever it is
 	WhilePaused bool   // also where its channel, or the service, is paused, and stays so
+	Alone       bool   // newer configuration for the version is left as it is, as before it was kept
 	Who         entities.Who
 	Reason      string
 }
@@ -86,6 +87,9 @@ func (s *State) RollBack(b RollingBack, now time.Time) (Effect, error) {
 				r.Phases[c].CalledOff = true
 			}
 		}
+		if !b.Alone {
+			s.keepConfigs(r, changes)
+		}
 		text := ""
 		if s.Spec.AskGates {
 			text = s.askBack(r, changes, who, now)
@@ -97,6 +101,17 @@ func (s *State) RollBack(b RollingBack, now time.Time) (Effect, error) {
 		}
 		return text
 	}, nil
+}
+
+// keepConfigs has newer configuration for a version that is taken back come under the version that is gone back to (I2).
+func (s *State) keepConfigs(r *Release, changes []Change) {
+	for _, o := range s.configsOf(r) {
+		for _, c := range changes {
+			if p := o.in(c.Channel); p != nil && p.Phase == maestro.Pending && !r.Config() {
+				o.keep(c.Channel)
+			}
+		}
+	}
 }
 
 // whilePaused says how what is only held by a pause of the service, or of its channels, is taken back all the same; or "".

@@ -115,12 +115,12 @@ var service = [...]Row{
 		},
 	},
 	{
-		Name: protocol.Rollback, Description: "takes a release back to what was there before", Channels: oneOrAll,
+		Name: protocol.Rollback, Description: "takes a release back to what was there before", Changed: "rollback-keeps", Channels: oneOrAll,
 		payload: of(func(r *Request, p *protocol.RollbackRequest) {
 			r.Act, r.Version, r.Channel, r.WhilePaused = p.Act, p.Version, p.Channel, p.WhilePaused
 		}),
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
-			return s.RollBack(state.RollingBack{Version: r.Version, Channel: r.Channel, WhilePaused: r.WhilePaused, Who: who, Reason: r.Reason}, now)
+			return s.RollBack(state.RollingBack{Version: r.Version, Channel: r.Channel, WhilePaused: r.WhilePaused, Alone: r.Before, Who: who, Reason: r.Reason}, now)
 		},
 	},
 	{
