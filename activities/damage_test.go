@@ -79,6 +79,41 @@ func TestDamagedPayloadIsRenderedAgain(t *testing.T) {
 	require.ErrorContains(t, err, "so this is not its first release", "a damaged record still says that there was one")
 }
 
+// A version means what it was rendered to when it was first named, even where a version of Converge would render it otherwise by now.
+func TestKnownVersionKeepsWhatItWasRenderedTo_B3_D4(t *testing.T) {
+	dir, ctx := t.TempDir(), t.Context()
+	s, err := store.Open(ctx, dir)
+	require.NoError(t, err)
+	a := New(s, nil, nil)
+	t.Cleanup(a.Close)
+	hash, err := s.PutIncarnation(ctx, intenttest.Dir(t, "../intent/compile/testdata/shop").Incarnation)
+	require.NoError(t, err)
+	id := entities.Only("staging")
+	request := protocol.PrepareRequest{
+		Application: "shop", Service: "routes", Version: "r1", FullVersion: "r1", Incarnation: 1, Hash: hash, Instances: []entities.InstanceID{id},
+	}
+	first, err := a.Prepare(ctx, request)
+	require.NoError(t, err)
+	record, err := s.Version(ctx, "shop", "routes", "r1")
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"staging": first.Payloads[id].Digest}, record.Payloads)
+
+	_, _, err = s.CreateVersion(ctx, "shop", "routes", store.VersionRecord{
+		Version: "r2", FullVersion: "r2", Incarnation: 1, Hash: hash, Payloads: map[string]string{"staging": "as it was"},
+	})
+	require.NoError(t, err)
+	request.Version, request.FullVersion = "r2", "r2"
+	known, err := a.Prepare(ctx, request)
+	require.NoError(t, err)
+	require.Equal(t, "as it was", known.Payloads[id].Digest)
+	_, _, err = s.CreateVersion(ctx, "shop", "routes", store.VersionRecord{Version: "r3", FullVersion: "r3", Incarnation: 1, Hash: hash})
+	require.NoError(t, err)
+	request.Version, request.FullVersion = "r3", "r3"
+	known, err = a.Prepare(ctx, request)
+	require.NoError(t, err)
+	require.Len(t, known.Payloads[id].Digest, 64, "a record of before does not say")
+}
+
 // Rules that are damaged are no outage: whoever knew none would let everybody pass meanwhile (F4).
 func TestDamagedRulesAreToldFromAnOutage_F4(t *testing.T) {
 	dir, ctx := t.TempDir(), t.Context()
