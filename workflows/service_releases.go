@@ -120,11 +120,7 @@ func (s *service) publish(ctx workflow.Context, raw json.RawMessage) error {
 	if s.state.Disallowed() && s.fromHere("disallowed") {
 		s.state.WithdrawDisallowed(s.now())
 	}
-	switch {
-	case opening == nil:
-		return nil
-	case opening.Of != nil && s.few(0):
-		s.state.WaitingConfig = spec.Incarnation
+	if opening == nil {
 		return nil
 	}
 	return s.openPublished(ctx, p, *opening)
@@ -194,6 +190,10 @@ func confirm(p *protocol.ServicePublish, answer protocol.LoadSpecAnswer) {
 // openPublished opens the release of a publication, unless rendering shows that a change of
 // configuration changes no payload after all (B9).
 func (s *service) openPublished(ctx workflow.Context, p protocol.ServicePublish, o state.Opening) error {
+	if o.Of != nil && s.few(0) {
+		s.state.WaitingConfig = p.Incarnation
+		return nil
+	}
 	request := protocol.PrepareRequest{
 		Version: o.Version, FullVersion: o.FullVersion, Incarnation: p.Incarnation, Hash: p.Hash,
 		Instances: s.state.Spec.IDs(), Initial: o.Initial,
