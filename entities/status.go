@@ -1,6 +1,7 @@
 package entities
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -102,12 +103,12 @@ func (f Facts) Health() Status {
 func (f Facts) RollUp(instances []Facts) Facts {
 	all := len(instances) > 0
 	paused, orphaned, deleted := all, all, all
+	f.Cancelled = f.Cancelled || slices.ContainsFunc(instances, func(i Facts) bool { return i.Cancelled })
 	for _, i := range instances {
 		paused, orphaned, deleted = paused && i.Paused, orphaned && i.Orphaned, deleted && i.Deleted
 		f.RollbackFailed, f.RollingBack = f.RollbackFailed || i.RollbackFailed, f.RollingBack || i.RollingBack
 		f.Failed, f.Unknown, f.Converging = f.Failed || i.Failed, f.Unknown || i.Unknown, f.Converging || i.Converging
 		f.Degraded, f.RolledBack = f.Degraded || i.Degraded, f.RolledBack || i.RolledBack
-		f.Cancelled = f.Cancelled || i.Cancelled
 		f.WaitsApproval, f.Asks = f.WaitsApproval || i.WaitsApproval, f.Asks || i.Asks
 	}
 	f.Paused, f.Orphaned, f.Deleted = f.Paused || paused, orphaned, deleted
