@@ -104,13 +104,18 @@ func (f Facts) RollUp(instances []Facts) Facts {
 	paused, orphaned, deleted := all, all, all
 	for _, i := range instances {
 		paused, orphaned, deleted = paused && i.Paused, orphaned && i.Orphaned, deleted && i.Deleted
-		f.RollbackFailed, f.RollingBack = f.RollbackFailed || i.RollbackFailed, f.RollingBack || i.RollingBack
-		f.Failed, f.Unknown, f.Converging = f.Failed || i.Failed, f.Unknown || i.Unknown, f.Converging || i.Converging
-		f.Degraded, f.RolledBack = f.Degraded || i.Degraded, f.RolledBack || i.RolledBack
-		f.Cancelled = f.Cancelled || i.Cancelled
-		f.WaitsApproval, f.Asks = f.WaitsApproval || i.WaitsApproval, f.Asks || i.Asks
+		f = f.or(i)
 	}
 	f.Paused, f.Orphaned, f.Deleted = f.Paused || paused, orphaned, deleted
+	return f
+}
+
+// or has what is the matter with an instance be the matter with the channel.
+func (f Facts) or(i Facts) Facts {
+	f.RollbackFailed, f.RollingBack = f.RollbackFailed || i.RollbackFailed, f.RollingBack || i.RollingBack
+	f.Failed, f.Unknown, f.Converging = f.Failed || i.Failed, f.Unknown || i.Unknown, f.Converging || i.Converging
+	f.Degraded, f.RolledBack, f.Cancelled = f.Degraded || i.Degraded, f.RolledBack || i.RolledBack, f.Cancelled || i.Cancelled
+	f.WaitsApproval, f.Asks = f.WaitsApproval || i.WaitsApproval, f.Asks || i.Asks
 	return f
 }
 

@@ -165,19 +165,10 @@ func (s *State) retryIn(spec *entities.ChannelSpec, version string, r *Release, 
 	return s.retryFailed(r, spec, who, now), nil
 }
 
-// retryFailed starts a release again where it is the target and failed, or is still under way.
+// retryFailed starts a release again where it is the target and failed, was cancelled on its way, or is still under way.
 func (s *State) retryFailed(r *Release, spec *entities.ChannelSpec, who entities.Who, now time.Time) func() {
 	p := r.Phases[spec.Name]
-	var at []*Instance
-	failed := p.Phase == maestro.Failed || p.Phase == maestro.InProgress
-	for _, i := range s.In(spec.Name) {
-		if d := &i.Delivery; i.IsAt(r) && (!d.Converged || d.Failure != "" || d.Cancelled != "") {
-			at = append(at, i)
-			failed = failed || d.Failure != "" || d.Cancelled != "" && s.enteredSince(r, spec.Name) == nil
-		} else if i.IsAt(r) && p.Phase == maestro.InProgress {
-			at = append(at, i)
-		}
-	}
+	at, failed := s.retriedAt(r, spec.Name)
 	if len(at) == 0 || !failed {
 		return nil
 	}
@@ -192,6 +183,21 @@ func (s *State) retryFailed(r *Release, spec *entities.ChannelSpec, who entities
 			r.Phases[spec.Name] = &PhaseState{Phase: maestro.InProgress, Since: now, Reason: "retried by " + who.Name}
 		}
 	}
+}
+
+// retriedAt are the instances of a channel at which a release starts again, and whether there is a reason to.
+func (s *State) retriedAt(r *Release, channel string) (at []*Instance, failed bool) {
+	phase := r.Phases[channel].Phase
+	failed = phase == maestro.Failed || phase == maestro.InProgress
+	for _, i := range s.In(channel) {
+		if d := &i.Delivery; i.IsAt(r) && (!d.Converged || d.Failure != "" || d.Cancelled != "") {
+			at = append(at, i)
+			failed = failed || d.Failure != "" || d.Cancelled != "" && s.enteredSince(r, channel) == nil
+		} else if i.IsAt(r) && phase == maestro.InProgress {
+			at = append(at, i)
+		}
+	}
+	return at, failed
 }
 
 // retryRolledBack lets a person try a release again where it was rolled back. It is next in line once more, and what let it

@@ -18,25 +18,7 @@ func (s *State) Restart(channel string, who entities.Who, reason string, now tim
 	if err := s.checkChannel(channel); err != nil {
 		return nil, err
 	}
-	var again []*Instance
-	var left []string
-	for _, c := range s.Spec.ChannelNames() {
-		if channel != "" && c != channel {
-			continue
-		}
-		down := s.DownIn(c)
-		if down != nil && channel == "" {
-			left = append(left, fmt.Sprintf("%s (%s; converge restart %s/%s %s)", c, down.Text(), s.Application, s.Title(), c))
-			continue
-		}
-		for _, i := range s.In(c) {
-			if why := s.notRestarted(i); why != "" && down == nil {
-				left = append(left, s.Shown(i.ID)+" ("+why+")")
-			} else if i.Delivery.Target != nil {
-				again = append(again, i)
-			}
-		}
-	}
+	again, left := s.restartable(channel)
 	switch {
 	case len(again) > 0:
 	case len(left) > 0:
@@ -65,6 +47,28 @@ func (s *State) Restart(channel string, who entities.Who, reason string, now tim
 		}
 		return text
 	}, nil
+}
+
+// restartable are the instances of a channel, or of all that are not taken down, that can begin anew, and what is left alone and why.
+func (s *State) restartable(channel string) (again []*Instance, left []string) {
+	for _, c := range s.Spec.ChannelNames() {
+		down := s.DownIn(c)
+		switch {
+		case channel != "" && c != channel:
+			continue
+		case down != nil && channel == "":
+			left = append(left, fmt.Sprintf("%s (%s; converge restart %s/%s %s)", c, down.Text(), s.Application, s.Title(), c))
+			continue
+		}
+		for _, i := range s.In(c) {
+			if why := s.notRestarted(i); why != "" && down == nil {
+				left = append(left, s.Shown(i.ID)+" ("+why+")")
+			} else if i.Delivery.Target != nil {
+				again = append(again, i)
+			}
+		}
+	}
+	return again, left
 }
 
 // notRestarted says why an instance that is somewhere is left alone, or "".
