@@ -551,7 +551,8 @@ func (c *chaos) judgeSuccess(ch state.Change, refuse func(string)) {
 		}
 		arrived := i.IsAt(r) && (i.Delivery.Converged || slices.Contains(ch.Instances, i.ID))
 		untouched := r.Config() && i.Delivery.Converged && r.Present[i.ID].Payload == i.Delivery.Target.Payload
-		if !arrived && !untouched {
+		left := r.Keeps(ch.Channel) && i.Delivery.Target == nil // there is no version that it keeps
+		if !arrived && !untouched && !left {
 			refuse("before " + i.ID.String() + " has converged")
 		}
 	}
