@@ -130,6 +130,7 @@ numbered     ok             28 lines of history
 paused       ok             1 pauses
 pinned       ok             1 pins
 managed      ok             1 services
+cancelled    ok             0 cancellations
 rest         ok             2 channels
 final        ok             2 channels`, strings.Join(lines, "\n"))
 }
@@ -239,6 +240,22 @@ func TestEachCheckFindsWhatIsPlanted(t *testing.T) {
 		{"managed", "s1 did not answer from 10:00:03.000 for 1m30s, 1m18s of it without any fault", func(r *Record) { r.Gaps[0].To = at(93) }},
 		{"managed", "s1 was gone from 10:00:03.000 for 1m30s, 1m18s of it without any fault", func(r *Record) {
 			r.Gaps[0].To, r.Gaps[0].Gone = at(93), true
+		}},
+		{"cancelled", "s1/staging got the target v3 at 10:00:16.000, which was cancelled there at 10:00:15.000", func(r *Record) {
+			r.without("converged at v3")
+			r.with("target v2 → v3", told(15, "c14 cancel - v3 cancelled in staging"))
+			r.with("cancelled in staging", told(16, "- target staging v3 target v3"))
+			r.Acts = append(r.Acts, act(14, protocol.Cancel, "", "v3", Answered))
+			r.Rest["s1"][0].Status = "CANCELLED"
+		}},
+		{"cancelled", "s1/staging: v3 was applied at 10:00:13.000, which was cancelled there at 10:00:03.500", func(r *Record) {
+			r.without("converged at v3")
+			r.with("target v2 → v3", told(3.5, "c14 cancel - v3 cancelled in staging, production"))
+			r.Acts = append(r.Acts, act(14, protocol.Cancel, "", "v3", Answered))
+			r.Rest["s1"][0].Status = "CANCELLED"
+		}},
+		{"rest", `s1/staging is CANCELLED (target "v3", current "v3", site "v3"): history does not say that it was cancelled`, func(r *Record) {
+			r.Rest["s1"][0].Status = "CANCELLED"
 		}},
 		{"rest", "s1 does not come to rest", func(r *Record) { r.Unrested = []string{"s1 does not come to rest"} }},
 		{"rest", `s1/staging is CONVERGED (target "v3", current "v3", site "v2"): what is there is not the target`, func(r *Record) {

@@ -102,6 +102,8 @@ func (r *Record) notAtRest(service string, c Rest) string {
 	switch failed := c.Status == string(entities.StatusFailed) || c.Status == string(entities.StatusFailedRollback); {
 	case c.Target != last.to && outcome.Text != "unchanged": // which leaves the name of what is there
 		return fmt.Sprintf("the last target in history is %q", last.to)
+	case c.Status == string(entities.StatusCancelled):
+		return unless(r.wasCancelled(service, c.Channel, c.Target), "history does not say that it was cancelled")
 	case failed:
 		return unless(outcome.Kind == entities.EventFailed, "history does not say that it failed")
 	case c.Current != c.Target, c.Site != c.Target:
