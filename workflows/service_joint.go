@@ -61,6 +61,9 @@ func (s *service) mayReserve(id string, part protocol.ServiceVersion, answer pro
 	if err := s.state.CheckReservation(id); err != nil {
 		return err
 	}
+	if s.few(len(s.state.Reservations)) {
+		return errFew
+	}
 	who, row := answer.Joint.Who, verb.Find(s.verbs, protocol.Release)
 	r := verb.Request{
 		Act: protocol.Act{By: who.Name}, Verb: protocol.Release, Version: part.Version,

@@ -106,7 +106,7 @@ func (s *service) extend(op state.ExtensionOp) {
 	queue := s.queueOfExtension(op)
 	absent := absence(queue, r.Extensions[e.RunKey()].Untaken, s.now())
 	options := lasting(queue, e.Timeout+margin, absent, text)
-	options.WaitForCancellation = s.logic >= protocol.LogicCancelEnds
+	options.WaitForCancellation = s.logic >= protocol.LogicCancelEnds || s.fromHere("extension-waits")
 	ctx, end := workflow.WithCancel(workflow.WithActivityOptions(s.work, options))
 	run := entities.ExtensionRun(op.Release, e.RunKey())
 	s.extensions[run] = end

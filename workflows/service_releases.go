@@ -20,7 +20,7 @@ import (
 func (s *service) release(ctx workflow.Context, r verb.Request, who entities.Who) (any, error) {
 	row := verb.Find(s.verbs, protocol.Release)
 	if s.few(len(s.state.Reservations)) {
-		return nil, refused(fmt.Errorf("%d releases are in flight, the most that were kept when this run was begun", fewest))
+		return nil, refused(errFew)
 	}
 	if _, err := s.judge(row, r, who); err != nil {
 		return nil, refused(err)
@@ -50,6 +50,8 @@ func (s *service) release(ctx workflow.Context, r verb.Request, who entities.Who
 
 // fewest is how many releases in flight were kept by versions before.
 const fewest = 50
+
+var errFew = fmt.Errorf("%d releases are in flight, the most that were kept when this run was begun", fewest)
 
 // few: there are as many, beside so many that are promised, and the run was begun when there were not to be more.
 func (s *service) few(promised int) bool {

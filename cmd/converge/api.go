@@ -254,6 +254,9 @@ func (a *temporalAPI) Progress(ctx context.Context, workflowID string) (all []pr
 		d, err := a.client.DescribeWorkflowExecution(ctx, id, "")
 		all = nil
 		for _, pending := range d.GetPendingActivities() {
+			if s := pending.GetState(); s != enumspb.PENDING_ACTIVITY_STATE_STARTED && s != enumspb.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED {
+				continue // what it says is of an attempt that is over
+			}
 			var p protocol.Progress
 			if a.payloads.FromPayloads(pending.GetHeartbeatDetails(), &p) == nil && p.What != "" { // else it is something else's
 				all = append(all, p)

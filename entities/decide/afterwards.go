@@ -67,16 +67,26 @@ func (v *view) takenBack() (r *state.Release, since time.Time) {
 		if of == nil {
 			continue
 		}
-		if r == nil || d.Since.Before(since) {
-			r, since = v.s.ReleaseByID(of.Release), d.Since
+		if r == nil || of.At.Before(since) { // not since the target was set: a restart sets it anew
+			r, since = v.s.ReleaseByID(of.Release), of.At
 		}
 	}
 	if r == nil && len(v.insts) > 0 {
 		if by := v.s.Brought(v.insts[0].Instance); by != nil && by.TakesBack != "" {
-			return v.s.ReleaseByID(by.TakesBack), v.insts[0].Delivery.Since
+			return v.s.ReleaseByID(by.TakesBack), by.At
 		}
 	}
 	return r, since
+}
+
+// backTo is what a channel went back to. An instance that was added since may have no target yet.
+func (v *view) backTo() string {
+	for n := range v.insts {
+		if t := v.insts[n].Delivery.Target; t != nil {
+			return t.FullVersion
+		}
+	}
+	return ""
 }
 
 // stays is the release that succeeded in the channel and is there in all of it, and since when; or nil.

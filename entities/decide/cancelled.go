@@ -10,8 +10,10 @@ import (
 
 // This file ends what runs for releases that were cancelled, and says what is left of them (A18, I2).
 
-// stopped: the target was cancelled before it had arrived, so that it is applied no more.
-func (i *instance) stopped() bool { return i.Delivery.Cancelled != "" && !i.Delivery.Converged }
+// stopped: the target was cancelled before it had arrived, so that it is applied no more, unless a person restarts what is there.
+func (i *instance) stopped() bool {
+	return i.Delivery.Cancelled != "" && !i.Delivery.Converged && !i.Delivery.Restarting
+}
 
 // endCancelled asks the applies of cancelled targets to end: paused or not, and before a run ends too. An apply of a service that was
 // published by an older version is left to end.

@@ -93,7 +93,7 @@ func (v *view) startExtension(r *state.Release, e *entities.Extension) string {
 		op.Attempt = st.Attempts + 1
 	}
 	if e.Stage == entities.OnRollback {
-		op.BackTo = v.insts[0].Delivery.Target.FullVersion
+		op.BackTo = v.backTo()
 	}
 	switch missing := v.missing(r, e); {
 	case len(missing) > 0:

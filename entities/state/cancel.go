@@ -136,6 +136,23 @@ func (s *State) isAtVersion(channel, version string) bool {
 	return slices.ContainsFunc(s.In(channel), func(i *Instance) bool { return s.VersionOf(i) == version })
 }
 
+// withheld tells whether anything is at a cancelled target, or a release goes on as the configuration of another version.
+func (s *State) withheld() bool {
+	for _, r := range s.Releases {
+		if len(r.Keeping)+len(r.Kept) > 0 {
+			return true
+		}
+	}
+	// In any order: the answer is the same.
+	//workflowcheck:ignore
+	for _, i := range s.Instances {
+		if i.Delivery.Cancelled != "" {
+			return true
+		}
+	}
+	return false
+}
+
 // cancel ends a release in one channel.
 func (s *State) cancel(r *Release, channel string, c *Cancelling, now time.Time) {
 	entered := r.Phases[channel].Phase == maestro.InProgress
@@ -180,7 +197,8 @@ func (s *State) asked(r *Release, c *Cancelling) string {
 		}
 	}
 	for _, key := range entities.SortedKeys(r.Extensions) {
-		if e := r.Extensions[key]; e.Running && !s.awaits(r, key) {
+		afterwards := strings.HasPrefix(key, string(entities.OnRollback)+"/") || strings.HasPrefix(key, string(entities.Repeated)+"/")
+		if e := r.Extensions[key]; e.Running && !afterwards && !s.awaits(r, key) {
 			e.Cancelled, e.Terminated = true, e.Terminated || c.Terminate
 			runs = append(runs, "extension "+entities.ExtensionName(key))
 		}

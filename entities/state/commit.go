@@ -208,6 +208,9 @@ func (s *State) converged(c Change, now time.Time) {
 		d.StoppedAt = time.Time{}
 		if d.Rollback != nil {
 			rolledBack = d.Rollback
+			arrived := *d.Rollback
+			arrived.WhilePaused = false // which was said of the way there
+			d.Rollback = &arrived
 		}
 		if d.Since.Before(since) {
 			since = d.Since

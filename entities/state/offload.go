@@ -21,12 +21,18 @@ const InStore = "in the store"
 // Offload leaves to the store what is heavy of the open releases behind the newest ones. Those that are next in a channel stay
 // whole.
 func (s *State) Offload(next []*Release) {
-	whole := MaxWhole
+	whole, brought := MaxWhole, map[*Instance]*Release(nil)
 	for _, r := range slices.Backward(s.Releases) {
 		if r.Over() {
 			continue
 		}
-		if whole--; whole < 0 && !r.Offloaded() && !slices.Contains(next, r) && s.mayOffload(r) {
+		if whole--; whole >= 0 || r.Offloaded() || slices.Contains(next, r) {
+			continue
+		}
+		if brought == nil {
+			brought = s.allBrought()
+		}
+		if s.mayOffload(r, brought) {
 			r.offload()
 		}
 	}
@@ -34,8 +40,8 @@ func (s *State) Offload(next []*Release) {
 
 // mayOffload: the release is in progress nowhere, and no instance is at it or may return to it. What takes another one back is
 // made of several versions, which only the state knows.
-func (s *State) mayOffload(r *Release) bool {
-	if r.Return || s.needed(r) {
+func (s *State) mayOffload(r *Release, brought map[*Instance]*Release) bool {
+	if r.Return || s.needed(r, brought) {
 		return false
 	}
 	// In any order: the answer is the same.

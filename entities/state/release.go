@@ -491,9 +491,9 @@ func (s *State) Prune() {
 	if over <= MaxFinishedReleases {
 		return
 	}
-	kept := make([]*Release, 0, len(s.Releases))
+	kept, brought := make([]*Release, 0, len(s.Releases)), s.allBrought()
 	for n, r := range s.Releases {
-		if r.Over() && over > MaxFinishedReleases && n < len(s.Releases)-1 && !s.needed(r) {
+		if r.Over() && over > MaxFinishedReleases && n < len(s.Releases)-1 && !s.needed(r, brought) {
 			over--
 			continue
 		}
@@ -502,9 +502,20 @@ func (s *State) Prune() {
 	s.Releases = kept
 }
 
+// allBrought is Brought of all instances, for who looks at many releases.
+func (s *State) allBrought() map[*Instance]*Release {
+	out := make(map[*Instance]*Release, len(s.Instances))
+	// In any order: the answer is the same.
+	//workflowcheck:ignore
+	for _, i := range s.Instances {
+		out[i] = s.Brought(i)
+	}
+	return out
+}
+
 // needed tells whether an instance is at a release, may return to it, or may be retried there: such a one tells which
 // version a full version is of.
-func (s *State) needed(r *Release) bool {
+func (s *State) needed(r *Release, brought map[*Instance]*Release) bool {
 	// In any order: the answer is the same.
 	//workflowcheck:ignore
 	for id, i := range s.Instances {
@@ -513,7 +524,7 @@ func (s *State) needed(r *Release) bool {
 		}
 		d, t := &i.Delivery, r.Target(id)
 		if i.IsAt(r) || d.LastGood != nil && d.LastGood.Same(t) || d.BeforePin != nil && d.BeforePin.Target.Same(t) ||
-			d.Rollback != nil && d.Rollback.Release == r.ID || s.Brought(i).takes(r) {
+			d.Rollback != nil && d.Rollback.Release == r.ID || brought[i].takes(r) {
 			return true
 		}
 	}

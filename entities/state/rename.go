@@ -27,12 +27,18 @@ const (
 	Offloaded = 5
 	// Taken: a channel was taken down. A worker that does not know it would bring it back.
 	Taken = 6
+	// Withheld: a version was cancelled before it had succeeded, or only its configuration goes on. A worker that does not know it
+	// would bring it back.
+	Withheld = 7
 	// Newest is the newest number that is known.
-	Newest = Taken
+	Newest = Withheld
 )
 
 // Form is the number of the state's form.
 func (s *State) Form() int {
+	if s.withheld() {
+		return Withheld
+	}
 	if s.taken() {
 		return Taken
 	}

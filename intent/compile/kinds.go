@@ -185,8 +185,11 @@ func checkURL(text string) *strict.Fault {
 }
 
 func checkExpression(text string) *strict.Fault {
+	if strings.Contains(text, "${{") {
+		return &strict.Fault{Code: "bad-value", Message: "nothing is substituted in an expression", Expected: "the variables of CEL, such as release.version, application and channel"}
+	}
 	if err := expression.Check(text); err != nil {
-		return &strict.Fault{Code: "bad-value", Message: "the expression is none: " + err.Error(), Expected: "CEL that yields true or false"}
+		return &strict.Fault{Code: "bad-value", Message: "this is no valid CEL: " + err.Error(), Expected: "CEL that yields true or false"}
 	}
 	return nil
 }

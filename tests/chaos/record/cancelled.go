@@ -32,7 +32,8 @@ func (r *Record) cancelledIn(service, channel string) []cancellation {
 			}
 		case entities.EventRelease, entities.EventRetry:
 			for n := range out {
-				if out[n].by.Version == l.Version && out[n].until.N == 0 {
+				elsewhere := l.Kind == entities.EventRetry && l.Channel != "" && l.Channel != channel
+				if !elsewhere && out[n].by.Version == l.Version && out[n].until.N == 0 {
 					out[n].until = l
 				}
 			}
