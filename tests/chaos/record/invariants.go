@@ -58,8 +58,8 @@ var checks = [...]struct {
 	{"pinned", "pins", checkPinned},   // nothing but the pin is decided for what is pinned
 	{"managed", "services", checkManaged},
 	{"cancelled", "cancellations", checkCancelled}, // what was cancelled before it had succeeded comes back by a person's word alone
-	{"rest", "channels", checkRest},   // what is there is what was decided last
-	{"final", "channels", checkFinal}, // a last release arrives everywhere
+	{"rest", "channels", checkRest},                // what is there is what was decided last
+	{"final", "channels", checkFinal},              // a last release arrives everywhere
 }
 
 // Judge runs all checks.
