@@ -33,6 +33,7 @@ type CheckRelease struct {
 	FullVersion string    `json:"fullVersion"`
 	Incarnation int64     `json:"incarnation"`
 	By          string    `json:"by"`
+	Proven      bool      `json:"proven"` // By is who a token proved it to be, not only who said so
 	At          time.Time `json:"at"`
 }
 

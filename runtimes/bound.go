@@ -39,7 +39,7 @@ const (
 // given. So whenever the kept objects are stable at a version, all of them were.
 func Bound(objects []entities.Object) (kept []entities.Object, omitted int) {
 	size := len("[]")
-	for _, o := range byUrgency(objects) {
+	for _, o := range ByUrgency(objects) {
 		if len(kept) == MaxObjects {
 			break
 		}
@@ -65,8 +65,8 @@ func jsonSize(o entities.Object) int {
 	return len(b) + len(",")
 }
 
-// byUrgency sorts a copy, keeping the order within a group.
-func byUrgency(objects []entities.Object) []entities.Object {
+// ByUrgency sorts a copy, what failed or moves first, keeping the order within a group: for who has to leave some out.
+func ByUrgency(objects []entities.Object) []entities.Object {
 	var groups [calm + 1][]entities.Object
 	seen := map[string]bool{}
 	for _, o := range objects {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/runtimes"
 )
 
 // Bounds of an entities.CheckInput as JSON, in bytes. All overrides of a task of ECS have at most 8,192 characters.
@@ -38,12 +39,12 @@ func inputOf(a Asked, s protocol.Status) entities.CheckInput {
 	}
 	if n := slices.IndexFunc(s.Releases, func(r protocol.ReleaseStatus) bool { return r.ID == a.Evaluation.Release }); n >= 0 {
 		r := s.Releases[n]
-		in.Release.Incarnation, in.Release.By, in.Release.At, in.Phases = r.Incarnation, r.By, r.At, r.Phases
+		in.Release.Incarnation, in.Release.By, in.Release.Proven, in.Release.At, in.Phases = r.Incarnation, r.By, r.Proven, r.At, r.Phases
 	}
 	for _, c := range s.Channels {
 		in.Channels = append(in.Channels, entities.CheckChannel{Name: c.Name, Status: c.Status, Health: c.Health, Current: c.Current, Target: c.Target})
 		if c.Name == in.Channel {
-			in.Objects, in.Omitted = append(in.Objects, c.Objects...), c.Omitted
+			in.Objects, in.Omitted = append(in.Objects, runtimes.ByUrgency(c.Objects)...), c.Omitted
 		}
 	}
 	return in

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,12 +20,12 @@ import (
 
 // document is what is known of own, as commands get it.
 const document = `{"schema":"converge.check/v1","application":"shop","service":"web","serviceId":"id-1","channel":"prod",` +
-	`"release":{"id":"r2","version":"v2","fullVersion":"v2-i7","incarnation":7,"by":"ci","at":"2026-11-23T08:00:00Z"},` +
+	`"release":{"id":"r2","version":"v2","fullVersion":"v2-i7","incarnation":7,"by":"ci","proven":false,"at":"2026-11-23T08:00:00Z"},` +
 	`"phases":{"prod":"in progress","staging":"succeeded"},` +
 	`"channels":[{"name":"staging","status":"CONVERGED","health":"","current":"v2-i7","target":"v2-i7"},` +
 	`{"name":"prod","status":"CONVERGING","health":"","current":"v1","target":"v2-i7"}],` +
-	`"objects":[{"name":"web","objectType":"Deployment","versions":[{"version":"v2-i7","active":true}],"status":"SUCCEEDED"},` +
-	`{"name":"routes","objectType":"Ingress","status":"PENDING","message":"no address yet"}],"omitted":2}`
+	`"objects":[{"name":"routes","objectType":"Ingress","status":"PENDING","message":"no address yet"},` +
+	`{"name":"web","objectType":"Deployment","versions":[{"version":"v2-i7","active":true}],"status":"SUCCEEDED"}],"omitted":2}`
 
 // A command reads what is known of the release from a file. Without that it is not asked.
 func TestCommandReadsWhatIsKnown_A20_D16(t *testing.T) {
@@ -84,9 +85,23 @@ func TestCEL_A20(t *testing.T) {
 		})
 	}
 	stable := `objects.all(o, o.status == "SUCCEEDED")`
+	last := checks.Sources{Own: func(ctx context.Context) (protocol.Status, error) { // more than fits, and what failed comes last
+		s, err := own(ctx)
+		good := entities.Object{Name: "web", Type: "Deployment", Status: entities.ObjectSucceeded, Message: strings.Repeat("fine ", 50)}
+		s.Channels[1].Objects = append(slices.Repeat([]entities.Object{good}, 1000), entities.Object{Name: "bad", Type: "Deployment", Status: entities.ObjectFailed})
+		return s, err
+	}}
+	proven := checks.Sources{Own: func(ctx context.Context) (protocol.Status, error) {
+		s, err := own(ctx)
+		s.Releases[0].Proven = true
+		return s, err
+	}}
 	Conform(t, Kind{Kind: entities.CheckCEL, Rows: []Row{
 		{Name: "true", Sources: sources, Asked: row(`phases["staging"] == "succeeded"`, "", false), Want: entities.Pass, Says: `true: phases["staging"] == "succeeded"`},
 		{Name: "false", Sources: sources, Asked: row(stable, "", false), Want: entities.Wait, Says: "false: " + stable},
+		{Name: "what failed is not cut off", Sources: last, Asked: row("omitted > 0 && "+stable, "", false), Want: entities.Wait, Says: "false: omitted > 0 && " + stable},
+		{Name: "proven", Sources: proven, Asked: row("release.proven", "", false), Want: entities.Pass, Says: "true: release.proven"},
+		{Name: "only stated", Sources: sources, Asked: row("release.proven", "", false), Want: entities.Wait, Says: "false: release.proven"},
 		{Name: "false fails", Sources: sources, Asked: row(stable, "${{ version }} is not whole", true), Want: entities.Fail, Says: "v2 is not whole"},
 		{Name: "not there", Sources: sources, Asked: row(`phases["x"] == ""`, "", true), Want: entities.Error, Says: "the expression: no such key: x"},
 		{Name: "of another version", Sources: sources, Asked: row(`release.color == "red"`, "", true), Want: entities.Error, Says: "column 8: undefined field 'color'"},

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/maestro"
 	"github.com/converge-engine/converge/entities/state"
 )
 
@@ -58,13 +59,19 @@ func (v *view) toCome(i *instance) bool {
 	})
 }
 
+// calledOff tells whether the target came with a release that a person cancelled here.
+func (v *view) calledOff(i *instance) bool {
+	r := v.s.Brought(i.Instance)
+	return v.pin == nil && r != nil && r.Phases[v.spec.Name].Phase == maestro.Cancelled && !i.Delivery.Converged
+}
+
 // would is what would be done to an instance, since when, and why; "" is nothing.
 func (v *view) would(i *instance) string {
 	d := &i.Delivery
 	switch {
 	case !i.idle || d.Target == nil:
 		return ""
-	case !v.reports() && !v.toCome(i):
+	case !v.toCome(i) && (!v.reports() || v.calledOff(i)):
 		return d.Target.FullVersion + " was only reported here, and was cancelled: it is not applied; release it, or another one"
 	case !v.reports():
 		return d.Target.FullVersion + " was only reported here; it is applied once its gates, asked anew, pass"

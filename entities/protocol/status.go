@@ -145,6 +145,7 @@ type ReleaseStatus struct {
 	Version     string            `json:"version"` // full version
 	Incarnation int64             `json:"incarnation"`
 	By          string            `json:"by"`
+	Proven      bool              `json:"proven,omitempty"` // By is who a token proved it to be (G7)
 	At          time.Time         `json:"at"`
 	Phases      map[string]string `json:"phases"`
 	Reasons     map[string]string `json:"reasons,omitempty"` // channel → why it is in that phase

@@ -69,3 +69,10 @@ func (s *State) report(spec *entities.ChannelSpec, now time.Time) {
 func (s *State) unreached(channel string, r *Release) bool {
 	return slices.ContainsFunc(s.In(channel), func(i *Instance) bool { return r.Concerns(i.ID) && (!i.IsAt(r) || !i.Delivery.Converged) })
 }
+
+// onlyReportedAt tells whether some instance of a channel has a release for its target that was never brought there, only reported.
+func (s *State) onlyReportedAt(channel string, r *Release) bool {
+	return slices.ContainsFunc(s.In(channel), func(i *Instance) bool {
+		return i.IsAt(r) && !i.Delivery.Converged && (i.Delivery.Reported || s.ReportsOnly(channel))
+	})
+}
