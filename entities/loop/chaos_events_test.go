@@ -537,9 +537,10 @@ func (c *chaos) mayApprove(version, topic string) bool {
 
 // observeAll has checks evaluated and instances read where there is news, or lets time pass until something is due.
 func (c *chaos) observeAll() bool {
+	asked := entities.DigestOf(c.decision.Evaluations(c.s))
 	c.seen()
 	c.settle()
-	news := false
+	news := entities.DigestOf(c.decision.Evaluations(c.s)) != asked // what is asked about now was not answered yet
 	for _, id := range c.s.Spec.IDs() {
 		o := &c.s.Instances[id].Observed
 		if c.canObserve(id) && (o.Requested || o.Digest != c.rt[id].Digest() || !o.Fresh) {

@@ -290,7 +290,7 @@ func (c *chaos) settle() {
 	mode := decide.Mode{Drain: !c.tame && c.oneIn(10, "drain")}
 	mode.Rollbacks = mode.Drain && c.oneIn(2, "rollbacks go on")
 	c.settles++
-	thorough := len(c.s.Instances) < 50 || c.settles%20 == 0 // a digest of a large state takes longer than all the rest
+	thorough := c.settles%20 == 0 || len(c.s.Instances) < 50 && !many() // a digest of a large state takes longer than all the rest
 	passes := 20 * (len(c.s.Releases) + 2) * (len(c.s.Spec.IDs()) + len(c.s.Spec.Channels) + 1)
 	for pass := 0; ; pass++ {
 		if pass > passes {
@@ -497,7 +497,7 @@ func few(t *testing.T, checks, steps string) {
 	for name, value := range map[string]string{"rapid.checks": checks, "rapid.steps": steps} {
 		f := flag.Lookup(name)
 		before := f.Value.String()
-		if n, _ := strconv.Atoi(before); n > 100 {
+		if n, _ := strconv.Atoi(before); n > usual {
 			continue // more is asked for
 		}
 		require.NoError(t, f.Value.Set(value))
