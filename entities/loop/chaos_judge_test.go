@@ -251,7 +251,9 @@ func (c *chaos) atNewer(id entities.InstanceID, r *state.Release) bool {
 		if c.sequence[other.ID] <= c.sequence[r.ID] {
 			return false
 		}
-		newer = true
+		i := c.s.Instances[id]
+		onlyReported := p.Phase == maestro.Cancelled && !i.Delivery.Converged && (i.Delivery.Reported || c.s.ReportsOnly(id.Channel))
+		newer = newer || !onlyReported
 	}
 	return newer
 }
