@@ -208,7 +208,7 @@ func (v *view) follow() {
 	var moves []state.Move
 	for n := range v.insts {
 		i := &v.insts[n]
-		if !r.Concerns(i.ID) || i.paused || i.Delivery.Apply.Running || i.IsAt(r) {
+		if !r.Concerns(i.ID) || i.paused || i.Delivery.Apply.Running || i.IsAt(r) && !i.Delivery.Reported {
 			continue
 		}
 		switch why, known := v.unchanged(i, r); {

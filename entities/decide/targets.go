@@ -107,7 +107,7 @@ func (v *view) allThere(r *state.Release) bool {
 	for n := range v.insts {
 		i := &v.insts[n]
 		d := &i.Delivery
-		if d.Apply.Running || d.Target != nil && !d.Converged || r.Concerns(i.ID) && !v.follows(i, r) {
+		if d.Apply.Running || i.comes(r) || r.Concerns(i.ID) && !v.follows(i, r) {
 			return false
 		}
 	}
@@ -147,11 +147,19 @@ func (v *view) placed(r *state.Release, insts []*instance) bool {
 		switch {
 		case r != nil && r.Concerns(i.ID) && !v.follows(i, r):
 			return false
-		case i.Delivery.Target != nil && !i.Delivery.Converged && !now[i.ID]:
+		case i.comes(r) && !now[i.ID]:
 			return false
 		}
 	}
 	return true
+}
+
+// comes tells whether a target is still to arrive. What was cancelled, or is only reported, does not: a release in progress that
+// has nothing for the instance does not wait for it.
+func (i *instance) comes(r *state.Release) bool {
+	d := &i.Delivery
+	held := d.Cancelled != "" || d.Reported
+	return d.Target != nil && !d.Converged && !(held && r != nil && !r.Concerns(i.ID))
 }
 
 // fail ends the attempts at a target for good. A release that is nil: of a target that none is under way to.

@@ -156,7 +156,11 @@ func (c *chaos) cancel(channel string) {
 		before := maps.Clone(c.phase)
 		text, err := done(c.s.Cancel(cancelling, c.now))
 		for channel := range c.s.Channels {
-			if key := channel + "/"; err == nil && !r.Config() && !before[key+r.ID].Over() && r.Phases[channel] != nil && r.Phases[channel].Phase == maestro.Cancelled {
+			again := err == nil && slices.ContainsFunc(c.s.Releases, func(o *state.Release) bool {
+				p, concerned := o.PhaseIn(channel)
+				return o.FullVersion == r.Version && concerned && p != maestro.Cancelled
+			})
+			if key := channel + "/"; err == nil && !again && !r.Config() && !before[key+r.ID].Over() && r.Phases[channel] != nil && r.Phases[channel].Phase == maestro.Cancelled {
 				c.cutOff[key+r.Version] = true
 			}
 		}

@@ -1,6 +1,7 @@
 package loop_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -134,7 +135,9 @@ func (c *chaos) judgeClearing(op state.RemoveOp, mode decide.Mode, d *decide.Dec
 }
 
 func (c *chaos) judgeChange(ch state.Change, mode decide.Mode, d *decide.Decision) {
-	refuse := func(why string) { c.t.Fatalf("%s of %s %s:\n%s%s", ch.Kind, ch.Channel, why, d, c.phases()) }
+	refuse := func(why string) {
+		c.t.Fatalf("%s of %s %s:\n%s%s%s", ch.Kind, ch.Channel, why, d, c.phases(), c.deliveries())
+	}
 	_, pinned := c.s.PinOf(ch.Channel)
 	spec, _ := c.s.Spec.Channel(ch.Channel)
 	for _, m := range ch.Moves {
@@ -186,6 +189,19 @@ func (c *chaos) judgeLeftOver(r *state.Release, ch state.Change, refuse func(str
 	}
 }
 
+// deliveries are the instances that are at anything, and how.
+func (c *chaos) deliveries() string {
+	var b strings.Builder
+	for _, id := range entities.SortedIDs(c.s.Instances) {
+		if i := c.s.Instances[id]; i.Delivery.Target != nil {
+			d := &i.Delivery
+			fmt.Fprintf(&b, "%s: at %s of %q, converged %v, reported %v, cancelled %q, failure %q\n",
+				id, d.Target.FullVersion, c.s.VersionOf(i), d.Converged, d.Reported, d.Cancelled, d.Failure)
+		}
+	}
+	return b.String()
+}
+
 // judgeSpoiled: nothing leads back to what was cancelled before it was good, but a release of it.
 func (c *chaos) judgeSpoiled(ch state.Change, refuse func(string)) {
 	r := c.s.ReleaseByID(ch.Release)
@@ -193,11 +209,7 @@ func (c *chaos) judgeSpoiled(ch state.Change, refuse func(string)) {
 		switch {
 		case (ch.Kind == state.ChangePromote || ch.Kind == state.ChangeTarget) && !r.Return:
 			base, _, _ := strings.Cut(m.Target.FullVersion, "-i")
-			again := slices.ContainsFunc(c.s.Releases, func(o *state.Release) bool {
-				p, concerned := o.PhaseIn(ch.Channel)
-				return o.FullVersion == base && concerned && p != maestro.Cancelled
-			})
-			if c.cutOff[ch.Channel+"/"+base] && r.Config() && !again {
+			if c.cutOff[ch.Channel+"/"+base] && r.Config() {
 				refuse("brings " + m.Target.FullVersion + ", which was cancelled")
 			}
 			delete(c.cutOff, ch.Channel+"/"+base)
@@ -379,6 +391,8 @@ func (c *chaos) notePhases() {
 			c.phase[key] = p.Phase
 			switch {
 			case before == p.Phase:
+			case before == "" && !r.Config() && !r.Return: // a person releases it, once more perhaps
+				delete(c.cutOff, channel+"/"+r.Version)
 			case before == maestro.Cancelled && p.Phase == maestro.InProgress: // a person retries it
 				delete(c.cutOff, channel+"/"+r.Version)
 				for id, payload := range r.Payloads {
@@ -393,6 +407,9 @@ func (c *chaos) notePhases() {
 				c.waits[key] = true // it was only reported
 			case before == maestro.RolledBack && p.Phase == maestro.Pending:
 				c.waits[key], c.retried[key] = true, true
+			case before == maestro.Cancelled && p.Phase == maestro.Pending: // a person retries what was only reported
+				c.waits[key] = true
+				delete(c.cutOff, channel+"/"+r.Version)
 			case p.Phase == maestro.RolledBack:
 				c.unheard[key] = len(r.Approvals)
 				c.failedAbove(r, channel)

@@ -129,7 +129,7 @@ func (s *State) cancelOne(r *Release, c *Cancelling, now time.Time) string {
 }
 
 // keepable tells whether a channel is at something that newer configuration may come to.
-func (s *State) keepable(channel string) bool { return s.hasTarget(channel) && !s.cancelledIn(channel) }
+func (s *State) keepable(channel string) bool { return s.hasTarget(channel) && !s.offIn(channel) }
 
 // isAtVersion tells whether any instance of a channel is at a version, under whichever configuration.
 func (s *State) isAtVersion(channel, version string) bool {
@@ -242,10 +242,15 @@ func (s *State) cancelledIn(channel string) bool {
 	return slices.ContainsFunc(s.In(channel), func(i *Instance) bool { return i.Delivery.Cancelled != "" })
 }
 
-// cancelledAt tells whether any instance of a channel is at a version that was cancelled before it had succeeded there.
-func (s *State) cancelledAt(channel, version string) bool {
-	return slices.ContainsFunc(s.In(channel), func(i *Instance) bool { return i.Delivery.Cancelled != "" && s.VersionOf(i) == version })
+// offIn tells whether any instance of a channel is at what a person cancelled there, brought or only reported.
+func (s *State) offIn(channel string) bool { return slices.ContainsFunc(s.In(channel), s.off) }
+
+// offAt is the same of a version, under whichever configuration.
+func (s *State) offAt(channel, version string) bool {
+	return slices.ContainsFunc(s.In(channel), func(i *Instance) bool { return s.off(i) && s.VersionOf(i) == version })
 }
+
+func (s *State) off(i *Instance) bool { return i.Delivery.Cancelled != "" || s.calledOffUnseen(i) }
 
 // awaits tells whether a channel that the release is not over in waits for a run of an extension.
 func (s *State) awaits(r *Release, key string) bool {

@@ -179,7 +179,10 @@ func (s *State) retryFailed(r *Release, spec *entities.ChannelSpec, who entities
 			i.restart(now)
 		}
 		retryExtensions(r, spec, now)
-		if p.Phase == maestro.Failed || p.Phase == maestro.RolledBack || cancelled {
+		switch unseen := slices.ContainsFunc(at, func(i *Instance) bool { return i.Delivery.Reported }); {
+		case cancelled && unseen: // its gates passed while the channel only reported
+			r.Phases[spec.Name] = &PhaseState{Phase: maestro.Pending, Since: now, Reason: "retried by " + who.Name, Retried: now}
+		case p.Phase == maestro.Failed || p.Phase == maestro.RolledBack || cancelled:
 			r.Phases[spec.Name] = &PhaseState{Phase: maestro.InProgress, Since: now, Reason: "retried by " + who.Name}
 		}
 	}

@@ -325,7 +325,7 @@ func (s *State) inheritCancels(r *Release, cutsOff bool, now time.Time) {
 	}
 	for _, c := range entities.SortedKeys(r.Phases) {
 		switch off := of.Keeps(c) || of.calledOff(c) && !s.isAt(c, of); {
-		case s.cancelledAt(c, r.Version), !cutsOff && of.calledOff(c) && s.onlyReportedAt(c, of):
+		case !cutsOff && s.offAt(c, r.Version):
 			r.cancel(c, r.Version+" was cancelled before it had succeeded here", now)
 		case off && !cutsOff && s.keepable(c):
 			r.keep(c)

@@ -70,9 +70,11 @@ func (s *State) unreached(channel string, r *Release) bool {
 	return slices.ContainsFunc(s.In(channel), func(i *Instance) bool { return r.Concerns(i.ID) && (!i.IsAt(r) || !i.Delivery.Converged) })
 }
 
-// onlyReportedAt tells whether some instance of a channel has a release for its target that was never brought there, only reported.
-func (s *State) onlyReportedAt(channel string, r *Release) bool {
-	return slices.ContainsFunc(s.In(channel), func(i *Instance) bool {
-		return i.IsAt(r) && !i.Delivery.Converged && (i.Delivery.Reported || s.ReportsOnly(channel))
-	})
+// calledOffUnseen tells whether an instance's target came with a release that was cancelled while it was only reported.
+func (s *State) calledOffUnseen(i *Instance) bool {
+	if d := &i.Delivery; d.Converged || !d.Reported && !s.ReportsOnly(i.ID.Channel) {
+		return false
+	}
+	r := s.Brought(i)
+	return r != nil && r.Phases[i.ID.Channel].Phase == maestro.Cancelled
 }
