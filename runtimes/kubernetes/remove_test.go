@@ -78,7 +78,7 @@ func TestRemoveWaitsForEachWave_A24(t *testing.T) {
 		"{apiVersion: v1, kind: ConfigMap, metadata: {name: held, annotations: {converge/wave: '5'}}}")
 	d.applied(v1)
 	d.edits("kubectl-edit", "ConfigMap", "held", `{"metadata": {"finalizers": ["example.com/hold"]}}`)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	err := d.Remove(ctx, v1)
 	require.ErrorContains(t, err, "remove "+d.namespace+"/web from prod: wait until ConfigMap "+d.namespace+"/held is gone: it is still there: being deleted, waits for example.com/hold")

@@ -84,10 +84,10 @@ func instancesApart(r *run) {
 
 // readingsAgree: an idle service costs no history only while nothing that counts differs.
 func readingsAgree(r *run) {
-	want := digest(r.move("staging", "v1"))
+	first := r.move("staging", "v1")
 	for range 3 {
-		if got := digest(r.observe("staging", "v1")); got != want {
-			r.Errorf("digest %s, was %s", got, want)
+		if got := r.observe("staging", "v1"); digest(got) != digest(first) {
+			r.Errorf("%+v, was %+v", got, first)
 		}
 	}
 }
