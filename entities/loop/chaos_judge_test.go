@@ -209,7 +209,9 @@ func (c *chaos) judgeSpoiled(ch state.Change, refuse func(string)) {
 		switch {
 		case (ch.Kind == state.ChangePromote || ch.Kind == state.ChangeTarget) && !r.Return:
 			base, _, _ := strings.Cut(m.Target.FullVersion, "-i")
-			if c.cutOff[ch.Channel+"/"+base] && r.Config() {
+			i := c.s.Instances[m.Instance]
+			there := i.Delivery.Converged && i.Delivery.Cancelled == "" && c.s.VersionOf(i) == base // somebody else brought it
+			if c.cutOff[ch.Channel+"/"+base] && r.Config() && !there {
 				refuse("brings " + m.Target.FullVersion + ", which was cancelled")
 			}
 			delete(c.cutOff, ch.Channel+"/"+base)
