@@ -599,7 +599,7 @@ func (c *chaos) judgeSuccess(ch state.Change, refuse func(string)) {
 func (c *chaos) judgeState(mode decide.Mode) {
 	for _, ch := range c.decision.Channels {
 		if ch.Status != entities.StatusConverged && len(ch.Reasons) == 0 {
-			c.t.Fatalf("%s is %s for no reason:\n%s", ch.Channel, ch.Status, c.decision)
+			c.t.Fatalf("%s is %s for no reason:\n%s%s%s", ch.Channel, ch.Status, c.decision, c.phases(), c.deliveries())
 		}
 	}
 	for _, id := range entities.SortedIDs(c.s.Instances) {

@@ -47,6 +47,9 @@ func (s *State) report(spec *entities.ChannelSpec, now time.Time) {
 	}
 	c.Reports = reports
 	if reports {
+		for _, i := range s.In(spec.Name) { // what somebody else brings counts again
+			i.Delivery.Reported = false
+		}
 		s.Record(now, spec.Name, "only reports from now on: nothing is applied")
 		return
 	}
