@@ -212,15 +212,22 @@ func checkDecided(r *Record, f *Finding) {
 	}
 }
 
+// checkGates follows the release that brought what is applied: under the version that was there, where only its configuration came.
 func checkGates(r *Record, f *Finding) {
 	for _, a := range r.applies() {
 		if a.Channel != Production {
 			continue
 		}
 		f.Compared++
+		brought := map[string]bool{}
+		for _, d := range r.decisions(a.Service, a.Channel) {
+			if d.to == a.Version && d.Release != "" && !d.At.After(a.At) {
+				brought[d.Release] = true
+			}
+		}
 		var approved, staged bool
 		for _, l := range r.History[a.Service] {
-			if l.Version != a.Version || l.At.After(a.At) {
+			if l.Version != a.Version && !brought[l.Release] || l.At.After(a.At) {
 				continue
 			}
 			switch l.Kind {

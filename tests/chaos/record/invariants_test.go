@@ -331,3 +331,24 @@ func TestReadLeavesOutWhatWasCutOff(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, applied(1, Staging, "v1", 1)[:1], lines)
 }
+
+// Where only the configuration of a release comes to production, under the version that is there, its gates are those of the release.
+func TestGatesFollowTheRelease_B9(t *testing.T) {
+	r := good()
+	r.Applies = append(r.Applies, applied(31, Production, "v1-i3", 9)...)
+	for _, l := range []entities.AuditLine{
+		told(30, "c30 approval - v10-i3 approved production"), told(30, "- succeeded staging v10-i3 converged at v10-i3"),
+		told(30, "- target production v1-i3 target v1 → v1-i3"),
+	} {
+		l.Release = "19"
+		r.History["s1"] = append(r.History["s1"], l)
+	}
+	gates := func() []string {
+		f := Finding{}
+		checkGates(r, &f)
+		return f.Violations
+	}
+	require.Empty(t, gates())
+	r.without("approved production")
+	require.Contains(t, gates(), "s1/production: v1-i3 was applied at 10:00:31.000 without an approval")
+}
