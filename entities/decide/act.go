@@ -153,7 +153,7 @@ func (v *view) returnLeases() {
 	for n := range v.insts {
 		i := &v.insts[n]
 		l := i.Delivery.Lease
-		if l == nil || v.changed || i.Delivery.Apply.Running || i.lease || i.applies || v.mode.Drain && !l.Used {
+		if l == nil || v.changed || i.Delivery.Apply.Running && l.Used || i.lease || i.applies || v.mode.Drain && !l.Used {
 			continue
 		}
 		v.d.giveBack(i.ID, l)

@@ -209,8 +209,10 @@ func (c *chaos) judgeSpoiled(ch state.Change, refuse func(string)) {
 		switch {
 		case (ch.Kind == state.ChangePromote || ch.Kind == state.ChangeTarget) && !r.Return:
 			base, _, _ := strings.Cut(m.Target.FullVersion, "-i")
-			i := c.s.Instances[m.Instance]
-			there := i.Delivery.Converged && i.Delivery.Cancelled == "" && c.s.VersionOf(i) == base // somebody else brought it
+			there := slices.ContainsFunc(c.s.In(ch.Channel), func(i *state.Instance) bool { // another release, or somebody else, brought it
+				d := &i.Delivery
+				return (d.Converged || !d.Reported && !c.s.ReportsOnly(ch.Channel)) && d.Cancelled == "" && c.s.VersionOf(i) == base
+			})
 			if c.cutOff[ch.Channel+"/"+base] && r.Config() && !there {
 				refuse("brings " + m.Target.FullVersion + ", which was cancelled")
 			}
@@ -250,7 +252,9 @@ func (c *chaos) judgeMoves(ch state.Change, refuse func(string)) {
 			c.brought[m.Instance], c.ranAt[m.Instance] = map[string]bool{}, map[string]string{}
 		}
 		c.brought[m.Instance][m.Target.FullVersion] = true
-		c.ranAt[m.Instance][m.Target.Payload] = c.rendered[r.ID][m.Instance]
+		if c.ranAt[m.Instance][m.Target.Payload] == "" || !r.Return { // what is gone back to is on the runtime that it was on
+			c.ranAt[m.Instance][m.Target.Payload] = c.rendered[r.ID][m.Instance]
+		}
 	}
 }
 
@@ -523,7 +527,7 @@ func (c *chaos) judgeApply(op state.ApplyOp, mode decide.Mode, d *decide.Decisio
 		c.t.Fatalf("applied to %s while what was left there is taken down:\n%s", on, d)
 	}
 	if at := c.ranAt[op.Instance][op.Target.Payload]; at != on {
-		c.t.Fatalf("%s was brought to %s, and is applied to %s:\n%s", op.Target.FullVersion, at, on, d)
+		c.t.Fatalf("%s was brought to %s, and is applied to %s:\n%s%s%s", op.Target.FullVersion, at, on, d, c.phases(), c.deliveries())
 	}
 	if i := c.s.Instances[op.Instance]; c.spoiled[op.Instance][op.Target.Payload] && !i.Delivery.Converged {
 		c.t.Fatalf("%s was cancelled, and is applied:\n%s", op.Target.FullVersion, d)
@@ -616,7 +620,7 @@ func (c *chaos) judgeState(mode decide.Mode) {
 		case l.Used && !i.Delivery.Apply.Running:
 			c.t.Fatalf("%s keeps the lease of an apply that has ended:\n%s", id, c.decision)
 		case !l.Used && !l.Granted.IsZero() && !evaluates:
-			c.t.Fatalf("%s holds a lease while it waits:\n%s", id, c.decision)
+			c.t.Fatalf("%s holds a lease while it waits:\n%s%s%s", id, c.decision, c.phases(), c.deliveries())
 		}
 	}
 	c.judgeReleases()
