@@ -226,7 +226,7 @@ func (s *State) checkLeft(spec *entities.Spec) error {
 // one.
 func (s *State) TakeNames(spec *entities.Spec, who entities.Who, now time.Time) {
 	if title := s.Retitled(spec); title != "" {
-		text := fmt.Sprintf("%s is called %s from incarnation %d on", s.Title(), title, spec.Incarnation)
+		text := entities.NameTaken(s.Title(), title, spec.Incarnation)
 		s.Record(now, "", text)
 		s.note(entities.AuditLine{At: now, Kind: entities.EventPublish, Who: &who, Text: text})
 	}
@@ -236,7 +236,7 @@ func (s *State) TakeNames(spec *entities.Spec, who entities.Who, now time.Time) 
 		for _, r := range s.Releases {
 			r.rename(old, names[old], spec)
 		}
-		text := fmt.Sprintf("%s is called %s from incarnation %d on", old, names[old], spec.Incarnation)
+		text := entities.NameTaken(old, names[old], spec.Incarnation)
 		s.Record(now, names[old], text)
 		s.note(entities.AuditLine{At: now, Kind: entities.EventPublish, Who: &who, Channel: names[old], Text: text})
 	}
