@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/state"
+	"github.com/converge-engine/converge/entities/timeline"
 	"github.com/converge-engine/converge/intent/incarnation"
 	"github.com/converge-engine/converge/intent/store"
 )
@@ -262,6 +264,21 @@ all		3	2	3.5	4h	1	33%	1	1h
 	require.Contains(t, said, "! web: what it is now is not known: connection lost\n")
 	_, said = run("report shop/web -o json")
 	require.Contains(t, said, `"problem": "what it is now is not known: connection lost;`)
+}
+
+// The document of a report names all fields of its JSON.
+func TestReportIsDocumented(t *testing.T) {
+	raw, err := os.ReadFile("../../docs/operating.md")
+	require.NoError(t, err)
+	_, text, _ := strings.Cut(string(raw), "<!-- report:")
+	text, _, _ = strings.Cut(text, "<!-- end -->")
+	for _, of := range []any{report{}, problem{}, timeline.Delivery{}, timeline.Deployment{}, timeline.Numbers{}} {
+		for f := range reflect.TypeOf(of).Fields() {
+			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "schema" {
+				require.Contains(t, text, "`"+name+"`")
+			}
+		}
+	}
 }
 
 // A history is that of a service, an application, a runtime or the installation; nothing else is.
