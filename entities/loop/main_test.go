@@ -16,7 +16,9 @@ const usual = 100
 func TestMain(m *testing.M) {
 	flag.Parse()
 	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "rapid.seed" || f.Name == "rapid.checks" || f.Name == "rapid.failfile" })
+	flag.Visit(func(f *flag.Flag) {
+		given = given || f.Name == "rapid.seed" || f.Name == "rapid.checks" || f.Name == "rapid.failfile"
+	})
 	if !given {
 		if err := flag.Set("rapid.seed", "12"); err != nil {
 			fmt.Fprintln(os.Stderr, err)

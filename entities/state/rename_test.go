@@ -95,8 +95,10 @@ func TestExtensionsDoNotRunAnewForAName_A21(t *testing.T) {
 		change func(*State, *entities.Spec)
 		want   string
 	}{
-		"done":       {func(*State, *entities.Spec) {}, "post-approval/migrate@prod"},
-		"under way":  {func(s *State, _ *entities.Spec) { s.Releases[0].Extensions["post-approval/migrate@production"].Running = true }, "post-approval/migrate@production"},
+		"done": {func(*State, *entities.Spec) {}, "post-approval/migrate@prod"},
+		"under way": {func(s *State, _ *entities.Spec) {
+			s.Releases[0].Extensions["post-approval/migrate@production"].Running = true
+		}, "post-approval/migrate@production"},
 		"of a group": {func(_ *State, spec *entities.Spec) { spec.Channels[0].Extensions[0].Key = "production" }, "post-approval/migrate@production"},
 	} {
 		s, spec := remembered("production"), calling("prod", "production")
