@@ -250,7 +250,11 @@ func holder(identity entities.Identity, claims map[string]any) (entities.Who, er
 		return entities.Who{}, refuse("the token's claim %s cannot be read: %s", claim, err)
 	}
 	for _, group := range texts(raw) {
-		if group != "" && len(group) <= longestName && len(who.Groups) < mostGroups && entities.CheckName(group) == nil {
+		switch {
+		case group == "" || len(group) > longestName || entities.CheckName(group) != nil:
+		case len(who.Groups) == mostGroups:
+			who.MoreGroups++
+		default:
 			who.Groups = append(who.Groups, group)
 		}
 	}

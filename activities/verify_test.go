@@ -8,6 +8,7 @@ import (
 	"crypto/rsa"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -130,6 +131,15 @@ func TestVerify_A14(t *testing.T) {
 	require.Equal(t, "u-1", whoIs(i.request(i.sign(t, key, map[string]any{"email_verified": nil}))).Name, "nor said that")
 	require.Equal(t, "u-1", whoIs(i.request(i.sign(t, key, map[string]any{"email": ""}))).Name)
 	require.Equal(t, []string{"sre"}, whoIs(i.request(i.sign(t, key, map[string]any{"groups": []string{"sre", "ѕre", "a\u200bb"}}))).Groups)
+	var groups []string
+	for n := range 203 {
+		groups = append(groups, fmt.Sprint("g", n))
+	}
+	many := whoIs(i.request(i.sign(t, key, map[string]any{"groups": groups})))
+	require.Len(t, many.Groups, 200)
+	grants := []entities.Grant{{Verbs: []string{"approve"}, To: []string{"group:g202"}}}
+	require.EqualError(t, entities.Authorize(grants, "approve", nil, many),
+		"alice@shop.dev may not approve; allowed: group:g202; the token names 3 groups more than the 200 that count")
 	named := i.request(i.sign(t, key, map[string]any{"login": "al", "team": "core"}))
 	named.Identity.UserClaim, named.Identity.GroupsClaim = "login", "team"
 	require.Equal(t, entities.Who{Name: "al", Groups: []string{"core"}, Proven: true, Subject: i.URL + " u-1"}, whoIs(named))

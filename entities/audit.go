@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
+	"strings"
 	"time"
 )
 
@@ -66,6 +68,17 @@ func (l AuditLine) Hash() string {
 func HashOfLine(raw []byte) string {
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:])
+}
+
+// NameTaken is the text of the line that tells of another name: of a channel, to which the line belongs, or of the service.
+func NameTaken(old, name string, incarnation int64) string {
+	return fmt.Sprintf("%s is called %s from incarnation %d on", old, name, incarnation)
+}
+
+// Renamed is the former name of the line's channel, where the line tells of that.
+func (l AuditLine) Renamed() (old string, ok bool) {
+	old, _, ok = strings.Cut(l.Text, " is called "+l.Channel+" from incarnation ")
+	return old, ok && l.Kind == EventPublish && l.Channel != ""
 }
 
 // KeptLine is a line with the hash of what is kept of it.

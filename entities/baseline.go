@@ -221,7 +221,7 @@ func (s *Spec) MayBypass(id string, who Who) error {
 	if !s.GuardsBypass(id) || who.Among(s.Baseline.Bypass) {
 		return nil
 	}
-	return fmt.Errorf("%s is of the baseline of the installation, and %s may not bypass that; allowed: %s", id, cmp.Or(who.Name, "somebody without a name"), Everybody(s.Baseline.Bypass))
+	return fmt.Errorf("%s is of the baseline of the installation, and %s may not bypass that; allowed: %s", id, cmp.Or(who.Name, "somebody without a name"), Everybody(s.Baseline.Bypass)+who.Uncounted())
 }
 
 // GuardsBypass tells whether it is said who may bypass a gate of the baseline.

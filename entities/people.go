@@ -19,6 +19,16 @@ type Who struct {
 	Proven bool     `json:"proven,omitempty"`
 	// Subject is the issuer and its own name of the caller, which never becomes another's.
 	Subject string `json:"subject,omitempty"`
+	// MoreGroups is how many groups of the token are too many, so that they do not count.
+	MoreGroups int `json:"moreGroups,omitempty"`
+}
+
+// Uncounted says of which groups a refusal took no notice, at the end of a sentence, or nothing.
+func (w Who) Uncounted() string {
+	if w.MoreGroups == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; the token names %d groups more than the %d that count", w.MoreGroups, len(w.Groups))
 }
 
 // Same tells whether two are one person, as far as can be told: by subject, whatever they are called by now, or by name.
@@ -84,7 +94,7 @@ func Authorize(grants []Grant, verb string, channels []string, who Who) error {
 			may = append(may, g.To...)
 		}
 		if !granted {
-			return fmt.Errorf("%s may not %s%s; allowed: %s", cmp.Or(who.Name, "somebody without a name"), verb, In(c), Everybody(may))
+			return fmt.Errorf("%s may not %s%s; allowed: %s%s", cmp.Or(who.Name, "somebody without a name"), verb, In(c), Everybody(may), who.Uncounted())
 		}
 	}
 	return nil

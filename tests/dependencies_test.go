@@ -92,3 +92,18 @@ func TestDeadlockOfTwoApplications_D21(t *testing.T) {
 	shop.Await("web", "staging CONVERGED v1")
 	orders.Await("api", "staging CONVERGED v1")
 }
+
+// A precondition of a channel may name a service of another application too, and holds for all services of the channel.
+func TestPreconditionOnAnotherApplication_D22_A13(t *testing.T) {
+	t.Parallel()
+	shop, orders := shared.World(t), shared.World(t)
+	t.Cleanup(func() { shop.Retire("web"); orders.Retire("api") })
+	shop.Write(strings.Replace(oneChannel("web", ""), "name: staging", "name: staging, preconditions: [{serviceStable: {service: "+orders.App+"/api}}]", 1))
+	shop.Publish()
+	shop.Release("web", "v1")
+	waitsFor(shop, "web", "service-stable/"+orders.App+"/api: there is no application "+orders.App)
+	orders.Write(oneChannel("api", ""))
+	orders.Publish()
+	orders.Release("api", "v1")
+	shop.Await("web", "staging CONVERGED v1")
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,8 @@ import (
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/state"
+	"github.com/converge-engine/converge/entities/timeline"
+	"github.com/converge-engine/converge/intent/incarnation"
 	"github.com/converge-engine/converge/intent/store"
 )
 
@@ -208,19 +211,37 @@ func TestReport(t *testing.T) {
 	}
 	append("web", line(-100, entities.EventRelease, "v8"), line(-99, entities.EventTarget, "v8"), line(-98, entities.EventSucceeded, "v8"),
 		line(-90, entities.EventRelease, "v9"), line(-10, entities.EventTarget, "v9"), line(-9, entities.EventRollback, "v9"), line(-8, entities.EventSucceeded, "v8"))
+	append("gone", line(-9, entities.EventRelease, "x1"), line(-8, entities.EventTarget, "x1"), line(-7, entities.EventSucceeded, "x1"))
+	append("longgone", line(-900, entities.EventRelease, "x1"))
 	append("api", line(-9, entities.EventRelease, "w1"), line(-8, entities.EventTarget, "w1"), line(-3, entities.EventSucceeded, "w1"))
+	// One channel of what is gone came before the other.
+	digest, err := store.PutSpec(t.Context(), entities.Spec{Channels: []entities.ChannelSpec{
+		{Name: "staging"}, {Name: "prod", Conditions: []entities.Condition{{Kind: entities.ChannelStable, Channels: []string{"staging"}}}},
+	}})
+	require.NoError(t, err)
+	manifest, err := store.PutManifest(t.Context(), incarnation.Manifest{"gone": digest})
+	require.NoError(t, err)
+	require.NoError(t, store.PutNumber(t.Context(), "shop", protocol.Incarnation{Number: 1, Manifest: manifest}))
 	require.NoError(t, store.Close())
 	s := moment("prod CONVERGED v8 v8 succeeded")
 	s.Store = dir
+	lost := false
 	run := func(line string) (int, string) {
 		answers := func() []any { return []any{s, protocol.HistoryAnswer{}, state.State{}, s} }
-		return newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/api": answers(), "service/shop/web": answers()}}).run(t, line)
+		api := &fakeAPI{statuses: map[string][]any{
+			"application/shop": {protocol.ApplicationStatus{Store: dir}}, "service/shop/api": answers(), "service/shop/web": answers(),
+		}}
+		if lost {
+			api.statuses["service/shop/web"] = []any{s, protocol.HistoryAnswer{}, errLost}
+		}
+		return newConsole(t, api).run(t, line)
 	}
 	code, said := run("report shop --since 4d")
 	require.Equal(t, exitDone, code)
 	require.Equal(t, `api	prod	1	1	1.8	6h	0	0%	0	-
 web	prod	1	0	0.0	-	1	100%	1	1h
-all		2	1	1.8	6h	1	50%	1	1h
+gone	prod	1	1	1.8	2h	0	0%	0	-
+all		3	2	3.5	4h	1	33%	1	1h
 `, said)
 	chart := filepath.Join(dir, "shop.svg")
 	_, said = run("report shop/web --svg " + chart)
@@ -229,12 +250,35 @@ all		2	1	1.8	6h	1	50%	1	1h
 	require.NoError(t, err)
 	require.Contains(t, string(svg), ">shop/web, the 30d until Fri 20 Nov 2026 10:50 UTC<")
 	_, said = run("report shop/web --since 5h -o json")
-	require.JSONEq(t, `{"schema": "converge.report/v1", "from": "2026-11-20T05:50:20Z", "to": "2026-11-20T10:50:20Z", "releases": 0,
+	require.JSONEq(t, `{"schema": "converge.report/v1", "from": "2026-11-20T05:50:20Z", "to": "2026-11-20T10:50:20Z", "releases": 0, "problems": [],
 		"channels": [{"service": "web", "channel": "prod", "releases": 0, "deployments": [],
 			"numbers": {"succeeded": 0, "deploymentFrequencyPerWeek": 0, "failed": 0, "automaticRollbacks": 0, "rollbacksByPeople": 0, "notRestored": 0}}],
 		"total": {"succeeded": 0, "deploymentFrequencyPerWeek": 0, "failed": 0, "automaticRollbacks": 0, "rollbacksByPeople": 0, "notRestored": 0}}`, said)
-	_, said = run("report shop -c nowhere")
-	require.Equal(t, "! no such channel of shop\n", said)
+	code, said = run("report shop -c prd -o json")
+	require.Equal(t, exitError, code)
+	require.Equal(t, "! converge: --channel prd: shop has no such release channel; did you mean prod?\n", said)
+	lost = true
+	_, said = run("report shop/web")
+	require.Contains(t, said, "! web: what it is now is not known: connection lost; channels that others wait for may be counted too\n")
+	_, said = run("timeline shop/web")
+	require.Contains(t, said, "! web: what it is now is not known: connection lost\n")
+	_, said = run("report shop/web -o json")
+	require.Contains(t, said, `"problem": "what it is now is not known: connection lost;`)
+}
+
+// The document of a report names all fields of its JSON.
+func TestReportIsDocumented(t *testing.T) {
+	raw, err := os.ReadFile("../../docs/operating.md")
+	require.NoError(t, err)
+	_, text, _ := strings.Cut(string(raw), "<!-- report:")
+	text, _, _ = strings.Cut(text, "<!-- end -->")
+	for _, of := range []any{report{}, problem{}, timeline.Delivery{}, timeline.Deployment{}, timeline.Numbers{}} {
+		for f := range reflect.TypeOf(of).Fields() {
+			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "schema" {
+				require.Contains(t, text, "`"+name+"`")
+			}
+		}
+	}
 }
 
 // A history is that of a service, an application, a runtime or the installation; nothing else is.

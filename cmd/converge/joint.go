@@ -160,12 +160,7 @@ func (o *releaseOptions) jointAccepted(a protocol.JointAnswer) error {
 
 // partsOf names the services of a joint release: as its application says, or, where that has forgotten it, those that know it.
 func (f *Factory) partsOf(ctx context.Context, j jointName) ([]serviceName, error) {
-	api, err := f.client(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var application protocol.ApplicationStatus
-	err = api.Query(ctx, protocol.ApplicationID(j.application), protocol.QueryStatus, &application)
+	application, err := f.applicationStatus(ctx, j.application)
 	if err != nil && !errors.Is(err, errNotFound) {
 		return nil, err
 	}

@@ -14,7 +14,9 @@ import (
 
 	"github.com/converge-engine/converge/cmd/internal/show"
 	"github.com/converge-engine/converge/entities/explain"
+	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/timeline"
+	"github.com/converge-engine/converge/intent/store"
 )
 
 type reportOptions struct {
@@ -88,49 +90,161 @@ func (p *period) Set(text string) error {
 // Type is what the usage calls it.
 func (*period) Type() string { return "period" }
 
+// reportSchema names the form of reports as JSON.
+const reportSchema = "converge.report/v1"
+
+// report is what is said as JSON.
+type report struct {
+	Schema   string              `json:"schema"`
+	From     time.Time           `json:"from"`
+	To       time.Time           `json:"to"`
+	Releases int                 `json:"releases"`
+	Channels []timeline.Delivery `json:"channels"`
+	Total    timeline.Numbers    `json:"total"`
+	Problems []problem           `json:"problems"`
+}
+
+// problem is why less is known of a service than should be: its configuration and its state are not, so that which of its
+// channels are the last ones is not either.
+type problem struct {
+	Service string `json:"service"`
+	Text    string `json:"problem"`
+}
+
+// part is what is known of one service.
+type part struct {
+	deliveries []timeline.Delivery
+	channels   []string // that it has or had
+	problem    string
+}
+
 func (o *reportOptions) run(ctx context.Context) error {
-	names, err := o.f.services(ctx, o.target)
+	names, err := []serviceName{o.target.serviceName}, error(nil)
+	if o.target.all {
+		names, err = o.f.servicesOf(ctx, o.target.application)
+	}
 	if err != nil {
 		return err
 	}
 	now, since := o.f.Now(), time.Duration(o.since)
 	from := now.Add(-since)
-	read, wrong := each(ctx, names, func(ctx context.Context, n serviceName) ([]timeline.Delivery, error) {
-		in, err := o.f.trail(ctx, n, o.store, now)
-		if err != nil {
-			return nil, err
+	parts, wrong := each(ctx, names, func(ctx context.Context, n serviceName) (part, error) { return o.part(ctx, n, from, now) })
+	if o.target.all {
+		removed, err := o.removed(ctx, names, from, now)
+		names, parts, wrong = append(names, removed.names...), append(parts, removed.parts...), errors.Join(wrong, err)
+	}
+	r := report{Schema: reportSchema, From: from.UTC(), To: now.UTC(), Channels: []timeline.Delivery{}, Problems: []problem{}}
+	var known []string
+	for n, p := range parts {
+		r.Channels, known = append(r.Channels, p.deliveries...), append(known, p.channels...)
+		if p.problem != "" {
+			r.Problems = append(r.Problems, problem{names[n].service, p.problem})
 		}
-		all := timeline.Report(in, from, o.channels...)
-		for i := range all {
-			all[i].Service = n.service
-		}
-		return all, nil
-	})
-	all := slices.Concat(read...)
-	total := timeline.Total(all, since)
+	}
+	if err := o.checkChannels(known); err != nil {
+		return errors.Join(err, wrong)
+	}
+	total := timeline.Total(r.Channels, since)
+	r.Total, r.Releases = total.Numbers, total.Releases
 	if o.svg != "" {
-		if err := o.write(all, from, now); err != nil {
+		if err := o.write(r.Channels, from, now); err != nil {
 			return errors.Join(err, wrong)
 		}
 	}
 	if o.f.json() {
-		return errors.Join(o.f.screen().JSON(map[string]any{
-			"schema": "converge.report/v1", "from": from.UTC(), "to": now.UTC(), "channels": all, "total": total.Numbers, "releases": total.Releases,
-		}), wrong)
+		return errors.Join(o.f.screen().JSON(r), wrong)
 	}
-	if len(all) == 0 {
-		o.f.note("no such channel of %s", o.name())
-		return wrong
-	}
+	return errors.Join(o.print(r, total), wrong)
+}
+
+// print shows a report to people.
+func (o *reportOptions) print(r report, total timeline.Delivery) error {
 	table := show.Table{Header: timeline.ReportHeader}
-	for _, d := range all {
+	for _, d := range r.Channels {
 		table.Rows = append(table.Rows, d.Cells())
 	}
-	if len(all) > 1 {
+	if len(r.Channels) > 1 {
 		total.Service = "all"
 		table.Rows = append(table.Rows, total.Cells())
 	}
-	return errors.Join(o.f.screen().Table(table), wrong)
+	for _, p := range r.Problems {
+		o.f.note("%s: %s", p.Service, p.Text)
+	}
+	return o.f.screen().Table(table)
+}
+
+func (o *reportOptions) part(ctx context.Context, n serviceName, from, now time.Time) (part, error) {
+	in, unasked, err := o.f.trail(ctx, n, o.store, now)
+	if err != nil {
+		return part{}, err
+	}
+	if unasked != "" {
+		unasked += "; channels that others wait for may be counted too"
+	}
+	deliveries, channels := timeline.Report(in, from, o.channels...)
+	for i := range deliveries {
+		deliveries[i].Service = n.service
+	}
+	return part{deliveries, channels, unasked}, nil
+}
+
+// checkChannels refuses channels that none of the services has or had.
+func (o *reportOptions) checkChannels(known []string) error {
+	slices.Sort(known)
+	known = slices.Compact(known)
+	for _, name := range o.channels {
+		if len(known) > 0 && !slices.Contains(known, name) {
+			return fmt.Errorf("--channel %s: %s has no such release channel%s", name, o.name(), suggestion(name, known))
+		}
+	}
+	return nil
+}
+
+// removedServices are those of an application that run no more.
+type removedServices struct {
+	names []serviceName
+	parts []part
+}
+
+// removed are the services that have a history in the period and are none of those that run.
+func (o *reportOptions) removed(ctx context.Context, running []serviceName, from, now time.Time) (out removedServices, err error) {
+	application := o.target.application
+	status, known, err := o.audited(ctx, application)
+	if err != nil {
+		return out, fmt.Errorf("services that were removed are not counted: %w", err)
+	}
+	var names []serviceName
+	for _, key := range known {
+		if n := (serviceName{application, status.Names.Title(key)}); !slices.Contains(running, n) {
+			names = append(names, n)
+		}
+	}
+	parts, err := each(ctx, names, func(ctx context.Context, n serviceName) (part, error) { return o.part(ctx, n, from, now) })
+	for n, p := range parts {
+		if slices.ContainsFunc(p.deliveries, func(d timeline.Delivery) bool { return d.Releases > 0 || len(d.Deployments) > 0 }) {
+			out.names, out.parts = append(out.names, names[n]), append(out.parts, p)
+		}
+	}
+	return out, err
+}
+
+// audited are the services of an application of which there is a trail, and what the application says.
+func (o *reportOptions) audited(ctx context.Context, application string) (status protocol.ApplicationStatus, services []string, err error) {
+	if status, err = o.f.applicationStatus(ctx, application); err != nil {
+		return status, nil, err
+	}
+	location, err := o.f.storeRead(o.store, status.Store)
+	if err != nil {
+		return status, nil, err
+	}
+	at, err := store.Open(ctx, location)
+	if err != nil {
+		return status, nil, err
+	}
+	defer at.Close() // only read
+	o.store = at.URL()
+	services, err = at.Audited(ctx, application)
+	return status, services, err
 }
 
 // name is what is reported of.

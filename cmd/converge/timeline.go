@@ -3,10 +3,13 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/chart"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/state"
@@ -48,6 +51,7 @@ held it the longest; what a check said at the time is in no history.`,
 type drawn struct {
 	Service string           `json:"service"`
 	Entries []timeline.Entry `json:"entries"`
+	Problem string           `json:"problem,omitempty"` // why what is now is not known
 }
 
 func (o *timelineOptions) run(ctx context.Context) error {
@@ -68,6 +72,9 @@ func (o *timelineOptions) run(ctx context.Context) error {
 	for _, d := range all {
 		if d.Service == "" {
 			continue // it could not be read
+		}
+		if d.Problem != "" {
+			o.f.note("%s: %s", d.Service, d.Problem)
 		}
 		if len(d.Entries) == 0 {
 			o.f.note("nothing was released of %s yet", d.Service)
@@ -103,37 +110,90 @@ func (o *timelineOptions) write(all []drawn, now time.Time) error {
 }
 
 func (o *timelineOptions) entries(ctx context.Context, n serviceName, now time.Time) (drawn, error) {
-	in, err := o.f.trail(ctx, n, o.store, now)
+	in, unasked, err := o.f.trail(ctx, n, o.store, now)
 	if err != nil {
 		return drawn{}, err
 	}
 	in.Last = o.last
-	return drawn{Service: n.service, Entries: timeline.Of(in)}, nil
+	return drawn{Service: n.service, Entries: timeline.Of(in), Problem: unasked}, nil
 }
 
-// trail reads what is known of a service: its history, and what its workflow says, if there is one.
-func (f *Factory) trail(ctx context.Context, n serviceName, store string, now time.Time) (timeline.Input, error) {
-	in := timeline.Input{Now: now, Needs: map[string][]string{}}
-	history := historyOptions{f: f, service: n, store: store}
+// trail reads what is known of a service: its history, and what its workflow says, or, of one that was removed, its last
+// configuration. Unasked is why neither is known: "" is that it is.
+func (f *Factory) trail(ctx context.Context, n serviceName, location string, now time.Time) (in timeline.Input, unasked string, err error) {
+	in = timeline.Input{Now: now}
+	history := historyOptions{f: f, service: n, store: location}
 	lines, err := history.lines(ctx)
 	if err != nil {
-		return in, err
+		return in, "", err
 	}
 	for _, l := range lines {
 		in.Lines = append(in.Lines, l.AuditLine)
 	}
+	api, err := f.client(ctx)
+	if err != nil {
+		return in, "", err
+	}
 	s := state.State{}
-	if err := f.query(ctx, n, protocol.QueryState, &s); err == nil && s.Spec != nil {
-		for _, c := range s.Spec.Channels {
-			for _, condition := range c.Conditions {
-				if condition.Kind.OnChannels() {
-					in.Needs[c.Name] = append(in.Needs[c.Name], condition.Channels...)
-				}
+	if err = api.Query(ctx, n.id(), protocol.QueryState, &s); err == nil {
+		in.Needs = needs(s.Spec)
+		in.Status, err = f.status(ctx, n)
+	} else if errors.Is(err, errNotFound) {
+		var last *entities.Spec
+		if last, err = history.lastSpec(ctx); err == nil {
+			in.Needs = needs(last)
+			for _, name := range last.ChannelNames() {
+				in.Status.Channels = append(in.Status.Channels, protocol.ChannelStatus{Name: name})
 			}
 		}
 	}
-	if status, err := f.status(ctx, n); err == nil {
-		in.Status = status
+	if err != nil {
+		unasked = fmt.Sprintf("what it is now is not known: %s", err)
 	}
-	return in, nil
+	return in, unasked, nil
+}
+
+// needs are the channels that a release must have succeeded in first, by channel.
+func needs(spec *entities.Spec) map[string][]string {
+	all := map[string][]string{}
+	if spec == nil {
+		return all
+	}
+	for _, c := range spec.Channels {
+		for _, condition := range c.Conditions {
+			if condition.Kind.OnChannels() {
+				all[c.Name] = append(all[c.Name], condition.Channels...)
+			}
+		}
+	}
+	return all
+}
+
+// lastSpec is what the newest incarnation that had the service said of it.
+func (o *historyOptions) lastSpec(ctx context.Context) (*entities.Spec, error) {
+	at, _, _, err := o.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer at.Close() // only read
+	application, service := protocol.TrailOf(o.id())
+	numbers, err := at.ListNumbers(ctx, application)
+	if err != nil {
+		return nil, err
+	}
+	for _, number := range slices.Backward(numbers) {
+		inc, err := at.Number(ctx, application, number)
+		if err != nil {
+			return nil, err
+		}
+		manifest, err := at.Manifest(ctx, inc.Manifest)
+		if err != nil {
+			return nil, err
+		}
+		if digest, declared := manifest[service]; declared {
+			spec, err := at.Spec(ctx, digest)
+			return &spec, err
+		}
+	}
+	return nil, fmt.Errorf("no incarnation of %s has it", application)
 }

@@ -68,12 +68,7 @@ func (f *Factory) gone(ctx context.Context, application string) ([]serviceName, 
 
 // keptDown are the services that an application keeps down.
 func (f *Factory) keptDown(ctx context.Context, application string) (protocol.UnmanagedServices, error) {
-	api, err := f.client(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var s protocol.ApplicationStatus
-	err = api.Query(ctx, protocol.ApplicationID(application), protocol.QueryStatus, &s)
+	s, err := f.applicationStatus(ctx, application)
 	if errors.Is(err, errNotFound) {
 		err = nil
 	}
@@ -82,6 +77,15 @@ func (f *Factory) keptDown(ctx context.Context, application string) (protocol.Un
 		down[s.Names.Title(service)] = u
 	}
 	return down, err
+}
+
+func (f *Factory) applicationStatus(ctx context.Context, application string) (s protocol.ApplicationStatus, err error) {
+	api, err := f.client(ctx)
+	if err != nil {
+		return s, err
+	}
+	err = api.Query(ctx, protocol.ApplicationID(application), protocol.QueryStatus, &s)
+	return s, err
 }
 
 // explainDown adds what an application says of its services. Where all are kept down and none of them is known by name

@@ -56,7 +56,8 @@ func (t *tables) decide(s *state.State, now time.Time, mode Mode) *Decision {
 		d Decision
 		v view // one for all channels: nothing keeps it
 		// Room for the one instance that most channels have.
-		insts [1]instance
+		insts   [1]instance
+		healths healths
 	})
 	d, v := &both.d, &both.v
 	v.insts = both.insts[:0]
@@ -64,9 +65,12 @@ func (t *tables) decide(s *state.State, now time.Time, mode Mode) *Decision {
 		return d
 	}
 	d.Channels = make([]ChannelDecision, len(s.Spec.Channels))
-	turns, known := t.turnsOf(s, now), 0
+	turns, known := t.turnsOf(s, now, &both.healths), 0
 	for n := range s.Spec.Channels {
-		*v = view{tables: t, s: s, d: d, spec: &s.Spec.Channels[n], now: now, mode: mode, insts: v.insts[:0], out: &d.Channels[n]}
+		*v = view{
+			tables: t, s: s, d: d, spec: &s.Spec.Channels[n], now: now, mode: mode,
+			insts: v.insts[:0], healths: &both.healths, out: &d.Channels[n],
+		}
 		v.turn = noTurn
 		if turns != nil {
 			v.turn = turns[n]
@@ -91,6 +95,7 @@ type view struct {
 	spec    *entities.ChannelSpec
 	channel *state.Channel // what remembered has looked up
 	insts   []instance     // the declared ones
+	healths *healths       // of all channels
 	turn    maestro.Turn
 	now     time.Time
 	mode    Mode

@@ -59,7 +59,7 @@ func (v *view) takeDown(i *instance) entities.Facts {
 	case !v.mode.Drain:
 		v.d.Removes = append(v.d.Removes, state.RemoveOp{Instance: i.ID, Target: *i.Delivery.Target})
 	}
-	if a.Err != "" {
+	if a.Err != "" && a.Attempts > 0 { // else it is that of an apply
 		v.say(i, ReasonFailure, "removing it failed %s: %s", entities.Times(a.Attempts), a.Err)
 	}
 	return entities.Facts{Converging: true}

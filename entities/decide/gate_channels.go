@@ -217,16 +217,15 @@ func (v *view) stableIn(c entities.Condition, channel string, r *state.Release) 
 	if c.Kind != entities.ChannelHealthy || j.Verdict != entities.Pass {
 		return j
 	}
-	is, at := v.healthIn(channel)
-	switch {
-	case is != entities.StatusConverged:
-		j.Verdict, j.Since = entities.Wait, time.Time{}
-		j.Reason += fmt.Sprintf(", but %s is %s now", channel, is)
-		if is.Stuck() {
-			j.Verdict, j.Unblock = entities.Fail, "mend that, or: "+v.command("bypass", r, v.spec.Name, c.ID, "--reason …")
-		}
-	default:
-		j.Reason += ", and healthy now at " + at
+	h := v.healthIn(channel)
+	if h.is == entities.StatusConverged {
+		j.Reason += ", and healthy now at " + h.at
+		return j
+	}
+	j.Verdict, j.Since = entities.Wait, time.Time{}
+	j.Reason += fmt.Sprintf(", but %s is %s now", channel, h.is)
+	if h.is.Stuck() {
+		j.Verdict, j.Unblock = entities.Fail, "mend that, or: "+v.command("bypass", r, v.spec.Name, c.ID, "--reason …")
 	}
 	return j
 }
@@ -276,11 +275,31 @@ func (j *Judgement) waitOut(long time.Duration, now time.Time) {
 // day is a moment of some day for people.
 func day(t time.Time) string { return t.UTC().Format("Mon 2006-01-02 15:04 MST") }
 
-// healthIn is the health of another channel, and at which version it is, "": at none.
-func (v *view) healthIn(channel string) (is entities.Status, at string) {
+// healths remember, for one decision, how channels are: many releases may wait for one to be healthy.
+type healths map[string]channelHealth
+
+// channelHealth is how a channel is, and at which version: "" is none.
+type channelHealth struct {
+	is entities.Status
+	at string
+}
+
+// healthIn is the health of another channel.
+func (v *view) healthIn(channel string) channelHealth {
+	h, known := (*v.healths)[channel]
+	if !known {
+		if h = v.askHealth(channel); *v.healths == nil {
+			*v.healths = healths{}
+		}
+		(*v.healths)[channel] = h
+	}
+	return h
+}
+
+func (v *view) askHealth(channel string) channelHealth {
 	n := slices.IndexFunc(v.s.Spec.Channels, func(c entities.ChannelSpec) bool { return c.Name == channel })
 	if n < 0 {
-		return entities.StatusUnknown, "" // which is not compiled
+		return channelHealth{is: entities.StatusUnknown} // which is not compiled
 	}
 	o := &view{tables: v.tables, s: v.s, spec: &v.s.Spec.Channels[n], now: v.now, out: &ChannelDecision{}}
 	o.turn.Holder = slices.IndexFunc(v.s.Releases, func(r *state.Release) bool {
@@ -288,14 +307,15 @@ func (v *view) healthIn(channel string) (is entities.Status, at string) {
 		return p == maestro.InProgress
 	})
 	o.gather()
-	facts := make([]entities.Facts, len(o.insts))
+	h, facts := channelHealth{}, make([]entities.Facts, len(o.insts))
 	for n := range o.insts {
 		facts[n] = o.insts[n].conclude()
 		if t := o.insts[n].Delivery.Target; t != nil {
-			at = t.FullVersion
+			h.at = t.FullVersion
 		}
 	}
-	return o.health(entities.Facts{}.RollUp(facts)), at
+	h.is = o.health(entities.Facts{}.RollUp(facts))
+	return h
 }
 
 // health is how the channel is by the facts of its instances, whoever has paused it and whatever waits to come: CONVERGED is

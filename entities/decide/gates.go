@@ -252,8 +252,11 @@ func viewOf(s *state.State, channel string, r *state.Release, now time.Time) *vi
 		if c.Name != channel {
 			continue
 		}
-		v := &view{tables: standard, s: s, d: &Decision{}, spec: c, now: now, mode: Mode{Drain: true}, turn: noTurn, out: &ChannelDecision{}}
-		if turns := standard.turnsOf(s, now); turns != nil {
+		v := &view{
+			tables: standard, s: s, d: &Decision{}, spec: c, now: now, mode: Mode{Drain: true},
+			turn: noTurn, healths: new(healths), out: &ChannelDecision{},
+		}
+		if turns := standard.turnsOf(s, now, v.healths); turns != nil {
 			v.turn = turns[n]
 		}
 		v.gather()

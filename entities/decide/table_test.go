@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/maestro"
 	"github.com/converge-engine/converge/entities/state"
 )
 
@@ -75,6 +77,33 @@ func TestNewKindsByTheTable_A6(t *testing.T) {
 	_, d = settle()
 	require.Equal(t, entities.StatusConverged, d.Channels[0].Status)
 	require.Equal(t, []string{"v1"}, d.Channels[0].Current.Active)
+}
+
+// How a channel is does not hang on who asks: however many releases wait for it to be healthy, it is looked at once.
+func TestHealthIsLookedAtOnce_A8(t *testing.T) {
+	looks := 0
+	kinds := newTables(gates[:], []entityKind{{"", func(i *state.Instance) entities.Entity {
+		looks++
+		return serviceInstance{i}
+	}}})
+	of := func(waiting int) int {
+		s := serviceOn("")
+		s.Releases = nil
+		canary := s.Spec.Channels[0]
+		canary.Name = "canary"
+		s.Spec.Channels = append([]entities.ChannelSpec{canary}, s.Spec.Channels...)
+		s.Spec.Channels[1].Conditions = []entities.Condition{{ID: "channel-stable/canary", Kind: entities.ChannelHealthy, Channels: []string{"canary"}}}
+		s.Spec.Maestro.Strategy = string(maestro.Latest)
+		for n := range waiting {
+			version := fmt.Sprint("w", n)
+			r := s.OpenRelease(state.NewRelease{Version: version, FullVersion: version, By: "alice", Payloads: map[entities.InstanceID]string{entities.Only("prod"): "p"}}, noon)
+			r.Phases["canary"] = &state.PhaseState{Phase: maestro.Succeeded, Since: noon}
+		}
+		looks = 0
+		require.Contains(t, kinds.decide(s, noon, Mode{}).String(), ", but canary is UNKNOWN now")
+		return looks
+	}
+	require.Equal(t, of(2), of(200))
 }
 
 // serviceOn is a service of one channel on a kind of runtime, with a release that waits.

@@ -16,12 +16,12 @@ import (
 var noTurn = maestro.Turn{Holder: maestro.None, Newest: maestro.None, Next: maestro.None, Keeper: maestro.None}
 
 // turnsOf asks maestro, unless every release is over and there is no turn to take.
-func (t *tables) turnsOf(s *state.State, now time.Time) []maestro.Turn {
+func (t *tables) turnsOf(s *state.State, now time.Time, h *healths) []maestro.Turn {
 	if !slices.ContainsFunc(s.Releases, func(r *state.Release) bool { return isOpen(r, s.Spec) }) {
 		return nil
 	}
 	channels := make([]maestro.Channel, len(s.Spec.Channels))
-	known := knowledge{tables: t, s: s, now: now, standing: make([]standing, len(s.Spec.Channels))}
+	known := knowledge{tables: t, s: s, now: now, healths: h, standing: make([]standing, len(s.Spec.Channels))}
 	var after, by []string // of all channels, one after the other
 	for n := range s.Spec.Channels {
 		c := &s.Spec.Channels[n]
@@ -57,6 +57,7 @@ type knowledge struct {
 	*tables
 	s        *state.State
 	now      time.Time
+	healths  *healths
 	standing []standing // by channel
 }
 
@@ -104,7 +105,7 @@ func (k *knowledge) Held(release, channel int) bool {
 }
 
 func (k *knowledge) Rested(release, channel int) bool {
-	v := view{tables: k.tables, s: k.s, spec: &k.s.Spec.Channels[channel], now: k.now}
+	v := view{tables: k.tables, s: k.s, spec: &k.s.Spec.Channels[channel], now: k.now, healths: k.healths}
 	return !slices.ContainsFunc(v.spec.Conditions, func(c entities.Condition) bool {
 		return v.rests(c) && v.judgeChannelStable(c, k.s.Releases[release]).Verdict != entities.Pass && k.s.Releases[release].Bypassed(v.spec.Name, c.ID) == nil
 	})

@@ -17,7 +17,7 @@ func TestRunningSaysSinceWhenUntilWhenWhereAndWhat_A13(t *testing.T) {
 		{Channel: "staging", What: "removal", Since: now.Add(-time.Second)},
 	}
 	require.Equal(t, strings.TrimSpace(`
-running in prod: extension smoke of v2, since 10:49 UTC (1m ago), ended at 10:59:00 UTC (in 9m) at the latest, as Job shop/smoke-1
+running in prod: extension smoke of v2, since 10:49 UTC (1m ago), is ended by 10:59:00 UTC (in 9m), as Job shop/smoke-1
   | a
   | b
 running in staging: removal, since 10:49 UTC (1s ago)`), strings.Join(Running(all, "", now), "\n"))

@@ -168,16 +168,30 @@ func extensions(old, now *entities.ChannelSpec, of Definitions) []string {
 	var out []string
 	for _, o := range old.Extensions {
 		at := slices.IndexFunc(now.Extensions, func(n entities.Extension) bool { return n.Name == o.Name })
-		switch {
-		case at < 0:
+		if at < 0 {
 			out = append(out, "no extension/"+o.Name)
-		case o.Stage != now.Extensions[at].Stage:
-			out = append(out, fmt.Sprintf("extension/%s at %s instead of %s", o.Name, now.Extensions[at].Stage, o.Stage))
-		case of.Extension != nil && o.Definition != now.Extensions[at].Definition && runsOtherwise(of.Extension(o.Definition), of.Extension(now.Extensions[at].Definition)):
+			continue
+		}
+		n := &now.Extensions[at]
+		switch {
+		case o.Stage != n.Stage:
+			out = append(out, fmt.Sprintf("extension/%s at %s instead of %s", o.Name, n.Stage, o.Stage))
+		case of.Extension != nil && o.Definition != n.Definition && runsOtherwise(of.Extension(o.Definition), of.Extension(n.Definition)):
 			out = append(out, "extension/"+o.Name+" runs something else")
+		}
+		if o.Every > 0 && (n.Every > o.Every || n.Every == 0) {
+			out = append(out, fmt.Sprintf("extension/%s %s instead of %s", o.Name, again(n.Every), again(o.Every)))
 		}
 	}
 	return out
+}
+
+// again is how often an extension runs.
+func again(every time.Duration) string {
+	if every == 0 {
+		return "once"
+	}
+	return "every " + entities.Length(every)
 }
 
 func runsOtherwise(o, n *entities.ExtensionDefinition) bool {

@@ -81,8 +81,8 @@ const (
 	// LogicReadsOneThing is the logic by which a signal is refused that cannot be read, or that could be read in two ways, and
 	// a request id that comes again with another content.
 	LogicReadsOneThing = 8
-	// LogicCancelEnds is the logic by which runs of extensions are asked to end, and configuration reaches channels that keep
-	// another version.
+	// LogicCancelEnds is the logic by which runs of extensions are asked to end, and count under a channel's new name, and
+	// configuration reaches channels that keep another version.
 	LogicCancelEnds = 9
 )
 

@@ -209,7 +209,7 @@ func (r *Release) checkApprover(asking []asks, a entities.Approval) error {
 	if own {
 		return fmt.Errorf("%s released %s; it takes somebody else to approve %s", a.Who.Name, r.FullVersion, a.Topic)
 	}
-	return fmt.Errorf("%s is not among those who approve %s: %s", a.Who.Name, a.Topic, entities.Everybody(list))
+	return fmt.Errorf("%s is not among those who approve %s: %s%s", a.Who.Name, a.Topic, entities.Everybody(list), a.Who.Uncounted())
 }
 
 // counts tells whether an approval counts wherever the release is still to come.

@@ -70,7 +70,7 @@ func (s *State) Retry(version, channel string, who entities.Who, now time.Time) 
 	case r == nil:
 		return nil, err
 	default:
-		return nil, fmt.Errorf("%s did not fail where it is the target: %s", r.FullVersion, r.phases())
+		return nil, fmt.Errorf("%s did not fail where it is the target: %s%s", r.FullVersion, r.phases(), s.releaseAnew(r, channel))
 	}
 	full := version
 	if r != nil {
@@ -95,6 +95,16 @@ func (s *State) retried(full string, r *Release, channel string, who entities.Wh
 	text += strings.Join(where, ", ")
 	s.Record(now, channel, full+" "+text+" by "+who.Name)
 	s.noteAct(entities.EventRetry, who, r, channel, text, "", now)
+}
+
+// releaseAnew says how a release comes again to where it is no longer, or was cancelled before it came; or "".
+func (s *State) releaseAnew(r *Release, channel string) string {
+	for _, c := range s.phaseChannels(r, channel) {
+		if p := r.Phases[c].Phase; (p == maestro.Succeeded || p == maestro.Cancelled) && !s.isAt(c, r) {
+			return fmt.Sprintf("; to bring it to %s again: converge release %s/%s %s", c, s.Application, s.Title(), r.Version)
+		}
+	}
+	return ""
 }
 
 func retryAnswer(full string, again, anew, waits []string) string {
@@ -207,7 +217,7 @@ func (s *State) retriedAt(r *Release, channel string) (at []*Instance, failed bo
 // pass the gates then lets it pass no longer: a check may say FAIL by now, and those who approved did not know.
 func (s *State) retryRolledBack(r *Release, spec *entities.ChannelSpec, who entities.Who, now time.Time) (func(), error) {
 	if newer := s.enteredSince(r, spec.Name); newer != nil {
-		return nil, fmt.Errorf("%s entered since", newer.FullVersion)
+		return nil, fmt.Errorf("%s entered since; release %s anew to go back to it", newer.FullVersion, r.Version)
 	}
 	var back []*Instance
 	for _, i := range s.In(spec.Name) {

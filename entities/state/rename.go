@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/converge-engine/converge/entities"
@@ -226,7 +227,7 @@ func (s *State) checkLeft(spec *entities.Spec) error {
 // one.
 func (s *State) TakeNames(spec *entities.Spec, who entities.Who, now time.Time) {
 	if title := s.Retitled(spec); title != "" {
-		text := fmt.Sprintf("%s is called %s from incarnation %d on", s.Title(), title, spec.Incarnation)
+		text := entities.NameTaken(s.Title(), title, spec.Incarnation)
 		s.Record(now, "", text)
 		s.note(entities.AuditLine{At: now, Kind: entities.EventPublish, Who: &who, Text: text})
 	}
@@ -236,7 +237,7 @@ func (s *State) TakeNames(spec *entities.Spec, who entities.Who, now time.Time) 
 		for _, r := range s.Releases {
 			r.rename(old, names[old], spec)
 		}
-		text := fmt.Sprintf("%s is called %s from incarnation %d on", old, names[old], spec.Incarnation)
+		text := entities.NameTaken(old, names[old], spec.Incarnation)
 		s.Record(now, names[old], text)
 		s.note(entities.AuditLine{At: now, Kind: entities.EventPublish, Who: &who, Channel: names[old], Text: text})
 	}
@@ -331,6 +332,29 @@ func (r *Release) rename(old, name string, spec *entities.Spec) {
 		e := r.Extensions[key]
 		e.Channel = entities.NameIn(names, e.Channel)
 	}
+}
+
+// RenameRuns has what extensions did in channels count under their new names, by the old ones, so that nothing runs anew for a name. It
+// comes after TakeNames. A run that goes on keeps its name, under which its answer comes, and so does one that the configuration names.
+func (s *State) RenameRuns(names map[string]string, spec *entities.Spec) {
+	for _, r := range s.Releases {
+		for _, key := range entities.SortedKeys(r.Extensions) {
+			e := r.Extensions[key]
+			run, channel := key[:strings.LastIndexByte(key, '@')+1], key[strings.LastIndexByte(key, '@')+1:]
+			name, renamed := names[channel]
+			if !renamed || e.Channel != name || e.Running || runs(spec, name, key) {
+				continue
+			}
+			delete(r.Extensions, key)
+			r.Extensions[run+name] = e
+		}
+	}
+}
+
+// runs tells whether a spec has an extension of a run in a channel.
+func runs(spec *entities.Spec, channel, key string) bool {
+	c, _ := spec.Channel(channel)
+	return slices.ContainsFunc(c.Extensions, func(e entities.Extension) bool { return e.RunKey() == key || e.Again().RunKey() == key })
 }
 
 // renameIn moves what a map has of the instances of a channel.

@@ -89,6 +89,28 @@ func TestAChannelIsCalledOtherwise(t *testing.T) {
 	require.Equal(t, int64(7), s.Instance(entities.Only("production")).Delivery.Sequence)
 }
 
+// What an extension did in a channel counts under its new name; what the configuration calls otherwise, and what is under way, does not move.
+func TestExtensionsDoNotRunAnewForAName_A21(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*State, *entities.Spec)
+		want   string
+	}{
+		"done": {func(*State, *entities.Spec) {}, "post-approval/migrate@prod"},
+		"under way": {func(s *State, _ *entities.Spec) {
+			s.Releases[0].Extensions["post-approval/migrate@production"].Running = true
+		}, "post-approval/migrate@production"},
+		"of a group": {func(_ *State, spec *entities.Spec) { spec.Channels[0].Extensions[0].Key = "production" }, "post-approval/migrate@production"},
+	} {
+		s, spec := remembered("production"), calling("prod", "production")
+		spec.Channels[0].Extensions = []entities.Extension{{Name: "migrate", Stage: "post-approval", Key: "prod"}}
+		c.change(s, spec)
+		names := s.Renames(spec)
+		s.TakeNames(spec, entities.Who{Name: "dave"}, dawn)
+		s.RenameRuns(names, spec)
+		require.Equal(t, []string{c.want}, entities.SortedKeys(s.Releases[0].Extensions), name)
+	}
+}
+
 // What was kept by a version before there were names is of the channel whose name it bears.
 func TestAStateWithoutKeys(t *testing.T) {
 	s := remembered("production")

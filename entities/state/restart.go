@@ -28,6 +28,7 @@ func (s *State) Restart(channel string, who entities.Who, reason string, now tim
 	}
 	return func() string {
 		var where []string
+		instead := s.instead(again)
 		for _, i := range again {
 			if s.isDown(i) {
 				s.bringBack(i.ID.Channel)
@@ -41,12 +42,23 @@ func (s *State) Restart(channel string, who entities.Who, reason string, now tim
 				})
 			}
 		}
-		text := fmt.Sprintf("%s/%s restarts in %s", s.Application, s.Title(), strings.Join(where, ", "))
+		text := fmt.Sprintf("%s/%s restarts in %s", s.Application, s.Title(), strings.Join(where, ", ")) + instead
 		if len(left) > 0 {
 			text += "; left alone: " + strings.Join(left, ", ")
 		}
 		return text
 	}, nil
+}
+
+// instead says of what had not arrived when it was cancelled, and comes back all the same, how to go back to what was good; or "".
+func (s *State) instead(again []*Instance) string {
+	for _, i := range again {
+		if d := &i.Delivery; d.Cancelled != "" && !d.Converged {
+			return fmt.Sprintf("; %s was cancelled %s, before it had succeeded there; to go back to what was good instead: converge rollback %s/%s %s --channel %s",
+				i.present(), d.Cancelled, s.Application, s.Title(), i.present(), i.ID.Channel)
+		}
+	}
+	return ""
 }
 
 // restartable are the instances of a channel, or of all that are not taken down, that can begin anew, and what is left alone and why.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/chart"
 	"github.com/converge-engine/converge/entities/explain"
 )
@@ -67,8 +68,9 @@ type Numbers struct {
 }
 
 // Report is what went to some channels of a service from a time until now, a Delivery for each. Without channels they are those
-// that no other one waits for: the last ones. A deployment is of the period in which it first succeeded or failed.
-func Report(in Input, from time.Time, channels ...string) []Delivery {
+// declared that no other one waits for: the last ones. A deployment is of the period in which it first succeeded or failed. What a
+// channel did under a former name counts as its own. Known are all channels that there are or were.
+func Report(in Input, from time.Time, channels ...string) (out []Delivery, known []string) {
 	m := &maker{Input: in, held: map[string][]hold{}}
 	m.read()
 	if len(channels) == 0 {
@@ -80,7 +82,6 @@ func Report(in Input, from time.Time, channels ...string) []Delivery {
 			releases++
 		}
 	}
-	var out []Delivery
 	for _, channel := range channels {
 		if !slices.Contains(m.channels, channel) {
 			continue
@@ -94,13 +95,22 @@ func Report(in Input, from time.Time, channels ...string) []Delivery {
 		d.Numbers, d.spans = Sum(d.Deployments, in.Now.Sub(from)), m.course(channel, from)
 		out = append(out, d)
 	}
-	return out
+	return out, m.channels
 }
 
-// last are the channels that no other one waits for.
+// last are the declared channels that no other one waits for; where none is known to be declared, of all that there were.
 func (m *maker) last() (out []string) {
-	for _, c := range m.channels {
-		if !slices.ContainsFunc(m.channels, func(other string) bool { return slices.Contains(m.Needs[other], c) }) {
+	var declared []string
+	for _, c := range m.Status.Channels {
+		if c.Status != string(entities.StatusOrphaned) {
+			declared = append(declared, c.Name)
+		}
+	}
+	if declared == nil {
+		declared = m.channels
+	}
+	for _, c := range declared {
+		if !slices.ContainsFunc(declared, func(other string) bool { return slices.Contains(m.Needs[other], c) }) {
 			out = append(out, c)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/chart"
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
@@ -72,7 +73,7 @@ func month() Input {
 func TestReportIsThatOfTheTrail(t *testing.T) {
 	day := 24 * time.Hour.Seconds()
 	number := func(n float64) *float64 { return &n }
-	got := Report(month(), monday)
+	got, _ := Report(month(), monday)
 	require.Len(t, got, 1)
 	require.Equal(t, 5, got[0].Releases) // 3, 4, 5, 6 and 1 again; 7 only returns
 	require.Equal(t, Numbers{
@@ -82,17 +83,73 @@ func TestReportIsThatOfTheTrail(t *testing.T) {
 	}, got[0].Numbers)
 
 	in := week()
-	got = Report(in, hours(-108))
+	got, _ = Report(in, hours(-108))
 	require.Len(t, got, 1, "nothing waits for production")
 	require.Equal(t, Numbers{
 		Succeeded: 1, PerWeek: 1, LeadTime: number(3 * 3600), Failed: 1, FailureRate: number(0.5), Automatic: 1, Recovery: number(2 * 3600),
 	}, got[0].Numbers)
 
-	got = Report(in, hours(30), "staging")
+	got, _ = Report(in, hours(30), "staging")
 	require.Len(t, got, 1)
 	require.Equal(t, []Deployment{{Release: "4", Version: "v11<b>", Accepted: hours(48), Started: hours(48), Succeeded: hours(52)}}, got[0].Deployments)
-	require.Empty(t, Report(in, hours(30), "elsewhere"))
-	require.Equal(t, Numbers{}, Report(in, hours(55), "staging")[0].Numbers)
+	got, known := Report(in, hours(30), "elsewhere")
+	require.Empty(t, got)
+	require.Equal(t, []string{"staging", "production"}, known)
+	got, _ = Report(in, hours(55), "staging")
+	require.Equal(t, Numbers{}, got[0].Numbers)
+}
+
+// What is counted is what was deployed: a way back after an unpin is none, a rollback through the gates is one whatever version the
+// release was kept under, a channel that is called otherwise is the same, and one that is gone is no last one.
+func TestWhatIsCounted(t *testing.T) {
+	line := func(h float64, kind, channel, release, version string) entities.AuditLine {
+		return entities.AuditLine{At: hours(h), Kind: kind, Channel: channel, Release: release, Version: version, Who: &entities.Who{Name: "bob"}}
+	}
+	renamed := line(3, entities.EventPublish, "prod", "", "")
+	renamed.Text = entities.NameTaken("production", "prod", 2)
+	in := Input{
+		Now: hours(168), Status: protocol.Status{Channels: []protocol.ChannelStatus{{Name: "prod"}, {Name: "old", Status: "ORPHANED"}}},
+		Lines: []entities.AuditLine{
+			line(0, entities.EventRelease, "", "1", "v1"), line(0, entities.EventTarget, "production", "1", "v1"), line(1, entities.EventSucceeded, "production", "1", "v1"),
+			line(1, entities.EventTarget, "old", "1", "v1"), line(2, entities.EventSucceeded, "old", "1", "v1"),
+			renamed,
+			line(4, entities.EventRelease, "", "2", "v2"), line(4, entities.EventTarget, "prod", "2", "v2"), line(5, entities.EventSucceeded, "prod", "2", "v2"),
+			// A pin of v1; once unpinned it returns to v2.
+			line(6, entities.EventPin, "prod", "", "v1"), line(6, entities.EventTarget, "prod", "", "v1"), line(6, entities.EventSucceeded, "prod", "", "v1"),
+			line(7, entities.EventPin, "prod", "", "v1"), line(7, entities.EventRelease, "", "3", "v2"), line(7, entities.EventTarget, "prod", "3", "v2"), line(7, entities.EventSucceeded, "prod", "3", "v2"),
+			// Configuration for v3 that is kept under v2, and is taken back through the gates.
+			line(8, entities.EventRelease, "", "4", "v3+c2"), line(8, entities.EventTarget, "prod", "4", "v2+c2"), line(9, entities.EventSucceeded, "prod", "4", "v2+c2"),
+			line(10, entities.EventRelease, "", "5", "v2"), line(10, entities.EventRollback, "prod", "4", "v3+c2"),
+			line(11, entities.EventTarget, "prod", "5", "v2"), line(12, entities.EventSucceeded, "prod", "5", "v2"),
+		},
+	}
+	got, known := Report(in, monday)
+	require.Len(t, got, 1)
+	require.Equal(t, []string{"prod", "old"}, known)
+	require.Equal(t, 3, got[0].Releases)
+	var versions []string
+	for _, d := range got[0].Deployments {
+		versions = append(versions, d.Version)
+	}
+	require.Equal(t, []string{"v1", "v2", "v3+c2"}, versions)
+	require.Equal(t, []any{3, 1, 1}, []any{got[0].Numbers.Succeeded, got[0].Numbers.Failed, got[0].Numbers.ByPeople})
+
+	in.Status = protocol.Status{} // it is gone
+	got, _ = Report(in, monday)
+	require.Len(t, got, 2)
+}
+
+// What is cancelled on its way is on its way no longer.
+func TestCancelledDeploysNoMore_A18(t *testing.T) {
+	line := func(h float64, kind string) entities.AuditLine {
+		return entities.AuditLine{At: hours(h), Kind: kind, Channel: "prod", Release: "1", Version: "v1"}
+	}
+	in := Input{Now: hours(9), Lines: []entities.AuditLine{line(0, entities.EventRelease), line(1, entities.EventTarget), line(3, entities.EventCancel)}}
+	require.Equal(t, []chart.Span{
+		{Kind: chart.Waits, From: hours(0), To: hours(1)}, {Kind: chart.Deploys, From: hours(1), To: hours(3)},
+	}, Of(in)[0].Spans)
+	in.Lines[2].Channel = "" // everywhere
+	require.Equal(t, hours(3), Of(in)[0].Spans[1].To)
 }
 
 // What failed and was tried again ran from then on, and failed until then.
@@ -109,9 +166,9 @@ func TestRetriedIsNoFailureAnyMore_B6(t *testing.T) {
 }
 
 func TestReportChart(t *testing.T) {
-	rows := Report(month(), monday)
+	rows, _ := Report(month(), monday)
 	rows[0].Service = "web & <more>"
-	also := Report(week(), monday)
+	also, _ := Report(week(), monday)
 	also[0].Service = "api"
 	c := ReportChart("shop, four weeks", append(rows, also...), monday, hours(24*28))
 	svg := c.SVG(time.UTC)

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -79,10 +80,11 @@ type run struct {
 	channel, version string
 	of               *release  // nil: none, or one that the trail does not tell of
 	from, to         time.Time // to is zero while it has
-	// succeeded and failed are zero where it did not.
-	succeeded, failed time.Time
-	back              bool                // it was returned to
-	taken             *entities.AuditLine // that took it back
+	// succeeded, failed and cancelled are zero where it did not, or was not.
+	succeeded, failed, cancelled time.Time
+
+	back  bool                // it was returned to
+	taken *entities.AuditLine // that took it back
 }
 
 // hold is something that held a channel.
@@ -98,24 +100,45 @@ func (m *maker) read() {
 		m.channels = append(m.channels, c.Name)
 	}
 	for _, l := range m.Lines {
+		if old, renamed := l.Renamed(); renamed {
+			m.rename(old, l.Channel)
+		}
 		if l.Channel != "" && !slices.Contains(m.channels, l.Channel) {
 			m.channels = append(m.channels, l.Channel)
 		}
-	}
-	for _, l := range m.Lines {
 		m.line(l)
 	}
+}
+
+// rename has all that a channel did so far be that of its new name. Another one may bear the old one since.
+func (m *maker) rename(old, name string) {
+	if !slices.ContainsFunc(m.Status.Channels, func(c protocol.ChannelStatus) bool { return c.Name == old }) {
+		m.channels = slices.DeleteFunc(m.channels, func(c string) bool { return c == old })
+	}
+	for n := range m.runs {
+		if m.runs[n].channel == old {
+			m.runs[n].channel = name
+		}
+	}
+	for _, r := range m.releases {
+		if at, over := r.over[old]; over {
+			delete(r.over, old)
+			r.over[name] = at
+		}
+	}
+	m.held[name] = append(m.held[name], m.held[old]...)
+	delete(m.held, old)
 }
 
 // line takes in a line of the trail.
 func (m *maker) line(l entities.AuditLine) {
 	switch l.Kind {
 	case entities.EventRelease:
-		m.releases = append(m.releases, &release{id: l.Release, version: l.Version, at: l.At, over: map[string]time.Time{}})
+		m.releases = append(m.releases, &release{
+			id: l.Release, version: l.Version, at: l.At, over: map[string]time.Time{}, returns: m.unpinned(l.At),
+		})
 	case entities.EventCancel:
-		if r := m.release(l.Release); r != nil {
-			r.over[l.Channel] = l.At
-		}
+		m.cancel(l)
 	case entities.EventTarget:
 		m.leave(l.Channel, l.At)
 		m.runs = append(m.runs, run{channel: l.Channel, of: m.release(l.Release), version: l.Version, from: l.At})
@@ -162,6 +185,30 @@ func (m *maker) approved(l entities.AuditLine) {
 	}
 }
 
+// cancel takes in that a release was called off, in a channel or everywhere: what was on its way goes no further.
+func (m *maker) cancel(l entities.AuditLine) {
+	r := m.release(l.Release)
+	if r == nil {
+		return
+	}
+	r.over[l.Channel] = l.At
+	for n := range m.runs {
+		if x := &m.runs[n]; x.of == r && x.to.IsZero() && (l.Channel == "" || l.Channel == x.channel) {
+			x.cancelled = cmp.Or(x.cancelled, l.At)
+		}
+	}
+}
+
+// unpinned tells whether a pin ended at a moment: what is released by the same act returns to what was there before.
+func (m *maker) unpinned(at time.Time) bool {
+	for _, holds := range m.held {
+		if slices.ContainsFunc(holds, func(h hold) bool { return strings.HasPrefix(h.key, entities.EventPin) && h.to.Equal(at) }) {
+			return true
+		}
+	}
+	return false
+}
+
 // toggle takes in that a pause or a pin begins, or ends the one that there is.
 func (m *maker) toggle(l entities.AuditLine) {
 	key, what := l.Kind, "paused"
@@ -183,15 +230,18 @@ func (m *maker) toggle(l entities.AuditLine) {
 // rollback: what was there is taken back, and what had succeeded there before is the target again.
 func (m *maker) rollback(l entities.AuditLine) {
 	left := m.at(l.Channel)
-	if left == nil || left.version != l.Version {
-		return
+	if left == nil || left.version != l.Version && (left.of == nil || left.of != m.release(l.Release)) {
+		return // a release may be kept under another version than its own
 	}
 	left.failed, left.taken = cmp.Or(left.failed, l.At), &l
+	asks := false
 	for _, r := range m.releases {
 		if l.Who != nil && r.at.Equal(l.At) { // by the same act: it passes the gates first, and is a target of its own then
-			r.returns = true
-			return
+			r.returns, asks = true, true
 		}
+	}
+	if asks {
+		return
 	}
 	left.to = l.At
 	for _, r := range slices.Backward(m.runs) {
@@ -257,7 +307,7 @@ func (m *maker) ran(x run) []chart.Span {
 	}
 	var out []chart.Span
 	if from := x.from; settled.IsZero() || settled.After(from) {
-		to := cmp.Or(settled, x.to)
+		to := cmp.Or(settled, x.cancelled, x.to)
 		if soaks := m.stableSince(x); !soaks.IsZero() && soaks.After(from) {
 			out, from = append(out, chart.Span{Kind: chart.Deploys, From: from, To: soaks}), soaks
 			return append(out, chart.Span{Kind: chart.Soaks, From: from})
@@ -276,7 +326,7 @@ func (m *maker) ran(x run) []chart.Span {
 // stableSince is when the objects of a run that goes on became stable, and what follows the deployment began.
 func (m *maker) stableSince(x run) time.Time {
 	for _, c := range m.Status.Channels {
-		if c.Name == x.channel && c.Target == x.version && x.to.IsZero() && x.succeeded.IsZero() {
+		if c.Name == x.channel && c.Target == x.version && x.to.IsZero() && x.succeeded.IsZero() && x.cancelled.IsZero() {
 			return c.StableSince
 		}
 	}

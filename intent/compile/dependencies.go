@@ -104,6 +104,15 @@ func (c *compiler) other(d *strict.Decoder, at string, service, channel config.N
 	return false
 }
 
+// meant is the service that rules of an application name: one of its own by its name alone, else one that is found elsewhere.
+func meant(application string, name config.ServiceName) (service string, elsewhere bool) {
+	of, service := entities.ServiceIn(application, string(name))
+	if of != application {
+		return string(name), true
+	}
+	return service, false
+}
+
 // channelDependency compiles a precondition on another service.
 func (c *compiler) channelDependency(app *config.Document[config.Application], at string, p config.Precondition, channel *incarnation.Channel) {
 	for _, rule := range []struct {
@@ -115,10 +124,15 @@ func (c *compiler) channelDependency(app *config.Document[config.Application], a
 		{"versionOrder", entities.CheckVersionOrder, p.VersionOrder},
 		{"staticOrder", entities.CheckStaticOrder, p.StaticOrder},
 	} {
-		if rule.other == nil || !c.other(app.Decoder, at+"."+rule.name, rule.other.Service, rule.other.ReleaseChannel) {
+		if rule.other == nil {
 			continue
 		}
-		made := dependency{rule.kind, entities.Dependency{Service: string(rule.other.Service), Channel: string(rule.other.ReleaseChannel)}, app.Decoder, at}
+		service, elsewhere := meant(string(app.Spec.Name), rule.other.Service)
+		if elsewhere && app.Faulty(at+"."+rule.name) ||
+			!elsewhere && !c.other(app.Decoder, at+"."+rule.name, config.Name(service), rule.other.ReleaseChannel) {
+			continue
+		}
+		made := dependency{rule.kind, entities.Dependency{Service: service, Channel: string(rule.other.ReleaseChannel)}, app.Decoder, at}
 		if slices.ContainsFunc(c.waits[channel.Name], func(o dependency) bool { return o.id() == made.id() }) {
 			c.report(app.Decoder, at, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("this channel has the precondition %q twice", made.id())})
 			continue
@@ -131,11 +145,8 @@ func (c *compiler) channelDependency(app *config.Document[config.Application], a
 func (s *serviceCompiler) dependencies() {
 	for i, given := range s.Spec.Dependencies {
 		at := strict.Index("dependencies", i)
-		application, service := entities.ServiceIn(s.application, string(given.Service))
-		elsewhere := application != s.application
-		if !elsewhere {
-			given.Service = config.ServiceName(service)
-		}
+		service, elsewhere := meant(s.application, given.Service)
+		given.Service = config.ServiceName(service)
 		made := dependency{dependencyKinds[given.Rule], entities.Dependency{Service: string(given.Service), Channel: string(given.ReleaseChannel)}, s.Decoder, at}
 		if given.Rule == "capacity" {
 			made.on.Parameter, made.on.First = string(given.Parameter), string(given.First)

@@ -142,8 +142,8 @@ type ReleaseChannelStable struct {
 // OtherService names a service that the other services of a channel depend on. It does not depend on
 // itself.
 type OtherService struct {
-	// The name of the service.
-	Service Name `json:"service"`
+	// The name of the service; of one of another application orders/api.
+	Service ServiceName `json:"service"`
 	// The channel that is meant; the same when not given.
 	ReleaseChannel Name `json:"releaseChannel,omitempty"`
 }

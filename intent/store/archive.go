@@ -23,7 +23,7 @@ const MaxArchived = 64 << 20
 var folders = map[string]archived{
 	"incarnations/": byDigest, "specs/": byDigest, "manifests/": byDigest, "payloads/": byDigest,
 	"states/": byDigest, "bundles/": byDigest, "checks/": byDigest, "extensions/": byDigest,
-	"keys/": asItIs, "numbers/": asItIs, "runtimes/": asItIs, "versions/": asItIs, "audit/": asItIs, "logs/": asItIs, "holds/": asItIs, endedPauses: asItIs, rules: asItIs, notices: asItIs, directories: asItIs, tokens: asItIs,
+	"keys/": asItIs, "numbers/": asItIs, "runtimes/": asItIs, "versions/": asItIs, trails: asItIs, "logs/": asItIs, "holds/": asItIs, endedPauses: asItIs, rules: asItIs, notices: asItIs, directories: asItIs, tokens: asItIs,
 	libraries: asItIs, libraryContents: byDigest, joints: asItIs,
 	"fence/":    asItIs,
 	checkpoints: chosen, missedMessages: chosen,

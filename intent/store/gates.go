@@ -137,6 +137,20 @@ func (s *Store) Audit(ctx context.Context, application, service string) ([]entit
 	return inOrder(lines), nil // what writers at once kept overlaps
 }
 
+// Audited lists the services of an application of which a trail is kept, those that were removed too, in order.
+func (s *Store) Audited(ctx context.Context, application string) ([]string, error) {
+	prefix := trails + application + "/"
+	keys, err := s.blobs.list(ctx, prefix)
+	var services []string
+	for _, key := range keys { // sorted
+		service, _, _ := strings.Cut(strings.TrimPrefix(key, prefix), "/")
+		if service != applicationTrail && (len(services) == 0 || services[len(services)-1] != service) {
+			services = append(services, service)
+		}
+	}
+	return services, err
+}
+
 const chunkTime = "20060102T150405.000000000"
 
 // auditChunk is a piece of a trail that was written at once: lines from one number to another.
@@ -208,11 +222,16 @@ func numbersOf(lines []entities.AuditLine) (from, to int64) {
 
 // auditPrefix sets the trail of an application apart from that of any service: no service is named
 // with an underscore in front.
+// applicationTrail stands in the place of a service.
+const applicationTrail = "_application"
+
+const trails = "audit/"
+
 func auditPrefix(application, service string) string {
 	if service == "" {
-		service = "_application"
+		service = applicationTrail
 	}
-	return "audit/" + application + "/" + service + "/"
+	return trails + application + "/" + service + "/"
 }
 
 // PutPause keeps a pause of an application or a runtime where services that start later find it. A

@@ -1,0 +1,151 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/maestro"
+)
+
+// This file finds releases, by what people call them and by what runs, and forgets those that nothing needs any more.
+
+// isAt tells whether any instance of a channel is at a release.
+func (s *State) isAt(channel string, r *Release) bool {
+	return slices.ContainsFunc(s.In(channel), func(i *Instance) bool { return i.IsAt(r) })
+}
+
+// Brought is the newest release that an instance's present target is of, or nil.
+func (s *State) Brought(i *Instance) *Release {
+	for n := len(s.Releases) - 1; n >= 0; n-- {
+		r := s.Releases[n]
+		if p := r.Phases[i.ID.Channel]; p != nil && i.IsAt(r) && p.Phase != maestro.Pending {
+			return r
+		}
+	}
+	return nil
+}
+
+// Find returns the release of "@ID", the newest of a full version, else of a version.
+func (s *State) Find(version, channel string) (*Release, error) {
+	if err := s.checkChannel(channel); err != nil {
+		return nil, err
+	}
+	if id, named := strings.CutPrefix(version, entities.ByID); named {
+		if r := s.ReleaseByID(id); r != nil {
+			return r, nil
+		}
+		return nil, fmt.Errorf("%s has no release %s, or forgot it since it is over", s.scope(""), id)
+	}
+	var found *Release
+	for _, r := range s.Releases {
+		if r.comesAs(version) || r.Version == version && (found == nil || !found.comesAs(version)) {
+			found = r
+		}
+	}
+	if found != nil {
+		return found, nil
+	}
+	return nil, fmt.Errorf("no release of version %q%s", version, entities.Expected(s.newestVersions()))
+}
+
+// shownVersions is how many versions are named to somebody who named none of them.
+const shownVersions = 20
+
+// newestVersions are the full versions of the newest releases, oldest first.
+func (s *State) newestVersions() []string {
+	var out []string
+	for _, r := range slices.Backward(s.Releases) {
+		if !slices.Contains(out, r.FullVersion) && len(out) < shownVersions {
+			out = append(out, r.FullVersion)
+		}
+	}
+	slices.Reverse(out)
+	return out
+}
+
+// FindOpen returns the oldest release of a version that is not over, else what Find returns: of two
+// releases of one version it is the older that waits for people, and the younger waits behind it.
+func (s *State) FindOpen(version, channel string) (*Release, error) {
+	newest, err := s.Find(version, channel)
+	if err != nil || strings.HasPrefix(version, entities.ByID) {
+		return newest, err
+	}
+	for _, r := range s.Releases {
+		if !r.Over() && r.FullVersion == newest.FullVersion {
+			return r, nil
+		}
+	}
+	return newest, nil
+}
+
+// phaseChannels are the channels of a release, one or all, in the spec's order.
+func (s *State) phaseChannels(r *Release, only string) []string {
+	var out []string
+	for _, c := range s.Spec.Channels {
+		if r.Phases[c.Name] != nil && (only == "" || only == c.Name) {
+			out = append(out, c.Name)
+		}
+	}
+	return out
+}
+
+// Prune forgets releases that are over, but for a bounded tail and those that a channel is still
+// at. What extensions that succeeded have said is dropped too, once their release is over; the store has it.
+func (s *State) Prune() {
+	over := 0
+	for _, r := range s.Releases {
+		if r.Over() {
+			over++
+			// In any order: the answer is the same.
+			//workflowcheck:ignore
+			for _, e := range r.Extensions {
+				if e.Done {
+					e.Tail = ""
+				}
+			}
+		}
+	}
+	if over <= MaxFinishedReleases {
+		return
+	}
+	kept, brought := make([]*Release, 0, len(s.Releases)), s.allBrought()
+	for n, r := range s.Releases {
+		if r.Over() && over > MaxFinishedReleases && n < len(s.Releases)-1 && !s.needed(r, brought) {
+			over--
+			continue
+		}
+		kept = append(kept, r)
+	}
+	s.Releases = kept
+}
+
+// allBrought is Brought of all instances, for who looks at many releases.
+func (s *State) allBrought() map[*Instance]*Release {
+	out := make(map[*Instance]*Release, len(s.Instances))
+	// In any order: the answer is the same.
+	//workflowcheck:ignore
+	for _, i := range s.Instances {
+		out[i] = s.Brought(i)
+	}
+	return out
+}
+
+// needed tells whether an instance is at a release, may return to it, or may be retried there: such a one tells which
+// version a full version is of.
+func (s *State) needed(r *Release, brought map[*Instance]*Release) bool {
+	// In any order: the answer is the same.
+	//workflowcheck:ignore
+	for id, i := range s.Instances {
+		if r.Phases[id.Channel] == nil {
+			continue
+		}
+		d, t := &i.Delivery, r.Target(id)
+		if i.IsAt(r) || d.LastGood != nil && d.LastGood.Same(t) || d.BeforePin != nil && d.BeforePin.Target.Same(t) ||
+			d.Rollback != nil && d.Rollback.Release == r.ID || brought[i].takes(r) {
+			return true
+		}
+	}
+	return false
+}
