@@ -262,8 +262,8 @@ func TestLayerRulesCanFail(t *testing.T) {
 		{
 			"intent importing a runtime by a detour", "+/intent: +/intent/other\n+/intent/other: +/runtimes",
 			[]string{
-				"intent must not reach runtimes: intent may build on itself, entities alone, entities/order, entities/protocol only",
-				"intent/other must not reach runtimes: intent may build on itself, entities alone, entities/order, entities/protocol only",
+				"intent must not reach runtimes: intent may build on itself, entities alone, entities/order, entities/stats, entities/protocol only",
+				"intent/other must not reach runtimes: intent may build on itself, entities alone, entities/order, entities/stats, entities/protocol only",
 			},
 		},
 		{
@@ -280,11 +280,11 @@ func TestLayerRulesCanFail(t *testing.T) {
 		},
 		{
 			"an activity that knows a workflow", "+/activities: +/workflows",
-			[]string{"activities must not reach workflows: activities may build on itself, entities alone, entities/protocol, entities/order, entities/maestro, entities/loosen, entities/explain, intent, runtimes only"},
+			[]string{"activities must not reach workflows: activities may build on itself, entities alone, entities/protocol, entities/order, entities/maestro, entities/loosen, entities/explain, entities/stats, intent, runtimes only"},
 		},
 		{
 			"an activity that knows the state of a service", "+/activities: +/entities/state",
-			[]string{"activities must not reach entities/state: activities may build on itself, entities alone, entities/protocol, entities/order, entities/maestro, entities/loosen, entities/explain, intent, runtimes only"},
+			[]string{"activities must not reach entities/state: activities may build on itself, entities alone, entities/protocol, entities/order, entities/maestro, entities/loosen, entities/explain, entities/stats, intent, runtimes only"},
 		},
 		{
 			"a value that knows the state by a detour", "+/entities: +/entities/maestro\n+/entities/maestro: +/entities/state",

@@ -29,7 +29,7 @@ func (f *filling) compare(at string, c *config.CompareProtection) *entities.Comp
 		Query: f.text(source+".query", c.Prometheus.Query, query), Total: f.text(source+".total", c.Prometheus.Total, query),
 		Control: f.text(control+".query", c.Control.Query, query), ControlTotal: f.text(control+".total", c.Control.Total, query),
 		Direction: cmp.Or(string(c.Direction), "increase"), Comparisons: f.whole(at+".looks", c.Looks, 1),
-		Alpha: f.fraction(at+".alpha", c.Alpha, defaultAlpha), Tolerance: f.fraction(at+".tolerance", c.Tolerance, defaultTolerance),
+		Alpha: f.fraction(at+".alpha", c.Alpha, defaultAlpha, 1), Tolerance: f.fraction(at+".tolerance", c.Tolerance, defaultTolerance, 1000),
 		MinSamples: f.whole(at+".minSamples", c.MinSamples, defaultMinSamples), DropNaN: c.NaNStrategy == "drop",
 		For: f.period(at+".for", c.For, span{time.Minute, time.Millisecond}), InconclusivePasses: c.Inconclusive == "pass",
 	}
@@ -78,14 +78,14 @@ func (f *filling) whole(at string, n, otherwise int) int {
 	return n
 }
 
-// fraction is a number of at least 0 and less than 1.
-func (f *filling) fraction(at string, n *config.Number, otherwise float64) float64 {
+// fraction is a number of at least 0 and less than a limit.
+func (f *filling) fraction(at string, n *config.Number, otherwise, limit float64) float64 {
 	v := f.number(at, n)
 	if v == nil {
 		return otherwise
 	}
-	if *v < 0 || *v >= 1 {
-		f.late(at, n.Text, strict.Fault{Code: "bad-value", Message: substitute.AsText(*v) + " is not possible here", Expected: "at least 0, and less than 1"})
+	if *v < 0 || *v >= limit {
+		f.late(at, n.Text, strict.Fault{Code: "bad-value", Message: substitute.AsText(*v) + " is not possible here", Expected: fmt.Sprintf("at least 0, and less than %g", limit)})
 	}
 	return *v
 }

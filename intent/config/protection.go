@@ -284,12 +284,12 @@ type CompareProtection struct {
 	Control ControlGroup `json:"control"`
 	// What is for the worse.
 	Direction ChangeDirection `json:"direction,omitempty" jsonschema:"default=increase"`
-	// How often, at most, a release that changes nothing is taken for worse in the channel. All comparisons there share it.
-	Alpha *Number `json:"alpha,omitempty" jsonschema:"default=0.01"`
+	// How often, at most, a release that changes nothing is taken for worse in the channel; 0.01 when not given. All comparisons there share it.
+	Alpha *Number `json:"alpha,omitempty"`
 	// How many looks share alpha too, such as those in several channels.
 	Looks int `json:"looks,omitempty" jsonschema:"default=1"`
-	// The least change that counts, relative to the control group: 0.1 is 10 %.
-	Tolerance *Number `json:"tolerance,omitempty" jsonschema:"default=0.1"`
+	// The least change that counts, relative to the control group: 0.1, which is 10 %, when not given.
+	Tolerance *Number `json:"tolerance,omitempty"`
 	// How many samples each group must have, or requests, where these are counted.
 	MinSamples int `json:"minSamples,omitempty" jsonschema:"default=20"`
 	// What samples mean that are no finite number: an error, or nothing.
