@@ -108,7 +108,7 @@ func TestCompare_D26_A20(t *testing.T) {
 		{Name: "no data", Sources: sources, Asked: against("none"), Want: entities.Error, Says: "no samples of the control group"},
 		{Name: "two series", Sources: sources, Asked: against("two"), Want: entities.Error, Says: "control group: the query gives 2 series; expected one, by sum() or max()"},
 		{Name: "histograms", Sources: sources, Asked: against("histograms"), Want: entities.Error, Says: "control group: " + at + ": the query gives histograms; expected numbers"},
-		{Name: "no range", Sources: sources, Asked: against("one"), Want: entities.Error, Says: "control group: " + at + ": malformed matrix (vector)…"},
+		{Name: "no range", Sources: sources, Asked: against("one"), Want: entities.Error, Says: "control group: " + at + ": the query gives a vector; expected a matrix"},
 		{Name: "refused, and the token comes back", Sources: sources, Asked: against("("), Want: entities.Error, Says: "control group: " + at + " answered 400: bad_data: nobody expects ( " + ten + " Bearer ***"},
 		{Name: "more errors", Sources: sources, Asked: shares(plain), Want: entities.Fail, Says: "increased, 0.06 against 0.01 (+500 %, tolerance 10 %), 500 requests against 500, p 8.16e-06 (level 0.005 = 0.01 / 2), exact Fisher" + when},
 		{Name: "no error was ever counted", Sources: sources, Asked: shares(func(c *entities.CompareCheck) { c.Control = "no_errors" }), Want: entities.Error, Says: "control group: the query gives no sample"},

@@ -191,8 +191,11 @@ func (a promAnswer) series() ([][]float64, error) {
 		Values     []promPoint       `json:"values"`
 		Histograms []json.RawMessage `json:"histograms"`
 	}
-	if err := json.Unmarshal(a.Data.Result, &all); err != nil || a.Data.ResultType != "matrix" {
-		return nil, fmt.Errorf("malformed matrix (%s): %v", oneLine(a.Data.ResultType, 40), err)
+	if a.Data.ResultType != "matrix" {
+		return nil, fmt.Errorf("the query gives a %s; expected a matrix", oneLine(a.Data.ResultType, 40))
+	}
+	if err := json.Unmarshal(a.Data.Result, &all); err != nil {
+		return nil, fmt.Errorf("malformed matrix: %w", err)
 	}
 	var out [][]float64
 	for _, s := range all {
