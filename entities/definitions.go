@@ -26,6 +26,7 @@ type CheckDefinition struct {
 	Command        *CheckRun        `json:"command,omitempty"` // also of kinds job and task
 	Capacity       *CapacityCheck   `json:"capacity,omitempty"`
 	CEL            *CELCheck        `json:"cel,omitempty"`
+	Compare        *CompareCheck    `json:"compare,omitempty"`
 	Always         *AlwaysCheck     `json:"always,omitempty"`
 	Dependency     *Dependency      `json:"dependency,omitempty"` // of the kinds on other services
 }
@@ -127,6 +128,32 @@ type CELCheck struct {
 	Expression string `json:"expression"`
 	Message    string `json:"message,omitempty"` // what it says when it is false
 	Fails      bool   `json:"fails,omitempty"`   // false is FAIL; otherwise it is WAIT
+}
+
+// CompareCheck passes once what was released was seen to be no worse than a control group (D26): by one look, For after the
+// objects became stable, at all since then. Where that has too few samples it looks once more, at the Deadline.
+type CompareCheck struct {
+	URL   string `json:"url"`
+	Token *Value `json:"token,omitempty"` // bearer
+	// Query gives samples of what was released; with Total, how many of so many there were in the $__range.
+	Query string `json:"query"`
+	Total string `json:"total,omitempty"`
+	// Control and ControlTotal are those of the control group; without them it is the same so long before (Offset).
+	Control      string        `json:"control,omitempty"`
+	ControlTotal string        `json:"controlTotal,omitempty"`
+	Offset       time.Duration `json:"offset,omitempty"`
+
+	Direction   string        `json:"direction"` // increase, decrease or either is for the worse
+	Alpha       float64       `json:"alpha"`
+	Comparisons int           `json:"comparisons"` // that share alpha: those of the channel times looks
+	Tolerance   float64       `json:"tolerance"`   // relative
+	MinSamples  int           `json:"minSamples"`  // of each group
+	DropNaN     bool          `json:"dropNaN,omitempty"`
+	For         time.Duration `json:"for"`
+	Step        time.Duration `json:"step"` // between samples
+	Deadline    time.Duration `json:"deadline"`
+	// InconclusivePasses: too few samples at the deadline are PASS; otherwise they are FAIL.
+	InconclusivePasses bool `json:"inconclusivePasses,omitempty"`
 }
 
 // SaidOnce tells whether what would serve is said in exactly one way.

@@ -71,6 +71,7 @@ const (
 	CheckTask           CheckKind = "task"
 	CheckCapacity       CheckKind = "capacity"
 	CheckCEL            CheckKind = "cel"
+	CheckCompare        CheckKind = "compare"
 	CheckAlways         CheckKind = "always"
 	// On other services, observed from their workflows (D20–D22).
 	CheckServiceStable CheckKind = "serviceStable"

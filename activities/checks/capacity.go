@@ -65,7 +65,7 @@ func (p promServer) one(ctx context.Context, what, query string) (float64, error
 	case len(samples) == 0:
 		return 0, fmt.Errorf("%s: the query gives no sample", what)
 	case len(samples) > 1:
-		return 0, fmt.Errorf("%s: the query gives %d series; expected one, by sum() or max()", what, len(samples))
+		return 0, fmt.Errorf("%s: %w", what, severalSeries(len(samples)))
 	case math.IsNaN(samples[0].value):
 		return 0, fmt.Errorf("%s: %s is no number (NaN)", what, samples[0])
 	}

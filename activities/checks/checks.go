@@ -97,6 +97,7 @@ func kinds(p Sources) map[entities.CheckKind]Evaluator {
 		entities.CheckDeniedVersions: deniedVersions{},
 		entities.CheckAlways:         always{},
 		entities.CheckCEL:            cel{p},
+		entities.CheckCompare:        compare{p},
 		entities.CheckPrometheus:     prometheus{p},
 		entities.CheckCapacity:       capacity{p},
 		entities.CheckAlertmanager:   alertmanager{p},

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/converge-engine/converge/entities"
 )
@@ -110,9 +111,10 @@ type promServer struct {
 	sources Sources
 	url     string
 	token   *entities.Value
+	at      time.Time // of an instant query; zero: now
 }
 
-// promAnswer is what /api/v1/query answers.
+// promAnswer is what /api/v1/query and query_range answer.
 type promAnswer struct {
 	Status    string `json:"status"`
 	ErrorType string `json:"errorType"`
@@ -121,17 +123,47 @@ type promAnswer struct {
 		ResultType string          `json:"resultType"`
 		Result     json.RawMessage `json:"result"`
 	} `json:"data"`
+	hide func(string) string // takes secrets out of text
 }
 
 // query runs an instant query. A scalar is one sample without labels.
 func (p promServer) query(ctx context.Context, query string) ([]sample, error) {
+	values := url.Values{}
+	if !p.at.IsZero() {
+		values.Set("time", p.at.UTC().Format(time.RFC3339Nano))
+	}
+	return ask(ctx, p, "query", query, values, promAnswer.samples)
+}
+
+// between runs a query at the end of each step from one time to another, and returns the samples of its only series.
+func (p promServer) between(ctx context.Context, query string, from, to time.Time, step time.Duration) ([]float64, error) {
+	all, err := ask(ctx, p, "query_range", query, url.Values{
+		"start": {from.Add(step).UTC().Format(time.RFC3339Nano)}, "end": {to.UTC().Format(time.RFC3339Nano)},
+		"step": {strconv.FormatFloat(step.Seconds(), 'f', -1, 64)},
+	}, promAnswer.series)
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	if len(all) > 1 {
+		return nil, severalSeries(len(all))
+	}
+	return all[0], nil
+}
+
+func severalSeries(n int) error {
+	return fmt.Errorf("the query gives %d series; expected one, by sum() or max()", n)
+}
+
+// ask runs a query, and reads its answer. What the answer repeats of secrets is not shown.
+func ask[T any](ctx context.Context, p promServer, path, query string, values url.Values, read func(promAnswer) ([]T, error)) ([]T, error) {
 	if strings.TrimSpace(query) == "" {
 		return nil, errors.New("it has no query")
 	}
+	values.Set("query", query)
 	r := request{
-		sources: p.sources, method: http.MethodPost, url: strings.TrimRight(p.url, "/") + "/api/v1/query", token: p.token,
+		sources: p.sources, method: http.MethodPost, url: strings.TrimRight(p.url, "/") + "/api/v1/" + path, token: p.token,
 		body: func() (io.Reader, string) {
-			return strings.NewReader(url.Values{"query": {query}}.Encode()), "application/x-www-form-urlencoded"
+			return strings.NewReader(values.Encode()), "application/x-www-form-urlencoded"
 		},
 	}
 	got, err := r.do(ctx)
@@ -145,16 +177,38 @@ func (p promServer) query(ctx context.Context, query string) ([]sample, error) {
 		}
 		return nil, fmt.Errorf("%s answered %d, and nothing that a Prometheus says: %s", r.where(), got.status, oneLine(got.text, maxExcerpt))
 	}
-	samples, err := a.samples()
+	a.hide = r.secrets.hide
+	all, err := read(a)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s", r.where(), r.secrets.hide(err.Error()))
 	}
-	for _, s := range samples {
-		for name, value := range s.labels {
-			s.labels[name] = r.secrets.hide(value)
-		}
+	return all, nil
+}
+
+// series are the samples of each series of a matrix.
+func (a promAnswer) series() ([][]float64, error) {
+	var all []struct {
+		Values     []promPoint       `json:"values"`
+		Histograms []json.RawMessage `json:"histograms"`
 	}
-	return samples, nil
+	if a.Data.ResultType != "matrix" {
+		return nil, fmt.Errorf("the query gives a %s; expected a matrix", oneLine(a.Data.ResultType, 40))
+	}
+	if err := json.Unmarshal(a.Data.Result, &all); err != nil {
+		return nil, fmt.Errorf("malformed matrix: %w", err)
+	}
+	var out [][]float64
+	for _, s := range all {
+		if len(s.Histograms) > 0 {
+			return nil, errors.New("the query gives histograms; expected numbers")
+		}
+		values := make([]float64, len(s.Values))
+		for i, point := range s.Values {
+			values[i] = point.value
+		}
+		out = append(out, values)
+	}
+	return out, nil
 }
 
 func (a promAnswer) samples() ([]sample, error) {
@@ -177,6 +231,9 @@ func (a promAnswer) samples() ([]sample, error) {
 		for _, s := range series {
 			if s.Value == nil {
 				return nil, fmt.Errorf("%s is a histogram; expected numbers", sample{labels: s.Metric}.labelled())
+			}
+			for name, value := range s.Metric {
+				s.Metric[name] = a.hide(value)
 			}
 			out = append(out, sample{labels: s.Metric, value: s.Value.value})
 		}

@@ -83,6 +83,13 @@ func (a Asked) filled() Asked {
 		v.URL, v.Use, v.Capacity = a.fill(v.URL), a.fill(v.Use), a.fill(v.Capacity)
 		d.Capacity = &v
 	}
+	if d.Compare != nil {
+		v := *d.Compare
+		for _, text := range []*string{&v.URL, &v.Query, &v.Total, &v.Control, &v.ControlTotal} {
+			*text = a.fill(*text)
+		}
+		d.Compare = &v
+	}
 	if d.CEL != nil {
 		v := *d.CEL
 		v.Message = a.fill(v.Message)

@@ -2,6 +2,7 @@ package decide
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/converge-engine/converge/entities"
@@ -96,9 +97,28 @@ func (v *view) judgeMoving(j *judged, i *instance, broken string) {
 func (v *view) converge(r *state.Release, insts []*instance) {
 	c := state.Change{Kind: state.ChangeConverged, Instances: ids(insts), Target: insts[0].Delivery.Target}
 	if c.Partial = !v.placed(r, insts); !c.Partial && r != nil {
-		c.Release = r.ID
+		c.Release, c.Cause = r.ID, v.evidence(r)
 	}
 	v.change(c)
+}
+
+// mostEvidence bounds, in bytes, what is kept of comparisons with a release.
+const mostEvidence = 2000
+
+// evidence is what comparisons with a control group said of a release that succeeds, so that it can be read for as long as there is
+// an audit trail (D26).
+func (v *view) evidence(r *state.Release) string {
+	var say []string
+	for n := range v.spec.Checks {
+		c := &v.spec.Checks[n]
+		if c.Kind != entities.CheckCompare {
+			continue
+		}
+		if st := v.remembered().Reading(v.s.Evaluation(v.spec, c, r)); st != nil {
+			say = append(say, c.ID+": "+st.Reason)
+		}
+	}
+	return entities.Clip(strings.Join(say, "; "), mostEvidence)
 }
 
 // allThere tells whether nothing of a release in progress is left to do: those that were still on their way are no

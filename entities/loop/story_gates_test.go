@@ -213,12 +213,16 @@ func approval(parts []string) entities.Condition {
 	return c
 }
 
-// check reads `check=error-rate:preApproval,postDeployment+2m+15m,deployment!,repairs`.
+// check reads `check=error-rate:preApproval,postDeployment+2m+15m,deployment!,repairs`, and the kind compare.
 func (s *story) check(parts []string) entities.Check {
 	c := entities.Check{ID: parts[0], Kind: entities.CheckAlways, Definition: "d1", Interval: 30 * time.Second}
 	for _, at := range strings.Split(parts[1], ",") {
-		if at == "repairs" {
+		switch at {
+		case "repairs":
 			c.Repairs = true
+			continue
+		case "compare":
+			c.Kind = entities.CheckCompare
 			continue
 		}
 		words := strings.Split(at, "+")

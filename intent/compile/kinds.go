@@ -54,6 +54,8 @@ func (f *filling) kind(k config.ProtectionKind, into *entities.CheckDefinition) 
 		into.CEL = &entities.CELCheck{
 			Expression: f.text(at+".expression", k.CEL.Expression, checkExpression), Message: f.text(at+".message", k.CEL.Message, nil), Fails: k.CEL.OnFalse == "fail",
 		}
+	case entities.CheckCompare:
+		into.Compare = f.compare(at, k.Compare)
 	case entities.CheckAlways:
 		into.Always = &entities.AlwaysCheck{Verdict: entities.Verdict(k.Always.Verdict), Reason: f.text(at+".reason", k.Always.Reason, nil)}
 	}

@@ -139,10 +139,17 @@ func (c *compiler) checkStages(use protectionUse) {
 
 // checks compiles the protections of the service in one channel.
 func (s *serviceCompiler) checks(in *substitute.Scope, ref runtimeRef, deadline time.Duration, uses []protectionUse) []entities.Check {
-	return strict.Map(distinct(s, in, uses), func(use protectionUse) entities.Check {
+	uses = distinct(s, in, uses)
+	s.comparisons = 0
+	for _, use := range uses {
+		if s.kindOf(use).Compare != nil {
+			s.comparisons++
+		}
+	}
+	return strict.Map(uses, func(use protectionUse) entities.Check {
 		check := s.check(in, use)
 		if use.after {
-			check.At, check.Repairs = []entities.CheckAt{{Stage: entities.Postcondition, For: use.within.Or(deadline)}}, false
+			check.At, check.Repairs = []entities.CheckAt{{Stage: entities.Postcondition, For: s.within(in, use, &check, deadline)}}, false
 		}
 		check.Remote = use.Worker == remotely && s.hasWorker(in, ref, use, check.Kind)
 		return check
@@ -184,6 +191,9 @@ func (s *serviceCompiler) check(in *substitute.Scope, use protectionUse) entitie
 		f.scope = s.refer(in, declared{}, reference{})
 	}
 	f.kind(kind, &definition)
+	if definition.Compare != nil {
+		s.comparison(f, in, use, definition.Compare)
+	}
 	if kind.Capacity != nil {
 		s.capacityParameter(f, in.Channel, kind.Capacity.Parameter)
 	}
@@ -195,6 +205,14 @@ func (s *serviceCompiler) check(in *substitute.Scope, use protectionUse) entitie
 		check.Repairs = *use.Repairs
 	}
 	return check
+}
+
+// kindOf is how a protection is evaluated, wherever that is written.
+func (s *serviceCompiler) kindOf(use protectionUse) config.ProtectionKind {
+	if doc := s.protections[string(use.Ref)]; doc != nil && len(use.Kinds()) == 0 {
+		return doc.Spec.ProtectionKind
+	}
+	return use.ProtectionKind
 }
 
 // define keeps a definition and returns the digest by which the incarnation names it.

@@ -37,6 +37,7 @@ type serviceCompiler struct {
 	types       map[string]entities.ParamType
 	channels    []string // it goes to
 	waiting     []dependency
+	comparisons int // in the channel that is compiled
 }
 
 func (s *serviceCompiler) compile() incarnation.Service {

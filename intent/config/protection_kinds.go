@@ -30,6 +30,8 @@ type ProtectionKind struct {
 	Capacity *CapacityProtection `json:"capacity,omitempty"`
 	// Passes while an expression about the release, its phases and the objects in the channel is true.
 	CEL *CELProtection `json:"cel,omitempty"`
+	// Passes once what was released was seen to be no worse than a control group. Of a postcondition only.
+	Compare *CompareProtection `json:"compare,omitempty"`
 	// Gives a fixed verdict, for trying out.
 	Always *AlwaysProtection `json:"always,omitempty"`
 }
@@ -186,6 +188,74 @@ type FalseMeaning string
 // Values lists what may stand in the file.
 func (FalseMeaning) Values() []string { return []string{"wait", "fail"} }
 
+// CompareProtection compares what was released with a control group, by a statistical test.
+type CompareProtection struct {
+	// Where samples come from, and those of what was released.
+	Prometheus ComparedQuery `json:"prometheus"`
+	// What it is compared with: query or offset.
+	Control ControlGroup `json:"control"`
+	// What is for the worse.
+	Direction ChangeDirection `json:"direction,omitempty" jsonschema:"default=increase"`
+	// How often, at most, a release that changes nothing is taken for worse in the channel; 0.01 when not given. All comparisons there share it.
+	Alpha *Number `json:"alpha,omitempty"`
+	// How many looks share alpha too, such as those in several channels.
+	Looks int `json:"looks,omitempty" jsonschema:"default=1"`
+	// The least change that counts, relative to the control group: 0.1, which is 10 %, when not given.
+	Tolerance *Number `json:"tolerance,omitempty"`
+	// How many samples each group must have, or requests, where these are counted.
+	MinSamples int `json:"minSamples,omitempty" jsonschema:"default=20"`
+	// What samples mean that are no finite number: an error, or nothing.
+	NaNStrategy NaNStrategy `json:"nanStrategy,omitempty" jsonschema:"default=error"`
+	// How long samples are taken, from when the objects became stable. Then it looks.
+	For Duration `json:"for"`
+	// When it looks once more, counted as for is, if there were too few samples; twice for when not given.
+	Deadline Duration `json:"deadline,omitempty"`
+	// The time between samples; so that there are half as many again as minSamples when not given.
+	Step Duration `json:"step,omitempty"`
+	// What too few samples mean at the deadline.
+	Inconclusive InconclusiveMeaning `json:"inconclusive,omitempty" jsonschema:"default=fail"`
+}
+
+// ComparedQuery is where samples of what was released come from.
+type ComparedQuery struct {
+	// The address of the server: http://prometheus:9090
+	URL string `json:"url"`
+	// A query of one series, in PromQL; with total, of a number in the $__range.
+	Query string `json:"query"`
+	// A query of the number of which query is a part: shares are compared, such as that of errors in requests.
+	Total string `json:"total,omitempty"`
+	// A token to send along.
+	Token *EnvValue `json:"token,omitempty"`
+}
+
+// ControlGroup is where samples of the control group come from.
+type ControlGroup struct {
+	// As of what was released.
+	Query string `json:"query,omitempty"`
+	// As of what was released.
+	Total string `json:"total,omitempty"`
+	// The same queries, so long before: weaker, since other things change too.
+	Offset Duration `json:"offset,omitempty"`
+}
+
+// ChangeDirection is increase, decrease or either.
+type ChangeDirection string
+
+// Values lists what may stand in the file.
+func (ChangeDirection) Values() []string { return []string{"increase", "decrease", "either"} }
+
+// NaNStrategy is error or drop.
+type NaNStrategy string
+
+// Values lists what may stand in the file.
+func (NaNStrategy) Values() []string { return []string{"error", "drop"} }
+
+// InconclusiveMeaning is fail or pass.
+type InconclusiveMeaning string
+
+// Values lists what may stand in the file.
+func (InconclusiveMeaning) Values() []string { return []string{"fail", "pass"} }
+
 // AlwaysProtection gives a fixed verdict, for trying out.
 type AlwaysProtection struct {
 	// The verdict.
@@ -218,6 +288,7 @@ func (k ProtectionKind) names() []kindName {
 		{entities.CheckTask, k.Task != nil},
 		{entities.CheckCapacity, k.Capacity != nil},
 		{entities.CheckCEL, k.CEL != nil},
+		{entities.CheckCompare, k.Compare != nil},
 		{entities.CheckAlways, k.Always != nil},
 	}
 }

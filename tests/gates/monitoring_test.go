@@ -22,6 +22,17 @@ import (
 // Prometheus and Alertmanager, as processes, watch what the hello example serves.
 func TestMonitoredRelease_A19_A20_A22_D19(t *testing.T) {
 	t.Parallel()
+	monitored(t, "story")
+}
+
+func TestComparedRelease_D26_A19_A22(t *testing.T) {
+	t.Parallel()
+	monitored(t, "compared")
+}
+
+// monitored plays a story of the hello example under traffic.
+func monitored(t *testing.T, name string) {
+	t.Helper()
 	p := story.New(shared.World(t))
 	copied, err := exec.CommandContext(t.Context(), "sh", "-c", "cp -R ../../examples/hello/run ../../examples/hello/web '"+p.Dir+"'").CombinedOutput()
 	require.NoError(t, err, string(copied))
@@ -51,7 +62,7 @@ func TestMonitoredRelease_A19_A20_A22_D19(t *testing.T) {
 		},
 		"quiet": func(channel string) { traffic[channel].Store(false) },
 	}
-	p.Play(story.Load(t, "testdata/monitoring")["story"])
+	p.Play(story.Load(t, "testdata/monitoring")[name])
 }
 
 // visit asks for a page every few milliseconds until the test ends, as long as there is to be traffic.

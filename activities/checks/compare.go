@@ -1,0 +1,132 @@
+package checks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/stats"
+)
+
+// compare passes once what was released was seen to be no worse than a control group (D26). It looks when it was declared to,
+// at samples of a time that was declared too: whoever asks again afterwards gets the same look. It looks once more where the
+// first had too few samples, which does not go by what they say.
+type compare struct{ sources Sources }
+
+func (c compare) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
+	d := a.Definition.Compare
+	if d == nil {
+		return incomplete(a)
+	}
+	since, err := c.sources.stableSince(ctx, a)
+	if err != nil {
+		return entities.CheckReading{}, err
+	}
+	said := ""
+	for _, after := range []time.Duration{d.For, d.Deadline} {
+		end := since.Add(after)
+		if a.Now.Before(end) {
+			r, err := wait("%slooks at %s UTC, since %s", said, clock(end), clock(since))
+			r.Next = end
+			return r, err
+		}
+		e, err := c.look(ctx, d, since, end)
+		if err != nil {
+			return entities.CheckReading{}, err
+		}
+		reason := evidence(d, e, since, end)
+		switch e.Outcome {
+		case stats.Worse:
+			return fail("%s", reason)
+		case stats.Same:
+			return pass("%s", reason)
+		}
+		said = "INCONCLUSIVE: " + reason + "; "
+	}
+	if d.InconclusivePasses {
+		return pass("%swhich is declared to pass", said)
+	}
+	return fail("%swhich is declared to fail", said)
+}
+
+// stableSince is since when the objects of the release that is asked about are stable.
+func (p Sources) stableSince(ctx context.Context, a Asked) (time.Time, error) {
+	if p.Own == nil {
+		return time.Time{}, errors.New("what is known of the release cannot be asked here")
+	}
+	status, err := p.Own(ctx)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("what is known of the release: %w", err)
+	}
+	n := slices.IndexFunc(status.Channels, func(c protocol.ChannelStatus) bool { return c.Name == a.Definition.Channel })
+	if n < 0 || status.Channels[n].StableSince.IsZero() || status.Channels[n].Target != a.Evaluation.FullVersion {
+		return time.Time{}, fmt.Errorf("the objects of %s are not stable in %s", a.Evaluation.FullVersion, a.Definition.Channel)
+	}
+	return status.Channels[n].StableSince, nil
+}
+
+// look compares what there was between two times.
+func (c compare) look(ctx context.Context, d *entities.CompareCheck, from, to time.Time) (stats.Evidence, error) {
+	plan := stats.Plan{
+		Direction: stats.Direction(d.Direction), Alpha: d.Alpha, Comparisons: d.Comparisons, Tolerance: d.Tolerance, MinSamples: d.MinSamples, Drop: d.DropNaN,
+	}
+	control, controlTotal := d.Control, d.ControlTotal
+	if d.Offset > 0 {
+		control, controlTotal = d.Query, d.Total
+	}
+	server := promServer{sources: c.sources, url: d.URL, token: d.Token}
+	if d.Total != "" {
+		released, err := server.count(ctx, "released", d.Query, d.Total, from, to)
+		if err != nil {
+			return stats.Evidence{}, err
+		}
+		before, err := server.count(ctx, "control group", control, controlTotal, from.Add(-d.Offset), to.Add(-d.Offset))
+		if err != nil {
+			return stats.Evidence{}, err
+		}
+		return stats.Counts(plan, released, before)
+	}
+	released, err := server.between(ctx, d.Query, from, to, d.Step)
+	if err != nil {
+		return stats.Evidence{}, fmt.Errorf("released: %w", err)
+	}
+	before, err := server.between(ctx, control, from.Add(-d.Offset), to.Add(-d.Offset), d.Step)
+	if err != nil {
+		return stats.Evidence{}, fmt.Errorf("control group: %w", err)
+	}
+	return stats.Samples(plan, released, before)
+}
+
+// count asks how many of how many there were. Prometheus extrapolates an increase, so that it is no whole number.
+func (p promServer) count(ctx context.Context, what, of, total string, from, to time.Time) (stats.Count, error) {
+	p.at = to
+	counts := [2]int{}
+	for i, query := range []string{of, total} {
+		v, err := p.one(ctx, what, strings.ReplaceAll(query, "$__range", fmt.Sprintf("%dms", to.Sub(from).Milliseconds())))
+		switch {
+		case err != nil:
+			return stats.Count{}, err
+		case v < 0 || v > 1e9:
+			return stats.Count{}, fmt.Errorf("%s: %s is no count of at most a billion", what, number(v))
+		}
+		counts[i] = int(math.Round(v))
+	}
+	return stats.Count{Of: counts[0], Total: counts[1]}, nil
+}
+
+// evidence says all that a look rests upon, so that it can be read by itself, much later.
+func evidence(d *entities.CompareCheck, e stats.Evidence, from, to time.Time) string {
+	text := fmt.Sprintf("%s, from %s to %s UTC", e, from.UTC().Format("2006-01-02 15:04:05"), clock(to))
+	if d.Offset > 0 {
+		text += fmt.Sprintf(", against %s before (weaker than a control group at the same time)", entities.Length(d.Offset))
+	}
+	return text
+}
+
+func clock(t time.Time) string { return t.UTC().Format("15:04:05") }

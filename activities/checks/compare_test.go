@@ -1,0 +1,120 @@
+package checks_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/activities/checks"
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// ranges answers range queries, and instant queries of a time, with what is given for "query [start end step]" and "query [time]".
+func ranges(t *testing.T, answers map[string]string) (string, checks.Sources) {
+	t.Helper()
+	url, sources := serving(t, func(w http.ResponseWriter, r *http.Request) {
+		at := []string{r.PostFormValue("time")}
+		if strings.HasSuffix(r.URL.Path, "/query_range") {
+			at = []string{r.PostFormValue("start"), r.PostFormValue("end"), r.PostFormValue("step")}
+		}
+		query := fmt.Sprintf("%s %s", r.PostFormValue("query"), strings.ReplaceAll(fmt.Sprint(at), "2026-11-23T", ""))
+		if answers[query] == "" {
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprintf(w, `{"status":"error","errorType":"bad_data","error":%q}`, "nobody expects "+query+" "+r.Header.Get("Authorization"))
+			return
+		}
+		fmt.Fprintf(w, `{"status":"success","data":%s}`, answers[query])
+	})
+	sources.Own = stable
+	return url, sources
+}
+
+// stable is what the service says: v2-i7 is stable in prod since half an hour.
+func stable(ctx context.Context) (protocol.Status, error) {
+	s, err := own(ctx)
+	s.Channels[1].StableSince = time.Date(2026, 11, 23, 8, 30, 0, 0, time.UTC)
+	return s, err
+}
+
+// matrix is series, each of its values.
+func matrix(series ...string) string {
+	for i, values := range series {
+		points := strings.Fields(values)
+		for n, v := range points {
+			points[n] = fmt.Sprintf(`[%d,%q]`, 1763+n, v)
+		}
+		series[i] = `{"metric":{},"values":[` + strings.Join(points, ",") + `]}`
+	}
+	return `{"resultType":"matrix","result":[` + strings.Join(series, ",") + `]}`
+}
+
+func TestCompare_D26_A20(t *testing.T) {
+	t.Parallel()
+	const ten, twenty = "[08:30:30Z 08:40:00Z 30]", "[08:30:30Z 08:50:00Z 30]"
+	slow, fast := strings.Repeat("2.5 3.5 ", 4), strings.Repeat("1.5 2 ", 4)
+	count := func(v string) string { return vector("{} " + v) }
+	server, sources := ranges(t, map[string]string{
+		`took{v="v2"} ` + ten: matrix(slow), "before " + ten: matrix(fast), "same " + ten: matrix(slow),
+		`took{v="v2"} [2026-11-22T08:30:30Z 2026-11-22T08:40:00Z 30]`: matrix(fast),
+		"few " + ten: matrix("1 2 3"), "few " + twenty: matrix("1 2 3"), `took{v="v2"} ` + twenty: matrix(slow), "later " + ten: matrix("1 2 3"), "later " + twenty: matrix(fast),
+		"nan " + ten: matrix(fast + "NaN"), "none " + ten: matrix(), "two " + ten: matrix(slow, fast), "one " + ten: count("1"),
+		"histograms " + ten:            `{"resultType":"matrix","result":[{"metric":{},"histograms":[[1,{}]]}]}`,
+		"errors[600000ms] [08:40:00Z]": count("30.4"), "requests[600000ms] [08:40:00Z]": count("499.6"),
+		"old_errors[600000ms] [08:40:00Z]": count("5"), "old_requests[600000ms] [08:40:00Z]": count("500"), "below [08:40:00Z]": count("-1"),
+		"no_errors [08:40:00Z]": vector(),
+	})
+	row := func(change func(*entities.CompareCheck)) checks.Asked {
+		return asked(entities.CheckCompare, func(d *entities.CheckDefinition) {
+			d.Compare = &entities.CompareCheck{
+				URL: server, Token: &entities.Value{WorkerEnv: "TOKEN"}, Query: `took{v="${{ version }}"}`, Control: "before",
+				Direction: "increase", Alpha: 0.01, Comparisons: 2, Tolerance: 0.1, MinSamples: 8, For: 10 * time.Minute, Deadline: 20 * time.Minute, Step: 30 * time.Second,
+			}
+			change(d.Compare)
+		})
+	}
+	plain := func(*entities.CompareCheck) {}
+	against := func(query string) checks.Asked { return row(func(c *entities.CompareCheck) { c.Control = query }) }
+	shares := func(change func(*entities.CompareCheck)) checks.Asked {
+		return row(func(c *entities.CompareCheck) {
+			c.Query, c.Total, c.Control, c.ControlTotal = "errors[$__range]", "requests[$__range]", "old_errors[$__range]", "old_requests[$__range]"
+			change(c)
+		})
+	}
+	early := func(a checks.Asked, minute int) checks.Asked {
+		a.Now = time.Date(2026, 11, 23, 8, minute, 0, 0, time.UTC)
+		return a
+	}
+	unstable := sources
+	unstable.Own = own
+	at := host(t, server)
+	const when = ", from 2026-11-23 08:30:00 to 08:40:00 UTC"
+	Conform(t, Kind{Kind: entities.CheckCompare, Secrets: []string{secret}, Rows: []Row{
+		{Name: "worse", Sources: sources, Asked: row(plain), Want: entities.Fail, Says: "increased, 3 against 1.75 (+71.4 %, tolerance 10 %), 8 samples against 8, p 7.77e-05 (level 0.005 = 0.01 / 2), exact Mann-Whitney" + when},
+		{Name: "not worse", Sources: sources, Asked: against("same"), Want: entities.Pass, Says: "no increase shown, 3 against 3 (+0 %, tolerance 10 %), 8 samples against 8, p …"},
+		{Name: "against the past", Sources: sources, Asked: row(func(c *entities.CompareCheck) { c.Control, c.Offset = "", 24*time.Hour }), Want: entities.Fail, Says: "increased, 3 against 1.75 (+71.4 %, tolerance 10 %), 8 samples against 8, p 7.77e-05 (level 0.005 = 0.01 / 2), exact Mann-Whitney" + when + ", against 24h before (weaker than a control group at the same time)"},
+		{Name: "before the look", Sources: sources, Asked: early(row(plain), 39), Want: entities.Wait, Says: "looks at 08:40:00 UTC, since 08:30:00"},
+		{Name: "too few hold", Sources: sources, Asked: early(against("few"), 41), Want: entities.Wait, Says: "INCONCLUSIVE: too few samples, 3 against 2 (+50 %, tolerance 10 %), 8 samples against 3; at least 8 of each are needed" + when + "; looks at 08:50:00 UTC, since 08:30:00"},
+		{Name: "too few at the deadline", Sources: sources, Asked: against("few"), Want: entities.Fail, Says: "INCONCLUSIVE: too few samples, 3 against 2 (+50 %, tolerance 10 %), 8 samples against 3; at least 8 of each are needed, from 2026-11-23 08:30:00 to 08:50:00 UTC; which is declared to fail"},
+		{Name: "too few at the deadline pass", Sources: sources, Asked: row(func(c *entities.CompareCheck) { c.Control, c.InconclusivePasses = "few", true }), Want: entities.Pass, Says: "INCONCLUSIVE: too few samples, 3 against 2 …"},
+		{Name: "enough at the deadline", Sources: sources, Asked: against("later"), Want: entities.Fail, Says: "increased, 3 against 1.75 …"},
+		{Name: "no number", Sources: sources, Asked: against("nan"), Want: entities.Error, Says: "1 of 9 samples of the control group are no finite number"},
+		{Name: "no number is dropped", Sources: sources, Asked: row(func(c *entities.CompareCheck) { c.Control, c.DropNaN = "nan", true }), Want: entities.Fail, Says: "increased, 3 against 1.75 (+71.4 %, tolerance 10 %), 8 samples against 8, 1 dropped, …"},
+		{Name: "no data", Sources: sources, Asked: against("none"), Want: entities.Error, Says: "no samples of the control group"},
+		{Name: "two series", Sources: sources, Asked: against("two"), Want: entities.Error, Says: "control group: the query gives 2 series; expected one, by sum() or max()"},
+		{Name: "histograms", Sources: sources, Asked: against("histograms"), Want: entities.Error, Says: "control group: " + at + ": the query gives histograms; expected numbers"},
+		{Name: "no range", Sources: sources, Asked: against("one"), Want: entities.Error, Says: "control group: " + at + ": the query gives a vector; expected a matrix"},
+		{Name: "refused, and the token comes back", Sources: sources, Asked: against("("), Want: entities.Error, Says: "control group: " + at + " answered 400: bad_data: nobody expects ( " + ten + " Bearer ***"},
+		{Name: "more errors", Sources: sources, Asked: shares(plain), Want: entities.Fail, Says: "increased, 0.06 against 0.01 (+500 %, tolerance 10 %), 500 requests against 500, p 8.16e-06 (level 0.005 = 0.01 / 2), exact Fisher" + when},
+		{Name: "no error was ever counted", Sources: sources, Asked: shares(func(c *entities.CompareCheck) { c.Control = "no_errors" }), Want: entities.Error, Says: "control group: the query gives no sample"},
+		{Name: "no count", Sources: sources, Asked: shares(func(c *entities.CompareCheck) { c.Control = "below" }), Want: entities.Error, Says: "control group: -1 is no count of at most a billion"},
+		{Name: "not stable", Sources: unstable, Asked: row(plain), Want: entities.Error, Says: "the objects of v2-i7 are not stable in prod"},
+	}})
+	r := checks.Evaluate(t.Context(), sources, early(row(plain), 39))
+	require.Equal(t, time.Date(2026, 11, 23, 8, 40, 0, 0, time.UTC), r.Next)
+}

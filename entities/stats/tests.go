@@ -1,0 +1,216 @@
+package stats
+
+import (
+	"math"
+	"slices"
+)
+
+// ranked are the ranks of two groups together, doubled, so that the mean rank of equal samples is whole.
+type ranked struct {
+	ranks []int   // of all, ascending
+	n     int     // samples of the first group
+	sum   int     // of the first group's ranks
+	ties  float64 // the sum of t³ - t over runs of t equal samples
+}
+
+func newRanked(first, second []float64) ranked {
+	type sample struct {
+		value float64
+		first bool
+	}
+	all := make([]sample, 0, len(first)+len(second))
+	for _, v := range first {
+		all = append(all, sample{v, true})
+	}
+	for _, v := range second {
+		all = append(all, sample{v, false})
+	}
+	slices.SortFunc(all, func(a, b sample) int {
+		switch {
+		case a.value < b.value:
+			return -1
+		case a.value > b.value:
+			return 1
+		}
+		return 0
+	})
+	r := ranked{n: len(first)}
+	for from := 0; from < len(all); {
+		to := from
+		for to < len(all) && all[to].value == all[from].value {
+			to++
+		}
+		rank := from + 1 + to // twice the mean of from+1 … to
+		for _, s := range all[from:to] {
+			if r.ranks = append(r.ranks, rank); s.first {
+				r.sum += rank
+			}
+		}
+		t := float64(to - from)
+		r.ties += t*t*t - t
+		from = to
+	}
+	return r
+}
+
+// exactMost bounds the work of an exact test, in additions: 35 samples in each group are below.
+const exactMost = 1e7
+
+// exactly tells whether p is exact: it is, unless that takes too long.
+func (r ranked) exactly() bool {
+	return float64(len(r.ranks))*float64(r.n)*float64(r.most()) <= exactMost
+}
+
+// most is the largest sum of ranks that the first group could have.
+func (r ranked) most() int {
+	most := 0
+	for _, rank := range r.ranks[len(r.ranks)-r.n:] {
+		most += rank
+	}
+	return most
+}
+
+// increase is p of the first group having such large ranks by chance alone.
+func (r ranked) increase() float64 {
+	if r.exactly() {
+		return r.exact()
+	}
+	return r.normal()
+}
+
+// exact counts the ways to choose the first group out of all ranks, by their number and sum. So it holds for ties too.
+func (r ranked) exact() float64 {
+	most := r.most()
+	count := make([][]float64, r.n+1)
+	for k := range count {
+		count[k] = make([]float64, most+1)
+	}
+	count[0][0] = 1
+	for _, rank := range r.ranks {
+		for k := r.n; k > 0; k-- {
+			for sum := most; sum >= rank; sum-- {
+				count[k][sum] += count[k-1][sum-rank]
+			}
+		}
+	}
+	var tail, all float64
+	for sum, c := range count[r.n] {
+		if all += c; sum >= r.sum {
+			tail += c
+		}
+	}
+	return tail / all
+}
+
+// normal approximates the distribution of U, corrected for ties and continuity.
+func (r ranked) normal() float64 {
+	n, total := float64(r.n), float64(len(r.ranks))
+	m := total - n
+	variance := n * m / 12 * (total + 1 - r.ties/(total*(total-1)))
+	if variance <= 0 {
+		return 1 // all are equal
+	}
+	return upper((r.u() - n*m/2 - 0.5) / math.Sqrt(variance))
+}
+
+// u is how many pairs of the groups have the greater sample in the first one; equal ones count half.
+func (r ranked) u() float64 { return float64(r.sum)/2 - float64(r.n)*float64(r.n+1)/2 }
+
+// superiority is how likely a sample of the first group is greater than one of the second.
+func (r ranked) superiority() float64 {
+	return r.u() / (float64(r.n) * float64(len(r.ranks)-r.n))
+}
+
+// upper is how likely a normal variable is greater than z.
+func upper(z float64) float64 { return math.Erfc(z/math.Sqrt2) / 2 }
+
+// quantile is the z that a normal variable exceeds with probability p.
+func quantile(p float64) float64 { return math.Sqrt2 * math.Erfcinv(2*p) }
+
+// fisher is p of so many in the first group by chance alone, given how many there are in both: the upper tail of the
+// hypergeometric distribution.
+func fisher(first, second Count) float64 {
+	of, total := first.Of+second.Of, first.Total+second.Total
+	if first.Of*total <= of*first.Total { // not more than expected: all but the lower tail, whose terms can be told from zero
+		if first.Of == 0 || second.Of == second.Total {
+			return 1
+		}
+		return 1 - fisher(Count{first.Total - first.Of + 1, first.Total}, Count{second.Total - second.Of - 1, second.Total})
+	}
+	// How likely each next number is follows from the one before.
+	term := math.Exp(chooses(of, first.Of) + chooses(total-of, first.Total-first.Of) - chooses(total, first.Total))
+	sum := 0.0
+	for k := first.Of; k <= min(of, first.Total); k++ {
+		sum += term
+		term *= float64(of-k) / float64(k+1) * float64(first.Total-k) / float64(second.Total-of+k+1)
+		if term < sum*1e-17 {
+			break
+		}
+	}
+	return min(1, sum)
+}
+
+// chooses is the logarithm of how many ways there are to choose k of n.
+func chooses(n, k int) float64 {
+	gamma := func(v int) float64 { l, _ := math.Lgamma(float64(v) + 1); return l }
+	return gamma(n) - gamma(k) - gamma(n-k)
+}
+
+func ways(n, k int) float64 { return math.Exp(chooses(n, k)) }
+
+// shift is the Hodges-Lehmann estimate: the median of all differences.
+func shift(first, second []float64) float64 {
+	differences := make([]float64, 0, len(first)*len(second))
+	for _, a := range first {
+		for _, b := range second {
+			differences = append(differences, a-b)
+		}
+	}
+	return median(differences)
+}
+
+// median sorts.
+func median(samples []float64) float64 {
+	slices.Sort(samples)
+	n := len(samples)
+	return samples[(n-1)/2]/2 + samples[n/2]/2
+}
+
+func relative(difference, to float64) float64 {
+	if difference == 0 {
+		return 0
+	}
+	return difference / math.Abs(to) // to zero: infinite
+}
+
+// power is in how many cases a change is to be shown, for what is needed.
+const power = 0.8
+
+// needed rounds up; 0: more than anybody has.
+func needed(n float64) int {
+	if math.IsNaN(n) || n > 1e9 {
+		return 0
+	}
+	return int(math.Ceil(n))
+}
+
+// z is the sum of the quantiles of the level and the power.
+func (p Plan) z() float64 {
+	level := p.Level()
+	if p.Direction == Either {
+		level /= 2
+	}
+	return quantile(level) + quantile(1-power)
+}
+
+// noether is how many samples each group needs for samples of the first to be greater with such a probability (Noether 1987).
+func noether(p Plan, superiority float64) int {
+	z, d := p.z(), superiority-0.5
+	return needed(z * z / (6 * d * d))
+}
+
+// proportions is how many requests each group needs to show a difference of two shares.
+func proportions(p Plan, a, b float64) int {
+	z, d := p.z(), a-b
+	return needed(z * z * (a*(1-a) + b*(1-b)) / (d * d))
+}
