@@ -27,6 +27,9 @@ func (v *view) judgeTargets() {
 			v.judgeTarget(&j, i, broken)
 		}
 	}
+	if broken != "" && !v.changed && v.rolls(j.holder) { // between two steps
+		v.failAll(j.holder, broken)
+	}
 	if v.changed {
 		return
 	}
@@ -64,6 +67,8 @@ func (v *view) judgeTarget(j *judged, i *instance, broken string) {
 		v.judgeMoving(j, i, broken)
 	case i.current.Stable && d.Apply.Attempts > 0:
 		v.judgeRepair(i)
+	case i.current.Failed == "" && v.fellOver(j.holder, i):
+		j.unstable = append(j.unstable, i)
 	case v.fleet() && j.holder != nil && i.IsAt(j.holder) && i.Observed.Fresh && i.current.Known && i.current.Failed != "":
 		v.fail(j.holder, i, i.current.Failed) // it had converged, but the release has not succeeded yet
 	}
@@ -77,7 +82,7 @@ func (v *view) judgeMoving(j *judged, i *instance, broken string) {
 	switch {
 	case broken != "":
 		v.failAll(j.holder, broken)
-	case stable && j.holder != nil && v.spec.Soaks():
+	case stable && j.holder != nil && v.spec.Soaks() && !v.rolls(j.holder):
 		j.ready = append(j.ready, i)
 	case stable:
 		j.converged = append(j.converged, i)
@@ -95,7 +100,8 @@ func (v *view) judgeMoving(j *judged, i *instance, broken string) {
 // converge notes which instances have converged. With the last of them the release has succeeded in the channel.
 func (v *view) converge(r *state.Release, insts []*instance) {
 	c := state.Change{Kind: state.ChangeConverged, Instances: ids(insts), Target: insts[0].Delivery.Target}
-	if c.Partial = !v.placed(r, insts); !c.Partial && r != nil {
+	toSoak := v.rolls(r) && v.spec.Soaks() && v.remembered().StableSince.IsZero()
+	if c.Partial = toSoak || !v.placed(r, insts); !c.Partial && r != nil {
 		c.Release = r.ID
 	}
 	v.change(c)
@@ -107,6 +113,9 @@ func (v *view) allThere(r *state.Release) bool {
 	for n := range v.insts {
 		i := &v.insts[n]
 		d := &i.Delivery
+		if v.rolls(r) && i.IsAt(r) && !i.current.Stable {
+			return false
+		}
 		if d.Apply.Running || d.Target != nil && !d.Converged || r.Concerns(i.ID) && !v.follows(i, r) {
 			return false
 		}

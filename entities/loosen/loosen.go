@@ -57,8 +57,8 @@ func Rules(before, after *entities.Spec, of Definitions) []entities.Loosening {
 func conditions(old, now *entities.ChannelSpec) []string {
 	var out []string
 	for _, o := range old.Conditions {
-		if o.Kind == entities.OnlyReported {
-			continue // no gate
+		if o.Kind.NoGate() {
+			continue
 		}
 		at := slices.IndexFunc(now.Conditions, func(n entities.Condition) bool { return n.ID == o.ID })
 		if at < 0 {
