@@ -95,7 +95,7 @@ func (v *view) stepWaits(s *selection.Selection) string {
 	case selection.Stable:
 		return next + "once those are stable"
 	case selection.Room:
-		return next + fmt.Sprintf("once fewer are unavailable: %d are, of at most %d", s.Unavailable, s.Allowed)
+		return next + fmt.Sprintf("as others are back: %d unavailable, at most %d allowed", s.Unavailable, s.Allowed)
 	case selection.Held:
 		return fmt.Sprintf("; the other %d cannot move now", s.Of-s.Updated)
 	}
