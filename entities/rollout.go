@@ -2,6 +2,7 @@ package entities
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -22,6 +23,29 @@ type RolloutStep struct {
 type Amount struct {
 	Number  int `json:"number,omitempty"`
 	Percent int `json:"percent,omitempty"` // 1 to 100
+}
+
+// String is the policy in one line: "1, pause 10m, 25%; at most 2 unavailable".
+func (r *Rollout) String() string {
+	if r == nil {
+		return "all at once"
+	}
+	var steps []string
+	for _, s := range r.Steps {
+		if s.Instances == nil {
+			steps = append(steps, "pause "+Length(s.Pause))
+			continue
+		}
+		steps = append(steps, s.Instances.String())
+	}
+	text := strings.Join(steps, ", ")
+	if r.MaxUnavailable == nil {
+		return text
+	}
+	if text != "" {
+		text += "; "
+	}
+	return text + "at most " + r.MaxUnavailable.String() + " unavailable"
 }
 
 // Of is the amount of n instances, at least 1 and at most n. A percentage of what is to be updated is rounded up, of

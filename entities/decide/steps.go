@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/converge-engine/converge/entities"
-	"github.com/converge-engine/converge/entities/maestro"
 	"github.com/converge-engine/converge/entities/selection"
 	"github.com/converge-engine/converge/entities/state"
 )
@@ -25,11 +24,11 @@ func (v *view) selected(r *state.Release, left []*instance) ([]*instance, select
 	for n := range v.insts {
 		i := &v.insts[n]
 		d := &i.Delivery
-		in := selection.Instance{Stable: d.Target != nil && i.current.Stable}
+		in := selection.Instance{Stable: d.Target == nil || i.current.Stable} // where nothing is, nothing is missed
 		switch {
 		case slices.Contains(left, i):
 		case i.IsAt(r) && v.updatedBy(i, r):
-			in.Updated, in.Stable, in.Since = true, in.Stable && d.Converged, d.StableSince()
+			in.Updated, in.Stable, in.Since = true, d.Converged && i.current.Stable, d.StableSince()
 		case !r.Concerns(i.ID) || v.follows(i, r):
 			in.Apart = true
 		default:
@@ -45,10 +44,9 @@ func (v *view) selected(r *state.Release, left []*instance) ([]*instance, select
 	return next, s
 }
 
-// updatedBy tells whether an instance that is at a release came there, or arrived there, since that entered.
+// updatedBy tells whether an instance that is at a release came there by it: not before it was made.
 func (v *view) updatedBy(i *instance, r *state.Release) bool {
-	p := r.Phases[v.spec.Name]
-	return !i.Delivery.Converged || p != nil && p.Phase == maestro.InProgress && !i.Delivery.StableSince().Before(p.Since)
+	return !i.Delivery.Converged || !i.Delivery.Since.Before(r.At)
 }
 
 // step takes the release in progress a step further, once it may go.
@@ -118,7 +116,7 @@ func (v *view) stepHeld() string {
 
 // fellOver: the release in progress was stable here, and is no longer.
 func (v *view) fellOver(r *state.Release, i *instance) bool {
-	return v.rolls(r) && i.IsAt(r) && i.current.Known && !i.current.Stable && v.updatedBy(i, r)
+	return v.rolls(r) && i.IsAt(r) && i.Observed.Fresh && i.current.Known && !i.current.Stable && v.updatedBy(i, r)
 }
 
 // explainStep says how far a release is that goes in steps.

@@ -193,6 +193,9 @@ func applies(before, after *entities.Spec, old, now *entities.ChannelSpec) []str
 	if now.NoRollback && !old.NoRollback {
 		out = append(out, "what fails is not rolled back")
 	}
+	if old.Rollout != nil && old.Rollout.String() != now.Rollout.String() { // which is not ordered
+		out = append(out, fmt.Sprintf("releases go to %s instead of %s", now.Rollout, old.Rollout))
+	}
 	for _, o := range old.Instances {
 		n, declared := after.Instance(now.ID(o))
 		text := fmt.Sprintf("applies on %s are not approved", n.Runtime)
