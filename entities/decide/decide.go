@@ -86,26 +86,25 @@ func (t *tables) decide(s *state.State, now time.Time, mode Mode) *Decision {
 // view is one channel at the moment of deciding.
 type view struct {
 	*tables
-	s        *state.State
-	d        *Decision
-	spec     *entities.ChannelSpec
-	channel  *state.Channel // what remembered has looked up
-	insts    []instance     // the declared ones
-	turn     maestro.Turn
-	now      time.Time
-	mode     Mode
-	paused   bool       // as a whole: no instance may move
-	pin      *state.Pin // of the channel, or nil
-	out      *ChannelDecision
-	facts    entities.Facts // of the gates; those of the instances are rolled up into them
-	changed  bool           // this pass changes the channel: what follows is for the next pass
-	soaking  []string       // how far the post-deployment window is, for people
-	soaked   bool           // that was said
-	said     int            // for how many instances it was said what they wait for
-	after    []string       // extensions that hold nothing and failed, for people
-	progress string         // how far the release is that goes in steps, for people
-	rolling  bool           // that goes on by itself
-	yields   bool           // what is in progress starts nothing more: the release that it yields to is about to enter
+	s       *state.State
+	d       *Decision
+	spec    *entities.ChannelSpec
+	channel *state.Channel // what remembered has looked up
+	insts   []instance     // the declared ones
+	turn    maestro.Turn
+	now     time.Time
+	mode    Mode
+	paused  bool       // as a whole: no instance may move
+	pin     *state.Pin // of the channel, or nil
+	out     *ChannelDecision
+	facts   entities.Facts // of the gates; those of the instances are rolled up into them
+	changed bool           // this pass changes the channel: what follows is for the next pass
+	soaking []string       // how far the post-deployment window is, for people
+	soaked  bool           // that was said
+	said    int            // for how many instances it was said what they wait for
+	after   []string       // extensions that hold nothing and failed, for people
+	rolling bool           // the release in progress goes in steps, and on by itself
+	yields  bool           // what is in progress starts nothing more: the release that it yields to is about to enter
 }
 
 // instance is one instance of the channel at the moment of deciding.

@@ -241,7 +241,8 @@ func (v *view) follow() {
 func (v *view) behind(r *state.Release) (left []*instance) {
 	for n := range v.insts {
 		i := &v.insts[n]
-		if !r.Concerns(i.ID) || i.paused || i.Delivery.Apply.Running || i.IsAt(r) {
+		again := v.rolls(r) && i.Delivery.Reported // it was only reported there, and did not enter with the first
+		if !r.Concerns(i.ID) || i.paused || i.Delivery.Apply.Running || i.IsAt(r) && !again {
 			continue
 		}
 		switch why, known := v.unchanged(i, r); {

@@ -27,6 +27,8 @@ func (v *view) selected(r *state.Release, left []*instance) ([]*instance, select
 		in := selection.Instance{Stable: d.Target == nil || i.current.Stable} // where nothing is, nothing is missed
 		switch {
 		case slices.Contains(left, i):
+		case i.Delivery.Reported:
+			in.Held = true
 		case i.IsAt(r) && v.updatedBy(i, r):
 			in.Updated, in.Stable, in.Since = true, d.Converged && i.current.Stable, d.StableSince()
 		case !r.Concerns(i.ID) || v.follows(i, r):
@@ -59,14 +61,14 @@ func (v *view) step(r *state.Release) {
 	at := fmt.Sprintf("step %d of %d: %d of %d at %s", s.Step, s.Steps, s.Updated, s.Of, r.FullVersion)
 	switch {
 	case len(next) == 0:
-		v.progress = at + v.stepWaits(&s)
+		v.out.Step = at + v.stepWaits(&s)
 	case v.yields || v.mode.Drain || v.asksForNext(r):
-		v.progress = at
+		v.out.Step = at
 	default:
 		ofNext := v.out.Gates // what follows is of the step
 		v.out.Gates = nil
 		v.takeStep(r, next)
-		v.progress = at + fmt.Sprintf("; next %d", len(next)) + v.stepHeld()
+		v.out.Step = at + fmt.Sprintf("; next %d", len(next)) + v.stepHeld()
 		v.out.Gates = ofNext
 	}
 }
@@ -121,10 +123,10 @@ func (v *view) fellOver(r *state.Release, i *instance) bool {
 
 // explainStep says how far a release is that goes in steps.
 func (v *view) explainStep() {
-	if v.progress == "" {
+	if v.out.Step == "" {
 		return
 	}
-	v.reason(ReasonProgress, v.progress)
+	v.reason(ReasonProgress, v.out.Step)
 	for _, text := range v.soaking {
 		v.reason(ReasonProgress, text)
 	}
