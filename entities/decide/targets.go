@@ -27,9 +27,6 @@ func (v *view) judgeTargets() {
 			v.judgeTarget(&j, i, broken)
 		}
 	}
-	if broken != "" && !v.changed && v.rolls(j.holder) { // between two steps
-		v.failAll(j.holder, broken)
-	}
 	if v.changed {
 		return
 	}
@@ -63,6 +60,8 @@ func (v *view) judgeTarget(j *judged, i *instance, broken string) {
 	case d.Failure != "" && j.holder != nil:
 		v.change(state.Change{Kind: state.ChangeFail, Release: j.holder.ID, Instances: []entities.InstanceID{i.ID}, Cause: v.of(i, d.Failure), Failure: d.Failure})
 	case d.Failure != "", d.Reported: // the latter is to enter anew first
+	case d.Converged && broken != "" && v.rolls(j.holder): // between two steps
+		v.failAll(j.holder, broken)
 	case !d.Converged:
 		v.judgeMoving(j, i, broken)
 	case i.current.Stable && d.Apply.Attempts > 0:

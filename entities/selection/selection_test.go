@@ -16,9 +16,11 @@ var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 func number(n int) entities.RolloutStep {
 	return entities.RolloutStep{Instances: &entities.Amount{Number: n}}
 }
+
 func percent(n int) entities.RolloutStep {
 	return entities.RolloutStep{Instances: &entities.Amount{Percent: n}}
 }
+
 func pause(d time.Duration) entities.RolloutStep { return entities.RolloutStep{Pause: d} }
 
 func in(s ...entities.RolloutStep) *entities.Rollout { return &entities.Rollout{Steps: s} }
