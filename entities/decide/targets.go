@@ -60,11 +60,19 @@ func (v *view) judgeTarget(j *judged, i *instance, broken string) {
 	case d.Failure != "" && j.holder != nil:
 		v.change(state.Change{Kind: state.ChangeFail, Release: j.holder.ID, Instances: []entities.InstanceID{i.ID}, Cause: v.of(i, d.Failure), Failure: d.Failure})
 	case d.Failure != "", d.Reported: // the latter is to enter anew first
-	case d.Converged && broken != "" && v.rolls(j.holder): // between two steps
-		v.failAll(j.holder, broken)
 	case !d.Converged:
 		v.judgeMoving(j, i, broken)
-	case i.current.Stable && d.Apply.Attempts > 0:
+	default:
+		v.judgeArrived(j, i, broken)
+	}
+}
+
+// judgeArrived sees whether what has converged stays so: drift is repaired, and while a release is in progress it may fail yet.
+func (v *view) judgeArrived(j *judged, i *instance, broken string) {
+	switch {
+	case broken != "" && v.rolls(j.holder): // between two steps
+		v.failAll(j.holder, broken)
+	case i.current.Stable && i.Delivery.Apply.Attempts > 0:
 		v.judgeRepair(i)
 	case i.current.Failed == "" && v.fellOver(j.holder, i):
 		j.unstable = append(j.unstable, i)
