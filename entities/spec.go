@@ -100,6 +100,15 @@ type ChannelSpec struct {
 	// Report: nothing is written here, and what would be is shown (A25). It is the drift policy that would hold; empty: the
 	// channel is enforced.
 	Report Drift `json:"report,omitempty"`
+	// Rollout is the policy by which a release goes through the instances (D24).
+	Rollout *Rollout `json:"rollout,omitempty"`
+}
+
+// RollOut has releases go through the channel by a policy. A version that does not know that finds a condition of a kind that it
+// does not know, which lets no release in.
+func (c *ChannelSpec) RollOut(r Rollout) {
+	c.Rollout = &r
+	c.Conditions = append(slices.Clip(c.Conditions), Condition{ID: string(InSteps), Kind: InSteps})
 }
 
 // ReportOnly has a channel report and write nothing (A25). A version that does not know that finds a condition of a kind that it
@@ -185,8 +194,15 @@ const (
 	ManualApproval   ConditionKind = "approval"
 )
 
-// OnlyReported is no gate: it stands among the conditions of a channel that only reports, for versions that do not know such.
-const OnlyReported ConditionKind = "report"
+// What is no gate, and stands among the conditions for versions that do not know what it is: a channel that only reports, and
+// one that releases go through in steps.
+const (
+	OnlyReported ConditionKind = "report"
+	InSteps      ConditionKind = "rollout"
+)
+
+// NoGate tells whether a condition of the kind says nothing of a release.
+func (k ConditionKind) NoGate() bool { return k == OnlyReported || k == InSteps }
 
 // OnChannels tells whether a condition of the kind is about other channels.
 func (k ConditionKind) OnChannels() bool {

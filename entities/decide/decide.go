@@ -108,6 +108,7 @@ type view struct {
 	soaked  bool           // that was said
 	said    int            // for how many instances it was said what they wait for
 	after   []string       // extensions that hold nothing and failed, for people
+	rolling bool           // the release in progress goes in steps, and on by itself
 	yields  bool           // what is in progress starts nothing more: the release that it yields to is about to enter
 }
 
@@ -284,6 +285,7 @@ func (v *view) conclude() {
 		all[n] = v.insts[n].conclude()
 	}
 	f := v.facts.RollUp(all)
+	f.Converging = f.Converging || v.rolling
 	f.Waits = slices.ContainsFunc(all, func(i entities.Facts) bool { return i.Waits })
 	v.out.Health = v.health(f)
 	f.Paused = v.paused && !slices.ContainsFunc(v.insts, func(i instance) bool { return i.freed })

@@ -29,6 +29,7 @@ type ChannelDecision struct {
 	Health    entities.Status    // the status of what is there alone (Facts.Health)
 	Current   entities.Current   // of all its instances
 	Instances []InstanceDecision // where there are several
+	Step      string             // how far the release in progress is, where it goes in steps
 	Next      *state.Release     // the release next in line, or nil
 	Gates     []Judgement        // what Next passes or waits for
 	Reasons   []Reason           // why the status is not CONVERGED

@@ -27,7 +27,7 @@ func (v *view) admitNext() {
 	if v.rendersKept(next) {
 		return
 	}
-	p := v.pass(next)
+	p := v.pass(next, nil)
 	v.out.Gates = p.gates
 	switch {
 	case v.changed || v.paused || !p.clear:
@@ -68,7 +68,7 @@ func (v *view) enter(next *state.Release) {
 	case rendering:
 		v.wait(KindRender, "rendering "+next.FullVersion)
 	case len(moves) > 0:
-		v.depart(next, moves)
+		v.begin(next, moves)
 	case paused != "":
 		v.wait(KindPaused, paused+", and nothing else is to move")
 	case v.turn.Yields:
@@ -76,6 +76,19 @@ func (v *view) enter(next *state.Release) {
 	default:
 		v.change(state.Change{Kind: state.ChangeUnchanged, Release: next.ID, Instances: v.ids(), Cause: unchanged})
 	}
+}
+
+// begin sets the targets of a release in those instances that it goes to first.
+func (v *view) begin(next *state.Release, left []*instance) {
+	if v.rolls(next) {
+		first, s := v.selected(next, left)
+		if len(first) == 0 {
+			v.wait(KindRollout, "the first step"+v.stepWaits(&s))
+			return
+		}
+		left = first
+	}
+	v.depart(next, left, state.ChangePromote)
 }
 
 // heldThere says which pause holds an instance where a release takes it, on a runtime that it is not on yet; or "".
@@ -164,18 +177,21 @@ func (v *view) atVersion(i *instance, version string) bool {
 
 // depart sets the targets once an apply can start at once: with the runtimes' answers, where those are asked
 // before; with a lease, where applies are bounded; and after one last evaluation of everything outside.
-func (v *view) depart(next *state.Release, insts []*instance) {
-	promote := state.Change{Kind: state.ChangePromote, Release: next.ID, Cause: promotion(next)}
+func (v *view) depart(next *state.Release, insts []*instance, kind state.ChangeKind) {
+	promote := state.Change{Kind: kind, Release: next.ID, Cause: promotion(next)}
 	for _, i := range insts {
 		promote.Moves = append(promote.Moves, state.Move{Instance: i.ID, Target: next.Target(i.ID)})
 	}
-	if v.turn.Yields && v.endsApplies(next) || !v.answered(next, insts, promote.Moves) {
+	enters := kind == state.ChangePromote
+	if enters && v.turn.Yields && v.endsApplies(next) || !v.answered(next, insts, promote.Moves) {
 		return
 	}
 	if v.preflightPaused(next) || !v.reports() && !v.takeLease(insts[0], promote.Moves[0].Target) || !v.preflight(next) {
 		return
 	}
-	v.supersede(next)
+	if enters {
+		v.supersede(next)
+	}
 	v.change(promote)
 }
 
@@ -198,29 +214,44 @@ func (v *view) endsApplies(next *state.Release) bool {
 	return true
 }
 
-// follow sets the target of the release in progress where it was not set with the others, because a pause held
-// the instance, or it came later.
+// follow sets the target of the release in progress where it was not set with the others: it goes in steps, a pause held the
+// instance, or it came later.
 func (v *view) follow() {
 	r := v.release(v.turn.Holder)
-	if r == nil || v.changed || v.yields || v.pin != nil || v.mode.Drain {
+	if r == nil || v.changed || v.pin != nil {
 		return
 	}
-	var moves []state.Move
+	if v.rolls(r) {
+		v.step(r)
+		return
+	}
+	if v.yields || v.mode.Drain {
+		return
+	}
+	if left := v.behind(r); len(left) > 0 {
+		c := state.Change{Kind: state.ChangeTarget, Release: r.ID, Cause: promotion(r)}
+		for _, i := range left {
+			c.Moves = append(c.Moves, state.Move{Instance: i.ID, Target: r.Target(i.ID)})
+		}
+		v.change(c)
+	}
+}
+
+// behind are the instances that are not at the release in progress and could move to it now.
+func (v *view) behind(r *state.Release) (left []*instance) {
 	for n := range v.insts {
 		i := &v.insts[n]
 		if !r.Concerns(i.ID) || i.paused || i.Delivery.Apply.Running || i.IsAt(r) && !i.Delivery.Reported {
 			continue
 		}
 		switch why, known := v.unchanged(i, r); {
-		case !known:
+		case !known && !v.mode.Drain:
 			v.render(i, r)
-		case why == "" && v.heldThere(i, r) == "":
-			moves = append(moves, state.Move{Instance: i.ID, Target: r.Target(i.ID)})
+		case known && why == "" && v.heldThere(i, r) == "":
+			left = append(left, i)
 		}
 	}
-	if len(moves) > 0 {
-		v.change(state.Change{Kind: state.ChangeTarget, Release: r.ID, Moves: moves, Cause: promotion(r)})
-	}
+	return left
 }
 
 // answered tells whether all exit-code runtimes were asked about the version before it becomes the target (C7), and

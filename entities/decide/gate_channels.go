@@ -157,7 +157,7 @@ func judgeUnknown(p *admission, _ entities.Stage) {
 }
 
 func knownCondition(k entities.ConditionKind) bool {
-	return k.OnChannels() || manual(k) || k == entities.OnlyReported
+	return k.OnChannels() || manual(k) || k.NoGate()
 }
 
 func unknownConditions(v *view, entered bool) []string {

@@ -33,6 +33,7 @@ const (
 	KindRender        Kind = "render"         // what a config release would change is being rendered
 	KindAsked         Kind = "asked"          // an exit-code runtime is asked before (C7)
 	KindPreflight     Kind = "preflight"      // everything outside is evaluated once more (A10)
+	KindRollout       Kind = "rollout"        // the policy of the channel lets no instance move now (D24)
 	KindLease         Kind = "lease"          // a place among the applies of the runtime (C10)
 )
 
@@ -52,6 +53,8 @@ type gate struct {
 	sticky bool
 	// repairs: a repair of drift asks it too, where it is declared to.
 	repairs bool
+	// steps: a release that goes through a channel in steps is asked again before each.
+	steps bool
 	// plain: its reason says what is judged, so that a line about it goes without the id.
 	plain bool
 	// bypassed lists the ids of a channel that a release can be let pass; nil: the kind alone, where it applies.
@@ -76,14 +79,14 @@ var declaredStages = []entities.Stage{entities.PreApproval, entities.PostApprova
 // gates is the table; within a stage they are judged in its order.
 var gates = [...]gate{
 	{kind: KindInProgress, id: "in-progress", at: []entities.Stage{atEntry}, judge: judgeInProgress, plain: true},
-	{kind: KindReading, id: "reading", at: []entities.Stage{atEntry}, judge: judgeReading, bypassable: true, plain: true, bypassed: whereObservable},
+	{kind: KindReading, id: "reading", at: []entities.Stage{atEntry}, judge: judgeReading, bypassable: true, steps: true, plain: true, bypassed: whereObservable},
 	{kind: KindRollback, id: "rollback", at: []entities.Stage{atEntry}, judge: judgeRollback, plain: true, when: entities.Fail, unblock: unblockRollback},
 	{kind: KindPin, id: "pin", at: []entities.Stage{atEntry}, judge: judgePin, plain: true, unblock: unblockPin},
 	{kind: KindHeld, id: "held", at: []entities.Stage{atEntry}, judge: judgeHeld, bypassable: true, plain: true, bypassed: whereKept},
-	{kind: KindChannelStable, id: "channel-stable/CHANNEL", at: []entities.Stage{atEntry}, judge: judgeChannelsStable, bypassable: true, sticky: true, plain: true, bypassed: conditions(entities.ConditionKind.OnChannels), when: entities.Fail, unblock: unblockRetry},
-	{kind: KindUnknown, id: "KIND/NAME", at: []entities.Stage{atEntry}, judge: judgeUnknown, bypassable: true, bypassed: unknownConditions},
+	{kind: KindChannelStable, id: "channel-stable/CHANNEL", at: []entities.Stage{atEntry}, judge: judgeChannelsStable, bypassable: true, sticky: true, steps: true, plain: true, bypassed: conditions(entities.ConditionKind.OnChannels), when: entities.Fail, unblock: unblockRetry},
+	{kind: KindUnknown, id: "KIND/NAME", at: []entities.Stage{atEntry}, judge: judgeUnknown, bypassable: true, steps: true, bypassed: unknownConditions},
 	{kind: KindUpstream, id: "upstream", at: []entities.Stage{atEntry}, judge: judgeUpstream, bypassable: true, sticky: true, plain: true, bypassed: whereStuck, when: entities.Fail, unblock: unblockRetry},
-	{kind: KindCheck, id: "NAME", at: declaredStages, judge: (*admission).checks, bypassable: true, repairs: true, bypassed: checks, when: entities.Fail, unblock: unblockCheck},
+	{kind: KindCheck, id: "NAME", at: declaredStages, judge: (*admission).checks, bypassable: true, steps: true, repairs: true, bypassed: checks, when: entities.Fail, unblock: unblockCheck},
 	{kind: KindExtension, id: "extension/NAME", at: declaredStages, judge: (*admission).extensions, bypassable: true, sticky: true, bypassed: extensions, when: entities.Fail, unblock: unblockExtension},
 	{kind: KindApproval, id: "approval/TOPIC", at: []entities.Stage{atApproval}, judge: judgeApprovals, bypassable: true, sticky: true, bypassed: approvals, when: entities.Wait, unblock: unblockApproval},
 	{kind: KindPaused, id: "paused", plain: true},
@@ -92,6 +95,7 @@ var gates = [...]gate{
 	{kind: KindRender, id: "render", plain: true},
 	{kind: KindAsked, id: "asked", bypassable: true, plain: true, bypassed: whereAsked},
 	{kind: KindPreflight, id: "preflight", plain: true},
+	{kind: KindRollout, id: "rollout", plain: true},
 	{kind: KindLease, id: "lease", plain: true},
 }
 
@@ -153,10 +157,10 @@ type admission struct {
 	asked   bool // the preconditions hold: what costs something to know is asked for
 }
 
-// pass takes a release through all that it must pass before it may enter, in order. What is left is
-// in enter: a lease, a preflight, and then the target is set. After that come its objects, and the
+// pass takes a release through all that it must pass before it may enter, in order; of gives the rows that are asked, nil
+// all. What is left is in enter: a lease, a preflight, and then the target is set. After that come its objects, and the
 // post-deployment window.
-func (v *view) pass(r *state.Release) *admission {
+func (v *view) pass(r *state.Release, of func(*gate) bool) *admission {
 	most := len(v.spec.Conditions) + len(v.spec.Checks) + len(v.spec.Extensions)
 	p := &admission{view: v, release: r, clear: true, gates: make([]Judgement, 0, most)}
 	entry := true
@@ -164,8 +168,10 @@ func (v *view) pass(r *state.Release) *admission {
 		if entry && s.stage != atEntry {
 			entry, p.asked = false, p.clear && !v.paused
 		}
-		p.row = s.gate
-		s.gate.judge(p, s.stage)
+		if of == nil || of(s.gate) {
+			p.row = s.gate
+			s.gate.judge(p, s.stage)
+		}
 	}
 	return p
 }
@@ -215,11 +221,12 @@ func (v *view) command(verb string, r *state.Release, more ...string) string {
 // still fail it afterwards.
 func Bypassable(s *state.State, channel string, r *state.Release, now time.Time) []string {
 	v := viewOf(s, channel, r, now)
-	entered := r.Phases[channel].Phase != maestro.Pending
+	phase := r.Phases[channel].Phase
+	again := phase == maestro.InProgress && v.rolls(r)
 	var out []string
 	for n := range v.tables.gates {
 		if g := &v.tables.gates[n]; g.bypassable && g.bypassed != nil {
-			out = append(out, g.bypassed(v, entered)...)
+			out = append(out, g.bypassed(v, phase != maestro.Pending && !(again && g.steps))...)
 		}
 	}
 	if s.KeptByFloor(channel, r) {
@@ -240,7 +247,7 @@ func BypassableKind(id string) bool {
 
 // Gate is what a gate of a channel says of a release now, whoever is next in line there.
 func Gate(s *state.State, channel, id string, r *state.Release, now time.Time) (Judgement, bool) {
-	c := ChannelDecision{Gates: viewOf(s, channel, r, now).pass(r).gates}
+	c := ChannelDecision{Gates: viewOf(s, channel, r, now).pass(r, nil).gates}
 	return c.Gate(id)
 }
 

@@ -21,6 +21,7 @@ func (v *view) explain() {
 	if v.fleet() {
 		v.explainFleet()
 	}
+	v.explainStep()
 	v.explainReport()
 	switch v.out.Status {
 	case entities.StatusPaused:

@@ -16,7 +16,7 @@ import (
 // deploymentBroken says which check fails the release while it is deploying, or "", and has those
 // evaluated that may (A19).
 func (v *view) deploymentBroken(r *state.Release) string {
-	if r == nil || !v.remembered().StableSince.IsZero() || !slices.ContainsFunc(v.insts, func(i instance) bool { return !i.Delivery.Converged }) {
+	if r == nil || !v.remembered().StableSince.IsZero() || !v.rolls(r) && !slices.ContainsFunc(v.insts, func(i instance) bool { return !i.Delivery.Converged }) {
 		return ""
 	}
 	why := ""

@@ -63,8 +63,20 @@ func (v *view) judgeTarget(j *judged, i *instance, broken string) {
 	case d.Failure != "", d.Reported: // the latter is to enter anew first
 	case !d.Converged:
 		v.judgeMoving(j, i, broken)
-	case i.current.Stable && d.Apply.Attempts > 0:
+	default:
+		v.judgeArrived(j, i, broken)
+	}
+}
+
+// judgeArrived sees whether what has converged stays so: drift is repaired, and while a release is in progress it may fail yet.
+func (v *view) judgeArrived(j *judged, i *instance, broken string) {
+	switch {
+	case broken != "" && v.rolls(j.holder): // between two steps
+		v.failAll(j.holder, broken)
+	case i.current.Stable && i.Delivery.Apply.Attempts > 0:
 		v.judgeRepair(i)
+	case i.current.Failed == "" && v.fellOver(j.holder, i):
+		j.unstable = append(j.unstable, i)
 	case v.fleet() && j.holder != nil && i.IsAt(j.holder) && i.Observed.Fresh && i.current.Known && i.current.Failed != "":
 		v.fail(j.holder, i, i.current.Failed) // it had converged, but the release has not succeeded yet
 	}
@@ -78,7 +90,7 @@ func (v *view) judgeMoving(j *judged, i *instance, broken string) {
 	switch {
 	case broken != "":
 		v.failAll(j.holder, broken)
-	case stable && j.holder != nil && v.spec.Soaks():
+	case stable && j.holder != nil && v.spec.Soaks() && !v.rolls(j.holder):
 		j.ready = append(j.ready, i)
 	case stable:
 		j.converged = append(j.converged, i)
@@ -96,7 +108,8 @@ func (v *view) judgeMoving(j *judged, i *instance, broken string) {
 // converge notes which instances have converged. With the last of them the release has succeeded in the channel.
 func (v *view) converge(r *state.Release, insts []*instance) {
 	c := state.Change{Kind: state.ChangeConverged, Instances: ids(insts), Target: insts[0].Delivery.Target}
-	if c.Partial = !v.placed(r, insts); !c.Partial && r != nil {
+	toSoak := v.rolls(r) && v.spec.Soaks() && v.remembered().StableSince.IsZero()
+	if c.Partial = toSoak || !v.placed(r, insts); !c.Partial && r != nil {
 		c.Release, c.Cause = r.ID, v.evidence(r)
 	}
 	v.change(c)
@@ -127,6 +140,9 @@ func (v *view) allThere(r *state.Release) bool {
 	for n := range v.insts {
 		i := &v.insts[n]
 		d := &i.Delivery
+		if v.rolls(r) && i.IsAt(r) && !i.current.Stable {
+			return false
+		}
 		if d.Apply.Running || i.comes(r) || r.Concerns(i.ID) && !v.follows(i, r) {
 			return false
 		}

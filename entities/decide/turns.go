@@ -142,7 +142,7 @@ func (k *knowledge) Clear(release, channel int) bool {
 	for n := range c.Conditions {
 		cond := &c.Conditions[n]
 		switch {
-		case cond.Kind.OnChannels() || cond.Kind == entities.OnlyReported || r.Bypassed(c.Name, cond.ID) != nil:
+		case cond.Kind.OnChannels() || cond.Kind.NoGate() || r.Bypassed(c.Name, cond.ID) != nil:
 		case cond.Kind != entities.ManualApproval || !r.Tally(c.Name, *cond).Given():
 			return false
 		}

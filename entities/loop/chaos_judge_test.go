@@ -19,6 +19,7 @@ func (c *chaos) judge(d *decide.Decision, mode decide.Mode) {
 	c.decided = d.Changes
 	for _, ch := range d.Changes {
 		c.judgeChange(ch, mode, d)
+		c.judgeSteps(ch, d)
 	}
 	for _, op := range d.Ends {
 		if r := c.s.ReleaseByID(op.Release); r != nil {
@@ -178,6 +179,88 @@ func (c *chaos) judgeChange(ch state.Change, mode decide.Mode, d *decide.Decisio
 		c.judgeSuccess(ch, refuse)
 	}
 	c.judgeMoves(ch, refuse)
+}
+
+// judgeSteps: a release goes to no more instances than the policy of the channel allows now (D23–D25). It goes by what it
+// saw itself, not by what the state says of steps, and is written apart from entities/selection.
+func (c *chaos) judgeSteps(ch state.Change, d *decide.Decision) {
+	key := ch.Channel + "/" + ch.Release
+	switch ch.Kind {
+	case state.ChangeConverged:
+		for _, id := range ch.Instances {
+			if !c.s.Instances[id].Delivery.Converged {
+				c.arrived[id] = c.now
+			}
+		}
+		return
+	case state.ChangePromote:
+		c.came[key] = map[entities.InstanceID]bool{}
+	case state.ChangeTarget:
+	default:
+		return
+	}
+	if c.came[key] == nil {
+		c.came[key] = map[entities.InstanceID]bool{}
+	}
+	moved := map[entities.InstanceID]bool{}
+	for _, m := range ch.Moves {
+		moved[m.Instance] = true
+	}
+	r := c.s.ReleaseByID(ch.Release)
+	spec, _ := c.s.Spec.Channel(ch.Channel)
+	if spec.Rollout != nil && len(spec.Instances) > 1 && spec.Report == "" && !r.Return {
+		c.judgeSelected(r, &spec, moved, d)
+	}
+	for id := range moved {
+		c.came[key][id] = true
+		delete(c.arrived, id)
+	}
+}
+
+func (c *chaos) judgeSelected(r *state.Release, spec *entities.ChannelSpec, moved map[entities.InstanceID]bool, d *decide.Decision) {
+	updated, before, after := len(moved), 0, 0
+	var since []time.Time
+	for _, declared := range spec.Instances {
+		id := spec.ID(declared)
+		i := c.s.Instances[id]
+		if i == nil {
+			i = &state.Instance{}
+		}
+		o := &i.Observed
+		known := o.Digest != "" && o.Reading.Err == nil && o.Fresh
+		stable := i.Delivery.Target == nil || known && entities.FetchObjects(o.Reading.Objects, i.Delivery.Target).Stable
+		if c.came[spec.Name+"/"+r.ID][id] && i.IsAt(r) {
+			if moved[id] {
+				c.t.Fatalf("%s goes to %s twice:\n%s", r.FullVersion, id, d)
+			}
+			updated++
+			if stable = stable && i.Delivery.Converged; stable {
+				since = append(since, c.arrived[id])
+			}
+		}
+		if !stable {
+			before++
+		}
+		if !stable || moved[id] {
+			after++
+		}
+	}
+	if most := spec.Rollout.MaxUnavailable; most != nil && after > max(before, most.Number) {
+		c.t.Fatalf("%d are unavailable in %s, of at most %d:\n%s", after, spec.Name, most.Number, d)
+	}
+	slices.SortFunc(since, time.Time.Compare)
+	done := 0
+	for _, step := range spec.Rollout.Steps {
+		if step.Instances != nil {
+			done = step.Instances.Number
+		}
+		if updated <= done {
+			return
+		}
+		if len(since) < done || c.now.Before(since[done-1].Add(step.Pause)) {
+			c.t.Fatalf("%s goes to %d in %s, and %d must have been stable for %s:\n%s", r.FullVersion, updated, spec.Name, done, step.Pause, d)
+		}
+	}
 }
 
 // judgeLeftOver: a release in progress ends unchanged only where nothing that is declared waits for it.

@@ -38,6 +38,8 @@ type chaos struct {
 	ledgers map[string]*ledger          // by runtime
 	runs    map[string]state.ExtensionOp
 	audited int64
+	arrived map[entities.InstanceID]time.Time       // when its target converged
+	came    map[string]map[entities.InstanceID]bool // channel/release: the instances that it was let into
 
 	rt       map[entities.InstanceID]entities.Reading  // what a runtime would report of an instance, if it is honest
 	brought  map[entities.InstanceID]map[string]bool   // full versions that a release brought there
@@ -76,6 +78,7 @@ func newChaos(t *rapid.T, of setting, tame bool) *chaos {
 	c := &chaos{
 		world: newWorld(), t: t, setting: of, tame: tame,
 		truth: map[string]entities.Verdict{}, fresh: map[string]bool{}, passed: map[string]bool{}, waived: map[string]bool{},
+		arrived: map[entities.InstanceID]time.Time{}, came: map[string]map[entities.InstanceID]bool{},
 		ledgers: map[string]*ledger{}, runs: map[string]state.ExtensionOp{},
 		rt: map[entities.InstanceID]entities.Reading{}, brought: map[entities.InstanceID]map[string]bool{},
 		newest: map[entities.InstanceID]int{}, entered: map[string]int{}, waits: map[string]bool{},
@@ -144,12 +147,31 @@ func (c *chaos) declareChannel(n int) {
 				s.Conditions = append(s.Conditions, stableAfter(nameOf(up)))
 			}
 		}
+		s.Rollout = nil
+		if len(s.Instances) > 1 && c.oneIn(2, "in steps") {
+			s.Rollout = c.drawRollout()
+		}
 		if c.setting.gated {
 			s.NoRollback = c.oneIn(4, "no rollback")
 			c.declareGates(s)
 		}
 	})
 	slices.SortFunc(c.next.Channels, func(a, b entities.ChannelSpec) int { return int(a.Name[1]) - int(b.Name[1]) })
+}
+
+// drawRollout draws a policy by numbers alone, which mean the same whatever a release does not concern.
+func (c *chaos) drawRollout() *entities.Rollout {
+	r := &entities.Rollout{}
+	for n := range rapid.IntRange(0, 3).Draw(c.t, "steps") {
+		r.Steps = append(r.Steps, entities.RolloutStep{Instances: &entities.Amount{Number: 1 + 2*n}})
+		if c.oneIn(2, "pause") {
+			r.Steps = append(r.Steps, entities.RolloutStep{Pause: rapid.SampledFrom([]time.Duration{time.Minute, time.Hour}).Draw(c.t, "for")})
+		}
+	}
+	if len(r.Steps) == 0 || c.oneIn(2, "bounded") {
+		r.MaxUnavailable = &entities.Amount{Number: rapid.IntRange(1, 3).Draw(c.t, "unavailable")}
+	}
+	return r
 }
 
 func (c *chaos) drawInstances(s *entities.ChannelSpec) {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -220,6 +221,8 @@ func (s *story) declareChannel(c *entities.ChannelSpec, key, value string) bool 
 		enforcement(c, value)
 	case "drift":
 		c.Drift = entities.Drift(value)
+	case "rollout":
+		c.Rollout = s.rollout(value)
 	case "onDelete":
 		c.OnDelete = entities.OnDelete(value)
 	case "deadline":
@@ -228,6 +231,37 @@ func (s *story) declareChannel(c *entities.ChannelSpec, key, value string) bool 
 		return false
 	}
 	return true
+}
+
+// rollout reads `1,10m,25%,10m,100%,max=2`; nothing is none.
+func (s *story) rollout(value string) *entities.Rollout {
+	if value == "" {
+		return nil
+	}
+	r := &entities.Rollout{}
+	for _, word := range strings.Split(value, ",") {
+		amount, isMax := strings.CutPrefix(word, "max=")
+		a, isAmount := amountOf(amount)
+		switch {
+		case isMax:
+			r.MaxUnavailable = a
+		case isAmount:
+			r.Steps = append(r.Steps, entities.RolloutStep{Instances: a})
+		default:
+			r.Steps = append(r.Steps, entities.RolloutStep{Pause: s.duration(word)})
+		}
+	}
+	return r
+}
+
+// amountOf reads `3` or `25%`.
+func amountOf(word string) (*entities.Amount, bool) {
+	number, percent := strings.CutSuffix(word, "%")
+	n, err := strconv.Atoi(number)
+	if percent {
+		return &entities.Amount{Percent: n}, err == nil
+	}
+	return &entities.Amount{Number: n}, err == nil
 }
 
 // stable reads `staging,qa:168h`, `staging::healthy` or both.

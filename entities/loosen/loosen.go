@@ -57,8 +57,8 @@ func Rules(before, after *entities.Spec, of Definitions) []entities.Loosening {
 func conditions(old, now *entities.ChannelSpec) []string {
 	var out []string
 	for _, o := range old.Conditions {
-		if o.Kind == entities.OnlyReported {
-			continue // no gate
+		if o.Kind.NoGate() {
+			continue
 		}
 		at := slices.IndexFunc(now.Conditions, func(n entities.Condition) bool { return n.ID == o.ID })
 		if at < 0 {
@@ -206,6 +206,9 @@ func applies(before, after *entities.Spec, old, now *entities.ChannelSpec) []str
 	}
 	if now.NoRollback && !old.NoRollback {
 		out = append(out, "what fails is not rolled back")
+	}
+	if old.Rollout != nil && old.Rollout.String() != now.Rollout.String() { // which is not ordered
+		out = append(out, fmt.Sprintf("releases go to %s instead of %s", now.Rollout, old.Rollout))
 	}
 	for _, o := range old.Instances {
 		n, declared := after.Instance(now.ID(o))

@@ -283,3 +283,18 @@ func TestApplyingAsksForLessThanReporting_A25(t *testing.T) {
 	require.Empty(t, loosen.Rules(rules(), reports, loosen.Definitions{}))
 	require.Equal(t, "prod: Converge applies, and reported only", said(loosen.Rules(reports, rules(), loosen.Definitions{})))
 }
+
+// Another policy by which releases go through a fleet may ask for less: what cannot be ordered counts so. One where there was
+// none asks for more (D24).
+func TestRulesOfRollouts_D24(t *testing.T) {
+	t.Parallel()
+	inSteps := func(first int) *entities.Spec {
+		s := rules()
+		s.Channels[0].RollOut(entities.Rollout{Steps: []entities.RolloutStep{{Instances: &entities.Amount{Number: first}}, {Pause: time.Hour}}})
+		return s
+	}
+	require.Empty(t, loosen.Rules(rules(), inSteps(1), loosen.Definitions{}))
+	require.Empty(t, loosen.Rules(inSteps(1), inSteps(1), loosen.Definitions{}))
+	require.Equal(t, "prod: releases go to all at once instead of 1, pause 1h", said(loosen.Rules(inSteps(1), rules(), loosen.Definitions{})))
+	require.Equal(t, "prod: releases go to 2, pause 1h instead of 1, pause 1h", said(loosen.Rules(inSteps(1), inSteps(2), loosen.Definitions{})))
+}

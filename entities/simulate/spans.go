@@ -52,6 +52,9 @@ func (p *play) doing(channel string) (Kind, []string) {
 		if c != nil && !c.StableSince.IsZero() {
 			return Soaks, p.soak(channel)
 		}
+		if d, _ := p.channel(channel); d.Step != "" {
+			return Deploys, []string{d.Step}
+		}
 		return Deploys, nil
 	case maestro.Pending:
 		return Waits, p.holds(channel)

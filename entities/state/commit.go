@@ -98,6 +98,10 @@ func (i *Instance) change(c Change, now time.Time) {
 		i.Observed.Requested, d.Apply.Overdue = true, now
 	case ChangeUnstable:
 		d.Apply.First, d.Apply.Overdue, d.StoppedAt = now, time.Time{}, time.Time{}
+		if d.Converged { // it is on its way once more
+			d.Converged, d.Arrived = false, time.Time{}
+			d.bad(*d.Target)
+		}
 	case ChangeAwait:
 		i.Approval.Asked = time.Time{}
 		if c.Target != nil {
@@ -198,8 +202,12 @@ func (s *State) unchanged(c Change, now time.Time) {
 func (s *State) converged(c Change, now time.Time) {
 	var rolledBack *entities.Rollback
 	since := now
+	spec, _ := s.Spec.Channel(c.Channel)
 	for _, id := range c.Instances {
 		d := &s.Instance(id).Delivery
+		if spec.Rollout != nil && !d.Converged {
+			d.Arrived = now
+		}
 		d.Converged, d.Reapply, d.Restarting = true, false, false
 		if d.Cancelled == "" {
 			d.good(*d.Target)

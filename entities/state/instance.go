@@ -86,8 +86,10 @@ type Delivery struct {
 	Target *entities.Target `json:"target,omitempty"`
 	Since  time.Time        `json:"since,omitzero"` // of the target
 	// Converged: the present target has been stable once; any later difference is drift.
-	Converged bool             `json:"converged,omitempty"`
-	LastGood  *entities.Target `json:"lastGood,omitempty"`
+	Converged bool `json:"converged,omitempty"`
+	// Arrived is when it converged, where releases go through the channel in steps.
+	Arrived  time.Time        `json:"arrived,omitzero"`
+	LastGood *entities.Target `json:"lastGood,omitempty"`
 	// Earlier are the good targets before LastGood, oldest first, at most MaxEarlier.
 	Earlier []entities.Target `json:"earlier,omitempty"`
 	// Failure says why the present target failed here for good, until it is retried or replaced.
@@ -168,6 +170,14 @@ func (i *Instance) RollbackFailed() bool {
 // RollingBack tells whether a rollback is under way, which no gate holds.
 func (i *Instance) RollingBack() bool { return i.Delivery.Rollback != nil && !i.Delivery.Converged }
 
+// StableSince is when the present target converged, or, of one that did before that was written down, when it was set.
+func (d *Delivery) StableSince() time.Time {
+	if d.Arrived.IsZero() {
+		return d.Since
+	}
+	return d.Arrived
+}
+
 // good notes that a target converged: it is the newest good one.
 func (d *Delivery) good(t entities.Target) {
 	if d.LastGood != nil && !d.LastGood.Same(t) {
@@ -198,7 +208,7 @@ func (s *State) setTarget(i *Instance, t entities.Target, now time.Time) {
 	d := &i.Delivery
 	d.Target, d.Since = &t, now
 	d.Sequence, d.Fenced = d.Sequence+1, 0
-	d.Converged, d.Failure, d.Cancelled = false, "", ""
+	d.Converged, d.Arrived, d.Failure, d.Cancelled = false, time.Time{}, "", ""
 	d.Rollback, d.BeforePin, d.Reapply, d.Reported, d.Restarting = nil, nil, false, false, false
 	d.Apply, d.StoppedAt = d.Apply.running(), time.Time{}
 	i.Observed.Asked, i.Approval.Asked = nil, time.Time{}

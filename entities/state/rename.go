@@ -31,12 +31,17 @@ const (
 	// Withheld: a version was cancelled before it had succeeded, or only its configuration goes on. A worker that does not know it
 	// would bring it back.
 	Withheld = 7
+	// Stepped: a release goes through a channel in steps. A worker that does not know it would have it go everywhere at once.
+	Stepped = 8
 	// Newest is the newest number that is known.
-	Newest = Withheld
+	Newest = Stepped
 )
 
 // Form is the number of the state's form.
 func (s *State) Form() int {
+	if s.stepped() {
+		return Stepped
+	}
 	if s.withheld() {
 		return Withheld
 	}
@@ -63,6 +68,10 @@ func (s *State) Form() int {
 		return Renamed
 	}
 	return Version
+}
+
+func (s *State) stepped() bool {
+	return s.Spec != nil && slices.ContainsFunc(s.Spec.Channels, func(c entities.ChannelSpec) bool { return c.Rollout != nil })
 }
 
 // key of a channel by its name.

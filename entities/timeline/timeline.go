@@ -84,6 +84,7 @@ type run struct {
 	succeeded, failed, cancelled time.Time
 
 	back  bool                // it was returned to
+	steps int                 // after the first, in which it went through a fleet
 	taken *entities.AuditLine // that took it back
 }
 
@@ -140,6 +141,10 @@ func (m *maker) line(l entities.AuditLine) {
 	case entities.EventCancel:
 		m.cancel(l)
 	case entities.EventTarget:
+		if at := m.at(l.Channel); at != nil && at.of != nil && at.of == m.release(l.Release) && at.succeeded.IsZero() && at.failed.IsZero() {
+			at.steps++ // it goes on to further instances
+			return
+		}
 		m.leave(l.Channel, l.At)
 		m.runs = append(m.runs, run{channel: l.Channel, of: m.release(l.Release), version: l.Version, from: l.At})
 	case entities.EventSucceeded:
@@ -306,13 +311,17 @@ func (m *maker) ran(x run) []chart.Span {
 		settled = x.failed
 	}
 	var out []chart.Span
+	var how []string
+	if x.steps > 0 {
+		how = []string{fmt.Sprintf("in %d steps", x.steps+1)}
+	}
 	if from := x.from; settled.IsZero() || settled.After(from) {
 		to := cmp.Or(settled, x.cancelled, x.to)
 		if soaks := m.stableSince(x); !soaks.IsZero() && soaks.After(from) {
-			out, from = append(out, chart.Span{Kind: chart.Deploys, From: from, To: soaks}), soaks
+			out, from = append(out, chart.Span{Kind: chart.Deploys, From: from, To: soaks, Reasons: how}), soaks
 			return append(out, chart.Span{Kind: chart.Soaks, From: from})
 		}
-		out = append(out, chart.Span{Kind: chart.Deploys, From: from, To: to})
+		out = append(out, chart.Span{Kind: chart.Deploys, From: from, To: to, Reasons: how})
 	}
 	if !x.succeeded.IsZero() && settled.Equal(x.succeeded) {
 		out = append(out, chart.Span{Kind: chart.Runs, From: settled, To: cmp.Or(x.failed, x.to)})

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/chart"
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
@@ -121,4 +122,23 @@ func TestChart(t *testing.T) {
 	golden, err = os.ReadFile("testdata/week.txt")
 	require.NoError(t, err)
 	require.Equal(t, string(golden), text)
+}
+
+// A release that goes through a fleet in steps went out once, however many there were (D24).
+func TestStepsAreOneWay_D24(t *testing.T) {
+	line := func(at float64, kind string) entities.AuditLine {
+		return entities.AuditLine{At: hours(at), Kind: kind, Channel: "prod", Release: "1", Version: "v1"}
+	}
+	in := Input{Now: hours(9), Status: protocol.Status{Channels: []protocol.ChannelStatus{{Name: "prod", Target: "v1"}}}, Lines: []entities.AuditLine{
+		{At: hours(0), Kind: entities.EventRelease, Release: "1", Version: "v1"},
+		line(0, entities.EventTarget),
+		line(1, entities.EventTarget),
+		line(2, entities.EventTarget),
+		line(3, entities.EventSucceeded),
+	}}
+	got := Of(in)
+	require.Len(t, got, 1)
+	require.Equal(t, []chart.Span{
+		{Kind: chart.Deploys, From: hours(0), To: hours(3), Reasons: []string{"in 3 steps"}}, {Kind: chart.Runs, From: hours(3)},
+	}, got[0].Spans)
 }

@@ -34,6 +34,7 @@ func (c *compiler) defineChannels(app *config.Document[config.Application]) {
 		c.channels = append(c.channels, incarnation.Channel{
 			Name: string(channel.Name), RenamedFrom: string(channel.RenamedFrom), Labels: channel.Labels, Constants: channel.Constants,
 			NoRollback: isFalse(channel.AutoRollback), OnDelete: entities.OnDelete(channel.OnDelete), ReportOnly: channel.Enforcement == "report",
+			Rollout: c.rollout(app, path+".rollout", channel.Rollout),
 		})
 		c.channelRuntimes(app, path, channel)
 	}

@@ -70,6 +70,8 @@ type ReleaseChannel struct {
 	// What becomes of what runs here when the channel is no longer declared, or a service goes here no
 	// more: orphan leaves it, remove takes it down. Without it the services' own onDelete says so.
 	OnDelete OnDelete `json:"onDelete,omitempty"`
+	// How a release goes through the instances of the channel, where there are several. Without it, to all at once.
+	Rollout *Rollout `json:"rollout,omitempty"`
 }
 
 // Enforcement is enforce or report.

@@ -389,6 +389,9 @@ func (i *Incarnation) channelRules() map[string]string {
 		if c.ReportOnly {
 			flat[c.Name+".enforcement"] = "report"
 		}
+		if c.Rollout != nil {
+			flat[c.Name+".rollout"] = c.Rollout.String()
+		}
 		if c.OnDelete != "" {
 			flat[c.Name+".onDelete"] = string(c.OnDelete)
 		}

@@ -65,6 +65,7 @@ type Channel struct {
 	NoRollback  bool                 `json:"noRollback,omitempty"`
 	OnDelete    entities.OnDelete    `json:"onDelete,omitempty"`
 	ReportOnly  bool                 `json:"reportOnly,omitempty"`
+	Rollout     *entities.Rollout    `json:"rollout,omitempty"`
 }
 
 // Service is what all channels of a service share, and its instances.

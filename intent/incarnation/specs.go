@@ -117,6 +117,9 @@ func (i *Incarnation) spec(doc *Service, known map[string]entities.RuntimeDefini
 		if channel.ReportOnly {
 			spec.Channels[len(spec.Channels)-1].ReportOnly()
 		}
+		if channel.Rollout != nil {
+			spec.Channels[len(spec.Channels)-1].RollOut(*channel.Rollout)
+		}
 	}
 	return spec, nil
 }

@@ -52,6 +52,8 @@ func scalar(t reflect.Type) *jsonschema.Schema {
 		return &jsonschema.Schema{Type: "object"}
 	case config.ECSDocument:
 		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "string"}, {Type: "object"}}}
+	case config.Amount:
+		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "integer", Minimum: "1"}, {Type: "string", Pattern: config.AmountPattern}}}
 	case config.EnvValue:
 		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "string"}, secret()}}
 	case config.Number:
@@ -125,7 +127,7 @@ func refine(definitions jsonschema.Definitions) {
 	definitions["ChannelOverride"].OneOf = either
 	definitions["Application"].AnyOf = []*jsonschema.Schema{{Required: []string{"releaseChannels"}}, {Required: []string{"imports"}}}
 	definitions["Service"].Not = &jsonschema.Schema{Required: []string{"version", "initialVersion"}}
-	for _, name := range []string{"Precondition", "ProtectionStage"} {
+	for _, name := range []string{"Precondition", "ProtectionStage", "RolloutStep"} {
 		definitions[name].OneOf = oneEach(definitions[name], nil)
 	}
 	kinds := oneEach(definitions["Protection"], []string{"apiVersion", "kind", "name", "description", "parameters"})

@@ -1,0 +1,134 @@
+package decide
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/selection"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+// This file has a release go through the instances of a channel in steps (D23–D25). Those that are not selected yet stay at
+// their target, and are repaired to it. What holds a release before it enters is asked again before each step.
+
+// rolls tells whether a release goes through the channel in steps. One that takes another one back goes everywhere at once.
+func (v *view) rolls(r *state.Release) bool {
+	return v.spec.Rollout != nil && r != nil && !r.Return && !v.reports() && v.fleet()
+}
+
+// selected says which of these instances, that are left to move, a release goes to now.
+func (v *view) selected(r *state.Release, left []*instance) ([]*instance, selection.Selection) {
+	all := make([]selection.Instance, len(v.insts))
+	for n := range v.insts {
+		i := &v.insts[n]
+		d := &i.Delivery
+		in := selection.Instance{Stable: d.Target == nil || i.current.Stable} // where nothing is, nothing is missed
+		switch {
+		case slices.Contains(left, i):
+		case i.Delivery.Reported:
+			in.Held = true
+		case i.IsAt(r) && v.updatedBy(i, r):
+			in.Updated, in.Stable, in.Since = true, d.Converged && i.current.Stable, d.StableSince()
+		case !r.Concerns(i.ID) || v.follows(i, r):
+			in.Apart = true
+		default:
+			in.Held = true
+		}
+		all[n] = in
+	}
+	s := selection.Select(all, v.spec.Rollout, v.now)
+	var next []*instance
+	for _, n := range s.Next {
+		next = append(next, &v.insts[n])
+	}
+	return next, s
+}
+
+// updatedBy tells whether an instance that is at a release came there by it: not before it was made.
+func (v *view) updatedBy(i *instance, r *state.Release) bool {
+	return !i.Delivery.Converged || !i.Delivery.Since.Before(r.At)
+}
+
+// step takes the release in progress a step further, once it may go.
+func (v *view) step(r *state.Release) {
+	next, s := v.selected(r, v.behind(r))
+	v.rolling = s.Wait != selection.Held
+	if !s.At.IsZero() {
+		v.due(s.At)
+	}
+	at := fmt.Sprintf("step %d of %d: %d of %d at %s", s.Step, s.Steps, s.Updated, s.Of, r.FullVersion)
+	switch {
+	case len(next) == 0:
+		v.out.Step = at + v.stepWaits(&s)
+	case v.yields || v.mode.Drain || v.asksForNext(r):
+		v.out.Step = at
+	default:
+		ofNext := v.out.Gates // what follows is of the step
+		v.out.Gates = nil
+		v.takeStep(r, next)
+		v.out.Step = at + fmt.Sprintf("; next %d", len(next)) + v.stepHeld()
+		v.out.Gates = ofNext
+	}
+}
+
+// asksForNext: what is evaluated is for the release that this one makes room for.
+func (v *view) asksForNext(r *state.Release) bool {
+	return v.turn.Yields && v.out.Wanted != nil && v.out.Wanted.Release != "" && v.out.Wanted.Release != r.ID
+}
+
+func (v *view) takeStep(r *state.Release, next []*instance) {
+	p := v.pass(r, func(g *gate) bool { return g.steps })
+	v.out.Gates = p.gates
+	if p.clear {
+		v.depart(r, next, state.ChangeTarget)
+	}
+}
+
+// stepWaits says what the policy waits for.
+func (v *view) stepWaits(s *selection.Selection) string {
+	next := fmt.Sprintf("; next %d ", s.More)
+	switch s.Wait {
+	case selection.Pause:
+		return next + "at " + clock(s.At, v.now)
+	case selection.Stable:
+		return next + "once those are stable"
+	case selection.Room:
+		return next + fmt.Sprintf("as others are back: %d unavailable, at most %d allowed", s.Unavailable, s.Allowed)
+	case selection.Held:
+		return fmt.Sprintf("; the other %d cannot move now", s.Of-s.Updated)
+	}
+	return ""
+}
+
+// stepHeld says which gates hold the step.
+func (v *view) stepHeld() string {
+	var lines []string
+	for _, j := range v.out.Gates {
+		if j.Verdict != entities.Pass && j.Code != CodeNotAsked {
+			lines = append(lines, v.line(j))
+		}
+	}
+	if len(lines) == 0 {
+		return ""
+	}
+	return " after " + strings.Join(lines, "; ")
+}
+
+// fellOver: the release in progress was stable here, and is no longer.
+func (v *view) fellOver(r *state.Release, i *instance) bool {
+	return v.rolls(r) && i.IsAt(r) && i.Observed.Fresh && i.current.Known && !i.current.Stable && v.updatedBy(i, r)
+}
+
+// explainStep says how far a release is that goes in steps.
+func (v *view) explainStep() {
+	if v.out.Step == "" {
+		return
+	}
+	v.reason(ReasonProgress, v.out.Step)
+	for _, text := range v.soaking {
+		v.reason(ReasonProgress, text)
+	}
+	v.soaking, v.soaked = nil, false
+}

@@ -1,0 +1,71 @@
+package entities
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Rollout is the policy by which a release goes through the instances of a channel (D24). None: to all at once.
+type Rollout struct {
+	Steps []RolloutStep `json:"steps,omitempty"`
+	// MaxUnavailable bounds how many instances may not be stable at once; nil: nothing bounds it.
+	MaxUnavailable *Amount `json:"maxUnavailable,omitempty"`
+}
+
+// RolloutStep is one of two: so many instances are updated, or so long is waited once those so far are stable.
+type RolloutStep struct {
+	Instances *Amount       `json:"instances,omitempty"`
+	Pause     time.Duration `json:"pause,omitempty"`
+}
+
+// Amount is a number of instances, or a percentage of them.
+type Amount struct {
+	Number  int `json:"number,omitempty"`
+	Percent int `json:"percent,omitempty"` // 1 to 100
+}
+
+// String is the policy in one line: "1, pause 10m, 25%; at most 2 unavailable".
+func (r *Rollout) String() string {
+	if r == nil {
+		return "all at once"
+	}
+	var steps []string
+	for _, s := range r.Steps {
+		if s.Instances == nil {
+			steps = append(steps, "pause "+Length(s.Pause))
+			continue
+		}
+		steps = append(steps, s.Instances.String())
+	}
+	text := strings.Join(steps, ", ")
+	if r.MaxUnavailable == nil {
+		return text
+	}
+	if text != "" {
+		text += "; "
+	}
+	return text + "at most " + r.MaxUnavailable.String() + " unavailable"
+}
+
+// Of is the amount of n instances, at least 1 and at most n. A percentage of what is to be updated is rounded up, of
+// what may be unavailable down, as Kubernetes does.
+func (a Amount) Of(n int, up bool) int {
+	of := a.Number
+	if a.Percent > 0 {
+		of = n * a.Percent
+		if up {
+			of += 99
+		}
+		of /= 100
+	}
+	return min(n, max(1, of))
+}
+
+// String is the amount as it is declared.
+func (a Amount) String() string {
+	if a.Percent > 0 {
+		return fmt.Sprintf("%d%%", a.Percent)
+	}
+	return fmt.Sprint(a.Number)
+}

@@ -1,0 +1,159 @@
+// Package selection says which instances of a channel a release goes to next (D23, D24): a function of the instances, which
+// of them are updated and since when they are stable there, the policy, and the time. It keeps nothing from one call to the
+// next, so that an instance more or less, or another policy midway, needs no migration.
+package selection
+
+import (
+	"slices"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// Instance is one instance of the channel.
+type Instance struct {
+	// Updated: the release is its target. Apart: the release does not touch it, so that it only counts for what is unavailable.
+	Updated, Apart bool
+	// Held: it cannot be selected now, as when it is paused.
+	Held bool
+	// Stable: it runs what is its target, and is healthy there; Since when, where it is updated.
+	Stable bool
+	Since  time.Time
+}
+
+// Wait is what keeps anything from being selected.
+type Wait string
+
+// The waits.
+const (
+	None   Wait = ""
+	Stable Wait = "stable" // the instances of the steps before are not stable yet
+	Pause  Wait = "pause"  // they were not stable for long enough
+	Room   Wait = "room"   // no more may be unavailable
+	Held   Wait = "held"   // all that are left are held
+)
+
+// Selection is what is next. Empty means nothing now, never everything.
+type Selection struct {
+	Next []int     // indexes of instances, in their order
+	Wait Wait      // why it is empty; None, too, where all are updated
+	At   time.Time // when a pause ends
+	// Step is the one that is under way, of so many, counted from 1. Updated are, of so many that the release concerns, and
+	// More are to come in the step.
+	Step, Steps          int
+	Updated, Of, More    int
+	Unavailable, Allowed int // now, and at most; Allowed is 0 where nothing bounds it
+}
+
+// stage is a step with the pauses behind it.
+type stage struct {
+	until int // so many are updated once it is done
+	pause time.Duration
+}
+
+// Select says which instances are next. No policy selects all at once.
+func Select(all []Instance, policy *entities.Rollout, now time.Time) Selection {
+	if policy == nil {
+		policy = &entities.Rollout{}
+	}
+	var s Selection
+	var since []time.Time // of the updated ones that are stable
+	for _, i := range all {
+		if !i.Stable {
+			s.Unavailable++
+		}
+		if i.Apart {
+			continue
+		}
+		s.Of++
+		if i.Updated {
+			s.Updated++
+			if i.Stable {
+				since = append(since, i.Since)
+			}
+		}
+	}
+	if policy.MaxUnavailable != nil {
+		s.Allowed = policy.MaxUnavailable.Of(len(all), false)
+	}
+	stages := stagesOf(policy, s.Of)
+	s.Steps = len(stages)
+	k := slices.IndexFunc(stages, func(st stage) bool { return st.until > s.Updated })
+	if k < 0 {
+		s.Step = s.Steps
+		return s
+	}
+	s.Step, s.More = k+1, stages[k].until-s.Updated
+	if k > 0 {
+		if s.Wait, s.At = stages[:k].ripe(since, now); s.Wait != None {
+			return s
+		}
+	}
+	s.choose(all)
+	return s
+}
+
+type steps []stage
+
+// ripe says what is waited for after these steps, and until when: as many as they updated must have been stable, for as long
+// as they say.
+func (done steps) ripe(since []time.Time, now time.Time) (Wait, time.Time) {
+	last := done[len(done)-1]
+	if len(since) < last.until {
+		return Stable, time.Time{}
+	}
+	slices.SortFunc(since, time.Time.Compare)
+	var pause time.Duration
+	for n := len(done) - 1; n >= 0 && done[n].until == last.until; n-- {
+		pause += done[n].pause // steps that round to the same number follow each other
+	}
+	if until := since[last.until-1].Add(pause); now.Before(until) {
+		return Pause, until
+	}
+	return None, time.Time{}
+}
+
+// stagesOf are the steps for so many instances. What they leave is the last step.
+func stagesOf(policy *entities.Rollout, of int) steps {
+	var out steps
+	for _, step := range policy.Steps {
+		switch {
+		case step.Instances != nil:
+			until := step.Instances.Of(of, true)
+			if n := len(out); n > 0 {
+				until = max(until, out[n-1].until)
+			}
+			out = append(out, stage{until: until})
+		case len(out) > 0:
+			out[len(out)-1].pause += step.Pause
+		}
+	}
+	if n := len(out); n == 0 || out[n-1].until < of {
+		out = append(out, stage{until: of})
+	}
+	return out
+}
+
+// choose takes the first instances that may be taken, as many as the step is short of. One that is unavailable already costs
+// no availability: so what is broken never keeps out what mends it.
+func (s *Selection) choose(all []Instance) {
+	room := len(all)
+	if s.Allowed > 0 {
+		room = max(0, s.Allowed-s.Unavailable)
+	}
+	s.Wait = Held
+	for n, i := range all {
+		switch {
+		case len(s.Next) == s.More || i.Updated || i.Apart || i.Held:
+		case !i.Stable:
+			s.Next = append(s.Next, n)
+		case room == 0:
+			s.Wait = Room
+		default:
+			s.Next, room = append(s.Next, n), room-1
+		}
+	}
+	if len(s.Next) > 0 {
+		s.Wait = None
+	}
+}

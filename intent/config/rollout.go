@@ -1,0 +1,61 @@
+package config
+
+import (
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/internal/strict"
+)
+
+// Rollout is the policy by which a release goes through the instances of a channel.
+type Rollout struct {
+	// How many instances are updated, and how long is waited, one after the other. What the last one leaves follows it.
+	Steps []RolloutStep `json:"steps,omitempty"`
+	// How many instances may be unavailable at once, as a number or a percentage, which is rounded down; at least 1. One that
+	// is unavailable already may be updated all the same.
+	MaxUnavailable *Amount `json:"maxUnavailable,omitempty"`
+}
+
+// RolloutStep is one of its fields.
+type RolloutStep struct {
+	// So many instances are updated once the step is done, those of the steps before included: a number, or a percentage,
+	// which is rounded up.
+	Instances *Amount `json:"instances,omitempty"`
+	// How long those that are updated so far must have been stable.
+	Pause Duration `json:"pause,omitempty"`
+}
+
+// Amount is a number of instances, or a percentage of them.
+type Amount entities.Amount
+
+// AmountPattern is that of a percentage, for the JSON schema.
+const AmountPattern = `^([1-9][0-9]?|100)%$`
+
+// Wanted words what may stand in the file.
+func (Amount) Wanted() string {
+	return `a number of instances, at least 1, or a percentage such as "25%"`
+}
+
+// DecodeStrict reads either form.
+func (a *Amount) DecodeStrict(d *strict.Decoder, path string, node *yaml.Node) {
+	value, _ := strict.Scalar(node)
+	switch v := value.(type) {
+	case int64:
+		if v >= 1 && v <= 1_000_000 {
+			a.Number = int(v)
+			return
+		}
+		d.Fail(path, node, Fault{Code: "bad-value", Message: "this is " + strconv.FormatInt(v, 10), Expected: a.Wanted()})
+		return
+	case string:
+		number, percent := strings.CutSuffix(v, "%")
+		if n, err := strconv.ParseUint(number, 10, 8); percent && err == nil && n >= 1 && n <= 100 && number[0] != '0' {
+			a.Percent = int(n)
+			return
+		}
+	}
+	d.Fail(path, node, Fault{Code: "wrong-type", Message: "this is " + strict.Describe(node), Expected: a.Wanted()})
+}
