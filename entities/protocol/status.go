@@ -183,8 +183,8 @@ type InstanceStatus struct {
 // FleetStatus counts the instances of a channel that has several.
 type FleetStatus struct {
 	Instances int    `json:"instances"`
-	Version   string `json:"version,omitempty"` // full version: the newest that is the target of one
-	At        int    `json:"at"`                // how many have converged at it
+	Version   string `json:"version,omitempty"` // the newest that is the target of one, as it was named
+	At        int    `json:"at"`                // how many have converged at it, under whatever configuration
 	// ByStatus counts those that are not CONVERGED.
 	ByStatus map[string]int `json:"byStatus,omitempty"`
 }

@@ -240,11 +240,19 @@ func fleet(s *state.State, c *decide.ChannelDecision) *protocol.FleetStatus {
 	if len(c.Instances) == 0 {
 		return nil
 	}
+	named := map[string]string{} // the version that was named, by the full one: one of another configuration may leave instances as they are
+	for _, r := range s.Releases {
+		named[r.FullVersion] = r.Version
+	}
 	converged := map[string]int{} // by version; each that is a target has an entry
-	out := &protocol.FleetStatus{Instances: len(c.Instances)}
+	out := &protocol.FleetStatus{}
 	for _, d := range c.Instances {
+		if !s.Declared(d.ID) { // what is left of one that is not of the fleet any more
+			continue
+		}
+		out.Instances++
 		if i := s.Instances[d.ID]; i != nil && i.Delivery.Target != nil {
-			version := i.Delivery.Target.FullVersion
+			version := cmp.Or(named[i.Delivery.Target.FullVersion], i.Delivery.Target.FullVersion)
 			if converged[version] += 0; d.Status == entities.StatusConverged {
 				converged[version]++
 			}
@@ -258,8 +266,8 @@ func fleet(s *state.State, c *decide.ChannelDecision) *protocol.FleetStatus {
 		out.ByStatus[string(d.Status)]++
 	}
 	for _, r := range slices.Backward(s.Releases) {
-		if at, is := converged[r.FullVersion]; is {
-			out.Version, out.At = r.FullVersion, at
+		if at, is := converged[r.Version]; is {
+			out.Version, out.At = r.Version, at
 			break
 		}
 	}
