@@ -27,7 +27,7 @@ type statusOptions struct {
 	joint   *jointName // instead: the services of a joint release
 	watch   bool
 	objects bool
-	fleets  bool // list the instances
+	fleets  bool                // list the instances
 	running []protocol.Progress // of the one service that is asked
 }
 

@@ -107,11 +107,8 @@ func (s *Scope) Lookup(name string) (Value, *Trouble) {
 		return s.entry(s.Constants, fmt.Sprintf("there is no constant %q", key), name, key)
 	case dotted && group == "labels":
 		return s.entry(s.Labels, fmt.Sprintf("there is no label %q", key), name, key)
-	case s.Unplaced && (name == "runtime" || strings.HasPrefix(name, runtimeLabels)):
-		return Value{V: "${{ " + name + " }}", Kind: entities.ParamString, symbolic: true}, nil
-	case s.Runtime != "" && strings.HasPrefix(name, runtimeLabels):
-		key = strings.TrimPrefix(name, runtimeLabels)
-		return s.entry(s.RuntimeLabels, fmt.Sprintf("runtime %q has no label %q", s.Runtime, key), name, key)
+	case name == "runtime" && s.Unplaced, strings.HasPrefix(name, runtimeLabels) && (s.Unplaced || s.Runtime != ""):
+		return s.ofRuntime(name)
 	}
 	if text, ok := s.plain()[name]; ok {
 		symbolic := s.Version == "" && (name == "version" || name == "fullVersion")
@@ -122,6 +119,15 @@ func (s *Scope) Lookup(name string) (Value, *Trouble) {
 		Code: "unknown-name", Message: fmt.Sprintf("nothing is called %q here", name),
 		Expected: strict.OneOf(names), Suggestion: s.nearest(name),
 	}}
+}
+
+// ofRuntime returns what a name of the runtime stands for.
+func (s *Scope) ofRuntime(name string) (Value, *Trouble) {
+	if s.Unplaced {
+		return Value{V: "${{ " + name + " }}", Kind: entities.ParamString, symbolic: true}, nil
+	}
+	key := strings.TrimPrefix(name, runtimeLabels)
+	return s.entry(s.RuntimeLabels, fmt.Sprintf("runtime %q has no label %q", s.Runtime, key), name, key)
 }
 
 // runtimeLabels begins the names of the labels of a runtime.
