@@ -17,7 +17,15 @@ import (
 
 const fleet = `apiVersion: converge/v1
 kind: Runtime
-name: local
+name: eu-1
+labels: {tier: prod}
+custom:
+  apply: {command: [sh, -c, 'echo "$PVN_RELEASE_CHANNEL $PVN_INSTANCE"']}
+---
+apiVersion: converge/v1
+kind: Runtime
+name: eu-3
+labels: {tier: prod}
 custom:
   apply: {command: [sh, -c, 'echo "$PVN_RELEASE_CHANNEL $PVN_INSTANCE"']}
 ---
@@ -26,7 +34,7 @@ kind: Application
 name: shop
 releaseChannels:
 - name: prod
-  runtimes: [{name: local}]
+  runtimes: [{selector: {tier: prod}}]
 ---
 apiVersion: converge/v1
 kind: Service
@@ -49,30 +57,34 @@ func TestInstancesOfAChannel(t *testing.T) {
 	}
 	hash, err := a.Store.PutIncarnation(t.Context(), compiled.Incarnation)
 	require.NoError(t, err)
-	digest, err := a.Store.PutRuntime(t.Context(), compiled.Runtimes[0])
-	require.NoError(t, err)
+	digests := map[string]string{}
+	for _, definition := range compiled.Runtimes {
+		digests[definition.Name], err = a.Store.PutRuntime(t.Context(), definition)
+		require.NoError(t, err)
+	}
 
-	first, third := entities.Only("prod"), entities.InstanceID{Channel: "prod", Name: "eu-3"}
+	first, third := entities.InstanceID{Channel: "prod", Name: "eu-1"}, entities.InstanceID{Channel: "prod", Name: "eu-3"}
 	prepare := protocol.PrepareRequest{
 		Application: "shop", Service: "web", Version: "v1", FullVersion: "v1", Incarnation: 1, Hash: hash,
 		Instances: []entities.InstanceID{first, third, entities.Only("gone")},
 	}
 	prepared, _, err := run[protocol.PrepareAnswer](t, a.Prepare, prepare)
 	require.NoError(t, err)
-	v1 := prepared.Payloads[first]
-	require.NotEmpty(t, v1.Digest)
-	require.Equal(t, map[entities.InstanceID]protocol.PreparedPayload{first: v1, third: v1}, prepared.Payloads)
+	v1 := prepared.Payloads
+	require.Len(t, v1, 2)
+	require.Equal(t, []string{"eu-1", "eu-3"}, []string{v1[first].Runtime, v1[third].Runtime})
+	require.NotEqual(t, v1[first].Digest, v1[third].Digest)
 
 	prepare.Version, prepare.FullVersion, prepare.Present = "v2", "v2", map[entities.InstanceID]string{third: "v1"}
 	prepared, _, err = run[protocol.PrepareAnswer](t, a.Prepare, prepare)
 	require.NoError(t, err)
 	require.Empty(t, prepared.Payloads[first].UnderPresent, "nobody asked")
-	require.Equal(t, v1.Digest, prepared.Payloads[third].UnderPresent)
+	require.Equal(t, v1[third].Digest, prepared.Payloads[third].UnderPresent)
 
 	for _, id := range []entities.InstanceID{first, third} {
 		answer, _, err := run[protocol.ApplyAnswer](t, a.Apply, protocol.ApplyRequest{
-			Application: "shop", Service: "web", ServiceID: "shop.web", Runtime: "local", RuntimeDigest: digest,
-			Instance: protocol.InstanceRef{ID: id, FullVersion: "v1", Payload: v1.Digest}, Timeout: time.Minute,
+			Application: "shop", Service: "web", ServiceID: "shop.web", Runtime: id.Name, RuntimeDigest: digests[id.Name],
+			Instance: protocol.InstanceRef{ID: id, FullVersion: "v1", Payload: v1[id].Digest}, Timeout: time.Minute,
 		})
 		require.NoError(t, err)
 		require.Equal(t, protocol.ApplyAnswer{}, answer, "C1: without a fetch there is no reading")

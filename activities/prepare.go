@@ -50,7 +50,7 @@ func (a *Activities) prepare(ctx context.Context, r protocol.PrepareRequest) (pr
 	}
 	made := map[string]string{}
 	for id, payload := range payloads {
-		if made[inc.Named(id.Channel, r.Keys)], err = a.Store.PutPayload(ctx, payload); err != nil {
+		if made[shownIn(inc, id, r.Keys)], err = a.Store.PutPayload(ctx, payload); err != nil {
 			return protocol.PrepareAnswer{}, err
 		}
 	}
@@ -64,7 +64,7 @@ func (a *Activities) prepare(ctx context.Context, r protocol.PrepareRequest) (pr
 		Known: known, Incarnation: record.Incarnation, Hash: record.Hash, Payloads: map[entities.InstanceID]protocol.PreparedPayload{},
 	}
 	for id, payload := range payloads {
-		called := inc.Named(id.Channel, r.Keys)
+		called := shownIn(inc, id, r.Keys)
 		prepared := protocol.PreparedPayload{Runtime: payload.Runtime, Digest: cmp.Or(record.Payloads[called], made[called])}
 		if prepared.UnderPresent, err = a.underPresent(ctx, r, record, id); err != nil {
 			return answer, err
@@ -197,7 +197,7 @@ func inputOf(record store.VersionRecord) incarnation.RenderInput {
 	}
 }
 
-// render renders a version for instances: each gets what its channel renders to, whatever that was called then.
+// render renders a version for instances: each gets what it renders to, whatever its channel was called then.
 func (a *Activities) render(ctx context.Context, r protocol.PrepareRequest, ids []entities.InstanceID, record store.VersionRecord) (map[entities.InstanceID]entities.Payload, error) {
 	inc, err := a.Store.Incarnation(ctx, record.Hash)
 	if err != nil {
@@ -205,9 +205,7 @@ func (a *Activities) render(ctx context.Context, r protocol.PrepareRequest, ids 
 	}
 	in := inputOf(record)
 	for _, id := range ids {
-		if called := inc.Named(id.Channel, r.Keys); !slices.Contains(in.Channels, called) {
-			in.Channels = append(in.Channels, called)
-		}
+		in.Instances = append(in.Instances, shownIn(inc, id, r.Keys))
 	}
 	rendered, err := incarnation.Render(inc, r.Service, in)
 	if err != nil {
@@ -215,11 +213,16 @@ func (a *Activities) render(ctx context.Context, r protocol.PrepareRequest, ids 
 	}
 	payloads := map[entities.InstanceID]entities.Payload{}
 	for _, id := range ids {
-		if payload, known := rendered[inc.Named(id.Channel, r.Keys)]; known {
+		if payload, known := rendered[shownIn(inc, id, r.Keys)]; known {
 			payloads[id] = payload
 		}
 	}
 	return payloads, nil
+}
+
+// shownIn is how people are shown an instance in an incarnation, whatever its channel is called now.
+func shownIn(inc *incarnation.Incarnation, id entities.InstanceID, keys map[string]string) string {
+	return entities.InstanceID{Channel: inc.Named(id.Channel, keys), Name: id.Name}.String()
 }
 
 // underPresent is the digest of what the record's configuration renders to under the version that an

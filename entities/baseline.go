@@ -265,6 +265,14 @@ func (g Grant) of(application string) bool {
 	})
 }
 
+// RuntimesOf are the applications whose runtimes others may be on, as far as the installation says.
+func (r *Rules) RuntimesOf() []string {
+	if r.Baseline == nil {
+		return nil
+	}
+	return r.Baseline.Limits.RuntimesOf
+}
+
 // Exceeds says why an application may not have so many services and channels, or nil.
 func (l Limits) Exceeds(services, channels int) error {
 	switch {

@@ -140,6 +140,7 @@ type RuntimeDefinition struct {
 	Owner      string             `json:"owner,omitempty"` // application that defines it
 	Dir        string             `json:"dir,omitempty"`   // where relative commands start, relative to the directory of the owner; absolute, as versions before wrote it
 	Remote     bool               `json:"remote,omitempty"`
+	Labels     map[string]string  `json:"labels,omitempty"` // that fleets select by
 	Custom     *CustomRuntime     `json:"custom,omitempty"`
 	Kubernetes *KubernetesRuntime `json:"kubernetes,omitempty"`
 	ECS        *ECSRuntime        `json:"ecs,omitempty"`

@@ -73,7 +73,11 @@ func (d *directory) compile(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	config, err := compile.LoadWith(dir, config.Options{Runtimes: known, SecretDigest: digest, AllowFake: d.planner.Fake, Published: d.planner.Store.Imports(ctx)})
+	rules, err := d.planner.Store.Rules(ctx)
+	if err != nil {
+		return fmt.Errorf("read the rules of the installation: %w", err)
+	}
+	config, err := compile.LoadWith(dir, config.Options{Runtimes: known, RuntimesOf: rules.RuntimesOf(), SecretDigest: digest, AllowFake: d.planner.Fake, Published: d.planner.Store.Imports(ctx)})
 	if err != nil {
 		return err
 	}

@@ -117,8 +117,11 @@ func (p *publication) compile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if p.rules, err = p.store.Rules(ctx); err != nil {
+		return fmt.Errorf("read the rules of the installation: %w", err)
+	}
 	config, err := compile.LoadWith(p.options.Dir, config.Options{
-		Runtimes: known, SecretDigest: digest, AllowFake: p.options.Fake, Published: p.store.Imports(ctx),
+		Runtimes: known, RuntimesOf: p.rules.RuntimesOf(), SecretDigest: digest, AllowFake: p.options.Fake, Published: p.store.Imports(ctx),
 	})
 	if err == nil {
 		p.imported = config.Imported
@@ -139,9 +142,6 @@ func (p *publication) compile(ctx context.Context) error {
 	}
 	if p.specs, err = p.compiled.Specs(); err != nil {
 		return err
-	}
-	if p.rules, err = p.store.Rules(ctx); err != nil {
-		return fmt.Errorf("read the rules of the installation: %w", err)
 	}
 	clear := digest == nil && slices.ContainsFunc(p.compiled.Bundles, bundle.Bundle.Secret)
 	p.manifest = incarnation.ManifestOf(p.specs)

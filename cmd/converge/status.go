@@ -27,6 +27,7 @@ type statusOptions struct {
 	joint   *jointName // instead: the services of a joint release
 	watch   bool
 	objects bool
+	fleets  bool                // list the instances
 	running []protocol.Progress // of the one service that is asked
 }
 
@@ -43,6 +44,7 @@ JSON document per change with --output json.`,
 		Example: `  converge status
   converge status shop --watch
   converge status shop/web --objects
+  converge status shop/web --instances
   converge status shop@autumn
   converge status shop/web --output json`,
 		Args: asUsed,
@@ -59,6 +61,7 @@ JSON document per change with --output json.`,
 		}),
 	}
 	cmd.Flags().BoolVar(&o.objects, "objects", false, "list the objects of each channel too, with versions, replicas, links and events")
+	cmd.Flags().BoolVar(&o.fleets, "instances", false, "list the instances of each fleet too, those that are not as desired first")
 	cmd.Flags().BoolVar(&o.watch, "watch", false, "keep it up to date until Ctrl-C")
 	return cmd
 }
@@ -202,6 +205,13 @@ func (o *statusOptions) text(screen show.Screen, all []protocol.Status, now time
 	text += statusText(screen, all, now)
 	if screen.TTY || !o.watch { // else each look would be news
 		text += lined(explain.Running(o.running, "", o.f.Now()))
+	}
+	for _, s := range all {
+		for _, c := range s.Channels {
+			if lines := explain.Instances(c); o.fleets && len(lines) > 0 {
+				text += fmt.Sprintf("\n%s/%s %s\n%s", s.Application, s.Service, c.Name, lined(lines))
+			}
+		}
 	}
 	if !o.objects {
 		return text

@@ -124,7 +124,11 @@ func (f *Factory) compileDir(ctx context.Context, dir, location string) (*compil
 		if options.Runtimes, err = store.Runtimes(ctx); err != nil {
 			return nil, err
 		}
-		options.Published = store.Imports(ctx)
+		rules, err := store.Rules(ctx)
+		if err != nil {
+			return nil, err
+		}
+		options.RuntimesOf, options.Published = rules.RuntimesOf(), store.Imports(ctx)
 		if options.SecretDigest, err = store.SecretDigest(ctx); err != nil {
 			return nil, err
 		}

@@ -121,7 +121,7 @@ func (w *writer) instances(c protocol.ChannelStatus) {
 			well++
 			continue
 		}
-		w.line(" %-12s %s %s", i.Status, i.Name, joined("; ", "runs "+cmp.Or(i.Current, "nothing")+after(", target ", i.Target), oneLine(i.Reason, textLimit)))
+		w.instance(i)
 	}
 	if c.MoreInstances > 0 {
 		w.line(" and %s, not listed", plural(c.MoreInstances, "more instance"))
@@ -129,6 +129,22 @@ func (w *writer) instances(c protocol.ChannelStatus) {
 	if well > 0 {
 		w.line(" %s CONVERGED", plural(well, "instance"))
 	}
+}
+
+func (w *writer) instance(i protocol.InstanceStatus) {
+	w.line(" %-12s %s %s", i.Status, i.Name, joined("; ", "runs "+cmp.Or(i.Current, "nothing")+after(", target ", i.Target), oneLine(i.Reason, textLimit)))
+}
+
+// Instances lists those of a fleet, what is not as desired first; of other channels it is empty.
+func Instances(c protocol.ChannelStatus) []string {
+	w := &writer{}
+	for _, i := range c.Instances {
+		w.instance(i)
+	}
+	if c.MoreInstances > 0 {
+		w.line(" and %s, not listed", plural(c.MoreInstances, "more instance"))
+	}
+	return w.lines
 }
 
 // again says when a condition may change by itself.

@@ -133,6 +133,9 @@ func waits(c protocol.ChannelStatus, now time.Time) []string {
 	if len(all) > 0 {
 		return all
 	}
+	if c.Fleet != nil {
+		return []string{fleetText(c)}
+	}
 	back := c.Status == string(entities.StatusRollingBack) || c.Status == string(entities.StatusRolledBack)
 	if b := c.Rollback; b != nil && back {
 		return []string{b.From + " rolled back" + after(": ", b.Reason)}
@@ -143,6 +146,35 @@ func waits(c protocol.ChannelStatus, now time.Time) []string {
 		}
 	}
 	return all
+}
+
+// fewInstances are those of a fleet that are named with their status.
+const fewInstances = 3
+
+// fleetText sums a fleet up: "37 of 50 at v9, 1 FAILED: eu-3, 12 CONVERGING".
+func fleetText(c protocol.ChannelStatus) string {
+	f := c.Fleet
+	text, rest := fmt.Sprintf("%d of %d at %s", f.At, f.Instances, cmp.Or(f.Version, "a first release")), f.Instances-f.At
+	names := map[string][]string{}
+	for _, i := range c.Instances {
+		names[i.Status] = append(names[i.Status], i.Name)
+	}
+	statuses := entities.SortedKeys(f.ByStatus)
+	slices.SortStableFunc(statuses, func(a, b string) int {
+		return entities.Status(b).Row().Severity - entities.Status(a).Row().Severity
+	})
+	for _, status := range statuses {
+		count := f.ByStatus[status]
+		text += fmt.Sprintf(", %d %s", count, status)
+		if count <= fewInstances && len(names[status]) == count {
+			text += ": " + strings.Join(names[status], " ")
+		}
+		rest -= count
+	}
+	if rest > 0 {
+		text += fmt.Sprintf(", %d as they were", rest)
+	}
+	return text
 }
 
 // inShort is a condition in a few words: "go-live 1/2 (alice)", "office-hours opens Mon 09:00 CET".

@@ -58,6 +58,8 @@ type ChannelStatus struct {
 	Instances []InstanceStatus `json:"instances,omitempty"`
 	// MoreInstances is how many are not listed.
 	MoreInstances int `json:"moreInstances,omitempty"`
+	// Fleet counts them, where there are several.
+	Fleet *FleetStatus `json:"fleet,omitempty"`
 	// Checks are what was last read of checks that are asked now, by id.
 	Checks []CheckStatus `json:"checks,omitempty"`
 	// StableSince: the target's objects are stable since then, and what follows the deployment runs.
@@ -176,6 +178,15 @@ type InstanceStatus struct {
 	Current string `json:"current"`
 	Target  string `json:"target"`
 	Reason  string `json:"reason,omitempty"`
+}
+
+// FleetStatus counts the instances of a channel that has several.
+type FleetStatus struct {
+	Instances int    `json:"instances"`
+	Version   string `json:"version,omitempty"` // the newest that is the target of one, as it was named
+	At        int    `json:"at"`                // how many have converged at it, under whatever configuration
+	// ByStatus counts those that are not CONVERGED.
+	ByStatus map[string]int `json:"byStatus,omitempty"`
 }
 
 // Deletion is a service being taken down (A24).

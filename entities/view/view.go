@@ -124,6 +124,7 @@ func channel(s *state.State, c *decide.ChannelDecision) protocol.ChannelStatus {
 		})
 	}
 	instances(s, &out, c)
+	out.Fleet = fleet(s, c)
 	if s.DownIn(c.Channel) == nil {
 		out.Lacks = s.Lacks(c.Channel)
 	}
@@ -232,6 +233,45 @@ func instances(s *state.State, out *protocol.ChannelStatus, c *decide.ChannelDec
 		}
 		out.Instances = append(out.Instances, one)
 	}
+}
+
+// fleet counts the instances of a fleet; nil: it is none.
+func fleet(s *state.State, c *decide.ChannelDecision) *protocol.FleetStatus {
+	if len(c.Instances) == 0 {
+		return nil
+	}
+	named := map[string]string{} // the version that was named, by the full one: one of another configuration may leave instances as they are
+	for _, r := range s.Releases {
+		named[r.FullVersion] = r.Version
+	}
+	converged := map[string]int{} // by version; each that is a target has an entry
+	out := &protocol.FleetStatus{}
+	for _, d := range c.Instances {
+		if !s.Declared(d.ID) { // what is left of one that is not of the fleet any more
+			continue
+		}
+		out.Instances++
+		if i := s.Instances[d.ID]; i != nil && i.Delivery.Target != nil {
+			version := cmp.Or(named[i.Delivery.Target.FullVersion], i.Delivery.Target.FullVersion)
+			if converged[version] += 0; d.Status == entities.StatusConverged {
+				converged[version]++
+			}
+		}
+		if d.Status == entities.StatusConverged {
+			continue
+		}
+		if out.ByStatus == nil {
+			out.ByStatus = map[string]int{}
+		}
+		out.ByStatus[string(d.Status)]++
+	}
+	for _, r := range slices.Backward(s.Releases) {
+		if at, is := converged[r.Version]; is {
+			out.Version, out.At = r.Version, at
+			break
+		}
+	}
+	return out
 }
 
 func reasonSince(status entities.Status, c *state.Channel, insts []*state.Instance) time.Time {

@@ -119,28 +119,43 @@ func (c *compiler) noSubstitution(d *strict.Decoder, path, where, text string) {
 	}
 }
 
-// channelRuntimes checks the runtimes that a channel names.
+// channelRuntimes checks the runtimes that a channel names, or selects.
 func (c *compiler) channelRuntimes(app *config.Document[config.Application], path string, channel config.ReleaseChannel) {
+	if slices.ContainsFunc(channel.Runtimes, func(ref config.RuntimeRef) bool { return ref.Selector != nil }) {
+		c.fleet(app, path, channel)
+		return
+	}
 	seen := map[config.Name]bool{}
 	for i, ref := range channel.Runtimes {
 		at := strict.Index(path+".runtimes", i)
+		if ref.Name == "" && !app.Has(at+".name") && !app.Faulty(at) {
+			c.report(app.Decoder, at, strict.Fault{Code: "missing-field", Message: "it is not said which runtime is meant", Expected: `"name" or "selector"`})
+			continue
+		}
 		if seen[ref.Name] {
 			c.report(app.Decoder, at+".name", strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("runtime %q is listed twice", ref.Name)})
 			continue
 		}
 		seen[ref.Name] = true
 		if known, ok := c.runtimes[string(ref.Name)]; ok {
-			if known.Kind == entities.RuntimeKubernetes && ref.Namespace == "" && !app.Faulty(at) {
-				c.report(app.Decoder, at+".namespace", strict.Fault{
-					Code: "missing-field", Message: fmt.Sprintf("runtime %q is a cluster, and no namespace is named", string(ref.Name)), Expected: "the namespace for objects of this release channel",
-				})
-			}
-			c.mayUse(app, at, ref, known)
-			c.refs[string(channel.Name)] = append(c.refs[string(channel.Name)], runtimeRef{string(ref.Name), ref.Namespace, at, ref.ServiceAccount, c.movedFrom(app, at, ref)})
+			c.channelRuntime(app, channel, at, ref, known)
 		} else if !c.partial && !c.misnamed && ref.Name.Check() == nil {
 			c.report(app.Decoder, at+".name", c.unknownRuntime(string(ref.Name)))
 		}
 	}
+}
+
+// channelRuntime checks one runtime of a channel, and notes it.
+func (c *compiler) channelRuntime(app *config.Document[config.Application], channel config.ReleaseChannel, at string, ref config.RuntimeRef, known entities.RuntimeDefinition) {
+	if known.Kind == entities.RuntimeKubernetes && ref.Namespace == "" && !app.Faulty(at) {
+		c.report(app.Decoder, at+".namespace", strict.Fault{
+			Code: "missing-field", Message: fmt.Sprintf("runtime %q is a cluster, and no namespace is named", known.Name), Expected: "the namespace for objects of this release channel",
+		})
+	}
+	c.mayUse(app, at, ref, known)
+	c.refs[string(channel.Name)] = append(c.refs[string(channel.Name)], runtimeRef{
+		name: known.Name, namespace: ref.Namespace, path: at, account: ref.ServiceAccount, movedFrom: c.movedFrom(app, at, ref), selected: ref.Selector != nil,
+	})
 }
 
 // mayUse refuses a runtime that its owner does not allow, as far as that is known now. The worker judges again, by what the
@@ -283,6 +298,25 @@ func selectorText(selector map[string]string) string {
 	return strings.Join(strict.Map(strict.Keys(selector), func(key string) string { return key + "=" + selector[key] }), ",")
 }
 
+// picks finds the runtimes of a channel that the service runs on there: of a fleet all that fit what it says; else one.
+func (s *serviceCompiler) picks(channel string, d *draft) []runtimeRef {
+	refs := s.refs[channel]
+	if s.Spec.Runtime == "" && len(refs) > 0 && refs[0].selected {
+		if fitting := s.fitting(refs, d); len(fitting) > 0 {
+			return fitting
+		}
+	}
+	if ref, ok := s.pick(channel, d); ok {
+		return []runtimeRef{ref}
+	}
+	return nil
+}
+
+// fitting are the runtimes of a kind that the service says something for.
+func (s *serviceCompiler) fitting(refs []runtimeRef, d *draft) []runtimeRef {
+	return slices.DeleteFunc(slices.Clone(refs), func(ref runtimeRef) bool { return d.misfit(s.runtimes[ref.name].Kind) != nil })
+}
+
 // pick finds the one runtime of a channel that the service runs on there: the one it names, or the
 // only one that fits what it says.
 func (s *serviceCompiler) pick(channel string, d *draft) (runtimeRef, bool) {
@@ -299,7 +333,7 @@ func (s *serviceCompiler) pick(channel string, d *draft) (runtimeRef, bool) {
 	if len(refs) == 1 {
 		return refs[0], s.suits(channel, refs[0], d)
 	}
-	fitting := slices.DeleteFunc(slices.Clone(refs), func(ref runtimeRef) bool { return d.misfit(s.runtimes[ref.name].Kind) != nil })
+	fitting := s.fitting(refs, d)
 	if len(fitting) == 1 {
 		return fitting[0], true
 	}

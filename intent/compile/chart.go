@@ -191,5 +191,5 @@ func (f *valuesFiller) text(path, text string) any {
 
 func (f *valuesFiller) wrong(path string, t substitute.Trouble) {
 	f.faulty = true
-	f.reportIn(f.from, path, f.scope.Channel, t)
+	f.reportIn(f.from, path, f.scope.Place(), t)
 }

@@ -52,6 +52,9 @@ func (c *Compiled) Follow(before *incarnation.Incarnation, known protocol.Servic
 		followed, err = incarnation.FollowServices(before, followed, known)
 	}
 	if err == nil {
+		followed, err = incarnation.FollowFleets(before, followed)
+	}
+	if err == nil {
 		c.Incarnation = followed
 	}
 	return err
@@ -101,6 +104,7 @@ type runtimeRef struct {
 	name, namespace, path string
 	account               string // as which it is used; empty: the worker's own
 	movedFrom             *entities.MovedFrom
+	selected              bool // of a fleet: the service is on all of these that it fits
 }
 
 // channelTrouble is one trouble that several channels have.
@@ -212,8 +216,14 @@ func channelList(names []string) string {
 	if len(names) == 1 {
 		return "release channel " + names[0]
 	}
+	if more := len(names) - fewChannels; more > 1 {
+		return fmt.Sprintf("release channels %s and %d more", strings.Join(names[:fewChannels], ", "), more)
+	}
 	return "release channels " + strings.Join(names, ", ")
 }
+
+// fewChannels are those that a problem names: in a fleet it may be one of hundreds of instances.
+const fewChannels = 8
 
 // boundSpecs refuses services whose rules are too large for a workflow to hold, so that what loads
 // can be published.

@@ -41,7 +41,7 @@ func (s *serviceCompiler) ownGates() {
 
 // gates compiles what stands between a release and its target in one channel: conditions on other
 // services, then the protections and extensions of application, channel and service.
-func (s *serviceCompiler) gates(in *substitute.Scope, ref runtimeRef, d *draft, into *incarnation.Instance) {
+func (s *serviceCompiler) gates(in *substitute.Scope, refs []runtimeRef, d *draft, into *incarnation.Instance) {
 	app := s.config.Application
 	protections := protectionUses(app.Decoder, "protections", app.Spec.Protections)
 	extensions := extensionUses(app.Decoder, "extensions", app.Spec.Extensions)
@@ -51,11 +51,17 @@ func (s *serviceCompiler) gates(in *substitute.Scope, ref runtimeRef, d *draft, 
 		protections = append(protections, postconditions(app.Decoder, at+".postconditions", channel.Postconditions)...)
 		extensions = append(extensions, extensionUses(app.Decoder, at+".extensions", channel.Extensions)...)
 	}
+	var ref runtimeRef // where checks and extensions of the channel run: in a fleet, its first instance
+	if len(refs) > 0 {
+		ref = refs[0]
+	}
 	into.Checks = append(s.dependencyChecks(in), s.checks(in, ref, d.deadline, append(protections, d.protections...))...)
 	into.Extensions = s.runs(in, ref, append(extensions, d.extensions...))
 	into.NoRollback = d.noRollback
-	s.removable(in.Channel, ref)
-	s.compiler.removable(app, in.Channel, ref)
+	for _, ref := range refs {
+		s.removable(in.Channel, ref)
+		s.compiler.removable(app, in.Channel, ref)
+	}
 }
 
 // removable refuses a service that shall be removed where nothing can be.

@@ -92,7 +92,7 @@ func (s *serviceCompiler) compileObjects(scope *substitute.Scope, d *kubernetesD
 // fail reports a fault at a path of the service.
 func (b *objectSet) fail(at string, fault strict.Fault) {
 	b.faulty = true
-	b.reportIn(b.Decoder, at, b.scope.Channel, substitute.Trouble{InChannel: true, Fault: fault})
+	b.reportIn(b.Decoder, at, b.scope.Place(), substitute.Trouble{InChannel: true, Fault: fault})
 }
 
 // failAt reports trouble at a path of an object: where its manifest stands, or where the service
@@ -100,11 +100,11 @@ func (b *objectSet) fail(at string, fault strict.Fault) {
 func (b *objectSet) failAt(o located[*sources.Object], path string, t substitute.Trouble) {
 	b.faulty = true
 	if o.v.Origin == "" {
-		b.reportIn(o.v.Decoder, path, b.scope.Channel, t)
+		b.reportIn(o.v.Decoder, path, b.scope.Place(), t)
 		return
 	}
 	t.Message = fmt.Sprintf("%s (%s): %s", o.v.Decoder.Shown(path), o.v.Origin, t.Message)
-	b.reportIn(b.Decoder, o.at, b.scope.Channel, t)
+	b.reportIn(b.Decoder, o.at, b.scope.Place(), t)
 }
 
 var namespaceRE = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
@@ -119,7 +119,7 @@ func (b *objectSet) resolveNamespace() {
 	b.namespace = namespace
 	if !namespaceRE.MatchString(namespace) && b.runtimes[b.ref.name].Kind == entities.RuntimeKubernetes {
 		b.faulty = true
-		b.reportIn(b.config.Application.Decoder, b.ref.path+".namespace", b.scope.Channel, substitute.Trouble{InChannel: true, Fault: strict.Fault{
+		b.reportIn(b.config.Application.Decoder, b.ref.path+".namespace", b.scope.Place(), substitute.Trouble{InChannel: true, Fault: strict.Fault{
 			Code: "bad-name", Message: fmt.Sprintf("%q is no name of a namespace", strict.Clip(namespace)),
 			Expected: "lower-case letters, digits and hyphens between them, at most 63",
 		}})

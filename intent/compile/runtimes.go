@@ -46,8 +46,10 @@ func (c *compiler) defineRuntime(doc *config.Document[config.Runtime]) entities.
 	definition := entities.RuntimeDefinition{
 		Name:   string(spec.Name),
 		Dir:    path.Dir(doc.File),
+		Labels: spec.Labels,
 		Remote: spec.Worker == "remote", ApproveApplies: spec.Approval == "everyApply", NoRollback: isFalse(spec.AutoRollback),
 	}
+	c.plainMap(doc.Decoder, "labels", "label", spec.Labels)
 	definition.Allow = allowOf(spec.Allow)
 	c.maxApplies(doc, &definition)
 	switch {

@@ -225,16 +225,6 @@ func (s *serviceCompiler) instance(channel incarnation.Channel, d *draft, doc *i
 		Channel: channel.Name, Drift: d.drift, ProgressDeadline: incarnation.Period(d.deadline),
 		Parameters: map[string]any{}, Env: map[string]entities.Value{},
 	}
-	ref, ok := s.pick(channel.Name, d)
-	if ok {
-		instance.Runtime, instance.Kind, instance.MovedFrom = ref.name, s.runtimes[ref.name].Kind, ref.movedFrom
-		if ref.namespace != "" {
-			instance.Address = map[string]string{entities.AddressNamespace: ref.namespace}
-		}
-		if ref.account != "" {
-			instance.Address[entities.AddressServiceAccount] = ref.account
-		}
-	}
 	for _, name := range strict.Keys(d.parameters) {
 		instance.Parameters[name] = d.parameters[name].v
 	}
@@ -248,31 +238,58 @@ func (s *serviceCompiler) instance(channel incarnation.Channel, d *draft, doc *i
 		}
 		doc.Files[name] = s.config.Contents[path.Join(path.Dir(s.File), name)]
 	}
-	scope := s.scope(channel, d)
-	s.substitutions(scope, d, ref)
-	s.gates(scope, ref, d, &instance)
-	if !ok {
-		return instance
+	refs := s.picks(channel.Name, d)
+	s.gates(s.scope(channel, d), refs, d, &instance)
+	if len(refs) == 0 {
+		scope := s.scope(channel, d)
+		scope.Unplaced = true
+		s.substitutions(scope, d, runtimeRef{})
 	}
-	if d.kubernetes != nil {
-		made, list := s.compileObjects(scope, d.kubernetes, ref)
-		instance.Kubernetes = made
-		doc.Objects = withList(doc.Objects, made.Bundle, list)
-	}
-	if d.ecs != nil {
-		made, list := s.compileTasks(scope, d.ecs, ref)
-		instance.ECS = made
-		doc.Objects = withList(doc.Objects, made.Bundle, list)
+	for _, ref := range refs {
+		member := s.member(channel, d, ref, doc)
+		if !ref.selected {
+			instance.Member = member
+			break
+		}
+		instance.Fleet = append(instance.Fleet, member)
 	}
 	return instance
 }
 
-// withList adds what is in a bundle to a map that is nil while it is empty.
-func withList(all map[string]incarnation.ObjectList, bundle string, list incarnation.ObjectList) map[string]incarnation.ObjectList {
-	if all == nil {
-		all = map[string]incarnation.ObjectList{}
+// member compiles what an instance has on its runtime.
+func (s *serviceCompiler) member(channel incarnation.Channel, d *draft, ref runtimeRef, doc *incarnation.Service) incarnation.Member {
+	runtime := s.runtimes[ref.name]
+	member := incarnation.Member{Runtime: ref.name, Kind: runtime.Kind, RuntimeLabels: runtime.Labels, MovedFrom: ref.movedFrom}
+	if ref.namespace != "" {
+		member.Address = map[string]string{entities.AddressNamespace: ref.namespace}
 	}
-	all[bundle] = list
+	if ref.account != "" {
+		member.Address = with(member.Address, entities.AddressServiceAccount, ref.account)
+	}
+	scope := s.scope(channel, d)
+	scope.Runtime, scope.RuntimeLabels = ref.name, runtime.Labels
+	if ref.selected {
+		scope.Instance = ref.name
+	}
+	s.substitutions(scope, d, ref)
+	var list incarnation.ObjectList
+	if d.kubernetes != nil {
+		member.Kubernetes, list = s.compileObjects(scope, d.kubernetes, ref)
+		doc.Objects = with(doc.Objects, member.Kubernetes.Bundle, list)
+	}
+	if d.ecs != nil {
+		member.ECS, list = s.compileTasks(scope, d.ecs, ref)
+		doc.Objects = with(doc.Objects, member.ECS.Bundle, list)
+	}
+	return member
+}
+
+// with adds an entry to a map that is nil while it is empty.
+func with[V any](all map[string]V, name string, v V) map[string]V {
+	if all == nil {
+		all = map[string]V{}
+	}
+	all[name] = v
 	return all
 }
 
@@ -335,18 +352,18 @@ func (s *serviceCompiler) substitutions(in *substitute.Scope, d *draft, ref runt
 	scope := *in // what is used here is of no interest
 	for _, name := range strict.Keys(s.types) {
 		if _, t := scope.Param(name); t != nil && t.Param == name && !s.Faulty(d.parameters[name].at) {
-			s.reportIn(s.Decoder, d.parameters[name].at, scope.Channel, *t)
+			s.reportIn(s.Decoder, d.parameters[name].at, scope.Place(), *t)
 		}
-		s.given(scope.Channel, name, d)
+		s.given(scope.Place(), name, d)
 	}
 	for _, name := range strict.Keys(d.env) {
 		if _, t := scope.Env(d.env[name].v); t != nil && t.Param == "" && !s.Faulty(d.env[name].at) {
-			s.reportIn(s.Decoder, d.env[name].at, scope.Channel, *t)
+			s.reportIn(s.Decoder, d.env[name].at, scope.Place(), *t)
 		}
 	}
 	scope.AddressOnly = true
 	if _, t := scope.Text(ref.namespace); t != nil {
-		s.reportIn(s.config.Application.Decoder, ref.path+".namespace", scope.Channel, *t)
+		s.reportIn(s.config.Application.Decoder, ref.path+".namespace", scope.Place(), *t)
 	}
 }
 

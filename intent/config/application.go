@@ -80,12 +80,14 @@ type Enforcement string
 // Values lists what may stand in the file.
 func (Enforcement) Values() []string { return []string{"enforce", "report"} }
 
-// RuntimeRef names a runtime of a channel and the address there.
+// RuntimeRef names a runtime of a channel, or selects a fleet of them, and the address there.
 type RuntimeRef struct {
-	// The name of a Runtime.
-	Name Name `json:"name"`
-	// The namespace, for runtimes that have them. It may use ${{ channel }}, ${{ service }},
-	// ${{ application }}, ${{ labels.KEY }} and ${{ constants.KEY }}.
+	// The name of a Runtime. Either this or selector is given.
+	Name Name `json:"name,omitempty"`
+	// Labels that a Runtime must all have. Services have an instance on each that does.
+	Selector map[string]string `json:"selector,omitempty"`
+	// The namespace, for runtimes that have them. It may use ${{ channel }}, ${{ service }}, ${{ application }},
+	// ${{ labels.KEY }}, ${{ constants.KEY }}, ${{ runtime }} and ${{ runtime.labels.KEY }}.
 	Namespace string `json:"namespace,omitempty"`
 	// The Kubernetes service account as which objects are applied and removed: a name in that namespace, or NAMESPACE/NAME.
 	// Without it, whom the worker's own credentials are for.

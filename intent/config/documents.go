@@ -299,6 +299,9 @@ type Options struct {
 	AllowFake bool
 	// Runtimes are definitions of other applications that release channels may name.
 	Runtimes []entities.RuntimeDefinition
+	// RuntimesOf are the applications whose runtimes the installation lets others use (entities.Limits): a fleet has those of no other
+	// one, beside its own.
+	RuntimesOf []string
 	// SecretDigest names content that holds Secrets; nil: its SHA-256 does, by which a guess can be confirmed.
 	SecretDigest func(content []byte) string
 

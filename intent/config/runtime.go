@@ -12,6 +12,8 @@ type Runtime struct {
 	Header
 	// What the runtime is, for people.
 	Description string `json:"description,omitempty"`
+	// Labels that the selectors of fleets match, and that payloads may use as ${{ runtime.labels.KEY }}.
+	Labels map[string]string `json:"labels,omitempty"`
 	// A runtime made of commands.
 	Custom *RuntimeCustom `json:"custom,omitempty"`
 	// A Kubernetes cluster.

@@ -151,15 +151,48 @@ func (i *Incarnation) side(service, channel string) (side, bool, error) {
 	if !ok {
 		return side{}, false, nil
 	}
-	template, err := i.Template(service, channel)
-	if err != nil {
-		return side{}, false, err
+	each := map[string]map[string]string{}
+	for _, m := range instance.members() {
+		template, err := i.template(doc, instance, m)
+		if err != nil {
+			return side{}, false, err
+		}
+		flat := payloadPaths(template)
+		for id, digest := range doc.Objects[m.bundle()] {
+			flat["objects."+id] = sha256 + digest
+		}
+		each[instance.id(m).Name] = flat
 	}
-	flat := payloadPaths(template)
-	for id, digest := range doc.Objects[instance.bundle()] {
-		flat["objects."+id] = sha256 + digest
+	if len(instance.Fleet) > 0 {
+		return side{fleetPaths(each), instance.rules()}, true, nil
 	}
-	return side{flat, instance.rules()}, true, nil
+	return side{each[instance.id(instance.first()).Name], instance.rules()}, true, nil
+}
+
+// fleetPaths are those of the payloads of a fleet: the instances, by their runtimes; what is the same in all of them, once; and the
+// rest by instance.
+func fleetPaths(each map[string]map[string]string) map[string]string {
+	const runtime = "runtime"
+	values := map[string][]string{}
+	for _, instance := range strict.Keys(each) {
+		for path, v := range each[instance] {
+			values[path] = append(values[path], v)
+		}
+	}
+	flat := map[string]string{}
+	for instance, paths := range each {
+		flat["instances."+instance] = "on " + paths[runtime]
+		for path, v := range paths {
+			switch all := values[path]; {
+			case path == runtime:
+			case len(all) == len(each) && len(slices.Compact(slices.Clone(all))) == 1:
+				flat[path] = v
+			default:
+				flat["instances."+instance+"."+path] = v
+			}
+		}
+	}
+	return flat
 }
 
 func kindOf(before, after bool) ChangeKind {
@@ -278,7 +311,7 @@ func payloadPaths(p entities.Payload) map[string]string {
 	}
 	if b := p.Bundled(); b != nil {
 		for name, v := range b.Values {
-			if strings.HasPrefix(name, "labels.") {
+			if strings.HasPrefix(name, "labels.") || strings.HasPrefix(name, "runtime.labels.") {
 				flat[name] = compact(v)
 			}
 		}

@@ -7,6 +7,7 @@ package incarnation
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -110,24 +111,59 @@ func (p Parameter) MayBeGiven() bool {
 // Instance is a service in a channel: its rules, and what its payload is rendered from. Texts
 // still hold their substitutions.
 type Instance struct {
-	Channel          string                    `json:"channel"`
-	Runtime          string                    `json:"runtime"`
-	Kind             entities.RuntimeKind      `json:"kind"`
-	Address          map[string]string         `json:"address,omitempty"`
+	Channel string `json:"channel"`
+	Member
+	Fleet            []Member                  `json:"fleet,omitempty"` // the instances, by runtime; none: there is the one above
 	Drift            entities.Drift            `json:"drift"`
 	ProgressDeadline Period                    `json:"progressDeadline"`
 	Parameters       map[string]any            `json:"parameters,omitempty"`
 	Env              map[string]entities.Value `json:"env,omitempty"`
 	Files            []string                  `json:"files,omitempty"`
-	Kubernetes       *Kubernetes               `json:"kubernetes,omitempty"`
-	ECS              *ECS                      `json:"ecs,omitempty"`
 	NoRollback       bool                      `json:"noRollback,omitempty"`
-	MovedFrom        *entities.MovedFrom       `json:"movedFrom,omitempty"`
 
 	// Their definitions are named by digests that hold wherever the directory lies.
 	Checks     []entities.Check     `json:"checks,omitempty"`
 	Extensions []entities.Extension `json:"extensions,omitempty"`
 }
+
+// Member is what one instance of a service in a channel has for itself.
+type Member struct {
+	// Name is what the instance is called, where that is not the only one of its channel nor called as its runtime: it has been there
+	// since before the channel became a fleet, or since the channel was one. Whoever publishes says it (Follow).
+	Name    string               `json:"name,omitempty"`
+	Runtime string               `json:"runtime,omitempty"`
+	Kind    entities.RuntimeKind `json:"kind,omitempty"`
+	// RuntimeLabels are those of the runtime, as payloads may name them.
+	RuntimeLabels map[string]string   `json:"runtimeLabels,omitempty"`
+	Address       map[string]string   `json:"address,omitempty"`
+	Kubernetes    *Kubernetes         `json:"kubernetes,omitempty"`
+	ECS           *ECS                `json:"ecs,omitempty"`
+	MovedFrom     *entities.MovedFrom `json:"movedFrom,omitempty"`
+}
+
+// members are the instances of the channel, in order.
+func (i *Instance) members() []*Member {
+	if len(i.Fleet) == 0 {
+		return []*Member{&i.Member}
+	}
+	all := make([]*Member, len(i.Fleet))
+	for n := range i.Fleet {
+		all[n] = &i.Fleet[n]
+	}
+	return all
+}
+
+// id names an instance of the channel.
+func (i *Instance) id(m *Member) entities.InstanceID {
+	otherwise := entities.OnlyInstance
+	if len(i.Fleet) > 0 {
+		otherwise = m.Runtime
+	}
+	return entities.InstanceID{Channel: i.Channel, Name: cmp.Or(m.Name, otherwise)}
+}
+
+// first is the instance that stands for the channel, where one has to.
+func (i *Instance) first() *Member { return i.members()[0] }
 
 // Kubernetes is what a service in a channel is made of on a Kubernetes runtime.
 type Kubernetes struct {
@@ -149,7 +185,7 @@ type ECS struct {
 }
 
 // bundle is the digest of the objects of an instance; empty: it is made of none.
-func (i *Instance) bundle() string {
+func (i *Member) bundle() string {
 	switch {
 	case i.Kubernetes != nil:
 		return i.Kubernetes.Bundle

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/intent/config"
@@ -20,11 +21,11 @@ type RenderInput struct {
 	// Values are as JSON has them; text is read as the parameter's type.
 	Parameters        map[string]any
 	ChannelParameters map[string]map[string]any
-	// Channels to render for; those that the service does not go to are left out. Nil is all.
-	Channels []string
+	// Instances to render for, as people are shown them; those that the service does not have are left out. Nil is all.
+	Instances []string
 }
 
-// Render makes the payloads of one service and version, by channel. The default of a parameter gives way
+// Render makes the payloads of one service and version, by instance as people are shown it: production, or production/eu-3. The default of a parameter gives way
 // to perReleaseChannel, that to the release's value for all channels, that to the one for this. The error
 // of a wrong input is a *strict.Fault.
 func Render(inc *Incarnation, service string, in RenderInput) (map[string]entities.Payload, error) {
@@ -44,17 +45,20 @@ func Render(inc *Incarnation, service string, in RenderInput) (map[string]entiti
 	payloads := map[string]entities.Payload{}
 	for i := range doc.Channels {
 		instance := &doc.Channels[i]
-		if in.Channels != nil && !slices.Contains(in.Channels, instance.Channel) {
-			continue
+		for _, m := range instance.members() {
+			id := instance.id(m).String()
+			if in.Instances != nil && !slices.Contains(in.Instances, id) {
+				continue
+			}
+			scope := inc.scope(doc, instance, m)
+			scope.Version, scope.FullVersion = in.Version, cmp.Or(in.FullVersion, in.Version)
+			scope.Given = given[instance.Channel]
+			payload, t := doc.payload(instance, m, scope)
+			if t != nil {
+				return nil, renderFault(service, t)
+			}
+			payloads[id] = payload
 		}
-		scope := inc.scope(doc, instance)
-		scope.Version, scope.FullVersion = in.Version, cmp.Or(in.FullVersion, in.Version)
-		scope.Given = given[instance.Channel]
-		payload, t := doc.payload(instance, scope)
-		if t != nil {
-			return nil, renderFault(service, t)
-		}
-		payloads[instance.Channel] = payload
 	}
 	return payloads, nil
 }
@@ -71,47 +75,57 @@ func unknownService(inc *Incarnation, service string) *strict.Fault {
 }
 
 // Template is a payload with the version and what only a release gives left open: substitutions of
-// them stand as they are. Its digest shows whether a change of configuration touched the channel.
-func (i *Incarnation) Template(service, channel string) (entities.Payload, error) {
+// them stand as they are. Its digest shows whether a change of configuration touched the instance, which is named as people are
+// shown it.
+func (i *Incarnation) Template(service, instance string) (entities.Payload, error) {
 	doc, ok := i.Service(service)
 	if !ok {
 		return entities.Payload{}, unknownService(i, service)
 	}
-	instance, ok := doc.instance(channel)
-	if !ok {
-		return entities.Payload{}, &strict.Fault{Code: "unknown-channel", Message: fmt.Sprintf("service %s does not go to release channel %q", service, channel)}
+	channel, _, _ := strings.Cut(instance, "/")
+	if in, ok := doc.instance(channel); ok {
+		for _, m := range in.members() {
+			if in.id(m).String() == instance {
+				return i.template(doc, in, m)
+			}
+		}
 	}
-	payload, t := doc.payload(instance, i.scope(doc, instance))
+	return entities.Payload{}, &strict.Fault{Code: "unknown-channel", Message: fmt.Sprintf("service %s does not go to release channel %q", service, instance)}
+}
+
+func (i *Incarnation) template(doc *Service, instance *Instance, m *Member) (entities.Payload, error) {
+	payload, t := doc.payload(instance, m, i.scope(doc, instance, m))
 	if t != nil {
-		return entities.Payload{}, renderFault(service, t)
+		return entities.Payload{}, renderFault(doc.Name, t)
 	}
 	return payload, nil
 }
 
 // scope is what substitutions of an instance may name, the version left open.
-func (i *Incarnation) scope(doc *Service, instance *Instance) *substitute.Scope {
+func (i *Incarnation) scope(doc *Service, instance *Instance, m *Member) *substitute.Scope {
 	channel := i.channel(instance.Channel)
 	return &substitute.Scope{
 		Application: i.doc.Application, Service: doc.Name, Channel: instance.Channel, Identity: channel.Identity(),
-		Labels: channel.Labels, Constants: channel.Constants, Types: doc.types(), Declared: instance.Parameters,
+		Labels: channel.Labels, Constants: channel.Constants, Runtime: m.Runtime, RuntimeLabels: m.RuntimeLabels,
+		Types: doc.types(), Declared: instance.Parameters,
 	}
 }
 
 // payload renders an instance. Only parameters and constants that it uses become part of it.
-func (s *Service) payload(instance *Instance, scope *substitute.Scope) (entities.Payload, *substitute.Trouble) {
+func (s *Service) payload(instance *Instance, m *Member, scope *substitute.Scope) (entities.Payload, *substitute.Trouble) {
 	payload := entities.Payload{
 		Application: scope.Application, Service: s.Identity(), Channel: scope.Identity,
-		Runtime: instance.Runtime, Kind: instance.Kind,
+		Runtime: m.Runtime, Kind: m.Kind,
 	}
 	custom, t := s.custom(instance, scope)
 	if t != nil {
 		return payload, t
 	}
 	payload.Custom = custom
-	if payload.Kubernetes, t = instance.Kubernetes.payload(scope); t != nil {
+	if payload.Kubernetes, t = m.Kubernetes.payload(scope); t != nil {
 		return payload, t
 	}
-	if payload.ECS, t = instance.ECS.payload(scope); t != nil {
+	if payload.ECS, t = m.ECS.payload(scope); t != nil {
 		return payload, t
 	}
 	for name, v := range scope.Params {
@@ -122,7 +136,7 @@ func (s *Service) payload(instance *Instance, scope *substitute.Scope) (entities
 	}
 	addresses := *scope
 	addresses.AddressOnly = true
-	for name, text := range instance.Address {
+	for name, text := range m.Address {
 		resolved, t := addresses.Text(text)
 		if t != nil {
 			return payload, t
@@ -282,7 +296,7 @@ func (s *Service) fit(channel string, values map[string]any) (map[string]any, er
 // fixed reports whether a parameter is fixed by the configuration in a channel, or in any ("").
 func (s *Service) fixed(channel, parameter string) bool {
 	return slices.ContainsFunc(s.Channels, func(i Instance) bool {
-		return (channel == "" || i.Channel == channel) && i.Kubernetes != nil && slices.Contains(i.Kubernetes.Fixed, parameter)
+		return (channel == "" || i.Channel == channel) && i.first().Kubernetes != nil && slices.Contains(i.first().Kubernetes.Fixed, parameter)
 	})
 }
 

@@ -82,7 +82,7 @@ custom: {env: {A: "${{ params.a }}", B: service}, files: [w]}
 			`prod {"A":"one","B":"first","C":"second"} [z]; staging {"A":"all","B":"service"} [w]`,
 		},
 		{
-			"some channels", `{"Channels":["prod","gone"]}`,
+			"some channels", `{"Instances":["prod","gone"]}`,
 			`prod {"A":"second","B":"first","C":"second"} [z]`,
 		},
 	} {
@@ -130,7 +130,7 @@ func TestReleaseParameters(t *testing.T) {
 		{`{"ChannelParameters":{"prod":{"count":"x"}}}`, `parameter "prod:count" is the text "x"; expected a whole number [wrong-type]`},
 	} {
 		t.Run(row.release, func(t *testing.T) {
-			in := incarnation.RenderInput{Version: "v1", Channels: []string{"staging"}}
+			in := incarnation.RenderInput{Version: "v1", Instances: []string{"staging"}}
 			require.NoError(t, json.Unmarshal([]byte(row.release), &in))
 			payloads, err := incarnation.Render(inc, "web", in)
 			if err != nil {
@@ -184,7 +184,7 @@ func TestRenderRefusesWhatItDoesNotKnow(t *testing.T) {
 // A payload holds what it uses and nothing else, and no secret but its name.
 func TestPayloadOfTheShop(t *testing.T) {
 	inc := intenttest.Dir(t, "../compile/testdata/shop").Incarnation
-	payloads, err := incarnation.Render(inc, "web", incarnation.RenderInput{Version: "v7", Parameters: map[string]any{"region": "eu"}, Channels: []string{"staging", "prod-us"}})
+	payloads, err := incarnation.Render(inc, "web", incarnation.RenderInput{Version: "v7", Parameters: map[string]any{"region": "eu"}, Instances: []string{"staging", "prod-us"}})
 	require.NoError(t, err)
 	intenttest.Golden(t, "shop.web-v7.payloads.json", intenttest.Indented(t, payloads))
 	template, err := inc.Template("web", "staging")
@@ -256,7 +256,7 @@ custom: {env: {A: "x-${{ params.a }}", B: "${{ params.a }}"}}
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(rapid.StringMatching(`[ -~\n\t]{0,40}`),
 			rapid.SampledFrom([]string{"${{ version }}", "}}", "\": {", "\n- a: b", "${{ params.a }}", "*x", "!!int 1"})).Draw(t, "text")
-		payloads, err := incarnation.Render(inc, "web", incarnation.RenderInput{Version: "v1", Parameters: map[string]any{"a": text}, Channels: []string{"prod"}})
+		payloads, err := incarnation.Render(inc, "web", incarnation.RenderInput{Version: "v1", Parameters: map[string]any{"a": text}, Instances: []string{"prod"}})
 		require.NoError(t, err)
 		require.Equal(t, entities.Payload{
 			Application: "shop", Service: "web", Channel: "prod", Runtime: "r", Kind: "custom",

@@ -49,6 +49,12 @@ func boundSpec(spec entities.Spec) error {
 			Expected: fmt.Sprintf("at most %d", maxChannels),
 		}
 	}
+	if n := len(spec.IDs()); n > maxChannels {
+		return &strict.Fault{
+			Code: "too-many-instances", Message: fmt.Sprintf("service %s has %d instances in its release channels", spec.Title(), n),
+			Expected: fmt.Sprintf("at most %d: fewer runtimes in its fleets", maxChannels),
+		}
+	}
 	if !protocol.Large(spec) {
 		return nil
 	}
@@ -94,26 +100,32 @@ func (i *Incarnation) spec(doc *Service, known map[string]entities.RuntimeDefini
 		if !ok {
 			continue
 		}
-		template, err := i.Template(doc.Name, channel.Name)
-		if err != nil {
-			return spec, err
-		}
-		runtime, ok := known[instance.Runtime]
-		if !ok {
-			return spec, &strict.Fault{Code: "unknown-runtime", Message: fmt.Sprintf("service %s runs on runtime %q in release channel %s, which has no definition", doc.Name, instance.Runtime, channel.Name)}
-		}
-		declared := runtimeSpec(runtime)
-		spec.Runtimes[instance.Runtime] = &declared
-		spec.Channels = append(spec.Channels, entities.ChannelSpec{
+		c := entities.ChannelSpec{
 			Name: channel.Name, Key: channel.Key, Labels: channel.Labels,
-			Instances: []entities.InstanceSpec{{
-				Name: entities.OnlyInstance, Runtime: instance.Runtime, Template: entities.DigestOf(template), MovedFrom: instance.MovedFrom,
-			}},
 			Conditions: conditionsAmong(i.doc.Channels, channel, func(name string) bool { _, ok := doc.instance(name); return ok }),
 			Checks:     instance.Checks, Extensions: instance.Extensions,
 			Drift: instance.Drift, ProgressDeadline: time.Duration(instance.ProgressDeadline),
-			NoRollback: instance.NoRollback || channel.NoRollback || runtime.NoRollback, OnDelete: channel.OnDelete,
-		})
+			NoRollback: instance.NoRollback || channel.NoRollback, OnDelete: channel.OnDelete,
+		}
+		for _, m := range instance.members() {
+			template, err := i.template(doc, instance, m)
+			if err != nil {
+				return spec, err
+			}
+			runtime, ok := known[m.Runtime]
+			if !ok {
+				return spec, &strict.Fault{Code: "unknown-runtime", Message: fmt.Sprintf("service %s runs on runtime %q in release channel %s, which has no definition", doc.Name, m.Runtime, channel.Name)}
+			}
+			declared := runtimeSpec(runtime)
+			spec.Runtimes[m.Runtime] = &declared
+			digest := entities.DigestOf(template)
+			if len(instance.Fleet) > 0 { // it is only compared, and hundreds of whole ones are half of what a workflow may be told
+				digest = entities.ShortDigestOf(template)
+			}
+			c.Instances = append(c.Instances, entities.InstanceSpec{Name: instance.id(m).Name, Runtime: m.Runtime, Template: digest, MovedFrom: m.MovedFrom})
+			c.NoRollback = c.NoRollback || runtime.NoRollback
+		}
+		spec.Channels = append(spec.Channels, c)
 		if channel.ReportOnly {
 			spec.Channels[len(spec.Channels)-1].ReportOnly()
 		}
@@ -139,7 +151,7 @@ func Moves(before, inc *Incarnation) []string {
 		}
 		for _, now := range service.Channels {
 			old, ok := was.instance(before.named(inc.channel(now.Channel).Identity()))
-			if !ok || old.Runtime == now.Runtime || now.MovedFrom != nil && now.MovedFrom.Runtime == old.Runtime {
+			if !ok || len(old.Fleet)+len(now.Fleet) > 0 || old.Runtime == now.Runtime || now.MovedFrom != nil && now.MovedFrom.Runtime == old.Runtime {
 				continue
 			}
 			lines = append(lines, fmt.Sprintf("%s goes from runtime %s to %s in %s; if it is to move, say so there: {name: %s, movedFrom: {runtime: %s, then: keep}} (or remove)",

@@ -38,6 +38,10 @@ type Scope struct {
 	Identity                      string // of the channel: what runtimes know it by
 	Version, FullVersion          string // both empty: symbolic
 	Labels, Constants             map[string]string
+	Runtime                       string // and its labels; empty: the text is not of one runtime,
+	Unplaced                      bool   // or it is not known of which, and what it says of it stays open
+	RuntimeLabels                 map[string]string
+	Instance                      string // the name of it in a fleet; empty: there is none
 	Types                         map[string]entities.ParamType
 	Declared                      map[string]any // values of the configuration, which may hold substitutions
 	Given                         map[string]any // values of a release: taken as they are
@@ -100,9 +104,11 @@ func (s *Scope) Lookup(name string) (Value, *Trouble) {
 	case dotted && group == "params" && !s.AddressOnly:
 		return s.Param(key)
 	case dotted && group == "constants":
-		return s.entry(s.Constants, "constant", name, key)
+		return s.entry(s.Constants, fmt.Sprintf("there is no constant %q", key), name, key)
 	case dotted && group == "labels":
-		return s.entry(s.Labels, "label", name, key)
+		return s.entry(s.Labels, fmt.Sprintf("there is no label %q", key), name, key)
+	case name == "runtime" && s.Unplaced, strings.HasPrefix(name, runtimeLabels) && (s.Unplaced || s.Runtime != ""):
+		return s.ofRuntime(name)
 	}
 	if text, ok := s.plain()[name]; ok {
 		symbolic := s.Version == "" && (name == "version" || name == "fullVersion")
@@ -115,9 +121,32 @@ func (s *Scope) Lookup(name string) (Value, *Trouble) {
 	}}
 }
 
+// ofRuntime returns what a name of the runtime stands for.
+func (s *Scope) ofRuntime(name string) (Value, *Trouble) {
+	if s.Unplaced {
+		return Value{V: "${{ " + name + " }}", Kind: entities.ParamString, symbolic: true}, nil
+	}
+	key := strings.TrimPrefix(name, runtimeLabels)
+	return s.entry(s.RuntimeLabels, fmt.Sprintf("runtime %q has no label %q", s.Runtime, key), name, key)
+}
+
+// runtimeLabels begins the names of the labels of a runtime.
+const runtimeLabels = "runtime.labels."
+
+// Place is where a text is for, as a person is shown it: the channel, or the instance in a fleet.
+func (s *Scope) Place() string {
+	if s.Instance == "" {
+		return s.Channel
+	}
+	return entities.InstanceID{Channel: s.Channel, Name: s.Instance}.String()
+}
+
 // plain holds the names without a dot.
 func (s *Scope) plain() map[string]string {
 	plain := map[string]string{"application": s.Application, "service": s.Service, "channel": s.Channel}
+	if s.Runtime != "" {
+		plain["runtime"] = s.Runtime
+	}
 	switch {
 	case s.AddressOnly:
 	case s.Version == "":
@@ -130,16 +159,20 @@ func (s *Scope) plain() map[string]string {
 
 // names lists what a substitution may begin with.
 func (s *Scope) names() []string {
-	if s.AddressOnly {
-		return []string{"constants.*", "labels.*", "channel", "service", "application"}
+	names := []string{"constants.*", "labels.*", "channel", "service", "application"}
+	if !s.AddressOnly {
+		names = append([]string{"version", "fullVersion", "params.*"}, names...)
 	}
-	return []string{"version", "fullVersion", "params.*", "constants.*", "labels.*", "channel", "service", "application"}
+	if s.Runtime != "" {
+		names = append(names, "runtime", runtimeLabels+"*")
+	}
+	return names
 }
 
 // nearest suggests a full name, also one whose group was forgotten or misspelled.
 func (s *Scope) nearest(name string) string {
 	all := strict.Keys(s.plain())
-	groups := map[string][]string{"constants": strict.Keys(s.Constants), "labels": strict.Keys(s.Labels)}
+	groups := map[string][]string{"constants": strict.Keys(s.Constants), "labels": strict.Keys(s.Labels), "runtime.labels": strict.Keys(s.RuntimeLabels)}
 	if !s.AddressOnly {
 		groups["params"] = strict.Keys(s.Types)
 	}
@@ -154,15 +187,15 @@ func (s *Scope) nearest(name string) string {
 	return strict.Nearest(name, all)
 }
 
-func (s *Scope) entry(from map[string]string, what, name, key string) (Value, *Trouble) {
+func (s *Scope) entry(from map[string]string, missing, name, key string) (Value, *Trouble) {
 	text, ok := from[key]
 	if !ok {
 		return Value{}, &Trouble{InChannel: true, Fault: strict.Fault{
-			Code: "unknown-name", Message: fmt.Sprintf("there is no %s %q", what, key),
+			Code: "unknown-name", Message: missing,
 			Expected: strict.OneOf(strict.Keys(from)), Suggestion: s.nearest(name),
 		}}
 	}
-	if what == "constant" {
+	if strings.HasPrefix(name, "constants.") {
 		if s.UsedConstants == nil {
 			s.UsedConstants = map[string]string{}
 		}

@@ -1,0 +1,103 @@
+package compile
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/internal/strict"
+)
+
+// This file resolves fleets: release channels whose services have an instance on each runtime that a selector matches.
+
+// fleet checks the selectors of a channel, and notes the runtimes that match, by name.
+func (c *compiler) fleet(app *config.Document[config.Application], path string, channel config.ReleaseChannel) {
+	first := map[string]string{}
+	for i, ref := range channel.Runtimes {
+		at := strict.Index(path+".runtimes", i)
+		if !c.selects(app, at, ref) {
+			continue
+		}
+		for _, known := range c.matching(app, at, ref.Selector) {
+			if earlier, twice := first[known.Name]; twice {
+				c.report(app.Decoder, at+".selector", strict.Fault{
+					Code: "duplicate-name", Message: fmt.Sprintf("runtime %q is in the fleet already, by the selector at %s", known.Name, earlier), Expected: "selectors of which no two match one runtime",
+				})
+				continue
+			}
+			first[known.Name] = app.Place(at + ".selector")
+			c.channelRuntime(app, channel, at, ref, known)
+		}
+	}
+	slices.SortFunc(c.refs[string(channel.Name)], func(a, b runtimeRef) int { return cmp.Compare(a.name, b.name) })
+}
+
+// selects tells whether an entry of a fleet is a selector that can be resolved, and says what is wrong with it.
+func (c *compiler) selects(app *config.Document[config.Application], at string, ref config.RuntimeRef) bool {
+	switch {
+	case ref.Selector == nil && !app.Has(at+".selector"), ref.Name != "":
+		c.report(app.Decoder, at, strict.Fault{
+			Code: "one-of", Message: "a release channel has a fleet of runtimes by their labels, or runtimes by their names of which a service is on one", Expected: `either "selector" alone in all of them, or "name"`,
+		})
+		return false
+	case app.Faulty(at + ".selector"):
+		return false
+	case len(ref.Selector) == 0:
+		c.report(app.Decoder, at+".selector", strict.Fault{Code: "no-match", Message: "the selector is empty", Expected: "at least one label"})
+		return false
+	case ref.MovedFrom != nil:
+		c.report(app.Decoder, at+".movedFrom", strict.Fault{Code: "one-of", Message: "instances of a fleet do not move: each belongs to its runtime", Expected: `no "movedFrom" beside "selector"`})
+		return false
+	}
+	return true
+}
+
+// matching are the runtimes with labels, by name: of those whose labels count.
+func (c *compiler) matching(app *config.Document[config.Application], at string, selector map[string]string) []entities.RuntimeDefinition {
+	var found []entities.RuntimeDefinition
+	var labels []string
+	matched := false
+	for _, name := range strict.Keys(c.runtimes) {
+		known := c.runtimes[name]
+		if !c.countsLabels(app, known) {
+			continue
+		}
+		for _, key := range strict.Keys(known.Labels) {
+			labels = append(labels, key+"="+known.Labels[key])
+		}
+		if !matches(selector, known.Labels) {
+			continue
+		}
+		matched = true
+		if name == entities.OnlyInstance {
+			c.report(app.Decoder, at+".selector", strict.Fault{
+				Code: "bad-name", Message: fmt.Sprintf("runtime %q matches, and instances of a fleet are called as their runtimes, but for the one of a channel without a fleet", name), Expected: "another name of the runtime",
+			})
+			continue
+		}
+		found = append(found, known)
+	}
+	if !matched && !c.partial && !c.misnamed {
+		slices.Sort(labels)
+		wanted := selectorText(selector)
+		fault := strict.Unknown(UnknownRuntime, "no runtime that this application may be on has the labels "+wanted, wanted, slices.Compact(labels))
+		if len(labels) == 0 {
+			fault.Expected = "a Runtime with them: of this application, or of one whose runtimes the installation lets it use (limits.runtimesOf)"
+		}
+		c.report(app.Decoder, at+".selector", fault)
+	}
+	return found
+}
+
+// countsLabels tells whether a fleet may have a runtime because of its labels: it is declared here, or the installation names its
+// owner among those whose runtimes are for others, and the owner lets this application use it. Whoever else labels a runtime attracts
+// nothing.
+func (c *compiler) countsLabels(app *config.Document[config.Application], known entities.RuntimeDefinition) bool {
+	if known.Owner == "" {
+		return true
+	}
+	own := known.Owner == string(app.Spec.Name) // published once, and no longer declared
+	return !own && slices.Contains(c.config.Options.RuntimesOf, known.Owner) && known.Refuses(string(app.Spec.Name), nil) == ""
+}

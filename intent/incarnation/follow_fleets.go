@@ -1,0 +1,68 @@
+package incarnation
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// FollowFleets has instances keep the names that they have in the incarnation before, nil: there is none. An instance stays what it is
+// on its runtime when its channel becomes a fleet, or is one no longer: what runs there goes on, under the marks that it has.
+func FollowFleets(before, inc *Incarnation) (*Incarnation, error) {
+	if before == nil {
+		return inc, nil
+	}
+	doc, changed := inc.doc, false
+	doc.Services = slices.Clone(doc.Services)
+	for n := range doc.Services {
+		s := &doc.Services[n]
+		was, ok := before.byKey(s.Identity())
+		if !ok {
+			continue
+		}
+		s.Channels = slices.Clone(s.Channels)
+		for c := range s.Channels {
+			now := &s.Channels[c]
+			old, ok := was.instance(before.named(inc.channel(now.Channel).Identity()))
+			if !ok {
+				continue
+			}
+			now.Fleet = slices.Clone(now.Fleet)
+			renamed, err := now.follow(old)
+			if err != nil {
+				return nil, fmt.Errorf("service %s in release channel %s: %w", s.Name, now.Channel, err)
+			}
+			changed = changed || renamed
+		}
+	}
+	if !changed {
+		return inc, nil
+	}
+	return New(doc)
+}
+
+// follow has instances keep the names that they have in the channel before, and tells whether one is not called as it would be.
+func (i *Instance) follow(old *Instance) (renamed bool, err error) {
+	names := map[string]string{}
+	for _, m := range old.members() {
+		names[m.Runtime] = old.id(m).Name
+	}
+	alone := len(old.Fleet)+len(i.Fleet) == 0 // it is the same one on whatever runtime
+	on := map[string]string{}
+	for _, m := range i.members() {
+		was, known := names[m.Runtime]
+		if alone {
+			was, known = old.id(&old.Member).Name, true
+		}
+		if m.Name = ""; known && was != i.id(m).Name {
+			m.Name, renamed = was, true
+		}
+		name := i.id(m).Name
+		if other, taken := on[name]; taken {
+			return false, fmt.Errorf("the instances on runtimes %s and %s would both be %s, which one of them has been called since before there was a fleet", other, m.Runtime, entities.InstanceID{Channel: i.Channel, Name: name}.Key())
+		}
+		on[name] = m.Runtime
+	}
+	return renamed, nil
+}
