@@ -84,9 +84,9 @@ func TestNewerStateIsLeftAlone(t *testing.T) {
 		known          int
 		want           string
 	}{
-		{"plain", protocol.ServiceWorkflow, service, protocol.Carried{State: json.RawMessage(`{}`)}, state.Newest, "state version 8 of shop/web is newer than this worker knows (7): upgrade the worker"},
-		{"packed", protocol.ServiceWorkflow, service, protocol.Carried{Packed: packed}, state.Newest, "state version 8 of shop/web is newer than this worker knows (7): upgrade the worker"},
-		{"spilled", protocol.ServiceWorkflow, service, protocol.Carried{Spilled: "digest"}, state.Newest, "state version 8 of shop/web is newer than this worker knows (7): upgrade the worker"},
+		{"plain", protocol.ServiceWorkflow, service, protocol.Carried{State: json.RawMessage(`{}`)}, state.Newest, "state version 9 of shop/web is newer than this worker knows (8): upgrade the worker"},
+		{"packed", protocol.ServiceWorkflow, service, protocol.Carried{Packed: packed}, state.Newest, "state version 9 of shop/web is newer than this worker knows (8): upgrade the worker"},
+		{"spilled", protocol.ServiceWorkflow, service, protocol.Carried{Spilled: "digest"}, state.Newest, "state version 9 of shop/web is newer than this worker knows (8): upgrade the worker"},
 		{"application", protocol.ApplicationWorkflow, application, protocol.Carried{State: json.RawMessage(`{}`)}, applicationVersion, "state version 3 of shop is newer than this worker knows (2): upgrade the worker"},
 		{"runtime", protocol.RuntimeWorkflow, runtime, protocol.Carried{State: json.RawMessage(`{}`)}, runtimeVersion, "state version 2 of runtime edge is newer than this worker knows (1): upgrade the worker"},
 	} {
