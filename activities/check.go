@@ -125,6 +125,8 @@ func (a *Activities) sources(r protocol.CheckRequest) checks.Sources {
 func limitOf(d entities.CheckDefinition) time.Duration {
 	limit := questionTimeout
 	switch {
+	case d.Compare != nil:
+		limit = 4 * questionTimeout // it asks up to eight questions, one after the other
 	case d.HTTP != nil && d.HTTP.Timeout > 0:
 		limit = d.HTTP.Timeout
 	case d.Command != nil && d.Command.Command.Timeout > 0:

@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/maestro"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/stats"
 )
@@ -28,7 +30,7 @@ func (c compare) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, 
 	if err != nil {
 		return entities.CheckReading{}, err
 	}
-	said := ""
+	said, failed := "", error(nil)
 	for _, after := range []time.Duration{d.For, d.Deadline} {
 		end := since.Add(after)
 		if a.Now.Before(end) {
@@ -37,8 +39,12 @@ func (c compare) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, 
 			return r, err
 		}
 		e, err := c.look(ctx, d, since, end)
+		if failed == nil && err != nil && after < d.Deadline && !a.Now.Before(since.Add(d.Deadline)) {
+			failed = err // and goes on to, since its time will not be another one
+			continue
+		}
 		if err != nil {
-			return entities.CheckReading{}, err
+			return entities.CheckReading{}, cmp.Or(failed, err)
 		}
 		reason := evidence(d, e, since, end)
 		switch e.Outcome {
@@ -65,7 +71,10 @@ func (p Sources) stableSince(ctx context.Context, a Asked) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("what is known of the release: %w", err)
 	}
 	n := slices.IndexFunc(status.Channels, func(c protocol.ChannelStatus) bool { return c.Name == a.Definition.Channel })
-	if n < 0 || status.Channels[n].StableSince.IsZero() || status.Channels[n].Target != a.Evaluation.FullVersion {
+	here := n >= 0 && (status.Channels[n].Target == a.Evaluation.FullVersion || slices.ContainsFunc(status.Releases, func(r protocol.ReleaseStatus) bool {
+		return r.ID == a.Evaluation.Release && r.Phases[a.Definition.Channel] == string(maestro.InProgress) // of a fleet, the target may be another instance's
+	}))
+	if !here || status.Channels[n].StableSince.IsZero() {
 		return time.Time{}, fmt.Errorf("the objects of %s are not stable in %s", a.Evaluation.FullVersion, a.Definition.Channel)
 	}
 	return status.Channels[n].StableSince, nil
@@ -116,6 +125,9 @@ func (p promServer) count(ctx context.Context, what, of, total string, from, to 
 			return stats.Count{}, fmt.Errorf("%s: %s is no count of at most a billion", what, number(v))
 		}
 		counts[i] = int(math.Round(v))
+	}
+	if over := counts[0] - counts[1]; over > 0 && over <= 1+counts[1]/10 {
+		counts[0] = counts[1] // extrapolated apart
 	}
 	return stats.Count{Of: counts[0], Total: counts[1]}, nil
 }

@@ -147,6 +147,9 @@ func (p promServer) between(ctx context.Context, query string, from, to time.Tim
 	if len(all) > 1 {
 		return nil, severalSeries(len(all))
 	}
+	if most := int(to.Sub(from)/step) + 1; len(all[0]) > most {
+		return nil, fmt.Errorf("%d samples; at most %d were asked for", len(all[0]), most)
+	}
 	return all[0], nil
 }
 

@@ -285,7 +285,7 @@ func (v *view) conclude() {
 		all[n] = v.insts[n].conclude()
 	}
 	f := v.facts.RollUp(all)
-	f.Converging = f.Converging || v.rolling
+	f.Converging = f.Converging || v.rolling || len(v.soaking) > 0
 	f.Waits = slices.ContainsFunc(all, func(i entities.Facts) bool { return i.Waits })
 	v.out.Health = v.health(f)
 	f.Paused = v.paused && !slices.ContainsFunc(v.insts, func(i instance) bool { return i.freed })

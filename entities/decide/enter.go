@@ -83,6 +83,9 @@ func (v *view) begin(next *state.Release, left []*instance) {
 	if v.rolls(next) {
 		first, s := v.selected(next, left)
 		if len(first) == 0 {
+			if !s.At.IsZero() {
+				v.due(s.At)
+			}
 			v.wait(KindRollout, "the first step"+v.stepWaits(&s))
 			return
 		}
@@ -218,14 +221,14 @@ func (v *view) endsApplies(next *state.Release) bool {
 // instance, or it came later.
 func (v *view) follow() {
 	r := v.release(v.turn.Holder)
-	if r == nil || v.changed || v.pin != nil {
+	if r == nil || v.changed {
 		return
 	}
-	if v.rolls(r) {
+	if v.inSteps(r) {
 		v.step(r)
 		return
 	}
-	if v.yields || v.mode.Drain {
+	if v.pin != nil || v.yields || v.mode.Drain {
 		return
 	}
 	if left := v.behind(r); len(left) > 0 {
@@ -241,7 +244,7 @@ func (v *view) follow() {
 func (v *view) behind(r *state.Release) (left []*instance) {
 	for n := range v.insts {
 		i := &v.insts[n]
-		if !r.Concerns(i.ID) || i.paused || i.Delivery.Apply.Running || i.IsAt(r) && !i.Delivery.Reported {
+		if !r.Concerns(i.ID) || i.paused || i.Delivery.Apply.Running || i.IsAt(r) && !i.Delivery.Reported && !v.unmoved(r, i) {
 			continue
 		}
 		switch why, known := v.unchanged(i, r); {

@@ -25,7 +25,7 @@ func (i *instance) waits() bool {
 // supersedes: the next release may enter though another one has the channel. Nothing of that one is under way, and what
 // brings it, if anything does, may bring the next one at once.
 func (v *view) supersedes() bool {
-	return v.reports() && v.remembered().StableSince.IsZero() && slices.ContainsFunc(v.insts, func(i instance) bool { return i.waits() })
+	return v.halted() || v.reports() && v.remembered().StableSince.IsZero() && slices.ContainsFunc(v.insts, func(i instance) bool { return i.waits() })
 }
 
 // supersede ends what has the channel, for the release that enters: what yields to it (B3), or was only to be reported.

@@ -81,7 +81,7 @@ func (v *view) soak(r *state.Release, insts []*instance) {
 	case failed != "":
 		v.failAll(r, failed)
 	case !open && p.clear && first == len(windows):
-		v.converge(r, insts)
+		v.converge(r, insts, false)
 	}
 }
 

@@ -14,8 +14,11 @@ import (
 // their target, and are repaired to it. What holds a release before it enters is asked again before each step.
 
 // rolls tells whether a release goes through the channel in steps. One that takes another one back goes everywhere at once.
-func (v *view) rolls(r *state.Release) bool {
-	return v.spec.Rollout != nil && r != nil && !r.Return && !v.reports() && v.fleet()
+func (v *view) rolls(r *state.Release) bool { return v.inSteps(r) && v.fleet() }
+
+// inSteps is the same of a channel that may have one instance left: that one, too, gets the release as a step.
+func (v *view) inSteps(r *state.Release) bool {
+	return v.spec.Rollout != nil && r != nil && !r.Return && !v.reports()
 }
 
 // selected says which of these instances, that are left to move, a release goes to now.
@@ -24,13 +27,16 @@ func (v *view) selected(r *state.Release, left []*instance) ([]*instance, select
 	for n := range v.insts {
 		i := &v.insts[n]
 		d := &i.Delivery
-		in := selection.Instance{Stable: d.Target == nil || i.current.Stable} // where nothing is, nothing is missed
+		// Where nothing is, nothing is missed. What was not looked at again, though it can be, is not known to be well.
+		fresh := i.Observed.Fresh || !i.runtime.Observable
+		in := selection.Instance{Stable: d.Target == nil || i.current.Stable && fresh}
 		switch {
 		case slices.Contains(left, i):
+			in.Held = d.Target != nil && !fresh
 		case i.Delivery.Reported:
 			in.Held = true
 		case i.IsAt(r) && v.updatedBy(i, r):
-			in.Updated, in.Stable, in.Since = true, d.Converged && i.current.Stable, d.StableSince()
+			in.Updated, in.Stable, in.Since = true, d.Converged && in.Stable, d.StableSince()
 		case !r.Concerns(i.ID) || v.follows(i, r):
 			in.Apart = true
 		default:
@@ -51,6 +57,11 @@ func (v *view) updatedBy(i *instance, r *state.Release) bool {
 	return !i.Delivery.Converged || !i.Delivery.Since.Before(r.At)
 }
 
+// unmoved: the instance was at the version when the release was made, and is to be applied once more, in its step.
+func (v *view) unmoved(r *state.Release, i *instance) bool {
+	return v.rolls(r) && !v.updatedBy(i, r) && !i.current.Stable
+}
+
 // step takes the release in progress a step further, once it may go.
 func (v *view) step(r *state.Release) {
 	next, s := v.selected(r, v.behind(r))
@@ -58,8 +69,10 @@ func (v *view) step(r *state.Release) {
 	if !s.At.IsZero() {
 		v.due(s.At)
 	}
-	at := fmt.Sprintf("step %d of %d: %d of %d at %s", s.Step, s.Steps, s.Updated, s.Of, r.FullVersion)
+	at := fmt.Sprintf("step %d of %d: %d of %d at %s", s.Step, s.Steps, s.Updated, s.Of, r.FullIn(v.insts[0].ID))
 	switch {
+	case v.pin != nil:
+		v.out.Step = at + "; pinned by " + v.pin.Who.Name
 	case len(next) == 0:
 		v.out.Step = at + v.stepWaits(&s)
 	case v.yields || v.mode.Drain || v.asksForNext(r):
@@ -121,12 +134,36 @@ func (v *view) fellOver(r *state.Release, i *instance) bool {
 	return v.rolls(r) && i.IsAt(r) && i.Observed.Fresh && i.current.Known && !i.current.Stable && v.updatedBy(i, r)
 }
 
+// halted: the release in progress goes no further by itself. It has more steps to go, nothing of it is under way, and it has failed
+// in a channel before this one. So a fix need not wait for it (B10).
+func (v *view) halted() bool {
+	r := v.release(v.turn.Holder)
+	if !v.rolls(r) {
+		return false
+	}
+	left := false
+	for n := range v.insts {
+		i := &v.insts[n]
+		if i.Delivery.Apply.Running || i.IsAt(r) && !i.Delivery.Converged {
+			return false
+		}
+		left = left || r.Concerns(i.ID) && !i.IsAt(r)
+	}
+	if !left {
+		return false
+	}
+	p := v.pass(r, func(g *gate) bool { return g.kind == KindChannelStable })
+	return slices.ContainsFunc(p.gates, func(j Judgement) bool { return j.Verdict == entities.Fail })
+}
+
 // explainStep says how far a release is that goes in steps.
 func (v *view) explainStep() {
-	if v.out.Step == "" {
-		return
+	switch {
+	case v.out.Step != "":
+		v.reason(ReasonProgress, v.out.Step)
+	case slices.ContainsFunc(v.insts, func(i instance) bool { return !i.Delivery.Converged }):
+		return // it says so itself
 	}
-	v.reason(ReasonProgress, v.out.Step)
 	for _, text := range v.soaking {
 		v.reason(ReasonProgress, text)
 	}

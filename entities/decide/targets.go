@@ -38,7 +38,7 @@ func (v *view) judgeTargets() {
 	case len(j.ready) > 0 && v.placed(j.holder, j.ready):
 		v.soak(j.holder, j.ready)
 	case len(j.converged) > 0:
-		v.converge(j.holder, j.converged)
+		v.converge(j.holder, j.converged, v.rolls(j.holder) && v.spec.Soaks())
 	case j.holder != nil && v.allThere(j.holder):
 		v.arrive(j.holder)
 	}
@@ -55,11 +55,21 @@ func (j *judged) id() string {
 	return j.holder.ID
 }
 
+// of is the release that what becomes of an instance is told of: the one in progress. What it has not come to yet, as it goes in
+// steps, may fail at what it was at.
+func (j *judged) of(v *view, i *instance) *state.Release {
+	if v.rolls(j.holder) && !i.IsAt(j.holder) {
+		return nil
+	}
+	return j.holder
+}
+
 func (v *view) judgeTarget(j *judged, i *instance, broken string) {
 	d := &i.Delivery
+	of := j.of(v, i)
 	switch {
-	case d.Failure != "" && j.holder != nil:
-		v.change(state.Change{Kind: state.ChangeFail, Release: j.holder.ID, Instances: []entities.InstanceID{i.ID}, Cause: v.of(i, d.Failure), Failure: d.Failure})
+	case d.Failure != "" && of != nil:
+		v.change(state.Change{Kind: state.ChangeFail, Release: of.ID, Instances: []entities.InstanceID{i.ID}, Cause: v.of(i, d.Failure), Failure: d.Failure})
 	case d.Failure != "", d.Reported: // the latter is to enter anew first
 	case !d.Converged:
 		v.judgeMoving(j, i, broken)
@@ -95,20 +105,20 @@ func (v *view) judgeMoving(j *judged, i *instance, broken string) {
 	case stable:
 		j.converged = append(j.converged, i)
 	case !soaking:
-		v.judgeProgress(j.holder, i)
+		v.judgeProgress(j.of(v, i), i)
 	case !i.current.Known: // the window goes on; it does not end before something is known
 		v.soaking = append(v.soaking, "soaking")
 	case i.Observed.Fresh && i.current.Failed != "":
-		v.fail(j.holder, i, i.current.Failed)
+		v.fail(j.of(v, i), i, i.current.Failed)
 	default:
 		j.unstable = append(j.unstable, i)
 	}
 }
 
-// converge notes which instances have converged. With the last of them the release has succeeded in the channel.
-func (v *view) converge(r *state.Release, insts []*instance) {
+// converge notes which instances have converged. With the last of them the release has succeeded in the channel, unless all
+// are to soak together then.
+func (v *view) converge(r *state.Release, insts []*instance, toSoak bool) {
 	c := state.Change{Kind: state.ChangeConverged, Instances: ids(insts), Target: insts[0].Delivery.Target}
-	toSoak := v.rolls(r) && v.spec.Soaks() && v.remembered().StableSince.IsZero()
 	if c.Partial = toSoak || !v.placed(r, insts); !c.Partial && r != nil {
 		c.Release, c.Cause = r.ID, v.evidence(r)
 	}
@@ -164,7 +174,7 @@ func (v *view) arrive(r *state.Release) {
 	case v.spec.Soaks():
 		v.soak(r, at)
 	default:
-		v.converge(r, at)
+		v.converge(r, at, false)
 	}
 }
 

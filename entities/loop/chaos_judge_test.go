@@ -229,8 +229,8 @@ func (c *chaos) judgeSelected(r *state.Release, spec *entities.ChannelSpec, move
 		o := &i.Observed
 		known := o.Digest != "" && o.Reading.Err == nil && o.Fresh
 		stable := i.Delivery.Target == nil || known && entities.FetchObjects(o.Reading.Objects, i.Delivery.Target).Stable
-		if c.came[spec.Name+"/"+r.ID][id] && i.IsAt(r) {
-			if moved[id] {
+		if (c.came[spec.Name+"/"+r.ID][id] || i.Delivery.Since.Equal(r.At) && i.Delivery.Converged && i.Delivery.Cancelled == "") && i.IsAt(r) { // or it came just when the release was made
+			if moved[id] && i.Delivery.Cancelled == "" {
 				c.t.Fatalf("%s goes to %s twice:\n%s", r.FullVersion, id, d)
 			}
 			updated++
@@ -426,7 +426,7 @@ func (c *chaos) judgeEntry(ch state.Change, d *decide.Decision, refuse func(stri
 			continue
 		}
 		if p.Phase == maestro.InProgress && !c.yields(other, r, ch.Channel, d) && !slices.ContainsFunc(c.decided, func(ch state.Change) bool {
-			return spec.Report != "" && ch.Kind == state.ChangeSkip && ch.Channel == spec.Name && ch.Release == other.ID
+			return (spec.Report != "" || spec.Rollout != nil) && ch.Kind == state.ChangeSkip && ch.Channel == spec.Name && ch.Release == other.ID
 		}) {
 			refuse("beside " + other.FullVersion)
 		}

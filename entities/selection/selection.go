@@ -134,23 +134,34 @@ func stagesOf(policy *entities.Rollout, of int) steps {
 	return out
 }
 
+// moving counts the updated instances that are not there yet.
+func (s *Selection) moving(all []Instance) (n int) {
+	for _, i := range all {
+		if i.Updated && !i.Stable {
+			n++
+		}
+	}
+	return n
+}
+
 // choose takes the first instances that may be taken, as many as the step is short of. One that is unavailable already costs
-// no availability: so what is broken never keeps out what mends it.
+// no availability: so what is broken never keeps out what mends it. No more move at once than may be unavailable, all the same.
 func (s *Selection) choose(all []Instance) {
-	room := len(all)
+	room, moves := len(all), len(all)
 	if s.Allowed > 0 {
 		room = max(0, s.Allowed-s.Unavailable)
+		moves = max(0, s.Allowed-s.moving(all))
 	}
 	s.Wait = Held
 	for n, i := range all {
 		switch {
 		case len(s.Next) == s.More || i.Updated || i.Apart || i.Held:
-		case !i.Stable:
-			s.Next = append(s.Next, n)
-		case room == 0:
+		case moves == 0 || i.Stable && room == 0:
 			s.Wait = Room
+		case !i.Stable:
+			s.Next, moves = append(s.Next, n), moves-1
 		default:
-			s.Next, room = append(s.Next, n), room-1
+			s.Next, room, moves = append(s.Next, n), room-1, moves-1
 		}
 	}
 	if len(s.Next) > 0 {

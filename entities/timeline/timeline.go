@@ -141,7 +141,7 @@ func (m *maker) line(l entities.AuditLine) {
 	case entities.EventCancel:
 		m.cancel(l)
 	case entities.EventTarget:
-		if at := m.at(l.Channel); at != nil && at.of != nil && at.of == m.release(l.Release) && at.succeeded.IsZero() && at.failed.IsZero() {
+		if at := m.at(l.Channel); at != nil && at.of != nil && at.of == m.release(l.Release) && at.succeeded.IsZero() && at.failed.IsZero() && at.cancelled.IsZero() {
 			at.steps++ // it goes on to further instances
 			return
 		}

@@ -100,7 +100,8 @@ func channel(s *state.State, c *decide.ChannelDecision) protocol.ChannelStatus {
 	for _, i := range insts {
 		addInstance(&out, i)
 	}
-	if slices.ContainsFunc(insts, func(i *state.Instance) bool { return i.Delivery.Target != nil && !i.Delivery.Converged }) {
+	spec, _ := s.Spec.Channel(c.Channel)
+	if spec.Rollout != nil || slices.ContainsFunc(insts, func(i *state.Instance) bool { return i.Delivery.Target != nil && !i.Delivery.Converged }) {
 		out.StableSince = remembered.StableSince
 	}
 	if c.Status == entities.StatusConverging || c.Status == entities.StatusDegraded {

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -245,6 +247,22 @@ func TestTaskIsStopped_A20_A21(t *testing.T) {
 	}
 }
 
+// dead workers ask nothing any more.
+type dead struct{ atomic.Bool }
+
+type of struct {
+	ecs.HTTPClient
+	*dead
+}
+
+func (c of) Do(r *http.Request) (*http.Response, error) {
+	if c.Load() {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	return c.HTTPClient.Do(r)
+}
+
 // An attempt that is begun anew, after its worker was lost, waits for the task that was begun, and takes the result of one that has
 // ended meanwhile. The next attempt stops what is left and has a task of its own.
 func TestTaskOfALostWorkerIsFoundAgain_A21_C1(t *testing.T) {
@@ -253,10 +271,16 @@ func TestTaskOfALostWorkerIsFoundAgain_A21_C1(t *testing.T) {
 	y.Command("migrate", ecsfake.Run{For: -1})
 	r := y.task("migrate")
 	r.One, r.Try, r.Where.Wrapper = "shop/web/migrate", "1", "/converge-wrapper" // whose deadline differs from worker to worker
+	var gone dead
 	lost := func() {
 		ctx, cancel := context.WithCancel(t.Context())
 		t.Cleanup(cancel)
 		worker := y.worker()
+		configure := worker.Configure
+		worker.Configure = func(o *ecs.Options) {
+			configure(o)
+			o.HTTPClient = of{o.HTTPClient, &gone}
+		}
 		go func() { _, _ = worker.RunTask(ctx, r) }()
 	}
 	lost()
@@ -265,6 +289,7 @@ func TestTaskOfALostWorkerIsFoundAgain_A21_C1(t *testing.T) {
 	require.Eventually(t, func() bool { return y.Calls()["RunTask"] == 2 }, time.Minute, time.Millisecond)
 	require.Equal(t, *first.TaskArn, *y.running(1)[0].TaskArn)
 
+	gone.Store(true)
 	y.Command("migrate", ecsfake.Run{ExitCode: 4})
 	r.Try = "2"
 	res, err := y.worker().RunTask(t.Context(), r)
