@@ -141,12 +141,7 @@ func (m *maker) line(l entities.AuditLine) {
 	case entities.EventCancel:
 		m.cancel(l)
 	case entities.EventTarget:
-		if at := m.at(l.Channel); at != nil && at.of != nil && at.of == m.release(l.Release) && at.succeeded.IsZero() && at.failed.IsZero() && at.cancelled.IsZero() {
-			at.steps++ // it goes on to further instances
-			return
-		}
-		m.leave(l.Channel, l.At)
-		m.runs = append(m.runs, run{channel: l.Channel, of: m.release(l.Release), version: l.Version, from: l.At})
+		m.target(l)
 	case entities.EventSucceeded:
 		m.succeeded(l)
 	case entities.EventFailed:
@@ -162,6 +157,17 @@ func (m *maker) line(l entities.AuditLine) {
 	case entities.EventPause, entities.EventPin:
 		m.toggle(l)
 	}
+}
+
+// target takes in that a release goes to a channel, or on to further instances there.
+func (m *maker) target(l entities.AuditLine) {
+	at, of := m.at(l.Channel), m.release(l.Release)
+	if at != nil && at.of != nil && at.of == of && at.succeeded.IsZero() && at.failed.IsZero() && at.cancelled.IsZero() {
+		at.steps++
+		return
+	}
+	m.leave(l.Channel, l.At)
+	m.runs = append(m.runs, run{channel: l.Channel, of: of, version: l.Version, from: l.At})
 }
 
 // succeeded takes in that what a channel is at has arrived. What had failed, and was tried again, begins anew with that.

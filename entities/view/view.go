@@ -100,8 +100,7 @@ func channel(s *state.State, c *decide.ChannelDecision) protocol.ChannelStatus {
 	for _, i := range insts {
 		addInstance(&out, i)
 	}
-	spec, _ := s.Spec.Channel(c.Channel)
-	if spec.Rollout != nil || slices.ContainsFunc(insts, func(i *state.Instance) bool { return i.Delivery.Target != nil && !i.Delivery.Converged }) {
+	if mayBeStable(s, c.Channel) {
 		out.StableSince = remembered.StableSince
 	}
 	if c.Status == entities.StatusConverging || c.Status == entities.StatusDegraded {
@@ -140,6 +139,15 @@ func channel(s *state.State, c *decide.ChannelDecision) protocol.ChannelStatus {
 		})
 	}
 	return out
+}
+
+// mayBeStable tells whether it counts since when a channel is stable: something is on its way, or goes in steps, one stable after the
+// other.
+func mayBeStable(s *state.State, channel string) bool {
+	spec, _ := s.Spec.Channel(channel)
+	return spec.Rollout != nil || slices.ContainsFunc(s.In(channel), func(i *state.Instance) bool {
+		return i.Delivery.Target != nil && !i.Delivery.Converged
+	})
 }
 
 // channelsOf are the channels that a condition names.

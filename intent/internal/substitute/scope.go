@@ -107,7 +107,7 @@ func (s *Scope) Lookup(name string) (Value, *Trouble) {
 		return s.entry(s.Constants, fmt.Sprintf("there is no constant %q", key), name, key)
 	case dotted && group == "labels":
 		return s.entry(s.Labels, fmt.Sprintf("there is no label %q", key), name, key)
-	case name == "runtime" && s.Unplaced, strings.HasPrefix(name, runtimeLabels) && (s.Unplaced || s.Runtime != ""):
+	case s.isOfRuntime(name):
 		return s.ofRuntime(name)
 	}
 	if text, ok := s.plain()[name]; ok {
@@ -119,6 +119,10 @@ func (s *Scope) Lookup(name string) (Value, *Trouble) {
 		Code: "unknown-name", Message: fmt.Sprintf("nothing is called %q here", name),
 		Expected: strict.OneOf(names), Suggestion: s.nearest(name),
 	}}
+}
+
+func (s *Scope) isOfRuntime(name string) bool {
+	return name == "runtime" && s.Unplaced || strings.HasPrefix(name, runtimeLabels) && (s.Unplaced || s.Runtime != "")
 }
 
 // ofRuntime returns what a name of the runtime stands for.

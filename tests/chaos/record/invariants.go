@@ -212,6 +212,17 @@ func checkDecided(r *Record, f *Finding) {
 	}
 }
 
+// brought are the releases that what is applied may be of.
+func (r *Record) brought(a apply) map[string]bool {
+	of := map[string]bool{}
+	for _, d := range r.decisions(a.Service, a.Channel) {
+		if d.to == a.Version && d.Release != "" && !d.At.After(a.At) {
+			of[d.Release] = true
+		}
+	}
+	return of
+}
+
 // checkGates follows the release that brought what is applied: under the version that was there, where only its configuration came.
 func checkGates(r *Record, f *Finding) {
 	for _, a := range r.applies() {
@@ -219,12 +230,7 @@ func checkGates(r *Record, f *Finding) {
 			continue
 		}
 		f.Compared++
-		brought := map[string]bool{}
-		for _, d := range r.decisions(a.Service, a.Channel) {
-			if d.to == a.Version && d.Release != "" && !d.At.After(a.At) {
-				brought[d.Release] = true
-			}
-		}
+		brought := r.brought(a)
 		var approved, staged bool
 		for _, l := range r.History[a.Service] {
 			if l.Version != a.Version && !brought[l.Release] || l.At.After(a.At) {
