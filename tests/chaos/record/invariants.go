@@ -223,6 +223,25 @@ func (r *Record) brought(a apply) map[string]bool {
 	return of
 }
 
+// letIn tells whether what is applied in production was approved, and had succeeded in staging, by then.
+func (r *Record) letIn(a apply) (approved, staged bool) {
+	brought := r.brought(a)
+	for _, l := range r.History[a.Service] {
+		if l.Version != a.Version && !brought[l.Release] || l.At.After(a.At) {
+			continue
+		}
+		switch l.Kind {
+		case entities.EventApproval:
+			approved = approved || strings.HasPrefix(l.Text, "approved")
+		case entities.EventBypass:
+			approved = approved || l.Channel == Production && l.Text == "bypassed "+Approval
+		case entities.EventSucceeded:
+			staged = staged || l.Channel == Staging
+		}
+	}
+	return approved, staged
+}
+
 // checkGates follows the release that brought what is applied: under the version that was there, where only its configuration came.
 func checkGates(r *Record, f *Finding) {
 	for _, a := range r.applies() {
@@ -230,21 +249,7 @@ func checkGates(r *Record, f *Finding) {
 			continue
 		}
 		f.Compared++
-		brought := r.brought(a)
-		var approved, staged bool
-		for _, l := range r.History[a.Service] {
-			if l.Version != a.Version && !brought[l.Release] || l.At.After(a.At) {
-				continue
-			}
-			switch l.Kind {
-			case entities.EventApproval:
-				approved = approved || strings.HasPrefix(l.Text, "approved")
-			case entities.EventBypass:
-				approved = approved || l.Channel == Production && l.Text == "bypassed "+Approval
-			case entities.EventSucceeded:
-				staged = staged || l.Channel == Staging
-			}
-		}
+		approved, staged := r.letIn(a)
 		if !approved {
 			f.violation("%s: %s was applied at %s without an approval", a.Instance(), a.Version, clock(a.At))
 		}
