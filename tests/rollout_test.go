@@ -79,19 +79,23 @@ func TestFleetInSteps_D24_D25_D27(t *testing.T) {
 					return stage.Channels(s) == "production CONVERGED "+version && f.At == n && f.Version == version
 				})
 			}
-			w.Release("web", "v1")
+			release := func(version string) { // a signal waits for a store that is slow to take hundreds of payloads
+				t.Helper()
+				w.Signal("web", protocol.Release, fmt.Sprintf(`{"by":"ci","version":%q}`, version))
+			}
+			release("v1")
 			all("v1")
 
 			for _, name := range names {
 				w.inFleet(name).Break("v2", "crash loop")
 			}
-			w.Release("web", "v2")
+			release("v2")
 			s := w.Await("web", "production ROLLED_BACK v1")
 			require.Contains(t, said(s), "n001: web FAILED: crash loop; it is barred here")
 			require.Equal(t, names[:1], w.appliedTo(w.applied("v2")))
 			require.Len(t, w.applied("v1"), n+1, "the canary went back, and nobody else was touched")
 
-			w.Release("web", "v3")
+			release("v3")
 			all("v3")
 			got := w.applied("v3")
 			require.Len(t, got, n)
