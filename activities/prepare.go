@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"go.temporal.io/sdk/temporal"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
@@ -48,11 +50,13 @@ func (a *Activities) prepare(ctx context.Context, r protocol.PrepareRequest) (pr
 	if err != nil {
 		return protocol.PrepareAnswer{}, err
 	}
+	digests, err := a.keep(ctx, payloads)
+	if err != nil {
+		return protocol.PrepareAnswer{}, err
+	}
 	made := map[string]string{}
-	for id, payload := range payloads {
-		if made[shownIn(inc, id, r.Keys)], err = a.Store.PutPayload(ctx, payload); err != nil {
-			return protocol.PrepareAnswer{}, err
-		}
+	for id, digest := range digests {
+		made[shownIn(inc, id, r.Keys)] = digest
 	}
 	if !known { // only now: what cannot be rendered is not remembered
 		record.Payloads = made
@@ -72,6 +76,27 @@ func (a *Activities) prepare(ctx context.Context, r protocol.PrepareRequest) (pr
 		answer.Payloads[id] = prepared
 	}
 	return answer, nil
+}
+
+// payloadsAtOnce is how many payloads are written at a time: a fleet has hundreds, and whoever releases waits for them.
+const payloadsAtOnce = 32
+
+// keep writes payloads to the store, and returns their digests.
+func (a *Activities) keep(ctx context.Context, payloads map[entities.InstanceID]entities.Payload) (map[entities.InstanceID]string, error) {
+	var mu sync.Mutex
+	digests := map[entities.InstanceID]string{}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(payloadsAtOnce)
+	for id, payload := range payloads {
+		g.Go(func() error {
+			digest, err := a.Store.PutPayload(ctx, payload)
+			mu.Lock()
+			defer mu.Unlock()
+			digests[id] = digest
+			return err
+		})
+	}
+	return digests, g.Wait()
 }
 
 // checkInitial refuses an initial version where something was released before: a server that lost its

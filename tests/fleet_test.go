@@ -16,13 +16,13 @@ import (
 	"github.com/converge-engine/converge/tests/internal/stage"
 )
 
-// fleet is a production on each of some runtimes, with a web that says where it is.
-func fleet(runtimes ...string) string {
+// fleet is a production on each of some runtimes, with a web that says where it is. The channel has these fields beside.
+func fleet(channel string, runtimes ...string) string {
 	text := `apiVersion: converge/v1
 kind: Application
 name: APP
 releaseChannels:
-- {name: production, autoRollback: false, runtimes: [{selector: {app: APP}}]}
+- {name: production, runtimes: [{selector: {app: APP}}], ` + channel + `}
 `
 	for _, name := range runtimes {
 		text += fmt.Sprintf(`---
@@ -49,37 +49,48 @@ func instancesOf(w *world, s protocol.Status) string {
 	return strings.Join(all, ", ")
 }
 
+// awaitInstances waits until the fleet in one line is as wanted.
+func (w *world) awaitInstances(want string) protocol.Status {
+	w.T.Helper()
+	return w.AwaitThat("web", want, func(s protocol.Status) bool { return instancesOf(w, s) == want })
+}
+
+// inFleet is the instance on a runtime.
+func (w *world) inFleet(runtime string) *fake.Instance {
+	return w.Fake.At(w.App, "web", "production/"+w.App+"-"+runtime)
+}
+
+// pauseRuntime pauses a runtime of the fleet, or resumes it where nobody pauses it.
+func (w *world) pauseRuntime(runtime string, by *entities.Pause) {
+	w.T.Helper()
+	kept, err := store.Open(w.T.Context(), w.Store)
+	require.NoError(w.T, err)
+	defer kept.Close() // what was written was answered for
+	scope := protocol.ScopePause{Scope: entities.ScopeRuntime + w.App + "-" + runtime, Pause: by}
+	require.NoError(w.T, kept.PutPause(w.T.Context(), w.App, scope))
+	require.NoError(w.T, w.Client.SignalWorkflow(w.T.Context(), w.ID("web"), "", protocol.SignalScopePause, scope))
+}
+
 // In a fleet, an instance that is paused, hangs or fails holds up no other one; one that is added while a release is under way gets
 // what the channel has, and one that is removed goes (A7, A16, A24).
 func TestFleetOfRuntimes_A7_A16_A24(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	at := func(name string) *fake.Instance { return w.Fake.At(w.App, "web", "production/"+w.App+"-"+name) }
-	await := func(want string) protocol.Status {
-		t.Helper()
-		return w.AwaitThat("web", want, func(s protocol.Status) bool { return instancesOf(w, s) == want })
-	}
-	kept, err := store.Open(t.Context(), w.Store)
-	require.NoError(t, err)
-	pause := func(name string, by *entities.Pause) {
-		t.Helper()
-		scope := protocol.ScopePause{Scope: entities.ScopeRuntime + w.App + "-" + name, Pause: by}
-		require.NoError(t, kept.PutPause(t.Context(), w.App, scope))
-		require.NoError(t, w.Client.SignalWorkflow(t.Context(), w.ID("web"), "", protocol.SignalScopePause, scope))
-	}
+	at := w.inFleet
+	await := func(want string) protocol.Status { t.Helper(); return w.awaitInstances(want) }
 
-	w.Write(fleet("eu-1", "eu-2", "eu-3"))
+	w.Write(fleet("autoRollback: false", "eu-1", "eu-2", "eu-3"))
 	w.Publish()
 	w.Release("web", "v1")
 	await("eu-1 CONVERGED v1, eu-2 CONVERGED v1, eu-3 CONVERGED v1")
 
-	pause("eu-2", &entities.Pause{By: "alice", Reason: "upgrade", At: time.Now()})
+	w.pauseRuntime("eu-2", &entities.Pause{By: "alice", Reason: "upgrade", At: time.Now()})
 	await("eu-1 CONVERGED v1, eu-2 PAUSED v1, eu-3 CONVERGED v1")
 	release := at("eu-3").HangApplies()
 	w.Release("web", "v2")
 	await("eu-1 CONVERGED v2, eu-2 PAUSED v1, eu-3 CONVERGING v2")
 
-	w.Write(fleet("eu-2", "eu-3", "eu-4")) // eu-1 goes, and eu-4 comes
+	w.Write(fleet("autoRollback: false", "eu-2", "eu-3", "eu-4")) // eu-1 goes, and eu-4 comes
 	w.Publish()
 	await("eu-2 PAUSED v1, eu-3 CONVERGING v2, eu-4 CONVERGED") // to which nothing was released yet
 	require.Empty(t, at("eu-1").Version(), "taken down")
@@ -92,7 +103,7 @@ func TestFleetOfRuntimes_A7_A16_A24(t *testing.T) {
 	require.Equal(t, &protocol.FleetStatus{Instances: 3, Version: "v2", At: 1, ByStatus: map[string]int{"FAILED": 1, "PAUSED": 1}}, s.Channels[0].Fleet)
 	require.Equal(t, "v2-i2", at("eu-4").Version())
 	at("eu-3").FailAppliesForGood(0, "")
-	pause("eu-2", nil)
+	w.pauseRuntime("eu-2", nil)
 	w.Release("web", "v3")
 	await("eu-2 CONVERGED v3, eu-3 CONVERGED v3, eu-4 CONVERGED v3")
 }

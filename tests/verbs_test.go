@@ -110,6 +110,16 @@ func TestRestart_I1(t *testing.T) {
 	require.Empty(t, w.Fake.Overlaps())
 }
 
+// explain is what a service answers to that query.
+func (w *world) explain(service string) string {
+	w.T.Helper()
+	value, err := w.Client.QueryWorkflow(w.T.Context(), w.ID(service), "", protocol.QueryExplain)
+	require.NoError(w.T, err)
+	var e protocol.Explanation
+	require.NoError(w.T, value.Get(&e))
+	return strings.Join(e.Lines, "\n")
+}
+
 // Explain answers from workflow state alone, by the stock query.
 func TestExplain_A13(t *testing.T) {
 	t.Parallel()
@@ -119,11 +129,7 @@ func TestExplain_A13(t *testing.T) {
 	release := w.Fake.At(w.App, "web", "staging").HangApplies()
 	w.Release("web", "v1")
 	w.Await("web", "staging CONVERGING v1, production WAITING_PRECONDITIONS")
-	value, err := w.Client.QueryWorkflow(t.Context(), w.ID("web"), "", protocol.QueryExplain)
-	require.NoError(t, err)
-	var e protocol.Explanation
-	require.NoError(t, value.Get(&e))
-	require.Contains(t, strings.Join(e.Lines, "\n"), " WAIT  channel-stable/staging  v1 is going out to staging; since ")
+	require.Contains(t, w.explain("web"), " WAIT  channel-stable/staging  v1 is going out to staging; since ")
 	release()
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 }

@@ -63,6 +63,13 @@ func (r *requests) verbs() []string {
 	return slices.Sorted(maps.Keys(r.used))
 }
 
+// writes counts the requests so far that write: no dry runs.
+func (r *requests) writes() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.written)
+}
+
 // writtenTo lists the requests so far that write to a namespace, or would have: no dry runs.
 func (r *requests) writtenTo(namespace string) []string {
 	r.mu.Lock()
