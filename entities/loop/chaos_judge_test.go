@@ -229,7 +229,7 @@ func (c *chaos) judgeSelected(r *state.Release, spec *entities.ChannelSpec, move
 		o := &i.Observed
 		known := o.Digest != "" && o.Reading.Err == nil && o.Fresh
 		stable := i.Delivery.Target == nil || known && entities.FetchObjects(o.Reading.Objects, i.Delivery.Target).Stable
-		if (c.came[spec.Name+"/"+r.ID][id] || i.Delivery.Since.Equal(r.At) && i.Delivery.Converged && i.Delivery.Cancelled == "") && i.IsAt(r) { // or it came just when the release was made
+		if (c.came[spec.Name+"/"+r.ID][id] || !i.Delivery.Since.Before(r.At) && i.Delivery.Converged && i.Delivery.Cancelled == "") && i.IsAt(r) { // or somebody else brought it meanwhile, where it was only reported
 			if moved[id] && i.Delivery.Cancelled == "" {
 				c.t.Fatalf("%s goes to %s twice:\n%s", r.FullVersion, id, d)
 			}
@@ -258,7 +258,7 @@ func (c *chaos) judgeSelected(r *state.Release, spec *entities.ChannelSpec, move
 			return
 		}
 		if len(since) < done || c.now.Before(since[done-1].Add(step.Pause)) {
-			c.t.Fatalf("%s goes to %d in %s, and %d must have been stable for %s:\n%s", r.FullVersion, updated, spec.Name, done, step.Pause, d)
+			c.t.Fatalf("%s goes to %d in %s, and %d must have been stable for %s:\n%s%s%s", r.FullVersion, updated, spec.Name, done, step.Pause, d, c.phases(), c.deliveries())
 		}
 	}
 }
