@@ -32,7 +32,7 @@ func (v *view) selected(r *state.Release, left []*instance) ([]*instance, select
 		in := selection.Instance{Stable: d.Target == nil || i.current.Stable && fresh}
 		switch {
 		case slices.Contains(left, i):
-			in.Held = d.Target != nil && !fresh
+			in.Held = d.Target != nil && !fresh && d.Failure == ""
 		case i.Delivery.Reported:
 			in.Held = true
 		case i.IsAt(r) && v.updatedBy(i, r):
