@@ -500,7 +500,9 @@ func TestStormWhileManyWait_B3_B4(t *testing.T) {
 		c.fix()
 		recalled += c.recalled
 	})
-	require.Positive(t, recalled, "no release was looked up in the store")
+	if !testing.Short() { // which plays once
+		require.Positive(t, recalled, "no release was looked up in the store")
+	}
 }
 
 // The same in channels of 200 instances, for a few steps.
