@@ -3,7 +3,6 @@ package checks
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -63,12 +62,9 @@ func (c compare) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, 
 
 // stableSince is since when the objects of the release that is asked about are stable.
 func (p Sources) stableSince(ctx context.Context, a Asked) (time.Time, error) {
-	if p.Own == nil {
-		return time.Time{}, errors.New("what is known of the release cannot be asked here")
-	}
-	status, err := p.Own(ctx)
+	status, err := p.known(ctx)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("what is known of the release: %w", err)
+		return time.Time{}, err
 	}
 	n := slices.IndexFunc(status.Channels, func(c protocol.ChannelStatus) bool { return c.Name == a.Definition.Channel })
 	here := n >= 0 && (status.Channels[n].Target == a.Evaluation.FullVersion || slices.ContainsFunc(status.Releases, func(r protocol.ReleaseStatus) bool {

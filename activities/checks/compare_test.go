@@ -67,7 +67,8 @@ func TestCompare_D26_A20(t *testing.T) {
 		"histograms " + ten:            `{"resultType":"matrix","result":[{"metric":{},"histograms":[[1,{}]]}]}`,
 		"errors[600000ms] [08:40:00Z]": count("30.4"), "requests[600000ms] [08:40:00Z]": count("499.6"),
 		"old_errors[600000ms] [08:40:00Z]": count("5"), "old_requests[600000ms] [08:40:00Z]": count("500"), "below [08:40:00Z]": count("-1"),
-		"no_errors [08:40:00Z]": vector(),
+		"no_errors [08:40:00Z]": vector(), "over [08:40:00Z]": count("502"), "far_over [08:40:00Z]": count("900"),
+		"late " + twenty: matrix(fast), "many " + ten: matrix(strings.Repeat("1 ", 22)), "many " + twenty: matrix(strings.Repeat("1 ", 42)),
 	})
 	row := func(change func(*entities.CompareCheck)) checks.Asked {
 		return asked(entities.CheckCompare, func(d *entities.CheckDefinition) {
@@ -110,6 +111,11 @@ func TestCompare_D26_A20(t *testing.T) {
 		{Name: "too few at the deadline", Sources: sources, Asked: against("few"), Want: entities.Fail, Says: "INCONCLUSIVE: too few samples, 3 against 2 (+50 %, tolerance 10 %), 8 samples against 3; at least 8 of each are needed, from 2026-11-23 08:30:00 to 08:50:00 UTC; which is declared to fail"},
 		{Name: "too few at the deadline pass", Sources: sources, Asked: row(func(c *entities.CompareCheck) { c.Control, c.InconclusivePasses = "few", true }), Want: entities.Pass, Says: "INCONCLUSIVE: too few samples, 3 against 2 …"},
 		{Name: "enough at the deadline", Sources: sources, Asked: against("later"), Want: entities.Fail, Says: "increased, 3 against 1.75 …"},
+		{Name: "no first look can be had", Sources: sources, Asked: against("late"), Want: entities.Fail, Says: "increased, 3 against 1.75 …"},
+		{Name: "no first look, before the deadline", Sources: sources, Asked: early(against("late"), 41), Want: entities.Error, Says: "control group: " + at + " answered 400: …"},
+		{Name: "more samples than were asked for", Sources: sources, Asked: against("many"), Want: entities.Error, Says: "control group: 22 samples; at most 21 were asked for"},
+		{Name: "parts extrapolated over the whole", Sources: sources, Asked: shares(func(c *entities.CompareCheck) { c.Query, c.Control = "over", "over" }), Want: entities.Pass, Says: "no increase shown, 1 against 1 …"},
+		{Name: "parts far over the whole", Sources: sources, Asked: shares(func(c *entities.CompareCheck) { c.Query = "far_over" }), Want: entities.Error, Says: "900 of 500 are no counts"},
 		{Name: "no number", Sources: sources, Asked: against("nan"), Want: entities.Error, Says: "1 of 9 samples of the control group are no finite number"},
 		{Name: "no number is dropped", Sources: sources, Asked: row(func(c *entities.CompareCheck) { c.Control, c.DropNaN = "nan", true }), Want: entities.Fail, Says: "increased, 3 against 1.75 (+71.4 %, tolerance 10 %), 8 samples against 8, 1 dropped, …"},
 		{Name: "no data", Sources: sources, Asked: against("none"), Want: entities.Error, Says: "no samples of the control group"},

@@ -20,14 +20,23 @@ const (
 // input is what is known of what is asked about, and its JSON of at most limit bytes. Without it nothing is evaluated: what a
 // check does not see it must not pass.
 func (p Sources) input(ctx context.Context, a Asked, limit int) (entities.CheckInput, []byte, error) {
+	status, err := p.known(ctx)
+	if err != nil {
+		return entities.CheckInput{}, nil, err
+	}
+	return inputOf(a, status).Bounded(limit)
+}
+
+// known is what the service says of itself.
+func (p Sources) known(ctx context.Context) (protocol.Status, error) {
 	if p.Own == nil {
-		return entities.CheckInput{}, nil, errors.New("what is known of the release cannot be asked here")
+		return protocol.Status{}, errors.New("what is known of the release cannot be asked here")
 	}
 	status, err := p.Own(ctx)
 	if err != nil {
-		return entities.CheckInput{}, nil, fmt.Errorf("what is known of the release: %w", err)
+		return protocol.Status{}, fmt.Errorf("what is known of the release: %w", err)
 	}
-	return inputOf(a, status).Bounded(limit)
+	return status, nil
 }
 
 func inputOf(a Asked, s protocol.Status) entities.CheckInput {

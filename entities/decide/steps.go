@@ -64,6 +64,10 @@ func (v *view) unmoved(r *state.Release, i *instance) bool {
 
 // step takes the release in progress a step further, once it may go.
 func (v *view) step(r *state.Release) {
+	if v.pin != nil { // nothing is to come, so that nothing is rendered for it either
+		v.rolling, v.out.Step = true, "between two steps; pinned by "+v.pin.Who.Name
+		return
+	}
 	next, s := v.selected(r, v.behind(r))
 	v.rolling = s.Wait != selection.Held
 	if !s.At.IsZero() {
@@ -71,8 +75,6 @@ func (v *view) step(r *state.Release) {
 	}
 	at := fmt.Sprintf("step %d of %d: %d of %d at %s", s.Step, s.Steps, s.Updated, s.Of, r.FullIn(v.insts[0].ID))
 	switch {
-	case v.pin != nil:
-		v.out.Step = at + "; pinned by " + v.pin.Who.Name
 	case len(next) == 0:
 		v.out.Step = at + v.stepWaits(&s)
 	case v.yields || v.mode.Drain || v.asksForNext(r):
