@@ -25,8 +25,13 @@ const (
 	looks     = 100 // steps of a loop between looks at whether time is over
 )
 
-// environment is what expressions know: the fields of a CheckInput. Making it takes a millisecond.
-var environment = sync.OnceValues(func() (*cel.Env, error) {
+// environment is what expressions know. Making it takes a millisecond.
+var environment = sync.OnceValues(newEnvironment)
+
+// newEnvironment knows the fields of a CheckInput. Expressions may be compiled in it by many at once: cel-go 0.33 makes its list of
+// names when an expression first mentions one that it does not know, and scopes of other expressions read it then without a lock.
+// So one such expression is compiled here, alone.
+func newEnvironment() (*cel.Env, error) {
 	input := entities.CheckInput{}
 	options := []cel.EnvOption{
 		ext.NativeTypes(reflect.TypeOf(input), ext.ParseStructTag("json")),
@@ -35,8 +40,12 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 	for name, v := range variables(input) {
 		options = append(options, cel.Variable(name, v.kind))
 	}
-	return cel.NewEnv(options...)
-})
+	env, err := cel.NewEnv(options...)
+	if err == nil {
+		env.Compile("unknown.name")
+	}
+	return env, err
+}
 
 // known is a variable of expressions.
 type known struct {
@@ -90,6 +99,10 @@ func compiled(text string) (cel.Program, error) {
 	if err != nil {
 		return nil, err
 	}
+	return compiledIn(env, text)
+}
+
+func compiledIn(env *cel.Env, text string) (cel.Program, error) {
 	if len(text) > longest {
 		return nil, fmt.Errorf("it has %d bytes; at most %d are read", len(text), longest)
 	}

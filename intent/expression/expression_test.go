@@ -6,9 +6,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/entities"
@@ -93,4 +95,23 @@ func TestExpressionIsBounded_A20_D16(t *testing.T) {
 	require.EqualError(t, err, "the expression: index out of bounds: 7")
 	_, err = Judge(t.Context(), `phases["nowhere"] == "succeeded"`, input())
 	require.EqualError(t, err, "the expression: no such key: nowhere")
+}
+
+// It shows something under the race detector only, as `make race` runs it.
+func TestManyExpressionsAtOnce_A20(t *testing.T) {
+	t.Parallel()
+	env, err := newEnvironment()
+	require.NoError(t, err)
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			_, err := compiledIn(env, `objects.all(o, o.versions.exists(v, v.replicas > 1))`)
+			assert.NoError(t, err)
+		})
+		all.Go(func() {
+			_, err := compiledIn(env, `objects.all(o, o.versions.exists(v, w.replicas > 1))`)
+			assert.ErrorContains(t, err, "undeclared reference to 'w'")
+		})
+	}
+	all.Wait()
 }
