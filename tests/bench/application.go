@@ -14,6 +14,8 @@ type application struct {
 	steady   time.Duration // between readings of what is steady
 	gates    string        // of every channel, as lines of YAML
 	applies  int           // how many may run at once; 0 for no bound
+	// instances: each channel is a fleet of so many runtimes; 0 for the application's one runtime.
+	instances int
 	// on is where Deployments go. Without it the runtime is the fake one.
 	on *namespace
 }
@@ -60,7 +62,11 @@ func (a application) yaml() string {
 		if a.on != nil {
 			at = ", namespace: " + a.on.name
 		}
-		text += fmt.Sprintf("- name: %s\n  runtimes: [{name: %s%s}]\n", channel(n), a.runtime(), at)
+		on := fmt.Sprintf("name: %s%s", a.runtime(), at)
+		if a.instances > 0 {
+			on = fmt.Sprintf("selector: {fleet: %s}", a.name)
+		}
+		text += fmt.Sprintf("- name: %s\n  runtimes: [{%s}]\n", channel(n), on)
 		if n > 1 {
 			text += fmt.Sprintf("  preconditions: [{releaseChannelStable: {releaseChannel: %s}}]\n", channel(n-1))
 		}
@@ -70,10 +76,12 @@ func (a application) yaml() string {
 	if a.on != nil {
 		kind = "kubernetes: {kubeconfig: " + a.on.kubeconfig + ", "
 	}
-	text += fmt.Sprintf("---\napiVersion: converge/v1\nkind: Runtime\nname: %s\n%spollInterval: %s, steadyPollInterval: %s}\n",
-		a.runtime(), kind, min(a.steady, 5*time.Second), a.steady)
-	if a.applies > 0 {
-		text += fmt.Sprintf("maxConcurrentApplies: %d\n", a.applies)
+	for _, name := range a.runtimes() {
+		text += fmt.Sprintf("---\napiVersion: converge/v1\nkind: Runtime\nname: %s\nlabels: {fleet: %s}\n%spollInterval: %s, steadyPollInterval: %s}\n",
+			name, a.name, kind, min(a.steady, 5*time.Second), a.steady)
+		if a.applies > 0 {
+			text += fmt.Sprintf("maxConcurrentApplies: %d\n", a.applies)
+		}
 	}
 	for _, s := range a.services {
 		text += fmt.Sprintf("---\napiVersion: converge/v1\nkind: Service\nname: %s\n", s)
@@ -92,6 +100,18 @@ func (a application) yaml() string {
 
 // runtime is the name of the application's one runtime.
 func (a application) runtime() string { return a.name + "-rt" }
+
+// runtimes are the names of all.
+func (a application) runtimes() []string {
+	if a.instances == 0 {
+		return []string{a.runtime()}
+	}
+	names := make([]string, a.instances)
+	for n := range names {
+		names[n] = fmt.Sprintf("%s-%03d", a.runtime(), n+1)
+	}
+	return names
+}
 
 func channel(n int) string { return fmt.Sprintf("c%d", n) }
 

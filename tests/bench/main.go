@@ -43,6 +43,7 @@ var rows = [...]row{
 	{"idle", "what many idle, converged services cost", 5 * time.Minute, measureIdle},
 	{"decision", "the pure decision over 30,000 instances, and through 500 channels", 3 * time.Minute, measureDecision},
 	{"watch", "a change by hand on Kubernetes to its repair, watching against polling", 10 * time.Minute, measureWatch},
+	{"rollout", "a release through a fleet in steps, against the least that its policy allows", 10 * time.Minute, measureRollout},
 	{"fleet", "a release of many Deployments, and what they cost at rest", 25 * time.Minute, measureFleet},
 	{"ecs", "calls of Amazon ECS for a release, and at rest", 10 * time.Minute, measureECS},
 	{"startup", "how long converge takes to start", 5 * time.Minute, measureStartup},
@@ -64,6 +65,7 @@ type options struct {
 	services    int
 	window      time.Duration
 	deployments int
+	instances   int
 	rest        time.Duration
 	kubelab     string
 	profile     string
@@ -98,6 +100,7 @@ func parse(args []string) (options, []row, error) {
 	f.IntVar(&o.rounds, "rounds", 100, "rounds of latency and of cpu; a fifth as many of watch, and starts of each program")
 	f.IntVar(&o.services, "services", 1000, "services that idle holds")
 	f.DurationVar(&o.window, "window", 30*time.Second, "how long idle watches them: four readings for each")
+	f.IntVar(&o.instances, "instances", largestFleet, "instances of the fleet that rollout goes through")
 	f.IntVar(&o.deployments, "deployments", 1000, "Deployments that fleet releases")
 	f.DurationVar(&o.rest, "rest", time.Minute, "how long watch and fleet rest at the end")
 	f.StringVar(&o.kubelab, "kubelab", "", "the `program` of the Kubernetes control plane, in place of the one that make kube-build builds")

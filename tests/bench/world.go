@@ -30,6 +30,8 @@ type world struct {
 	stage  *stage
 	trace  *trace
 	stop   func() // of the worker
+	// unanswered are questions that got no answer in time.
+	unanswered int
 }
 
 func newWorld(ctx context.Context, dir string) (*world, error) { return newWorldWith(ctx, dir, nil) }
