@@ -137,6 +137,8 @@ func TestCompare_D26_A20(t *testing.T) {
 		{Name: "no number", Sources: sources, Asked: against("nan"), Want: entities.Error, Says: "1 of 9 samples of the control group are no finite number"},
 		{Name: "no number is dropped", Sources: sources, Asked: row(func(c *entities.CompareCheck) { c.Control, c.DropNaN = "nan", true }), Want: entities.Fail, Says: "increased, 3 against 1.75 (+71.4 %, tolerance 10 %), 8 samples against 8, 1 dropped, …"},
 		{Name: "no data", Sources: sources, Asked: against("none"), Want: entities.Error, Says: "no samples of the control group"},
+		{Name: "no data is declared to pass", Sources: sources, Asked: row(func(c *entities.CompareCheck) { c.Control, c.EmptyPasses = "none", true }), Want: entities.Pass, Says: "no samples of the control group, which is declared to pass"},
+		{Name: "nothing was counted, which is declared to pass", Sources: sources, Asked: shares(func(c *entities.CompareCheck) { c.Control, c.EmptyPasses = "no_errors", true }), Want: entities.Pass, Says: "control group: the query gives no sample, which is declared to pass"},
 		{Name: "two series", Sources: sources, Asked: against("two"), Want: entities.Error, Says: "control group: the query gives 2 series; expected one, by sum() or max()"},
 		{Name: "histograms", Sources: sources, Asked: against("histograms"), Want: entities.Error, Says: "control group: " + at + ": the query gives histograms; expected numbers"},
 		{Name: "no range", Sources: sources, Asked: against("one"), Want: entities.Error, Says: "control group: " + at + ": the query gives a vector; expected a matrix"},

@@ -39,10 +39,13 @@ func (c prometheus) Evaluate(ctx context.Context, a Asked) (entities.CheckReadin
 	case len(samples) == 0 && d.Empty == "pass":
 		return pass("the query gives no sample, which is declared to pass")
 	case len(samples) == 0:
-		return unevaluated("the query gives no sample")
+		return entities.CheckReading{}, errNoSample
 	}
 	return bounded(d, samples)
 }
+
+// errNoSample is that nothing is known of what is asked.
+var errNoSample = errors.New("the query gives no sample")
 
 // bounded takes the worst sample: the one furthest outside of the bounds, or else the one nearest
 // to them.

@@ -43,7 +43,7 @@ func (f *filling) compare(at string, c *config.CompareProtection) *entities.Comp
 		Direction: cmp.Or(string(c.Direction), "increase"), Comparisons: f.whole(at+".looks", c.Looks, 1),
 		Alpha: f.fraction(at+".alpha", c.Alpha, defaultAlpha, alpha), Tolerance: f.fraction(at+".tolerance", c.Tolerance, defaultTolerance, tolerance),
 		MinSamples: f.whole(at+".minSamples", c.MinSamples, enough), DropNaN: c.NaNStrategy == "drop",
-		For: f.period(at+".for", c.For, span{time.Minute, time.Millisecond}), InconclusivePasses: c.Inconclusive == "pass",
+		For: f.period(at+".for", c.For, span{time.Minute, time.Millisecond}), InconclusivePasses: c.Inconclusive == "pass", EmptyPasses: c.Empty == "pass",
 	}
 	if c.Control.Offset != "" {
 		check.Offset = f.period(control+".offset", c.Control.Offset, span{0, time.Second})
@@ -86,18 +86,24 @@ func (f *filling) comparable(at string, c *config.CompareProtection, check *enti
 func compared(c *config.CompareProtection) func(string) *strict.Fault {
 	const ranged = "$__range"
 	return func(query string) *strict.Fault {
-		switch past := c.Control.Offset != "" && c.Control.Query == ""; {
+		switch {
 		case strings.TrimSpace(query) == "":
 			return notEmpty("a query in PromQL")(query)
 		case c.Prometheus.Total != "" && !strings.Contains(query, ranged):
 			return &strict.Fault{Code: "bad-value", Message: "this counts something else than what is looked at", Expected: "a query with [$__range], as in sum(increase(errors_total[$__range]))"}
 		case c.Prometheus.Total == "" && strings.Contains(query, ranged):
 			return &strict.Fault{Code: "bad-value", Message: "samples are no counts, and have no $__range", Expected: `a time such as 1m, or "total" too`}
-		case past && (strings.Contains(query, "${{ version }}") || strings.Contains(query, "${{ fullVersion }}")):
-			return &strict.Fault{Code: "bad-value", Message: "this version was not there yet, so long before", Expected: "a query that names no version, as it is asked of the past too"}
+		case c.Control.Offset != "" && c.Control.Query == "":
+			return timeless(query)
 		}
 		return nil
 	}
+}
+
+// timeless refuses to ask the past of a version that only now is there.
+func timeless(text string) *strict.Fault {
+	return strict.Unless(!strings.Contains(text, "${{ version }}") && !strings.Contains(text, "${{ fullVersion }}"), "bad-value",
+		"%s was not there yet, so long before", "this version", "what names no version, as it is asked of the past too")
 }
 
 // allowed are the numbers that are possible somewhere.

@@ -206,6 +206,8 @@ type CompareProtection struct {
 	MinSamples int `json:"minSamples,omitempty"`
 	// What samples mean that are no finite number: an error, or nothing.
 	NaNStrategy NaNStrategy `json:"nanStrategy,omitempty" jsonschema:"default=error"`
+	// What no samples at all mean: an error, or passing.
+	Empty EmptyResult `json:"empty,omitempty" jsonschema:"default=error"`
 	// How long samples are taken, from when the objects became stable. Then it looks.
 	For Duration `json:"for"`
 	// When it looks once more, counted as for is, if there were too few samples; twice for when not given.
