@@ -47,6 +47,7 @@ var layers = []layer{
 	{folder: "entities/maestro"},
 	{folder: "entities/selection", ours: []string{"entities/."}},
 	{folder: "entities/order"},
+	{folder: "entities/plan"},
 	{folder: "entities/stats"},
 	{folder: "entities/trail", ours: []string{"entities/."}},
 	{folder: "entities/protocol", ours: []string{"entities/."}},

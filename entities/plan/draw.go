@@ -1,0 +1,133 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Text lists the nodes, those that may begin first at the top, with what each waits for, and what became of it where so says that
+// (E16).
+func (p *Plan) Text(so []Progress) string {
+	width := 0
+	for n := range p.Nodes {
+		width = max(width, len(p.Nodes[n].String()))
+	}
+	var b strings.Builder
+	for _, n := range p.inOrder() {
+		line := fmt.Sprintf("%-*s", width, p.Nodes[n].String())
+		if needs := p.folded(p.Nodes[n].Needs); needs != "" {
+			line += "  needs " + needs
+		}
+		if after := p.folded(p.Nodes[n].After); after != "" {
+			line += "  after " + after
+		}
+		if text := p.became(n, so); text != "" {
+			line += "  " + text
+		}
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+	return b.String()
+}
+
+// became says what became of a node: "blocked by DEPLOY sonarr@media".
+func (p *Plan) became(n int, so []Progress) string {
+	switch {
+	case n >= len(so):
+		return ""
+	case so[n].State == Blocked:
+		return "blocked by " + p.Nodes[so[n].Cause].String()
+	}
+	return string(so[n].State)
+}
+
+// folded names nodes; where they are all of a kind, of several, it says so.
+func (p *Plan) folded(nodes []int) string {
+	var texts []string
+	for _, k := range kinds {
+		all, these := 0, []string{}
+		for n := range p.Nodes {
+			if p.Nodes[n].Kind != k {
+				continue
+			}
+			all++
+			if slices.Contains(nodes, n) {
+				these = append(these, p.Nodes[n].String())
+			}
+		}
+		if len(these) == all && all > 1 {
+			these = []string{"every " + string(k)}
+		}
+		texts = append(texts, these...)
+	}
+	return strings.Join(texts, ", ")
+}
+
+// inOrder lists the nodes by how many must be over before them, in a row.
+func (p *Plan) inOrder() []int {
+	depths := make([]int, len(p.Nodes))
+	var depth func(n int) int
+	depth = func(n int) int {
+		if depths[n] == 0 {
+			depths[n] = 1
+			for _, m := range slices.Concat(p.Nodes[n].Needs, p.Nodes[n].After) {
+				depths[n] = max(depths[n], 1+depth(m))
+			}
+		}
+		return depths[n]
+	}
+	order := make([]int, len(p.Nodes))
+	for n := range order {
+		order[n] = n
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return depth(a) - depth(b) })
+	return order
+}
+
+// colours are those of states in pictures.
+var colours = map[State]string{
+	Waiting: "#ffffff", Running: "#cfe2ff", Done: "#d1e7dd", Failed: "#f8d7da", Blocked: "#e2e3e5", Superseded: "#fff3cd",
+}
+
+func (p *Plan) colour(n int, so []Progress) string {
+	if n >= len(so) {
+		return colours[Waiting]
+	}
+	return colours[so[n].State]
+}
+
+// DOT is the plan for Graphviz. An edge after which its end may begin whatever became of its beginning is dashed.
+func (p *Plan) DOT(so []Progress) string {
+	var b strings.Builder
+	b.WriteString("digraph plan {\n  rankdir=LR\n  node [shape=box, style=filled, fontname=\"sans-serif\"]\n")
+	for n := range p.Nodes {
+		fmt.Fprintf(&b, "  n%d [label=%q, fillcolor=%q]\n", n, p.Nodes[n].String(), p.colour(n, so))
+	}
+	for n := range p.Nodes {
+		for _, m := range p.Nodes[n].Needs {
+			fmt.Fprintf(&b, "  n%d -> n%d\n", m, n)
+		}
+		for _, m := range p.Nodes[n].After {
+			fmt.Fprintf(&b, "  n%d -> n%d [style=dashed]\n", m, n)
+		}
+	}
+	return b.String() + "}\n"
+}
+
+// Mermaid is the plan for pages that draw Mermaid, as those of GitHub do.
+func (p *Plan) Mermaid(so []Progress) string {
+	var b strings.Builder
+	b.WriteString("flowchart LR\n")
+	for n := range p.Nodes {
+		fmt.Fprintf(&b, "  n%d[\"%s\"]\n  style n%d fill:%s\n", n, p.Nodes[n].String(), n, p.colour(n, so))
+	}
+	for n := range p.Nodes {
+		for _, m := range p.Nodes[n].Needs {
+			fmt.Fprintf(&b, "  n%d --> n%d\n", m, n)
+		}
+		for _, m := range p.Nodes[n].After {
+			fmt.Fprintf(&b, "  n%d -.-> n%d\n", m, n)
+		}
+	}
+	return b.String()
+}

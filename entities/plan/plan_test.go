@@ -1,0 +1,147 @@
+package plan_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities/plan"
+)
+
+var update = flag.Bool("update", false, "write what the stories say as it is")
+
+// parse reads a service from each line: its name and targets, and after them what it says of itself. A line that begins with
+// "plan" is the scope, and one with "fail" or "limit" says how the plan is walked.
+func parse(t *testing.T, text string) (services []plan.Service, scope plan.Scope, fails []string, limit int) {
+	t.Helper()
+	scope.All = true
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		if len(words) == 0 {
+			continue
+		}
+		switch words[0] {
+		case "changed":
+			scope.All, scope.Changed = false, words[1:]
+			continue
+		case "eager":
+			scope.Eager = true
+			continue
+		case "fails":
+			fails = append(fails, strings.Join(words[1:], " "))
+			continue
+		case "limit":
+			_, err := fmt.Sscan(words[1], &limit)
+			require.NoError(t, err)
+			continue
+		}
+		name, targets, _ := strings.Cut(words[0], "@")
+		s := plan.Service{Name: name, Targets: strings.Split(targets, ",")}
+		for _, word := range words[1:] {
+			key, value, _ := strings.Cut(word, "=")
+			values := strings.Split(value, ",")
+			switch key {
+			case "requires":
+				s.Requires = values
+			case "callback":
+				s.SetupCallback = true
+			case "dir":
+				s.Aggregator = plan.Sync
+			case "redeploy":
+				s.Aggregator = plan.Redeploy
+			case "feeds":
+				s.Feeds = values
+			case "reconciles":
+				s.Reconciles = true
+				if value != "" {
+					s.ReconcilesAfter = values
+				}
+			case "integrates":
+				s.Integrations = values
+			case "dns":
+				s.DNS = true
+			default:
+				t.Fatalf("%q says nothing of a service", word)
+			}
+		}
+		services = append(services, s)
+	}
+	return services, scope, fails, limit
+}
+
+// played walks a plan, one round after another: all that began ends in the next one, as failed where the story says so.
+func played(p *plan.Plan, fails []string, limit int) string {
+	var b strings.Builder
+	so := make([]plan.Progress, len(p.Nodes))
+	for round := 1; ; round++ {
+		step := p.Walk(so, limit)
+		if step.Over && len(step.Begin) == 0 {
+			break
+		}
+		var names []string
+		for _, n := range step.Begin {
+			so[n].State = plan.Running
+			names = append(names, p.Nodes[n].String())
+		}
+		fmt.Fprintf(&b, "%d: %s\n", round, strings.Join(names, ", "))
+		for n := range so {
+			if so[n].State == plan.Running {
+				so[n].State = plan.Done
+				for _, f := range fails {
+					if f == p.Nodes[n].String() {
+						so[n].State = plan.Failed
+					}
+				}
+			}
+		}
+	}
+	for n := range so {
+		if so[n].State != plan.Done {
+			fmt.Fprintf(&b, "%s %s", p.Nodes[n].String(), so[n].State)
+			if so[n].State == plan.Blocked {
+				fmt.Fprintf(&b, " by %s", p.Nodes[so[n].Cause].String())
+			}
+			b.WriteString("\n")
+		}
+	}
+	return b.String()
+}
+
+// The stories of testdata: services, the plan of them, and, where they say how it goes, what happens.
+func TestStories(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*.txtar")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		archive, err := txtar.ParseFile(file)
+		require.NoError(t, err)
+		for i := range archive.Files {
+			f := &archive.Files[i]
+			t.Run(f.Name, func(t *testing.T) {
+				given, _, _ := strings.Cut(string(f.Data), "=>\n")
+				services, scope, fails, limit := parse(t, given)
+				got := ""
+				if p, err := plan.Build(services, scope); err != nil {
+					got = err.Error() + "\n"
+				} else if got = p.Text(nil); len(fails) > 0 || limit > 0 {
+					got = played(p, fails, limit)
+				}
+				if *update {
+					f.Data = []byte(given + "=>\n" + got)
+					return
+				}
+				require.Equal(t, string(f.Data), given+"=>\n"+got)
+			})
+		}
+		if *update {
+			require.NoError(t, os.WriteFile(file, txtar.Format(archive), 0o600))
+		}
+	}
+}
