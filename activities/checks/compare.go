@@ -67,7 +67,8 @@ func (c compare) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, 
 	return fail("%swhich is declared to fail", said)
 }
 
-// stableSince is since when the objects of the release that is asked about are stable.
+// stableSince is since when the objects of the release that is asked about are stable. No pause moves it: another time would be
+// another look.
 func (p Sources) stableSince(ctx context.Context, a Asked) (time.Time, error) {
 	status, err := p.known(ctx)
 	if err != nil {
@@ -79,6 +80,9 @@ func (p Sources) stableSince(ctx context.Context, a Asked) (time.Time, error) {
 	}))
 	if !here || status.Channels[n].StableSince.IsZero() {
 		return time.Time{}, fmt.Errorf("the objects of %s are not stable in %s", a.Evaluation.FullVersion, a.Definition.Channel)
+	}
+	if from := status.Channels[n].StableFrom; !from.IsZero() { // of a service whose worker knows it
+		return from, nil
 	}
 	return status.Channels[n].StableSince, nil
 }

@@ -108,6 +108,12 @@ func TestCompare_D26_A20(t *testing.T) {
 		s.Channels[1].Target = "v1"
 		return s, err
 	}
+	paused := sources // for ten minutes, by which windows moved
+	paused.Own = func(ctx context.Context) (protocol.Status, error) {
+		s, err := stable(ctx)
+		s.Channels[1].StableFrom, s.Channels[1].StableSince = s.Channels[1].StableSince, s.Channels[1].StableSince.Add(10*time.Minute)
+		return s, err
+	}
 	unstable := sources
 	unstable.Own = own
 	at := host(t, server)
@@ -117,6 +123,7 @@ func TestCompare_D26_A20(t *testing.T) {
 		{Name: "not worse", Sources: sources, Asked: against("same"), Want: entities.Pass, Says: "no increase shown, 3 against 3 (+0 %, tolerance 10 %), 8 samples against 8, p …"},
 		{Name: "against the past", Sources: sources, Asked: row(func(c *entities.CompareCheck) { c.Control, c.Offset = "", 24*time.Hour }), Want: entities.Fail, Says: "increased, 3 against 1.75 (+71.4 %, tolerance 10 %), 8 samples against 8, p 7.77e-05 (level 0.005 = 0.01 / 2), exact Mann-Whitney" + when + ", against 24h before (weaker than a control group at the same time)"},
 		{Name: "in a fleet", Sources: ofFleet, Asked: against("same"), Want: entities.Pass, Says: "no increase shown, 3 against 3 …"},
+		{Name: "after a pause it is the same look", Sources: paused, Asked: row(plain), Want: entities.Fail, Says: "increased, 3 against 1.75 (+71.4 %, tolerance 10 %), 8 samples against 8, p 7.77e-05 (level 0.005 = 0.01 / 2), exact Mann-Whitney" + when},
 		{Name: "before the look", Sources: sources, Asked: early(row(plain), 39), Want: entities.Wait, Says: "looks at 08:40:00 UTC, since 08:30:00"},
 		{Name: "too few hold", Sources: sources, Asked: early(against("few"), 41), Want: entities.Wait, Says: "INCONCLUSIVE: too few samples, 3 against 2 (+50 %, tolerance 10 %), 8 samples against 3; at least 8 of each are needed" + when + "; looks at 08:50:00 UTC, since 08:30:00"},
 		{Name: "too few at the deadline", Sources: sources, Asked: against("few"), Want: entities.Fail, Says: "INCONCLUSIVE: too few samples, 3 against 2 (+50 %, tolerance 10 %), 8 samples against 3; at least 8 of each are needed, from 2026-11-23 08:30:00 to 08:50:00 UTC; which is declared to fail"},
