@@ -154,7 +154,19 @@ type CompareCheck struct {
 	Deadline    time.Duration `json:"deadline"`
 	// InconclusivePasses: too few samples at the deadline are PASS; otherwise they are FAIL.
 	InconclusivePasses bool `json:"inconclusivePasses,omitempty"`
+	// EmptyPasses: no samples at all are PASS; otherwise they are an ERROR.
+	EmptyPasses bool `json:"emptyPasses,omitempty"`
 }
+
+// DefaultComparison is a comparison of whatever is released on a runtime. Texts may leave open of which service and channel
+// that is.
+type DefaultComparison struct {
+	Name string       `json:"name"` // of errors, latency or restarts
+	How  CompareCheck `json:"how"`
+}
+
+// ID of the comparison in a channel: no name that an application gives has a slash.
+func (c DefaultComparison) ID() string { return "default/" + c.Name }
 
 // SaidOnce tells whether what would serve is said in exactly one way.
 func (c *CapacityCheck) SaidOnce() bool {

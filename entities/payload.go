@@ -150,6 +150,8 @@ type RuntimeDefinition struct {
 	MaxApplies     int  `json:"maxApplies,omitempty"`
 	ApproveApplies bool `json:"approveApplies,omitempty"`
 	NoRollback     bool `json:"noRollback,omitempty"`
+	// Comparisons of whatever is released on it, where a channel does not turn them off.
+	Comparisons []DefaultComparison `json:"comparisons,omitempty"`
 	// Allow says who may use it; nil: everybody. What counts is the newest declaration, whichever digest a service knows.
 	Allow *RuntimeAllow `json:"allow,omitempty"`
 }

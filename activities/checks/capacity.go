@@ -63,7 +63,7 @@ func (p promServer) one(ctx context.Context, what, query string) (float64, error
 	case err != nil:
 		return 0, fmt.Errorf("%s: %w", what, err)
 	case len(samples) == 0:
-		return 0, fmt.Errorf("%s: the query gives no sample", what)
+		return 0, fmt.Errorf("%s: %w", what, errNoSample)
 	case len(samples) > 1:
 		return 0, fmt.Errorf("%s: %w", what, severalSeries(len(samples)))
 	case math.IsNaN(samples[0].value):

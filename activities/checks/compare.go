@@ -3,6 +3,7 @@ package checks
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -33,11 +34,15 @@ func (c compare) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, 
 	for _, after := range []time.Duration{d.For, d.Deadline} {
 		end := since.Add(after)
 		if a.Now.Before(end) {
-			r, err := wait("%slooks at %s UTC, since %s", said, clock(end), clock(since))
+			r, err := wait("%slooks at %s UTC, since %s", said, clock(end, a.Now), clock(since, a.Now))
 			r.Next = end
 			return r, err
 		}
-		e, err := c.look(ctx, d, since, end)
+		partial := ""
+		e, err := c.look(ctx, d, since, end, &partial)
+		if d.EmptyPasses && partial == "" && (errors.Is(err, stats.ErrNone) || errors.Is(err, errNoSample)) {
+			return pass("%s, which is declared to pass", err)
+		}
 		if failed == nil && err != nil && after < d.Deadline && !a.Now.Before(since.Add(d.Deadline)) {
 			failed = err // and goes on to, since its time will not be another one
 			continue
@@ -46,10 +51,12 @@ func (c compare) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, 
 			return entities.CheckReading{}, cmp.Or(failed, err)
 		}
 		reason := evidence(d, e, since, end)
-		switch e.Outcome {
-		case stats.Worse:
+		switch {
+		case partial != "":
+			reason = partial
+		case e.Outcome == stats.Worse:
 			return fail("%s", reason)
-		case stats.Same:
+		case e.Outcome == stats.Same:
 			return pass("%s", reason)
 		}
 		said = "INCONCLUSIVE: " + reason + "; "
@@ -60,7 +67,8 @@ func (c compare) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, 
 	return fail("%swhich is declared to fail", said)
 }
 
-// stableSince is since when the objects of the release that is asked about are stable.
+// stableSince is since when the objects of the release that is asked about are stable. No pause moves it: another time would be
+// another look.
 func (p Sources) stableSince(ctx context.Context, a Asked) (time.Time, error) {
 	status, err := p.known(ctx)
 	if err != nil {
@@ -73,11 +81,14 @@ func (p Sources) stableSince(ctx context.Context, a Asked) (time.Time, error) {
 	if !here || status.Channels[n].StableSince.IsZero() {
 		return time.Time{}, fmt.Errorf("the objects of %s are not stable in %s", a.Evaluation.FullVersion, a.Definition.Channel)
 	}
+	if from := status.Channels[n].StableFrom; !from.IsZero() { // of a service whose worker knows it
+		return from, nil
+	}
 	return status.Channels[n].StableSince, nil
 }
 
-// look compares what there was between two times.
-func (c compare) look(ctx context.Context, d *entities.CompareCheck, from, to time.Time) (stats.Evidence, error) {
+// look compares what there was between two times. It sets partial where not all of that could be had.
+func (c compare) look(ctx context.Context, d *entities.CompareCheck, from, to time.Time, partial *string) (stats.Evidence, error) {
 	plan := stats.Plan{
 		Direction: stats.Direction(d.Direction), Alpha: d.Alpha, Comparisons: d.Comparisons, Tolerance: d.Tolerance, MinSamples: d.MinSamples, Drop: d.DropNaN,
 	}
@@ -85,7 +96,7 @@ func (c compare) look(ctx context.Context, d *entities.CompareCheck, from, to ti
 	if d.Offset > 0 {
 		control, controlTotal = d.Query, d.Total
 	}
-	server := promServer{sources: c.sources, url: d.URL, token: d.Token}
+	server := promServer{sources: c.sources, url: d.URL, token: d.Token, partial: partial}
 	if d.Total != "" {
 		released, err := server.count(ctx, "released", d.Query, d.Total, from, to)
 		if err != nil {
@@ -130,11 +141,19 @@ func (p promServer) count(ctx context.Context, what, of, total string, from, to 
 
 // evidence says all that a look rests upon, so that it can be read by itself, much later.
 func evidence(d *entities.CompareCheck, e stats.Evidence, from, to time.Time) string {
-	text := fmt.Sprintf("%s, from %s to %s UTC", e, from.UTC().Format("2006-01-02 15:04:05"), clock(to))
+	text := fmt.Sprintf("%s, from %s to %s UTC", e, from.UTC().Format(day), clock(to, from))
 	if d.Offset > 0 {
 		text += fmt.Sprintf(", against %s before (weaker than a control group at the same time)", entities.Length(d.Offset))
 	}
 	return text
 }
 
-func clock(t time.Time) string { return t.UTC().Format("15:04:05") }
+const day = "2006-01-02 15:04:05"
+
+// clock is a time of day, with the day when it is another one than that of a time that is known.
+func clock(t, known time.Time) string {
+	if t, known = t.UTC(), known.UTC(); t.YearDay() == known.YearDay() && t.Year() == known.Year() {
+		return t.Format(time.TimeOnly)
+	}
+	return t.Format(day)
+}

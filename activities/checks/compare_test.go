@@ -1,6 +1,7 @@
 package checks_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -29,7 +30,8 @@ func ranges(t *testing.T, answers map[string]string) (string, checks.Sources) {
 			fmt.Fprintf(w, `{"status":"error","errorType":"bad_data","error":%q}`, "nobody expects "+query+" "+r.Header.Get("Authorization"))
 			return
 		}
-		fmt.Fprintf(w, `{"status":"success","data":%s}`, answers[query])
+		data, warning, _ := strings.Cut(answers[query], "!")
+		fmt.Fprintf(w, `{"status":"success","data":%s,"warnings":[%q]}`, data, cmp.Or(warning, "PromQL info: nothing"))
 	})
 	sources.Own = stable
 	return url, sources
@@ -41,6 +43,9 @@ func stable(ctx context.Context) (protocol.Status, error) {
 	s.Channels[1].StableSince = time.Date(2026, 11, 23, 8, 30, 0, 0, time.UTC)
 	return s, err
 }
+
+// warned is an answer that comes with a warning.
+func warned(of, answer string) string { return answer + "!" + of }
 
 // matrix is series, each of its values.
 func matrix(series ...string) string {
@@ -68,6 +73,8 @@ func TestCompare_D26_A20(t *testing.T) {
 		"errors[600000ms] [08:40:00Z]": count("30.4"), "requests[600000ms] [08:40:00Z]": count("499.6"),
 		"old_errors[600000ms] [08:40:00Z]": count("5"), "old_requests[600000ms] [08:40:00Z]": count("500"), "below [08:40:00Z]": count("-1"),
 		"no_errors [08:40:00Z]": vector(), "over [08:40:00Z]": count("502"), "far_over [08:40:00Z]": count("900"),
+		"partial " + ten: warned("a store did not answer for Bearer "+secret, matrix(fast)), "partial " + twenty: matrix(fast), "still_partial " + ten: warned("no", matrix(fast)), "still_partial " + twenty: warned("a store did not answer", matrix(fast)),
+		"hinted " + ten: warned("PromQL info: metric might not be a counter", matrix(slow)), `took{v="v2"} [08:30:30Z 2026-11-24T08:30:00Z 30]`: matrix(slow), "day [08:30:30Z 2026-11-24T08:30:00Z 30]": matrix(slow), "none[600000ms] [08:40:00Z]": count("0"),
 		"late " + twenty: matrix(fast), "many " + ten: matrix(strings.Repeat("1 ", 22)), "many " + twenty: matrix(strings.Repeat("1 ", 42)),
 	})
 	row := func(change func(*entities.CompareCheck)) checks.Asked {
@@ -91,10 +98,20 @@ func TestCompare_D26_A20(t *testing.T) {
 		a.Now = time.Date(2026, 11, 23, 8, minute, 0, 0, time.UTC)
 		return a
 	}
+	tomorrow := func(a checks.Asked) checks.Asked {
+		a.Now = time.Date(2026, 11, 24, 9, 0, 0, 0, time.UTC)
+		return a
+	}
 	ofFleet := sources // whose last instance has another target
 	ofFleet.Own = func(ctx context.Context) (protocol.Status, error) {
 		s, err := stable(ctx)
 		s.Channels[1].Target = "v1"
+		return s, err
+	}
+	paused := sources // for ten minutes, by which windows moved
+	paused.Own = func(ctx context.Context) (protocol.Status, error) {
+		s, err := stable(ctx)
+		s.Channels[1].StableFrom, s.Channels[1].StableSince = s.Channels[1].StableSince, s.Channels[1].StableSince.Add(10*time.Minute)
 		return s, err
 	}
 	unstable := sources
@@ -106,10 +123,18 @@ func TestCompare_D26_A20(t *testing.T) {
 		{Name: "not worse", Sources: sources, Asked: against("same"), Want: entities.Pass, Says: "no increase shown, 3 against 3 (+0 %, tolerance 10 %), 8 samples against 8, p …"},
 		{Name: "against the past", Sources: sources, Asked: row(func(c *entities.CompareCheck) { c.Control, c.Offset = "", 24*time.Hour }), Want: entities.Fail, Says: "increased, 3 against 1.75 (+71.4 %, tolerance 10 %), 8 samples against 8, p 7.77e-05 (level 0.005 = 0.01 / 2), exact Mann-Whitney" + when + ", against 24h before (weaker than a control group at the same time)"},
 		{Name: "in a fleet", Sources: ofFleet, Asked: against("same"), Want: entities.Pass, Says: "no increase shown, 3 against 3 …"},
+		{Name: "after a pause it is the same look", Sources: paused, Asked: row(plain), Want: entities.Fail, Says: "increased, 3 against 1.75 (+71.4 %, tolerance 10 %), 8 samples against 8, p 7.77e-05 (level 0.005 = 0.01 / 2), exact Mann-Whitney" + when},
 		{Name: "before the look", Sources: sources, Asked: early(row(plain), 39), Want: entities.Wait, Says: "looks at 08:40:00 UTC, since 08:30:00"},
 		{Name: "too few hold", Sources: sources, Asked: early(against("few"), 41), Want: entities.Wait, Says: "INCONCLUSIVE: too few samples, 3 against 2 (+50 %, tolerance 10 %), 8 samples against 3; at least 8 of each are needed" + when + "; looks at 08:50:00 UTC, since 08:30:00"},
 		{Name: "too few at the deadline", Sources: sources, Asked: against("few"), Want: entities.Fail, Says: "INCONCLUSIVE: too few samples, 3 against 2 (+50 %, tolerance 10 %), 8 samples against 3; at least 8 of each are needed, from 2026-11-23 08:30:00 to 08:50:00 UTC; which is declared to fail"},
 		{Name: "too few at the deadline pass", Sources: sources, Asked: row(func(c *entities.CompareCheck) { c.Control, c.InconclusivePasses = "few", true }), Want: entities.Pass, Says: "INCONCLUSIVE: too few samples, 3 against 2 …"},
+		{Name: "no traffic yet", Sources: sources, Asked: early(shares(func(c *entities.CompareCheck) { c.Query, c.Total = "none[$__range]", "none[$__range]" }), 41), Want: entities.Wait, Says: "INCONCLUSIVE: too few requests, 0 against 0.01 (-100 %, tolerance 10 %), 0 requests against 500; …"},
+		{Name: "partial data holds", Sources: sources, Asked: early(against("partial"), 41), Want: entities.Wait, Says: "INCONCLUSIVE: " + at + " warns: a store did not answer for Bearer ***; looks at 08:50:00 UTC, since 08:30:00"},
+		{Name: "partial data at first", Sources: sources, Asked: against("partial"), Want: entities.Fail, Says: "increased, 3 against 1.75 …"},
+		{Name: "partial data at the deadline", Sources: sources, Asked: against("still_partial"), Want: entities.Fail, Says: "INCONCLUSIVE: " + at + " warns: a store did not answer; which is declared to fail"},
+		{Name: "a hint is no partial data", Sources: sources, Asked: against("hinted"), Want: entities.Pass, Says: "no increase shown, 3 against 3 …"},
+		{Name: "over midnight", Sources: sources, Asked: tomorrow(row(func(c *entities.CompareCheck) { c.Control, c.For, c.Deadline = "day", 24*time.Hour, 48*time.Hour })), Want: entities.Pass, Says: "no increase shown, 3 against 3 (+0 %, tolerance 10 %), 8 samples against 8, p 0.69 (level 0.005 = 0.01 / 2), exact Mann-Whitney, from 2026-11-23 08:30:00 to 2026-11-24 08:30:00 UTC"},
+		{Name: "before a look tomorrow", Sources: sources, Asked: row(func(c *entities.CompareCheck) { c.For, c.Deadline = 24*time.Hour, 48*time.Hour }), Want: entities.Wait, Says: "looks at 2026-11-24 08:30:00 UTC, since 08:30:00"},
 		{Name: "enough at the deadline", Sources: sources, Asked: against("later"), Want: entities.Fail, Says: "increased, 3 against 1.75 …"},
 		{Name: "no first look can be had", Sources: sources, Asked: against("late"), Want: entities.Fail, Says: "increased, 3 against 1.75 …"},
 		{Name: "no first look, before the deadline", Sources: sources, Asked: early(against("late"), 41), Want: entities.Error, Says: "control group: " + at + " answered 400: …"},
@@ -119,6 +144,8 @@ func TestCompare_D26_A20(t *testing.T) {
 		{Name: "no number", Sources: sources, Asked: against("nan"), Want: entities.Error, Says: "1 of 9 samples of the control group are no finite number"},
 		{Name: "no number is dropped", Sources: sources, Asked: row(func(c *entities.CompareCheck) { c.Control, c.DropNaN = "nan", true }), Want: entities.Fail, Says: "increased, 3 against 1.75 (+71.4 %, tolerance 10 %), 8 samples against 8, 1 dropped, …"},
 		{Name: "no data", Sources: sources, Asked: against("none"), Want: entities.Error, Says: "no samples of the control group"},
+		{Name: "no data is declared to pass", Sources: sources, Asked: row(func(c *entities.CompareCheck) { c.Control, c.EmptyPasses = "none", true }), Want: entities.Pass, Says: "no samples of the control group, which is declared to pass"},
+		{Name: "nothing was counted, which is declared to pass", Sources: sources, Asked: shares(func(c *entities.CompareCheck) { c.Control, c.EmptyPasses = "no_errors", true }), Want: entities.Pass, Says: "control group: the query gives no sample, which is declared to pass"},
 		{Name: "two series", Sources: sources, Asked: against("two"), Want: entities.Error, Says: "control group: the query gives 2 series; expected one, by sum() or max()"},
 		{Name: "histograms", Sources: sources, Asked: against("histograms"), Want: entities.Error, Says: "control group: " + at + ": the query gives histograms; expected numbers"},
 		{Name: "no range", Sources: sources, Asked: against("one"), Want: entities.Error, Says: "control group: " + at + ": the query gives a vector; expected a matrix"},

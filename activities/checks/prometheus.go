@@ -39,10 +39,13 @@ func (c prometheus) Evaluate(ctx context.Context, a Asked) (entities.CheckReadin
 	case len(samples) == 0 && d.Empty == "pass":
 		return pass("the query gives no sample, which is declared to pass")
 	case len(samples) == 0:
-		return unevaluated("the query gives no sample")
+		return entities.CheckReading{}, errNoSample
 	}
 	return bounded(d, samples)
 }
+
+// errNoSample is that nothing is known of what is asked.
+var errNoSample = errors.New("the query gives no sample")
 
 // bounded takes the worst sample: the one furthest outside of the bounds, or else the one nearest
 // to them.
@@ -112,13 +115,15 @@ type promServer struct {
 	url     string
 	token   *entities.Value
 	at      time.Time // of an instant query; zero: now
+	partial *string   // is set to what it warned of, if it did, for whoever asks that
 }
 
 // promAnswer is what /api/v1/query and query_range answer.
 type promAnswer struct {
-	Status    string `json:"status"`
-	ErrorType string `json:"errorType"`
-	Error     string `json:"error"`
+	Status    string   `json:"status"`
+	ErrorType string   `json:"errorType"`
+	Error     string   `json:"error"`
+	Warnings  []string `json:"warnings"`
 	Data      struct {
 		ResultType string          `json:"resultType"`
 		Result     json.RawMessage `json:"result"`
@@ -185,7 +190,21 @@ func ask[T any](ctx context.Context, p promServer, path, query string, values ur
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s", r.where(), r.secrets.hide(err.Error()))
 	}
+	if p.partial != nil && a.warning() != "" {
+		*p.partial = r.where() + " warns: " + oneLine(r.secrets.hide(a.warning()), maxExcerpt)
+	}
 	return all, nil
+}
+
+// warning is the first one of the answer, or "": that parts of the data could not be had, for example. Hints on the query were
+// warnings too before Prometheus 3.
+func (a promAnswer) warning() string {
+	for _, w := range a.Warnings {
+		if !strings.HasPrefix(w, "PromQL info:") {
+			return w
+		}
+	}
+	return ""
 }
 
 // series are the samples of each series of a matrix.

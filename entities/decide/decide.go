@@ -15,6 +15,8 @@ type Mode struct {
 	Drain bool
 	// Rollbacks are begun all the same: what is running may take long to end.
 	Rollbacks bool
+	// Unseen: by a logic before protocol.LogicLooksAgain.
+	Unseen bool
 }
 
 // holds tells whether work is not to be started that is, or is not, part of a rollback.

@@ -97,7 +97,7 @@ func (v *view) judgePostconditions(r *state.Release, all []entities.Window, last
 		switch late := !v.now.Before(w.Until); {
 		case broken && j.Verdict == entities.Fail:
 			return w.Check.ID + entities.Because(j.Reason)
-		case broken && late:
+		case broken && late && !v.dueAgain(w.Check, r):
 			return w.Check.ID + " did not hold by " + clock(w.Until, v.now) + entities.Because(j.Reason)
 		case !late:
 			v.due(w.Until)
@@ -117,6 +117,12 @@ func (v *view) judgePostconditions(r *state.Release, all []entities.Window, last
 		v.readAgain(r, met)
 	}
 	return ""
+}
+
+// dueAgain tells whether a check that said when to look again has not been asked since, such as after an outage.
+func (v *view) dueAgain(c *entities.Check, r *state.Release) bool {
+	st := v.remembered().Reading(v.s.Evaluation(v.spec, c, r))
+	return !v.mode.Unseen && st.At.Before(st.Next) && !v.now.Before(st.Next)
 }
 
 // extensionFailed says which post-deployment extension has spent its attempts, or "".
@@ -175,12 +181,16 @@ func (j Judgement) brief() string {
 // readAgain asks for the fresh reading of checks whose window has ended.
 func (v *view) readAgain(r *state.Release, ended []entities.Evaluation) {
 	p := v.remembered().Preflight
+	op := state.PreflightOp{Channel: v.spec.Name, Release: r.ID, Checks: ended, Window: true}
+	if !v.mode.Unseen {
+		op.StableSince = v.remembered().StableSince
+	}
 	switch {
 	case len(ended) == 0 || v.mode.Drain || p != nil && p.Running:
 	case p != nil && p.Window && p.Release == r.ID && v.now.Before(p.Next):
 		v.due(p.Next)
 	default:
-		v.d.Preflights = append(v.d.Preflights, state.PreflightOp{Channel: v.spec.Name, Release: r.ID, Checks: ended, Window: true})
+		v.d.Preflights = append(v.d.Preflights, op)
 	}
 }
 

@@ -137,8 +137,8 @@ func (v *view) evidence(r *state.Release) string {
 		if c.Kind != entities.CheckCompare {
 			continue
 		}
-		if st := v.remembered().Reading(v.s.Evaluation(v.spec, c, r)); st != nil {
-			say = append(say, c.ID+": "+st.Reason)
+		if st := v.remembered().Reading(v.s.Evaluation(v.spec, c, r)); st != nil && r.Bypassed(v.spec.Name, c.ID) == nil {
+			say = append(say, c.ID+" "+string(st.Verdict)+entities.Because(st.Reason))
 		}
 	}
 	return entities.Clip(strings.Join(say, "; "), mostEvidence)

@@ -58,7 +58,7 @@ type Beginning struct {
 
 // Logic is the number of the logic by which workers of this version begin a run. A run keeps to the logic that its
 // input names, as its history demands: none is that of workers that did not name it yet.
-const Logic = LogicCancelEnds
+const Logic = LogicLooksAgain
 
 const (
 	// LogicRecordsShown is the logic by which what a service shows is recorded before it is shown.
@@ -84,6 +84,9 @@ const (
 	// LogicCancelEnds is the logic by which runs of extensions are asked to end, and count under a channel's new name, and
 	// configuration reaches channels that keep another version.
 	LogicCancelEnds = 9
+	// LogicLooksAgain is the logic by which a postcondition fails nothing before a look that is due has been taken, and the last
+	// evaluation of what was stable counts for nothing once that began anew.
+	LogicLooksAgain = 10
 )
 
 // ServiceInput starts a Service workflow, or carries its state into the next run.

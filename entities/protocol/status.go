@@ -63,9 +63,11 @@ type ChannelStatus struct {
 	// Checks are what was last read of checks that are asked now, by id.
 	Checks []CheckStatus `json:"checks,omitempty"`
 	// StableSince: the target's objects are stable since then, and what follows the deployment runs.
-	StableSince time.Time          `json:"stableSince,omitzero"`
-	Rollback    *entities.Rollback `json:"rollback,omitempty"`
-	LeaseAsked  time.Time          `json:"leaseAsked,omitzero"` // it waits for a place on its runtime since then
+	StableSince time.Time `json:"stableSince,omitzero"`
+	// StableFrom is when that was seen: pauses move StableSince, and not this.
+	StableFrom time.Time          `json:"stableFrom,omitzero"`
+	Rollback   *entities.Rollback `json:"rollback,omitempty"`
+	LeaseAsked time.Time          `json:"leaseAsked,omitzero"` // it waits for a place on its runtime since then
 	// MovesTo is the runtime that the configuration names, while the release that takes the channel there is still to come.
 	MovesTo string `json:"movesTo,omitempty"`
 	// Lacks says which configuration has not reached the channel, and why.

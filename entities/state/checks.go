@@ -213,7 +213,7 @@ func (s *State) windowRead(op PreflightOp, readings map[string]entities.CheckRea
 		return
 	}
 	c.Preflight = nil
-	if !declared || c.StableSince.IsZero() {
+	if !declared || c.StableSince.IsZero() || !op.StableSince.IsZero() && !op.StableSince.Equal(c.StableSince) {
 		return
 	}
 	again := time.Duration(0)

@@ -265,7 +265,7 @@ func (s *State) fail(c Change, now time.Time) {
 // stable begins the post-deployment window: what counts of the checks in it is read in it.
 func (s *State) stable(c Change, now time.Time) {
 	channel := s.Channel(c.Channel)
-	channel.StableSince = now
+	channel.StableSince, channel.StableFrom = now, now
 	spec, _ := s.Spec.Channel(c.Channel)
 	for n := range spec.Checks {
 		if spec.Checks[n].After() {

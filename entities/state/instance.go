@@ -34,6 +34,8 @@ type Gates struct {
 	Preflight *Preflight             `json:"preflight,omitempty"`
 	// StableSince: all instances are stable at the release in progress, and its post-deployment window runs.
 	StableSince time.Time `json:"stableSince,omitzero"`
+	// StableFrom is when that was seen: no pause moves it, as it moves StableSince with the window.
+	StableFrom time.Time `json:"stableFrom,omitzero"`
 	// Soaked are the windows that have ended with a fresh PASS.
 	Soaked []string `json:"soaked,omitempty"`
 	// StoppedAt: the window stands still since then.
@@ -256,7 +258,7 @@ func (c *Channel) targetSet() {
 
 // endWindow ends a post-deployment window, however it went.
 func (c *Channel) endWindow() {
-	c.StableSince, c.Soaked, c.StoppedAt = time.Time{}, nil, time.Time{}
+	c.StableSince, c.StableFrom, c.Soaked, c.StoppedAt = time.Time{}, time.Time{}, nil, time.Time{}
 	if c.Preflight != nil && c.Preflight.Window && !c.Preflight.Running {
 		c.Preflight = nil
 	}

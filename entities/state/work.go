@@ -109,6 +109,8 @@ type PreflightOp struct {
 	Release string
 	Checks  []entities.Evaluation
 	Window  bool
+	// StableSince is that of the window: what began anew meanwhile is evaluated anew. Zero: by an earlier logic.
+	StableSince time.Time
 }
 
 // ExtensionOp runs an extension once.

@@ -93,6 +93,7 @@ type Evidence struct {
 	Test          string // by its name, for people
 	Released      Group
 	Control       Group
+	Correlation   float64 // of samples with the ones before them; 0: none that could be told from chance
 	P, Level      float64 // 0 where there are too few samples
 	Effect        float64 // of what was released, relative to the control group: 0.1 is 10 % more; ±Inf: from nothing
 	Plan          Plan
@@ -105,9 +106,9 @@ type Evidence struct {
 // ErrNone is that a group has no samples at all: missing data is no evidence (D26).
 var ErrNone = errors.New("no samples")
 
-// Samples compares samples, which are taken for independent of each other. The effect is the Hodges-Lehmann shift (the median
-// of all differences between the groups) relative to the control group's median. Errors: ErrNone, and samples that are no
-// finite number, unless they are dropped.
+// Samples compares samples, in the order of time. Where these repeat each other they count for as many as they are worth. The
+// effect is the Hodges-Lehmann shift (the median of all differences between the groups) relative to the control group's median.
+// Errors: ErrNone, and samples that are no finite number, unless they are dropped.
 func Samples(p Plan, released, control []float64) (Evidence, error) {
 	e := Evidence{Plan: p, Test: "Mann-Whitney"}
 	var err error
@@ -118,19 +119,39 @@ func Samples(p Plan, released, control []float64) (Evidence, error) {
 		return e, err
 	}
 	e.Effect = relative(shift(released, control), e.Control.Centre)
-	if few := min(len(released), len(control)); few < p.MinSamples || p.sided(1/ways(len(released)+len(control), len(released))) > p.Level() {
-		e.Outcome, e.Needed = Inconclusive, p.Least()
+	e.Correlation = correlation(released, control)
+	least := 1 / ways(e.worth(len(released))+e.worth(len(control)), e.worth(len(released)))
+	if e.worth(min(len(released), len(control))) < p.MinSamples || p.sided(least) > p.Level() {
+		e.Outcome, e.Needed = Inconclusive, e.asMany(p.Least())
 		return e, nil
 	}
 	u := newRanked(released, control)
 	if e.Test = "Mann-Whitney"; u.exactly() {
 		e.Test = "exact Mann-Whitney"
 	}
-	e.judge(u.increase, func() float64 { return newRanked(control, released).increase() })
+	e.judge(func() float64 { return e.correlated(u.increase(), least) }, func() float64 { return e.correlated(newRanked(control, released).increase(), least) })
 	if e.Outcome == Same && e.exceeds() {
-		e.Needed = noether(p, u.superiority())
+		e.Needed = e.asMany(noether(p, u.superiority()))
 	}
 	return e, nil
+}
+
+// inflation is how much larger the variance of a mean is than of as many samples that do not repeat each other.
+func (e *Evidence) inflation() float64 { return (1 + e.Correlation) / (1 - e.Correlation) }
+
+// worth is how many samples that do not repeat each other tell as much as n of these do.
+func (e *Evidence) worth(n int) int { return int(float64(n)/e.inflation() + rounding) }
+
+// asMany is how many of these samples are worth n.
+func (e *Evidence) asMany(n int) int { return needed(float64(n) * e.inflation()) }
+
+// correlated is p where samples repeat each other: its deviation is as much less as that of a mean is larger, and it is never
+// below the least that so many could give.
+func (e *Evidence) correlated(p, least float64) float64 {
+	if e.Correlation == 0 {
+		return p
+	}
+	return max(upper(quantile(p)/math.Sqrt(e.inflation())), least)
 }
 
 // group are the samples of a group that are finite numbers, and their median.
@@ -151,16 +172,13 @@ func (p Plan) group(of string, samples []float64) ([]float64, Group, error) {
 // Count is how many requests of a group were of some kind, such as errors.
 type Count struct{ Of, Total int }
 
-// Counts compares two shares. The effect is the difference of the shares relative to the control group's. Errors: ErrNone, and
-// counts that are none.
+// Counts compares two shares. The effect is the difference of the shares relative to the control group's. A group without any
+// request has too few. Errors: counts that are none.
 func Counts(p Plan, released, control Count) (Evidence, error) {
 	e := Evidence{Plan: p, Test: "exact Fisher"}
 	for _, c := range []Count{released, control} {
-		switch {
-		case c.Of < 0 || c.Of > c.Total:
+		if c.Of < 0 || c.Of > c.Total {
 			return e, fmt.Errorf("%d of %d are no counts", c.Of, c.Total)
-		case c.Total == 0:
-			return e, fmt.Errorf("%w: nothing was counted", ErrNone)
 		}
 	}
 	e.Released, e.Control = released.group(), control.group()
@@ -177,7 +195,7 @@ func Counts(p Plan, released, control Count) (Evidence, error) {
 }
 
 func (c Count) group() Group {
-	return Group{Samples: c.Total, Centre: float64(c.Of) / float64(c.Total)}
+	return Group{Samples: c.Total, Centre: float64(c.Of) / float64(max(c.Total, 1))}
 }
 
 // judge tells of a change when it is both distinguished and as large as the tolerance.
@@ -216,6 +234,9 @@ func (e Evidence) String() string {
 		percent(e.Effect), percent(e.Plan.Tolerance)[1:], e.Released.Samples, what, e.Control.Samples)
 	if d := e.Released.Dropped + e.Control.Dropped; d > 0 {
 		text += fmt.Sprintf(", %d dropped", d)
+	}
+	if e.Correlation > 0 {
+		text += fmt.Sprintf(", worth %d as neighbours are alike (correlation %s)", e.worth(min(e.Released.Samples, e.Control.Samples)), number(e.Correlation))
 	}
 	if e.Outcome == Inconclusive {
 		return text + fmt.Sprintf("; at least %d of each are needed", e.Needed)

@@ -158,6 +158,7 @@ func TestVerdicts_D26(t *testing.T) {
 		{"from below zero", plan, flat(-7, 20), flat(-8, 20), "increased, -7 against -8 (+12.5 %, tolerance 10 %)…"},
 		{"too few", plan, flat(8, 7), flat(7, 40), "too few samples, 8 against 7 (+14.3 %, tolerance 10 %), 7 samples against 40; at least 20 of each are needed"},
 		{"too few for p", with(func(p *Plan) { p.MinSamples = 3 }), flat(8, 4), flat(7, 4), "too few samples, 8 against 7 (+14.3 %, tolerance 10 %), 4 samples against 4; at least 5 of each are needed"},
+		{"repeated", plan, slices.Concat(flat(9, 10), flat(8, 10)), slices.Concat(flat(7, 20)), "too few samples, 8.5 against 7 (+21.4 %, tolerance 10 %), 20 samples against 20, worth 0 as neighbours are alike (correlation 0.99); at least 3980 of each are needed"},
 		{"no number is dropped", drop, nan, flat(1, 20), "no increase shown, 1 against 1 (+0 %, tolerance 10 %), 20 samples against 20, 2 dropped, p 1 (level…"},
 		{"no number", plan, nan, flat(1, 20), "ERROR 2 of 22 samples of what was released are no finite number"},
 		{"no number at all", drop, nan[20:], flat(1, 20), "ERROR no samples of what was released that are finite numbers: 2 are not"},
@@ -179,7 +180,8 @@ func TestVerdicts_D26(t *testing.T) {
 		{"less traffic is no matter", plan, Count{30, 500}, Count{60, 1000}, "no increase shown, 0.06 against 0.06 (+0 %, tolerance 10 %), 500 requests against 1000, p 0.541 (level…"},
 		{"fewer successes", with(func(p *Plan) { p.Direction = Decrease }), Count{400, 500}, Count{495, 500}, "decreased, 0.8 against 0.99 (-19.2 %, tolerance 10 %)…"},
 		{"too few", plan, Count{9, 10}, Count{1, 500}, "too few requests, 0.9 against 0.002 (+4.49e+04 %, tolerance 10 %), 10 requests against 500; at least 20 of each are needed"},
-		{"nothing was asked", plan, Count{0, 0}, Count{1, 500}, "ERROR no samples: nothing was counted"},
+		{"nothing was asked", plan, Count{0, 0}, Count{1, 500}, "too few requests, 0 against 0.002 (-100 %, tolerance 10 %), 0 requests against 500; at least 20 of each are needed"},
+		{"nobody asked anybody", plan, Count{}, Count{}, "too few requests, 0 against 0 (+0 %, tolerance 10 %), 0 requests against 0; at least 20 of each are needed"},
 		{"more than all", plan, Count{11, 10}, Count{1, 500}, "ERROR 11 of 10 are no counts"},
 	} {
 		e, err := Counts(c.plan, c.released, c.control)
@@ -298,6 +300,88 @@ func TestFalseAlarms_D26(t *testing.T) {
 	}
 }
 
+// Samples that follow each other closely repeat each other. Taken for independent they give many times as many false alarms as
+// alpha; as they are counted, about as many, and where little is left of them they tell nothing.
+func TestFalseAlarmsOfDependentSamples_D26(t *testing.T) {
+	t.Parallel()
+	const releases = 1000
+	source := rand.New(rand.NewPCG(26, 6))
+	autoregressive := func(by float64) func() func() float64 {
+		return func() func() float64 {
+			x := source.NormFloat64()
+			return func() float64 { x = by*x + math.Sqrt(1-by*by)*source.NormFloat64(); return x }
+		}
+	}
+	rate := func(steps int) func() func() float64 { // that looks back over so many steps
+		return func() func() float64 {
+			last := samples(steps, source.ExpFloat64)
+			return func() float64 {
+				last = append(last[1:], source.ExpFloat64())
+				sum := 0.0
+				for _, v := range last {
+					sum += v
+				}
+				return sum
+			}
+		}
+	}
+	scraped := func(steps int) func() func() float64 { // once in so many steps
+		return func() func() float64 {
+			n, v := source.IntN(steps), source.NormFloat64()
+			return func() float64 {
+				if n++; n%steps == 0 {
+					v = source.NormFloat64()
+				}
+				return v
+			}
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		series func() func() float64
+	}{
+		{"independent", autoregressive(0)}, {"alike", autoregressive(0.5)}, {"much alike", autoregressive(0.8)},
+		{"rate over two", rate(2)}, {"rate over five", rate(5)}, {"scraped every other", scraped(2)}, {"scraped every fourth", scraped(4)},
+	} {
+		p := with(func(p *Plan) { p.Tolerance = 0 })
+		alarms, uncorrected, told := 0, 0, 0
+		for range releases {
+			released, control := samples(60, c.series()), samples(60, c.series())
+			e, err := Samples(p, released, control)
+			require.NoError(t, err)
+			if e.Outcome != Inconclusive {
+				told++
+			}
+			if e.Outcome == Worse {
+				alarms++
+			}
+			if newRanked(released, control).increase() <= p.Level() {
+				uncorrected++
+			}
+		}
+		t.Logf("%s: %d of %d releases, without the correction %d; %d could be told", c.name, alarms, releases, uncorrected, told)
+		require.LessOrEqual(t, float64(alarms)/releases, 2*p.Alpha, c.name)
+		if c.name == "independent" {
+			require.Greater(t, told, releases*99/100)
+		} else {
+			require.Greater(t, float64(uncorrected)/releases, 2*p.Alpha, c.name)
+		}
+	}
+}
+
+// What is in both groups is no matter: a busy hour makes samples alike, and none of the differences.
+func TestBusyHour_D26(t *testing.T) {
+	t.Parallel()
+	source := rand.New(rand.NewPCG(26, 7))
+	hour := func(by float64) []float64 {
+		i := 0.0
+		return samples(30, func() float64 { i++; return (10 + i) * by * (1 + 0.01*source.NormFloat64()) })
+	}
+	e, err := Samples(plan, hour(1), hour(1))
+	require.NoError(t, err)
+	require.Equal(t, Same, e.Outcome)
+}
+
 func TestFalseAlarmsOfCounts_D26(t *testing.T) {
 	t.Parallel()
 	const alpha, releases = 0.05, 2000
@@ -335,7 +419,7 @@ func TestPower_D26(t *testing.T) {
 	changes := []float64{0, 0.1, 0.2, 0.3, 0.5}
 	found := map[string]float64{}
 	for _, n := range []int{10, 20, 40, 80} {
-		p.MinSamples = n
+		p.MinSamples = n * 2 / 3 // as by default
 		row := fmt.Sprintf("| %d |", n)
 		for _, change := range changes {
 			draw := func(by float64) func() float64 {

@@ -101,7 +101,7 @@ func channel(s *state.State, c *decide.ChannelDecision) protocol.ChannelStatus {
 		addInstance(&out, i)
 	}
 	if mayBeStable(s, c.Channel) {
-		out.StableSince = remembered.StableSince
+		out.StableSince, out.StableFrom = remembered.StableSince, remembered.StableFrom
 	}
 	if c.Status == entities.StatusConverging || c.Status == entities.StatusDegraded {
 		out.NextChange = c.Due // elsewhere what is due is bookkeeping, and moves nothing

@@ -3,6 +3,7 @@ package compile
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/converge-engine/converge/entities"
@@ -17,27 +18,38 @@ const (
 	defaultAlpha      = 0.01
 	defaultTolerance  = 0.1
 	defaultMinSamples = 20
-	mostSamples       = 1000 // of each group: all are compared with all
+	defaultMinCounts  = 200              // requests: a few show nothing short of an outage
+	leastStep         = 15 * time.Second // when not given: Prometheus seldom scrapes more often
+	mostSamples       = 1000             // of each group: all are compared with all
 )
 
 // compare fills in a comparison with a control group, and checks it.
 func (f *filling) compare(at string, c *config.CompareProtection) *entities.CompareCheck {
-	query := notEmpty("a query in PromQL")
+	query := compared(c)
+	enough := defaultMinSamples
+	if c.Prometheus.Total != "" {
+		enough = defaultMinCounts
+	}
+	alpha := allowed{func(v float64) bool { return v > 0 && v < 1 }, "more than 0, and less than 1"}
+	tolerance := allowed{func(v float64) bool { return v >= 0 && v < 1000 }, "at least 0, and less than 1000"}
+	if c.Direction == "decrease" {
+		tolerance = allowed{func(v float64) bool { return v >= 0 && v <= 1 }, "at least 0, and at most 1: nothing falls by more"}
+	}
 	source, control := at+".prometheus", at+".control"
 	check := &entities.CompareCheck{
 		URL: f.text(source+".url", c.Prometheus.URL, checkURL), Token: f.token(source+".token", c.Prometheus.Token),
 		Query: f.text(source+".query", c.Prometheus.Query, query), Total: f.text(source+".total", c.Prometheus.Total, query),
 		Control: f.text(control+".query", c.Control.Query, query), ControlTotal: f.text(control+".total", c.Control.Total, query),
 		Direction: cmp.Or(string(c.Direction), "increase"), Comparisons: f.whole(at+".looks", c.Looks, 1),
-		Alpha: f.fraction(at+".alpha", c.Alpha, defaultAlpha, 1), Tolerance: f.fraction(at+".tolerance", c.Tolerance, defaultTolerance, 1000),
-		MinSamples: f.whole(at+".minSamples", c.MinSamples, defaultMinSamples), DropNaN: c.NaNStrategy == "drop",
-		For: f.period(at+".for", c.For, span{time.Minute, time.Millisecond}), InconclusivePasses: c.Inconclusive == "pass",
+		Alpha: f.fraction(at+".alpha", c.Alpha, defaultAlpha, alpha), Tolerance: f.fraction(at+".tolerance", c.Tolerance, defaultTolerance, tolerance),
+		MinSamples: f.whole(at+".minSamples", c.MinSamples, enough), DropNaN: c.NaNStrategy == "drop",
+		For: f.period(at+".for", c.For, span{time.Minute, time.Millisecond}), InconclusivePasses: c.Inconclusive == "pass", EmptyPasses: c.Empty == "pass",
 	}
 	if c.Control.Offset != "" {
 		check.Offset = f.period(control+".offset", c.Control.Offset, span{0, time.Second})
 	}
 	check.Deadline = f.period(at+".deadline", c.Deadline, span{2 * check.For, time.Millisecond})
-	check.Step = f.period(at+".step", c.Step, span{(2 * check.For / time.Duration(3*check.MinSamples)).Truncate(time.Millisecond), time.Millisecond})
+	check.Step = f.period(at+".step", c.Step, span{max(leastStep, (2 * check.For / time.Duration(3*check.MinSamples)).Truncate(time.Millisecond)), time.Millisecond})
 	if !f.d.Faulty(at) {
 		f.comparable(at, c, check)
 	}
@@ -60,11 +72,44 @@ func (f *filling) comparable(at string, c *config.CompareProtection, check *enti
 	case c.Prometheus.Total != "" && c.Step.Or(0) > 0:
 		refuse(at+".step", "one-of", "shares are of all the time, without steps", `no "step" beside "total"`)
 	case c.Prometheus.Total != "":
+	case c.Step.Or(0) > check.For:
+		refuse(at+".step", "bad-value", fmt.Sprintf("%s is longer than samples are taken", check.Step), fmt.Sprintf("at most %s", check.For))
 	case within < check.MinSamples:
 		refuse(at, "bad-value", fmt.Sprintf("there are %d samples by the deadline, and minSamples is %d: it would never tell", within, check.MinSamples), `a shorter "step", a later "deadline" or fewer "minSamples"`)
 	case within > mostSamples:
 		refuse(at, "bad-value", fmt.Sprintf("there are %d samples by the deadline", within), fmt.Sprintf(`at most %d, by a longer "step"`, mostSamples))
 	}
+}
+
+// compared checks a query: counts are those of the time that is looked at, samples are not, and what there was before names no
+// version that only now is there.
+func compared(c *config.CompareProtection) func(string) *strict.Fault {
+	const ranged = "$__range"
+	return func(query string) *strict.Fault {
+		switch {
+		case strings.TrimSpace(query) == "":
+			return notEmpty("a query in PromQL")(query)
+		case c.Prometheus.Total != "" && !strings.Contains(query, ranged):
+			return &strict.Fault{Code: "bad-value", Message: "this counts something else than what is looked at", Expected: "a query with [$__range], as in sum(increase(errors_total[$__range]))"}
+		case c.Prometheus.Total == "" && strings.Contains(query, ranged):
+			return &strict.Fault{Code: "bad-value", Message: "samples are no counts, and have no $__range", Expected: `a time such as 1m, or "total" too`}
+		case c.Control.Offset != "" && c.Control.Query == "":
+			return timeless(query)
+		}
+		return nil
+	}
+}
+
+// timeless refuses to ask the past of a version that only now is there.
+func timeless(text string) *strict.Fault {
+	return strict.Unless(!strings.Contains(text, "${{ version }}") && !strings.Contains(text, "${{ fullVersion }}"), "bad-value",
+		"%s was not there yet, so long before", "this version", "what names no version, as it is asked of the past too")
+}
+
+// allowed are the numbers that are possible somewhere.
+type allowed struct {
+	holds    func(float64) bool
+	expected string
 }
 
 // whole is a number of things, one at least.
@@ -78,14 +123,14 @@ func (f *filling) whole(at string, n, otherwise int) int {
 	return n
 }
 
-// fraction is a number of at least 0 and less than a limit.
-func (f *filling) fraction(at string, n *config.Number, otherwise, limit float64) float64 {
+// fraction is a number among those that are possible.
+func (f *filling) fraction(at string, n *config.Number, otherwise float64, possible allowed) float64 {
 	v := f.number(at, n)
 	if v == nil {
 		return otherwise
 	}
-	if *v < 0 || *v >= limit {
-		f.late(at, n.Text, strict.Fault{Code: "bad-value", Message: substitute.AsText(*v) + " is not possible here", Expected: fmt.Sprintf("at least 0, and less than %g", limit)})
+	if !possible.holds(*v) {
+		f.late(at, n.Text, strict.Fault{Code: "bad-value", Message: substitute.AsText(*v) + " is not possible here", Expected: possible.expected})
 	}
 	return *v
 }
@@ -101,7 +146,7 @@ func (s *serviceCompiler) comparison(f *filling, in *substitute.Scope, use prote
 	}
 	check.Comparisons *= s.comparisons
 	plan := stats.Plan{Direction: stats.Direction(check.Direction), Alpha: check.Alpha, Comparisons: check.Comparisons, MinSamples: check.MinSamples}
-	if least := plan.Least(); least > check.MinSamples && !f.d.Faulty(f.at) {
+	if least := plan.Least(); least > check.MinSamples && check.Alpha > 0 && !f.d.Faulty(f.at) {
 		refuse(strict.Fault{
 			Code: "bad-value", Message: fmt.Sprintf("%d samples cannot tell of anything with alpha %g over %d", check.MinSamples, check.Alpha, check.Comparisons),
 			Expected: fmt.Sprintf(`"minSamples" of at least %d`, least),

@@ -140,13 +140,14 @@ func (c *compiler) checkStages(use protectionUse) {
 // checks compiles the protections of the service in one channel.
 func (s *serviceCompiler) checks(in *substitute.Scope, ref runtimeRef, deadline time.Duration, uses []protectionUse) []entities.Check {
 	uses = distinct(s, in, uses)
-	s.comparisons = 0
+	defaults := s.defaultsOf(in.Channel, ref)
+	s.comparisons = len(defaults)
 	for _, use := range uses {
 		if s.kindOf(use).Compare != nil {
 			s.comparisons++
 		}
 	}
-	return strict.Map(uses, func(use protectionUse) entities.Check {
+	compiled := strict.Map(uses, func(use protectionUse) entities.Check {
 		check := s.check(in, use)
 		if use.after {
 			check.At, check.Repairs = []entities.CheckAt{{Stage: entities.Postcondition, For: s.within(in, use, &check, deadline)}}, false
@@ -154,6 +155,7 @@ func (s *serviceCompiler) checks(in *substitute.Scope, ref runtimeRef, deadline 
 		check.Remote = use.Worker == remotely && s.hasWorker(in, ref, use, check.Kind)
 		return check
 	})
+	return append(compiled, s.compareByDefault(in, defaults, deadline)...)
 }
 
 // remotely is where what the worker of a channel's runtime does is done.

@@ -52,6 +52,7 @@ func (c *compiler) defineRuntime(doc *config.Document[config.Runtime]) entities.
 	c.plainMap(doc.Decoder, "labels", "label", spec.Labels)
 	definition.Allow = allowOf(spec.Allow)
 	c.maxApplies(doc, &definition)
+	definition.Comparisons = c.defaultComparisons(doc.Decoder, spec.DefaultComparisons)
 	switch {
 	case spec.Fake != nil && !c.config.Options.AllowFake:
 		c.report(doc.Decoder, "fake", strict.Fault{Code: "unknown-field", Message: `runtimes of kind "fake" are for tests and simulations`, Expected: "custom, kubernetes or ecs"})

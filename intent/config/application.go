@@ -65,6 +65,8 @@ type ReleaseChannel struct {
 	Extensions []ExtensionUse `json:"extensions,omitempty"`
 	// Whether a release that fails here is rolled back by itself; false holds for every service.
 	AutoRollback *bool `json:"autoRollback,omitempty" jsonschema:"default=true"`
+	// Whether what is released here is compared as its runtime says (defaultComparisons).
+	DefaultComparisons *bool `json:"defaultComparisons,omitempty" jsonschema:"default=true"`
 	// Whether what is wanted here is applied, or nothing is written and what would be done is shown.
 	Enforcement Enforcement `json:"enforcement,omitempty" jsonschema:"default=enforce"`
 	// What becomes of what runs here when the channel is no longer declared, or a service goes here no

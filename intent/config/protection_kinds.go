@@ -202,15 +202,17 @@ type CompareProtection struct {
 	Looks int `json:"looks,omitempty" jsonschema:"default=1"`
 	// The least change that counts, relative to the control group: 0.1, which is 10 %, when not given.
 	Tolerance *Number `json:"tolerance,omitempty"`
-	// How many samples each group must have, or requests, where these are counted.
-	MinSamples int `json:"minSamples,omitempty" jsonschema:"default=20"`
+	// How many samples each group must have, or requests, where these are counted: 20 samples or 200 requests when not given.
+	MinSamples int `json:"minSamples,omitempty"`
 	// What samples mean that are no finite number: an error, or nothing.
 	NaNStrategy NaNStrategy `json:"nanStrategy,omitempty" jsonschema:"default=error"`
+	// What no samples at all mean: an error, or passing.
+	Empty EmptyResult `json:"empty,omitempty" jsonschema:"default=error"`
 	// How long samples are taken, from when the objects became stable. Then it looks.
 	For Duration `json:"for"`
 	// When it looks once more, counted as for is, if there were too few samples; twice for when not given.
 	Deadline Duration `json:"deadline,omitempty"`
-	// The time between samples; so that there are half as many again as minSamples when not given.
+	// The time between samples; so that there are half as many again as minSamples when not given, and 15s at least.
 	Step Duration `json:"step,omitempty"`
 	// What too few samples mean at the deadline.
 	Inconclusive InconclusiveMeaning `json:"inconclusive,omitempty" jsonschema:"default=fail"`

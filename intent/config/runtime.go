@@ -32,8 +32,59 @@ type Runtime struct {
 	Approval ApprovalRule `json:"approval,omitempty" jsonschema:"default=none"`
 	// Whether releases that fail on it are rolled back by themselves; false holds for every service.
 	AutoRollback *bool `json:"autoRollback,omitempty" jsonschema:"default=true"`
+	// Compares whatever is released on it with what was there before; without it nothing is.
+	DefaultComparisons *DefaultComparisons `json:"defaultComparisons,omitempty"`
 	// Who may use it, and for what. Without it, everybody may for everything.
 	Allow *RuntimeAllow `json:"allow,omitempty"`
+}
+
+// DefaultComparisons are comparisons of whatever is released on a runtime, with what was there so long before.
+type DefaultComparisons struct {
+	// Where samples come from.
+	Prometheus MetricsServer `json:"prometheus"`
+	// Labels by which the requests of a service are found, as in PromQL: namespace="shop", service="${{ service }}". With it
+	// errors and latency are compared.
+	Requests string `json:"requests,omitempty"`
+	// Labels by which its pods are found in kube-state-metrics: namespace="shop", pod=~"${{ service }}-.*". With it restarts
+	// of containers are compared.
+	Pods string `json:"pods,omitempty"`
+	// The counter of requests; http_requests_total when not given.
+	Counter MetricName `json:"counter,omitempty" jsonschema:"default=http_requests_total"`
+	// Labels of those requests that failed; code=~"5.." when not given.
+	Failed string `json:"failed,omitempty"`
+	// The histogram of how long they took, without _bucket; http_request_duration_seconds when not given.
+	Histogram MetricName `json:"histogram,omitempty" jsonschema:"default=http_request_duration_seconds"`
+	// How long samples are taken.
+	For Duration `json:"for,omitempty" jsonschema:"default=30m"`
+	// The time between samples, at least twice that between two scrapes.
+	Step Duration `json:"step,omitempty" jsonschema:"default=1m"`
+	// How long before it is compared with.
+	Offset Duration `json:"offset,omitempty" jsonschema:"default=168h"`
+	// The least change that counts, relative to what was before: 0.5, which is 50 %, when not given.
+	Tolerance *Number `json:"tolerance,omitempty"`
+}
+
+// MetricsServer is a Prometheus, or whatever speaks its HTTP API.
+type MetricsServer struct {
+	// The address of the server: http://prometheus:9090
+	URL string `json:"url"`
+	// A token to send along.
+	Token *EnvValue `json:"token,omitempty"`
+}
+
+// MetricName is the name of a metric of Prometheus.
+type MetricName string
+
+const metricNamePattern = `^[A-Za-z_:][A-Za-z0-9_:]*$`
+
+var metricNameRE = regexp.MustCompile(metricNamePattern)
+
+// Pattern is for the JSON schema.
+func (MetricName) Pattern() string { return metricNamePattern }
+
+// Check refuses what is no name of a metric.
+func (n MetricName) Check() *Fault {
+	return strict.Unless(metricNameRE.MatchString(string(n)), "bad-name", "%q is no name of a metric", string(n), "letters, digits, underscores and colons")
 }
 
 // RuntimeAllow says who may use a runtime. A list that is not given allows all; in names * stands for anything.

@@ -30,6 +30,11 @@ func TestComparedRelease_D26_A19_A22(t *testing.T) {
 	monitored(t, "compared")
 }
 
+func TestComparedByDefault_D26_A22(t *testing.T) {
+	t.Parallel()
+	monitored(t, "defaults")
+}
+
 // monitored plays a story of the hello example under traffic.
 func monitored(t *testing.T, name string) {
 	t.Helper()

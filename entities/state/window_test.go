@@ -1,0 +1,25 @@
+package state
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// What is compared is of one time: a pause moves the windows after a deployment, and would make a second look of it.
+func TestPauseMovesWindowsAndNoComparison_A16_D26(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 23, 8, 0, 0, 0, time.UTC)
+	s := &State{Spec: &entities.Spec{Channels: []entities.ChannelSpec{{Name: "prod"}}}}
+	s.stable(Change{Kind: ChangeStable, Channel: "prod", Target: &entities.Target{FullVersion: "v1"}}, at)
+	s.clock(Change{Kind: ChangeStopClock, Channel: "prod", Window: true}, at.Add(time.Hour))
+	s.clock(Change{Kind: ChangeStartClock, Channel: "prod", Window: true}, at.Add(3*time.Hour))
+	c := s.Channel("prod")
+	require.Equal(t, at.Add(2*time.Hour), c.StableSince)
+	require.Equal(t, at, c.StableFrom)
+	c.endWindow()
+	require.Zero(t, c.StableFrom)
+}
