@@ -162,12 +162,15 @@ func (v *view) recall(r *state.Release) {
 
 // follows tells whether an instance is where a release wants it: at its target, or untouched by it.
 func (v *view) follows(i *instance, r *state.Release) bool {
-	if i.IsAt(r) {
+	if i.broughtBy(r) {
 		return true
 	}
 	why, known := v.unchanged(i, r)
 	return known && why != ""
 }
+
+// broughtBy: the instance is at the release, and not for one of the same version that was cancelled on its way.
+func (i *instance) broughtBy(r *state.Release) bool { return i.IsAt(r) && i.Delivery.Cancelled == "" }
 
 // atVersion: what is here is of that version, under whichever configuration. Where it is not, a
 // config release brings the version itself, which an earlier release may have failed to bring.
@@ -244,7 +247,7 @@ func (v *view) follow() {
 func (v *view) behind(r *state.Release) (left []*instance) {
 	for n := range v.insts {
 		i := &v.insts[n]
-		if !r.Concerns(i.ID) || i.paused || i.Delivery.Apply.Running || i.IsAt(r) && !i.Delivery.Reported && !v.unmoved(r, i) {
+		if !r.Concerns(i.ID) || i.paused || i.Delivery.Apply.Running || i.broughtBy(r) && !i.Delivery.Reported && !v.unmoved(r, i) {
 			continue
 		}
 		switch why, known := v.unchanged(i, r); {

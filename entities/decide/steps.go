@@ -35,7 +35,7 @@ func (v *view) selected(r *state.Release, left []*instance) ([]*instance, select
 			in.Held = d.Target != nil && !fresh && d.Failure == ""
 		case i.Delivery.Reported:
 			in.Held = true
-		case i.IsAt(r) && v.updatedBy(i, r):
+		case i.broughtBy(r) && v.updatedBy(i, r):
 			in.Updated, in.Stable, in.Since = true, d.Converged && in.Stable, d.StableSince()
 		case !r.Concerns(i.ID) || v.follows(i, r):
 			in.Apart = true
@@ -133,7 +133,7 @@ func (v *view) stepHeld() string {
 
 // fellOver: the release in progress was stable here, and is no longer.
 func (v *view) fellOver(r *state.Release, i *instance) bool {
-	return v.rolls(r) && i.IsAt(r) && i.Observed.Fresh && i.current.Known && !i.current.Stable && v.updatedBy(i, r)
+	return v.rolls(r) && i.broughtBy(r) && i.Observed.Fresh && i.current.Known && !i.current.Stable && v.updatedBy(i, r)
 }
 
 // halted: the release in progress goes no further by itself. It has more steps to go, nothing of it is under way, and it has failed
@@ -146,10 +146,10 @@ func (v *view) halted() bool {
 	left := false
 	for n := range v.insts {
 		i := &v.insts[n]
-		if i.Delivery.Apply.Running || i.IsAt(r) && !i.Delivery.Converged {
+		if i.Delivery.Apply.Running || i.broughtBy(r) && !i.Delivery.Converged {
 			return false
 		}
-		left = left || r.Concerns(i.ID) && !i.IsAt(r)
+		left = left || r.Concerns(i.ID) && !i.broughtBy(r)
 	}
 	if !left {
 		return false
