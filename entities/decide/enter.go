@@ -27,6 +27,7 @@ func (v *view) admitNext() {
 	if v.rendersKept(next) {
 		return
 	}
+	v.turn.Yields = v.turn.Yields && v.brings(next)
 	p := v.pass(next, nil)
 	v.out.Gates = p.gates
 	switch {
@@ -41,10 +42,13 @@ func (v *view) admitNext() {
 	}
 }
 
-// enter sets the targets of a release, once it is sure that there is something to deliver.
-func (v *view) enter(next *state.Release) {
-	var moves []*instance
-	unchanged, paused, rendering := "", "", false
+// plan is what a release would do in the channel.
+type plan struct {
+	moves, renders    []*instance // that it moves, and that it is to be rendered for before that is known
+	unchanged, paused string      // why another one stays, and what holds it
+}
+
+func (v *view) plan(next *state.Release) (p plan) {
 	for n := range v.insts {
 		i := &v.insts[n]
 		if !next.Concerns(i.ID) {
@@ -52,29 +56,41 @@ func (v *view) enter(next *state.Release) {
 		}
 		switch why, known := v.unchanged(i, next); {
 		case i.paused && why == "":
-			paused = i.ID.Name + " is paused"
+			p.paused = i.ID.Name + " is paused"
 		case !known:
-			v.render(i, next)
-			rendering = true
+			p.renders = append(p.renders, i)
 		case why != "":
-			unchanged = why
+			p.unchanged = why
 		case v.heldThere(i, next) != "":
-			paused = v.heldThere(i, next)
+			p.paused = v.heldThere(i, next)
 		default:
-			moves = append(moves, i)
+			p.moves = append(p.moves, i)
 		}
 	}
+	return p
+}
+
+// brings tells whether a release moves anything in the channel, as far as is known. What is in progress yields to no other.
+func (v *view) brings(next *state.Release) bool {
+	p := v.plan(next)
+	return len(p.moves)+len(p.renders) > 0
+}
+
+// enter sets the targets of a release, once it is sure that there is something to deliver.
+func (v *view) enter(next *state.Release) {
+	p := v.plan(next)
+	for _, i := range p.renders {
+		v.render(i, next)
+	}
 	switch {
-	case rendering:
+	case len(p.renders) > 0:
 		v.wait(KindRender, "rendering "+next.FullVersion)
-	case len(moves) > 0:
-		v.begin(next, moves)
-	case paused != "":
-		v.wait(KindPaused, paused+", and nothing else is to move")
-	case v.turn.Yields:
-		v.wait(KindInProgress, v.release(v.turn.Holder).FullVersion+" is in progress here, and nothing is to move")
+	case len(p.moves) > 0:
+		v.begin(next, p.moves)
+	case p.paused != "":
+		v.wait(KindPaused, p.paused+", and nothing else is to move")
 	default:
-		v.change(state.Change{Kind: state.ChangeUnchanged, Release: next.ID, Instances: v.ids(), Cause: unchanged})
+		v.change(state.Change{Kind: state.ChangeUnchanged, Release: next.ID, Instances: v.ids(), Cause: p.unchanged})
 	}
 }
 

@@ -229,13 +229,17 @@ func (c *chaos) judgeSelected(r *state.Release, spec *entities.ChannelSpec, move
 		o := &i.Observed
 		known := o.Digest != "" && o.Reading.Err == nil && o.Fresh
 		stable := i.Delivery.Target == nil || known && entities.FetchObjects(o.Reading.Objects, i.Delivery.Target).Stable
-		if (c.came[spec.Name+"/"+r.ID][id] || !i.Delivery.Since.Before(r.At) && i.Delivery.Converged && i.Delivery.Cancelled == "") && i.IsAt(r) { // or somebody else brought it meanwhile, where it was only reported
-			if moved[id] && i.Delivery.Cancelled == "" {
+		came := c.came[spec.Name+"/"+r.ID][id]
+		met := !i.Delivery.Since.Before(r.At) && i.Delivery.Converged && i.Delivery.Cancelled == "" // somebody else brought it, where it was only reported
+		if i.IsAt(r) && (came || met) {
+			switch {
+			case !moved[id]:
+				updated++
+				if stable = stable && i.Delivery.Converged; stable {
+					since = append(since, c.arrived[id])
+				}
+			case i.Delivery.Cancelled == "" && (came || stable): // what is damaged since then is applied anew
 				c.t.Fatalf("%s goes to %s twice:\n%s", r.FullVersion, id, d)
-			}
-			updated++
-			if stable = stable && i.Delivery.Converged; stable {
-				since = append(since, c.arrived[id])
 			}
 		}
 		if !stable {
