@@ -164,9 +164,11 @@ func (c *chaos) judgeChange(ch state.Change, mode decide.Mode, d *decide.Decisio
 			refuse("while pinned or draining, or of a release that is not in progress")
 		}
 	case state.ChangeRollback:
+		r := c.s.ReleaseByID(ch.Release)
+		failed := r != nil && r.Phases[ch.Channel].Phase == maestro.Failed // in the window after all of a fleet that shrank
 		for _, m := range ch.Moves {
 			d := &c.s.Instances[m.Instance].Delivery
-			alone := len(spec.Instances) == 1 && (d.Apply.Running || d.Converged)
+			alone := len(spec.Instances) == 1 && (d.Apply.Running || d.Converged && !failed)
 			if pinned || d.Rollback != nil || spec.NoRollback || alone || mode.Drain && !mode.Rollbacks {
 				refuse("though it must not be rolled back")
 			}

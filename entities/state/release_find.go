@@ -133,7 +133,7 @@ func (s *State) allBrought() map[*Instance]*Release {
 }
 
 // needed tells whether an instance is at a release, may return to it, or may be retried there: such a one tells which
-// version a full version is of.
+// version a full version is of, though it was cut off there when the channel was removed for a while.
 func (s *State) needed(r *Release, brought map[*Instance]*Release) bool {
 	// In any order: the answer is the same.
 	//workflowcheck:ignore
@@ -142,7 +142,7 @@ func (s *State) needed(r *Release, brought map[*Instance]*Release) bool {
 			continue
 		}
 		d, t := &i.Delivery, r.Target(id)
-		if i.IsAt(r) || d.LastGood != nil && d.LastGood.Same(t) || d.BeforePin != nil && d.BeforePin.Target.Same(t) ||
+		if r.comesAs(i.present()) || d.LastGood != nil && d.LastGood.Same(t) || d.BeforePin != nil && d.BeforePin.Target.Same(t) ||
 			d.Rollback != nil && d.Rollback.Release == r.ID || brought[i].takes(r) {
 			return true
 		}
