@@ -296,7 +296,7 @@ func (v *view) conclude() {
 	}
 	v.out.Status = entities.StatusOf(f)
 	if v.fleet() && v.turn.Holder != maestro.None && v.out.Status == entities.StatusConverged {
-		v.out.Status = entities.StatusPaused // all that is left to move is paused
+		v.out.Status = v.leftToMove(v.release(v.turn.Holder))
 	}
 	switch {
 	case len(v.insts) == 1:
@@ -305,6 +305,18 @@ func (v *view) conclude() {
 		v.concludeFleet(all)
 	}
 	v.explain()
+}
+
+// leftToMove is the status of a fleet where all is well, and the release in progress has not come everywhere: a pause holds it, or it is
+// just about to move.
+func (v *view) leftToMove(r *state.Release) entities.Status {
+	for n := range v.insts {
+		if i := &v.insts[n]; i.paused || v.heldThere(i, r) != "" {
+			return entities.StatusPaused
+		}
+	}
+	v.reason(ReasonProgress, r.FullVersion+" is about to go on")
+	return entities.StatusConverging
 }
 
 func (i *instance) conclude() entities.Facts {

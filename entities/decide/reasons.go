@@ -89,6 +89,10 @@ func (v *view) explainPause() {
 	for n := range v.insts { // the first that is: there may be others in a fleet
 		i := &v.insts[n]
 		if !i.paused {
+			if r := v.release(v.turn.Holder); r != nil && !v.paused && v.heldThere(i, r) != "" {
+				v.say(i, ReasonPause, "%s", v.heldThere(i, r))
+				break
+			}
 			continue
 		}
 		pause, _ := v.s.PauseOf(i.ID)

@@ -160,8 +160,12 @@ func (s *State) cancel(r *Release, channel string, c *Cancelling, now time.Time)
 	if c.Lasting {
 		return
 	}
-	for _, i := range s.In(channel) {
+	for _, id := range entities.SortedIDs(s.Instances) { // those too that are not declared now: they may be again
+		i := s.Instances[id]
 		d := &i.Delivery
+		if id.Channel != channel {
+			continue
+		}
 		if before := d.BeforePin; before != nil && before.Target.Same(r.Target(i.ID)) {
 			d.BeforePin = nil
 		}
