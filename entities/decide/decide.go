@@ -109,6 +109,7 @@ type view struct {
 	said    int            // for how many instances it was said what they wait for
 	after   []string       // extensions that hold nothing and failed, for people
 	rolling bool           // the release in progress goes in steps, and on by itself
+	ofStep  []Judgement    // of the gates that are asked again before a step, once it is due
 	yields  bool           // what is in progress starts nothing more: the release that it yields to is about to enter
 }
 
@@ -289,6 +290,7 @@ func (v *view) conclude() {
 	f.Waits = slices.ContainsFunc(all, func(i entities.Facts) bool { return i.Waits })
 	v.out.Health = v.health(f)
 	f.Paused = v.paused && !slices.ContainsFunc(v.insts, func(i instance) bool { return i.freed })
+	v.joinGates()
 	for n := range v.out.Gates {
 		j := &v.out.Gates[n]
 		f.Blocked = f.Blocked || j.Verdict == entities.Fail

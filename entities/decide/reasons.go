@@ -27,7 +27,7 @@ func (v *view) explain() {
 	case entities.StatusPaused:
 		v.explainPause()
 	case entities.StatusBlocked, entities.StatusPreconditions, entities.StatusManualApproval:
-		for _, j := range v.out.Gates {
+		for _, j := range v.out.Gates[:len(v.out.Gates)-len(v.ofStep)] { // what holds a step it says itself
 			if j.Verdict != entities.Pass && j.Code != CodeNotAsked {
 				v.reason(ReasonGate, v.line(j))
 			}

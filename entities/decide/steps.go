@@ -84,8 +84,20 @@ func (v *view) step(r *state.Release) {
 		v.out.Gates = nil
 		v.takeStep(r, next)
 		v.out.Step = at + fmt.Sprintf("; next %d", len(next)) + v.stepHeld()
-		v.out.Gates = ofNext
+		v.ofStep, v.out.Gates = v.out.Gates, ofNext
 	}
+}
+
+// joinGates has the channel show what holds a step as it shows what holds an entry, unless the next release comes in its place.
+func (v *view) joinGates() {
+	if v.ofStep == nil || v.rolling || v.out.Next != nil && v.halted() {
+		v.ofStep = nil
+		return
+	}
+	v.out.Held = v.release(v.turn.Holder)
+	v.out.Gates = append(slices.DeleteFunc(v.out.Gates, func(j Judgement) bool {
+		return slices.ContainsFunc(v.ofStep, func(of Judgement) bool { return of.ID == j.ID })
+	}), v.ofStep...)
 }
 
 // asksForNext: what is evaluated is for the release that this one makes room for.
@@ -96,7 +108,7 @@ func (v *view) asksForNext(r *state.Release) bool {
 func (v *view) takeStep(r *state.Release, next []*instance) {
 	p := v.pass(r, func(g *gate) bool { return g.steps })
 	v.out.Gates = p.gates
-	if p.clear {
+	if v.rolling = p.clear; p.clear {
 		v.depart(r, next, state.ChangeTarget)
 	}
 }
@@ -154,7 +166,7 @@ func (v *view) halted() bool {
 	if !left {
 		return false
 	}
-	p := v.pass(r, func(g *gate) bool { return g.kind == KindChannelStable })
+	p := v.pass(r, func(g *gate) bool { return g.kind == KindChannelStable || g.kind == KindUpstream })
 	return slices.ContainsFunc(p.gates, func(j Judgement) bool { return j.Verdict == entities.Fail })
 }
 

@@ -551,6 +551,14 @@ func (c *chaos) doomed(r *state.Release, channel string) bool {
 	return false
 }
 
+// cutShort: a release has come to some instances of a channel, and ended for good further up before it came to the others.
+func (c *chaos) cutShort(r *state.Release, channel string) bool {
+	spec, _ := c.s.Spec.Channel(channel)
+	return spec.Rollout != nil && c.doomed(r, channel) && slices.ContainsFunc(c.s.In(channel), func(i *state.Instance) bool {
+		return r.Payloads[i.ID] != "" && !i.IsAt(r)
+	})
+}
+
 // judgeGates: each condition holds, or a person let the release pass it.
 func (c *chaos) judgeGates(r *state.Release, ch state.Change, refuse func(string)) {
 	spec, _ := c.s.Spec.Channel(ch.Channel)
@@ -836,7 +844,7 @@ func (c *chaos) judgeEnd() {
 	}
 	for _, r := range c.s.Releases {
 		for channel, p := range r.Phases {
-			if p.Phase == maestro.InProgress || p.Phase == maestro.Pending && !c.doomed(r, channel) {
+			if p.Phase == maestro.InProgress && !c.cutShort(r, channel) || p.Phase == maestro.Pending && !c.doomed(r, channel) {
 				c.t.Fatalf("%s is left %s in %s:\n%s%s", r.FullVersion, p.Phase, channel, c.decision, c.phases())
 			}
 		}

@@ -103,11 +103,11 @@ func channelHeadline(s *state.State, c *decide.ChannelDecision) string {
 	if c.Next != nil && (c.Status == entities.StatusPreconditions || c.Status == entities.StatusBlocked || c.Status == entities.StatusManualApproval) {
 		version = c.Next.FullVersion
 	}
-	line := fmt.Sprintf("%s %s in %s", version, c.Status, c.Channel)
-	if len(c.Reasons) > 0 {
-		line += ": " + c.Reasons[0].Text
+	why := append(c.Texts(), "")[0]
+	if c.Held != nil && (c.Status == entities.StatusPreconditions || c.Status == entities.StatusBlocked) {
+		version, why = c.Held.FullVersion, c.Step
 	}
-	return line
+	return fmt.Sprintf("%s %s in %s", version, c.Status, c.Channel) + entities.Because(why)
 }
 
 // concerned is the instance that a channel's status is about: the first that is in it.

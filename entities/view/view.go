@@ -106,7 +106,10 @@ func channel(s *state.State, c *decide.ChannelDecision) protocol.ChannelStatus {
 	if c.Status == entities.StatusConverging || c.Status == entities.StatusDegraded {
 		out.NextChange = c.Due // elsewhere what is due is bookkeeping, and moves nothing
 	}
-	if c.Next != nil {
+	switch {
+	case c.Held != nil:
+		out.Desired = c.Held.FullVersion
+	case c.Next != nil:
 		out.Desired = c.Next.FullVersion
 	}
 	for n, r := range c.Reasons {
