@@ -109,6 +109,7 @@ type view struct {
 	said    int            // for how many instances it was said what they wait for
 	after   []string       // extensions that hold nothing and failed, for people
 	rolling bool           // the release in progress goes in steps, and on by itself
+	stepped *bool          // what begun has found
 	ofStep  []Judgement    // of the gates that are asked again before a step, once it is due
 	yields  bool           // what is in progress starts nothing more: the release that it yields to is about to enter
 }

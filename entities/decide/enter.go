@@ -97,15 +97,15 @@ func (v *view) enter(next *state.Release) {
 // begin sets the targets of a release in those instances that it goes to first.
 func (v *view) begin(next *state.Release, left []*instance) {
 	if v.rolls(next) {
-		first, s := v.selected(next, left)
-		if len(first) == 0 {
+		s := v.selected(next, left)
+		if len(s.next) == 0 {
 			if !s.At.IsZero() {
 				v.due(s.At)
 			}
 			v.wait(KindRollout, "the first step"+v.stepWaits(&s))
 			return
 		}
-		left = first
+		left = s.next
 	}
 	v.depart(next, left, state.ChangePromote)
 }
