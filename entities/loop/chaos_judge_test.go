@@ -213,6 +213,9 @@ func (c *chaos) judgeSteps(ch state.Change, d *decide.Decision) {
 	if spec.Rollout != nil && len(spec.Instances) > 1 && spec.Report == "" && !r.Return {
 		c.judgeSelected(r, &spec, moved, d)
 	}
+	if ch.Kind == state.ChangeTarget && spec.Rollout != nil && len(spec.Instances) > 1 && spec.Report == "" && !r.Return {
+		c.judgeGatesAgain(r, ch, d)
+	}
 	for id := range moved {
 		c.came[key][id] = true
 		delete(c.arrived, id)
@@ -596,6 +599,24 @@ func (c *chaos) judgeGates(r *state.Release, ch state.Change, refuse func(string
 	for _, e := range spec.Extensions {
 		if st := r.Extensions[e.RunKey()]; spec.Report == "" && e.Stage != entities.PostDeployment && (st == nil || !st.Done) && !waived("extension/"+e.Name) {
 			refuse("before " + e.Name + " succeeded")
+		}
+	}
+}
+
+// judgeGatesAgain: no step goes past a condition on other channels, or a check, that says no just then.
+func (c *chaos) judgeGatesAgain(r *state.Release, ch state.Change, d *decide.Decision) {
+	spec, _ := c.s.Spec.Channel(ch.Channel)
+	waived := func(id string) bool { return c.waived[waiver(r.ID, ch.Channel, id)] }
+	for _, cond := range spec.Conditions {
+		for _, up := range cond.Channels {
+			if p := r.Phases[up]; !waived(cond.ID) && (p == nil || p.Phase != maestro.Succeeded) {
+				c.t.Fatalf("%s goes on past %s:\n%s%s", r.FullVersion, up, d, c.phases())
+			}
+		}
+	}
+	for _, check := range spec.Checks {
+		if check.Before() != "" && !waived(check.ID) && (c.truth[ch.Channel] != entities.Pass || !c.fresh[ch.Channel+"/"+r.ID]) {
+			c.t.Fatalf("%s goes on past %s, or without a preflight:\n%s", r.FullVersion, check.ID, d)
 		}
 	}
 }
