@@ -235,16 +235,15 @@ func (c *chaos) judgeSelected(r *state.Release, spec *entities.ChannelSpec, move
 		known := o.Digest != "" && o.Reading.Err == nil && o.Fresh
 		stable := i.Delivery.Target == nil || known && entities.FetchObjects(o.Reading.Objects, i.Delivery.Target).Stable
 		came := c.came[spec.Name+"/"+r.ID][id]
-		met := !i.Delivery.Since.Before(r.At) && i.Delivery.Converged && i.Delivery.Cancelled == "" // somebody else brought it, where it was only reported
+		// Or somebody else brought it, where it was only reported. What is damaged since then is applied anew.
+		met := !i.Delivery.Since.Before(r.At) && i.Delivery.Converged && i.Delivery.Cancelled == "" && stable
 		if i.IsAt(r) && (came || met) {
-			switch {
-			case !moved[id]:
-				updated++
-				if stable = stable && i.Delivery.Converged; stable {
-					since = append(since, c.arrived[id])
-				}
-			case i.Delivery.Cancelled == "" && (came || stable): // what is damaged since then is applied anew
+			if moved[id] && i.Delivery.Cancelled == "" {
 				c.t.Fatalf("%s goes to %s twice:\n%s", r.FullVersion, id, d)
+			}
+			updated++
+			if stable = stable && i.Delivery.Converged; stable {
+				since = append(since, c.arrived[id])
 			}
 		}
 		if !stable {

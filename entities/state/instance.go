@@ -87,7 +87,7 @@ type Delivery struct {
 	Since  time.Time        `json:"since,omitzero"` // of the target
 	// Converged: the present target has been stable once; any later difference is drift.
 	Converged bool `json:"converged,omitempty"`
-	// Arrived is when it converged, where releases go through the channel in steps.
+	// Arrived is when it converged, where releases go through the channel in steps; or when that was declared, after it had.
 	Arrived  time.Time        `json:"arrived,omitzero"`
 	LastGood *entities.Target `json:"lastGood,omitempty"`
 	// Earlier are the good targets before LastGood, oldest first, at most MaxEarlier.
