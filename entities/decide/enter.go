@@ -90,6 +90,7 @@ func (v *view) enter(next *state.Release) {
 	case p.paused != "":
 		v.wait(KindPaused, p.paused+", and nothing else is to move")
 	default:
+		v.supersede(next)
 		v.change(state.Change{Kind: state.ChangeUnchanged, Release: next.ID, Instances: v.ids(), Cause: p.unchanged})
 	}
 }
