@@ -92,7 +92,7 @@ func (s *State) phaseChannels(r *Release, only string) []string {
 }
 
 // Prune forgets releases that are over, but for a bounded tail and those that a channel is still
-// at. What extensions that succeeded have said is dropped too, once their release is over; the store has it.
+// at, or for which something still runs. What extensions that succeeded have said is dropped too, once their release is over; the store has it.
 func (s *State) Prune() {
 	over := 0
 	for _, r := range s.Releases {
@@ -112,13 +112,25 @@ func (s *State) Prune() {
 	}
 	kept, brought := make([]*Release, 0, len(s.Releases)), s.allBrought()
 	for n, r := range s.Releases {
-		if r.Over() && over > MaxFinishedReleases && n < len(s.Releases)-1 && !s.needed(r, brought) {
+		if r.Over() && over > MaxFinishedReleases && n < len(s.Releases)-1 && !r.runs() && !s.needed(r, brought) {
 			over--
 			continue
 		}
 		kept = append(kept, r)
 	}
 	s.Releases = kept
+}
+
+// runs tells whether an extension still runs for the release: the next one's begins once it has ended.
+func (r *Release) runs() bool {
+	// In any order: the answer is the same.
+	//workflowcheck:ignore
+	for _, e := range r.Extensions {
+		if e.Running {
+			return true
+		}
+	}
+	return false
 }
 
 // allBrought is Brought of all instances, for who looks at many releases.
