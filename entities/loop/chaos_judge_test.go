@@ -443,12 +443,17 @@ func (c *chaos) judgeEntry(ch state.Change, d *decide.Decision, refuse func(stri
 		}
 	}
 	newest, key := c.entered[ch.Channel], ch.Channel+"/"+r.ID
+	for id, n := range c.sequence {
+		if r.Return && n == newest && c.waits[ch.Channel+"/"+id] {
+			newest = 0 // a pin undid that it had entered, and this one leads back to what was there before the pin
+		}
+	}
 	if newest > c.sequence[r.ID] && !c.reopened[key] || newest == c.sequence[r.ID] && !c.waits[key] {
 		refuse("after a newer one, or twice")
 	}
 	delete(c.waits, key)
 	delete(c.retried, key)
-	c.entered[ch.Channel] = max(newest, c.sequence[r.ID])
+	c.entered[ch.Channel] = max(c.entered[ch.Channel], c.sequence[r.ID])
 }
 
 // passedOver: a release that will not come by itself. (Written apart from maestro and decide.)
