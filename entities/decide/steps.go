@@ -138,6 +138,9 @@ func (v *view) step(r *state.Release) {
 		v.out.Step = at + v.stepWaits(&s)
 	case v.yields || v.mode.Drain || v.asksForNext(r):
 		v.out.Step = at
+		if v.out.Next != nil && !v.mode.Drain {
+			v.out.Step += "; no step while " + v.out.Next.FullVersion + " is asked about, which comes in its place"
+		}
 	default:
 		ofNext := v.out.Gates // what follows is of the step
 		v.out.Gates = nil

@@ -43,8 +43,8 @@ func TestMoves(t *testing.T) {
 	require.Equal(t, there, said)
 }
 
-// What runs on a named runtime is not orphaned without a word, as its channel becomes a fleet that does not have it (G2).
-func TestMovesIntoAFleet_G2(t *testing.T) {
+// What runs on a named runtime is not orphaned without a word, as its channel becomes a fleet that does not have it (D10).
+func TestMovesIntoAFleet_D10(t *testing.T) {
 	on := func(runtimes, labels string) *incarnation.Incarnation {
 		text := strings.NewReplacer("[ON]", "["+runtimes+"]", "name: us, custom", "name: us, labels: {tier: prod}, custom", ", RUNTIME", "").Replace(places)
 		return intenttest.Text(t, strings.Replace(text, "name: eu, custom", "name: eu, labels: {"+labels+"}, custom", 1)).Incarnation
