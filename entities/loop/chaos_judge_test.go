@@ -216,6 +216,7 @@ func (c *chaos) judgeSteps(ch state.Change, d *decide.Decision) {
 	if ch.Kind == state.ChangeTarget && spec.Rollout != nil && len(spec.Instances) > 1 && spec.Report == "" && !r.Return {
 		c.judgeGatesAgain(r, ch, d)
 	}
+	c.stepped[key] = c.stepped[key] || spec.Rollout != nil
 	for id := range moved {
 		c.came[key][id] = true
 		delete(c.arrived, id)
@@ -434,7 +435,7 @@ func (c *chaos) judgeEntry(ch state.Change, d *decide.Decision, refuse func(stri
 			continue
 		}
 		if p.Phase == maestro.InProgress && !c.yields(other, r, ch.Channel, d) && !slices.ContainsFunc(c.decided, func(ch state.Change) bool {
-			return (spec.Report != "" || spec.Rollout != nil) && ch.Kind == state.ChangeSkip && ch.Channel == spec.Name && ch.Release == other.ID
+			return (spec.Report != "" || spec.Rollout != nil || c.stepped[spec.Name+"/"+other.ID]) && ch.Kind == state.ChangeSkip && ch.Channel == spec.Name && ch.Release == other.ID
 		}) {
 			refuse("beside " + other.FullVersion)
 		}
@@ -561,7 +562,7 @@ func (c *chaos) doomed(r *state.Release, channel string) bool {
 // cutShort: a release has come to some instances of a channel, and ended for good further up before it came to the others.
 func (c *chaos) cutShort(r *state.Release, channel string) bool {
 	spec, _ := c.s.Spec.Channel(channel)
-	return spec.Rollout != nil && c.doomed(r, channel) && slices.ContainsFunc(c.s.In(channel), func(i *state.Instance) bool {
+	return (spec.Rollout != nil || c.stepped[channel+"/"+r.ID]) && c.doomed(r, channel) && slices.ContainsFunc(c.s.In(channel), func(i *state.Instance) bool {
 		return r.Payloads[i.ID] != "" && !i.IsAt(r)
 	})
 }
