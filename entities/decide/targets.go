@@ -56,9 +56,9 @@ func (j *judged) id() string {
 }
 
 // of is the release that what becomes of an instance is told of: the one in progress. What it has not come to yet, as it goes in
-// steps, may fail at what it was at.
+// steps or a pause holds the instance, may fail at what it was at.
 func (j *judged) of(v *view, i *instance) *state.Release {
-	if v.rolls(j.holder) && !i.broughtBy(j.holder) {
+	if j.holder != nil && v.fleet() && !i.broughtBy(j.holder) {
 		return nil
 	}
 	return j.holder
