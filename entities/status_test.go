@@ -104,8 +104,8 @@ func ExampleStatusTable() {
 	// CONVERGING               severity  4, exit -1: target set, objects not yet stable
 	// DEGRADED                 severity 10, exit  2: had converged, now unhealthy or drifted
 	// WAITING_MANUAL_APPROVAL  severity  6, exit  8: the next release waits, and an approval can be given now
-	// BLOCKED                  severity  9, exit  2: the next release waits for something that failed
-	// WAITING_PRECONDITIONS    severity  3, exit -1: the next release waits for other conditions
+	// BLOCKED                  severity  9, exit  2: the next release or step waits for something that failed
+	// WAITING_PRECONDITIONS    severity  3, exit -1: the next release or step waits for other conditions
 	// ROLLED_BACK              severity 12, exit  2: at its rollback target; the release is barred
 	// CANCELLED                severity 11, exit  2: the release was cancelled before it had succeeded here
 	// CONVERGED                severity  1, exit  0: at its target, and that is the desired one

@@ -111,6 +111,8 @@ type view struct {
 	said    int            // for how many instances it was said what they wait for
 	after   []string       // extensions that hold nothing and failed, for people
 	rolling bool           // the release in progress goes in steps, and on by itself
+	stepped *bool          // what begun has found
+	ofStep  []Judgement    // of the gates that are asked again before a step, once it is due
 	yields  bool           // what is in progress starts nothing more: the release that it yields to is about to enter
 }
 
@@ -291,6 +293,7 @@ func (v *view) conclude() {
 	f.Waits = slices.ContainsFunc(all, func(i entities.Facts) bool { return i.Waits })
 	v.out.Health = v.health(f)
 	f.Paused = v.paused && !slices.ContainsFunc(v.insts, func(i instance) bool { return i.freed })
+	v.joinGates()
 	for n := range v.out.Gates {
 		j := &v.out.Gates[n]
 		f.Blocked = f.Blocked || j.Verdict == entities.Fail
@@ -298,7 +301,7 @@ func (v *view) conclude() {
 	}
 	v.out.Status = entities.StatusOf(f)
 	if v.fleet() && v.turn.Holder != maestro.None && v.out.Status == entities.StatusConverged {
-		v.out.Status = entities.StatusPaused // all that is left to move is paused
+		v.out.Status = v.leftToMove(v.release(v.turn.Holder))
 	}
 	switch {
 	case len(v.insts) == 1:
@@ -307,6 +310,18 @@ func (v *view) conclude() {
 		v.concludeFleet(all)
 	}
 	v.explain()
+}
+
+// leftToMove is the status of a fleet where all is well, and the release in progress has not come everywhere: a pause holds it, or it is
+// just about to move.
+func (v *view) leftToMove(r *state.Release) entities.Status {
+	for n := range v.insts {
+		if i := &v.insts[n]; i.paused || v.heldThere(i, r) != "" {
+			return entities.StatusPaused
+		}
+	}
+	v.reason(ReasonProgress, r.FullVersion+" is about to go on")
+	return entities.StatusConverging
 }
 
 func (i *instance) conclude() entities.Facts {

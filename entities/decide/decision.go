@@ -31,7 +31,8 @@ type ChannelDecision struct {
 	Instances []InstanceDecision // where there are several
 	Step      string             // how far the release in progress is, where it goes in steps
 	Next      *state.Release     // the release next in line, or nil
-	Gates     []Judgement        // what Next passes or waits for
+	Held      *state.Release     // the release in progress, where gates hold its next step; or nil
+	Gates     []Judgement        // what Next passes or waits for, and then what Held does
 	Reasons   []Reason           // why the status is not CONVERGED
 	Due       time.Time          // when something is due here by itself
 	Wanted    *state.Wanted      // what its gates want to be evaluated; nil: nothing

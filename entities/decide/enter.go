@@ -27,6 +27,7 @@ func (v *view) admitNext() {
 	if v.rendersKept(next) {
 		return
 	}
+	v.turn.Yields = v.turn.Yields && v.brings(next)
 	p := v.pass(next, nil)
 	v.out.Gates = p.gates
 	switch {
@@ -41,10 +42,13 @@ func (v *view) admitNext() {
 	}
 }
 
-// enter sets the targets of a release, once it is sure that there is something to deliver.
-func (v *view) enter(next *state.Release) {
-	var moves []*instance
-	unchanged, paused, rendering := "", "", false
+// plan is what a release would do in the channel.
+type plan struct {
+	moves, renders    []*instance // that it moves, and that it is to be rendered for before that is known
+	unchanged, paused string      // why another one stays, and what holds it
+}
+
+func (v *view) plan(next *state.Release) (p plan) {
 	for n := range v.insts {
 		i := &v.insts[n]
 		if !next.Concerns(i.ID) {
@@ -52,44 +56,57 @@ func (v *view) enter(next *state.Release) {
 		}
 		switch why, known := v.unchanged(i, next); {
 		case i.paused && why == "":
-			paused = i.ID.Name + " is paused"
+			p.paused = i.ID.Name + " is paused"
 		case !known:
-			v.render(i, next)
-			rendering = true
+			p.renders = append(p.renders, i)
 		case why != "":
-			unchanged = why
+			p.unchanged = why
 		case v.heldThere(i, next) != "":
-			paused = v.heldThere(i, next)
+			p.paused = v.heldThere(i, next)
 		default:
-			moves = append(moves, i)
+			p.moves = append(p.moves, i)
 		}
 	}
+	return p
+}
+
+// brings tells whether a release moves anything in the channel, as far as is known. What is in progress yields to no other.
+func (v *view) brings(next *state.Release) bool {
+	p := v.plan(next)
+	return len(p.moves)+len(p.renders) > 0
+}
+
+// enter sets the targets of a release, once it is sure that there is something to deliver.
+func (v *view) enter(next *state.Release) {
+	p := v.plan(next)
+	for _, i := range p.renders {
+		v.render(i, next)
+	}
 	switch {
-	case rendering:
+	case len(p.renders) > 0:
 		v.wait(KindRender, "rendering "+next.FullVersion)
-	case len(moves) > 0:
-		v.begin(next, moves)
-	case paused != "":
-		v.wait(KindPaused, paused+", and nothing else is to move")
-	case v.turn.Yields:
-		v.wait(KindInProgress, v.release(v.turn.Holder).FullVersion+" is in progress here, and nothing is to move")
+	case len(p.moves) > 0:
+		v.begin(next, p.moves)
+	case p.paused != "":
+		v.wait(KindPaused, p.paused+", and nothing else is to move")
 	default:
-		v.change(state.Change{Kind: state.ChangeUnchanged, Release: next.ID, Instances: v.ids(), Cause: unchanged})
+		v.supersede(next)
+		v.change(state.Change{Kind: state.ChangeUnchanged, Release: next.ID, Instances: v.ids(), Cause: p.unchanged})
 	}
 }
 
 // begin sets the targets of a release in those instances that it goes to first.
 func (v *view) begin(next *state.Release, left []*instance) {
 	if v.rolls(next) {
-		first, s := v.selected(next, left)
-		if len(first) == 0 {
+		s := v.selected(next, left)
+		if len(s.next) == 0 {
 			if !s.At.IsZero() {
 				v.due(s.At)
 			}
 			v.wait(KindRollout, "the first step"+v.stepWaits(&s))
 			return
 		}
-		left = first
+		left = s.next
 	}
 	v.depart(next, left, state.ChangePromote)
 }
@@ -162,12 +179,15 @@ func (v *view) recall(r *state.Release) {
 
 // follows tells whether an instance is where a release wants it: at its target, or untouched by it.
 func (v *view) follows(i *instance, r *state.Release) bool {
-	if i.IsAt(r) {
+	if i.broughtBy(r) {
 		return true
 	}
 	why, known := v.unchanged(i, r)
 	return known && why != ""
 }
+
+// broughtBy: the instance is at the release, and not for one of the same version that was cancelled on its way.
+func (i *instance) broughtBy(r *state.Release) bool { return i.IsAt(r) && i.Delivery.Cancelled == "" }
 
 // atVersion: what is here is of that version, under whichever configuration. Where it is not, a
 // config release brings the version itself, which an earlier release may have failed to bring.
@@ -244,7 +264,7 @@ func (v *view) follow() {
 func (v *view) behind(r *state.Release) (left []*instance) {
 	for n := range v.insts {
 		i := &v.insts[n]
-		if !r.Concerns(i.ID) || i.paused || i.Delivery.Apply.Running || i.IsAt(r) && !i.Delivery.Reported && !v.unmoved(r, i) {
+		if !r.Concerns(i.ID) || i.paused || i.Delivery.Apply.Running || i.broughtBy(r) && !i.Delivery.Reported && !v.unmoved(r, i) {
 			continue
 		}
 		switch why, known := v.unchanged(i, r); {

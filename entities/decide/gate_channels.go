@@ -332,8 +332,12 @@ func judgeUpstream(p *admission, _ entities.Stage) {
 			return // it says so itself
 		}
 	}
-	if p.turn.Stuck != "" {
-		p.add(Judgement{Kind: KindUpstream, ID: string(KindUpstream), Verdict: entities.Fail, Reason: p.release.FullVersion + " " + p.turn.Stuck})
+	stuck := p.turn.Stuck
+	if p.release == p.view.release(p.turn.Holder) {
+		stuck = p.turn.Cut
+	}
+	if stuck != "" {
+		p.add(Judgement{Kind: KindUpstream, ID: string(KindUpstream), Verdict: entities.Fail, Reason: p.release.FullVersion + " " + stuck})
 	}
 }
 
@@ -342,7 +346,7 @@ func unblockRetry(v *view, _ *Judgement, r *state.Release) string {
 }
 
 func whereStuck(v *view, entered bool) []string {
-	if entered || v.turn.Stuck == "" {
+	if entered || v.turn.Stuck == "" && v.turn.Cut == "" {
 		return nil
 	}
 	return []string{string(KindUpstream)}

@@ -85,7 +85,7 @@ var gates = [...]gate{
 	{kind: KindHeld, id: "held", at: []entities.Stage{atEntry}, judge: judgeHeld, bypassable: true, plain: true, bypassed: whereKept},
 	{kind: KindChannelStable, id: "channel-stable/CHANNEL", at: []entities.Stage{atEntry}, judge: judgeChannelsStable, bypassable: true, sticky: true, steps: true, plain: true, bypassed: conditions(entities.ConditionKind.OnChannels), when: entities.Fail, unblock: unblockRetry},
 	{kind: KindUnknown, id: "KIND/NAME", at: []entities.Stage{atEntry}, judge: judgeUnknown, bypassable: true, steps: true, bypassed: unknownConditions},
-	{kind: KindUpstream, id: "upstream", at: []entities.Stage{atEntry}, judge: judgeUpstream, bypassable: true, sticky: true, plain: true, bypassed: whereStuck, when: entities.Fail, unblock: unblockRetry},
+	{kind: KindUpstream, id: "upstream", at: []entities.Stage{atEntry}, judge: judgeUpstream, bypassable: true, sticky: true, steps: true, plain: true, bypassed: whereStuck, when: entities.Fail, unblock: unblockRetry},
 	{kind: KindCheck, id: "NAME", at: declaredStages, judge: (*admission).checks, bypassable: true, steps: true, repairs: true, bypassed: checks, when: entities.Fail, unblock: unblockCheck},
 	{kind: KindExtension, id: "extension/NAME", at: declaredStages, judge: (*admission).extensions, bypassable: true, sticky: true, bypassed: extensions, when: entities.Fail, unblock: unblockExtension},
 	{kind: KindApproval, id: "approval/TOPIC", at: []entities.Stage{atApproval}, judge: judgeApprovals, bypassable: true, sticky: true, bypassed: approvals, when: entities.Wait, unblock: unblockApproval},
@@ -269,6 +269,9 @@ func viewOf(s *state.State, channel string, r *state.Release, now time.Time) *vi
 		v.gather()
 		if next := v.release(v.turn.Next); next != nil && next != r {
 			v.turn.Stuck = ""
+		}
+		if r != v.release(v.turn.Holder) {
+			v.turn.Cut = ""
 		}
 		return v
 	}

@@ -117,11 +117,14 @@ func (d *Decision) remove(s *state.State, i *state.Instance, now time.Time, mode
 func removedBefore(s *state.State, id entities.InstanceID) entities.InstanceID {
 	first := id
 	for _, other := range entities.SortedIDs(s.Instances) {
-		if s.Declared(other) || !s.Removable(other) || s.IsGone(other) || !s.Removes(s.Instances[other]) {
+		if s.Declared(other) {
 			continue
 		}
 		if o := s.Instances[other]; o.Removed && o.Delivery.Apply.Running {
-			return other
+			return other // whatever is declared of its channel by now
+		}
+		if !s.Removable(other) || s.IsGone(other) || !s.Removes(s.Instances[other]) {
+			continue
 		}
 		p, f := position(s, other), position(s, first)
 		if p > f || p == f && other.Compare(first) > 0 {

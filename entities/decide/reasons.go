@@ -27,7 +27,7 @@ func (v *view) explain() {
 	case entities.StatusPaused:
 		v.explainPause()
 	case entities.StatusBlocked, entities.StatusPreconditions, entities.StatusManualApproval:
-		for _, j := range v.out.Gates {
+		for _, j := range v.out.Gates[:len(v.out.Gates)-len(v.ofStep)] { // what holds a step it says itself
 			if j.Verdict != entities.Pass && j.Code != CodeNotAsked {
 				v.reason(ReasonGate, v.line(j))
 			}
@@ -89,6 +89,10 @@ func (v *view) explainPause() {
 	for n := range v.insts { // the first that is: there may be others in a fleet
 		i := &v.insts[n]
 		if !i.paused {
+			if r := v.release(v.turn.Holder); r != nil && !v.paused && v.heldThere(i, r) != "" {
+				v.say(i, ReasonPause, "%s", v.heldThere(i, r))
+				break
+			}
 			continue
 		}
 		pause, _ := v.s.PauseOf(i.ID)

@@ -16,40 +16,99 @@ import (
 // rolls tells whether a release goes through the channel in steps. One that takes another one back goes everywhere at once.
 func (v *view) rolls(r *state.Release) bool { return v.inSteps(r) && v.fleet() }
 
-// inSteps is the same of a channel that may have one instance left: that one, too, gets the release as a step.
+// inSteps is the same of a channel that may have one instance left: that one, too, gets the release as a step. What has begun in
+// steps ends so: without a policy the rest is one step, before which the gates are asked again like before any.
 func (v *view) inSteps(r *state.Release) bool {
-	return v.spec.Rollout != nil && r != nil && !r.Return && !v.reports()
+	return r != nil && !r.Return && !v.reports() && (v.spec.Rollout != nil || r == v.release(v.turn.Holder) && v.begun())
+}
+
+// begun tells whether the release in progress has arrived anywhere while there was a policy.
+func (v *view) begun() bool {
+	if v.stepped == nil {
+		r := v.release(v.turn.Holder)
+		has := slices.ContainsFunc(v.insts, func(i instance) bool { return !i.Delivery.Arrived.IsZero() && i.broughtBy(r) })
+		v.stepped = &has
+	}
+	return *v.stepped
+}
+
+// choice is what the policy selects now.
+type choice struct {
+	selection.Selection
+	next []*instance
+	why  string // what holds the first of the instances that hold it
 }
 
 // selected says which of these instances, that are left to move, a release goes to now.
-func (v *view) selected(r *state.Release, left []*instance) ([]*instance, selection.Selection) {
+func (v *view) selected(r *state.Release, left []*instance) choice {
 	all := make([]selection.Instance, len(v.insts))
 	for n := range v.insts {
-		i := &v.insts[n]
-		d := &i.Delivery
-		// Where nothing is, nothing is missed. What was not looked at again, though it can be, is not known to be well.
-		fresh := i.Observed.Fresh || !i.runtime.Observable
-		in := selection.Instance{Stable: d.Target == nil || i.current.Stable && fresh}
-		switch {
-		case slices.Contains(left, i):
-			in.Held = d.Target != nil && !fresh && d.Failure == ""
-		case i.Delivery.Reported:
-			in.Held = true
-		case i.IsAt(r) && v.updatedBy(i, r):
-			in.Updated, in.Stable, in.Since = true, d.Converged && in.Stable, d.StableSince()
-		case !r.Concerns(i.ID) || v.follows(i, r):
-			in.Apart = true
-		default:
-			in.Held = true
+		all[n] = v.selectable(r, &v.insts[n], left)
+	}
+	c := choice{Selection: selection.Select(all, v.spec.Rollout, v.now)}
+	for _, n := range c.Next {
+		c.next = append(c.next, &v.insts[n])
+	}
+	c.why = v.holding(r, all, c.Wait)
+	return c
+}
+
+// holding names the instances that keep the policy from selecting more, unless the whole channel is paused, which is said anyway.
+func (v *view) holding(r *state.Release, all []selection.Instance, wait selection.Wait) string {
+	var why []string
+	for n := range all {
+		in, i := &all[n], &v.insts[n]
+		held := wait == selection.Held && in.Held
+		away := wait == selection.Room && !in.Stable && (!in.Updated || i.Delivery.Converged) // and not on its way
+		if v.paused || !held && !away {
+			continue
 		}
-		all[n] = in
+		if text := v.stands(r, i); text != "" {
+			why = append(why, v.of(i, text))
+		}
 	}
-	s := selection.Select(all, v.spec.Rollout, v.now)
-	var next []*instance
-	for _, n := range s.Next {
-		next = append(next, &v.insts[n])
+	return few(why, "; ")
+}
+
+// selectable is an instance as the policy sees it.
+func (v *view) selectable(r *state.Release, i *instance, left []*instance) selection.Instance {
+	d := &i.Delivery
+	// Where nothing is, nothing is missed. What was not looked at again, though it can be, is not known to be well.
+	fresh := i.Observed.Fresh || !i.runtime.Observable
+	in := selection.Instance{Stable: d.Target == nil || i.current.Stable && fresh}
+	switch {
+	case slices.Contains(left, i):
+		in.Held = d.Target != nil && !fresh && d.Failure == ""
+	case d.Reported:
+		in.Held = true
+	case i.broughtBy(r) && v.updatedBy(i, r):
+		in.Updated, in.Stable, in.Since = true, d.Converged && in.Stable, d.StableSince()
+	case !r.Concerns(i.ID) || v.follows(i, r):
+		in.Apart = true
+	default:
+		in.Held = true
 	}
-	return next, s
+	return in
+}
+
+// stands says why an instance holds the policy, or cannot move.
+func (v *view) stands(r *state.Release, i *instance) string {
+	pause, paused := v.s.PauseOf(i.ID)
+	switch e := i.Observed.Reading.Err; {
+	case paused:
+		return "paused by " + pause.By + entities.Because(pause.Reason)
+	case v.heldThere(i, r) != "":
+		return v.heldThere(i, r)
+	case i.Delivery.Apply.Running:
+		return "an apply is still running"
+	case e != nil:
+		return e.Message
+	case i.unknown():
+		return "no reading yet"
+	case i.Delivery.Failure != "":
+		return i.Delivery.Failure
+	}
+	return i.current.Reason
 }
 
 // updatedBy tells whether an instance that is at a release came there by it: not before it was made.
@@ -68,24 +127,39 @@ func (v *view) step(r *state.Release) {
 		v.rolling, v.out.Step = true, "between two steps; pinned by "+v.pin.Who.Name
 		return
 	}
-	next, s := v.selected(r, v.behind(r))
+	s := v.selected(r, v.behind(r))
 	v.rolling = s.Wait != selection.Held
 	if !s.At.IsZero() {
 		v.due(s.At)
 	}
 	at := fmt.Sprintf("step %d of %d: %d of %d at %s", s.Step, s.Steps, s.Updated, s.Of, r.FullIn(v.insts[0].ID))
 	switch {
-	case len(next) == 0:
+	case len(s.next) == 0:
 		v.out.Step = at + v.stepWaits(&s)
 	case v.yields || v.mode.Drain || v.asksForNext(r):
 		v.out.Step = at
+		if v.out.Next != nil && !v.mode.Drain {
+			v.out.Step += "; no step while " + v.out.Next.FullVersion + " is asked about, which comes in its place"
+		}
 	default:
 		ofNext := v.out.Gates // what follows is of the step
 		v.out.Gates = nil
-		v.takeStep(r, next)
-		v.out.Step = at + fmt.Sprintf("; next %d", len(next)) + v.stepHeld()
-		v.out.Gates = ofNext
+		v.takeStep(r, s.next)
+		v.out.Step = at + fmt.Sprintf("; next %d", len(s.next)) + v.stepHeld()
+		v.ofStep, v.out.Gates = v.out.Gates, ofNext
 	}
+}
+
+// joinGates has the channel show what holds a step as it shows what holds an entry, unless the next release comes in its place.
+func (v *view) joinGates() {
+	if v.ofStep == nil || v.rolling || v.out.Next != nil && v.halted() {
+		v.ofStep = nil
+		return
+	}
+	v.out.Held = v.release(v.turn.Holder)
+	v.out.Gates = append(slices.DeleteFunc(v.out.Gates, func(j Judgement) bool {
+		return slices.ContainsFunc(v.ofStep, func(of Judgement) bool { return of.ID == j.ID })
+	}), v.ofStep...)
 }
 
 // asksForNext: what is evaluated is for the release that this one makes room for.
@@ -96,13 +170,13 @@ func (v *view) asksForNext(r *state.Release) bool {
 func (v *view) takeStep(r *state.Release, next []*instance) {
 	p := v.pass(r, func(g *gate) bool { return g.steps })
 	v.out.Gates = p.gates
-	if p.clear {
+	if v.rolling = p.clear; p.clear {
 		v.depart(r, next, state.ChangeTarget)
 	}
 }
 
 // stepWaits says what the policy waits for.
-func (v *view) stepWaits(s *selection.Selection) string {
+func (v *view) stepWaits(s *choice) string {
 	next := fmt.Sprintf("; next %d ", s.More)
 	switch s.Wait {
 	case selection.Pause:
@@ -110,9 +184,9 @@ func (v *view) stepWaits(s *selection.Selection) string {
 	case selection.Stable:
 		return next + "once those are stable"
 	case selection.Room:
-		return next + fmt.Sprintf("as others are back: %d unavailable, at most %d allowed", s.Unavailable, s.Allowed)
+		return next + fmt.Sprintf("as others are back: %d unavailable, at most %d allowed", s.Unavailable, s.Allowed) + entities.Because(s.why)
 	case selection.Held:
-		return fmt.Sprintf("; the other %d cannot move now", s.Of-s.Updated)
+		return fmt.Sprintf("; the other %d cannot move now", s.Of-s.Updated) + entities.Because(s.why)
 	}
 	return ""
 }
@@ -133,7 +207,7 @@ func (v *view) stepHeld() string {
 
 // fellOver: the release in progress was stable here, and is no longer.
 func (v *view) fellOver(r *state.Release, i *instance) bool {
-	return v.rolls(r) && i.IsAt(r) && i.Observed.Fresh && i.current.Known && !i.current.Stable && v.updatedBy(i, r)
+	return v.rolls(r) && i.broughtBy(r) && i.Observed.Fresh && i.current.Known && !i.current.Stable && v.updatedBy(i, r)
 }
 
 // halted: the release in progress goes no further by itself. It has more steps to go, nothing of it is under way, and it has failed
@@ -146,15 +220,15 @@ func (v *view) halted() bool {
 	left := false
 	for n := range v.insts {
 		i := &v.insts[n]
-		if i.Delivery.Apply.Running || i.IsAt(r) && !i.Delivery.Converged {
+		if i.Delivery.Apply.Running || i.broughtBy(r) && !i.Delivery.Converged {
 			return false
 		}
-		left = left || r.Concerns(i.ID) && !i.IsAt(r)
+		left = left || r.Concerns(i.ID) && !i.broughtBy(r)
 	}
 	if !left {
 		return false
 	}
-	p := v.pass(r, func(g *gate) bool { return g.kind == KindChannelStable })
+	p := v.pass(r, func(g *gate) bool { return g.kind == KindChannelStable || g.kind == KindUpstream })
 	return slices.ContainsFunc(p.gates, func(j Judgement) bool { return j.Verdict == entities.Fail })
 }
 

@@ -56,9 +56,9 @@ func (j *judged) id() string {
 }
 
 // of is the release that what becomes of an instance is told of: the one in progress. What it has not come to yet, as it goes in
-// steps, may fail at what it was at.
+// steps or a pause holds the instance, may fail at what it was at.
 func (j *judged) of(v *view, i *instance) *state.Release {
-	if v.rolls(j.holder) && !i.IsAt(j.holder) {
+	if j.holder != nil && v.fleet() && !i.broughtBy(j.holder) {
 		return nil
 	}
 	return j.holder
@@ -87,7 +87,7 @@ func (v *view) judgeArrived(j *judged, i *instance, broken string) {
 		v.judgeRepair(i)
 	case i.current.Failed == "" && v.fellOver(j.holder, i):
 		j.unstable = append(j.unstable, i)
-	case v.fleet() && j.holder != nil && i.IsAt(j.holder) && i.Observed.Fresh && i.current.Known && i.current.Failed != "":
+	case v.fleet() && j.holder != nil && i.broughtBy(j.holder) && i.Observed.Fresh && i.current.Known && i.current.Failed != "":
 		v.fail(j.holder, i, i.current.Failed) // it had converged, but the release has not succeeded yet
 	}
 }

@@ -26,6 +26,9 @@ func headline(s protocol.Status, c protocol.ChannelStatus, now time.Time) string
 		if c.Desired == "" && c.ReportOnly {
 			return joined(", ", head+"; "+c.Target+" is only reported here", when) + ":"
 		}
+		if r, known := releaseIn(s, c); known && r.Phases[c.Name] == inProgress {
+			return head + "; " + c.Desired + " may not go on yet:"
+		}
 		return head + "; " + cmp.Or(c.Desired, c.Target) + " may not enter yet:"
 	case entities.StatusUnknown:
 		seen := fmt.Sprintf("%s %s: what runs is unknown (last seen %s, target %s)", name(s), c.Name, cmp.Or(c.Current, "nothing"), cmp.Or(c.Target, "none"))

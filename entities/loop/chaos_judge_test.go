@@ -164,9 +164,11 @@ func (c *chaos) judgeChange(ch state.Change, mode decide.Mode, d *decide.Decisio
 			refuse("while pinned or draining, or of a release that is not in progress")
 		}
 	case state.ChangeRollback:
+		r := c.s.ReleaseByID(ch.Release)
+		failed := r != nil && r.Phases[ch.Channel].Phase == maestro.Failed // in the window after all of a fleet that shrank
 		for _, m := range ch.Moves {
 			d := &c.s.Instances[m.Instance].Delivery
-			alone := len(spec.Instances) == 1 && (d.Apply.Running || d.Converged)
+			alone := len(spec.Instances) == 1 && (d.Apply.Running || d.Converged && !failed)
 			if pinned || d.Rollback != nil || spec.NoRollback || alone || mode.Drain && !mode.Rollbacks {
 				refuse("though it must not be rolled back")
 			}
@@ -211,6 +213,10 @@ func (c *chaos) judgeSteps(ch state.Change, d *decide.Decision) {
 	if spec.Rollout != nil && len(spec.Instances) > 1 && spec.Report == "" && !r.Return {
 		c.judgeSelected(r, &spec, moved, d)
 	}
+	if ch.Kind == state.ChangeTarget && spec.Rollout != nil && len(spec.Instances) > 1 && spec.Report == "" && !r.Return {
+		c.judgeGatesAgain(r, ch, d)
+	}
+	c.stepped[key] = c.stepped[key] || spec.Rollout != nil
 	for id := range moved {
 		c.came[key][id] = true
 		delete(c.arrived, id)
@@ -229,7 +235,10 @@ func (c *chaos) judgeSelected(r *state.Release, spec *entities.ChannelSpec, move
 		o := &i.Observed
 		known := o.Digest != "" && o.Reading.Err == nil && o.Fresh
 		stable := i.Delivery.Target == nil || known && entities.FetchObjects(o.Reading.Objects, i.Delivery.Target).Stable
-		if (c.came[spec.Name+"/"+r.ID][id] || !i.Delivery.Since.Before(r.At) && i.Delivery.Converged && i.Delivery.Cancelled == "") && i.IsAt(r) { // or somebody else brought it meanwhile, where it was only reported
+		came := c.came[spec.Name+"/"+r.ID][id]
+		// Or somebody else brought it, where it was only reported. What is damaged since then is applied anew.
+		met := !i.Delivery.Since.Before(r.At) && i.Delivery.Converged && i.Delivery.Cancelled == "" && stable
+		if i.IsAt(r) && (came || met) {
 			if moved[id] && i.Delivery.Cancelled == "" {
 				c.t.Fatalf("%s goes to %s twice:\n%s", r.FullVersion, id, d)
 			}
@@ -426,7 +435,7 @@ func (c *chaos) judgeEntry(ch state.Change, d *decide.Decision, refuse func(stri
 			continue
 		}
 		if p.Phase == maestro.InProgress && !c.yields(other, r, ch.Channel, d) && !slices.ContainsFunc(c.decided, func(ch state.Change) bool {
-			return (spec.Report != "" || spec.Rollout != nil) && ch.Kind == state.ChangeSkip && ch.Channel == spec.Name && ch.Release == other.ID
+			return (spec.Report != "" || spec.Rollout != nil || c.stepped[spec.Name+"/"+other.ID]) && ch.Kind == state.ChangeSkip && ch.Channel == spec.Name && ch.Release == other.ID
 		}) {
 			refuse("beside " + other.FullVersion)
 		}
@@ -435,12 +444,17 @@ func (c *chaos) judgeEntry(ch state.Change, d *decide.Decision, refuse func(stri
 		}
 	}
 	newest, key := c.entered[ch.Channel], ch.Channel+"/"+r.ID
+	for id, n := range c.sequence {
+		if r.Return && n == newest && c.waits[ch.Channel+"/"+id] {
+			newest = 0 // a pin undid that it had entered, and this one leads back to what was there before the pin
+		}
+	}
 	if newest > c.sequence[r.ID] && !c.reopened[key] || newest == c.sequence[r.ID] && !c.waits[key] {
 		refuse("after a newer one, or twice")
 	}
 	delete(c.waits, key)
 	delete(c.retried, key)
-	c.entered[ch.Channel] = max(newest, c.sequence[r.ID])
+	c.entered[ch.Channel] = max(c.entered[ch.Channel], c.sequence[r.ID])
 }
 
 // passedOver: a release that will not come by itself. (Written apart from maestro and decide.)
@@ -545,6 +559,14 @@ func (c *chaos) doomed(r *state.Release, channel string) bool {
 	return false
 }
 
+// cutShort: a release has come to some instances of a channel, and ended for good further up before it came to the others.
+func (c *chaos) cutShort(r *state.Release, channel string) bool {
+	spec, _ := c.s.Spec.Channel(channel)
+	return (spec.Rollout != nil || c.stepped[channel+"/"+r.ID]) && c.doomed(r, channel) && slices.ContainsFunc(c.s.In(channel), func(i *state.Instance) bool {
+		return r.Payloads[i.ID] != "" && !i.IsAt(r)
+	})
+}
+
 // judgeGates: each condition holds, or a person let the release pass it.
 func (c *chaos) judgeGates(r *state.Release, ch state.Change, refuse func(string)) {
 	spec, _ := c.s.Spec.Channel(ch.Channel)
@@ -582,6 +604,24 @@ func (c *chaos) judgeGates(r *state.Release, ch state.Change, refuse func(string
 	for _, e := range spec.Extensions {
 		if st := r.Extensions[e.RunKey()]; spec.Report == "" && e.Stage != entities.PostDeployment && (st == nil || !st.Done) && !waived("extension/"+e.Name) {
 			refuse("before " + e.Name + " succeeded")
+		}
+	}
+}
+
+// judgeGatesAgain: no step goes past a condition on other channels, or a check, that says no just then.
+func (c *chaos) judgeGatesAgain(r *state.Release, ch state.Change, d *decide.Decision) {
+	spec, _ := c.s.Spec.Channel(ch.Channel)
+	waived := func(id string) bool { return c.waived[waiver(r.ID, ch.Channel, id)] }
+	for _, cond := range spec.Conditions {
+		for _, up := range cond.Channels {
+			if p := r.Phases[up]; !waived(cond.ID) && (p == nil || p.Phase != maestro.Succeeded) {
+				c.t.Fatalf("%s goes on past %s:\n%s%s", r.FullVersion, up, d, c.phases())
+			}
+		}
+	}
+	for _, check := range spec.Checks {
+		if check.Before() != "" && !waived(check.ID) && (c.truth[ch.Channel] != entities.Pass || !c.fresh[ch.Channel+"/"+r.ID]) {
+			c.t.Fatalf("%s goes on past %s, or without a preflight:\n%s", r.FullVersion, check.ID, d)
 		}
 	}
 }
@@ -830,7 +870,7 @@ func (c *chaos) judgeEnd() {
 	}
 	for _, r := range c.s.Releases {
 		for channel, p := range r.Phases {
-			if p.Phase == maestro.InProgress || p.Phase == maestro.Pending && !c.doomed(r, channel) {
+			if p.Phase == maestro.InProgress && !c.cutShort(r, channel) || p.Phase == maestro.Pending && !c.doomed(r, channel) {
 				c.t.Fatalf("%s is left %s in %s:\n%s%s", r.FullVersion, p.Phase, channel, c.decision, c.phases())
 			}
 		}

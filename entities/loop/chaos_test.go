@@ -40,6 +40,7 @@ type chaos struct {
 	audited int64
 	arrived map[entities.InstanceID]time.Time       // when its target converged
 	came    map[string]map[entities.InstanceID]bool // channel/release: the instances that it was let into
+	stepped map[string]bool                         // channel/release: it was let in while there was a policy
 
 	rt       map[entities.InstanceID]entities.Reading  // what a runtime would report of an instance, if it is honest
 	brought  map[entities.InstanceID]map[string]bool   // full versions that a release brought there
@@ -78,7 +79,7 @@ func newChaos(t *rapid.T, of setting, tame bool) *chaos {
 	c := &chaos{
 		world: newWorld(), t: t, setting: of, tame: tame,
 		truth: map[string]entities.Verdict{}, fresh: map[string]bool{}, passed: map[string]bool{}, waived: map[string]bool{},
-		arrived: map[entities.InstanceID]time.Time{}, came: map[string]map[entities.InstanceID]bool{},
+		arrived: map[entities.InstanceID]time.Time{}, came: map[string]map[entities.InstanceID]bool{}, stepped: map[string]bool{},
 		ledgers: map[string]*ledger{}, runs: map[string]state.ExtensionOp{},
 		rt: map[entities.InstanceID]entities.Reading{}, brought: map[entities.InstanceID]map[string]bool{},
 		newest: map[entities.InstanceID]int{}, entered: map[string]int{}, waits: map[string]bool{},

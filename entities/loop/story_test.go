@@ -16,7 +16,9 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/decide"
+	"github.com/converge-engine/converge/entities/explain"
 	"github.com/converge-engine/converge/entities/state"
+	"github.com/converge-engine/converge/entities/view"
 )
 
 var update = flag.Bool("update", false, "write what the stories really say")
@@ -175,7 +177,11 @@ var shown = map[string]command{
 	"targets": func(s *story, _ []string) string { return s.targets() + "\n" },
 	"journal": func(s *story, _ []string) string { return s.journal() },
 	"watches": func(s *story, _ []string) string { return s.watches() },
-	"at":      func(s *story, _ []string) string { return s.now.Format("15:04:05") + "\n" },
+	"explain": func(s *story, arg []string) string { // explain CHANNEL, below the headline of the service
+		status := view.Of(s.s, s.decision)
+		return status.Headline + "\n" + strings.Join(explain.Lines(status, arg[0], s.now), "\n") + "\n"
+	},
+	"at": func(s *story, _ []string) string { return s.now.Format("15:04:05") + "\n" },
 }
 
 func (s *story) cancel(c state.Cancelling, arg []string) string {

@@ -94,6 +94,7 @@ type Turn struct {
 	Newest  int      // the newest release that ever entered here, or None
 	Next    int      // the release next in line, or None
 	Stuck   string   // why Next cannot come by itself: "failed in staging"; empty when it can
+	Cut     string   // the same of Holder, as if it were still to come: it may have more steps to go
 	Yields  bool     // Holder makes room for Next
 	People  bool     // Next waits for people
 	Peers   []int    // that are as near as Next and older, where the newest goes first: one that is being asked about goes on
@@ -143,6 +144,9 @@ func (a *arranger[R]) turn(n int) Turn {
 	if t.Next != None {
 		t.Stuck, t.People = a.stuck(t.Next, n), best == arrived
 		t.Yields = t.Holder != None && t.Holder < t.Next && best >= cleared && a.Strategy(t.Next) == Immediate
+	}
+	if t.Holder != None {
+		t.Cut = a.stuck(t.Holder, n)
 	}
 	if c.Kept && good != None && t.Holder == None {
 		if t.KeptFor = a.ahead(good, c.Name); len(t.KeptFor) > 0 {

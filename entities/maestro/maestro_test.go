@@ -72,6 +72,9 @@ func (t Turn) String() string {
 	if t.Stuck != "" {
 		s += " stuck: " + t.Stuck
 	}
+	if t.Cut != "" {
+		s += " cut: " + t.Cut
+	}
 	if t.Yields {
 		s += " yields"
 	}
@@ -126,6 +129,10 @@ func TestArrange_A18_B1_B2_B4_B6_B7_B10(t *testing.T) {
 		{
 			"of several that are stuck the newest is told of", line, "FPP CPP",
 			"a holder - newest 0 next -\nb holder - newest - next 1 stuck: cancelled in a\nc holder - newest - next 1 stuck: cancelled in a",
+		},
+		{
+			"what is in progress is told what failed further up since", line, "FPI",
+			"a holder - newest 0 next -\nb holder - newest - next 0 stuck: failed in a\nc holder 0 newest 0 next - cut: failed in a",
 		},
 		{
 			"what was overtaken is skipped", line, "FPP SIP",

@@ -160,7 +160,7 @@ func (s *State) cancel(r *Release, channel string, c *Cancelling, now time.Time)
 	if c.Lasting {
 		return
 	}
-	for _, i := range s.In(channel) {
+	for _, i := range s.everIn(channel) {
 		d := &i.Delivery
 		if before := d.BeforePin; before != nil && before.Target.Same(r.Target(i.ID)) {
 			d.BeforePin = nil
@@ -247,7 +247,17 @@ func (s *State) offIn(channel string) bool { return slices.ContainsFunc(s.In(cha
 
 // offAt is the same of a version, under whichever configuration.
 func (s *State) offAt(channel, version string) bool {
-	return slices.ContainsFunc(s.In(channel), func(i *Instance) bool { return s.off(i) && s.VersionOf(i) == version })
+	return slices.ContainsFunc(s.everIn(channel), func(i *Instance) bool { return s.off(i) && s.VersionOf(i) == version })
+}
+
+// everIn are the instances of a channel, those too that are not declared now: they may be again.
+func (s *State) everIn(channel string) (out []*Instance) {
+	for _, id := range entities.SortedIDs(s.Instances) {
+		if id.Channel == channel {
+			out = append(out, s.Instances[id])
+		}
+	}
+	return out
 }
 
 func (s *State) off(i *Instance) bool { return i.Delivery.Cancelled != "" || s.calledOffUnseen(i) }

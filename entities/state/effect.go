@@ -172,17 +172,22 @@ func (s *State) retryIn(spec *entities.ChannelSpec, version string, r *Release, 
 	case r.skippedIn(spec.Name):
 		return s.retrySkipped(r, spec, who, now)
 	}
-	return s.retryFailed(r, spec, who, now), nil
+	return s.retryFailed(r, spec, who, now)
 }
 
-// retryFailed starts a release again where it is the target and failed, was cancelled on its way, or is still under way.
-func (s *State) retryFailed(r *Release, spec *entities.ChannelSpec, who entities.Who, now time.Time) func() {
+// retryFailed starts a release again where it is the target and failed, was cancelled on its way, or is still under way. It does not
+// come between a newer one that entered since and the instances that this one has not come to yet.
+func (s *State) retryFailed(r *Release, spec *entities.ChannelSpec, who entities.Who, now time.Time) (func(), error) {
 	p := r.Phases[spec.Name]
 	at, failed := s.retriedAt(r, spec.Name)
 	if len(at) == 0 || !failed {
-		return nil
+		return nil, nil
 	}
 	cancelled := p.Phase == maestro.Cancelled && s.cancelledIn(spec.Name)
+	anew := p.Phase == maestro.Failed || p.Phase == maestro.RolledBack || cancelled
+	if newer := s.enteredSince(r, spec.Name); anew && newer != nil {
+		return nil, enteredMeanwhile(newer, r)
+	}
 	return func() {
 		s.Channel(spec.Name).endWindow()
 		for _, i := range at {
@@ -192,10 +197,14 @@ func (s *State) retryFailed(r *Release, spec *entities.ChannelSpec, who entities
 		switch unseen := slices.ContainsFunc(at, func(i *Instance) bool { return i.Delivery.Reported }); {
 		case cancelled && unseen: // its gates passed while the channel only reported
 			r.Phases[spec.Name] = &PhaseState{Phase: maestro.Pending, Since: now, Reason: "retried by " + who.Name, Retried: now}
-		case p.Phase == maestro.Failed || p.Phase == maestro.RolledBack || cancelled:
+		case anew:
 			r.Phases[spec.Name] = &PhaseState{Phase: maestro.InProgress, Since: now, Reason: "retried by " + who.Name}
 		}
-	}
+	}, nil
+}
+
+func enteredMeanwhile(newer, r *Release) error {
+	return fmt.Errorf("%s entered since; release %s anew to go back to it", newer.FullVersion, r.Version)
 }
 
 // retriedAt are the instances of a channel at which a release starts again, and whether there is a reason to.
@@ -217,7 +226,7 @@ func (s *State) retriedAt(r *Release, channel string) (at []*Instance, failed bo
 // pass the gates then lets it pass no longer: a check may say FAIL by now, and those who approved did not know.
 func (s *State) retryRolledBack(r *Release, spec *entities.ChannelSpec, who entities.Who, now time.Time) (func(), error) {
 	if newer := s.enteredSince(r, spec.Name); newer != nil {
-		return nil, fmt.Errorf("%s entered since; release %s anew to go back to it", newer.FullVersion, r.Version)
+		return nil, enteredMeanwhile(newer, r)
 	}
 	var back []*Instance
 	for _, i := range s.In(spec.Name) {

@@ -89,7 +89,7 @@ type Delivery struct {
 	Since  time.Time        `json:"since,omitzero"` // of the target
 	// Converged: the present target has been stable once; any later difference is drift.
 	Converged bool `json:"converged,omitempty"`
-	// Arrived is when it converged, where releases go through the channel in steps.
+	// Arrived is when it converged, where releases go through the channel in steps; or when that was declared, after it had.
 	Arrived  time.Time        `json:"arrived,omitzero"`
 	LastGood *entities.Target `json:"lastGood,omitempty"`
 	// Earlier are the good targets before LastGood, oldest first, at most MaxEarlier.
@@ -235,6 +235,9 @@ func (s *State) returnTo(i *Instance, t entities.Target, now time.Time) {
 // restart begins the attempts at the present target anew; an apply that runs is the first of them.
 func (i *Instance) restart(now time.Time) {
 	d := &i.Delivery
+	if d.Cancelled != "" && d.Converged { // it has arrived, and is good only once its release has succeeded
+		d.Converged, d.Arrived = false, time.Time{}
+	}
 	d.Failure, d.Cancelled, d.StoppedAt = "", "", time.Time{}
 	if d.Fenced >= d.Sequence && d.Fenced > 0 { // a person says that this target is the one
 		d.Sequence, d.Fenced = d.Fenced+1, 0

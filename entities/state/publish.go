@@ -44,6 +44,7 @@ func (s *State) TakeSpec(spec *entities.Spec, digest string, now time.Time) *Ope
 		for _, i := range c.Instances {
 			s.declare(c.ID(i), i.Runtime, now)
 		}
+		s.arrived(&spec.Channels[n], now)
 	}
 	s.forgetRuntimes()
 	s.settleDeletion(now)
@@ -63,6 +64,18 @@ func (s *State) TakeSpec(spec *entities.Spec, digest string, now time.Time) *Ope
 	return &Opening{
 		Version: offered.Version, FullVersion: fmt.Sprintf("%s-i%d", offered.Version, spec.Incarnation),
 		Cause: "configuration", Of: offered,
+	}
+}
+
+// arrived has what had converged before there was a policy count as stable from now on: since when it was, nobody wrote down.
+func (s *State) arrived(c *entities.ChannelSpec, now time.Time) {
+	if c.Rollout == nil {
+		return
+	}
+	for _, i := range s.In(c.Name) {
+		if d := &i.Delivery; d.Converged && d.Arrived.IsZero() {
+			d.Arrived = now
+		}
 	}
 }
 

@@ -92,7 +92,7 @@ func (s *State) phaseChannels(r *Release, only string) []string {
 }
 
 // Prune forgets releases that are over, but for a bounded tail and those that a channel is still
-// at. What extensions that succeeded have said is dropped too, once their release is over; the store has it.
+// at, or for which something still runs. What extensions that succeeded have said is dropped too, once their release is over; the store has it.
 func (s *State) Prune() {
 	over := 0
 	for _, r := range s.Releases {
@@ -112,13 +112,25 @@ func (s *State) Prune() {
 	}
 	kept, brought := make([]*Release, 0, len(s.Releases)), s.allBrought()
 	for n, r := range s.Releases {
-		if r.Over() && over > MaxFinishedReleases && n < len(s.Releases)-1 && !s.needed(r, brought) {
+		if r.Over() && over > MaxFinishedReleases && n < len(s.Releases)-1 && !r.runs() && !s.needed(r, brought) {
 			over--
 			continue
 		}
 		kept = append(kept, r)
 	}
 	s.Releases = kept
+}
+
+// runs tells whether an extension still runs for the release: the next one's begins once it has ended.
+func (r *Release) runs() bool {
+	// In any order: the answer is the same.
+	//workflowcheck:ignore
+	for _, e := range r.Extensions {
+		if e.Running {
+			return true
+		}
+	}
+	return false
 }
 
 // allBrought is Brought of all instances, for who looks at many releases.
@@ -133,7 +145,7 @@ func (s *State) allBrought() map[*Instance]*Release {
 }
 
 // needed tells whether an instance is at a release, may return to it, or may be retried there: such a one tells which
-// version a full version is of.
+// version a full version is of, though it was cut off there when the channel was removed for a while.
 func (s *State) needed(r *Release, brought map[*Instance]*Release) bool {
 	// In any order: the answer is the same.
 	//workflowcheck:ignore
@@ -142,7 +154,7 @@ func (s *State) needed(r *Release, brought map[*Instance]*Release) bool {
 			continue
 		}
 		d, t := &i.Delivery, r.Target(id)
-		if i.IsAt(r) || d.LastGood != nil && d.LastGood.Same(t) || d.BeforePin != nil && d.BeforePin.Target.Same(t) ||
+		if r.comesAs(i.present()) || d.LastGood != nil && d.LastGood.Same(t) || d.BeforePin != nil && d.BeforePin.Target.Same(t) ||
 			d.Rollback != nil && d.Rollback.Release == r.ID || brought[i].takes(r) {
 			return true
 		}

@@ -1,7 +1,9 @@
 package state
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/converge-engine/converge/entities"
@@ -110,7 +112,9 @@ func (s *State) inheritCancels(r *Release, cutsOff bool, now time.Time) {
 	if of == nil || of.Version != r.Version {
 		return
 	}
+	offered := of
 	for _, c := range entities.SortedKeys(r.Phases) {
+		of := cmp.Or(s.newestIn(c, offered), offered)
 		switch off := of.Keeps(c) || of.calledOff(c) && !s.isAt(c, of); {
 		case !cutsOff && s.offAt(c, r.Version):
 			r.cancel(c, r.Version+" was cancelled before it had succeeded here", now)
@@ -124,6 +128,20 @@ func (s *State) inheritCancels(r *Release, cutsOff bool, now time.Time) {
 			r.cancel(c, fmt.Sprintf("%s was %s here", of.FullVersion, was), now)
 		}
 	}
+}
+
+// newestIn is the release itself where it concerns a channel, else the newest of its version that does: the channel was added since. Or
+// nil.
+func (s *State) newestIn(channel string, r *Release) *Release {
+	if r.in(channel) != nil {
+		return r
+	}
+	for _, o := range slices.Backward(s.Releases) {
+		if o.in(channel) != nil && o.Version == r.Version && !o.Return {
+			return o
+		}
+	}
+	return nil
 }
 
 // offered is the newest release that was not cancelled before it came anywhere: its version is what

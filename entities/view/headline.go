@@ -96,18 +96,24 @@ func channelHeadline(s *state.State, c *decide.ChannelDecision) string {
 			return rollbackHeadline(c, i)
 		}
 	}
-	version := s.Newest().FullVersion
+	version, why := waiting(s, c, i)
+	return fmt.Sprintf("%s %s in %s", version, c.Status, c.Channel) + entities.Because(why)
+}
+
+// waiting says which version a status is about, and the first reason of it.
+func waiting(s *state.State, c *decide.ChannelDecision, i *state.Instance) (version, why string) {
+	version, why = s.Newest().FullVersion, append(c.Texts(), "")[0]
 	if i.Delivery.Target != nil {
 		version = i.Delivery.Target.FullVersion
 	}
-	if c.Next != nil && (c.Status == entities.StatusPreconditions || c.Status == entities.StatusBlocked || c.Status == entities.StatusManualApproval) {
+	gates := c.Status == entities.StatusPreconditions || c.Status == entities.StatusBlocked
+	switch {
+	case gates && c.Held != nil:
+		return c.Held.FullVersion, c.Step
+	case c.Next != nil && (gates || c.Status == entities.StatusManualApproval):
 		version = c.Next.FullVersion
 	}
-	line := fmt.Sprintf("%s %s in %s", version, c.Status, c.Channel)
-	if len(c.Reasons) > 0 {
-		line += ": " + c.Reasons[0].Text
-	}
-	return line
+	return version, why
 }
 
 // concerned is the instance that a channel's status is about: the first that is in it.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/converge-engine/converge/entities"
@@ -37,6 +38,9 @@ func Of(s *state.State, d *decide.Decision) protocol.Status {
 			out.ObservedAt = c.ObservedAt
 		}
 		out.Channels, out.Notes = append(out.Channels, c), append(out.Notes, notes(&c)...)
+		if text := joins(s, c.Name); text != "" {
+			out.Notes = append(out.Notes, c.Name+": "+text)
+		}
 	}
 	worst := entities.Worst(all...)
 	if s.Gone() {
@@ -106,7 +110,10 @@ func channel(s *state.State, c *decide.ChannelDecision) protocol.ChannelStatus {
 	if c.Status == entities.StatusConverging || c.Status == entities.StatusDegraded {
 		out.NextChange = c.Due // elsewhere what is due is bookkeeping, and moves nothing
 	}
-	if c.Next != nil {
+	switch {
+	case c.Held != nil:
+		out.Desired = c.Held.FullVersion
+	case c.Next != nil:
 		out.Desired = c.Next.FullVersion
 	}
 	for n, r := range c.Reasons {
@@ -161,6 +168,29 @@ func channelsOf(s *state.State, channel, condition string) []string {
 	return nil
 }
 
+// joins names the instances of a fleet that nothing was brought to yet, though others have something, and that no release is on its
+// way to; or "".
+func joins(s *state.State, channel string) string {
+	var none []string
+	all := s.In(channel)
+	for _, i := range all {
+		coming := slices.ContainsFunc(s.Releases, func(r *state.Release) bool {
+			p, ok := r.PhaseIn(channel)
+			return ok && !p.Over() && r.Concerns(i.ID)
+		})
+		if i.Delivery.Target == nil && !coming {
+			none = append(none, i.ID.Name)
+		}
+	}
+	if len(none) == 0 || len(none) == len(all) {
+		return ""
+	}
+	if more := len(none) - shownLeft; more > 0 {
+		none = append(none[:shownLeft], fmt.Sprintf("%d more", more))
+	}
+	return "nothing was brought yet to " + strings.Join(none, ", ")
+}
+
 // notes says what of the configuration is not in a channel, what is still on another runtime than it names, and what was left on others.
 func notes(c *protocol.ChannelStatus) []string {
 	var lines []string
@@ -179,7 +209,7 @@ func notes(c *protocol.ChannelStatus) []string {
 	return lines
 }
 
-// shownLeft is how many things that were left on other runtimes are named for a channel.
+// shownLeft is how many things that were left on other runtimes, or instances that have nothing yet, are named for a channel.
 const shownLeft = 3
 
 // runtimes names the runtime that a channel is on, where all its instances are on one.

@@ -42,3 +42,18 @@ func TestMoves(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, there, said)
 }
+
+// What runs on a named runtime is not orphaned without a word, as its channel becomes a fleet that does not have it (D10).
+func TestMovesIntoAFleet_D10(t *testing.T) {
+	on := func(runtimes, labels string) *incarnation.Incarnation {
+		text := strings.NewReplacer("[ON]", "["+runtimes+"]", "name: us, custom", "name: us, labels: {tier: prod}, custom", ", RUNTIME", "").Replace(places)
+		return intenttest.Text(t, strings.Replace(text, "name: eu, custom", "name: eu, labels: {"+labels+"}, custom", 1)).Incarnation
+	}
+	eu := on("{name: eu}", "")
+	require.Equal(t, []string{
+		"web goes from runtime eu to a fleet without it in prod, so that what runs there would be orphaned; have the selector match eu, and take its label away afterwards if it is to leave",
+	}, incarnation.Moves(eu, on("{selector: {tier: prod}}", "")))
+	both := on("{selector: {tier: prod}}", "tier: prod")
+	require.Empty(t, incarnation.Moves(eu, both))
+	require.Empty(t, incarnation.Moves(both, on("{selector: {tier: prod}}", "")), "what leaves a fleet is shown as such")
+}

@@ -137,7 +137,7 @@ func (i *Incarnation) spec(doc *Service, known map[string]entities.RuntimeDefini
 }
 
 // Moves says, a line each, which services an incarnation puts on other runtimes than one before it, without saying that they
-// move from there. A nil one before it is none.
+// move from there. Nothing moves into a fleet: what is to stay is on a runtime of it. A nil one before it is none.
 func Moves(before, inc *Incarnation) []string {
 	var lines []string
 	if before == nil {
@@ -151,6 +151,10 @@ func Moves(before, inc *Incarnation) []string {
 		}
 		for _, now := range service.Channels {
 			old, ok := was.instance(before.named(inc.channel(now.Channel).Identity()))
+			if ok && len(old.Fleet) == 0 && len(now.Fleet) > 0 && !slices.ContainsFunc(now.Fleet, func(m Member) bool { return m.Runtime == old.Runtime }) {
+				lines = append(lines, fmt.Sprintf("%s goes from runtime %s to a fleet without it in %s, so that what runs there would be orphaned; have the selector match %s, and take its label away afterwards if it is to leave",
+					service.Name, old.Runtime, now.Channel, old.Runtime))
+			}
 			if !ok || len(old.Fleet)+len(now.Fleet) > 0 || old.Runtime == now.Runtime || now.MovedFrom != nil && now.MovedFrom.Runtime == old.Runtime {
 				continue
 			}
