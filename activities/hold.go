@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/converge-engine/converge/entities"
@@ -29,6 +30,8 @@ func (a *Activities) held(ctx context.Context, application, runtime string) erro
 	if err != nil {
 		return fmt.Errorf("pauses in force: %w", err)
 	}
+	// Of a runtime that is turned up each service knows itself when it comes back.
+	pauses = slices.DeleteFunc(slices.Clone(pauses), func(p protocol.ScopePause) bool { return p.Pause.Drain != nil && p.Pause.Drain.Up })
 	if len(pauses) == 0 {
 		return nil
 	}

@@ -54,12 +54,16 @@ func (c *chaos) judge(d *decide.Decision, mode decide.Mode) {
 			c.judgeClearing(op, mode, d)
 			continue
 		}
+		if c.s.Declared(op.Instance) {
+			c.judgeLeaving(op, mode, d)
+			continue
+		}
 		if i := c.s.Instances[op.Instance]; c.s.Deletion == nil && i.OnDelete == entities.DeleteOrphans {
 			c.t.Fatalf("never to be removed, as its channel said:\n%s", d)
 		}
 		_, paused := c.s.PauseOf(op.Instance)
 		_, applying := c.applies[op.Instance]
-		if paused || applying || mode.Drain || c.s.Declared(op.Instance) || removing > 0 {
+		if paused || applying || mode.Drain || removing > 0 {
 			c.t.Fatalf("never to be removed:\n%s", d)
 		}
 		removing++
@@ -119,6 +123,24 @@ func (c *chaos) judgeWrites(d *decide.Decision) {
 		if spec.Report != "" || !declared && c.s.Channels[name].Reports {
 			c.t.Fatalf("%s only reports:\n%s", name, d)
 		}
+	}
+}
+
+// judgeLeaving: what is declared is removed only from a drained runtime, in its turn, and unless by force while others remain.
+func (c *chaos) judgeLeaving(op state.RemoveOp, mode decide.Mode, d *decide.Decision) {
+	i := c.s.Instances[op.Instance]
+	p := c.s.DrainOf(i.Runtime)
+	_, held := c.s.PausedBeside(op.Instance)
+	_, twice := c.removes[op.Instance]
+	_, applying := c.applies[op.Instance]
+	if p == nil || p.Drain.Up || !p.Drain.Mine().Go || held || twice || applying || mode.Drain || i.Down {
+		c.t.Fatalf("never to leave:\n%s", d)
+	}
+	remains := slices.ContainsFunc(c.s.In(op.Instance.Channel), func(o *state.Instance) bool {
+		return c.s.DrainOf(o.Runtime) == nil && o.Delivery.Converged
+	})
+	if !p.Drain.Force && !i.Removed && !remains {
+		c.t.Fatalf("nothing else is left of its channel:\n%s", d)
 	}
 }
 
@@ -654,7 +676,7 @@ func (c *chaos) judgeSuccess(ch state.Change, refuse func(string)) {
 	}
 	for _, s := range spec.Instances {
 		i := c.s.Instances[spec.ID(s)]
-		if r.Payloads[i.ID] == "" {
+		if r.Payloads[i.ID] == "" || c.s.DrainOf(i.Runtime) != nil {
 			continue
 		}
 		arrived := i.IsAt(r) && (i.Delivery.Converged || slices.Contains(ch.Instances, i.ID))
