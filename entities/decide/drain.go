@@ -15,13 +15,17 @@ func (v *view) comeBack() {
 	c := state.Change{Kind: state.ChangeBack, Cause: "the runtime is turned up"}
 	for n := range v.insts {
 		i := &v.insts[n]
-		if !i.Drained || i.Delivery.Apply.Running {
+		if !i.Drained || i.paused || i.Delivery.Apply.Running {
 			continue
 		}
-		c.Instances = append(c.Instances, i.ID)
 		if t := v.s.Missed(i.Instance); t != nil {
+			to, _ := v.s.Bound(i.ID, *t)
+			if _, held := v.s.PauseOn(i.ID, to); held { // it moves there
+				continue
+			}
 			c.Moves = append(c.Moves, state.Move{Instance: i.ID, Target: *t})
 		}
+		c.Instances = append(c.Instances, i.ID)
 	}
 	if len(c.Instances) > 0 {
 		v.change(c)

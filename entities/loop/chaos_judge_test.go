@@ -341,6 +341,10 @@ func (c *chaos) judgeSpoiled(ch state.Change, refuse func(string)) {
 // judgeMoves: no instance goes backwards unless something is taken back, or a person says so.
 func (c *chaos) judgeMoves(ch state.Change, refuse func(string)) {
 	c.judgeSpoiled(ch, refuse)
+	if ch.Kind == state.ChangeBack {
+		c.judgeReturns(ch, refuse)
+		return
+	}
 	if ch.Kind != state.ChangePromote && ch.Kind != state.ChangeTarget {
 		return
 	}
@@ -360,6 +364,26 @@ func (c *chaos) judgeMoves(ch state.Change, refuse func(string)) {
 		if c.ranAt[m.Instance][m.Target.Payload] == "" || !r.Return { // what is gone back to is on the runtime that it was on
 			c.ranAt[m.Instance][m.Target.Payload] = c.rendered[r.ID][m.Instance]
 		}
+	}
+}
+
+// judgeReturns: what comes back to a runtime that was drained comes at what has succeeded in its channel.
+func (c *chaos) judgeReturns(ch state.Change, refuse func(string)) {
+	for _, m := range ch.Moves {
+		at := slices.IndexFunc(c.s.Releases, func(r *state.Release) bool {
+			p, _ := r.PhaseIn(ch.Channel)
+			return p == maestro.Succeeded && m.Target.Same(r.Target(m.Instance))
+		})
+		if at < 0 {
+			refuse("brings back what has not succeeded")
+		}
+		r := c.s.Releases[at]
+		c.newest[m.Instance] = max(c.newest[m.Instance], c.sequence[r.ID])
+		if c.brought[m.Instance] == nil {
+			c.brought[m.Instance], c.ranAt[m.Instance] = map[string]bool{}, map[string]string{}
+		}
+		c.brought[m.Instance][m.Target.FullVersion] = true
+		c.ranAt[m.Instance][m.Target.Payload] = c.rendered[r.ID][m.Instance]
 	}
 }
 
