@@ -2,6 +2,7 @@ package decide
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/state"
@@ -172,11 +173,11 @@ func (v *view) restFalters(p *entities.Pause) string {
 
 // wantCapacity has the capacity of the rest asked for while an instance is about to leave.
 func (v *view) wantCapacity(p *entities.Pause) {
-	if p.Drain.Force || v.out.Wanted != nil && len(v.out.Wanted.Repairs) > 0 {
+	if p.Drain.Force {
 		return
 	}
 	for n := range v.spec.Checks {
-		if c := &v.spec.Checks[n]; c.Kind == entities.CheckCapacity {
+		if c := &v.spec.Checks[n]; c.Kind == entities.CheckCapacity && !slices.Contains(v.wanted().Repairs, c.ID) {
 			v.wanted().Repairs = append(v.wanted().Repairs, c.ID)
 		}
 	}
