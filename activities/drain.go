@@ -30,7 +30,7 @@ func (a *Activities) Drain(ctx context.Context, r protocol.AnnouncePause) (proto
 	beating, stop := context.WithCancel(ctx)
 	defer stop()
 	go heartbeats(beating, nil)
-	before := entities.DigestOf(r.Pause.Drain)
+	before, kept := entities.DigestOf(r.Pause.Drain), ""
 	for {
 		began := time.Now()
 		placed, err := Placed(ctx, a.Client)
@@ -38,16 +38,19 @@ func (a *Activities) Drain(ctx context.Context, r protocol.AnnouncePause) (proto
 			return protocol.DrainAnswer{}, err
 		}
 		next := drain.Next(r.Runtime, *r.Pause.Drain, placed)
-		pause := *r.Pause
+		pause, now := *r.Pause, entities.DigestOf(&next)
 		pause.Drain = &next
-		if err := a.Store.PutPause(ctx, "", protocol.ScopePause{Scope: r.Scope, Pause: &pause}); err != nil {
-			return protocol.DrainAnswer{}, err
+		if now != kept {
+			if err := a.Store.PutPause(ctx, "", protocol.ScopePause{Scope: r.Scope, Pause: &pause}); err != nil {
+				return protocol.DrainAnswer{}, err
+			}
+			a.holds.forget()
+			kept = now
 		}
-		a.holds.forget()
 		if err := a.tellTurns(ctx, r.Scope, &pause, placed); err != nil {
 			return protocol.DrainAnswer{}, err
 		}
-		if entities.DigestOf(&next) != before {
+		if now != before {
 			return protocol.DrainAnswer{Drain: next}, nil
 		}
 		if err := pauseFor(ctx, max(drainEvery, 4*time.Since(began))); err != nil {

@@ -311,7 +311,7 @@ func TestDrainHoldsAppliesAndNoRemovals_A16(t *testing.T) {
 		a.holds.forget()
 	}
 	drain(false)
-	require.ErrorContains(t, a.held(t.Context(), "shop", "eu"), "runtime/eu is paused by")
+	require.ErrorContains(t, a.held(t.Context(), "shop", "eu"), "runtime/eu is drained by")
 	require.NoError(t, a.removalHeld(t.Context(), "shop", "eu"))
 	drain(true)
 	require.NoError(t, a.held(t.Context(), "shop", "eu"))

@@ -45,5 +45,5 @@ func (a *Activities) heldBut(ctx context.Context, application, runtime string, l
 		return nil
 	}
 	p := pauses[0]
-	return fmt.Errorf("%s is paused by %s%s", p.Scope, p.Pause.By, entities.Because(p.Pause.Reason))
+	return fmt.Errorf("%s is %s by %s%s", p.Scope, p.Pause.Held(), p.Pause.By, entities.Because(p.Pause.Reason))
 }

@@ -36,6 +36,14 @@ func (d *Drain) Mine() Turn {
 	return d.Turns[0]
 }
 
+// Held says how a pause holds what it is of.
+func (p *Pause) Held() string {
+	if p.Drain != nil {
+		return "drained"
+	}
+	return "paused"
+}
+
 // For is what one service is told of a pause; nil: the pause is over for it, since it may come back.
 func (p *Pause) For(service string) *Pause {
 	told := Pause{Scope: p.Scope, By: p.By, Reason: p.Reason, At: p.At}

@@ -43,7 +43,7 @@ type pauses struct {
 // pause is what the verb of that name does, to all at once.
 func (p *pauses) pause(r verb.Request, who entities.Who) (state.Effect, error) {
 	if old := p.of.Pause; old != nil {
-		return nil, fmt.Errorf("%s is %s already, by %s", p.name, held(old), old.By)
+		return nil, fmt.Errorf("%s is %s already, by %s", p.name, old.Held(), old.By)
 	}
 	return func() string {
 		p.of.Pause, p.of.Announcing = &entities.Pause{Scope: p.scope, By: who.Name, Reason: r.Reason, At: p.now(), Except: r.Except}, true
@@ -54,14 +54,6 @@ func (p *pauses) pause(r verb.Request, who entities.Who) (state.Effect, error) {
 		}
 		return text + "; an apply in flight is left to finish"
 	}, nil
-}
-
-// held is how a pause holds what it is of.
-func held(p *entities.Pause) string {
-	if p.Drain != nil {
-		return "drained"
-	}
-	return "paused"
 }
 
 // resume ends the pause.
@@ -151,5 +143,5 @@ const dateTime = time.DateTime + " MST"
 
 // since is a pause in words, for the Temporal UI.
 func (p *pauseState) since() string {
-	return fmt.Sprintf("**%s by %s** since %s%s", held(p.Pause), explain.Plain(p.Pause.By), p.Pause.At.UTC().Format(dateTime), because(p.Pause.Reason))
+	return fmt.Sprintf("**%s by %s** since %s%s", p.Pause.Held(), explain.Plain(p.Pause.By), p.Pause.At.UTC().Format(dateTime), because(p.Pause.Reason))
 }
