@@ -285,12 +285,12 @@ func (i *instance) unknown() bool {
 // conclude reads the status off the facts and writes down the reasons.
 func (v *view) conclude() {
 	var one [1]entities.Facts
-	all := one[:]
-	if v.fleet() || len(v.insts) == 0 {
-		all = make([]entities.Facts, len(v.insts), len(v.insts)+len(v.away))
+	all := one[:0]
+	if v.fleet() {
+		all = make([]entities.Facts, 0, len(v.insts)+len(v.away))
 	}
 	for n := range v.insts {
-		all[n] = v.insts[n].conclude()
+		all = append(all, v.insts[n].conclude())
 	}
 	for n := range v.away {
 		all = append(all, v.away[n].facts)
@@ -309,13 +309,10 @@ func (v *view) conclude() {
 	if v.fleet() && v.turn.Holder != maestro.None && v.out.Status == entities.StatusConverged {
 		v.out.Status = entities.StatusPaused // all that is left to move is paused
 	}
-	switch {
-	case v.fleet():
+	if v.fleet() {
 		v.concludeFleet(all)
-	case len(v.insts) == 1:
-		v.out.Current = v.insts[0].current
-	case len(v.away) == 1:
-		v.out.Current = v.away[0].current
+	} else {
+		v.concludeOnly()
 	}
 	v.explain()
 }
@@ -336,6 +333,16 @@ func (i *instance) conclude() entities.Facts {
 	f.Waits = i.waits()
 	f.Degraded = d.Converged && i.current.Known && !i.current.Stable
 	return *f
+}
+
+// concludeOnly says what runs in the only instance, if there is one.
+func (v *view) concludeOnly() {
+	for n := range v.insts {
+		v.out.Current = v.insts[n].current
+	}
+	for n := range v.away {
+		v.out.Current = v.away[n].current
+	}
 }
 
 // concludeFleet says of each instance what it is doing, and rolls up what runs.
