@@ -31,7 +31,7 @@ func TestDrainCommands_A16(t *testing.T) {
 nothing would be left of shop/api prod: refused without --force
 `},
 		{line: "drain eu", code: 1, want: "! converge: drain runtime eu, which takes 2 services away from it needs --yes when nobody can be asked\n"},
-		{line: "drain eus --yes", code: 1, want: "! converge: no service uses a runtime eus; did you mean eu?\n"},
+		{line: "drain edge --yes", code: 1, want: "! converge: no service uses a runtime edge; there are eu, us\n"},
 		{
 			line: "drain runtime/eu --yes --reason nodes", want: "done\n",
 			sent: []string{fmt.Sprintf(`runtime/eu start {"runtime":"eu","logic":%d,"adopt":true}`, protocol.Logic), `runtime/eu drain {"by":"alice","requestId":"ID","reason":"nodes"}`},
