@@ -453,6 +453,9 @@ func (c *chaos) judgeEntry(ch state.Change, d *decide.Decision, refuse func(stri
 		refuse("while the channel is paused")
 	}
 	for _, i := range c.s.In(ch.Channel) {
+		if c.s.DrainOf(i.Runtime) != nil {
+			continue // it is not of the channel
+		}
 		_, applying := c.applies[i.ID]
 		_, rt := c.s.Runtime(i.ID)
 		reads := rt.Observable && (rt.Mode != entities.FetchExitCode || i.Delivery.Target != nil)
