@@ -204,7 +204,7 @@ func (a *Activities) Remove(ctx context.Context, r protocol.RemoveRequest) (prot
 	if err := life.heard(ctx); err != nil {
 		return protocol.RemoveAnswer{}, err
 	}
-	if err := a.held(ctx, r.Application, r.Runtime); err != nil {
+	if err := a.removalHeld(ctx, r.Application, r.Runtime); err != nil {
 		return protocol.RemoveAnswer{Err: runtimes.Clip(err.Error(), 1000)}, ctx.Err()
 	}
 	renamed, err := a.renamed(ctx, r)

@@ -301,6 +301,25 @@ func TestPausesInForceAreReadOnceForManyApplies_A16(t *testing.T) {
 	require.NoError(t, a.held(t.Context(), "shop", "us"))
 }
 
+// A drain holds applies and no removals; of a runtime that is turned up it holds neither, as each service knows when it comes back.
+func TestDrainHoldsAppliesAndNoRemovals_A16(t *testing.T) {
+	a := newActivities(t, &server{})
+	drain := func(up bool) {
+		p := pausedFor("new nodes")
+		p.Drain = &entities.Drain{Up: up}
+		require.NoError(t, a.Store.PutPause(t.Context(), "", protocol.ScopePause{Scope: protocol.RuntimeID("eu"), Pause: p}))
+		a.holds.forget()
+	}
+	drain(false)
+	require.ErrorContains(t, a.held(t.Context(), "shop", "eu"), "runtime/eu is drained by")
+	require.NoError(t, a.removalHeld(t.Context(), "shop", "eu"))
+	drain(true)
+	require.NoError(t, a.held(t.Context(), "shop", "eu"))
+	require.NoError(t, a.Store.PutPause(t.Context(), "", protocol.ScopePause{Scope: protocol.RuntimeID("eu"), Pause: pausedFor("upgrade")}))
+	a.holds.forget()
+	require.ErrorContains(t, a.removalHeld(t.Context(), "shop", "eu"), "runtime/eu is paused by")
+}
+
 // gone is a runtime that can take down what it runs, or says why not.
 type gone struct {
 	slow

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/converge-engine/converge/entities"
@@ -16,8 +17,18 @@ import (
 const holdsFor = 3 * time.Second
 
 // held says which pause holds an apply of an application on a runtime, whether its service has heard of that or not; or
-// that it cannot be known.
+// that it cannot be known. Of a runtime that is turned up each service knows itself when it comes back.
 func (a *Activities) held(ctx context.Context, application, runtime string) error {
+	return a.heldBut(ctx, application, runtime, func(d *entities.Drain) bool { return d.Up })
+}
+
+// removalHeld is held of a removal: what leaves a drained runtime is not held by that.
+func (a *Activities) removalHeld(ctx context.Context, application, runtime string) error {
+	return a.heldBut(ctx, application, runtime, func(*entities.Drain) bool { return true })
+}
+
+// heldBut is held by anything but such drains.
+func (a *Activities) heldBut(ctx context.Context, application, runtime string, lets func(*entities.Drain) bool) error {
 	pauses, err := a.holds.get(application+"/"+runtime, holdsFor, func() ([]protocol.ScopePause, error) {
 		pauses, err := a.Store.Pauses(ctx, application, []string{runtime})
 		var damaged *store.CorruptError
@@ -29,9 +40,10 @@ func (a *Activities) held(ctx context.Context, application, runtime string) erro
 	if err != nil {
 		return fmt.Errorf("pauses in force: %w", err)
 	}
+	pauses = slices.DeleteFunc(slices.Clone(pauses), func(p protocol.ScopePause) bool { return p.Pause.Drain != nil && lets(p.Pause.Drain) })
 	if len(pauses) == 0 {
 		return nil
 	}
 	p := pauses[0]
-	return fmt.Errorf("%s is paused by %s%s", p.Scope, p.Pause.By, entities.Because(p.Pause.Reason))
+	return fmt.Errorf("%s is %s by %s%s", p.Scope, p.Pause.Held(), p.Pause.By, entities.Because(p.Pause.Reason))
 }

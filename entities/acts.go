@@ -83,6 +83,7 @@ type Pause struct {
 	Reason  string    `json:"reason,omitempty"`
 	At      time.Time `json:"at"`
 	Except  []string  `json:"except,omitempty"` // of everything: the applications that it leaves alone
+	Drain   *Drain    `json:"drain,omitempty"`  // of a runtime: it is taken out of service
 }
 
 // Spares tells whether a pause leaves an application alone.

@@ -43,6 +43,16 @@ type Check struct {
 	Remote     bool          `json:"remote,omitempty"` // evaluated by the worker of the channel's runtime
 }
 
+// Needs is the service that a condition on another one waits for, as rules name it; "": it waits for none.
+func (c *Check) Needs() string {
+	if c.Kind != CheckServiceStable && c.Kind != CheckVersionOrder && c.Kind != CheckStaticOrder {
+		return ""
+	}
+	_, on, _ := strings.Cut(c.ID, "/")
+	on, _, _ = strings.Cut(on, "@")
+	return on
+}
+
 // CheckAt says when in a release's life a check is asked.
 type CheckAt struct {
 	Stage Stage `json:"stage"`

@@ -257,6 +257,9 @@ type Evaluation struct {
 	SaidAt      time.Time     `json:"saidAt,omitzero"`   // when that was read
 	Interval    time.Duration `json:"interval"`
 	Runtime     string        `json:"runtime,omitempty"` // whose own worker evaluates it; "": any worker
+	// Stay of Of instances stay while the others leave runtimes that are drained; 0 of 0: all do.
+	Stay int `json:"stay,omitempty"`
+	Of   int `json:"of,omitempty"`
 }
 
 // Question is an evaluation without what is known of it.

@@ -57,6 +57,8 @@ func registerActivities(w worker.ActivityRegistry, a *activities.Activities) {
 	register(protocol.ActivityHistory, a.History)
 	register(protocol.ActivityAnnounce, a.Announce)
 	register(protocol.ActivityPause, a.Pause)
+	register(protocol.ActivityDrain, a.Drain)
+	register(protocol.ActivityAlone, a.Alone)
 	register(protocol.ActivityUnmanage, a.Unmanage)
 	register(protocol.ActivityPropose, a.Propose)
 	register(protocol.ActivityDecide, a.Decide)

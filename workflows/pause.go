@@ -43,7 +43,7 @@ type pauses struct {
 // pause is what the verb of that name does, to all at once.
 func (p *pauses) pause(r verb.Request, who entities.Who) (state.Effect, error) {
 	if old := p.of.Pause; old != nil {
-		return nil, fmt.Errorf("%s is paused already, by %s", p.name, old.By)
+		return nil, fmt.Errorf("%s is %s already, by %s", p.name, old.Held(), old.By)
 	}
 	return func() string {
 		p.of.Pause, p.of.Announcing = &entities.Pause{Scope: p.scope, By: who.Name, Reason: r.Reason, At: p.now(), Except: r.Except}, true
@@ -60,6 +60,9 @@ func (p *pauses) pause(r verb.Request, who entities.Who) (state.Effect, error) {
 func (p *pauses) resume(r verb.Request, who entities.Who) (state.Effect, error) {
 	if p.of.Pause == nil {
 		return nil, fmt.Errorf("%s is not paused%s", p.name, p.hint)
+	}
+	if p.of.Pause.Drain != nil {
+		return nil, fmt.Errorf("%s is drained by %s: what has left comes back with turnup", p.name, p.of.Pause.By)
 	}
 	return func() string {
 		p.of.Ended = p.of.Pause.At
@@ -140,5 +143,5 @@ const dateTime = time.DateTime + " MST"
 
 // since is a pause in words, for the Temporal UI.
 func (p *pauseState) since() string {
-	return fmt.Sprintf("**paused by %s** since %s%s", explain.Plain(p.Pause.By), p.Pause.At.UTC().Format(dateTime), because(p.Pause.Reason))
+	return fmt.Sprintf("**%s by %s** since %s%s", p.Pause.Held(), explain.Plain(p.Pause.By), p.Pause.At.UTC().Format(dateTime), because(p.Pause.Reason))
 }

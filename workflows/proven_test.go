@@ -73,6 +73,8 @@ var provenOfRuntime = map[string]provenAct{
 	protocol.Grant:      {[]string{leaseA, leaseB}, `"id":"b"`, auditLease, false},
 	protocol.Pause:      {nil, "", entities.EventPause, false},
 	protocol.Resume:     {[]string{`pause {"by":"ci"}`}, "", entities.EventPause, false},
+	protocol.Drain:      {nil, "", entities.EventPause, false},
+	protocol.TurnUp:     {[]string{`drain {"by":"ci","force":true}`}, "", entities.EventPause, false},
 }
 
 var provenOfInstallation = map[string]provenAct{
@@ -191,6 +193,14 @@ func provenWhole(t *testing.T, act provenAct, name string, update bool) (lines [
 	as := func(name string, f any) { env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name}) }
 	as(protocol.ActivityVerify, func(_ context.Context, r protocol.VerifyRequest) (protocol.VerifyAnswer, error) {
 		return protocol.VerifyAnswer{Who: entities.Who{Name: "alice"}}, nil
+	})
+	as(protocol.ActivityAlone, func(context.Context, protocol.AloneRequest) (protocol.AloneAnswer, error) {
+		return protocol.AloneAnswer{}, nil
+	})
+	as(protocol.ActivityDrain, func(_ context.Context, r protocol.AnnouncePause) (protocol.DrainAnswer, error) {
+		d := *r.Pause.Drain
+		d.Done = true
+		return protocol.DrainAnswer{Drain: d}, nil
 	})
 	as(protocol.ActivityConfirm, func(context.Context, protocol.ConfirmRequest) (protocol.ConfirmAnswer, error) {
 		return protocol.ConfirmAnswer{Identity: identity, Services: 2}, nil

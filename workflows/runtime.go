@@ -29,7 +29,8 @@ func Runtime(ctx workflow.Context, in protocol.RuntimeInput) error {
 		ctx: ctx, of: r, name: "runtime " + in.Runtime,
 		application: protocol.RuntimeTrails, service: in.Runtime,
 		logic: in.Logic, whole: r.state, version: runtimeVersion, desk: &r.state.Desk, verbs: verb.Runtime(),
-		stops: []string{"to stop applies there, converge pause runtime/" + in.Runtime},
+		answers: map[string]answering{protocol.Drain: r.drain},
+		stops:   []string{"to stop applies there, converge pause runtime/" + in.Runtime},
 	}
 	r.pauses = pauses{
 		shell: r.shell, of: &r.state.pauseState, scope: entities.ScopeRuntime + in.Runtime,
@@ -91,6 +92,7 @@ func (r *runtime) next(c protocol.Carried) (string, any) {
 func (r *runtime) turn() {
 	r.state.recall(&r.state.Desk, r.flushAt() > 0)
 	r.announce()
+	r.carryOn()
 	if !r.drains() {
 		now := r.now()
 		for _, h := range r.state.Grant(now, r.atOnce(r.state.Grantable())) {
@@ -225,6 +227,10 @@ func (r *runtime) judge(row *verb.Row, q verb.Request, who entities.Who) (state.
 		return r.pauseLeases(r.pause(q, who))
 	case protocol.Resume:
 		return r.pauseLeases(r.resume(q, who))
+	case protocol.Drain:
+		return r.pauseLeases(r.drained(q, who))
+	case protocol.TurnUp:
+		return r.pauseLeases(r.turnedUp(q, who))
 	}
 	return nil, fmt.Errorf("no such verb %q", row.Name)
 }
@@ -236,7 +242,7 @@ func (r *runtime) pauseLeases(effect state.Effect, err error) (state.Effect, err
 	}
 	return func() string {
 		text := effect()
-		r.state.Paused = r.state.Pause != nil
+		r.followPause()
 		return text
 	}, nil
 }

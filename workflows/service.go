@@ -213,6 +213,7 @@ func (s *service) answerQueries() error {
 			return protocol.Explanation{Lines: explain.Lines(status, "", s.now()), Status: status}, nil
 		}},
 		{protocol.QueryState, s.snapshot},
+		{protocol.QueryPlaced, func() (protocol.Placed, error) { return view.Placed(s.state, s.decision), nil }},
 		{protocol.QueryTerminated, func() ([]string, error) { return s.state.Terminated(), nil }},
 	} {
 		if err := workflow.SetQueryHandler(s.ctx, q.name, q.answer); err != nil {

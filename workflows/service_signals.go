@@ -82,7 +82,7 @@ func (s *service) on(runtime string) bool {
 func (s *service) setPause(p protocol.ScopePause) {
 	var pause *entities.Pause
 	if p.Pause != nil && !p.Pause.Spares(s.application) {
-		pause = &entities.Pause{By: p.Pause.By, Reason: p.Pause.Reason, At: p.Pause.At}
+		pause = p.Pause.For(protocol.ServiceID(s.application, s.service))
 	}
 	s.state.SetPause(p.Scope, pause, s.now())
 }

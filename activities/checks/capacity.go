@@ -44,6 +44,9 @@ func (c capacity) Evaluate(ctx context.Context, a Asked) (entities.CheckReading,
 	if err != nil {
 		return entities.CheckReading{}, err
 	}
+	if e := a.Evaluation; e.Of > 0 { // each instance is taken to serve as much as another
+		serves *= float64(e.Stay) / float64(e.Of)
+	}
 	if serves < use {
 		return wait("capacity would be %s, less than the maximum use of %s in the last %s", number(serves), number(use), over)
 	}

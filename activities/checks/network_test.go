@@ -186,6 +186,8 @@ func TestCapacity_A20_D19(t *testing.T) {
 		{Name: "as much passes", Sources: sources, Asked: row(func(*entities.CapacityCheck) {}), Want: entities.Pass, Says: "capacity would be 120; the maximum use in the last 24h0m0s was 120"},
 		{Name: "less waits", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Per = 9.5 }), Want: entities.Wait, Says: "capacity would be 114, less than the maximum use of 120 in the last 24h0m0s"},
 		{Name: "a unit serves one", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Per = 0 }), Want: entities.Wait, Says: "capacity would be 12, less than the maximum use of 120 in the last 24h0m0s"},
+		{Name: "what leaves serves nothing", Sources: sources, Asked: leaving(row(func(c *entities.CapacityCheck) { c.Per = 15 }), 2, 3), Want: entities.Pass, Says: "capacity would be 120; the maximum use in the last 24h0m0s was 120"},
+		{Name: "too much leaves", Sources: sources, Asked: leaving(row(func(*entities.CapacityCheck) {}), 2, 3), Want: entities.Wait, Says: "capacity would be 80, less than the maximum use of 120 in the last 24h0m0s"},
 		{Name: "of the last hour", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Per, c.Over = 8, time.Hour }), Want: entities.Pass, Says: "capacity would be 96; the maximum use in the last 1h0m0s was 90"},
 		{Name: "by a query", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Parameter, c.Capacity = "", "of(${{ version }})" }), Want: entities.Wait, Says: "capacity would be 100, less than the maximum use of 120 in the last 24h0m0s"},
 		{Name: "several series", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Use = "by_zone" }), Want: entities.Error, Says: "use: the query gives 2 series; expected one, by sum() or max()"},
@@ -195,6 +197,12 @@ func TestCapacity_A20_D19(t *testing.T) {
 		{Name: "a parameter that is no number", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Parameter = "name" }), Want: entities.Error, Says: "parameter name is no number"},
 		{Name: "both", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Capacity = "of(v2)" }), Want: entities.Error, Says: "what will serve is said by a query, by a parameter or by an object; expected exactly one of them"},
 	}})
+}
+
+// leaving is asked while so many of the instances stay, and the others leave a runtime that is drained.
+func leaving(a checks.Asked, stay, of int) checks.Asked {
+	a.Evaluation.Stay, a.Evaluation.Of = stay, of
+	return a
 }
 
 // Where an autoscaler decides, what runs counts, whatever the version that is asked about declares.

@@ -147,6 +147,9 @@ func (f *Factory) runtimeThere(ctx context.Context, name, id string) error {
 	for _, s := range all {
 		for _, c := range s.Channels {
 			used = append(used, c.Runtime)
+			for _, i := range c.Instances {
+				used = append(used, i.Runtime)
+			}
 		}
 	}
 	slices.Sort(used)

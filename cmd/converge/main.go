@@ -97,7 +97,7 @@ defines it. The connection follows the temporal CLI: --address, --namespace and
 		newCmdDiff(f, nil), newCmdIncarnations(f, nil), newCmdLibrary(f), newCmdSchema(f))
 	add("release", newCmdPlan(f, nil), newCmdSimulate(f, nil), newCmdRelease(f, nil), newCmdWait(f, nil),
 		newCmdCancel(f, nil), newCmdRetry(f, nil))
-	add("gate", newCmdApprove(f, nil), newCmdReject(f, nil), newCmdBypass(f, nil), newCmdPause(f, nil), newCmdResume(f, nil),
+	add("gate", newCmdApprove(f, nil), newCmdReject(f, nil), newCmdBypass(f, nil), newCmdPause(f, nil), newCmdResume(f, nil), newCmdDrain(f, nil), newCmdTurnUp(f, nil),
 		newCmdUnmanage(f, nil), newCmdManage(f, nil),
 		orApplication(f, newCmdPin(f, nil)), orApplication(f, newCmdUnpin(f, nil)), newCmdRollback(f, nil), newCmdRestart(f, nil), newCmdDelete(f, nil))
 	add("see", newCmdStatus(f, nil), newCmdExplain(f, nil), newCmdHistory(f, nil), newCmdTimeline(f, nil), newCmdReport(f, nil), newCmdLogs(f, nil), newCmdRefresh(f, nil), newCmdDoctor(f, nil))

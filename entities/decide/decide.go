@@ -97,6 +97,7 @@ type view struct {
 	spec    *entities.ChannelSpec
 	channel *state.Channel // what remembered has looked up
 	insts   []instance     // the declared ones
+	away    []instance     // likewise, but on runtimes that are drained
 	healths *healths       // of all channels
 	turn    maestro.Turn
 	now     time.Time
@@ -126,9 +127,10 @@ type instance struct {
 	freed   bool // it is paused, and goes back all the same, as a person asked for
 	idle    bool // nothing is applied: the channel only reports, or did when the target was set (A25)
 	facts   entities.Facts
-	lease   bool // an apply is to start now, or would if it had a lease
-	asks    bool // an apply of the present target waits for a person's word
-	applies bool // an apply starts
+	drained string // how far it is with leaving a runtime that is drained
+	lease   bool   // an apply is to start now, or would if it had a lease
+	asks    bool   // an apply of the present target waits for a person's word
+	applies bool   // an apply starts
 }
 
 // remembered is what is remembered of the channel: never nil, and looked up when it is needed first, which at rest it
@@ -159,7 +161,7 @@ func (v *view) gather() (known int) {
 		spec := &v.spec.Instances[n]
 		id := v.spec.ID(*spec)
 		v.insts = append(v.insts, instance{})
-		i := &v.insts[n]
+		i := &v.insts[len(v.insts)-1]
 		if i.Instance = v.s.Instances[id]; i.Instance == nil {
 			i.Instance = &state.Instance{ID: id, Runtime: spec.Runtime}
 		} else {
@@ -168,7 +170,11 @@ func (v *view) gather() (known int) {
 		i.runtime = v.s.RuntimeNamed(i.Runtime) // where it is, whatever is declared by now
 		i.Entity = v.entity(i.runtime.Kind, i.Instance)
 		i.current = i.Fetch(i.Delivery.Target)
-		_, i.paused = v.s.PauseOf(id)
+		if _, i.paused = v.s.PauseOf(id); i.paused && v.s.DrainOf(i.Runtime) != nil {
+			v.away = append(v.away, *i)
+			v.insts = v.insts[:len(v.insts)-1]
+			continue
+		}
 		i.freed = i.paused && i.RollingBack() && i.Delivery.Rollback.WhilePaused && i.Delivery.Failure == "" && !v.s.HeldFromOutside(id)
 		i.idle = v.reports() || i.Delivery.Reported
 		v.paused = v.paused && i.paused
@@ -177,10 +183,11 @@ func (v *view) gather() (known int) {
 }
 
 func (v *view) decide() {
-	if v.isDown() {
+	if v.isDown() || v.isEmptied() {
 		return
 	}
 	v.skipOvertaken()
+	v.comeBack()
 	v.clocks()
 	v.moveToPin()
 	v.judgeTargets()
@@ -193,6 +200,7 @@ func (v *view) decide() {
 	v.stopAsking()
 	v.returnLeases()
 	v.clearUp()
+	v.leaveAll()
 	v.afterwards()
 	v.conclude()
 	v.d.wakeBy(v.out.Due)
@@ -224,7 +232,7 @@ func (v *view) release(index int) *state.Release {
 }
 
 // fleet tells whether the channel has several instances, so that each is shown by its name.
-func (v *view) fleet() bool { return len(v.insts) > 1 }
+func (v *view) fleet() bool { return len(v.insts)+len(v.away) > 1 }
 
 // skipOvertaken ends pending releases that are older than what entered here.
 func (v *view) skipOvertaken() {
@@ -281,12 +289,15 @@ func (i *instance) unknown() bool {
 // conclude reads the status off the facts and writes down the reasons.
 func (v *view) conclude() {
 	var one [1]entities.Facts
-	all := one[:]
-	if len(v.insts) != 1 {
-		all = make([]entities.Facts, len(v.insts))
+	all := one[:0]
+	if v.fleet() {
+		all = make([]entities.Facts, 0, len(v.insts)+len(v.away))
 	}
 	for n := range v.insts {
-		all[n] = v.insts[n].conclude()
+		all = append(all, v.insts[n].conclude())
+	}
+	for n := range v.away {
+		all = append(all, v.away[n].facts)
 	}
 	f := v.facts.RollUp(all)
 	f.Converging = f.Converging || v.rolling || len(v.soaking) > 0
@@ -303,11 +314,10 @@ func (v *view) conclude() {
 	if v.fleet() && v.turn.Holder != maestro.None && v.out.Status == entities.StatusConverged {
 		v.out.Status = v.leftToMove(v.release(v.turn.Holder))
 	}
-	switch {
-	case len(v.insts) == 1:
-		v.out.Current = v.insts[0].current
-	case v.fleet():
+	if v.fleet() {
 		v.concludeFleet(all)
+	} else {
+		v.concludeOnly()
 	}
 	v.explain()
 }
@@ -336,20 +346,31 @@ func (i *instance) conclude() entities.Facts {
 	moving := d.Target != nil && !d.Converged && !i.waits() && (!i.stopped() || d.Apply.Running)
 	f.Cancelled = d.Cancelled != ""
 	f.Asks = moving && !i.Approval.Asked.IsZero()
-	f.Converging = moving && !f.Asks
+	f.Converging = moving && !f.Asks || i.Drained && d.Target != nil // it is on its way back
 	f.Waits = i.waits()
 	f.Degraded = d.Converged && i.current.Known && !i.current.Stable
 	return *f
 }
 
+// concludeOnly says what runs in the only instance, if there is one.
+func (v *view) concludeOnly() {
+	for n := range v.insts {
+		v.out.Current = v.insts[n].current
+	}
+	for n := range v.away {
+		v.out.Current = v.away[n].current
+	}
+}
+
 // concludeFleet says of each instance what it is doing, and rolls up what runs.
 func (v *view) concludeFleet(facts []entities.Facts) {
-	v.out.Instances = make([]InstanceDecision, len(v.insts))
-	parts := make([]entities.Current, len(v.insts))
-	for n := range v.insts {
-		i := &v.insts[n]
+	insts := slices.Concat(v.insts, v.away)
+	v.out.Instances = make([]InstanceDecision, len(insts))
+	parts := make([]entities.Current, len(insts))
+	for n := range insts {
+		i := &insts[n]
 		parts[n] = i.current
-		v.out.Instances[n] = InstanceDecision{ID: i.ID, Status: entities.StatusOf(facts[n]), Current: i.current}
+		v.out.Instances[n] = InstanceDecision{ID: i.ID, Status: entities.StatusOf(facts[n]), Current: i.current, Drained: i.drained}
 	}
 	v.out.Current = entities.RollUp(parts)
 }

@@ -36,6 +36,7 @@ type ChannelDecision struct {
 	Reasons   []Reason           // why the status is not CONVERGED
 	Due       time.Time          // when something is due here by itself
 	Wanted    *state.Wanted      // what its gates want to be evaluated; nil: nothing
+	Drained   string             // of its only instance: how far it is with leaving its runtime, which is drained
 	Left      []LeftBehind       // on runtimes that its instances are not on any more
 }
 
@@ -44,6 +45,7 @@ type InstanceDecision struct {
 	ID      entities.InstanceID
 	Status  entities.Status
 	Current entities.Current
+	Drained string // how far it is with leaving its runtime, which is drained; else ""
 }
 
 // LeftBehind is what an instance has left on a runtime that it is not on any more, and what becomes of it.

@@ -15,6 +15,7 @@ func (v *view) isDown() bool {
 	if down == nil {
 		return false
 	}
+	v.insts, v.away = append(v.insts, v.away...), nil
 	v.skipOvertaken()
 	if v.out.Next = v.release(v.turn.Next); v.out.Next != nil {
 		v.out.Gates = append(v.out.Gates, Judgement{
@@ -45,11 +46,11 @@ func (v *view) isDown() bool {
 // takeDown removes one instance, unless a pause holds that, and says how far it is.
 func (v *view) takeDown(i *instance) entities.Facts {
 	a := &i.Delivery.Apply
-	pause, _ := v.s.PauseOf(i.ID)
+	pause, held := v.s.PausedBeside(i.ID) // that its runtime is drained holds nothing here
 	switch {
 	case i.Down || i.Delivery.Target == nil:
 		return entities.Facts{Deleted: true}
-	case i.paused && !a.Running:
+	case held && !a.Running:
 		v.say(i, ReasonPause, "paused by %s%s; it is taken down afterwards", pause.By, entities.Because(pause.Reason))
 		return entities.Facts{Paused: true}
 	case a.Running:

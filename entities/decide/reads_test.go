@@ -21,7 +21,7 @@ const stateOf = "github.com/converge-engine/converge/entities/state"
 var reading = []string{
 	"Bound", "Brought", "Bypass", "CheckBypass", "Declared", "Evaluation", "FindOpen", "In", "IsGone", "KeptByFloor", "Known", "LeavesToRemove", "VersionOf",
 	"PauseIn", "PauseOf", "PassFloor", "PauseOn", "PinOf", "ReleaseByID", "Removable", "Removes", "RemovesLeft", "DownIn", "HeldFromOutside", "ReportsOnly",
-	"ResumeWith", "ReturnsTo", "Runtime", "Strategy", "RuntimeNamed", "ShownPeople", "TallyText", "Title",
+	"DrainOf", "Missed", "PausedBeside", "Staying", "ResumeWith", "ReturnsTo", "Runtime", "Strategy", "RuntimeNamed", "ShownPeople", "TallyText", "Title",
 }
 
 // Nothing in this package writes into a state: no field of its types is assigned to, nothing is put into a map or a

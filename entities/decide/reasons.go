@@ -77,11 +77,14 @@ func (v *view) explainFleet() {
 	for n, what := range order {
 		parts[n] = fmt.Sprintf("%d %s", count[what], what)
 	}
-	v.reason(ReasonProgress, fmt.Sprintf("of %d instances %s", len(v.insts), strings.Join(parts, ", ")))
+	v.reason(ReasonProgress, fmt.Sprintf("of %d instances %s", len(v.out.Instances), strings.Join(parts, ", ")))
 }
 
 func (v *view) explainPause() {
 	if len(v.insts) == 0 {
+		if len(v.away) > 0 {
+			return // they say so themselves
+		}
 		pause, _ := v.s.PauseIn(v.spec.Name)
 		v.reason(ReasonPause, "paused by "+pause.By+entities.Because(pause.Reason))
 		return
@@ -154,6 +157,8 @@ func (v *view) explainApply(i *instance) {
 	switch a := &d.Apply; {
 	case !a.Untaken.IsZero():
 		v.say(i, ReasonFailure, "%s: %s; %s is applied once one does", entities.CodeNoWorker, a.Err, d.Target.FullVersion)
+	case a.Running && i.Removed:
+		v.say(i, ReasonProgress, "%s is applied once its removal has ended", d.Target.FullVersion)
 	case a.Running && a.Of != "" && a.Of != d.Target.FullVersion:
 		v.say(i, ReasonProgress, "%s is applied once the apply of %s has ended", d.Target.FullVersion, a.Of)
 	case a.Running && !a.Ending.IsZero():

@@ -71,6 +71,9 @@ type standing struct {
 func standingOf(s *state.State, c *entities.ChannelSpec) (st standing) {
 	for _, spec := range c.Instances {
 		i := s.Instances[c.ID(spec)]
+		if i != nil && i.Drained {
+			continue
+		}
 		if i == nil {
 			st.approves = st.approves || s.RuntimeNamed(spec.Runtime).ApproveApplies
 			continue

@@ -26,7 +26,12 @@ func (c *chaos) plainEvents() map[string]func() {
 		"release": c.newRelease, "release2": c.newRelease, "release again": c.sameRelease,
 		"config": c.changeConfig, "rules": c.changeRules, "enforcement": c.reportOnly, "channels": c.comeAndGo, "instances": c.growAndShrink, "moves": c.moveInstance,
 		"pause": pause, "resume": resume, "resume2": resume, "refresh": func() { _, _ = done(c.s.Refresh(any())) },
-		"pause scope":  func() { c.s.SetPause(c.anyScope(), &entities.Pause{By: "carol", At: c.now}, c.now) },
+		"pause scope": func() { c.s.SetPause(c.anyScope(), &entities.Pause{By: "carol", At: c.now}, c.now) },
+		"drain": func() {
+			turn := entities.Turn{Go: c.oneIn(2, "turn")}
+			d := &entities.Drain{Force: c.oneIn(3, "force"), Up: !turn.Go && c.oneIn(3, "up"), Turns: []entities.Turn{turn}}
+			c.s.SetPause(c.anyRuntime(), &entities.Pause{By: "carol", At: c.now, Drain: d}, c.now)
+		},
 		"resume scope": func() { c.s.SetPause(c.anyScope(), nil, c.now) },
 		"cancel":       func() { c.cancel(any()) },
 		"clear": func() {
@@ -194,6 +199,10 @@ func (c *chaos) anyID() entities.InstanceID { return c.pickID(c.s.Spec.IDs()) }
 
 func (c *chaos) anyScope() string {
 	return c.pick(entities.ScopeApplication, entities.ScopeRuntime+"local", entities.ScopeRuntime+"other")
+}
+
+func (c *chaos) anyRuntime() string {
+	return c.pick(entities.ScopeRuntime+"local", entities.ScopeRuntime+"other")
 }
 
 func (c *chaos) anyVersion() string {

@@ -54,12 +54,16 @@ func (c *chaos) judge(d *decide.Decision, mode decide.Mode) {
 			c.judgeClearing(op, mode, d)
 			continue
 		}
+		if c.s.Declared(op.Instance) {
+			c.judgeLeaving(op, mode, d)
+			continue
+		}
 		if i := c.s.Instances[op.Instance]; c.s.Deletion == nil && i.OnDelete == entities.DeleteOrphans {
 			c.t.Fatalf("never to be removed, as its channel said:\n%s", d)
 		}
 		_, paused := c.s.PauseOf(op.Instance)
 		_, applying := c.applies[op.Instance]
-		if paused || applying || mode.Drain || c.s.Declared(op.Instance) || removing > 0 {
+		if paused || applying || mode.Drain || removing > 0 {
 			c.t.Fatalf("never to be removed:\n%s", d)
 		}
 		removing++
@@ -119,6 +123,24 @@ func (c *chaos) judgeWrites(d *decide.Decision) {
 		if spec.Report != "" || !declared && c.s.Channels[name].Reports {
 			c.t.Fatalf("%s only reports:\n%s", name, d)
 		}
+	}
+}
+
+// judgeLeaving: what is declared is removed only from a drained runtime, in its turn, and unless by force while others remain.
+func (c *chaos) judgeLeaving(op state.RemoveOp, mode decide.Mode, d *decide.Decision) {
+	i := c.s.Instances[op.Instance]
+	p := c.s.DrainOf(i.Runtime)
+	_, held := c.s.PausedBeside(op.Instance)
+	_, twice := c.removes[op.Instance]
+	_, applying := c.applies[op.Instance]
+	if p == nil || p.Drain.Up || !p.Drain.Mine().Go || held || twice || applying || mode.Drain || i.Down {
+		c.t.Fatalf("never to leave:\n%s", d)
+	}
+	remains := slices.ContainsFunc(c.s.In(op.Instance.Channel), func(o *state.Instance) bool {
+		return c.s.DrainOf(o.Runtime) == nil && o.Delivery.Converged
+	})
+	if !p.Drain.Force && !i.Removed && !remains {
+		c.t.Fatalf("nothing else is left of its channel:\n%s", d)
 	}
 }
 
@@ -328,6 +350,10 @@ func (c *chaos) judgeSpoiled(ch state.Change, refuse func(string)) {
 // judgeMoves: no instance goes backwards unless something is taken back, or a person says so.
 func (c *chaos) judgeMoves(ch state.Change, refuse func(string)) {
 	c.judgeSpoiled(ch, refuse)
+	if ch.Kind == state.ChangeBack {
+		c.judgeReturns(ch, refuse)
+		return
+	}
 	if ch.Kind != state.ChangePromote && ch.Kind != state.ChangeTarget {
 		return
 	}
@@ -347,6 +373,26 @@ func (c *chaos) judgeMoves(ch state.Change, refuse func(string)) {
 		if c.ranAt[m.Instance][m.Target.Payload] == "" || !r.Return { // what is gone back to is on the runtime that it was on
 			c.ranAt[m.Instance][m.Target.Payload] = c.rendered[r.ID][m.Instance]
 		}
+	}
+}
+
+// judgeReturns: what comes back to a runtime that was drained comes at what has succeeded in its channel.
+func (c *chaos) judgeReturns(ch state.Change, refuse func(string)) {
+	for _, m := range ch.Moves {
+		at := slices.IndexFunc(c.s.Releases, func(r *state.Release) bool {
+			p, _ := r.PhaseIn(ch.Channel)
+			return p == maestro.Succeeded && m.Target.Same(r.Target(m.Instance))
+		})
+		if at < 0 {
+			refuse("brings back what has not succeeded")
+		}
+		r := c.s.Releases[at]
+		c.newest[m.Instance] = max(c.newest[m.Instance], c.sequence[r.ID])
+		if c.brought[m.Instance] == nil {
+			c.brought[m.Instance], c.ranAt[m.Instance] = map[string]bool{}, map[string]string{}
+		}
+		c.brought[m.Instance][m.Target.FullVersion] = true
+		c.ranAt[m.Instance][m.Target.Payload] = c.rendered[r.ID][m.Instance]
 	}
 }
 
@@ -416,6 +462,9 @@ func (c *chaos) judgeEntry(ch state.Change, d *decide.Decision, refuse func(stri
 		refuse("while the channel is paused")
 	}
 	for _, i := range c.s.In(ch.Channel) {
+		if c.s.DrainOf(i.Runtime) != nil {
+			continue // it is not of the channel
+		}
 		_, applying := c.applies[i.ID]
 		_, rt := c.s.Runtime(i.ID)
 		reads := rt.Observable && (rt.Mode != entities.FetchExitCode || i.Delivery.Target != nil)
@@ -694,7 +743,7 @@ func (c *chaos) judgeSuccess(ch state.Change, refuse func(string)) {
 	}
 	for _, s := range spec.Instances {
 		i := c.s.Instances[spec.ID(s)]
-		if r.Payloads[i.ID] == "" {
+		if r.Payloads[i.ID] == "" || c.s.DrainOf(i.Runtime) != nil {
 			continue
 		}
 		arrived := i.IsAt(r) && (i.Delivery.Converged || slices.Contains(ch.Instances, i.ID))

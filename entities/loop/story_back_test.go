@@ -33,6 +33,9 @@ var backCommands = map[string]command{
 		s.s.SetPause(arg[0], &entities.Pause{By: "carol", Reason: rest(arg, 1), At: s.now}, s.now)
 		return ""
 	},
+	"drain":        func(s *story, arg []string) string { s.drain(entities.Drain{}, arg); return "" },
+	"evict":        func(s *story, arg []string) string { s.drain(entities.Drain{Force: true}, arg); return "" }, // drain --force
+	"turnup":       func(s *story, arg []string) string { s.drain(entities.Drain{Up: true}, arg); return "" },
 	"resume-scope": func(s *story, arg []string) string { s.s.SetPause(arg[0], nil, s.now); return "" },
 	// the service is gone from the configuration
 	"undeclare": func(s *story, _ []string) string {
@@ -85,4 +88,15 @@ func (s *story) audit() string {
 		fmt.Fprintln(&b, strings.Join(strings.Fields(line), " ")+parenthesised(l.Reason))
 	}
 	return b.String()
+}
+
+// drain has the service hear of a drain: drain RUNTIME go, or what it waits for.
+func (s *story) drain(d entities.Drain, arg []string) {
+	turn := entities.Turn{Service: "service/shop/web", Go: at(arg, 1) == "go"}
+	if !turn.Go {
+		turn.Waits = rest(arg, 1)
+	}
+	d.Turns = []entities.Turn{turn}
+	p := entities.Pause{By: "carol", Reason: "new nodes", At: s.now, Drain: &d}
+	s.s.SetPause(entities.ScopeRuntime+arg[0], p.For(turn.Service), s.now)
 }

@@ -132,6 +132,9 @@ func (s *story) checks() string {
 		if e.Release == "" {
 			about = "a repair"
 		}
+		if e.Of > 0 {
+			about += fmt.Sprintf(", %d of %d staying", e.Stay, e.Of)
+		}
 		fmt.Fprintf(&b, "%s of %s about %s %s\n", e.ID, e.Channel, about, parenthesised(e.Known))
 	}
 	return strings.ReplaceAll(b.String(), " \n", "\n")
@@ -223,6 +226,9 @@ func (s *story) check(parts []string) entities.Check {
 			continue
 		case "compare":
 			c.Kind = entities.CheckCompare
+			continue
+		case "capacity":
+			c.Kind = entities.CheckCapacity
 			continue
 		}
 		words := strings.Split(at, "+")

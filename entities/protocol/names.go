@@ -95,6 +95,12 @@ const (
 // A Runtime's `request` and `release` are Updates as well.
 const Grant = "grant"
 
+// Drain and TurnUp are a Runtime's verbs: what runs there leaves, and comes back (DrainRequest).
+const (
+	Drain  = "drain"
+	TurnUp = "turnup"
+)
+
 // Unmanage and Manage are an Application's verbs: its services are kept down, and looked after again (ManageRequest).
 const (
 	Unmanage = "unmanage"
@@ -109,6 +115,8 @@ const (
 	QueryState   = "state"   // the whole state but for what waits to be carried out, to be played forward
 	// QueryTerminated answers what of a service runs and is to end at once, to the activities that are asked to end.
 	QueryTerminated = "terminated"
+	// QueryPlaced answers where a service is, to who drains a runtime (Placed).
+	QueryPlaced = "placed"
 	// QueryCheckpoint has the state handed over to be kept in the store, unless the workflow is in the middle of something, and
 	// answers whether it was. Nothing changes for the workflow.
 	QueryCheckpoint = "checkpoint"
@@ -135,6 +143,8 @@ const (
 	ActivityHistory   = "History"  // local: appends audit lines to the store
 	ActivityAnnounce  = "Announce" // sends an audit line to webhooks
 	ActivityPause     = "Pause"    // announces a pause to the services of an application or a runtime
+	ActivityDrain     = "Drain"    // tells services in which order they leave a runtime, and come back
+	ActivityAlone     = "Alone"    // of which channels nothing would be left without a runtime
 	ActivityUnmanage  = "Unmanage" // ends the workflows of services that are kept down
 	ActivityPropose   = "Propose"  // local: writes down a joint release
 	ActivityDecide    = "Decide"   // asks services for their parts of a joint release, decides, and has them carry that out

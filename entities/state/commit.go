@@ -75,6 +75,10 @@ func (s *State) change(c Change, now time.Time) {
 		s.rollback(c, nil, now)
 	case ChangePin:
 		s.pinned(c, now)
+	case ChangeAway:
+		s.away(c)
+	case ChangeBack:
+		s.back(c, now)
 	case ChangeStable:
 		s.stable(c, now)
 	case ChangeStopClock, ChangeStartClock:

@@ -282,14 +282,18 @@ func (s *State) SetPause(scope string, pause *entities.Pause, now time.Time) {
 	switch {
 	case pause == nil && at < 0:
 	case pause == nil:
-		by := s.Pauses[at].By
+		was := s.Pauses[at]
 		s.Pauses = slices.Delete(slices.Clone(s.Pauses), at, at+1)
-		s.Record(now, "", fmt.Sprintf("%s resumed (paused by %s)", scope, by))
+		ended := "resumed"
+		if was.Drain != nil {
+			ended = "turned up"
+		}
+		s.Record(now, "", fmt.Sprintf("%s %s (%s by %s)", scope, ended, was.Held(), was.By))
 	case at >= 0:
-		s.Pauses[at] = entities.Pause{Scope: scope, By: pause.By, Reason: pause.Reason, At: pause.At}
+		s.Pauses[at] = entities.Pause{Scope: scope, By: pause.By, Reason: pause.Reason, At: pause.At, Drain: pause.Drain}
 	default:
-		s.Pauses = append(s.Pauses, entities.Pause{Scope: scope, By: pause.By, Reason: pause.Reason, At: pause.At})
-		s.Record(now, "", fmt.Sprintf("%s paused by %s%s", scope, pause.By, entities.Because(pause.Reason)))
+		s.Pauses = append(s.Pauses, entities.Pause{Scope: scope, By: pause.By, Reason: pause.Reason, At: pause.At, Drain: pause.Drain})
+		s.Record(now, "", fmt.Sprintf("%s %s by %s%s", scope, pause.Held(), pause.By, entities.Because(pause.Reason)))
 	}
 }
 
@@ -421,6 +425,9 @@ func (s *State) ResumeWith(p entities.Pause) string {
 	case p.Scope == entities.ScopeInstallation:
 		return "converge resume --all"
 	case strings.HasPrefix(p.Scope, entities.ScopeRuntime):
+		if p.Drain != nil {
+			return "converge turnup " + strings.TrimPrefix(p.Scope, entities.ScopeRuntime)
+		}
 		return "converge resume " + p.Scope
 	case p.Channel != "":
 		return fmt.Sprintf("converge resume %s --channel %s", name, p.Channel)

@@ -58,6 +58,8 @@ type Instance struct {
 	Removed bool `json:"removed,omitempty"`
 	// Down: what ran here is removed, and the instance is still declared.
 	Down bool `json:"down,omitempty"`
+	// Drained: its runtime is drained, or was, and the instance is not back yet.
+	Drained bool `json:"drained,omitempty"`
 	// Left is what it left on other runtimes when it moved, oldest first.
 	Left []Left `json:"left,omitempty"`
 }

@@ -288,7 +288,7 @@ func (s *State) Removed(op RemoveOp, err string, now time.Time) {
 	}
 	a := &i.Delivery.Apply
 	a.Running, a.Ended = false, now
-	down := s.isDown(i)
+	down := s.isDown(i) || s.DrainOf(i.Runtime) != nil
 	if s.Declared(op.Instance) && !down { // it came back meanwhile, and is applied again
 		*a, i.Observed.Requested, i.Observed.Fresh = Apply{Ended: now}, true, false
 		return

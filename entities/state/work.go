@@ -28,6 +28,8 @@ const (
 	ChangeUnstable   ChangeKind = "unstable"    // no longer stable in that window: the deadline counts anew
 	ChangeRollback   ChangeKind = "rollback"    // targets return to the last good ones (A22)
 	ChangePin        ChangeKind = "pin"         // targets are set to what the channel is pinned to, or back
+	ChangeAway       ChangeKind = "away"        // the runtimes of instances are drained
+	ChangeBack       ChangeKind = "back"        // and are no longer
 	ChangeAwait      ChangeKind = "await"       // an apply waits for a person's approval, or does no longer (C10)
 )
 

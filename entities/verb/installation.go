@@ -96,5 +96,5 @@ var (
 
 // ruled are the verbs that the rules of the installation may name: those of runtimes and its own, and the first publication.
 var ruled = []string{
-	protocol.Configure, protocol.Grant, protocol.Pause, protocol.Publish, protocol.PublishLibrary, protocol.SignalGive, protocol.Resume,
+	protocol.Configure, protocol.Grant, protocol.Drain, protocol.Pause, protocol.Publish, protocol.PublishLibrary, protocol.SignalGive, protocol.Resume, protocol.TurnUp,
 }

@@ -20,7 +20,12 @@ var runtime = [...]Row{
 	{Name: protocol.Grant, Description: "lets a lease that waits go now, whatever the limit", payload: ofLease, complete: needsLease},
 	{Name: protocol.Pause, Description: "pauses everything that lives on the runtime", payload: justAct},
 	{Name: protocol.Resume, Description: "ends the pause of the runtime", payload: justAct},
+	{Name: protocol.Drain, Description: "takes the runtime out of service: what runs there leaves, service by service", payload: ofDrain},
+	{Name: protocol.TurnUp, Description: "brings the runtime back: what had left comes back, service by service", payload: ofDrain},
 }
+
+// ofDrain is the payload of drain and turnup.
+var ofDrain = of(func(r *Request, p *protocol.DrainRequest) { r.Act, r.Force = p.Act, p.Force })
 
 func needsLease(r Request) error {
 	if r.ID == "" {

@@ -75,6 +75,7 @@ type Request struct {
 	Stay        bool                    // of a Service's unpin
 	WhilePaused bool                    // of a Service's rollback
 	Terminate   bool                    // of a Service's cancel
+	Force       bool                    // of a Runtime's drain and turnup
 	Before      bool                    // it was carried out before the verb changed (Row.Changed)
 	ID          string                  // of a release, or of a lease
 	Incarnation int64                   // of an Application's pin

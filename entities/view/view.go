@@ -101,7 +101,9 @@ func channel(s *state.State, c *decide.ChannelDecision) protocol.ChannelStatus {
 		Name: c.Channel, Key: remembered.Key, Runtime: runtimes(s, c.Channel), Status: string(c.Status), Health: string(c.Health), Current: entities.ShownVersions(c.Current.Active),
 		ReportOnly: remembered.Reports, Since: remembered.Since, Conditions: []protocol.ConditionStatus{}, Objects: []entities.Object{}, Checks: checks(s, c.Channel, remembered),
 	}
-	for _, i := range insts {
+	shown := slices.Clone(insts)
+	slices.SortStableFunc(shown, func(a, b *state.Instance) int { return drained(a) - drained(b) })
+	for _, i := range shown {
 		addInstance(&out, i)
 	}
 	if mayBeStable(s, c.Channel) {
@@ -226,6 +228,14 @@ func runtimes(s *state.State, channel string) string {
 	return name
 }
 
+// drained sorts what is on a runtime that is drained last.
+func drained(i *state.Instance) int {
+	if i.Drained {
+		return 1
+	}
+	return 0
+}
+
 // addInstance adds what one instance says of its channel.
 func addInstance(out *protocol.ChannelStatus, i *state.Instance) {
 	d := &i.Delivery
@@ -241,7 +251,7 @@ func addInstance(out *protocol.ChannelStatus, i *state.Instance) {
 	if l := d.Lease; l != nil && l.Granted.IsZero() && (out.LeaseAsked.IsZero() || l.Asked.Before(out.LeaseAsked)) {
 		out.LeaseAsked = l.Asked
 	}
-	if d.Target != nil && (out.Target == "" || !d.Converged) {
+	if d.Target != nil && (out.Target == "" || !d.Converged && !i.Drained) {
 		out.Target, out.Desired = d.Target.FullVersion, d.Target.FullVersion
 	}
 }
@@ -270,6 +280,7 @@ func instances(s *state.State, out *protocol.ChannelStatus, c *decide.ChannelDec
 				one.Reason = i.Delivery.Failure
 			}
 		}
+		one.Reason = cmp.Or(d.Drained, one.Reason)
 		out.Instances = append(out.Instances, one)
 	}
 }

@@ -110,7 +110,7 @@ type InstallationVerbs []string
 
 // Choices lists the names that may stand in the file.
 func (InstallationVerbs) Choices() []string {
-	return []string{protocol.Pause, protocol.Resume, protocol.SignalGive, protocol.Grant, protocol.Configure, protocol.Publish, protocol.PublishLibrary}
+	return []string{protocol.Pause, protocol.Resume, protocol.Drain, protocol.TurnUp, protocol.SignalGive, protocol.Grant, protocol.Configure, protocol.Publish, protocol.PublishLibrary}
 }
 
 // Wanted words what may stand in the file.

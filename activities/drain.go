@@ -1,0 +1,160 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/drain"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// This file carries out that a runtime is drained, and turned up again (A16).
+
+// drainEvery is the least time between two looks at how far services are. Where asking them takes long, it is four times that.
+const drainEvery = time.Second
+
+// Drain tells services whose turn it is to leave a runtime, or to come back, and answers once that is otherwise than the request
+// says. The turns are kept where services look (InForce, LoadSpec, Adopt); a service that does not know its own is told again.
+// It is begun anew as often as need be: nothing depends on how often services are told.
+func (a *Activities) Drain(ctx context.Context, r protocol.AnnouncePause) (protocol.DrainAnswer, error) {
+	if r.Runtime == "" || r.Pause == nil || r.Pause.Drain == nil {
+		return protocol.DrainAnswer{}, refuse("drain of runtime %q: expected a runtime and its drain", r.Runtime)
+	}
+	beating, stop := context.WithCancel(ctx)
+	defer stop()
+	go heartbeats(beating, nil)
+	before, kept := entities.DigestOf(r.Pause.Drain), ""
+	for {
+		began := time.Now()
+		placed, err := Placed(ctx, a.Client)
+		if err != nil {
+			return protocol.DrainAnswer{}, err
+		}
+		next := drain.Next(r.Runtime, *r.Pause.Drain, placed)
+		pause, now := *r.Pause, entities.DigestOf(&next)
+		pause.Drain = &next
+		if now != kept {
+			if err := a.Store.PutPause(ctx, "", protocol.ScopePause{Scope: r.Scope, Pause: &pause}); err != nil {
+				return protocol.DrainAnswer{}, err
+			}
+			a.holds.forget()
+			kept = now
+		}
+		if err := a.tellTurns(ctx, r.Scope, &pause, placed); err != nil {
+			return protocol.DrainAnswer{}, err
+		}
+		if now != before {
+			return protocol.DrainAnswer{Drain: next}, nil
+		}
+		if err := pauseFor(ctx, max(drainEvery, 4*time.Since(began))); err != nil {
+			return protocol.DrainAnswer{}, err
+		}
+	}
+}
+
+// pauseFor waits, unless it is called off.
+func pauseFor(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// tellTurns signals the services that believe otherwise than it is. One that cannot be told is told again later.
+func (a *Activities) tellTurns(ctx context.Context, scope string, pause *entities.Pause, placed []protocol.Placed) error {
+	for n := range placed {
+		s := &placed[n]
+		if s.Err != "" || knows(s, scope, pause) {
+			continue
+		}
+		limited, cancel := context.WithTimeout(ctx, reachWithin)
+		err := present(a.Client.SignalWorkflow(limited, s.Service, "", protocol.SignalScopePause, protocol.ScopePause{Scope: scope, Pause: pause}))
+		cancel()
+		if err != nil && ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// knows tells whether a service has heard what it is to hear of a drain, or has nothing to do with it.
+func knows(s *protocol.Placed, scope string, pause *entities.Pause) bool {
+	var told *entities.Pause
+	for n := range s.Drains {
+		if s.Drains[n].Scope == scope {
+			told = &s.Drains[n]
+		}
+	}
+	here := false
+	for _, i := range s.Instances {
+		here = here || entities.ScopeRuntime+i.Runtime == scope
+	}
+	meant := pause.For(s.Service)
+	switch {
+	case !here && told == nil:
+		return true
+	case meant == nil || told == nil:
+		return meant == nil && told == nil
+	}
+	return told.At.Equal(meant.At) && entities.DigestOf(told.Drain) == entities.DigestOf(meant.Drain)
+}
+
+// Alone says of which channels nothing would be left without a runtime. A service that cannot be asked is an error.
+func (a *Activities) Alone(ctx context.Context, r protocol.AloneRequest) (protocol.AloneAnswer, error) {
+	placed, err := Placed(ctx, a.Client)
+	for n := range placed {
+		if placed[n].Err != "" {
+			err = errors.Join(err, fmt.Errorf("%s: %s", drain.Name(placed[n].Service), placed[n].Err))
+		}
+	}
+	return protocol.AloneAnswer{Alone: drain.Alone(r.Runtime, placed)}, err
+}
+
+// Placed asks all services that run where they are, in order of their workflow ids. What keeps one from answering is in its place.
+func Placed(ctx context.Context, c client.Client) ([]protocol.Placed, error) {
+	ids, err := (&Activities{Client: c}).running(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	all := make([]protocol.Placed, len(ids))
+	var asking sync.WaitGroup
+	room := make(chan struct{}, reachAtOnce)
+	for n, id := range ids {
+		room <- struct{}{}
+		asking.Go(func() {
+			defer func() { <-room }()
+			all[n] = placedOf(ctx, c, id)
+		})
+	}
+	asking.Wait()
+	return all, ctx.Err()
+}
+
+func placedOf(ctx context.Context, c client.Client, id string) protocol.Placed {
+	out := protocol.Placed{Service: id}
+	limited, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	answer, err := c.QueryWorkflow(limited, id, "", protocol.QueryPlaced)
+	var gone *serviceerror.NotFound
+	if errors.As(err, &gone) {
+		return out // it has ended meanwhile
+	}
+	if err == nil {
+		err = answer.Get(&out)
+	}
+	if err != nil {
+		return protocol.Placed{Service: id, Err: err.Error()}
+	}
+	return out
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/converge-engine/converge/entities/drain"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// drainOptions are those of drain and turnup (A16).
+type drainOptions struct {
+	f       *Factory
+	verb    string
+	runtime string
+	dryRun  bool
+	force   bool
+	reason  string
+	yes     bool
+}
+
+func newCmdDrain(f *Factory, runF func(context.Context, *drainOptions) error) *cobra.Command {
+	return newDrainCmd(f, protocol.Drain, runF, cobra.Command{
+		Short: "Take a runtime out of service",
+		Long: `Take a runtime out of service, as for maintenance: what runs there is removed, service by
+service, those that others depend on last, each once the rest of its channel is stable and
+suffices. Releases go on elsewhere. It stays so until: converge turnup.`,
+		Example: `  converge drain eks-eu --dry-run
+  converge drain eks-eu --yes --reason "new nodes"`,
+	})
+}
+
+func newCmdTurnUp(f *Factory, runF func(context.Context, *drainOptions) error) *cobra.Command {
+	return newDrainCmd(f, protocol.TurnUp, runF, cobra.Command{
+		Short: "Bring a runtime back that was drained",
+		Long: `Bring a runtime back that was drained: what had left comes back at what its channel has by
+now, service by service, each once those that it depends on are stable there.`,
+		Example: `  converge turnup eks-eu`,
+	})
+}
+
+func newDrainCmd(f *Factory, verb string, runF func(context.Context, *drainOptions) error, texts cobra.Command) *cobra.Command {
+	o := &drainOptions{f: f, verb: verb}
+	cmd := &texts
+	cmd.Use, cmd.Args = verb+" RUNTIME", asUsed
+	cmd.RunE = running(o, runF, o.run, func(args []string) error {
+		o.runtime = strings.TrimPrefix(args[0], "runtime/")
+		return checkName("a runtime", o.runtime)
+	})
+	force := "all come back at once, whatever they depend on"
+	if verb == protocol.Drain {
+		force = "also what runs nowhere else, or more than the rest can do without"
+		cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "say what would leave in which order, or how far that is, and do nothing")
+	}
+	cmd.Flags().BoolVar(&o.force, "force", false, force)
+	cmd.Flags().StringVar(&o.reason, "reason", "", "why, shown to everybody who asks")
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask before touching more than one service")
+	return cmd
+}
+
+func (o *drainOptions) run(ctx context.Context) error {
+	if o.verb == protocol.TurnUp {
+		return o.act(ctx)
+	}
+	placed, err := o.placed(ctx)
+	if err != nil {
+		return err
+	}
+	steps := drain.Order(o.runtime, placed)
+	if o.dryRun {
+		return o.show(placed, steps)
+	}
+	services := 0
+	for _, step := range steps {
+		services += len(step)
+	}
+	if err := o.f.confirm(ctx, o.yes, fmt.Sprintf("drain runtime %s, which takes %d services away from it", o.runtime, services)); err != nil {
+		return err
+	}
+	api, err := o.f.client(ctx)
+	if err != nil {
+		return err
+	}
+	start := protocol.RuntimeInput{Runtime: o.runtime, Logic: protocol.Logic, Beginning: protocol.Beginning{Adopt: true}}
+	if err := api.Start(ctx, protocol.RuntimeID(o.runtime), protocol.RuntimeWorkflow, start); err != nil {
+		return err
+	}
+	return o.act(ctx)
+}
+
+func (o *drainOptions) act(ctx context.Context) error {
+	request := protocol.DrainRequest{Act: o.f.newAct(o.reason), Force: o.force}
+	return o.f.actOnWhole(ctx, wholeRuntime(o.runtime), o.verb, request.Act, request)
+}
+
+// placed asks all services where they are. A runtime where none is is none.
+func (o *drainOptions) placed(ctx context.Context) ([]protocol.Placed, error) {
+	api, err := o.f.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names, err := api.Services(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	all, err := each(ctx, names, func(ctx context.Context, n serviceName) (p protocol.Placed, err error) {
+		err = o.f.query(ctx, n, protocol.QueryPlaced, &p)
+		return p, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var used []string
+	for _, p := range all {
+		for _, i := range p.Instances {
+			used = append(used, i.Runtime)
+		}
+	}
+	slices.Sort(used)
+	if used = slices.Compact(used); !slices.Contains(used, o.runtime) {
+		return nil, fmt.Errorf("no service uses a runtime %s%s", o.runtime, suggestion(o.runtime, used))
+	}
+	return all, nil
+}
+
+// leaving is a line of what would leave a runtime: which step it goes with, 0: with none.
+type leaving struct {
+	Step     int    `json:"step"`
+	Service  string `json:"service"`
+	Instance string `json:"instance"`
+	Note     string `json:"note,omitempty"`
+}
+
+// show says what would leave in which order.
+func (o *drainOptions) show(placed []protocol.Placed, steps [][]string) error {
+	lines := []leaving{}
+	for _, p := range placed {
+		step := slices.IndexFunc(steps, func(s []string) bool { return slices.Contains(s, p.Service) })
+		for _, i := range p.Instances {
+			if i.Runtime != o.runtime {
+				continue
+			}
+			l := leaving{Step: step + 1, Service: drain.Name(p.Service), Instance: i.Name, Note: i.Says}
+			if l.Note == "" && i.Stays != "" {
+				l.Note = "stays, as " + i.Stays
+			}
+			lines = append(lines, l)
+		}
+	}
+	slices.SortStableFunc(lines, func(a, b leaving) int { return a.Step - b.Step })
+	if o.f.json() {
+		return o.f.screen().JSON(lines)
+	}
+	var text []string
+	for _, l := range lines {
+		line := fmt.Sprintf("%d. %s %s", l.Step, l.Service, l.Instance)
+		if l.Step == 0 {
+			line = fmt.Sprintf("-  %s %s", l.Service, l.Instance)
+		}
+		if l.Note != "" {
+			line += ": " + l.Note
+		}
+		text = append(text, line)
+	}
+	if alone := drain.Alone(o.runtime, placed); alone != "" {
+		text = append(text, "nothing would be left of "+alone+": refused without --force")
+	}
+	return o.f.screen().Lines(text...)
+}

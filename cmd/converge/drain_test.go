@@ -1,0 +1,49 @@
+package main
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// A drain goes to the workflow of a runtime that somebody uses, once it was confirmed; a dry run says what would leave in which order,
+// and what is nowhere else.
+func TestDrainCommands_A16(t *testing.T) {
+	web := protocol.Placed{Service: "service/shop/web", Instances: []protocol.PlacedInstance{
+		{Name: "prod/eu", Channel: "prod", Runtime: "eu", There: true, Needs: []string{"service/shop/api"}},
+		{Name: "prod/us", Channel: "prod", Runtime: "us", There: true},
+		{Name: "lab", Channel: "lab", Runtime: "eu", There: true, Stays: "its channel only reports"},
+	}}
+	api := protocol.Placed{Service: "service/shop/api", Instances: []protocol.PlacedInstance{
+		{Name: "prod", Channel: "prod", Runtime: "eu", There: true},
+	}}
+	for _, tt := range []struct {
+		line, want string
+		sent       []string
+		code       int
+	}{
+		{line: "drain eu --dry-run", want: `1. shop/web prod/eu
+1. shop/web lab: stays, as its channel only reports
+2. shop/api prod
+nothing would be left of shop/api prod: refused without --force
+`},
+		{line: "drain eu", code: 1, want: "! converge: drain runtime eu, which takes 2 services away from it needs --yes when nobody can be asked\n"},
+		{line: "drain edge --yes", code: 1, want: "! converge: no service uses a runtime edge; there are eu, us\n"},
+		{
+			line: "drain runtime/eu --yes --reason nodes", want: "done\n",
+			sent: []string{fmt.Sprintf(`runtime/eu start {"runtime":"eu","logic":%d,"adopt":true}`, protocol.Logic), `runtime/eu drain {"by":"alice","requestId":"ID","reason":"nodes"}`},
+		},
+		{line: "turnup eu", code: 1, want: "! converge: turnup runtime/eu: there is none\n", sent: []string{`runtime/eu turnup {"by":"alice","requestId":"ID"}`}},
+	} {
+		t.Run(tt.line, func(t *testing.T) {
+			fake := &fakeAPI{answer: protocol.Answer{Message: "done"}, statuses: map[string][]any{web.Service: {web}, api.Service: {api}}}
+			code, said := newConsole(t, fake).run(t, tt.line)
+			require.Equal(t, tt.want, said)
+			require.Equal(t, tt.code, code)
+			require.Equal(t, tt.sent, fake.updates)
+		})
+	}
+}

@@ -1,0 +1,248 @@
+// Package drain orders how services leave a runtime that is taken out of service, and how they come back (A16): who depends on others
+// leaves before them, and comes back after them. It asks nobody. Functions of what services say of themselves.
+package drain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// shown is how many names a sentence has.
+const shown = 5
+
+// plan is what services have on one runtime.
+type plan struct {
+	runtime string
+	drain   entities.Drain
+	all     []protocol.Placed // those with instances there, and those that could not be asked; sorted
+	at      map[string]int    // place in all, by workflow id
+	needs   [][]int           // by place: those that are needed there
+}
+
+func newPlan(runtime string, d entities.Drain, placed []protocol.Placed) *plan {
+	p := &plan{runtime: runtime, drain: d, at: map[string]int{}}
+	for _, s := range placed {
+		here := slices.DeleteFunc(slices.Clone(s.Instances), func(i protocol.PlacedInstance) bool { return i.Runtime != runtime })
+		if s.Instances = here; len(here) > 0 || s.Err != "" {
+			p.all = append(p.all, s)
+		}
+	}
+	slices.SortFunc(p.all, func(a, b protocol.Placed) int { return strings.Compare(a.Service, b.Service) })
+	for n := range p.all {
+		p.at[p.all[n].Service] = n
+	}
+	p.needs = make([][]int, len(p.all))
+	for n := range p.all {
+		for _, i := range p.all[n].Instances {
+			for _, name := range i.Needs {
+				if k, here := p.at[name]; here && k != n && !slices.Contains(p.needs[n], k) {
+					p.needs[n] = append(p.needs[n], k)
+				}
+			}
+		}
+	}
+	return p
+}
+
+// Next is how far a drain is, and whose turn it is now, by what services say of themselves.
+func Next(runtime string, d entities.Drain, placed []protocol.Placed) entities.Drain {
+	p, next := newPlan(runtime, d, placed), d
+	next.Turns, next.Done = nil, true
+	for n := range p.all {
+		turn := entities.Turn{Service: p.all[n].Service, Go: d.Of(p.all[n].Service).Go}
+		if !turn.Go {
+			turn.Waits = p.waits(n)
+			turn.Go = turn.Waits == ""
+		}
+		next.Turns = append(next.Turns, turn)
+		next.Done = next.Done && p.over(n, turn)
+	}
+	return next
+}
+
+// over tells whether nothing of a service is left to leave, or to be told that it may come back.
+func (p *plan) over(n int, turn entities.Turn) bool {
+	if p.drain.Up {
+		return turn.Go
+	}
+	return p.all[n].Err == "" && !p.there(n)
+}
+
+// there tells whether anything of a service is still to leave.
+func (p *plan) there(n int) bool {
+	return slices.ContainsFunc(p.all[n].Instances, func(i protocol.PlacedInstance) bool { return i.There && i.Stays == "" })
+}
+
+// back tells whether all of a service is back, and well.
+func (p *plan) back(n int) bool {
+	return p.all[n].Err == "" && p.drain.Of(p.all[n].Service).Go && !p.told(n) &&
+		!slices.ContainsFunc(p.all[n].Instances, func(i protocol.PlacedInstance) bool { return !i.Stable })
+}
+
+// told tells whether a service believes that the runtime is drained.
+func (p *plan) told(n int) bool { return Told(p.runtime, p.all[n]) != nil }
+
+// Told is what a service has heard of the drain of a runtime, or nil.
+func Told(runtime string, s protocol.Placed) *entities.Pause {
+	for n := range s.Drains {
+		if s.Drains[n].Scope == entities.ScopeRuntime+runtime {
+			return &s.Drains[n]
+		}
+	}
+	return nil
+}
+
+// waits says what a service waits for until it is its turn, or "".
+func (p *plan) waits(n int) string {
+	var before []string
+	for k := range p.all {
+		if !p.comesBefore(k, n) {
+			continue
+		}
+		if p.drain.Up && !p.back(k) || !p.drain.Up && (p.all[k].Err != "" || p.there(k)) {
+			before = append(before, Name(p.all[k].Service))
+		}
+	}
+	switch {
+	case p.drain.Force && p.drain.Up:
+		return ""
+	case len(before) > 0 && p.drain.Up:
+		return "once " + names(before) + " " + is(before) + " stable on " + p.runtime
+	case len(before) > 0:
+		return "once " + names(before) + " " + has(before) + " left " + p.runtime
+	case p.drain.Force:
+		return ""
+	}
+	return p.unasked()
+}
+
+// comesBefore tells whether one is to leave, or to be back, before another, or before any that goes together with that.
+func (p *plan) comesBefore(k, n int) bool {
+	if p.together(k, n) {
+		return false
+	}
+	for m := range p.all {
+		first, then := k, m // who is needed comes back first
+		if !p.drain.Up {
+			first, then = m, k
+		}
+		if slices.Contains(p.needs[then], first) && p.together(m, n) {
+			return true
+		}
+	}
+	return false
+}
+
+// together tells whether two need each other, by way of any others: they go at the same time.
+func (p *plan) together(a, b int) bool { return a == b || p.leads(a, b) && p.leads(b, a) }
+
+// unasked says which services could not be asked: they may depend on any other.
+func (p *plan) unasked() string {
+	var some []string
+	for _, s := range p.all {
+		if s.Err != "" {
+			some = append(some, Name(s.Service))
+		}
+	}
+	if len(some) == 0 {
+		return ""
+	}
+	return "once " + names(some) + " can be asked"
+}
+
+// leads tells whether a service needs another one, by way of any others.
+func (p *plan) leads(from, to int) bool {
+	seen := make([]bool, len(p.all))
+	var walk func(int) bool
+	walk = func(n int) bool {
+		if n == to {
+			return true
+		}
+		if seen[n] {
+			return false
+		}
+		seen[n] = true
+		return slices.ContainsFunc(p.needs[n], walk)
+	}
+	return walk(from)
+}
+
+// Alone says of which channels nothing would be left without a runtime, or "".
+func Alone(runtime string, placed []protocol.Placed) string {
+	var alone []string
+	for _, s := range placed {
+		for _, i := range s.Instances {
+			if i.Runtime == runtime && i.There && i.Stays == "" && !remains(s, i) {
+				alone = append(alone, Name(s.Service)+" "+i.Channel)
+			}
+		}
+	}
+	if len(alone) == 0 {
+		return ""
+	}
+	slices.Sort(alone)
+	return names(alone)
+}
+
+// remains tells whether something of a channel runs on another runtime, that is not drained.
+func remains(s protocol.Placed, of protocol.PlacedInstance) bool {
+	return slices.ContainsFunc(s.Instances, func(i protocol.PlacedInstance) bool {
+		return i.Channel == of.Channel && i.Runtime != of.Runtime && i.There && Told(i.Runtime, s) == nil
+	})
+}
+
+// Order is in which order services would leave a runtime: those of a list together.
+func Order(runtime string, placed []protocol.Placed) (steps [][]string) {
+	left := slices.Clone(placed)
+	for n := range left {
+		left[n].Err = ""
+	}
+	for range left {
+		p, d := newPlan(runtime, entities.Drain{}, left), Next(runtime, entities.Drain{}, left)
+		var step []string
+		for n, t := range d.Turns {
+			if t.Go && p.there(n) {
+				step = append(step, t.Service)
+			}
+		}
+		if len(step) == 0 {
+			break
+		}
+		steps = append(steps, step)
+		left = slices.DeleteFunc(left, func(s protocol.Placed) bool { return slices.Contains(step, s.Service) })
+	}
+	return steps
+}
+
+// Name is what people call a service, by its workflow id.
+func Name(service string) string {
+	if application, name, ok := protocol.ParseServiceID(service); ok {
+		return application + "/" + name
+	}
+	return service
+}
+
+func names(of []string) string {
+	if len(of) <= shown {
+		return strings.Join(of, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(of[:shown], ", "), len(of)-shown)
+}
+
+func is(of []string) string {
+	if len(of) == 1 {
+		return "is"
+	}
+	return "are"
+}
+
+func has(of []string) string {
+	if len(of) == 1 {
+		return "has"
+	}
+	return "have"
+}

@@ -1,0 +1,149 @@
+package workflows
+
+import (
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/state"
+	"github.com/converge-engine/converge/entities/verb"
+)
+
+// This file takes a runtime out of service, and brings it back (A16). A drain is a pause, announced as every other; then one activity at
+// a time has services leave in turn, and come back, until none is left to.
+
+// drain refuses to take away what a channel has nothing of elsewhere.
+func (r *runtime) drain(ctx workflow.Context, q verb.Request, who entities.Who) (any, error) {
+	effect, err := r.drained(q, who)
+	if err != nil {
+		return nil, refused(err)
+	}
+	if !q.Force && !r.isDrained() {
+		var answer protocol.AloneAnswer
+		err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+			StartToCloseTimeout: margin, ScheduleToCloseTimeout: patience,
+			RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 2}, Summary: "see what is nowhere else",
+		}), protocol.ActivityAlone, protocol.AloneRequest{Runtime: r.runtime}).Get(ctx, &answer)
+		switch {
+		case err != nil:
+			return nil, refused(fmt.Errorf("whether anything runs nowhere else is not known: %s; to drain it all the same: --force", rootCause(err)))
+		case answer.Alone != "":
+			return nil, refused(fmt.Errorf("nothing would be left of %s; to drain it all the same: --force", answer.Alone))
+		}
+		if effect, err = r.drained(q, who); err != nil { // another verb may have come between
+			return nil, refused(err)
+		}
+	}
+	text := effect()
+	r.followPause()
+	return protocol.Answer{Message: joined(joined(text, replaced(q, who)), r.desk.AuditPending())}, nil
+}
+
+// isDrained tells whether the runtime is out of service, or on its way there.
+func (r *runtime) isDrained() bool {
+	p := r.state.Pause
+	return p != nil && p.Drain != nil && !p.Drain.Up
+}
+
+// drained is what the verb drain does. One that comes while the runtime is turned up turns it back.
+func (r *runtime) drained(q verb.Request, who entities.Who) (state.Effect, error) {
+	switch p := r.state.Pause; {
+	case p != nil && p.Drain == nil:
+		return nil, fmt.Errorf("%s is paused by %s: resume it first", r.name, p.By)
+	case r.isDrained() && (p.Drain.Force || !q.Force):
+		return func() string { return fmt.Sprintf("%s is already drained by %s", r.name, p.By) }, nil
+	}
+	return func() string {
+		r.change(&entities.Pause{Scope: r.scope, By: who.Name, Reason: q.Reason, At: r.now(), Drain: &entities.Drain{Force: q.Force}})
+		r.note(entities.EventPause, &who, r.name+" drained"+byForce(q), q.Reason)
+		return r.name + " is being drained: what runs there leaves, service by service"
+	}, nil
+}
+
+// turnedUp is what the verb turnup does.
+func (r *runtime) turnedUp(q verb.Request, who entities.Who) (state.Effect, error) {
+	p := r.state.Pause
+	switch {
+	case p == nil || p.Drain == nil:
+		return nil, fmt.Errorf("%s is not drained", r.name)
+	case p.Drain.Up && (p.Drain.Force || !q.Force):
+		return func() string { return r.name + " is being turned up already" }, nil
+	}
+	return func() string {
+		up := *p
+		up.Drain = &entities.Drain{Up: true, Force: q.Force}
+		r.change(&up)
+		r.note(entities.EventPause, &who, r.name+" turned up"+byForce(q), q.Reason)
+		return r.name + " is being turned up: what had left comes back, service by service"
+	}, nil
+}
+
+func byForce(q verb.Request) string {
+	if q.Force {
+		return " by force"
+	}
+	return ""
+}
+
+// change has services hear of another pause.
+func (r *runtime) change(p *entities.Pause) { r.state.Pause, r.state.Announcing = p, true }
+
+// followPause has the ledger follow the pause: while the runtime is turned up, leases are granted.
+func (r *runtime) followPause() {
+	p := r.state.Pause
+	r.state.Paused = p != nil && (p.Drain == nil || !p.Drain.Up)
+}
+
+// draining is the kind of trouble that a drain does not go on.
+const draining = "drain"
+
+// carryOn has services leave, or come back, unless that is under way or done.
+func (r *runtime) carryOn() {
+	p := r.state.Pause
+	if p == nil || p.Drain == nil || p.Drain.Done || r.running || r.state.Announcing || r.drains() {
+		return
+	}
+	request := r.pauses.request()
+	request.Scope, request.Pause = r.scope, p
+	ctx, stop := workflow.WithCancel(r.work)
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: time.Hour, HeartbeatTimeout: margin, WaitForCancellation: true,
+		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
+		Summary:     "services leave " + r.name + ", or come back, in turn",
+	})
+	r.running, r.present, r.stop = true, p, stop
+	future := workflow.ExecuteActivity(ctx, protocol.ActivityDrain, request)
+	r.await(func(ctx workflow.Context) {
+		var answer protocol.DrainAnswer
+		err := future.Get(ctx, &answer)
+		r.running = false
+		switch {
+		case temporal.IsCanceledError(err):
+		case err != nil: // its worker went away for over an hour: begin again
+			r.trouble(draining, "services are not told when to leave: "+rootCause(err))
+		case r.present == r.state.Pause:
+			r.clear(draining)
+			r.advanced(answer.Drain)
+		}
+	})
+}
+
+// advanced takes in how far a drain is.
+func (r *runtime) advanced(d entities.Drain) {
+	p := *r.state.Pause
+	p.Drain = &d
+	r.state.Pause = &p
+	switch {
+	case d.Done && d.Up:
+		r.state.Ended = p.At
+		r.change(nil)
+		r.followPause()
+		r.note(entities.EventPause, nil, r.name+" is back: every service may be there again", "")
+	case d.Done:
+		r.note(entities.EventPause, nil, r.name+" is drained: nothing is left that could leave", "")
+	}
+}

@@ -1,0 +1,87 @@
+package workflows
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// drains plays services that leave at the second look, and come back at the second; it notes what it was asked.
+func (s *stage) drains(alone string) {
+	looks := 0
+	s.env.RegisterActivityWithOptions(func(_ context.Context, r protocol.AloneRequest) (protocol.AloneAnswer, error) {
+		require.Equal(s, "edge", r.Runtime)
+		return protocol.AloneAnswer{Alone: alone}, nil
+	}, activity.RegisterOptions{Name: protocol.ActivityAlone})
+	s.env.RegisterActivityWithOptions(func(_ context.Context, r protocol.AnnouncePause) (protocol.DrainAnswer, error) {
+		looks++
+		d, word := *r.Pause.Drain, "leave"
+		if d.Up {
+			word = "come back"
+		}
+		if d.Force {
+			word += " by force"
+		}
+		s.pauses = append(s.pauses, r.Runtime+" "+r.Scope+" "+word)
+		d.Turns = []entities.Turn{{Service: "service/shop/web", Go: true}}
+		d.Done = looks%2 == 0
+		return protocol.DrainAnswer{Drain: d}, nil
+	}, activity.RegisterOptions{Name: protocol.ActivityDrain})
+}
+
+// A drain is announced as a pause, then services leave; once they are all back it is over, and that is announced too. Leases are granted
+// from when they come back.
+func TestDrainOfRuntime_A16(t *testing.T) {
+	s := newStage(t)
+	s.drains("")
+	by := protocol.Act{By: "alice", Reason: "new nodes"}
+	s.updates(0, protocol.TurnUp, by, "runtime edge is not drained")
+	s.updates(1*second, protocol.Drain, by, "runtime edge is being drained: what runs there leaves, service by service")
+	s.requests(2*second, "a", "a", 1)
+	s.updates(3*second, protocol.Drain, protocol.Act{By: "bob"}, "runtime edge is already drained by alice")
+	s.updates(3*second, protocol.Resume, by, "runtime edge is drained by alice: what has left comes back with turnup")
+	s.updates(3*second, protocol.Pause, by, "runtime edge is drained already, by alice")
+	s.at(4*second, func() {
+		require.True(t, s.status().Pause.Drain.Done)
+		require.Empty(t, s.status().Held)
+	})
+	s.updates(5*second, protocol.TurnUp, protocol.Act{By: "bob"}, "runtime edge is being turned up: what had left comes back, service by service")
+	next := s.play(nil, second)
+	require.Equal(t, []string{
+		"edge runtime/edge paused by alice", "edge runtime/edge leave", "edge runtime/edge leave",
+		"edge runtime/edge paused by alice", "edge runtime/edge come back", "edge runtime/edge come back", "edge runtime/edge over",
+	}, s.pauses)
+	require.Nil(t, next.Pause)
+	require.False(t, next.Paused)
+	require.Equal(t, []string{"5s granted service/shop/a a"}, s.signals())
+	var said []string
+	for _, l := range next.Recent {
+		if l.Kind == entities.EventPause {
+			said = append(said, l.Text)
+		}
+	}
+	require.Equal(t, []string{
+		"runtime edge drained", "runtime edge is drained: nothing is left that could leave",
+		"runtime edge turned up", "runtime edge is back: every service may be there again",
+	}, said)
+}
+
+// What would be nowhere else is refused, unless by force, which is recorded; a paused runtime is resumed first.
+func TestDrainIsRefused_A16(t *testing.T) {
+	s := newStage(t)
+	s.drains("shop/web prod")
+	s.updates(0, protocol.Drain, protocol.Act{By: "alice"}, "nothing would be left of shop/web prod; to drain it all the same: --force")
+	s.updates(1*second, protocol.Pause, protocol.Act{By: "alice"}, "runtime edge is paused; an apply in flight is left to finish")
+	s.updates(2*second, protocol.Drain, protocol.DrainRequest{Act: protocol.Act{By: "alice"}, Force: true}, "runtime edge is paused by alice: resume it first")
+	s.updates(3*second, protocol.Resume, protocol.Act{By: "alice"}, "runtime edge goes on")
+	s.updates(4*second, protocol.Drain, protocol.DrainRequest{Act: protocol.Act{By: "alice"}, Force: true}, "runtime edge is being drained: what runs there leaves, service by service")
+	next := s.play(nil, second)
+	require.Contains(t, s.pauses, "edge runtime/edge leave by force")
+	require.True(t, next.Pause.Drain.Done)
+	require.Equal(t, "runtime edge drained by force", next.Recent[len(next.Recent)-2].Text)
+}
