@@ -38,11 +38,7 @@ func (c compare) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, 
 			r.Next = end
 			return r, err
 		}
-		partial := ""
-		e, err := c.look(ctx, d, since, end, &partial)
-		if d.EmptyPasses && partial == "" && (errors.Is(err, stats.ErrNone) || errors.Is(err, errNoSample)) {
-			return pass("%s, which is declared to pass", err)
-		}
+		r, inconclusive, err := c.judge(ctx, d, since, end)
 		if failed == nil && err != nil && after < d.Deadline && !a.Now.Before(since.Add(d.Deadline)) {
 			failed = err // and goes on to, since its time will not be another one
 			continue
@@ -50,21 +46,35 @@ func (c compare) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, 
 		if err != nil {
 			return entities.CheckReading{}, cmp.Or(failed, err)
 		}
-		reason := evidence(d, e, since, end)
-		switch {
-		case partial != "":
-			reason = partial
-		case e.Outcome == stats.Worse:
-			return fail("%s", reason)
-		case e.Outcome == stats.Same:
-			return pass("%s", reason)
+		if inconclusive == "" {
+			return r, nil
 		}
-		said = "INCONCLUSIVE: " + reason + "; "
+		said = "INCONCLUSIVE: " + inconclusive + "; "
 	}
 	if d.InconclusivePasses {
 		return pass("%swhich is declared to pass", said)
 	}
 	return fail("%swhich is declared to fail", said)
+}
+
+// judge looks once. It says why, where that tells nothing.
+func (c compare) judge(ctx context.Context, d *entities.CompareCheck, from, to time.Time) (r entities.CheckReading, inconclusive string, err error) {
+	partial := ""
+	e, err := c.look(ctx, d, from, to, &partial)
+	switch reason := evidence(d, e, from, to); {
+	case d.EmptyPasses && partial == "" && (errors.Is(err, stats.ErrNone) || errors.Is(err, errNoSample)):
+		r, err = pass("%s, which is declared to pass", err)
+	case err != nil:
+	case partial != "":
+		inconclusive = partial
+	case e.Outcome == stats.Worse:
+		r, err = fail("%s", reason)
+	case e.Outcome == stats.Same:
+		r, err = pass("%s", reason)
+	default:
+		inconclusive = reason
+	}
+	return r, inconclusive, err
 }
 
 // stableSince is since when the objects of the release that is asked about are stable. No pause moves it: another time would be

@@ -213,7 +213,7 @@ func (s *State) windowRead(op PreflightOp, readings map[string]entities.CheckRea
 		return
 	}
 	c.Preflight = nil
-	if !declared || c.StableSince.IsZero() || !op.StableSince.IsZero() && !op.StableSince.Equal(c.StableSince) {
+	if !declared || !op.still(c) {
 		return
 	}
 	again := time.Duration(0)
@@ -231,6 +231,11 @@ func (s *State) windowRead(op PreflightOp, readings map[string]entities.CheckRea
 	if again > 0 {
 		c.Preflight = &Preflight{Release: op.Release, Window: true, Next: now.Add(again)}
 	}
+}
+
+// still tells whether what was asked about at the end of a window is there, and did not begin anew meanwhile.
+func (op PreflightOp) still(c *Channel) bool {
+	return !c.StableSince.IsZero() && (op.StableSince.IsZero() || op.StableSince.Equal(c.StableSince))
 }
 
 // soaked notes that the windows of a check which have ended did so with a fresh PASS. Postconditions have to pass together.

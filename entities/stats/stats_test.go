@@ -340,8 +340,13 @@ func TestFalseAlarmsOfDependentSamples_D26(t *testing.T) {
 		name   string
 		series func() func() float64
 	}{
-		{"independent", autoregressive(0)}, {"alike", autoregressive(0.5)}, {"much alike", autoregressive(0.8)},
-		{"rate over two", rate(2)}, {"rate over five", rate(5)}, {"scraped every other", scraped(2)}, {"scraped every fourth", scraped(4)},
+		{"independent", autoregressive(0)},
+		{"alike", autoregressive(0.5)},
+		{"much alike", autoregressive(0.8)},
+		{"rate over two", rate(2)},
+		{"rate over five", rate(5)},
+		{"scraped every other", scraped(2)},
+		{"scraped every fourth", scraped(4)},
 	} {
 		p := with(func(p *Plan) { p.Tolerance = 0 })
 		alarms, uncorrected, told := 0, 0, 0
