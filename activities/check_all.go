@@ -123,6 +123,9 @@ func (s *schedule) evaluated(e entities.Evaluation, reading entities.CheckReadin
 		interval = max(interval, calendar)
 	}
 	p.Next = began.Add(spread(interval, s.spread))
+	if reading.Verdict != entities.Error && !reading.Retry.IsZero() {
+		p.Next = reading.Retry
+	}
 	if reading.Next.After(began) && reading.Next.Before(p.Next) {
 		p.Next = reading.Next
 	}

@@ -23,12 +23,14 @@ type CheckDefinition struct {
 	Prometheus     *PrometheusQuery `json:"prometheus,omitempty"`
 	Alertmanager   *Alerts          `json:"alertmanager,omitempty"`
 	HTTP           *HTTPCheck       `json:"http,omitempty"`
-	Command        *CheckRun        `json:"command,omitempty"` // also of kinds job and task
+	Command        *CheckRun        `json:"command,omitempty"` // also of kinds job, task and selection
 	Capacity       *CapacityCheck   `json:"capacity,omitempty"`
 	CEL            *CELCheck        `json:"cel,omitempty"`
 	Compare        *CompareCheck    `json:"compare,omitempty"`
 	Always         *AlwaysCheck     `json:"always,omitempty"`
 	Dependency     *Dependency      `json:"dependency,omitempty"` // of the kinds on other services
+	// RuntimeLabels are, for the kind selection, those of the runtimes of the channel, by the runtimes' names.
+	RuntimeLabels map[string]map[string]string `json:"runtimeLabels,omitempty"`
 }
 
 // Of is the definition of one channel: one of the baseline is the same for all.

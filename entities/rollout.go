@@ -11,7 +11,12 @@ type Rollout struct {
 	Steps []RolloutStep `json:"steps,omitempty"`
 	// MaxUnavailable bounds how many instances may not be stable at once; nil: nothing bounds it.
 	MaxUnavailable *Amount `json:"maxUnavailable,omitempty"`
+	// Command selects instead of steps, as it is declared: it runs by the definition of the channel's check of kind selection.
+	Command []string `json:"command,omitempty"`
 }
+
+// ByCommand tells whether a command of the user's selects which instances are next.
+func (r *Rollout) ByCommand() bool { return r != nil && len(r.Command) > 0 }
 
 // RolloutStep is one of two: so many instances are updated, or so long is waited once those so far are stable.
 type RolloutStep struct {
@@ -25,7 +30,7 @@ type Amount struct {
 	Percent int `json:"percent,omitempty"` // 1 to 100
 }
 
-// String is the policy in one line: "1, pause 10m, 25%; at most 2 unavailable".
+// String is the policy in one line: "1, pause 10m, 25%; at most 2 unavailable", or "what ./select.sh selects".
 func (r *Rollout) String() string {
 	if r == nil {
 		return "all at once"
@@ -39,6 +44,9 @@ func (r *Rollout) String() string {
 		steps = append(steps, s.Instances.String())
 	}
 	text := strings.Join(steps, ", ")
+	if r.ByCommand() {
+		text = "what " + Clip(strings.Join(r.Command, " "), 80) + " selects"
+	}
 	if r.MaxUnavailable == nil {
 		return text
 	}

@@ -83,12 +83,17 @@ const (
 	CheckCEL            CheckKind = "cel"
 	CheckCompare        CheckKind = "compare"
 	CheckAlways         CheckKind = "always"
+	// CheckSelection is no gate, and asked at no stage: a command says which instances a release goes to next (D24).
+	CheckSelection CheckKind = "selection"
 	// On other services, observed from their workflows (D20–D22).
 	CheckServiceStable CheckKind = "serviceStable"
 	CheckVersionOrder  CheckKind = "versionOrder"
 	CheckStaticOrder   CheckKind = "staticOrder"
 	CheckCapacityOrder CheckKind = "capacityOrder"
 )
+
+// SelectionID is the id of the check of kind selection: no name that an application gives has a slash.
+const SelectionID = "rollout/command"
 
 // OnOthers tells whether a kind is judged by what another service says.
 func (k CheckKind) OnOthers() bool {

@@ -109,6 +109,19 @@ type ChannelSpec struct {
 func (c *ChannelSpec) RollOut(r Rollout) {
 	c.Rollout = &r
 	c.Conditions = append(slices.Clip(c.Conditions), Condition{ID: string(InSteps), Kind: InSteps})
+	if r.ByCommand() { // to whoever knows steps alone it would be no policy
+		c.Conditions = append(c.Conditions, Condition{ID: string(BySelection), Kind: BySelection})
+	}
+}
+
+// Selection is the check by which the policy's command is asked, or nil.
+func (c *ChannelSpec) Selection() *Check {
+	for n := range c.Checks {
+		if c.Checks[n].Kind == CheckSelection {
+			return &c.Checks[n]
+		}
+	}
+	return nil
 }
 
 // ReportOnly has a channel report and write nothing (A25). A version that does not know that finds a condition of a kind that it
@@ -194,15 +207,18 @@ const (
 	ManualApproval   ConditionKind = "approval"
 )
 
-// What is no gate, and stands among the conditions for versions that do not know what it is: a channel that only reports, and
-// one that releases go through in steps.
+// What is no gate, and stands among the conditions for versions that do not know what it is: a channel that only reports, one
+// that releases go through in steps, and one where a command selects them.
 const (
 	OnlyReported ConditionKind = "report"
 	InSteps      ConditionKind = "rollout"
+	BySelection  ConditionKind = "rollout-command"
 )
 
 // NoGate tells whether a condition of the kind says nothing of a release.
-func (k ConditionKind) NoGate() bool { return k == OnlyReported || k == InSteps }
+func (k ConditionKind) NoGate() bool {
+	return k == OnlyReported || k == InSteps || k == BySelection
+}
 
 // OnChannels tells whether a condition of the kind is about other channels.
 func (k ConditionKind) OnChannels() bool {

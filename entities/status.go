@@ -197,9 +197,11 @@ type CheckReading struct {
 	Next    time.Time `json:"next,omitzero"` // when it may next change by itself
 	At      time.Time `json:"at"`
 	// Errors is how often in a row it could not be evaluated, and Retry when it is tried again, where whoever evaluated
-	// it knows.
+	// it knows; without an error, when it asks to be.
 	Errors int       `json:"errors,omitempty"`
 	Retry  time.Time `json:"retry,omitzero"`
+	// Selected are, by a check of kind selection, the instances that are next, the first one first.
+	Selected []string `json:"selected,omitempty"`
 }
 
 // Said tells reasons apart: its words before the slash, numbers aside, and all of it after.
@@ -238,7 +240,11 @@ func (r CheckReading) Digest() string {
 	if !r.Next.IsZero() {
 		next = r.Next.UTC().Format(time.RFC3339)
 	}
-	return string(r.Verdict) + " " + next
+	text := string(r.Verdict) + " " + next
+	if len(r.Selected) > 0 {
+		text += " " + ShortDigestOf(r.Selected)
+	}
+	return text
 }
 
 // Evaluation is one check to be evaluated, and what is known of it.
@@ -260,12 +266,22 @@ type Evaluation struct {
 	// Stay of Of instances stay while the others leave runtimes that are drained; 0 of 0: all do.
 	Stay int `json:"stay,omitempty"`
 	Of   int `json:"of,omitempty"`
+	// Candidates are, of a check of kind selection, what it selects from: a list of selection.Candidate as JSON.
+	Candidates string `json:"candidates,omitempty"`
 }
 
 // Question is an evaluation without what is known of it.
 func (e Evaluation) Question() Evaluation {
 	e.Known, e.Errors, e.Said, e.SaidAt = "", 0, "", time.Time{}
 	return e
+}
+
+// Among tells apart what is selected from; "": nothing is.
+func (e Evaluation) Among() string {
+	if e.Candidates == "" {
+		return ""
+	}
+	return ShortDigestOf(e.Candidates)
 }
 
 // Key tells the evaluations of one service apart.

@@ -105,6 +105,7 @@ func kinds(p Sources) map[entities.CheckKind]Evaluator {
 		entities.CheckCommand:        command{p},
 		entities.CheckJob:            command{p},
 		entities.CheckTask:           command{p},
+		entities.CheckSelection:      selects{p},
 		entities.CheckServiceStable:  serviceStable{p},
 		entities.CheckVersionOrder:   versionOrder{p},
 		entities.CheckStaticOrder:    staticOrder{p},

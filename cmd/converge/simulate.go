@@ -12,6 +12,7 @@ import (
 	"github.com/converge-engine/converge/activities/checks"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/selection"
 	"github.com/converge-engine/converge/entities/simulate"
 	"github.com/converge-engine/converge/entities/state"
 	"github.com/converge-engine/converge/intent/store"
@@ -163,6 +164,9 @@ func (o *simulateOptions) evaluator(ctx context.Context, s *state.State) (*offli
 
 func (v *offline) reading(e entities.Evaluation, at time.Time) entities.CheckReading {
 	definition, known := v.definitions[e.Definition]
+	if !known && e.Kind == entities.CheckSelection {
+		return selection.All(e, at)
+	}
 	if !known {
 		return entities.CheckReading{Verdict: entities.Pass, Reason: "assumed to pass", At: at}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/maestro"
+	"github.com/converge-engine/converge/entities/selection"
 	"github.com/converge-engine/converge/entities/state"
 )
 
@@ -102,6 +103,10 @@ func (v *view) begin(next *state.Release, left []*instance) {
 		if len(s.next) == 0 {
 			if !s.At.IsZero() {
 				v.due(s.At)
+			}
+			if s.Wait == selection.Choice && s.asked != nil {
+				v.out.Gates = append(v.out.Gates, *s.asked)
+				return
 			}
 			v.wait(KindRollout, "the first step"+v.stepWaits(&s))
 			return

@@ -92,7 +92,7 @@ func checks(v *view, entered bool) []string {
 	for n := range v.spec.Checks {
 		c := &v.spec.Checks[n]
 		fails := c.Asked(entities.Deployment)
-		if !entered || c.After() || fails != nil && fails.Fails {
+		if len(c.At) > 0 && (!entered || c.After() || fails != nil && fails.Fails) {
 			out = append(out, c.ID)
 		}
 	}

@@ -101,6 +101,11 @@ func (d *Decision) Evaluations(s *state.State) []entities.Evaluation {
 			out = appendWanted(out, s, &c, w.Checks, release)
 		}
 		out = appendWanted(out, s, &c, w.Repairs, nil)
+		if release, check := s.ReleaseByID(w.Selects), c.Selection(); release != nil && check != nil {
+			e := s.Evaluation(&c, check, release)
+			e.Candidates = w.Candidates
+			out = append(out, s.Known(e))
+		}
 		for k := range out {
 			if out[k].Channel == c.Name && out[k].Release == "" && out[k].Kind == entities.CheckCapacity {
 				out[k].Stay, out[k].Of = s.Staying(c.Name)

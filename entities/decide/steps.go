@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -37,6 +38,8 @@ type choice struct {
 	selection.Selection
 	next []*instance
 	why  string // what holds the first of the instances that hold it
+	// asked is, where a command selects, what it says; nil where it is not asked.
+	asked *Judgement
 }
 
 // selected says which of these instances, that are left to move, a release goes to now.
@@ -45,12 +48,73 @@ func (v *view) selected(r *state.Release, left []*instance) choice {
 	for n := range v.insts {
 		all[n] = v.selectable(r, &v.insts[n], left)
 	}
-	c := choice{Selection: selection.Select(all, v.spec.Rollout, v.now)}
+	var c choice
+	if v.spec.Rollout.ByCommand() {
+		c = v.chosen(r, all)
+	} else {
+		c.Selection = selection.Select(all, v.spec.Rollout, v.now)
+	}
 	for _, n := range c.Next {
 		c.next = append(c.next, &v.insts[n])
 	}
 	c.why = v.holding(r, all, c.Wait)
 	return c
+}
+
+// chosen is what the channel's command says of these instances, as long as they are as it was told. It is asked while anything can
+// be selected; until it has answered, or when it cannot, nothing is.
+func (v *view) chosen(r *state.Release, all []selection.Instance) choice {
+	none := choice{Selection: selection.Choose(all, v.spec.Rollout, nil)}
+	check := v.spec.Selection()
+	if none.Wait != selection.Choice || check == nil {
+		return none
+	}
+	w := v.wanted()
+	if w.Selects != "" && w.Selects != r.ID {
+		return none
+	}
+	w.Selects, w.Candidates = r.ID, v.candidates(all)
+	e := v.s.Evaluation(v.spec, check, r)
+	e.Candidates = w.Candidates
+	j := Judgement{Kind: KindRollout, ID: string(KindRollout), Verdict: entities.Wait, Reason: "asking " + v.spec.Rollout.Command[0] + " which are next", Plain: true}
+	none.asked = &j
+	st := v.remembered().Reading(e)
+	if st == nil {
+		return none
+	}
+	j.Verdict, j.Reason, j.Since = st.Verdict, v.spec.Rollout.Command[0]+" "+st.Reason, st.Since
+	switch st.Verdict {
+	case entities.Pass:
+	case entities.Error:
+		j.Reason, j.Next, j.Errors, j.Interval = "nothing is selected: "+st.Reason, st.Retry, st.Errors, check.Interval
+		return none
+	default:
+		return none
+	}
+	var chosen []int
+	for _, name := range st.Selected {
+		if n := slices.IndexFunc(v.insts, func(i instance) bool { return i.ID.Name == name }); n >= 0 {
+			chosen = append(chosen, n)
+		}
+	}
+	return choice{Selection: selection.Choose(all, v.spec.Rollout, chosen), asked: &j}
+}
+
+// candidates are the instances that a release concerns, as the command is told of them.
+func (v *view) candidates(all []selection.Instance) string {
+	out := make([]selection.Candidate, 0, len(all))
+	for n, in := range all {
+		if i := &v.insts[n]; !in.Apart {
+			out = append(out, selection.Candidate{
+				Name: i.ID.Name, Runtime: i.Runtime, Updated: in.Updated, Stable: in.Stable, Since: in.Since, Held: in.Held,
+			})
+		}
+	}
+	raw, err := json.Marshal(out)
+	if err != nil {
+		panic(err) // it is text, times of the workflow and booleans
+	}
+	return string(raw)
 }
 
 // holding names the instances that keep the policy from selecting more, unless the whole channel is paused, which is said anyway.
@@ -132,10 +196,16 @@ func (v *view) step(r *state.Release) {
 	if !s.At.IsZero() {
 		v.due(s.At)
 	}
-	at := fmt.Sprintf("step %d of %d: %d of %d at %s", s.Step, s.Steps, s.Updated, s.Of, r.FullIn(v.insts[0].ID))
+	at := fmt.Sprintf("%d of %d at %s", s.Updated, s.Of, r.FullIn(v.insts[0].ID))
+	if !v.spec.Rollout.ByCommand() {
+		at = fmt.Sprintf("step %d of %d: ", s.Step, s.Steps) + at
+	}
 	switch {
 	case len(s.next) == 0:
 		v.out.Step = at + v.stepWaits(&s)
+		if s.asked != nil && s.asked.Verdict == entities.Error {
+			v.rolling, v.ofStep = false, []Judgement{*s.asked}
+		}
 	case v.yields || v.mode.Drain || v.asksForNext(r):
 		v.out.Step = at
 		if v.out.Next != nil && !v.mode.Drain {
@@ -185,6 +255,11 @@ func (v *view) stepWaits(s *choice) string {
 		return next + "once those are stable"
 	case selection.Room:
 		return next + fmt.Sprintf("as others are back: %d unavailable, at most %d allowed", s.Unavailable, s.Allowed) + entities.Because(s.why)
+	case selection.Choice:
+		if s.asked == nil {
+			return "; no step while another release is asked about"
+		}
+		return "; " + s.asked.Reason
 	case selection.Held:
 		return fmt.Sprintf("; the other %d cannot move now", s.Of-s.Updated) + entities.Because(s.why)
 	}

@@ -108,7 +108,9 @@ func checks(old, now *entities.ChannelSpec, of Definitions, others map[string]st
 		o.ID = o.IDIn(others)
 		at := slices.IndexFunc(now.Checks, func(n entities.Check) bool { return n.ID == o.ID })
 		if at < 0 {
-			out = append(out, "no "+o.ID)
+			if o.Kind != entities.CheckSelection { // it goes with the policy, which is compared as such
+				out = append(out, "no "+o.ID)
+			}
 			continue
 		}
 		n := &now.Checks[at]

@@ -26,7 +26,7 @@ func values(kind entities.CheckKind, o, n *entities.CheckDefinition) []string {
 		return compared(o.Always, n.Always, verdicts)
 	case entities.CheckCEL:
 		return compared(o.CEL, n.CEL, expressions)
-	case entities.CheckCommand, entities.CheckJob, entities.CheckTask:
+	case entities.CheckCommand, entities.CheckJob, entities.CheckTask, entities.CheckSelection:
 		return compared(o.Command, n.Command, runs)
 	}
 	return otherwise(differ([]any{o.Capacity, o.Compare, o.Dependency}, []any{n.Capacity, n.Compare, n.Dependency}), "judged otherwise")

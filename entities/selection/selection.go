@@ -31,6 +31,7 @@ const (
 	Pause  Wait = "pause"  // they were not stable for long enough
 	Room   Wait = "room"   // no more may be unavailable
 	Held   Wait = "held"   // all that are left are held
+	Choice Wait = "choice" // a command has chosen none
 )
 
 // Selection is what is next. Empty means nothing now, never everything.
@@ -56,8 +57,47 @@ func Select(all []Instance, policy *entities.Rollout, now time.Time) Selection {
 	if policy == nil {
 		policy = &entities.Rollout{}
 	}
-	var s Selection
-	var since []time.Time // of the updated ones that are stable
+	s, since := count(all, policy)
+	stages := stagesOf(policy, s.Of)
+	s.Steps = len(stages)
+	k := slices.IndexFunc(stages, func(st stage) bool { return st.until > s.Updated })
+	if k < 0 {
+		s.Step = s.Steps
+		return s
+	}
+	s.Step, s.More = k+1, stages[k].until-s.Updated
+	if k > 0 {
+		if s.Wait, s.At = stages[:k].ripe(since, now); s.Wait != None {
+			return s
+		}
+	}
+	order := make([]int, len(all))
+	for n := range all {
+		order[n] = n
+	}
+	s.choose(all, order)
+	return s
+}
+
+// Choose takes what a command has chosen, by indexes, the first one first, as far as the policy's bound lets it. Whatever it says,
+// nothing is next that cannot be.
+func Choose(all []Instance, policy *entities.Rollout, chosen []int) Selection {
+	s, _ := count(all, policy)
+	s.Step, s.Steps = 1, 1
+	if s.More = min(len(chosen), s.Of-s.Updated); s.Of > s.Updated {
+		s.choose(all, chosen)
+		if s.Wait == Held && slices.ContainsFunc(all, Instance.Free) {
+			s.Wait = Choice
+		}
+	}
+	return s
+}
+
+// Free tells whether an instance can be selected.
+func (i Instance) Free() bool { return !i.Updated && !i.Apart && !i.Held }
+
+// count says how far the release is, and since when those of the updated instances are stable that are.
+func count(all []Instance, policy *entities.Rollout) (s Selection, since []time.Time) {
 	for _, i := range all {
 		if !i.Stable {
 			s.Unavailable++
@@ -76,21 +116,7 @@ func Select(all []Instance, policy *entities.Rollout, now time.Time) Selection {
 	if policy.MaxUnavailable != nil {
 		s.Allowed = policy.MaxUnavailable.Of(len(all), false)
 	}
-	stages := stagesOf(policy, s.Of)
-	s.Steps = len(stages)
-	k := slices.IndexFunc(stages, func(st stage) bool { return st.until > s.Updated })
-	if k < 0 {
-		s.Step = s.Steps
-		return s
-	}
-	s.Step, s.More = k+1, stages[k].until-s.Updated
-	if k > 0 {
-		if s.Wait, s.At = stages[:k].ripe(since, now); s.Wait != None {
-			return s
-		}
-	}
-	s.choose(all)
-	return s
+	return s, since
 }
 
 type steps []stage
@@ -144,18 +170,18 @@ func (s *Selection) moving(all []Instance) (n int) {
 	return n
 }
 
-// choose takes the first instances that may be taken, as many as the step is short of. One that is unavailable already costs
+// choose takes the first instances of this order that may be taken, as many as the step is short of. One that is unavailable already costs
 // no availability: so what is broken never keeps out what mends it. No more move at once than may be unavailable, all the same.
-func (s *Selection) choose(all []Instance) {
+func (s *Selection) choose(all []Instance, order []int) {
 	room, moves := len(all), len(all)
 	if s.Allowed > 0 {
 		room = max(0, s.Allowed-s.Unavailable)
 		moves = max(0, s.Allowed-s.moving(all))
 	}
 	s.Wait = Held
-	for n, i := range all {
-		switch {
-		case len(s.Next) == s.More || i.Updated || i.Apart || i.Held:
+	for _, n := range order {
+		switch i := all[n]; {
+		case len(s.Next) == s.More || !i.Free():
 		case moves == 0 || i.Stable && room == 0:
 			s.Wait = Room
 		case !i.Stable:

@@ -49,7 +49,7 @@ func (c *Channel) Reading(e entities.Evaluation) *CheckState {
 		return nil
 	}
 	st := c.Checks[e.ReadingKey()]
-	if st == nil || st.Release != e.Release || st.Definition != e.Definition {
+	if st == nil || st.Release != e.Release || st.Definition != e.Definition || st.Among != e.Among() {
 		return nil
 	}
 	return st
@@ -72,7 +72,7 @@ func (s *State) Evaluated(e entities.Evaluation, r entities.CheckReading, now ti
 	if before != nil && r.At.Before(before.At) {
 		return
 	}
-	st := &CheckState{Release: e.Release, Definition: e.Definition, CheckReading: r, Since: now}
+	st := &CheckState{Release: e.Release, Definition: e.Definition, Among: e.Among(), CheckReading: r, Since: now}
 	if before == nil || before.Verdict != r.Verdict {
 		before = &CheckState{Since: now}
 	}
@@ -253,6 +253,8 @@ type Wanted struct {
 	Release string   // that checks are asked about
 	Checks  []string // ids
 	Repairs []string // ids of checks asked about a repair
+	// Selects is the release for which a command is asked which of the Candidates (as entities.Evaluation has them) are next.
+	Selects, Candidates string
 	// Besides is the release that a preflight alone asks about, while the checks are asked about what yields to it.
 	Besides string
 }
@@ -274,7 +276,7 @@ func (s *State) Forget(channel string, w *Wanted) {
 	}
 	for _, key := range entities.SortedKeys(c.Checks) {
 		st := c.Checks[key]
-		wanted := st.Release == w.Release && slices.Contains(w.Checks, key)
+		wanted := st.Release == w.Release && slices.Contains(w.Checks, key) || st.Release == w.Selects && key == entities.SelectionID
 		if st.Release == "" {
 			wanted = slices.Contains(w.Repairs, strings.TrimPrefix(key, entities.RepairKey("")))
 		}

@@ -35,6 +35,7 @@ type CheckState struct {
 	entities.CheckReading
 	// Definition that was judged: a reading under another one does not count.
 	Definition string    `json:"definition,omitempty"`
+	Among      string    `json:"among,omitempty"` // Evaluation.Among, likewise
 	Since      time.Time `json:"since"`          // of this verdict
 	Told       int       `json:"told,omitempty"` // how many errors in a row people were told of last
 }

@@ -33,13 +33,19 @@ const (
 	Withheld = 7
 	// Stepped: a release goes through a channel in steps. A worker that does not know it would have it go everywhere at once.
 	Stepped = 8
+	// Selected: a command says which instances a release goes to next. A worker that does not know it would have it go everywhere
+	// at once.
+	Selected = 10
 	// Newest is the newest number that is known.
-	Newest = Stepped
+	Newest = Selected
 )
 
 // Form is the number of the state's form.
 func (s *State) Form() int {
-	if s.stepped() {
+	if s.stepped((*entities.Rollout).ByCommand) {
+		return Selected
+	}
+	if s.stepped(func(r *entities.Rollout) bool { return r != nil }) {
 		return Stepped
 	}
 	if s.withheld() {
@@ -70,8 +76,9 @@ func (s *State) Form() int {
 	return Version
 }
 
-func (s *State) stepped() bool {
-	return s.Spec != nil && slices.ContainsFunc(s.Spec.Channels, func(c entities.ChannelSpec) bool { return c.Rollout != nil })
+// stepped tells whether a channel has such a policy.
+func (s *State) stepped(by func(*entities.Rollout) bool) bool {
+	return s.Spec != nil && slices.ContainsFunc(s.Spec.Channels, func(c entities.ChannelSpec) bool { return by(c.Rollout) })
 }
 
 // key of a channel by its name.

@@ -50,12 +50,13 @@ func (s *serviceCompiler) gates(in *substitute.Scope, refs []runtimeRef, d *draf
 		protections = append(protections, protectionUses(app.Decoder, at+".protections", channel.Protections)...)
 		protections = append(protections, postconditions(app.Decoder, at+".postconditions", channel.Postconditions)...)
 		extensions = append(extensions, extensionUses(app.Decoder, at+".extensions", channel.Extensions)...)
+		into.Checks = s.selection(in, at+".rollout", channel.Rollout, refs)
 	}
 	var ref runtimeRef // where checks and extensions of the channel run: in a fleet, its first instance
 	if len(refs) > 0 {
 		ref = refs[0]
 	}
-	into.Checks = append(s.dependencyChecks(in), s.checks(in, ref, d.deadline, append(protections, d.protections...))...)
+	into.Checks = slices.Concat(s.dependencyChecks(in), s.checks(in, ref, d.deadline, append(protections, d.protections...)), into.Checks)
 	into.Extensions = s.runs(in, ref, append(extensions, d.extensions...))
 	into.NoRollback = d.noRollback
 	for _, ref := range refs {

@@ -2,11 +2,13 @@ package compile
 
 import (
 	"fmt"
+	"path"
 	"time"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/intent/config"
 	"github.com/converge-engine/converge/intent/internal/strict"
+	"github.com/converge-engine/converge/intent/internal/substitute"
 )
 
 // rollout checks the policy by which releases go through a channel; nil: to all instances at once.
@@ -14,10 +16,8 @@ func (c *compiler) rollout(app *config.Document[config.Application], at string, 
 	if given == nil {
 		return nil
 	}
-	r := &entities.Rollout{MaxUnavailable: (*entities.Amount)(given.MaxUnavailable)}
-	if len(given.Steps) == 0 && given.MaxUnavailable == nil && !app.Faulty(at) {
-		c.report(app.Decoder, at, strict.Fault{Code: "missing-field", Message: "the policy says nothing", Expected: `"steps", "maxUnavailable" or both`})
-	}
+	r := &entities.Rollout{MaxUnavailable: (*entities.Amount)(given.MaxUnavailable), Command: given.Command}
+	c.rolloutCommand(app, at, given)
 	var before *entities.Amount
 	for i, s := range given.Steps {
 		at := strict.Index(at+".steps", i)
@@ -34,6 +34,51 @@ func (c *compiler) rollout(app *config.Document[config.Application], at string, 
 		r.Steps = append(r.Steps, step)
 	}
 	return r
+}
+
+// rolloutCommand checks that the policy says something, and by what: steps, or a command.
+func (c *compiler) rolloutCommand(app *config.Document[config.Application], at string, given *config.Rollout) {
+	command := app.Has(at + ".command")
+	switch {
+	case app.Faulty(at):
+	case !command && len(given.Steps) == 0 && given.MaxUnavailable == nil:
+		c.report(app.Decoder, at, strict.Fault{Code: "missing-field", Message: "the policy says nothing", Expected: `"steps" or "command", "maxUnavailable", or both`})
+	case command && app.Has(at+".steps"):
+		c.report(app.Decoder, at+".command", strict.Fault{Code: "one-of", Message: `"steps" and "command" are both given`, Expected: "one of them"})
+	}
+	for _, field := range []string{"env", "timeout"} {
+		if !command && app.Has(at+"."+field) {
+			c.report(app.Decoder, at+"."+field, strict.Fault{Code: "one-of", Message: "there is no command", Expected: `"command" with it`})
+		}
+	}
+	(&filling{c: c, d: app.Decoder, at: at}).selection(given)
+}
+
+// selection fills in the command that selects.
+func (f *filling) selection(given *config.Rollout) *entities.CheckRun {
+	return &entities.CheckRun{
+		Command: f.command(f.at, given.Command, f.period(f.at+".timeout", given.Timeout, span{defaultCommandTimeout, time.Millisecond})),
+		Env:     f.env(f.at+".env", given.Env),
+	}
+}
+
+// selection is the check by which the command of a channel's policy is asked for the service; none without a command.
+func (s *serviceCompiler) selection(in *substitute.Scope, at string, given *config.Rollout, refs []runtimeRef) []entities.Check {
+	if given == nil || len(given.Command) == 0 {
+		return nil
+	}
+	app := s.config.Application
+	f := &filling{c: s.compiler, d: app.Decoder, at: at, scope: s.refer(in, declared{}, reference{})}
+	definition := entities.CheckDefinition{
+		Application: in.Application, Service: in.Service, Channel: in.Channel, ID: entities.SelectionID, Kind: entities.CheckSelection,
+		Dir: path.Dir(app.File), Command: f.selection(given),
+	}
+	for _, ref := range refs {
+		if labels := s.runtimes[ref.name].Labels; len(labels) > 0 {
+			definition.RuntimeLabels = with(definition.RuntimeLabels, ref.name, labels)
+		}
+	}
+	return []entities.Check{{ID: definition.ID, Kind: definition.Kind, Definition: s.define(definition), Interval: defaultInterval}}
 }
 
 // wrongStep says what is wrong with a step after another that updated so many, or nil.

@@ -190,6 +190,9 @@ func (l *Reader) onlyShared(doc *Document[Library]) {
 	for i, channel := range doc.Spec.ReleaseChannels {
 		at := strict.Index("releaseChannels", i)
 		onlySharedUses(doc, at+".protections", channel.Protections)
+		if channel.Rollout != nil && len(channel.Rollout.Command) > 0 {
+			doc.Report(at+".rollout.command", Fault{Code: "bad-value", Message: "it runs a command, which lies with an application", Expected: "steps, or the channel in the application"})
+		}
 		for n, p := range channel.Postconditions {
 			onlySharedKind(doc.Decoder, strict.Index(at+".postconditions", n), p.ProtectionKind)
 		}

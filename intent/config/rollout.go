@@ -17,6 +17,13 @@ type Rollout struct {
 	// How many instances may be unavailable at once, as a number or a percentage, which is rounded down; at least 1. One that
 	// is unavailable already may be updated all the same.
 	MaxUnavailable *Amount `json:"maxUnavailable,omitempty"`
+	// A program and its arguments that say which instances are next, instead of steps. It starts in the directory of this
+	// file, without a shell.
+	Command []string `json:"command,omitempty"`
+	// Environment variables for the command.
+	Env map[EnvName]EnvValue `json:"env,omitempty"`
+	// How long the command may take.
+	Timeout Duration `json:"timeout,omitempty" jsonschema:"default=30s"`
 }
 
 // RolloutStep is one of its fields.

@@ -1,0 +1,69 @@
+package checks
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/selection"
+)
+
+// selectionSchema names the version of selectionInput. Within it fields are only added.
+const selectionSchema = "converge.selection/v1"
+
+// selectionInput is what a command knows that selects the instances that are next (D24): what a check knows but for objects, the
+// instances, and the time.
+type selectionInput struct {
+	entities.CheckInput
+	Instances []selection.Candidate `json:"instances"`
+	Now       time.Time             `json:"now"`
+}
+
+// selects has a command say which instances a release goes to next. It runs as commands of checks do; what it prints is JSON,
+// and any exit code but 0 is an ERROR.
+type selects struct{ sources Sources }
+
+func (s selects) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
+	d := a.Definition.Command
+	switch {
+	case d == nil || d.Job != nil || d.Task != nil:
+		return incomplete(a)
+	case s.sources.Commands == nil:
+		return unevaluated("no commands are run here")
+	}
+	all, err := selection.Among(a.Evaluation)
+	if err != nil {
+		return entities.CheckReading{}, err
+	}
+	for n := range all {
+		all[n].Labels = a.Definition.RuntimeLabels[all[n].Runtime]
+	}
+	status, err := s.sources.known(ctx)
+	if err != nil {
+		return entities.CheckReading{}, err
+	}
+	in := selectionInput{CheckInput: inputOf(a, status), Instances: all, Now: a.Now}
+	in.Schema, in.Objects, in.Omitted = selectionSchema, []entities.Object{}, in.Omitted+len(in.Objects)
+	document, err := json.Marshal(in)
+	if err != nil {
+		return entities.CheckReading{}, err
+	}
+	once := command(s).once(a, d)
+	once.Document = string(document)
+	program := d.Command.Argv[0]
+	out, signal, err := s.sources.Commands.Run(ctx, once)
+	switch {
+	case err != nil:
+		return entities.CheckReading{}, err
+	case signal != "":
+		return unevaluated("%s was ended by signal %s%s", program, signal, said(out.Stderr))
+	case out.ExitCode != 0:
+		return unevaluated("%s exited %d%s", program, out.ExitCode, said(out.Stderr, out.Stdout))
+	}
+	r, err := selection.Reading(out.Stdout, all, a.Now)
+	if err != nil {
+		return unevaluated("%s: %w", program, err)
+	}
+	return r, nil
+}

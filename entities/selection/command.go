@@ -1,0 +1,126 @@
+package selection
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// This file is what a command of the user's is told, and what it may answer, where it says which instances are next (D24).
+
+// Candidate is an instance that the release concerns, as the command sees it.
+type Candidate struct {
+	Name    string            `json:"name"`
+	Runtime string            `json:"runtime"`
+	Labels  map[string]string `json:"labels,omitempty"` // of the runtime; filled in where the command is asked
+	Updated bool              `json:"updated"`          // the release is its target
+	Stable  bool              `json:"stable"`           // it runs what is its target, and is healthy there
+	Since   time.Time         `json:"since,omitzero"`   // when it became stable at the release
+	Held    bool              `json:"held"`             // it cannot be selected now, as when it is paused
+}
+
+// Answer is what the command prints: instances that are next, the first one first, and after how long it is to be asked again.
+type Answer struct {
+	Next     []string `json:"next"`
+	AskAgain string   `json:"askAgain"` // "10m"; empty: after the usual time
+}
+
+// Bounds of an answer.
+const (
+	MaxAnswer     = 12 << 10 // bytes
+	shortestAgain = time.Second
+	longestAgain  = 24 * time.Hour
+)
+
+// read reads an answer about these candidates. What is not wholly right is an error, so that nothing is selected by it.
+func read(printed string, all []Candidate) (next []string, again time.Duration, err error) {
+	if len(printed) > MaxAnswer {
+		return nil, 0, fmt.Errorf("it printed more than %d KiB", MaxAnswer>>10)
+	}
+	var a Answer
+	d := json.NewDecoder(strings.NewReader(printed))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&a); err != nil {
+		return nil, 0, fmt.Errorf(`it printed no {"next": […]}: %w`, err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, 0, errors.New("it printed more than one JSON document")
+	}
+	if a.Next == nil {
+		return nil, 0, errors.New(`it printed no "next": a list of instances, which may be empty`)
+	}
+	for n, name := range a.Next {
+		if why := unfit(name, all, a.Next[:n]); why != "" {
+			return nil, 0, fmt.Errorf("it selects %q, which %s", entities.Clip(name, 80), why)
+		}
+	}
+	if a.AskAgain != "" {
+		if again, err = time.ParseDuration(a.AskAgain); err != nil || again < shortestAgain || again > longestAgain {
+			return nil, 0, fmt.Errorf("askAgain is %q; expected a length of time such as 10m, from %s to %s",
+				entities.Clip(a.AskAgain, 80), entities.Length(shortestAgain), entities.Length(longestAgain))
+		}
+	}
+	return a.Next, again, nil
+}
+
+// unfit says why a name cannot be next, or nothing.
+func unfit(name string, all []Candidate, before []string) string {
+	n := slices.IndexFunc(all, func(c Candidate) bool { return c.Name == name })
+	switch {
+	case n < 0:
+		return "is no instance that the release concerns here"
+	case slices.Contains(before, name):
+		return "it names twice"
+	case all[n].Updated:
+		return "is updated already"
+	case all[n].Held:
+		return "is held"
+	}
+	return ""
+}
+
+// Among reads what an evaluation selects from.
+func Among(e entities.Evaluation) (all []Candidate, err error) {
+	if err := json.Unmarshal([]byte(e.Candidates), &all); err != nil {
+		return nil, fmt.Errorf("what is to be selected from is no list: %w", err)
+	}
+	return all, nil
+}
+
+// All is the reading that selects all that can be, where the command is not asked.
+func All(e entities.Evaluation, at time.Time) entities.CheckReading {
+	all, err := Among(e)
+	if err != nil {
+		return entities.CheckReading{Verdict: entities.Error, Reason: err.Error(), At: at}
+	}
+	r := entities.CheckReading{Verdict: entities.Pass, Reason: "is assumed to select all", At: at}
+	for _, c := range all {
+		if !c.Updated && !c.Held {
+			r.Selected = append(r.Selected, c.Name)
+		}
+	}
+	return r
+}
+
+// Reading is what an answer about these candidates says at a time.
+func Reading(printed string, all []Candidate, at time.Time) (entities.CheckReading, error) {
+	next, again, err := read(printed, all)
+	if err != nil {
+		return entities.CheckReading{}, err
+	}
+	r := entities.CheckReading{Verdict: entities.Pass, Reason: "selects " + strings.Join(next, ", "), Selected: next, At: at}
+	if len(next) == 0 {
+		r.Verdict, r.Reason = entities.Wait, "selects none now"
+	}
+	if again > 0 {
+		r.Reason += "; asked again after " + entities.Length(again)
+		r.Retry = at.Add(again)
+	}
+	return r, nil
+}
