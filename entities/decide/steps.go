@@ -104,11 +104,15 @@ func (v *view) chosen(r *state.Release, all []selection.Instance) choice {
 func (v *view) candidates(all []selection.Instance) string {
 	out := make([]selection.Candidate, 0, len(all))
 	for n, in := range all {
-		if i := &v.insts[n]; !in.Apart {
-			out = append(out, selection.Candidate{
-				Name: i.ID.Name, Runtime: i.Runtime, Updated: in.Updated, Stable: in.Stable, Since: in.Since, Held: in.Held,
-			})
+		if in.Apart {
+			continue
 		}
+		i := &v.insts[n]
+		c := selection.Candidate{Name: i.ID.Name, Runtime: i.Runtime, Updated: in.Updated, Stable: in.Stable, Held: in.Held}
+		if in.Updated && in.Stable {
+			c.Since = in.Since
+		}
+		out = append(out, c)
 	}
 	raw, err := json.Marshal(out)
 	if err != nil {

@@ -6,8 +6,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/decide"
+	"github.com/converge-engine/converge/entities/selection"
 )
 
 // This file holds what stories say of gates (testdata/gates*.txtar).
@@ -58,6 +61,10 @@ var gateCommands = map[string]command{
 	// check CHANNEL ID VERDICT reason…; VERDICT@30m: it may change by itself in 30 minutes
 	"check":  func(s *story, arg []string) string { return s.evaluate(arg[0], arg[1], arg[2], rest(arg, 3)) },
 	"checks": func(s *story, _ []string) string { return s.checks() },
+	// selects CHANNEL what the command of its policy prints
+	"selects": func(s *story, arg []string) string { return s.selects(arg[0], rest(arg, 1)) },
+	// candidates CHANNEL: what that command is told
+	"candidates": func(s *story, arg []string) string { return s.candidates(arg[0]) },
 	// preflight CHANNEL ID=VERDICT…; the others pass, an empty verdict is no answer
 	"preflight": func(s *story, arg []string) string { return s.preflight(arg[0], arg[1:]) },
 	// extension-ended NAME ok, or what went wrong
@@ -123,6 +130,37 @@ func (s *story) evaluate(channel, id, verdict, reason string) string {
 		return ""
 	}
 	return "nobody asks\n"
+}
+
+// selects has the command of a channel's policy answer, as the activity does.
+func (s *story) selects(channel, printed string) string {
+	for _, e := range s.decision.Evaluations(s.s) {
+		if e.Channel != channel || e.Kind != entities.CheckSelection {
+			continue
+		}
+		all, err := selection.Among(e)
+		require.NoError(s.t, err)
+		r, err := selection.Reading(printed, all, s.now)
+		if err != nil {
+			r = entities.CheckReading{Verdict: entities.Error, Reason: err.Error(), At: s.now}
+		}
+		if !s.evaluated(e, r) {
+			return "no news\n"
+		}
+		return ""
+	}
+	return "nobody asks\n"
+}
+
+func (s *story) candidates(channel string) string {
+	var b strings.Builder
+	for _, e := range s.decision.Evaluations(s.s) {
+		if e.Channel == channel && e.Kind == entities.CheckSelection {
+			fmt.Fprintln(&b, "about release", e.Release)
+			b.WriteString(strings.ReplaceAll(strings.Trim(e.Candidates, "[]"), "},{", "}\n{") + "\n")
+		}
+	}
+	return b.String()
 }
 
 func (s *story) checks() string {

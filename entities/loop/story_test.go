@@ -229,6 +229,10 @@ func (s *story) declareChannel(c *entities.ChannelSpec, key, value string) bool 
 		c.Drift = entities.Drift(value)
 	case "rollout":
 		c.Rollout = s.rollout(value)
+		c.Checks = slices.DeleteFunc(slices.Clone(c.Checks), func(k entities.Check) bool { return k.Kind == entities.CheckSelection })
+		if c.Rollout.ByCommand() {
+			c.Checks = append(c.Checks, entities.Check{ID: entities.SelectionID, Kind: entities.CheckSelection, Definition: "select", Interval: 30 * time.Second})
+		}
 	case "onDelete":
 		c.OnDelete = entities.OnDelete(value)
 	case "deadline":
@@ -239,7 +243,7 @@ func (s *story) declareChannel(c *entities.ChannelSpec, key, value string) bool 
 	return true
 }
 
-// rollout reads `1,10m,25%,10m,100%,max=2`; nothing is none.
+// rollout reads `1,10m,25%,10m,100%,max=2` or `./select.sh,max=2`; nothing is none.
 func (s *story) rollout(value string) *entities.Rollout {
 	if value == "" {
 		return nil
@@ -251,6 +255,8 @@ func (s *story) rollout(value string) *entities.Rollout {
 		switch {
 		case isMax:
 			r.MaxUnavailable = a
+		case strings.HasPrefix(word, "./"):
+			r.Command = []string{word}
 		case isAmount:
 			r.Steps = append(r.Steps, entities.RolloutStep{Instances: a})
 		default:

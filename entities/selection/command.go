@@ -46,14 +46,9 @@ func read(printed string, all []Candidate) (next []string, again time.Duration, 
 	var a Answer
 	d := json.NewDecoder(strings.NewReader(printed))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&a); err != nil {
-		return nil, 0, fmt.Errorf(`it printed no {"next": […]}: %w`, err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, 0, errors.New("it printed more than one JSON document")
-	}
-	if a.Next == nil {
-		return nil, 0, errors.New(`it printed no "next": a list of instances, which may be empty`)
+	err = d.Decode(&a)
+	if _, more := d.Token(); err != nil || !errors.Is(more, io.EOF) || a.Next == nil {
+		return nil, 0, fmt.Errorf(`it printed %q; expected JSON such as {"next": ["eu-1"], "askAgain": "10m"}`, entities.Clip(strings.TrimSpace(printed), 80))
 	}
 	for n, name := range a.Next {
 		if why := unfit(name, all, a.Next[:n]); why != "" {

@@ -1,0 +1,113 @@
+package selection
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// What is not wholly right about an answer is an error, so that nothing is selected by it.
+func TestAnswer_D24(t *testing.T) {
+	all := []Candidate{{Name: "eu-1", Updated: true, Stable: true}, {Name: "eu-2", Stable: true}, {Name: "eu-3"}, {Name: "eu-4", Held: true}}
+	for name, c := range map[string]struct{ printed, says string }{
+		"some, in its order":   {`{"next": ["eu-3", "eu-2"]}`, "PASS selects eu-3, eu-2"},
+		"none":                 {` {"next": []} ` + "\n", "WAIT selects none now"},
+		"none for a while":     {`{"next": [], "askAgain": "10m"}`, "WAIT selects none now; asked again after 10m"},
+		"nothing":              {"", `it printed ""; expected JSON such as {"next": ["eu-1"], "askAgain": "10m"}`},
+		"text":                 {"all is well", `it printed "all is well"; expected JSON`},
+		"two":                  {`{"next": []} {"next": ["eu-2"]}`, "expected JSON"},
+		"no list":              {`{"askAgain": "10m"}`, "expected JSON"},
+		"another field":        {`{"next": ["eu-2"], "skip": true}`, "expected JSON"},
+		"all":                  {`{"next": "all"}`, "expected JSON"},
+		"unknown":              {`{"next": ["eu-2", "eu-9"]}`, `it selects "eu-9", which is no instance that the release concerns here`},
+		"nameless":             {`{"next": [""]}`, `it selects "", which is no instance`},
+		"updated":              {`{"next": ["eu-1"]}`, `it selects "eu-1", which is updated already`},
+		"held":                 {`{"next": ["eu-4"]}`, `it selects "eu-4", which is held`},
+		"twice":                {`{"next": ["eu-2", "eu-2"]}`, `it selects "eu-2", which it names twice`},
+		"no length":            {`{"next": [], "askAgain": "soon"}`, `askAgain is "soon"; expected a length of time such as 10m, from 1s to 24h`},
+		"too soon":             {`{"next": [], "askAgain": "1ms"}`, `askAgain is "1ms"`},
+		"too late":             {`{"next": [], "askAgain": "25h"}`, `askAgain is "25h"`},
+		"backwards":            {`{"next": [], "askAgain": "-10m"}`, `askAgain is "-10m"`},
+		"beyond the bound":     {`{"next": ["eu-2"]}` + strings.Repeat(" ", MaxAnswer), "it printed more than 12 KiB"},
+		"its beginning is cut": {"(the first 20 bytes are left out)\n" + `{"next": ["eu-2"]}`, "expected JSON"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := Reading(c.printed, all, noon)
+			if err != nil {
+				require.ErrorContains(t, err, c.says)
+				require.Zero(t, r)
+				return
+			}
+			require.Equal(t, c.says, string(r.Verdict)+" "+r.Reason)
+		})
+	}
+	r, err := Reading(`{"next": [], "askAgain": "10m"}`, all, noon)
+	require.NoError(t, err)
+	require.Equal(t, noon.Add(10*time.Minute), r.Retry)
+	later, err := Reading(`{"next": [], "askAgain": "10m"}`, all, noon.Add(time.Minute))
+	require.NoError(t, err)
+	require.Equal(t, r.Digest(), later.Digest(), "that it says the same again is no news")
+	two, err := Reading(`{"next": ["eu-2"]}`, all, noon)
+	require.NoError(t, err)
+	three, err := Reading(`{"next": ["eu-3"]}`, all, noon)
+	require.NoError(t, err)
+	require.NotEqual(t, two.Digest(), three.Digest(), "who is next is news")
+}
+
+// Whatever a command has chosen: nothing is next that it did not choose or that cannot be, and no more become unavailable, or
+// are on their way, than are allowed.
+func TestChooseProperty_D24(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		all := make([]Instance, rapid.IntRange(0, 10).Draw(t, "instances"))
+		for n := range all {
+			all[n] = Instance{
+				Updated: rapid.Bool().Draw(t, "updated"), Apart: rapid.IntRange(0, 5).Draw(t, "apart") == 0,
+				Held: rapid.IntRange(0, 5).Draw(t, "held") == 0, Stable: rapid.IntRange(0, 3).Draw(t, "stable") > 0,
+			}
+		}
+		policy := &entities.Rollout{Command: []string{"./select.sh"}}
+		if rapid.Bool().Draw(t, "bounded") {
+			policy.MaxUnavailable = &entities.Amount{Number: rapid.IntRange(1, 5).Draw(t, "most")}
+		}
+		var chosen []int
+		if len(all) > 0 {
+			chosen = rapid.SliceOfNDistinct(rapid.IntRange(0, len(all)-1), 0, len(all), rapid.ID[int]).Draw(t, "chosen")
+		}
+		s := Choose(all, policy, chosen)
+		away, moving := s.Unavailable, s.moving(all)
+		for _, n := range s.Next {
+			require.Contains(t, chosen, n)
+			require.True(t, all[n].Free())
+			if all[n].Stable {
+				away++
+			}
+			moving++
+		}
+		if s.Allowed > 0 && len(s.Next) > 0 {
+			require.LessOrEqual(t, away, max(s.Allowed, s.Unavailable))
+			require.LessOrEqual(t, moving, s.Allowed)
+		}
+		if len(chosen) == 0 {
+			require.Empty(t, s.Next, "never everything")
+		}
+	})
+}
+
+// Where the command is not asked, all that can be selected are.
+func TestSelectAll_D24(t *testing.T) {
+	var of []Candidate
+	for n := range 4 {
+		of = append(of, Candidate{Name: fmt.Sprint("eu-", n), Updated: n == 1, Held: n == 2})
+	}
+	raw, err := json.Marshal(of)
+	require.NoError(t, err)
+	require.Equal(t, []string{"eu-0", "eu-3"}, All(entities.Evaluation{Candidates: string(raw)}, noon).Selected)
+	require.Equal(t, entities.Error, All(entities.Evaluation{}, noon).Verdict)
+}
