@@ -71,6 +71,8 @@ func (v *view) enter(next *state.Release) {
 		v.begin(next, moves)
 	case paused != "":
 		v.wait(KindPaused, paused+", and nothing else is to move")
+	case unchanged == "" && v.goesAway(next):
+		v.wait(KindPaused, "what it goes to is on runtimes that are drained")
 	case v.turn.Yields:
 		v.wait(KindInProgress, v.release(v.turn.Holder).FullVersion+" is in progress here, and nothing is to move")
 	default:
