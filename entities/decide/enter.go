@@ -89,6 +89,8 @@ func (v *view) enter(next *state.Release) {
 		v.begin(next, p.moves)
 	case p.paused != "":
 		v.wait(KindPaused, p.paused+", and nothing else is to move")
+	case p.unchanged == "" && v.goesAway(next):
+		v.wait(KindPaused, "what it goes to is on runtimes that are drained")
 	default:
 		v.supersede(next)
 		v.change(state.Change{Kind: state.ChangeUnchanged, Release: next.ID, Instances: v.ids(), Cause: p.unchanged})

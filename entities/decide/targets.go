@@ -169,6 +169,7 @@ func (v *view) arrive(r *state.Release) {
 		}
 	}
 	switch {
+	case len(at) == 0 && v.goesAway(r): // it was shown nowhere: it goes on once they are back
 	case len(at) == 0:
 		v.change(state.Change{Kind: state.ChangeUnchanged, Release: r.ID, Cause: "what it was to change is declared here no longer"})
 	case v.spec.Soaks():
