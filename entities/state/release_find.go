@@ -65,12 +65,17 @@ func (s *State) newestVersions() []string {
 	return out
 }
 
-// FindOpen returns the oldest release of a version that is not over, else what Find returns: of two
-// releases of one version it is the older that waits for people, and the younger waits behind it.
+// FindOpen returns the oldest release of a version that is not over, in the channel if one is named and one is open there, else what
+// Find returns: of two releases of one version it is the older that waits for people, and the younger waits behind it.
 func (s *State) FindOpen(version, channel string) (*Release, error) {
 	newest, err := s.Find(version, channel)
 	if err != nil || strings.HasPrefix(version, entities.ByID) {
 		return newest, err
+	}
+	for _, r := range s.Releases {
+		if p := r.in(channel); p != nil && !p.Phase.Over() && r.FullVersion == newest.FullVersion {
+			return r, nil
+		}
 	}
 	for _, r := range s.Releases {
 		if !r.Over() && r.FullVersion == newest.FullVersion {
