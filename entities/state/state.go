@@ -248,7 +248,7 @@ func (s *State) Newest() *Release {
 // Offered is the newest release that was made to go forward, or nil.
 func (s *State) Offered() *Release {
 	for n := len(s.Releases) - 1; n >= 0; n-- {
-		if r := s.Releases[n]; !r.Return {
+		if r := s.Releases[n]; !r.Return && !r.OfAspect() {
 			return r
 		}
 	}
