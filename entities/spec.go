@@ -337,6 +337,9 @@ func (s *Spec) CheckRelease(version string, parameters, channels []string) error
 	if err := CheckVersion(version); err != nil {
 		return err
 	}
+	if _, values := SplitVersion(version); len(values) > 0 || NamesValues(version) {
+		return fmt.Errorf("%s names values of an aspect, which is released by itself: converge release %s --aspect ASPECT NAME=VALUE", version, s.fullName())
+	}
 	return s.checkValues(parameters, channels)
 }
 
