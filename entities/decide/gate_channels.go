@@ -28,7 +28,7 @@ func judgeInProgress(p *admission, _ entities.Stage) {
 	if i := p.unfinished(); i != nil {
 		p.add(Judgement{
 			Kind: KindInProgress, ID: string(KindInProgress), Verdict: entities.Wait, Since: i.Delivery.Since,
-			Reason: p.of(i, fmt.Sprintf("%s has not become stable here, and is another aspect: it is taken back or replaced first", i.Delivery.Target.FullVersion)),
+			Reason: p.of(i, fmt.Sprintf("%s is not good here, and is another aspect: it is taken back or replaced first", i.Delivery.Target.FullVersion)),
 		})
 		return
 	}
@@ -46,7 +46,7 @@ func judgeInProgress(p *admission, _ entities.Stage) {
 // unfinished is an instance where what a release of another aspect brought is neither good nor taken back; or nil.
 func (p *admission) unfinished() *instance {
 	for n := range p.insts {
-		if i := &p.insts[n]; !i.idle && p.s.Unfinished(i.Instance, p.release) {
+		if i := &p.insts[n]; p.s.Unfinished(i.Instance, p.release) {
 			return i
 		}
 	}

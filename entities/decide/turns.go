@@ -99,7 +99,7 @@ func (k *knowledge) Held(release, channel int) bool {
 		return true
 	}
 	if failed := k.standing[channel].failed; failed != nil {
-		return !r.PastRollback(c.Name, failed)
+		return !r.PastRollback(c.Name, failed) || k.apart(r, c)
 	}
 	return refused(r, c) || k.apart(r, c)
 }

@@ -200,10 +200,11 @@ func (s *State) Merged(i *Instance, r *Release) (version, full string) {
 }
 
 // Unfinished tells whether what a release of another aspect brought to an instance is neither good nor taken back, so that one change
-// at a time is tried there (B5).
+// at a time is tried there (B5), and what was good before differs from it in one aspect.
 func (s *State) Unfinished(i *Instance, r *Release) bool {
 	d := &i.Delivery
-	if d.Target == nil || d.Converged || r.Return {
+	good := d.Target != nil && d.Converged && d.LastGood != nil && d.LastGood.Same(*d.Target)
+	if d.Target == nil || good || r.Return || d.Reported || s.ReportsOnly(i.ID.Channel) {
 		return false
 	}
 	of := s.Brought(i)
