@@ -88,16 +88,18 @@ func (p *aspectPlay) events() map[string]func(*rapid.T) {
 		"approve": func(*rapid.T) {
 			_, _ = done(p.s.Approve(release(), entities.Approval{Topic: "go", Who: bob, At: p.now}))
 		},
-		"cancel":   func(*rapid.T) { _, _ = done(p.s.Cancel(state.Cancelling{Version: release(), Who: bob}, p.now)) },
-		"rollback": func(*rapid.T) { p.goesBack(func() { _, _ = done(p.s.RollBack(state.RollingBack{Version: release(), Who: bob}, p.now)) }) },
-		"retry":    func(*rapid.T) { _, _ = done(p.s.Retry(release(), channel(), bob, p.now)) },
-		"pause":    func(*rapid.T) { _, _ = done(p.s.Pause(channel(), bob, "", p.now)) },
-		"resume":   func(*rapid.T) { _, _ = done(p.s.Resume(channel(), bob, p.now)) },
-		"render":   func(*rapid.T) { p.render() },
-		"rest":     func(*rapid.T) { p.carryOver() },
-		"time":     func(*rapid.T) { p.now = p.now.Add(time.Minute) },
-		"end":      func(*rapid.T) { p.endOne(rapid.SampledFrom([]string{"", "", "", "broken"}).Draw(p.t, "end")) },
-		"end2":     func(*rapid.T) { p.endOne("") },
+		"cancel": func(*rapid.T) { _, _ = done(p.s.Cancel(state.Cancelling{Version: release(), Who: bob}, p.now)) },
+		"rollback": func(*rapid.T) {
+			p.goesBack(func() { _, _ = done(p.s.RollBack(state.RollingBack{Version: release(), Who: bob}, p.now)) })
+		},
+		"retry":  func(*rapid.T) { _, _ = done(p.s.Retry(release(), channel(), bob, p.now)) },
+		"pause":  func(*rapid.T) { _, _ = done(p.s.Pause(channel(), bob, "", p.now)) },
+		"resume": func(*rapid.T) { _, _ = done(p.s.Resume(channel(), bob, p.now)) },
+		"render": func(*rapid.T) { p.render() },
+		"rest":   func(*rapid.T) { p.carryOver() },
+		"time":   func(*rapid.T) { p.now = p.now.Add(time.Minute) },
+		"end":    func(*rapid.T) { p.endOne(rapid.SampledFrom([]string{"", "", "", "broken"}).Draw(p.t, "end")) },
+		"end2":   func(*rapid.T) { p.endOne("") },
 	}
 	for name, event := range all {
 		all[name] = func(t *rapid.T) {
