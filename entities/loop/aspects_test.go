@@ -162,13 +162,17 @@ func (p *aspectPlay) goesBack(act func()) {
 	act()
 	for id, now := range p.components() {
 		if lines := differ(before[id], now); len(lines) > 1 {
-			var journal []string
-			for _, line := range p.s.Journal {
-				journal = append(journal, line.Channel+" "+line.Text)
-			}
-			p.t.Fatalf("%s goes back in %q: %v, before %v\n%s%s", id, lines, now, before[id], p.phases(), strings.Join(journal, "\n"))
+			p.t.Fatalf("%s goes back in %q: %v, before %v\n%s%s", id, lines, now, before[id], p.phases(), p.journal())
 		}
 	}
+}
+
+func (p *aspectPlay) journal() string {
+	var lines []string
+	for _, line := range p.s.Journal {
+		lines = append(lines, line.Channel+" "+line.Text)
+	}
+	return strings.Join(lines, "\n")
 }
 
 // settle decides pass by pass, and judges each.
@@ -186,7 +190,7 @@ func (p *aspectPlay) settle() *decide.Decision {
 			return all
 		}
 	}
-	p.t.Fatalf("it does not settle:\n%s", p.decision)
+	p.t.Fatalf("it does not settle:\n%s\n%s%s\n%s", p.decision, p.phases(), p.targets(), p.journal())
 	return nil
 }
 
