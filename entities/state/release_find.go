@@ -159,6 +159,9 @@ func (s *State) needed(r *Release, brought map[*Instance]*Release) bool {
 			continue
 		}
 		d, t := &i.Delivery, r.Target(id)
+		if r.OfAspect() && i.has(r) {
+			return true
+		}
 		if r.comesAs(i.present()) || d.LastGood != nil && d.LastGood.Same(t) || d.BeforePin != nil && d.BeforePin.Target.Same(t) ||
 			d.Rollback != nil && d.Rollback.Release == r.ID || brought[i].takes(r) {
 			return true
