@@ -218,11 +218,7 @@ func (s *State) converged(c Change, now time.Time) {
 		}
 		d.Apply = Apply{Started: d.Apply.Started, Ended: d.Apply.Ended, First: d.Apply.First, OK: true}
 		d.StoppedAt = time.Time{}
-		switch r := s.ReleaseByID(c.Release); {
-		case d.Rollback == nil:
-		case r != nil && s.Instance(id).IsAt(r):
-			d.Rollback = nil // a person retried what it led to
-		default:
+		if d.Rollback != nil {
 			rolledBack = d.Rollback
 			arrived := *d.Rollback
 			arrived.WhilePaused = false // which was said of the way there
