@@ -33,6 +33,11 @@ func (v *view) comeBack() {
 	}
 }
 
+// goesAway tells whether a release is for an instance whose runtime is drained.
+func (v *view) goesAway(r *state.Release) bool {
+	return slices.ContainsFunc(v.away, func(i instance) bool { return r.Concerns(i.ID) })
+}
+
 // isEmptied decides about the channel if all its instances are on runtimes that are drained: releases wait for one that is not.
 func (v *view) isEmptied() bool {
 	if len(v.insts) > 0 || len(v.away) == 0 {

@@ -169,6 +169,7 @@ func (v *view) arrive(r *state.Release) {
 		}
 	}
 	switch {
+	case len(at) == 0 && v.goesAway(r): // it was shown nowhere: it goes on once they are back
 	case len(at) == 0:
 		v.change(state.Change{Kind: state.ChangeUnchanged, Release: r.ID, Cause: "what it was to change is declared here no longer"})
 	case v.spec.Soaks():
@@ -200,11 +201,11 @@ func (v *view) placed(r *state.Release, insts []*instance) bool {
 	return true
 }
 
-// comes tells whether a target is still to arrive. What was cancelled, or is only reported, does not: a release in progress that
-// has nothing for the instance does not wait for it.
+// comes tells whether a target is still to arrive. What was cancelled, has failed, or is only reported, does not: a release in progress
+// that has nothing for the instance does not wait for it.
 func (i *instance) comes(r *state.Release) bool {
 	d := &i.Delivery
-	held := d.Cancelled != "" || d.Reported
+	held := d.Cancelled != "" || d.Failure != "" || d.Reported
 	return d.Target != nil && !d.Converged && !(held && r != nil && !r.Concerns(i.ID))
 }
 

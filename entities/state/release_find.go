@@ -65,12 +65,17 @@ func (s *State) newestVersions() []string {
 	return out
 }
 
-// FindOpen returns the oldest release of a version that is not over, else what Find returns: of two
-// releases of one version it is the older that waits for people, and the younger waits behind it.
+// FindOpen returns the oldest release of a version that is not over, in the channel if one is named and one is open there, else what
+// Find returns: of two releases of one version it is the older that waits for people, and the younger waits behind it.
 func (s *State) FindOpen(version, channel string) (*Release, error) {
 	newest, err := s.Find(version, channel)
 	if err != nil || strings.HasPrefix(version, entities.ByID) {
 		return newest, err
+	}
+	for _, r := range s.Releases {
+		if p := r.in(channel); p != nil && !p.Phase.Over() && r.FullVersion == newest.FullVersion {
+			return r, nil
+		}
 	}
 	for _, r := range s.Releases {
 		if !r.Over() && r.FullVersion == newest.FullVersion {
@@ -154,6 +159,9 @@ func (s *State) needed(r *Release, brought map[*Instance]*Release) bool {
 			continue
 		}
 		d, t := &i.Delivery, r.Target(id)
+		if r.OfAspect() && i.has(r) {
+			return true
+		}
 		if r.comesAs(i.present()) || d.LastGood != nil && d.LastGood.Same(t) || d.BeforePin != nil && d.BeforePin.Target.Same(t) ||
 			d.Rollback != nil && d.Rollback.Release == r.ID || brought[i].takes(r) {
 			return true

@@ -33,6 +33,8 @@ const (
 	Withheld = 7
 	// Stepped: a release goes through a channel in steps. A worker that does not know it would have it go everywhere at once.
 	Stepped = 8
+	// Aspected: the service has aspects. A worker that does not know them would release one as a version.
+	Aspected = 9
 	// Selected: a command says which instances a release goes to next. A worker that does not know it would have it go everywhere
 	// at once.
 	Selected = 10
@@ -44,6 +46,9 @@ const (
 func (s *State) Form() int {
 	if s.stepped((*entities.Rollout).ByCommand) {
 		return Selected
+	}
+	if s.Spec != nil && len(s.Spec.Aspects) > 0 || slices.ContainsFunc(s.Releases, func(r *Release) bool { return r.Aspect != "" }) {
+		return Aspected
 	}
 	if s.stepped(func(r *entities.Rollout) bool { return r != nil }) {
 		return Stepped
