@@ -135,6 +135,14 @@ func TestErrorsAreAskedLaterAndLater_D16(t *testing.T) {
 	require.InDelta(t, time.Hour.Seconds(), after(broken).Seconds(), 360, "not sooner than its interval")
 }
 
+// What says for itself when it is to be asked again is, however soon or late.
+func TestAskedAgainWhenItSays_D24(t *testing.T) {
+	s, e, now := &schedule{}, evaluationOf("q", entities.Wait, 30*time.Second), time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	for _, at := range []time.Time{now.Add(time.Second), now.Add(time.Hour)} {
+		require.Equal(t, at, s.evaluated(e, entities.CheckReading{Verdict: entities.Wait, Retry: at}, now))
+	}
+}
+
 // A calendar is not asked again and again over a weekend, but when it opens.
 func TestCalendarsAreAskedWhenTheyOpen_A20(t *testing.T) {
 	s, now := &schedule{}, time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)

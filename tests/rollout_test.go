@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -116,6 +118,56 @@ func TestFleetInSteps_D24_D25_D27(t *testing.T) {
 func (w *world) awaitFleet(version string, names ...string) {
 	w.T.Helper()
 	w.awaitInstances(strings.Join(names, " CONVERGED "+version+", ") + " CONVERGED " + version)
+}
+
+// selectScript selects what the file order names, one after the other, as far as it is free by what it is told.
+const selectScript = `#!/bin/sh
+test -e broken && echo all && exit
+free=$(grep -o '"name":"[^"]*","runtime":"[^"]*","labels":{[^}]*},"updated":false,"stable":true,"held":false' "$PVN_CHECK_FILE")
+for name in $(cat order); do
+	case "$free" in *"\"$name\""*) next="$next${next:+, }\"$name\"" ;; esac
+done
+echo "{\"next\": [$next], \"askAgain\": \"1s\"}"
+`
+
+// A command says which instances are next: in its order, no more at once than may be unavailable, and none while it names none.
+// What it says that is no answer selects nothing, and is said; another policy goes on from there (D23, D24).
+func TestFleetByCommand_D23_D24(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	t.Cleanup(func() { w.Retire("web") })
+	file := func(name, text string) {
+		t.Helper()
+		require.NoError(t, os.WriteFile(filepath.Join(w.Dir, name), []byte(text), 0o755)) //nolint:gosec // one is to be executed
+	}
+	names := []string{"eu-1", "eu-2", "eu-3", "eu-4"}
+	file("select.sh", selectScript)
+	file("order", "")
+	w.Write(fleet("rollout: {command: [./select.sh], maxUnavailable: 1}", names...))
+	w.Publish()
+	w.Release("web", "v1")
+	w.awaitSaid("./select.sh selects none now; asked again after 1s")
+	require.Empty(t, w.applied("v1"), "never everything")
+
+	order := []string{"eu-3", "eu-1", "eu-4", "eu-2"}
+	file("order", w.App+"-"+strings.Join(order, " "+w.App+"-"))
+	w.awaitFleet("v1", names...)
+	w.Release("web", "v2")
+	w.awaitFleet("v2", names...)
+	got := w.applied("v2")
+	require.Equal(t, order, w.appliedTo(got))
+	for n := 1; n < len(got); n++ {
+		require.False(t, got[n].Started.Before(got[n-1].Ended), "%s before %s was there", got[n].Instance, got[n-1].Instance)
+	}
+
+	file("broken", "")
+	w.Release("web", "v3")
+	s := w.awaitSaid(`nothing is selected: ./select.sh: it printed "all"; expected JSON`)
+	require.Equal(t, "WAITING_PRECONDITIONS", s.Channels[0].Status)
+	require.Empty(t, w.applied("v3"))
+	w.Write(fleet("rollout: {maxUnavailable: 2}", names...))
+	w.Publish()
+	w.awaitFleet("v3", names...)
 }
 
 // In the middle of a rollout one instance comes and one goes, one is paused and one cannot be read, and the policy changes; between

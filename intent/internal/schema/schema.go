@@ -126,6 +126,7 @@ func refine(definitions jsonschema.Definitions) {
 	definitions["ReleaseChannelStable"].OneOf = either
 	definitions["ChannelOverride"].OneOf = either
 	definitions["Application"].AnyOf = []*jsonschema.Schema{{Required: []string{"releaseChannels"}}, {Required: []string{"imports"}}}
+	definitions["Rollout"].Not = &jsonschema.Schema{Required: []string{"steps", "command"}}
 	definitions["Service"].Not = &jsonschema.Schema{Required: []string{"version", "initialVersion"}}
 	for _, name := range []string{"Precondition", "ProtectionStage", "RolloutStep"} {
 		definitions[name].OneOf = oneEach(definitions[name], nil)
