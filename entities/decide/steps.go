@@ -64,9 +64,12 @@ func (v *view) selected(r *state.Release, left []*instance) choice {
 // chosen is what the channel's command says of these instances, as long as they are as it was told. It is asked while anything can
 // be selected; until it has answered, or when it cannot, nothing is.
 func (v *view) chosen(r *state.Release, all []selection.Instance) choice {
+	if most := selection.Choose(all, v.spec.Rollout, selection.Order(len(all))); len(most.Next) == 0 {
+		return choice{Selection: most}
+	}
 	none := choice{Selection: selection.Choose(all, v.spec.Rollout, nil)}
 	check := v.spec.Selection()
-	if none.Wait != selection.Choice || check == nil {
+	if check == nil {
 		return none
 	}
 	w := v.wanted()

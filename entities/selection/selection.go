@@ -71,12 +71,17 @@ func Select(all []Instance, policy *entities.Rollout, now time.Time) Selection {
 			return s
 		}
 	}
-	order := make([]int, len(all))
-	for n := range all {
-		order[n] = n
-	}
-	s.choose(all, order)
+	s.choose(all, Order(len(all)))
 	return s
+}
+
+// Order is that in which n instances are listed.
+func Order(n int) []int {
+	order := make([]int, n)
+	for i := range order {
+		order[i] = i
+	}
+	return order
 }
 
 // Choose takes what a command has chosen, by indexes, the first one first, as far as the policy's bound lets it. Whatever it says,
