@@ -158,6 +158,9 @@ func (a *arranger[R]) turn(lines []string, n int) Turn {
 		t.Yields = t.Yields && t.Holder == holder
 		t.Holder, t.Skips = holder, skips
 	}
+	if t.Holder != None {
+		t.Cut = a.stuck(t.Holder, n)
+	}
 	return t
 }
 
@@ -183,9 +186,6 @@ func (a *arranger[R]) turnOf(line string, n int) Turn {
 	if t.Next != None {
 		t.Stuck, t.People = a.stuck(t.Next, n), best == arrived
 		t.Yields = t.Holder != None && t.Holder < t.Next && best >= cleared && a.Strategy(t.Next) == Immediate
-	}
-	if t.Holder != None {
-		t.Cut = a.stuck(t.Holder, n)
 	}
 	if c.Kept && good != None && t.Holder == None {
 		if t.KeptFor = a.ahead(good, c.Name); len(t.KeptFor) > 0 {
