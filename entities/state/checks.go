@@ -264,6 +264,17 @@ func (w *Wanted) Of(release string) bool {
 	return release == w.Release || release != "" && release == w.Besides
 }
 
+// asks tells whether a reading of a release is wanted; "": of a repair.
+func (w *Wanted) asks(key, release string) bool {
+	switch {
+	case release == "":
+		return slices.Contains(w.Repairs, strings.TrimPrefix(key, entities.RepairKey("")))
+	case key == entities.SelectionID:
+		return release == w.Selects
+	}
+	return release == w.Release && slices.Contains(w.Checks, key)
+}
+
 // Forget drops what the gates of a channel do not ask for any more: readings live as long as somebody
 // waits for them.
 func (s *State) Forget(channel string, w *Wanted) {
@@ -275,12 +286,7 @@ func (s *State) Forget(channel string, w *Wanted) {
 		w = &Wanted{}
 	}
 	for _, key := range entities.SortedKeys(c.Checks) {
-		st := c.Checks[key]
-		wanted := st.Release == w.Release && slices.Contains(w.Checks, key) || st.Release == w.Selects && key == entities.SelectionID
-		if st.Release == "" {
-			wanted = slices.Contains(w.Repairs, strings.TrimPrefix(key, entities.RepairKey("")))
-		}
-		if !wanted {
+		if !w.asks(key, c.Checks[key].Release) {
 			delete(c.Checks, key)
 		}
 	}

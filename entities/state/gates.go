@@ -36,8 +36,8 @@ type CheckState struct {
 	// Definition that was judged: a reading under another one does not count.
 	Definition string    `json:"definition,omitempty"`
 	Among      string    `json:"among,omitempty"` // Evaluation.Among, likewise
-	Since      time.Time `json:"since"`          // of this verdict
-	Told       int       `json:"told,omitempty"` // how many errors in a row people were told of last
+	Since      time.Time `json:"since"`           // of this verdict
+	Told       int       `json:"told,omitempty"`  // how many errors in a row people were told of last
 }
 
 // Preflight is the one evaluation of everything external right before a target is set (A10), or at the
