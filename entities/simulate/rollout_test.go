@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/selection"
 	"github.com/converge-engine/converge/entities/state"
 )
 
@@ -64,4 +65,14 @@ func TestStepsAreTold_D24(t *testing.T) {
 	got, err := Run(Input{State: wide(4, policy), Version: "v1", At: friday, Judge: judge})
 	require.NoError(t, err)
 	require.Contains(t, strings.Join(got.Table(time.UTC), "\n"), "step 2 of 2: 1 of 4 at v1; next 3 at 18:31 UTC (until Fri 20 Nov 18:31 UTC)")
+}
+
+// A command that is not asked is assumed to select all that can be: what bounds it alone is played (D24).
+func TestCommandIsAssumedToSelectAll_D24(t *testing.T) {
+	s := wide(500, entities.Rollout{Command: []string{"./select.sh"}, MaxUnavailable: number(50)})
+	c := &s.Spec.Channels[0]
+	c.Checks = append(c.Checks, entities.Check{ID: entities.SelectionID, Kind: entities.CheckSelection, Definition: "select", Interval: time.Minute})
+	got, err := Run(Input{State: s, Version: "v1", At: friday, Judge: selection.All})
+	require.NoError(t, err)
+	require.Equal(t, 10*time.Minute, got.Channels[0].Succeeded.Sub(got.Channels[0].Entered))
 }
