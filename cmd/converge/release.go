@@ -51,7 +51,7 @@ true, false and numbers are sent as such; put a value in double quotes to send t
 latest has it skip those that wait before it, train has it go in order, and immediate
 also ends what is in progress before it.
 --aspect releases values of an aspect that the service declares, beside its version: each
-instance keeps the version that is there, and so do other aspects. Its name is in the answer.
+instance keeps the version that is there, and other aspects. Its name is in the answer.
 --wait follows the release: Ctrl-C stops watching, never the release.`,
 		Example: `  converge release shop/web v9 --wait
   converge release web v9 -p replicas=3 -p 'tag="007"' -p canary:replicas=1

@@ -16,6 +16,11 @@ func (s *State) isAt(channel string, r *Release) bool {
 	return slices.ContainsFunc(s.In(channel), func(i *Instance) bool { return i.IsAt(r) })
 }
 
+// allAt tells whether all instances of a channel are at a release that have a target.
+func (s *State) allAt(channel string, r *Release) bool {
+	return s.isAt(channel, r) && !slices.ContainsFunc(s.In(channel), func(i *Instance) bool { return i.Delivery.Target != nil && !i.IsAt(r) })
+}
+
 // Brought is the newest release that an instance's present target is of, or nil.
 func (s *State) Brought(i *Instance) *Release {
 	for n := len(s.Releases) - 1; n >= 0; n-- {

@@ -142,7 +142,7 @@ func (s *State) inheritCancels(r *Release, cutsOff bool, now time.Time) {
 	offered := of
 	for _, c := range entities.SortedKeys(r.Phases) {
 		of := cmp.Or(s.newestIn(c, offered), offered)
-		switch off := of.Keeps(c) || of.calledOff(c) && !s.isAt(c, of); {
+		switch off := of.Keeps(c) || of.calledOff(c) && !s.allAt(c, of); {
 		case !cutsOff && s.offAt(c, r.Version):
 			r.cancel(c, r.Version+" was cancelled before it had succeeded here", now)
 		case off && !cutsOff && s.keepable(c):
