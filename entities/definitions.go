@@ -29,6 +29,7 @@ type CheckDefinition struct {
 	Compare        *CompareCheck    `json:"compare,omitempty"`
 	Always         *AlwaysCheck     `json:"always,omitempty"`
 	Dependency     *Dependency      `json:"dependency,omitempty"` // of the kinds on other services
+	ConfigRollout  *ConfigRollout   `json:"configRollout,omitempty"`
 }
 
 // Of is the definition of one channel: one of the baseline is the same for all.

@@ -88,6 +88,8 @@ const (
 	CheckVersionOrder  CheckKind = "versionOrder"
 	CheckStaticOrder   CheckKind = "staticOrder"
 	CheckCapacityOrder CheckKind = "capacityOrder"
+	// CheckConfigRollout is judged by what all services of the application say.
+	CheckConfigRollout CheckKind = "configRollout"
 )
 
 // OnOthers tells whether a kind is judged by what another service says.
