@@ -1,6 +1,7 @@
 package view
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -14,7 +15,11 @@ import (
 // Configured is how far a service is with the configuration of an incarnation.
 func Configured(s *state.State, d *decide.Decision, incarnation int64) protocol.Configured {
 	out := protocol.Configured{Service: protocol.ServiceID(s.Application, s.Service), Spec: s.SpecDigest, Opening: s.IsOpening()}
+	newer := int64(0)
 	for _, r := range slices.Backward(s.Releases) { // newest first
+		if r.Incarnation > incarnation && r.Config() && comes(r) {
+			newer = r.Incarnation
+		}
 		if r.Incarnation != incarnation || r.Return {
 			continue
 		}
@@ -22,12 +27,19 @@ func Configured(s *state.State, d *decide.Decision, incarnation int64) protocol.
 			howFar(r, &out)
 		}
 		if r.Config() && out.Release == "" {
-			out.Release, out.Held = r.ID, held(s, d, r)
-			out.Waits = slices.ContainsFunc(entities.SortedKeys(r.Phases), func(c string) bool { return r.Phases[c].Phase == maestro.Pending })
+			out.Release, out.Waits, out.Held = r.ID, comes(r), held(s, d, r)
+			if newer > 0 && s.Strategy(r) != maestro.Train {
+				out.Held = fmt.Sprintf("incarnation %d comes in its place", newer)
+			}
 		}
 	}
 	out.Waits = out.Waits && !out.Entered
 	return out
+}
+
+// comes tells whether a release is still to come in a channel.
+func comes(r *state.Release) bool {
+	return slices.ContainsFunc(entities.SortedKeys(r.Phases), func(c string) bool { return r.Phases[c].Phase == maestro.Pending })
 }
 
 // howFar says whether a release has entered a channel, and how it ended in the first one.

@@ -56,6 +56,11 @@ func TestConfigured_D23(t *testing.T) {
 	require.Equal(t, protocol.Configured{Release: "r2", Entered: true, Succeeded: true, Since: at}, said(failed, mended))
 	require.Equal(t, protocol.Configured{Release: "r2"}, said(release("r2", "v7-i12", 12, maestro.Skipped, maestro.Cancelled)))
 
+	waiting, newest := release("r2", "v7-i12", 12, maestro.Pending, maestro.Pending), release("r3", "v7-i13", 13, maestro.Pending, maestro.Pending)
+	require.Equal(t, protocol.Configured{Release: "r2", Waits: true, Held: "incarnation 13 comes in its place"}, said(waiting, newest))
+	waiting.Strategy = maestro.Train
+	require.Equal(t, protocol.Configured{Release: "r2", Waits: true}, said(waiting, newest), "each in order")
+
 	s.Spec.Channels[0].Instances[0].Template = "changed"
 	require.True(t, said(first).Opening)
 	s.WaitingConfig = 12
