@@ -82,10 +82,8 @@ func held(s *state.State, d *decide.Decision, r *state.Release) (why string) {
 
 func heldIn(s *state.State, c *decide.ChannelDecision, r *state.Release) string {
 	spec, _ := s.Spec.Channel(c.Channel)
-	for _, i := range spec.Instances {
-		if p, paused := s.PauseOf(spec.ID(i)); paused {
-			return c.Channel + " is " + p.Held() + " by " + p.By
-		}
+	if p, paused := pausedIn(s, &spec); paused {
+		return c.Channel + " is " + p.Held() + " by " + p.By
 	}
 	if p, pinned := s.PinOf(c.Channel); pinned {
 		return c.Channel + " is pinned by " + p.Who.Name
@@ -104,4 +102,14 @@ func heldIn(s *state.State, c *decide.ChannelDecision, r *state.Release) string 
 		}
 	}
 	return ""
+}
+
+// pausedIn is the pause that holds all that there is in a channel.
+func pausedIn(s *state.State, c *entities.ChannelSpec) (p entities.Pause, paused bool) {
+	for _, i := range c.Instances {
+		if p, paused = s.PauseOf(c.ID(i)); !paused {
+			break
+		}
+	}
+	return p, paused
 }

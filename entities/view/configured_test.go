@@ -45,6 +45,11 @@ func TestConfigured_D23(t *testing.T) {
 	d.Channels[1].Next = release("r2", "v7-i12", 12, maestro.Pending, maestro.Pending)
 	d.Channels[1].Gates = []decide.Judgement{{Kind: decide.KindChannelStable, Verdict: entities.Wait, Reason: "it has not succeeded in staging"}}
 	require.Equal(t, protocol.Configured{Release: "r2", Waits: true, Held: "it has not succeeded in staging"}, said(first, d.Channels[1].Next))
+	s.Spec.Channels[0].Instances = []entities.InstanceSpec{{Name: "eu", Runtime: "eu"}, {Name: "us", Runtime: "us"}}
+	s.Pauses = []entities.Pause{{Scope: entities.ScopeRuntime + "eu", By: "carol"}}
+	require.Empty(t, said(d.Channels[1].Next).Held, "it can enter in us")
+	s.Pauses = append(s.Pauses, entities.Pause{Scope: entities.ScopeRuntime + "us", By: "carol"})
+	require.NotEmpty(t, said(d.Channels[1].Next).Held)
 	s.Pauses, d.Channels[1].Next = nil, nil
 
 	require.Equal(t, protocol.Configured{Release: "r2", Entered: true}, said(release("r2", "v7-i12", 12, maestro.InProgress, maestro.Pending)))
