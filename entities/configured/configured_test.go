@@ -14,9 +14,12 @@ import (
 
 var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
-// steps are one service, a pause, a quarter, a pause, and the rest; the second failure stops it.
+// steps are one service, a pause, a half, a pause, and the rest; the second failure stops it.
 var steps = entities.ConfigRollout{MaxFailures: 2, Steps: []entities.RolloutStep{
-	{Instances: &entities.Amount{Number: 1}}, {Pause: 10 * time.Minute}, {Instances: &entities.Amount{Percent: 50}}, {Pause: 5 * time.Minute},
+	{Instances: &entities.Amount{Number: 1}},
+	{Pause: 10 * time.Minute},
+	{Instances: &entities.Amount{Percent: 50}},
+	{Pause: 5 * time.Minute},
 	{Instances: &entities.Amount{Percent: 100}},
 }}
 
@@ -67,7 +70,7 @@ func (w *world) next() (out string) {
 	return out
 }
 
-// go on: these enter, and then succeed or fail.
+// enter has these enter; then they succeed or fail.
 func (w *world) enter(names string) {
 	for _, name := range names {
 		c := w.of(string(name))
