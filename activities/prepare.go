@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/converge-engine/converge/entities"
+	ordering "github.com/converge-engine/converge/entities/order"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/config"
 	"github.com/converge-engine/converge/intent/incarnation"
@@ -41,6 +42,9 @@ func (a *Activities) prepare(ctx context.Context, r protocol.PrepareRequest) (pr
 	record, known, err := a.version(ctx, r)
 	if err != nil {
 		return protocol.PrepareAnswer{}, err
+	}
+	if entities.NamesValues(r.FullVersion) {
+		return a.values(ctx, r, record, known)
 	}
 	payloads, err := a.render(ctx, r, r.Instances, record)
 	if err != nil {
@@ -74,6 +78,27 @@ func (a *Activities) prepare(ctx context.Context, r protocol.PrepareRequest) (pr
 			return answer, err
 		}
 		answer.Payloads[id] = prepared
+	}
+	return answer, nil
+}
+
+// values writes down what values of an aspect are. What they are rendered to is known once a version is.
+func (a *Activities) values(ctx context.Context, r protocol.PrepareRequest, record store.VersionRecord, known bool) (protocol.PrepareAnswer, error) {
+	inc, err := a.Store.Incarnation(ctx, record.Hash)
+	if err != nil {
+		return protocol.PrepareAnswer{}, err
+	}
+	if _, err := incarnation.Given(inc, r.Service, inputOf(record)); err != nil {
+		return protocol.PrepareAnswer{}, refuse("%s", err)
+	}
+	if !known {
+		if record, _, err = a.Store.CreateVersion(ctx, r.Application, r.Service, record); err != nil {
+			return protocol.PrepareAnswer{}, err
+		}
+	}
+	answer := protocol.PrepareAnswer{Known: known, Incarnation: record.Incarnation, Hash: record.Hash, Payloads: map[entities.InstanceID]protocol.PreparedPayload{}}
+	for _, id := range r.Instances {
+		answer.Payloads[id] = protocol.PreparedPayload{}
 	}
 	return answer, nil
 }
@@ -122,12 +147,16 @@ func (a *Activities) version(ctx context.Context, r protocol.PrepareRequest) (st
 	if !store.IsNotFound(err) {
 		return record, false, err
 	}
+	if _, values := entities.SplitVersion(r.FullVersion); len(values) > 0 {
+		record, err := a.merged(ctx, r)
+		return record, false, err
+	}
 	record = store.VersionRecord{
 		Version: r.Version, FullVersion: r.FullVersion, Incarnation: r.Incarnation, Hash: r.Hash,
 		Parameters: r.Parameters, ChannelParameters: r.ChannelParameters,
 	}
 	if r.Version == r.FullVersion {
-		if fault := config.CheckVersion(r.Version); fault != nil {
+		if fault := config.CheckVersion(r.Version); fault != nil && !entities.NamesValues(r.Version) {
 			return record, false, refuse("version %s", fault)
 		}
 		return record, false, a.settable(ctx, r.Service, record)
@@ -139,6 +168,38 @@ func (a *Activities) version(ctx context.Context, r protocol.PrepareRequest) (st
 	record, err = a.carried(ctx, r.Service, base, r.Hash)
 	record.FullVersion, record.Incarnation = r.FullVersion, r.Incarnation
 	return record, false, err
+}
+
+// merged is what a version means with values of releases of aspects: those that its configuration still declares. Of the aspect that it
+// is rendered for all must be.
+func (a *Activities) merged(ctx context.Context, r protocol.PrepareRequest) (store.VersionRecord, error) {
+	of := r
+	var values []string
+	of.FullVersion, values = entities.SplitVersion(r.FullVersion)
+	of.Version, of.Parameters, of.ChannelParameters = ordering.Named(of.FullVersion), nil, nil
+	record, err := a.Store.Version(ctx, r.Application, r.Service, of.FullVersion)
+	if store.IsNotFound(err) && of.Version != of.FullVersion {
+		record, _, err = a.version(ctx, of)
+	}
+	if err != nil {
+		return record, fmt.Errorf("version %s: %w", of.FullVersion, err)
+	}
+	for _, name := range values {
+		given, err := a.Store.Version(ctx, r.Application, r.Service, name)
+		if err != nil {
+			return record, fmt.Errorf("values %s: %w", name, err)
+		}
+		fitting, err := a.carried(ctx, r.Service, given, record.Hash)
+		if err != nil {
+			return record, err
+		}
+		if entities.AspectOf(name) == r.Values && fitting.Given() < given.Given() {
+			return record, refuse("its configuration does not take all values of %s", name)
+		}
+		record = record.With(fitting)
+	}
+	record.FullVersion, record.Payloads = r.FullVersion, nil
+	return record, nil
 }
 
 // carried is what a version means under another configuration: its parameters, as far as that still

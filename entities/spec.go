@@ -48,6 +48,8 @@ type Spec struct {
 	// NoRollbackBelow: from this version or a later one nothing goes back to an earlier one, whatever failed.
 	NoRollbackBelow string  `json:"noRollbackBelow,omitempty"`
 	Maestro         Maestro `json:"maestro,omitzero"`
+	// Aspects whose parameters go out by releases of their own, by name (B5).
+	Aspects []Aspect `json:"aspects,omitempty"`
 }
 
 // Maestro says how releases in flight follow each other (B3).
@@ -109,6 +111,12 @@ type ChannelSpec struct {
 func (c *ChannelSpec) RollOut(r Rollout) {
 	c.Rollout = &r
 	c.Conditions = append(slices.Clip(c.Conditions), Condition{ID: string(InSteps), Kind: InSteps})
+}
+
+// ByAspects has the channel be one of a service that has aspects. A version that does not know them finds a condition of a kind that
+// it does not know.
+func (c *ChannelSpec) ByAspects() {
+	c.Conditions = append(slices.Clip(c.Conditions), Condition{ID: string(ByAspects), Kind: ByAspects})
 }
 
 // ReportOnly has a channel report and write nothing (A25). A version that does not know that finds a condition of a kind that it
@@ -194,15 +202,16 @@ const (
 	ManualApproval   ConditionKind = "approval"
 )
 
-// What is no gate, and stands among the conditions for versions that do not know what it is: a channel that only reports, and
-// one that releases go through in steps.
+// What is no gate, and stands among the conditions for versions that do not know what it is: a channel that only reports, one
+// that releases go through in steps, and one of a service that has aspects.
 const (
 	OnlyReported ConditionKind = "report"
 	InSteps      ConditionKind = "rollout"
+	ByAspects    ConditionKind = "aspects"
 )
 
 // NoGate tells whether a condition of the kind says nothing of a release.
-func (k ConditionKind) NoGate() bool { return k == OnlyReported || k == InSteps }
+func (k ConditionKind) NoGate() bool { return k == OnlyReported || k == InSteps || k == ByAspects }
 
 // OnChannels tells whether a condition of the kind is about other channels.
 func (k ConditionKind) OnChannels() bool {
@@ -319,28 +328,61 @@ const (
 // CheckRelease says why a service that is declared so does not take a release, or nil: of a version, with values
 // for these parameters, some of them for these channels alone.
 func (s *Spec) CheckRelease(version string, parameters, channels []string) error {
-	name := s.Application + "/" + s.Title()
 	switch {
 	case len(s.Channels) == 0:
-		return fmt.Errorf("%s is no longer declared", name)
+		return fmt.Errorf("%s is no longer declared", s.fullName())
 	case s.Version != "":
-		return fmt.Errorf("the version of %s is set to %s in %s; change it there", name, s.Version, s.DeclaredAt)
+		return fmt.Errorf("the version of %s is set to %s in %s; change it there", s.fullName(), s.Version, s.DeclaredAt)
 	}
 	if err := CheckVersion(version); err != nil {
 		return err
 	}
+	if _, values := SplitVersion(version); len(values) > 0 || NamesValues(version) {
+		return fmt.Errorf("%s names values of an aspect, which is released by itself: converge release %s --aspect ASPECT NAME=VALUE", version, s.fullName())
+	}
+	return s.checkValues(parameters, channels)
+}
+
+// CheckAspect says the same of a release of an aspect (B5).
+func (s *Spec) CheckAspect(name string, parameters, channels []string) error {
+	a := s.Aspect(name)
+	switch {
+	case len(s.Channels) == 0:
+		return fmt.Errorf("%s is no longer declared", s.fullName())
+	case a == nil:
+		return fmt.Errorf("%s has no aspect %q%s", s.fullName(), name, Expected(s.AspectNames()))
+	case len(parameters) == 0:
+		return fmt.Errorf("a release of aspect %s gives values%s", name, Expected(a.Parameters))
+	}
+	for _, p := range parameters {
+		if !slices.Contains(a.Parameters, p) {
+			return fmt.Errorf("aspect %s of %s has no parameter %q%s", name, s.fullName(), p, Expected(a.Parameters))
+		}
+	}
+	without := *s
+	without.Aspects = nil
+	return without.checkValues(parameters, channels)
+}
+
+// checkValues says why a release cannot give values to parameters in channels, or nil. Those of aspects are given by releases of these.
+func (s *Spec) checkValues(parameters, channels []string) error {
 	for _, p := range parameters {
 		if known := s.ParameterNames(); !slices.Contains(known, p) {
-			return fmt.Errorf("%s has no parameter %q%s", name, p, Expected(known))
+			return fmt.Errorf("%s has no parameter %q%s", s.fullName(), p, Expected(known))
+		}
+		if of := s.aspectSetting(p); of != "" {
+			return fmt.Errorf("parameter %s of %s is of aspect %s, which is released by itself: converge release %s --aspect %s %s=…", p, s.fullName(), of, s.fullName(), of, p)
 		}
 	}
 	for _, c := range channels {
 		if _, ok := s.Channel(c); !ok {
-			return fmt.Errorf("%s has no release channel %q%s", name, c, Expected(s.ChannelNames()))
+			return fmt.Errorf("%s has no release channel %q%s", s.fullName(), c, Expected(s.ChannelNames()))
 		}
 	}
 	return nil
 }
+
+func (s *Spec) fullName() string { return s.Application + "/" + s.Title() }
 
 // CheckVersion refuses what is no version. It is opaque, but it must be a name that a person can read and a script
 // can quote.

@@ -350,7 +350,7 @@ func TestRuntimeRefusesGarbage(t *testing.T) {
 		{"pause", `"drill"`, `payload of pause: cannot unmarshal string into Go value of type protocol.Act`},
 		{"resume", `{"by":"bob"}`, "runtime edge is not paused"},
 	}
-	for _, tt := range append(rows, struct{ name, payload, want string }{"explode", `{}`, "no such verb; expected one of request, keep, release, grant, pause, resume"}) {
+	for _, tt := range append(rows, struct{ name, payload, want string }{"explode", `{}`, "no such verb; expected one of request, keep, release, grant, pause, resume, drain, turnup"}) {
 		t.Run(tt.name+" "+tt.payload, func(t *testing.T) {
 			s := newStage(t)
 			if tt.name != "explode" {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -19,6 +20,10 @@ import (
 // rendered is refused while someone is listening.
 func (s *service) release(ctx workflow.Context, r verb.Request, who entities.Who) (any, error) {
 	row := verb.Find(s.verbs, protocol.Release)
+	version := r.Version
+	if r.Release.Aspect != "" {
+		version = entities.ValuesName(r.Release.Aspect, r.Release.Parameters, r.Release.ChannelParameters)
+	}
 	if s.few(len(s.state.Reservations)) {
 		return nil, refused(errFew)
 	}
@@ -27,25 +32,48 @@ func (s *service) release(ctx workflow.Context, r verb.Request, who entities.Who
 	}
 	spec := s.state.Spec
 	prepared, err := s.prepare(ctx, protocol.PrepareRequest{
-		Version: r.Version, FullVersion: r.Version, Incarnation: spec.Incarnation, Hash: spec.Hash,
+		Version: version, FullVersion: version, Incarnation: spec.Incarnation, Hash: spec.Hash,
 		Instances: spec.IDs(), Parameters: r.Release.Parameters, ChannelParameters: r.Release.ChannelParameters,
 	})
 	if err != nil {
 		return nil, unlessDamaged(err)
 	}
-	if err := s.elsewhere(r.Version, prepared); err != nil {
+	if err := s.elsewhere(version, prepared); err != nil {
 		return nil, refused(err)
 	}
 	if _, err := s.judge(row, r, who); err != nil { // something came between: its rules and channels hold
 		return nil, refused(err)
 	}
-	opened := s.open(state.NewRelease{ID: r.ID, Version: r.Version, FullVersion: r.Version, By: who.Name, Who: &who, Strategy: maestro.Strategy(r.Release.Strategy)}, prepared)
+	opened := s.open(state.NewRelease{
+		ID: r.ID, Version: version, FullVersion: version, By: who.Name, Who: &who, Strategy: maestro.Strategy(r.Release.Strategy),
+		Aspect: r.Release.Aspect, Sets: sets(r.Release),
+	}, prepared)
 	note := replaced(r, who)
-	if prepared.Known && prepared.Incarnation != spec.Incarnation {
+	if prepared.Known && prepared.Incarnation != spec.Incarnation && r.Release.Aspect == "" {
 		note = joined(fmt.Sprintf("%s is known: it goes out as it was made, from incarnation %d; for the configuration of incarnation %d name a new version",
 			r.Version, prepared.Incarnation, spec.Incarnation), note)
 	}
 	return protocol.ReleaseAnswer{ID: opened.ID, Version: opened.FullVersion, Incarnation: opened.Incarnation, Note: note}, nil
+}
+
+// mostSets bounds, in bytes, what is said of the values of an aspect.
+const mostSets = 200
+
+// sets says, for people, which values a release of an aspect gives.
+func sets(r protocol.ReleaseRequest) string {
+	if r.Aspect == "" {
+		return ""
+	}
+	var out []string
+	for _, name := range entities.SortedKeys(r.Parameters) {
+		out = append(out, fmt.Sprintf("%s=%v", name, r.Parameters[name]))
+	}
+	for _, channel := range entities.SortedKeys(r.ChannelParameters) {
+		for _, name := range entities.SortedKeys(r.ChannelParameters[channel]) {
+			out = append(out, fmt.Sprintf("%s:%s=%v", channel, name, r.ChannelParameters[channel][name]))
+		}
+	}
+	return entities.Clip(strings.Join(out, ", "), mostSets)
 }
 
 // fewest is how many releases in flight were kept by versions before.
@@ -267,7 +295,7 @@ func (s *service) render(ops []state.RenderOp) {
 func (s *service) renderAll(ctx workflow.Context, ops []state.RenderOp) {
 	for len(ops) > 0 && !s.outages.open(theStore) {
 		n := 1
-		for n < len(ops) && ops[n].Release == ops[0].Release && ops[n].Instance.Channel == ops[0].Instance.Channel && ops[n].Keeps == ops[0].Keeps {
+		for n < len(ops) && ops[n].Release == ops[0].Release && ops[n].Instance.Channel == ops[0].Instance.Channel && ops[n].As == ops[0].As {
 			n++
 		}
 		s.renderChannel(ctx, ops[:n])
@@ -283,12 +311,17 @@ func (s *service) renderChannel(ctx workflow.Context, ops []state.RenderOp) {
 	request := protocol.PrepareRequest{
 		Version: r.Version, FullVersion: r.FullVersion, Incarnation: r.Incarnation, Hash: r.Hash, Present: map[entities.InstanceID]string{},
 	}
-	if keeps := ops[0].Keeps; keeps != "" {
-		request.Version, request.FullVersion = keeps, fmt.Sprintf("%s-i%d", keeps, r.Incarnation)
+	if as := ops[0].As; as != "" {
+		request.Version, request.FullVersion = ops[0].Of, as
+		if _, values := entities.SplitVersion(as); len(values) > 0 {
+			request.Version, request.Values = "", r.Aspect // without a version no earlier activity takes it for what it is not
+		}
 	}
 	for _, op := range ops {
 		request.Instances = append(request.Instances, op.Instance)
-		request.Present[op.Instance] = op.Present
+		if op.Present != "" && r.Config() {
+			request.Present[op.Instance] = op.Present
+		}
 	}
 	prepared, err := s.prepare(ctx, request)
 	if isStoreError(err) {
@@ -301,7 +334,7 @@ func (s *service) renderChannel(ctx workflow.Context, ops []state.RenderOp) {
 			present.Payload = ""
 		}
 		s.state.Rendered(op.Release, op.Instance, present)
-		if op.Keeps != "" {
+		if op.As != "" {
 			s.keep(op, request.FullVersion, prepared, err)
 		}
 	}
@@ -352,13 +385,17 @@ func (s *service) recall(ctx workflow.Context, r *state.Release) error {
 	return r.Recalled(digests(prepared))
 }
 
-// keep takes in what a configuration is under the version that an instance keeps.
+// keep takes in what a release brings to an instance on top of what is there.
 func (s *service) keep(op state.RenderOp, fullVersion string, prepared protocol.PrepareAnswer, err error) {
 	if err != nil {
-		s.state.Unrendered(op.Release, op.Instance.Channel, fmt.Sprintf("cannot be rendered under %s, which is here: %s", op.Keeps, errorText(err)), s.now())
+		there := op.Of
+		if r := s.state.ReleaseByID(op.Release); r != nil && !r.Keeps(op.Instance.Channel) {
+			there = op.Present
+		}
+		s.state.Unrendered(op.Release, op.Instance.Channel, fmt.Sprintf("cannot be rendered under %s, which is here: %s", there, errorText(err)), s.now())
 		return
 	}
-	s.state.Keep(op.Release, op.Instance, state.Kept{Version: op.Keeps, Target: entities.Target{
+	s.state.Keep(op.Release, op.Instance, state.Kept{Version: op.Of, Target: entities.Target{
 		FullVersion: fullVersion, Incarnation: prepared.Incarnation, Payload: prepared.Payloads[op.Instance].Digest,
 	}})
 }

@@ -77,6 +77,7 @@ func TestNewerStateIsLeftAlone(t *testing.T) {
 	runtime := func(c protocol.Carried) any { return protocol.RuntimeInput{Runtime: "edge", Carried: c} }
 	packed, err := protocol.Pack(state.New("shop", "web"))
 	require.NoError(t, err)
+	newer := fmt.Sprintf("state version %d of shop/web is newer than this worker knows (%d): upgrade the worker", state.Newest+1, state.Newest)
 	for _, tt := range []struct {
 		name, workflow string
 		input          func(protocol.Carried) any
@@ -84,9 +85,9 @@ func TestNewerStateIsLeftAlone(t *testing.T) {
 		known          int
 		want           string
 	}{
-		{"plain", protocol.ServiceWorkflow, service, protocol.Carried{State: json.RawMessage(`{}`)}, state.Newest, "state version 9 of shop/web is newer than this worker knows (8): upgrade the worker"},
-		{"packed", protocol.ServiceWorkflow, service, protocol.Carried{Packed: packed}, state.Newest, "state version 9 of shop/web is newer than this worker knows (8): upgrade the worker"},
-		{"spilled", protocol.ServiceWorkflow, service, protocol.Carried{Spilled: "digest"}, state.Newest, "state version 9 of shop/web is newer than this worker knows (8): upgrade the worker"},
+		{"plain", protocol.ServiceWorkflow, service, protocol.Carried{State: json.RawMessage(`{}`)}, state.Newest, newer},
+		{"packed", protocol.ServiceWorkflow, service, protocol.Carried{Packed: packed}, state.Newest, newer},
+		{"spilled", protocol.ServiceWorkflow, service, protocol.Carried{Spilled: "digest"}, state.Newest, newer},
 		{"application", protocol.ApplicationWorkflow, application, protocol.Carried{State: json.RawMessage(`{}`)}, applicationVersion, "state version 3 of shop is newer than this worker knows (2): upgrade the worker"},
 		{"runtime", protocol.RuntimeWorkflow, runtime, protocol.Carried{State: json.RawMessage(`{}`)}, runtimeVersion, "state version 2 of runtime edge is newer than this worker knows (1): upgrade the worker"},
 	} {

@@ -23,6 +23,7 @@ type releaseOptions struct {
 	service   serviceName
 	version   string
 	params    []string
+	aspect    string
 	parts     []string // of several services: SVC=VERSION each
 	id        string
 	requestID string
@@ -49,14 +50,21 @@ true, false and numbers are sent as such; put a value in double quotes to send t
 --strategy says how it follows other releases, instead of what the service declares:
 latest has it skip those that wait before it, train has it go in order, and immediate
 also ends what is in progress before it.
+--aspect releases values of an aspect that the service declares, beside its version: each
+instance keeps the version that is there, and other aspects. Its name is in the answer.
 --wait follows the release: Ctrl-C stops watching, never the release.`,
 		Example: `  converge release shop/web v9 --wait
   converge release web v9 -p replicas=3 -p 'tag="007"' -p canary:replicas=1
+  converge release shop/web --aspect flags flagSet=dark canary:flagSet=light --wait
   converge release shop/web v10 --strategy immediate --reason "v9 hangs"
   converge release shop/web v9 --wait --stop-at-approval --timeout 30m --request-id ci-811
   converge release shop web=v9 api=v4 --id autumn --wait`,
 		Args: releaseArgs,
 		RunE: running(o, runF, o.run, func(args []string) error {
+			if o.aspect != "" {
+				o.params = append(o.params, args[1:]...)
+				return f.readService(args[:1], &o.service)
+			}
 			if isJoint(args) {
 				return o.readJoint(args)
 			}
@@ -68,6 +76,7 @@ also ends what is in progress before it.
 	}
 	cmd.Flags().StringVar(&o.id, "id", "", "of several services: the id of their release (default: made up)")
 	cmd.Flags().StringArrayVarP(&o.params, "param", "p", nil, "parameter: name=value or CHANNEL:name=value (repeatable)")
+	cmd.Flags().StringVar(&o.aspect, "aspect", "", "release values of this aspect, and no version")
 	cmd.Flags().StringVar(&o.requestID, "request-id", "", "the same id is the same release (default: random)")
 	cmd.Flags().StringVar(&o.reason, "reason", "", "why, kept with the release")
 	cmd.Flags().StringVar(&o.strategy, "strategy", "", "how it follows other releases: latest, train or immediate (default: as declared)")
@@ -83,10 +92,16 @@ func isJoint(args []string) bool {
 }
 
 func releaseArgs(cmd *cobra.Command, args []string) error {
-	if isJoint(args) {
+	aspect := cmd.Flag("aspect").Value.String()
+	switch values := args[min(1, len(args)):]; {
+	case aspect == "" && isJoint(args):
 		return nil
+	case aspect == "":
+		return asUsed(cmd, args)
+	case len(args) == 0 || strings.Contains(args[0], "=") || slices.ContainsFunc(values, func(a string) bool { return !strings.Contains(a, "=") }):
+		return fmt.Errorf("with --aspect: expected a service, and values of the aspect: converge release SVC --aspect %s NAME=VALUE", aspect)
 	}
-	return asUsed(cmd, args)
+	return nil
 }
 
 func (o *releaseOptions) run(ctx context.Context) error {
@@ -101,7 +116,7 @@ func (o *releaseOptions) run(ctx context.Context) error {
 	if err := o.f.act(ctx, o.service, protocol.Release, request.RequestID, request, &answer); err != nil {
 		return err
 	}
-	if answer.Version != o.version {
+	if o.aspect == "" && answer.Version != o.version {
 		return fmt.Errorf("request id %s was accepted before, as release %s of version %s; nothing new was released", request.RequestID, answer.ID, answer.Version)
 	}
 	if err := o.accepted(answer); err != nil || !o.wait {
@@ -111,7 +126,7 @@ func (o *releaseOptions) run(ctx context.Context) error {
 }
 
 func (o *releaseOptions) request() (protocol.ReleaseRequest, error) {
-	r := protocol.ReleaseRequest{Act: o.f.newAct(o.reason), Version: o.version, Strategy: o.strategy}
+	r := protocol.ReleaseRequest{Act: o.f.newAct(o.reason), Version: o.version, Aspect: o.aspect, Strategy: o.strategy}
 	if o.requestID != "" {
 		r.RequestID = o.requestID
 	}

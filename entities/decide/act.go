@@ -171,7 +171,7 @@ func (v *view) applyUnapproved(i *instance) bool {
 		return false
 	}
 	id := applyApprovalID(v.spec.Name)
-	if r := v.release(v.turn.Holder); r != nil && r.Bypassed(v.spec.Name, id) != nil && (!v.rolls(r) || i.IsAt(r)) {
+	if r := v.release(v.turn.Holder); r != nil && r.Bypassed(v.spec.Name, id) != nil && i.IsAt(r) {
 		return false
 	}
 	i.asks, i.facts.WaitsApproval = true, true

@@ -237,7 +237,7 @@ func (v *view) fleet() bool { return len(v.insts)+len(v.away) > 1 }
 // skipOvertaken ends pending releases that are older than what entered here.
 func (v *view) skipOvertaken() {
 	for _, n := range v.turn.Skips {
-		v.note(state.Change{Kind: state.ChangeSkip, Release: v.s.Releases[n].ID, Cause: supersededBy(v.release(v.turn.Newest))})
+		v.note(state.Change{Kind: state.ChangeSkip, Release: v.release(n.Release).ID, Cause: supersededBy(v.release(n.By))})
 	}
 }
 

@@ -168,11 +168,11 @@ func (d *Decision) String() string {
 		fmt.Fprintf(&b, "ask %s %s\n", o.Instance, o.Target.FullVersion)
 	}
 	for _, o := range d.Renders {
-		keeps := ""
-		if o.Keeps != "" {
-			keeps = " keeps=" + o.Keeps
+		as := ""
+		if o.As != "" {
+			as = " as=" + o.As
 		}
-		fmt.Fprintf(&b, "render %s release=%s under=%s%s\n", o.Instance, o.Release, o.Present, keeps)
+		fmt.Fprintf(&b, "render %s release=%s under=%s%s\n", o.Instance, o.Release, o.Present, as)
 	}
 	for _, o := range d.Recalls {
 		fmt.Fprintf(&b, "recall release=%s\n", o.Release)

@@ -24,7 +24,7 @@ func (v *view) admitNext() {
 		v.recall(next)
 		return
 	}
-	if v.rendersKept(next) {
+	if v.merges(next) {
 		return
 	}
 	v.turn.Yields = v.turn.Yields && v.brings(next)
@@ -142,33 +142,52 @@ func (v *view) unchanged(i *instance, r *state.Release) (why string, known bool)
 	return "", true
 }
 
-// render asks what a config release renders to under the version that is there.
+// render asks what a config release renders to under the version that is there, and what a release brings on top of what is there.
 func (v *view) render(i *instance, r *state.Release) {
-	op := state.RenderOp{Instance: i.ID, Release: r.ID, Present: i.Delivery.Target.FullVersion}
-	if r.Keeps(v.spec.Name) {
-		op.Keeps = v.s.VersionOf(i.Instance)
+	op := state.RenderOp{Instance: i.ID, Release: r.ID}
+	if i.Delivery.Target != nil {
+		op.Present = i.Delivery.Target.FullVersion
+	}
+	if of, as := v.s.Merged(i.Instance, r); r.Keeps(v.spec.Name) || as != r.FullIn(i.ID) {
+		op.Of, op.As = of, as
 	}
 	v.d.Renders = append(v.d.Renders, op)
 }
 
-// rendersKept has rendered what a config release brings to instances that keep their version, before anything is asked about that.
-func (v *view) rendersKept(r *state.Release) bool {
-	if !r.Keeps(v.spec.Name) {
-		return false
-	}
-	rendering := false
+// merges has rendered what a release brings on top of what is there, before anything is asked about it: a config release to instances that
+// keep their version, a release of an aspect, and a version that takes along the values that are there.
+func (v *view) merges(r *state.Release) bool {
+	rendering, busy := false, v.turn.Holder != maestro.None && !v.turn.Yields && !r.Keeping[v.spec.Name]
 	for n := range v.insts {
-		i := &v.insts[n]
-		if i.Delivery.Target == nil || i.IsAt(r) || r.Present[i.ID].FullVersion == i.Delivery.Target.FullVersion {
-			continue
+		if i := &v.insts[n]; !busy && v.stale(i, r) {
+			v.render(i, r)
+			rendering = true
 		}
-		v.render(i, r)
-		rendering = true
 	}
-	if rendering {
+	switch {
+	case rendering && r.OfAspect():
+		v.wait(KindRender, "rendering "+r.FullVersion+" with the version that is here")
+	case rendering && r.Keeps(v.spec.Name):
 		v.wait(KindRender, "rendering the configuration of incarnation "+fmt.Sprint(r.Incarnation)+" under the version that is here")
+	case rendering:
+		v.wait(KindRender, "rendering "+r.FullVersion+" with the values that are here")
+	case r.OfAspect() && !slices.ContainsFunc(v.insts, func(i instance) bool { return i.Delivery.Target != nil }):
+		v.wait(KindRender, "no version is here yet that "+r.FullVersion+" could come to")
+		return true
 	}
 	return rendering
+}
+
+// stale tells whether what a release brings to an instance is to be rendered on top of what is there by now.
+func (v *view) stale(i *instance, r *state.Release) bool {
+	if _, concerned := r.Payloads[i.ID]; r.Return || !concerned && !r.Keeping[v.spec.Name] {
+		return false
+	}
+	if r.Keeps(v.spec.Name) {
+		return i.Delivery.Target != nil && !i.IsAt(r) && r.Present[i.ID].FullVersion != i.Delivery.Target.FullVersion
+	}
+	_, as := v.s.Merged(i.Instance, r)
+	return as != r.FullIn(i.ID)
 }
 
 // recall asks what a release is made of that waited for long: its gates may ask about that.
@@ -270,9 +289,9 @@ func (v *view) behind(r *state.Release) (left []*instance) {
 			continue
 		}
 		switch why, known := v.unchanged(i, r); {
-		case !known && !v.mode.Drain:
+		case (!known || v.stale(i, r)) && !v.mode.Drain:
 			v.render(i, r)
-		case known && why == "" && v.heldThere(i, r) == "":
+		case known && why == "" && !v.stale(i, r) && v.heldThere(i, r) == "":
 			left = append(left, i)
 		}
 	}

@@ -25,6 +25,13 @@ func judgeInProgress(p *admission, _ entities.Stage) {
 		})
 		return
 	}
+	if i := p.unfinished(); i != nil {
+		p.add(Judgement{
+			Kind: KindInProgress, ID: string(KindInProgress), Verdict: entities.Wait, Since: i.Delivery.Since,
+			Reason: p.of(i, fmt.Sprintf("%s is not good here, and is another aspect: it is taken back or replaced first", i.Delivery.Target.FullVersion)),
+		})
+		return
+	}
 	for n := range p.insts {
 		if i := &p.insts[n]; i.Delivery.Apply.Running {
 			p.add(Judgement{
@@ -34,6 +41,16 @@ func judgeInProgress(p *admission, _ entities.Stage) {
 			return
 		}
 	}
+}
+
+// unfinished is an instance where what a release of another aspect brought is neither good nor taken back; or nil.
+func (p *admission) unfinished() *instance {
+	for n := range p.insts {
+		if i := &p.insts[n]; p.s.Unfinished(i.Instance, p.release) {
+			return i
+		}
+	}
+	return nil
 }
 
 // besides: what is in progress yields to the release.

@@ -201,11 +201,11 @@ func (v *view) placed(r *state.Release, insts []*instance) bool {
 	return true
 }
 
-// comes tells whether a target is still to arrive. What was cancelled, or is only reported, does not: a release in progress that
-// has nothing for the instance does not wait for it.
+// comes tells whether a target is still to arrive. What was cancelled, has failed, or is only reported, does not: a release in progress
+// that has nothing for the instance does not wait for it.
 func (i *instance) comes(r *state.Release) bool {
 	d := &i.Delivery
-	held := d.Cancelled != "" || d.Reported
+	held := d.Cancelled != "" || d.Failure != "" || d.Reported
 	return d.Target != nil && !d.Converged && !(held && r != nil && !r.Concerns(i.ID))
 }
 

@@ -102,9 +102,25 @@ func (k *knowledge) Held(release, channel int) bool {
 		return true
 	}
 	if failed := k.standing[channel].failed; failed != nil {
-		return !r.PastRollback(c.Name, failed)
+		return !r.PastRollback(c.Name, failed) || k.apart(r, c)
 	}
-	return refused(r, c)
+	return refused(r, c) || k.apart(r, c)
+}
+
+// apart: what another aspect does in the channel comes first, or there is nothing yet whose values could change.
+func (k *knowledge) apart(r *state.Release, c *entities.ChannelSpec) bool {
+	if len(k.s.Spec.Aspects) == 0 && r.Line() == "" {
+		return false
+	}
+	nothing := true
+	for _, spec := range c.Instances {
+		if i := k.s.Instances[c.ID(spec)]; i != nil && i.Delivery.Target != nil {
+			if nothing = false; k.s.Unfinished(i, r) {
+				return true
+			}
+		}
+	}
+	return nothing && r.OfAspect()
 }
 
 func (k *knowledge) Rested(release, channel int) bool {

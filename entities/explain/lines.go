@@ -220,6 +220,11 @@ func (w *writer) behind(c protocol.ChannelStatus) {
 	said := 0
 	for i := len(w.status.Releases) - 1; i >= 0; i-- { // oldest first: the order in which they go
 		r := w.status.Releases[i]
+		if r.Phases[c.Name] == pending && w.beside(c, r) {
+			w.line("%s waits beside %s, which is another aspect.", r.Version, cmp.Or(c.Desired, c.Target))
+			w.givenBefore(c, r)
+			continue
+		}
 		if r.Phases[c.Name] == pending && r.Version != c.Desired && r.Reasons[c.Name] == "" && len(r.Approvals) == 0 {
 			plain = append(plain, r.Version)
 			continue
@@ -231,6 +236,11 @@ func (w *writer) behind(c protocol.ChannelStatus) {
 		}
 	}
 	w.queued(c, plain)
+}
+
+// beside tells whether a release is of another aspect than the one that a channel waits for.
+func (w *writer) beside(c protocol.ChannelStatus, r protocol.ReleaseStatus) bool {
+	return slices.ContainsFunc(w.status.Releases, func(next protocol.ReleaseStatus) bool { return next.Version == c.Desired && next.Aspect != r.Aspect })
 }
 
 // Bounds of what is said of releases that queue: how many in a row are named, and of how many something else is said.
@@ -255,7 +265,7 @@ func (w *writer) explained(c protocol.ChannelStatus, at int) bool {
 		w.givenBefore(c, r)
 		return true
 	case reason != "" && (phase == "failed" || phase == "rolled back" || phase == "skipped") &&
-		c.Status != string(entities.StatusConverged) && c.Status != string(entities.StatusOrphaned) && !shownFailing(c, r.Version) && !overtaken(w.status.Releases[:at], r.Version, c.Name):
+		c.Status != string(entities.StatusConverged) && c.Status != string(entities.StatusOrphaned) && !shownFailing(c, r.Version) && !overtaken(w.status.Releases[:at], r, c.Name):
 		w.line("%s %s here: %s.", r.Version, phase, oneLine(reason, textLimit))
 		return true
 	}
@@ -284,10 +294,10 @@ func shownFailing(c protocol.ChannelStatus, version string) bool {
 	})
 }
 
-// overtaken: among newer releases one succeeded in the channel, or went there as the same version.
-func overtaken(newer []protocol.ReleaseStatus, version, channel string) bool {
+// overtaken: among newer releases of the aspect one succeeded in the channel, or went there as the same version.
+func overtaken(newer []protocol.ReleaseStatus, of protocol.ReleaseStatus, channel string) bool {
 	return slices.ContainsFunc(newer, func(r protocol.ReleaseStatus) bool {
-		return r.Phases[channel] == "succeeded" || r.Version == version && r.Phases[channel] != ""
+		return r.Aspect == of.Aspect && (r.Phases[channel] == "succeeded" || r.Version == of.Version && r.Phases[channel] != "")
 	})
 }
 

@@ -119,6 +119,9 @@ var ordinary = map[string]command{
 		_, err := s.release(at(arg, 0), at(arg, 1), at(arg, 2)) // release VERSION [ID [STRATEGY]]
 		return refusal("", err)
 	},
+	"release-aspect": func(s *story, arg []string) string { // release-aspect flags flagSet=dark [STRATEGY]
+		return refusal("", s.releaseAspect(arg[0], arg[1], at(arg, 2)))
+	},
 	"pause": func(s *story, arg []string) string {
 		return refusal(done(s.s.Pause(at(arg, 0), bob, "incident 12", s.now)))
 	},
@@ -338,6 +341,14 @@ func (s *story) service(settings []string) {
 			s.next.AskGates = value == "ask"
 		case "noRollbackBelow":
 			s.next.NoRollbackBelow = value
+		case "aspects": // flags:flagSet,size:replicas
+			s.next.Aspects, s.next.Parameters = nil, nil
+			for _, one := range strings.Split(value, ",") {
+				if name, parameter, ok := strings.Cut(one, ":"); ok {
+					s.next.Aspects = append(s.next.Aspects, entities.Aspect{Name: name, Parameters: []string{parameter}})
+					s.next.Parameters = append(s.next.Parameters, entities.ParamSpec{Name: parameter, Type: entities.ParamString})
+				}
+			}
 		case "configChanges":
 			s.next.ConfigChanges = entities.ConfigChanges(value)
 		default:

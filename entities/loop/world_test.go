@@ -135,6 +135,24 @@ func (w *world) release(version, id string, strategy ...string) (*state.Release,
 	return r, nil
 }
 
+// releaseAspect releases values of an aspect, as the workflow does: "flagSet=dark".
+func (w *world) releaseAspect(aspect, sets, strategy string) error {
+	parameter, value, _ := strings.Cut(sets, "=")
+	if err := w.s.CheckAspect(aspect, []string{parameter}, nil); err != nil {
+		return err
+	}
+	payloads := map[entities.InstanceID]string{}
+	for _, id := range w.s.Spec.IDs() {
+		payloads[id] = ""
+	}
+	name := entities.ValuesName(aspect, map[string]any{parameter: value}, nil)
+	w.s.OpenRelease(state.NewRelease{
+		Version: name, FullVersion: name, Aspect: aspect, Sets: sets, Incarnation: w.s.Spec.Incarnation, Payloads: payloads, By: "alice",
+		Strategy: maestro.Strategy(strategy),
+	}, w.now)
+	return nil
+}
+
 func (w *world) open(version, fullVersion, id string) *state.Release {
 	payloads := map[entities.InstanceID]string{}
 	for _, c := range w.s.Spec.Channels {
@@ -189,10 +207,12 @@ func (w *world) start(d *decide.Decision) {
 func (w *world) render() {
 	for _, op := range w.renders {
 		template := w.store[op.Release][op.Instance]
+		if w.s.ReleaseByID(op.Release).OfAspect() {
+			template, _, _ = strings.Cut(w.s.Instances[op.Instance].Delivery.Target.Payload, "@")
+		}
 		w.s.Rendered(op.Release, op.Instance, entities.Target{FullVersion: op.Present, Payload: payload(template, op.Present)})
-		if op.Keeps != "" {
-			full := fmt.Sprintf("%s-i%d", op.Keeps, w.s.ReleaseByID(op.Release).Incarnation)
-			w.s.Keep(op.Release, op.Instance, state.Kept{Version: op.Keeps, Target: entities.Target{FullVersion: full, Payload: payload(template, full)}})
+		if op.As != "" {
+			w.s.Keep(op.Release, op.Instance, state.Kept{Version: op.Of, Target: entities.Target{FullVersion: op.As, Payload: payload(template, op.As)}})
 		}
 	}
 	for _, op := range w.recalls {

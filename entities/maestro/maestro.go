@@ -6,7 +6,10 @@
 // lost, and a failed one never blocks the fix behind it (B10). It imports nothing of ours.
 package maestro
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Phase is how far one release is in one channel (B6).
 type Phase string
@@ -56,6 +59,8 @@ type Release interface {
 	Waives(channel, condition string) bool
 	// Reopened tells whether a person has it enter a channel after all, though a newer one entered.
 	Reopened(channel string) bool
+	// Line is what it has to do with others: those of different lines neither overtake nor skip each other (B5).
+	Line() string
 }
 
 // Channel is a place in the order: After names the channels that a release must have succeeded in
@@ -91,24 +96,27 @@ const None = -1
 type Turn struct {
 	Channel string
 	Holder  int      // the release in progress here, or None
-	Newest  int      // the newest release that ever entered here, or None
-	Next    int      // the release next in line, or None
+	Newest  int      // the newest release that ever entered here, or None; of the line of Next
+	Next    int      // the release next in line, or None; of several lines the nearest
 	Stuck   string   // why Next cannot come by itself: "failed in staging"; empty when it can
 	Cut     string   // the same of Holder, as if it were still to come: it may have more steps to go
 	Yields  bool     // Holder makes room for Next
 	People  bool     // Next waits for people
 	Peers   []int    // that are as near as Next and older, where the newest goes first: one that is being asked about goes on
-	Skips   []int    // pending releases older than Newest: overtaken
+	Skips   []Skip   // pending releases older than the newest of their line: overtaken
 	Keeper  int      // the release that the channel is kept for, or None
 	KeptFor []string // the channels that it is to be promoted into first
 }
 
+// Skip is a release that was overtaken by another one.
+type Skip struct{ Release, By int }
+
 // Arrange gives the turn of every channel, in the channels' order. Releases are oldest first; channels form a DAG (A1).
 func Arrange[R Release](releases []R, channels []Channel, known Known) []Turn {
 	a := arranger[R]{Known: known, releases: releases, channels: channels, known: make([][]answer, len(releases))}
-	turns := make([]Turn, len(channels))
+	turns, all := make([]Turn, len(channels)), lines(releases)
 	for n := range channels {
-		turns[n] = a.turn(n)
+		turns[n] = a.turn(all, n)
 	}
 	return turns
 }
@@ -127,16 +135,50 @@ type answer struct {
 	why   string
 }
 
-func (a *arranger[R]) turn(n int) Turn {
+// lines of the releases: there is one at least.
+func lines[R Release](releases []R) []string {
+	all := []string{""}
+	for _, r := range releases {
+		if line := r.Line(); !slices.Contains(all, line) {
+			all = append(all, line)
+		}
+	}
+	return all
+}
+
+// turn of a channel. What is in progress there is so for all lines, and next is the nearest: of two that are as near, the older.
+func (a *arranger[R]) turn(lines []string, n int) Turn {
+	t := a.turnOf(lines[0], n)
+	for _, line := range lines[1:] {
+		o := a.turnOf(line, n)
+		holder, skips := max(t.Holder, o.Holder), append(t.Skips, o.Skips...)
+		if o.Next != None && (t.Next == None || a.nearer(o.Next, t.Next, n)) {
+			t = o
+		}
+		t.Yields = t.Yields && t.Holder == holder
+		t.Holder, t.Skips = holder, skips
+	}
+	if t.Holder != None {
+		t.Cut = a.stuck(t.Holder, n)
+	}
+	return t
+}
+
+func (a *arranger[R]) nearer(i, than, n int) bool {
+	k, other := a.near(i, n), a.near(than, n)
+	return k > other || k == other && i < than
+}
+
+func (a *arranger[R]) turnOf(line string, n int) Turn {
 	c := &a.channels[n]
-	t, good, here := a.past(c.Name)
+	t, good, here := a.past(line, c.Name)
 	best := rank(-1)
 	for i, r := range a.releases {
-		if p, _ := r.PhaseIn(c.Name); p != Pending {
+		if p, _ := r.PhaseIn(c.Name); p != Pending || r.Line() != line {
 			continue
 		}
 		if i < t.Newest && (i < here || !r.Reopened(c.Name)) {
-			t.Skips = append(t.Skips, i)
+			t.Skips = append(t.Skips, Skip{i, t.Newest})
 			continue
 		}
 		best = t.consider(i, a.rank(i, n), best)
@@ -144,9 +186,6 @@ func (a *arranger[R]) turn(n int) Turn {
 	if t.Next != None {
 		t.Stuck, t.People = a.stuck(t.Next, n), best == arrived
 		t.Yields = t.Holder != None && t.Holder < t.Next && best >= cleared && a.Strategy(t.Next) == Immediate
-	}
-	if t.Holder != None {
-		t.Cut = a.stuck(t.Holder, n)
 	}
 	if c.Kept && good != None && t.Holder == None {
 		if t.KeptFor = a.ahead(good, c.Name); len(t.KeptFor) > 0 {
@@ -156,11 +195,14 @@ func (a *arranger[R]) turn(n int) Turn {
 	return t
 }
 
-// past is who is and was in a channel: of those that succeeded there the newest is good, and here is the newest that did or is
-// in progress.
-func (a *arranger[R]) past(channel string) (t Turn, good, here int) {
+// past is who of a line is and was in a channel: of those that succeeded there the newest is good, and here is the newest that did or
+// is in progress.
+func (a *arranger[R]) past(line, channel string) (t Turn, good, here int) {
 	t, good, here = Turn{Channel: channel, Holder: None, Newest: None, Next: None, Keeper: None}, None, None
 	for i, r := range a.releases {
+		if r.Line() != line {
+			continue
+		}
 		p, _ := r.PhaseIn(channel)
 		switch p {
 		case InProgress:
@@ -207,30 +249,34 @@ const (
 // newest tells whether of several the newest is next, else the oldest.
 func (k rank) newest() bool { return k <= held || k == arrived || k == cleared || k == let }
 
-func (a *arranger[R]) rank(i, n int) rank {
-	s := a.Strategy(i)
+// near is how near a release is to entering, whatever others of its line do.
+func (a *arranger[R]) near(i, n int) rank {
 	switch {
 	case a.stuck(i, n) != "":
 		return stuck
 	case a.Held(i, n):
 		return held
-	case s == Returning:
+	case a.Strategy(i) == Returning:
 		return back
-	case s == "" || !a.arrived(i, &a.channels[n]) || !a.Rested(i, n):
+	case !a.arrived(i, &a.channels[n]) || !a.Rested(i, n):
 		return line
-	}
-	passes := a.Clear(i, n)
-	switch {
-	case s == Train && passes && a.Spoken(i, n):
-		return spoken
-	case s == Train:
-		return line
-	case passes && a.Let(i, n):
+	case !a.Clear(i, n):
+		return arrived
+	case a.Let(i, n):
 		return let
-	case passes:
-		return cleared
 	}
-	return arrived
+	return cleared
+}
+
+func (a *arranger[R]) rank(i, n int) rank {
+	k, s := a.near(i, n), a.Strategy(i)
+	switch {
+	case k <= held || k == back || s != "" && s != Train:
+		return k
+	case s == Train && k >= cleared && a.Spoken(i, n):
+		return spoken
+	}
+	return line
 }
 
 // arrived tells whether a release has succeeded wherever it must have.

@@ -14,6 +14,8 @@ type phases map[string]Phase
 
 func (p phases) Waives(string, string) bool { return false }
 
+func (p phases) Line() string { return string(p["line"]) }
+
 func (p phases) Reopened(channel string) bool { return p[channel+" reopened"] != "" }
 
 // says is what a state knows of releases in channels: for each release a word, of letters as in the table below.
@@ -88,7 +90,11 @@ func (t Turn) String() string {
 		s += fmt.Sprintf(" kept for %d until %s", t.Keeper, strings.Join(t.KeptFor, ","))
 	}
 	if len(t.Skips) > 0 {
-		s += fmt.Sprintf(" skips %v", t.Skips)
+		var skips []int
+		for _, k := range t.Skips {
+			skips = append(skips, k.Release)
+		}
+		s += fmt.Sprintf(" skips %v", skips)
 	}
 	return s
 }
@@ -223,7 +229,7 @@ func (f *fleet) move(outcomes ...Phase) bool {
 	for _, turn := range Arrange(f.releases, f.channels, says{}) {
 		f.judge(turn)
 		for _, i := range turn.Skips {
-			f.releases[i][turn.Channel] = Skipped
+			f.releases[i.Release][turn.Channel] = Skipped
 		}
 		switch {
 		case turn.Holder != None:

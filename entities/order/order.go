@@ -82,8 +82,9 @@ func Ahead(incarnation int64, open []Open) (Open, bool) {
 	return Open{}, false
 }
 
-// configured is the end of a full version that only a change of configuration made: "v7-i42".
-var configured = regexp.MustCompile(`-i[0-9]+$`)
+// configured is the end of a full version that only a change of configuration made, "v7-i42", or with values of aspects:
+// "v7-flags.x3f9a21c0".
+var configured = regexp.MustCompile(`(-i[0-9]+)?(-[a-z][a-z0-9]*\.x[0-9a-f]{8})*$`)
 
 // Named is the version that a person or CI named, of a full version.
 func Named(full string) string { return configured.ReplaceAllString(full, "") }

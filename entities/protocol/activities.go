@@ -45,6 +45,9 @@ type PrepareRequest struct {
 	Service     string `json:"service"`
 	Version     string `json:"version"`     // named by a person, CI or the file
 	FullVersion string `json:"fullVersion"` // differs from Version for a config release ("v7-i42")
+	// Values is the aspect that a merged full version ("v7-flags.x3f9a21c0") is rendered for, where it is for one: the version must know its
+	// parameters. Of a merged full version Version is empty.
+	Values      string `json:"values,omitempty"`
 	Incarnation int64  `json:"incarnation"` // taken for a new version
 	Hash        string `json:"hash"`
 	// Instances to render for; one unknown to the recorded incarnation is left out.

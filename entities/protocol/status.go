@@ -153,7 +153,10 @@ type ReleaseStatus struct {
 	At          time.Time         `json:"at"`
 	Phases      map[string]string `json:"phases"`
 	Reasons     map[string]string `json:"reasons,omitempty"` // channel → why it is in that phase
-	// Keeps are the channels to which only its configuration comes, under the version that is there → that as a full version, once it
+	// Aspect that it gives values to, and which, for people; none: it is of a version (B5).
+	Aspect string `json:"aspect,omitempty"`
+	Sets   string `json:"sets,omitempty"`
+	// Keeps are the channels to which only its configuration, or its values, come, under the version that is there → that as a full version, once it
 	// is rendered.
 	Keeps map[string]string `json:"keeps,omitempty"`
 

@@ -23,6 +23,8 @@ type ReleaseRequest struct {
 	Act
 	Version string `json:"version"`
 	ID      string `json:"id,omitempty"`
+	// Aspect that values are released of, instead of a version (B5).
+	Aspect string `json:"aspect,omitempty"`
 	// Parameters apply to all channels, ChannelParameters to one each; later wins.
 	Parameters        map[string]any            `json:"parameters,omitempty"`
 	ChannelParameters map[string]map[string]any `json:"channelParameters,omitempty"`

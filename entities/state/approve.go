@@ -141,14 +141,18 @@ func (r *Release) RejectedIn(c *entities.ChannelSpec) bool {
 // Approve takes in a person's word on a release and a topic; a.Reject: it is rejected, which is
 // final for that release in the channels of the topic that it has not entered.
 func (s *State) Approve(version string, a entities.Approval) (Effect, error) {
-	r, err := s.FindOpen(version, "")
+	channel, ofApply := strings.CutPrefix(a.Topic, ApplyTopic)
+	if ofApply = ofApply && len(s.approvedApplies(channel)) > 0; !ofApply {
+		channel = ""
+	}
+	r, err := s.FindOpen(version, channel)
 	if err != nil {
 		return nil, err
 	}
 	if a.Who.Name == "" {
 		return nil, fmt.Errorf("nobody is named who approves or rejects %s", r.FullVersion)
 	}
-	if channel, ok := strings.CutPrefix(a.Topic, ApplyTopic); ok && len(s.approvedApplies(channel)) > 0 {
+	if ofApply {
 		return s.approveApply(r, channel, a)
 	}
 	if err := s.checkApproval(r, a); err != nil {

@@ -178,7 +178,7 @@ func (s *State) cancel(r *Release, channel string, c *Cancelling, now time.Time)
 	}
 	s.Channel(channel).endWindow()
 	for _, o := range s.Releases { // what is here is nothing to bring newer configuration to
-		if p := o.in(channel); o.Keeps(channel) && p.Phase == maestro.Pending && s.offIn(channel) {
+		if p := o.in(channel); o.Keeping[channel] && p.Phase == maestro.Pending && s.offIn(channel) {
 			o.cancel(channel, r.FullVersion+" was cancelled before it had succeeded here", now)
 		}
 	}

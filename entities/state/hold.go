@@ -147,7 +147,7 @@ func (s *State) afterPin(u Unpinning, now time.Time) string {
 		s.callOff(back)
 		return "; " + stays + " stays until something newer is released"
 	}
-	s.openReturns(back, u.Who, now)
+	s.openReturns(back, "", u.Who, now)
 	return "; it goes back to " + back[0].Target.FullVersion + " once all gates pass"
 }
 

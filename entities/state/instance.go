@@ -157,6 +157,12 @@ func (i *Instance) IsAt(r *Release) bool {
 	return i != nil && i.Delivery.Target != nil && i.Delivery.Target.Same(r.Target(i.ID))
 }
 
+// has tells whether the values of a release of an aspect are at the instance.
+func (i *Instance) has(r *Release) bool {
+	_, values := entities.SplitVersion(i.present())
+	return slices.Contains(values, r.FullVersion)
+}
+
 // present is the full version that is the target, or "".
 func (i *Instance) present() string {
 	if i.Delivery.Target == nil {

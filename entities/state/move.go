@@ -111,6 +111,10 @@ func (s *State) stayOn(id entities.InstanceID, runtime string) {
 			}
 			r.Runtimes[id] = runtime
 		}
+		if k, rendered := r.Kept[id]; rendered && r.OfAspect() {
+			k.Runtime = cmp.Or(k.Runtime, runtime)
+			r.Kept[id] = k
+		}
 	}
 	for n := range s.Pins {
 		if t, ok := s.Pins[n].Targets[id.Name]; ok && s.Pins[n].Channel == id.Channel {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/maestro"
 )
 
 // This file takes in what comes back from outside: how applies ended, and what was read.
@@ -209,13 +210,16 @@ func (s *State) Keep(release string, id entities.InstanceID, k Kept) {
 		if r.Kept == nil {
 			r.Kept = map[entities.InstanceID]Kept{}
 		}
+		if i := s.Instances[id]; r.OfAspect() && i != nil && i.Delivery.Target != nil {
+			k.Runtime = i.Delivery.Target.Runtime // what is there was made for it
+		}
 		r.Kept[id] = k
 	}
 }
 
-// Unrendered takes in that a configuration cannot be rendered under the version that a channel keeps, so that it does not come there.
+// Unrendered takes in that what a release brings to a channel cannot be rendered on top of what is there, so that it does not come.
 func (s *State) Unrendered(release, channel, why string, now time.Time) {
-	if r := s.ReleaseByID(release); r != nil && r.Keeps(channel) {
+	if r := s.ReleaseByID(release); r != nil && (r.Keeps(channel) || r.Phases[channel].Phase == maestro.Pending) {
 		r.cancel(channel, why, now)
 		s.Record(now, channel, r.FullVersion+" "+why)
 	}

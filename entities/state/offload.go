@@ -41,7 +41,7 @@ func (s *State) Offload(next []*Release) {
 // mayOffload: the release is in progress nowhere, and no instance is at it or may return to it. What takes another one back is
 // made of several versions, which only the state knows.
 func (s *State) mayOffload(r *Release, brought map[*Instance]*Release) bool {
-	if r.Return || s.needed(r, brought) {
+	if r.Return || r.OfAspect() || s.needed(r, brought) {
 		return false
 	}
 	// In any order: the answer is the same.

@@ -48,6 +48,7 @@ func (s *State) TakeSpec(spec *entities.Spec, digest string, now time.Time) *Ope
 	}
 	s.forgetRuntimes()
 	s.settleDeletion(now)
+	s.leaveAspects(now)
 	newest, offered := s.Offered(), s.offered()
 	s.WaitingConfig = 0
 	switch {
@@ -130,6 +131,17 @@ func (s *State) leaveRemoved(now time.Time) {
 	for _, id := range entities.SortedIDs(s.Instances) {
 		if i := s.Instances[id]; i.Delivery.Target == nil && i.Delivery.Lease == nil && len(i.Left) == 0 && !s.Declared(id) {
 			s.drop(id)
+		}
+	}
+}
+
+// leaveAspects cancels what is still to come of aspects that are no longer declared.
+func (s *State) leaveAspects(now time.Time) {
+	for _, r := range s.Releases {
+		for _, c := range entities.SortedKeys(r.Phases) {
+			if r.OfAspect() && s.Spec.Aspect(r.Aspect) == nil && r.Phases[c].Phase == maestro.Pending {
+				r.cancel(c, "aspect "+r.Aspect+" is no longer declared", now)
+			}
 		}
 	}
 }

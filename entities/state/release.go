@@ -33,6 +33,10 @@ type Release struct {
 	Keeping map[string]bool              `json:"keeping,omitempty"`
 	Kept    map[entities.InstanceID]Kept `json:"kept,omitempty"`
 	Phases  map[string]*PhaseState       `json:"phases"` // by channel
+	// Aspect that it gives values to; empty: it is of the version. Sets are the values, for people. What it brings where it comes is in
+	// Kept, as is a version that takes values along that are there.
+	Aspect string `json:"aspect,omitempty"`
+	Sets   string `json:"sets,omitempty"`
 	// Return: a person takes another one back by it, to what was good where it goes.
 	Return bool `json:"return,omitempty"`
 	// TakesBack is the id of that one, where a person asked for a rollback.
@@ -92,6 +96,12 @@ func (r *Release) PastRollback(channel string, b *entities.Rollback) bool {
 	return retried || !b.Failed.IsZero() && !r.At.Before(b.Failed)
 }
 
+// Line implements maestro.Release: that of its aspect.
+func (r *Release) Line() string { return r.Aspect }
+
+// OfAspect tells whether the release gives values to an aspect, and keeps what else is there (B5).
+func (r *Release) OfAspect() bool { return r.Aspect != "" && !r.Return }
+
 // Waives implements maestro.Release: a bypassed condition names channels that the release need not
 // have succeeded in. What was good in a channel before returns there without that.
 func (r *Release) Waives(channel, condition string) bool {
@@ -137,16 +147,16 @@ func (r *Release) Over() bool {
 
 // Target is what the release would put into an instance; none, where that is still to be rendered.
 func (r *Release) Target(id entities.InstanceID) entities.Target {
-	if r.Keeps(id.Channel) {
-		t := r.Kept[id].Target
-		t.Runtime = r.Runtimes[id]
+	if k, rendered := r.Kept[id]; rendered || r.Keeps(id.Channel) {
+		t := k.Target
+		t.Runtime = cmp.Or(r.Runtimes[id], t.Runtime)
 		return t
 	}
 	return entities.Target{FullVersion: r.FullVersion, Incarnation: r.Incarnation, Payload: r.Payloads[id], Runtime: r.Runtimes[id]}
 }
 
-// Keeps tells whether only the configuration of the release comes to a channel.
-func (r *Release) Keeps(channel string) bool { return r.Keeping[channel] }
+// Keeps tells whether only the configuration, or the values, of the release come to a channel.
+func (r *Release) Keeps(channel string) bool { return r.Keeping[channel] || r.OfAspect() }
 
 // keep has only the configuration of the release come to a channel.
 func (r *Release) keep(channel string) {

@@ -16,6 +16,11 @@ func (s *State) isAt(channel string, r *Release) bool {
 	return slices.ContainsFunc(s.In(channel), func(i *Instance) bool { return i.IsAt(r) })
 }
 
+// allAt tells whether all instances of a channel are at a release that have a target.
+func (s *State) allAt(channel string, r *Release) bool {
+	return s.isAt(channel, r) && !slices.ContainsFunc(s.In(channel), func(i *Instance) bool { return i.Delivery.Target != nil && !i.IsAt(r) })
+}
+
 // Brought is the newest release that an instance's present target is of, or nil.
 func (s *State) Brought(i *Instance) *Release {
 	for n := len(s.Releases) - 1; n >= 0; n-- {
@@ -65,12 +70,17 @@ func (s *State) newestVersions() []string {
 	return out
 }
 
-// FindOpen returns the oldest release of a version that is not over, else what Find returns: of two
-// releases of one version it is the older that waits for people, and the younger waits behind it.
+// FindOpen returns the oldest release of a version that is not over, in the channel if one is named and one is open there, else what
+// Find returns: of two releases of one version it is the older that waits for people, and the younger waits behind it.
 func (s *State) FindOpen(version, channel string) (*Release, error) {
 	newest, err := s.Find(version, channel)
 	if err != nil || strings.HasPrefix(version, entities.ByID) {
 		return newest, err
+	}
+	for _, r := range s.Releases {
+		if p := r.in(channel); p != nil && !p.Phase.Over() && r.FullVersion == newest.FullVersion {
+			return r, nil
+		}
 	}
 	for _, r := range s.Releases {
 		if !r.Over() && r.FullVersion == newest.FullVersion {
@@ -154,6 +164,9 @@ func (s *State) needed(r *Release, brought map[*Instance]*Release) bool {
 			continue
 		}
 		d, t := &i.Delivery, r.Target(id)
+		if r.OfAspect() && i.has(r) {
+			return true
+		}
 		if r.comesAs(i.present()) || d.LastGood != nil && d.LastGood.Same(t) || d.BeforePin != nil && d.BeforePin.Target.Same(t) ||
 			d.Rollback != nil && d.Rollback.Release == r.ID || brought[i].takes(r) {
 			return true

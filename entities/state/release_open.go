@@ -21,6 +21,21 @@ func (s *State) CheckRelease(version string, parameters []string, channels []str
 	if err := s.Spec.CheckRelease(version, parameters, channels); err != nil {
 		return err
 	}
+	return s.checkRoom()
+}
+
+// CheckAspect says the same of a release of an aspect.
+func (s *State) CheckAspect(aspect string, parameters, channels []string) error {
+	if s.Spec == nil {
+		return s.CheckRelease("", parameters, channels)
+	}
+	if err := s.Spec.CheckAspect(aspect, parameters, channels); err != nil {
+		return err
+	}
+	return s.checkRoom()
+}
+
+func (s *State) checkRoom() error {
 	if n := s.Open() + len(s.Reservations); n >= MaxOpenReleases {
 		return fmt.Errorf("%d releases are in flight, the most that are kept; end those that are not wanted any more: converge cancel %s/%s --older-than VERSION",
 			n, s.Application, s.Title())
@@ -50,6 +65,8 @@ type NewRelease struct {
 	By          string
 	Who         *entities.Who // for the audit trail; nil: By, stated
 	Strategy    maestro.Strategy
+	Aspect      string // that it gives values to; and Sets, for people, which
+	Sets        string
 	// CutsOff: where a version was cancelled, its configuration does not come either, as before it did.
 	CutsOff bool
 }
@@ -74,14 +91,16 @@ func (s *State) OpenRelease(n NewRelease, now time.Time) *Release {
 	}
 	r := &Release{
 		ID: n.ID, Version: n.Version, FullVersion: n.FullVersion, Incarnation: n.Incarnation, Hash: n.Hash,
-		By: n.By, Subject: n.subject(), At: now, Strategy: n.Strategy, Payloads: n.Payloads, Templates: map[entities.InstanceID]string{}, Phases: map[string]*PhaseState{},
+		By: n.By, Subject: n.subject(), At: now, Strategy: n.Strategy, Aspect: n.Aspect, Sets: n.Sets, Payloads: n.Payloads, Templates: map[entities.InstanceID]string{}, Phases: map[string]*PhaseState{},
 	}
 	if r.ID == "" {
 		r.ID = fmt.Sprint(s.LastRelease)
 	}
 	for _, c := range s.Spec.Channels {
 		for _, i := range c.Instances {
-			r.Templates[c.ID(i)] = i.Template
+			if !r.OfAspect() { // which brings no configuration
+				r.Templates[c.ID(i)] = i.Template
+			}
 			if _, ok := n.Payloads[c.ID(i)]; ok {
 				r.Phases[c.Name] = &PhaseState{Phase: maestro.Pending, Since: now}
 			}
@@ -91,18 +110,26 @@ func (s *State) OpenRelease(n NewRelease, now time.Time) *Release {
 		s.inheritCancels(r, n.CutsOff, now)
 		s.replaceUnpromoted(r, now)
 	}
-	if r.Incarnation >= s.WaitingConfig {
+	if r.Incarnation >= s.WaitingConfig && !r.OfAspect() {
 		s.WaitingConfig = 0
 	}
 	s.Releases = append(s.Releases, r)
-	s.Record(now, "", fmt.Sprintf("release %s: %s from incarnation %d, by %s", r.ID, r.FullVersion, r.Incarnation, r.By))
+	s.Record(now, "", fmt.Sprintf("release %s: %s, by %s", r.ID, r.made(), r.By))
 	s.Journal[len(s.Journal)-1].Release = r.ID
 	who := entities.Who{Name: n.By}
 	if n.Who != nil {
 		who = *n.Who
 	}
-	s.noteAct(entities.EventRelease, who, r, "", fmt.Sprintf("release of %s from incarnation %d", r.FullVersion, r.Incarnation), "", now)
+	s.noteAct(entities.EventRelease, who, r, "", "release of "+r.made(), "", now)
 	return r
+}
+
+// made says what a release is of, for people.
+func (r *Release) made() string {
+	if r.OfAspect() {
+		return r.FullVersion + " (" + r.Sets + ")"
+	}
+	return fmt.Sprintf("%s from incarnation %d", r.FullVersion, r.Incarnation)
 }
 
 // inheritCancels: where a version was cancelled before it came, a change of configuration does not
@@ -115,7 +142,7 @@ func (s *State) inheritCancels(r *Release, cutsOff bool, now time.Time) {
 	offered := of
 	for _, c := range entities.SortedKeys(r.Phases) {
 		of := cmp.Or(s.newestIn(c, offered), offered)
-		switch off := of.Keeps(c) || of.calledOff(c) && !s.isAt(c, of); {
+		switch off := of.Keeps(c) || of.calledOff(c) && !s.allAt(c, of); {
 		case !cutsOff && s.offAt(c, r.Version):
 			r.cancel(c, r.Version+" was cancelled before it had succeeded here", now)
 		case off && !cutsOff && s.keepable(c):
@@ -161,6 +188,62 @@ func (s *State) offered() *Release {
 		}
 	}
 	return nil
+}
+
+// Merged is what a release comes to an instance as: the version, as a person or CI named it, and the full version, with the values
+// of other aspects that are there, or, where nothing is there yet, that were promoted into the channel.
+func (s *State) Merged(i *Instance, r *Release) (version, full string) {
+	var there []string
+	full = r.FullVersion
+	if t := i.Delivery.Target; t != nil {
+		full, there = entities.SplitVersion(t.FullVersion)
+	} else if len(s.Spec.Aspects) > 0 {
+		there = s.valuesIn(i.ID.Channel)
+	}
+	there = slices.DeleteFunc(there, func(values string) bool {
+		aspect := entities.AspectOf(values)
+		return s.Spec.Aspect(aspect) == nil || r.OfAspect() && aspect == r.Aspect
+	})
+	switch {
+	case r.OfAspect():
+		version, there = s.VersionOf(i), append(there, r.FullVersion)
+	case r.Keeps(i.ID.Channel):
+		version = s.VersionOf(i)
+		full = fmt.Sprintf("%s-i%d", version, r.Incarnation)
+	default:
+		version, full = r.Version, r.FullVersion
+	}
+	return version, entities.JoinVersion(full, there)
+}
+
+// Unfinished tells whether what a release of another aspect brought to an instance is neither good nor taken back, so that one change
+// at a time is tried there (B5), and what was good before differs from it in one aspect.
+func (s *State) Unfinished(i *Instance, r *Release) bool {
+	d := &i.Delivery
+	good := d.Target != nil && d.Converged && d.LastGood != nil && d.LastGood.Same(*d.Target)
+	if d.Target == nil || good || r.Return || d.Reported || s.ReportsOnly(i.ID.Channel) {
+		return false
+	}
+	of := s.Brought(i)
+	if d.Rollback != nil {
+		of = s.ReleaseByID(d.Rollback.Release)
+	}
+	return of != nil && of.Line() != r.Line()
+}
+
+// valuesIn are the releases of aspects that are the newest to have succeeded in a channel, one of each aspect.
+func (s *State) valuesIn(channel string) []string {
+	newest := map[string]string{}
+	for _, r := range s.Releases {
+		if p := r.in(channel); r.OfAspect() && p != nil && p.Phase == maestro.Succeeded {
+			newest[r.Aspect] = r.FullVersion
+		}
+	}
+	var out []string
+	for _, aspect := range entities.SortedKeys(newest) {
+		out = append(out, newest[aspect])
+	}
+	return out
 }
 
 // VersionOf is the version of an instance's present target, as a person or CI named it; "" where that is not known any more.

@@ -33,12 +33,17 @@ const (
 	Withheld = 7
 	// Stepped: a release goes through a channel in steps. A worker that does not know it would have it go everywhere at once.
 	Stepped = 8
+	// Aspected: the service has aspects. A worker that does not know them would release one as a version.
+	Aspected = 9
 	// Newest is the newest number that is known.
-	Newest = Stepped
+	Newest = Aspected
 )
 
 // Form is the number of the state's form.
 func (s *State) Form() int {
+	if s.Spec != nil && len(s.Spec.Aspects) > 0 || slices.ContainsFunc(s.Releases, func(r *Release) bool { return r.Aspect != "" }) {
+		return Aspected
+	}
 	if s.stepped() {
 		return Stepped
 	}

@@ -23,7 +23,7 @@ func (s *State) askBack(r *Release, changes []Change, who entities.Who, now time
 		r.Phases[c.Channel].CalledOff = true
 		moves = append(moves, c.Moves...)
 	}
-	for _, by := range s.openReturns(moves, who, now) {
+	for _, by := range s.openReturns(moves, r.Aspect, who, now) {
 		by.TakesBack = r.ID
 	}
 	for _, c := range changes {
@@ -38,8 +38,8 @@ func (s *State) askBack(r *Release, changes []Change, who entities.Who, now time
 	return fmt.Sprintf("%s goes back in %s once all gates pass, as for a release (rollback.gates is ask)", r.FullVersion, strings.Join(back, ", "))
 }
 
-// openReturns opens a release for each version that instances go back to, ahead of all that are still to come there.
-func (s *State) openReturns(moves []Move, who entities.Who, now time.Time) (opened []*Release) {
+// openReturns opens a release for each version that instances go back to, of the aspect that is taken back, ahead of all that are still to come there.
+func (s *State) openReturns(moves []Move, aspect string, who entities.Who, now time.Time) (opened []*Release) {
 	byVersion := map[string]*Release{}
 	for _, m := range moves {
 		version := m.Target.FullVersion
@@ -49,6 +49,7 @@ func (s *State) openReturns(moves []Move, who entities.Who, now time.Time) (open
 		byVersion[version].returns(m, now)
 	}
 	for _, version := range entities.SortedKeys(byVersion) {
+		byVersion[version].Aspect = aspect
 		s.ahead(byVersion[version])
 		opened = append(opened, byVersion[version])
 	}
@@ -93,13 +94,13 @@ func (s *State) returning(channel string) *Release {
 	return nil
 }
 
-// ahead puts a release before all that are still to come where it goes: right behind the last one that entered there.
+// ahead puts a release before all of its line that are still to come where it goes: right behind the last one that entered there.
 func (s *State) ahead(r *Release) {
 	others := slices.DeleteFunc(slices.Clone(s.Releases), func(o *Release) bool { return o == r })
 	at := 0
 	for n, o := range others {
 		for _, c := range entities.SortedKeys(r.Phases) {
-			if p := o.in(c); p != nil && (p.Phase.Entered() || o.Return && p.Phase == maestro.Pending) {
+			if p := o.in(c); p != nil && o.Line() == r.Line() && (p.Phase.Entered() || o.Return && p.Phase == maestro.Pending) {
 				at = n + 1
 			}
 		}

@@ -135,12 +135,27 @@ func (s *State) whilePaused(r *Release, b *RollingBack) string {
 // leadsTo says how a channel goes to a release that was good there: a rollback names what it leaves, not where it leads.
 func (s *State) leadsTo(r *Release, channel string) string {
 	for _, c := range s.phaseChannels(r, channel) {
+		for _, i := range s.In(c) {
+			if by := s.Brought(i); by != nil && by.Line() != r.Line() && s.merges(i, r) {
+				return fmt.Sprintf("; in %s %s came on top of it: roll that back first, or release what is to come instead", c, by.FullVersion)
+			}
+		}
 		if targets, _ := s.pinnable(c, r.FullVersion); len(targets) > 0 {
 			return fmt.Sprintf("; a rollback names the release that is to leave, or none for the newest; to go to %s and stay there: converge pin %s/%s %s %s",
 				r.FullVersion, s.Application, s.Title(), c, r.FullVersion)
 		}
 	}
 	return ""
+}
+
+// merges tells whether what an instance is at is of a release among others.
+func (s *State) merges(i *Instance, r *Release) bool {
+	if r.OfAspect() {
+		return i.has(r)
+	}
+	version, values := entities.SplitVersion(i.present())
+	own, _ := entities.SplitVersion(r.FullIn(i.ID))
+	return len(values) > 0 && version == own
 }
 
 func (s *State) rollBack(r *Release, changes []Change, who entities.Who, now time.Time) string {

@@ -237,18 +237,20 @@ func (d *Desk) AuditStored(upTo int64) {
 	d.Audit = slices.DeleteFunc(d.Audit, func(l entities.AuditLine) bool { return l.N <= upTo })
 }
 
-// Newest is the newest release, or nil.
+// Newest is the newest release of a version, or nil.
 func (s *State) Newest() *Release {
-	if len(s.Releases) == 0 {
-		return nil
+	for _, r := range slices.Backward(s.Releases) {
+		if !r.OfAspect() {
+			return r
+		}
 	}
-	return s.Releases[len(s.Releases)-1]
+	return nil
 }
 
 // Offered is the newest release that was made to go forward, or nil.
 func (s *State) Offered() *Release {
 	for n := len(s.Releases) - 1; n >= 0; n-- {
-		if r := s.Releases[n]; !r.Return {
+		if r := s.Releases[n]; !r.Return && !r.OfAspect() {
 			return r
 		}
 	}

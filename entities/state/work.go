@@ -97,7 +97,9 @@ type RenderOp struct {
 	Instance entities.InstanceID
 	Release  string
 	Present  string // full version
-	Keeps    string // the version that the instance keeps, for what the release brings there; "": the release's own
+	// As is the full version that the release brings there, where that is not its own alone, and Of its version, as a person or CI
+	// named it.
+	As, Of string
 }
 
 // RecallOp asks the store what a release is made of.

@@ -211,6 +211,12 @@ func checkRelease(s *state.State, r Request, _ entities.Who, _ time.Time) (state
 	for _, channel := range channels {
 		names = append(names, entities.SortedKeys(r.Release.ChannelParameters[channel])...)
 	}
+	if r.Release.Aspect != "" {
+		if r.Version != "" {
+			return nil, fmt.Errorf("a release of aspect %s keeps the version of each instance; name none", r.Release.Aspect)
+		}
+		return nil, s.CheckAspect(r.Release.Aspect, names, channels)
+	}
 	if err := s.CheckReserved(r.Version); err != nil {
 		return nil, err
 	}

@@ -66,15 +66,18 @@ func convergedHeadline(s *state.State, newest *state.Release) string {
 
 // at is what a channel that has converged is at: the newest release where that has succeeded, with or without a change.
 func at(s *state.State, newest *state.Release, channel string) string {
-	if p, ok := newest.PhaseIn(channel); ok && p == maestro.Succeeded && !newest.Keeps(channel) {
-		return newest.FullVersion
-	}
+	there := "nothing"
 	for _, i := range s.In(channel) {
 		if t := i.Delivery.Target; t != nil {
-			return t.FullVersion
+			there = t.FullVersion
+			break
 		}
 	}
-	return "nothing"
+	_, values := entities.SplitVersion(there)
+	if p, ok := newest.PhaseIn(channel); ok && p == maestro.Succeeded && !newest.Keeps(channel) && len(values) == 0 {
+		return newest.FullVersion
+	}
+	return there
 }
 
 // channelHeadline says what is the matter with the channel that is worst.

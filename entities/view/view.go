@@ -422,7 +422,7 @@ func inProgress(r *state.Release) bool {
 }
 
 func release(s *state.State, r *state.Release) protocol.ReleaseStatus {
-	out := protocol.ReleaseStatus{ID: r.ID, Version: r.FullVersion, Incarnation: r.Incarnation, By: r.By, Proven: r.Subject != "", At: r.At, Phases: map[string]string{}}
+	out := protocol.ReleaseStatus{ID: r.ID, Version: r.FullVersion, Incarnation: r.Incarnation, Aspect: r.Line(), Sets: r.Sets, By: r.By, Proven: r.Subject != "", At: r.At, Phases: map[string]string{}}
 	for _, channel := range entities.SortedKeys(r.Phases) {
 		p := r.Phases[channel]
 		out.Phases[channel] = string(p.Phase)

@@ -47,7 +47,7 @@ func (s *serviceCompiler) compile() incarnation.Service {
 		Version: string(spec.Version), InitialVersion: string(spec.InitialVersion),
 		ConfigChanges:    entities.ConfigChanges(cmp.Or(string(spec.ConfigChanges), "release")),
 		ProgressDeadline: incarnation.Period(s.atLeast(s.Decoder, "progressDeadline", spec.ProgressDeadline, span{defaultProgress, time.Millisecond})),
-		Parameters:       s.parameters(), Remove: spec.OnDelete == "remove", AskGates: s.asksGates(),
+		Parameters:       s.parameters(), Aspects: s.aspects(), Remove: spec.OnDelete == "remove", AskGates: s.asksGates(),
 		Maestro: maestro(cmp.Or(spec.Maestro, s.config.Application.Spec.Maestro)), NoRollbackBelow: s.noRollbackBelow(),
 	}
 	s.versions(&doc)
@@ -104,9 +104,54 @@ func (s *serviceCompiler) parameters() []incarnation.Parameter {
 			continue
 		}
 		s.types[string(p.Name)] = entities.ParamType(p.Type)
-		all = append(all, incarnation.Parameter{Name: string(p.Name), Type: entities.ParamType(p.Type), Description: p.Description, Overridable: p.Overridable})
+		all = append(all, parameter(p))
 	}
 	return all
+}
+
+// aspects checks the groups of parameters that are released by themselves (B5).
+func (s *serviceCompiler) aspects() []entities.Aspect {
+	var all []entities.Aspect
+	of := map[config.ParameterName]string{}
+	for _, name := range strict.Keys(s.Spec.Aspects) {
+		at, given := strict.Key("aspects", name), s.Spec.Aspects[config.AspectName(name)]
+		a := entities.Aspect{Name: name}
+		for i, p := range given {
+			at := strict.Index(at, i)
+			if fault := s.notOfAspect(p, of); fault != nil && !s.Faulty(at) {
+				s.report(s.Decoder, at, *fault)
+				continue
+			}
+			of[p] = name
+			a.Parameters = append(a.Parameters, string(p))
+		}
+		if len(given) == 0 && !s.Faulty(at) {
+			s.report(s.Decoder, at, strict.Fault{Code: "missing-field", Message: fmt.Sprintf("aspect %q has no parameters", name), Expected: "at least one"})
+		}
+		all = append(all, a)
+	}
+	return all
+}
+
+// notOfAspect says why a parameter cannot be of an aspect, or nil; others are of one already.
+func (s *serviceCompiler) notOfAspect(p config.ParameterName, of map[config.ParameterName]string) *strict.Fault {
+	declared := slices.IndexFunc(s.Spec.Parameters, func(d config.ServiceParameter) bool { return d.Name == p })
+	switch {
+	case declared < 0:
+		fault := strict.Unknown("unknown-parameter", fmt.Sprintf("the service has no parameter %q", string(p)), string(p), strict.Keys(s.types))
+		return &fault
+	case of[p] != "":
+		return &strict.Fault{
+			Code: "duplicate-name", Message: fmt.Sprintf("parameter %q is of aspect %q already", string(p), of[p]), Expected: "one aspect for each parameter",
+		}
+	case !parameter(s.Spec.Parameters[declared]).MayBeGiven():
+		return &strict.Fault{Code: "fixed-parameter", Message: fmt.Sprintf("parameter %q is set in the configuration only", string(p)), Expected: "one that releases may set"}
+	}
+	return nil
+}
+
+func parameter(p config.ServiceParameter) incarnation.Parameter {
+	return incarnation.Parameter{Name: string(p.Name), Type: entities.ParamType(p.Type), Description: p.Description, Overridable: p.Overridable}
 }
 
 // located is a value and the path where it is declared.

@@ -39,6 +39,8 @@ type (
 	ServiceName string
 	// ParameterName is the name of a parameter.
 	ParameterName string
+	// AspectName is the name of an aspect, which goes into full versions.
+	AspectName string
 	// EnvName is the name of an environment variable that a service gives to commands.
 	EnvName string
 	// OwnEnvName is the name of an environment variable that whoever owns the commands gives to them.
@@ -66,6 +68,7 @@ type (
 const (
 	namePattern      = `^[a-z]([a-z0-9-]*[a-z0-9])?$`
 	servicePattern   = `^([a-z]([a-z0-9-]*[a-z0-9])?/)?[a-z]([a-z0-9-]*[a-z0-9])?$`
+	aspectPattern    = `^[a-z][a-z0-9]{0,19}$`
 	parameterPattern = `^[A-Za-z][A-Za-z0-9_-]*$`
 	envPattern       = `^[A-Za-z_][A-Za-z0-9_]*$`
 	durationPattern  = `^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
@@ -78,7 +81,7 @@ var (
 	envRE       = regexp.MustCompile(envPattern)
 	durationRE  = regexp.MustCompile(durationPattern)
 	versionRE   = regexp.MustCompile(versionPattern)
-	reservedRE  = regexp.MustCompile(`-i[0-9]+$`)
+	reservedRE  = regexp.MustCompile(`-i[0-9]+$|(^|-)[a-z][a-z0-9]*\.x[0-9a-f]{8}$`)
 )
 
 // Values lists what may stand in the file.
@@ -112,6 +115,9 @@ func (ServiceName) Pattern() string { return servicePattern }
 func (ParameterName) Pattern() string { return parameterPattern }
 
 // Pattern is for the JSON schema.
+func (AspectName) Pattern() string { return aspectPattern }
+
+// Pattern is for the JSON schema.
 func (EnvName) Pattern() string { return envPattern }
 
 // Pattern is for the JSON schema.
@@ -143,6 +149,14 @@ func (n ServiceName) Check() *Fault {
 // Check refuses what is no parameter's name.
 func (n ParameterName) Check() *Fault {
 	return strict.Unless(parameterRE.MatchString(string(n)) && len(n) <= 63, "bad-name", "%q is no name of a parameter", string(n), "letters, digits, hyphens and underscores, a letter first, at most 63 of them")
+}
+
+// Check refuses what is no aspect's name, and that of the aspect without one.
+func (n AspectName) Check() *Fault {
+	if n == entities.VersionAspect {
+		return &Fault{Code: "bad-name", Message: `"version" is the aspect of all that no other one names`, Expected: "another name"}
+	}
+	return strict.Unless(entities.IsAspectName(string(n)), "bad-name", "%q is no name of an aspect", string(n), "lower-case letters and digits, a letter first, at most 20 of them")
 }
 
 // Check refuses what OwnEnvName does, and by what loaders and shells are told what to run.
@@ -179,21 +193,21 @@ func (v Version) Check() *Fault { return CheckVersion(string(v)) }
 // CheckVersion says what is wrong with a version's name; nil is nothing. Versions are opaque, but
 // go into commands, file names and lists: letters, digits and a
 // few signs, at most 128 characters, as entities checks them too.
-// Names that end like "-i42" are those of config releases.
+// Names that end like "-i42" are those of config releases, and like "flags.x3f9a21c0" those of aspects.
 func CheckVersion(version string) *Fault {
 	if fault := CheckFullVersion(version); fault != nil {
 		return fault
 	}
 	if end := reservedRE.FindString(version); end != "" {
 		return &Fault{
-			Code: "bad-version", Message: fmt.Sprintf("%q ends in %q, which marks the release of a configuration change", version, end),
+			Code: "bad-version", Message: fmt.Sprintf("%q ends in %q, which marks the release of a configuration change or of an aspect", version, end),
 			Expected: "another name",
 		}
 	}
 	return nil
 }
 
-// CheckFullVersion accepts the full versions of config releases too.
+// CheckFullVersion accepts the full versions of config releases and of aspects too.
 func CheckFullVersion(version string) *Fault {
 	return strict.Unless(versionRE.MatchString(version), "bad-version", "%q is no version", version, "1 to 128 letters, digits and . _ + - : @ ~ =, beginning with a letter or digit")
 }

@@ -17,6 +17,8 @@ type Service struct {
 	InitialVersion Version `json:"initialVersion,omitempty"`
 	// Values that a release may set and payloads may use as ${{ params.NAME }}.
 	Parameters []ServiceParameter `json:"parameters,omitempty"`
+	// Parameters whose values go out by releases of their own, in groups: each is released beside the version, and beside the others.
+	Aspects map[AspectName][]ParameterName `json:"aspects,omitempty"`
 	// What a change of configuration without a new version does: release it as a config release
 	// (the default), or keep it until the next release.
 	ConfigChanges ConfigChanges `json:"configChanges,omitempty" jsonschema:"default=release"`

@@ -82,6 +82,7 @@ type Service struct {
 	ConfigChanges    entities.ConfigChanges `json:"configChanges"`
 	ProgressDeadline Period                 `json:"progressDeadline"`
 	Parameters       []Parameter            `json:"parameters,omitempty"`
+	Aspects          []entities.Aspect      `json:"aspects,omitempty"`
 	Files            map[string]string      `json:"files,omitempty"`    // path → content, of all channels
 	Objects          map[string]ObjectList  `json:"objects,omitempty"`  // of each bundle that a channel names
 	Remove           bool                   `json:"remove,omitempty"`   // when it is no longer declared

@@ -90,7 +90,7 @@ func (i *Incarnation) spec(doc *Service, known map[string]entities.RuntimeDefini
 		ConfigChanges: doc.ConfigChanges, ProgressDeadline: time.Duration(doc.ProgressDeadline),
 		Runtimes: map[string]*entities.RuntimeSpec{},
 		Grants:   i.doc.Grants, Identity: i.doc.Identity, Notifications: i.doc.Notifications, Remove: doc.Remove, AskGates: doc.AskGates, Maestro: doc.Maestro,
-		NoRollbackBelow: doc.NoRollbackBelow,
+		NoRollbackBelow: doc.NoRollbackBelow, Aspects: doc.Aspects,
 	}
 	if doc.Key != "" {
 		spec.Name = doc.Name
@@ -131,6 +131,9 @@ func (i *Incarnation) spec(doc *Service, known map[string]entities.RuntimeDefini
 		}
 		if channel.Rollout != nil {
 			spec.Channels[len(spec.Channels)-1].RollOut(*channel.Rollout)
+		}
+		if len(doc.Aspects) > 0 {
+			spec.Channels[len(spec.Channels)-1].ByAspects()
 		}
 	}
 	return spec, nil

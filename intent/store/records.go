@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"path"
 	"slices"
@@ -28,6 +29,46 @@ type VersionRecord struct {
 	// Payloads: channel, by the name that it has in the incarnation → digest of what it was rendered to when it was first named.
 	// None: of a version of Converge that did not write them down.
 	Payloads map[string]string `json:"payloads,omitempty"`
+}
+
+// With is a version with the parameters of another record in place of its own, also where its own are of single channels.
+func (r VersionRecord) With(o VersionRecord) VersionRecord {
+	r.Parameters = maps.Clone(r.Parameters)
+	channels := map[string]map[string]any{}
+	for channel, values := range r.ChannelParameters {
+		channels[channel] = maps.Clone(values)
+	}
+	for name, v := range o.Parameters {
+		for _, values := range channels {
+			delete(values, name)
+		}
+		r.Parameters = with(r.Parameters, name, v)
+	}
+	for channel, values := range o.ChannelParameters {
+		for name, v := range values {
+			channels[channel] = with(channels[channel], name, v)
+		}
+	}
+	r.ChannelParameters = channels
+	return r
+}
+
+// Given is how many values the record gives.
+func (r VersionRecord) Given() int {
+	n := len(r.Parameters)
+	for _, values := range r.ChannelParameters {
+		n += len(values)
+	}
+	return n
+}
+
+// with adds an entry to a map that is nil while it is empty.
+func with(all map[string]any, name string, v any) map[string]any {
+	if all == nil {
+		all = map[string]any{}
+	}
+	all[name] = v
+	return all
 }
 
 // CreateVersion records what a full version of a service means, unless that is recorded: the first

@@ -1,0 +1,286 @@
+package loop_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/decide"
+	"github.com/converge-engine/converge/entities/maestro"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+// aspectPlay is a world in which versions, configurations and values of two aspects are released in any order, and fail, are cancelled,
+// taken back and held. It judges each change of a target by what it changes.
+type aspectPlay struct {
+	*world
+	t     *rapid.T
+	order map[string]int // of releases, by id
+	n     int
+}
+
+// TestAspectsAtRandom_B5: a release changes its own aspect and no other, one change at a time is tried at an instance, the way back
+// leads back in one aspect, and with all well every release ends.
+func TestAspectsAtRandom_B5(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := &aspectPlay{world: newWorld(), t: t, order: map[string]int{}}
+		p.next.Maestro.Strategy = rapid.SampledFrom([]string{"latest", "train", "immediate"}).Draw(t, "strategy")
+		for _, name := range []string{"flags", "size"} {
+			p.next.Aspects = append(p.next.Aspects, entities.Aspect{Name: name, Parameters: []string{name}})
+			p.next.Parameters = append(p.next.Parameters, entities.ParamSpec{Name: name, Type: entities.ParamString})
+		}
+		for n, name := range []string{"c0", "c1"} {
+			p.channel(name, func(c *entities.ChannelSpec) {
+				if size := rapid.SampledFrom([]int{1, 1, 3}).Draw(t, "instances"); size > 1 {
+					fleet(c, size, "local")
+				}
+				c.NoRollback = rapid.IntRange(0, 3).Draw(t, "no rollback") == 0
+				if n > 0 {
+					c.Conditions = []entities.Condition{stableAfter("c0")}
+					if rapid.Bool().Draw(t, "approval") {
+						c.Conditions = append(c.Conditions, entities.Condition{ID: "approval/go", Kind: entities.ManualApproval, Topic: "go", MinApprovers: 1})
+					}
+				}
+			})
+		}
+		p.publish()
+		p.note()
+		t.Repeat(p.events())
+		p.comeToEnd()
+	})
+}
+
+// note counts releases in the order in which they were made.
+func (p *aspectPlay) note() {
+	for _, r := range p.s.Releases {
+		if _, known := p.order[r.ID]; !known {
+			p.n++
+			p.order[r.ID] = p.n
+		}
+	}
+}
+
+func (p *aspectPlay) events() map[string]func(*rapid.T) {
+	value := func() string { return rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(p.t, "value") }
+	channel := func() string { return rapid.SampledFrom([]string{"c0", "c1"}).Draw(p.t, "channel") }
+	release := func() string {
+		if len(p.s.Releases) == 0 {
+			return "none"
+		}
+		return entities.ByID + rapid.SampledFrom(p.s.Releases).Draw(p.t, "release").ID
+	}
+	all := map[string]func(*rapid.T){
+		"version": func(*rapid.T) { _, _ = p.release(fmt.Sprint("v", p.n+1), "") },
+		"flags":   func(*rapid.T) { _ = p.releaseAspect("flags", "flags="+value(), "") },
+		"size":    func(*rapid.T) { _ = p.releaseAspect("size", "size="+value(), "") },
+		"config": func(*rapid.T) {
+			p.channel(channel(), func(c *entities.ChannelSpec) {
+				c.Instances = slices.Clone(c.Instances)
+				c.Instances[0].Template = fmt.Sprint("t", p.n)
+			})
+			p.publish()
+		},
+		"approve": func(*rapid.T) {
+			_, _ = done(p.s.Approve(release(), entities.Approval{Topic: "go", Who: bob, At: p.now}))
+		},
+		"cancel": func(*rapid.T) { _, _ = done(p.s.Cancel(state.Cancelling{Version: release(), Who: bob}, p.now)) },
+		"rollback": func(*rapid.T) {
+			p.goesBack(func() { _, _ = done(p.s.RollBack(state.RollingBack{Version: release(), Who: bob}, p.now)) })
+		},
+		"retry":  func(*rapid.T) { _, _ = done(p.s.Retry(release(), channel(), bob, p.now)) },
+		"pause":  func(*rapid.T) { _, _ = done(p.s.Pause(channel(), bob, "", p.now)) },
+		"resume": func(*rapid.T) { _, _ = done(p.s.Resume(channel(), bob, p.now)) },
+		"render": func(*rapid.T) { p.render() },
+		"rest":   func(*rapid.T) { p.carryOver() },
+		"time":   func(*rapid.T) { p.now = p.now.Add(time.Minute) },
+		"end":    func(*rapid.T) { p.endOne(rapid.SampledFrom([]string{"", "", "", "broken"}).Draw(p.t, "end")) },
+		"end2":   func(*rapid.T) { p.endOne("") },
+	}
+	for name, event := range all {
+		all[name] = func(t *rapid.T) {
+			p.now = p.now.Add(time.Second)
+			event(t)
+			p.note()
+			p.firstReadings()
+			p.start(p.settle())
+		}
+	}
+	return all
+}
+
+func (p *aspectPlay) endOne(err string) {
+	ids := entities.SortedIDs(p.applies)
+	if len(ids) == 0 {
+		return
+	}
+	id := ids[0]
+	if err == "" {
+		p.obeyApply(id)
+		return
+	}
+	p.applyEnded(id, err, true)
+}
+
+// components of what each instance is at: the version ("") and the values of each aspect.
+func (p *aspectPlay) components() map[entities.InstanceID]map[string]string {
+	out := map[entities.InstanceID]map[string]string{}
+	for _, id := range entities.SortedIDs(p.s.Instances) {
+		if full := p.present(id); full != "" {
+			out[id] = componentsOf(full)
+		}
+	}
+	return out
+}
+
+func componentsOf(full string) map[string]string {
+	version, values := entities.SplitVersion(full)
+	out := map[string]string{"": version}
+	for _, v := range values {
+		out[entities.AspectOf(v)] = v
+	}
+	return out
+}
+
+// differ names the aspects in which two full versions differ.
+func differ(a, b map[string]string) (lines []string) {
+	for _, line := range []string{"", "flags", "size"} {
+		if a[line] != b[line] {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// goesBack judges what a person takes back at once.
+func (p *aspectPlay) goesBack(act func()) {
+	before := p.components()
+	act()
+	for id, now := range p.components() {
+		if lines := differ(before[id], now); len(lines) > 1 {
+			p.t.Fatalf("%s goes back in %q: %v, before %v\n%s%s", id, lines, now, before[id], p.phases(), p.journal())
+		}
+	}
+}
+
+func (p *aspectPlay) journal() string {
+	var lines []string
+	for _, line := range p.s.Journal {
+		lines = append(lines, line.Channel+" "+line.Text)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// settle decides pass by pass, and judges each.
+func (p *aspectPlay) settle() *decide.Decision {
+	all := &decide.Decision{}
+	for range 100 {
+		d := decide.Decide(p.s, p.now, decide.Mode{})
+		for _, c := range d.Changes {
+			p.judge(c, d)
+		}
+		p.s.Commit(d.Changes, &d.Work, p.now)
+		all.Join(d)
+		p.renders, p.recalls, p.decision = d.Renders, d.Recalls, d
+		if !d.Acts() {
+			return all
+		}
+	}
+	p.t.Fatalf("it does not settle:\n%s\n%s%s\n%s", p.decision, p.phases(), p.targets(), p.journal())
+	return nil
+}
+
+func (p *aspectPlay) judge(c state.Change, d *decide.Decision) {
+	r := p.s.ReleaseByID(c.Release)
+	fail := func(format string, args ...any) {
+		p.t.Fatalf("%s\n%s\n%s%s", fmt.Sprintf(format, args...), d, p.phases(), p.targets())
+	}
+	for _, m := range c.Moves {
+		was := p.components()[m.Instance]
+		lines := differ(was, componentsOf(m.Target.FullVersion))
+		own := r == nil || len(lines) == 0 || len(lines) == 1 && lines[0] == r.Line()
+		if was != nil && !own {
+			fail("%s of %s changes %q of %s", c.Kind, r.FullVersion, lines, m.Instance)
+		}
+		if c.Kind != state.ChangePromote && c.Kind != state.ChangeTarget || r.Return {
+			continue
+		}
+		i := p.s.Instances[m.Instance]
+		if by := p.s.Brought(i); by != nil && i.Delivery.Rollback == nil && !i.Delivery.Converged && by.Line() != r.Line() {
+			fail("%s comes to %s on top of %s, which is not good yet", r.FullVersion, m.Instance, by.FullVersion)
+		}
+	}
+	if c.Kind == state.ChangePromote {
+		for _, o := range p.s.Releases {
+			if ph, _ := o.PhaseIn(c.Channel); o != r && ph == maestro.InProgress && (o.Line() != r.Line() || p.s.Strategy(r) != maestro.Immediate) {
+				fail("%s enters beside %s", r.FullVersion, o.FullVersion)
+			}
+			if ph, _ := o.PhaseIn(c.Channel); o.Line() == r.Line() && ph.Entered() && p.order[o.ID] > p.order[r.ID] && !r.Return && !r.Reopened(c.Channel) {
+				fail("%s enters after %s", r.FullVersion, o.FullVersion)
+			}
+		}
+	}
+	if c.Kind == state.ChangeSkip {
+		if newest := slices.IndexFunc(p.s.Releases, func(o *state.Release) bool {
+			ph, _ := o.PhaseIn(c.Channel)
+			return o.Line() == r.Line() && p.order[o.ID] > p.order[r.ID] && (ph.Entered() || slices.ContainsFunc(d.Changes, func(x state.Change) bool { return x.Release == o.ID }))
+		}); newest < 0 {
+			fail("%s is skipped in %s, and nothing of its aspect overtook it", r.FullVersion, c.Channel)
+		}
+	}
+}
+
+// rest has runtimes obey until nothing is left to do by itself.
+func (p *aspectPlay) rest() {
+	for range 200 {
+		p.start(p.settle())
+		if len(p.applies)+len(p.renders)+len(p.recalls) == 0 && !p.firstReadings() {
+			return
+		}
+		p.render()
+		for _, id := range entities.SortedIDs(p.applies) {
+			p.obeyApply(id)
+		}
+	}
+	p.t.Fatalf("it does not come to rest:\n%s\n%s%s", p.decision, p.phases(), p.targets())
+}
+
+// comeToEnd: with all well, approved and let go on, every release ends, but where it did not succeed before.
+func (p *aspectPlay) comeToEnd() {
+	for _, channel := range []string{"", "c0", "c1"} {
+		_, _ = done(p.s.Resume(channel, bob, p.now))
+	}
+	if _, err := p.release("last", ""); err != nil {
+		p.t.Fatal(err)
+	}
+	for _, fix := range []string{"flags", "size"} { // what failed and was not taken back is mended by its own aspect
+		if err := p.releaseAspect(fix, fix+"=last", ""); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	p.note()
+	for _, id := range entities.SortedIDs(p.s.Instances) { // what failed in a fleet in two aspects at once a person mends
+		if p.s.Instances[id].Delivery.Failure != "" {
+			_, _ = done(p.s.Retry(p.present(id), id.Channel, bob, p.now))
+		}
+	}
+	for range 8 {
+		for _, r := range p.s.Releases {
+			_, _ = done(p.s.Approve(entities.ByID+r.ID, entities.Approval{Topic: "go", Who: bob, At: p.now}))
+		}
+		p.rest()
+		p.now = p.now.Add(time.Hour)
+	}
+	for _, r := range p.s.Releases {
+		for _, channel := range []string{"c0", "c1"} {
+			ph, _ := r.PhaseIn(channel)
+			if !ph.Over() && ph != "" && !(channel == "c1" && r.Phases["c0"].Phase != maestro.Succeeded) {
+				p.t.Fatalf("%s is %s in %s:\n%s\n%s%s", r.FullVersion, ph, channel, p.decision, p.phases(), p.targets())
+			}
+		}
+	}
+}
