@@ -48,6 +48,7 @@ type Activities struct {
 	holds     lately[[]protocol.ScopePause]      // pauses in force, by application and runtime
 	owners    lately[entities.RuntimeDefinition] // the newest declarations of runtimes, by name
 	published lately[string]                     // the directories that applications were published from, by application
+	progress  lately[[]protocol.Configured]      // of changes of configuration, by application and incarnation
 
 	mu      sync.Mutex
 	lines   map[string]connection    // by runtime and digest of its definition

@@ -115,7 +115,7 @@ func (a *Activities) Alone(ctx context.Context, r protocol.AloneRequest) (protoc
 	placed, err := Placed(ctx, a.Client)
 	for n := range placed {
 		if placed[n].Err != "" {
-			err = errors.Join(err, fmt.Errorf("%s: %s", drain.Name(placed[n].Service), placed[n].Err))
+			err = errors.Join(err, fmt.Errorf("%s: %s", protocol.ShortID(placed[n].Service), placed[n].Err))
 		}
 	}
 	return protocol.AloneAnswer{Alone: drain.Alone(r.Runtime, placed)}, err
@@ -128,17 +128,22 @@ func Placed(ctx context.Context, c client.Client) ([]protocol.Placed, error) {
 		return nil, err
 	}
 	all := make([]protocol.Placed, len(ids))
+	atOnce(len(ids), func(n int) { all[n] = placedOf(ctx, c, ids[n]) })
+	return all, ctx.Err()
+}
+
+// atOnce asks so many services, a few at the same time.
+func atOnce(services int, ask func(n int)) {
 	var asking sync.WaitGroup
 	room := make(chan struct{}, reachAtOnce)
-	for n, id := range ids {
+	for n := range services {
 		room <- struct{}{}
 		asking.Go(func() {
 			defer func() { <-room }()
-			all[n] = placedOf(ctx, c, id)
+			ask(n)
 		})
 	}
 	asking.Wait()
-	return all, ctx.Err()
 }
 
 func placedOf(ctx context.Context, c client.Client, id string) protocol.Placed {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"go.temporal.io/api/serviceerror"
@@ -146,16 +145,9 @@ func (a *Activities) decide(ctx context.Context, r protocol.DecideRequest) (*pro
 // askAll sends a verb to all services, some at a time, until each has done it or refused it, or it is too late.
 func (a *Activities) askAll(ctx context.Context, r protocol.DecideRequest, verb string, until time.Time) []error {
 	errs := make([]error, len(r.Services))
-	var running sync.WaitGroup
-	room := make(chan struct{}, reachAtOnce)
-	for n, service := range r.Services {
-		room <- struct{}{}
-		running.Go(func() {
-			defer func() { <-room }()
-			errs[n] = a.ask(ctx, protocol.ServiceID(r.Application, service), verb, protocol.JointHint{ID: r.ID}, until)
-		})
-	}
-	running.Wait()
+	atOnce(len(r.Services), func(n int) {
+		errs[n] = a.ask(ctx, protocol.ServiceID(r.Application, r.Services[n]), verb, protocol.JointHint{ID: r.ID}, until)
+	})
 	return errs
 }
 

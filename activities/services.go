@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 
 	"github.com/converge-engine/converge/activities/checks"
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/incarnation"
 )
@@ -32,6 +33,37 @@ func (s services) Status(ctx context.Context, application, service string) (prot
 		return status, fmt.Errorf("status of %s/%s: %w", application, service, err)
 	}
 	return status, nil
+}
+
+// configuredFor is how old what services say of an incarnation may be: all that wait ask at about the same time.
+const configuredFor = 2 * time.Second
+
+// Configured implements checks.Services.
+func (s services) Configured(ctx context.Context, application string, incarnation int64) ([]protocol.Configured, error) {
+	return s.progress.get(fmt.Sprint(application, "/", incarnation), configuredFor, func() ([]protocol.Configured, error) {
+		newest, manifest, err := s.Newest(ctx, application)
+		if err != nil {
+			return nil, err
+		}
+		names := entities.SortedKeys(manifest)
+		all := make([]protocol.Configured, len(names))
+		atOnce(len(names), func(n int) {
+			c := s.configured(ctx, protocol.ServiceID(application, names[n]), incarnation)
+			c.Behind = c.Err == "" && c.Spec != "" && newest == incarnation && c.Spec != manifest[names[n]]
+			all[n] = c
+		})
+		return all, ctx.Err()
+	})
+}
+
+// configured is what one service says. One that has no workflow has nothing to get.
+func (s services) configured(ctx context.Context, id string, incarnation int64) protocol.Configured {
+	out := protocol.Configured{Service: id}
+	err := s.ask(ctx, id, &out, protocol.QueryConfigured, incarnation)
+	if err != nil && !errors.Is(err, checks.ErrNoService) {
+		out = protocol.Configured{Service: id, Err: err.Error()}
+	}
+	return out
 }
 
 // Newest implements checks.Services.
@@ -67,9 +99,13 @@ func (s services) Parameters(ctx context.Context, application, service, channel,
 }
 
 func (s services) query(ctx context.Context, id string, into any) error {
+	return s.ask(ctx, id, into, protocol.QueryStatus)
+}
+
+func (s services) ask(ctx context.Context, id string, into any, query string, args ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	answer, err := s.Client.QueryWorkflow(ctx, id, "", protocol.QueryStatus)
+	answer, err := s.Client.QueryWorkflow(ctx, id, "", query, args...)
 	var gone *serviceerror.NotFound
 	if errors.As(err, &gone) {
 		return checks.ErrNoService

@@ -31,6 +31,7 @@ type CheckDefinition struct {
 	Dependency     *Dependency      `json:"dependency,omitempty"` // of the kinds on other services
 	// RuntimeLabels are, for the kind selection, those of the runtimes of the channel, by the runtimes' names.
 	RuntimeLabels map[string]map[string]string `json:"runtimeLabels,omitempty"`
+	ConfigRollout *ConfigRollout               `json:"configRollout,omitempty"`
 }
 
 // Of is the definition of one channel: one of the baseline is the same for all.

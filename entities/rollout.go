@@ -18,13 +18,21 @@ type Rollout struct {
 // ByCommand tells whether a command of the user's selects which instances are next.
 func (r *Rollout) ByCommand() bool { return r != nil && len(r.Command) > 0 }
 
+// ConfigRollout is the policy by which a change of configuration goes through the services of an application. The instances
+// of its steps are services.
+type ConfigRollout struct {
+	Steps []RolloutStep `json:"steps"`
+	// MaxFailures: once so many services have failed with an incarnation, no further one gets it. At least 1.
+	MaxFailures int `json:"maxFailures"`
+}
+
 // RolloutStep is one of two: so many instances are updated, or so long is waited once those so far are stable.
 type RolloutStep struct {
 	Instances *Amount       `json:"instances,omitempty"`
 	Pause     time.Duration `json:"pause,omitempty"`
 }
 
-// Amount is a number of instances, or a percentage of them.
+// Amount is a number of instances or services, or a percentage of them.
 type Amount struct {
 	Number  int `json:"number,omitempty"`
 	Percent int `json:"percent,omitempty"` // 1 to 100

@@ -90,6 +90,8 @@ const (
 	CheckVersionOrder  CheckKind = "versionOrder"
 	CheckStaticOrder   CheckKind = "staticOrder"
 	CheckCapacityOrder CheckKind = "capacityOrder"
+	// CheckConfigRollout is judged by what all services of the application say.
+	CheckConfigRollout CheckKind = "configRollout"
 )
 
 // SelectionID is the id of the check of kind selection: no name that an application gives has a slash.

@@ -23,6 +23,23 @@ func OneOf(names []string) string {
 	return "one of " + strings.Join(names, ", ")
 }
 
+// Few are the first few names, and how many more there are.
+func Few(names []string) string {
+	const shown = 5
+	if len(names) <= shown {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), len(names)-shown)
+}
+
+// Has is the verb of so many names.
+func Has(names []string) string {
+	if len(names) == 1 {
+		return "has"
+	}
+	return "have"
+}
+
 // Expected lists what would have been right, for the end of an error.
 func Expected(names []string) string {
 	if len(names) == 0 {

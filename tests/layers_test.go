@@ -52,6 +52,7 @@ var layers = []layer{
 	{folder: "entities/trail", ours: []string{"entities/."}},
 	{folder: "entities/protocol", ours: []string{"entities/."}},
 	{folder: "entities/drain", ours: []string{"entities/.", "entities/protocol"}},
+	{folder: "entities/configured", ours: []string{"entities/.", "entities/selection", "entities/protocol"}},
 	{folder: "entities/loosen", ours: []string{"entities/.", "entities/order"}},
 	{folder: "entities/lease", ours: []string{"entities/."}},
 	{folder: "entities/state", ours: []string{"entities/.", "entities/order", "entities/maestro"}},
@@ -65,7 +66,7 @@ var layers = []layer{
 	{folder: "entities/simulate", ours: []string{"entities/.", "entities/order", "entities/chart", "entities/maestro", "entities/selection", "entities/state", "entities/decide", "entities/loop"}},
 	{folder: "intent", ours: []string{"entities/.", "entities/order", "entities/stats", "entities/protocol"}},
 	{folder: "runtimes", ours: []string{"entities/."}, check: noTemporal},
-	{folder: "activities", ours: []string{"entities/.", "entities/protocol", "entities/order", "entities/maestro", "entities/drain", "entities/selection", "entities/loosen", "entities/explain", "entities/stats", "intent", "runtimes"}, check: noCompiling},
+	{folder: "activities", ours: []string{"entities/.", "entities/protocol", "entities/order", "entities/maestro", "entities/selection", "entities/drain", "entities/configured", "entities/loosen", "entities/explain", "entities/stats", "intent", "runtimes"}, check: noCompiling},
 	{folder: "workflows", ours: []string{"entities"}, check: onlyTemporalSDK},
 	{folder: "worker", ours: []string{"entities", "intent", "runtimes", "activities", "workflows"}, check: noCompiling},
 	// It previews with the code of the activity Prepare, and so reaches what that reaches, but no workflow and no worker.
@@ -283,11 +284,11 @@ func TestLayerRulesCanFail(t *testing.T) {
 		},
 		{
 			"an activity that knows a workflow", "+/activities: +/workflows",
-			[]string{"activities must not reach workflows: activities may build on itself, entities alone, entities/protocol, entities/order, entities/maestro, entities/drain, entities/selection, entities/loosen, entities/explain, entities/stats, intent, runtimes only"},
+			[]string{"activities must not reach workflows: activities may build on itself, entities alone, entities/protocol, entities/order, entities/maestro, entities/selection, entities/drain, entities/configured, entities/loosen, entities/explain, entities/stats, intent, runtimes only"},
 		},
 		{
 			"an activity that knows the state of a service", "+/activities: +/entities/state",
-			[]string{"activities must not reach entities/state: activities may build on itself, entities alone, entities/protocol, entities/order, entities/maestro, entities/drain, entities/selection, entities/loosen, entities/explain, entities/stats, intent, runtimes only"},
+			[]string{"activities must not reach entities/state: activities may build on itself, entities alone, entities/protocol, entities/order, entities/maestro, entities/selection, entities/drain, entities/configured, entities/loosen, entities/explain, entities/stats, intent, runtimes only"},
 		},
 		{
 			"a value that knows the state by a detour", "+/entities: +/entities/maestro\n+/entities/maestro: +/entities/state",

@@ -214,6 +214,9 @@ func (s *service) answerQueries() error {
 		}},
 		{protocol.QueryState, s.snapshot},
 		{protocol.QueryPlaced, func() (protocol.Placed, error) { return view.Placed(s.state, s.decision), nil }},
+		{protocol.QueryConfigured, func(incarnation int64) (protocol.Configured, error) {
+			return view.Configured(s.state, s.decision, incarnation), nil
+		}},
 		{protocol.QueryTerminated, func() ([]string, error) { return s.state.Terminated(), nil }},
 	} {
 		if err := workflow.SetQueryHandler(s.ctx, q.name, q.answer); err != nil {

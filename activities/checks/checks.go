@@ -74,6 +74,9 @@ type Services interface {
 	// Status is what the service's status query says. A service without a workflow is ErrNoService, one of an
 	// application without one ErrNoApplication.
 	Status(ctx context.Context, application, service string) (protocol.Status, error)
+	// Configured is how far all services of an application are with the configuration of an incarnation, as they were at most some
+	// seconds ago. What keeps one from answering is in its place.
+	Configured(ctx context.Context, application string, incarnation int64) ([]protocol.Configured, error)
 	// Newest is the newest (or pinned) incarnation of an application, and the digest of each service's
 	// spec in it.
 	Newest(ctx context.Context, application string) (incarnation int64, specs map[string]string, err error)
@@ -110,6 +113,7 @@ func kinds(p Sources) map[entities.CheckKind]Evaluator {
 		entities.CheckVersionOrder:   versionOrder{p},
 		entities.CheckStaticOrder:    staticOrder{p},
 		entities.CheckCapacityOrder:  capacityOrder{p},
+		entities.CheckConfigRollout:  configRollout{p},
 	}
 }
 

@@ -21,7 +21,9 @@ type World struct {
 	Behind      map[string]bool            // services that have not read the newest incarnation
 	Rendered    map[string]map[string]any  // by "service@version": parameters
 	Stored      map[string]entities.Payload
-	Elsewhere   map[string]World // other applications, by name; shop is this one
+	// Configurations are how far services are with whatever incarnation is asked about.
+	Configurations []protocol.Configured
+	Elsewhere      map[string]World // other applications, by name; shop is this one
 }
 
 // of is the world of an application.
@@ -67,6 +69,12 @@ func (w World) Newest(_ context.Context, application string) (int64, map[string]
 		specs[service] = "spec-" + service
 	}
 	return w.Incarnation, specs, nil
+}
+
+// Configured implements checks.Services.
+func (w World) Configured(_ context.Context, application string, _ int64) ([]protocol.Configured, error) {
+	w, err := w.of(application)
+	return w.Configurations, err
 }
 
 // Parameters implements checks.Services.
@@ -142,6 +150,11 @@ func (h hanging) Status(ctx context.Context, _, _ string) (protocol.Status, erro
 // Newest implements checks.Services.
 func (h hanging) Newest(ctx context.Context, _ string) (int64, map[string]string, error) {
 	return 0, nil, h.hang(ctx)
+}
+
+// Configured implements checks.Services.
+func (h hanging) Configured(ctx context.Context, _ string, _ int64) ([]protocol.Configured, error) {
+	return nil, h.hang(ctx)
 }
 
 // Parameters implements checks.Services.

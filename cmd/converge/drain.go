@@ -144,7 +144,7 @@ func (o *drainOptions) show(placed []protocol.Placed, steps [][]string) error {
 			if i.Runtime != o.runtime {
 				continue
 			}
-			l := leaving{Step: step + 1, Service: drain.Name(p.Service), Instance: i.Name, Note: i.Says}
+			l := leaving{Step: step + 1, Service: protocol.ShortID(p.Service), Instance: i.Name, Note: i.Says}
 			if l.Note == "" && i.Stays != "" {
 				l.Note = "stays, as " + i.Stays
 			}

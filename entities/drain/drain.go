@@ -3,16 +3,12 @@
 package drain
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 )
-
-// shown is how many names a sentence has.
-const shown = 5
 
 // plan is what services have on one runtime.
 type plan struct {
@@ -104,16 +100,16 @@ func (p *plan) waits(n int) string {
 			continue
 		}
 		if p.drain.Up && !p.back(k) || !p.drain.Up && (p.all[k].Err != "" || p.there(k)) {
-			before = append(before, Name(p.all[k].Service))
+			before = append(before, protocol.ShortID(p.all[k].Service))
 		}
 	}
 	switch {
 	case p.drain.Force && p.drain.Up:
 		return ""
 	case len(before) > 0 && p.drain.Up:
-		return "once " + names(before) + " " + is(before) + " stable on " + p.runtime
+		return "once " + entities.Few(before) + " " + is(before) + " stable on " + p.runtime
 	case len(before) > 0:
-		return "once " + names(before) + " " + has(before) + " left " + p.runtime
+		return "once " + entities.Few(before) + " " + entities.Has(before) + " left " + p.runtime
 	case p.drain.Force:
 		return ""
 	}
@@ -145,13 +141,13 @@ func (p *plan) unasked() string {
 	var some []string
 	for _, s := range p.all {
 		if s.Err != "" {
-			some = append(some, Name(s.Service))
+			some = append(some, protocol.ShortID(s.Service))
 		}
 	}
 	if len(some) == 0 {
 		return ""
 	}
-	return "once " + names(some) + " can be asked"
+	return "once " + entities.Few(some) + " can be asked"
 }
 
 // leads tells whether a service needs another one, by way of any others.
@@ -177,7 +173,7 @@ func Alone(runtime string, placed []protocol.Placed) string {
 	for _, s := range placed {
 		for _, i := range s.Instances {
 			if i.Runtime == runtime && i.There && i.Stays == "" && !remains(s, i) {
-				alone = append(alone, Name(s.Service)+" "+i.Channel)
+				alone = append(alone, protocol.ShortID(s.Service)+" "+i.Channel)
 			}
 		}
 	}
@@ -185,7 +181,7 @@ func Alone(runtime string, placed []protocol.Placed) string {
 		return ""
 	}
 	slices.Sort(alone)
-	return names(alone)
+	return entities.Few(alone)
 }
 
 // remains tells whether something of a channel runs on another runtime, that is not drained.
@@ -218,31 +214,9 @@ func Order(runtime string, placed []protocol.Placed) (steps [][]string) {
 	return steps
 }
 
-// Name is what people call a service, by its workflow id.
-func Name(service string) string {
-	if application, name, ok := protocol.ParseServiceID(service); ok {
-		return application + "/" + name
-	}
-	return service
-}
-
-func names(of []string) string {
-	if len(of) <= shown {
-		return strings.Join(of, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(of[:shown], ", "), len(of)-shown)
-}
-
 func is(of []string) string {
 	if len(of) == 1 {
 		return "is"
 	}
 	return "are"
-}
-
-func has(of []string) string {
-	if len(of) == 1 {
-		return "has"
-	}
-	return "have"
 }

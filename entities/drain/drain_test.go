@@ -24,7 +24,7 @@ func one(name string, needs ...string) protocol.Placed {
 func turns(d entities.Drain) map[string]string {
 	out := map[string]string{}
 	for _, t := range d.Turns {
-		out[drain.Name(t.Service)] = t.Waits
+		out[protocol.ShortID(t.Service)] = t.Waits
 	}
 	return out
 }

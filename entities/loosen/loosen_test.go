@@ -178,6 +178,7 @@ func TestValues(t *testing.T) {
 		"another expression":  {expression("true", false), expression("1 < 2", true), "judged by another expression"},
 		"waits when false":    {expression("true", true), expression("true", false), "waits and does not fail"},
 		"another directory":   {command("/a", "x"), command("/b", "x"), ""},
+		"configuration":       {entities.CheckDefinition{ConfigRollout: &entities.ConfigRollout{MaxFailures: 1}}, entities.CheckDefinition{ConfigRollout: &entities.ConfigRollout{MaxFailures: 2}}, "judged otherwise"},
 		"capacity":            {entities.CheckDefinition{Capacity: &entities.CapacityCheck{Use: "a"}}, entities.CheckDefinition{Capacity: &entities.CapacityCheck{Use: "0"}}, "judged otherwise"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -29,7 +29,7 @@ func values(kind entities.CheckKind, o, n *entities.CheckDefinition) []string {
 	case entities.CheckCommand, entities.CheckJob, entities.CheckTask, entities.CheckSelection:
 		return compared(o.Command, n.Command, runs)
 	}
-	return otherwise(differ([]any{o.Capacity, o.Compare, o.Dependency}, []any{n.Capacity, n.Compare, n.Dependency}), "judged otherwise")
+	return otherwise(differ([]any{o.Capacity, o.Compare, o.Dependency, o.ConfigRollout}, []any{n.Capacity, n.Compare, n.Dependency, n.ConfigRollout}), "judged otherwise")
 }
 
 // runs compares what is run; where a command lies does not matter, and one more exit code that fails asks for more.

@@ -37,6 +37,14 @@ func PreviewID(application, service, id string) string {
 	return "preview/" + application + "/" + service + "/" + id
 }
 
+// ShortID is what people call a service, by its workflow id: application/service.
+func ShortID(id string) string {
+	if application, service, ok := ParseServiceID(id); ok {
+		return application + "/" + service
+	}
+	return id
+}
+
 // ParseServiceID takes a service's workflow id apart.
 func ParseServiceID(id string) (application, service string, ok bool) {
 	rest, ok := strings.CutPrefix(id, "service/")
@@ -117,6 +125,8 @@ const (
 	QueryTerminated = "terminated"
 	// QueryPlaced answers where a service is, to who drains a runtime (Placed).
 	QueryPlaced = "placed"
+	// QueryConfigured answers how far a service is with the configuration of an incarnation, which is asked for (Configured).
+	QueryConfigured = "configured"
 	// QueryCheckpoint has the state handed over to be kept in the store, unless the workflow is in the middle of something, and
 	// answers whether it was. Nothing changes for the workflow.
 	QueryCheckpoint = "checkpoint"

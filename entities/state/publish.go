@@ -106,6 +106,12 @@ func templatesDiffer(r *Release, spec *entities.Spec) bool {
 	return false
 }
 
+// IsOpening tells whether the release of the newest configuration is still to be made, and will be.
+func (s *State) IsOpening() bool {
+	newest := s.Offered()
+	return s.Spec != nil && newest != nil && s.offered() != nil && s.WaitingConfig == 0 && s.Problem == "" && templatesDiffer(newest, s.Spec)
+}
+
 // leaveRemoved cancels what was still to come in channels that are no longer declared; their objects stay
 // and are reported orphaned. A channel that comes back is a new one to what was cut off there.
 func (s *State) leaveRemoved(now time.Time) {

@@ -97,6 +97,7 @@ type compiler struct {
 	parameterTypes map[string]map[string]entities.ParamType
 	waits          map[string][]dependency // of the channels themselves
 	edges          []edge
+	configSteps    *entities.ConfigRollout // by which changes of configuration go through services
 }
 
 // runtimeRef is a runtime of a channel that exists.
@@ -147,6 +148,7 @@ func compile(config *Loaded, partial bool) (*Compiled, strict.Problems) {
 	c.knowServices()
 	c.defineConditions(app)
 	c.defineGates(app)
+	c.configSteps = c.configRollout(app)
 	c.definePeople(app, &doc)
 	doc.Services = c.defineServices(app)
 	c.deadlocks()

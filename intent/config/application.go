@@ -15,6 +15,8 @@ type Application struct {
 	Extensions []ExtensionUse `json:"extensions,omitempty"`
 	// How the releases of a service that are under way at once follow each other, unless it has a maestro of its own.
 	Maestro *Maestro `json:"maestro,omitempty"`
+	// In which steps a change of configuration goes through the services whose payload it changes. Without it, to all at once.
+	ConfigRollout *ConfigRollout `json:"configRollout,omitempty"`
 	// Libraries whose release channels and protections this application has too.
 	Imports []Import `json:"imports,omitempty"`
 	// What a rollback by hand has to pass, in all services.

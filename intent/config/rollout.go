@@ -35,7 +35,24 @@ type RolloutStep struct {
 	Pause Duration `json:"pause,omitempty"`
 }
 
-// Amount is a number of instances, or a percentage of them.
+// ConfigRollout is the policy by which a change of configuration goes through the services of the application.
+type ConfigRollout struct {
+	// How many services get it, and how long is waited, one after the other. What the last one leaves follows it.
+	Steps []ConfigRolloutStep `json:"steps"`
+	// Once so many services have failed with an incarnation, or were rolled back from it, no further one gets it.
+	MaxFailures *int `json:"maxFailures,omitempty" jsonschema:"default=1,minimum=1"`
+}
+
+// ConfigRolloutStep is one of its fields.
+type ConfigRolloutStep struct {
+	// So many services have it once the step is done, those of the steps before included: a number, or a percentage, which is
+	// rounded up.
+	Services *Amount `json:"services,omitempty"`
+	// How long ago it must have succeeded in those that have it so far.
+	Pause Duration `json:"pause,omitempty"`
+}
+
+// Amount is a number of instances or services, or a percentage of them.
 type Amount entities.Amount
 
 // AmountPattern is that of a percentage, for the JSON schema.
@@ -43,7 +60,7 @@ const AmountPattern = `^([1-9][0-9]?|100)%$`
 
 // Wanted words what may stand in the file.
 func (Amount) Wanted() string {
-	return `a number of instances, at least 1, or a percentage such as "25%"`
+	return `a number, at least 1, or a percentage such as "25%"`
 }
 
 // DecodeStrict reads either form.

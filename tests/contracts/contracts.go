@@ -97,6 +97,7 @@ func answers() []Contract {
 		{"Service query explain", 1, false, protocol.Explanation{}, protocol.QueryExplain},
 		{"Service query history", 1, false, protocol.HistoryAnswer{}, protocol.QueryHistory},
 		{"Service query placed", 1, false, protocol.Placed{}, protocol.QueryPlaced},
+		{"Service query configured", 1, false, protocol.Configured{}, protocol.QueryConfigured},
 		{"Service query terminated", 1, false, []string{}, protocol.QueryTerminated},
 		{"query checkpoint", 1, false, false, protocol.QueryCheckpoint},
 		{"Application query status", 1, false, protocol.ApplicationStatus{}, protocol.QueryStatus},

@@ -1,0 +1,43 @@
+package checks
+
+import (
+	"context"
+	"errors"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/configured"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// configRollout passes once it is a service's turn to get a configuration that others of its application get too. What people and CI
+// release by its version passes.
+type configRollout struct{ sources Sources }
+
+func (c configRollout) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
+	d := &a.Definition
+	switch {
+	case d.ConfigRollout == nil:
+		return incomplete(a)
+	case c.sources.Services == nil:
+		return entities.CheckReading{}, errors.New("other services cannot be asked here")
+	case a.Version == a.Evaluation.FullVersion:
+		return pass("it is not released by a change of configuration")
+	}
+	incarnation, err := c.sources.incarnation(ctx, a)
+	if err != nil {
+		return entities.CheckReading{}, err
+	}
+	all, err := c.sources.Services.Configured(ctx, d.Application, incarnation)
+	if err != nil {
+		return entities.CheckReading{}, err
+	}
+	turn := configured.Next(*d.ConfigRollout, incarnation, all, protocol.ServiceID(d.Application, a.Service), a.Evaluation.Release, a.Now)
+	r := entities.CheckReading{Verdict: entities.Wait, Reason: turn.Reason, Next: turn.At}
+	switch {
+	case turn.Go:
+		r.Verdict = entities.Pass
+	case turn.Halted:
+		r.Verdict = entities.Fail
+	}
+	return r, nil
+}

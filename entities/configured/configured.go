@@ -1,0 +1,113 @@
+// Package configured says whose turn it is to get a configuration that many services get, one step after the other. It asks
+// nobody, and keeps nothing: a function of what services say of themselves, the policy, and the time.
+package configured
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/selection"
+)
+
+// Turn says whether a service may get the configuration now.
+type Turn struct {
+	Go     bool
+	Halted bool   // and does not go on by itself
+	Reason string // for people
+	At     time.Time
+}
+
+// plan is what services say of an incarnation.
+type plan struct {
+	incarnation int64
+	all         []protocol.Configured // by workflow id
+}
+
+// Next is the turn of a service with a release that it asks about, by what all services of its application say.
+func Next(policy entities.ConfigRollout, incarnation int64, all []protocol.Configured, service, release string, now time.Time) Turn {
+	p := &plan{incarnation, slices.Clone(all)}
+	slices.SortFunc(p.all, func(a, b protocol.Configured) int { return cmp.Compare(a.Service, b.Service) })
+	me := slices.IndexFunc(p.all, func(c protocol.Configured) bool { return c.Service == service })
+	switch {
+	case me < 0 || p.all[me].Release != release:
+		return Turn{Go: true, Reason: "it is not released by a change of configuration"}
+	case p.all[me].Entered:
+		return Turn{Go: true, Reason: fmt.Sprintf("it has incarnation %d already", incarnation)}
+	}
+	if failed := p.named(func(c protocol.Configured) bool { return c.Failed }); len(failed) >= policy.MaxFailures {
+		return Turn{Halted: true, Reason: fmt.Sprintf("%d of %d services failed with incarnation %d: %s; held until they are mended or a newer configuration comes",
+			len(failed), len(p.concerned()), incarnation, entities.Few(failed))}
+	}
+	if late := p.named(func(c protocol.Configured) bool { return c.Err != "" }); len(late) > 0 {
+		return p.waits("once " + entities.Few(late) + " can be asked")
+	}
+	if late := p.named(func(c protocol.Configured) bool { return c.Behind || c.Opening }); len(late) > 0 {
+		return p.waits("once " + entities.Few(late) + " " + entities.Has(late) + " taken it over")
+	}
+	return p.turn(policy, p.all[me], now)
+}
+
+// turn of a service that waits, once all that there is to know is known.
+func (p *plan) turn(policy entities.ConfigRollout, me protocol.Configured, now time.Time) Turn {
+	concerned := p.concerned()
+	s := selection.Select(instances(concerned), &entities.Rollout{Steps: policy.Steps}, now)
+	var next []string
+	for _, n := range s.Next {
+		if concerned[n].Service == me.Service {
+			return Turn{Go: true, Reason: p.progress() + "; it is one of the next"}
+		}
+		next = append(next, protocol.ShortID(concerned[n].Service))
+	}
+	switch {
+	case me.Held != "":
+		return p.waits("others, as this one is held: " + me.Held)
+	case s.Wait == selection.Stable:
+		return p.waits(fmt.Sprintf("%d once %s succeeded", s.More, p.underWay()))
+	case s.Wait == selection.Pause:
+		t := p.waits(fmt.Sprintf("%d at %s", s.More, s.At.UTC().Format("15:04:05 MST")))
+		t.At = s.At
+		return t
+	}
+	return p.waits(entities.Few(next))
+}
+
+// instances are the services as those of one channel. A failed one, while so many may, is over and done with.
+func instances(concerned []protocol.Configured) []selection.Instance {
+	out := make([]selection.Instance, len(concerned))
+	for n, c := range concerned {
+		out[n] = selection.Instance{Updated: c.Entered, Held: c.Held != "", Stable: !c.Entered || c.Succeeded || c.Failed, Since: c.Since}
+	}
+	return out
+}
+
+func (p *plan) waits(what string) Turn { return Turn{Reason: p.progress() + "; next " + what} }
+
+// concerned are those that have the incarnation, or are to get it.
+func (p *plan) concerned() []protocol.Configured {
+	return slices.DeleteFunc(slices.Clone(p.all), func(c protocol.Configured) bool { return !c.Entered && !c.Waits })
+}
+
+// progress says how many have it.
+func (p *plan) progress() string {
+	entered := p.named(func(c protocol.Configured) bool { return c.Entered })
+	return fmt.Sprintf("%d of %d services have incarnation %d", len(entered), len(p.concerned()), p.incarnation)
+}
+
+// underWay names those that are not through their first channel.
+func (p *plan) underWay() string {
+	on := p.named(func(c protocol.Configured) bool { return c.Entered && !c.Succeeded && !c.Failed })
+	return entities.Few(on) + " " + entities.Has(on)
+}
+
+func (p *plan) named(which func(protocol.Configured) bool) (out []string) {
+	for _, c := range p.all {
+		if which(c) {
+			out = append(out, protocol.ShortID(c.Service))
+		}
+	}
+	return out
+}

@@ -1,0 +1,203 @@
+package configured_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/configured"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+
+// steps are one service, a pause, a half, a pause, and the rest; the second failure stops it.
+var steps = entities.ConfigRollout{MaxFailures: 2, Steps: []entities.RolloutStep{
+	{Instances: &entities.Amount{Number: 1}},
+	{Pause: 10 * time.Minute},
+	{Instances: &entities.Amount{Percent: 50}},
+	{Pause: 5 * time.Minute},
+	{Instances: &entities.Amount{Percent: 100}},
+}}
+
+// world is an application with services a, b and so on, that wait for the configuration of incarnation 12.
+type world struct {
+	t   *testing.T
+	all []protocol.Configured
+	now time.Time
+}
+
+func newWorld(t *testing.T, services int) *world {
+	t.Helper()
+	w := &world{t: t, now: noon}
+	for n := range services {
+		w.add(string(rune('a' + n)))
+	}
+	return w
+}
+
+func id(name string) string { return protocol.ServiceID("shop", name) }
+
+func (w *world) add(name string) {
+	w.all = append(w.all, protocol.Configured{Service: id(name), Release: "r-" + name, Waits: true})
+}
+
+func (w *world) of(name string) *protocol.Configured {
+	for n := range w.all {
+		if w.all[n].Service == id(name) {
+			return &w.all[n]
+		}
+	}
+	w.t.Fatalf("no service %s", name)
+	return nil
+}
+
+func (w *world) turn(name string) configured.Turn {
+	return configured.Next(steps, 12, w.all, id(name), "r-"+name, w.now)
+}
+
+// next are those that may enter now, in order.
+func (w *world) next() (out string) {
+	for _, c := range w.all {
+		_, name, _ := protocol.ParseServiceID(c.Service)
+		if c.Waits && w.turn(name).Go {
+			out += name
+		}
+	}
+	return out
+}
+
+// enter has these enter; then they succeed or fail.
+func (w *world) enter(names string) {
+	for _, name := range names {
+		c := w.of(string(name))
+		c.Entered, c.Waits = true, false
+	}
+}
+
+func (w *world) succeed(names string) {
+	w.enter(names)
+	for _, name := range names {
+		c := w.of(string(name))
+		c.Succeeded, c.Failed, c.Since = true, false, w.now
+	}
+}
+
+func (w *world) fail(names string) {
+	w.enter(names)
+	for _, name := range names {
+		c := w.of(string(name))
+		c.Failed, c.Since = true, w.now
+	}
+}
+
+// The canary goes first, by name; what follows waits until it has succeeded, and for its pause.
+func TestServicesInSteps_D24(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 6)
+	require.Equal(t, "a", w.next())
+	require.Equal(t, "0 of 6 services have incarnation 12; next shop/a", w.turn("b").Reason)
+	w.enter("a")
+	require.Empty(t, w.next())
+	require.Equal(t, "1 of 6 services have incarnation 12; next 2 once shop/a has succeeded", w.turn("b").Reason)
+	require.Equal(t, "it has incarnation 12 already", w.turn("a").Reason)
+	w.succeed("a")
+	require.Equal(t, "1 of 6 services have incarnation 12; next 2 at 12:10:00 UTC", w.turn("b").Reason)
+	require.Equal(t, noon.Add(10*time.Minute), w.turn("b").At)
+	w.now = noon.Add(10*time.Minute - 1)
+	require.Empty(t, w.next())
+	w.now = noon.Add(10 * time.Minute)
+	require.Equal(t, "bc", w.next())
+	w.enter("c")
+	require.Equal(t, "b", w.next(), "the step goes on, and asks for no more")
+	w.succeed("bc")
+	require.Empty(t, w.next())
+	w.now = w.now.Add(5 * time.Minute)
+	require.Equal(t, "def", w.next())
+}
+
+// As many failures as are allowed let it go on; one more stops it, until what failed is mended.
+func TestFailuresStopServices_D24(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 6)
+	w.fail("a")
+	require.Empty(t, w.next(), "the pause counts from the failure")
+	w.now = w.now.Add(10 * time.Minute)
+	require.Equal(t, "bc", w.next())
+	w.succeed("b")
+	w.fail("c")
+	w.now = w.now.Add(time.Hour)
+	require.Empty(t, w.next())
+	require.Equal(t, configured.Turn{
+		Halted: true, Reason: "2 of 6 services failed with incarnation 12: shop/a, shop/c; held until they are mended or a newer configuration comes",
+	}, w.turn("f"))
+	w.succeed("c")
+	w.now = w.now.Add(5 * time.Minute)
+	require.Equal(t, "def", w.next())
+}
+
+// One that people hold, or that waits for others itself, holds nobody; another one takes its place, and it follows.
+func TestHeldServiceHoldsNobody_D24_A16(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 4)
+	w.of("a").Held = "staging is paused by carol"
+	require.Equal(t, "b", w.next())
+	require.Equal(t, "0 of 4 services have incarnation 12; next others, as this one is held: staging is paused by carol", w.turn("a").Reason)
+	w.succeed("b")
+	w.of("a").Held = ""
+	w.now = w.now.Add(10 * time.Minute)
+	require.Equal(t, "a", w.next())
+	w.of("a").Held = "staging is paused by carol"
+	w.succeed("c")
+	w.now = w.now.Add(5 * time.Minute)
+	require.Equal(t, "d", w.next())
+	w.succeed("d")
+	w.of("a").Held = ""
+	require.Equal(t, "a", w.next())
+}
+
+// A service that comes or goes midway, or that releases nothing, needs no care: what is next follows from those that are there.
+func TestServicesComeAndGo_D23(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 6)
+	w.all = append(w.all, protocol.Configured{Service: id("z")}) // nothing of it changed
+	w.succeed("a")
+	w.now = w.now.Add(10 * time.Minute)
+	w.all = w.all[1:] // the canary is no longer declared
+	require.Equal(t, "b", w.next(), "there is a canary again")
+	w.succeed("b")
+	for n := range 5 {
+		w.add(fmt.Sprintf("n%d", n))
+	}
+	w.now = w.now.Add(10 * time.Minute)
+	require.Equal(t, "cdef", w.next(), "half of ten")
+}
+
+// Before all that is concerned is known, nobody goes: else two could each take themselves for the first.
+func TestServicesThatAreNotKnownYet_D23(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	*w.of("a") = protocol.Configured{Service: id("a"), Behind: true}
+	*w.of("b") = protocol.Configured{Service: id("b"), Opening: true}
+	require.Equal(t, "0 of 1 services have incarnation 12; next once shop/a, shop/b have taken it over", w.turn("c").Reason)
+	*w.of("a") = protocol.Configured{Service: id("a"), Err: "no worker"}
+	require.Equal(t, "0 of 1 services have incarnation 12; next once shop/a can be asked", w.turn("c").Reason)
+	require.Empty(t, w.next())
+	*w.of("a"), *w.of("b") = protocol.Configured{Service: id("a")}, protocol.Configured{Service: id("b")}
+	require.Equal(t, "c", w.next())
+}
+
+// What people and CI release by its version goes whatever others do, and so does what a newer configuration released: it counts by its own.
+func TestOnlyItsOwnReleaseIsHeld_B9(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	w.fail("ab")
+	require.True(t, w.turn("c").Halted)
+	require.True(t, configured.Next(steps, 12, w.all, id("c"), "r-of-ci", w.now).Go)
+	require.True(t, configured.Next(steps, 12, w.all, id("unknown"), "r", w.now).Go)
+	newer := newWorld(t, 3) // of incarnation 13 nobody has failed
+	require.Equal(t, "a", newer.next())
+}

@@ -1,0 +1,115 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/decide"
+	"github.com/converge-engine/converge/entities/maestro"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+// Configured is how far a service is with the configuration of an incarnation.
+func Configured(s *state.State, d *decide.Decision, incarnation int64) protocol.Configured {
+	out := protocol.Configured{Service: protocol.ServiceID(s.Application, s.Service), Spec: s.SpecDigest, Opening: s.IsOpening()}
+	newer := int64(0)
+	for _, r := range slices.Backward(s.Releases) { // newest first
+		if r.Incarnation > incarnation && r.Config() && comes(r) {
+			newer = r.Incarnation
+		}
+		if r.Incarnation != incarnation || r.Return {
+			continue
+		}
+		if !out.Entered {
+			howFar(r, &out)
+		}
+		if r.Config() && out.Release == "" {
+			out.Release, out.Waits, out.Held = r.ID, comes(r), held(s, d, r)
+			if newer > 0 && s.Strategy(r) != maestro.Train {
+				out.Held = fmt.Sprintf("incarnation %d comes in its place", newer)
+			}
+		}
+	}
+	out.Waits = out.Waits && !out.Entered
+	return out
+}
+
+// comes tells whether a release is still to come in a channel.
+func comes(r *state.Release) bool {
+	return slices.ContainsFunc(entities.SortedKeys(r.Phases), func(c string) bool { return r.Phases[c].Phase == maestro.Pending })
+}
+
+// howFar says whether a release has entered a channel, and how it ended in the first one.
+func howFar(r *state.Release, out *protocol.Configured) {
+	for _, c := range entities.SortedKeys(r.Phases) {
+		p := r.Phases[c]
+		out.Entered = out.Entered || p.Phase.Entered()
+		failed := p.Phase == maestro.Failed || p.Phase == maestro.RolledBack
+		switch {
+		case failed && !out.Failed:
+			out.Failed, out.Since = true, p.Since
+		case failed == out.Failed && (failed || p.Phase == maestro.Succeeded):
+			out.Since = earlier(out.Since, p.Since)
+		}
+		out.Succeeded = out.Succeeded || p.Phase == maestro.Succeeded
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// held says why a release can enter none of its channels, where others need not wait for it: people hold it, or it waits for other
+// services itself. "": it may enter one.
+func held(s *state.State, d *decide.Decision, r *state.Release) (why string) {
+	for n := range d.Channels {
+		c := &d.Channels[n]
+		if p, ok := r.PhaseIn(c.Channel); !ok || p != maestro.Pending {
+			continue
+		}
+		if why = heldIn(s, c, r); why == "" {
+			return ""
+		}
+	}
+	return why
+}
+
+func heldIn(s *state.State, c *decide.ChannelDecision, r *state.Release) string {
+	spec, _ := s.Spec.Channel(c.Channel)
+	if p, paused := pausedIn(s, &spec); paused {
+		return c.Channel + " is " + p.Held() + " by " + p.By
+	}
+	if p, pinned := s.PinOf(c.Channel); pinned {
+		return c.Channel + " is pinned by " + p.Who.Name
+	}
+	if c.Next == nil || c.Next.ID != r.ID {
+		return ""
+	}
+	for n := range c.Gates {
+		j := &c.Gates[n]
+		if j.Verdict == entities.Pass || j.Code == decide.CodeNotAsked {
+			continue
+		}
+		onOthers := j.Kind == decide.KindCheck && slices.ContainsFunc(spec.Checks, func(k entities.Check) bool { return k.ID == j.ID && k.Kind.OnOthers() })
+		if onOthers || j.Kind == decide.KindChannelStable || j.Kind == decide.KindUpstream {
+			return j.Reason
+		}
+	}
+	return ""
+}
+
+// pausedIn is the pause that holds all that there is in a channel.
+func pausedIn(s *state.State, c *entities.ChannelSpec) (p entities.Pause, paused bool) {
+	for _, i := range c.Instances {
+		if p, paused = s.PauseOf(c.ID(i)); !paused {
+			break
+		}
+	}
+	return p, paused
+}
