@@ -131,13 +131,13 @@ func (s *service) extend(op state.ExtensionOp) {
 	})
 }
 
-// queueOfExtension: one that runs where the channel's runtime is reached runs at that of its first instance.
+// queueOfExtension: one that runs where the channel's runtime is reached runs at that of the first instance that is not away.
 func (s *service) queueOfExtension(op state.ExtensionOp) string {
 	c, _ := s.state.Spec.Channel(op.Channel)
 	if len(c.Instances) == 0 {
 		return protocol.TaskQueue
 	}
-	return queueOf(c.Instances[0].Runtime, entities.RuntimeSpec{Remote: op.Extension.Remote})
+	return queueOf(s.state.First(&c, s.state.ReleaseByID(op.Release)).Runtime, entities.RuntimeSpec{Remote: op.Extension.Remote})
 }
 
 // remove takes down what an instance is made of (A24).

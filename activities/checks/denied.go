@@ -7,8 +7,8 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// deniedVersions fails versions that match a glob, by the version that was named or by the full one
-// (A20).
+// deniedVersions fails versions that match a glob, by the version that was named, by the full one, or by a part of that: what values
+// came to, and the values (A20).
 type deniedVersions struct{}
 
 func (deniedVersions) Evaluate(_ context.Context, a Asked) (entities.CheckReading, error) {
@@ -21,8 +21,9 @@ func (deniedVersions) Evaluate(_ context.Context, a Asked) (entities.CheckReadin
 			return unevaluated("%q is no pattern for versions: %w", pattern, err)
 		}
 	}
+	base, values := entities.SplitVersion(a.Evaluation.FullVersion)
 	for _, pattern := range d.Versions {
-		for _, version := range []string{a.version(), a.Evaluation.FullVersion} {
+		for _, version := range append([]string{a.version(), a.Evaluation.FullVersion, base}, values...) {
 			if hit, _ := path.Match(pattern, version); !hit { // patterns are good: see above
 				continue
 			}

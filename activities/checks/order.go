@@ -67,7 +67,7 @@ func (c staticOrder) byTime(ctx context.Context, a Asked, o other) (entities.Che
 		return entities.CheckReading{}, err
 	}
 	for _, r := range slices.Backward(o.status.Releases) { // oldest first
-		if p := o.phase(r); (p == maestro.Pending || p == maestro.InProgress) && (mine.At.IsZero() || !r.At.After(mine.At)) {
+		if p := o.phase(r); r.Aspect == "" && (p == maestro.Pending || p == maestro.InProgress) && (mine.At.IsZero() || !r.At.After(mine.At)) {
 			return o.delayed("%s is not yet through %s, and was released before", r.Version, otherOf(a))
 		}
 	}

@@ -114,8 +114,9 @@ func (o other) phase(r protocol.ReleaseStatus) maestro.Phase {
 // present is the version that the channel has reached: its target, or the last one that succeeded while
 // it is still moving to it or failed on the way. Empty: none yet.
 func (o other) present() string {
+	there := base(o.channel.Target)
 	for _, r := range o.status.Releases { // newest first
-		if r.Version != o.channel.Target || !o.phase(r).Entered() {
+		if r.Aspect != "" || base(r.Version) != there || !o.phase(r).Entered() {
 			continue
 		}
 		if p := o.phase(r); p == maestro.InProgress || p == maestro.Failed {
@@ -128,11 +129,17 @@ func (o other) present() string {
 
 func (o other) succeeded() string {
 	for _, r := range o.status.Releases {
-		if o.phase(r) == maestro.Succeeded && r.Version != o.channel.Target {
+		if r.Aspect == "" && o.phase(r) == maestro.Succeeded && base(r.Version) != base(o.channel.Target) {
 			return r.Version
 		}
 	}
 	return ""
+}
+
+// base is a full version without the values that came to it.
+func base(full string) string {
+	version, _ := entities.SplitVersion(full)
+	return version
 }
 
 // stuck reports whether the channel will not move on by itself.

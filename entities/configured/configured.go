@@ -33,6 +33,10 @@ func Next(policy entities.ConfigRollout, incarnation int64, all []protocol.Confi
 	slices.SortFunc(p.all, func(a, b protocol.Configured) int { return cmp.Compare(a.Service, b.Service) })
 	me := slices.IndexFunc(p.all, func(c protocol.Configured) bool { return c.Service == service })
 	switch {
+	case me >= 0 && p.all[me].Err != "":
+		return p.waits("once " + protocol.ShortID(service) + " can be asked")
+	case me >= 0 && (p.all[me].Behind || p.all[me].Opening):
+		return p.waits("once " + protocol.ShortID(service) + " has taken it over")
 	case me < 0 || p.all[me].Release != release:
 		return Turn{Go: true, Reason: "it is not released by a change of configuration"}
 	case p.all[me].Entered:

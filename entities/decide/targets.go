@@ -319,8 +319,8 @@ func (v *view) takeBack() {
 // failedHere is the release that an instance is to be rolled back from, and why; or nil.
 func (v *view) failedHere(i *instance) (*state.Release, string) {
 	d := &i.Delivery
-	if d.Target == nil || d.Rollback != nil || d.Restarting || i.paused {
-		return nil, "" // that it does not start anew says nothing against the version
+	if d.Target == nil || d.Rollback != nil || d.Restarting || d.ComesBack || i.paused {
+		return nil, "" // that it does not start anew, or after a drain, says nothing against the version
 	}
 	if d.Failure != "" && !d.Apply.Running {
 		r := v.s.Brought(i.Instance)

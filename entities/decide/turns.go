@@ -115,7 +115,7 @@ func (k *knowledge) apart(r *state.Release, c *entities.ChannelSpec) bool {
 	nothing := true
 	for _, spec := range c.Instances {
 		if i := k.s.Instances[c.ID(spec)]; i != nil && i.Delivery.Target != nil {
-			if nothing = false; k.s.Unfinished(i, r) {
+			if nothing = false; !i.Drained && k.s.Unfinished(i, r) {
 				return true
 			}
 		}

@@ -13,17 +13,18 @@ import (
 // This file takes in what evaluating checks gave: while a release waits, right before a target is set, and
 // at the end of a post-deployment window.
 
-// Evaluation of a check for a release; nil: for a repair of the present target. In a fleet the present target
-// is that of its first instance.
+// Evaluation of a check for a release; nil: for a repair of the present target. In a fleet it is about what is, or comes, to the first
+// instance that has something, or gets it, and is not on a runtime that is drained.
 func (s *State) Evaluation(channel *entities.ChannelSpec, c *entities.Check, r *Release) entities.Evaluation {
 	e := entities.Evaluation{Channel: channel.Name, ID: c.ID, Kind: c.Kind, Definition: c.Definition, Interval: c.Interval}
 	if len(channel.Instances) == 0 {
 		return e
 	}
+	first := s.First(channel, r)
 	if c.Remote {
-		e.Runtime = channel.Instances[0].Runtime
+		e.Runtime = first.Runtime
 	}
-	id := channel.ID(channel.Instances[0])
+	id := channel.ID(first)
 	if i := s.Instances[id]; i != nil && i.Delivery.Target != nil {
 		t := i.Delivery.Target
 		e.FullVersion, e.Payload, e.Present = t.FullVersion, t.Payload, t.Payload
@@ -33,6 +34,21 @@ func (s *State) Evaluation(channel *entities.ChannelSpec, c *entities.Check, r *
 		e.Release, e.FullVersion, e.Payload = r.ID, t.FullVersion, t.Payload
 	}
 	return e
+}
+
+// First is the instance that a channel is judged by: the first one that a release, where there is one, brings something to, and that has
+// something, where there is none; and that is not on a runtime that is drained. If there is no such one, the first.
+func (s *State) First(channel *entities.ChannelSpec, r *Release) entities.InstanceSpec {
+	for _, spec := range channel.Instances {
+		id := channel.ID(spec)
+		i := s.Instances[id]
+		switch {
+		case i != nil && i.Drained:
+		case r != nil && r.Target(id).Payload != "", r == nil && i != nil && i.Delivery.Target != nil:
+			return spec
+		}
+	}
+	return channel.Instances[0]
 }
 
 // Known fills in what is known of a check.

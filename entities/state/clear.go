@@ -68,7 +68,7 @@ func (s *State) toClear(c Clearing, mark *Release) (ended []*Release, in []strin
 			break
 		}
 		pending := s.pendingIn(r, c.Channel)
-		if r.Return || c.Except != "" && r.FullVersion == mark.FullVersion || len(pending) == 0 {
+		if r.Return || r.Line() != mark.Line() || c.Except != "" && r.FullVersion == mark.FullVersion || len(pending) == 0 {
 			continue
 		}
 		ended = append(ended, r)

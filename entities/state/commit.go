@@ -212,7 +212,7 @@ func (s *State) converged(c Change, now time.Time) {
 		if spec.Rollout != nil && !d.Converged {
 			d.Arrived = now
 		}
-		d.Converged, d.Reapply, d.Restarting = true, false, false
+		d.Converged, d.Reapply, d.Restarting, d.ComesBack = true, false, false, false
 		if d.Cancelled == "" {
 			d.good(*d.Target)
 		}

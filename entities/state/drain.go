@@ -58,17 +58,20 @@ func (s *State) away(c Change) {
 	}
 }
 
-// Missed is the target that an instance would have by now, had its runtime not been drained; nil: the one that it has. Where a
-// release is in progress the instance follows that.
+// Missed is the newest target that succeeded in the channel while the runtime of an instance was drained, and that nobody took back; nil:
+// the one that it has. What is in progress comes to it afterwards, and a pin and what waits to lead back say themselves what comes.
 func (s *State) Missed(i *Instance) *entities.Target {
 	var newest *entities.Target
+	if _, pinned := s.PinOf(i.ID.Channel); pinned || s.returning(i.ID.Channel) != nil {
+		return nil
+	}
 	for _, r := range slices.Backward(s.Releases) {
-		switch p, _ := r.PhaseIn(i.ID.Channel); {
-		case p == maestro.InProgress:
+		p := r.in(i.ID.Channel)
+		switch {
+		case p == nil || p.CalledOff:
+		case i.IsAt(r) && p.Phase != maestro.RolledBack:
 			return nil
-		case i.IsAt(r) && p != maestro.RolledBack:
-			return nil
-		case p == maestro.Succeeded && !r.Offloaded() && r.Concerns(i.ID):
+		case p.Phase == maestro.Succeeded && !r.Offloaded() && r.Concerns(i.ID):
 			t := r.Target(i.ID)
 			newest = &t
 		}
@@ -107,6 +110,7 @@ func (s *State) back(c Change, now time.Time) {
 			}
 			continue
 		}
+		d.ComesBack = true
 		s.Record(now, id.Channel, s.Shown(id)+" comes back at "+i.present())
 		s.noteChange(Change{Channel: c.Channel, Cause: c.Cause, Moves: []Move{{Instance: id, Target: *d.Target}}}, entities.EventTarget, "target "+i.present()+" again", now)
 	}

@@ -113,6 +113,8 @@ type Delivery struct {
 	// Restarting: the present target is applied for that.
 	Restarted  time.Time `json:"restarted,omitzero"`
 	Restarting bool      `json:"restarting,omitempty"`
+	// ComesBack: the present target is applied again after a drain, so that it says nothing against the version if it fails.
+	ComesBack bool `json:"comesBack,omitempty"`
 	// BeforePin: what the instance returns to when its channel is pinned no longer.
 	BeforePin *BeforePin `json:"beforePin,omitempty"`
 	Lease     *Lease     `json:"lease,omitempty"`
@@ -219,7 +221,7 @@ func (s *State) setTarget(i *Instance, t entities.Target, now time.Time) {
 	d.Target, d.Since = &t, now
 	d.Sequence, d.Fenced = d.Sequence+1, 0
 	d.Converged, d.Arrived, d.Failure, d.Cancelled = false, time.Time{}, "", ""
-	d.Rollback, d.BeforePin, d.Reapply, d.Reported, d.Restarting = nil, nil, false, false, false
+	d.Rollback, d.BeforePin, d.Reapply, d.Reported, d.Restarting, d.ComesBack = nil, nil, false, false, false, false
 	d.Apply, d.StoppedAt = d.Apply.running(), time.Time{}
 	i.Observed.Asked, i.Approval.Asked = nil, time.Time{}
 }

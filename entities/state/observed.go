@@ -219,7 +219,11 @@ func (s *State) Keep(release string, id entities.InstanceID, k Kept) {
 
 // Unrendered takes in that what a release brings to a channel cannot be rendered on top of what is there, so that it does not come.
 func (s *State) Unrendered(release, channel, why string, now time.Time) {
-	if r := s.ReleaseByID(release); r != nil && (r.Keeps(channel) || r.Phases[channel].Phase == maestro.Pending) {
+	r := s.ReleaseByID(release)
+	if r == nil || r.in(channel) == nil {
+		return
+	}
+	if r.Keeps(channel) || r.in(channel).Phase == maestro.Pending {
 		r.cancel(channel, why, now)
 		s.Record(now, channel, r.FullVersion+" "+why)
 	}

@@ -20,7 +20,7 @@ func Configured(s *state.State, d *decide.Decision, incarnation int64) protocol.
 		if r.Incarnation > incarnation && r.Config() && comes(r) {
 			newer = r.Incarnation
 		}
-		if r.Incarnation != incarnation || r.Return {
+		if r.Incarnation != incarnation || r.Return || r.OfAspect() {
 			continue
 		}
 		if !out.Entered {
