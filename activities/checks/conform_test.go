@@ -57,12 +57,19 @@ func TestDeniedVersions_A20(t *testing.T) {
 			d.DeniedVersions = &entities.DeniedVersions{Versions: patterns, Reason: "it lost orders"}
 		})
 	}
+	merged := func(patterns ...string) checks.Asked {
+		a := row(patterns...)
+		a.Evaluation.FullVersion = "v2-i7-flags.x577f1208"
+		return a
+	}
 	Conform(t, Kind{Kind: entities.CheckDeniedVersions, Rows: []Row{
 		{Name: "another", Asked: row("v1.*", "v3"), Want: entities.Pass, Says: "v2-i7 is not denied"},
 		{Name: "by name", Asked: row("v1", "v2"), Want: entities.Fail, Says: "v2 is denied: it lost orders"},
 		{Name: "by full name", Asked: row("v2-i7"), Want: entities.Fail, Says: "v2-i7 is denied: it lost orders"},
 		{Name: "by pattern", Asked: row("v2*"), Want: entities.Fail, Says: "v2 is denied (v2*): it lost orders"},
 		{Name: "by pattern of the full name", Asked: row("*-i7"), Want: entities.Fail, Says: "v2-i7 is denied (*-i7): it lost orders"},
+		{Name: "by full name, with values", Asked: merged("v2-i7"), Want: entities.Fail, Says: "v2-i7 is denied: it lost orders"},
+		{Name: "by its values", Asked: merged("flags.x577f1208"), Want: entities.Fail, Says: "flags.x577f1208 is denied: it lost orders"},
 		{Name: "a broken pattern behind a match", Asked: row("v2", "v[1"), Want: entities.Error, Says: `"v[1" is no pattern for versions: syntax error in pattern`},
 	}})
 }

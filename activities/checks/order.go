@@ -49,7 +49,7 @@ func (c staticOrder) Evaluate(ctx context.Context, a Asked) (entities.CheckReadi
 		}
 		var open []order.Open
 		for _, r := range slices.Backward(o.status.Releases) { // oldest first
-			if p := o.phase(r); p == maestro.Pending || p == maestro.InProgress {
+			if p := o.phase(r); r.Aspect == "" && (p == maestro.Pending || p == maestro.InProgress) {
 				open = append(open, order.Open{Version: r.Version, Incarnation: r.Incarnation})
 			}
 		}

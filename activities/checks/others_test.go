@@ -100,6 +100,8 @@ func TestServiceStable_D22(t *testing.T) {
 func TestVersionOrder_D22(t *testing.T) {
 	t.Parallel()
 	a := on(entities.CheckVersionOrder, entities.Dependency{Service: "api"})
+	flags := release("flags.x577f1208", 7, maestro.Succeeded)
+	flags.Aspect = "flags"
 	row := func(name string, s protocol.Status, want entities.Verdict, says string) Row {
 		return Row{Name: name, Sources: api(s), Asked: a, Want: want, Says: says}
 	}
@@ -112,6 +114,7 @@ func TestVersionOrder_D22(t *testing.T) {
 		row("taken back", inProd(entities.StatusRolledBack, "v1", "v1", release("v3", 7, maestro.RolledBack), release("v1", 6, maestro.Succeeded)), entities.Fail, "api in prod has v1; expected at least v2 (by number), and api is ROLLED_BACK"),
 		row("pinned to an older one", inProd(entities.StatusConverged, "v1", "v1", release("v3", 7, maestro.Succeeded), release("v1", 6, maestro.Succeeded)), entities.Wait, "api in prod has v1; expected at least v2 (by number)"),
 		row("its first", inProd(entities.StatusConverging, "v3", "v3", release("v3", 7, maestro.InProgress)), entities.Wait, "the version of api in prod is not known yet; expected at least v2"),
+		row("still on its way, with values", inProd(entities.StatusConverging, "v3-flags.x577f1208", "v3-flags.x577f1208", flags, release("v3", 7, maestro.InProgress), release("v1", 6, maestro.Succeeded)), entities.Wait, "api in prod has v1; expected at least v2 (by number)"),
 		row("of another form", inProd(entities.StatusConverged, "nightly-7", "nightly-7"), entities.Error, "api in prod has nightly-7, which cannot be compared with v2; expected two numbers, semantic versions or time stamps of one form"),
 		row("unknown", inProd(entities.StatusUnknown, "v3", "v3"), entities.Wait, "the version of api in prod is not known yet; expected at least v2"),
 	}})
@@ -123,6 +126,8 @@ func TestStaticOrder_D22(t *testing.T) {
 	row := func(name string, want entities.Verdict, says string, releases ...protocol.ReleaseStatus) Row {
 		return Row{Name: name, Sources: api(inProd(entities.StatusConverging, "v1", "v1", releases...)), Asked: a, Want: want, Says: says}
 	}
+	flags := release("flags.x577f1208", 7, maestro.Pending)
+	flags.Aspect = "flags"
 	repair := a
 	repair.Evaluation.Release, repair.Evaluation.FullVersion = "", "v1"
 	Conform(t, Kind{Kind: entities.CheckStaticOrder, Rows: []Row{
@@ -130,6 +135,7 @@ func TestStaticOrder_D22(t *testing.T) {
 		row("through", entities.Pass, "nothing of incarnation 7 or before is open of api in prod", release("v5", 7, maestro.Succeeded), release("v4", 6, maestro.Failed), release("v3", 6, maestro.Skipped)),
 		row("pending, of the same", entities.Wait, "v5 (incarnation 7) is not yet through api in prod, and goes before incarnation 7", release("v5", 7, maestro.Pending)),
 		row("on its way, of an earlier one", entities.Wait, "v4 (incarnation 6) is not yet through api in prod, and goes before incarnation 7", release("v5", 7, maestro.Pending), release("v4", 6, maestro.InProgress)),
+		row("values", entities.Pass, "nothing of incarnation 7 or before is open of api in prod", flags),
 		row("of a later one", entities.Pass, "nothing of incarnation 7 or before is open of api in prod", release("v5", 8, maestro.Pending)),
 		{Name: "a repair is of what is there", Sources: api(inProd(entities.StatusConverging, "v1", "v1", release("v5", 7, maestro.Pending))), Asked: repair, Want: entities.Pass, Says: "nothing of incarnation 4 or before is open of api in prod"},
 	}})

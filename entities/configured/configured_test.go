@@ -186,6 +186,9 @@ func TestServicesThatAreNotKnownYet_D23(t *testing.T) {
 	*w.of("a") = protocol.Configured{Service: id("a"), Err: "no worker"}
 	require.Equal(t, "0 of 1 services have incarnation 12; next once shop/a can be asked", w.turn("c").Reason)
 	require.Empty(t, w.next())
+	*w.of("c") = protocol.Configured{Service: id("c"), Err: "no worker"}
+	require.Equal(t, "0 of 0 services have incarnation 12; next once shop/c can be asked", w.turn("c").Reason, "of itself too")
+	*w.of("c") = protocol.Configured{Service: id("c"), Release: "r-c", Waits: true}
 	*w.of("a"), *w.of("b") = protocol.Configured{Service: id("a")}, protocol.Configured{Service: id("b")}
 	require.Equal(t, "c", w.next())
 }

@@ -39,6 +39,9 @@ func TestConfigured_D23(t *testing.T) {
 	first := release("r1", "v7", 11, maestro.Succeeded, maestro.Succeeded)
 	require.Equal(t, protocol.Configured{}, said(first))
 	require.Equal(t, protocol.Configured{Release: "r2", Waits: true}, said(first, release("r2", "v7-i12", 12, maestro.Pending, maestro.Pending)))
+	flags := release("r3", "flags.x577f1208", 12, maestro.Succeeded, maestro.InProgress)
+	flags.Aspect = "flags"
+	require.Equal(t, protocol.Configured{Release: "r2", Waits: true}, said(first, release("r2", "v7-i12", 12, maestro.Pending, maestro.Pending), flags), "values bring no configuration")
 	s.Pauses = []entities.Pause{{Channel: "staging", By: "carol"}}
 	s.Spec.Channels[0].Instances = []entities.InstanceSpec{{}}
 	require.Equal(t, protocol.Configured{Release: "r2", Waits: true}, said(first, release("r2", "v7-i12", 12, maestro.Pending, maestro.Pending)), "prod lets it in")
