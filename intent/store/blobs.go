@@ -86,6 +86,19 @@ type directory struct {
 	dir string
 }
 
+// looksAgain bounds how often a list is begun anew.
+const looksAgain = 20
+
+// list is a bucket's, begun anew where a file went away meanwhile: the driver gives up then.
+func (d *directory) list(ctx context.Context, prefix string) (found []string, err error) {
+	for range looksAgain {
+		if found, err = d.bucket.list(ctx, prefix); gcerrors.Code(err) != gcerrors.NotFound {
+			break
+		}
+	}
+	return found, err
+}
+
 // write is a bucket's, of a file that nobody else may read: the driver leaves that to the umask.
 func (d *directory) write(ctx context.Context, key string, data []byte) error {
 	ours := func(as func(any) bool) error {
