@@ -134,11 +134,7 @@ func (a *application) end() {
 		return
 	}
 	ctx, stop := workflow.WithCancel(a.work)
-	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout: time.Hour, HeartbeatTimeout: margin, WaitForCancellation: true,
-		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
-		Summary:     "end what is unmanaged",
-	})
+	ctx = enduring(ctx, "end what is unmanaged")
 	a.down.running, a.down.stop = true, stop
 	asked := a.down.asked
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityUnmanage, protocol.UnmanageRequest{

@@ -51,11 +51,7 @@ func (i *installation) spread() {
 		request.Only = s.Behind.Services
 	}
 	ctx, stop := workflow.WithCancel(i.work)
-	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout: time.Hour, HeartbeatTimeout: margin, WaitForCancellation: true,
-		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
-		Summary:     fmt.Sprintf("have services look at the baseline of rules %d", request.Rules),
-	})
+	ctx = enduring(ctx, fmt.Sprintf("have services look at the baseline of rules %d", request.Rules))
 	i.telling, i.told, i.stopTelling = true, s.Spread, stop
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityBaseline, request)
 	i.await(func(ctx workflow.Context) {

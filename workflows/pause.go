@@ -98,11 +98,7 @@ func (p *pauses) announce() {
 		what = "announce the end of the pause of "
 	}
 	ctx, stop := workflow.WithCancel(p.work)
-	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout: time.Hour, HeartbeatTimeout: margin, WaitForCancellation: true,
-		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
-		Summary:     what + p.name,
-	})
+	ctx = enduring(ctx, what+p.name)
 	p.running, p.present, p.stop = true, p.of.Pause, stop
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityPause, r)
 	p.await(func(ctx workflow.Context) {

@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"fmt"
-	"time"
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -110,11 +109,7 @@ func (r *runtime) carryOn() {
 	request := r.pauses.request()
 	request.Scope, request.Pause = r.scope, p
 	ctx, stop := workflow.WithCancel(r.work)
-	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout: time.Hour, HeartbeatTimeout: margin, WaitForCancellation: true,
-		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
-		Summary:     "services leave " + r.name + ", or come back, in turn",
-	})
+	ctx = enduring(ctx, "services leave "+r.name+", or come back, in turn")
 	r.running, r.present, r.stop = true, p, stop
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityDrain, request)
 	r.await(func(ctx workflow.Context) {

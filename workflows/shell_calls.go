@@ -108,3 +108,13 @@ func (s *shell) fromStore(ctx workflow.Context, name string, request, answer any
 	}
 	return err
 }
+
+// enduring is for an activity that works for as long as it takes, heartbeats, and is begun anew wherever its worker goes away; called off
+// it ends by itself.
+func enduring(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: time.Hour, HeartbeatTimeout: margin, WaitForCancellation: true,
+		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
+		Summary:     summary,
+	})
+}

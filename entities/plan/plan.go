@@ -81,16 +81,6 @@ type Plan struct {
 // Bytes is the plan as JSON: the same for the same input (E13).
 func (p *Plan) Bytes() ([]byte, error) { return json.Marshal(p) }
 
-// Of lists the nodes of a service, by index.
-func (p *Plan) Of(service string) (nodes []int) {
-	for n := range p.Nodes {
-		if p.Nodes[n].Service == service {
-			nodes = append(nodes, n)
-		}
-	}
-	return nodes
-}
-
 // Downstream lists what some nodes block when they fail, without those themselves.
 func (p *Plan) Downstream(from ...int) (blocked []int) {
 	needed := p.needed()

@@ -145,3 +145,31 @@ func TestStories(t *testing.T) {
 		}
 	}
 }
+
+// The pictures have every node, in the colour of its state, and every edge; dashed is one that waits for an end of whatever kind (E9).
+func TestPictures_E9(t *testing.T) {
+	t.Parallel()
+	p, err := plan.Build([]plan.Service{{Name: "sonarr", Targets: []string{"media"}, SetupCallback: true}, {Name: "traefik", Targets: []string{"edge"}, Requires: []string{"sonarr"}}}, plan.Scope{All: true})
+	require.NoError(t, err)
+	so := []plan.Progress{{State: plan.Failed}, {State: plan.Blocked}, {}}
+	require.Equal(t, `digraph plan {
+  rankdir=LR
+  node [shape=box, style=filled, fontname="sans-serif"]
+  n0 [label="DEPLOY sonarr@media", fillcolor="#f8d7da"]
+  n1 [label="DEPLOY traefik@edge", fillcolor="#e2e3e5"]
+  n2 [label="CALLBACK", fillcolor="#ffffff"]
+  n0 -> n1
+  n0 -> n2 [style=dashed]
+}
+`, p.DOT(so))
+	require.Equal(t, `flowchart LR
+  n0["DEPLOY sonarr@media"]
+  style n0 fill:#f8d7da
+  n1["DEPLOY traefik@edge"]
+  style n1 fill:#e2e3e5
+  n2["CALLBACK"]
+  style n2 fill:#ffffff
+  n0 --> n1
+  n0 -.-> n2
+`, p.Mermaid(so))
+}
