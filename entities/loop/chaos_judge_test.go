@@ -254,6 +254,9 @@ func (c *chaos) judgeSelected(r *state.Release, spec *entities.ChannelSpec, move
 		if i == nil {
 			i = &state.Instance{}
 		}
+		if i.Drained || c.s.DrainOf(declared.Runtime) != nil {
+			continue // it is not in its channel
+		}
 		o := &i.Observed
 		known := o.Digest != "" && o.Reading.Err == nil && o.Fresh
 		stable := i.Delivery.Target == nil || known && entities.FetchObjects(o.Reading.Objects, i.Delivery.Target).Stable
