@@ -252,9 +252,9 @@ func (c *chaos) judgeSelected(r *state.Release, spec *entities.ChannelSpec, move
 		id := spec.ID(declared)
 		i := c.s.Instances[id]
 		if i == nil {
-			i = &state.Instance{}
+			i = &state.Instance{Runtime: declared.Runtime}
 		}
-		if i.Drained || c.s.DrainOf(declared.Runtime) != nil {
+		if i.Drained || c.s.DrainOf(i.Runtime) != nil {
 			continue // it is not in its channel
 		}
 		o := &i.Observed
