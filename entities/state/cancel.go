@@ -173,10 +173,9 @@ func (s *State) cancel(r *Release, channel string, c *Cancelling, now time.Time)
 			d.bad(*d.Target)
 		}
 	}
-	if !entered {
-		return
+	if entered {
+		s.Channel(channel).endWindow()
 	}
-	s.Channel(channel).endWindow()
 	for _, o := range s.Releases { // what is here is nothing to bring newer configuration to
 		if p := o.in(channel); o.Keeping[channel] && p.Phase == maestro.Pending && s.offIn(channel) {
 			o.cancel(channel, r.FullVersion+" was cancelled before it had succeeded here", now)

@@ -75,9 +75,13 @@ func (s *State) unreached(channel string, r *Release) bool {
 
 // calledOffUnseen tells whether an instance's target came with a release that was cancelled while it was only reported.
 func (s *State) calledOffUnseen(i *Instance) bool {
-	if d := &i.Delivery; d.Converged || !d.Reported && !s.ReportsOnly(i.ID.Channel) {
-		return false
-	}
+	d := &i.Delivery
+	return !d.Converged && (d.Reported || s.ReportsOnly(i.ID.Channel)) && s.calledOffHere(i)
+}
+
+// calledOffHere tells whether what an instance is at came with a release that was cancelled before it had succeeded there. While a
+// channel is only reported, somebody else may bring it there all the same.
+func (s *State) calledOffHere(i *Instance) bool {
 	r := s.Brought(i)
-	return r != nil && r.Phases[i.ID.Channel].Phase == maestro.Cancelled
+	return i.Delivery.Cancelled != "" || r != nil && r.Phases[i.ID.Channel].Phase == maestro.Cancelled
 }
