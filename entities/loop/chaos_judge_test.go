@@ -254,7 +254,7 @@ func (c *chaos) judgeSelected(r *state.Release, spec *entities.ChannelSpec, move
 		if i == nil {
 			i = &state.Instance{Runtime: declared.Runtime}
 		}
-		if i.Drained || c.s.DrainOf(i.Runtime) != nil {
+		if c.s.DrainOf(i.Runtime) != nil {
 			continue // it is not in its channel
 		}
 		o := &i.Observed
@@ -341,7 +341,7 @@ func (c *chaos) judgeSpoiled(ch state.Change, refuse func(string)) {
 	}
 	for _, i := range c.s.In(ch.Channel) {
 		switch {
-		case r == nil || !i.IsAt(r):
+		case r == nil || !i.IsAt(r) || c.s.DrainOf(i.Runtime) != nil: // not there, or not in its channel
 		case ch.Kind == state.ChangeUnchanged && c.spoiled[i.ID][i.Delivery.Target.Payload]:
 			refuse("though what is there was cancelled")
 		case ch.Kind == state.ChangeUnchanged || ch.Kind == state.ChangeConverged && !ch.Partial:
@@ -497,8 +497,10 @@ func (c *chaos) judgeEntry(ch state.Change, d *decide.Decision, refuse func(stri
 	}
 	newest, key := c.entered[ch.Channel], ch.Channel+"/"+r.ID
 	for id, n := range c.sequence {
-		if r.Return && n == newest && c.waits[ch.Channel+"/"+id] {
-			newest = 0 // a pin undid that it had entered, and this one leads back to what was there before the pin
+		other := c.s.ReleaseByID(id)
+		gone := other != nil && other.Phases[ch.Channel] != nil && other.Phases[ch.Channel].Phase == maestro.Cancelled
+		if r.Return && n == newest && (gone || c.waits[ch.Channel+"/"+id]) {
+			newest = 0 // it was cancelled, or a pin undid that it had entered, and this one leads back to what was there before the pin
 		}
 	}
 	if newest > c.sequence[r.ID] && !c.reopened[key] || newest == c.sequence[r.ID] && !c.waits[key] {
@@ -594,8 +596,12 @@ func (c *chaos) failedAbove(r *state.Release, failed string) {
 	}
 }
 
-// doomed: something above the channel ended this release for good.
+// doomed: something above the channel ended this release for good, or it would make more unavailable beside what has failed, which waits for
+// people.
 func (c *chaos) doomed(r *state.Release, channel string) bool {
+	if c.besideFailed(r, channel) {
+		return true
+	}
 	spec, _ := c.s.Spec.Channel(channel)
 	for _, cond := range spec.Conditions {
 		for _, up := range cond.Channels {
@@ -609,6 +615,15 @@ func (c *chaos) doomed(r *state.Release, channel string) bool {
 		}
 	}
 	return false
+}
+
+// besideFailed: what has failed in the channel is not touched by a release that waits for it to be available.
+func (c *chaos) besideFailed(r *state.Release, channel string) bool {
+	return slices.ContainsFunc(c.decision.Channels, func(d decide.ChannelDecision) bool {
+		return d.Channel == channel && d.Status == entities.StatusFailed && d.Next == r && slices.ContainsFunc(d.Gates, func(g decide.Judgement) bool {
+			return g.Kind == decide.KindRollout && g.Verdict == entities.Wait
+		})
+	})
 }
 
 // cutShort: a release has come to some instances of a channel, and ended for good further up before it came to the others.
@@ -901,6 +916,15 @@ func (c *chaos) onlyReported(channel string) bool {
 	})
 }
 
+// behindFailed tells whether a channel waits for one that has failed, where a newer release waits for people too.
+func (c *chaos) behindFailed(ch *decide.ChannelDecision) bool {
+	return slices.ContainsFunc(c.decision.Channels, func(o decide.ChannelDecision) bool {
+		return o.Status == entities.StatusFailed && slices.ContainsFunc(ch.Gates, func(g decide.Judgement) bool {
+			return g.Verdict == entities.Wait && g.ID == "channel-stable/"+o.Channel
+		})
+	})
+}
+
 // judgeEnd: what could come has come; what could not says why.
 func (c *chaos) judgeEnd() {
 	for _, ch := range c.decision.Channels {
@@ -912,7 +936,7 @@ func (c *chaos) judgeEnd() {
 			}
 			fallthrough
 		case entities.StatusPreconditions:
-			if c.onlyReported(ch.Channel) {
+			if c.onlyReported(ch.Channel) || c.behindFailed(&ch) {
 				continue
 			}
 			fallthrough
