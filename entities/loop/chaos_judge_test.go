@@ -719,7 +719,11 @@ func (c *chaos) judgeApply(op state.ApplyOp, mode decide.Mode, d *decide.Decisio
 	if at := c.ranAt[op.Instance][op.Target.Payload]; at != on {
 		c.t.Fatalf("%s was brought to %s, and is applied to %s:\n%s%s%s", op.Target.FullVersion, at, on, d, c.phases(), c.deliveries())
 	}
-	if i := c.s.Instances[op.Instance]; c.spoiled[op.Instance][op.Target.Payload] && !i.Delivery.Converged {
+	anew := slices.ContainsFunc(c.s.Releases, func(r *state.Release) bool { // and comes to what is back from a drained runtime, too
+		p, _ := r.PhaseIn(op.Instance.Channel)
+		return p == maestro.InProgress && !r.Config() && r.Payloads[op.Instance] == op.Target.Payload
+	})
+	if i := c.s.Instances[op.Instance]; c.spoiled[op.Instance][op.Target.Payload] && !i.Delivery.Converged && !anew {
 		c.t.Fatalf("%s was cancelled, and is applied:\n%s", op.Target.FullVersion, d)
 	}
 	_, paused := c.s.PauseOf(op.Instance)
