@@ -770,7 +770,8 @@ func (c *chaos) judgeSuccess(ch state.Change, refuse func(string)) {
 		}
 		arrived := i.IsAt(r) && (i.Delivery.Converged || slices.Contains(ch.Instances, i.ID))
 		untouched := r.Config() && i.Delivery.Converged && r.Present[i.ID].Payload == i.Delivery.Target.Payload
-		left := r.Keeps(ch.Channel) && i.Delivery.Target == nil // there is no version that it keeps
+		// There is no version that it keeps; or it was rendered for those that were there, and this one came back from a drained runtime since.
+		left := r.Keeps(ch.Channel) && (i.Delivery.Target == nil || r.Present[i.ID].FullVersion == "")
 		if !arrived && !untouched && !left {
 			refuse("before " + i.ID.String() + " has converged")
 		}
