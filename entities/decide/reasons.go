@@ -157,7 +157,7 @@ func (v *view) explainApply(i *instance) {
 	switch a := &d.Apply; {
 	case !a.Untaken.IsZero():
 		v.say(i, ReasonFailure, "%s: %s; %s is applied once one does", entities.CodeNoWorker, a.Err, d.Target.FullVersion)
-	case a.Running && i.Removed:
+	case a.Running && a.Of == "":
 		v.say(i, ReasonProgress, "%s is applied once its removal has ended", d.Target.FullVersion)
 	case a.Running && a.Of != "" && a.Of != d.Target.FullVersion:
 		v.say(i, ReasonProgress, "%s is applied once the apply of %s has ended", d.Target.FullVersion, a.Of)
