@@ -249,12 +249,21 @@ func (p *Plan) ranks() []int {
 	return ranks
 }
 
-// inTurn lists all nodes, those with the longest way behind them first.
+// inTurn lists all nodes, those with the longest way behind them first. That does not change while a plan is walked.
 func (p *Plan) inTurn() []int {
-	ranks, turn := p.ranks(), make([]int, len(p.Nodes))
-	for n := range turn {
-		turn[n] = n
+	if p.turn == nil {
+		ranks := p.ranks()
+		p.turn = indexes(len(p.Nodes))
+		slices.SortStableFunc(p.turn, func(a, b int) int { return cmp.Compare(ranks[b], ranks[a]) })
 	}
-	slices.SortStableFunc(turn, func(a, b int) int { return cmp.Compare(ranks[b], ranks[a]) })
-	return turn
+	return p.turn
+}
+
+// indexes are 0 to n-1.
+func indexes(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
 }

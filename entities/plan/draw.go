@@ -76,10 +76,7 @@ func (p *Plan) inOrder() []int {
 		}
 		return depths[n]
 	}
-	order := make([]int, len(p.Nodes))
-	for n := range order {
-		order[n] = n
-	}
+	order := indexes(len(p.Nodes))
 	slices.SortStableFunc(order, func(a, b int) int { return depth(a) - depth(b) })
 	return order
 }

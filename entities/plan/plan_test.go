@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,8 +18,8 @@ import (
 var update = flag.Bool("update", false, "write what the stories say as it is")
 
 // parse reads a service from each line: its name and targets, and after them what it says of itself. A line that begins with
-// "plan" is the scope, and one with "fail" or "limit" says how the plan is walked.
-func parse(t *testing.T, text string) (services []plan.Service, scope plan.Scope, fails []string, limit int) {
+// "changed" is the scope, and one with "fails", "limit" or "together", targets on which nodes overlap, says how the plan is walked.
+func parse(t *testing.T, text string) (services []plan.Service, scope plan.Scope, fails []string, limit int, together []string) {
 	t.Helper()
 	scope.All = true
 	for line := range strings.Lines(text) {
@@ -35,6 +36,9 @@ func parse(t *testing.T, text string) (services []plan.Service, scope plan.Scope
 			continue
 		case "fails":
 			fails = append(fails, strings.Join(words[1:], " "))
+			continue
+		case "together":
+			together = words[1:]
 			continue
 		case "limit":
 			_, err := fmt.Sscan(words[1], &limit)
@@ -72,7 +76,20 @@ func parse(t *testing.T, text string) (services []plan.Service, scope plan.Scope
 		}
 		services = append(services, s)
 	}
-	return services, scope, fails, limit
+	return services, scope, fails, limit, together
+}
+
+// serial are the targets of services but those on which nodes overlap.
+func serial(services []plan.Service, together []string) (targets []string) {
+	for _, s := range services {
+		for _, target := range s.Targets {
+			if !slices.Contains(together, target) {
+				targets = append(targets, target)
+			}
+		}
+	}
+	slices.Sort(targets)
+	return slices.Compact(targets)
 }
 
 // played walks a plan, one round after another: all that began ends in the next one, as failed where the story says so.
@@ -126,11 +143,12 @@ func TestStories(t *testing.T) {
 			f := &archive.Files[i]
 			t.Run(f.Name, func(t *testing.T) {
 				given, _, _ := strings.Cut(string(f.Data), "=>\n")
-				services, scope, fails, limit := parse(t, given)
+				services, scope, fails, limit, together := parse(t, given)
 				got := ""
 				if p, err := plan.Build(services, scope); err != nil {
 					got = err.Error() + "\n"
-				} else if got = p.Text(nil); len(fails) > 0 || limit > 0 {
+				} else if got = p.Text(nil); len(fails) > 0 || limit > 0 || together != nil {
+					p.Serial = serial(services, together)
 					got = played(p, fails, limit)
 				}
 				if *update {

@@ -1,5 +1,7 @@
 package plan
 
+import "slices"
+
 // State is what became of a node.
 type State string
 
@@ -30,7 +32,7 @@ type Step struct {
 }
 
 // Walk says what is next in a plan of which this became so far, by node, and notes there what is blocked (E8–E10). At most one node
-// for each target runs at once, and at most limit in all; 0 is no limit. Of those that are ready the ones with the longest way behind
+// for each serial target runs at once, and at most limit in all; 0 is no limit. Of those that are ready the ones with the longest way behind
 // them begin first.
 func (p *Plan) Walk(so []Progress, limit int) (step Step) {
 	step.Block = p.block(so)
@@ -46,7 +48,7 @@ func (p *Plan) Walk(so []Progress, limit int) (step Step) {
 		if limit > 0 && running >= limit {
 			break
 		}
-		if so[n].State != Waiting || !p.ready(n, so) || target != "" && busy[target] {
+		if so[n].State != Waiting || !p.ready(n, so) || p.serial(target) && busy[target] {
 			continue
 		}
 		step.Begin = append(step.Begin, n)
@@ -55,6 +57,12 @@ func (p *Plan) Walk(so []Progress, limit int) (step Step) {
 	}
 	step.Over = running == 0
 	return step
+}
+
+// serial tells whether one node runs on a target at a time.
+func (p *Plan) serial(target string) bool {
+	_, is := slices.BinarySearch(p.Serial, target)
+	return is
 }
 
 // ready tells whether all that a node waits for is so.
