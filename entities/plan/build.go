@@ -135,20 +135,20 @@ func (b *builder) everywhere(kind Kind, services []string) (all []int) {
 }
 
 // cycle finds nodes that wait for each other, or none.
-func (b *builder) cycle() []string {
+func (b *builder) cycle() []Node {
 	const (
 		open = 1 + iota // on the way from where the search began
 		free            // no cycle leads through it
 	)
 	marks, path := make([]int, len(b.nodes)), []int{}
-	var visit func(i int) []string
-	visit = func(i int) []string {
+	var visit func(i int) []Node
+	visit = func(i int) []Node {
 		if marks[i] == open {
-			names := []string{}
+			ring := []Node{}
 			for _, j := range path[slices.Index(path, i):] {
-				names = append(names, b.nodes[j].String())
+				ring = append(ring, b.nodes[j])
 			}
-			return append(names, b.nodes[i].String())
+			return append(ring, b.nodes[i])
 		}
 		if marks[i] == free {
 			return nil

@@ -138,11 +138,15 @@ func (e *AggregatorError) Error() string {
 }
 
 // CycleError is that nodes wait for each other (E6). Path begins and ends with the same one.
-type CycleError struct{ Path []string }
+type CycleError struct{ Path []Node }
 
 func (e *CycleError) Error() string {
 	if len(e.Path) == 2 {
-		return e.Path[0] + " requires itself"
+		return e.Path[0].String() + " requires itself"
 	}
-	return "a cycle, in which all would wait for ever: " + strings.Join(e.Path, " → ")
+	names := make([]string, len(e.Path))
+	for n := range e.Path {
+		names[n] = e.Path[n].String()
+	}
+	return "a cycle, in which all would wait for ever: " + strings.Join(names, " → ")
 }

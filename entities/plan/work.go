@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"slices"
+
 	"github.com/converge-engine/converge/entities"
 )
 
@@ -57,6 +59,50 @@ func (w *Work) Plan(scope Scope) (*Plan, error) {
 		}
 	}
 	return p, nil
+}
+
+// Runs lists what runs for all nodes, before and after them.
+func (w *Work) Runs() []entities.Extension {
+	all := slices.Concat(w.Before, w.After)
+	for _, c := range w.Commands {
+		all = append(all, c.Run)
+	}
+	return all
+}
+
+// Size is how many nodes the plan of everything has, and how many edges at most, without building it.
+func (w *Work) Size() (nodes, edges int) {
+	by := map[string]*Service{}
+	aggregators := 0
+	for n := range w.Services {
+		s := &w.Services[n]
+		by[s.Name] = s
+		if s.Aggregator != "" {
+			aggregators += len(s.Targets)
+		}
+	}
+	targets := func(names []string) (sum int) {
+		for _, name := range names {
+			if s := by[name]; s != nil {
+				sum += len(s.Targets)
+			}
+		}
+		return sum
+	}
+	for n := range w.Services {
+		s := &w.Services[n]
+		nodes += len(s.Targets)
+		edges += len(s.Targets) * (1 + targets(s.Requires))
+		if s.Aggregator != "" {
+			nodes += len(s.Targets)
+			edges += 2 * len(s.Targets)
+		}
+		if s.Reconciles {
+			nodes += len(s.Targets)
+			edges += len(s.Targets) * (1 + aggregators + targets(s.ReconcilesAfter))
+		}
+	}
+	return nodes + 2, edges
 }
 
 // CommandsOf lists what runs for a node, one after another.
