@@ -6,11 +6,12 @@ import (
 	"github.com/converge-engine/converge/entities/plan"
 )
 
-// Work is what the incarnation plans in a release channel; nil where there is no such channel, or nothing there says how services are
-// fitted together.
+// Work is what the incarnation plans in a release channel; nil where there is no such channel, nothing is written there, or nothing
+// there says how services are fitted together.
 func (i *Incarnation) Work(channel string) *plan.Work {
-	declared := i.channel(channel).Plan
-	if declared == nil {
+	c := i.channel(channel)
+	declared := c.Plan
+	if declared == nil || c.ReportOnly {
 		return nil
 	}
 	work := *declared
