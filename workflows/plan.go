@@ -72,8 +72,8 @@ type planRun struct {
 }
 
 // briefCall asks the store within the workflow task, again and again until it answers. What it refuses is an error.
-func (p *planRun) briefCall(name string, request, answer any) error {
-	ctx, _ := workflow.NewDisconnectedContext(p.ctx)
+func (p *planRun) briefCall(ctx workflow.Context, name string, request, answer any) error {
+	ctx = uncancelled(ctx)
 	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
 		err := localCall{name: name, request: request, patient: asLongAs, of: theStore}.do(ctx, answer)
 		var app *temporal.ApplicationError
@@ -88,7 +88,7 @@ func (p *planRun) briefCall(name string, request, answer any) error {
 
 func (p *planRun) begin() error {
 	var begun protocol.PlanBegun
-	if err := p.briefCall(protocol.ActivityPlanBegin, p.in, &begun); err != nil {
+	if err := p.briefCall(p.ctx, protocol.ActivityPlanBegin, p.in, &begun); err != nil {
 		return err
 	}
 	if err := begun.Plan.Unpack(&p.plan); err != nil {
@@ -138,8 +138,7 @@ func (p *planRun) walk() {
 		}
 		_ = workflow.Await(p.ctx, func() bool { return p.woken || p.ctx.Err() != nil && going || going && p.ends() })
 		if p.ctx.Err() != nil { // what is under way has been asked to end
-			calm, _ := workflow.NewDisconnectedContext(p.ctx)
-			_ = workflow.Await(calm, func() bool { return p.busy == 0 })
+			_ = workflow.Await(uncancelled(p.ctx), func() bool { return p.busy == 0 })
 		}
 	}
 	p.stop()
@@ -197,7 +196,7 @@ func (p *planRun) keep() {
 			p.state.Notes = append(p.state.Notes, protocol.PlanNote{Node: n, Text: text})
 		}
 	}
-	_ = p.briefCall(protocol.ActivityPlanKeep, protocol.PlanKeepRequest{PlanRef: p.in.PlanRef, PlanState: p.state}, nil)
+	_ = p.briefCall(p.ctx, protocol.ActivityPlanKeep, protocol.PlanKeepRequest{PlanRef: p.in.PlanRef, PlanState: p.state}, nil)
 }
 
 // retryFollowing is how soon following begins anew that did not end by itself.
@@ -257,7 +256,7 @@ func (p *planRun) steps(kind string, letters *string) bool {
 	}
 	work := protocol.PlanWork{PlanRef: p.in.PlanRef, Hash: p.hash, Kind: kind}
 	var all protocol.PlanCommands
-	if err := p.briefCall(protocol.ActivityPlanCommands, work, &all); err != nil {
+	if err := p.briefCall(p.ctx, protocol.ActivityPlanCommands, work, &all); err != nil {
 		p.state.Trouble = rootCause(err)
 		return false
 	}

@@ -31,7 +31,7 @@ func (p *planRun) perform(n int) {
 
 func (p *planRun) performed(ctx workflow.Context, n int, work protocol.PlanWork) (plan.State, string) {
 	var all protocol.PlanCommands
-	if err := p.briefCall(protocol.ActivityPlanCommands, work, &all); err != nil {
+	if err := p.briefCall(ctx, protocol.ActivityPlanCommands, work, &all); err != nil {
 		return plan.Failed, rootCause(err)
 	}
 	if len(all.Commands) == 0 {
@@ -111,7 +111,7 @@ func (p *planRun) attempt(ctx workflow.Context, n int, work protocol.PlanWork, c
 		if !p.take(ctx, n, work) {
 			return ran, errPutOff
 		}
-		defer p.giveBack(work)
+		defer p.giveBack(ctx, work)
 	}
 	queue := queueOf(work.Target, entities.RuntimeSpec{Remote: c.Run.Remote})
 	options := lasting(queue, c.Run.Timeout+margin, 0, fmt.Sprintf("run %s for %s", c.Run.Name, work))
@@ -135,14 +135,14 @@ func (p *planRun) take(ctx workflow.Context, n int, work protocol.PlanWork) bool
 	lease := &planLease{runtime: work.Target}
 	p.leases[id] = lease
 	for wait := 10 * time.Second; ; wait = min(2*wait, 10*time.Minute) {
-		p.callRuntime(protocol.LeaseCall{Runtime: work.Target, Request: &entities.LeaseRequest{
+		p.callRuntime(ctx, protocol.LeaseCall{Runtime: work.Target, Request: &entities.LeaseRequest{
 			ID: id, Holder: p.in.ID(), What: fmt.Sprintf("%s %s, plan %s", p.in.Application, work, p.in.Name), Limit: 1, Timeout: time.Hour,
 		}})
 		granted, _ := workflow.AwaitWithTimeout(ctx, wait, func() bool { return lease.granted || p.ends() })
 		if ctx.Err() != nil || p.ends() {
 			break
 		}
-		if p.confirmed(protocol.LeaseSignal{ID: id, Runtime: work.Target}) {
+		if p.confirmed(ctx, protocol.LeaseSignal{ID: id, Runtime: work.Target}) {
 			p.hold(n, "")
 			return true
 		}
@@ -151,27 +151,27 @@ func (p *planRun) take(ctx workflow.Context, n int, work protocol.PlanWork) bool
 			p.hold(n, "waits for its turn on "+work.Target)
 		}
 	}
-	p.giveBack(work)
+	p.giveBack(ctx, work)
 	return false
 }
 
 // confirmed asks the runtime: a signal is no more than a reason to.
-func (p *planRun) confirmed(l protocol.LeaseSignal) bool {
-	ctx, _ := workflow.NewDisconnectedContext(p.ctx)
+func (p *planRun) confirmed(ctx workflow.Context, l protocol.LeaseSignal) bool {
+	ctx = uncancelled(ctx)
 	var answer protocol.GrantedAnswer
 	err := localCall{name: protocol.ActivityGranted, request: l, patient: aMoment, of: theRuntimes}.do(ctx, &answer)
 	return err == nil && answer.Granted
 }
 
-func (p *planRun) giveBack(work protocol.PlanWork) {
+func (p *planRun) giveBack(ctx workflow.Context, work protocol.PlanWork) {
 	id := p.leaseOf(work)
 	delete(p.leases, id)
-	p.callRuntime(protocol.LeaseCall{Runtime: work.Target, Give: id})
+	p.callRuntime(ctx, protocol.LeaseCall{Runtime: work.Target, Give: id})
 }
 
 // callRuntime asks a Runtime for something. What does not reach it is asked again, or it asks itself.
-func (p *planRun) callRuntime(call protocol.LeaseCall) {
-	ctx, _ := workflow.NewDisconnectedContext(p.ctx)
+func (p *planRun) callRuntime(ctx workflow.Context, call protocol.LeaseCall) {
+	ctx = uncancelled(ctx)
 	_ = localCall{name: protocol.ActivityLease, request: call, patient: asLongAs, of: theRuntimes}.do(ctx, nil)
 }
 
@@ -186,14 +186,14 @@ func (p *planRun) listen() {
 			}
 		})
 	}
-	signals(protocol.SignalGranted, func(_ workflow.Context, l protocol.LeaseSignal) {
+	signals(protocol.SignalGranted, func(ctx workflow.Context, l protocol.LeaseSignal) {
 		if lease := p.leases[l.ID]; lease != nil {
 			lease.granted = true
 		} else if l.Runtime != "" {
-			p.callRuntime(protocol.LeaseCall{Runtime: l.Runtime, Give: l.ID})
+			p.callRuntime(ctx, protocol.LeaseCall{Runtime: l.Runtime, Give: l.ID})
 		}
 	})
-	signals(protocol.SignalHeld, func(_ workflow.Context, l protocol.LeaseSignal) {
+	signals(protocol.SignalHeld, func(ctx workflow.Context, l protocol.LeaseSignal) {
 		if l.Runtime == "" {
 			return
 		}
@@ -201,6 +201,6 @@ func (p *planRun) listen() {
 		if p.leases[l.ID] != nil {
 			call.Give, call.Keep = "", l.ID
 		}
-		p.callRuntime(call)
+		p.callRuntime(ctx, call)
 	})
 }
