@@ -311,12 +311,13 @@ func (a *Activities) PlanFollow(ctx context.Context, of protocol.PlanRef) (proto
 	for {
 		began := time.Now()
 		found, err := a.followed(ctx, of)
+		if ctx.Err() != nil { // the plan is over, or another worker goes on
+			return protocol.PlanFollowed{}, nil
+		}
 		if err != nil || found.Superseded || len(found.Nodes) > 0 {
 			return found, err
 		}
-		if err := pauseFor(ctx, max(planEvery, 4*time.Since(began))); err != nil {
-			return protocol.PlanFollowed{}, err
-		}
+		_ = pauseFor(ctx, max(planEvery, 4*time.Since(began)))
 	}
 }
 
@@ -408,7 +409,7 @@ func (a *Activities) deployedOf(ctx context.Context, r *protocol.PlanRecord, wor
 		if err != nil {
 			return nil, err
 		}
-		question.Since = min(base+1, r.Incarnation)
+		question.Incarnation, question.Since = r.Incarnation, base+1
 		newest, known, err := services{a}.Newest(ctx, r.Application)
 		if err != nil {
 			return nil, err

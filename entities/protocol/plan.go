@@ -180,12 +180,13 @@ type PlanNodeStatus struct {
 	Text  string `json:"text,omitempty"` // why
 }
 
-// DeployedQuestion asks a service how far it is with what a plan deploys in a channel: with one release, by its id, or with what came
-// with the configurations since an incarnation.
+// DeployedQuestion asks a service how far it is with what a plan deploys in a channel: with one release, by its id, or with the
+// configuration of an incarnation, or, where that brings nothing, with those of the incarnations Since one.
 type DeployedQuestion struct {
-	Channel string `json:"channel"`
-	Release string `json:"release,omitempty"`
-	Since   int64  `json:"since,omitempty"`
+	Channel     string `json:"channel"`
+	Release     string `json:"release,omitempty"`
+	Incarnation int64  `json:"incarnation,omitempty"`
+	Since       int64  `json:"since,omitempty"`
 }
 
 // Deployed answers a Service's deployed query.
