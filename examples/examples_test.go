@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/plan"
 	"github.com/converge-engine/converge/intent/compile"
 	"github.com/converge-engine/converge/intent/incarnation"
 	"github.com/converge-engine/converge/runtimes"
@@ -154,4 +155,18 @@ func TestExitCodeGreetingIsText(t *testing.T) {
 	index, err := os.ReadFile(s.page("live", "index.html"))
 	require.NoError(t, err)
 	require.Contains(t, string(index), `<h1>a|b \1 &amp; &lt;i></h1>`)
+}
+
+// The services of media are deployed and fitted together by one plan; its commands are there.
+func TestMediaCompiles_E15(t *testing.T) {
+	c := compiled(t, "media")
+	work := c.Incarnation.Work("live")
+	p, err := work.Plan(plan.Scope{All: true})
+	require.NoError(t, err)
+	require.Len(t, p.Nodes, 10)
+	for _, run := range c.PlanDefinitions() {
+		require.Equal(t, "./work", run.Command.Argv[0])
+		_, err := exec.LookPath(filepath.Join("media", run.Command.Argv[0]))
+		require.NoError(t, err)
+	}
 }
