@@ -79,8 +79,8 @@ func (o *planOptions) showGraph(ctx context.Context) error {
 		var ok bool
 		if so, ok = p.IfFails(service); !ok {
 			var names []string
-			for _, n := range p.Nodes {
-				names = append(names, n.Service)
+			for _, s := range work.Services {
+				names = append(names, s.Name)
 			}
 			return fmt.Errorf("the plan deploys no service %q%s", service, suggestion(service, names))
 		}
