@@ -3,9 +3,12 @@
 package examples
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -164,6 +167,18 @@ func TestMediaCompiles_E15(t *testing.T) {
 	p, err := work.Plan(plan.Scope{All: true})
 	require.NoError(t, err)
 	require.Len(t, p.Nodes, 10)
+	page, err := os.ReadFile("../docs/plans.md")
+	require.NoError(t, err)
+	_, shown, _ := strings.Cut(string(page), "```json\n")
+	shown, _, _ = strings.Cut(shown, "```")
+	at := slices.IndexFunc(p.Nodes, func(n plan.Node) bool { return n.Kind == plan.DNS })
+	input, err := json.Marshal(work.Input(&p.Nodes[at]))
+	require.NoError(t, err)
+	require.JSONEq(t, shown, string(input))
+	so, _ := p.IfFails("sonarr")
+	picture, err := os.ReadFile("../docs/images/plan.svg")
+	require.NoError(t, err)
+	require.Equal(t, string(picture), p.SVG(so))
 	for _, run := range c.PlanDefinitions() {
 		require.Equal(t, "./work", run.Command.Argv[0])
 		_, err := exec.LookPath(filepath.Join("media", run.Command.Argv[0]))

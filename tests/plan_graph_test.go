@@ -22,7 +22,7 @@ func TestPublishedPlanIsShown_E16(t *testing.T) {
 	d.Await("home/traefik", "live CONVERGED v1")
 	named, code := d.Converge("plan", "home", "--graph", "--if-fails", "sonarr")
 	require.Zero(t, code, named)
-	require.Contains(t, named, "home in live: 10 pieces of work")
+	require.Contains(t, readPage(t, "docs/plans.md").text, "\n"+named)
 	directory, code := d.Converge("plan", dir, "--graph", "--if-fails", "sonarr")
 	require.Zero(t, code, directory)
 	require.Equal(t, directory, named)
