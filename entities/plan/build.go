@@ -224,14 +224,20 @@ func (b *builder) stays(n *Node, near map[string]bool) bool {
 	}
 }
 
-// ranks are how many nodes wait for each in a row, at most: what has the longest way behind it goes first.
-func (p *Plan) ranks() []int {
+// behind lists for each node those that wait for it.
+func (p *Plan) behind() [][]int {
 	behind := make([][]int, len(p.Nodes))
 	for n := range p.Nodes {
 		for _, m := range slices.Concat(p.Nodes[n].Needs, p.Nodes[n].After) {
 			behind[m] = append(behind[m], n)
 		}
 	}
+	return behind
+}
+
+// ranks are how many nodes wait for each in a row, at most: what has the longest way behind it goes first.
+func (p *Plan) ranks() []int {
+	behind := p.behind()
 	ranks := make([]int, len(p.Nodes))
 	var rank func(n int) int
 	rank = func(n int) int {
@@ -247,6 +253,16 @@ func (p *Plan) ranks() []int {
 		rank(n)
 	}
 	return ranks
+}
+
+// Longest lists the nodes of the longest way through the plan, the first to begin first: of several the one whose nodes are listed
+// first.
+func (p *Plan) Longest() (way []int) {
+	ranks, behind := p.ranks(), p.behind()
+	for next := indexes(len(p.Nodes)); len(next) > 0; next = behind[way[len(way)-1]] {
+		way = append(way, slices.MaxFunc(next, func(a, b int) int { return cmp.Or(cmp.Compare(ranks[a], ranks[b]), b-a) }))
+	}
+	return way
 }
 
 // inTurn lists all nodes, those with the longest way behind them first. That does not change while a plan is walked.

@@ -107,6 +107,18 @@ func (p *Plan) Downstream(from ...int) (blocked []int) {
 	return blocked
 }
 
+// IfFails is what becomes of the plan when the DEPLOYs of a service fail, and all else goes well that can; ok: there is one.
+func (p *Plan) IfFails(service string) (so []Progress, ok bool) {
+	so = make([]Progress, len(p.Nodes))
+	for n := range p.Nodes {
+		if p.Nodes[n].Kind == Deploy && p.Nodes[n].Service == service {
+			so[n].State, ok = Failed, true
+		}
+	}
+	p.block(so)
+	return so, ok
+}
+
 // needed lists for each node those that need it.
 func (p *Plan) needed() [][]int {
 	needed := make([][]int, len(p.Nodes))

@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"encoding/xml"
 	"flag"
 	"fmt"
 	"os"
@@ -162,6 +163,62 @@ func TestStories(t *testing.T) {
 			require.NoError(t, os.WriteFile(file, txtar.Format(archive), 0o600))
 		}
 	}
+}
+
+// The picture is the same for the same plan: layers from left to right, the longest way in bold, what fails and what it blocks in
+// their colours.
+func TestSVG_E16(t *testing.T) {
+	t.Parallel()
+	services := []plan.Service{
+		{Name: "postgres", Targets: []string{"media"}},
+		{Name: "sonarr", Targets: []string{"media"}, Requires: []string{"postgres"}, SetupCallback: true, Reconciles: true, DNS: true},
+		{Name: "radarr", Targets: []string{"media"}, Requires: []string{"postgres"}, Reconciles: true},
+		{Name: "prowlarr", Targets: []string{"media"}, Reconciles: true, ReconcilesAfter: []string{"sonarr", "radarr"}},
+		{Name: "traefik", Targets: []string{"edge"}, Aggregator: plan.Sync}, {Name: "authelia", Targets: []string{"edge"}, Aggregator: plan.Redeploy},
+	}
+	p, err := plan.Build(services, plan.Scope{All: true})
+	require.NoError(t, err)
+	so, ok := p.IfFails("sonarr")
+	require.True(t, ok)
+	got := p.SVG(so)
+	require.NoError(t, xml.Unmarshal([]byte(got), new(struct{})))
+	const golden = "testdata/plan.svg"
+	if *update {
+		require.NoError(t, os.WriteFile(golden, []byte(got), 0o600))
+	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	require.Equal(t, string(want), got)
+	for n := range services {
+		services[n].Targets = []string{`"<script>&`}
+	}
+	p, err = plan.Build(services, plan.Scope{All: true})
+	require.NoError(t, err)
+	require.NoError(t, xml.Unmarshal([]byte(p.SVG(nil)), new(struct{})))
+	require.NotContains(t, p.SVG(nil), "<script>")
+}
+
+// What fails when the deployment of a service does is what needs it, and nothing else (E11).
+func TestIfFails_E11(t *testing.T) {
+	t.Parallel()
+	p, err := plan.Build([]plan.Service{
+		{Name: "sonarr", Targets: []string{"media"}, Reconciles: true}, {Name: "jellyfin", Targets: []string{"media"}},
+		{Name: "prowlarr", Targets: []string{"media"}, Reconciles: true, ReconcilesAfter: []string{"sonarr"}},
+		{Name: "traefik", Targets: []string{"edge"}, Aggregator: plan.Sync, DNS: true},
+	}, plan.Scope{All: true})
+	require.NoError(t, err)
+	so, ok := p.IfFails("sonarr")
+	require.True(t, ok)
+	of := map[plan.State][]string{}
+	for n := range so {
+		of[so[n].State] = append(of[so[n].State], p.Nodes[n].String())
+	}
+	require.Equal(t, map[plan.State][]string{
+		plan.Failed: {"DEPLOY sonarr@media"}, plan.Blocked: {"RECONCILE prowlarr@media", "RECONCILE sonarr@media"},
+		plan.Waiting: {"DEPLOY jellyfin@media", "DEPLOY prowlarr@media", "DEPLOY traefik@edge", "SYNC traefik@edge", "DNS"},
+	}, of)
+	_, ok = p.IfFails("lidarr")
+	require.False(t, ok)
 }
 
 // The pictures have every node, in the colour of its state, and every edge; dashed is one that waits for an end of whatever kind (E9).

@@ -24,7 +24,7 @@ const (
 )
 
 // planUse is what runs for a piece of work, as an extension that is used there.
-func planUse(d *strict.Decoder, at, what string, name config.Name, run config.PlanRun) extensionUse {
+func planUse(d *strict.Decoder, at, what string, name config.Name, run config.CommandUse) extensionUse {
 	use := config.ExtensionUse{Name: name, Ref: run.Ref, Parameters: run.Parameters, ExtensionRun: config.ExtensionRun{CommandRun: run.CommandRun}}
 	return extensionUse{use, placeOf(d, at, what, name, run.Ref)}
 }
@@ -74,9 +74,9 @@ func (c *compiler) checkPlan(app *config.Document[config.Application]) {
 type steps struct{ before, after, dns []extensionUse }
 
 func (c *compiler) stepUses(app *config.Document[config.Application]) (uses steps) {
-	list := func(at string, all []config.PlanStep) (uses []extensionUse) {
+	list := func(at string, all []config.StepUse) (uses []extensionUse) {
 		for i, step := range all {
-			uses = append(uses, planUse(app.Decoder, strict.Index(at, i), "step", step.Name, step.PlanRun))
+			uses = append(uses, planUse(app.Decoder, strict.Index(at, i), "step", step.Name, step.CommandUse))
 		}
 		return uses
 	}
@@ -95,10 +95,10 @@ func (s *serviceCompiler) planUses() (uses []extensionUse, kinds []plan.Kind) {
 		add(plan.Callback, planUse(s.Decoder, "setupCallback", "command", "setup-callback", *run))
 	}
 	if a := s.Spec.Aggregator; a != nil {
-		add(strategies[a.Sync.Strategy], planUse(s.Decoder, "aggregator.sync", "command", "sync", a.Sync.PlanRun))
+		add(strategies[a.Sync.Strategy], planUse(s.Decoder, "aggregator.sync", "command", "sync", a.Sync.CommandUse))
 	}
 	for i, r := range s.Spec.Reconcilers {
-		add(plan.Reconcile, planUse(s.Decoder, strict.Index("reconcilers", i), "reconciler", r.Name, r.PlanRun))
+		add(plan.Reconcile, planUse(s.Decoder, strict.Index("reconcilers", i), "reconciler", r.Name, r.CommandUse))
 	}
 	return uses, kinds
 }

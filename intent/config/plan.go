@@ -11,15 +11,15 @@ type PlanRules struct {
 	// Whether a service's reconcilers wait only for it and for what they require, and not for the aggregators.
 	EagerReconcile bool `json:"eagerReconcile,omitempty" jsonschema:"default=false"`
 	// Commands before everything else, one after another. After one that failed nothing follows.
-	Before []PlanStep `json:"before,omitempty"`
+	Before []StepUse `json:"before,omitempty"`
 	// Commands after everything else, one after another.
-	After []PlanStep `json:"after,omitempty"`
+	After []StepUse `json:"after,omitempty"`
 	// The command that makes the names of services lead to where they are.
-	DNS *PlanRun `json:"dns,omitempty"`
+	DNS *CommandUse `json:"dns,omitempty"`
 }
 
-// PlanRun is what runs for a piece of work: written out, or by reference.
-type PlanRun struct {
+// CommandUse is what runs for a piece of work: written out, or by reference.
+type CommandUse struct {
 	// The name of an Extension.
 	Ref Name `json:"ref,omitempty"`
 	// Values for the parameters of what is referred to.
@@ -27,33 +27,33 @@ type PlanRun struct {
 	CommandRun
 }
 
-// PlanStep is a command before or after everything else.
-type PlanStep struct {
+// StepUse is a command before or after everything else.
+type StepUse struct {
 	// Its name, unique among those before, or after.
 	Name Name `json:"name"`
-	PlanRun
+	CommandUse
 }
 
-// Reconciler is a command that fits a service into others.
-type Reconciler struct {
+// ReconcilerUse is a command that fits a service into others.
+type ReconcilerUse struct {
 	// Its name, unique in the service.
 	Name Name `json:"name"`
 	// Services whose reconcilers, where they have some, come before those of this one.
 	Requires []Name `json:"requires,omitempty"`
-	PlanRun
+	CommandUse
 }
 
 // Aggregator says how a service takes what others have for it.
 type Aggregator struct {
 	// How that gets there.
-	Sync AggregatorSync `json:"sync"`
+	Sync SyncUse `json:"sync"`
 }
 
-// AggregatorSync is how what was collected gets to where it is read.
-type AggregatorSync struct {
+// SyncUse is how what was collected gets to where it is read.
+type SyncUse struct {
 	// Whether it is read where it lies (dir), or takes a deployment of its own (redeploy).
 	Strategy SyncStrategy `json:"strategy"`
-	PlanRun
+	CommandUse
 }
 
 // SyncStrategy is dir or redeploy.

@@ -49,13 +49,13 @@ type Service struct {
 	// Services that are deployed before it, in every channel that both go to.
 	Requires []Name `json:"requires,omitempty"`
 	// The command that captures what setting it up for the first time produced.
-	SetupCallback *PlanRun `json:"setupCallback,omitempty" also:"setup_callback"`
+	SetupCallback *CommandUse `json:"setupCallback,omitempty" also:"setup_callback"`
 	// How it takes what others have for it: it is what they have in common, such as a reverse proxy.
 	Aggregator *Aggregator `json:"aggregator,omitempty"`
 	// What it has for aggregators.
 	Feeds []Feed `json:"feeds,omitempty"`
 	// Commands that fit it into others, one after another, once it and the aggregators are there.
-	Reconcilers []Reconciler `json:"reconcilers,omitempty" also:"integration_reconcilers"`
+	Reconcilers []ReconcilerUse `json:"reconcilers,omitempty" also:"integration_reconcilers"`
 	// Services that it is fitted into, or that are fitted into it: when one of them changes, it is looked at too.
 	Integrations []Name `json:"integrations,omitempty"`
 	// Its names in the domain name system.

@@ -146,7 +146,7 @@ func refine(definitions jsonschema.Definitions) {
 	kinds := oneEach(definitions["Protection"], []string{"apiVersion", "kind", "name", "description", "parameters"})
 	definitions["Protection"].OneOf = kinds
 	definitions["ProtectionUse"].OneOf = append(append([]*jsonschema.Schema{}, kinds...), &jsonschema.Schema{Required: []string{"ref"}})
-	for _, name := range []string{"ExtensionUse", "PlanRun", "PlanStep", "Reconciler", "AggregatorSync"} {
+	for _, name := range []string{"ExtensionUse", "CommandUse", "StepUse", "ReconcilerUse", "SyncUse"} {
 		definitions[name].OneOf = []*jsonschema.Schema{{Required: []string{"command"}}, {Required: []string{"ref"}}}
 	}
 	definitions["Feed"].Not = &jsonschema.Schema{Required: []string{"file", "content"}}
