@@ -88,7 +88,7 @@ func (p *Plan) depths() []int {
 
 // colours are those of states in pictures.
 var colours = map[State]string{
-	Waiting: "#ffffff", Running: "#cfe2ff", Done: "#d1e7dd", Failed: "#f8d7da", Blocked: "#e2e3e5", Superseded: "#fff3cd",
+	Waiting: "#ffffff", Running: "#cfe2ff", Held: "#cff4fc", Done: "#d1e7dd", Failed: "#f8d7da", Blocked: "#e2e3e5", Superseded: "#fff3cd",
 }
 
 func (p *Plan) colour(n int, so []Progress) string {

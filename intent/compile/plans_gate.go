@@ -42,5 +42,5 @@ func (s *serviceCompiler) inPlan() bool {
 func names(s *config.Service, other config.Name) bool {
 	return slices.Contains(s.Requires, other) || slices.Contains(s.Integrations, other) ||
 		slices.ContainsFunc(s.Feeds, func(f config.Feed) bool { return f.Aggregator == other }) ||
-		slices.ContainsFunc(s.Reconcilers, func(r config.Reconciler) bool { return slices.Contains(r.Requires, other) })
+		slices.ContainsFunc(s.Reconcilers, func(r config.ReconcilerUse) bool { return slices.Contains(r.Requires, other) })
 }
