@@ -186,4 +186,3 @@ func graphText(work *plan.Work, p *plan.Plan, so []plan.Progress) string {
 	}
 	return lines
 }
-

@@ -2,7 +2,9 @@ package compile_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -130,4 +132,31 @@ name: web
 			require.Equal(t, c.planned, planned)
 		})
 	}
+}
+
+// A plan that no workflow should walk, and what an incarnation should not carry, are refused.
+func TestPlansAreBounded_E15(t *testing.T) {
+	t.Parallel()
+	var many strings.Builder
+	many.WriteString("{apiVersion: converge/v1, kind: Application, name: home, plan: {}, releaseChannels: [{name: live, runtimes: [{selector: {a: b}}]}]}\n")
+	for n := range 60 {
+		fmt.Fprintf(&many, "---\n{apiVersion: converge/v1, kind: Runtime, name: r%d, labels: {a: b}, custom: {apply: {command: [./apply]}}}\n", n)
+		fmt.Fprintf(&many, "---\n{apiVersion: converge/v1, kind: Service, name: s%d, reconcilers: [{name: r, command: [./r]}]}\n", n)
+	}
+	_, err := intenttest.Load(many.String())
+	require.ErrorContains(t, err, "name: the plan has up to 7202 pieces of work and 7200 times that one waits for another in release channel live; expected at most 5000 and 200000 [plan-too-large]")
+
+	var channels []string
+	for n := range 30 {
+		channels = append(channels, fmt.Sprintf("{name: c%d, runtimes: [{name: r}]}", n))
+	}
+	_, err = intenttest.Load(`{apiVersion: converge/v1, kind: Application, name: home, releaseChannels: [` + strings.Join(channels, ", ") + `]}
+---
+{apiVersion: converge/v1, kind: Runtime, name: r, custom: {apply: {command: [./apply]}}}
+---
+{apiVersion: converge/v1, kind: Service, name: edge, aggregator: {sync: {strategy: dir, command: [./sync]}}}
+---
+{apiVersion: converge/v1, kind: Service, name: web, feeds: [{aggregator: edge, content: ` + strings.Repeat("a", 140_000) + `}]}
+`)
+	require.ErrorContains(t, err, "feeds[0]: what services have for aggregators is too large, in all release channels together; expected at most 4000000 bytes [too-large]")
 }
