@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	historypb "go.temporal.io/api/history/v1"
 
 	"github.com/converge-engine/converge/activities"
 	"github.com/converge-engine/converge/entities/protocol"
@@ -363,4 +364,70 @@ func TestReleaseByHandAndRetry_E7_E10(t *testing.T) {
 	h.awaitPlan("i1", func(_ map[string]protocol.PlanNodeStatus, s protocol.PlanStatus) bool {
 		return s.Over && len(h.log()) == before+4+8
 	})
+}
+
+// Steps come before and after everything; after one that failed nothing follows, and services say what they wait for. Run again, it goes
+// on: a plan that was cancelled too.
+func TestStepsAroundAPlan_E15(t *testing.T) {
+	t.Parallel()
+	h := newHousehold(newWorld(t))
+	off := h.on("fail-before")
+	const rules = ", before: [{name: prepare, command: [./run], retry: {maxAttempts: 1}}], after: [{name: finalize, command: [./run]}]"
+	h.configure("one", rules)
+	h.awaitPlan("i1", over)
+	waitsFor(h.World, "jellyfin", "plan/deploy: waits for the steps before plan i1: prepare: ")
+	require.Equal(t, []string{"begin before", "fail before"}, h.log())
+	off()
+	held := h.on("hold-SYNC traefik@" + h.App + "-rt")
+	h.ask(1, protocol.PlanAsked{Whole: true})
+	h.awaitLog("begin SYNC traefik")
+	ref := protocol.PlanOfIncarnation(h.App, "production", 1)
+	require.NoError(t, h.Client.CancelWorkflow(t.Context(), ref.ID(), ""))
+	nodes := h.awaitPlan("i1", func(_ map[string]protocol.PlanNodeStatus, s protocol.PlanStatus) bool {
+		return s.Over && s.Ended == protocol.PlanCancelled
+	})
+	require.Equal(t, "superseded", nodes["RECONCILE sonarr"].State)
+	require.NotContains(t, h.log(), "begin after")
+	held()
+	h.ask(1, protocol.PlanAsked{Whole: true})
+	h.awaitPlan("i1", func(n map[string]protocol.PlanNodeStatus, s protocol.PlanStatus) bool {
+		return s.Over && n["RECONCILE prowlarr"].State == "done"
+	})
+	require.Equal(t, "end after", h.log()[len(h.log())-1])
+	require.NoError(t, replayer(t).ReplayWorkflowHistory(stage.Quiet{}, &historypb.History{Events: h.History(ref.ID())}))
+}
+
+// While an application is paused nothing of its plans runs; what is held takes no place of others, so that a cap of one does not stop all.
+func TestPausedPlanWaits_E8(t *testing.T) {
+	t.Parallel()
+	h := newHousehold(newWorld(t))
+	h.configure("one", "")
+	h.awaitPlan("i1", over)
+	h.Act("postgres", protocol.Pause, `{"by":"bob"}`)
+	h.configure("two", ", maxParallelism: 1")
+	h.awaitPlan("i2", func(n map[string]protocol.PlanNodeStatus, _ protocol.PlanStatus) bool {
+		return n["DEPLOY postgres"].State == "held" && n["DEPLOY sonarr"].State == "waiting" && n["DNS"].State == "done" && n["DEPLOY traefik"].State == "done"
+	})
+	require.Contains(t, h.explain("sonarr"), "DEPLOY postgres@"+h.App+"-rt in plan i2")
+	var paused protocol.Answer
+	require.NoError(t, h.Update(protocol.ApplicationID(h.App), protocol.Pause, protocol.Act{By: "bob"}, &paused))
+	h.ask(2, protocol.PlanAsked{Whole: true}) // it is joined
+	h.Act("postgres", protocol.Resume, `{"by":"bob"}`)
+	before := len(h.log())
+	require.NoError(t, h.Update(protocol.ApplicationID(h.App), protocol.Resume, protocol.Act{By: "bob"}, &paused))
+	for name, state := range states(h.awaitPlan("i2", over)) {
+		require.Equal(t, "done", state, name)
+	}
+	require.Greater(t, len(h.log()), before)
+}
+
+// plannedLife leads a plan through a life: a lease, a failure, what that blocks, and a command that is tried again.
+func plannedLife(w *world) {
+	h := newHousehold(w)
+	h.Fake.At(h.App, "prowlarr", "production").FailAppliesForGood(1, "no such image")
+	h.on("fail-DNS")
+	h.Write(strings.NewReplacer("ZONE}", "one}", "{command: [./run]}PLAN}", "{command: [./run], retry: {maxAttempts: 2, backoff: 1s}}, before: [{name: prepare, command: [./run]}]}",
+		"CHANNELS]", "]", "SERIAL\n", "\nmaxConcurrentApplies: 1\n").Replace(home))
+	h.Publish()
+	h.awaitPlan("i1", over)
 }
