@@ -49,6 +49,7 @@ type Activities struct {
 	owners    lately[entities.RuntimeDefinition] // the newest declarations of runtimes, by name
 	published lately[string]                     // the directories that applications were published from, by application
 	progress  lately[[]protocol.Configured]      // of changes of configuration, by application and incarnation
+	plans     lately[planned]                    // that run, or are waited for, by what they are built of
 
 	mu      sync.Mutex
 	lines   map[string]connection    // by runtime and digest of its definition

@@ -117,7 +117,7 @@ func (a *Activities) sources(r protocol.CheckRequest) checks.Sources {
 		Own: func(ctx context.Context) (protocol.Status, error) {
 			return services{a}.Status(ctx, r.Application, r.Service)
 		},
-		HTTP: http.DefaultClient, Commands: checks.On(a.Commands), Services: calledServices{services{a}, r.Application, r.Others}, Payloads: a.Store, Secrets: a.Commands.Secrets,
+		HTTP: http.DefaultClient, Commands: checks.On(a.Commands), Services: calledServices{services{a}, r.Application, r.Others}, Plans: planGate{a}, Payloads: a.Store, Secrets: a.Commands.Secrets,
 	}
 }
 

@@ -28,6 +28,11 @@ const (
 // answer; an error means that the worker could not end it, or not read what to run, and it begins
 // again. A process ends with its worker, and is run again; a Job is taken over by its name, a task by its attempt.
 func (a *Activities) Extension(ctx context.Context, r protocol.ExtensionRequest) (protocol.ExtensionAnswer, error) {
+	return a.runExtension(ctx, r, "", nil)
+}
+
+// runExtension runs one with a document for it, and variables beside its own.
+func (a *Activities) runExtension(ctx context.Context, r protocol.ExtensionRequest, document string, env map[string]string) (protocol.ExtensionAnswer, error) {
 	if r.ReportOnly {
 		return protocol.ExtensionAnswer{Err: reportOnly}, nil
 	}
@@ -50,6 +55,10 @@ func (a *Activities) Extension(ctx context.Context, r protocol.ExtensionRequest)
 		return protocol.ExtensionAnswer{}, err
 	}
 	once := extensionRun(r, definition)
+	once.Document = document
+	for _, name := range entities.SortedKeys(env) {
+		once.Env[name] = entities.Value{Literal: env[name]}
+	}
 	life.begins(r.Channel, "extension "+r.Name+" of "+r.FullVersion, once.Timeout)
 	once.One, once.Key, once.Try = one, fmt.Sprintf("%s/%s/%d", r.Release, r.FullVersion, r.Attempt), try(ctx)
 	if r.Begun > 0 {

@@ -30,7 +30,7 @@ func (a *Activities) removalHeld(ctx context.Context, application, runtime strin
 // heldBut is held by anything but such drains.
 func (a *Activities) heldBut(ctx context.Context, application, runtime string, lets func(*entities.Drain) bool) error {
 	pauses, err := a.holds.get(application+"/"+runtime, holdsFor, func() ([]protocol.ScopePause, error) {
-		pauses, err := a.Store.Pauses(ctx, application, []string{runtime})
+		pauses, err := a.Store.Pauses(ctx, application, slices.DeleteFunc([]string{runtime}, func(name string) bool { return name == "" }))
 		var damaged *store.CorruptError
 		if errors.As(err, &damaged) { // what is damaged is no pause; its service may know of one
 			err = nil

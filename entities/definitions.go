@@ -32,6 +32,13 @@ type CheckDefinition struct {
 	// RuntimeLabels are, for the kind selection, those of the runtimes of the channel, by the runtimes' names.
 	RuntimeLabels map[string]map[string]string `json:"runtimeLabels,omitempty"`
 	ConfigRollout *ConfigRollout               `json:"configRollout,omitempty"`
+	Plan          *PlanCheck                   `json:"plan,omitempty"`
+}
+
+// PlanCheck passes once the plan that deploys the service lets it enter. Versions are those that the configuration itself names: they
+// are its change, and nobody's release by hand.
+type PlanCheck struct {
+	Versions []string `json:"versions,omitempty"`
 }
 
 // Of is the definition of one channel: one of the baseline is the same for all.

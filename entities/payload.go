@@ -140,7 +140,8 @@ type RuntimeDefinition struct {
 	Owner      string             `json:"owner,omitempty"` // application that defines it
 	Dir        string             `json:"dir,omitempty"`   // where relative commands start, relative to the directory of the owner; absolute, as versions before wrote it
 	Remote     bool               `json:"remote,omitempty"`
-	Labels     map[string]string  `json:"labels,omitempty"` // that fleets select by
+	Labels     map[string]string  `json:"labels,omitempty"`  // that fleets select by
+	Address    string             `json:"address,omitempty"` // under which what runs there is reached, for the commands of plans
 	Custom     *CustomRuntime     `json:"custom,omitempty"`
 	Kubernetes *KubernetesRuntime `json:"kubernetes,omitempty"`
 	ECS        *ECSRuntime        `json:"ecs,omitempty"`

@@ -92,6 +92,8 @@ const (
 	CheckCapacityOrder CheckKind = "capacityOrder"
 	// CheckConfigRollout is judged by what all services of the application say.
 	CheckConfigRollout CheckKind = "configRollout"
+	// CheckPlan is judged by the plan that deploys the service (E1).
+	CheckPlan CheckKind = "plan"
 )
 
 // SelectionID is the id of the check of kind selection: no name that an application gives has a slash.

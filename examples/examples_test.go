@@ -3,14 +3,18 @@
 package examples
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/plan"
 	"github.com/converge-engine/converge/intent/compile"
 	"github.com/converge-engine/converge/intent/incarnation"
 	"github.com/converge-engine/converge/runtimes"
@@ -154,4 +158,30 @@ func TestExitCodeGreetingIsText(t *testing.T) {
 	index, err := os.ReadFile(s.page("live", "index.html"))
 	require.NoError(t, err)
 	require.Contains(t, string(index), `<h1>a|b \1 &amp; &lt;i></h1>`)
+}
+
+// The services of media are deployed and fitted together by one plan; its commands are there.
+func TestMediaCompiles_E15(t *testing.T) {
+	c := compiled(t, "media")
+	work := c.Incarnation.Work("live")
+	p, err := work.Plan(plan.Scope{All: true})
+	require.NoError(t, err)
+	require.Len(t, p.Nodes, 10)
+	page, err := os.ReadFile("../docs/plans.md")
+	require.NoError(t, err)
+	_, shown, _ := strings.Cut(string(page), "```json\n")
+	shown, _, _ = strings.Cut(shown, "```")
+	at := slices.IndexFunc(p.Nodes, func(n plan.Node) bool { return n.Kind == plan.DNS })
+	input, err := json.Marshal(work.Input(&p.Nodes[at]))
+	require.NoError(t, err)
+	require.JSONEq(t, shown, string(input))
+	so, _ := p.IfFails("sonarr")
+	picture, err := os.ReadFile("../docs/images/plan.svg")
+	require.NoError(t, err)
+	require.Equal(t, string(picture), p.SVG(so))
+	for _, run := range c.PlanDefinitions() {
+		require.Equal(t, "./work", run.Command.Argv[0])
+		_, err := exec.LookPath(filepath.Join("media", run.Command.Argv[0]))
+		require.NoError(t, err)
+	}
 }

@@ -515,6 +515,32 @@ func TestDocsKindsListTheirFields(t *testing.T) {
 	}
 }
 
+// The commands of plans have one table: what all have, and what only those of some places do.
+func TestDocsListTheFieldsOfPlans(t *testing.T) {
+	var schema struct {
+		Definitions map[string]definition `json:"$defs"`
+	}
+	require.NoError(t, json.Unmarshal(config.JSONSchema(), &schema))
+	have := map[string]map[string]string{}
+	rows := table(t, readPage(t, "docs/plans.md").section(t, "## Commands"), "| field | type | default | of | meaning |")
+	for place, kind := range map[string]string{"plan.dns": "CommandUse", "plan.before[]": "StepUse", "reconcilers[]": "ReconcilerUse", "aggregator.sync": "SyncUse"} {
+		want := map[string]string{}
+		fieldsOf(schema.Definitions, kind, "", want)
+		for field := range want {
+			if strings.Contains(field, ".") {
+				delete(want, field)
+			}
+		}
+		have[place] = map[string]string{}
+		for _, row := range rows {
+			if row[3] == "all" || slices.Contains(quoted(row[3]), place) {
+				have[place][quoted(row[0])[0]] = strings.Trim(row[2], "`")
+			}
+		}
+		require.Equal(t, want, have[place], place)
+	}
+}
+
 type definition struct {
 	Ref        string                `json:"$ref"`
 	Items      *definition           `json:"items"`

@@ -47,7 +47,7 @@ var layers = []layer{
 	{folder: "entities/maestro"},
 	{folder: "entities/selection", ours: []string{"entities/."}},
 	{folder: "entities/order"},
-	{folder: "entities/plan"},
+	{folder: "entities/plan", ours: []string{"entities/."}},
 	{folder: "entities/stats"},
 	{folder: "entities/trail", ours: []string{"entities/."}},
 	{folder: "entities/protocol", ours: []string{"entities/."}},
@@ -64,9 +64,9 @@ var layers = []layer{
 	{folder: "entities/chart", ours: []string{"entities/."}},
 	{folder: "entities/timeline", ours: []string{"entities/.", "entities/chart", "entities/explain", "entities/protocol"}},
 	{folder: "entities/simulate", ours: []string{"entities/.", "entities/order", "entities/chart", "entities/maestro", "entities/selection", "entities/state", "entities/decide", "entities/loop"}},
-	{folder: "intent", ours: []string{"entities/.", "entities/order", "entities/stats", "entities/protocol"}},
+	{folder: "intent", ours: []string{"entities/.", "entities/order", "entities/plan", "entities/stats", "entities/protocol"}},
 	{folder: "runtimes", ours: []string{"entities/."}, check: noTemporal},
-	{folder: "activities", ours: []string{"entities/.", "entities/protocol", "entities/order", "entities/maestro", "entities/selection", "entities/drain", "entities/configured", "entities/loosen", "entities/explain", "entities/stats", "intent", "runtimes"}, check: noCompiling},
+	{folder: "activities", ours: []string{"entities/.", "entities/protocol", "entities/order", "entities/maestro", "entities/selection", "entities/drain", "entities/configured", "entities/loosen", "entities/explain", "entities/plan", "entities/stats", "intent", "runtimes"}, check: noCompiling},
 	{folder: "workflows", ours: []string{"entities"}, check: onlyTemporalSDK},
 	{folder: "worker", ours: []string{"entities", "intent", "runtimes", "activities", "workflows"}, check: noCompiling},
 	// It previews with the code of the activity Prepare, and so reaches what that reaches, but no workflow and no worker.
@@ -266,8 +266,8 @@ func TestLayerRulesCanFail(t *testing.T) {
 		{
 			"intent importing a runtime by a detour", "+/intent: +/intent/other\n+/intent/other: +/runtimes",
 			[]string{
-				"intent must not reach runtimes: intent may build on itself, entities alone, entities/order, entities/stats, entities/protocol only",
-				"intent/other must not reach runtimes: intent may build on itself, entities alone, entities/order, entities/stats, entities/protocol only",
+				"intent must not reach runtimes: intent may build on itself, entities alone, entities/order, entities/plan, entities/stats, entities/protocol only",
+				"intent/other must not reach runtimes: intent may build on itself, entities alone, entities/order, entities/plan, entities/stats, entities/protocol only",
 			},
 		},
 		{
@@ -284,11 +284,11 @@ func TestLayerRulesCanFail(t *testing.T) {
 		},
 		{
 			"an activity that knows a workflow", "+/activities: +/workflows",
-			[]string{"activities must not reach workflows: activities may build on itself, entities alone, entities/protocol, entities/order, entities/maestro, entities/selection, entities/drain, entities/configured, entities/loosen, entities/explain, entities/stats, intent, runtimes only"},
+			[]string{"activities must not reach workflows: activities may build on itself, entities alone, entities/protocol, entities/order, entities/maestro, entities/selection, entities/drain, entities/configured, entities/loosen, entities/explain, entities/plan, entities/stats, intent, runtimes only"},
 		},
 		{
 			"an activity that knows the state of a service", "+/activities: +/entities/state",
-			[]string{"activities must not reach entities/state: activities may build on itself, entities alone, entities/protocol, entities/order, entities/maestro, entities/selection, entities/drain, entities/configured, entities/loosen, entities/explain, entities/stats, intent, runtimes only"},
+			[]string{"activities must not reach entities/state: activities may build on itself, entities alone, entities/protocol, entities/order, entities/maestro, entities/selection, entities/drain, entities/configured, entities/loosen, entities/explain, entities/plan, entities/stats, intent, runtimes only"},
 		},
 		{
 			"a value that knows the state by a detour", "+/entities: +/entities/maestro\n+/entities/maestro: +/entities/state",

@@ -53,6 +53,7 @@ func replayer(t *testing.T) worker.WorkflowReplayer {
 	r.RegisterWorkflowWithOptions(workflows.Application, workflow.RegisterOptions{Name: protocol.ApplicationWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Runtime, workflow.RegisterOptions{Name: protocol.RuntimeWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Installation, workflow.RegisterOptions{Name: protocol.InstallationWorkflow})
+	r.RegisterWorkflowWithOptions(workflows.Plan, workflow.RegisterOptions{Name: protocol.PlanWorkflow})
 	return r
 }
 
@@ -90,6 +91,9 @@ func TestRecordHistories(t *testing.T) {
 	w.recordRuns(w.ID("web"), filepath.Join(dir, "gated"))
 	w.recordRuns(protocol.ApplicationID(w.App), filepath.Join(dir, "gated-application"))
 	w.recordRuns(protocol.RuntimeID(w.App+"-rt"), filepath.Join(dir, "gated-runtime"))
+	w.App = "planned"
+	plannedLife(w)
+	w.recordRuns(protocol.PlanOfIncarnation(w.App, "production", 1).ID(), filepath.Join(dir, "plan"))
 }
 
 // live leads a service through a life: publications, releases by update and signal, failure,

@@ -40,6 +40,7 @@ func registerWorkflows(w worker.WorkflowRegistry) {
 	w.RegisterWorkflowWithOptions(workflows.Preview, workflow.RegisterOptions{Name: protocol.PreviewWorkflow})
 	w.RegisterWorkflowWithOptions(workflows.Runtime, workflow.RegisterOptions{Name: protocol.RuntimeWorkflow})
 	w.RegisterWorkflowWithOptions(workflows.Installation, workflow.RegisterOptions{Name: protocol.InstallationWorkflow})
+	w.RegisterWorkflowWithOptions(workflows.Plan, workflow.RegisterOptions{Name: protocol.PlanWorkflow})
 }
 
 // registerActivities lists the activities of the common queue.
@@ -71,6 +72,10 @@ func registerActivities(w worker.ActivityRegistry, a *activities.Activities) {
 	register(protocol.ActivityConfirm, a.Confirm)
 	register(protocol.ActivityBaseline, a.Baseline)
 	register(protocol.ActivityLibrary, a.Library)
+	register(protocol.ActivityPlanBegin, a.PlanBegin)
+	register(protocol.ActivityPlanKeep, a.PlanKeep)
+	register(protocol.ActivityPlanFollow, a.PlanFollow)
+	register(protocol.ActivityPlanCommands, a.PlanCommands)
 }
 
 // registerRuntimeActivities lists those that touch a runtime: all that a remote worker polls for.
@@ -78,6 +83,7 @@ func registerRuntimeActivities(w worker.ActivityRegistry, a *activities.Activiti
 	w.RegisterActivityWithOptions(a.Observe, activity.RegisterOptions{Name: protocol.ActivityObserve})
 	w.RegisterActivityWithOptions(a.Apply, activity.RegisterOptions{Name: protocol.ActivityApply})
 	w.RegisterActivityWithOptions(a.Extension, activity.RegisterOptions{Name: protocol.ActivityExtension})
+	w.RegisterActivityWithOptions(a.PlanRun, activity.RegisterOptions{Name: protocol.ActivityPlanRun})
 	w.RegisterActivityWithOptions(a.Remove, activity.RegisterOptions{Name: protocol.ActivityRemove})
 	w.RegisterActivityWithOptions(a.Check, activity.RegisterOptions{Name: protocol.ActivityCheck})
 	w.RegisterActivityWithOptions(a.Preflight, activity.RegisterOptions{Name: protocol.ActivityPreflight})

@@ -136,7 +136,7 @@ func (s *supervisor) turn(ctx context.Context) error {
 	if stands.Epoch > s.of.Epoch {
 		return errMoved
 	}
-	return errors.Join(s.look(ctx), s.followLost(ctx, now))
+	return errors.Join(s.look(ctx), s.followPlans(ctx), s.followLost(ctx, now))
 }
 
 // errMoved: whoever has the installation now looks after what it declares.

@@ -217,6 +217,9 @@ func (s *service) answerQueries() error {
 		{protocol.QueryConfigured, func(incarnation int64) (protocol.Configured, error) {
 			return view.Configured(s.state, s.decision, incarnation), nil
 		}},
+		{protocol.QueryDeployed, func(q protocol.DeployedQuestion) (protocol.Deployed, error) {
+			return view.Deployed(s.state, s.decision, q), nil
+		}},
 		{protocol.QueryTerminated, func() ([]string, error) { return s.state.Terminated(), nil }},
 	} {
 		if err := workflow.SetQueryHandler(s.ctx, q.name, q.answer); err != nil {

@@ -49,6 +49,7 @@ type Sources struct {
 	HTTP     *http.Client
 	Commands Commands
 	Services Services
+	Plans    Plans
 	Payloads Payloads
 	Secrets  secret.Source
 }
@@ -114,6 +115,7 @@ func kinds(p Sources) map[entities.CheckKind]Evaluator {
 		entities.CheckStaticOrder:    staticOrder{p},
 		entities.CheckCapacityOrder:  capacityOrder{p},
 		entities.CheckConfigRollout:  configRollout{p},
+		entities.CheckPlan:           inPlan{p},
 	}
 }
 

@@ -379,8 +379,8 @@ func (p *publication) writeDirectory(ctx context.Context) error {
 	return p.store.PutDirectory(ctx, p.application, p.dir)
 }
 
-// writeDefinitions puts how checks are evaluated and what extensions run into the store, before the specs
-// that name them.
+// writeDefinitions puts how checks are evaluated, and what extensions and the commands of plans run, into the store, before the
+// specs and the incarnation that name them.
 func (p *publication) writeDefinitions(ctx context.Context, services []string) error {
 	var g errgroup.Group
 	g.SetLimit(writers)
@@ -397,6 +397,12 @@ func (p *publication) writeDefinitions(ctx context.Context, services []string) e
 				return err
 			})
 		}
+	}
+	for _, definition := range p.compiled.PlanDefinitions() {
+		g.Go(func() error {
+			_, err := p.store.PutExtension(ctx, definition)
+			return err
+		})
 	}
 	return g.Wait()
 }

@@ -95,7 +95,7 @@ defines it. The connection follows the temporal CLI: --address, --namespace and
 	add("run", newCmdDev(f, nil), newCmdWorker(f, nil), newCmdAdmin(f), newCmdCodecServer(f, nil), newCmdLogin(f, nil), newCmdLogout(f, nil))
 	add("config", newCmdInit(f, nil), newCmdValidate(f, nil), newCmdCompile(f, nil), newCmdApply(f, nil),
 		newCmdDiff(f, nil), newCmdIncarnations(f, nil), newCmdLibrary(f), newCmdSchema(f))
-	add("release", newCmdPlan(f, nil), newCmdSimulate(f, nil), newCmdRelease(f, nil), newCmdWait(f, nil),
+	add("release", newCmdPlan(f, nil), newCmdSimulate(f, nil), newCmdRelease(f, nil), newCmdDeploy(f, nil), newCmdWait(f, nil),
 		newCmdCancel(f, nil), newCmdRetry(f, nil))
 	add("gate", newCmdApprove(f, nil), newCmdReject(f, nil), newCmdBypass(f, nil), newCmdPause(f, nil), newCmdResume(f, nil), newCmdDrain(f, nil), newCmdTurnUp(f, nil),
 		newCmdUnmanage(f, nil), newCmdManage(f, nil),

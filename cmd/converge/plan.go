@@ -24,34 +24,44 @@ type planOptions struct {
 	store    string
 	full     bool
 	exitCode bool
+	graph    planGraph
 }
 
 func newCmdPlan(f *Factory, runF func(context.Context, *planOptions) error) *cobra.Command {
 	o := &planOptions{f: f}
 	cmd := &cobra.Command{
-		Use:   "plan [DIR] | SVC VERSION",
+		Use:   "plan [DIR] | SVC VERSION | [DIR | APP] --graph",
 		Short: "Show what a release or a configuration would change where it runs",
 		Long: `Show, for each channel and object, what a release of a version would change, or what
 publishing the configuration in a directory would. The workers ask the runtimes;
 nothing is published, released or applied.
 
 + is made, ~ changed, -/+ removed and made anew, - removed, o left in place, ! refused.
-A channel that cannot be asked says why, and the exit status is 1.`,
+A channel that cannot be asked says why, and the exit status is 1.
+
+With --graph, show instead in which order the services of a configuration, or of the
+newest one of an application, are deployed and fitted together. Nobody is asked.`,
 		Example: `  converge plan shop/web v9
   converge plan web v9 -p replicas=3 -p canary:replicas=1
-  converge plan examples/hello --exit-code`,
+  converge plan examples/hello --exit-code
+  converge plan examples/media --graph --if-fails sonarr
+  converge plan home --graph --changed sonarr --format svg > plan.svg`,
 		Args: asUsed,
 		RunE: running(o, runF, o.run, o.parse),
 	}
 	cmd.Flags().StringArrayVarP(&o.params, "param", "p", nil, "parameter of the release: name=value or CHANNEL:name=value (repeatable)")
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
 	cmd.Flags().BoolVar(&o.full, "full", false, "show every field with its whole path and value")
+	o.graph.flags(cmd.Flags())
 	cmd.Flags().BoolVar(&o.exitCode, "exit-code", false, "exit 2 when something would change")
 	return cmd
 }
 
 // parse distinguishes a directory from a service by the version that goes with one.
 func (o *planOptions) parse(args []string) error {
+	if err := o.parseGraph(args); err != nil || o.graph.wanted {
+		return err
+	}
 	if len(args) == 2 {
 		return o.f.readService(args, &o.service, &o.version)
 	}
@@ -69,6 +79,9 @@ func (o *planOptions) parse(args []string) error {
 }
 
 func (o *planOptions) run(ctx context.Context) error {
+	if o.graph.wanted {
+		return o.showGraph(ctx)
+	}
 	plan, err := o.plan(ctx)
 	var refused *preview.Refused
 	switch {

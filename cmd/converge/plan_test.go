@@ -29,11 +29,20 @@ func TestPlanFlags(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, &planOptions{f: c.Factory, dir: "."}, got)
 
+	got, err = parsed(t, c.Factory, newCmdPlan, "home", "--graph", "--channel", "live", "--changed", "a,b", "--if-fails", "a", "--format", "svg")
+	require.NoError(t, err)
+	graph := planGraph{wanted: true, application: "home", channel: "live", changed: []string{"a", "b"}, ifFails: "a", format: "svg"}
+	require.Equal(t, &planOptions{f: c.Factory, graph: graph}, got)
+
 	for line, want := range map[string]string{
 		"shop/web":      "shop/web is no directory; of a service, a version is planned: converge plan shop/web VERSION",
 		"Shop!":         "Shop! is no directory; usage: converge plan [DIR] or converge plan SVC VERSION",
 		dir + " -p a=1": "-p belongs to a release: converge plan SVC VERSION -p name=value",
-		"a b c":         "usage: converge plan [DIR] | SVC VERSION",
+		"a b c":         "usage: converge plan [DIR] | SVC VERSION | [DIR | APP] --graph",
+
+		"home other --graph":         "usage: converge plan [DIR | APP] --graph with --channel, --changed, --if-fails and --format",
+		dir + " --if-fails web":      "--channel, --changed, --if-fails and --format go with --graph",
+		"home --graph --format jpeg": `--format "jpeg": expected one of text, json, dot, mermaid, svg`,
 	} {
 		_, err := parsed(t, c.Factory, newCmdPlan, strings.Fields(line)...)
 		require.EqualError(t, err, want)

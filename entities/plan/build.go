@@ -135,20 +135,20 @@ func (b *builder) everywhere(kind Kind, services []string) (all []int) {
 }
 
 // cycle finds nodes that wait for each other, or none.
-func (b *builder) cycle() []string {
+func (b *builder) cycle() []Node {
 	const (
 		open = 1 + iota // on the way from where the search began
 		free            // no cycle leads through it
 	)
 	marks, path := make([]int, len(b.nodes)), []int{}
-	var visit func(i int) []string
-	visit = func(i int) []string {
+	var visit func(i int) []Node
+	visit = func(i int) []Node {
 		if marks[i] == open {
-			names := []string{}
+			ring := []Node{}
 			for _, j := range path[slices.Index(path, i):] {
-				names = append(names, b.nodes[j].String())
+				ring = append(ring, b.nodes[j])
 			}
-			return append(names, b.nodes[i].String())
+			return append(ring, b.nodes[i])
 		}
 		if marks[i] == free {
 			return nil
@@ -224,14 +224,20 @@ func (b *builder) stays(n *Node, near map[string]bool) bool {
 	}
 }
 
-// ranks are how many nodes wait for each in a row, at most: what has the longest way behind it goes first.
-func (p *Plan) ranks() []int {
+// behind lists for each node those that wait for it.
+func (p *Plan) behind() [][]int {
 	behind := make([][]int, len(p.Nodes))
 	for n := range p.Nodes {
 		for _, m := range slices.Concat(p.Nodes[n].Needs, p.Nodes[n].After) {
 			behind[m] = append(behind[m], n)
 		}
 	}
+	return behind
+}
+
+// ranks are how many nodes wait for each in a row, at most: what has the longest way behind it goes first.
+func (p *Plan) ranks() []int {
+	behind := p.behind()
 	ranks := make([]int, len(p.Nodes))
 	var rank func(n int) int
 	rank = func(n int) int {
@@ -249,12 +255,31 @@ func (p *Plan) ranks() []int {
 	return ranks
 }
 
-// inTurn lists all nodes, those with the longest way behind them first.
-func (p *Plan) inTurn() []int {
-	ranks, turn := p.ranks(), make([]int, len(p.Nodes))
-	for n := range turn {
-		turn[n] = n
+// Longest lists the nodes of the longest way through the plan, the first to begin first: of several the one whose nodes are listed
+// first.
+func (p *Plan) Longest() (way []int) {
+	ranks, behind := p.ranks(), p.behind()
+	for next := indexes(len(p.Nodes)); len(next) > 0; next = behind[way[len(way)-1]] {
+		way = append(way, slices.MaxFunc(next, func(a, b int) int { return cmp.Or(cmp.Compare(ranks[a], ranks[b]), b-a) }))
 	}
-	slices.SortStableFunc(turn, func(a, b int) int { return cmp.Compare(ranks[b], ranks[a]) })
-	return turn
+	return way
+}
+
+// inTurn lists all nodes, those with the longest way behind them first. That does not change while a plan is walked.
+func (p *Plan) inTurn() []int {
+	if p.turn == nil {
+		ranks := p.ranks()
+		p.turn = indexes(len(p.Nodes))
+		slices.SortStableFunc(p.turn, func(a, b int) int { return cmp.Compare(ranks[b], ranks[a]) })
+	}
+	return p.turn
+}
+
+// indexes are 0 to n-1.
+func indexes(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
 }

@@ -9,17 +9,18 @@ import (
 // Text lists the nodes, those that may begin first at the top, with what each waits for, and what became of it where so says that
 // (E16).
 func (p *Plan) Text(so []Progress) string {
-	width := 0
+	width, of := 0, map[Kind]int{}
 	for n := range p.Nodes {
 		width = max(width, len(p.Nodes[n].String()))
+		of[p.Nodes[n].Kind]++
 	}
 	var b strings.Builder
 	for _, n := range p.inOrder() {
 		line := fmt.Sprintf("%-*s", width, p.Nodes[n].String())
-		if needs := p.folded(p.Nodes[n].Needs); needs != "" {
+		if needs := p.folded(p.Nodes[n].Needs, of); needs != "" {
 			line += "  needs " + needs
 		}
-		if after := p.folded(p.Nodes[n].After); after != "" {
+		if after := p.folded(p.Nodes[n].After, of); after != "" {
 			line += "  after " + after
 		}
 		if text := p.became(n, so); text != "" {
@@ -41,21 +42,17 @@ func (p *Plan) became(n int, so []Progress) string {
 	return string(so[n].State)
 }
 
-// folded names nodes; where they are all of a kind, of several, it says so.
-func (p *Plan) folded(nodes []int) string {
+// folded names nodes; where they are all of a kind, of several, of which there are so many, it says so.
+func (p *Plan) folded(nodes []int, of map[Kind]int) string {
 	var texts []string
 	for _, k := range kinds {
-		all, these := 0, []string{}
-		for n := range p.Nodes {
-			if p.Nodes[n].Kind != k {
-				continue
-			}
-			all++
-			if slices.Contains(nodes, n) {
+		var these []string
+		for _, n := range nodes {
+			if p.Nodes[n].Kind == k {
 				these = append(these, p.Nodes[n].String())
 			}
 		}
-		if len(these) == all && all > 1 {
+		if len(these) == of[k] && of[k] > 1 {
 			these = []string{"every " + string(k)}
 		}
 		texts = append(texts, these...)
@@ -65,6 +62,13 @@ func (p *Plan) folded(nodes []int) string {
 
 // inOrder lists the nodes by how many must be over before them, in a row.
 func (p *Plan) inOrder() []int {
+	depths, order := p.depths(), indexes(len(p.Nodes))
+	slices.SortStableFunc(order, func(a, b int) int { return depths[a] - depths[b] })
+	return order
+}
+
+// depths are how many nodes are over once each is, in a row, at most.
+func (p *Plan) depths() []int {
 	depths := make([]int, len(p.Nodes))
 	var depth func(n int) int
 	depth = func(n int) int {
@@ -76,17 +80,15 @@ func (p *Plan) inOrder() []int {
 		}
 		return depths[n]
 	}
-	order := make([]int, len(p.Nodes))
-	for n := range order {
-		order[n] = n
+	for n := range p.Nodes {
+		depth(n)
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return depth(a) - depth(b) })
-	return order
+	return depths
 }
 
 // colours are those of states in pictures.
 var colours = map[State]string{
-	Waiting: "#ffffff", Running: "#cfe2ff", Done: "#d1e7dd", Failed: "#f8d7da", Blocked: "#e2e3e5", Superseded: "#fff3cd",
+	Waiting: "#ffffff", Running: "#cfe2ff", Held: "#cff4fc", Done: "#d1e7dd", Failed: "#f8d7da", Blocked: "#e2e3e5", Superseded: "#fff3cd",
 }
 
 func (p *Plan) colour(n int, so []Progress) string {

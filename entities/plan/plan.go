@@ -27,23 +27,26 @@ var kinds = []Kind{Deploy, Callback, Sync, Redeploy, Reconcile, DNS}
 
 // Service is what a plan knows of a service.
 type Service struct {
-	Name    string
-	Targets []string // where it is deployed
+	Name string `json:"name"`
+	// Key is what workflows and the store know it by, where that is another name.
+	Key     string   `json:"key,omitempty"`
+	Targets []string `json:"targets"` // where it is deployed
 	// Requires names services whose DEPLOY comes before its own.
-	Requires []string
+	Requires []string `json:"requires,omitempty"`
 	// SetupCallback: setting it up for the first time produces what others need.
-	SetupCallback bool
+	SetupCallback bool `json:"setupCallback,omitempty"`
 	// Aggregator is how it takes what is collected for it, Sync or Redeploy; "" where nothing is. Feeds names the aggregators for
 	// which something of this service is collected.
-	Aggregator Kind
-	Feeds      []string
+	Aggregator Kind     `json:"aggregator,omitempty"`
+	Feeds      []string `json:"feeds,omitempty"`
 	// Reconciles: it has reconcilers. They come after those of the services in ReconcilesAfter, which have some.
-	Reconciles      bool
-	ReconcilesAfter []string
+	Reconciles      bool     `json:"reconciles,omitempty"`
+	ReconcilesAfter []string `json:"reconcilesAfter,omitempty"`
 	// Integrations names services that it is fitted into, or that are fitted into it: when one of them changes, it is looked at too.
-	Integrations []string
-	// DNS: it has names.
-	DNS bool
+	Integrations []string `json:"integrations,omitempty"`
+	// DNS: it has names, which are Names.
+	DNS   bool     `json:"dns,omitempty"`
+	Names []string `json:"names,omitempty"`
 }
 
 // Scope is how much is planned.
@@ -76,6 +79,10 @@ func (n *Node) String() string {
 // Plan is a graph without cycles. Its nodes are ordered by kind, service and target.
 type Plan struct {
 	Nodes []Node `json:"nodes"`
+	// Serial are the targets on which one node runs at a time, by name.
+	Serial []string `json:"serial,omitempty"`
+
+	turn []int // see inTurn
 }
 
 // Bytes is the plan as JSON: the same for the same input (E13).
@@ -98,6 +105,18 @@ func (p *Plan) Downstream(from ...int) (blocked []int) {
 	}
 	slices.Sort(blocked)
 	return blocked
+}
+
+// IfFails is what becomes of the plan when the DEPLOYs of a service fail, and all else goes well that can; ok: there is one.
+func (p *Plan) IfFails(service string) (so []Progress, ok bool) {
+	so = make([]Progress, len(p.Nodes))
+	for n := range p.Nodes {
+		if p.Nodes[n].Kind == Deploy && p.Nodes[n].Service == service {
+			so[n].State, ok = Failed, true
+		}
+	}
+	p.block(so)
+	return so, ok
 }
 
 // needed lists for each node those that need it.
@@ -131,11 +150,15 @@ func (e *AggregatorError) Error() string {
 }
 
 // CycleError is that nodes wait for each other (E6). Path begins and ends with the same one.
-type CycleError struct{ Path []string }
+type CycleError struct{ Path []Node }
 
 func (e *CycleError) Error() string {
 	if len(e.Path) == 2 {
-		return e.Path[0] + " requires itself"
+		return e.Path[0].String() + " requires itself"
 	}
-	return "a cycle, in which all would wait for ever: " + strings.Join(e.Path, " → ")
+	names := make([]string, len(e.Path))
+	for n := range e.Path {
+		names[n] = e.Path[n].String()
+	}
+	return "a cycle, in which all would wait for ever: " + strings.Join(names, " → ")
 }

@@ -1,10 +1,12 @@
 package plan_test
 
 import (
+	"encoding/xml"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,8 +19,8 @@ import (
 var update = flag.Bool("update", false, "write what the stories say as it is")
 
 // parse reads a service from each line: its name and targets, and after them what it says of itself. A line that begins with
-// "plan" is the scope, and one with "fail" or "limit" says how the plan is walked.
-func parse(t *testing.T, text string) (services []plan.Service, scope plan.Scope, fails []string, limit int) {
+// "changed" is the scope, and one with "fails", "limit" or "together", targets on which nodes overlap, says how the plan is walked.
+func parse(t *testing.T, text string) (services []plan.Service, scope plan.Scope, fails []string, limit int, together []string) {
 	t.Helper()
 	scope.All = true
 	for line := range strings.Lines(text) {
@@ -35,6 +37,9 @@ func parse(t *testing.T, text string) (services []plan.Service, scope plan.Scope
 			continue
 		case "fails":
 			fails = append(fails, strings.Join(words[1:], " "))
+			continue
+		case "together":
+			together = words[1:]
 			continue
 		case "limit":
 			_, err := fmt.Sscan(words[1], &limit)
@@ -72,7 +77,20 @@ func parse(t *testing.T, text string) (services []plan.Service, scope plan.Scope
 		}
 		services = append(services, s)
 	}
-	return services, scope, fails, limit
+	return services, scope, fails, limit, together
+}
+
+// serial are the targets of services but those on which nodes overlap.
+func serial(services []plan.Service, together []string) (targets []string) {
+	for _, s := range services {
+		for _, target := range s.Targets {
+			if !slices.Contains(together, target) {
+				targets = append(targets, target)
+			}
+		}
+	}
+	slices.Sort(targets)
+	return slices.Compact(targets)
 }
 
 // played walks a plan, one round after another: all that began ends in the next one, as failed where the story says so.
@@ -126,11 +144,12 @@ func TestStories(t *testing.T) {
 			f := &archive.Files[i]
 			t.Run(f.Name, func(t *testing.T) {
 				given, _, _ := strings.Cut(string(f.Data), "=>\n")
-				services, scope, fails, limit := parse(t, given)
+				services, scope, fails, limit, together := parse(t, given)
 				got := ""
 				if p, err := plan.Build(services, scope); err != nil {
 					got = err.Error() + "\n"
-				} else if got = p.Text(nil); len(fails) > 0 || limit > 0 {
+				} else if got = p.Text(nil); len(fails) > 0 || limit > 0 || together != nil {
+					p.Serial = serial(services, together)
 					got = played(p, fails, limit)
 				}
 				if *update {
@@ -144,6 +163,62 @@ func TestStories(t *testing.T) {
 			require.NoError(t, os.WriteFile(file, txtar.Format(archive), 0o600))
 		}
 	}
+}
+
+// The picture is the same for the same plan: layers from left to right, the longest way in bold, what fails and what it blocks in
+// their colours.
+func TestSVG_E16(t *testing.T) {
+	t.Parallel()
+	services := []plan.Service{
+		{Name: "postgres", Targets: []string{"media"}},
+		{Name: "sonarr", Targets: []string{"media"}, Requires: []string{"postgres"}, SetupCallback: true, Reconciles: true, DNS: true},
+		{Name: "radarr", Targets: []string{"media"}, Requires: []string{"postgres"}, Reconciles: true},
+		{Name: "prowlarr", Targets: []string{"media"}, Reconciles: true, ReconcilesAfter: []string{"sonarr", "radarr"}},
+		{Name: "traefik", Targets: []string{"edge"}, Aggregator: plan.Sync}, {Name: "authelia", Targets: []string{"edge"}, Aggregator: plan.Redeploy},
+	}
+	p, err := plan.Build(services, plan.Scope{All: true})
+	require.NoError(t, err)
+	so, ok := p.IfFails("sonarr")
+	require.True(t, ok)
+	got := p.SVG(so)
+	require.NoError(t, xml.Unmarshal([]byte(got), new(struct{})))
+	const golden = "testdata/plan.svg"
+	if *update {
+		require.NoError(t, os.WriteFile(golden, []byte(got), 0o600))
+	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	require.Equal(t, string(want), got)
+	for n := range services {
+		services[n].Targets = []string{`"<script>&`}
+	}
+	p, err = plan.Build(services, plan.Scope{All: true})
+	require.NoError(t, err)
+	require.NoError(t, xml.Unmarshal([]byte(p.SVG(nil)), new(struct{})))
+	require.NotContains(t, p.SVG(nil), "<script>")
+}
+
+// What fails when the deployment of a service does is what needs it, and nothing else (E11).
+func TestIfFails_E11(t *testing.T) {
+	t.Parallel()
+	p, err := plan.Build([]plan.Service{
+		{Name: "sonarr", Targets: []string{"media"}, Reconciles: true}, {Name: "jellyfin", Targets: []string{"media"}},
+		{Name: "prowlarr", Targets: []string{"media"}, Reconciles: true, ReconcilesAfter: []string{"sonarr"}},
+		{Name: "traefik", Targets: []string{"edge"}, Aggregator: plan.Sync, DNS: true},
+	}, plan.Scope{All: true})
+	require.NoError(t, err)
+	so, ok := p.IfFails("sonarr")
+	require.True(t, ok)
+	of := map[plan.State][]string{}
+	for n := range so {
+		of[so[n].State] = append(of[so[n].State], p.Nodes[n].String())
+	}
+	require.Equal(t, map[plan.State][]string{
+		plan.Failed: {"DEPLOY sonarr@media"}, plan.Blocked: {"RECONCILE prowlarr@media", "RECONCILE sonarr@media"},
+		plan.Waiting: {"DEPLOY jellyfin@media", "DEPLOY prowlarr@media", "DEPLOY traefik@edge", "SYNC traefik@edge", "DNS"},
+	}, of)
+	_, ok = p.IfFails("lidarr")
+	require.False(t, ok)
 }
 
 // The pictures have every node, in the colour of its state, and every edge; dashed is one that waits for an end of whatever kind (E9).

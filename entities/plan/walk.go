@@ -1,5 +1,7 @@
 package plan
 
+import "slices"
+
 // State is what became of a node.
 type State string
 
@@ -7,6 +9,7 @@ type State string
 const (
 	Waiting    State = ""
 	Running    State = "running"
+	Held       State = "held" // it may go on, and waits for people or for others: meanwhile it takes no place
 	Done       State = "done"
 	Failed     State = "failed"
 	Blocked    State = "blocked"    // what it needs failed
@@ -20,7 +23,7 @@ type Progress struct {
 }
 
 // over tells whether nothing more comes of a node.
-func (s State) over() bool { return s != Waiting && s != Running }
+func (s State) over() bool { return s != Waiting && s != Running && s != Held }
 
 // Step is what a walk does next.
 type Step struct {
@@ -30,12 +33,13 @@ type Step struct {
 }
 
 // Walk says what is next in a plan of which this became so far, by node, and notes there what is blocked (E8–E10). At most one node
-// for each target runs at once, and at most limit in all; 0 is no limit. Of those that are ready the ones with the longest way behind
-// them begin first.
+// for each serial target runs at once, and at most limit in all; 0 is no limit. What is held counts for neither. Of those that are ready
+// the ones with the longest way behind them begin first.
 func (p *Plan) Walk(so []Progress, limit int) (step Step) {
 	step.Block = p.block(so)
-	busy, running := map[string]bool{}, 0
+	busy, running, held := map[string]bool{}, 0, false
 	for n := range so {
+		held = held || so[n].State == Held
 		if so[n].State == Running {
 			running++
 			busy[p.Nodes[n].Target] = true
@@ -46,15 +50,21 @@ func (p *Plan) Walk(so []Progress, limit int) (step Step) {
 		if limit > 0 && running >= limit {
 			break
 		}
-		if so[n].State != Waiting || !p.ready(n, so) || target != "" && busy[target] {
+		if so[n].State != Waiting || !p.ready(n, so) || p.serial(target) && busy[target] {
 			continue
 		}
 		step.Begin = append(step.Begin, n)
 		busy[target] = true
 		running++
 	}
-	step.Over = running == 0
+	step.Over = running == 0 && !held
 	return step
+}
+
+// serial tells whether one node runs on a target at a time.
+func (p *Plan) serial(target string) bool {
+	_, is := slices.BinarySearch(p.Serial, target)
+	return is
 }
 
 // ready tells whether all that a node waits for is so.

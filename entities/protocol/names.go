@@ -18,6 +18,7 @@ const (
 	PreviewWorkflow      = "Preview"
 	RuntimeWorkflow      = "Runtime"
 	InstallationWorkflow = "Installation"
+	PlanWorkflow         = "Plan"
 )
 
 // RuntimeID is the workflow id of a runtime.
@@ -127,6 +128,8 @@ const (
 	QueryPlaced = "placed"
 	// QueryConfigured answers how far a service is with the configuration of an incarnation, which is asked for (Configured).
 	QueryConfigured = "configured"
+	// QueryDeployed answers how far a service is with what a plan deploys (DeployedQuestion, Deployed).
+	QueryDeployed = "deployed"
 	// QueryCheckpoint has the state handed over to be kept in the store, unless the workflow is in the middle of something, and
 	// answers whether it was. Nothing changes for the workflow.
 	QueryCheckpoint = "checkpoint"
@@ -168,6 +171,12 @@ const (
 	ActivityGranted   = "Granted"   // local: whether a runtime has granted a lease
 	ActivityBaseline  = "Baseline"  // has services look what is in force, since the baseline is another one
 	ActivityLibrary   = "Library"   // local: keeps that a library is published
+
+	ActivityPlanBegin    = "PlanBegin"    // local: what a plan does, and how far it is
+	ActivityPlanKeep     = "PlanKeep"     // local: keeps how far it is, and grants entry
+	ActivityPlanFollow   = "PlanFollow"   // follows what is deployed
+	ActivityPlanCommands = "PlanCommands" // local: what runs for a piece of work
+	ActivityPlanRun      = "PlanRun"      // runs it
 )
 
 // Search attributes.

@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/plan"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/bundle"
 	"github.com/converge-engine/converge/intent/config"
@@ -97,6 +98,8 @@ type compiler struct {
 	parameterTypes map[string]map[string]entities.ParamType
 	waits          map[string][]dependency // of the channels themselves
 	edges          []edge
+	works          map[string]*plan.Work   // of the channels that have plans
+	fragments      int                     // bytes of all of them
 	configSteps    *entities.ConfigRollout // by which changes of configuration go through services
 }
 
@@ -123,7 +126,7 @@ func newCompiler(config *Loaded, partial bool) *compiler {
 		bundles: map[string]bundle.Bundle{}, claims: map[claimKey]claim{},
 		protections: map[string]*protectionDoc{}, extensions: map[string]*extensionDoc{},
 		definitions: definitions{map[string]entities.CheckDefinition{}, map[string]entities.ExtensionDefinition{}}, shared: map[string]entities.ExtensionDefinition{},
-		goes: map[string][]string{}, parameterTypes: map[string]map[string]entities.ParamType{}, waits: map[string][]dependency{},
+		goes: map[string][]string{}, parameterTypes: map[string]map[string]entities.ParamType{}, waits: map[string][]dependency{}, works: map[string]*plan.Work{},
 	}
 }
 
@@ -150,7 +153,14 @@ func compile(config *Loaded, partial bool) (*Compiled, strict.Problems) {
 	c.defineGates(app)
 	c.configSteps = c.configRollout(app)
 	c.definePeople(app, &doc)
+	c.checkPlan(app)
+	for _, channel := range c.channels {
+		if c.planned(app, channel.Name) {
+			c.works[channel.Name] = &plan.Work{}
+		}
+	}
 	doc.Services = c.defineServices(app)
+	c.plans(app)
 	c.deadlocks()
 	doc.Channels = c.order(app)
 	c.boundAssets()

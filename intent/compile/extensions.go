@@ -85,7 +85,7 @@ func (c *compiler) checkExtension(use extensionUse) {
 	case use.Ref != "":
 		c.checkExtensionRef(use)
 	case !use.d.Has(use.at+".command") && !use.d.Faulty(use.at+".ref"):
-		c.report(use.d, use.at, strict.Fault{Code: "missing-field", Message: "the extension does not say what it runs", Expected: `"ref" or "command"`})
+		c.report(use.d, use.at, strict.Fault{Code: "missing-field", Message: fmt.Sprintf("the %s does not say what it runs", use.what), Expected: `"ref" or "command"`})
 	case use.d.Has(use.at + ".parameters"):
 		c.report(use.d, use.at+".parameters", strict.Fault{Code: "one-of", Message: "there is nothing to give parameters to", Expected: `"ref" with them`})
 	}
@@ -110,7 +110,9 @@ func (c *compiler) checkExtensionRef(use extensionUse) {
 			c.report(use.d, use.at+"."+field, strict.Fault{Code: "one-of", Message: fmt.Sprintf(`"ref" and %q are both given`, field), Expected: "one of them"})
 		}
 	}
-	checkRef(c, c.extensions, use.place, use.Ref, use.Parameters)
+	to := use.place
+	to.what = "extension"
+	checkRef(c, c.extensions, to, use.Ref, use.Parameters)
 }
 
 // runs compiles the extensions of the service in one channel, each after those that it depends on.
@@ -182,35 +184,46 @@ func (s *serviceCompiler) inOrder(channel string, all []extensionUse) []extensio
 }
 
 func (s *serviceCompiler) extension(in *substitute.Scope, ref runtimeRef, use extensionUse) entities.Extension {
-	f := &filling{c: s.compiler, d: use.d, at: use.at}
-	run := use.ExtensionRun
-	if doc := s.extensions[string(use.Ref)]; doc != nil {
-		f.d, f.at = doc.Decoder, ""
-		f.scope = s.refer(in, doc.declared(), reference{use.d, use.at, use.Parameters})
-		run = doc.Spec.Overridden(use.ExtensionRun)
-	} else {
-		f.scope = s.refer(in, declared{}, reference{})
-	}
-	definition := entities.ExtensionDefinition{
-		Application: in.Application, Service: in.Service, ServiceID: in.Application + "." + in.Service, Channel: in.Channel,
-		Name: use.id, Dir: path.Dir(f.d.File),
-	}
-	f.run(run, &definition)
-	remote := run.Worker == remotely
-	if remote && ref.name != "" && !s.compiler.runtimes[ref.name].Remote {
+	f, run, definition := s.ran(in, use)
+	compiled := s.compiler.extension(use, run, &definition)
+	if compiled.Remote && ref.name != "" && !s.compiler.runtimes[ref.name].Remote {
 		s.reportIn(f.d, strict.Field(f.at, "worker"), in.Channel, substitute.Trouble{InChannel: true, Fault: noWorker(ref, in)})
 	}
-	key := s.sharedKey(f, use, run)
-	retry := s.retrying(nil, "", run.Retry)
+	compiled.Key = s.sharedKey(f, use, run)
+	compiled.Definition = s.share(use, compiled, definition)
+	return compiled
+}
+
+// ran is what an extension runs in one channel, and the document that says it.
+func (c *compiler) ran(in *substitute.Scope, use extensionUse) (*filling, config.ExtensionRun, entities.ExtensionDefinition) {
+	f := &filling{c: c, d: use.d, at: use.at}
+	run := use.ExtensionRun
+	if doc := c.extensions[string(use.Ref)]; doc != nil {
+		f.d, f.at = doc.Decoder, ""
+		f.scope = c.refer(in, doc.declared(), reference{use.d, use.at, use.Parameters})
+		run = doc.Spec.Overridden(use.ExtensionRun)
+	} else {
+		f.scope = c.refer(in, declared{}, reference{})
+	}
+	definition := entities.ExtensionDefinition{Application: in.Application, Service: in.Service, Channel: in.Channel, Name: use.id, Dir: path.Dir(f.d.File)}
+	if in.Service != "" {
+		definition.ServiceID = in.Application + "." + in.Service
+	}
+	f.run(run, &definition)
+	return f, run, definition
+}
+
+// extension says when and how that runs; its key and its definition are not among that.
+func (c *compiler) extension(use extensionUse, run config.ExtensionRun, definition *entities.ExtensionDefinition) entities.Extension {
+	retry := c.retrying(nil, "", run.Retry)
 	compiled := entities.Extension{
-		Name: use.id, Stage: entities.Stage(use.Lifecycle), Key: key, Every: use.Every.Or(0), Timeout: run.Timeout.Or(defaultApplyTimeout),
-		MaxAttempts: retry.attempts, RetryBackoff: retry.backoff, RetryMax: retry.longest, Remote: remote,
+		Name: use.id, Stage: entities.Stage(use.Lifecycle), Every: use.Every.Or(0), Timeout: run.Timeout.Or(defaultApplyTimeout),
+		MaxAttempts: retry.attempts, RetryBackoff: retry.backoff, RetryMax: retry.longest, Remote: run.Worker == remotely,
 	}
 	if definition.Task != nil {
 		compiled.Place = definition.Task.Place()
 	}
 	compiled.After = strict.Map(use.DependsOn, func(name config.Name) string { return string(name) })
-	compiled.Definition = s.share(use, compiled, definition)
 	return compiled
 }
 

@@ -56,7 +56,7 @@ func (s *serviceCompiler) gates(in *substitute.Scope, refs []runtimeRef, d *draf
 	if len(refs) > 0 {
 		ref = refs[0]
 	}
-	into.Checks = slices.Concat(s.dependencyChecks(in), s.configRolloutCheck(in), s.checks(in, ref, d.deadline, append(protections, d.protections...)), into.Checks)
+	into.Checks = slices.Concat(s.dependencyChecks(in), s.configRolloutCheck(in), s.planGate(in), s.checks(in, ref, d.deadline, append(protections, d.protections...)), into.Checks)
 	into.Extensions = s.runs(in, ref, append(extensions, d.extensions...))
 	into.NoRollback = d.noRollback
 	for _, ref := range refs {

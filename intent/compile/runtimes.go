@@ -46,10 +46,11 @@ func (c *compiler) defineRuntime(doc *config.Document[config.Runtime]) entities.
 	definition := entities.RuntimeDefinition{
 		Name:   string(spec.Name),
 		Dir:    path.Dir(doc.File),
-		Labels: spec.Labels,
+		Labels: spec.Labels, Address: spec.Address,
 		Remote: spec.Worker == "remote", ApproveApplies: spec.Approval == "everyApply", NoRollback: isFalse(spec.AutoRollback),
 	}
 	c.plainMap(doc.Decoder, "labels", "label", spec.Labels)
+	c.noSubstitution(doc.Decoder, "address", "the address of a runtime", spec.Address)
 	definition.Allow = allowOf(spec.Allow)
 	c.maxApplies(doc, &definition)
 	definition.Comparisons = c.defaultComparisons(doc.Decoder, spec.DefaultComparisons)

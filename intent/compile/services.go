@@ -22,6 +22,7 @@ func (c *compiler) defineServices(app *config.Document[config.Application]) []in
 	for _, doc := range firsts(c, "service", c.config.Services, func(s config.Service) config.Name { return s.Name }) {
 		s := &serviceCompiler{compiler: c, Document: doc, application: string(app.Spec.Name)}
 		s.ownGates()
+		s.ownPlan(app)
 		all = append(all, s.compile())
 	}
 	c.renamedServices()
@@ -285,6 +286,7 @@ func (s *serviceCompiler) instance(channel incarnation.Channel, d *draft, doc *i
 	}
 	refs := s.picks(channel.Name, d)
 	s.gates(s.scope(channel, d), refs, d, &instance)
+	s.plan(s.scope(channel, d), refs)
 	if len(refs) == 0 {
 		scope := s.scope(channel, d)
 		scope.Unplaced = true

@@ -17,6 +17,8 @@ type Application struct {
 	Maestro *Maestro `json:"maestro,omitempty"`
 	// In which steps a change of configuration goes through the services whose payload it changes. Without it, to all at once.
 	ConfigRollout *ConfigRollout `json:"configRollout,omitempty"`
+	// How services that are fitted together are deployed in order. What they say of each other makes the plan; this says the rest.
+	Plan *PlanRules `json:"plan,omitempty"`
 	// Libraries whose release channels and protections this application has too.
 	Imports []Import `json:"imports,omitempty"`
 	// What a rollback by hand has to pass, in all services.

@@ -212,6 +212,11 @@ func (l *Reader) contents() {
 		for i, o := range s.Spec.PerReleaseChannel {
 			l.serviceFiles(s, strict.Index("perReleaseChannel", i)+".custom.files", o.Custom)
 		}
+		for i, feed := range s.Spec.Feeds {
+			if at := strict.Index("feeds", i) + ".file"; s.Has(at) && !s.Faulty(at) {
+				l.serviceFile(s, at, feed.File)
+			}
+		}
 	}
 }
 
@@ -222,26 +227,31 @@ func (l *Reader) serviceFiles(s *Document[Service], at string, custom *ServiceCu
 	seen := map[string]bool{}
 	for i, name := range custom.Files {
 		where := strict.Index(at, i)
-		clean, fault := LocalFile(name)
-		if fault == nil && seen[clean] {
-			fault = &Fault{Code: "duplicate-name", Message: fmt.Sprintf("%s is listed twice", clean)}
-		}
-		if fault != nil {
-			s.Report(where, *fault)
+		if clean := path.Clean(name); seen[clean] {
+			s.Report(where, Fault{Code: "duplicate-name", Message: fmt.Sprintf("%s is listed twice", clean)})
 			continue
 		}
-		seen[clean] = true
-		full := path.Join(path.Dir(s.File), clean)
-		if _, done := l.Config.Contents[full]; done {
-			continue
-		}
-		text, fault := l.Read(full, MaxAsset)
-		if fault != nil {
-			s.Report(where, *fault)
-			continue
-		}
-		l.Config.Contents[full] = string(text)
+		seen[path.Clean(name)] = true
+		l.serviceFile(s, where, name)
 	}
+}
+
+// serviceFile reads a file that a service names.
+func (l *Reader) serviceFile(s *Document[Service], where, name string) {
+	clean, fault := LocalFile(name)
+	full := path.Join(path.Dir(s.File), clean)
+	if _, done := l.Config.Contents[full]; done && fault == nil {
+		return
+	}
+	var text []byte
+	if fault == nil {
+		text, fault = l.Read(full, MaxAsset)
+	}
+	if fault != nil {
+		s.Report(where, *fault)
+		return
+	}
+	l.Config.Contents[full] = string(text)
 }
 
 // LocalFile cleans a path that must lead to the declaring file's directory or below.

@@ -35,6 +35,13 @@ type ExtensionUse struct {
 // ExtensionRun is what runs. With a reference only timeout, retry and sharedInstanceKey may be given,
 // and win.
 type ExtensionRun struct {
+	CommandRun
+	// Channels with the same key share one run: "${{ labels.tier }}". The channel's name when not given.
+	SharedInstanceKey string `json:"sharedInstanceKey,omitempty"`
+}
+
+// CommandRun is a command, and where and how it runs.
+type CommandRun struct {
 	// The program and its arguments. It starts in the directory of this file, without a shell.
 	Command []string `json:"command,omitempty"`
 	// Environment variables for it.
@@ -49,8 +56,6 @@ type ExtensionRun struct {
 	Timeout Duration `json:"timeout,omitempty" jsonschema:"default=10m"`
 	// How a failed attempt is tried again.
 	Retry *Retry `json:"retry,omitempty"`
-	// Channels with the same key share one run: "${{ labels.tier }}". The channel's name when not given.
-	SharedInstanceKey string `json:"sharedInstanceKey,omitempty"`
 }
 
 // ExtensionStage is a stage in the life of a release at which an extension runs.

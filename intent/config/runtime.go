@@ -12,6 +12,8 @@ type Runtime struct {
 	Header
 	// What the runtime is, for people.
 	Description string `json:"description,omitempty"`
+	// The address under which what runs there is reached, which the commands of plans get: 192.0.2.7, media.example.org.
+	Address string `json:"address,omitempty"`
 	// Labels that the selectors of fleets match, and that payloads may use as ${{ runtime.labels.KEY }}.
 	Labels map[string]string `json:"labels,omitempty"`
 	// A runtime made of commands.

@@ -46,6 +46,20 @@ type Service struct {
 	OnDelete OnDelete `json:"onDelete,omitempty" jsonschema:"default=orphan"`
 	// What it waits for of other services, in every channel that both go to.
 	Dependencies []Dependency `json:"dependencies,omitempty"`
+	// Services that are deployed before it, in every channel that both go to.
+	Requires []Name `json:"requires,omitempty"`
+	// The command that captures what setting it up for the first time produced.
+	SetupCallback *CommandUse `json:"setupCallback,omitempty" also:"setup_callback"`
+	// How it takes what others have for it: it is what they have in common, such as a reverse proxy.
+	Aggregator *Aggregator `json:"aggregator,omitempty"`
+	// What it has for aggregators.
+	Feeds []Feed `json:"feeds,omitempty"`
+	// Commands that fit it into others, one after another, once it and the aggregators are there.
+	Reconcilers []ReconcilerUse `json:"reconcilers,omitempty" also:"integration_reconcilers"`
+	// Services that it is fitted into, or that are fitted into it: when one of them changes, it is looked at too.
+	Integrations []Name `json:"integrations,omitempty"`
+	// Its names in the domain name system.
+	DNS []DNSName `json:"dns,omitempty"`
 	// Protections of its own, beside those of the channels.
 	Protections []ProtectionUse `json:"protections,omitempty"`
 	// Postconditions of its own, beside those of the channels.

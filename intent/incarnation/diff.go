@@ -428,6 +428,9 @@ func (i *Incarnation) channelRules() map[string]string {
 		if c.OnDelete != "" {
 			flat[c.Name+".onDelete"] = string(c.OnDelete)
 		}
+		if c.Plan != nil {
+			planRules(flat, c.Name+".plan", c.Plan)
+		}
 	}
 	for _, library := range i.doc.Imports {
 		flat["imports."+library.Name] = fmt.Sprintf("%d (%s)", library.Version, library.Digest[:min(len(library.Digest), fewDigits)])

@@ -50,6 +50,37 @@ func TestDiffOfTheSameIsEmpty_D7(t *testing.T) {
 	require.Equal(t, "no difference\n", d.String())
 }
 
+// A change of how services are fitted together is a change of rules, and of nothing that runs.
+func TestDiffOfPlans_D7_E15(t *testing.T) {
+	const text = `apiVersion: converge/v1
+kind: Application
+name: home
+plan: {before: [{name: prepare, command: [./prepare]}]}
+releaseChannels: [{name: live, runtimes: [{name: host}]}]
+---
+{apiVersion: converge/v1, kind: Runtime, name: host, maxConcurrentApplies: 1, custom: {apply: {command: [./apply]}}}
+---
+{apiVersion: converge/v1, kind: Service, name: db}
+---
+{apiVersion: converge/v1, kind: Service, name: edge, aggregator: {sync: {strategy: dir, command: [./sync]}}}
+---
+{apiVersion: converge/v1, kind: Service, name: web, requires: [db], feeds: [{aggregator: edge, content: a}], reconcilers: [{name: register, command: [./register]}]}
+`
+	before := intenttest.Text(t, text).Incarnation
+	for from, want := range map[string]string{
+		"before: [{name: prepare, command: [./prepare]}]": "live.plan.before[0].prepare", "requires: [db], ": "live.plan.services.web",
+		"[./register]": "live.plan.RECONCILE.web.register", "content: a": "live.plan.feeds[0].web.edge", "maxConcurrentApplies: 1, ": "live.plan.targets.host",
+	} {
+		to := map[string]string{"[./register]": "[./registers]", "content: a": "content: b"}[from]
+		require.Contains(t, text, from)
+		d, err := incarnation.Diff(before, intenttest.Text(t, strings.Replace(text, from, to, 1)).Incarnation)
+		require.NoError(t, err)
+		require.Len(t, d.Rules, 1, from)
+		require.Equal(t, want, d.Rules[0].Path)
+		require.Empty(t, d.Services)
+	}
+}
+
 // The first incarnation differs from nothing by all it has.
 func TestDiffFromNothing_D7(t *testing.T) {
 	d, err := incarnation.Diff(nil, intenttest.Text(t, intenttest.One("custom: {env: {A: b}}\n")).Incarnation)

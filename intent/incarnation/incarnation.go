@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/plan"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/internal/canonical"
 	"github.com/converge-engine/converge/intent/internal/strict"
@@ -67,6 +68,7 @@ type Channel struct {
 	OnDelete    entities.OnDelete    `json:"onDelete,omitempty"`
 	ReportOnly  bool                 `json:"reportOnly,omitempty"`
 	Rollout     *entities.Rollout    `json:"rollout,omitempty"`
+	Plan        *plan.Work           `json:"plan,omitempty"` // nil: nothing says that services are fitted together here
 }
 
 // Service is what all channels of a service share, and its instances.

@@ -24,7 +24,7 @@ var folders = map[string]archived{
 	"incarnations/": byDigest, "specs/": byDigest, "manifests/": byDigest, "payloads/": byDigest,
 	"states/": byDigest, "bundles/": byDigest, "checks/": byDigest, "extensions/": byDigest,
 	"keys/": asItIs, "numbers/": asItIs, "runtimes/": asItIs, "versions/": asItIs, trails: asItIs, "logs/": asItIs, "holds/": asItIs, endedPauses: asItIs, rules: asItIs, notices: asItIs, directories: asItIs, tokens: asItIs,
-	libraries: asItIs, libraryContents: byDigest, joints: asItIs,
+	libraries: asItIs, libraryContents: byDigest, joints: asItIs, plans: asItIs, plansRunning: asItIs,
 	"fence/":    asItIs,
 	checkpoints: chosen, missedMessages: chosen,
 	installations: notAtAll, "leases/": notAtAll, "restarts/": notAtAll, "workers/": notAtAll,

@@ -56,6 +56,8 @@ func inputs() []Contract {
 		{"input of Installation", 1, false, protocol.InstallationInput{}, protocol.InstallationWorkflow},
 		{"input of Preview", 1, false, protocol.PreviewInput{}, protocol.PreviewWorkflow},
 		{"answer of Preview", 1, false, protocol.PreviewAnswer{}, protocol.PreviewWorkflow},
+		{"input of Plan", 1, false, protocol.PlanInput{}, protocol.PlanWorkflow},
+		{"answer of Plan", 1, false, protocol.PlanStatus{}, protocol.PlanWorkflow},
 	}
 }
 
@@ -98,11 +100,14 @@ func answers() []Contract {
 		{"Service query history", 1, false, protocol.HistoryAnswer{}, protocol.QueryHistory},
 		{"Service query placed", 1, false, protocol.Placed{}, protocol.QueryPlaced},
 		{"Service query configured", 1, false, protocol.Configured{}, protocol.QueryConfigured},
+		{"Service question deployed", 1, false, protocol.DeployedQuestion{}, protocol.QueryDeployed},
+		{"Service query deployed", 1, false, protocol.Deployed{}, protocol.QueryDeployed},
 		{"Service query terminated", 1, false, []string{}, protocol.QueryTerminated},
 		{"query checkpoint", 1, false, false, protocol.QueryCheckpoint},
 		{"Application query status", 1, false, protocol.ApplicationStatus{}, protocol.QueryStatus},
 		{"Runtime query status", 1, false, protocol.RuntimeStatus{}, protocol.QueryStatus},
 		{"Installation query status", 1, false, protocol.InstallationStatus{}, protocol.QueryStatus},
+		{"Plan query status", 1, false, protocol.PlanStatus{}, protocol.QueryStatus},
 	}
 }
 
@@ -145,6 +150,11 @@ func activities() []Contract {
 		{protocol.ActivityDecide, protocol.DecideRequest{}, protocol.DecideAnswer{}},
 		{protocol.ActivityReserve, protocol.ReserveRequest{}, protocol.ReserveAnswer{}},
 		{protocol.ActivityOutcome, protocol.OutcomeRequest{}, protocol.OutcomeAnswer{}},
+		{protocol.ActivityPlanBegin, protocol.PlanInput{}, protocol.PlanBegun{}},
+		{protocol.ActivityPlanKeep, protocol.PlanKeepRequest{}, nil},
+		{protocol.ActivityPlanFollow, protocol.PlanRef{}, protocol.PlanFollowed{}},
+		{protocol.ActivityPlanCommands, protocol.PlanWork{}, protocol.PlanCommands{}},
+		{protocol.ActivityPlanRun, protocol.PlanRunRequest{}, protocol.PlanRan{}},
 	} {
 		out = append(out, Contract{"request to activity " + a.name, 1, false, a.request, a.name})
 		if a.answer != nil {
@@ -187,6 +197,10 @@ func records() []Contract {
 		{"record of what was accepted elsewhere", 1, false, protocol.MissedMessages{}, "MissedRecord"},
 		{"record of a directory", 1, false, store.Directory{}, "PutDirectory"},
 		{"record of a worker that lives", 1, false, store.Presence{}, "PutPresence"},
+		{"record of how far a plan is", 1, false, protocol.PlanRecord{}, "PutPlan"},
+		{"record of whom a plan lets enter", 1, false, store.PlanGrant{}, "GrantPlan"},
+		{"record of a plan that runs", 1, false, protocol.PlanRef{}, "RunPlan"},
+		{"record of an incarnation that is marked", 1, false, int64(0), "MarkPlan"},
 		{"record of a key of payloads", 1, false, store.PayloadKey{}, "PutPayloadKey"},
 	}
 }

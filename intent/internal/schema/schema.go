@@ -36,6 +36,7 @@ func Generate() ([]byte, error) {
 			root.Definitions[key] = definition
 		}
 		root.Definitions[name].Properties.Set("kind", &jsonschema.Schema{Type: "string", Const: name, Description: "The kind of document."})
+		otherSpellings(root.Definitions[name], reflect.TypeOf(kind))
 		root.OneOf = append(root.OneOf, &jsonschema.Schema{Ref: "#/$defs/" + name})
 	}
 	refine(root.Definitions)
@@ -43,6 +44,17 @@ func Generate() ([]byte, error) {
 		tidy(definition)
 	}
 	return encode(root)
+}
+
+// otherSpellings adds those that fields of a kind have beside their names.
+func otherSpellings(definition *jsonschema.Schema, kind reflect.Type) {
+	for i := range kind.NumField() {
+		tag := kind.Field(i).Tag
+		name, _, _ := strings.Cut(tag.Get("json"), ",")
+		if same, ok := definition.Properties.Get(name); ok && tag.Get("also") != "" {
+			definition.Properties.Set(tag.Get("also"), same)
+		}
+	}
 }
 
 // scalar describes the types that are more than their Go kind.
@@ -134,7 +146,10 @@ func refine(definitions jsonschema.Definitions) {
 	kinds := oneEach(definitions["Protection"], []string{"apiVersion", "kind", "name", "description", "parameters"})
 	definitions["Protection"].OneOf = kinds
 	definitions["ProtectionUse"].OneOf = append(append([]*jsonschema.Schema{}, kinds...), &jsonschema.Schema{Required: []string{"ref"}})
-	definitions["ExtensionUse"].OneOf = []*jsonschema.Schema{{Required: []string{"command"}}, {Required: []string{"ref"}}}
+	for _, name := range []string{"ExtensionUse", "CommandUse", "StepUse", "ReconcilerUse", "SyncUse"} {
+		definitions[name].OneOf = []*jsonschema.Schema{{Required: []string{"command"}}, {Required: []string{"ref"}}}
+	}
+	definitions["Feed"].Not = &jsonschema.Schema{Required: []string{"file", "content"}}
 	for _, name := range []string{"ApplyCommand", "FetchCommand", "RemoveCommand", "PlanCommand", "WatchCommand"} {
 		definitions[name].OneOf = []*jsonschema.Schema{{Required: []string{"command"}}, {Required: []string{"program"}}}
 	}

@@ -13,6 +13,7 @@ import (
 // field is one field of a struct as the format sees it.
 type field struct {
 	name     string
+	also     string // another spelling of the name
 	required bool
 	index    []int
 	kind     reflect.Type
@@ -34,7 +35,7 @@ func fields(t reflect.Type) []field {
 		if name == "" || name == "-" {
 			continue
 		}
-		all = append(all, field{name, !strings.Contains(options, "omitempty"), []int{i}, f.Type})
+		all = append(all, field{name, f.Tag.Get("also"), !strings.Contains(options, "omitempty"), []int{i}, f.Type})
 	}
 	return all
 }
@@ -47,13 +48,18 @@ func (d *Decoder) structure(path string, node *yaml.Node, to reflect.Value) {
 	known := fields(to.Type())
 	given := map[string]bool{}
 	for _, p := range d.pairs(path, node) {
-		at := slices.IndexFunc(known, func(f field) bool { return f.name == p.name })
+		at := slices.IndexFunc(known, func(f field) bool { return f.name == p.name || f.also != "" && f.also == p.name })
 		if at < 0 {
 			d.unknownField(path, p, known)
 			continue
 		}
-		given[p.name] = true
-		d.Value(Field(path, p.name), p.value, to.FieldByIndex(known[at].index).Addr().Interface())
+		f := known[at]
+		if given[f.name] {
+			d.Fail(Key(path, p.name), p.key, Fault{Code: "one-of", Message: fmt.Sprintf("%q and %q are both given", f.name, f.also), Expected: "one of them"})
+			continue
+		}
+		given[f.name] = true
+		d.Value(Field(path, f.name), p.value, to.FieldByIndex(f.index).Addr().Interface())
 	}
 	d.missing(path, node, known, given)
 }

@@ -147,7 +147,10 @@ func (s *Scope) Place() string {
 
 // plain holds the names without a dot.
 func (s *Scope) plain() map[string]string {
-	plain := map[string]string{"application": s.Application, "service": s.Service, "channel": s.Channel}
+	plain := map[string]string{"application": s.Application, "channel": s.Channel}
+	if s.Service != "" {
+		plain["service"] = s.Service
+	}
 	if s.Runtime != "" {
 		plain["runtime"] = s.Runtime
 	}
@@ -163,7 +166,10 @@ func (s *Scope) plain() map[string]string {
 
 // names lists what a substitution may begin with.
 func (s *Scope) names() []string {
-	names := []string{"constants.*", "labels.*", "channel", "service", "application"}
+	names := []string{"constants.*", "labels.*", "channel", "application"}
+	if s.Service != "" {
+		names = slices.Insert(names, 3, "service")
+	}
 	if !s.AddressOnly {
 		names = append([]string{"version", "fullVersion", "params.*"}, names...)
 	}

@@ -1,0 +1,74 @@
+package checks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// Plans say whether the plan that deploys a service lets it enter, and start that plan where it does not run.
+type Plans interface {
+	Standing(ctx context.Context, q PlanQuestion) (PlanStanding, error)
+}
+
+// PlanQuestion is which plan that is.
+type PlanQuestion struct {
+	Application, Channel string
+	Service, Title       string // its first name, and what people call it
+	Release, Version     string // id and full version
+	Incarnation          int64
+	Config               bool // it comes with a change of configuration
+}
+
+// PlanStanding is what a plan says of a service. Final: it will not let it enter by itself.
+type PlanStanding struct {
+	Enter, Final bool
+	Reason       string
+	Again        time.Duration // when it may say something else
+}
+
+// inPlan passes once the plan that deploys the service lets it enter (E1). Values of aspects pass.
+type inPlan struct{ sources Sources }
+
+func (c inPlan) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
+	d := &a.Definition
+	if d.Plan == nil {
+		return incomplete(a)
+	}
+	if c.sources.Plans == nil || c.sources.Services == nil {
+		return entities.CheckReading{}, errors.New("plans cannot be asked here")
+	}
+	release, err := c.sources.asked(ctx, a)
+	switch {
+	case err != nil:
+		return entities.CheckReading{}, err
+	case release.Aspect != "":
+		return pass("it gives values, and deploys nothing")
+	case release.ID == "":
+		return unevaluated("release %s is not known", a.Evaluation.Release)
+	}
+	ofConfig := strings.HasSuffix(release.Version, fmt.Sprintf("-i%d", release.Incarnation))
+	s, err := c.sources.Plans.Standing(ctx, PlanQuestion{
+		Application: d.Application, Channel: d.Channel, Service: a.Service, Title: d.Service, Release: release.ID, Version: release.Version,
+		Incarnation: release.Incarnation, Config: ofConfig || slices.Contains(d.Plan.Versions, release.Version),
+	})
+	if err != nil {
+		return entities.CheckReading{}, err
+	}
+	r := entities.CheckReading{Verdict: entities.Wait, Reason: s.Reason}
+	switch {
+	case s.Enter:
+		r.Verdict = entities.Pass
+	case s.Final:
+		r.Verdict = entities.Fail
+	}
+	if s.Again > 0 {
+		r.Retry = a.Now.Add(s.Again)
+	}
+	return r, nil
+}

@@ -1,0 +1,189 @@
+package activities
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/converge-engine/converge/activities/checks"
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/plan"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/store"
+)
+
+// This file is the condition that each service of a plan waits at. Nothing is believed but what the store has; a plan that is not there
+// is started by whoever waits for it.
+
+// planGate says whether plans let services enter.
+type planGate struct{ *Activities }
+
+var _ checks.Plans = planGate{}
+
+// gateOf is a service that waits for a plan.
+type gateOf struct {
+	checks.PlanQuestion
+	ref    protocol.PlanRef
+	asked  protocol.PlanAsked
+	before protocol.PlanRef // another plan that may have let it enter
+}
+
+// Standing implements checks.Plans.
+func (g planGate) Standing(ctx context.Context, q checks.PlanQuestion) (checks.PlanStanding, error) {
+	of, err := g.planFor(ctx, q)
+	if err != nil {
+		return checks.PlanStanding{}, err
+	}
+	for _, ref := range []protocol.PlanRef{of.ref, of.before} {
+		entered, err := g.Store.PlanGranted(ctx, ref, store.PlanGrant{Service: q.Service, Release: of.asked.Release})
+		if err != nil || entered {
+			return checks.PlanStanding{Enter: entered, Reason: "plan " + ref.Name + " lets it enter"}, err
+		}
+	}
+	if planned, err := g.plansIt(ctx, of); err != nil || !planned {
+		return checks.PlanStanding{Enter: err == nil, Reason: fmt.Sprintf("incarnation %d plans nothing of it", of.asked.Incarnation)}, err
+	}
+	r, err := g.Store.Plan(ctx, of.ref)
+	switch {
+	case store.IsNotFound(err), store.IsDamaged(err):
+		return g.begin(ctx, of)
+	case err != nil:
+		return checks.PlanStanding{}, err
+	case r.Release != of.asked.Release && r.Over:
+		return g.begin(ctx, of)
+	case r.Release != of.asked.Release: // the same version, released once more meanwhile
+		entered, err := g.Store.PlanGranted(ctx, of.ref, store.PlanGrant{Service: q.Service, Release: r.Release})
+		return checks.PlanStanding{Enter: entered, Reason: "plan " + of.ref.Name + " runs for an earlier release", Again: time.Second}, err
+	}
+	return g.standing(ctx, of, &r)
+}
+
+// planFor is the plan that deploys a release: of a change of configuration that of the newest incarnation that has one.
+func (g planGate) planFor(ctx context.Context, q checks.PlanQuestion) (gateOf, error) {
+	of := gateOf{PlanQuestion: q, ref: protocol.PlanRef{Application: q.Application, Channel: q.Channel}, asked: protocol.PlanAsked{Incarnation: q.Incarnation}}
+	if q.Config {
+		newest, err := g.Store.PlanMarked(ctx, q.Application, q.Channel, store.PlanNewest)
+		of.asked.Incarnation = max(newest, q.Incarnation)
+		of.ref = protocol.PlanOfIncarnation(q.Application, q.Channel, of.asked.Incarnation)
+		of.before = protocol.PlanOfIncarnation(q.Application, q.Channel, q.Incarnation)
+		return of, err
+	}
+	of.asked.Release = q.Release
+	joint, err := g.Store.Joint(ctx, q.Application, q.Release)
+	switch {
+	case err == nil:
+		of.ref.Name, of.asked.Services = joint.ID, entities.SortedKeys(joint.Services)
+	case store.IsNotFound(err):
+		of.ref.Name, of.asked.Services = q.Title+"-"+q.Version, []string{q.Service}
+		err = nil
+	}
+	of.before = of.ref
+	return of, err
+}
+
+// plansIt tells whether the incarnation plans anything of the service in that channel.
+func (g planGate) plansIt(ctx context.Context, of gateOf) (bool, error) {
+	number, err := g.Store.Number(ctx, of.Application, of.asked.Incarnation)
+	if err != nil {
+		return false, err
+	}
+	inc, err := g.Store.Incarnation(ctx, number.Hash)
+	if err != nil {
+		return false, err
+	}
+	work := inc.Work(of.Channel)
+	if work == nil {
+		return false, nil
+	}
+	_, found := work.Called(of.Service)
+	return found, nil
+}
+
+func (g planGate) begin(ctx context.Context, of gateOf) (checks.PlanStanding, error) {
+	err := g.StartPlan(ctx, of.ref, of.asked)
+	return checks.PlanStanding{Reason: "plan " + of.ref.Name + " begins", Again: time.Second}, err
+}
+
+// standing is what a plan that is there says of the service.
+func (g planGate) standing(ctx context.Context, of gateOf, r *protocol.PlanRecord) (checks.PlanStanding, error) {
+	p, err := g.planOf(ctx, r)
+	if err != nil {
+		return checks.PlanStanding{}, err
+	}
+	name, _ := p.work.Called(of.Service)
+	nodes := p.deploys(name)
+	if len(nodes) == 0 {
+		return checks.PlanStanding{Enter: true, Reason: "plan " + r.Name + " leaves it as it is"}, nil
+	}
+	s := checks.PlanStanding{Final: r.Over, Again: askAgain(len(p.plan.Nodes))}
+	so, n := p.plan.Read(r.Nodes), nodes[0]
+	switch {
+	case r.Trouble != "":
+		s.Reason = fmt.Sprintf("waits for the steps before plan %s: %s", r.Name, r.Trouble)
+	case so[n].State == plan.Blocked:
+		return g.blocked(ctx, of, r, &p, so[n].Cause, s)
+	case r.Ended != "":
+		s.Reason = fmt.Sprintf("plan %s was %s before its turn came", r.Name, r.Ended)
+	default:
+		s.Reason = waitsFor(r, &p, so, n)
+	}
+	if r.Over {
+		s.Reason += "; to run it again: " + againBy(r)
+	}
+	return s, nil
+}
+
+// blocked is what a service waits for that failed. Where that did not fail for good, a plan that is over begins again.
+func (g planGate) blocked(ctx context.Context, of gateOf, r *protocol.PlanRecord, p *planned, cause int, s checks.PlanStanding) (checks.PlanStanding, error) {
+	failed := &p.plan.Nodes[cause]
+	s.Reason = fmt.Sprintf("waits for %s in plan %s, which failed%s", failed, r.Name, entities.Because(noteOf(r, cause)))
+	if !r.Over {
+		return s, nil
+	}
+	ask, err := g.deployedOf(ctx, r, p.work)
+	if err != nil {
+		return s, err
+	}
+	now, err := ask(ctx, failed.Service)
+	if err == nil && now.State == string(plan.Done) {
+		return g.begin(ctx, of)
+	}
+	s.Reason += "; to run it again: " + againBy(r)
+	return s, nil
+}
+
+func againBy(r *protocol.PlanRecord) string {
+	return "converge deploy " + r.Application + " " + r.Channel
+}
+
+func noteOf(r *protocol.PlanRecord, node int) string {
+	for _, n := range r.Notes {
+		if n.Node == node {
+			return n.Text
+		}
+	}
+	return ""
+}
+
+// waitsFor says what a node waits for.
+func waitsFor(r *protocol.PlanRecord, p *planned, so []plan.Progress, n int) string {
+	for _, m := range p.plan.Nodes[n].Needs {
+		if so[m].State != plan.Done {
+			state := cmp.Or(string(so[m].State), "waiting")
+			return fmt.Sprintf("waits for %s in plan %s, which is %s%s", &p.plan.Nodes[m], r.Name, state, entities.Because(noteOf(r, m)))
+		}
+	}
+	running := 0
+	for m := range so {
+		if so[m].State == plan.Running {
+			running++
+		}
+	}
+	return fmt.Sprintf("waits for its turn in plan %s, of which %d run", r.Name, running)
+}
+
+// askAgain is how soon a service asks a plan of so many nodes again: of a large one many ask.
+func askAgain(nodes int) time.Duration {
+	return min(max(time.Duration(nodes)*20*time.Millisecond, time.Second), 10*time.Second)
+}

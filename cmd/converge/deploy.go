@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/converge-engine/converge/cmd/internal/show"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// deployOptions are those of deploy (E7, E8, E12).
+type deployOptions struct {
+	f                    *Factory
+	application, channel string
+	changed              []string
+	parallelism          int
+	eager                bool
+	name                 string
+	show, wait           bool
+	timeout              time.Duration
+}
+
+func newCmdDeploy(f *Factory, runF func(context.Context, *deployOptions) error) *cobra.Command {
+	o := &deployOptions{f: f}
+	cmd := &cobra.Command{
+		Use:   "deploy APP CHANNEL",
+		Short: "Run the plan of a release channel, again or for the first time",
+		Long: `Run the plan of the newest incarnation in a release channel: services enter in the order of
+what they require, and what fits them together runs after them. What is deployed already is
+done at once; commands run again. A plan that runs is joined, whatever the flags say.
+
+Publishing and releasing run plans by themselves. This is for one that failed or was
+cancelled, and for what services do not bring with them, such as another DNS command.`,
+		Example: `  converge deploy home production --wait
+  converge deploy home production --changed sonarr,traefik
+  converge deploy home production --max-parallelism 1 --wait
+  converge deploy home production --show`,
+		Args: asUsed,
+		RunE: running(o, runF, o.run, func(args []string) error {
+			o.application, o.channel = args[0], args[1]
+			return errors.Join(checkName("an application", o.application), checkName("a release channel", o.channel), o.environment())
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&o.changed, "changed", nil, "only what is necessary when these services have changed")
+	flags.IntVar(&o.parallelism, "max-parallelism", 0, "how many nodes run at once (default: as is declared)")
+	flags.BoolVar(&o.eager, "eager-reconcile", false, "reconcilers do not wait for aggregators")
+	flags.StringVar(&o.name, "plan", "", "with --show: the plan of that name (default: that of the newest incarnation)")
+	flags.BoolVar(&o.show, "show", false, "say how far the plan is, and do nothing")
+	flags.BoolVarP(&o.wait, "wait", "w", false, "wait until nothing more comes of it")
+	flags.DurationVar(&o.timeout, "timeout", 0, "exit 3 after this long (default: never)")
+	return cmd
+}
+
+// environment gives what flags do not say.
+func (o *deployOptions) environment() error {
+	if text := o.f.Env("PSW_MAX_PARALLELISM"); text != "" && o.parallelism == 0 {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return fmt.Errorf("PSW_MAX_PARALLELISM: %q is no number", text)
+		}
+		o.parallelism = n
+	}
+	if text := o.f.Env("PSW_RECONCILE_EAGER"); text != "" && !o.eager {
+		eager, err := strconv.ParseBool(text)
+		if err != nil {
+			return fmt.Errorf("PSW_RECONCILE_EAGER: expected true or false, not %q", text)
+		}
+		o.eager = eager
+	}
+	if o.parallelism < 0 {
+		return fmt.Errorf("--max-parallelism: %d at once are not possible; expected at least 1", o.parallelism)
+	}
+	if o.name != "" && !o.show {
+		return errors.New("--plan: expected --show beside it")
+	}
+	return nil
+}
+
+func (o *deployOptions) run(ctx context.Context) error {
+	api, err := o.f.client(ctx)
+	if err != nil {
+		return err
+	}
+	application, err := o.f.applicationStatus(ctx, o.application)
+	if err != nil {
+		return err
+	}
+	incarnation := inForce(application)
+	ref := protocol.PlanOfIncarnation(o.application, o.channel, incarnation)
+	if o.name != "" {
+		ref.Name = o.name
+	}
+	if !o.show {
+		err := api.Start(ctx, ref.ID(), protocol.PlanWorkflow, protocol.PlanInput{PlanRef: ref, Logic: protocol.Logic, PlanAsked: protocol.PlanAsked{
+			Incarnation: incarnation, Whole: len(o.changed) == 0, Changed: o.changed, Limit: o.parallelism, Eager: o.eager, By: o.f.by(),
+		}})
+		if err != nil {
+			return err
+		}
+	}
+	if !o.wait {
+		status, err := o.ask(ctx, ref)
+		if err != nil && !o.show {
+			return o.f.screen().Lines("plan " + ref.Name + " of " + o.application + " in " + o.channel + " begins")
+		}
+		if err != nil {
+			return err
+		}
+		return o.print(status)
+	}
+	return o.follow(ctx, ref)
+}
+
+// inForce is the incarnation that services go by: the newest, or one that is pinned.
+func inForce(s protocol.ApplicationStatus) int64 {
+	for _, i := range s.Incarnations {
+		if i.Manifest == s.Manifest && s.Manifest != "" {
+			return i.Number
+		}
+	}
+	return s.Newest
+}
+
+func (o *deployOptions) ask(ctx context.Context, ref protocol.PlanRef) (s protocol.PlanStatus, err error) {
+	api, err := o.f.client(ctx)
+	if err != nil {
+		return s, err
+	}
+	err = api.Query(ctx, ref.ID(), protocol.QueryStatus, &s)
+	if errors.Is(err, errNotFound) {
+		err = fmt.Errorf("there is no plan %s of %s in %s", ref.Name, ref.Application, ref.Channel)
+	}
+	return s, err
+}
+
+// deployEvery is how often a plan is asked.
+const deployEvery = 500 * time.Millisecond
+
+// follow waits until a plan is over, and says how it ended. One that cannot be asked for a moment is asked again.
+func (o *deployOptions) follow(ctx context.Context, ref protocol.PlanRef) error {
+	end := time.Time{}
+	if o.timeout > 0 {
+		end = time.Now().Add(o.timeout)
+	}
+	for {
+		s, err := o.ask(ctx, ref)
+		switch {
+		case err == nil && s.Over:
+			if err := o.print(s); err != nil {
+				return err
+			}
+			return exit(exitOf(s))
+		case err != nil && !transient(err):
+			return err
+		case !end.IsZero() && time.Now().After(end):
+			if err == nil {
+				err = o.print(s)
+			}
+			return errors.Join(err, exit(exitTimeout))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(deployEvery):
+		}
+	}
+}
+
+func exitOf(s protocol.PlanStatus) int {
+	if s.Trouble != "" || s.Ended != "" {
+		return exitFailed
+	}
+	for _, n := range s.Nodes {
+		if n.State != "done" {
+			return exitFailed
+		}
+	}
+	return exitDone
+}
+
+func (o *deployOptions) print(s protocol.PlanStatus) error {
+	if o.f.json() {
+		return o.f.screen().JSON(s)
+	}
+	t := show.Table{Header: []string{"NODE", "STATE", ""}}
+	for _, n := range s.Nodes {
+		t.Rows = append(t.Rows, []string{n.Node, n.State, n.Text})
+	}
+	if err := o.f.screen().Table(t); err != nil {
+		return err
+	}
+	for _, line := range []string{strings.TrimSpace(s.Trouble), s.Ended} {
+		if line != "" {
+			if err := o.f.screen().Lines("plan " + s.Name + ": " + line); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,300 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/config"
+)
+
+// meta is what the meta.yml of a service says, as far as it is known.
+type meta struct {
+	Target        string `yaml:"target"`
+	Requires      words  `yaml:"requires"`
+	SetupCallback string `yaml:"setup_callback"`
+	Aggregator    struct {
+		Sync struct {
+			Strategy string `yaml:"strategy"`
+		} `yaml:"sync"`
+	} `yaml:"aggregator"`
+	Reconcilers  []metaReconciler `yaml:"integration_reconcilers"`
+	Integrations words            `yaml:"integrations"`
+	Feeds        words            `yaml:"feeds"`
+	DNS          words            `yaml:"dns"`
+}
+
+// metaReconciler is a name alone, or with what it requires.
+type metaReconciler struct {
+	Name     string
+	Requires words
+}
+
+// UnmarshalYAML reads either.
+func (r *metaReconciler) UnmarshalYAML(node *yaml.Node) error {
+	if node.Kind == yaml.ScalarNode {
+		return node.Decode(&r.Name)
+	}
+	var long struct {
+		Name     string `yaml:"name"`
+		Requires words  `yaml:"requires"`
+	}
+	err := node.Decode(&long)
+	r.Name, r.Requires = long.Name, long.Requires
+	return err
+}
+
+// words are texts: one, or a list of them, or of mappings that each have a name.
+type words []string
+
+// UnmarshalYAML reads any of them.
+func (w *words) UnmarshalYAML(node *yaml.Node) error {
+	items := []*yaml.Node{node}
+	if node.Kind == yaml.SequenceNode {
+		items = node.Content
+	}
+	for _, item := range items {
+		var named struct {
+			Name string `yaml:"name"`
+		}
+		err := item.Decode(&named.Name)
+		if item.Kind == yaml.MappingNode {
+			err = item.Decode(&named)
+		}
+		if err != nil {
+			return err
+		}
+		*w = append(*w, named.Name)
+	}
+	return nil
+}
+
+// fromMeta writes a configuration of what the meta.yml in each folder of the directory says.
+func (o *initOptions) fromMeta() error {
+	name, err := o.applicationName()
+	if err != nil {
+		return err
+	}
+	for _, file := range []string{"converge.yaml", "work"} {
+		if _, err := os.Lstat(filepath.Join(o.dir, file)); !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("init %s: %s exists already; nothing written", o.dir, filepath.Join(o.dir, file))
+		}
+	}
+	written, err := readMeta(o.dir)
+	if err != nil {
+		return err
+	}
+	if len(written.names) == 0 {
+		return fmt.Errorf("init %s: no folder in it has a meta.yml that can be read%s", o.dir, strings.Join(append([]string{""}, written.left...), "; "))
+	}
+	text := written.yaml(name)
+	if err := os.WriteFile(filepath.Join(o.dir, "work"), []byte(metaWork), 0o755); err != nil { //nolint:gosec // a program is executable
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(o.dir, "converge.yaml"), text, 0o644); err != nil { //nolint:gosec // as the other files that init writes
+		return err
+	}
+	for _, line := range written.left {
+		o.f.note("left out: %s", line)
+	}
+	return o.f.screen().Lines(
+		fmt.Sprintf("application %s in %s, with %s", name, o.dir, count(len(written.names), "service")),
+		"next: say in "+filepath.Join(o.dir, "work")+" what is done, then converge validate "+o.dir+" and converge plan "+o.dir+" --graph")
+}
+
+const metaWork = `#!/bin/sh
+# What the plan's commands do: $1 is apply, setup-callback, sync, redeploy, reconcile or dns, $2 the service, $3 what meta.yml calls it.
+echo "nobody has said yet what '$*' does" >&2
+exit 1
+`
+
+// writtenMeta is a configuration in the making.
+type writtenMeta struct {
+	names []string // of services, sorted
+	metas map[string]meta
+	left  []string // what is left out, and why
+}
+
+func readMeta(dir string) (*writtenMeta, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*", "meta.yml"))
+	if err != nil {
+		return nil, err
+	}
+	w := &writtenMeta{metas: map[string]meta{}}
+	for _, file := range files {
+		folder := filepath.Base(filepath.Dir(file))
+		name := metaName(folder)
+		if _, twice := w.metas[name]; twice || !isName(name) {
+			w.leave("%s has a name that no service can have here, or that another one has", folder)
+			continue
+		}
+		if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() || info.Size() > config.MaxSource {
+			w.leave("%s/meta.yml is no file of at most %d bytes", folder, config.MaxSource)
+			continue
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		var m meta
+		if bytes.Contains(data, []byte("${{")) {
+			w.leave("%s/meta.yml has a value with ${{ in it, which would be filled in", folder)
+			continue
+		}
+		if err := yaml.Unmarshal(data, &m); err != nil {
+			w.leave("%s/meta.yml: %v", folder, err)
+			continue
+		}
+		w.metas[name] = m
+		w.names = append(w.names, name)
+	}
+	slices.Sort(w.names)
+	return w, nil
+}
+
+func metaName(name string) string {
+	return strings.Trim(notInNames.ReplaceAllString(strings.ToLower(name), "-"), "-0123456789")
+}
+
+func (w *writtenMeta) leave(format string, args ...any) {
+	w.left = append(w.left, strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " "))
+}
+
+// known are the services among those that a field names.
+func (w *writtenMeta) known(service, field string, names []string) (all []string) {
+	for _, name := range names {
+		if other := metaName(name); !slices.Contains(w.names, other) || other == service {
+			w.leave("%s of %s names %q, and there is no other such service", field, service, name)
+		} else if !slices.Contains(all, other) {
+			all = append(all, other)
+		}
+	}
+	return all
+}
+
+// target is the runtime of a service.
+func (m meta) target() string {
+	if name := metaName(m.Target); isName(name) {
+		return name
+	}
+	return "host"
+}
+
+// yaml is the configuration.
+func (w *writtenMeta) yaml(application string) []byte {
+	var targets []string
+	for _, name := range w.names {
+		targets = append(targets, w.metas[name].target())
+	}
+	slices.Sort(targets)
+	targets = slices.Compact(targets)
+	refs := []map[string]string{}
+	for _, target := range targets {
+		refs = append(refs, map[string]string{"name": target})
+	}
+	rest := &bytes.Buffer{}
+	for _, target := range targets {
+		fmt.Fprintf(rest, "---\napiVersion: converge/v1\nkind: Runtime\nname: %s\nmaxConcurrentApplies: 1 # one thing at a time\ncustom: {apply: {command: [./work, apply]}}\n", target)
+	}
+	dns := ""
+	for _, name := range w.names {
+		if w.service(rest, name) {
+			dns = "plan: {dns: {command: [./work, dns]}}\n"
+		}
+	}
+	var b bytes.Buffer
+	for _, line := range w.left {
+		fmt.Fprintf(&b, "# Left out: %s\n", entities.Visible(line))
+	}
+	fmt.Fprintf(&b, "apiVersion: converge/v1\nkind: Application\nname: %s\nreleaseChannels:\n- {name: live, constants: {domain: example.org}, runtimes: %s}\n%s", application, quotedJSON(refs), dns)
+	return append(b.Bytes(), rest.Bytes()...)
+}
+
+// service writes one, and tells whether it has names.
+func (w *writtenMeta) service(b *bytes.Buffer, name string) bool {
+	m := w.metas[name]
+	fmt.Fprintf(b, "---\napiVersion: converge/v1\nkind: Service\nname: %s\nruntime: %s\n", name, m.target())
+	field := func(key string, v any, given bool) {
+		if given {
+			fmt.Fprintf(b, "%s: %s\n", key, quotedJSON(v))
+		}
+	}
+	requires, integrations := w.known(name, "requires", m.Requires), w.known(name, "integrations", m.Integrations)
+	field("requires", requires, len(requires) > 0)
+	field("setupCallback", map[string]any{"command": []string{"./work", "setup-callback", name, m.SetupCallback}}, m.SetupCallback != "")
+	switch strategy := m.Aggregator.Sync.Strategy; strategy {
+	case "":
+	case "dir", "redeploy":
+		does := map[string]string{"dir": "sync", "redeploy": "redeploy"}[strategy]
+		field("aggregator", map[string]any{"sync": map[string]any{"strategy": strategy, "command": []string{"./work", does, name}}}, true)
+	default:
+		w.leave("aggregator.sync.strategy of %s is %q, and neither dir nor redeploy", name, strategy)
+	}
+	var feeds []map[string]string
+	for _, to := range w.known(name, "feeds", m.Feeds) {
+		if s := w.metas[to].Aggregator.Sync.Strategy; s == "dir" || s == "redeploy" {
+			feeds = append(feeds, map[string]string{"aggregator": to})
+		} else {
+			w.leave("feeds of %s names %s, which is no aggregator", name, to)
+		}
+	}
+	field("feeds", feeds, len(feeds) > 0)
+	var reconcilers []map[string]any
+	for i, r := range m.Reconcilers {
+		called := metaName(r.Name)
+		if !isName(called) || slices.ContainsFunc(reconcilers, func(o map[string]any) bool { return o["name"] == called }) {
+			called = fmt.Sprintf("reconciler-%d", i+1)
+		}
+		one := map[string]any{"name": called, "command": []string{"./work", "reconcile", name, cmp.Or(r.Name, called)}}
+		if requires := w.known(name, "integration_reconcilers[].requires", r.Requires); len(requires) > 0 {
+			one["requires"] = requires
+		}
+		reconcilers = append(reconcilers, one)
+	}
+	field("reconcilers", reconcilers, len(reconcilers) > 0)
+	field("integrations", integrations, len(integrations) > 0)
+	names := w.dns(name, m)
+	field("dns", names, len(names) > 0)
+	return len(names) > 0
+}
+
+// dns are the names of a service: what has no dot is in the domain of the channel, and true is the service's own name.
+func (w *writtenMeta) dns(service string, m meta) (names []map[string]string) {
+	seen := map[string]bool{}
+	for _, name := range m.DNS {
+		if name == "true" {
+			name = service
+		}
+		switch {
+		case name == "false" || seen[name]:
+			continue
+		case config.CheckDNSName(name) != nil:
+			w.leave("dns of %s has %q, which is no name", service, name)
+			continue
+		}
+		seen[name] = true
+		if !strings.Contains(name, ".") {
+			name += ".${{ constants.domain }}"
+		}
+		names = append(names, map[string]string{"name": name})
+	}
+	return names
+}
+
+// quotedJSON is a value as YAML reads it, too, in one line.
+func quotedJSON(v any) string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return "null" // texts in maps and lists are always written
+	}
+	return string(data)
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/plan"
+	"github.com/converge-engine/converge/intent/incarnation"
+)
+
+// planGraph are the options of plan that show in which order services are fitted together, and change and ask nothing.
+type planGraph struct {
+	wanted      bool
+	application string // whose newest incarnation is shown; empty: a directory
+	channel     string
+	changed     []string
+	ifFails     string
+	format      string
+}
+
+// graphFormats are how the graph can be shown.
+var graphFormats = []string{"text", "json", "dot", "mermaid", "svg"}
+
+func (g *planGraph) flags(flags *pflag.FlagSet) {
+	flags.BoolVar(&g.wanted, "graph", false, "show in which order services are deployed and fitted together")
+	flags.StringVar(&g.channel, "channel", "", "with --graph: the release channel, where several have plans")
+	flags.StringSliceVar(&g.changed, "changed", nil, "with --graph: only what a change of these services makes necessary")
+	flags.StringVar(&g.ifFails, "if-fails", "", "with --graph: what is blocked when this service fails to deploy")
+	flags.StringVar(&g.format, "format", "", "with --graph: "+strings.Join(graphFormats, ", "))
+}
+
+// parse distinguishes a directory from an application.
+func (o *planOptions) parseGraph(args []string) error {
+	g := &o.graph
+	if !g.wanted {
+		if g.channel != "" || len(g.changed) > 0 || g.ifFails != "" || g.format != "" {
+			return errors.New("--channel, --changed, --if-fails and --format go with --graph")
+		}
+		return nil
+	}
+	if len(args) > 1 || len(o.params) > 0 || o.full || o.exitCode {
+		return errors.New("usage: converge plan [DIR | APP] --graph with --channel, --changed, --if-fails and --format")
+	}
+	g.format = cmp.Or(g.format, o.f.format, "text")
+	if !slices.Contains(graphFormats, g.format) {
+		return fmt.Errorf("--format %q: expected one of %s", g.format, strings.Join(graphFormats, ", "))
+	}
+	o.dir = first(append(args, ".")...)
+	if info, e := os.Stat(o.dir); e != nil || !info.IsDir() {
+		o.dir, g.application = "", o.dir
+	}
+	return nil
+}
+
+// showGraph prints the plan of a channel.
+func (o *planOptions) showGraph(ctx context.Context) error {
+	inc, err := o.graphOf(ctx)
+	if err != nil {
+		return o.f.problems(err, "; nothing planned")
+	}
+	work, err := o.graph.work(inc)
+	if err != nil {
+		return err
+	}
+	p, err := work.Plan(plan.Scope{All: o.graph.changed == nil, Changed: o.graph.changed})
+	if err != nil {
+		return err
+	}
+	var so []plan.Progress
+	if service := o.graph.ifFails; service != "" {
+		var ok bool
+		if so, ok = p.IfFails(service); !ok {
+			var names []string
+			for _, s := range work.Services {
+				names = append(names, s.Name)
+			}
+			return fmt.Errorf("the plan deploys no service %q%s", service, suggestion(service, names))
+		}
+	}
+	return o.drawGraph(work, p, so)
+}
+
+func (o *planOptions) drawGraph(work *plan.Work, p *plan.Plan, so []plan.Progress) (err error) {
+	switch o.graph.format {
+	case "dot":
+		_, err = fmt.Fprint(o.f.Out, p.DOT(so))
+	case "mermaid":
+		_, err = fmt.Fprint(o.f.Out, p.Mermaid(so))
+	case "svg":
+		_, err = fmt.Fprint(o.f.Out, p.SVG(so))
+	case "json":
+		err = o.f.screen().JSON(graphOf(work, p, so))
+	default:
+		err = o.f.screen().Laid(graphText(work, p, so))
+	}
+	return err
+}
+
+// graphOf compiles the directory, or reads the newest incarnation of the application.
+func (o *planOptions) graphOf(ctx context.Context) (*incarnation.Incarnation, error) {
+	if o.graph.application == "" {
+		compiled, err := o.f.compileDir(ctx, o.dir, o.store)
+		if err != nil {
+			return nil, err
+		}
+		return compiled.Incarnation, nil
+	}
+	h, err := o.f.history(ctx, o.graph.application, o.store)
+	if err != nil {
+		return nil, err
+	}
+	defer h.store.Close() // only read
+	newest, err := h.number(ctx, h.status.Newest)
+	if err != nil {
+		return nil, err
+	}
+	return h.store.Incarnation(ctx, newest.Hash)
+}
+
+// work is what is planned in the channel that is meant.
+func (g *planGraph) work(inc *incarnation.Incarnation) (*plan.Work, error) {
+	var planned []string
+	for _, channel := range inc.Channels() {
+		if inc.Work(channel) != nil {
+			planned = append(planned, channel)
+		}
+	}
+	switch {
+	case len(planned) == 0:
+		return nil, fmt.Errorf("%s plans nothing: no service says how it is fitted together with others", inc.Application())
+	case g.channel == "" && len(planned) == 1:
+		return inc.Work(planned[0]), nil
+	case g.channel == "":
+		return nil, fmt.Errorf("%s has plans in several release channels: --channel %s", inc.Application(), strings.Join(planned, " or "))
+	case !slices.Contains(planned, g.channel):
+		return nil, fmt.Errorf("%s plans nothing in a release channel %q%s", inc.Application(), g.channel, suggestion(g.channel, planned))
+	}
+	return inc.Work(g.channel), nil
+}
+
+// shownGraph is a plan as JSON.
+type shownGraph struct {
+	Schema      string          `json:"schema"` // converge.graph/v1
+	Application string          `json:"application"`
+	Channel     string          `json:"channel"`
+	Before      []string        `json:"before"`
+	Nodes       []plan.Node     `json:"nodes"`
+	After       []string        `json:"after"`
+	Serial      []string        `json:"serial"` // targets on which one node runs at a time
+	Longest     []int           `json:"longest"`
+	Progress    []plan.Progress `json:"progress,omitempty"` // of each node, with --if-fails
+}
+
+func graphOf(work *plan.Work, p *plan.Plan, so []plan.Progress) shownGraph {
+	return shownGraph{
+		Schema: "converge.graph/v1", Application: work.Application, Channel: work.Channel, Before: stepNames(work.Before), After: stepNames(work.After),
+		Nodes: p.Nodes, Serial: append([]string{}, p.Serial...), Longest: append([]int{}, p.Longest()...), Progress: so,
+	}
+}
+
+func stepNames(steps []entities.Extension) []string {
+	names := []string{}
+	for _, s := range steps {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+func graphText(work *plan.Work, p *plan.Plan, so []plan.Progress) string {
+	longest := p.Longest()
+	lines := fmt.Sprintf("%s in %s: %s, the longest way has %d\n", work.Application, work.Channel, count(len(p.Nodes), "piece")+" of work", len(longest))
+	if len(work.Before) > 0 {
+		lines += "before: " + strings.Join(stepNames(work.Before), ", ") + "\n"
+	}
+	lines += p.Text(so)
+	if len(work.After) > 0 {
+		lines += "after: " + strings.Join(stepNames(work.After), ", ") + "\n"
+	}
+	return lines
+}

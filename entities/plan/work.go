@@ -1,0 +1,176 @@
+package plan
+
+import (
+	"slices"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// Work is what an incarnation plans in one release channel: of what plans are built, and what runs for their nodes. It lies in the
+// incarnation; whoever reads it from there fills in the application, the channel and the keys of services.
+type Work struct {
+	Application string    `json:"application,omitempty"`
+	Channel     string    `json:"channel,omitempty"`
+	Services    []Service `json:"services"`
+	Targets     []Target  `json:"targets"` // by name
+	// Commands run for the nodes but for DEPLOY, in this order for each. Those of CALLBACK run for their services.
+	Commands []Command `json:"commands,omitempty"`
+	// Before and After run one after another around all nodes; one that fails keeps what follows from running (E15).
+	Before    []entities.Extension `json:"before,omitempty"`
+	After     []entities.Extension `json:"after,omitempty"`
+	Fragments []Fragment           `json:"fragments,omitempty"`
+	// Limit is how many nodes may run at once; 0 is no limit. Eager: RECONCILE does not wait for aggregators (E12).
+	Limit int  `json:"limit,omitempty"`
+	Eager bool `json:"eager,omitempty"`
+}
+
+// Target is a runtime that services of the channel are deployed to.
+type Target struct {
+	Name    string `json:"name"`
+	Address string `json:"address,omitempty"`
+	Serial  bool   `json:"serial,omitempty"` // one thing runs there at a time
+}
+
+// Command runs for the nodes of a kind and a service. What it runs lies in the store, as of an extension; of that neither Stage, After
+// nor Every is said.
+type Command struct {
+	Kind    Kind               `json:"kind"`
+	Service string             `json:"service,omitempty"` // none: of DNS
+	Run     entities.Extension `json:"run"`
+}
+
+// Fragment is what a service has collected for an aggregator.
+type Fragment struct {
+	Service    string `json:"service"`
+	Aggregator string `json:"aggregator"`
+	Content    string `json:"content"`
+}
+
+// Plan is the plan of what changed. An error is one of Build.
+func (w *Work) Plan(scope Scope) (*Plan, error) {
+	scope.Eager = scope.Eager || w.Eager
+	p, err := Build(w.Services, scope)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range w.Targets {
+		if t.Serial {
+			p.Serial = append(p.Serial, t.Name)
+		}
+	}
+	return p, nil
+}
+
+// Runs lists what runs for all nodes, before and after them.
+func (w *Work) Runs() []entities.Extension {
+	all := slices.Concat(w.Before, w.After)
+	for _, c := range w.Commands {
+		all = append(all, c.Run)
+	}
+	return all
+}
+
+// Size is how many nodes the plan of everything has, and how many edges at most, without building it.
+func (w *Work) Size() (nodes, edges int) {
+	by := map[string]*Service{}
+	aggregators := 0
+	for n := range w.Services {
+		s := &w.Services[n]
+		by[s.Name] = s
+		if s.Aggregator != "" {
+			aggregators += len(s.Targets)
+		}
+	}
+	targets := func(names []string) (sum int) {
+		for _, name := range names {
+			if s := by[name]; s != nil {
+				sum += len(s.Targets)
+			}
+		}
+		return sum
+	}
+	for n := range w.Services {
+		s := &w.Services[n]
+		nodes += len(s.Targets)
+		edges += len(s.Targets) * (1 + targets(s.Requires))
+		if s.Aggregator != "" {
+			nodes += len(s.Targets)
+			edges += 2 * len(s.Targets)
+		}
+		if s.Reconciles {
+			nodes += len(s.Targets)
+			edges += len(s.Targets) * (1 + aggregators + targets(s.ReconcilesAfter))
+		}
+	}
+	return nodes + 2, edges
+}
+
+// CommandsOf lists what runs for a node, one after another.
+func (w *Work) CommandsOf(n *Node) (all []Command) {
+	for _, c := range w.Commands {
+		if c.Kind == n.Kind && (c.Service == n.Service || n.Kind == Callback) {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// InputSchema names the version of Input. Within it fields are only added.
+const InputSchema = "converge.plan/v1"
+
+// Input is what the commands of a node get as JSON. No secrets are in it.
+type Input struct {
+	Schema      string `json:"schema"`
+	Application string `json:"application"`
+	Channel     string `json:"channel"`
+	Kind        Kind   `json:"kind"`
+	Service     string `json:"service,omitempty"`
+	Target      string `json:"target,omitempty"`
+	Address     string `json:"address,omitempty"` // of the target
+	// Services, for DNS, are those with names; Fragments, for an aggregator, what was collected for it.
+	Services  []NamedService `json:"services,omitempty"`
+	Fragments []Fragment     `json:"fragments,omitempty"`
+}
+
+// NamedService is a service with names, and where it is.
+type NamedService struct {
+	Service string   `json:"service"`
+	Names   []string `json:"names"`
+	Targets []Target `json:"targets"`
+}
+
+// Input is what the commands of a node get.
+func (w *Work) Input(n *Node) Input {
+	in := Input{
+		Schema: InputSchema, Application: w.Application, Channel: w.Channel, Kind: n.Kind, Service: n.Service, Target: n.Target,
+		Address: w.target(n.Target).Address,
+	}
+	switch n.Kind {
+	case DNS:
+		for _, s := range w.Services {
+			if s.DNS {
+				named := NamedService{Service: s.Name, Names: s.Names}
+				for _, name := range s.Targets {
+					named.Targets = append(named.Targets, w.target(name))
+				}
+				in.Services = append(in.Services, named)
+			}
+		}
+	case Sync, Redeploy:
+		for _, f := range w.Fragments {
+			if f.Aggregator == n.Service {
+				in.Fragments = append(in.Fragments, f)
+			}
+		}
+	}
+	return in
+}
+
+func (w *Work) target(name string) Target {
+	for _, t := range w.Targets {
+		if t.Name == name {
+			return t
+		}
+	}
+	return Target{Name: name}
+}

@@ -1,0 +1,119 @@
+package view
+
+import (
+	"slices"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/decide"
+	"github.com/converge-engine/converge/entities/maestro"
+	"github.com/converge-engine/converge/entities/plan"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+// Deployed is how far a service is with what a plan deploys in a channel. What was skipped is as far as what came in its place. Where the
+// configuration that the plan is of brings nothing, what it found still to come counts.
+func Deployed(s *state.State, d *decide.Decision, q protocol.DeployedQuestion) protocol.Deployed {
+	out := protocol.Deployed{Spec: s.SpecDigest}
+	switch {
+	case s.Deletion != nil:
+		out.State, out.Text = string(plan.Failed), "it is being taken down"
+		return out
+	case s.Reserved(q.Release) != nil, q.Release == "" && s.IsOpening():
+		out.State, out.Text = string(plan.Running), "its release is being made"
+		return out
+	}
+	before, own, after := plannedOf(s, q)
+	r, skipped := newestOf(own, q.Channel)
+	switch {
+	case r == nil && skipped:
+		r, _ = newestOf(after, q.Channel)
+	case r == nil:
+		r, _ = newestOf(before, q.Channel)
+	}
+	became, text := how(s, d, q.Channel, r)
+	out.State, out.Text = string(became), text
+	return out
+}
+
+// plannedOf are the releases, oldest first, that a plan is of, and those before and after them that may stand for them.
+func plannedOf(s *state.State, q protocol.DeployedQuestion) (before, own, after []*state.Release) {
+	found := false
+	for _, r := range s.Releases {
+		found = found || r.ID == q.Release
+		switch {
+		case r.OfAspect():
+		case q.Release != "" && r.ID == q.Release, q.Release == "" && r.Incarnation == q.Incarnation:
+			own = append(own, r)
+		case q.Release != "" && found, q.Release == "" && r.Incarnation > q.Incarnation:
+			after = append(after, r)
+		case q.Release == "" && r.Incarnation >= q.Since:
+			before = append(before, r)
+		}
+	}
+	return before, own, after
+}
+
+// newestOf is the release that decides: one that has succeeded in the channel, or else the newest. Skipped: there are only such.
+func newestOf(all []*state.Release, channel string) (newest *state.Release, skipped bool) {
+	for _, r := range slices.Backward(all) {
+		switch p, there := r.PhaseIn(channel); {
+		case !there:
+		case p == maestro.Skipped:
+			skipped = true
+		case p == maestro.Succeeded:
+			return r, false
+		case newest == nil:
+			newest = r
+		}
+	}
+	return newest, skipped
+}
+
+// how is what became of a release in a channel; nil: nothing was to be deployed.
+func how(s *state.State, d *decide.Decision, channel string, r *state.Release) (became plan.State, text string) {
+	if r == nil {
+		return plan.Done, "nothing changes"
+	}
+	p := r.Phases[channel]
+	switch {
+	case p.Phase == maestro.Succeeded:
+		return plan.Done, r.FullVersion
+	case p.Phase.Over():
+		return plan.Failed, r.FullVersion + " " + string(p.Phase) + entities.Because(p.Reason)
+	}
+	if why := heldBack(s, d, channel, r); why != "" {
+		return plan.Held, why
+	}
+	return plan.Running, r.FullVersion
+}
+
+// heldBack says why a release does not go on in a channel although its plan lets it; "": it does.
+func heldBack(s *state.State, d *decide.Decision, channel string, r *state.Release) string {
+	spec, _ := s.Spec.Channel(channel)
+	if p, paused := pausedIn(s, &spec); paused {
+		return channel + " is " + p.Held() + " by " + p.By
+	}
+	if in, _ := r.PhaseIn(channel); in == maestro.InProgress {
+		return ""
+	}
+	if p, pinned := s.PinOf(channel); pinned {
+		return channel + " is pinned by " + p.Who.Name
+	}
+	n := slices.IndexFunc(d.Channels, func(c decide.ChannelDecision) bool { return c.Channel == channel })
+	if n < 0 {
+		return ""
+	}
+	c := &d.Channels[n]
+	if c.Next == nil || c.Next.ID != r.ID {
+		return "another release is before it"
+	}
+	for n := range c.Gates {
+		j := &c.Gates[n]
+		planned := slices.ContainsFunc(spec.Checks, func(k entities.Check) bool { return k.ID == j.ID && k.Kind == entities.CheckPlan })
+		if j.Verdict != entities.Pass && j.Code != decide.CodeNotAsked && !planned {
+			return j.ID + ": " + j.Reason
+		}
+	}
+	return ""
+}

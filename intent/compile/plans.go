@@ -1,0 +1,384 @@
+package compile
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/plan"
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/internal/strict"
+	"github.com/converge-engine/converge/intent/internal/substitute"
+)
+
+// Bounds of plans: what a workflow walks, and what an incarnation carries.
+const (
+	maxPlanNodes     = 5000
+	maxPlanEdges     = 200_000
+	maxPlanFragments = 4_000_000 // bytes, of all release channels
+)
+
+// planUse is what runs for a piece of work, as an extension that is used there.
+func planUse(d *strict.Decoder, at, what string, name config.Name, run config.CommandUse) extensionUse {
+	use := config.ExtensionUse{Name: name, Ref: run.Ref, Parameters: run.Parameters, ExtensionRun: config.ExtensionRun{CommandRun: run.CommandRun}}
+	return extensionUse{use, placeOf(d, at, what, name, run.Ref)}
+}
+
+// planned tells whether services of the application say how they are fitted together in a channel.
+func (c *compiler) planned(app *config.Document[config.Application], channel string) bool {
+	rules := app.Spec.Plan
+	if rules != nil && app.Has("plan.releaseChannels") && !slices.Contains(rules.ReleaseChannels, config.Name(channel)) {
+		return false
+	}
+	return rules != nil || slices.ContainsFunc(c.config.Services, func(s *config.Document[config.Service]) bool {
+		return slices.Contains(c.goes[string(s.Spec.Name)], channel) && fitted(s.Spec)
+	})
+}
+
+// fitted tells whether a service says how it is fitted together with others.
+func fitted(s config.Service) bool {
+	return len(s.Requires)+len(s.Feeds)+len(s.Reconcilers)+len(s.Integrations)+len(s.DNS) > 0 || s.SetupCallback != nil || s.Aggregator != nil
+}
+
+// checkPlan checks what the application says of plans, once for all channels.
+func (c *compiler) checkPlan(app *config.Document[config.Application]) {
+	rules := app.Spec.Plan
+	if rules == nil {
+		return
+	}
+	c.listed(app.Decoder, "plan.releaseChannels", rules.ReleaseChannels, nil)
+	if n := rules.MaxParallelism; n != nil && *n < 1 && !app.Faulty("plan.maxParallelism") {
+		c.report(app.Decoder, "plan.maxParallelism", strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%d at once are not possible", *n), Expected: "at least 1"})
+	}
+	uses := c.stepUses(app)
+	checkUses(c, uses.before, c.checkExtension)
+	checkUses(c, uses.after, c.checkExtension)
+	checkUses(c, uses.dns, c.checkExtension)
+	for _, use := range slices.Concat(uses.before, uses.after, uses.dns) {
+		run := use.ExtensionRun
+		if doc := c.extensions[string(use.Ref)]; doc != nil {
+			run = doc.Spec.Overridden(run)
+		}
+		if run.Worker == remotely {
+			c.report(use.d, use.at, strict.Fault{Code: "bad-value", Message: "this belongs to no runtime, whose worker could run it", Expected: `"worker: local"`})
+		}
+	}
+}
+
+// steps are the commands that belong to no service.
+type steps struct{ before, after, dns []extensionUse }
+
+func (c *compiler) stepUses(app *config.Document[config.Application]) (uses steps) {
+	list := func(at string, all []config.StepUse) (uses []extensionUse) {
+		for i, step := range all {
+			uses = append(uses, planUse(app.Decoder, strict.Index(at, i), "step", step.Name, step.CommandUse))
+		}
+		return uses
+	}
+	rules := app.Spec.Plan
+	uses.before, uses.after = list("plan.before", rules.Before), list("plan.after", rules.After)
+	if rules.DNS != nil {
+		uses.dns = []extensionUse{planUse(app.Decoder, "plan.dns", "command", "dns", *rules.DNS)}
+	}
+	return uses
+}
+
+// planUses lists what runs for nodes of the service, with their kinds.
+func (s *serviceCompiler) planUses() (uses []extensionUse, kinds []plan.Kind) {
+	add := func(kind plan.Kind, use extensionUse) { uses, kinds = append(uses, use), append(kinds, kind) }
+	if run := s.Spec.SetupCallback; run != nil {
+		add(plan.Callback, planUse(s.Decoder, "setupCallback", "command", "setup-callback", *run))
+	}
+	if a := s.Spec.Aggregator; a != nil {
+		add(strategies[a.Sync.Strategy], planUse(s.Decoder, "aggregator.sync", "command", "sync", a.Sync.CommandUse))
+	}
+	for i, r := range s.Spec.Reconcilers {
+		add(plan.Reconcile, planUse(s.Decoder, strict.Index("reconcilers", i), "reconciler", r.Name, r.CommandUse))
+	}
+	return uses, kinds
+}
+
+var strategies = map[config.SyncStrategy]plan.Kind{"dir": plan.Sync, "redeploy": plan.Redeploy}
+
+// ownPlan checks what the service says of others, once for all channels.
+func (s *serviceCompiler) ownPlan(app *config.Document[config.Application]) {
+	uses, kinds := s.planUses()
+	for n, use := range uses {
+		if kinds[n] != plan.Reconcile {
+			s.checkExtension(use)
+		}
+	}
+	checkUses(s.compiler, slices.DeleteFunc(uses, func(u extensionUse) bool { return u.what != "reconciler" }), s.checkExtension)
+	s.others("requires", s.Spec.Requires)
+	s.others("integrations", s.Spec.Integrations)
+	for i, r := range s.Spec.Reconcilers {
+		s.others(strict.Index("reconcilers", i)+".requires", r.Requires)
+	}
+	for i, feed := range s.Spec.Feeds {
+		s.checkFeed(strict.Index("feeds", i), feed)
+	}
+	seen := map[string]bool{}
+	for i, name := range s.Spec.DNS {
+		at := strict.Index("dns", i) + ".name"
+		if seen[name.Name] {
+			s.report(s.Decoder, at, strict.Fault{Code: "duplicate-name", Message: "this name is listed twice"})
+		}
+		seen[name.Name] = true
+		(&filling{c: s.compiler, d: s.Decoder}).text(at, name.Name, config.CheckDNSName)
+	}
+	if len(s.Spec.DNS) > 0 && (app.Spec.Plan == nil || app.Spec.Plan.DNS == nil) && !app.Faulty("plan") {
+		s.report(s.Decoder, "dns", strict.Fault{Code: "missing-field", Message: "nothing says how names come about", Expected: `a command at "plan.dns" of the application`})
+	}
+}
+
+// others checks the names of other services in a list.
+func (s *serviceCompiler) others(at string, names []config.Name) {
+	for i, name := range names {
+		location := strict.Index(at, i)
+		_, known := s.goes[string(name)]
+		switch {
+		case s.Faulty(location):
+		case name == s.Spec.Name:
+			s.report(s.Decoder, location, strict.Fault{Code: "cycle", Message: fmt.Sprintf("service %q names itself", string(name)), Expected: "another service"})
+		case slices.Contains(names[:i], name):
+			s.report(s.Decoder, location, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("service %q is listed twice", string(name))})
+		case !known && !s.partial:
+			s.report(s.Decoder, location, unknownDocument("service", string(name), strict.Keys(s.goes)))
+		}
+	}
+}
+
+func (s *serviceCompiler) checkFeed(at string, feed config.Feed) {
+	if s.Has(at+".file") && s.Has(at+".content") {
+		s.report(s.Decoder, at, strict.Fault{Code: "one-of", Message: `"file" and "content" are both given`, Expected: "one of them"})
+	}
+	if s.Faulty(at + ".aggregator") {
+		return
+	}
+	var aggregators []string
+	for _, other := range s.config.Services {
+		if other.Spec.Aggregator != nil {
+			aggregators = append(aggregators, string(other.Spec.Name))
+		}
+	}
+	switch _, known := s.goes[string(feed.Aggregator)]; {
+	case slices.Contains(aggregators, string(feed.Aggregator)), s.partial:
+	case known:
+		s.report(s.Decoder, at+".aggregator", strict.Fault{
+			Code: "wrong-kind", Message: fmt.Sprintf("service %q is no aggregator", string(feed.Aggregator)),
+			Expected: cmp.Or(strict.OneOf(aggregators), `a service with "aggregator"`),
+		})
+	default:
+		s.report(s.Decoder, at+".aggregator", unknownDocument("service", string(feed.Aggregator), strict.Keys(s.goes)))
+	}
+}
+
+// plan adds the service to the plan of a channel.
+func (s *serviceCompiler) plan(in *substitute.Scope, refs []runtimeRef) {
+	work := s.works[in.Channel]
+	if work == nil {
+		return
+	}
+	service := plan.Service{
+		Name: in.Service, SetupCallback: s.Spec.SetupCallback != nil, Reconciles: len(s.Spec.Reconcilers) > 0,
+		Requires: s.there(in, s.Spec.Requires), Integrations: s.there(in, s.Spec.Integrations),
+	}
+	for _, ref := range refs {
+		if len(service.Targets) == 0 || ref.selected {
+			service.Targets = append(service.Targets, ref.name)
+			s.target(work, ref.name)
+		}
+	}
+	var after []config.Name
+	for _, r := range s.Spec.Reconcilers {
+		after = append(after, r.Requires...)
+	}
+	service.ReconcilesAfter = s.there(in, after)
+	if s.Spec.Aggregator != nil {
+		service.Aggregator = strategies[s.Spec.Aggregator.Sync.Strategy]
+	}
+	s.feeds(in, &service, work)
+	f := &filling{c: s.compiler, d: s.Decoder, scope: s.refer(in, declared{}, reference{})}
+	for i, name := range s.Spec.DNS {
+		at := strict.Index("dns", i) + ".name"
+		service.DNS = true
+		service.Names = append(service.Names, s.unversioned(f, at, name.Name, f.text(at, name.Name, config.CheckDNSName)))
+	}
+	uses, kinds := s.planUses()
+	for n, use := range uses {
+		run := s.planRun(in, use)
+		for _, target := range service.Targets {
+			if run.Remote && !s.runtimes[target].Remote {
+				s.reportIn(use.d, use.at, in.Channel, substitute.Trouble{InChannel: true, Fault: noWorker(runtimeRef{name: target}, in)})
+				break
+			}
+		}
+		work.Commands = append(work.Commands, plan.Command{Kind: kinds[n], Service: in.Service, Run: run})
+	}
+	work.Services = append(work.Services, service)
+}
+
+// there lists those of the services that go to the channel, in order.
+func (s *serviceCompiler) there(in *substitute.Scope, names []config.Name) (all []string) {
+	for _, name := range names {
+		if slices.Contains(s.goes[string(name)], in.Channel) && name != s.Spec.Name {
+			all = append(all, string(name))
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// target notes a runtime that services of a plan are on.
+func (c *compiler) target(work *plan.Work, name string) {
+	at, known := slices.BinarySearchFunc(work.Targets, name, func(t plan.Target, name string) int { return strings.Compare(t.Name, name) })
+	if !known {
+		runtime := c.runtimes[name]
+		work.Targets = slices.Insert(work.Targets, at, plan.Target{Name: name, Address: runtime.Address, Serial: runtime.MaxApplies == 1})
+	}
+}
+
+// feeds notes what the service has for aggregators of the channel.
+func (s *serviceCompiler) feeds(in *substitute.Scope, service *plan.Service, work *plan.Work) {
+	f := &filling{c: s.compiler, d: s.Decoder, scope: s.refer(in, declared{}, reference{})}
+	for i, feed := range s.Spec.Feeds {
+		at := strict.Index("feeds", i)
+		if !slices.Contains(s.goes[string(feed.Aggregator)], in.Channel) {
+			continue
+		}
+		service.Feeds = append(service.Feeds, string(feed.Aggregator))
+		fragment := plan.Fragment{Service: in.Service, Aggregator: string(feed.Aggregator)}
+		switch {
+		case s.Has(at + ".file"):
+			fragment.Content = s.config.Contents[path.Join(path.Dir(s.File), path.Clean(feed.File))]
+		case s.Has(at + ".content"):
+			fragment.Content = s.unversioned(f, at+".content", feed.Content, f.text(at+".content", feed.Content, nil))
+		default:
+			continue
+		}
+		work.Fragments = append(work.Fragments, fragment)
+		if s.fragments += len(fragment.Content); s.fragments > maxPlanFragments && s.fragments-len(fragment.Content) <= maxPlanFragments {
+			s.report(s.Decoder, at, strict.Fault{
+				Code: "too-large", Message: "what services have for aggregators is too large, in all release channels together",
+				Expected: fmt.Sprintf("at most %d bytes", maxPlanFragments),
+			})
+		}
+	}
+	slices.Sort(service.Feeds)
+	service.Feeds = slices.Compact(service.Feeds)
+}
+
+// unversioned refuses a text that names the version: there is none where it is used.
+func (c *compiler) unversioned(f *filling, at, text, filled string) string {
+	if config.HasSubstitution(filled) {
+		f.late(at, text, noVersion)
+	}
+	return filled
+}
+
+var noVersion = strict.Fault{Code: "bad-substitution", Message: "there is no version here", Expected: "what the channel has: labels, constants"}
+
+// planRun compiles what runs for a node in one channel.
+func (c *compiler) planRun(in *substitute.Scope, use extensionUse) entities.Extension {
+	_, run, definition := c.ran(in, use)
+	if text, err := json.Marshal(definition); in.Service == "" && err == nil && config.HasSubstitution(string(text)) {
+		c.reportIn(use.d, use.at, in.Channel, substitute.Trouble{Fault: noVersion})
+	}
+	compiled := c.extension(use, run, &definition)
+	compiled.Key = in.Channel
+	compiled.Definition = c.defineExtension(definition)
+	return compiled
+}
+
+// plans makes the plan of each channel, of what was compiled of its services.
+func (c *compiler) plans(app *config.Document[config.Application]) {
+	for n := range c.channels {
+		channel := &c.channels[n]
+		work := c.works[channel.Name]
+		if work == nil {
+			continue
+		}
+		slices.SortFunc(work.Services, func(a, b plan.Service) int { return strings.Compare(a.Name, b.Name) })
+		slices.SortStableFunc(work.Commands, func(a, b plan.Command) int { return strings.Compare(a.Service, b.Service) })
+		slices.SortStableFunc(work.Fragments, func(a, b plan.Fragment) int { return strings.Compare(a.Service, b.Service) })
+		if rules := app.Spec.Plan; rules != nil {
+			in := &substitute.Scope{Application: string(app.Spec.Name), Channel: channel.Name, Labels: channel.Labels, Constants: channel.Constants}
+			run := func(use extensionUse) entities.Extension { return c.planRun(in, use) }
+			uses := c.stepUses(app)
+			work.Before, work.After = strict.Map(uses.before, run), strict.Map(uses.after, run)
+			for _, use := range uses.dns {
+				work.Commands = append(work.Commands, plan.Command{Kind: plan.DNS, Run: run(use)})
+			}
+			work.Eager = rules.EagerReconcile
+			if rules.MaxParallelism != nil {
+				work.Limit = *rules.MaxParallelism
+			}
+		}
+		if c.boundPlan(app, channel.Name, work) && c.buildable(app, work) {
+			channel.Plan = work
+		}
+	}
+}
+
+// boundPlan refuses a plan that is too large to be walked.
+func (c *compiler) boundPlan(app *config.Document[config.Application], channel string, work *plan.Work) bool {
+	nodes, edges := work.Size()
+	if nodes <= maxPlanNodes && edges <= maxPlanEdges {
+		return true
+	}
+	c.reportIn(app.Decoder, "name", channel, substitute.Trouble{InChannel: true, Fault: strict.Fault{
+		Code: "plan-too-large", Message: fmt.Sprintf("the plan has up to %d pieces of work and %d times that one waits for another", nodes, edges),
+		Expected: fmt.Sprintf("at most %d and %d", maxPlanNodes, maxPlanEdges),
+	}})
+	return false
+}
+
+// buildable refuses a cycle, where it was begun.
+func (c *compiler) buildable(app *config.Document[config.Application], work *plan.Work) bool {
+	_, err := work.Plan(plan.Scope{All: true})
+	var cycle *plan.CycleError
+	switch {
+	case err == nil:
+		return true
+	case !errors.As(err, &cycle):
+		if len(c.all()) == 0 {
+			c.report(app.Decoder, "plan", strict.Fault{Code: "internal", Message: err.Error()})
+		}
+		return false
+	}
+	first, fault := cycle.Path[0], strict.Fault{Code: "cycle", Message: err.Error(), Expected: "one of these requirements less"}
+	for _, doc := range c.config.Services {
+		if string(doc.Spec.Name) == first.Service {
+			at := "requires"
+			if first.Kind == plan.Reconcile {
+				at = "reconcilers"
+			}
+			c.report(doc.Decoder, at, fault)
+			break
+		}
+	}
+	return false
+}
+
+// PlanDefinitions are what the commands of plans run, each once and in order. They are put into the store before the incarnation.
+func (c *Compiled) PlanDefinitions() (all []entities.ExtensionDefinition) {
+	seen := map[string]bool{}
+	for _, channel := range c.Incarnation.Channels() {
+		work := c.Incarnation.Work(channel)
+		if work == nil {
+			continue
+		}
+		for _, run := range work.Runs() {
+			if !seen[run.Definition] {
+				all = append(all, c.definitions.extensions[run.Definition])
+			}
+			seen[run.Definition] = true
+		}
+	}
+	return all
+}

@@ -1,0 +1,160 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/internal/canonical"
+)
+
+// This file keeps how far plans are, which services they let enter, and which of them run.
+
+const (
+	plans        = "plans/"
+	plansRunning = "plans-running/"
+)
+
+// PutPlan keeps how far a plan is.
+func (s *Store) PutPlan(ctx context.Context, record protocol.PlanRecord) error {
+	data, err := json.Marshal(record)
+	if err != nil {
+		return fmt.Errorf("write how far %s is: %w", record.ID(), err)
+	}
+	return s.blobs.write(ctx, planKey(record.PlanRef, "progress"), data)
+}
+
+// Plan returns how far a plan is. One that is damaged is found nowhere: it begins anew.
+func (s *Store) Plan(ctx context.Context, of protocol.PlanRef) (protocol.PlanRecord, error) {
+	key := planKey(of, "progress")
+	data, err := s.blobs.read(ctx, key)
+	var record protocol.PlanRecord
+	if err == nil && (json.Unmarshal(data, &record) != nil || record.PlanRef != of) {
+		err = &CorruptError{key, "it is no record of that plan"}
+	}
+	return record, err
+}
+
+// PlanGrant is that a plan lets a service enter, with a release by hand: that one, by its id.
+type PlanGrant struct {
+	Service string `json:"service"` // its first name
+	Release string `json:"release,omitempty"`
+}
+
+// GrantPlan keeps that for good.
+func (s *Store) GrantPlan(ctx context.Context, of protocol.PlanRef, g PlanGrant) error {
+	key := grantKey(of, g)
+	_, _, err := createRecord(ctx, s, key, g, func(stands PlanGrant) bool { return stands == g })
+	if IsDamaged(err) {
+		return s.mend(ctx, key, g)
+	}
+	return err
+}
+
+// PlanGranted tells whether a plan lets a service enter.
+func (s *Store) PlanGranted(ctx context.Context, of protocol.PlanRef, g PlanGrant) (bool, error) {
+	_, err := readRecord(ctx, s, grantKey(of, g), func(stands PlanGrant) bool { return stands == g })
+	if IsNotFound(err) || IsDamaged(err) { // it is granted again
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// RunPlan notes that a plan runs, and EndPlan that it does no more.
+func (s *Store) RunPlan(ctx context.Context, of protocol.PlanRef) error {
+	data, err := json.Marshal(of)
+	if err != nil {
+		return err
+	}
+	_, err = s.blobs.create(ctx, runningKey(of), data)
+	return err
+}
+
+// EndPlan notes that a plan runs no more.
+func (s *Store) EndPlan(ctx context.Context, of protocol.PlanRef) error {
+	return s.blobs.remove(ctx, runningKey(of))
+}
+
+// RunningPlans lists the plans that run, of an application or, without one, of all.
+func (s *Store) RunningPlans(ctx context.Context, application string) (all []protocol.PlanRef, err error) {
+	prefix := plansRunning
+	if application != "" {
+		prefix += application + "/"
+	}
+	keys, err := s.blobs.list(ctx, prefix)
+	for _, key := range keys {
+		if strings.HasPrefix(path.Base(key), ".") { // what a writer that died left behind
+			continue
+		}
+		data, err := s.blobs.read(ctx, key)
+		if IsNotFound(err) {
+			continue // it has ended meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		var of protocol.PlanRef
+		if json.Unmarshal(data, &of) == nil && runningKey(of) == key {
+			all = append(all, of)
+		}
+	}
+	return all, err
+}
+
+// PlanMark is a number that is kept of the plans of a channel.
+type PlanMark string
+
+// The marks: the newest incarnation whose plan has begun, and the newest whose plan was done whole.
+const (
+	PlanNewest PlanMark = "newest"
+	PlanWhole  PlanMark = "whole"
+)
+
+// PlanMarked is the incarnation that is marked; 0: none.
+func (s *Store) PlanMarked(ctx context.Context, application, channel string, mark PlanMark) (int64, error) {
+	data, err := s.blobs.read(ctx, markKey(application, channel, mark))
+	if IsNotFound(err) {
+		return 0, nil
+	}
+	n, _ := strconv.ParseInt(string(data), 10, 64) // damaged: as if there were none
+	return n, err
+}
+
+// MarkPlan marks an incarnation, unless a newer one is.
+func (s *Store) MarkPlan(ctx context.Context, application, channel string, mark PlanMark, incarnation int64) error {
+	if stands, err := s.PlanMarked(ctx, application, channel, mark); err != nil || stands >= incarnation {
+		return err
+	}
+	return s.blobs.write(ctx, markKey(application, channel, mark), strconv.AppendInt(nil, incarnation, 10))
+}
+
+func markKey(application, channel string, mark PlanMark) string {
+	return plans + application + "/" + channel + "/" + string(mark)
+}
+
+func planKey(of protocol.PlanRef, what string) string {
+	return plans + of.Application + "/" + of.Channel + "/of/" + keyed(of.Name) + "/" + what
+}
+
+func grantKey(of protocol.PlanRef, g PlanGrant) string {
+	name := g.Service
+	if g.Release != "" {
+		name += "@" + keyed(g.Release)
+	}
+	return planKey(of, "entry/"+name)
+}
+
+func runningKey(of protocol.PlanRef) string {
+	return plansRunning + of.Application + "/" + of.Channel + "/" + keyed(of.Name)
+}
+
+// keyed is a name that people give as a part of a key: as readable as may be, and different for different names.
+func keyed(name string) string {
+	readable := url.QueryEscape(name)
+	return readable[:min(len(readable), 100)] + "-" + canonical.Hash([]byte(name))[:8]
+}

@@ -1,0 +1,433 @@
+package tests
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	historypb "go.temporal.io/api/history/v1"
+
+	"github.com/converge-engine/converge/activities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/runtimes/fake"
+	"github.com/converge-engine/converge/tests/internal/stage"
+	"github.com/converge-engine/converge/tests/temporaltest"
+)
+
+// home are services that are fitted together: commands write their node, and when, into the directory DIR. What a command waits for,
+// or fails for, are files there.
+const home = `apiVersion: converge/v1
+kind: Application
+name: APP
+plan: {dns: {command: [./run]}PLAN}
+releaseChannels: [{name: production, runtimes: [{name: APP-rt}], constants: {zone: ZONE}}CHANNELS]
+---
+apiVersion: converge/v1
+kind: Runtime
+name: APP-rtSERIAL
+fake: {pollInterval: 100ms, steadyPollInterval: 300ms}
+---
+{apiVersion: converge/v1, kind: Service, name: postgres, initialVersion: v1, custom: {env: {ZONE: "${{ constants.zone }}"}}}
+---
+{apiVersion: converge/v1, kind: Service, name: sonarr, initialVersion: v1, requires: [postgres], custom: {env: {ZONE: "${{ constants.zone }}"}},
+ feeds: [{aggregator: traefik, content: "route to sonarr"}], reconcilers: [{name: register, command: [./run]}]}
+---
+{apiVersion: converge/v1, kind: Service, name: prowlarr, initialVersion: v1, custom: {env: {ZONE: "${{ constants.zone }}"}},
+ reconcilers: [{name: register, requires: [sonarr], command: [./run]}]}
+---
+{apiVersion: converge/v1, kind: Service, name: jellyfin, initialVersion: v1, dns: [{name: tv.example.org}], custom: {env: {ZONE: "${{ constants.zone }}"}}}
+---
+{apiVersion: converge/v1, kind: Service, name: traefik, initialVersion: v1, aggregator: {sync: {strategy: dir, command: [./run]}}, custom: {env: {ZONE: "${{ constants.zone }}"}}}
+`
+
+// run is the command of every node.
+const run = `#!/bin/sh
+echo "begin $CONVERGE_NODE" >> "$(dirname "$0")/log"
+name=$(echo "$CONVERGE_NODE" | tr ' @' '__')
+while [ -e "$(dirname "$0")/hold-$name" ]; do sleep 0.05; done
+[ ! -e "$(dirname "$0")/fail-$name" ] || { echo "no such thing" >&2; echo "fail $CONVERGE_NODE" >> "$(dirname "$0")/log"; exit 1; }
+echo "end $CONVERGE_NODE" >> "$(dirname "$0")/log"
+`
+
+// household is a world with plans.
+type household struct{ *world }
+
+func newHousehold(w *world) *household {
+	require.NoError(w.T, os.WriteFile(filepath.Join(w.Dir, "run"), []byte(run), 0o755))
+	return &household{w}
+}
+
+// configure publishes the home with a zone, which the payload of every service has, and more that is said of plans.
+func (h *household) configure(zone, rules string) {
+	h.T.Helper()
+	h.Write(strings.NewReplacer("ZONE}", zone+"}", "PLAN}", rules+"}", "CHANNELS]", "]", "SERIAL\n", "\n").Replace(home))
+	h.Publish()
+}
+
+// on has something be there while commands run: "hold-DNS" holds DNS, "fail-DNS" fails it. It returns what takes it away.
+func (h *household) on(what string) (off func()) {
+	h.T.Helper()
+	name := filepath.Join(h.Dir, strings.NewReplacer(" ", "_", "@", "_").Replace(what))
+	require.NoError(h.T, os.WriteFile(name, nil, 0o600))
+	return func() { require.NoError(h.T, os.Remove(name)) }
+}
+
+// states are those of nodes.
+func states(nodes map[string]protocol.PlanNodeStatus) map[string]string {
+	out := map[string]string{}
+	for name, n := range nodes {
+		out[name] = n.State
+	}
+	return out
+}
+
+// awaitLog waits until a command has written something.
+func (h *household) awaitLog(line string) {
+	h.T.Helper()
+	temporaltest.WaitFor(h.T, stage.Patience, func() (bool, string) {
+		log := h.log()
+		return slices.Contains(log, line), fmt.Sprintf("want %s, have %v", line, log)
+	})
+}
+
+// ask has somebody run the plan of an incarnation once more.
+func (h *household) ask(incarnation int64, asked protocol.PlanAsked) {
+	h.T.Helper()
+	ref := protocol.PlanOfIncarnation(h.App, "production", incarnation)
+	asked.Incarnation = incarnation
+	_, err := activities.StartPlan(h.T.Context(), h.Client, ref, asked)
+	require.NoError(h.T, err)
+}
+
+// plan asks a plan how far it is.
+func (h *household) plan(name string) (s protocol.PlanStatus, err error) {
+	ref := protocol.PlanRef{Application: h.App, Channel: "production", Name: name}
+	value, err := h.Client.QueryWorkflow(h.T.Context(), ref.ID(), "", protocol.QueryStatus)
+	if err == nil {
+		err = value.Get(&s)
+	}
+	return s, err
+}
+
+// awaitPlan waits until the nodes of a plan are as wanted, one in a line, with what is said of each.
+func (h *household) awaitPlan(name string, cond func(map[string]protocol.PlanNodeStatus, protocol.PlanStatus) bool) map[string]protocol.PlanNodeStatus {
+	h.T.Helper()
+	var nodes map[string]protocol.PlanNodeStatus
+	temporaltest.WaitFor(h.T, stage.Patience, func() (bool, string) {
+		s, err := h.plan(name)
+		if err != nil {
+			return false, err.Error()
+		}
+		nodes = map[string]protocol.PlanNodeStatus{}
+		for _, n := range s.Nodes {
+			nodes[strings.ReplaceAll(n.Node, "@"+h.App+"-rt", "")] = n
+		}
+		return cond(nodes, s), fmt.Sprintf("%+v", s)
+	})
+	return nodes
+}
+
+// over: nothing more comes of a plan.
+func over(_ map[string]protocol.PlanNodeStatus, s protocol.PlanStatus) bool { return s.Over }
+
+// log is what commands did, without the target.
+func (h *household) log() []string {
+	h.T.Helper()
+	data, err := os.ReadFile(filepath.Join(h.Dir, "log"))
+	if os.IsNotExist(err) {
+		return nil
+	}
+	require.NoError(h.T, err)
+	return strings.Split(strings.TrimSpace(strings.ReplaceAll(string(data), "@"+h.App+"-rt", "")), "\n")
+}
+
+// A service comes after those that it requires, and what fits them together after all of them.
+func TestPlanDeploysInOrder_E1_E3_E4_E5(t *testing.T) {
+	t.Parallel()
+	h := newHousehold(newWorld(t))
+	postgres := h.Fake.At(h.App, "postgres", "production")
+	release := postgres.HangApplies()
+	h.configure("one", "")
+	h.Await("traefik", "production CONVERGED v1")
+	waitsFor(h.World, "sonarr", "plan/deploy: waits for DEPLOY postgres@"+h.App+"-rt in plan i1, which is running")
+	require.Zero(t, h.Fake.At(h.App, "sonarr", "production").Applies())
+	release()
+	h.Await("sonarr", "production CONVERGED v1")
+	nodes := h.awaitPlan("i1", over)
+	for name, n := range nodes {
+		require.Equal(t, "done", n.State, name)
+	}
+	log := h.log()
+	require.Less(t, slices.Index(log, "end SYNC traefik"), slices.Index(log, "begin RECONCILE sonarr"))
+	require.Less(t, slices.Index(log, "end RECONCILE sonarr"), slices.Index(log, "begin RECONCILE prowlarr"))
+	require.Len(t, log, 8)
+}
+
+// The DEPLOY of Sonarr fails: its RECONCILE and that of Prowlarr, which requires it, are blocked, and say by what; everything else runs.
+func TestFailedDeployIsContained_E10_E11(t *testing.T) {
+	t.Parallel()
+	h := newHousehold(newWorld(t))
+	h.Fake.At(h.App, "sonarr", "production").FailAppliesForGood(1, "no such image")
+	h.configure("one", "")
+	nodes := h.awaitPlan("i1", over)
+	require.Equal(t, map[string]string{
+		"DEPLOY postgres": "done", "DEPLOY sonarr": "failed", "DEPLOY prowlarr": "done", "DEPLOY jellyfin": "done", "DEPLOY traefik": "done",
+		"SYNC traefik": "done", "RECONCILE sonarr": "blocked", "RECONCILE prowlarr": "blocked", "DNS": "done",
+	}, states(nodes))
+	require.Contains(t, nodes["DEPLOY sonarr"].Text, "no such image")
+	for _, blocked := range []string{"RECONCILE sonarr", "RECONCILE prowlarr"} {
+		require.Equal(t, "by DEPLOY sonarr@"+h.App+"-rt", nodes[blocked].Text)
+	}
+	require.ElementsMatch(t, []string{"begin SYNC traefik", "end SYNC traefik", "begin DNS", "end DNS"}, h.log())
+}
+
+// With a cap of one nothing runs beside anything else, and nothing waits for ever.
+func TestCapOfOneIsSerial_E8(t *testing.T) {
+	t.Parallel()
+	h := newHousehold(newWorld(t))
+	h.configure("one", ", maxParallelism: 1")
+	require.NotContains(t, states(h.awaitPlan("i1", over)), "failed")
+	log := h.log()
+	require.Len(t, log, 8)
+	for n := 0; n < len(log); n += 2 {
+		require.Equal(t, strings.TrimPrefix(log[n], "begin "), strings.TrimPrefix(log[n+1], "end "), log)
+	}
+	applies := h.Fake.Applies()
+	slices.SortFunc(applies, func(a, b fake.Apply) int { return a.Started.Compare(b.Started) })
+	last := time.Time{}
+	for _, a := range applies {
+		if !strings.HasPrefix(a.Instance, h.App+"/") {
+			continue
+		}
+		require.False(t, a.Started.Before(last), "%s begins before another ended", a.Instance)
+		last = a.Ended
+	}
+}
+
+// What setting up produced is captured of what did deploy, whatever became of the rest.
+func TestCallbackAfterAnyEnd_E2_E9(t *testing.T) {
+	t.Parallel()
+	h := newHousehold(newWorld(t))
+	callback := strings.Replace(home, "name: jellyfin, initialVersion: v1,", "name: jellyfin, initialVersion: v1, setupCallback: {command: [./run]},", 1)
+	h.Fake.At(h.App, "jellyfin", "production").FailAppliesForGood(1, "no such image")
+	h.Write(strings.NewReplacer("ZONE}", "one}", "PLAN}", "}", "CHANNELS]", "]", "SERIAL\n", "\n").Replace(callback))
+	h.Publish()
+	got := states(h.awaitPlan("i1", over))
+	require.Equal(t, "failed", got["DEPLOY jellyfin"])
+	require.Equal(t, "done", got["CALLBACK"])
+	require.Contains(t, h.log(), "end CALLBACK")
+	require.Equal(t, "done", got["SYNC traefik"])
+}
+
+// A newer incarnation takes over: what runs finishes, what has not begun is done by the plan that came after.
+func TestNewerPlanSupersedes_E13(t *testing.T) {
+	t.Parallel()
+	h := newHousehold(newWorld(t))
+	h.configure("one", "")
+	h.awaitPlan("i1", over)
+	release := h.Fake.At(h.App, "postgres", "production").HangApplies()
+	h.configure("two", "")
+	h.awaitPlan("i2", func(n map[string]protocol.PlanNodeStatus, _ protocol.PlanStatus) bool {
+		return n["DEPLOY postgres"].State == "running" && n["DEPLOY jellyfin"].State == "done" && n["SYNC traefik"].State == "done"
+	})
+	h.configure("three", "")
+	h.awaitPlan("i2", func(n map[string]protocol.PlanNodeStatus, _ protocol.PlanStatus) bool {
+		return n["DEPLOY sonarr"].State == "superseded" && n["RECONCILE sonarr"].State == "superseded" && n["DEPLOY postgres"].State == "running"
+	})
+	release()
+	nodes := h.awaitPlan("i2", over)
+	require.Equal(t, "done", nodes["DEPLOY postgres"].State)
+	for name, state := range states(h.awaitPlan("i3", over)) {
+		require.Equal(t, "done", state, name)
+	}
+	h.Await("sonarr", "production CONVERGED v1-i3")
+}
+
+// On a target where one thing runs at a time two plans take turns, and so do the applies of services.
+func TestPlansShareATarget_E14(t *testing.T) {
+	t.Parallel()
+	h := newHousehold(newWorld(t))
+	h.Write(strings.NewReplacer("ZONE}", "one}", "PLAN}", "}", "CHANNELS]", ", {name: staging, runtimes: [{name: APP-rt}], constants: {zone: one}}]",
+		"SERIAL\n", "\nmaxConcurrentApplies: 1\n").Replace(home))
+	off := h.on("hold-SYNC traefik@" + h.App + "-rt")
+	h.Publish()
+	h.awaitLog("begin SYNC traefik")
+	held := func() (ids []string) {
+		var s protocol.RuntimeStatus
+		value, err := h.Client.QueryWorkflow(t.Context(), protocol.RuntimeID(h.App+"-rt"), "", protocol.QueryStatus)
+		require.NoError(t, err)
+		require.NoError(t, value.Get(&s))
+		for _, l := range slices.Concat(s.Held, s.Waiting) {
+			ids = append(ids, l.Name())
+		}
+		return ids
+	}
+	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
+		ids := held()
+		return len(ids) > 1 && strings.Contains(ids[0], "SYNC traefik") && slices.ContainsFunc(ids[1:], func(id string) bool { return strings.Contains(id, "SYNC traefik") }), fmt.Sprint(ids)
+	})
+	off()
+	h.awaitPlan("i1", over)
+	ref := protocol.PlanOfIncarnation(h.App, "staging", 1)
+	require.NoError(t, h.Client.GetWorkflow(t.Context(), ref.ID(), "").Get(t.Context(), nil))
+	depth := 0
+	for _, line := range h.log() {
+		switch {
+		case strings.HasSuffix(line, " DNS"): // of no target
+		case strings.HasPrefix(line, "begin "):
+			depth++
+		default:
+			depth--
+		}
+		require.LessOrEqual(t, depth, 1, h.log())
+	}
+	require.Empty(t, h.Fake.Overlaps())
+}
+
+// A plan that is terminated midway is there again, and goes on: what was done is not done twice.
+func TestTerminatedPlanGoesOn_F1(t *testing.T) {
+	t.Parallel()
+	h := newHousehold(newWorld(t))
+	off := h.on("hold-RECONCILE sonarr@" + h.App + "-rt")
+	h.configure("one", "")
+	h.awaitLog("begin RECONCILE sonarr")
+	h.awaitLog("end DNS")
+	h.awaitPlan("i1", func(n map[string]protocol.PlanNodeStatus, _ protocol.PlanStatus) bool {
+		return n["DNS"].State == "done"
+	})
+	ref := protocol.PlanOfIncarnation(h.App, "production", 1)
+	require.NoError(t, h.Client.TerminateWorkflow(t.Context(), ref.ID(), "", "by mistake"))
+	off()
+	h.awaitPlan("i1", func(n map[string]protocol.PlanNodeStatus, s protocol.PlanStatus) bool {
+		return s.Over && n["RECONCILE prowlarr"].State == "done"
+	})
+	count := map[string]int{}
+	for _, line := range h.log() {
+		count[line]++
+	}
+	require.Equal(t, 1, count["end SYNC traefik"])
+	require.Equal(t, 1, count["end DNS"])
+	require.Equal(t, 1, count["end RECONCILE prowlarr"])
+}
+
+// A worker that goes away while commands run: every node runs, and none once more after its success was noted.
+func TestPlanOutlivesItsWorker_F2(t *testing.T) {
+	t.Parallel()
+	h := newHousehold(&world{shared.OwnServer(t, 0)})
+	off := h.on("hold-SYNC traefik@" + h.App + "-rt")
+	h.configure("one", "")
+	h.awaitLog("begin SYNC traefik")
+	h.awaitPlan("i1", func(n map[string]protocol.PlanNodeStatus, _ protocol.PlanStatus) bool {
+		return n["DNS"].State == "done"
+	})
+	h.StopWorker()
+	off()
+	h.StartWorker()
+	for name, state := range states(h.awaitPlan("i1", over)) {
+		require.Equal(t, "done", state, name)
+	}
+	count := map[string]int{}
+	for _, line := range h.log() {
+		count[line]++
+	}
+	for _, node := range []string{"DNS", "RECONCILE sonarr", "RECONCILE prowlarr"} {
+		require.Equal(t, 1, count["end "+node], node)
+	}
+}
+
+// A release by hand has what it is fitted into run again, and nothing else; a plan that failed goes on once what failed is mended.
+func TestReleaseByHandAndRetry_E7_E10(t *testing.T) {
+	t.Parallel()
+	h := newHousehold(newWorld(t))
+	h.Fake.At(h.App, "postgres", "production").FailAppliesForGood(1, "no disk")
+	h.configure("one", "")
+	got := h.awaitPlan("i1", over)
+	require.Equal(t, "blocked", got["DEPLOY sonarr"].State)
+	waitsFor(h.World, "sonarr", "plan/deploy: waits for DEPLOY postgres@"+h.App+"-rt in plan i1, which failed")
+	waitsFor(h.World, "sonarr", "to run it again: converge deploy "+h.App+" production")
+	h.Act("postgres", protocol.Retry, `{"version":"v1","by":"bob"}`)
+	h.Await("sonarr", "production CONVERGED v1")
+	for name, state := range states(h.awaitPlan("i1", over)) {
+		require.Equal(t, "done", state, name)
+	}
+	before := len(h.log())
+	h.Release("sonarr", "v2")
+	nodes := states(h.awaitPlan("sonarr-v2", over))
+	require.Equal(t, map[string]string{"DEPLOY sonarr": "done", "SYNC traefik": "done", "RECONCILE sonarr": "done"}, nodes)
+	require.Len(t, h.log(), before+4)
+	h.ask(1, protocol.PlanAsked{Whole: true})
+	h.awaitPlan("i1", func(_ map[string]protocol.PlanNodeStatus, s protocol.PlanStatus) bool {
+		return s.Over && len(h.log()) == before+4+8
+	})
+}
+
+// Steps come before and after everything; after one that failed nothing follows, and services say what they wait for. Run again, it goes
+// on: a plan that was cancelled too.
+func TestStepsAroundAPlan_E15(t *testing.T) {
+	t.Parallel()
+	h := newHousehold(newWorld(t))
+	off := h.on("fail-before")
+	const rules = ", before: [{name: prepare, command: [./run], retry: {maxAttempts: 1}}], after: [{name: finalize, command: [./run]}]"
+	h.configure("one", rules)
+	h.awaitPlan("i1", over)
+	waitsFor(h.World, "jellyfin", "plan/deploy: waits for the steps before plan i1: prepare: ")
+	require.Equal(t, []string{"begin before", "fail before"}, h.log())
+	off()
+	held := h.on("hold-SYNC traefik@" + h.App + "-rt")
+	h.ask(1, protocol.PlanAsked{Whole: true})
+	h.awaitLog("begin SYNC traefik")
+	ref := protocol.PlanOfIncarnation(h.App, "production", 1)
+	require.NoError(t, h.Client.CancelWorkflow(t.Context(), ref.ID(), ""))
+	nodes := h.awaitPlan("i1", func(_ map[string]protocol.PlanNodeStatus, s protocol.PlanStatus) bool {
+		return s.Over && s.Ended == protocol.PlanCancelled
+	})
+	require.Equal(t, "superseded", nodes["RECONCILE sonarr"].State)
+	require.NotContains(t, h.log(), "begin after")
+	held()
+	h.ask(1, protocol.PlanAsked{Whole: true})
+	h.awaitPlan("i1", func(n map[string]protocol.PlanNodeStatus, s protocol.PlanStatus) bool {
+		return s.Over && n["RECONCILE prowlarr"].State == "done"
+	})
+	require.Equal(t, "end after", h.log()[len(h.log())-1])
+	require.NoError(t, replayer(t).ReplayWorkflowHistory(stage.Quiet{}, &historypb.History{Events: h.History(ref.ID())}))
+}
+
+// While an application is paused nothing of its plans runs; what is held takes no place of others, so that a cap of one does not stop all.
+func TestPausedPlanWaits_E8(t *testing.T) {
+	t.Parallel()
+	h := newHousehold(newWorld(t))
+	h.configure("one", "")
+	h.awaitPlan("i1", over)
+	h.Act("postgres", protocol.Pause, `{"by":"bob"}`)
+	h.configure("two", ", maxParallelism: 1")
+	h.awaitPlan("i2", func(n map[string]protocol.PlanNodeStatus, _ protocol.PlanStatus) bool {
+		return n["DEPLOY postgres"].State == "held" && n["DEPLOY sonarr"].State == "waiting" && n["DNS"].State == "done" && n["DEPLOY traefik"].State == "done"
+	})
+	require.Contains(t, h.explain("sonarr"), "DEPLOY postgres@"+h.App+"-rt in plan i2")
+	var paused protocol.Answer
+	require.NoError(t, h.Update(protocol.ApplicationID(h.App), protocol.Pause, protocol.Act{By: "bob"}, &paused))
+	h.ask(2, protocol.PlanAsked{Whole: true}) // it is joined
+	h.Act("postgres", protocol.Resume, `{"by":"bob"}`)
+	before := len(h.log())
+	require.NoError(t, h.Update(protocol.ApplicationID(h.App), protocol.Resume, protocol.Act{By: "bob"}, &paused))
+	for name, state := range states(h.awaitPlan("i2", over)) {
+		require.Equal(t, "done", state, name)
+	}
+	require.Greater(t, len(h.log()), before)
+}
+
+// plannedLife leads a plan through a life: a lease, a failure, what that blocks, and a command that is tried again.
+func plannedLife(w *world) {
+	h := newHousehold(w)
+	h.Fake.At(h.App, "prowlarr", "production").FailAppliesForGood(1, "no such image")
+	h.on("fail-DNS")
+	h.Write(strings.NewReplacer("ZONE}", "one}", "{command: [./run]}PLAN}", "{command: [./run], retry: {maxAttempts: 2, backoff: 1s}}, before: [{name: prepare, command: [./run]}]}",
+		"CHANNELS]", "]", "SERIAL\n", "\nmaxConcurrentApplies: 1\n").Replace(home))
+	h.Publish()
+	h.awaitPlan("i1", over)
+}

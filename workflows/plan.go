@@ -1,0 +1,349 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/explain"
+	"github.com/converge-engine/converge/entities/plan"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// Plan walks a plan once (E8–E14): it lets services enter, follows what becomes of them, and runs the commands of the other nodes, each as
+// soon as what it needs is done. What became of a node is in the store before anything goes on.
+//
+// It is no entity that lives for ever: nothing is asked of it but leases, and all that it knows is in the store, so that one that was
+// terminated goes on where it was.
+func Plan(ctx workflow.Context, in protocol.PlanInput) (protocol.PlanStatus, error) {
+	p := &planRun{ctx: ctx, in: in, leases: map[string]*planLease{}, notes: map[int]string{}}
+	p.state.Nodes = ""
+	if err := workflow.SetQueryHandler(ctx, protocol.QueryStatus, p.status); err != nil {
+		return protocol.PlanStatus{}, err
+	}
+	p.work, p.stop = workflow.WithCancel(ctx)
+	p.listen()
+	if err := p.begin(); err != nil {
+		return protocol.PlanStatus{}, err
+	}
+	if p.steps(protocol.PlanBefore, &p.state.Before) {
+		p.walk()
+		if p.ends() {
+			return protocol.PlanStatus{}, p.goOn()
+		}
+		if p.whole() && p.steps(protocol.PlanAfter, &p.state.After) {
+			p.show()
+		}
+	}
+	if ctx.Err() != nil {
+		p.cancelled()
+	}
+	p.state.Over = true
+	p.keep()
+	p.show()
+	status, _ := p.status()
+	return status, ctx.Err()
+}
+
+// planRun is one run of a plan.
+type planRun struct {
+	ctx   workflow.Context
+	in    protocol.PlanInput
+	work  workflow.Context // of what is under way
+	stop  workflow.CancelFunc
+	plan  plan.Plan
+	hash  string
+	limit int
+	so    []plan.Progress
+	notes map[int]string
+	state protocol.PlanState // as it is kept; Nodes and Notes are filled in then
+
+	busy      int  // commands under way, and waits for leases
+	following bool // what is deployed
+	woken     bool
+	dirty     bool // something is not kept yet
+	shown     string
+	leases    map[string]*planLease
+}
+
+// briefCall asks the store within the workflow task, again and again until it answers. What it refuses is an error.
+func (p *planRun) briefCall(ctx workflow.Context, name string, request, answer any) error {
+	ctx = uncancelled(ctx)
+	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
+		err := localCall{name: name, request: request, patient: asLongAs, of: theStore}.do(ctx, answer)
+		var app *temporal.ApplicationError
+		if err == nil || errors.As(err, &app) && app.Type() == protocol.ErrRefused {
+			return err
+		}
+		if err := workflow.NewTimerWithOptions(ctx, wait, workflow.TimerOptions{Summary: "ask the store again"}).Get(ctx, nil); err != nil {
+			return err
+		}
+	}
+}
+
+func (p *planRun) begin() error {
+	var begun protocol.PlanBegun
+	if err := p.briefCall(p.ctx, protocol.ActivityPlanBegin, p.in, &begun); err != nil {
+		return err
+	}
+	if err := begun.Plan.Unpack(&p.plan); err != nil {
+		return temporal.NewNonRetryableApplicationError("the plan cannot be read: "+err.Error(), "Malformed", err)
+	}
+	p.hash, p.limit, p.state = begun.Hash, begun.Limit, begun.PlanState
+	p.state.Over, p.state.Ended, p.state.Trouble = false, "", ""
+	p.so = p.plan.Read(begun.Nodes)
+	for _, n := range begun.Notes {
+		p.notes[n.Node] = n.Text
+	}
+	return nil
+}
+
+// ends: the server suggests that this run continues as new, or another version of workers is current.
+func (p *planRun) ends() bool {
+	info := workflow.GetInfo(p.ctx)
+	return p.ctx.Err() == nil && !p.over() && (info.GetContinueAsNewSuggested() || info.GetTargetWorkerDeploymentVersionChanged())
+}
+
+// goOn is the next run, which finds in the store how far this one came.
+func (p *planRun) goOn() error {
+	p.keep()
+	next := p.in
+	next.Goes, next.Logic = true, protocol.Logic
+	return workflow.NewContinueAsNewErrorWithOptions(p.ctx, onward, protocol.PlanWorkflow, next)
+}
+
+// walk goes through the nodes until nothing more comes of any, or the run ends.
+func (p *planRun) walk() {
+	for {
+		p.woken = false
+		going := p.ctx.Err() == nil && !p.ends()
+		if going {
+			p.step()
+		}
+		if p.dirty {
+			p.keep()
+		}
+		p.show()
+		if p.busy == 0 && (!going || p.over()) {
+			break
+		}
+		p.follow(going)
+		if p.woken {
+			continue
+		}
+		_ = workflow.Await(p.ctx, func() bool { return p.woken || p.ctx.Err() != nil && going || going && p.ends() })
+		if p.ctx.Err() != nil { // what is under way has been asked to end
+			_ = workflow.Await(uncancelled(p.ctx), func() bool { return p.busy == 0 })
+		}
+	}
+	p.stop()
+}
+
+// step begins what may begin now.
+func (p *planRun) step() {
+	step := p.plan.Walk(p.so, p.limit)
+	p.dirty = p.dirty || len(step.Begin)+len(step.Block) > 0
+	for _, n := range step.Begin {
+		p.so[n].State = plan.Running
+		if p.plan.Nodes[n].Kind != plan.Deploy {
+			p.perform(n)
+		}
+	}
+}
+
+func (p *planRun) over() bool {
+	for n := range p.so {
+		if s := p.so[n].State; s == plan.Waiting || s == plan.Running || s == plan.Held {
+			return false
+		}
+	}
+	return p.busy == 0
+}
+
+// whole: all nodes are done.
+func (p *planRun) whole() bool {
+	for n := range p.so {
+		if p.so[n].State != plan.Done {
+			return false
+		}
+	}
+	return p.ctx.Err() == nil
+}
+
+// became notes what became of a node.
+func (p *planRun) became(n int, state plan.State, why string) {
+	p.so[n].State, p.woken, p.dirty = state, true, true
+	delete(p.notes, n)
+	if why != "" && state != plan.Done && state != plan.Running {
+		p.notes[n] = clip(why)
+	}
+}
+
+// maxNotes bounds what is kept of why nodes are as they are.
+const maxNotes = 100
+
+// keep has the store know how far the plan is.
+func (p *planRun) keep() {
+	p.dirty = false
+	p.state.Nodes, p.state.Notes = plan.Letters(p.so), nil
+	for n := range p.so {
+		if text := p.notes[n]; text != "" && len(p.state.Notes) < maxNotes {
+			p.state.Notes = append(p.state.Notes, protocol.PlanNote{Node: n, Text: text})
+		}
+	}
+	_ = p.briefCall(p.ctx, protocol.ActivityPlanKeep, protocol.PlanKeepRequest{PlanRef: p.in.PlanRef, PlanState: p.state}, nil)
+}
+
+// retryFollowing is how soon following begins anew that did not end by itself.
+const retryFollowing = 10 * time.Second
+
+// follow has what is deployed followed, as long as anything goes on.
+func (p *planRun) follow(going bool) {
+	if p.following || !going {
+		return
+	}
+	p.following = true
+	ctx := enduring(p.work, "follow what is deployed")
+	future := workflow.ExecuteActivity(ctx, protocol.ActivityPlanFollow, p.in.PlanRef)
+	workflow.Go(p.work, func(ctx workflow.Context) {
+		var found protocol.PlanFollowed
+		err := future.Get(ctx, &found)
+		if err != nil { // called off, or its worker went away for over an hour: it is begun anew
+			_ = workflow.Sleep(ctx, retryFollowing)
+		}
+		p.following, p.woken = false, true
+		for _, node := range found.Nodes {
+			if n := node.Node; n < len(p.so) && (p.so[n].State == plan.Running || p.so[n].State == plan.Held) {
+				p.became(n, plan.State(node.State), node.Text)
+			}
+		}
+		if found.Superseded {
+			p.drop(protocol.PlanSuperseded)
+		}
+	})
+}
+
+// drop has nothing begin any more.
+func (p *planRun) drop(why string) {
+	p.state.Ended = why
+	for n := range p.so {
+		if p.so[n].State == plan.Waiting {
+			p.became(n, plan.Superseded, "")
+		}
+	}
+}
+
+// cancelled leaves services alone that were let in: they go on by themselves.
+func (p *planRun) cancelled() {
+	p.drop(protocol.PlanCancelled)
+	for n := range p.so {
+		if s := p.so[n].State; s == plan.Running || s == plan.Held {
+			p.became(n, plan.Superseded, "the plan was cancelled")
+		}
+	}
+}
+
+// steps runs the commands before or after all nodes, one after another, and tells whether all were done. Those that were done before
+// are not run again.
+func (p *planRun) steps(kind string, letters *string) bool {
+	if strings.Trim(*letters, string(plan.Done.Letter())) == "" {
+		return true
+	}
+	work := protocol.PlanWork{PlanRef: p.in.PlanRef, Hash: p.hash, Kind: kind}
+	var all protocol.PlanCommands
+	if err := p.briefCall(p.ctx, protocol.ActivityPlanCommands, work, &all); err != nil {
+		p.state.Trouble = rootCause(err)
+		return false
+	}
+	set := func(n int, s plan.State) {
+		*letters = (*letters)[:n] + string(s.Letter()) + (*letters)[n+1:]
+		p.keep()
+		p.show()
+	}
+	for n := range min(len(all.Commands), len(*letters)) {
+		if (*letters)[n] == plan.Done.Letter() {
+			continue
+		}
+		set(n, plan.Running)
+		failed := p.run(p.work, aStep, work, all.Commands[n])
+		if failed != "" {
+			p.state.Trouble = clip(all.Commands[n].Run.Name + ": " + failed)
+			set(n, plan.Failed)
+			return false
+		}
+		set(n, plan.Done)
+	}
+	return true
+}
+
+func (p *planRun) status() (protocol.PlanStatus, error) {
+	out := protocol.PlanStatus{
+		Schema: "converge.plan-run/v1", PlanRef: p.in.PlanRef, Before: p.state.Before, After: p.state.After, Trouble: p.state.Trouble,
+		Over: p.state.Over, Ended: p.state.Ended, Nodes: []protocol.PlanNodeStatus{},
+	}
+	for n := range p.so {
+		node := protocol.PlanNodeStatus{Node: p.plan.Nodes[n].String(), State: string(p.so[n].State), Text: p.notes[n]}
+		switch p.so[n].State {
+		case plan.Waiting:
+			node.State = "waiting"
+		case plan.Blocked:
+			node.Text = "by " + p.plan.Nodes[p.so[n].Cause].String()
+		}
+		out.Nodes = append(out.Nodes, node)
+	}
+	return out, nil
+}
+
+// show keeps what the Temporal UI shows up to date.
+func (p *planRun) show() {
+	if text := p.details(); text != p.shown {
+		workflow.SetCurrentDetails(p.ctx, text)
+		p.shown = text
+	}
+}
+
+func (p *planRun) details() string {
+	var b, table strings.Builder
+	counts, rows := map[plan.State]int{}, 0
+	for n := range p.so {
+		s := p.so[n].State
+		counts[s]++
+		if s == plan.Done || s == plan.Waiting {
+			continue
+		}
+		if rows++; rows <= maxRows {
+			fmt.Fprintf(&table, "| %s | %s | %s |\n", explain.Plain(p.plan.Nodes[n].String()), s, explain.Plain(p.notes[n]))
+		}
+	}
+	fmt.Fprintf(&b, "**%d of %d done**", counts[plan.Done], len(p.so))
+	for _, s := range []plan.State{plan.Running, plan.Held, plan.Failed, plan.Blocked, plan.Superseded} {
+		if counts[s] > 0 {
+			fmt.Fprintf(&b, ", %d %s", counts[s], s)
+		}
+	}
+	if p.state.Trouble != "" {
+		b.WriteString("\n\n" + explain.Plain(p.state.Trouble))
+	}
+	if rows == 0 {
+		return b.String()
+	}
+	b.WriteString("\n\n| what | | |\n|---|---|---|\n" + table.String())
+	if rows > maxRows {
+		fmt.Fprintf(&b, "\nand %d more", rows-maxRows)
+	}
+	return b.String()
+}
+
+// backoff is how long is waited before the next attempt of a command.
+func backoff(e entities.Extension, attempt int) time.Duration {
+	wait := max(e.RetryBackoff, time.Second)
+	for range min(attempt-1, 20) {
+		wait = min(2*wait, max(e.RetryMax, wait))
+	}
+	return wait
+}

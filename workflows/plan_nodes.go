@@ -1,0 +1,206 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/plan"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// This file runs the commands of nodes. On a target where one thing runs at a time they take a lease, which a service that applies there
+// takes too, and other plans do (E14): what works holds it, what waits does not.
+
+// perform runs what there is to run for a node, beside everything else.
+func (p *planRun) perform(n int) {
+	node := &p.plan.Nodes[n]
+	work := protocol.PlanWork{PlanRef: p.in.PlanRef, Hash: p.hash, Kind: string(node.Kind), Service: node.Service, Target: node.Target}
+	p.busy++
+	workflow.Go(p.work, func(ctx workflow.Context) {
+		state, why := p.performed(ctx, n, work)
+		p.busy--
+		p.became(n, state, why)
+	})
+}
+
+func (p *planRun) performed(ctx workflow.Context, n int, work protocol.PlanWork) (plan.State, string) {
+	var all protocol.PlanCommands
+	if err := p.briefCall(ctx, protocol.ActivityPlanCommands, work, &all); err != nil {
+		return plan.Failed, rootCause(err)
+	}
+	if len(all.Commands) == 0 {
+		return plan.Done, ""
+	}
+	for _, c := range all.Commands {
+		if failed := p.run(ctx, n, work, c); failed != "" {
+			return failedAs(failed), c.Run.Name + ": " + failed
+		}
+	}
+	return plan.Done, ""
+}
+
+// aStep stands in the place of a node for a step before or after all of them.
+const aStep = -1
+
+// putOff is how a command did not fail: the run ends, and the next one begins the node.
+const putOff = "put off"
+
+func failedAs(how string) plan.State {
+	if how == putOff {
+		return plan.Waiting
+	}
+	return plan.Failed
+}
+
+// hold shows why a node does not go on; "": it does. A step is none.
+func (p *planRun) hold(n int, why string) {
+	if n == aStep {
+		return
+	}
+	state := plan.Running
+	if why != "" {
+		state = plan.Held
+	}
+	if p.so[n].State != state || p.notes[n] != why {
+		p.became(n, state, why)
+	}
+}
+
+// run runs a command until it has succeeded, or as often as it may, and says how it failed. While it waits it holds no lease.
+func (p *planRun) run(ctx workflow.Context, n int, work protocol.PlanWork, c protocol.PlanCommand) (failed string) {
+	wait := time.Duration(0)
+	for attempt := 1; ; {
+		if workflow.Sleep(ctx, wait) != nil {
+			return "cancelled"
+		}
+		ran, err := p.attempt(ctx, n, work, c, attempt)
+		switch {
+		case errors.Is(err, errPutOff):
+			return putOff
+		case temporal.IsCanceledError(err):
+			return "cancelled"
+		case err == nil && ran.Held != "":
+			p.hold(n, ran.Held)
+			wait = min(max(2*wait, 10*time.Second), 5*time.Minute)
+			continue
+		case err != nil:
+			ran.Err = "interrupted: " + rootCause(err)
+		}
+		p.hold(n, "")
+		if ran.Err == "" {
+			return ""
+		}
+		if attempt >= c.Run.MaxAttempts {
+			return ran.Err
+		}
+		wait = backoff(c.Run, attempt)
+		attempt++
+	}
+}
+
+var errPutOff = errors.New(putOff)
+
+func (p *planRun) attempt(ctx workflow.Context, n int, work protocol.PlanWork, c protocol.PlanCommand, attempt int) (ran protocol.PlanRan, err error) {
+	if slices.Contains(p.plan.Serial, work.Target) {
+		if !p.take(ctx, n, work) {
+			return ran, errPutOff
+		}
+		defer p.giveBack(ctx, work)
+	}
+	queue := queueOf(work.Target, entities.RuntimeSpec{Remote: c.Run.Remote})
+	options := lasting(queue, c.Run.Timeout+margin, 0, fmt.Sprintf("run %s for %s", c.Run.Name, work))
+	options.WaitForCancellation = true
+	err = workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), protocol.ActivityPlanRun,
+		protocol.PlanRunRequest{PlanWork: work, Command: c, Attempt: attempt}).Get(ctx, &ran)
+	return ran, err
+}
+
+// planLease is a lease that a node has, or waits for.
+type planLease struct {
+	granted bool
+	runtime string
+}
+
+func (p *planRun) leaseOf(work protocol.PlanWork) string { return p.in.ID() + "/" + work.String() }
+
+// take waits for the lease of a node's target. It does not get it when the run is to end.
+func (p *planRun) take(ctx workflow.Context, n int, work protocol.PlanWork) bool {
+	id := p.leaseOf(work)
+	lease := &planLease{runtime: work.Target}
+	p.leases[id] = lease
+	for wait := 10 * time.Second; ; wait = min(2*wait, 10*time.Minute) {
+		p.callRuntime(ctx, protocol.LeaseCall{Runtime: work.Target, Request: &entities.LeaseRequest{
+			ID: id, Holder: p.in.ID(), What: fmt.Sprintf("%s %s, plan %s", p.in.Application, work, p.in.Name), Limit: 1, Timeout: time.Hour,
+		}})
+		granted, _ := workflow.AwaitWithTimeout(ctx, wait, func() bool { return lease.granted || p.ends() })
+		if ctx.Err() != nil || p.ends() {
+			break
+		}
+		if p.confirmed(ctx, protocol.LeaseSignal{ID: id, Runtime: work.Target}) {
+			p.hold(n, "")
+			return true
+		}
+		lease.granted = false
+		if !granted {
+			p.hold(n, "waits for its turn on "+work.Target)
+		}
+	}
+	p.giveBack(ctx, work)
+	return false
+}
+
+// confirmed asks the runtime: a signal is no more than a reason to.
+func (p *planRun) confirmed(ctx workflow.Context, l protocol.LeaseSignal) bool {
+	ctx = uncancelled(ctx)
+	var answer protocol.GrantedAnswer
+	err := localCall{name: protocol.ActivityGranted, request: l, patient: aMoment, of: theRuntimes}.do(ctx, &answer)
+	return err == nil && answer.Granted
+}
+
+func (p *planRun) giveBack(ctx workflow.Context, work protocol.PlanWork) {
+	id := p.leaseOf(work)
+	delete(p.leases, id)
+	p.callRuntime(ctx, protocol.LeaseCall{Runtime: work.Target, Give: id})
+}
+
+// callRuntime asks a Runtime for something. What does not reach it is asked again, or it asks itself.
+func (p *planRun) callRuntime(ctx workflow.Context, call protocol.LeaseCall) {
+	ctx = uncancelled(ctx)
+	_ = localCall{name: protocol.ActivityLease, request: call, patient: asLongAs, of: theRuntimes}.do(ctx, nil)
+}
+
+// listen takes in what runtimes say of leases.
+func (p *planRun) listen() {
+	signals := func(name string, take func(workflow.Context, protocol.LeaseSignal)) {
+		workflow.Go(p.ctx, func(ctx workflow.Context) {
+			for channel := workflow.GetSignalChannel(ctx, name); ; {
+				var l protocol.LeaseSignal
+				channel.Receive(ctx, &l)
+				take(ctx, l)
+			}
+		})
+	}
+	signals(protocol.SignalGranted, func(ctx workflow.Context, l protocol.LeaseSignal) {
+		if lease := p.leases[l.ID]; lease != nil {
+			lease.granted = true
+		} else if l.Runtime != "" {
+			p.callRuntime(ctx, protocol.LeaseCall{Runtime: l.Runtime, Give: l.ID})
+		}
+	})
+	signals(protocol.SignalHeld, func(ctx workflow.Context, l protocol.LeaseSignal) {
+		if l.Runtime == "" {
+			return
+		}
+		call := protocol.LeaseCall{Runtime: l.Runtime, Give: l.ID}
+		if p.leases[l.ID] != nil {
+			call.Give, call.Keep = "", l.ID
+		}
+		p.callRuntime(ctx, call)
+	})
+}
