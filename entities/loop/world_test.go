@@ -204,8 +204,16 @@ func (w *world) start(d *decide.Decision) {
 }
 
 // render answers what the last decision asked to be rendered, or to be looked up in the store.
-func (w *world) render() {
+func (w *world) render() { w.renderBut("", entities.InstanceID{}) }
+
+// renderBut is render; where a cause is given, what is for that instance cannot be rendered.
+func (w *world) renderBut(cause string, not entities.InstanceID) {
 	for _, op := range w.renders {
+		if cause != "" && op.Instance == not {
+			w.s.Rendered(op.Release, op.Instance, entities.Target{FullVersion: op.Present})
+			w.s.Unrendered(op.Release, op.Instance, cause, w.now)
+			continue
+		}
 		template := w.store[op.Release][op.Instance]
 		if w.s.ReleaseByID(op.Release).OfAspect() {
 			template, _, _ = strings.Cut(w.s.Instances[op.Instance].Delivery.Target.Payload, "@")
