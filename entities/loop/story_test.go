@@ -164,7 +164,7 @@ var answers = map[string]command{
 		s.renderBut(rest(arg, 1), idOf(arg[0]))
 		return ""
 	},
-	"obey":   func(s *story, _ []string) string { s.obey(); return "" },
+	"obey": func(s *story, _ []string) string { s.obey(); return "" },
 	"obey-in": func(s *story, arg []string) string { // ends the applies of these instances well
 		for _, word := range arg {
 			s.obeyApply(idOf(word))
