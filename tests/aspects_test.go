@@ -171,3 +171,25 @@ custom: {env: {IMAGE: "web:${{ version }}", FLAG: "${{ params.flagSet }}"}}
 	_, code := d.Converge("release", "shop/web", "v3", "-p", "flagSet=light")
 	require.Equal(t, 1, code)
 }
+
+// A person takes a version back on top of which a greeting came: the greeting stays, with what was good before. So it is the other way
+// round, and of neither is anything applied that was taken back.
+func TestTakenBackFromBelow_B5_A22(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.Write(stage.TwoChannels + aspected)
+	w.Publish()
+	w.Release("web", "v1")
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.Release("web", "v2")
+	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
+	bye := w.say("bye")
+	w.Await("web", "staging CONVERGED "+words("v2", "bye")+", production CONVERGED "+words("v2", "bye"))
+	w.Act("web", protocol.Rollback, `{"version":"v2","by":"alice"}`)
+	w.Await("web", "staging ROLLED_BACK "+words("v1", "bye")+", production ROLLED_BACK "+words("v1", "bye"))
+	require.Equal(t, []string{"v1", "v2", words("v2", "bye"), words("v1", "bye")}, versions(w, "production"))
+	w.Release("web", "v3")
+	w.Await("web", "staging CONVERGED "+words("v3", "bye")+", production CONVERGED "+words("v3", "bye"))
+	w.Act("web", protocol.Rollback, fmt.Sprintf(`{"version":%q,"by":"alice"}`, bye))
+	w.Await("web", "staging ROLLED_BACK v3, production ROLLED_BACK v3")
+}

@@ -30,7 +30,7 @@ func newService(ctx workflow.Context, in protocol.ServiceInput) *service {
 		ctx: ctx, of: s, name: in.Application + "/" + in.Service, application: in.Application, service: in.Service, title: s.state.Title,
 		logic: in.Logic, whole: s.state, version: state.Newest, form: s.state.Form, desk: &s.state.Desk, verbs: verb.Service(),
 		stops:   []string{"to take the service down, converge delete " + in.Application + "/" + in.Service, "to stop changes, converge pause " + in.Application + "/" + in.Service},
-		answers: map[string]answering{protocol.Release: s.release, protocol.Reserve: s.reserve, protocol.Conclude: s.conclude},
+		answers: map[string]answering{protocol.Release: s.release, protocol.Rollback: s.rollBack, protocol.Reserve: s.reserve, protocol.Conclude: s.conclude},
 		messages: map[string]message{
 			protocol.Publish:          {take: s.publish, needs: theStore, look: `{}`},
 			protocol.SignalScopePause: {take: s.scopePause, needs: theAnnouncer},

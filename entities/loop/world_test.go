@@ -229,6 +229,16 @@ func (w *world) renderBut(cause string, not entities.InstanceID) {
 	w.renders, w.recalls = nil, nil
 }
 
+// rollBack takes a release back, as the workflow does.
+func (w *world) rollBack(b state.RollingBack) (string, error) {
+	b.Ways = map[entities.InstanceID]entities.Target{}
+	for _, way := range w.s.WaysBack(b.Version, b.Channel) {
+		template, _, _ := strings.Cut(w.s.Instances[way.Instance].Delivery.Target.Payload, "@")
+		b.Ways[way.Instance] = entities.Target{FullVersion: way.As, Incarnation: way.Incarnation, Payload: payload(template, way.As)}
+	}
+	return done(w.s.RollBack(b, w.now))
+}
+
 func (w *world) recall(r *state.Release) {
 	if r == nil || !r.Offloaded() {
 		return
