@@ -133,6 +133,7 @@ func (p *aspectPlay) endOne(err string) {
 		return
 	}
 	p.applyEnded(id, err, true)
+	p.observe(id, p.s.Instances[id].Observed.Reading, true) // which is as it was
 }
 
 // components of what each instance is at: the version ("") and the values of each aspect.

@@ -220,8 +220,7 @@ func (s *State) Merged(i *Instance, r *Release) (version, full string) {
 // at a time is tried there (B5), and what was good before differs from it in one aspect.
 func (s *State) Unfinished(i *Instance, r *Release) bool {
 	d := &i.Delivery
-	good := d.Target != nil && d.Converged && d.LastGood != nil && d.LastGood.Same(*d.Target)
-	if d.Target == nil || good || r.Return || d.Reported || s.ReportsOnly(i.ID.Channel) {
+	if d.Target == nil || d.isGood() || r.Return || d.Reported || s.ReportsOnly(i.ID.Channel) {
 		return false
 	}
 	of := s.Brought(i)

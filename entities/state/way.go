@@ -58,8 +58,11 @@ func (s *State) below(i *Instance, r *Release) bool {
 	return false
 }
 
-// onTop is another release that is in progress in the channel of an instance, or "".
+// onTop is what came to an instance on top of a release and is not good yet, or is still going through its channel; or "".
 func (s *State) onTop(i *Instance, r *Release) string {
+	if d := &i.Delivery; !d.isGood() {
+		return d.Target.FullVersion
+	}
 	for _, o := range s.Releases {
 		if p := o.in(i.ID.Channel); p != nil && p.Phase == maestro.InProgress && o.Line() != r.Line() {
 			return o.FullVersion
@@ -111,7 +114,7 @@ func (s *State) moveBack(i *Instance, r *Release, b *RollingBack, below bool) (m
 		return Move{Instance: i.ID, Target: *to}, ""
 	}
 	if top := s.onTop(i, r); top != "" {
-		return m, top + " is in progress there, on top of it: roll back again once it is over"
+		return m, top + " came on top of it, and is not good everywhere: roll that back first, or wait for it"
 	}
 	to, of, why := s.wayBack(i, r)
 	if to.Payload == "" && b.Ways != nil {

@@ -3,6 +3,7 @@ package kubernetes_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -40,10 +41,11 @@ func newFlagged(t *testing.T, in *stage.World, many int) (w *kubeWorld, namespac
 	for range many {
 		namespaces = append(namespaces, w.cluster.Namespace(t))
 	}
-	w.Write(fleetOf(w.cluster, namespaces) + `onDelete: remove
+	w.Write(strings.Replace(fleetOf(w.cluster, namespaces), "kubernetes: {manifests: [web.yaml]}\n", `kubernetes: {manifests: [web.yaml]}
+onDelete: remove
 parameters: [{name: flagSet, type: string, default: plain}]
 aspects: {flags: [flagSet]}
-`)
+`, 1))
 	w.save("web.yaml", flagged)
 	w.Publish()
 	return w, namespaces
