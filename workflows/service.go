@@ -169,7 +169,10 @@ func (s *service) turn() {
 
 // mode: the end of a run that is long overdue holds up what leads forward, never a rollback.
 func (s *service) mode() decide.Mode {
-	return decide.Mode{Drain: s.drains(), Rollbacks: !s.leaving() && s.ending() && s.calm(), Unseen: s.logic < protocol.LogicLooksAgain}
+	return decide.Mode{
+		Drain: s.drains(), Rollbacks: !s.leaving() && s.ending() && s.calm(),
+		Unseen: s.logic < protocol.LogicLooksAgain, Crosses: s.logic < protocol.LogicKeepsLines,
+	}
 }
 
 // lastAnnouncements is how long a service that was taken down waits for its last announcements to arrive.
