@@ -262,14 +262,19 @@ func (m *maker) rollback(l entities.AuditLine) {
 		return
 	}
 	left.to = l.At
+	m.goBack(l, left.line)
+}
+
+// goBack has what succeeded of an aspect before be there again.
+func (m *maker) goBack(l entities.AuditLine, line string) {
 	for _, r := range slices.Backward(m.runs) {
-		if r.channel == l.Channel && r.line == left.line && r.version != l.Version && !r.succeeded.IsZero() && r.failed.IsZero() {
-			m.runs = append(m.runs, run{channel: l.Channel, line: r.line, of: r.of, version: r.version, from: l.At, back: true})
+		if r.channel == l.Channel && r.line == line && r.version != l.Version && !r.succeeded.IsZero() && r.failed.IsZero() {
+			m.runs = append(m.runs, run{channel: l.Channel, line: line, of: r.of, version: r.version, from: l.At, back: true})
 			return
 		}
 	}
 	if under := m.at(l.Channel, nil); under != nil { // the first values of an aspect: what they came to is there without any
-		m.runs = append(m.runs, run{channel: l.Channel, line: left.line, version: under.version, from: l.At, back: true})
+		m.runs = append(m.runs, run{channel: l.Channel, line: line, version: under.version, from: l.At, back: true})
 	}
 }
 
