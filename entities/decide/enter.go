@@ -255,7 +255,7 @@ func (v *view) endsApplies(next *state.Release) bool {
 		return true
 	}
 	for n := range v.insts {
-		if a := &v.insts[n].Delivery.Apply; a.Running && a.Ending.IsZero() {
+		if i := &v.insts[n]; i.Delivery.Apply.Running && i.Delivery.Apply.Ending.IsZero() && !i.Removed {
 			v.d.Ends = append(v.d.Ends, state.EndOp{Instance: v.insts[n].ID})
 		}
 	}

@@ -58,7 +58,7 @@ func (j *judged) id() string {
 // of is the release that what becomes of an instance is told of: the one in progress. What it has not come to yet, as it goes in
 // steps or a pause holds the instance, may fail at what it was at.
 func (j *judged) of(v *view, i *instance) *state.Release {
-	if j.holder != nil && v.fleet() && !i.broughtBy(j.holder) {
+	if j.holder != nil && !i.broughtBy(j.holder) {
 		return nil
 	}
 	return j.holder
@@ -182,9 +182,6 @@ func (v *view) arrive(r *state.Release) {
 // placed tells whether all instances of the channel have converged or are among those given, each where the
 // release in progress, if any, wants it.
 func (v *view) placed(r *state.Release, insts []*instance) bool {
-	if !v.fleet() {
-		return true
-	}
 	now := map[entities.InstanceID]bool{}
 	for _, i := range insts {
 		now[i.ID] = true

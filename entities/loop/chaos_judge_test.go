@@ -252,7 +252,10 @@ func (c *chaos) judgeSelected(r *state.Release, spec *entities.ChannelSpec, move
 		id := spec.ID(declared)
 		i := c.s.Instances[id]
 		if i == nil {
-			i = &state.Instance{}
+			i = &state.Instance{Runtime: declared.Runtime}
+		}
+		if c.s.DrainOf(i.Runtime) != nil {
+			continue // it is not in its channel
 		}
 		o := &i.Observed
 		known := o.Digest != "" && o.Reading.Err == nil && o.Fresh
@@ -338,7 +341,7 @@ func (c *chaos) judgeSpoiled(ch state.Change, refuse func(string)) {
 	}
 	for _, i := range c.s.In(ch.Channel) {
 		switch {
-		case r == nil || !i.IsAt(r):
+		case r == nil || !i.IsAt(r) || c.s.DrainOf(i.Runtime) != nil: // not there, or not in its channel
 		case ch.Kind == state.ChangeUnchanged && c.spoiled[i.ID][i.Delivery.Target.Payload]:
 			refuse("though what is there was cancelled")
 		case ch.Kind == state.ChangeUnchanged || ch.Kind == state.ChangeConverged && !ch.Partial:
@@ -494,8 +497,10 @@ func (c *chaos) judgeEntry(ch state.Change, d *decide.Decision, refuse func(stri
 	}
 	newest, key := c.entered[ch.Channel], ch.Channel+"/"+r.ID
 	for id, n := range c.sequence {
-		if r.Return && n == newest && c.waits[ch.Channel+"/"+id] {
-			newest = 0 // a pin undid that it had entered, and this one leads back to what was there before the pin
+		other := c.s.ReleaseByID(id)
+		gone := other != nil && other.Phases[ch.Channel] != nil && other.Phases[ch.Channel].Phase == maestro.Cancelled
+		if r.Return && n == newest && (gone || c.waits[ch.Channel+"/"+id]) {
+			newest = 0 // it was cancelled, or a pin undid that it had entered, and this one leads back to what was there before the pin
 		}
 	}
 	if newest > c.sequence[r.ID] && !c.reopened[key] || newest == c.sequence[r.ID] && !c.waits[key] {
@@ -591,8 +596,12 @@ func (c *chaos) failedAbove(r *state.Release, failed string) {
 	}
 }
 
-// doomed: something above the channel ended this release for good.
+// doomed: something above the channel ended this release for good, or it would make more unavailable beside what has failed, which waits for
+// people.
 func (c *chaos) doomed(r *state.Release, channel string) bool {
+	if c.besideFailed(r, channel) {
+		return true
+	}
 	spec, _ := c.s.Spec.Channel(channel)
 	for _, cond := range spec.Conditions {
 		for _, up := range cond.Channels {
@@ -606,6 +615,15 @@ func (c *chaos) doomed(r *state.Release, channel string) bool {
 		}
 	}
 	return false
+}
+
+// besideFailed: what has failed in the channel is not touched by a release that waits for it to be available.
+func (c *chaos) besideFailed(r *state.Release, channel string) bool {
+	return slices.ContainsFunc(c.decision.Channels, func(d decide.ChannelDecision) bool {
+		return d.Channel == channel && d.Status == entities.StatusFailed && d.Next == r && slices.ContainsFunc(d.Gates, func(g decide.Judgement) bool {
+			return g.Kind == decide.KindRollout && g.Verdict == entities.Wait
+		})
+	})
 }
 
 // cutShort: a release has come to some instances of a channel, and ended for good further up before it came to the others.
@@ -701,7 +719,11 @@ func (c *chaos) judgeApply(op state.ApplyOp, mode decide.Mode, d *decide.Decisio
 	if at := c.ranAt[op.Instance][op.Target.Payload]; at != on {
 		c.t.Fatalf("%s was brought to %s, and is applied to %s:\n%s%s%s", op.Target.FullVersion, at, on, d, c.phases(), c.deliveries())
 	}
-	if i := c.s.Instances[op.Instance]; c.spoiled[op.Instance][op.Target.Payload] && !i.Delivery.Converged {
+	anew := slices.ContainsFunc(c.s.Releases, func(r *state.Release) bool { // and comes to what is back from a drained runtime, too
+		p, _ := r.PhaseIn(op.Instance.Channel)
+		return p == maestro.InProgress && !r.Config() && r.Payloads[op.Instance] == op.Target.Payload
+	})
+	if i := c.s.Instances[op.Instance]; c.spoiled[op.Instance][op.Target.Payload] && !i.Delivery.Converged && !anew {
 		c.t.Fatalf("%s was cancelled, and is applied:\n%s", op.Target.FullVersion, d)
 	}
 	_, paused := c.s.PauseOf(op.Instance)
@@ -748,7 +770,8 @@ func (c *chaos) judgeSuccess(ch state.Change, refuse func(string)) {
 		}
 		arrived := i.IsAt(r) && (i.Delivery.Converged || slices.Contains(ch.Instances, i.ID))
 		untouched := r.Config() && i.Delivery.Converged && r.Present[i.ID].Payload == i.Delivery.Target.Payload
-		left := r.Keeps(ch.Channel) && i.Delivery.Target == nil // there is no version that it keeps
+		// There is no version that it keeps; or it was rendered for those that were there, and this one came back from a drained runtime since.
+		left := r.Keeps(ch.Channel) && (i.Delivery.Target == nil || r.Present[i.ID].FullVersion == "")
 		if !arrived && !untouched && !left {
 			refuse("before " + i.ID.String() + " has converged")
 		}
@@ -898,6 +921,15 @@ func (c *chaos) onlyReported(channel string) bool {
 	})
 }
 
+// behindFailed tells whether a channel waits for one that has failed, where a newer release waits for people too.
+func (c *chaos) behindFailed(ch *decide.ChannelDecision) bool {
+	return slices.ContainsFunc(c.decision.Channels, func(o decide.ChannelDecision) bool {
+		return o.Status == entities.StatusFailed && slices.ContainsFunc(ch.Gates, func(g decide.Judgement) bool {
+			return g.Verdict == entities.Wait && g.ID == "channel-stable/"+o.Channel
+		})
+	})
+}
+
 // judgeEnd: what could come has come; what could not says why.
 func (c *chaos) judgeEnd() {
 	for _, ch := range c.decision.Channels {
@@ -909,7 +941,7 @@ func (c *chaos) judgeEnd() {
 			}
 			fallthrough
 		case entities.StatusPreconditions:
-			if c.onlyReported(ch.Channel) {
+			if c.onlyReported(ch.Channel) || c.behindFailed(&ch) {
 				continue
 			}
 			fallthrough

@@ -173,13 +173,21 @@ func (s *State) cancel(r *Release, channel string, c *Cancelling, now time.Time)
 			d.bad(*d.Target)
 		}
 	}
-	if !entered {
+	if entered {
+		s.Channel(channel).endWindow()
+	}
+	s.forgoKept(channel, now)
+}
+
+// forgoKept ends what was to bring newer configuration to what is in a channel, where that was cancelled.
+func (s *State) forgoKept(channel string, now time.Time) {
+	at := slices.IndexFunc(s.In(channel), s.off)
+	if at < 0 {
 		return
 	}
-	s.Channel(channel).endWindow()
-	for _, o := range s.Releases { // what is here is nothing to bring newer configuration to
-		if p := o.in(channel); o.Keeping[channel] && p.Phase == maestro.Pending && s.offIn(channel) {
-			o.cancel(channel, r.FullVersion+" was cancelled before it had succeeded here", now)
+	for _, o := range s.Releases {
+		if p := o.in(channel); o.Keeping[channel] && p.Phase == maestro.Pending {
+			o.cancel(channel, s.In(channel)[at].present()+" was cancelled before it had succeeded here", now)
 		}
 	}
 }

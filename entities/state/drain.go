@@ -61,10 +61,22 @@ func (s *State) away(c Change) {
 // Missed is the newest target that succeeded in the channel while the runtime of an instance was drained, and that nobody took back; nil:
 // the one that it has. What is in progress comes to it afterwards, and a pin and what waits to lead back say themselves what comes.
 func (s *State) Missed(i *Instance) *entities.Target {
-	var newest *entities.Target
 	if _, pinned := s.PinOf(i.ID.Channel); pinned || s.returning(i.ID.Channel) != nil {
 		return nil
 	}
+	r := s.missed(i)
+	if r == nil {
+		return nil
+	}
+	newest := r.Target(i.ID)
+	if t := i.Delivery.Target; t != nil && entities.SameDigest(t.Payload, newest.Payload) {
+		return nil
+	}
+	return &newest
+}
+
+// missed is the release that succeeded in the channel meanwhile, or nil.
+func (s *State) missed(i *Instance) *Release {
 	for _, r := range slices.Backward(s.Releases) {
 		p := r.in(i.ID.Channel)
 		switch {
@@ -72,17 +84,10 @@ func (s *State) Missed(i *Instance) *entities.Target {
 		case i.IsAt(r) && p.Phase != maestro.RolledBack:
 			return nil
 		case p.Phase == maestro.Succeeded && !r.Offloaded() && r.Concerns(i.ID):
-			t := r.Target(i.ID)
-			newest = &t
-		}
-		if newest != nil {
-			break
+			return r
 		}
 	}
-	if t := i.Delivery.Target; newest != nil && t != nil && entities.SameDigest(t.Payload, newest.Payload) {
-		return nil
-	}
-	return newest
+	return nil
 }
 
 // back has instances come back: at what they missed, or at their targets, which are applied again where they were removed.

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -265,6 +266,9 @@ func (s *State) retrySkipped(r *Release, spec *entities.ChannelSpec, who entitie
 		if left || p == maestro.InProgress || p == maestro.Succeeded {
 			return nil, fmt.Errorf("%s, which is newer, is there; release %s anew to go back to it", newer.FullVersion, r.Version)
 		}
+	}
+	if r.Keeps(spec.Name) && s.offIn(spec.Name) {
+		return nil, errors.New("it brings configuration to the version that is there, which was cancelled before it had succeeded")
 	}
 	return func() {
 		retryExtensions(r, spec, now)

@@ -261,7 +261,7 @@ func (p *Pin) to(r *Release) bool {
 func (s *State) pinTo(i *Instance, t entities.Target, now time.Time) {
 	d := &i.Delivery
 	before := d.BeforePin
-	if before == nil && d.Cancelled == "" && (d.Converged || d.Rollback != nil) {
+	if before == nil && !s.calledOffHere(i) && (d.Converged || d.Rollback != nil) {
 		before = &BeforePin{Target: *d.Target, Rollback: d.Rollback}
 		if before.Rollback != nil {
 			before.Rollback.Failed = time.Time{}

@@ -163,6 +163,9 @@ func (s *State) needed(r *Release, brought map[*Instance]*Release) bool {
 		if r.Phases[id.Channel] == nil {
 			continue
 		}
+		if i.Drained && s.missed(i) == r {
+			return true
+		}
 		d, t := &i.Delivery, r.Target(id)
 		if r.OfAspect() && i.has(r) {
 			return true

@@ -141,7 +141,7 @@ func (s *State) inheritCancels(r *Release, cutsOff bool, now time.Time) {
 	}
 	offered := of
 	for _, c := range entities.SortedKeys(r.Phases) {
-		of := cmp.Or(s.newestIn(c, offered), offered)
+		of := cmp.Or(s.newestIn(c, r.Version), offered)
 		switch off := of.Keeps(c) || of.calledOff(c) && !s.allAt(c, of); {
 		case !cutsOff && s.offAt(c, r.Version):
 			r.cancel(c, r.Version+" was cancelled before it had succeeded here", now)
@@ -157,14 +157,10 @@ func (s *State) inheritCancels(r *Release, cutsOff bool, now time.Time) {
 	}
 }
 
-// newestIn is the release itself where it concerns a channel, else the newest of its version that does: the channel was added since. Or
-// nil.
-func (s *State) newestIn(channel string, r *Release) *Release {
-	if r.in(channel) != nil {
-		return r
-	}
+// newestIn is the newest release of a version that concerns a channel, or nil: the channel was added since.
+func (s *State) newestIn(channel, version string) *Release {
 	for _, o := range slices.Backward(s.Releases) {
-		if o.in(channel) != nil && o.Version == r.Version && !o.Return {
+		if o.in(channel) != nil && o.Version == version && !o.Return {
 			return o
 		}
 	}

@@ -51,6 +51,7 @@ func (s *State) report(spec *entities.ChannelSpec, now time.Time) {
 			i.Delivery.Reported = false
 		}
 		s.Record(now, spec.Name, "only reports from now on: nothing is applied")
+		s.forgoKept(spec.Name, now)
 		return
 	}
 	s.Record(now, spec.Name, "is enforced from now on")
@@ -66,6 +67,7 @@ func (s *State) report(spec *entities.ChannelSpec, now time.Time) {
 			s.setPhase(Change{Channel: spec.Name, Release: r.ID, Cause: "it was only reported here: its gates are asked anew"}, maestro.Pending, now)
 		}
 	}
+	s.forgoKept(spec.Name, now)
 }
 
 // unreached tells whether some instance of a channel is not where a release is to take it.
@@ -75,9 +77,14 @@ func (s *State) unreached(channel string, r *Release) bool {
 
 // calledOffUnseen tells whether an instance's target came with a release that was cancelled while it was only reported.
 func (s *State) calledOffUnseen(i *Instance) bool {
-	if d := &i.Delivery; d.Converged || !d.Reported && !s.ReportsOnly(i.ID.Channel) {
-		return false
-	}
+	d := &i.Delivery
+	lost := d.Reported && s.Brought(i) == nil // with its channel, which was declared again
+	return !d.Converged && (d.Reported || s.ReportsOnly(i.ID.Channel)) && (lost || s.calledOffHere(i))
+}
+
+// calledOffHere tells whether what an instance is at came with a release that was cancelled before it had succeeded there. While a
+// channel is only reported, somebody else may bring it there all the same.
+func (s *State) calledOffHere(i *Instance) bool {
 	r := s.Brought(i)
-	return r != nil && r.Phases[i.ID.Channel].Phase == maestro.Cancelled
+	return i.Delivery.Cancelled != "" || r != nil && r.Phases[i.ID.Channel].Phase == maestro.Cancelled
 }
