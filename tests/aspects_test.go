@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -170,4 +171,68 @@ custom: {env: {IMAGE: "web:${{ version }}", FLAG: "${{ params.flagSet }}"}}
 	require.Equal(t, "web:v2 dark", applied("staging")[len(applied("staging"))-1])
 	_, code := d.Converge("release", "shop/web", "v3", "-p", "flagSet=light")
 	require.Equal(t, 1, code)
+}
+
+// A person takes a version back on top of which a greeting came: the greeting stays, with what was good before. So it is the other way
+// round, and of neither is anything applied that was taken back.
+func TestTakenBackFromBelow_B5_A22(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.Write(stage.TwoChannels + aspected)
+	w.Publish()
+	w.Release("web", "v1")
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	w.Release("web", "v2")
+	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
+	bye := w.say("bye")
+	w.Await("web", "staging CONVERGED "+words("v2", "bye")+", production CONVERGED "+words("v2", "bye"))
+	w.Act("web", protocol.Rollback, `{"version":"v2","by":"alice"}`)
+	w.Await("web", "staging ROLLED_BACK "+words("v1", "bye")+", production ROLLED_BACK "+words("v1", "bye"))
+	require.Equal(t, []string{"v1", "v2", words("v2", "bye"), words("v1", "bye")}, versions(w, "production"))
+	w.Release("web", "v3")
+	w.Await("web", "staging CONVERGED "+words("v3", "bye")+", production CONVERGED "+words("v3", "bye"))
+	w.Act("web", protocol.Rollback, fmt.Sprintf(`{"version":%q,"by":"alice"}`, bye))
+	w.Await("web", "staging ROLLED_BACK v3, production ROLLED_BACK v3")
+}
+
+// A person takes back a version while a greeting goes through the fleet: what is gone back to knows no greeting. The greeting leaves it out
+// there, says so, and is not rendered again and again.
+func TestLeftOutWhereItCannotBe_B5_D23(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	text := strings.Replace(fleet("rollout: {steps: [{instances: 1}]}", "a", "b", "c"), stage.Web, `---
+apiVersion: converge/v1
+kind: Service
+name: web
+configChanges: hold
+custom: {env: {VERSION: "${{ version }}"}}
+`, 1)
+	w.Write(text)
+	w.Publish()
+	w.Release("web", "v1")
+	w.awaitInstances("a CONVERGED v1, b CONVERGED v1, c CONVERGED v1")
+	w.Write(strings.Replace(text, `{VERSION: "${{ version }}"}}`, `{GREETING: "${{ params.greeting }}", VERSION: "${{ version }}"}}
+parameters: [{name: greeting, type: string, default: hello}]
+aspects: {words: [greeting]}`, 1))
+	w.Publish()
+	w.Release("web", "v2")
+	w.awaitInstances("a CONVERGED v2, b CONVERGED v2, c CONVERGED v2")
+	letGo := w.inFleet("a").HangApplies()
+	bye := words("v2", "bye")
+	w.say("bye")
+	w.awaitInstances("a CONVERGING " + bye + ", b CONVERGED v2, c CONVERGED v2")
+	require.Contains(t, w.Act("web", protocol.Rollback, `{"version":"v2","by":"alice"}`), "left alone: production/"+w.App+"-a ("+bye+" came on top of it")
+	w.awaitInstances("a CONVERGING " + bye + ", b ROLLED_BACK v1, c ROLLED_BACK v1")
+	letGo()
+	w.AwaitThat("web", "the greeting where it can be", func(s protocol.Status) bool { return s.Releases[0].Phases["production"] == "succeeded" })
+	w.awaitInstances("a CONVERGED " + bye + ", b ROLLED_BACK v1, c ROLLED_BACK v1")
+	var out []string
+	for _, line := range w.Status("web").Journal {
+		if _, why, left := strings.Cut(line.Text, "leaves out production/"+w.App+"-"); left {
+			out = append(out, why)
+		}
+	}
+	slices.Sort(out)
+	why := ": cannot be rendered under v1, which is here: its configuration does not take all values of words." + strings.Split(bye, ".")[1]
+	require.Equal(t, []string{"b" + why, "c" + why}, out)
 }

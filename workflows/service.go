@@ -30,7 +30,7 @@ func newService(ctx workflow.Context, in protocol.ServiceInput) *service {
 		ctx: ctx, of: s, name: in.Application + "/" + in.Service, application: in.Application, service: in.Service, title: s.state.Title,
 		logic: in.Logic, whole: s.state, version: state.Newest, form: s.state.Form, desk: &s.state.Desk, verbs: verb.Service(),
 		stops:   []string{"to take the service down, converge delete " + in.Application + "/" + in.Service, "to stop changes, converge pause " + in.Application + "/" + in.Service},
-		answers: map[string]answering{protocol.Release: s.release, protocol.Reserve: s.reserve, protocol.Conclude: s.conclude},
+		answers: map[string]answering{protocol.Release: s.release, protocol.Rollback: s.rollBack, protocol.Reserve: s.reserve, protocol.Conclude: s.conclude},
 		messages: map[string]message{
 			protocol.Publish:          {take: s.publish, needs: theStore, look: `{}`},
 			protocol.SignalScopePause: {take: s.scopePause, needs: theAnnouncer},
@@ -169,7 +169,10 @@ func (s *service) turn() {
 
 // mode: the end of a run that is long overdue holds up what leads forward, never a rollback.
 func (s *service) mode() decide.Mode {
-	return decide.Mode{Drain: s.drains(), Rollbacks: !s.leaving() && s.ending() && s.calm(), Unseen: s.logic < protocol.LogicLooksAgain}
+	return decide.Mode{
+		Drain: s.drains(), Rollbacks: !s.leaving() && s.ending() && s.calm(),
+		Unseen: s.logic < protocol.LogicLooksAgain, Crosses: s.logic < protocol.LogicKeepsLines,
+	}
 }
 
 // lastAnnouncements is how long a service that was taken down waits for its last announcements to arrive.

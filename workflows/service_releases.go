@@ -328,6 +328,12 @@ func (s *service) renderChannel(ctx workflow.Context, ops []state.RenderOp) {
 		s.backOff(theStore, err)
 		return
 	}
+	if err != nil && len(ops) > 1 && s.leavesOut(ops[0]) { // those are told apart that cannot be rendered
+		for n := range ops {
+			s.renderChannel(ctx, ops[n:n+1])
+		}
+		return
+	}
 	for _, op := range ops {
 		present := entities.Target{FullVersion: op.Present, Incarnation: r.Incarnation, Payload: prepared.Payloads[op.Instance].UnderPresent}
 		if err != nil { // it cannot be compared, so it counts as changed
@@ -392,12 +398,27 @@ func (s *service) keep(op state.RenderOp, fullVersion string, prepared protocol.
 		if r := s.state.ReleaseByID(op.Release); r != nil && !r.Keeps(op.Instance.Channel) {
 			there = op.Present
 		}
-		s.state.Unrendered(op.Release, op.Instance.Channel, fmt.Sprintf("cannot be rendered under %s, which is here: %s", there, errorText(err)), s.now())
+		why := fmt.Sprintf("cannot be rendered under %s, which is here: %s", there, errorText(err))
+		if s.leavesOut(op) {
+			s.state.Unrendered(op.Release, op.Instance, why, s.now())
+		} else {
+			s.state.UnrenderedIn(op.Release, op.Instance.Channel, why, s.now())
+		}
 		return
 	}
 	s.state.Keep(op.Release, op.Instance, state.Kept{Version: op.Of, Target: entities.Target{
 		FullVersion: fullVersion, Incarnation: prepared.Incarnation, Payload: prepared.Payloads[op.Instance].Digest,
 	}})
+}
+
+// leavesOut: what cannot be rendered is left out by a release that is in progress, rather than asked for again in each turn.
+func (s *service) leavesOut(op state.RenderOp) bool {
+	r := s.state.ReleaseByID(op.Release)
+	if r == nil {
+		return false // it was forgotten meanwhile
+	}
+	p, _ := r.PhaseIn(op.Instance.Channel)
+	return p == maestro.InProgress && s.fromHere("leaves-out")
 }
 
 func (s *service) prepare(ctx workflow.Context, r protocol.PrepareRequest) (protocol.PrepareAnswer, error) {

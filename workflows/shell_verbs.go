@@ -272,6 +272,11 @@ func (s *shell) answer(ctx workflow.Context, row *verb.Row, r verb.Request, who 
 	if special := s.answers[row.Name]; special != nil {
 		return special(ctx, r, who)
 	}
+	return s.effect(row, r, who)
+}
+
+// effect carries out a verb that asks nobody outside any more.
+func (s *shell) effect(row *verb.Row, r verb.Request, who entities.Who) (any, error) {
 	r.Before = row.Changed != "" && !s.fromHere(row.Changed)
 	effect, err := s.of.judge(row, r, who)
 	if err != nil {

@@ -23,6 +23,7 @@ type simulateOptions struct {
 	f        *Factory
 	service  serviceName
 	version  string
+	aspect   string
 	at       string
 	zone     string
 	export   string
@@ -35,20 +36,26 @@ type simulateOptions struct {
 func newCmdSimulate(f *Factory, runF func(context.Context, *simulateOptions) error) *cobra.Command {
 	o := &simulateOptions{f: f}
 	cmd := &cobra.Command{
-		Use:   "simulate SVC VERSION",
+		Use:   "simulate SVC VERSION | simulate SVC --aspect NAME",
 		Short: "Play a release forward: when would it be where, and what does it wait for until then",
 		Long: `Play a release forward in virtual time, from the service as it is now, by its rules
 and through the decisions that the service itself would make. Nothing is released.
 
 Allowed times and denied versions are evaluated as they would be. Checks that ask somebody
 else (metrics, alerts, other services) are assumed to pass, and said to be. Approvals
-end the play, unless --approved gives each as soon as it is asked for.`,
+end the play, unless --approved gives each as soon as it is asked for.
+
+--aspect plays a release of values of an aspect, whichever these are.`,
 		Example: `  converge simulate shop/web v9 --at 2026-12-23T16:00 --zone Europe/Paris --approved
-  converge simulate web v9 --export plan.svg`,
+  converge simulate web v9 --export plan.svg
+  converge simulate web --aspect flags`,
 		Args: asUsed,
 		RunE: running(o, runF, o.run, func(args []string) error {
 			if err := f.readService(args, &o.service, &o.version); err != nil {
 				return err
+			}
+			if (o.version == "") == (o.aspect == "") {
+				return fmt.Errorf("expected a version, or --aspect NAME")
 			}
 			if o.export != "" && !strings.HasSuffix(o.export, ".svg") {
 				return fmt.Errorf("--export %s: expected a file name that ends in .svg", o.export)
@@ -56,6 +63,7 @@ end the play, unless --approved gives each as soon as it is asked for.`,
 			return nil
 		}),
 	}
+	cmd.Flags().StringVar(&o.aspect, "aspect", "", "play values of this aspect, and no version")
 	cmd.Flags().StringVar(&o.at, "at", "", "when it is released: RFC 3339 or 2026-12-23T16:00 (default: now)")
 	cmd.Flags().StringVar(&o.zone, "zone", "", "time zone of --at and of what is printed (default: this machine's)")
 	cmd.Flags().StringVar(&o.export, "export", "", "write a Gantt chart to this SVG file")
@@ -80,7 +88,7 @@ func (o *simulateOptions) run(ctx context.Context) error {
 		return err
 	}
 	timeline, err := simulate.Run(simulate.Input{
-		State: state, Version: o.version, At: at, Judge: evaluator.reading, Apply: o.apply, Until: o.until, Approve: o.approved,
+		State: state, Version: o.version, Aspect: o.aspect, At: at, Judge: evaluator.reading, Apply: o.apply, Until: o.until, Approve: o.approved,
 	})
 	if err != nil {
 		return err

@@ -17,6 +17,8 @@ type Mode struct {
 	Rollbacks bool
 	// Unseen: by a logic before protocol.LogicLooksAgain.
 	Unseen bool
+	// Crosses: by a logic before protocol.LogicKeepsLines.
+	Crosses bool
 }
 
 // holds tells whether work is not to be started that is, or is not, part of a rollback.
@@ -67,7 +69,7 @@ func (t *tables) decide(s *state.State, now time.Time, mode Mode) *Decision {
 		return d
 	}
 	d.Channels = make([]ChannelDecision, len(s.Spec.Channels))
-	turns, known := t.turnsOf(s, now, &both.healths), 0
+	turns, known := t.turnsOf(s, now, &both.healths, mode.Crosses), 0
 	for n := range s.Spec.Channels {
 		*v = view{
 			tables: t, s: s, d: d, spec: &s.Spec.Channels[n], now: now, mode: mode,

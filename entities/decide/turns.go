@@ -16,7 +16,7 @@ import (
 var noTurn = maestro.Turn{Holder: maestro.None, Newest: maestro.None, Next: maestro.None, Keeper: maestro.None}
 
 // turnsOf asks maestro, unless every release is over and there is no turn to take.
-func (t *tables) turnsOf(s *state.State, now time.Time, h *healths) []maestro.Turn {
+func (t *tables) turnsOf(s *state.State, now time.Time, h *healths, crosses bool) []maestro.Turn {
 	if !slices.ContainsFunc(s.Releases, func(r *state.Release) bool { return isOpen(r, s.Spec) }) {
 		return nil
 	}
@@ -32,7 +32,7 @@ func (t *tables) turnsOf(s *state.State, now time.Time, h *healths) []maestro.Tu
 			}
 		}
 		channels[n] = maestro.Channel{
-			Name: c.Name, After: after[first:], By: by[first:], Kept: s.Spec.Maestro.HoldUntil == entities.HoldPromoted,
+			Name: c.Name, After: after[first:], By: by[first:], Kept: s.Spec.Maestro.HoldUntil == entities.HoldPromoted, Crosses: crosses,
 		}
 		known.standing[n] = standingOf(s, c)
 	}

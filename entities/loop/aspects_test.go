@@ -38,6 +38,10 @@ func TestAspectsAtRandom_B5(t *testing.T) {
 			p.channel(name, func(c *entities.ChannelSpec) {
 				if size := rapid.SampledFrom([]int{1, 1, 3}).Draw(t, "instances"); size > 1 {
 					fleet(c, size, "local")
+					if rapid.Bool().Draw(t, "in steps") {
+						one := &entities.Amount{Number: 1}
+						c.Rollout = &entities.Rollout{Steps: []entities.RolloutStep{{Instances: one}, {Pause: time.Minute}}, MaxUnavailable: one}
+					}
 				}
 				c.NoRollback = rapid.IntRange(0, 3).Draw(t, "no rollback") == 0
 				if n > 0 {
@@ -90,16 +94,21 @@ func (p *aspectPlay) events() map[string]func(*rapid.T) {
 		},
 		"cancel": func(*rapid.T) { _, _ = done(p.s.Cancel(state.Cancelling{Version: release(), Who: bob}, p.now)) },
 		"rollback": func(*rapid.T) {
-			p.goesBack(func() { _, _ = done(p.s.RollBack(state.RollingBack{Version: release(), Who: bob}, p.now)) })
+			p.goesBack(func() { _, _ = p.rollBack(state.RollingBack{Version: release(), Who: bob}) })
 		},
 		"retry":  func(*rapid.T) { _, _ = done(p.s.Retry(release(), channel(), bob, p.now)) },
 		"pause":  func(*rapid.T) { _, _ = done(p.s.Pause(channel(), bob, "", p.now)) },
 		"resume": func(*rapid.T) { _, _ = done(p.s.Resume(channel(), bob, p.now)) },
 		"render": func(*rapid.T) { p.render() },
-		"rest":   func(*rapid.T) { p.carryOver() },
-		"time":   func(*rapid.T) { p.now = p.now.Add(time.Minute) },
-		"end":    func(*rapid.T) { p.endOne(rapid.SampledFrom([]string{"", "", "", "broken"}).Draw(p.t, "end")) },
-		"end2":   func(*rapid.T) { p.endOne("") },
+		"unrendered": func(*rapid.T) {
+			if len(p.renders) > 0 {
+				p.renderBut("no such template", rapid.SampledFrom(p.renders).Draw(p.t, "render").Instance)
+			}
+		},
+		"rest": func(*rapid.T) { p.carryOver() },
+		"time": func(*rapid.T) { p.now = p.now.Add(time.Minute) },
+		"end":  func(*rapid.T) { p.endOne(rapid.SampledFrom([]string{"", "", "", "broken"}).Draw(p.t, "end")) },
+		"end2": func(*rapid.T) { p.endOne("") },
 	}
 	for name, event := range all {
 		all[name] = func(t *rapid.T) {
@@ -124,6 +133,7 @@ func (p *aspectPlay) endOne(err string) {
 		return
 	}
 	p.applyEnded(id, err, true)
+	p.observe(id, p.s.Instances[id].Observed.Reading, true) // which is as it was
 }
 
 // components of what each instance is at: the version ("") and the values of each aspect.
@@ -268,7 +278,7 @@ func (p *aspectPlay) comeToEnd() {
 			_, _ = done(p.s.Retry(p.present(id), id.Channel, bob, p.now))
 		}
 	}
-	for range 8 {
+	for range 8 + len(p.s.Releases) { // each may pause between its steps
 		for _, r := range p.s.Releases {
 			_, _ = done(p.s.Approve(entities.ByID+r.ID, entities.Approval{Topic: "go", Who: bob, At: p.now}))
 		}

@@ -77,7 +77,7 @@ func (c *chaos) stormEvents() map[string]func() {
 		},
 		"rollback": func() {
 			c.act(func() (string, error) {
-				return done(c.s.RollBack(state.RollingBack{Version: c.anyVersion(), Channel: any(), Who: bob}, c.now))
+				return c.rollBack(state.RollingBack{Version: c.anyVersion(), Channel: any(), Who: bob})
 			})
 		},
 		"extension": func() { c.endExtension(c.pick("", "", "exit status 1")) },

@@ -14,11 +14,11 @@ import (
 var backCommands = map[string]command{
 	// rollback VERSION CHANNEL why…; - is none
 	"rollback": func(s *story, arg []string) string {
-		return refusal(done(s.s.RollBack(state.RollingBack{Version: at(arg, 0), Channel: at(arg, 1), Who: bob, Reason: rest(arg, 2)}, s.now)))
+		return refusal(s.rollBack(state.RollingBack{Version: at(arg, 0), Channel: at(arg, 1), Who: bob, Reason: rest(arg, 2)}))
 	},
 	"rollback-while-paused": func(s *story, arg []string) string {
 		b := state.RollingBack{Version: at(arg, 0), Channel: at(arg, 1), WhilePaused: true, Who: bob, Reason: rest(arg, 2)}
-		return refusal(done(s.s.RollBack(b, s.now)))
+		return refusal(s.rollBack(b))
 	},
 	// pin VERSION CHANNEL why…
 	"pin": func(s *story, arg []string) string {

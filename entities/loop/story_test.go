@@ -160,7 +160,11 @@ var answers = map[string]command{
 	},
 	"answer": func(s *story, arg []string) string { s.answerWith(idOf(arg[0]), arg[1:]); return "" },
 	"render": func(s *story, _ []string) string { s.render(); return "" },
-	"obey":   func(s *story, _ []string) string { s.obey(); return "" },
+	"unrendered": func(s *story, arg []string) string { // unrendered INSTANCE cause: all else is rendered
+		s.renderBut(rest(arg, 1), idOf(arg[0]))
+		return ""
+	},
+	"obey": func(s *story, _ []string) string { s.obey(); return "" },
 	"obey-in": func(s *story, arg []string) string { // ends the applies of these instances well
 		for _, word := range arg {
 			s.obeyApply(idOf(word))

@@ -204,8 +204,16 @@ func (w *world) start(d *decide.Decision) {
 }
 
 // render answers what the last decision asked to be rendered, or to be looked up in the store.
-func (w *world) render() {
+func (w *world) render() { w.renderBut("", entities.InstanceID{}) }
+
+// renderBut is render; where a cause is given, what is for that instance cannot be rendered.
+func (w *world) renderBut(cause string, not entities.InstanceID) {
 	for _, op := range w.renders {
+		if cause != "" && op.Instance == not {
+			w.s.Rendered(op.Release, op.Instance, entities.Target{FullVersion: op.Present})
+			w.s.Unrendered(op.Release, op.Instance, cause, w.now)
+			continue
+		}
 		template := w.store[op.Release][op.Instance]
 		if w.s.ReleaseByID(op.Release).OfAspect() {
 			template, _, _ = strings.Cut(w.s.Instances[op.Instance].Delivery.Target.Payload, "@")
@@ -219,6 +227,16 @@ func (w *world) render() {
 		w.recall(w.s.ReleaseByID(op.Release))
 	}
 	w.renders, w.recalls = nil, nil
+}
+
+// rollBack takes a release back, as the workflow does.
+func (w *world) rollBack(b state.RollingBack) (string, error) {
+	b.Ways = map[entities.InstanceID]entities.Target{}
+	for _, way := range w.s.WaysBack(b.Version, b.Channel) {
+		template, _, _ := strings.Cut(w.s.Instances[way.Instance].Delivery.Target.Payload, "@")
+		b.Ways[way.Instance] = entities.Target{FullVersion: way.As, Incarnation: way.Incarnation, Payload: payload(template, way.As)}
+	}
+	return done(w.s.RollBack(b, w.now))
 }
 
 func (w *world) recall(r *state.Release) {

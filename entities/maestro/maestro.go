@@ -71,6 +71,8 @@ type Channel struct {
 	By    []string
 	// Kept: nothing enters before what succeeded here last has gone on to all that come after this channel.
 	Kept bool
+	// Crosses: of several lines the nearest is next, though what is in progress is of another: it makes no room for that.
+	Crosses bool
 }
 
 // Known is what the state itself says of a release in a channel, each by its index: nobody outside is asked.
@@ -149,19 +151,36 @@ func lines[R Release](releases []R) []string {
 // turn of a channel. What is in progress there is so for all lines, and next is the nearest: of two that are as near, the older.
 func (a *arranger[R]) turn(lines []string, n int) Turn {
 	t := a.turnOf(lines[0], n)
-	for _, line := range lines[1:] {
-		o := a.turnOf(line, n)
-		holder, skips := max(t.Holder, o.Holder), append(t.Skips, o.Skips...)
-		if o.Next != None && (t.Next == None || a.nearer(o.Next, t.Next, n)) {
+	others, holder, skips := make([]Turn, len(lines)-1), t.Holder, t.Skips
+	for k, line := range lines[1:] {
+		others[k] = a.turnOf(line, n)
+		holder, skips = max(holder, others[k].Holder), append(skips, others[k].Skips...)
+	}
+	for _, o := range others {
+		if o.Next != None && (t.Next == None || a.before(o.Next, t.Next, holder, n)) {
 			t = o
 		}
-		t.Yields = t.Yields && t.Holder == holder
-		t.Holder, t.Skips = holder, skips
 	}
+	t.Yields = t.Yields && t.Holder == holder
+	t.Holder, t.Skips = holder, skips
 	if t.Holder != None {
 		t.Cut = a.stuck(t.Holder, n)
 	}
 	return t
+}
+
+// before tells whether a release is next rather than one of another line. What is in progress makes room for its own line at most.
+func (a *arranger[R]) before(i, than, holder, n int) bool {
+	if holder == None || a.channels[n].Crosses {
+		return a.nearer(i, than, n)
+	}
+	switch a.releases[holder].Line() {
+	case a.releases[i].Line():
+		return a.near(i, n) > held
+	case a.releases[than].Line():
+		return a.near(than, n) <= held && a.nearer(i, than, n)
+	}
+	return a.nearer(i, than, n)
 }
 
 func (a *arranger[R]) nearer(i, than, n int) bool {

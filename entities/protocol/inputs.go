@@ -58,7 +58,7 @@ type Beginning struct {
 
 // Logic is the number of the logic by which workers of this version begin a run. A run keeps to the logic that its
 // input names, as its history demands: none is that of workers that did not name it yet.
-const Logic = LogicLooksAgain
+const Logic = LogicKeepsLines
 
 const (
 	// LogicRecordsShown is the logic by which what a service shows is recorded before it is shown.
@@ -87,6 +87,8 @@ const (
 	// LogicLooksAgain is the logic by which a postcondition fails nothing before a look that is due has been taken, and the last
 	// evaluation of what was stable counts for nothing once that began anew.
 	LogicLooksAgain = 10
+	// LogicKeepsLines is the logic by which what goes no further in a channel by itself makes room for its own aspect alone.
+	LogicKeepsLines = 11
 )
 
 // ServiceInput starts a Service workflow, or carries its state into the next run.

@@ -22,9 +22,9 @@ import (
 type Input struct {
 	// State is the service as it is, with its spec. It is not changed.
 	State *state.State
-	// Version is released at At.
-	Version string
-	At      time.Time
+	// Version is released at At. Values of Aspect are, where one is given: which ones makes no difference, and Version says so to people.
+	Version, Aspect string
+	At              time.Time
 	// Judge gives the verdict of a check at a moment of virtual time, and when it may next change.
 	Judge func(e entities.Evaluation, at time.Time) entities.CheckReading
 	// Apply is how long it takes from the start of an apply to stable objects, and Extension how long
@@ -83,7 +83,7 @@ func Run(in Input) (*Timeline, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.CheckRelease(in.Version, nil, nil); err != nil {
+	if err := check(s, &in); err != nil {
 		return nil, err
 	}
 	for _, c := range s.Spec.Channels { // what runs again and again holds nothing
@@ -102,6 +102,19 @@ func Run(in Input) (*Timeline, error) {
 	}
 	p.run()
 	return p.timeline, nil
+}
+
+// check refuses what cannot be released, and calls values of an aspect by its name.
+func check(s *state.State, in *Input) error {
+	a := s.Spec.Aspect(in.Aspect)
+	if a == nil && in.Aspect == "" {
+		return s.CheckRelease(in.Version, nil, nil)
+	}
+	in.Version = in.Aspect
+	if a == nil {
+		return s.CheckAspect(in.Aspect, nil, nil)
+	}
+	return s.CheckAspect(in.Aspect, a.Parameters, nil)
 }
 
 func orElse(d, otherwise time.Duration) time.Duration {
@@ -143,12 +156,15 @@ type event struct {
 
 // open opens the release with payloads of its own, as if it were rendered.
 func (p *play) open() *state.Release {
-	payloads := map[entities.InstanceID]string{}
+	payloads, version := map[entities.InstanceID]string{}, p.Version
 	for _, id := range p.s.Spec.IDs() {
 		payloads[id] = "simulated/" + p.Version + "/" + id.Key()
 	}
+	if p.Aspect != "" {
+		version = entities.ValuesName(p.Aspect, nil, nil)
+	}
 	r := p.s.OpenRelease(state.NewRelease{
-		Version: p.Version, FullVersion: p.Version, Incarnation: p.s.Spec.Incarnation, Hash: p.s.Spec.Hash,
+		Version: version, FullVersion: version, Aspect: p.Aspect, Incarnation: p.s.Spec.Incarnation, Hash: p.s.Spec.Hash,
 		Payloads: payloads, By: "simulation",
 	}, p.now)
 	p.settleWhatRuns()

@@ -144,3 +144,31 @@ func TestSVG(t *testing.T) {
 		require.NoError(t, err)
 	}
 }
+
+// Values of an aspect are played beside a version that waits, and say what they wait for (B5).
+func TestValuesOfAnAspect_B5(t *testing.T) {
+	s := shop()
+	s.Spec.Parameters = []entities.ParamSpec{{Name: "flagSet", Type: entities.ParamString}}
+	s.Spec.Aspects = []entities.Aspect{{Name: "flags", Parameters: []string{"flagSet"}}}
+	none, err := Run(Input{State: s, Aspect: "flags", At: friday, Judge: judge})
+	require.NoError(t, err)
+	require.Contains(t, strings.Join(none.Table(time.UTC), "\n"), "no version is here yet that flags could come to")
+
+	s.Spec.Channels[0].Checks, s.Spec.Channels[1].Checks, s.Spec.Channels[1].Conditions = nil, nil, s.Spec.Channels[1].Conditions[:1]
+	for _, c := range s.Spec.Channels {
+		i := s.Instance(c.ID(c.Instances[0]))
+		t1 := entities.Target{FullVersion: "v1", Payload: "p"}
+		i.Runtime, i.Delivery.Target, i.Delivery.LastGood, i.Delivery.Converged = "local", &t1, &t1, true
+		s.Observed(i.ID, "v1", entities.Reading{At: friday, Objects: []entities.Object{{Name: "web", Type: "fake", Status: entities.ObjectSucceeded, Versions: []entities.ObjectVersion{{Version: "v1", Active: true}}}}}, true, friday)
+	}
+	got, err := Run(Input{State: s, Aspect: "flags", At: friday, Judge: judge, Apply: 2 * time.Minute})
+	require.NoError(t, err)
+	require.Equal(t, "flags", got.Version)
+	require.Equal(t, `CHANNEL     ENTERS                DONE                  HELD BY
+staging     Fri 20 Nov 17:30 UTC  Fri 20 Nov 17:32 UTC
+production  Fri 20 Nov 17:32 UTC  Fri 20 Nov 17:34 UTC  flags is going out to staging (until Fri 20 Nov 17:32 UTC)
+flags is everywhere at Fri 20 Nov 17:34 UTC, after 4m`, strings.Join(got.Table(time.UTC), "\n"))
+
+	_, err = Run(Input{State: s, Aspect: "size", At: friday, Judge: judge})
+	require.ErrorContains(t, err, `has no aspect "size"; expected one of flags`)
+}

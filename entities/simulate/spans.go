@@ -15,6 +15,9 @@ func (p *play) note() {
 	for n := range p.timeline.Channels {
 		c := &p.timeline.Channels[n]
 		kind, reasons := p.doing(c.Name)
+		for n := range reasons { // of values of an aspect nobody gave the digits
+			reasons[n] = strings.ReplaceAll(reasons[n], p.release.FullVersion, p.Version)
+		}
 		if phase := p.phase(c.Name); c.Entered.IsZero() && phase.Entered() {
 			c.Entered = p.now
 		}

@@ -161,11 +161,11 @@ func (s *State) promote(c Change, now time.Time) {
 	}
 	s.Record(now, c.Channel, move+" ("+c.Cause+")")
 	s.noteChange(c, entities.EventTarget, move, now)
-	returns := s.ReleaseByID(c.Release).takesBack()
+	by := s.ReleaseByID(c.Release)
 	for _, m := range c.Moves {
 		i := s.Instance(m.Instance)
-		if t := i.Delivery.Target; returns && t != nil {
-			i.Delivery.bad(*t) // a person took it back
+		if i.Delivery.Target != nil && by.takesBack() {
+			s.badBy(i, s.ReleaseByID(by.TakesBack)) // a person took it back
 		}
 		s.setTarget(i, m.Target, now)
 		if m.Reading != nil {

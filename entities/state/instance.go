@@ -190,6 +190,11 @@ func (d *Delivery) StableSince() time.Time {
 	return d.Arrived
 }
 
+// isGood: the present target is the newest good one.
+func (d *Delivery) isGood() bool {
+	return d.Target != nil && d.Converged && d.LastGood != nil && d.LastGood.Same(*d.Target)
+}
+
 // good notes that a target converged: it is the newest good one.
 func (d *Delivery) good(t entities.Target) {
 	if d.LastGood != nil && !d.LastGood.Same(t) {

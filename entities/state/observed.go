@@ -217,8 +217,25 @@ func (s *State) Keep(release string, id entities.InstanceID, k Kept) {
 	}
 }
 
-// Unrendered takes in that what a release brings to a channel cannot be rendered on top of what is there, so that it does not come.
-func (s *State) Unrendered(release, channel, why string, now time.Time) {
+// Unrendered takes in that what a release brings to an instance cannot be rendered on top of what is there. Where the release is still
+// to come to the channel it does not; one that is in progress there leaves the instance out.
+func (s *State) Unrendered(release string, id entities.InstanceID, why string, now time.Time) {
+	r := s.ReleaseByID(release)
+	if p := r.in(id.Channel); p == nil || p.Phase != maestro.InProgress {
+		s.UnrenderedIn(release, id.Channel, why, now)
+		return
+	}
+	delete(r.Kept, id)
+	if !r.Keeps(id.Channel) {
+		delete(r.Payloads, id)
+	}
+	text := r.FullVersion + " leaves out " + s.Shown(id)
+	s.Record(now, id.Channel, text+": "+why)
+	s.note(entities.AuditLine{At: now, Kind: entities.EventError, Channel: id.Channel, Release: r.ID, Version: r.FullVersion, Text: text, Reason: why})
+}
+
+// UnrenderedIn is Unrendered of all of a channel: of values that are in progress too, as by an earlier logic.
+func (s *State) UnrenderedIn(release, channel, why string, now time.Time) {
 	r := s.ReleaseByID(release)
 	if r == nil || r.in(channel) == nil {
 		return

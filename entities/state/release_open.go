@@ -216,8 +216,7 @@ func (s *State) Merged(i *Instance, r *Release) (version, full string) {
 // at a time is tried there (B5), and what was good before differs from it in one aspect.
 func (s *State) Unfinished(i *Instance, r *Release) bool {
 	d := &i.Delivery
-	good := d.Target != nil && d.Converged && d.LastGood != nil && d.LastGood.Same(*d.Target)
-	if d.Target == nil || good || r.Return || d.Reported || s.ReportsOnly(i.ID.Channel) {
+	if d.Target == nil || d.isGood() || r.Return || d.Reported || s.ReportsOnly(i.ID.Channel) {
 		return false
 	}
 	of := s.Brought(i)
@@ -244,13 +243,17 @@ func (s *State) valuesIn(channel string) []string {
 
 // VersionOf is the version of an instance's present target, as a person or CI named it; "" where that is not known any more.
 func (s *State) VersionOf(i *Instance) string {
-	t, version := i.Delivery.Target, ""
-	if t == nil {
+	if i.Delivery.Target == nil {
 		return ""
 	}
+	return s.versionOf(i.ID, *i.Delivery.Target)
+}
+
+// versionOf is the same of any target of an instance.
+func (s *State) versionOf(id entities.InstanceID, t entities.Target) (version string) {
 	for n := len(s.Releases) - 1; n >= 0; n-- {
 		r := s.Releases[n]
-		switch k := r.Kept[i.ID]; {
+		switch k := r.Kept[id]; {
 		case k.Version != "" && k.FullVersion == t.FullVersion:
 			return k.Version
 		case r.FullVersion == t.FullVersion && !r.Return:

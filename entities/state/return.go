@@ -75,6 +75,9 @@ func (r *Release) returns(m Move, now time.Time) {
 		}
 		r.Runtimes[m.Instance] = m.Target.Runtime
 	}
+	if m.Version != "" {
+		r.bring(m)
+	}
 	r.Phases[m.Instance.Channel] = &PhaseState{Phase: maestro.Pending, Since: now}
 }
 

@@ -35,7 +35,10 @@ func (s *State) rollback(c Change, who *entities.Who, now time.Time) {
 	for _, m := range c.Moves {
 		i := s.Instance(m.Instance)
 		from := *i.Delivery.Target
-		i.Delivery.bad(from)
+		s.badBy(i, r)
+		if by := s.Brought(i); m.Version != "" && by != nil { // what came on top stays
+			by.bring(m)
+		}
 		s.returnTo(i, m.Target, now)
 		i.Delivery.Rollback = &entities.Rollback{Release: r.ID, From: from.FullVersion, Who: who, Reason: c.Cause, At: now, WhilePaused: c.WhilePaused}
 	}
@@ -47,8 +50,12 @@ type RollingBack struct {
 	Channel     string // "": wherever it is
 	WhilePaused bool   // also where its channel, or the service, is paused, and stays so
 	Alone       bool   // newer configuration for the version is left as it is, as before it was kept
-	Who         entities.Who
-	Reason      string
+	// Ways are the targets that were rendered for it (WaysBack); nil: it is not known yet which. Last: nothing is taken back that other
+	// aspects came on top of, as before it could be.
+	Ways   map[entities.InstanceID]entities.Target
+	Last   bool
+	Who    entities.Who
+	Reason string
 }
 
 // RollBack takes a release back in each channel that it entered and is at (A22): to the
@@ -67,7 +74,7 @@ func (s *State) RollBack(b RollingBack, now time.Time) (Effect, error) {
 		if !s.leavable(r, c) {
 			continue
 		}
-		moves, why := s.rollbackMoves(c, r, b.WhilePaused)
+		moves, why := s.rollbackMoves(c, r, &b)
 		left = append(left, why...)
 		if len(moves) > 0 {
 			changes = append(changes, Change{Channel: c, Release: r.ID, Moves: moves, Cause: reason, WhilePaused: b.WhilePaused})
@@ -119,7 +126,7 @@ func (s *State) whilePaused(r *Release, b *RollingBack) string {
 	held := slices.ContainsFunc(s.phaseChannels(r, b.Channel), func(c string) bool {
 		return slices.ContainsFunc(s.In(c), func(i *Instance) bool {
 			_, paused := s.PauseOf(i.ID)
-			return paused && i.IsAt(r) && s.notBack(i, false) != "" && s.notBack(i, true) == ""
+			return paused && i.IsAt(r) && s.notBack(i, false, false) != "" && s.notBack(i, true, false) == ""
 		})
 	})
 	if !held || s.Spec.AskGates {
@@ -174,22 +181,27 @@ func (s *State) rollBack(r *Release, changes []Change, who entities.Who, now tim
 
 // rollbackMoves are the targets that a rollback of a release sets in a channel, and what it leaves alone there
 // and why.
-func (s *State) rollbackMoves(channel string, r *Release, whilePaused bool) (moves []Move, left []string) {
+func (s *State) rollbackMoves(channel string, r *Release, b *RollingBack) (moves []Move, left []string) {
 	back := s.returning(channel)
 	for _, i := range s.In(channel) {
-		if !i.IsAt(r) {
+		below := !b.Last && s.below(i, r)
+		if !i.IsAt(r) && !below {
 			continue
 		}
 		if back != nil {
 			left = append(left, s.Shown(i.ID)+" (it goes back to "+back.FullVersion+" once all gates pass)")
 			continue
 		}
-		if why := s.notBack(i, whilePaused && !s.Spec.AskGates); why != "" {
+		if why := s.notBack(i, b.WhilePaused && !s.Spec.AskGates, below); why != "" {
 			left = append(left, s.Shown(i.ID)+" ("+why+")")
 			continue
 		}
-		to, _ := s.ReturnsTo(i)
-		moves = append(moves, Move{Instance: i.ID, Target: *to})
+		m, why := s.moveBack(i, r, b, below)
+		if why != "" {
+			left = append(left, s.Shown(i.ID)+" ("+why+")")
+			continue
+		}
+		moves = append(moves, m)
 	}
 	return moves, left
 }
@@ -198,12 +210,13 @@ func (s *State) rollbackMoves(channel string, r *Release, whilePaused bool) (mov
 func (s *State) leavable(r *Release, channel string) bool {
 	p := r.Phases[channel].Phase
 	return p.Entered() && p != maestro.RolledBack || slices.ContainsFunc(s.In(channel), func(i *Instance) bool {
-		return i.Delivery.Cancelled != "" && i.IsAt(r)
+		return i.Delivery.Cancelled != "" && i.IsAt(r) || p == maestro.RolledBack && s.below(i, r) // it was left alone then
 	})
 }
 
 // notBack says why an instance cannot be rolled back now, or "". WhilePaused: a pause of its channel, or of the service, does not count.
-func (s *State) notBack(i *Instance, whilePaused bool) string {
+// Below: what is taken back there is not what came last, and goes its own way.
+func (s *State) notBack(i *Instance, whilePaused, below bool) string {
 	if p, ok := s.PauseOf(i.ID); ok && !(whilePaused && !s.HeldFromOutside(i.ID)) {
 		return "paused by " + p.By
 	}
@@ -215,6 +228,7 @@ func (s *State) notBack(i *Instance, whilePaused bool) string {
 		return "it is a rollback that failed: retry it, or release a fix"
 	case i.RollingBack():
 		return "it is being rolled back to"
+	case below:
 	case to == nil && why != "":
 		return why + "; " + s.PassFloor(i)
 	case to == nil:

@@ -54,6 +54,8 @@ type Move struct {
 	Instance entities.InstanceID
 	Target   entities.Target
 	Reading  *entities.Reading // of an exit-code runtime: what it answered about the target
+	// Version, as a person or CI named it, of a target that was rendered for a way back (Way).
+	Version string
 }
 
 // Work is what a decision starts. At most one apply runs at a time per instance.

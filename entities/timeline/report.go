@@ -155,19 +155,24 @@ func (m *maker) restored(channel string, failed time.Time) time.Time {
 	return time.Time{}
 }
 
-// course is what went on in a channel from a time on, each span with its version.
+// course is what went on in a channel from a time on, each span with its version. Of two aspects it is what came last.
 func (m *maker) course(channel string, from time.Time) []chart.Span {
 	var out []chart.Span
 	for _, x := range m.runs {
 		if x.channel != channel {
 			continue
 		}
-		for _, s := range m.ran(x) {
-			if s.To.IsZero() || s.To.After(from) {
-				s.From, s.Reasons = later(s.From, from), []string{x.version}
-				out = append(out, s)
-			}
+		if n := len(out) - 1; n >= 0 && (out[n].To.IsZero() || out[n].To.After(x.from)) {
+			out[n].To = x.from
 		}
+		for _, s := range m.ran(x) {
+			s.Reasons = []string{x.version}
+			out = append(out, s)
+		}
+	}
+	out = slices.DeleteFunc(out, func(s chart.Span) bool { return !s.To.IsZero() && !s.To.After(from) })
+	for n := range out {
+		out[n].From = later(out[n].From, from)
 	}
 	return out
 }

@@ -70,6 +70,7 @@ type maker struct {
 // release is one that the trail tells of.
 type release struct {
 	id, version string
+	aspect      string // that it gives values to: a line of its own
 	at          time.Time
 	over        map[string]time.Time // channels in which it was called off, and "" for all
 	returns     bool                 // somebody takes another one back by it
@@ -78,6 +79,7 @@ type release struct {
 // run is a time that a channel had a release as its target.
 type run struct {
 	channel, version string
+	line             string    // the aspect that it is of
 	of               *release  // nil: none, or one that the trail does not tell of
 	from, to         time.Time // to is zero while it has
 	// succeeded, failed and cancelled are zero where it did not, or was not.
@@ -135,9 +137,11 @@ func (m *maker) rename(old, name string) {
 func (m *maker) line(l entities.AuditLine) {
 	switch l.Kind {
 	case entities.EventRelease:
-		m.releases = append(m.releases, &release{
-			id: l.Release, version: l.Version, at: l.At, over: map[string]time.Time{}, returns: m.unpinned(l.At),
-		})
+		r := &release{id: l.Release, version: l.Version, at: l.At, over: map[string]time.Time{}, returns: m.unpinned(l.At)}
+		if entities.NamesValues(l.Version) {
+			r.aspect = entities.AspectOf(l.Version)
+		}
+		m.releases = append(m.releases, r)
 	case entities.EventCancel:
 		m.cancel(l)
 	case entities.EventTarget:
@@ -145,7 +149,7 @@ func (m *maker) line(l entities.AuditLine) {
 	case entities.EventSucceeded:
 		m.succeeded(l)
 	case entities.EventFailed:
-		if at := m.at(l.Channel); at != nil {
+		if at := m.of(l); at != nil {
 			at.failed = cmp.Or(at.failed, l.At)
 		}
 	case entities.EventRollback:
@@ -161,27 +165,30 @@ func (m *maker) line(l entities.AuditLine) {
 
 // target takes in that a release goes to a channel, or on to further instances there.
 func (m *maker) target(l entities.AuditLine) {
-	at, of := m.at(l.Channel), m.release(l.Release)
+	at, of := m.of(l), m.release(l.Release)
 	if at != nil && at.of != nil && at.of == of && at.succeeded.IsZero() && at.failed.IsZero() && at.cancelled.IsZero() {
 		at.steps++
 		return
 	}
-	m.leave(l.Channel, l.At)
-	m.runs = append(m.runs, run{channel: l.Channel, of: of, version: l.Version, from: l.At})
+	for at != nil { // a pin, or its end, has all go
+		at.to = l.At
+		at = m.of(l)
+	}
+	m.runs = append(m.runs, run{channel: l.Channel, line: of.line(), of: of, version: l.Version, from: l.At})
 }
 
 // succeeded takes in that what a channel is at has arrived. What had failed, and was tried again, begins anew with that.
 func (m *maker) succeeded(l entities.AuditLine) {
-	at := m.at(l.Channel)
+	at, of := m.of(l), m.release(l.Release)
 	switch {
 	case at == nil: // unchanged there
-		m.runs = append(m.runs, run{channel: l.Channel, of: m.release(l.Release), version: l.Version, from: l.At, succeeded: l.At})
+		m.runs = append(m.runs, run{channel: l.Channel, line: of.line(), of: of, version: l.Version, from: l.At, succeeded: l.At})
 	case !at.succeeded.IsZero():
 	case at.failed.IsZero():
 		at.succeeded = l.At
 	default:
 		at.to = l.At
-		m.runs = append(m.runs, run{channel: at.channel, of: at.of, version: at.version, from: l.At, succeeded: l.At, back: at.back})
+		m.runs = append(m.runs, run{channel: at.channel, line: at.line, of: at.of, version: at.version, from: l.At, succeeded: l.At, back: at.back})
 	}
 }
 
@@ -240,7 +247,7 @@ func (m *maker) toggle(l entities.AuditLine) {
 
 // rollback: what was there is taken back, and what had succeeded there before is the target again.
 func (m *maker) rollback(l entities.AuditLine) {
-	left := m.at(l.Channel)
+	left := m.of(l)
 	if left == nil || left.version != l.Version && (left.of == nil || left.of != m.release(l.Release)) {
 		return // a release may be kept under another version than its own
 	}
@@ -248,35 +255,53 @@ func (m *maker) rollback(l entities.AuditLine) {
 	asks := false
 	for _, r := range m.releases {
 		if l.Who != nil && r.at.Equal(l.At) { // by the same act: it passes the gates first, and is a target of its own then
-			r.returns, asks = true, true
+			r.returns, r.aspect, asks = true, left.line, true
 		}
 	}
 	if asks {
 		return
 	}
 	left.to = l.At
+	m.goBack(l, left.line)
+}
+
+// goBack has what succeeded of an aspect before be there again.
+func (m *maker) goBack(l entities.AuditLine, line string) {
 	for _, r := range slices.Backward(m.runs) {
-		if r.channel == l.Channel && r.version != l.Version && !r.succeeded.IsZero() && r.failed.IsZero() {
-			m.runs = append(m.runs, run{channel: l.Channel, of: r.of, version: r.version, from: l.At, back: true})
+		if r.channel == l.Channel && r.line == line && r.version != l.Version && !r.succeeded.IsZero() && r.failed.IsZero() {
+			m.runs = append(m.runs, run{channel: l.Channel, line: line, of: r.of, version: r.version, from: l.At, back: true})
 			return
 		}
 	}
-}
-
-func (m *maker) leave(channel string, at time.Time) {
-	if present := m.at(channel); present != nil {
-		present.to = at
+	if under := m.at(l.Channel, nil); under != nil { // the first values of an aspect: what they came to is there without any
+		m.runs = append(m.runs, run{channel: l.Channel, line: line, version: under.version, from: l.At, back: true})
 	}
 }
 
-// at is what a channel has as its target.
-func (m *maker) at(channel string) *run {
+// of is the run that a line of the trail is about: of the aspect of the release that it names, else what came to the channel last.
+func (m *maker) of(l entities.AuditLine) *run {
+	if of := m.release(l.Release); of != nil {
+		return m.at(l.Channel, &of.aspect)
+	}
+	return m.at(l.Channel, nil)
+}
+
+// at is what came to a channel last, of one aspect if one is given, and is there.
+func (m *maker) at(channel string, line *string) *run {
 	for n := range slices.Backward(m.runs) {
-		if m.runs[n].channel == channel && m.runs[n].to.IsZero() {
-			return &m.runs[n]
+		if x := &m.runs[n]; x.channel == channel && x.to.IsZero() && (line == nil || x.line == *line) {
+			return x
 		}
 	}
 	return nil
+}
+
+// line of a release that may be unknown.
+func (r *release) line() string {
+	if r == nil {
+		return ""
+	}
+	return r.aspect
 }
 
 // release is the newest of an id: a service that was begun anew counts from one again.
@@ -365,7 +390,7 @@ func (m *maker) waited(r *release, channel string) (until time.Time, ok bool) {
 	}
 	n := slices.Index(m.releases, r)
 	for _, x := range m.runs { // something newer went there
-		if x.channel == channel && x.of != nil && slices.Index(m.releases, x.of) > n {
+		if x.channel == channel && x.of != nil && x.line == r.aspect && slices.Index(m.releases, x.of) > n {
 			return x.from, true
 		}
 	}

@@ -142,3 +142,43 @@ func TestStepsAreOneWay_D24(t *testing.T) {
 		{Kind: chart.Deploys, From: hours(0), To: hours(3), Reasons: []string{"in 3 steps"}}, {Kind: chart.Runs, From: hours(3)},
 	}, got[0].Spans)
 }
+
+// Values of an aspect have lines of their own: the version runs on beside them, and what of them is taken back ends alone (B5).
+func TestAspectsHaveLinesOfTheirOwn_B5(t *testing.T) {
+	flags, dark := "flags.x577f1208", "flags.xb125299c"
+	line := func(h float64, kind, release, version string) entities.AuditLine {
+		l := entities.AuditLine{At: hours(h), Kind: kind, Channel: "prod", Release: release, Version: version}
+		if kind == entities.EventRelease {
+			l.Channel = ""
+		}
+		return l
+	}
+	in := Input{
+		Now: hours(9), Status: protocol.Status{Channels: []protocol.ChannelStatus{{Name: "prod", Target: "v2-" + flags}}},
+		Lines: []entities.AuditLine{
+			line(0, entities.EventRelease, "1", "v1"), line(0, entities.EventTarget, "1", "v1"), line(1, entities.EventSucceeded, "1", "v1"),
+			line(2, entities.EventRelease, "2", flags), line(2, entities.EventTarget, "2", "v1-"+flags), line(3, entities.EventSucceeded, "2", "v1-"+flags),
+			line(4, entities.EventRelease, "3", dark), line(4, entities.EventTarget, "3", "v1-"+dark), line(5, entities.EventFailed, "3", "v1-"+dark),
+			line(5, entities.EventRollback, "3", "v1-"+dark), line(6, entities.EventSucceeded, "", "v1-"+flags),
+			line(7, entities.EventRelease, "4", "v2"), line(7, entities.EventTarget, "4", "v2-"+flags), line(8, entities.EventSucceeded, "4", "v2-"+flags),
+		},
+	}
+	require.Equal(t, strings.TrimPrefix(`
+                      from Mon 16 Nov 09:00 UTC to Mon 16 Nov 18:00 UTC
+v2 prod               ·····························▒▒▒▒███████  runs since Mon 16 Nov 17:00 UTC
+flags.xb125299c prod  ················▒▒▒▒▒···················  went out until Mon 16 Nov 14:00 UTC
+flags.x577f1208 prod  ········▒▒▒▒████·····▒▒▒▒███████████████  runs since Mon 16 Nov 15:00 UTC
+v1 prod               ▒▒▒▒█████████████████████████···········  ran until Mon 16 Nov 16:00 UTC
+                      ░ waits  ▒ deploys  ▓ soaks  █ runs  × fails`, "\n"), strings.Join(Lines(Of(in), hours(9), time.UTC), "\n"))
+
+	// What was there at each time is one at a time all the same.
+	all, _ := Report(in, hours(0))
+	var got []string
+	for _, s := range ReportChart("", all, hours(0), hours(9)).Rows[0].Spans {
+		got = append(got, fmt.Sprintf("%v %s %s", s.From.Sub(monday).Hours(), s.Kind, s.Reasons[0]))
+	}
+	require.Equal(t, []string{
+		"0 deploys v1", "1 runs v1", "2 deploys v1-" + flags, "3 runs v1-" + flags, "4 deploys v1-" + dark, "5 deploys v1-" + flags,
+		"6 runs v1-" + flags, "7 deploys v2-" + flags, "8 runs v2-" + flags,
+	}, got)
+}

@@ -120,7 +120,9 @@ var service = [...]Row{
 			r.Act, r.Version, r.Channel, r.WhilePaused = p.Act, p.Version, p.Channel, p.WhilePaused
 		}),
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
-			return s.RollBack(state.RollingBack{Version: r.Version, Channel: r.Channel, WhilePaused: r.WhilePaused, Alone: r.Before, Who: who, Reason: r.Reason}, now)
+			return s.RollBack(state.RollingBack{
+				Version: r.Version, Channel: r.Channel, WhilePaused: r.WhilePaused, Alone: r.Before, Ways: r.Ways, Last: r.Last, Who: who, Reason: r.Reason,
+			}, now)
 		},
 	},
 	{

@@ -72,8 +72,11 @@ type Request struct {
 	Topic       string
 	Condition   string
 	Comment     string
-	Stay        bool                    // of a Service's unpin
-	WhilePaused bool                    // of a Service's rollback
+	Stay        bool // of a Service's unpin
+	WhilePaused bool // of a Service's rollback
+	Last        bool // likewise: nothing that other aspects came on top of, as before it could be
+	// Ways are the targets that were rendered for it (state.RollingBack).
+	Ways        map[entities.InstanceID]entities.Target
 	Terminate   bool                    // of a Service's cancel
 	Force       bool                    // of a Runtime's drain and turnup
 	Before      bool                    // it was carried out before the verb changed (Row.Changed)

@@ -1,0 +1,56 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/state"
+	"github.com/converge-engine/converge/entities/verb"
+)
+
+// rollBack takes a release back. Where other aspects came on top of it, what is gone back to is rendered first: who asked is told if it
+// cannot be.
+func (s *service) rollBack(ctx workflow.Context, r verb.Request, who entities.Who) (any, error) {
+	row := verb.Find(s.verbs, protocol.Rollback)
+	ways := s.state.WaysBack(r.Version, r.Channel)
+	r.Last = len(ways) > 0 && !s.fromHere("ways-back")
+	if len(ways) > 0 && !r.Last {
+		if _, err := s.judge(row, r, who); err != nil { // before anything is rendered
+			return nil, refused(err)
+		}
+	}
+	if err := s.renderWays(ctx, ways, &r); err != nil {
+		return nil, refused(err)
+	}
+	return s.effect(row, r, who)
+}
+
+// renderWays renders ways back, those to one version at once.
+func (s *service) renderWays(ctx workflow.Context, ways []state.Way, r *verb.Request) error {
+	r.Ways = map[entities.InstanceID]entities.Target{}
+	for len(ways) > 0 && !r.Last {
+		n, first := 0, ways[0]
+		var ids []entities.InstanceID
+		for n < len(ways) && ways[n].As == first.As && ways[n].Incarnation == first.Incarnation {
+			ids = append(ids, ways[n].Instance)
+			n++
+		}
+		request := protocol.PrepareRequest{Version: first.Of, FullVersion: first.As, Incarnation: first.Incarnation, Hash: first.Hash, Instances: ids}
+		if _, values := entities.SplitVersion(first.As); len(values) > 0 {
+			request.Version, request.Values = "", first.Aspect
+		}
+		prepared, err := s.prepare(ctx, request)
+		if err != nil {
+			return fmt.Errorf("%s, which is gone back to, cannot be rendered: %w", first.As, errors.New(errorText(err)))
+		}
+		for _, id := range ids {
+			r.Ways[id] = entities.Target{FullVersion: first.As, Incarnation: prepared.Incarnation, Payload: prepared.Payloads[id].Digest}
+		}
+		ways = ways[n:]
+	}
+	return nil
+}
