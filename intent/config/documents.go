@@ -313,6 +313,8 @@ type Options struct {
 	Published func(name string, version int) (LibraryContent, error)
 	// OpenDirectory opens the directory of a library, by its path from Dir; nil: none can be.
 	OpenDirectory func(path string) (*os.Root, error)
+	// Within is the directory outside of which no library is read; empty: they may lie beside the configuration, wherever that is.
+	Within string
 }
 
 // Config is the configuration of one application as it was read.
