@@ -68,7 +68,7 @@ func (c *command) Newest(ctx context.Context) (string, error) {
 }
 
 // Fetch runs the command once more, and keeps what it makes.
-func (c *command) Fetch(ctx context.Context, _ string) (tree Tree, err error) {
+func (c *command) Fetch(ctx context.Context, _ Since) (tree Tree, err error) {
 	tree.Root, err = c.place.put(func(dir string) error {
 		tree.State, err = c.run(ctx, dir)
 		return err

@@ -3,6 +3,7 @@ package origin
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
@@ -15,13 +16,22 @@ type directory struct{ name, dir string }
 func (d directory) String() string { return d.name }
 
 // Newest goes by the names, sizes and times of all files.
-func (d directory) Newest(context.Context) (string, error) { return snapshot(d.dir) }
+func (d directory) Newest(context.Context) (string, error) {
+	state, err := snapshot(d.dir)
+	if failed := new(fs.PathError); errors.As(err, &failed) {
+		err = failed.Err
+	}
+	if err != nil {
+		return "", fmt.Errorf("load %s: %w", d.name, err)
+	}
+	return state, nil
+}
 
 // Fetch copies nothing: commands of the configuration run where it lies.
-func (d directory) Fetch(ctx context.Context, _ string) (Tree, error) {
-	state, err := snapshot(d.dir)
+func (d directory) Fetch(ctx context.Context, _ Since) (Tree, error) {
+	state, err := d.Newest(ctx)
 	if err != nil {
-		return Tree{}, fmt.Errorf("read %s: %w", d.name, err)
+		return Tree{}, err
 	}
 	return Tree{State: state, Dir: d.dir, Origin: Of(ctx, d.dir)}, nil
 }
@@ -31,7 +41,11 @@ func (d directory) Fetch(ctx context.Context, _ string) (Tree, error) {
 // while it is walked, or one that belongs to somebody else, is no reason to stop.
 func snapshot(dir string) (string, error) {
 	digest := sha256.New()
-	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return "", err
+	}
+	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil && path == dir:
 			return err

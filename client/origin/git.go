@@ -208,14 +208,14 @@ func (r *repository) auth() (transport.AuthMethod, error) {
 }
 
 // Fetch brings the newest commits, as far back as causes go, and the files of the newest.
-func (r *repository) Fetch(ctx context.Context, since string) (Tree, error) {
+func (r *repository) Fetch(ctx context.Context, since Since) (Tree, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	tree, err := r.fetch(ctx, since)
 	return tree, r.failed("fetch", err)
 }
 
-func (r *repository) fetch(ctx context.Context, since string) (tree Tree, err error) {
+func (r *repository) fetch(ctx context.Context, since Since) (tree Tree, err error) {
 	scratch, err := os.MkdirTemp("", "converge-git-")
 	if err != nil {
 		return tree, err
@@ -233,11 +233,16 @@ func (r *repository) fetch(ctx context.Context, since string) (tree Tree, err er
 	if err != nil {
 		return tree, err
 	}
-	return Tree{
+	tree = Tree{
 		State: commit.Hash.String(), Dir: filepath.Join(root, filepath.FromSlash(r.path)), Root: root,
 		Origin: protocol.Origin{Path: r.origin(), Commit: commit.Hash.String()},
-		Causes: r.causes(repo, commit, since),
-	}, nil
+	}
+	published := ""
+	if since != nil {
+		published = since(tree.Dir)
+	}
+	tree.Causes = r.causes(repo, commit, published)
+	return tree, nil
 }
 
 // origin is the same as that of a clone.

@@ -108,7 +108,7 @@ func TestHostileTrees_G4(t *testing.T) {
 			r.push(t, r.tree(t, tt.entries...))
 			s, err := Parse("git::file://" + r.dir)
 			require.NoError(t, err)
-			tree, err := s.Fetch(t.Context(), "")
+			tree, err := s.Fetch(t.Context(), nil)
 			if tt.want == "" {
 				require.NoError(t, err)
 				require.Equal(t, "fine", says(t, tree))
@@ -137,7 +137,7 @@ func TestOtherDirectoriesAreLeftOut(t *testing.T) {
 	))
 	s, err := Parse("git::file://" + r.dir + "//deploy")
 	require.NoError(t, err)
-	tree, err := s.Fetch(t.Context(), "")
+	tree, err := s.Fetch(t.Context(), nil)
 	require.NoError(t, err)
 	require.Equal(t, "fine", says(t, tree))
 	info, err := os.Stat(filepath.Join(tree.Dir, "converge.yaml"))
@@ -150,7 +150,7 @@ func TestOtherDirectoriesAreLeftOut(t *testing.T) {
 	for _, path := range []string{"out", "gone", "film"} {
 		s, err = Parse("git::file://" + r.dir + "//" + path)
 		require.NoError(t, err)
-		_, err = s.Fetch(t.Context(), "")
+		_, err = s.Fetch(t.Context(), nil)
 		require.Error(t, err, path)
 	}
 }
@@ -173,7 +173,7 @@ func TestNothingOfARepositoryIsRun_G4(t *testing.T) {
 	require.NoError(t, r.SetConfig(config))
 	s, err := Parse("git::file://" + r.dir)
 	require.NoError(t, err)
-	tree, err := s.Fetch(t.Context(), "")
+	tree, err := s.Fetch(t.Context(), nil)
 	require.NoError(t, err)
 	require.Equal(t, "fine", says(t, tree))
 	require.NoFileExists(t, mark)
@@ -211,13 +211,13 @@ func TestCommandsAreBounded_G4(t *testing.T) {
 		script(t, dir+"/make", text)
 		s, err := Parse("exec::" + dir + "/make")
 		require.NoError(t, err)
-		_, err = s.Fetch(t.Context(), "")
+		_, err = s.Fetch(t.Context(), nil)
 		require.ErrorContains(t, err, want)
 	}
 	script(t, dir+"/make", "env")
 	s, err := Parse("exec::" + dir + "/make")
 	require.NoError(t, err)
-	tree, err := s.Fetch(t.Context(), "")
+	tree, err := s.Fetch(t.Context(), nil)
 	require.NoError(t, err)
 	require.Contains(t, says(t, tree), "PATH=")
 	require.NotContains(t, says(t, tree), "s3cret")

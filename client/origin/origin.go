@@ -20,10 +20,13 @@ type Source interface {
 	String() string
 	// Newest names the newest state: it is another name once the content is another. Asking costs little while nothing changes.
 	Newest(ctx context.Context) (state string, err error)
-	// Fetch brings the newest state here. since is the commit that was published before, or "": causes are what came after it. A tree
-	// stays as it is at least until the next is fetched.
-	Fetch(ctx context.Context, since string) (Tree, error)
+	// Fetch brings the newest state here. Causes are what came after the commit that since names, which may be nil. A tree stays as it
+	// is at least until the next is fetched.
+	Fetch(ctx context.Context, since Since) (Tree, error)
 }
+
+// Since says which commit of the configuration in a directory was published last; empty: none.
+type Since func(dir string) (commit string)
 
 // Tree is one state of a source, as files.
 type Tree struct {

@@ -48,7 +48,7 @@ func conform(t *testing.T, k kind) {
 	again, err := s.Newest(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, first, again, "nothing changed")
-	one, err := s.Fetch(t.Context(), "")
+	one, err := s.Fetch(t.Context(), nil)
 	require.NoError(t, err)
 	require.Equal(t, first, one.State)
 	require.Equal(t, "one", says(t, one))
@@ -58,7 +58,7 @@ func conform(t *testing.T, k kind) {
 	second, err := s.Newest(t.Context())
 	require.NoError(t, err)
 	require.NotEqual(t, first, second)
-	two, err := s.Fetch(t.Context(), one.Origin.Commit)
+	two, err := s.Fetch(t.Context(), after(one.Origin.Commit))
 	require.NoError(t, err)
 	require.Equal(t, second, two.State)
 	require.Equal(t, "another", says(t, two))
@@ -68,7 +68,7 @@ func conform(t *testing.T, k kind) {
 	k.take(t)
 	_, err = s.Newest(t.Context())
 	require.Error(t, err)
-	_, err = s.Fetch(t.Context(), "")
+	_, err = s.Fetch(t.Context(), nil)
 	require.Error(t, err)
 	require.Equal(t, "another", says(t, Tree{Dir: whatIsLeft(t, k, two.Dir)}), "what was fetched stays")
 	k.back(t)
@@ -76,6 +76,9 @@ func conform(t *testing.T, k kind) {
 	require.NoError(t, err)
 	require.Equal(t, second, third)
 }
+
+// after has a commit be the one that was published last.
+func after(commit string) Since { return func(string) string { return commit } }
 
 // whatIsLeft is a tree whose source is gone; of a directory that is the directory itself.
 func whatIsLeft(t *testing.T, k kind, dir string) string {
@@ -270,7 +273,7 @@ func TestCommitsAreCauses_D6(t *testing.T) {
 	for _, name := range []string{"git::file://" + r.dir + "//deploy", "git::" + serve(t, filepath.Dir(r.dir), nil) + "/shop.git//deploy"} {
 		s, err := Parse(name)
 		require.NoError(t, err)
-		tree, err := s.Fetch(t.Context(), first.String())
+		tree, err := s.Fetch(t.Context(), after(first.String()))
 		require.NoError(t, err)
 		require.Equal(t, third.String(), tree.Origin.Commit)
 		require.Len(t, tree.Causes, 2)
@@ -278,11 +281,11 @@ func TestCommitsAreCauses_D6(t *testing.T) {
 		require.Contains(t, tree.Causes[1], second.String()[:12])
 		require.NotContains(t, tree.Causes[1], "\x1b")
 
-		tree, err = s.Fetch(t.Context(), "")
+		tree, err = s.Fetch(t.Context(), nil)
 		require.NoError(t, err)
 		require.Equal(t, []string{line(third, "Sell less")}, tree.Causes, "the first publication")
 
-		tree, err = s.Fetch(t.Context(), strings.Repeat("0123", 10))
+		tree, err = s.Fetch(t.Context(), after(strings.Repeat("0123", 10)))
 		require.NoError(t, err)
 		require.Len(t, tree.Causes, 3, "of a commit that is no more all that is known is listed")
 	}
@@ -316,7 +319,7 @@ func TestBranchesTagsAndCommits(t *testing.T) {
 			state, err := s.Newest(t.Context())
 			require.NoError(t, err, ref)
 			require.Equal(t, want.String(), state, ref)
-			tree, err := s.Fetch(t.Context(), "")
+			tree, err := s.Fetch(t.Context(), nil)
 			require.NoError(t, err, "%s %s", url, ref)
 			require.Equal(t, want.String(), tree.Origin.Commit)
 		}
@@ -351,7 +354,7 @@ func TestCredentialsOfAHostAreSentToItAlone(t *testing.T) {
 	}
 	for _, text := range []string{"machine a login b password c\nmachine 127.0.0.1\nlogin ada\npassword s3cret\nmachine z login y password x", "default login ada password s3cret"} {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-		_, err = s.Fetch(t.Context(), "")
+		_, err = s.Fetch(t.Context(), nil)
 		require.NoError(t, err, text)
 	}
 }

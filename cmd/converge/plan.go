@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/converge-engine/converge/client/origin"
 	"github.com/converge-engine/converge/client/preview"
 	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/entities/protocol"
@@ -143,7 +144,7 @@ func (o *planOptions) planRelease(ctx context.Context) (*preview.Plan, error) {
 func (o *planOptions) planDirectory(ctx context.Context) (*preview.Plan, error) {
 	api, err := o.f.client(ctx)
 	if err != nil {
-		if _, wrong := o.f.compileDir(ctx, o.dir, o.store); errors.As(wrong, new(config.Problems)) {
+		if _, wrong := o.f.compileTree(ctx, origin.Tree{Dir: o.dir}, o.store); errors.As(wrong, new(config.Problems)) {
 			return nil, wrong // mistakes are said even without a server
 		}
 		return nil, err
