@@ -12,10 +12,15 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/tests/gittest"
 )
 
+// repo is one that anything is written into.
+type repo struct{ *gittest.Repo }
+
 // store writes an object into a repository, as it is.
-func (r *repo) store(t *testing.T, encode func(plumbing.EncodedObject) error) plumbing.Hash {
+func (r repo) store(t *testing.T, encode func(plumbing.EncodedObject) error) plumbing.Hash {
 	t.Helper()
 	encoded := r.Storer.NewEncodedObject()
 	require.NoError(t, encode(encoded))
@@ -24,7 +29,7 @@ func (r *repo) store(t *testing.T, encode func(plumbing.EncodedObject) error) pl
 	return hash
 }
 
-func (r *repo) blob(t *testing.T, content string) plumbing.Hash {
+func (r repo) blob(t *testing.T, content string) plumbing.Hash {
 	t.Helper()
 	return r.store(t, func(o plumbing.EncodedObject) error {
 		o.SetType(plumbing.BlobObject)
@@ -37,7 +42,7 @@ func (r *repo) blob(t *testing.T, content string) plumbing.Hash {
 }
 
 // tree writes a tree by hand, since go-git writes none that git would refuse.
-func (r *repo) tree(t *testing.T, entries ...object.TreeEntry) plumbing.Hash {
+func (r repo) tree(t *testing.T, entries ...object.TreeEntry) plumbing.Hash {
 	t.Helper()
 	return r.store(t, func(o plumbing.EncodedObject) error {
 		o.SetType(plumbing.TreeObject)
@@ -53,9 +58,9 @@ func (r *repo) tree(t *testing.T, entries ...object.TreeEntry) plumbing.Hash {
 }
 
 // push makes a tree the newest of main.
-func (r *repo) push(t *testing.T, tree plumbing.Hash) {
+func (r repo) push(t *testing.T, tree plumbing.Hash) {
 	t.Helper()
-	who := object.Signature{Name: "Mallory", When: r.when}
+	who := object.Signature{Name: "Mallory", When: r.When}
 	hash := r.store(t, (&object.Commit{Author: who, Committer: who, Message: "look", TreeHash: tree}).Encode)
 	require.NoError(t, r.Storer.SetReference(plumbing.NewHashReference("refs/heads/main", hash)))
 }
@@ -63,8 +68,8 @@ func (r *repo) push(t *testing.T, tree plumbing.Hash) {
 // Whatever a tree has in it, nothing is written outside of its place, and what would be incomplete is refused.
 func TestHostileTrees_G4(t *testing.T) {
 	cacheHere(t)
-	r := newRepo(t)
-	r.commit(t, "good", map[string]string{"converge.yaml": "good"})
+	r := repo{gittest.New(t)}
+	r.Commit(t, "good", map[string]string{"converge.yaml": "good"})
 	file := func(name, content string) object.TreeEntry {
 		return object.TreeEntry{Name: name, Mode: filemode.Regular, Hash: r.blob(t, content)}
 	}
@@ -106,7 +111,7 @@ func TestHostileTrees_G4(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r.push(t, r.tree(t, tt.entries...))
-			s, err := Parse("git::file://" + r.dir)
+			s, err := Parse("git::" + r.URL())
 			require.NoError(t, err)
 			tree, err := s.Fetch(t.Context(), nil)
 			if tt.want == "" {
@@ -125,8 +130,8 @@ func TestHostileTrees_G4(t *testing.T) {
 // What lies elsewhere in a repository than the configuration may be of a kind that is not fetched.
 func TestOtherDirectoriesAreLeftOut(t *testing.T) {
 	cacheHere(t)
-	r := newRepo(t)
-	r.commit(t, "begin", map[string]string{"converge.yaml": ""})
+	r := repo{gittest.New(t)}
+	r.Commit(t, "begin", map[string]string{"converge.yaml": ""})
 	entry := func(name string, mode filemode.FileMode, hash plumbing.Hash) object.TreeEntry {
 		return object.TreeEntry{Name: name, Mode: mode, Hash: hash}
 	}
@@ -135,7 +140,7 @@ func TestOtherDirectoriesAreLeftOut(t *testing.T) {
 		entry("deploy", filemode.Dir, in), entry("film", filemode.Regular, r.blob(t, largeFileMark+"v1")),
 		entry("out", filemode.Symlink, r.blob(t, "/etc")), entry("sub", filemode.Submodule, in),
 	))
-	s, err := Parse("git::file://" + r.dir + "//deploy")
+	s, err := Parse("git::" + r.URL() + "//deploy")
 	require.NoError(t, err)
 	tree, err := s.Fetch(t.Context(), nil)
 	require.NoError(t, err)
@@ -148,7 +153,7 @@ func TestOtherDirectoriesAreLeftOut(t *testing.T) {
 	require.Len(t, left, 1)
 
 	for _, path := range []string{"out", "gone", "film"} {
-		s, err = Parse("git::file://" + r.dir + "//" + path)
+		s, err = Parse("git::" + r.URL() + "//" + path)
 		require.NoError(t, err)
 		_, err = s.Fetch(t.Context(), nil)
 		require.Error(t, err, path)
@@ -158,12 +163,12 @@ func TestOtherDirectoriesAreLeftOut(t *testing.T) {
 // Neither hooks nor filters of a repository are run, nor programs that its configuration names.
 func TestNothingOfARepositoryIsRun_G4(t *testing.T) {
 	cacheHere(t)
-	r := newRepo(t)
+	r := repo{gittest.New(t)}
 	mark := filepath.Join(t.TempDir(), "ran")
-	r.commit(t, "begin", map[string]string{"converge.yaml": "fine", ".gitattributes": "* filter=evil\n"})
+	r.Commit(t, "begin", map[string]string{"converge.yaml": "fine", ".gitattributes": "* filter=evil\n"})
 	for _, hook := range []string{"post-checkout", "post-merge", "reference-transaction", "fsmonitor-watchman"} {
-		put(t, r.dir, ".git/hooks/"+hook, "")
-		script(t, filepath.Join(r.dir, ".git", "hooks", hook), "touch "+mark)
+		put(t, r.Dir, ".git/hooks/"+hook, "")
+		script(t, filepath.Join(r.Dir, ".git", "hooks", hook), "touch "+mark)
 	}
 	config, err := r.Config()
 	require.NoError(t, err)
@@ -171,7 +176,7 @@ func TestNothingOfARepositoryIsRun_G4(t *testing.T) {
 	config.Raw.Section("core").SetOption("sshCommand", "touch "+mark)
 	config.Raw.Section("filter").Subsection("evil").SetOption("smudge", "touch "+mark)
 	require.NoError(t, r.SetConfig(config))
-	s, err := Parse("git::file://" + r.dir)
+	s, err := Parse("git::" + r.URL())
 	require.NoError(t, err)
 	tree, err := s.Fetch(t.Context(), nil)
 	require.NoError(t, err)

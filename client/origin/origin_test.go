@@ -2,19 +2,17 @@ package origin
 
 import (
 	"net/http"
-	"net/http/cgi"
-	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-git/go-git/v5"
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/tests/gittest"
 )
 
 // kind is a source that can be changed, for the suite that each kind passes.
@@ -123,20 +121,20 @@ func directoryKind(t *testing.T) kind {
 }
 
 func fileKind(t *testing.T) kind {
-	r := newRepo(t)
-	return r.kind("git::file://" + filepath.ToSlash(r.dir) + "//deploy?ref=main")
+	r := gittest.New(t)
+	return kindOf(r, "git::"+r.URL()+"//deploy?ref=main")
 }
 
 func httpKind(t *testing.T) kind {
-	r := newRepo(t)
-	return r.kind("git::" + serve(t, filepath.Dir(r.dir), nil) + "/" + filepath.Base(r.dir) + "//deploy")
+	r := gittest.New(t)
+	return kindOf(r, "git::"+r.Serve(t, nil)+"//deploy")
 }
 
-func (r *repo) kind(name string) kind {
+func kindOf(r *gittest.Repo, name string) kind {
 	k := kind{name: name, save: func(t *testing.T, content string) {
-		r.commit(t, "say "+content, map[string]string{"deploy/converge.yaml": content})
+		r.Commit(t, "say "+content, map[string]string{"deploy/converge.yaml": content})
 	}}
-	k.take, k.back = away(r.dir)
+	k.take, k.back = away(r.Dir)
 	return k
 }
 
@@ -167,59 +165,6 @@ func put(t *testing.T, dir, name, content string) {
 	path := filepath.Join(dir, filepath.FromSlash(name))
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
 	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
-}
-
-// repo is a git repository that the test commits to.
-type repo struct {
-	*git.Repository
-	dir  string
-	when time.Time
-}
-
-func newRepo(t *testing.T) *repo {
-	t.Helper()
-	dir := filepath.Join(t.TempDir(), "shop.git")
-	made, err := git.PlainInitWithOptions(dir, &git.PlainInitOptions{InitOptions: git.InitOptions{DefaultBranch: "refs/heads/main"}})
-	require.NoError(t, err)
-	return &repo{made, dir, time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)}
-}
-
-// commit commits files of the work tree, and returns the commit.
-func (r *repo) commit(t *testing.T, message string, files map[string]string) plumbing.Hash {
-	t.Helper()
-	tree, err := r.Worktree()
-	require.NoError(t, err)
-	for name, content := range files {
-		put(t, r.dir, name, content)
-		_, err = tree.Add(name)
-		require.NoError(t, err)
-	}
-	r.when = r.when.Add(time.Minute)
-	who := &object.Signature{Name: "Ada", Email: "ada@acme.dev", When: r.when}
-	hash, err := tree.Commit(message, &git.CommitOptions{Author: who, Committer: who, AllowEmptyCommits: true})
-	require.NoError(t, err)
-	return hash
-}
-
-// serve serves the repositories below a directory by HTTP, as git's own server does; before is asked first, and says whether it
-// answered.
-func serve(t *testing.T, dir string, before func(http.ResponseWriter, *http.Request) bool) string {
-	t.Helper()
-	path, err := exec.Command("git", "--exec-path").Output()
-	backend := filepath.Join(strings.TrimSpace(string(path)), "git-http-backend")
-	if _, missing := os.Stat(backend); err != nil || missing != nil {
-		t.Skip("git has no http-backend here")
-	}
-	handler := &cgi.Handler{Path: backend, Env: []string{
-		"GIT_PROJECT_ROOT=" + dir, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*",
-	}}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if before == nil || !before(w, r) {
-			handler.ServeHTTP(w, r)
-		}
-	}))
-	t.Cleanup(server.Close)
-	return server.URL
 }
 
 func TestNamesOfSources(t *testing.T) {
@@ -264,13 +209,13 @@ func TestOriginOfARepositoryIsThatOfAClone(t *testing.T) {
 
 func TestCommitsAreCauses_D6(t *testing.T) {
 	cacheHere(t)
-	r := newRepo(t)
-	first := r.commit(t, "Begin\n\nwith a body", map[string]string{"deploy/converge.yaml": "1"})
-	r.commit(t, "Elsewhere", map[string]string{"README": "1"})
-	second := r.commit(t, "Sell\x1b[31m more", map[string]string{"deploy/converge.yaml": "2"})
-	third := r.commit(t, "Sell less", map[string]string{"deploy/converge.yaml": "3"})
+	r := gittest.New(t)
+	first := r.Commit(t, "Begin\n\nwith a body", map[string]string{"deploy/converge.yaml": "1"})
+	r.Commit(t, "Elsewhere", map[string]string{"README": "1"})
+	second := r.Commit(t, "Sell\x1b[31m more", map[string]string{"deploy/converge.yaml": "2"})
+	third := r.Commit(t, "Sell less", map[string]string{"deploy/converge.yaml": "3"})
 	line := func(hash plumbing.Hash, text string) string { return hash.String()[:12] + " Ada: " + text }
-	for _, name := range []string{"git::file://" + r.dir + "//deploy", "git::" + serve(t, filepath.Dir(r.dir), nil) + "/shop.git//deploy"} {
+	for _, name := range []string{"git::" + r.URL() + "//deploy", "git::" + r.Serve(t, nil) + "//deploy"} {
 		s, err := Parse(name)
 		require.NoError(t, err)
 		tree, err := s.Fetch(t.Context(), after(first.String()))
@@ -301,18 +246,18 @@ func TestCausesAreBounded_D6(t *testing.T) {
 
 func TestBranchesTagsAndCommits(t *testing.T) {
 	cacheHere(t)
-	r := newRepo(t)
-	first := r.commit(t, "one", map[string]string{"converge.yaml": "one"})
-	_, err := r.CreateTag("v1", first, &git.CreateTagOptions{Tagger: &object.Signature{Name: "Ada", When: r.when}, Message: "v1"})
+	r := gittest.New(t)
+	first := r.Commit(t, "one", map[string]string{"converge.yaml": "one"})
+	_, err := r.CreateTag("v1", first, &git.CreateTagOptions{Tagger: &object.Signature{Name: "Ada", When: r.When}, Message: "v1"})
 	require.NoError(t, err)
 	_, err = r.CreateTag("light", first, nil)
 	require.NoError(t, err)
-	second := r.commit(t, "two", map[string]string{"converge.yaml": "two"})
+	second := r.Commit(t, "two", map[string]string{"converge.yaml": "two"})
 	config, err := r.Config()
 	require.NoError(t, err)
 	config.Raw.Section("uploadpack").SetOption("allowReachableSHA1InWant", "true")
 	require.NoError(t, r.SetConfig(config))
-	for _, url := range []string{"file://" + r.dir, serve(t, filepath.Dir(r.dir), nil) + "/shop.git"} {
+	for _, url := range []string{r.URL(), r.Serve(t, nil)} {
 		for ref, want := range map[string]plumbing.Hash{"": second, "?ref=main": second, "?ref=v1": first, "?ref=light": first, "?ref=" + first.String(): first} {
 			s, err := Parse("git::" + url + ref)
 			require.NoError(t, err)
@@ -332,9 +277,9 @@ func TestBranchesTagsAndCommits(t *testing.T) {
 
 func TestCredentialsOfAHostAreSentToItAlone(t *testing.T) {
 	cacheHere(t)
-	r := newRepo(t)
-	r.commit(t, "one", map[string]string{"converge.yaml": "one"})
-	url := serve(t, filepath.Dir(r.dir), func(w http.ResponseWriter, q *http.Request) bool {
+	r := gittest.New(t)
+	r.Commit(t, "one", map[string]string{"converge.yaml": "one"})
+	url := r.Serve(t, func(w http.ResponseWriter, q *http.Request) bool {
 		user, password, _ := q.BasicAuth()
 		if user != "ada" || password != "s3cret" {
 			w.Header().Set("WWW-Authenticate", "Basic")
@@ -342,7 +287,7 @@ func TestCredentialsOfAHostAreSentToItAlone(t *testing.T) {
 		}
 		return user != "ada" || password != "s3cret"
 	})
-	s, err := Parse("git::" + url + "/shop.git")
+	s, err := Parse("git::" + url)
 	require.NoError(t, err)
 	file := filepath.Join(t.TempDir(), "netrc")
 	t.Setenv("NETRC", file)
