@@ -28,11 +28,12 @@ const (
 
 // follower applies a directory whenever a file in it was saved.
 type follower struct {
-	client client.Client
-	dir    string
-	store  string
-	out    io.Writer
-	report *report
+	client        client.Client
+	dir           string
+	store         string
+	out           io.Writer
+	report        *report
+	allowCommands bool
 }
 
 // follow applies the directory once and then after every change, until ctx ends. A mistake is said and the next save is waited for:
@@ -55,7 +56,9 @@ func (f *follower) follow(ctx context.Context) error {
 }
 
 func (f *follower) apply(ctx context.Context, tree origin.Tree) error {
-	result, err := publish.Publish(ctx, publish.Options{Client: f.client, StoreURL: f.store, By: "dev", Token: os.Getenv("CONVERGE_TOKEN")}.Of(tree))
+	result, err := publish.Publish(ctx, publish.Options{
+		Client: f.client, StoreURL: f.store, By: "dev", Token: os.Getenv("CONVERGE_TOKEN"), AllowCommands: f.allowCommands,
+	}.Of(tree))
 	if err == nil {
 		f.report.published(result)
 	}

@@ -12,13 +12,14 @@ import (
 )
 
 type applyOptions struct {
-	f        *Factory
-	source   string
-	store    string
-	causes   []string
-	dryRun   bool
-	takeOver bool
-	removal  removal
+	f             *Factory
+	source        string
+	store         string
+	causes        []string
+	dryRun        bool
+	allowCommands bool
+	takeOver      bool
+	removal       removal
 }
 
 func newCmdApply(f *Factory, runF func(context.Context, *applyOptions) error) *cobra.Command {
@@ -42,6 +43,7 @@ Of a repository the commits since what is newest are kept as causes.`,
 	}
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
 	cmd.Flags().StringArrayVar(&o.causes, "cause", nil, "what led to it, kept with the incarnation (repeatable)")
+	cmd.Flags().BoolVar(&o.allowCommands, "allow-commands", false, allowCommandsUsage)
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "compile and compare, publish nothing")
 	o.removal.flags(cmd)
 	cmd.Flags().BoolVar(&o.takeOver, "take-over", false, "although the application came from another directory or store")
@@ -57,7 +59,7 @@ func (o *applyOptions) run(ctx context.Context) error {
 	}
 	api, err := o.f.client(ctx)
 	if err != nil {
-		if _, wrong := o.f.compileTree(ctx, tree, o.store); errors.As(wrong, new(config.Problems)) {
+		if _, wrong := o.f.compileTree(ctx, tree, o.store, o.allowCommands); errors.As(wrong, new(config.Problems)) {
 			return o.f.problems(wrong, "; nothing published") // mistakes are said even without a server
 		}
 		return err
@@ -78,7 +80,7 @@ func (o *applyOptions) run(ctx context.Context) error {
 	}
 	c, _ := api.Temporal()
 	options := publish.Options{
-		Client: c, StoreURL: store, By: o.f.by(), Token: token, Causes: o.causes, TakeOver: o.takeOver, DryRun: o.dryRun,
+		Client: c, StoreURL: store, By: o.f.by(), Token: token, Causes: o.causes, TakeOver: o.takeOver, DryRun: o.dryRun, AllowCommands: o.allowCommands,
 		Before: func(r publish.Result) error { o.f.loosened(r); return nil },
 	}.Of(tree)
 	result, err := o.f.publish(ctx, options)

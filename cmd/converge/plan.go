@@ -17,14 +17,15 @@ import (
 )
 
 type planOptions struct {
-	f        *Factory
-	dir      string // of a configuration; empty: a version of a service
-	service  serviceName
-	version  string
-	params   []string
-	store    string
-	full     bool
-	exitCode bool
+	f             *Factory
+	dir           string // of a configuration; empty: a version of a service
+	service       serviceName
+	version       string
+	params        []string
+	store         string
+	full          bool
+	allowCommands bool
+	exitCode      bool
 }
 
 func newCmdPlan(f *Factory, runF func(context.Context, *planOptions) error) *cobra.Command {
@@ -46,6 +47,7 @@ A channel that cannot be asked says why, and the exit status is 1.`,
 	}
 	cmd.Flags().StringArrayVarP(&o.params, "param", "p", nil, "parameter of the release: name=value or CHANNEL:name=value (repeatable)")
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
+	cmd.Flags().BoolVar(&o.allowCommands, "allow-commands", false, allowCommandsUsage)
 	cmd.Flags().BoolVar(&o.full, "full", false, "show every field with its whole path and value")
 	cmd.Flags().BoolVar(&o.exitCode, "exit-code", false, "exit 2 when something would change")
 	return cmd
@@ -98,7 +100,7 @@ func (o *planOptions) planner(ctx context.Context, api API, application, locatio
 	}
 	c, _ := api.Temporal()
 	return &preview.Planner{
-		Client: c, Store: opened, By: o.f.by(),
+		Client: c, Store: opened, By: o.f.by(), Run: publish.Commands(ctx, o.allowCommands),
 		Status: func(ctx context.Context, service string) (protocol.Status, error) {
 			var s protocol.Status
 			err := api.Query(ctx, protocol.ServiceID(application, service), protocol.QueryStatus, &s)
@@ -144,7 +146,7 @@ func (o *planOptions) planRelease(ctx context.Context) (*preview.Plan, error) {
 func (o *planOptions) planDirectory(ctx context.Context) (*preview.Plan, error) {
 	api, err := o.f.client(ctx)
 	if err != nil {
-		if _, wrong := o.f.compileTree(ctx, origin.Tree{Dir: o.dir}, o.store); errors.As(wrong, new(config.Problems)) {
+		if _, wrong := o.f.compileTree(ctx, origin.Tree{Dir: o.dir}, o.store, o.allowCommands); errors.As(wrong, new(config.Problems)) {
 			return nil, wrong // mistakes are said even without a server
 		}
 		return nil, err

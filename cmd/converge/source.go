@@ -12,6 +12,9 @@ import (
 const sourceUsage = `SOURCE is a directory, git::URL//PATH?ref=REF (https, ssh or file), or
 exec::COMMAND, whose output is the configuration.`
 
+// allowCommandsUsage is of a flag that nothing but the person sets: a configuration from elsewhere runs nothing by itself.
+const allowCommandsUsage = "run the generators and validators that the configuration declares, on this machine"
+
 // fetch brings the newest state of a source here. What was published before is asked only where it can be.
 func (f *Factory) fetch(ctx context.Context, source string) (origin.Tree, error) {
 	s, err := origin.Parse(source)

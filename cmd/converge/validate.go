@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/converge-engine/converge/client/origin"
+	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/intent/compile"
 	"github.com/converge-engine/converge/intent/config"
 	"github.com/converge-engine/converge/intent/store"
@@ -16,9 +17,10 @@ import (
 
 // sourceOptions are those of verbs that read a source and nothing else.
 type sourceOptions struct {
-	f      *Factory
-	source string
-	store  string
+	f             *Factory
+	source        string
+	store         string
+	allowCommands bool
 }
 
 func newCmdValidate(f *Factory, runF func(context.Context, *sourceOptions) error) *cobra.Command {
@@ -53,6 +55,7 @@ func newDirCmd(f *Factory, runF func(context.Context, *sourceOptions) error, run
 	cmd.Args = asUsed
 	cmd.RunE = running(o, runF, func(ctx context.Context) error { return run(o, ctx) }, readDir(&o.source))
 	cmd.Flags().StringVar(&o.store, "store", "", "store with the runtimes that other applications define (CONVERGE_STORE)")
+	cmd.Flags().BoolVar(&o.allowCommands, "allow-commands", false, allowCommandsUsage)
 	return cmd
 }
 
@@ -91,7 +94,7 @@ func (o *sourceOptions) compiled(ctx context.Context, consequence string) (*comp
 	if err != nil {
 		return nil, err
 	}
-	compiled, err := o.f.compileTree(ctx, tree, o.store)
+	compiled, err := o.f.compileTree(ctx, tree, o.store, o.allowCommands)
 	if err == nil {
 		return compiled, nil
 	}
@@ -122,8 +125,8 @@ Name it in the first line of a file:
 
 // compileTree compiles a tree on its own. Only a store that is named is asked for the runtimes
 // that other applications define.
-func (f *Factory) compileTree(ctx context.Context, tree origin.Tree, location string) (*compile.Compiled, error) {
-	options := config.Options{Within: tree.Root}
+func (f *Factory) compileTree(ctx context.Context, tree origin.Tree, location string, allowCommands bool) (*compile.Compiled, error) {
+	options := config.Options{Within: tree.Root, Run: publish.Commands(ctx, allowCommands)}
 	if location = first(location, f.Env("CONVERGE_STORE")); location != "" {
 		store, err := store.Open(ctx, location)
 		if err != nil {

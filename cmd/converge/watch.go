@@ -18,12 +18,13 @@ import (
 )
 
 type watchOptions struct {
-	f        *Factory
-	sources  []string
-	store    string
-	interval time.Duration
-	quiet    time.Duration
-	most     time.Duration
+	f             *Factory
+	sources       []string
+	store         string
+	interval      time.Duration
+	quiet         time.Duration
+	most          time.Duration
+	allowCommands bool
 
 	login sync.Mutex // which is renewed when it is used
 }
@@ -54,6 +55,7 @@ A repository is asked for its refs only, until one of them changes.`,
 		RunE: running(o, runF, o.run, func(args []string) error { o.sources = args; return nil }),
 	}
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
+	cmd.Flags().BoolVar(&o.allowCommands, "allow-commands", false, allowCommandsUsage)
 	cmd.Flags().DurationVar(&o.interval, "interval", 30*time.Second, "time between two looks at a source")
 	cmd.Flags().DurationVar(&o.quiet, "quiet", 3*time.Second, "publish once nothing changed for so long")
 	cmd.Flags().DurationVar(&o.most, "within", 30*time.Second, "publish at the latest so long after the first change")
@@ -106,7 +108,7 @@ func (o *watchOptions) publish(ctx context.Context, c client.Client, name string
 		return unproven
 	}
 	result, err := o.f.publish(ctx, publish.Options{
-		Client: c, StoreURL: store, By: o.f.by(), Token: token,
+		Client: c, StoreURL: store, By: o.f.by(), Token: token, AllowCommands: o.allowCommands,
 		Before: func(r publish.Result) error { o.f.loosened(r); return nil },
 	}.Of(tree))
 	if err != nil || result.Unchanged && len(result.Started) == 0 {

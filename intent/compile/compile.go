@@ -320,6 +320,9 @@ func LoadFS(fsys fs.FS, dir string, options config.Options) (*Loaded, error) {
 	if len(l.Problems())+len(problems) == 0 {
 		compiled.boundSpecs(loaded.Services)
 	}
+	if len(l.Problems())+len(problems) == 0 {
+		problems = loaded.validate(compiled)
+	}
 	if problems = append(l.Problems(), problems...).Sorted(); len(problems) > 0 {
 		return nil, problems
 	}

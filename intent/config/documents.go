@@ -315,6 +315,8 @@ type Options struct {
 	OpenDirectory func(path string) (*os.Root, error)
 	// Within is the directory outside of which no library is read; empty: they may lie beside the configuration, wherever that is.
 	Within string
+	// Run runs a command of the configuration; nil: none is run, and what has any is refused.
+	Run func(Run) (Ran, error)
 }
 
 // Config is the configuration of one application as it was read.
@@ -350,6 +352,7 @@ func Read(fsys fs.FS, dir string, options Options) (*Reader, error) {
 		}
 		l.source(name)
 	}
+	l.generate()
 	l.contents()
 	return l, l.imports()
 }
