@@ -2,6 +2,8 @@ package tests
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -91,4 +93,65 @@ func TestARepositoryIsWatched_D3_D6_D8_D14(t *testing.T) {
 	require.Equal(t, good, three.Origin.Commit)
 	require.Len(t, three.Causes, 2)
 	stop()
+}
+
+// watchable is an application of one service whose runtime writes the version into a file.
+const watchable = `apiVersion: converge/v1
+kind: Application
+name: NAME
+releaseChannels: [{name: prod, runtimes: [{name: NAME-files}]}]
+---
+apiVersion: converge/v1
+kind: Runtime
+name: NAME-files
+custom: {apply: {command: [sh, -c, 'echo "$PVN_SERVICE_VERSION" > "${TMPDIR:-/tmp}/NAME"']}}
+---
+apiVersion: converge/v1
+kind: Service
+name: web
+version: VERSION
+`
+
+// One process watches a repository and a directory beside a source that is not there; apply and incarnations say the commits.
+func TestWatchAsACommand_D6_D9(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", filepath.Join(home, "cache"))
+	t.Setenv("TMPDIR", home)
+	text := func(name, version string) string {
+		return strings.NewReplacer("NAME", name, "VERSION", version).Replace(watchable)
+	}
+	dir := filepath.Join(home, "first")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "converge.yaml"), []byte(text("first", "v1")), 0o600))
+	d := shared.Dev(t, dir)
+	d.Start()
+	d.Await("first/web", "prod CONVERGED v1")
+
+	r := gittest.New(t)
+	begin := r.Commit(t, "Begin", map[string]string{"deploy/converge.yaml": text("shop", "v1")})
+	source := "git::" + r.URL() + "//deploy"
+	out, code := d.Converge("apply", source)
+	require.Zero(t, code, out)
+	d.Await("shop/web", "prod CONVERGED v1")
+
+	other := filepath.Join(home, "other")
+	require.NoError(t, os.Mkdir(other, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(other, "converge.yaml"), []byte(text("other", "v1")), 0o600))
+	said := d.Background("watch", "git::file:///nowhere", source, other, "--interval", "1s", "--quiet", "10ms")
+	d.Await("other/web", "prod CONVERGED v1")
+	sell := r.Commit(t, "Sell more", map[string]string{"deploy/converge.yaml": text("shop", "v2")})
+	d.Await("shop/web", "prod CONVERGED v2")
+	require.Contains(t, said(), "git::file:///nowhere: look at git::file:///nowhere: repository does not exist")
+	require.Contains(t, said(), source+": incarnation 2 of shop published: 1 service, 1 changed\n  "+sell.String()[:12]+" Ada: Sell more\n")
+
+	out, code = d.Converge("incarnations", "shop")
+	require.Zero(t, code)
+	require.Contains(t, out, r.URL()+"//deploy@"+sell.String()[:12])
+	require.Contains(t, out, begin.String()[:12]+" Ada: Begin")
+	out, code = d.Converge("diff", "shop", "1")
+	require.Zero(t, code)
+	require.Contains(t, out, "from "+r.URL()+"//deploy@"+sell.String()[:12]+"\n  "+sell.String()[:12]+" Ada: Sell more\n")
+	data, err := os.ReadFile(filepath.Join(home, "shop"))
+	require.NoError(t, err)
+	require.Equal(t, "v2\n", string(data))
 }
