@@ -114,9 +114,8 @@ version: VERSION
 
 // One process watches a repository and a directory beside a source that is not there; apply and incarnations say the commits.
 func TestWatchAsACommand_D6_D9(t *testing.T) {
+	t.Parallel()
 	home := t.TempDir()
-	t.Setenv("XDG_CACHE_HOME", filepath.Join(home, "cache"))
-	t.Setenv("TMPDIR", home)
 	text := func(name, version string) string {
 		return strings.NewReplacer("NAME", name, "VERSION", version).Replace(watchable)
 	}
@@ -124,6 +123,7 @@ func TestWatchAsACommand_D6_D9(t *testing.T) {
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "converge.yaml"), []byte(text("first", "v1")), 0o600))
 	d := shared.Dev(t, dir)
+	d.Env = []string{"XDG_CACHE_HOME=" + filepath.Join(home, "cache"), "TMPDIR=" + home}
 	d.Start()
 	d.Await("first/web", "prod CONVERGED v1")
 
