@@ -77,7 +77,7 @@ func (d *directory) compile(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("read the rules of the installation: %w", err)
 	}
-	config, err := compile.LoadWith(dir, config.Options{Runtimes: known, RuntimesOf: rules.RuntimesOf(), SecretDigest: digest, AllowFake: d.planner.Fake, Published: d.planner.Store.Imports(ctx)})
+	config, err := compile.LoadWith(dir, config.Options{Runtimes: known, RuntimesOf: rules.RuntimesOf(), SecretDigest: digest, AllowFake: d.planner.Fake, Published: d.planner.Store.Imports(ctx), Run: d.planner.Run})
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/converge-engine/converge/activities"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/config"
 	"github.com/converge-engine/converge/intent/store"
 )
 
@@ -24,6 +25,8 @@ type Planner struct {
 	Status func(ctx context.Context, service string) (protocol.Status, error)
 	// Fake accepts runtimes of kind fake: tests and simulations.
 	Fake bool
+	// Run runs a command of a configuration, as in config.Options.
+	Run func(config.Run) (config.Ran, error)
 }
 
 // Refused is what a release would be refused for, in the same words.

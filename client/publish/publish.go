@@ -42,8 +42,14 @@ type Options struct {
 	By       string   // who publishes
 	Token    string   // that proves it; empty: nothing does
 	Causes   []string // what led to it, for the incarnation's record
-	TakeOver bool     // although the application comes from another directory so far
-	DryRun   bool     // compile and compare only
+	// Origin is where it comes from; without a path it is the directory. Root is outside of which nothing is read; empty: what the
+	// person who publishes can read.
+	Origin protocol.Origin
+	Root   string
+	// AllowCommands runs what the configuration declares to be run where it is compiled.
+	AllowCommands bool
+	TakeOver      bool // although the application comes from another directory so far
+	DryRun        bool // compile and compare only
 	// Before is told what is about to be published, before it is; an error keeps it from that. Nil: nobody is.
 	Before func(Result) error
 	// Fake accepts runtimes of kind fake: tests and simulations.
@@ -122,6 +128,7 @@ func (p *publication) compile(ctx context.Context) error {
 	}
 	config, err := compile.LoadWith(p.options.Dir, config.Options{
 		Runtimes: known, RuntimesOf: p.rules.RuntimesOf(), SecretDigest: digest, AllowFake: p.options.Fake, Published: p.store.Imports(ctx),
+		Within: p.options.Root, Run: Commands(ctx, p.options.AllowCommands),
 	})
 	if err == nil {
 		p.imported = config.Imported

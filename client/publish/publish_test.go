@@ -1,66 +1,14 @@
 package publish
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/compile"
 	"github.com/converge-engine/converge/intent/config"
 	"github.com/converge-engine/converge/intent/store"
 )
-
-func TestRepositoryOf(t *testing.T) {
-	for remote, want := range map[string]string{
-		"https://github.com/acme/shop.git":          "github.com/acme/shop",
-		"https://user:secret@github.com/acme/shop":  "github.com/acme/shop",
-		"ssh://git@git.acme.dev:2222/acme/shop.git": "git.acme.dev/acme/shop",
-		"git@github.com:acme/shop.git":              "github.com/acme/shop",
-		"github.com:acme/shop/":                     "github.com/acme/shop",
-		"/srv/git/shop.git":                         "",
-		"../shop":                                   "",
-		"file:///srv/git/shop.git":                  "",
-	} {
-		require.Equal(t, want, repositoryOf(remote), remote)
-	}
-}
-
-func TestOriginOf(t *testing.T) {
-	dir := t.TempDir()
-	require.Equal(t, protocol.Origin{Path: dir}, OriginOf(t.Context(), dir), "no repository")
-
-	git := func(args ...string) {
-		t.Helper()
-		cmd := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"}, args...)...)
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, string(out))
-	}
-	deploy := filepath.Join(dir, "deploy", "shop")
-	require.NoError(t, os.MkdirAll(deploy, 0o755))
-	file := filepath.Join(deploy, "converge.yaml")
-	require.NoError(t, os.WriteFile(file, []byte("a"), 0o600))
-	git("init", "-q")
-	require.Equal(t, protocol.Origin{Path: deploy, Dirty: true}, OriginOf(t.Context(), deploy), "nothing committed")
-
-	git("add", ".")
-	git("commit", "-q", "-m", "a")
-	git("remote", "add", "origin", "https://token@git.acme.dev/acme/mono.git")
-	origin := OriginOf(t.Context(), deploy)
-	require.Len(t, origin.Commit, 40)
-	require.Equal(t, protocol.Origin{Path: "git.acme.dev/acme/mono//deploy/shop", Commit: origin.Commit}, origin)
-	require.Equal(t, "git.acme.dev/acme/mono//", OriginOf(t.Context(), dir).Path)
-
-	require.NoError(t, os.MkdirAll(filepath.Join(deploy, ".converge"), 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(deploy, ".converge", "db"), nil, 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "elsewhere"), nil, 0o600))
-	require.False(t, OriginOf(t.Context(), deploy).Dirty, "only the directory counts, without our own state")
-	require.NoError(t, os.WriteFile(file, []byte("b"), 0o600))
-	require.True(t, OriginOf(t.Context(), deploy).Dirty)
-}
 
 func TestResultSays(t *testing.T) {
 	r := Result{Application: "shop", Incarnation: 42, Previous: 41, Services: []string{"api", "web"}, Changed: []string{"web"}}

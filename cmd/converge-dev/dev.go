@@ -14,6 +14,7 @@ import (
 	sdklog "go.temporal.io/sdk/log"
 	"google.golang.org/grpc"
 
+	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/intent/codec"
 	"github.com/converge-engine/converge/intent/compile"
 	"github.com/converge-engine/converge/intent/config"
@@ -24,13 +25,14 @@ import (
 )
 
 type options struct {
-	dir          string
-	port, uiPort int
-	db           string
-	allowEnv     []string
-	allowSecret  []string
-	ageKeys      []string // FILE or APPLICATION=FILE
-	keys         *sops.Keys
+	dir           string
+	port, uiPort  int
+	db            string
+	allowEnv      []string
+	allowSecret   []string
+	ageKeys       []string // FILE or APPLICATION=FILE
+	keys          *sops.Keys
+	allowCommands bool
 }
 
 // run starts everything, applies the directory, and follows it until ctx ends. What is wrong with
@@ -53,7 +55,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if o.keys, err = sops.Load(o.ageKeys, os.Getenv); err != nil {
 		return err
 	}
-	if err := check(o.dir); err != nil {
+	if err := check(ctx, o.dir, o.allowCommands); err != nil {
 		return err
 	}
 	home, err := makeHome(o.dir)
@@ -76,8 +78,8 @@ func run(ctx context.Context, o options, out io.Writer) error {
 }
 
 // check says what is wrong with the directory, and where to begin when there is nothing in it.
-func check(dir string) error {
-	loaded, err := compile.Load(dir)
+func check(ctx context.Context, dir string, allowCommands bool) error {
+	loaded, err := compile.LoadWith(dir, config.Options{Run: publish.Commands(ctx, allowCommands)})
 	if err == nil {
 		_, err = compile.Compile(loaded)
 	}
@@ -125,7 +127,7 @@ func serve(ctx context.Context, o options, server *embedded.Server, store string
 	}
 	defer stop()
 	fmt.Fprintf(out, "Temporal   %s (state in %s)\nWeb UI     %s\nfollowing  %s; Ctrl-C stops\n\n", server.Address(), o.db, server.UIAddress(), o.dir)
-	f := &follower{client: c, dir: o.dir, store: store, out: out, report: newReport(c, o, out)}
+	f := &follower{client: c, dir: o.dir, store: store, out: out, allowCommands: o.allowCommands, report: newReport(c, o, out)}
 	err = f.follow(ctx)
 	fmt.Fprintln(out, "\nstopping; what was started keeps running, and goes on being looked after when you start again")
 	return err

@@ -12,33 +12,38 @@ import (
 )
 
 type applyOptions struct {
-	f        *Factory
-	dir      string
-	store    string
-	causes   []string
-	dryRun   bool
-	takeOver bool
-	removal  removal
+	f             *Factory
+	source        string
+	store         string
+	causes        []string
+	dryRun        bool
+	allowCommands bool
+	takeOver      bool
+	removal       removal
 }
 
 func newCmdApply(f *Factory, runF func(context.Context, *applyOptions) error) *cobra.Command {
 	o := &applyOptions{f: f}
 	cmd := &cobra.Command{
-		Use:   "apply [DIR]",
+		Use:   "apply [SOURCE]",
 		Short: "Publish a configuration as the newest incarnation",
-		Long: `Compile the configuration in a directory and publish it: it becomes the newest
-incarnation of its application, as a whole or not at all. Rules take effect at once; what a
-service runs changes through its release channels. What it asks for less than before
-is said before it is published, since releases that wait need not pass it any more: the
-history of each service names who published it. Content that is newest already is not
-published again.`,
+		Long: `Compile a configuration and publish it: it becomes the newest incarnation of its
+application, as a whole or not at all. Rules take effect at once; what a service runs
+changes through its release channels. What it asks for less than before is said before it
+is published, since releases that wait need not pass it any more: the history of each
+service names who published it. Content that is newest already is not published again.
+
+` + sourceUsage + `
+Of a repository the commits since what is newest are kept as causes.`,
 		Example: `  converge apply examples/hello --dry-run
-  converge apply examples/hello`,
+  converge apply examples/hello
+  converge apply 'git::https://github.com/acme/shop//deploy?ref=main'`,
 		Args: asUsed,
-		RunE: running(o, runF, o.run, readDir(&o.dir)),
+		RunE: running(o, runF, o.run, readDir(&o.source)),
 	}
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
 	cmd.Flags().StringArrayVar(&o.causes, "cause", nil, "what led to it, kept with the incarnation (repeatable)")
+	cmd.Flags().BoolVar(&o.allowCommands, "allow-commands", false, allowCommandsUsage)
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "compile and compare, publish nothing")
 	o.removal.flags(cmd)
 	cmd.Flags().BoolVar(&o.takeOver, "take-over", false, "although the application came from another directory or store")
@@ -48,17 +53,21 @@ published again.`,
 const storeUsage = "incarnation store: a URL or a directory (default: CONVERGE_STORE, then the one in use, then DIR/.converge/store)"
 
 func (o *applyOptions) run(ctx context.Context) error {
+	tree, err := o.f.fetch(ctx, o.source)
+	if err != nil {
+		return err
+	}
 	api, err := o.f.client(ctx)
 	if err != nil {
-		if _, wrong := o.f.compileDir(ctx, o.dir, o.store); errors.As(wrong, new(config.Problems)) {
+		if _, wrong := o.f.compileTree(ctx, tree, o.store, o.allowCommands); errors.As(wrong, new(config.Problems)) {
 			return o.f.problems(wrong, "; nothing published") // mistakes are said even without a server
 		}
 		return err
 	}
-	if err := o.removal.prepare(ctx, o.f, o.dir); err != nil {
+	if err := o.removal.prepare(ctx, o.f, tree.Dir); err != nil {
 		return err
 	}
-	store, err := o.f.storeOf(ctx, publish.ApplicationIn(o.dir), o.dir, o.store)
+	store, err := o.f.storeFor(ctx, tree, o.store)
 	if err != nil {
 		return err
 	}
@@ -71,15 +80,10 @@ func (o *applyOptions) run(ctx context.Context) error {
 	}
 	c, _ := api.Temporal()
 	options := publish.Options{
-		Client: c, Dir: o.dir, StoreURL: store, By: o.f.by(), Token: token, Causes: o.causes, TakeOver: o.takeOver, DryRun: o.dryRun,
+		Client: c, StoreURL: store, By: o.f.by(), Token: token, Causes: o.causes, TakeOver: o.takeOver, DryRun: o.dryRun, AllowCommands: o.allowCommands,
 		Before: func(r publish.Result) error { o.f.loosened(r); return nil },
-	}
-	result, err := publish.Publish(ctx, options)
-	if o.f.vain(err) {
-		o.f.note("the application knows no issuer of tokens: published as %s, without your login", options.By)
-		options.Token, options.Before = "", nil
-		result, err = publish.Publish(ctx, options)
-	}
+	}.Of(tree)
+	result, err := o.f.publish(ctx, options)
 	if err := o.f.published(result, err); err != nil {
 		return err
 	}
@@ -90,6 +94,17 @@ func (o *applyOptions) run(ctx context.Context) error {
 		return nil
 	}
 	return o.removal.carryOut(ctx, o.f, result.Notified)
+}
+
+// publish publishes, without the login where nothing there could verify it.
+func (f *Factory) publish(ctx context.Context, options publish.Options) (publish.Result, error) {
+	result, err := publish.Publish(ctx, options)
+	if f.vain(err) {
+		f.note("the application knows no issuer of tokens: published as %s, without your login", options.By)
+		options.Token, options.Before = "", nil
+		result, err = publish.Publish(ctx, options)
+	}
+	return result, err
 }
 
 func (f *Factory) published(result publish.Result, err error) error {

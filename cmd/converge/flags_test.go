@@ -72,9 +72,9 @@ func TestFlags(t *testing.T) {
 	retry, err := parsed(t, f, newCmdRetry, "shop/web", "v9", "-c", "prod")
 	check("retry", &serviceOptions{f: f, verb: "retry", service: web, version: "v9", channel: "prod"}, retry, err)
 	apply, err := parsed(t, f, newCmdApply, "dir", "--dry-run", "--take-over", "--cause", "a", "--cause", "b", "--store", "/s")
-	check("apply", &applyOptions{f: f, dir: "dir", dryRun: true, takeOver: true, causes: []string{"a", "b"}, store: "/s"}, apply, err)
+	check("apply", &applyOptions{f: f, source: "dir", dryRun: true, takeOver: true, causes: []string{"a", "b"}, store: "/s"}, apply, err)
 	validate, err := parsed(t, f, newCmdValidate)
-	check("validate", &dirOptions{f: f, dir: "."}, validate, err)
+	check("validate", &sourceOptions{f: f, source: "."}, validate, err)
 	diff, err := parsed(t, f, newCmdDiff, "shop", "41", "42", "--exit-code")
 	check("diff", &diffOptions{f: f, application: "shop", from: 41, to: 42, exitCode: true}, diff, err)
 	incarnations, err := parsed(t, f, newCmdIncarnations, "shop", "--last", "0")
@@ -142,7 +142,7 @@ func TestValidateSaysWhereRuntimesOfOthersAre_A3(t *testing.T) {
 	dir := t.TempDir()
 	text := "apiVersion: converge/v1\nkind: Application\nname: shop\nreleaseChannels: [{name: prod, runtimes: [{name: edge}]}]\n---\napiVersion: converge/v1\nkind: Service\nname: web\n"
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "shop.converge.yaml"), []byte(text), 0o600))
-	require.Error(t, (&dirOptions{f: c.Factory, dir: dir}).validate(t.Context()))
+	require.Error(t, (&sourceOptions{f: c.Factory, source: dir}).validate(t.Context()))
 	require.Contains(t, c.err.String(), `there is no runtime "edge"`)
 	require.Contains(t, c.err.String(), "name the store that they are applied to: --store URL")
 }

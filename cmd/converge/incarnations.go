@@ -11,6 +11,7 @@ import (
 
 	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/cmd/internal/show"
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/explain"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/incarnation"
@@ -104,7 +105,7 @@ func newCmdIncarnations(f *Factory, runF func(context.Context, *incarnationsOpti
 		Use:   "incarnations [APP]",
 		Short: "List the published configurations of an application",
 		Long: `List the incarnations of an application, newest first: number, hash, when, by whom,
-and from where; or write one of them as JSON, for other tools to read. APP may be
+from where, and why; or write one of them as JSON, for other tools to read. APP may be
 dropped inside a directory that defines it.`,
 		Example: `  converge incarnations shop --last 5
   converge incarnations shop --export 42 > incarnation-42.json`,
@@ -162,7 +163,7 @@ func (o *incarnationsOptions) run(ctx context.Context) error {
 	if o.f.json() {
 		return o.f.screen().JSON(all)
 	}
-	t := show.Table{Header: []string{"NUMBER", "HASH", "SERVICES", "AGE", "BY", "FROM"}, Right: 4}
+	t := show.Table{Header: []string{"NUMBER", "HASH", "SERVICES", "AGE", "BY", "FROM", "CAUSE"}, Right: 4}
 	for _, i := range all {
 		t.Rows = append(t.Rows, incarnationRow(i, o.f.Now()))
 	}
@@ -170,17 +171,26 @@ func (o *incarnationsOptions) run(ctx context.Context) error {
 }
 
 func incarnationRow(i protocol.Incarnation, now time.Time) []string {
-	from := i.Origin.Path
-	if i.Origin.Commit != "" {
-		from += "@" + i.Origin.Commit[:min(12, len(i.Origin.Commit))]
-	}
-	if i.Origin.Dirty {
-		from += " dirty"
+	cause := entities.Visible(first(i.Causes...))
+	if more := len(i.Causes) - 1; more > 0 {
+		cause += fmt.Sprintf(" (+%d)", more)
 	}
 	return []string{
 		strconv.FormatInt(i.Number, 10), i.Hash[:min(12, len(i.Hash))], strconv.Itoa(i.Services),
-		explain.Duration(now.Sub(i.At)), i.By, from,
+		explain.Duration(now.Sub(i.At)), i.By, whence(i.Origin), cause,
 	}
+}
+
+// whence is where an incarnation comes from.
+func whence(o protocol.Origin) string {
+	from := o.Path
+	if o.Commit != "" {
+		from += "@" + o.Commit[:min(12, len(o.Commit))]
+	}
+	if o.Dirty {
+		from += " dirty"
+	}
+	return from
 }
 
 type diffOptions struct {
@@ -198,7 +208,8 @@ func newCmdDiff(f *Factory, runF func(context.Context, *diffOptions) error) *cob
 		Short: "Compare two incarnations of an application",
 		Long: `Compare two incarnations by number, the second being the newest when it is left out.
 Payload changes are what a service receives: they open a release. Changed rules take effect
-at once and release nothing. APP may be dropped inside a directory that defines it.`,
+at once and release nothing. What led to what came after the first is named before: commits,
+of a repository. APP may be dropped inside a directory that defines it.`,
 		Example: `  converge diff shop 41 42
   converge diff shop 41 --exit-code`,
 		Args: asUsed,
@@ -253,13 +264,37 @@ func (o *diffOptions) run(ctx context.Context) error {
 	}
 	if o.f.json() {
 		err = o.f.screen().JSON(d)
-	} else {
+	} else if err = o.because(ctx, h); err == nil {
 		_, err = fmt.Fprint(o.f.Out, d.String())
 	}
 	if err == nil && o.exitCode && !d.Empty() {
 		return exit(exitFailed)
 	}
 	return err
+}
+
+// because names the incarnations by which the second came from the first, the newest first, and what led to each.
+func (o *diffOptions) because(ctx context.Context, h *history) error {
+	const most = 10
+	for number := o.to; number > max(o.from, o.to-most); number-- {
+		i, err := h.number(ctx, number)
+		if err != nil {
+			return err
+		}
+		if len(i.Causes) == 0 {
+			continue
+		}
+		lines := []string{fmt.Sprintf("incarnation %d by %s from %s", i.Number, i.By, whence(i.Origin))}
+		for _, cause := range i.Causes {
+			lines = append(lines, "  "+cause)
+		}
+		for _, line := range lines {
+			if _, err := fmt.Fprintln(o.f.Out, entities.Visible(line)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // incarnation reads one by its number.

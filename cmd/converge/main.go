@@ -93,7 +93,7 @@ defines it. The connection follows the temporal CLI: --address, --namespace and
 		}
 	}
 	add("run", newCmdDev(f, nil), newCmdWorker(f, nil), newCmdAdmin(f), newCmdCodecServer(f, nil), newCmdLogin(f, nil), newCmdLogout(f, nil))
-	add("config", newCmdInit(f, nil), newCmdValidate(f, nil), newCmdCompile(f, nil), newCmdApply(f, nil),
+	add("config", newCmdInit(f, nil), newCmdValidate(f, nil), newCmdCompile(f, nil), newCmdApply(f, nil), newCmdWatch(f, nil),
 		newCmdDiff(f, nil), newCmdIncarnations(f, nil), newCmdLibrary(f), newCmdSchema(f))
 	add("release", newCmdPlan(f, nil), newCmdSimulate(f, nil), newCmdRelease(f, nil), newCmdDeploy(f, nil), newCmdWait(f, nil),
 		newCmdCancel(f, nil), newCmdRetry(f, nil))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/converge-engine/converge/client/origin"
 	"github.com/converge-engine/converge/client/preview"
 	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/entities/protocol"
@@ -16,15 +17,16 @@ import (
 )
 
 type planOptions struct {
-	f        *Factory
-	dir      string // of a configuration; empty: a version of a service
-	service  serviceName
-	version  string
-	params   []string
-	store    string
-	full     bool
-	exitCode bool
-	graph    planGraph
+	f             *Factory
+	dir           string // of a configuration; empty: a version of a service
+	service       serviceName
+	version       string
+	params        []string
+	store         string
+	full          bool
+	allowCommands bool
+	exitCode      bool
+	graph         planGraph
 }
 
 func newCmdPlan(f *Factory, runF func(context.Context, *planOptions) error) *cobra.Command {
@@ -51,6 +53,7 @@ newest one of an application, are deployed and fitted together. Nobody is asked.
 	}
 	cmd.Flags().StringArrayVarP(&o.params, "param", "p", nil, "parameter of the release: name=value or CHANNEL:name=value (repeatable)")
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
+	cmd.Flags().BoolVar(&o.allowCommands, "allow-commands", false, allowCommandsUsage)
 	cmd.Flags().BoolVar(&o.full, "full", false, "show every field with its whole path and value")
 	o.graph.flags(cmd.Flags())
 	cmd.Flags().BoolVar(&o.exitCode, "exit-code", false, "exit 2 when something would change")
@@ -110,7 +113,7 @@ func (o *planOptions) planner(ctx context.Context, api API, application, locatio
 	}
 	c, _ := api.Temporal()
 	return &preview.Planner{
-		Client: c, Store: opened, By: o.f.by(),
+		Client: c, Store: opened, By: o.f.by(), Run: publish.Commands(ctx, o.allowCommands),
 		Status: func(ctx context.Context, service string) (protocol.Status, error) {
 			var s protocol.Status
 			err := api.Query(ctx, protocol.ServiceID(application, service), protocol.QueryStatus, &s)
@@ -156,7 +159,7 @@ func (o *planOptions) planRelease(ctx context.Context) (*preview.Plan, error) {
 func (o *planOptions) planDirectory(ctx context.Context) (*preview.Plan, error) {
 	api, err := o.f.client(ctx)
 	if err != nil {
-		if _, wrong := o.f.compileDir(ctx, o.dir, o.store); errors.As(wrong, new(config.Problems)) {
+		if _, wrong := o.f.compileTree(ctx, origin.Tree{Dir: o.dir}, o.store, o.allowCommands); errors.As(wrong, new(config.Problems)) {
 			return nil, wrong // mistakes are said even without a server
 		}
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/client/origin"
 	"github.com/converge-engine/converge/entities/plan"
 	"github.com/converge-engine/converge/intent/incarnation"
 )
@@ -107,7 +108,7 @@ func (o *planOptions) drawGraph(work *plan.Work, p *plan.Plan, so []plan.Progres
 // graphOf compiles the directory, or reads the newest incarnation of the application.
 func (o *planOptions) graphOf(ctx context.Context) (*incarnation.Incarnation, error) {
 	if o.graph.application == "" {
-		compiled, err := o.f.compileDir(ctx, o.dir, o.store)
+		compiled, err := o.f.compileTree(ctx, origin.Tree{Dir: o.dir}, o.store, o.allowCommands)
 		if err != nil {
 			return nil, err
 		}

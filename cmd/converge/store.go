@@ -67,5 +67,8 @@ func (f *Factory) storeOf(ctx context.Context, application, dir, flag string) (s
 			return f.ownStore("", status.Store)
 		}
 	}
-	return filepath.Join(dir, ".converge", "store"), nil
+	return storeIn(dir), nil
 }
+
+// storeIn is the store beside a configuration.
+func storeIn(dir string) string { return filepath.Join(dir, ".converge", "store") }

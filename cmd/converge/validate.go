@@ -8,50 +8,58 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/converge-engine/converge/client/origin"
+	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/intent/compile"
 	"github.com/converge-engine/converge/intent/config"
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// dirOptions are those of verbs that read a directory and nothing else.
-type dirOptions struct {
-	f     *Factory
-	dir   string
-	store string
+// sourceOptions are those of verbs that read a source and nothing else.
+type sourceOptions struct {
+	f             *Factory
+	source        string
+	store         string
+	allowCommands bool
 }
 
-func newCmdValidate(f *Factory, runF func(context.Context, *dirOptions) error) *cobra.Command {
-	return newDirCmd(f, runF, (*dirOptions).validate, cobra.Command{
-		Use:   "validate [DIR]",
+func newCmdValidate(f *Factory, runF func(context.Context, *sourceOptions) error) *cobra.Command {
+	return newDirCmd(f, runF, (*sourceOptions).validate, cobra.Command{
+		Use:   "validate [SOURCE]",
 		Short: "Find everything wrong with a configuration",
-		Long: `Check the configuration in a directory and print everything that is wrong with it at
-once: file, line, column, and what was expected. No server is needed.`,
+		Long: `Check a configuration and print everything that is wrong with it at once: file, line,
+column, and what was expected. No server is needed.
+
+` + sourceUsage,
 		Example: `  converge validate examples/hello
   converge validate --output json`,
 	})
 }
 
-func newCmdCompile(f *Factory, runF func(context.Context, *dirOptions) error) *cobra.Command {
-	return newDirCmd(f, runF, (*dirOptions).compile, cobra.Command{
-		Use:   "compile [DIR]",
+func newCmdCompile(f *Factory, runF func(context.Context, *sourceOptions) error) *cobra.Command {
+	return newDirCmd(f, runF, (*sourceOptions).compile, cobra.Command{
+		Use:   "compile [SOURCE]",
 		Short: "Compile a configuration and print its hash",
-		Long: `Compile the configuration in a directory into an incarnation, without publishing it,
-and print its hash: the same sources give the same hash. --output json exports it.`,
+		Long: `Compile a configuration into an incarnation, without publishing it, and print its hash:
+the same sources give the same hash. --output json exports it.
+
+` + sourceUsage,
 		Example: `  converge compile examples/hello
   converge compile examples/hello --output json > incarnation.json`,
 	})
 }
 
-func newDirCmd(f *Factory, runF func(context.Context, *dirOptions) error, run func(*dirOptions, context.Context) error, texts cobra.Command) *cobra.Command {
-	o := &dirOptions{f: f}
+func newDirCmd(f *Factory, runF func(context.Context, *sourceOptions) error, run func(*sourceOptions, context.Context) error, texts cobra.Command) *cobra.Command {
+	o := &sourceOptions{f: f}
 	cmd := &texts
 	cmd.Args = asUsed
-	cmd.RunE = running(o, runF, func(ctx context.Context) error { return run(o, ctx) }, readDir(&o.dir))
+	cmd.RunE = running(o, runF, func(ctx context.Context) error { return run(o, ctx) }, readDir(&o.source))
 	cmd.Flags().StringVar(&o.store, "store", "", "store with the runtimes that other applications define (CONVERGE_STORE)")
+	cmd.Flags().BoolVar(&o.allowCommands, "allow-commands", false, allowCommandsUsage)
 	return cmd
 }
 
-func (o *dirOptions) validate(ctx context.Context) error {
+func (o *sourceOptions) validate(ctx context.Context) error {
 	compiled, err := o.compiled(ctx, "")
 	if err != nil {
 		return err
@@ -67,7 +75,7 @@ func (o *dirOptions) validate(ctx context.Context) error {
 	return o.f.screen().Lines(text)
 }
 
-func (o *dirOptions) compile(ctx context.Context) error {
+func (o *sourceOptions) compile(ctx context.Context) error {
 	compiled, err := o.compiled(ctx, "; nothing compiled")
 	if err != nil {
 		return err
@@ -81,8 +89,12 @@ func (o *dirOptions) compile(ctx context.Context) error {
 
 // compiled compiles the directory, or says what is wrong with it, and how it is found out whether a runtime is another
 // application's.
-func (o *dirOptions) compiled(ctx context.Context, consequence string) (*compile.Compiled, error) {
-	compiled, err := o.f.compileDir(ctx, o.dir, o.store)
+func (o *sourceOptions) compiled(ctx context.Context, consequence string) (*compile.Compiled, error) {
+	tree, err := o.f.fetch(ctx, o.source)
+	if err != nil {
+		return nil, err
+	}
+	compiled, err := o.f.compileTree(ctx, tree, o.store, o.allowCommands)
 	if err == nil {
 		return compiled, nil
 	}
@@ -111,10 +123,10 @@ Name it in the first line of a file:
 	}
 }
 
-// compileDir compiles a directory on its own. Only a store that is named is asked for the runtimes
+// compileTree compiles a tree on its own. Only a store that is named is asked for the runtimes
 // that other applications define.
-func (f *Factory) compileDir(ctx context.Context, dir, location string) (*compile.Compiled, error) {
-	var options config.Options
+func (f *Factory) compileTree(ctx context.Context, tree origin.Tree, location string, allowCommands bool) (*compile.Compiled, error) {
+	options := config.Options{Within: tree.Root, Run: publish.Commands(ctx, allowCommands)}
 	if location = first(location, f.Env("CONVERGE_STORE")); location != "" {
 		store, err := store.Open(ctx, location)
 		if err != nil {
@@ -133,7 +145,7 @@ func (f *Factory) compileDir(ctx context.Context, dir, location string) (*compil
 			return nil, err
 		}
 	}
-	config, err := compile.LoadWith(dir, options)
+	config, err := compile.LoadWith(tree.Dir, options)
 	if err != nil {
 		return nil, err
 	}

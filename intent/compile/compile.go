@@ -295,9 +295,26 @@ func LoadWith(dir string, options config.Options) (*Loaded, error) {
 	}
 	defer root.Close()
 	options.OpenDirectory = func(path string) (*os.Root, error) {
-		return os.OpenRoot(filepath.Join(absolute, filepath.FromSlash(path)))
+		return openWithin(options.Within, filepath.Join(absolute, filepath.FromSlash(path)))
 	}
 	return LoadFS(root.FS(), absolute, options)
+}
+
+// openWithin opens a directory that has to lie within another one, if one is given.
+func openWithin(outer, dir string) (*os.Root, error) {
+	if outer == "" {
+		return os.OpenRoot(dir)
+	}
+	relative, err := filepath.Rel(outer, dir)
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(outer)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close() // what is opened in it stays open
+	return root.OpenRoot(relative)
 }
 
 // LoadFS is LoadWith of a file system that stands for the directory.
@@ -312,6 +329,9 @@ func LoadFS(fsys fs.FS, dir string, options config.Options) (*Loaded, error) {
 	compiled, problems := compile(loaded, l.Broken)
 	if len(l.Problems())+len(problems) == 0 {
 		compiled.boundSpecs(loaded.Services)
+	}
+	if len(l.Problems())+len(problems) == 0 {
+		problems = loaded.validate(compiled)
 	}
 	if problems = append(l.Problems(), problems...).Sorted(); len(problems) > 0 {
 		return nil, problems

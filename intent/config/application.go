@@ -21,6 +21,10 @@ type Application struct {
 	Plan *PlanRules `json:"plan,omitempty"`
 	// Libraries whose release channels and protections this application has too.
 	Imports []Import `json:"imports,omitempty"`
+	// Commands that print more of this configuration, in YAML. Each is given what those before it printed.
+	Generators []ConfigurationCommand `json:"generators,omitempty"`
+	// Commands that are given the compiled incarnation, in JSON, and refuse it by their exit code.
+	Validators []ConfigurationCommand `json:"validators,omitempty"`
 	// What a rollback by hand has to pass, in all services.
 	Rollback *Rollback `json:"rollback,omitempty"`
 	// How callers prove who they are.

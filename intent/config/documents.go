@@ -323,6 +323,10 @@ type Options struct {
 	Published func(name string, version int) (LibraryContent, error)
 	// OpenDirectory opens the directory of a library, by its path from Dir; nil: none can be.
 	OpenDirectory func(path string) (*os.Root, error)
+	// Within is the directory outside of which no library is read; empty: they may lie beside the configuration, wherever that is.
+	Within string
+	// Run runs a command of the configuration; nil: none is run, and what has any is refused.
+	Run func(Run) (Ran, error)
 }
 
 // Config is the configuration of one application as it was read.
@@ -358,6 +362,7 @@ func Read(fsys fs.FS, dir string, options Options) (*Reader, error) {
 		}
 		l.source(name)
 	}
+	l.generate()
 	l.contents()
 	return l, l.imports()
 }

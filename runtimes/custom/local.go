@@ -124,6 +124,7 @@ type process struct {
 	path           string
 	argv, env      []string
 	dir            string
+	stdin          io.Reader // nil: nothing
 	stdout, stderr io.Writer
 	grace          time.Duration // between SIGTERM and SIGKILL, when ctx ends
 	drain          time.Duration // for whoever still holds the pipes after the command ended
@@ -146,7 +147,7 @@ func (p process) run(ctx context.Context) (exit, error) {
 	}
 	cmd := exec.Command(p.path) // not CommandContext: that would end the leader and leave its group
 	cmd.Args, cmd.Env, cmd.Dir = p.argv, p.env, p.dir
-	cmd.Stdout, cmd.Stderr = p.stdout, p.stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.stdin, p.stdout, p.stderr
 	cmd.WaitDelay = p.drain
 	ownGroup(cmd)
 

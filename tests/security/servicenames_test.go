@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
 
+	"github.com/converge-engine/converge/client/origin"
 	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
@@ -291,7 +292,7 @@ func publishUnaware(w *stage.World) protocol.PublishRequest {
 	require.NoError(w.T, err)
 	return protocol.PublishRequest{
 		Act: protocol.Act{By: "mallory"}, Hash: compiled.Incarnation.Hash(), Manifest: manifest.Digest(), Services: len(specs),
-		Store: w.Store, Origin: publish.OriginOf(ctx, w.Dir),
+		Store: w.Store, Origin: origin.Of(ctx, w.Dir),
 	}
 }
 

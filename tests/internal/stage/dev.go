@@ -120,6 +120,24 @@ func (d *Dev) Converge(args ...string) (string, int) {
 	return d.Run("converge", append(args, "--address", fmt.Sprintf("127.0.0.1:%d", d.Port))...)
 }
 
+// Background runs the CLI against it until the test ends, and tells what it has printed so far.
+func (d *Dev) Background(args ...string) (said func() string) {
+	d.T.Helper()
+	out := &lockedBuffer{}
+	cmd := exec.Command(filepath.Join(d.bin, "converge"), append(args, "--address", fmt.Sprintf("127.0.0.1:%d", d.Port))...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = d.Dir, out, out
+	cmd.Env = append(append(os.Environ(), "CONVERGE_BY=tester"), d.Env...)
+	require.NoError(d.T, cmd.Start())
+	d.T.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGINT)
+		_ = cmd.Wait() // it was told to end
+		if d.T.Failed() {
+			d.T.Logf("converge %s said:\n%s", strings.Join(args, " "), out)
+		}
+	})
+	return out.String
+}
+
 // Run runs a program, one of ours by its name or any by its path, in the directory, and returns what it printed on
 // stdout, and its exit code.
 func (d *Dev) Run(program string, args ...string) (string, int) {

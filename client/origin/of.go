@@ -1,7 +1,6 @@
-package publish
+package origin
 
 import (
-	"bytes"
 	"context"
 	"net/url"
 	"os"
@@ -12,18 +11,16 @@ import (
 	"strings"
 	"time"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
 // gitTimeout bounds all that is asked of git: a slow disk or a hook must not hold up a publication.
 const gitTimeout = 3 * time.Second
 
-// OriginOf says where a directory's configuration comes from. In a git repository with a remote it
+// Of says where a directory's configuration comes from. In a git repository with a remote it
 // is repository//path, the same in every clone; elsewhere the absolute path. Without git, or when
 // git does not answer in time, only the path is known.
-func OriginOf(ctx context.Context, dir string) protocol.Origin {
+func Of(ctx context.Context, dir string) protocol.Origin {
 	absolute, err := filepath.Abs(dir)
 	if err != nil {
 		absolute = dir
@@ -71,40 +68,4 @@ func repositoryOf(remote string) string {
 		return "" // a path: it says nothing on another machine
 	}
 	return host + "/" + strings.TrimSuffix(strings.Trim(where, "/"), ".git")
-}
-
-// FindApplication walks up from dir to the first directory whose files define an application.
-func FindApplication(dir string) (name, root string) {
-	for {
-		if name := ApplicationIn(dir); name != "" {
-			return name, dir
-		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			return "", ""
-		}
-		dir = parent
-	}
-}
-
-// ApplicationIn reads only kind and name, so that a directory with mistakes still has its name.
-func ApplicationIn(dir string) string {
-	files, _ := filepath.Glob(filepath.Join(dir, "*.converge.yaml"))
-	for _, file := range append(files, filepath.Join(dir, "converge.yaml")) {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			continue
-		}
-		decoder := yaml.NewDecoder(bytes.NewReader(data))
-		for {
-			var header struct{ Kind, Name string }
-			if err := decoder.Decode(&header); err != nil {
-				break // the end, or a mistake that validate shows
-			}
-			if header.Kind == "Application" && header.Name != "" {
-				return header.Name
-			}
-		}
-	}
-	return ""
 }

@@ -1,0 +1,70 @@
+package origin
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+)
+
+// directory is a directory of this machine, as it is.
+type directory struct{ name, dir string }
+
+func (d directory) String() string { return d.name }
+
+// Newest goes by the names, sizes and times of all files.
+func (d directory) Newest(context.Context) (string, error) {
+	state, err := snapshot(d.dir)
+	if failed := new(fs.PathError); errors.As(err, &failed) {
+		err = failed.Err
+	}
+	if err != nil {
+		return "", fmt.Errorf("load %s: %w", d.name, err)
+	}
+	return state, nil
+}
+
+// Fetch copies nothing: commands of the configuration run where it lies.
+func (d directory) Fetch(ctx context.Context, _ Since) (Tree, error) {
+	state, err := d.Newest(ctx)
+	if err != nil {
+		return Tree{}, err
+	}
+	return Tree{State: state, Dir: d.dir, Origin: Of(ctx, d.dir)}, nil
+}
+
+// snapshot digests the names, sizes and times of all files below dir, but for those in directories whose
+// name begins with a dot. What cannot be read below dir is left out: a directory that is removed
+// while it is walked, or one that belongs to somebody else, is no reason to stop.
+func snapshot(dir string) (string, error) {
+	digest := sha256.New()
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return "", err
+	}
+	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil && path == dir:
+			return err
+		case err != nil:
+			return nil //nolint:nilerr // see above
+		case path != dir && strings.HasPrefix(entry.Name(), "."):
+			if entry.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		case entry.IsDir():
+			return nil
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return nil //nolint:nilerr // removed while walking: the next reading sees it gone
+		}
+		_, err = fmt.Fprintf(digest, "%q %d %d\n", path, info.Size(), info.ModTime().UnixNano())
+		return err
+	})
+	return fmt.Sprintf("%x", digest.Sum(nil)), err
+}

@@ -1,0 +1,290 @@
+package origin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/go-git/go-billy/v5/osfs"
+	"github.com/go-git/go-git/v5"
+	gitconfig "github.com/go-git/go-git/v5/config"
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/cache"
+	"github.com/go-git/go-git/v5/plumbing/transport"
+	"github.com/go-git/go-git/v5/storage/filesystem"
+
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// Bounds of what is asked of a git server.
+const (
+	listTimeout  = 30 * time.Second
+	fetchTimeout = 5 * time.Minute
+	fetchDepth   = 50 // commits: what is listed as causes
+	bigObject    = 1 << 20
+)
+
+// fetched is what a fetched commit is called in the repository that it is fetched into.
+const fetched = plumbing.ReferenceName("refs/heads/fetched")
+
+// repository is a ref of a git repository, and a directory in it.
+type repository struct {
+	name  string // as the person wrote it
+	url   string // of the repository alone
+	local string // the repository, where it is a directory of this machine
+	ref   string // branch, tag or commit; empty: the default branch
+	path  string // of the configuration, with slashes; empty: the root
+	place place
+}
+
+// parseGit reads URL//PATH?ref=REF.
+func parseGit(text string) (Source, error) {
+	wrong := func(what string) error {
+		return fmt.Errorf("%s%s: %s; expected git::https://HOST/REPOSITORY//PATH?ref=REF, with ssh:// or file:// in its place", gitPrefix, withoutSecrets(text), what)
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, wrong("this is no URL")
+	}
+	query := u.Query()
+	ref := query.Get("ref")
+	if query.Del("ref"); len(query) > 0 || u.Fragment != "" {
+		return nil, wrong("only ref can be said behind the path")
+	}
+	if _, secret := u.User.Password(); secret || u.User != nil && u.Scheme != "ssh" {
+		return nil, wrong("a password or token in it would be seen by everybody; put it into ~/.netrc")
+	}
+	switch {
+	case u.Scheme == "https" && u.Host != "", u.Scheme == "ssh" && u.Host != "", u.Scheme == "file" && u.Host == "":
+	case u.Scheme == "http" && loopback(u.Hostname()):
+	default:
+		return nil, wrong("https, ssh and file are possible")
+	}
+	where, in, _ := strings.Cut(u.Path, "//")
+	if in = strings.Trim(in, "/"); in != "" && (!filepath.IsLocal(in) || path.Clean(in) != in) || strings.Trim(where, "/") == "" {
+		return nil, wrong("the path leads nowhere")
+	}
+	r := &repository{name: gitPrefix + text, ref: ref, path: in}
+	u.Path, u.RawPath, u.RawQuery = where, "", ""
+	if r.url = u.String(); u.Scheme == "file" {
+		r.local = filepath.FromSlash(where)
+	}
+	r.place, err = placeOf(r.name)
+	boundHTTP()
+	return r, err
+}
+
+// withoutSecrets takes user and password out of what may be a URL.
+func withoutSecrets(text string) string {
+	scheme, rest, is := strings.Cut(text, "://")
+	if at := strings.LastIndex(rest, "@"); is && at >= 0 {
+		return scheme + "://…" + rest[at:]
+	}
+	return text
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+func (r *repository) String() string { return r.name }
+
+// Newest asks for the list of refs and nothing else.
+func (r *repository) Newest(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	if r.local != "" {
+		_, commit, err := r.open()
+		return commit.String(), r.failed("look at", err)
+	}
+	_, commit, err := r.list(ctx)
+	return commit.String(), r.failed("list", err)
+}
+
+// failed says what was being done.
+func (r *repository) failed(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s %s: %w", doing, r.name, err)
+}
+
+// open opens a repository of this machine and finds the commit of the ref.
+func (r *repository) open() (*git.Repository, plumbing.Hash, error) {
+	repo, err := git.PlainOpenWithOptions(r.local, &git.PlainOpenOptions{EnableDotGitCommonDir: true})
+	if err != nil {
+		return nil, plumbing.ZeroHash, err
+	}
+	refs, err := repo.References()
+	if err != nil {
+		return nil, plumbing.ZeroHash, err
+	}
+	var all []*plumbing.Reference
+	if err := refs.ForEach(func(ref *plumbing.Reference) error { all = append(all, ref); return nil }); err != nil {
+		return nil, plumbing.ZeroHash, err
+	}
+	found, err := r.find(all)
+	if err != nil {
+		return nil, plumbing.ZeroHash, err
+	}
+	commit, err := commitOf(repo, found.Hash())
+	if err != nil {
+		return nil, plumbing.ZeroHash, err
+	}
+	return repo, commit.Hash, nil
+}
+
+// list asks the server for its refs.
+func (r *repository) list(ctx context.Context) (name plumbing.ReferenceName, commit plumbing.Hash, err error) {
+	if plumbing.IsHash(r.ref) {
+		return "", plumbing.NewHash(r.ref), nil
+	}
+	auth, err := r.auth()
+	if err != nil {
+		return "", commit, err
+	}
+	refs, err := git.NewRemote(nil, r.remote()).ListContext(ctx, &git.ListOptions{Auth: auth, PeelingOption: git.AppendPeeled})
+	if err != nil {
+		return "", commit, err
+	}
+	found, err := r.find(refs)
+	if err != nil {
+		return "", commit, err
+	}
+	commit = found.Hash()
+	for _, ref := range refs {
+		if ref.Name() == found.Name()+"^{}" { // of a tag that is an object of its own
+			commit = ref.Hash()
+		}
+	}
+	return found.Name(), commit, nil
+}
+
+// find is the ref that is meant, among all there are.
+func (r *repository) find(refs []*plumbing.Reference) (*plumbing.Reference, error) {
+	if plumbing.IsHash(r.ref) {
+		return plumbing.NewHashReference("", plumbing.NewHash(r.ref)), nil
+	}
+	byName := map[plumbing.ReferenceName]*plumbing.Reference{}
+	for _, ref := range refs {
+		byName[ref.Name()] = ref
+	}
+	names := []plumbing.ReferenceName{plumbing.NewBranchReferenceName(r.ref), plumbing.NewTagReferenceName(r.ref), plumbing.ReferenceName(r.ref)}
+	if r.ref == "" {
+		names = []plumbing.ReferenceName{plumbing.HEAD}
+	}
+	for _, name := range names {
+		for ref := byName[name]; ref != nil; ref = byName[ref.Target()] {
+			if ref.Type() == plumbing.HashReference {
+				return ref, nil
+			}
+		}
+	}
+	if r.ref == "" {
+		return nil, errors.New("it has no default branch; name one: ?ref=REF")
+	}
+	return nil, fmt.Errorf("it has no branch or tag %s", r.ref)
+}
+
+func (r *repository) remote() *gitconfig.RemoteConfig {
+	return &gitconfig.RemoteConfig{Name: "origin", URLs: []string{r.url}}
+}
+
+// auth is from ~/.netrc for https; for ssh it is the agent's, and hosts are those of known_hosts.
+func (r *repository) auth() (transport.AuthMethod, error) {
+	u, err := url.Parse(r.url)
+	if err != nil || u.Scheme == "ssh" {
+		return nil, err
+	}
+	return netrc(u.Hostname(), os.Getenv)
+}
+
+// Fetch brings the newest commits, as far back as causes go, and the files of the newest.
+func (r *repository) Fetch(ctx context.Context, since Since) (Tree, error) {
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	tree, err := r.fetch(ctx, since)
+	return tree, r.failed("fetch", err)
+}
+
+func (r *repository) fetch(ctx context.Context, since Since) (tree Tree, err error) {
+	scratch, err := os.MkdirTemp("", "converge-git-")
+	if err != nil {
+		return tree, err
+	}
+	defer func() { _ = os.RemoveAll(scratch) }() // in the place of the system for such things
+	repo, hash, err := r.download(ctx, scratch)
+	if err != nil {
+		return tree, err
+	}
+	commit, err := commitOf(repo, hash)
+	if err != nil {
+		return tree, err
+	}
+	root, err := r.place.put(func(dir string) error { return checkOut(ctx, commit, dir, r.path) })
+	if err != nil {
+		return tree, err
+	}
+	tree = Tree{
+		State: commit.Hash.String(), Dir: filepath.Join(root, filepath.FromSlash(r.path)), Root: root,
+		Origin: protocol.Origin{Path: r.origin(), Commit: commit.Hash.String()},
+	}
+	published := ""
+	if since != nil {
+		published = since(tree.Dir)
+	}
+	tree.Causes = r.causes(repo, commit, published)
+	return tree, nil
+}
+
+// origin is the same as that of a clone.
+func (r *repository) origin() string {
+	if known := repositoryOf(r.url); known != "" && r.local == "" {
+		return known + "//" + r.path
+	}
+	return r.url + "//" + r.path
+}
+
+// download gives a repository that has the newest commit, and which that is.
+func (r *repository) download(ctx context.Context, scratch string) (*git.Repository, plumbing.Hash, error) {
+	if r.local != "" {
+		return r.open()
+	}
+	name, commit, err := r.list(ctx)
+	if err != nil {
+		return nil, commit, err
+	}
+	auth, err := r.auth()
+	if err != nil {
+		return nil, commit, err
+	}
+	store := filesystem.NewStorageWithOptions(&bounded{Filesystem: osfs.New(scratch), limit: maxDownload}, cache.NewObjectLRU(32*cache.MiByte),
+		filesystem.Options{LargeObjectThreshold: bigObject})
+	repo, err := git.Init(store, nil)
+	if err != nil {
+		return nil, commit, err
+	}
+	wanted := string(name)
+	if name == "" {
+		wanted = commit.String()
+	}
+	err = git.NewRemote(store, r.remote()).FetchContext(ctx, &git.FetchOptions{
+		RefSpecs: []gitconfig.RefSpec{gitconfig.RefSpec("+" + wanted + ":" + string(fetched))}, Depth: fetchDepth, Tags: git.NoTags, Auth: auth,
+	})
+	if err != nil && !errors.Is(err, git.NoErrAlreadyUpToDate) {
+		return nil, commit, err
+	}
+	ref, err := repo.Reference(fetched, true)
+	if err != nil {
+		return nil, commit, err
+	}
+	return repo, ref.Hash(), nil
+}

@@ -1,0 +1,305 @@
+package origin
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/go-git/go-git/v5"
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/tests/gittest"
+)
+
+// kind is a source that can be changed, for the suite that each kind passes.
+type kind struct {
+	name string                             // as a person writes it
+	save func(t *testing.T, content string) // has converge.yaml say something else
+	take func(t *testing.T)                 // takes the source away
+	back func(t *testing.T)                 // and back
+}
+
+func TestSources_D8(t *testing.T) {
+	for name, start := range map[string]func(t *testing.T) kind{
+		"directory": directoryKind, "git": fileKind, "git by http": httpKind, "command": commandKind, "command that writes files": writingKind,
+	} {
+		t.Run(name, func(t *testing.T) {
+			cacheHere(t)
+			conform(t, start(t))
+		})
+	}
+}
+
+// conform is what each kind of source has to do.
+func conform(t *testing.T, k kind) {
+	k.save(t, "one")
+	s, err := Parse(k.name)
+	require.NoError(t, err)
+	require.Equal(t, k.name, s.String())
+
+	first, err := s.Newest(t.Context())
+	require.NoError(t, err)
+	again, err := s.Newest(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, first, again, "nothing changed")
+	one, err := s.Fetch(t.Context(), nil)
+	require.NoError(t, err)
+	require.Equal(t, first, one.State)
+	require.Equal(t, "one", says(t, one))
+	require.NotEmpty(t, one.Origin.Path)
+
+	k.save(t, "another")
+	second, err := s.Newest(t.Context())
+	require.NoError(t, err)
+	require.NotEqual(t, first, second)
+	two, err := s.Fetch(t.Context(), after(one.Origin.Commit))
+	require.NoError(t, err)
+	require.Equal(t, second, two.State)
+	require.Equal(t, "another", says(t, two))
+	require.Equal(t, one.Origin.Path, two.Origin.Path)
+	require.Equal(t, one.Dir, two.Dir, "commands of the configuration start in one place")
+
+	k.take(t)
+	_, err = s.Newest(t.Context())
+	require.Error(t, err)
+	_, err = s.Fetch(t.Context(), nil)
+	require.Error(t, err)
+	require.Equal(t, "another", says(t, Tree{Dir: whatIsLeft(t, k, two.Dir)}), "what was fetched stays")
+	k.back(t)
+	third, err := s.Newest(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, second, third)
+}
+
+// after has a commit be the one that was published last.
+func after(commit string) Since { return func(string) string { return commit } }
+
+// whatIsLeft is a tree whose source is gone; of a directory that is the directory itself.
+func whatIsLeft(t *testing.T, k kind, dir string) string {
+	t.Helper()
+	if !strings.Contains(k.name, "::") {
+		return dir + ".away"
+	}
+	return dir
+}
+
+func says(t *testing.T, tree Tree) string {
+	t.Helper()
+	require.True(t, filepath.IsAbs(tree.Dir))
+	for _, name := range []string{"converge.yaml", printedFile} {
+		if data, err := os.ReadFile(filepath.Join(tree.Dir, name)); err == nil {
+			return string(data)
+		}
+	}
+	return ""
+}
+
+// cacheHere has what is fetched lie in a directory of the test.
+func cacheHere(t *testing.T) {
+	t.Helper()
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("NETRC", "")
+}
+
+// away renames a file or directory, and back.
+func away(path string) (take, back func(t *testing.T)) {
+	return func(t *testing.T) { require.NoError(t, os.Rename(path, path+".away")) },
+		func(t *testing.T) { require.NoError(t, os.Rename(path+".away", path)) }
+}
+
+func directoryKind(t *testing.T) kind {
+	dir := filepath.Join(t.TempDir(), "shop")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	k := kind{name: dir, save: func(t *testing.T, content string) { put(t, dir, "converge.yaml", content) }}
+	k.take, k.back = away(dir)
+	return k
+}
+
+func fileKind(t *testing.T) kind {
+	r := gittest.New(t)
+	return kindOf(r, "git::"+r.URL()+"//deploy?ref=main")
+}
+
+func httpKind(t *testing.T) kind {
+	r := gittest.New(t)
+	return kindOf(r, "git::"+r.Serve(t, nil)+"//deploy")
+}
+
+func kindOf(r *gittest.Repo, name string) kind {
+	k := kind{name: name, save: func(t *testing.T, content string) {
+		r.Commit(t, "say "+content, map[string]string{"deploy/converge.yaml": content})
+	}}
+	k.take, k.back = away(r.Dir)
+	return k
+}
+
+func commandKind(t *testing.T) kind {
+	dir := t.TempDir()
+	k := kind{name: "exec::" + dir + "/print", save: func(t *testing.T, content string) { script(t, dir+"/print", "printf %s "+content) }}
+	k.take, k.back = away(dir + "/print")
+	return k
+}
+
+func writingKind(t *testing.T) kind {
+	dir := t.TempDir()
+	k := kind{name: "exec::" + dir + "/write to it", save: func(t *testing.T, content string) {
+		script(t, dir+"/write", `[ "$1 $2" = "to it" ] && mkdir "$CONVERGE_OUTPUT/sub" && printf %s `+content+` > "$CONVERGE_OUTPUT/converge.yaml"`)
+	}}
+	k.take, k.back = away(dir + "/write")
+	return k
+}
+
+func script(t *testing.T, path, text string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(path+".new", []byte("#!/bin/sh\n"+text+"\n"), 0o700)) //nolint:gosec // it is run
+	require.NoError(t, os.Rename(path+".new", path))
+}
+
+func put(t *testing.T, dir, name, content string) {
+	t.Helper()
+	path := filepath.Join(dir, filepath.FromSlash(name))
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+}
+
+func TestNamesOfSources(t *testing.T) {
+	cacheHere(t)
+	for text, want := range map[string]string{
+		"git::https://u:s3cret@github.com/acme/shop.git": "git::https://…@github.com/acme/shop.git: a password or token in it would be seen",
+		"git::https://s3cret@github.com/acme/shop.git":   "a password or token in it would be seen",
+		"git::http://github.com/acme/shop":               "https, ssh and file are possible",
+		"git::ext::sh -c touch":                          "https, ssh and file are possible",
+		"git::git@github.com:acme/shop.git":              "this is no URL",
+		"git::https://github.com/acme/shop//a/../../b":   "the path leads nowhere",
+		"git::https://github.com/acme/shop?depth=1":      "only ref can be said behind the path",
+		"git::https://github.com/":                       "the path leads nowhere",
+		"git::file://elsewhere/srv/shop":                 "https, ssh and file are possible",
+		"https://u:s3cret@github.com/acme/shop":          "https://…@github.com/acme/shop is no directory; a git repository is named git::https://",
+		"git@github.com:acme/shop.git":                   "is no directory; a git repository is named git::",
+		"exec:: ":                                        "exec:: names no command",
+	} {
+		_, err := Parse(text)
+		require.ErrorContains(t, err, want, text)
+		require.NotContains(t, err.Error(), "s3cret")
+	}
+	for text, want := range map[string]repository{
+		"git::https://github.com/acme/shop.git//deploy/eu?ref=v1.2": {url: "https://github.com/acme/shop.git", path: "deploy/eu", ref: "v1.2"},
+		"git::ssh://git@github.com/acme/shop":                       {url: "ssh://git@github.com/acme/shop"},
+		"git::file:///srv/shop.git//deploy/":                        {url: "file:///srv/shop.git", local: "/srv/shop.git", path: "deploy"},
+		"git::http://127.0.0.1:8080/shop":                           {url: "http://127.0.0.1:8080/shop"},
+	} {
+		got, err := Parse(text)
+		require.NoError(t, err, text)
+		is := *got.(*repository)
+		is.name, is.place = "", ""
+		require.Equal(t, want, is, text)
+	}
+}
+
+// What is fetched from a repository comes from where a clone of it says it comes from.
+func TestOriginOfARepositoryIsThatOfAClone(t *testing.T) {
+	r := repository{url: "https://github.com/acme/shop.git", path: "deploy"}
+	require.Equal(t, "github.com/acme/shop//deploy", r.origin())
+}
+
+func TestCommitsAreCauses_D6(t *testing.T) {
+	cacheHere(t)
+	r := gittest.New(t)
+	first := r.Commit(t, "Begin\n\nwith a body", map[string]string{"deploy/converge.yaml": "1"})
+	r.Commit(t, "Elsewhere", map[string]string{"README": "1"})
+	second := r.Commit(t, "Sell\x1b[31m more", map[string]string{"deploy/converge.yaml": "2"})
+	third := r.Commit(t, "Sell less", map[string]string{"deploy/converge.yaml": "3"})
+	line := func(hash plumbing.Hash, text string) string { return hash.String()[:12] + " Ada: " + text }
+	for _, name := range []string{"git::" + r.URL() + "//deploy", "git::" + r.Serve(t, nil) + "//deploy"} {
+		s, err := Parse(name)
+		require.NoError(t, err)
+		tree, err := s.Fetch(t.Context(), after(first.String()))
+		require.NoError(t, err)
+		require.Equal(t, third.String(), tree.Origin.Commit)
+		require.Len(t, tree.Causes, 2)
+		require.Equal(t, line(third, "Sell less"), tree.Causes[0])
+		require.Contains(t, tree.Causes[1], second.String()[:12])
+		require.NotContains(t, tree.Causes[1], "\x1b")
+
+		tree, err = s.Fetch(t.Context(), nil)
+		require.NoError(t, err)
+		require.Equal(t, []string{line(third, "Sell less")}, tree.Causes, "the first publication")
+
+		tree, err = s.Fetch(t.Context(), after(strings.Repeat("0123", 10)))
+		require.NoError(t, err)
+		require.Len(t, tree.Causes, 3, "of a commit that is no more all that is known is listed")
+	}
+}
+
+func TestCausesAreBounded_D6(t *testing.T) {
+	require.Equal(t, []string{"a b"}, Causes([]string{"a\n b"}, false))
+	many := strings.Split("abcdefgh", "")
+	require.Equal(t, []string{"a", "b", "c", "d", "e", "and 3 more"}, Causes(many, false))
+	require.Equal(t, []string{"a", "b", "c", "d", "e", "and more"}, Causes(many, true))
+	require.Len(t, []rune(Causes([]string{strings.Repeat("é", 500)}, false)[0]), maxCause)
+}
+
+func TestBranchesTagsAndCommits(t *testing.T) {
+	cacheHere(t)
+	r := gittest.New(t)
+	first := r.Commit(t, "one", map[string]string{"converge.yaml": "one"})
+	_, err := r.CreateTag("v1", first, &git.CreateTagOptions{Tagger: &object.Signature{Name: "Ada", When: r.When}, Message: "v1"})
+	require.NoError(t, err)
+	_, err = r.CreateTag("light", first, nil)
+	require.NoError(t, err)
+	second := r.Commit(t, "two", map[string]string{"converge.yaml": "two"})
+	config, err := r.Config()
+	require.NoError(t, err)
+	config.Raw.Section("uploadpack").SetOption("allowReachableSHA1InWant", "true")
+	require.NoError(t, r.SetConfig(config))
+	for _, url := range []string{r.URL(), r.Serve(t, nil)} {
+		for ref, want := range map[string]plumbing.Hash{"": second, "?ref=main": second, "?ref=v1": first, "?ref=light": first, "?ref=" + first.String(): first} {
+			s, err := Parse("git::" + url + ref)
+			require.NoError(t, err)
+			state, err := s.Newest(t.Context())
+			require.NoError(t, err, ref)
+			require.Equal(t, want.String(), state, ref)
+			tree, err := s.Fetch(t.Context(), nil)
+			require.NoError(t, err, "%s %s", url, ref)
+			require.Equal(t, want.String(), tree.Origin.Commit)
+		}
+		s, err := Parse("git::" + url + "?ref=gone")
+		require.NoError(t, err)
+		_, err = s.Newest(t.Context())
+		require.ErrorContains(t, err, "it has no branch or tag gone")
+	}
+}
+
+func TestCredentialsOfAHostAreSentToItAlone(t *testing.T) {
+	cacheHere(t)
+	r := gittest.New(t)
+	r.Commit(t, "one", map[string]string{"converge.yaml": "one"})
+	url := r.Serve(t, func(w http.ResponseWriter, q *http.Request) bool {
+		user, password, _ := q.BasicAuth()
+		if user != "ada" || password != "s3cret" {
+			w.Header().Set("WWW-Authenticate", "Basic")
+			http.Error(w, "who are you", http.StatusUnauthorized)
+		}
+		return user != "ada" || password != "s3cret"
+	})
+	s, err := Parse("git::" + url)
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "netrc")
+	t.Setenv("NETRC", file)
+	for _, text := range []string{"", "machine elsewhere login ada password s3cret", "machine 127.0.0.1 login ada password wrong"} {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		_, err = s.Newest(t.Context())
+		require.Error(t, err, text)
+		require.NotContains(t, err.Error(), "wrong")
+	}
+	for _, text := range []string{"machine a login b password c\nmachine 127.0.0.1\nlogin ada\npassword s3cret\nmachine z login y password x", "default login ada password s3cret"} {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		_, err = s.Fetch(t.Context(), nil)
+		require.NoError(t, err, text)
+	}
+}

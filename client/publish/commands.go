@@ -1,0 +1,25 @@
+package publish
+
+import (
+	"context"
+
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/runtimes/custom"
+)
+
+// maxPrinted is what a command of a configuration may print, in bytes.
+const maxPrinted = config.MaxSource
+
+// Commands runs what a configuration declares to be run where it is compiled, or nothing. Who asks for it trusts all who can change the
+// configuration.
+func Commands(ctx context.Context, allowed bool) func(config.Run) (config.Ran, error) {
+	if !allowed {
+		return nil
+	}
+	return func(r config.Run) (config.Ran, error) {
+		stdout, stderr, code, err := custom.RunTool(ctx, custom.Tool{
+			What: r.Argv[0], Dir: r.Dir, Argv: r.Argv, Stdin: r.Stdin, Timeout: r.Timeout, Limit: maxPrinted,
+		})
+		return config.Ran{Stdout: stdout, Stderr: stderr, ExitCode: code}, err
+	}
+}

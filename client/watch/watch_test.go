@@ -1,0 +1,144 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/client/origin"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// changing is a source whose states follow from the time since it was made.
+type changing struct {
+	began time.Time
+	state func(age time.Duration) (string, error)
+	looks int
+}
+
+func (c *changing) String() string { return "it" }
+
+func (c *changing) Newest(context.Context) (string, error) {
+	c.looks++
+	return c.state(time.Since(c.began))
+}
+
+func (c *changing) Fetch(context.Context, origin.Since) (origin.Tree, error) {
+	state, err := c.state(time.Since(c.began))
+	return origin.Tree{State: state, Origin: protocol.Origin{Path: "it"}}, err
+}
+
+// watched runs a watch for a while of virtual time.
+func watched(t *testing.T, c *changing, lasting time.Duration, refuse func(state string) error) (lines []string) {
+	t.Helper()
+	c.began = time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), lasting)
+	defer cancel()
+	at := func(what string) { lines = append(lines, fmt.Sprintf("%v %s", time.Since(c.began), what)) }
+	Watch{
+		Source: c, Interval: 10 * time.Second, Quiet: 2 * time.Second, Most: 12 * time.Second,
+		Publish: func(_ context.Context, tree origin.Tree) error {
+			if err := refuse(tree.State); err != nil {
+				return err
+			}
+			at(fmt.Sprintf("%s for %d", tree.State, len(tree.Causes)))
+			return nil
+		},
+		Report: func(err error) { at(fmt.Sprint(err)) },
+	}.Run(ctx)
+	return lines
+}
+
+func anything(string) error { return nil }
+
+// steps are states by the age from which on they are the newest.
+func steps(at map[time.Duration]string) func(time.Duration) (string, error) {
+	return func(age time.Duration) (string, error) {
+		newest := time.Duration(0)
+		for from := range at {
+			if from <= age {
+				newest = max(newest, from)
+			}
+		}
+		return at[newest], nil
+	}
+}
+
+func TestChangesOfAShortTimeAreOne_D6(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &changing{state: steps(map[time.Duration]string{0: "a", 15 * time.Second: "b", 23 * time.Second: "c", 25 * time.Second: "d"})}
+		require.Equal(t, []string{"2s a for 1", "28s d for 3"}, watched(t, c, time.Hour, anything))
+		require.Less(t, c.looks, 400, "one look in an interval while nothing changes")
+	})
+}
+
+// What never comes to rest is published all the same.
+func TestWaitingIsBounded_D6(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &changing{state: func(age time.Duration) (string, error) { return age.Truncate(time.Second).String(), nil }}
+		lines := watched(t, c, 50*time.Second, anything)
+		require.Equal(t, []string{"12s 12s for 6", "34s 34s for 6"}, lines)
+	})
+}
+
+// A state that is refused is said once and tried again, ever later; the next good one is taken at once.
+func TestAfterABrokenStateTheNextGoodOneIsTaken_D3_D14(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &changing{state: steps(map[time.Duration]string{0: "a", time.Minute: "broken", 20 * time.Minute: "b"})}
+		tries := 0
+		lines := watched(t, c, time.Hour, func(state string) error {
+			if state == "broken" {
+				tries++
+				return errors.New("broken")
+			}
+			return nil
+		})
+		require.Equal(t, []string{"2s a for 1", "1m4s broken", "20m2s b for 1", "20m2s <nil>"}, lines)
+		require.Greater(t, tries, 3)
+		require.Less(t, tries, 15)
+	})
+}
+
+// A source that cannot be read is asked ever less often, and goes on where it can be.
+func TestASourceThatFails_D9(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &changing{state: func(age time.Duration) (string, error) {
+			if age > time.Minute && age < time.Hour {
+				return "", errors.New("gone")
+			}
+			return "a", nil
+		}}
+		lines := watched(t, c, 2*time.Hour, anything)
+		require.Equal(t, "2s a for 1", lines[0])
+		require.Contains(t, lines[1], "gone")
+		require.Len(t, lines, 3)
+		require.Contains(t, lines[2], "<nil>")
+	})
+}
+
+// What hangs, fails or floods delays no other source.
+func TestSourcesDoNotDelayEachOther_D9(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		good := func() *changing { return &changing{state: steps(map[time.Duration]string{0: "a", time.Minute: "b"})} }
+		alone := watched(t, good(), 10*time.Minute, anything)
+
+		others := []*changing{
+			{state: func(time.Duration) (string, error) { return "", errors.New("gone") }},
+			{state: func(age time.Duration) (string, error) { return age.String(), nil }},
+			{state: func(time.Duration) (string, error) { time.Sleep(time.Hour); return "", nil }},
+		}
+		done := make(chan struct{})
+		for _, other := range others {
+			go func() { watched(t, other, 10*time.Minute, anything); done <- struct{}{} }()
+		}
+		require.Equal(t, alone, watched(t, good(), 10*time.Minute, anything))
+		for range others {
+			<-done
+		}
+	})
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/client"
+
+	"github.com/converge-engine/converge/client/origin"
+	"github.com/converge-engine/converge/client/publish"
+	"github.com/converge-engine/converge/client/watch"
+)
+
+type watchOptions struct {
+	f             *Factory
+	sources       []string
+	store         string
+	interval      time.Duration
+	quiet         time.Duration
+	most          time.Duration
+	allowCommands bool
+
+	login sync.Mutex // which is renewed when it is used
+}
+
+// leastInterval is how often a server is asked at most.
+const leastInterval = time.Second
+
+func newCmdWatch(f *Factory, runF func(context.Context, *watchOptions) error) *cobra.Command {
+	o := &watchOptions{f: f}
+	cmd := &cobra.Command{
+		Use:   "watch SOURCE...",
+		Short: "Publish a configuration whenever it changes",
+		Long: `Look at sources again and again, and publish what is new, as apply does. Changes within
+a short time become one incarnation, which names its causes. What cannot be published is
+said and tried again, and the next change is taken in its place. One source holds up no
+other. Started again, it goes on: what was published last is known where it was published.
+
+` + sourceUsage + `
+A repository is asked for its refs only, until one of them changes.`,
+		Example: `  converge watch 'git::https://github.com/acme/shop//deploy?ref=main'
+  converge watch shop billing 'exec::./render --all' --interval 5m`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("usage: converge watch SOURCE...")
+			}
+			return nil
+		},
+		RunE: running(o, runF, o.run, func(args []string) error { o.sources = args; return nil }),
+	}
+	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
+	cmd.Flags().BoolVar(&o.allowCommands, "allow-commands", false, allowCommandsUsage)
+	cmd.Flags().DurationVar(&o.interval, "interval", 30*time.Second, "time between two looks at a source")
+	cmd.Flags().DurationVar(&o.quiet, "quiet", 3*time.Second, "publish once nothing changed for so long")
+	cmd.Flags().DurationVar(&o.most, "within", 30*time.Second, "publish at the latest so long after the first change")
+	return cmd
+}
+
+func (o *watchOptions) run(ctx context.Context) error {
+	if o.interval < leastInterval {
+		return fmt.Errorf("--interval %v: expected at least %v", o.interval, leastInterval)
+	}
+	if o.quiet < 0 || o.most < o.quiet {
+		return fmt.Errorf("--quiet %v --within %v: expected one that is not longer than the other", o.quiet, o.most)
+	}
+	o.f.Out, o.f.Err = &oneByOne{Writer: o.f.Out}, &oneByOne{Writer: o.f.Err}
+	api, err := o.f.client(ctx)
+	if err != nil {
+		return err
+	}
+	c, _ := api.Temporal()
+	var all []watch.Watch
+	for _, name := range o.sources {
+		source, err := origin.Parse(name)
+		if err != nil {
+			return err
+		}
+		all = append(all, watch.Watch{
+			Source: source, Interval: o.interval, Quiet: o.quiet, Most: o.most, Since: publish.Since(ctx, c),
+			Publish: func(ctx context.Context, tree origin.Tree) error { return o.publish(ctx, c, name, tree) },
+			Report:  func(err error) { o.report(name, err) },
+		})
+	}
+	var g sync.WaitGroup
+	for _, w := range all {
+		g.Go(func() { w.Run(ctx) })
+	}
+	g.Wait()
+	return nil
+}
+
+// publish publishes what a source has. What is newest already is no news.
+func (o *watchOptions) publish(ctx context.Context, c client.Client, name string, tree origin.Tree) error {
+	store, err := o.f.storeFor(ctx, tree, o.store)
+	if err != nil {
+		return err
+	}
+	o.login.Lock()
+	token, unproven := o.f.proof(), o.f.unproven
+	o.login.Unlock()
+	if unproven != nil {
+		return unproven
+	}
+	result, err := o.f.publish(ctx, publish.Options{
+		Client: c, StoreURL: store, By: o.f.by(), Token: token, AllowCommands: o.allowCommands,
+		Before: func(r publish.Result) error { o.f.loosened(r); return nil },
+	}.Of(tree))
+	if err != nil || result.Unchanged && len(result.Started) == 0 {
+		return err
+	}
+	if o.f.json() {
+		return o.f.screen().JSON(result)
+	}
+	lines := append([]string{fmt.Sprintf("%s: %s", name, result)}, tree.Causes...)
+	_, err = io.WriteString(o.f.Out, strings.Join(lines, "\n  ")+"\n")
+	return err
+}
+
+// report says what is wrong with a source, and that it is no longer.
+func (o *watchOptions) report(name string, err error) {
+	if err == nil {
+		o.f.note("%s: goes on", name)
+		return
+	}
+	o.f.note("%s: %v", name, err)
+}
+
+// oneByOne writes whole texts, whoever else does.
+type oneByOne struct {
+	io.Writer
+	mu sync.Mutex
+}
+
+func (o *oneByOne) Write(data []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.Writer.Write(data)
+}

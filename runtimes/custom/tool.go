@@ -1,0 +1,60 @@
+package custom
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Tool is a command of whoever runs this program, about no instance: it makes configuration, or judges it. It runs with what a
+// command inherits and no more, in a process group of its own, of which nothing is left afterwards.
+type Tool struct {
+	What    string // what its errors begin with: "generator ./render"
+	Dir     string // absolute; relative commands start here
+	Argv    []string
+	Env     map[string]string // beside what is inherited
+	Stdin   []byte
+	Timeout time.Duration
+	Limit   int // of each stream, in bytes; more is an error
+}
+
+// RunTool runs a tool to its end. An error says why there is no end: it could not start, printed too much, or was ended because of
+// its time or because ctx ended.
+func RunTool(ctx context.Context, t Tool) (stdout, stderr []byte, code int, err error) {
+	place := local{dir: t.Dir}
+	if len(t.Argv) == 0 {
+		return nil, nil, -1, fmt.Errorf("%s has no command", t.What)
+	}
+	path, env, err := place.prepare(t.Argv, work{env: t.Env}, "")
+	if err != nil {
+		return nil, nil, -1, fmt.Errorf("%s: %w", t.What, err)
+	}
+	bounded, cancel := context.WithTimeout(ctx, t.Timeout)
+	defer cancel()
+	bounded, stop := context.WithCancelCause(bounded)
+	defer stop(nil)
+	out, told := head{limit: t.Limit, full: func() { stop(errTooLarge) }}, head{limit: t.Limit, full: func() { stop(errTooLarge) }}
+	p := process{
+		path: path, argv: t.Argv, dir: t.Dir, env: env, stdin: bytes.NewReader(t.Stdin), stdout: &out, stderr: &told,
+		grace: toolGrace, drain: toolGrace, sweep: true,
+	}
+	exit, err := p.run(bounded)
+	switch {
+	case out.over || told.over:
+		err = fmt.Errorf("%s printed more than %d KiB", t.What, t.Limit>>10)
+	case err == nil:
+	case ctx.Err() != nil:
+		err = fmt.Errorf("%s: %w", t.What, ctx.Err())
+	case errors.Is(bounded.Err(), context.DeadlineExceeded):
+		err = fmt.Errorf("%s did not finish within %s and was ended", t.What, t.Timeout)
+	default:
+		_, err = place.startError(path, err)
+		err = fmt.Errorf("%s: %w", t.What, err)
+	}
+	return out.buf.Bytes(), told.buf.Bytes(), exit.code, err
+}
+
+// toolGrace is what a tool has to end itself in.
+const toolGrace = time.Second
