@@ -55,7 +55,7 @@ func (a *Activities) runExtension(ctx context.Context, r protocol.ExtensionReque
 		return protocol.ExtensionAnswer{}, err
 	}
 	once := extensionRun(r, definition)
-	once.Document = document
+	once.Document, once.About = document, "PLAN"
 	for _, name := range entities.SortedKeys(env) {
 		once.Env[name] = entities.Value{Literal: env[name]}
 	}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/client/origin"
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/plan"
 	"github.com/converge-engine/converge/intent/incarnation"
 )

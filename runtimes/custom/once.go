@@ -1,10 +1,12 @@
 package custom
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/converge-engine/converge/entities"
@@ -24,8 +26,8 @@ type Once struct {
 	Job     *entities.CommandJob  // it runs as a Job
 	Task    *entities.CommandTask // it runs as a task; neither: a process of this machine
 	// Document is JSON for the command: in a file that PVN_CHECK_FILE names, and in PVN_CHECK itself where no file can be brought,
-	// which is a task of ECS.
-	Document string
+	// which is a task of ECS. About is what stands in the place of CHECK, such as PLAN.
+	Document, About string
 	// Timeout is for everything, of a Job the waiting for a node included.
 	Timeout time.Duration
 	// Instance says what it is about: without a name, all of a channel. A payload is not needed.
@@ -56,12 +58,14 @@ func RunOnce(ctx context.Context, on Worker, o Once) (out runtimes.Output, signa
 		env: env, secrets: secrets, one: o.One, key: o.Key, try: o.Try,
 		labels: labels{o.Purpose, o.Instance.Owner, o.Purpose},
 	}
+	about := cmp.Or(o.About, "CHECK")
+	name, file := "PVN_"+about, strings.ToLower(about)+".json"
 	switch {
 	case o.Document == "":
 	case o.Task != nil:
-		w.env["PVN_CHECK"] = o.Document
+		w.env[name] = o.Document
 	default:
-		w.files, w.named = map[string]string{"check.json": o.Document}, map[string]string{"PVN_CHECK_FILE": "check.json"}
+		w.files, w.named = map[string]string{file: o.Document}, map[string]string{name + "_FILE": file}
 	}
 	on.runner(def).run(ctx, &res, w)
 	res.out.Place = res.place
