@@ -1,0 +1,130 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// input is what a command of a plan reads.
+type input struct {
+	Service  string `json:"service"`
+	Services []struct {
+		Service string   `json:"service"`
+		Names   []string `json:"names"`
+		Targets []struct {
+			Address string `json:"address"`
+		} `json:"targets"`
+	} `json:"services"`
+	Fragments []struct {
+		Service string `json:"service"`
+		Content string `json:"content"`
+	} `json:"fragments"`
+}
+
+func read() (in input, err error) {
+	b, err := os.ReadFile(os.Getenv("PVN_PLAN_FILE"))
+	if err == nil {
+		err = json.Unmarshal(b, &in)
+	}
+	if err != nil {
+		return in, fmt.Errorf("read what the plan says: %w", err)
+	}
+	return in, nil
+}
+
+// register has a service known to those that WITH names, by the key that it made at its first boot.
+func register() error {
+	in, err := read()
+	if err != nil {
+		return err
+	}
+	key, err := os.ReadFile(file(in.Service, ".key"))
+	if err != nil {
+		return err
+	}
+	for _, with := range strings.Fields(os.Getenv("WITH")) {
+		if _, err := ask(with, http.MethodPost, "/apps/"+in.Service, string(key)); err != nil {
+			return err
+		}
+		fmt.Printf("%s is registered with %s\n", in.Service, with)
+	}
+	return nil
+}
+
+// capture keeps the key that a service made at its first boot where those find it that need it.
+func capture() error {
+	service := os.Getenv("PVN_SERVICE")
+	key, err := os.ReadFile(file(service, ".key"))
+	if err != nil {
+		return err
+	}
+	return write(filepath.Join(folder, "keys", service), key)
+}
+
+// push gives an aggregator what was collected for it, and has it read that.
+func push() error {
+	in, err := place()
+	if err == nil {
+		_, err = ask(in.Service, http.MethodPost, "/-/reload", "")
+	}
+	return err
+}
+
+// redeploy is for what reads what was collected only when it starts.
+func redeploy() error {
+	in, err := place()
+	if err != nil {
+		return err
+	}
+	now, err := healthOf(in.Service)
+	if err != nil {
+		return err
+	}
+	if err := end(in.Service); err != nil {
+		return err
+	}
+	return start(now.wish)
+}
+
+// place puts what was collected where the aggregator reads it. What is no longer collected goes.
+func place() (in input, err error) {
+	in, err = read()
+	if err != nil {
+		return in, err
+	}
+	to, wanted := file(in.Service, ".d"), map[string]bool{}
+	for _, f := range in.Fragments {
+		wanted[f.Service] = true
+		if err := write(filepath.Join(to, filepath.Base(f.Service)), []byte(f.Content)); err != nil {
+			return in, err
+		}
+	}
+	there, err := filepath.Glob(filepath.Join(to, "*"))
+	if err != nil {
+		return in, err
+	}
+	for _, path := range there {
+		if !wanted[filepath.Base(path)] {
+			err = errors.Join(err, os.Remove(path))
+		}
+	}
+	return in, err
+}
+
+// search asks an indexer whether it answers, as it does once somebody registered.
+func search() error {
+	in, err := read()
+	if err != nil {
+		return err
+	}
+	found, err := ask(in.Service, http.MethodGet, "/search", "")
+	if err == nil {
+		fmt.Println(found)
+	}
+	return err
+}

@@ -1,0 +1,140 @@
+package tests
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/tests/internal/stage"
+	"github.com/converge-engine/converge/tests/temporaltest"
+)
+
+// thirty is a copy of examples/selfhosted on ports of its own, followed by a dev server.
+type thirty struct {
+	*stage.Dev
+	front, names int
+}
+
+func newThirty(t *testing.T) *thirty {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "home")
+	require.NoError(t, os.CopyFS(dir, os.DirFS("../examples/selfhosted")))
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, ".converge")))
+	require.NoError(t, os.Chmod(filepath.Join(dir, "run"), 0o755)) // CopyFS drops it
+	h := &thirty{Dev: shared.Dev(t, dir), front: shared.FreePort(t), names: shared.FreePort(t)}
+	file := filepath.Join(dir, "selfhosted.converge.yaml")
+	config, err := os.ReadFile(file)
+	require.NoError(t, err)
+	edited := strings.NewReplacer(`front: "8210"`, fmt.Sprintf(`front: "%d"`, h.front), `names: "8253"`, fmt.Sprintf(`names: "%d"`, h.names)).Replace(string(config))
+	require.NotEqual(t, string(config), edited)
+	require.NoError(t, os.WriteFile(file, []byte(edited), 0o600))
+	// The program needs a library, so that it is built where the module is; without sources it is not built again.
+	program := filepath.Join(dir, ".converge", "bin", "stack")
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../examples/selfhosted/stack").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "stack")))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "stack"), 0o700))
+	t.Cleanup(func() {
+		stop := exec.Command(filepath.Join(dir, "run"), "stop")
+		out, err := stop.CombinedOutput()
+		if err != nil {
+			t.Errorf("stop: %v: %s", err, out)
+		}
+	})
+	return h
+}
+
+// web asks the proxy for a page of a service.
+func (h *thirty) web(host, path string) string {
+	request, err := http.NewRequest(http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", h.front, path), nil)
+	require.NoError(h.T, err)
+	request.Host = host
+	response, err := (&http.Client{Timeout: 5 * time.Second}).Do(request)
+	if err != nil {
+		return err.Error()
+	}
+	defer response.Body.Close()
+	page, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%d %s", response.StatusCode, page)
+}
+
+// lookUp asks the nameserver for an address.
+func (h *thirty) lookUp(name string) string {
+	resolver := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, fmt.Sprintf("127.0.0.1:%d", h.names))
+	}}
+	found, err := resolver.LookupHost(h.T.Context(), name+".")
+	if err != nil {
+		return "unknown"
+	}
+	return strings.Join(found, " ")
+}
+
+// done waits until a plan is over, and returns what became of its nodes.
+func (h *thirty) done(plan string) map[string]string {
+	h.T.Helper()
+	var so map[string]string
+	temporaltest.WaitFor(h.T, 4*stage.Patience, func() (bool, string) {
+		out, code := h.Converge("deploy", "home", "live", "--show", "--plan", plan, "-o", "json")
+		var s protocol.PlanStatus
+		if code != 0 || json.Unmarshal([]byte(out), &s) != nil {
+			return false, out
+		}
+		so = map[string]string{}
+		for _, n := range s.Nodes {
+			so[n.Node] = n.State
+		}
+		return s.Over, out
+	})
+	return so
+}
+
+// Thirty services that need each other, from nothing; then one of them changes.
+func TestThirtyServicesFromNothing_E1_E2_E3_E4_E5_E7(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds the programs and runs real processes; not with -short")
+	}
+	h := newThirty(t)
+	h.Start()
+	all := h.done("i1")
+	require.Len(t, all, 42)
+	for node, state := range all {
+		require.Equal(t, "done", state, node)
+	}
+	require.Equal(t, "200 sonarr v1\n", h.web("sonarr.home.test", "/"), "the proxy was told where it is")
+	require.Equal(t, "200 found for 3\n", h.web("prowlarr.home.test", "/search"), "it answers once others registered")
+	require.Contains(t, h.web("homepage.home.test", "/"), "jellyfin: watch\n")
+	require.Contains(t, h.web("authelia.home.test", "/"), "sonarr: one\n", "it was deployed with what was collected")
+	require.Equal(t, "10.0.0.11", h.lookUp("sonarr.home.test"))
+	require.Equal(t, "unknown", h.lookUp("nothing.home.test"))
+	require.FileExists(t, filepath.Join(h.Dir, ".converge", "stack", "keys", "sonarr"), "what its first boot made")
+
+	out, code := h.Converge("release", "home/sonarr", "v2", "--wait")
+	require.Zero(t, code, out)
+	so := h.done("sonarr-v2")
+	want := map[string]string{}
+	for _, node := range []string{
+		"DEPLOY prowlarr@media", "DEPLOY sonarr@media", "CALLBACK", "SYNC homepage@edge", "SYNC traefik@edge",
+		"REDEPLOY authelia@edge", "RECONCILE prowlarr@media", "RECONCILE sonarr@media", "DNS",
+	} {
+		want[node] = "done"
+	}
+	require.Equal(t, want, so, "what it is fitted into, and nothing else")
+	require.Equal(t, "200 sonarr v2\n", h.web("sonarr.home.test", "/"))
+}
