@@ -55,16 +55,14 @@ func parseGit(text string) (Source, error) {
 	}
 	query := u.Query()
 	ref := query.Get("ref")
-	if query.Del("ref"); len(query) > 0 || u.Fragment != "" {
-		return nil, wrong("only ref can be said behind the path")
-	}
-	if _, secret := u.User.Password(); secret || u.User != nil && u.Scheme != "ssh" {
-		return nil, wrong("a password or token in it would be seen by everybody; put it into ~/.netrc")
-	}
+	query.Del("ref")
+	_, secret := u.User.Password()
 	switch {
-	case u.Scheme == "https" && u.Host != "", u.Scheme == "ssh" && u.Host != "", u.Scheme == "file" && u.Host == "":
-	case u.Scheme == "http" && loopback(u.Hostname()):
-	default:
+	case len(query) > 0 || u.Fragment != "":
+		return nil, wrong("only ref can be said behind the path")
+	case secret || u.User != nil && u.Scheme != "ssh":
+		return nil, wrong("a password or token in it would be seen by everybody; put it into ~/.netrc")
+	case !reachable(u):
 		return nil, wrong("https, ssh and file are possible")
 	}
 	where, in, _ := strings.Cut(u.Path, "//")
@@ -88,6 +86,17 @@ func withoutSecrets(text string) string {
 		return scheme + "://…" + rest[at:]
 	}
 	return text
+}
+
+// reachable: by a transport that is encrypted, or on this machine.
+func reachable(u *url.URL) bool {
+	switch u.Scheme {
+	case "https", "ssh":
+		return u.Host != ""
+	case "file":
+		return u.Host == ""
+	}
+	return u.Scheme == "http" && loopback(u.Hostname())
 }
 
 func loopback(host string) bool {

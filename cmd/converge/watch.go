@@ -48,7 +48,7 @@ A repository is asked for its refs only, until one of them changes.`,
   converge watch shop billing 'exec::./render --all' --interval 5m`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return errors.New("usage: converge watch SOURCE...")
+				return errors.New("no source to watch was given; usage: converge watch SOURCE... [flags]")
 			}
 			return nil
 		},
