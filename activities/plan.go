@@ -47,7 +47,7 @@ type planned struct {
 	plan *plan.Plan
 }
 
-// nodes are those of DEPLOY of a service.
+// deploys are the nodes of DEPLOY of a service.
 func (p *planned) deploys(name string) (nodes []int) {
 	for n := range p.plan.Nodes {
 		if p.plan.Nodes[n].Kind == plan.Deploy && p.plan.Nodes[n].Service == name {
@@ -75,6 +75,11 @@ func (a *Activities) planOf(ctx context.Context, r *protocol.PlanRecord) (planne
 		}
 		return planned{work, p}, nil
 	})
+}
+
+// deploying tells whether a node is a DEPLOY that was let in and is not over.
+func (p *planned) deploying(so []plan.Progress, n int) bool {
+	return p.plan.Nodes[n].Kind == plan.Deploy && (so[n].State == plan.Running || so[n].State == plan.Held)
 }
 
 // PlanBegin answers what a plan does and how far it is. One that nothing is known of, or that is over and asked for once more, begins
@@ -289,7 +294,7 @@ func (a *Activities) PlanKeep(ctx context.Context, k protocol.PlanKeepRequest) e
 // letEnter lets services enter whose DEPLOY runs.
 func (a *Activities) letEnter(ctx context.Context, r *protocol.PlanRecord, p *planned, so []plan.Progress) error {
 	for n := range so {
-		if p.plan.Nodes[n].Kind != plan.Deploy || so[n].State != plan.Running && so[n].State != plan.Held {
+		if !p.deploying(so, n) {
 			continue
 		}
 		if err := a.Store.GrantPlan(ctx, r.PlanRef, store.PlanGrant{Service: p.work.KeyOf(p.plan.Nodes[n].Service), Release: r.Release}); err != nil {
@@ -349,21 +354,23 @@ func (a *Activities) followed(ctx context.Context, of protocol.PlanRef) (found p
 	if err != nil {
 		return found, err
 	}
-	notes := map[int]string{}
-	for _, n := range r.Notes {
-		notes[n.Node] = n.Text
-	}
+	found.Nodes = news(&r, &p, so, says)
+	return found, nil
+}
+
+// news are the nodes of which services say otherwise than is kept.
+func news(r *protocol.PlanRecord, p *planned, so []plan.Progress, says map[string]protocol.Deployed) (nodes []protocol.PlanNode) {
 	for n := range so {
 		d, asked := says[p.plan.Nodes[n].Service]
-		if p.plan.Nodes[n].Kind != plan.Deploy || !asked || so[n].State != plan.Running && so[n].State != plan.Held {
+		if !asked || !p.deploying(so, n) {
 			continue
 		}
-		same := string(so[n].State) == d.State && (so[n].State != plan.Held || withoutNumbers(notes[n]) == withoutNumbers(d.Text))
-		if !same && len(found.Nodes) < mostNews {
-			found.Nodes = append(found.Nodes, protocol.PlanNode{Node: n, State: d.State, Text: d.Text})
+		same := string(so[n].State) == d.State && (so[n].State != plan.Held || withoutNumbers(noteOf(r, n)) == withoutNumbers(d.Text))
+		if !same && len(nodes) < mostNews {
+			nodes = append(nodes, protocol.PlanNode{Node: n, State: d.State, Text: d.Text})
 		}
 	}
-	return found, nil
+	return nodes
 }
 
 // withoutNumbers is a text of which numbers come and go.
@@ -380,7 +387,7 @@ func withoutNumbers(text string) string {
 func (a *Activities) deployed(ctx context.Context, r *protocol.PlanRecord, p *planned, so []plan.Progress) (map[string]protocol.Deployed, error) {
 	var names []string
 	for n := range so {
-		if p.plan.Nodes[n].Kind == plan.Deploy && (so[n].State == plan.Running || so[n].State == plan.Held) {
+		if p.deploying(so, n) {
 			names = append(names, p.plan.Nodes[n].Service)
 		}
 	}

@@ -59,7 +59,7 @@ var layers = []layer{
 	{folder: "entities/decide", ours: []string{"entities/.", "entities/order", "entities/maestro", "entities/selection", "entities/state"}},
 	{folder: "entities/loop", ours: []string{"entities/.", "entities/order", "entities/maestro", "entities/selection", "entities/state", "entities/decide"}},
 	{folder: "entities/verb", ours: []string{"entities/.", "entities/order", "entities/maestro", "entities/selection", "entities/state", "entities/decide", "entities/protocol", "entities/lease"}},
-	{folder: "entities/view", ours: []string{"entities/.", "entities/order", "entities/maestro", "entities/selection", "entities/state", "entities/decide", "entities/protocol", "entities/lease"}},
+	{folder: "entities/view", ours: []string{"entities/.", "entities/order", "entities/plan", "entities/maestro", "entities/selection", "entities/state", "entities/decide", "entities/protocol", "entities/lease"}},
 	{folder: "entities/explain", ours: []string{"entities/.", "entities/protocol"}},
 	{folder: "entities/chart", ours: []string{"entities/."}},
 	{folder: "entities/timeline", ours: []string{"entities/.", "entities/chart", "entities/explain", "entities/protocol"}},

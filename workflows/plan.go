@@ -26,7 +26,7 @@ func Plan(ctx workflow.Context, in protocol.PlanInput) (protocol.PlanStatus, err
 	if err := workflow.SetQueryHandler(ctx, protocol.QueryStatus, p.status); err != nil {
 		return protocol.PlanStatus{}, err
 	}
-	p.work, p.stop = workflow.WithCancel(ctx)
+	p.watch, p.stop = workflow.WithCancel(ctx)
 	p.listen()
 	if err := p.begin(); err != nil {
 		return protocol.PlanStatus{}, err
@@ -54,7 +54,7 @@ func Plan(ctx workflow.Context, in protocol.PlanInput) (protocol.PlanStatus, err
 type planRun struct {
 	ctx   workflow.Context
 	in    protocol.PlanInput
-	work  workflow.Context // of what is under way
+	watch workflow.Context // of what is followed
 	stop  workflow.CancelFunc
 	plan  plan.Plan
 	hash  string
@@ -208,9 +208,9 @@ func (p *planRun) follow(going bool) {
 		return
 	}
 	p.following = true
-	ctx := enduring(p.work, "follow what is deployed")
+	ctx := enduring(p.watch, "follow what is deployed")
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityPlanFollow, p.in.PlanRef)
-	workflow.Go(p.work, func(ctx workflow.Context) {
+	workflow.Go(p.watch, func(ctx workflow.Context) {
 		var found protocol.PlanFollowed
 		err := future.Get(ctx, &found)
 		if err != nil { // called off, or its worker went away for over an hour: it is begun anew
@@ -270,7 +270,7 @@ func (p *planRun) steps(kind string, letters *string) bool {
 			continue
 		}
 		set(n, plan.Running)
-		failed := p.run(p.work, aStep, work, all.Commands[n])
+		failed := p.run(p.ctx, aStep, work, all.Commands[n])
 		if failed != "" {
 			p.state.Trouble = clip(all.Commands[n].Run.Name + ": " + failed)
 			set(n, plan.Failed)

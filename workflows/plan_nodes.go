@@ -22,7 +22,7 @@ func (p *planRun) perform(n int) {
 	node := &p.plan.Nodes[n]
 	work := protocol.PlanWork{PlanRef: p.in.PlanRef, Hash: p.hash, Kind: string(node.Kind), Service: node.Service, Target: node.Target}
 	p.busy++
-	workflow.Go(p.work, func(ctx workflow.Context) {
+	workflow.Go(p.ctx, func(ctx workflow.Context) {
 		state, why := p.performed(ctx, n, work)
 		p.busy--
 		p.became(n, state, why)

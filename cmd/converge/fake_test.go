@@ -79,7 +79,9 @@ func (f *fakeAPI) Start(_ context.Context, id, _ string, input any) error {
 	defer f.mu.Unlock()
 	data, _ := json.Marshal(input)
 	f.updates = append(f.updates, id+" start "+string(data))
-	f.statuses[id] = []any{protocol.RuntimeStatus{}}
+	if f.statuses[id] == nil {
+		f.statuses[id] = []any{protocol.RuntimeStatus{}}
+	}
 	return nil
 }
 

@@ -174,7 +174,8 @@ func TestSVG_E16(t *testing.T) {
 		{Name: "sonarr", Targets: []string{"media"}, Requires: []string{"postgres"}, SetupCallback: true, Reconciles: true, DNS: true},
 		{Name: "radarr", Targets: []string{"media"}, Requires: []string{"postgres"}, Reconciles: true},
 		{Name: "prowlarr", Targets: []string{"media"}, Reconciles: true, ReconcilesAfter: []string{"sonarr", "radarr"}},
-		{Name: "traefik", Targets: []string{"edge"}, Aggregator: plan.Sync}, {Name: "authelia", Targets: []string{"edge"}, Aggregator: plan.Redeploy},
+		{Name: "traefik", Targets: []string{"edge"}, Aggregator: plan.Sync},
+		{Name: "authelia", Targets: []string{"edge"}, Aggregator: plan.Redeploy},
 	}
 	p, err := plan.Build(services, plan.Scope{All: true})
 	require.NoError(t, err)
@@ -202,7 +203,8 @@ func TestSVG_E16(t *testing.T) {
 func TestIfFails_E11(t *testing.T) {
 	t.Parallel()
 	p, err := plan.Build([]plan.Service{
-		{Name: "sonarr", Targets: []string{"media"}, Reconciles: true}, {Name: "jellyfin", Targets: []string{"media"}},
+		{Name: "sonarr", Targets: []string{"media"}, Reconciles: true},
+		{Name: "jellyfin", Targets: []string{"media"}},
 		{Name: "prowlarr", Targets: []string{"media"}, Reconciles: true, ReconcilesAfter: []string{"sonarr"}},
 		{Name: "traefik", Targets: []string{"edge"}, Aggregator: plan.Sync, DNS: true},
 	}, plan.Scope{All: true})
