@@ -57,7 +57,7 @@ func (j *judged) id() string {
 
 // of is the release that what becomes of an instance is told of: the one in progress. What it has not come to yet, as it goes in
 // steps or a pause holds the instance, may fail at what it was at.
-func (j *judged) of(v *view, i *instance) *state.Release {
+func (j *judged) of(i *instance) *state.Release {
 	if j.holder != nil && !i.broughtBy(j.holder) {
 		return nil
 	}
@@ -66,7 +66,7 @@ func (j *judged) of(v *view, i *instance) *state.Release {
 
 func (v *view) judgeTarget(j *judged, i *instance, broken string) {
 	d := &i.Delivery
-	of := j.of(v, i)
+	of := j.of(i)
 	switch {
 	case d.Failure != "" && of != nil:
 		v.change(state.Change{Kind: state.ChangeFail, Release: of.ID, Instances: []entities.InstanceID{i.ID}, Cause: v.of(i, d.Failure), Failure: d.Failure})
@@ -105,11 +105,11 @@ func (v *view) judgeMoving(j *judged, i *instance, broken string) {
 	case stable:
 		j.converged = append(j.converged, i)
 	case !soaking:
-		v.judgeProgress(j.of(v, i), i)
+		v.judgeProgress(j.of(i), i)
 	case !i.current.Known: // the window goes on; it does not end before something is known
 		v.soaking = append(v.soaking, "soaking")
 	case i.Observed.Fresh && i.current.Failed != "":
-		v.fail(j.of(v, i), i, i.current.Failed)
+		v.fail(j.of(i), i, i.current.Failed)
 	default:
 		j.unstable = append(j.unstable, i)
 	}
