@@ -126,6 +126,11 @@ func unremovable(v *view, i *instance) string {
 // mayNotLeave says what an instance waits for before it leaves, or "".
 func (v *view) mayNotLeave(i *instance, p *entities.Pause, turn entities.Turn) string {
 	v.wantCapacity(p)
+	for _, l := range i.Left {
+		if l.Apply.Running { // one removal at a time
+			return "once what was left on " + l.Runtime + " has been taken down"
+		}
+	}
 	if pause, held := v.s.PausedBeside(i.ID); held {
 		return fmt.Sprintf("after the pause by %s%s", pause.By, entities.Because(pause.Reason))
 	}

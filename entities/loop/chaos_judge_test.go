@@ -172,7 +172,7 @@ func (c *chaos) judgeChange(ch state.Change, mode decide.Mode, d *decide.Decisio
 	case state.ChangePromote, state.ChangeUnchanged:
 		r := c.s.ReleaseByID(ch.Release)
 		leftOver := r.Phases[ch.Channel].Phase == maestro.InProgress && ch.Kind == state.ChangeUnchanged // it ends, nothing begins
-		if pinned || mode.Drain && !leftOver {
+		if (pinned || mode.Drain) && !leftOver {
 			refuse("while pinned or draining")
 		}
 		if leftOver {

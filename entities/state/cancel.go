@@ -176,18 +176,21 @@ func (s *State) cancel(r *Release, channel string, c *Cancelling, now time.Time)
 	if entered {
 		s.Channel(channel).endWindow()
 	}
-	s.forgoKept(channel, now)
+	s.forgo(channel, false, now)
 }
 
-// forgoKept ends what was to bring newer configuration to what is in a channel, where that was cancelled.
-func (s *State) forgoKept(channel string, now time.Time) {
+// forgo ends what was to bring newer configuration to what is in a channel, where that was cancelled. Its version's too: nobody has
+// said so of that.
+func (s *State) forgo(channel string, versions bool, now time.Time) {
 	at := slices.IndexFunc(s.In(channel), s.off)
 	if at < 0 {
 		return
 	}
+	off := s.In(channel)[at]
 	for _, o := range s.Releases {
-		if p := o.in(channel); o.Keeping[channel] && p.Phase == maestro.Pending {
-			o.cancel(channel, s.In(channel)[at].present()+" was cancelled before it had succeeded here", now)
+		comes := o.Keeping[channel] || versions && o.Config() && !o.Return && o.Version == s.VersionOf(off)
+		if p := o.in(channel); comes && p != nil && p.Phase == maestro.Pending {
+			o.cancel(channel, off.present()+" was cancelled before it had succeeded here", now)
 		}
 	}
 }

@@ -51,7 +51,7 @@ func (s *State) report(spec *entities.ChannelSpec, now time.Time) {
 			i.Delivery.Reported = false
 		}
 		s.Record(now, spec.Name, "only reports from now on: nothing is applied")
-		s.forgoKept(spec.Name, now)
+		s.forgo(spec.Name, true, now)
 		return
 	}
 	s.Record(now, spec.Name, "is enforced from now on")
@@ -67,7 +67,7 @@ func (s *State) report(spec *entities.ChannelSpec, now time.Time) {
 			s.setPhase(Change{Channel: spec.Name, Release: r.ID, Cause: "it was only reported here: its gates are asked anew"}, maestro.Pending, now)
 		}
 	}
-	s.forgoKept(spec.Name, now)
+	s.forgo(spec.Name, true, now)
 }
 
 // unreached tells whether some instance of a channel is not where a release is to take it.
