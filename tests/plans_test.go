@@ -168,6 +168,23 @@ func TestPlanDeploysInOrder_E1_E3_E4_E5(t *testing.T) {
 	require.Len(t, log, 8)
 }
 
+// What is tried again later says so, and takes no place meanwhile.
+func TestCommandThatIsTriedAgainHoldsNobody_E8_E10(t *testing.T) {
+	t.Parallel()
+	h := newHousehold(newWorld(t))
+	works := h.on("fail-SYNC_traefik_" + h.App + "-rt")
+	const sync = "sync: {strategy: dir, command: [./run]"
+	require.Contains(t, home, sync)
+	h.Write(strings.NewReplacer("ZONE}", "one}", "PLAN}", ", maxParallelism: 1}", sync, sync+", retry: {backoff: 2s}", "CHANNELS]", "]", "SERIAL\n", "\n").Replace(home))
+	h.Publish()
+	nodes := h.awaitPlan("i1", func(nodes map[string]protocol.PlanNodeStatus, _ protocol.PlanStatus) bool {
+		return nodes["SYNC traefik"].State == "held" && nodes["DEPLOY sonarr"].State == "done" && nodes["DNS"].State == "done"
+	})
+	require.Regexp(t, `^sync failed, attempt \d of 5: \./run exited 1: no such thing; again in \d+s$`, nodes["SYNC traefik"].Text)
+	works()
+	require.Equal(t, "done", states(h.awaitPlan("i1", over))["RECONCILE prowlarr"])
+}
+
 // The DEPLOY of Sonarr fails: its RECONCILE and that of Prowlarr, which requires it, are blocked, and say by what; everything else runs.
 func TestFailedDeployIsContained_E10_E11(t *testing.T) {
 	t.Parallel()

@@ -104,12 +104,12 @@ releaseChannels: [{name: prod, runtimes: [{name: NAME-files}]}]
 apiVersion: converge/v1
 kind: Runtime
 name: NAME-files
-custom: {apply: {command: [sh, -c, 'echo "$PVN_SERVICE_VERSION" > "${TMPDIR:-/tmp}/NAME"']}}
+custom: {apply: {command: [sh, -c, 'echo "$PVN_SERVICE_VERSION" > "${TMPDIR:-/tmp}/NAME.version"']}}
 ---
 apiVersion: converge/v1
 kind: Service
 name: web
-version: VERSION
+version: RELEASED
 `
 
 // One process watches a repository and a directory beside a source that is not there; apply and incarnations say the commits.
@@ -117,7 +117,7 @@ func TestWatchAsACommand_D6_D9(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
 	text := func(name, version string) string {
-		return strings.NewReplacer("NAME", name, "VERSION", version).Replace(watchable)
+		return strings.NewReplacer("NAME", name, "RELEASED", version).Replace(watchable)
 	}
 	dir := filepath.Join(home, "first")
 	require.NoError(t, os.Mkdir(dir, 0o700))
@@ -151,7 +151,7 @@ func TestWatchAsACommand_D6_D9(t *testing.T) {
 	out, code = d.Converge("diff", "shop", "1")
 	require.Zero(t, code)
 	require.Contains(t, out, "from "+r.URL()+"//deploy@"+sell.String()[:12]+"\n  "+sell.String()[:12]+" Ada: Sell more\n")
-	data, err := os.ReadFile(filepath.Join(home, "shop"))
+	data, err := os.ReadFile(filepath.Join(home, "shop.version"))
 	require.NoError(t, err)
 	require.Equal(t, "v2\n", string(data))
 }

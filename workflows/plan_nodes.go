@@ -72,12 +72,16 @@ func (p *planRun) hold(n int, why string) {
 	}
 }
 
-// run runs a command until it has succeeded, or as often as it may, and says how it failed. While it waits it holds no lease.
+// run runs a command until it has succeeded, or as often as it may, and says how it failed. While it waits it holds no lease, and others
+// of its target go on.
 func (p *planRun) run(ctx workflow.Context, n int, work protocol.PlanWork, c protocol.PlanCommand) (failed string) {
 	wait := time.Duration(0)
 	for attempt := 1; ; {
 		if workflow.Sleep(ctx, wait) != nil {
 			return "cancelled"
+		}
+		if attempt > 1 && changed(ctx, "plan-tells-retries") {
+			p.hold(n, "")
 		}
 		ran, err := p.attempt(ctx, n, work, c, attempt)
 		switch {
@@ -100,6 +104,9 @@ func (p *planRun) run(ctx workflow.Context, n int, work protocol.PlanWork, c pro
 			return ran.Err
 		}
 		wait = backoff(c.Run, attempt)
+		if changed(ctx, "plan-tells-retries") {
+			p.hold(n, fmt.Sprintf("%s failed, attempt %d of %d: %s; again in %s", c.Run.Name, attempt, c.Run.MaxAttempts, ran.Err, wait))
+		}
 		attempt++
 	}
 }
